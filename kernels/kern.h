@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of kernels: problems, rows and how a row is run.
+ *
+ * A kernel is one row of kernels.def.  The planner, the tests and the
+ * benchmarks read the same rows.  A row's supports() is the only statement of
+ * its limits: where it returns 0, prepare() and launch() succeed but for lack
+ * of memory or a device fault.
+ *
+ * A problem is complete: it holds the shape, type and strides of every tensor
+ * and every attribute, and no data.  Tensors are logical N,C,spatial...;
+ * strides (in elements) say how they lie.  This header knows no graph.
+ */
+#ifndef KERN_H
+#define KERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libinfer/infer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KERN_MAX_RANK INFER_MAX_RANK
+#define KERN_MAX_IN 6
+#define KERN_MAX_OUT 2
+
+/* ---- operations ---------------------------------------------------- */
+
+/* Every operation is documented where its attributes are declared below. */
+enum kern_op {
+    KERN_CONV_FPROP,           /* in: x, w, [bias], [residual] */
+    KERN_CONV_TRANSPOSE_FPROP, /* in: x, w, [bias] */
+    KERN_DENSE_FPROP,          /* in: x, w, [bias], [residual] */
+    KERN_MATMUL,               /* in: a, b */
+    KERN_POOL_FPROP,           /* in: x */
+    KERN_BATCH_NORM,           /* in: x, scale, shift, mean, var */
+    KERN_SCALE_SHIFT,          /* in: x, [scale], [shift], one a channel */
+    KERN_LAYER_NORM,           /* in: x, [scale], [shift] */
+    KERN_GROUP_NORM,           /* in: x, [scale], [shift], one a channel */
+    KERN_LRN,                  /* in: x */
+    KERN_UNARY,                /* in: x */
+    KERN_PRELU,                /* in: x, slope (broadcast to x) */
+    KERN_BINARY,               /* in: a, b (broadcast to each other) */
+    KERN_WHERE,                /* in: condition, a, b (broadcast) */
+    KERN_SOFTMAX,              /* in: x */
+    KERN_REDUCE,               /* in: x */
+    KERN_ARG_REDUCE,           /* in: x; out: I64 */
+    KERN_GATHER,               /* in: x, indices */
+    KERN_PAD,                  /* in: x */
+    KERN_RESIZE,               /* in: x */
+    KERN_COPY,                 /* in: x; converts dtype and strides */
+    KERN_OP_COUNT
+};
+
+/* "conv_fprop" and so on. */
+const char *kern_op_name(enum kern_op op);
+
+/* ---- tensors ------------------------------------------------------- */
+
+/* dtype INFER_NONE marks an optional input that is absent.  A stride may be 0
+ * (broadcast) or negative (reversed view): the pointer given at launch is that
+ * of the element with all indices 0. */
+struct kern_tensor {
+    enum infer_dtype dtype;
+    int rank;
+    int64_t dim[KERN_MAX_RANK];
+    int64_t stride[KERN_MAX_RANK];
+};
+
+/* Physical order of a dense tensor of rank 3 and more: channels second
+ * (row-major N,C,...) or channels last.  The two coincide below rank 3. */
+enum kern_layout { KERN_NCHW, KERN_NHWC };
+
+/* Describes a dense tensor.  dim has rank entries. */
+struct kern_tensor kern_tensor_dense(enum infer_dtype dtype, int rank,
+                                     const int64_t *dim,
+                                     enum kern_layout layout);
+/* True where the strides are exactly those of kern_tensor_dense() (strides of
+ * dimensions of size 1 do not matter). */
+bool kern_tensor_is_dense(const struct kern_tensor *t, enum kern_layout layout);
+/* Number of elements (1 for rank 0). */
+int64_t kern_tensor_count(const struct kern_tensor *t);
+/* Bytes from the lowest to one past the highest element addressed. */
+size_t kern_tensor_span(const struct kern_tensor *t);
+
+/* ---- attributes ---------------------------------------------------- */
+
+/* Spatial attributes hold D,H,W right-aligned to the spatial rank in the
+ * first entries: a 2-D problem uses [0] for H and [1] for W. */
+#define KERN_MAX_SPATIAL 3
+
+/* y[n,k,p] = sum_{c,r} x[n, c, p*stride + r*dilation - pad_begin] * w[k,c,r].
+ * x: N,C,spatial; w: K,C/groups,window; y: N,K,spatial.
+ * Transposed: w is C,K/groups,window and the roles of x and y are exchanged;
+ * the output extent is that of y in the problem. */
+struct kern_conv {
+    int groups;
+    int stride[KERN_MAX_SPATIAL];
+    int dilation[KERN_MAX_SPATIAL];
+    int pad_begin[KERN_MAX_SPATIAL];
+    int pad_end[KERN_MAX_SPATIAL];
+};
+
+enum kern_pool_kind { KERN_POOL_MAX, KERN_POOL_AVERAGE };
+
+/* Padding never wins a maximum and counts in an average only with
+ * count_include_pad; the overhang that ceil mode adds never counts.  A window
+ * that holds no element at all gives 0. */
+struct kern_pool {
+    enum kern_pool_kind kind;
+    bool count_include_pad;
+    int window[KERN_MAX_SPATIAL];
+    int stride[KERN_MAX_SPATIAL];
+    int dilation[KERN_MAX_SPATIAL];
+    int pad_begin[KERN_MAX_SPATIAL];
+    int pad_end[KERN_MAX_SPATIAL];
+};
+
+/* y = (x - mean) / sqrt(var + epsilon) * scale + shift, along dimension 1 for
+ * batch norm; over dimensions axis.. for layer norm (scale and shift have the
+ * shape of those); over C/groups channels and space for group norm (groups ==
+ * C is instance norm).  rms: no mean is taken off (RMS norm). */
+struct kern_norm {
+    float epsilon;
+    int axis;
+    int groups;
+    bool rms;
+};
+
+/* y = x / (bias + alpha / size * sum of squares over size channels)^beta.
+ * The window reaches floor((size-1)/2) channels down and ceil up (ONNX). */
+struct kern_lrn {
+    int size;
+    float alpha, beta, bias;
+};
+
+/* Element-wise functions of one argument.  a and b as named behind each. */
+enum kern_unary_kind {
+    KERN_IDENTITY,
+    KERN_RELU,
+    KERN_LEAKY_RELU,   /* x < 0 ? a x : x */
+    KERN_CLIP,         /* min(max(x, a), b) */
+    KERN_SIGMOID,
+    KERN_TANH,
+    KERN_SILU,         /* x * sigmoid(a x) */
+    KERN_HARD_SIGMOID, /* clip(a x + b, 0, 1) */
+    KERN_HARD_SWISH,   /* x * clip(x / 6 + 1 / 2, 0, 1) */
+    KERN_ELU,          /* x < 0 ? a (exp x - 1) : x */
+    KERN_SELU,         /* b (x < 0 ? a (exp x - 1) : x) */
+    KERN_CELU,         /* max(0, x) + min(0, a (exp(x / a) - 1)) */
+    KERN_SOFTPLUS,     /* log(exp x + 1) */
+    KERN_SOFTSIGN,     /* x / (1 + |x|) */
+    KERN_MISH,         /* x tanh(softplus x) */
+    KERN_GELU,         /* x Phi(x), exact */
+    KERN_GELU_TANH,    /* tanh approximation */
+    KERN_THRESHOLDED_RELU, /* x > a ? x : 0 */
+    KERN_LINEAR,       /* a x + b */
+    KERN_ERF,
+    KERN_EXP,
+    KERN_LOG,
+    KERN_SQRT,
+    KERN_RECIPROCAL,
+    KERN_ABS,
+    KERN_NEG,
+    KERN_SIGN,
+    KERN_FLOOR,
+    KERN_CEIL,
+    KERN_ROUND, /* halves to even */
+    KERN_NOT,
+    KERN_UNARY_COUNT
+};
+struct kern_unary {
+    enum kern_unary_kind kind;
+    float a, b;
+};
+
+enum kern_binary_kind {
+    KERN_ADD,
+    KERN_SUB,
+    KERN_MUL,
+    KERN_DIV, /* integers truncate toward zero */
+    KERN_POW,
+    KERN_MIN,
+    KERN_MAX,
+    KERN_MOD, /* sign of the divisor, as Python's % */
+    KERN_EQUAL,
+    KERN_LESS,
+    KERN_LESS_EQUAL,
+    KERN_GREATER,
+    KERN_GREATER_EQUAL,
+    KERN_AND,
+    KERN_OR,
+    KERN_BINARY_COUNT
+};
+struct kern_binary {
+    enum kern_binary_kind kind;
+};
+
+struct kern_softmax {
+    int axis; /* 0 .. rank-1 */
+    bool log;
+};
+
+enum kern_reduce_kind {
+    KERN_REDUCE_MEAN,
+    KERN_REDUCE_SUM,
+    KERN_REDUCE_MAX,
+    KERN_REDUCE_MIN,
+    KERN_REDUCE_PROD,
+    KERN_REDUCE_L1,
+    KERN_REDUCE_L2,
+    KERN_REDUCE_KIND_COUNT
+};
+/* Reduced dimensions keep size 1 in the problem's output tensor. */
+struct kern_reduce {
+    enum kern_reduce_kind kind;
+    uint32_t axes; /* bit i: dimension i is reduced */
+};
+
+struct kern_arg_reduce {
+    int axis;
+    bool min;         /* arg min instead of arg max */
+    bool select_last; /* of equal elements, the last index */
+};
+
+struct kern_gather {
+    int axis; /* out = x with dimension axis replaced by indices' dims */
+};
+
+enum kern_pad_mode {
+    KERN_PAD_CONSTANT,
+    KERN_PAD_REFLECT, /* edge not repeated */
+    KERN_PAD_EDGE,
+    KERN_PAD_WRAP
+};
+/* Negative amounts crop. */
+struct kern_pad {
+    enum kern_pad_mode mode;
+    int begin[KERN_MAX_RANK], end[KERN_MAX_RANK];
+    float value;
+};
+
+enum kern_resize_mode { KERN_NEAREST, KERN_BILINEAR, KERN_BICUBIC };
+enum kern_resize_coord {
+    KERN_HALF_PIXEL,
+    KERN_PYTORCH_HALF_PIXEL, /* half_pixel, 0 where the output has size 1 */
+    KERN_ALIGN_CORNERS,
+    KERN_ASYMMETRIC,
+    KERN_HALF_PIXEL_SYMMETRIC
+};
+enum kern_nearest_mode {
+    KERN_ROUND_PREFER_FLOOR,
+    KERN_ROUND_PREFER_CEIL,
+    KERN_FLOOR_NEAREST,
+    KERN_CEIL_NEAREST
+};
+/* Resizes every dimension whose scale is not 1 (ONNX Resize). */
+struct kern_resize {
+    enum kern_resize_mode mode; /* bilinear: linear in each dimension */
+    enum kern_resize_coord coord;
+    enum kern_nearest_mode nearest;
+    float cubic_a;         /* -0.75 or -0.5 */
+    bool exclude_outside;  /* cubic: weights outside are 0, renormalised */
+    bool antialias;
+    float scale[KERN_MAX_RANK]; /* output / input as the model states it */
+};
+
+/* Dense has no attributes: y = x W^T + bias over the last dimension; w: K,C. */
+
+/* Batched product over the last two dimensions, batches broadcast. */
+struct kern_matmul {
+    bool transpose_a, transpose_b;
+    float alpha;
+};
+
+union kern_attr {
+    struct kern_conv conv;
+    struct kern_pool pool;
+    struct kern_norm norm;
+    struct kern_lrn lrn;
+    struct kern_unary unary;
+    struct kern_binary binary;
+    struct kern_softmax softmax;
+    struct kern_reduce reduce;
+    struct kern_arg_reduce arg_reduce;
+    struct kern_gather gather;
+    struct kern_pad pad;
+    struct kern_resize resize;
+    struct kern_matmul matmul;
+};
+
+/* What is applied to a result before it is stored.
+ * y = act(acc + bias + residual), or act(acc + bias) + residual where
+ * residual_last.  The residual has y's shape.  Operations that know it: conv,
+ * conv_transpose (act only), dense, batch_norm, scale_shift, binary, pool (act
+ * only). */
+struct kern_epilogue {
+    struct kern_unary act; /* KERN_IDENTITY for none */
+    bool residual_last;
+};
+
+/* ---- problems ------------------------------------------------------ */
+
+struct kern_problem {
+    enum kern_op op;
+    int n_in, n_out;
+    struct kern_tensor in[KERN_MAX_IN];
+    struct kern_tensor out[KERN_MAX_OUT];
+    uint32_t constant_in; /* bit i: in[i] is known when planning */
+    union kern_attr attr;
+    struct kern_epilogue epilogue;
+    bool deterministic;
+};
+
+/* Multiply-adds times two; 0 where the notion does not fit. */
+double kern_problem_flops(const struct kern_problem *p);
+/* Every input read once plus every output written once. */
+double kern_problem_bytes(const struct kern_problem *p);
+/* One line for people: "conv_fprop mb1ic64ih56oc64oh56kh3ph1 nhwc F32".
+ * Returns buf. */
+const char *kern_problem_format(const struct kern_problem *p, char *buf,
+                                size_t bytes);
+
+/* ---- devices ------------------------------------------------------- */
+
+enum kern_device_kind { KERN_CPU, KERN_CUDA };
+
+struct kern_device {
+    enum kern_device_kind kind;
+    int ordinal;
+    int sm;      /* compute capability times ten; 0 on a CPU */
+    int threads; /* CPU threads a launch may use, >= 1 */
+};
+
+/* ---- rows ---------------------------------------------------------- */
+
+enum {
+    KERN_NONDETERMINISTIC = 1u << 0, /* two runs may differ in rounding */
+    KERN_STRIDED = 1u << 1,          /* takes any strides, out included */
+    KERN_INEXACT = 1u << 2 /* not exact on small integers (Winograd, FFT) */
+};
+
+struct kern_row;
+
+/* A prepared problem: everything that can be done before data exists. */
+struct kern_exec {
+    const struct kern_row *row;
+    struct kern_problem problem;
+    void *state;      /* the row's own; NULL where it needs none */
+    size_t workspace; /* bytes that launch() needs; 64-byte aligned */
+    /* Where not 0, launch() wants constant input i repacked by pack(): that
+     * many bytes, 64-byte aligned. */
+    size_t packed[KERN_MAX_IN];
+};
+
+struct kern_args {
+    const void *in[KERN_MAX_IN]; /* NULL where absent; packed where asked */
+    void *out[KERN_MAX_OUT];
+    void *workspace;
+    void *stream; /* CUstream, NULL on a CPU */
+};
+
+struct kern_row {
+    const char *name;
+    enum kern_op op;
+    enum infer_backend backend;
+    enum kern_layout layout;  /* of activations; what KERN_STRIDED prefers */
+    enum infer_dtype dtype;   /* of activations; INFER_NONE: any */
+    enum infer_dtype acc;     /* accumulator */
+    int min_sm;               /* 0 on a CPU */
+    unsigned flags;
+    /* 0, or INFER_EUNSUPPORTED with the reason in *why (may be NULL). */
+    int (*supports)(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why);
+    /* Optional.  Fills e->state, e->workspace and e->packed. */
+    int (*prepare)(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err);
+    /* Repacks constant input i from the layout of the problem. */
+    int (*pack)(const struct kern_exec *e, int i, const void *src, void *dst,
+                struct infer_error *err);
+    /* Runs.  Never allocates, never synchronises.  Thread-safe for one e
+     * as long as workspace and outputs differ. */
+    int (*launch)(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err);
+    /* Optional.  Releases e->state. */
+    void (*release)(struct kern_exec *e);
+};
+
+/* All rows of this build, in the order of kernels.def. */
+size_t kern_row_count(void);
+const struct kern_row *kern_row_at(size_t i);
+/* NULL where no row has the name. */
+const struct kern_row *kern_row_find(const char *name);
+
+/* Runs row->supports() after the checks that hold for all rows (op, backend
+ * present on the device, dtype, minimum SM, deterministic). */
+int kern_row_supports(const struct kern_row *row, const struct kern_problem *p,
+                      const struct kern_device *d, struct infer_error *why);
+
+/* prepare/release through the row; kern_release() accepts a zeroed exec. */
+int kern_prepare(const struct kern_row *row, const struct kern_problem *p,
+                 const struct kern_device *d, struct infer_error *err,
+                 struct kern_exec *out);
+void kern_release(struct kern_exec *e);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

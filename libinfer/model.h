@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* struct infer_model as the rooms above see it. */
+#ifndef LIBINFER_MODEL_H
+#define LIBINFER_MODEL_H
+
+#include "libinfer/graph.h"
+#include "libinfer/infer.h"
+
+/* A model on a graph in memory, which it takes over (freed on failure too):
+ * for verification of conversions, constant folding and tests. */
+int infer_model_from_graph(struct graph *g, struct infer_error *err,
+                           struct infer_model **out);
+/* The graph of a model; it belongs to the model. */
+const struct graph *infer_model_graph(const struct infer_model *model);
+
+#endif

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+# AX_COMPILER_OPTIONS: C11, warnings, --enable-werror, --enable-sanitizers.
+AC_DEFUN([AX_COMPILER_OPTIONS], [
+AS_CASE([$ac_cv_prog_cc_c11], [no],
+  [AC_MSG_ERROR([a C11 compiler is needed])])
+AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror],
+  [treat compiler warnings as errors])], [], [enable_werror=no])
+AC_ARG_ENABLE([sanitizers], [AS_HELP_STRING([--enable-sanitizers],
+  [build with AddressSanitizer and UndefinedBehaviorSanitizer])],
+  [], [enable_sanitizers=no])
+AM_CFLAGS="-std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes"
+AM_CFLAGS="$AM_CFLAGS -Wmissing-prototypes -Wpointer-arith -Wundef -Wwrite-strings"
+AS_IF([test "$enable_werror" = yes], [AM_CFLAGS="$AM_CFLAGS -Werror"])
+AS_IF([test "$enable_sanitizers" = yes], [
+  AM_CFLAGS="$AM_CFLAGS -fsanitize=address,undefined -fno-omit-frame-pointer"
+  AM_CFLAGS="$AM_CFLAGS -fno-sanitize-recover=undefined"
+  AM_LDFLAGS="-fsanitize=address,undefined"])
+AM_CONDITIONAL([SANITIZERS], [test "$enable_sanitizers" = yes])
+AC_SUBST([AM_CFLAGS])
+AC_SUBST([AM_LDFLAGS])
+])

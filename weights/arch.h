@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Architectures for bare weights: built-in ones (archs.def) and files. */
+#ifndef WEIGHTS_ARCH_H
+#define WEIGHTS_ARCH_H
+
+#include "libinfer/graph.h"
+#include "weights/weights.h"
+
+struct arch_row {
+    const char *name;        /* "resnet50" */
+    const char *description; /* one line: paper, input, whose tensor names */
+    /* Builds the graph with weights unbound.  classes 0: the usual number. */
+    int (*build)(const struct arch_row *row, int classes,
+                 struct infer_error *err, struct graph **out);
+    int variant[8]; /* depths and widths, as the builder reads them */
+};
+
+size_t arch_count(void);
+const struct arch_row *arch_at(size_t i);
+const struct arch_row *arch_find(const char *name);
+
+/* A graph from a built-in name or an architecture file.  For a built-in, the
+ * number of classes is taken from the dictionary's last dense or conv weight
+ * where dict is not NULL. */
+int arch_open(const char *name_or_path, const struct weights_dict *dict,
+              struct infer_error *err, struct graph **out);
+
+/* Binds a dictionary to a graph's weights by name.  Known prefixes of all keys
+ * ("module.", "model.", "state_dict.") are understood; shapes must agree but
+ * for dimensions of size 1.  Missing, surplus and mis-shaped tensors are all
+ * listed in one report.  Surplus training state (num_batches_tracked) is noted
+ * as stripped. */
+int weights_bind(struct graph *g, struct weights_dict *dict,
+                 struct infer_error *err);
+
+#endif

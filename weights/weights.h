@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The weight importer: trained files in, one graph out.
+ *
+ *     reader (one a format)  ->  [architecture]  ->  passes  ->  writer
+ *
+ * A reader recognises its format by content and gives either a whole graph
+ * (ONNX, Keras with its configuration) or a dictionary of bare tensors
+ * (state_dict, safetensors, npz, weights-only HDF5), to which weights_bind()
+ * adds an architecture.  Adding a format is one file and one row of
+ * formats.def.
+ *
+ * Every file is taken to come from a stranger: see untrusted input in each
+ * reader.  Nothing is executed, fetched, or opened outside the folder of the
+ * model.
+ */
+#ifndef WEIGHTS_H
+#define WEIGHTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libinfer/constant.h"
+#include "libinfer/graph.h"
+#include "libinfer/infer.h"
+
+/* ---- dictionaries of bare tensors ---------------------------------- */
+
+struct weights_entry {
+    char *name; /* UTF-8, no NUL inside */
+    struct constant *value;
+};
+
+/* Entries keep the order of the file; names are unique. */
+struct weights_dict {
+    struct weights_entry *entry;
+    size_t count, capacity;
+    /* Open-addressing hash index of names; managed by weights_dict_*. */
+    uint32_t *slot;
+    size_t slots;
+    /* What the file held beside weights (optimiser state, epochs, ...): names
+     * and bytes, for the report of what was stripped. */
+    struct weights_stripped *stripped;
+    size_t stripped_count, stripped_capacity;
+};
+
+struct weights_stripped {
+    char *name;
+    size_t bytes;
+    const char *why; /* static text: "optimiser state", ... */
+};
+
+void weights_dict_init(struct weights_dict *dict);
+void weights_dict_clear(struct weights_dict *dict);
+/* Copies name, takes the reference to value (released on failure).  EFORMAT
+ * where the name is there already, EMEMORY. */
+int weights_dict_add(struct weights_dict *dict, const char *name,
+                     struct constant *value, struct infer_error *err);
+/* NULL where absent. */
+struct constant *weights_dict_find(const struct weights_dict *dict,
+                                   const char *name);
+int weights_dict_strip(struct weights_dict *dict, const char *name,
+                       size_t bytes, const char *why);
+
+/* ---- files --------------------------------------------------------- */
+
+/* A whole file in private memory.  The blob may be modified by its reader
+ * (payloads are moved into alignment in place). */
+struct weights_file {
+    const char *path;
+    struct blob *blob;
+};
+
+/* Reads a regular file.  Folders, devices and FIFOs are refused, and so is
+ * anything over max_bytes (0: half of the physical memory). */
+int weights_file_read(const char *path, uint64_t max_bytes,
+                      struct infer_error *err, struct weights_file *out);
+void weights_file_close(struct weights_file *file);
+
+/* ---- readers ------------------------------------------------------- */
+
+struct weights_options {
+    const char *from;     /* row name of formats.def, or NULL/"auto" */
+    const char *arch;     /* architecture file or built-in name, or NULL */
+    double bn_eps;        /* < 0: as the file or architecture says */
+    int input_count;      /* --input-shape, by position or name */
+    const struct weights_input_shape *input_shape;
+    bool keep_training;
+    infer_progress_fn *progress; /* may be NULL */
+    void *progress_user;
+};
+
+struct weights_input_shape {
+    const char *name; /* NULL: by position */
+    int rank;
+    int64_t dim[INFER_MAX_RANK];
+};
+
+void weights_options_init(struct weights_options *options);
+
+/* What one file gave. */
+struct weights_import {
+    const char *format;  /* row name */
+    char detail[128];    /* "opset 13, pytorch 1.11", for the report */
+    struct graph *graph; /* NULL for bare weights */
+    struct weights_dict dict;
+    /* Bytes of every file read. */
+    uint64_t bytes;
+};
+void weights_import_init(struct weights_import *import);
+void weights_import_clear(struct weights_import *import);
+
+struct weights_format {
+    const char *name;        /* "onnx" */
+    const char *description; /* "ONNX model, opset 1 to 24" */
+    /* Looks at the content alone; 0 no .. 100 certain. */
+    int (*probe)(const struct weights_file *file);
+    int (*read)(struct weights_file *file,
+                const struct weights_options *options, struct infer_error *err,
+                struct weights_import *out);
+};
+
+size_t weights_format_count(void);
+const struct weights_format *weights_format_at(size_t i);
+
+/* Reads path in whatever format it is.  Every error text starts with the
+ * path. */
+int weights_read(const char *path, const struct weights_options *options,
+                 struct infer_error *err, struct weights_import *out);
+
+#endif
