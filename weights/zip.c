@@ -157,8 +157,7 @@ static int read_stored(struct zipfile *zip, struct zipfile_entry *e,
             e->at -= over;
         }
     }
-    *out =
-        (struct zipfile_data){blob_ref(zip->blob), data, (size_t)e->bytes};
+    *out = (struct zipfile_data){blob_ref(zip->blob), data, (size_t)e->bytes};
     return 0;
 }
 

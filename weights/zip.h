@@ -28,10 +28,10 @@
 #define ZIPFILE_ALIGN 16
 
 struct zipfile_entry {
-    char *name; /* UTF-8, never empty, no NUL, no "..", relative */
+    char *name;      /* UTF-8, never empty, no NUL, no "..", relative */
     uint16_t method; /* 0 stored, 8 deflated */
     uint16_t flags;
-    bool directory;  /* name ends in '/' */
+    bool directory; /* name ends in '/' */
     uint32_t crc;
     uint64_t packed; /* bytes in the archive */
     uint64_t bytes;  /* bytes of the member */

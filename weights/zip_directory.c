@@ -49,9 +49,8 @@ struct directory {
 
 bool zipfile_probe(const struct blob *blob)
 {
-    return blob->bytes >= END_BYTES &&
-           (bytes_le32(blob->data) == SIG_LOCAL ||
-            bytes_le32(blob->data) == SIG_END);
+    return blob->bytes >= END_BYTES && (bytes_le32(blob->data) == SIG_LOCAL ||
+                                        bytes_le32(blob->data) == SIG_END);
 }
 
 /* ---- end of the archive -------------------------------------------- */
@@ -76,8 +75,7 @@ static int find_end(const struct blob *blob, struct infer_error *err,
             continue;
         if (found != SIZE_MAX)
             return error_set(err, INFER_EFORMAT,
-                             "zip: two end records, at %zu and %zu", at,
-                             found);
+                             "zip: two end records, at %zu and %zu", at, found);
         found = at;
     }
     if (found == SIZE_MAX)
@@ -130,7 +128,7 @@ static int read_end(const struct blob *blob, struct infer_error *err,
                     struct directory *out)
 {
     const unsigned char *p;
-    size_t end;
+    size_t end = 0;
     int rc = find_end(blob, err, &end);
 
     if (rc < 0)
@@ -253,8 +251,8 @@ static int check_flags(const struct zipfile_entry *e, unsigned version_by,
         return error_set(err, INFER_EUNSUPPORTED,
                          "zip: member '%s' is encrypted", e->name);
     if (e->flags & FLAG_PATCH)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "zip: member '%s' is a patch", e->name);
+        return error_set(err, INFER_EUNSUPPORTED, "zip: member '%s' is a patch",
+                         e->name);
     if (e->method != 0 && e->method != 8)
         return error_set(err, INFER_EUNSUPPORTED,
                          "zip: member '%s' is packed by method %u (supported: "
@@ -314,8 +312,8 @@ static int read_central(struct bytes *in, struct infer_error *err,
     widen(&wide, &e->header);
     fault = read_extra(bytes_over(extra, bytes_le16(p + 30)), &wide);
     if (fault)
-        return error_set(err, INFER_EFORMAT, "zip: member '%s' has %s",
-                         e->name, fault);
+        return error_set(err, INFER_EFORMAT, "zip: member '%s' has %s", e->name,
+                         fault);
     return check_flags(e, bytes_le16(p + 4), bytes_le32(p + 38), err);
 }
 
@@ -330,8 +328,7 @@ static int disagree(const struct zipfile_entry *e, const char *what,
 
 /* A descriptor follows the payload of members that were written as a stream:
  * [signature] CRC, packed size, size; sizes of 4 or 8 bytes. */
-static bool descriptor_agrees(const struct zipfile_entry *e,
-                              struct bytes in)
+static bool descriptor_agrees(const struct zipfile_entry *e, struct bytes in)
 {
     size_t start = in.at;
     int sig, wide;
@@ -406,8 +403,7 @@ static int read_local(const struct blob *blob, uint64_t limit,
                          "zip: member '%s': its %llu bytes at %llu do not fit "
                          "before the directory at %llu",
                          e->name, (unsigned long long)e->packed,
-                         (unsigned long long)e->at,
-                         (unsigned long long)limit);
+                         (unsigned long long)e->at, (unsigned long long)limit);
     if (stream && !descriptor_agrees(e, in))
         return disagree(e, "descriptor", err);
     return 0;
@@ -427,9 +423,8 @@ static int check_sizes(const struct blob *blob, const struct zipfile_entry *e,
                          e->name, (unsigned long long)e->packed,
                          (unsigned long long)e->bytes);
     if (e->directory && e->bytes > 0)
-        return error_set(err, INFER_EFORMAT,
-                         "zip: folder '%s' has %llu bytes", e->name,
-                         (unsigned long long)e->bytes);
+        return error_set(err, INFER_EFORMAT, "zip: folder '%s' has %llu bytes",
+                         e->name, (unsigned long long)e->bytes);
     if (e->method == 0)
         return 0;
     if (e->bytes / ZIPFILE_MAX_RATIO > e->packed)
@@ -553,7 +548,7 @@ int zipfile_open(struct blob *blob, struct infer_error *err,
                  struct zipfile *out)
 {
     struct zipfile zip = {0};
-    struct directory dir;
+    struct directory dir = {0};
     int rc = read_end(blob, err, &dir);
 
     if (rc < 0)
