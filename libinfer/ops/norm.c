@@ -31,7 +31,7 @@ static int channels(const struct graph_shape_args *args, int64_t *c,
 static int check_vectors(const struct graph_shape_args *args,
                          const char *const *names, struct infer_error *err)
 {
-    int64_t c;
+    int64_t c = -1;
     int status = op_need_float(args, err), i;
 
     if (status == INFER_OK)
@@ -230,7 +230,7 @@ static void lrn_defaults(union graph_attr *attr)
 static int lrn_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct kern_lrn *attr = &args->attr->lrn;
-    int64_t c;
+    int64_t c = -1;
     int status = op_need_range("size", attr->size, 1, OP_MAX_STEP, err);
 
     if (status == INFER_OK)
