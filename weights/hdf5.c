@@ -36,8 +36,8 @@ int hdf5_malformed(struct infer_error *err, uint64_t address, const char *fmt,
     return INFER_EFORMAT;
 }
 
-int hdf5_unsupported(struct infer_error *err, uint64_t address,
-                     const char *fmt, ...)
+int hdf5_unsupported(struct infer_error *err, uint64_t address, const char *fmt,
+                     ...)
 {
     va_list args;
 
@@ -68,9 +68,9 @@ int hdf5_block(struct hdf5_file *f, uint64_t address, uint64_t bytes,
     if (address == HDF5_UNDEFINED)
         return hdf5_malformed(err, address, "%s has no address", what);
     if (!checked_range(address, bytes, f->bytes))
-        return hdf5_malformed(
-            err, address, "%s of %llu bytes reaches past the end (%zu)", what,
-            (unsigned long long)bytes, f->bytes);
+        return hdf5_malformed(err, address,
+                              "%s of %llu bytes reaches past the end (%zu)",
+                              what, (unsigned long long)bytes, f->bytes);
     /* 16 units for the visit itself, so that empty blocks are not free. */
     int rc = hdf5_work(f, bytes + 16, err);
     if (rc == 0)
@@ -103,8 +103,8 @@ void hdf5_release(struct hdf5_file *f, void *p, size_t bytes)
     free(p);
 }
 
-int hdf5_grow(struct hdf5_file *f, void **array, size_t count,
-              size_t *capacity, size_t element, struct infer_error *err)
+int hdf5_grow(struct hdf5_file *f, void **array, size_t count, size_t *capacity,
+              size_t element, struct infer_error *err)
 {
     if (count < *capacity)
         return 0;
@@ -248,8 +248,8 @@ int hdf5_check(uint64_t address, const unsigned char *data, size_t bytes,
 
     if (stated != found)
         return hdf5_malformed(err, address,
-                              "%s has checksum %08x, its bytes give %08x",
-                              what, stated, found);
+                              "%s has checksum %08x, its bytes give %08x", what,
+                              stated, found);
     return 0;
 }
 
@@ -289,7 +289,8 @@ static int read_sizes(struct hdf5_file *f, struct hdf5_cursor *c,
         if (n == 2 || n == 4 || n == 8)
             continue;
         return n == 16 || n == 32
-                   ? hdf5_unsupported(err, 0, "%s of %u bytes; 2, 4 and 8 "
+                   ? hdf5_unsupported(err, 0,
+                                      "%s of %u bytes; 2, 4 and 8 "
                                       "are supported",
                                       i ? "lengths" : "offsets", n)
                    : hdf5_malformed(err, 0, "superblock states %s of %u bytes",
@@ -387,9 +388,8 @@ static int read_superblock(struct hdf5_file *f, struct infer_error *err)
     hdf5_skip(&c, sizeof signature);
     const unsigned version = (unsigned)hdf5_uint(&c, 1);
     if (version > 3)
-        return hdf5_unsupported(err, 8,
-                                "superblock version %u; 0 to 3 are supported",
-                                version);
+        return hdf5_unsupported(
+            err, 8, "superblock version %u; 0 to 3 are supported", version);
     rc = version < 2 ? read_superblock0(f, &c, version, err, &base, &end)
                      : read_superblock2(f, &c, err, &base, &end, &extension);
     if (rc < 0)

@@ -174,7 +174,7 @@ enum hdf5_chunk_index {
 #define HDF5_MAX_FILTERS 32
 struct hdf5_filters {
     int count;
-    unsigned id[HDF5_MAX_FILTERS]; /* 1 deflate, 2 shuffle, 3 fletcher32 */
+    unsigned id[HDF5_MAX_FILTERS];     /* 1 deflate, 2 shuffle, 3 fletcher32 */
     uint32_t client[HDF5_MAX_FILTERS]; /* first client value */
 };
 
@@ -183,8 +183,8 @@ struct hdf5_dataset {
     struct hdf5_type type;
     struct hdf5_space space;
     enum hdf5_layout layout;
-    uint64_t data_address;            /* contiguous; chunk index */
-    const unsigned char *compact;     /* compact */
+    uint64_t data_address;        /* contiguous; chunk index */
+    const unsigned char *compact; /* compact */
     size_t compact_bytes;
     bool size_known;
     uint64_t stated_bytes; /* contiguous, where size_known */

@@ -28,9 +28,9 @@ static int check_element(struct array *a, unsigned client,
         return hdf5_malformed(err, a->address,
                               "chunk array is for %sfiltered chunks",
                               client ? "" : "un");
-    if (a->filtered ? a->element_bytes < plain + 5 ||
-                          a->element_bytes > plain + 12
-                    : a->element_bytes != plain)
+    if (a->filtered
+            ? a->element_bytes < plain + 5 || a->element_bytes > plain + 12
+            : a->element_bytes != plain)
         return hdf5_malformed(err, a->address,
                               "chunk array with elements of %zu bytes",
                               a->element_bytes);
@@ -141,8 +141,7 @@ static int fixed_data(struct array *a, uint64_t address, uint64_t elements,
         const uint64_t pages = (elements - 1) / page + 1;
         const uint64_t bitmap = pages / 8 + (pages % 8 != 0);
         if (bitmap > a->f->bytes)
-            return hdf5_malformed(err, address,
-                                  "chunk array of %llu elements",
+            return hdf5_malformed(err, address, "chunk array of %llu elements",
                                   (unsigned long long)elements);
         rc = array_block(a, address, "FADB", head + bitmap + 4, err, &p);
         if (rc == 0)
@@ -266,8 +265,7 @@ static int extensible_super(struct extensible *e, uint64_t address,
     const uint64_t blocks = super_blocks_data(level);
     const uint64_t elements = data_block_elements(e, level);
     const uint64_t page = (uint64_t)1 << e->page_bits;
-    const uint64_t bitmap =
-        elements > page ? (elements / page + 7) / 8 : 0;
+    const uint64_t bitmap = elements > page ? (elements / page + 7) / 8 : 0;
     const unsigned char *p;
 
     if (address == HDF5_UNDEFINED)
@@ -298,8 +296,7 @@ static int extensible_index(struct extensible *e, uint64_t address,
 {
     struct array *a = &e->a;
     const size_t head = 6 + (size_t)a->f->offset_size;
-    const unsigned levels =
-        1 + e->max_bits - hdf5_log2(e->first_elements);
+    const unsigned levels = 1 + e->max_bits - hdf5_log2(e->first_elements);
     const unsigned direct_levels = 2 * hdf5_log2(e->min_pointers);
     const unsigned direct = 2 * (e->min_pointers - 1);
     const unsigned supers = levels > direct_levels ? levels - direct_levels : 0;
@@ -323,8 +320,7 @@ static int extensible_index(struct extensible *e, uint64_t address,
         if (first >= e->limit)
             break; /* nothing was set from here on */
         if (level >= direct_levels)
-            rc = extensible_super(e, hdf5_address(&c, a->f), level, first,
-                                  err);
+            rc = extensible_super(e, hdf5_address(&c, a->f), level, first, err);
         for (uint64_t i = 0; level < direct_levels && i < blocks && rc == 0;
              i++)
             rc = extensible_data(e, hdf5_address(&c, a->f), elements,

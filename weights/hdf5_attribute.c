@@ -45,8 +45,7 @@ static int parse_attribute(struct hdf5_file *f, uint64_t address,
 
     memset(out, 0, sizeof *out);
     if (version < 1 || version > 3)
-        return hdf5_malformed(err, address, "attribute of version %u",
-                              version);
+        return hdf5_malformed(err, address, "attribute of version %u", version);
     if (version == 3)
         hdf5_skip(&c, 1);
     const unsigned char *name = part(&c, version, name_bytes);
@@ -69,8 +68,7 @@ static int parse_attribute(struct hdf5_file *f, uint64_t address,
     int rc = attribute_type(f, address, version > 1 && (flags & 1), type,
                             type_bytes, err, out);
     if (rc == 0)
-        rc = hdf5_space_parse(f, address, space, space_bytes, err,
-                              &out->space);
+        rc = hdf5_space_parse(f, address, space, space_bytes, err, &out->space);
     if (rc < 0)
         return rc;
     out->bytes = hdf5_left(&c);
@@ -158,8 +156,8 @@ int hdf5_attributes_each(struct hdf5_file *f, const struct hdf5_object *object,
                     "attribute kept in the shared message table");
             rc = hdf5_work(f, m->bytes, err);
             if (rc == 0)
-                rc = parse_attribute(f, object->address, m->data, m->bytes,
-                                     err, &a);
+                rc = parse_attribute(f, object->address, m->data, m->bytes, err,
+                                     &a);
             if (rc == 0)
                 rc = fn(user, &a, err);
         }
@@ -205,8 +203,8 @@ static int attribute_count(const struct hdf5_attribute *a,
         return error_set(err, INFER_EFORMAT,
                          "HDF5: attribute '%.*s' has %zu bytes for %zu "
                          "elements of %zu",
-                         (int)(a->name_bytes & 0xff), a->name, a->bytes,
-                         *count, a->type.size);
+                         (int)(a->name_bytes & 0xff), a->name, a->bytes, *count,
+                         a->type.size);
     return rc;
 }
 

@@ -48,8 +48,7 @@ static int walk1_node(struct walk1 *w, uint64_t address, int level,
                     "B-tree node", err, &p);
     for (unsigned i = 0; rc == 0 && i < entries; i++) {
         const unsigned char *key = p + head + i * step;
-        struct hdf5_cursor c =
-            hdf5_cursor(key + w->key_bytes, f->offset_size);
+        struct hdf5_cursor c = hdf5_cursor(key + w->key_bytes, f->offset_size);
         const uint64_t child = hdf5_address(&c, f);
         rc = level > 0 ? walk1_node(w, child, level - 1, err)
                        : w->fn(w->user, key, child, err);
@@ -58,8 +57,8 @@ static int walk1_node(struct walk1 *w, uint64_t address, int level,
 }
 
 int hdf5_btree1_walk(struct hdf5_file *f, uint64_t address, unsigned type,
-                     size_t key_bytes, unsigned max_entries,
-                     hdf5_btree1_fn *fn, void *user, struct infer_error *err)
+                     size_t key_bytes, unsigned max_entries, hdf5_btree1_fn *fn,
+                     void *user, struct infer_error *err)
 {
     struct walk1 w = {f, type, max_entries, key_bytes, fn, user};
 
@@ -72,9 +71,9 @@ struct walk2 {
     struct hdf5_file *f;
     unsigned type, depth;
     size_t node_bytes, record_bytes;
-    unsigned count_bytes;                  /* of a child's own records */
-    uint64_t max_records[MAX_LEVEL];       /* of a node, by level */
-    unsigned total_bytes[MAX_LEVEL];       /* of a subtree's count */
+    unsigned count_bytes;            /* of a child's own records */
+    uint64_t max_records[MAX_LEVEL]; /* of a node, by level */
+    unsigned total_bytes[MAX_LEVEL]; /* of a subtree's count */
     hdf5_btree2_fn *fn;
     void *user;
 };
@@ -103,12 +102,11 @@ static int plan_levels(struct walk2 *w, uint64_t address,
                                   "B-tree nodes of %zu bytes cannot have "
                                   "children",
                                   w->node_bytes);
-        w->max_records[u] = (w->node_bytes - frame - pointer) /
-                            (w->record_bytes + pointer);
+        w->max_records[u] =
+            (w->node_bytes - frame - pointer) / (w->record_bytes + pointer);
         if (__builtin_mul_overflow(w->max_records[u] + 1, total, &total) ||
             __builtin_add_overflow(total, w->max_records[u], &total))
-            return hdf5_malformed(err, address, "B-tree of depth %u",
-                                  w->depth);
+            return hdf5_malformed(err, address, "B-tree of depth %u", w->depth);
         w->total_bytes[u] = hdf5_bytes_for(total);
     }
     return 0;
@@ -126,8 +124,7 @@ static int walk2_node(struct walk2 *w, uint64_t address, uint64_t records,
                               (unsigned long long)records,
                               (unsigned long long)w->max_records[level]);
     const size_t pointer =
-        level ? f->offset_size + w->count_bytes + w->total_bytes[level - 1]
-              : 0;
+        level ? f->offset_size + w->count_bytes + w->total_bytes[level - 1] : 0;
     const size_t bytes = 6 + (size_t)records * w->record_bytes +
                          (level ? (size_t)(records + 1) * pointer : 0);
     int rc = hdf5_block(f, address, bytes + 4, "B-tree node", err, &p);
@@ -138,9 +135,9 @@ static int walk2_node(struct walk2 *w, uint64_t address, uint64_t records,
         return hdf5_malformed(err, address, "no B-tree node here");
     rc = hdf5_check(address, p, bytes, "B-tree node", err);
     const unsigned char *record = p + 6;
-    struct hdf5_cursor c = hdf5_cursor(
-        record + (size_t)records * w->record_bytes,
-        level ? (size_t)(records + 1) * pointer : 0);
+    struct hdf5_cursor c =
+        hdf5_cursor(record + (size_t)records * w->record_bytes,
+                    level ? (size_t)(records + 1) * pointer : 0);
     for (uint64_t i = 0; rc == 0; i++) {
         if (level > 0) {
             const uint64_t child = hdf5_address(&c, f);
@@ -150,8 +147,7 @@ static int walk2_node(struct walk2 *w, uint64_t address, uint64_t records,
         }
         if (rc != 0 || i == records)
             break;
-        rc = w->fn(w->user, record + i * w->record_bytes, w->record_bytes,
-                   err);
+        rc = w->fn(w->user, record + i * w->record_bytes, w->record_bytes, err);
     }
     return rc;
 }

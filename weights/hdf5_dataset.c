@@ -16,8 +16,7 @@ static int parse_chunk_dims(struct hdf5_cursor *c, struct hdf5_dataset *d,
     if (rank < 2 || rank > 33)
         return hdf5_malformed(err, d->address, "chunks of rank %d", rank - 1);
     if (rank - 1 > INFER_MAX_RANK)
-        return hdf5_unsupported(err, d->address, "chunks of rank %d",
-                                rank - 1);
+        return hdf5_unsupported(err, d->address, "chunks of rank %d", rank - 1);
     d->chunk_rank = rank - 1;
     for (int i = 0; i < rank; i++) {
         const uint64_t n = hdf5_uint(c, width);
@@ -40,7 +39,7 @@ static int parse_layout1(struct hdf5_file *f, struct hdf5_cursor *c,
     hdf5_skip(c, 5);
     if (class > 2)
         return hdf5_malformed(err, d->address, "data layout %u", class);
-    d->layout = (enum hdf5_layout)class;
+    d->layout = (enum hdf5_layout) class;
     if (class != 0)
         d->data_address = hdf5_address(c, f);
     if (class == 2)
@@ -177,8 +176,8 @@ static int parse_fill(const struct hdf5_message *m, struct hdf5_dataset *d,
             hdf5_skip(&c, 2);
             defined = hdf5_uint(&c, 1) != 0 || version == 1;
         } else {
-            return hdf5_malformed(err, d->address,
-                                  "fill value of version %u", version);
+            return hdf5_malformed(err, d->address, "fill value of version %u",
+                                  version);
         }
     }
     if (c.bad)
@@ -210,7 +209,7 @@ static bool element_bytes(const struct hdf5_type *type, size_t *bytes)
 static int check_dataset(struct hdf5_file *f, struct hdf5_dataset *d,
                          struct infer_error *err)
 {
-    size_t element, bytes;
+    size_t element, bytes = 0;
 
     if (d->type.kind == HDF5_UNSUPPORTED)
         return 0; /* reading the data reports it */
@@ -254,9 +253,9 @@ static int check_dataset(struct hdf5_file *f, struct hdf5_dataset *d,
 static int parse_messages(struct hdf5_file *f, const struct hdf5_object *o,
                           struct hdf5_dataset *d, struct infer_error *err)
 {
-    static const unsigned order[] = {HDF5_MSG_TYPE,    HDF5_MSG_SPACE,
-                                     HDF5_MSG_LAYOUT,  HDF5_MSG_FILTERS,
-                                     HDF5_MSG_OLD_FILL, HDF5_MSG_FILL,
+    static const unsigned order[] = {HDF5_MSG_TYPE,          HDF5_MSG_SPACE,
+                                     HDF5_MSG_LAYOUT,        HDF5_MSG_FILTERS,
+                                     HDF5_MSG_OLD_FILL,      HDF5_MSG_FILL,
                                      HDF5_MSG_EXTERNAL_FILES};
     int rc = 0;
 
@@ -269,14 +268,12 @@ static int parse_messages(struct hdf5_file *f, const struct hdf5_object *o,
         if (!found) {
             if (i < 3)
                 rc = hdf5_malformed(err, o->address,
-                                    "dataset without message 0x%02x",
-                                    order[i]);
+                                    "dataset without message 0x%02x", order[i]);
             continue;
         }
         switch (order[i]) {
         case HDF5_MSG_TYPE:
-            rc = hdf5_type_parse(f, o->address, m.data, m.bytes, err,
-                                 &d->type);
+            rc = hdf5_type_parse(f, o->address, m.data, m.bytes, err, &d->type);
             break;
         case HDF5_MSG_SPACE:
             rc = hdf5_space_parse(f, o->address, m.data, m.bytes, err,
@@ -409,8 +406,8 @@ static int read_chunks(struct hdf5_file *f, const struct hdf5_dataset *d,
 
     g.chunk_bytes = g.element;
     for (int i = 0; i < d->chunk_rank && good; i++)
-        good = checked_mul(g.chunk_bytes, (size_t)d->chunk_dim[i],
-                           &g.chunk_bytes);
+        good =
+            checked_mul(g.chunk_bytes, (size_t)d->chunk_dim[i], &g.chunk_bytes);
     if (!good || g.chunk_bytes > UINT32_MAX)
         return hdf5_unsupported(err, d->address, "chunks of 4 GiB and more");
     if (d->filters.count > 0) {
@@ -432,8 +429,7 @@ static int read_chunks(struct hdf5_file *f, const struct hdf5_dataset *d,
 
 /* ---- data ---------------------------------------------------------- */
 
-static void fill(const struct hdf5_dataset *d, unsigned char *out,
-                 size_t bytes)
+static void fill(const struct hdf5_dataset *d, unsigned char *out, size_t bytes)
 {
     for (size_t i = 0; d->fill != NULL && i < bytes; i += d->fill_bytes)
         memcpy(out + i, d->fill, d->fill_bytes);
@@ -494,15 +490,13 @@ int hdf5_dataset_numbers(struct hdf5_file *f, const struct hdf5_dataset *d,
                          struct infer_error *err, struct constant **out)
 {
     int64_t dim[INFER_MAX_RANK];
-    size_t bytes;
+    size_t bytes = 0;
     int rank;
 
     if (d->type.kind != HDF5_NUMBER)
-        return hdf5_unsupported(err, d->address,
-                                "data of type %s; numbers are supported",
-                                d->type.kind == HDF5_UNSUPPORTED
-                                    ? d->type.unsupported
-                                    : "string");
+        return hdf5_unsupported(
+            err, d->address, "data of type %s; numbers are supported",
+            d->type.kind == HDF5_UNSUPPORTED ? d->type.unsupported : "string");
     int rc = hdf5_shape(&d->type, &d->space, err, &rank, dim);
     if (rc == 0)
         rc = hdf5_dataset_bytes(d, err, &bytes);
@@ -542,7 +536,7 @@ int hdf5_dataset_strings(struct hdf5_file *f, const struct hdf5_dataset *d,
                          struct infer_error *err, struct hdf5_strings *out)
 {
     void *raw;
-    size_t bytes;
+    size_t bytes = 0;
 
     memset(out, 0, sizeof *out);
     int rc = hdf5_dataset_bytes(d, err, &bytes);

@@ -15,11 +15,10 @@ static const char *filter_word(uint64_t id)
     static const struct {
         unsigned id;
         const char *word;
-    } words[] = {{4, "szip"},      {5, "n-bit"},      {6, "scale-offset"},
-                 {305, "lzo"},     {307, "bzip2"},    {32000, "lzf"},
-                 {32001, "blosc"}, {32004, "lz4"},    {32008, "bitshuffle"},
-                 {32013, "zfp"},   {32015, "zstandard"},
-                 {32026, "blosc2"}};
+    } words[] = {{4, "szip"},      {5, "n-bit"},         {6, "scale-offset"},
+                 {305, "lzo"},     {307, "bzip2"},       {32000, "lzf"},
+                 {32001, "blosc"}, {32004, "lz4"},       {32008, "bitshuffle"},
+                 {32013, "zfp"},   {32015, "zstandard"}, {32026, "blosc2"}};
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (words[i].id == id)
@@ -102,7 +101,8 @@ static int undo_deflate(uint64_t address, const unsigned char *in,
         return error_set(err, INFER_EMEMORY, "no memory for zlib");
     if (status != Z_STREAM_END)
         return hdf5_malformed(
-            err, address, "deflated chunk is damaged or unpacks to more than "
+            err, address,
+            "deflated chunk is damaged or unpacks to more than "
             "%zu bytes",
             capacity);
     return 0;

@@ -67,8 +67,7 @@ static int symbol_node(void *user, const unsigned char *key, uint64_t address,
         return hdf5_malformed(err, address,
                               "symbol table node of %u entries; %u fit", n,
                               2 * s->f->group_leaf_k);
-    rc = hdf5_block(s->f, address, 8 + n * step, "symbol table node", err,
-                    &p);
+    rc = hdf5_block(s->f, address, 8 + n * step, "symbol table node", err, &p);
     for (unsigned i = 0; rc == 0 && i < n; i++)
         rc = symbol(s, p + 8 + i * step, address, err);
     return rc;
@@ -166,8 +165,7 @@ static int each_dense(struct hdf5_file *f, const struct hdf5_message *m,
     const uint64_t heap = hdf5_address(&c, f);
     const uint64_t tree = hdf5_address(&c, f);
     if (c.bad || version != 0)
-        return hdf5_malformed(err, address, "link info of version %u",
-                              version);
+        return hdf5_malformed(err, address, "link info of version %u", version);
     if (heap == HDF5_UNDEFINED)
         return 0; /* the links are in messages */
     void *memory;
@@ -339,8 +337,7 @@ int hdf5_find(struct hdf5_file *f, uint64_t group, const char *path,
         path += *path == '/';
         if (s.name_bytes == 0 ||
             (s.name[0] == '.' &&
-             (s.name_bytes == 1 ||
-              (s.name_bytes == 2 && s.name[1] == '.'))))
+             (s.name_bytes == 1 || (s.name_bytes == 2 && s.name[1] == '.'))))
             return hdf5_malformed(err, group,
                                   "path with an empty name, '.' or '..'");
         const int rc = each_link(f, at, match_link, &s, err);

@@ -31,10 +31,9 @@ int hdf5_local_name(struct hdf5_file *f, uint64_t heap, uint64_t offset,
                               "end",
                               (unsigned long long)segment_bytes);
     if (offset >= segment_bytes)
-        return hdf5_malformed(err, heap,
-                              "name at %llu of a local heap of %llu bytes",
-                              (unsigned long long)offset,
-                              (unsigned long long)segment_bytes);
+        return hdf5_malformed(
+            err, heap, "name at %llu of a local heap of %llu bytes",
+            (unsigned long long)offset, (unsigned long long)segment_bytes);
     const unsigned char *text = f->data + segment + offset;
     const unsigned char *end =
         memchr(text, 0, (size_t)(segment_bytes - offset));
@@ -51,15 +50,14 @@ int hdf5_local_name(struct hdf5_file *f, uint64_t heap, uint64_t offset,
 /* "GCOL", version, reserved (3), bytes of the collection with this head, then
  * objects: index (2), references (2), reserved (4), bytes, data padded to 8.
  * Object 0 is the free space at the end. */
-int hdf5_global_object(struct hdf5_file *f, uint64_t collection,
-                       uint64_t index, struct infer_error *err,
-                       const unsigned char **data, size_t *bytes)
+int hdf5_global_object(struct hdf5_file *f, uint64_t collection, uint64_t index,
+                       struct infer_error *err, const unsigned char **data,
+                       size_t *bytes)
 {
     const size_t head = 8 + (size_t)f->length_size;
     const size_t object_head = 8 + (size_t)f->length_size;
     const unsigned char *p;
-    int rc = hdf5_block(f, collection, head, "global heap collection", err,
-                        &p);
+    int rc = hdf5_block(f, collection, head, "global heap collection", err, &p);
 
     if (rc < 0)
         return rc;

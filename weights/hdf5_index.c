@@ -97,8 +97,8 @@ static int from_btree2(void *user, const unsigned char *record, size_t bytes,
     for (int i = 0; i < d->chunk_rank; i++)
         chunk.scaled[i] = hdf5_uint(&c, 8);
     if (c.bad)
-        return hdf5_malformed(err, chunk.address,
-                              "chunk record of %zu bytes", bytes);
+        return hdf5_malformed(err, chunk.address, "chunk record of %zu bytes",
+                              bytes);
     return emit(w, &chunk, true, err);
 }
 
@@ -129,10 +129,8 @@ static int plan_order(struct walk *w, struct infer_error *err)
         const int i = w->order[k];
         w->step[i] = step;
         /* The slowest dimension's own extent does not enter any step. */
-        if (k > 0 &&
-            __builtin_mul_overflow(step,
-                                   chunks_along(d, i, d->space.max_dim[i]),
-                                   &step))
+        if (k > 0 && __builtin_mul_overflow(
+                         step, chunks_along(d, i, d->space.max_dim[i]), &step))
             return hdf5_malformed(err, d->address,
                                   "number of chunks overflows");
         if (step == 0)
@@ -142,8 +140,7 @@ static int plan_order(struct walk *w, struct infer_error *err)
 }
 
 static int from_array(void *user, uint64_t index,
-                      const struct hdf5_chunk *element,
-                      struct infer_error *err)
+                      const struct hdf5_chunk *element, struct infer_error *err)
 {
     struct walk *w = user;
     const struct hdf5_dataset *d = w->d;
@@ -178,9 +175,9 @@ static int from_implicit(struct walk *w, struct infer_error *err)
                               "%llu chunks of %zu bytes reach past the end",
                               (unsigned long long)total, w->chunk_bytes);
     for (uint64_t i = 0; i < total && rc == 0; i++) {
-        const struct hdf5_chunk chunk = {
-            .address = d->data_address + i * w->chunk_bytes,
-            .bytes = w->chunk_bytes};
+        const struct hdf5_chunk chunk = {.address = d->data_address +
+                                                    i * w->chunk_bytes,
+                                         .bytes = w->chunk_bytes};
         rc = from_array(w, i, &chunk, err);
     }
     return rc;
@@ -192,8 +189,7 @@ int hdf5_chunks_each(struct hdf5_file *f, const struct hdf5_dataset *d,
 {
     struct walk w = {
         .f = f, .d = d, .chunk_bytes = chunk_bytes, .fn = fn, .user = user};
-    struct hdf5_chunk only = {.address = d->data_address,
-                              .bytes = chunk_bytes};
+    struct hdf5_chunk only = {.address = d->data_address, .bytes = chunk_bytes};
     const bool filtered = d->filters.count > 0;
     int rc;
 
@@ -202,8 +198,8 @@ int hdf5_chunks_each(struct hdf5_file *f, const struct hdf5_dataset *d,
     switch (d->index) {
     case HDF5_INDEX_BTREE1:
         return hdf5_btree1_walk(f, d->data_address, 1,
-                                16 + 8 * (size_t)d->chunk_rank,
-                                2 * f->chunk_k, from_btree1, &w, err);
+                                16 + 8 * (size_t)d->chunk_rank, 2 * f->chunk_k,
+                                from_btree1, &w, err);
     case HDF5_INDEX_BTREE2:
         return hdf5_btree2_walk(f, d->data_address, filtered ? 11 : 10,
                                 from_btree2, &w, err);

@@ -35,7 +35,7 @@ enum {
     HDF5_MSG_CACHE_IMAGE = 0x18,
     HDF5_MSG_LAST = 0x18
 };
-#define HDF5_MSG_FLAG_SHARED 0x02u
+#define HDF5_MSG_FLAG_SHARED    0x02u
 #define HDF5_MSG_FLAG_MUST_KNOW 0x80u
 
 struct hdf5_file {
@@ -56,8 +56,8 @@ struct hdf5_file {
  * start of the HDF5 part. */
 int hdf5_malformed(struct infer_error *err, uint64_t address, const char *fmt,
                    ...) ERROR_PRINTF(3, 4);
-int hdf5_unsupported(struct infer_error *err, uint64_t address,
-                     const char *fmt, ...) ERROR_PRINTF(3, 4);
+int hdf5_unsupported(struct infer_error *err, uint64_t address, const char *fmt,
+                     ...) ERROR_PRINTF(3, 4);
 
 /* The bytes of a block: bounds and the work budget are checked.  what is a
  * noun for the message. */
@@ -72,8 +72,8 @@ int hdf5_alloc(struct hdf5_file *f, size_t bytes, struct infer_error *err,
                void **out);
 void hdf5_release(struct hdf5_file *f, void *p, size_t bytes);
 /* Makes room for one more element in an array of counted memory. */
-int hdf5_grow(struct hdf5_file *f, void **array, size_t count,
-              size_t *capacity, size_t element, struct infer_error *err);
+int hdf5_grow(struct hdf5_file *f, void **array, size_t count, size_t *capacity,
+              size_t element, struct infer_error *err);
 
 /* Jenkins' lookup3, the checksum of all newer metadata. */
 uint32_t hdf5_checksum(const unsigned char *data, size_t bytes);
@@ -105,12 +105,12 @@ unsigned hdf5_log2(uint64_t v);
 /* ---- hdf5_btree.c -------------------------------------------------- */
 
 /* fn: 0 go on, 1 stop, negative fail; the walk returns the same. */
-typedef int hdf5_btree1_fn(void *user, const unsigned char *key,
-                           uint64_t child, struct infer_error *err);
+typedef int hdf5_btree1_fn(void *user, const unsigned char *key, uint64_t child,
+                           struct infer_error *err);
 /* Version 1, in order of keys.  type 0: group, 1: chunks; max_entries: 2k. */
 int hdf5_btree1_walk(struct hdf5_file *f, uint64_t address, unsigned type,
-                     size_t key_bytes, unsigned max_entries,
-                     hdf5_btree1_fn *fn, void *user, struct infer_error *err);
+                     size_t key_bytes, unsigned max_entries, hdf5_btree1_fn *fn,
+                     void *user, struct infer_error *err);
 
 typedef int hdf5_btree2_fn(void *user, const unsigned char *record,
                            size_t bytes, struct infer_error *err);
@@ -122,12 +122,11 @@ int hdf5_btree2_walk(struct hdf5_file *f, uint64_t address, unsigned type,
 
 /* A terminated name in a local heap. */
 int hdf5_local_name(struct hdf5_file *f, uint64_t heap, uint64_t offset,
-                    struct infer_error *err, const char **name,
-                    size_t *bytes);
+                    struct infer_error *err, const char **name, size_t *bytes);
 /* An object of a global heap collection. */
-int hdf5_global_object(struct hdf5_file *f, uint64_t collection,
-                       uint64_t index, struct infer_error *err,
-                       const unsigned char **data, size_t *bytes);
+int hdf5_global_object(struct hdf5_file *f, uint64_t collection, uint64_t index,
+                       struct infer_error *err, const unsigned char **data,
+                       size_t *bytes);
 
 #define HDF5_HEAP_CHECKED 1024
 struct hdf5_heap {
@@ -209,9 +208,9 @@ int hdf5_filters_undo(struct hdf5_file *f, const struct hdf5_filters *filters,
 
 struct hdf5_chunk {
     uint64_t address;
-    uint64_t bytes;                    /* in the file */
-    uint32_t mask;                     /* filters that were left out */
-    uint64_t scaled[INFER_MAX_RANK];   /* position in chunks */
+    uint64_t bytes;                  /* in the file */
+    uint32_t mask;                   /* filters that were left out */
+    uint64_t scaled[INFER_MAX_RANK]; /* position in chunks */
 };
 typedef int hdf5_chunk_fn(void *user, const struct hdf5_chunk *chunk,
                           struct infer_error *err);

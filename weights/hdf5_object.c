@@ -64,8 +64,8 @@ static int add_message(struct header *h, unsigned type, unsigned flags,
                                     "object header message 0x%02x", type);
         return 0;
     }
-    const int rc = hdf5_grow(h->f, (void **)&o->message, o->count,
-                             &o->capacity, sizeof *o->message, err);
+    const int rc = hdf5_grow(h->f, (void **)&o->message, o->count, &o->capacity,
+                             sizeof *o->message, err);
     if (rc == 0)
         o->message[o->count++] =
             (struct hdf5_message){type, flags, data, bytes};
@@ -82,8 +82,7 @@ static int read_messages(struct header *h, uint64_t address,
     /* Fewer bytes than a message head are a gap. */
     while (hdf5_left(&c) >= head) {
         const uint64_t at = address + (uint64_t)(c.at - data);
-        const unsigned type =
-            (unsigned)hdf5_uint(&c, h->version == 1 ? 2 : 1);
+        const unsigned type = (unsigned)hdf5_uint(&c, h->version == 1 ? 2 : 1);
         const size_t size = (size_t)hdf5_uint(&c, 2);
         const unsigned flags = (unsigned)hdf5_uint(&c, 1);
         if (h->version == 1)
@@ -155,8 +154,7 @@ static int read_first2(struct header *h, uint64_t address,
         return rc;
     const unsigned flags = p[5];
     if (p[4] != 2)
-        return hdf5_unsupported(err, address, "object header version %u",
-                                p[4]);
+        return hdf5_unsupported(err, address, "object header version %u", p[4]);
     const unsigned width = 1u << (flags & 3);
     const size_t head =
         6 + (flags & 0x20 ? 16u : 0u) + (flags & 0x10 ? 4u : 0u);
@@ -169,8 +167,7 @@ static int read_first2(struct header *h, uint64_t address,
         return hdf5_malformed(err, address,
                               "object header larger than the file");
     const size_t start = head + width;
-    rc = hdf5_block(h->f, address, start + bytes + 4, "object header", err,
-                    &p);
+    rc = hdf5_block(h->f, address, start + bytes + 4, "object header", err, &p);
     if (rc < 0)
         return rc;
     rc = hdf5_check(address, p, start + (size_t)bytes, "object header", err);
@@ -262,8 +259,7 @@ int hdf5_resolve_shared(struct hdf5_file *f, unsigned type,
         hdf5_skip(&c, 6);
     const uint64_t address = hdf5_address(&c, f);
     if (c.bad)
-        return hdf5_malformed(err, HDF5_UNDEFINED,
-                              "shared message cut short");
+        return hdf5_malformed(err, HDF5_UNDEFINED, "shared message cut short");
     struct hdf5_object object;
     int rc = hdf5_object_read(f, address, err, &object);
     if (rc < 0)
@@ -271,8 +267,8 @@ int hdf5_resolve_shared(struct hdf5_file *f, unsigned type,
     const struct hdf5_message *m;
     rc = hdf5_object_message(&object, type, err, &m);
     if (rc == 0 && m == NULL)
-        rc = hdf5_malformed(err, address,
-                            "shared message 0x%02x is not here", type);
+        rc = hdf5_malformed(err, address, "shared message 0x%02x is not here",
+                            type);
     /* A shared message that is shared again could go on for ever. */
     if (rc == 0 && (m->flags & HDF5_MSG_FLAG_SHARED))
         rc = hdf5_malformed(err, address, "shared message is shared again");

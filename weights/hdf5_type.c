@@ -17,9 +17,8 @@ static bool host_is_big(void)
 /* ---- datatypes ----------------------------------------------------- */
 
 /* Class 0: byte order in bit 0, sign in bit 3; bit offset and precision. */
-static int parse_integer(uint64_t address, unsigned bits,
-                         struct hdf5_cursor *c, struct infer_error *err,
-                         struct hdf5_type *out)
+static int parse_integer(uint64_t address, unsigned bits, struct hdf5_cursor *c,
+                         struct infer_error *err, struct hdf5_type *out)
 {
     static const enum infer_dtype dtypes[2][9] = {
         {[1] = INFER_U8, [2] = INFER_U16, [4] = INFER_U32, [8] = INFER_U64},
@@ -30,10 +29,8 @@ static int parse_integer(uint64_t address, unsigned bits,
         return hdf5_malformed(err, address, "integer type cut short");
     out->kind = HDF5_NUMBER;
     out->big_endian = bits & 1;
-    out->dtype =
-        out->size <= 8 ? dtypes[bits >> 3 & 1][out->size] : INFER_NONE;
-    if (out->dtype == INFER_NONE || offset != 0 ||
-        precision != out->size * 8) {
+    out->dtype = out->size <= 8 ? dtypes[bits >> 3 & 1][out->size] : INFER_NONE;
+    if (out->dtype == INFER_NONE || offset != 0 || precision != out->size * 8) {
         out->kind = HDF5_UNSUPPORTED;
         out->unsupported = "integer of odd width";
     }
@@ -83,8 +80,8 @@ static int parse_float(uint64_t address, unsigned bits, struct hdf5_cursor *c,
 }
 
 static int parse_type(struct hdf5_file *f, uint64_t address,
-                      struct hdf5_cursor *c, int depth,
-                      struct infer_error *err, struct hdf5_type *out);
+                      struct hdf5_cursor *c, int depth, struct infer_error *err,
+                      struct hdf5_type *out);
 
 /* Class 8, h5py's booleans: an enumeration of FALSE and TRUE over one byte.
  * Other enumerations are their numbers. */
@@ -175,21 +172,20 @@ static int parse_vlen(struct hdf5_file *f, uint64_t address, unsigned bits,
     }
     if (out->size != 8 + (size_t)f->offset_size)
         return hdf5_malformed(err, address,
-                              "variable-length string of %zu bytes",
-                              out->size);
+                              "variable-length string of %zu bytes", out->size);
     out->kind = HDF5_VLEN_STRING;
     return 0;
 }
 
 /* Class and version (1), class bits (3), size (4), properties. */
 static int parse_type(struct hdf5_file *f, uint64_t address,
-                      struct hdf5_cursor *c, int depth,
-                      struct infer_error *err, struct hdf5_type *out)
+                      struct hdf5_cursor *c, int depth, struct infer_error *err,
+                      struct hdf5_type *out)
 {
     static const char *const words[16] = {
-        [2] = "time",       [4] = "bit field",  [5] = "opaque",
-        [6] = "compound",   [7] = "reference",  [11] = "complex",
-        [12] = "class 12",  [13] = "class 13",  [14] = "class 14",
+        [2] = "time",      [4] = "bit field", [5] = "opaque",
+        [6] = "compound",  [7] = "reference", [11] = "complex",
+        [12] = "class 12", [13] = "class 13", [14] = "class 14",
         [15] = "class 15"};
     const unsigned head = (unsigned)hdf5_uint(c, 1);
     const unsigned bits = (unsigned)hdf5_uint(c, 3);
@@ -276,7 +272,8 @@ int hdf5_space_parse(struct hdf5_file *f, uint64_t address,
         const uint64_t n = hdf5_length(&c, f);
         if (i >= rank && n == unlimited)
             out->max_dim[i - rank] = -1;
-        else if (n > INT64_MAX || (i >= rank && n < (uint64_t)out->dim[i - rank]))
+        else if (n > INT64_MAX ||
+                 (i >= rank && n < (uint64_t)out->dim[i - rank]))
             return hdf5_malformed(err, address,
                                   "dimension %d of %llu, or above its maximum",
                                   i % rank, (unsigned long long)n);
@@ -298,8 +295,8 @@ int hdf5_shape(const struct hdf5_type *type, const struct hdf5_space *space,
                                 "array of rank %d; at most %d", n,
                                 INFER_MAX_RANK);
     for (int i = 0; i < n; i++)
-        dim[i] = i < space->rank ? space->dim[i]
-                                 : type->array_dim[i - space->rank];
+        dim[i] =
+            i < space->rank ? space->dim[i] : type->array_dim[i - space->rank];
     *rank = n;
     return 0;
 }
@@ -318,8 +315,7 @@ int hdf5_count(const struct hdf5_type *type, const struct hdf5_space *space,
         !checked_count(type->array_rank, type->array_dim, &inner) ||
         !checked_mul_i64(outer, inner, &n) ||
         !checked_mul((size_t)n, type->size, &bytes) || bytes > PTRDIFF_MAX)
-        return error_set(err, INFER_EMEMORY,
-                         "HDF5: an array's size overflows");
+        return error_set(err, INFER_EMEMORY, "HDF5: an array's size overflows");
     *count = (size_t)n;
     return 0;
 }
@@ -372,8 +368,7 @@ static int locate_string(struct hdf5_file *f, const struct hdf5_type *type,
     if (length == 0 || collection == 0 || collection == HDF5_UNDEFINED)
         return 0; /* an empty string has no object */
     size_t held;
-    const int rc =
-        hdf5_global_object(f, collection, index, err, text, &held);
+    const int rc = hdf5_global_object(f, collection, index, err, text, &held);
     if (rc < 0)
         return rc;
     if (length > held)
@@ -397,11 +392,9 @@ int hdf5_decode_strings(struct hdf5_file *f, const struct hdf5_type *type,
 
     memset(out, 0, sizeof *out);
     if (type->kind != HDF5_STRING && type->kind != HDF5_VLEN_STRING)
-        return hdf5_unsupported(err, HDF5_UNDEFINED,
-                                "strings are expected, the type is %s",
-                                type->kind == HDF5_NUMBER
-                                    ? "numeric"
-                                    : type->unsupported);
+        return hdf5_unsupported(
+            err, HDF5_UNDEFINED, "strings are expected, the type is %s",
+            type->kind == HDF5_NUMBER ? "numeric" : type->unsupported);
     /* Two rounds: measure, then copy into one block. */
     for (size_t i = 0; i < count; i++) {
         const unsigned char *text;
