@@ -275,8 +275,9 @@ int hdf5_space_parse(struct hdf5_file *f, uint64_t address,
         else if (n > INT64_MAX ||
                  (i >= rank && n < (uint64_t)out->dim[i - rank]))
             return hdf5_malformed(err, address,
-                                  "dimension %d of %llu, or above its maximum",
-                                  i % rank, (unsigned long long)n);
+                                  "%s of dimension %d is %llu",
+                                  i < rank ? "size" : "maximum", i % rank,
+                                  (unsigned long long)n);
         else
             *(i < rank ? &out->dim[i] : &out->max_dim[i - rank]) = (int64_t)n;
     }
