@@ -30,7 +30,7 @@ static void release(struct affine *f)
     f->a = f->b = NULL;
 }
 
-static bool finite(const struct affine *f)
+static bool all_finite(const struct affine *f)
 {
     for (int64_t i = 0; i < f->n; i++)
         if (!isfinite(f->a[i]) || !isfinite(f->b[i]))
@@ -148,7 +148,7 @@ static int read_affine(struct pass *p, int node, struct affine *f)
         ok = read_unary(n, f);
     else
         ok = read_scale_shift(p, n, f);
-    if (!ok || !finite(f)) {
+    if (!ok || !all_finite(f)) {
         release(f);
         return 0;
     }
@@ -289,7 +289,7 @@ static int join(struct pass *p, int before, int node, struct affine *first,
     int status;
 
     compose(first, second);
-    if (!finite(first))
+    if (!all_finite(first))
         return 0;
     pass_note(p, 0, "%s and %s", g->node[before].name, g->node[node].name);
     if (first->scalar)

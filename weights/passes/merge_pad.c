@@ -155,7 +155,7 @@ static bool into_pool(const struct pass *p, struct graph_node *n,
     struct graph_pool *pool = &n->attr.pool;
     int spatial = p->g->value[pad->in[0]].rank - 2;
     bool average = pool->pool.kind == KERN_POOL_AVERAGE;
-    int64_t window[KERN_MAX_SPATIAL];
+    int64_t window[KERN_MAX_SPATIAL] = {0};
 
     /* With ceil mode the number of windows depends on what is padding; with
      * pads of its own an average tells the two kinds apart. */
