@@ -86,7 +86,10 @@ struct constant *constant_reshape(struct constant *c, int rank,
 /* Dimension i of the result is dimension order[i] of c. */
 struct constant *constant_transpose(const struct constant *c,
                                     const int *order);
-/* c itself where nobody else holds it, else a copy: for in-place edits. */
+/* For in-place edits: c itself where nobody else holds it, else a copy (the
+ * reference to c is given up).  NULL when out of memory, c is then kept.  Two
+ * constants may not be views of the same bytes of a blob: readers that meet
+ * shared storage copy. */
 struct constant *constant_writable(struct constant *c);
 
 #endif
