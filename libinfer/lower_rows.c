@@ -24,53 +24,17 @@ int lower_layer_norm(const struct lower *l)
     return rc < 0 ? rc : lower_end(l, &e);
 }
 
-/* Vectors become matrices (a a row, b a column), batches are aligned, and the
- * dimensions added go away again. */
 int lower_matmul(const struct lower *l)
 {
-    const struct view *a = lower_in(l, 0), *b = lower_in(l, 1);
-    const struct kern_matmul *attr = &l->node->attr.matmul;
-    struct view va = *a, vb = *b, out;
     struct plan_emit e;
-    struct kern_tensor *y;
-    int rank, i, rc;
+    int i;
 
-    if (va.t.rank == 1)
-        va = view_raise(&va, 2);
-    if (vb.t.rank == 1) {
-        vb.t.rank = 2;
-        vb.t.dim[1] = 1;
-        vb.t.stride[1] = 1;
-    }
-    rank = va.t.rank > vb.t.rank ? va.t.rank : vb.t.rank;
-    va = view_raise(&va, rank);
-    vb = view_raise(&vb, rank);
     lower_begin(l, KERN_MATMUL, PLAN_ROWS, &e);
-    e.p.attr.matmul = *attr;
-    e.in[0] = va;
-    e.in[1] = vb;
-    y = &e.p.out[0];
-    y->rank = rank;
-    for (i = 0; i < rank - 2; i++)
-        y->dim[i] = va.t.dim[i] == 1 ? vb.t.dim[i] : va.t.dim[i];
-    y->dim[rank - 2] =
-        a->t.rank > 1 && attr->transpose_a ? va.t.dim[rank - 1]
-                                           : va.t.dim[rank - 2];
-    y->dim[rank - 1] =
-        b->t.rank > 1 && attr->transpose_b ? vb.t.dim[rank - 2]
-                                           : vb.t.dim[rank - 1];
-    if (a->t.rank == 1)
-        e.p.attr.matmul.transpose_a = false;
-    if (b->t.rank == 1)
-        e.p.attr.matmul.transpose_b = false;
-    if (rank == lower_out(l, 0)->rank)
-        return lower_end(l, &e);
-    e.value = -1;
-    rc = plan_emit(l->plan, l->index, &e, l->err, &out);
-    if (rc == 0)
-        rc = lower_reshape(l, &out, lower_out(l, 0)->rank,
-                           lower_out(l, 0)->dim, &out);
-    return rc < 0 ? rc : lower_set(l, 0, &out);
+    e.p.attr.matmul = l->node->attr.matmul;
+    /* Batches are aligned, so that kernels see as many on both sides. */
+    for (i = 0; i < 2; i++)
+        e.in[i] = view_raise(&e.in[i], e.p.out[0].rank);
+    return lower_end(l, &e);
 }
 
 /* Softmax over all dimensions from axis on, as ONNX had it before opset 13. */

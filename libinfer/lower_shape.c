@@ -4,6 +4,7 @@
 
 #include "kernels/error.h"
 #include "libinfer/lower.h"
+#include "libinfer/ops/op.h"
 
 /* Reshape, flatten, squeeze, unsqueeze: the shape rule did the work. */
 int lower_reshaped(const struct lower *l)
@@ -56,30 +57,21 @@ int lower_split(const struct lower *l)
     return 0;
 }
 
-/* First index of a Python slice whose count is known to be above 0. */
-static int64_t slice_begin(int64_t begin, int64_t step, int64_t size)
-{
-    if (begin < 0)
-        begin = begin < -size ? (step > 0 ? 0 : -1) : begin + size;
-    if (step > 0)
-        return begin > size ? size : begin;
-    return begin > size - 1 ? size - 1 : begin;
-}
-
 int lower_slice(const struct lower *l)
 {
     const struct graph_slice *s = &l->node->attr.slice;
-    const struct graph_value *out = lower_out(l, 0);
     struct view v = *lower_in(l, 0);
+    int64_t first, count;
     int i, axis, rc;
 
     for (i = 0; i < s->n_axes; i++) {
         rc = lower_axis(l, s->axis[i], v.t.rank, &axis);
+        if (rc == 0)
+            rc = op_slice_resolve(s->begin[i], s->end[i], s->step[i],
+                                  v.t.dim[axis], &first, &count, l->err);
         if (rc < 0)
             return rc;
-        v = view_slice(&v, axis,
-                       slice_begin(s->begin[i], s->step[i], v.t.dim[axis]),
-                       s->step[i], out->dim[axis]);
+        v = view_slice(&v, axis, first, s->step[i], count);
     }
     return lower_set(l, 0, &v);
 }

@@ -242,11 +242,21 @@ static bool find(const struct plan *plan, const struct plan_emit *e,
 
 /* ---- where the output goes ----------------------------------------- */
 
-/* Each element is read just before it is written. */
-static bool is_elementwise(enum kern_op op)
+/* The input that the output may overwrite, as kern.h allows it, or -1: in[0]
+ * of element-wise operations, the residual of a convolution. */
+static int overwritable(const struct plan_emit *e)
 {
-    return op == KERN_UNARY || op == KERN_BINARY || op == KERN_SCALE_SHIFT ||
-           op == KERN_BATCH_NORM;
+    switch (e->p.op) {
+    case KERN_UNARY:
+    case KERN_BINARY:
+    case KERN_SCALE_SHIFT:
+    case KERN_BATCH_NORM:
+        return 0;
+    case KERN_CONV_FPROP:
+        return e->residual;
+    default:
+        return -1;
+    }
 }
 
 static bool same_strides(const struct kern_tensor *a,
@@ -263,23 +273,28 @@ static bool same_strides(const struct kern_tensor *a,
     return true;
 }
 
-/* True where the output may overwrite in[0]: nobody else reads that buffer. */
-static bool in_place(const struct plan *plan, const struct choice *c,
-                     const struct view *in)
+/* The input whose memory the output takes over, or -1: nobody else reads that
+ * buffer, not even this step through another input. */
+static int in_place(const struct plan *plan, const struct plan_emit *e,
+                    const struct choice *c, const struct view *in)
 {
-    const struct plan_buffer *b = &plan->buffer[in[0].buffer];
+    const struct kern_tensor *out = &c->problem.out[0];
+    const int over = overwritable(e);
+    const struct plan_buffer *b;
     int i;
 
-    if (plan->config->keep_tensors || !is_elementwise(c->problem.op) ||
-        b->memory != PLAN_ARENA || b->pending != 1 ||
-        infer_dtype_size(in[0].t.dtype) !=
-            infer_dtype_size(c->problem.out[0].dtype) ||
-        !same_strides(&in[0].t, &c->problem.out[0]))
-        return false;
-    for (i = 1; i < c->problem.n_in; i++)
-        if (in[i].t.dtype != INFER_NONE && in[i].buffer == in[0].buffer)
-            return false;
-    return true;
+    if (over < 0 || plan->config->keep_tensors)
+        return -1;
+    b = &plan->buffer[in[over].buffer];
+    if (b->memory != PLAN_ARENA || b->pending != 1 ||
+        infer_dtype_size(in[over].t.dtype) != infer_dtype_size(out->dtype) ||
+        !same_strides(&in[over].t, out))
+        return -1;
+    for (i = 0; i < c->problem.n_in; i++)
+        if (i != over && in[i].t.dtype != INFER_NONE &&
+            in[i].buffer == in[over].buffer)
+            return -1;
+    return over;
 }
 
 /* Inside the concatenation that the value is part of, where some row of the
@@ -331,7 +346,7 @@ static int place_output(struct plan *plan, int node, const struct plan_emit *e,
 {
     const struct kern_tensor *t = &e->p.out[0];
     bool done = false;
-    int rc;
+    int over, rc;
 
     if (e->value >= 0 && plan->value[e->value].host >= 0 &&
         !inputs_steady(plan, in, c->problem.n_in)) {
@@ -339,8 +354,9 @@ static int place_output(struct plan *plan, int node, const struct plan_emit *e,
         if (rc < 0 || done)
             return rc;
     }
-    if (in_place(plan, c, in)) {
-        *out = in[0];
+    over = in_place(plan, e, c, in);
+    if (over >= 0) {
+        *out = in[over];
         out->t.dtype = t->dtype;
         /* Copies of what was there are stale now. */
         plan->buffer[out->buffer].copies = -1;
