@@ -211,13 +211,13 @@ CPU_CLONES static void act_simple(const struct kern_unary *act, const float *x,
     case KERN_HARD_SIGMOID:
         EACH(clip_of(a * v + b, 0.0f, 1.0f));
     case KERN_HARD_SWISH:
-        EACH(v *clip_of(v / 6.0f + 0.5f, 0.0f, 1.0f));
+        EACH(v * clip_of(v / 6.0f + 0.5f, 0.0f, 1.0f));
     case KERN_SOFTSIGN:
         EACH(v / (1.0f + fabsf(v)));
     case KERN_THRESHOLDED_RELU:
         EACH(v > a ? v : 0.0f);
     case KERN_LINEAR:
-        EACH(a *v + b);
+        EACH(a * v + b);
     case KERN_SQRT:
         EACH(sqrtf(v));
     case KERN_RECIPROCAL:
@@ -252,11 +252,11 @@ CPU_CLONES static void act_transcendental(const struct kern_unary *act,
     case KERN_TANH:
         EACH(tanh_of(v));
     case KERN_SILU:
-        EACH(v *sigmoid_of(a *v));
+        EACH(v * sigmoid_of(a * v));
     case KERN_ELU:
         EACH(v < 0.0f ? a * expm1_of(v) : v);
     case KERN_SELU:
-        EACH(b *(v < 0.0f ? a * expm1_of(v) : v));
+        EACH(b * (v < 0.0f ? a * expm1_of(v) : v));
     case KERN_CELU:
         EACH(v < 0.0f ? a * expm1_of(v / a) : v);
     case KERN_SOFTPLUS:

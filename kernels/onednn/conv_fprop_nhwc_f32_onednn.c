@@ -6,10 +6,12 @@
  * it likes (packed once, by pack()), oneDNN runs at the machine's peak: its
  * brgemm kernels for dense and 1x1 convolutions, brdgmm for depthwise ones.
  * It accepts no other strides, so neither does this row.  Bias, activation and
- * residual are applied in registers.
+ * residual are applied in registers; the residual is added to from where the
+ * result goes, so that a residual elsewhere is first copied there.
  */
 #include "config.h"
 
+#include "kernels/onednn/cpu.h"
 #include "kernels/onednn/primitive.h"
 
 #include "kernels/error.h"
@@ -22,15 +24,12 @@ enum { X, W, BIAS, RESIDUAL };
 struct plan {
     dnnl_primitive_desc_t pd;
     dnnl_memory_desc_t weights; /* as the problem gives them */
-    dnnl_memory_desc_t residual;
     bool has_bias, has_residual;
-    int residual_arg;
 };
 
 /* The weights with an explicit dimension of groups: K/g,C/g -> g,K/g,C/g. */
 static bool describe_weights(const struct kern_problem *p,
-                             dnnl_memory_desc_t *given,
-                             dnnl_memory_desc_t *any)
+                             dnnl_memory_desc_t *given, dnnl_memory_desc_t *any)
 {
     struct kern_tensor w = p->in[W];
     const int64_t g = p->attr.conv.groups;
@@ -80,9 +79,7 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
                            !onednn_describe(&p->in[BIAS], &bias)))
         return onednn_refuse(err, "takes a dense F32 bias");
     plan->has_residual = present(p, RESIDUAL);
-    if (plan->has_residual &&
-        (!channels_last(&p->in[RESIDUAL]) ||
-         !onednn_describe(&p->in[RESIDUAL], &plan->residual)))
+    if (plan->has_residual && !channels_last(&p->in[RESIDUAL]))
         return onednn_refuse(err, "takes a dense channels-last F32 residual");
     for (i = 0; i < p->in[X].rank - 2; i++) {
         stride[i] = a->stride[i];
@@ -90,12 +87,11 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
         begin[i] = a->pad_begin[i];
         end[i] = a->pad_end[i];
     }
-    return onednn_status(dnnl_dilated_convolution_forward_desc_init(
-                             conv, dnnl_forward_inference,
-                             dnnl_convolution_direct, &x, &w,
-                             plan->has_bias ? &bias : NULL, &y, stride,
-                             dilation, begin, end),
-                         "dnnl_dilated_convolution_forward_desc_init", err);
+    return onednn_status(
+        dnnl_dilated_convolution_forward_desc_init(
+            conv, dnnl_forward_inference, dnnl_convolution_direct, &x, &w,
+            plan->has_bias ? &bias : NULL, &y, stride, dilation, begin, end),
+        "dnnl_dilated_convolution_forward_desc_init", err);
 }
 
 static int make_plan(const struct kern_problem *p, int threads,
@@ -107,8 +103,9 @@ static int make_plan(const struct kern_problem *p, int threads,
 
     r = describe(p, &conv, plan, err);
     if (r == 0)
-        r = onednn_attributes(p, plan->has_residual ? &plan->residual : NULL,
-                              1.0f, err, &attr, &plan->residual_arg);
+        r = onednn_attributes(
+            p, plan->has_residual ? ONEDNN_IN_PLACE : ONEDNN_NO_RESIDUAL, NULL,
+            1.0f, err, &attr, NULL);
     if (r < 0)
         return r;
     r = onednn_choose(&conv, attr, threads, err, &plan->pd);
@@ -142,10 +139,7 @@ static int bind(const struct plan *plan, struct onednn_primitive *x,
                     dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1));
     onednn_bind(x, DNNL_ARG_DST, ONEDNN_OUT(0),
                 dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0));
-    if (plan->has_residual)
-        onednn_bind(x, plan->residual_arg, ONEDNN_IN(RESIDUAL),
-                    &plan->residual);
-    e->workspace = onednn_bind_scratchpad(x, pd);
+    e->workspace = onednn_bind_scratchpad(x, plan->pd);
     return onednn_finish(x, err);
 }
 
@@ -167,6 +161,17 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return r;
 }
 
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+
+    if (present(p, RESIDUAL) && args->in[RESIDUAL] != args->out[0])
+        cpu_copy(args->in[RESIDUAL], args->out[0], kern_tensor_count(p->out),
+                 onednn_threads(e->state));
+    return onednn_launch(e, args, err);
+}
+
 const struct kern_row conv_fprop_nhwc_f32_onednn = {
     .name = "conv_fprop_nhwc_f32_onednn",
     .op = KERN_CONV_FPROP,
@@ -177,6 +182,6 @@ const struct kern_row conv_fprop_nhwc_f32_onednn = {
     .supports = supports,
     .prepare = prepare,
     .pack = onednn_pack,
-    .launch = onednn_launch,
+    .launch = launch,
     .release = onednn_release,
 };

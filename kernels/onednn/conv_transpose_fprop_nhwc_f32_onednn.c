@@ -78,12 +78,11 @@ static int describe(const struct kern_problem *p,
         begin[i] = a->pad_begin[i];
         end[i] = a->pad_end[i];
     }
-    return onednn_status(dnnl_dilated_deconvolution_forward_desc_init(
-                             deconv, dnnl_forward_inference,
-                             dnnl_deconvolution_direct, &x, &w,
-                             plan->has_bias ? &bias : NULL, &y, stride,
-                             dilation, begin, end),
-                         "dnnl_dilated_deconvolution_forward_desc_init", err);
+    return onednn_status(
+        dnnl_dilated_deconvolution_forward_desc_init(
+            deconv, dnnl_forward_inference, dnnl_deconvolution_direct, &x, &w,
+            plan->has_bias ? &bias : NULL, &y, stride, dilation, begin, end),
+        "dnnl_dilated_deconvolution_forward_desc_init", err);
 }
 
 static int make_plan(const struct kern_problem *p, int threads,
@@ -94,7 +93,8 @@ static int make_plan(const struct kern_problem *p, int threads,
     int r = describe(p, &deconv, plan, err);
 
     if (r == 0)
-        r = onednn_attributes(p, NULL, 1.0f, err, &attr, NULL);
+        r = onednn_attributes(p, ONEDNN_NO_RESIDUAL, NULL, 1.0f, err, &attr,
+                              NULL);
     if (r < 0)
         return r;
     r = onednn_choose(&deconv, attr, threads, err, &plan->pd);

@@ -55,8 +55,8 @@ static void sort_dims(struct cpu_walk *w)
     int i, j;
 
     for (i = 1; i < w->rank; i++)
-        for (j = i; j > 0 && magnitude(w->stride[0][j - 1]) <
-                                 magnitude(w->stride[0][j]);
+        for (j = i; j > 0 &&
+                    magnitude(w->stride[0][j - 1]) < magnitude(w->stride[0][j]);
              j--)
             swap_dims(w, j - 1, j);
 }
@@ -182,5 +182,20 @@ void cpu_walk_run(const struct cpu_walk *w, int threads, void *const *base,
             cpu_share(inner, i, count, &part.first, &part.last);
         if (part.from < part.to && part.first < part.last)
             walk_part(w, &part, base, fn, context);
+    }
+}
+
+void cpu_copy(const void *from, void *to, int64_t n, int threads)
+{
+    const int count = cpu_threads(threads, n);
+    int i;
+
+#pragma omp parallel for num_threads(count) schedule(static, 1) if (count > 1)
+    for (i = 0; i < count; i++) {
+        int64_t first, last;
+
+        cpu_share(n, i, count, &first, &last);
+        memcpy((float *)to + first, (const float *)from + first,
+               (size_t)(last - first) * sizeof(float));
     }
 }

@@ -74,6 +74,9 @@ typedef void cpu_walk_fn(const void *context, int64_t rows, int64_t n,
 void cpu_walk_run(const struct cpu_walk *w, int threads, void *const *base,
                   cpu_walk_fn *fn, const void *context);
 
+/* Copies n dense elements of 4 bytes. */
+void cpu_copy(const void *from, void *to, int64_t n, int threads);
+
 /* ---- element-wise -------------------------------------------------- */
 
 /* y[i] = act(x[i]); y may be x. */

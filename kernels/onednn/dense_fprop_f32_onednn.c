@@ -77,8 +77,9 @@ static int make_plan(const struct kern_problem *p, int threads,
 
     r = describe(p, &product, plan, err);
     if (r == 0)
-        r = onednn_attributes(p, plan->has_residual ? &plan->residual : NULL,
-                              1.0f, err, &attr, &plan->residual_arg);
+        r = onednn_attributes(
+            p, plan->has_residual ? ONEDNN_ARGUMENT : ONEDNN_NO_RESIDUAL,
+            &plan->residual, 1.0f, err, &attr, &plan->residual_arg);
     if (r < 0)
         return r;
     r = onednn_choose(&product, attr, threads, err, &plan->pd);

@@ -108,7 +108,8 @@ CPU_CLONES static void scale_row(float *y, float factor, int64_t n)
 /* ---- windows ------------------------------------------------------- */
 
 /* The taps [*from, *to) of output o that lie inside the input, and *counted,
- * those that lie inside the padded input (the overhang of ceil mode does not). */
+ * those that lie inside the padded input (the overhang of ceil mode does not).
+ */
 static void window(const struct axis *a, int64_t o, int64_t *from, int64_t *to,
                    int64_t *counted)
 {
@@ -141,12 +142,12 @@ static void pool_pixel(const struct pool *p, const float *x, float *y,
     area = (to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]);
     for (d = from[0]; d < to[0] && area > 0; d++)
         for (h = from[1]; h < to[1]; h++) {
-            const int64_t id = o[0] * a[0].stride - a[0].begin +
-                               d * a[0].dilation;
-            const int64_t ih = o[1] * a[1].stride - a[1].begin +
-                               h * a[1].dilation;
-            const int64_t iw = o[2] * a[2].stride - a[2].begin +
-                               from[2] * a[2].dilation;
+            const int64_t id =
+                o[0] * a[0].stride - a[0].begin + d * a[0].dilation;
+            const int64_t ih =
+                o[1] * a[1].stride - a[1].begin + h * a[1].dilation;
+            const int64_t iw =
+                o[2] * a[2].stride - a[2].begin + from[2] * a[2].dilation;
 
             fold_row(p->fold, first, y,
                      x + id * a[0].x_stride + ih * a[1].x_stride +
@@ -241,9 +242,14 @@ static int check_tensors(const struct kern_problem *p, struct infer_error *why)
 static int pool_supports(const struct kern_problem *p,
                          const struct kern_device *d, struct infer_error *why)
 {
+    int i;
+
     (void)d;
     if (!cpu_act_known(&p->epilogue.act))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this activation");
+    for (i = 0; i < p->in[0].rank - 2 && i < KERN_MAX_SPATIAL; i++)
+        if (p->attr.pool.pad_begin[i] < 0 || p->attr.pool.pad_end[i] < 0)
+            return error_set(why, INFER_EUNSUPPORTED, "takes pads from 0 up");
     return check_tensors(p, why);
 }
 
@@ -292,8 +298,7 @@ const struct kern_row pool_fprop_nhwc_f32_cpu_direct = {
 /* ---- reductions ---------------------------------------------------- */
 
 static int reduce_supports(const struct kern_problem *p,
-                           const struct kern_device *d,
-                           struct infer_error *why)
+                           const struct kern_device *d, struct infer_error *why)
 {
     int i, r = check_tensors(p, why);
 

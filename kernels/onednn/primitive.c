@@ -75,12 +75,15 @@ int onednn_refuse(struct infer_error *why, const char *reason)
 /* Plain channels-last and channels-second tags by rank. */
 static dnnl_format_tag_t dense_tag(int rank, enum kern_layout layout)
 {
-    static const dnnl_format_tag_t nchw[] = {
-        dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde,
-        dnnl_abcdef};
+    static const dnnl_format_tag_t nchw[] = {dnnl_format_tag_undef,
+                                             dnnl_a,
+                                             dnnl_ab,
+                                             dnnl_abc,
+                                             dnnl_abcd,
+                                             dnnl_abcde,
+                                             dnnl_abcdef};
     static const dnnl_format_tag_t nhwc[] = {
-        dnnl_format_tag_undef, dnnl_a,     dnnl_ab,
-        dnnl_acb,              dnnl_acdb,  dnnl_acdeb,
+        dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_acb, dnnl_acdb, dnnl_acdeb,
         dnnl_format_tag_undef};
 
     return (layout == KERN_NCHW ? nchw : nhwc)[rank];
@@ -210,33 +213,38 @@ static int append_act(dnnl_post_ops_t ops, const struct kern_unary *act,
                          "dnnl_post_ops_append_eltwise", err);
 }
 
-static int append_residual(dnnl_post_ops_t ops,
+static int append_residual(dnnl_post_ops_t ops, enum onednn_residual how,
                            const dnnl_memory_desc_t *residual,
                            struct infer_error *err, int *arg)
 {
-    *arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(dnnl_post_ops_len(ops)) |
-           DNNL_ARG_SRC_1;
+    if (how == ONEDNN_IN_PLACE)
+        return onednn_status(dnnl_post_ops_append_sum(ops, 1.0f),
+                             "dnnl_post_ops_append_sum", err);
+    *arg =
+        DNNL_ARG_ATTR_MULTIPLE_POST_OP(dnnl_post_ops_len(ops)) | DNNL_ARG_SRC_1;
     return onednn_status(
         dnnl_post_ops_append_binary(ops, dnnl_binary_add, residual),
         "dnnl_post_ops_append_binary", err);
 }
 
 static int append_epilogue(dnnl_post_ops_t ops, const struct kern_problem *p,
+                           enum onednn_residual how,
                            const dnnl_memory_desc_t *residual,
                            struct infer_error *err, int *arg)
 {
+    const bool last = p->epilogue.residual_last;
     int r = 0;
 
-    if (residual && !p->epilogue.residual_last)
-        r = append_residual(ops, residual, err, arg);
+    if (how != ONEDNN_NO_RESIDUAL && !last)
+        r = append_residual(ops, how, residual, err, arg);
     if (r == 0)
         r = append_act(ops, &p->epilogue.act, err);
-    if (r == 0 && residual && p->epilogue.residual_last)
-        r = append_residual(ops, residual, err, arg);
+    if (r == 0 && how != ONEDNN_NO_RESIDUAL && last)
+        r = append_residual(ops, how, residual, err, arg);
     return r;
 }
 
-int onednn_attributes(const struct kern_problem *p,
+int onednn_attributes(const struct kern_problem *p, enum onednn_residual how,
                       const dnnl_memory_desc_t *residual, float scale,
                       struct infer_error *err, dnnl_primitive_attr_t *attr,
                       int *residual_arg)
@@ -251,7 +259,7 @@ int onednn_attributes(const struct kern_problem *p,
         r = onednn_status(dnnl_post_ops_create(&ops), "dnnl_post_ops_create",
                           err);
     if (r == 0)
-        r = append_epilogue(ops, p, residual, err, residual_arg);
+        r = append_epilogue(ops, p, how, residual, err, residual_arg);
     if (r == 0)
         r = onednn_status(dnnl_primitive_attr_set_post_ops(a, ops),
                           "dnnl_primitive_attr_set_post_ops", err);
@@ -353,8 +361,8 @@ static void set_destroy(struct argument_set *set, int count)
     free(set);
 }
 
-static int set_create(const struct onednn_primitive *x,
-                      struct infer_error *err, struct argument_set **out)
+static int set_create(const struct onednn_primitive *x, struct infer_error *err,
+                      struct argument_set **out)
 {
     struct argument_set *set = calloc(1, sizeof *set);
     int i, r = 0;
@@ -485,6 +493,11 @@ static const void *address_of(int source, const struct kern_args *args)
     return args->in[source];
 }
 
+int onednn_threads(const struct onednn_primitive *x)
+{
+    return x->threads;
+}
+
 int onednn_run(struct onednn_primitive *x, const struct kern_args *args,
                struct infer_error *err)
 {
@@ -509,7 +522,10 @@ int onednn_run(struct onednn_primitive *x, const struct kern_args *args,
         status = dnnl_primitive_execute(x->handle, stream, x->count, set->arg);
     use_threads(before);
     set_give(x, set);
-    return onednn_status(status, "dnnl_primitive_execute", err);
+    if (status != dnnl_success)
+        return error_set(err, INFER_EDEVICE, "oneDNN: execution: status %d",
+                         (int)status);
+    return 0;
 }
 
 void onednn_destroy(struct onednn_primitive *x)

@@ -34,11 +34,16 @@ bool onednn_describe(const struct kern_tensor *t, dnnl_memory_desc_t *out);
 /* The same shape and type, with the layout left to the primitive. */
 bool onednn_describe_any(const struct kern_tensor *t, dnnl_memory_desc_t *out);
 
-/* Builds attributes with p's epilogue: user scratchpad; `residual`, where not
- * NULL, is added before or after the activation as p says, and its argument
+/* How a residual is added: not at all; as an argument of its own (slot
+ * *residual_arg), which oneDNN's fast convolutions do not know; or by adding to
+ * what the destination holds, which they do. */
+enum onednn_residual { ONEDNN_NO_RESIDUAL, ONEDNN_ARGUMENT, ONEDNN_IN_PLACE };
+
+/* Builds attributes with p's epilogue, user scratchpad and a scale of the
+ * result.  residual describes the residual for ONEDNN_ARGUMENT, whose argument
  * number is stored in *residual_arg.  Destroy with
  * dnnl_primitive_attr_destroy(). */
-int onednn_attributes(const struct kern_problem *p,
+int onednn_attributes(const struct kern_problem *p, enum onednn_residual how,
                       const dnnl_memory_desc_t *residual, float scale,
                       struct infer_error *err, dnnl_primitive_attr_t *attr,
                       int *residual_arg);
@@ -57,7 +62,8 @@ int onednn_create(dnnl_primitive_desc_t pd, int threads,
 void onednn_bind(struct onednn_primitive *x, int arg, int source,
                  const dnnl_memory_desc_t *md);
 /* Binds constant input `in`, which onednn_pack() turns from `given` into what
- * the primitive wants, and returns the bytes of the latter.  One a primitive. */
+ * the primitive wants, and returns the bytes of the latter.  One a primitive.
+ */
 size_t onednn_bind_packed(struct onednn_primitive *x, int arg, int in,
                           const dnnl_memory_desc_t *given,
                           const dnnl_memory_desc_t *packed);
@@ -66,6 +72,8 @@ size_t onednn_bind_scratchpad(struct onednn_primitive *x,
                               dnnl_primitive_desc_t pd);
 /* Ends binding: allocates what the first launch needs. */
 int onednn_finish(struct onednn_primitive *x, struct infer_error *err);
+/* Threads that the primitive runs on. */
+int onednn_threads(const struct onednn_primitive *x);
 int onednn_run(struct onednn_primitive *x, const struct kern_args *args,
                struct infer_error *err);
 void onednn_destroy(struct onednn_primitive *x);

@@ -174,9 +174,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                   p->epilogue.act.kind == KERN_IDENTITY};
     struct kern_tensor vector = {
         .dtype = INFER_F32, .rank = p->in[X].rank, .dim = {0}};
-    const struct kern_tensor *t[] = {&p->out[0], &p->in[X], &vector, &vector,
-                                     &p->in[residual < KERN_MAX_IN ? residual
-                                                                   : 0]};
+    const struct kern_tensor *t[] = {
+        &p->out[0], &p->in[X], &vector, &vector,
+        &p->in[residual < KERN_MAX_IN ? residual : 0]};
     float *scale = args->workspace, *shift = scale + p->in[X].dim[1];
     void *base[] = {args->out[0], (void *)args->in[X], scale, shift,
                     c.residual ? (void *)args->in[residual] : NULL};
