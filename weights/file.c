@@ -75,8 +75,7 @@ static int read_open(int fd, const char *path, uint64_t max_bytes,
                          kind_of(st.st_mode));
     if (max_bytes == 0)
         max_bytes = half_of_memory();
-    if ((uint64_t)st.st_size > max_bytes ||
-        (uint64_t)st.st_size > SIZE_MAX / 2)
+    if ((uint64_t)st.st_size > max_bytes || (uint64_t)st.st_size > SIZE_MAX / 2)
         return error_set(err, INFER_EMEMORY,
                          "%s: its %lld bytes are more than the limit of %llu",
                          path, (long long)st.st_size,

@@ -51,8 +51,7 @@ static bool grow(struct pickle *p, uint32_t **item, size_t *capacity,
     if (count < *capacity)
         return true;
     wanted = *capacity ? *capacity * 2 : 8;
-    if (wanted > UINT32_MAX ||
-        !charge(p, (wanted - *capacity) * sizeof **item))
+    if (wanted > UINT32_MAX || !charge(p, (wanted - *capacity) * sizeof **item))
         return false;
     larger = realloc(*item, wanted * sizeof **item);
     if (!larger)
@@ -240,7 +239,7 @@ static int push_new(struct machine *m, enum pickle_kind kind, uint32_t *out)
 
 static int push_int(struct machine *m, int64_t value)
 {
-    uint32_t node;
+    uint32_t node = 0;
     int rc = push_new(m, PICKLE_INT, &node);
 
     if (rc == 0)
@@ -250,7 +249,7 @@ static int push_int(struct machine *m, int64_t value)
 
 static int push_float(struct machine *m, double value)
 {
-    uint32_t node;
+    uint32_t node = 0;
     int rc = push_new(m, PICKLE_FLOAT, &node);
 
     if (rc == 0)
@@ -261,7 +260,7 @@ static int push_float(struct machine *m, double value)
 static int push_bytes(struct machine *m, enum pickle_kind kind,
                       const unsigned char *bytes, size_t count)
 {
-    uint32_t node;
+    uint32_t node = 0;
     int rc = push_new(m, kind, &node);
 
     if (rc == 0) {
@@ -354,8 +353,7 @@ static int push_escaped(struct machine *m, const struct pickle_op *op)
              : pickle_text_string(op->arg, op->bytes, text, &bytes);
     if (!ok)
         return bad(m, op, "a malformed string");
-    return push_bytes(m,
-                      bytes_is_utf8(text, bytes) ? PICKLE_STR : PICKLE_BYTES,
+    return push_bytes(m, bytes_is_utf8(text, bytes) ? PICKLE_STR : PICKLE_BYTES,
                       text, bytes);
 }
 
@@ -363,7 +361,7 @@ static int push_escaped(struct machine *m, const struct pickle_op *op)
 
 static int push_tuple(struct machine *m, size_t count)
 {
-    uint32_t node;
+    uint32_t node = 0;
 
     if (count == 0)
         return push(m, m->empty);
@@ -378,8 +376,8 @@ static int push_marked(struct machine *m, const struct pickle_op *op)
     enum pickle_kind kind = op->code == OP_DICT        ? PICKLE_DICT
                             : op->code == OP_FROZENSET ? PICKLE_SET
                                                        : PICKLE_LIST;
-    size_t count, i, start;
-    uint32_t node;
+    size_t count = 0, i, start;
+    uint32_t node = 0;
     int rc = pop_mark(m, op, &count);
 
     if (rc < 0)
@@ -429,7 +427,7 @@ static int add_fixed(struct machine *m, const struct pickle_op *op,
 static int add_marked(struct machine *m, const struct pickle_op *op,
                       enum pickle_kind kind)
 {
-    size_t count;
+    size_t count = 0;
     int rc = pop_mark(m, op, &count);
 
     if (rc < 0)
@@ -462,8 +460,7 @@ static int put(struct machine *m, const struct pickle_op *op)
     if (rc < 0)
         return rc;
     if ((op->code != OP_MEMOIZE && !pickle_memo_index(op, &index)) ||
-        !pickle_memo_put(&m->memo, index,
-                         (uint64_t)m->stack[m->top - 1] + 1))
+        !pickle_memo_put(&m->memo, index, (uint64_t)m->stack[m->top - 1] + 1))
         return bad(m, op, "a bad memo index");
     if (!charge(m->p, (m->memo.capacity - before) * sizeof(uint64_t)))
         return out_of_memory(m);
@@ -486,7 +483,7 @@ static int get(struct machine *m, const struct pickle_op *op)
 static int push_global(struct machine *m, const struct pickle_op *op,
                        int64_t row)
 {
-    uint32_t node;
+    uint32_t node = 0;
     int rc;
 
     if (row < 0)
@@ -589,9 +586,8 @@ static int run_value(struct machine *m, const struct pickle_op *op)
 
 static int run_tuple(struct machine *m, const struct pickle_op *op)
 {
-    size_t count = op->code == OP_EMPTY_TUPLE
-                       ? 0
-                       : (size_t)(op->code - OP_TUPLE1) + 1;
+    size_t count =
+        op->code == OP_EMPTY_TUPLE ? 0 : (size_t)(op->code - OP_TUPLE1) + 1;
     int rc = need(m, op, count);
 
     if (rc < 0)
@@ -602,8 +598,8 @@ static int run_tuple(struct machine *m, const struct pickle_op *op)
 
 static int run_op(struct machine *m, const struct pickle_op *op)
 {
-    uint32_t node;
-    size_t count;
+    uint32_t node = 0;
+    size_t count = 0;
 
     switch (op->code) {
     case OP_PROTO:
@@ -655,9 +651,8 @@ static int run_op(struct machine *m, const struct pickle_op *op)
     case OP_LONG_BINGET:
         return get(m, op);
     case OP_GLOBAL:
-        return push_global(m, op,
-                           pickle_row_find(op->arg, op->bytes, op->arg2,
-                                           op->bytes2));
+        return push_global(
+            m, op, pickle_row_find(op->arg, op->bytes, op->arg2, op->bytes2));
     case OP_STACK_GLOBAL:
         return stack_global(m, op);
     case OP_REDUCE:

@@ -47,9 +47,9 @@ enum pickle_kind {
 };
 
 struct pickle_node {
-    uint8_t kind;      /* enum pickle_kind */
-    uint8_t dtype;     /* storages, numpy: enum infer_dtype, or INFER_NONE */
-    uint8_t swapped;   /* numpy: stored big-endian */
+    uint8_t kind;    /* enum pickle_kind */
+    uint8_t dtype;   /* storages, numpy: enum infer_dtype, or INFER_NONE */
+    uint8_t swapped; /* numpy: stored big-endian */
     uint8_t unused;
     uint32_t row;      /* of the list of names: globals, storages */
     uint32_t count;    /* bytes or items */
@@ -64,9 +64,9 @@ struct pickle_node {
 
 /* Places in a node's items. */
 enum {
-    PICKLE_STORAGE_KEY = 0,  /* STR */
-    PICKLE_STORAGE_COUNT,    /* INT: elements, or bytes where untyped */
-    PICKLE_STORAGE_VIEW,     /* NONE, or TUPLE (key STR, offset, size) */
+    PICKLE_STORAGE_KEY = 0, /* STR */
+    PICKLE_STORAGE_COUNT,   /* INT: elements, or bytes where untyped */
+    PICKLE_STORAGE_VIEW,    /* NONE, or TUPLE (key STR, offset, size) */
     PICKLE_STORAGE_ITEMS
 };
 enum {

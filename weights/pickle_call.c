@@ -86,8 +86,7 @@ static int copy_pairs(struct pickle *p, uint32_t from, struct infer_error *err,
     if (!pickle_new(p, PICKLE_DICT, out))
         return INFER_EMEMORY;
     for (i = 0; i < p->node[from].count; i++) {
-        const struct pickle_node *pair =
-            pickle_at(p, p->node[from].u.item[i]);
+        const struct pickle_node *pair = pickle_at(p, p->node[from].u.item[i]);
 
         if ((pair->kind != PICKLE_TUPLE && pair->kind != PICKLE_LIST) ||
             pair->count != 2)
@@ -177,11 +176,11 @@ static int call_encode(struct pickle *p, const struct args *a,
         !is_kind(p, a, 1, PICKLE_STR))
         return wrong_args("_codecs.encode", err);
     if (!is_latin1(arg(p, a, 1)))
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "_codecs.encode to '%.*s' (supported: latin1)",
-                         (int)(arg(p, a, 1)->count < 64 ? arg(p, a, 1)->count
-                                                        : 64),
-                         (const char *)arg(p, a, 1)->u.bytes);
+        return error_set(
+            err, INFER_EUNSUPPORTED,
+            "_codecs.encode to '%.*s' (supported: latin1)",
+            (int)(arg(p, a, 1)->count < 64 ? arg(p, a, 1)->count : 64),
+            (const char *)arg(p, a, 1)->u.bytes);
     return encode_latin1(p, arg(p, a, 0), err, out);
 }
 
@@ -300,9 +299,9 @@ int pickle_persistent(struct pickle *p, uint32_t id, struct infer_error *err,
         struct args v = {view->u.item, view->count};
 
         if (view->kind != PICKLE_TUPLE || v.count != 3 ||
-            !is_kind(p, &v, 0, PICKLE_STR) ||
-            !is_kind(p, &v, 1, PICKLE_INT) || !is_kind(p, &v, 2, PICKLE_INT) ||
-            arg(p, &v, 1)->u.integer < 0 || arg(p, &v, 2)->u.integer < 0)
+            !is_kind(p, &v, 0, PICKLE_STR) || !is_kind(p, &v, 1, PICKLE_INT) ||
+            !is_kind(p, &v, 2, PICKLE_INT) || arg(p, &v, 1)->u.integer < 0 ||
+            arg(p, &v, 2)->u.integer < 0)
             return wrong_args("a view of a storage", err);
     }
     items[PICKLE_STORAGE_KEY] = a.item[2];

@@ -113,21 +113,21 @@ bool pickle_memo_index(const struct pickle_op *op, uint64_t *out);
 /* ---- the list of names --------------------------------------------- */
 
 enum pickle_call {
-    CALL_NEVER,     /* may be referred to, e.g. as a default factory */
-    CALL_OPAQUE,    /* gives an opaque object */
-    CALL_DICT,      /* OrderedDict, defaultdict, Counter */
-    CALL_SET,       /* set, frozenset */
-    CALL_LIST,      /* list of a list */
-    CALL_TUPLE,     /* torch.Size, tuple */
-    CALL_BYTES,     /* bytes, bytearray */
-    CALL_ENCODE,    /* _codecs.encode(text, 'latin1') */
-    CALL_RECONSTRUCT, /* copyreg._reconstructor */
-    CALL_TENSOR,    /* torch._utils._rebuild_tensor and _v2 */
+    CALL_NEVER,        /* may be referred to, e.g. as a default factory */
+    CALL_OPAQUE,       /* gives an opaque object */
+    CALL_DICT,         /* OrderedDict, defaultdict, Counter */
+    CALL_SET,          /* set, frozenset */
+    CALL_LIST,         /* list of a list */
+    CALL_TUPLE,        /* torch.Size, tuple */
+    CALL_BYTES,        /* bytes, bytearray */
+    CALL_ENCODE,       /* _codecs.encode(text, 'latin1') */
+    CALL_RECONSTRUCT,  /* copyreg._reconstructor */
+    CALL_TENSOR,       /* torch._utils._rebuild_tensor and _v2 */
     CALL_TENSOR_TYPED, /* _rebuild_tensor_v3, with a dtype */
-    CALL_PARAMETER, /* torch._utils._rebuild_parameter... */
-    CALL_FROM_TYPE, /* torch._tensor._rebuild_from_type_v2 */
-    CALL_STORAGE,   /* a storage class: only in persistent ids */
-    CALL_DTYPE,     /* torch.float32 and so on: never called */
+    CALL_PARAMETER,    /* torch._utils._rebuild_parameter... */
+    CALL_FROM_TYPE,    /* torch._tensor._rebuild_from_type_v2 */
+    CALL_STORAGE,      /* a storage class: only in persistent ids */
+    CALL_DTYPE,        /* torch.float32 and so on: never called */
     CALL_NUMPY_DTYPE,
     CALL_NUMPY_SCALAR,
     CALL_NUMPY_ARRAY,  /* numpy.core.multiarray._reconstruct */

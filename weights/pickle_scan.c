@@ -334,8 +334,8 @@ static void push(struct scan *s, uint64_t what)
 
 static int memo_error(const struct pickle_op *op, struct infer_error *err)
 {
-    return error_set(err, INFER_EFORMAT,
-                     "pickle: bad memo index at byte %zu", op->at);
+    return error_set(err, INFER_EFORMAT, "pickle: bad memo index at byte %zu",
+                     op->at);
 }
 
 static int scan_memo(struct scan *s, const struct pickle_op *op,
@@ -364,8 +364,7 @@ static int scan_frame(struct scan *s, const struct pickle_op *op,
 {
     if (s->frame_end)
         return error_set(err, INFER_EFORMAT,
-                         "pickle: a frame inside a frame, at byte %zu",
-                         op->at);
+                         "pickle: a frame inside a frame, at byte %zu", op->at);
     if (op->number > bytes_left(&s->in))
         return error_set(err, INFER_EFORMAT,
                          "pickle: the frame at byte %zu is longer than the "

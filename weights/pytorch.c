@@ -202,8 +202,7 @@ static int check_records(struct archive *a, struct infer_error *err)
 }
 
 static int load_storage(struct torch_source *source,
-                        struct torch_storage *storage,
-                        struct infer_error *err)
+                        struct torch_storage *storage, struct infer_error *err)
 {
     struct archive *a = source->user;
     char name[MAX_KEY + 8];

@@ -40,8 +40,7 @@ bool torch_legacy_probe(const struct blob *blob)
 static int next_pickle(struct bytes *in, const char *what,
                        struct infer_error *err, struct pickle *out)
 {
-    int rc =
-        pickle_read(in->data + in->at, bytes_left(in), err, out);
+    int rc = pickle_read(in->data + in->at, bytes_left(in), err, out);
 
     if (rc < 0) {
         error_prefix(err, "%s, at byte %zu", what, in->at);
@@ -67,8 +66,7 @@ static int check_magic(struct bytes *in, struct infer_error *err)
     ok = root(&p)->kind == PICKLE_BIGINT && root(&p)->count == sizeof magic &&
          memcmp(root(&p)->u.bytes, magic, sizeof magic) == 0;
     pickle_clear(&p);
-    return ok ? 0
-              : error_set(err, INFER_EFORMAT, "the magic number is wrong");
+    return ok ? 0 : error_set(err, INFER_EFORMAT, "the magic number is wrong");
 }
 
 static int check_protocol(struct bytes *in, struct infer_error *err)

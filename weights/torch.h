@@ -12,7 +12,7 @@
 struct torch_storage {
     const unsigned char *key; /* characters inside the pickle */
     uint32_t key_bytes;
-    uint32_t row; /* its class */
+    uint32_t row;           /* its class */
     enum infer_dtype dtype; /* INFER_NONE: untyped, or unsupported */
     uint64_t count;         /* elements; bytes where untyped */
     bool untyped;

@@ -24,9 +24,11 @@
 
 /* Where checkpoints keep their weights, the likeliest first. */
 static const char *const state_keys[] = {
-    "state_dict", "model_state_dict", "model_state", "model",
-    "net_state_dict", "net", "network", "params_ema", "params", "weights",
-    "module", "state_dict_ema", "ema_state_dict", "model_ema", "ema"};
+    "state_dict",     "model_state_dict", "model_state",
+    "model",          "net_state_dict",   "net",
+    "network",        "params_ema",       "params",
+    "weights",        "module",           "state_dict_ema",
+    "ema_state_dict", "model_ema",        "ema"};
 
 /* What else they keep.  A part stands anywhere in the key; others are the key
  * itself, or are followed by no letter ("step", "steps", "step_count"). */
@@ -111,9 +113,8 @@ static size_t tensor_bytes(const struct pickle *p, const struct pickle_node *n)
         return pickle_at(p, n->u.item[PICKLE_ARRAY_DATA])->count;
     storage = pickle_at(p, n->u.item[PICKLE_TENSOR_STORAGE]);
     size = pickle_at(p, n->u.item[PICKLE_TENSOR_SIZE]);
-    bytes = (double)infer_dtype_size(
-        (enum infer_dtype)(n->row == PICKLE_NO_ROW ? storage->dtype
-                                                   : n->dtype));
+    bytes = (double)infer_dtype_size((enum infer_dtype)(
+        n->row == PICKLE_NO_ROW ? storage->dtype : n->dtype));
     for (i = 0; i < size->count; i++)
         bytes *= (double)pickle_at(p, size->u.item[i])->u.integer;
     return bytes < 1e15 ? (size_t)bytes : 0;
@@ -189,8 +190,7 @@ static const char *training_reason(const struct pickle_node *key)
     memcpy(text, key->u.bytes, key->count);
     text[key->count] = 0;
     for (i = 0; i < sizeof training_keys / sizeof *training_keys; i++)
-        if (is_training_key(text, training_keys[i].word,
-                            training_keys[i].part))
+        if (is_training_key(text, training_keys[i].word, training_keys[i].part))
             return training_keys[i].why;
     return NULL;
 }
@@ -199,7 +199,8 @@ static const char *training_reason(const struct pickle_node *key)
 static void key_text(const struct pickle_node *key, char *text, size_t bytes)
 {
     if (key->kind == PICKLE_STR)
-        snprintf(text, bytes, "%.*s", (int)(key->count < 200 ? key->count : 200),
+        snprintf(text, bytes, "%.*s",
+                 (int)(key->count < 200 ? key->count : 200),
                  (const char *)key->u.bytes);
     else if (key->kind == PICKLE_INT)
         snprintf(text, bytes, "%lld", (long long)key->u.integer);
@@ -246,8 +247,7 @@ static int strip_siblings(const struct pickle *p, uint32_t parent,
             continue;
         bytes = measure_node(&m, dict->u.item[i + 1], &tensors);
         if (!why)
-            why = tensors ? "tensors beside the chosen weights"
-                          : "no tensor";
+            why = tensors ? "tensors beside the chosen weights" : "no tensor";
         rc = note_stripped(out, key, bytes, why, err);
     }
     measure_clear(&m);
@@ -426,8 +426,8 @@ static int step(struct flat *f)
                                  "integer");
             return 0;
         }
-        if (f->checkpoint && top == 0 &&
-            is_container(pickle_at(f->p, value)) && training_reason(key)) {
+        if (f->checkpoint && top == 0 && is_container(pickle_at(f->p, value)) &&
+            training_reason(key)) {
             size_t tensors, bytes = measure_node(&f->measure, value, &tensors);
 
             return note_stripped(f->out, key, bytes, training_reason(key),

@@ -61,8 +61,7 @@ int torch_source_init(struct torch_source *source, struct pickle *pickle,
 
     for (i = 0; i < pickle->count; i++)
         count += pickle->node[i].kind == PICKLE_STORAGE;
-    *source =
-        (struct torch_source){.pickle = pickle, .file_bytes = file_bytes};
+    *source = (struct torch_source){.pickle = pickle, .file_bytes = file_bytes};
     source->storage = calloc(count + 1, sizeof *source->storage);
     if (!source->storage)
         return error_set(err, INFER_EMEMORY, "out of memory");
@@ -78,9 +77,9 @@ int torch_source_init(struct torch_source *source, struct pickle *pickle,
             .row = n->row,
             .dtype = (enum infer_dtype)n->dtype,
             .untyped = is_untyped(n->row),
-            .count = (uint64_t)pickle_at(pickle,
-                                         n->u.item[PICKLE_STORAGE_COUNT])
-                         ->u.integer};
+            .count =
+                (uint64_t)pickle_at(pickle, n->u.item[PICKLE_STORAGE_COUNT])
+                    ->u.integer};
     }
     qsort(source->storage, source->storages, sizeof *source->storage, by_key);
     rc = merge(source, err);
@@ -125,8 +124,7 @@ int torch_storage_bytes(const struct torch_storage *storage,
                          name);
     }
     if (!checked_mul((size_t)storage->count, size, out))
-        return error_set(err, INFER_EFORMAT,
-                         "a storage declares %llu elements",
+        return error_set(err, INFER_EFORMAT, "a storage declares %llu elements",
                          (unsigned long long)storage->count);
     return 0;
 }
@@ -199,9 +197,10 @@ static int read_view(const struct torch_source *source, uint32_t node,
     int64_t last;
     int i, rc;
 
-    v->dtype = n->row == PICKLE_NO_ROW ? storage->dtype
-                                       : (enum infer_dtype)n->dtype;
-    if (v->dtype == INFER_NONE || (storage->untyped && n->row == PICKLE_NO_ROW)) {
+    v->dtype =
+        n->row == PICKLE_NO_ROW ? storage->dtype : (enum infer_dtype)n->dtype;
+    if (v->dtype == INFER_NONE ||
+        (storage->untyped && n->row == PICKLE_NO_ROW)) {
         pickle_row_name(row, type, sizeof type);
         return error_set(err, INFER_EUNSUPPORTED,
                          "tensor '%s' has elements of %s (supported: float64, "
@@ -217,8 +216,8 @@ static int read_view(const struct torch_source *source, uint32_t node,
     }
     v->offset = pickle_at(p, n->u.item[PICKLE_TENSOR_OFFSET])->u.integer;
     v->limit = (int64_t)(storage->bytes / infer_dtype_size(v->dtype));
-    rc = apply_storage_view(
-        p, pickle_at(p, n->u.item[PICKLE_TENSOR_STORAGE]), name, v, err);
+    rc = apply_storage_view(p, pickle_at(p, n->u.item[PICKLE_TENSOR_STORAGE]),
+                            name, v, err);
     if (rc < 0)
         return rc;
     if (!checked_count(v->rank, v->dim, &v->count))

@@ -39,7 +39,6 @@ struct weights_dict {
     /* Open-addressing hash index of names; managed by weights_dict_*. */
     uint32_t *slot;
     size_t slots;
-    uint64_t key[2]; /* of the hash */
     /* What the file held beside weights (optimiser state, epochs, ...): names
      * and bytes, for the report of what was stripped. */
     struct weights_stripped *stripped;
