@@ -50,8 +50,7 @@ static int take_string(struct cursor *c, const unsigned char **text,
     size_t start;
 
     skip_space(c);
-    if (c->at == c->bytes ||
-        (c->text[c->at] != '\'' && c->text[c->at] != '"'))
+    if (c->at == c->bytes || (c->text[c->at] != '\'' && c->text[c->at] != '"'))
         return bad(c, "a string was expected");
     quote = c->text[c->at++];
     start = c->at;

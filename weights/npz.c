@@ -43,8 +43,8 @@ static int probe_zip(const struct blob *blob)
 
     if (zipfile_open((struct blob *)(uintptr_t)blob, NULL, &zip) == 0) {
         for (i = 0; i < zip.count; i++)
-            arrays += ends_with(zip.entry[i].name, strlen(zip.entry[i].name),
-                                ".npy");
+            arrays +=
+                ends_with(zip.entry[i].name, strlen(zip.entry[i].name), ".npy");
         score = arrays > 0 ? 80 : 0;
         zipfile_close(&zip);
         return score;

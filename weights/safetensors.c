@@ -76,9 +76,9 @@ static enum infer_dtype dtype_of(const char *name)
 
 static bool is_known_dtype(const char *name)
 {
-    static const char *const known[] = {"F8_E4M3", "F8_E5M2", "F8_E8M0",
+    static const char *const known[] = {"F8_E4M3",     "F8_E5M2",     "F8_E8M0",
                                         "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F4",
-                                        "F6_E2M3", "F6_E3M2", "C64"};
+                                        "F6_E2M3",     "F6_E3M2",     "C64"};
     size_t i;
 
     for (i = 0; i < sizeof known / sizeof *known; i++)
@@ -119,8 +119,7 @@ static int check_entries(const struct safetensors_header *h,
                    !checked_mul((size_t)count, infer_dtype_size(dtype),
                                 &bytes)) {
             rc = error_add(err, INFER_EFORMAT,
-                           "tensor '%s': its shape is beyond all memory",
-                           name);
+                           "tensor '%s': its shape is beyond all memory", name);
         } else if (e->end < e->begin || e->end - e->begin != bytes) {
             rc = error_add(err, INFER_EFORMAT,
                            "tensor '%s': its shape needs %zu bytes, but its "
@@ -215,8 +214,8 @@ static int add_tensors(struct blob *blob, uint64_t start,
         memmove(buffer - over, buffer, bytes);
     buffer -= over;
     for (i = 0; rc == 0 && i < h->count; i++)
-        rc = add_tensor(blob, buffer, &h->entry[i],
-                        h->names + h->entry[i].name, err, out);
+        rc = add_tensor(blob, buffer, &h->entry[i], h->names + h->entry[i].name,
+                        err, out);
     return rc;
 }
 
@@ -235,8 +234,7 @@ static int read_one(struct blob *blob, struct infer_error *err,
     if (n > MAX_HEADER)
         return error_set(err, INFER_EFORMAT,
                          "the header declares %llu bytes (at most %llu)",
-                         (unsigned long long)n,
-                         (unsigned long long)MAX_HEADER);
+                         (unsigned long long)n, (unsigned long long)MAX_HEADER);
     if (n < 2 || n > blob->bytes - 8)
         return error_set(err, INFER_EFORMAT,
                          "the header of %llu bytes does not fit into a file "
@@ -404,5 +402,5 @@ static int read(struct weights_file *file,
 }
 
 const struct weights_format weights_format_safetensors = {
-    "safetensors", "safetensors (.safetensors, or the index of shards)",
-    probe, read};
+    "safetensors", "safetensors (.safetensors, or the index of shards)", probe,
+    read};

@@ -187,8 +187,7 @@ static int take_integer(struct cursor *c, uint64_t *out)
 
     skip_space(c);
     start = c->at;
-    while (c->at < c->bytes && c->text[c->at] >= '0' &&
-           c->text[c->at] <= '9') {
+    while (c->at < c->bytes && c->text[c->at] >= '0' && c->text[c->at] <= '9') {
         unsigned digit = c->text[c->at] - '0';
 
         if (value > (UINT64_MAX - digit) / 10)
@@ -197,8 +196,7 @@ static int take_integer(struct cursor *c, uint64_t *out)
         c->at++;
     }
     if (c->at == start || (c->at - start > 1 && c->text[start] == '0') ||
-        (c->at < c->bytes && strchr(".eExX", c->text[c->at]) &&
-         c->text[c->at]))
+        (c->at < c->bytes && strchr(".eExX", c->text[c->at]) && c->text[c->at]))
         return bad(c, "an integer of 0 or more was expected");
     *out = value;
     return 0;

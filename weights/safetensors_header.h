@@ -9,9 +9,9 @@
 #include "libinfer/infer.h"
 
 struct safetensors_entry {
-    size_t name;         /* offset into names, NUL-terminated there */
-    char dtype[12];      /* as the file writes it */
-    int rank;            /* may exceed INFER_MAX_RANK, then dim is cut off */
+    size_t name;    /* offset into names, NUL-terminated there */
+    char dtype[12]; /* as the file writes it */
+    int rank;       /* may exceed INFER_MAX_RANK, then dim is cut off */
     int64_t dim[INFER_MAX_RANK];
     uint64_t begin, end; /* bytes of the buffer behind the header */
 };

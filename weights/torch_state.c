@@ -254,32 +254,46 @@ static int strip_siblings(const struct pickle *p, uint32_t parent,
     return rc;
 }
 
+/* The value of the first of the known keys that holds tensors, or -1. */
+static int64_t find_state(const struct pickle *p, uint32_t node)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof state_keys / sizeof *state_keys; i++) {
+        int64_t found = pickle_find(p, pickle_at(p, node), state_keys[i]);
+
+        if (found >= 0 && (uint32_t)found != node &&
+            is_container(pickle_at(p, (uint32_t)found)) &&
+            holds_tensors(p, (uint32_t)found))
+            return found;
+    }
+    return -1;
+}
+
 /* The dictionary of weights inside a checkpoint; the root itself where it has
  * none of the known keys. */
 static int choose_state(const struct pickle *p, struct weights_import *out,
                         struct infer_error *err, uint32_t *chosen)
 {
     uint32_t node = p->root;
-    size_t i, descent;
+    int descent, rc;
 
     for (descent = 0; descent < MAX_DESCENT; descent++) {
-        int64_t found = -1;
-        int rc;
+        const struct pickle_node *n = pickle_at(p, node);
+        int64_t found = find_state(p, node);
 
-        for (i = 0; i < sizeof state_keys / sizeof *state_keys; i++) {
-            found = pickle_find(p, pickle_at(p, node), state_keys[i]);
-            if (found >= 0 &&
-                pickle_at(p, (uint32_t)found)->kind == PICKLE_DICT &&
-                holds_tensors(p, (uint32_t)found))
-                break;
-            found = -1;
-        }
-        if (found < 0 || (uint32_t)found == node)
+        if (found >= 0) {
+            rc = strip_siblings(p, node, (uint32_t)found, out, err);
+            if (rc < 0)
+                return rc;
+            node = (uint32_t)found;
+        } else if ((n->kind == PICKLE_LIST || n->kind == PICKLE_TUPLE) &&
+                   n->count == 1 &&
+                   pickle_at(p, n->u.item[0])->kind == PICKLE_DICT) {
+            node = n->u.item[0]; /* a list of one state_dict */
+        } else {
             break;
-        rc = strip_siblings(p, node, (uint32_t)found, out, err);
-        if (rc < 0)
-            return rc;
-        node = (uint32_t)found;
+        }
     }
     *chosen = node;
     return 0;
