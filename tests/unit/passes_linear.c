@@ -318,7 +318,7 @@ static void normalised_input(void **state)
     net_end(&net);
 }
 
-/* The same before padding: one scale_shift stays. */
+/* The same before padding: the factor folds, the offset stays. */
 static void normalised_input_with_padding(void **state)
 {
     struct net net;
@@ -331,7 +331,7 @@ static void normalised_input_with_padding(void **state)
     y = net_binary(&net, KERN_MUL, y, net_positive(&net, NET_DIMS(3, 1, 1)));
     net_output(&net, net_conv(&net, y, 4, 3, 3, 1));
     net_check(&net, SCALE, 1, 1);
-    assert_int_equal(net_count(&net, GRAPH_SCALE_SHIFT), 1);
+    assert_int_equal(net_count(&net, GRAPH_BINARY), 1);
     assert_int_equal(net.g->n_nodes, 2);
     net_end(&net);
 }
@@ -365,6 +365,24 @@ static void numbers_become_linear(void **state)
     net_output(&net, net_unary(&net, y, KERN_SIGMOID));
     net_check(&net, SCALE, 1, 1);
     assert_int_equal(net.g->node[0].attr.unary.kind, KERN_LINEAR);
+    net_end(&net);
+}
+
+/* TensorFlow's batch normalisation: x * g + (b - m * g). */
+static void channels_become_scale_shift(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 51);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    y = net_binary(&net, KERN_MUL, x, net_weight(&net, NET_DIMS(3, 1, 1)));
+    y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(1, 3, 1, 1)));
+    net_output(&net, net_unary(&net, y, KERN_SIGMOID));
+    net_check(&net, SCALE, 1, 1);
+    assert_int_equal(net.g->node[0].op, GRAPH_SCALE_SHIFT);
+    assert_int_equal(net.g->n_nodes, 2);
     net_end(&net);
 }
 
@@ -435,6 +453,7 @@ int main(void)
         cmocka_unit_test(normalised_input_with_padding),
         cmocka_unit_test(factor_before_padded_conv),
         cmocka_unit_test(numbers_become_linear),
+        cmocka_unit_test(channels_become_scale_shift),
         cmocka_unit_test(other_constants),
         cmocka_unit_test(division_by_zero),
     };

@@ -289,6 +289,37 @@ static void make_absolute(struct graph *g, int value, double sign)
                          sign * fabs(scalar_load(c->dtype, c->data, i)));
 }
 
+/* A function that bounds another one on absolute values, in itself and in its
+ * slope: |x| where |f(x)| <= |x|, else |x| + 1. */
+static struct kern_unary bounding(const struct kern_unary *u)
+{
+    struct kern_unary bound = graph_unary(KERN_LINEAR);
+
+    bound.a = 1;
+    bound.b = 0;
+    switch (u->kind) {
+    case KERN_LINEAR:
+        bound.a = fabsf(u->a);
+        bound.b = fabsf(u->b);
+        break;
+    case KERN_IDENTITY:
+    case KERN_RELU:
+    case KERN_LEAKY_RELU:
+    case KERN_TANH:
+    case KERN_SILU:
+    case KERN_HARD_SWISH:
+    case KERN_GELU:
+    case KERN_GELU_TANH:
+    case KERN_ABS:
+    case KERN_NEG:
+        break;
+    default:
+        bound.b = 1;
+        break;
+    }
+    return bound;
+}
+
 static struct graph *magnitude(const struct graph *from)
 {
     struct graph *g = graph_copy(from);
@@ -300,13 +331,11 @@ static struct graph *magnitude(const struct graph *from)
     for (int i = 0; i < g->n_nodes; i++) {
         struct graph_node *n = &g->node[i];
 
-        n->epilogue.act = graph_unary(KERN_IDENTITY);
-        if (n->op == GRAPH_UNARY && n->attr.unary.kind == KERN_LINEAR) {
-            n->attr.unary.a = fabsf(n->attr.unary.a);
-            n->attr.unary.b = fabsf(n->attr.unary.b);
-        } else if (n->op == GRAPH_UNARY) {
-            n->attr.unary = graph_unary(KERN_IDENTITY);
-        }
+        if (n->epilogue.act.kind != KERN_IDENTITY)
+            n->epilogue.act = bounding(&n->epilogue.act);
+        if (n->op == GRAPH_UNARY && n->attr.unary.kind != KERN_SQRT &&
+            n->attr.unary.kind != KERN_RECIPROCAL)
+            n->attr.unary = bounding(&n->attr.unary);
         if (n->op == GRAPH_BINARY && (n->attr.binary.kind == KERN_SUB ||
                                       n->attr.binary.kind == KERN_MIN ||
                                       n->attr.binary.kind == KERN_MAX))
