@@ -316,6 +316,11 @@ struct kern_problem {
     bool deterministic;
 };
 
+/* Checks that the shapes, types and attributes of a problem fit together: what
+ * holds for every kernel, whatever its own limits.  The sizes of all tensors
+ * are known not to overflow afterwards.  0, or INFER_EUNSUPPORTED with the
+ * reason in *why (may be NULL). */
+int kern_problem_check(const struct kern_problem *p, struct infer_error *why);
 /* Multiply-adds times two; 0 where the notion does not fit. */
 double kern_problem_flops(const struct kern_problem *p);
 /* Every input read once plus every output written once. */
@@ -396,8 +401,9 @@ const struct kern_row *kern_row_at(size_t i);
 /* NULL where no row has the name. */
 const struct kern_row *kern_row_find(const char *name);
 
-/* Runs row->supports() after the checks that hold for all rows (op, backend
- * present on the device, dtype, minimum SM, deterministic). */
+/* Runs row->supports() after the checks that hold for all rows (op,
+ * kern_problem_check(), backend present on the device, dtype, minimum SM,
+ * deterministic). */
 int kern_row_supports(const struct kern_row *row, const struct kern_problem *p,
                       const struct kern_device *d, struct infer_error *why);
 

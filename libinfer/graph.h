@@ -23,10 +23,11 @@
 #include "libinfer/infer.h"
 
 struct cJSON;
+struct graph_index;
 
 /* Limits that keep a hostile file from costing more than it weighs. */
 #define GRAPH_MAX_NODES 1000000
-#define GRAPH_MAX_INPUTS 4096 /* of one node */
+#define GRAPH_MAX_INPUTS 4096 /* of one node, and of the graph; outputs too */
 
 /* GRAPH_CONV and so on, from ops.def; GRAPH_NONE is 0 and marks a hole. */
 enum graph_op {
@@ -190,6 +191,7 @@ struct graph {
     struct graph_preprocess *preprocess; /* one an input */
     char **label;
     int n_labels;
+    struct graph_index *index; /* of names; graph.c's own */
 };
 
 struct graph *graph_new(void);
@@ -211,20 +213,28 @@ int graph_add_node(struct graph *g, enum graph_op op, const char *name,
                    const int *in, int n_in, const int *out, int n_out);
 int graph_add_output(struct graph *g, int value);
 
-/* -1 where absent.  Linear in the number of values unless the graph was built
- * with graph_add_*; those keep an index. */
+/* -1 where absent.  Constant time: graph_add_* and graph_rename_value() keep an
+ * index, so names must not be changed in any other way. */
 int graph_find_value(const struct graph *g, const char *name);
 int graph_find_node(const struct graph *g, const char *name);
+/* EARGUMENT where the name is taken. */
+int graph_rename_value(struct graph *g, int value, const char *name);
 
 /* Number of node inputs and graph outputs that read the value. */
 int graph_count_uses(const struct graph *g, int value);
 bool graph_is_output(const struct graph *g, int value);
 /* The only node that reads the value, or -1 (none, several, or an output). */
 int graph_single_user(const struct graph *g, int value);
-/* Every reader of `from` reads `to` afterwards, graph outputs included. */
+/* All of them at once, in one walk over the graph: malloc()ed, one an entry
+ * of g->value; NULL when out of memory. */
+int *graph_count_all_uses(const struct graph *g);
+/* Every reader of `from` reads `to` afterwards, graph outputs included.  A
+ * graph output keeps its name where that is possible: the two values swap
+ * names unless `to` is itself a graph input or output. */
 void graph_replace_value(struct graph *g, int from, int to);
 void graph_remove_node(struct graph *g, int node);
-/* Removes nodes and values that no output needs.  Returns how many nodes. */
+/* Removes nodes and values that no output needs; graph inputs stay.  Returns
+ * how many nodes, or EMEMORY. */
 int graph_remove_dead(struct graph *g);
 /* Producers first; EFORMAT names the nodes of a cycle. */
 int graph_sort(struct graph *g, struct infer_error *err);
@@ -257,6 +267,9 @@ enum graph_field_type {
     GRAPH_FIELD_INTN,   /* int[], length in the int at count_offset */
     GRAPH_FIELD_FLOAT,
     GRAPH_FIELD_FLOATS, /* float[count] */
+    GRAPH_FIELD_SIZES,  /* int64_t[count], written up to the needed length */
+    GRAPH_FIELD_PADS,   /* int[count] begins, then int[count] ends right behind
+                         * them; one list: the begins, then the ends */
     GRAPH_FIELD_ENUM    /* int-sized enum, written as one of names[] */
 };
 
@@ -267,7 +280,7 @@ struct graph_field {
     enum graph_field_type type;
     size_t offset;       /* in union graph_attr */
     size_t count_offset; /* INT64S, INTN */
-    int count;           /* INTS, FLOATS: capacity */
+    int count;           /* lists: capacity */
     const char *const *names; /* ENUM: NULL-terminated */
 };
 
@@ -290,6 +303,11 @@ struct graph_op_info {
 const struct graph_op_info *graph_op_info(enum graph_op op);
 /* GRAPH_NONE where no operation has the name. */
 enum graph_op graph_op_find(const char *name);
+/* A function with the constants it usually has: a 0.01 for leaky relu, 1 for
+ * silu and elu, and so on (ops/pointwise.c lists them). */
+struct kern_unary graph_unary(enum kern_unary_kind kind);
+/* INFER_NONE where no type has the name (as infer_dtype_name() writes it). */
+enum infer_dtype graph_dtype_find(const char *name);
 
 /* ---- JSON ---------------------------------------------------------- */
 

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Problems as one line for people.  Window operations use the letters of
+ * oneDNN's benchdnn, so that a line can be tried there: dilations are counted
+ * from 0, W is left out where it equals H, and padding at the end follows from
+ * the output's size. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "kernels/kern.h"
+#include "kernels/problem.h"
+
+/* A buffer that is filled from the front and cut off at its end. */
+struct text {
+    char *at;
+    size_t left;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct text *t,
+                                                      const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    const int n = vsnprintf(t->at, t->left, fmt, ap);
+    va_end(ap);
+    if (n < 0 || t->left == 0)
+        return;
+    const size_t used = (size_t)n < t->left ? (size_t)n : t->left - 1;
+    t->at += used;
+    t->left -= used;
+}
+
+const char *kern_shape_text(int rank, const int64_t *dim,
+                            char buf[KERN_SHAPE_TEXT])
+{
+    struct text t = {buf, KERN_SHAPE_TEXT};
+
+    if (rank <= 0)
+        put(&t, "scalar");
+    for (int i = 0; i < rank && i < KERN_MAX_RANK; i++)
+        put(&t, "%s%lld", i ? "x" : "", (long long)dim[i]);
+    return buf;
+}
+
+static const char *const unary_names[KERN_UNARY_COUNT] = {
+    [KERN_IDENTITY] = "identity",
+    [KERN_RELU] = "relu",
+    [KERN_LEAKY_RELU] = "leaky_relu",
+    [KERN_CLIP] = "clip",
+    [KERN_SIGMOID] = "sigmoid",
+    [KERN_TANH] = "tanh",
+    [KERN_SILU] = "silu",
+    [KERN_HARD_SIGMOID] = "hard_sigmoid",
+    [KERN_HARD_SWISH] = "hard_swish",
+    [KERN_ELU] = "elu",
+    [KERN_SELU] = "selu",
+    [KERN_CELU] = "celu",
+    [KERN_SOFTPLUS] = "softplus",
+    [KERN_SOFTSIGN] = "softsign",
+    [KERN_MISH] = "mish",
+    [KERN_GELU] = "gelu",
+    [KERN_GELU_TANH] = "gelu_tanh",
+    [KERN_THRESHOLDED_RELU] = "thresholded_relu",
+    [KERN_LINEAR] = "linear",
+    [KERN_ERF] = "erf",
+    [KERN_EXP] = "exp",
+    [KERN_LOG] = "log",
+    [KERN_SQRT] = "sqrt",
+    [KERN_RECIPROCAL] = "reciprocal",
+    [KERN_ABS] = "abs",
+    [KERN_NEG] = "neg",
+    [KERN_SIGN] = "sign",
+    [KERN_FLOOR] = "floor",
+    [KERN_CEIL] = "ceil",
+    [KERN_ROUND] = "round",
+    [KERN_NOT] = "not",
+};
+static const char *const binary_names[KERN_BINARY_COUNT] = {
+    [KERN_ADD] = "add",
+    [KERN_SUB] = "sub",
+    [KERN_MUL] = "mul",
+    [KERN_DIV] = "div",
+    [KERN_POW] = "pow",
+    [KERN_MIN] = "min",
+    [KERN_MAX] = "max",
+    [KERN_MOD] = "mod",
+    [KERN_EQUAL] = "equal",
+    [KERN_LESS] = "less",
+    [KERN_LESS_EQUAL] = "less_equal",
+    [KERN_GREATER] = "greater",
+    [KERN_GREATER_EQUAL] = "greater_equal",
+    [KERN_AND] = "and",
+    [KERN_OR] = "or",
+};
+static const char *const reduce_names[KERN_REDUCE_KIND_COUNT] = {
+    [KERN_REDUCE_MEAN] = "mean", [KERN_REDUCE_SUM] = "sum",
+    [KERN_REDUCE_MAX] = "max",   [KERN_REDUCE_MIN] = "min",
+    [KERN_REDUCE_PROD] = "prod", [KERN_REDUCE_L1] = "l1",
+    [KERN_REDUCE_L2] = "l2",
+};
+
+#define NAME_OF(table, kind)                                                   \
+    ((size_t)(kind) < sizeof(table) / sizeof((table)[0]) ? (table)[kind] : "?")
+
+/* One window operation's sizes along one spatial dimension. */
+struct window {
+    long long in, out, kernel, stride, dilation, pad;
+};
+
+static bool window_equal(const struct window *a, const struct window *b)
+{
+    return a->in == b->in && a->out == b->out && a->kernel == b->kernel &&
+           a->stride == b->stride && a->dilation == b->dilation &&
+           a->pad == b->pad;
+}
+
+static void put_windows(struct text *t, const struct kern_problem *p,
+                        int spatial)
+{
+    const bool pool = p->op == KERN_POOL_FPROP;
+    const int *stride = pool ? p->attr.pool.stride : p->attr.conv.stride;
+    const int *dilation = pool ? p->attr.pool.dilation : p->attr.conv.dilation;
+    const int *pad = pool ? p->attr.pool.pad_begin : p->attr.conv.pad_begin;
+    struct window w[KERN_MAX_SPATIAL];
+    bool shown[KERN_MAX_SPATIAL];
+
+    for (int i = 0; i < spatial; i++) {
+        w[i].in = p->in[0].dim[i + 2];
+        w[i].out = p->out[0].dim[i + 2];
+        w[i].kernel = pool ? p->attr.pool.window[i] : p->in[1].dim[i + 2];
+        w[i].stride = stride[i];
+        w[i].dilation = dilation[i];
+        w[i].pad = pad[i];
+        shown[i] =
+            spatial < 2 || i < spatial - 1 || !window_equal(&w[i], &w[i - 1]);
+    }
+#define PUT_EACH(letter, member, none, minus)                                  \
+    for (int i = 0; i < spatial; i++)                                          \
+        if (shown[i] && w[i].member != (none))                                 \
+    put(t, letter "%c%lld", "dhw"[3 - spatial + i], w[i].member - (minus))
+    PUT_EACH("i", in, -1, 0);
+    if (!pool)
+        put(t, "oc%lld", (long long)p->out[0].dim[1]);
+    PUT_EACH("o", out, -1, 0);
+    PUT_EACH("k", kernel, -1, 0);
+    PUT_EACH("s", stride, 1, 0);
+    PUT_EACH("d", dilation, 1, 1);
+    PUT_EACH("p", pad, 0, 0);
+#undef PUT_EACH
+}
+
+static bool is_window_problem(const struct kern_problem *p)
+{
+    const bool conv =
+        p->op == KERN_CONV_FPROP || p->op == KERN_CONV_TRANSPOSE_FPROP;
+
+    if (!conv && p->op != KERN_POOL_FPROP)
+        return false;
+    return p->in[0].rank > 2 && p->in[0].rank <= 2 + KERN_MAX_SPATIAL &&
+           p->out[0].rank == p->in[0].rank &&
+           (!conv || p->in[1].rank == p->in[0].rank);
+}
+
+static void put_shapes(struct text *t, const struct kern_problem *p)
+{
+    char buf[KERN_SHAPE_TEXT];
+
+    for (int i = 0; i < p->n_in && i < KERN_MAX_IN; i++)
+        if (p->in[i].dtype != INFER_NONE)
+            put(t, "%s%s", i ? "," : "",
+                kern_shape_text(p->in[i].rank, p->in[i].dim, buf));
+    for (int i = 0; i < p->n_out && i < KERN_MAX_OUT; i++)
+        put(t, ":%s", kern_shape_text(p->out[i].rank, p->out[i].dim, buf));
+}
+
+static void put_attributes(struct text *t, const struct kern_problem *p)
+{
+    switch (p->op) {
+    case KERN_POOL_FPROP:
+        put(t, " %s",
+            p->attr.pool.kind == KERN_POOL_MAX
+                ? "max"
+                : (p->attr.pool.count_include_pad ? "average_include_pad"
+                                                  : "average"));
+        break;
+    case KERN_UNARY:
+        put(t, " %s", NAME_OF(unary_names, p->attr.unary.kind));
+        break;
+    case KERN_BINARY:
+        put(t, " %s", NAME_OF(binary_names, p->attr.binary.kind));
+        break;
+    case KERN_REDUCE:
+        put(t, " %s axes0x%x", NAME_OF(reduce_names, p->attr.reduce.kind),
+            (unsigned)p->attr.reduce.axes);
+        break;
+    case KERN_SOFTMAX:
+        put(t, " axis%d%s", p->attr.softmax.axis,
+            p->attr.softmax.log ? " log" : "");
+        break;
+    case KERN_ARG_REDUCE:
+        put(t, " axis%d %s", p->attr.arg_reduce.axis,
+            p->attr.arg_reduce.min ? "min" : "max");
+        break;
+    case KERN_GATHER:
+        put(t, " axis%d", p->attr.gather.axis);
+        break;
+    case KERN_LAYER_NORM:
+        put(t, " axis%d%s", p->attr.norm.axis, p->attr.norm.rms ? " rms" : "");
+        break;
+    case KERN_GROUP_NORM:
+        put(t, " groups%d", p->attr.norm.groups);
+        break;
+    case KERN_LRN:
+        put(t, " size%d", p->attr.lrn.size);
+        break;
+    case KERN_MATMUL:
+        put(t, "%s%s", p->attr.matmul.transpose_a ? " ta" : "",
+            p->attr.matmul.transpose_b ? " tb" : "");
+        break;
+    default:
+        break;
+    }
+}
+
+static void put_epilogue(struct text *t, const struct kern_problem *p)
+{
+    const int r = kern_op_residual(p->op);
+    const bool bias = p->op == KERN_CONV_FPROP ||
+                      p->op == KERN_CONV_TRANSPOSE_FPROP ||
+                      p->op == KERN_DENSE_FPROP;
+    const bool residual = r >= 0 && kern_problem_in(p, r);
+    const bool act = p->epilogue.act.kind != KERN_IDENTITY;
+
+    if (bias && kern_problem_in(p, 2))
+        put(t, " +bias");
+    if (residual && !p->epilogue.residual_last)
+        put(t, " +residual");
+    if (act)
+        put(t, " +%s", NAME_OF(unary_names, p->epilogue.act.kind));
+    if (residual && p->epilogue.residual_last)
+        put(t, " +residual");
+}
+
+static const char *layout_name(const struct kern_tensor *t)
+{
+    if (kern_tensor_is_dense(t, KERN_NCHW))
+        return t->rank < 3 ? "dense" : "nchw";
+    return kern_tensor_is_dense(t, KERN_NHWC) ? "nhwc" : "strided";
+}
+
+const char *kern_problem_format(const struct kern_problem *p, char *buf,
+                                size_t bytes)
+{
+    struct text t = {buf, bytes};
+    const char *in = layout_name(&p->in[0]);
+    const char *out = layout_name(&p->out[0]);
+
+    if (bytes)
+        buf[0] = '\0';
+    put(&t, "%s ", kern_op_name(p->op));
+    if (is_window_problem(p)) {
+        if (p->op != KERN_POOL_FPROP && p->attr.conv.groups != 1)
+            put(&t, "g%d", p->attr.conv.groups);
+        put(&t, "mb%lldic%lld", (long long)p->in[0].dim[0],
+            (long long)p->in[0].dim[1]);
+        put_windows(&t, p, p->in[0].rank - 2);
+    } else {
+        put_shapes(&t, p);
+    }
+    put_attributes(&t, p);
+    put_epilogue(&t, p);
+    if (in == out)
+        put(&t, " %s", in);
+    else
+        put(&t, " %s:%s", in, out);
+    put(&t, " %s", infer_dtype_name(p->in[0].dtype));
+    if (p->out[0].dtype != p->in[0].dtype)
+        put(&t, ":%s", infer_dtype_name(p->out[0].dtype));
+    return buf;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the rows' supports() and the problem check share. */
+#ifndef KERNELS_PROBLEM_H
+#define KERNELS_PROBLEM_H
+
+#include "kernels/kern.h"
+
+/* Enough for KERN_MAX_RANK numbers of 64 bits and the signs between. */
+#define KERN_SHAPE_TEXT 192
+
+/* "1x64x56x56", or "scalar" for rank 0.  Returns buf. */
+const char *kern_shape_text(int rank, const int64_t *dim,
+                            char buf[KERN_SHAPE_TEXT]);
+
+/* Input i, or NULL where it is absent. */
+static inline const struct kern_tensor *
+kern_problem_in(const struct kern_problem *p, int i)
+{
+    return i < p->n_in && p->in[i].dtype != INFER_NONE ? &p->in[i] : NULL;
+}
+
+/* Index of the operation's residual input, or -1 where it knows none. */
+int kern_op_residual(enum kern_op op);
+
+#endif

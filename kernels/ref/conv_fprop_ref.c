@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Convolution of 1 to 3 dimensions: one row of outputs at a time, each output
+ * summed in the order of c, then the window. */
+#include <string.h>
+
+#include "kernels/ref/window.h"
+
+struct conv {
+    const struct kern_problem *p;
+    const struct kern_args *args;
+    struct ref_window w;
+    double *sum; /* one a column of y: the workspace */
+};
+
+/* Adds channel c, row (kd, kh) of the window to the sums; x and f are the
+ * offsets of its first element in the input and the weights. */
+static void add_window_row(const struct conv *v, int64_t x, int64_t f)
+{
+    const struct ref_window *w = &v->w;
+    const struct kern_problem *p = v->p;
+
+    for (int64_t r = 0; r < w->kernel[2]; r++) {
+        int64_t lo, hi;
+        ref_window_range(w, 2, r, w->in[2], w->out[2], &lo, &hi);
+        const int64_t column = lo * w->step[2] + r * w->dilation[2] - w->pad[2];
+        if (lo < hi)
+            ref_add_scaled(v->sum + lo,
+                           ref_load(p->in[1].dtype, v->args->in[1],
+                                    f + r * w->w_stride[2]),
+                           p->in[0].dtype, v->args->in[0],
+                           x + column * w->x_stride[2],
+                           w->step[2] * w->x_stride[2], hi - lo);
+    }
+}
+
+/* Adds one input channel to the row (od, oh). */
+static void add_channel(const struct conv *v, int64_t od, int64_t oh, int64_t x,
+                        int64_t f)
+{
+    const struct ref_window *w = &v->w;
+
+    for (int64_t kd = 0; kd < w->kernel[0]; kd++) {
+        const int64_t d = od * w->step[0] + kd * w->dilation[0] - w->pad[0];
+        if (d < 0 || d >= w->in[0])
+            continue;
+        for (int64_t kh = 0; kh < w->kernel[1]; kh++) {
+            const int64_t h = oh * w->step[1] + kh * w->dilation[1] - w->pad[1];
+            if (h < 0 || h >= w->in[1])
+                continue;
+            add_window_row(v, x + d * w->x_stride[0] + h * w->x_stride[1],
+                           f + kd * w->w_stride[0] + kh * w->w_stride[1]);
+        }
+    }
+}
+
+static void store_row(const struct conv *v, int64_t n, int64_t k, int64_t od,
+                      int64_t oh)
+{
+    const struct ref_window *w = &v->w;
+    const struct kern_problem *p = v->p;
+    const struct kern_tensor *y = &p->out[0];
+    const struct kern_tensor *bias = kern_problem_in(p, 2);
+    const struct kern_tensor *residual = kern_problem_in(p, 3);
+    const int64_t at = n * y->stride[0] + k * y->stride[1] +
+                       od * w->y_stride[0] + oh * w->y_stride[1];
+    const int64_t from =
+        residual ? n * residual->stride[0] + k * residual->stride[1] +
+                       od * w->r_stride[0] + oh * w->r_stride[1]
+                 : 0;
+    const double b =
+        ref_optional(bias, v->args->in[2], bias ? k * bias->stride[0] : 0, 0);
+
+    for (int64_t i = 0; i < w->out[2]; i++) {
+        const double r = ref_optional(residual, v->args->in[3],
+                                      from + i * w->r_stride[2], 0);
+        ref_store(y->dtype, v->args->out[0], at + i * w->y_stride[2],
+                  ref_epilogue(&p->epilogue, v->sum[i] + b, r));
+    }
+}
+
+static void compute_row(const struct conv *v, int64_t n, int64_t k, int64_t od,
+                        int64_t oh)
+{
+    const struct kern_tensor *x = &v->p->in[0], *f = &v->p->in[1];
+    const int64_t channels = f->dim[1];
+    const int64_t per_group = v->p->out[0].dim[1] / v->p->attr.conv.groups;
+    const int64_t first = k / per_group * channels;
+
+    memset(v->sum, 0, (size_t)v->w.out[2] * sizeof(*v->sum));
+    for (int64_t c = 0; c < channels; c++)
+        add_channel(v, od, oh, n * x->stride[0] + (first + c) * x->stride[1],
+                    k * f->stride[0] + c * f->stride[1]);
+    store_row(v, n, k, od, oh);
+}
+
+static int prepare(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err)
+{
+    const struct kern_tensor *y = &e->problem.out[0];
+
+    (void)d;
+    (void)err;
+    e->workspace = (size_t)y->dim[y->rank - 1] * sizeof(double);
+    return 0;
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_tensor *y = &e->problem.out[0];
+    struct conv v = {.p = &e->problem, .args = args, .sum = args->workspace};
+
+    (void)err;
+    if (kern_tensor_count(y) == 0)
+        return 0;
+    ref_window_conv(&v.w, &e->problem);
+    for (int64_t n = 0; n < y->dim[0]; n++)
+        for (int64_t k = 0; k < y->dim[1]; k++)
+            for (int64_t od = 0; od < v.w.out[0]; od++)
+                for (int64_t oh = 0; oh < v.w.out[1]; oh++)
+                    compute_row(&v, n, k, od, oh);
+    return 0;
+}
+
+const struct kern_row conv_fprop_ref = {
+    REF_ROW(conv_fprop_ref, KERN_CONV_FPROP),
+    .supports = ref_supports_double,
+    .prepare = prepare,
+    .launch = launch,
+};

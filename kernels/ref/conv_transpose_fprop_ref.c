@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transposed convolution: each output gathers the inputs that reach it, one
+ * row of outputs at a time. */
+#include <string.h>
+
+#include "kernels/ref/window.h"
+
+struct conv {
+    const struct kern_problem *p;
+    const struct kern_args *args;
+    struct ref_window w;
+    double *sum; /* one a column of y: the workspace */
+};
+
+/* The input position whose tap r falls on output o along dimension d, or -1. */
+static int64_t source(const struct ref_window *w, int d, int64_t o, int64_t r)
+{
+    const int64_t reach = o + w->pad[d] - r * w->dilation[d];
+
+    if (reach < 0 || reach % w->step[d] || reach / w->step[d] >= w->in[d])
+        return -1;
+    return reach / w->step[d];
+}
+
+/* Adds an input row to the sums through one row of the window. */
+static void add_window_row(const struct conv *v, int64_t x, int64_t f)
+{
+    const struct ref_window *w = &v->w;
+    const struct kern_problem *p = v->p;
+
+    for (int64_t r = 0; r < w->kernel[2]; r++) {
+        const double factor =
+            ref_load(p->in[1].dtype, v->args->in[1], f + r * w->w_stride[2]);
+        int64_t lo, hi;
+        ref_window_range(w, 2, r, w->out[2], w->in[2], &lo, &hi);
+        for (int64_t i = lo; i < hi; i++)
+            v->sum[i * w->step[2] + r * w->dilation[2] - w->pad[2]] +=
+                factor * ref_load(p->in[0].dtype, v->args->in[0],
+                                  x + i * w->x_stride[2]);
+    }
+}
+
+static void add_channel(const struct conv *v, int64_t od, int64_t oh, int64_t x,
+                        int64_t f)
+{
+    const struct ref_window *w = &v->w;
+
+    for (int64_t kd = 0; kd < w->kernel[0]; kd++) {
+        const int64_t d = source(w, 0, od, kd);
+        if (d < 0)
+            continue;
+        for (int64_t kh = 0; kh < w->kernel[1]; kh++) {
+            const int64_t h = source(w, 1, oh, kh);
+            if (h >= 0)
+                add_window_row(v, x + d * w->x_stride[0] + h * w->x_stride[1],
+                               f + kd * w->w_stride[0] + kh * w->w_stride[1]);
+        }
+    }
+}
+
+static void compute_row(const struct conv *v, int64_t n, int64_t k, int64_t od,
+                        int64_t oh)
+{
+    const struct kern_problem *p = v->p;
+    const struct kern_tensor *x = &p->in[0], *f = &p->in[1], *y = &p->out[0];
+    const struct kern_tensor *bias = kern_problem_in(p, 2);
+    const struct ref_window *w = &v->w;
+    const int64_t outputs = f->dim[1];
+    const int64_t inputs = x->dim[1] / p->attr.conv.groups;
+    const int64_t first = k / outputs * inputs;
+    const double b =
+        ref_optional(bias, v->args->in[2], bias ? k * bias->stride[0] : 0, 0);
+    const int64_t at = n * y->stride[0] + k * y->stride[1] +
+                       od * w->y_stride[0] + oh * w->y_stride[1];
+
+    memset(v->sum, 0, (size_t)w->out[2] * sizeof(*v->sum));
+    for (int64_t c = first; c < first + inputs; c++)
+        add_channel(v, od, oh, n * x->stride[0] + c * x->stride[1],
+                    c * f->stride[0] + k % outputs * f->stride[1]);
+    for (int64_t i = 0; i < w->out[2]; i++)
+        ref_store(y->dtype, v->args->out[0], at + i * w->y_stride[2],
+                  ref_unary(&p->epilogue.act, v->sum[i] + b));
+}
+
+static int prepare(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err)
+{
+    const struct kern_tensor *y = &e->problem.out[0];
+
+    (void)d;
+    (void)err;
+    e->workspace = (size_t)y->dim[y->rank - 1] * sizeof(double);
+    return 0;
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_tensor *y = &e->problem.out[0];
+    struct conv v = {.p = &e->problem, .args = args, .sum = args->workspace};
+
+    (void)err;
+    if (kern_tensor_count(y) == 0)
+        return 0;
+    ref_window_conv(&v.w, &e->problem);
+    for (int64_t n = 0; n < y->dim[0]; n++)
+        for (int64_t k = 0; k < y->dim[1]; k++)
+            for (int64_t od = 0; od < v.w.out[0]; od++)
+                for (int64_t oh = 0; oh < v.w.out[1]; oh++)
+                    compute_row(&v, n, k, od, oh);
+    return 0;
+}
+
+const struct kern_row conv_transpose_fprop_ref = {
+    REF_ROW(conv_transpose_fprop_ref, KERN_CONV_TRANSPOSE_FPROP),
+    .supports = ref_supports_double,
+    .prepare = prepare,
+    .launch = launch,
+};

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fully connected layer over the last dimension: y = act(x W^T + bias + r). */
+#include "kernels/ref/ref.h"
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_tensor *x = &p->in[0], *w = &p->in[1], *y = &p->out[0];
+    const struct kern_tensor *bias = kern_problem_in(p, 2);
+    const struct kern_tensor *residual = kern_problem_in(p, 3);
+    const size_t size = infer_dtype_size(x->dtype);
+    const size_t w_size = infer_dtype_size(w->dtype);
+    struct kern_tensor rows = *x;
+    struct ref_walk walk;
+
+    (void)err;
+    /* Walks the outputs; x is broadcast along the last dimension. */
+    rows.dim[rows.rank - 1] = 1;
+    ref_walk_start(&walk, y->rank, y->dim);
+    ref_walk_add(&walk, &rows);
+    ref_walk_add(&walk, y);
+    if (residual)
+        ref_walk_add(&walk, residual);
+    for (; !walk.done; ref_walk_next(&walk)) {
+        const int64_t k = walk.index[y->rank - 1];
+        const double dot = ref_dot(
+            x->dtype,
+            (const char *)args->in[0] + walk.offset[0] * (int64_t)size,
+            x->stride[x->rank - 1], w->dtype,
+            (const char *)args->in[1] + k * w->stride[0] * (int64_t)w_size,
+            w->stride[1], w->dim[1]);
+        const double b =
+            ref_optional(bias, args->in[2], bias ? k * bias->stride[0] : 0, 0);
+        const double r = ref_optional(residual, args->in[3], walk.offset[2], 0);
+        ref_store(y->dtype, args->out[0], walk.offset[1],
+                  ref_epilogue(&p->epilogue, dot + b, r));
+    }
+    return 0;
+}
+
+const struct kern_row dense_fprop_ref = {
+    REF_ROW(dense_fprop_ref, KERN_DENSE_FPROP),
+    .supports = ref_supports_double,
+    .launch = launch,
+};

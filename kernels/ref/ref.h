@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the reference kernels share: walking indices, loading, storing, and the
+ * functions of one argument.
+ *
+ * Each operation computes in double, or in int64 where all its elements are
+ * integers; integer results outside a type's range saturate.  Every row takes
+ * any strides.
+ */
+#ifndef KERNELS_REF_REF_H
+#define KERNELS_REF_REF_H
+
+#include "kernels/error.h"
+#include "kernels/kern.h"
+#include "kernels/problem.h"
+#include "kernels/scalar.h"
+
+#define KERN_ROW(symbol) extern const struct kern_row symbol;
+#include "kernels/kernels.def"
+#undef KERN_ROW
+
+/* A row of this backend; more fields may follow. */
+#define REF_ROW(symbol, operation)                                             \
+    .name = #symbol, .op = operation, .backend = INFER_BACKEND_REF,            \
+    .layout = KERN_NCHW, .dtype = INFER_NONE, .acc = INFER_F64,                \
+    .flags = KERN_STRIDED
+
+/* ---- walking ------------------------------------------------------- */
+
+#define REF_MAX_WALK 4
+
+/* All indices of a shape in row-major order, with the element offset of up to
+ * REF_MAX_WALK tensors at each. */
+struct ref_walk {
+    int rank, n;
+    bool done;
+    int64_t dim[KERN_MAX_RANK], index[KERN_MAX_RANK];
+    int64_t stride[REF_MAX_WALK][KERN_MAX_RANK];
+    int64_t offset[REF_MAX_WALK];
+};
+
+void ref_walk_start(struct ref_walk *w, int rank, const int64_t *dim);
+/* Adds a tensor, aligned at the last dimension; missing dimensions and those
+ * of size 1 are broadcast.  Offsets are numbered in the order of adding. */
+void ref_walk_add(struct ref_walk *w, const struct kern_tensor *t);
+void ref_walk_next(struct ref_walk *w);
+
+/* ---- elements ------------------------------------------------------ */
+
+/* As scalar_load(), quick for single precision. */
+static inline double ref_load(enum infer_dtype dtype, const void *base,
+                              int64_t i)
+{
+    return dtype == INFER_F32 ? (double)((const float *)base)[i]
+                              : scalar_load(dtype, base, i);
+}
+
+static inline void ref_store(enum infer_dtype dtype, void *base, int64_t i,
+                             double value)
+{
+    if (dtype == INFER_F32)
+        ((float *)base)[i] = (float)value;
+    else
+        scalar_store(dtype, base, i, value);
+}
+
+/* Sum of n products, elements sa and sb apart. */
+double ref_dot(enum infer_dtype a_type, const void *a, int64_t sa,
+               enum infer_dtype b_type, const void *b, int64_t sb, int64_t n);
+
+/* sum[i] += factor * x[i * step] for i in 0 .. n-1; x starts at an offset. */
+void ref_add_scaled(double *sum, double factor, enum infer_dtype dtype,
+                    const void *x, int64_t offset, int64_t step, int64_t n);
+
+/* Moves one element of the given size without looking at it. */
+void ref_move(size_t size, void *to, int64_t i, const void *from, int64_t j);
+
+/* Integer arithmetic that saturates. */
+int64_t ref_add_i64(int64_t a, int64_t b);
+int64_t ref_mul_i64(int64_t a, int64_t b);
+
+/* ---- functions ----------------------------------------------------- */
+
+double ref_unary(const struct kern_unary *f, double x);
+
+/* y = act(acc + residual), or act(acc) + residual. */
+static inline double ref_epilogue(const struct kern_epilogue *e, double acc,
+                                  double residual)
+{
+    if (e->residual_last)
+        return ref_unary(&e->act, acc) + residual;
+    return ref_unary(&e->act, acc + residual);
+}
+
+/* Element at an offset of an optional input, or `absent`. */
+static inline double ref_optional(const struct kern_tensor *t, const void *base,
+                                  int64_t offset, double absent)
+{
+    return t ? ref_load(t->dtype, base, offset) : absent;
+}
+
+/* ---- limits -------------------------------------------------------- */
+
+/* For supports(): anything goes that kern_problem_check() lets through. */
+int ref_supports_all(const struct kern_problem *p, const struct kern_device *d,
+                     struct infer_error *why);
+/* For rows that compute in double: 64-bit integers would lose low bits. */
+int ref_supports_double(const struct kern_problem *p,
+                        const struct kern_device *d, struct infer_error *why);
+
+#endif

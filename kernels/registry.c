@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of kernels.def, and how a row is asked and prepared. */
+#include <config.h>
+
+#include <string.h>
+
+#include "kernels/error.h"
+#include "kernels/kern.h"
+
+#define KERN_ROW(symbol) extern const struct kern_row symbol;
+#include "kernels/kernels.def"
+#undef KERN_ROW
+
+static const struct kern_row *const rows[] = {
+#define KERN_ROW(symbol) &symbol,
+#include "kernels/kernels.def"
+#undef KERN_ROW
+};
+
+size_t kern_row_count(void)
+{
+    return sizeof(rows) / sizeof(rows[0]);
+}
+
+const struct kern_row *kern_row_at(size_t i)
+{
+    return i < kern_row_count() ? rows[i] : NULL;
+}
+
+const struct kern_row *kern_row_find(const char *name)
+{
+    for (size_t i = 0; i < kern_row_count(); i++)
+        if (strcmp(rows[i]->name, name) == 0)
+            return rows[i];
+    return NULL;
+}
+
+static enum kern_device_kind device_of(enum infer_backend backend)
+{
+    return backend == INFER_BACKEND_CUDA || backend == INFER_BACKEND_CUDNN
+               ? KERN_CUDA
+               : KERN_CPU;
+}
+
+static int check_row(const struct kern_row *row, const struct kern_problem *p,
+                     const struct kern_device *d, struct infer_error *why)
+{
+    if (row->op != p->op)
+        return error_set(why, INFER_EUNSUPPORTED, "%s does not compute %s",
+                         row->name, kern_op_name(p->op));
+    if (device_of(row->backend) != d->kind)
+        return error_set(why, INFER_EUNSUPPORTED, "%s runs on a %s", row->name,
+                         d->kind == KERN_CPU ? "GPU only" : "CPU only");
+    if (d->kind == KERN_CUDA && d->sm < row->min_sm)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "%s needs compute capability %d.%d, found %d.%d",
+                         row->name, row->min_sm / 10, row->min_sm % 10,
+                         d->sm / 10, d->sm % 10);
+    if (row->dtype != INFER_NONE && row->dtype != p->in[0].dtype)
+        return error_set(why, INFER_EUNSUPPORTED, "%s takes %s, found %s",
+                         row->name, infer_dtype_name(row->dtype),
+                         infer_dtype_name(p->in[0].dtype));
+    if (p->deterministic && (row->flags & KERN_NONDETERMINISTIC))
+        return error_set(why, INFER_EUNSUPPORTED, "%s is not deterministic",
+                         row->name);
+    return 0;
+}
+
+int kern_row_supports(const struct kern_row *row, const struct kern_problem *p,
+                      const struct kern_device *d, struct infer_error *why)
+{
+    int r = check_row(row, p, d, why);
+
+    if (r == 0)
+        r = kern_problem_check(p, why);
+    if (r == 0)
+        r = row->supports(p, d, why);
+    return r;
+}
+
+int kern_prepare(const struct kern_row *row, const struct kern_problem *p,
+                 const struct kern_device *d, struct infer_error *err,
+                 struct kern_exec *out)
+{
+    struct kern_exec e;
+
+    memset(&e, 0, sizeof(e));
+    e.row = row;
+    e.problem = *p;
+    int r = kern_row_supports(row, p, d, err);
+    if (r == 0 && row->prepare)
+        r = row->prepare(&e, d, err);
+    /* A prepare() that fails has released what it took. */
+    if (r == 0)
+        *out = e;
+    return r;
+}
+
+void kern_release(struct kern_exec *e)
+{
+    if (e->row && e->row->release)
+        e->row->release(e);
+    memset(e, 0, sizeof(*e));
+}

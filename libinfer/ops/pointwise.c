@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Element-wise operations: attributes and shapes. */
+#include <math.h>
+
+#include "kernels/scalar.h"
+#include "libinfer/ops/op.h"
+
+const char *const graph_unary_names[] = {
+    [KERN_IDENTITY] = "identity",
+    [KERN_RELU] = "relu",
+    [KERN_LEAKY_RELU] = "leaky_relu",
+    [KERN_CLIP] = "clip",
+    [KERN_SIGMOID] = "sigmoid",
+    [KERN_TANH] = "tanh",
+    [KERN_SILU] = "silu",
+    [KERN_HARD_SIGMOID] = "hard_sigmoid",
+    [KERN_HARD_SWISH] = "hard_swish",
+    [KERN_ELU] = "elu",
+    [KERN_SELU] = "selu",
+    [KERN_CELU] = "celu",
+    [KERN_SOFTPLUS] = "softplus",
+    [KERN_SOFTSIGN] = "softsign",
+    [KERN_MISH] = "mish",
+    [KERN_GELU] = "gelu",
+    [KERN_GELU_TANH] = "gelu_tanh",
+    [KERN_THRESHOLDED_RELU] = "thresholded_relu",
+    [KERN_LINEAR] = "linear",
+    [KERN_ERF] = "erf",
+    [KERN_EXP] = "exp",
+    [KERN_LOG] = "log",
+    [KERN_SQRT] = "sqrt",
+    [KERN_RECIPROCAL] = "reciprocal",
+    [KERN_ABS] = "abs",
+    [KERN_NEG] = "neg",
+    [KERN_SIGN] = "sign",
+    [KERN_FLOOR] = "floor",
+    [KERN_CEIL] = "ceil",
+    [KERN_ROUND] = "round",
+    [KERN_NOT] = "not",
+    [KERN_UNARY_COUNT] = NULL,
+};
+
+const char *const graph_binary_names[] = {
+    [KERN_ADD] = "add",
+    [KERN_SUB] = "sub",
+    [KERN_MUL] = "mul",
+    [KERN_DIV] = "div",
+    [KERN_POW] = "pow",
+    [KERN_MIN] = "min",
+    [KERN_MAX] = "max",
+    [KERN_MOD] = "mod",
+    [KERN_EQUAL] = "equal",
+    [KERN_LESS] = "less",
+    [KERN_LESS_EQUAL] = "less_equal",
+    [KERN_GREATER] = "greater",
+    [KERN_GREATER_EQUAL] = "greater_equal",
+    [KERN_AND] = "and",
+    [KERN_OR] = "or",
+    [KERN_BINARY_COUNT] = NULL,
+};
+
+/* ---- one argument -------------------------------------------------- */
+
+struct kern_unary graph_unary(enum kern_unary_kind kind)
+{
+    struct kern_unary u = {.kind = kind};
+
+    switch (kind) {
+    case KERN_LEAKY_RELU:
+        u.a = 0.01f;
+        break;
+    case KERN_CLIP:
+        u.a = -INFINITY;
+        u.b = INFINITY;
+        break;
+    case KERN_HARD_SIGMOID: /* ONNX; PyTorch and Keras 3 have a = 1/6 */
+        u.a = 0.2f;
+        u.b = 0.5f;
+        break;
+    case KERN_SELU: /* Klambauer et al. 2017 */
+        u.a = 1.67326324235437728f;
+        u.b = 1.05070098735548049f;
+        break;
+    case KERN_SILU:
+    case KERN_ELU:
+    case KERN_CELU:
+    case KERN_THRESHOLDED_RELU:
+    case KERN_LINEAR:
+        u.a = 1;
+        break;
+    default:
+        break;
+    }
+    return u;
+}
+
+static const struct graph_field unary_fields[] = {
+    OP_ENUM("kind", unary.kind, graph_unary_names),
+    OP_FIELD("a", FLOAT, unary.a),
+    OP_FIELD("b", FLOAT, unary.b),
+    OP_END,
+};
+
+/* Functions whose results are no integers, or that only reals know. */
+static bool needs_float(enum kern_unary_kind kind)
+{
+    switch (kind) {
+    case KERN_IDENTITY:
+    case KERN_RELU:
+    case KERN_CLIP:
+    case KERN_LINEAR:
+    case KERN_ABS:
+    case KERN_NEG:
+    case KERN_SIGN:
+    case KERN_NOT:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static int unary_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    enum kern_unary_kind kind = args->attr->unary.kind;
+    int status = INFER_OK;
+
+    if (needs_float(kind))
+        status = op_need_float(args, err);
+    else if (kind == KERN_NOT && args->in[0].dtype != INFER_NONE &&
+             args->in[0].dtype != INFER_BOOL)
+        status = error_set(err, INFER_EFORMAT, "input is %s, BOOL is needed",
+                           infer_dtype_name(args->in[0].dtype));
+    if (status == INFER_OK)
+        op_same(args);
+    return status;
+}
+
+const struct graph_op_info graph_op_unary = {
+    .name = "unary",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .field = unary_fields,
+    .infer_shape = unary_shape,
+};
+
+/* ---- cast and dropout ---------------------------------------------- */
+
+static const char *const dtype_names[] = {
+    [INFER_NONE] = "none", [INFER_F64] = "F64",   [INFER_F32] = "F32",
+    [INFER_F16] = "F16",   [INFER_BF16] = "BF16", [INFER_I64] = "I64",
+    [INFER_I32] = "I32",   [INFER_I16] = "I16",   [INFER_I8] = "I8",
+    [INFER_U64] = "U64",   [INFER_U32] = "U32",   [INFER_U16] = "U16",
+    [INFER_U8] = "U8",     [INFER_BOOL] = "BOOL", [INFER_DTYPE_COUNT] = NULL,
+};
+
+static const struct graph_field cast_fields[] = {
+    OP_ENUM("to", cast.to, dtype_names),
+    OP_END,
+};
+
+static int cast_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    if (args->attr->cast.to == INFER_NONE)
+        return error_set(err, INFER_EFORMAT, "cast to no type");
+    op_same(args);
+    args->out[0].dtype = args->attr->cast.to;
+    return INFER_OK;
+}
+
+const struct graph_op_info graph_op_cast = {
+    .name = "cast",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .field = cast_fields,
+    .infer_shape = cast_shape,
+};
+
+/* An identity: only training drops anything. */
+static int dropout_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    (void)err;
+    op_same(args);
+    return INFER_OK;
+}
+
+const struct graph_op_info graph_op_dropout = {
+    .name = "dropout",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .infer_shape = dropout_shape,
+};
+
+/* ---- several arguments --------------------------------------------- */
+
+/* The type of a result of inputs i and k.  Floats of different widths meet
+ * where weights are stored narrower than the network runs: then the one that
+ * is no constant decides, else the wider.  Integers must agree. */
+static int common_type(const struct graph_shape_args *args, int i, int k,
+                       enum infer_dtype *out, struct infer_error *err)
+{
+    enum infer_dtype a = args->in[i].dtype, b = args->in[k].dtype;
+
+    if (a == INFER_NONE || b == INFER_NONE || a == b) {
+        *out = a == INFER_NONE ? b : a;
+        return INFER_OK;
+    }
+    if (!scalar_is_float(a) || !scalar_is_float(b))
+        return error_set(err, INFER_EFORMAT, "types %s and %s do not agree",
+                         infer_dtype_name(a), infer_dtype_name(b));
+    if ((args->data[i] != NULL) != (args->data[k] != NULL))
+        *out = args->data[i] != NULL ? b : a;
+    else
+        *out = infer_dtype_size(a) >= infer_dtype_size(b) ? a : b;
+    return INFER_OK;
+}
+
+static int prelu_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    const struct graph_type *x = &args->in[0], *slope = &args->in[1];
+    char xs[OP_TEXT], ss[OP_TEXT];
+    struct graph_type wide = *x;
+    int status = op_need_float(args, err), i;
+    bool fits;
+
+    if (status < 0)
+        return status;
+    op_same(args);
+    if (x->rank < 0 || slope->rank < 0)
+        return INFER_OK;
+    status = op_broadcast(x, slope, &wide, err);
+    if (status < 0)
+        return status;
+    /* One way only: the slope must not widen x. */
+    fits = wide.rank == x->rank;
+    for (i = 0; fits && i < x->rank; i++)
+        fits = op_fits(wide.dim[i], x->dim[i]);
+    if (!fits)
+        return error_set(err, INFER_EFORMAT,
+                         "slope is %s and does not broadcast to input %s",
+                         op_text(slope, ss), op_text(x, xs));
+    args->out[0] = wide;
+    return INFER_OK;
+}
+
+const struct graph_op_info graph_op_prelu = {
+    .name = "prelu",
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 1,
+    .max_out = 1,
+    .infer_shape = prelu_shape,
+};
+
+static const struct graph_field binary_fields[] = {
+    OP_ENUM("kind", binary.kind, graph_binary_names),
+    OP_END,
+};
+
+static int binary_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    enum kern_binary_kind kind = args->attr->binary.kind;
+    struct graph_type *out = &args->out[0];
+    int status = common_type(args, 0, 1, &out->dtype, err);
+
+    if (status < 0)
+        return status;
+    if ((kind == KERN_AND || kind == KERN_OR) && out->dtype != INFER_NONE &&
+        out->dtype != INFER_BOOL)
+        return error_set(err, INFER_EFORMAT, "inputs are %s, BOOL is needed",
+                         infer_dtype_name(out->dtype));
+    if (kind >= KERN_EQUAL)
+        out->dtype = INFER_BOOL;
+    return op_broadcast(&args->in[0], &args->in[1], out, err);
+}
+
+const struct graph_op_info graph_op_binary = {
+    .name = "binary",
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 1,
+    .max_out = 1,
+    .residual = true,
+    .activation = true,
+    .field = binary_fields,
+    .infer_shape = binary_shape,
+};
+
+static int where_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    const struct graph_type *condition = &args->in[0];
+    struct graph_type *out = &args->out[0];
+    int status = common_type(args, 1, 2, &out->dtype, err);
+
+    if (status < 0)
+        return status;
+    if (condition->dtype != INFER_NONE && condition->dtype != INFER_BOOL)
+        return error_set(err, INFER_EFORMAT, "condition is %s, BOOL is needed",
+                         infer_dtype_name(condition->dtype));
+    status = op_broadcast(&args->in[1], &args->in[2], out, err);
+    if (status == INFER_OK)
+        status = op_broadcast(condition, out, out, err);
+    return status;
+}
+
+const struct graph_op_info graph_op_where = {
+    .name = "where",
+    .min_in = 3,
+    .max_in = 3,
+    .min_out = 1,
+    .max_out = 1,
+    .infer_shape = where_shape,
+};

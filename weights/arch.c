@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of architectures and how one is opened; see arch.h. */
+#include "weights/arch.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "kernels/error.h"
+#include "libinfer/model_file.h"
+
+typedef int build_fn(const struct arch_row *row, int classes,
+                     struct infer_error *err, struct graph **out);
+
+build_fn arch_resnet, arch_resnet_option_a;
+
+static const struct arch_row rows[] = {
+#define ARCH(name, build, variant, description)                                \
+    {name, description, build, variant},
+#include "weights/archs.def"
+#undef ARCH
+};
+
+size_t arch_count(void)
+{
+    return sizeof(rows) / sizeof(rows[0]);
+}
+
+const struct arch_row *arch_at(size_t i)
+{
+    return i < arch_count() ? &rows[i] : NULL;
+}
+
+const struct arch_row *arch_find(const char *name)
+{
+    for (size_t i = 0; i < arch_count(); i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+/* Name of the weight of the last dense or conv node, which is the classifier;
+ * NULL where there is none. */
+static const char *classifier_weight(const struct graph *g)
+{
+    for (int n = g->n_nodes - 1; n >= 0; n--) {
+        const struct graph_node *node = &g->node[n];
+
+        if ((node->op == GRAPH_DENSE || node->op == GRAPH_CONV) &&
+            node->n_in > 1 && node->in[1] >= 0)
+            return g->value[node->in[1]].name;
+    }
+    return NULL;
+}
+
+/* Rows of the classifier in the dictionary, where they differ from the
+ * graph's; else 0. */
+static int other_class_count(const struct graph *g,
+                             const struct weights_dict *dict)
+{
+    const char *name = classifier_weight(g);
+    const struct constant *c = NULL;
+    int value;
+
+    if (!name || !dict)
+        return 0;
+    value = graph_find_value(g, name);
+    for (size_t i = 0; i < dict->count && !c; i++) {
+        const char *key = dict->entry[i].name;
+        size_t longer = strlen(key), length = strlen(name);
+
+        /* The key may carry a prefix such as "module.". */
+        if (longer >= length && strcmp(key + longer - length, name) == 0 &&
+            (longer == length || key[longer - length - 1] == '.'))
+            c = dict->entry[i].value;
+    }
+    if (!c || c->rank < 2 || c->dim[0] < 1 || c->dim[0] > INT_MAX ||
+        c->dim[0] == g->value[value].dim[0])
+        return 0;
+    return (int)c->dim[0];
+}
+
+static int build(const struct arch_row *row, const struct weights_dict *dict,
+                 struct infer_error *err, struct graph **out)
+{
+    struct graph *g;
+    int status = row->build(row, 0, err, &g);
+    int classes;
+
+    if (status < 0)
+        return status;
+    classes = other_class_count(g, dict);
+    if (classes > 0) {
+        graph_free(g);
+        status = row->build(row, classes, err, &g);
+    }
+    if (status == 0)
+        *out = g;
+    return status;
+}
+
+/* Levenshtein distance, cut at 31 letters: for "did you mean". */
+static unsigned distance(const char *a, const char *b)
+{
+    unsigned row[32];
+    size_t n = strlen(b);
+
+    if (n > 31)
+        n = 31;
+    for (unsigned j = 0; j <= n; j++)
+        row[j] = j;
+    for (; *a; a++) {
+        unsigned diagonal = row[0]++;
+
+        for (size_t j = 1; j <= n; j++) {
+            unsigned best = diagonal + (*a != b[j - 1]);
+
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[n];
+}
+
+static const char *nearest(const char *name)
+{
+    const char *best = rows[0].name;
+
+    for (size_t i = 1; i < arch_count(); i++)
+        if (distance(name, rows[i].name) < distance(name, best))
+            best = rows[i].name;
+    return best;
+}
+
+int arch_open(const char *name_or_path, const struct weights_dict *dict,
+              struct infer_error *err, struct graph **out)
+{
+    const struct arch_row *row = arch_find(name_or_path);
+    struct stat st;
+
+    if (row)
+        return build(row, dict, err, out);
+    if (stat(name_or_path, &st) != 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "architecture '%s' is neither a built-in name nor a "
+                         "file (nearest built-in name: %s)",
+                         name_or_path, nearest(name_or_path));
+    return model_file_read_arch(name_or_path, err, out);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Residual networks (He et al. 2015; Xie et al. 2017; Zagoruyko 2016).
+ *
+ * The ImageNet forms carry torchvision's names.  The "-cifar" forms of
+ * resnet18 to 50 have a 3x3 stem and no max pooling, with the same names.
+ * resnet20-cifar to resnet110-cifar are the paper's own CIFAR networks with
+ * option A shortcuts, as github.com/akamaster/pytorch_resnet_cifar10 has them.
+ */
+#include "weights/arch/build.h"
+
+int arch_resnet(const struct arch_row *row, int classes,
+                struct infer_error *err, struct graph **out);
+int arch_resnet_option_a(const struct arch_row *row, int classes,
+                         struct infer_error *err, struct graph **out);
+
+/* row->variant of arch_resnet(). */
+enum {
+    BLOCKS = 0, /* four entries: blocks of each stage */
+    BOTTLENECK = 4,
+    GROUPS = 5,
+    GROUP_WIDTH = 6, /* channels a group, at 64 planes */
+    CIFAR = 7
+};
+
+static int conv_bn(struct arch_build *b, const char *prefix, const char *conv,
+                   const char *bn, int x, struct arch_conv c)
+{
+    x = arch_conv(b, arch_join(prefix, conv).text, x, c);
+    return arch_batch_norm(b, arch_join(prefix, bn).text, x, c.out);
+}
+
+static int shortcut(struct arch_build *b, const char *name, int x, int in,
+                    int out, int stride)
+{
+    if (stride == 1 && in == out)
+        return x;
+    return conv_bn(b, name, "downsample.0", "downsample.1", x,
+                   (struct arch_conv){
+                       .in = in, .out = out, .kernel = 1, .stride = stride});
+}
+
+static int basic_block(struct arch_build *b, const char *name, int x, int in,
+                       int planes, int stride)
+{
+    int y = conv_bn(
+        b, name, "conv1", "bn1", x,
+        (struct arch_conv){
+            .in = in, .out = planes, .kernel = 3, .stride = stride, .pad = 1});
+
+    y = arch_relu(b, y);
+    y = conv_bn(
+        b, name, "conv2", "bn2", y,
+        (struct arch_conv){.in = planes, .out = planes, .kernel = 3, .pad = 1});
+    return arch_relu(b,
+                     arch_add(b, y, shortcut(b, name, x, in, planes, stride)));
+}
+
+static int bottleneck_block(struct arch_build *b, const int *variant,
+                            const char *name, int x, int in, int planes,
+                            int stride)
+{
+    int width = planes * variant[GROUP_WIDTH] / 64 * variant[GROUPS];
+    int out = planes * 4;
+    int y = conv_bn(b, name, "conv1", "bn1", x,
+                    (struct arch_conv){.in = in, .out = width, .kernel = 1});
+
+    y = arch_relu(b, y);
+    y = conv_bn(b, name, "conv2", "bn2", y,
+                (struct arch_conv){.in = width,
+                                   .out = width,
+                                   .kernel = 3,
+                                   .stride = stride,
+                                   .pad = 1,
+                                   .groups = variant[GROUPS]});
+    y = arch_relu(b, y);
+    y = conv_bn(b, name, "conv3", "bn3", y,
+                (struct arch_conv){.in = width, .out = out, .kernel = 1});
+    return arch_relu(b, arch_add(b, y, shortcut(b, name, x, in, out, stride)));
+}
+
+static int stem(struct arch_build *b, bool cifar)
+{
+    static const float mean[3] = {0.4914f, 0.4822f, 0.4465f};
+    static const float std[3] = {0.2023f, 0.1994f, 0.2010f};
+    const struct graph_preprocess small = arch_rgb(mean, std);
+    const struct graph_preprocess large = arch_imagenet(256);
+    int side = cifar ? 32 : 224;
+    int x = arch_image_input(b, 3, side, side, cifar ? &small : &large);
+
+    x = arch_conv(b, "conv1", x,
+                  (struct arch_conv){.in = 3,
+                                     .out = 64,
+                                     .kernel = cifar ? 3 : 7,
+                                     .stride = cifar ? 1 : 2,
+                                     .pad = cifar ? 1 : 3});
+    x = arch_relu(b, arch_batch_norm(b, "bn1", x, 64));
+    return cifar ? x : arch_max_pool(b, x, 3, 2, 1, false);
+}
+
+int arch_resnet(const struct arch_row *row, int classes,
+                struct infer_error *err, struct graph **out)
+{
+    const int *v = row->variant;
+    struct arch_build b;
+    int in = 64;
+    int x;
+
+    arch_build_begin(&b, row->name, err);
+    x = stem(&b, v[CIFAR]);
+    for (int stage = 0; stage < 4; stage++) {
+        struct arch_name layer = {"layer1"};
+        int planes = 64 << stage;
+
+        layer.text[5] = (char)('1' + stage);
+        for (int i = 0; i < v[BLOCKS + stage]; i++) {
+            struct arch_name name = arch_item(layer.text, i);
+            int stride = i == 0 && stage > 0 ? 2 : 1;
+
+            if (v[BOTTLENECK])
+                x = bottleneck_block(&b, v, name.text, x, in, planes, stride);
+            else
+                x = basic_block(&b, name.text, x, in, planes, stride);
+            in = v[BOTTLENECK] ? planes * 4 : planes;
+        }
+    }
+    x = arch_flatten(&b, arch_global_average_pool(&b, x));
+    if (classes == 0)
+        classes = v[CIFAR] ? 10 : 1000;
+    return arch_build_end(&b, arch_dense(&b, "fc", x, in, classes), out);
+}
+
+/* ---- CIFAR, option A ----------------------------------------------- */
+
+/* Every second row and column, and zero channels on both sides. */
+static int padded_shortcut(struct arch_build *b, int x, int in, int planes)
+{
+    const int pad[4] = {0, (planes - in) / 2, 0, 0};
+    struct graph_slice *slice;
+    int node;
+    int y = arch_node(b, GRAPH_SLICE, NULL, &x, 1, &node);
+
+    if (y < 0)
+        return y;
+    slice = &b->g->node[node].attr.slice;
+    slice->n_axes = 2;
+    for (int i = 0; i < 2; i++) {
+        slice->axis[i] = 2 + i;
+        slice->begin[i] = 0;
+        slice->end[i] = INT64_MAX;
+        slice->step[i] = 2;
+    }
+    return arch_pad(b, y, pad, pad);
+}
+
+static int option_a_block(struct arch_build *b, const char *name, int x, int in,
+                          int planes)
+{
+    int stride = in == planes ? 1 : 2;
+    int y = conv_bn(
+        b, name, "conv1", "bn1", x,
+        (struct arch_conv){
+            .in = in, .out = planes, .kernel = 3, .stride = stride, .pad = 1});
+
+    y = arch_relu(b, y);
+    y = conv_bn(
+        b, name, "conv2", "bn2", y,
+        (struct arch_conv){.in = planes, .out = planes, .kernel = 3, .pad = 1});
+    if (stride != 1)
+        x = padded_shortcut(b, x, in, planes);
+    return arch_relu(b, arch_add(b, y, x));
+}
+
+int arch_resnet_option_a(const struct arch_row *row, int classes,
+                         struct infer_error *err, struct graph **out)
+{
+    static const char *const layer[3] = {"layer1", "layer2", "layer3"};
+    static const float mean[3] = {0.485f, 0.456f, 0.406f};
+    static const float std[3] = {0.229f, 0.224f, 0.225f};
+    const struct graph_preprocess preprocess = arch_rgb(mean, std);
+    struct arch_build b;
+    int in = 16;
+    int x;
+
+    arch_build_begin(&b, row->name, err);
+    x = arch_image_input(&b, 3, 32, 32, &preprocess);
+    x = arch_conv(
+        &b, "conv1", x,
+        (struct arch_conv){.in = 3, .out = 16, .kernel = 3, .pad = 1});
+    x = arch_relu(&b, arch_batch_norm(&b, "bn1", x, 16));
+    for (int stage = 0; stage < 3; stage++) {
+        for (int i = 0; i < row->variant[BLOCKS]; i++) {
+            int planes = 16 << stage;
+
+            x = option_a_block(&b, arch_item(layer[stage], i).text, x, in,
+                               planes);
+            in = planes;
+        }
+    }
+    x = arch_flatten(&b, arch_global_average_pool(&b, x));
+    x = arch_dense(&b, "linear", x, in, classes ? classes : 10);
+    return arch_build_end(&b, x, out);
+}

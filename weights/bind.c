@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gives the weights of an architecture their data from a dictionary.
+ *
+ * Both sides may say more than the other needs: a checkpoint holds training
+ * state, and its keys may carry the prefix of a wrapper.  Everything that does
+ * not fit is listed in one report.
+ */
+#include "weights/arch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "kernels/scalar.h"
+
+/* What wrappers put before every key (DataParallel, Lightning, EMA). */
+static const char *const prefixes[] = {
+    "module.", "model.",     "state_dict.", "net.",
+    "ema.",    "model_ema.", "_orig_mod.",  "network.",
+};
+
+/* Tensors that only training uses, by their names' beginnings and ends. */
+static const struct {
+    const char *begin, *end, *why;
+} training_only[] = {
+    {"", "num_batches_tracked", "counter of training steps"},
+    {"aux1.", "", "auxiliary classifier, used in training only"},
+    {"aux2.", "", "auxiliary classifier, used in training only"},
+    {"AuxLogits.", "", "auxiliary classifier, used in training only"},
+};
+
+static bool begins_with(const char *text, const char *begin)
+{
+    return strncmp(text, begin, strlen(begin)) == 0;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static const char *training_reason(const char *name)
+{
+    for (size_t i = 0; i < sizeof(training_only) / sizeof(training_only[0]);
+         i++)
+        if (begins_with(name, training_only[i].begin) &&
+            ends_with(name, training_only[i].end))
+            return training_only[i].why;
+    return NULL;
+}
+
+/* A value that waits for data. */
+static bool is_weight(const struct graph *g, int value)
+{
+    const struct graph_value *v = &g->value[value];
+
+    if (!v->name || v->producer >= 0 || v->data)
+        return false;
+    for (int i = 0; i < g->n_inputs; i++)
+        if (g->input[i] == value)
+            return false;
+    return true;
+}
+
+/* ---- prefixes ------------------------------------------------------ */
+
+static bool all_begin_with(const struct weights_dict *dict, size_t skip,
+                           const char *prefix)
+{
+    for (size_t i = 0; i < dict->count; i++)
+        if (strlen(dict->entry[i].name) < skip ||
+            !begins_with(dict->entry[i].name + skip, prefix))
+            return false;
+    return dict->count > 0;
+}
+
+/* How many weights of the graph the dictionary has when the first `skip` bytes
+ * of each key are left out. */
+static size_t count_found(const struct graph *g,
+                          const struct weights_dict *dict, size_t skip)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < dict->count; i++) {
+        int v = graph_find_value(g, dict->entry[i].name + skip);
+
+        n += v >= 0 && is_weight(g, v);
+    }
+    return n;
+}
+
+/* Bytes of the known prefixes that all keys share: as many of them as make
+ * the most keys agree with the graph. */
+static size_t shared_prefix(const struct graph *g,
+                            const struct weights_dict *dict)
+{
+    size_t skip = 0, best = 0;
+    size_t best_found = count_found(g, dict, 0);
+    bool more = true;
+
+    while (more) {
+        more = false;
+        for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+            if (!all_begin_with(dict, skip, prefixes[i]))
+                continue;
+            skip += strlen(prefixes[i]);
+            more = true;
+            break;
+        }
+        if (more && count_found(g, dict, skip) > best_found) {
+            best = skip;
+            best_found = count_found(g, dict, skip);
+        }
+    }
+    return best;
+}
+
+/* ---- shapes -------------------------------------------------------- */
+
+static void format_shape(int rank, const int64_t *dim, char *buf, size_t bytes)
+{
+    size_t used = 0;
+
+    snprintf(buf, bytes, "%s", rank == 0 ? "scalar" : "");
+    for (int i = 0; i < rank && used < bytes; i++)
+        used += (size_t)snprintf(buf + used, bytes - used, "%s%lld",
+                                 i ? "x" : "", (long long)dim[i]);
+}
+
+/* Equal but for dimensions of size 1. */
+static bool shapes_agree(int rank_a, const int64_t *a, int rank_b,
+                         const int64_t *b)
+{
+    int i = 0, j = 0;
+
+    for (;;) {
+        while (i < rank_a && a[i] == 1)
+            i++;
+        while (j < rank_b && b[j] == 1)
+            j++;
+        if (i == rank_a || j == rank_b)
+            return i == rank_a && j == rank_b;
+        if (a[i++] != b[j++])
+            return false;
+    }
+}
+
+static bool dims_known(const struct graph_value *v)
+{
+    for (int i = 0; i < v->rank; i++)
+        if (v->dim[i] < 0)
+            return false;
+    return v->rank >= 0;
+}
+
+/* ---- binding ------------------------------------------------------- */
+
+/* The constant as the graph wants it: its shape, and its type where it states
+ * one, else fp32 for every floating-point type. */
+static struct constant *as_wanted(const struct graph_value *v,
+                                  struct constant *c)
+{
+    enum infer_dtype dtype = v->dtype;
+    struct constant *shaped, *converted;
+
+    if (dtype == INFER_NONE)
+        dtype = scalar_is_float(c->dtype) ? INFER_F32 : c->dtype;
+    if (!dims_known(v))
+        return constant_convert(c, dtype);
+    shaped = constant_reshape(c, v->rank, v->dim);
+    if (!shaped)
+        return NULL;
+    converted = constant_convert(shaped, dtype);
+    constant_unref(shaped);
+    return converted;
+}
+
+static int bind_one(struct graph *g, int value, struct constant *c,
+                    struct infer_error *err)
+{
+    const struct graph_value *v = &g->value[value];
+    char have[128], want[128];
+    struct constant *bound;
+
+    if (dims_known(v) && !shapes_agree(v->rank, v->dim, c->rank, c->dim)) {
+        format_shape(c->rank, c->dim, have, sizeof(have));
+        format_shape(v->rank, v->dim, want, sizeof(want));
+        return error_add(err, INFER_EMISMATCH,
+                         "tensor '%s' is %s, the architecture wants %s",
+                         v->name, have, want);
+    }
+    bound = as_wanted(v, c);
+    if (!bound)
+        return error_set(err, INFER_EMEMORY, "tensor '%s': out of memory",
+                         v->name);
+    return graph_set_constant(g, value, bound, err);
+}
+
+/* Binds every entry; marks nothing twice because names are unique. */
+static int bind_entries(struct graph *g, struct weights_dict *dict, size_t skip,
+                        struct infer_error *err)
+{
+    int worst = 0;
+
+    for (size_t i = 0; i < dict->count; i++) {
+        const char *name = dict->entry[i].name + skip;
+        struct constant *c = dict->entry[i].value;
+        int value = graph_find_value(g, name);
+        int status = 0;
+
+        if (value >= 0 && is_weight(g, value)) {
+            status = bind_one(g, value, c, err);
+        } else if (training_reason(name)) {
+            status = weights_dict_strip(dict, dict->entry[i].name, c->bytes,
+                                        training_reason(name));
+            if (status < 0)
+                error_set(err, status, "out of memory");
+        } else {
+            status = error_add(err, INFER_EMISMATCH,
+                               "tensor '%s' of the file has no place in the "
+                               "architecture",
+                               dict->entry[i].name);
+        }
+        if (status == INFER_EMEMORY)
+            return status;
+        if (status < 0)
+            worst = status;
+    }
+    return worst;
+}
+
+/* Tensors that had the right name and the wrong shape stay without data too:
+ * they are told from missing ones by looking them up. */
+static int list_missing(const struct graph *g, const struct weights_dict *dict,
+                        size_t skip, struct infer_error *err)
+{
+    int worst = 0;
+    char name[512];
+
+    for (int v = 0; v < g->n_values; v++) {
+        char want[128];
+
+        if (!is_weight(g, v))
+            continue;
+        snprintf(name, sizeof(name), "%.*s%s", (int)skip,
+                 dict->count ? dict->entry[0].name : "", g->value[v].name);
+        if (weights_dict_find(dict, name))
+            continue;
+        want[0] = 0;
+        if (dims_known(&g->value[v]))
+            format_shape(g->value[v].rank, g->value[v].dim, want, sizeof(want));
+        worst = error_add(err, INFER_EMISMATCH,
+                          "tensor '%s'%s%s is missing from the file",
+                          g->value[v].name, want[0] ? " " : "", want);
+    }
+    return worst;
+}
+
+int weights_bind(struct graph *g, struct weights_dict *dict,
+                 struct infer_error *err)
+{
+    size_t skip = shared_prefix(g, dict);
+    int status, missing;
+
+    error_clear(err);
+    status = bind_entries(g, dict, skip, err);
+    if (status == INFER_EMEMORY)
+        return status;
+    missing = list_missing(g, dict, skip, err);
+    return missing < 0 ? missing : status;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading bytes of untrusted files: unaligned little- and big-endian loads and
+ * a cursor that never passes its end. */
+#ifndef WEIGHTS_BYTES_H
+#define WEIGHTS_BYTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static inline uint16_t bytes_le16(const unsigned char *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+static inline uint32_t bytes_le32(const unsigned char *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+           (uint32_t)p[3] << 24;
+}
+
+static inline uint64_t bytes_le64(const unsigned char *p)
+{
+    return (uint64_t)bytes_le32(p) | (uint64_t)bytes_le32(p + 4) << 32;
+}
+
+static inline uint64_t bytes_be64(const unsigned char *p)
+{
+    return __builtin_bswap64(bytes_le64(p));
+}
+
+/* A window of memory and a place in it.  A read that does not fit returns
+ * false (or NULL) and moves nothing. */
+struct bytes {
+    const unsigned char *data;
+    size_t bytes;
+    size_t at; /* <= bytes */
+};
+
+static inline struct bytes bytes_over(const void *data, size_t bytes)
+{
+    return (struct bytes){(const unsigned char *)data, bytes, 0};
+}
+
+static inline size_t bytes_left(const struct bytes *b)
+{
+    return b->bytes - b->at;
+}
+
+/* The next n bytes in place, or NULL.  n may come from the file unchecked. */
+static inline const unsigned char *bytes_take(struct bytes *b, uint64_t n)
+{
+    const unsigned char *p = b->data + b->at;
+
+    if (n > bytes_left(b))
+        return NULL;
+    b->at += (size_t)n;
+    return p;
+}
+
+static inline bool bytes_seek(struct bytes *b, uint64_t at)
+{
+    if (at > b->bytes)
+        return false;
+    b->at = (size_t)at;
+    return true;
+}
+
+static inline bool bytes_u8(struct bytes *b, uint8_t *out)
+{
+    const unsigned char *p = bytes_take(b, 1);
+
+    if (!p)
+        return false;
+    *out = *p;
+    return true;
+}
+
+static inline bool bytes_u16(struct bytes *b, uint16_t *out)
+{
+    const unsigned char *p = bytes_take(b, 2);
+
+    if (!p)
+        return false;
+    *out = bytes_le16(p);
+    return true;
+}
+
+static inline bool bytes_u32(struct bytes *b, uint32_t *out)
+{
+    const unsigned char *p = bytes_take(b, 4);
+
+    if (!p)
+        return false;
+    *out = bytes_le32(p);
+    return true;
+}
+
+static inline bool bytes_u64(struct bytes *b, uint64_t *out)
+{
+    const unsigned char *p = bytes_take(b, 8);
+
+    if (!p)
+        return false;
+    *out = bytes_le64(p);
+    return true;
+}
+
+/* A little-endian unsigned integer of size 1 to 8 bytes. */
+static inline bool bytes_uint(struct bytes *b, unsigned size, uint64_t *out)
+{
+    const unsigned char *p;
+    uint64_t v = 0;
+    unsigned i;
+
+    if (size < 1 || size > 8 || !(p = bytes_take(b, size)))
+        return false;
+    for (i = 0; i < size; i++)
+        v |= (uint64_t)p[i] << (8 * i);
+    *out = v;
+    return true;
+}
+
+/* True where the bytes are well-formed UTF-8 (no overlong forms, surrogates or
+ * code points above U+10FFFF).  NUL counts as a character. */
+bool bytes_is_utf8(const void *data, size_t bytes);
+
+/* Reverses the bytes of each of n elements of size bytes, in place. */
+void bytes_swap(void *data, size_t n, size_t size);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuse-activation and fuse-residual: what follows an operation becomes its
+ * epilogue, applied before the result is stored. */
+#include "weights/passes/pass.h"
+
+int pass_fuse_activation(struct graph *g, struct pass_report *report,
+                         struct infer_error *err);
+int pass_fuse_residual(struct graph *g, struct pass_report *report,
+                       struct infer_error *err);
+
+/* The functions that networks use behind layers.  The others are left as
+ * nodes: no backend gains by them. */
+static bool is_activation(enum kern_unary_kind kind)
+{
+    return kind > KERN_IDENTITY && kind <= KERN_LINEAR;
+}
+
+static int visit_activation(struct pass *p, int node)
+{
+    struct graph *g = p->g;
+    struct graph_node *n = &g->node[node];
+    struct graph_node *before;
+    int producer;
+
+    if (n->op != GRAPH_UNARY || !is_activation(n->attr.unary.kind) ||
+        !pass_plain(n))
+        return 0;
+    producer = g->value[n->in[0]].producer;
+    if (producer < 0 || pass_reader(p, n->in[0]) != node)
+        return 0;
+    before = &g->node[producer];
+    if (!graph_op_info(before->op)->activation || before->n_out != 1 ||
+        before->epilogue.act.kind != KERN_IDENTITY ||
+        before->epilogue.residual_last || !pass_is_float(&g->value[n->in[0]]))
+        return 0;
+    before->epilogue.act = n->attr.unary;
+    pass_note(p, 0, "%s into %s", n->name, before->name);
+    pass_absorb(p, producer, node);
+    return 1;
+}
+
+int pass_fuse_activation(struct graph *g, struct pass_report *report,
+                         struct infer_error *err)
+{
+    return pass_each(g, report, err, "fuse-activation", visit_activation);
+}
+
+/* Whether operand `side` of an addition comes from a layer that can add the
+ * other operand itself. */
+static bool can_take(const struct pass *p, int add, int side)
+{
+    const struct graph *g = p->g;
+    const struct graph_node *n = &g->node[add];
+    int producer = g->value[n->in[side]].producer;
+    const struct graph_node *layer;
+
+    if (producer < 0 || pass_reader(p, n->in[side]) != add)
+        return false;
+    layer = &g->node[producer];
+    if (layer->op != GRAPH_CONV && layer->op != GRAPH_DENSE)
+        return false;
+    if (!graph_op_info(layer->op)->residual || pass_residual(layer) >= 0)
+        return false;
+    /* y = act(conv + b + r), or act(conv + b) + r; never two activations. */
+    return layer->epilogue.act.kind == KERN_IDENTITY ||
+           n->epilogue.act.kind == KERN_IDENTITY;
+}
+
+/* The side whose layer comes later in the order of execution, so that the
+ * other operand is ready when it runs; -1 where neither side can. */
+static int choose_side(const struct pass *p, int add)
+{
+    const struct graph_node *n = &p->g->node[add];
+    int later = p->g->value[n->in[1]].producer > p->g->value[n->in[0]].producer;
+
+    if (can_take(p, add, later))
+        return later;
+    return can_take(p, add, !later) ? !later : -1;
+}
+
+static int visit_residual(struct pass *p, int node)
+{
+    struct graph *g = p->g;
+    struct graph_node *n = &g->node[node];
+    struct graph_node *layer;
+    const struct graph_value *out;
+    int side, producer, status;
+
+    if (n->op != GRAPH_BINARY || n->attr.binary.kind != KERN_ADD ||
+        n->n_in < 2 || n->in[0] < 0 || n->in[1] < 0 || n->in[0] == n->in[1] ||
+        pass_residual(n) >= 0)
+        return 0;
+    out = &g->value[n->out[0]];
+    for (int i = 0; i < 2; i++)
+        if (!pass_same_shape(&g->value[n->in[i]], out) ||
+            g->value[n->in[i]].dtype != out->dtype)
+            return 0;
+    side = choose_side(p, node);
+    if (side < 0)
+        return 0;
+    producer = g->value[n->in[side]].producer;
+    status = pass_set_input(
+        p, producer, graph_op_info(g->node[producer].op)->max_in, n->in[!side]);
+    if (status < 0)
+        return status;
+    layer = &g->node[producer];
+    if (layer->epilogue.act.kind != KERN_IDENTITY)
+        layer->epilogue.residual_last = true;
+    else
+        layer->epilogue.act = n->epilogue.act;
+    pass_note(p, 0, "%s into %s", n->name, layer->name);
+    pass_absorb(p, producer, node);
+    return 1;
+}
+
+int pass_fuse_residual(struct graph *g, struct pass_report *report,
+                       struct infer_error *err)
+{
+    return pass_each(g, report, err, "fuse-residual", visit_residual);
+}

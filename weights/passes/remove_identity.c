@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* remove-identity: nodes whose output equals their first input.  Readers are
+ * redirected once, at the end, so that the time is linear in the graph. */
+#include "weights/passes/pass.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/scalar.h"
+
+int pass_remove_identity(struct graph *g, struct pass_report *report,
+                         struct infer_error *err);
+int pass_remove_dead(struct graph *g, struct pass_report *report,
+                     struct infer_error *err);
+
+/* Every element of a constant equals x; an absent one too where allowed. */
+static bool all_equal(const struct pass *p, const struct graph_node *n, int i,
+                      double x)
+{
+    const struct constant *c = pass_constant(p, n, i);
+
+    if (!c)
+        return pass_input(n, i) < 0;
+    for (int64_t e = 0; e < constant_count(c); e++)
+        if (scalar_load(c->dtype, c->data, e) != x)
+            return false;
+    return true;
+}
+
+static int free_dimensions(const struct graph_value *v)
+{
+    int n = 0;
+
+    for (int i = 0; i < v->rank; i++)
+        n += v->dim[i] < 0;
+    return n;
+}
+
+static bool ordered(const struct graph_dims *order)
+{
+    for (int i = 0; i < order->n; i++)
+        if (order->dim[i] != i)
+            return false;
+    return order->n > 0;
+}
+
+static bool whole_slice(const struct graph_slice *s,
+                        const struct graph_value *x)
+{
+    for (int i = 0; i < s->n_axes; i++) {
+        int axis = s->axis[i] < 0 ? s->axis[i] + x->rank : s->axis[i];
+
+        if (axis < 0 || axis >= x->rank || s->step[i] != 1)
+            return false;
+        /* Of a free dimension only "all of it" is known to be all. */
+        if (x->dim[axis] < 0 && (s->begin[i] != 0 || s->end[i] < INT32_MAX))
+            return false;
+    }
+    return true;
+}
+
+static bool no_padding(const struct kern_pad *pad, int rank)
+{
+    for (int i = 0; i < rank; i++)
+        if (pad->begin[i] != 0 || pad->end[i] != 0)
+            return false;
+    return true;
+}
+
+static bool no_scaling(const struct graph_resize *r, int rank)
+{
+    for (int i = 0; i < rank; i++)
+        if (r->n_sizes == 0 && r->resize.scale[i] != 1.0f)
+            return false;
+    return true;
+}
+
+/* A window of one element that takes every element; or global pooling of
+ * planes of one element. */
+static bool single_element_pool(const struct graph_pool *pool,
+                                const struct graph_value *x)
+{
+    for (int i = 0; i < x->rank - 2; i++) {
+        int window = pool->pool.window[i];
+
+        if (window == 0 ? x->dim[2 + i] != 1
+                        : window != 1 || pool->pool.stride[i] != 1 ||
+                              pool->pool.pad_begin[i] != 0 ||
+                              pool->pool.pad_end[i] != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool single_element_reduce(const struct graph_reduce *r,
+                                  const struct graph_value *x)
+{
+    if (!r->keep_dims || r->n_axes == 0 || r->kind == KERN_REDUCE_L1 ||
+        r->kind == KERN_REDUCE_L2)
+        return false;
+    for (int i = 0; i < r->n_axes; i++) {
+        int axis = r->axis[i] < 0 ? r->axis[i] + x->rank : r->axis[i];
+
+        if (axis < 0 || axis >= x->rank || x->dim[axis] != 1)
+            return false;
+    }
+    return true;
+}
+
+static bool identity_function(const struct kern_unary *u)
+{
+    switch (u->kind) {
+    case KERN_IDENTITY:
+        return true;
+    case KERN_CLIP:
+        return u->a == -INFINITY && u->b == INFINITY;
+    case KERN_LEAKY_RELU:
+        return u->a == 1.0f;
+    case KERN_LINEAR:
+        return u->a == 1.0f && u->b == 0.0f;
+    default:
+        return false;
+    }
+}
+
+/* x + 0, x - 0, x * 1, x / 1, x ^ 1 with the constant second, or first where
+ * the function is symmetric: *keep is the operand that stays. */
+static bool neutral_operand(const struct pass *p, int node, int *keep)
+{
+    const struct graph_node *n = &p->g->node[node];
+    int variable, constant;
+    bool swapped;
+    double neutral;
+
+    if (!pass_binary_constant(p, node, &variable, &constant, &swapped))
+        return false;
+    switch (n->attr.binary.kind) {
+    case KERN_ADD:
+        neutral = 0;
+        break;
+    case KERN_MUL:
+        neutral = 1;
+        break;
+    case KERN_SUB:
+        neutral = 0;
+        if (swapped)
+            return false;
+        break;
+    case KERN_DIV:
+    case KERN_POW:
+        neutral = 1;
+        if (swapped)
+            return false;
+        break;
+    default:
+        return false;
+    }
+    *keep = variable;
+    return all_equal(p, n, swapped ? 0 : 1, neutral);
+}
+
+/* Whether a node of the kinds that move or compute elements gives its first
+ * input unchanged, once type and shape are known to be equal. */
+static bool same_elements(const struct pass *p, int node)
+{
+    const struct graph_node *n = &p->g->node[node];
+    const struct graph_value *x = &p->g->value[n->in[0]];
+
+    switch (n->op) {
+    case GRAPH_CAST:
+    case GRAPH_EXPAND:
+    case GRAPH_TILE:
+    case GRAPH_CONCAT:
+    case GRAPH_SPLIT:
+        return n->op != GRAPH_CONCAT || n->n_in == 1;
+    case GRAPH_RESHAPE:
+    case GRAPH_FLATTEN:
+    case GRAPH_SQUEEZE:
+    case GRAPH_UNSQUEEZE:
+        /* With two free dimensions sizes could move between them. */
+        return free_dimensions(x) <= 1;
+    case GRAPH_TRANSPOSE:
+        return ordered(&n->attr.dims);
+    case GRAPH_SLICE:
+        return whole_slice(&n->attr.slice, x);
+    case GRAPH_PAD:
+        return no_padding(&n->attr.pad, x->rank);
+    case GRAPH_RESIZE:
+        return no_scaling(&n->attr.resize, x->rank);
+    case GRAPH_POOL:
+        return single_element_pool(&n->attr.pool, x);
+    case GRAPH_REDUCE:
+        return single_element_reduce(&n->attr.reduce, x);
+    case GRAPH_SCALE_SHIFT:
+        return all_equal(p, n, 1, 1) && all_equal(p, n, 2, 0);
+    default:
+        return false;
+    }
+}
+
+/* The value that a node passes on unchanged, or -1. */
+static int passed_on(const struct pass *p, int node)
+{
+    const struct graph *g = p->g;
+    const struct graph_node *n = &g->node[node];
+    int from;
+
+    if (n->n_in < 1 || n->n_out < 1 || n->in[0] < 0 || !pass_plain(n))
+        return -1;
+    for (int i = 1; i < n->n_out; i++)
+        if (n->out[i] >= 0 && p->readers[n->out[i]] != 0)
+            return -1;
+    if (n->op == GRAPH_DROPOUT)
+        return n->in[0];
+    if (n->op == GRAPH_UNARY)
+        return identity_function(&n->attr.unary) ? n->in[0] : -1;
+    from = n->in[0];
+    if (n->op == GRAPH_BINARY) {
+        if (!neutral_operand(p, node, &from))
+            return -1;
+    }
+    if (g->value[from].dtype != g->value[n->out[0]].dtype ||
+        !pass_same_shape(&g->value[from], &g->value[n->out[0]]))
+        return -1;
+    if (n->op != GRAPH_BINARY && !same_elements(p, node))
+        return -1;
+    return from;
+}
+
+/* The value that stands for v at last.  Links are shortened on the way, so
+ * that long chains cost linear time. */
+static int resolve(int *alias, int v)
+{
+    int root = v;
+
+    while (alias[root] != root)
+        root = alias[root];
+    while (alias[v] != root) {
+        int next = alias[v];
+
+        alias[v] = root;
+        v = next;
+    }
+    return root;
+}
+
+/* Merges the output of a node into the value that it passes on.  The name of
+ * a graph output must live, so there the merge goes the other way; 0 where
+ * that cannot be. */
+static int merge(struct pass *p, int node, int from, int *alias)
+{
+    struct graph *g = p->g;
+    int out = g->node[node].out[0];
+    int root = resolve(alias, from);
+    int producer = g->value[root].producer;
+
+    if (!p->is_output[out]) {
+        alias[out] = root;
+        return 1;
+    }
+    if (p->is_output[root] || producer < 0)
+        return 0;
+    for (int i = 0; i < g->node[producer].n_out; i++)
+        if (g->node[producer].out[i] == root)
+            g->node[producer].out[i] = out;
+    g->node[node].out[0] = root;
+    g->value[out].producer = producer;
+    g->value[root].producer = node;
+    alias[root] = out;
+    return 1;
+}
+
+static void redirect(struct graph_node *n, int *alias)
+{
+    for (int i = 0; n->op != GRAPH_NONE && i < n->n_in; i++)
+        if (n->in[i] >= 0)
+            n->in[i] = resolve(alias, n->in[i]);
+}
+
+static int remove_all(struct pass *p, int *alias)
+{
+    struct graph *g = p->g;
+    int changes = 0;
+
+    for (int v = 0; v < g->n_values; v++)
+        alias[v] = v;
+    for (int n = 0; n < g->n_nodes; n++) {
+        int from;
+
+        if (g->node[n].op == GRAPH_NONE)
+            continue;
+        /* Producers come first, so this node sees what they became. */
+        redirect(&g->node[n], alias);
+        from = passed_on(p, n);
+        if (from < 0 || !merge(p, n, from, alias))
+            continue;
+        changes++;
+        pass_note(p, 0, "%s (%s)", g->node[n].name,
+                  graph_op_info(g->node[n].op)->name);
+        pass_kill(p, n);
+    }
+    for (int n = 0; changes && n < g->n_nodes; n++)
+        redirect(&g->node[n], alias);
+    return changes;
+}
+
+int pass_remove_identity(struct graph *g, struct pass_report *report,
+                         struct infer_error *err)
+{
+    struct pass p;
+    int status = pass_open(&p, g, report, err, "remove-identity");
+    int *alias;
+
+    if (status < 0)
+        return status;
+    alias = malloc(((size_t)g->n_values + 1) * sizeof(*alias));
+    status = alias ? remove_all(&p, alias) : pass_no_memory(&p);
+    free(alias);
+    pass_close(&p);
+    return status;
+}
+
+int pass_remove_dead(struct graph *g, struct pass_report *report,
+                     struct infer_error *err)
+{
+    int n = graph_remove_dead(g);
+
+    (void)err;
+    if (n > 0)
+        pass_report_add(report, "remove-dead", 0, "%d nodes", n);
+    return n;
+}
