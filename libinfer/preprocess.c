@@ -155,7 +155,7 @@ int infer_model_preprocess(const struct infer_model *model, int index,
     const struct graph *g = infer_model_graph(model);
     const struct graph_preprocess *p;
     const struct graph_value *v;
-    int64_t hw[2];
+    int64_t hw[2] = {0, 0};
     int status;
 
     if (index < 0 || index >= g->n_inputs)
