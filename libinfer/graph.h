@@ -26,8 +26,9 @@ struct cJSON;
 struct graph_index;
 
 /* Limits that keep a hostile file from costing more than it weighs. */
-#define GRAPH_MAX_NODES 1000000
-#define GRAPH_MAX_INPUTS 4096 /* of one node, and of the graph; outputs too */
+#define GRAPH_MAX_NODES  1000000
+#define GRAPH_MAX_NAME   65535 /* bytes */
+#define GRAPH_MAX_INPUTS 4096  /* of one node, and of the graph; outputs too */
 
 /* GRAPH_CONV and so on, from ops.def; GRAPH_NONE is 0 and marks a hole. */
 enum graph_op {
@@ -174,10 +175,10 @@ struct graph_preprocess {
     int resize; /* SHORTER: pixels of the shorter side; 0: as the crop */
     enum graph_filter filter; /* all with antialias, as Pillow */
     enum graph_color color;
-    float scale;        /* e.g. 1/255; default 1 */
+    float scale; /* e.g. 1/255; default 1 */
     float mean[4];
-    float std[4];       /* default 1 */
-    uint8_t fill;       /* letterbox colour */
+    float std[4]; /* default 1 */
+    uint8_t fill; /* letterbox colour */
 };
 
 struct graph {
@@ -195,7 +196,7 @@ struct graph {
 };
 
 struct graph *graph_new(void);
-void graph_free(struct graph *g); /* NULL is fine */
+void graph_free(struct graph *g);                /* NULL is fine */
 struct graph *graph_copy(const struct graph *g); /* constants are shared */
 
 /* All graph_add_* return the new index, or a negative INFER_E*: EMEMORY, or
@@ -278,16 +279,16 @@ enum graph_field_type {
 struct graph_field {
     const char *name;
     enum graph_field_type type;
-    size_t offset;       /* in union graph_attr */
-    size_t count_offset; /* INT64S, INTN */
-    int count;           /* lists: capacity */
+    size_t offset;            /* in union graph_attr */
+    size_t count_offset;      /* INT64S, INTN */
+    int count;                /* lists: capacity */
     const char *const *names; /* ENUM: NULL-terminated */
 };
 
 struct graph_shape_args; /* see ops/op.h */
 
 struct graph_op_info {
-    const char *name; /* "conv", as in JSON */
+    const char *name;     /* "conv", as in JSON */
     int min_in, max_in;   /* residual not counted; max_in -1: any number */
     int min_out, max_out; /* max_out -1: any number */
     bool residual;        /* knows an epilogue with a residual */

@@ -13,14 +13,19 @@
 #include "libinfer/infer.h"
 
 #define JSON_MAX_DEPTH 64
+/* A value costs 64 bytes and more in memory, but may be 2 bytes of text. */
+#define JSON_MAX_VALUES 8000000
+#define JSON_MAX_NUMBER 63 /* characters; cJSON's own limit */
 
 /* Parses exactly one JSON text (RFC 8259) of `bytes` bytes; white space round
- * it is allowed, anything else after it is not.  Refused: depth above
- * JSON_MAX_DEPTH, duplicate keys, invalid UTF-8, lone surrogates, \u0000,
- * numbers outside the grammar or the range of double, NaN and Infinity.  With
- * allow_nan, the tokens NaN, Infinity and -Infinity, which Python's json
- * writes, read as null.  The time is linear in bytes.  EFORMAT names the byte
- * offset.  *out: cJSON_Delete(). */
+ * it is allowed, anything else after it is not, nor is a byte order mark
+ * before it.  Refused: depth above JSON_MAX_DEPTH, more than JSON_MAX_VALUES
+ * values, duplicate keys, invalid UTF-8, lone surrogates, \u0000, numbers
+ * outside the grammar or the range of double or longer than JSON_MAX_NUMBER,
+ * NaN and Infinity.  With allow_nan, the tokens NaN, Infinity and -Infinity,
+ * which Python's json writes, read as null.  The time is linear in bytes.
+ * EFORMAT names the byte offset (of a duplicate key, the key).
+ * *out: cJSON_Delete(). */
 int json_parse(const char *text, size_t bytes, bool allow_nan,
                struct infer_error *err, cJSON **out);
 
@@ -28,8 +33,12 @@ int json_parse(const char *text, size_t bytes, bool allow_nan,
 const cJSON *json_member(const cJSON *object, const char *key);
 const char *json_string(const cJSON *object, const char *key);
 bool json_bool(const cJSON *object, const char *key, bool otherwise);
-/* True where item is a number that is an exact integer in [min, max]. */
+/* True where item is a number that is an exact integer in [min, max], and at
+ * most 2^53 in size: beyond that a double no longer tells integers apart. */
 bool json_int64(const cJSON *item, int64_t min, int64_t max, int64_t *out);
 double json_double(const cJSON *object, const char *key, double otherwise);
+
+/* Whether the bytes are UTF-8 (RFC 3629) without a NUL. */
+bool json_is_utf8(const char *text, size_t bytes);
 
 #endif

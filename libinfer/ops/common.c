@@ -89,16 +89,6 @@ void op_same(const struct graph_shape_args *args)
     args->out[0] = args->in[0];
 }
 
-void op_unknown(struct graph_type *out, const struct graph_type *t)
-{
-    int i;
-
-    out->dtype = t->dtype;
-    out->rank = t->rank;
-    for (i = 0; i < t->rank; i++)
-        out->dim[i] = -1;
-}
-
 int op_product(const struct graph_type *t, int from, int to, int64_t *out,
                struct infer_error *err)
 {

@@ -108,8 +108,6 @@ int op_need_range(const char *what, int64_t value, int64_t min, int64_t max,
                   struct infer_error *err);
 /* Output 0 is as input 0. */
 void op_same(const struct graph_shape_args *args);
-/* Output i has the type and rank of t, every dimension unknown. */
-void op_unknown(struct graph_type *out, const struct graph_type *t);
 /* Product of dimensions [from, to): -1 where one is unknown. */
 int op_product(const struct graph_type *t, int from, int to, int64_t *out,
                struct infer_error *err);
