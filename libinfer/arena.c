@@ -33,7 +33,7 @@ static bool aligned(size_t bytes, size_t *out)
 {
     if (!checked_add(bytes, ARENA_ALIGN - 1, out))
         return false;
-    *out &= ~(size_t) (ARENA_ALIGN - 1);
+    *out &= ~(size_t)(ARENA_ALIGN - 1);
     return true;
 }
 
@@ -73,7 +73,7 @@ static void insert(const struct arena_item *all, int *placed, int n, int index)
 
     while (at > 0 && all[placed[at - 1]].offset > all[index].offset)
         at--;
-    memmove(placed + at + 1, placed + at, (size_t) (n - at) * sizeof *placed);
+    memmove(placed + at + 1, placed + at, (size_t)(n - at) * sizeof *placed);
     placed[at] = index;
 }
 
@@ -111,8 +111,8 @@ static int place(struct arena_item *item, const struct order *order,
 int arena_place(struct arena_item *item, int n, int reuse,
                 struct infer_error *err, size_t *total)
 {
-    struct order *order = malloc(((size_t) n + 1) * sizeof *order);
-    int *placed = malloc(((size_t) n + 1) * sizeof *placed);
+    struct order *order = malloc(((size_t)n + 1) * sizeof *order);
+    int *placed = malloc(((size_t)n + 1) * sizeof *placed);
     int i, rc = INFER_EMEMORY;
 
     if (order && placed) {
@@ -120,12 +120,14 @@ int arena_place(struct arena_item *item, int n, int reuse,
             order[i].bytes = item[i].bytes;
             order[i].index = i;
         }
-        qsort(order, (size_t) n, sizeof *order, compare_size);
+        qsort(order, (size_t)n, sizeof *order, compare_size);
         rc = place(item, order, placed, n, reuse != 0, total);
     }
     free(order);
     free(placed);
-    return rc < 0 ? error_set(err, rc, "activations: out of memory for %d "
-                                       "tensors", n)
+    return rc < 0 ? error_set(err, rc,
+                              "activations: out of memory for %d "
+                              "tensors",
+                              n)
                   : 0;
 }

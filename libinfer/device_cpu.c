@@ -16,25 +16,24 @@ static int cpu_alloc(const struct device *d, size_t bytes,
 {
     void *memory;
 
-    (void) d;
+    (void)d;
     if (posix_memalign(&memory, ARENA_ALIGN, bytes) != 0)
-        return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes",
-                         bytes);
+        return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes", bytes);
     *out = memory;
     return 0;
 }
 
 static void cpu_free(const struct device *d, void *memory)
 {
-    (void) d;
+    (void)d;
     free(memory);
 }
 
 static int cpu_copy(const struct device *d, void *dst, const void *src,
                     size_t bytes, struct infer_error *err)
 {
-    (void) d;
-    (void) err;
+    (void)d;
+    (void)err;
     if (bytes > 0)
         memcpy(dst, src, bytes);
     return 0;
@@ -42,8 +41,8 @@ static int cpu_copy(const struct device *d, void *dst, const void *src,
 
 static int cpu_nothing(const struct device *d, struct infer_error *err)
 {
-    (void) d;
-    (void) err;
+    (void)d;
+    (void)err;
     return 0;
 }
 
@@ -68,7 +67,7 @@ int device_cpu_cores(void)
         return CPU_COUNT(&set);
 #endif
     n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int) n : 1;
+    return n > 0 ? (int)n : 1;
 }
 
 int device_open(const char *name, int threads, struct infer_error *err,

@@ -10,6 +10,9 @@
 #include <cpuid.h>
 #endif
 
+#ifdef HAVE_ONEDNN
+#include "kernels/onednn/onednn.h"
+#endif
 #include "kernels/kern.h"
 #include "libinfer/device.h"
 
@@ -117,6 +120,11 @@ size_t infer_doctor(char *text, size_t bytes)
     say_processor(&r);
     say_simd(&r);
     say(&r, "cores: %d usable by this process\n", device_cpu_cores());
+#ifdef HAVE_ONEDNN
+    say(&r, "oneDNN: %s\n", kern_onednn_version());
+#else
+    say(&r, "oneDNN: not built\n");
+#endif
     say_kernels(&r);
     say(&r, "CUDA: not built\n");
     return r.length;

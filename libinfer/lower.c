@@ -107,20 +107,19 @@ int lower_end(const struct lower *l, const struct plan_emit *e)
     return rc < 0 ? rc : lower_set(l, 0, &out);
 }
 
-void lower_single(const struct lower *l, enum kern_op op,
-                  enum plan_class class, const struct view *in,
-                  enum infer_dtype dtype, int rank, const int64_t *dim,
-                  struct plan_emit *e)
+void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
+                  const struct view *in, enum infer_dtype dtype, int rank,
+                  const int64_t *dim, struct plan_emit *e)
 {
     memset(e, 0, sizeof *e);
-    (void) l;
+    (void)l;
     e->class = class;
     e->p.op = op;
     e->p.n_in = e->p.n_out = 1;
     e->in[0] = *in;
     e->p.out[0].dtype = dtype;
     e->p.out[0].rank = rank;
-    memcpy(e->p.out[0].dim, dim, (size_t) rank * sizeof dim[0]);
+    memcpy(e->p.out[0].dim, dim, (size_t)rank * sizeof dim[0]);
     e->value = -1;
     e->residual = -1;
 }
@@ -134,8 +133,8 @@ int lower_reshape(const struct lower *l, const struct view *v, int rank,
     if (view_reshape(v, rank, dim, out))
         return 0;
     if (kern_tensor_count(&v->t) == 0)
-        return plan_buffer(l->plan, l->index, v->t.dtype, rank, dim,
-                           KERN_NCHW, l->err, out);
+        return plan_buffer(l->plan, l->index, v->t.dtype, rank, dim, KERN_NCHW,
+                           l->err, out);
     rc = plan_dense(l->plan, l->index, v, KERN_NCHW, l->err, &dense);
     if (rc < 0)
         return rc;

@@ -29,10 +29,9 @@ void lower_begin(const struct lower *l, enum kern_op op, enum plan_class class,
 int lower_end(const struct lower *l, const struct plan_emit *e);
 /* The problem's only tensors: one input and one output of these dims, which
  * need not be those of the graph. */
-void lower_single(const struct lower *l, enum kern_op op,
-                  enum plan_class class, const struct view *in,
-                  enum infer_dtype dtype, int rank, const int64_t *dim,
-                  struct plan_emit *e);
+void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
+                  const struct view *in, enum infer_dtype dtype, int rank,
+                  const int64_t *dim, struct plan_emit *e);
 
 /* v with other dims: a view where strides can express it, else a view of a
  * dense copy. */

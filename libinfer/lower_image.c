@@ -48,8 +48,8 @@ int lower_conv(const struct lower *l)
         return rc;
     lower_begin(l, KERN_CONV_FPROP, PLAN_IMAGE, &e);
     spatial_of(&w->t, window);
-    rc = op_conv_resolve(&l->node->attr.conv, spatial_of(&x->t, extent),
-                         extent, window, &e.p.attr.conv, out, l->err);
+    rc = op_conv_resolve(&l->node->attr.conv, spatial_of(&x->t, extent), extent,
+                         window, &e.p.attr.conv, out, l->err);
     return rc < 0 ? named(l, rc) : lower_end(l, &e);
 }
 
@@ -81,8 +81,8 @@ int lower_pool(const struct lower *l)
     if (rc < 0)
         return rc;
     lower_begin(l, KERN_POOL_FPROP, PLAN_IMAGE, &e);
-    rc = op_pool_resolve(&l->node->attr.pool, spatial_of(&x->t, extent),
-                         extent, &e.p.attr.pool, out, l->err);
+    rc = op_pool_resolve(&l->node->attr.pool, spatial_of(&x->t, extent), extent,
+                         &e.p.attr.pool, out, l->err);
     return rc < 0 ? named(l, rc) : lower_end(l, &e);
 }
 
@@ -131,7 +131,7 @@ int lower_resize(const struct lower *l)
     for (i = 0; i < x->t.rank; i++)
         if (a->n_sizes > 0 && x->t.dim[i] > 0)
             e.p.attr.resize.scale[i] =
-                (float) ((double) out->dim[i] / (double) x->t.dim[i]);
+                (float)((double)out->dim[i] / (double)x->t.dim[i]);
         else if (e.p.attr.resize.scale[i] == 0.0f)
             e.p.attr.resize.scale[i] = 1.0f;
     return lower_end(l, &e);

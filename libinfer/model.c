@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "kernels/error.h"
-#include "libinfer/model_file.h"
 #include "libinfer/packed.h"
 
 struct infer_model {
@@ -45,27 +44,6 @@ int infer_model_from_graph(struct graph *g, struct infer_error *err,
     }
     model->refs = 1;
     model->graph = g;
-    *out = model;
-    return 0;
-}
-
-int infer_model_open(const char *path, struct infer_error *err,
-                     struct infer_model **out)
-{
-    struct infer_model *model;
-    struct graph *g;
-    int rc;
-
-    if (!path || !out)
-        return error_set(err, INFER_EARGUMENT, "model: no file name given");
-    rc = model_file_read(path, err, &g);
-    if (rc < 0)
-        return rc;
-    rc = infer_model_from_graph(g, err, &model);
-    if (rc < 0) {
-        error_prefix(err, "%s", path);
-        return rc;
-    }
     *out = model;
     return 0;
 }

@@ -49,7 +49,7 @@ struct packed_cache {
 struct packed_cache *packed_cache_new(int n_values)
 {
     struct packed_cache *cache =
-        calloc(1, sizeof *cache + (size_t) n_values * sizeof cache->chain[0]);
+        calloc(1, sizeof *cache + (size_t)n_values * sizeof cache->chain[0]);
 
     if (!cache)
         return NULL;
@@ -92,10 +92,9 @@ void packed_cache_free(struct packed_cache *cache)
 
 static bool key_equal(const struct key *a, const struct key *b)
 {
-    return a->row == b->row && a->input == b->input &&
-           a->offset == b->offset && a->dtype == b->dtype &&
-           a->threads == b->threads && a->ordinal == b->ordinal &&
-           a->device == b->device &&
+    return a->row == b->row && a->input == b->input && a->offset == b->offset &&
+           a->dtype == b->dtype && a->threads == b->threads &&
+           a->ordinal == b->ordinal && a->device == b->device &&
            memcmp(&a->problem, &b->problem, sizeof a->problem) == 0;
 }
 
@@ -131,7 +130,7 @@ static struct packed *find_bytes(struct packed *p, const struct key *key,
 static int load(const struct constant *c, enum infer_dtype dtype,
                 struct infer_error *err, void **scratch, const void **out)
 {
-    size_t count = (size_t) constant_count(c), bytes;
+    size_t count = (size_t)constant_count(c), bytes;
     void *raw, *wide;
     int rc;
 
@@ -196,7 +195,7 @@ static int make_plain(struct packed *p, const struct constant *c,
 
     if (rc < 0)
         return rc;
-    p->bytes = (size_t) constant_count(c) * infer_dtype_size(dtype);
+    p->bytes = (size_t)constant_count(c) * infer_dtype_size(dtype);
     if (!scratch && p->device.ops->host_memory) {
         p->data = c->data;
         p->owned = false;
@@ -222,7 +221,7 @@ static int make_packed(struct packed *p, const struct constant *c,
     p->bytes = exec->packed[i];
     rc = p->device.ops->alloc(&p->device, p->bytes, err, &dst);
     if (rc == 0) {
-        src = (const char *) src + offset * (int64_t) infer_dtype_size(dtype);
+        src = (const char *)src + offset * (int64_t)infer_dtype_size(dtype);
         rc = exec->row->pack(exec, i, src, dst, err);
         if (rc < 0) {
             p->device.ops->free(&p->device, dst);

@@ -30,10 +30,9 @@ static int add_buffer(struct plan *plan, enum plan_memory memory, size_t bytes,
     struct plan_buffer *b;
 
     if (plan->n_buffers == plan->buffers_capacity) {
-        int capacity =
-            plan->buffers_capacity ? 2 * plan->buffers_capacity : 64;
+        int capacity = plan->buffers_capacity ? 2 * plan->buffers_capacity : 64;
         struct plan_buffer *buffer =
-            realloc(plan->buffer, (size_t) capacity * sizeof *buffer);
+            realloc(plan->buffer, (size_t)capacity * sizeof *buffer);
 
         if (!buffer)
             return error_set(err, INFER_EMEMORY, "plan: out of memory");
@@ -150,8 +149,7 @@ static int check_shapes(const struct plan *plan, struct infer_error *err)
             ;
         if (v->rank < 0 || k < v->rank)
             return error_set(err, INFER_EUNSUPPORTED,
-                             "tensor '%s': its shape depends on data",
-                             v->name);
+                             "tensor '%s': its shape depends on data", v->name);
     }
     return 0;
 }
@@ -170,8 +168,7 @@ static int lower_all(struct plan *plan, struct infer_error *err)
             if (n->in[k] >= 0 && !plan->value[n->in[k]].ready)
                 return error_set(err, INFER_EFORMAT,
                                  "node '%s': input '%s' has no value",
-                                 node_name(plan, i),
-                                 g->value[n->in[k]].name);
+                                 node_name(plan, i), g->value[n->in[k]].name);
         rc = lower_node(plan, i, err);
         if (rc < 0)
             return rc;
@@ -195,8 +192,8 @@ static int lay_outputs(struct plan *plan, struct infer_error *err)
         struct view *out = &plan->output[i];
 
         if (!pv->ready)
-            return error_set(err, INFER_EFORMAT,
-                             "output '%s' has no value", v->name);
+            return error_set(err, INFER_EFORMAT, "output '%s' has no value",
+                             v->name);
         *out = pv->view;
         if (out->t.dtype != v->dtype ||
             !kern_tensor_is_dense(&out->t, KERN_NCHW) ||
@@ -219,8 +216,7 @@ static int lay_outputs(struct plan *plan, struct infer_error *err)
 static int lay_memory(struct plan *plan, struct infer_error *err)
 {
     const bool reuse = !plan->config->keep_tensors;
-    struct arena_item *item =
-        calloc((size_t) plan->n_buffers + 1, sizeof *item);
+    struct arena_item *item = calloc((size_t)plan->n_buffers + 1, sizeof *item);
     size_t total = 0;
     int i, rc = INFER_EMEMORY;
 
@@ -264,10 +260,10 @@ static int allocate(struct plan *plan, struct infer_error *err)
 {
     const struct graph *g = plan->g;
 
-    plan->value = calloc((size_t) g->n_values + 1, sizeof *plan->value);
-    plan->output = calloc((size_t) g->n_outputs + 1, sizeof *plan->output);
+    plan->value = calloc((size_t)g->n_values + 1, sizeof *plan->value);
+    plan->output = calloc((size_t)g->n_outputs + 1, sizeof *plan->output);
     plan->input_buffer =
-        calloc((size_t) g->n_inputs + 1, sizeof *plan->input_buffer);
+        calloc((size_t)g->n_inputs + 1, sizeof *plan->input_buffer);
     if (!plan->value || !plan->output || !plan->input_buffer)
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
     return 0;

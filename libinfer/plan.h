@@ -108,8 +108,8 @@ struct plan {
     int n_run;
     struct plan_patch *patch;
     int n_patches;
-    struct view *output;  /* dense row-major, in declared types */
-    int *input_buffer;    /* one an input */
+    struct view *output; /* dense row-major, in declared types */
+    int *input_buffer;   /* one an input */
     size_t arena_bytes, unshared_bytes, kept_bytes, workspace_bytes;
     size_t weight_bytes;
     void *kept;

@@ -15,7 +15,7 @@
 
 /* One way to lay out a problem's tensors. */
 struct attempt {
-    bool as_is;          /* inputs where they are, else dense in `layout` */
+    bool as_is; /* inputs where they are, else dense in `layout` */
     enum kern_layout layout;
     enum kern_layout out; /* of the output */
 };
@@ -63,8 +63,8 @@ static bool is_fresh(const struct plan *plan, const struct view *v)
     const struct plan_buffer *b = &plan->buffer[v->buffer];
 
     return b->memory == PLAN_ARENA && b->first == INT_MAX &&
-           (size_t) kern_tensor_count(&v->t) *
-                   infer_dtype_size(v->t.dtype) == b->bytes;
+           (size_t)kern_tensor_count(&v->t) * infer_dtype_size(v->t.dtype) ==
+               b->bytes;
 }
 
 static int add_step(struct plan *plan, int node, const struct kern_row *row,
@@ -78,7 +78,7 @@ static int add_step(struct plan *plan, int node, const struct kern_row *row,
     if (plan->n_steps == plan->steps_capacity) {
         int capacity = plan->steps_capacity ? 2 * plan->steps_capacity : 64;
         struct plan_step **step =
-            realloc(plan->step, (size_t) capacity * sizeof *step);
+            realloc(plan->step, (size_t)capacity * sizeof *step);
 
         if (!step)
             return error_set(err, INFER_EMEMORY, "plan: out of memory");
@@ -119,8 +119,8 @@ static const struct kern_tensor *leader(const struct plan_emit *e)
             const struct kern_tensor *t = &e->in[i].t;
 
             if (t->dtype != INFER_NONE && t->rank == out->rank &&
-                memcmp(t->dim, out->dim,
-                       (size_t) t->rank * sizeof t->dim[0]) == 0)
+                memcmp(t->dim, out->dim, (size_t)t->rank * sizeof t->dim[0]) ==
+                    0)
                 return t;
         }
     return &e->in[0].t;
@@ -315,7 +315,7 @@ static int try_home(struct plan *plan, const struct plan_emit *e,
         return rc;
     if (home.t.dtype != want->dtype || home.t.rank != want->rank ||
         memcmp(home.t.dim, want->dim,
-               (size_t) want->rank * sizeof want->dim[0]) != 0)
+               (size_t)want->rank * sizeof want->dim[0]) != 0)
         return 0;
     memcpy(&p, &c->problem, sizeof p);
     p.out[0] = home.t;
@@ -480,8 +480,7 @@ static void make_bare(const struct plan_emit *e, struct plan_emit *bare)
     memset(&bare->p.epilogue, 0, sizeof bare->p.epilogue);
     if (e->residual >= 0)
         memset(&bare->in[e->residual], 0, sizeof bare->in[0]);
-    while (bare->p.n_in > 0 &&
-           bare->in[bare->p.n_in - 1].t.dtype == INFER_NONE)
+    while (bare->p.n_in > 0 && bare->in[bare->p.n_in - 1].t.dtype == INFER_NONE)
         bare->p.n_in--;
     bare->residual = -1;
     bare->value = -1;
@@ -606,7 +605,7 @@ static int remember_copy(struct plan *plan, const struct view *from,
     if (plan->n_copies == plan->copies_capacity) {
         int capacity = plan->copies_capacity ? 2 * plan->copies_capacity : 16;
         struct plan_copy *copy =
-            realloc(plan->copy, (size_t) capacity * sizeof *copy);
+            realloc(plan->copy, (size_t)capacity * sizeof *copy);
 
         if (!copy)
             return error_set(err, INFER_EMEMORY, "plan: out of memory");

@@ -36,8 +36,8 @@ static int prepare_constant(struct plan *plan, struct plan_step *s, int i,
         rc = packed_for(cache, b->value, c, &s->exec, i, s->in[i].offset,
                         config->device, err, &s->packed[i]);
     else if (!b->plain)
-        rc = packed_plain(cache, b->value, c, s->in[i].t.dtype,
-                          config->device, err, &b->plain);
+        rc = packed_plain(cache, b->value, c, s->in[i].t.dtype, config->device,
+                          err, &b->plain);
     if (rc < 0)
         error_prefix(err, "weights '%s'", plan->g->value[b->value].name);
     return rc;
@@ -51,13 +51,12 @@ static int prepare_step(struct plan *plan, struct plan_step *s,
     int i, rc;
 
     memcpy(&problem, &s->exec.problem, sizeof problem);
-    rc = kern_prepare(row, &problem, &plan->config->device->kern, err,
-                      &s->exec);
+    rc =
+        kern_prepare(row, &problem, &plan->config->device->kern, err, &s->exec);
     if (rc < 0) {
         s->exec.row = row;
         memcpy(&s->exec.problem, &problem, sizeof problem);
-        error_prefix(err, "node '%s' (%s)", plan_step_name(plan, s),
-                     row->name);
+        error_prefix(err, "node '%s' (%s)", plan_step_name(plan, s), row->name);
         return rc;
     }
     s->prepared = true;
@@ -83,26 +82,25 @@ static void *locate(const struct plan *plan, const struct view *v,
 {
     const struct plan_buffer *b = &plan->buffer[v->buffer];
     const ptrdiff_t at =
-        (ptrdiff_t) (v->offset * (int64_t) infer_dtype_size(v->t.dtype));
+        (ptrdiff_t)(v->offset * (int64_t)infer_dtype_size(v->t.dtype));
 
     switch (b->memory) {
     case PLAN_ARENA:
         return arena ? arena + b->offset + at : NULL;
     case PLAN_KEPT:
-        return (unsigned char *) plan->kept + b->offset + at;
+        return (unsigned char *)plan->kept + b->offset + at;
     case PLAN_CONSTANT:
         /* Only steps write, and none writes here. */
-        return b->plain
-                   ? (unsigned char *) (uintptr_t) packed_data(b->plain) + at
-                   : NULL;
+        return b->plain ? (unsigned char *)(uintptr_t)packed_data(b->plain) + at
+                        : NULL;
     case PLAN_INPUT:
         break;
     }
     return NULL;
 }
 
-static void bind_step(const struct plan *plan, struct plan_step *s,
-                      void *arena, void *workspace)
+static void bind_step(const struct plan *plan, struct plan_step *s, void *arena,
+                      void *workspace)
 {
     int i;
 
@@ -131,7 +129,7 @@ void plan_bind(struct plan *plan, void *arena, void *workspace)
 
 void *plan_locate(const struct plan *plan, const struct view *v)
 {
-    return locate(plan, v, (unsigned char *) (uintptr_t) plan->bound_arena);
+    return locate(plan, v, (unsigned char *)(uintptr_t)plan->bound_arena);
 }
 
 /* Lists the steps of a run and the arguments that follow the caller's
@@ -140,13 +138,13 @@ static int list_run(struct plan *plan, struct infer_error *err)
 {
     int i, k, n = 0;
 
-    plan->run = calloc((size_t) plan->n_steps + 1, sizeof(struct plan_step *));
+    plan->run = calloc((size_t)plan->n_steps + 1, sizeof(struct plan_step *));
     for (i = 0; i < plan->n_steps; i++)
         for (k = 0; k < plan->step[i]->exec.problem.n_in; k++)
             if (plan->step[i]->in[k].t.dtype != INFER_NONE)
                 n += plan->buffer[plan->step[i]->in[k].buffer].memory ==
                      PLAN_INPUT;
-    plan->patch = calloc((size_t) n + 1, sizeof *plan->patch);
+    plan->patch = calloc((size_t)n + 1, sizeof *plan->patch);
     if (!plan->run || !plan->patch)
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
     for (i = 0; i < plan->n_steps; i++) {
@@ -162,8 +160,8 @@ static int list_run(struct plan *plan, struct infer_error *err)
                 continue;
             p->slot = &s->args.in[k];
             p->input = b->value;
-            p->bytes = (size_t) s->in[k].offset *
-                       infer_dtype_size(s->in[k].t.dtype);
+            p->bytes =
+                (size_t)s->in[k].offset * infer_dtype_size(s->in[k].t.dtype);
             plan->n_patches++;
         }
     }
@@ -205,28 +203,28 @@ static int run_once(struct plan *plan, struct infer_error *err)
 
 static int compare_packed(const void *a, const void *b)
 {
-    const struct packed *x = *(struct packed *const *) a;
-    const struct packed *y = *(struct packed *const *) b;
+    const struct packed *x = *(struct packed *const *)a;
+    const struct packed *y = *(struct packed *const *)b;
 
-    return ((uintptr_t) x > (uintptr_t) y) - ((uintptr_t) x < (uintptr_t) y);
+    return ((uintptr_t)x > (uintptr_t)y) - ((uintptr_t)x < (uintptr_t)y);
 }
 
 /* Adds up what the plan holds of constants, shared ones once. */
 static int count_weights(struct plan *plan, struct infer_error *err)
 {
-    size_t capacity = (size_t) plan->n_steps * KERN_MAX_IN +
-                      (size_t) plan->n_buffers + 1;
+    size_t capacity =
+        (size_t)plan->n_steps * KERN_MAX_IN + (size_t)plan->n_buffers + 1;
     struct packed **all = calloc(capacity, sizeof(struct packed *));
     size_t n = 0, i;
     int k;
 
     if (!all)
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
-    for (i = 0; i < (size_t) plan->n_steps; i++)
+    for (i = 0; i < (size_t)plan->n_steps; i++)
         for (k = 0; k < KERN_MAX_IN; k++)
             if (plan->step[i]->packed[k])
                 all[n++] = plan->step[i]->packed[k];
-    for (i = 0; i < (size_t) plan->n_buffers; i++)
+    for (i = 0; i < (size_t)plan->n_buffers; i++)
         if (plan->buffer[i].plain)
             all[n++] = plan->buffer[i].plain;
     qsort(all, n, sizeof(struct packed *), compare_packed);

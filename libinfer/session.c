@@ -59,7 +59,7 @@ static int choose_backends(const struct infer_session_options *o,
                          backend_names[o->backend]);
     default:
         return error_set(err, INFER_EARGUMENT, "backend %d: unknown",
-                         (int) o->backend);
+                         (int)o->backend);
     }
     config->backend[config->n_backends++] = INFER_BACKEND_REF;
     return 0;
@@ -73,9 +73,9 @@ static int configure(struct infer_session *s,
 
     if (rc < 0)
         return rc;
-    if ((int) o->precision < 0 || o->precision > INFER_PRECISION_BF16)
+    if ((int)o->precision < 0 || o->precision > INFER_PRECISION_BF16)
         return error_set(err, INFER_EARGUMENT, "precision %d: unknown",
-                         (int) o->precision);
+                         (int)o->precision);
     if (o->precision != INFER_PRECISION_FP32)
         return error_set(err, INFER_EUNSUPPORTED,
                          "precision %s: device %s supports fp32",
@@ -91,12 +91,12 @@ static int configure(struct infer_session *s,
 static int allocate(struct infer_session *s, struct infer_error *err)
 {
     const struct graph *g = infer_model_graph(s->model);
-    const size_t n_in = (size_t) g->n_inputs + 1;
+    const size_t n_in = (size_t)g->n_inputs + 1;
 
     s->in = calloc(n_in, sizeof(const struct infer_array *));
     s->base = calloc(n_in, sizeof(const unsigned char *));
     s->shape = calloc(n_in, sizeof *s->shape);
-    s->out_index = calloc((size_t) g->n_outputs + 1, sizeof *s->out_index);
+    s->out_index = calloc((size_t)g->n_outputs + 1, sizeof *s->out_index);
     if (!s->in || !s->base || !s->shape || !s->out_index)
         return error_set(err, INFER_EMEMORY, "session: out of memory");
     return 0;
@@ -106,7 +106,7 @@ static int keep_plan(struct infer_session *s, struct plan *plan,
                      struct infer_error *err)
 {
     struct plan **list =
-        realloc(s->plan, ((size_t) s->n_plans + 1) * sizeof(struct plan *));
+        realloc(s->plan, ((size_t)s->n_plans + 1) * sizeof(struct plan *));
 
     if (!list) {
         plan_free(plan);
@@ -279,8 +279,8 @@ static int use_plan(struct infer_session *s, struct infer_error *err)
     }
     rc = grow(s, plan->arena_bytes, &s->arena, &s->arena_bytes, err);
     if (rc == 0)
-        rc = grow(s, plan->workspace_bytes, &s->workspace,
-                  &s->workspace_bytes, err);
+        rc = grow(s, plan->workspace_bytes, &s->workspace, &s->workspace_bytes,
+                  err);
     if (rc < 0)
         return rc;
     plan_bind(plan, s->arena, s->workspace);
@@ -329,7 +329,7 @@ static double now(void)
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static int launch_timed(const struct infer_session *s, const struct plan *plan,

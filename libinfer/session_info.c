@@ -13,7 +13,7 @@ static void describe(const struct graph_value *v, struct infer_tensor_info *out)
     out->dtype = v->dtype;
     out->rank = v->rank;
     if (v->rank > 0)
-        memcpy(out->dim, v->dim, (size_t) v->rank * sizeof v->dim[0]);
+        memcpy(out->dim, v->dim, (size_t)v->rank * sizeof v->dim[0]);
 }
 
 int infer_session_output(const struct infer_session *session, int index,
@@ -59,19 +59,18 @@ static int offer(const char *name, enum infer_dtype dtype, int rank,
     out->rank = rank;
     memset(out->dim, 0, sizeof out->dim);
     if (rank > 0)
-        memcpy(out->dim, dim, (size_t) rank * sizeof dim[0]);
+        memcpy(out->dim, dim, (size_t)rank * sizeof dim[0]);
     out->bytes = bytes;
     return 0;
 }
 
 /* Fetches the memory under a view and writes it dense. */
 static int read_view(struct infer_session *s, const struct view *v,
-                     enum infer_dtype dtype, void *dst,
-                     struct infer_error *err)
+                     enum infer_dtype dtype, void *dst, struct infer_error *err)
 {
     const size_t span = kern_tensor_span(&v->t);
-    const size_t below = (size_t) view_reach_below(&v->t) *
-                         infer_dtype_size(v->t.dtype);
+    const size_t below =
+        (size_t)view_reach_below(&v->t) * infer_dtype_size(v->t.dtype);
     const unsigned char *from;
     unsigned char *host;
     int rc;
@@ -79,9 +78,9 @@ static int read_view(struct infer_session *s, const struct view *v,
     if (span == 0 || kern_tensor_count(&v->t) == 0)
         return 0;
     if (s->ran->buffer[v->buffer].memory == PLAN_INPUT)
-        from = (const unsigned char *) s->arena +
+        from = (const unsigned char *)s->arena +
                s->ran->buffer[v->buffer].offset +
-               (size_t) v->offset * infer_dtype_size(v->t.dtype);
+               (size_t)v->offset * infer_dtype_size(v->t.dtype);
     else
         from = plan_locate(s->ran, v);
     host = malloc(span);
@@ -126,8 +125,8 @@ static int read_packed_away(struct infer_session *s, const struct view *v,
     if (rc < 0)
         return rc;
     view_gather(&v->t,
-                (const char *) packed_data(p) +
-                    v->offset * (int64_t) infer_dtype_size(v->t.dtype),
+                (const char *)packed_data(p) +
+                    v->offset * (int64_t)infer_dtype_size(v->t.dtype),
                 dtype, dst);
     packed_unref(cache, p);
     return 0;
@@ -164,7 +163,7 @@ int infer_session_read(struct infer_session *session, const char *name,
         return error_set(err, INFER_EARGUMENT,
                          "tensor '%s': not kept (option keep_tensors)", name);
     v = &s->ran->g->value[value];
-    bytes = (size_t) kern_tensor_count(&view->t) * infer_dtype_size(v->dtype);
+    bytes = (size_t)kern_tensor_count(&view->t) * infer_dtype_size(v->dtype);
     rc = offer(name, v->dtype, v->rank, v->dim, bytes, out, err);
     if (rc < 0 || !out->data || bytes == 0)
         return rc;
@@ -203,7 +202,7 @@ int infer_session_layer(const struct infer_session *session, int index,
     out->kernel = s->exec.row->name;
     out->flops = kern_problem_flops(&s->exec.problem);
     out->bytes = kern_problem_bytes(&s->exec.problem);
-    out->seconds = s->runs > 0 ? s->seconds / (double) s->runs : 0;
+    out->seconds = s->runs > 0 ? s->seconds / (double)s->runs : 0;
     if (s->node >= 0) {
         const struct graph_node *n = &plan->g->node[s->node];
 

@@ -17,12 +17,12 @@ static const char *format_shape(int rank, const int64_t *dim, char *buf,
 
     snprintf(buf, bytes, rank == 0 ? "a single number" : "%s", "");
     for (i = 0; i < rank && i < INFER_MAX_RANK && at < bytes; i++) {
-        int n = dim[i] < 0 ? snprintf(buf + at, bytes - at, "%s?",
-                                      i > 0 ? "x" : "")
-                           : snprintf(buf + at, bytes - at, "%s%lld",
-                                      i > 0 ? "x" : "", (long long) dim[i]);
+        int n = dim[i] < 0
+                    ? snprintf(buf + at, bytes - at, "%s?", i > 0 ? "x" : "")
+                    : snprintf(buf + at, bytes - at, "%s%lld", i > 0 ? "x" : "",
+                               (long long)dim[i]);
 
-        at += (size_t) n;
+        at += (size_t)n;
     }
     return buf;
 }
@@ -59,10 +59,10 @@ static int check_input(const struct graph_value *v, const struct infer_array *a,
             format_shape(v->rank < 0 ? 0 : v->rank, v->dim, expected,
                          sizeof expected));
     if (size == 0 || !checked_count(a->rank, a->dim, &count) ||
-        !checked_mul((size_t) count, size, &bytes))
+        !checked_mul((size_t)count, size, &bytes))
         return error_set(err, INFER_EARGUMENT,
                          "input '%s': type %d or size is impossible", v->name,
-                         (int) a->dtype);
+                         (int)a->dtype);
     if (!data)
         return 0;
     if (!a->data && count > 0)
@@ -131,19 +131,18 @@ int session_take_inputs(struct infer_session *s, struct infer_error *err)
         const enum infer_dtype want =
             plan_dtype(plan->g->value[plan->g->input[i]].dtype);
         const size_t size = infer_dtype_size(want);
-        unsigned char *staged = (unsigned char *) s->arena + b->offset;
+        unsigned char *staged = (unsigned char *)s->arena + b->offset;
 
         s->base[i] = staged;
         if (a->dtype != want) {
             if (!d->ops->host_memory)
-                return error_set(err, INFER_EUNSUPPORTED,
-                                 "input '%s': type %s, expected %s",
-                                 plan->g->value[plan->g->input[i]].name,
-                                 infer_dtype_name(a->dtype),
-                                 infer_dtype_name(want));
+                return error_set(
+                    err, INFER_EUNSUPPORTED, "input '%s': type %s, expected %s",
+                    plan->g->value[plan->g->input[i]].name,
+                    infer_dtype_name(a->dtype), infer_dtype_name(want));
             scalar_convert(a->dtype, a->data, want, staged, b->bytes / size);
         } else if (d->ops->host_memory && !s->config.keep_tensors &&
-                   (uintptr_t) a->data % size == 0) {
+                   (uintptr_t)a->data % size == 0) {
             s->base[i] = a->data;
         } else {
             rc = d->ops->copy_in(d, staged, a->data, b->bytes, err);
@@ -191,7 +190,7 @@ int session_match_outputs(struct infer_session *s, struct infer_array *out,
                              out[i].name);
         s->out_index[i] = k;
         t = &plan->output[k].t;
-        bytes = (size_t) kern_tensor_count(t) * infer_dtype_size(t->dtype);
+        bytes = (size_t)kern_tensor_count(t) * infer_dtype_size(t->dtype);
         if (out[i].data && out[i].bytes < bytes)
             return error_set(err, INFER_EARGUMENT,
                              "output '%s': room for %zu bytes, %zu needed",
@@ -208,8 +207,8 @@ int session_give_outputs(struct infer_session *s, struct infer_array *out,
 
     for (i = 0; i < n_out; i++) {
         const struct view *v = &plan->output[s->out_index[i]];
-        const size_t bytes = (size_t) kern_tensor_count(&v->t) *
-                             infer_dtype_size(v->t.dtype);
+        const size_t bytes =
+            (size_t)kern_tensor_count(&v->t) * infer_dtype_size(v->t.dtype);
 
         if (out[i].data && bytes > 0) {
             rc = s->device.ops->copy_out(&s->device, out[i].data,
@@ -220,7 +219,7 @@ int session_give_outputs(struct infer_session *s, struct infer_array *out,
         out[i].dtype = v->t.dtype;
         out[i].rank = v->t.rank;
         memset(out[i].dim, 0, sizeof out[i].dim);
-        memcpy(out[i].dim, v->t.dim, (size_t) v->t.rank * sizeof v->t.dim[0]);
+        memcpy(out[i].dim, v->t.dim, (size_t)v->t.rank * sizeof v->t.dim[0]);
         out[i].bytes = bytes;
     }
     return 0;

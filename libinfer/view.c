@@ -8,9 +8,8 @@
 #include "kernels/error.h"
 #include "kernels/scalar.h"
 
-int view_dense(int buffer, enum infer_dtype dtype, int rank,
-               const int64_t *dim, enum kern_layout layout, size_t *bytes,
-               struct view *out)
+int view_dense(int buffer, enum infer_dtype dtype, int rank, const int64_t *dim,
+               enum kern_layout layout, size_t *bytes, struct view *out)
 {
     size_t total = infer_dtype_size(dtype);
     bool empty = false;
@@ -20,7 +19,7 @@ int view_dense(int buffer, enum infer_dtype dtype, int rank,
     for (i = 0; i < rank; i++) {
         if (dim[i] == 0)
             empty = true;
-        else if (dim[i] < 0 || !checked_mul(total, (size_t) dim[i], &total))
+        else if (dim[i] < 0 || !checked_mul(total, (size_t)dim[i], &total))
             return INFER_EUNSUPPORTED;
     }
     if (total > PTRDIFF_MAX / 2)
@@ -144,8 +143,8 @@ struct view view_slice(const struct view *v, int axis, int64_t begin,
     out.t.dim[axis] = count;
     if (count > 0) {
         out.offset += begin * v->t.stride[axis];
-        out.t.stride[axis] = count > 1 ? step * v->t.stride[axis]
-                                       : v->t.stride[axis];
+        out.t.stride[axis] =
+            count > 1 ? step * v->t.stride[axis] : v->t.stride[axis];
     }
     return out;
 }
@@ -164,9 +163,8 @@ struct view view_raise(const struct view *v, int rank)
     }
     for (i = shift - 1; i >= 0; i--) {
         out.t.dim[i] = 1;
-        out.t.stride[i] = out.t.rank > i + 1
-                              ? out.t.dim[i + 1] * out.t.stride[i + 1]
-                              : 1;
+        out.t.stride[i] =
+            out.t.rank > i + 1 ? out.t.dim[i + 1] * out.t.stride[i + 1] : 1;
     }
     return out;
 }
@@ -254,12 +252,13 @@ void view_gather(const struct kern_tensor *t, const void *base,
     int k;
 
     if (count > 0 && kern_tensor_is_dense(t, KERN_NCHW)) {
-        scalar_convert(t->dtype, base, dtype, dst, (size_t) count);
+        scalar_convert(t->dtype, base, dtype, dst, (size_t)count);
         return;
     }
     for (i = 0; i < count; i++) {
         if (scalar_is_integer(dtype) && scalar_is_integer(t->dtype))
-            scalar_store_i64(dtype, dst, i, scalar_load_i64(t->dtype, base, at));
+            scalar_store_i64(dtype, dst, i,
+                             scalar_load_i64(t->dtype, base, at));
         else
             scalar_store(dtype, dst, i, scalar_load(t->dtype, base, at));
         for (k = t->rank - 1; k >= 0; k--) {

@@ -19,9 +19,8 @@ struct view {
 
 /* A dense tensor at the start of a buffer.  EUNSUPPORTED where the byte count
  * does not fit. */
-int view_dense(int buffer, enum infer_dtype dtype, int rank,
-               const int64_t *dim, enum kern_layout layout, size_t *bytes,
-               struct view *out);
+int view_dense(int buffer, enum infer_dtype dtype, int rank, const int64_t *dim,
+               enum kern_layout layout, size_t *bytes, struct view *out);
 
 /* The layout in which t is dense, or the one its strides come closest to.
  * Tensors that are dense in both count as NHWC. */

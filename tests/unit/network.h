@@ -84,7 +84,8 @@ static inline int add(struct graph *g, enum graph_op op, const char *name,
 }
 
 #define IN(...)                                                                \
-    (const int[]){__VA_ARGS__}, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int))
+    (const int[]){__VA_ARGS__},                                                \
+        (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int))
 
 static inline int add_conv(struct graph *g, uint64_t *state, const char *name,
                            int x, int64_t c, int64_t k, int64_t r, int stride,
