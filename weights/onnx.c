@@ -72,17 +72,16 @@ static int add_initializers(struct onnx_import *im, struct infer_error *err)
     for (i = 0; i < list->count; i++) {
         status = onnx_tensor_name(im->model, list->item[i], err, &name);
         if (status == 0 && name.bytes == 0)
-            status = error_set(err, INFER_EFORMAT,
-                               "initializer %zu has no name", i);
+            status =
+                error_set(err, INFER_EFORMAT, "initializer %zu has no name", i);
         if (status == 0)
             status = onnx_value_get(im, name, err, &v);
         if (status < 0)
             return status;
         if (im->value[v].state != ONNX_UNKNOWN)
-            return error_set(err, INFER_EFORMAT,
-                             "two initializers are named '%.*s'",
-                             (int)(name.bytes < 128 ? name.bytes : 128),
-                             (char *)name.data);
+            return error_set(
+                err, INFER_EFORMAT, "two initializers are named '%.*s'",
+                (int)(name.bytes < 128 ? name.bytes : 128), (char *)name.data);
         im->value[v].state = ONNX_LAZY;
         im->value[v].tensor = list->item[i];
     }
@@ -131,18 +130,17 @@ static int check_input(struct onnx_value_info *info, const char *name,
     int d;
 
     if (!info->is_tensor)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "input '%s' is not a tensor", name);
+        return error_set(err, INFER_EUNSUPPORTED, "input '%s' is not a tensor",
+                         name);
     if (onnx_dtype(info->elem_type) == INFER_NONE)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "input '%s' has data type %lld (%s)", name,
-                         (long long)info->elem_type,
-                         onnx_type_name(info->elem_type));
+        return error_set(
+            err, INFER_EUNSUPPORTED, "input '%s' has data type %lld (%s)", name,
+            (long long)info->elem_type, onnx_type_name(info->elem_type));
     if (given) {
         if (info->rank >= 0 && info->rank != given->rank)
             return error_set(err, INFER_EARGUMENT,
-                             "input '%s' has %d dimensions, %d are given",
-                             name, info->rank, given->rank);
+                             "input '%s' has %d dimensions, %d are given", name,
+                             info->rank, given->rank);
         info->rank = given->rank;
         memcpy(info->dim, given->dim, sizeof(info->dim));
     }
@@ -182,8 +180,7 @@ static int add_input(struct onnx_import *im, const struct onnx_value_info *info,
         type[p].dtype = dtype;
         type[p].rank = info->rank;
         for (d = 0; d < info->rank; d++)
-            type[p].dim[d] =
-                info->dim[d] < 0 ? probe_size(p, d) : info->dim[d];
+            type[p].dim[d] = info->dim[d] < 0 ? probe_size(p, d) : info->dim[d];
     }
     value = graph_add_input(im->g, name, dtype, info->rank, info->dim);
     if (value < 0)
@@ -222,8 +219,8 @@ static int list_inputs(struct onnx_import *im, struct input **out, int *n,
             break;
         if (im->value[in.value].state == ONNX_LAZY)
             continue;
-        status = onnx_string(&im->keep, in.info.name, "input name", err,
-                             &in.name);
+        status =
+            onnx_string(&im->keep, in.info.name, "input name", err, &in.name);
         if (status < 0)
             break;
         if (*n == GRAPH_MAX_INPUTS || !*in.name) {
@@ -279,8 +276,8 @@ static int add_inputs(struct onnx_import *im, struct infer_error *err)
     }
     im->probes = free_dims ? ONNX_PROBES : 1;
     for (i = 0; i < n && status == 0; i++)
-        status = add_input(im, &input[i].info, input[i].name, input[i].value,
-                           err);
+        status =
+            add_input(im, &input[i].info, input[i].name, input[i].value, err);
     free(input);
     return status;
 }
@@ -358,10 +355,9 @@ static int check_outputs(struct onnx_import *im, struct infer_error *err)
                 memcmp(im->node->out[k].data, name.data, name.bytes) == 0)
                 break;
         if (k < i || (v >= 0 && im->value[v].state != ONNX_UNKNOWN))
-            return error_set(err, INFER_EFORMAT,
-                             "output '%.*s' is produced twice",
-                             (int)(name.bytes < 128 ? name.bytes : 128),
-                             (char *)name.data);
+            return error_set(
+                err, INFER_EFORMAT, "output '%.*s' is produced twice",
+                (int)(name.bytes < 128 ? name.bytes : 128), (char *)name.data);
     }
     return 0;
 }
@@ -473,8 +469,8 @@ static int import_nodes(struct onnx_import *im, struct infer_error *err)
     for (i = 0; i < list->count; i++) {
         onnx_arena_clear(&im->scratch);
         error_clear(&fault);
-        status = onnx_node_parse(im->model, list->item[i], &im->scratch,
-                                 &fault, &node);
+        status = onnx_node_parse(im->model, list->item[i], &im->scratch, &fault,
+                                 &node);
         if (status < 0) {
             error_prefix(&fault, "node %zu", i);
             error_add(err, status, "%s", fault.text);
@@ -527,11 +523,10 @@ static int add_outputs(struct onnx_import *im, struct infer_error *err)
             return status;
         v = onnx_value_find(im, info.name);
         if (v < 0 || im->value[v].state == ONNX_UNKNOWN)
-            return error_set(err, INFER_EFORMAT,
-                             "nothing produces the graph output '%.*s'",
-                             (int)(info.name.bytes < 128 ? info.name.bytes
-                                                         : 128),
-                             info.name.bytes ? (char *)info.name.data : "");
+            return error_set(
+                err, INFER_EFORMAT, "nothing produces the graph output '%.*s'",
+                (int)(info.name.bytes < 128 ? info.name.bytes : 128),
+                info.name.bytes ? (char *)info.name.data : "");
         status = onnx_value_graph(im, v, &value, err);
         if (status == 0)
             status = check_freed(im, value, err);
@@ -550,8 +545,8 @@ static int add_outputs(struct onnx_import *im, struct infer_error *err)
 static int set_name(struct onnx_import *im, struct infer_error *err)
 {
     char *name;
-    int status = onnx_string(&im->scratch, im->model->name, "graph name", err,
-                             &name);
+    int status =
+        onnx_string(&im->scratch, im->model->name, "graph name", err, &name);
 
     if (status < 0)
         return status;

@@ -27,7 +27,7 @@
 
 /* Versions that this reader knows. */
 #define ONNX_MAX_OPSET 28
-#define ONNX_MAX_IR 14
+#define ONNX_MAX_IR    14
 
 /* A small tensor with its elements: i for integers and booleans, else d. */
 struct onnx_small {
@@ -53,10 +53,10 @@ enum onnx_state {
 struct onnx_value {
     struct pb_span name;
     enum onnx_state state;
-    int graph;                      /* value of the graph, or -1 */
-    struct constant *constant;      /* a reference; NULL until needed */
+    int graph;                       /* value of the graph, or -1 */
+    struct constant *constant;       /* a reference; NULL until needed */
     const struct onnx_small **small; /* one a probe; NULL until needed */
-    struct pb_span tensor;          /* ONNX_LAZY */
+    struct pb_span tensor;           /* ONNX_LAZY */
 };
 
 struct onnx_import {

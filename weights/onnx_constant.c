@@ -36,7 +36,7 @@ int onnx_import_constant(struct onnx_import *im, int param,
         const char *name;
         int type;
     } forms[] = {
-        {"value", ONNX_ATTR_TENSOR},      {"value_float", ONNX_ATTR_FLOAT},
+        {"value", ONNX_ATTR_TENSOR},        {"value_float", ONNX_ATTR_FLOAT},
         {"value_floats", ONNX_ATTR_FLOATS}, {"value_int", ONNX_ATTR_INT},
         {"value_ints", ONNX_ATTR_INTS},
     };
@@ -57,8 +57,8 @@ int onnx_import_constant(struct onnx_import *im, int param,
                              found->name, a->name);
         if (a->type != forms[i].type)
             return error_set(err, INFER_EFORMAT,
-                             "attribute '%s' has type %d, expected %d",
-                             a->name, a->type, forms[i].type);
+                             "attribute '%s' has type %d, expected %d", a->name,
+                             a->type, forms[i].type);
         found = a;
     }
     if (!found)
@@ -87,8 +87,8 @@ int onnx_import_fill(struct onnx_import *im, int param, struct infer_error *err)
 
     (void)param;
     if (status == 0)
-        status = onnx_input_ints(im, 0, "the shape", INFER_MAX_RANK, dim, &n,
-                                 err);
+        status =
+            onnx_input_ints(im, 0, "the shape", INFER_MAX_RANK, dim, &n, err);
     if (status == 0 && a && a->type != ONNX_ATTR_TENSOR)
         status = error_set(err, INFER_EFORMAT, "attribute 'value' has type %d",
                            a->type);

@@ -38,15 +38,16 @@ int onnx_spatial_ints(struct onnx_import *im, const char *name, int spatial,
                          spatial);
     for (i = 0; i < n; i++) {
         if (value[i] < min || value[i] > INT32_MAX)
-            return error_set(err, INFER_EFORMAT, "attribute '%s' is %lld",
-                             name, (long long)value[i]);
+            return error_set(err, INFER_EFORMAT, "attribute '%s' is %lld", name,
+                             (long long)value[i]);
         out[i] = (int)value[i];
     }
     return 0;
 }
 
-int onnx_pads(struct onnx_import *im, int spatial, enum graph_auto_pad *auto_pad,
-              int *begin, int *end, struct infer_error *err)
+int onnx_pads(struct onnx_import *im, int spatial,
+              enum graph_auto_pad *auto_pad, int *begin, int *end,
+              struct infer_error *err)
 {
     static const char *const words[] = {"NOTSET", "SAME_UPPER", "SAME_LOWER",
                                         "VALID", NULL};
@@ -100,8 +101,8 @@ static int check_kernel_shape(struct onnx_import *im, int spatial,
     for (i = 0; i < spatial; i++)
         if (window[i] != 0 && window[i] != w.dim[i + 2])
             return error_set(err, INFER_EFORMAT,
-                             "kernel_shape says %d, the weight %lld",
-                             window[i], (long long)w.dim[i + 2]);
+                             "kernel_shape says %d, the weight %lld", window[i],
+                             (long long)w.dim[i + 2]);
     return 0;
 }
 
@@ -114,8 +115,8 @@ static int conv_attributes(struct onnx_import *im, int spatial,
     if (status == 0)
         status = check_kernel_shape(im, spatial, err);
     if (status == 0)
-        status = onnx_spatial_ints(im, "strides", spatial, 1,
-                                   conv->conv.stride, err);
+        status = onnx_spatial_ints(im, "strides", spatial, 1, conv->conv.stride,
+                                   err);
     if (status == 0)
         status = onnx_spatial_ints(im, "dilations", spatial, 1,
                                    conv->conv.dilation, err);

@@ -206,8 +206,7 @@ static int check_type(const struct graph_type *t, struct infer_error *err)
     int64_t count;
 
     if (t->rank < 0 || t->rank > INFER_MAX_RANK ||
-        !checked_count(t->rank, t->dim, &count) ||
-        count > (int64_t)1 << 40)
+        !checked_count(t->rank, t->dim, &count) || count > (int64_t)1 << 40)
         return error_set(err, INFER_EUNSUPPORTED,
                          "an output of unknown or impossible size");
     return 0;
@@ -223,8 +222,7 @@ static int infer_types(struct onnx_import *im, int node,
 
     in = onnx_alloc(&im->scratch, (size_t)n_in * sizeof(*in));
     data = onnx_alloc(&im->scratch, (size_t)n_in * sizeof(struct constant *));
-    out = onnx_alloc(&im->scratch,
-                     (size_t)n_out * ONNX_PROBES * sizeof(*out));
+    out = onnx_alloc(&im->scratch, (size_t)n_out * ONNX_PROBES * sizeof(*out));
     if (!in || !out || !data)
         return error_set(err, INFER_EMEMORY, "out of memory");
     for (p = 0; p < im->probes && status == 0; p++) {

@@ -123,8 +123,8 @@ static int read_all(int fd, uint64_t offset, uint64_t bytes, unsigned char *out,
                     struct infer_error *err)
 {
     while (bytes > 0) {
-        size_t chunk = bytes > ((uint64_t)1 << 30) ? (size_t)1 << 30
-                                                    : (size_t)bytes;
+        size_t chunk =
+            bytes > ((uint64_t)1 << 30) ? (size_t)1 << 30 : (size_t)bytes;
         ssize_t n = pread(fd, out, chunk, (off_t)offset);
 
         if (n < 0 && errno == EINTR)

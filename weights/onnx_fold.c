@@ -246,8 +246,8 @@ static int fold_concat(const struct fold *f, struct infer_error *err,
     int64_t axis = 1;
     int i, at, status;
 
-    status = onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis,
-                      err);
+    status =
+        onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
     if (status == 0)
         status = op_axis((int)axis, f->in[0]->rank, &at, err);
     if (status < 0)
@@ -266,8 +266,8 @@ static int fold_gather(const struct fold *f, struct infer_error *err,
 
     if (f->n_in != 2)
         return 0;
-    status = onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis,
-                      err);
+    status =
+        onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
     if (status == 0)
         status = op_axis((int)axis, f->in[0]->rank, &at, err);
     if (status < 0)
@@ -295,31 +295,6 @@ static int slice_list(const struct fold *f, const char *name, int i,
         out[k] = s->i[k];
     *n = k;
     return 0;
-}
-
-/* Start and number of steps along a dimension, as Python slices. */
-static void slice_extent(int64_t size, int64_t begin, int64_t end, int64_t step,
-                         int64_t *start, int64_t *count)
-{
-    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
-    int64_t span;
-
-    if (begin < 0)
-        begin = begin < -size ? low : begin + size;
-    if (end < 0)
-        end = end < -size ? low : end + size;
-    if (begin > high)
-        begin = high;
-    if (end > high)
-        end = high;
-    span = step > 0 ? end - begin : begin - end;
-    *start = begin;
-    if (span <= 0)
-        *count = 0;
-    else if (step > 0)
-        *count = (span - 1) / step + 1;
-    else
-        *count = step == INT64_MIN ? 1 : (span - 1) / -step + 1;
 }
 
 static int fold_slice(const struct fold *f, struct infer_error *err,
@@ -359,9 +334,10 @@ static int fold_slice(const struct fold *f, struct infer_error *err,
         status = op_axis(want, a->rank, &at, err);
         if (status < 0)
             return status;
-        if (by == 0)
-            return error_set(err, INFER_EFORMAT, "step 0");
-        slice_extent(a->dim[at], begin[k], end[k], by, &from, &dim[at]);
+        status = op_slice_resolve(begin[k], end[k], by, a->dim[at], &from,
+                                  &dim[at], err);
+        if (status < 0)
+            return status;
         if (dim[at] > 0)
             start += from * own[at];
         /* A step that is never taken may be of any size. */
@@ -555,14 +531,15 @@ static int shape_at(struct onnx_import *im, int probe, bool size,
         status = onnx_int(im, "end", INT64_MIN, INT64_MAX, &end, err);
     if (status < 0)
         return status;
-    slice_extent(t.rank, start, end, 1, &start, &count);
     if (size) {
         status = onnx_small_new(im, INFER_I64, 0, NULL, err, out);
         if (status > 0 && !checked_count(t.rank, t.dim, &(*out)->i[0]))
             status = error_set(err, INFER_EFORMAT, "the size overflows");
         return status;
     }
-    status = onnx_small_new(im, INFER_I64, 1, &count, err, out);
+    status = op_slice_resolve(start, end, 1, t.rank, &start, &count, err);
+    if (status == 0)
+        status = onnx_small_new(im, INFER_I64, 1, &count, err, out);
     for (k = 0; status > 0 && k < (int)count; k++)
         (*out)->i[k] = t.dim[start + k];
     return status;

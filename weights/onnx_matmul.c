@@ -99,8 +99,8 @@ static int add_addend(struct onnx_import *im, const struct gemm *g, int y,
     int c, status = onnx_input(im, 2, &c, err);
 
     if (status == 0 && g->beta != 1.0f)
-        status = onnx_emit_unary(im, KERN_LINEAR, g->beta, 0.0f, c, -1, &c,
-                                 err);
+        status =
+            onnx_emit_unary(im, KERN_LINEAR, g->beta, 0.0f, c, -1, &c, err);
     if (status < 0)
         return status;
     return onnx_emit_binary(im, KERN_ADD, y, c, 0, NULL, err);
@@ -117,8 +117,8 @@ static int gemm_dense(struct onnx_import *im, struct gemm *g,
     g->outputs = g->w->dim[g->trans_b ? 0 : 1];
     in[0] = g->a;
     if (g->trans_a)
-        status = onnx_emit_dims(im, GRAPH_TRANSPOSE, g->a, 2, swap, -1, &in[0],
-                                err);
+        status =
+            onnx_emit_dims(im, GRAPH_TRANSPOSE, g->a, 2, swap, -1, &in[0], err);
     if (status == 0)
         status = add_weight(im, g->w, !g->trans_b, g->alpha, &in[1], err);
     if (status == 0 && addend)
@@ -148,8 +148,8 @@ static int gemm_product(struct onnx_import *im, const struct gemm *g,
     attr.matmul.alpha = g->alpha;
     in[0] = g->a;
     in[1] = g->b;
-    status = onnx_emit(im, GRAPH_MATMUL, &attr, in, 2, addend ? -1 : 0, &y,
-                       err);
+    status =
+        onnx_emit(im, GRAPH_MATMUL, &attr, in, 2, addend ? -1 : 0, &y, err);
     if (status == 0 && addend)
         status = add_addend(im, g, y, err);
     return status;

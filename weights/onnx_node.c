@@ -180,8 +180,8 @@ static int attr_fields(const struct onnx_model *m, struct pb_span span,
             name = f.span;
         } else if (f.number == 20) {
             status = pb_expect(&r, &f, PB_VARINT, "a type", err);
-            a->type = f.value > ONNX_ATTR_OTHER ? ONNX_ATTR_OTHER
-                                                : (int)f.value;
+            a->type =
+                f.value > ONNX_ATTR_OTHER ? ONNX_ATTR_OTHER : (int)f.value;
         } else if (f.number == 21 && f.span.bytes > 0) {
             return error_set(err, INFER_EFORMAT,
                              "an attribute refers to a function's "
@@ -273,8 +273,8 @@ static int node_lists(const struct onnx_model *m, struct pb_span span,
         else if (f.number == 2)
             out->out[out->n_out++] = f.span;
         else if (f.number == 5)
-            status = attr_parse(m, f.span, arena, err,
-                                &out->attr[out->n_attr++]);
+            status =
+                attr_parse(m, f.span, arena, err, &out->attr[out->n_attr++]);
         if (status < 0)
             return status;
     }

@@ -174,8 +174,8 @@ int onnx_import_layer_norm(struct onnx_import *im, int rms,
     if (status == 0)
         status = get_epsilon(im, &attr.norm.epsilon, err);
     if (status == 0)
-        status = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis,
-                          err);
+        status =
+            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
     if (status == 0)
         status = onnx_input_type(im, 0, 0, &t, err);
     if (status == 0)
@@ -202,8 +202,8 @@ int onnx_import_lp_norm(struct onnx_import *im, int param,
     (void)param;
     onnx_defaults(GRAPH_REDUCE, &attr);
     if (status == 0)
-        status = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis,
-                          err);
+        status =
+            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
     if (status == 0)
         status = onnx_int(im, "p", 1, 2, &p, err);
     if (status == 0)

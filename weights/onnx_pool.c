@@ -17,8 +17,8 @@ static int pool_attributes(struct onnx_import *im, int spatial,
     status = onnx_spatial_ints(im, "kernel_shape", spatial, 1,
                                pool->pool.window, err);
     if (status == 0)
-        status = onnx_spatial_ints(im, "strides", spatial, 1,
-                                   pool->pool.stride, err);
+        status = onnx_spatial_ints(im, "strides", spatial, 1, pool->pool.stride,
+                                   err);
     if (status == 0)
         status = onnx_spatial_ints(im, "dilations", spatial, 1,
                                    pool->pool.dilation, err);

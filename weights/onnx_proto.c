@@ -174,8 +174,8 @@ static int graph_field(struct onnx_model *m, const struct pb_reader *r,
         return list_add(&m->input, f->span, ONNX_MAX_TENSORS, "graph inputs",
                         err);
     if (f->number == 12)
-        return list_add(&m->output, f->span, ONNX_MAX_OUTPUTS,
-                        "graph outputs", err);
+        return list_add(&m->output, f->span, ONNX_MAX_OUTPUTS, "graph outputs",
+                        err);
     m->name = f->span;
     return 0;
 }
@@ -341,8 +341,8 @@ static int read_shape(const struct pb_reader *outer,
         if (f.number != 1)
             continue;
         if (out->rank == INFER_MAX_RANK)
-            return error_set(err, INFER_EUNSUPPORTED,
-                             "more than %d dimensions", INFER_MAX_RANK);
+            return error_set(err, INFER_EUNSUPPORTED, "more than %d dimensions",
+                             INFER_MAX_RANK);
         status = read_dim(&r, &f, err, &out->dim[out->rank]);
         if (status < 0)
             return status;

@@ -19,12 +19,12 @@
 
 /* What a file may hold: far above any network, and low enough that lists made
  * of two-byte messages cost little. */
-#define ONNX_MAX_NODES 65536
+#define ONNX_MAX_NODES   65536
 #define ONNX_MAX_TENSORS (1 << 21)
 #define ONNX_MAX_OUTPUTS 4096
-#define ONNX_MAX_NAME 65535
-#define ONNX_MAX_ATTRS 64
-#define ONNX_MAX_ITEMS (1 << 20) /* numbers in one attribute */
+#define ONNX_MAX_NAME    65535
+#define ONNX_MAX_ATTRS   64
+#define ONNX_MAX_ITEMS   (1 << 20) /* numbers in one attribute */
 
 /* ---- memory -------------------------------------------------------- */
 
@@ -145,8 +145,7 @@ struct onnx_value_info {
     int64_t dim[INFER_MAX_RANK]; /* -1: named or unknown */
 };
 int onnx_value_info_parse(const struct onnx_model *m, struct pb_span span,
-                          struct infer_error *err,
-                          struct onnx_value_info *out);
+                          struct infer_error *err, struct onnx_value_info *out);
 
 /* ---- tensors ------------------------------------------------------- */
 

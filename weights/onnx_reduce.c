@@ -136,8 +136,8 @@ int onnx_import_arg_reduce(struct onnx_import *im, int min,
 
     onnx_defaults(GRAPH_ARG_REDUCE, &attr);
     if (status == 0)
-        status = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis,
-                          err);
+        status =
+            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
     if (status == 0)
         status = onnx_flag(im, "keepdims", &keep, err);
     if (status == 0)
@@ -164,8 +164,8 @@ int onnx_import_softmax(struct onnx_import *im, int log,
 
     onnx_defaults(GRAPH_SOFTMAX, &attr);
     if (status == 0)
-        status = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis,
-                          err);
+        status =
+            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
     if (status == 0)
         status = onnx_input(im, 0, &in, err);
     if (status < 0)

@@ -19,11 +19,11 @@ static int pad_amounts(struct onnx_import *im, int rank, struct kern_pad *pad,
         status = onnx_ints(im, im->opset < 2 ? "paddings" : "pads",
                            2 * INFER_MAX_RANK, amount, &n, err);
     else
-        status = onnx_input_ints(im, 1, "pads", 2 * INFER_MAX_RANK, amount, &n,
-                                 err);
+        status =
+            onnx_input_ints(im, 1, "pads", 2 * INFER_MAX_RANK, amount, &n, err);
     if (status == 0 && im->opset >= 18)
-        status = onnx_input_ints(im, 3, "axes", INFER_MAX_RANK, axis, &n_axes,
-                                 err);
+        status =
+            onnx_input_ints(im, 3, "axes", INFER_MAX_RANK, axis, &n_axes, err);
     if (status < 0)
         return status;
     if (n_axes < 0)
@@ -99,11 +99,10 @@ static int resize_attributes(struct onnx_import *im, struct kern_resize *r,
 {
     /* enum kern_resize_coord and kern_nearest_mode in order */
     static const char *const coords[] = {
-        "half_pixel", "pytorch_half_pixel",  "align_corners",
+        "half_pixel", "pytorch_half_pixel",   "align_corners",
         "asymmetric", "half_pixel_symmetric", NULL};
-    static const char *const nearest[] = {"round_prefer_floor",
-                                          "round_prefer_ceil", "floor", "ceil",
-                                          NULL};
+    static const char *const nearest[] = {
+        "round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL};
     int coord = 0, round = 0;
     int status = resize_mode(im, r, err);
 
@@ -116,8 +115,8 @@ static int resize_attributes(struct onnx_import *im, struct kern_resize *r,
         return status;
     }
     if (status == 0)
-        status = onnx_word(im, "coordinate_transformation_mode", coords,
-                           &coord, err);
+        status = onnx_word(im, "coordinate_transformation_mode", coords, &coord,
+                           err);
     if (status == 0)
         status = onnx_word(im, "nearest_mode", nearest, &round, err);
     if (status == 0)
@@ -192,7 +191,8 @@ static int scales_input(struct onnx_import *im, int i, const int *axis, int n,
     if (s[0]->count == 0)
         return 0;
     if (!s[0]->d || s[0]->count > INFER_MAX_RANK)
-        return error_set(err, INFER_EFORMAT, "scales of a wrong type or number");
+        return error_set(err, INFER_EFORMAT,
+                         "scales of a wrong type or number");
     *found = true;
     for (k = 0; k < s[0]->count; k++)
         scale[k] = (float)s[0]->d[k];
@@ -265,15 +265,13 @@ static int keep_aspect(struct onnx_import *im, const struct onnx_small *s,
     r->n_sizes = t.rank;
     for (i = 0; i < n; i++) {
         r->resize.scale[axis[i]] = (float)scale;
-        r->size[axis[i]] =
-            (int64_t)floor(scale * (double)t.dim[axis[i]] + 0.5);
+        r->size[axis[i]] = (int64_t)floor(scale * (double)t.dim[axis[i]] + 0.5);
     }
     return 0;
 }
 
-static int sizes_input(struct onnx_import *im, int i, int rank,
-                       const int *axis, int n, struct graph_resize *r,
-                       struct infer_error *err)
+static int sizes_input(struct onnx_import *im, int i, int rank, const int *axis,
+                       int n, struct graph_resize *r, struct infer_error *err)
 {
     static const char *const policies[] = {"stretch", "not_larger",
                                            "not_smaller", NULL};
@@ -282,8 +280,8 @@ static int sizes_input(struct onnx_import *im, int i, int rank,
     int k, p, policy = 0, status = onnx_input_small(im, i, &s, err);
 
     if (status == 0)
-        status = onnx_word(im, "keep_aspect_ratio_policy", policies, &policy,
-                           err);
+        status =
+            onnx_word(im, "keep_aspect_ratio_policy", policies, &policy, err);
     if (status < 0)
         return status;
     if (!onnx_has_input(im, i))
@@ -293,8 +291,8 @@ static int sizes_input(struct onnx_import *im, int i, int rank,
                          "sizes must not depend on data");
     for (p = 0; p < im->probes; p++)
         if (!s[p]->i || s[p]->count != n)
-            return error_set(err, INFER_EFORMAT,
-                             "sizes must be %d integers", n);
+            return error_set(err, INFER_EFORMAT, "sizes must be %d integers",
+                             n);
     if (policy != 0)
         return keep_aspect(im, s[0], policy == 2, axis, n, r, err);
     for (k = 0; k < n && status == 0; k++)
@@ -351,8 +349,8 @@ int onnx_import_resize(struct onnx_import *im, int param,
     if (status == 0)
         status = resize_axes(im, t.rank, axis, &n, err);
     if (status == 0)
-        status = scales_input(im, im->opset < 11 ? 1 : 2, axis, n,
-                              &attr.resize, &found, err);
+        status = scales_input(im, im->opset < 11 ? 1 : 2, axis, n, &attr.resize,
+                              &found, err);
     if (status == 0 && !found && im->opset >= 11)
         status = sizes_input(im, 3, t.rank, axis, n, &attr.resize, err);
     else if (status == 0 && !found)

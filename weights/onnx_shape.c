@@ -479,8 +479,8 @@ int onnx_import_concat(struct onnx_import *im, int param,
     if (status == 0 && im->opset >= 4 && !onnx_has_attr(im, "axis"))
         status = error_set(err, INFER_EFORMAT, "attribute 'axis' is missing");
     if (status == 0)
-        status = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis,
-                          err);
+        status =
+            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
     for (i = 0; i < n && status == 0; i++) {
         status = onnx_input(im, i, &in[i], err);
         if (status == 0 && in[i] < 0)
@@ -529,19 +529,19 @@ int onnx_import_split(struct onnx_import *im, int param,
     union graph_attr attr;
     int64_t axis = 0;
     int in, n = -1;
-    int status = onnx_arity(im, 1, im->opset >= 2 && im->opset < 13 ? 1 : 2,
-                            err);
+    int status =
+        onnx_arity(im, 1, im->opset >= 2 && im->opset < 13 ? 1 : 2, err);
 
     (void)param;
     onnx_defaults(GRAPH_SPLIT, &attr);
     if (status == 0)
-        status = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis,
-                          err);
+        status =
+            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
     if (status == 0 && im->opset < 13)
         status = onnx_ints(im, "split", limit, attr.split.size, &n, err);
     if (status == 0 && n < 0 && onnx_has_input(im, 1))
-        status = onnx_input_ints(im, 1, "split", limit, attr.split.size, &n,
-                                 err);
+        status =
+            onnx_input_ints(im, 1, "split", limit, attr.split.size, &n, err);
     if (status < 0)
         return status;
     attr.split.axis = (int)axis;
@@ -581,8 +581,8 @@ static int read_bounds(struct onnx_import *im, const char *name, int i,
     if (status < 0)
         return status;
     if (!s)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "%s must not depend on data", name);
+        return error_set(err, INFER_EUNSUPPORTED, "%s must not depend on data",
+                         name);
     for (p = 0; p < im->probes; p++) {
         if (!s[p]->i || s[p]->rank > 1 || s[p]->count > INFER_MAX_RANK ||
             s[p]->count != s[0]->count)
@@ -667,12 +667,11 @@ int onnx_import_slice(struct onnx_import *im, int param,
     if (status == 0)
         status = onnx_axes(im, "axes", 3, 10, axes, &n_axes, err);
     if (status == 0 && im->opset >= 10)
-        status = onnx_input_ints(im, 4, "steps", INFER_MAX_RANK, step, &n_step,
-                                 err);
+        status =
+            onnx_input_ints(im, 4, "steps", INFER_MAX_RANK, step, &n_step, err);
     if (status < 0)
         return status;
-    if (begin.n < 0 || begin.n != end.n ||
-        (n_axes >= 0 && n_axes != begin.n) ||
+    if (begin.n < 0 || begin.n != end.n || (n_axes >= 0 && n_axes != begin.n) ||
         (n_step >= 0 && n_step != begin.n))
         return error_set(err, INFER_EFORMAT,
                          "starts, ends, axes and steps differ in length");
@@ -725,8 +724,8 @@ int onnx_import_gather(struct onnx_import *im, int param,
     (void)param;
     onnx_defaults(GRAPH_GATHER, &attr);
     if (status == 0)
-        status = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis,
-                          err);
+        status =
+            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
     if (status == 0)
         status = onnx_input_type(im, 0, 0, &first, err);
     if (status == 0)
@@ -752,8 +751,9 @@ int onnx_import_gather(struct onnx_import *im, int param,
 /* ---- Expand and Tile ----------------------------------------------- */
 
 /* One target size: where it follows the input it is stated as 1. */
-static int expand_size(struct onnx_import *im, const struct onnx_small *const *s,
-                       int i, int64_t *out, struct infer_error *err)
+static int expand_size(struct onnx_import *im,
+                       const struct onnx_small *const *s, int i, int64_t *out,
+                       struct infer_error *err)
 {
     bool fixed = true, own = true;
     struct graph_type t;
@@ -814,15 +814,15 @@ int onnx_import_tile(struct onnx_import *im, int param, struct infer_error *err)
     int64_t repeat[INFER_MAX_RANK], dim[INFER_MAX_RANK];
     struct graph_type t;
     int in, i, n = -1, n_axis = -1;
-    int status = onnx_arity(im, im->opset < 6 ? 3 : 2, im->opset < 6 ? 3 : 2,
-                            err);
+    int status =
+        onnx_arity(im, im->opset < 6 ? 3 : 2, im->opset < 6 ? 3 : 2, err);
 
     (void)param;
     if (status == 0)
         status = onnx_input_type(im, 0, 0, &t, err);
     if (status == 0)
-        status = onnx_input_ints(im, 1, "repeats", INFER_MAX_RANK, repeat, &n,
-                                 err);
+        status =
+            onnx_input_ints(im, 1, "repeats", INFER_MAX_RANK, repeat, &n, err);
     if (status < 0)
         return status;
     if (im->opset < 6) {

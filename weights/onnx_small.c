@@ -500,8 +500,7 @@ int small_reshape(struct onnx_import *im, const struct onnx_small *a, int rank,
     if (status <= 0)
         return status;
     if ((*out)->count != a->count)
-        return error_set(err, INFER_EFORMAT,
-                         "%lld elements cannot become %lld",
+        return error_set(err, INFER_EFORMAT, "%lld elements cannot become %lld",
                          (long long)a->count, (long long)(*out)->count);
     for (k = 0; k < a->count; k++)
         copy_element(a, k, *out, k);
@@ -611,8 +610,8 @@ int small_gather(struct onnx_import *im, const struct onnx_small *a,
     return 1;
 }
 
-int small_fill(struct onnx_import *im, const struct onnx_small *value,
-               int rank, const int64_t *dim, struct infer_error *err,
+int small_fill(struct onnx_import *im, const struct onnx_small *value, int rank,
+               const int64_t *dim, struct infer_error *err,
                struct onnx_small **out)
 {
     int64_t k;
@@ -679,8 +678,8 @@ static void combine(enum kern_reduce_kind kind, bool first,
     } else {
         double x = to->d[k], y = a->d[i];
 
-        to->d[k] = kind == KERN_REDUCE_SUM                        ? x + y
-                   : kind == KERN_REDUCE_PROD                     ? x * y
+        to->d[k] = kind == KERN_REDUCE_SUM                ? x + y
+                   : kind == KERN_REDUCE_PROD             ? x * y
                    : (kind == KERN_REDUCE_MAX) == (y > x) ? y
                                                           : x;
     }

@@ -39,8 +39,8 @@ int small_reduce(struct onnx_import *im, const struct onnx_small *a,
                  enum kern_reduce_kind kind, uint32_t axes, bool keep,
                  struct infer_error *err, struct onnx_small **out);
 /* All elements equal to element 0 of value. */
-int small_fill(struct onnx_import *im, const struct onnx_small *value,
-               int rank, const int64_t *dim, struct infer_error *err,
+int small_fill(struct onnx_import *im, const struct onnx_small *value, int rank,
+               const int64_t *dim, struct infer_error *err,
                struct onnx_small **out);
 int small_range(struct onnx_import *im, const struct onnx_small *start,
                 const struct onnx_small *limit, const struct onnx_small *delta,

@@ -123,8 +123,8 @@ static int add_typed(const struct pb_reader *r, const struct pb_field *f,
                      struct infer_error *err, struct layout *t)
 {
     size_t n;
-    int status = pb_count(r, f, element_wire(f->number), "tensor data", err,
-                          &n);
+    int status =
+        pb_count(r, f, element_wire(f->number), "tensor data", err, &n);
 
     if (status < 0)
         return status;
@@ -165,8 +165,7 @@ static int external_number(struct pb_span value, const char *what, bool *has,
                            uint64_t *out, struct infer_error *err)
 {
     if (*has)
-        return error_set(err, INFER_EFORMAT, "external data: '%s' twice",
-                         what);
+        return error_set(err, INFER_EFORMAT, "external data: '%s' twice", what);
     if (!decimal(value, out))
         return error_set(err, INFER_EFORMAT,
                          "external data: %s '%.*s' is no byte count", what,
@@ -396,8 +395,8 @@ static int store_element(enum infer_dtype dtype, uint64_t bits, int64_t i,
     int_range(dtype, &min, &max);
     if (value < min || value > max)
         return error_set(err, INFER_EFORMAT,
-                         "element %lld is %lld, outside its type",
-                         (long long)i, (long long)value);
+                         "element %lld is %lld, outside its type", (long long)i,
+                         (long long)value);
     if (dtype == INFER_F16 || dtype == INFER_BF16) {
         half = (uint16_t)value;
         memcpy((unsigned char *)data + (size_t)i * sizeof(half), &half,
@@ -634,8 +633,7 @@ int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
     memset(&t, 0, sizeof(t));
     status = read_layout(&r, err, &t);
     if (status == 0)
-        status = build(m, m->blob, onnx_reader(m, span), &t, err,
-                       &slot->value);
+        status = build(m, m->blob, onnx_reader(m, span), &t, err, &slot->value);
     if (status < 0) {
         name_error(&t, err);
         return status;

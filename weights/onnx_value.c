@@ -124,8 +124,7 @@ int onnx_value_type(struct onnx_import *im, int graph_value,
         im->type = p;
         im->types_capacity = capacity;
     }
-    memcpy(im->type[graph_value], type,
-           sizeof(*type) * (size_t)im->probes);
+    memcpy(im->type[graph_value], type, sizeof(*type) * (size_t)im->probes);
     return 0;
 }
 
@@ -235,8 +234,7 @@ int onnx_value_graph(struct onnx_import *im, int value, int *out,
                              "'%s' is an extra output that is not supported",
                              name);
         if (!v->constant)
-            return error_set(err, INFER_EFORMAT, "nothing produces '%s'",
-                             name);
+            return error_set(err, INFER_EFORMAT, "nothing produces '%s'", name);
         status = add_named(im, name, v->constant, &v->graph, err);
     }
     *out = v->graph;
@@ -382,8 +380,7 @@ int onnx_input_ints(struct onnx_import *im, int i, const char *what, int max,
     if (small[0]->rank > 1 || small[0]->count > max)
         return error_set(err, INFER_EFORMAT,
                          "%s has rank %d and %lld entries, at most %d are read",
-                         what, small[0]->rank, (long long)small[0]->count,
-                         max);
+                         what, small[0]->rank, (long long)small[0]->count, max);
     for (k = 0; k < (int)small[0]->count; k++)
         out[k] = small[0]->i[k];
     *n = k;

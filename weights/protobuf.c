@@ -184,8 +184,8 @@ int pb_count(const struct pb_reader *r, const struct pb_field *f,
     }
     for (at = 0; at < f->span.bytes; count++) {
         uint64_t ignored;
-        size_t n = varint(f->span.data + at, f->span.data + f->span.bytes,
-                          &ignored);
+        size_t n =
+            varint(f->span.data + at, f->span.data + f->span.bytes, &ignored);
 
         if (n == 0)
             return malformed(r, f->tag, "malformed number in packed array",
@@ -212,4 +212,3 @@ bool pb_item(const struct pb_field *f, enum pb_wire wire, size_t *at,
     *at += n;
     return n != 0;
 }
-

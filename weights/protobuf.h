@@ -42,8 +42,8 @@ struct pb_reader {
 struct pb_field {
     uint32_t number;
     enum pb_wire wire;
-    unsigned char *tag; /* where the field starts */
-    uint64_t value;     /* varint, fixed32 and fixed64 as raw bits */
+    unsigned char *tag;  /* where the field starts */
+    uint64_t value;      /* varint, fixed32 and fixed64 as raw bits */
     struct pb_span span; /* PB_BYTES; the raw bytes of a fixed field */
 };
 
