@@ -470,8 +470,13 @@ static int load(const struct wconv_request *r, struct wconv_subject *s,
         free(g->name);
         g->name = strdup(r->name);
     }
-    if (r->preprocess_set && g->n_inputs > 0)
+    if (r->preprocess_set && g->n_inputs > 0) {
+        const struct graph_value *x = &g->value[g->input[0]];
+
         g->preprocess[0] = r->preprocess;
+        if (x->rank == 4 && x->dim[1] == 1)
+            g->preprocess[0].color = GRAPH_GRAY;
+    }
     if (r->labels != NULL &&
         (status = wconv_read_labels(r->labels, g, err)) < 0)
         return status;
