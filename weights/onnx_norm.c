@@ -172,8 +172,8 @@ static int inverse_deviation(struct onnx_import *im,
     if (status == 0)
         status = onnx_emit(im, GRAPH_REDUCE, reduce, &v, 1, -1, &v, err);
     if (status == 0)
-        status = onnx_emit_unary(im, KERN_LINEAR, 1.0f, epsilon, v, -1, &v,
-                                 err);
+        status =
+            onnx_emit_unary(im, KERN_LINEAR, 1.0f, epsilon, v, -1, &v, err);
     if (status == 0)
         status = onnx_emit_unary(im, KERN_SQRT, 0, 0, v, -1, &v, err);
     if (status == 0)
@@ -228,8 +228,8 @@ int onnx_import_layer_norm(struct onnx_import *im, int rms,
     if (status < 0)
         return status;
     attr.norm.rms = rms != 0;
-    status = onnx_emit(im, GRAPH_LAYER_NORM, &attr, in, trimmed(in, 3), 0,
-                       NULL, err);
+    status = onnx_emit(im, GRAPH_LAYER_NORM, &attr, in, trimmed(in, 3), 0, NULL,
+                       err);
     if (status == 0 && !rms)
         status = layer_statistics(im, &attr.norm, in[0], err);
     return status;
