@@ -200,19 +200,38 @@ static int bind_one(struct graph *g, int value, struct constant *c,
     return graph_set_constant(g, value, bound, err);
 }
 
-/* Binds every entry; marks nothing twice because names are unique. */
+/* The name under which the graph may know a tensor.  torchvision's DenseNet
+ * files were written before its layers were renamed: "denselayer1.norm.1" is
+ * "denselayer1.norm1" now. */
+static const char *present_name(const char *name, char *buf, size_t bytes)
+{
+    const char *layer = strstr(name, "denselayer");
+    const char *dot = layer ? strchr(layer, '.') : NULL;
+
+    if (!dot || strlen(name) >= bytes ||
+        (!begins_with(dot, ".norm.") && !begins_with(dot, ".conv.")))
+        return name;
+    snprintf(buf, bytes, "%.*s%s", (int)(dot + 5 - name), name, dot + 6);
+    return buf;
+}
+
+/* Binds every entry.  met[v] is set for each weight that the dictionary has,
+ * in whatever shape. */
 static int bind_entries(struct graph *g, struct weights_dict *dict, size_t skip,
-                        struct infer_error *err)
+                        unsigned char *met, struct infer_error *err)
 {
     int worst = 0;
 
     for (size_t i = 0; i < dict->count; i++) {
-        const char *name = dict->entry[i].name + skip;
         struct constant *c = dict->entry[i].value;
+        char buf[512];
+        const char *name =
+            present_name(dict->entry[i].name + skip, buf, sizeof(buf));
         int value = graph_find_value(g, name);
         int status = 0;
 
         if (value >= 0 && is_weight(g, value)) {
+            met[value] = 1;
             status = bind_one(g, value, c, err);
         } else if (training_reason(name)) {
             status = weights_dict_strip(dict, dict->entry[i].name, c->bytes,
@@ -233,24 +252,16 @@ static int bind_entries(struct graph *g, struct weights_dict *dict, size_t skip,
     return worst;
 }
 
-/* Tensors that had the right name and the wrong shape stay without data too:
- * they are told from missing ones by looking them up. */
-static int list_missing(const struct graph *g, const struct weights_dict *dict,
-                        size_t skip, struct infer_error *err)
+static int list_missing(const struct graph *g, const unsigned char *met,
+                        struct infer_error *err)
 {
     int worst = 0;
-    char name[512];
 
     for (int v = 0; v < g->n_values; v++) {
-        char want[128];
+        char want[128] = "";
 
-        if (!is_weight(g, v))
+        if (met[v] || !is_weight(g, v))
             continue;
-        snprintf(name, sizeof(name), "%.*s%s", (int)skip,
-                 dict->count ? dict->entry[0].name : "", g->value[v].name);
-        if (weights_dict_find(dict, name))
-            continue;
-        want[0] = 0;
         if (dims_known(&g->value[v]))
             format_shape(g->value[v].rank, g->value[v].dim, want, sizeof(want));
         worst = error_add(err, INFER_EMISMATCH,
@@ -264,12 +275,18 @@ int weights_bind(struct graph *g, struct weights_dict *dict,
                  struct infer_error *err)
 {
     size_t skip = shared_prefix(g, dict);
+    unsigned char *met = calloc((size_t)g->n_values + 1, 1);
     int status, missing;
 
+    if (!met)
+        return error_set(err, INFER_EMEMORY, "out of memory");
     error_clear(err);
-    status = bind_entries(g, dict, skip, err);
-    if (status == INFER_EMEMORY)
-        return status;
-    missing = list_missing(g, dict, skip, err);
-    return missing < 0 ? missing : status;
+    status = bind_entries(g, dict, skip, met, err);
+    if (status != INFER_EMEMORY) {
+        missing = list_missing(g, met, err);
+        if (missing < 0)
+            status = missing;
+    }
+    free(met);
+    return status;
 }

@@ -45,8 +45,10 @@ void arch_build_begin(struct arch_build *b, const char *name,
 int arch_build_end(struct arch_build *b, int output, struct graph **out)
 {
     if (b->status == 0 && output >= 0) {
-        int status = graph_add_output(b->g, output);
+        int status = graph_rename_value(b->g, output, "output");
 
+        if (status == 0)
+            status = graph_add_output(b->g, output);
         if (status < 0)
             failed(b, status);
     }

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolution through oneDNN's direct algorithms, 1-D to 3-D, channels last.
+ *
+ * With dense channels-last activations and weights in whatever blocked order
+ * it likes (packed once, by pack()), oneDNN runs at the machine's peak: its
+ * brgemm kernels for dense and 1x1 convolutions, brdgmm for depthwise ones.
+ * It accepts no other strides, so neither does this row.  Bias, activation and
+ * residual are applied in registers; the residual is added to from where the
+ * result goes, so that a residual elsewhere is first copied there.
+ */
+#include "config.h"
+
+#include "kernels/onednn/cpu.h"
+#include "kernels/onednn/primitive.h"
+
+#include "kernels/error.h"
+
+extern const struct kern_row conv_fprop_nhwc_f32_onednn;
+
+/* in[] of a convolution */
+enum { X, W, BIAS, RESIDUAL };
+
+struct plan {
+    dnnl_primitive_desc_t pd;
+    dnnl_memory_desc_t weights; /* as the problem gives them */
+    bool has_bias, has_residual;
+};
+
+/* The weights with an explicit dimension of groups: K/g,C/g -> g,K/g,C/g. */
+static bool describe_weights(const struct kern_problem *p,
+                             dnnl_memory_desc_t *given, dnnl_memory_desc_t *any)
+{
+    struct kern_tensor w = p->in[W];
+    const int64_t g = p->attr.conv.groups;
+    int i;
+
+    if (!(p->constant_in & 1u << W) || !kern_tensor_is_dense(&w, KERN_NCHW) ||
+        g < 1 || w.dim[0] % g != 0)
+        return false;
+    if (g > 1) {
+        for (i = w.rank; i > 0; i--)
+            w.dim[i] = w.dim[i - 1];
+        w.rank++;
+        w.dim[0] = g;
+        w.dim[1] /= g;
+    }
+    w = kern_tensor_dense(w.dtype, w.rank, w.dim, KERN_NCHW);
+    return onednn_describe(&w, given) && onednn_describe_any(&w, any);
+}
+
+static bool present(const struct kern_problem *p, int i)
+{
+    return i < p->n_in && p->in[i].dtype != INFER_NONE;
+}
+
+static bool channels_last(const struct kern_tensor *t)
+{
+    return t->dtype == INFER_F32 && kern_tensor_is_dense(t, KERN_NHWC);
+}
+
+static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
+                    struct plan *plan, struct infer_error *err)
+{
+    const struct kern_conv *a = &p->attr.conv;
+    dnnl_memory_desc_t x, w, bias, y;
+    dnnl_dims_t stride, dilation, begin, end;
+    int i;
+
+    if (p->in[X].rank < 3 || p->in[X].rank > 5)
+        return onednn_refuse(err, "takes 1 to 3 spatial dimensions");
+    if (!channels_last(&p->in[X]) || !channels_last(&p->out[0]) ||
+        !onednn_describe(&p->in[X], &x) || !onednn_describe(&p->out[0], &y))
+        return onednn_refuse(err, "takes dense channels-last F32 activations");
+    if (!describe_weights(p, &plan->weights, &w))
+        return onednn_refuse(err, "takes constant dense F32 weights");
+    plan->has_bias = present(p, BIAS);
+    if (plan->has_bias && (!kern_tensor_is_dense(&p->in[BIAS], KERN_NCHW) ||
+                           !onednn_describe(&p->in[BIAS], &bias)))
+        return onednn_refuse(err, "takes a dense F32 bias");
+    plan->has_residual = present(p, RESIDUAL);
+    if (plan->has_residual && !channels_last(&p->in[RESIDUAL]))
+        return onednn_refuse(err, "takes a dense channels-last F32 residual");
+    for (i = 0; i < p->in[X].rank - 2; i++) {
+        stride[i] = a->stride[i];
+        dilation[i] = a->dilation[i] - 1;
+        begin[i] = a->pad_begin[i];
+        end[i] = a->pad_end[i];
+    }
+    return onednn_status(
+        dnnl_dilated_convolution_forward_desc_init(
+            conv, dnnl_forward_inference, dnnl_convolution_direct, &x, &w,
+            plan->has_bias ? &bias : NULL, &y, stride, dilation, begin, end),
+        "dnnl_dilated_convolution_forward_desc_init", err);
+}
+
+static int make_plan(const struct kern_problem *p, int threads,
+                     struct plan *plan, struct infer_error *err)
+{
+    dnnl_convolution_desc_t conv;
+    dnnl_primitive_attr_t attr;
+    int r;
+
+    r = describe(p, &conv, plan, err);
+    if (r == 0)
+        r = onednn_attributes(
+            p, plan->has_residual ? ONEDNN_IN_PLACE : ONEDNN_NO_RESIDUAL, NULL,
+            1.0f, err, &attr, NULL);
+    if (r < 0)
+        return r;
+    r = onednn_choose(&conv, attr, threads, err, &plan->pd);
+    dnnl_primitive_attr_destroy(attr);
+    return r;
+}
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    struct plan plan;
+    int r = make_plan(p, d->threads, &plan, why);
+
+    if (r == 0)
+        dnnl_primitive_desc_destroy(plan.pd);
+    return r < 0 ? INFER_EUNSUPPORTED : 0;
+}
+
+static int bind(const struct plan *plan, struct onednn_primitive *x,
+                struct kern_exec *e, struct infer_error *err)
+{
+    const_dnnl_primitive_desc_t pd = plan->pd;
+
+    onednn_bind(x, DNNL_ARG_SRC, ONEDNN_IN(X),
+                dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0));
+    e->packed[W] = onednn_bind_packed(
+        x, DNNL_ARG_WEIGHTS, W, &plan->weights,
+        dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
+    if (plan->has_bias)
+        onednn_bind(x, DNNL_ARG_BIAS, ONEDNN_IN(BIAS),
+                    dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1));
+    onednn_bind(x, DNNL_ARG_DST, ONEDNN_OUT(0),
+                dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0));
+    e->workspace = onednn_bind_scratchpad(x, plan->pd);
+    return onednn_finish(x, err);
+}
+
+static int prepare(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err)
+{
+    struct onednn_primitive *x;
+    struct plan plan;
+    int r = make_plan(&e->problem, d->threads, &plan, err);
+
+    if (r < 0)
+        return r;
+    r = onednn_create(plan.pd, d->threads, err, &x);
+    if (r == 0)
+        r = bind(&plan, e->state = x, e, err);
+    dnnl_primitive_desc_destroy(plan.pd);
+    if (r < 0)
+        onednn_release(e);
+    return r;
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+
+    if (present(p, RESIDUAL) && args->in[RESIDUAL] != args->out[0])
+        cpu_copy(args->in[RESIDUAL], args->out[0], kern_tensor_count(p->out),
+                 onednn_threads(e->state));
+    return onednn_launch(e, args, err);
+}
+
+const struct kern_row conv_fprop_nhwc_f32_onednn = {
+    .name = "conv_fprop_nhwc_f32_onednn",
+    .op = KERN_CONV_FPROP,
+    .backend = INFER_BACKEND_ONEDNN,
+    .layout = KERN_NHWC,
+    .dtype = INFER_F32,
+    .acc = INFER_F32,
+    .supports = supports,
+    .prepare = prepare,
+    .pack = onednn_pack,
+    .launch = launch,
+    .release = onednn_release,
+};

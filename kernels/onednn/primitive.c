@@ -1,0 +1,607 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine, and primitives bound to the arguments of a row.
+ *
+ * oneDNN hands data to a primitive in memory objects, which a launch may not
+ * allocate and which two launches of one primitive at once may not share.  So
+ * a primitive keeps a list of argument sets, each with its memory objects; a
+ * launch takes one and puts it back.  The list grows only when more threads
+ * than ever before launch the same primitive at once.
+ *
+ * The memory objects are flat arrays of bytes.  oneDNN takes layouts from the
+ * primitive and from a memory object only the address; an object that had the
+ * blocked layout of packed weights would write zeros into their padding each
+ * time that its address is set, though the weights are constant and shared.
+ */
+#include "config.h"
+
+#include "kernels/onednn/primitive.h"
+
+#include <omp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static dnnl_status_t start_status;
+static dnnl_engine_t engine;
+static dnnl_stream_t stream; /* on a CPU it has no state: threads share it */
+
+static void start(void)
+{
+    start_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
+    if (start_status == dnnl_success)
+        start_status =
+            dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
+}
+
+dnnl_engine_t onednn_engine(struct infer_error *err)
+{
+    pthread_once(&once, start);
+    if (onednn_status(start_status, "dnnl_engine_create", err) < 0)
+        return NULL;
+    return engine;
+}
+
+int onednn_status(dnnl_status_t status, const char *call,
+                  struct infer_error *err)
+{
+    switch (status) {
+    case dnnl_success:
+        return 0;
+    case dnnl_out_of_memory:
+        return error_set(err, INFER_EMEMORY, "oneDNN: %s: out of memory", call);
+    case dnnl_unimplemented:
+    case dnnl_invalid_arguments:
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "oneDNN: %s: no implementation for this problem",
+                         call);
+    default:
+        return error_set(err, INFER_EDEVICE, "oneDNN: %s: status %d", call,
+                         (int)status);
+    }
+}
+
+int onednn_refuse(struct infer_error *why, const char *reason)
+{
+    return error_set(why, INFER_EUNSUPPORTED, "%s", reason);
+}
+
+/* ---- tensors ------------------------------------------------------- */
+
+/* Plain channels-last and channels-second tags by rank. */
+static dnnl_format_tag_t dense_tag(int rank, enum kern_layout layout)
+{
+    static const dnnl_format_tag_t nchw[] = {dnnl_format_tag_undef,
+                                             dnnl_a,
+                                             dnnl_ab,
+                                             dnnl_abc,
+                                             dnnl_abcd,
+                                             dnnl_abcde,
+                                             dnnl_abcdef};
+    static const dnnl_format_tag_t nhwc[] = {
+        dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_acb, dnnl_acdb, dnnl_acdeb,
+        dnnl_format_tag_undef};
+
+    return (layout == KERN_NCHW ? nchw : nhwc)[rank];
+}
+
+static bool describe_dims(const struct kern_tensor *t, dnnl_dims_t dims)
+{
+    int i;
+
+    if (t->dtype != INFER_F32 || t->rank < 1 || t->rank > 6)
+        return false;
+    for (i = 0; i < t->rank; i++) {
+        if (t->dim[i] < 1)
+            return false;
+        dims[i] = t->dim[i];
+    }
+    return true;
+}
+
+bool onednn_describe(const struct kern_tensor *t, dnnl_memory_desc_t *out)
+{
+    enum kern_layout layout = KERN_NHWC;
+    dnnl_dims_t dims, strides;
+    int i;
+
+    if (!describe_dims(t, dims))
+        return false;
+    /* Named layouts first: implementations recognise those, whatever the
+     * strides of dimensions of size 1. */
+    for (i = 0; i < 2; i++, layout = KERN_NCHW) {
+        dnnl_format_tag_t tag = dense_tag(t->rank, layout);
+
+        if (tag != dnnl_format_tag_undef && kern_tensor_is_dense(t, layout))
+            return dnnl_memory_desc_init_by_tag(out, t->rank, dims, dnnl_f32,
+                                                tag) == dnnl_success;
+    }
+    for (i = 0; i < t->rank; i++) {
+        if (t->stride[i] < 1)
+            return false;
+        strides[i] = t->stride[i];
+    }
+    return dnnl_memory_desc_init_by_strides(out, t->rank, dims, dnnl_f32,
+                                            strides) == dnnl_success;
+}
+
+bool onednn_describe_any(const struct kern_tensor *t, dnnl_memory_desc_t *out)
+{
+    dnnl_dims_t dims;
+
+    return describe_dims(t, dims) &&
+           dnnl_memory_desc_init_by_tag(out, t->rank, dims, dnnl_f32,
+                                        dnnl_format_tag_any) == dnnl_success;
+}
+
+/* ---- epilogues ----------------------------------------------------- */
+
+/* Appends an activation.  EUNSUPPORTED for functions that oneDNN lacks. */
+static int append_act(dnnl_post_ops_t ops, const struct kern_unary *act,
+                      struct infer_error *err)
+{
+    dnnl_alg_kind_t alg;
+    float a = 0.0f, b = 0.0f;
+
+    switch (act->kind) {
+    case KERN_IDENTITY:
+        return 0;
+    case KERN_RELU:
+        alg = dnnl_eltwise_relu;
+        break;
+    case KERN_LEAKY_RELU:
+        alg = dnnl_eltwise_relu;
+        a = act->a;
+        break;
+    case KERN_CLIP:
+        alg = dnnl_eltwise_clip;
+        a = act->a;
+        b = act->b;
+        break;
+    case KERN_SIGMOID:
+        alg = dnnl_eltwise_logistic;
+        break;
+    case KERN_TANH:
+        alg = dnnl_eltwise_tanh;
+        break;
+    case KERN_SILU:
+        alg = dnnl_eltwise_swish;
+        a = act->a;
+        break;
+    case KERN_HARD_SIGMOID: {
+        dnnl_status_t s = dnnl_post_ops_append_eltwise(
+            ops, 1.0f, dnnl_eltwise_linear, act->a, act->b);
+
+        if (onednn_status(s, "dnnl_post_ops_append_eltwise", err) < 0)
+            return err ? err->code : INFER_EDEVICE;
+        alg = dnnl_eltwise_clip;
+        b = 1.0f;
+        break;
+    }
+    case KERN_HARD_SWISH:
+        alg = dnnl_eltwise_hardswish;
+        break;
+    case KERN_ELU:
+        alg = dnnl_eltwise_elu;
+        a = act->a;
+        break;
+    case KERN_SOFTPLUS:
+        alg = dnnl_eltwise_soft_relu;
+        break;
+    case KERN_MISH:
+        alg = dnnl_eltwise_mish;
+        break;
+    case KERN_GELU:
+        alg = dnnl_eltwise_gelu_erf;
+        break;
+    case KERN_GELU_TANH:
+        alg = dnnl_eltwise_gelu_tanh;
+        break;
+    case KERN_LINEAR:
+        alg = dnnl_eltwise_linear;
+        a = act->a;
+        b = act->b;
+        break;
+    default:
+        return onednn_refuse(err, "oneDNN does not have this activation");
+    }
+    return onednn_status(dnnl_post_ops_append_eltwise(ops, 1.0f, alg, a, b),
+                         "dnnl_post_ops_append_eltwise", err);
+}
+
+static int append_residual(dnnl_post_ops_t ops, enum onednn_residual how,
+                           const dnnl_memory_desc_t *residual,
+                           struct infer_error *err, int *arg)
+{
+    if (how == ONEDNN_IN_PLACE)
+        return onednn_status(dnnl_post_ops_append_sum(ops, 1.0f),
+                             "dnnl_post_ops_append_sum", err);
+    *arg =
+        DNNL_ARG_ATTR_MULTIPLE_POST_OP(dnnl_post_ops_len(ops)) | DNNL_ARG_SRC_1;
+    return onednn_status(
+        dnnl_post_ops_append_binary(ops, dnnl_binary_add, residual),
+        "dnnl_post_ops_append_binary", err);
+}
+
+static int append_epilogue(dnnl_post_ops_t ops, const struct kern_problem *p,
+                           enum onednn_residual how,
+                           const dnnl_memory_desc_t *residual,
+                           struct infer_error *err, int *arg)
+{
+    const bool last = p->epilogue.residual_last;
+    int r = 0;
+
+    if (how != ONEDNN_NO_RESIDUAL && !last)
+        r = append_residual(ops, how, residual, err, arg);
+    if (r == 0)
+        r = append_act(ops, &p->epilogue.act, err);
+    if (r == 0 && how != ONEDNN_NO_RESIDUAL && last)
+        r = append_residual(ops, how, residual, err, arg);
+    return r;
+}
+
+int onednn_attributes(const struct kern_problem *p, enum onednn_residual how,
+                      const dnnl_memory_desc_t *residual, float scale,
+                      struct infer_error *err, dnnl_primitive_attr_t *attr,
+                      int *residual_arg)
+{
+    dnnl_primitive_attr_t a = NULL;
+    dnnl_post_ops_t ops = NULL;
+    int r;
+
+    r = onednn_status(dnnl_primitive_attr_create(&a),
+                      "dnnl_primitive_attr_create", err);
+    if (r == 0)
+        r = onednn_status(dnnl_post_ops_create(&ops), "dnnl_post_ops_create",
+                          err);
+    if (r == 0)
+        r = append_epilogue(ops, p, how, residual, err, residual_arg);
+    if (r == 0)
+        r = onednn_status(dnnl_primitive_attr_set_post_ops(a, ops),
+                          "dnnl_primitive_attr_set_post_ops", err);
+    if (r == 0 && scale != 1.0f)
+        r = onednn_status(
+            dnnl_primitive_attr_set_output_scales(a, 1, 0, &scale),
+            "dnnl_primitive_attr_set_output_scales", err);
+    if (r == 0)
+        r = onednn_status(dnnl_primitive_attr_set_scratchpad_mode(
+                              a, dnnl_scratchpad_mode_user),
+                          "dnnl_primitive_attr_set_scratchpad_mode", err);
+    if (ops)
+        dnnl_post_ops_destroy(ops);
+    if (r < 0) {
+        if (a)
+            dnnl_primitive_attr_destroy(a);
+        return r;
+    }
+    *attr = a;
+    return 0;
+}
+
+/* ---- choosing an implementation ------------------------------------ */
+
+/* oneDNN takes the number of threads from OpenMP's setting of the calling
+ * thread, both when it plans and when it runs.  The setting belongs to the
+ * application: use_threads() returns what was there, to be put back. */
+static int use_threads(int threads)
+{
+    int before = omp_get_max_threads();
+
+    if (before != threads)
+        omp_set_num_threads(threads);
+    return before;
+}
+
+int onednn_choose(const void *op_desc, const_dnnl_primitive_attr_t attr,
+                  int threads, struct infer_error *err,
+                  dnnl_primitive_desc_t *pd)
+{
+    dnnl_engine_t eng = onednn_engine(err);
+    dnnl_primitive_desc_t desc;
+    const char *name = NULL;
+    int r, before;
+
+    if (!eng)
+        return err ? err->code : INFER_EDEVICE;
+    before = use_threads(threads);
+    r = onednn_status(
+        dnnl_primitive_desc_create(&desc, op_desc, attr, eng, NULL),
+        "dnnl_primitive_desc_create", err);
+    use_threads(before);
+    if (r < 0)
+        return r;
+    r = onednn_status(
+        dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name),
+        "dnnl_primitive_desc_query", err);
+    if (r == 0 && (!name || strncmp(name, "ref", 3) == 0 ||
+                   strncmp(name, "simple", 6) == 0 || strstr(name, "+ref") ||
+                   strstr(name, ":ref")))
+        r = error_set(err, INFER_EUNSUPPORTED,
+                      "oneDNN has only its slow reference for this problem");
+    if (r < 0) {
+        dnnl_primitive_desc_destroy(desc);
+        return r;
+    }
+    *pd = desc;
+    return 0;
+}
+
+/* ---- bound primitives ---------------------------------------------- */
+
+struct argument_set {
+    struct argument_set *next;
+    dnnl_exec_arg_t arg[ONEDNN_MAX_ARG];
+    const void *address[ONEDNN_MAX_ARG];
+};
+
+struct onednn_primitive {
+    dnnl_primitive_t handle;
+    int threads;
+    int count;
+    int arg[ONEDNN_MAX_ARG];
+    int source[ONEDNN_MAX_ARG];
+    size_t bytes[ONEDNN_MAX_ARG];
+    int packed_in; /* the input that pack() turns from given into packed */
+    dnnl_memory_desc_t given, packed;
+    atomic_flag lock; /* held for a few instructions, over `idle` only */
+    struct argument_set *idle;
+};
+
+static void set_destroy(struct argument_set *set, int count)
+{
+    int i;
+
+    for (i = 0; i < count; i++)
+        if (set->arg[i].memory)
+            dnnl_memory_destroy(set->arg[i].memory);
+    free(set);
+}
+
+static int set_create(const struct onednn_primitive *x, struct infer_error *err,
+                      struct argument_set **out)
+{
+    struct argument_set *set = calloc(1, sizeof *set);
+    int i, r = 0;
+
+    if (!set)
+        return error_set(err, INFER_EMEMORY, "oneDNN arguments: out of memory");
+    for (i = 0; i < x->count && r == 0; i++) {
+        dnnl_dims_t dims = {(dnnl_dim_t)x->bytes[i]};
+        dnnl_memory_desc_t md;
+
+        set->arg[i].arg = x->arg[i];
+        r = onednn_status(
+            dnnl_memory_desc_init_by_tag(&md, 1, dims, dnnl_u8, dnnl_a),
+            "dnnl_memory_desc_init_by_tag", err);
+        if (r == 0)
+            r = onednn_status(dnnl_memory_create(&set->arg[i].memory, &md,
+                                                 engine, DNNL_MEMORY_NONE),
+                              "dnnl_memory_create", err);
+    }
+    if (r < 0) {
+        set_destroy(set, x->count);
+        return r;
+    }
+    *out = set;
+    return 0;
+}
+
+static void lock(struct onednn_primitive *x)
+{
+    while (atomic_flag_test_and_set_explicit(&x->lock, memory_order_acquire))
+        ;
+}
+
+static void unlock(struct onednn_primitive *x)
+{
+    atomic_flag_clear_explicit(&x->lock, memory_order_release);
+}
+
+static int set_take(struct onednn_primitive *x, struct infer_error *err,
+                    struct argument_set **out)
+{
+    struct argument_set *set;
+
+    lock(x);
+    set = x->idle;
+    if (set)
+        x->idle = set->next;
+    unlock(x);
+    if (!set)
+        return set_create(x, err, out);
+    *out = set;
+    return 0;
+}
+
+static void set_give(struct onednn_primitive *x, struct argument_set *set)
+{
+    lock(x);
+    set->next = x->idle;
+    x->idle = set;
+    unlock(x);
+}
+
+int onednn_create(dnnl_primitive_desc_t pd, int threads,
+                  struct infer_error *err, struct onednn_primitive **out)
+{
+    struct onednn_primitive *x = calloc(1, sizeof *x);
+    int r, before;
+
+    if (!x)
+        return error_set(err, INFER_EMEMORY, "oneDNN primitive: out of memory");
+    atomic_flag_clear(&x->lock);
+    x->threads = threads;
+    before = use_threads(threads);
+    r = onednn_status(dnnl_primitive_create(&x->handle, pd),
+                      "dnnl_primitive_create", err);
+    use_threads(before);
+    if (r < 0) {
+        free(x);
+        return r;
+    }
+    *out = x;
+    return 0;
+}
+
+void onednn_bind(struct onednn_primitive *x, int arg, int source,
+                 const dnnl_memory_desc_t *md)
+{
+    x->arg[x->count] = arg;
+    x->source[x->count] = source;
+    x->bytes[x->count] = dnnl_memory_desc_get_size(md);
+    x->count++;
+}
+
+size_t onednn_bind_packed(struct onednn_primitive *x, int arg, int in,
+                          const dnnl_memory_desc_t *given,
+                          const dnnl_memory_desc_t *packed)
+{
+    onednn_bind(x, arg, ONEDNN_IN(in), packed);
+    x->packed_in = in;
+    x->given = *given;
+    x->packed = *packed;
+    return dnnl_memory_desc_get_size(packed);
+}
+
+size_t onednn_bind_scratchpad(struct onednn_primitive *x,
+                              dnnl_primitive_desc_t pd)
+{
+    const dnnl_memory_desc_t *md =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    size_t bytes = md ? dnnl_memory_desc_get_size(md) : 0;
+
+    if (bytes > 0)
+        onednn_bind(x, DNNL_ARG_SCRATCHPAD, ONEDNN_WORKSPACE, md);
+    return bytes;
+}
+
+int onednn_finish(struct onednn_primitive *x, struct infer_error *err)
+{
+    return set_create(x, err, &x->idle);
+}
+
+static const void *address_of(int source, const struct kern_args *args)
+{
+    if (source == ONEDNN_WORKSPACE)
+        return args->workspace;
+    if (source >= ONEDNN_OUT(0))
+        return args->out[source - ONEDNN_OUT(0)];
+    return args->in[source];
+}
+
+int onednn_threads(const struct onednn_primitive *x)
+{
+    return x->threads;
+}
+
+int onednn_run(struct onednn_primitive *x, const struct kern_args *args,
+               struct infer_error *err)
+{
+    struct argument_set *set;
+    dnnl_status_t status = dnnl_success;
+    int i, r, before;
+
+    r = set_take(x, err, &set);
+    if (r < 0)
+        return r;
+    for (i = 0; i < x->count && status == dnnl_success; i++) {
+        const void *address = address_of(x->source[i], args);
+
+        if (address == set->address[i])
+            continue;
+        set->address[i] = address;
+        status =
+            dnnl_memory_set_data_handle(set->arg[i].memory, (void *)address);
+    }
+    before = use_threads(x->threads);
+    if (status == dnnl_success)
+        status = dnnl_primitive_execute(x->handle, stream, x->count, set->arg);
+    use_threads(before);
+    set_give(x, set);
+    if (status != dnnl_success)
+        return error_set(err, INFER_EDEVICE, "oneDNN: execution: status %d",
+                         (int)status);
+    return 0;
+}
+
+void onednn_destroy(struct onednn_primitive *x)
+{
+    if (!x)
+        return;
+    while (x->idle) {
+        struct argument_set *set = x->idle;
+
+        x->idle = set->next;
+        set_destroy(set, x->count);
+    }
+    if (x->handle)
+        dnnl_primitive_destroy(x->handle);
+    free(x);
+}
+
+int onednn_launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    return onednn_run(e->state, args, err);
+}
+
+void onednn_release(struct kern_exec *e)
+{
+    onednn_destroy(e->state);
+    e->state = NULL;
+}
+
+/* ---- packing ------------------------------------------------------- */
+
+/* Runs the reorder from src to dst. */
+static dnnl_status_t reorder(dnnl_primitive_t handle, dnnl_engine_t eng,
+                             const dnnl_memory_desc_t *from, const void *src,
+                             const dnnl_memory_desc_t *to, void *dst)
+{
+    dnnl_exec_arg_t arg[2] = {{DNNL_ARG_FROM, NULL}, {DNNL_ARG_TO, NULL}};
+    dnnl_status_t s;
+
+    s = dnnl_memory_create(&arg[0].memory, from, eng, (void *)src);
+    if (s == dnnl_success)
+        s = dnnl_memory_create(&arg[1].memory, to, eng, dst);
+    if (s == dnnl_success)
+        s = dnnl_primitive_execute(handle, stream, 2, arg);
+    if (arg[1].memory)
+        dnnl_memory_destroy(arg[1].memory);
+    if (arg[0].memory)
+        dnnl_memory_destroy(arg[0].memory);
+    return s;
+}
+
+int onednn_pack(const struct kern_exec *e, int i, const void *src, void *dst,
+                struct infer_error *err)
+{
+    const struct onednn_primitive *x = e->state;
+    dnnl_engine_t eng = onednn_engine(err);
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_t handle = NULL;
+    dnnl_status_t s;
+    int before;
+
+    if (!eng)
+        return err ? err->code : INFER_EDEVICE;
+    if (i != x->packed_in)
+        return error_set(err, INFER_EARGUMENT, "input %d is not packed", i);
+    before = use_threads(x->threads);
+    s = dnnl_reorder_primitive_desc_create(&pd, &x->given, eng, &x->packed, eng,
+                                           NULL);
+    if (s == dnnl_success)
+        s = dnnl_primitive_create(&handle, pd);
+    if (s == dnnl_success)
+        s = reorder(handle, eng, &x->given, src, &x->packed, dst);
+    use_threads(before);
+    if (handle)
+        dnnl_primitive_destroy(handle);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    return onednn_status(s, "reorder of weights", err);
+}

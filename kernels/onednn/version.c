@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names the oneDNN that is linked, or says that there is none. */
+#include "config.h"
+
+#include "kernels/onednn/onednn.h"
+
+#include <stddef.h>
+
+#ifdef HAVE_ONEDNN
+
+#include <dnnl.h>
+#include <pthread.h>
+#include <stdio.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char text[96];
+
+static const char *isa_name(dnnl_cpu_isa_t isa)
+{
+    switch (isa) {
+    case dnnl_cpu_isa_sse41:
+        return "sse41";
+    case dnnl_cpu_isa_avx:
+        return "avx";
+    case dnnl_cpu_isa_avx2:
+        return "avx2";
+    case dnnl_cpu_isa_avx512_mic:
+    case dnnl_cpu_isa_avx512_mic_4ops:
+        return "avx512_mic";
+    case dnnl_cpu_isa_avx512_core:
+        return "avx512_core";
+    case dnnl_cpu_isa_avx512_core_vnni:
+        return "avx512_core_vnni";
+    case dnnl_cpu_isa_avx512_core_bf16:
+        return "avx512_core_bf16";
+    case dnnl_cpu_isa_avx512_core_amx:
+        return "avx512_core_amx";
+    default:
+        return "generic";
+    }
+}
+
+static void fill(void)
+{
+    const dnnl_version_t *v = dnnl_version();
+
+    snprintf(text, sizeof text, "oneDNN %d.%d.%d (%s)", v->major, v->minor,
+             v->patch, isa_name(dnnl_get_effective_cpu_isa()));
+}
+
+const char *kern_onednn_version(void)
+{
+    pthread_once(&once, fill);
+    return text;
+}
+
+#else
+
+const char *kern_onednn_version(void)
+{
+    return NULL;
+}
+
+#endif

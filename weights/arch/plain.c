@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Networks without branches: LeNet (LeCun 1998), AlexNet (Krizhevsky 2012 in
+ * torchvision's one-tower form) and VGG (Simonyan and Zisserman 2014). */
+#include "weights/arch/build.h"
+
+int arch_lenet_300_100(const struct arch_row *row, int classes,
+                       struct infer_error *err, struct graph **out);
+int arch_lenet5(const struct arch_row *row, int classes,
+                struct infer_error *err, struct graph **out);
+int arch_alexnet(const struct arch_row *row, int classes,
+                 struct infer_error *err, struct graph **out);
+int arch_vgg(const struct arch_row *row, int classes, struct infer_error *err,
+             struct graph **out);
+
+/* Mean and deviation of MNIST's training set. */
+#define MNIST_MEAN 0.1307f
+#define MNIST_STD  0.3081f
+
+int arch_lenet_300_100(const struct arch_row *row, int classes,
+                       struct infer_error *err, struct graph **out)
+{
+    const struct graph_preprocess preprocess = arch_gray(MNIST_MEAN, MNIST_STD);
+    struct arch_build b;
+    int x;
+
+    arch_build_begin(&b, row->name, err);
+    x = arch_flatten(&b, arch_image_input(&b, 1, 28, 28, &preprocess));
+    x = arch_relu(&b, arch_dense(&b, "fc1", x, 784, 300));
+    x = arch_relu(&b, arch_dense(&b, "fc2", x, 300, 100));
+    x = arch_dense(&b, "fc3", x, 100, classes ? classes : 10);
+    return arch_build_end(&b, x, out);
+}
+
+int arch_lenet5(const struct arch_row *row, int classes,
+                struct infer_error *err, struct graph **out)
+{
+    const struct graph_preprocess preprocess = arch_gray(MNIST_MEAN, MNIST_STD);
+    struct arch_build b;
+    int x;
+
+    arch_build_begin(&b, row->name, err);
+    x = arch_image_input(&b, 1, 28, 28, &preprocess);
+    x = arch_conv(&b, "conv1", x,
+                  (struct arch_conv){
+                      .in = 1, .out = 6, .kernel = 5, .pad = 2, .bias = true});
+    x = arch_max_pool(&b, arch_relu(&b, x), 2, 2, 0, false);
+    x = arch_conv(
+        &b, "conv2", x,
+        (struct arch_conv){.in = 6, .out = 16, .kernel = 5, .bias = true});
+    x = arch_max_pool(&b, arch_relu(&b, x), 2, 2, 0, false);
+    x = arch_flatten(&b, x);
+    x = arch_relu(&b, arch_dense(&b, "fc1", x, 400, 120));
+    x = arch_relu(&b, arch_dense(&b, "fc2", x, 120, 84));
+    x = arch_dense(&b, "fc3", x, 84, classes ? classes : 10);
+    return arch_build_end(&b, x, out);
+}
+
+/* The two hidden layers and the classifier of AlexNet and VGG. */
+static int classifier(struct arch_build *b, int x, const int index[3], int in,
+                      int classes)
+{
+    x = arch_dense(b, arch_item("classifier", index[0]).text, x, in, 4096);
+    x = arch_relu(b, x);
+    x = arch_dense(b, arch_item("classifier", index[1]).text, x, 4096, 4096);
+    x = arch_relu(b, x);
+    return arch_dense(b, arch_item("classifier", index[2]).text, x, 4096,
+                      classes ? classes : 1000);
+}
+
+int arch_alexnet(const struct arch_row *row, int classes,
+                 struct infer_error *err, struct graph **out)
+{
+    static const struct {
+        int index, in, out, kernel, stride, pad, pool;
+    } layer[5] = {
+        {0, 3, 64, 11, 4, 2, 1},    {3, 64, 192, 5, 1, 2, 1},
+        {6, 192, 384, 3, 1, 1, 0},  {8, 384, 256, 3, 1, 1, 0},
+        {10, 256, 256, 3, 1, 1, 1},
+    };
+    static const int index[3] = {1, 4, 6};
+    const struct graph_preprocess preprocess = arch_imagenet(256);
+    struct arch_build b;
+    int x;
+
+    arch_build_begin(&b, row->name, err);
+    x = arch_image_input(&b, 3, 224, 224, &preprocess);
+    for (int i = 0; i < 5; i++) {
+        x = arch_conv(&b, arch_item("features", layer[i].index).text, x,
+                      (struct arch_conv){.in = layer[i].in,
+                                         .out = layer[i].out,
+                                         .kernel = layer[i].kernel,
+                                         .stride = layer[i].stride,
+                                         .pad = layer[i].pad,
+                                         .bias = true});
+        x = arch_relu(&b, x);
+        if (layer[i].pool)
+            x = arch_max_pool(&b, x, 3, 2, 0, false);
+    }
+    /* The adaptive pooling to 6x6 sees 6x6 here. */
+    x = arch_flatten(&b, x);
+    return arch_build_end(&b, classifier(&b, x, index, 256 * 36, classes), out);
+}
+
+/* row->variant: convolutions in each of five stages, then 1 for batch
+ * normalisation. */
+int arch_vgg(const struct arch_row *row, int classes, struct infer_error *err,
+             struct graph **out)
+{
+    static const int channels[5] = {64, 128, 256, 512, 512};
+    static const int index[3] = {0, 3, 6};
+    const struct graph_preprocess preprocess = arch_imagenet(256);
+    bool bn = row->variant[5];
+    struct arch_build b;
+    int in = 3, layer = 0;
+    int x;
+
+    arch_build_begin(&b, row->name, err);
+    x = arch_image_input(&b, 3, 224, 224, &preprocess);
+    for (int stage = 0; stage < 5; stage++) {
+        for (int i = 0; i < row->variant[stage]; i++) {
+            x = arch_conv(&b, arch_item("features", layer).text, x,
+                          (struct arch_conv){.in = in,
+                                             .out = channels[stage],
+                                             .kernel = 3,
+                                             .pad = 1,
+                                             .bias = true});
+            if (bn)
+                x = arch_batch_norm(&b, arch_item("features", layer + 1).text,
+                                    x, channels[stage]);
+            x = arch_relu(&b, x);
+            /* conv, [bn,] relu count in torchvision's Sequential. */
+            layer += bn ? 3 : 2;
+            in = channels[stage];
+        }
+        x = arch_max_pool(&b, x, 2, 2, 0, false);
+        layer++;
+    }
+    x = arch_flatten(&b, x);
+    return arch_build_end(&b, classifier(&b, x, index, 512 * 49, classes), out);
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fold-scale: multiplications and additions with constants, one number a
+ * channel or one for all, go into the layer before or after them; what
+ * remains of a chain of them becomes one scale_shift (or one linear function
+ * where all are single numbers).
+ */
+#include "weights/passes/pass.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/scalar.h"
+
+int pass_fold_scale(struct graph *g, struct pass_report *report,
+                    struct infer_error *err);
+
+/* y = a[c] x + b[c] along dimension `axis` of x. */
+struct affine {
+    int x; /* value */
+    int axis;
+    int64_t n;
+    double *a, *b; /* n each, one allocation at a */
+    bool scalar;   /* all channels alike */
+};
+
+static void release(struct affine *f)
+{
+    free(f->a);
+    f->a = f->b = NULL;
+}
+
+static bool all_finite(const struct affine *f)
+{
+    for (int64_t i = 0; i < f->n; i++)
+        if (!isfinite(f->a[i]) || !isfinite(f->b[i]))
+            return false;
+    return true;
+}
+
+/* Fills a and b from a constant k: the four kinds of arithmetic. */
+static bool from_binary(struct affine *f, enum kern_binary_kind kind,
+                        bool swapped)
+{
+    /* a holds the constant on entry. */
+    for (int64_t i = 0; i < f->n; i++) {
+        double k = f->a[i];
+
+        f->b[i] = 0;
+        switch (kind) {
+        case KERN_ADD:
+            f->a[i] = 1;
+            f->b[i] = k;
+            break;
+        case KERN_SUB:
+            f->a[i] = swapped ? -1 : 1;
+            f->b[i] = swapped ? k : -k;
+            break;
+        case KERN_MUL:
+            break;
+        case KERN_DIV:
+            if (swapped)
+                return false;
+            f->a[i] = 1 / k;
+            break;
+        default:
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_binary(const struct pass *p, int node, struct affine *f)
+{
+    const struct graph_value *v = p->g->value;
+    const struct graph_node *n = &p->g->node[node];
+    const struct constant *c;
+    int variable, constant;
+    bool swapped;
+
+    if (!pass_binary_constant(p, node, &variable, &constant, &swapped) ||
+        pass_residual(n) >= 0)
+        return false;
+    c = pass_value_constant(p, constant);
+    f->x = variable;
+    f->scalar = constant_count(c) == 1;
+    return pass_same_shape(&v[variable], &v[n->out[0]]) &&
+           pass_channel_operand(&v[variable], f->axis, c, f->n, f->a) &&
+           from_binary(f, n->attr.binary.kind, swapped);
+}
+
+static bool read_unary(const struct graph_node *n, struct affine *f)
+{
+    const struct kern_unary *u = &n->attr.unary;
+
+    if (u->kind != KERN_LINEAR && u->kind != KERN_NEG)
+        return false;
+    f->x = n->in[0];
+    f->scalar = true;
+    for (int64_t i = 0; i < f->n; i++) {
+        f->a[i] = u->kind == KERN_NEG ? -1 : (double)u->a;
+        f->b[i] = u->kind == KERN_NEG ? 0 : (double)u->b;
+    }
+    return true;
+}
+
+static bool read_scale_shift(const struct pass *p, const struct graph_node *n,
+                             struct affine *f)
+{
+    const struct constant *scale = pass_constant(p, n, 1);
+    const struct constant *shift = pass_constant(p, n, 2);
+
+    if ((!scale && pass_input(n, 1) >= 0) ||
+        (!shift && pass_input(n, 2) >= 0) || pass_residual(n) >= 0)
+        return false;
+    /* Its channels are those of dimension 1. */
+    if (f->axis != 1 || (scale && constant_count(scale) != f->n) ||
+        (shift && constant_count(shift) != f->n))
+        return false;
+    f->x = n->in[0];
+    f->scalar = false;
+    for (int64_t i = 0; i < f->n; i++) {
+        f->a[i] = scale ? scalar_load(scale->dtype, scale->data, i) : 1;
+        f->b[i] = shift ? scalar_load(shift->dtype, shift->data, i) : 0;
+    }
+    return true;
+}
+
+/* Reads a node as an affine function along f->axis of f->n channels, its
+ * activation left aside.  Returns 1 (release() it), 0 or an error. */
+static int read_affine(struct pass *p, int node, struct affine *f)
+{
+    const struct graph_node *n = &p->g->node[node];
+    bool ok;
+
+    if (n->op != GRAPH_BINARY && n->op != GRAPH_UNARY &&
+        n->op != GRAPH_SCALE_SHIFT)
+        return 0;
+    if (!pass_is_float(&p->g->value[n->out[0]]))
+        return 0;
+    f->a = malloc((size_t)f->n * 2 * sizeof(*f->a));
+    if (!f->a)
+        return pass_no_memory(p);
+    f->b = f->a + f->n;
+    if (n->op == GRAPH_BINARY)
+        ok = read_binary(p, node, f);
+    else if (n->op == GRAPH_UNARY)
+        ok = read_unary(n, f);
+    else
+        ok = read_scale_shift(p, n, f);
+    if (!ok || !all_finite(f)) {
+        release(f);
+        return 0;
+    }
+    return 1;
+}
+
+/* The first input that is not a constant. */
+static int variable_input(const struct pass *p, const struct graph_node *n)
+{
+    if (n->n_in < 1)
+        return -1;
+    if (n->op == GRAPH_BINARY && n->n_in == 2 &&
+        pass_value_constant(p, n->in[0]))
+        return n->in[1];
+    return n->in[0];
+}
+
+/* ---- into the layer before ----------------------------------------- */
+
+static int fold_before(struct pass *p, int node)
+{
+    struct graph *g = p->g;
+    int x = variable_input(p, &g->node[node]);
+    int layer = x < 0 ? -1 : g->value[x].producer;
+    struct affine f;
+    int status;
+
+    if (layer < 0 || pass_reader(p, x) != node)
+        return 0;
+    f.n = pass_output_channels(p, layer, &f.axis);
+    if (f.n < 1)
+        return 0;
+    status = read_affine(p, node, &f);
+    if (status <= 0)
+        return status;
+    status = f.x == x ? pass_scale_outputs(p, layer, f.n, f.a, f.b) : 0;
+    release(&f);
+    if (status <= 0)
+        return status;
+    pass_note(p, 0, "%s into %s", g->node[node].name, g->node[layer].name);
+    g->node[layer].epilogue = g->node[node].epilogue;
+    pass_absorb(p, layer, node);
+    return 1;
+}
+
+/* ---- into the layer after ------------------------------------------ */
+
+static int fold_after(struct pass *p, int node)
+{
+    struct graph *g = p->g;
+    const struct graph_node *n = &g->node[node];
+    int x = variable_input(p, n);
+    int layer = n->n_out == 1 ? pass_reader(p, n->out[0]) : -1;
+    const struct graph_value *v;
+    struct affine f;
+    int status;
+
+    if (layer < 0 || x < 0 || !pass_plain(n) ||
+        g->node[layer].in[0] != n->out[0] ||
+        (g->node[layer].op != GRAPH_CONV && g->node[layer].op != GRAPH_DENSE &&
+         g->node[layer].op != GRAPH_CONV_TRANSPOSE))
+        return 0;
+    v = &g->value[x];
+    f.axis = g->node[layer].op == GRAPH_DENSE ? v->rank - 1 : 1;
+    if (v->rank < 2 || v->dim[f.axis] < 1)
+        return 0;
+    f.n = v->dim[f.axis];
+    status = read_affine(p, node, &f);
+    if (status <= 0)
+        return status;
+    status = f.x == x ? pass_scale_inputs(p, layer, f.n, f.a, f.b) : 0;
+    release(&f);
+    if (status <= 0)
+        return status;
+    status = pass_set_input(p, layer, 0, x);
+    if (status < 0)
+        return status;
+    pass_note(p, 0, "%s into %s after it", g->node[node].name,
+              g->node[layer].name);
+    pass_kill(p, node);
+    return 1;
+}
+
+/* ---- chains -------------------------------------------------------- */
+
+static int become_linear(struct pass *p, int node, const struct affine *f)
+{
+    struct kern_epilogue epilogue = p->g->node[node].epilogue;
+    int status;
+
+    /* A linear function has no place for an activation. */
+    if (epilogue.act.kind != KERN_IDENTITY)
+        return 0;
+    status = pass_become(p, node, GRAPH_UNARY, &f->x, 1);
+    if (status < 0)
+        return status;
+    p->g->node[node].attr.unary.kind = KERN_LINEAR;
+    p->g->node[node].attr.unary.a = (float)f->a[0];
+    p->g->node[node].attr.unary.b = (float)f->b[0];
+    return 1;
+}
+
+static int become_scale_shift(struct pass *p, int node, const struct affine *f)
+{
+    struct graph *g = p->g;
+    struct kern_epilogue epilogue = g->node[node].epilogue;
+    enum infer_dtype dtype = g->value[f->x].dtype;
+    int in[3] = {f->x, -1, -1};
+    int status;
+
+    in[1] = pass_add_vector(p, g->node[node].name, ".scale", dtype, f->n, f->a);
+    if (in[1] < 0)
+        return in[1];
+    in[2] = pass_add_vector(p, g->node[node].name, ".shift", dtype, f->n, f->b);
+    if (in[2] < 0)
+        return in[2];
+    status = pass_become(p, node, GRAPH_SCALE_SHIFT, in, 3);
+    if (status < 0)
+        return status;
+    g->node[node].epilogue = epilogue;
+    return 1;
+}
+
+/* second(first(x)) as one function. */
+static void compose(struct affine *first, const struct affine *second)
+{
+    for (int64_t i = 0; i < first->n; i++) {
+        first->a[i] *= second->a[i];
+        first->b[i] = second->a[i] * first->b[i] + second->b[i];
+    }
+    first->scalar = first->scalar && second->scalar;
+}
+
+static int join(struct pass *p, int before, int node, struct affine *first,
+                const struct affine *second)
+{
+    struct graph *g = p->g;
+    int status;
+
+    compose(first, second);
+    if (!all_finite(first))
+        return 0;
+    pass_note(p, 0, "%s and %s", g->node[before].name, g->node[node].name);
+    if (first->scalar)
+        status = become_linear(p, node, first);
+    else
+        status = become_scale_shift(p, node, first);
+    return status;
+}
+
+static int merge_chain(struct pass *p, int node)
+{
+    struct graph *g = p->g;
+    const struct graph_node *n = &g->node[node];
+    int x = variable_input(p, n);
+    int before = x < 0 ? -1 : g->value[x].producer;
+    struct affine first, second;
+    int status;
+
+    if (before < 0 || pass_reader(p, x) != node ||
+        !pass_plain(&g->node[before]) || g->value[x].rank < 2 ||
+        g->value[x].dim[1] < 1 || pass_residual(n) >= 0)
+        return 0;
+    first.axis = second.axis = 1;
+    first.n = second.n = g->value[x].dim[1];
+    status = read_affine(p, node, &second);
+    if (status <= 0)
+        return status;
+    status = second.x == x ? read_affine(p, before, &first) : 0;
+    if (status > 0) {
+        status = join(p, before, node, &first, &second);
+        release(&first);
+    }
+    release(&second);
+    return status;
+}
+
+static int visit(struct pass *p, int node)
+{
+    int status = fold_before(p, node);
+
+    if (status == 0)
+        status = fold_after(p, node);
+    if (status == 0)
+        status = merge_chain(p, node);
+    return status;
+}
+
+int pass_fold_scale(struct graph *g, struct pass_report *report,
+                    struct infer_error *err)
+{
+    return pass_each(g, report, err, "fold-scale", visit);
+}

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * remove-transposes: graphs that compute on N,H,W,C between transposes are
+ * rewritten to N,C,H,W.
+ *
+ * A transpose to channels-last order sinks through the operations that follow
+ * it (their axes, pads and constants are rewritten) until it meets its
+ * inverse, or an operation that needs it.  A transpose to channels-first order
+ * rises through single operations before it.  Two transposes in a row become
+ * one; one that moves only dimensions of size 1 becomes a reshape.
+ *
+ * The layout of graph inputs and outputs is part of the model's interface: a
+ * transpose that has reached them stays.
+ */
+#include "weights/passes/pass.h"
+
+#include <string.h>
+
+int pass_remove_transposes(struct graph *g, struct pass_report *report,
+                           struct infer_error *err);
+
+/* order[i]: the input dimension that becomes output dimension i. */
+struct order {
+    int rank;
+    int of[INFER_MAX_RANK];
+};
+
+static bool read_order(const struct pass *p, int node, struct order *out)
+{
+    const struct graph_node *n = &p->g->node[node];
+    const struct graph_dims *dims = &n->attr.dims;
+    int rank = p->g->value[n->in[0]].rank;
+    unsigned seen = 0;
+
+    if (rank < 1)
+        return false;
+    out->rank = rank;
+    for (int i = 0; i < rank; i++) {
+        int64_t d = dims->n == rank ? dims->dim[i] : rank - 1 - i;
+
+        if (d < 0 || d >= rank)
+            return false;
+        out->of[i] = (int)d;
+        seen |= 1u << d;
+    }
+    return seen == (1u << rank) - 1;
+}
+
+static struct order inverse(const struct order *o)
+{
+    struct order out = {o->rank, {0}};
+
+    for (int i = 0; i < o->rank; i++)
+        out.of[o->of[i]] = i;
+    return out;
+}
+
+static bool equal(const struct order *a, const struct order *b)
+{
+    return a->rank == b->rank &&
+           memcmp(a->of, b->of, (size_t)a->rank * sizeof(a->of[0])) == 0;
+}
+
+/* N,spatial,C from N,C,spatial. */
+static bool to_channels_last(const struct order *o)
+{
+    if (o->rank < 3 || o->of[0] != 0 || o->of[o->rank - 1] != 1)
+        return false;
+    for (int i = 1; i < o->rank - 1; i++)
+        if (o->of[i] != i + 1)
+            return false;
+    return true;
+}
+
+static bool to_channels_first(const struct order *o)
+{
+    const struct order back = inverse(o);
+
+    /* Of rank 3 the two orders are one: those sink. */
+    return o->rank > 3 && to_channels_last(&back);
+}
+
+static void set_order(struct graph_node *n, const struct order *o)
+{
+    n->attr.dims.n = o->rank;
+    for (int i = 0; i < o->rank; i++)
+        n->attr.dims.dim[i] = o->of[i];
+}
+
+/* ---- what an operation does to an order ---------------------------- */
+
+static int positive(int axis, int rank)
+{
+    return axis < 0 ? axis + rank : axis;
+}
+
+static void map_pad(struct kern_pad *pad, const struct order *o)
+{
+    struct kern_pad old = *pad;
+
+    /* Dimension i of the node's view is dimension of[i] of what it will
+     * see. */
+    for (int i = 0; i < o->rank; i++) {
+        pad->begin[o->of[i]] = old.begin[i];
+        pad->end[o->of[i]] = old.end[i];
+    }
+}
+
+static void map_resize(struct graph_resize *r, const struct order *o)
+{
+    struct graph_resize old = *r;
+
+    for (int i = 0; i < o->rank; i++) {
+        r->resize.scale[o->of[i]] = old.resize.scale[i];
+        r->size[o->of[i]] = old.size[i];
+    }
+}
+
+static void map_axes(int *axis, int n, const struct order *o)
+{
+    for (int i = 0; i < n; i++)
+        axis[i] = o->of[positive(axis[i], o->rank)];
+}
+
+static bool axes_valid(const int *axis, int n, int rank)
+{
+    for (int i = 0; i < n; i++)
+        if (positive(axis[i], rank) < 0 || positive(axis[i], rank) >= rank)
+            return false;
+    return true;
+}
+
+/* Whether the axes of the operation can be renamed. */
+static bool attributes_allow(const struct graph_node *n, int rank)
+{
+    const union graph_attr *a = &n->attr;
+
+    switch (n->op) {
+    case GRAPH_UNARY:
+    case GRAPH_CAST:
+    case GRAPH_DROPOUT:
+    case GRAPH_BINARY:
+    case GRAPH_WHERE:
+    case GRAPH_PRELU:
+    case GRAPH_PAD:
+        return true;
+    case GRAPH_RESIZE:
+        return a->resize.n_sizes == 0 || a->resize.n_sizes == rank;
+    case GRAPH_SOFTMAX:
+        return !a->axis.flatten && axes_valid(&a->axis.axis, 1, rank);
+    case GRAPH_CONCAT:
+        return axes_valid(&a->axis.axis, 1, rank);
+    case GRAPH_SPLIT:
+        return axes_valid(&a->split.axis, 1, rank);
+    case GRAPH_SLICE:
+        return axes_valid(a->slice.axis, a->slice.n_axes, rank);
+    case GRAPH_REDUCE:
+        return axes_valid(a->reduce.axis, a->reduce.n_axes, rank);
+    default:
+        return false;
+    }
+}
+
+static void map_attributes(struct graph_node *n, const struct order *o)
+{
+    union graph_attr *a = &n->attr;
+
+    switch (n->op) {
+    case GRAPH_PAD:
+        map_pad(&a->pad, o);
+        break;
+    case GRAPH_RESIZE:
+        map_resize(&a->resize, o);
+        break;
+    case GRAPH_SOFTMAX:
+    case GRAPH_CONCAT:
+        map_axes(&a->axis.axis, 1, o);
+        break;
+    case GRAPH_SPLIT:
+        map_axes(&a->split.axis, 1, o);
+        break;
+    case GRAPH_SLICE:
+        map_axes(a->slice.axis, a->slice.n_axes, o);
+        break;
+    case GRAPH_REDUCE:
+        map_axes(a->reduce.axis, a->reduce.n_axes, o);
+        break;
+    default:
+        break;
+    }
+}
+
+/* The order of what a node gives when its input had order o: the same, but for
+ * reductions that drop dimensions. */
+static struct order output_order(const struct graph_node *n,
+                                 const struct order *o)
+{
+    struct order out = {0, {0}};
+    bool dropped[INFER_MAX_RANK] = {false};
+    int place[INFER_MAX_RANK];
+    int kept = 0;
+
+    if (n->op != GRAPH_REDUCE || n->attr.reduce.keep_dims)
+        return *o;
+    for (int i = 0; i < o->rank; i++)
+        dropped[i] = n->attr.reduce.n_axes == 0;
+    for (int i = 0; i < n->attr.reduce.n_axes; i++)
+        dropped[positive(n->attr.reduce.axis[i], o->rank)] = true;
+    /* place[d]: where dimension d of the new view stands among the kept. */
+    for (int d = 0; d < o->rank; d++) {
+        int seen_at = inverse(o).of[d];
+
+        place[d] = kept;
+        kept += !dropped[seen_at];
+    }
+    for (int i = 0; i < o->rank; i++)
+        if (!dropped[i])
+            out.of[out.rank++] = place[o->of[i]];
+    return out;
+}
+
+static bool in_order(const struct order *o)
+{
+    for (int i = 0; i < o->rank; i++)
+        if (o->of[i] != i)
+            return false;
+    return true;
+}
+
+/* ---- operands ------------------------------------------------------ */
+
+/* A constant under the order: its dimensions, filled up with ones in front,
+ * put in the places of N,C,spatial.  A value or an error. */
+static int reorder_constant(struct pass *p, int value, const struct order *o)
+{
+    const struct order back = inverse(o);
+    struct constant *c = pass_value_constant(p, value);
+    int64_t dim[INFER_MAX_RANK];
+    struct constant *full, *turned;
+
+    if (constant_count(c) == 1)
+        return value;
+    for (int i = 0; i < o->rank; i++)
+        dim[i] = i < o->rank - c->rank ? 1 : c->dim[i - (o->rank - c->rank)];
+    full = constant_new(c->dtype, o->rank, dim);
+    if (!full)
+        return pass_no_memory(p);
+    memcpy(full->data, c->data, c->bytes);
+    turned = constant_transpose(full, back.of);
+    constant_unref(full);
+    if (!turned)
+        return pass_no_memory(p);
+    return pass_add_constant(p, p->g->value[value].name, ".nchw", turned);
+}
+
+/* All but the first and the last dimension are 1, so that the transpose costs
+ * nothing: the gate of a squeeze-and-excitation block. */
+static bool is_flat(const struct graph_value *v, int rank)
+{
+    if (v->rank != rank)
+        return false;
+    for (int i = 1; i < rank - 1; i++)
+        if (v->dim[i] != 1)
+            return false;
+    return true;
+}
+
+enum operand { TURNED, CONSTANT, FLAT, OTHER };
+
+static enum operand classify(const struct pass *p, int value,
+                             const struct order *o)
+{
+    const struct graph_value *v = &p->g->value[value];
+    int producer = pass_producer(p, value, GRAPH_TRANSPOSE);
+    const struct constant *c = pass_value_constant(p, value);
+    struct order other;
+
+    if (producer >= 0 && read_order(p, producer, &other) && equal(&other, o))
+        return TURNED;
+    if (c && c->rank <= o->rank)
+        return CONSTANT;
+    return !c && is_flat(v, o->rank) ? FLAT : OTHER;
+}
+
+/* The first order to channels-last among the inputs. */
+static bool find_order(const struct pass *p, const struct graph_node *n,
+                       struct order *o)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        int producer =
+            n->in[i] < 0 ? -1 : pass_producer(p, n->in[i], GRAPH_TRANSPOSE);
+
+        if (producer >= 0 && read_order(p, producer, o) && to_channels_last(o))
+            return true;
+    }
+    return false;
+}
+
+static bool operands_allow(const struct pass *p, const struct graph_node *n,
+                           const struct order *o)
+{
+    bool broadcasts =
+        n->op == GRAPH_BINARY || n->op == GRAPH_WHERE || n->op == GRAPH_PRELU;
+
+    for (int i = 0; i < n->n_in; i++) {
+        enum operand kind = n->in[i] < 0 ? OTHER : classify(p, n->in[i], o);
+
+        if (kind == OTHER || (kind == CONSTANT && !broadcasts))
+            return false;
+        if (kind == FLAT && n->op != GRAPH_BINARY)
+            return false;
+    }
+    return true;
+}
+
+/* ---- sinking ------------------------------------------------------- */
+
+/* Input i of a node, seen before the transpose. */
+static int turn_input(struct pass *p, int node, int i, const struct order *o)
+{
+    const struct order back = inverse(o);
+    int value = p->g->node[node].in[i];
+    int turned;
+
+    switch (classify(p, value, o)) {
+    case TURNED:
+        turned = p->g->node[p->g->value[value].producer].in[0];
+        break;
+    case CONSTANT:
+        turned = reorder_constant(p, value, o);
+        break;
+    default:
+        turned = pass_add_node(p, GRAPH_TRANSPOSE, &value, 1);
+        if (turned >= 0)
+            set_order(&p->g->node[p->g->value[turned].producer], &back);
+        break;
+    }
+    return turned < 0 ? turned : pass_set_input(p, node, i, turned);
+}
+
+/* A transpose between output i of a node and its readers. */
+static int turn_output(struct pass *p, int node, int i, const struct order *o)
+{
+    struct graph *g = p->g;
+    int old = g->node[node].out[i];
+    int fresh = pass_add_node(p, GRAPH_TRANSPOSE, &old, 1);
+    int transpose;
+
+    if (fresh < 0)
+        return fresh;
+    /* The new node was made to read the old value and give a fresh one: the
+     * two change places, so that readers and names stay with the old one. */
+    transpose = g->value[fresh].producer;
+    g->node[node].out[i] = fresh;
+    g->node[transpose].out[0] = old;
+    g->value[fresh].producer = node;
+    g->value[old].producer = transpose;
+    pass_set_input(p, transpose, 0, fresh);
+    set_order(&g->node[transpose], o);
+    g->value[fresh].dtype = g->value[old].dtype;
+    g->value[fresh].rank = g->value[old].rank;
+    for (int d = 0; d < o->rank; d++)
+        g->value[fresh].dim[o->of[d]] = g->value[old].dim[d];
+    return 0;
+}
+
+static int sink(struct pass *p, int node)
+{
+    struct graph *g = p->g;
+    struct order o, after;
+    int status = 0;
+
+    if (!find_order(p, &g->node[node], &o) ||
+        !attributes_allow(&g->node[node], o.rank) ||
+        pass_residual(&g->node[node]) >= 0 ||
+        !operands_allow(p, &g->node[node], &o))
+        return 0;
+    after = output_order(&g->node[node], &o);
+    for (int i = 0; i < g->node[node].n_out; i++)
+        if (g->value[g->node[node].out[i]].rank != after.rank)
+            return 0;
+    for (int i = 0; i < g->node[node].n_in && status >= 0; i++)
+        status = turn_input(p, node, i, &o);
+    map_attributes(&g->node[node], &o);
+    for (int i = 0; i < g->node[node].n_out && status >= 0; i++)
+        if (!in_order(&after))
+            status = turn_output(p, node, i, &after);
+    if (status < 0)
+        return status;
+    pass_note(p, 0, "through %s", g->node[node].name);
+    return 1;
+}
+
+/* ---- rising -------------------------------------------------------- */
+
+/* A transpose to channels-first order behind a node of one variable input:
+ * done before it instead. */
+static int rise(struct pass *p, int node)
+{
+    struct graph *g = p->g;
+    struct order o, back;
+    int before, variable = -1, turned, status = 0;
+
+    if (g->node[node].op != GRAPH_TRANSPOSE || !read_order(p, node, &o) ||
+        !to_channels_first(&o))
+        return 0;
+    before = g->value[g->node[node].in[0]].producer;
+    if (before < 0 || pass_reader(p, g->node[node].in[0]) != node ||
+        g->node[before].n_out != 1 || g->node[before].op == GRAPH_REDUCE ||
+        pass_residual(&g->node[before]) >= 0 ||
+        !attributes_allow(&g->node[before], o.rank))
+        return 0;
+    for (int i = 0; i < g->node[before].n_in; i++) {
+        int in = g->node[before].in[i];
+
+        if (in >= 0 && pass_value_constant(p, in) &&
+            g->value[in].rank <= o.rank && g->node[before].op == GRAPH_BINARY)
+            continue;
+        if (in < 0 || variable >= 0 || g->value[in].rank != o.rank)
+            return 0;
+        variable = i;
+    }
+    if (variable < 0)
+        return 0;
+    /* Seen from the node before, its view is the inverse of what it gets. */
+    back = inverse(&o);
+    for (int i = 0; i < g->node[before].n_in && status >= 0; i++) {
+        int in = g->node[before].in[i];
+
+        if (i != variable) {
+            turned = reorder_constant(p, in, &back);
+        } else {
+            turned = pass_add_node(p, GRAPH_TRANSPOSE, &in, 1);
+            if (turned >= 0)
+                set_order(&g->node[g->value[turned].producer], &o);
+        }
+        status = turned < 0 ? turned : pass_set_input(p, before, i, turned);
+    }
+    if (status < 0)
+        return status;
+    map_attributes(&g->node[before], &back);
+    pass_note(p, 0, "before %s", g->node[before].name);
+    pass_absorb(p, before, node);
+    return 1;
+}
+
+/* ---- transposes alone ---------------------------------------------- */
+
+/* Two in a row: this one reads what the other read. */
+static int join(struct pass *p, int node)
+{
+    struct graph *g = p->g;
+    int before = pass_producer(p, g->node[node].in[0], GRAPH_TRANSPOSE);
+    struct order first, second, both;
+    int status;
+
+    if (before < 0 || !read_order(p, before, &first) ||
+        !read_order(p, node, &second) || first.rank != second.rank)
+        return 0;
+    both.rank = first.rank;
+    for (int i = 0; i < both.rank; i++)
+        both.of[i] = first.of[second.of[i]];
+    status = pass_set_input(p, node, 0, g->node[before].in[0]);
+    if (status < 0)
+        return status;
+    set_order(&g->node[node], &both);
+    pass_note(p, 0, "%s and %s", g->node[before].name, g->node[node].name);
+    return 1;
+}
+
+/* Dimensions that are not 1 keep their order: nothing moves in memory. */
+static int to_reshape(struct pass *p, int node)
+{
+    struct graph *g = p->g;
+    int x = g->node[node].in[0];
+    const struct graph_value *v = &g->value[x];
+    struct graph_dims target;
+    struct order o;
+    int last = -1, unknown = 0, status;
+
+    if (!read_order(p, node, &o) || in_order(&o))
+        return 0;
+    for (int i = 0; i < o.rank; i++) {
+        if (v->dim[o.of[i]] == 1)
+            continue;
+        if (o.of[i] < last)
+            return 0;
+        last = o.of[i];
+        unknown += v->dim[last] < 0;
+    }
+    if (unknown > 1)
+        return 0;
+    target.n = o.rank;
+    for (int i = 0; i < o.rank; i++)
+        target.dim[i] = v->dim[o.of[i]];
+    status = pass_become(p, node, GRAPH_RESHAPE, &x, 1);
+    if (status < 0)
+        return status;
+    g->node[node].attr.dims = target;
+    pass_note(p, 0, "%s is a reshape", g->node[node].name);
+    return 1;
+}
+
+static int visit(struct pass *p, int node)
+{
+    int status;
+
+    if (p->g->node[node].op != GRAPH_TRANSPOSE)
+        return sink(p, node);
+    status = join(p, node);
+    if (status == 0)
+        status = to_reshape(p, node);
+    return status == 0 ? rise(p, node) : status;
+}
+
+int pass_remove_transposes(struct graph *g, struct pass_report *report,
+                           struct infer_error *err)
+{
+    return pass_each(g, report, err, "remove-transposes", visit);
+}
