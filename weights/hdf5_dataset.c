@@ -541,11 +541,9 @@ int hdf5_dataset_strings(struct hdf5_file *f, const struct hdf5_dataset *d,
     memset(out, 0, sizeof *out);
     /* Nothing was checked of types that are not supported. */
     if (d->type.kind != HDF5_STRING && d->type.kind != HDF5_VLEN_STRING)
-        return hdf5_unsupported(err, d->address,
-                                "data of type %s; strings are expected",
-                                d->type.kind == HDF5_UNSUPPORTED
-                                    ? d->type.unsupported
-                                    : "number");
+        return hdf5_unsupported(
+            err, d->address, "data of type %s; strings are expected",
+            d->type.kind == HDF5_UNSUPPORTED ? d->type.unsupported : "number");
     int rc = hdf5_dataset_bytes(d, err, &bytes);
     if (rc == 0)
         rc = hdf5_alloc(f, bytes, err, &raw);

@@ -274,8 +274,7 @@ int hdf5_space_parse(struct hdf5_file *f, uint64_t address,
             out->max_dim[i - rank] = -1;
         else if (n > INT64_MAX ||
                  (i >= rank && n < (uint64_t)out->dim[i - rank]))
-            return hdf5_malformed(err, address,
-                                  "%s of dimension %d is %llu",
+            return hdf5_malformed(err, address, "%s of dimension %d is %llu",
                                   i < rank ? "size" : "maximum", i % rank,
                                   (unsigned long long)n);
         else

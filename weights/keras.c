@@ -30,9 +30,9 @@ static int strip(struct weights_import *out, const char *name, size_t bytes,
 }
 
 /* Notes every dataset below a group, without reading its data. */
-static int strip_group(struct hdf5_file *f, uint64_t address,
-                       const char *path, const char *why, int depth,
-                       struct weights_import *out, struct infer_error *err)
+static int strip_group(struct hdf5_file *f, uint64_t address, const char *path,
+                       const char *why, int depth, struct weights_import *out,
+                       struct infer_error *err)
 {
     struct hdf5_object o;
     struct hdf5_links links;
@@ -208,9 +208,9 @@ static int read_text_of(struct hdf5_file *f, uint64_t group, const char *name,
 {
     const int rc = read_text(f, hdf5_root(f), name, err, out);
 
-    return rc != 0 || group == hdf5_root(f) ? rc
-                                            : read_text(f, group, name, err,
-                                                        out);
+    return rc != 0 || group == hdf5_root(f)
+               ? rc
+               : read_text(f, group, name, err, out);
 }
 
 static int strip_training(struct hdf5_file *f, struct weights_import *out,
@@ -337,8 +337,7 @@ static int read_keras_parts(struct zipfile *zip,
                             const struct zipfile_data *config,
                             const char *version,
                             const struct weights_options *options,
-                            struct infer_error *err,
-                            struct weights_import *out)
+                            struct infer_error *err, struct weights_import *out)
 {
     struct zipfile_data weights;
     struct hdf5_file *f = NULL;
@@ -394,9 +393,9 @@ static int read_version(struct zipfile *zip, struct infer_error *err,
     /* tf.keras 2.12 and later write this format too; its layers behave as
      * those of Keras 2. */
     if (rc == 0 && (major_of(version) < 2 || major_of(version) > 3))
-        rc = error_set(err, INFER_EUNSUPPORTED,
-                       "written by Keras %.40s; 2 and 3 are supported",
-                       version);
+        rc =
+            error_set(err, INFER_EUNSUPPORTED,
+                      "written by Keras %.40s; 2 and 3 are supported", version);
     return rc;
 }
 

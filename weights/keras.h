@@ -147,12 +147,12 @@ struct keras_emit {
     struct infer_error *err;
     int status;
     const struct weights_options *options;
-    int major;           /* Keras 1, 2 or 3 */
-    bool old_resize;     /* bilinear as before TensorFlow 2 */
-    bool theano;         /* kernels are stored flipped */
-    bool channels_first; /* some layer says so */
-    bool has_1d;         /* some layer works on N,length,C */
-    int n_calls;         /* of layers, so far */
+    int major;                       /* Keras 1, 2 or 3 */
+    bool old_resize;                 /* bilinear as before TensorFlow 2 */
+    bool theano;                     /* kernels are stored flipped */
+    bool channels_first;             /* some layer says so */
+    bool has_1d;                     /* some layer works on N,length,C */
+    int n_calls;                     /* of layers, so far */
     const struct keras_layer *layer; /* being emitted */
     int node;                        /* which call of it */
 };
@@ -211,8 +211,8 @@ const cJSON *keras_activation_of(const struct keras_layer *l);
  * out of range; where it is absent or null, otherwise is the result. */
 int keras_int(struct keras_emit *k, const cJSON *config, const char *key,
               int min, int max, int otherwise);
-double keras_double(struct keras_emit *k, const cJSON *config,
-                    const char *key, double otherwise);
+double keras_double(struct keras_emit *k, const cJSON *config, const char *key,
+                    double otherwise);
 bool keras_bool(struct keras_emit *k, const cJSON *config, const char *key,
                 bool otherwise);
 /* n integers from an array of n or one number for all. */

@@ -102,8 +102,8 @@ static struct keras_value relu(struct keras_emit *k, struct keras_value x,
     if (threshold == 0) {
         if (limit == NO_LIMIT)
             return unary(k, x, KERN_LEAKY_RELU, slope, 0);
-        x.value = keras_unary(k, "slope", x.value, KERN_LEAKY_RELU,
-                              (float)slope, 0);
+        x.value =
+            keras_unary(k, "slope", x.value, KERN_LEAKY_RELU, (float)slope, 0);
         return unary(k, x, KERN_CLIP, -NO_LIMIT, limit);
     }
     /* The two sides apart, then their sum. */
@@ -115,8 +115,8 @@ static struct keras_value relu(struct keras_emit *k, struct keras_value x,
             keras_unary(k, "limit", above.value, KERN_CLIP, 0, (float)limit);
     if (slope == 0)
         return above;
-    int below = keras_unary(k, "shifted", x.value, KERN_LINEAR, 1,
-                            (float)-threshold);
+    int below =
+        keras_unary(k, "shifted", x.value, KERN_LINEAR, 1, (float)-threshold);
     below = keras_unary(k, "below", below, KERN_CLIP, -NO_LIMIT, 0);
     below = keras_unary(k, "sloped", below, KERN_LINEAR, (float)slope, 0);
     const int in[2] = {above.value, below};
@@ -133,10 +133,10 @@ struct keras_value keras_softmax(struct keras_emit *k, struct keras_layer *l,
                                  const struct keras_value *in, int n)
 {
     (void)n;
-    return softmax(k, in[0],
-                   keras_int(k, l->config, "axis", -INFER_MAX_RANK,
-                             INFER_MAX_RANK, -1),
-                   false);
+    return softmax(
+        k, in[0],
+        keras_int(k, l->config, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, -1),
+        false);
 }
 
 static struct keras_value relu_of(struct keras_emit *k, const cJSON *config,
@@ -159,9 +159,8 @@ struct keras_value keras_relu(struct keras_emit *k, struct keras_layer *l,
     return relu_of(k, l->config, in[0]);
 }
 
-static struct keras_value leaky_relu_of(struct keras_emit *k,
-                                        const cJSON *config,
-                                        struct keras_value x)
+static struct keras_value
+leaky_relu_of(struct keras_emit *k, const cJSON *config, struct keras_value x)
 {
     const double slope = keras_double(
         k, config, keras_key(config, "negative_slope", "alpha"), 0.3);
@@ -169,8 +168,7 @@ static struct keras_value leaky_relu_of(struct keras_emit *k,
     return unary(k, x, KERN_LEAKY_RELU, slope, 0);
 }
 
-struct keras_value keras_leaky_relu(struct keras_emit *k,
-                                    struct keras_layer *l,
+struct keras_value keras_leaky_relu(struct keras_emit *k, struct keras_layer *l,
                                     const struct keras_value *in, int n)
 {
     (void)n;
@@ -237,8 +235,8 @@ struct keras_value keras_prelu(struct keras_emit *k, struct keras_layer *l,
     /* A shared layer keeps the order of its first use. */
     if (slope == NULL)
         x = keras_swapped(k, x);
-    const int w = keras_weight(k, l, 0, "weight",
-                               x.swapped ? prelu_swapped : NULL);
+    const int w =
+        keras_weight(k, l, 0, "weight", x.swapped ? prelu_swapped : NULL);
     const int args[2] = {x.value, w};
     if (k->status == 0)
         x.value = keras_node(k, GRAPH_PRELU, "", args, 2, NULL);
@@ -284,10 +282,10 @@ struct keras_value keras_activation(struct keras_emit *k, struct keras_value x,
     if (strcmp(class_name, "ELU") == 0)
         return elu_of(k, config, x);
     if (strcmp(class_name, "Softmax") == 0)
-        return softmax(k, x,
-                       keras_int(k, config, "axis", -INFER_MAX_RANK,
-                                 INFER_MAX_RANK, -1),
-                       false);
+        return softmax(
+            k, x,
+            keras_int(k, config, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, -1),
+            false);
     if (strcmp(class_name, "Activation") == 0)
         return keras_activation(k, x, json_member(config, "activation"));
     return keras_fail(k, INFER_EUNSUPPORTED, "activation of class %s",

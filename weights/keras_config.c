@@ -14,7 +14,7 @@
 /* ---- classes ------------------------------------------------------- */
 
 static const struct keras_class classes[] = {
-#define NONE NULL
+#define NONE              NULL
 #define KERAS_INPUT(name) {name, 0, 0, NULL, NULL},
 #define KERAS_LAYER(name, max_in, arg, variables, emit)                        \
     {name, max_in, arg, variables, emit},
@@ -43,9 +43,8 @@ bool keras_is_model(const char *class_name)
  * name null or the class itself. */
 static bool is_own(const cJSON *layer, const char *class_name)
 {
-    static const char *const modules[] = {"keras", "tf_keras",
-                                          "tensorflow.python.keras",
-                                          "tensorflow.keras"};
+    static const char *const modules[] = {
+        "keras", "tf_keras", "tensorflow.python.keras", "tensorflow.keras"};
     const char *module = json_string(layer, "module");
     const char *registered = json_string(layer, "registered_name");
 
@@ -117,7 +116,7 @@ static int no_memory(struct infer_error *err)
 struct parse {
     struct infer_error *err;
     int depth;
-    int n_layers;    /* of all models together */
+    int n_layers;     /* of all models together */
     bool unsupported; /* some class is; the report is in err */
 };
 
@@ -273,8 +272,7 @@ static struct keras_call *new_call(struct keras_model *m, int layer)
 
 /* ["name", node, tensor, ...] */
 static int parse_reference(const struct keras_model *m, const cJSON *json,
-                           struct infer_error *err,
-                           struct keras_reference *out)
+                           struct infer_error *err, struct keras_reference *out)
 {
     const cJSON *name = cJSON_IsArray(json) ? json->child : NULL;
     const cJSON *node = name ? name->next : NULL;
@@ -302,8 +300,7 @@ static int add_reference(struct keras_reference **list, int *n,
 {
     /* Doubled at powers of two, so that the capacity need not be stored. */
     if ((*n & (*n - 1)) == 0) {
-        void *grown =
-            realloc(*list, (*n ? 2 * (size_t)*n : 1) * sizeof **list);
+        void *grown = realloc(*list, (*n ? 2 * (size_t)*n : 1) * sizeof **list);
         if (grown == NULL)
             return no_memory(err);
         *list = grown;
@@ -404,8 +401,8 @@ static int parse_calls(struct keras_model *m, int layer, const cJSON *inbound,
     if (inbound != NULL && !cJSON_IsArray(inbound))
         return error_set(err, INFER_EFORMAT,
                          "layer '%s': inbound_nodes is no list", l->path);
-    for (const cJSON *c = inbound ? inbound->child : NULL;
-         c != NULL && rc == 0; c = c->next) {
+    for (const cJSON *c = inbound ? inbound->child : NULL; c != NULL && rc == 0;
+         c = c->next) {
         struct keras_call *call = new_call(m, layer);
         if (call == NULL)
             return no_memory(err);
@@ -419,8 +416,8 @@ static int parse_calls(struct keras_model *m, int layer, const cJSON *inbound,
         } else if (cJSON_IsArray(c)) {
             rc = parse_old_call(m, c, err, call);
         } else {
-            rc = error_set(err, INFER_EFORMAT,
-                           "layer '%s': a call is no list", l->path);
+            rc = error_set(err, INFER_EFORMAT, "layer '%s': a call is no list",
+                           l->path);
         }
     }
     return rc;

@@ -13,8 +13,8 @@
 
 static bool uses_bias(struct keras_emit *k, const struct keras_layer *l)
 {
-    return keras_bool(k, l->config,
-                      keras_key(l->config, "use_bias", "bias"), true);
+    return keras_bool(k, l->config, keras_key(l->config, "use_bias", "bias"),
+                      true);
 }
 
 int keras_conv_variables(struct keras_emit *k, struct keras_layer *l)
@@ -261,9 +261,8 @@ static bool check_kernel(struct keras_emit *k, int weight,
 
 static int filters_of(struct keras_emit *k, const struct keras_layer *l)
 {
-    return keras_int(k, l->config,
-                     keras_key(l->config, "filters", "nb_filter"), 1,
-                     INT32_MAX, -1);
+    return keras_int(k, l->config, keras_key(l->config, "filters", "nb_filter"),
+                     1, INT32_MAX, -1);
 }
 
 /* Adds the bias where there is one; checks its length. */
@@ -359,9 +358,9 @@ struct keras_value keras_conv_transpose(struct keras_emit *k,
         /* Output extent less (in - 1) * stride + reach. */
         int64_t extra;
         if (given[i] >= 0)
-            extra = given[i] -
-                    (padding == KERAS_SAME ? 2 * (int64_t)(g.window[i] / 2)
-                                           : 0);
+            extra =
+                given[i] -
+                (padding == KERAS_SAME ? 2 * (int64_t)(g.window[i] / 2) : 0);
         else if (padding == KERAS_SAME)
             extra = conv->stride[i] - reach;
         else
@@ -384,8 +383,7 @@ struct keras_value keras_conv_transpose(struct keras_emit *k,
 }
 
 /* The depthwise part: as many groups as channels. */
-static struct keras_value depthwise(struct keras_emit *k,
-                                    struct keras_layer *l,
+static struct keras_value depthwise(struct keras_emit *k, struct keras_layer *l,
                                     struct geometry *g, const char *role,
                                     const char *suffix, struct keras_value x,
                                     bool with_bias)
@@ -439,8 +437,7 @@ struct keras_value keras_separable(struct keras_emit *k, struct keras_layer *l,
 
     (void)n;
     x = depthwise(k, l, &g, "depthwise", "depthwise.weight", x, false);
-    const int w =
-        keras_weight(k, l, 1, "pointwise.weight", pointwise_kernel);
+    const int w = keras_weight(k, l, 1, "pointwise.weight", pointwise_kernel);
     if (!check_kernel(k, w, &one, filters_of(k, l), 0))
         return keras_failed(k);
     one.conv.conv.groups = 1;

@@ -111,10 +111,9 @@ static void look_up(struct found *v)
             const size_t n = strlen(words[i].word), m = strlen(word);
             /* Keras 1: "conv1_W", "bn_running_mean". */
             const bool match =
-                round == 0
-                    ? strcmp(word, words[i].word) == 0
-                    : m > n && word[m - n - 1] == '_' &&
-                          strcmp(word + m - n, words[i].word) == 0;
+                round == 0 ? strcmp(word, words[i].word) == 0
+                           : m > n && word[m - n - 1] == '_' &&
+                                 strcmp(word + m - n, words[i].word) == 0;
             if (!match || (round == 1 && under == NULL))
                 continue;
             v->role = words[i].role;
@@ -251,10 +250,9 @@ static int by_layer(const void *a, const void *b)
                   ((const struct found *)b)->layer);
 }
 
-static int read_listed(struct hdf5_file *f, uint64_t address,
-                       const char *group, const struct hdf5_strings *parts,
-                       int n_parts, struct found *v, int *n,
-                       struct infer_error *err)
+static int read_listed(struct hdf5_file *f, uint64_t address, const char *group,
+                       const struct hdf5_strings *parts, int n_parts,
+                       struct found *v, int *n, struct infer_error *err)
 {
     /* Words alone do not make layers: Keras 1 has "uniform1", "conv1_b". */
     const bool nested = has_layers(parts, n_parts);
@@ -320,14 +318,13 @@ static int group_from_h5(struct hdf5_file *f, uint64_t top, const char *group,
 }
 
 int keras_dictionary_from_h5(struct hdf5_file *f, uint64_t group,
-                             struct infer_error *err,
-                             struct weights_dict *dict)
+                             struct infer_error *err, struct weights_dict *dict)
 {
     struct hdf5_strings parts[KERAS_MAX_PARTS];
     int n_parts, rc;
 
-    rc = keras_read_names(f, group, "layer_names", err, parts,
-                          KERAS_MAX_PARTS, &n_parts);
+    rc = keras_read_names(f, group, "layer_names", err, parts, KERAS_MAX_PARTS,
+                          &n_parts);
     for (int p = 0; p < n_parts; p++) {
         for (size_t i = 0; i < parts[p].count && rc >= 0; i++) {
             rc = group_from_h5(f, group, parts[p].text[i], err, dict);
@@ -426,8 +423,8 @@ static int vars_from_v3(struct hdf5_file *f, uint64_t vars, const char *layer,
     if (v == NULL)
         rc = error_set(err, INFER_EMEMORY, "no memory for names");
     else if ((size_t)n != links.count)
-        rc = error_set(err, INFER_EUNSUPPORTED,
-                       "layer '%s' has %zu variables", layer, links.count);
+        rc = error_set(err, INFER_EUNSUPPORTED, "layer '%s' has %zu variables",
+                       layer, links.count);
     int filled = 0;
     for (int i = 0; i < n && rc == 0; i++) {
         char number[16];
@@ -436,8 +433,8 @@ static int vars_from_v3(struct hdf5_file *f, uint64_t vars, const char *layer,
             hdf5_links_find(&links, number, (size_t)digits);
         const char *word = word_of(group, n, i);
         if (link == NULL || link->kind != HDF5_HARD_LINK) {
-            rc = error_set(err, INFER_EFORMAT,
-                           "layer '%s' has no variable %d", layer, i);
+            rc = error_set(err, INFER_EFORMAT, "layer '%s' has no variable %d",
+                           layer, i);
             break;
         }
         rc = read_value(f, link->address, err, &v[i].value);
@@ -457,8 +454,8 @@ static int vars_from_v3(struct hdf5_file *f, uint64_t vars, const char *layer,
             if (v[i].role == UNKNOWN) {
                 char name[1024];
                 snprintf(name, sizeof name, "%s.%s", v[i].layer, v[i].word);
-                rc = weights_dict_add(dict, name, constant_ref(v[i].value),
-                                      err);
+                rc =
+                    weights_dict_add(dict, name, constant_ref(v[i].value), err);
             }
         if (rc == 0 && n > 0 && v[0].role != UNKNOWN)
             rc = add_group(dict, v, n, err);
@@ -515,8 +512,7 @@ static int layers_from_v3(struct hdf5_file *f, uint64_t model,
 }
 
 int keras_dictionary_from_v3(struct hdf5_file *f, uint64_t group,
-                             struct infer_error *err,
-                             struct weights_dict *dict)
+                             struct infer_error *err, struct weights_dict *dict)
 {
     return layers_from_v3(f, group, "", 0, err, dict);
 }

@@ -69,15 +69,15 @@ int keras_int(struct keras_emit *k, const cJSON *config, const char *key,
     if (c == NULL)
         return otherwise;
     if (!json_int64(c, min, max, &n)) {
-        keras_fail(k, INFER_EFORMAT,
-                   "%s is not an integer from %d to %d", key, min, max);
+        keras_fail(k, INFER_EFORMAT, "%s is not an integer from %d to %d", key,
+                   min, max);
         return otherwise;
     }
     return (int)n;
 }
 
-double keras_double(struct keras_emit *k, const cJSON *config,
-                    const char *key, double otherwise)
+double keras_double(struct keras_emit *k, const cJSON *config, const char *key,
+                    double otherwise)
 {
     const cJSON *c = item(config, key);
 
@@ -282,8 +282,7 @@ struct constant *keras_filled(int64_t n, float value)
     return c;
 }
 
-int keras_constant(struct keras_emit *k, const char *suffix,
-                   struct constant *c)
+int keras_constant(struct keras_emit *k, const char *suffix, struct constant *c)
 {
     char name[512];
 
@@ -327,8 +326,7 @@ int keras_variable(const struct keras_layer *l, const char *name)
     return -1;
 }
 
-void keras_add_variable(struct keras_layer *l, const char *name,
-                        bool trainable)
+void keras_add_variable(struct keras_layer *l, const char *name, bool trainable)
 {
     if (l->n_variables < KERAS_MAX_VARIABLES)
         l->variable[l->n_variables++] =
@@ -339,9 +337,8 @@ void keras_add_variable(struct keras_layer *l, const char *name,
 static int check_policy(struct keras_emit *k, const struct keras_layer *l)
 {
     static const char *const known[] = {
-        "float32",       "float16",        "bfloat16", "float64",
-        "mixed_float16", "mixed_bfloat16", "uint8",    "int32",
-        "floatx"};
+        "float32",        "float16", "bfloat16", "float64", "mixed_float16",
+        "mixed_bfloat16", "uint8",   "int32",    "floatx"};
     const cJSON *c = item(l->config, "dtype");
     const char *word = NULL;
 
@@ -407,8 +404,8 @@ static void apply_option(struct keras_emit *k, const char *name, int rank,
             continue;
         if (s->rank != rank) {
             keras_fail(k, INFER_EARGUMENT,
-                       "--input-shape has rank %d, the model wants %d",
-                       s->rank, rank);
+                       "--input-shape has rank %d, the model wants %d", s->rank,
+                       rank);
             return;
         }
         for (int d = 0; d < rank; d++) {
@@ -432,8 +429,8 @@ static struct keras_value add_input(struct keras_emit *k,
     int64_t dim[INFER_MAX_RANK], plain[INFER_MAX_RANK];
     int rank = 0;
 
-    for (const cJSON *c = cJSON_IsArray(shape) ? shape->child : NULL;
-         c != NULL; c = c->next) {
+    for (const cJSON *c = cJSON_IsArray(shape) ? shape->child : NULL; c != NULL;
+         c = c->next) {
         if (rank == 5)
             return keras_fail(k, INFER_EUNSUPPORTED,
                               "inputs of more than 5 dimensions");
@@ -530,8 +527,7 @@ static struct keras_value input_value(struct frame *f, int layer)
 }
 
 static struct keras_value *gather_inputs(struct frame *f,
-                                         const struct keras_call *c,
-                                         int *n_in)
+                                         const struct keras_call *c, int *n_in)
 {
     const struct keras_layer *l = &f->m->layer[c->layer];
     struct keras_value *in = calloc((size_t)c->n_in + 1, sizeof *in);

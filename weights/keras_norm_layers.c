@@ -98,12 +98,11 @@ static int64_t channels_of(struct keras_emit *k, const struct keras_layer *l)
     return 0;
 }
 
-struct keras_value keras_batch_norm(struct keras_emit *k,
-                                    struct keras_layer *l,
+struct keras_value keras_batch_norm(struct keras_emit *k, struct keras_layer *l,
                                     const struct keras_value *in, int n)
 {
-    struct keras_value x = channel_first(
-        k, in[0], single_axis(k, l->config, in[0].rank));
+    struct keras_value x =
+        channel_first(k, in[0], single_axis(k, l->config, in[0].rank));
     double epsilon = keras_double(k, l->config, "epsilon", 1e-3);
     const int mode = keras_int(k, l->config, "mode", 0, 2, 0);
     const int64_t channels = channels_of(k, l);
@@ -162,8 +161,7 @@ static int trailing_axes(struct keras_emit *k, const cJSON *config, int rank)
     return rank - count;
 }
 
-struct keras_value keras_layer_norm(struct keras_emit *k,
-                                    struct keras_layer *l,
+struct keras_value keras_layer_norm(struct keras_emit *k, struct keras_layer *l,
                                     const struct keras_value *in, int n)
 {
     struct keras_value x = keras_plain(k, in[0]);
@@ -194,12 +192,11 @@ struct keras_value keras_layer_norm(struct keras_emit *k,
     return x;
 }
 
-struct keras_value keras_group_norm(struct keras_emit *k,
-                                    struct keras_layer *l,
+struct keras_value keras_group_norm(struct keras_emit *k, struct keras_layer *l,
                                     const struct keras_value *in, int n)
 {
-    struct keras_value x = channel_first(
-        k, in[0], single_axis(k, l->config, in[0].rank));
+    struct keras_value x =
+        channel_first(k, in[0], single_axis(k, l->config, in[0].rank));
     const int scale = keras_variable(l, "gamma");
     const int shift = keras_variable(l, "beta");
     int groups = keras_int(k, l->config, "groups", -1, INT32_MAX, 32);
@@ -304,8 +301,7 @@ static struct constant *spread(struct constant *c, int64_t n)
     return s;
 }
 
-struct keras_value keras_rescaling(struct keras_emit *k,
-                                   struct keras_layer *l,
+struct keras_value keras_rescaling(struct keras_emit *k, struct keras_layer *l,
                                    const struct keras_value *in, int n)
 {
     const cJSON *offset_item = json_member(l->config, "offset");
@@ -374,11 +370,10 @@ struct keras_value keras_normalization(struct keras_emit *k,
                    "normalisation along another axis than the last");
     if (k->status == 0 && (mean == NULL || variance == NULL))
         keras_fail(k, INFER_EFORMAT, "its mean or variance is missing");
-    const int64_t most =
-        k->status < 0 ? 0
-        : constant_count(mean) > constant_count(variance)
-            ? constant_count(mean)
-            : constant_count(variance);
+    const int64_t most = k->status < 0 ? 0
+                         : constant_count(mean) > constant_count(variance)
+                             ? constant_count(mean)
+                             : constant_count(variance);
     struct constant *scale =
         k->status < 0 ? NULL : constant_new(INFER_F32, 1, &most);
     struct constant *shift =

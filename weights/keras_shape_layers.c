@@ -31,8 +31,7 @@ static struct keras_value spatial_input(struct keras_emit *k,
 
 /* ---- pooling ------------------------------------------------------- */
 
-static struct keras_value pool_node(struct keras_emit *k,
-                                    struct keras_value x,
+static struct keras_value pool_node(struct keras_emit *k, struct keras_value x,
                                     const char *role,
                                     const struct graph_pool *attr)
 {
@@ -177,11 +176,11 @@ struct keras_value keras_reshape(struct keras_emit *k, struct keras_layer *l,
         return keras_fail(k, INFER_EFORMAT, "target_shape is no list");
     for (const cJSON *e = c->child; e != NULL; e = e->next) {
         if (rank == INFER_MAX_RANK)
-            return keras_fail(k, INFER_EUNSUPPORTED,
-                              "more than %d dimensions", INFER_MAX_RANK);
+            return keras_fail(k, INFER_EUNSUPPORTED, "more than %d dimensions",
+                              INFER_MAX_RANK);
         if (!json_int64(e, -1, INT32_MAX, &dim[rank]) || dim[rank] == 0)
-            return keras_fail(k, INFER_EFORMAT,
-                              "dimension %d of target_shape", rank);
+            return keras_fail(k, INFER_EFORMAT, "dimension %d of target_shape",
+                              rank);
         rests += dim[rank] < 0;
         if (e->next != NULL && dim[rank] != 1)
             ones = false;
@@ -390,8 +389,7 @@ struct keras_value keras_resizing(struct keras_emit *k, struct keras_layer *l,
     if (keras_bool(k, l->config, "crop_to_aspect_ratio", false) ||
         keras_bool(k, l->config, "pad_to_aspect_ratio", false) ||
         keras_bool(k, l->config, "antialias", false))
-        keras_fail(k, INFER_EUNSUPPORTED,
-                   "aspect ratio kept, or antialiased");
+        keras_fail(k, INFER_EUNSUPPORTED, "aspect ratio kept, or antialiased");
     if (k->status == 0 && (height == 0 || width == 0))
         keras_fail(k, INFER_EFORMAT, "it has no height or width");
     if (!read_interpolation(k, l->config, "bilinear", &bilinear) ||
@@ -515,9 +513,8 @@ static struct keras_value concat_node(struct keras_emit *k,
     return (struct keras_value){y, x[0].rank, x[0].swapped};
 }
 
-static struct keras_value concatenate(struct keras_emit *k,
-                                      const struct keras_value *in, int n,
-                                      int axis)
+static struct keras_value
+concatenate(struct keras_emit *k, const struct keras_value *in, int n, int axis)
 {
     for (int i = 1; i < n; i++)
         if (in[i].rank != in[0].rank)
@@ -538,15 +535,14 @@ struct keras_value keras_concatenate(struct keras_emit *k,
                                      struct keras_layer *l,
                                      const struct keras_value *in, int n)
 {
-    const int axis = keras_int(k, l->config, "axis", -INFER_MAX_RANK,
-                               INFER_MAX_RANK, -1);
+    const int axis =
+        keras_int(k, l->config, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, -1);
 
     return k->status < 0 ? keras_failed(k) : concatenate(k, in, n, axis);
 }
 
 /* Keras 1: one class for all, with a mode. */
-struct keras_value keras_old_merge(struct keras_emit *k,
-                                   struct keras_layer *l,
+struct keras_value keras_old_merge(struct keras_emit *k, struct keras_layer *l,
                                    const struct keras_value *in, int n)
 {
     static const struct {

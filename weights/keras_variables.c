@@ -311,9 +311,8 @@ static int entry_from_v3(struct keras_layer *l, struct hdf5_file *f,
                        "followed",
                        name);
     else
-        rc = l->model != NULL
-                 ? model_from_v3(l->model, f, link->address, err)
-                 : layer_from_v3(l, f, link->address, err);
+        rc = l->model != NULL ? model_from_v3(l->model, f, link->address, err)
+                              : layer_from_v3(l, f, link->address, err);
     if (rc < 0 && l->model == NULL)
         error_prefix(err, "layer '%s' (%s)", l->path, l->class_name);
     return rc;
