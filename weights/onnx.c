@@ -154,8 +154,12 @@ static int check_input(struct onnx_value_info *info, const char *name,
             return error_set(err, INFER_EFORMAT,
                              "input '%s': dimension %d is %lld", name, d,
                              (long long)info->dim[d]);
-        if (info->dim[d] == 0 && !given) /* old writers: not known */
+        /* Old writers state a batch of 0 where they mean any. */
+        if (info->dim[d] == 0 && d == 0 && info->rank > 1)
             info->dim[d] = -1;
+        if (info->dim[d] == 0)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "input '%s' is empty: dimension %d is 0", name, d);
     }
     return 0;
 }

@@ -161,6 +161,49 @@ int onnx_import_group_norm(struct onnx_import *im, int param,
 
 /* ---- layer --------------------------------------------------------- */
 
+/* 1 / sqrt(variance + epsilon) from deviations. */
+static int inverse_deviation(struct onnx_import *im,
+                             const union graph_attr *reduce, float epsilon,
+                             int deviation, struct infer_error *err)
+{
+    int v, status = onnx_emit_binary(im, KERN_MUL, deviation, deviation, -1, &v,
+                                     err);
+
+    if (status == 0)
+        status = onnx_emit(im, GRAPH_REDUCE, reduce, &v, 1, -1, &v, err);
+    if (status == 0)
+        status =
+            onnx_emit_unary(im, KERN_LINEAR, 1.0f, epsilon, v, -1, &v, err);
+    if (status == 0)
+        status = onnx_emit_unary(im, KERN_SQRT, 0, 0, v, -1, &v, err);
+    if (status == 0)
+        status = onnx_emit_unary(im, KERN_RECIPROCAL, 0, 0, v, 2, NULL, err);
+    return status;
+}
+
+/* Mean and InvStdDev, for whoever reads them; else they are dead nodes, which
+ * go away. */
+static int layer_statistics(struct onnx_import *im, const struct kern_norm *n,
+                            int x, struct infer_error *err)
+{
+    union graph_attr attr;
+    int mean, deviation, rank = im->type[x][0].rank, status;
+
+    if (!onnx_has_output(im, 1) && !onnx_has_output(im, 2))
+        return 0;
+    onnx_defaults(GRAPH_REDUCE, &attr);
+    attr.reduce.kind = KERN_REDUCE_MEAN;
+    attr.reduce.keep_dims = true;
+    for (; n->axis + attr.reduce.n_axes < rank; attr.reduce.n_axes++)
+        attr.reduce.axis[attr.reduce.n_axes] = n->axis + attr.reduce.n_axes;
+    status = onnx_emit(im, GRAPH_REDUCE, &attr, &x, 1, 1, &mean, err);
+    if (status == 0 && onnx_has_output(im, 2))
+        status = onnx_emit_binary(im, KERN_SUB, x, mean, -1, &deviation, err);
+    if (status == 0 && onnx_has_output(im, 2))
+        status = inverse_deviation(im, &attr, n->epsilon, deviation, err);
+    return status;
+}
+
 int onnx_import_layer_norm(struct onnx_import *im, int rms,
                            struct infer_error *err)
 {
@@ -181,14 +224,15 @@ int onnx_import_layer_norm(struct onnx_import *im, int rms,
     if (status == 0)
         status = op_axis((int)axis, t.rank, &attr.norm.axis, err);
     if (status == 0)
-        status = onnx_drop_outputs(im, 1, err);
-    if (status == 0)
         status = all_inputs(im, 3, in, err);
     if (status < 0)
         return status;
     attr.norm.rms = rms != 0;
-    return onnx_emit(im, GRAPH_LAYER_NORM, &attr, in, trimmed(in, 3), 0, NULL,
-                     err);
+    status = onnx_emit(im, GRAPH_LAYER_NORM, &attr, in, trimmed(in, 3), 0, NULL,
+                       err);
+    if (status == 0 && !rms)
+        status = layer_statistics(im, &attr.norm, in[0], err);
+    return status;
 }
 
 /* x / norm of x along one axis. */

@@ -47,6 +47,9 @@ static int resolve_target(struct onnx_import *im, int p, bool allow_zero,
     for (i = 0; i < t->rank; i++) {
         bool copy = t->copies[i] || (want[i] == 0 && !allow_zero);
 
+        if (allow_zero && want[i] == 0)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "allowzero with a target size of 0");
         if (copy && i >= in.rank)
             return error_set(err, INFER_EFORMAT,
                              "entry %d copies a dimension that the input does "
