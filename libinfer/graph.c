@@ -415,6 +415,8 @@ void graph_replace_value(struct graph *g, int from, int to)
 
 static bool copy_node(struct graph_node *to, const struct graph_node *from)
 {
+    if (from->op == GRAPH_NONE)
+        return true; /* a hole owns nothing, and to is zeroed */
     *to = *from;
     to->name = from->name != NULL ? strdup(from->name) : NULL;
     to->in = copy_ints(from->in, from->n_in);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "libinfer/model_file.h"
 #include "libinfer/packed.h"
 
 struct infer_model {
@@ -46,6 +47,23 @@ int infer_model_from_graph(struct graph *g, struct infer_error *err,
     model->graph = g;
     *out = model;
     return 0;
+}
+
+int infer_model_open(const char *path, struct infer_error *err,
+                     struct infer_model **out)
+{
+    struct graph *g;
+    int rc;
+
+    if (!path || !out)
+        return error_set(err, INFER_EARGUMENT, "model: no file name given");
+    rc = model_file_read(path, err, &g);
+    if (rc < 0)
+        return rc;
+    rc = infer_model_from_graph(g, err, out);
+    if (rc < 0)
+        error_prefix(err, "%s", path);
+    return rc;
 }
 
 struct infer_model *infer_model_ref(struct infer_model *model)

@@ -138,6 +138,8 @@ static int choose_first(struct infer_session *s, struct infer_error *err)
         }
     }
     rc = plan_new(&s->config, s->shape, err, &plan);
+    if (rc == INFER_EFORMAT)
+        return 0; /* made for other batches than 1: a run will tell */
     if (rc == 0)
         rc = keep_plan(s, plan, err);
     if (rc == 0)
@@ -252,6 +254,13 @@ static void drop_plan(struct infer_session *s, int index)
     plan_free(plan);
 }
 
+static int error_code(struct infer_error *err, int code)
+{
+    if (err)
+        err->code = code;
+    return code;
+}
+
 /* Makes the plan for session->shape the current one, ready to run. */
 static int use_plan(struct infer_session *s, struct infer_error *err)
 {
@@ -264,6 +273,9 @@ static int use_plan(struct infer_session *s, struct infer_error *err)
         ;
     if (i == s->n_plans) {
         rc = plan_new(&s->config, s->shape, err, &plan);
+        /* The model was sound with free sizes: these do not fit it. */
+        if (rc == INFER_EFORMAT)
+            return error_code(err, INFER_EARGUMENT);
         if (rc == 0)
             rc = keep_plan(s, plan, err);
         if (rc < 0)

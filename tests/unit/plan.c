@@ -5,6 +5,8 @@
 
 #include "kernels/kern.h"
 #include "libinfer/arena.h"
+#include "libinfer/device.h"
+#include "libinfer/packed.h"
 #include "libinfer/view.h"
 
 /* ---- arena --------------------------------------------------------- */
@@ -461,6 +463,33 @@ static int build_nested_block(struct graph *g, uint64_t *state, int x)
     return add_unary(g, "u", v, KERN_RELU);
 }
 
+/* Every activation behind every operation that knows one, with and without a
+ * residual: fused where the backend can, steps of their own where not. */
+static int build_epilogues(struct graph *g, uint64_t *state, int x)
+{
+    int y = x, node, c = weights(g, state, DIMS(12));
+
+    for (int kind = 0; kind <= KERN_GELU_TANH; kind++) {
+        struct kern_unary act = graph_unary((enum kern_unary_kind)kind);
+
+        y = add_conv(g, state, NULL, y, 12, 12, 1, 1, 1, kind % 3 ? x : -1);
+        node = g->n_nodes - 1;
+        g->node[node].epilogue.act = act;
+        g->node[node].epilogue.residual_last = kind % 3 == 2;
+        y = kind % 2 ? add(g, GRAPH_SCALE_SHIFT, NULL, IN(y, c, c, x), &node)
+                     : add(g, GRAPH_BINARY, NULL, IN(y, x, x), &node);
+        g->node[node].epilogue.act = act;
+        /* Keeps values small, so that errors do not grow. */
+        y = add_unary(g, NULL, y, KERN_SOFTSIGN);
+        y = add(g, GRAPH_POOL, NULL, IN(y), &node);
+        for (int i = 0; i < 2; i++)
+            g->node[node].attr.pool.pool.window[i] = 1;
+        g->node[node].epilogue.act = act;
+        y = add_unary(g, NULL, y, KERN_SOFTSIGN);
+    }
+    return y;
+}
+
 static int build_matmul(struct graph *g, uint64_t *state, int x)
 {
     int node, v = add(g, GRAPH_RESHAPE, "r", IN(x), &node), q;
@@ -477,10 +506,10 @@ static int build_matmul(struct graph *g, uint64_t *state, int x)
 static void test_operations(void **unused)
 {
     static build_fn *const build[] = {
-        build_slice,        build_shuffle,  build_flatten, build_split,
-        build_tile,         build_expand,   build_depth,   build_excite,
-        build_pointwise,    build_resample, build_matmul,  build_dense_block,
-        build_nested_block,
+        build_slice,        build_shuffle,   build_flatten, build_split,
+        build_tile,         build_expand,    build_depth,   build_excite,
+        build_pointwise,    build_resample,  build_matmul,  build_dense_block,
+        build_nested_block, build_epilogues,
     };
     const int64_t dim[4] = {2, 12, 4, 6};
 
@@ -564,6 +593,67 @@ static void test_blocks_in_place(void **unused)
     assert_int_equal(copies_of(build_nested_block), 0);
     /* Parts that are views, or stand twice in it, are copied. */
     assert_int_equal(copies_of(build_split), 3);
+}
+
+/* ---- packed constants ---------------------------------------------- */
+
+/* Packs by adding the problem's flag `deterministic` to every byte, so that
+ * two problems may or may not come to the same bytes. */
+static int pack_bytes(const struct kern_exec *e, int i, const void *src,
+                      void *dst, struct infer_error *err)
+{
+    (void)err;
+    for (size_t k = 0; k < e->packed[i]; k++)
+        ((unsigned char *)dst)[k] =
+            (unsigned char)(((const unsigned char *)src)[k] +
+                            e->problem.deterministic);
+    return 0;
+}
+
+static void test_packed_shared(void **unused)
+{
+    const struct kern_row row = {.name = "packer", .pack = pack_bytes};
+    const int64_t dim[1] = {16};
+    struct packed_cache *cache = packed_cache_new(2);
+    struct constant *c = constant_new(INFER_F32, 1, dim);
+    struct packed *plain, *wide, *a, *b, *again, *other;
+    struct kern_exec e;
+    struct device d;
+
+    (void)unused;
+    assert_int_equal(device_open(NULL, 1, NULL, &d), 0);
+    memset(&e, 0, sizeof e);
+    e.row = &row;
+    e.problem.in[1] = kern_tensor_dense(INFER_F32, 1, dim, KERN_NCHW);
+    e.problem.in[0] = kern_tensor_dense(INFER_F32, 1, dim, KERN_NCHW);
+    e.packed[1] = 64;
+    /* Another batch, the same bytes: one entry. */
+    assert_int_equal(packed_for(cache, 1, c, &e, 1, 0, &d, NULL, &a), 0);
+    assert_int_equal(packed_for(cache, 1, c, &e, 1, 0, &d, NULL, &again), 0);
+    assert_ptr_equal(a, again);
+    e.problem.in[0].dim[0] = 2;
+    assert_int_equal(packed_for(cache, 1, c, &e, 1, 0, &d, NULL, &b), 0);
+    assert_ptr_equal(a, b);
+    /* Other bytes: another. */
+    e.problem.deterministic = true;
+    assert_int_equal(packed_for(cache, 1, c, &e, 1, 0, &d, NULL, &other), 0);
+    assert_ptr_not_equal(a, other);
+    assert_int_equal(((const char *)packed_data(other))[63], 1);
+    assert_int_equal(packed_bytes(a), 64);
+    /* Memory that is there is used where it is; another type is not. */
+    assert_int_equal(packed_plain(cache, 1, c, INFER_F32, &d, NULL, &plain), 0);
+    assert_ptr_equal(packed_data(plain), c->data);
+    assert_int_equal(packed_plain(cache, 1, c, INFER_F64, &d, NULL, &wide), 0);
+    assert_int_equal(packed_bytes(wide), 128);
+    packed_unref(cache, a);
+    packed_unref(cache, again);
+    packed_unref(cache, b);
+    packed_unref(cache, other);
+    packed_unref(cache, plain);
+    packed_unref(cache, wide);
+    packed_unref(cache, NULL);
+    packed_cache_free(cache);
+    constant_unref(c);
 }
 
 /* ---- random networks ----------------------------------------------- */
@@ -711,6 +801,7 @@ int main(void)
         cmocka_unit_test(test_operations),
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_blocks_in_place),
+        cmocka_unit_test(test_packed_shared),
         cmocka_unit_test(test_random_networks),
     };
 

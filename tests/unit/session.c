@@ -3,12 +3,15 @@
 #include "tests/unit/network.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "kernels/scalar.h"
+#include "libinfer/model_file.h"
 
 /* ---- counting allocations ------------------------------------------ */
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) &&                    \
+    !defined(__SANITIZE_THREAD__)
 #define COUNT_ALLOCATIONS 1
 
 static int allocations;
@@ -71,7 +74,6 @@ static struct graph *small_network(void)
     int node, x, a, b, c, y, w, bias;
 
     assert_non_null(g);
-    g->name = strdup("small");
     x = input(g, "x", DIMS(-1, 3, 16, 16));
     y = add_conv(g, &state, "stem", x, 3, 8, 3, 1, 1, -1);
     g->node[g->n_nodes - 1].epilogue.act = graph_unary(KERN_RELU);
@@ -638,6 +640,121 @@ static void test_plain_outputs(void **unused)
     infer_model_close(&model);
 }
 
+/* From a file, whose weights are read when they are packed: the same bits, and
+ * the file may be deleted once it is open. */
+static void test_model_file(void **unused)
+{
+    char path[] = "session-test-XXXXXX";
+    struct graph *g = small_network();
+    struct infer_model *memory, *file = NULL;
+    struct infer_session *a, *b;
+    struct infer_error err = {0};
+    uint64_t state = 20;
+    struct infer_array x = array_of(&state, DIMS(2, 3, 16, 16)), y, z, w;
+    const char *weight = g->value[1].name;
+    int fd = mkstemp(path);
+
+    (void)unused;
+    assert_true(fd >= 0);
+    close(fd);
+    if (model_file_write(g, path, NULL, &err) < 0 ||
+        infer_model_open(path, &err, &file) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(unlink(path), 0);
+    assert_non_null(g->value[1].data);
+    a = session_of(file, INFER_BACKEND_AUTO, false);
+    y = run(a, &x, 1, 0);
+    w = read_tensor(a, weight);
+    assert_memory_equal(w.data, g->value[1].data->data, w.bytes);
+    memory = model_of(g);
+    b = session_of(memory, INFER_BACKEND_AUTO, false);
+    z = run(b, &x, 1, 0);
+    assert_memory_equal(y.data, z.data, z.bytes);
+    assert_true(infer_model_open(path, &err, &file) < 0);
+    assert_non_null(strstr(err.text, path));
+    free(x.data);
+    free(y.data);
+    free(z.data);
+    free(w.data);
+    infer_session_close(&a);
+    infer_session_close(&b);
+    infer_model_close(&file);
+    infer_model_close(&memory);
+}
+
+/* A reshape to a fixed size works for one batch only. */
+static void test_fixed_inside(void **unused)
+{
+    struct graph *g = graph_new();
+    struct infer_model *model;
+    struct infer_session *s;
+    uint64_t state = 19;
+    struct infer_array x = array_of(&state, DIMS(3, 4)), y;
+    struct infer_error err;
+    int v, node;
+
+    (void)unused;
+    v = input(g, "x", DIMS(-1, 4));
+    v = add(g, GRAPH_RESHAPE, "fixed", IN(v), &node);
+    g->node[node].attr.dims = (struct graph_dims){.n = 2, .dim = {2, 6}};
+    graph_add_output(g, v);
+    model = model_of(g);
+    s = session_of(model, INFER_BACKEND_AUTO, false);
+    x.dim[0] = 1;
+    REFUSED(infer_session_run(s, &x, 1, NULL, 0, &err), INFER_EARGUMENT,
+            "reshape");
+    assert_int_equal(err.code, INFER_EARGUMENT);
+    x.dim[0] = 3;
+    y = run(s, &x, 1, 0);
+    assert_memory_equal(x.data, y.data, x.bytes);
+    free(x.data);
+    free(y.data);
+    infer_session_close(&s);
+    infer_model_close(&model);
+}
+
+/* A backend that was named computes the products or says which it cannot;
+ * all of them at once. */
+static void test_unsupported_listed(void **unused)
+{
+    const int64_t dim[4] = {1, 2, 4, 4}, wide[4] = {2, 2, 1, 1};
+    struct graph *g = graph_new();
+    struct infer_session_options o;
+    struct infer_session *s = NULL;
+    struct infer_model *model;
+    struct infer_error err;
+    int v, rc;
+
+    (void)unused;
+    v = graph_add_input(g, "x", INFER_F64, 4, dim);
+    for (int i = 0; i < 2; i++) {
+        struct constant *c = constant_new(INFER_F64, 4, wide);
+        int w = graph_add_constant(g, NULL, c), out, node;
+
+        out = graph_add_value(g, i ? "second" : "first");
+        node = graph_add_node(g, GRAPH_CONV, i ? "second" : "first", IN(v, w),
+                              &out, 1);
+        assert_true(node >= 0);
+        v = out;
+    }
+    graph_add_output(g, v);
+    model = model_of(g);
+    infer_session_options_init(&o);
+    o.backend = INFER_BACKEND_ONEDNN;
+    rc = infer_session_create(model, &o, &err, &s);
+    if (rc != INFER_EDEVICE) { /* a build without oneDNN says so */
+        assert_int_equal(rc, INFER_EUNSUPPORTED);
+        assert_int_equal(err.code, INFER_EUNSUPPORTED);
+        assert_non_null(strstr(err.text, "'first'"));
+        assert_non_null(strstr(err.text, "'second'"));
+        assert_non_null(strchr(err.text, '\n'));
+    }
+    assert_null(s);
+    s = session_of(model, INFER_BACKEND_AUTO, false);
+    infer_session_close(&s);
+    infer_model_close(&model);
+}
+
 static void test_doctor(void **unused)
 {
     char text[4096], tiny[8];
@@ -671,6 +788,9 @@ int main(void)
         cmocka_unit_test(test_half),
         cmocka_unit_test(test_cast_through_half),
         cmocka_unit_test(test_plain_outputs),
+        cmocka_unit_test(test_model_file),
+        cmocka_unit_test(test_fixed_inside),
+        cmocka_unit_test(test_unsupported_listed),
         cmocka_unit_test(test_doctor),
     };
 
