@@ -107,7 +107,7 @@ struct hdf5_type {
     enum hdf5_class kind;
     const char *unsupported; /* "compound", for messages */
     bool opaque;
-    enum infer_dtype dtype;  /* numbers */
+    enum infer_dtype dtype; /* numbers */
     bool big_endian;
     bool space_padded; /* fixed strings: trailing blanks are no text */
     size_t size;       /* bytes of one number, string or heap reference */

@@ -324,12 +324,10 @@ int hdf5_dataset_retype(struct hdf5_file *f, struct hdf5_dataset *d,
                         enum infer_dtype dtype, struct infer_error *err)
 {
     if (!d->type.opaque || d->type.size != infer_dtype_size(dtype))
-        return hdf5_unsupported(err, d->address,
-                                "data of type %s, %zu bytes each, as %s",
-                                d->type.kind == HDF5_UNSUPPORTED
-                                    ? d->type.unsupported
-                                    : "number",
-                                d->type.size, infer_dtype_name(dtype));
+        return hdf5_unsupported(
+            err, d->address, "data of type %s, %zu bytes each, as %s",
+            d->type.kind == HDF5_UNSUPPORTED ? d->type.unsupported : "number",
+            d->type.size, infer_dtype_name(dtype));
     d->type.kind = HDF5_NUMBER;
     d->type.dtype = dtype;
     d->type.big_endian = false;

@@ -498,8 +498,7 @@ static struct keras_value with_number(struct keras_emit *k,
     } else if (kind == KERN_DIV) {
         a = first ? c : 1 / c;
         if (first)
-            x.value =
-                keras_unary(k, "inverse", x.value, KERN_RECIPROCAL, 0, 0);
+            x.value = keras_unary(k, "inverse", x.value, KERN_RECIPROCAL, 0, 0);
     } else {
         unary = KERN_CLIP;
         a = kind == KERN_MAX ? c : -FLT_MAX;

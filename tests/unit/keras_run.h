@@ -122,8 +122,8 @@ static inline double run_graph(const struct graph *g,
         char name[32];
         infer_model_input(model, i, &info);
         snprintf(name, sizeof name, "input%d", i);
-        held[i] = run_in_shape(weights_dict_find(io, name), info.rank,
-                               info.dim);
+        held[i] =
+            run_in_shape(weights_dict_find(io, name), info.rank, info.dim);
         if (held[i] == NULL) {
             snprintf(err.text, sizeof err.text, "input %d has another shape",
                      i);
