@@ -4,6 +4,7 @@
 #include "kernels/problem.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/checked.h"
@@ -65,15 +66,34 @@ static int check_tensor(const struct kern_problem *p, const char *what, int i,
     return 0;
 }
 
-static int check_output_strides(const struct kern_problem *p,
-                                struct infer_error *why)
+/* True where no two elements lie in the same place: with the dimensions in the
+ * order of their strides, each steps over all that the smaller ones reach.
+ * Every view of a dense tensor (slice, permutation, split) does. */
+static bool is_injective(const struct kern_tensor *t)
 {
-    for (int i = 0; i < p->n_out; i++)
-        for (int d = 0; d < p->out[i].rank; d++)
-            if (p->out[i].dim[d] > 1 && p->out[i].stride[d] == 0)
-                return REFUSE(
-                    p, why, "output %d has stride 0 along dimension %d", i, d);
-    return 0;
+    int order[KERN_MAX_RANK], n = 0;
+    int64_t reach = 0;
+
+    for (int i = 0; i < t->rank; i++) {
+        if (t->dim[i] == 0)
+            return true;
+        if (t->dim[i] == 1)
+            continue;
+        int at = n++;
+        while (at > 0 &&
+               llabs(t->stride[order[at - 1]]) > llabs(t->stride[i])) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+    for (int i = 0; i < n; i++) {
+        const int64_t step = llabs(t->stride[order[i]]);
+        if (step <= reach)
+            return false;
+        reach += (t->dim[order[i]] - 1) * step;
+    }
+    return true;
 }
 
 static int check_tensors(const struct kern_problem *p, int min_in, int max_in,
@@ -92,7 +112,9 @@ static int check_tensors(const struct kern_problem *p, int min_in, int max_in,
             return r;
     }
     const int r = check_tensor(p, "output", 0, &p->out[0], why);
-    return r < 0 ? r : check_output_strides(p, why);
+    if (r == 0 && !is_injective(&p->out[0]))
+        return REFUSE(p, why, "elements of the output share their place");
+    return r;
 }
 
 /* ---- shapes -------------------------------------------------------- */
@@ -116,7 +138,7 @@ static int expect_shape(const struct kern_problem *p, const char *what,
 
     if (!t || same_shape(t, rank, dim))
         return 0;
-    return REFUSE(p, why, "%s is %s, expected %s", what,
+    return REFUSE(p, why, "%s has shape %s, expected %s", what,
                   kern_shape_text(t->rank, t->dim, found),
                   kern_shape_text(rank, dim, expected));
 }
@@ -583,6 +605,8 @@ static int check_gather(const struct kern_problem *p, struct infer_error *why)
     if (!scalar_is_integer(index->dtype) || index->dtype == INFER_BOOL)
         return REFUSE(p, why, "indices are %s, expected integers",
                       infer_dtype_name(index->dtype));
+    if (x->dim[axis] == 0 && kern_tensor_count(index) > 0)
+        return REFUSE(p, why, "has no element to gather along %d", axis);
     for (int i = 0; i < axis; i++)
         dim[rank++] = x->dim[i];
     for (int i = 0; i < index->rank; i++)

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors between guard zones. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/checkkern/checkkern.h"
+
+/* Bytes on either side; a multiple of the alignment that kernels may expect. */
+#define GUARD  256
+#define POISON 0xff /* NaN in every floating-point type */
+
+static bool allocate(struct guarded *g, size_t span)
+{
+    g->bytes = span + 2 * GUARD;
+    /* aligned_alloc() wants a multiple of the alignment. */
+    const size_t rounded = (g->bytes + 63) / 64 * 64;
+    g->block = aligned_alloc(64, rounded);
+    g->copy = malloc(g->bytes);
+    if (!g->block || !g->copy) {
+        guarded_free(g);
+        return false;
+    }
+    memset(g->block, POISON, rounded);
+    return true;
+}
+
+bool guarded_new(struct guarded *g, const struct kern_tensor *t)
+{
+    const int64_t size = (int64_t)infer_dtype_size(t->dtype);
+    int64_t low = 0;
+
+    memset(g, 0, sizeof(*g));
+    g->tensor = *t;
+    for (int i = 0; i < t->rank; i++)
+        if (t->stride[i] < 0 && t->dim[i] > 0)
+            low += (t->dim[i] - 1) * t->stride[i];
+    if (!allocate(g, kern_tensor_span(t)))
+        return false;
+    g->origin = g->block + GUARD - low * size;
+    return true;
+}
+
+bool guarded_bytes(struct guarded *g, size_t bytes)
+{
+    memset(g, 0, sizeof(*g));
+    if (!allocate(g, bytes))
+        return false;
+    g->origin = g->block + GUARD;
+    return true;
+}
+
+void guarded_free(struct guarded *g)
+{
+    free(g->block);
+    free(g->copy);
+    memset(g, 0, sizeof(*g));
+}
+
+void guarded_poison(struct guarded *g, int byte)
+{
+    memset(g->block, byte, g->bytes);
+}
+
+/* Offset in elements of the dense element i. */
+static int64_t offset_of(const struct kern_tensor *t, int64_t i)
+{
+    int64_t offset = 0;
+
+    for (int d = t->rank - 1; d >= 0; d--) {
+        offset += i % t->dim[d] * t->stride[d];
+        i /= t->dim[d];
+    }
+    return offset;
+}
+
+void guarded_scatter(struct guarded *g, const void *dense)
+{
+    const size_t size = infer_dtype_size(g->tensor.dtype);
+    const int64_t n = kern_tensor_count(&g->tensor);
+
+    for (int64_t i = 0; i < n; i++)
+        memcpy(g->origin + offset_of(&g->tensor, i) * (int64_t)size,
+               (const char *)dense + (size_t)i * size, size);
+}
+
+void guarded_gather(const struct guarded *g, void *dense)
+{
+    const size_t size = infer_dtype_size(g->tensor.dtype);
+    const int64_t n = kern_tensor_count(&g->tensor);
+
+    for (int64_t i = 0; i < n; i++)
+        memcpy((char *)dense + (size_t)i * size,
+               g->origin + offset_of(&g->tensor, i) * (int64_t)size, size);
+}
+
+void guarded_remember(struct guarded *g)
+{
+    memcpy(g->copy, g->block, g->bytes);
+}
+
+bool guarded_unchanged(const struct guarded *g)
+{
+    return memcmp(g->copy, g->block, g->bytes) == 0;
+}
+
+bool guarded_intact(struct guarded *g, int byte)
+{
+    const int64_t size = (int64_t)infer_dtype_size(g->tensor.dtype);
+    const int64_t n = kern_tensor_count(&g->tensor);
+
+    memcpy(g->copy, g->block, g->bytes);
+    for (int64_t i = 0; i < n; i++)
+        memset(g->copy + (g->origin - g->block) +
+                   offset_of(&g->tensor, i) * size,
+               byte, (size_t)size);
+    for (size_t i = 0; i < g->bytes; i++)
+        if (g->copy[i] != byte)
+            return false;
+    return true;
+}
+
+bool guarded_bytes_intact(const struct guarded *g, size_t bytes, int byte)
+{
+    for (size_t i = 0; i < GUARD; i++)
+        if (g->block[i] != byte || g->block[GUARD + bytes + i] != byte)
+            return false;
+    return true;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * checkkern: every row of the kernel table against the reference.
+ *
+ * A problem is made from a row, a seed and a number, so that one command
+ * replays it.  Rows of the reference itself are held against the reference on
+ * dense single or double precision: that proves their strides, conversions,
+ * guard zones and workspace (tests/unit/ref.c proves their arithmetic).
+ */
+#ifndef CHECKKERN_H
+#define CHECKKERN_H
+
+#include "kernels/kern.h"
+#include "kernels/problem.h"
+#include "kernels/scalar.h"
+
+/* ---- random numbers (splitmix64) ----------------------------------- */
+
+struct rng {
+    uint64_t state;
+};
+uint64_t rng_next(struct rng *r);
+/* low .. high, both included. */
+int64_t rng_range(struct rng *r, int64_t low, int64_t high);
+bool rng_chance(struct rng *r, int percent);
+/* -1 .. 1 */
+double rng_real(struct rng *r);
+
+/* ---- problems ------------------------------------------------------ */
+
+/* Problems 0 .. count-1 of an operation are a fixed list, the rest random. */
+int problem_fixed_count(enum kern_op op);
+void problem_make(const struct kern_row *row, uint64_t seed, int k,
+                  struct kern_problem *out);
+
+/* What one output is summed from: C * R * S of a convolution, the size of a
+ * window, of a reduced block and so on. */
+double problem_terms(const struct kern_problem *p);
+
+/* A tensor of the given shape, its strides drawn from what the row may take;
+ * a writable one never overlaps itself. */
+struct maker {
+    struct rng rng;
+    const struct kern_row *row;
+    enum infer_dtype dtype; /* of activations */
+    enum kern_layout layout;
+    struct kern_problem *p;
+};
+struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
+                               int rank, const int64_t *dim, bool writable);
+void make_window_problem(struct maker *m, int k);
+void make_epilogue(struct maker *m);
+int window_fixed_count(enum kern_op op);
+
+/* ---- data ---------------------------------------------------------- */
+
+enum pass {
+    PASS_EXACT, /* small integers: every order of summation agrees */
+    PASS_REAL
+};
+
+/* Whether rows must agree bit by bit on small integers. */
+bool data_is_exact(const struct kern_problem *p);
+/* Fills a dense row-major array for input i. */
+void data_fill(const struct kern_problem *p, int i, enum pass pass,
+               struct rng *rng, void *dense);
+
+/* ---- buffers ------------------------------------------------------- */
+
+/* Memory of a tensor between guard zones, all of it poisoned with NaN. */
+struct guarded {
+    struct kern_tensor tensor;
+    unsigned char *block;  /* guard, span, guard */
+    unsigned char *copy;   /* what the block should still hold */
+    size_t bytes;          /* of the block */
+    unsigned char *origin; /* element with all indices 0 */
+};
+bool guarded_new(struct guarded *g, const struct kern_tensor *t);
+/* Plain bytes: workspace and packed weights. */
+bool guarded_bytes(struct guarded *g, size_t bytes);
+void guarded_free(struct guarded *g);
+void guarded_poison(struct guarded *g, int byte);
+/* Dense row-major array to and from the tensor. */
+void guarded_scatter(struct guarded *g, const void *dense);
+void guarded_gather(const struct guarded *g, void *dense);
+/* Remembers the block; then: is every byte as remembered? */
+void guarded_remember(struct guarded *g);
+bool guarded_unchanged(const struct guarded *g);
+/* Are all bytes but those of the tensor's elements still the poison? */
+bool guarded_intact(struct guarded *g, int byte);
+bool guarded_bytes_intact(const struct guarded *g, size_t bytes, int byte);
+
+/* ---- bounds -------------------------------------------------------- */
+
+/* The reference's view of a problem: dense, and of a type that holds every
+ * value; outputs in double. */
+struct truth {
+    struct kern_problem p;
+    void *in[KERN_MAX_IN];
+    void *out; /* F64, or the problem's own integer type */
+};
+/* Runs the reference; out must be there.  False with the reason in *err. */
+bool truth_run(const struct truth *t, struct infer_error *err);
+
+/* tol[i] for each output of a problem with real data, but for the rounding of
+ * the result: what the accumulator may have lost.  False: out of memory. */
+bool bound_fill(const struct truth *t, enum infer_dtype acc, double *tol,
+                struct infer_error *err);
+/* Half a unit in the last place of a type, relative; and the absolute one
+ * where results underflow. */
+double bound_unit(enum infer_dtype dtype);
+double bound_tiny(enum infer_dtype dtype);
+
+/* ---- checking ------------------------------------------------------ */
+
+enum verdict { VERDICT_OK, VERDICT_REFUSED, VERDICT_FAILED };
+
+struct check {
+    const struct kern_row *row;
+    const struct kern_device *device;
+    uint64_t seed;
+    int problem;
+    double worst; /* largest difference / tolerance so far */
+    int exact;    /* passes on integers so far */
+    bool verbose;
+};
+enum verdict check_problem(struct check *c, const struct kern_problem *p);
+
+#endif

@@ -1,0 +1,707 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Problems of every operation, from a row, a seed and a number. */
+#include <string.h>
+
+#include "tests/checkkern/checkkern.h"
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+/* ---- tensors ------------------------------------------------------- */
+
+/* Any order of dimensions, gaps, reversed and (inputs) broadcast ones. */
+static struct kern_tensor make_odd(struct maker *m, enum infer_dtype dtype,
+                                   int rank, const int64_t *dim, bool writable)
+{
+    struct kern_tensor t = {.dtype = dtype, .rank = rank};
+    int order[KERN_MAX_RANK];
+    int64_t stride = 1;
+
+    for (int i = 0; i < rank; i++) {
+        const int j = (int)rng_range(&m->rng, 0, i);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    for (int i = 0; i < rank; i++) {
+        const int d = order[i];
+        t.dim[d] = dim[d];
+        t.stride[d] = rng_chance(&m->rng, 20) ? -stride : stride;
+        if (!writable && rng_chance(&m->rng, 10))
+            t.stride[d] = 0;
+        stride *= dim[d] + (rng_chance(&m->rng, 30) ? 1 : 0);
+    }
+    return t;
+}
+
+struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
+                               int rank, const int64_t *dim, bool writable)
+{
+    const bool strided = m->row->flags & KERN_STRIDED;
+    enum kern_layout layout = m->layout;
+
+    /* Rows of fixed strides see others now and then: supports() decides. */
+    if (rng_chance(&m->rng, strided ? 40 : 5))
+        return make_odd(m, dtype, rank, dim, writable);
+    if (rng_chance(&m->rng, strided ? 40 : 10))
+        layout = layout == KERN_NCHW ? KERN_NHWC : KERN_NCHW;
+    return kern_tensor_dense(dtype, rank, dim, layout);
+}
+
+/* A vector of weights: bias, scale, statistics. */
+static struct kern_tensor make_vector(struct maker *m, int64_t n)
+{
+    return make_tensor(m, m->dtype, 1, &n, false);
+}
+
+/* ---- epilogues ----------------------------------------------------- */
+
+static struct kern_unary make_activation(struct rng *r)
+{
+    static const struct kern_unary some[] = {
+        {KERN_IDENTITY, 0, 0},
+        {KERN_IDENTITY, 0, 0},
+        {KERN_RELU, 0, 0},
+        {KERN_RELU, 0, 0},
+        {KERN_CLIP, 0, 6},
+        {KERN_LEAKY_RELU, 0.25f, 0},
+        {KERN_LEAKY_RELU, 0.1f, 0},
+        {KERN_SIGMOID, 0, 0},
+        {KERN_TANH, 0, 0},
+        {KERN_SILU, 1, 0},
+        {KERN_HARD_SIGMOID, 0.2f, 0.5f},
+        {KERN_HARD_SWISH, 0, 0},
+        {KERN_ELU, 1, 0},
+        {KERN_GELU, 0, 0},
+        {KERN_GELU_TANH, 0, 0},
+        {KERN_MISH, 0, 0},
+        {KERN_LINEAR, 0.5f, 2},
+        {KERN_SOFTPLUS, 0, 0},
+    };
+
+    return some[rng_range(r, 0, COUNT(some) - 1)];
+}
+
+static bool knows_bias(enum kern_op op)
+{
+    return op == KERN_CONV_FPROP || op == KERN_CONV_TRANSPOSE_FPROP ||
+           op == KERN_DENSE_FPROP;
+}
+
+/* The output must be there: the residual has its shape. */
+void make_epilogue(struct maker *m)
+{
+    struct kern_problem *p = m->p;
+    const struct kern_tensor *y = &p->out[0];
+    const int residual = kern_op_residual(p->op);
+    const int channel = p->op == KERN_DENSE_FPROP ? y->rank - 1 : 1;
+
+    p->epilogue.act = make_activation(&m->rng);
+    if (knows_bias(p->op) && rng_chance(&m->rng, 60)) {
+        p->in[2] = make_vector(m, y->dim[channel]);
+        p->n_in = 3;
+    }
+    if (residual >= 0 && rng_chance(&m->rng, 40)) {
+        p->in[residual] = make_tensor(m, m->dtype, y->rank, y->dim, false);
+        p->n_in = residual + 1;
+        p->epilogue.residual_last = rng_chance(&m->rng, 30);
+    }
+}
+
+/* ---- shapes -------------------------------------------------------- */
+
+struct dims {
+    int rank;
+    int64_t dim[KERN_MAX_RANK];
+};
+
+/* Every operation but windows and products meets these first. */
+static const struct dims fixed_dims[] = {
+    {4, {1, 1, 1, 1}},  {4, {2, 3, 4, 5}},    {4, {1, 64, 7, 7}},
+    {4, {1, 33, 5, 9}}, {4, {3, 16, 8, 8}},   {2, {4, 10}},
+    {3, {2, 8, 33}},    {5, {1, 6, 3, 4, 5}}, {4, {1, 64, 56, 56}},
+};
+
+static struct dims make_dims(struct maker *m, int k, int min_rank)
+{
+    struct dims s = {0};
+
+    if (k < COUNT(fixed_dims))
+        return fixed_dims[k];
+    s.rank = (int)rng_range(&m->rng, min_rank, 5);
+    for (int i = 0; i < s.rank; i++)
+        s.dim[i] = rng_range(&m->rng, 1, s.rank > 3 ? 7 : 17);
+    if (s.rank > 1 && rng_chance(&m->rng, 30))
+        s.dim[1] = rng_range(&m->rng, 16, 40);
+    return s;
+}
+
+static struct kern_tensor make_in(struct maker *m, const struct dims *s)
+{
+    return make_tensor(m, m->dtype, s->rank, s->dim, false);
+}
+
+static struct kern_tensor make_out(struct maker *m, const struct dims *s)
+{
+    return make_tensor(m, m->dtype, s->rank, s->dim, true);
+}
+
+/* A shape that broadcasts to s: leading dimensions dropped, others 1. */
+static struct dims make_broadcast(struct maker *m, const struct dims *s)
+{
+    const int drop =
+        rng_chance(&m->rng, 30) ? (int)rng_range(&m->rng, 0, s->rank) : 0;
+    struct dims b = {.rank = s->rank - drop};
+
+    for (int i = 0; i < b.rank; i++)
+        b.dim[i] = rng_chance(&m->rng, 30) ? 1 : s->dim[i + drop];
+    return b;
+}
+
+/* ---- operations ---------------------------------------------------- */
+
+static void make_dense(struct maker *m, int k)
+{
+    static const int64_t fixed[][3] = {
+        /* rows, C, K */
+        {1, 1, 1},    {1, 2048, 1000}, {8, 512, 10},  {5, 15, 17},
+        {16, 32, 32}, {3, 400, 120},   {1, 784, 300}, {64, 65, 63}};
+    struct kern_problem *p = m->p;
+    struct dims x = {.rank = 2}, w = {.rank = 2}, y;
+
+    if (k < COUNT(fixed)) {
+        x.dim[0] = fixed[k][0];
+        x.dim[1] = fixed[k][1];
+        w.dim[0] = fixed[k][2];
+    } else {
+        x.rank = rng_chance(&m->rng, 70) ? 2 : (int)rng_range(&m->rng, 1, 4);
+        for (int i = 0; i < x.rank; i++)
+            x.dim[i] = rng_range(&m->rng, 1, i == x.rank - 1 ? 90 : 6);
+        w.dim[0] = rng_range(&m->rng, 1, 70);
+    }
+    w.dim[1] = x.dim[x.rank - 1];
+    y = x;
+    y.dim[y.rank - 1] = w.dim[0];
+    p->n_in = 2;
+    p->in[0] = make_in(m, &x);
+    p->in[1] = make_in(m, &w);
+    p->out[0] = make_out(m, &y);
+    make_epilogue(m);
+}
+
+static void make_matmul(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    struct kern_matmul *attr = &p->attr.matmul;
+    const int64_t rows = rng_range(&m->rng, 1, 20);
+    const int64_t inner = rng_range(&m->rng, 1, 40);
+    const int64_t columns = rng_range(&m->rng, 1, 20);
+    struct dims batch = {.rank = k % 3}, a, b, y;
+
+    for (int i = 0; i < batch.rank; i++)
+        batch.dim[i] = rng_range(&m->rng, 1, 3);
+    attr->transpose_a = rng_chance(&m->rng, 30);
+    attr->transpose_b = rng_chance(&m->rng, 30);
+    attr->alpha = rng_chance(&m->rng, 80) ? 1 : 0.125f;
+    a = make_broadcast(m, &batch);
+    b = batch;
+    y = batch;
+    a.dim[a.rank++] = attr->transpose_a ? inner : rows;
+    a.dim[a.rank++] = attr->transpose_a ? rows : inner;
+    b.dim[b.rank++] = attr->transpose_b ? columns : inner;
+    b.dim[b.rank++] = attr->transpose_b ? inner : columns;
+    y.dim[y.rank++] = rows;
+    y.dim[y.rank++] = columns;
+    if (rng_chance(&m->rng, 10)) { /* a vector on the right */
+        b.rank = 1;
+        b.dim[0] = inner;
+        y = a;
+        y.rank = a.rank - 1;
+        y.dim[y.rank - 1] = rows;
+    }
+    p->n_in = 2;
+    p->in[0] = make_in(m, &a);
+    p->in[1] = make_in(m, &b);
+    p->out[0] = make_out(m, &y);
+}
+
+static void make_channel_op(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    const struct dims s = make_dims(m, k, 2);
+    const int vectors = p->op == KERN_BATCH_NORM ? 4 : 2;
+
+    p->n_in = vectors + 1;
+    p->in[0] = make_in(m, &s);
+    for (int i = 1; i <= vectors; i++)
+        if (p->op == KERN_BATCH_NORM || rng_chance(&m->rng, 80))
+            p->in[i] = make_vector(m, s.dim[1]);
+    p->out[0] = make_out(m, &s);
+    p->attr.norm.epsilon = p->op == KERN_SCALE_SHIFT ? 0 : 0x1p-10f;
+    make_epilogue(m);
+}
+
+static void make_layer_norm(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    const struct dims s = make_dims(m, k, 1);
+    const int axis = (int)rng_range(&m->rng, 0, s.rank - 1);
+    struct dims tail = {.rank = s.rank - axis};
+
+    memcpy(tail.dim, s.dim + axis, (size_t)tail.rank * sizeof(tail.dim[0]));
+    p->attr.norm.axis = axis;
+    p->attr.norm.epsilon = 1e-5f;
+    p->attr.norm.rms = rng_chance(&m->rng, 25);
+    p->n_in = 3;
+    p->in[0] = make_in(m, &s);
+    for (int i = 1; i <= 2; i++)
+        if (rng_chance(&m->rng, 80))
+            p->in[i] = make_in(m, &tail);
+    p->out[0] = make_out(m, &s);
+}
+
+static void make_group_norm(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    struct dims s = make_dims(m, k, 2);
+
+    p->attr.norm.groups =
+        rng_chance(&m->rng, 50) ? (int)s.dim[1] : (int)rng_range(&m->rng, 1, 4);
+    s.dim[1] = (s.dim[1] + p->attr.norm.groups - 1) / p->attr.norm.groups *
+               p->attr.norm.groups;
+    p->attr.norm.epsilon = 1e-5f;
+    p->n_in = 3;
+    p->in[0] = make_in(m, &s);
+    for (int i = 1; i <= 2; i++)
+        if (rng_chance(&m->rng, 80))
+            p->in[i] = make_vector(m, s.dim[1]);
+    p->out[0] = make_out(m, &s);
+}
+
+static void make_like(struct maker *m, int k, int min_rank)
+{
+    const struct dims s = make_dims(m, k, min_rank);
+
+    m->p->n_in = 1;
+    m->p->in[0] = make_in(m, &s);
+    m->p->out[0] = make_out(m, &s);
+}
+
+static void make_lrn(struct maker *m, int k)
+{
+    make_like(m, k, 2);
+    m->p->attr.lrn.size = (int)rng_range(&m->rng, 1, 7);
+    m->p->attr.lrn.alpha = rng_chance(&m->rng, 50) ? 1e-4f : 0.5f;
+    m->p->attr.lrn.beta = rng_chance(&m->rng, 70) ? 0.75f : 0.5f;
+    m->p->attr.lrn.bias = rng_chance(&m->rng, 70) ? 1 : 2;
+}
+
+static void make_unary(struct maker *m, int k)
+{
+    struct kern_unary *f = &m->p->attr.unary;
+
+    make_like(m, k, 1);
+    /* Each kind in turn, so that none is left to chance. */
+    f->kind = (enum kern_unary_kind)(k % KERN_UNARY_COUNT);
+    f->a = f->kind == KERN_CLIP ? -1 : 1;
+    f->b = f->kind == KERN_CLIP ? 2 : 0.5f;
+    if (f->kind == KERN_LEAKY_RELU || f->kind == KERN_HARD_SIGMOID)
+        f->a = 0.25f;
+}
+
+static void make_prelu(struct maker *m, int k)
+{
+    const struct dims s = make_dims(m, k, 1);
+    const struct dims slope = make_broadcast(m, &s);
+
+    m->p->n_in = 2;
+    m->p->in[0] = make_in(m, &s);
+    m->p->in[1] = make_in(m, &slope);
+    m->p->out[0] = make_out(m, &s);
+}
+
+static bool is_comparison(enum kern_binary_kind kind)
+{
+    return kind >= KERN_EQUAL;
+}
+
+static void make_binary(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    const enum kern_binary_kind kind =
+        (enum kern_binary_kind)(k % KERN_BINARY_COUNT);
+    const struct dims s = make_dims(m, k, 1);
+    const struct dims other = make_broadcast(m, &s);
+    const bool swap = rng_chance(&m->rng, 20);
+
+    p->attr.binary.kind = kind;
+    p->n_in = 2;
+    p->in[0] = make_in(m, swap ? &other : &s);
+    p->in[1] = make_in(m, swap ? &s : &other);
+    p->out[0] = make_tensor(m, is_comparison(kind) ? INFER_BOOL : m->dtype,
+                            s.rank, s.dim, true);
+    if (kind <= KERN_MUL && scalar_is_float(m->dtype))
+        make_epilogue(m);
+}
+
+static void make_where(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    const struct dims s = make_dims(m, k, 1);
+    const struct dims b = make_broadcast(m, &s), c = make_broadcast(m, &s);
+
+    p->n_in = 3;
+    p->in[0] = make_tensor(m, INFER_BOOL, b.rank, b.dim, false);
+    p->in[1] = make_in(m, &s);
+    p->in[2] = make_in(m, &c);
+    p->out[0] = make_out(m, &s);
+}
+
+static void make_reduce(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    struct dims s = make_dims(m, k, 1);
+    const uint32_t all = (1u << s.rank) - 1;
+
+    p->n_in = 1;
+    p->in[0] = make_in(m, &s);
+    p->attr.reduce.kind = (enum kern_reduce_kind)(k % KERN_REDUCE_KIND_COUNT);
+    p->attr.reduce.axes = s.rank == 4 && rng_chance(&m->rng, 50)
+                              ? 12 /* space, as global pooling */
+                              : (uint32_t)rng_range(&m->rng, 1, all);
+    for (int i = 0; i < s.rank; i++)
+        if (p->attr.reduce.axes >> i & 1)
+            s.dim[i] = 1;
+    p->out[0] = make_out(m, &s);
+}
+
+static void make_arg_reduce(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    struct dims s = make_dims(m, k, 1);
+    const int axis = (int)rng_range(&m->rng, 0, s.rank - 1);
+
+    p->n_in = 1;
+    p->in[0] = make_in(m, &s);
+    s.dim[axis] = 1;
+    p->out[0] = make_tensor(m, INFER_I64, s.rank, s.dim, true);
+    p->attr.arg_reduce.axis = axis;
+    p->attr.arg_reduce.min = rng_chance(&m->rng, 50);
+    p->attr.arg_reduce.select_last = rng_chance(&m->rng, 50);
+}
+
+static void make_gather(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    const struct dims s = make_dims(m, k, 1);
+    const int axis = (int)rng_range(&m->rng, 0, s.rank - 1);
+    struct dims list = {.rank = (int)rng_range(&m->rng, 0, 2)}, y = {0};
+
+    for (int i = 0; i < list.rank; i++)
+        list.dim[i] = rng_range(&m->rng, 1, 4);
+    for (int i = 0; i < axis; i++)
+        y.dim[y.rank++] = s.dim[i];
+    for (int i = 0; i < list.rank; i++)
+        y.dim[y.rank++] = list.dim[i];
+    for (int i = axis + 1; i < s.rank; i++)
+        y.dim[y.rank++] = s.dim[i];
+    p->attr.gather.axis = axis;
+    p->n_in = 2;
+    p->in[0] = make_in(m, &s);
+    p->in[1] = make_tensor(m, rng_chance(&m->rng, 50) ? INFER_I64 : INFER_I32,
+                           list.rank, list.dim, false);
+    p->out[0] = make_out(m, &y);
+}
+
+static void make_pad(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    struct kern_pad *a = &p->attr.pad;
+    struct dims s = make_dims(m, k, 1);
+
+    a->mode = (enum kern_pad_mode)(k % 4);
+    a->value = (float)rng_range(&m->rng, 0, 2);
+    p->n_in = 1;
+    p->in[0] = make_in(m, &s);
+    for (int i = 0; i < s.rank; i++) {
+        const int64_t low = rng_chance(&m->rng, 25) && s.dim[i] > 2 ? -1 : 0;
+        a->begin[i] = (int)rng_range(&m->rng, low, 3);
+        a->end[i] = (int)rng_range(&m->rng, low, 3);
+        s.dim[i] += a->begin[i] + a->end[i];
+    }
+    p->out[0] = make_out(m, &s);
+}
+
+static void make_resize(struct maker *m, int k)
+{
+    static const float scales[] = {0.5f, 0.6f, 0.75f, 1, 1.5f, 2, 2.3f, 3};
+    struct kern_problem *p = m->p;
+    struct kern_resize *a = &p->attr.resize;
+    struct dims s = make_dims(m, k, 2);
+
+    a->mode = (enum kern_resize_mode)(k % 3);
+    a->coord = (enum kern_resize_coord)rng_range(&m->rng, 0, 4);
+    a->nearest = (enum kern_nearest_mode)rng_range(&m->rng, 0, 3);
+    a->cubic_a = rng_chance(&m->rng, 50) ? -0.75f : -0.5f;
+    a->exclude_outside = a->mode == KERN_BICUBIC && rng_chance(&m->rng, 30);
+    a->antialias = a->mode != KERN_NEAREST && rng_chance(&m->rng, 30);
+    p->n_in = 1;
+    p->in[0] = make_in(m, &s);
+    for (int i = 0; i < s.rank; i++) {
+        a->scale[i] = i < 2 && rng_chance(&m->rng, 90)
+                          ? 1
+                          : scales[rng_range(&m->rng, 0, COUNT(scales) - 1)];
+        const int64_t extent = (int64_t)((float)s.dim[i] * a->scale[i]);
+        if (extent < 1)
+            a->scale[i] = 1;
+        else
+            s.dim[i] = extent;
+    }
+    p->out[0] = make_out(m, &s);
+}
+
+static void make_copy(struct maker *m, int k)
+{
+    const struct dims s = make_dims(m, k, 1);
+    enum infer_dtype to = m->dtype;
+
+    if (rng_chance(&m->rng, 40))
+        to = (enum infer_dtype)rng_range(&m->rng, INFER_F64, INFER_BOOL);
+    m->p->n_in = 1;
+    m->p->in[0] = make_in(m, &s);
+    m->p->out[0] = make_tensor(m, to, s.rank, s.dim, true);
+}
+
+/* ---- all ----------------------------------------------------------- */
+
+static enum infer_dtype pick_dtype(struct maker *m, enum kern_op op)
+{
+    static const enum infer_dtype some[] = {INFER_F32, INFER_F16, INFER_BF16,
+                                            INFER_F64};
+
+    if (m->row->dtype != INFER_NONE)
+        return m->row->dtype;
+    if (rng_chance(&m->rng, 50))
+        return INFER_F32;
+    switch (op) {
+    case KERN_POOL_FPROP:
+    case KERN_BINARY:
+    case KERN_WHERE:
+    case KERN_REDUCE:
+    case KERN_ARG_REDUCE:
+    case KERN_GATHER:
+    case KERN_PAD:
+    case KERN_COPY:
+        if (rng_chance(&m->rng, 40))
+            return (enum infer_dtype)rng_range(&m->rng, INFER_I64, INFER_U8);
+        break;
+    default:
+        break;
+    }
+    return some[rng_range(&m->rng, 0, COUNT(some) - 1)];
+}
+
+static void make_operation(struct maker *m, int k)
+{
+    switch (m->p->op) {
+    case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_POOL_FPROP:
+        make_window_problem(m, k);
+        break;
+    case KERN_DENSE_FPROP:
+        make_dense(m, k);
+        break;
+    case KERN_MATMUL:
+        make_matmul(m, k);
+        break;
+    case KERN_BATCH_NORM:
+    case KERN_SCALE_SHIFT:
+        make_channel_op(m, k);
+        break;
+    case KERN_LAYER_NORM:
+        make_layer_norm(m, k);
+        break;
+    case KERN_GROUP_NORM:
+        make_group_norm(m, k);
+        break;
+    case KERN_LRN:
+        make_lrn(m, k);
+        break;
+    case KERN_UNARY:
+        make_unary(m, k);
+        break;
+    case KERN_PRELU:
+        make_prelu(m, k);
+        break;
+    case KERN_BINARY:
+        make_binary(m, k);
+        break;
+    case KERN_WHERE:
+        make_where(m, k);
+        break;
+    case KERN_SOFTMAX:
+        make_like(m, k, 1);
+        m->p->attr.softmax.axis =
+            (int)rng_range(&m->rng, 0, m->p->in[0].rank - 1);
+        m->p->attr.softmax.log = rng_chance(&m->rng, 40);
+        break;
+    case KERN_REDUCE:
+        make_reduce(m, k);
+        break;
+    case KERN_ARG_REDUCE:
+        make_arg_reduce(m, k);
+        break;
+    case KERN_GATHER:
+        make_gather(m, k);
+        break;
+    case KERN_PAD:
+        make_pad(m, k);
+        break;
+    case KERN_RESIZE:
+        make_resize(m, k);
+        break;
+    case KERN_COPY:
+        make_copy(m, k);
+        break;
+    case KERN_OP_COUNT:
+        break;
+    }
+}
+
+/* Most attributes begin with an integer of consequence; not those that begin
+ * with a real number or a truth value. */
+static void spoil_attribute(struct kern_problem *p, struct rng *r)
+{
+    int value;
+
+    switch (p->op) {
+    case KERN_MATMUL:
+    case KERN_BATCH_NORM:
+    case KERN_SCALE_SHIFT:
+    case KERN_LAYER_NORM:
+    case KERN_GROUP_NORM:
+        return;
+    default:
+        memcpy(&value, &p->attr, sizeof(value));
+        value += (int)rng_range(r, -2, 2);
+        memcpy(&p->attr, &value, sizeof(value));
+    }
+}
+
+/* Spoils one number: supports() has to refuse, or the row to be right. */
+static void spoil(struct kern_problem *p, struct rng *r)
+{
+    struct kern_tensor *t =
+        rng_chance(r, 50) ? &p->out[0] : &p->in[rng_range(r, 0, p->n_in - 1)];
+
+    switch (rng_range(r, 0, 2)) {
+    case 0:
+        if (t->rank > 0)
+            t->dim[rng_range(r, 0, t->rank - 1)] += rng_range(r, -1, 1);
+        break;
+    case 1:
+        t->rank += (int)rng_range(r, -1, 1);
+        break;
+    default:
+        spoil_attribute(p, r);
+        break;
+    }
+}
+
+int problem_fixed_count(enum kern_op op)
+{
+    switch (op) {
+    case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_POOL_FPROP:
+        return window_fixed_count(op);
+    case KERN_UNARY:
+        return KERN_UNARY_COUNT;
+    case KERN_BINARY:
+        return KERN_BINARY_COUNT;
+    default:
+        return COUNT(fixed_dims);
+    }
+}
+
+void problem_make(const struct kern_row *row, uint64_t seed, int k,
+                  struct kern_problem *out)
+{
+    const bool fixed = k < problem_fixed_count(row->op);
+    struct maker m = {.row = row, .layout = row->layout, .p = out};
+
+    memset(out, 0, sizeof(*out));
+    out->op = row->op;
+    out->n_out = 1;
+    m.rng.state =
+        seed ^ ((uint64_t)row->op << 48) ^ ((uint64_t)k * 0xd1342543de82ef95u);
+    m.dtype = pick_dtype(&m, row->op);
+    make_operation(&m, k);
+    /* Weights are known when planning, most of the time. */
+    if (rng_chance(&m.rng, 75))
+        out->constant_in = 2 | (kern_op_residual(out->op) == 3 ? 4u : 0);
+    out->deterministic = rng_chance(&m.rng, 20);
+    if (!fixed && rng_chance(&m.rng, 10))
+        spoil(out, &m.rng);
+}
+
+/* ---- terms --------------------------------------------------------- */
+
+static double product(const int64_t *dim, int from, int to)
+{
+    double n = 1;
+
+    for (int i = from; i < to; i++)
+        n *= (double)dim[i];
+    return n;
+}
+
+static double largest(const struct kern_tensor *t)
+{
+    double n = 1;
+
+    for (int i = 0; i < t->rank; i++)
+        if ((double)t->dim[i] > n)
+            n = (double)t->dim[i];
+    return n;
+}
+
+double problem_terms(const struct kern_problem *p)
+{
+    const struct kern_tensor *x = &p->in[0], *w = &p->in[1];
+    double n = 1;
+
+    switch (p->op) {
+    case KERN_CONV_FPROP:
+    case KERN_DENSE_FPROP:
+        return product(w->dim, 1, w->rank);
+    case KERN_CONV_TRANSPOSE_FPROP:
+        return product(w->dim, 2, w->rank) * (double)w->dim[0] /
+               p->attr.conv.groups;
+    case KERN_MATMUL:
+        return x->rank > 1 && p->attr.matmul.transpose_a
+                   ? (double)x->dim[x->rank - 2]
+                   : (double)x->dim[x->rank - 1];
+    case KERN_POOL_FPROP:
+        for (int i = 0; i < x->rank - 2; i++)
+            n *= p->attr.pool.window[i];
+        return n;
+    case KERN_LAYER_NORM:
+        return product(x->dim, p->attr.norm.axis, x->rank);
+    case KERN_GROUP_NORM:
+        return product(x->dim, 1, x->rank) / p->attr.norm.groups;
+    case KERN_LRN:
+        return p->attr.lrn.size;
+    case KERN_SOFTMAX:
+        return (double)x->dim[p->attr.softmax.axis];
+    case KERN_REDUCE:
+        for (int i = 0; i < x->rank; i++)
+            if (p->attr.reduce.axes >> i & 1)
+                n *= (double)x->dim[i];
+        return n;
+    case KERN_RESIZE:
+        return largest(x) > largest(&p->out[0]) ? largest(x)
+                                                : largest(&p->out[0]);
+    default:
+        return 4; /* a product, a sum, a residual and room */
+    }
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Problems of convolution, transposed convolution and pooling. */
+#include <string.h>
+
+#include "tests/checkkern/checkkern.h"
+
+/* One 2-D problem; pads are top, left, bottom, right. */
+struct window_case {
+    int n, c, h, w, k, r, s, stride, pad[4], dilation, groups;
+};
+
+static const struct window_case conv_cases[] = {
+    /* Around tiles of 4, 8, 16 and 32 channels. */
+    {1, 1, 1, 1, 1, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
+    {1, 7, 5, 5, 9, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
+    {2, 8, 8, 8, 8, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
+    {1, 15, 9, 9, 17, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
+    {3, 16, 6, 7, 16, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
+    {1, 31, 4, 4, 33, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
+    {2, 64, 7, 7, 64, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
+    {1, 33, 7, 7, 65, 1, 1, 2, {0, 0, 0, 0}, 1, 1},
+    /* Window larger than the input; stride larger than the window. */
+    {1, 4, 3, 3, 5, 5, 5, 1, {2, 2, 2, 2}, 1, 1},
+    {1, 6, 3, 2, 4, 7, 7, 2, {3, 3, 3, 3}, 1, 1},
+    {2, 5, 11, 11, 6, 1, 1, 3, {0, 0, 0, 0}, 1, 1},
+    {1, 5, 13, 12, 6, 2, 2, 4, {1, 0, 0, 1}, 1, 1},
+    /* Dilation, groups, depthwise, asymmetric pads, 1xN and Nx1. */
+    {1, 8, 12, 12, 8, 3, 3, 1, {2, 2, 2, 2}, 2, 1},
+    {1, 8, 15, 15, 4, 3, 3, 2, {4, 4, 4, 4}, 4, 1},
+    {2, 12, 6, 6, 18, 3, 3, 1, {1, 1, 1, 1}, 1, 3},
+    {1, 32, 7, 7, 32, 3, 3, 1, {1, 1, 1, 1}, 1, 32},
+    {1, 24, 9, 9, 48, 3, 3, 2, {1, 1, 1, 1}, 1, 24},
+    {1, 16, 10, 10, 16, 5, 5, 1, {2, 2, 2, 2}, 1, 16},
+    {1, 3, 10, 10, 8, 3, 3, 2, {0, 0, 1, 1}, 1, 1},
+    {1, 4, 9, 8, 6, 3, 2, 1, {2, 0, 1, 3}, 1, 1},
+    {1, 6, 9, 9, 6, 1, 7, 1, {0, 3, 0, 3}, 1, 1},
+    {1, 6, 9, 9, 6, 7, 1, 1, {3, 0, 3, 0}, 1, 1},
+    /* LeNet-5, CIFAR ResNet. */
+    {1, 1, 32, 32, 6, 5, 5, 1, {0, 0, 0, 0}, 1, 1},
+    {1, 16, 32, 32, 16, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
+    {1, 32, 16, 16, 64, 3, 3, 2, {1, 1, 1, 1}, 1, 1},
+    /* MobileNet-v2, ResNet-50: the stem, a block, its ends. */
+    {1, 32, 112, 112, 32, 3, 3, 1, {1, 1, 1, 1}, 1, 32},
+    {1, 96, 112, 112, 96, 3, 3, 2, {1, 1, 1, 1}, 1, 96},
+    {1, 320, 7, 7, 1280, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
+    {1, 3, 224, 224, 64, 7, 7, 2, {3, 3, 3, 3}, 1, 1},
+    {1, 64, 56, 56, 64, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
+    {1, 64, 56, 56, 256, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
+    {1, 512, 7, 7, 512, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
+    {1, 2048, 7, 7, 512, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
+};
+
+static const struct window_case transpose_cases[] = {
+    {1, 8, 8, 8, 4, 2, 2, 2, {0, 0, 0, 0}, 1, 1},
+    {1, 16, 7, 7, 16, 4, 4, 2, {1, 1, 1, 1}, 1, 1},
+    {2, 5, 4, 6, 7, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
+    {1, 6, 5, 5, 4, 3, 3, 2, {1, 1, 0, 0}, 2, 2},
+    {1, 8, 6, 6, 8, 4, 4, 2, {1, 1, 1, 1}, 1, 8},
+    {1, 4, 3, 3, 4, 1, 1, 3, {0, 0, 0, 0}, 1, 1},
+};
+
+static const struct window_case pool_cases[] = {
+    {1, 8, 8, 8, 8, 2, 2, 2, {0, 0, 0, 0}, 1, 1},
+    {2, 17, 9, 9, 17, 3, 3, 2, {1, 1, 1, 1}, 1, 1},
+    {1, 16, 13, 13, 16, 3, 3, 2, {0, 0, 0, 0}, 1, 1},
+    {1, 64, 7, 7, 64, 7, 7, 1, {0, 0, 0, 0}, 1, 1},
+    {1, 5, 10, 10, 5, 2, 2, 1, {0, 0, 1, 1}, 1, 1},
+    {1, 32, 8, 8, 32, 5, 5, 1, {2, 2, 2, 2}, 1, 1},
+    {1, 4, 10, 10, 4, 3, 3, 1, {2, 2, 2, 2}, 2, 1},
+    {1, 64, 112, 112, 64, 3, 3, 2, {1, 1, 1, 1}, 1, 1},
+};
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+/* Each shape of a list stands with every variant: epilogues of convolution,
+ * kinds of pooling. */
+#define VARIANTS 4
+
+static const struct window_case *list_of(enum kern_op op, int *count)
+{
+    switch (op) {
+    case KERN_CONV_FPROP:
+        *count = COUNT(conv_cases);
+        return conv_cases;
+    case KERN_CONV_TRANSPOSE_FPROP:
+        *count = COUNT(transpose_cases);
+        return transpose_cases;
+    default:
+        *count = COUNT(pool_cases);
+        return pool_cases;
+    }
+}
+
+int window_fixed_count(enum kern_op op)
+{
+    int count;
+
+    (void)list_of(op, &count);
+    return count * VARIANTS;
+}
+
+/* ---- shapes -------------------------------------------------------- */
+
+/* A window problem of up to 3 dimensions before its tensors are made. */
+struct shape {
+    int spatial, groups;
+    int64_t n, c, k, in[3], window[3];
+    int stride[3], dilation[3], begin[3], end[3];
+};
+
+static void from_case(struct shape *s, const struct window_case *v)
+{
+    memset(s, 0, sizeof(*s));
+    s->spatial = 2;
+    s->groups = v->groups;
+    s->n = v->n;
+    s->c = v->c;
+    s->k = v->k;
+    s->in[0] = v->h;
+    s->in[1] = v->w;
+    s->window[0] = v->r;
+    s->window[1] = v->s;
+    for (int i = 0; i < 2; i++) {
+        s->stride[i] = v->stride;
+        s->dilation[i] = v->dilation;
+        s->begin[i] = v->pad[i];
+        s->end[i] = v->pad[i + 2];
+    }
+}
+
+static int pick_spatial(struct rng *r)
+{
+    if (rng_chance(r, 70))
+        return 2;
+    return rng_chance(r, 50) ? 1 : 3;
+}
+
+static int64_t pick_channels(struct rng *r)
+{
+    static const int64_t some[] = {1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 31, 32};
+
+    return some[rng_range(r, 0, COUNT(some) - 1)];
+}
+
+static void random_channels(struct shape *s, struct rng *r)
+{
+    s->groups = 1;
+    if (rng_chance(r, 20)) { /* depthwise, at times with a multiplier */
+        s->c = pick_channels(r);
+        s->groups = (int)s->c;
+        s->k = s->c * (rng_chance(r, 70) ? 1 : 2);
+    } else if (rng_chance(r, 30)) {
+        s->groups = (int)rng_range(r, 2, 4);
+        s->c = s->groups * rng_range(r, 1, 6);
+        s->k = s->groups * rng_range(r, 1, 6);
+    } else {
+        s->c = pick_channels(r);
+        s->k = pick_channels(r);
+    }
+}
+
+static void random_shape(struct shape *s, struct rng *r)
+{
+    memset(s, 0, sizeof(*s));
+    s->spatial = pick_spatial(r);
+    s->n = rng_range(r, 1, 3);
+    random_channels(s, r);
+    for (int i = 0; i < s->spatial; i++) {
+        const int64_t extent = s->spatial == 3 ? 6 : 13;
+        s->window[i] = rng_range(r, 1, s->spatial == 3 ? 3 : 5);
+        s->stride[i] = (int)rng_range(r, 1, 3);
+        s->dilation[i] = rng_chance(r, 75) ? 1 : 2;
+        const int64_t reach = s->dilation[i] * (s->window[i] - 1);
+        s->begin[i] = (int)rng_range(r, 0, reach);
+        s->end[i] = (int)rng_range(r, 0, reach);
+        /* At least one position. */
+        const int64_t least = reach + 1 - s->begin[i] - s->end[i];
+        s->in[i] = rng_range(r, least > 1 ? least : 1, reach + extent);
+    }
+}
+
+/* Extent along dimension i of what a convolution of the shape gives. */
+static int64_t out_extent(const struct shape *s, int i, bool ceil)
+{
+    const int64_t room = s->in[i] + s->begin[i] + s->end[i] -
+                         s->dilation[i] * (s->window[i] - 1) - 1;
+
+    return (room + (ceil ? s->stride[i] - 1 : 0)) / s->stride[i] + 1;
+}
+
+static int64_t transposed_extent(const struct shape *s, int i)
+{
+    const int64_t full = (s->in[i] - 1) * s->stride[i] +
+                         s->dilation[i] * (s->window[i] - 1) + 1 - s->begin[i] -
+                         s->end[i];
+
+    return full < 1 ? 1 : full;
+}
+
+/* ---- problems ------------------------------------------------------ */
+
+static void fill_conv(struct maker *m, const struct shape *s)
+{
+    struct kern_problem *p = m->p;
+    const bool transpose = p->op == KERN_CONV_TRANSPOSE_FPROP;
+    struct kern_conv *a = &p->attr.conv;
+    int64_t x[5] = {s->n, s->c}, y[5] = {s->n, s->k}, w[5];
+
+    a->groups = s->groups;
+    w[0] = transpose ? s->c : s->k;
+    w[1] = (transpose ? s->k : s->c) / s->groups;
+    for (int i = 0; i < s->spatial; i++) {
+        x[i + 2] = s->in[i];
+        w[i + 2] = s->window[i];
+        y[i + 2] =
+            transpose ? transposed_extent(s, i) : out_extent(s, i, false);
+        a->stride[i] = s->stride[i];
+        a->dilation[i] = s->dilation[i];
+        a->pad_begin[i] = s->begin[i];
+        a->pad_end[i] = s->end[i];
+    }
+    p->n_in = 2;
+    p->in[0] = make_tensor(m, m->dtype, s->spatial + 2, x, false);
+    p->in[1] = make_tensor(m, m->dtype, s->spatial + 2, w, false);
+    p->out[0] = make_tensor(m, m->dtype, s->spatial + 2, y, true);
+}
+
+static void fill_pool(struct maker *m, const struct shape *s, bool ceil)
+{
+    struct kern_problem *p = m->p;
+    struct kern_pool *a = &p->attr.pool;
+    int64_t x[5] = {s->n, s->c}, y[5] = {s->n, s->c};
+
+    for (int i = 0; i < s->spatial; i++) {
+        x[i + 2] = s->in[i];
+        y[i + 2] = out_extent(s, i, ceil);
+        a->window[i] = (int)s->window[i];
+        a->stride[i] = s->stride[i];
+        a->dilation[i] = s->dilation[i];
+        a->pad_begin[i] = s->begin[i];
+        a->pad_end[i] = s->end[i];
+    }
+    p->n_in = 1;
+    p->in[0] = make_tensor(m, m->dtype, s->spatial + 2, x, false);
+    p->out[0] = make_tensor(m, m->dtype, s->spatial + 2, y, true);
+}
+
+/* Plain; bias and ReLU; bias, residual and ReLU; bias, SiLU, then residual. */
+static void fixed_epilogue(struct maker *m, int variant)
+{
+    struct kern_problem *p = m->p;
+
+    if (variant == 0)
+        return;
+    p->in[2] = kern_tensor_dense(m->dtype, 1, &p->out[0].dim[1], KERN_NCHW);
+    p->n_in = 3;
+    p->epilogue.act.kind = variant == 3 ? KERN_SILU : KERN_RELU;
+    p->epilogue.act.a = 1;
+    if (variant < 2 || p->op != KERN_CONV_FPROP)
+        return;
+    p->in[3] = make_tensor(m, m->dtype, p->out[0].rank, p->out[0].dim, false);
+    p->n_in = 4;
+    p->epilogue.residual_last = variant == 3;
+}
+
+void make_window_problem(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    const bool pool = p->op == KERN_POOL_FPROP;
+    const bool fixed = k < window_fixed_count(p->op);
+    const int variant = fixed ? k % VARIANTS : (int)rng_range(&m->rng, 0, 3);
+    struct shape s;
+    int count;
+
+    const struct window_case *list = list_of(p->op, &count);
+    if (fixed)
+        from_case(&s, &list[k / VARIANTS]);
+    else
+        random_shape(&s, &m->rng);
+    if (pool) {
+        p->attr.pool.kind = variant < 2 ? KERN_POOL_MAX : KERN_POOL_AVERAGE;
+        p->attr.pool.count_include_pad = variant == 3;
+        fill_pool(m, &s, variant == 1 || rng_chance(&m->rng, 30));
+    } else {
+        fill_conv(m, &s);
+    }
+    if (fixed && !pool)
+        fixed_epilogue(m, variant);
+    else
+        make_epilogue(m);
+}
