@@ -99,7 +99,7 @@ static void fill_epilogue(struct winograd *w, const struct kern_problem *p)
 {
     const struct kern_unary *act = &p->epilogue.act;
 
-    w->epilogue = &p->epilogue;
+    w->epilogue = p->epilogue;
     w->bounded = fast_act(act);
     w->low = act->kind == KERN_RELU   ? 0.0f
              : act->kind == KERN_CLIP ? act->a

@@ -46,7 +46,7 @@ struct winograd {
     int64_t v_row, v_plane, m_row, m_plane, panels, u_plane;
     /* The epilogue: bounds cover identity, ReLU and clip; any other function
      * is applied to finished rows. */
-    const struct kern_epilogue *epilogue;
+    struct kern_epilogue epilogue;
     float low, high;
     bool bounded;
 };

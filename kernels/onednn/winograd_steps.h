@@ -308,7 +308,7 @@ INLINE vec bounded(const struct winograd *w, vec v)
 INLINE void output_pixel(const struct winograd *w, const struct place *p, int i,
                          int j, int64_t k, int64_t n, vec v)
 {
-    const bool last = w->epilogue->residual_last;
+    const bool last = w->epilogue.residual_last;
     vec r = {0};
 
     if (i >= p->rows || j >= p->cols)
@@ -397,7 +397,7 @@ TARGET static void output(const struct winograd *w,
         for (j = 0; j < p.cols; j++) {
             float *y = p.y + i * w->y_stride[1] + j * w->y_stride[2];
 
-            cpu_act(&w->epilogue->act, y, y, w->outputs);
+            cpu_act(&w->epilogue.act, y, y, w->outputs);
         }
 }
 
