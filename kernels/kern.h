@@ -389,7 +389,9 @@ struct kern_row {
     int (*pack)(const struct kern_exec *e, int i, const void *src, void *dst,
                 struct infer_error *err);
     /* Runs.  Never allocates, never synchronises.  Thread-safe for one e
-     * as long as workspace and outputs differ. */
+     * as long as workspace and outputs differ.  The output may be the memory
+     * of an input of the same strides and element size: of in[0] in unary,
+     * binary, scale_shift and batch_norm, of the residual in conv. */
     int (*launch)(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err);
     /* Optional.  Releases e->state. */

@@ -13,4 +13,11 @@ int infer_model_from_graph(struct graph *g, struct infer_error *err,
 /* The graph of a model; it belongs to the model. */
 const struct graph *infer_model_graph(const struct infer_model *model);
 
+/* Models are counted: a session holds one reference, the caller of open
+ * another.  infer_model_close() drops one. */
+struct infer_model *infer_model_ref(struct infer_model *model);
+
+/* The packed constants that the sessions of the model share. */
+struct packed_cache *infer_model_packed(struct infer_model *model);
+
 #endif

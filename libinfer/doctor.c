@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this machine and this build offer, for people and for bug reports. */
+#include "config.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
+#ifdef HAVE_ONEDNN
+#include "kernels/onednn/onednn.h"
+#endif
+#include "kernels/kern.h"
+#include "libinfer/device.h"
+
+/* A report that counts on where the buffer ends. */
+struct report {
+    char *text;
+    size_t room, length;
+};
+
+static void say(struct report *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void say(struct report *r, const char *fmt, ...)
+{
+    bool fits = r->length < r->room;
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(fits ? r->text + r->length : NULL,
+                  fits ? r->room - r->length : 0, fmt, args);
+    va_end(args);
+    if (n > 0)
+        r->length += (size_t)n;
+}
+
+static void say_processor(struct report *r)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    unsigned int word[12] = {0}, i;
+    char name[sizeof word + 1] = "";
+    const char *start = name;
+
+    /* Leaves 0x80000002 to 4 hold the brand, four words each. */
+    if (__get_cpuid_max(0x80000000, NULL) >= 0x80000004) {
+        for (i = 0; i < 3; i++)
+            __get_cpuid(0x80000002 + i, &word[4 * i], &word[4 * i + 1],
+                        &word[4 * i + 2], &word[4 * i + 3]);
+        memcpy(name, word, sizeof word);
+        name[sizeof word] = '\0';
+    }
+    while (*start == ' ')
+        start++;
+    say(r, "processor: %s\n", *start ? start : "unknown x86");
+#else
+    say(r, "processor: not x86\n");
+#endif
+}
+
+static void say_simd(struct report *r)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    static const char none[] = " none beyond the baseline";
+    size_t before;
+
+    __builtin_cpu_init();
+    say(r, "simd:");
+    before = r->length;
+#define SAY(feature)                                                           \
+    if (__builtin_cpu_supports(feature))                                       \
+    say(r, " %s", feature)
+    SAY("sse4.2");
+    SAY("avx");
+    SAY("fma");
+    SAY("avx2");
+    SAY("avx512f");
+    SAY("avx512bw");
+    SAY("avx512vl");
+    SAY("avx512vnni");
+    SAY("avx512bf16");
+#undef SAY
+    say(r, "%s\n", r->length == before ? none : "");
+#else
+    say(r, "simd: unknown\n");
+#endif
+}
+
+static void say_kernels(struct report *r)
+{
+    static const char *const name[INFER_BACKEND_COUNT] = {
+        [INFER_BACKEND_REF] = "ref",
+        [INFER_BACKEND_ONEDNN] = "onednn",
+        [INFER_BACKEND_CUDA] = "cuda",
+        [INFER_BACKEND_CUDNN] = "cudnn",
+    };
+    int count[INFER_BACKEND_COUNT] = {0};
+    size_t i;
+
+    for (i = 0; i < kern_row_count(); i++)
+        count[kern_row_at(i)->backend]++;
+    for (i = 0; i < INFER_BACKEND_COUNT; i++)
+        if (name[i] && count[i] > 0)
+            say(r, "backend %s: %d kernels\n", name[i], count[i]);
+        else if (name[i])
+            say(r, "backend %s: not built\n", name[i]);
+}
+
+size_t infer_doctor(char *text, size_t bytes)
+{
+    struct report r = {text, text ? bytes : 0, 0};
+
+    if (r.room > 0)
+        text[0] = '\0';
+    say(&r, "libinfer: %s\n", infer_version());
+    say_processor(&r);
+    say_simd(&r);
+    say(&r, "cores: %d usable by this process\n", device_cpu_cores());
+#ifdef HAVE_ONEDNN
+    say(&r, "oneDNN: %s\n", kern_onednn_version());
+#else
+    say(&r, "oneDNN: not built\n");
+#endif
+    say_kernels(&r);
+    say(&r, "CUDA: not built\n");
+    return r.length;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the functions that lower one operation share. */
+#ifndef LIBINFER_LOWER_H
+#define LIBINFER_LOWER_H
+
+#include "libinfer/plan.h"
+
+struct lower {
+    struct plan *plan;
+    const struct graph_node *node;
+    int index; /* of the node */
+    struct infer_error *err;
+};
+
+typedef int lower_fn(const struct lower *l);
+
+/* View of input i, or NULL where it is absent. */
+const struct view *lower_in(const struct lower *l, int i);
+/* Shape and declared type of output k. */
+const struct graph_value *lower_out(const struct lower *l, int k);
+/* Output k is this view, whose dims are those of the output. */
+int lower_set(const struct lower *l, int k, const struct view *v);
+
+/* A problem whose inputs are those of the node in order, its residual and
+ * epilogue included, and whose output is output 0. */
+void lower_begin(const struct lower *l, enum kern_op op, enum plan_class class,
+                 struct plan_emit *e);
+/* Emits it and sets output 0. */
+int lower_end(const struct lower *l, const struct plan_emit *e);
+/* The problem's only tensors: one input and one output of these dims, which
+ * need not be those of the graph. */
+void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
+                  const struct view *in, enum infer_dtype dtype, int rank,
+                  const int64_t *dim, struct plan_emit *e);
+
+/* v with other dims: a view where strides can express it, else a view of a
+ * dense copy. */
+int lower_reshape(const struct lower *l, const struct view *v, int rank,
+                  const int64_t *dim, struct view *out);
+/* Axis of a value that has been through shape inference. */
+int lower_axis(const struct lower *l, int axis, int rank, int *out);
+
+lower_fn lower_conv, lower_conv_transpose, lower_pool, lower_norm, lower_lrn,
+    lower_pad, lower_resize;
+lower_fn lower_dense, lower_matmul, lower_softmax, lower_reduce,
+    lower_arg_reduce, lower_gather, lower_layer_norm;
+lower_fn lower_unary, lower_prelu, lower_binary, lower_where, lower_cast,
+    lower_identity;
+lower_fn lower_concat, lower_split, lower_slice, lower_reshaped,
+    lower_transpose, lower_expand, lower_tile, lower_depth_to_space,
+    lower_space_to_depth;
+
+#endif

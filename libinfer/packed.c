@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cache of packed constants.  A constant still in the model file is read,
+ * converted and packed one at a time and the raw copy freed at once, so that
+ * loading peaks at the packed weights plus one tensor. */
+#include "libinfer/packed.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/checked.h"
+#include "kernels/error.h"
+#include "kernels/scalar.h"
+
+/* What was packed and how.  Two problems that differ only in padding bytes
+ * count as different, which costs a second packing and nothing else. */
+struct key {
+    const struct kern_row *row; /* NULL: plain */
+    int input;
+    int64_t offset;
+    enum infer_dtype dtype;
+    int threads, ordinal;
+    enum kern_device_kind device;
+    struct kern_problem problem;
+};
+
+/* Another problem that came to the same bytes. */
+struct packed_key {
+    struct packed_key *next;
+    struct key key;
+};
+
+struct packed {
+    struct packed *next;
+    int value, refs;
+    void *data;
+    size_t bytes;
+    bool owned; /* false: data belongs to the constant, which is in memory */
+    struct device device;
+    struct packed_key *keys;
+};
+
+struct packed_cache {
+    pthread_mutex_t mutex;
+    /* The raw bytes of the constant at work, reused from one to the next: a
+     * fresh block for each would leave holes between the packed ones. */
+    void *scratch;
+    size_t scratch_bytes;
+    int n_values;
+    struct packed *chain[]; /* by value */
+};
+
+struct packed_cache *packed_cache_new(int n_values)
+{
+    struct packed_cache *cache =
+        calloc(1, sizeof *cache + (size_t)n_values * sizeof cache->chain[0]);
+
+    if (!cache)
+        return NULL;
+    cache->n_values = n_values;
+    if (pthread_mutex_init(&cache->mutex, NULL) != 0) {
+        free(cache);
+        return NULL;
+    }
+    return cache;
+}
+
+static void entry_free(struct packed *p)
+{
+    struct packed_key *next;
+
+    for (; p->keys; p->keys = next) {
+        next = p->keys->next;
+        free(p->keys);
+    }
+    if (p->owned)
+        p->device.ops->free(&p->device, p->data);
+    free(p);
+}
+
+void packed_cache_free(struct packed_cache *cache)
+{
+    struct packed *next;
+    int i;
+
+    if (!cache)
+        return;
+    for (i = 0; i < cache->n_values; i++)
+        for (; cache->chain[i]; cache->chain[i] = next) {
+            next = cache->chain[i]->next;
+            entry_free(cache->chain[i]);
+        }
+    pthread_mutex_destroy(&cache->mutex);
+    free(cache->scratch);
+    free(cache);
+}
+
+static bool key_equal(const struct key *a, const struct key *b)
+{
+    return a->row == b->row && a->input == b->input && a->offset == b->offset &&
+           a->dtype == b->dtype && a->threads == b->threads &&
+           a->ordinal == b->ordinal && a->device == b->device &&
+           memcmp(&a->problem, &b->problem, sizeof a->problem) == 0;
+}
+
+static struct packed *find(struct packed *p, const struct key *key)
+{
+    const struct packed_key *k;
+
+    for (; p; p = p->next)
+        for (k = p->keys; k; k = k->next)
+            if (key_equal(&k->key, key))
+                return p;
+    return NULL;
+}
+
+/* An entry of the same row and input with the same bytes. */
+static struct packed *find_bytes(struct packed *p, const struct key *key,
+                                 const struct packed *made)
+{
+    for (; p; p = p->next)
+        if (p->keys && p->keys->key.row == key->row &&
+            p->keys->key.input == key->input &&
+            p->keys->key.dtype == key->dtype &&
+            p->device.kern.kind == made->device.kern.kind &&
+            p->device.kern.ordinal == made->device.kern.ordinal &&
+            p->device.ops->host_memory && p->bytes == made->bytes &&
+            memcmp(p->data, made->data, made->bytes) == 0)
+            return p;
+    return NULL;
+}
+
+static int reserve(struct packed_cache *cache, size_t bytes,
+                   struct infer_error *err)
+{
+    if (cache->scratch && bytes <= cache->scratch_bytes)
+        return 0;
+    free(cache->scratch);
+    cache->scratch_bytes = 0;
+    cache->scratch = malloc(bytes ? bytes : 1);
+    if (!cache->scratch)
+        return error_set(err, INFER_EMEMORY,
+                         "out of memory: %zu bytes of weights", bytes);
+    cache->scratch_bytes = bytes;
+    return 0;
+}
+
+/* The constant as dtype: where it lies if it can be, else in the scratch
+ * memory, which holds the raw bytes first and the converted ones behind. */
+static int load(struct packed_cache *cache, const struct constant *c,
+                enum infer_dtype dtype, struct infer_error *err,
+                const void **out)
+{
+    size_t count = (size_t)constant_count(c), raw, bytes = 0, total;
+    unsigned char *scratch;
+    int rc;
+
+    if (c->data && c->dtype == dtype) {
+        *out = c->data;
+        return 0;
+    }
+    /* Both halves start aligned. */
+    raw = c->dtype == dtype ? c->bytes : (c->bytes + 63) / 64 * 64;
+    if ((c->dtype != dtype &&
+         !checked_mul(count, infer_dtype_size(dtype), &bytes)) ||
+        !checked_add(raw, bytes, &total))
+        return error_set(err, INFER_EMEMORY, "constant too large");
+    rc = reserve(cache, total, err);
+    if (rc < 0)
+        return rc;
+    scratch = cache->scratch;
+    rc = constant_load(c, scratch, err);
+    if (rc < 0)
+        return rc;
+    if (c->dtype != dtype)
+        scalar_convert(c->dtype, scratch, dtype, scratch + raw, count);
+    *out = c->dtype == dtype ? scratch : scratch + raw;
+    return 0;
+}
+
+/* Host bytes into fresh memory of the device. */
+static int upload(const struct device *d, const void *src, size_t bytes,
+                  struct infer_error *err, void **out)
+{
+    void *memory;
+    int rc = d->ops->alloc(d, bytes ? bytes : 1, err, &memory);
+
+    if (rc < 0)
+        return rc;
+    rc = d->ops->copy_in(d, memory, src, bytes, err);
+    if (rc < 0) {
+        d->ops->free(d, memory);
+        return rc;
+    }
+    *out = memory;
+    return 0;
+}
+
+/* Fills p->data, p->bytes and p->owned. */
+static int make_plain(struct packed_cache *cache, struct packed *p,
+                      const struct constant *c, enum infer_dtype dtype,
+                      struct infer_error *err)
+{
+    const void *src;
+    int rc = load(cache, c, dtype, err, &src);
+
+    if (rc < 0)
+        return rc;
+    p->bytes = (size_t)constant_count(c) * infer_dtype_size(dtype);
+    if (src == c->data && p->device.ops->host_memory) {
+        p->data = c->data;
+        return 0;
+    }
+    rc = upload(&p->device, src, p->bytes, err, &p->data);
+    p->owned = rc == 0;
+    return rc;
+}
+
+static int make_packed(struct packed_cache *cache, struct packed *p,
+                       const struct constant *c, const struct kern_exec *exec,
+                       int i, int64_t offset, struct infer_error *err)
+{
+    enum infer_dtype dtype = exec->problem.in[i].dtype;
+    const void *src;
+    void *dst;
+    int rc = load(cache, c, dtype, err, &src);
+
+    if (rc < 0)
+        return rc;
+    p->bytes = exec->packed[i];
+    rc = p->device.ops->alloc(&p->device, p->bytes, err, &dst);
+    if (rc < 0)
+        return rc;
+    src = (const char *)src + offset * (int64_t)infer_dtype_size(dtype);
+    rc = exec->row->pack(exec, i, src, dst, err);
+    if (rc < 0) {
+        p->device.ops->free(&p->device, dst);
+        return rc;
+    }
+    p->data = dst;
+    p->owned = true;
+    return 0;
+}
+
+/* Finds or makes the entry; the mutex is held, so that one thread packs and
+ * the others find. */
+static int get(struct packed_cache *cache, int value, const struct constant *c,
+               const struct key *key, const struct kern_exec *exec,
+               const struct device *d, struct infer_error *err,
+               struct packed **out)
+{
+    struct packed *p = find(cache->chain[value], key), *same;
+    struct packed_key *k;
+    int rc;
+
+    if (p) {
+        p->refs++;
+        *out = p;
+        return 0;
+    }
+    p = calloc(1, sizeof *p);
+    k = calloc(1, sizeof *k);
+    if (!p || !k) {
+        free(p);
+        free(k);
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    }
+    k->key = *key;
+    p->value = value;
+    p->device = *d;
+    rc = exec ? make_packed(cache, p, c, exec, key->input, key->offset, err)
+              : make_plain(cache, p, c, key->dtype, err);
+    if (rc < 0) {
+        free(k);
+        entry_free(p);
+        return rc;
+    }
+    same = exec ? find_bytes(cache->chain[value], key, p) : NULL;
+    if (same) {
+        entry_free(p);
+        p = same;
+    } else {
+        p->next = cache->chain[value];
+        cache->chain[value] = p;
+    }
+    k->next = p->keys;
+    p->keys = k;
+    p->refs++;
+    *out = p;
+    return 0;
+}
+
+int packed_plain(struct packed_cache *cache, int value,
+                 const struct constant *c, enum infer_dtype dtype,
+                 const struct device *d, struct infer_error *err,
+                 struct packed **out)
+{
+    struct key key;
+    int rc;
+
+    memset(&key, 0, sizeof key);
+    key.dtype = dtype;
+    key.device = d->kern.kind;
+    key.ordinal = d->kern.ordinal;
+    pthread_mutex_lock(&cache->mutex);
+    rc = get(cache, value, c, &key, NULL, d, err, out);
+    pthread_mutex_unlock(&cache->mutex);
+    return rc;
+}
+
+int packed_for(struct packed_cache *cache, int value, const struct constant *c,
+               const struct kern_exec *exec, int i, int64_t offset,
+               const struct device *d, struct infer_error *err,
+               struct packed **out)
+{
+    struct key key;
+    int rc;
+
+    memset(&key, 0, sizeof key);
+    key.row = exec->row;
+    key.input = i;
+    key.offset = offset;
+    key.dtype = exec->problem.in[i].dtype;
+    key.threads = d->kern.threads;
+    key.device = d->kern.kind;
+    key.ordinal = d->kern.ordinal;
+    memcpy(&key.problem, &exec->problem, sizeof key.problem);
+    pthread_mutex_lock(&cache->mutex);
+    rc = get(cache, value, c, &key, exec, d, err, out);
+    pthread_mutex_unlock(&cache->mutex);
+    return rc;
+}
+
+void packed_cache_trim(struct packed_cache *cache)
+{
+    pthread_mutex_lock(&cache->mutex);
+    free(cache->scratch);
+    cache->scratch = NULL;
+    cache->scratch_bytes = 0;
+    pthread_mutex_unlock(&cache->mutex);
+}
+
+const void *packed_data(const struct packed *p)
+{
+    return p->data;
+}
+
+size_t packed_bytes(const struct packed *p)
+{
+    return p->bytes;
+}
+
+void packed_unref(struct packed_cache *cache, struct packed *p)
+{
+    struct packed **at;
+
+    if (!p)
+        return;
+    pthread_mutex_lock(&cache->mutex);
+    if (--p->refs == 0) {
+        for (at = &cache->chain[p->value]; *at != p; at = &(*at)->next)
+            ;
+        *at = p->next;
+        entry_free(p);
+    }
+    pthread_mutex_unlock(&cache->mutex);
+}

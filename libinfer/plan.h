@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A plan: how one model runs for one set of input shapes.
+ *
+ * plan_new() walks the graph once, producers first.  Each node is lowered
+ * (lower.c) to views or to steps (plan_emit.c); a step is one row of the
+ * kernel table on views of buffers.  Then plan_prepare() makes the steps
+ * runnable: it prepares kernels, packs constants, and computes what depends on
+ * constants alone.  plan_bind() sets the pointers.
+ *
+ * Everything here is private to the runtime.
+ */
+#ifndef LIBINFER_PLAN_H
+#define LIBINFER_PLAN_H
+
+#include "kernels/kern.h"
+#include "libinfer/device.h"
+#include "libinfer/graph.h"
+#include "libinfer/model.h"
+#include "libinfer/packed.h"
+#include "libinfer/view.h"
+
+/* What a session asks of its plans. */
+struct plan_config {
+    struct infer_model *model;
+    const struct device *device;
+    /* Backends in order of preference. */
+    enum infer_backend backend[2];
+    int n_backends;
+    /* Products (convolution, dense, matmul) must be computed by backend[0]:
+     * it was asked for by name. */
+    bool strict;
+    bool deterministic;
+    bool keep_tensors;
+};
+
+enum plan_memory {
+    PLAN_ARENA,   /* in the session's arena, shared by lifetime */
+    PLAN_KEPT,    /* computed from constants once, held by the plan */
+    PLAN_INPUT,   /* the caller's array, or its copy in the arena */
+    PLAN_CONSTANT /* a constant of the graph */
+};
+
+struct plan_buffer {
+    enum plan_memory memory;
+    size_t bytes;
+    size_t offset;   /* in the arena or the kept memory */
+    int first, last; /* steps; an input is written at -1 */
+    int value;       /* PLAN_CONSTANT: graph value; PLAN_INPUT: its index */
+    int copies;      /* head of the chain in plan->copy, or -1 */
+    /* Reads of values in this buffer that nodes not yet lowered, and graph
+     * outputs, will make.  1 while the only reader is lowered: that one may
+     * overwrite it. */
+    int64_t pending;
+    struct packed *plain; /* PLAN_CONSTANT: where some step reads it as it is */
+};
+
+/* A dense copy of a view, kept for the next node that needs the same. */
+struct plan_copy {
+    struct view from, to;
+    int next;
+};
+
+struct plan_value {
+    bool ready; /* view is set */
+    struct view view;
+    int uses;
+    /* Where the value is part of a concatenation that is built in place: the
+     * value that holds it (-1: none), and where along which axis. */
+    int host, host_axis;
+    int64_t host_offset;
+    int host_depth;
+    bool has_home, homed; /* home is known; the data is (going to be) there */
+    struct view home;
+};
+
+struct plan_step {
+    struct kern_exec exec;
+    struct kern_args args;
+    struct view in[KERN_MAX_IN], out;
+    struct packed *packed[KERN_MAX_IN];
+    int node;
+    bool once;      /* depends on constants only: run while preparing */
+    bool main;      /* the node's own operation, not a copy beside it */
+    bool prepared;  /* exec is to be released */
+    double seconds; /* sum of all profiled runs */
+    uint64_t runs;
+};
+
+/* An argument that points into the caller's input. */
+struct plan_patch {
+    const void **slot;
+    int input;
+    size_t bytes; /* from the start of the array */
+};
+
+struct plan {
+    const struct plan_config *config;
+    struct graph *g; /* with the shapes of this plan */
+    struct plan_value *value;
+    struct plan_buffer *buffer;
+    int n_buffers, buffers_capacity;
+    struct plan_copy *copy;
+    int n_copies, copies_capacity;
+    struct plan_step **step;
+    int n_steps, steps_capacity;
+    struct plan_step **run; /* the steps that are not `once` */
+    int n_run;
+    struct plan_patch *patch;
+    int n_patches;
+    struct view *output; /* dense row-major, in declared types */
+    int *input_buffer;   /* one an input */
+    size_t arena_bytes, unshared_bytes, kept_bytes, workspace_bytes;
+    size_t weight_bytes;
+    void *kept;
+    int failed; /* nodes without a kernel, listed in the error */
+    bool prepared;
+    /* What the pointers were set for. */
+    const void *bound_arena, *bound_workspace;
+};
+
+/* Chooses kernels and lays out memory; shape: one an input, complete.
+ * EUNSUPPORTED lists every node for which there is no kernel. */
+int plan_new(const struct plan_config *config, const struct graph_shape *shape,
+             struct infer_error *err, struct plan **out);
+void plan_free(struct plan *plan); /* NULL is fine */
+
+/* Prepares kernels and constants and runs the steps on constants.  Sets
+ * workspace_bytes and weight_bytes. */
+int plan_prepare(struct plan *plan, struct infer_error *err);
+
+/* Sets all pointers for these pieces of memory; allocates nothing. */
+void plan_bind(struct plan *plan, void *arena, void *workspace);
+
+/* The element with indices 0 of a view, as the plan is bound; NULL for inputs
+ * and for constants that no step reads as they are. */
+void *plan_locate(const struct plan *plan, const struct view *v);
+
+/* Name for people of a step: its node's, or that of the output it makes. */
+const char *plan_step_name(const struct plan *plan,
+                           const struct plan_step *step);
+
+/* ---- for lowering -------------------------------------------------- */
+
+/* The type in which values declared as this one are computed and kept: half
+ * precision widens to single, since precision is asked for by the session and
+ * not by the file. */
+enum infer_dtype plan_dtype(enum infer_dtype declared);
+
+/* The value lies there from now on. */
+void plan_set(struct plan *plan, int value, const struct view *view);
+
+/* A new dense buffer and its view; named in errors after the node. */
+int plan_buffer(struct plan *plan, int node, enum infer_dtype dtype, int rank,
+                const int64_t *dim, enum kern_layout layout,
+                struct infer_error *err, struct view *out);
+
+/* Which inputs of a problem follow the layout of its output. */
+enum plan_class {
+    PLAN_IMAGE,     /* in[0], the residual and the output have one layout */
+    PLAN_POINTWISE, /* all of them; any layout will do */
+    PLAN_ROWS       /* row-major unless the row takes what is there */
+};
+
+/* A problem on views: attr, op and epilogue are set in p, tensors in in[] and
+ * p.out[0] (dtype, rank, dim; strides are chosen here). */
+struct plan_emit {
+    enum plan_class class;
+    struct kern_problem p;
+    struct view in[KERN_MAX_IN];
+    int value;    /* the value that it becomes as it is, or -1 */
+    int residual; /* index in in[], or -1 */
+};
+
+/* Chooses a row and layouts, adds the steps, says where the result is. */
+int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
+              struct infer_error *err, struct view *out);
+/* Copies into a given view, converting type and strides. */
+int plan_copy_to(struct plan *plan, int node, const struct view *from,
+                 const struct view *to, struct infer_error *err);
+/* v itself where it is dense in the layout, else a copy that is. */
+int plan_dense(struct plan *plan, int node, const struct view *v,
+               enum kern_layout layout, struct infer_error *err,
+               struct view *out);
+
+/* ---- concatenation in place ---------------------------------------- */
+
+/* Decides which values are built inside a concatenation. */
+void plan_host(struct plan *plan);
+/* Where a hosted value, or a concatenation's result, lies; creates the buffer
+ * in this layout when nobody asked before. */
+int plan_home(struct plan *plan, int value, enum kern_layout layout,
+              struct infer_error *err, struct view *out);
+
+/* ---- lowering ------------------------------------------------------ */
+
+/* Sets the view of every output of the node. */
+int lower_node(struct plan *plan, int node, struct infer_error *err);
+
+#endif

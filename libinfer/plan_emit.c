@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From one problem on views to steps: the choice of a row and of layouts.
+ *
+ * For each backend in order of preference and each of its rows, a few ways to
+ * lay the tensors out are put to the row's supports(); the first that it takes
+ * is used, with copies in front where the inputs lie otherwise.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "libinfer/plan.h"
+
+/* One way to lay out a problem's tensors. */
+struct attempt {
+    bool as_is; /* inputs where they are, else dense in `layout` */
+    enum kern_layout layout;
+    enum kern_layout out; /* of the output */
+};
+
+struct choice {
+    const struct kern_row *row;
+    struct attempt attempt;
+    struct kern_problem problem;
+};
+
+/* ---- steps --------------------------------------------------------- */
+
+static void touch(struct plan *plan, const struct view *v, int step)
+{
+    struct plan_buffer *b = &plan->buffer[v->buffer];
+
+    if (step < b->first)
+        b->first = step;
+    if (step > b->last)
+        b->last = step;
+}
+
+/* Computed once, before the first run. */
+static bool is_steady(const struct plan *plan, const struct view *v)
+{
+    enum plan_memory memory = plan->buffer[v->buffer].memory;
+
+    return memory == PLAN_CONSTANT || memory == PLAN_KEPT;
+}
+
+static bool inputs_steady(const struct plan *plan, const struct view *in,
+                          int n_in)
+{
+    int i;
+
+    for (i = 0; i < n_in; i++)
+        if (in[i].t.dtype != INFER_NONE && !is_steady(plan, &in[i]))
+            return false;
+    return true;
+}
+
+/* A buffer that nothing wrote yet, and all of which the view covers. */
+static bool is_fresh(const struct plan *plan, const struct view *v)
+{
+    const struct plan_buffer *b = &plan->buffer[v->buffer];
+
+    return b->memory == PLAN_ARENA && b->first == INT_MAX &&
+           (size_t)kern_tensor_count(&v->t) * infer_dtype_size(v->t.dtype) ==
+               b->bytes;
+}
+
+static int add_step(struct plan *plan, int node, const struct kern_row *row,
+                    const struct kern_problem *p, const struct view *in,
+                    const struct view *out, bool is_main,
+                    struct infer_error *err)
+{
+    struct plan_step *s;
+    int i;
+
+    if (plan->n_steps == plan->steps_capacity) {
+        int capacity = plan->steps_capacity ? 2 * plan->steps_capacity : 64;
+        struct plan_step **step =
+            realloc(plan->step, (size_t)capacity * sizeof *step);
+
+        if (!step)
+            return error_set(err, INFER_EMEMORY, "plan: out of memory");
+        plan->step = step;
+        plan->steps_capacity = capacity;
+    }
+    s = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    s->exec.row = row;
+    memcpy(&s->exec.problem, p, sizeof *p);
+    s->node = node;
+    s->main = is_main;
+    s->out = *out;
+    s->once = is_fresh(plan, out) && inputs_steady(plan, in, p->n_in);
+    if (s->once)
+        plan->buffer[out->buffer].memory = PLAN_KEPT;
+    for (i = 0; i < p->n_in; i++) {
+        s->in[i] = in[i];
+        if (in[i].t.dtype != INFER_NONE)
+            touch(plan, &in[i], plan->n_steps);
+    }
+    touch(plan, out, plan->n_steps);
+    plan->step[plan->n_steps++] = s;
+    return 0;
+}
+
+/* ---- ways to lay out ----------------------------------------------- */
+
+/* The input whose layout the output follows. */
+static const struct kern_tensor *leader(const struct plan_emit *e)
+{
+    const struct kern_tensor *out = &e->p.out[0];
+    int i;
+
+    if (e->class == PLAN_POINTWISE)
+        for (i = 0; i < e->p.n_in; i++) {
+            const struct kern_tensor *t = &e->in[i].t;
+
+            if (t->dtype != INFER_NONE && t->rank == out->rank &&
+                memcmp(t->dim, out->dim, (size_t)t->rank * sizeof t->dim[0]) ==
+                    0)
+                return t;
+        }
+    return &e->in[0].t;
+}
+
+/* Operations on rows whose output can lie like their input. */
+static bool follows_input(enum kern_op op)
+{
+    return op == KERN_SOFTMAX || op == KERN_REDUCE || op == KERN_ARG_REDUCE ||
+           op == KERN_LAYER_NORM;
+}
+
+/* The first convolution may read the picture as it comes: with so few
+ * channels both layouts cost the same. */
+#define FEW_CHANNELS 4
+
+static int attempts(const struct plan_emit *e, const struct kern_row *row,
+                    struct attempt a[4])
+{
+    const struct kern_tensor *x = leader(e);
+    bool nchw = kern_tensor_is_dense(x, KERN_NCHW);
+    bool nhwc = kern_tensor_is_dense(x, KERN_NHWC);
+    enum kern_layout lead = nchw && nhwc ? row->layout : view_layout(x);
+    bool there = row->layout == KERN_NHWC ? nhwc : nchw;
+    int n = 0;
+
+    switch (e->class) {
+    case PLAN_IMAGE:
+        if (row->flags & KERN_STRIDED)
+            a[n++] = (struct attempt){true, lead, lead};
+        else if (there || !(nchw || nhwc) ||
+                 (e->p.op == KERN_CONV_FPROP && x->dim[1] <= FEW_CHANNELS))
+            a[n++] = (struct attempt){true, row->layout, row->layout};
+        a[n++] = (struct attempt){false, row->layout, row->layout};
+        a[n++] = (struct attempt){true, row->layout, row->layout};
+        break;
+    case PLAN_POINTWISE:
+        a[n++] = (struct attempt){true, lead, lead};
+        a[n++] = (struct attempt){false, lead, lead};
+        a[n++] = (struct attempt){false, row->layout, row->layout};
+        a[n++] = (struct attempt){false, KERN_NCHW, KERN_NCHW};
+        break;
+    case PLAN_ROWS:
+        if (follows_input(e->p.op))
+            a[n++] = (struct attempt){true, lead, lead};
+        a[n++] = (struct attempt){true, KERN_NCHW, KERN_NCHW};
+        a[n++] = (struct attempt){false, KERN_NCHW, KERN_NCHW};
+        break;
+    }
+    return n;
+}
+
+/* Inputs that may be copied into another layout: not weights. */
+static bool is_movable(const struct plan_emit *e, int i)
+{
+    return e->class != PLAN_IMAGE || i == 0 || i == e->residual;
+}
+
+static bool moves(const struct plan_emit *e, int i, const struct attempt *a)
+{
+    return !a->as_is && e->in[i].t.dtype != INFER_NONE && is_movable(e, i) &&
+           !kern_tensor_is_dense(&e->in[i].t, a->layout);
+}
+
+static void build(const struct plan *plan, const struct plan_emit *e,
+                  const struct attempt *a, struct kern_problem *p)
+{
+    int i;
+
+    memcpy(p, &e->p, sizeof *p);
+    p->n_out = 1;
+    p->deterministic = plan->config->deterministic;
+    for (i = 0; i < p->n_in; i++) {
+        const struct kern_tensor *t = &e->in[i].t;
+
+        p->in[i] = *t;
+        if (t->dtype == INFER_NONE)
+            continue;
+        if (moves(e, i, a))
+            p->in[i] = kern_tensor_dense(t->dtype, t->rank, t->dim, a->layout);
+        else if (plan->buffer[e->in[i].buffer].memory == PLAN_CONSTANT)
+            p->constant_in |= 1u << i;
+    }
+    p->out[0] = kern_tensor_dense(e->p.out[0].dtype, e->p.out[0].rank,
+                                  e->p.out[0].dim, a->out);
+}
+
+static bool takes(const struct plan *plan, const struct kern_row *row,
+                  const struct kern_problem *p, struct infer_error *why)
+{
+    return kern_row_supports(row, p, &plan->config->device->kern, why) == 0;
+}
+
+static bool find(const struct plan *plan, const struct plan_emit *e,
+                 enum infer_backend backend, struct infer_error *why,
+                 struct choice *out)
+{
+    struct attempt a[4];
+    size_t r;
+    int i, n;
+
+    for (r = 0; r < kern_row_count(); r++) {
+        const struct kern_row *row = kern_row_at(r);
+
+        if (row->op != e->p.op || row->backend != backend)
+            continue;
+        n = attempts(e, row, a);
+        for (i = 0; i < n; i++) {
+            build(plan, e, &a[i], &out->problem);
+            if (!takes(plan, row, &out->problem, why))
+                continue;
+            out->row = row;
+            out->attempt = a[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- where the output goes ----------------------------------------- */
+
+/* The input that the output may overwrite, as kern.h allows it, or -1: in[0]
+ * of element-wise operations, the residual of a convolution. */
+static int overwritable(const struct plan_emit *e)
+{
+    switch (e->p.op) {
+    case KERN_UNARY:
+    case KERN_BINARY:
+    case KERN_SCALE_SHIFT:
+    case KERN_BATCH_NORM:
+        return 0;
+    case KERN_CONV_FPROP:
+        return e->residual;
+    default:
+        return -1;
+    }
+}
+
+static bool same_strides(const struct kern_tensor *a,
+                         const struct kern_tensor *b)
+{
+    int i;
+
+    if (a->rank != b->rank)
+        return false;
+    for (i = 0; i < a->rank; i++)
+        if (a->dim[i] != b->dim[i] ||
+            (a->dim[i] > 1 && a->stride[i] != b->stride[i]))
+            return false;
+    return true;
+}
+
+/* The input whose memory the output takes over, or -1: nobody else reads that
+ * buffer, not even this step through another input. */
+static int in_place(const struct plan *plan, const struct plan_emit *e,
+                    const struct choice *c, const struct view *in)
+{
+    const struct kern_tensor *out = &c->problem.out[0];
+    const int over = overwritable(e);
+    const struct plan_buffer *b;
+    int i;
+
+    if (over < 0 || plan->config->keep_tensors)
+        return -1;
+    b = &plan->buffer[in[over].buffer];
+    if (b->memory != PLAN_ARENA || b->pending != 1 ||
+        infer_dtype_size(in[over].t.dtype) != infer_dtype_size(out->dtype) ||
+        !same_strides(&in[over].t, out))
+        return -1;
+    for (i = 0; i < c->problem.n_in; i++)
+        if (i != over && in[i].t.dtype != INFER_NONE &&
+            in[i].buffer == in[over].buffer)
+            return -1;
+    return over;
+}
+
+/* Inside the concatenation that the value is part of, where some row of the
+ * same backend writes there. */
+static int try_home(struct plan *plan, const struct plan_emit *e,
+                    struct choice *c, struct infer_error *err, bool *done,
+                    struct view *out)
+{
+    struct plan_value *v = &plan->value[e->value];
+    const struct kern_tensor *want = &e->p.out[0];
+    struct kern_problem p;
+    struct view home;
+    size_t r;
+    int rc;
+
+    rc = plan_home(plan, e->value, c->attempt.out, err, &home);
+    if (rc < 0)
+        return rc;
+    if (home.t.dtype != want->dtype || home.t.rank != want->rank ||
+        memcmp(home.t.dim, want->dim,
+               (size_t)want->rank * sizeof want->dim[0]) != 0)
+        return 0;
+    memcpy(&p, &c->problem, sizeof p);
+    p.out[0] = home.t;
+    if (!takes(plan, c->row, &p, NULL)) {
+        const struct kern_row *other = NULL;
+
+        for (r = 0; r < kern_row_count() && !other; r++) {
+            const struct kern_row *row = kern_row_at(r);
+
+            if (row->op == p.op && row->backend == c->row->backend &&
+                takes(plan, row, &p, NULL))
+                other = row;
+        }
+        if (!other)
+            return 0;
+        c->row = other;
+    }
+    memcpy(&c->problem, &p, sizeof p);
+    v->homed = true;
+    *out = home;
+    *done = true;
+    return 0;
+}
+
+static int place_output(struct plan *plan, int node, const struct plan_emit *e,
+                        struct choice *c, const struct view *in,
+                        struct infer_error *err, struct view *out)
+{
+    const struct kern_tensor *t = &e->p.out[0];
+    bool done = false;
+    int over, rc;
+
+    if (e->value >= 0 && plan->value[e->value].host >= 0 &&
+        !inputs_steady(plan, in, c->problem.n_in)) {
+        rc = try_home(plan, e, c, err, &done, out);
+        if (rc < 0 || done)
+            return rc;
+    }
+    over = in_place(plan, e, c, in);
+    if (over >= 0) {
+        *out = in[over];
+        out->t.dtype = t->dtype;
+        /* Copies of what was there are stale now. */
+        plan->buffer[out->buffer].copies = -1;
+        return 0;
+    }
+    return plan_buffer(plan, node, t->dtype, t->rank, t->dim, c->attempt.out,
+                       err, out);
+}
+
+static int emit_choice(struct plan *plan, int node, const struct plan_emit *e,
+                       struct choice *c, struct infer_error *err,
+                       struct view *out)
+{
+    struct view in[KERN_MAX_IN];
+    int i, rc;
+
+    memset(in, 0, sizeof in);
+    for (i = 0; i < e->p.n_in; i++) {
+        in[i] = e->in[i];
+        if (!moves(e, i, &c->attempt))
+            continue;
+        rc = plan_dense(plan, node, &e->in[i], c->attempt.layout, err, &in[i]);
+        if (rc < 0)
+            return rc;
+    }
+    rc = place_output(plan, node, e, c, in, err, out);
+    if (rc < 0)
+        return rc;
+    return add_step(plan, node, c->row, &c->problem, in, out, true, err);
+}
+
+/* ---- epilogues that a backend does not fuse ------------------------ */
+
+static bool has_epilogue(const struct plan_emit *e)
+{
+    return e->p.epilogue.act.kind != KERN_IDENTITY || e->residual >= 0;
+}
+
+/* Emits a step whose in[0] is y, which nobody else reads. */
+static int emit_over(struct plan *plan, int node, const struct plan_emit *e,
+                     struct infer_error *err, struct view *y)
+{
+    const int buffer = y->buffer;
+    const int64_t pending = plan->buffer[buffer].pending;
+    int rc;
+
+    plan->buffer[buffer].pending = 1;
+    rc = plan_emit(plan, node, e, err, y);
+    plan->buffer[buffer].pending = pending;
+    return rc;
+}
+
+static int emit_activation(struct plan *plan, int node, struct view *y,
+                           const struct kern_unary *act, int value,
+                           struct infer_error *err)
+{
+    struct plan_emit u;
+
+    memset(&u, 0, sizeof u);
+    u.class = PLAN_POINTWISE;
+    u.p.op = KERN_UNARY;
+    u.p.attr.unary = *act;
+    u.p.n_in = 1;
+    u.in[0] = *y;
+    u.p.out[0] = y->t;
+    u.value = value;
+    u.residual = -1;
+    return emit_over(plan, node, &u, err, y);
+}
+
+static int emit_sum(struct plan *plan, int node, struct view *y,
+                    const struct view *residual, const struct kern_unary *act,
+                    int value, struct infer_error *err)
+{
+    struct plan_emit b;
+
+    memset(&b, 0, sizeof b);
+    b.class = PLAN_POINTWISE;
+    b.p.op = KERN_BINARY;
+    b.p.attr.binary.kind = KERN_ADD;
+    if (act)
+        b.p.epilogue.act = *act;
+    b.p.n_in = 2;
+    b.in[0] = *y;
+    b.in[1] = *residual;
+    b.p.out[0] = y->t;
+    b.value = value;
+    b.residual = -1;
+    return emit_over(plan, node, &b, err, y);
+}
+
+/* The operation bare, then what the epilogue holds as steps of its own. */
+static int emit_split(struct plan *plan, int node, const struct plan_emit *e,
+                      struct choice *c, const struct plan_emit *bare,
+                      struct infer_error *err, struct view *out)
+{
+    const struct kern_unary *act = &e->p.epilogue.act;
+    bool last = e->p.epilogue.residual_last;
+    struct view y;
+    int rc = emit_choice(plan, node, bare, c, err, &y);
+
+    if (rc < 0)
+        return rc;
+    if (e->residual < 0) {
+        rc = emit_activation(plan, node, &y, act, e->value, err);
+    } else if (act->kind == KERN_IDENTITY || !last) {
+        rc = emit_sum(plan, node, &y, &e->in[e->residual], act, e->value, err);
+    } else {
+        rc = emit_activation(plan, node, &y, act, -1, err);
+        if (rc == 0)
+            rc = emit_sum(plan, node, &y, &e->in[e->residual], NULL, e->value,
+                          err);
+    }
+    *out = y;
+    return rc;
+}
+
+static void make_bare(const struct plan_emit *e, struct plan_emit *bare)
+{
+    memcpy(bare, e, sizeof *bare);
+    memset(&bare->p.epilogue, 0, sizeof bare->p.epilogue);
+    if (e->residual >= 0)
+        memset(&bare->in[e->residual], 0, sizeof bare->in[0]);
+    while (bare->p.n_in > 0 && bare->in[bare->p.n_in - 1].t.dtype == INFER_NONE)
+        bare->p.n_in--;
+    bare->residual = -1;
+    bare->value = -1;
+}
+
+/* ---- entry --------------------------------------------------------- */
+
+static bool is_product(enum kern_op op)
+{
+    return op == KERN_CONV_FPROP || op == KERN_CONV_TRANSPOSE_FPROP ||
+           op == KERN_DENSE_FPROP || op == KERN_MATMUL;
+}
+
+/* Notes that nothing computes the node and goes on with a result of the right
+ * shape, so that the nodes after it are judged as well. */
+static int emit_nothing(struct plan *plan, int node, const struct plan_emit *e,
+                        const struct infer_error *why, struct infer_error *err,
+                        struct view *out)
+{
+    const struct graph_node *n = &plan->g->node[node];
+    const struct kern_tensor *t = &e->p.out[0];
+
+    plan->failed++;
+    error_add(err, INFER_EUNSUPPORTED, "node '%s' (%s): no kernel%s%s",
+              n->name ? n->name : "", graph_op_info(n->op)->name,
+              why->text[0] ? ": " : "", why->text);
+    return plan_buffer(plan, node, t->dtype, t->rank, t->dim, KERN_NCHW, err,
+                       out);
+}
+
+int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
+              struct infer_error *err, struct view *out)
+{
+    const struct plan_config *config = plan->config;
+    struct infer_error why;
+    struct plan_emit bare;
+    struct choice c;
+    int i;
+
+    if (kern_tensor_count(&e->p.out[0]) == 0)
+        return plan_buffer(plan, node, e->p.out[0].dtype, e->p.out[0].rank,
+                           e->p.out[0].dim, KERN_NCHW, err, out);
+    why.text[0] = '\0';
+    for (i = 0; i < config->n_backends; i++) {
+        if (i > 0 && config->strict && is_product(e->p.op))
+            break;
+        if (find(plan, e, config->backend[i], &why, &c))
+            return emit_choice(plan, node, e, &c, err, out);
+        if (!has_epilogue(e))
+            continue;
+        make_bare(e, &bare);
+        if (find(plan, &bare, config->backend[i], NULL, &c))
+            return emit_split(plan, node, e, &c, &bare, err, out);
+    }
+    return emit_nothing(plan, node, e, &why, err, out);
+}
+
+/* ---- copies -------------------------------------------------------- */
+
+/* The row for a copy: the merged form is put to a backend before the plain
+ * one, since more kernels walk few dimensions. */
+static const struct kern_row *find_copy(const struct plan *plan,
+                                        struct kern_problem *p)
+{
+    const struct plan_config *config = plan->config;
+    struct kern_problem merged;
+    size_t r;
+    int i;
+
+    memcpy(&merged, p, sizeof merged);
+    view_coalesce(&merged.in[0], &merged.out[0]);
+    for (i = 0; i < config->n_backends; i++)
+        for (r = 0; r < kern_row_count(); r++) {
+            const struct kern_row *row = kern_row_at(r);
+
+            if (row->op != KERN_COPY || row->backend != config->backend[i])
+                continue;
+            if (takes(plan, row, &merged, NULL)) {
+                memcpy(p, &merged, sizeof *p);
+                return row;
+            }
+            if (takes(plan, row, p, NULL))
+                return row;
+        }
+    return NULL;
+}
+
+int plan_copy_to(struct plan *plan, int node, const struct view *from,
+                 const struct view *to, struct infer_error *err)
+{
+    struct kern_problem p;
+    const struct kern_row *row;
+    struct view in[KERN_MAX_IN];
+
+    if (kern_tensor_count(&from->t) == 0)
+        return 0;
+    memset(&p, 0, sizeof p);
+    p.op = KERN_COPY;
+    p.n_in = p.n_out = 1;
+    p.in[0] = from->t;
+    p.out[0] = to->t;
+    p.deterministic = plan->config->deterministic;
+    row = find_copy(plan, &p);
+    if (!row) {
+        plan->failed++;
+        error_add(err, INFER_EUNSUPPORTED,
+                  "no kernel copies %s to %s (rank %d)",
+                  infer_dtype_name(from->t.dtype),
+                  infer_dtype_name(to->t.dtype), from->t.rank);
+        return 0;
+    }
+    memset(in, 0, sizeof in);
+    in[0] = *from;
+    return add_step(plan, node, row, &p, in, to, false, err);
+}
+
+static int remember_copy(struct plan *plan, const struct view *from,
+                         const struct view *to, struct infer_error *err)
+{
+    struct plan_copy *c;
+
+    if (plan->n_copies == plan->copies_capacity) {
+        int capacity = plan->copies_capacity ? 2 * plan->copies_capacity : 16;
+        struct plan_copy *copy =
+            realloc(plan->copy, (size_t)capacity * sizeof *copy);
+
+        if (!copy)
+            return error_set(err, INFER_EMEMORY, "plan: out of memory");
+        plan->copy = copy;
+        plan->copies_capacity = capacity;
+    }
+    c = &plan->copy[plan->n_copies];
+    c->from = *from;
+    c->to = *to;
+    c->next = plan->buffer[from->buffer].copies;
+    plan->buffer[from->buffer].copies = plan->n_copies++;
+    return 0;
+}
+
+int plan_dense(struct plan *plan, int node, const struct view *v,
+               enum kern_layout layout, struct infer_error *err,
+               struct view *out)
+{
+    struct view copy;
+    int i, rc;
+
+    if (kern_tensor_is_dense(&v->t, layout)) {
+        *out = *v;
+        return 0;
+    }
+    for (i = plan->buffer[v->buffer].copies; i >= 0; i = plan->copy[i].next)
+        if (view_same(&plan->copy[i].from, v) &&
+            kern_tensor_is_dense(&plan->copy[i].to.t, layout)) {
+            *out = plan->copy[i].to;
+            return 0;
+        }
+    rc = plan_buffer(plan, node, v->t.dtype, v->t.rank, v->t.dim, layout, err,
+                     &copy);
+    if (rc == 0)
+        rc = plan_copy_to(plan, node, v, &copy, err);
+    if (rc == 0)
+        rc = remember_copy(plan, v, &copy, err);
+    if (rc == 0)
+        *out = copy;
+    return rc;
+}

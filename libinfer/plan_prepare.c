@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a chosen plan to one that runs: kernels prepared, constants packed,
+ * what depends on constants alone computed, pointers set. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "libinfer/plan.h"
+
+const char *plan_step_name(const struct plan *plan,
+                           const struct plan_step *step)
+{
+    const struct graph *g = plan->g;
+    const struct graph_node *n;
+
+    if (step->node < 0)
+        return ""; /* an output that is an input or a constant */
+    n = &g->node[step->node];
+    if (n->name)
+        return n->name;
+    return g->value[n->out[0]].name;
+}
+
+/* ---- kernels and constants ----------------------------------------- */
+
+static int prepare_constant(struct plan *plan, struct plan_step *s, int i,
+                            struct infer_error *err)
+{
+    const struct plan_config *config = plan->config;
+    struct packed_cache *cache = infer_model_packed(config->model);
+    struct plan_buffer *b = &plan->buffer[s->in[i].buffer];
+    const struct constant *c = plan->g->value[b->value].data;
+    int rc = 0;
+
+    if (s->exec.packed[i] > 0)
+        rc = packed_for(cache, b->value, c, &s->exec, i, s->in[i].offset,
+                        config->device, err, &s->packed[i]);
+    else if (!b->plain)
+        rc = packed_plain(cache, b->value, c, s->in[i].t.dtype, config->device,
+                          err, &b->plain);
+    if (rc < 0)
+        error_prefix(err, "weights '%s'", plan->g->value[b->value].name);
+    return rc;
+}
+
+static int prepare_step(struct plan *plan, struct plan_step *s,
+                        struct infer_error *err)
+{
+    const struct kern_row *row = s->exec.row;
+    struct kern_problem problem;
+    int i, rc;
+
+    memcpy(&problem, &s->exec.problem, sizeof problem);
+    rc =
+        kern_prepare(row, &problem, &plan->config->device->kern, err, &s->exec);
+    if (rc < 0) {
+        s->exec.row = row;
+        memcpy(&s->exec.problem, &problem, sizeof problem);
+        error_prefix(err, "node '%s' (%s)", plan_step_name(plan, s), row->name);
+        return rc;
+    }
+    s->prepared = true;
+    if (s->exec.workspace > plan->workspace_bytes)
+        plan->workspace_bytes = s->exec.workspace;
+    for (i = 0; i < problem.n_in; i++) {
+        if (s->in[i].t.dtype == INFER_NONE ||
+            plan->buffer[s->in[i].buffer].memory != PLAN_CONSTANT)
+            continue;
+        rc = prepare_constant(plan, s, i, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- pointers ------------------------------------------------------ */
+
+/* The element with indices 0 of a view; NULL for an input, which patches
+ * set. */
+static void *locate(const struct plan *plan, const struct view *v,
+                    unsigned char *arena)
+{
+    const struct plan_buffer *b = &plan->buffer[v->buffer];
+    const ptrdiff_t at =
+        (ptrdiff_t)(v->offset * (int64_t)infer_dtype_size(v->t.dtype));
+
+    switch (b->memory) {
+    case PLAN_ARENA:
+        return arena ? arena + b->offset + at : NULL;
+    case PLAN_KEPT:
+        return (unsigned char *)plan->kept + b->offset + at;
+    case PLAN_CONSTANT:
+        /* Only steps write, and none writes here. */
+        return b->plain ? (unsigned char *)(uintptr_t)packed_data(b->plain) + at
+                        : NULL;
+    case PLAN_INPUT:
+        break;
+    }
+    return NULL;
+}
+
+static void bind_step(const struct plan *plan, struct plan_step *s, void *arena,
+                      void *workspace)
+{
+    int i;
+
+    for (i = 0; i < s->exec.problem.n_in; i++)
+        if (s->packed[i])
+            s->args.in[i] = packed_data(s->packed[i]);
+        else if (s->in[i].t.dtype != INFER_NONE &&
+                 plan->buffer[s->in[i].buffer].memory != PLAN_INPUT)
+            s->args.in[i] = locate(plan, &s->in[i], arena);
+    s->args.out[0] = locate(plan, &s->out, arena);
+    s->args.workspace = workspace;
+    s->args.stream = plan->config->device->stream;
+}
+
+void plan_bind(struct plan *plan, void *arena, void *workspace)
+{
+    int i;
+
+    if (plan->bound_arena == arena && plan->bound_workspace == workspace)
+        return;
+    for (i = 0; i < plan->n_run; i++)
+        bind_step(plan, plan->run[i], arena, workspace);
+    plan->bound_arena = arena;
+    plan->bound_workspace = workspace;
+}
+
+void *plan_locate(const struct plan *plan, const struct view *v)
+{
+    return locate(plan, v, (unsigned char *)(uintptr_t)plan->bound_arena);
+}
+
+/* Lists the steps of a run and the arguments that follow the caller's
+ * arrays. */
+static int list_run(struct plan *plan, struct infer_error *err)
+{
+    int i, k, n = 0;
+
+    plan->run = calloc((size_t)plan->n_steps + 1, sizeof(struct plan_step *));
+    for (i = 0; i < plan->n_steps; i++)
+        for (k = 0; k < plan->step[i]->exec.problem.n_in; k++)
+            if (plan->step[i]->in[k].t.dtype != INFER_NONE)
+                n += plan->buffer[plan->step[i]->in[k].buffer].memory ==
+                     PLAN_INPUT;
+    plan->patch = calloc((size_t)n + 1, sizeof *plan->patch);
+    if (!plan->run || !plan->patch)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    for (i = 0; i < plan->n_steps; i++) {
+        struct plan_step *s = plan->step[i];
+
+        if (!s->once)
+            plan->run[plan->n_run++] = s;
+        for (k = 0; k < s->exec.problem.n_in; k++) {
+            const struct plan_buffer *b = &plan->buffer[s->in[k].buffer];
+            struct plan_patch *p = &plan->patch[plan->n_patches];
+
+            if (s->in[k].t.dtype == INFER_NONE || b->memory != PLAN_INPUT)
+                continue;
+            p->slot = &s->args.in[k];
+            p->input = b->value;
+            p->bytes =
+                (size_t)s->in[k].offset * infer_dtype_size(s->in[k].t.dtype);
+            plan->n_patches++;
+        }
+    }
+    return 0;
+}
+
+/* ---- steps on constants -------------------------------------------- */
+
+static int run_once(struct plan *plan, struct infer_error *err)
+{
+    const struct device *d = plan->config->device;
+    void *workspace = NULL;
+    int i, rc = 0;
+
+    if (plan->kept_bytes > 0)
+        rc = d->ops->alloc(d, plan->kept_bytes, err, &plan->kept);
+    if (rc == 0 && plan->kept_bytes > 0 && plan->workspace_bytes > 0)
+        rc = d->ops->alloc(d, plan->workspace_bytes, err, &workspace);
+    if (rc == 0)
+        rc = d->ops->begin(d, err);
+    for (i = 0; rc == 0 && i < plan->n_steps; i++) {
+        struct plan_step *s = plan->step[i];
+
+        if (!s->once)
+            continue;
+        bind_step(plan, s, NULL, workspace);
+        rc = s->exec.row->launch(&s->exec, &s->args, err);
+        if (rc < 0)
+            error_prefix(err, "node '%s' (%s)", plan_step_name(plan, s),
+                         s->exec.row->name);
+    }
+    if (rc == 0)
+        rc = d->ops->end(d, err);
+    d->ops->free(d, workspace);
+    return rc;
+}
+
+/* ---- entry --------------------------------------------------------- */
+
+static int compare_packed(const void *a, const void *b)
+{
+    const struct packed *x = *(struct packed *const *)a;
+    const struct packed *y = *(struct packed *const *)b;
+
+    return ((uintptr_t)x > (uintptr_t)y) - ((uintptr_t)x < (uintptr_t)y);
+}
+
+/* Adds up what the plan holds of constants, shared ones once. */
+static int count_weights(struct plan *plan, struct infer_error *err)
+{
+    size_t capacity =
+        (size_t)plan->n_steps * KERN_MAX_IN + (size_t)plan->n_buffers + 1;
+    struct packed **all = calloc(capacity, sizeof(struct packed *));
+    size_t n = 0, i;
+    int k;
+
+    if (!all)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    for (i = 0; i < (size_t)plan->n_steps; i++)
+        for (k = 0; k < KERN_MAX_IN; k++)
+            if (plan->step[i]->packed[k])
+                all[n++] = plan->step[i]->packed[k];
+    for (i = 0; i < (size_t)plan->n_buffers; i++)
+        if (plan->buffer[i].plain)
+            all[n++] = plan->buffer[i].plain;
+    qsort(all, n, sizeof(struct packed *), compare_packed);
+    plan->weight_bytes = plan->kept_bytes;
+    for (i = 0; i < n; i++)
+        if (i == 0 || all[i] != all[i - 1])
+            plan->weight_bytes += packed_bytes(all[i]);
+    free(all);
+    return 0;
+}
+
+int plan_prepare(struct plan *plan, struct infer_error *err)
+{
+    int i, rc = 0;
+
+    for (i = 0; rc == 0 && i < plan->n_steps; i++)
+        rc = prepare_step(plan, plan->step[i], err);
+    packed_cache_trim(infer_model_packed(plan->config->model));
+    if (rc == 0)
+        rc = list_run(plan, err);
+    if (rc == 0)
+        rc = run_once(plan, err);
+    if (rc == 0)
+        rc = count_weights(plan, err);
+    plan->prepared = rc == 0;
+    return rc;
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions: options, one plan for each set of input shapes, the run. */
+#include "libinfer/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/error.h"
+
+static const char *const backend_names[INFER_BACKEND_COUNT] = {
+    "auto", "ref", "onednn", "cuda", "cudnn"};
+static const char *const precision_names[] = {"fp32", "tf32", "fp16", "bf16"};
+
+void infer_session_options_init(struct infer_session_options *options)
+{
+    memset(options, 0, sizeof *options);
+    options->backend = INFER_BACKEND_AUTO;
+    options->precision = INFER_PRECISION_FP32;
+    options->tune = 1;
+}
+
+/* ---- creation ------------------------------------------------------ */
+
+static bool has_rows(enum infer_backend backend)
+{
+    size_t i;
+
+    for (i = 0; i < kern_row_count(); i++)
+        if (kern_row_at(i)->backend == backend)
+            return true;
+    return false;
+}
+
+/* The order in which backends are asked.  A backend that was named must
+ * compute the products itself; what only moves or scales data may come from
+ * the reference, and the layer list says so. */
+static int choose_backends(const struct infer_session_options *o,
+                           struct plan_config *config, struct infer_error *err)
+{
+    switch (o->backend) {
+    case INFER_BACKEND_AUTO:
+        if (has_rows(INFER_BACKEND_ONEDNN))
+            config->backend[config->n_backends++] = INFER_BACKEND_ONEDNN;
+        break;
+    case INFER_BACKEND_REF:
+        break;
+    case INFER_BACKEND_ONEDNN:
+        if (!has_rows(INFER_BACKEND_ONEDNN))
+            return error_set(err, INFER_EDEVICE,
+                             "backend onednn: not part of this build");
+        config->backend[config->n_backends++] = INFER_BACKEND_ONEDNN;
+        config->strict = true;
+        break;
+    case INFER_BACKEND_CUDA:
+    case INFER_BACKEND_CUDNN:
+        return error_set(err, INFER_EDEVICE,
+                         "backend %s: not usable on device cpu",
+                         backend_names[o->backend]);
+    default:
+        return error_set(err, INFER_EARGUMENT, "backend %d: unknown",
+                         (int)o->backend);
+    }
+    config->backend[config->n_backends++] = INFER_BACKEND_REF;
+    return 0;
+}
+
+static int configure(struct infer_session *s,
+                     const struct infer_session_options *o,
+                     struct infer_error *err)
+{
+    int rc = device_open(o->device, o->threads, err, &s->device);
+
+    if (rc < 0)
+        return rc;
+    if ((int)o->precision < 0 || o->precision > INFER_PRECISION_BF16)
+        return error_set(err, INFER_EARGUMENT, "precision %d: unknown",
+                         (int)o->precision);
+    if (o->precision != INFER_PRECISION_FP32)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "precision %s: device %s supports fp32",
+                         precision_names[o->precision], s->device.ops->name);
+    s->config.model = s->model;
+    s->config.device = &s->device;
+    s->config.deterministic = o->deterministic != 0;
+    s->config.keep_tensors = o->keep_tensors != 0;
+    s->profile = o->profile != 0;
+    return choose_backends(o, &s->config, err);
+}
+
+static int allocate(struct infer_session *s, struct infer_error *err)
+{
+    const struct graph *g = infer_model_graph(s->model);
+    const size_t n_in = (size_t)g->n_inputs + 1;
+
+    s->in = calloc(n_in, sizeof(const struct infer_array *));
+    s->base = calloc(n_in, sizeof(const unsigned char *));
+    s->shape = calloc(n_in, sizeof *s->shape);
+    s->out_index = calloc((size_t)g->n_outputs + 1, sizeof *s->out_index);
+    if (!s->in || !s->base || !s->shape || !s->out_index)
+        return error_set(err, INFER_EMEMORY, "session: out of memory");
+    return 0;
+}
+
+static int keep_plan(struct infer_session *s, struct plan *plan,
+                     struct infer_error *err)
+{
+    struct plan **list =
+        realloc(s->plan, ((size_t)s->n_plans + 1) * sizeof(struct plan *));
+
+    if (!list) {
+        plan_free(plan);
+        return error_set(err, INFER_EMEMORY, "session: out of memory");
+    }
+    s->plan = list;
+    s->plan[s->n_plans++] = plan;
+    return 0;
+}
+
+/* Chooses kernels for a batch of one where that fixes all shapes, so that
+ * what is unsupported is known now.  The plan is prepared when it is run. */
+static int choose_first(struct infer_session *s, struct infer_error *err)
+{
+    const struct graph *g = infer_model_graph(s->model);
+    struct plan *plan;
+    int i, k, rc;
+
+    for (i = 0; i < g->n_inputs; i++) {
+        const struct graph_value *v = &g->value[g->input[i]];
+
+        if (v->rank < 0)
+            return 0;
+        s->shape[i].rank = v->rank;
+        for (k = 0; k < v->rank; k++) {
+            if (v->dim[k] < 0 && k > 0)
+                return 0;
+            s->shape[i].dim[k] = v->dim[k] < 0 ? 1 : v->dim[k];
+        }
+    }
+    rc = plan_new(&s->config, s->shape, err, &plan);
+    if (rc == INFER_EFORMAT)
+        return 0; /* made for other batches than 1: a run will tell */
+    if (rc == 0)
+        rc = keep_plan(s, plan, err);
+    if (rc == 0)
+        s->current = plan;
+    return rc;
+}
+
+int infer_session_create(struct infer_model *model,
+                         const struct infer_session_options *options,
+                         struct infer_error *err, struct infer_session **out)
+{
+    struct infer_session_options defaults;
+    struct infer_session *s;
+    int rc;
+
+    if (!model || !out)
+        return error_set(err, INFER_EARGUMENT, "session: no model given");
+    if (!options) {
+        infer_session_options_init(&defaults);
+        options = &defaults;
+    }
+    s = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(err, INFER_EMEMORY, "session: out of memory");
+    s->model = infer_model_ref(model);
+    rc = configure(s, options, err);
+    if (rc == 0)
+        rc = allocate(s, err);
+    if (rc == 0)
+        rc = choose_first(s, err);
+    if (rc < 0) {
+        infer_session_close(&s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+void infer_session_close(struct infer_session **session)
+{
+    struct infer_session *s;
+    int i;
+
+    if (!session || !*session)
+        return;
+    s = *session;
+    *session = NULL;
+    for (i = 0; i < s->n_plans; i++)
+        plan_free(s->plan[i]);
+    free(s->plan);
+    if (s->device.ops) {
+        s->device.ops->free(&s->device, s->arena);
+        s->device.ops->free(&s->device, s->workspace);
+    }
+    free(s->in);
+    free(s->base);
+    free(s->shape);
+    free(s->out_index);
+    infer_model_close(&s->model);
+    free(s);
+}
+
+/* ---- plans --------------------------------------------------------- */
+
+static bool has_shapes(const struct infer_session *s, const struct plan *plan)
+{
+    const struct graph *g = plan->g;
+    int i, k;
+
+    for (i = 0; i < g->n_inputs; i++) {
+        const struct graph_value *v = &g->value[g->input[i]];
+
+        if (v->rank != s->shape[i].rank)
+            return false;
+        for (k = 0; k < v->rank; k++)
+            if (v->dim[k] != s->shape[i].dim[k])
+                return false;
+    }
+    return true;
+}
+
+/* Memory that all plans share; what it held is not needed any more. */
+static int grow(struct infer_session *s, size_t need, void **memory,
+                size_t *bytes, struct infer_error *err)
+{
+    void *fresh;
+    int rc;
+
+    if (*memory && need <= *bytes)
+        return 0;
+    s->ran = NULL;
+    s->device.ops->free(&s->device, *memory);
+    *memory = NULL;
+    *bytes = 0;
+    rc = s->device.ops->alloc(&s->device, need ? need : 1, err, &fresh);
+    if (rc < 0)
+        return rc;
+    *memory = fresh;
+    *bytes = need;
+    return 0;
+}
+
+static void drop_plan(struct infer_session *s, int index)
+{
+    struct plan *plan = s->plan[index];
+
+    if (s->current == plan)
+        s->current = NULL;
+    if (s->ran == plan)
+        s->ran = NULL;
+    s->plan[index] = s->plan[--s->n_plans];
+    plan_free(plan);
+}
+
+static int error_code(struct infer_error *err, int code)
+{
+    if (err)
+        err->code = code;
+    return code;
+}
+
+/* Makes the plan for session->shape the current one, ready to run. */
+static int use_plan(struct infer_session *s, struct infer_error *err)
+{
+    struct plan *plan;
+    int i, rc;
+
+    if (s->current && s->current->prepared && has_shapes(s, s->current))
+        return 0;
+    for (i = 0; i < s->n_plans && !has_shapes(s, s->plan[i]); i++)
+        ;
+    if (i == s->n_plans) {
+        rc = plan_new(&s->config, s->shape, err, &plan);
+        /* The model was sound with free sizes: these do not fit it. */
+        if (rc == INFER_EFORMAT)
+            return error_code(err, INFER_EARGUMENT);
+        if (rc == 0)
+            rc = keep_plan(s, plan, err);
+        if (rc < 0)
+            return rc;
+    }
+    plan = s->plan[i];
+    if (!plan->prepared) {
+        rc = plan_prepare(plan, err);
+        if (rc < 0) {
+            drop_plan(s, i);
+            return rc;
+        }
+    }
+    rc = grow(s, plan->arena_bytes, &s->arena, &s->arena_bytes, err);
+    if (rc == 0)
+        rc = grow(s, plan->workspace_bytes, &s->workspace, &s->workspace_bytes,
+                  err);
+    if (rc < 0)
+        return rc;
+    plan_bind(plan, s->arena, s->workspace);
+    s->current = plan;
+    return 0;
+}
+
+int infer_session_prepare(struct infer_session *session,
+                          const struct infer_array *in, int n_in,
+                          struct infer_error *err)
+{
+    int rc;
+
+    if (!session)
+        return error_set(err, INFER_EARGUMENT, "no session given");
+    rc = session_match_inputs(session, in, n_in, false, err);
+    return rc < 0 ? rc : use_plan(session, err);
+}
+
+/* ---- runs ---------------------------------------------------------- */
+
+static int fail_step(const struct plan *plan, const struct plan_step *step,
+                     int rc, struct infer_error *err)
+{
+    error_prefix(err, "node '%s' (%s)", plan_step_name(plan, step),
+                 step->exec.row->name);
+    return rc;
+}
+
+static int launch_all(const struct plan *plan, struct infer_error *err)
+{
+    int i, rc;
+
+    for (i = 0; i < plan->n_run; i++) {
+        const struct plan_step *step = plan->run[i];
+
+        rc = step->exec.row->launch(&step->exec, &step->args, err);
+        if (rc < 0)
+            return fail_step(plan, step, rc, err);
+    }
+    return 0;
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int launch_timed(const struct infer_session *s, const struct plan *plan,
+                        struct infer_error *err)
+{
+    double start = now();
+    int i, rc;
+
+    for (i = 0; i < plan->n_run; i++) {
+        struct plan_step *step = plan->run[i];
+        double end;
+
+        rc = step->exec.row->launch(&step->exec, &step->args, err);
+        if (rc < 0)
+            return fail_step(plan, step, rc, err);
+        /* Devices with a queue finish the step before the clock is read. */
+        rc = s->device.ops->end(&s->device, err);
+        if (rc < 0)
+            return fail_step(plan, step, rc, err);
+        end = now();
+        step->seconds += end - start;
+        step->runs++;
+        start = end;
+    }
+    return 0;
+}
+
+int infer_session_run(struct infer_session *session,
+                      const struct infer_array *in, int n_in,
+                      struct infer_array *out, int n_out,
+                      struct infer_error *err)
+{
+    struct infer_session *s = session;
+    int rc;
+
+    if (!s)
+        return error_set(err, INFER_EARGUMENT, "no session given");
+    rc = session_match_inputs(s, in, n_in, true, err);
+    if (rc == 0)
+        rc = use_plan(s, err);
+    if (rc == 0)
+        rc = session_match_outputs(s, out, n_out, err);
+    if (rc < 0)
+        return rc;
+    s->ran = NULL;
+    rc = s->device.ops->begin(&s->device, err);
+    if (rc == 0)
+        rc = session_take_inputs(s, err);
+    if (rc == 0)
+        rc = s->profile ? launch_timed(s, s->current, err)
+                        : launch_all(s->current, err);
+    if (rc == 0)
+        rc = session_give_outputs(s, out, n_out, err);
+    if (rc == 0)
+        rc = s->device.ops->end(&s->device, err);
+    if (rc == 0)
+        s->ran = s->current;
+    return rc;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a session tells about itself: outputs, tensors, layers, memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "libinfer/session.h"
+
+static void describe(const struct graph_value *v, struct infer_tensor_info *out)
+{
+    memset(out, 0, sizeof *out);
+    out->name = v->name;
+    out->dtype = v->dtype;
+    out->rank = v->rank;
+    if (v->rank > 0)
+        memcpy(out->dim, v->dim, (size_t)v->rank * sizeof v->dim[0]);
+}
+
+int infer_session_output(const struct infer_session *session, int index,
+                         struct infer_tensor_info *out)
+{
+    const struct graph *g;
+
+    if (!session || !out || !session->current)
+        return INFER_EARGUMENT;
+    g = session->current->g;
+    if (index < 0 || index >= g->n_outputs)
+        return INFER_EARGUMENT;
+    describe(&g->value[g->output[index]], out);
+    /* The name outlives the plan. */
+    g = infer_model_graph(session->model);
+    out->name = g->value[g->output[index]].name;
+    return 0;
+}
+
+const char *infer_session_tensor_name(const struct infer_session *session,
+                                      int index)
+{
+    const struct graph *g;
+
+    if (!session || index < 0)
+        return NULL;
+    g = infer_model_graph(session->model);
+    return index < g->n_values ? g->value[index].name : NULL;
+}
+
+/* ---- reading tensors ----------------------------------------------- */
+
+/* Fills all of *out but data; checks its capacity. */
+static int offer(const char *name, enum infer_dtype dtype, int rank,
+                 const int64_t *dim, size_t bytes, struct infer_array *out,
+                 struct infer_error *err)
+{
+    if (out->data && out->bytes < bytes)
+        return error_set(err, INFER_EARGUMENT,
+                         "tensor '%s': room for %zu bytes, %zu needed", name,
+                         out->bytes, bytes);
+    out->dtype = dtype;
+    out->rank = rank;
+    memset(out->dim, 0, sizeof out->dim);
+    if (rank > 0)
+        memcpy(out->dim, dim, (size_t)rank * sizeof dim[0]);
+    out->bytes = bytes;
+    return 0;
+}
+
+/* Fetches the memory under a view and writes it dense. */
+static int read_view(struct infer_session *s, const struct view *v,
+                     enum infer_dtype dtype, void *dst, struct infer_error *err)
+{
+    const size_t span = kern_tensor_span(&v->t);
+    const size_t below =
+        (size_t)view_reach_below(&v->t) * infer_dtype_size(v->t.dtype);
+    const unsigned char *from;
+    unsigned char *host;
+    int rc;
+
+    if (span == 0 || kern_tensor_count(&v->t) == 0)
+        return 0;
+    if (s->ran->buffer[v->buffer].memory == PLAN_INPUT)
+        from = (const unsigned char *)s->arena +
+               s->ran->buffer[v->buffer].offset +
+               (size_t)v->offset * infer_dtype_size(v->t.dtype);
+    else
+        from = plan_locate(s->ran, v);
+    host = malloc(span);
+    if (!host)
+        return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes", span);
+    rc = s->device.ops->copy_out(&s->device, host, from - below, span, err);
+    if (rc == 0)
+        view_gather(&v->t, host + below, dtype, dst);
+    free(host);
+    return rc;
+}
+
+static int read_constant(const struct graph_value *v, struct infer_array *out,
+                         struct infer_error *err)
+{
+    int rc = offer(v->name, v->data->dtype, v->data->rank, v->data->dim,
+                   v->data->bytes, out, err);
+
+    if (rc < 0 || !out->data)
+        return rc;
+    return constant_load(v->data, out->data, err);
+}
+
+/* The constant itself where a value is a view of one. */
+static bool is_view_of_constant(const struct plan *plan, const struct view *v)
+{
+    return plan->buffer[v->buffer].memory == PLAN_CONSTANT &&
+           !plan->buffer[v->buffer].plain;
+}
+
+static int read_packed_away(struct infer_session *s, const struct view *v,
+                            enum infer_dtype dtype, void *dst,
+                            struct infer_error *err)
+{
+    const struct plan *plan = s->ran;
+    struct packed_cache *cache = infer_model_packed(s->model);
+    const int value = plan->buffer[v->buffer].value;
+    struct packed *p;
+    int rc = packed_plain(cache, value, plan->g->value[value].data, v->t.dtype,
+                          &s->device, err, &p);
+
+    if (rc < 0)
+        return rc;
+    view_gather(&v->t,
+                (const char *)packed_data(p) +
+                    v->offset * (int64_t)infer_dtype_size(v->t.dtype),
+                dtype, dst);
+    packed_unref(cache, p);
+    packed_cache_trim(cache);
+    return 0;
+}
+
+int infer_session_read(struct infer_session *session, const char *name,
+                       struct infer_array *out, struct infer_error *err)
+{
+    struct infer_session *s = session;
+    const struct graph_value *v;
+    const struct plan_value *pv;
+    const struct view *view;
+    size_t bytes;
+    int value, i, rc;
+
+    if (!s || !name || !out)
+        return error_set(err, INFER_EARGUMENT, "tensor: no name given");
+    value = graph_find_value(infer_model_graph(s->model), name);
+    if (value < 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "tensor '%s': the model has no such tensor", name);
+    v = &infer_model_graph(s->model)->value[value];
+    if (v->data)
+        return read_constant(v, out, err);
+    if (!s->ran)
+        return error_set(err, INFER_EARGUMENT,
+                         "tensor '%s': there was no run yet", name);
+    pv = &s->ran->value[value];
+    view = &pv->view;
+    for (i = 0; i < s->ran->g->n_outputs; i++)
+        if (s->ran->g->output[i] == value)
+            view = &s->ran->output[i];
+    if (view == &pv->view && (!s->config.keep_tensors || !pv->ready))
+        return error_set(err, INFER_EARGUMENT,
+                         "tensor '%s': not kept (option keep_tensors)", name);
+    v = &s->ran->g->value[value];
+    bytes = (size_t)kern_tensor_count(&view->t) * infer_dtype_size(v->dtype);
+    rc = offer(name, v->dtype, v->rank, v->dim, bytes, out, err);
+    if (rc < 0 || !out->data || bytes == 0)
+        return rc;
+    if (is_view_of_constant(s->ran, view))
+        return read_packed_away(s, view, v->dtype, out->data, err);
+    return read_view(s, view, v->dtype, out->data, err);
+}
+
+/* ---- layers and memory --------------------------------------------- */
+
+int infer_session_layer_count(const struct infer_session *session)
+{
+    const struct plan *plan = session ? session->current : NULL;
+
+    if (!plan)
+        return 0;
+    return plan->prepared ? plan->n_run : plan->n_steps;
+}
+
+int infer_session_layer(const struct infer_session *session, int index,
+                        struct infer_layer_info *out)
+{
+    const struct graph *model;
+    const struct plan_step *s;
+    const struct plan *plan;
+
+    if (!out || index < 0 || index >= infer_session_layer_count(session))
+        return INFER_EARGUMENT;
+    plan = session->current;
+    model = infer_model_graph(session->model);
+    s = plan->prepared ? plan->run[index] : plan->step[index];
+    memset(out, 0, sizeof *out);
+    out->name = plan_step_name(plan, s);
+    out->op = s->main ? graph_op_info(plan->g->node[s->node].op)->name
+                      : kern_op_name(s->exec.problem.op);
+    out->kernel = s->exec.row->name;
+    out->flops = kern_problem_flops(&s->exec.problem);
+    out->bytes = kern_problem_bytes(&s->exec.problem);
+    out->seconds = s->runs > 0 ? s->seconds / (double)s->runs : 0;
+    if (s->node >= 0) {
+        const struct graph_node *n = &plan->g->node[s->node];
+
+        describe(&plan->g->value[n->out[0]], &out->output);
+        out->name = model->node[s->node].name ? model->node[s->node].name
+                                              : model->value[n->out[0]].name;
+        out->output.name = model->value[n->out[0]].name;
+    }
+    return 0;
+}
+
+int infer_session_memory(const struct infer_session *session,
+                         struct infer_memory_info *out)
+{
+    const struct plan *plan = session ? session->current : NULL;
+
+    if (!plan || !out)
+        return INFER_EARGUMENT;
+    memset(out, 0, sizeof *out);
+    out->activations = plan->arena_bytes;
+    out->weights = plan->weight_bytes;
+    out->workspace = plan->workspace_bytes;
+    out->activations_unshared = plan->unshared_bytes;
+    return 0;
+}

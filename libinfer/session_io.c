@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays in and out of a session. */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/checked.h"
+#include "kernels/error.h"
+#include "kernels/scalar.h"
+#include "libinfer/session.h"
+
+/* "4x3x224x224", with ? where a dimension is free. */
+static const char *format_shape(int rank, const int64_t *dim, char *buf,
+                                size_t bytes)
+{
+    size_t at = 0;
+    int i;
+
+    snprintf(buf, bytes, rank == 0 ? "a single number" : "%s", "");
+    for (i = 0; i < rank && i < INFER_MAX_RANK && at < bytes; i++) {
+        int n = dim[i] < 0
+                    ? snprintf(buf + at, bytes - at, "%s?", i > 0 ? "x" : "")
+                    : snprintf(buf + at, bytes - at, "%s%lld", i > 0 ? "x" : "",
+                               (long long)dim[i]);
+
+        at += (size_t)n;
+    }
+    return buf;
+}
+
+/* ---- inputs -------------------------------------------------------- */
+
+static bool shape_fits(const struct graph_value *v, const struct infer_array *a)
+{
+    int i;
+
+    if (v->rank < 0)
+        return a->rank >= 0 && a->rank <= INFER_MAX_RANK;
+    if (a->rank != v->rank)
+        return false;
+    for (i = 0; i < a->rank; i++)
+        if (v->dim[i] < 0 ? a->dim[i] < 1 : a->dim[i] != v->dim[i])
+            return false;
+    return true;
+}
+
+static int check_input(const struct graph_value *v, const struct infer_array *a,
+                       bool data, struct infer_error *err)
+{
+    char found[192], expected[192];
+    size_t size = infer_dtype_size(a->dtype), bytes;
+    int64_t count;
+
+    if (!shape_fits(v, a))
+        return error_set(
+            err, INFER_EARGUMENT, "input '%s': shape %s, expected %s", v->name,
+            a->rank < 0 || a->rank > INFER_MAX_RANK
+                ? "of impossible rank"
+                : format_shape(a->rank, a->dim, found, sizeof found),
+            format_shape(v->rank < 0 ? 0 : v->rank, v->dim, expected,
+                         sizeof expected));
+    if (size == 0 || !checked_count(a->rank, a->dim, &count) ||
+        !checked_mul((size_t)count, size, &bytes))
+        return error_set(err, INFER_EARGUMENT,
+                         "input '%s': type %d or size is impossible", v->name,
+                         (int)a->dtype);
+    if (!data)
+        return 0;
+    if (!a->data && count > 0)
+        return error_set(err, INFER_EARGUMENT, "input '%s': no data", v->name);
+    if (a->bytes < bytes)
+        return error_set(err, INFER_EARGUMENT,
+                         "input '%s': %zu bytes of data, expected %zu for %s "
+                         "of %s",
+                         v->name, a->bytes, bytes,
+                         format_shape(a->rank, a->dim, found, sizeof found),
+                         infer_dtype_name(a->dtype));
+    return 0;
+}
+
+/* Index of the input with this name, or -1. */
+static int input_named(const struct graph *g, const char *name)
+{
+    int i;
+
+    for (i = 0; i < g->n_inputs; i++)
+        if (strcmp(g->value[g->input[i]].name, name) == 0)
+            return i;
+    return -1;
+}
+
+int session_match_inputs(struct infer_session *s, const struct infer_array *in,
+                         int n_in, bool data, struct infer_error *err)
+{
+    const struct graph *g = infer_model_graph(s->model);
+    int i, k, rc;
+
+    if (n_in != g->n_inputs || (n_in > 0 && !in))
+        return error_set(err, INFER_EARGUMENT,
+                         "%d inputs given, the model has %d", n_in,
+                         g->n_inputs);
+    for (i = 0; i < n_in; i++)
+        s->in[i] = NULL;
+    for (i = 0; i < n_in; i++) {
+        k = in[i].name ? input_named(g, in[i].name) : i;
+        if (k < 0)
+            return error_set(err, INFER_EARGUMENT,
+                             "input '%s': the model has no such input",
+                             in[i].name);
+        if (s->in[k])
+            return error_set(err, INFER_EARGUMENT, "input '%s': given twice",
+                             g->value[g->input[k]].name);
+        rc = check_input(&g->value[g->input[k]], &in[i], data, err);
+        if (rc < 0)
+            return rc;
+        s->in[k] = &in[i];
+        s->shape[k].rank = in[i].rank;
+        memcpy(s->shape[k].dim, in[i].dim, sizeof in[i].dim);
+    }
+    return 0;
+}
+
+int session_take_inputs(struct infer_session *s, struct infer_error *err)
+{
+    const struct plan *plan = s->current;
+    const struct device *d = &s->device;
+    int i, rc;
+
+    for (i = 0; i < plan->g->n_inputs; i++) {
+        const struct plan_buffer *b = &plan->buffer[plan->input_buffer[i]];
+        const struct infer_array *a = s->in[i];
+        const enum infer_dtype want =
+            plan_dtype(plan->g->value[plan->g->input[i]].dtype);
+        const size_t size = infer_dtype_size(want);
+        unsigned char *staged = (unsigned char *)s->arena + b->offset;
+
+        s->base[i] = staged;
+        if (a->dtype != want) {
+            if (!d->ops->host_memory)
+                return error_set(
+                    err, INFER_EUNSUPPORTED, "input '%s': type %s, expected %s",
+                    plan->g->value[plan->g->input[i]].name,
+                    infer_dtype_name(a->dtype), infer_dtype_name(want));
+            scalar_convert(a->dtype, a->data, want, staged, b->bytes / size);
+        } else if (d->ops->host_memory && !s->config.keep_tensors &&
+                   (uintptr_t)a->data % size == 0) {
+            s->base[i] = a->data;
+        } else {
+            rc = d->ops->copy_in(d, staged, a->data, b->bytes, err);
+            if (rc < 0)
+                return rc;
+        }
+    }
+    for (i = 0; i < plan->n_patches; i++)
+        *plan->patch[i].slot =
+            s->base[plan->patch[i].input] + plan->patch[i].bytes;
+    return 0;
+}
+
+/* ---- outputs ------------------------------------------------------- */
+
+static int output_named(const struct graph *g, const char *name)
+{
+    int i;
+
+    for (i = 0; i < g->n_outputs; i++)
+        if (strcmp(g->value[g->output[i]].name, name) == 0)
+            return i;
+    return -1;
+}
+
+int session_match_outputs(struct infer_session *s, struct infer_array *out,
+                          int n_out, struct infer_error *err)
+{
+    const struct plan *plan = s->current;
+    const struct graph *g = plan->g;
+    int i, k;
+
+    if (n_out < 0 || n_out > g->n_outputs || (n_out > 0 && !out))
+        return error_set(err, INFER_EARGUMENT,
+                         "%d outputs asked for, the model has %d", n_out,
+                         g->n_outputs);
+    for (i = 0; i < n_out; i++) {
+        const struct kern_tensor *t;
+        size_t bytes;
+
+        k = out[i].name ? output_named(g, out[i].name) : i;
+        if (k < 0)
+            return error_set(err, INFER_EARGUMENT,
+                             "output '%s': the model has no such output",
+                             out[i].name);
+        s->out_index[i] = k;
+        t = &plan->output[k].t;
+        bytes = (size_t)kern_tensor_count(t) * infer_dtype_size(t->dtype);
+        if (out[i].data && out[i].bytes < bytes)
+            return error_set(err, INFER_EARGUMENT,
+                             "output '%s': room for %zu bytes, %zu needed",
+                             g->value[g->output[k]].name, out[i].bytes, bytes);
+    }
+    return 0;
+}
+
+int session_give_outputs(struct infer_session *s, struct infer_array *out,
+                         int n_out, struct infer_error *err)
+{
+    const struct plan *plan = s->current;
+    int i, rc;
+
+    for (i = 0; i < n_out; i++) {
+        const struct view *v = &plan->output[s->out_index[i]];
+        const size_t bytes =
+            (size_t)kern_tensor_count(&v->t) * infer_dtype_size(v->t.dtype);
+
+        if (out[i].data && bytes > 0) {
+            rc = s->device.ops->copy_out(&s->device, out[i].data,
+                                         plan_locate(plan, v), bytes, err);
+            if (rc < 0)
+                return rc;
+        }
+        out[i].dtype = v->t.dtype;
+        out[i].rank = v->t.rank;
+        memset(out[i].dim, 0, sizeof out[i].dim);
+        memcpy(out[i].dim, v->t.dim, (size_t)v->t.rank * sizeof v->t.dim[0]);
+        out[i].bytes = bytes;
+    }
+    return 0;
+}

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times infer against onnxruntime and PyTorch on a CPU, in one run.
+
+usage: cpu_peers.py BUILD_DIR [--models a,b] [--batches 1,8] [--threads 1,2]
+                    [--seconds 2] [--rounds 3] [--out results.md]
+
+Needs torch, torchvision, onnx, onnxscript and onnxruntime.  Each network has
+random weights (of its own initialisation) and is exported to ONNX once; wconv
+converts that file, onnxruntime runs it, PyTorch runs the module.  A round times
+the three one after the other, each in a fresh process, so that a drift of the
+machine meets all; the table shows the median over the rounds of each median."""
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+MODELS = ('resnet50', 'resnet18', 'vgg16', 'mobilenet_v2', 'squeezenet1_1',
+          'efficientnet_b0')
+
+
+def export(name, path):
+    import torch
+    import torchvision
+    torch.manual_seed(0)
+    m = getattr(torchvision.models, name)(weights=None).eval()
+    x = torch.randn(2, 3, 224, 224)
+    torch.onnx.export(m, (x,), path, input_names=['x'], output_names=['y'],
+                      dynamo=True, external_data=False,
+                      dynamic_shapes=({0: torch.export.Dim('N')},),
+                      opset_version=18, verbose=False)
+
+
+def timed(run, seconds):
+    end = time.perf_counter() + 0.3
+    run()
+    while time.perf_counter() < end:
+        run()
+    times = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 5:
+        t = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - t)
+    return 1e3 * statistics.median(times)
+
+
+def peer_ort(path, batch, threads, seconds):
+    import numpy as np
+    import onnxruntime as ort
+    o = ort.SessionOptions()
+    o.intra_op_num_threads = threads
+    o.inter_op_num_threads = 1
+    s = ort.InferenceSession(path, o, providers=['CPUExecutionProvider'])
+    x = np.random.default_rng(0).standard_normal((batch, 3, 224, 224)) \
+        .astype(np.float32)
+    return timed(lambda: s.run(None, {'x': x}), seconds)
+
+
+def peer_torch(name, batch, threads, seconds):
+    import torch
+    import torchvision
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    m = getattr(torchvision.models, name)(weights=None).eval()
+    x = torch.randn(batch, 3, 224, 224)
+    best = None
+    with torch.inference_mode():
+        variants = [m, m.to(memory_format=torch.channels_last)]
+        frozen = torch.jit.optimize_for_inference(torch.jit.trace(m, x))
+        for v in variants + [frozen]:
+            t = timed(lambda v=v: v(x), seconds / 3)
+            best = t if best is None else min(best, t)
+    return best
+
+
+def ours(build, model, batch, threads, seconds):
+    out = subprocess.run(
+        [f'{build}/infer', '-m', model, '--bench', '-b', str(batch),
+         '--threads', str(threads), '--duration', f'{seconds}s', '--json'],
+        check=True, capture_output=True, text=True,
+        env=dict(os.environ, OMP_NUM_THREADS=str(threads)))
+    return json.loads(out.stdout)['median_ms']
+
+
+def fresh(*args):
+    """One measurement of a rival in a process of its own."""
+    out = subprocess.run([sys.executable, __file__, '--worker', *map(str, args)],
+                         check=True, capture_output=True, text=True,
+                         env=dict(os.environ, OMP_NUM_THREADS=str(args[3])))
+    return float(out.stdout.split()[-1])
+
+
+def first_result(command):
+    """Seconds and peak bytes of a whole process."""
+    t = time.perf_counter()
+    p = subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(p.pid, 0)
+    seconds = time.perf_counter() - t
+    if status:
+        raise RuntimeError(f'{command} failed')
+    return seconds, usage.ru_maxrss / 1024
+
+
+def cold(build, model, onnx, name):
+    ort = ('import numpy as np, onnxruntime as o\n'
+           f's = o.InferenceSession({onnx!r}, '
+           'providers=["CPUExecutionProvider"])\n'
+           's.run(None, {"x": np.zeros((1, 3, 224, 224), np.float32)})')
+    torch = ('import torch, torchvision\n'
+             f'm = torchvision.models.{name}(weights=None).eval()\n'
+             'm.load_state_dict(torch.load("%s.pth"))\n'
+             'torch.inference_mode().__enter__()\n'
+             'm(torch.zeros(1, 3, 224, 224))' % onnx)
+    rows = []
+    for command in ([f'{build}/infer', '-m', model, '--bench', '--warmup=0',
+                     '--duration=0'],
+                    [sys.executable, '-c', ort],
+                    [sys.executable, '-c', torch]):
+        runs = [first_result(command) for _ in range(4)][1:]
+        rows.append((statistics.median(r[0] for r in runs),
+                     statistics.median(r[1] for r in runs)))
+    return rows
+
+
+def worker(args):
+    kind, what, batch, threads, seconds = args
+    f = {'ort': peer_ort, 'torch': peer_torch}[kind]
+    print(f(what, int(batch), int(threads), float(seconds)))
+
+
+def cpu_name():
+    for line in open('/proc/cpuinfo'):
+        if line.startswith('model name'):
+            return line.split(':')[1].strip()
+    return platform.processor()
+
+
+def main():
+    if sys.argv[1:2] == ['--worker']:
+        return worker(sys.argv[2:])
+    p = argparse.ArgumentParser()
+    p.add_argument('build')
+    p.add_argument('--models', default=','.join(MODELS))
+    p.add_argument('--batches', default='1,8')
+    p.add_argument('--threads', default='1,2')
+    p.add_argument('--seconds', type=float, default=2)
+    p.add_argument('--rounds', type=int, default=3)
+    p.add_argument('--cache', default=os.path.join(tempfile.gettempdir(),
+                                                   'cpu_peers'))
+    p.add_argument('--out')
+    a = p.parse_args()
+    os.makedirs(a.cache, exist_ok=True)
+    import onnxruntime
+    import torch
+    lines = [f'Date {time.strftime("%Y-%m-%d")}; {cpu_name()}, '
+             f'{os.cpu_count()} cores; onnxruntime {onnxruntime.__version__}, '
+             f'PyTorch {torch.__version__}.', '',
+             f'`tests/bench/cpu_peers.py BUILD_DIR --seconds {a.seconds} '
+             f'--rounds {a.rounds}`', '',
+             'Milliseconds a batch, median; ratio above 1: infer is faster.',
+             '', '| network | batch | threads | infer | onnxruntime | PyTorch '
+             '| onnxruntime / infer | PyTorch / infer |',
+             '|---|---|---|---|---|---|---|---|']
+    print('\n'.join(lines), flush=True)
+    colds = []
+    for name in a.models.split(','):
+        onnx, model = f'{a.cache}/{name}.onnx', f'{a.cache}/{name}.infer'
+        if not os.path.exists(onnx):
+            export(name, onnx)
+        subprocess.run([f'{a.build}/wconv', onnx, '-o', model, '-q'],
+                       check=True)
+        for batch in a.batches.split(','):
+            for threads in a.threads.split(','):
+                rounds = [(ours(a.build, model, batch, threads, a.seconds),
+                           fresh('ort', onnx, batch, threads, a.seconds),
+                           fresh('torch', name, batch, threads, a.seconds))
+                          for _ in range(a.rounds)]
+                m = [statistics.median(r[i] for r in rounds)
+                     for i in range(3)]
+                line = (f'| {name} | {batch} | {threads} | {m[0]:.2f} | '
+                        f'{m[1]:.2f} | {m[2]:.2f} | {m[1] / m[0]:.2f} | '
+                        f'{m[2] / m[0]:.2f} |')
+                print(line, flush=True)
+                lines.append(line)
+        if name in ('resnet50', 'mobilenet_v2'):
+            import torchvision
+            torch.manual_seed(0)
+            torch.save(getattr(torchvision.models, name)(weights=None)
+                       .state_dict(), onnx + '.pth')
+            colds.append((name, cold(a.build, model, onnx, name)))
+    lines += ['', 'Whole process from start to its first result (batch 1, all '
+              'cores; files in the page cache): seconds and peak MiB.', '',
+              '| network | infer | onnxruntime | PyTorch |', '|---|---|---|---|']
+    for name, rows in colds:
+        lines.append(f'| {name} | ' + ' | '.join(
+            f'{s:.3f} s, {m:.0f} MiB' for s, m in rows) + ' |')
+    print('\n'.join(lines[-2 - len(colds):]))
+    if a.out:
+        with open(a.out, 'w') as f:
+            f.write('# CPU: infer beside onnxruntime and PyTorch\n\n' +
+                    '\n'.join(lines) + '\n')
+
+
+main()

@@ -1,0 +1,156 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The command lines as a user meets them: the main job, exit codes, messages,
+# and that nothing is left behind by a failure.  Run by make check, which sets
+# srcdir and builds wconv and infer beside.
+set -u
+src=${srcdir:-.}
+here=$(pwd)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failed=0
+count=0
+
+# expect CODE PATTERN COMMAND...: exit status and a line of the output.
+expect() {
+    code=$1 pattern=$2
+    shift 2
+    count=$((count + 1))
+    "$@" >"$dir/out" 2>&1
+    got=$?
+    if [ "$got" != "$code" ]; then
+        echo "FAILED: exit $got, not $code: $*"
+        head -n 5 "$dir/out"
+        failed=$((failed + 1))
+    elif ! grep -q -e "$pattern" "$dir/out"; then
+        echo "FAILED: no '$pattern' from: $*"
+        head -n 5 "$dir/out"
+        failed=$((failed + 1))
+    fi
+}
+
+# absent FILE: it must not exist.
+absent() {
+    count=$((count + 1))
+    if [ -e "$1" ]; then
+        echo "FAILED: $1 was written"
+        failed=$((failed + 1))
+    fi
+}
+
+wconv=$here/wconv
+infer=$here/infer
+onnx=$src/samples/digits/digits.onnx
+pictures=$src/samples/digits/images
+model=$dir/digits.infer
+
+# ---- the main job
+expect 0 'fold-batch-norm' "$wconv" "$onnx" -o "$model" --verify --preset=unit \
+    --labels="$src/samples/digits/labels.txt"
+for digit in 0 1 2 3 4 5 6 7 8 9; do
+    expect 0 "% *$digit " "$infer" -m "$model" -k1 "$pictures/$digit.png"
+done
+expect 0 '"label":.*"nine"' "$infer" -m "$model" --json -b 4 "$pictures"
+expect 0 'images/s' "$infer" -m "$model" --bench --warmup=0 --duration=10ms \
+    --percentile=50,99 --threads=1
+expect 0 '"median_ms"' "$infer" -m "$model" --bench --duration=10ms --json -b3
+expect 0 'ok .*against ref' "$infer" -m "$model" --compare=ref --layers
+expect 0 'ms in all' "$infer" -m "$model" --bench --duration=10ms --profile
+expect 0 'peak of the process' "$infer" -m "$model" --bench --duration=10ms \
+    --report-memory --report-load-time
+expect 0 . "$infer" -m "$model" --dump-layers="$dir/layers" \
+    "$pictures/3.png"
+expect 0 'scores' ls "$dir/layers"
+expect 0 'cpu' "$infer" --doctor
+printf '%s\n%s\n' "$pictures/1.png" "$pictures/2.png" >"$dir/list"
+expect 0 '2.png' "$infer" -m "$model" "$dir/list"
+
+# ---- looking inside
+expect 0 'input .*image' "$wconv" inspect "$model"
+expect 0 'conv .*+relu' "$wconv" inspect --layers "$model"
+expect 0 'F32' "$wconv" inspect --weights "$model"
+expect 0 '^digraph' "$wconv" inspect --dot "$model"
+expect 0 'nodes' "$wconv" inspect resnet18
+expect 0 '"op"' "$wconv" inspect --json lenet5
+expect 0 . "$wconv" --list-passes
+expect 0 'resnet50' "$wconv" --list-archs
+expect 0 'onnx' "$wconv" --list-formats
+expect 0 'conv_transpose' "$wconv" --list-ops
+cp "$model" "$dir/copy.infer"
+"$wconv" diff "$model" "$dir/copy.infer" || failed=$((failed + 1))
+expect 0 . "$wconv" "$onnx" -o "$dir/half.infer" --dtype=fp16 -O1
+expect 3 '^! ' "$wconv" diff "$model" "$dir/half.infer"
+expect 0 "% *7 " "$infer" -m "$dir/half.infer" -k1 "$pictures/7.png"
+
+# ---- usage
+expect 1 'no input file' "$wconv"
+expect 1 'no output file' "$wconv" "$onnx"
+expect 1 "did you mean '--output'" "$wconv" "$onnx" --outptu=x
+expect 1 "did you mean '--threads'" "$infer" --thread5=2
+expect 1 'needs a value' "$wconv" "$onnx" -o
+expect 1 'takes no value' "$wconv" "$onnx" --keep-bn=1
+expect 1 'opt-level' "$wconv" "$onnx" -o "$dir/x" -O7
+expect 1 'disable-pass' "$wconv" "$onnx" -o "$dir/x" --disable-pass=nonsense
+expect 1 'no model' "$infer" "$pictures"
+expect 1 'nothing to run' "$infer" -m "$model"
+expect 1 'backend' "$infer" -m "$model" --backend=magic --bench
+expect 0 'usage: wconv' "$wconv" --help
+expect 0 'libinfer' "$infer" --version
+absent "$dir/x"
+
+# ---- bad input: exit 2, one line that names the file, nothing written
+printf 'not a model' >"$dir/bad"
+: >"$dir/empty"
+head -c 60000 "$onnx" >"$dir/short.onnx"
+mkdir "$dir/folder"
+for f in "$dir/bad" "$dir/empty" "$dir/short.onnx" "$dir/folder" \
+    "$dir/missing" /dev/null; do
+    expect 2 "$f" "$wconv" "$f" -o "$dir/y"
+    absent "$dir/y"
+    expect 2 "$f" "$infer" -m "$f" --bench
+done
+expect 2 "$dir/nowhere" "$wconv" "$onnx" -o "$dir/nowhere/y"
+expect 2 "$dir/bad" "$infer" -m "$model" "$dir/empty" "$dir/bad" "$dir/missing"
+head -c 300 "$pictures/3.png" >"$dir/short.png"
+expect 2 "$dir/short.png" "$infer" -m "$model" "$dir/short.png"
+head -c 20000 "$model" >"$dir/short.infer"
+expect 2 "$dir/short.infer" "$infer" -m "$dir/short.infer" --bench
+expect 4 'cuda' "$infer" -m "$model" --device=cuda:0 --bench
+expect 3 'verification failed' "$wconv" "$onnx" -o "$dir/y" --verify \
+    --atol=0 --rtol=0
+absent "$dir/y"
+
+# ---- photographs, where the data is
+if [ -n "${TEST_DATA-}" ]; then
+    squeeze=$TEST_DATA/weights/onnx-winml/SqueezeNet_fp16.onnx
+    labels=$TEST_DATA/photos/labels/synset_words.txt
+    photos=$TEST_DATA/photos
+    expect 0 . "$wconv" "$squeeze" -o "$dir/squeeze.infer" --preset=caffe \
+        --labels="$labels" --verify
+    expect 0 'Granny Smith' "$infer" -m "$dir/squeeze.infer" -k1 \
+        "$photos/ILSVRC2012_val_00000023.JPEG"
+    expect 0 'junco' "$infer" -m "$dir/squeeze.infer" -k1 \
+        "$photos/ILSVRC2012_val_00000247.JPEG"
+    expect 0 'hummingbird' "$infer" -m "$dir/squeeze.infer" -k1 \
+        "$photos/winml-hummingbird.jpg"
+    expect 0 ' cat\| tabby' "$infer" -m "$dir/squeeze.infer" -k1 \
+        "$photos/onnx-tutorials-cat.jpg"
+    expect 0 ' cat\| tabby' "$infer" -m "$dir/squeeze.infer" -k1 \
+        "$photos/caffe-cat.jpg"
+    # Removed experimental operators are all named.
+    expect 2 'ImageScaler' "$wconv" \
+        "$TEST_DATA/weights/onnx-winml/candy.onnx" -o "$dir/y"
+    expect 2 'Crop' "$wconv" \
+        "$TEST_DATA/weights/onnx-winml/candy.onnx" -o "$dir/y"
+    absent "$dir/y"
+else
+    echo "photographs are skipped: TEST_DATA is not set"
+fi
+
+ls "$dir" | grep -v -x -e out -e '.*\.infer' -e layers -e list -e bad \
+    -e empty -e short.onnx -e short.png -e folder && {
+    echo "FAILED: temporary files were left behind"
+    failed=$((failed + 1))
+}
+echo "$count checks, $failed failed"
+[ "$failed" = 0 ]

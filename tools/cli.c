@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options, messages, values and progress of the command lines. */
+#include "tools/cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_OPTIONS 96
+
+static const struct cli_option common[] = {
+    {"help", 'h', CLI_FLAG, NULL, "show this text", CLI_HELP},
+    {"version", 0, CLI_FLAG, NULL, "show the version", CLI_VERSION},
+    {"verbose", 'v', CLI_FLAG, NULL, "say more", CLI_VERBOSE},
+    {"quiet", 'q', CLI_FLAG, NULL, "say only what goes wrong", CLI_QUIET},
+    {"json", 0, CLI_FLAG, NULL, "results as JSON", CLI_JSON},
+    {"seed", 0, CLI_VALUE, "N", "seed of random inputs (1)", CLI_SEED},
+};
+
+enum cli_exit cli_exit_of(int status)
+{
+    switch (status) {
+    case INFER_OK:
+        return CLI_OK;
+    case INFER_EARGUMENT:
+        return CLI_USAGE;
+    case INFER_EMISMATCH:
+        return CLI_MISMATCH;
+    case INFER_EDEVICE:
+        return CLI_DEVICE;
+    default:
+        return CLI_BAD_MODEL;
+    }
+}
+
+/* ---- messages ------------------------------------------------------ */
+
+static void print_lines(const struct cli *cli, const char *text)
+{
+    while (*text != '\0') {
+        size_t length = strcspn(text, "\n");
+
+        fprintf(stderr, "%s: %.*s\n", cli->tool, (int)length, text);
+        text += length;
+        if (*text == '\n')
+            text++;
+    }
+}
+
+void cli_error(const struct cli *cli, const char *fmt, ...)
+{
+    char text[2048];
+    va_list args;
+
+    cli_progress_end(cli);
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    print_lines(cli, text);
+}
+
+enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err)
+{
+    cli_progress_end(cli);
+    print_lines(cli, err->text[0] != '\0' ? err->text
+                                          : infer_status_name(err->code));
+    return cli_exit_of(err->code);
+}
+
+void cli_verbose(const struct cli *cli, const char *fmt, ...)
+{
+    va_list args;
+
+    if (cli->verbosity < 1)
+        return;
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+/* ---- parsing ------------------------------------------------------- */
+
+static void print_option(const struct cli_option *o)
+{
+    char left[64];
+    const char *before = o->arity == CLI_OPTIONAL ? "[=" : "=";
+    const char *after = o->arity == CLI_OPTIONAL ? "]" : "";
+
+    if (o->help == NULL)
+        return;
+    snprintf(left, sizeof(left), "%c%c%s --%s%s%s%s", o->letter ? '-' : ' ',
+             o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
+             o->value ? before : "", o->value ? o->value : "",
+             o->value ? after : "");
+    printf("  %-34s %s\n", left, o->help);
+}
+
+static void print_help(const struct cli *cli)
+{
+    const struct cli_option *o;
+    size_t i;
+
+    fputs(cli->usage, stdout);
+    printf("\nOptions:\n");
+    for (o = cli->option; o->name != NULL; o++)
+        print_option(o);
+    for (i = 0; i < sizeof(common) / sizeof(*common); i++)
+        print_option(&common[i]);
+}
+
+/* The option table in the form of getopt. */
+struct getopt_table {
+    const struct cli_option *all[MAX_OPTIONS];
+    struct option longs[MAX_OPTIONS + 1];
+    char shorts[2 * MAX_OPTIONS + 2];
+    const char *names[MAX_OPTIONS + 1];
+    int count;
+};
+
+static void table_add(struct getopt_table *t, const struct cli_option *o)
+{
+    size_t used = strlen(t->shorts);
+
+    if (t->count == MAX_OPTIONS)
+        return;
+    t->all[t->count] = o;
+    t->names[t->count] = o->name;
+    t->longs[t->count] = (struct option){
+        o->name,
+        o->arity == CLI_FLAG
+            ? no_argument
+            : (o->arity == CLI_VALUE ? required_argument : optional_argument),
+        NULL, 256 + t->count};
+    if (o->letter) {
+        t->shorts[used++] = o->letter;
+        if (o->arity == CLI_VALUE)
+            t->shorts[used++] = ':';
+        t->shorts[used] = '\0';
+    }
+    t->count++;
+}
+
+static void table_fill(struct getopt_table *t, const struct cli *cli)
+{
+    const struct cli_option *o;
+    size_t i;
+
+    memset(t, 0, sizeof(*t));
+    t->shorts[0] = ':'; /* tell a missing value from an unknown option */
+    for (o = cli->option; o->name != NULL; o++)
+        table_add(t, o);
+    for (i = 0; i < sizeof(common) / sizeof(*common); i++)
+        table_add(t, &common[i]);
+}
+
+static const struct cli_option *table_find(const struct getopt_table *t,
+                                           int code)
+{
+    int i;
+
+    if (code >= 256)
+        return t->all[code - 256];
+    for (i = 0; i < t->count; i++)
+        if (t->all[i]->letter == code)
+            return t->all[i];
+    return NULL;
+}
+
+static int unknown_option(const struct cli *cli, const struct getopt_table *t,
+                          const char *word)
+{
+    const char *nearest = NULL;
+    char name[64];
+
+    if (word[0] == '-' && word[1] == '-') {
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="),
+                 word + 2);
+        nearest = cli_nearest(name, t->names);
+    }
+    if (nearest != NULL)
+        cli_error(cli, "unknown option '%s', did you mean '--%s'?", word,
+                  nearest);
+    else
+        cli_error(cli, "unknown option '%s' (see --help)", word);
+    return -1;
+}
+
+/* The options that every tool has.  1: end here, 0: go on, -1: usage error. */
+static int common_option(struct cli *cli, int id, const char *value)
+{
+    int64_t seed;
+
+    switch (id) {
+    case CLI_HELP:
+        print_help(cli);
+        return 1;
+    case CLI_VERSION:
+        printf("%s (libinfer) %s\n", cli->tool, infer_version());
+        return 1;
+    case CLI_VERBOSE:
+        cli->verbosity = 1;
+        return 0;
+    case CLI_QUIET:
+        cli->verbosity = -1;
+        return 0;
+    case CLI_JSON:
+        cli->json = true;
+        return 0;
+    default:
+        if (!cli_int(value, 0, INT64_MAX, &seed)) {
+            cli_error(cli, "--seed takes a number from 0, not '%s'", value);
+            return -1;
+        }
+        cli->seed = (uint64_t)seed;
+        return 0;
+    }
+}
+
+int cli_parse(struct cli *cli, int argc, char **argv, cli_handler *handler,
+              void *user, int *count)
+{
+    struct getopt_table table;
+    int code, i, status;
+
+    cli->seed = 1;
+    table_fill(&table, cli);
+    opterr = 0;
+    optind = 0; /* a tool may parse again behind a subcommand */
+    while ((code = getopt_long(argc, argv, table.shorts, table.longs, NULL)) !=
+           -1) {
+        const struct cli_option *o = NULL;
+
+        if (code == ':') {
+            cli_error(cli, "option '%s' needs a value", argv[optind - 1]);
+            return -1;
+        }
+        if (code == '?' && optopt >= 256) {
+            cli_error(cli, "option '%s' takes no value", argv[optind - 1]);
+            return -1;
+        }
+        if (code == '?') {
+            char letter[3] = {'-', (char)optopt, '\0'};
+
+            return unknown_option(cli, &table,
+                                  optopt ? letter : argv[optind - 1]);
+        }
+        o = table_find(&table, code);
+        status = o->id < 0 ? common_option(cli, o->id, optarg)
+                           : handler(cli, o->id, optarg, user);
+        if (status != 0)
+            return status;
+    }
+    *count = argc - optind;
+    for (i = 0; i < *count; i++)
+        argv[i] = argv[optind + i];
+    return 0;
+}
+
+/* ---- values -------------------------------------------------------- */
+
+bool cli_int(const char *text, int64_t min, int64_t max, int64_t *out)
+{
+    char *end;
+    long long value;
+
+    errno = 0;
+    value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || value < min || value > max)
+        return false;
+    *out = value;
+    return true;
+}
+
+bool cli_double(const char *text, double *out)
+{
+    char *end;
+    double value = strtod(text, &end);
+
+    if (end == text)
+        return false;
+    if (*end == '/') {
+        const char *below = end + 1;
+        double divisor = strtod(below, &end);
+
+        if (end == below || divisor == 0)
+            return false;
+        value /= divisor;
+    }
+    if (*end != '\0' || !isfinite(value))
+        return false;
+    *out = value;
+    return true;
+}
+
+bool cli_seconds(const char *text, double *out)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"", 1}, {"m", 60}};
+    char *end;
+    double value = strtod(text, &end);
+    size_t i;
+
+    if (end == text || !isfinite(value) || value < 0)
+        return false;
+    for (i = 0; i < sizeof(units) / sizeof(*units); i++)
+        if (strcmp(end, units[i].unit) == 0) {
+            *out = value * units[i].seconds;
+            return true;
+        }
+    return false;
+}
+
+int cli_doubles(const char *text, double *out, int capacity)
+{
+    char word[64];
+    int n = 0;
+
+    for (;;) {
+        size_t length = strcspn(text, ",");
+
+        if (n == capacity || length >= sizeof(word))
+            return -1;
+        memcpy(word, text, length);
+        word[length] = '\0';
+        if (!cli_double(word, &out[n++]))
+            return -1;
+        if (text[length] == '\0')
+            return n;
+        text += length + 1;
+    }
+}
+
+bool cli_shape(const char *text, char **name, int *rank, int64_t *dim)
+{
+    const char *colon = strrchr(text, ':');
+    const char *s = colon != NULL ? colon + 1 : text;
+    bool bracket = *s == '[';
+    int n = 0;
+
+    *name = NULL;
+    if (bracket)
+        s++;
+    for (;;) {
+        char *end;
+        long long value;
+
+        errno = 0;
+        value = strtoll(s, &end, 10);
+        if (end == s || errno != 0 || n == INFER_MAX_RANK || value == 0 ||
+            value < -1)
+            return false;
+        dim[n++] = value;
+        s = end;
+        if (*s != (bracket ? ',' : 'x'))
+            break;
+        s++;
+    }
+    if (bracket && *s++ != ']')
+        return false;
+    if (*s != '\0')
+        return false;
+    *rank = n;
+    if (colon != NULL && colon > text) {
+        *name = strndup(text, (size_t)(colon - text));
+        return *name != NULL;
+    }
+    return true;
+}
+
+int cli_word(const char *text, const char *const *words)
+{
+    int i;
+
+    for (i = 0; words[i] != NULL; i++)
+        if (strcmp(text, words[i]) == 0)
+            return i;
+    return -1;
+}
+
+/* Levenshtein distance of two words of at most 63 letters. */
+static size_t edit_distance(const char *a, const char *b)
+{
+    size_t row[64], la = strlen(a), lb = strlen(b), i, j;
+
+    if (la > 63 || lb > 63)
+        return 64;
+    for (j = 0; j <= lb; j++)
+        row[j] = j;
+    for (i = 1; i <= la; i++) {
+        size_t corner = row[0];
+
+        row[0] = i;
+        for (j = 1; j <= lb; j++) {
+            size_t best = corner + (a[i - 1] != b[j - 1]);
+
+            corner = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[lb];
+}
+
+const char *cli_nearest(const char *text, const char *const *words)
+{
+    size_t limit = strlen(text) / 3 + 1, best = limit + 1;
+    const char *nearest = NULL;
+    int i;
+
+    for (i = 0; words[i] != NULL; i++) {
+        size_t distance = edit_distance(text, words[i]);
+
+        if (distance < best) {
+            best = distance;
+            nearest = words[i];
+        }
+    }
+    return nearest;
+}
+
+const char *cli_bytes(double bytes, char *buf, size_t size)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int i = 0;
+
+    while (bytes >= 1024 && i < 4) {
+        bytes /= 1024;
+        i++;
+    }
+    snprintf(buf, size, i == 0 ? "%.0f %s" : "%.1f %s", bytes, units[i]);
+    return buf;
+}
+
+/* ---- progress ------------------------------------------------------ */
+
+#define BAR_WIDTH     30
+#define BAR_INTERVAL  0.1 /* seconds between redraws on a terminal */
+#define LINE_INTERVAL 5.0 /* seconds between lines elsewhere */
+
+static double last_shown;
+static bool bar_shown;
+
+void cli_progress(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    const struct cli *cli = user;
+    bool terminal = isatty(STDERR_FILENO);
+    double now = cli_now();
+    int filled;
+
+    if (cli->verbosity < 0)
+        return;
+    if (last_shown == 0)
+        last_shown = now; /* short work shows nothing */
+    if (now - last_shown < (terminal ? BAR_INTERVAL : LINE_INTERVAL))
+        return;
+    last_shown = now;
+    if (!terminal) {
+        fprintf(stderr, "%s: %s %" PRIu64 "/%" PRIu64 "\n", cli->tool, what,
+                done, total);
+        return;
+    }
+    filled = total > 0 ? (int)(BAR_WIDTH * (double)done / (double)total) : 0;
+    if (filled > BAR_WIDTH)
+        filled = BAR_WIDTH;
+    fprintf(stderr, "\r\033[K%-12s [%.*s%*s] %3.0f%%", what, filled,
+            "##############################", BAR_WIDTH - filled, "",
+            total > 0 ? 100.0 * (double)done / (double)total : 0.0);
+    fflush(stderr);
+    bar_shown = true;
+}
+
+void cli_progress_end(const struct cli *cli)
+{
+    (void)cli;
+    if (bar_shown)
+        fprintf(stderr, "\r\033[K");
+    bar_shown = false;
+    last_shown = 0;
+}
+
+/* ---- the rest ------------------------------------------------------ */
+
+void cli_print_json(cJSON *json)
+{
+    char *text = cJSON_Print(json);
+
+    if (text != NULL)
+        puts(text);
+    cJSON_free(text);
+    cJSON_Delete(json);
+}
+
+double cli_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double cli_random(uint64_t *state)
+{
+    uint64_t x = *state ? *state : 0x9e3779b97f4a7c15u;
+
+    /* Vigna, "An experimental exploration of Marsaglia's xorshift
+     * generators, scrambled", 2016: xorshift64*. */
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    *state = x;
+    x *= 0x2545f4914f6cdd1du;
+    return (double)(x >> 11) * 0x1p-52 - 1.0;
+}

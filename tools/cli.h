@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the command lines of all tools share: options from a table, values with
+ * units, messages, progress, exit codes. */
+#ifndef TOOLS_CLI_H
+#define TOOLS_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cjson/cJSON.h>
+
+#include "libinfer/infer.h"
+
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_USAGE = 1,
+    CLI_BAD_MODEL = 2, /* bad or unsupported input */
+    CLI_MISMATCH = 3,  /* verification failed */
+    CLI_DEVICE = 4     /* device or library */
+};
+
+/* Exit code that belongs to a status of the library. */
+enum cli_exit cli_exit_of(int status);
+
+/* One option.  Values are always written --name=VALUE or --name VALUE; an
+ * option with optional value takes it only after '='. */
+enum cli_arity { CLI_FLAG, CLI_VALUE, CLI_OPTIONAL };
+struct cli_option {
+    const char *name; /* without the dashes; NULL ends the table */
+    char letter;      /* 0: none */
+    enum cli_arity arity;
+    const char *value; /* how --help shows the value: "FILE" */
+    const char *help;  /* one line; NULL hides the option */
+    int id;            /* given to the handler */
+};
+
+/* Ids that cli_parse() handles itself. */
+enum {
+    CLI_HELP = -1,
+    CLI_VERSION = -2,
+    CLI_VERBOSE = -3,
+    CLI_QUIET = -4,
+    CLI_JSON = -5,
+    CLI_SEED = -6
+};
+
+/* State that every tool has. */
+struct cli {
+    const char *tool;  /* "wconv" */
+    const char *usage; /* text above the options in --help */
+    const struct cli_option *option;
+    int verbosity; /* -1 quiet, 0, 1 verbose */
+    bool json;
+    uint64_t seed;
+};
+
+/* Handles one option; returns 0, or -1 after printing what is wrong. */
+typedef int cli_handler(struct cli *cli, int id, const char *value, void *user);
+
+/* Parses argv[1..]: options may stand anywhere before "--".  The options that
+ * all tools have (-h -v -q --version --json --seed) are added to the table.
+ * Positional arguments are moved to the front of argv; *count is their number.
+ * Returns 0 to go on, 1 when --help or --version was printed, -1 after a usage
+ * error was printed. */
+int cli_parse(struct cli *cli, int argc, char **argv, cli_handler *handler,
+              void *user, int *count);
+
+/* "tool: text" on standard error. */
+void cli_error(const struct cli *cli, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Every line of err->text behind "tool: "; returns the exit code. */
+enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err);
+/* Standard error, only with -v. */
+void cli_verbose(const struct cli *cli, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Values.  Each returns false, and prints nothing, on anything else. */
+bool cli_int(const char *text, int64_t min, int64_t max, int64_t *out);
+bool cli_double(const char *text, double *out);  /* also fractions: 1/255 */
+bool cli_seconds(const char *text, double *out); /* 200ms, 3s, 1m, 0.5 */
+/* Comma-separated numbers; returns how many, or -1. */
+int cli_doubles(const char *text, double *out, int capacity);
+/* "name:1x3x224x224", "[1,3,224,224]", "name:[1,3,...]" or no name.  *name is
+ * NULL or to be freed. */
+bool cli_shape(const char *text, char **name, int *rank, int64_t *dim);
+/* Index of text among NULL-terminated words, or -1. */
+int cli_word(const char *text, const char *const *words);
+/* The word nearest to text (edit distance at most a third), or NULL. */
+const char *cli_nearest(const char *text, const char *const *words);
+
+/* Human-readable bytes: "97.5 MiB".  Returns buf. */
+const char *cli_bytes(double bytes, char *buf, size_t size);
+
+/* A progress bar on a terminal (standard error), a line every few seconds
+ * elsewhere, nothing with -q.  user is the struct cli. */
+infer_progress_fn cli_progress;
+/* Removes the bar. */
+void cli_progress_end(const struct cli *cli);
+
+/* Prints a JSON document on standard output and deletes it. */
+void cli_print_json(cJSON *json);
+
+/* Monotonic clock in seconds. */
+double cli_now(void);
+
+/* xorshift64* numbers, uniform in [-1, 1). */
+double cli_random(uint64_t *state);
+
+#endif

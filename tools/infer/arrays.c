@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays that go into a run and come out of it. */
+#include "tools/infer/infer_tool.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "kernels/checked.h"
+#include "kernels/error.h"
+#include "kernels/scalar.h"
+#include "tools/npy.h"
+
+/* Extent of a free spatial dimension that nobody names. */
+#define DEFAULT_EXTENT 224
+
+void tool_arrays_clear(struct tool_arrays *a)
+{
+    while (a->count > 0)
+        free(a->item[--a->count].data);
+}
+
+int64_t tool_count(const struct infer_array *a)
+{
+    int64_t n = 1;
+    int i;
+
+    for (i = 0; i < a->rank; i++)
+        n *= a->dim[i];
+    return n;
+}
+
+size_t tool_bytes(enum infer_dtype dtype, int rank, const int64_t *dim)
+{
+    size_t bytes = 0;
+    int64_t count;
+
+    if (!checked_count(rank, dim, &count) ||
+        !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes))
+        return SIZE_MAX;
+    return bytes;
+}
+
+static const struct tool_named_file *file_for(const struct tool_request *r,
+                                              const char *name, int position)
+{
+    int i;
+
+    for (i = 0; i < r->n_load; i++)
+        if (r->load[i].name != NULL ? strcmp(r->load[i].name, name) == 0
+                                    : i == position)
+            return &r->load[i];
+    return NULL;
+}
+
+/* The shape that the command line and the model give input `position`. */
+static int input_shape(const struct tool_request *r,
+                       const struct infer_tensor_info *info, int position,
+                       struct infer_array *a, struct infer_error *err)
+{
+    int i, k;
+
+    a->rank = info->rank;
+    for (k = 0; k < info->rank; k++)
+        a->dim[k] = info->dim[k];
+    for (i = 0; i < r->n_shape; i++) {
+        if (r->shape[i].name != NULL ? strcmp(r->shape[i].name, info->name) != 0
+                                     : i != position)
+            continue;
+        if (r->shape[i].rank != info->rank)
+            return error_set(err, INFER_EARGUMENT,
+                             "--input-shape: input '%s' has %d dimensions, "
+                             "not %d",
+                             info->name, info->rank, r->shape[i].rank);
+        memcpy(a->dim, r->shape[i].dim, sizeof(a->dim));
+    }
+    if (r->batch > 0 && a->rank > 0)
+        a->dim[0] = r->batch;
+    for (k = 0; k < a->rank; k++)
+        if (a->dim[k] < 0)
+            a->dim[k] = k == 0 ? 1 : k == 1 ? 3 : DEFAULT_EXTENT;
+    return INFER_OK;
+}
+
+static int random_input(const struct tool_run *run,
+                        const struct infer_tensor_info *info, int position,
+                        uint64_t *seed, struct infer_array *a,
+                        struct infer_error *err)
+{
+    int status = input_shape(run->request, info, position, a, err);
+    int64_t i, n;
+
+    if (status < 0)
+        return status;
+    a->dtype = scalar_is_integer(info->dtype) ? info->dtype : INFER_F32;
+    a->bytes = tool_bytes(a->dtype, a->rank, a->dim);
+    a->data = a->bytes < SIZE_MAX ? malloc(a->bytes > 0 ? a->bytes : 1) : NULL;
+    if (a->data == NULL)
+        return error_set(err, INFER_EMEMORY, "input '%s': out of memory",
+                         info->name);
+    n = tool_count(a);
+    for (i = 0; i < n; i++) {
+        double x = cli_random(seed);
+
+        if (a->dtype == INFER_F32)
+            ((float *)a->data)[i] = (float)x;
+        else
+            scalar_store(a->dtype, a->data, i, floor(4 * x + 4));
+    }
+    return INFER_OK;
+}
+
+int tool_make_inputs(const struct tool_run *run, struct tool_arrays *in,
+                     struct infer_error *err)
+{
+    uint64_t seed = run->cli->seed;
+    int i, n = infer_model_input_count(run->model);
+
+    if (n > TOOL_MAX_INPUTS)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "%d inputs, at most %d are supported here", n,
+                         TOOL_MAX_INPUTS);
+    for (i = 0; i < n; i++) {
+        const struct tool_named_file *file;
+        struct infer_array *a = &in->item[i];
+        struct infer_tensor_info info;
+        int status;
+
+        memset(a, 0, sizeof(*a));
+        infer_model_input(run->model, i, &info);
+        file = file_for(run->request, info.name, i);
+        if (file != NULL)
+            status = npy_read(file->path, NULL, a, err);
+        else
+            status = random_input(run, &info, i, &seed, a, err);
+        if (status < 0)
+            return status;
+        a->name = info.name;
+        in->count = i + 1;
+    }
+    return INFER_OK;
+}
+
+int tool_make_outputs(struct infer_session *session,
+                      const struct infer_model *model, struct tool_arrays *out,
+                      struct infer_error *err)
+{
+    int i, n = infer_model_output_count(model);
+
+    if (n > TOOL_MAX_INPUTS)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "%d outputs, at most %d are supported here", n,
+                         TOOL_MAX_INPUTS);
+    for (i = 0; i < n; i++) {
+        struct infer_array *a = &out->item[i];
+        struct infer_tensor_info info;
+        int status = infer_session_output(session, i, &info);
+
+        if (status < 0)
+            return error_set(err, status, "output %d is not planned", i);
+        memset(a, 0, sizeof(*a));
+        a->dtype = info.dtype;
+        a->rank = info.rank;
+        memcpy(a->dim, info.dim, sizeof(a->dim));
+        a->bytes = tool_bytes(info.dtype, info.rank, info.dim);
+        a->data =
+            a->bytes < SIZE_MAX ? malloc(a->bytes > 0 ? a->bytes : 1) : NULL;
+        if (a->data == NULL)
+            return error_set(err, INFER_EMEMORY, "output '%s': out of memory",
+                             info.name);
+        a->name = info.name;
+        out->count = i + 1;
+    }
+    return INFER_OK;
+}
+
+/* {"name": {"dtype", "shape", "data": [flat]}} */
+static int export_json(const char *path, const struct tool_arrays *out,
+                       struct infer_error *err)
+{
+    cJSON *json = cJSON_CreateObject();
+    char *text;
+    FILE *f;
+    int i, k, bad;
+
+    for (i = 0; i < out->count; i++) {
+        const struct infer_array *a = &out->item[i];
+        cJSON *item = cJSON_AddObjectToObject(json, a->name);
+        cJSON *shape, *data;
+        int64_t j, n = tool_count(a);
+
+        cJSON_AddStringToObject(item, "dtype", infer_dtype_name(a->dtype));
+        shape = cJSON_AddArrayToObject(item, "shape");
+        for (k = 0; k < a->rank; k++)
+            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)a->dim[k]));
+        data = cJSON_AddArrayToObject(item, "data");
+        for (j = 0; j < n; j++)
+            cJSON_AddItemToArray(
+                data, cJSON_CreateNumber(scalar_load(a->dtype, a->data, j)));
+    }
+    text = cJSON_PrintUnformatted(json);
+    cJSON_Delete(json);
+    if (text == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    bad = f == NULL || fputs(text, f) < 0 || fputc('\n', f) < 0;
+    if (f != NULL && f != stdout && fclose(f) != 0)
+        bad = 1;
+    cJSON_free(text);
+    return bad ? error_set(err, INFER_EIO, "%s: %s", path, strerror(errno))
+               : INFER_OK;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t a = strlen(text), b = strlen(end);
+
+    return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+/* A tensor's name as a file name. */
+static void file_name(const char *name, char *out, size_t bytes)
+{
+    size_t i;
+
+    for (i = 0; name[i] != '\0' && i + 1 < bytes; i++) {
+        unsigned char c = (unsigned char)name[i];
+
+        out[i] = c > ' ' && c < 0x7f && strchr("/\\:*?\"<>|", c) == NULL
+                     ? (char)c
+                     : '_';
+    }
+    out[i] = '\0';
+}
+
+int tool_export(const char *path, const struct tool_arrays *out,
+                struct infer_error *err)
+{
+    int i, status = INFER_OK;
+
+    if (strcmp(path, "-") == 0 || ends_with(path, ".json"))
+        return export_json(path, out, err);
+    if (ends_with(path, ".npy")) {
+        if (out->count != 1)
+            return error_set(err, INFER_EARGUMENT,
+                             "%s: the network has %d outputs: name a .json "
+                             "file or a folder",
+                             path, out->count);
+        return npy_write(path, &out->item[0], err);
+    }
+    if (mkdir(path, 0777) < 0 && errno != EEXIST)
+        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    for (i = 0; status == INFER_OK && i < out->count; i++) {
+        char name[200], file[4096];
+
+        file_name(out->item[i].name, name, sizeof(name));
+        snprintf(file, sizeof(file), "%s/%s.npy", path, name);
+        status = npy_write(file, &out->item[i], err);
+    }
+    return status;
+}
+
+int tool_dump_layers(struct infer_session *session, const char *folder,
+                     struct infer_error *err)
+{
+    const char *name;
+    int i;
+
+    if (mkdir(folder, 0777) < 0 && errno != EEXIST)
+        return error_set(err, INFER_EIO, "%s: %s", folder, strerror(errno));
+    for (i = 0; (name = infer_session_tensor_name(session, i)) != NULL; i++) {
+        struct infer_array a = {0};
+        char safe[200], file[4096];
+        int status = infer_session_read(session, name, &a, err);
+
+        if (status < 0)
+            return status;
+        a.data = malloc(a.bytes > 0 ? a.bytes : 1);
+        if (a.data == NULL)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        status = infer_session_read(session, name, &a, err);
+        file_name(name, safe, sizeof(safe));
+        snprintf(file, sizeof(file), "%s/%04d-%s.npy", folder, i, safe);
+        if (status == INFER_OK)
+            status = npy_write(file, &a, err);
+        free(a.data);
+        if (status < 0)
+            return status;
+    }
+    return INFER_OK;
+}

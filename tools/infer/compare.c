@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --compare=ref,...: the same input through other backends. */
+#include "tools/infer/infer_tool.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "kernels/scalar.h"
+
+static const char *const backend_words[] = {"auto", "ref",   "onednn",
+                                            "cuda", "cudnn", NULL};
+
+/* The difference of two arrays of one tensor. */
+struct difference {
+    double max_abs, max_rel; /* rel: over the largest expected value */
+    int64_t at;
+    double found, expected;
+};
+
+static bool measure(const struct infer_array *a, const struct infer_array *b,
+                    struct difference *d)
+{
+    double scale = 0;
+    int64_t i, n = tool_count(a);
+
+    memset(d, 0, sizeof(*d));
+    if (n != tool_count(b))
+        return false;
+    for (i = 0; i < n; i++) {
+        double x = scalar_load(a->dtype, a->data, i);
+        double y = scalar_load(b->dtype, b->data, i);
+        double e = fabs(x - y);
+
+        if (isfinite(y))
+            scale = fmax(scale, fabs(y));
+        if ((isnan(x) && isnan(y)) || x == y)
+            continue;
+        if (!(e <= d->max_abs)) {
+            d->max_abs = isnan(e) ? INFINITY : e;
+            d->at = i;
+            d->found = x;
+            d->expected = y;
+        }
+    }
+    d->max_rel = d->max_abs > 0 ? d->max_abs / fmax(scale, 1e-30) : 0;
+    return true;
+}
+
+static bool within(const struct tool_request *r, const struct difference *d)
+{
+    return d->max_abs <= r->atol || d->max_rel <= r->rtol;
+}
+
+/* A session that keeps what --layers needs, after one run. */
+static int run_backend(struct tool_run *run, enum infer_backend backend,
+                       const struct tool_arrays *in, struct tool_arrays *out,
+                       struct infer_session **session, struct infer_error *err)
+{
+    struct infer_session_options options = run->request->session;
+    int status;
+
+    options.backend = backend;
+    options.keep_tensors = run->request->layers;
+    if (backend == INFER_BACKEND_REF || backend == INFER_BACKEND_ONEDNN)
+        options.device = NULL;
+    status = infer_session_create(run->model, &options, err, session);
+    if (status == INFER_OK)
+        status = infer_session_prepare(*session, in->item, in->count, err);
+    if (status == INFER_OK)
+        status = tool_make_outputs(*session, run->model, out, err);
+    if (status == INFER_OK)
+        status = infer_session_run(*session, in->item, in->count, out->item,
+                                   out->count, err);
+    return status;
+}
+
+/* Reads a tensor of a session; data is to be freed. */
+static int read_tensor(struct infer_session *session, const char *name,
+                       struct infer_array *a, struct infer_error *err)
+{
+    int status;
+
+    memset(a, 0, sizeof(*a));
+    status = infer_session_read(session, name, a, err);
+    if (status < 0)
+        return status;
+    a->data = malloc(a->bytes > 0 ? a->bytes : 1);
+    if (a->data == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    return infer_session_read(session, name, a, err);
+}
+
+/* Walks all tensors in graph order; *first gets the name of the first that
+ * departs. */
+static int compare_layers(struct tool_run *run, struct infer_session *mine,
+                          struct infer_session *other, const char **first,
+                          struct infer_error *err)
+{
+    const char *name;
+    int i, status = INFER_OK;
+
+    *first = NULL;
+    for (i = 0; status == INFER_OK &&
+                (name = infer_session_tensor_name(mine, i)) != NULL;
+         i++) {
+        struct infer_array a = {0}, b = {0};
+        struct difference d;
+
+        status = read_tensor(mine, name, &a, err);
+        if (status == INFER_OK)
+            status = read_tensor(other, name, &b, err);
+        if (status == INFER_OK && measure(&a, &b, &d)) {
+            bool good = within(run->request, &d);
+
+            if (!good && *first == NULL)
+                *first = name;
+            printf("  %-4s %-48s max %.3g (%.3g of the largest value)\n",
+                   good ? "ok" : "BAD", name, d.max_abs, d.max_rel);
+        }
+        free(a.data);
+        free(b.data);
+    }
+    return status;
+}
+
+static int compare_outputs(struct tool_run *run, const char *word,
+                           const struct tool_arrays *mine,
+                           const struct tool_arrays *other, bool *bad)
+{
+    int i;
+
+    for (i = 0; i < mine->count; i++) {
+        struct difference d;
+        bool good = measure(&mine->item[i], &other->item[i], &d) &&
+                    within(run->request, &d);
+
+        printf("%-4s %s against %s: max %.3g (%.3g of the largest value)",
+               good ? "ok" : "BAD", mine->item[i].name, word, d.max_abs,
+               d.max_rel);
+        if (!good)
+            printf(", element %" PRId64 ": %.9g, expected %.9g", d.at, d.found,
+                   d.expected);
+        putchar('\n');
+        *bad = *bad || !good;
+    }
+    return INFER_OK;
+}
+
+static int compare_one(struct tool_run *run, const char *word,
+                       const struct tool_arrays *in, struct infer_session *mine,
+                       const struct tool_arrays *my_out, bool *bad,
+                       struct infer_error *err)
+{
+    struct infer_session *other = NULL;
+    struct tool_arrays out = {0};
+    const char *first = NULL;
+    int backend = cli_word(word, backend_words), status;
+
+    if (backend < 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "--compare: unknown backend '%s' (ref, onednn, cuda, "
+                         "cudnn)",
+                         word);
+    status =
+        run_backend(run, (enum infer_backend)backend, in, &out, &other, err);
+    if (status == INFER_OK)
+        status = compare_outputs(run, word, my_out, &out, bad);
+    if (status == INFER_OK && run->request->layers)
+        status = compare_layers(run, mine, other, &first, err);
+    if (first != NULL) {
+        printf("the first tensor that departs is %s\n", first);
+        *bad = true;
+    }
+    infer_session_close(&other);
+    tool_arrays_clear(&out);
+    return status;
+}
+
+int tool_compare(struct tool_run *run, struct infer_error *err)
+{
+    struct tool_arrays in = {0}, out = {0};
+    struct infer_session *mine = NULL;
+    char *words = strdup(run->request->compare), *word, *rest = NULL;
+    bool bad = false;
+    int status = words != NULL ? tool_make_inputs(run, &in, err)
+                               : error_set(err, INFER_EMEMORY, "out of memory");
+
+    if (status == INFER_OK)
+        status = run_backend(run, run->request->session.backend, &in, &out,
+                             &mine, err);
+    for (word = words != NULL ? strtok_r(words, ",", &rest) : NULL;
+         status == INFER_OK && word != NULL; word = strtok_r(NULL, ",", &rest))
+        status = compare_one(run, word, &in, mine, &out, &bad, err);
+    if (status == INFER_OK && bad)
+        status = error_set(err, INFER_EMISMATCH,
+                           "backends disagree (atol %g, rtol %g)",
+                           run->request->atol, run->request->rtol);
+    infer_session_close(&mine);
+    tool_arrays_clear(&in);
+    tool_arrays_clear(&out);
+    free(words);
+    return status;
+}

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pictures: finding them, running them in batches, naming what they show. */
+#include "tools/infer/infer_tool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "kernels/error.h"
+#include "kernels/scalar.h"
+
+/* Folders inside folders, at most. */
+#define MAX_DEPTH 16
+
+/* ---- finding ------------------------------------------------------- */
+
+static int list_append(struct tool_list *list, const char *path,
+                       struct infer_error *err)
+{
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 64;
+        char **more = realloc(list->path, capacity * sizeof(*more));
+
+        if (more == NULL)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        list->path = more;
+        list->capacity = capacity;
+    }
+    list->path[list->count] = strdup(path);
+    if (list->path[list->count] == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    list->count++;
+    return INFER_OK;
+}
+
+void tool_list_clear(struct tool_list *list)
+{
+    while (list->count > 0)
+        free(list->path[--list->count]);
+    free(list->path);
+    memset(list, 0, sizeof(*list));
+}
+
+/* By content: PNG and JPEG start with these bytes. */
+static bool is_picture(FILE *f)
+{
+    unsigned char head[4] = {0};
+    size_t got = fread(head, 1, sizeof(head), f);
+
+    rewind(f);
+    return (got == 4 && memcmp(head, "\x89PNG", 4) == 0) ||
+           (got >= 3 && memcmp(head, "\xff\xd8\xff", 3) == 0);
+}
+
+static int add_lines(struct tool_list *list, FILE *f, const char *path,
+                     struct infer_error *err)
+{
+    char line[4096];
+    int status = INFER_OK;
+    unsigned number = 0;
+
+    while (status == INFER_OK && fgets(line, sizeof(line), f) != NULL) {
+        size_t length = strcspn(line, "\r\n"), i;
+
+        number++;
+        for (i = 0; i < length; i++)
+            if ((unsigned char)line[i] < 0x20)
+                return error_set(err, INFER_EFORMAT,
+                                 "%s: neither a PNG or JPEG picture nor a "
+                                 "list of pictures (line %u)",
+                                 path, number);
+        line[length] = '\0';
+        if (length > 0)
+            status = list_append(list, line, err);
+    }
+    return status;
+}
+
+static int add_path(struct tool_list *list, const char *path, int depth,
+                    bool inside_folder, struct infer_error *err);
+
+static int add_folder(struct tool_list *list, const char *path, int depth,
+                      struct infer_error *err)
+{
+    struct dirent **names;
+    int i, status = INFER_OK, n;
+
+    if (depth == MAX_DEPTH)
+        return error_set(err, INFER_EIO, "%s: folders nest deeper than %d",
+                         path, MAX_DEPTH);
+    n = scandir(path, &names, NULL, alphasort);
+    if (n < 0)
+        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    for (i = 0; i < n; i++) {
+        char inner[4096];
+
+        snprintf(inner, sizeof(inner), "%s/%s", path, names[i]->d_name);
+        if (status == INFER_OK && names[i]->d_name[0] != '.')
+            status = add_path(list, inner, depth + 1, true, err);
+        free(names[i]);
+    }
+    free(names);
+    return status;
+}
+
+static int add_path(struct tool_list *list, const char *path, int depth,
+                    bool inside_folder, struct infer_error *err)
+{
+    struct stat st;
+    FILE *f;
+    int status = INFER_OK;
+
+    if (stat(path, &st) < 0)
+        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        return add_folder(list, path, depth, err);
+    if (!S_ISREG(st.st_mode))
+        return error_set(err, INFER_EIO, "%s: not a regular file", path);
+    f = fopen(path, "rb");
+    if (f == NULL)
+        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    if (is_picture(f))
+        status = list_append(list, path, err);
+    else if (!inside_folder) /* other files of a folder are passed over */
+        status = add_lines(list, f, path, err);
+    fclose(f);
+    return status;
+}
+
+int tool_list_add(struct tool_list *list, const char *path,
+                  struct infer_error *err)
+{
+    return add_path(list, path, 0, false, err);
+}
+
+/* ---- running ------------------------------------------------------- */
+
+/* Buffers of one batch. */
+struct batch {
+    struct infer_array in;
+    struct tool_arrays out;
+    size_t image_bytes;
+};
+
+/* Height and width that the next pictures run at. */
+static void image_extent(const struct infer_tensor_info *info,
+                         const struct infer_image *image, int64_t *hw)
+{
+    hw[0] = info->dim[2] > 0 ? info->dim[2] : image->height;
+    hw[1] = info->dim[3] > 0 ? info->dim[3] : image->width;
+}
+
+static int batch_reserve(struct tool_run *run,
+                         const struct infer_tensor_info *info,
+                         const int64_t *hw, int64_t n, struct batch *b,
+                         struct infer_error *err)
+{
+    int64_t dim[4] = {n, info->dim[1], hw[0], hw[1]};
+    size_t bytes = tool_bytes(INFER_F32, 4, dim);
+    int status;
+
+    if (b->in.data != NULL && memcmp(dim, b->in.dim, sizeof(dim)) == 0)
+        return INFER_OK;
+    free(b->in.data);
+    tool_arrays_clear(&b->out);
+    memset(&b->in, 0, sizeof(b->in));
+    b->in.name = info->name;
+    b->in.dtype = INFER_F32;
+    b->in.rank = 4;
+    memcpy(b->in.dim, dim, sizeof(dim));
+    b->in.bytes = bytes;
+    b->in.data = bytes < SIZE_MAX ? malloc(bytes > 0 ? bytes : 1) : NULL;
+    if (b->in.data == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    b->image_bytes = bytes / (size_t)n;
+    status = infer_session_prepare(run->session, &b->in, 1, err);
+    if (status < 0)
+        return status;
+    return tool_make_outputs(run->session, run->model, &b->out, err);
+}
+
+static const char *label_of(const struct tool_run *run, int64_t class)
+{
+    if (run->label != NULL)
+        return class < run->n_labels ? run->label[class] : NULL;
+    return infer_model_label(run->model, (int)class);
+}
+
+/* Probabilities of one row: as they are where the network ends in a softmax
+ * or sigmoid, else their softmax. */
+static void to_probabilities(double *p, int64_t n)
+{
+    double sum = 0, max = -INFINITY;
+    bool probabilities = true;
+    int64_t i;
+
+    for (i = 0; i < n; i++) {
+        sum += p[i];
+        max = fmax(max, p[i]);
+        probabilities = probabilities && p[i] >= 0 && p[i] <= 1;
+    }
+    if (probabilities && fabs(sum - 1) < 1e-2)
+        return;
+    for (i = 0, sum = 0; i < n; i++)
+        sum += p[i] = exp(p[i] - max);
+    for (i = 0; i < n; i++)
+        p[i] /= sum;
+}
+
+/* The k largest of row, best first; equal values keep their order. */
+static int best_classes(const double *p, int64_t n, int k, int64_t *best)
+{
+    int64_t i;
+    int have = 0, j;
+
+    for (i = 0; i < n; i++) {
+        if (have == k && !(p[i] > p[best[k - 1]]))
+            continue;
+        if (have < k)
+            have++;
+        for (j = have - 1; j > 0 && p[i] > p[best[j - 1]]; j--)
+            best[j] = best[j - 1];
+        best[j] = i;
+    }
+    return have;
+}
+
+static void print_classes(const struct tool_run *run, const char *path,
+                          const double *scores, const double *p,
+                          const int64_t *best, int k)
+{
+    int j;
+
+    printf("%s\n", path);
+    for (j = 0; j < k; j++) {
+        const char *label = label_of(run, best[j]);
+
+        printf("  %6.2f%%  %5" PRId64 "  %s%s(%.4g)\n", 100 * p[best[j]],
+               best[j], label != NULL ? label : "", label != NULL ? "  " : "",
+               scores[best[j]]);
+    }
+}
+
+static void add_json(const struct tool_run *run, cJSON *list, const char *path,
+                     const double *scores, const double *p, const int64_t *best,
+                     int k)
+{
+    cJSON *item = cJSON_CreateObject(), *classes;
+    int j;
+
+    cJSON_AddStringToObject(item, "image", path);
+    classes = cJSON_AddArrayToObject(item, "top");
+    for (j = 0; j < k; j++) {
+        const char *label = label_of(run, best[j]);
+        cJSON *c = cJSON_CreateObject();
+
+        cJSON_AddNumberToObject(c, "class", (double)best[j]);
+        if (label != NULL)
+            cJSON_AddStringToObject(c, "label", label);
+        cJSON_AddNumberToObject(c, "score", scores[best[j]]);
+        cJSON_AddNumberToObject(c, "probability", p[best[j]]);
+        cJSON_AddItemToArray(classes, c);
+    }
+    cJSON_AddItemToArray(list, item);
+}
+
+/* Prints the best classes of row `row` of the first output. */
+static int print_row(const struct tool_run *run, const struct infer_array *out,
+                     int64_t row, const char *path, cJSON *json,
+                     struct infer_error *err)
+{
+    int64_t i, n = tool_count(out) / out->dim[0];
+    int k = run->request->top < n ? run->request->top : (int)n;
+    double *scores = malloc((size_t)n * 2 * sizeof(*scores));
+    int64_t *best = malloc((size_t)(k > 0 ? k : 1) * sizeof(*best));
+    int status = INFER_OK;
+
+    if (scores == NULL || best == NULL) {
+        status = error_set(err, INFER_EMEMORY, "out of memory");
+    } else {
+        double *p = scores + n;
+
+        for (i = 0; i < n; i++)
+            p[i] = scores[i] = scalar_load(out->dtype, out->data, row * n + i);
+        to_probabilities(p, n);
+        k = best_classes(scores, n, k, best);
+        if (json != NULL)
+            add_json(run, json, path, scores, p, best, k);
+        else
+            print_classes(run, path, scores, p, best, k);
+    }
+    free(scores);
+    free(best);
+    return status;
+}
+
+static int run_batch(struct tool_run *run, struct batch *b, char **path,
+                     int64_t n, cJSON *json, struct infer_error *err)
+{
+    int64_t i;
+    int status = infer_session_run(run->session, &b->in, 1, b->out.item,
+                                   b->out.count, err);
+
+    for (i = 0; status == INFER_OK && i < n; i++)
+        status = print_row(run, &b->out.item[0], i, path[i], json, err);
+    return status;
+}
+
+static int check_input(const struct tool_run *run,
+                       struct infer_tensor_info *info, struct infer_error *err)
+{
+    if (infer_model_input_count(run->model) != 1)
+        return error_set(err, INFER_EARGUMENT,
+                         "the network has %d inputs, not one picture: use "
+                         "--load-inputs",
+                         infer_model_input_count(run->model));
+    infer_model_input(run->model, 0, info);
+    if (info->rank != 4 || (info->dim[1] != 1 && info->dim[1] != 3))
+        return error_set(err, INFER_EARGUMENT,
+                         "input '%s' is no picture (N,1 or 3,H,W): use "
+                         "--load-inputs",
+                         info->name);
+    return INFER_OK;
+}
+
+/* One picture into its place of a batch. */
+static int load_picture(struct tool_run *run, struct batch *b, int64_t place,
+                        const struct infer_image *image,
+                        struct infer_error *err)
+{
+    int64_t hw[2] = {b->in.dim[2], b->in.dim[3]};
+
+    return infer_model_preprocess(
+        run->model, 0, image, hw,
+        (float *)((char *)b->in.data + (size_t)place * b->image_bytes),
+        b->image_bytes, err);
+}
+
+int tool_classify(struct tool_run *run, const struct tool_list *list,
+                  struct infer_error *err)
+{
+    struct infer_tensor_info info;
+    struct batch b = {0};
+    cJSON *json = run->cli->json ? cJSON_CreateArray() : NULL;
+    int64_t limit = run->request->batch > 0 ? run->request->batch : 1;
+    size_t i = 0;
+    int status = check_input(run, &info, err);
+
+    if (status == INFER_OK && info.dim[0] > 0)
+        limit = info.dim[0];
+    while (status == INFER_OK && i < list->count) {
+        int64_t n = 0, hw[2] = {0, 0};
+
+        while (status == INFER_OK && n < limit && i + (size_t)n < list->count) {
+            struct infer_image image = {0};
+            int64_t own[2];
+
+            status =
+                infer_image_load(list->path[i + (size_t)n], 0, err, &image);
+            if (status < 0)
+                break;
+            image_extent(&info, &image, own);
+            if (n > 0 && memcmp(own, hw, sizeof(hw)) != 0) {
+                infer_image_free(&image);
+                break; /* another size starts another batch */
+            }
+            memcpy(hw, own, sizeof(hw));
+            status = batch_reserve(run, &info, hw, limit, &b, err);
+            if (status == INFER_OK)
+                status = load_picture(run, &b, n, &image, err);
+            infer_image_free(&image);
+            n++;
+        }
+        if (status == INFER_OK)
+            status = run_batch(run, &b, list->path + i, n, json, err);
+        i += (size_t)n;
+        cli_progress(run->cli, "classify", i, list->count);
+    }
+    cli_progress_end(run->cli);
+    free(b.in.data);
+    tool_arrays_clear(&b.out);
+    if (status == INFER_OK && json != NULL)
+        cli_print_json(json);
+    else
+        cJSON_Delete(json);
+    return status;
+}

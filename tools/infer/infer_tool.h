@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the command line `infer`. */
+#ifndef TOOLS_INFER_TOOL_H
+#define TOOLS_INFER_TOOL_H
+
+#include "libinfer/infer.h"
+#include "tools/cli.h"
+
+#define TOOL_MAX_INPUTS 64
+
+struct tool_named_file {
+    char *name; /* NULL: by position */
+    const char *path;
+};
+
+struct tool_shape {
+    char *name;
+    int rank;
+    int64_t dim[INFER_MAX_RANK];
+};
+
+/* Everything one run was asked for. */
+struct tool_request {
+    const char *model;
+    struct infer_session_options session;
+    int64_t batch; /* 0: 1, or what the model fixes */
+    int top;
+    const char *labels;
+    struct tool_named_file load[TOOL_MAX_INPUTS];
+    int n_load;
+    struct tool_shape shape[TOOL_MAX_INPUTS];
+    int n_shape;
+    const char *export_output;
+    bool bench;
+    double warmup, duration; /* seconds */
+    double percentile[16];
+    int n_percentile;
+    bool profile;
+    const char *profile_file;
+    bool report_memory, report_load_time;
+    const char *compare;
+    bool layers;
+    double atol, rtol;
+    const char *dump_layers;
+};
+
+/* A model that is open and has a session. */
+struct tool_run {
+    struct cli *cli;
+    const struct tool_request *request;
+    struct infer_model *model;
+    struct infer_session *session;
+    double load_seconds, plan_seconds;
+    char **label; /* of --labels; else the model's are used */
+    int n_labels;
+};
+
+/* ---- arrays.c ------------------------------------------------------ */
+
+struct tool_arrays {
+    struct infer_array item[TOOL_MAX_INPUTS];
+    int count;
+};
+void tool_arrays_clear(struct tool_arrays *a);
+/* Arrays for every input: from --load-inputs where given, else random, with
+ * the shapes of --input-shape and --batch. */
+int tool_make_inputs(const struct tool_run *run, struct tool_arrays *in,
+                     struct infer_error *err);
+/* Room for every output of the latest plan. */
+int tool_make_outputs(struct infer_session *session,
+                      const struct infer_model *model, struct tool_arrays *out,
+                      struct infer_error *err);
+/* Writes outputs: .npy (one output), .json (all), or a folder of .npy. */
+int tool_export(const char *path, const struct tool_arrays *out,
+                struct infer_error *err);
+int64_t tool_count(const struct infer_array *a);
+size_t tool_bytes(enum infer_dtype dtype, int rank, const int64_t *dim);
+
+/* ---- images.c ------------------------------------------------------ */
+
+struct tool_list {
+    char **path;
+    size_t count, capacity;
+};
+/* Collects picture files: a picture is taken as it is, a folder is searched
+ * (sorted, with its folders), any other file is a list of paths, one a line. */
+int tool_list_add(struct tool_list *list, const char *path,
+                  struct infer_error *err);
+void tool_list_clear(struct tool_list *list);
+/* Runs all pictures in batches and prints the best classes of each. */
+int tool_classify(struct tool_run *run, const struct tool_list *list,
+                  struct infer_error *err);
+
+/* ---- the other modes ----------------------------------------------- */
+
+/* One run on arrays; prints or exports the outputs. */
+int tool_run_arrays(struct tool_run *run, struct infer_error *err);
+int tool_bench(struct tool_run *run, struct infer_error *err);
+int tool_compare(struct tool_run *run, struct infer_error *err);
+/* Every tensor of the last run as DIR/<number>-<name>.npy. */
+int tool_dump_layers(struct infer_session *session, const char *folder,
+                     struct infer_error *err);
+/* The table of --profile, on standard output or as JSON in the file. */
+int tool_print_profile(const struct tool_run *run, struct infer_error *err);
+void tool_print_memory(const struct tool_run *run);
+
+#endif

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* infer: run a model file on pictures or arrays, time it, check it. */
+#include "tools/infer/infer_tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+
+enum {
+    OPT_MODEL,
+    OPT_TOPK,
+    OPT_LABELS,
+    OPT_BATCH,
+    OPT_DEVICE,
+    OPT_BACKEND,
+    OPT_PRECISION,
+    OPT_THREADS,
+    OPT_DETERMINISTIC,
+    OPT_TUNE,
+    OPT_LOAD_INPUTS,
+    OPT_INPUT_SHAPE,
+    OPT_EXPORT_OUTPUT,
+    OPT_BENCH,
+    OPT_WARMUP,
+    OPT_DURATION,
+    OPT_PERCENTILE,
+    OPT_PROFILE,
+    OPT_REPORT_MEMORY,
+    OPT_REPORT_LOAD_TIME,
+    OPT_COMPARE,
+    OPT_LAYERS,
+    OPT_ATOL,
+    OPT_RTOL,
+    OPT_DUMP_LAYERS,
+    OPT_DOCTOR
+};
+
+static const struct cli_option options[] = {
+    {"model", 'm', CLI_VALUE, "FILE", "the model file", OPT_MODEL},
+    {"topk", 'k', CLI_VALUE, "N", "classes shown for a picture (5)", OPT_TOPK},
+    {"labels", 0, CLI_VALUE, "FILE", "class labels, one a line", OPT_LABELS},
+    {"batch", 'b', CLI_VALUE, "N", "pictures a run (1)", OPT_BATCH},
+    {"device", 'd', CLI_VALUE, "DEVICE", "cpu (default)", OPT_DEVICE},
+    {"backend", 0, CLI_VALUE, "NAME", "auto, ref, onednn, cuda or cudnn",
+     OPT_BACKEND},
+    {"precision", 0, CLI_VALUE, "P", "fp32 (default), tf32, fp16 or bf16",
+     OPT_PRECISION},
+    {"threads", 0, CLI_VALUE, "N", "CPU threads (all cores)", OPT_THREADS},
+    {"deterministic", 0, CLI_FLAG, NULL, "the same bits on every run",
+     OPT_DETERMINISTIC},
+    {"tune", 0, CLI_VALUE, "on|off", "measured kernel choice (on)", OPT_TUNE},
+    {"load-inputs", 0, CLI_VALUE, "NAME:FILE,...",
+     "inputs from .npy or .npz files", OPT_LOAD_INPUTS},
+    {"input-shape", 0, CLI_VALUE, "[NAME:]SHAPE", "shape of a free input",
+     OPT_INPUT_SHAPE},
+    {"export-output", 0, CLI_VALUE, "FILE",
+     "outputs as .npy, .json or into a folder", OPT_EXPORT_OUTPUT},
+    {"bench", 0, CLI_FLAG, NULL, "time runs on random input", OPT_BENCH},
+    {"warmup", 0, CLI_VALUE, "TIME", "untimed runs first (200ms)", OPT_WARMUP},
+    {"duration", 0, CLI_VALUE, "TIME", "how long to time (3s)", OPT_DURATION},
+    {"percentile", 0, CLI_VALUE, "P,...", "percentiles shown (50,90,95,99)",
+     OPT_PERCENTILE},
+    {"profile", 0, CLI_OPTIONAL, "FILE", "time of each layer (FILE: as JSON)",
+     OPT_PROFILE},
+    {"report-memory", 0, CLI_FLAG, NULL, "bytes held", OPT_REPORT_MEMORY},
+    {"report-load-time", 0, CLI_FLAG, NULL, "seconds to open and to plan",
+     OPT_REPORT_LOAD_TIME},
+    {"compare", 0, CLI_VALUE, "BACKEND,...",
+     "the same input through other backends", OPT_COMPARE},
+    {"layers", 0, CLI_FLAG, NULL, "with --compare: every tensor", OPT_LAYERS},
+    {"atol", 0, CLI_VALUE, "X", "absolute tolerance (1e-6)", OPT_ATOL},
+    {"rtol", 0, CLI_VALUE, "X", "relative to the largest value (1e-4)",
+     OPT_RTOL},
+    {"dump-layers", 0, CLI_VALUE, "DIR", "every tensor as .npy",
+     OPT_DUMP_LAYERS},
+    {"doctor", 0, CLI_FLAG, NULL, "what this machine offers", OPT_DOCTOR},
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0}};
+
+static const char usage[] =
+    "usage: infer -m MODEL PICTURE|FOLDER|LIST... [options]\n"
+    "       infer -m MODEL --load-inputs=x:in.npy --export-output=out.npy\n"
+    "       infer -m MODEL --bench [-b N]\n"
+    "       infer --doctor\n"
+    "\n"
+    "Runs a model file that wconv wrote.\n";
+
+/* ---- option values ------------------------------------------------- */
+
+static int bad_value(const struct cli *cli, const char *name, const char *value,
+                     const char *wanted)
+{
+    cli_error(cli, "--%s takes %s, not '%s'", name, wanted, value);
+    return -1;
+}
+
+static int int_option(const struct cli *cli, const char *name,
+                      const char *value, int64_t min, int64_t max, int *out)
+{
+    char wanted[64];
+    int64_t number;
+
+    if (!cli_int(value, min, max, &number)) {
+        snprintf(wanted, sizeof(wanted), "a number from %lld to %lld",
+                 (long long)min, (long long)max);
+        return bad_value(cli, name, value, wanted);
+    }
+    *out = (int)number;
+    return 0;
+}
+
+static int time_option(const struct cli *cli, const char *name,
+                       const char *value, double *out)
+{
+    if (!cli_seconds(value, out))
+        return bad_value(cli, name, value, "a time such as 200ms or 3s");
+    return 0;
+}
+
+static int tolerance_option(const struct cli *cli, const char *name,
+                            const char *value, double *out)
+{
+    if (!cli_double(value, out) || *out < 0)
+        return bad_value(cli, name, value, "a number from 0");
+    return 0;
+}
+
+static int word_option(const struct cli *cli, const char *name,
+                       const char *value, const char *const *words,
+                       const char *wanted, int *out)
+{
+    int which = cli_word(value, words);
+
+    if (which < 0)
+        return bad_value(cli, name, value, wanted);
+    *out = which;
+    return 0;
+}
+
+/* NAME:FILE,NAME:FILE or FILE alone. */
+static int load_option(const struct cli *cli, const char *value,
+                       struct tool_request *r)
+{
+    char *copy = strdup(value), *word, *rest = NULL;
+
+    for (word = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; word != NULL;
+         word = strtok_r(NULL, ",", &rest)) {
+        struct tool_named_file *f = &r->load[r->n_load];
+        char *colon = strchr(word, ':');
+
+        if (r->n_load == TOOL_MAX_INPUTS) {
+            free(copy);
+            return bad_value(cli, "load-inputs", value, "at most 64 files");
+        }
+        f->name = colon != NULL ? strndup(word, (size_t)(colon - word)) : NULL;
+        f->path = strdup(colon != NULL ? colon + 1 : word);
+        r->n_load++;
+    }
+    free(copy);
+    return 0;
+}
+
+static int shape_option(const struct cli *cli, const char *value,
+                        struct tool_request *r)
+{
+    struct tool_shape *s = &r->shape[r->n_shape];
+
+    if (r->n_shape == TOOL_MAX_INPUTS ||
+        !cli_shape(value, &s->name, &s->rank, s->dim))
+        return bad_value(cli, "input-shape", value,
+                         "a shape such as x:1x3x224x224 or [1,3,224,224]");
+    r->n_shape++;
+    return 0;
+}
+
+static int percentile_option(const struct cli *cli, const char *value,
+                             struct tool_request *r)
+{
+    int i;
+
+    r->n_percentile = cli_doubles(value, r->percentile, 16);
+    for (i = 0; i < r->n_percentile; i++)
+        if (r->percentile[i] < 0 || r->percentile[i] > 100)
+            r->n_percentile = -1;
+    if (r->n_percentile < 0) {
+        r->n_percentile = 0;
+        return bad_value(cli, "percentile", value,
+                         "numbers from 0 to 100 such as 50,99");
+    }
+    return 0;
+}
+
+/* Options of how a run is made. */
+static int session_option(struct cli *cli, int id, const char *value,
+                          struct infer_session_options *s)
+{
+    static const char *const backends[] = {"auto", "ref",   "onednn",
+                                           "cuda", "cudnn", NULL};
+    static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16",
+                                             NULL};
+    static const char *const off_on[] = {"off", "on", NULL};
+    int which = 0;
+
+    switch (id) {
+    case OPT_DEVICE:
+        s->device = value;
+        return 0;
+    case OPT_BACKEND:
+        if (word_option(cli, "backend", value, backends,
+                        "auto, ref, onednn, cuda or cudnn", &which) < 0)
+            return -1;
+        s->backend = (enum infer_backend)which;
+        return 0;
+    case OPT_PRECISION:
+        if (word_option(cli, "precision", value, precisions,
+                        "fp32, tf32, fp16 or bf16", &which) < 0)
+            return -1;
+        s->precision = (enum infer_precision)which;
+        return 0;
+    case OPT_THREADS:
+        return int_option(cli, "threads", value, 1, 1024, &s->threads);
+    case OPT_DETERMINISTIC:
+        s->deterministic = 1;
+        return 0;
+    default:
+        return word_option(cli, "tune", value, off_on, "on or off", &s->tune);
+    }
+}
+
+static int print_doctor(void)
+{
+    size_t need = infer_doctor(NULL, 0);
+    char *text = malloc(need + 1);
+
+    if (text != NULL) {
+        infer_doctor(text, need + 1);
+        fputs(text, stdout);
+    }
+    free(text);
+    return 1; /* ends the program as --help does */
+}
+
+static int infer_option(struct cli *cli, int id, const char *value, void *user)
+{
+    struct tool_request *r = user;
+    int number;
+
+    switch (id) {
+    case OPT_MODEL:
+        r->model = value;
+        return 0;
+    case OPT_TOPK:
+        return int_option(cli, "topk", value, 1, 1000000, &r->top);
+    case OPT_LABELS:
+        r->labels = value;
+        return 0;
+    case OPT_BATCH:
+        if (int_option(cli, "batch", value, 1, 1 << 20, &number) < 0)
+            return -1;
+        r->batch = number;
+        return 0;
+    case OPT_LOAD_INPUTS:
+        return load_option(cli, value, r);
+    case OPT_INPUT_SHAPE:
+        return shape_option(cli, value, r);
+    case OPT_EXPORT_OUTPUT:
+        r->export_output = value;
+        return 0;
+    case OPT_BENCH:
+        r->bench = true;
+        return 0;
+    case OPT_WARMUP:
+        return time_option(cli, "warmup", value, &r->warmup);
+    case OPT_DURATION:
+        return time_option(cli, "duration", value, &r->duration);
+    case OPT_PERCENTILE:
+        return percentile_option(cli, value, r);
+    case OPT_PROFILE:
+        r->profile = true;
+        r->profile_file = value;
+        r->session.profile = 1;
+        return 0;
+    case OPT_REPORT_MEMORY:
+        r->report_memory = true;
+        return 0;
+    case OPT_REPORT_LOAD_TIME:
+        r->report_load_time = true;
+        return 0;
+    case OPT_COMPARE:
+        r->compare = value;
+        return 0;
+    case OPT_LAYERS:
+        r->layers = true;
+        return 0;
+    case OPT_ATOL:
+        return tolerance_option(cli, "atol", value, &r->atol);
+    case OPT_RTOL:
+        return tolerance_option(cli, "rtol", value, &r->rtol);
+    case OPT_DUMP_LAYERS:
+        r->dump_layers = value;
+        r->session.keep_tensors = 1;
+        return 0;
+    case OPT_DOCTOR:
+        return print_doctor();
+    default:
+        return session_option(cli, id, value, &r->session);
+    }
+}
+
+static void request_init(struct tool_request *r)
+{
+    static const double percentiles[] = {50, 90, 95, 99};
+
+    memset(r, 0, sizeof(*r));
+    infer_session_options_init(&r->session);
+    r->top = 5;
+    r->warmup = 0.2;
+    r->duration = 3;
+    memcpy(r->percentile, percentiles, sizeof(percentiles));
+    r->n_percentile = 4;
+    r->atol = 1e-6;
+    r->rtol = 1e-4;
+}
+
+static void request_clear(struct tool_request *r)
+{
+    int i;
+
+    for (i = 0; i < r->n_load; i++) {
+        free(r->load[i].name);
+        free((char *)r->load[i].path);
+    }
+    for (i = 0; i < r->n_shape; i++)
+        free(r->shape[i].name);
+}
+
+/* ---- running ------------------------------------------------------- */
+
+/* Labels of a text file: one a line, as they stand. */
+static int read_labels(struct tool_run *run, const char *path,
+                       struct infer_error *err)
+{
+    FILE *f = fopen(path, "r");
+    char line[1024];
+    int capacity = 0;
+
+    if (f == NULL)
+        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    while (fgets(line, sizeof(line), f) != NULL) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (run->n_labels == capacity) {
+            char **more;
+
+            capacity = capacity ? 2 * capacity : 1024;
+            more = realloc(run->label, (size_t)capacity * sizeof(*more));
+            if (more == NULL)
+                break;
+            run->label = more;
+        }
+        run->label[run->n_labels] = strdup(line);
+        if (run->label[run->n_labels] == NULL)
+            break;
+        run->n_labels++;
+    }
+    if (!feof(f)) {
+        fclose(f);
+        return error_set(err, INFER_EMEMORY, "%s: cannot be read whole", path);
+    }
+    fclose(f);
+    return INFER_OK;
+}
+
+int tool_run_arrays(struct tool_run *run, struct infer_error *err)
+{
+    struct tool_arrays in = {0}, out = {0};
+    double start = cli_now();
+    int status = tool_make_inputs(run, &in, err);
+
+    if (status == INFER_OK)
+        status = infer_session_prepare(run->session, in.item, in.count, err);
+    run->plan_seconds = cli_now() - start;
+    if (status == INFER_OK)
+        status = tool_make_outputs(run->session, run->model, &out, err);
+    if (status == INFER_OK)
+        status = infer_session_run(run->session, in.item, in.count, out.item,
+                                   out.count, err);
+    if (status == INFER_OK && run->request->export_output != NULL)
+        status = tool_export(run->request->export_output, &out, err);
+    else if (status == INFER_OK && run->request->dump_layers == NULL)
+        status = tool_export("-", &out, err);
+    tool_arrays_clear(&in);
+    tool_arrays_clear(&out);
+    return status;
+}
+
+/* What was asked for: one of the modes. */
+static int run_mode(struct tool_run *run, const struct tool_list *list,
+                    struct infer_error *err)
+{
+    const struct tool_request *r = run->request;
+    int status;
+
+    if (r->compare != NULL)
+        return tool_compare(run, err);
+    if (r->bench)
+        status = tool_bench(run, err);
+    else if (list->count > 0)
+        status = tool_classify(run, list, err);
+    else
+        status = tool_run_arrays(run, err);
+    if (status == INFER_OK && r->dump_layers != NULL)
+        status = tool_dump_layers(run->session, r->dump_layers, err);
+    if (status == INFER_OK && r->profile)
+        status = tool_print_profile(run, err);
+    if (status == INFER_OK && r->report_load_time)
+        printf("open %.1f ms, plan %.1f ms\n", 1e3 * run->load_seconds,
+               1e3 * run->plan_seconds);
+    if (status == INFER_OK && r->report_memory)
+        tool_print_memory(run);
+    return status;
+}
+
+static int open_and_run(struct cli *cli, const struct tool_request *r,
+                        char **paths, int n_paths, struct infer_error *err)
+{
+    struct tool_run run = {.cli = cli, .request = r};
+    struct tool_list list = {0};
+    double start = cli_now();
+    int i, status;
+
+    status = infer_model_open(r->model, err, &run.model);
+    if (status == INFER_OK && r->compare == NULL)
+        status =
+            infer_session_create(run.model, &r->session, err, &run.session);
+    run.load_seconds = cli_now() - start;
+    if (status == INFER_OK && r->labels != NULL)
+        status = read_labels(&run, r->labels, err);
+    for (i = 0; status == INFER_OK && i < n_paths; i++)
+        status = tool_list_add(&list, paths[i], err);
+    if (status == INFER_OK && n_paths > 0 && list.count == 0)
+        status =
+            error_set(err, INFER_EARGUMENT, "%s: no pictures there", paths[0]);
+    if (status == INFER_OK)
+        status = run_mode(&run, &list, err);
+    tool_list_clear(&list);
+    while (run.n_labels > 0)
+        free(run.label[--run.n_labels]);
+    free(run.label);
+    infer_session_close(&run.session);
+    infer_model_close(&run.model);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {.tool = "infer", .usage = usage, .option = options};
+    struct infer_error err = {0};
+    struct tool_request r;
+    int count, status, code = CLI_OK;
+
+    request_init(&r);
+    status = cli_parse(&cli, argc, argv, infer_option, &r, &count);
+    if (status != 0) {
+        code = status > 0 ? CLI_OK : CLI_USAGE;
+    } else if (r.model == NULL) {
+        cli_error(&cli, "no model: add -m FILE (see --help)");
+        code = CLI_USAGE;
+    } else if (count == 0 && !r.bench && r.n_load == 0 && r.compare == NULL &&
+               r.dump_layers == NULL) {
+        cli_error(&cli, "nothing to run on: name pictures, --load-inputs or "
+                        "--bench (see --help)");
+        code = CLI_USAGE;
+    } else {
+        status = open_and_run(&cli, &r, argv, count, &err);
+        if (status < 0)
+            code = cli_fail(&cli, &err);
+    }
+    request_clear(&r);
+    return code;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NumPy .npy files, as NEP 1 and numpy.lib.format define them. */
+#include "tools/npy.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "kernels/scalar.h"
+#include "weights/weights.h"
+
+/* NumPy has no bfloat16: it is written as float32. */
+static const char *descr(enum infer_dtype dtype)
+{
+    switch (dtype) {
+    case INFER_F64:
+        return "<f8";
+    case INFER_F16:
+        return "<f2";
+    case INFER_I64:
+        return "<i8";
+    case INFER_I32:
+        return "<i4";
+    case INFER_I16:
+        return "<i2";
+    case INFER_I8:
+        return "|i1";
+    case INFER_U64:
+        return "<u8";
+    case INFER_U32:
+        return "<u4";
+    case INFER_U16:
+        return "<u2";
+    case INFER_U8:
+        return "|u1";
+    case INFER_BOOL:
+        return "|b1";
+    default:
+        return "<f4";
+    }
+}
+
+/* The header, padded so that the data starts at a multiple of 64. */
+static size_t format_header(const struct infer_array *a, unsigned char *out,
+                            size_t room)
+{
+    char *text = (char *)out + 10;
+    size_t used;
+    int i;
+
+    memcpy(out, "\x93NUMPY\x01\x00", 8);
+    used = (size_t)snprintf(text, room - 10,
+                            "{'descr': '%s', 'fortran_order': False, "
+                            "'shape': (",
+                            descr(a->dtype));
+    for (i = 0; i < a->rank; i++)
+        used += (size_t)snprintf(text + used, room - 10 - used, "%" PRId64 ",",
+                                 a->dim[i]);
+    used += (size_t)snprintf(text + used, room - 10 - used, "), }");
+    while ((10 + used + 1) % 64 != 0)
+        text[used++] = ' ';
+    text[used++] = '\n';
+    out[8] = (unsigned char)(used & 0xff);
+    out[9] = (unsigned char)(used >> 8);
+    return 10 + used;
+}
+
+int npy_write(const char *path, const struct infer_array *array,
+              struct infer_error *err)
+{
+    unsigned char header[512];
+    size_t length = format_header(array, header, sizeof(header));
+    size_t bytes = array->bytes;
+    const void *data = array->data;
+    float *wide = NULL;
+    FILE *f;
+    int bad;
+
+    if (array->dtype == INFER_BF16) {
+        size_t n = bytes / 2;
+
+        wide = malloc(n > 0 ? n * sizeof(*wide) : 1);
+        if (wide == NULL)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        scalar_convert(INFER_BF16, data, INFER_F32, wide, n);
+        data = wide;
+        bytes = n * sizeof(*wide);
+    }
+    f = fopen(path, "wb");
+    bad = f == NULL || fwrite(header, 1, length, f) != length ||
+          fwrite(data, 1, bytes, f) != bytes;
+    if (f != NULL && fclose(f) != 0)
+        bad = 1;
+    free(wide);
+    if (bad)
+        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    return INFER_OK;
+}
+
+int npy_read(const char *path, const char *member, struct infer_array *array,
+             struct infer_error *err)
+{
+    struct weights_import import;
+    struct weights_options options;
+    const struct constant *c = NULL;
+    int status;
+
+    weights_import_init(&import);
+    weights_options_init(&options);
+    options.from = "npz";
+    status = weights_read(path, &options, err, &import);
+    if (status < 0)
+        goto done;
+    if (member != NULL)
+        c = weights_dict_find(&import.dict, member);
+    else if (import.dict.count == 1)
+        c = import.dict.entry[0].value;
+    if (c == NULL) {
+        status = error_set(err, INFER_EARGUMENT,
+                           "%s: holds %zu arrays, none of them '%s'", path,
+                           import.dict.count, member != NULL ? member : "");
+        goto done;
+    }
+    memset(array, 0, sizeof(*array));
+    array->dtype = c->dtype;
+    array->rank = c->rank;
+    memcpy(array->dim, c->dim, sizeof(array->dim));
+    array->bytes = c->bytes;
+    array->data = malloc(c->bytes > 0 ? c->bytes : 1);
+    if (array->data == NULL)
+        status = error_set(err, INFER_EMEMORY, "out of memory");
+    else
+        status = constant_load(c, array->data, err);
+done:
+    weights_import_clear(&import);
+    return status;
+}

@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wconv IN -o OUT: read, bind, optimise, verify, write, report. */
+#include "tools/wconv/wconv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "libinfer/model_file.h"
+
+enum {
+    OPT_OUTPUT,
+    OPT_FROM,
+    OPT_ARCH,
+    OPT_BN_EPS,
+    OPT_INPUT_SHAPE,
+    OPT_LEVEL,
+    OPT_KEEP_BN,
+    OPT_KEEP_TRAINING,
+    OPT_DISABLE_PASS,
+    OPT_LIST_PASSES,
+    OPT_LIST_OPS,
+    OPT_LIST_ARCHS,
+    OPT_LIST_FORMATS,
+    OPT_DTYPE,
+    OPT_NAME,
+    OPT_LABELS,
+    OPT_PRESET,
+    OPT_MEAN,
+    OPT_STD,
+    OPT_SCALE,
+    OPT_COLOR,
+    OPT_RESIZE,
+    OPT_INTERP,
+    OPT_FILL,
+    OPT_VERIFY,
+    OPT_ATOL,
+    OPT_RTOL
+};
+
+static const struct cli_option options[] = {
+    {"output", 'o', CLI_VALUE, "FILE", "the model file to write", OPT_OUTPUT},
+    {"from", 0, CLI_VALUE, "FORMAT",
+     "auto, onnx, pytorch, safetensors, npz or keras", OPT_FROM},
+    {"arch", 0, CLI_VALUE, "FILE|NAME", "architecture for bare weights",
+     OPT_ARCH},
+    {"input-shape", 0, CLI_VALUE, "[NAME:]SHAPE",
+     "fix an input's shape, e.g. 1x3x224x224 (-1: free)", OPT_INPUT_SHAPE},
+    {"bn-eps", 0, CLI_VALUE, "X", "epsilon of every batch norm", OPT_BN_EPS},
+    {"opt-level", 'O', CLI_VALUE, "0|1|2", "how much to optimise (2)",
+     OPT_LEVEL},
+    {"keep-bn", 0, CLI_FLAG, NULL, "do not fold batch norm", OPT_KEEP_BN},
+    {"disable-pass", 0, CLI_VALUE, "NAME,...", "leave passes out",
+     OPT_DISABLE_PASS},
+    {"keep-training", 0, CLI_FLAG, NULL, "do not strip training state",
+     OPT_KEEP_TRAINING},
+    {"dtype", 0, CLI_VALUE, "TYPE", "store weights as fp32, fp16 or bf16",
+     OPT_DTYPE},
+    {"name", 0, CLI_VALUE, "NAME", "name of the network", OPT_NAME},
+    {"labels", 0, CLI_VALUE, "FILE", "class labels, one a line", OPT_LABELS},
+    {"preset", 0, CLI_VALUE, "NAME",
+     "preprocessing: imagenet, caffe, unit, signed or raw", OPT_PRESET},
+    {"scale", 0, CLI_VALUE, "X", "pixels (0-255) times this, e.g. 1/255",
+     OPT_SCALE},
+    {"mean", 0, CLI_VALUE, "A,B,C", "then minus the mean", OPT_MEAN},
+    {"std", 0, CLI_VALUE, "A,B,C", "then divided by this", OPT_STD},
+    {"color", 0, CLI_VALUE, "ORDER", "rgb, bgr or gray", OPT_COLOR},
+    {"resize", 0, CLI_VALUE, "HOW",
+     "shorter side in pixels (then centre crop), exact, letterbox or none",
+     OPT_RESIZE},
+    {"interp", 0, CLI_VALUE, "FILTER", "bilinear, nearest or bicubic",
+     OPT_INTERP},
+    {"fill", 0, CLI_VALUE, "0-255", "colour of letterbox bars (114)", OPT_FILL},
+    {"verify", 0, CLI_OPTIONAL, "REF.npz",
+     "compare with the network as read, or with recorded arrays", OPT_VERIFY},
+    {"atol", 0, CLI_VALUE, "X", "absolute tolerance (1e-5)", OPT_ATOL},
+    {"rtol", 0, CLI_VALUE, "X", "relative to the largest output (1e-4)",
+     OPT_RTOL},
+    {"list-formats", 0, CLI_FLAG, NULL, "list what can be read",
+     OPT_LIST_FORMATS},
+    {"list-archs", 0, CLI_FLAG, NULL, "list built-in architectures",
+     OPT_LIST_ARCHS},
+    {"list-ops", 0, CLI_FLAG, NULL, "list operations", OPT_LIST_OPS},
+    {"list-passes", 0, CLI_FLAG, NULL, "list passes", OPT_LIST_PASSES},
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0}};
+
+static const char usage[] =
+    "usage: wconv IN -o OUT [options]\n"
+    "       wconv inspect FILE [--layers] [--weights] [--dot]\n"
+    "       wconv diff A B\n"
+    "\n"
+    "Reads trained weights (ONNX, PyTorch, safetensors, npz, Keras), folds\n"
+    "batch normalisation, fuses, strips what only training needs and writes\n"
+    "one model file for infer and libinfer.\n";
+
+/* ---- option values ------------------------------------------------- */
+
+static int bad_value(const struct cli *cli, const char *name, const char *value,
+                     const char *wanted)
+{
+    cli_error(cli, "--%s takes %s, not '%s'", name, wanted, value);
+    return -1;
+}
+
+/* One to four numbers; a single one stands for every channel. */
+static int channel_values(const struct cli *cli, const char *name,
+                          const char *text, float *out)
+{
+    double v[4];
+    int i, n = cli_doubles(text, v, 4);
+
+    if (n < 1)
+        return bad_value(cli, name, text, "1 to 4 numbers");
+    for (i = 0; i < 4; i++)
+        out[i] = (float)v[i < n ? i : n - 1];
+    return 0;
+}
+
+static int set_preset(const struct cli *cli, struct graph_preprocess *p,
+                      const char *word)
+{
+    static const char *const words[] = {"imagenet", "caffe", "unit",
+                                        "signed",   "raw",   NULL};
+    static const float unit = 1.0f / 255;
+    static const struct {
+        float scale, mean[3], std[3];
+        enum graph_color color;
+        int resize;
+    } preset[] = {
+        {unit,
+         {0.485f, 0.456f, 0.406f},
+         {0.229f, 0.224f, 0.225f},
+         GRAPH_RGB,
+         256},
+        {1, {104, 117, 123}, {1, 1, 1}, GRAPH_BGR, 256},
+        {unit, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0},
+        {1 / 127.5f, {1, 1, 1}, {1, 1, 1}, GRAPH_RGB, 0},
+        {1, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0},
+    };
+    int i, which = cli_word(word, words);
+
+    if (which < 0)
+        return bad_value(cli, "preset", word,
+                         "imagenet, caffe, unit, signed or raw");
+    p->scale = preset[which].scale;
+    for (i = 0; i < 3; i++) {
+        p->mean[i] = preset[which].mean[i];
+        p->std[i] = preset[which].std[i];
+    }
+    p->color = preset[which].color;
+    p->resize = preset[which].resize;
+    p->policy = p->resize ? GRAPH_RESIZE_SHORTER : GRAPH_RESIZE_EXACT;
+    return 0;
+}
+
+static int set_resize(const struct cli *cli, struct graph_preprocess *p,
+                      const char *word)
+{
+    static const char *const words[] = {"exact", "shorter", "letterbox", "none",
+                                        NULL};
+    int which = cli_word(word, words);
+    int64_t pixels;
+
+    if (which >= 0) {
+        p->policy = (enum graph_resize_policy)which;
+        p->resize = 0;
+        return 0;
+    }
+    if (!cli_int(word, 1, 65536, &pixels))
+        return bad_value(cli, "resize", word,
+                         "pixels, exact, shorter, letterbox or none");
+    p->policy = GRAPH_RESIZE_SHORTER;
+    p->resize = (int)pixels;
+    return 0;
+}
+
+static int preprocess_option(const struct cli *cli, int id, const char *value,
+                             struct graph_preprocess *p)
+{
+    static const char *const colors[] = {"rgb", "bgr", "gray", NULL};
+    static const char *const filters[] = {"bilinear", "nearest", "bicubic",
+                                          NULL};
+    double number;
+    int64_t level;
+    int which;
+
+    switch (id) {
+    case OPT_PRESET:
+        return set_preset(cli, p, value);
+    case OPT_MEAN:
+        return channel_values(cli, "mean", value, p->mean);
+    case OPT_STD:
+        return channel_values(cli, "std", value, p->std);
+    case OPT_SCALE:
+        if (!cli_double(value, &number))
+            return bad_value(cli, "scale", value, "a number or fraction");
+        p->scale = (float)number;
+        return 0;
+    case OPT_COLOR:
+        which = cli_word(value, colors);
+        if (which < 0)
+            return bad_value(cli, "color", value, "rgb, bgr or gray");
+        p->color = (enum graph_color)which;
+        return 0;
+    case OPT_INTERP:
+        which = cli_word(value, filters);
+        if (which < 0)
+            return bad_value(cli, "interp", value,
+                             "bilinear, nearest or bicubic");
+        p->filter = (enum graph_filter)which;
+        return 0;
+    case OPT_FILL:
+        if (!cli_int(value, 0, 255, &level))
+            return bad_value(cli, "fill", value, "0 to 255");
+        p->fill = (uint8_t)level;
+        return 0;
+    default:
+        return set_resize(cli, p, value);
+    }
+}
+
+static int add_shape(const struct cli *cli, struct wconv_request *r,
+                     const char *value)
+{
+    struct weights_input_shape *s = &r->shape[r->weights.input_count];
+    char *name;
+
+    if (r->weights.input_count == (int)(sizeof(r->shape) / sizeof(*r->shape)))
+        return bad_value(cli, "input-shape", value, "at most 16 shapes");
+    if (!cli_shape(value, &name, &s->rank, s->dim))
+        return bad_value(cli, "input-shape", value,
+                         "a shape such as x:1x3x224x224 or [1,3,224,224]");
+    s->name = name;
+    r->weights.input_shape = r->shape;
+    r->weights.input_count++;
+    return 0;
+}
+
+static int disable_passes(const struct cli *cli, struct wconv_request *r,
+                          const char *value)
+{
+    size_t n = 0;
+    char *word, *rest = NULL;
+
+    free(r->disabled_text);
+    r->disabled_text = strdup(value);
+    if (r->disabled_text == NULL) {
+        cli_error(cli, "out of memory");
+        return -1;
+    }
+    for (word = strtok_r(r->disabled_text, ",", &rest); word != NULL;
+         word = strtok_r(NULL, ",", &rest)) {
+        if (pass_find(word) == NULL ||
+            n + 1 == sizeof(r->disabled) / sizeof(*r->disabled))
+            return bad_value(cli, "disable-pass", word,
+                             "names of --list-passes");
+        r->disabled[n++] = word;
+    }
+    r->disabled[n] = NULL;
+    r->passes.disabled = r->disabled;
+    return 0;
+}
+
+static int set_dtype(const struct cli *cli, struct wconv_request *r,
+                     const char *value)
+{
+    static const char *const words[] = {"fp32", "fp16", "bf16", NULL};
+    static const enum infer_dtype dtypes[] = {INFER_F32, INFER_F16, INFER_BF16};
+    int which = cli_word(value, words);
+
+    if (which < 0)
+        return bad_value(cli, "dtype", value, "fp32, fp16 or bf16");
+    r->dtype = dtypes[which];
+    return 0;
+}
+
+static int set_tolerance(const struct cli *cli, const char *name,
+                         const char *value, double *out)
+{
+    if (!cli_double(value, out) || *out < 0)
+        return bad_value(cli, name, value, "a number from 0");
+    return 0;
+}
+
+/* The lists end the program: 1 stops parsing as --help does. */
+static int print_list(int id)
+{
+    switch (id) {
+    case OPT_LIST_PASSES:
+        wconv_list_passes();
+        break;
+    case OPT_LIST_OPS:
+        wconv_list_ops();
+        break;
+    case OPT_LIST_ARCHS:
+        wconv_list_archs();
+        break;
+    default:
+        wconv_list_formats();
+        break;
+    }
+    return 1;
+}
+
+static int convert_option(struct cli *cli, int id, const char *value,
+                          void *user)
+{
+    struct wconv_request *r = user;
+    int64_t number;
+
+    switch (id) {
+    case OPT_OUTPUT:
+        r->out = value;
+        return 0;
+    case OPT_FROM:
+        r->weights.from = value;
+        return 0;
+    case OPT_ARCH:
+        r->weights.arch = value;
+        return 0;
+    case OPT_NAME:
+        r->name = value;
+        return 0;
+    case OPT_LABELS:
+        r->labels = value;
+        return 0;
+    case OPT_INPUT_SHAPE:
+        return add_shape(cli, r, value);
+    case OPT_BN_EPS:
+        return set_tolerance(cli, "bn-eps", value, &r->weights.bn_eps);
+    case OPT_LEVEL:
+        if (!cli_int(value, 0, 2, &number))
+            return bad_value(cli, "opt-level", value, "0, 1 or 2");
+        r->passes.level = (int)number;
+        return 0;
+    case OPT_KEEP_BN:
+        r->passes.keep_bn = true;
+        return 0;
+    case OPT_KEEP_TRAINING:
+        r->weights.keep_training = true;
+        return 0;
+    case OPT_DISABLE_PASS:
+        return disable_passes(cli, r, value);
+    case OPT_DTYPE:
+        return set_dtype(cli, r, value);
+    case OPT_VERIFY:
+        r->verify = true;
+        r->verify_reference = value;
+        return 0;
+    case OPT_ATOL:
+        return set_tolerance(cli, "atol", value, &r->atol);
+    case OPT_RTOL:
+        return set_tolerance(cli, "rtol", value, &r->rtol);
+    case OPT_LIST_PASSES:
+    case OPT_LIST_OPS:
+    case OPT_LIST_ARCHS:
+    case OPT_LIST_FORMATS:
+        return print_list(id);
+    default:
+        r->preprocess_set = true;
+        return preprocess_option(cli, id, value, &r->preprocess);
+    }
+}
+
+static void request_init(struct wconv_request *r, struct cli *cli)
+{
+    int i;
+
+    memset(r, 0, sizeof(*r));
+    weights_options_init(&r->weights);
+    pass_options_init(&r->passes);
+    r->weights.progress = cli_progress;
+    r->weights.progress_user = cli;
+    r->atol = 1e-5;
+    r->rtol = 1e-4;
+    r->preprocess.present = true;
+    r->preprocess.policy = GRAPH_RESIZE_EXACT;
+    r->preprocess.scale = 1;
+    r->preprocess.fill = 114;
+    for (i = 0; i < 4; i++)
+        r->preprocess.std[i] = 1;
+}
+
+static void request_clear(struct wconv_request *r)
+{
+    int i;
+
+    for (i = 0; i < r->weights.input_count; i++)
+        free((char *)r->shape[i].name);
+    free(r->disabled_text);
+}
+
+/* ---- the conversion ------------------------------------------------ */
+
+/* A dictionary of bare weights becomes a graph. */
+static int bind_architecture(const struct wconv_request *r,
+                             struct wconv_subject *s, struct infer_error *err)
+{
+    int status;
+
+    if (r->weights.arch == NULL)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "%s: holds %zu tensors but no network: name its "
+                         "architecture with --arch (see --list-archs)",
+                         r->in, s->import.dict.count);
+    status = arch_open(r->weights.arch, &s->import.dict, err, &s->graph);
+    if (status == INFER_OK)
+        status = weights_bind(s->graph, &s->import.dict, err);
+    if (status < 0)
+        error_prefix(err, "%s", r->in);
+    return status;
+}
+
+static void set_epsilon(struct graph *g, double epsilon)
+{
+    int i;
+
+    for (i = 0; i < g->n_nodes; i++)
+        if (g->node[i].op == GRAPH_BATCH_NORM)
+            g->node[i].attr.norm.epsilon = (float)epsilon;
+}
+
+/* Gives inputs the shapes of --input-shape. */
+static int set_shapes(struct graph *g, const struct wconv_request *r,
+                      struct infer_error *err)
+{
+    int i, j;
+
+    for (i = 0; i < r->weights.input_count; i++) {
+        const struct weights_input_shape *s = &r->shape[i];
+        struct graph_value *v = NULL;
+
+        for (j = 0; j < g->n_inputs; j++)
+            if (s->name != NULL
+                    ? strcmp(g->value[g->input[j]].name, s->name) == 0
+                    : j == i)
+                v = &g->value[g->input[j]];
+        if (v == NULL)
+            return error_set(err, INFER_EARGUMENT,
+                             "--input-shape: the network has no input '%s'",
+                             s->name != NULL ? s->name : "of this position");
+        if (v->rank >= 0 && v->rank != s->rank)
+            return error_set(err, INFER_EARGUMENT,
+                             "--input-shape: input '%s' has %d dimensions, "
+                             "not %d",
+                             v->name, v->rank, s->rank);
+        v->rank = s->rank;
+        memcpy(v->dim, s->dim, sizeof(v->dim));
+    }
+    return INFER_OK;
+}
+
+/* Reads, binds, names: the graph as the file means it. */
+static int load(const struct wconv_request *r, struct wconv_subject *s,
+                struct infer_error *err)
+{
+    struct graph *g;
+    int status = wconv_subject_open(r->in, &r->weights, err, s);
+
+    if (status < 0)
+        return status;
+    if (s->graph == NULL && (status = bind_architecture(r, s, err)) < 0)
+        return status;
+    g = s->graph;
+    if (r->weights.bn_eps >= 0)
+        set_epsilon(g, r->weights.bn_eps);
+    if ((status = set_shapes(g, r, err)) < 0)
+        return status;
+    if (r->name != NULL) {
+        free(g->name);
+        g->name = strdup(r->name);
+    }
+    if (r->preprocess_set && g->n_inputs > 0) {
+        const struct graph_value *x = &g->value[g->input[0]];
+
+        g->preprocess[0] = r->preprocess;
+        if (x->rank == 4 && x->dim[1] == 1)
+            g->preprocess[0].color = GRAPH_GRAY;
+    }
+    if (r->labels != NULL &&
+        (status = wconv_read_labels(r->labels, g, err)) < 0)
+        return status;
+    if ((status = graph_compact(g, err)) < 0 ||
+        (status = graph_validate(g, err)) < 0 ||
+        (status = graph_infer_shapes(g, NULL, err)) < 0)
+        error_prefix(err, "%s", r->in);
+    return status;
+}
+
+/* Stores floating-point weights as dtype; vectors stay fp32, they are small
+ * and biases need the range. */
+static int convert_weights(struct graph *g, enum infer_dtype dtype)
+{
+    int i;
+
+    for (i = 0; i < g->n_values; i++) {
+        struct graph_value *v = &g->value[i];
+        struct constant *to;
+
+        if (v->data == NULL ||
+            (v->data->dtype != INFER_F32 && v->data->dtype != INFER_F16 &&
+             v->data->dtype != INFER_BF16))
+            continue;
+        to = constant_convert(v->data, v->data->rank > 1 ? dtype : INFER_F32);
+        if (to == NULL)
+            return INFER_EMEMORY;
+        constant_unref(v->data);
+        v->data = to;
+        v->dtype = to->dtype;
+    }
+    return INFER_OK;
+}
+
+/* Everything between a loaded graph and a written file. */
+static int optimise_and_write(struct cli *cli, struct wconv_request *r,
+                              struct wconv_subject *s, struct infer_error *err)
+{
+    struct wconv_summary summary = {0};
+    struct wconv_verdict verdict;
+    struct pass_report report;
+    struct graph *original = NULL;
+    double start = cli_now();
+    int status;
+
+    pass_report_init(&report);
+    summary.nodes_before = s->graph->n_nodes;
+    if (r->verify && r->verify_reference == NULL &&
+        (original = graph_copy(s->graph)) == NULL) {
+        status = error_set(err, INFER_EMEMORY, "out of memory");
+        goto done;
+    }
+    status = weights_run_passes(s->graph, &r->passes, &report, err);
+    if (status < 0)
+        goto done;
+    if (r->dtype != INFER_NONE &&
+        (status = convert_weights(s->graph, r->dtype)) < 0) {
+        error_set(err, status, "out of memory");
+        goto done;
+    }
+    if (r->verify) {
+        status = wconv_verify(s->graph, original, r, cli, err, &verdict);
+        if (status < 0)
+            goto done;
+        summary.verdict = &verdict;
+    }
+    status = model_file_write(s->graph, r->out, &summary.bytes_after, err);
+    if (status < 0)
+        goto done;
+    summary.import = &s->import;
+    summary.graph = s->graph;
+    summary.passes = &report;
+    summary.bytes_before = s->bytes;
+    summary.weight_bytes_after = wconv_weight_bytes(s->graph);
+    summary.seconds = cli_now() - start;
+    wconv_report(cli, r, &summary);
+done:
+    graph_free(original);
+    pass_report_clear(&report);
+    return status;
+}
+
+int wconv_convert(int argc, char **argv)
+{
+    struct cli cli = {.tool = "wconv", .usage = usage, .option = options};
+    struct wconv_request r;
+    struct wconv_subject subject = {0};
+    struct infer_error err = {0};
+    int status, count, code = CLI_OK;
+
+    request_init(&r, &cli);
+    status = cli_parse(&cli, argc, argv, convert_option, &r, &count);
+    if (status != 0) {
+        code = status > 0 ? CLI_OK : CLI_USAGE;
+    } else if (count != 1 || r.out == NULL) {
+        cli_error(&cli, count == 0   ? "no input file (see --help)"
+                        : count != 1 ? "one input file, please (see --help)"
+                                     : "no output file: add -o FILE");
+        code = CLI_USAGE;
+    } else {
+        r.in = argv[0];
+        status = load(&r, &subject, &err);
+        if (status == INFER_OK)
+            status = optimise_and_write(&cli, &r, &subject, &err);
+        if (status < 0)
+            code = cli_fail(&cli, &err);
+    }
+    wconv_subject_close(&subject);
+    request_clear(&r);
+    return code;
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wconv inspect FILE: what a model, a weight file or an architecture holds. */
+#include "tools/wconv/wconv.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/error.h"
+
+enum { OPT_LAYERS, OPT_WEIGHTS, OPT_DOT, OPT_FROM };
+
+static const struct cli_option options[] = {
+    {"layers", 0, CLI_FLAG, NULL, "list the nodes", OPT_LAYERS},
+    {"weights", 0, CLI_FLAG, NULL, "list the tensors", OPT_WEIGHTS},
+    {"dot", 0, CLI_FLAG, NULL, "the graph for Graphviz", OPT_DOT},
+    {"from", 0, CLI_VALUE, "FORMAT", "format of the file (auto)", OPT_FROM},
+    {NULL, 0, CLI_FLAG, NULL, NULL, 0}};
+
+static const char usage[] =
+    "usage: wconv inspect FILE|ARCHITECTURE [options]\n"
+    "\n"
+    "Shows a model file, a file of trained weights in any format, or a\n"
+    "built-in architecture.  With --json: the graph, which is also the form\n"
+    "of an architecture file.\n";
+
+struct inspect_request {
+    bool layers, weights, dot;
+    const char *from;
+};
+
+static int inspect_option(struct cli *cli, int id, const char *value,
+                          void *user)
+{
+    struct inspect_request *r = user;
+
+    (void)cli;
+    switch (id) {
+    case OPT_LAYERS:
+        r->layers = true;
+        break;
+    case OPT_WEIGHTS:
+        r->weights = true;
+        break;
+    case OPT_DOT:
+        r->dot = true;
+        break;
+    default:
+        r->from = value;
+        break;
+    }
+    return 0;
+}
+
+static void print_value(const char *what, const struct graph_value *v)
+{
+    char shape[128];
+
+    printf("%-8s %s  %s  %s\n", what, v->name, infer_dtype_name(v->dtype),
+           wconv_format_shape(v->rank, v->dim, shape, sizeof(shape)));
+}
+
+/* Names of the non-default things that are fused into a node. */
+static void print_epilogue(const struct graph_node *n)
+{
+    const struct graph_op_info *info = graph_op_info(n->op);
+
+    if (info->residual && n->n_in > info->max_in && n->in[info->max_in] >= 0)
+        printf(" +residual");
+    if (n->epilogue.act.kind != KERN_IDENTITY)
+        printf(" +%s", graph_unary_names[n->epilogue.act.kind]);
+}
+
+static void print_layers(const struct graph *g)
+{
+    char shape[128];
+    int i;
+
+    for (i = 0; i < g->n_nodes; i++) {
+        const struct graph_node *n = &g->node[i];
+        const struct graph_value *y = &g->value[n->out[0]];
+
+        printf("%4d  %-16s %-40s %s", i, graph_op_info(n->op)->name, n->name,
+               wconv_format_shape(y->rank, y->dim, shape, sizeof(shape)));
+        print_epilogue(n);
+        putchar('\n');
+    }
+}
+
+/* A string between quotes for Graphviz. */
+static void print_quoted(const char *text)
+{
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\')
+            putchar('\\');
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+static void print_dot(const struct graph *g)
+{
+    char shape[128];
+    int i, j;
+
+    printf("digraph {\n  node [shape=box];\n");
+    for (i = 0; i < g->n_inputs; i++)
+        printf("  v%d [shape=ellipse, label=\"input %d\"];\n", g->input[i], i);
+    for (i = 0; i < g->n_nodes; i++) {
+        const struct graph_node *n = &g->node[i];
+
+        printf("  n%d [label=", i);
+        print_quoted(graph_op_info(n->op)->name);
+        printf(", tooltip=");
+        print_quoted(n->name);
+        printf("];\n");
+        for (j = 0; j < n->n_in; j++) {
+            const struct graph_value *v =
+                n->in[j] < 0 ? NULL : &g->value[n->in[j]];
+
+            if (v == NULL || v->data != NULL)
+                continue;
+            wconv_format_shape(v->rank, v->dim, shape, sizeof(shape));
+            if (v->producer >= 0)
+                printf("  n%d -> n%d [label=\"%s\"];\n", v->producer, i, shape);
+            else
+                printf("  v%d -> n%d [label=\"%s\"];\n", n->in[j], i, shape);
+        }
+    }
+    printf("}\n");
+}
+
+static void print_tensor(const char *name, enum infer_dtype dtype, int rank,
+                         const int64_t *dim, size_t bytes)
+{
+    char shape[128];
+
+    printf("%-48s %-5s %-20s %zu\n", name, infer_dtype_name(dtype),
+           wconv_format_shape(rank, dim, shape, sizeof(shape)), bytes);
+}
+
+static void print_weights(const struct wconv_subject *s)
+{
+    const struct weights_dict *d = &s->import.dict;
+    size_t i;
+    int v;
+
+    for (v = 0; s->graph != NULL && v < s->graph->n_values; v++) {
+        const struct constant *c = s->graph->value[v].data;
+
+        if (c != NULL)
+            print_tensor(s->graph->value[v].name, c->dtype, c->rank, c->dim,
+                         c->bytes);
+    }
+    for (i = 0; i < d->count; i++)
+        print_tensor(d->entry[i].name, d->entry[i].value->dtype,
+                     d->entry[i].value->rank, d->entry[i].value->dim,
+                     d->entry[i].value->bytes);
+    for (i = 0; i < d->stripped_count; i++)
+        printf("%-48s %s, %zu bytes\n", d->stripped[i].name, d->stripped[i].why,
+               d->stripped[i].bytes);
+}
+
+static void print_summary(const struct wconv_subject *s)
+{
+    const struct graph *g = s->graph;
+    size_t weights = 0, tensors = s->import.dict.count, i;
+    char text[32];
+    int v;
+
+    printf("%-8s %s%s%s\n", "format",
+           s->import.format != NULL ? s->import.format
+           : s->bytes > 0           ? "model file"
+                                    : "architecture",
+           s->import.detail[0] ? ", " : "", s->import.detail);
+    for (i = 0; i < s->import.dict.count; i++)
+        weights += s->import.dict.entry[i].value->bytes;
+    if (g != NULL) {
+        if (g->name != NULL && g->name[0] != '\0')
+            printf("%-8s %s\n", "name", g->name);
+        for (v = 0; v < g->n_inputs; v++)
+            print_value("input", &g->value[g->input[v]]);
+        for (v = 0; v < g->n_outputs; v++)
+            print_value("output", &g->value[g->output[v]]);
+        printf("%-8s %d\n", "nodes", g->n_nodes);
+        for (v = 0; v < g->n_values; v++)
+            tensors += g->value[v].data != NULL;
+        weights += wconv_weight_bytes(g);
+        if (g->n_labels > 0)
+            printf("%-8s %d\n", "labels", g->n_labels);
+    }
+    printf("%-8s %zu tensors, %s\n", "weights", tensors,
+           cli_bytes((double)weights, text, sizeof(text)));
+}
+
+/* The dictionary of bare weights as JSON. */
+static cJSON *dict_json(const struct weights_dict *d)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON *list = cJSON_AddObjectToObject(json, "weights");
+    size_t i;
+    int k;
+
+    for (i = 0; i < d->count; i++) {
+        const struct constant *c = d->entry[i].value;
+        cJSON *item = cJSON_AddObjectToObject(list, d->entry[i].name);
+        cJSON *shape;
+
+        cJSON_AddStringToObject(item, "dtype", infer_dtype_name(c->dtype));
+        shape = cJSON_AddArrayToObject(item, "shape");
+        for (k = 0; k < c->rank; k++)
+            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)c->dim[k]));
+    }
+    return json;
+}
+
+static int show(const struct cli *cli, const struct inspect_request *r,
+                struct wconv_subject *s, struct infer_error *err)
+{
+    int status = INFER_OK;
+
+    if (s->graph != NULL) {
+        status = graph_compact(s->graph, err);
+        if (status == INFER_OK)
+            status = graph_infer_shapes(s->graph, NULL, err);
+        if (status < 0) {
+            error_prefix(err, "%s", s->path);
+            return status;
+        }
+    }
+    if (cli->json) {
+        cJSON *json = s->graph != NULL ? graph_to_json(s->graph)
+                                       : dict_json(&s->import.dict);
+
+        if (json == NULL)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        cli_print_json(json);
+        return INFER_OK;
+    }
+    if ((r->dot || r->layers) && s->graph == NULL)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "%s: bare weights have no layers", s->path);
+    if (r->dot)
+        print_dot(s->graph);
+    if (!r->dot)
+        print_summary(s);
+    if (r->layers)
+        print_layers(s->graph);
+    if (r->weights)
+        print_weights(s);
+    return INFER_OK;
+}
+
+int wconv_inspect(int argc, char **argv)
+{
+    struct cli cli = {.tool = "wconv", .usage = usage, .option = options};
+    struct inspect_request r = {0};
+    struct weights_options weights;
+    struct wconv_subject s = {0};
+    struct infer_error err = {0};
+    int count, status;
+
+    weights_options_init(&weights);
+    status = cli_parse(&cli, argc, argv, inspect_option, &r, &count);
+    if (status != 0)
+        return status > 0 ? CLI_OK : CLI_USAGE;
+    if (count != 1) {
+        cli_error(&cli, "inspect takes one file (see --help)");
+        return CLI_USAGE;
+    }
+    weights.from = r.from;
+    status = wconv_subject_open(argv[0], &weights, &err, &s);
+    if (status == INFER_OK)
+        status = show(&cli, &r, &s, &err);
+    wconv_subject_close(&s);
+    return status < 0 ? (int)cli_fail(&cli, &err) : CLI_OK;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a conversion did: read, folded, fused, removed, stripped, and the bytes
+ * before and after. */
+#include "tools/wconv/wconv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* At most this many names follow a count unless -v is given. */
+#define SHOWN 3
+
+/* One line for each pass that did something: how often, and examples. */
+static void print_passes(const struct cli *cli, const struct pass_report *r)
+{
+    size_t p, i;
+
+    for (p = 0; p < pass_count(); p++) {
+        const char *name = pass_at(p)->name;
+        size_t n = 0;
+
+        for (i = 0; i < r->count; i++)
+            n += strcmp(r->event[i].pass, name) == 0;
+        if (n == 0)
+            continue;
+        printf("  %-22s %4zu  ", name, n);
+        for (i = 0, n = 0; i < r->count; i++) {
+            if (strcmp(r->event[i].pass, name) != 0)
+                continue;
+            if (n < SHOWN || cli->verbosity > 0)
+                printf("%s%s", n ? ", " : "", r->event[i].text);
+            else if (n == SHOWN)
+                printf(", ...");
+            n++;
+        }
+        putchar('\n');
+    }
+}
+
+static void print_stripped(const struct cli *cli,
+                           const struct weights_dict *dict)
+{
+    size_t i, total = 0;
+    char text[32];
+
+    if (dict->stripped_count == 0)
+        return;
+    for (i = 0; i < dict->stripped_count; i++)
+        total += dict->stripped[i].bytes;
+    printf("  %-22s %4zu  %s:", "stripped", dict->stripped_count,
+           cli_bytes((double)total, text, sizeof(text)));
+    for (i = 0; i < dict->stripped_count; i++) {
+        if (i == SHOWN && cli->verbosity <= 0) {
+            printf(", ...");
+            break;
+        }
+        printf("%s %s (%s)", i ? "," : "", dict->stripped[i].name,
+               dict->stripped[i].why);
+    }
+    putchar('\n');
+}
+
+static void print_text(const struct cli *cli, const struct wconv_request *r,
+                       const struct wconv_summary *s)
+{
+    char before[32], after[32], weights[32];
+
+    printf("%s: %s%s%s\n", r->in,
+           s->import->format != NULL ? s->import->format : "model file",
+           s->import->detail[0] ? ", " : "", s->import->detail);
+    print_passes(cli, s->passes);
+    print_stripped(cli, &s->import->dict);
+    if (s->verdict != NULL)
+        printf("  %-22s       max difference %.2g (%.2g of the largest "
+               "output)\n",
+               "verified", s->verdict->max_abs, s->verdict->max_rel);
+    printf("%s: %d nodes (from %d), %s of weights; %s -> %s, %.2f s\n", r->out,
+           s->graph->n_nodes, s->nodes_before,
+           cli_bytes((double)s->weight_bytes_after, weights, sizeof(weights)),
+           cli_bytes((double)s->bytes_before, before, sizeof(before)),
+           cli_bytes((double)s->bytes_after, after, sizeof(after)), s->seconds);
+}
+
+static void print_json(const struct wconv_request *r,
+                       const struct wconv_summary *s)
+{
+    cJSON *json = cJSON_CreateObject(), *list, *item;
+    size_t i;
+
+    cJSON_AddStringToObject(json, "input", r->in);
+    cJSON_AddStringToObject(json, "output", r->out);
+    cJSON_AddStringToObject(json, "format",
+                            s->import->format ? s->import->format : "infer");
+    cJSON_AddStringToObject(json, "detail", s->import->detail);
+    cJSON_AddNumberToObject(json, "bytes_before", (double)s->bytes_before);
+    cJSON_AddNumberToObject(json, "bytes_after", (double)s->bytes_after);
+    cJSON_AddNumberToObject(json, "weight_bytes",
+                            (double)s->weight_bytes_after);
+    cJSON_AddNumberToObject(json, "nodes_before", s->nodes_before);
+    cJSON_AddNumberToObject(json, "nodes_after", s->graph->n_nodes);
+    cJSON_AddNumberToObject(json, "seconds", s->seconds);
+    if (s->verdict != NULL) {
+        item = cJSON_AddObjectToObject(json, "verified");
+        cJSON_AddNumberToObject(item, "max_abs", s->verdict->max_abs);
+        cJSON_AddNumberToObject(item, "max_rel", s->verdict->max_rel);
+    }
+    list = cJSON_AddArrayToObject(json, "passes");
+    for (i = 0; i < s->passes->count; i++) {
+        item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "pass", s->passes->event[i].pass);
+        cJSON_AddStringToObject(item, "text", s->passes->event[i].text);
+        cJSON_AddNumberToObject(item, "bytes",
+                                (double)s->passes->event[i].bytes);
+        cJSON_AddItemToArray(list, item);
+    }
+    list = cJSON_AddArrayToObject(json, "stripped");
+    for (i = 0; i < s->import->dict.stripped_count; i++) {
+        const struct weights_stripped *t = &s->import->dict.stripped[i];
+
+        item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "name", t->name);
+        cJSON_AddNumberToObject(item, "bytes", (double)t->bytes);
+        cJSON_AddStringToObject(item, "why", t->why);
+        cJSON_AddItemToArray(list, item);
+    }
+    cli_print_json(json);
+}
+
+void wconv_report(const struct cli *cli, const struct wconv_request *request,
+                  const struct wconv_summary *summary)
+{
+    cli_progress_end(cli);
+    if (cli->json)
+        print_json(request, summary);
+    else if (cli->verbosity >= 0)
+        print_text(cli, request, summary);
+}

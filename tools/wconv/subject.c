@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening whatever wconv's subcommands are given. */
+#include "tools/wconv/wconv.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libinfer/model_file.h"
+
+/* True where the file starts as a model file does: model_file_write() puts
+ * "infer.version" first. */
+static bool is_model_file(const char *path)
+{
+    static const char mark[] = "{\"__metadata__\":{\"infer.version\"";
+    char head[8 + sizeof(mark)];
+    FILE *f = NULL;
+    struct stat st;
+    size_t got;
+
+    if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+        return false;
+    f = fopen(path, "rb");
+    if (f == NULL)
+        return false;
+    got = fread(head, 1, sizeof(head), f);
+    fclose(f);
+    return got == sizeof(head) && memcmp(head + 8, mark, sizeof(mark) - 1) == 0;
+}
+
+int wconv_subject_open(const char *path, const struct weights_options *options,
+                       struct infer_error *err, struct wconv_subject *out)
+{
+    struct stat st;
+    int status;
+
+    memset(out, 0, sizeof(*out));
+    out->path = path;
+    weights_import_init(&out->import);
+    if (stat(path, &st) < 0 && arch_find(path) != NULL)
+        return arch_open(path, NULL, err, &out->graph);
+    if (is_model_file(path)) {
+        out->bytes = (uint64_t)st.st_size;
+        return model_file_read(path, err, &out->graph);
+    }
+    status = weights_read(path, options, err, &out->import);
+    if (status < 0)
+        return status;
+    out->graph = out->import.graph;
+    out->import.graph = NULL; /* moved */
+    out->bytes = out->import.bytes;
+    return INFER_OK;
+}
+
+void wconv_subject_close(struct wconv_subject *subject)
+{
+    graph_free(subject->graph);
+    weights_import_clear(&subject->import);
+    memset(subject, 0, sizeof(*subject));
+}
+
+size_t wconv_weight_bytes(const struct graph *g)
+{
+    size_t total = 0;
+    int i;
+
+    for (i = 0; i < g->n_values; i++)
+        if (g->value[i].data != NULL)
+            total += g->value[i].data->bytes;
+    return total;
+}
+
+const char *wconv_format_shape(int rank, const int64_t *dim, char *buf,
+                               size_t bytes)
+{
+    size_t used = 0;
+    int i;
+
+    snprintf(buf, bytes, rank < 0 ? "?" : rank == 0 ? "scalar" : "");
+    for (i = 0; i < rank && used + 24 < bytes; i++) {
+        if (dim[i] < 0)
+            used +=
+                (size_t)snprintf(buf + used, bytes - used, "%sN", i ? "x" : "");
+        else
+            used += (size_t)snprintf(buf + used, bytes - used, "%s%" PRId64,
+                                     i ? "x" : "", dim[i]);
+    }
+    return buf;
+}

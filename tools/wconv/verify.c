@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --verify: the converted graph computes what the one that was read did. */
+#include "tools/wconv/wconv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "kernels/scalar.h"
+#include "libinfer/model.h"
+
+#define MAX_ARRAYS 64
+
+/* Free dimensions are verified at this size (batch) or extent (space). */
+#define FREE_BATCH  2
+#define FREE_EXTENT 64
+
+/* Inputs or outputs of one run; data belongs to it. */
+struct arrays {
+    struct infer_array item[MAX_ARRAYS];
+    int count;
+};
+
+static void arrays_clear(struct arrays *a)
+{
+    while (a->count > 0)
+        free(a->item[--a->count].data);
+}
+
+static size_t dense_bytes(enum infer_dtype dtype, int rank, const int64_t *dim)
+{
+    size_t bytes = infer_dtype_size(dtype);
+    int i;
+
+    for (i = 0; i < rank; i++)
+        bytes *= (size_t)dim[i];
+    return bytes;
+}
+
+/* Random inputs for every input of a graph: pixels-like values in [-1, 1), or
+ * small counts for integer inputs. */
+static int random_inputs(const struct graph *g, uint64_t seed,
+                         struct arrays *in, struct infer_error *err)
+{
+    int i, k;
+
+    for (i = 0; i < g->n_inputs && i < MAX_ARRAYS; i++) {
+        const struct graph_value *v = &g->value[g->input[i]];
+        struct infer_array *a = &in->item[i];
+        int64_t j, n;
+
+        memset(a, 0, sizeof(*a));
+        a->name = v->name;
+        a->dtype = scalar_is_integer(v->dtype) ? v->dtype : INFER_F32;
+        a->rank = v->rank;
+        for (k = 0; k < v->rank; k++)
+            a->dim[k] = v->dim[k] >= 0 ? v->dim[k]
+                        : k == 0       ? FREE_BATCH
+                        : k == 1       ? 3
+                                       : FREE_EXTENT;
+        a->bytes = dense_bytes(a->dtype, a->rank, a->dim);
+        a->data = malloc(a->bytes > 0 ? a->bytes : 1);
+        if (a->data == NULL)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        in->count = i + 1;
+        n = (int64_t)(a->bytes / infer_dtype_size(a->dtype));
+        for (j = 0; j < n; j++) {
+            double x = cli_random(&seed);
+
+            if (a->dtype == INFER_F32)
+                ((float *)a->data)[j] = (float)x;
+            else
+                scalar_store(a->dtype, a->data, j, floor(4 * x + 4));
+        }
+    }
+    return INFER_OK;
+}
+
+/* Inputs of a graph from recorded arrays. */
+static int recorded_inputs(const struct graph *g,
+                           const struct weights_dict *recorded,
+                           struct arrays *in, struct infer_error *err)
+{
+    int i;
+
+    for (i = 0; i < g->n_inputs && i < MAX_ARRAYS; i++) {
+        const char *name = g->value[g->input[i]].name;
+        const struct constant *c = weights_dict_find(recorded, name);
+        struct infer_array *a = &in->item[i];
+
+        if (c == NULL)
+            return error_set(err, INFER_EARGUMENT,
+                             "--verify: the file has no array for input '%s'",
+                             name);
+        memset(a, 0, sizeof(*a));
+        a->name = name;
+        a->dtype = c->dtype;
+        a->rank = c->rank;
+        memcpy(a->dim, c->dim, sizeof(a->dim));
+        a->bytes = c->bytes;
+        a->data = malloc(c->bytes > 0 ? c->bytes : 1);
+        if (a->data == NULL)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        in->count = i + 1;
+        memcpy(a->data, c->data, c->bytes);
+    }
+    return INFER_OK;
+}
+
+/* Runs a copy of the graph on the reference backend. */
+static int run_graph(const struct graph *g, const struct arrays *in,
+                     struct arrays *out, struct infer_error *err)
+{
+    struct infer_session_options options;
+    struct infer_session *session = NULL;
+    struct infer_model *model = NULL;
+    struct graph *copy = graph_copy(g);
+    int i, status;
+
+    if (copy == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    infer_session_options_init(&options);
+    options.backend = INFER_BACKEND_REF;
+    status = infer_model_from_graph(copy, err, &model);
+    if (status == INFER_OK)
+        status = infer_session_create(model, &options, err, &session);
+    if (status == INFER_OK)
+        status = infer_session_prepare(session, in->item, in->count, err);
+    for (i = 0; status == INFER_OK && i < g->n_outputs && i < MAX_ARRAYS; i++) {
+        struct infer_array *a = &out->item[i];
+        struct infer_tensor_info info;
+
+        memset(a, 0, sizeof(*a));
+        infer_session_output(session, i, &info);
+        a->bytes = dense_bytes(info.dtype, info.rank, info.dim);
+        a->data = malloc(a->bytes > 0 ? a->bytes : 1);
+        if (a->data == NULL)
+            status = error_set(err, INFER_EMEMORY, "out of memory");
+        else
+            out->count = i + 1;
+    }
+    if (status == INFER_OK)
+        status = infer_session_run(session, in->item, in->count, out->item,
+                                   out->count, err);
+    for (i = 0; status == INFER_OK && i < out->count; i++)
+        out->item[i].name = g->value[g->output[i]].name;
+    infer_session_close(&session);
+    infer_model_close(&model);
+    return status;
+}
+
+/* Adds the differences of one output to the verdict. */
+static bool compare(const struct infer_array *a, enum infer_dtype dtype,
+                    const void *expected, size_t count,
+                    struct wconv_verdict *verdict)
+{
+    double scale = 0, worst = 0;
+    size_t i, at = 0;
+
+    if (a->bytes / infer_dtype_size(a->dtype) != count)
+        return false;
+    for (i = 0; i < count; i++) {
+        double x = scalar_load(a->dtype, a->data, (int64_t)i);
+        double y = scalar_load(dtype, expected, (int64_t)i);
+        double d = fabs(x - y);
+
+        if (fabs(y) > scale)
+            scale = fabs(y);
+        if (isnan(x) && isnan(y))
+            continue;
+        if (!(d <= worst)) {
+            worst = isnan(d) ? INFINITY : d;
+            at = i;
+        }
+    }
+    if (worst >= verdict->max_abs)
+        snprintf(verdict->worst, sizeof(verdict->worst), "%.96s, element %zu",
+                 a->name, at);
+    verdict->max_abs = fmax(verdict->max_abs, worst);
+    verdict->max_rel =
+        fmax(verdict->max_rel, worst == 0 ? 0 : worst / fmax(scale, 1e-30));
+    return true;
+}
+
+static int judge(const struct wconv_request *r,
+                 const struct wconv_verdict *verdict, struct infer_error *err)
+{
+    if (verdict->max_abs <= r->atol || verdict->max_rel <= r->rtol)
+        return INFER_OK;
+    return error_set(err, INFER_EMISMATCH,
+                     "%s: verification failed: largest difference %.3g, %.3g "
+                     "of the largest output (%s); tolerances %.3g and %.3g",
+                     r->in, verdict->max_abs, verdict->max_rel, verdict->worst,
+                     r->atol, r->rtol);
+}
+
+static int against_original(const struct graph *converted,
+                            const struct graph *original,
+                            const struct arrays *in,
+                            struct wconv_verdict *verdict,
+                            struct infer_error *err)
+{
+    struct arrays a = {0}, b = {0};
+    int i, status = run_graph(converted, in, &a, err);
+
+    if (status == INFER_OK)
+        status = run_graph(original, in, &b, err);
+    for (i = 0; status == INFER_OK && i < a.count; i++)
+        if (!compare(&a.item[i], b.item[i].dtype, b.item[i].data,
+                     b.item[i].bytes / infer_dtype_size(b.item[i].dtype),
+                     verdict))
+            status = error_set(err, INFER_EMISMATCH,
+                               "output '%s' changed its size", a.item[i].name);
+    arrays_clear(&a);
+    arrays_clear(&b);
+    return status;
+}
+
+static int against_recorded(const struct graph *converted,
+                            const struct weights_dict *recorded,
+                            const struct arrays *in,
+                            struct wconv_verdict *verdict,
+                            struct infer_error *err)
+{
+    struct arrays a = {0};
+    int i, status = run_graph(converted, in, &a, err);
+
+    for (i = 0; status == INFER_OK && i < a.count; i++) {
+        const struct constant *c = weights_dict_find(recorded, a.item[i].name);
+
+        if (c == NULL)
+            status = error_set(err, INFER_EARGUMENT,
+                               "--verify: the file has no array for output "
+                               "'%s'",
+                               a.item[i].name);
+        else if (!compare(&a.item[i], c->dtype, c->data,
+                          (size_t)constant_count(c), verdict))
+            status = error_set(
+                err, INFER_EMISMATCH,
+                "output '%s' has %zu elements, the file %lld", a.item[i].name,
+                a.item[i].bytes / infer_dtype_size(a.item[i].dtype),
+                (long long)constant_count(c));
+    }
+    arrays_clear(&a);
+    return status;
+}
+
+int wconv_verify(const struct graph *converted, const struct graph *original,
+                 const struct wconv_request *request, struct cli *cli,
+                 struct infer_error *err, struct wconv_verdict *out)
+{
+    struct wconv_verdict verdict = {0};
+    struct weights_import recorded;
+    struct weights_options options;
+    struct arrays in = {0};
+    double start = cli_now();
+    int status;
+
+    weights_import_init(&recorded);
+    weights_options_init(&options);
+    options.from = "npz";
+    if (original == NULL) {
+        status =
+            weights_read(request->verify_reference, &options, err, &recorded);
+        if (status == INFER_OK)
+            status = recorded_inputs(converted, &recorded.dict, &in, err);
+        if (status == INFER_OK)
+            status =
+                against_recorded(converted, &recorded.dict, &in, &verdict, err);
+    } else {
+        status = random_inputs(converted, cli->seed, &in, err);
+        if (status == INFER_OK)
+            status = against_original(converted, original, &in, &verdict, err);
+    }
+    arrays_clear(&in);
+    weights_import_clear(&recorded);
+    if (status == INFER_OK)
+        status = judge(request, &verdict, err);
+    verdict.seconds = cli_now() - start;
+    if (status == INFER_OK)
+        *out = verdict;
+    return status;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of formats, and reading a file in whichever it is. */
+#include "weights/weights.h"
+
+#include <string.h>
+
+#include "kernels/error.h"
+
+#define WEIGHTS_FORMAT(symbol) extern const struct weights_format symbol;
+#include "weights/formats.def"
+#undef WEIGHTS_FORMAT
+
+#define WEIGHTS_FORMAT(symbol) &symbol,
+static const struct weights_format *const formats[] = {
+#include "weights/formats.def"
+    NULL /* so that the table is never empty */
+};
+#undef WEIGHTS_FORMAT
+
+size_t weights_format_count(void)
+{
+    return sizeof formats / sizeof *formats - 1;
+}
+
+const struct weights_format *weights_format_at(size_t i)
+{
+    return i < weights_format_count() ? formats[i] : NULL;
+}
+
+void weights_options_init(struct weights_options *options)
+{
+    *options = (struct weights_options){.bn_eps = -1.0};
+}
+
+void weights_import_init(struct weights_import *import)
+{
+    *import = (struct weights_import){0};
+    weights_dict_init(&import->dict);
+}
+
+void weights_import_clear(struct weights_import *import)
+{
+    graph_free(import->graph);
+    weights_dict_clear(&import->dict);
+    weights_import_init(import);
+}
+
+/* The names of all rows, for messages. */
+static void list_formats(char *text, size_t bytes)
+{
+    size_t i, used = 0;
+
+    text[0] = 0;
+    for (i = 0; formats[i]; i++) {
+        size_t n = strlen(formats[i]->name);
+
+        if (used + n + 3 > bytes)
+            return;
+        if (i > 0) {
+            memcpy(text + used, ", ", 2);
+            used += 2;
+        }
+        memcpy(text + used, formats[i]->name, n + 1);
+        used += n;
+    }
+}
+
+/* The row that knows the content best, or NULL. */
+static const struct weights_format *recognise(const struct weights_file *file)
+{
+    const struct weights_format *best = NULL;
+    int score, best_score = 0;
+    size_t i;
+
+    for (i = 0; formats[i]; i++) {
+        score = formats[i]->probe(file);
+        if (score > best_score) {
+            best_score = score;
+            best = formats[i];
+        }
+    }
+    return best;
+}
+
+static int choose(const struct weights_file *file, const char *from,
+                  struct infer_error *err, const struct weights_format **out)
+{
+    const struct weights_format *best = recognise(file);
+    char known[256];
+    size_t i;
+
+    list_formats(known, sizeof known);
+    if (!from || strcmp(from, "auto") == 0) {
+        if (!best)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "the content is of no format known here "
+                             "(supported: %s)",
+                             known);
+        *out = best;
+        return 0;
+    }
+    for (i = 0; formats[i]; i++) {
+        if (strcmp(formats[i]->name, from) != 0)
+            continue;
+        if (formats[i]->probe(file) <= 0)
+            return error_set(err, INFER_EFORMAT,
+                             "the content is not %s, which was asked for%s%s",
+                             from, best ? "; it looks like " : "",
+                             best ? best->name : "");
+        *out = formats[i];
+        return 0;
+    }
+    return error_set(err, INFER_EARGUMENT,
+                     "no format is named '%s' (supported: %s)", from, known);
+}
+
+int weights_read(const char *path, const struct weights_options *options,
+                 struct infer_error *err, struct weights_import *out)
+{
+    const struct weights_format *format = NULL;
+    struct weights_options defaults;
+    struct weights_import import;
+    struct weights_file file;
+    int rc = weights_file_read(path, 0, err, &file);
+
+    if (rc < 0)
+        return rc;
+    if (!options) {
+        weights_options_init(&defaults);
+        options = &defaults;
+    }
+    weights_import_init(&import);
+    import.bytes = file.blob->bytes;
+    if (file.blob->bytes == 0)
+        rc = error_set(err, INFER_EFORMAT, "the file is empty");
+    else
+        rc = choose(&file, options->from, err, &format);
+    if (rc == 0) {
+        import.format = format->name;
+        rc = format->read(&file, options, err, &import);
+    }
+    weights_file_close(&file);
+    if (rc < 0) {
+        weights_import_clear(&import);
+        error_prefix(err, "%s", path);
+        return rc;
+    }
+    *out = import;
+    return 0;
+}
