@@ -9,10 +9,8 @@
  */
 #include "config.h"
 
-#include "kernels/onednn/winograd.h"
+#include "kernels/onednn/vector.h"
 
-#include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +36,7 @@ struct state {
     struct winograd w;
     int threads;
     bool shared; /* one block for all threads */
-    const struct winograd_steps *steps;
+    const struct vector_steps *steps;
     size_t block_floats; /* V and M of one block */
 };
 
@@ -54,18 +52,12 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-static bool fast_act(const struct kern_unary *act)
-{
-    return act->kind == KERN_IDENTITY || act->kind == KERN_RELU ||
-           act->kind == KERN_CLIP;
-}
-
 static int check(const struct kern_problem *p, struct infer_error *why)
 {
     const struct kern_conv *a = &p->attr.conv;
     const struct kern_tensor *x = &p->in[X], *w = &p->in[W], *y = &p->out[0];
 
-    if (!winograd_steps())
+    if (!vector_steps())
         return error_set(why, INFER_EUNSUPPORTED, "needs AVX2 or AVX-512");
     if (x->rank != 4 || w->dim[2] != 3 || w->dim[3] != 3 || a->groups != 1 ||
         a->stride[0] != 1 || a->stride[1] != 1 || a->dilation[0] != 1 ||
@@ -88,24 +80,12 @@ static int check(const struct kern_problem *p, struct infer_error *why)
         return error_set(why, INFER_EUNSUPPORTED, "takes a dense F32 bias");
     if (!cpu_act_known(&p->epilogue.act) ||
         (present(p, RESIDUAL) && p->epilogue.residual_last &&
-         !fast_act(&p->epilogue.act)))
+         !vector_bounds(&p->epilogue.act)))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this epilogue");
     return 0;
 }
 
 /* ---- the plan ------------------------------------------------------ */
-
-static void fill_epilogue(struct winograd *w, const struct kern_problem *p)
-{
-    const struct kern_unary *act = &p->epilogue.act;
-
-    w->epilogue = p->epilogue;
-    w->bounded = fast_act(act);
-    w->low = act->kind == KERN_RELU   ? 0.0f
-             : act->kind == KERN_CLIP ? act->a
-                                      : -INFINITY;
-    w->high = act->kind == KERN_CLIP ? act->b : INFINITY;
-}
 
 static void fill_strides(int64_t to[3], const struct kern_tensor *t)
 {
@@ -137,7 +117,6 @@ static void fill_shape(struct winograd *w, const struct kern_problem *p, int m)
     fill_strides(w->y_stride, y);
     if (present(p, RESIDUAL))
         fill_strides(w->r_stride, &p->in[RESIDUAL]);
-    fill_epilogue(w, p);
 }
 
 /* Chooses the block and lays out V, U and M. */
@@ -177,7 +156,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     if (!s)
         return error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
     s->threads = d->threads;
-    s->steps = winograd_steps();
+    s->steps = vector_steps();
     fill_shape(&s->w, &e->problem, 4);
     fill_layout(s);
     floats = s->block_floats * (s->shared ? 1 : (size_t)s->threads);
@@ -321,16 +300,19 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct state *s = e->state;
     const struct kern_problem *p = &e->problem;
+    struct vector_epilogue epilogue;
     struct winograd_data data = {
         .x = args->in[X],
         .u = args->in[W],
-        .bias = present(p, BIAS) ? args->in[BIAS] : NULL,
         .residual = present(p, RESIDUAL) ? args->in[RESIDUAL] : NULL,
-        .y = args->out[0]};
+        .y = args->out[0],
+        .epilogue = &epilogue};
     float *zeros = args->workspace, *blocks = zeros + s->w.v_row;
     int i;
 
     (void)err;
+    vector_epilogue_fill(&epilogue, &p->epilogue);
+    epilogue.bias = present(p, BIAS) ? args->in[BIAS] : NULL;
     memset(zeros, 0, (size_t)s->w.v_row * sizeof *zeros);
     if (s->shared) {
         run_shared(s, &data, zeros, blocks);

@@ -44,36 +44,15 @@ struct winograd {
     int64_t x_stride[3], y_stride[3], r_stride[3]; /* image, row, pixel */
     int64_t block; /* tiles that are in V and M at once */
     int64_t v_row, v_plane, m_row, m_plane, panels, u_plane;
-    /* The epilogue: bounds cover identity, ReLU and clip; any other function
-     * is applied to finished rows. */
-    struct kern_epilogue epilogue;
-    float low, high;
-    bool bounded;
 };
+
+struct vector_epilogue;
 
 /* Data of one launch. */
 struct winograd_data {
-    const float *x, *u, *bias, *residual; /* the last two may be NULL */
+    const float *x, *u, *residual; /* the last may be NULL */
     float *y;
+    const struct vector_epilogue *epilogue;
 };
-
-/* The same three steps for each level of vector instructions. */
-struct winograd_steps {
-    int panel; /* NB: output channels in a panel of U */
-    /* Tile t of the convolution goes to row `at` of V.  zeros: C floats. */
-    void (*input)(const struct winograd *w, const float *x, const float *zeros,
-                  int64_t t, int64_t at, float *v);
-    /* Rows [0, rows) of plane xi, panels [from, to). */
-    void (*product)(const struct winograd *w, const float *v, const float *u,
-                    float *m, int64_t rows, int64_t xi, int64_t from,
-                    int64_t to);
-    void (*output)(const struct winograd *w, const struct winograd_data *data,
-                   int64_t t, int64_t at, const float *m);
-};
-
-/* NULL where the machine has neither. */
-const struct winograd_steps *winograd_steps(void);
-extern const struct winograd_steps winograd_steps_avx512;
-extern const struct winograd_steps winograd_steps_avx2;
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The three steps of Winograd convolution, compiled once for each level of
- * vector instructions.  The file that includes this one defines
- *   STEPS    the struct winograd_steps to define
+ * The functions of vector.h, compiled once for each level of instructions.  The
+ * file that includes this one defines
+ *   STEPS    the struct vector_steps to define
  *   TARGET   attribute that selects the instructions
  *   BYTES    bytes of a vector
- *   ROWS     tiles in a register block of the product: 2 ROWS accumulators, 2
- *            vectors of U and one value of V must fit the registers
+ *   ROWS     rows in a register block of the product: 2 ROWS sums, 2 vectors
+ *            of U and one value of V must fit the registers
  */
 #include "kernels/onednn/cpu.h"
-#include "kernels/onednn/winograd.h"
+#include "kernels/onednn/vector.h"
 
 #include <string.h>
 
@@ -161,11 +161,63 @@ TARGET static void input(const struct winograd *w, const float *x,
 
 /* ---- product ------------------------------------------------------- */
 
+/* How a block of sums is stored: as it is, or through an epilogue.  n is the
+ * number of output channels from the first on; k is that channel. */
+struct target {
+    float *y;
+    int64_t y_step;
+    const float *residual;
+    int64_t r_step, k, n;
+    const struct vector_epilogue *epilogue; /* NULL: as it is */
+};
+
+INLINE vec bounded(const struct vector_epilogue *e, vec v)
+{
+    const vec low = splat(e->low), high = splat(e->high);
+
+    v = select_lanes(v < low, low, v);
+    return select_lanes(v > high, high, v);
+}
+
+/* v is a sum with its bias; n of its lanes are stored at y. */
+INLINE void finish(const struct vector_epilogue *e, vec v,
+                   const float *residual, float *y, int64_t n)
+{
+    const bool last = e->of.residual_last;
+    vec r = {0};
+
+    if (residual)
+        r = load_part(residual, n);
+    if (residual && !last)
+        v += r;
+    if (e->bounded)
+        v = bounded(e, v);
+    if (residual && last)
+        v += r;
+    store_part(y, v, n);
+}
+
+INLINE void store_sum(const struct target *t, int row, int col, vec sum)
+{
+    const int64_t at = (int64_t)col * LANES, n = t->n - at;
+    const struct vector_epilogue *e = t->epilogue;
+    float *y = t->y + row * t->y_step + at;
+
+    if (!e) {
+        store(y, sum);
+        return;
+    }
+    if (e->bias)
+        sum += load_part(e->bias + t->k + at, n);
+    finish(e, sum, t->residual ? t->residual + row * t->r_step + at : NULL, y,
+           n);
+}
+
 /* `rows` rows of V times `cols` vectors of a panel of U, in registers.  Rows
  * are addressed from every third one, which x86 can do in one instruction. */
 INLINE void product_tile(int rows, int cols, const float *v, int64_t v_row,
-                         const float *u, int64_t channels, float *m,
-                         int64_t m_row)
+                         const float *u, int64_t channels,
+                         const struct target *t)
 {
     const float *q[4] = {v, v + 3 * v_row, v + 6 * v_row, v + 9 * v_row};
     vec sum[ROWS][2];
@@ -190,22 +242,21 @@ INLINE void product_tile(int rows, int cols, const float *v, int64_t v_row,
     }
 #pragma GCC unroll 12
     for (r = 0; r < rows; r++) {
-        store(m + r * m_row, sum[r][0]);
+        store_sum(t, r, 0, sum[r][0]);
         if (cols > 1)
-            store(m + r * m_row + LANES, sum[r][1]);
+            store_sum(t, r, 1, sum[r][1]);
     }
 }
 
 #define CASE(n)                                                                \
     case n:                                                                    \
-        product_tile((n) < ROWS ? (n) : ROWS, cols, v, v_row, u, channels, m,  \
-                     m_row);                                                   \
+        product_tile((n) < ROWS ? (n) : ROWS, cols, v, v_row, u, channels, t); \
         break
 
 /* The rows that are left over, fewer than ROWS. */
 INLINE void product_rest(int64_t rows, int cols, const float *v, int64_t v_row,
-                         const float *u, int64_t channels, float *m,
-                         int64_t m_row)
+                         const float *u, int64_t channels,
+                         const struct target *t)
 {
     switch (rows) {
         CASE(1);
@@ -225,37 +276,66 @@ INLINE void product_rest(int64_t rows, int cols, const float *v, int64_t v_row,
 }
 
 INLINE void product_panel(int cols, const float *v, int64_t v_row,
-                          const float *u, int64_t channels, float *m,
-                          int64_t m_row, int64_t rows)
+                          const float *u, int64_t channels, int64_t rows,
+                          struct target t)
 {
-    int64_t t;
+    int64_t r;
 
-    for (t = 0; t + ROWS <= rows; t += ROWS)
-        product_tile(ROWS, cols, v + t * v_row, v_row, u, channels,
-                     m + t * m_row, m_row);
-    product_rest(rows - t, cols, v + t * v_row, v_row, u, channels,
-                 m + t * m_row, m_row);
+    for (r = 0; r + ROWS <= rows; r += ROWS) {
+        product_tile(ROWS, cols, v + r * v_row, v_row, u, channels, &t);
+        t.y += ROWS * t.y_step;
+        if (t.residual)
+            t.residual += ROWS * t.r_step;
+    }
+    product_rest(rows - r, cols, v + r * v_row, v_row, u, channels, &t);
 }
 
 TARGET static void product(const struct winograd *w, const float *v,
                            const float *u, float *m, int64_t rows, int64_t xi,
                            int64_t from, int64_t to)
 {
+    struct target t = {.y_step = w->m_row};
     int64_t p;
 
     v += xi * w->v_plane;
     u += xi * w->u_plane;
-    m += xi * w->m_plane;
     for (p = from; p < to; p++) {
         const float *panel = u + p * w->channels * 2 * LANES;
-        float *columns = m + p * 2 * LANES;
 
+        t.y = m + xi * w->m_plane + p * 2 * LANES;
         if (w->outputs - p * 2 * LANES > LANES)
-            product_panel(2, v, w->v_row, panel, w->channels, columns, w->m_row,
-                          rows);
+            product_panel(2, v, w->v_row, panel, w->channels, rows, t);
         else
-            product_panel(1, v, w->v_row, panel, w->channels, columns, w->m_row,
-                          rows);
+            product_panel(1, v, w->v_row, panel, w->channels, rows, t);
+    }
+}
+
+TARGET static void rows_of(const struct vector_rows *r, int64_t rows,
+                           const struct vector_epilogue *e, const float *u,
+                           int64_t channels, int64_t outputs, int64_t from,
+                           int64_t to)
+{
+    const int64_t first = from * 2 * LANES;
+    const int64_t last = to * 2 * LANES < outputs ? to * 2 * LANES : outputs;
+    struct target t = {.y_step = r->y_step, .r_step = r->r_step, .epilogue = e};
+    int64_t p, i;
+
+    for (p = from; p < to; p++) {
+        const float *panel = u + p * channels * 2 * LANES;
+
+        t.k = p * 2 * LANES;
+        t.n = outputs - t.k;
+        t.y = r->y + t.k;
+        t.residual = r->residual ? r->residual + t.k : NULL;
+        if (t.n > LANES)
+            product_panel(2, r->x, r->x_step, panel, channels, rows, t);
+        else
+            product_panel(1, r->x, r->x_step, panel, channels, rows, t);
+    }
+    for (i = 0; i < rows && !e->bounded; i++) {
+        float *y = r->y + i * r->y_step + first;
+
+        cpu_act(&e->of.act, y, y, last - first);
     }
 }
 
@@ -297,40 +377,13 @@ struct place {
     int64_t rows, cols;
 };
 
-INLINE vec bounded(const struct winograd *w, vec v)
-{
-    const vec low = splat(w->low), high = splat(w->high);
-
-    v = select_lanes(v < low, low, v);
-    return select_lanes(v > high, high, v);
-}
-
-INLINE void output_pixel(const struct winograd *w, const struct place *p, int i,
-                         int j, int64_t k, int64_t n, vec v)
-{
-    const bool last = w->epilogue.residual_last;
-    vec r = {0};
-
-    if (i >= p->rows || j >= p->cols)
-        return;
-    if (p->residual)
-        r = load_part(p->residual + i * w->r_stride[1] + j * w->r_stride[2] + k,
-                      n);
-    if (p->residual && !last)
-        v += r;
-    if (w->bounded)
-        v = bounded(w, v);
-    if (p->residual && last)
-        v += r;
-    store_part(p->y + i * w->y_stride[1] + j * w->y_stride[2] + k, v, n);
-}
-
 /* One vector of n output channels of one tile. */
 INLINE void output_vector(int a, const struct winograd *w,
-                          const struct place *p, const float *bias, int64_t k,
-                          int64_t n, const float *m)
+                          const struct place *p,
+                          const struct vector_epilogue *e, int64_t k, int64_t n,
+                          const float *m)
 {
-    const vec b = bias ? load_part(bias + k, n) : (vec){0};
+    const vec b = e->bias ? load_part(e->bias + k, n) : (vec){0};
     vec t[WINOGRAD_MAX_A - 2][WINOGRAD_MAX_A];
     int i, j;
 
@@ -353,25 +406,31 @@ INLINE void output_vector(int a, const struct winograd *w,
         output_1d(a, t[i], o);
 #pragma GCC unroll 4
         for (j = 0; j < a - 2; j++)
-            output_pixel(w, p, i, j, k, n, o[j] + b);
+            if (i < p->rows && j < p->cols)
+                finish(e, o[j] + b,
+                       p->residual ? p->residual + i * w->r_stride[1] +
+                                         j * w->r_stride[2] + k
+                                   : NULL,
+                       p->y + i * w->y_stride[1] + j * w->y_stride[2] + k, n);
     }
 }
 
 INLINE void output_tile(int a, const struct winograd *w, const struct place *p,
-                        const float *bias, const float *m)
+                        const struct vector_epilogue *e, const float *m)
 {
     int64_t k;
 
     for (k = 0; k + LANES <= w->outputs; k += LANES)
-        output_vector(a, w, p, bias, k, LANES, m);
+        output_vector(a, w, p, e, k, LANES, m);
     if (k < w->outputs)
-        output_vector(a, w, p, bias, k, w->outputs - k, m);
+        output_vector(a, w, p, e, k, w->outputs - k, m);
 }
 
 TARGET static void output(const struct winograd *w,
                           const struct winograd_data *data, int64_t t,
                           int64_t at, const float *m)
 {
+    const struct vector_epilogue *e = data->epilogue;
     const int64_t image = t / (w->tiles_h * w->tiles_w);
     const int64_t top = t / w->tiles_w % w->tiles_h * w->m;
     const int64_t left = t % w->tiles_w * w->m;
@@ -388,17 +447,15 @@ TARGET static void output(const struct winograd *w,
     p.cols = w->out_w - left < w->m ? w->out_w - left : w->m;
     m += at * w->m_row;
     if (w->a == 6)
-        output_tile(6, w, &p, data->bias, m);
+        output_tile(6, w, &p, e, m);
     else
-        output_tile(4, w, &p, data->bias, m);
-    if (w->bounded)
-        return;
-    for (i = 0; i < p.rows; i++)
+        output_tile(4, w, &p, e, m);
+    for (i = 0; i < p.rows && !e->bounded; i++)
         for (j = 0; j < p.cols; j++) {
             float *y = p.y + i * w->y_stride[1] + j * w->y_stride[2];
 
-            cpu_act(&w->epilogue.act, y, y, w->outputs);
+            cpu_act(&e->of.act, y, y, w->outputs);
         }
 }
 
-const struct winograd_steps STEPS = {2 * LANES, input, product, output};
+const struct vector_steps STEPS = {2 * LANES, input, product, output, rows_of};
