@@ -74,15 +74,15 @@ CPU_CLONES static void add_pixel(const float *x, const float *mean, bool square,
         sum[c] += (double)x[c];
 }
 
-CPU_CLONES static void scale_pixel(const float *x, const float *scale,
-                                   const float *shift, float *y,
-                                   int64_t channels)
+CPU_CLONES static void scale_pixel(const float *x, const float *mean,
+                                   const float *factor, const float *shift,
+                                   float *y, int64_t channels)
 {
     int64_t c;
 
 #pragma omp simd
     for (c = 0; c < channels; c++)
-        y[c] = x[c] * scale[c] + shift[c];
+        y[c] = (x[c] - mean[c]) * factor[c] + shift[c];
 }
 
 /* One image: how its pixels lie, and its part of the workspace. */
@@ -91,7 +91,7 @@ struct image {
     float *y;
     int64_t pixels, x_step, y_step, channels, group;
     double *sum;
-    float *mean, *factor; /* one a channel */
+    float *mean, *factor, *shift; /* one a channel */
 };
 
 /* Replaces each channel's sum by its group's mean over all elements. */
@@ -137,21 +137,21 @@ static void norm_image(const struct image *im, const struct kern_norm *norm,
         const double inverse = 1.0 / sqrt(im->sum[c] + (double)norm->epsilon);
 
         im->factor[c] = (float)(inverse * (scale ? (double)scale[c] : 1.0));
-        /* From here on the mean's place holds the shift. */
-        im->mean[c] = (shift ? shift[c] : 0.0f) - im->mean[c] * im->factor[c];
+        im->shift[c] = shift ? shift[c] : 0.0f;
     }
     for (i = 0; i < im->pixels; i++)
-        scale_pixel(im->x + i * im->x_step, im->factor, im->mean,
+        scale_pixel(im->x + i * im->x_step, im->mean, im->factor, im->shift,
                     im->y + i * im->y_step, im->channels);
 }
 
-/* A double and two floats a channel, for each thread. */
+/* A double and four floats a channel (one to spare, for alignment), for each
+ * thread. */
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
     const size_t channels = (size_t)e->problem.in[X].dim[1];
 
-    if (!checked_mul(channels, 16 * (size_t)d->threads, &e->workspace))
+    if (!checked_mul(channels, 24 * (size_t)d->threads, &e->workspace))
         return error_set(err, INFER_EMEMORY, "%s: too many channels",
                          e->row->name);
     return cpu_prepare(e, d, err);
@@ -182,9 +182,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                            .group = channels / p->attr.norm.groups};
         int64_t from, to;
 
-        im.sum = (double *)args->workspace + 2 * i * channels;
+        im.sum = (double *)args->workspace + 3 * i * channels;
         im.mean = (float *)(im.sum + channels);
         im.factor = im.mean + channels;
+        im.shift = im.factor + channels;
         cpu_share(x->dim[0], i, count, &from, &to);
         for (; from < to; from++) {
             im.x = (const float *)args->in[X] + from * x->stride[0];
