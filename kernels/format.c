@@ -102,51 +102,63 @@ static const char *const reduce_names[KERN_REDUCE_KIND_COUNT] = {
 #define NAME_OF(table, kind)                                                   \
     ((size_t)(kind) < sizeof(table) / sizeof((table)[0]) ? (table)[kind] : "?")
 
-/* One window operation's sizes along one spatial dimension. */
-struct window {
-    long long in, out, kernel, stride, dilation, pad;
+/* What a window operation shows of each spatial dimension, in this order. */
+enum figure { IN, OUT, KERNEL, STRIDE, DILATION, PAD, FIGURES };
+
+struct windows {
+    int spatial;
+    long long value[FIGURES][KERN_MAX_SPATIAL];
 };
 
-static bool window_equal(const struct window *a, const struct window *b)
-{
-    return a->in == b->in && a->out == b->out && a->kernel == b->kernel &&
-           a->stride == b->stride && a->dilation == b->dilation &&
-           a->pad == b->pad;
-}
-
-static void put_windows(struct text *t, const struct kern_problem *p,
-                        int spatial)
+static void measure_windows(struct windows *w, const struct kern_problem *p)
 {
     const bool pool = p->op == KERN_POOL_FPROP;
-    const int *stride = pool ? p->attr.pool.stride : p->attr.conv.stride;
-    const int *dilation = pool ? p->attr.pool.dilation : p->attr.conv.dilation;
-    const int *pad = pool ? p->attr.pool.pad_begin : p->attr.conv.pad_begin;
-    struct window w[KERN_MAX_SPATIAL];
-    bool shown[KERN_MAX_SPATIAL];
+    const struct kern_conv *c = &p->attr.conv;
+    const struct kern_pool *a = &p->attr.pool;
 
-    for (int i = 0; i < spatial; i++) {
-        w[i].in = p->in[0].dim[i + 2];
-        w[i].out = p->out[0].dim[i + 2];
-        w[i].kernel = pool ? p->attr.pool.window[i] : p->in[1].dim[i + 2];
-        w[i].stride = stride[i];
-        w[i].dilation = dilation[i];
-        w[i].pad = pad[i];
-        shown[i] =
-            spatial < 2 || i < spatial - 1 || !window_equal(&w[i], &w[i - 1]);
+    w->spatial = p->in[0].rank - 2;
+    for (int i = 0; i < w->spatial; i++) {
+        w->value[IN][i] = p->in[0].dim[i + 2];
+        w->value[OUT][i] = p->out[0].dim[i + 2];
+        w->value[KERNEL][i] = pool ? a->window[i] : p->in[1].dim[i + 2];
+        w->value[STRIDE][i] = pool ? a->stride[i] : c->stride[i];
+        w->value[DILATION][i] = (pool ? a->dilation[i] : c->dilation[i]) - 1;
+        w->value[PAD][i] = pool ? a->pad_begin[i] : c->pad_begin[i];
     }
-#define PUT_EACH(letter, member, none, minus)                                  \
-    for (int i = 0; i < spatial; i++)                                          \
-        if (shown[i] && w[i].member != (none))                                 \
-    put(t, letter "%c%lld", "dhw"[3 - spatial + i], w[i].member - (minus))
-    PUT_EACH("i", in, -1, 0);
-    if (!pool)
+}
+
+/* How many dimensions are shown: not W where all its figures are H's. */
+static int shown_windows(const struct windows *w)
+{
+    for (int f = 0; f < FIGURES && w->spatial > 1; f++)
+        if (w->value[f][w->spatial - 1] != w->value[f][w->spatial - 2])
+            return w->spatial;
+    return w->spatial > 1 ? w->spatial - 1 : w->spatial;
+}
+
+/* One figure of each dimension, where it is not the usual value. */
+static void put_figure(struct text *t, const struct windows *w, enum figure f,
+                       long long usual)
+{
+    for (int i = 0; i < shown_windows(w); i++)
+        if (w->value[f][i] != usual)
+            put(t, "%c%c%lld", "ioksdp"[f], "dhw"[3 - w->spatial + i],
+                w -> value[f][i]);
+}
+
+static void put_windows(struct text *t, const struct kern_problem *p)
+{
+    struct windows w = {0};
+
+    measure_windows(&w, p);
+    put_figure(t, &w, IN, -1);
+    if (p->op != KERN_POOL_FPROP)
         put(t, "oc%lld", (long long)p->out[0].dim[1]);
-    PUT_EACH("o", out, -1, 0);
-    PUT_EACH("k", kernel, -1, 0);
-    PUT_EACH("s", stride, 1, 0);
-    PUT_EACH("d", dilation, 1, 1);
-    PUT_EACH("p", pad, 0, 0);
-#undef PUT_EACH
+    put_figure(t, &w, OUT, -1);
+    put_figure(t, &w, KERNEL, -1);
+    put_figure(t, &w, STRIDE, 1);
+    put_figure(t, &w, DILATION, 0);
+    put_figure(t, &w, PAD, 0);
 }
 
 static bool is_window_problem(const struct kern_problem *p)
@@ -263,7 +275,7 @@ const char *kern_problem_format(const struct kern_problem *p, char *buf,
             put(&t, "g%d", p->attr.conv.groups);
         put(&t, "mb%lldic%lld", (long long)p->in[0].dim[0],
             (long long)p->in[0].dim[1]);
-        put_windows(&t, p, p->in[0].rank - 2);
+        put_windows(&t, p);
     } else {
         put_shapes(&t, p);
     }

@@ -121,7 +121,7 @@ int graph_add_value(struct graph *g, const char *name)
 
 int graph_add_constant(struct graph *g, const char *name, struct constant *c)
 {
-    int i = graph_add_value(g, name);
+    int i = c != NULL ? graph_add_value(g, name) : INFER_EMEMORY;
 
     if (i < 0) {
         constant_unref(c);
@@ -193,6 +193,8 @@ int graph_set_constant(struct graph *g, int value, struct constant *c,
     struct graph_value *v;
     int i;
 
+    if (c == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
     if (value < 0 || value >= g->n_values || g->value[value].name == NULL) {
         constant_unref(c);
         return error_set(err, INFER_EARGUMENT, "no value has index %d", value);
@@ -415,6 +417,8 @@ void graph_replace_value(struct graph *g, int from, int to)
 
 static bool copy_node(struct graph_node *to, const struct graph_node *from)
 {
+    if (from->op == GRAPH_NONE)
+        return true; /* a hole owns nothing, and to is zeroed */
     *to = *from;
     to->name = from->name != NULL ? strdup(from->name) : NULL;
     to->in = copy_ints(from->in, from->n_in);

@@ -204,7 +204,8 @@ struct graph *graph_copy(const struct graph *g); /* constants are shared */
  * fresh unique one. */
 int graph_add_input(struct graph *g, const char *name, enum infer_dtype dtype,
                     int rank, const int64_t *dim);
-/* Takes over the reference to c (released on failure). */
+/* Takes over the reference to c (released on failure).  NULL, from a
+ * constant_new() that found no memory, is EMEMORY. */
 int graph_add_constant(struct graph *g, const char *name, struct constant *c);
 /* A value that some node will produce. */
 int graph_add_value(struct graph *g, const char *name);

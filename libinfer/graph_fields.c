@@ -122,12 +122,24 @@ static bool is_list(const struct graph_field *f)
            f->type == GRAPH_FIELD_PADS;
 }
 
-/* Whether entry i is the same in both; of pads, the begin and the end. */
+/* Beyond 2^53 a JSON number is no longer exact; extents do not reach there, so
+ * that a bound of a slice says the same when moved to it. */
+static int64_t bounded(int64_t value)
+{
+    return value > OP_MAX_COUNT    ? OP_MAX_COUNT
+           : value < -OP_MAX_COUNT ? -OP_MAX_COUNT
+                                   : value;
+}
+
+/* Whether entry i says the same in both; of pads, the begin and the end. */
 static bool same_entry(const struct graph_field *f, const void *a,
                        const void *b, int i)
 {
     size_t size = element_size(f), at = f->offset + (size_t)i * size;
 
+    if (f->type == GRAPH_FIELD_INT64S || f->type == GRAPH_FIELD_SIZES)
+        return bounded(load_int64(a, f->offset, i)) ==
+               bounded(load_int64(b, f->offset, i));
     if (memcmp((const char *)a + at, (const char *)b + at, size) != 0)
         return false;
     at += (size_t)f->count * size;
@@ -207,17 +219,6 @@ cJSON *graph_float_to_json(float value)
     return cJSON_CreateNumber(strtod(text, NULL));
 }
 
-/* Beyond 2^53 a JSON number is no longer exact; extents do not reach there, so
- * that a bound of a slice says the same when moved to it. */
-static cJSON *int64_to_json(int64_t value)
-{
-    if (value > OP_MAX_COUNT)
-        value = OP_MAX_COUNT;
-    if (value < -OP_MAX_COUNT)
-        value = -OP_MAX_COUNT;
-    return cJSON_CreateNumber((double)value);
-}
-
 static cJSON *entry_to_json(const struct graph_field *f, const void *base,
                             int i)
 {
@@ -226,7 +227,8 @@ static cJSON *entry_to_json(const struct graph_field *f, const void *base,
         return cJSON_CreateBool(load_bool(base, f->offset));
     case GRAPH_FIELD_INT64S:
     case GRAPH_FIELD_SIZES:
-        return int64_to_json(load_int64(base, f->offset, i));
+        return cJSON_CreateNumber(
+            (double)bounded(load_int64(base, f->offset, i)));
     case GRAPH_FIELD_FLOAT:
     case GRAPH_FIELD_FLOATS:
         return graph_float_to_json(load_float(base, f->offset, i));

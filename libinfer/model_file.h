@@ -7,8 +7,9 @@
  *                 data starts at a multiple of 64
  *     "__metadata__":
  *       "infer.version"       "1"
- *       "infer.header_crc32"  8 hex digits: CRC-32 (zlib) of the header's H
- *                             bytes with these 8 digits read as 00000000
+ *       "infer.header_crc32"  8 hex digits, lower case: CRC-32 (zlib) of the
+ *                             header's H bytes with these digits read as
+ *                             00000000
  *       "infer.graph"         the graph as JSON text, see below
  *       "infer.crc32"         JSON text: {"tensor name": crc32 of its bytes}
  *     "tensor name": {"dtype": "F32", "shape": [...], "data_offsets": [b, e]}
@@ -27,9 +28,13 @@
  *    "outputs": ["y"], "labels": ["..."],
  *    "weights": {"w": {"dtype": "F32", "shape": [64, 3, 7, 7]}}}
  *
- * Fields equal to their default are left out; "weights" appears only in
- * architecture files, where it is optional: a name that nothing produces is a
- * weight.  A version above ours is refused.
+ * Fields equal to their default are left out.  "attr" has the fields of the
+ * operation's table (ops/); lists with an entry a spatial dimension ("stride",
+ * "dilation", "pad", ...) may be given as one number; "pad" holds the begins of
+ * all dimensions, then the ends; an infinite number is "inf" or "-inf".
+ * "weights" appears only in architecture files, where it and everything in it
+ * is optional: a name that nothing produces is a weight.  A version above ours
+ * is refused, and so is everything that is not known.
  */
 #ifndef LIBINFER_MODEL_FILE_H
 #define LIBINFER_MODEL_FILE_H

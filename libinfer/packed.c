@@ -42,6 +42,10 @@ struct packed {
 
 struct packed_cache {
     pthread_mutex_t mutex;
+    /* The raw bytes of the constant at work, reused from one to the next: a
+     * fresh block for each would leave holes between the packed ones. */
+    void *scratch;
+    size_t scratch_bytes;
     int n_values;
     struct packed *chain[]; /* by value */
 };
@@ -87,6 +91,7 @@ void packed_cache_free(struct packed_cache *cache)
             entry_free(cache->chain[i]);
         }
     pthread_mutex_destroy(&cache->mutex);
+    free(cache->scratch);
     free(cache);
 }
 
@@ -125,46 +130,52 @@ static struct packed *find_bytes(struct packed *p, const struct key *key,
     return NULL;
 }
 
-/* The constant as dtype: where it lies if it can be, else in *scratch, which
- * the caller frees. */
-static int load(const struct constant *c, enum infer_dtype dtype,
-                struct infer_error *err, void **scratch, const void **out)
+static int reserve(struct packed_cache *cache, size_t bytes,
+                   struct infer_error *err)
 {
-    size_t count = (size_t)constant_count(c), bytes;
-    void *raw, *wide;
+    if (cache->scratch && bytes <= cache->scratch_bytes)
+        return 0;
+    free(cache->scratch);
+    cache->scratch_bytes = 0;
+    cache->scratch = malloc(bytes ? bytes : 1);
+    if (!cache->scratch)
+        return error_set(err, INFER_EMEMORY,
+                         "out of memory: %zu bytes of weights", bytes);
+    cache->scratch_bytes = bytes;
+    return 0;
+}
+
+/* The constant as dtype: where it lies if it can be, else in the scratch
+ * memory, which holds the raw bytes first and the converted ones behind. */
+static int load(struct packed_cache *cache, const struct constant *c,
+                enum infer_dtype dtype, struct infer_error *err,
+                const void **out)
+{
+    size_t count = (size_t)constant_count(c), raw, bytes = 0, total;
+    unsigned char *scratch;
     int rc;
 
-    *scratch = NULL;
     if (c->data && c->dtype == dtype) {
         *out = c->data;
         return 0;
     }
-    if (!checked_mul(count, infer_dtype_size(dtype), &bytes))
+    /* Both halves start aligned. */
+    raw = c->dtype == dtype ? c->bytes : (c->bytes + 63) / 64 * 64;
+    if ((c->dtype != dtype &&
+         !checked_mul(count, infer_dtype_size(dtype), &bytes)) ||
+        !checked_add(raw, bytes, &total))
         return error_set(err, INFER_EMEMORY, "constant too large");
-    raw = malloc(c->bytes ? c->bytes : 1);
-    if (!raw)
-        goto memory;
-    rc = constant_load(c, raw, err);
-    if (rc < 0) {
-        free(raw);
+    rc = reserve(cache, total, err);
+    if (rc < 0)
         return rc;
-    }
-    if (c->dtype == dtype) {
-        *out = *scratch = raw;
-        return 0;
-    }
-    wide = malloc(bytes ? bytes : 1);
-    if (!wide) {
-        free(raw);
-        goto memory;
-    }
-    scalar_convert(c->dtype, raw, dtype, wide, count);
-    free(raw);
-    *out = *scratch = wide;
+    scratch = cache->scratch;
+    rc = constant_load(c, scratch, err);
+    if (rc < 0)
+        return rc;
+    if (c->dtype != dtype)
+        scalar_convert(c->dtype, scratch, dtype, scratch + raw, count);
+    *out = c->dtype == dtype ? scratch : scratch + raw;
     return 0;
-memory:
-    return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes of weights",
-                     c->bytes);
 }
 
 /* Host bytes into fresh memory of the device. */
@@ -186,52 +197,49 @@ static int upload(const struct device *d, const void *src, size_t bytes,
 }
 
 /* Fills p->data, p->bytes and p->owned. */
-static int make_plain(struct packed *p, const struct constant *c,
-                      enum infer_dtype dtype, struct infer_error *err)
+static int make_plain(struct packed_cache *cache, struct packed *p,
+                      const struct constant *c, enum infer_dtype dtype,
+                      struct infer_error *err)
 {
     const void *src;
-    void *scratch;
-    int rc = load(c, dtype, err, &scratch, &src);
+    int rc = load(cache, c, dtype, err, &src);
 
     if (rc < 0)
         return rc;
     p->bytes = (size_t)constant_count(c) * infer_dtype_size(dtype);
-    if (!scratch && p->device.ops->host_memory) {
+    if (src == c->data && p->device.ops->host_memory) {
         p->data = c->data;
-        p->owned = false;
         return 0;
     }
     rc = upload(&p->device, src, p->bytes, err, &p->data);
     p->owned = rc == 0;
-    free(scratch);
     return rc;
 }
 
-static int make_packed(struct packed *p, const struct constant *c,
-                       const struct kern_exec *exec, int i, int64_t offset,
-                       struct infer_error *err)
+static int make_packed(struct packed_cache *cache, struct packed *p,
+                       const struct constant *c, const struct kern_exec *exec,
+                       int i, int64_t offset, struct infer_error *err)
 {
     enum infer_dtype dtype = exec->problem.in[i].dtype;
     const void *src;
-    void *scratch, *dst;
-    int rc = load(c, dtype, err, &scratch, &src);
+    void *dst;
+    int rc = load(cache, c, dtype, err, &src);
 
     if (rc < 0)
         return rc;
     p->bytes = exec->packed[i];
     rc = p->device.ops->alloc(&p->device, p->bytes, err, &dst);
-    if (rc == 0) {
-        src = (const char *)src + offset * (int64_t)infer_dtype_size(dtype);
-        rc = exec->row->pack(exec, i, src, dst, err);
-        if (rc < 0) {
-            p->device.ops->free(&p->device, dst);
-        } else {
-            p->data = dst;
-            p->owned = true;
-        }
+    if (rc < 0)
+        return rc;
+    src = (const char *)src + offset * (int64_t)infer_dtype_size(dtype);
+    rc = exec->row->pack(exec, i, src, dst, err);
+    if (rc < 0) {
+        p->device.ops->free(&p->device, dst);
+        return rc;
     }
-    free(scratch);
-    return rc;
+    p->data = dst;
+    p->owned = true;
+    return 0;
 }
 
 /* Finds or makes the entry; the mutex is held, so that one thread packs and
@@ -260,8 +268,8 @@ static int get(struct packed_cache *cache, int value, const struct constant *c,
     k->key = *key;
     p->value = value;
     p->device = *d;
-    rc = exec ? make_packed(p, c, exec, key->input, key->offset, err)
-              : make_plain(p, c, key->dtype, err);
+    rc = exec ? make_packed(cache, p, c, exec, key->input, key->offset, err)
+              : make_plain(cache, p, c, key->dtype, err);
     if (rc < 0) {
         free(k);
         entry_free(p);
@@ -321,6 +329,15 @@ int packed_for(struct packed_cache *cache, int value, const struct constant *c,
     rc = get(cache, value, c, &key, exec, d, err, out);
     pthread_mutex_unlock(&cache->mutex);
     return rc;
+}
+
+void packed_cache_trim(struct packed_cache *cache)
+{
+    pthread_mutex_lock(&cache->mutex);
+    free(cache->scratch);
+    cache->scratch = NULL;
+    cache->scratch_bytes = 0;
+    pthread_mutex_unlock(&cache->mutex);
 }
 
 const void *packed_data(const struct packed *p)

@@ -242,6 +242,7 @@ int plan_prepare(struct plan *plan, struct infer_error *err)
 
     for (i = 0; rc == 0 && i < plan->n_steps; i++)
         rc = prepare_step(plan, plan->step[i], err);
+    packed_cache_trim(infer_model_packed(plan->config->model));
     if (rc == 0)
         rc = list_run(plan, err);
     if (rc == 0)

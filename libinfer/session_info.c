@@ -129,6 +129,7 @@ static int read_packed_away(struct infer_session *s, const struct view *v,
                     v->offset * (int64_t)infer_dtype_size(v->t.dtype),
                 dtype, dst);
     packed_unref(cache, p);
+    packed_cache_trim(cache);
     return 0;
 }
 

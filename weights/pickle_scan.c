@@ -287,8 +287,8 @@ static void refuse_name(struct scan *s, const unsigned char *module,
     s->unknown_bytes[i][0] = module_bytes;
     s->unknown_bytes[i][1] = name_bytes;
     error_add(&s->report, INFER_EUNSUPPORTED,
-              "pickle: it would load %.*s.%.*s, which is neither a tensor nor "
-              "plain data",
+              "pickle: it loads %.*s.%.*s, which is neither a tensor nor plain "
+              "data",
               (int)(module_bytes < 200 ? module_bytes : 200), module,
               (int)(name_bytes < 200 ? name_bytes : 200), name);
 }
@@ -464,6 +464,9 @@ int pickle_scan(const unsigned char *data, size_t bytes,
     free(s.memo.slot);
     /* Names say more than the damage that may follow them. */
     if (s.unknown_count > 0) {
+        error_add(&s.report, INFER_EUNSUPPORTED,
+                  "a file of weights holds tensors only: save the network's "
+                  "state_dict(), not its Python objects");
         if (err)
             *err = s.report;
         return INFER_EUNSUPPORTED;

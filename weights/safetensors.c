@@ -34,12 +34,16 @@
 
 /* ---- probing ------------------------------------------------------- */
 
+static bool is_space(unsigned char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
 static bool is_index(const struct blob *blob)
 {
     size_t i = 0;
 
-    while (i < blob->bytes && i < 64 && strchr(" \t\r\n", blob->data[i]) &&
-           blob->data[i])
+    while (i < blob->bytes && i < 64 && is_space(blob->data[i]))
         i++;
     return i < blob->bytes && blob->data[i] == '{' &&
            memmem(blob->data, blob->bytes, "\"weight_map\"", 12) != NULL;
@@ -54,7 +58,7 @@ static int probe(const struct weights_file *file)
         return 90;
     if (blob->bytes < 9)
         return 0;
-    for (i = 8; i < blob->bytes && i < 72 && blob->data[i] == ' '; i++)
+    for (i = 8; i < blob->bytes && i < 72 && is_space(blob->data[i]); i++)
         ;
     if (i == blob->bytes || blob->data[i] != '{')
         return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution of 1 to 3 dimensions: one row of outputs at a time, each output
- * summed in the order of c, then the window. */
+ * summed in the order of the window, then the channels. */
 #include <string.h>
 
 #include "kernels/ref/window.h"
@@ -12,30 +12,28 @@ struct conv {
     double *sum; /* one a column of y: the workspace */
 };
 
-/* Adds channel c, row (kd, kh) of the window to the sums; x and f are the
- * offsets of its first element in the input and the weights. */
-static void add_window_row(const struct conv *v, int64_t x, int64_t f)
+/* Adds one tap of all channels to the sums; x and f are the offsets of its
+ * first element in the input's row and in the weights. */
+static void add_tap(const struct conv *v, int64_t r, int64_t x, int64_t f)
 {
     const struct ref_window *w = &v->w;
-    const struct kern_problem *p = v->p;
+    const struct kern_tensor *in = &v->p->in[0], *weights = &v->p->in[1];
+    int64_t lo, hi;
 
-    for (int64_t r = 0; r < w->kernel[2]; r++) {
-        int64_t lo, hi;
-        ref_window_range(w, 2, r, w->in[2], w->out[2], &lo, &hi);
-        const int64_t column = lo * w->step[2] + r * w->dilation[2] - w->pad[2];
-        if (lo < hi)
-            ref_add_scaled(v->sum + lo,
-                           ref_load(p->in[1].dtype, v->args->in[1],
-                                    f + r * w->w_stride[2]),
-                           p->in[0].dtype, v->args->in[0],
-                           x + column * w->x_stride[2],
-                           w->step[2] * w->x_stride[2], hi - lo);
-    }
+    ref_window_range(w, 2, r, w->in[2], w->out[2], &lo, &hi);
+    const int64_t column = lo * w->step[2] + r * w->dilation[2] - w->pad[2];
+    for (int64_t c = 0; c < weights->dim[1] && lo < hi; c++)
+        ref_add_scaled(v->sum + lo,
+                       ref_load(weights->dtype, v->args->in[1],
+                                f + c * weights->stride[1]),
+                       in->dtype, v->args->in[0],
+                       x + c * in->stride[1] + column * w->x_stride[2],
+                       w->step[2] * w->x_stride[2], hi - lo);
 }
 
-/* Adds one input channel to the row (od, oh). */
-static void add_channel(const struct conv *v, int64_t od, int64_t oh, int64_t x,
-                        int64_t f)
+/* Adds the whole window to the row (od, oh). */
+static void add_window(const struct conv *v, int64_t od, int64_t oh, int64_t x,
+                       int64_t f)
 {
     const struct ref_window *w = &v->w;
 
@@ -47,8 +45,10 @@ static void add_channel(const struct conv *v, int64_t od, int64_t oh, int64_t x,
             const int64_t h = oh * w->step[1] + kh * w->dilation[1] - w->pad[1];
             if (h < 0 || h >= w->in[1])
                 continue;
-            add_window_row(v, x + d * w->x_stride[0] + h * w->x_stride[1],
-                           f + kd * w->w_stride[0] + kh * w->w_stride[1]);
+            for (int64_t r = 0; r < w->kernel[2]; r++)
+                add_tap(v, r, x + d * w->x_stride[0] + h * w->x_stride[1],
+                        f + kd * w->w_stride[0] + kh * w->w_stride[1] +
+                            r * w->w_stride[2]);
         }
     }
 }
@@ -87,9 +87,8 @@ static void compute_row(const struct conv *v, int64_t n, int64_t k, int64_t od,
     const int64_t first = k / per_group * channels;
 
     memset(v->sum, 0, (size_t)v->w.out[2] * sizeof(*v->sum));
-    for (int64_t c = 0; c < channels; c++)
-        add_channel(v, od, oh, n * x->stride[0] + (first + c) * x->stride[1],
-                    k * f->stride[0] + c * f->stride[1]);
+    add_window(v, od, oh, n * x->stride[0] + first * x->stride[1],
+               k * f->stride[0]);
     store_row(v, n, k, od, oh);
 }
 

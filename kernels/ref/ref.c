@@ -54,19 +54,6 @@ double ref_dot(enum infer_dtype a_type, const void *a, int64_t sa,
     return sum;
 }
 
-void ref_add_scaled(double *sum, double factor, enum infer_dtype dtype,
-                    const void *x, int64_t offset, int64_t step, int64_t n)
-{
-    if (dtype == INFER_F32) {
-        const float *f = (const float *)x + offset;
-        for (int64_t i = 0; i < n; i++)
-            sum[i] += factor * (double)f[i * step];
-        return;
-    }
-    for (int64_t i = 0; i < n; i++)
-        sum[i] += factor * scalar_load(dtype, x, offset + i * step);
-}
-
 void ref_move(size_t size, void *to, int64_t i, const void *from, int64_t j)
 {
     memcpy((char *)to + i * (int64_t)size,

@@ -106,8 +106,8 @@ static void resize_defaults(union graph_attr *attr)
         attr->resize.resize.scale[i] = 1;
 }
 
-/* One dimension from its scale.  ONNX multiplies in single precision, so that
- * 10 * 0.7f is 7 and not 6. */
+/* One dimension from its scale.  The product is in single precision, as
+ * onnxruntime has it, so that 10 * 0.7f is 7 and not 6. */
 static int scaled(int64_t extent, float scale, int64_t *out,
                   struct infer_error *err)
 {

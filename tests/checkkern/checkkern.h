@@ -48,6 +48,7 @@ struct maker {
 };
 struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
                                int rank, const int64_t *dim, bool writable);
+struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim);
 void make_window_problem(struct maker *m, int k);
 void make_epilogue(struct maker *m);
 int window_fixed_count(enum kern_op op);

@@ -46,10 +46,18 @@ struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
     return kern_tensor_dense(dtype, rank, dim, layout);
 }
 
+/* Weights lie row-major as files hold them, whatever the activations do. */
+struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim)
+{
+    if (rng_chance(&m->rng, m->row->flags & KERN_STRIDED ? 50 : 10))
+        return make_tensor(m, m->dtype, rank, dim, false);
+    return kern_tensor_dense(m->dtype, rank, dim, KERN_NCHW);
+}
+
 /* A vector of weights: bias, scale, statistics. */
 static struct kern_tensor make_vector(struct maker *m, int64_t n)
 {
-    return make_tensor(m, m->dtype, 1, &n, false);
+    return make_weights(m, 1, &n);
 }
 
 /* ---- epilogues ----------------------------------------------------- */
@@ -182,7 +190,7 @@ static void make_dense(struct maker *m, int k)
     y.dim[y.rank - 1] = w.dim[0];
     p->n_in = 2;
     p->in[0] = make_in(m, &x);
-    p->in[1] = make_in(m, &w);
+    p->in[1] = make_weights(m, w.rank, w.dim);
     p->out[0] = make_out(m, &y);
     make_epilogue(m);
 }
@@ -254,7 +262,7 @@ static void make_layer_norm(struct maker *m, int k)
     p->in[0] = make_in(m, &s);
     for (int i = 1; i <= 2; i++)
         if (rng_chance(&m->rng, 80))
-            p->in[i] = make_in(m, &tail);
+            p->in[i] = make_weights(m, tail.rank, tail.dim);
     p->out[0] = make_out(m, &s);
 }
 
@@ -637,7 +645,7 @@ void problem_make(const struct kern_row *row, uint64_t seed, int k,
     m.dtype = pick_dtype(&m, row->op);
     make_operation(&m, k);
     /* Weights are known when planning, most of the time. */
-    if (rng_chance(&m.rng, 75))
+    if (fixed || rng_chance(&m.rng, 80))
         out->constant_in = 2 | (kern_op_residual(out->op) == 3 ? 4u : 0);
     out->deterministic = rng_chance(&m.rng, 20);
     if (!fixed && rng_chance(&m.rng, 10))

@@ -221,7 +221,7 @@ static void fill_conv(struct maker *m, const struct shape *s)
     }
     p->n_in = 2;
     p->in[0] = make_tensor(m, m->dtype, s->spatial + 2, x, false);
-    p->in[1] = make_tensor(m, m->dtype, s->spatial + 2, w, false);
+    p->in[1] = make_weights(m, s->spatial + 2, w);
     p->out[0] = make_tensor(m, m->dtype, s->spatial + 2, y, true);
 }
 

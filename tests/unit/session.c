@@ -3,12 +3,15 @@
 #include "tests/unit/network.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "kernels/scalar.h"
+#include "libinfer/model_file.h"
 
 /* ---- counting allocations ------------------------------------------ */
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) &&                    \
+    !defined(__SANITIZE_THREAD__)
 #define COUNT_ALLOCATIONS 1
 
 static int allocations;
@@ -637,6 +640,85 @@ static void test_plain_outputs(void **unused)
     infer_model_close(&model);
 }
 
+/* Integers are taken for reals, but reals not for integers. */
+static void test_integer_input(void **unused)
+{
+    struct graph *g = graph_new();
+    const int64_t dim[1] = {3};
+    const float real[3] = {1, 2, 3};
+    const uint8_t byte[3] = {1, 0, 255};
+    int64_t result[3];
+    struct infer_array in = {.dtype = INFER_F32,
+                             .rank = 1,
+                             .dim = {3},
+                             .data = (void *)real,
+                             .bytes = sizeof real};
+    struct infer_array out = {.data = result, .bytes = sizeof result};
+    struct infer_model *model;
+    struct infer_session *s;
+    struct infer_error err;
+    int x, y;
+
+    (void)unused;
+    x = graph_add_input(g, "index", INFER_I64, 1, dim);
+    y = add_binary(g, "twice", x, x, KERN_ADD);
+    graph_add_output(g, y);
+    model = model_of(g);
+    s = session_of(model, INFER_BACKEND_AUTO, false);
+    REFUSED(infer_session_run(s, &in, 1, &out, 1, &err), INFER_EARGUMENT,
+            "'index': type F32, expected I64");
+    in.dtype = INFER_U8;
+    in.data = (void *)byte;
+    in.bytes = sizeof byte;
+    assert_int_equal(infer_session_run(s, &in, 1, &out, 1, &err), 0);
+    assert_int_equal(result[0], 2);
+    assert_int_equal(result[2], 510);
+    infer_session_close(&s);
+    infer_model_close(&model);
+}
+
+/* From a file, whose weights are read when they are packed: the same bits, and
+ * the file may be deleted once it is open. */
+static void test_model_file(void **unused)
+{
+    char path[] = "session-test-XXXXXX";
+    struct graph *g = small_network();
+    struct infer_model *memory, *file = NULL;
+    struct infer_session *a, *b;
+    struct infer_error err = {0};
+    uint64_t state = 20;
+    struct infer_array x = array_of(&state, DIMS(2, 3, 16, 16)), y, z, w;
+    const char *weight = g->value[1].name;
+    int fd = mkstemp(path);
+
+    (void)unused;
+    assert_true(fd >= 0);
+    close(fd);
+    if (model_file_write(g, path, NULL, &err) < 0 ||
+        infer_model_open(path, &err, &file) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(unlink(path), 0);
+    assert_non_null(g->value[1].data);
+    a = session_of(file, INFER_BACKEND_AUTO, false);
+    y = run(a, &x, 1, 0);
+    w = read_tensor(a, weight);
+    assert_memory_equal(w.data, g->value[1].data->data, w.bytes);
+    memory = model_of(g);
+    b = session_of(memory, INFER_BACKEND_AUTO, false);
+    z = run(b, &x, 1, 0);
+    assert_memory_equal(y.data, z.data, z.bytes);
+    assert_true(infer_model_open(path, &err, &file) < 0);
+    assert_non_null(strstr(err.text, path));
+    free(x.data);
+    free(y.data);
+    free(z.data);
+    free(w.data);
+    infer_session_close(&a);
+    infer_session_close(&b);
+    infer_model_close(&file);
+    infer_model_close(&memory);
+}
+
 /* A reshape to a fixed size works for one batch only. */
 static void test_fixed_inside(void **unused)
 {
@@ -743,6 +825,8 @@ int main(void)
         cmocka_unit_test(test_half),
         cmocka_unit_test(test_cast_through_half),
         cmocka_unit_test(test_plain_outputs),
+        cmocka_unit_test(test_integer_input),
+        cmocka_unit_test(test_model_file),
         cmocka_unit_test(test_fixed_inside),
         cmocka_unit_test(test_unsupported_listed),
         cmocka_unit_test(test_doctor),

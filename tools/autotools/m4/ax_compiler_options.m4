@@ -17,6 +17,17 @@ AS_IF([test "$enable_sanitizers" = yes], [
   AM_CFLAGS="$AM_CFLAGS -fsanitize=address,undefined -fno-omit-frame-pointer"
   AM_CFLAGS="$AM_CFLAGS -fno-sanitize-recover=undefined"
   AM_LDFLAGS="-fsanitize=address,undefined"])
+# Fuzz targets link libFuzzer's main(): clang only.
+AC_ARG_ENABLE([fuzzing], [AS_HELP_STRING([--enable-fuzzing],
+  [build tests/fuzz for libFuzzer, with sanitizers; needs clang])],
+  [], [enable_fuzzing=no])
+AS_IF([test "$enable_fuzzing" = yes], [
+  AM_CFLAGS="$AM_CFLAGS -fsanitize=fuzzer-no-link,address,undefined"
+  AM_CFLAGS="$AM_CFLAGS -fno-sanitize-recover=undefined"
+  AM_LDFLAGS="-fsanitize=address,undefined"
+  FUZZER_LDFLAGS="-fsanitize=fuzzer"])
+AC_SUBST([FUZZER_LDFLAGS])
+AM_CONDITIONAL([FUZZING], [test "$enable_fuzzing" = yes])
 AM_CONDITIONAL([SANITIZERS], [test "$enable_sanitizers" = yes])
 AC_SUBST([AM_CFLAGS])
 AC_SUBST([AM_LDFLAGS])

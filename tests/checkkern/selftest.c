@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkkern must be able to fail: rows that are wrong in one way each.  The
+ * reports that it prints on the way are expected. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/error.h"
+#include "tests/checkkern/checkkern.h"
+
+#define N 24
+
+enum fault {
+    FAULT_NONE,
+    FAULT_UNWRITTEN,
+    FAULT_NAN,
+    FAULT_ROUGH,      /* 1e-5 off */
+    FAULT_OFF_BY_ONE, /* neighbours exchanged */
+    FAULT_BEFORE,     /* writes before the output */
+    FAULT_BEHIND,     /* and behind it */
+    FAULT_WORKSPACE,  /* uses a byte more than it said */
+    FAULT_INPUT,      /* writes to its input */
+    FAULT_UNSTABLE,   /* a second run differs in the last bit */
+    FAULT_LAUNCH,     /* fails after supports() */
+    FAULT_PREPARE,
+    FAULT_REASON,      /* refuses without saying why */
+    FAULT_CODE,        /* refuses with another code */
+    FAULT_READS_AHEAD, /* takes the element behind the last input */
+    FAULT_COUNT
+};
+
+static enum fault fault;
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    (void)p;
+    (void)d;
+    if (fault == FAULT_REASON)
+        return INFER_EUNSUPPORTED;
+    return fault == FAULT_CODE ? error_set(why, INFER_EARGUMENT, "no") : 0;
+}
+
+static int prepare(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err)
+{
+    (void)d;
+    e->workspace = 64;
+    return fault == FAULT_PREPARE ? error_set(err, INFER_EMEMORY, "no") : 0;
+}
+
+/* The identity, and then something else. */
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    static int runs;
+    const float *x = args->in[0];
+    float *y = args->out[0];
+
+    (void)e;
+    runs++;
+    memcpy(y, x, (fault == FAULT_UNWRITTEN ? N - 1 : N) * sizeof(*y));
+    switch (fault) {
+    case FAULT_NAN:
+        y[7] = NAN;
+        break;
+    case FAULT_ROUGH:
+        y[7] += 1e-5f;
+        break;
+    case FAULT_OFF_BY_ONE:
+        memcpy(y, x + 1, (N - 1) * sizeof(*y));
+        break;
+    case FAULT_BEFORE:
+        y[-1] = 0;
+        break;
+    case FAULT_BEHIND:
+        y[N] = 0;
+        break;
+    case FAULT_WORKSPACE:
+        ((char *)args->workspace)[64] = 0;
+        break;
+    case FAULT_INPUT:
+        ((float *)(uintptr_t)x)[3] = 9;
+        break;
+    case FAULT_UNSTABLE:
+        y[7] = runs % 2 ? x[7] : nextafterf(x[7], 99);
+        break;
+    case FAULT_LAUNCH:
+        return error_set(err, INFER_EDEVICE, "no");
+    case FAULT_READS_AHEAD:
+        y[N - 1] = x[N - 1] + 0 * x[N];
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+static const struct kern_row row = {.name = "selftest",
+                                    .op = KERN_UNARY,
+                                    .backend = INFER_BACKEND_ONEDNN,
+                                    .dtype = INFER_F32,
+                                    .acc = INFER_F32,
+                                    .supports = supports,
+                                    .prepare = prepare,
+                                    .launch = launch};
+
+static enum verdict check(const struct kern_row *r, enum kern_unary_kind kind)
+{
+    const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
+    struct check c = {.row = r, .device = &cpu, .seed = 1};
+    struct kern_problem p = {.op = KERN_UNARY, .n_in = 1, .n_out = 1};
+
+    p.in[0] = kern_tensor_dense(INFER_F32, 1, (int64_t[]){N}, KERN_NCHW);
+    p.out[0] = p.in[0];
+    p.attr.unary = (struct kern_unary){.kind = kind, .a = 1};
+    return check_problem(&c, &p);
+}
+
+static void test_right(void **state)
+{
+    (void)state;
+    fault = FAULT_NONE;
+    assert_int_equal(check(&row, KERN_IDENTITY), VERDICT_OK);
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    for (int f = FAULT_NONE + 1; f < FAULT_COUNT; f++) {
+        fault = (enum fault)f;
+        if (check(&row, KERN_IDENTITY) != VERDICT_FAILED)
+            fail_msg("fault %d went unnoticed", f);
+    }
+}
+
+/* A flagged row may differ between runs, within the tolerance: that of 1 x + 0
+ * has room for the last bit, a copy has none. */
+static void test_unstable_flagged(void **state)
+{
+    struct kern_row flagged = row;
+
+    (void)state;
+    flagged.flags = KERN_NONDETERMINISTIC | KERN_INEXACT;
+    fault = FAULT_UNSTABLE;
+    assert_int_equal(check(&flagged, KERN_LINEAR), VERDICT_OK);
+}
+
+/* The same row, seed and number are the same problem. */
+static void test_replay(void **state)
+{
+    struct kern_problem a, b;
+
+    (void)state;
+    for (size_t i = 0; i < kern_row_count(); i++)
+        for (int k = 0; k < 60; k++) {
+            problem_make(kern_row_at(i), 5, k, &a);
+            problem_make(kern_row_at(i), 5, k, &b);
+            assert_memory_equal(&a, &b, sizeof(a));
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_right),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_unstable_flagged),
+        cmocka_unit_test(test_replay),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every fuzz target defines, and what those of readers share. */
+#ifndef TESTS_FUZZ_H
+#define TESTS_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "weights/weights.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A blob of its own allocation, so that a read beyond its end is seen. */
+static inline struct blob *fuzz_blob(const void *data, size_t size)
+{
+    unsigned char *copy = malloc(size ? size : 1);
+
+    if (copy && size > 0)
+        memcpy(copy, data, size);
+    return copy ? blob_new(copy, size) : NULL;
+}
+
+/* Probes and reads the bytes as one format, and reads every element of what
+ * came out. */
+static inline void fuzz_read(const struct weights_format *format,
+                             const void *data, size_t size)
+{
+    struct weights_file file = {"fuzz", fuzz_blob(data, size)};
+    struct weights_options options;
+    struct weights_import import;
+    struct infer_error err;
+    volatile unsigned sum = 0;
+    size_t i, j;
+
+    if (!file.blob)
+        return;
+    weights_options_init(&options);
+    weights_import_init(&import);
+    format->probe(&file);
+    if (size > 0 && format->read(&file, &options, &err, &import) == 0)
+        for (i = 0; i < import.dict.count; i++)
+            for (j = 0; j < import.dict.entry[i].value->bytes; j++)
+                sum += import.dict.entry[i].value->data[j];
+    (void)sum;
+    weights_import_clear(&import);
+    weights_file_close(&file);
+}
+
+#endif
