@@ -221,6 +221,7 @@ struct kern_reduce {
     uint32_t axes; /* bit i: dimension i is reduced */
 };
 
+/* The axis keeps size 1 in the problem's output tensor, which is I64. */
 struct kern_arg_reduce {
     int axis;
     bool min;         /* arg min instead of arg max */

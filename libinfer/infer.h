@@ -157,7 +157,11 @@ typedef void infer_progress_fn(void *user, const char *what, uint64_t done,
 struct infer_session_options {
     /* "cpu" (default when NULL), "cuda" or "cuda:N". */
     const char *device;
-    enum infer_backend backend;     /* default INFER_BACKEND_AUTO */
+    /* Default INFER_BACKEND_AUTO.  A backend named here computes every
+     * convolution, dense layer and matrix product, or the session is refused;
+     * what only moves, scales or compares elements may come from ref where the
+     * backend lacks it, as infer_session_layer() shows. */
+    enum infer_backend backend;
     enum infer_precision precision; /* default INFER_PRECISION_FP32 */
     int threads;       /* CPU threads of a run; 0 (default): all cores */
     int deterministic; /* 1: same bits on every run; default 0 */

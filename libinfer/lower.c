@@ -124,10 +124,33 @@ void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
     e->residual = -1;
 }
 
+/* A channels-last tensor of the new dims, filled from v, where v does not have
+ * its last dimension innermost and the new dims can be split into v's: channel
+ * shuffles then stay channels last. */
+static int reshape_last(const struct lower *l, const struct view *v, int rank,
+                        const int64_t *dim, bool *done, struct view *out)
+{
+    struct view fresh, as_v;
+    int rc;
+
+    *done = false;
+    if (rank < 3 || v->t.rank < 3 || v->t.stride[v->t.rank - 1] == 1)
+        return 0;
+    rc = plan_buffer(l->plan, l->index, v->t.dtype, rank, dim, KERN_NHWC,
+                     l->err, &fresh);
+    if (rc < 0 || !view_reshape(&fresh, v->t.rank, v->t.dim, &as_v))
+        return rc;
+    rc = plan_copy_to(l->plan, l->index, v, &as_v, l->err);
+    *done = rc == 0;
+    *out = fresh;
+    return rc;
+}
+
 int lower_reshape(const struct lower *l, const struct view *v, int rank,
                   const int64_t *dim, struct view *out)
 {
     struct view dense;
+    bool done;
     int rc;
 
     if (view_reshape(v, rank, dim, out))
@@ -135,6 +158,9 @@ int lower_reshape(const struct lower *l, const struct view *v, int rank,
     if (kern_tensor_count(&v->t) == 0)
         return plan_buffer(l->plan, l->index, v->t.dtype, rank, dim, KERN_NCHW,
                            l->err, out);
+    rc = reshape_last(l, v, rank, dim, &done, out);
+    if (rc < 0 || done)
+        return rc;
     rc = plan_dense(l->plan, l->index, v, KERN_NCHW, l->err, &dense);
     if (rc < 0)
         return rc;

@@ -226,7 +226,8 @@ static int lay_memory(struct plan *plan, struct infer_error *err)
         struct plan_buffer *b = &plan->buffer[i];
         size_t bytes = b->bytes;
 
-        if (b->memory == PLAN_CONSTANT || bytes == 0)
+        /* What no step touches needs no place. */
+        if (b->memory == PLAN_CONSTANT || bytes == 0 || b->first == INT_MAX)
             continue;
         if (b->memory == PLAN_KEPT) {
             b->offset = plan->kept_bytes;

@@ -63,6 +63,11 @@ static int check_input(const struct graph_value *v, const struct infer_array *a,
         return error_set(err, INFER_EARGUMENT,
                          "input '%s': type %d or size is impossible", v->name,
                          (int)a->dtype);
+    if (scalar_is_integer(v->dtype) && !scalar_is_integer(a->dtype))
+        return error_set(err, INFER_EARGUMENT,
+                         "input '%s': type %s, expected %s or another integer",
+                         v->name, infer_dtype_name(a->dtype),
+                         infer_dtype_name(v->dtype));
     if (!data)
         return 0;
     if (!a->data && count > 0)

@@ -189,7 +189,7 @@ static int bind_one(struct graph *g, int value, struct constant *c,
     if (dims_known(v) && !shapes_agree(v->rank, v->dim, c->rank, c->dim)) {
         format_shape(c->rank, c->dim, have, sizeof(have));
         format_shape(v->rank, v->dim, want, sizeof(want));
-        return error_add(err, INFER_EMISMATCH,
+        return error_add(err, INFER_EFORMAT,
                          "tensor '%s' is %s, the architecture wants %s",
                          v->name, have, want);
     }
@@ -239,7 +239,7 @@ static int bind_entries(struct graph *g, struct weights_dict *dict, size_t skip,
             if (status < 0)
                 error_set(err, status, "out of memory");
         } else {
-            status = error_add(err, INFER_EMISMATCH,
+            status = error_add(err, INFER_EFORMAT,
                                "tensor '%s' of the file has no place in the "
                                "architecture",
                                dict->entry[i].name);
@@ -264,7 +264,7 @@ static int list_missing(const struct graph *g, const unsigned char *met,
             continue;
         if (dims_known(&g->value[v]))
             format_shape(g->value[v].rank, g->value[v].dim, want, sizeof(want));
-        worst = error_add(err, INFER_EMISMATCH,
+        worst = error_add(err, INFER_EFORMAT,
                           "tensor '%s'%s%s is missing from the file",
                           g->value[v].name, want[0] ? " " : "", want);
     }

@@ -40,13 +40,17 @@ absent() {
 
 wconv=$here/wconv
 infer=$here/infer
-onnx=$src/samples/digits/digits.onnx
+pth=$src/samples/digits/digits.pth
+arch=--arch=$src/samples/digits/digits.json
 pictures=$src/samples/digits/images
 model=$dir/digits.infer
 
 # ---- the main job
-expect 0 'fold-batch-norm' "$wconv" "$onnx" -o "$model" --verify --preset=unit \
-    --labels="$src/samples/digits/labels.txt"
+expect 0 'fold-batch-norm' "$wconv" "$pth" "$arch" -o "$model" --verify
+expect 0 'stripped.*num_batches_tracked' "$wconv" "$pth" "$arch" -o "$model" -v
+expect 2 'architecture' "$wconv" "$pth" -o "$dir/x"
+expect 2 'shape\|expected\|missing' "$wconv" "$pth" --arch=lenet5 -o "$dir/x"
+absent "$dir/x"
 for digit in 0 1 2 3 4 5 6 7 8 9; do
     expect 0 "% *$digit " "$infer" -m "$model" -k1 "$pictures/$digit.png"
 done
@@ -61,7 +65,7 @@ expect 0 'peak of the process' "$infer" -m "$model" --bench --duration=10ms \
 expect 0 . "$infer" -m "$model" --dump-layers="$dir/layers" \
     "$pictures/3.png"
 expect 0 'scores' ls "$dir/layers"
-expect 0 'cpu' "$infer" --doctor
+expect 0 '^cores' "$infer" --doctor
 printf '%s\n%s\n' "$pictures/1.png" "$pictures/2.png" >"$dir/list"
 expect 0 '2.png' "$infer" -m "$model" "$dir/list"
 
@@ -78,19 +82,19 @@ expect 0 'onnx' "$wconv" --list-formats
 expect 0 'conv_transpose' "$wconv" --list-ops
 cp "$model" "$dir/copy.infer"
 "$wconv" diff "$model" "$dir/copy.infer" || failed=$((failed + 1))
-expect 0 . "$wconv" "$onnx" -o "$dir/half.infer" --dtype=fp16 -O1
+expect 0 . "$wconv" "$pth" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
 expect 3 '^! ' "$wconv" diff "$model" "$dir/half.infer"
 expect 0 "% *7 " "$infer" -m "$dir/half.infer" -k1 "$pictures/7.png"
 
 # ---- usage
 expect 1 'no input file' "$wconv"
-expect 1 'no output file' "$wconv" "$onnx"
-expect 1 "did you mean '--output'" "$wconv" "$onnx" --outptu=x
+expect 1 'no output file' "$wconv" "$pth"
+expect 1 "did you mean '--output'" "$wconv" "$pth" --outptu=x
 expect 1 "did you mean '--threads'" "$infer" --thread5=2
-expect 1 'needs a value' "$wconv" "$onnx" -o
-expect 1 'takes no value' "$wconv" "$onnx" --keep-bn=1
-expect 1 'opt-level' "$wconv" "$onnx" -o "$dir/x" -O7
-expect 1 'disable-pass' "$wconv" "$onnx" -o "$dir/x" --disable-pass=nonsense
+expect 1 'needs a value' "$wconv" "$pth" -o
+expect 1 'takes no value' "$wconv" "$pth" --keep-bn=1
+expect 1 'opt-level' "$wconv" "$pth" -o "$dir/x" -O7
+expect 1 'disable-pass' "$wconv" "$pth" -o "$dir/x" --disable-pass=nonsense
 expect 1 'no model' "$infer" "$pictures"
 expect 1 'nothing to run' "$infer" -m "$model"
 expect 1 'backend' "$infer" -m "$model" --backend=magic --bench
@@ -99,24 +103,26 @@ expect 0 'libinfer' "$infer" --version
 absent "$dir/x"
 
 # ---- bad input: exit 2, one line that names the file, nothing written
-printf 'not a model' >"$dir/bad"
+printf 'not a \001 model' >"$dir/bad"
 : >"$dir/empty"
-head -c 60000 "$onnx" >"$dir/short.onnx"
+head -c 60000 "$pth" >"$dir/short.pth"
 mkdir "$dir/folder"
-for f in "$dir/bad" "$dir/empty" "$dir/short.onnx" "$dir/folder" \
+for f in "$dir/bad" "$dir/empty" "$dir/short.pth" "$dir/folder" \
     "$dir/missing" /dev/null; do
     expect 2 "$f" "$wconv" "$f" -o "$dir/y"
     absent "$dir/y"
     expect 2 "$f" "$infer" -m "$f" --bench
 done
-expect 2 "$dir/nowhere" "$wconv" "$onnx" -o "$dir/nowhere/y"
-expect 2 "$dir/bad" "$infer" -m "$model" "$dir/empty" "$dir/bad" "$dir/missing"
+expect 2 "$dir/nowhere" "$wconv" "$pth" "$arch" -o "$dir/nowhere/y"
+expect 2 "$dir/bad" "$infer" -m "$model" "$dir/bad"
+expect 2 "$dir/missing" "$infer" -m "$model" "$dir/missing"
+expect 1 'no pictures' "$infer" -m "$model" "$dir/empty"
 head -c 300 "$pictures/3.png" >"$dir/short.png"
 expect 2 "$dir/short.png" "$infer" -m "$model" "$dir/short.png"
 head -c 20000 "$model" >"$dir/short.infer"
 expect 2 "$dir/short.infer" "$infer" -m "$dir/short.infer" --bench
 expect 4 'cuda' "$infer" -m "$model" --device=cuda:0 --bench
-expect 3 'verification failed' "$wconv" "$onnx" -o "$dir/y" --verify \
+expect 3 'verification failed' "$wconv" "$pth" "$arch" -o "$dir/y" --verify \
     --atol=0 --rtol=0
 absent "$dir/y"
 
@@ -148,7 +154,7 @@ else
 fi
 
 ls "$dir" | grep -v -x -e out -e '.*\.infer' -e layers -e list -e bad \
-    -e empty -e short.onnx -e short.png -e folder && {
+    -e empty -e short.pth -e short.png -e folder && {
     echo "FAILED: temporary files were left behind"
     failed=$((failed + 1))
 }

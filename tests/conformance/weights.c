@@ -33,100 +33,63 @@
 
 enum source { MNIST, MNIST_1000, CIFAR };
 
+/* A pixel becomes (pixel * scale - mean) / std. */
+struct norm {
+    float scale, mean[3], std[3];
+};
+
 struct model_case {
     const char *path; /* below weights/ */
     const char *arch; /* built-in name, or a file of tests/arch; or NULL */
     enum source source;
-    float scale;
-    float mean[3], std[3];
+    const struct norm *norm;
+    const char *record; /* NULL: path.  The twin with the same weights */
 };
 
 #define U (1.0f / 255)
+static const struct norm raw = {1, {0}, {1, 1, 1}};
+static const struct norm unit = {U, {0}, {1, 1, 1}};
+static const struct norm half = {U, {.5f, .5f, .5f}, {.5f, .5f, .5f}};
+static const struct norm imagenet = {
+    U, {.485f, .456f, .406f}, {.229f, .224f, .225f}};
+static const struct norm oval = {
+    U, {.485f, .456f, .406f}, {.225f, .225f, .225f}};
+static const struct norm cifar_2023 = {
+    U, {.4914f, .4822f, .4465f}, {.2023f, .1994f, .2010f}};
+static const struct norm cifar_2471 = {
+    U, {.4914f, .4822f, .4465f}, {.2471f, .2435f, .2616f}};
+static const struct norm mnist = {U, {.1307f}, {.3081f}};
+
 static const struct model_case cases[] = {
-    {"cifar10-resnet-akamaster/resnet20-12fca82f.th",
-     "resnet20-cifar",
-     CIFAR,
-     U,
-     {.485f, .456f, .406f},
-     {.229f, .224f, .225f}},
-    {"cifar10-nets-atreides/resnet_neo_v1_5e4_20.pth",
-     "atreides_resnet20.json",
-     CIFAR,
-     U,
-     {.4914f, .4822f, .4465f},
-     {.2023f, .1994f, .2010f}},
+    {"cifar10-resnet-akamaster/resnet20-12fca82f.th", "resnet20-cifar", CIFAR,
+     &imagenet, NULL},
+    {"cifar10-nets-atreides/resnet_neo_v1_5e4_20.pth", "resnet20-atreides.json",
+     CIFAR, &cifar_2023, NULL},
     {"cifar10-nets-atreides/plainnet_neo_v1_5e4_20.pth",
-     "atreides_plainnet20.json",
-     CIFAR,
-     U,
-     {.4914f, .4822f, .4465f},
-     {.2023f, .1994f, .2010f}},
+     "plainnet20-atreides.json", CIFAR, &cifar_2023, NULL},
     {"cifar10-nets-atreides/base_cnn_exp0.5_sgd_lr01_e75_stepLR.pth",
-     "atreides_base_cnn.json",
-     CIFAR,
-     U,
-     {.4914f, .4822f, .4465f},
-     {.2023f, .1994f, .2010f}},
-    {"cifar10-resnet-vnncomp/resnet_2b.onnx",
-     NULL,
-     CIFAR,
-     U,
-     {.4914f, .4822f, .4465f},
-     {.2471f, .2435f, .2616f}},
-    {"cifar10-oval21/cifar_base_kw.onnx",
-     NULL,
-     CIFAR,
-     U,
-     {.485f, .456f, .406f},
-     {.225f, .225f, .225f}},
-    {"cifar10-marabou-tf2onnx/cifar10_small.onnx",
-     NULL,
-     CIFAR,
-     U,
-     {0, 0, 0},
-     {1, 1, 1}},
-    {"cifar10-marabou-tf2onnx/cifar10_large.onnx",
-     NULL,
-     CIFAR,
-     U,
-     {0, 0, 0},
-     {1, 1, 1}},
-    {"cifar10-cnn-winml/ImageClassifier.onnx",
-     NULL,
-     CIFAR,
-     U,
-     {.5f, .5f, .5f},
-     {.5f, .5f, .5f}},
-    {"mnist-vnncomp/Convnet_avgpool.onnx", NULL, MNIST, U, {0}, {1}},
-    {"mnist-vnncomp/mnist-net_256x2.onnx", NULL, MNIST, U, {0}, {1}},
-    {"onnx-winml/mnist.onnx", NULL, MNIST_1000, 1, {0}, {1}},
-    {"onnx-zoo-with-io/mnist_8/model.onnx", NULL, MNIST_1000, 1, {0}, {1}},
-    {"mnist-cnn-burn/mnist.pt",
-     "mnist_burn.json",
-     MNIST,
-     U,
-     {.1307f},
-     {.3081f}},
-    {"mnist-cnn-burn/mnist.safetensors",
-     "mnist_burn.json",
-     MNIST,
-     U,
-     {.1307f},
-     {.3081f}},
-    {"mnist-cnn-jq/mnist_cnn.safetensors",
-     "mnist_jq.json",
-     MNIST,
-     U,
-     {.1307f},
-     {.3081f}},
-    {"keras-mlperf-tiny/pretrainedResnet.h5",
-     NULL,
-     CIFAR,
-     1,
-     {0, 0, 0},
-     {1, 1, 1}},
-    {"keras-mnist-cnn/mnist_cnn.h5", NULL, MNIST, U, {0}, {1}},
-    {"keras-mnist-cnn/mnist_cnn.keras", NULL, MNIST, U, {0}, {1}},
+     "base-cnn-atreides.json", CIFAR, &cifar_2023, NULL},
+    {"cifar10-resnet-vnncomp/resnet_2b.onnx", NULL, CIFAR, &cifar_2471, NULL},
+    {"cifar10-resnet-vnncomp/resnet2b-model_best.pth", "resnet_2b.json", CIFAR,
+     &cifar_2471, "cifar10-resnet-vnncomp/resnet_2b.onnx"},
+    {"cifar10-oval21/cifar_base_kw.onnx", NULL, CIFAR, &oval, NULL},
+    {"cifar10-oval21/cifar_base_kw.pth", "cifar_base_kw.json", CIFAR, &oval,
+     "cifar10-oval21/cifar_base_kw.onnx"},
+    {"cifar10-marabou-tf2onnx/cifar10_small.onnx", NULL, CIFAR, &unit, NULL},
+    {"cifar10-marabou-tf2onnx/cifar10_large.onnx", NULL, CIFAR, &unit, NULL},
+    {"cifar10-cnn-winml/ImageClassifier.onnx", NULL, CIFAR, &half, NULL},
+    {"mnist-vnncomp/Convnet_avgpool.onnx", NULL, MNIST, &unit, NULL},
+    {"mnist-vnncomp/mnist-net_256x2.onnx", NULL, MNIST, &unit, NULL},
+    {"onnx-winml/mnist.onnx", NULL, MNIST_1000, &raw, NULL},
+    {"onnx-zoo-with-io/mnist_8/model.onnx", NULL, MNIST_1000, &raw, NULL},
+    {"mnist-cnn-burn/mnist.pt", "mnist-cnn-burn.json", MNIST, &mnist, NULL},
+    {"mnist-cnn-burn/mnist.safetensors", "mnist-cnn-burn.json", MNIST, &mnist,
+     NULL},
+    {"mnist-cnn-jq/mnist_cnn.safetensors", "mnist-cnn-jq.json", MNIST, &mnist,
+     NULL},
+    {"keras-mlperf-tiny/pretrainedResnet.h5", NULL, CIFAR, &raw, NULL},
+    {"keras-mnist-cnn/mnist_cnn.h5", NULL, MNIST, &unit, NULL},
+    {"keras-mnist-cnn/mnist_cnn.keras", NULL, MNIST, &unit, NULL},
 };
 
 static const char *data_folder;
@@ -217,8 +180,9 @@ static void fill(const struct model_case *m, const struct dataset *d, int i,
             size_t to = channels_last ? k * (size_t)d->channels + (size_t)c
                                       : (size_t)c * plane + k;
 
-            out[to] = (from[(size_t)c * plane + k] * m->scale - m->mean[c]) /
-                      m->std[c];
+            out[to] = (from[(size_t)c * plane + k] * m->norm->scale -
+                       m->norm->mean[c]) /
+                      m->norm->std[c];
         }
 }
 
@@ -365,7 +329,8 @@ static void print_row(const struct model_case *m, bool good, int right,
 /* True where the model does all it must. */
 static bool check(const struct model_case *m, const cJSON *models)
 {
-    const cJSON *record = json_member(models, m->path);
+    const cJSON *record =
+        json_member(models, m->record != NULL ? m->record : m->path);
     const cJSON *rows = json_member(record, "outputs_first10");
     struct infer_model *plain = NULL, *lean = NULL;
     struct infer_error err = {0};

@@ -193,7 +193,7 @@ static void every_fault(void **state)
         weights_dict_add(&dict, "fc1.weight", tensor(2, wrong), &err), 0);
     assert_int_equal(
         weights_dict_add(&dict, "fc9.weight", tensor(1, extra), &err), 0);
-    assert_int_equal(weights_bind(g, &dict, &err), INFER_EMISMATCH);
+    assert_int_equal(weights_bind(g, &dict, &err), INFER_EFORMAT);
     assert_non_null(strstr(err.text, "'fc2.bias' 100 is missing"));
     assert_non_null(strstr(err.text, "'fc1.weight' is 300x783"));
     assert_non_null(strstr(err.text, "wants 300x784"));

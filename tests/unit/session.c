@@ -640,6 +640,43 @@ static void test_plain_outputs(void **unused)
     infer_model_close(&model);
 }
 
+/* Integers are taken for reals, but reals not for integers. */
+static void test_integer_input(void **unused)
+{
+    struct graph *g = graph_new();
+    const int64_t dim[1] = {3};
+    const float real[3] = {1, 2, 3};
+    const uint8_t byte[3] = {1, 0, 255};
+    int64_t result[3];
+    struct infer_array in = {.dtype = INFER_F32,
+                             .rank = 1,
+                             .dim = {3},
+                             .data = (void *)real,
+                             .bytes = sizeof real};
+    struct infer_array out = {.data = result, .bytes = sizeof result};
+    struct infer_model *model;
+    struct infer_session *s;
+    struct infer_error err;
+    int x, y;
+
+    (void)unused;
+    x = graph_add_input(g, "index", INFER_I64, 1, dim);
+    y = add_binary(g, "twice", x, x, KERN_ADD);
+    graph_add_output(g, y);
+    model = model_of(g);
+    s = session_of(model, INFER_BACKEND_AUTO, false);
+    REFUSED(infer_session_run(s, &in, 1, &out, 1, &err), INFER_EARGUMENT,
+            "'index': type F32, expected I64");
+    in.dtype = INFER_U8;
+    in.data = (void *)byte;
+    in.bytes = sizeof byte;
+    assert_int_equal(infer_session_run(s, &in, 1, &out, 1, &err), 0);
+    assert_int_equal(result[0], 2);
+    assert_int_equal(result[2], 510);
+    infer_session_close(&s);
+    infer_model_close(&model);
+}
+
 /* From a file, whose weights are read when they are packed: the same bits, and
  * the file may be deleted once it is open. */
 static void test_model_file(void **unused)
@@ -788,6 +825,7 @@ int main(void)
         cmocka_unit_test(test_half),
         cmocka_unit_test(test_cast_through_half),
         cmocka_unit_test(test_plain_outputs),
+        cmocka_unit_test(test_integer_input),
         cmocka_unit_test(test_model_file),
         cmocka_unit_test(test_fixed_inside),
         cmocka_unit_test(test_unsupported_listed),

@@ -9,24 +9,33 @@
 
 #include "libinfer/model_file.h"
 
-/* True where the file starts as a model file does: model_file_write() puts
- * "infer.version" first. */
-static bool is_model_file(const char *path)
+enum content { CONTENT_OTHER, CONTENT_MODEL, CONTENT_ARCH };
+
+/* What is told by the first bytes: model_file_write() puts "infer.version"
+ * first, and an architecture file is a JSON object that names "infer" early. */
+static enum content look_at(const char *path)
 {
     static const char mark[] = "{\"__metadata__\":{\"infer.version\"";
-    char head[8 + sizeof(mark)];
-    FILE *f = NULL;
+    enum content content = CONTENT_OTHER;
+    char head[512] = "";
     struct stat st;
     size_t got;
+    FILE *f;
 
     if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
-        return false;
+        return CONTENT_OTHER;
     f = fopen(path, "rb");
     if (f == NULL)
-        return false;
-    got = fread(head, 1, sizeof(head), f);
+        return CONTENT_OTHER;
+    got = fread(head, 1, sizeof(head) - 1, f);
     fclose(f);
-    return got == sizeof(head) && memcmp(head + 8, mark, sizeof(mark) - 1) == 0;
+    if (got >= 8 + sizeof(mark) &&
+        memcmp(head + 8, mark, sizeof(mark) - 1) == 0)
+        content = CONTENT_MODEL;
+    else if (head[strspn(head, " \t\r\n")] == '{' &&
+             strstr(head, "\"infer\"") != NULL)
+        content = CONTENT_ARCH;
+    return content;
 }
 
 int wconv_subject_open(const char *path, const struct weights_options *options,
@@ -40,9 +49,14 @@ int wconv_subject_open(const char *path, const struct weights_options *options,
     weights_import_init(&out->import);
     if (stat(path, &st) < 0 && arch_find(path) != NULL)
         return arch_open(path, NULL, err, &out->graph);
-    if (is_model_file(path)) {
+    switch (look_at(path)) {
+    case CONTENT_MODEL:
         out->bytes = (uint64_t)st.st_size;
         return model_file_read(path, err, &out->graph);
+    case CONTENT_ARCH:
+        return model_file_read_arch(path, err, &out->graph);
+    default:
+        break;
     }
     status = weights_read(path, options, err, &out->import);
     if (status < 0)

@@ -81,7 +81,7 @@ void wconv_report(const struct cli *cli, const struct wconv_request *request,
 
 /* Bytes of all constants of a graph. */
 size_t wconv_weight_bytes(const struct graph *g);
-/* "1x3x224x224", N for a free dimension.  Returns buf. */
+/* "1x3x224x224"; a free dimension is N (the first) or ?.  Returns buf. */
 const char *wconv_format_shape(int rank, const int64_t *dim, char *buf,
                                size_t bytes);
 
