@@ -231,6 +231,9 @@ static bool has_layers(const struct hdf5_strings *parts, int n_parts)
             const char *path = parts[p].text[i];
             const char *slash = strrchr(path, '/');
             const size_t n = slash ? (size_t)(slash - path) : 0;
+            /* Keras 1 gives kernels names without a layer ("uniform2"). */
+            if (slash == NULL)
+                continue;
             if (first == NULL) {
                 first = path;
                 first_bytes = n;

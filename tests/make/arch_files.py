@@ -323,6 +323,28 @@ def waifu2x_resnet10():
     return net
 
 
+def keras_squeezenet():
+    """SqueezeNet 1.1 without its classifier: ImageNet features."""
+    net = Net("keras-squeezenet-notop")
+    x = net.input(-1, 3, 227, 227, color="bgr",
+                  mean=[103.939, 116.779, 123.68])
+    x = net.max_pool(net.relu(net.conv(x, "conv1", 3, 64, 3, 2)), 3, 2)
+    cin = 64
+    for i in range(2, 10):
+        squeeze, expand = 16 * (i // 2), 64 * (i // 2)
+        name = f"fire{i}"
+        x = net.relu(net.conv(x, name + "/squeeze1x1", cin, squeeze, 1))
+        parts = [net.relu(net.conv(x, name + "/expand1x1", squeeze, expand,
+                                   1)),
+                 net.relu(net.conv(x, name + "/expand3x3", squeeze, expand, 3,
+                                   pad=1))]
+        x, cin = net.concat(parts), 2 * expand
+        if i in (3, 5):
+            x = net.max_pool(x, 3, 2)
+    net.output(x, "output")
+    return net
+
+
 # -- face detectors -----------------------------------------------------
 
 def boxes(net, x, per_place):
@@ -501,6 +523,7 @@ NETS = {
     "mtcnn-rnet": mtcnn_rnet,
     "waifu2x-vgg7": waifu2x_vgg7,
     "waifu2x-resnet10": waifu2x_resnet10,
+    "keras-squeezenet-notop": keras_squeezenet,
     "ultraface-slim-320": lambda: ultraface(False),
     "ultraface-rfb-320": lambda: ultraface(True),
     "blazeface": blazeface,

@@ -103,6 +103,10 @@ static const struct row {
     {.arch = "waifu2x-resnet10",
      .file = "npz-waifu2x-chainer/resnet10-anime_style_noise1_y.npz",
      .dim = {1, 1, 22, 38}},
+    {.arch = "keras-squeezenet-notop",
+     .file = "keras-squeezenet/"
+             "squeezenet_weights_tf_dim_ordering_tf_kernels_notop.h5",
+     .dim = {1, 512, 13, 13}},
     {.arch = "blazeface",
      .file = "blazeface/blazeface.pth",
      .dim = {1, 896, 16}},

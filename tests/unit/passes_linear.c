@@ -301,6 +301,32 @@ static void bias_of_dense(void **state)
     net_end(&net);
 }
 
+/* A factor for each channel behind the transpose that follows the layer. */
+static void factor_behind_transpose(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 52);
+    x = net_input(&net, NET_DIMS(-1, 4, 3, 6));
+    y = net_transpose(&net, net_dense(&net, x, 5, 6), NET_DIMS(0, 3, 1, 2));
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(5, 1, 1)));
+    net_output(&net, y);
+    net_check(&net, SCALE, 1, 1);
+    assert_int_equal(net.g->n_nodes, 2);
+    net_end(&net);
+
+    /* The factor belongs to another dimension. */
+    net_begin(&net, 53);
+    x = net_input(&net, NET_DIMS(-1, 5, 3, 6));
+    y = net_transpose(&net, net_dense(&net, x, 5, 6), NET_DIMS(0, 3, 1, 2));
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(5, 1)));
+    net_output(&net, y);
+    net_refuses(&net, SCALE);
+    net_end(&net);
+}
+
 /* (x - mean) / std in front of a convolution without padding. */
 static void normalised_input(void **state)
 {
@@ -449,6 +475,7 @@ int main(void)
         cmocka_unit_test(arithmetic_after_conv),
         cmocka_unit_test(number_minus_conv),
         cmocka_unit_test(bias_of_dense),
+        cmocka_unit_test(factor_behind_transpose),
         cmocka_unit_test(normalised_input),
         cmocka_unit_test(normalised_input_with_padding),
         cmocka_unit_test(factor_before_padded_conv),

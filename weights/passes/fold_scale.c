@@ -168,18 +168,52 @@ static int variable_input(const struct pass *p, const struct graph_node *n)
 
 /* ---- into the layer before ----------------------------------------- */
 
+/* The node that makes x when only `reader` reads x, looked for behind a
+ * transpose too.  *through is that transpose, or -1. */
+static int layer_before(const struct pass *p, int x, int reader, int *through)
+{
+    const struct graph *g = p->g;
+    int before = x < 0 ? -1 : g->value[x].producer;
+
+    *through = -1;
+    if (before < 0 || pass_reader(p, x) != reader)
+        return -1;
+    if (g->node[before].op != GRAPH_TRANSPOSE)
+        return before;
+    *through = before;
+    x = g->node[before].in[0];
+    return pass_reader(p, x) == before ? g->value[x].producer : -1;
+}
+
+/* Where dimension `axis` stands behind a transpose; -1 where its order is not
+ * written out. */
+static int axis_behind(const struct pass *p, int transpose, int axis)
+{
+    const struct graph_dims *order = &p->g->node[transpose].attr.dims;
+
+    for (int i = 0; i < order->n; i++)
+        if (order->dim[i] == axis)
+            return i;
+    return -1;
+}
+
 static int fold_before(struct pass *p, int node)
 {
     struct graph *g = p->g;
     int x = variable_input(p, &g->node[node]);
-    int layer = x < 0 ? -1 : g->value[x].producer;
+    int through;
+    int layer = layer_before(p, x, node, &through);
     struct affine f;
     int status;
 
-    if (layer < 0 || pass_reader(p, x) != node)
+    if (layer < 0)
         return 0;
     f.n = pass_output_channels(p, layer, &f.axis);
     if (f.n < 1)
+        return 0;
+    if (through >= 0)
+        f.axis = axis_behind(p, through, f.axis);
+    if (f.axis < 0)
         return 0;
     status = read_affine(p, node, &f);
     if (status <= 0)
@@ -190,7 +224,7 @@ static int fold_before(struct pass *p, int node)
         return status;
     pass_note(p, 0, "%s into %s", g->node[node].name, g->node[layer].name);
     g->node[layer].epilogue = g->node[node].epilogue;
-    pass_absorb(p, layer, node);
+    pass_absorb(p, through >= 0 ? through : layer, node);
     return 1;
 }
 

@@ -134,6 +134,15 @@ static void multiply_weights(const struct linear *l, const double *factor,
 {
     int64_t first = 0;
 
+    /* Most often the planes of an output channel lie together. */
+    if (!by_input && !l->transposed) {
+        int64_t row = l->w->dim[1] * l->window;
+
+        for (int64_t k = 0; k < l->out_channels; k++)
+            multiply_plane(l->w, k * row, row, factor[k]);
+        return;
+    }
+
     for (int64_t i = 0; i < l->w->dim[0]; i++) {
         for (int64_t j = 0; j < l->w->dim[1]; j++, first += l->window) {
             int64_t k, c;
