@@ -221,6 +221,7 @@ struct kern_reduce {
     uint32_t axes; /* bit i: dimension i is reduced */
 };
 
+/* The axis keeps size 1 in the problem's output tensor, which is I64. */
 struct kern_arg_reduce {
     int axis;
     bool min;         /* arg min instead of arg max */
@@ -295,9 +296,10 @@ union kern_attr {
 
 /* What is applied to a result before it is stored.
  * y = act(acc + bias + residual), or act(acc + bias) + residual where
- * residual_last.  The residual has y's shape.  Operations that know it: conv,
- * conv_transpose (act only), dense, batch_norm, scale_shift, binary, pool (act
- * only). */
+ * residual_last.  The residual has y's shape; at launch it may be y's own
+ * buffer where their strides are equal, which spares rows that add in place a
+ * copy.  Operations that know it: conv, conv_transpose (act only), dense,
+ * batch_norm, scale_shift, binary, pool (act only). */
 struct kern_epilogue {
     struct kern_unary act; /* KERN_IDENTITY for none */
     bool residual_last;

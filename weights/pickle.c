@@ -11,6 +11,7 @@
 #include "weights/pickle_text.h"
 
 #define BLOCK_BYTES 65536
+#define SMALL_INTS  64 /* 0 to 63: most sizes, strides and offsets */
 
 struct pickle_block {
     struct pickle_block *next;
@@ -29,6 +30,7 @@ struct machine {
     struct pickle_memo memo; /* 1 + index of a node */
     /* Values that are the same wherever they occur. */
     uint32_t none, yes, no, empty;
+    uint32_t small[SMALL_INTS]; /* 0: not made yet */
 };
 
 /* ---- nodes --------------------------------------------------------- */
@@ -239,11 +241,18 @@ static int push_new(struct machine *m, enum pickle_kind kind, uint32_t *out)
 
 static int push_int(struct machine *m, int64_t value)
 {
+    bool small = value >= 0 && value < SMALL_INTS;
     uint32_t node = 0;
-    int rc = push_new(m, PICKLE_INT, &node);
+    int rc;
 
-    if (rc == 0)
+    if (small && m->small[value])
+        return push(m, m->small[value]);
+    rc = push_new(m, PICKLE_INT, &node);
+    if (rc == 0) {
         m->p->node[node].u.integer = value;
+        if (small)
+            m->small[value] = node;
+    }
     return rc;
 }
 

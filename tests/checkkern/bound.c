@@ -180,6 +180,11 @@ static double function_bound(const struct kern_unary *f, double x, double y,
         return 4 * u * fabs(y);
     case KERN_EXP: /* the argument's rounding is magnified by |x| */
         return 8 * u * fabs(y) * (1 + fabs(x));
+    case KERN_SILU: /* x times such a function of it, which for x far below */
+    case KERN_GELU: /* zero is a difference of near equals */
+    case KERN_GELU_TANH:
+    case KERN_MISH:
+        return 16 * u * fmax(1, fabs(x));
     default:
         return 16 * u * fmax(1, fabs(y));
     }

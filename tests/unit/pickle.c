@@ -202,6 +202,7 @@ static void test_names(void **state)
     /* Known by the memo, and computed. */
     refused(S("\x80\4\x8c\2os\x94\x8c\6system\x94h\0h\1\x93."), "os.system");
     refused(S("\x80\4]\x8c\6system\x93."), "not written as text");
+    refused(S("\x80\4]\x94h\0\x8c\6system\x93."), "not written as text");
     refused(S("\x80\4\x8c\2osN0\x8c\6system\x93."), "not written as text");
     /* Everything is named at once, though the end is garbage. */
     assert_int_equal(try_stream(S("\x80\2ca\nb\ncc\nd\nca\nb\n\xff\xff"), &err),

@@ -563,6 +563,13 @@ static void test_legacy(void **state)
     at[4] = 5; /* five elements, of which the tensor wants 1 to 5 */
     help_refused(PT, m.data, m.bytes, "reaches beyond");
     maker_clear(&m);
+    s.offset = INT64_MAX; /* and the start of the part on top */
+    make_legacy(&m, &l, SYSTEM, KEYS);
+    at = memmem(m.data, m.bytes, "\1\1\1\1v", 5);
+    assert_non_null(at);
+    memcpy(at, "\1\0\0\0v", 5);
+    help_refused(PT, m.data, m.bytes, "elements 4 + 6");
+    maker_clear(&m);
 }
 
 static void test_bad_legacy(void **state)

@@ -190,6 +190,10 @@ static void test_end_record(void **state)
     make_archive(&z);
     z.file.data[z.file.bytes - 6]++;
     refused(&z, "does not end where");
+    make_archive(&z); /* a gap between the directory and its end record */
+    maker_bytes(&z.file, z.file.data + z.file.bytes - 22, 22);
+    memset(z.file.data + z.file.bytes - 44, 'x', 22);
+    refused(&z, "does not end where");
     zipmaker_end(&z); /* no members at all: a valid archive */
     accepted(&z);
 }
@@ -297,6 +301,31 @@ static void test_descriptors(void **state)
     }
 }
 
+/* A right stream with a byte behind it, inside the same member. */
+static void test_tail(void)
+{
+    uint32_t crc = (uint32_t)crc32(0, text, 1000);
+    unsigned char *deflated, *local, *central;
+    struct zipmaker z = {0};
+    struct maker m = {0};
+    size_t n = zipmaker_deflate(text, 1000, &deflated);
+
+    deflated[n] = 0; /* zipmaker_deflate() leaves room for one more */
+    zipmaker_add(&z, "x", deflated, n + 1);
+    free(deflated);
+    zipmaker_end(&z);
+    local = z.file.data;
+    central = z.file.data + z.file.bytes - 22 - 47;
+    maker_int(&m, crc, 4);
+    maker_int(&m, n + 1, 4);
+    maker_int(&m, 1000, 4);
+    local[8] = central[10] = 8;
+    memcpy(local + 14, m.data, 12);
+    memcpy(central + 16, m.data, 12);
+    maker_clear(&m);
+    refused(&z, "follow its deflate stream");
+}
+
 /* Deflate streams that are no good, or not what they declare. */
 static void test_deflate(void **state)
 {
@@ -331,6 +360,7 @@ static void test_deflate(void **state)
     }
     struct zipmaker_entry e = {
         .name = "x", .data = text, .bytes = 1000, .method = 8};
+    test_tail();
     e.bytes_plus = (uint32_t)-1;
     refused_entry(&e, "more than the 999 bytes");
     e.bytes_plus = 1;
