@@ -88,7 +88,8 @@ static int fold_cast(const struct fold *f, struct infer_error *err,
 /* ---- shape to shape ------------------------------------------------ */
 
 static int reshape_target(const struct fold *f, const struct onnx_small *a,
-                          int64_t *dim, int *rank, struct infer_error *err)
+                          bool allow_zero, int64_t *dim, int *rank,
+                          struct infer_error *err)
 {
     const struct onnx_small *t = f->in[1];
     int64_t known = 1;
@@ -99,7 +100,7 @@ static int reshape_target(const struct fold *f, const struct onnx_small *a,
     *rank = (int)t->count;
     for (i = 0; i < *rank; i++) {
         dim[i] = t->i[i];
-        if (dim[i] == 0 && i < a->rank)
+        if (dim[i] == 0 && !allow_zero && i < a->rank)
             dim[i] = a->dim[i];
         if (dim[i] == -1 && open < 0)
             open = i;
@@ -120,12 +121,14 @@ static int fold_reshape(const struct fold *f, struct infer_error *err,
                         struct onnx_small **out)
 {
     int64_t dim[INFER_MAX_RANK];
+    bool allow_zero = false;
     int rank = 0, status;
 
     if (f->n_in != 2)
         return 0;
-    onnx_ignore(f->im, "allowzero");
-    status = reshape_target(f, f->in[0], dim, &rank, err);
+    status = onnx_flag(f->im, "allowzero", &allow_zero, err);
+    if (status == 0)
+        status = reshape_target(f, f->in[0], allow_zero, dim, &rank, err);
     if (status < 0)
         return status;
     return small_reshape(f->im, f->in[0], rank, dim, err, out);

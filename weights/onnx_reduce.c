@@ -72,6 +72,7 @@ int onnx_import_reduce(struct onnx_import *im, int kind,
                        struct infer_error *err)
 {
     struct reduction r;
+    int64_t count;
     int status;
 
     memset(&r, 0, sizeof(r));
@@ -83,6 +84,11 @@ int onnx_import_reduce(struct onnx_import *im, int kind,
         return onnx_emit_unary(im, KERN_ABS, 0, 0, r.in, 0, NULL, err);
     if (r.noop)
         return onnx_emit_unary(im, KERN_IDENTITY, 0, 0, r.in, 0, NULL, err);
+    if ((kind == KERN_REDUCE_MAX || kind == KERN_REDUCE_MIN) &&
+        checked_count(im->type[r.in][0].rank, im->type[r.in][0].dim, &count) &&
+        count == 0)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "the extreme of an empty tensor");
     if (im->type[r.in][0].dtype == INFER_BOOL)
         return reduce_bool(im, &r, err);
     return emit_reduce(im, &r, r.in, 0, NULL, err);

@@ -12,7 +12,7 @@
 
 /* Constants that a few bytes of file ask for (ConstantOfShape, Expand): enough
  * for the weights of the largest classifiers, and a bound for hostile files. */
-#define MAX_GENERATED ((uint64_t)1 << 30)
+#define MAX_GENERATED ((uint64_t)640 << 20)
 
 static int out_of_memory(struct infer_error *err)
 {
@@ -495,7 +495,7 @@ int onnx_new_constant(struct onnx_import *im, enum infer_dtype dtype, int rank,
         bytes > MAX_GENERATED - im->generated)
         return error_set(err, INFER_EUNSUPPORTED,
                          "a constant that is too large to compute here (all "
-                         "together at most 1 GiB)");
+                         "together at most 640 MiB)");
     *out = constant_new(dtype, rank, dim);
     if (!*out)
         return out_of_memory(err);
