@@ -25,8 +25,8 @@ extern "C" {
 #endif
 
 #define KERN_MAX_RANK INFER_MAX_RANK
-#define KERN_MAX_IN 6
-#define KERN_MAX_OUT 2
+#define KERN_MAX_IN   6
+#define KERN_MAX_OUT  2
 
 /* ---- operations ---------------------------------------------------- */
 
@@ -142,23 +142,23 @@ struct kern_lrn {
 enum kern_unary_kind {
     KERN_IDENTITY,
     KERN_RELU,
-    KERN_LEAKY_RELU,   /* x < 0 ? a x : x */
-    KERN_CLIP,         /* min(max(x, a), b) */
+    KERN_LEAKY_RELU, /* x < 0 ? a x : x */
+    KERN_CLIP,       /* min(max(x, a), b) */
     KERN_SIGMOID,
     KERN_TANH,
-    KERN_SILU,         /* x * sigmoid(a x) */
-    KERN_HARD_SIGMOID, /* clip(a x + b, 0, 1) */
-    KERN_HARD_SWISH,   /* x * clip(x / 6 + 1 / 2, 0, 1) */
-    KERN_ELU,          /* x < 0 ? a (exp x - 1) : x */
-    KERN_SELU,         /* b (x < 0 ? a (exp x - 1) : x) */
-    KERN_CELU,         /* max(0, x) + min(0, a (exp(x / a) - 1)) */
-    KERN_SOFTPLUS,     /* log(exp x + 1) */
-    KERN_SOFTSIGN,     /* x / (1 + |x|) */
-    KERN_MISH,         /* x tanh(softplus x) */
-    KERN_GELU,         /* x Phi(x), exact */
-    KERN_GELU_TANH,    /* tanh approximation */
+    KERN_SILU,             /* x * sigmoid(a x) */
+    KERN_HARD_SIGMOID,     /* clip(a x + b, 0, 1) */
+    KERN_HARD_SWISH,       /* x * clip(x / 6 + 1 / 2, 0, 1) */
+    KERN_ELU,              /* x < 0 ? a (exp x - 1) : x */
+    KERN_SELU,             /* b (x < 0 ? a (exp x - 1) : x) */
+    KERN_CELU,             /* max(0, x) + min(0, a (exp(x / a) - 1)) */
+    KERN_SOFTPLUS,         /* log(exp x + 1) */
+    KERN_SOFTSIGN,         /* x / (1 + |x|) */
+    KERN_MISH,             /* x tanh(softplus x) */
+    KERN_GELU,             /* x Phi(x), exact */
+    KERN_GELU_TANH,        /* tanh approximation */
     KERN_THRESHOLDED_RELU, /* x > a ? x : 0 */
-    KERN_LINEAR,       /* a x + b */
+    KERN_LINEAR,           /* a x + b */
     KERN_ERF,
     KERN_EXP,
     KERN_LOG,
@@ -264,8 +264,8 @@ struct kern_resize {
     enum kern_resize_mode mode; /* bilinear: linear in each dimension */
     enum kern_resize_coord coord;
     enum kern_nearest_mode nearest;
-    float cubic_a;         /* -0.75 or -0.5 */
-    bool exclude_outside;  /* cubic: weights outside are 0, renormalised */
+    float cubic_a;        /* -0.75 or -0.5 */
+    bool exclude_outside; /* cubic: weights outside are 0, renormalised */
     bool antialias;
     float scale[KERN_MAX_RANK]; /* output / input as the model states it */
 };
@@ -296,9 +296,10 @@ union kern_attr {
 
 /* What is applied to a result before it is stored.
  * y = act(acc + bias + residual), or act(acc + bias) + residual where
- * residual_last.  The residual has y's shape.  Operations that know it: conv,
- * conv_transpose (act only), dense, batch_norm, scale_shift, binary, pool (act
- * only). */
+ * residual_last.  The residual has y's shape; at launch it may be y's own
+ * buffer where their strides are equal, which spares rows that add in place a
+ * copy.  Operations that know it: conv, conv_transpose (act only), dense,
+ * batch_norm, scale_shift, binary, pool (act only). */
 struct kern_epilogue {
     struct kern_unary act; /* KERN_IDENTITY for none */
     bool residual_last;
@@ -315,6 +316,7 @@ struct kern_problem {
     union kern_attr attr;
     struct kern_epilogue epilogue;
     bool deterministic;
+    bool allow_tf32; /* products of F32 may be rounded to TF32 */
 };
 
 /* Checks that the shapes, types and attributes of a problem fit together: what
@@ -338,8 +340,11 @@ enum kern_device_kind { KERN_CPU, KERN_CUDA };
 struct kern_device {
     enum kern_device_kind kind;
     int ordinal;
-    int sm;      /* compute capability times ten; 0 on a CPU */
-    int threads; /* CPU threads a launch may use, >= 1 */
+    int sm;              /* compute capability times ten; 0 on a CPU */
+    int threads;         /* CPU threads a launch may use, >= 1 */
+    int multiprocessors; /* 0 on a CPU, as are all that follow */
+    size_t shared_per_block_optin; /* bytes, with the opt-in attribute */
+    size_t l2_bytes;
 };
 
 /* ---- rows ---------------------------------------------------------- */
@@ -347,7 +352,8 @@ struct kern_device {
 enum {
     KERN_NONDETERMINISTIC = 1u << 0, /* two runs may differ in rounding */
     KERN_STRIDED = 1u << 1,          /* takes any strides, out included */
-    KERN_INEXACT = 1u << 2 /* not exact on small integers (Winograd, FFT) */
+    KERN_INEXACT = 1u << 2, /* not exact on small integers (Winograd, FFT) */
+    KERN_TF32 = 1u << 3     /* rounds F32 factors to TF32: allow_tf32 only */
 };
 
 struct kern_row;
@@ -367,17 +373,17 @@ struct kern_args {
     const void *in[KERN_MAX_IN]; /* NULL where absent; packed where asked */
     void *out[KERN_MAX_OUT];
     void *workspace;
-    void *stream; /* CUstream, NULL on a CPU */
+    void *stream; /* cudaStream_t, NULL on a CPU */
 };
 
 struct kern_row {
     const char *name;
     enum kern_op op;
     enum infer_backend backend;
-    enum kern_layout layout;  /* of activations; what KERN_STRIDED prefers */
-    enum infer_dtype dtype;   /* of activations; INFER_NONE: any */
-    enum infer_dtype acc;     /* accumulator */
-    int min_sm;               /* 0 on a CPU */
+    enum kern_layout layout; /* of activations; what KERN_STRIDED prefers */
+    enum infer_dtype dtype;  /* of activations; INFER_NONE: any */
+    enum infer_dtype acc;    /* accumulator */
+    int min_sm;              /* 0 on a CPU */
     unsigned flags;
     /* 0, or INFER_EUNSUPPORTED with the reason in *why (may be NULL). */
     int (*supports)(const struct kern_problem *p, const struct kern_device *d,
@@ -385,7 +391,8 @@ struct kern_row {
     /* Optional.  Fills e->state, e->workspace and e->packed. */
     int (*prepare)(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err);
-    /* Repacks constant input i from the layout of the problem. */
+    /* Repacks constant input i from the layout of the problem.  Runs on the
+     * CPU for every backend: src and dst are host memory. */
     int (*pack)(const struct kern_exec *e, int i, const void *src, void *dst,
                 struct infer_error *err);
     /* Runs.  Never allocates, never synchronises.  Thread-safe for one e
@@ -406,7 +413,7 @@ const struct kern_row *kern_row_find(const char *name);
 
 /* Runs row->supports() after the checks that hold for all rows (op,
  * kern_problem_check(), backend present on the device, dtype, minimum SM,
- * deterministic). */
+ * deterministic, TF32). */
 int kern_row_supports(const struct kern_row *row, const struct kern_problem *p,
                       const struct kern_device *d, struct infer_error *why);
 

@@ -63,6 +63,10 @@ static int check_row(const struct kern_row *row, const struct kern_problem *p,
     if (p->deterministic && (row->flags & KERN_NONDETERMINISTIC))
         return error_set(why, INFER_EUNSUPPORTED, "%s is not deterministic",
                          row->name);
+    if (!p->allow_tf32 && (row->flags & KERN_TF32))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "%s computes in TF32, which was not asked for",
+                         row->name);
     return 0;
 }
 

@@ -159,6 +159,22 @@ static bool dims_known(const struct graph_value *v)
 
 /* ---- binding ------------------------------------------------------- */
 
+/* The same bytes in another shape: a copy, because the passes edit weights in
+ * place while the dictionary still has its own. */
+static struct constant *reshaped(struct constant *c,
+                                 const struct graph_value *v)
+{
+    struct constant *to;
+
+    if (c->rank == v->rank &&
+        memcmp(c->dim, v->dim, (size_t)c->rank * sizeof(c->dim[0])) == 0)
+        return constant_ref(c);
+    to = constant_new(c->dtype, v->rank, v->dim);
+    if (to)
+        memcpy(to->data, c->data, c->bytes);
+    return to;
+}
+
 /* The constant as the graph wants it: its shape, and its type where it states
  * one, else fp32 for every floating-point type. */
 static struct constant *as_wanted(const struct graph_value *v,
@@ -171,7 +187,7 @@ static struct constant *as_wanted(const struct graph_value *v,
         dtype = scalar_is_float(c->dtype) ? INFER_F32 : c->dtype;
     if (!dims_known(v))
         return constant_convert(c, dtype);
-    shaped = constant_reshape(c, v->rank, v->dim);
+    shaped = reshaped(c, v);
     if (!shaped)
         return NULL;
     converted = constant_convert(shaped, dtype);

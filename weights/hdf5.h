@@ -106,7 +106,8 @@ enum hdf5_class {
 struct hdf5_type {
     enum hdf5_class kind;
     const char *unsupported; /* "compound", for messages */
-    enum infer_dtype dtype;  /* numbers */
+    bool opaque;
+    enum infer_dtype dtype; /* numbers */
     bool big_endian;
     bool space_padded; /* fixed strings: trailing blanks are no text */
     size_t size;       /* bytes of one number, string or heap reference */
@@ -204,6 +205,10 @@ struct hdf5_dataset {
 /* Reads what the object header says and checks it, but no data. */
 int hdf5_dataset_open(struct hdf5_file *f, uint64_t address,
                       struct infer_error *err, struct hdf5_dataset *out);
+/* Reads a dataset of opaque elements as numbers of the same size, least
+ * significant byte first: Keras keeps bfloat16 so. */
+int hdf5_dataset_retype(struct hdf5_file *f, struct hdf5_dataset *d,
+                        enum infer_dtype dtype, struct infer_error *err);
 /* Bytes of the whole array, or EMEMORY where that overflows. */
 int hdf5_dataset_bytes(const struct hdf5_dataset *d, struct infer_error *err,
                        size_t *bytes);

@@ -320,6 +320,20 @@ int hdf5_dataset_open(struct hdf5_file *f, uint64_t address,
     return rc;
 }
 
+int hdf5_dataset_retype(struct hdf5_file *f, struct hdf5_dataset *d,
+                        enum infer_dtype dtype, struct infer_error *err)
+{
+    if (!d->type.opaque || d->type.size != infer_dtype_size(dtype))
+        return hdf5_unsupported(
+            err, d->address, "data of type %s, %zu bytes each, as %s",
+            d->type.kind == HDF5_UNSUPPORTED ? d->type.unsupported : "number",
+            d->type.size, infer_dtype_name(dtype));
+    d->type.kind = HDF5_NUMBER;
+    d->type.dtype = dtype;
+    d->type.big_endian = false;
+    return check_dataset(f, d, err);
+}
+
 int hdf5_dataset_bytes(const struct hdf5_dataset *d, struct infer_error *err,
                        size_t *bytes)
 {

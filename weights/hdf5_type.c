@@ -218,6 +218,7 @@ static int parse_type(struct hdf5_file *f, uint64_t address,
     default:
         out->kind = HDF5_UNSUPPORTED;
         out->unsupported = words[class];
+        out->opaque = class == 5;
         return 0;
     }
 }

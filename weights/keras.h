@@ -78,6 +78,10 @@ struct keras_call {
     int layer;
     struct keras_reference *in;
     int n_in;
+    /* Keras 3 writes arithmetic like x + 3.0 as a layer, one of whose two
+     * arguments is a number: its place, or -1. */
+    int number_at;
+    double number;
 };
 
 struct keras_layer {
@@ -130,6 +134,10 @@ int keras_read_names(struct hdf5_file *f, uint64_t address, const char *name,
                      int max_parts, int *n_parts);
 #define KERAS_MAX_PARTS 64
 
+/* A tensor as it is stored; it may view the file. */
+int keras_read_tensor(struct hdf5_file *f, uint64_t address,
+                      struct infer_error *err, struct constant **out);
+
 /* Weights without a configuration; see keras_dictionary.c for the names. */
 int keras_dictionary_from_h5(struct hdf5_file *f, uint64_t group,
                              struct infer_error *err,
@@ -155,6 +163,7 @@ struct keras_emit {
     int n_calls;                     /* of layers, so far */
     const struct keras_layer *layer; /* being emitted */
     int node;                        /* which call of it */
+    const struct keras_call *call;
 };
 
 /* Names every layer's variables (keras_class.variables). */

@@ -265,6 +265,7 @@ static struct keras_call *new_call(struct keras_model *m, int layer)
     struct keras_call *c = &m->call[m->n_calls++];
     memset(c, 0, sizeof *c);
     c->layer = layer;
+    c->number_at = -1;
     return c;
 }
 
@@ -359,6 +360,12 @@ static int parse_arguments(const struct keras_model *m,
     }
     if (keyword || cJSON_IsNull(json))
         return 0; /* "training": false and the like */
+    if (cJSON_IsNumber(json) && l->class->emit == keras_merge &&
+        call->number_at < 0 && call->n_in < 2) {
+        call->number_at = call->n_in;
+        call->number = json->valuedouble;
+        return 0;
+    }
     return error_set(err, INFER_EUNSUPPORTED,
                      "layer '%s': an argument of its call is no tensor",
                      l->path);

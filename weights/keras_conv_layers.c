@@ -501,15 +501,10 @@ struct keras_value keras_dense(struct keras_emit *k, struct keras_layer *l,
     (void)n;
     if (k->status < 0)
         return keras_failed(k);
-    /* A shared layer's weight has one shape: that of its first use. */
-    const bool used = l->weight[0] >= 0;
-    if (used && k->g->value[l->weight[0]].rank != (x.swapped ? x.rank : 2)) {
-        if (x.swapped && k->g->value[l->weight[0]].rank == 2)
-            x = keras_plain(k, x);
-        else
-            return keras_fail(k, INFER_EUNSUPPORTED,
-                              "shared between inputs of different rank");
-    }
+    /* A layer that is shared may see inputs of any rank: one weight for all
+     * needs Keras' order. */
+    if (l->n_calls > 1)
+        x = keras_plain(k, x);
     const int w = keras_weight(k, l, 0, "weight",
                                x.swapped ? convert[x.rank - 3] : dense_kernel);
     if (w < 0)

@@ -169,12 +169,9 @@ static int add_group(struct weights_dict *dict, struct found *v, int n,
 static int read_value(struct hdf5_file *f, uint64_t address,
                       struct infer_error *err, struct constant **out)
 {
-    struct hdf5_dataset d;
     struct constant *c;
-    int rc = hdf5_dataset_open(f, address, err, &d);
+    const int rc = keras_read_tensor(f, address, err, &c);
 
-    if (rc == 0)
-        rc = hdf5_dataset_numbers(f, &d, err, &c);
     if (rc < 0)
         return rc;
     if (c->blob == NULL) {

@@ -557,6 +557,7 @@ static void emit_call(struct frame *f, int index)
     int n = 0;
 
     k->layer = l;
+    k->call = c;
     k->node = index - l->first_call;
     /* Models inside models may be called any number of times each. */
     if (++k->n_calls > GRAPH_MAX_NODES)

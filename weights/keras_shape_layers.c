@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keras: pooling, shapes, padding, resampling and merges. */
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -473,12 +475,48 @@ static struct keras_value chain(struct keras_emit *k,
     return sum;
 }
 
+/* x op c, or c op x where the number comes first. */
+static struct keras_value with_number(struct keras_emit *k,
+                                      struct keras_value x,
+                                      enum kern_binary_kind kind)
+{
+    const bool first = k->call->number_at == 0;
+    const double c = k->call->number;
+    enum kern_unary_kind unary = KERN_LINEAR;
+    double a = 1, b = 0;
+
+    if (!(c <= FLT_MAX) || !(c >= -FLT_MAX) ||
+        (kind == KERN_DIV && !first && !(fabs(c) >= FLT_MIN)))
+        return keras_fail(k, INFER_EFORMAT, "its number is out of range");
+    if (kind == KERN_ADD) {
+        b = c;
+    } else if (kind == KERN_SUB) {
+        a = first ? -1 : 1;
+        b = first ? c : -c;
+    } else if (kind == KERN_MUL) {
+        a = c;
+    } else if (kind == KERN_DIV) {
+        a = first ? c : 1 / c;
+        if (first)
+            x.value = keras_unary(k, "inverse", x.value, KERN_RECIPROCAL, 0, 0);
+    } else {
+        unary = KERN_CLIP;
+        a = kind == KERN_MAX ? c : -FLT_MAX;
+        b = kind == KERN_MAX ? FLT_MAX : c;
+    }
+    x.value = keras_unary(k, "", x.value, unary, (float)a, (float)b);
+    return x;
+}
+
 struct keras_value keras_merge(struct keras_emit *k, struct keras_layer *l,
                                const struct keras_value *in, int n)
 {
     const enum kern_binary_kind kind = (enum kern_binary_kind)l->class->arg;
 
-    if (kind == KERN_SUB && n != 2)
+    if (k->call->number_at >= 0 && n == 1)
+        return with_number(k, in[0], kind);
+
+    if ((kind == KERN_SUB || kind == KERN_DIV) && n != 2)
         return keras_fail(k, INFER_EFORMAT, "%d inputs; two are due", n);
     return chain(k, in, n, kind, "");
 }

@@ -60,17 +60,48 @@ int keras_read_names(struct hdf5_file *f, uint64_t address, const char *name,
 
 /* ---- one tensor ---------------------------------------------------- */
 
+/* Keras 3 keeps bfloat16 as opaque pairs of bytes with an attribute that says
+ * what they are. */
+static int open_tensor(struct hdf5_file *f, uint64_t address,
+                       struct infer_error *err, struct hdf5_dataset *d)
+{
+    struct hdf5_strings word = {0};
+    struct hdf5_attribute a;
+    struct hdf5_object o;
+    int rc = hdf5_dataset_open(f, address, err, d);
+
+    if (rc < 0 || !d->type.opaque)
+        return rc;
+    rc = hdf5_object_read(f, address, err, &o);
+    if (rc < 0)
+        return rc;
+    rc = hdf5_attribute_find(f, &o, "dtype", err, &a);
+    if (rc == 1)
+        rc = hdf5_attribute_strings(f, &a, err, &word);
+    hdf5_object_clear(f, &o);
+    if (rc == 0 && word.count == 1 && strcmp(word.text[0], "bfloat16") == 0)
+        rc = hdf5_dataset_retype(f, d, INFER_BF16, err);
+    hdf5_strings_clear(f, &word);
+    return rc;
+}
+
+int keras_read_tensor(struct hdf5_file *f, uint64_t address,
+                      struct infer_error *err, struct constant **out)
+{
+    struct hdf5_dataset d;
+    const int rc = open_tensor(f, address, err, &d);
+
+    return rc < 0 ? rc : hdf5_dataset_numbers(f, &d, err, out);
+}
+
 /* Floating-point tensors become F32: what the graph computes in.  The result
  * never views the file, which is released after reading. */
 static int read_tensor(struct hdf5_file *f, uint64_t address,
                        struct infer_error *err, struct constant **out)
 {
-    struct hdf5_dataset d;
     struct constant *c, *wide;
-    int rc = hdf5_dataset_open(f, address, err, &d);
+    const int rc = keras_read_tensor(f, address, err, &c);
 
-    if (rc == 0)
-        rc = hdf5_dataset_numbers(f, &d, err, &c);
     if (rc < 0)
         return rc;
     wide = constant_convert(c, INFER_F32);

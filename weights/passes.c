@@ -127,7 +127,9 @@ static int settle(struct graph *g, struct infer_error *err)
 {
     int status;
 
-    graph_remove_dead(g);
+    status = graph_remove_dead(g);
+    if (status < 0)
+        return error_set(err, status, "out of memory");
     status = graph_compact(g, err);
     if (status < 0)
         return status;

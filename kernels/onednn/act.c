@@ -327,10 +327,25 @@ CPU_CLONES float cpu_exp_sum(const float *x, float shift, float *y, int64_t n)
     float sum = 0.0f;
     int64_t i;
 
+    if (!y) {
+#pragma omp simd reduction(+ : sum)
+        for (i = 0; i < n; i++)
+            sum += exp_of(x[i] - shift);
+        return sum;
+    }
 #pragma omp simd reduction(+ : sum)
     for (i = 0; i < n; i++) {
         y[i] = exp_of(x[i] - shift);
         sum += y[i];
     }
     return sum;
+}
+
+CPU_CLONES void cpu_log(const float *x, float *y, int64_t n)
+{
+    int64_t i;
+
+#pragma omp simd
+    for (i = 0; i < n; i++)
+        y[i] = log_normal(x[i]);
 }

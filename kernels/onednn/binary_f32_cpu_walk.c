@@ -118,17 +118,25 @@ CPU_CLONES static void binary_row(enum kern_binary_kind kind, const float *a,
     }
 }
 
-static void epilogue(const struct kern_epilogue *ep, float *y, int64_t sy,
-                     const float *residual, int64_t sr, int64_t n)
+/* One block: through t where there is a residual, which may lie in y. */
+static void block_of(const struct kern_problem *p, float *const *at,
+                     const int64_t *stride, int64_t n, float *t)
 {
+    const struct kern_epilogue *ep = &p->epilogue;
+    const bool residual = has_residual(p), direct = !residual && stride[0] == 1;
+    float *y = direct ? at[0] : t, *r = residual ? at[3] : NULL;
     int64_t i;
 
-    if (sy == 1 && (!residual || sr == 1)) {
-        cpu_epilogue(ep, y, residual, n);
-        return;
-    }
-    for (i = 0; i < n; i++)
-        cpu_epilogue(ep, y + i * sy, residual ? residual + i * sr : NULL, 1);
+    binary_row(p->attr.binary.kind, at[1], stride[1], at[2], stride[2], y, 1,
+               n);
+    if (!residual || stride[3] == 1)
+        cpu_epilogue(ep, y, r, n);
+    else
+        for (i = 0; i < n; i++)
+            cpu_epilogue(ep, y + i, r + i * stride[3], 1);
+    if (!direct)
+        for (i = 0; i < n; i++)
+            at[0][i * stride[0]] = y[i];
 }
 
 static void rows_of(const void *context, int64_t rows, int64_t n,
@@ -136,26 +144,18 @@ static void rows_of(const void *context, int64_t rows, int64_t n,
                     const int64_t *stride)
 {
     const struct kern_problem *p = context;
-    const bool residual = has_residual(p);
-    const bool plain = p->epilogue.act.kind == KERN_IDENTITY && !residual;
-    const int64_t block = plain ? n : BLOCK;
+    const int operands = has_residual(p) ? 4 : 3;
+    float t[BLOCK];
     int64_t r, i;
+    int k;
 
     for (r = 0; r < rows; r++)
-        for (i = 0; i < n; i += block) {
-            const int64_t count = n - i < block ? n - i : block;
-            float *y = at[0] + r * row_stride[0] + i * stride[0];
+        for (i = 0; i < n; i += BLOCK) {
+            float *block[4];
 
-            binary_row(p->attr.binary.kind,
-                       at[1] + r * row_stride[1] + i * stride[1], stride[1],
-                       at[2] + r * row_stride[2] + i * stride[2], stride[2], y,
-                       stride[0], count);
-            if (residual)
-                epilogue(&p->epilogue, y, stride[0],
-                         at[3] + r * row_stride[3] + i * stride[3], stride[3],
-                         count);
-            else if (!plain)
-                epilogue(&p->epilogue, y, stride[0], NULL, 0, count);
+            for (k = 0; k < operands; k++)
+                block[k] = at[k] + r * row_stride[k] + i * stride[k];
+            block_of(p, block, stride, n - i < BLOCK ? n - i : BLOCK, t);
         }
 }
 

@@ -11,7 +11,6 @@
  */
 #include "config.h"
 
-#include "kernels/onednn/cpu.h"
 #include "kernels/onednn/primitive.h"
 
 #include "kernels/error.h"
@@ -103,9 +102,7 @@ static int make_plan(const struct kern_problem *p, int threads,
 
     r = describe(p, &conv, plan, err);
     if (r == 0)
-        r = onednn_attributes(
-            p, plan->has_residual ? ONEDNN_IN_PLACE : ONEDNN_NO_RESIDUAL, NULL,
-            1.0f, err, &attr, NULL);
+        r = onednn_attributes(p, plan->has_residual, 1.0f, err, &attr);
     if (r < 0)
         return r;
     r = onednn_choose(&conv, attr, threads, err, &plan->pd);
@@ -164,11 +161,8 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
-    const struct kern_problem *p = &e->problem;
-
-    if (present(p, RESIDUAL) && args->in[RESIDUAL] != args->out[0])
-        cpu_copy(args->in[RESIDUAL], args->out[0], kern_tensor_count(p->out),
-                 onednn_threads(e->state));
+    if (present(&e->problem, RESIDUAL))
+        return onednn_launch_residual(e, args, err);
     return onednn_launch(e, args, err);
 }
 

@@ -93,8 +93,7 @@ static int make_plan(const struct kern_problem *p, int threads,
     int r = describe(p, &deconv, plan, err);
 
     if (r == 0)
-        r = onednn_attributes(p, ONEDNN_NO_RESIDUAL, NULL, 1.0f, err, &attr,
-                              NULL);
+        r = onednn_attributes(p, false, 1.0f, err, &attr);
     if (r < 0)
         return r;
     r = onednn_choose(&deconv, attr, threads, err, &plan->pd);

@@ -95,6 +95,7 @@ void cpu_walk_init(struct cpu_walk *w, int operands,
 
     memset(w, 0, sizeof *w);
     w->operands = operands;
+    w->weight = 1;
     for (i = 0; i < t[0]->rank; i++) {
         if (t[0]->dim[i] == 1)
             continue;
@@ -171,7 +172,7 @@ void cpu_walk_run(const struct cpu_walk *w, int threads, void *const *base,
 
     for (i = 0; i < w->rank - 1; i++)
         rows *= w->dim[i];
-    count = cpu_threads(threads, rows * inner);
+    count = cpu_threads(threads, rows * inner * w->weight);
 #pragma omp parallel for num_threads(count) schedule(static, 1) if (count > 1)
     for (i = 0; i < count; i++) {
         struct part part = {0, rows, 0, inner};

@@ -56,6 +56,7 @@ static inline void cpu_share(int64_t n, int i, int count, int64_t *from,
  * dimensions sorted by the strides of operand 0 and merged where all allow. */
 struct cpu_walk {
     int rank, operands;
+    int64_t weight; /* work of an element, in elements; 1 at first */
     int64_t dim[KERN_MAX_RANK];
     int64_t stride[CPU_MAX_OPERAND][KERN_MAX_RANK];
 };
@@ -83,10 +84,13 @@ void cpu_copy(const void *from, void *to, int64_t n, int threads);
 void cpu_act(const struct kern_unary *act, const float *x, float *y, int64_t n);
 /* True where cpu_act() knows the function. */
 bool cpu_act_known(const struct kern_unary *act);
-/* y[i] = exp(x[i] - shift); returns the sum of y. */
+/* y[i] = exp(x[i] - shift), unless y is NULL; returns the sum. */
 float cpu_exp_sum(const float *x, float shift, float *y, int64_t n);
 /* y[i] += x[i] */
 void cpu_add(const float *x, float *y, int64_t n);
+
+/* y[i] = log(x[i]) for normal x > 0 */
+void cpu_log(const float *x, float *y, int64_t n);
 
 /* Applies p's epilogue to n finished sums in y; residual may be NULL. */
 static inline void cpu_epilogue(const struct kern_epilogue *ep, float *y,

@@ -18,9 +18,7 @@ enum { X, W, BIAS, RESIDUAL };
 struct plan {
     dnnl_primitive_desc_t pd;
     dnnl_memory_desc_t weights; /* as the problem gives them */
-    dnnl_memory_desc_t residual;
     bool has_bias, has_residual;
-    int residual_arg;
 };
 
 static bool present(const struct kern_problem *p, int i)
@@ -47,7 +45,7 @@ static int describe(const struct kern_problem *p,
                     dnnl_inner_product_desc_t *product, struct plan *plan,
                     struct infer_error *err)
 {
-    dnnl_memory_desc_t x, w, bias, y;
+    dnnl_memory_desc_t x, w, bias, residual, y;
 
     if (!describe_rows(&p->in[X], &x) || !describe_rows(&p->out[0], &y))
         return onednn_refuse(err, "takes dense row-major F32 activations");
@@ -60,7 +58,7 @@ static int describe(const struct kern_problem *p,
                            !onednn_describe(&p->in[BIAS], &bias)))
         return onednn_refuse(err, "takes a dense F32 bias");
     plan->has_residual = present(p, RESIDUAL);
-    if (plan->has_residual && !describe_rows(&p->in[RESIDUAL], &plan->residual))
+    if (plan->has_residual && !describe_rows(&p->in[RESIDUAL], &residual))
         return onednn_refuse(err, "takes a dense row-major F32 residual");
     return onednn_status(dnnl_inner_product_forward_desc_init(
                              product, dnnl_forward_inference, &x, &w,
@@ -77,9 +75,7 @@ static int make_plan(const struct kern_problem *p, int threads,
 
     r = describe(p, &product, plan, err);
     if (r == 0)
-        r = onednn_attributes(
-            p, plan->has_residual ? ONEDNN_ARGUMENT : ONEDNN_NO_RESIDUAL,
-            &plan->residual, 1.0f, err, &attr, &plan->residual_arg);
+        r = onednn_attributes(p, plan->has_residual, 1.0f, err, &attr);
     if (r < 0)
         return r;
     r = onednn_choose(&product, attr, threads, err, &plan->pd);
@@ -113,9 +109,6 @@ static int bind(const struct plan *plan, struct onednn_primitive *x,
                     dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1));
     onednn_bind(x, DNNL_ARG_DST, ONEDNN_OUT(0),
                 dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0));
-    if (plan->has_residual)
-        onednn_bind(x, plan->residual_arg, ONEDNN_IN(RESIDUAL),
-                    &plan->residual);
     e->workspace = onednn_bind_scratchpad(x, plan->pd);
     return onednn_finish(x, err);
 }
@@ -138,6 +131,14 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return r;
 }
 
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    if (present(&e->problem, RESIDUAL))
+        return onednn_launch_residual(e, args, err);
+    return onednn_launch(e, args, err);
+}
+
 const struct kern_row dense_fprop_f32_onednn = {
     .name = "dense_fprop_f32_onednn",
     .op = KERN_DENSE_FPROP,
@@ -148,6 +149,6 @@ const struct kern_row dense_fprop_f32_onednn = {
     .supports = supports,
     .prepare = prepare,
     .pack = onednn_pack,
-    .launch = onednn_launch,
+    .launch = launch,
     .release = onednn_release,
 };

@@ -74,8 +74,7 @@ static int make_plan(const struct kern_problem *p, int threads,
         dnnl_matmul_desc_init(&product, t ? &w : &x, t ? &x : &w, NULL, &y),
         "dnnl_matmul_desc_init", err);
     if (r == 0)
-        r = onednn_attributes(p, ONEDNN_NO_RESIDUAL, NULL, a->alpha, err, &attr,
-                              NULL);
+        r = onednn_attributes(p, false, a->alpha, err, &attr);
     if (r < 0)
         return r;
     r = onednn_choose(&product, attr, threads, err, pd);

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/onednn/cpu.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static dnnl_status_t start_status;
@@ -213,41 +214,25 @@ static int append_act(dnnl_post_ops_t ops, const struct kern_unary *act,
                          "dnnl_post_ops_append_eltwise", err);
 }
 
-static int append_residual(dnnl_post_ops_t ops, enum onednn_residual how,
-                           const dnnl_memory_desc_t *residual,
-                           struct infer_error *err, int *arg)
-{
-    if (how == ONEDNN_IN_PLACE)
-        return onednn_status(dnnl_post_ops_append_sum(ops, 1.0f),
-                             "dnnl_post_ops_append_sum", err);
-    *arg =
-        DNNL_ARG_ATTR_MULTIPLE_POST_OP(dnnl_post_ops_len(ops)) | DNNL_ARG_SRC_1;
-    return onednn_status(
-        dnnl_post_ops_append_binary(ops, dnnl_binary_add, residual),
-        "dnnl_post_ops_append_binary", err);
-}
-
 static int append_epilogue(dnnl_post_ops_t ops, const struct kern_problem *p,
-                           enum onednn_residual how,
-                           const dnnl_memory_desc_t *residual,
-                           struct infer_error *err, int *arg)
+                           bool residual, struct infer_error *err)
 {
     const bool last = p->epilogue.residual_last;
     int r = 0;
 
-    if (how != ONEDNN_NO_RESIDUAL && !last)
-        r = append_residual(ops, how, residual, err, arg);
+    if (residual && !last)
+        r = onednn_status(dnnl_post_ops_append_sum(ops, 1.0f),
+                          "dnnl_post_ops_append_sum", err);
     if (r == 0)
         r = append_act(ops, &p->epilogue.act, err);
-    if (r == 0 && how != ONEDNN_NO_RESIDUAL && last)
-        r = append_residual(ops, how, residual, err, arg);
+    if (r == 0 && residual && last)
+        r = onednn_status(dnnl_post_ops_append_sum(ops, 1.0f),
+                          "dnnl_post_ops_append_sum", err);
     return r;
 }
 
-int onednn_attributes(const struct kern_problem *p, enum onednn_residual how,
-                      const dnnl_memory_desc_t *residual, float scale,
-                      struct infer_error *err, dnnl_primitive_attr_t *attr,
-                      int *residual_arg)
+int onednn_attributes(const struct kern_problem *p, bool residual, float scale,
+                      struct infer_error *err, dnnl_primitive_attr_t *attr)
 {
     dnnl_primitive_attr_t a = NULL;
     dnnl_post_ops_t ops = NULL;
@@ -259,7 +244,7 @@ int onednn_attributes(const struct kern_problem *p, enum onednn_residual how,
         r = onednn_status(dnnl_post_ops_create(&ops), "dnnl_post_ops_create",
                           err);
     if (r == 0)
-        r = append_epilogue(ops, p, how, residual, err, residual_arg);
+        r = append_epilogue(ops, p, residual, err);
     if (r == 0)
         r = onednn_status(dnnl_primitive_attr_set_post_ops(a, ops),
                           "dnnl_primitive_attr_set_post_ops", err);
@@ -493,11 +478,6 @@ static const void *address_of(int source, const struct kern_args *args)
     return args->in[source];
 }
 
-int onednn_threads(const struct onednn_primitive *x)
-{
-    return x->threads;
-}
-
 int onednn_run(struct onednn_primitive *x, const struct kern_args *args,
                struct infer_error *err)
 {
@@ -547,6 +527,19 @@ int onednn_launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
     return onednn_run(e->state, args, err);
+}
+
+int onednn_launch_residual(const struct kern_exec *e,
+                           const struct kern_args *args,
+                           struct infer_error *err)
+{
+    const struct onednn_primitive *x = e->state;
+    const void *residual = args->in[e->problem.n_in - 1];
+
+    if (residual != args->out[0])
+        cpu_copy(residual, args->out[0], kern_tensor_count(&e->problem.out[0]),
+                 x->threads);
+    return onednn_launch(e, args, err);
 }
 
 void onednn_release(struct kern_exec *e)

@@ -34,19 +34,12 @@ bool onednn_describe(const struct kern_tensor *t, dnnl_memory_desc_t *out);
 /* The same shape and type, with the layout left to the primitive. */
 bool onednn_describe_any(const struct kern_tensor *t, dnnl_memory_desc_t *out);
 
-/* How a residual is added: not at all; as an argument of its own (slot
- * *residual_arg), which oneDNN's fast convolutions do not know; or by adding to
- * what the destination holds, which they do. */
-enum onednn_residual { ONEDNN_NO_RESIDUAL, ONEDNN_ARGUMENT, ONEDNN_IN_PLACE };
-
 /* Builds attributes with p's epilogue, user scratchpad and a scale of the
- * result.  residual describes the residual for ONEDNN_ARGUMENT, whose argument
- * number is stored in *residual_arg.  Destroy with
+ * result.  A residual is added to what the destination holds, the only way
+ * that oneDNN's fast convolutions know.  Destroy with
  * dnnl_primitive_attr_destroy(). */
-int onednn_attributes(const struct kern_problem *p, enum onednn_residual how,
-                      const dnnl_memory_desc_t *residual, float scale,
-                      struct infer_error *err, dnnl_primitive_attr_t *attr,
-                      int *residual_arg);
+int onednn_attributes(const struct kern_problem *p, bool residual, float scale,
+                      struct infer_error *err, dnnl_primitive_attr_t *attr);
 
 /* Chooses oneDNN's first implementation of the operation for that many
  * threads.  EUNSUPPORTED where there is none, or only the reference ("ref",
@@ -72,8 +65,6 @@ size_t onednn_bind_scratchpad(struct onednn_primitive *x,
                               dnnl_primitive_desc_t pd);
 /* Ends binding: allocates what the first launch needs. */
 int onednn_finish(struct onednn_primitive *x, struct infer_error *err);
-/* Threads that the primitive runs on. */
-int onednn_threads(const struct onednn_primitive *x);
 int onednn_run(struct onednn_primitive *x, const struct kern_args *args,
                struct infer_error *err);
 void onednn_destroy(struct onednn_primitive *x);
@@ -81,6 +72,11 @@ void onednn_destroy(struct onednn_primitive *x);
 /* Row functions for rows whose state is one struct onednn_primitive. */
 int onednn_launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err);
+/* The same after copying the residual, the last input, to where the result
+ * goes, unless it is there already. */
+int onednn_launch_residual(const struct kern_exec *e,
+                           const struct kern_args *args,
+                           struct infer_error *err);
 int onednn_pack(const struct kern_exec *e, int i, const void *src, void *dst,
                 struct infer_error *err);
 void onednn_release(struct kern_exec *e);

@@ -53,7 +53,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
 struct context {
     const struct kern_epilogue *epilogue;
-    bool residual, plain; /* plain: no epilogue at all */
+    bool residual;
 };
 
 CPU_INLINE void scale_row(const float *x, int64_t sx, const float *scale,
@@ -79,44 +79,43 @@ CPU_CLONES static void scale_any(const float *x, int64_t sx, const float *scale,
         scale_row(x, sx, scale, shift, sc, y, sy, n);
 }
 
-static void finish(const struct context *c, float *y, int64_t sy,
-                   const float *residual, int64_t sr, int64_t n)
+/* One block: through t where there is a residual, which may lie in y.
+ * Operands: y, x, scale, shift, residual; scale and shift step alike. */
+static void block_of(const struct context *c, float *const *at,
+                     const int64_t *stride, int64_t n, float *t)
 {
+    const bool direct = !c->residual && stride[0] == 1;
+    float *y = direct ? at[0] : t, *r = c->residual ? at[4] : NULL;
     int64_t i;
 
-    if (sy == 1 && (!residual || sr == 1)) {
-        cpu_epilogue(c->epilogue, y, residual, n);
-        return;
-    }
-    for (i = 0; i < n; i++)
-        cpu_epilogue(c->epilogue, y + i * sy,
-                     residual ? residual + i * sr : NULL, 1);
+    scale_any(at[1], stride[1], at[2], at[3], stride[2], y, 1, n);
+    if (!c->residual || stride[4] == 1)
+        cpu_epilogue(c->epilogue, y, r, n);
+    else
+        for (i = 0; i < n; i++)
+            cpu_epilogue(c->epilogue, y + i, r + i * stride[4], 1);
+    if (!direct)
+        for (i = 0; i < n; i++)
+            at[0][i * stride[0]] = y[i];
 }
 
-/* Operands: y, x, scale, shift, residual; scale and shift step alike. */
 static void rows_of(const void *context, int64_t rows, int64_t n,
                     float *const *at, const int64_t *row_stride,
                     const int64_t *stride)
 {
     const struct context *c = context;
-    const int64_t block = c->plain ? n : BLOCK;
+    const int operands = c->residual ? 5 : 4;
+    float t[BLOCK];
     int64_t r, i;
+    int k;
 
     for (r = 0; r < rows; r++)
-        for (i = 0; i < n; i += block) {
-            const int64_t count = n - i < block ? n - i : block;
-            float *y = at[0] + r * row_stride[0] + i * stride[0];
+        for (i = 0; i < n; i += BLOCK) {
+            float *block[5];
 
-            scale_any(at[1] + r * row_stride[1] + i * stride[1], stride[1],
-                      at[2] + r * row_stride[2] + i * stride[2],
-                      at[3] + r * row_stride[3] + i * stride[3], stride[2], y,
-                      stride[0], count);
-            if (c->residual)
-                finish(c, y, stride[0],
-                       at[4] + r * row_stride[4] + i * stride[4], stride[4],
-                       count);
-            else if (!c->plain)
-                finish(c, y, stride[0], NULL, 0, count);
+            for (k = 0; k < operands; k++)
+                block[k] = at[k] + r * row_stride[k] + i * stride[k];
+            block_of(c, block, stride, n - i < BLOCK ? n - i : BLOCK, t);
         }
 }
 
@@ -169,9 +168,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct kern_problem *p = &e->problem;
     const int residual = residual_of(p);
-    const struct context c = {&p->epilogue, present(p, residual),
-                              !present(p, residual) &&
-                                  p->epilogue.act.kind == KERN_IDENTITY};
+    const struct context c = {&p->epilogue, present(p, residual)};
     struct kern_tensor vector = {
         .dtype = INFER_F32, .rank = p->in[X].rank, .dim = {0}};
     const struct kern_tensor *t[] = {

@@ -3,7 +3,9 @@
 """HDF5 files of every kind that the reader knows, and what h5py reads in them.
 
     hdf5_files.py FOLDER            writes the files and FOLDER/expected.txt
-    hdf5_files.py --expect FILE...  prints what h5py reads in existing files
+    hdf5_files.py --seeds FOLDER    the small files that are kept in tests/data
+    hdf5_files.py --expect FILE...  prints the datasets that h5py reads in
+                                    existing files, but optimiser state
 
 tests/unit/hdf5 compares its own reading with these lines when the environment
 names the folder in HDF5_FILES.  A line is
@@ -191,11 +193,66 @@ def large_attributes(f):
         f.attrs[f"small {i}"] = np.arange(i % 50, dtype="i2")
 
 
+def seed(f):
+    """A little of everything, for tests that damage it."""
+    data = np.arange(35, dtype="f4").reshape(7, 5)
+    f.create_dataset("group/contiguous", data=data[:3])
+    f.create_dataset("group/gzip", data=data, chunks=(4, 3),
+                     compression="gzip", shuffle=True, fletcher32=True)
+    f.create_dataset("group/grows", data=data, chunks=(2, 5),
+                     maxshape=(None, 5), fillvalue=3)
+    f.create_dataset("group/fixed", data=data.astype(">i2"), chunks=(3, 2))
+    f.create_dataset("group/both", data=data.astype("u1"), chunks=(3, 2),
+                     maxshape=(None, None))
+    f["text"] = "a string"
+    f["flag"] = np.array([True, False])
+    f.attrs["names"] = np.array([b"one", b"two"])
+    f.attrs["words"] = ["alpha", "beta"]
+    f.attrs["number"] = 2.5
+    for i in range(12):
+        f[f"many/{i}"] = np.int8(i)
+        f["many"].attrs[f"a{i}"] = i
+
+
+def refused(f):
+    """What a reader of weights must refuse by its name."""
+    f["soft"] = h5py.SoftLink("/compound")
+    f["external"] = h5py.ExternalLink("/etc/passwd", "/x")
+    f.create_dataset("compound", data=np.zeros(2, [("a", "f4"), ("b", "i4")]))
+    f.create_dataset("vlen", (2,), dtype=h5py.vlen_dtype("i4"))
+    f.create_dataset("reference", (1,), dtype=h5py.ref_dtype)
+    f.create_dataset("opaque", data=np.zeros(2, "V3"))
+    f.create_dataset("lzf", data=np.zeros((8, 8)), chunks=(4, 4),
+                     compression="lzf")
+    f.create_dataset("scale", data=np.zeros((8, 8), "i4"), chunks=(4, 4),
+                     scaleoffset=4)
+    f.create_dataset("bomb", (2 ** 50,), "f8", chunks=(1024,))
+    f.create_dataset("large", (2 ** 26,), "f8", chunks=(1024,))
+    f.create_dataset("rank9", data=np.zeros((1,) * 9))
+    f.create_dataset("files", (4,), "f4",
+                     external=[("/etc/passwd", 0, 16)])
+    layout = h5py.VirtualLayout((4,), "f4")
+    layout[...] = h5py.VirtualSource("/etc/passwd", "x", (4,))
+    f.create_virtual_dataset("virtual", layout)
+    # 4 MiB of zeros in a chunk of 4 KiB, many times over.
+    f.create_dataset("zeros", data=np.zeros((32, 1 << 20), "i1"),
+                     chunks=(1, 1 << 20), compression="gzip")
+
+
 def main():
     if sys.argv[1] == "--expect":
         for file in sys.argv[2:]:
             for line in expect(file):
-                print(os.path.basename(file), line)
+                if " dataset " in line and "/optimizer" not in line:
+                    print(os.path.basename(file), line)
+        return
+    if sys.argv[1] == "--seeds":
+        for name, fill, libver in (("seed_earliest", seed, "earliest"),
+                                   ("seed_latest", seed, "latest"),
+                                   ("refused", refused, "latest")):
+            with h5py.File(os.path.join(sys.argv[2], name + ".h5"), "w",
+                           libver=libver) as f:
+                fill(f)
         return
     folder = sys.argv[1]
     os.makedirs(folder, exist_ok=True)
@@ -214,6 +271,8 @@ def main():
     make("layouts_userblock", layouts, userblock_size=512, libver="latest")
     make("groups_ordered", groups, libver="latest", track_order=True)
     make("large_attributes", large_attributes, libver="latest")
+    make("seed_earliest", seed, libver="earliest")
+    make("seed_latest", seed, libver="latest")
     with open(os.path.join(folder, "expected.txt"), "w") as out:
         for path in made:
             for line in expect(path):

@@ -79,6 +79,34 @@ static void transposed_weights(void **state)
     net_end(&net);
 }
 
+/* A copy of the graph shares its constants: editing one must leave the other
+ * as it is, through a reshaped view too. */
+static void shared_with_copy(void **state)
+{
+    struct infer_error err;
+    struct graph *copy;
+    struct net net;
+    float first;
+    int x, w, y, v;
+
+    (void)state;
+    net_begin(&net, 6);
+    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    w = net_weight(&net, NET_DIMS(4, 27));
+    v = w;
+    w = net_reshape(&net, w, NET_DIMS(4, 3, 3, 3));
+    y = net_node(&net, GRAPH_CONV, NET_IN(x, w));
+    net_output(&net, net_batch_norm(&net, y, 4));
+    memcpy(&first, net.g->value[v].data->data, sizeof(first));
+    copy = graph_copy(net.g);
+    assert_non_null(copy);
+    assert_int_equal(weights_run_passes(net.g, NULL, NULL, &err), 0);
+    assert_int_equal(net.g->n_nodes, 1);
+    assert_memory_equal(&first, copy->value[v].data->data, sizeof(first));
+    graph_free(copy);
+    net_end(&net);
+}
+
 /* A result of half a gigabyte from one number is not stored. */
 static void expanding_constant(void **state)
 {
@@ -226,11 +254,11 @@ static void not_identities(void **state)
     struct net net;
 
     (void)state;
-    for (int kind = 0; kind < 7; kind++) {
+    for (int kind = 0; kind < 8; kind++) {
         int x, y = -1;
 
         net_begin(&net, 40 + (uint64_t)kind);
-        x = net_input(&net, NET_DIMS(2, 3, 4, 4));
+        x = net_input(&net, NET_DIMS(kind == 7 ? -1 : 2, 3, 4, 4));
         x = net_unary(&net, x, KERN_TANH);
         switch (kind) {
         case 0: /* reversed */
@@ -262,6 +290,12 @@ static void not_identities(void **state)
             break;
         case 5: /* 0 - x */
             y = net_binary(&net, KERN_SUB, net_number(&net, 0), x);
+            break;
+        case 7: /* twice the batch, which is free before and after */
+            y = net_node(&net, GRAPH_TILE, NET_IN(x));
+            net_attr(&net)->dims.n = 4;
+            for (int i = 0; i < 4; i++)
+                net_attr(&net)->dims.dim[i] = i == 0 ? 2 : 1;
             break;
         default: /* an activation of its own */
             y = net_node(&net, GRAPH_SCALE_SHIFT, NET_IN(x));
@@ -608,6 +642,7 @@ int main(void)
         cmocka_unit_test(computed_weights),
         cmocka_unit_test(shared_constant),
         cmocka_unit_test(transposed_weights),
+        cmocka_unit_test(shared_with_copy),
         cmocka_unit_test(expanding_constant),
         cmocka_unit_test(identities),
         cmocka_unit_test(identity_at_output),

@@ -442,6 +442,22 @@ static void other_constants(void **state)
     }
 }
 
+/* Factors that together leave the range of a float. */
+static void extreme_chain(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 71);
+    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    y = net_binary(&net, KERN_MUL, x, net_number(&net, 1e-25));
+    y = net_binary(&net, KERN_MUL, y, net_number(&net, 1e-15));
+    net_output(&net, y);
+    net_refuses_unrun(&net, SCALE);
+    net_end(&net);
+}
+
 static void division_by_zero(void **state)
 {
     struct net net;
@@ -482,6 +498,7 @@ int main(void)
         cmocka_unit_test(numbers_become_linear),
         cmocka_unit_test(channels_become_scale_shift),
         cmocka_unit_test(other_constants),
+        cmocka_unit_test(extreme_chain),
         cmocka_unit_test(division_by_zero),
     };
 

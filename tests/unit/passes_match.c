@@ -129,7 +129,7 @@ static void near_misses(void **state)
     struct net net;
 
     (void)state;
-    for (int kind = 0; kind < 5; kind++) {
+    for (int kind = 0; kind < 6; kind++) {
         int x = begin(&net, 30 + (uint64_t)kind);
         int y = number(&net, KERN_ADD, x, 3);
 
@@ -146,6 +146,10 @@ static void near_misses(void **state)
                                   number(&net, KERN_ADD,
                                          net_unary(&net, x, KERN_ERF), 1)),
                        0.5);
+        else if (kind == 5) /* a sixth to three digits is another number */
+            y = number(&net, KERN_MUL,
+                       net_binary(&net, KERN_MUL, x, clip(&net, y, 0, 6)),
+                       0.167);
         else /* one bound for each channel */
             y = net_binary(&net, KERN_MIN, y,
                            net_positive(&net, NET_DIMS(3, 1, 1)));

@@ -142,6 +142,8 @@ static int to_scale_shift(struct pass *p, int node, int64_t channels,
     int in[4] = {g->node[node].in[0], -1, -1, residual};
     int status;
 
+    if (!pass_fits(dtype, channels, a) || !pass_fits(dtype, channels, b))
+        return 0;
     in[1] =
         pass_add_vector(p, g->node[node].name, ".scale", dtype, channels, a);
     if (in[1] < 0)

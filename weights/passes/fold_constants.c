@@ -80,8 +80,9 @@ static int fold_movement(struct pass *p, int node)
     case GRAPH_FLATTEN:
     case GRAPH_SQUEEZE:
     case GRAPH_UNSQUEEZE:
-        /* Bytes that another node reads may be edited there later. */
-        if (p->readers[n->in[0]] == 1)
+        /* Weights are edited in place later: bytes that another node, or a
+         * copy of the graph, still reads may not be shared. */
+        if (p->readers[n->in[0]] == 1 && c->refs == 1)
             to = constant_reshape(c, out->rank, out->dim);
         else
             to = copy_with_shape(c, out);

@@ -32,8 +32,20 @@ static void release(struct affine *f)
 
 static bool all_finite(const struct affine *f)
 {
+    return pass_fits(INFER_F64, f->n, f->a) && pass_fits(INFER_F64, f->n, f->b);
+}
+
+/* Whether a chain may become one function of this type: a product of factors
+ * that leaves the type's normal range would lose digits that the steps one by
+ * one keep. */
+static bool fits_chain(const struct affine *f, enum infer_dtype dtype)
+{
+    double most = dtype == INFER_F16 ? 1e4 : 1e30;
+
+    if (!pass_fits(dtype, f->n, f->a) || !pass_fits(dtype, f->n, f->b))
+        return false;
     for (int64_t i = 0; i < f->n; i++)
-        if (!isfinite(f->a[i]) || !isfinite(f->b[i]))
+        if (f->a[i] != 0 && (fabs(f->a[i]) > most || fabs(f->a[i]) < 1 / most))
             return false;
     return true;
 }
@@ -323,7 +335,7 @@ static int join(struct pass *p, int before, int node, struct affine *first,
     int status;
 
     compose(first, second);
-    if (!all_finite(first))
+    if (!fits_chain(first, g->value[first->x].dtype))
         return 0;
     pass_note(p, 0, "%s and %s", g->node[before].name, g->node[node].name);
     if (first->scalar)

@@ -65,31 +65,12 @@ static void plane_channels(const struct linear *l, int64_t i, int64_t j,
     }
 }
 
-/* Largest finite number of a type, to see products that would overflow. */
-static double type_max(enum infer_dtype dtype)
-{
-    if (dtype == INFER_F16)
-        return 65504.0;
-    return dtype == INFER_F64 ? 1e308 : 3.3e38;
-}
-
-static bool all_finite(const double *x, int64_t n)
-{
-    if (!x)
-        return true;
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(x[i]))
-            return false;
-    return true;
-}
-
 /* Whether every weight times the factor of its channel stays in range.
  * Only fp16 is looked through in full: a float would need weights or factors
  * that no trained network holds, and those are found by the factor alone. */
 static bool products_fit(const struct linear *l, const double *factor,
                          bool by_input)
 {
-    double limit = type_max(l->w->dtype);
     int64_t e = 0;
 
     if (l->w->dtype != INFER_F16) {
@@ -105,10 +86,13 @@ static bool products_fit(const struct linear *l, const double *factor,
             int64_t k, c;
 
             plane_channels(l, i, j, &k, &c);
-            for (int64_t r = 0; r < l->window; r++, e++)
-                if (!(fabs(scalar_load(l->w->dtype, l->w->data, e) *
-                           factor[by_input ? c : k]) <= limit))
+            for (int64_t r = 0; r < l->window; r++, e++) {
+                double x = scalar_load(INFER_F16, l->w->data, e) *
+                           factor[by_input ? c : k];
+
+                if (!pass_fits(INFER_F16, 1, &x))
                     return false;
+            }
         }
     }
     return true;
@@ -218,19 +202,17 @@ int pass_scale_outputs(struct pass *p, int node, int64_t n, const double *scale,
 
     if (!pass_plain(&p->g->node[node]) || !describe(p, node, &l) ||
         l.out_channels != n || !bias_fits(p, node, n) ||
-        !all_finite(scale, n) || !all_finite(shift, n) ||
+        !pass_fits(INFER_F64, n, scale) || !pass_fits(INFER_F64, n, shift) ||
         (scale && !products_fit(&l, scale, false)))
         return 0;
     bias = load_bias(p, node, n);
     if (!bias)
         return INFER_EMEMORY;
-    for (int64_t k = 0; k < n; k++) {
+    for (int64_t k = 0; k < n; k++)
         bias[k] = bias[k] * (scale ? scale[k] : 1) + (shift ? shift[k] : 0);
-        /* A sum beyond the type's range stays as it was: nothing is lost. */
-        if (!(fabs(bias[k]) <= type_max(l.w->dtype))) {
-            free(bias);
-            return 0;
-        }
+    if (!pass_fits(l.w->dtype, n, bias)) {
+        free(bias);
+        return 0;
     }
     if (scale) {
         l.w = pass_edit_constant(p, node, 1);
@@ -297,8 +279,9 @@ int pass_scale_inputs(struct pass *p, int node, int64_t n, const double *scale,
     int status = 0;
 
     if (!describe(p, node, &l) || l.in_channels != n ||
-        !bias_fits(p, node, l.out_channels) || !all_finite(scale, n) ||
-        !all_finite(shift, n) || (scale && !products_fit(&l, scale, true)))
+        !bias_fits(p, node, l.out_channels) ||
+        !pass_fits(INFER_F64, n, scale) || !pass_fits(INFER_F64, n, shift) ||
+        (scale && !products_fit(&l, scale, true)))
         return 0;
     /* Padding is zero after the shift, not before it; and a transposed
      * convolution gives each border element fewer terms. */
@@ -309,11 +292,9 @@ int pass_scale_inputs(struct pass *p, int node, int64_t n, const double *scale,
         if (!bias)
             return INFER_EMEMORY;
         add_shift_products(&l, shift, bias);
-        for (int64_t k = 0; k < l.out_channels; k++) {
-            if (!(fabs(bias[k]) <= type_max(l.w->dtype))) {
-                free(bias);
-                return 0;
-            }
+        if (!pass_fits(l.w->dtype, l.out_channels, bias)) {
+            free(bias);
+            return 0;
         }
         status = store_bias(p, node, l.w->dtype, l.out_channels, bias);
         free(bias);

@@ -18,12 +18,6 @@
 int pass_match_activations(struct graph *g, struct pass_report *report,
                            struct infer_error *err);
 
-/* Numbers of a formula agree within what fp16 constants allow. */
-static bool near(double x, double want)
-{
-    return fabs(x - want) <= fabs(want) * (1.0 / 2048.0) + 1e-12;
-}
-
 /* Numbers that become part of the result agree to fp32. */
 static bool same(double x, double want)
 {
@@ -251,8 +245,8 @@ static int match_gate(struct pass *p, int node)
         u = &g->node[gate].attr.unary;
         if (u->kind == KERN_SIGMOID)
             return become_unary(p, node, x, KERN_SILU, 1, 0);
-        if (u->kind == KERN_HARD_SIGMOID && near((double)u->a, 1.0 / 6) &&
-            near((double)u->b, 0.5))
+        if (u->kind == KERN_HARD_SIGMOID &&
+            pass_near(&g->value[x], (double)u->a, 1.0 / 6) && u->b == 0.5f)
             return become_unary(p, node, x, KERN_HARD_SWISH, 0, 0);
     }
     return 0;
@@ -276,7 +270,8 @@ static int match_scaled_gate(struct pass *p, int node)
         if (x >= 0 &&
             hard_gate(p, g->node[mul].in[!side], a, 0, &gated, &slope,
                       &offset) &&
-            gated == x && near(slope, 1.0 / 6) && near(offset, 0.5) &&
+            gated == x && pass_near(&g->value[x], slope, 1.0 / 6) &&
+            pass_near(&g->value[x], offset, 0.5) &&
             pass_same_shape(&g->value[x], &g->value[g->node[node].out[0]]))
             return become_unary(p, node, x, KERN_HARD_SWISH, 0, 0);
     }
@@ -352,7 +347,7 @@ static bool is_cubic_term(const struct pass *p, int value, int x)
     struct product term = {1, {-1, -1, -1}, 0};
 
     collect(p, value, 4, &term);
-    if (!near(term.number, 0.044715))
+    if (!pass_near(&p->g->value[x], term.number, 0.044715))
         return false;
     if (term.count == 3)
         return term.factor[0] == x && term.factor[1] == x &&
@@ -368,7 +363,8 @@ static bool is_tanh_argument(const struct pass *p, int value, int x)
     int add;
 
     collect(p, value, 3, &outer);
-    if (outer.count != 1 || !near(outer.number, 0.7978845608))
+    if (outer.count != 1 ||
+        !pass_near(&g->value[x], outer.number, 0.7978845608))
         return false;
     add = pass_producer(p, outer.factor[0], GRAPH_BINARY);
     if (add < 0 || !pass_binary(p, add, KERN_ADD))
@@ -386,7 +382,7 @@ static bool is_erf_argument(const struct pass *p, int value, int x)
 
     collect(p, value, 2, &inner);
     return inner.count == 1 && inner.factor[0] == x &&
-           near(inner.number, 0.7071067812);
+           pass_near(&p->g->value[x], inner.number, 0.7071067812);
 }
 
 static int match_gelu(struct pass *p, int node)

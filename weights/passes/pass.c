@@ -166,10 +166,7 @@ bool pass_is_scalar(const struct pass *p, int value, double want)
 {
     double x;
 
-    /* Exporters write 1/6 or sqrt(2) in the model's own precision: fp16 keeps
-     * 11 bits. */
-    return pass_scalar(p, value, &x) &&
-           fabs(x - want) <= fabs(want) * (1.0 / 2048.0);
+    return pass_scalar(p, value, &x) && x == want;
 }
 
 bool pass_binary(const struct pass *p, int node, enum kern_binary_kind kind)
@@ -244,6 +241,30 @@ bool pass_known_shape(const struct graph_value *v)
 bool pass_is_float(const struct graph_value *v)
 {
     return scalar_is_float(v->dtype);
+}
+
+bool pass_near(const struct graph_value *v, double x, double want)
+{
+    /* A half keeps 11 bits, a bfloat 8; fp32 formulas are written with seven
+     * digits or more. */
+    double relative = v->dtype == INFER_F16    ? 1.0 / 2048
+                      : v->dtype == INFER_BF16 ? 1.0 / 256
+                                               : 4e-7;
+
+    return fabs(x - want) <= fabs(want) * relative;
+}
+
+bool pass_fits(enum infer_dtype dtype, int64_t n, const double *x)
+{
+    double limit = dtype == INFER_F16   ? 65504.0
+                   : dtype == INFER_F64 ? 1e308
+                                        : 3.3e38;
+
+    /* Written so that a NaN does not fit. */
+    for (int64_t i = 0; x && i < n; i++)
+        if (!(fabs(x[i]) <= limit))
+            return false;
+    return true;
 }
 
 bool pass_channel_operand(const struct graph_value *tensor, int axis,

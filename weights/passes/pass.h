@@ -66,7 +66,7 @@ struct constant *pass_value_constant(const struct pass *p, int value);
 /* The value as a number where it is a constant of one element, which is
  * stored in *out. */
 bool pass_scalar(const struct pass *p, int value, double *out);
-/* A scalar that equals want to the precision of fp16 weights. */
+/* A scalar that is exactly `want`. */
 bool pass_is_scalar(const struct pass *p, int value, double want);
 /* A binary node of this kind without activation and residual; its constant
  * operand (second one for the others' sake where both are) and its variable
@@ -88,6 +88,11 @@ bool pass_same_shape(const struct graph_value *a, const struct graph_value *b);
 /* Rank and all dimensions known. */
 bool pass_known_shape(const struct graph_value *v);
 bool pass_is_float(const struct graph_value *v);
+/* x is `want` to the precision of the tensors of this value's type: for
+ * numbers of a formula, which a model states in its own type. */
+bool pass_near(const struct graph_value *v, double x, double want);
+/* All n numbers are finite and stay so in this type; NULL is fine. */
+bool pass_fits(enum infer_dtype dtype, int64_t n, const double *x);
 
 /* A constant operand as one number a channel of a tensor: scalars and arrays
  * that broadcast along dimension `axis` of `tensor` alone.  out (channels

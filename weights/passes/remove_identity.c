@@ -167,9 +167,14 @@ static bool same_elements(const struct pass *p, int node)
     const struct graph_value *x = &p->g->value[n->in[0]];
 
     switch (n->op) {
+    case GRAPH_TILE:
+        /* A free dimension looks the same when it is repeated. */
+        for (int i = 0; i < n->attr.dims.n; i++)
+            if (n->attr.dims.dim[i] != 1)
+                return false;
+        return true;
     case GRAPH_CAST:
     case GRAPH_EXPAND:
-    case GRAPH_TILE:
     case GRAPH_CONCAT:
     case GRAPH_SPLIT:
         return n->op != GRAPH_CONCAT || n->n_in == 1;
@@ -325,7 +330,8 @@ int pass_remove_dead(struct graph *g, struct pass_report *report,
 {
     int n = graph_remove_dead(g);
 
-    (void)err;
+    if (n < 0)
+        return error_set(err, n, "pass remove-dead: out of memory");
     if (n > 0)
         pass_report_add(report, "remove-dead", 0, "%d nodes", n);
     return n;

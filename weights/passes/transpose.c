@@ -487,6 +487,9 @@ static int to_reshape(struct pass *p, int node)
             return 0;
         last = o.of[i];
         unknown += v->dim[last] < 0;
+        /* Size 0 would mean "as the input" in a reshape. */
+        if (v->dim[last] == 0)
+            return 0;
     }
     if (unknown > 1)
         return 0;

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Single elements on the device: loads and stores of every data type, and the
+ * functions of one argument.  Arithmetic is in float.
+ */
+#ifndef KERNELS_CUDA_ELEMENT_CUH
+#define KERNELS_CUDA_ELEMENT_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#include "kernels/cuda/cuda.h"
+
+/* ---- conversions --------------------------------------------------- */
+
+static __device__ __forceinline__ float to_float(float v)
+{
+    return v;
+}
+static __device__ __forceinline__ float to_float(__half v)
+{
+    return __half2float(v);
+}
+static __device__ __forceinline__ float to_float(__nv_bfloat16 v)
+{
+    return __bfloat162float(v);
+}
+
+/* Rounds to nearest, ties to even. */
+template <typename T> static __device__ __forceinline__ T from_float(float v);
+template <> __device__ __forceinline__ float from_float<float>(float v)
+{
+    return v;
+}
+template <> __device__ __forceinline__ __half from_float<__half>(float v)
+{
+    return __float2half_rn(v);
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v)
+{
+    return __float2bfloat16_rn(v);
+}
+
+/* ---- vectors ------------------------------------------------------- */
+
+/* N elements moved at once; N * sizeof(T) is 2, 4, 8 or 16 bytes, and so is the
+ * alignment of the address. */
+template <typename T, int N> struct alignas(sizeof(T) * N) vec {
+    T at[N];
+};
+
+template <typename T, int N>
+static __device__ __forceinline__ vec<T, N> load_vec(const T *p)
+{
+    return *reinterpret_cast<const vec<T, N> *>(p);
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void store_vec(T *p, const vec<T, N> &v)
+{
+    *reinterpret_cast<vec<T, N> *>(p) = v;
+}
+
+/* ---- any data type ------------------------------------------------- */
+
+/* Converted as kernels/scalar.h says.  For paths where the type is known only
+ * when running. */
+static __device__ __forceinline__ double load_any(enum infer_dtype t,
+                                                  const void *p, int64_t i)
+{
+    switch (t) {
+    case INFER_F64:
+        return ((const double *)p)[i];
+    case INFER_F32:
+        return ((const float *)p)[i];
+    case INFER_F16:
+        return __half2float(((const __half *)p)[i]);
+    case INFER_BF16:
+        return __bfloat162float(((const __nv_bfloat16 *)p)[i]);
+    case INFER_I64:
+        return (double)((const int64_t *)p)[i];
+    case INFER_I32:
+        return ((const int32_t *)p)[i];
+    case INFER_I16:
+        return ((const int16_t *)p)[i];
+    case INFER_I8:
+        return ((const int8_t *)p)[i];
+    case INFER_U64:
+        return (double)((const uint64_t *)p)[i];
+    case INFER_U32:
+        return ((const uint32_t *)p)[i];
+    case INFER_U16:
+        return ((const uint16_t *)p)[i];
+    case INFER_U8:
+        return ((const uint8_t *)p)[i];
+    case INFER_BOOL:
+        return ((const uint8_t *)p)[i] != 0;
+    default:
+        return 0;
+    }
+}
+
+/* Cut toward zero and to the range; NaN gives 0. */
+static __device__ __forceinline__ double cut(double v, double low, double high)
+{
+    return v != v ? 0 : trunc(fmin(fmax(v, low), high));
+}
+
+static __device__ __forceinline__ void store_any(enum infer_dtype t, void *p,
+                                                 int64_t i, double v)
+{
+    switch (t) {
+    case INFER_F64:
+        ((double *)p)[i] = v;
+        break;
+    case INFER_F32:
+        ((float *)p)[i] = (float)v;
+        break;
+    case INFER_F16:
+        ((__half *)p)[i] = __float2half_rn((float)v);
+        break;
+    case INFER_BF16:
+        ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn((float)v);
+        break;
+    case INFER_I64: /* conversions on the device saturate; NaN is special */
+        ((int64_t *)p)[i] = v != v ? 0 : __double2ll_rz(v);
+        break;
+    case INFER_I32:
+        ((int32_t *)p)[i] = (int32_t)cut(v, -2147483648.0, 2147483647.0);
+        break;
+    case INFER_I16:
+        ((int16_t *)p)[i] = (int16_t)cut(v, -32768, 32767);
+        break;
+    case INFER_I8:
+        ((int8_t *)p)[i] = (int8_t)cut(v, -128, 127);
+        break;
+    case INFER_U64:
+        ((uint64_t *)p)[i] = v != v || v < 0 ? 0 : __double2ull_rz(v);
+        break;
+    case INFER_U32:
+        ((uint32_t *)p)[i] = (uint32_t)cut(v, 0, 4294967295.0);
+        break;
+    case INFER_U16:
+        ((uint16_t *)p)[i] = (uint16_t)cut(v, 0, 65535);
+        break;
+    case INFER_U8:
+        ((uint8_t *)p)[i] = (uint8_t)cut(v, 0, 255);
+        break;
+    case INFER_BOOL:
+        ((uint8_t *)p)[i] = v != 0;
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- functions of one argument ------------------------------------- */
+
+static __device__ __forceinline__ float sigmoid(float x)
+{
+    return 1.0f / (1.0f + __expf(-x));
+}
+
+static __device__ __forceinline__ float softplus(float x)
+{
+    return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+}
+
+static __device__ __forceinline__ float gelu_tanh(float x)
+{
+    const float root = 0.79788456080286535588f; /* sqrt(2/pi) */
+
+    return 0.5f * x * (1.0f + tanhf(root * (x + 0.044715f * x * x * x)));
+}
+
+/* The rarer kinds, kept out of line so that the common ones stay small. */
+static __device__ __noinline__ float unary_rare(struct kern_unary f, float x)
+{
+    switch (f.kind) {
+    case KERN_ELU:
+        return x < 0 ? f.a * expm1f(x) : x;
+    case KERN_SELU:
+        return f.b * (x < 0 ? f.a * expm1f(x) : x);
+    case KERN_CELU:
+        return x < 0 ? f.a * expm1f(x / f.a) : x;
+    case KERN_SOFTPLUS:
+        return softplus(x);
+    case KERN_SOFTSIGN:
+        return x / (1 + fabsf(x));
+    case KERN_MISH:
+        return x * tanhf(softplus(x));
+    case KERN_GELU:
+        return 0.5f * x * (1 + erff(x * 0.70710678118654752440f));
+    case KERN_GELU_TANH:
+        return gelu_tanh(x);
+    case KERN_THRESHOLDED_RELU:
+        return x > f.a || x != x ? x : 0;
+    case KERN_LINEAR:
+        return fmaf(f.a, x, f.b);
+    case KERN_ERF:
+        return erff(x);
+    case KERN_EXP:
+        return expf(x);
+    case KERN_LOG:
+        return logf(x);
+    case KERN_SQRT:
+        return sqrtf(x);
+    case KERN_RECIPROCAL:
+        return 1 / x;
+    case KERN_ABS:
+        return fabsf(x);
+    case KERN_NEG:
+        return -x;
+    case KERN_SIGN:
+        return x > 0 ? 1 : x < 0 ? -1 : x;
+    case KERN_FLOOR:
+        return floorf(x);
+    case KERN_CEIL:
+        return ceilf(x);
+    case KERN_ROUND:
+        return rintf(x);
+    case KERN_NOT:
+        return x == 0;
+    default:
+        return x;
+    }
+}
+
+/* As ref_unary().  NaN passes through, as it does there. */
+static __device__ __forceinline__ float apply_unary(struct kern_unary f,
+                                                    float x)
+{
+    switch (f.kind) {
+    case KERN_IDENTITY:
+        return x;
+    case KERN_RELU:
+        return x < 0 ? 0 : x;
+    case KERN_LEAKY_RELU:
+        return x < 0 ? f.a * x : x;
+    case KERN_CLIP:
+        x = x < f.a ? f.a : x;
+        return x > f.b ? f.b : x;
+    case KERN_SIGMOID:
+        return sigmoid(x);
+    case KERN_SILU:
+        return x * sigmoid(f.a * x);
+    case KERN_HARD_SIGMOID:
+        x = fmaf(f.a, x, f.b);
+        x = x < 0 ? 0 : x;
+        return x > 1 ? 1 : x;
+    case KERN_HARD_SWISH: {
+        float s = fmaf(x, 1.0f / 6, 0.5f);
+        s = s < 0 ? 0 : s;
+        return x * (s > 1 ? 1 : s);
+    }
+    case KERN_TANH:
+        return tanhf(x);
+    default:
+        return unary_rare(f, x);
+    }
+}
+
+/* y = act(acc + residual), or act(acc) + residual. */
+static __device__ __forceinline__ float
+apply_epilogue(const struct kern_epilogue &e, float acc, float residual)
+{
+    if (e.residual_last)
+        return apply_unary(e.act, acc) + residual;
+    return apply_unary(e.act, acc + residual);
+}
+
+#endif

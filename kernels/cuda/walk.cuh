@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Element numbers to offsets of several strided tensors.
+ *
+ * The dimensions are sorted by the strides of the last tensor (the output), so
+ * that neighbouring threads write neighbouring elements, and merged where all
+ * tensors allow.  Division by a dimension is a multiplication and a shift.
+ */
+#ifndef KERNELS_CUDA_WALK_CUH
+#define KERNELS_CUDA_WALK_CUH
+
+#include <stdint.h>
+
+#include "kernels/cuda/cuda.h"
+
+/* Blocks of a loop over the grid: enough to fill any GPU several times. */
+static inline unsigned cuda_grid(int64_t n, int threads)
+{
+    const int64_t blocks = (n + threads - 1) / threads;
+
+    return (unsigned)(blocks < 16384 ? blocks : 16384);
+}
+
+/* n / d for 0 <= n < 2^31 and 1 <= d < 2^31: with shift = ceil(log2 d) and
+ * multiply = floor(2^32 (2^shift - d) / d) + 1, the quotient is
+ * (mulhi(n, multiply) + n) >> shift (Granlund and Montgomery). */
+struct fast_div {
+    uint32_t divisor, multiply, shift;
+
+    void init(uint32_t d)
+    {
+        divisor = d;
+        shift = 0;
+        while (shift < 32 && ((uint64_t)1 << shift) < d)
+            shift++;
+        multiply =
+            (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << shift) - d)) /
+                           d +
+                       1);
+    }
+    __device__ __forceinline__ uint32_t div(uint32_t n) const
+    {
+        /* n < 2^31 keeps the sum below 2^32. */
+        return (__umulhi(n, multiply) + n) >> shift;
+    }
+    __device__ __forceinline__ uint32_t divmod(uint32_t n, uint32_t *rest) const
+    {
+        const uint32_t q = div(n);
+        *rest = n - q * divisor;
+        return q;
+    }
+};
+
+template <int OPERANDS> struct cuda_walk {
+    int64_t count;              /* of elements */
+    int rank;                   /* 0 for a single element */
+    bool small;                 /* count < 2^31: 32-bit division is enough */
+    int64_t dim[KERN_MAX_RANK]; /* outermost first */
+    struct fast_div divide[KERN_MAX_RANK];
+    int64_t stride[OPERANDS][KERN_MAX_RANK];
+
+    /* Tensors are aligned at the last dimension; missing dimensions and those
+     * of size 1 are broadcast. */
+    void init(int full, const int64_t *size, const struct kern_tensor *const *t)
+    {
+        rank = 0;
+        count = 1;
+        for (int d = 0; d < full; d++) {
+            count *= size[d];
+            if (size[d] != 1)
+                add(full, d, size[d], t);
+        }
+        sort();
+        merge();
+        small = count < ((int64_t)1 << 31);
+        for (int d = 0; small && count > 0 && d < rank; d++)
+            divide[d].init((uint32_t)dim[d]);
+    }
+
+    __device__ __forceinline__ void offsets(int64_t i, int64_t *at) const
+    {
+        for (int k = 0; k < OPERANDS; k++)
+            at[k] = 0;
+        if (small) {
+            uint32_t rest = (uint32_t)i;
+            for (int d = rank - 1; d > 0; d--) {
+                uint32_t index;
+                rest = divide[d].divmod(rest, &index);
+                for (int k = 0; k < OPERANDS; k++)
+                    at[k] += index * stride[k][d];
+            }
+            if (rank > 0)
+                for (int k = 0; k < OPERANDS; k++)
+                    at[k] += rest * stride[k][0];
+            return;
+        }
+        for (int d = rank - 1; d >= 0; d--) {
+            const int64_t index = i % dim[d];
+            i /= dim[d];
+            for (int k = 0; k < OPERANDS; k++)
+                at[k] += index * stride[k][d];
+        }
+    }
+
+  private:
+    void add(int full, int d, int64_t size, const struct kern_tensor *const *t)
+    {
+        for (int k = 0; k < OPERANDS; k++) {
+            const int own = t[k] ? d - (full - t[k]->rank) : -1;
+            stride[k][rank] =
+                own < 0 || t[k]->dim[own] == 1 ? 0 : t[k]->stride[own];
+        }
+        dim[rank++] = size;
+    }
+    void swap(int a, int b)
+    {
+        const int64_t size = dim[a];
+        dim[a] = dim[b];
+        dim[b] = size;
+        for (int k = 0; k < OPERANDS; k++) {
+            const int64_t s = stride[k][a];
+            stride[k][a] = stride[k][b];
+            stride[k][b] = s;
+        }
+    }
+    int64_t reach(int d) const
+    {
+        const int64_t s = stride[OPERANDS - 1][d];
+        return s < 0 ? -s : s;
+    }
+    void sort(void)
+    {
+        for (int i = 1; i < rank; i++)
+            for (int k = i; k > 0 && reach(k - 1) < reach(k); k--)
+                swap(k - 1, k);
+    }
+    bool joins(int d) const /* d and the dimension outside it */
+    {
+        for (int k = 0; k < OPERANDS; k++)
+            if (stride[k][d - 1] != stride[k][d] * dim[d])
+                return false;
+        return true;
+    }
+    void merge(void)
+    {
+        for (int d = rank - 1; d > 0; d--) {
+            if (!joins(d))
+                continue;
+            dim[d - 1] *= dim[d];
+            for (int k = 0; k < OPERANDS; k++)
+                stride[k][d - 1] = stride[k][d];
+            for (int i = d; i + 1 < rank; i++) {
+                dim[i] = dim[i + 1];
+                for (int k = 0; k < OPERANDS; k++)
+                    stride[k][i] = stride[k][i + 1];
+            }
+            rank--;
+        }
+    }
+};
+
+#endif
