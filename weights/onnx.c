@@ -258,7 +258,7 @@ static bool can_free_batch(const struct input *input, int n)
 
     for (i = 0; i < n; i++)
         if (input[i].given || input[i].info.rank < 2 ||
-            input[i].info.dim[0] != 1)
+            input[i].info.dim[0] != 1 || has_free(&input[i].info, 1))
             return false;
     return n > 0;
 }
@@ -472,17 +472,23 @@ static int import_nodes(struct onnx_import *im, struct infer_error *err)
 
 /* ---- outputs ------------------------------------------------------- */
 
-/* A model whose literal batch was read as free must give that batch back. */
+/* A model whose literal batch was read as free must give that batch back, and
+ * nothing else may follow it. */
 static int check_freed(const struct onnx_import *im, int value,
                        struct infer_error *err)
 {
-    int p;
+    const struct graph_type *t = im->type[value];
+    int p, d;
 
-    for (p = 0; im->freed_batch && p < im->probes; p++)
-        if (im->type[value][p].rank < 1 ||
-            im->type[value][p].dim[0] != probe_size(p, 0))
+    for (p = 0; im->freed_batch && p < im->probes; p++) {
+        bool kept = t[p].rank >= 1 && t[p].dim[0] == probe_size(p, 0);
+
+        for (d = 1; d < t[p].rank; d++)
+            kept = kept && t[p].dim[d] == t[0].dim[d];
+        if (!kept)
             return error_set(err, INFER_EUNSUPPORTED,
                              "an output loses the batch");
+    }
     return 0;
 }
 

@@ -194,6 +194,11 @@ int onnx_new_constant(struct onnx_import *im, enum infer_dtype dtype, int rank,
                       const int64_t *dim, struct infer_error *err,
                       struct constant **out);
 
+/* EUNSUPPORTED where a literal batch is read as free and the graph's node
+ * would combine what belongs to different pictures. */
+int onnx_keep_batch(const struct onnx_import *im, int node,
+                    struct infer_error *err);
+
 /* ---- values -------------------------------------------------------- */
 
 /* -1 where no tensor has this name. */

@@ -97,6 +97,38 @@ static void test_batch_that_stays(void **state)
     graph_free(g);
 }
 
+/* Shapes that work out for any batch, but sums that would run over it. */
+static void test_batch_that_would_mix(void **state)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+    struct graph *g;
+
+    (void)state;
+    attr_int(&a, "axis", 0);
+    g = read_one("Softmax", 13, DIMS(1, 4), &a);
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+    attr_int(&a, "axis", 0);
+    g = read_one("Softmax", 11, DIMS(1, 4), &a);
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+    graph_input(&m, "x", DIMS(1, 4));
+    graph_output(&m, "y");
+    graph_node(&m, "ReduceMean", "x", "mean", NULL);
+    graph_node(&m, "Sub", "x mean", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+    graph_input(&m, "x", DIMS(1, 4));
+    graph_output(&m, "y");
+    graph_node(&m, "Transpose", "x", "t", NULL);
+    graph_node(&m, "MatMul", "t x", "q", NULL);
+    graph_node(&m, "MatMul", "x q", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+}
+
 static struct graph *reshaped(int rank, const int64_t *dim, int n,
                               const int64_t *target)
 {
@@ -800,6 +832,7 @@ int main(void)
         cmocka_unit_test(test_named_batch),
         cmocka_unit_test(test_literal_batch),
         cmocka_unit_test(test_batch_that_stays),
+        cmocka_unit_test(test_batch_that_would_mix),
         cmocka_unit_test(test_reshape),
         cmocka_unit_test(test_shape_glue),
         cmocka_unit_test(test_batch_arithmetic),
