@@ -59,6 +59,32 @@ static bool channels_last(const struct kern_tensor *t)
     return t->dtype == INFER_F32 && kern_tensor_is_dense(t, KERN_NHWC);
 }
 
+/* Whether some output position along a spatial dimension has every tap in the
+ * padding.  There oneDNN 2.6.3 stores the residual alone, without the bias. */
+static bool has_empty_window(const struct kern_problem *p)
+{
+    const struct kern_conv *a = &p->attr.conv;
+    int d;
+
+    for (d = 0; d < p->in[X].rank - 2; d++) {
+        const int64_t extent = p->in[X].dim[2 + d];
+        int64_t o, t;
+
+        for (o = 0; o < p->out[0].dim[2 + d]; o++) {
+            for (t = 0; t < p->in[W].dim[2 + d]; t++) {
+                const int64_t at =
+                    o * a->stride[d] + t * a->dilation[d] - a->pad_begin[d];
+
+                if (at >= 0 && at < extent)
+                    break;
+            }
+            if (t == p->in[W].dim[2 + d])
+                return true;
+        }
+    }
+    return false;
+}
+
 static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
                     struct plan *plan, struct infer_error *err)
 {
@@ -81,6 +107,9 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
     plan->has_residual = present(p, RESIDUAL);
     if (plan->has_residual && !channels_last(&p->in[RESIDUAL]))
         return onednn_refuse(err, "takes a dense channels-last F32 residual");
+    if (plan->has_residual && has_empty_window(p))
+        return onednn_refuse(err, "takes no residual where a window lies "
+                                  "wholly in the padding");
     for (i = 0; i < p->in[X].rank - 2; i++) {
         stride[i] = a->stride[i];
         dilation[i] = a->dilation[i] - 1;
