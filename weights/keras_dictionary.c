@@ -15,10 +15,11 @@
  *
  * and its values lie as in the graph: convolutions (R,S,C,K) become (K,C,R,S),
  * depthwise kernels (R,S,C,M) become (C*M,1,R,S), dense ones (C,K) become
- * (K,C).  <layer> is Keras' layer name; "model/layer" for a model inside a
- * model.  In old files a kernel may have any name: then rank and place decide,
- * the first array of rank 2 and more being the weight and the first vector the
- * bias.  What still is unclear keeps Keras' own name and order.
+ * (K,C), slopes (H,W,C) of PReLU become (C,H,W).  <layer> is Keras' layer name;
+ * "model/layer" for a model inside a model.  In old files a kernel may have any
+ * name: then rank and place decide, the first array of rank 2 and more being
+ * the weight and the first vector the bias.  What still is unclear keeps Keras'
+ * own name and order.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@
 #include "weights/keras.h"
 
 /* What a variable is. */
-enum role { UNKNOWN, KERNEL, DEPTHWISE, POINTWISE, VECTOR };
+enum role { UNKNOWN, KERNEL, DEPTHWISE, POINTWISE, VECTOR, SLOPES };
 
 static const struct {
     const char *word, *suffix;
@@ -46,7 +47,7 @@ static const struct {
              {"running_std", "running_var", VECTOR},
              {"depthwise_kernel", "weight", DEPTHWISE},
              {"pointwise_kernel", "pointwise.weight", POINTWISE},
-             {"alpha", "weight", VECTOR}};
+             {"alpha", "weight", SLOPES}};
 
 /* One variable of a layer while it is named. */
 struct found {
@@ -69,6 +70,21 @@ static bool is_window_last(const struct constant *c, int64_t outputs)
            c->dim[last - 1] != outputs;
 }
 
+/* Slopes (spatial, C) to (C, spatial), unless only the first axis counts, as
+ * in a channels-first model with shared axes. */
+static struct constant *arrange_slopes(struct constant *c)
+{
+    int order[INFER_MAX_RANK];
+    bool first_only = c->dim[0] > 1;
+
+    for (int i = 1; i < c->rank; i++) {
+        first_only = first_only && c->dim[i] == 1;
+        order[i] = i - 1;
+    }
+    order[0] = c->rank - 1;
+    return first_only ? constant_ref(c) : constant_transpose(c, order);
+}
+
 static struct constant *arrange(struct constant *c, enum role role,
                                 int64_t outputs)
 {
@@ -76,7 +92,10 @@ static struct constant *arrange(struct constant *c, enum role role,
     int64_t dim[INFER_MAX_RANK];
     const int n = c->rank - 2;
 
-    if (n < 0 || c->rank > 5 || role == VECTOR || role == UNKNOWN ||
+    if (role == SLOPES && c->rank > 1)
+        return arrange_slopes(c);
+    if (n < 0 || c->rank > 5 || role == SLOPES || role == VECTOR ||
+        role == UNKNOWN ||
         (n > 0 && role == KERNEL && is_window_last(c, outputs)))
         return constant_ref(c);
     const bool depthwise = role == DEPTHWISE;
@@ -279,14 +298,15 @@ static int read_listed(struct hdf5_file *f, uint64_t address, const char *group,
     return rc;
 }
 
-static int group_from_h5(struct hdf5_file *f, uint64_t top, const char *group,
+static int group_from_h5(struct hdf5_file *f, uint64_t top,
+                         const struct hdf5_links *links, const char *group,
                          struct infer_error *err, struct weights_dict *dict)
 {
     struct hdf5_strings parts[KERAS_MAX_PARTS];
     uint64_t address;
     size_t total = 0;
     int n_parts = 0, n = 0;
-    int rc = hdf5_find(f, top, group, err, &address);
+    int rc = keras_find_layer(f, top, links, group, err, &address);
 
     if (rc == 0)
         return error_set(err, INFER_EFORMAT,
@@ -321,18 +341,22 @@ int keras_dictionary_from_h5(struct hdf5_file *f, uint64_t group,
                              struct infer_error *err, struct weights_dict *dict)
 {
     struct hdf5_strings parts[KERAS_MAX_PARTS];
-    int n_parts, rc;
+    struct hdf5_links links;
+    int n_parts = 0, rc = hdf5_links_read(f, group, err, &links);
 
+    if (rc < 0)
+        return rc;
     rc = keras_read_names(f, group, "layer_names", err, parts, KERAS_MAX_PARTS,
                           &n_parts);
     for (int p = 0; p < n_parts; p++) {
         for (size_t i = 0; i < parts[p].count && rc >= 0; i++) {
-            rc = group_from_h5(f, group, parts[p].text[i], err, dict);
+            rc = group_from_h5(f, group, &links, parts[p].text[i], err, dict);
             if (rc < 0)
                 error_prefix(err, "layer '%s'", parts[p].text[i]);
         }
         hdf5_strings_clear(f, &parts[p]);
     }
+    hdf5_links_clear(f, &links);
     return rc < 0 ? rc : 0;
 }
 
