@@ -2,13 +2,27 @@
 /*
  * Copies between any strides and data types.
  *
- * One thread an element of the output in row-major order, in a loop over the
- * grid.  No shared memory.
+ * vec: where both sides have the same innermost dimension, dense on both.  One
+ * thread moves 16 bytes of the wider type, in a loop over the grid.
+ *
+ * transpose: where the innermost dimensions differ and both are dense, as
+ * between channels first and last.  A block of 32 x 8 threads moves a tile of
+ * 32 x 32 through shared memory, 33 elements a row so that columns spread over
+ * the banks (8.25 KiB for 8-byte elements at most).  blockIdx: tiles along the
+ * output's innermost dimension, along the input's, the rest.
+ *
+ * strided: anything.  One thread an element of the output in the order of its
+ * memory, in a loop over the grid.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 
-#define THREADS 256
+#define THREADS   256
+#define TILE      32
+#define TILE_ROWS 8
+/* Below this a tile would be mostly empty. */
+#define TILE_LEAST 8
 
 struct copy_args {
     struct cuda_walk<2> walk;
@@ -17,34 +31,292 @@ struct copy_args {
     void *y;
 };
 
-static __device__ int64_t load_i64(enum infer_dtype t, const void *p, int64_t i)
+static void init(struct copy_args *a, const struct kern_problem *p)
 {
-    switch (t) {
-    case INFER_I64:
-    case INFER_U64:
-        return ((const int64_t *)p)[i];
-    default:
-        return (int64_t)load_any(t, p, i);
+    const struct kern_tensor *const t[2] = {&p->in[0], &p->out[0]};
+
+    a->walk.init(p->out[0].rank, p->out[0].dim, t);
+    a->from = p->in[0].dtype;
+    a->to = p->out[0].dtype;
+}
+
+static __device__ __forceinline__ float number(float v)
+{
+    return v;
+}
+static __device__ __forceinline__ float number(__half v)
+{
+    return __half2float(v);
+}
+static __device__ __forceinline__ float number(__nv_bfloat16 v)
+{
+    return __bfloat162float(v);
+}
+
+template <typename A, typename B> struct same_type {
+    static const bool value = false;
+};
+template <typename A> struct same_type<A, A> {
+    static const bool value = true;
+};
+
+/* Reals are converted; of one type they are moved as bits. */
+template <typename Out, typename In>
+static __device__ __forceinline__ Out convert(In v)
+{
+    if constexpr (same_type<In, Out>::value)
+        return v;
+    else
+        return from_float<Out>(number(v));
+}
+
+/* Calls run<In, Out>(arguments), with integers of the same size for moves. */
+#define COPY_DISPATCH(from, to, run, ...)                                      \
+    ((from) != (to)                                                            \
+         ? (from) == INFER_F32                                                 \
+               ? ((to) == INFER_F16 ? run<float, __half>(__VA_ARGS__)          \
+                                    : run<float, __nv_bfloat16>(__VA_ARGS__))  \
+           : (from) == INFER_F16                                               \
+               ? ((to) == INFER_F32 ? run<__half, float>(__VA_ARGS__)          \
+                                    : run<__half, __nv_bfloat16>(__VA_ARGS__)) \
+               : ((to) == INFER_F32 ? run<__nv_bfloat16, float>(__VA_ARGS__)   \
+                                    : run<__nv_bfloat16, __half>(__VA_ARGS__)) \
+     : infer_dtype_size(to) == 8 ? run<uint64_t, uint64_t>(__VA_ARGS__)        \
+     : infer_dtype_size(to) == 4 ? run<uint32_t, uint32_t>(__VA_ARGS__)        \
+     : infer_dtype_size(to) == 2 ? run<uint16_t, uint16_t>(__VA_ARGS__)        \
+                                 : run<uint8_t, uint8_t>(__VA_ARGS__))
+
+static int check_pair(const struct kern_problem *p, struct infer_error *why)
+{
+    const enum infer_dtype from = p->in[0].dtype, to = p->out[0].dtype;
+
+    if (from == to || (cuda_is_real(from) && cuda_is_real(to)))
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED, "copy: %s to %s is not supported",
+                     infer_dtype_name(from), infer_dtype_name(to));
+}
+
+/* ---- vec ----------------------------------------------------------- */
+
+template <typename In, typename Out, int V>
+static __global__ void __launch_bounds__(THREADS)
+    vec_kernel(const __grid_constant__ struct copy_args a)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
+        int64_t at[2];
+        vec<Out, V> y;
+
+        a.walk.offsets(i, at);
+        const vec<In, V> x = load_vec<In, V>((const In *)a.x + at[0]);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            y.at[j] = convert<Out>(x.at[j]);
+        store_vec<Out, V>((Out *)a.y + at[1], y);
     }
 }
+
+template <typename In, typename Out>
+static int run_vec(struct copy_args *a, const struct kern_args *args,
+                   struct infer_error *err)
+{
+    const int wide = 16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out));
+    const void *const at[2] = {a->x, a->y};
+    const size_t size[2] = {sizeof(In), sizeof(Out)};
+    const cudaStream_t s = cuda_stream(args);
+
+    if (a->walk.count == 0)
+        return 0;
+    if (a->walk.vectorise(wide, at, size))
+        vec_kernel<In, Out, wide>
+            <<<cuda_grid(a->walk.count, THREADS), THREADS, 0, s>>>(*a);
+    else
+        vec_kernel<In, Out, 1>
+            <<<cuda_grid(a->walk.count, THREADS), THREADS, 0, s>>>(*a);
+    return CUDA_LAUNCHED(err);
+}
+
+static int supports_vec(const struct kern_problem *p,
+                        const struct kern_device *d, struct infer_error *why)
+{
+    struct copy_args a = {};
+    const int r = check_pair(p, why);
+
+    (void)d;
+    if (r < 0)
+        return r;
+    init(&a, p);
+    const int last = a.walk.rank - 1;
+    if (last >= 0 &&
+        (a.walk.stride[0][last] != 1 || a.walk.stride[1][last] != 1))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "copy: the innermost dimension must be dense on both "
+                         "sides");
+    return 0;
+}
+
+static int launch_vec(const struct kern_exec *e, const struct kern_args *args,
+                      struct infer_error *err)
+{
+    struct copy_args a = {};
+
+    init(&a, &e->problem);
+    a.x = args->in[0];
+    a.y = args->out[0];
+    return COPY_DISPATCH(a.from, a.to, run_vec, &a, args, err);
+}
+
+CUDA_ROW(copy_cuda_vec, KERN_COPY, INFER_NONE, supports_vec, launch_vec)
+
+/* ---- transpose ----------------------------------------------------- */
+
+struct transpose_args {
+    int64_t rows, columns;   /* innermost of the input, of the output */
+    int64_t y_row, x_column; /* strides; the others are 1 */
+    int64_t batch;
+    int rank; /* of what is left */
+    int64_t dim[KERN_MAX_RANK], x_stride[KERN_MAX_RANK],
+        y_stride[KERN_MAX_RANK];
+    const void *x;
+    void *y;
+};
+
+template <typename In, typename Out>
+static __global__ void __launch_bounds__(TILE *TILE_ROWS)
+    transpose_kernel(const __grid_constant__ struct transpose_args a)
+{
+    __shared__ Out tile[TILE][TILE + 1];
+    const int64_t column0 = blockIdx.x * (int64_t)TILE;
+
+    for (int64_t z = blockIdx.z; z < a.batch; z += gridDim.z) {
+        int64_t rest = z, from = 0, to = 0;
+
+        for (int d = a.rank - 1; d >= 0; d--) {
+            const int64_t i = rest % a.dim[d];
+            rest /= a.dim[d];
+            from += i * a.x_stride[d];
+            to += i * a.y_stride[d];
+        }
+        for (int64_t row0 = blockIdx.y * (int64_t)TILE; row0 < a.rows;
+             row0 += gridDim.y * (int64_t)TILE) {
+            for (int k = threadIdx.y; k < TILE; k += TILE_ROWS) {
+                const int64_t row = row0 + threadIdx.x, column = column0 + k;
+                if (row < a.rows && column < a.columns)
+                    tile[k][threadIdx.x] = convert<Out>(
+                        ((const In *)a.x)[from + row + column * a.x_column]);
+            }
+            __syncthreads();
+            for (int k = threadIdx.y; k < TILE; k += TILE_ROWS) {
+                const int64_t row = row0 + k, column = column0 + threadIdx.x;
+                if (row < a.rows && column < a.columns)
+                    ((Out *)a.y)[to + row * a.y_row + column] =
+                        tile[threadIdx.x][k];
+            }
+            __syncthreads();
+        }
+    }
+}
+
+/* Finds the two dimensions; false where the copy is no such thing. */
+static bool find_tile(const struct copy_args *c, struct transpose_args *t)
+{
+    const struct cuda_walk<2> *w = &c->walk;
+    const int last = w->rank - 1;
+    int row = -1;
+
+    if (last < 1 || w->stride[1][last] != 1)
+        return false;
+    for (int d = 0; d < last; d++)
+        if (w->stride[0][d] == 1)
+            row = d;
+    if (row < 0 || w->dim[row] < TILE_LEAST || w->dim[last] < TILE_LEAST)
+        return false;
+    t->rows = w->dim[row];
+    t->columns = w->dim[last];
+    t->y_row = w->stride[1][row];
+    t->x_column = w->stride[0][last];
+    t->batch = 1;
+    for (int d = 0; d < last; d++) {
+        if (d == row)
+            continue;
+        t->dim[t->rank] = w->dim[d];
+        t->x_stride[t->rank] = w->stride[0][d];
+        t->y_stride[t->rank] = w->stride[1][d];
+        t->batch *= w->dim[d];
+        t->rank++;
+    }
+    return true;
+}
+
+static int supports_transpose(const struct kern_problem *p,
+                              const struct kern_device *d,
+                              struct infer_error *why)
+{
+    struct transpose_args t = {};
+    struct copy_args a = {};
+    const int r = check_pair(p, why);
+
+    (void)d;
+    if (r < 0)
+        return r;
+    init(&a, p);
+    if (find_tile(&a, &t))
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "copy: two dimensions of %d and more must be dense, one "
+                     "on either side",
+                     TILE_LEAST);
+}
+
+template <typename In, typename Out>
+static int run_transpose(const struct transpose_args *t,
+                         const struct kern_args *args, struct infer_error *err)
+{
+    const int64_t rows = (t->rows + TILE - 1) / TILE;
+    const dim3 grid(cuda_blocks(t->columns, TILE),
+                    (unsigned)(rows < 65535 ? rows : 65535),
+                    (unsigned)(t->batch < 65535 ? t->batch : 65535));
+
+    if (t->batch == 0)
+        return 0;
+    transpose_kernel<In, Out>
+        <<<grid, dim3(TILE, TILE_ROWS), 0, cuda_stream(args)>>>(*t);
+    return CUDA_LAUNCHED(err);
+}
+
+static int launch_transpose(const struct kern_exec *e,
+                            const struct kern_args *args,
+                            struct infer_error *err)
+{
+    struct transpose_args t = {};
+    struct copy_args a = {};
+
+    init(&a, &e->problem);
+    find_tile(&a, &t);
+    t.x = args->in[0];
+    t.y = args->out[0];
+    return COPY_DISPATCH(a.from, a.to, run_transpose, &t, args, err);
+}
+
+CUDA_ROW(copy_cuda_transpose, KERN_COPY, INFER_NONE, supports_transpose,
+         launch_transpose)
+
+/* ---- strided ------------------------------------------------------- */
 
 /* Integers to integers: exact beyond the 53 bits of a double. */
 static __device__ void convert_integer(const struct copy_args &a, int64_t from,
                                        int64_t to)
 {
     const int64_t v = load_i64(a.from, a.x, from);
+    const bool huge = a.from == INFER_U64 && v < 0; /* 2^63 and above */
 
-    if (a.to == INFER_I64)
-        ((int64_t *)a.y)[to] = a.from == INFER_U64 && v < 0 ? INT64_MAX : v;
-    else if (a.to == INFER_U64)
-        ((int64_t *)a.y)[to] = a.from == INFER_I64 && v < 0 ? 0 : v;
-    else if (a.from == INFER_U64 && v < 0)
-        store_any(a.to, a.y, to, 18446744073709551615.0);
+    if (a.to == INFER_U64 && a.from == INFER_U64)
+        ((int64_t *)a.y)[to] = v;
     else
-        store_any(a.to, a.y, to, (double)v);
+        store_i64(a.to, a.y, to, huge ? INT64_MAX : v);
 }
 
-template <typename T>
+template <typename In, typename Out>
 static __global__ void __launch_bounds__(THREADS)
     move_kernel(const __grid_constant__ struct copy_args a)
 {
@@ -52,7 +324,7 @@ static __global__ void __launch_bounds__(THREADS)
          i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
         int64_t at[2];
         a.walk.offsets(i, at);
-        ((T *)a.y)[at[1]] = ((const T *)a.x)[at[0]];
+        ((Out *)a.y)[at[1]] = convert<Out>(((const In *)a.x)[at[0]]);
     }
 }
 
@@ -70,11 +342,6 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-static bool is_integer(enum infer_dtype t)
-{
-    return t >= INFER_I64;
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
@@ -84,55 +351,42 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return 0;
 }
 
+template <typename In, typename Out>
+static int run_move(const struct copy_args *a, const struct kern_args *args,
+                    struct infer_error *err)
+{
+    move_kernel<In, Out>
+        <<<cuda_grid(a->walk.count, THREADS), THREADS, 0, cuda_stream(args)>>>(
+            *a);
+    return CUDA_LAUNCHED(err);
+}
+
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
-    const struct kern_problem *p = &e->problem;
-    const struct kern_tensor *const t[2] = {&p->in[0], &p->out[0]};
     struct copy_args a = {};
 
-    a.walk.init(p->out[0].rank, p->out[0].dim, t);
-    a.from = p->in[0].dtype;
-    a.to = p->out[0].dtype;
+    init(&a, &e->problem);
     a.x = args->in[0];
     a.y = args->out[0];
     if (a.walk.count == 0)
         return 0;
-    const unsigned blocks = cuda_grid(a.walk.count, THREADS);
-    const cudaStream_t s = cuda_stream(args);
-    if (a.from != a.to)
-        convert_kernel<<<blocks, THREADS, 0, s>>>(a, is_integer(a.from) &&
-                                                         is_integer(a.to));
-    else if (infer_dtype_size(a.to) == 8)
-        move_kernel<uint64_t><<<blocks, THREADS, 0, s>>>(a);
-    else if (infer_dtype_size(a.to) == 4)
-        move_kernel<uint32_t><<<blocks, THREADS, 0, s>>>(a);
-    else if (infer_dtype_size(a.to) == 2)
-        move_kernel<uint16_t><<<blocks, THREADS, 0, s>>>(a);
-    else
-        move_kernel<uint8_t><<<blocks, THREADS, 0, s>>>(a);
+    if (check_pair(&e->problem, NULL) == 0)
+        return COPY_DISPATCH(a.from, a.to, run_move, &a, args, err);
+    convert_kernel<<<cuda_grid(a.walk.count, THREADS), THREADS, 0,
+                     cuda_stream(args)>>>(a, is_integer(a.from) &&
+                                                 is_integer(a.to));
     return CUDA_LAUNCHED(err);
 }
+
+CUDA_ROW(copy_cuda_strided, KERN_COPY, INFER_NONE, supports, launch)
 
 bool cuda_has_code(void)
 {
     struct cudaFuncAttributes a;
     const cudaError_t code = cudaFuncGetAttributes(
-        &a, reinterpret_cast<const void *>(move_kernel<uint32_t>));
+        &a, reinterpret_cast<const void *>(move_kernel<uint32_t, uint32_t>));
 
     (void)cudaGetLastError();
     return code == cudaSuccess;
 }
-
-const struct kern_row copy_cuda_strided = {
-    .name = "copy_cuda_strided",
-    .op = KERN_COPY,
-    .backend = INFER_BACKEND_CUDA,
-    .layout = KERN_NHWC,
-    .dtype = INFER_NONE,
-    .acc = INFER_F32,
-    .min_sm = 75,
-    .flags = KERN_STRIDED,
-    .supports = supports,
-    .launch = launch,
-};

@@ -42,6 +42,11 @@ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v)
 {
     return __float2bfloat16_rn(v);
 }
+/* A truth value. */
+template <> __device__ __forceinline__ uint8_t from_float<uint8_t>(float v)
+{
+    return v != 0;
+}
 
 /* ---- vectors ------------------------------------------------------- */
 
@@ -154,6 +159,45 @@ static __device__ __forceinline__ void store_any(enum infer_dtype t, void *p,
     default:
         break;
     }
+}
+
+/* As scalar_load_i64() of integer types; U64 beyond 2^63 turns negative. */
+static __device__ __forceinline__ int64_t load_i64(enum infer_dtype t,
+                                                   const void *p, int64_t i)
+{
+    return t == INFER_I64 || t == INFER_U64 ? ((const int64_t *)p)[i]
+                                            : (int64_t)load_any(t, p, i);
+}
+
+static __device__ __forceinline__ void store_i64(enum infer_dtype t, void *p,
+                                                 int64_t i, int64_t v)
+{
+    if (t == INFER_I64)
+        ((int64_t *)p)[i] = v;
+    else if (t == INFER_U64)
+        ((int64_t *)p)[i] = v < 0 ? 0 : v;
+    else
+        store_any(t, p, i, (double)v);
+}
+
+/* An element of the kernel's own type or of another. */
+template <typename T> struct dtype_of;
+template <> struct dtype_of<float> {
+    static const enum infer_dtype value = INFER_F32;
+};
+template <> struct dtype_of<__half> {
+    static const enum infer_dtype value = INFER_F16;
+};
+template <> struct dtype_of<__nv_bfloat16> {
+    static const enum infer_dtype value = INFER_BF16;
+};
+
+template <typename T>
+static __device__ __forceinline__ float load_as(enum infer_dtype t,
+                                                const void *p, int64_t i)
+{
+    return t == dtype_of<T>::value ? to_float(((const T *)p)[i])
+                                   : (float)load_any(t, p, i);
 }
 
 /* ---- functions of one argument ------------------------------------- */

@@ -102,6 +102,45 @@ template <int OPERANDS> struct cuda_walk {
         }
     }
 
+    /* Makes an element v neighbours along the innermost dimension, of which
+     * each tensor holds all side by side or has one for all, where the
+     * addresses allow accesses of v elements (at most 16 bytes). */
+    bool vectorise(int v, const void *const *at, const size_t *size)
+    {
+        const int last = rank - 1;
+
+        if (rank == 0 || dim[last] % v != 0 || stride[OPERANDS - 1][last] != 1)
+            return false;
+        for (int k = 0; k < OPERANDS; k++) {
+            if (stride[k][last] == 0)
+                continue;
+            if (stride[k][last] != 1)
+                return false;
+            size_t align = (size_t)v * size[k];
+            if (align > 16)
+                align = 16;
+            if ((uintptr_t)at[k] % align != 0)
+                return false;
+            for (int d = 0; d < last; d++)
+                if (stride[k][d] * (int64_t)size[k] % (int64_t)align != 0)
+                    return false;
+        }
+        dim[last] /= v;
+        count /= v;
+        for (int k = 0; k < OPERANDS; k++)
+            stride[k][last] *= v;
+        small = count < ((int64_t)1 << 31);
+        if (small)
+            divide[last].init((uint32_t)dim[last]);
+        return true;
+    }
+
+    /* Whether all elements of a vector share one of tensor k. */
+    __device__ __forceinline__ bool spreads(int k) const
+    {
+        return stride[k][rank - 1] == 0;
+    }
+
   private:
     void add(int full, int d, int64_t size, const struct kern_tensor *const *t)
     {

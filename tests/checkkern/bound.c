@@ -283,8 +283,10 @@ static double sum_terms(const struct kern_problem *p)
     return top ? 0 : problem_terms(p);
 }
 
-static bool sum_bound(const struct truth *t, double u, double *tol,
-                      struct infer_error *err)
+/* u: of the accumulator; factor: what the rounding of both factors may change
+ * in a product. */
+static bool sum_bound(const struct truth *t, double u, double factor,
+                      double *tol, struct infer_error *err)
 {
     const int64_t count = kern_tensor_count(&t->p.out[0]);
     const struct kern_unary *act = &t->p.epilogue.act;
@@ -293,17 +295,20 @@ static bool sum_bound(const struct truth *t, double u, double *tol,
         return false;
     for (int64_t i = 0; i < count; i++) {
         const double total = tol[i], y = ((const double *)t->out)[i];
-        tol[i] = slope(act) * 8 * sqrt(sum_terms(&t->p)) * u * total +
-                 function_bound(act, total, y, u);
+        tol[i] =
+            slope(act) * (8 * sqrt(sum_terms(&t->p)) * u + factor) * total +
+            function_bound(act, total, y, u);
     }
     return true;
 }
 
-bool bound_fill(const struct truth *t, enum infer_dtype acc, double *tol,
+bool bound_fill(const struct truth *t, const struct kern_row *row, double *tol,
                 struct infer_error *err)
 {
+    /* TF32 has 10 bits behind the point; tensor cores may cut the rest off. */
+    const double factor = row->flags & KERN_TF32 ? 2 * 0x1p-10 : 0;
     const int64_t count = kern_tensor_count(&t->p.out[0]);
-    const double u = bound_unit(acc);
+    const double u = bound_unit(row->acc);
     const double *y = t->out;
 
     if (t->p.out[0].dtype != INFER_F64) { /* integers: exact */
@@ -322,7 +327,7 @@ bool bound_fill(const struct truth *t, enum infer_dtype acc, double *tol,
         return true;
     }
     if (count > 0 && local_bound(&t->p, y[0], u) < 0)
-        return sum_bound(t, u, tol, err);
+        return sum_bound(t, u, factor, tol, err);
     for (int64_t i = 0; i < count; i++)
         tol[i] = local_bound(&t->p, y[i], u);
     return true;

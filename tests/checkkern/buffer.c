@@ -51,9 +51,40 @@ bool guarded_bytes(struct guarded *g, size_t bytes)
 
 void guarded_free(struct guarded *g)
 {
+    if (g->device)
+        g->device->ops->free(g->device, g->twin);
     free(g->block);
     free(g->copy);
     memset(g, 0, sizeof(*g));
+}
+
+bool guarded_mirror(struct guarded *g, const struct device *d,
+                    struct infer_error *err)
+{
+    void *twin;
+
+    if (d->ops->alloc(d, g->bytes, err, &twin) < 0)
+        return false;
+    g->device = d;
+    g->twin = twin;
+    return true;
+}
+
+bool guarded_send(struct guarded *g, struct infer_error *err)
+{
+    return !g->device || g->device->ops->copy_in(g->device, g->twin, g->block,
+                                                 g->bytes, err) == 0;
+}
+
+bool guarded_fetch(struct guarded *g, struct infer_error *err)
+{
+    return !g->device || g->device->ops->copy_out(g->device, g->block, g->twin,
+                                                  g->bytes, err) == 0;
+}
+
+void *guarded_at(const struct guarded *g)
+{
+    return g->device ? g->twin + (g->origin - g->block) : g->origin;
 }
 
 void guarded_poison(struct guarded *g, int byte)

@@ -94,6 +94,21 @@ static bool start_input(struct job *j, int i)
             guarded_bytes(&j->packed[i], j->exec.packed[i]));
 }
 
+/* Twins on the device of everything that a launch sees. */
+static bool mirror(struct job *j, struct infer_error *err)
+{
+    const struct device *d = j->c->gpu;
+    bool ok = !d || (guarded_mirror(&j->out, d, err) &&
+                     guarded_mirror(&j->workspace, d, err));
+
+    for (int i = 0; d && ok && i < j->p->n_in; i++)
+        if (j->exec.packed[i])
+            ok = guarded_mirror(&j->packed[i], d, err);
+        else if (kern_problem_in(j->p, i))
+            ok = guarded_mirror(&j->in[i], d, err);
+    return ok;
+}
+
 static bool start(struct job *j)
 {
     const struct kern_tensor *y = &j->p->out[0];
@@ -155,17 +170,31 @@ static bool fill_inputs(struct job *j, enum pass pass, struct infer_error *err)
 static bool run_once(struct job *j, int poison, void *result,
                      struct infer_error *err)
 {
-    struct kern_args args = {.workspace = j->workspace.origin};
+    struct kern_args args = {.workspace = guarded_at(&j->workspace),
+                             .stream = j->c->gpu ? j->c->gpu->stream : NULL};
+    bool ok = true;
 
-    for (int i = 0; i < j->p->n_in; i++)
-        args.in[i] = j->exec.packed[i] ? j->packed[i].origin : j->in[i].origin;
-    args.out[0] = j->out.origin;
+    for (int i = 0; i < j->p->n_in && ok; i++) {
+        struct guarded *g = j->exec.packed[i] ? &j->packed[i] : &j->in[i];
+        if (!kern_problem_in(j->p, i))
+            continue;
+        args.in[i] = guarded_at(g);
+        ok = guarded_send(g, err);
+    }
+    args.out[0] = guarded_at(&j->out);
     guarded_poison(&j->out, poison);
     guarded_poison(&j->workspace, poison);
-    if (j->c->row->launch(&j->exec, &args, err) < 0)
+    if (!ok || !guarded_send(&j->out, err) ||
+        !guarded_send(&j->workspace, err) ||
+        j->c->row->launch(&j->exec, &args, err) < 0 ||
+        !guarded_fetch(&j->out, err) || !guarded_fetch(&j->workspace, err))
         return false;
+    for (int i = 0; i < j->p->n_in && ok; i++)
+        if (kern_problem_in(j->p, i))
+            ok = guarded_fetch(j->exec.packed[i] ? &j->packed[i] : &j->in[i],
+                               err);
     guarded_gather(&j->out, result);
-    return true;
+    return ok;
 }
 
 /* What a run may not have touched. */
@@ -302,8 +331,7 @@ static enum verdict run_pass(struct job *j, enum pass pass)
         return fail(j, "%s", err.text);
     if (!truth_run(&j->truth, &err))
         return fail(j, "reference: %s", err.text);
-    if (pass == PASS_REAL &&
-        !bound_fill(&j->truth, j->c->row->acc, j->tol, &err))
+    if (pass == PASS_REAL && !bound_fill(&j->truth, j->c->row, j->tol, &err))
         return fail(j, "bound: %s", err.text);
     if (!run_once(j, 0xff, j->result, &err))
         return fail(j, "launch: %s", err.text);
@@ -341,6 +369,8 @@ enum verdict check_problem(struct check *c, const struct kern_problem *p)
         return fail(&j, "prepare() after supports(): %s", err.text);
     if (!start(&j))
         v = fail(&j, "out of memory");
+    else if (!mirror(&j, &err))
+        v = fail(&j, "%s", err.text);
     const bool exact = data_is_exact(p) && !(c->row->flags & KERN_INEXACT);
     if (v == VERDICT_OK && exact) {
         v = run_pass(&j, PASS_EXACT);

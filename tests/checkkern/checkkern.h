@@ -13,6 +13,7 @@
 #include "kernels/kern.h"
 #include "kernels/problem.h"
 #include "kernels/scalar.h"
+#include "libinfer/device.h"
 
 /* ---- random numbers (splitmix64) ----------------------------------- */
 
@@ -75,11 +76,22 @@ struct guarded {
     unsigned char *copy;   /* what the block should still hold */
     size_t bytes;          /* of the block */
     unsigned char *origin; /* element with all indices 0 */
+    /* Where kernels see it: the block itself, or its twin on a device. */
+    const struct device *device;
+    unsigned char *twin;
 };
 bool guarded_new(struct guarded *g, const struct kern_tensor *t);
 /* Plain bytes: workspace and packed weights. */
 bool guarded_bytes(struct guarded *g, size_t bytes);
 void guarded_free(struct guarded *g);
+/* Gives the block a twin on a device (not one of host memory); then copies all
+ * of it there and back, guards included. */
+bool guarded_mirror(struct guarded *g, const struct device *d,
+                    struct infer_error *err);
+bool guarded_send(struct guarded *g, struct infer_error *err);
+bool guarded_fetch(struct guarded *g, struct infer_error *err);
+/* origin, as kernels see it. */
+void *guarded_at(const struct guarded *g);
 void guarded_poison(struct guarded *g, int byte);
 /* Dense row-major array to and from the tensor. */
 void guarded_scatter(struct guarded *g, const void *dense);
@@ -104,8 +116,9 @@ struct truth {
 bool truth_run(const struct truth *t, struct infer_error *err);
 
 /* tol[i] for each output of a problem with real data, but for the rounding of
- * the result: what the accumulator may have lost.  False: out of memory. */
-bool bound_fill(const struct truth *t, enum infer_dtype acc, double *tol,
+ * the result: what the accumulator may have lost, and the factors of rows that
+ * round them to TF32.  False: out of memory. */
+bool bound_fill(const struct truth *t, const struct kern_row *row, double *tol,
                 struct infer_error *err);
 /* Half a unit in the last place of a type, relative; and the absolute one
  * where results underflow. */
@@ -119,6 +132,7 @@ enum verdict { VERDICT_OK, VERDICT_REFUSED, VERDICT_FAILED };
 struct check {
     const struct kern_row *row;
     const struct kern_device *device;
+    const struct device *gpu; /* NULL where kernels take host memory */
     uint64_t seed;
     int problem;
     double worst; /* largest difference / tolerance so far */

@@ -96,10 +96,11 @@ static bool selected(const struct options *o, const struct kern_row *row)
            (!o->op || fnmatch(o->op, kern_op_name(row->op), 0) == 0);
 }
 
-static bool runs_here(const struct kern_row *row)
+/* Needs a GPU. */
+static bool is_gpu_row(const struct kern_row *row)
 {
-    return row->backend == INFER_BACKEND_REF ||
-           row->backend == INFER_BACKEND_ONEDNN;
+    return row->backend == INFER_BACKEND_CUDA ||
+           row->backend == INFER_BACKEND_CUDNN;
 }
 
 static bool check_one(const struct options *o, struct check *c, int k,
@@ -121,11 +122,14 @@ static bool check_one(const struct options *o, struct check *c, int k,
 }
 
 static void check_row(const struct options *o, const struct kern_row *row,
-                      struct totals *t)
+                      const struct device *gpu, struct totals *t)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 2};
-    struct check c = {
-        .row = row, .device = &cpu, .seed = o->seed, .verbose = o->verbose};
+    struct check c = {.row = row,
+                      .device = gpu ? &gpu->kern : &cpu,
+                      .gpu = gpu,
+                      .seed = o->seed,
+                      .verbose = o->verbose};
     const int first = o->problem < 0 ? 0 : (int)o->problem;
     const int last = o->problem < 0
                          ? problem_fixed_count(row->op) + (int)o->count
@@ -151,19 +155,23 @@ static int run(const struct options *o)
 {
     const char *require = getenv("INFER_REQUIRE_GPU");
     struct totals t = {0};
+    struct infer_error why = {0};
+    struct device gpu = {0};
+    const bool have_gpu = device_open("cuda", 0, NULL, &why, &gpu) == 0;
 
     printf("seed %" PRIu64 "\n", o->seed);
     for (size_t i = 0; i < kern_row_count(); i++) {
         const struct kern_row *row = kern_row_at(i);
         if (!selected(o, row))
             continue;
-        if (runs_here(row)) {
-            check_row(o, row, &t);
+        if (!is_gpu_row(row) || have_gpu) {
+            check_row(o, row, is_gpu_row(row) ? &gpu : NULL, &t);
             continue;
         }
-        printf("skip %s: no device for it here\n", row->name);
+        printf("skip %s: %s\n", row->name, why.text);
         t.skipped++;
     }
+    device_close(&gpu);
     printf("%d rows, %d problems checked, %d failed, %d rows skipped\n", t.rows,
            t.checked, t.failed, t.skipped);
     if (t.failed || (t.skipped && require && strcmp(require, "1") == 0))

@@ -46,6 +46,16 @@ struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
     return kern_tensor_dense(dtype, rank, dim, layout);
 }
 
+/* Vectors beside activations of 16 bits are F32 on a GPU. */
+static enum infer_dtype vector_dtype(const struct maker *m)
+{
+    const bool gpu = m->row->backend == INFER_BACKEND_CUDA ||
+                     m->row->backend == INFER_BACKEND_CUDNN;
+
+    return gpu && (m->dtype == INFER_F16 || m->dtype == INFER_BF16) ? INFER_F32
+                                                                    : m->dtype;
+}
+
 /* Weights lie row-major as files hold them, whatever the activations do. */
 struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim)
 {
@@ -54,10 +64,19 @@ struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim)
     return kern_tensor_dense(m->dtype, rank, dim, KERN_NCHW);
 }
 
-/* A vector of weights: bias, scale, statistics. */
+/* Weights that are not factors of a product: bias, scale, statistics. */
+static struct kern_tensor make_vectors(struct maker *m, int rank,
+                                       const int64_t *dim)
+{
+    struct kern_tensor t = make_weights(m, rank, dim);
+
+    t.dtype = vector_dtype(m);
+    return t;
+}
+
 static struct kern_tensor make_vector(struct maker *m, int64_t n)
 {
-    return make_weights(m, 1, &n);
+    return make_vectors(m, 1, &n);
 }
 
 /* ---- epilogues ----------------------------------------------------- */
@@ -262,7 +281,7 @@ static void make_layer_norm(struct maker *m, int k)
     p->in[0] = make_in(m, &s);
     for (int i = 1; i <= 2; i++)
         if (rng_chance(&m->rng, 80))
-            p->in[i] = make_weights(m, tail.rank, tail.dim);
+            p->in[i] = make_vectors(m, tail.rank, tail.dim);
     p->out[0] = make_out(m, &s);
 }
 
@@ -648,6 +667,7 @@ void problem_make(const struct kern_row *row, uint64_t seed, int k,
     if (fixed || rng_chance(&m.rng, 80))
         out->constant_in = 2 | (kern_op_residual(out->op) == 3 ? 4u : 0);
     out->deterministic = rng_chance(&m.rng, 20);
+    out->allow_tf32 = (row->flags & KERN_TF32) != 0;
     if (!fixed && rng_chance(&m.rng, 10))
         spoil(out, &m.rng);
 }

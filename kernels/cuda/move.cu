@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations that move elements without looking at them: where, gather, pad.
+ *
+ * One thread an element of the output, in the order of the output's memory, in
+ * a loop over the grid.  No shared memory.
+ */
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/walk.cuh"
+
+#define THREADS 256
+
+/* Starts the kernel whose element has as many bytes as dtype. */
+#define MOVE(kernel, dtype, count, args, a)                                    \
+    do {                                                                       \
+        const unsigned blocks_ = cuda_grid(count, THREADS);                    \
+        const cudaStream_t s_ = cuda_stream(args);                             \
+        if (infer_dtype_size(dtype) == 8)                                      \
+            kernel<uint64_t><<<blocks_, THREADS, 0, s_>>>(a);                  \
+        else if (infer_dtype_size(dtype) == 4)                                 \
+            kernel<uint32_t><<<blocks_, THREADS, 0, s_>>>(a);                  \
+        else if (infer_dtype_size(dtype) == 2)                                 \
+            kernel<uint16_t><<<blocks_, THREADS, 0, s_>>>(a);                  \
+        else                                                                   \
+            kernel<uint8_t><<<blocks_, THREADS, 0, s_>>>(a);                   \
+    } while (0)
+
+static int supports_all(const struct kern_problem *p,
+                        const struct kern_device *d, struct infer_error *why)
+{
+    (void)p;
+    (void)d;
+    (void)why;
+    return 0;
+}
+
+/* ---- where --------------------------------------------------------- */
+
+struct where_args {
+    struct cuda_walk<4> walk; /* condition, a, b, y */
+    const void *condition, *a, *b;
+    void *y;
+    enum infer_dtype type; /* of the condition */
+};
+
+template <typename U>
+static __global__ void __launch_bounds__(THREADS)
+    where_kernel(const __grid_constant__ struct where_args a)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
+        int64_t at[4];
+        a.walk.offsets(i, at);
+        const bool first = load_any(a.type, a.condition, at[0]) != 0;
+        ((U *)a.y)[at[3]] =
+            first ? ((const U *)a.a)[at[1]] : ((const U *)a.b)[at[2]];
+    }
+}
+
+static int launch_where(const struct kern_exec *e, const struct kern_args *args,
+                        struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_tensor *const t[4] = {&p->in[0], &p->in[1], &p->in[2],
+                                            &p->out[0]};
+    struct where_args a = {};
+
+    a.walk.init(p->out[0].rank, p->out[0].dim, t);
+    a.condition = args->in[0];
+    a.a = args->in[1];
+    a.b = args->in[2];
+    a.y = args->out[0];
+    a.type = p->in[0].dtype;
+    if (a.walk.count == 0)
+        return 0;
+    MOVE(where_kernel, p->out[0].dtype, a.walk.count, args, a);
+    return CUDA_LAUNCHED(err);
+}
+
+CUDA_ROW(where_cuda_move, KERN_WHERE, INFER_NONE, supports_all, launch_where)
+
+/* ---- gather -------------------------------------------------------- */
+
+/* x and the indices as tensors of the output's dimensions: along those of the
+ * indices x stands still, along the others the indices do. */
+struct gather_args {
+    struct cuda_walk<3> walk; /* x, indices, y */
+    const void *x, *index;
+    void *y;
+    enum infer_dtype type;  /* of the indices */
+    int64_t extent, stride; /* of x along the axis */
+};
+
+/* Negative indices count from the end.  An index outside the axis takes the
+ * nearest element: a kernel cannot refuse, and reads nothing beyond x. */
+template <typename U>
+static __global__ void __launch_bounds__(THREADS)
+    gather_kernel(const __grid_constant__ struct gather_args a)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
+        int64_t at[3];
+        a.walk.offsets(i, at);
+        int64_t named = load_i64(a.type, a.index, at[1]);
+        named += named < 0 ? a.extent : 0;
+        named = named < 0 ? 0 : named < a.extent ? named : a.extent - 1;
+        ((U *)a.y)[at[2]] = ((const U *)a.x)[at[0] + named * a.stride];
+    }
+}
+
+static int launch_gather(const struct kern_exec *e,
+                         const struct kern_args *args, struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_tensor *x = &p->in[0], *list = &p->in[1];
+    const int axis = p->attr.gather.axis;
+    struct kern_tensor from = p->out[0], names = p->out[0];
+    const struct kern_tensor *const t[3] = {&from, &names, &p->out[0]};
+    struct gather_args a = {};
+
+    for (int d = 0; d < from.rank; d++) {
+        const bool listed = d >= axis && d < axis + list->rank;
+        const int own = d < axis ? d : d - list->rank + 1;
+
+        from.stride[d] = listed ? 0 : x->stride[own];
+        names.stride[d] = listed ? list->stride[d - axis] : 0;
+    }
+    a.walk.init(p->out[0].rank, p->out[0].dim, t);
+    a.x = args->in[0];
+    a.index = args->in[1];
+    a.y = args->out[0];
+    a.type = list->dtype;
+    a.extent = x->dim[axis];
+    a.stride = x->stride[axis];
+    if (a.walk.count == 0)
+        return 0;
+    MOVE(gather_kernel, p->out[0].dtype, a.walk.count, args, a);
+    return CUDA_LAUNCHED(err);
+}
+
+CUDA_ROW(gather_cuda_move, KERN_GATHER, INFER_NONE, supports_all, launch_gather)
+
+/* ---- pad ----------------------------------------------------------- */
+
+/* Dimensions in the order of the output's strides, outermost first. */
+struct pad_args {
+    int rank;
+    int64_t count;
+    int64_t dim[KERN_MAX_RANK];    /* of y */
+    int64_t before[KERN_MAX_RANK]; /* elements put in front */
+    int64_t low[KERN_MAX_RANK];    /* elements of x cropped in front */
+    int64_t left[KERN_MAX_RANK];   /* elements of x that stay */
+    int64_t x_stride[KERN_MAX_RANK], y_stride[KERN_MAX_RANK];
+    enum kern_pad_mode mode;
+    enum infer_dtype type;
+    float value;
+    const void *x;
+    void *y;
+};
+
+static __device__ int64_t wrap(int64_t i, int64_t n)
+{
+    const int64_t r = i % n;
+
+    return r < 0 ? r + n : r;
+}
+
+/* The element that stands at position i of a line of n, or -1 for none. */
+static __device__ int64_t source(enum kern_pad_mode mode, int64_t i, int64_t n)
+{
+    if (i >= 0 && i < n)
+        return i;
+    if (mode == KERN_PAD_CONSTANT)
+        return -1;
+    if (mode == KERN_PAD_EDGE)
+        return i < 0 ? 0 : n - 1;
+    if (mode == KERN_PAD_WRAP)
+        return wrap(i, n);
+    if (n == 1)
+        return 0;
+    const int64_t r = wrap(i, 2 * (n - 1));
+    return r < n ? r : 2 * (n - 1) - r;
+}
+
+template <typename U>
+static __global__ void __launch_bounds__(THREADS)
+    pad_kernel(const __grid_constant__ struct pad_args a)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.count;
+         i += (int64_t)gridDim.x * THREADS) {
+        int64_t rest = i, from = 0, to = 0;
+        bool inside = true;
+
+        for (int d = a.rank - 1; d >= 0; d--) {
+            const int64_t index = rest % a.dim[d];
+            rest /= a.dim[d];
+            const int64_t s = source(a.mode, index - a.before[d], a.left[d]);
+            inside = inside && s >= 0;
+            from += (a.low[d] + s) * a.x_stride[d];
+            to += index * a.y_stride[d];
+        }
+        if (inside)
+            ((U *)a.y)[to] = ((const U *)a.x)[from];
+        else
+            store_any(a.type, a.y, to, a.value);
+    }
+}
+
+static int64_t reach(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+static int launch_pad(const struct kern_exec *e, const struct kern_args *args,
+                      struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_pad *pad = &p->attr.pad;
+    const struct kern_tensor *x = &p->in[0], *y = &p->out[0];
+    int order[KERN_MAX_RANK];
+    struct pad_args a = {};
+
+    for (int i = 0; i < y->rank; i++) {
+        int at = i;
+        while (at > 0 &&
+               reach(y->stride[order[at - 1]]) < reach(y->stride[i])) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+    a.rank = y->rank;
+    a.count = kern_tensor_count(y);
+    for (int i = 0; i < y->rank; i++) {
+        const int d = order[i];
+        const int64_t high = pad->end[d] < 0 ? -(int64_t)pad->end[d] : 0;
+
+        a.dim[i] = y->dim[d];
+        a.before[i] = pad->begin[d] > 0 ? pad->begin[d] : 0;
+        a.low[i] = pad->begin[d] < 0 ? -(int64_t)pad->begin[d] : 0;
+        a.left[i] = x->dim[d] - a.low[i] - high;
+        a.x_stride[i] = x->stride[d];
+        a.y_stride[i] = y->stride[d];
+    }
+    a.mode = pad->mode;
+    a.type = y->dtype;
+    a.value = pad->value;
+    a.x = args->in[0];
+    a.y = args->out[0];
+    if (a.count == 0)
+        return 0;
+    MOVE(pad_kernel, y->dtype, a.count, args, a);
+    return CUDA_LAUNCHED(err);
+}
+
+CUDA_ROW(pad_cuda_move, KERN_PAD, INFER_NONE, supports_all, launch_pad)

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Maximum and average pooling of 1 to 3 dimensions.
+ *
+ * One thread an output position and V channels, 16 bytes of them where they
+ * lie side by side, else one; channels are innermost in the thread's number
+ * where they are innermost in memory.  No shared memory: neighbouring windows
+ * share their inputs through the caches.
+ */
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/window.cuh"
+
+#define THREADS 256
+
+struct pool_args {
+    struct cuda_window w;
+    uint32_t count; /* of threads with work */
+    bool max, include_pad;
+    struct kern_unary act;
+    const void *x;
+    void *y;
+};
+
+/* Taps of one window along one dimension: those inside the input, and those
+ * that an average with padding counts (not the overhang of ceil mode). */
+struct taps {
+    int first, last; /* half open */
+    int counted;
+};
+
+/* Smallest r >= 0 with base + r * dilation >= bound. */
+static __device__ __forceinline__ int first_tap(int base, int dilation,
+                                                int bound)
+{
+    return base >= bound ? 0 : (bound - base + dilation - 1) / dilation;
+}
+
+static __device__ __forceinline__ struct taps
+taps_of(const struct cuda_window &w, int d, uint32_t o)
+{
+    const int base = (int)o * w.step[d] - w.pad[d];
+    const int dilation = w.dilation[d], n = w.kernel[d];
+    const int low = -w.pad[d], high = w.in[d] + w.pad_end[d];
+    struct taps t;
+
+    t.first = min(first_tap(base, dilation, max(low, 0)), n);
+    t.last = min(first_tap(base, dilation, min(high, w.in[d])), n);
+    t.counted = min(first_tap(base, dilation, high), n) -
+                min(first_tap(base, dilation, low), n);
+    return t;
+}
+
+template <typename T, int V>
+static __device__ __forceinline__ void see(bool max, const T *x,
+                                           float (&acc)[V])
+{
+    const vec<T, V> v = load_vec<T, V>(x);
+
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        const float f = to_float(v.at[j]);
+        if (!max)
+            acc[j] += f;
+        else if (f > acc[j] || f != f) /* NaN stays: nothing is above it */
+            acc[j] = f;
+    }
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    pool_kernel(const __grid_constant__ struct pool_args a)
+{
+    const uint32_t i = blockIdx.x * (uint32_t)THREADS + threadIdx.x;
+    const struct cuda_window &w = a.w;
+    uint32_t o[5];
+    float acc[V];
+
+    if (i >= a.count)
+        return;
+    w.index(i, o);
+    const struct taps td = taps_of(w, 0, o[2]);
+    const struct taps th = taps_of(w, 1, o[3]);
+    const struct taps tw = taps_of(w, 2, o[4]);
+    const T *x = (const T *)a.x + o[0] * w.x_stride[0] +
+                 (int64_t)o[1] * V * w.x_stride[1];
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        acc[j] = a.max ? -INFINITY : 0;
+    for (int d = td.first; d < td.last; d++) {
+        const int64_t id =
+            (int64_t)o[2] * w.step[0] - w.pad[0] + (int64_t)d * w.dilation[0];
+        for (int h = th.first; h < th.last; h++) {
+            const int64_t ih = (int64_t)o[3] * w.step[1] - w.pad[1] +
+                               (int64_t)h * w.dilation[1];
+            const T *line = x + id * w.x_stride[2] + ih * w.x_stride[3];
+            for (int c = tw.first; c < tw.last; c++) {
+                const int64_t iw = (int64_t)o[4] * w.step[2] - w.pad[2] +
+                                   (int64_t)c * w.dilation[2];
+                see<T, V>(a.max, line + iw * w.x_stride[4], acc);
+            }
+        }
+    }
+    const int inside = max(td.last - td.first, 0) * max(th.last - th.first, 0) *
+                       max(tw.last - tw.first, 0);
+    const int counted = td.counted * th.counted * tw.counted;
+    const float divisor = (float)(a.include_pad ? counted : inside);
+    vec<T, V> y;
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        const float v = inside == 0 ? 0 : a.max ? acc[j] : acc[j] / divisor;
+        y.at[j] = from_float<T>(apply_unary(a.act, v));
+    }
+    store_vec<T, V>(
+        (T *)a.y + o[0] * w.y_stride[0] + (int64_t)o[1] * V * w.y_stride[1] +
+            o[2] * w.y_stride[2] + o[3] * w.y_stride[3] + o[4] * w.y_stride[4],
+        y);
+}
+
+/* Whether v channels of every position can be moved as one. */
+static bool lies_in_vectors(const struct kern_tensor *t, const void *at, int v)
+{
+    if (t->dim[1] % v != 0 || t->stride[1] != 1 || (uintptr_t)at % 16 != 0)
+        return false;
+    for (int d = 0; d < t->rank; d++)
+        if (d != 1 && t->dim[d] > 1 && t->stride[d] % v != 0)
+            return false;
+    return true;
+}
+
+template <typename T>
+static int run(const struct kern_problem *p, const struct kern_args *args,
+               struct infer_error *err)
+{
+    const struct kern_pool *pool = &p->attr.pool;
+    const int wide = 16 / sizeof(T);
+    struct pool_args a = {};
+
+    if (kern_tensor_count(&p->out[0]) == 0)
+        return 0;
+    a.w.fill(p, pool->stride, pool->dilation, pool->pad_begin, pool->pad_end);
+    for (int i = 0; i < p->in[0].rank - 2; i++)
+        a.w.kernel[5 - p->in[0].rank + i] = pool->window[i];
+    a.max = pool->kind == KERN_POOL_MAX;
+    a.include_pad = pool->count_include_pad;
+    a.act = p->epilogue.act;
+    a.x = args->in[0];
+    a.y = args->out[0];
+    const bool vectors = lies_in_vectors(&p->in[0], a.x, wide) &&
+                         lies_in_vectors(&p->out[0], a.y, wide);
+    const int v = vectors ? wide : 1;
+    a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / v);
+    a.w.split_by((int)(p->out[0].dim[1] / v));
+    const unsigned blocks = cuda_blocks(a.count, THREADS);
+    const cudaStream_t s = cuda_stream(args);
+    if (vectors)
+        pool_kernel<T, wide><<<blocks, THREADS, 0, s>>>(a);
+    else
+        pool_kernel<T, 1><<<blocks, THREADS, 0, s>>>(a);
+    return CUDA_LAUNCHED(err);
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
+}
+
+/* Positions are computed in 32 bits. */
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    const struct kern_pool *a = &p->attr.pool;
+    double taps = 1;
+    int r = check_types(p, 1, 0, why);
+
+    (void)d;
+    if (r == 0)
+        r = check_count(p, why);
+    for (int i = 0; r == 0 && i < p->in[0].rank - 2; i++) {
+        const double reach = (double)p->in[0].dim[i + 2] + a->pad_begin[i] +
+                             a->pad_end[i] +
+                             (double)a->window[i] * a->dilation[i] +
+                             (double)p->out[0].dim[i + 2] * a->stride[i];
+        taps *= a->window[i];
+        if (reach > 1e9 || taps > 1e9)
+            r = error_set(why, INFER_EUNSUPPORTED,
+                          "pool: the window reaches beyond 10^9 positions");
+    }
+    return r;
+}
+
+CUDA_ROWS(pool_fprop, direct, KERN_POOL_FPROP, supports, launch)

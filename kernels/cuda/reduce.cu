@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reductions over any set of dimensions, and the index of the extreme along
+ * one.
+ *
+ * Reals: a block of 256 threads is X outputs by Y = 256 / X parts of each
+ * output's elements, X = 32 where the innermost dimension of the input stays
+ * (so that a warp reads neighbours), else 1.  Parts are joined in shared
+ * memory (1 KiB) in a fixed order.  Integers: one thread an output.  Index:
+ * one warp an output.
+ */
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/walk.cuh"
+
+#define THREADS 256
+
+struct reduce_args {
+    struct cuda_walk<2> kept; /* y, x: in the order of x */
+    struct cuda_walk<1> gone; /* x */
+    int columns;              /* X */
+    enum kern_reduce_kind kind;
+    enum infer_dtype type; /* of integers */
+    const void *x;
+    void *y;
+};
+
+/* The dimensions that stay and those that go, as two tensors. */
+static void split(const struct kern_tensor *x, uint32_t axes,
+                  struct kern_tensor *kept, struct kern_tensor *gone)
+{
+    *kept = *gone = *x;
+    for (int i = 0; i < x->rank; i++) {
+        struct kern_tensor *other = axes >> i & 1 ? kept : gone;
+        other->dim[i] = 1;
+        other->stride[i] = 0;
+    }
+}
+
+static void init_walks(struct reduce_args *a, const struct kern_problem *p)
+{
+    const struct kern_tensor *x = &p->in[0];
+    struct kern_tensor kept, gone;
+    int64_t inner_kept = INT64_MAX, inner_gone = INT64_MAX;
+
+    split(x, p->attr.reduce.axes, &kept, &gone);
+    const struct kern_tensor *const outer[2] = {&p->out[0], &kept};
+    const struct kern_tensor *const inner[1] = {&gone};
+    a->kept.init(x->rank, p->out[0].dim, outer);
+    a->gone.init(x->rank, gone.dim, inner);
+    for (int i = 0; i < x->rank; i++) {
+        const int64_t s = x->stride[i] < 0 ? -x->stride[i] : x->stride[i];
+        int64_t *least =
+            p->attr.reduce.axes >> i & 1 ? &inner_gone : &inner_kept;
+        if (x->dim[i] > 1 && s < *least)
+            *least = s;
+    }
+    a->columns = inner_kept < inner_gone ? 32 : 1;
+    a->kind = p->attr.reduce.kind;
+}
+
+/* ---- reals --------------------------------------------------------- */
+
+static __device__ __forceinline__ float start_of(enum kern_reduce_kind kind)
+{
+    switch (kind) {
+    case KERN_REDUCE_MAX:
+        return -INFINITY;
+    case KERN_REDUCE_MIN:
+        return INFINITY;
+    case KERN_REDUCE_PROD:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Joins what two parts came to; NaN wins. */
+static __device__ __forceinline__ float join(enum kern_reduce_kind kind,
+                                             float a, float b)
+{
+    switch (kind) {
+    case KERN_REDUCE_MAX:
+        return b > a || b != b ? b : a;
+    case KERN_REDUCE_MIN:
+        return b < a || b != b ? b : a;
+    case KERN_REDUCE_PROD:
+        return a * b;
+    default:
+        return a + b;
+    }
+}
+
+static __device__ __forceinline__ float term(enum kern_reduce_kind kind,
+                                             float x)
+{
+    if (kind == KERN_REDUCE_L1)
+        return fabsf(x);
+    return kind == KERN_REDUCE_L2 ? x * x : x;
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    reduce_kernel(const __grid_constant__ struct reduce_args a)
+{
+    __shared__ float part[THREADS];
+    const int columns = a.columns, parts = THREADS / columns;
+    const int column = threadIdx.x % columns, mine = threadIdx.x / columns;
+    const int64_t groups = (a.kept.count + columns - 1) / columns;
+
+    for (int64_t group = blockIdx.x; group < groups; group += gridDim.x) {
+        const int64_t output = group * columns + column;
+        const bool here = output < a.kept.count;
+        int64_t at[2] = {0, 0}, step[1];
+        float acc = start_of(a.kind);
+
+        if (here) {
+            a.kept.offsets(output, at);
+            for (int64_t i = mine; i < a.gone.count; i += parts) {
+                a.gone.offsets(i, step);
+                acc = join(
+                    a.kind, acc,
+                    term(a.kind, to_float(((const T *)a.x)[at[1] + step[0]])));
+            }
+        }
+        part[threadIdx.x] = acc;
+        for (int half = parts / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (mine < half)
+                part[threadIdx.x] = join(a.kind, part[threadIdx.x],
+                                         part[threadIdx.x + half * columns]);
+        }
+        if (here && mine == 0) {
+            float y = part[threadIdx.x];
+            if (a.kind == KERN_REDUCE_MEAN)
+                y /= (float)a.gone.count;
+            if (a.kind == KERN_REDUCE_L2)
+                y = sqrtf(y);
+            ((T *)a.y)[at[0]] = from_float<T>(y);
+        }
+        __syncthreads(); /* before the next group overwrites */
+    }
+}
+
+template <typename T>
+static int run(const struct kern_problem *p, const struct kern_args *args,
+               struct infer_error *err)
+{
+    struct reduce_args a = {};
+
+    init_walks(&a, p);
+    a.x = args->in[0];
+    a.y = args->out[0];
+    if (a.kept.count == 0)
+        return 0;
+    reduce_kernel<T>
+        <<<cuda_grid(a.kept.count, a.columns), THREADS, 0, cuda_stream(args)>>>(
+            a);
+    return CUDA_LAUNCHED(err);
+}
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    (void)d;
+    return check_types(p, 1, 0, why);
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
+}
+
+CUDA_ROWS(reduce, block, KERN_REDUCE, supports, launch)
+
+/* ---- integers ------------------------------------------------------ */
+
+static __device__ int64_t add_i64(int64_t a, int64_t b)
+{
+    const int64_t r = (int64_t)((uint64_t)a + (uint64_t)b);
+
+    if (((a ^ r) & (b ^ r)) < 0)
+        return a < 0 ? INT64_MIN : INT64_MAX;
+    return r;
+}
+
+static __device__ int64_t multiply_i64(int64_t a, int64_t b)
+{
+    const int64_t low = (int64_t)((uint64_t)a * (uint64_t)b);
+
+    if (__mul64hi(a, b) != low >> 63)
+        return (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;
+    return low;
+}
+
+static __device__ int64_t join_i64(enum kern_reduce_kind kind, int64_t acc,
+                                   int64_t x, bool first)
+{
+    switch (kind) {
+    case KERN_REDUCE_MAX:
+        return first || x > acc ? x : acc;
+    case KERN_REDUCE_MIN:
+        return first || x < acc ? x : acc;
+    case KERN_REDUCE_PROD:
+        return multiply_i64(acc, x);
+    case KERN_REDUCE_L1:
+        return add_i64(acc, x < 0 ? multiply_i64(x, -1) : x);
+    case KERN_REDUCE_L2:
+        return add_i64(acc, multiply_i64(x, x));
+    default:
+        return add_i64(acc, x);
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    integer_kernel(const __grid_constant__ struct reduce_args a,
+                   enum infer_dtype to)
+{
+    for (int64_t o = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+         o < a.kept.count; o += (int64_t)gridDim.x * THREADS) {
+        int64_t at[2], step[1];
+        int64_t acc = a.kind == KERN_REDUCE_PROD;
+
+        a.kept.offsets(o, at);
+        for (int64_t i = 0; i < a.gone.count; i++) {
+            a.gone.offsets(i, step);
+            acc = join_i64(a.kind, acc, load_i64(a.type, a.x, at[1] + step[0]),
+                           i == 0);
+        }
+        if (a.kind == KERN_REDUCE_MEAN)
+            acc = a.gone.count ? acc / a.gone.count : 0;
+        if (a.kind == KERN_REDUCE_L2)
+            acc = (int64_t)sqrt((double)acc);
+        store_i64(to, a.y, at[0], acc);
+    }
+}
+
+static int supports_integer(const struct kern_problem *p,
+                            const struct kern_device *d,
+                            struct infer_error *why)
+{
+    (void)d;
+    if (is_integer(p->in[0].dtype) && is_integer(p->out[0].dtype) &&
+        p->in[0].dtype != INFER_U64)
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "reduce: %s to %s, supported are integers but U64",
+                     infer_dtype_name(p->in[0].dtype),
+                     infer_dtype_name(p->out[0].dtype));
+}
+
+static int launch_integer(const struct kern_exec *e,
+                          const struct kern_args *args, struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    struct reduce_args a = {};
+
+    init_walks(&a, p);
+    a.type = p->in[0].dtype;
+    a.x = args->in[0];
+    a.y = args->out[0];
+    if (a.kept.count == 0)
+        return 0;
+    integer_kernel<<<cuda_grid(a.kept.count, THREADS), THREADS, 0,
+                     cuda_stream(args)>>>(a, p->out[0].dtype);
+    return CUDA_LAUNCHED(err);
+}
+
+CUDA_ROW(reduce_cuda_integer, KERN_REDUCE, INFER_NONE, supports_integer,
+         launch_integer)
+
+/* ---- index of the extreme ------------------------------------------ */
+
+struct arg_args {
+    struct cuda_walk<2> walk; /* x, y */
+    int64_t n, stride;        /* along the axis */
+    bool min, last;
+    enum infer_dtype type;
+    const void *x;
+    int64_t *y;
+};
+
+/* Whether element i of value x is rather the result than j of value y; j < 0:
+ * there is none yet.  NaN counts as greatest and as smallest. */
+static __device__ bool wins(const struct arg_args &a, double x, int64_t i,
+                            double y, int64_t j)
+{
+    const bool ahead = a.last ? i > j : i < j;
+
+    if (i < 0 || j < 0)
+        return i >= 0;
+    if (y != y)
+        return x != x && ahead;
+    if (x != x)
+        return true;
+    if (x == y)
+        return ahead;
+    return a.min ? x < y : x > y;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    arg_kernel(const __grid_constant__ struct arg_args a)
+{
+    const int lane = threadIdx.x % 32;
+    const int64_t warps = (int64_t)gridDim.x * (THREADS / 32);
+
+    /* The warp stays whole: the loop's bound is the same for all lanes. */
+    for (int64_t o = blockIdx.x * (int64_t)(THREADS / 32) + threadIdx.x / 32;
+         o < a.walk.count; o += warps) {
+        int64_t at[2], best = -1;
+        double value = 0;
+
+        a.walk.offsets(o, at);
+        for (int64_t i = lane; i < a.n; i += 32) {
+            const double x = load_any(a.type, a.x, at[0] + i * a.stride);
+            if (wins(a, x, i, value, best)) {
+                value = x;
+                best = i;
+            }
+        }
+        for (int step = 16; step > 0; step /= 2) {
+            const double x = __shfl_down_sync(~0u, value, step);
+            const long long i = __shfl_down_sync(~0u, (long long)best, step);
+            if (wins(a, x, i, value, best)) {
+                value = x;
+                best = i;
+            }
+        }
+        if (lane == 0)
+            a.y[at[1]] = best;
+    }
+}
+
+static int supports_arg(const struct kern_problem *p,
+                        const struct kern_device *d, struct infer_error *why)
+{
+    const enum infer_dtype t = p->in[0].dtype;
+
+    (void)d;
+    if (t != INFER_I64 && t != INFER_U64)
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "arg_reduce: %s, supported are floating point and "
+                     "integers up to 32 bits",
+                     infer_dtype_name(t));
+}
+
+static int launch_arg(const struct kern_exec *e, const struct kern_args *args,
+                      struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_arg_reduce *r = &p->attr.arg_reduce;
+    struct kern_tensor x = p->in[0];
+    const struct kern_tensor *const t[2] = {&x, &p->out[0]};
+    struct arg_args a = {};
+
+    x.dim[r->axis] = 1;
+    a.walk.init(x.rank, p->out[0].dim, t);
+    a.n = p->in[0].dim[r->axis];
+    a.stride = p->in[0].stride[r->axis];
+    a.min = r->min;
+    a.last = r->select_last;
+    a.type = x.dtype;
+    a.x = args->in[0];
+    a.y = (int64_t *)args->out[0];
+    if (a.walk.count == 0)
+        return 0;
+    arg_kernel<<<cuda_grid(a.walk.count, THREADS / 32), THREADS, 0,
+                 cuda_stream(args)>>>(a);
+    return CUDA_LAUNCHED(err);
+}
+
+CUDA_ROW(arg_reduce_cuda_warp, KERN_ARG_REDUCE, INFER_NONE, supports_arg,
+         launch_arg)

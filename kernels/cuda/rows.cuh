@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of the table: one for each type of activations, or one for all. */
+#ifndef KERNELS_CUDA_ROWS_CUH
+#define KERNELS_CUDA_ROWS_CUH
+
+#include "kernels/cuda/cuda.h"
+
+#define CUDA_ROW(symbol, operation, type, limits, run)                         \
+    const struct kern_row symbol = {.name = #symbol,                           \
+                                    .op = operation,                           \
+                                    .backend = INFER_BACKEND_CUDA,             \
+                                    .layout = KERN_NHWC,                       \
+                                    .dtype = type,                             \
+                                    .acc = INFER_F32,                          \
+                                    .min_sm = 75,                              \
+                                    .flags = KERN_STRIDED,                     \
+                                    .supports = limits,                        \
+                                    .launch = run};
+
+/* prefix_f32_cuda_how, prefix_f16_cuda_how and prefix_bf16_cuda_how. */
+#define CUDA_ROWS(prefix, how, operation, limits, run)                         \
+    CUDA_ROW(prefix##_f32_cuda_##how, operation, INFER_F32, limits, run)       \
+    CUDA_ROW(prefix##_f16_cuda_##how, operation, INFER_F16, limits, run)       \
+    CUDA_ROW(prefix##_bf16_cuda_##how, operation, INFER_BF16, limits, run)
+
+/* Calls run<T>(arguments) for the type of activations. */
+#define CUDA_DISPATCH(dtype, run, ...)                                         \
+    ((dtype) == INFER_F16    ? run<__half>(__VA_ARGS__)                        \
+     : (dtype) == INFER_BF16 ? run<__nv_bfloat16>(__VA_ARGS__)                 \
+                             : run<float>(__VA_ARGS__))
+
+/* Output and all inputs but the vectors from..to are of the row's type; those
+ * are of that type or F32. */
+static inline int check_types(const struct kern_problem *p, int from, int to,
+                              struct infer_error *why)
+{
+    const enum infer_dtype t = p->in[0].dtype;
+
+    for (int i = 1; i < p->n_in; i++) {
+        const enum infer_dtype own = p->in[i].dtype;
+        const bool vector = i >= from && i <= to;
+
+        if (own != INFER_NONE && own != t && !(vector && own == INFER_F32))
+            return error_set(why, INFER_EUNSUPPORTED,
+                             "%s: input %d is %s beside %s",
+                             kern_op_name(p->op), i, infer_dtype_name(own),
+                             infer_dtype_name(t));
+    }
+    if (!cuda_is_real(t) || p->out[0].dtype != t)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "%s: %s to %s, supported are F32, F16 and BF16, in "
+                         "and out alike",
+                         kern_op_name(p->op), infer_dtype_name(t),
+                         infer_dtype_name(p->out[0].dtype));
+    return 0;
+}
+
+/* For kernels that number their outputs with 31 bits. */
+static inline int check_count(const struct kern_problem *p,
+                              struct infer_error *why)
+{
+    if (kern_tensor_count(&p->out[0]) < (int64_t)1 << 31)
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "%s: 2^31 outputs or more are not supported",
+                     kern_op_name(p->op));
+}
+
+static inline bool is_integer(enum infer_dtype t)
+{
+    return t >= INFER_I64;
+}
+
+#endif

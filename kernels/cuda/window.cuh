@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Window operations of 1 to 3 dimensions, brought to 3: depth, height, width;
+ * those that a problem lacks have extent 1. */
+#ifndef KERNELS_CUDA_WINDOW_CUH
+#define KERNELS_CUDA_WINDOW_CUH
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/walk.cuh"
+
+struct cuda_window {
+    int in[3], out[3], kernel[3];
+    int step[3], dilation[3], pad[3], pad_end[3];
+    int64_t x_stride[5], y_stride[5], r_stride[5]; /* n, c, d, h, w */
+    int64_t w_stride[5];                           /* k, c, d, h, w */
+    /* Splits an output's number: channels are innermost where they are so in
+     * memory, else next to the batch. */
+    bool channels_last;
+    struct fast_div channels, extent[3];
+
+    void fill(const struct kern_problem *p, const int *stride, const int *dil,
+              const int *begin, const int *end)
+    {
+        const struct kern_tensor *x = &p->in[0], *y = &p->out[0];
+        const int spatial = x->rank - 2;
+
+        for (int d = 0; d < 3; d++) {
+            in[d] = out[d] = kernel[d] = step[d] = dilation[d] = 1;
+            pad[d] = pad_end[d] = 0;
+        }
+        spread(x, x_stride);
+        spread(y, y_stride);
+        for (int i = 0; i < spatial; i++) {
+            const int d = 3 - spatial + i;
+            in[d] = (int)x->dim[i + 2];
+            out[d] = (int)y->dim[i + 2];
+            step[d] = stride[i];
+            dilation[d] = dil[i];
+            pad[d] = begin[i];
+            pad_end[d] = end[i];
+        }
+    }
+    /* Strides of a tensor by n, c, d, h, w. */
+    static void spread(const struct kern_tensor *t, int64_t *stride)
+    {
+        for (int i = 0; i < 5; i++)
+            stride[i] = 0;
+        stride[0] = t->stride[0];
+        stride[1] = t->stride[1];
+        for (int i = 2; i < t->rank; i++)
+            stride[5 - t->rank + i] = t->stride[i];
+    }
+    /* units: channels, or vectors of them. */
+    void split_by(int units)
+    {
+        channels.init((uint32_t)units);
+        for (int d = 0; d < 3; d++)
+            extent[d].init((uint32_t)out[d]);
+        const int64_t c = y_stride[1], w = y_stride[4];
+        channels_last = units > 1 && (c < 0 ? -c : c) <= (w < 0 ? -w : w);
+        channels_last = channels_last || out[2] == 1;
+    }
+    /* o: n, c, d, h, w. */
+    __device__ __forceinline__ void index(uint32_t i, uint32_t *o) const
+    {
+        if (channels_last)
+            i = channels.divmod(i, &o[1]);
+        i = extent[2].divmod(i, &o[4]);
+        i = extent[1].divmod(i, &o[3]);
+        i = extent[0].divmod(i, &o[2]);
+        if (!channels_last)
+            i = channels.divmod(i, &o[1]);
+        o[0] = i;
+    }
+};
+
+#endif
