@@ -149,11 +149,6 @@ enum infer_precision {
     INFER_PRECISION_BF16
 };
 
-/* Called while a long operation runs, from the calling thread.
- * done and total count the same unit; total may be 0 when unknown. */
-typedef void infer_progress_fn(void *user, const char *what, uint64_t done,
-                               uint64_t total);
-
 struct infer_session_options {
     /* "cpu" (default when NULL), "cuda" or "cuda:N". */
     const char *device;

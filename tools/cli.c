@@ -452,9 +452,9 @@ const char *cli_bytes(double bytes, char *buf, size_t size)
 static double last_shown;
 static bool bar_shown;
 
-void cli_progress(void *user, const char *what, uint64_t done, uint64_t total)
+void cli_progress(const struct cli *cli, const char *what, uint64_t done,
+                  uint64_t total)
 {
-    const struct cli *cli = user;
     bool terminal = isatty(STDERR_FILENO);
     double now = cli_now();
     int filled;

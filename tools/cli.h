@@ -94,8 +94,10 @@ const char *cli_nearest(const char *text, const char *const *words);
 const char *cli_bytes(double bytes, char *buf, size_t size);
 
 /* A progress bar on a terminal (standard error), a line every few seconds
- * elsewhere, nothing with -q.  user is the struct cli. */
-infer_progress_fn cli_progress;
+ * elsewhere, nothing with -q.  done and total count the same unit; total may be
+ * 0. */
+void cli_progress(const struct cli *cli, const char *what, uint64_t done,
+                  uint64_t total);
 /* Removes the bar. */
 void cli_progress_end(const struct cli *cli);
 

@@ -443,10 +443,19 @@ static int read_chunks(struct hdf5_file *f, const struct hdf5_dataset *d,
 
 /* ---- data ---------------------------------------------------------- */
 
+/* Fills by doubling what is filled: arrays are large, values are small. */
 static void fill(const struct hdf5_dataset *d, unsigned char *out, size_t bytes)
 {
-    for (size_t i = 0; d->fill != NULL && i < bytes; i += d->fill_bytes)
-        memcpy(out + i, d->fill, d->fill_bytes);
+    size_t done = d->fill_bytes;
+
+    if (d->fill == NULL)
+        return;
+    memcpy(out, d->fill, done); /* bytes is a multiple of fill_bytes, not 0 */
+    while (done < bytes) {
+        const size_t n = done < bytes - done ? done : bytes - done;
+        memcpy(out + done, out, n);
+        done += n;
+    }
 }
 
 /* The whole array as it lies in the file, into zeroed memory. */

@@ -115,6 +115,9 @@ static void undo_shuffle(const unsigned char *in, size_t bytes, size_t element,
 {
     const size_t n = bytes / element;
 
+    /* An element size above the chunk's would make the loop below long. */
+    if (n == 0)
+        element = 0;
     for (size_t k = 0; k < element; k++)
         for (size_t i = 0; i < n; i++)
             out[i * element + k] = in[k * n + i];

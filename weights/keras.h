@@ -6,7 +6,8 @@
  *   keras_config.c      model configuration -> struct keras_model
  *   keras_variables.c   finds each layer's tensors in the HDF5 file
  *   keras_dictionary.c  weights without a configuration -> a dictionary
- *   keras_emit.c        walks the model and holds the helpers of layers
+ *   keras_emit.c        walks the model: inputs, calls, outputs
+ *   keras_build.c       what the layers build with
  *   keras_*_layers.c    one function a layer class, listed in keras_layers.def
  *
  * Order of axes.  A graph is N,C,spatial; Keras is usually N,spatial,C.  Each
@@ -134,6 +135,11 @@ int keras_read_names(struct hdf5_file *f, uint64_t address, const char *name,
                      int max_parts, int *n_parts);
 #define KERAS_MAX_PARTS 64
 
+/* The group of a layer, as hdf5_find() would; links are those of the group, so
+ * that a model of many layers is not searched anew for each. */
+int keras_find_layer(struct hdf5_file *f, uint64_t group,
+                     const struct hdf5_links *links, const char *name,
+                     struct infer_error *err, uint64_t *address);
 /* A tensor as it is stored; it may view the file. */
 int keras_read_tensor(struct hdf5_file *f, uint64_t address,
                       struct infer_error *err, struct constant **out);

@@ -350,6 +350,10 @@ struct keras_value keras_conv_transpose(struct keras_emit *k,
     int given[3];
 
     (void)n;
+    if (conv->groups != 1 || padding == KERAS_CAUSAL)
+        return keras_fail(k, INFER_EUNSUPPORTED,
+                          "groups or causal padding of a transposed "
+                          "convolution");
     keras_ints(k, l->config, "output_padding", g.n, 0, INT32_MAX, -1, given);
     g.conv.auto_pad = GRAPH_PAD_EXPLICIT;
     for (int i = 0; i < g.n && k->status == 0; i++) {
@@ -376,7 +380,7 @@ struct keras_value keras_conv_transpose(struct keras_emit *k,
     const int w = keras_weight(k, l, 0, "weight", conv_kernel);
     if (!check_kernel(k, w, &g, filters_of(k, l), 1))
         return keras_failed(k);
-    const int b = bias_of(k, l, k->g->value[w].data->dim[1] * conv->groups);
+    const int b = bias_of(k, l, k->g->value[w].data->dim[1]);
     x = conv_node(k, GRAPH_CONV_TRANSPOSE, role_before(l, "conv"), x, w, b,
                   &g.conv);
     return keras_activation(k, x, keras_activation_of(l));

@@ -298,14 +298,15 @@ static int read_listed(struct hdf5_file *f, uint64_t address, const char *group,
     return rc;
 }
 
-static int group_from_h5(struct hdf5_file *f, uint64_t top, const char *group,
+static int group_from_h5(struct hdf5_file *f, uint64_t top,
+                         const struct hdf5_links *links, const char *group,
                          struct infer_error *err, struct weights_dict *dict)
 {
     struct hdf5_strings parts[KERAS_MAX_PARTS];
     uint64_t address;
     size_t total = 0;
     int n_parts = 0, n = 0;
-    int rc = hdf5_find(f, top, group, err, &address);
+    int rc = keras_find_layer(f, top, links, group, err, &address);
 
     if (rc == 0)
         return error_set(err, INFER_EFORMAT,
@@ -340,18 +341,22 @@ int keras_dictionary_from_h5(struct hdf5_file *f, uint64_t group,
                              struct infer_error *err, struct weights_dict *dict)
 {
     struct hdf5_strings parts[KERAS_MAX_PARTS];
-    int n_parts, rc;
+    struct hdf5_links links;
+    int n_parts = 0, rc = hdf5_links_read(f, group, err, &links);
 
+    if (rc < 0)
+        return rc;
     rc = keras_read_names(f, group, "layer_names", err, parts, KERAS_MAX_PARTS,
                           &n_parts);
     for (int p = 0; p < n_parts; p++) {
         for (size_t i = 0; i < parts[p].count && rc >= 0; i++) {
-            rc = group_from_h5(f, group, parts[p].text[i], err, dict);
+            rc = group_from_h5(f, group, &links, parts[p].text[i], err, dict);
             if (rc < 0)
                 error_prefix(err, "layer '%s'", parts[p].text[i]);
         }
         hdf5_strings_clear(f, &parts[p]);
     }
+    hdf5_links_clear(f, &links);
     return rc < 0 ? rc : 0;
 }
 

@@ -178,8 +178,21 @@ static int fill_slots(struct hdf5_file *f, uint64_t group,
     return rc;
 }
 
+int keras_find_layer(struct hdf5_file *f, uint64_t group,
+                     const struct hdf5_links *links, const char *name,
+                     struct infer_error *err, uint64_t *address)
+{
+    const struct hdf5_link *l = hdf5_links_find(links, name, strlen(name));
+
+    if (l == NULL || l->kind != HDF5_HARD_LINK)
+        return hdf5_find(f, group, name, err, address); /* "a/b", refusals */
+    *address = l->address;
+    return 1;
+}
+
 static int layer_from_h5(struct keras_layer *l, struct hdf5_file *f,
-                         uint64_t group, struct infer_error *err)
+                         uint64_t group, const struct hdf5_links *links,
+                         struct infer_error *err)
 {
     struct hdf5_strings parts[KERAS_MAX_PARTS];
     struct slots slots = {0};
@@ -191,7 +204,9 @@ static int layer_from_h5(struct keras_layer *l, struct hdf5_file *f,
         free(slots.slot);
         return error_set(err, INFER_EMEMORY, "no memory for variables");
     }
-    int rc = slots.count == 0 ? 0 : hdf5_find(f, group, l->name, err, &address);
+    int rc = slots.count == 0
+                 ? 0
+                 : keras_find_layer(f, group, links, l->name, err, &address);
     if (rc == 0 && slots.count > 0)
         rc = error_set(err, INFER_EFORMAT, "the file has no group for it");
     if (rc == 1)
@@ -217,10 +232,14 @@ static int layer_from_h5(struct keras_layer *l, struct hdf5_file *f,
 int keras_variables_from_h5(struct keras_model *model, struct hdf5_file *f,
                             uint64_t group, struct infer_error *err)
 {
-    int rc = 0;
+    struct hdf5_links links;
+    int rc = hdf5_links_read(f, group, err, &links);
 
+    if (rc < 0)
+        return rc;
     for (int i = 0; i < model->n_layers && rc >= 0; i++)
-        rc = layer_from_h5(&model->layer[i], f, group, err);
+        rc = layer_from_h5(&model->layer[i], f, group, &links, err);
+    hdf5_links_clear(f, &links);
     return rc;
 }
 

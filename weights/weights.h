@@ -86,9 +86,6 @@ struct weights_options {
     double bn_eps;        /* < 0: as the file or architecture says */
     int input_count;      /* --input-shape, by position or name */
     const struct weights_input_shape *input_shape;
-    bool keep_training;
-    infer_progress_fn *progress; /* may be NULL */
-    void *progress_user;
 };
 
 struct weights_input_shape {

@@ -85,23 +85,42 @@ static int check(const struct kern_problem *p, struct infer_error *why)
     return 0;
 }
 
-/* Whether Winograd is the faster way.  Measured against oneDNN's direct
- * convolution on a Zen 4 core (AVX-512), 1 and 2 threads, batch 1 and 8, with
- * weights in the cache and out of it:
- *   - with fewer than 16 channels on either side the transforms, which do not
- *     fill their vectors, cost more than the products save;
- *   - a layer of fewer than 4 tiles reads U, 4 times the filters, for too
- *     little use (256 channels at 4x4: 0.5 times the speed of direct);
- *   - tiles that hang over the edge waste work: 4 / 1.3 times fewer products at
- *     7x7 and 14x14 are well worth it, less than 2 times fewer are not. */
-static bool pays(const struct kern_problem *p)
+/* What a convolution costs in tiles of so many pixels a side, m = 1 standing
+ * for direct convolution: a^2 C K multiplications a tile, plus reading the
+ * transformed filters once, plus the transforms.  The unit is the time of a^2
+ * multiplications for all pairs of channels.  Measured on Zen 4 (118 GFLOP/s
+ * a core, weights outside of the cache):
+ *   - filters read from memory cost as much as 5 tiles, times the threads
+ *     that share the memory's bandwidth;
+ *   - transforms cost a tile as much as 9.2 channel pairs a channel. */
+#define FILTER_TILES    5.0
+#define TRANSFORM_PAIRS 9.2
+
+static double cost(const struct kern_problem *p, int m, int threads)
 {
     const struct kern_tensor *y = &p->out[0];
-    const int64_t tiles = (y->dim[2] + 3) / 4 * ((y->dim[3] + 3) / 4);
-    const int64_t direct = 9 * y->dim[2] * y->dim[3];
+    const double c = (double)p->in[X].dim[1], k = (double)y->dim[1];
+    const double area = m == 1 ? 9 : (m + 2) * (m + 2);
+    const double tiles = (double)y->dim[0] * (double)((y->dim[2] + m - 1) / m) *
+                         (double)((y->dim[3] + m - 1) / m);
+    const double transforms = m == 1 ? 0 : TRANSFORM_PAIRS * (c + k) / (c * k);
 
-    return p->in[X].dim[1] >= 16 && y->dim[1] >= 16 && tiles * y->dim[0] >= 4 &&
-           direct >= 2 * 36 * tiles;
+    return area * (tiles * (1 + transforms) + FILTER_TILES * threads);
+}
+
+/* The size of tiles that is fastest, or 0 where direct convolution is as fast
+ * within a tenth.  Where m = 2 is as fast as 4 it is better: its filters take
+ * 1.8 times their memory, not 4 times.  With fewer than 16 channels on either
+ * side vectors are not filled and the cost is another. */
+static int choose_tile(const struct kern_problem *p, int threads)
+{
+    const double direct = cost(p, 1, threads);
+    const double two = cost(p, 2, threads), four = cost(p, 4, threads);
+
+    if (p->in[X].dim[1] < 16 || p->out[0].dim[1] < 16 ||
+        (two > 0.9 * direct && four > 0.9 * direct))
+        return 0;
+    return four < 0.9 * two ? 4 : 2;
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
@@ -109,8 +128,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 {
     int r = check(p, why);
 
-    (void)d;
-    if (r == 0 && !pays(p))
+    if (r == 0 && choose_tile(p, d->threads) == 0)
         return error_set(why, INFER_EUNSUPPORTED,
                          "direct convolution is faster here");
     return r;
@@ -188,7 +206,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
         return error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
     s->threads = d->threads;
     s->steps = vector_steps();
-    fill_shape(&s->w, &e->problem, 4);
+    fill_shape(&s->w, &e->problem, choose_tile(&e->problem, d->threads));
     fill_layout(s);
     floats = s->block_floats * (s->shared ? 1 : (size_t)s->threads);
     e->workspace = (floats + (size_t)s->w.v_row) * sizeof(float);
@@ -219,17 +237,20 @@ static const double g4[6][3] = {
 static const double g2[4][3] = {
     {1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
 
-/* Lanes that are transformed side by side: at least those of a panel. */
-#define PACK 32
+/* Lanes that are transformed side by side, those of the widest panel, and input
+ * channels that are handled together: their filters lie side by side, and what
+ * becomes of them is written to each plane of U in one piece. */
+#define PACK_OUTPUTS 32
+#define PACK_INPUTS  8
 
-/* Transforms the filters of n <= PACK output channels from one input channel;
- * filters lie `step` floats apart.  u: a a planes of `panel` floats. */
+/* Transforms the filters of n outputs from one input; filters lie `step`
+ * floats apart.  u: a a planes of PACK_INPUTS x panel floats. */
 CPU_CLONES static void transform_filters(int a, const double g[][3],
                                          const float *filter, int64_t step,
-                                         int64_t n, float *u, int64_t plane,
-                                         int panel)
+                                         int64_t n, float *u, int panel)
 {
-    double f[9][PACK] = {{0}}, t[WINOGRAD_MAX_A][3][PACK];
+    double f[9][PACK_OUTPUTS] = {{0}};
+    double t[WINOGRAD_MAX_A][3][PACK_OUTPUTS];
     int64_t k;
     int i, j;
 
@@ -239,12 +260,12 @@ CPU_CLONES static void transform_filters(int a, const double g[][3],
     for (i = 0; i < a; i++)
         for (j = 0; j < 3; j++)
 #pragma omp simd
-            for (k = 0; k < PACK; k++)
+            for (k = 0; k < PACK_OUTPUTS; k++)
                 t[i][j][k] = g[i][0] * f[j][k] + g[i][1] * f[3 + j][k] +
                              g[i][2] * f[6 + j][k];
     for (i = 0; i < a; i++)
         for (j = 0; j < a; j++) {
-            float *to = u + (i * a + j) * plane;
+            float *to = u + (i * a + j) * PACK_INPUTS * panel;
 
 #pragma omp simd
             for (k = 0; k < panel; k++)
@@ -253,29 +274,40 @@ CPU_CLONES static void transform_filters(int a, const double g[][3],
         }
 }
 
+/* One panel of outputs and PACK_INPUTS inputs, or as many as there are. */
+static void pack_block(const struct state *s, const float *filters, int64_t p,
+                       int64_t c, float *u)
+{
+    const struct winograd *w = &s->w;
+    const int panel = s->steps->panel;
+    const int64_t step = w->channels * 9, rest = w->outputs - p * panel;
+    const int64_t n =
+        w->channels - c < PACK_INPUTS ? w->channels - c : PACK_INPUTS;
+    float block[WINOGRAD_MAX_A * WINOGRAD_MAX_A * PACK_INPUTS * PACK_OUTPUTS];
+    int64_t i;
+
+    for (i = 0; i < n; i++)
+        transform_filters(
+            w->a, w->a == 6 ? g4 : g2, filters + p * panel * step + (c + i) * 9,
+            step, rest < panel ? rest : panel, block + i * panel, panel);
+    for (i = 0; i < (int64_t)w->a * w->a; i++)
+        memcpy(u + i * w->u_plane + (p * w->channels + c) * panel,
+               block + i * PACK_INPUTS * panel,
+               (size_t)(n * panel) * sizeof *u);
+}
+
 static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
                 struct infer_error *err)
 {
     const struct state *s = e->state;
-    const struct winograd *w = &s->w;
-    const int64_t panel = s->steps->panel, step = w->channels * 9;
-    const float *filters = src;
-    float *u = dst;
-    int64_t p;
+    const int64_t blocks = (s->w.channels + PACK_INPUTS - 1) / PACK_INPUTS;
+    int64_t b;
 
     if (i != W)
         return error_set(err, INFER_EARGUMENT, "input %d is not packed", i);
 #pragma omp parallel for num_threads(s->threads) schedule(static)
-    for (p = 0; p < w->panels; p++) {
-        const int64_t first = p * panel, rest = w->outputs - first;
-        int64_t c;
-
-        for (c = 0; c < w->channels; c++)
-            transform_filters(
-                w->a, w->a == 6 ? g4 : g2, filters + first * step + c * 9, step,
-                rest < panel ? rest : panel, u + (p * w->channels + c) * panel,
-                w->u_plane, (int)panel);
-    }
+    for (b = 0; b < s->w.panels * blocks; b++)
+        pack_block(s, src, b / blocks, b % blocks * PACK_INPUTS, dst);
     return 0;
 }
 

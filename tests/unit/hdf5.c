@@ -423,7 +423,11 @@ static void test_faults(void **state)
         {"HEAP", 0, 8, "\x01\x00", 2, INFER_EFORMAT}, /* segment size */
         {"GCOL", 0, 8, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, INFER_EFORMAT},
         {"GCOL", 0, 8, "\x08\x00\x00\x00", 4, INFER_EFORMAT},
-        {"GCOL", 0, 16, "\x77", 1, INFER_EFORMAT},    /* object index */
+        {"GCOL", 0, 16, "\x77", 1, INFER_EFORMAT}, /* object index */
+        /* Element sizes of a shuffle: none, and more than the chunk, which
+         * shuffles nothing (and once took a while to do so). */
+        {"shuffle", 0, 8, "\x00\x00\x00\x00", 4, INFER_EFORMAT},
+        {"shuffle", 0, 8, "\xff\xff\xff\xff", 4, 0},
         {"GCOL", 0, 24, "\xff\xff", 2, INFER_EFORMAT} /* object size */
     };
 

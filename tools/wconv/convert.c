@@ -16,7 +16,6 @@ enum {
     OPT_INPUT_SHAPE,
     OPT_LEVEL,
     OPT_KEEP_BN,
-    OPT_KEEP_TRAINING,
     OPT_DISABLE_PASS,
     OPT_LIST_PASSES,
     OPT_LIST_OPS,
@@ -52,8 +51,6 @@ static const struct cli_option options[] = {
     {"keep-bn", 0, CLI_FLAG, NULL, "do not fold batch norm", OPT_KEEP_BN},
     {"disable-pass", 0, CLI_VALUE, "NAME,...", "leave passes out",
      OPT_DISABLE_PASS},
-    {"keep-training", 0, CLI_FLAG, NULL, "do not strip training state",
-     OPT_KEEP_TRAINING},
     {"dtype", 0, CLI_VALUE, "TYPE", "store weights as fp32, fp16 or bf16",
      OPT_DTYPE},
     {"name", 0, CLI_VALUE, "NAME", "name of the network", OPT_NAME},
@@ -336,9 +333,6 @@ static int convert_option(struct cli *cli, int id, const char *value,
     case OPT_KEEP_BN:
         r->passes.keep_bn = true;
         return 0;
-    case OPT_KEEP_TRAINING:
-        r->weights.keep_training = true;
-        return 0;
     case OPT_DISABLE_PASS:
         return disable_passes(cli, r, value);
     case OPT_DTYPE:
@@ -362,15 +356,13 @@ static int convert_option(struct cli *cli, int id, const char *value,
     }
 }
 
-static void request_init(struct wconv_request *r, struct cli *cli)
+static void request_init(struct wconv_request *r)
 {
     int i;
 
     memset(r, 0, sizeof(*r));
     weights_options_init(&r->weights);
     pass_options_init(&r->passes);
-    r->weights.progress = cli_progress;
-    r->weights.progress_user = cli;
     r->atol = 1e-5;
     r->rtol = 1e-4;
     r->preprocess.present = true;
@@ -391,6 +383,9 @@ static void request_clear(struct wconv_request *r)
 }
 
 /* ---- the conversion ------------------------------------------------ */
+
+/* Of the progress bar: read, optimise, verify, write. */
+#define STAGES 4
 
 /* A dictionary of bare weights becomes a graph. */
 static int bind_architecture(const struct wconv_request *r,
@@ -529,6 +524,7 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
         status = error_set(err, INFER_EMEMORY, "out of memory");
         goto done;
     }
+    cli_progress(cli, "optimise", 1, STAGES);
     status = weights_run_passes(s->graph, &r->passes, &report, err);
     if (status < 0)
         goto done;
@@ -538,11 +534,13 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
         goto done;
     }
     if (r->verify) {
+        cli_progress(cli, "verify", 2, STAGES);
         status = wconv_verify(s->graph, original, r, cli, err, &verdict);
         if (status < 0)
             goto done;
         summary.verdict = &verdict;
     }
+    cli_progress(cli, "write", 3, STAGES);
     status = model_file_write(s->graph, r->out, &summary.bytes_after, err);
     if (status < 0)
         goto done;
@@ -567,7 +565,7 @@ int wconv_convert(int argc, char **argv)
     struct infer_error err = {0};
     int status, count, code = CLI_OK;
 
-    request_init(&r, &cli);
+    request_init(&r);
     status = cli_parse(&cli, argc, argv, convert_option, &r, &count);
     if (status != 0) {
         code = status > 0 ? CLI_OK : CLI_USAGE;
@@ -578,6 +576,7 @@ int wconv_convert(int argc, char **argv)
         code = CLI_USAGE;
     } else {
         r.in = argv[0];
+        cli_progress(&cli, "read", 0, STAGES);
         status = load(&r, &subject, &err);
         if (status == INFER_OK)
             status = optimise_and_write(&cli, &r, &subject, &err);
