@@ -95,16 +95,25 @@ def fresh(*args):
     return float(out.stdout.split()[-1])
 
 
+# A child's peak starts at its parent's size, so a small parent starts it.
+SMALL_PARENT = """
+import os, subprocess, sys, time
+t = time.perf_counter()
+p = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL,
+                     stderr=subprocess.DEVNULL)
+_, status, usage = os.wait4(p.pid, 0)
+print(time.perf_counter() - t, usage.ru_maxrss / 1024, status)
+"""
+
+
 def first_result(command):
-    """Seconds and peak bytes of a whole process."""
-    t = time.perf_counter()
-    p = subprocess.Popen(command, stdout=subprocess.DEVNULL,
-                         stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(p.pid, 0)
-    seconds = time.perf_counter() - t
-    if status:
+    """Seconds and peak MiB of a whole process."""
+    out = subprocess.run([sys.executable, '-S', '-c', SMALL_PARENT, *command],
+                         check=True, capture_output=True, text=True)
+    seconds, peak, status = out.stdout.split()
+    if status != '0':
         raise RuntimeError(f'{command} failed')
-    return seconds, usage.ru_maxrss / 1024
+    return float(seconds), float(peak)
 
 
 def cold(build, model, onnx, name):
