@@ -212,3 +212,12 @@ void conv_pack_columns(const struct conv_geometry *g, enum infer_dtype from,
                     from, src, weight_at(g, k, c, rs));
     }
 }
+
+void conv_pack_taps(const struct conv_geometry *g, enum infer_dtype from,
+                    const void *src, enum infer_dtype to, void *dst)
+{
+    for (int rs = 0; rs < g->r * g->s; rs++)
+        for (int k = 0; k < g->k; k++)
+            scalar_store(to, dst, (int64_t)rs * g->k + k,
+                         scalar_load(from, src, weight_at(g, k, 0, rs)));
+}

@@ -58,6 +58,10 @@ void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
 void conv_pack_columns(const struct conv_geometry *g, enum infer_dtype from,
                        const void *src, int depth_pad, int kg_pad, float *dst);
 
+/* Packs depthwise weights (cg == 1) into [r][s][k]. */
+void conv_pack_taps(const struct conv_geometry *g, enum infer_dtype from,
+                    const void *src, enum infer_dtype to, void *dst);
+
 /* Rounds up to a multiple of `to` > 0. */
 static inline int conv_round_up(int n, int to)
 {

@@ -28,13 +28,13 @@ template <typename C> struct igemm_config {
 
 /* ---- split-K ------------------------------------------------------- */
 
-/* Parts of the depth: two blocks a multiprocessor, 4 chunks or more each, and
+/* Parts of the depth: two blocks a multiprocessor, 2 chunks or more each, and
  * 32 parts at most, so that the second pass stays small. */
 static inline int igemm_splits(int64_t blocks, int chunks, int multiprocessors)
 {
     int64_t splits = 2 * (int64_t)multiprocessors / (blocks > 0 ? blocks : 1);
 
-    splits = splits < chunks / 4 ? splits : chunks / 4;
+    splits = splits < chunks / 2 ? splits : chunks / 2;
     splits = splits < 32 ? splits : 32;
     return splits > 1 ? (int)splits : 1;
 }
