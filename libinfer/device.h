@@ -11,17 +11,23 @@
 #include "libinfer/infer.h"
 
 struct device;
+struct device_state;
+
+/* A recorded sequence of launches (a CUDA graph). */
+struct device_graph;
 
 struct device_ops {
     const char *name; /* "cpu" */
     /* Kernels read and write host memory: inputs are used where they lie. */
     bool host_memory;
-    /* 64-byte aligned and not cleared; bytes > 0. */
+    /* 64-byte aligned and not cleared; bytes > 0.  alloc() and free() use no
+     * state: memory may outlive the session that asked for it. */
     int (*alloc)(const struct device *d, size_t bytes, struct infer_error *err,
                  void **out);
     void (*free)(const struct device *d, void *memory); /* NULL is fine */
     /* Host to device and back, in order with the launches between begin and
-     * end. */
+     * end.  The host memory may be reused after copy_in(); that of copy_out()
+     * is filled after end(), or at once outside a run. */
     int (*copy_in)(const struct device *d, void *dst, const void *src,
                    size_t bytes, struct infer_error *err);
     int (*copy_out)(const struct device *d, void *dst, const void *src,
@@ -29,21 +35,57 @@ struct device_ops {
     /* Round every run; after end all results are in place. */
     int (*begin)(const struct device *d, struct infer_error *err);
     int (*end)(const struct device *d, struct infer_error *err);
+
+    /* The rest is NULL where a device does not need it. */
+
+    /* Makes the device the calling thread's current one. */
+    int (*enter)(const struct device *d, struct infer_error *err);
+    /* Makes room for `copies` copies of `bytes` in all a run, so that a run
+     * allocates nothing. */
+    int (*reserve)(const struct device *d, size_t bytes, int copies,
+                   struct infer_error *err);
+    /* Host memory to build an array in that copy_in() takes next; only in a
+     * run, within what was reserved. */
+    int (*stage)(const struct device *d, size_t bytes, struct infer_error *err,
+                 void **out);
+    /* Ends a run that failed; err says why.  Remembers the cause where the
+     * device is of no use from now on: every later call then fails with it. */
+    void (*give_up)(const struct device *d, const struct infer_error *err);
+    /* Launches between record_begin() and record_end() are not run but
+     * recorded; replay() runs them.  out NULL: the recording is dropped. */
+    int (*record_begin)(const struct device *d, struct infer_error *err);
+    int (*record_end)(const struct device *d, struct infer_error *err,
+                      struct device_graph **out);
+    int (*replay)(const struct device *d, struct device_graph *graph,
+                  struct infer_error *err);
+    void (*graph_free)(const struct device *d, struct device_graph *graph);
+    /* Marks 0, 1, ... among the launches; after end(), the seconds from mark
+     * index - 1 to mark index. */
+    int (*mark)(const struct device *d, int index, struct infer_error *err);
+    int (*elapsed)(const struct device *d, int index, struct infer_error *err,
+                   double *seconds);
+    void (*close)(struct device *d);
 };
 
 struct device {
     const struct device_ops *ops;
     struct kern_device kern;
     void *stream; /* handed to every launch */
+    struct device_state *state;
 };
 
-/* name: as in infer_session_options.  threads 0: all cores this process may
- * use.  EARGUMENT (no such name), EDEVICE (not here). */
-int device_open(const char *name, int threads, struct infer_error *err,
-                struct device *out);
+/* name, threads, stream: as in infer_session_options.
+ * EARGUMENT (no such name), EDEVICE (not here). */
+int device_open(const char *name, int threads, void *stream,
+                struct infer_error *err, struct device *out);
+void device_close(struct device *d); /* also one that is all zero */
 
 extern const struct device_ops device_cpu;
 /* Cores that the process may use, at least 1. */
 int device_cpu_cores(void);
+
+/* libinfer/device_cuda.c, in builds with CUDA. */
+int device_cuda_open(int ordinal, void *stream, struct infer_error *err,
+                     struct device *out);
 
 #endif

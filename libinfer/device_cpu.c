@@ -69,24 +69,3 @@ int device_cpu_cores(void)
     n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
 }
-
-int device_open(const char *name, int threads, struct infer_error *err,
-                struct device *out)
-{
-    if (threads < 0)
-        return error_set(err, INFER_EARGUMENT,
-                         "threads: %d, expected 0 (all cores) or more",
-                         threads);
-    if (name && strncmp(name, "cuda", 4) == 0 &&
-        (name[4] == '\0' || name[4] == ':'))
-        return error_set(err, INFER_EDEVICE,
-                         "device %s: this build has no CUDA support", name);
-    if (name && strcmp(name, "cpu") != 0)
-        return error_set(err, INFER_EARGUMENT,
-                         "device '%s': unknown (supported: cpu)", name);
-    memset(out, 0, sizeof *out);
-    out->ops = &device_cpu;
-    out->kern.kind = KERN_CPU;
-    out->kern.threads = threads > 0 ? threads : device_cpu_cores();
-    return 0;
-}

@@ -13,6 +13,9 @@
 #ifdef HAVE_ONEDNN
 #include "kernels/onednn/onednn.h"
 #endif
+#ifdef HAVE_CUDA
+#include "kernels/cuda/cuda.h"
+#endif
 #include "kernels/kern.h"
 #include "libinfer/device.h"
 
@@ -110,6 +113,36 @@ static void say_kernels(struct report *r)
             say(r, "backend %s: not built\n", name[i]);
 }
 
+static void say_cuda(struct report *r)
+{
+#ifdef HAVE_CUDA
+    struct infer_error err = {0};
+    struct kern_device d;
+    char name[256];
+    int i, count;
+
+    say(r, "CUDA: runtime %d.%d, code for %s\n", CUDART_VERSION / 1000,
+        CUDART_VERSION % 1000 / 10, CUDA_ARCH_LIST);
+    if (cuda_device_count(&err, &count) < 0) {
+        say(r, "GPU: none usable: %s\n", err.text);
+        return;
+    }
+    if (count == 0)
+        say(r, "GPU: none\n");
+    for (i = 0; i < count; i++)
+        if (cuda_device_name(i, &err, name, sizeof name) < 0 ||
+            cuda_device_open(i, &err, &d) < 0)
+            say(r, "GPU cuda:%d: not usable: %s\n", i, err.text);
+        else
+            say(r,
+                "GPU cuda:%d: %s, compute capability %d.%d, %d "
+                "multiprocessors\n",
+                i, name, d.sm / 10, d.sm % 10, d.multiprocessors);
+#else
+    say(r, "CUDA: not built\n");
+#endif
+}
+
 size_t infer_doctor(char *text, size_t bytes)
 {
     struct report r = {text, text ? bytes : 0, 0};
@@ -126,6 +159,6 @@ size_t infer_doctor(char *text, size_t bytes)
     say(&r, "oneDNN: not built\n");
 #endif
     say_kernels(&r);
-    say(&r, "CUDA: not built\n");
+    say_cuda(&r);
     return r.length;
 }

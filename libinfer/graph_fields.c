@@ -328,7 +328,9 @@ bool graph_float_from_json(const cJSON *item, float *out)
         *out = -INFINITY;
         return true;
     }
-    if (!cJSON_IsNumber(item) || !(fabs(item->valuedouble) <= FLT_MAX))
+    /* All that rounds to a finite float: nine digits of FLT_MAX read back as a
+     * little more than it. */
+    if (!cJSON_IsNumber(item) || !(fabs(item->valuedouble) < 0x1.ffffffp127))
         return false;
     *out = (float)item->valuedouble;
     return true;

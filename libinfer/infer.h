@@ -46,8 +46,8 @@ enum infer_status {
     INFER_EFORMAT = -3,      /* a file or graph is malformed */
     INFER_EIO = -4,          /* the operating system refused a read or write */
     INFER_EMEMORY = -5,      /* out of host or device memory, or over a cap */
-    INFER_EDEVICE = -6,      /* a device or vendor library failed or is absent */
-    INFER_EMISMATCH = -7     /* two results that must agree do not */
+    INFER_EDEVICE = -6,  /* a device or vendor library failed or is absent */
+    INFER_EMISMATCH = -7 /* two results that must agree do not */
 };
 
 /* Error report.  The text is complete in itself: it names the file, the node
@@ -159,16 +159,24 @@ struct infer_session_options {
     const char *device;
     /* Default INFER_BACKEND_AUTO.  A backend named here computes every
      * convolution, dense layer and matrix product, or the session is refused;
-     * what only moves, scales or compares elements may come from ref where the
-     * backend lacks it, as infer_session_layer() shows. */
+     * what only moves, scales or compares elements may come from another
+     * backend of the device where it lacks it (ref on the CPU, cuda on a GPU),
+     * as infer_session_layer() shows. */
     enum infer_backend backend;
-    enum infer_precision precision; /* default INFER_PRECISION_FP32 */
+    /* Default INFER_PRECISION_FP32, the only one on the CPU.  On a GPU fp16
+     * and bf16 keep weights and activations in 16 bits and sum in 32; inputs
+     * and outputs keep the model's types. */
+    enum infer_precision precision;
     int threads;       /* CPU threads of a run; 0 (default): all cores */
     int deterministic; /* 1: same bits on every run; default 0 */
     int tune;          /* 1 (default): measured choices may be used */
     int keep_tensors;  /* 1: every intermediate tensor stays readable after a
                         * run; costs memory; default 0 */
     int profile;       /* 1: time every layer; default 0 */
+    /* A cudaStream_t of the device, or NULL (default).  Runs wait for the work
+     * that the stream holds when they begin, and its later work waits for
+     * them.  The stream stays the caller's and must outlive the session. */
+    void *stream;
 };
 
 /* Fills *options with the defaults stated above. */

@@ -94,7 +94,7 @@ void lower_begin(const struct lower *l, enum kern_op op, enum plan_class class,
         if (i == info->max_in)
             e->residual = i;
     }
-    e->p.out[0].dtype = plan_dtype(out->dtype);
+    e->p.out[0].dtype = plan_dtype(l->plan, out->dtype);
     e->p.out[0].rank = out->rank;
     memcpy(e->p.out[0].dim, out->dim, sizeof out->dim);
 }

@@ -71,8 +71,8 @@ static int round_through(const struct lower *l, enum infer_dtype narrow,
     if (rc == 0)
         rc = plan_copy_to(l->plan, l->index, in, &half, l->err);
     if (rc == 0)
-        rc = plan_buffer(l->plan, l->index, plan_dtype(narrow), in->t.rank,
-                         in->t.dim, layout, l->err, out);
+        rc = plan_buffer(l->plan, l->index, INFER_F32, in->t.rank, in->t.dim,
+                         layout, l->err, out);
     if (rc == 0)
         rc = plan_copy_to(l->plan, l->index, &half, out, l->err);
     return rc;
@@ -83,17 +83,18 @@ int lower_cast(const struct lower *l)
     const struct view *x = lower_in(l, 0);
     enum infer_dtype to = lower_out(l, 0)->dtype;
     enum infer_dtype from = l->plan->g->value[l->node->in[0]].dtype;
+    enum infer_dtype kept = plan_dtype(l->plan, to);
     struct view out;
     int rc;
 
     if (from == to)
         return lower_identity(l);
-    if (plan_dtype(to) != to)
+    if (kept == INFER_F32 && to != INFER_F32)
         rc = round_through(l, to, x, &out);
-    else if (x->t.dtype == to)
-        return lower_identity(l); /* a half that is kept as single anyway */
+    else if (x->t.dtype == kept)
+        return lower_identity(l); /* reals are kept in one type anyway */
     else {
-        rc = plan_buffer(l->plan, l->index, to, x->t.rank, x->t.dim,
+        rc = plan_buffer(l->plan, l->index, kept, x->t.rank, x->t.dim,
                          view_layout(&x->t), l->err, &out);
         if (rc == 0)
             rc = plan_copy_to(l->plan, l->index, x, &out, l->err);

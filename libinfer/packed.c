@@ -11,6 +11,7 @@
 #include "kernels/checked.h"
 #include "kernels/error.h"
 #include "kernels/scalar.h"
+#include "libinfer/hash.h"
 
 /* What was packed and how.  Two problems that differ only in padding bytes
  * count as different, which costs a second packing and nothing else. */
@@ -35,7 +36,8 @@ struct packed {
     int value, refs;
     void *data;
     size_t bytes;
-    bool owned; /* false: data belongs to the constant, which is in memory */
+    uint64_t hash; /* of packed bytes in a device's memory */
+    bool owned;    /* false: data belongs to the constant, which is in memory */
     struct device device;
     struct packed_key *keys;
 };
@@ -114,7 +116,8 @@ static struct packed *find(struct packed *p, const struct key *key)
     return NULL;
 }
 
-/* An entry of the same row and input with the same bytes. */
+/* An entry of the same row and input with the same bytes; in a device's memory
+ * with the same hash of 64 bits under a secret key. */
 static struct packed *find_bytes(struct packed *p, const struct key *key,
                                  const struct packed *made)
 {
@@ -124,8 +127,10 @@ static struct packed *find_bytes(struct packed *p, const struct key *key,
             p->keys->key.dtype == key->dtype &&
             p->device.kern.kind == made->device.kern.kind &&
             p->device.kern.ordinal == made->device.kern.ordinal &&
-            p->device.ops->host_memory && p->bytes == made->bytes &&
-            memcmp(p->data, made->data, made->bytes) == 0)
+            p->bytes == made->bytes &&
+            (p->device.ops->host_memory
+                 ? memcmp(p->data, made->data, made->bytes) == 0
+                 : p->hash == made->hash))
             return p;
     return NULL;
 }
@@ -221,6 +226,7 @@ static int make_packed(struct packed_cache *cache, struct packed *p,
                        int i, int64_t offset, struct infer_error *err)
 {
     enum infer_dtype dtype = exec->problem.in[i].dtype;
+    const struct device *d = &p->device;
     const void *src;
     void *dst;
     int rc = load(cache, c, dtype, err, &src);
@@ -228,18 +234,43 @@ static int make_packed(struct packed_cache *cache, struct packed *p,
     if (rc < 0)
         return rc;
     p->bytes = exec->packed[i];
-    rc = p->device.ops->alloc(&p->device, p->bytes, err, &dst);
+    /* Rows pack on the CPU; what they made for a device is uploaded later,
+     * where no other plan has it there already. */
+    rc = device_cpu.alloc(d, p->bytes, err, &dst);
     if (rc < 0)
         return rc;
     src = (const char *)src + offset * (int64_t)infer_dtype_size(dtype);
+    if (!d->ops->host_memory)
+        memset(dst, 0, p->bytes); /* padding that pack() leaves is hashed */
     rc = exec->row->pack(exec, i, src, dst, err);
     if (rc < 0) {
-        p->device.ops->free(&p->device, dst);
+        device_cpu.free(d, dst);
         return rc;
     }
     p->data = dst;
-    p->owned = true;
+    if (d->ops->host_memory)
+        p->owned = true;
+    else
+        p->hash = hash_bytes(dst, p->bytes);
     return 0;
+}
+
+/* Moves what make_packed() made to the device, unless `same` has it there. */
+static int send_packed(struct packed *p, const struct packed *same,
+                       struct infer_error *err)
+{
+    void *host = p->data;
+    int rc = 0;
+
+    if (p->device.ops->host_memory)
+        return 0;
+    p->data = NULL;
+    if (!same) {
+        rc = upload(&p->device, host, p->bytes, err, &p->data);
+        p->owned = rc == 0;
+    }
+    device_cpu.free(&p->device, host);
+    return rc;
 }
 
 /* Finds or makes the entry; the mutex is held, so that one thread packs and
@@ -276,6 +307,12 @@ static int get(struct packed_cache *cache, int value, const struct constant *c,
         return rc;
     }
     same = exec ? find_bytes(cache->chain[value], key, p) : NULL;
+    rc = exec ? send_packed(p, same, err) : 0;
+    if (rc < 0) {
+        free(k);
+        entry_free(p);
+        return rc;
+    }
     if (same) {
         entry_free(p);
         p = same;

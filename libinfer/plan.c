@@ -11,10 +11,30 @@
 #include "kernels/error.h"
 #include "libinfer/arena.h"
 
-enum infer_dtype plan_dtype(enum infer_dtype declared)
+static bool is_real(enum infer_dtype t)
 {
-    return declared == INFER_F16 || declared == INFER_BF16 ? INFER_F32
-                                                           : declared;
+    return t == INFER_F32 || t == INFER_F16 || t == INFER_BF16;
+}
+
+enum infer_dtype plan_dtype(const struct plan *plan, enum infer_dtype declared)
+{
+    if (!is_real(declared))
+        return declared;
+    switch (plan->config->precision) {
+    case INFER_PRECISION_FP16:
+        return INFER_F16;
+    case INFER_PRECISION_BF16:
+        return INFER_BF16;
+    default:
+        return INFER_F32;
+    }
+}
+
+enum infer_dtype plan_input_dtype(const struct plan *plan,
+                                  enum infer_dtype declared)
+{
+    return plan->config->device->ops->host_memory ? plan_dtype(plan, declared)
+                                                  : declared;
 }
 
 static const char *node_name(const struct plan *plan, int node)
@@ -79,24 +99,69 @@ void plan_set(struct plan *plan, int value, const struct view *view)
 }
 
 /* An input or a constant as a dense row-major value. */
-static int set_source(struct plan *plan, int value, enum plan_memory memory,
-                      int index, struct infer_error *err)
+static int make_source(struct plan *plan, int value, enum plan_memory memory,
+                       int index, enum infer_dtype dtype,
+                       struct infer_error *err, struct view *out)
 {
     const struct graph_value *v = &plan->g->value[value];
-    struct view view;
     size_t bytes;
-    int buffer;
 
-    if (v->rank < 0 ||
-        view_dense(plan->n_buffers, plan_dtype(v->dtype), v->rank, v->dim,
-                   KERN_NCHW, &bytes, &view) < 0)
+    if (v->rank < 0 || view_dense(plan->n_buffers, dtype, v->rank, v->dim,
+                                  KERN_NCHW, &bytes, out) < 0)
         return error_set(err, INFER_EMEMORY,
                          "tensor '%s' does not fit in memory", v->name);
-    buffer = add_buffer(plan, memory, bytes, index, err);
-    if (buffer < 0)
-        return buffer;
-    plan_set(plan, value, &view);
-    return buffer;
+    return add_buffer(plan, memory, bytes, index, err);
+}
+
+/* An input as the device gets it, then as the plan computes with it: one copy
+ * converts the type and, for images, puts channels last. */
+static int set_input(struct plan *plan, int i, struct infer_error *err)
+{
+    const int value = plan->g->input[i];
+    const struct graph_value *v = &plan->g->value[value];
+    const enum infer_dtype to = plan_dtype(plan, v->dtype);
+    struct view given, kept;
+    int rc = make_source(plan, value, PLAN_INPUT, i,
+                         plan_input_dtype(plan, v->dtype), err, &given);
+
+    if (rc < 0)
+        return rc;
+    plan->input_buffer[i] = rc;
+    plan->buffer[rc].first = -1;
+    kept = given;
+    if (given.t.dtype != to) {
+        rc = plan_buffer(plan, -1, to, v->rank, v->dim, KERN_NHWC, err, &kept);
+        if (rc == 0)
+            rc = plan_copy_to(plan, -1, &given, &kept, err);
+        if (rc < 0)
+            return rc;
+    }
+    plan_set(plan, value, &kept);
+    return 0;
+}
+
+int plan_constant_as(struct plan *plan, const struct view *v,
+                     enum infer_dtype dtype, struct infer_error *err,
+                     struct view *out)
+{
+    const int value = plan->buffer[v->buffer].value;
+    struct view whole;
+    int i, rc;
+
+    *out = *v;
+    out->t.dtype = dtype;
+    for (i = 0; i < plan->n_buffers; i++)
+        if (plan->buffer[i].memory == PLAN_CONSTANT &&
+            plan->buffer[i].value == value && plan->buffer[i].dtype == dtype) {
+            out->buffer = i;
+            return 0;
+        }
+    rc = make_source(plan, value, PLAN_CONSTANT, value, dtype, err, &whole);
+    if (rc < 0)
+        return rc;
+    plan->buffer[rc].dtype = dtype;
+    out->buffer = rc;
+    return 0;
 }
 
 static int set_sources(struct plan *plan, struct infer_error *err)
@@ -105,17 +170,20 @@ static int set_sources(struct plan *plan, struct infer_error *err)
     int i, rc;
 
     for (i = 0; i < g->n_inputs; i++) {
-        rc = set_source(plan, g->input[i], PLAN_INPUT, i, err);
+        rc = set_input(plan, i, err);
         if (rc < 0)
             return rc;
-        plan->input_buffer[i] = rc;
-        plan->buffer[rc].first = -1;
     }
     for (i = 0; i < g->n_values; i++)
         if (g->value[i].data && plan->value[i].uses > 0) {
-            rc = set_source(plan, i, PLAN_CONSTANT, i, err);
+            const enum infer_dtype dtype = plan_dtype(plan, g->value[i].dtype);
+            struct view view;
+
+            rc = make_source(plan, i, PLAN_CONSTANT, i, dtype, err, &view);
             if (rc < 0)
                 return rc;
+            plan->buffer[rc].dtype = dtype;
+            plan_set(plan, i, &view);
         }
     return 0;
 }
@@ -338,6 +406,9 @@ void plan_free(struct plan *plan)
     }
     for (i = 0; i < plan->n_buffers; i++)
         packed_unref(cache, plan->buffer[i].plain);
+    if (plan->graph)
+        plan->config->device->ops->graph_free(plan->config->device,
+                                              plan->graph);
     if (plan->kept)
         plan->config->device->ops->free(plan->config->device, plan->kept);
     free(plan->step);

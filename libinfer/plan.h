@@ -32,6 +32,7 @@ struct plan_config {
     bool strict;
     bool deterministic;
     bool keep_tensors;
+    enum infer_precision precision;
 };
 
 enum plan_memory {
@@ -47,7 +48,8 @@ struct plan_buffer {
     size_t offset;   /* in the arena or the kept memory */
     int first, last; /* steps; an input is written at -1 */
     int value;       /* PLAN_CONSTANT: graph value; PLAN_INPUT: its index */
-    int copies;      /* head of the chain in plan->copy, or -1 */
+    enum infer_dtype dtype; /* PLAN_CONSTANT: as what it is read */
+    int copies;             /* head of the chain in plan->copy, or -1 */
     /* Reads of values in this buffer that nodes not yet lowered, and graph
      * outputs, will make.  1 while the only reader is lowered: that one may
      * overwrite it. */
@@ -115,8 +117,11 @@ struct plan {
     void *kept;
     int failed; /* nodes without a kernel, listed in the error */
     bool prepared;
-    /* What the pointers were set for. */
+    /* What the pointers were set for, the runs since then, and those runs
+     * recorded where the device can. */
     const void *bound_arena, *bound_workspace;
+    uint64_t bound_runs;
+    struct device_graph *graph;
 };
 
 /* Chooses kernels and lays out memory; shape: one an input, complete.
@@ -142,10 +147,14 @@ const char *plan_step_name(const struct plan *plan,
 
 /* ---- for lowering -------------------------------------------------- */
 
-/* The type in which values declared as this one are computed and kept: half
- * precision widens to single, since precision is asked for by the session and
- * not by the file. */
-enum infer_dtype plan_dtype(enum infer_dtype declared);
+/* The type in which values declared as this one are computed and kept: that of
+ * the session's precision for single and half, since precision is asked for by
+ * the session and not by the file. */
+enum infer_dtype plan_dtype(const struct plan *plan, enum infer_dtype declared);
+/* The type in which an input reaches the device: the declared one where the
+ * device converts, else that of plan_dtype(). */
+enum infer_dtype plan_input_dtype(const struct plan *plan,
+                                  enum infer_dtype declared);
 
 /* The value lies there from now on. */
 void plan_set(struct plan *plan, int value, const struct view *view);
@@ -154,6 +163,12 @@ void plan_set(struct plan *plan, int value, const struct view *view);
 int plan_buffer(struct plan *plan, int node, enum infer_dtype dtype, int rank,
                 const int64_t *dim, enum kern_layout layout,
                 struct infer_error *err, struct view *out);
+
+/* A view of a constant in another type: the constant is converted when it is
+ * packed, not in a run. */
+int plan_constant_as(struct plan *plan, const struct view *v,
+                     enum infer_dtype dtype, struct infer_error *err,
+                     struct view *out);
 
 /* Which inputs of a problem follow the layout of its output. */
 enum plan_class {

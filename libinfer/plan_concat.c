@@ -122,7 +122,7 @@ int plan_home(struct plan *plan, int value, enum kern_layout layout,
     if (!plan->value[at].has_home) {
         const struct graph_value *v = &plan->g->value[at];
 
-        rc = plan_buffer(plan, v->producer, plan_dtype(v->dtype), v->rank,
+        rc = plan_buffer(plan, v->producer, plan_dtype(plan, v->dtype), v->rank,
                          v->dim, layout, err, &plan->value[at].home);
         if (rc < 0)
             return rc;

@@ -193,6 +193,7 @@ static void build(const struct plan *plan, const struct plan_emit *e,
     memcpy(p, &e->p, sizeof *p);
     p->n_out = 1;
     p->deterministic = plan->config->deterministic;
+    p->allow_tf32 = plan->config->precision == INFER_PRECISION_TF32;
     for (i = 0; i < p->n_in; i++) {
         const struct kern_tensor *t = &e->in[i].t;
 
@@ -511,8 +512,53 @@ static int emit_nothing(struct plan *plan, int node, const struct plan_emit *e,
                        out);
 }
 
-int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
-              struct infer_error *err, struct view *out)
+/* Vectors beside the activations (bias, scale, statistics, slope) stay in
+ * single precision when those are in half. */
+static bool is_vector(const struct plan_emit *e, int i)
+{
+    if (i == e->residual || e->in[i].t.dtype == INFER_NONE)
+        return false;
+    switch (e->p.op) {
+    case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_DENSE_FPROP:
+        return i == 2;
+    case KERN_BATCH_NORM:
+    case KERN_SCALE_SHIFT:
+    case KERN_LAYER_NORM:
+    case KERN_GROUP_NORM:
+    case KERN_PRELU:
+        return i > 0;
+    default:
+        return false;
+    }
+}
+
+static int widen_vectors(struct plan *plan, int node, struct plan_emit *e,
+                         struct infer_error *err)
+{
+    int i, rc = 0;
+
+    for (i = 0; rc == 0 && i < e->p.n_in; i++) {
+        const struct view v = e->in[i];
+
+        if (!is_vector(e, i) ||
+            (v.t.dtype != INFER_F16 && v.t.dtype != INFER_BF16))
+            continue;
+        if (plan->buffer[v.buffer].memory == PLAN_CONSTANT) {
+            rc = plan_constant_as(plan, &v, INFER_F32, err, &e->in[i]);
+            continue;
+        }
+        rc = plan_buffer(plan, node, INFER_F32, v.t.rank, v.t.dim, KERN_NCHW,
+                         err, &e->in[i]);
+        if (rc == 0)
+            rc = plan_copy_to(plan, node, &v, &e->in[i], err);
+    }
+    return rc;
+}
+
+static int emit_any(struct plan *plan, int node, const struct plan_emit *e,
+                    struct infer_error *err, struct view *out)
 {
     const struct plan_config *config = plan->config;
     struct infer_error why;
@@ -520,9 +566,6 @@ int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
     struct choice c;
     int i;
 
-    if (kern_tensor_count(&e->p.out[0]) == 0)
-        return plan_buffer(plan, node, e->p.out[0].dtype, e->p.out[0].rank,
-                           e->p.out[0].dim, KERN_NCHW, err, out);
     why.text[0] = '\0';
     for (i = 0; i < config->n_backends; i++) {
         if (i > 0 && config->strict && is_product(e->p.op))
@@ -536,6 +579,23 @@ int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
             return emit_split(plan, node, e, &c, &bare, err, out);
     }
     return emit_nothing(plan, node, e, &why, err, out);
+}
+
+int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
+              struct infer_error *err, struct view *out)
+{
+    struct plan_emit wide;
+    int rc;
+
+    if (kern_tensor_count(&e->p.out[0]) == 0)
+        return plan_buffer(plan, node, e->p.out[0].dtype, e->p.out[0].rank,
+                           e->p.out[0].dim, KERN_NCHW, err, out);
+    if (plan->config->precision == INFER_PRECISION_FP32 ||
+        plan->config->precision == INFER_PRECISION_TF32)
+        return emit_any(plan, node, e, err, out);
+    memcpy(&wide, e, sizeof wide);
+    rc = widen_vectors(plan, node, &wide, err);
+    return rc < 0 ? rc : emit_any(plan, node, &wide, err, out);
 }
 
 /* ---- copies -------------------------------------------------------- */

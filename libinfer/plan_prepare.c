@@ -121,6 +121,11 @@ void plan_bind(struct plan *plan, void *arena, void *workspace)
 
     if (plan->bound_arena == arena && plan->bound_workspace == workspace)
         return;
+    if (plan->graph)
+        plan->config->device->ops->graph_free(plan->config->device,
+                                              plan->graph);
+    plan->graph = NULL;
+    plan->bound_runs = 0;
     for (i = 0; i < plan->n_run; i++)
         bind_step(plan, plan->run[i], arena, workspace);
     plan->bound_arena = arena;

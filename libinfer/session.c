@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/checked.h"
 #include "kernels/error.h"
 
 static const char *const backend_names[INFER_BACKEND_COUNT] = {
@@ -32,36 +33,48 @@ static bool has_rows(enum infer_backend backend)
     return false;
 }
 
+static void add_backend(struct plan_config *config, enum infer_backend backend)
+{
+    config->backend[config->n_backends++] = backend;
+}
+
 /* The order in which backends are asked.  A backend that was named must
  * compute the products itself; what only moves or scales data may come from
- * the reference, and the layer list says so. */
-static int choose_backends(const struct infer_session_options *o,
+ * the backend that has every operation of the device, and the layer list says
+ * so. */
+static int choose_backends(const struct infer_session_options *o, bool gpu,
                            struct plan_config *config, struct infer_error *err)
 {
-    switch (o->backend) {
-    case INFER_BACKEND_AUTO:
-        if (has_rows(INFER_BACKEND_ONEDNN))
-            config->backend[config->n_backends++] = INFER_BACKEND_ONEDNN;
-        break;
-    case INFER_BACKEND_REF:
-        break;
-    case INFER_BACKEND_ONEDNN:
-        if (!has_rows(INFER_BACKEND_ONEDNN))
-            return error_set(err, INFER_EDEVICE,
-                             "backend onednn: not part of this build");
-        config->backend[config->n_backends++] = INFER_BACKEND_ONEDNN;
-        config->strict = true;
-        break;
-    case INFER_BACKEND_CUDA:
-    case INFER_BACKEND_CUDNN:
-        return error_set(err, INFER_EDEVICE,
-                         "backend %s: not usable on device cpu",
-                         backend_names[o->backend]);
-    default:
+    const enum infer_backend last =
+        gpu ? INFER_BACKEND_CUDA : INFER_BACKEND_REF;
+    enum infer_backend first = o->backend;
+    bool here;
+
+    if ((int)first < 0 || first >= INFER_BACKEND_COUNT)
         return error_set(err, INFER_EARGUMENT, "backend %d: unknown",
-                         (int)o->backend);
+                         (int)first);
+    if (first == INFER_BACKEND_AUTO) {
+        if (!gpu && has_rows(INFER_BACKEND_ONEDNN))
+            add_backend(config, INFER_BACKEND_ONEDNN);
+        add_backend(config, last);
+        if (gpu && has_rows(INFER_BACKEND_CUDNN))
+            add_backend(config, INFER_BACKEND_CUDNN);
+        return 0;
     }
-    config->backend[config->n_backends++] = INFER_BACKEND_REF;
+    here = gpu ? first == INFER_BACKEND_CUDA || first == INFER_BACKEND_CUDNN
+               : first == INFER_BACKEND_REF || first == INFER_BACKEND_ONEDNN;
+    if (!here)
+        return error_set(err, INFER_EDEVICE,
+                         "backend %s: not usable on device %s",
+                         backend_names[first], gpu ? "cuda" : "cpu");
+    if (!has_rows(first))
+        return error_set(err, INFER_EDEVICE,
+                         "backend %s: not part of this build",
+                         backend_names[first]);
+    add_backend(config, first);
+    if (first != last)
+        add_backend(config, last);
+    config->strict = first != INFER_BACKEND_REF;
     return 0;
 }
 
@@ -69,14 +82,15 @@ static int configure(struct infer_session *s,
                      const struct infer_session_options *o,
                      struct infer_error *err)
 {
-    int rc = device_open(o->device, o->threads, err, &s->device);
+    int rc = device_open(o->device, o->threads, o->stream, err, &s->device);
 
     if (rc < 0)
         return rc;
+    const bool gpu = s->device.kern.kind == KERN_CUDA;
     if ((int)o->precision < 0 || o->precision > INFER_PRECISION_BF16)
         return error_set(err, INFER_EARGUMENT, "precision %d: unknown",
                          (int)o->precision);
-    if (o->precision != INFER_PRECISION_FP32)
+    if (o->precision != INFER_PRECISION_FP32 && !gpu)
         return error_set(err, INFER_EUNSUPPORTED,
                          "precision %s: device %s supports fp32",
                          precision_names[o->precision], s->device.ops->name);
@@ -84,8 +98,9 @@ static int configure(struct infer_session *s,
     s->config.device = &s->device;
     s->config.deterministic = o->deterministic != 0;
     s->config.keep_tensors = o->keep_tensors != 0;
+    s->config.precision = o->precision;
     s->profile = o->profile != 0;
-    return choose_backends(o, &s->config, err);
+    return choose_backends(o, gpu, &s->config, err);
 }
 
 static int allocate(struct infer_session *s, struct infer_error *err)
@@ -194,6 +209,7 @@ void infer_session_close(struct infer_session **session)
         s->device.ops->free(&s->device, s->arena);
         s->device.ops->free(&s->device, s->workspace);
     }
+    device_close(&s->device);
     free(s->in);
     free(s->base);
     free(s->shape);
@@ -261,6 +277,27 @@ static int error_code(struct infer_error *err, int code)
     return code;
 }
 
+/* Room on the host for the arrays that travel to and from the device. */
+static int reserve(const struct infer_session *s, const struct plan *plan,
+                   struct infer_error *err)
+{
+    const struct device *d = &s->device;
+    size_t bytes = 0;
+    int i;
+
+    if (!d->ops->reserve)
+        return 0;
+    for (i = 0; i < plan->g->n_inputs; i++)
+        if (!checked_add(bytes, plan->buffer[plan->input_buffer[i]].bytes,
+                         &bytes))
+            return error_set(err, INFER_EMEMORY, "inputs too large");
+    for (i = 0; i < plan->g->n_outputs; i++)
+        if (!checked_add(bytes, kern_tensor_span(&plan->output[i].t), &bytes))
+            return error_set(err, INFER_EMEMORY, "outputs too large");
+    return d->ops->reserve(d, bytes, plan->g->n_inputs + plan->g->n_outputs,
+                           err);
+}
+
 /* Makes the plan for session->shape the current one, ready to run. */
 static int use_plan(struct infer_session *s, struct infer_error *err)
 {
@@ -293,11 +330,18 @@ static int use_plan(struct infer_session *s, struct infer_error *err)
     if (rc == 0)
         rc = grow(s, plan->workspace_bytes, &s->workspace, &s->workspace_bytes,
                   err);
+    if (rc == 0)
+        rc = reserve(s, plan, err);
     if (rc < 0)
         return rc;
     plan_bind(plan, s->arena, s->workspace);
     s->current = plan;
     return 0;
+}
+
+static int enter(const struct infer_session *s, struct infer_error *err)
+{
+    return s->device.ops->enter ? s->device.ops->enter(&s->device, err) : 0;
 }
 
 int infer_session_prepare(struct infer_session *session,
@@ -309,6 +353,8 @@ int infer_session_prepare(struct infer_session *session,
     if (!session)
         return error_set(err, INFER_EARGUMENT, "no session given");
     rc = session_match_inputs(session, in, n_in, false, err);
+    if (rc == 0)
+        rc = enter(session, err);
     return rc < 0 ? rc : use_plan(session, err);
 }
 
@@ -322,7 +368,7 @@ static int fail_step(const struct plan *plan, const struct plan_step *step,
     return rc;
 }
 
-static int launch_all(const struct plan *plan, struct infer_error *err)
+static int launch_steps(const struct plan *plan, struct infer_error *err)
 {
     int i, rc;
 
@@ -336,6 +382,35 @@ static int launch_all(const struct plan *plan, struct infer_error *err)
     return 0;
 }
 
+static int record(struct plan *plan, struct infer_error *err)
+{
+    const struct device *d = plan->config->device;
+    int rc = d->ops->record_begin(d, err);
+
+    if (rc < 0)
+        return rc;
+    rc = launch_steps(plan, err);
+    if (rc < 0) {
+        d->ops->record_end(d, NULL, NULL);
+        return rc;
+    }
+    return d->ops->record_end(d, err, &plan->graph);
+}
+
+/* The first run launches step by step, which loads the kernels; the second
+ * records the steps and from then on they are replayed. */
+static int launch_all(struct plan *plan, struct infer_error *err)
+{
+    const struct device *d = plan->config->device;
+    int rc = 0;
+
+    if (!d->ops->replay || plan->bound_runs++ == 0 || plan->n_run == 0)
+        return launch_steps(plan, err);
+    if (!plan->graph)
+        rc = record(plan, err);
+    return rc < 0 ? rc : d->ops->replay(d, plan->graph, err);
+}
+
 static double now(void)
 {
     struct timespec t;
@@ -344,12 +419,46 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int launch_timed(const struct infer_session *s, const struct plan *plan,
+static void add_time(struct plan_step *step, double seconds)
+{
+    step->seconds += seconds;
+    step->runs++;
+}
+
+/* On a device with a queue: between marks in the queue. */
+static int launch_marked(const struct device *d, const struct plan *plan,
+                         struct infer_error *err)
+{
+    int i, rc = d->ops->mark(d, 0, err);
+
+    for (i = 0; rc == 0 && i < plan->n_run; i++) {
+        const struct plan_step *step = plan->run[i];
+
+        rc = step->exec.row->launch(&step->exec, &step->args, err);
+        if (rc < 0)
+            return fail_step(plan, step, rc, err);
+        rc = d->ops->mark(d, i + 1, err);
+    }
+    if (rc == 0)
+        rc = d->ops->end(d, err);
+    for (i = 0; rc == 0 && i < plan->n_run; i++) {
+        double seconds;
+
+        rc = d->ops->elapsed(d, i + 1, err, &seconds);
+        if (rc == 0)
+            add_time(plan->run[i], seconds);
+    }
+    return rc;
+}
+
+static int launch_timed(const struct device *d, const struct plan *plan,
                         struct infer_error *err)
 {
     double start = now();
     int i, rc;
 
+    if (d->ops->mark)
+        return launch_marked(d, plan, err);
     for (i = 0; i < plan->n_run; i++) {
         struct plan_step *step = plan->run[i];
         double end;
@@ -357,16 +466,32 @@ static int launch_timed(const struct infer_session *s, const struct plan *plan,
         rc = step->exec.row->launch(&step->exec, &step->args, err);
         if (rc < 0)
             return fail_step(plan, step, rc, err);
-        /* Devices with a queue finish the step before the clock is read. */
-        rc = s->device.ops->end(&s->device, err);
-        if (rc < 0)
-            return fail_step(plan, step, rc, err);
         end = now();
-        step->seconds += end - start;
-        step->runs++;
+        add_time(step, end - start);
         start = end;
     }
     return 0;
+}
+
+/* Between begin() and end(). */
+static int run_current(struct infer_session *s, struct infer_array *out,
+                       int n_out, struct infer_error *err)
+{
+    const struct device *d = &s->device;
+    int rc = d->ops->begin(d, err);
+
+    if (rc == 0)
+        rc = session_take_inputs(s, err);
+    if (rc == 0)
+        rc = s->profile ? launch_timed(d, s->current, err)
+                        : launch_all(s->current, err);
+    if (rc == 0)
+        rc = session_give_outputs(s, out, n_out, err);
+    if (rc == 0)
+        rc = d->ops->end(d, err);
+    if (rc < 0 && d->ops->give_up)
+        d->ops->give_up(d, err);
+    return rc;
 }
 
 int infer_session_run(struct infer_session *session,
@@ -381,22 +506,15 @@ int infer_session_run(struct infer_session *session,
         return error_set(err, INFER_EARGUMENT, "no session given");
     rc = session_match_inputs(s, in, n_in, true, err);
     if (rc == 0)
+        rc = enter(s, err);
+    if (rc == 0)
         rc = use_plan(s, err);
     if (rc == 0)
         rc = session_match_outputs(s, out, n_out, err);
     if (rc < 0)
         return rc;
     s->ran = NULL;
-    rc = s->device.ops->begin(&s->device, err);
-    if (rc == 0)
-        rc = session_take_inputs(s, err);
-    if (rc == 0)
-        rc = s->profile ? launch_timed(s, s->current, err)
-                        : launch_all(s->current, err);
-    if (rc == 0)
-        rc = session_give_outputs(s, out, n_out, err);
-    if (rc == 0)
-        rc = s->device.ops->end(&s->device, err);
+    rc = run_current(s, out, n_out, err);
     if (rc == 0)
         s->ran = s->current;
     return rc;

@@ -64,6 +64,23 @@ static int offer(const char *name, enum infer_dtype dtype, int rank,
     return 0;
 }
 
+/* A copy in host memory of bytes on the device. */
+static int fetch(struct infer_session *s, const void *from, size_t bytes,
+                 struct infer_error *err, void **out)
+{
+    void *host = malloc(bytes ? bytes : 1);
+    int rc;
+
+    if (!host)
+        return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes", bytes);
+    rc = s->device.ops->copy_out(&s->device, host, from, bytes, err);
+    if (rc < 0)
+        free(host);
+    else
+        *out = host;
+    return rc;
+}
+
 /* Fetches the memory under a view and writes it dense. */
 static int read_view(struct infer_session *s, const struct view *v,
                      enum infer_dtype dtype, void *dst, struct infer_error *err)
@@ -72,7 +89,7 @@ static int read_view(struct infer_session *s, const struct view *v,
     const size_t below =
         (size_t)view_reach_below(&v->t) * infer_dtype_size(v->t.dtype);
     const unsigned char *from;
-    unsigned char *host;
+    void *host = NULL;
     int rc;
 
     if (span == 0 || kern_tensor_count(&v->t) == 0)
@@ -83,12 +100,9 @@ static int read_view(struct infer_session *s, const struct view *v,
                (size_t)v->offset * infer_dtype_size(v->t.dtype);
     else
         from = plan_locate(s->ran, v);
-    host = malloc(span);
-    if (!host)
-        return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes", span);
-    rc = s->device.ops->copy_out(&s->device, host, from - below, span, err);
+    rc = fetch(s, from - below, span, err, &host);
     if (rc == 0)
-        view_gather(&v->t, host + below, dtype, dst);
+        view_gather(&v->t, (unsigned char *)host + below, dtype, dst);
     free(host);
     return rc;
 }
@@ -119,18 +133,22 @@ static int read_packed_away(struct infer_session *s, const struct view *v,
     struct packed_cache *cache = infer_model_packed(s->model);
     const int value = plan->buffer[v->buffer].value;
     struct packed *p;
+    void *host = NULL;
     int rc = packed_plain(cache, value, plan->g->value[value].data, v->t.dtype,
                           &s->device, err, &p);
 
     if (rc < 0)
         return rc;
-    view_gather(&v->t,
-                (const char *)packed_data(p) +
-                    v->offset * (int64_t)infer_dtype_size(v->t.dtype),
-                dtype, dst);
+    rc = fetch(s, packed_data(p), packed_bytes(p), err, &host);
+    if (rc == 0)
+        view_gather(&v->t,
+                    (const char *)host +
+                        v->offset * (int64_t)infer_dtype_size(v->t.dtype),
+                    dtype, dst);
+    free(host);
     packed_unref(cache, p);
     packed_cache_trim(cache);
-    return 0;
+    return rc;
 }
 
 int infer_session_read(struct infer_session *session, const char *name,

@@ -134,18 +134,24 @@ int session_take_inputs(struct infer_session *s, struct infer_error *err)
         const struct plan_buffer *b = &plan->buffer[plan->input_buffer[i]];
         const struct infer_array *a = s->in[i];
         const enum infer_dtype want =
-            plan_dtype(plan->g->value[plan->g->input[i]].dtype);
+            plan_input_dtype(plan, plan->g->value[plan->g->input[i]].dtype);
         const size_t size = infer_dtype_size(want);
         unsigned char *staged = (unsigned char *)s->arena + b->offset;
 
         s->base[i] = staged;
+        if (b->bytes == 0)
+            continue;
         if (a->dtype != want) {
-            if (!d->ops->host_memory)
-                return error_set(
-                    err, INFER_EUNSUPPORTED, "input '%s': type %s, expected %s",
-                    plan->g->value[plan->g->input[i]].name,
-                    infer_dtype_name(a->dtype), infer_dtype_name(want));
-            scalar_convert(a->dtype, a->data, want, staged, b->bytes / size);
+            void *to = staged;
+
+            rc = d->ops->stage ? d->ops->stage(d, b->bytes, err, &to) : 0;
+            if (rc < 0)
+                return rc;
+            scalar_convert(a->dtype, a->data, want, to, b->bytes / size);
+            rc = to == staged ? 0
+                              : d->ops->copy_in(d, staged, to, b->bytes, err);
+            if (rc < 0)
+                return rc;
         } else if (d->ops->host_memory && !s->config.keep_tensors &&
                    (uintptr_t)a->data % size == 0) {
             s->base[i] = a->data;

@@ -236,17 +236,20 @@ static int read_bare(struct hdf5_file *f, uint64_t group,
                      struct infer_error *err, struct weights_import *out)
 {
     uint64_t layers;
+    bool keras3 = false;
     int rc = keras_dictionary_from_h5(f, group, err, &out->dict);
 
     if (rc == 0 && out->dict.count == 0) {
         rc = hdf5_find(f, hdf5_root(f), "layers", err, &layers);
-        if (rc == 1)
+        keras3 = rc == 1;
+        if (keras3)
             rc = keras_dictionary_from_v3(f, hdf5_root(f), err, &out->dict);
     }
     if (rc == 0 && out->dict.count == 0)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "an HDF5 file without Keras' model_config, "
-                         "layer_names or layers");
+        return keras3 ? error_set(err, INFER_EFORMAT, "the file has no weights")
+                      : error_set(err, INFER_EUNSUPPORTED,
+                                  "an HDF5 file without Keras' model_config, "
+                                  "layer_names or layers");
     snprintf(out->detail, sizeof out->detail, "Keras %.20s, weights only",
              version->count ? version->text[0] : "1");
     return rc;

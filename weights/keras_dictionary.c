@@ -15,10 +15,11 @@
  *
  * and its values lie as in the graph: convolutions (R,S,C,K) become (K,C,R,S),
  * depthwise kernels (R,S,C,M) become (C*M,1,R,S), dense ones (C,K) become
- * (K,C).  <layer> is Keras' layer name; "model/layer" for a model inside a
- * model.  In old files a kernel may have any name: then rank and place decide,
- * the first array of rank 2 and more being the weight and the first vector the
- * bias.  What still is unclear keeps Keras' own name and order.
+ * (K,C), slopes (H,W,C) of PReLU become (C,H,W).  <layer> is Keras' layer name;
+ * "model/layer" for a model inside a model.  In old files a kernel may have any
+ * name: then rank and place decide, the first array of rank 2 and more being
+ * the weight and the first vector the bias.  What still is unclear keeps Keras'
+ * own name and order.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@
 #include "weights/keras.h"
 
 /* What a variable is. */
-enum role { UNKNOWN, KERNEL, DEPTHWISE, POINTWISE, VECTOR };
+enum role { UNKNOWN, KERNEL, DEPTHWISE, POINTWISE, VECTOR, SLOPES };
 
 static const struct {
     const char *word, *suffix;
@@ -46,7 +47,7 @@ static const struct {
              {"running_std", "running_var", VECTOR},
              {"depthwise_kernel", "weight", DEPTHWISE},
              {"pointwise_kernel", "pointwise.weight", POINTWISE},
-             {"alpha", "weight", VECTOR}};
+             {"alpha", "weight", SLOPES}};
 
 /* One variable of a layer while it is named. */
 struct found {
@@ -69,6 +70,21 @@ static bool is_window_last(const struct constant *c, int64_t outputs)
            c->dim[last - 1] != outputs;
 }
 
+/* Slopes (spatial, C) to (C, spatial), unless only the first axis counts, as
+ * in a channels-first model with shared axes. */
+static struct constant *arrange_slopes(struct constant *c)
+{
+    int order[INFER_MAX_RANK];
+    bool first_only = c->dim[0] > 1;
+
+    for (int i = 1; i < c->rank; i++) {
+        first_only = first_only && c->dim[i] == 1;
+        order[i] = i - 1;
+    }
+    order[0] = c->rank - 1;
+    return first_only ? constant_ref(c) : constant_transpose(c, order);
+}
+
 static struct constant *arrange(struct constant *c, enum role role,
                                 int64_t outputs)
 {
@@ -76,7 +92,10 @@ static struct constant *arrange(struct constant *c, enum role role,
     int64_t dim[INFER_MAX_RANK];
     const int n = c->rank - 2;
 
-    if (n < 0 || c->rank > 5 || role == VECTOR || role == UNKNOWN ||
+    if (role == SLOPES && c->rank > 1)
+        return arrange_slopes(c);
+    if (n < 0 || c->rank > 5 || role == SLOPES || role == VECTOR ||
+        role == UNKNOWN ||
         (n > 0 && role == KERNEL && is_window_last(c, outputs)))
         return constant_ref(c);
     const bool depthwise = role == DEPTHWISE;

@@ -4,7 +4,7 @@
  *
  * The transcendental ones are polynomials without branches or tables, within a
  * few units in the last place of the exact value:
- * exp: x = n ln 2 + r, |r| <= ln 2 / 2, Taylor polynomial in r of degree 7;
+ * exp: 2^n 2^f, |f| <= 1/2, minimax polynomial in f of degree 6;
  * log: argument scaled to [sqrt 1/2, sqrt 2), Cephes' polynomial of degree 8;
  * tanh and erf: odd rational approximations on a clamped argument.
  */
@@ -36,24 +36,27 @@ CPU_INLINE float float_of(uint32_t u)
 /* Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits. */
 #define MAGIC      12582912.0f
 #define MAGIC_BITS 0x4b400000u
-#define LOG2_E     1.44269504088896341f
-#define LN2_HIGH   0.693359375f
-#define LN2_LOW    -2.12194440e-4f
+/* log2 e as the sum of two floats */
+#define LOG2_E     1.4426950216293335f
+#define LOG2_E_LOW 1.9259629911266175e-8f
 
-/* (exp(r) - 1) for |r| <= ln 2 / 2 */
-CPU_INLINE float expm1_small(float r)
+/* exp(x) = 2^n (1 + r): returns r, in [-0.3, 0.42], and stores n. */
+CPU_INLINE float exp_split(float x, uint32_t *n)
 {
-    float p = 1.9841270e-4f;
+    const float t = x * LOG2_E + MAGIC, whole = t - MAGIC;
+    const float f = x * LOG2_E_LOW + (x * LOG2_E - whole);
+    float p = 1.5353360504377633e-4f;
 
-    p = p * r + 1.3888889e-3f;
-    p = p * r + 8.3333333e-3f;
-    p = p * r + 4.1666667e-2f;
-    p = p * r + 1.6666667e-1f;
-    p = p * r + 0.5f;
-    return p * r * r + r;
+    p = p * f + 1.3398875016719103e-3f;
+    p = p * f + 9.61843691766262e-3f;
+    p = p * f + 5.5503323674201965e-2f;
+    p = p * f + 2.4022647738456726e-1f;
+    p = p * f + 6.931471824645996e-1f;
+    *n = bits_of(t) - MAGIC_BITS;
+    return p * f;
 }
 
-/* 2^n, n in [-126, 127] as a biased sum in `magic` (MAGIC + n). */
+/* 2^n, n in [-126, 127] */
 CPU_INLINE float pow2(uint32_t n)
 {
     return float_of((n + 127u) << 23);
@@ -61,33 +64,29 @@ CPU_INLINE float pow2(uint32_t n)
 
 CPU_INLINE float exp_of(float x)
 {
-    float t, n, r;
-    uint32_t whole, half;
+    uint32_t n, half;
+    float r;
 
     /* Beyond these the result is infinite or 0 in any case. */
     x = x > 89.0f ? 89.0f : x;
     x = x < -104.0f ? -104.0f : x;
-    t = x * LOG2_E + MAGIC;
-    n = t - MAGIC;
-    r = x - n * LN2_HIGH - n * LN2_LOW;
+    r = exp_split(x, &n);
     /* In two steps, as 2^n alone may overflow or be denormal. */
-    whole = bits_of(t) - MAGIC_BITS;
-    half = (uint32_t)((int32_t)whole >> 1);
-    return (1.0f + expm1_small(r)) * pow2(half) * pow2(whole - half);
+    half = (uint32_t)((int32_t)n >> 1);
+    return (1.0f + r) * pow2(half) * pow2(n - half);
 }
 
 /* exp(x) - 1 for x <= 0, exact near 0. */
 CPU_INLINE float expm1_of(float x)
 {
-    float t, n, r, s;
+    uint32_t n;
+    float r, s;
 
     x = x < -80.0f ? -80.0f : x;
     x = x > 0.0f ? 0.0f : x;
-    t = x * LOG2_E + MAGIC;
-    n = t - MAGIC;
-    r = x - n * LN2_HIGH - n * LN2_LOW;
-    s = pow2(bits_of(t) - MAGIC_BITS);
-    return s * expm1_small(r) + (s - 1.0f);
+    r = exp_split(x, &n);
+    s = pow2(n);
+    return s * r + (s - 1.0f);
 }
 
 /* log(x) for normal x > 0 */
@@ -108,12 +107,21 @@ CPU_INLINE float log_normal(float x)
     p = p * m + 2.0000714765e-1f;
     p = p * m - 2.4999993993e-1f;
     p = p * m + 3.3333331174e-1f;
-    return m + (p * m * z + e * LN2_LOW - 0.5f * z) + e * LN2_HIGH;
+    /* e ln 2 in two parts, the first with few bits so that e times it is
+     * exact. */
+    return m + (p * m * z - e * 2.12194440e-4f - 0.5f * z) + e * 0.693359375f;
 }
 
+/* Where it is below 1e-37 it stays there. */
 CPU_INLINE float sigmoid_of(float x)
 {
-    return 1.0f / (1.0f + exp_of(-x));
+    uint32_t n;
+    float r;
+
+    x = x > 86.0f ? 86.0f : x;
+    x = x < -86.0f ? -86.0f : x;
+    r = exp_split(-x, &n);
+    return 1.0f / (1.0f + float_of(bits_of(1.0f + r) + (n << 23)));
 }
 
 CPU_INLINE float tanh_of(float x)
@@ -307,7 +315,11 @@ bool cpu_act_known(const struct kern_unary *act)
 
 void cpu_act(const struct kern_unary *act, const float *x, float *y, int64_t n)
 {
-    if (is_transcendental(act->kind))
+    if (act->kind == KERN_SILU && cpu_has_avx512())
+        cpu_sigmoid_avx512(act->a, true, x, y, n);
+    else if (act->kind == KERN_SIGMOID && cpu_has_avx512())
+        cpu_sigmoid_avx512(1.0f, false, x, y, n);
+    else if (is_transcendental(act->kind))
         act_transcendental(act, x, y, n);
     else
         act_simple(act, x, y, n);

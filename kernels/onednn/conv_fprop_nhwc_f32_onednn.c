@@ -11,6 +11,7 @@
  */
 #include "config.h"
 
+#include "kernels/onednn/cpu.h"
 #include "kernels/onednn/primitive.h"
 
 #include "kernels/error.h"
@@ -93,12 +94,28 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
         "dnnl_dilated_convolution_forward_desc_init", err);
 }
 
-static int make_plan(const struct kern_problem *p, int threads,
+/* Whether the activation is left to a pass over the result.  oneDNN spends as
+ * much time in SiLU as in the convolution itself; with AVX-512 the function of
+ * this backend takes less than half of that, memory traffic included. */
+static bool act_apart(const struct kern_problem *p)
+{
+    const enum kern_unary_kind kind = p->epilogue.act.kind;
+
+    return (kind == KERN_SILU || kind == KERN_SIGMOID) && cpu_has_avx512() &&
+           !(present(p, RESIDUAL) && p->epilogue.residual_last);
+}
+
+static int make_plan(const struct kern_problem *given, int threads,
                      struct plan *plan, struct infer_error *err)
 {
+    struct kern_problem without = *given;
+    const struct kern_problem *p = &without;
     dnnl_convolution_desc_t conv;
     dnnl_primitive_attr_t attr;
     int r;
+
+    if (act_apart(given))
+        without.epilogue.act.kind = KERN_IDENTITY;
 
     r = describe(p, &conv, plan, err);
     if (r == 0)
@@ -161,9 +178,18 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
-    if (present(&e->problem, RESIDUAL))
-        return onednn_launch_residual(e, args, err);
-    return onednn_launch(e, args, err);
+    const struct kern_problem *p = &e->problem;
+    int r;
+
+    if (present(p, RESIDUAL))
+        r = onednn_launch_residual(e, args, err);
+    else
+        r = onednn_launch(e, args, err);
+    if (r == 0 && act_apart(p))
+        cpu_act_parallel(&p->epilogue.act, args->out[0],
+                         kern_tensor_count(&p->out[0]),
+                         onednn_threads(e->state));
+    return r;
 }
 
 const struct kern_row conv_fprop_nhwc_f32_onednn = {

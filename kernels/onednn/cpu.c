@@ -200,3 +200,18 @@ void cpu_copy(const void *from, void *to, int64_t n, int threads)
                (size_t)(last - first) * sizeof(float));
     }
 }
+
+void cpu_act_parallel(const struct kern_unary *act, float *y, int64_t n,
+                      int threads)
+{
+    const int count = cpu_threads(threads, n);
+    int i;
+
+#pragma omp parallel for num_threads(count) schedule(static, 1) if (count > 1)
+    for (i = 0; i < count; i++) {
+        int64_t first, last;
+
+        cpu_share(n, i, count, &first, &last);
+        cpu_act(act, y + first, y + first, last - first);
+    }
+}

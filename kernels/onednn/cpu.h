@@ -82,8 +82,16 @@ void cpu_copy(const void *from, void *to, int64_t n, int threads);
 
 /* y[i] = act(x[i]); y may be x. */
 void cpu_act(const struct kern_unary *act, const float *x, float *y, int64_t n);
+/* The same on a dense array in place, by several threads. */
+void cpu_act_parallel(const struct kern_unary *act, float *y, int64_t n,
+                      int threads);
 /* True where cpu_act() knows the function. */
 bool cpu_act_known(const struct kern_unary *act);
+/* True where the functions and files named after AVX-512 may run. */
+bool cpu_has_avx512(void);
+/* y[i] = sigmoid(a x[i]), times x[i] if asked; y may be x. */
+void cpu_sigmoid_avx512(float a, bool times_x, const float *x, float *y,
+                        int64_t n);
 /* y[i] = exp(x[i] - shift), unless y is NULL; returns the sum. */
 float cpu_exp_sum(const float *x, float shift, float *y, int64_t n);
 /* y[i] += x[i] */

@@ -478,6 +478,11 @@ static const void *address_of(int source, const struct kern_args *args)
     return args->in[source];
 }
 
+int onednn_threads(const struct onednn_primitive *x)
+{
+    return x->threads;
+}
+
 int onednn_run(struct onednn_primitive *x, const struct kern_args *args,
                struct infer_error *err)
 {

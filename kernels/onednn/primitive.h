@@ -65,6 +65,8 @@ size_t onednn_bind_scratchpad(struct onednn_primitive *x,
                               dnnl_primitive_desc_t pd);
 /* Ends binding: allocates what the first launch needs. */
 int onednn_finish(struct onednn_primitive *x, struct infer_error *err);
+/* Threads that the primitive runs on. */
+int onednn_threads(const struct onednn_primitive *x);
 int onednn_run(struct onednn_primitive *x, const struct kern_args *args,
                struct infer_error *err);
 void onednn_destroy(struct onednn_primitive *x);

@@ -7,13 +7,12 @@
 
 #include <math.h>
 
+#include "kernels/onednn/cpu.h"
+
 const struct vector_steps *vector_steps(void)
 {
 #ifdef HAVE_TARGET_CLONES
-    if (__builtin_cpu_supports("avx512f") &&
-        __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
+    if (cpu_has_avx512())
         return &vector_steps_avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return &vector_steps_avx2;

@@ -621,7 +621,7 @@ static void test_packed_shared(void **unused)
     struct device d;
 
     (void)unused;
-    assert_int_equal(device_open(NULL, 1, NULL, &d), 0);
+    assert_int_equal(device_open(NULL, 1, NULL, NULL, &d), 0);
     memset(&e, 0, sizeof e);
     e.row = &row;
     e.problem.in[1] = kern_tensor_dense(INFER_F32, 1, dim, KERN_NCHW);

@@ -802,7 +802,7 @@ static void test_doctor(void **unused)
     assert_int_equal(need, strlen(text));
     assert_non_null(strstr(text, "libinfer: "));
     assert_non_null(strstr(text, "backend ref: "));
-    assert_non_null(strstr(text, "CUDA: not built\n"));
+    assert_non_null(strstr(text, "CUDA: "));
     assert_int_equal(infer_doctor(tiny, sizeof tiny), need);
     assert_int_equal(strlen(tiny), sizeof tiny - 1);
     assert_int_equal(infer_doctor(NULL, 0), need);

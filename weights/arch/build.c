@@ -193,9 +193,7 @@ int arch_node(struct arch_build *b, enum graph_op op, const char *name,
 int arch_conv(struct arch_build *b, const char *name, int x, struct arch_conv c)
 {
     int groups = c.groups ? c.groups : 1;
-    int kernel_w = c.kernel_w ? c.kernel_w : c.kernel;
-    int pad_w = c.kernel_w ? c.pad_w : c.pad;
-    const int64_t dim[4] = {c.out, c.in / groups, c.kernel, kernel_w};
+    const int64_t dim[4] = {c.out, c.in / groups, c.kernel, c.kernel};
     int in[3] = {x, -1, -1};
     struct kern_conv *conv;
     int value, node;
@@ -210,9 +208,8 @@ int arch_conv(struct arch_build *b, const char *name, int x, struct arch_conv c)
     conv->groups = groups;
     for (int i = 0; i < 2; i++) {
         conv->stride[i] = c.stride ? c.stride : 1;
-        conv->dilation[i] = c.dilation ? c.dilation : 1;
-        conv->pad_begin[i] = i ? pad_w : c.pad;
-        conv->pad_end[i] = conv->pad_begin[i];
+        conv->pad_begin[i] = c.pad;
+        conv->pad_end[i] = c.pad;
     }
     return value;
 }

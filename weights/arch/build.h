@@ -47,12 +47,11 @@ struct arch_name arch_join(const char *prefix, const char *name);
 /* "prefix.i" */
 struct arch_name arch_item(const char *prefix, int i);
 
-/* What a convolution needs beside its input.  0 means 1 for kernel_w (as
- * kernel), groups, stride and dilation. */
+/* What a convolution needs beside its input; kernel and pad are those of both
+ * dimensions.  0 means 1 for groups and stride. */
 struct arch_conv {
     int in, out; /* channels */
-    int kernel, kernel_w;
-    int stride, pad, pad_w, dilation, groups;
+    int kernel, stride, pad, groups;
     bool bias;
 };
 int arch_conv(struct arch_build *b, const char *name, int x,

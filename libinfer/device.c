@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices by name. */
+#include "config.h"
+
+#include "libinfer/device.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+
+/* N of "cuda" (0) or "cuda:N"; -1 where that is no number. */
+static int ordinal_of(const char *name)
+{
+    char *end;
+    long n;
+
+    if (name[4] == '\0')
+        return 0;
+    if (name[5] < '0' || name[5] > '9')
+        return -1;
+    errno = 0;
+    n = strtol(name + 5, &end, 10);
+    return errno == 0 && *end == '\0' && n <= INT_MAX ? (int)n : -1;
+}
+
+static int open_cuda(const char *name, void *stream, struct infer_error *err,
+                     struct device *out)
+{
+    const int ordinal = ordinal_of(name);
+
+    if (ordinal < 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "device '%s': expected cuda or cuda:N", name);
+#ifdef HAVE_CUDA
+    int rc = device_cuda_open(ordinal, stream, err, out);
+
+    if (rc < 0)
+        error_prefix(err, "device %s", name);
+    return rc;
+#else
+    (void)stream;
+    (void)out;
+    return error_set(err, INFER_EDEVICE,
+                     "device %s: this build has no CUDA support", name);
+#endif
+}
+
+int device_open(const char *name, int threads, void *stream,
+                struct infer_error *err, struct device *out)
+{
+    if (threads < 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "threads: %d, expected 0 (all cores) or more",
+                         threads);
+    if (name && strncmp(name, "cuda", 4) == 0 &&
+        (name[4] == '\0' || name[4] == ':'))
+        return open_cuda(name, stream, err, out);
+    if (name && strcmp(name, "cpu") != 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "device '%s': unknown (supported: cpu, cuda, cuda:N)",
+                         name);
+    if (stream)
+        return error_set(err, INFER_EARGUMENT,
+                         "stream: given, but device cpu has none");
+    memset(out, 0, sizeof *out);
+    out->ops = &device_cpu;
+    out->kern.kind = KERN_CPU;
+    out->kern.threads = threads > 0 ? threads : device_cpu_cores();
+    return 0;
+}
+
+void device_close(struct device *d)
+{
+    if (d->ops && d->ops->close)
+        d->ops->close(d);
+    memset(d, 0, sizeof *d);
+}
