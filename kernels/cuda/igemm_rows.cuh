@@ -102,9 +102,9 @@ static double igemm_estimate(const struct kern_problem *p,
     const double waves =
         blocks <= wave ? (blocks <= sm ? 1.0 / sharing : 1.0) : blocks / wave;
     /* TFLOP/s, that is MFLOP a microsecond, of one multiprocessor. */
-    const double rate = C::PEAK * C::PEAK_PERCENT / 100.0;
-    const double chunk =
-        2e-6 * C::BM * C::BN * igemm_config<C>::CHUNK / rate * sharing;
+    const int peak_percent = C::PEAK * C::PEAK_PERCENT;
+    const int products = C::BM * C::BN * igemm_config<C>::CHUNK;
+    const double chunk = 2e-6 * products / (peak_percent / 100.0) * sharing;
     const double parts =
         s.splits > 1
             ? 3 + 8e-6 * (double)s.g.m * s.g.k * (s.splits + 1) / 3

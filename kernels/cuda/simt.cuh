@@ -264,16 +264,15 @@ static double simt_estimate(const struct kern_problem *p,
 
     if (conv_geometry_read(p, &g, NULL) < 0)
         return 1e30;
-    const double blocks = (double)conv_ceil_div(g.m, C::BM) *
-                          conv_ceil_div(g.kg, C::BN) * g.groups;
+    const int bm = C::BM, bn = C::BN, sums = C::TM * C::TN;
+    const double blocks = (double)conv_ceil_div(g.m, bm) *
+                          conv_ceil_div(g.kg, bn) * g.groups;
     const double wave = 2.0 * conv_multiprocessors(d);
     const double waves = blocks <= wave / 2 ? 0.5
                          : blocks <= wave   ? 1
                                             : blocks / wave;
-    const double percent = C::TM * C::TN >= 64 ? 100 : C::TM * C::TN >= 16 ? 70
-                                                                        : 40;
-    return 3 + waves * (2 + 2e-6 * C::BM * C::BN * (g.depth + 16.0) /
-                                (0.4 * percent / 100) * 2);
+    const double rate = sums >= 64 ? 0.4 : sums >= 16 ? 0.3 : 0.15;
+    return 3 + waves * (2 + 4e-6 * bm * bn * (g.depth + 16.0) / rate);
 }
 
 static int simt_prepare(struct kern_exec *e, const struct kern_device *d,
