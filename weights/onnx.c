@@ -113,11 +113,10 @@ static int64_t probe_size(int probe, int dimension)
     return 256 + 64 * (3 * (int64_t)probe + dimension);
 }
 
-static bool has_free(const struct onnx_value_info *info)
+/* Whether a dimension from number d on is open. */
+static bool has_free(const struct onnx_value_info *info, int d)
 {
-    int d;
-
-    for (d = 0; d < info->rank; d++)
+    for (; d < info->rank; d++)
         if (info->dim[d] < 0)
             return true;
     return false;
@@ -259,7 +258,7 @@ static bool can_free_batch(const struct input *input, int n)
 
     for (i = 0; i < n; i++)
         if (input[i].given || input[i].info.rank < 2 ||
-            input[i].info.dim[0] != 1)
+            input[i].info.dim[0] != 1 || has_free(&input[i].info, 1))
             return false;
     return n > 0;
 }
@@ -276,7 +275,8 @@ static int add_inputs(struct onnx_import *im, struct infer_error *err)
     for (i = 0; i < n; i++) {
         if (im->freed_batch)
             input[i].info.dim[0] = -1;
-        free_dims |= has_free(&input[i].info);
+        free_dims |= has_free(&input[i].info, 0);
+        im->free_extent |= has_free(&input[i].info, 1);
     }
     im->probes = free_dims ? ONNX_PROBES : 1;
     for (i = 0; i < n && status == 0; i++)
@@ -288,31 +288,8 @@ static int add_inputs(struct onnx_import *im, struct infer_error *err)
 
 /* ---- nodes --------------------------------------------------------- */
 
-/* True where a later node produces the name: then the order is wrong, or the
- * graph has a cycle. */
-static bool produced_later(struct onnx_import *im, size_t from,
-                           struct pb_span name)
-{
-    struct infer_error ignored;
-    struct onnx_node node;
-    size_t i;
-    int k;
-
-    for (i = from; i < im->model->node.count; i++) {
-        if (onnx_node_parse(im->model, im->model->node.item[i], &im->scratch,
-                            &ignored, &node) < 0)
-            return false;
-        for (k = 0; k < node.n_out; k++)
-            if (node.out[k].bytes == name.bytes &&
-                memcmp(node.out[k].data, name.data, name.bytes) == 0)
-                return true;
-    }
-    return false;
-}
-
 /* 1: an input comes from a node that was refused; 0: all are there. */
-static int check_inputs(struct onnx_import *im, size_t index,
-                        struct infer_error *err)
+static int check_inputs(struct onnx_import *im, struct infer_error *err)
 {
     int i, v, failed = 0;
 
@@ -331,20 +308,17 @@ static int check_inputs(struct onnx_import *im, size_t index,
                              (int)(name.bytes < 128 ? name.bytes : 128),
                              (char *)name.data);
         else if (v < 0 || im->value[v].state == ONNX_UNKNOWN)
-            return error_set(err, INFER_EFORMAT,
-                             produced_later(im, index, name)
-                                 ? "input '%.*s' is produced by this node or "
-                                   "a later one"
-                                 : "nothing produces input '%.*s'",
-                             (int)(name.bytes < 128 ? name.bytes : 128),
-                             (char *)name.data);
+            return error_set(
+                err, INFER_EFORMAT, "no node before it produces input '%.*s'",
+                (int)(name.bytes < 128 ? name.bytes : 128), (char *)name.data);
     }
     return failed;
 }
 
+/* Names that repeat within one node are found when the graph refuses them. */
 static int check_outputs(struct onnx_import *im, struct infer_error *err)
 {
-    int i, k, v;
+    int i, v;
 
     if (im->node->n_out == 0)
         return error_set(err, INFER_EFORMAT, "no output");
@@ -354,11 +328,7 @@ static int check_outputs(struct onnx_import *im, struct infer_error *err)
         if (name.bytes == 0)
             continue;
         v = onnx_value_find(im, name);
-        for (k = 0; k < i; k++)
-            if (im->node->out[k].bytes == name.bytes &&
-                memcmp(im->node->out[k].data, name.data, name.bytes) == 0)
-                break;
-        if (k < i || (v >= 0 && im->value[v].state != ONNX_UNKNOWN))
+        if (v >= 0 && im->value[v].state != ONNX_UNKNOWN)
             return error_set(
                 err, INFER_EFORMAT, "output '%.*s' is produced twice",
                 (int)(name.bytes < 128 ? name.bytes : 128), (char *)name.data);
@@ -402,8 +372,7 @@ static int check_attributes(struct onnx_import *im, struct infer_error *err)
     return 0;
 }
 
-static int import_node(struct onnx_import *im, size_t index,
-                       struct infer_error *err)
+static int import_node(struct onnx_import *im, struct infer_error *err)
 {
     const struct onnx_op *op = NULL;
     int status = find_op(im, &op, err);
@@ -412,7 +381,7 @@ static int import_node(struct onnx_import *im, size_t index,
         status = check_outputs(im, err);
     if (status < 0)
         return status;
-    status = check_inputs(im, index, err);
+    status = check_inputs(im, err);
     if (status != 0)
         return status;
     status = onnx_fold_node(im, err);
@@ -471,7 +440,7 @@ static int import_nodes(struct onnx_import *im, struct infer_error *err)
     int status, result = 0;
 
     for (i = 0; i < list->count; i++) {
-        onnx_arena_clear(&im->scratch);
+        onnx_arena_reset(&im->scratch);
         error_clear(&fault);
         status = onnx_node_parse(im->model, list->item[i], &im->scratch, &fault,
                                  &node);
@@ -482,7 +451,7 @@ static int import_nodes(struct onnx_import *im, struct infer_error *err)
         }
         im->node = &node;
         im->emitted = 0;
-        status = import_node(im, i, &fault);
+        status = import_node(im, &fault);
         if (status < 0) {
             label_error(im, i, &fault);
             error_add(err, status, "%s", fault.text);
@@ -493,22 +462,33 @@ static int import_nodes(struct onnx_import *im, struct infer_error *err)
             (status != 0 && fail_outputs(im, err) < 0))
             return INFER_EMEMORY;
     }
+    if (result < 0 && im->free_extent)
+        error_add(err, result,
+                  "the file leaves sizes of its inputs open, for which %lld "
+                  "and others were tried: --input-shape fixes them",
+                  (long long)probe_size(0, 2));
     return result;
 }
 
 /* ---- outputs ------------------------------------------------------- */
 
-/* A model whose literal batch was read as free must give that batch back. */
+/* A model whose literal batch was read as free must give that batch back, and
+ * nothing else may follow it. */
 static int check_freed(const struct onnx_import *im, int value,
                        struct infer_error *err)
 {
-    int p;
+    const struct graph_type *t = im->type[value];
+    int p, d;
 
-    for (p = 0; im->freed_batch && p < im->probes; p++)
-        if (im->type[value][p].rank < 1 ||
-            im->type[value][p].dim[0] != probe_size(p, 0))
+    for (p = 0; im->freed_batch && p < im->probes; p++) {
+        bool kept = t[p].rank >= 1 && t[p].dim[0] == probe_size(p, 0);
+
+        for (d = 1; d < t[p].rank; d++)
+            kept = kept && t[p].dim[d] == t[0].dim[d];
+        if (!kept)
             return error_set(err, INFER_EUNSUPPORTED,
                              "an output loses the batch");
+    }
     return 0;
 }
 

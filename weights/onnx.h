@@ -22,8 +22,10 @@
 #include "weights/weights.h"
 
 #define ONNX_PROBES 3
-/* Tensors up to this many elements are computed on while importing. */
-#define ONNX_MAX_SMALL 1024
+/* Tensors up to this many elements are computed on while importing, until all
+ * of them together take ONNX_SMALL_BYTES. */
+#define ONNX_MAX_SMALL   8192
+#define ONNX_SMALL_BYTES ((size_t)32 << 20)
 
 /* Versions that this reader knows. */
 #define ONNX_MAX_OPSET 28
@@ -71,9 +73,11 @@ struct onnx_import {
     int probes;
     /* The file states batch 1 and it is read as free. */
     bool freed_batch;
+    bool free_extent; /* a dimension other than the batch is open */
     struct graph_type (*type)[ONNX_PROBES]; /* by value of the graph */
     int types_capacity;
     uint64_t generated; /* bytes of constants that no file holds */
+    size_t small_bytes; /* of all small tensors */
     struct onnx_arena keep, scratch;
     /* The node being imported. */
     const struct onnx_node *node;
@@ -189,6 +193,11 @@ int onnx_set_small(struct onnx_import *im, int i,
 int onnx_new_constant(struct onnx_import *im, enum infer_dtype dtype, int rank,
                       const int64_t *dim, struct infer_error *err,
                       struct constant **out);
+
+/* EUNSUPPORTED where a literal batch is read as free and the graph's node
+ * would combine what belongs to different pictures. */
+int onnx_keep_batch(const struct onnx_import *im, int node,
+                    struct infer_error *err);
 
 /* ---- values -------------------------------------------------------- */
 

@@ -76,11 +76,25 @@ int onnx_import_constant(struct onnx_import *im, int param,
     return onnx_set_constant(im, 0, c, err);
 }
 
+/* Repeats one element over a constant, in runs that double. */
+static void fill(struct constant *c, const struct constant *value)
+{
+    size_t done = infer_dtype_size(c->dtype), run;
+
+    if (c->bytes == 0)
+        return;
+    memcpy(c->data, value->data, done);
+    for (; done < c->bytes; done += run) {
+        run = done < c->bytes - done ? done : c->bytes - done;
+        memcpy(c->data + done, c->data, run);
+    }
+}
+
 /* Large fills; small ones are folded. */
 int onnx_import_fill(struct onnx_import *im, int param, struct infer_error *err)
 {
     const struct onnx_attr *a = onnx_attr(im, "value");
-    int64_t dim[INFER_MAX_RANK], k, count;
+    int64_t dim[INFER_MAX_RANK];
     enum infer_dtype dtype = INFER_F32;
     struct constant *value = NULL, *c;
     int n = 0, status = onnx_arity(im, 1, 1, err);
@@ -105,10 +119,8 @@ int onnx_import_fill(struct onnx_import *im, int param, struct infer_error *err)
     status = onnx_new_constant(im, dtype, n, dim, err, &c);
     if (status < 0)
         return status;
-    count = constant_count(c);
-    for (k = 0; value && k < count; k++)
-        memcpy(c->data + (size_t)k * infer_dtype_size(dtype), value->data,
-               infer_dtype_size(dtype));
+    if (value)
+        fill(c, value);
     return onnx_set_constant(im, 0, c, err);
 }
 

@@ -235,7 +235,7 @@ static int infer_types(struct onnx_import *im, int node,
             type[p] = out[p * n_out + i];
         status = onnx_value_type(im, im->g->node[node].out[i], type, err);
     }
-    return status;
+    return status < 0 ? status : onnx_keep_batch(im, node, err);
 }
 
 /* Name of a graph node: that of the ONNX node, or of its first output where it

@@ -384,6 +384,8 @@ static int fold_fill(const struct fold *f, struct infer_error *err,
         return status;
     if (!a) {
         status = onnx_small_new(f->im, INFER_F32, 0, NULL, err, &value);
+        if (status == 0)
+            return 0;
     } else {
         if (a->type != ONNX_ATTR_TENSOR)
             return error_set(err, INFER_EFORMAT,
@@ -562,7 +564,7 @@ static int fold_shape(struct onnx_import *im, bool size,
         return error_set(err, INFER_EMEMORY, "out of memory");
     for (p = 0; p < im->probes; p++) {
         status = shape_at(im, p, size, err, &s);
-        if (status < 0)
+        if (status <= 0) /* 0: the limit on small tensors */
             return status;
         small[p] = s;
     }
@@ -582,6 +584,19 @@ static int find_fold(const char *op)
     return -1;
 }
 
+/* Whether an input is computed by the graph; looked at first, so that constants
+ * beside it are left alone. */
+static bool reads_graph(const struct onnx_import *im)
+{
+    int i;
+
+    for (i = 0; i < im->node->n_in; i++)
+        if (onnx_has_input(im, i) &&
+            im->value[onnx_value_find(im, im->node->in[i])].state == ONNX_GRAPH)
+            return true;
+    return false;
+}
+
 /* True where every input that is there is small and known, and at least one
  * is. */
 static int gather_inputs(struct onnx_import *im,
@@ -590,7 +605,7 @@ static int gather_inputs(struct onnx_import *im,
 {
     int i, status;
 
-    *known = onnx_has_input(im, 0);
+    *known = onnx_has_input(im, 0) && !reads_graph(im);
     for (i = 0; i < im->node->n_in && *known; i++) {
         status = onnx_input_small(im, i, &in[i], err);
         if (status < 0)

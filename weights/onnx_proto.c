@@ -57,6 +57,22 @@ void onnx_arena_clear(struct onnx_arena *arena)
     }
 }
 
+void onnx_arena_reset(struct onnx_arena *arena)
+{
+    struct onnx_block *last = arena->block;
+
+    if (!last || last->bytes > BLOCK_BYTES) {
+        onnx_arena_clear(arena);
+        return;
+    }
+    arena->block = last->next;
+    onnx_arena_clear(arena);
+    memset(last->data, 0, last->used);
+    last->used = 0;
+    last->next = NULL;
+    arena->block = last;
+}
+
 /* ---- strings ------------------------------------------------------- */
 
 /* Bytes of the UTF-8 sequence at p, or 0 where it is malformed, overlong or a

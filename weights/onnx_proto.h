@@ -35,6 +35,8 @@ struct onnx_arena {
 /* Zeroed memory aligned for any type, or NULL. */
 void *onnx_alloc(struct onnx_arena *arena, size_t bytes);
 void onnx_arena_clear(struct onnx_arena *arena);
+/* The same, but keeps one block for what comes next. */
+void onnx_arena_reset(struct onnx_arena *arena);
 
 /* ---- model --------------------------------------------------------- */
 

@@ -715,16 +715,49 @@ static int constant_indices(struct onnx_import *im, const struct constant *c,
     return onnx_add_constant(im, r, value, err);
 }
 
+/* True where the indices are 0, 1, 2, ... through the whole of a vector, at
+ * every probe: as torch.export writes some reshapes.  *t is then the shape. */
+static int counts_up(struct onnx_import *im, struct target *t, bool *out,
+                     struct infer_error *err)
+{
+    const struct onnx_small *const *s;
+    struct graph_type type;
+    int64_t k;
+    int p, status = onnx_input_small(im, 1, &s, err);
+
+    *out = false;
+    if (status < 0 || !s)
+        return status;
+    for (p = 0; p < im->probes; p++) {
+        status = onnx_input_type(im, 0, p, &type, err);
+        if (status < 0)
+            return status;
+        if (!s[p]->i || type.rank != 1 || type.dim[0] != s[p]->count ||
+            s[p]->rank != s[0]->rank)
+            return 0;
+        for (k = 0; k < s[p]->count; k++)
+            if (s[p]->i[k] != k)
+                return 0;
+        memcpy(t->dim[p], s[p]->dim, sizeof(t->dim[p]));
+    }
+    t->rank = s[0]->rank;
+    *out = true;
+    return 0;
+}
+
 int onnx_import_gather(struct onnx_import *im, int param,
                        struct infer_error *err)
 {
     struct graph_type first, last;
     union graph_attr attr;
     struct constant *c;
+    struct target t;
     int64_t axis = 0;
+    bool is_reshape = false;
     int in[2], at, status = onnx_arity(im, 2, 2, err);
 
     (void)param;
+    memset(&t, 0, sizeof(t));
     onnx_defaults(GRAPH_GATHER, &attr);
     if (status == 0)
         status =
@@ -736,7 +769,12 @@ int onnx_import_gather(struct onnx_import *im, int param,
     if (status == 0)
         status = op_axis((int)axis, first.rank, &at, err);
     if (status == 0)
-        status = onnx_input(im, 0, &in[0], err);
+        status = counts_up(im, &t, &is_reshape, err);
+    if (status < 0)
+        return status;
+    if (is_reshape)
+        return apply_target(im, &t, err);
+    status = onnx_input(im, 0, &in[0], err);
     if (status == 0)
         status = onnx_input_constant(im, 1, &c, err);
     if (status < 0)

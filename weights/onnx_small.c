@@ -20,8 +20,9 @@ int onnx_small_new(struct onnx_import *im, enum infer_dtype dtype, int rank,
 
     if (rank > INFER_MAX_RANK || !checked_count(rank, dim, &count))
         return error_set(err, INFER_EFORMAT, "an impossible shape");
-    if (count > ONNX_MAX_SMALL)
+    if (count > ONNX_MAX_SMALL || im->small_bytes > ONNX_SMALL_BYTES)
         return 0;
+    im->small_bytes += sizeof(*s) + (size_t)count * sizeof(*s->i);
     s = onnx_alloc(&im->keep, sizeof(*s));
     if (!s)
         return error_set(err, INFER_EMEMORY, "out of memory");
@@ -47,6 +48,10 @@ int onnx_small_from_constant(struct onnx_import *im, const struct constant *c,
     int64_t k;
     int status = onnx_small_new(im, c->dtype, c->rank, c->dim, err, &s);
 
+    if (status == 0)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "more arithmetic on constants than is done while "
+                         "converting");
     if (status < 0)
         return status;
     for (k = 0; k < s->count; k++) {

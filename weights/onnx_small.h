@@ -2,8 +2,8 @@
 /* Arithmetic on small tensors: what the folding of shape glue is made of.
  *
  * Functions that make a tensor return 1 and set *out; 0 where the result would
- * be larger than ONNX_MAX_SMALL or the case is left to the graph; a negative
- * INFER_E* where the node is wrong. */
+ * be larger than the limits in onnx.h or the case is left to the graph; a
+ * negative INFER_E* where the node is wrong. */
 #ifndef WEIGHTS_ONNX_SMALL_H
 #define WEIGHTS_ONNX_SMALL_H
 

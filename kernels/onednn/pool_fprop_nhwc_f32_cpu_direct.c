@@ -5,9 +5,8 @@
  * distance, so a result may be a slice of a concatenation.
  *
  * An item of work is one row of output pixels, or a part of its channels where
- * there are fewer rows than threads.  Within an item the output pixel stays in
- * the L1 cache while the pixels of its window are folded in, up to four at a
- * time.
+ * there are fewer rows than threads.  Up to 64 channels of an output pixel stay
+ * in registers while the pixels of its window are folded in.
  */
 #include "config.h"
 
@@ -36,64 +35,87 @@ struct pool {
 
 /* ---- folding ------------------------------------------------------- */
 
-CPU_INLINE float fold2(enum fold fold, float a, float b)
+typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t mask __attribute__((vector_size(64)));
+#define LANES 16
+
+CPU_INLINE vec fold_vec(enum fold fold, vec a, vec b)
 {
-    switch (fold) {
-    case FOLD_MAX:
-        return a < b ? b : a;
-    case FOLD_MIN:
-        return b < a ? b : a;
-    default:
+    mask take;
+
+    if (fold == FOLD_SUM)
         return a + b;
-    }
+    take = fold == FOLD_MAX ? a < b : b < a;
+    return (vec)(((mask)b & take) | ((mask)a & ~take));
 }
 
-/* y = fold of y (unless first) and `count` (1 or 4) pixels, step apart. */
-CPU_INLINE void fold_pixels(enum fold fold, bool first, int count, float *y,
-                            const float *x, int64_t step, int64_t n)
+CPU_INLINE float fold_one(enum fold fold, float a, float b)
 {
-    int64_t c;
-
-#pragma omp simd
-    for (c = 0; c < n; c++) {
-        float v = x[c];
-
-        if (count == 4)
-            v = fold2(fold, fold2(fold, v, x[step + c]),
-                      fold2(fold, x[2 * step + c], x[3 * step + c]));
-        y[c] = first ? v : fold2(fold, y[c], v);
-    }
+    if (fold == FOLD_SUM)
+        return a + b;
+    return (fold == FOLD_MAX ? a < b : b < a) ? b : a;
 }
 
-/* Folds a run of `taps` pixels, step apart, into n channels of y. */
-CPU_INLINE void fold_run(enum fold fold, bool first, float *y, const float *x,
-                         int64_t step, int64_t taps, int64_t n)
+/* Part of a window that is a run of pixels, `rows` times. */
+struct run {
+    const float *x;
+    int64_t step, taps, row_step, rows;
+};
+
+/* y = fold of y (unless first) and the run, `count` vectors of channels. */
+CPU_INLINE void fold_vectors(enum fold fold, bool first, int count,
+                             const struct run *r, int64_t c, float *y)
 {
-    int64_t t = 0;
+    vec v[4];
+    int64_t h, t;
+    int i;
 
-    if (first && taps >= 4) {
-        fold_pixels(fold, true, 4, y, x, step, n);
-        t = 4;
-    } else if (first) {
-        fold_pixels(fold, true, 1, y, x, step, n);
-        t = 1;
+#pragma GCC unroll 4
+    for (i = 0; i < count; i++)
+        v[i] = *(const vec *)((first ? r->x : y) + c + i * LANES);
+    for (h = 0; h < r->rows; h++) {
+        const float *x = r->x + h * r->row_step + c;
+
+        for (t = first && h == 0 ? 1 : 0; t < r->taps; t++)
+#pragma GCC unroll 4
+            for (i = 0; i < count; i++)
+                v[i] = fold_vec(fold, v[i],
+                                *(const vec *)(x + t * r->step + i * LANES));
     }
-    for (; t + 4 <= taps; t += 4)
-        fold_pixels(fold, false, 4, y, x + t * step, step, n);
-    for (; t < taps; t++)
-        fold_pixels(fold, false, 1, y, x + t * step, step, n);
+#pragma GCC unroll 4
+    for (i = 0; i < count; i++)
+        *(vec *)(y + c + i * LANES) = v[i];
 }
 
-CPU_CLONES static void fold_row(enum fold fold, bool first, float *y,
-                                const float *x, int64_t step, int64_t taps,
-                                int64_t n)
+/* n channels of one output pixel. */
+CPU_INLINE void fold_channels(enum fold fold, bool first, const struct run *r,
+                              float *y, int64_t n)
+{
+    int64_t c = 0, h, t;
+
+    for (; c + 4 * LANES <= n; c += 4 * LANES)
+        fold_vectors(fold, first, 4, r, c, y);
+    for (; c + LANES <= n; c += LANES)
+        fold_vectors(fold, first, 1, r, c, y);
+    for (; c < n; c++) {
+        float v = first ? r->x[c] : y[c];
+
+        for (h = 0; h < r->rows; h++)
+            for (t = first && h == 0 ? 1 : 0; t < r->taps; t++)
+                v = fold_one(fold, v, r->x[h * r->row_step + t * r->step + c]);
+        y[c] = v;
+    }
+}
+
+CPU_CLONES static void fold_run(enum fold fold, bool first, const struct run *r,
+                                float *y, int64_t n)
 {
     if (fold == FOLD_MAX)
-        fold_run(FOLD_MAX, first, y, x, step, taps, n);
+        fold_channels(FOLD_MAX, first, r, y, n);
     else if (fold == FOLD_MIN)
-        fold_run(FOLD_MIN, first, y, x, step, taps, n);
+        fold_channels(FOLD_MIN, first, r, y, n);
     else
-        fold_run(FOLD_SUM, first, y, x, step, taps, n);
+        fold_channels(FOLD_SUM, first, r, y, n);
 }
 
 CPU_CLONES static void scale_row(float *y, float factor, int64_t n)
@@ -134,27 +156,22 @@ static void pool_pixel(const struct pool *p, const float *x, float *y,
                        const int64_t o[3], int64_t n)
 {
     const struct axis *a = p->axis;
-    int64_t from[3], to[3], counted[3], d, h, i, area;
-    bool first = true;
+    int64_t from[3], to[3], counted[3], at[3], d, i, area = 1;
 
-    for (i = 0; i < 3; i++)
+    for (i = 0; i < 3; i++) {
         window(&a[i], o[i], &from[i], &to[i], &counted[i]);
-    area = (to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]);
-    for (d = from[0]; d < to[0] && area > 0; d++)
-        for (h = from[1]; h < to[1]; h++) {
-            const int64_t id =
-                o[0] * a[0].stride - a[0].begin + d * a[0].dilation;
-            const int64_t ih =
-                o[1] * a[1].stride - a[1].begin + h * a[1].dilation;
-            const int64_t iw =
-                o[2] * a[2].stride - a[2].begin + from[2] * a[2].dilation;
+        area *= to[i] - from[i];
+        at[i] = o[i] * a[i].stride - a[i].begin + from[i] * a[i].dilation;
+        x += at[i] * a[i].x_stride;
+    }
+    for (d = from[0]; d < to[0] && area > 0; d++) {
+        const struct run run = {x + (d - from[0]) * a[0].dilation *
+                                        a[0].x_stride,
+                                a[2].dilation * a[2].x_stride, to[2] - from[2],
+                                a[1].dilation * a[1].x_stride, to[1] - from[1]};
 
-            fold_row(p->fold, first, y,
-                     x + id * a[0].x_stride + ih * a[1].x_stride +
-                         iw * a[2].x_stride,
-                     a[2].dilation * a[2].x_stride, to[2] - from[2], n);
-            first = false;
-        }
+        fold_run(p->fold, d == from[0], &run, y, n);
+    }
     if (area == 0)
         for (i = 0; i < n; i++)
             y[i] = 0.0f;

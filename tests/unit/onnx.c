@@ -97,6 +97,38 @@ static void test_batch_that_stays(void **state)
     graph_free(g);
 }
 
+/* Shapes that work out for any batch, but sums that would run over it. */
+static void test_batch_that_would_mix(void **state)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+    struct graph *g;
+
+    (void)state;
+    attr_int(&a, "axis", 0);
+    g = read_one("Softmax", 13, DIMS(1, 4), &a);
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+    attr_int(&a, "axis", 0);
+    g = read_one("Softmax", 11, DIMS(1, 4), &a);
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+    graph_input(&m, "x", DIMS(1, 4));
+    graph_output(&m, "y");
+    graph_node(&m, "ReduceMean", "x", "mean", NULL);
+    graph_node(&m, "Sub", "x mean", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+    graph_input(&m, "x", DIMS(1, 4));
+    graph_output(&m, "y");
+    graph_node(&m, "Transpose", "x", "t", NULL);
+    graph_node(&m, "MatMul", "t x", "q", NULL);
+    graph_node(&m, "MatMul", "x q", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+}
+
 static struct graph *reshaped(int rank, const int64_t *dim, int n,
                               const int64_t *target)
 {
@@ -182,6 +214,37 @@ static void test_batch_arithmetic(void **state)
     g = must_read(model_of(&m, 13));
     assert_output(g, 0, DIMS(-1, 3, 4));
     assert_int_equal(the_node(g, GRAPH_RESHAPE)->attr.dims.dim[0], -1);
+    graph_free(g);
+}
+
+/* torch.export writes a reshape as a gather of 0, 1, 2, ... */
+static void test_counting_gather(void **state)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+    struct graph *g;
+
+    (void)state;
+    graph_input(&m, "x", DIMS(-1, 3));
+    graph_output(&m, "y");
+    graph_ints(&m, "zero", 0, NULL, INTS(0));
+    graph_ints(&m, "one", 0, NULL, INTS(1));
+    graph_ints(&m, "three", 0, NULL, INTS(3));
+    graph_ints(&m, "flat", DIMS(1), INTS(-1));
+    graph_ints(&m, "last", DIMS(1), INTS(1));
+    graph_ints(&m, "row", DIMS(3), INTS(0, 1, 2));
+    graph_node(&m, "Reshape", "x flat", "v", NULL);
+    graph_node(&m, "Shape", "x", "s", NULL);
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Gather", "s zero", "n", &a);
+    graph_node(&m, "Range", "zero n one", "r", NULL);
+    graph_node(&m, "Mul", "r three", "r3", NULL);
+    graph_node(&m, "Unsqueeze", "r3 last", "c", NULL);
+    graph_node(&m, "Add", "c row", "i", NULL);
+    graph_node(&m, "Gather", "v i", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    assert_output(g, 0, DIMS(-1, 3));
+    assert_int_equal(g->n_nodes, 2);
+    assert_int_equal(g->node[1].op, GRAPH_RESHAPE);
     graph_free(g);
 }
 
@@ -769,9 +832,11 @@ int main(void)
         cmocka_unit_test(test_named_batch),
         cmocka_unit_test(test_literal_batch),
         cmocka_unit_test(test_batch_that_stays),
+        cmocka_unit_test(test_batch_that_would_mix),
         cmocka_unit_test(test_reshape),
         cmocka_unit_test(test_shape_glue),
         cmocka_unit_test(test_batch_arithmetic),
+        cmocka_unit_test(test_counting_gather),
         cmocka_unit_test(test_batch_as_data),
         cmocka_unit_test(test_given_shape),
         cmocka_unit_test(test_payload_in_place),

@@ -263,12 +263,13 @@ static void test_graph_faults(void **state)
     struct pb_message g = start("Relu", "nothing", DIMS(-1, 2), NULL);
 
     (void)state;
-    refuse_graph(g, INFER_EFORMAT, "nothing produces input 'nothing'");
+    refuse_graph(g, INFER_EFORMAT,
+                 "no node before it produces input 'nothing'");
     g = start("Relu", "y", DIMS(-1, 2), NULL); /* reads itself */
-    refuse_graph(g, INFER_EFORMAT, "this node or a later one");
+    refuse_graph(g, INFER_EFORMAT, "no node before it");
     g = start("Relu", "z", DIMS(-1, 2), NULL); /* a cycle, or out of order */
     graph_node(&g, "Relu", "y", "z", NULL);
-    refuse_graph(g, INFER_EFORMAT, "this node or a later one");
+    refuse_graph(g, INFER_EFORMAT, "no node before it");
     g = start("Relu", "x", DIMS(-1, 2), NULL);
     graph_node(&g, "Tanh", "x", "y", NULL);
     refuse_graph(g, INFER_EFORMAT, "produced twice");
@@ -594,6 +595,46 @@ static void test_generated(void **state)
     refuse_graph(h, INFER_EUNSUPPORTED, "too large to compute");
 }
 
+/* Nodes that each ask for a little arithmetic, without end. */
+static void test_much_arithmetic(void **state)
+{
+    static int64_t zeros[4096];
+    struct pb_message g = start("Relu", "x", DIMS(-1, 4), NULL), m;
+    struct infer_error err;
+    struct graph *graph;
+    char in[32], out[32];
+    int i;
+
+    (void)state;
+    graph_ints(&g, "t0", DIMS(4096), zeros);
+    for (i = 0; i < 20000; i++) {
+        snprintf(in, sizeof(in), "t%d", i);
+        snprintf(out, sizeof(out), "t%d", i + 1);
+        graph_node(&g, "Neg", in, out, NULL);
+    }
+    m = model_of(&g, 13);
+    read_at(NULL, &m, NULL, &err, &graph);
+    graph_free(graph);
+    pb_free(&m);
+}
+
+/* A large graph in which nothing fits must be refused in linear time. */
+static void test_many_faults(void **state)
+{
+    struct pb_message g = EMPTY;
+    char out[32];
+    int i;
+
+    (void)state;
+    graph_input(&g, "x", DIMS(-1, 2));
+    graph_output(&g, "y");
+    for (i = 0; i < ONNX_MAX_NODES; i++) {
+        snprintf(out, sizeof(out), "t%d", i);
+        graph_node(&g, "Relu", "q", out, NULL);
+    }
+    refuse_graph(g, INFER_EFORMAT, "no node before it");
+}
+
 static void test_constants(void **state)
 {
     struct pb_message g = EMPTY, a = EMPTY;
@@ -657,6 +698,8 @@ int main(void)
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_generated),
         cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_much_arithmetic),
+        cmocka_unit_test(test_many_faults),
         cmocka_unit_test(test_arithmetic),
     };
 
