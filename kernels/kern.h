@@ -388,6 +388,11 @@ struct kern_row {
     /* 0, or INFER_EUNSUPPORTED with the reason in *why (may be NULL). */
     int (*supports)(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why);
+    /* Optional.  Rough microseconds for a problem that the row supports, to
+     * choose among rows of one backend without measuring: the lowest wins,
+     * rows without come in the order of the table. */
+    double (*estimate)(const struct kern_problem *p,
+                       const struct kern_device *d);
     /* Optional.  Fills e->state, e->workspace and e->packed. */
     int (*prepare)(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err);

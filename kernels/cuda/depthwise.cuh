@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Depthwise convolution (one input channel a group), channels last.
+ *
+ * Bound by memory: 18 operations on 4 bytes for 3x3 in half precision.  So a
+ * thread moves 16 bytes of adjacent channels (V of them) at a time, neighbours
+ * in a warp take neighbouring channels, and each thread computes TW outputs
+ * along the width, so that a pixel is read once for all the windows of the
+ * thread that hold it: (TW - 1) * STRIDE + S reads a row of the window instead
+ * of TW * S.  Rows shared between threads come from the L1 cache.
+ *
+ * Thread i computes channels V * (i % (C/V)), columns TW * (i / (C/V) % tiles)
+ * and on, of row i / (C/V) / tiles of all rows n, p.  No shared memory.
+ * Weights are packed [r][s][k] in the type of the activations.
+ *
+ * The unrolled kernel takes 3x3 and 5x5, stride 1 and 2, no dilation, one
+ * output a channel; the plain one takes everything, with V = 1 where channels
+ * are odd or a channel has several outputs.
+ */
+#ifndef KERNELS_CUDA_DEPTHWISE_CUH
+#define KERNELS_CUDA_DEPTHWISE_CUH
+
+#include <stdlib.h>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/output.cuh"
+#include "kernels/cuda/walk.cuh"
+
+#define DEPTHWISE_THREADS 256
+
+struct depthwise_args {
+    struct conv_geometry g;
+    const void *x, *w;
+    int64_t count;              /* threads with work */
+    struct fast_div channels;   /* vectors of channels */
+    struct fast_div tiles, p;   /* tiles of a row, rows of an image */
+    struct output_args out;
+};
+
+struct depthwise_place {
+    int k, q, p, n;
+};
+
+static __device__ __forceinline__ struct depthwise_place
+depthwise_place_of(const struct depthwise_args &a, int64_t i, int v, int tw)
+{
+    uint32_t k, q, p, rest;
+
+    rest = a.channels.divmod((uint32_t)i, &k);
+    rest = a.tiles.divmod(rest, &q);
+    const uint32_t n = a.p.divmod(rest, &p);
+    return {(int)k * v, (int)q * tw, (int)p, (int)n};
+}
+
+/* One row of the window for TW outputs; x points at the image's row. */
+template <typename T, int V, int S, int STRIDE, int TW>
+static __device__ __forceinline__ void
+depthwise_row(const struct depthwise_args &a, const T *x, int column,
+              const float (&w)[S][V], float (&acc)[TW][V])
+{
+#pragma unroll
+    for (int i = 0; i < (TW - 1) * STRIDE + S; i++) {
+        float v[V];
+        if ((unsigned)(column + i) >= (unsigned)a.g.w)
+            continue;
+        load_floats<T, V>(x + (column + i) * a.g.c, v);
+#pragma unroll
+        for (int t = 0; t < TW; t++) {
+            if (i - t * STRIDE < 0 || i - t * STRIDE >= S)
+                continue;
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                acc[t][j] = fmaf(v[j], w[i - t * STRIDE][j], acc[t][j]);
+        }
+    }
+}
+
+template <typename T, int V, int R, int STRIDE, int TW>
+static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
+    depthwise_unrolled(const __grid_constant__ struct depthwise_args a)
+{
+    const int64_t i =
+        (int64_t)blockIdx.x * DEPTHWISE_THREADS + (int)threadIdx.x;
+
+    if (i >= a.count)
+        return;
+    const struct depthwise_place at = depthwise_place_of(a, i, V, TW);
+    const int row = at.p * STRIDE - a.g.pad_top;
+    const int column = at.q * STRIDE - a.g.pad_left;
+    float acc[TW][V];
+#pragma unroll
+    for (int t = 0; t < TW; t++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            acc[t][j] = 0;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        if ((unsigned)(row + r) >= (unsigned)a.g.h)
+            continue;
+        float w[R][V];
+#pragma unroll
+        for (int s = 0; s < R; s++)
+            load_floats<T, V>((const T *)a.w + (r * R + s) * a.g.k + at.k,
+                              w[s]);
+        depthwise_row<T, V, R, STRIDE, TW>(
+            a, (const T *)a.x + (at.n * a.g.h + row + r) * a.g.w * a.g.c + at.k,
+            column, w, acc);
+    }
+#pragma unroll
+    for (int t = 0; t < TW; t++)
+        if (at.q + t < a.g.q)
+            output_vector<T, V>(a.out,
+                                (at.n * a.g.p + at.p) * a.g.q + at.q + t, at.k,
+                                acc[t]);
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
+    depthwise_plain(const __grid_constant__ struct depthwise_args a)
+{
+    const int64_t i =
+        (int64_t)blockIdx.x * DEPTHWISE_THREADS + (int)threadIdx.x;
+
+    if (i >= a.count)
+        return;
+    const struct depthwise_place at = depthwise_place_of(a, i, V, 1);
+    float acc[V], x[V], w[V];
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        acc[j] = 0;
+    for (int r = 0; r < a.g.r; r++) {
+        const int h = at.p * a.g.stride_h - a.g.pad_top + r * a.g.dilation_h;
+        if ((unsigned)h >= (unsigned)a.g.h)
+            continue;
+        for (int s = 0; s < a.g.s; s++) {
+            const int c =
+                at.q * a.g.stride_w - a.g.pad_left + s * a.g.dilation_w;
+            if ((unsigned)c >= (unsigned)a.g.w)
+                continue;
+            load_floats<T, V>((const T *)a.x +
+                                  ((at.n * a.g.h + h) * a.g.w + c) * a.g.c +
+                                  at.k / a.g.kg,
+                              x);
+            load_floats<T, V>((const T *)a.w + (r * a.g.s + s) * a.g.k + at.k,
+                              w);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                acc[j] = fmaf(x[j], w[j], acc[j]);
+        }
+    }
+    output_vector<T, V>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q, at.k, acc);
+}
+
+/* ---- the host's side ----------------------------------------------- */
+
+static int depthwise_supports(const struct kern_problem *p,
+                              const struct kern_device *d,
+                              struct infer_error *why)
+{
+    struct conv_geometry g;
+    int r = conv_geometry_read(p, &g, why);
+
+    (void)d;
+    if (r == 0)
+        r = conv_weights_packable(p, why);
+    if (r == 0 && g.cg != 1)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "%d channels a group, supported 1", g.cg);
+    return r;
+}
+
+/* Bytes at 3 TB/s: what it comes to when the caches do their part. */
+static double depthwise_estimate(const struct kern_problem *p,
+                                 const struct kern_device *d)
+{
+    (void)d;
+    return 2 + kern_problem_bytes(p) / 3e6;
+}
+
+static int depthwise_prepare(struct kern_exec *e, const struct kern_device *d,
+                             struct infer_error *err)
+{
+    struct conv_geometry *g = (struct conv_geometry *)malloc(sizeof(*g));
+    const int r = g ? conv_geometry_read(&e->problem, g, err)
+                    : error_set(err, INFER_EMEMORY, "%s: no memory",
+                                e->row->name);
+
+    (void)d;
+    if (r < 0) {
+        free(g);
+        return r;
+    }
+    e->state = g;
+    e->packed[CONV_W] = (size_t)g->k * (size_t)g->depth *
+                        infer_dtype_size(e->problem.in[CONV_X].dtype);
+    return 0;
+}
+
+static int depthwise_pack(const struct kern_exec *e, int i, const void *src,
+                          void *dst, struct infer_error *err)
+{
+    (void)err;
+    conv_pack_taps((const struct conv_geometry *)e->state,
+                   e->problem.in[i].dtype, src, e->problem.in[CONV_X].dtype,
+                   dst);
+    return 0;
+}
+
+static inline void depthwise_split(struct depthwise_args *a, int v, int tw)
+{
+    const int tiles = conv_ceil_div(a->g.q, tw);
+
+    a->channels.init((uint32_t)(a->g.k / v));
+    a->tiles.init((uint32_t)tiles);
+    a->p.init((uint32_t)a->g.p);
+    a->count = (int64_t)(a->g.k / v) * tiles * a->g.p * a->g.n;
+}
+
+template <typename T, int R, int STRIDE>
+static int depthwise_launch_unrolled(struct depthwise_args *a, void *stream,
+                                     struct infer_error *err)
+{
+    enum { V = 16 / (int)sizeof(T) };
+
+    /* 4 outputs a thread where that leaves enough threads for a large GPU. */
+    depthwise_split(a, V, 4);
+    if (a->count >= 132 * 1024)
+        return launch_kernel(depthwise_unrolled<T, V, R, STRIDE, 4>,
+                             dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                             DEPTHWISE_THREADS, 0, stream, *a, err);
+    depthwise_split(a, V, 1);
+    return launch_kernel(depthwise_unrolled<T, V, R, STRIDE, 1>,
+                         dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                         DEPTHWISE_THREADS, 0, stream, *a, err);
+}
+
+template <typename T>
+static int depthwise_launch_plain(struct depthwise_args *a, void *stream,
+                                  struct infer_error *err)
+{
+    enum { V = 16 / (int)sizeof(T) };
+
+    if (a->g.kg == 1 && a->g.k % V == 0) {
+        depthwise_split(a, V, 1);
+        return launch_kernel(depthwise_plain<T, V>,
+                             dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                             DEPTHWISE_THREADS, 0, stream, *a, err);
+    }
+    depthwise_split(a, 1, 1);
+    return launch_kernel(depthwise_plain<T, 1>,
+                         dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                         DEPTHWISE_THREADS, 0, stream, *a, err);
+}
+
+template <typename T>
+static int depthwise_launch(const struct kern_exec *e,
+                            const struct kern_args *args,
+                            struct infer_error *err)
+{
+    struct depthwise_args a;
+    const struct conv_geometry *g = (const struct conv_geometry *)e->state;
+    const int stride = g->stride_w;
+
+    if (g->m == 0)
+        return 0;
+    a.g = *g;
+    a.x = args->in[CONV_X];
+    a.w = args->in[CONV_W];
+    a.out = output_of(e, args, g->k);
+    if (g->kg != 1 || g->k % (16 / (int)sizeof(T)) || g->r != g->s ||
+        g->stride_h != stride || stride > 2 || g->dilation_h != 1 ||
+        g->dilation_w != 1 || (g->r != 3 && g->r != 5))
+        return depthwise_launch_plain<T>(&a, args->stream, err);
+    if (g->r == 3)
+        return stride == 1
+                   ? depthwise_launch_unrolled<T, 3, 1>(&a, args->stream, err)
+                   : depthwise_launch_unrolled<T, 3, 2>(&a, args->stream, err);
+    return stride == 1
+               ? depthwise_launch_unrolled<T, 5, 1>(&a, args->stream, err)
+               : depthwise_launch_unrolled<T, 5, 2>(&a, args->stream, err);
+}
+
+static void depthwise_release(struct kern_exec *e)
+{
+    free(e->state);
+}
+
+#define DEPTHWISE_ROW(symbol, T, kind)                                         \
+    const struct kern_row symbol = {                                           \
+        .name = #symbol,                                                       \
+        .op = KERN_CONV_FPROP,                                                 \
+        .backend = INFER_BACKEND_CUDA,                                         \
+        .layout = KERN_NHWC,                                                   \
+        .dtype = kind,                                                         \
+        .acc = INFER_F32,                                                      \
+        .min_sm = 75,                                                          \
+        .supports = depthwise_supports,                                        \
+        .estimate = depthwise_estimate,                                        \
+        .prepare = depthwise_prepare,                                          \
+        .pack = depthwise_pack,                                                \
+        .launch = depthwise_launch<T>,                                         \
+        .release = depthwise_release,                                          \
+    };
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From accumulators in single precision to stored outputs of a convolution:
+ * bias, residual, activation, conversion; and the sum of split-K's parts. */
+#ifndef KERNELS_CUDA_OUTPUT_CUH
+#define KERNELS_CUDA_OUTPUT_CUH
+
+#include "kernels/cuda/element.cuh"
+
+extern "C" {
+#include "kernels/cuda/conv.h"
+}
+
+/* y and residual may be the same memory: an element of the residual is read by
+ * the thread that writes it, before it does. */
+struct output_args {
+    void *y;
+    const void *residual; /* NULL for none */
+    const float *bias;    /* NULL for none */
+    int k;                /* channels: the pitch of y's rows */
+    struct kern_epilogue epilogue;
+};
+
+/* The tensors of a launch.  k: output channels. */
+static inline struct output_args output_of(const struct kern_exec *e,
+                                           const struct kern_args *args, int k)
+{
+    const struct kern_problem *p = &e->problem;
+    struct output_args o;
+
+    o.y = args->out[0];
+    o.residual = kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL]
+                                                   : NULL;
+    o.bias = kern_problem_in(p, CONV_BIAS) ? (const float *)args->in[CONV_BIAS]
+                                           : NULL;
+    o.k = k;
+    o.epilogue = p->epilogue;
+    return o;
+}
+
+/* ---- elements ------------------------------------------------------ */
+
+/* N adjacent elements; the address is aligned to all of them. */
+template <typename T, int N>
+static __device__ __forceinline__ void load_floats(const T *from, float *to)
+{
+    const vec<T, N> v = load_vec<T, N>(from);
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        to[i] = to_float(v.at[i]);
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void store_floats(T *to, const float *from)
+{
+    vec<T, N> v;
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v.at[i] = from_float<T>(from[i]);
+    store_vec<T, N>(to, v);
+}
+
+/* ---- finishing ----------------------------------------------------- */
+
+/* Finishes and stores N adjacent channels k .. k+N-1 of pixel m.  k is a
+ * multiple of N, and so is the number of channels. */
+template <typename T, int N>
+static __device__ __forceinline__ void
+output_vector(const struct output_args &o, int m, int k, float *v)
+{
+    const size_t at = (size_t)m * o.k + k;
+    float r[N];
+
+    if (o.bias) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] += __ldg(o.bias + k + i);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        r[i] = 0;
+    if (o.residual)
+        load_floats<T, N>((const T *)o.residual + at, r);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] = apply_epilogue(o.epilogue, v[i], r[i]);
+    store_floats<T, N>((T *)o.y + at, v);
+}
+
+/* As output_vector() for channels k .. k+N-1 below `end`, one at a time. */
+template <typename T, int N>
+static __device__ __forceinline__ void
+output_scalars(const struct output_args &o, int m, int k, int end, float *v)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (k + i < end)
+            output_vector<T, 1>(o, m, k + i, v + i);
+}
+
+/* ---- split-K ------------------------------------------------------- */
+
+/* parts[split][m][k], each a partial sum: the second pass adds them in order,
+ * so that the result does not depend on timing. */
+struct reduce_args {
+    struct output_args out;
+    const float *parts;
+    int m, splits;
+};
+
+/* One thread finishes N channels of a pixel. */
+template <typename T, int N>
+static __global__ void __launch_bounds__(256)
+    output_reduce(const __grid_constant__ struct reduce_args a)
+{
+    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const size_t per_row = a.out.k / N;
+    const size_t count = (size_t)a.m * a.out.k;
+    /* Parts are read 16 bytes at a time at most. */
+    constexpr int L = N < 4 ? N : 4;
+
+    if (i >= (size_t)a.m * per_row)
+        return;
+    float sum[N], part[N];
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        sum[j] = 0;
+    for (int s = 0; s < a.splits; s++) {
+#pragma unroll
+        for (int j = 0; j < N; j += L)
+            load_floats<float, L>(a.parts + s * count + i * N + j, part + j);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[j] += part[j];
+    }
+    output_vector<T, N>(a.out, (int)(i / per_row), (int)(i % per_row) * N, sum);
+}
+
+#endif
