@@ -29,7 +29,7 @@ bool scalar_is_integer(enum infer_dtype dtype); /* BOOL included */
 bool scalar_is_float(enum infer_dtype dtype);
 
 /* Converts n elements between dense arrays that do not overlap. */
-void scalar_convert(enum infer_dtype from, const void *src,
-                    enum infer_dtype to, void *dst, size_t n);
+void scalar_convert(enum infer_dtype from, const void *src, enum infer_dtype to,
+                    void *dst, size_t n);
 
 #endif

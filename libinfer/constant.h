@@ -48,8 +48,8 @@ struct constant {
     int rank;
     int64_t dim[INFER_MAX_RANK];
     size_t bytes;
-    unsigned char *data;  /* NULL where the bytes are still in the file */
-    struct blob *blob;    /* owner of data; NULL: data is malloc()ed */
+    unsigned char *data; /* NULL where the bytes are still in the file */
+    struct blob *blob;   /* owner of data; NULL: data is malloc()ed */
     struct file_source *source;
     uint64_t offset;
     uint32_t crc; /* CRC-32 (zlib) of the bytes; checked on load from a file */
@@ -84,8 +84,7 @@ struct constant *constant_convert(struct constant *c, enum infer_dtype dtype);
 struct constant *constant_reshape(struct constant *c, int rank,
                                   const int64_t *dim);
 /* Dimension i of the result is dimension order[i] of c. */
-struct constant *constant_transpose(const struct constant *c,
-                                    const int *order);
+struct constant *constant_transpose(const struct constant *c, const int *order);
 /* For in-place edits: c itself where nobody else holds it, else a copy (the
  * reference to c is given up).  NULL when out of memory, c is then kept.  Two
  * constants may not be views of the same bytes of a blob: readers that meet

@@ -29,12 +29,13 @@ static int classify(const struct infer_model *model,
     in.dim[1] = info.dim[1];
     in.dim[2] = info.dim[2];
     in.dim[3] = info.dim[3];
-    in.bytes = sizeof(float) * (size_t)(info.dim[1] * info.dim[2] * info.dim[3]);
+    in.bytes =
+        sizeof(float) * (size_t)(info.dim[1] * info.dim[2] * info.dim[3]);
     in.data = malloc(in.bytes);
     if (in.data == NULL)
         return INFER_EMEMORY;
-    status = infer_model_preprocess(model, 0, image, NULL, in.data, in.bytes,
-                                    err);
+    status =
+        infer_model_preprocess(model, 0, image, NULL, in.data, in.bytes, err);
     if (status == INFER_OK) /* data NULL: only describe the output */
         status = infer_session_run(session, &in, 1, &out, 1, err);
     out.data = malloc(out.bytes);

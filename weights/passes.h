@@ -42,7 +42,7 @@ const struct pass_row *pass_at(size_t i);
 const struct pass_row *pass_find(const char *name);
 
 struct pass_options {
-    int level;                   /* 0, 1 or 2 (default) */
+    int level; /* 0, 1 or 2 (default) */
     bool keep_bn;
     const char *const *disabled; /* row names, NULL-terminated; may be NULL */
 };

@@ -81,10 +81,10 @@ void weights_file_close(struct weights_file *file);
 /* ---- readers ------------------------------------------------------- */
 
 struct weights_options {
-    const char *from;     /* row name of formats.def, or NULL/"auto" */
-    const char *arch;     /* architecture file or built-in name, or NULL */
-    double bn_eps;        /* < 0: as the file or architecture says */
-    int input_count;      /* --input-shape, by position or name */
+    const char *from; /* row name of formats.def, or NULL/"auto" */
+    const char *arch; /* architecture file or built-in name, or NULL */
+    double bn_eps;    /* < 0: as the file or architecture says */
+    int input_count;  /* --input-shape, by position or name */
     const struct weights_input_shape *input_shape;
 };
 

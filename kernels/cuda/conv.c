@@ -208,8 +208,8 @@ void conv_pack_columns(const struct conv_geometry *g, enum infer_dtype from,
             dst + (int64_t)(k / g->kg) * depth_pad * kg_pad + k % g->kg;
         for (int rs = 0; rs < g->r * g->s; rs++)
             for (int c = 0; c < g->cg; c++)
-                column[((int64_t)rs * g->cg + c) * kg_pad] = (float)scalar_load(
-                    from, src, weight_at(g, k, c, rs));
+                column[((int64_t)rs * g->cg + c) * kg_pad] =
+                    (float)scalar_load(from, src, weight_at(g, k, c, rs));
     }
 }
 

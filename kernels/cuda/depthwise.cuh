@@ -31,9 +31,9 @@
 struct depthwise_args {
     struct conv_geometry g;
     const void *x, *w;
-    int64_t count;              /* threads with work */
-    struct fast_div channels;   /* vectors of channels */
-    struct fast_div tiles, p;   /* tiles of a row, rows of an image */
+    int64_t count;            /* threads with work */
+    struct fast_div channels; /* vectors of channels */
+    struct fast_div tiles, p; /* tiles of a row, rows of an image */
     struct output_args out;
 };
 
@@ -109,9 +109,8 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
 #pragma unroll
     for (int t = 0; t < TW; t++)
         if (at.q + t < a.g.q)
-            output_vector<T, V>(a.out,
-                                (at.n * a.g.p + at.p) * a.g.q + at.q + t, at.k,
-                                acc[t]);
+            output_vector<T, V>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q + t,
+                                at.k, acc[t]);
 }
 
 template <typename T, int V>
@@ -181,9 +180,9 @@ static int depthwise_prepare(struct kern_exec *e, const struct kern_device *d,
                              struct infer_error *err)
 {
     struct conv_geometry *g = (struct conv_geometry *)malloc(sizeof(*g));
-    const int r = g ? conv_geometry_read(&e->problem, g, err)
-                    : error_set(err, INFER_EMEMORY, "%s: no memory",
-                                e->row->name);
+    const int r =
+        g ? conv_geometry_read(&e->problem, g, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
     (void)d;
     if (r < 0) {

@@ -73,30 +73,26 @@ struct igemm_tf32x3 {
     enum { SPLIT = 1, WIDE = 1 };
 };
 
-static __device__ __forceinline__ void igemm_mma(igemm_f16, float d[4],
-                                                 const uint32_t a[4],
-                                                 const uint32_t b[2])
+static __device__ __forceinline__ void
+igemm_mma(igemm_f16, float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     ptx_mma_f16(d, a, b);
 }
 
-static __device__ __forceinline__ void igemm_mma(igemm_bf16, float d[4],
-                                                 const uint32_t a[4],
-                                                 const uint32_t b[2])
+static __device__ __forceinline__ void
+igemm_mma(igemm_bf16, float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     ptx_mma_bf16(d, a, b);
 }
 
-static __device__ __forceinline__ void igemm_mma(igemm_tf32, float d[4],
-                                                 const uint32_t a[4],
-                                                 const uint32_t b[2])
+static __device__ __forceinline__ void
+igemm_mma(igemm_tf32, float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     ptx_mma_tf32(d, a, b);
 }
 
-static __device__ __forceinline__ void igemm_mma(igemm_tf32x3, float d[4],
-                                                 const uint32_t a[4],
-                                                 const uint32_t b[2])
+static __device__ __forceinline__ void
+igemm_mma(igemm_tf32x3, float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     ptx_mma_tf32(d, a, b);
 }
@@ -128,8 +124,7 @@ struct igemm_tile {
         CHUNK = ROW / (int)sizeof(T), /* elements of depth */
         STAGE = (BM + BN) * ROW,      /* bytes */
         PITCH = BN + 8,               /* floats of a staged row */
-        PIPE = STAGES * STAGE > BM * PITCH * 4 ? STAGES * STAGE
-                                               : BM * PITCH * 4,
+        PIPE = STAGES * STAGE > BM *PITCH * 4 ? STAGES *STAGE : BM *PITCH * 4,
         TABLE = VECTOR == 16 ? 0 : BM * 16,
         SHARED = PIPE + TABLE,
         WM = BM / WARPS_M,
@@ -164,7 +159,8 @@ template <typename L> struct igemm_wide_rows {
 
 template <typename L, int ROW>
 static __device__ __forceinline__ void
-igemm_copy_wide(const struct igemm_args &a, const struct igemm_wide_rows<L> &rows,
+igemm_copy_wide(const struct igemm_args &a,
+                const struct igemm_wide_rows<L> &rows,
                 const struct conv_depth &d, uint32_t stage)
 {
     typedef typename L::T T;
@@ -173,10 +169,8 @@ igemm_copy_wide(const struct igemm_args &a, const struct igemm_wide_rows<L> &row
 
 #pragma unroll
     for (int i = 0; i < L::A_COPIES; i++) {
-        const bool ok =
-            conv_inside(a.g, rows.pixel[i].h, rows.pixel[i].w, d);
-        const T *from =
-            (const T *)a.x + (ok ? rows.pixel[i].offset + tap : 0);
+        const bool ok = conv_inside(a.g, rows.pixel[i].h, rows.pixel[i].w, d);
+        const T *from = (const T *)a.x + (ok ? rows.pixel[i].offset + tap : 0);
         ptx_cp_async<16>(stage + igemm_swizzle<ROW>(row + i * L::STEP, v), from,
                          ok);
     }
@@ -201,7 +195,7 @@ igemm_copy_narrow(const struct igemm_args &a, const int4 *table,
         unsigned char *to =
             chunk + igemm_swizzle<ROW>(at, byte / 16) + byte % 16;
         if (VECTOR >= 4)
-            ptx_cp_async<VECTOR < 4 ? 4 : VECTOR>(ptx_shared(to), from, ok);
+            ptx_cp_async < VECTOR<4 ? 4 : VECTOR>(ptx_shared(to), from, ok);
         else
             *(uint16_t *)to =
                 ok ? __ldg((const unsigned short *)from) : (uint16_t)0;
@@ -221,11 +215,11 @@ igemm_copy_weights(const struct igemm_args &a, int group, int n0, int chunk,
     for (int i = 0; i < L::B_COPIES; i++) {
         const int n = n0 + row + i * L::STEP;
         const bool ok = n < a.g.kg;
-        const T *from = (const T *)a.w +
-                        (ok ? (size_t)(group * a.g.kg + n) * a.pitch +
-                                  (size_t)chunk * L::CHUNK +
-                                  v * (16 / (int)sizeof(T))
-                            : 0);
+        const T *from =
+            (const T *)a.w +
+            (ok ? (size_t)(group * a.g.kg + n) * a.pitch +
+                      (size_t)chunk * L::CHUNK + v * (16 / (int)sizeof(T))
+                : 0);
         ptx_cp_async<16>(stage + igemm_swizzle<ROW>(row + i * L::STEP, v), from,
                          ok);
     }
@@ -248,8 +242,8 @@ igemm_multiply(float (&acc)[L::MT][L::NT][4], const uint32_t (&fa)[L::MT][4],
 /* Three products; the small ones first. */
 template <typename M, typename L>
 static __device__ __forceinline__ void
-igemm_multiply_split(float (&acc)[L::MT][L::NT][4],
-                     uint32_t (&fa)[L::MT][4], uint32_t (&fb)[L::NT][2])
+igemm_multiply_split(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
+                     uint32_t (&fb)[L::NT][2])
 {
     uint32_t small_a[L::MT][4], small_b[L::NT][2];
 
@@ -293,15 +287,15 @@ igemm_chunk(float (&acc)[L::MT][L::NT][4], uint32_t stage)
         uint32_t fa[L::MT][4], fb[L::NT][2];
 #pragma unroll
         for (int i = 0; i < L::MT; i++)
-            ptx_ldmatrix_x4(fa[i], stage + igemm_swizzle<ROW>(
-                                               row_a + i * 16,
-                                               step * 2 + lane / 16));
+            ptx_ldmatrix_x4(fa[i],
+                            stage + igemm_swizzle<ROW>(row_a + i * 16,
+                                                       step * 2 + lane / 16));
 #pragma unroll
         for (int j = 0; j < L::NT; j += 2) {
             uint32_t four[4];
-            ptx_ldmatrix_x4(four, stage_b + igemm_swizzle<ROW>(
-                                                row_b + j * 8,
-                                                step * 2 + lane / 8 % 2));
+            ptx_ldmatrix_x4(
+                four, stage_b + igemm_swizzle<ROW>(row_b + j * 8,
+                                                   step * 2 + lane / 8 % 2));
             fb[j][0] = four[0];
             fb[j][1] = four[1];
             fb[j + 1][0] = four[2];
@@ -354,9 +348,9 @@ igemm_stage_sums(const float (&acc)[L::MT][L::NT][4], float *tile)
 
 /* N sums of the staged tile, as they go to memory. */
 template <typename T, int N>
-static __device__ __forceinline__ void
-igemm_store(const struct igemm_args &a, int split, int m, int k, int end,
-            const float *from)
+static __device__ __forceinline__ void igemm_store(const struct igemm_args &a,
+                                                   int split, int m, int k,
+                                                   int end, const float *from)
 {
     float v[N];
 
@@ -392,8 +386,7 @@ igemm_finish(const struct igemm_args &a, const float *tile, int m0, int n0,
     for (int i = threadIdx.x; i < BM * per_row; i += L::THREADS) {
         const int row = i / per_row, column = i % per_row * N;
         if (m0 + row < a.g.m && n0 + column < a.g.kg)
-            igemm_store<T, N>(a, split, m0 + row,
-                              group * a.g.kg + n0 + column,
+            igemm_store<T, N>(a, split, m0 + row, group * a.g.kg + n0 + column,
                               (group + 1) * a.g.kg,
                               tile + row * L::PITCH + column);
     }
@@ -403,7 +396,7 @@ igemm_finish(const struct igemm_args &a, const float *tile, int m0, int n0,
 
 template <typename M, int BM, int BN, int ROW, int STAGES, int WARPS_M,
           int WARPS_N, int VECTOR>
-static __global__ void __launch_bounds__(32 * WARPS_M *WARPS_N)
+static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
     igemm_kernel(const __grid_constant__ struct igemm_args a)
 {
     typedef igemm_tile<M, BM, BN, ROW, STAGES, WARPS_M, WARPS_N, VECTOR> L;
@@ -424,17 +417,17 @@ static __global__ void __launch_bounds__(32 * WARPS_M *WARPS_N)
         for (int i = 0; i < L::A_COPIES; i++)
             rows.pixel[i] = conv_pixel_at(
                 a.g, m0 + (int)threadIdx.x / L::VECTORS + i * L::STEP, group);
-        depth = conv_depth_at(a.g, first * L::CHUNK +
-                                        (int)threadIdx.x % L::VECTORS *
-                                            (16 / (int)sizeof(T)));
+        depth = conv_depth_at(a.g,
+                              first * L::CHUNK + (int)threadIdx.x % L::VECTORS *
+                                                     (16 / (int)sizeof(T)));
     } else {
         for (int i = threadIdx.x; i < BM; i += L::THREADS) {
             const struct conv_pixel p = conv_pixel_at(a.g, m0 + i, group);
             table[i] = make_int4(p.offset, p.h, p.w, 0);
         }
-        depth = conv_depth_at(a.g, first * L::CHUNK +
-                                        (int)threadIdx.x % L::NARROW *
-                                            (VECTOR / (int)sizeof(T)));
+        depth = conv_depth_at(a.g,
+                              first * L::CHUNK + (int)threadIdx.x % L::NARROW *
+                                                     (VECTOR / (int)sizeof(T)));
         __syncthreads();
     }
 
@@ -447,9 +440,9 @@ static __global__ void __launch_bounds__(32 * WARPS_M *WARPS_N)
             for (int e = 0; e < 4; e++)
                 acc[i][j][e] = 0;
 
-    /* Chunk i lies in stage i % STAGES.  The copies of a chunk start when the
-     * barrier has shown that every warp is done with the chunk that lay there
-     * before. */
+                /* Chunk i lies in stage i % STAGES.  The copies of a chunk
+                 * start when the barrier has shown that every warp is done with
+                 * the chunk that lay there before. */
 #define IGEMM_COPY(i)                                                          \
     do {                                                                       \
         const int stage_at = (i) % STAGES * L::STAGE;                          \
@@ -460,7 +453,7 @@ static __global__ void __launch_bounds__(32 * WARPS_M *WARPS_N)
                                               shared + stage_at);              \
         igemm_copy_weights<L, ROW>(a, group, n0, first + (i),                  \
                                    base + stage_at + BM * ROW);                \
-        conv_depth_advance(a.g, &depth, L::CHUNK);                            \
+        conv_depth_advance(a.g, &depth, L::CHUNK);                             \
     } while (0)
 
 #pragma unroll
@@ -475,8 +468,7 @@ static __global__ void __launch_bounds__(32 * WARPS_M *WARPS_N)
         if (i + STAGES - 1 < count)
             IGEMM_COPY(i + STAGES - 1);
         ptx_cp_async_commit();
-        igemm_chunk<M, L, BM, ROW, WARPS_N>(acc,
-                                            base + i % STAGES * L::STAGE);
+        igemm_chunk<M, L, BM, ROW, WARPS_N>(acc, base + i % STAGES * L::STAGE);
     }
 #undef IGEMM_COPY
 

@@ -106,10 +106,10 @@ static double igemm_estimate(const struct kern_problem *p,
     const int products = C::BM * C::BN * igemm_config<C>::CHUNK;
     const double chunk = 2e-6 * products / (peak_percent / 100.0) * sharing;
     const double parts =
-        s.splits > 1
-            ? 3 + 8e-6 * (double)s.g.m * s.g.k * (s.splits + 1) / 3
-            : 0;
-    return 3 + waves * (s.chunks_per_split * (chunk + (C::NARROW ? 1 : 0)) + 1) +
+        s.splits > 1 ? 3 + 8e-6 * (double)s.g.m * s.g.k * (s.splits + 1) / 3
+                     : 0;
+    return 3 +
+           waves * (s.chunks_per_split * (chunk + (C::NARROW ? 1 : 0)) + 1) +
            parts;
 }
 
@@ -132,8 +132,8 @@ static int igemm_prepare(struct kern_exec *e, const struct kern_device *d,
     e->state = s;
     e->packed[CONV_W] = (size_t)s->g.k * (size_t)s->pitch * sizeof(T);
     if (s->splits > 1)
-        e->workspace = (size_t)s->splits * (size_t)s->g.m * (size_t)s->g.k *
-                       sizeof(float);
+        e->workspace =
+            (size_t)s->splits * (size_t)s->g.m * (size_t)s->g.k * sizeof(float);
     return 0;
 }
 
@@ -144,11 +144,10 @@ static int igemm_pack(const struct kern_exec *e, int i, const void *src,
     const struct igemm_state *s = (const struct igemm_state *)e->state;
 
     (void)err;
-    conv_pack_rows(&s->g, e->problem.in[i].dtype, src,
-                   e->problem.in[CONV_X].dtype,
-                   C::mode::WIDE && !C::mode::SPLIT ? CONV_ROUND_TF32
-                                                    : CONV_ROUND_TYPE,
-                   s->g.cg, s->pitch, dst);
+    conv_pack_rows(
+        &s->g, e->problem.in[i].dtype, src, e->problem.in[CONV_X].dtype,
+        C::mode::WIDE && !C::mode::SPLIT ? CONV_ROUND_TF32 : CONV_ROUND_TYPE,
+        s->g.cg, s->pitch, dst);
     return 0;
 }
 
@@ -160,8 +159,8 @@ static void igemm_release(struct kern_exec *e)
 /* ---- launching ----------------------------------------------------- */
 
 template <typename C, int VECTOR>
-static int igemm_launch_tile(const struct igemm_args *a,
-                             void *stream, struct infer_error *err)
+static int igemm_launch_tile(const struct igemm_args *a, void *stream,
+                             struct infer_error *err)
 {
     typedef igemm_tile<typename C::mode, C::BM, C::BN, C::ROW, C::STAGES,
                        C::WARPS_M, C::WARPS_N, VECTOR>
@@ -169,15 +168,15 @@ static int igemm_launch_tile(const struct igemm_args *a,
     const dim3 grid(conv_ceil_div(a->g.m, C::BM) * a->tiles_n, 1,
                     a->g.groups * a->splits);
 
-    return launch_kernel(igemm_kernel<typename C::mode, C::BM, C::BN, C::ROW,
-                                      C::STAGES, C::WARPS_M, C::WARPS_N,
-                                      VECTOR>,
-                         grid, L::THREADS, L::SHARED, stream, *a, err);
+    return launch_kernel(
+        igemm_kernel<typename C::mode, C::BM, C::BN, C::ROW, C::STAGES,
+                     C::WARPS_M, C::WARPS_N, VECTOR>,
+        grid, L::THREADS, L::SHARED, stream, *a, err);
 }
 
 template <typename T>
-static int igemm_launch_reduce(const struct igemm_args *a,
-                               void *stream, struct infer_error *err)
+static int igemm_launch_reduce(const struct igemm_args *a, void *stream,
+                               struct infer_error *err)
 {
     enum { LANE = 16 / (int)sizeof(T) };
     const struct reduce_args r = {a->out, a->parts, a->g.m, a->splits};
@@ -187,8 +186,8 @@ static int igemm_launch_reduce(const struct igemm_args *a,
 
     return n == LANE ? launch_kernel(output_reduce<T, LANE>, grid, 256, 0,
                                      stream, r, err)
-                     : launch_kernel(output_reduce<T, 1>, grid, 256, 0,
-                                     stream, r, err);
+                     : launch_kernel(output_reduce<T, 1>, grid, 256, 0, stream,
+                                     r, err);
 }
 
 static inline void igemm_fill(const struct kern_exec *e,
@@ -223,11 +222,10 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
     if (!C::NARROW)
         r = igemm_launch_tile<C, 16>(&a, args->stream, err);
     else if (sizeof(T) == 4 || s->g.cg % 2 == 0)
-        r = igemm_launch_tile<C, C::NARROW ? 4 : 16>(&a,
-                                                     args->stream, err);
+        r = igemm_launch_tile < C, C::NARROW ? 4 : 16 > (&a, args->stream, err);
     else
-        r = igemm_launch_tile<C, C::NARROW ? (int)sizeof(T) : 16>(
-            &a, args->stream, err);
+        r = igemm_launch_tile < C,
+        C::NARROW ? (int)sizeof(T) : 16 > (&a, args->stream, err);
     if (r == 0 && s->splits > 1)
         r = igemm_launch_reduce<T>(&a, args->stream, err);
     return r;

@@ -60,8 +60,8 @@ static __global__ void __launch_bounds__(IM2COL_THREADS)
     if (i >= a.count)
         return;
     const int c = (int)(i % a.g.c), m = (int)(i / a.g.c), rs = a.g.r * a.g.s;
-    T *to = (T *)a.columns +
-            ((int64_t)(c / a.g.cg) * a.g.m + m) * a.g.depth + c % a.g.cg * rs;
+    T *to = (T *)a.columns + ((int64_t)(c / a.g.cg) * a.g.m + m) * a.g.depth +
+            c % a.g.cg * rs;
     for (int r = 0; r < a.g.r; r++)
         for (int s = 0; s < a.g.s; s++)
             to[r * a.g.s + s] = im2col_read<T>(a.g, a.x, m, c, r, s);
@@ -79,9 +79,8 @@ static __global__ void __launch_bounds__(IM2COL_THREADS)
     const int d = (int)(i % a.g.depth), rs = a.g.r * a.g.s;
     const int64_t row = i / a.g.depth;
     const int m = (int)(row % a.g.m), group = (int)(row / a.g.m);
-    ((T *)a.columns)[i] =
-        im2col_read<T>(a.g, a.x, m, group * a.g.cg + d / rs,
-                       d % rs / a.g.s, d % rs % a.g.s);
+    ((T *)a.columns)[i] = im2col_read<T>(a.g, a.x, m, group * a.g.cg + d / rs,
+                                         d % rs / a.g.s, d % rs % a.g.s);
 }
 
 /* Copies 64 rows of `depth` elements, 16 of each from `at` on, transposed. */
@@ -132,8 +131,7 @@ static __global__ void __launch_bounds__(IM2COL_THREADS)
 #pragma unroll
     for (int i = 0; i < 4; i++)
         if (m0 + ty + i < a.g.m)
-            output_scalars<T, 4>(a.out, m0 + ty + i,
-                                 group * a.g.kg + n0 + tx,
+            output_scalars<T, 4>(a.out, m0 + ty + i, group * a.g.kg + n0 + tx,
                                  (group + 1) * a.g.kg, acc[i]);
 }
 
@@ -171,9 +169,9 @@ static int im2col_prepare(struct kern_exec *e, const struct kern_device *d,
                           struct infer_error *err)
 {
     struct conv_geometry *g = (struct conv_geometry *)malloc(sizeof(*g));
-    const int r = g ? conv_geometry_read(&e->problem, g, err)
-                    : error_set(err, INFER_EMEMORY, "%s: no memory",
-                                e->row->name);
+    const int r =
+        g ? conv_geometry_read(&e->problem, g, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
     (void)d;
     if (r < 0) {
@@ -201,10 +199,10 @@ static int im2col_launch(const struct kern_exec *e,
     a.columns = args->workspace;
     a.out = output_of(e, args, g->k);
     a.count = (int64_t)g->m * (ELEMENTS ? g->depth * g->groups : g->c);
-    const int r = launch_kernel(
-        ELEMENTS ? im2col_elements<T> : im2col_windows<T>,
-        dim3(cuda_blocks(a.count, IM2COL_THREADS)), IM2COL_THREADS, 0,
-        args->stream, a, err);
+    const int r =
+        launch_kernel(ELEMENTS ? im2col_elements<T> : im2col_windows<T>,
+                      dim3(cuda_blocks(a.count, IM2COL_THREADS)),
+                      IM2COL_THREADS, 0, args->stream, a, err);
     if (r < 0)
         return r;
     const dim3 grid(conv_ceil_div(g->m, IM2COL_TILE) *

@@ -28,8 +28,8 @@ static inline struct output_args output_of(const struct kern_exec *e,
     struct output_args o;
 
     o.y = args->out[0];
-    o.residual = kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL]
-                                                   : NULL;
+    o.residual =
+        kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL] : NULL;
     o.bias = kern_problem_in(p, CONV_BIAS) ? (const float *)args->in[CONV_BIAS]
                                            : NULL;
     o.k = k;

@@ -58,7 +58,7 @@ conv_pixel_at(const struct conv_geometry &g, int m, int group)
 /* True where tap d of the window at p lies in the image and in the window. */
 static __device__ __forceinline__ bool
 conv_inside(const struct conv_geometry &g, int h, int w,
-             const struct conv_depth &d)
+            const struct conv_depth &d)
 {
     return (unsigned)(h + d.r * g.dilation_h) < (unsigned)g.h &&
            (unsigned)(w + d.s * g.dilation_w) < (unsigned)g.w && d.r < g.r;

@@ -20,9 +20,8 @@ static __device__ __forceinline__ uint32_t ptx_shared(const void *p)
 /* Copies BYTES (4, 8 or 16) from global to shared memory; where !valid, writes
  * zeros and does not read. */
 template <int BYTES>
-static __device__ __forceinline__ void ptx_cp_async(uint32_t to,
-                                                    const void *from,
-                                                    bool valid)
+static __device__ __forceinline__ void
+ptx_cp_async(uint32_t to, const void *from, bool valid)
 {
 #if PTX_SM80
     const int bytes = valid ? BYTES : 0;
@@ -61,11 +60,10 @@ static __device__ __forceinline__ void ptx_ldmatrix_x4(uint32_t d[4],
                                                        uint32_t from)
 {
 #if PTX_SM80
-    asm volatile(
-        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-        : "r"(from)
-        : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "r"(from)
+                 : "memory");
 #endif
 }
 

@@ -108,8 +108,8 @@ simt_fetch_w(const struct simt_args &a, const float *w, int at, int n0,
         const int d = v / (BN / 4), n = n0 + v % (BN / 4) * 4;
         to[i] = make_float4(0, 0, 0, 0);
         if (v < L::W_VECTORS && n < a.kg_pad)
-            to[i] = __ldg(
-                (const float4 *)(w + (size_t)(at + d) * a.kg_pad + n));
+            to[i] =
+                __ldg((const float4 *)(w + (size_t)(at + d) * a.kg_pad + n));
     }
 }
 
@@ -129,9 +129,8 @@ simt_put_w(const float4 (&from)[L::W_COPIES], float *w)
 
 /* Part i of a thread's pixels or channels: TMP of them, BM / 2 apart. */
 template <typename L, int BM, int BN, int TM, int TN>
-static __device__ __forceinline__ void simt_chunk(const float *x,
-                                                  const float *w,
-                                                  float (&acc)[TM][TN])
+static __device__ __forceinline__ void
+simt_chunk(const float *x, const float *w, float (&acc)[TM][TN])
 {
     const int ty = threadIdx.x / L::TX, tx = threadIdx.x % L::TX;
 
@@ -140,14 +139,12 @@ static __device__ __forceinline__ void simt_chunk(const float *x,
         float fx[TM], fw[TN];
 #pragma unroll
         for (int i = 0; i < TM; i += L::TMP)
-            load_floats<float, L::TMP>(x + d * L::PITCH + ty * L::TMP +
-                                           i / L::TMP * (BM / 2),
-                                       fx + i);
+            load_floats<float, L::TMP>(
+                x + d * L::PITCH + ty * L::TMP + i / L::TMP * (BM / 2), fx + i);
 #pragma unroll
         for (int j = 0; j < TN; j += L::TNP)
-            load_floats<float, L::TNP>(w + d * BN + tx * L::TNP +
-                                           j / L::TNP * (BN / 2),
-                                       fw + j);
+            load_floats<float, L::TNP>(
+                w + d * BN + tx * L::TNP + j / L::TNP * (BN / 2), fw + j);
 #pragma unroll
         for (int i = 0; i < TM; i++)
 #pragma unroll
@@ -157,17 +154,16 @@ static __device__ __forceinline__ void simt_chunk(const float *x,
 }
 
 template <typename T, typename L, int BM, int BN, int TM, int TN>
-static __device__ __forceinline__ void
-simt_finish(const struct simt_args &a, int m0, int n0, int group,
-            float (&acc)[TM][TN])
+static __device__ __forceinline__ void simt_finish(const struct simt_args &a,
+                                                   int m0, int n0, int group,
+                                                   float (&acc)[TM][TN])
 {
     const int ty = threadIdx.x / L::TX, tx = threadIdx.x % L::TX;
     const bool whole = a.g.kg % L::TNP == 0;
 
 #pragma unroll
     for (int i = 0; i < TM; i++) {
-        const int m =
-            m0 + ty * L::TMP + i % L::TMP + i / L::TMP * (BM / 2);
+        const int m = m0 + ty * L::TMP + i % L::TMP + i / L::TMP * (BM / 2);
 #pragma unroll
         for (int j = 0; j < TN; j += L::TNP) {
             const int n = n0 + tx * L::TNP + j / L::TNP * (BN / 2);
@@ -265,8 +261,8 @@ static double simt_estimate(const struct kern_problem *p,
     if (conv_geometry_read(p, &g, NULL) < 0)
         return 1e30;
     const int bm = C::BM, bn = C::BN, sums = C::TM * C::TN;
-    const double blocks = (double)conv_ceil_div(g.m, bm) *
-                          conv_ceil_div(g.kg, bn) * g.groups;
+    const double blocks =
+        (double)conv_ceil_div(g.m, bm) * conv_ceil_div(g.kg, bn) * g.groups;
     const double wave = 2.0 * conv_multiprocessors(d);
     const double waves = blocks <= wave / 2 ? 0.5
                          : blocks <= wave   ? 1
@@ -279,9 +275,9 @@ static int simt_prepare(struct kern_exec *e, const struct kern_device *d,
                         struct infer_error *err)
 {
     struct simt_state *s = (struct simt_state *)malloc(sizeof(*s));
-    const int r = s ? conv_geometry_read(&e->problem, &s->g, err)
-                    : error_set(err, INFER_EMEMORY, "%s: no memory",
-                                e->row->name);
+    const int r =
+        s ? conv_geometry_read(&e->problem, &s->g, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
     (void)d;
     if (r < 0) {

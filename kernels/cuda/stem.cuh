@@ -70,22 +70,20 @@ static inline void stem_layout_of(const struct conv_geometry *g,
     l->steps = conv_ceil_div(g->r * l->slices, 2);
     l->rows = (STEM_P - 1) * g->stride_h + (g->r - 1) * g->dilation_h + 1;
     /* The last slice may reach past the last value. */
-    l->pitch = conv_round_up(
-        (STEM_Q - 1) * g->stride_w * g->c + l->slices * 8, 2);
+    l->pitch =
+        conv_round_up((STEM_Q - 1) * g->stride_w * g->c + l->slices * 8, 2);
     l->shared = l->steps * STEM_STEP + STEM_SUMS +
                 conv_round_up(l->rows * l->pitch * 2, 16);
 }
 
-static __device__ __forceinline__ void stem_mma(__half, float d[4],
-                                                const uint32_t a[4],
-                                                const uint32_t b[2])
+static __device__ __forceinline__ void
+stem_mma(__half, float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     ptx_mma_f16(d, a, b);
 }
 
-static __device__ __forceinline__ void stem_mma(__nv_bfloat16, float d[4],
-                                                const uint32_t a[4],
-                                                const uint32_t b[2])
+static __device__ __forceinline__ void
+stem_mma(__nv_bfloat16, float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     ptx_mma_bf16(d, a, b);
 }
@@ -115,8 +113,7 @@ stem_copy_patch(const struct stem_args &a, int n, int p0, int q0,
 static __device__ __forceinline__ uint32_t stem_pair(const uint16_t *from,
                                                      bool even)
 {
-    return even ? *(const uint32_t *)from
-                : from[0] | (uint32_t)from[1] << 16;
+    return even ? *(const uint32_t *)from : from[0] | (uint32_t)from[1] << 16;
 }
 
 /* Slices of the depth in order: where they start in the patch, and which of a
@@ -125,9 +122,9 @@ struct stem_slice {
     int r, i; /* row of the window, slice of the row */
 };
 
-static __device__ __forceinline__ void
-stem_next(const struct stem_args &a, struct stem_slice *s, int *offset,
-          uint32_t *mask)
+static __device__ __forceinline__ void stem_next(const struct stem_args &a,
+                                                 struct stem_slice *s,
+                                                 int *offset, uint32_t *mask)
 {
     const int t = threadIdx.x % 4 * 2, rest = a.l.sc - s->i * 8 - t;
 
@@ -152,8 +149,8 @@ stem_multiply(const struct stem_args &a, const uint16_t *patch,
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int pixel = a.g.stride_w * a.g.c;
     const bool even = pixel % 2 == 0;
-    const uint16_t *x = patch + warp * 2 * a.g.stride_h * a.l.pitch +
-                        lane / 4 * pixel;
+    const uint16_t *x =
+        patch + warp * 2 * a.g.stride_h * a.l.pitch + lane / 4 * pixel;
     struct stem_slice at = {0, 0};
 
     for (int step = 0; step < a.l.steps; step++) {
@@ -222,8 +219,7 @@ static __global__ void __launch_bounds__(STEM_THREADS)
     LAUNCH_SHARED(shared);
     uint2 *weights = (uint2 *)shared;
     float *sums = (float *)(shared + a.l.steps * STEM_STEP);
-    uint16_t *patch =
-        (uint16_t *)(shared + a.l.steps * STEM_STEP + STEM_SUMS);
+    uint16_t *patch = (uint16_t *)(shared + a.l.steps * STEM_STEP + STEM_SUMS);
     const int warp = threadIdx.x / 32, count = a.l.steps * STEM_NT * 32;
     const int tiles = a.g.n * a.tiles_p * a.tiles_q;
 
@@ -286,8 +282,8 @@ static int stem_supports(const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED,
                          "needs %d bytes of shared memory, found %zu", l.shared,
                          limit);
-    if ((int64_t)g.n * conv_ceil_div(g.p, STEM_P) *
-            conv_ceil_div(g.q, STEM_Q) > INT32_MAX ||
+    if ((int64_t)g.n * conv_ceil_div(g.p, STEM_P) * conv_ceil_div(g.q, STEM_Q) >
+            INT32_MAX ||
         conv_ceil_div(g.k, STEM_K) > 65535)
         return error_set(why, INFER_EUNSUPPORTED, "has too many outputs");
     return 0;
@@ -306,9 +302,9 @@ static int stem_prepare(struct kern_exec *e, const struct kern_device *d,
                         struct infer_error *err)
 {
     struct stem_state *s = (struct stem_state *)malloc(sizeof(*s));
-    const int r = s ? conv_geometry_read(&e->problem, &s->g, err)
-                    : error_set(err, INFER_EMEMORY, "%s: no memory",
-                                e->row->name);
+    const int r =
+        s ? conv_geometry_read(&e->problem, &s->g, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
     if (r < 0) {
         free(s);
@@ -317,8 +313,8 @@ static int stem_prepare(struct kern_exec *e, const struct kern_device *d,
     stem_layout_of(&s->g, &s->l);
     s->multiprocessors = conv_multiprocessors(d);
     e->state = s;
-    e->packed[CONV_W] = (size_t)conv_ceil_div(s->g.k, STEM_K) *
-                        (size_t)s->l.steps * STEM_STEP;
+    e->packed[CONV_W] =
+        (size_t)conv_ceil_div(s->g.k, STEM_K) * (size_t)s->l.steps * STEM_STEP;
     return 0;
 }
 
@@ -349,13 +345,12 @@ static int stem_pack(const struct kern_exec *e, int i, const void *src,
         for (int step = 0; step < s->l.steps; step++)
             for (int place = 0; place < STEM_NT * 32; place++)
                 for (int v = 0; v < 4; v++)
-                    scalar_store(
-                        e->problem.in[CONV_X].dtype, dst, to++,
-                        stem_weight(s, e->problem.in[i].dtype, src,
-                                    chunk * STEM_K + place / 32 * 8 +
-                                        place % 32 / 4,
-                                    step * 2 + v / 2,
-                                    place % 4 * 2 + v % 2));
+                    scalar_store(e->problem.in[CONV_X].dtype, dst, to++,
+                                 stem_weight(s, e->problem.in[i].dtype, src,
+                                             chunk * STEM_K + place / 32 * 8 +
+                                                 place % 32 / 4,
+                                             step * 2 + v / 2,
+                                             place % 4 * 2 + v % 2));
     return 0;
 }
 
