@@ -302,13 +302,13 @@ static bool sum_bound(const struct truth *t, double u, double factor,
     return true;
 }
 
-bool bound_fill(const struct truth *t, const struct kern_row *row, double *tol,
+bool bound_fill(const struct truth *t, const struct kern_exec *e, double *tol,
                 struct infer_error *err)
 {
     /* TF32 has 10 bits behind the point; tensor cores may cut the rest off. */
-    const double factor = row->flags & KERN_TF32 ? 2 * 0x1p-10 : 0;
+    const double factor = e->flags & KERN_TF32 ? 2 * 0x1p-10 : 0;
     const int64_t count = kern_tensor_count(&t->p.out[0]);
-    const double u = bound_unit(row->acc);
+    const double u = bound_unit(e->row->acc);
     const double *y = t->out;
 
     if (t->p.out[0].dtype != INFER_F64) { /* integers: exact */

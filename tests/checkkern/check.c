@@ -50,9 +50,10 @@ fail(const struct job *j, const char *fmt, ...)
     vfprintf(stderr, fmt, ap);
     va_end(ap);
     fprintf(stderr,
-            "\n     again: checkkern --row=%s --seed=%" PRIu64
+            "\n     variant %d '%s'; again: checkkern --row=%s --seed=%" PRIu64
             " --problem=%d\n",
-            j->c->row->name, j->c->seed, j->c->problem);
+            j->exec.variant, j->exec.variant_name, j->c->row->name, j->c->seed,
+            j->c->problem);
     return VERDICT_FAILED;
 }
 
@@ -314,7 +315,7 @@ static enum verdict compare(struct job *j, enum pass pass)
 
     /* A second run starts from other poison: equal bits also mean that every
      * element was written. */
-    if (!(j->c->row->flags & KERN_NONDETERMINISTIC) &&
+    if (!(j->exec.flags & KERN_NONDETERMINISTIC) &&
         memcmp(j->result, j->again, bytes) != 0)
         return fail(j, "a second run gives other bits, or elements were not "
                        "written");
@@ -331,7 +332,7 @@ static enum verdict run_pass(struct job *j, enum pass pass)
         return fail(j, "%s", err.text);
     if (!truth_run(&j->truth, &err))
         return fail(j, "reference: %s", err.text);
-    if (pass == PASS_REAL && !bound_fill(&j->truth, j->c->row, j->tol, &err))
+    if (pass == PASS_REAL && !bound_fill(&j->truth, &j->exec, j->tol, &err))
         return fail(j, "bound: %s", err.text);
     if (!run_once(j, 0xff, j->result, &err))
         return fail(j, "launch: %s", err.text);
@@ -353,6 +354,23 @@ static enum verdict check_refusal(const struct job *j, int code,
     return VERDICT_REFUSED;
 }
 
+/* Each problem tries another variant of the row, and the first where that one
+ * does not take it. */
+static bool prepare(struct job *j, struct infer_error *err)
+{
+    const struct check *c = j->c;
+    const int n = kern_variants(c->row, j->p, c->device, err);
+    const int variant = n > 0 ? c->problem % n : 0;
+    int r = n;
+
+    if (n > 0)
+        r = kern_prepare_variant(c->row, j->p, c->device, variant, err,
+                                 &j->exec);
+    if (r == INFER_EUNSUPPORTED && variant > 0)
+        r = kern_prepare(c->row, j->p, c->device, err, &j->exec);
+    return r == 0;
+}
+
 enum verdict check_problem(struct check *c, const struct kern_problem *p)
 {
     struct job j = {.c = c, .p = p};
@@ -365,13 +383,13 @@ enum verdict check_problem(struct check *c, const struct kern_problem *p)
             printf("     refused: %s\n", err.text);
         return check_refusal(&j, r, &err);
     }
-    if (kern_prepare(c->row, p, c->device, &err, &j.exec) < 0)
+    if (!prepare(&j, &err))
         return fail(&j, "prepare() after supports(): %s", err.text);
     if (!start(&j))
         v = fail(&j, "out of memory");
     else if (!mirror(&j, &err))
         v = fail(&j, "%s", err.text);
-    const bool exact = data_is_exact(p) && !(c->row->flags & KERN_INEXACT);
+    const bool exact = data_is_exact(p) && !(j.exec.flags & KERN_INEXACT);
     if (v == VERDICT_OK && exact) {
         v = run_pass(&j, PASS_EXACT);
         c->exact++;

@@ -118,7 +118,7 @@ bool truth_run(const struct truth *t, struct infer_error *err);
 /* tol[i] for each output of a problem with real data, but for the rounding of
  * the result: what the accumulator may have lost, and the factors of rows that
  * round them to TF32.  False: out of memory. */
-bool bound_fill(const struct truth *t, const struct kern_row *row, double *tol,
+bool bound_fill(const struct truth *t, const struct kern_exec *e, double *tol,
                 struct infer_error *err);
 /* Half a unit in the last place of a type, relative; and the absolute one
  * where results underflow. */
