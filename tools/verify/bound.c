@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "tests/checkkern/checkkern.h"
+#include "tools/verify/verify.h"
 
 double bound_unit(enum infer_dtype dtype)
 {
@@ -40,42 +39,6 @@ double bound_tiny(enum infer_dtype dtype)
     default:
         return 0;
     }
-}
-
-/* ---- running the reference ----------------------------------------- */
-
-static const struct kern_row *reference(enum kern_op op)
-{
-    for (size_t i = 0; i < kern_row_count(); i++) {
-        const struct kern_row *row = kern_row_at(i);
-        if (row->backend == INFER_BACKEND_REF && row->op == op)
-            return row;
-    }
-    return NULL;
-}
-
-bool truth_run(const struct truth *t, struct infer_error *err)
-{
-    const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
-    const struct kern_row *row = reference(t->p.op);
-    struct kern_args args = {.out = {t->out}};
-    struct kern_exec e;
-
-    if (!row) {
-        error_set(err, INFER_EUNSUPPORTED, "no reference for %s",
-                  kern_op_name(t->p.op));
-        return false;
-    }
-    if (kern_prepare(row, &t->p, &cpu, err, &e) < 0)
-        return false;
-    for (int i = 0; i < KERN_MAX_IN; i++)
-        args.in[i] = t->in[i];
-    args.workspace = malloc(e.workspace + 1);
-    const int r = args.workspace ? row->launch(&e, &args, err)
-                                 : error_set(err, INFER_EMEMORY, "no memory");
-    free(args.workspace);
-    kern_release(&e);
-    return r == 0;
 }
 
 /* ---- on absolute values -------------------------------------------- */

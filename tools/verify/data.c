@@ -3,7 +3,7 @@
  * the data type can hold. */
 #include <math.h>
 
-#include "tests/checkkern/checkkern.h"
+#include "tools/verify/verify.h"
 
 uint64_t rng_next(struct rng *r)
 {
@@ -29,6 +29,68 @@ bool rng_chance(struct rng *r, int percent)
 double rng_real(struct rng *r)
 {
     return (double)(rng_next(r) >> 11) * 0x1p-52 - 1;
+}
+
+/* ---- terms --------------------------------------------------------- */
+
+static double product(const int64_t *dim, int from, int to)
+{
+    double n = 1;
+
+    for (int i = from; i < to; i++)
+        n *= (double)dim[i];
+    return n;
+}
+
+static double largest(const struct kern_tensor *t)
+{
+    double n = 1;
+
+    for (int i = 0; i < t->rank; i++)
+        if ((double)t->dim[i] > n)
+            n = (double)t->dim[i];
+    return n;
+}
+
+double problem_terms(const struct kern_problem *p)
+{
+    const struct kern_tensor *x = &p->in[0], *w = &p->in[1];
+    double n = 1;
+
+    switch (p->op) {
+    case KERN_CONV_FPROP:
+    case KERN_DENSE_FPROP:
+        return product(w->dim, 1, w->rank);
+    case KERN_CONV_TRANSPOSE_FPROP:
+        return product(w->dim, 2, w->rank) * (double)w->dim[0] /
+               p->attr.conv.groups;
+    case KERN_MATMUL:
+        return x->rank > 1 && p->attr.matmul.transpose_a
+                   ? (double)x->dim[x->rank - 2]
+                   : (double)x->dim[x->rank - 1];
+    case KERN_POOL_FPROP:
+        for (int i = 0; i < x->rank - 2; i++)
+            n *= p->attr.pool.window[i];
+        return n;
+    case KERN_LAYER_NORM:
+        return product(x->dim, p->attr.norm.axis, x->rank);
+    case KERN_GROUP_NORM:
+        return product(x->dim, 1, x->rank) / p->attr.norm.groups;
+    case KERN_LRN:
+        return p->attr.lrn.size;
+    case KERN_SOFTMAX:
+        return (double)x->dim[p->attr.softmax.axis];
+    case KERN_REDUCE:
+        for (int i = 0; i < x->rank; i++)
+            if (p->attr.reduce.axes >> i & 1)
+                n *= (double)x->dim[i];
+        return n;
+    case KERN_RESIZE:
+        return largest(x) > largest(&p->out[0]) ? largest(x)
+                                                : largest(&p->out[0]);
+    default:
+        return 4; /* a product, a sum, a residual and room */
+    }
 }
 
 /* ---- exactness ----------------------------------------------------- */
@@ -206,12 +268,11 @@ static int64_t integer_value(const struct kern_problem *p, int i,
 }
 
 void data_fill(const struct kern_problem *p, int i, enum pass pass,
-               struct rng *rng, void *dense)
+               struct rng *rng, int64_t count, void *dense)
 {
     const enum infer_dtype dtype = p->in[i].dtype;
-    const int64_t n = kern_tensor_count(&p->in[i]);
 
-    for (int64_t at = 0; at < n; at++) {
+    for (int64_t at = 0; at < count; at++) {
         if (dtype == INFER_BOOL || (p->op == KERN_WHERE && i == 0))
             scalar_store_i64(dtype, dense, at, rng_range(rng, 0, 1));
         else if (scalar_is_integer(dtype))
