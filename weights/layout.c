@@ -120,7 +120,10 @@ static int to_channels_first(const struct graph_node *n,
 
     channels_last(n, w, dim, order);
     if (!has_shape(entry->value, w->rank, dim))
-        return 0; /* the binding names both shapes */
+        return error_add(err, INFER_EFORMAT,
+                         "tensor '%s' has not the shape that this "
+                         "architecture has in channels-last (nhwc) layout",
+                         entry->name);
     status = replace(entry, constant_transpose(entry->value, order), err);
     if (status < 0 || !is_depthwise(n, w))
         return status;
@@ -203,14 +206,17 @@ int weights_to_channels_first(struct graph *g, struct weights_dict *dict,
         return 0;
     if (hwc && (status = graph_sort(g, err)) == 0)
         status = graph_infer_shapes(g, NULL, err);
-    for (size_t i = 0; i < dict->count && status == 0; i++) {
+    for (size_t i = 0; i < dict->count && status != INFER_EMEMORY; i++) {
         const struct graph_node *n = layer_of(g, target[i]);
         struct weights_entry *entry = &dict->entry[i];
+        int one = 0;
 
         if (n && last)
-            status = to_channels_first(n, &g->value[target[i]], entry, err);
-        if (n && hwc && n->op == GRAPH_DENSE && status == 0)
-            status = reorder_dense(g, n, entry, err);
+            one = to_channels_first(n, &g->value[target[i]], entry, err);
+        if (n && hwc && n->op == GRAPH_DENSE && one == 0)
+            one = reorder_dense(g, n, entry, err);
+        if (one < 0)
+            status = one;
     }
     return status;
 }

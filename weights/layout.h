@@ -8,10 +8,10 @@
 
 /* Turns the weights of conv, conv_transpose and dense layers into the graph's
  * layout, and the inputs of a dense layer behind a flattened picture into
- * C,H,W order, as the options say or (auto) the shapes show.  target[i] is the
- * value of g that entry i of the dictionary is for, or -1.  What fits neither
- * layout is left for weights_bind() to name.  May sort g.  EMEMORY, or the
- * fault that keeps the shapes of g from being known. */
+ * C,H,W order, as the options say or (auto) the shapes show: where no layout
+ * fits every weight, auto leaves all as they are for weights_bind() to name.
+ * target[i] is the value of g that entry i of the dictionary is for, or -1. May
+ * sort g. EFORMAT lists what is not in the layout asked for, EMEMORY. */
 int weights_to_channels_first(struct graph *g, struct weights_dict *dict,
                               const int *target,
                               const struct weights_options *options,

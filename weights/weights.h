@@ -99,7 +99,7 @@ struct weights_options {
     double bn_eps;    /* < 0: as the file or architecture says */
     enum weights_layout layout;
     enum weights_dense_order dense_order;
-    int input_count;  /* --input-shape, by position or name */
+    int input_count; /* --input-shape, by position or name */
     const struct weights_input_shape *input_shape;
 };
 
