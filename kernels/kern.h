@@ -353,17 +353,25 @@ enum {
     KERN_NONDETERMINISTIC = 1u << 0, /* two runs may differ in rounding */
     KERN_STRIDED = 1u << 1,          /* takes any strides, out included */
     KERN_INEXACT = 1u << 2, /* not exact on small integers (Winograd, FFT) */
-    KERN_TF32 = 1u << 3     /* rounds F32 factors to TF32: allow_tf32 only */
+    KERN_TF32 = 1u << 3,    /* rounds F32 factors to TF32: allow_tf32 only */
+    KERN_BASELINE = 1u << 4 /* for comparison: the planner never takes it */
 };
 
 struct kern_row;
+
+#define KERN_VARIANT_NAME 64
 
 /* A prepared problem: everything that can be done before data exists. */
 struct kern_exec {
     const struct kern_row *row;
     struct kern_problem problem;
+    int variant;      /* as asked of kern_prepare_variant() */
+    unsigned flags;   /* the row's, and what prepare() adds for a variant */
     void *state;      /* the row's own; NULL where it needs none */
     size_t workspace; /* bytes that launch() needs; 64-byte aligned */
+    /* What the variant is, for people and to know it again ("" where a row has
+     * but one): "eng47 k2=1", say. */
+    char variant_name[KERN_VARIANT_NAME];
     /* Where not 0, launch() wants constant input i repacked by pack(): that
      * many bytes, 64-byte aligned. */
     size_t packed[KERN_MAX_IN];
@@ -393,7 +401,15 @@ struct kern_row {
      * rows without come in the order of the table. */
     double (*estimate)(const struct kern_problem *p,
                        const struct kern_device *d);
-    /* Optional.  Fills e->state, e->workspace and e->packed. */
+    /* Optional.  Ways in which the row can compute a problem that it supports
+     * (engines of a vendor's library, say), the one it holds for the best
+     * first: at least 1, or a negative code.  One problem has the same
+     * variants in the same order as long as device and libraries stay. */
+    int (*variants)(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *err);
+    /* Optional.  Fills e->state, e->workspace, e->packed and, in rows with
+     * variants, e->variant_name; adds to e->flags.  Another variant than 0 may
+     * turn out to be EUNSUPPORTED. */
     int (*prepare)(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err);
     /* Repacks constant input i from the layout of the problem.  Runs on the
@@ -422,10 +438,22 @@ const struct kern_row *kern_row_find(const char *name);
 int kern_row_supports(const struct kern_row *row, const struct kern_problem *p,
                       const struct kern_device *d, struct infer_error *why);
 
-/* prepare/release through the row; kern_release() accepts a zeroed exec. */
+/* How many variants a row has for a problem that it supports: 1 where it has
+ * no choice.  Negative on failure.  To be measured from 0 to count - 1; those
+ * whose preparation says EUNSUPPORTED are passed over. */
+int kern_variants(const struct kern_row *row, const struct kern_problem *p,
+                  const struct kern_device *d, struct infer_error *err);
+
+/* prepare/release through the row; kern_release() accepts a zeroed exec.
+ * kern_prepare() takes variant 0. */
 int kern_prepare(const struct kern_row *row, const struct kern_problem *p,
                  const struct kern_device *d, struct infer_error *err,
                  struct kern_exec *out);
+/* EUNSUPPORTED where the row has no such variant. */
+int kern_prepare_variant(const struct kern_row *row,
+                         const struct kern_problem *p,
+                         const struct kern_device *d, int variant,
+                         struct infer_error *err, struct kern_exec *out);
 void kern_release(struct kern_exec *e);
 
 #ifdef __cplusplus
