@@ -308,32 +308,44 @@ static int list_missing(const struct graph *g, const unsigned char *met,
     return worst;
 }
 
+/* Binds what find_targets() found, and lists what has no partner. */
+static int bind_all(struct graph *g, struct weights_dict *dict, size_t skip,
+                    const int *target, unsigned char *met,
+                    struct infer_error *err)
+{
+    int status = bind_entries(g, dict, skip, target, met, err);
+    int missing = 0;
+
+    if (status != INFER_EMEMORY)
+        missing = list_missing(g, met, err);
+    return missing < 0 ? missing : status;
+}
+
 int weights_bind(struct graph *g, struct weights_dict *dict,
                  const struct weights_options *options, struct infer_error *err)
 {
+    enum weights_dense_order order =
+        options ? options->dense_order : WEIGHTS_DENSE_AUTO;
+    enum weights_layout layout =
+        options ? options->layout : WEIGHTS_LAYOUT_AUTO;
     size_t skip = shared_prefix(g, dict);
     unsigned char *met = calloc((size_t)g->n_values + 1, 1);
     int *target = calloc(dict->count + 1, sizeof(*target));
-    int status = met && target ? 0 : INFER_EMEMORY, missing;
-    struct weights_options defaults;
+    int status;
 
-    weights_options_init(&defaults);
-    if (!options)
-        options = &defaults;
-    if (status == 0) {
-        error_clear(err);
+    error_clear(err);
+    if (met && target) {
         find_targets(g, dict, skip, target);
-        status = weights_to_channels_first(g, dict, target, options, err);
+        status = weights_to_channels_first(g, dict, target, &layout, err);
     } else {
-        error_set(err, status, "out of memory");
+        status = error_set(err, INFER_EMEMORY, "out of memory");
     }
     if (status == 0)
-        status = bind_entries(g, dict, skip, target, met, err);
-    if (status == 0 || status == INFER_EFORMAT) {
-        missing = list_missing(g, met, err);
-        if (missing < 0)
-            status = missing;
-    }
+        status = bind_all(g, dict, skip, target, met, err);
+    if (order == WEIGHTS_DENSE_AUTO && layout == WEIGHTS_CHANNELS_LAST)
+        order = WEIGHTS_DENSE_HWC;
+    if (status == 0 && order == WEIGHTS_DENSE_HWC)
+        status = weights_reorder_dense(g, err);
     free(target);
     free(met);
     return status;

@@ -18,61 +18,97 @@
 
 #include "kernels/error.h"
 
+/* A layer's weight in both layouts.  order[] turns the last shape into the
+ * first, but for the two axes C, M that a depthwise one joins. */
+struct layer {
+    int rank;
+    int64_t first[INFER_MAX_RANK], last[INFER_MAX_RANK];
+    int order[INFER_MAX_RANK];
+};
+
 static bool has_shape(const struct constant *c, int rank, const int64_t *dim)
 {
     return c->rank == rank &&
            memcmp(c->dim, dim, (size_t)rank * sizeof(dim[0])) == 0;
 }
 
-static bool is_layer(const struct graph_node *n)
-{
-    return n->op == GRAPH_CONV || n->op == GRAPH_CONV_TRANSPOSE ||
-           n->op == GRAPH_DENSE;
-}
-
-static bool is_depthwise(const struct graph_node *n,
-                         const struct graph_value *w)
-{
-    return n->op == GRAPH_CONV && n->attr.conv.conv.groups > 1 &&
-           w->dim[1] == 1;
-}
-
-/* The channels-last shape of a layer's weight; the order that turns it into
- * channels first is order[0..rank), but for the joined axes of depthwise. */
-static void channels_last(const struct graph_node *n,
-                          const struct graph_value *w, int64_t *dim, int *order)
-{
-    const int rank = w->rank, window = rank - 2;
-    const bool depthwise = is_depthwise(n, w);
-    const int64_t groups = n->attr.conv.conv.groups;
-
-    for (int i = 0; i < window; i++) {
-        dim[i] = w->dim[i + 2];
-        order[i + 2] = i;
-    }
-    dim[window] = depthwise ? groups : w->dim[1];
-    dim[window + 1] = depthwise ? w->dim[0] / groups : w->dim[0];
-    order[0] = depthwise ? window : window + 1;
-    order[1] = depthwise ? window + 1 : window;
-}
-
-/* The node whose weight (input 1) the entry is, or NULL. */
-static const struct graph_node *layer_of(const struct graph *g, int value)
+/* The node whose weight (input 1) the value is, or NULL. */
+static const struct graph_node *node_of(const struct graph *g, int value)
 {
     int node = value >= 0 ? graph_single_user(g, value) : -1;
     const struct graph_node *n = node >= 0 ? &g->node[node] : NULL;
 
-    if (!n || !is_layer(n) || n->in[1] != value || g->value[value].rank < 2)
+    if (!n || n->in[1] != value ||
+        (n->op != GRAPH_CONV && n->op != GRAPH_CONV_TRANSPOSE &&
+         n->op != GRAPH_DENSE))
         return NULL;
-    for (int i = 0; i < g->value[value].rank; i++)
-        if (g->value[value].dim[i] < 1)
-            return NULL;
     return n;
 }
 
-/* Whether the file is channels last: some layer fits only so, and none only
- * the other way.  A file all of whose weights fit both ways is taken as it
- * stands. */
+/* Both shapes from the one that the graph states. */
+static void from_graph(const struct graph_node *n, const struct graph_value *w,
+                       struct layer *l)
+{
+    const int window = w->rank - 2, groups = n->attr.conv.conv.groups;
+    const bool depthwise = n->op == GRAPH_CONV && groups > 1 && w->dim[1] == 1;
+
+    l->rank = w->rank;
+    memcpy(l->first, w->dim, sizeof(l->first));
+    for (int i = 0; i < window; i++) {
+        l->last[i] = w->dim[i + 2];
+        l->order[i + 2] = i;
+    }
+    l->last[window] = depthwise ? groups : w->dim[1];
+    l->last[window + 1] = depthwise ? w->dim[0] / groups : w->dim[0];
+    l->order[0] = depthwise ? window : window + 1;
+    l->order[1] = depthwise ? window + 1 : window;
+}
+
+/* Both shapes from a channels-last tensor, where the graph states none. */
+static void from_file(const struct graph_node *n, const struct constant *c,
+                      struct layer *l)
+{
+    const int window = c->rank - 2, groups = n->attr.conv.conv.groups;
+    const bool depthwise =
+        n->op == GRAPH_CONV && groups > 1 && c->dim[window] == groups;
+
+    l->rank = c->rank;
+    memcpy(l->last, c->dim, sizeof(l->last));
+    for (int i = 0; i < window; i++) {
+        l->first[i + 2] = c->dim[i];
+        l->order[i + 2] = i;
+    }
+    l->first[0] =
+        depthwise ? c->dim[window] * c->dim[window + 1] : c->dim[window + 1];
+    l->first[1] = depthwise ? 1 : c->dim[window];
+    l->order[0] = depthwise ? window : window + 1;
+    l->order[1] = depthwise ? window + 1 : window;
+}
+
+/* False where the value is no layer's weight or its shape cannot be known:
+ * that of the file helps only where its layout was named. */
+static bool find_layer(const struct graph *g, int value,
+                       const struct constant *c, bool last_is_known,
+                       struct layer *l)
+{
+    const struct graph_node *n = node_of(g, value);
+    const struct graph_value *w = n ? &g->value[value] : NULL;
+
+    if (!n)
+        return false;
+    for (int i = 0; i < w->rank; i++)
+        if (w->dim[i] < 1)
+            return false;
+    if (w->rank >= 2)
+        from_graph(n, w, l);
+    else if (w->rank < 0 && c->rank >= 2 && last_is_known)
+        from_file(n, c, l);
+    else
+        return false;
+    return true;
+}
+
+/* Whether the file is channels last: every layer fits so, and some only so. */
 static bool looks_channels_last(const struct graph *g,
                                 const struct weights_dict *dict,
                                 const int *target)
@@ -80,19 +116,14 @@ static bool looks_channels_last(const struct graph *g,
     size_t last_only = 0;
 
     for (size_t i = 0; i < dict->count; i++) {
-        const struct graph_node *n = layer_of(g, target[i]);
         const struct constant *c = dict->entry[i].value;
-        int64_t dim[INFER_MAX_RANK];
-        int order[INFER_MAX_RANK];
-        const struct graph_value *w;
+        struct layer l;
 
-        if (!n)
+        if (!find_layer(g, target[i], c, false, &l))
             continue;
-        w = &g->value[target[i]];
-        channels_last(n, w, dim, order);
-        if (!has_shape(c, w->rank, dim))
+        if (!has_shape(c, l.rank, l.last))
             return false;
-        last_only += !has_shape(c, w->rank, w->dim);
+        last_only += !has_shape(c, l.rank, l.first);
     }
     return last_only > 0;
 }
@@ -109,26 +140,21 @@ static int replace(struct weights_entry *entry, struct constant *c,
     return 0;
 }
 
-static int to_channels_first(const struct graph_node *n,
-                             const struct graph_value *w,
-                             struct weights_entry *entry,
+static int to_channels_first(const struct layer *l, struct weights_entry *entry,
                              struct infer_error *err)
 {
-    int64_t dim[INFER_MAX_RANK];
-    int order[INFER_MAX_RANK], status;
-    struct constant *c;
+    int status;
 
-    channels_last(n, w, dim, order);
-    if (!has_shape(entry->value, w->rank, dim))
+    if (!has_shape(entry->value, l->rank, l->last))
         return error_add(err, INFER_EFORMAT,
                          "tensor '%s' has not the shape that this "
                          "architecture has in channels-last (nhwc) layout",
                          entry->name);
-    status = replace(entry, constant_transpose(entry->value, order), err);
-    if (status < 0 || !is_depthwise(n, w))
+    status = replace(entry, constant_transpose(entry->value, l->order), err);
+    if (status < 0)
         return status;
-    c = constant_reshape(entry->value, w->rank, w->dim);
-    return replace(entry, c, err);
+    return replace(entry, constant_reshape(entry->value, l->rank, l->first),
+                   err);
 }
 
 /* ---- the order of dense inputs ------------------------------------- */
@@ -177,45 +203,63 @@ static struct constant *columns_channels_first(const struct constant *c,
     return to;
 }
 
-static int reorder_dense(const struct graph *g, const struct graph_node *n,
-                         struct weights_entry *entry, struct infer_error *err)
+/* The node's K,C weight, where it reads a picture in H,W,C order. */
+static int reorder_dense(struct graph *g, const struct graph_node *n,
+                         struct infer_error *err)
 {
     const struct graph_value *x = flattened_picture(g, n);
-    const struct constant *c = entry->value;
+    const struct constant *c = g->value[n->in[1]].data;
+    struct constant *to;
 
-    if (!x || c->rank != 2 || x->dim[1] < 1 || c->dim[1] % x->dim[1] != 0 ||
-        c->dim[1] == x->dim[1])
+    if (!x || !c || c->rank != 2 || c->dim[1] == x->dim[1])
         return 0;
-    return replace(entry, columns_channels_first(c, x->dim[1]), err);
+    if (x->dim[1] < 1 || c->dim[1] % x->dim[1] != 0)
+        return error_add(err, INFER_EFORMAT,
+                         "tensor '%s' cannot be reordered: its %lld inputs are "
+                         "not so many pixels of %lld channels",
+                         g->value[n->in[1]].name, (long long)c->dim[1],
+                         (long long)x->dim[1]);
+    to = columns_channels_first(c, x->dim[1]);
+    if (!to)
+        return error_set(err, INFER_EMEMORY, "tensor '%s': out of memory",
+                         g->value[n->in[1]].name);
+    return graph_set_constant(g, n->in[1], to, err);
 }
 
-int weights_to_channels_first(struct graph *g, struct weights_dict *dict,
-                              const int *target,
-                              const struct weights_options *options,
+int weights_reorder_dense(struct graph *g, struct infer_error *err)
+{
+    int status = graph_sort(g, err), one;
+
+    if (status == 0)
+        status = graph_infer_shapes(g, NULL, err);
+    if (status < 0)
+        return status;
+    for (int i = 0; i < g->n_nodes && status != INFER_EMEMORY; i++)
+        if (g->node[i].op == GRAPH_DENSE &&
+            (one = reorder_dense(g, &g->node[i], err)) < 0)
+            status = one;
+    return status;
+}
+
+/* ---- the whole file ------------------------------------------------- */
+
+int weights_to_channels_first(const struct graph *g, struct weights_dict *dict,
+                              const int *target, enum weights_layout *layout,
                               struct infer_error *err)
 {
-    bool last = options->layout == WEIGHTS_CHANNELS_LAST;
-    bool hwc = options->dense_order == WEIGHTS_DENSE_HWC;
-    int status = 0;
+    int status = 0, one;
 
-    if (options->layout == WEIGHTS_LAYOUT_AUTO)
-        last = looks_channels_last(g, dict, target);
-    if (options->dense_order == WEIGHTS_DENSE_AUTO)
-        hwc = last;
-    if (!last && !hwc)
+    if (*layout == WEIGHTS_LAYOUT_AUTO)
+        *layout = looks_channels_last(g, dict, target) ? WEIGHTS_CHANNELS_LAST
+                                                       : WEIGHTS_CHANNELS_FIRST;
+    if (*layout != WEIGHTS_CHANNELS_LAST)
         return 0;
-    if (hwc && (status = graph_sort(g, err)) == 0)
-        status = graph_infer_shapes(g, NULL, err);
     for (size_t i = 0; i < dict->count && status != INFER_EMEMORY; i++) {
-        const struct graph_node *n = layer_of(g, target[i]);
         struct weights_entry *entry = &dict->entry[i];
-        int one = 0;
+        struct layer l;
 
-        if (n && last)
-            one = to_channels_first(n, &g->value[target[i]], entry, err);
-        if (n && hwc && n->op == GRAPH_DENSE && one == 0)
-            one = reorder_dense(g, n, entry, err);
-        if (one < 0)
+        if (find_layer(g, target[i], entry->value, true, &l) &&
+            (one = to_channels_first(&l, entry, err)) < 0)
             status = one;
     }
     return status;

@@ -6,15 +6,18 @@
 #include "libinfer/graph.h"
 #include "weights/weights.h"
 
-/* Turns the weights of conv, conv_transpose and dense layers into the graph's
- * layout, and the inputs of a dense layer behind a flattened picture into
- * C,H,W order, as the options say or (auto) the shapes show: where no layout
- * fits every weight, auto leaves all as they are for weights_bind() to name.
- * target[i] is the value of g that entry i of the dictionary is for, or -1. May
- * sort g. EFORMAT lists what is not in the layout asked for, EMEMORY. */
-int weights_to_channels_first(struct graph *g, struct weights_dict *dict,
-                              const int *target,
-                              const struct weights_options *options,
+/* Turns the weights of conv, conv_transpose and dense layers from *layout into
+ * the graph's.  AUTO becomes what the shapes show: channels last where every
+ * layer fits so and some fit only so.  target[i] is the value of g that entry
+ * i of the dictionary is for, or -1.  EFORMAT lists what is not in the layout
+ * asked for; EMEMORY. */
+int weights_to_channels_first(const struct graph *g, struct weights_dict *dict,
+                              const int *target, enum weights_layout *layout,
                               struct infer_error *err);
+
+/* Turns the inputs of every dense layer that reads a flattened picture from
+ * H,W,C order into C,H,W.  Sorts g and infers its shapes; EFORMAT where they
+ * do not tell the channels, EMEMORY. */
+int weights_reorder_dense(struct graph *g, struct infer_error *err);
 
 #endif
