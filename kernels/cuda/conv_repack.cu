@@ -77,8 +77,9 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- spreading ----------------------------------------------------- */
 
-/* to[n, h, w] = from[n, h / stride_h, w / stride_w] where both divide, else 0;
- * plus a residual. */
+/* to[n, h, w] = from[n, h / stride_h, w / stride_w] where both divide, else the
+ * residual, or 0 without one.  Gathering is the reverse: from is the large
+ * tensor, and pixels outside it are 0. */
 struct spread_args {
     int64_t count; /* vectors of `to` */
     struct fast_div units, w, h;
@@ -105,12 +106,29 @@ static __global__ void __launch_bounds__(THREADS)
                 (const T *)a.from +
                 ((((int64_t)n * a.p + p) * a.q + q) * a.units.divisor + unit) *
                     V);
-        if (a.residual) {
-            const vec<T, V> r = load_vec<T, V>((const T *)a.residual + i * V);
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                v.at[j] = from_float<T>(to_float(v.at[j]) + to_float(r.at[j]));
-        }
+        else if (a.residual)
+            v = load_vec<T, V>((const T *)a.residual + i * V);
+        store_vec<T, V>((T *)a.to + i * V, v);
+    }
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    gather_kernel(const __grid_constant__ struct spread_args a)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.count;
+         i += (int64_t)gridDim.x * THREADS) {
+        uint32_t unit, w, h;
+        uint32_t n = a.units.divmod((uint32_t)i, &unit);
+        vec<T, V> v = {};
+        n = a.w.divmod(n, &w);
+        n = a.h.divmod(n, &h);
+        const int64_t p = (int64_t)h * a.stride_h, q = (int64_t)w * a.stride_w;
+        if (p < a.p && q < a.q)
+            v = load_vec<T, V>(
+                (const T *)a.from +
+                (((n * (int64_t)a.p + p) * a.q + q) * a.units.divisor + unit) *
+                    V);
         store_vec<T, V>((T *)a.to + i * V, v);
     }
 }
@@ -185,7 +203,10 @@ static void turn_round(const struct kern_problem *p, struct plan *plan)
     if (plan->kind == PLAN_BEHIND) {
         x_dim[1] = dx->dim[1];
         inner->out[0] = kern_tensor_dense(dx->dtype, 4, x_dim, KERN_NHWC);
-        inner->n_in = 2;
+        /* What is added at the pixels that get a product is gathered to where
+         * the result goes, so that the sum is rounded once. */
+        if (kern_problem_in(p, CONV_RESIDUAL))
+            inner->in[CONV_RESIDUAL] = inner->out[0];
     }
 }
 
@@ -382,10 +403,11 @@ static void pack(const struct kern_exec *e, const struct kern_args *args)
                      0, cuda_stream(args)>>>(a);
 }
 
-/* from: N, c, small; to: N, c, large. */
+/* Spreads the smaller tensor over the larger, or gathers from the larger. */
 template <typename T>
-static void spread(const struct kern_exec *e, const struct kern_tensor *from_t,
-                   const void *from, const struct kern_tensor *to_t, void *to,
+static void spread(const struct kern_exec *e, bool gather,
+                   const struct kern_tensor *from_t, const void *from,
+                   const struct kern_tensor *to_t, void *to,
                    const void *residual, cudaStream_t stream)
 {
     const struct kern_conv *c = &e->problem.attr.conv;
@@ -407,7 +429,13 @@ static void spread(const struct kern_exec *e, const struct kern_tensor *from_t,
     a.from = from;
     a.residual = residual;
     a.to = to;
-    if (vectors)
+    if (gather && vectors)
+        gather_kernel<T, wide>
+            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
+    else if (gather)
+        gather_kernel<T, 1>
+            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
+    else if (vectors)
         spread_kernel<T, wide>
             <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
     else
@@ -422,6 +450,9 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     const struct repack_state *s = (const struct repack_state *)e->state;
     const struct kern_problem *p = &e->problem, *inner = &s->plan.inner;
     char *base = (char *)args->workspace;
+    const void *residual =
+        kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL] : NULL;
+    const cudaStream_t stream = cuda_stream(args);
     struct kern_args rest = *args;
 
     pack<T>(e, args);
@@ -429,20 +460,23 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     rest.workspace = base + s->inner_at;
     if (s->plan.kind == PLAN_BEFORE) {
         rest.in[CONV_X] = base + s->spread_at;
-        spread<T>(e, &p->in[CONV_X], args->in[CONV_X], &inner->in[CONV_X],
-                  base + s->spread_at, NULL, cuda_stream(args));
+        spread<T>(e, false, &p->in[CONV_X], args->in[CONV_X],
+                  &inner->in[CONV_X], base + s->spread_at, NULL, stream);
     }
-    if (s->plan.kind == PLAN_BEHIND)
+    if (s->plan.kind == PLAN_BEHIND) {
         rest.out[0] = base + s->spread_at;
+        rest.in[CONV_RESIDUAL] = base + s->spread_at;
+        if (residual)
+            spread<T>(e, true, &p->in[CONV_RESIDUAL], residual, &inner->out[0],
+                      base + s->spread_at, NULL, stream);
+    }
     int r = CUDA_LAUNCHED(err);
     if (r == 0)
         r = s->inner.row->launch(&s->inner, &rest, err);
     if (r < 0 || s->plan.kind != PLAN_BEHIND)
         return r;
-    spread<T>(e, &inner->out[0], base + s->spread_at, &p->out[0], args->out[0],
-              kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL]
-                                                : NULL,
-              cuda_stream(args));
+    spread<T>(e, false, &inner->out[0], base + s->spread_at, &p->out[0],
+              args->out[0], residual, stream);
     return CUDA_LAUNCHED(err);
 }
 
