@@ -180,21 +180,67 @@ static int64_t weight_at(const struct conv_geometry *g, int k, int c, int rs)
     return ((int64_t)k * g->cg + c) * g->r * g->s + rs;
 }
 
+/* One output channel w[c][rs] to row[rs][c], elements of 2 or 4 bytes. */
+static void turn_16(int cg, int rs, int channels, const uint16_t *w,
+                    uint16_t *row)
+{
+    for (int i = 0; i < rs; i++)
+        for (int c = 0; c < cg; c++)
+            row[(size_t)i * (size_t)channels + (size_t)c] =
+                w[(size_t)c * (size_t)rs + (size_t)i];
+}
+
+static void turn_32(int cg, int rs, int channels, const float *w, float *row,
+                    bool tf32)
+{
+    for (int i = 0; i < rs; i++)
+        for (int c = 0; c < cg; c++) {
+            const float v = w[(size_t)c * (size_t)rs + (size_t)i];
+
+            row[(size_t)i * (size_t)channels + (size_t)c] =
+                tf32 ? round_tf32(v) : v;
+        }
+}
+
+static void turn_any(const struct conv_geometry *g, enum infer_dtype from,
+                     const void *src, enum infer_dtype to,
+                     enum conv_round round, int channels, int k, void *row)
+{
+    for (int rs = 0; rs < g->r * g->s; rs++)
+        for (int c = 0; c < g->cg; c++) {
+            double v = scalar_load(from, src, weight_at(g, k, c, rs));
+            if (round == CONV_ROUND_TF32)
+                v = (double)round_tf32((float)v);
+            scalar_store(to, row, (int64_t)rs * channels + c, v);
+        }
+}
+
 void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
                     const void *src, enum infer_dtype to, enum conv_round round,
                     int channels, int pitch, void *dst)
 {
-    memset(dst, 0, (size_t)g->k * (size_t)pitch * infer_dtype_size(to));
-    for (int k = 0; k < g->k; k++)
-        for (int rs = 0; rs < g->r * g->s; rs++)
-            for (int c = 0; c < g->cg; c++) {
-                double v = scalar_load(from, src, weight_at(g, k, c, rs));
-                if (round == CONV_ROUND_TF32)
-                    v = (double)round_tf32((float)v);
-                scalar_store(to, dst,
-                             (int64_t)k * pitch + (int64_t)rs * channels + c,
-                             v);
-            }
+    const size_t size = infer_dtype_size(to);
+    const bool tf32 = round == CONV_ROUND_TF32;
+
+    memset(dst, 0, (size_t)g->k * (size_t)pitch * size);
+    for (int k = 0; k < g->k; k++) {
+        unsigned char *row = (unsigned char *)dst +
+                             (size_t)k * (size_t)pitch * size;
+        const unsigned char *w =
+            (const unsigned char *)src +
+            (size_t)weight_at(g, k, 0, 0) * infer_dtype_size(from);
+
+        if (from != to || (size != 2 && to != INFER_F32))
+            turn_any(g, from, src, to, round, channels, k, row);
+        else if (g->r * g->s == 1 && !tf32)
+            memcpy(row, w, (size_t)g->cg * size);
+        else if (size == 2)
+            turn_16(g->cg, g->r * g->s, channels, (const uint16_t *)w,
+                    (uint16_t *)row);
+        else
+            turn_32(g->cg, g->r * g->s, channels, (const float *)w,
+                    (float *)row, tf32);
+    }
 }
 
 void conv_pack_columns(const struct conv_geometry *g, enum infer_dtype from,
