@@ -14,7 +14,7 @@
 #include "libinfer/json.h"
 #include "tests/unit/keras_run.h"
 #include "weights/arch.h"
-#include "weights/keras.h"
+#include "weights/keras/keras.h"
 
 #define SEEDS SOURCE_DIR "/tests/data/"
 
