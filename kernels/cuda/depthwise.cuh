@@ -82,6 +82,7 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     const int64_t i =
         (int64_t)blockIdx.x * DEPTHWISE_THREADS + (int)threadIdx.x;
 
+    launch_wait();
     if (i >= a.count)
         return;
     const struct depthwise_place at = depthwise_place_of(a, i, V, TW);
@@ -120,6 +121,7 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     const int64_t i =
         (int64_t)blockIdx.x * DEPTHWISE_THREADS + (int)threadIdx.x;
 
+    launch_wait();
     if (i >= a.count)
         return;
     const struct depthwise_place at = depthwise_place_of(a, i, V, 1);
@@ -224,13 +226,13 @@ static int depthwise_launch_unrolled(struct depthwise_args *a, void *stream,
     /* 4 outputs a thread where that leaves enough threads for a large GPU. */
     depthwise_split(a, V, 4);
     if (a->count >= 132 * 1024)
-        return launch_kernel(depthwise_unrolled<T, V, R, STRIDE, 4>,
+        return launch_chained(depthwise_unrolled<T, V, R, STRIDE, 4>,
                              dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                             DEPTHWISE_THREADS, 0, stream, *a, err);
+                             dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
     depthwise_split(a, V, 1);
-    return launch_kernel(depthwise_unrolled<T, V, R, STRIDE, 1>,
+    return launch_chained(depthwise_unrolled<T, V, R, STRIDE, 1>,
                          dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                         DEPTHWISE_THREADS, 0, stream, *a, err);
+                         dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
 }
 
 template <typename T>
@@ -241,14 +243,14 @@ static int depthwise_launch_plain(struct depthwise_args *a, void *stream,
 
     if (a->g.kg == 1 && a->g.k % V == 0) {
         depthwise_split(a, V, 1);
-        return launch_kernel(depthwise_plain<T, V>,
+        return launch_chained(depthwise_plain<T, V>,
                              dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                             DEPTHWISE_THREADS, 0, stream, *a, err);
+                             dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
     }
     depthwise_split(a, 1, 1);
-    return launch_kernel(depthwise_plain<T, 1>,
+    return launch_chained(depthwise_plain<T, 1>,
                          dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                         DEPTHWISE_THREADS, 0, stream, *a, err);
+                         dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
 }
 
 template <typename T>

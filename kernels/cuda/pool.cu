@@ -8,6 +8,7 @@
  * share their inputs through the caches.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/window.cuh"
 
@@ -75,6 +76,8 @@ static __global__ void __launch_bounds__(THREADS)
     const struct cuda_window &w = a.w;
     uint32_t o[5];
     float acc[V];
+
+    launch_wait();
 
     if (i >= a.count)
         return;
@@ -151,13 +154,9 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     const int v = vectors ? wide : 1;
     a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / v);
     a.w.split_by((int)(p->out[0].dim[1] / v));
-    const unsigned blocks = cuda_blocks(a.count, THREADS);
-    const cudaStream_t s = cuda_stream(args);
-    if (vectors)
-        pool_kernel<T, wide><<<blocks, THREADS, 0, s>>>(a);
-    else
-        pool_kernel<T, 1><<<blocks, THREADS, 0, s>>>(a);
-    return CUDA_LAUNCHED(err);
+    return launch_chained(vectors ? pool_kernel<T, wide> : pool_kernel<T, 1>,
+                          dim3(cuda_blocks(a.count, THREADS)), dim3(THREADS), 0,
+                          args->stream, a, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,

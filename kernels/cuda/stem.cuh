@@ -225,6 +225,7 @@ static __global__ void __launch_bounds__(STEM_THREADS)
 
     for (int i = threadIdx.x; i < count; i += STEM_THREADS)
         weights[i] = a.w[(int)blockIdx.y * count + i];
+    launch_wait();
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const int q0 = tile % a.tiles_q * STEM_Q;
         const int p0 = tile / a.tiles_q % a.tiles_p * STEM_P;
@@ -375,8 +376,8 @@ static int stem_launch(const struct kern_exec *e, const struct kern_args *args,
     const int blocks = s->multiprocessors * 8;
     const dim3 grid(tiles < blocks ? tiles : blocks,
                     conv_ceil_div(s->g.k, STEM_K));
-    return launch_kernel(stem_kernel<T>, grid, STEM_THREADS,
-                         (size_t)s->l.shared, args->stream, a, err);
+    return launch_chained(stem_kernel<T>, grid, dim3(STEM_THREADS),
+                          (size_t)s->l.shared, args->stream, a, err);
 }
 
 static void stem_release(struct kern_exec *e)
