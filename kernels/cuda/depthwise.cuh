@@ -52,31 +52,51 @@ depthwise_place_of(const struct depthwise_args &a, int64_t i, int v, int tw)
     return {(int)k * v, (int)q * tw, (int)p, (int)n};
 }
 
-/* One row of the window for TW outputs; x points at the image's row. */
+/* One row of the window for TW outputs; x points at the image's row, which is
+ * inside or not.  All loads are made first and unconditionally, those outside
+ * of a pixel inside, so that they are under way together. */
 template <typename T, int V, int S, int STRIDE, int TW>
 static __device__ __forceinline__ void
-depthwise_row(const struct depthwise_args &a, const T *x, int column,
-              const float (&w)[S][V], float (&acc)[TW][V])
+depthwise_row(const struct depthwise_args &a, const T *x, const T *taps,
+              bool inside, int column, float (&acc)[TW][V])
 {
+    enum { COLUMNS = (TW - 1) * STRIDE + S };
+    vec<T, V> v[COLUMNS], f[S];
+    float w[S][V];
+
 #pragma unroll
-    for (int i = 0; i < (TW - 1) * STRIDE + S; i++) {
-        float v[V];
-        if ((unsigned)(column + i) >= (unsigned)a.g.w)
-            continue;
-        load_floats<T, V>(x + (column + i) * a.g.c, v);
+    for (int i = 0; i < COLUMNS; i++) {
+        const bool ok = (unsigned)(column + i) < (unsigned)a.g.w;
+        v[i] = load_vec<T, V>(x + (ok ? column + i : 0) * a.g.c);
+    }
+#pragma unroll
+    for (int s = 0; s < S; s++)
+        f[s] = load_vec<T, V>(taps + s * a.g.k);
+#pragma unroll
+    for (int s = 0; s < S; s++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            w[s][j] = to_float(f[s].at[j]);
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+        const bool ok = inside && (unsigned)(column + i) < (unsigned)a.g.w;
+        float x_i[V];
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            x_i[j] = ok ? to_float(v[i].at[j]) : 0;
 #pragma unroll
         for (int t = 0; t < TW; t++) {
             if (i - t * STRIDE < 0 || i - t * STRIDE >= S)
                 continue;
 #pragma unroll
             for (int j = 0; j < V; j++)
-                acc[t][j] = fmaf(v[j], w[i - t * STRIDE][j], acc[t][j]);
+                acc[t][j] = fmaf(x_i[j], w[i - t * STRIDE][j], acc[t][j]);
         }
     }
 }
 
 template <typename T, int V, int R, int STRIDE, int TW>
-static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
+static __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_unrolled(const __grid_constant__ struct depthwise_args a)
 {
     const int64_t i =
@@ -96,16 +116,11 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
             acc[t][j] = 0;
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        if ((unsigned)(row + r) >= (unsigned)a.g.h)
-            continue;
-        float w[R][V];
-#pragma unroll
-        for (int s = 0; s < R; s++)
-            load_floats<T, V>((const T *)a.w + (r * R + s) * a.g.k + at.k,
-                              w[s]);
+        const bool inside = (unsigned)(row + r) < (unsigned)a.g.h;
+        const int line = at.n * a.g.h + (inside ? row + r : 0);
         depthwise_row<T, V, R, STRIDE, TW>(
-            a, (const T *)a.x + (at.n * a.g.h + row + r) * a.g.w * a.g.c + at.k,
-            column, w, acc);
+            a, (const T *)a.x + line * a.g.w * a.g.c + at.k,
+            (const T *)a.w + r * R * a.g.k + at.k, inside, column, acc);
     }
 #pragma unroll
     for (int t = 0; t < TW; t++)
@@ -268,7 +283,8 @@ static int depthwise_launch(const struct kern_exec *e,
     a.x = args->in[CONV_X];
     a.w = args->in[CONV_W];
     a.out = output_of(e, args, g->k);
-    if (g->kg != 1 || g->k % (16 / (int)sizeof(T)) || g->r != g->s ||
+    /* The unrolled kernel reads some pixel even where its window has none. */
+    if (g->h == 0 || g->w == 0 || g->kg != 1 || g->k % (16 / (int)sizeof(T)) || g->r != g->s ||
         g->stride_h != stride || stride > 2 || g->dilation_h != 1 ||
         g->dilation_w != 1 || (g->r != 3 && g->r != 5))
         return depthwise_launch_plain<T>(&a, args->stream, err);

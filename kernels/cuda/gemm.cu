@@ -309,7 +309,20 @@ static int launch_gemv(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run_gemv, &g, args, err);
 }
 
-CUDA_ROWS(dense_fprop, gemv, KERN_DENSE_FPROP, supports_gemv, launch_gemv)
+/* The weights at 1.5 TB/s: each is read once. */
+static double estimate_gemv(const struct kern_problem *p,
+                            const struct kern_device *d)
+{
+    (void)d;
+    return 2.5 + kern_problem_bytes(p) / 1.5e6;
+}
+
+#define GEMV_ROW(type, kind)                                                   \
+    CUDA_ROW_TIMED(dense_fprop_##type##_cuda_gemv, KERN_DENSE_FPROP, kind,     \
+                   supports_gemv, estimate_gemv, launch_gemv)
+GEMV_ROW(f32, INFER_F32)
+GEMV_ROW(f16, INFER_F16)
+GEMV_ROW(bf16, INFER_BF16)
 CUDA_ROWS(dense_fprop, simt, KERN_DENSE_FPROP, supports_dense, launch_dense)
 
 /* ---- matmul -------------------------------------------------------- */

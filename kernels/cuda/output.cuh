@@ -85,15 +85,19 @@ output_vector(const struct output_args &o, int m, int k, float *v)
         for (int i = 0; i < N; i++)
             v[i] += __ldg(o.bias + k + i);
     }
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        r[i] = 0;
-    if (o.residual)
+    if (o.residual) {
         load_floats<T, N>((const T *)o.residual + (size_t)m * o.r_pitch + k,
                           r);
+        if (!o.epilogue.residual_last)
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        v[i] = apply_epilogue(o.epilogue, v[i], r[i]);
+            for (int i = 0; i < N; i++)
+                v[i] += r[i];
+    }
+    apply_unary_vector<N>(o.epilogue.act, v);
+    if (o.residual && o.epilogue.residual_last)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] += r[i];
     store_floats<T, N>((T *)o.y + (size_t)m * o.y_pitch + k, v);
 }
 

@@ -27,10 +27,22 @@ static double percentile(const double *sorted, size_t n, double p)
     return sorted[rank < n ? rank : n - 1];
 }
 
+/* The most memory that the program ever held.  The kernel's VmHWM starts anew
+ * with each program, where ru_maxrss keeps that of a large parent. */
 static size_t peak_bytes(void)
 {
+    unsigned long long kib = 0;
     struct rusage usage;
+    char line[256];
+    FILE *f = fopen("/proc/self/status", "r");
 
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+        if (sscanf(line, "VmHWM: %llu kB", &kib) == 1)
+            break;
+    if (f != NULL)
+        fclose(f);
+    if (kib > 0)
+        return (size_t)kib * 1024;
     getrusage(RUSAGE_SELF, &usage);
     return (size_t)usage.ru_maxrss * 1024;
 }
