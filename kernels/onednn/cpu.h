@@ -48,6 +48,10 @@ static inline void cpu_share(int64_t n, int i, int count, int64_t *from,
     *to = *from + n / count + (i < n % count);
 }
 
+/* See kern_onednn_each(). */
+void cpu_each(int threads, int64_t n, void (*fn)(void *context, int64_t i),
+              void *context);
+
 /* ---- walks --------------------------------------------------------- */
 
 #define CPU_MAX_OPERAND 5

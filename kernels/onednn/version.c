@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names the oneDNN that is linked, or says that there is none; narrows what it
- * and the rows beside it may use. */
+/* What is asked of the backend beside its rows, also where there is none: the
+ * name of the oneDNN that is linked, its threads, narrower vectors. */
 #include "config.h"
 
 #include "kernels/onednn/onednn.h"
@@ -58,6 +58,12 @@ const char *kern_onednn_version(void)
     return text;
 }
 
+void kern_onednn_each(int threads, int64_t n,
+                      void (*fn)(void *context, int64_t i), void *context)
+{
+    cpu_each(threads, n, fn, context);
+}
+
 bool kern_onednn_limit(const char *isa)
 {
     const bool avx2 = strcmp(isa, "avx2") == 0;
@@ -74,6 +80,16 @@ bool kern_onednn_limit(const char *isa)
 const char *kern_onednn_version(void)
 {
     return NULL;
+}
+
+void kern_onednn_each(int threads, int64_t n,
+                      void (*fn)(void *context, int64_t i), void *context)
+{
+    int64_t i;
+
+    (void)threads;
+    for (i = 0; i < n; i++)
+        fn(context, i);
 }
 
 bool kern_onednn_limit(const char *isa)
