@@ -280,9 +280,8 @@ static const struct kern_row *best_row(const struct plan *plan,
             (row->flags & KERN_BASELINE) || (best && !row->estimate) ||
             !plan_takes(plan, row, p, in, out))
             continue;
-        estimate = row->estimate
-                       ? row->estimate(p, &plan->config->device->kern)
-                       : 0;
+        estimate =
+            row->estimate ? row->estimate(p, &plan->config->device->kern) : 0;
         if (!best || *us == 0 || estimate < *us) {
             best = row;
             *us = estimate;

@@ -670,8 +670,8 @@ int infer_session_repeat(struct infer_session *session, int runs,
                          s->device.ops->name);
     rc = enter(s, err);
     for (done = 0; rc == 0 && done < runs; done += MAX_QUEUED)
-        rc = repeat_queued(
-            s, runs - done < MAX_QUEUED ? runs - done : MAX_QUEUED,
-            seconds + done, err);
+        rc = repeat_queued(s,
+                           runs - done < MAX_QUEUED ? runs - done : MAX_QUEUED,
+                           seconds + done, err);
     return rc;
 }

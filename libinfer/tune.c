@@ -172,7 +172,8 @@ static uint64_t add_tensor(uint64_t hash, const struct kern_tensor *t)
 /* The line for people and a hash of all that it leaves out. */
 static void make_key(const struct kern_problem *p, char *key, size_t bytes)
 {
-    const unsigned flags = (p->deterministic ? 1u : 0) | (p->allow_tf32 ? 2u : 0) |
+    const unsigned flags = (p->deterministic ? 1u : 0) |
+                           (p->allow_tf32 ? 2u : 0) |
                            (p->epilogue.residual_last ? 4u : 0);
     const struct kern_unary *act = &p->epilogue.act;
     uint64_t hash = 0xcbf29ce484222325u;
@@ -539,8 +540,8 @@ int tuner_choose(struct tuner *t, const struct kern_problem *p,
         return 0;
     t->info.measured++;
     memcpy(out, &lead.choice, sizeof *out);
-    return tune_cache_add(t->cache, key,
-                          &(struct tune_entry){out->row->name, out->variant,
-                                               out->variant_name},
-                          lead.seconds, err);
+    return tune_cache_add(
+        t->cache, key,
+        &(struct tune_entry){out->row->name, out->variant, out->variant_name},
+        lead.seconds, err);
 }

@@ -4,7 +4,8 @@
  *
  *     {"libinfer_tuning": 1,
  *      "devices": {"NVIDIA H200, CUDA 13.0, libinfer 0.1.0 rows 0123...": {
- *          "conv_fprop mb1ic64... #89ab...": ["row", variant, us, "variant's name"]}}}
+ *          "conv_fprop mb1ic64... #89ab...": ["row", variant, us, "variant's
+ * name"]}}}
  *
  * It is rewritten as a whole beside what others wrote meanwhile; of two
  * processes that write at once, the later one wins.  A file that is damaged or
@@ -346,8 +347,7 @@ int tune_cache_open(const char *path, const char *label,
         c->path = usual_path();
     else if (path[0])
         c->path = strdup(path);
-    if (!c->label || !c->known || !c->added ||
-        (path && path[0] && !c->path)) {
+    if (!c->label || !c->known || !c->added || (path && path[0] && !c->path)) {
         tune_cache_close(c);
         return error_set(err, INFER_EMEMORY, "tuning: out of memory");
     }

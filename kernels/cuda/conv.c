@@ -205,8 +205,7 @@ int conv_geometry_read(const struct kern_problem *p, struct conv_geometry *g,
 }
 
 int conv_geometry_read_pitched(const struct kern_problem *p,
-                               struct conv_geometry *g,
-                               struct infer_error *why)
+                               struct conv_geometry *g, struct infer_error *why)
 {
     return read_any(p, true, g, why);
 }
@@ -290,8 +289,8 @@ void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
 
     memset(dst, 0, (size_t)g->k * (size_t)pitch * size);
     for (int k = 0; k < g->k; k++) {
-        unsigned char *row = (unsigned char *)dst +
-                             (size_t)k * (size_t)pitch * size;
+        unsigned char *row =
+            (unsigned char *)dst + (size_t)k * (size_t)pitch * size;
         const unsigned char *w =
             (const unsigned char *)src +
             (size_t)weight_at(g, k, 0, 0) * infer_dtype_size(from);

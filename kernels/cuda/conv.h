@@ -25,11 +25,11 @@ struct conv_geometry {
     int stride_h, stride_w;
     int dilation_h, dilation_w;
     int pad_top, pad_left;
-    int groups, cg, kg; /* channels of one group */
-    int x_pitch;        /* elements from pixel to pixel; c where x is dense */
+    int groups, cg, kg;   /* channels of one group */
+    int x_pitch;          /* elements from pixel to pixel; c where x is dense */
     int y_pitch, r_pitch; /* of the output and of the residual, likewise */
-    int m;              /* n * p * q */
-    int depth;          /* r * s * cg */
+    int m;                /* n * p * q */
+    int depth;            /* r * s * cg */
 };
 
 /* Reads the geometry of a conv_fprop (1-D or 2-D) or dense_fprop problem and

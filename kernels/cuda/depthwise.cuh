@@ -242,12 +242,12 @@ static int depthwise_launch_unrolled(struct depthwise_args *a, void *stream,
     depthwise_split(a, V, 4);
     if (a->count >= 132 * 1024)
         return launch_chained(depthwise_unrolled<T, V, R, STRIDE, 4>,
-                             dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                             dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
+                              dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                              dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
     depthwise_split(a, V, 1);
     return launch_chained(depthwise_unrolled<T, V, R, STRIDE, 1>,
-                         dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                         dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
+                          dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                          dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
 }
 
 template <typename T>
@@ -259,13 +259,13 @@ static int depthwise_launch_plain(struct depthwise_args *a, void *stream,
     if (a->g.kg == 1 && a->g.k % V == 0) {
         depthwise_split(a, V, 1);
         return launch_chained(depthwise_plain<T, V>,
-                             dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                             dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
+                              dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                              dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
     }
     depthwise_split(a, 1, 1);
     return launch_chained(depthwise_plain<T, 1>,
-                         dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                         dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
+                          dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                          dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
 }
 
 template <typename T>
@@ -284,9 +284,9 @@ static int depthwise_launch(const struct kern_exec *e,
     a.w = args->in[CONV_W];
     a.out = output_of(e, args, g->k);
     /* The unrolled kernel reads some pixel even where its window has none. */
-    if (g->h == 0 || g->w == 0 || g->kg != 1 || g->k % (16 / (int)sizeof(T)) || g->r != g->s ||
-        g->stride_h != stride || stride > 2 || g->dilation_h != 1 ||
-        g->dilation_w != 1 || (g->r != 3 && g->r != 5))
+    if (g->h == 0 || g->w == 0 || g->kg != 1 || g->k % (16 / (int)sizeof(T)) ||
+        g->r != g->s || g->stride_h != stride || stride > 2 ||
+        g->dilation_h != 1 || g->dilation_w != 1 || (g->r != 3 && g->r != 5))
         return depthwise_launch_plain<T>(&a, args->stream, err);
     if (g->r == 3)
         return stride == 1

@@ -189,10 +189,10 @@ static int igemm_launch_reduce(const struct igemm_args *a, void *stream,
     const size_t threads = (size_t)a->g.m * (a->g.k / n);
     const dim3 grid((unsigned)((threads + 255) / 256));
 
-    return n == LANE ? launch_chained(output_reduce<T, LANE>, grid, dim3(256), 0,
-                                     stream, r, err)
-                     : launch_chained(output_reduce<T, 1>, grid, dim3(256), 0, stream,
-                                     r, err);
+    return n == LANE ? launch_chained(output_reduce<T, LANE>, grid, dim3(256),
+                                      0, stream, r, err)
+                     : launch_chained(output_reduce<T, 1>, grid, dim3(256), 0,
+                                      stream, r, err);
 }
 
 static inline void igemm_fill(const struct kern_exec *e,

@@ -86,8 +86,7 @@ output_vector(const struct output_args &o, int m, int k, float *v)
             v[i] += __ldg(o.bias + k + i);
     }
     if (o.residual) {
-        load_floats<T, N>((const T *)o.residual + (size_t)m * o.r_pitch + k,
-                          r);
+        load_floats<T, N>((const T *)o.residual + (size_t)m * o.r_pitch + k, r);
         if (!o.epilogue.residual_last)
 #pragma unroll
             for (int i = 0; i < N; i++)

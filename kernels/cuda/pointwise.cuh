@@ -146,8 +146,7 @@ static int pointwise_run(struct pointwise<F::N> *a,
     for (int k = 0; k < F::N; k++)
         plain = plain && (a->type[k] == INFER_NONE || a->type[k] == INFER_F32 ||
                           a->type[k] == dtype_of<T>::value);
-    const bool vectors =
-        plain && wide > 1 && a->walk.vectorise(wide, at, size);
+    const bool vectors = plain && wide > 1 && a->walk.vectorise(wide, at, size);
     return launch_chained(vectors ? pointwise_kernel<F, T, Out, wide>
                                   : pointwise_kernel<F, T, Out, 1>,
                           dim3(cuda_grid(a->walk.count, POINTWISE_THREADS)),

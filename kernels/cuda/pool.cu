@@ -70,9 +70,8 @@ static __device__ __forceinline__ void see(bool max, const vec<T, V> &v,
  * unconditionally, those outside of a pixel inside, so that they are under way
  * together. */
 template <typename T, int V, int K>
-static __device__ __forceinline__ void see_window(const struct pool_args &a,
-                                                  const T *x, int h, int w,
-                                                  float (&acc)[V])
+static __device__ __forceinline__ void
+see_window(const struct pool_args &a, const T *x, int h, int w, float (&acc)[V])
 {
     const struct cuda_window &g = a.w;
     vec<T, V> v[K][K];
@@ -83,9 +82,9 @@ static __device__ __forceinline__ void see_window(const struct pool_args &a,
         for (int j = 0; j < K; j++) {
             const bool ok = (unsigned)(h + i) < (unsigned)g.in[1] &&
                             (unsigned)(w + j) < (unsigned)g.in[2];
-            v[i][j] = load_vec<T, V>(x + (ok ? (h + i) * g.x_stride[3] +
-                                                   (w + j) * g.x_stride[4]
-                                             : 0));
+            v[i][j] = load_vec<T, V>(
+                x +
+                (ok ? (h + i) * g.x_stride[3] + (w + j) * g.x_stride[4] : 0));
         }
 #pragma unroll
     for (int i = 0; i < K; i++)

@@ -91,13 +91,12 @@ static __global__ void __launch_bounds__(THREADS)
         if (threadIdx.x < half * cv)
 #pragma unroll
             for (int j = 0; j < V; j++)
-                part[j][threadIdx.x] =
-                    join(a.max, part[j][threadIdx.x],
-                         part[j][threadIdx.x + half * cv]);
+                part[j][threadIdx.x] = join(a.max, part[j][threadIdx.x],
+                                            part[j][threadIdx.x + half * cv]);
     }
     if (threadIdx.x >= cv || c >= a.s.c)
         return;
-    /* What this thread wrote last, it reads. */
+        /* What this thread wrote last, it reads. */
 #pragma unroll
     for (int j = 0; j < V; j++) {
         const float v = part[j][threadIdx.x];
@@ -175,8 +174,7 @@ static void shape_of(const struct kern_problem *p, const struct kern_device *d,
     while (s->cv > 4 && (int64_t)s->n * conv_ceil_div(vectors, s->cv) < places)
         s->cv /= s->cv == 32 ? 4 : 2;
     const int64_t blocks = (int64_t)s->n * conv_ceil_div(vectors, s->cv);
-    const int most =
-        conv_ceil_div(s->pixels, LEAST_PIXELS * (THREADS / s->cv));
+    const int most = conv_ceil_div(s->pixels, LEAST_PIXELS * (THREADS / s->cv));
     const int wanted = blocks > 0 ? (int)(places / blocks) : 1;
     s->splits = wanted < most ? wanted : most;
     if (s->splits < 2)
@@ -196,9 +194,8 @@ static int global_supports(const struct kern_problem *p,
     if (r < 0)
         return r;
     for (int i = 0; i < x->rank - 2; i++)
-        if (a->window[i] != x->dim[i + 2] || a->pad_begin[i] ||
-            a->pad_end[i] || (a->window[i] > 1 && a->dilation[i] != 1) ||
-            y->dim[i + 2] != 1)
+        if (a->window[i] != x->dim[i + 2] || a->pad_begin[i] || a->pad_end[i] ||
+            (a->window[i] > 1 && a->dilation[i] != 1) || y->dim[i + 2] != 1)
             return error_set(why, INFER_EUNSUPPORTED,
                              "pool: the window is not the whole image");
     if ((x->dim[1] > 1 && (x->stride[1] != 1 || y->stride[1] != 1)) ||
@@ -230,8 +227,8 @@ static int global_prepare(struct kern_exec *e, const struct kern_device *d,
     shape_of(&e->problem, d, s);
     e->state = s;
     if (s->splits > 1)
-        e->workspace = (size_t)s->splits * (size_t)s->n * (size_t)s->c *
-                       sizeof(float);
+        e->workspace =
+            (size_t)s->splits * (size_t)s->n * (size_t)s->c * sizeof(float);
     return 0;
 }
 
@@ -249,9 +246,9 @@ static int global_run(const struct kern_exec *e, const struct kern_args *args,
     a.max = e->problem.attr.pool.kind == KERN_POOL_MAX;
     a.act = e->problem.epilogue.act;
     const dim3 grid(conv_ceil_div(a.s.c / v, a.s.cv), a.s.n, a.s.splits);
-    int r = launch_chained(v == wide ? global_kernel<T, wide>
-                                     : global_kernel<T, 1>,
-                           grid, dim3(THREADS), 0, args->stream, a, err);
+    int r =
+        launch_chained(v == wide ? global_kernel<T, wide> : global_kernel<T, 1>,
+                       grid, dim3(THREADS), 0, args->stream, a, err);
     if (r == 0 && a.parts)
         r = launch_chained(join_kernel<T>,
                            dim3(cuda_blocks((int64_t)a.s.n * a.s.c, THREADS)),

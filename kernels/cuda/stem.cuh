@@ -122,8 +122,8 @@ stem_copy_patch(const struct stem_args &a, const struct stem_tile &t,
                 uint16_t *patch)
 {
     const int top = t.p0 * a.g.stride_h - a.g.pad_top, width = a.g.w * a.g.c;
-    const int left = (t.q0 * a.g.stride_w - a.g.pad_left) * a.g.c - a.l.front -
-                     a.l.skew;
+    const int left =
+        (t.q0 * a.g.stride_w - a.g.pad_left) * a.g.c - a.l.front - a.l.skew;
     const uint16_t *x = (const uint16_t *)a.x + t.n * a.g.h * width;
 
     if (a.l.vectors) {

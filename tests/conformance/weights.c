@@ -38,8 +38,8 @@
  * and 2^-8 for bfloat16, times 8: errors of the layers add up like random
  * steps. */
 static const double gpu_bound[] = {1e-5, 8 * 0x1p-11, 8 * 0x1p-11, 8 * 0x1p-8};
-#define BATCH    100
-#define ROWS     10
+#define BATCH 100
+#define ROWS  10
 
 enum source { MNIST, MNIST_1000, CIFAR };
 

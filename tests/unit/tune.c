@@ -44,7 +44,7 @@ static struct tune_cache *cache_of(const char *label)
 }
 
 static void add_entry(struct tune_cache *c, const char *key, const char *row,
-                int variant)
+                      int variant)
 {
     struct tune_entry e = {row, variant, variant ? "engine" : ""};
     struct infer_error err = {0};
@@ -289,9 +289,9 @@ static int remove_folder(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_damaged),     cmocka_unit_test(test_bad_entries),
-        cmocka_unit_test(test_unwritable),  cmocka_unit_test(test_sessions),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_bad_entries),
+        cmocka_unit_test(test_unwritable), cmocka_unit_test(test_sessions),
         cmocka_unit_test(test_options),
     };
 

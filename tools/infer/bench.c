@@ -176,8 +176,8 @@ int tool_bench(struct tool_run *run, struct infer_error *err)
                       ? time_repeats
                       : time_runs)(run, &in, &out, times, &n, err);
     if (status == INFER_OK && n == 0)
-        status = error_set(err, INFER_EARGUMENT,
-                           "--duration: too short for a run");
+        status =
+            error_set(err, INFER_EARGUMENT, "--duration: too short for a run");
     if (status == INFER_OK) {
         int64_t batch = in.item[0].rank > 0 ? in.item[0].dim[0] : 1;
 

@@ -335,7 +335,8 @@ static int reader_threads(const struct tool_request *r)
 
 /* Fills a batch with pictures of one size: up to `limit` and the list's end.
  * *n is their number. */
-static int fill_batch(struct tool_run *run, const struct infer_tensor_info *info,
+static int fill_batch(struct tool_run *run,
+                      const struct infer_tensor_info *info,
                       struct reader *reader, int64_t limit, size_t left,
                       struct batch *b, int64_t *n, struct infer_error *err)
 {
@@ -377,8 +378,8 @@ int tool_classify(struct tool_run *run, const struct tool_list *list,
         status = reader_start(run->model, list, reader_threads(run->request),
                               (size_t)limit, err, &reader);
     while (status == INFER_OK && i < list->count) {
-        status = fill_batch(run, &info, reader, limit, list->count - i, &b, &n,
-                            err);
+        status =
+            fill_batch(run, &info, reader, limit, list->count - i, &b, &n, err);
         if (status == INFER_OK)
             status = run_batch(run, &b, list->path + i, n, json, err);
         i += (size_t)n;
