@@ -169,9 +169,9 @@ struct infer_session_options {
      * measures every kernel, and on a CPU too; 0 goes by estimates.
      * deterministic implies 0. */
     int tune;
-    int keep_tensors;  /* 1: every intermediate tensor stays readable after a
-                        * run; costs memory; default 0 */
-    int profile;       /* 1: time every layer; default 0 */
+    int keep_tensors; /* 1: every intermediate tensor stays readable after a
+                       * run; costs memory; default 0 */
+    int profile;      /* 1: time every layer; default 0 */
     /* File of measured choices.  NULL (default): libinfer/tuning.json below
      * XDG_CACHE_HOME or ~/.cache; "": none is read or written.  A file that
      * cannot be used is ignored, as infer_session_tuning() says. */
@@ -233,7 +233,8 @@ int infer_session_run(struct infer_session *session,
 /* Repeats the computation of the last run on the inputs it left on the device,
  * `runs` times in a row, and writes the seconds of each to seconds[0..runs-1]:
  * by the GPU's clock, without the arrays' way to the device and back.
- * Errors: EARGUMENT (there was no run), EUNSUPPORTED (not on a GPU), EDEVICE. */
+ * Errors: EARGUMENT (there was no run), EUNSUPPORTED (not on a GPU),
+ * EDEVICE. */
 int infer_session_repeat(struct infer_session *session, int runs,
                          double *seconds, struct infer_error *err);
 

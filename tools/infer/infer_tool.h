@@ -40,7 +40,7 @@ struct tool_request {
     bool report_memory, report_load_time;
     const char *compare;
     bool layers;
-    double atol, rtol;
+    double atol, rtol; /* rtol < 0: not given */
     const char *dump_layers;
 };
 

@@ -80,7 +80,7 @@ static const struct cli_option options[] = {
      "the same input through other backends", OPT_COMPARE},
     {"layers", 0, CLI_FLAG, NULL, "with --compare: every tensor", OPT_LAYERS},
     {"atol", 0, CLI_VALUE, "X", "absolute tolerance (1e-6)", OPT_ATOL},
-    {"rtol", 0, CLI_VALUE, "X", "relative to the largest value (1e-4)",
+    {"rtol", 0, CLI_VALUE, "X", "relative to the largest value (fp32: 1e-4)",
      OPT_RTOL},
     {"dump-layers", 0, CLI_VALUE, "DIR", "every tensor as .npy",
      OPT_DUMP_LAYERS},
@@ -336,7 +336,7 @@ static void request_init(struct tool_request *r)
     memcpy(r->percentile, percentiles, sizeof(percentiles));
     r->n_percentile = 4;
     r->atol = 1e-6;
-    r->rtol = 1e-4;
+    r->rtol = -1; /* by the precision */
 }
 
 static void request_clear(struct tool_request *r)
