@@ -20,6 +20,7 @@
 #ifndef KERNELS_CUDA_DEPTHWISE_CUH
 #define KERNELS_CUDA_DEPTHWISE_CUH
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/cuda/launch.cuh"
@@ -193,21 +194,45 @@ static double depthwise_estimate(const struct kern_problem *p,
     return 2 + kern_problem_bytes(p) / 3e6;
 }
 
+/* Outputs a thread computes along the width, by variant; which is best depends
+ * on how far the image fills the device. */
+static const int depthwise_widths[] = {2, 4, 1};
+
+struct depthwise_state {
+    struct conv_geometry g;
+    int width;
+};
+
+static int depthwise_variants(const struct kern_problem *p,
+                              const struct kern_device *d,
+                              struct infer_error *err)
+{
+    (void)p;
+    (void)d;
+    (void)err;
+    return (int)(sizeof(depthwise_widths) / sizeof(depthwise_widths[0]));
+}
+
 static int depthwise_prepare(struct kern_exec *e, const struct kern_device *d,
                              struct infer_error *err)
 {
-    struct conv_geometry *g = (struct conv_geometry *)malloc(sizeof(*g));
-    const int r =
-        g ? conv_geometry_read(&e->problem, g, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    struct depthwise_state *s;
+    int r;
 
-    (void)d;
+    if (e->variant >= depthwise_variants(&e->problem, d, err))
+        return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                         e->row->name, e->variant);
+    s = (struct depthwise_state *)malloc(sizeof(*s));
+    r = s ? conv_geometry_read(&e->problem, &s->g, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
     if (r < 0) {
-        free(g);
+        free(s);
         return r;
     }
-    e->state = g;
-    e->packed[CONV_W] = (size_t)g->k * (size_t)g->depth *
+    s->width = depthwise_widths[e->variant];
+    snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
+    e->state = s;
+    e->packed[CONV_W] = (size_t)s->g.k * (size_t)s->g.depth *
                         infer_dtype_size(e->problem.in[CONV_X].dtype);
     return 0;
 }
@@ -216,7 +241,7 @@ static int depthwise_pack(const struct kern_exec *e, int i, const void *src,
                           void *dst, struct infer_error *err)
 {
     (void)err;
-    conv_pack_taps((const struct conv_geometry *)e->state,
+    conv_pack_taps(&((const struct depthwise_state *)e->state)->g,
                    e->problem.in[i].dtype, src, e->problem.in[CONV_X].dtype,
                    dst);
     return 0;
@@ -232,22 +257,26 @@ static inline void depthwise_split(struct depthwise_args *a, int v, int tw)
     a->count = (int64_t)(a->g.k / v) * tiles * a->g.p * a->g.n;
 }
 
-template <typename T, int R, int STRIDE>
-static int depthwise_launch_unrolled(struct depthwise_args *a, void *stream,
-                                     struct infer_error *err)
+template <typename T, int R, int STRIDE, int TW>
+static int depthwise_launch_width(struct depthwise_args *a, void *stream,
+                                  struct infer_error *err)
 {
     enum { V = 16 / (int)sizeof(T) };
 
-    /* 4 outputs a thread where that leaves enough threads for a large GPU. */
-    depthwise_split(a, V, 4);
-    if (a->count >= 132 * 1024)
-        return launch_chained(depthwise_unrolled<T, V, R, STRIDE, 4>,
-                              dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                              dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
-    depthwise_split(a, V, 1);
-    return launch_chained(depthwise_unrolled<T, V, R, STRIDE, 1>,
+    depthwise_split(a, V, TW);
+    return launch_chained(depthwise_unrolled<T, V, R, STRIDE, TW>,
                           dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
                           dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
+}
+
+template <typename T, int R, int STRIDE>
+static int depthwise_launch_unrolled(struct depthwise_args *a, int width,
+                                     void *stream, struct infer_error *err)
+{
+    return width == 4 ? depthwise_launch_width<T, R, STRIDE, 4>(a, stream, err)
+           : width == 2
+               ? depthwise_launch_width<T, R, STRIDE, 2>(a, stream, err)
+               : depthwise_launch_width<T, R, STRIDE, 1>(a, stream, err);
 }
 
 template <typename T>
@@ -274,8 +303,9 @@ static int depthwise_launch(const struct kern_exec *e,
                             struct infer_error *err)
 {
     struct depthwise_args a;
-    const struct conv_geometry *g = (const struct conv_geometry *)e->state;
-    const int stride = g->stride_w;
+    const struct depthwise_state *s = (const struct depthwise_state *)e->state;
+    const struct conv_geometry *g = &s->g;
+    const int stride = g->stride_w, w = s->width;
 
     if (g->m == 0)
         return 0;
@@ -290,11 +320,13 @@ static int depthwise_launch(const struct kern_exec *e,
         return depthwise_launch_plain<T>(&a, args->stream, err);
     if (g->r == 3)
         return stride == 1
-                   ? depthwise_launch_unrolled<T, 3, 1>(&a, args->stream, err)
-                   : depthwise_launch_unrolled<T, 3, 2>(&a, args->stream, err);
+                   ? depthwise_launch_unrolled<T, 3, 1>(&a, w, args->stream,
+                                                        err)
+                   : depthwise_launch_unrolled<T, 3, 2>(&a, w, args->stream,
+                                                        err);
     return stride == 1
-               ? depthwise_launch_unrolled<T, 5, 1>(&a, args->stream, err)
-               : depthwise_launch_unrolled<T, 5, 2>(&a, args->stream, err);
+               ? depthwise_launch_unrolled<T, 5, 1>(&a, w, args->stream, err)
+               : depthwise_launch_unrolled<T, 5, 2>(&a, w, args->stream, err);
 }
 
 static void depthwise_release(struct kern_exec *e)
@@ -313,6 +345,7 @@ static void depthwise_release(struct kern_exec *e)
         .min_sm = 75,                                                          \
         .supports = depthwise_supports,                                        \
         .estimate = depthwise_estimate,                                        \
+        .variants = depthwise_variants,                                        \
         .prepare = depthwise_prepare,                                          \
         .pack = depthwise_pack,                                                \
         .launch = depthwise_launch<T>,                                         \

@@ -306,6 +306,12 @@ static __device__ __forceinline__ float apply_unary(struct kern_unary f,
     }
 }
 
+/* Any kind, out of line. */
+static __device__ __noinline__ float unary_any(struct kern_unary f, float x)
+{
+    return apply_unary(f, x);
+}
+
 /* v = act(v) for N values, with the choice made once.  What is piecewise linear
  * is min(max(v < 0 ? slope v : v, low), high), with NaN passing through. */
 template <int N>
@@ -334,9 +340,10 @@ static __device__ __forceinline__ void apply_unary_vector(struct kern_unary f,
             v[i] = times ? v[i] * s : s;
         }
     } else {
-#pragma unroll 1
+        /* Unrolled, or the values would have to be in memory. */
+#pragma unroll
         for (int i = 0; i < N; i++)
-            v[i] = apply_unary(f, v[i]);
+            v[i] = unary_any(f, v[i]);
     }
 }
 
