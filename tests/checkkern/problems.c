@@ -510,10 +510,28 @@ static void make_resize(struct maker *m, int k)
     p->out[0] = make_out(m, &s);
 }
 
+/* Pictures from planes to pixels. */
+static void make_picture_copy(struct maker *m)
+{
+    const int64_t dim[4] = {rng_range(&m->rng, 1, 3), 3,
+                            rng_range(&m->rng, 1, 17),
+                            rng_range(&m->rng, 1, 17)};
+
+    m->p->n_in = 1;
+    m->p->in[0] = kern_tensor_dense(m->dtype, 4, dim, KERN_NCHW);
+    m->p->out[0] = kern_tensor_dense(
+        rng_chance(&m->rng, 50) ? m->dtype : INFER_F16, 4, dim, KERN_NHWC);
+}
+
 static void make_copy(struct maker *m, int k)
 {
     const struct dims s = make_dims(m, k, 1);
     enum infer_dtype to = m->dtype;
+
+    if (rng_chance(&m->rng, 15)) {
+        make_picture_copy(m);
+        return;
+    }
 
     if (rng_chance(&m->rng, 40))
         to = (enum infer_dtype)rng_range(&m->rng, INFER_F64, INFER_BOOL);
