@@ -54,7 +54,8 @@ static void collect(const struct plan *plan, const struct plan_step *s,
     }
 }
 
-/* Drops candidates from `from` on that the estimates rule out. */
+/* Drops candidates from `from` on that the estimates rule out; rows that make
+ * none are measured. */
 static void prune(struct candidates *c, int from)
 {
     double lowest = 0;
@@ -66,7 +67,7 @@ static void prune(struct candidates *c, int from)
     if (lowest == 0)
         return;
     for (i = from; i < c->n; i++)
-        if (c->estimate[i] > 0 && c->estimate[i] <= HOPELESS * lowest) {
+        if (c->estimate[i] <= HOPELESS * lowest) {
             c->row[n] = c->row[i];
             c->estimate[n++] = c->estimate[i];
         }

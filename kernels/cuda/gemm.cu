@@ -317,13 +317,26 @@ static double estimate_gemv(const struct kern_problem *p,
     return 2.5 + kern_problem_bytes(p) / 1.5e6;
 }
 
+/* One launch of plain arithmetic, 5 TFLOP/s at best. */
+static double estimate_dense(const struct kern_problem *p,
+                             const struct kern_device *d)
+{
+    (void)d;
+    return 5 + kern_problem_flops(p) / 5e6;
+}
+
 #define GEMV_ROW(type, kind)                                                   \
     CUDA_ROW_TIMED(dense_fprop_##type##_cuda_gemv, KERN_DENSE_FPROP, kind,     \
                    supports_gemv, estimate_gemv, launch_gemv)
 GEMV_ROW(f32, INFER_F32)
 GEMV_ROW(f16, INFER_F16)
 GEMV_ROW(bf16, INFER_BF16)
-CUDA_ROWS(dense_fprop, simt, KERN_DENSE_FPROP, supports_dense, launch_dense)
+#define SIMT_ROW(type, kind)                                                   \
+    CUDA_ROW_TIMED(dense_fprop_##type##_cuda_simt, KERN_DENSE_FPROP, kind,     \
+                   supports_dense, estimate_dense, launch_dense)
+SIMT_ROW(f32, INFER_F32)
+SIMT_ROW(f16, INFER_F16)
+SIMT_ROW(bf16, INFER_BF16)
 
 /* ---- matmul -------------------------------------------------------- */
 
