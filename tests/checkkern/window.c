@@ -147,10 +147,20 @@ static int64_t pick_channels(struct rng *r)
     return some[rng_range(r, 0, COUNT(some) - 1)];
 }
 
+/* Channels in eights, which tensor cores want: now and then so many that the
+ * sum is worth splitting. */
+static int64_t pick_eights(struct rng *r)
+{
+    return 8 * (rng_chance(r, 70) ? rng_range(r, 1, 6) : rng_range(r, 7, 24));
+}
+
 static void random_channels(struct shape *s, struct rng *r)
 {
     s->groups = 1;
-    if (rng_chance(r, 20)) { /* depthwise, at times with a multiplier */
+    if (rng_chance(r, 35)) {
+        s->c = pick_eights(r);
+        s->k = pick_eights(r);
+    } else if (rng_chance(r, 20)) { /* depthwise, at times with a multiplier */
         s->c = pick_channels(r);
         s->groups = (int)s->c;
         s->k = s->c * (rng_chance(r, 70) ? 1 : 2);

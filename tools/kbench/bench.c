@@ -218,11 +218,12 @@ static int add_row(struct bench *b, const struct kern_row *row,
     const struct kern_device *d = &b->plan->device->kern;
     struct infer_error why = {0};
     const int n = kern_variants(row, &b->c->p, d, &why);
+    const int most = b->plan->variants > 0 ? b->plan->variants : n;
     int rc = 0;
 
     if (n < 1)
         return note_failure(b, row, 0, &why, err);
-    for (int v = 0; rc == 0 && v < n; v++) {
+    for (int v = 0; rc == 0 && v < n && v < most; v++) {
         struct kern_exec exec;
         const int r = kern_prepare_variant(row, &b->c->p, d, v, &why, &exec);
         if (r == INFER_EUNSUPPORTED && v > 0)
@@ -245,7 +246,7 @@ static int add_row(struct bench *b, const struct kern_row *row,
 
 static int add_rows(struct bench *b, struct infer_error *err)
 {
-    const double lowest = b->plan->every_variant ? 0 : lowest_estimate(b);
+    const double lowest = b->plan->every_kernel ? 0 : lowest_estimate(b);
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < kern_row_count(); i++) {

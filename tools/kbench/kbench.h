@@ -169,8 +169,8 @@ struct kb_request {
     enum kern_layout layout;
     bool backend[INFER_BACKEND_COUNT]; /* none: all of the device */
     const char *kernels;               /* glob */
-    bool cold, all, every_variant;
-    int rounds;
+    bool cold, all, every_kernel;
+    int rounds, variants;
     double fail_below, time_limit, reference_limit;
     const char *sort, *csv, *json, *html;
 };
@@ -245,8 +245,9 @@ struct kb_plan {
     bool cold;           /* rotate through more memory than the cache holds */
     size_t cache_bytes;
     int rounds;
-    bool every_variant; /* none is left out on its estimate */
-    double time_limit;  /* seconds for one problem */
+    bool every_kernel; /* none is left out on its estimate */
+    int variants;      /* of a row at most; 0: all */
+    double time_limit; /* seconds for one problem */
     uint64_t seed;
 };
 /* Adds one result a candidate.  Candidates that are wrong or fail are noted

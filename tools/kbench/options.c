@@ -37,6 +37,7 @@ enum {
     OPT_LAYOUT,
     OPT_COLD,
     OPT_ROUNDS,
+    OPT_VARIANTS,
     OPT_TIME_LIMIT,
     OPT_REFERENCE_LIMIT,
     OPT_ALL,
@@ -91,6 +92,8 @@ static const struct cli_option options[] = {
     {"cold-cache", 0, CLI_FLAG, NULL,
      "pass through twice the cache between launches on the same data",
      OPT_COLD},
+    {"variants", 0, CLI_VALUE, "N", "variants of a row at most (all)",
+     OPT_VARIANTS},
     {"rounds", 0, CLI_VALUE, "N", "measured rounds (11)", OPT_ROUNDS},
     {"time-limit", 0, CLI_VALUE, "TIME", "rounds of one problem (2s)",
      OPT_TIME_LIMIT},
@@ -230,6 +233,11 @@ static int set_number(struct kb_request *r, int id, const char *value)
             return bad(r->cli, "rounds", value, "a number from 1 to 10000");
         r->rounds = (int)n;
         return 0;
+    case OPT_VARIANTS:
+        if (!cli_int(value, 1, 10000, &n))
+            return bad(r->cli, "variants", value, "a number from 1 to 10000");
+        r->variants = (int)n;
+        return 0;
     case OPT_TIME_LIMIT:
         if (!cli_seconds(value, &r->time_limit))
             return bad(r->cli, "time-limit", value, "a time such as 2s");
@@ -321,7 +329,7 @@ static int set_flag(struct kb_request *r, int id)
         r->all = true;
         return 0;
     default:
-        r->every_variant = true;
+        r->every_kernel = true;
         return 0;
     }
 }
@@ -373,6 +381,7 @@ static int handle(struct cli *cli, int id, const char *value, void *user)
     case OPT_EXTENT:
     case OPT_THREADS:
     case OPT_ROUNDS:
+    case OPT_VARIANTS:
     case OPT_TIME_LIMIT:
     case OPT_REFERENCE_LIMIT:
     case OPT_FAIL_BELOW:

@@ -68,7 +68,8 @@ static struct kb_plan make_plan(struct run *run, const struct device *d)
                            .cold = r->cold,
                            .cache_bytes = gpu ? d->kern.l2_bytes : cpu_cache(),
                            .rounds = r->rounds,
-                           .every_variant = r->every_variant,
+                           .every_kernel = r->every_kernel,
+                           .variants = r->variants,
                            .time_limit = r->time_limit,
                            .seed = r->cli->seed};
 
