@@ -175,7 +175,7 @@ static bool is_gpu_row(const struct kern_row *row)
 /* A number is drawn this often until the row supports the problem; after so
  * many numbers without one there is none to be found. */
 #define DRAWS  64
-#define MISSES 4
+#define MISSES 40
 
 static enum verdict check_one(const struct options *o, struct check *c,
                               bool limited)

@@ -680,6 +680,6 @@ void problem_make(const struct kern_row *row, const struct problem_id *id,
         out->constant_in = 2 | (kern_op_residual(out->op) == 3 ? 4u : 0);
     out->deterministic = rng_chance(&m.rng, 20);
     out->allow_tf32 = (row->flags & KERN_TF32) != 0;
-    if (!fixed && rng_chance(&m.rng, 10))
+    if (!fixed && out->n_in > 0 && rng_chance(&m.rng, 10))
         spoil(out, &m.rng);
 }

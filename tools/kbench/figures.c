@@ -373,7 +373,8 @@ int kb_figures_problem(const struct kb_figures *given,
     add_epilogue(&f, precision, layout, out);
     if (kern_problem_check(out, err) < 0) {
         error_prefix(err, "problem");
-        return INFER_EARGUMENT;
+        err->code = INFER_EARGUMENT; /* of this program, not of a model */
+        return err->code;
     }
     return 0;
 }

@@ -139,7 +139,8 @@ struct kb_peak {
 struct kb_peaks {
     struct kb_peak flops[4]; /* in the order of the precisions */
     struct kb_peak memory, cache;
-    size_t cache_bytes;
+    size_t cache_bytes; /* problems that touch no more stay in the cache */
+    double launch;      /* seconds: no kernel in a series is shorter */
 };
 int kb_precision_index(const struct kb_precision *precision);
 void kb_peaks_apply(const struct kb_peaks *peaks, bool cold, struct kb_case *c);

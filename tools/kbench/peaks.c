@@ -130,6 +130,20 @@ static int measure_copy(const struct kb_plan *plan, size_t bytes,
     return rc;
 }
 
+/* The shortest time that a launch in a series takes: a copy of a few numbers.
+ */
+static int measure_launch(const struct kb_plan *plan, double *out,
+                          struct infer_error *err)
+{
+    const int64_t dim[] = {4, 16};
+    struct kern_problem p = {.op = KERN_COPY, .n_in = 1, .n_out = 1};
+    char name[128];
+
+    p.in[0] = p.out[0] = kern_tensor_dense(INFER_F32, 2, dim, KERN_NCHW);
+    return fastest(plan, &p, kb_precision_find("fp32"), err, out, name,
+                   sizeof(name));
+}
+
 int kb_peaks_measure(const struct kb_plan *plan,
                      const struct kb_precision *const *precision, int n,
                      struct kb_peaks *out, struct infer_error *err)
@@ -146,7 +160,9 @@ int kb_peaks_measure(const struct kb_plan *plan,
         rc = measure_copy(
             plan, large > 4 * plan->cache_bytes ? large : 4 * plan->cache_bytes,
             &out->memory, err);
+    if (rc == 0)
+        rc = measure_launch(plan, &out->launch, err);
     if (rc == 0 && plan->cache_bytes >= (size_t)1 << 20)
-        rc = measure_copy(plan, plan->cache_bytes / 8, &out->cache, err);
+        rc = measure_copy(plan, plan->cache_bytes / 4, &out->cache, err);
     return rc;
 }

@@ -116,6 +116,11 @@ static void put_foot(const struct kb_report *r, FILE *f)
                  r->peaks->cache.value / 1e9, r->peaks->cache.how);
         put_entry(f, "In the cache", text);
     }
+    snprintf(text, sizeof(text),
+             "%.3g us: what a copy of 64 numbers takes in a series. The floor "
+             "leaves it out, so the smallest problems are far from theirs",
+             r->peaks->launch * 1e6);
+    put_entry(f, "Shortest launch", text);
     fputs("</dl>\n<code>", f);
     kb_html_text(f, m->command);
     fputs("</code></footer>\n", f);

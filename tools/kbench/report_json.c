@@ -105,6 +105,7 @@ cJSON *kb_json(const struct kb_report *r)
     }
     add_peak(list, "memory", &r->peaks->memory);
     add_peak(list, "cache", &r->peaks->cache);
+    cJSON_AddNumberToObject(list, "launch_us", r->peaks->launch * 1e6);
     cJSON_AddItemToObject(o, "summary", group_json(&r->summary->all));
     list = cJSON_AddArrayToObject(o, "groups");
     for (int i = 0; i < r->summary->n_groups; i++)

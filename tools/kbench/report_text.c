@@ -54,6 +54,8 @@ void kb_text_head(const struct kb_report *r)
     print_peak("memory", &r->peaks->memory, 1e9, "GB/s");
     if (!q->cold)
         print_peak("cache", &r->peaks->cache, 1e9, "GB/s");
+    char least[24];
+    printf("shortest launch %s\n", time_text(r->peaks->launch, least));
 }
 
 /* ---- one case ------------------------------------------------------ */
