@@ -299,13 +299,14 @@ static bool fill_bounds(const struct truth *t, struct kb_proof *proof,
 
     for (int i = 0; i < kinds; i++) {
         const struct kern_row row = {.acc = INFER_F32};
-        const struct kern_exec e = {.row = &row, .flags = i ? KERN_TF32 : 0};
+        const struct kern_exec e = {
+            .row = &row, .problem = t->p, .flags = i ? KERN_TF32 : 0};
         proof->tol[i] = malloc(((size_t)proof->count + 1) * sizeof(double));
         if (!proof->tol[i]) {
             error_set(err, INFER_EMEMORY, "out of memory");
             return false;
         }
-        if (!bound_fill(t, &e, proof->tol[i], err))
+        if (!bound_fill(t, 0, &e, proof->tol[i], err))
             return false;
     }
     return true;
@@ -338,8 +339,8 @@ int kb_proof_new(const struct kern_problem *p, uint64_t seed,
              fill_bounds(&t, out, err);
     }
     if (ok) {
-        out->expected = t.out;
-        t.out = NULL;
+        out->expected = t.out[0];
+        t.out[0] = NULL;
         error_clear(err);
     } else {
         kb_proof_free(out);
@@ -367,7 +368,7 @@ bool kb_proof_check(const struct kb_proof *proof, const struct kern_problem *p,
 {
     const enum infer_dtype dtype = p->out[0].dtype;
     const size_t size = infer_dtype_size(dtype);
-    struct truth t = {.out = proof->expected};
+    struct truth t = {.out = {proof->expected}};
     char why[VERIFY_TEXT] = "out of memory";
     char *dense = malloc((size_t)proof->count * size + 1);
     bool ok = dense != NULL;
@@ -377,7 +378,7 @@ bool kb_proof_check(const struct kb_proof *proof, const struct kern_problem *p,
         memcpy(dense + (size_t)e * size,
                (const char *)y + (size_t)proof->offset[e] * size, size);
     ok = ok &&
-         verify_compare(&t, dtype, dense, PASS_REAL,
+         verify_compare(&t, 0, dtype, dense, PASS_REAL,
                         proof->tol[tf32 && proof->tol[1] ? 1 : 0], worst, why);
     free(dense);
     if (!ok)
