@@ -589,7 +589,7 @@ static void make_operation(struct maker *m, int k)
     case KERN_COPY:
         make_copy(m, k);
         break;
-    case KERN_OP_COUNT:
+    default:
         break;
     }
 }
