@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "kernels/kern.h"
+#include "kernels/scalar.h"
 #include "libinfer/device.h"
 #include "libinfer/graph.h"
 #include "libinfer/view.h"
@@ -176,7 +177,7 @@ struct net {
     struct view input, label, random, rate, loss, hit, state, norm, zero;
     int control, metrics; /* buffers */
     int64_t classes;
-    float *host_metrics;
+    void *host_metrics;
 };
 
 /* Takes over the graph (freed on failure too), whose first input is the batch

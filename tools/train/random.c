@@ -1,39 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
- * as 1, 2, 3", 2011.  The constants are the paper's. */
+/* Sequences of random numbers from a counter and a key. */
 #include "tools/train/random.h"
 
 #include <math.h>
-#include <string.h>
 
-#define ROUNDS 10
-
-static void philox(const uint32_t key_in[2], const uint32_t counter[4],
-                   uint32_t out[4])
-{
-    uint32_t key[2] = {key_in[0], key_in[1]};
-    uint32_t x[4];
-    int i;
-
-    memcpy(x, counter, sizeof(x));
-    for (i = 0; i < ROUNDS; i++) {
-        uint64_t a = (uint64_t)0xd2511f53u * x[0];
-        uint64_t b = (uint64_t)0xcd9e8d57u * x[2];
-
-        x[0] = (uint32_t)(b >> 32) ^ x[1] ^ key[0];
-        x[1] = (uint32_t)b;
-        x[2] = (uint32_t)(a >> 32) ^ x[3] ^ key[1];
-        x[3] = (uint32_t)a;
-        key[0] += 0x9e3779b9u;
-        key[1] += 0xbb67ae85u;
-    }
-    memcpy(out, x, sizeof(x));
-}
+/* Dropout draws with the seed itself: these sequences stay clear of its. */
+#define KEY 0x7472616e646f6d21u
 
 struct random random_at(uint64_t seed, enum random_use use, uint64_t place)
 {
     struct random r = {
-        .key = {(uint32_t)seed, (uint32_t)(seed >> 32)},
+        .key = seed ^ KEY,
         .counter = {0, (uint32_t)use, (uint32_t)place,
                     (uint32_t)(place >> 32)},
     };
@@ -44,11 +21,11 @@ struct random random_at(uint64_t seed, enum random_use use, uint64_t place)
 uint32_t random_u32(struct random *r)
 {
     if (r->left == 0) {
-        philox(r->key, r->counter, r->word);
+        r->block = philox(r->counter, r->key);
         r->counter[0]++;
         r->left = 4;
     }
-    return r->word[4 - r->left--];
+    return r->block.word[4 - r->left--];
 }
 
 float random_unit(struct random *r)

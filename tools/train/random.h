@@ -6,13 +6,15 @@
 
 #include <stdint.h>
 
+#include "kernels/philox.h"
+
 /* What the numbers are for; keeps the streams of one seed apart. */
 enum random_use { RANDOM_WEIGHTS = 1, RANDOM_SHUFFLE, RANDOM_AUGMENT };
 
 struct random {
-    uint32_t key[2];
+    uint64_t key;
     uint32_t counter[4]; /* block, use, place low, place high */
-    uint32_t word[4];
+    struct philox_words block;
     int left; /* words of the block not handed out yet */
 };
 
