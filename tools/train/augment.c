@@ -100,11 +100,14 @@ static void move(uint8_t *planes, int channels, int height, int width, int dx,
 
             if (sy < 0 || sy >= height || to <= from)
                 continue;
-            memcpy(planes + ((size_t)c * (size_t)height + (size_t)y) *
-                                (size_t)width + from,
-                   scratch + ((size_t)c * (size_t)height + (size_t)sy) *
-                                 (size_t)width + from + dx,
-                   (size_t)(to - from));
+            memcpy(
+                planes +
+                    ((size_t)c * (size_t)height + (size_t)y) * (size_t)width +
+                    from,
+                scratch +
+                    ((size_t)c * (size_t)height + (size_t)sy) * (size_t)width +
+                    from + dx,
+                (size_t)(to - from));
         }
 }
 
@@ -116,15 +119,17 @@ static void cutout(struct random *r, uint8_t *planes, int channels, int height,
     const int cx = (int)random_below(r, (uint64_t)width);
     const int top = cy - side / 2 < 0 ? 0 : cy - side / 2;
     const int left = cx - side / 2 < 0 ? 0 : cx - side / 2;
-    const int bottom = cy - side / 2 + side > height ? height
-                                                     : cy - side / 2 + side;
-    const int right = cx - side / 2 + side > width ? width
-                                                   : cx - side / 2 + side;
+    const int bottom =
+        cy - side / 2 + side > height ? height : cy - side / 2 + side;
+    const int right =
+        cx - side / 2 + side > width ? width : cx - side / 2 + side;
 
     for (int c = 0; c < channels; c++)
         for (int y = top; y < bottom; y++)
-            memset(planes + ((size_t)c * (size_t)height + (size_t)y) *
-                                (size_t)width + left,
+            memset(planes +
+                       ((size_t)c * (size_t)height + (size_t)y) *
+                           (size_t)width +
+                       left,
                    0, (size_t)(right - left));
 }
 

@@ -139,8 +139,8 @@ static void print_list(const struct net *n, enum net_list_name list,
                op->node >= 0 && n->g->node[op->node].name
                    ? n->g->node[op->node].name
                    : "",
-               net_stage_names[op->stage], ms,
-               ms > 0 ? flops / ms * 1e-6 : 0, op->exec.row->name);
+               net_stage_names[op->stage], ms, ms > 0 ? flops / ms * 1e-6 : 0,
+               op->exec.row->name);
     }
 }
 

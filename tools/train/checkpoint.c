@@ -71,9 +71,8 @@ static int arrays_write(struct net *n, const struct arrays *a,
 /* ---- the list of tensors ------------------------------------------- */
 
 /* Calls visit() for every tensor of a checkpoint, in the order of the file. */
-typedef int visit_fn(void *user, const char *name, int rank,
-                     const int64_t *dim, float *data, int64_t count,
-                     struct infer_error *err);
+typedef int visit_fn(void *user, const char *name, int rank, const int64_t *dim,
+                     float *data, int64_t count, struct infer_error *err);
 
 static int visit_param(const struct net *n, int index, struct arrays *a,
                        visit_fn *visit, void *user, struct infer_error *err)
@@ -88,8 +87,8 @@ static int visit_param(const struct net *n, int index, struct arrays *a,
     const bool trained = net_is_trained(n, index);
     const bool average = trained && a->flat[NET_AVERAGE];
     float *first = a->flat[average ? NET_AVERAGE : NET_WEIGHTS];
-    int rc = visit(user, p->name, p->rank, p->dim, first + p->offset, p->count,
-                   err);
+    int rc =
+        visit(user, p->name, p->rank, p->dim, first + p->offset, p->count, err);
 
     for (size_t i = average ? 0 : 1;
          rc == 0 && trained && i < sizeof(part) / sizeof(part[0]); i++) {
@@ -146,8 +145,7 @@ static int describe(void *user, const char *name, int rank, const int64_t *dim,
     w->offset += bytes;
     cJSON_AddItemToArray(list, cJSON_CreateNumber((double)w->offset));
     w->crc = (uint32_t)crc32_z(w->crc, (const unsigned char *)data, bytes);
-    return entry && list ? 0
-                         : error_set(err, INFER_EMEMORY, "out of memory");
+    return entry && list ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
 }
 
 static int store(void *user, const char *name, int rank, const int64_t *dim,
@@ -368,8 +366,7 @@ static int read_info(const cJSON *json, struct checkpoint_info *out,
 
 /* The text of __metadata__'s "train", parsed; the header has been found sound
  * by the reader of the tensors. */
-static int read_metadata(const char *path, struct infer_error *err,
-                         cJSON **out)
+static int read_metadata(const char *path, struct infer_error *err, cJSON **out)
 {
     struct weights_file file;
     cJSON *header = NULL;

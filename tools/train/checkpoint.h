@@ -21,7 +21,7 @@
 
 /* Where a run stands, and what must be the same for it to go on. */
 struct checkpoint_info {
-    int64_t step;     /* updates made */
+    int64_t step; /* updates made */
     uint64_t seed;
     int64_t batch, accumulate;
     int64_t pictures; /* of the training set */

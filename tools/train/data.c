@@ -82,10 +82,10 @@ static int read_all(gzFile f, const char *path, size_t max,
             if (rc < 0)
                 return rc;
         }
-        got = gzread(f, *data + *bytes,
-                     (unsigned)(capacity - *bytes > 1 << 24
-                                    ? 1 << 24
-                                    : capacity - *bytes));
+        got =
+            gzread(f, *data + *bytes,
+                   (unsigned)(capacity - *bytes > 1 << 24 ? 1 << 24
+                                                          : capacity - *bytes));
         if (got > 0) {
             *bytes += (size_t)got;
             continue;

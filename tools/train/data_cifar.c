@@ -54,8 +54,7 @@ static int add_file(const char *path, struct infer_error *err,
     pixels = realloc(out->pixels, (size_t)(out->count + count) * PICTURE);
     if (pixels)
         out->pixels = pixels;
-    label =
-        realloc(out->label, (size_t)(out->count + count) * sizeof(*label));
+    label = realloc(out->label, (size_t)(out->count + count) * sizeof(*label));
     if (label)
         out->label = label;
     if (!pixels || !label) {

@@ -76,9 +76,9 @@ static bool is_picture(const char *name)
 {
     const char *dot = strrchr(name, '.');
 
-    return dot && (strcasecmp(dot, ".png") == 0 ||
-                   strcasecmp(dot, ".jpg") == 0 ||
-                   strcasecmp(dot, ".jpeg") == 0);
+    return dot &&
+           (strcasecmp(dot, ".png") == 0 || strcasecmp(dot, ".jpg") == 0 ||
+            strcasecmp(dot, ".jpeg") == 0);
 }
 
 /* Pictures below a folder, at any depth. */
@@ -251,8 +251,7 @@ int data_open_folder(const char *path, enum data_part part,
 
 /* The size to resize to so that height x width can be cut out of it. */
 static void resized_to(const struct data_set *set,
-                       const struct infer_image *image, int *width,
-                       int *height)
+                       const struct infer_image *image, int *width, int *height)
 {
     const struct graph_preprocess *p = &set->preprocess;
     const double w = image->width, h = image->height;

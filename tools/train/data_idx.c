@@ -48,8 +48,7 @@ static int parse(struct idx *x, size_t bytes, int rank, const char *path,
     for (int i = 0; i < rank; i++)
         x->dim[i] = big_endian(x->file + 4 + 4 * i);
     if (!checked_count(rank, x->dim, &count) ||
-        (uint64_t)count > SIZE_MAX - head ||
-        bytes != head + (size_t)count)
+        (uint64_t)count > SIZE_MAX - head || bytes != head + (size_t)count)
         return error_set(err, INFER_EFORMAT,
                          "%s: its header tells of %lld pictures or labels "
                          "and %lld bytes, but %zu bytes follow it: the file "

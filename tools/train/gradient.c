@@ -108,11 +108,11 @@ static int check_all(struct checker *c, int each, struct gradient_check *out)
         if (!net_is_trained(c->n, i))
             continue;
         for (int k = 0; rc == 0 && k < each && k < p->count; k++)
-            rc = check_element(
-                c, i,
-                p->count <= each ? k
-                                 : (int64_t)random_below(&r, (uint64_t)p->count),
-                out);
+            rc = check_element(c, i,
+                               p->count <= each ? k
+                                                : (int64_t)random_below(
+                                                      &r, (uint64_t)p->count),
+                               out);
     }
     return rc;
 }

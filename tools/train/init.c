@@ -130,14 +130,13 @@ int init_from_graph(struct net *n, const struct graph *from,
     for (int i = 0; rc == 0 && i < n->n_params; i++) {
         const struct net_param *p = &n->param[i];
         const int value = graph_find_value(from, p->name);
-        const struct constant *c =
-            value < 0 ? NULL : from->value[value].data;
+        const struct constant *c = value < 0 ? NULL : from->value[value].data;
 
         if (!c)
             note_left(report, p, "it has no such tensor");
         else if (c->rank != p->rank ||
-                 memcmp(c->dim, p->dim,
-                        (size_t)p->rank * sizeof(p->dim[0])) != 0)
+                 memcmp(c->dim, p->dim, (size_t)p->rank * sizeof(p->dim[0])) !=
+                     0)
             note_left(report, p, "it is of another shape there");
         else
             rc = take_constant(p, c, master(n), flat, err);

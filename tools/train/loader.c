@@ -87,10 +87,9 @@ static int make_row(struct loader *l, int64_t epoch, int64_t picture,
     if (rc < 0)
         return rc;
     if (augments(&o->augment)) {
-        struct random r =
-            random_at(o->seed, RANDOM_AUGMENT,
-                      (uint64_t)epoch * (uint64_t)set->count +
-                          (uint64_t)picture);
+        struct random r = random_at(o->seed, RANDOM_AUGMENT,
+                                    (uint64_t)epoch * (uint64_t)set->count +
+                                        (uint64_t)picture);
 
         if (planes != l->picture)
             memcpy(l->picture, planes, data_bytes(set));
@@ -192,13 +191,13 @@ static int allocate(struct loader *l, struct infer_error *err)
 
     l->order = malloc((size_t)o->set->count * sizeof(*l->order));
     l->picture = malloc(bytes);
-    l->scratch = malloc(augment_scratch(o->set->channels, o->set->height,
-                                        o->set->width));
+    l->scratch = malloc(
+        augment_scratch(o->set->channels, o->set->height, o->set->width));
     if (!l->order || !l->picture || !l->scratch)
         return error_set(err, INFER_EMEMORY, "out of memory");
     for (int i = 0; i < SLOTS; i++) {
-        l->slot[i].x = calloc(batch, bytes * (o->doubles ? sizeof(double)
-                                                         : sizeof(float)));
+        l->slot[i].x = calloc(
+            batch, bytes * (o->doubles ? sizeof(double) : sizeof(float)));
         l->slot[i].label = calloc(batch, sizeof(*l->slot[i].label));
         if (!l->slot[i].x || !l->slot[i].label)
             return error_set(err, INFER_EMEMORY, "out of memory");

@@ -56,9 +56,14 @@ static int put(char *to, size_t room, double value)
 
 static int format(const struct log_row *r, char line[LINE])
 {
-    const double v[] = {r->epoch,    r->rate,         r->loss,
-                        r->accuracy, r->val_loss,     r->val_accuracy,
-                        r->images_per_second, r->seconds};
+    const double v[] = {r->epoch,
+                        r->rate,
+                        r->loss,
+                        r->accuracy,
+                        r->val_loss,
+                        r->val_accuracy,
+                        r->images_per_second,
+                        r->seconds};
     int n = snprintf(line, LINE, "%lld", (long long)r->step);
 
     for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
@@ -83,9 +88,14 @@ static const char *field(const char *text, double *out)
 
 static int parse(const char *line, struct log_row *r)
 {
-    double *const v[] = {&r->epoch,    &r->rate,         &r->loss,
-                         &r->accuracy, &r->val_loss,     &r->val_accuracy,
-                         &r->images_per_second, &r->seconds};
+    double *const v[] = {&r->epoch,
+                         &r->rate,
+                         &r->loss,
+                         &r->accuracy,
+                         &r->val_loss,
+                         &r->val_accuracy,
+                         &r->images_per_second,
+                         &r->seconds};
     char *end;
     const char *at;
 

@@ -18,13 +18,13 @@ static void print_plan(const struct train_run *r)
                 (long long)r->train.count, (long long)r->val.count,
                 r->train.classes, (long long)r->total_steps,
                 (long long)(r->request->batch * r->request->accumulate));
-    cli_verbose(r->cli,
-                "%d launches a step, %s of activations and gradients, %s of "
-                "weights",
-                n->list[NET_LIST_TRAIN].n + n->list[NET_LIST_UPDATE].n,
-                cli_bytes((double)n->arena_bytes, arena, sizeof(arena)),
-                cli_bytes((double)net_flat_bytes(n, NET_WEIGHTS), flat,
-                          sizeof(flat)));
+    cli_verbose(
+        r->cli,
+        "%d launches a step, %s of activations and gradients, %s of "
+        "weights",
+        n->list[NET_LIST_TRAIN].n + n->list[NET_LIST_UPDATE].n,
+        cli_bytes((double)n->arena_bytes, arena, sizeof(arena)),
+        cli_bytes((double)net_flat_bytes(n, NET_WEIGHTS), flat, sizeof(flat)));
 }
 
 static void print_result(const struct train_run *r, double seconds)

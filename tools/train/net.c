@@ -25,6 +25,7 @@ static int split_activation(struct graph *g, int node)
     g->node[node].out[0] = fresh;
     g->node[node].epilogue.act = graph_unary(KERN_IDENTITY);
     g->value[fresh].producer = node;
+    g->value[old].producer = -1;
     added = graph_add_node(g, GRAPH_UNARY, NULL, &fresh, 1, &old, 1);
     if (added < 0)
         return added;
@@ -107,10 +108,9 @@ static int check_nodes(const struct net *n, struct infer_error *err)
     error_clear(err);
     for (int i = 0; i < n->g->n_nodes; i++)
         if (!net_has_backward(&n->g->node[i]))
-            rc = error_add(err, INFER_EUNSUPPORTED,
-                           "node '%s': %s cannot be trained",
-                           n->g->node[i].name,
-                           graph_op_info(n->g->node[i].op)->name);
+            rc = error_add(
+                err, INFER_EUNSUPPORTED, "node '%s': %s cannot be trained",
+                n->g->node[i].name, graph_op_info(n->g->node[i].op)->name);
     return rc;
 }
 
@@ -180,8 +180,7 @@ static int fixed(struct net *n, struct infer_error *err)
     n->loss = part(n->metrics, type, 0, batch);
     n->hit = part(n->metrics, type, batch, batch);
     n->host_metrics = calloc(2 * (size_t)batch, sizeof(double));
-    return n->host_metrics ? 0
-                           : error_set(err, INFER_EMEMORY, "out of memory");
+    return n->host_metrics ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
 }
 
 static int tables(struct net *n, struct infer_error *err)
@@ -258,10 +257,9 @@ static int make(struct net *n, struct infer_error *err)
 static int reserve(struct net *n, struct infer_error *err)
 {
     const struct device *d = n->options.device;
-    const size_t batch = n->buffer[n->input.buffer].bytes +
-                         n->buffer[n->label.buffer].bytes + 24 +
-                         n->buffer[n->metrics].bytes +
-                         KERN_STEP_SIZE * sizeof(float);
+    const size_t batch =
+        n->buffer[n->input.buffer].bytes + n->buffer[n->label.buffer].bytes +
+        24 + n->buffer[n->metrics].bytes + KERN_STEP_SIZE * sizeof(float);
 
     return d->ops->reserve ? d->ops->reserve(d, batch, 8, err) : 0;
 }

@@ -119,11 +119,11 @@ struct net_options {
     enum infer_dtype dtype;     /* of activations: F32, F16, BF16, F64 */
     bool deterministic, allow_tf32;
     int64_t batch;
-    int accumulate; /* batches a step, at least 1 */
-    bool update;    /* false: gradients only */
-    bool decay_all; /* weight decay on biases and batch norm as well */
-    bool keep;      /* no memory is shared: every value stays readable */
-    const char *freeze;         /* extended regular expression, or NULL */
+    int accumulate;     /* batches a step, at least 1 */
+    bool update;        /* false: gradients only */
+    bool decay_all;     /* weight decay on biases and batch norm as well */
+    bool keep;          /* no memory is shared: every value stays readable */
+    const char *freeze; /* extended regular expression, or NULL */
     float bn_momentum;
     float smoothing;
     struct kern_update rule; /* decay included */

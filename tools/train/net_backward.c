@@ -452,15 +452,15 @@ static int reshape(const struct backward *b)
 
     if (!view_reshape(&b->dy, x.t.rank, x.t.dim, &g))
         return error_set(b->err, INFER_EUNSUPPORTED,
-                         "node '%s': its gradient is scattered",
-                         b->node->name);
+                         "node '%s': its gradient is scattered", b->node->name);
     return net_grad_give(b->n, b->at, source(b, 0), &g, b->err);
 }
 
 static int concat(const struct backward *b)
 {
     int64_t at = 0;
-    int axis, rc = op_axis(b->node->attr.axis.axis, b->dy.t.rank, &axis, b->err);
+    int axis,
+        rc = op_axis(b->node->attr.axis.axis, b->dy.t.rank, &axis, b->err);
 
     for (int i = 0; rc == 0 && i < b->node->n_in; i++) {
         const int64_t size = input(b, i, false).t.dim[axis];

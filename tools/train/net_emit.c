@@ -187,8 +187,7 @@ static int append(struct net_list *l, struct net_op *op,
 {
     if (l->n == l->capacity) {
         int capacity = l->capacity ? 2 * l->capacity : 64;
-        struct net_op **more =
-            realloc(l->op, (size_t)capacity * sizeof(*more));
+        struct net_op **more = realloc(l->op, (size_t)capacity * sizeof(*more));
 
         if (!more)
             return error_set(err, INFER_EMEMORY, "out of memory");
@@ -202,9 +201,9 @@ static int append(struct net_list *l, struct net_op *op,
 static int no_row(const struct net *n, const struct net_emit *e,
                   const struct infer_error *why, struct infer_error *err)
 {
-    const char *name =
-        e->node >= 0 && n->g->node[e->node].name ? n->g->node[e->node].name
-                                                 : "";
+    const char *name = e->node >= 0 && n->g->node[e->node].name
+                           ? n->g->node[e->node].name
+                           : "";
     char text[512];
 
     kern_problem_format(&e->p, text, sizeof(text));

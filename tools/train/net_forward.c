@@ -49,8 +49,7 @@ static struct view input(const struct forward *f, int i, bool matrix)
 
 static void begin(const struct forward *f, enum kern_op op, struct net_emit *e)
 {
-    net_emit_begin(e, f->list, op, NET_FPROP,
-                   (int)(f->node - f->n->g->node));
+    net_emit_begin(e, f->list, op, NET_FPROP, (int)(f->node - f->n->g->node));
     if (f->chain->act >= 0)
         e->p.epilogue.act = f->n->g->node[f->chain->act].attr.unary;
 }
@@ -209,12 +208,11 @@ static int reduce(const struct forward *f)
     e.in[0] = x;
     rc = net_emit(f->n, &e, f->err);
     /* The dimensions of size 1 go where the graph lacks them. */
-    if (rc == 0 &&
-        !view_reshape(&e.out[0], f->n->g->value[f->out].rank,
-                      f->n->g->value[f->out].dim, slot(f, f->out)))
-        rc = error_set(f->err, INFER_EUNSUPPORTED,
-                       "node '%s': its shape cannot be followed",
-                       f->node->name);
+    if (rc == 0 && !view_reshape(&e.out[0], f->n->g->value[f->out].rank,
+                                 f->n->g->value[f->out].dim, slot(f, f->out)))
+        rc =
+            error_set(f->err, INFER_EUNSUPPORTED,
+                      "node '%s': its shape cannot be followed", f->node->name);
     return rc;
 }
 
@@ -229,8 +227,7 @@ static int dropout(const struct forward *f)
     }
     begin(f, KERN_DROPOUT, &e);
     e.p.attr.dropout.ratio = f->node->attr.dropout.ratio;
-    e.p.attr.dropout.stream = f->n->stream[e.node] =
-        (uint32_t)f->n->dropouts++;
+    e.p.attr.dropout.stream = f->n->stream[e.node] = (uint32_t)f->n->dropouts++;
     e.in[0] = input(f, 0, false);
     e.in[1] = f->n->random;
     return finish(f, &e);
@@ -299,10 +296,10 @@ static int slice(const struct forward *f)
     }
     if (rc == 0)
         rc = make(f, f->out, &whole);
-    return rc < 0 ? rc
-                  : net_copy(f->n, f->list, NET_FPROP,
-                             (int)(f->node - f->n->g->node), &v, &whole,
-                             f->err);
+    return rc < 0
+               ? rc
+               : net_copy(f->n, f->list, NET_FPROP,
+                          (int)(f->node - f->n->g->node), &v, &whole, f->err);
 }
 
 /* ---- all nodes ----------------------------------------------------- */

@@ -84,8 +84,7 @@ static int norm_and_step(struct net *n, struct infer_error *err)
     net_emit_begin(&e, NET_LIST_UPDATE, KERN_REDUCE, NET_STEP, -1);
     e.p.attr.reduce.kind = KERN_REDUCE_L2;
     e.p.attr.reduce.axes = 1;
-    e.in[0] =
-        range(n, NET_GRADS, INFER_F32, 0, n->role_begin[NET_FROZEN]);
+    e.in[0] = range(n, NET_GRADS, INFER_F32, 0, n->role_begin[NET_FROZEN]);
     e.out[0] = n->norm;
     rc = net_emit(n, &e, err);
     if (rc < 0)

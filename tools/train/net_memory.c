@@ -25,8 +25,8 @@ static int allocate(struct net *n, size_t bytes, struct infer_error *err,
 
 /* Fresh memory is whatever it was: that which is read before it is written
  * (padding between parameters, moments, state) starts with zeros. */
-static int allocate_zeroed(struct net *n, size_t bytes,
-                           struct infer_error *err, void **out)
+static int allocate_zeroed(struct net *n, size_t bytes, struct infer_error *err,
+                           void **out)
 {
     const struct device *d = n->options.device;
     unsigned char *zeros;
@@ -46,8 +46,7 @@ static int allocate_zeroed(struct net *n, size_t bytes,
 static int place_list(struct net *n, enum net_home home, size_t *total,
                       struct infer_error *err)
 {
-    struct arena_item *item =
-        calloc((size_t)n->n_buffers + 1, sizeof(*item));
+    struct arena_item *item = calloc((size_t)n->n_buffers + 1, sizeof(*item));
     int count = 0, rc;
 
     if (!item)
@@ -106,10 +105,10 @@ static int allocate_all(struct net *n, struct infer_error *err)
     if (rc == 0)
         rc = allocate(n, n->workspace_bytes, err, &n->workspace);
     for (int home = NET_FIXED; rc == 0 && home < NET_HOMES; home++) {
-        const size_t bytes =
-            home == NET_FIXED ? n->fixed_bytes
-            : n->flat[home] < 0 ? 0
-                                : n->buffer[n->flat[home]].bytes;
+        const size_t bytes = home == NET_FIXED ? n->fixed_bytes
+                             : n->flat[home] < 0
+                                 ? 0
+                                 : n->buffer[n->flat[home]].bytes;
 
         rc = allocate_zeroed(n, bytes, err, &memory);
         n->base[home] = memory;

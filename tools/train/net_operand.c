@@ -18,8 +18,8 @@ static bool is_half(const struct net *n)
 static struct view param_of(const struct net *n, int list, int param,
                             bool matrix)
 {
-    const bool average = list == NET_LIST_EVAL && n->options.average &&
-                         net_is_trained(n, param);
+    const bool average =
+        list == NET_LIST_EVAL && n->options.average && net_is_trained(n, param);
     const bool half = matrix && is_half(n);
     struct view v;
 
@@ -98,10 +98,10 @@ int net_pool_attr(const struct net *n, const struct graph_node *node,
     int64_t extent[KERN_MAX_SPATIAL], ignored[KERN_MAX_SPATIAL];
     const int dims = spatial(&n->g->value[node->in[0]], extent);
 
-    return named(node,
-                 op_pool_resolve(&node->attr.pool, dims, extent, out, ignored,
-                                 err),
-                 err);
+    return named(
+        node,
+        op_pool_resolve(&node->attr.pool, dims, extent, out, ignored, err),
+        err);
 }
 
 bool net_norm_is_frozen(const struct net *n, const struct graph_node *node)

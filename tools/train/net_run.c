@@ -64,8 +64,7 @@ static int record(struct net *n, struct net_list *l, struct infer_error *err)
     return d->ops->record_end(d, err, &l->recorded);
 }
 
-static int run(struct net *n, enum net_list_name which,
-               struct infer_error *err)
+static int run(struct net *n, enum net_list_name which, struct infer_error *err)
 {
     const struct device *d = n->options.device;
     struct net_list *l = &n->list[which];
@@ -99,10 +98,9 @@ static int put(struct net *n, const struct view *to, const void *from,
 {
     const struct device *d = n->options.device;
 
-    return d->ops->copy_in(d, net_at(n, to), from,
-                           (size_t)kern_tensor_count(&to->t) *
-                               infer_dtype_size(to->t.dtype),
-                           err);
+    return d->ops->copy_in(
+        d, net_at(n, to), from,
+        (size_t)kern_tensor_count(&to->t) * infer_dtype_size(to->t.dtype), err);
 }
 
 int net_put_batch(struct net *n, const void *x, const int32_t *label,
@@ -150,8 +148,8 @@ int net_read_metrics(struct net *n, struct infer_error *err,
     const struct device *d = n->options.device;
     const int64_t batch = n->options.batch;
     const size_t bytes = 2 * (size_t)batch * infer_dtype_size(n->loss.t.dtype);
-    int rc = d->ops->copy_out(d, n->host_metrics, net_at(n, &n->loss), bytes,
-                              err);
+    int rc =
+        d->ops->copy_out(d, n->host_metrics, net_at(n, &n->loss), bytes, err);
 
     /* The copy is there when the run ends. */
     if (rc == 0)
@@ -198,8 +196,8 @@ int net_write_flat(struct net *n, enum net_home home, const void *in,
                    struct infer_error *err)
 {
     const struct device *d = n->options.device;
-    int rc = d->ops->copy_in(d, n->base[home], in, net_flat_bytes(n, home),
-                             err);
+    int rc =
+        d->ops->copy_in(d, n->base[home], in, net_flat_bytes(n, home), err);
 
     if (rc == 0 && home == NET_WEIGHTS && n->list[NET_LIST_HALF].n > 0) {
         rc = net_begin(n, err);

@@ -78,8 +78,8 @@ const struct cli_option train_options[] = {
      OPT_LR},
     {"momentum", 0, CLI_VALUE, "X", "momentum, or Adam's beta 1 (0.9)",
      OPT_MOMENTUM},
-    {"beta2", 0, CLI_VALUE, "X", "Adam's beta 2 (0.999), RMSprop's alpha (0.99)",
-     OPT_BETA2},
+    {"beta2", 0, CLI_VALUE, "X",
+     "Adam's beta 2 (0.999), RMSprop's alpha (0.99)", OPT_BETA2},
     {"epsilon", 0, CLI_VALUE, "X", "of adaptive rules (1e-8)", OPT_EPSILON},
     {"weight-decay", 0, CLI_VALUE, "X", "of weights (0)", OPT_WEIGHT_DECAY},
     {"decay-all", 0, CLI_FLAG, NULL, "of biases and batch norm as well",
@@ -232,8 +232,8 @@ static int set_marks(const struct cli *cli, struct train_request *q,
 static int set_rule(const struct cli *cli, struct train_request *q,
                     const char *value)
 {
-    static const char *const words[] = {"sgd",  "momentum", "nesterov",
-                                        "rmsprop", "adam",  "adamw", NULL};
+    static const char *const words[] = {
+        "sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", NULL};
     static const enum kern_update_kind kinds[] = {
         KERN_UPDATE_SGD,     KERN_UPDATE_SGD,  KERN_UPDATE_SGD,
         KERN_UPDATE_RMSPROP, KERN_UPDATE_ADAM, KERN_UPDATE_ADAMW};
@@ -365,9 +365,9 @@ static int rate_option(const struct cli *cli, struct train_request *q, int id,
     case OPT_LR:
         return number(cli, "lr", value, 0, 1e6, &q->policy.rate);
     case OPT_POLICY:
-        rc = set_word(cli, "lr-policy", value, policy_names,
-                      "fixed, step, exp, inv, poly, cosine or onecycle",
-                      &which);
+        rc =
+            set_word(cli, "lr-policy", value, policy_names,
+                     "fixed, step, exp, inv, poly, cosine or onecycle", &which);
         q->policy.kind = (enum policy_kind)which;
         return rc;
     case OPT_GAMMA:

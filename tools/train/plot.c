@@ -130,8 +130,7 @@ static void frame(struct text *t, const struct panel *p, const char *title,
             decades ? pow(10, v) : v);
     }
     for (int i = 0; i <= 4; i++)
-        put(t,
-            "<text x=\"%d\" y=\"%.0f\" text-anchor=\"middle\">%.0f</text>\n",
+        put(t, "<text x=\"%d\" y=\"%.0f\" text-anchor=\"middle\">%.0f</text>\n",
             LEFT + PANEL_W * i / 4, p->top + PANEL_H + 18, p->steps * i / 4);
 }
 

@@ -16,9 +16,7 @@ void policy_init(struct policy *p, enum policy_kind kind, double rate)
     memset(p, 0, sizeof(*p));
     p->kind = kind;
     p->rate = rate;
-    p->gamma = kind == POLICY_STEP  ? 0.1
-               : kind == POLICY_EXP ? 0.9999
-                                    : 0.0001;
+    p->gamma = kind == POLICY_STEP ? 0.1 : kind == POLICY_EXP ? 0.9999 : 0.0001;
     p->power = kind == POLICY_POLY ? 1.0 : 0.75;
 }
 

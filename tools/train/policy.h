@@ -23,9 +23,9 @@ struct policy {
     enum policy_kind kind;
     double rate;
     double gamma, power;
-    double final;    /* cosine: the last rate */
-    int64_t total;   /* steps, warm-up included */
-    int64_t warmup;  /* steps in which the rate rises linearly to `rate` */
+    double final;   /* cosine: the last rate */
+    int64_t total;  /* steps, warm-up included */
+    int64_t warmup; /* steps in which the rate rises linearly to `rate` */
     int64_t mark[POLICY_MAX_MARKS]; /* step: at which t the rate falls; a */
     int marks;                      /* single one is a period */
 };

@@ -11,8 +11,7 @@ struct random random_at(uint64_t seed, enum random_use use, uint64_t place)
 {
     struct random r = {
         .key = seed ^ KEY,
-        .counter = {0, (uint32_t)use, (uint32_t)place,
-                    (uint32_t)(place >> 32)},
+        .counter = {0, (uint32_t)use, (uint32_t)place, (uint32_t)(place >> 32)},
     };
 
     return r;

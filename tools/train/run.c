@@ -114,8 +114,8 @@ static int diverged(const struct train_run *r, const char *what,
     return error_set(err, INFER_EMISMATCH,
                      "step %lld: %s (learning rate %g).  Lower --lr, add "
                      "--warmup, or cut gradients with --clip-grad=1; %s",
-                     (long long)r->step, what,
-                     policy_rate(&r->policy, r->step), kept);
+                     (long long)r->step, what, policy_rate(&r->policy, r->step),
+                     kept);
 }
 
 /* Where no loss scale is being searched, gradients that are not finite mean
@@ -203,16 +203,15 @@ static void live(const struct train_run *r, struct course *c)
     time_text((now - c->begun) * (double)(r->total_steps - r->step) /
                   (double)done,
               left);
-    fprintf(stderr,
-            "%sepoch %lld  step %lld/%lld  loss %.4f  accuracy %.2f%%  "
-            "%.0f images/s  %s left%s",
-            terminal ? "\r" : "",
-            (long long)((r->step - 1) / r->steps_per_epoch + 1),
-            (long long)r->step, (long long)r->total_steps,
-            t->loss / (double)t->pictures,
-            100 * (double)t->hit / (double)t->pictures,
-            (double)t->pictures / (now - t->begun), left,
-            terminal ? "   " : "\n");
+    fprintf(
+        stderr,
+        "%sepoch %lld  step %lld/%lld  loss %.4f  accuracy %.2f%%  "
+        "%.0f images/s  %s left%s",
+        terminal ? "\r" : "",
+        (long long)((r->step - 1) / r->steps_per_epoch + 1), (long long)r->step,
+        (long long)r->total_steps, t->loss / (double)t->pictures,
+        100 * (double)t->hit / (double)t->pictures,
+        (double)t->pictures / (now - t->begun), left, terminal ? "   " : "\n");
     fflush(stderr);
 }
 
@@ -309,9 +308,9 @@ static int after_step(struct train_run *r, struct course *c,
         rc = add_row(r, c, false, err);
         restart(&c->part);
     }
-    if (rc == 0 && ((every > 0 && r->step % every == 0) ||
-                    (every <= 0 && ends) || r->step == r->total_steps ||
-                    interrupted))
+    if (rc == 0 &&
+        ((every > 0 && r->step % every == 0) || (every <= 0 && ends) ||
+         r->step == r->total_steps || interrupted))
         rc = save(r, err);
     return rc;
 }
@@ -320,8 +319,7 @@ static int loop(struct train_run *r, struct infer_error *err)
 {
     struct course c = {.begun = cli_now(), .first_step = r->step};
     int rc = loader_start(r->loader, r->step / r->steps_per_epoch,
-                          r->step % r->steps_per_epoch *
-                              r->request->accumulate,
+                          r->step % r->steps_per_epoch * r->request->accumulate,
                           err);
 
     c.shown = c.begun;

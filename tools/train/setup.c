@@ -170,15 +170,13 @@ static int check_names(const struct train_run *r, struct infer_error *err)
     if (!a->class_name || !b->class_name)
         return 0;
     if (a->classes != b->classes)
-        return error_set(err, INFER_EFORMAT,
-                         "%s has %d classes, %s has %d", a->path, a->classes,
-                         b->path, b->classes);
+        return error_set(err, INFER_EFORMAT, "%s has %d classes, %s has %d",
+                         a->path, a->classes, b->path, b->classes);
     for (int i = 0; i < a->classes; i++)
         if (strcmp(a->class_name[i], b->class_name[i]) != 0)
-            return error_set(err, INFER_EFORMAT,
-                             "class %d is '%s' in %s and '%s' in %s", i,
-                             a->class_name[i], a->path, b->class_name[i],
-                             b->path);
+            return error_set(
+                err, INFER_EFORMAT, "class %d is '%s' in %s and '%s' in %s", i,
+                a->class_name[i], a->path, b->class_name[i], b->path);
     return 0;
 }
 
@@ -323,9 +321,8 @@ static void set_length(struct train_run *r)
     if (r->steps_per_epoch < 1)
         r->steps_per_epoch = 1;
     r->total_steps =
-        q->steps > 0
-            ? q->steps
-            : (int64_t)(q->epochs * (double)r->steps_per_epoch + 0.5);
+        q->steps > 0 ? q->steps
+                     : (int64_t)(q->epochs * (double)r->steps_per_epoch + 0.5);
     set_policy(r);
 }
 
@@ -354,7 +351,8 @@ static int check_resumed(const struct train_run *r,
         rc = error_add(err, INFER_EARGUMENT,
                        "the run was begun with --optimizer=%s", info->rule);
     if (info->seed != r->cli->seed)
-        rc = error_add(err, INFER_EARGUMENT, "the run was begun with --seed=%llu",
+        rc = error_add(err, INFER_EARGUMENT,
+                       "the run was begun with --seed=%llu",
                        (unsigned long long)info->seed);
     rc |= differs(err, "batch", info->batch, q->batch);
     rc |= differs(err, "accumulation", info->accumulate, q->accumulate);

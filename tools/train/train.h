@@ -31,7 +31,7 @@ struct train_request {
     int64_t batch;
     int accumulate;
     double epochs;
-    int64_t steps; /* 0: by epochs */
+    int64_t steps;    /* 0: by epochs */
     const char *rule; /* word of --optimizer */
     struct kern_update update;
     bool beta1_set, epsilon_set;
