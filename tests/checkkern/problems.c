@@ -32,6 +32,29 @@ static struct kern_tensor make_odd(struct maker *m, enum infer_dtype dtype,
     return t;
 }
 
+/* Channels of a wider tensor, as the parts of a concatenation are: dense but
+ * for the distance from pixel to pixel. */
+static struct kern_tensor make_slice(struct maker *m, enum infer_dtype dtype,
+                                     int rank, const int64_t *dim)
+{
+    struct kern_tensor t = kern_tensor_dense(dtype, rank, dim, m->layout);
+    const int channel = m->layout == KERN_NHWC && rank > 2 ? 1 : rank - 1;
+    int64_t stride = 0;
+
+    if (rank < 2)
+        return t;
+    stride = dim[channel] + (rng_chance(&m->rng, 70) ? 8 : 1) *
+                                (int64_t)rng_range(&m->rng, 1, 3);
+    t.stride[channel] = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        if (i == channel)
+            continue;
+        t.stride[i] = stride;
+        stride *= dim[i];
+    }
+    return t;
+}
+
 struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
                                int rank, const int64_t *dim, bool writable)
 {
@@ -41,13 +64,15 @@ struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
     /* Rows of fixed strides see others now and then: supports() decides. */
     if (rng_chance(&m->rng, strided ? 40 : 5))
         return make_odd(m, dtype, rank, dim, writable);
+    if (rng_chance(&m->rng, 15))
+        return make_slice(m, dtype, rank, dim);
     if (rng_chance(&m->rng, strided ? 40 : 10))
         layout = layout == KERN_NCHW ? KERN_NHWC : KERN_NCHW;
     return kern_tensor_dense(dtype, rank, dim, layout);
 }
 
 /* Vectors beside activations of 16 bits are F32 on a GPU. */
-static enum infer_dtype vector_dtype(const struct maker *m)
+enum infer_dtype vector_dtype(const struct maker *m)
 {
     const bool gpu = m->row->backend == INFER_BACKEND_CUDA ||
                      m->row->backend == INFER_BACKEND_CUDNN;
@@ -56,9 +81,14 @@ static enum infer_dtype vector_dtype(const struct maker *m)
                                                                     : m->dtype;
 }
 
-/* Weights lie row-major as files hold them, whatever the activations do. */
+/* Weights lie row-major as files hold them, whatever the activations do; in
+ * training they may lie as the activations do. */
 struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim)
 {
+    if (m->changing)
+        return kern_tensor_dense(m->dtype, rank, dim,
+                                 rng_chance(&m->rng, 50) ? KERN_NCHW
+                                                         : KERN_NHWC);
     if (rng_chance(&m->rng, m->row->flags & KERN_STRIDED ? 50 : 10))
         return make_tensor(m, m->dtype, rank, dim, false);
     return kern_tensor_dense(m->dtype, rank, dim, KERN_NCHW);
@@ -74,7 +104,7 @@ static struct kern_tensor make_vectors(struct maker *m, int rank,
     return t;
 }
 
-static struct kern_tensor make_vector(struct maker *m, int64_t n)
+struct kern_tensor make_vector(struct maker *m, int64_t n)
 {
     return make_vectors(m, 1, &n);
 }
@@ -135,11 +165,6 @@ void make_epilogue(struct maker *m)
 
 /* ---- shapes -------------------------------------------------------- */
 
-struct dims {
-    int rank;
-    int64_t dim[KERN_MAX_RANK];
-};
-
 /* Every operation but windows and products meets these first. */
 static const struct dims fixed_dims[] = {
     {4, {1, 1, 1, 1}},  {4, {2, 3, 4, 5}},    {4, {1, 64, 7, 7}},
@@ -147,7 +172,7 @@ static const struct dims fixed_dims[] = {
     {3, {2, 8, 33}},    {5, {1, 6, 3, 4, 5}}, {4, {1, 64, 56, 56}},
 };
 
-static struct dims make_dims(struct maker *m, int k, int min_rank)
+struct dims make_dims(struct maker *m, int k, int min_rank)
 {
     struct dims s = {0};
 
@@ -161,12 +186,12 @@ static struct dims make_dims(struct maker *m, int k, int min_rank)
     return s;
 }
 
-static struct kern_tensor make_in(struct maker *m, const struct dims *s)
+struct kern_tensor make_in(struct maker *m, const struct dims *s)
 {
     return make_tensor(m, m->dtype, s->rank, s->dim, false);
 }
 
-static struct kern_tensor make_out(struct maker *m, const struct dims *s)
+struct kern_tensor make_out(struct maker *m, const struct dims *s)
 {
     return make_tensor(m, m->dtype, s->rank, s->dim, true);
 }
@@ -398,6 +423,10 @@ static void make_reduce(struct maker *m, int k)
         if (p->attr.reduce.axes >> i & 1)
             s.dim[i] = 1;
     p->out[0] = make_out(m, &s);
+    if (rng_chance(&m->rng, 20)) {
+        p->in[1] = make_in(m, &s);
+        p->n_in = 2;
+    }
 }
 
 static void make_arg_reduce(struct maker *m, int k)
@@ -485,10 +514,28 @@ static void make_resize(struct maker *m, int k)
     p->out[0] = make_out(m, &s);
 }
 
+/* Pictures from planes to pixels. */
+static void make_picture_copy(struct maker *m)
+{
+    const int64_t dim[4] = {rng_range(&m->rng, 1, 3), 3,
+                            rng_range(&m->rng, 1, 17),
+                            rng_range(&m->rng, 1, 17)};
+
+    m->p->n_in = 1;
+    m->p->in[0] = kern_tensor_dense(m->dtype, 4, dim, KERN_NCHW);
+    m->p->out[0] = kern_tensor_dense(
+        rng_chance(&m->rng, 50) ? m->dtype : INFER_F16, 4, dim, KERN_NHWC);
+}
+
 static void make_copy(struct maker *m, int k)
 {
     const struct dims s = make_dims(m, k, 1);
     enum infer_dtype to = m->dtype;
+
+    if (rng_chance(&m->rng, 15)) {
+        make_picture_copy(m);
+        return;
+    }
 
     if (rng_chance(&m->rng, 40))
         to = (enum infer_dtype)rng_range(&m->rng, INFER_F64, INFER_BOOL);
@@ -531,7 +578,9 @@ static void make_operation(struct maker *m, int k)
     switch (m->p->op) {
     case KERN_CONV_FPROP:
     case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_CONV_WGRAD:
     case KERN_POOL_FPROP:
+    case KERN_POOL_DGRAD:
         make_window_problem(m, k);
         break;
     case KERN_DENSE_FPROP:
@@ -589,7 +638,18 @@ static void make_operation(struct maker *m, int k)
     case KERN_COPY:
         make_copy(m, k);
         break;
-    default:
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+    case KERN_REDUCE_DGRAD:
+    case KERN_UNARY_DGRAD:
+    case KERN_LRN_DGRAD:
+    case KERN_DROPOUT:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
+    case KERN_UPDATE:
+        make_train_problem(m, k);
+        break;
+    case KERN_OP_COUNT:
         break;
     }
 }
@@ -606,6 +666,11 @@ static void spoil_attribute(struct kern_problem *p, struct rng *r)
     case KERN_SCALE_SHIFT:
     case KERN_LAYER_NORM:
     case KERN_GROUP_NORM:
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+    case KERN_DROPOUT:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
         return;
     default:
         memcpy(&value, &p->attr, sizeof(value));
@@ -639,9 +704,12 @@ int problem_fixed_count(enum kern_op op)
     switch (op) {
     case KERN_CONV_FPROP:
     case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_CONV_WGRAD:
     case KERN_POOL_FPROP:
+    case KERN_POOL_DGRAD:
         return window_fixed_count(op);
     case KERN_UNARY:
+    case KERN_UNARY_DGRAD:
         return KERN_UNARY_COUNT;
     case KERN_BINARY:
         return KERN_BINARY_COUNT;
@@ -664,7 +732,8 @@ void problem_make(const struct kern_row *row, uint64_t seed, int k,
     m.dtype = pick_dtype(&m, row->op);
     make_operation(&m, k);
     /* Weights are known when planning, most of the time. */
-    if (fixed || rng_chance(&m.rng, 80))
+    if (out->op < KERN_CONV_WGRAD && !m.changing &&
+        (fixed || rng_chance(&m.rng, 80)))
         out->constant_in = 2 | (kern_op_residual(out->op) == 3 ? 4u : 0);
     out->deterministic = rng_chance(&m.rng, 20);
     out->allow_tf32 = (row->flags & KERN_TF32) != 0;
