@@ -27,6 +27,7 @@
 
 #include "kernels/scalar.h"
 #include "libinfer/model.h"
+#include "tests/conformance/tensor.h"
 #include "tests/unit/protobuf_writer.h"
 #include "weights/onnx/onnx.h"
 #include "weights/passes.h"
@@ -121,56 +122,7 @@ static struct result *add_result(const char *set, const char *name)
     return r;
 }
 
-/* ---- files --------------------------------------------------------- */
-
-/* False where the file is not there. */
-static bool read_bytes(const char *path, struct pb_message *out)
-{
-    FILE *f = fopen(path, "rb");
-    long size;
-
-    if (!f)
-        return false;
-    if (fseek(f, 0, SEEK_END) != 0 || (size = ftell(f)) < 0) {
-        fclose(f);
-        return false;
-    }
-    rewind(f);
-    out->size = (size_t)size;
-    out->capacity = out->size + 1;
-    out->data = need(malloc(out->size + 1));
-    if (fread(out->data, 1, out->size, f) != out->size) {
-        free(out->data);
-        out->data = NULL;
-    }
-    fclose(f);
-    return out->data != NULL;
-}
-
 /* ---- tensors ------------------------------------------------------- */
-
-/* A TensorProto file of the test data; NULL where there is none or where it
- * holds something else (a sequence, an optional). */
-static struct constant *read_tensor(const char *path, struct pb_message *raw)
-{
-    struct infer_error err = {0};
-    struct constant *c = NULL;
-    struct pb_message b, copy = {0};
-    struct blob *blob;
-
-    if (!read_bytes(path, &b))
-        return NULL;
-    pb_raw(&copy, b.data, b.size);
-    blob = need(blob_new(b.data, b.size));
-    if (onnx_tensor_read(blob, &err, &c) < 0)
-        c = NULL;
-    blob_unref(blob);
-    if (raw && c)
-        *raw = copy;
-    else
-        pb_free(&copy);
-    return c;
-}
 
 static bool close_enough(double got, double want, bool exact)
 {
@@ -364,11 +316,7 @@ static int run_session(struct infer_session *session, struct infer_model *model,
         in[i].data = c->data;
         in[i].bytes = c->bytes;
     }
-    status = infer_session_run(session, in, n_in, out, n_out, err);
-    for (i = 0; i < n_out && status == 0; i++)
-        out[i].data = need(malloc(out[i].bytes + 1));
-    if (status == 0)
-        status = infer_session_run(session, in, n_in, out, n_out, err);
+    status = tensor_run(session, in, n_in, out, n_out, err);
     *ok = status == 0;
     for (i = 0; i < t->n_out && *ok; i++)
         *ok = compare(&out[i], t->out[i], i, text);
@@ -498,14 +446,14 @@ static bool read_data_set(struct test_case *t, const char *folder, int k)
     for (t->n_in = 0; t->n_in < MAX_ARRAYS; t->n_in++) {
         snprintf(path, sizeof(path), "%s/test_data_set_%d/input_%d.pb", folder,
                  k, t->n_in);
-        t->in[t->n_in] = read_tensor(path, &t->raw[t->n_in]);
+        t->in[t->n_in] = tensor_file(path, &t->raw[t->n_in]);
         if (!t->in[t->n_in])
             break;
     }
     for (t->n_out = 0; t->n_out < MAX_ARRAYS; t->n_out++) {
         snprintf(path, sizeof(path), "%s/test_data_set_%d/output_%d.pb", folder,
                  k, t->n_out);
-        t->out[t->n_out] = read_tensor(path, NULL);
+        t->out[t->n_out] = tensor_file(path, NULL);
         if (!t->out[t->n_out])
             break;
     }
@@ -529,7 +477,7 @@ static void run_folder(const char *set, const char *folder, const char *name)
             clear_case(&t);
             return;
         }
-        if (!read_bytes(path, &t.model)) {
+        if (!tensor_file_bytes(path, &t.model)) {
             r->outcome = FAILED;
             snprintf(r->text, sizeof(r->text), "no model.onnx");
         } else {
@@ -620,9 +568,9 @@ static void run_light(const char *root, const char *file)
              root, (int)stem, file);
     r = add_result("light", file);
     r->outcome = FAILED;
-    t.out[0] = read_tensor(output, NULL);
+    t.out[0] = tensor_file(output, NULL);
     t.n_out = t.out[0] ? 1 : 0;
-    if (t.n_out == 0 || !read_bytes(path, &t.model)) {
+    if (t.n_out == 0 || !tensor_file_bytes(path, &t.model)) {
         snprintf(r->text, sizeof(r->text), "files are missing");
     } else {
         describe(&t, r);
