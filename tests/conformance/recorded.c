@@ -14,8 +14,7 @@
 
 #include "kernels/error.h"
 #include "kernels/scalar.h"
-#include "libinfer/model.h"
-#include "tests/conformance/build.h"
+#include "tests/conformance/model.h"
 #include "tests/conformance/tensor.h"
 #include "weights/weights.h"
 
@@ -34,7 +33,7 @@ enum source {
 
 struct recorded_case {
     const char *path;
-    const char *arch; /* as build_graph() takes it */
+    const char *arch; /* as model_read() takes it */
     enum source source;
     const char *argument;
 };
@@ -132,23 +131,13 @@ static void add_npy(const char *folder, const char *path, struct arrays *out)
 /* N,H,W,C becomes N,C,H,W, the order of every picture here. */
 static void channels_first(struct arrays *a)
 {
-    const struct constant *from = a->n == 1 ? a->item[0] : NULL;
-    int64_t pixel, c, pixels, channels;
-    struct constant *to;
+    static const int order[4] = {0, 3, 1, 2};
+    struct constant *c = NULL;
 
-    if (from == NULL || from->rank != 4 || from->dim[0] != 1)
-        return;
-    pixels = from->dim[1] * from->dim[2];
-    channels = from->dim[3];
-    to = constant_new(from->dtype, 4,
-                      (int64_t[]){1, channels, from->dim[1], from->dim[2]});
-    for (pixel = 0; to != NULL && pixel < pixels; pixel++)
-        for (c = 0; c < channels; c++)
-            scalar_store(
-                to->dtype, to->data, c * pixels + pixel,
-                scalar_load(from->dtype, from->data, pixel * channels + c));
+    if (a->n == 1 && a->item[0]->rank == 4)
+        c = constant_transpose(a->item[0], order);
     clear(a);
-    add(a, to);
+    add(a, c);
 }
 
 /* kind_0.pb, kind_1.pb ... of data set k beside the model. */
@@ -361,7 +350,7 @@ static int expectation(const char *folder, const struct recorded_case *c, int k,
     } else {
         add_waves(g, in);
         if (c->source == TWIN || c->source == FIRST)
-            status = build_graph(folder, c->argument, NULL, &twin, err);
+            status = model_read(folder, c->argument, NULL, &twin, err);
         if (status == INFER_OK)
             status = run_graph(twin != NULL ? twin : g, INFER_BACKEND_REF, in,
                                out, err);
@@ -383,7 +372,7 @@ static int run_four(const struct graph *g, enum infer_backend backend,
     if (status == INFER_OK)
         status = run_graph(g, backend, in, &got[1], err);
     if (status == INFER_OK)
-        status = build_model(g, &lean, err);
+        status = model_optimise(g, &lean, err);
     if (status == INFER_OK)
         status = run(lean, INFER_BACKEND_REF, in, &got[2], err);
     if (status == INFER_OK)
@@ -462,7 +451,7 @@ static size_t check(const char *folder, enum infer_backend backend,
 {
     struct infer_error err = {0};
     struct graph *g = NULL;
-    int k, status = build_graph(folder, c->path, c->arch, &g, &err);
+    int k, status = model_read(folder, c->path, c->arch, &g, &err);
     int n = c->source == DATA_SETS ? atoi(c->argument) : 1;
 
     if (c->source == REFUSED) {

@@ -24,8 +24,8 @@
 #include "kernels/error.h"
 #include "libinfer/json.h"
 #include "libinfer/model.h"
-#include "tests/conformance/build.h"
 #include "tests/conformance/data.h"
+#include "tests/conformance/model.h"
 #include "tests/conformance/recorded.h"
 #include "tests/conformance/tensor.h"
 
@@ -278,8 +278,8 @@ static bool check(const struct model_case *m, const cJSON *models)
              : dataset_mnist(data_folder, m->source == MNIST ? 10000 : 1000,
                              &d)) < 0)
         return false;
-    if (build_graph(data_folder, m->path, m->arch, &g, &err) == INFER_OK &&
-        build_model(g, &lean, &err) == INFER_OK) {
+    if (model_read(data_folder, m->path, m->arch, &g, &err) == INFER_OK &&
+        model_optimise(g, &lean, &err) == INFER_OK) {
         struct graph *copy = graph_copy(g);
 
         if (copy != NULL &&
@@ -302,27 +302,6 @@ static bool check(const struct model_case *m, const cJSON *models)
     graph_free(g);
     dataset_free(&d);
     return good;
-}
-
-static cJSON *read_records(void)
-{
-    char path[4096];
-    char *text = calloc(1, 1 << 20);
-    cJSON *json = NULL;
-    size_t n = 0;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/weights/reference_outputs.json",
-             data_folder);
-    f = fopen(path, "rb");
-    if (f != NULL) {
-        n = fread(text, 1, 1 << 20, f);
-        fclose(f);
-    }
-    if (json_parse(text, n, false, NULL, &json) < 0)
-        json = NULL;
-    free(text);
-    return json;
 }
 
 static bool has_pictures(const char *path)
@@ -390,7 +369,7 @@ int main(int argc, char **argv)
                 strcmp(argv[a] + 10, words[k]) == 0)
                 backend = (enum infer_backend)k;
     }
-    records = read_records();
+    records = model_records(data_folder);
     if (records == NULL) {
         printf("FAILED reference_outputs.json cannot be read\n");
         return 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a weight file to a model, as wconv does it. */
-#include "tests/conformance/build.h"
+/* Weight files of TEST_DATA as graphs, as model files and as models. */
+#include "tests/conformance/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,29 +8,31 @@
 #include <unistd.h>
 
 #include "kernels/error.h"
+#include "libinfer/json.h"
 #include "libinfer/model_file.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
 #include "weights/weights.h"
 
-int build_graph(const char *folder, const char *path, const char *arch,
-                struct graph **out, struct infer_error *err)
+int model_read(const char *folder, const char *file, const char *arch_name,
+               struct graph **out, struct infer_error *err)
 {
     struct weights_options options;
     struct weights_import import;
-    char file[4096], network[4096];
+    char path[4096], arch[4096];
     int status;
 
     *out = NULL;
-    snprintf(file, sizeof(file), "%s/weights/%s", folder, path);
+    snprintf(path, sizeof(path), "%s/weights/%s", folder, file);
     weights_options_init(&options);
     weights_import_init(&import);
-    status = weights_read(file, &options, err, &import);
-    if (status == INFER_OK && import.graph == NULL && arch != NULL) {
-        snprintf(network, sizeof(network), "%s%s",
-                 strstr(arch, ".json") != NULL ? SOURCE_DIR "/tests/arch/" : "",
-                 arch);
-        status = arch_open(network, &import.dict, err, &import.graph);
+    status = weights_read(path, &options, err, &import);
+    if (status == INFER_OK && import.graph == NULL && arch_name != NULL) {
+        snprintf(arch, sizeof(arch), "%s", arch_name);
+        if (strstr(arch_name, ".json") != NULL)
+            snprintf(arch, sizeof(arch), "%s/tests/arch/%s", SOURCE_DIR,
+                     arch_name);
+        status = arch_open(arch, &import.dict, err, &import.graph);
         if (status == INFER_OK)
             status = weights_bind(import.graph, &import.dict, NULL, err);
     }
@@ -51,8 +53,8 @@ int build_graph(const char *folder, const char *path, const char *arch,
     return status;
 }
 
-int build_model(const struct graph *g, struct infer_model **out,
-                struct infer_error *err)
+int model_optimise(const struct graph *g, struct infer_model **out,
+                   struct infer_error *err)
 {
     char path[] = "conformance-XXXXXX";
     struct pass_options options;
@@ -76,4 +78,24 @@ int build_model(const struct graph *g, struct infer_model **out,
     pass_report_clear(&report);
     graph_free(copy);
     return status;
+}
+
+cJSON *model_records(const char *folder)
+{
+    char path[4096];
+    char *text = calloc(1, 1 << 20);
+    cJSON *json = NULL;
+    size_t n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/weights/reference_outputs.json", folder);
+    f = fopen(path, "rb");
+    if (f != NULL) {
+        n = fread(text, 1, 1 << 20, f);
+        fclose(f);
+    }
+    if (json_parse(text, n, false, NULL, &json) < 0)
+        json = NULL;
+    free(text);
+    return json;
 }
