@@ -80,6 +80,15 @@ int model_optimise(const struct graph *g, struct infer_model **out,
     return status;
 }
 
+const struct infer_session_options *model_reference(void)
+{
+    static struct infer_session_options options;
+
+    infer_session_options_init(&options);
+    options.backend = INFER_BACKEND_REF;
+    return &options;
+}
+
 cJSON *model_records(const char *folder)
 {
     char path[4096];

@@ -21,6 +21,9 @@ int model_read(const char *folder, const char *file, const char *arch,
 int model_optimise(const struct graph *g, struct infer_model **out,
                    struct infer_error *err);
 
+/* Options of a session on the reference backend. */
+const struct infer_session_options *model_reference(void);
+
 /* folder/weights/reference_outputs.json; NULL where it cannot be read. */
 cJSON *model_records(const char *folder);
 

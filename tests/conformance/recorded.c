@@ -198,13 +198,13 @@ static void add_waves(const struct graph *g, struct arrays *out)
 
 /* ---- running ------------------------------------------------------- */
 
-static int run(struct infer_model *model, enum infer_backend backend,
+static int run(struct infer_model *model,
+               const struct infer_session_options *options,
                const struct arrays *in, struct arrays *out,
                struct infer_error *err)
 {
     struct infer_array from[MAX_ARRAYS] = {{0}}, to[MAX_ARRAYS] = {{0}};
     int n_out = infer_model_output_count(model), i, status;
-    struct infer_session_options options;
     struct infer_session *session = NULL;
 
     if (n_out > MAX_ARRAYS)
@@ -216,9 +216,7 @@ static int run(struct infer_model *model, enum infer_backend backend,
         from[i].data = in->item[i]->data;
         from[i].bytes = in->item[i]->bytes;
     }
-    infer_session_options_init(&options);
-    options.backend = backend;
-    status = infer_session_create(model, &options, err, &session);
+    status = infer_session_create(model, options, err, &session);
     if (status == INFER_OK)
         status = tensor_run(session, from, in->n, to, n_out, err);
     for (i = 0; i < n_out && status == INFER_OK; i++) {
@@ -313,7 +311,8 @@ static const cJSON *top5_of(const cJSON *record, const char *input)
 }
 
 /* The outputs of a graph as it is. */
-static int run_graph(const struct graph *g, enum infer_backend backend,
+static int run_graph(const struct graph *g,
+                     const struct infer_session_options *options,
                      const struct arrays *in, struct arrays *out,
                      struct infer_error *err)
 {
@@ -323,7 +322,7 @@ static int run_graph(const struct graph *g, enum infer_backend backend,
                               : error_set(err, INFER_EMEMORY, "no memory");
 
     if (status == INFER_OK)
-        status = run(model, backend, in, out, err);
+        status = run(model, options, in, out, err);
     infer_model_close(&model);
     return status;
 }
@@ -352,7 +351,7 @@ static int expectation(const char *folder, const struct recorded_case *c, int k,
         if (c->source == TWIN || c->source == FIRST)
             status = model_read(folder, c->argument, NULL, &twin, err);
         if (status == INFER_OK)
-            status = run_graph(twin != NULL ? twin : g, INFER_BACKEND_REF, in,
+            status = run_graph(twin != NULL ? twin : g, model_reference(), in,
                                out, err);
         graph_free(twin);
     }
@@ -362,26 +361,28 @@ static int expectation(const char *folder, const struct recorded_case *c, int k,
 /* ---- judging ------------------------------------------------------- */
 
 /* As read and optimised, on both backends. */
-static int run_four(const struct graph *g, enum infer_backend backend,
+static int run_four(const struct graph *g,
+                    const struct infer_session_options *options,
                     const struct arrays *in, struct arrays got[4],
                     struct infer_error *err)
 {
     struct infer_model *lean = NULL;
-    int status = run_graph(g, INFER_BACKEND_REF, in, &got[0], err);
+    int status = run_graph(g, model_reference(), in, &got[0], err);
 
     if (status == INFER_OK)
-        status = run_graph(g, backend, in, &got[1], err);
+        status = run_graph(g, options, in, &got[1], err);
     if (status == INFER_OK)
         status = model_optimise(g, &lean, err);
     if (status == INFER_OK)
-        status = run(lean, INFER_BACKEND_REF, in, &got[2], err);
+        status = run(lean, model_reference(), in, &got[2], err);
     if (status == INFER_OK)
-        status = run(lean, backend, in, &got[3], err);
+        status = run(lean, options, in, &got[3], err);
     infer_model_close(&lean);
     return status;
 }
 
-static bool check_one(const char *folder, enum infer_backend backend,
+static bool check_one(const char *folder,
+                      const struct infer_session_options *options,
                       const struct recorded_case *c, int k, const cJSON *record,
                       const struct graph *g)
 {
@@ -393,7 +394,7 @@ static bool check_one(const char *folder, enum infer_backend backend,
 
     status = expectation(folder, c, k, record, g, &in, &want, &err);
     if (status == INFER_OK)
-        status = run_four(g, backend, &in, got, &err);
+        status = run_four(g, options, &in, got, &err);
     good = status == INFER_OK;
     for (i = 0; i < 4; i++) {
         worst[i] =
@@ -445,7 +446,8 @@ static bool check_refused(const struct recorded_case *c, int status,
 }
 
 /* Returns how many comparisons it made. */
-static size_t check(const char *folder, enum infer_backend backend,
+static size_t check(const char *folder,
+                    const struct infer_session_options *options,
                     const struct recorded_case *c, const cJSON *record,
                     size_t *failed)
 {
@@ -467,21 +469,22 @@ static size_t check(const char *folder, enum infer_backend backend,
         *failed += (size_t)n;
     } else {
         for (k = 0; k < n; k++)
-            *failed += !check_one(folder, backend, c, k, record, g);
+            *failed += !check_one(folder, options, c, k, record, g);
     }
     fflush(stdout);
     graph_free(g);
     return (size_t)n;
 }
 
-size_t recorded_run(const char *folder, enum infer_backend backend,
+size_t recorded_run(const char *folder,
+                    const struct infer_session_options *options,
                     const char *word, const cJSON *models, size_t *failed)
 {
     size_t i, n = 0;
 
     for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         if (strstr(cases[i].path, word) != NULL)
-            n += check(folder, backend, &cases[i],
+            n += check(folder, options, &cases[i],
                        json_member(models, cases[i].path), failed);
     return n;
 }

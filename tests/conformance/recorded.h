@@ -9,11 +9,12 @@
 #include "libinfer/infer.h"
 #include "libinfer/json.h"
 
-/* Runs the cases whose path contains word on the reference backend and on
- * `backend`, as read and optimised.  models: the records.  Returns the number
+/* Runs the cases whose path contains word on the reference backend and as
+ * asked for, as read and optimised.  models: the records.  Returns the number
  * of cases and adds those that failed to *failed. */
-size_t recorded_run(const char *folder, enum infer_backend backend,
-                    const char *word, const cJSON *models, size_t *failed);
+size_t recorded_run(const char *folder,
+                    const struct infer_session_options *asked, const char *word,
+                    const cJSON *models, size_t *failed);
 
 /* True where a case looks at this file below weights/. */
 bool recorded_has(const char *path);
