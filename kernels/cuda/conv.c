@@ -2,6 +2,7 @@
 /* Convolution problems as products of matrices, and their packed weights. */
 #include "kernels/cuda/conv.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/checked.h"
@@ -25,16 +26,24 @@ static int check_activation(const struct kern_problem *p,
         return REFUSE(why, "%s is %s and the input %s", what,
                       infer_dtype_name(t->dtype),
                       infer_dtype_name(p->in[CONV_X].dtype));
-    /* Rows of a dense layer are row-major, whatever their rank. */
-    if (!kern_tensor_is_dense(t, p->op == KERN_DENSE_FPROP ? KERN_NCHW
-                                                           : KERN_NHWC))
-        return REFUSE(why, "%s does not lie dense with its channels last",
-                      what);
     if (kern_tensor_count(t) > MAX_COUNT)
         return REFUSE(why, "%s has more than 2^31 elements", what);
     return 0;
 }
 
+static int check_dense(const struct kern_problem *p,
+                       const struct kern_tensor *t, const char *what,
+                       struct infer_error *why)
+{
+    /* Rows of a dense layer are row-major, whatever their rank. */
+    if (!kern_tensor_is_dense(t, p->op == KERN_DENSE_FPROP ? KERN_NCHW
+                                                           : KERN_NHWC))
+        return REFUSE(why, "%s does not lie dense with its channels last",
+                      what);
+    return 0;
+}
+
+/* All but how the output lies. */
 static int check_tensors(const struct kern_problem *p, struct infer_error *why)
 {
     const struct kern_tensor *bias = kern_problem_in(p, CONV_BIAS);
@@ -42,15 +51,43 @@ static int check_tensors(const struct kern_problem *p, struct infer_error *why)
     int r = check_activation(p, &p->in[CONV_X], "input", why);
 
     if (r == 0)
+        r = check_dense(p, &p->in[CONV_X], "input", why);
+    if (r == 0)
         r = check_activation(p, &p->out[0], "output", why);
     if (r == 0 && residual)
         r = check_activation(p, residual, "residual", why);
+    if (r == 0 && residual)
+        r = check_dense(p, residual, "residual", why);
     if (r == 0 && bias &&
         (bias->dtype != INFER_F32 || !kern_tensor_is_dense(bias, KERN_NCHW)))
         return REFUSE(why, "bias is not dense F32");
     if (r == 0 && kern_tensor_count(&p->in[CONV_W]) > MAX_COUNT)
         return REFUSE(why, "weights have more than 2^31 elements");
     return r;
+}
+
+/* Elements from one output pixel to the next, all at equal distances and the
+ * channels of each together.  Dimension c holds the channels. */
+static int read_pitch(const struct kern_tensor *t, int c, int *out,
+                      struct infer_error *why)
+{
+    int64_t inner = 1, pitch = 0;
+
+    for (int i = t->rank - 1; i >= 0; i--) {
+        if (i == c || t->dim[i] == 1)
+            continue;
+        if (pitch == 0)
+            pitch = t->stride[i] / inner;
+        if (t->stride[i] != pitch * inner)
+            return REFUSE(why, "output's pixels lie at unequal distances");
+        inner *= t->dim[i];
+    }
+    pitch = pitch ? pitch : t->dim[c];
+    if (pitch < t->dim[c] || pitch * inner > MAX_COUNT ||
+        (t->dim[c] > 1 && t->stride[c] != 1))
+        return REFUSE(why, "output's channels do not lie together");
+    *out = (int)pitch;
+    return 0;
 }
 
 /* ---- geometry ------------------------------------------------------ */
@@ -115,8 +152,8 @@ static int read_conv(const struct kern_problem *p, struct conv_geometry *g,
     return 0;
 }
 
-int conv_geometry_read(const struct kern_problem *p, struct conv_geometry *g,
-                       struct infer_error *why)
+static int read_geometry(const struct kern_problem *p, struct conv_geometry *g,
+                         struct infer_error *why)
 {
     int r = check_tensors(p, why);
 
@@ -143,6 +180,25 @@ int conv_geometry_read(const struct kern_problem *p, struct conv_geometry *g,
         return REFUSE(why, "window has more than 2^30 elements");
     g->depth = (int)depth * g->cg;
     return 0;
+}
+
+int conv_geometry_read(const struct kern_problem *p, struct conv_geometry *g,
+                       struct infer_error *why)
+{
+    const int r = check_dense(p, &p->out[0], "output", why);
+
+    return r < 0 ? r : read_geometry(p, g, why);
+}
+
+int conv_geometry_read_pitch(const struct kern_problem *p,
+                             struct conv_geometry *g, int *pitch,
+                             struct infer_error *why)
+{
+    const struct kern_tensor *y = &p->out[0];
+    const int r =
+        read_pitch(y, p->op == KERN_DENSE_FPROP ? y->rank - 1 : 1, pitch, why);
+
+    return r < 0 ? r : read_geometry(p, g, why);
 }
 
 int conv_weights_packable(const struct kern_problem *p, struct infer_error *why)
@@ -195,6 +251,16 @@ void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
                              (int64_t)k * pitch + (int64_t)rs * channels + c,
                              v);
             }
+}
+
+void conv_split_tf32(int64_t count, float *w)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const float big = isfinite(w[i]) ? round_tf32(w[i]) : 0;
+
+        w[count + i] = round_tf32(w[i] - big);
+        w[i] = big;
+    }
 }
 
 void conv_pack_columns(const struct conv_geometry *g, enum infer_dtype from,

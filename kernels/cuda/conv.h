@@ -37,6 +37,12 @@ struct conv_geometry {
 int conv_geometry_read(const struct kern_problem *p, struct conv_geometry *g,
                        struct infer_error *why);
 
+/* The same where the output's pixels may lie *pitch >= k elements apart, in a
+ * part of the channels of a wider tensor. */
+int conv_geometry_read_pitch(const struct kern_problem *p,
+                             struct conv_geometry *g, int *pitch,
+                             struct infer_error *why);
+
 /* The weights are constant, dense row-major and floating point, so that pack()
  * can take them.  0, or INFER_EUNSUPPORTED. */
 int conv_weights_packable(const struct kern_problem *p,
@@ -53,6 +59,10 @@ enum conv_round {
 void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
                     const void *src, enum infer_dtype to, enum conv_round round,
                     int channels, int pitch, void *dst);
+
+/* Splits `count` weights into a big part, in their place, and a small part
+ * behind them all, both rounded to TF32.  What is not finite is small. */
+void conv_split_tf32(int64_t count, float *w);
 
 /* Packs into F32 [group][depth_pad][kg_pad]: one row a (r, s, c). */
 void conv_pack_columns(const struct conv_geometry *g, enum infer_dtype from,

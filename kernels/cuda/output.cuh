@@ -16,7 +16,8 @@ struct output_args {
     void *y;
     const void *residual; /* NULL for none */
     const float *bias;    /* NULL for none */
-    int k;                /* channels: the pitch of y's rows */
+    int k;                /* channels: the pitch of the residual's rows */
+    int pitch;            /* of y's rows */
     struct kern_epilogue epilogue;
 };
 
@@ -33,6 +34,7 @@ static inline struct output_args output_of(const struct kern_exec *e,
     o.bias = kern_problem_in(p, CONV_BIAS) ? (const float *)args->in[CONV_BIAS]
                                            : NULL;
     o.k = k;
+    o.pitch = k;
     o.epilogue = p->epilogue;
     return o;
 }
@@ -69,7 +71,6 @@ template <typename T, int N>
 static __device__ __forceinline__ void
 output_vector(const struct output_args &o, int m, int k, float *v)
 {
-    const size_t at = (size_t)m * o.k + k;
     float r[N];
 
     if (o.bias) {
@@ -81,11 +82,11 @@ output_vector(const struct output_args &o, int m, int k, float *v)
     for (int i = 0; i < N; i++)
         r[i] = 0;
     if (o.residual)
-        load_floats<T, N>((const T *)o.residual + at, r);
+        load_floats<T, N>((const T *)o.residual + (size_t)m * o.k + k, r);
 #pragma unroll
     for (int i = 0; i < N; i++)
         v[i] = apply_epilogue(o.epilogue, v[i], r[i]);
-    store_floats<T, N>((T *)o.y + at, v);
+    store_floats<T, N>((T *)o.y + (size_t)m * o.pitch + k, v);
 }
 
 /* As output_vector() for channels k .. k+N-1 below `end`, one at a time. */

@@ -50,6 +50,8 @@ struct maker {
 struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
                                int rank, const int64_t *dim, bool writable);
 struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim);
+/* Vectors beside activations of 16 bits are F32 on a GPU. */
+enum infer_dtype make_vector_dtype(const struct maker *m);
 void make_window_problem(struct maker *m, int k);
 void make_epilogue(struct maker *m);
 int window_fixed_count(enum kern_op op);

@@ -32,6 +32,19 @@ static struct kern_tensor make_odd(struct maker *m, enum infer_dtype dtype,
     return t;
 }
 
+/* Channels last, a part of the channels of a wider tensor. */
+static struct kern_tensor make_slice(struct maker *m, enum infer_dtype dtype,
+                                     int rank, const int64_t *dim)
+{
+    const int64_t more = rng_range(&m->rng, 1, 4) * 8;
+    struct kern_tensor t = kern_tensor_dense(dtype, rank, dim, KERN_NHWC);
+
+    for (int i = 0; i < rank; i++)
+        if (i != 1)
+            t.stride[i] = t.stride[i] / dim[1] * (dim[1] + more);
+    return t;
+}
+
 struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
                                int rank, const int64_t *dim, bool writable)
 {
@@ -41,13 +54,14 @@ struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
     /* Rows of fixed strides see others now and then: supports() decides. */
     if (rng_chance(&m->rng, strided ? 40 : 5))
         return make_odd(m, dtype, rank, dim, writable);
+    if (writable && rank > 2 && rng_chance(&m->rng, 10))
+        return make_slice(m, dtype, rank, dim);
     if (rng_chance(&m->rng, strided ? 40 : 10))
         layout = layout == KERN_NCHW ? KERN_NHWC : KERN_NCHW;
     return kern_tensor_dense(dtype, rank, dim, layout);
 }
 
-/* Vectors beside activations of 16 bits are F32 on a GPU. */
-static enum infer_dtype vector_dtype(const struct maker *m)
+enum infer_dtype make_vector_dtype(const struct maker *m)
 {
     const bool gpu = m->row->backend == INFER_BACKEND_CUDA ||
                      m->row->backend == INFER_BACKEND_CUDNN;
@@ -70,7 +84,7 @@ static struct kern_tensor make_vectors(struct maker *m, int rank,
 {
     struct kern_tensor t = make_weights(m, rank, dim);
 
-    t.dtype = vector_dtype(m);
+    t.dtype = make_vector_dtype(m);
     return t;
 }
 
