@@ -82,22 +82,42 @@ int kern_row_supports(const struct kern_row *row, const struct kern_problem *p,
     return r;
 }
 
-int kern_prepare(const struct kern_row *row, const struct kern_problem *p,
-                 const struct kern_device *d, struct infer_error *err,
-                 struct kern_exec *out)
+int kern_variants(const struct kern_row *row, const struct kern_problem *p,
+                  const struct kern_device *d, struct infer_error *err)
+{
+    return row->variants ? row->variants(p, d, err) : 1;
+}
+
+int kern_prepare_variant(const struct kern_row *row,
+                         const struct kern_problem *p,
+                         const struct kern_device *d, int variant,
+                         struct infer_error *err, struct kern_exec *out)
 {
     struct kern_exec e;
 
     memset(&e, 0, sizeof(e));
     e.row = row;
     e.problem = *p;
+    e.variant = variant;
+    e.flags = row->flags;
     int r = kern_row_supports(row, p, d, err);
+    /* Rows with variants know themselves how many there are. */
+    if (r == 0 && (variant < 0 || (variant > 0 && !row->variants)))
+        r = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                      row->name, variant);
     if (r == 0 && row->prepare)
         r = row->prepare(&e, d, err);
     /* A prepare() that fails has released what it took. */
     if (r == 0)
         *out = e;
     return r;
+}
+
+int kern_prepare(const struct kern_row *row, const struct kern_problem *p,
+                 const struct kern_device *d, struct infer_error *err,
+                 struct kern_exec *out)
+{
+    return kern_prepare_variant(row, p, d, 0, err, out);
 }
 
 void kern_release(struct kern_exec *e)

@@ -226,7 +226,8 @@ static bool find(const struct plan *plan, const struct plan_emit *e,
     for (r = 0; r < kern_row_count(); r++) {
         const struct kern_row *row = kern_row_at(r);
 
-        if (row->op != e->p.op || row->backend != backend)
+        if (row->op != e->p.op || row->backend != backend ||
+            (row->flags & KERN_BASELINE))
             continue;
         n = attempts(e, row, a);
         for (i = 0; i < n; i++) {
@@ -327,7 +328,7 @@ static int try_home(struct plan *plan, const struct plan_emit *e,
             const struct kern_row *row = kern_row_at(r);
 
             if (row->op == p.op && row->backend == c->row->backend &&
-                takes(plan, row, &p, NULL))
+                !(row->flags & KERN_BASELINE) && takes(plan, row, &p, NULL))
                 other = row;
         }
         if (!other)

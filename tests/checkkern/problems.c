@@ -61,7 +61,8 @@ struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
     return kern_tensor_dense(dtype, rank, dim, layout);
 }
 
-enum infer_dtype make_vector_dtype(const struct maker *m)
+/* Vectors beside activations of 16 bits are F32 on a GPU. */
+enum infer_dtype vector_dtype(const struct maker *m)
 {
     const bool gpu = m->row->backend == INFER_BACKEND_CUDA ||
                      m->row->backend == INFER_BACKEND_CUDNN;
@@ -70,9 +71,14 @@ enum infer_dtype make_vector_dtype(const struct maker *m)
                                                                     : m->dtype;
 }
 
-/* Weights lie row-major as files hold them, whatever the activations do. */
+/* Weights lie row-major as files hold them, whatever the activations do; in
+ * training they may lie as the activations do. */
 struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim)
 {
+    if (m->changing)
+        return kern_tensor_dense(m->dtype, rank, dim,
+                                 rng_chance(&m->rng, 50) ? KERN_NCHW
+                                                         : KERN_NHWC);
     if (rng_chance(&m->rng, m->row->flags & KERN_STRIDED ? 50 : 10))
         return make_tensor(m, m->dtype, rank, dim, false);
     return kern_tensor_dense(m->dtype, rank, dim, KERN_NCHW);
@@ -84,11 +90,11 @@ static struct kern_tensor make_vectors(struct maker *m, int rank,
 {
     struct kern_tensor t = make_weights(m, rank, dim);
 
-    t.dtype = make_vector_dtype(m);
+    t.dtype = vector_dtype(m);
     return t;
 }
 
-static struct kern_tensor make_vector(struct maker *m, int64_t n)
+struct kern_tensor make_vector(struct maker *m, int64_t n)
 {
     return make_vectors(m, 1, &n);
 }
@@ -149,11 +155,6 @@ void make_epilogue(struct maker *m)
 
 /* ---- shapes -------------------------------------------------------- */
 
-struct dims {
-    int rank;
-    int64_t dim[KERN_MAX_RANK];
-};
-
 /* Every operation but windows and products meets these first. */
 static const struct dims fixed_dims[] = {
     {4, {1, 1, 1, 1}},  {4, {2, 3, 4, 5}},    {4, {1, 64, 7, 7}},
@@ -161,7 +162,7 @@ static const struct dims fixed_dims[] = {
     {3, {2, 8, 33}},    {5, {1, 6, 3, 4, 5}}, {4, {1, 64, 56, 56}},
 };
 
-static struct dims make_dims(struct maker *m, int k, int min_rank)
+struct dims make_dims(struct maker *m, int k, int min_rank)
 {
     struct dims s = {0};
 
@@ -175,12 +176,12 @@ static struct dims make_dims(struct maker *m, int k, int min_rank)
     return s;
 }
 
-static struct kern_tensor make_in(struct maker *m, const struct dims *s)
+struct kern_tensor make_in(struct maker *m, const struct dims *s)
 {
     return make_tensor(m, m->dtype, s->rank, s->dim, false);
 }
 
-static struct kern_tensor make_out(struct maker *m, const struct dims *s)
+struct kern_tensor make_out(struct maker *m, const struct dims *s)
 {
     return make_tensor(m, m->dtype, s->rank, s->dim, true);
 }
@@ -412,6 +413,10 @@ static void make_reduce(struct maker *m, int k)
         if (p->attr.reduce.axes >> i & 1)
             s.dim[i] = 1;
     p->out[0] = make_out(m, &s);
+    if (rng_chance(&m->rng, 20)) {
+        p->in[1] = make_in(m, &s);
+        p->n_in = 2;
+    }
 }
 
 static void make_arg_reduce(struct maker *m, int k)
@@ -545,7 +550,9 @@ static void make_operation(struct maker *m, int k)
     switch (m->p->op) {
     case KERN_CONV_FPROP:
     case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_CONV_WGRAD:
     case KERN_POOL_FPROP:
+    case KERN_POOL_DGRAD:
         make_window_problem(m, k);
         break;
     case KERN_DENSE_FPROP:
@@ -603,6 +610,17 @@ static void make_operation(struct maker *m, int k)
     case KERN_COPY:
         make_copy(m, k);
         break;
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+    case KERN_REDUCE_DGRAD:
+    case KERN_UNARY_DGRAD:
+    case KERN_LRN_DGRAD:
+    case KERN_DROPOUT:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
+    case KERN_UPDATE:
+        make_train_problem(m, k);
+        break;
     case KERN_OP_COUNT:
         break;
     }
@@ -620,6 +638,11 @@ static void spoil_attribute(struct kern_problem *p, struct rng *r)
     case KERN_SCALE_SHIFT:
     case KERN_LAYER_NORM:
     case KERN_GROUP_NORM:
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+    case KERN_DROPOUT:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
         return;
     default:
         memcpy(&value, &p->attr, sizeof(value));
@@ -653,9 +676,12 @@ int problem_fixed_count(enum kern_op op)
     switch (op) {
     case KERN_CONV_FPROP:
     case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_CONV_WGRAD:
     case KERN_POOL_FPROP:
+    case KERN_POOL_DGRAD:
         return window_fixed_count(op);
     case KERN_UNARY:
+    case KERN_UNARY_DGRAD:
         return KERN_UNARY_COUNT;
     case KERN_BINARY:
         return KERN_BINARY_COUNT;
@@ -678,72 +704,11 @@ void problem_make(const struct kern_row *row, uint64_t seed, int k,
     m.dtype = pick_dtype(&m, row->op);
     make_operation(&m, k);
     /* Weights are known when planning, most of the time. */
-    if (fixed || rng_chance(&m.rng, 80))
+    if (out->op < KERN_CONV_WGRAD && !m.changing &&
+        (fixed || rng_chance(&m.rng, 80)))
         out->constant_in = 2 | (kern_op_residual(out->op) == 3 ? 4u : 0);
     out->deterministic = rng_chance(&m.rng, 20);
     out->allow_tf32 = (row->flags & KERN_TF32) != 0;
     if (!fixed && rng_chance(&m.rng, 10))
         spoil(out, &m.rng);
-}
-
-/* ---- terms --------------------------------------------------------- */
-
-static double product(const int64_t *dim, int from, int to)
-{
-    double n = 1;
-
-    for (int i = from; i < to; i++)
-        n *= (double)dim[i];
-    return n;
-}
-
-static double largest(const struct kern_tensor *t)
-{
-    double n = 1;
-
-    for (int i = 0; i < t->rank; i++)
-        if ((double)t->dim[i] > n)
-            n = (double)t->dim[i];
-    return n;
-}
-
-double problem_terms(const struct kern_problem *p)
-{
-    const struct kern_tensor *x = &p->in[0], *w = &p->in[1];
-    double n = 1;
-
-    switch (p->op) {
-    case KERN_CONV_FPROP:
-    case KERN_DENSE_FPROP:
-        return product(w->dim, 1, w->rank);
-    case KERN_CONV_TRANSPOSE_FPROP:
-        return product(w->dim, 2, w->rank) * (double)w->dim[0] /
-               p->attr.conv.groups;
-    case KERN_MATMUL:
-        return x->rank > 1 && p->attr.matmul.transpose_a
-                   ? (double)x->dim[x->rank - 2]
-                   : (double)x->dim[x->rank - 1];
-    case KERN_POOL_FPROP:
-        for (int i = 0; i < x->rank - 2; i++)
-            n *= p->attr.pool.window[i];
-        return n;
-    case KERN_LAYER_NORM:
-        return product(x->dim, p->attr.norm.axis, x->rank);
-    case KERN_GROUP_NORM:
-        return product(x->dim, 1, x->rank) / p->attr.norm.groups;
-    case KERN_LRN:
-        return p->attr.lrn.size;
-    case KERN_SOFTMAX:
-        return (double)x->dim[p->attr.softmax.axis];
-    case KERN_REDUCE:
-        for (int i = 0; i < x->rank; i++)
-            if (p->attr.reduce.axes >> i & 1)
-                n *= (double)x->dim[i];
-        return n;
-    case KERN_RESIZE:
-        return largest(x) > largest(&p->out[0]) ? largest(x)
-                                                : largest(&p->out[0]);
-    default:
-        return 4; /* a product, a sum, a residual and room */
-    }
 }

@@ -16,16 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "kernels/error.h"
 #include "libinfer/json.h"
 #include "libinfer/model.h"
-#include "libinfer/model_file.h"
 #include "tests/conformance/data.h"
-#include "weights/arch.h"
-#include "weights/passes.h"
-#include "weights/weights.h"
+#include "tests/conformance/model.h"
 
 #define RELATIVE 1e-4
 #define BATCH    100
@@ -95,75 +91,6 @@ static const struct model_case cases[] = {
 static const char *data_folder;
 static enum infer_backend backend = INFER_BACKEND_AUTO;
 static bool markdown;
-
-/* ---- building ------------------------------------------------------ */
-
-/* The graph of a weight file, as read. */
-static int read_graph(const struct model_case *c, struct graph **out,
-                      struct infer_error *err)
-{
-    struct weights_options options;
-    struct weights_import import;
-    char path[4096], arch[4096];
-    int status;
-
-    snprintf(path, sizeof(path), "%s/weights/%s", data_folder, c->path);
-    weights_options_init(&options);
-    weights_import_init(&import);
-    status = weights_read(path, &options, err, &import);
-    if (status == INFER_OK && import.graph == NULL && c->arch != NULL) {
-        snprintf(arch, sizeof(arch), "%s", c->arch);
-        if (strstr(c->arch, ".json") != NULL)
-            snprintf(arch, sizeof(arch), "%s/tests/arch/%s", SOURCE_DIR,
-                     c->arch);
-        status = arch_open(arch, &import.dict, err, &import.graph);
-        if (status == INFER_OK)
-            status = weights_bind(import.graph, &import.dict, err);
-    }
-    if (status == INFER_OK) {
-        *out = import.graph;
-        import.graph = NULL;
-        status = graph_compact(*out, err);
-        if (status == INFER_OK)
-            status = graph_validate(*out, err);
-        if (status == INFER_OK)
-            status = graph_infer_shapes(*out, NULL, err);
-        if (status < 0) {
-            graph_free(*out);
-            *out = NULL;
-        }
-    }
-    weights_import_clear(&import);
-    return status;
-}
-
-/* The optimised graph, through a model file on disk. */
-static int convert(const struct graph *g, struct infer_model **out,
-                   struct infer_error *err)
-{
-    char path[] = "conformance-XXXXXX";
-    struct pass_options options;
-    struct pass_report report;
-    struct graph *copy = graph_copy(g);
-    int status, fd = mkstemp(path);
-
-    if (fd < 0 || copy == NULL) {
-        graph_free(copy);
-        return error_set(err, INFER_EIO, "no temporary file");
-    }
-    close(fd);
-    pass_options_init(&options);
-    pass_report_init(&report);
-    status = weights_run_passes(copy, &options, &report, err);
-    if (status == INFER_OK)
-        status = model_file_write(copy, path, NULL, err);
-    if (status == INFER_OK)
-        status = infer_model_open(path, err, out);
-    unlink(path);
-    pass_report_clear(&report);
-    graph_free(copy);
-    return status;
-}
 
 /* ---- running ------------------------------------------------------- */
 
@@ -349,8 +276,8 @@ static bool check(const struct model_case *m, const cJSON *models)
              : dataset_mnist(data_folder, m->source == MNIST ? 10000 : 1000,
                              &d)) < 0)
         return false;
-    if (read_graph(m, &g, &err) == INFER_OK &&
-        convert(g, &lean, &err) == INFER_OK) {
+    if (model_read(data_folder, m->path, m->arch, &g, &err) == INFER_OK &&
+        model_optimise(g, &lean, &err) == INFER_OK) {
         struct graph *copy = graph_copy(g);
 
         if (copy != NULL &&
@@ -375,27 +302,6 @@ static bool check(const struct model_case *m, const cJSON *models)
     return good;
 }
 
-static cJSON *read_records(void)
-{
-    char path[4096];
-    char *text = calloc(1, 1 << 20);
-    cJSON *json = NULL;
-    size_t n = 0;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/weights/reference_outputs.json",
-             data_folder);
-    f = fopen(path, "rb");
-    if (f != NULL) {
-        n = fread(text, 1, 1 << 20, f);
-        fclose(f);
-    }
-    if (json_parse(text, n, false, NULL, &json) < 0)
-        json = NULL;
-    free(text);
-    return json;
-}
-
 int main(int argc, char **argv)
 {
     static const char *const words[] = {"auto", "ref", "onednn", NULL};
@@ -415,7 +321,7 @@ int main(int argc, char **argv)
                 strcmp(argv[a] + 10, words[k]) == 0)
                 backend = (enum infer_backend)k;
     }
-    records = read_records();
+    records = model_records(data_folder);
     if (records == NULL) {
         printf("FAILED reference_outputs.json cannot be read\n");
         return 1;

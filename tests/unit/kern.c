@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel table: tensors, figures, names, rows. */
+#include "kernels/error.h"
 #include "tests/unit/ref_case.h"
 
 static void test_dense(void **state)
@@ -167,6 +168,60 @@ static void test_row_checks(void **state)
     assert_int_equal(kern_row_supports(&row, &p, &gpu, &why), -2);
 }
 
+static int three_variants(const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *err)
+{
+    (void)p;
+    (void)d;
+    (void)err;
+    return 3;
+}
+
+static int prepare_some(struct kern_exec *e, const struct kern_device *d,
+                        struct infer_error *err)
+{
+    (void)d;
+    if (e->variant >= 2)
+        return error_set(err, INFER_EUNSUPPORTED, "variant %d is not for this",
+                         e->variant);
+    if (e->variant == 1)
+        e->flags |= KERN_INEXACT;
+    return 0;
+}
+
+/* A row without variants has the one numbered 0; with them, each is prepared
+ * by its number and may be refused. */
+static void test_variants(void **state)
+{
+    const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
+    const struct kern_problem p = resnet_conv();
+    struct kern_row row = {.name = "row",
+                           .op = KERN_CONV_FPROP,
+                           .backend = INFER_BACKEND_REF,
+                           .dtype = INFER_F32,
+                           .flags = KERN_STRIDED,
+                           .supports = no_supports};
+    struct kern_exec e;
+    struct infer_error err;
+
+    (void)state;
+    assert_int_equal(kern_variants(&row, &p, &cpu, &err), 1);
+    assert_int_equal(kern_prepare_variant(&row, &p, &cpu, 0, &err, &e), 0);
+    assert_int_equal(kern_prepare_variant(&row, &p, &cpu, 1, &err, &e), -2);
+    assert_non_null(strstr(err.text, "variant 1"));
+    row.variants = three_variants;
+    row.prepare = prepare_some;
+    assert_int_equal(kern_variants(&row, &p, &cpu, &err), 3);
+    assert_int_equal(kern_prepare(&row, &p, &cpu, &err, &e), 0);
+    assert_int_equal(e.variant, 0);
+    assert_int_equal(e.flags, KERN_STRIDED);
+    assert_int_equal(kern_prepare_variant(&row, &p, &cpu, 1, &err, &e), 0);
+    assert_int_equal(e.variant, 1);
+    assert_int_equal(e.flags, KERN_STRIDED | KERN_INEXACT);
+    assert_int_equal(kern_prepare_variant(&row, &p, &cpu, 2, &err, &e), -2);
+    assert_int_equal(kern_prepare_variant(&row, &p, &cpu, -1, &err, &e), -2);
+}
+
 static void test_release_zeroed(void **state)
 {
     struct kern_exec e = {0};
@@ -186,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_format),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_row_checks),
+        cmocka_unit_test(test_variants),
         cmocka_unit_test(test_release_zeroed),
     };
 
