@@ -129,16 +129,17 @@ static double wgmma_estimate(const struct kern_problem *p,
                              const struct kern_device *d)
 {
     const int width = 128 / (int)sizeof(typename C::mode::type);
+    const int products = C::BM * C::BN * width * C::mode::WEIGHTS;
+    const int shares = C::CLUSTER ? 2 : 1; /* blocks of a multiprocessor */
     struct wgmma_state s;
 
     if (wgmma_plan<C>(p, d, &s, NULL) < 0)
         return 1e30;
-    const double places = (C::CLUSTER ? 2.0 : 1.0) * s.multiprocessors;
+    const double places = (double)shares * s.multiprocessors;
     const double blocks = (double)s.tiles_m * s.tiles_n * s.cluster;
     const double rounds = blocks <= places ? 1 : blocks / places;
-    const double chunk = 2e-6 * C::BM * C::BN * width / 4.8 *
-                         (C::CLUSTER ? 2 : 1) * C::mode::WEIGHTS;
-    const double work = rounds * (s.chunks / s.cluster * chunk + 0.8);
+    const double chunk = 2e-6 * products / 4.8 * shares;
+    const double work = rounds * ((double)s.chunks / s.cluster * chunk + 0.8);
     const double bytes = kern_problem_bytes(p) / 3e6;
 
     return 3 + (work > bytes ? work : bytes) + (s.cluster > 1 ? 1.5 : 0);
