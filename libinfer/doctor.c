@@ -50,7 +50,7 @@ static void say_processor(struct report *r)
     const char *start = name;
 
     /* Leaves 0x80000002 to 4 hold the brand, four words each. */
-    if (__get_cpuid_max(0x80000000, NULL) >= 0x80000004) {
+    if ((unsigned int)__get_cpuid_max(0x80000000, NULL) >= 0x80000004) {
         for (i = 0; i < 3; i++)
             __get_cpuid(0x80000002 + i, &word[4 * i], &word[4 * i + 1],
                         &word[4 * i + 2], &word[4 * i + 3]);

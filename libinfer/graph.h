@@ -259,6 +259,13 @@ struct graph_shape {
 int graph_infer_shapes(struct graph *g, const struct graph_shape *shapes,
                        struct infer_error *err);
 
+/* Whether the images of a batch do not meet: dimension 0 of every value that
+ * depends on an input is the batch, and no node mixes its entries.  whole and
+ * part are copies of one graph with their shapes inferred for two batches;
+ * true says that part, run over slices of whole's inputs, gives slices of
+ * whole's outputs. */
+bool graph_apart(const struct graph *whole, const struct graph *part);
+
 /* ---- operations ---------------------------------------------------- */
 
 enum graph_field_type {
@@ -287,6 +294,7 @@ struct graph_field {
 };
 
 struct graph_shape_args; /* see ops/op.h */
+struct graph_apart_args;
 
 struct graph_op_info {
     const char *name;     /* "conv", as in JSON */
@@ -299,6 +307,10 @@ struct graph_op_info {
     /* Sets dtype, rank and dim of the outputs from those of the inputs, or
      * says what is wrong. */
     int (*infer_shape)(struct graph_shape_args *args, struct infer_error *err);
+    /* Whether entry n along dimension 0 of the output follows from entry n of
+     * the inputs alone, given that the sizes say nothing against it.  NULL: no,
+     * for all that is known. */
+    bool (*apart)(const struct graph_apart_args *args);
 };
 
 /* Never NULL for a valid op. */

@@ -214,8 +214,9 @@ int infer_session_prepare(struct infer_session *session,
  * name is NULL; integer and 16-bit inputs are converted to the model's type.
  * The first dimension may be any batch size >= 1 where the model leaves it
  * free.
- * Errors: EARGUMENT (names, shapes, too small output buffers), EMEMORY,
- * EDEVICE. */
+ * On the CPU a large batch may be run a few images at a time; arrays, layers
+ * and tensors are told of as for the whole. Errors: EARGUMENT (names, shapes,
+ * too small output buffers), EMEMORY, EDEVICE. */
 int infer_session_run(struct infer_session *session,
                       const struct infer_array *in, int n_in,
                       struct infer_array *out, int n_out,

@@ -437,7 +437,7 @@ static int read_graph(struct model *m, struct infer_error *err)
 int model_file_read(const char *path, struct infer_error *err,
                     struct graph **out)
 {
-    struct model m = {NULL};
+    struct model m = {.source = NULL};
     int status;
 
     error_clear(err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache of packed constants.  A constant still in the model file is read,
- * converted and packed one at a time and the raw copy freed at once, so that
- * loading peaks at the packed weights plus one tensor. */
+/* The cache of packed constants.  Each thread reads, converts and packs one
+ * constant at a time into memory that it uses again for the next, so that
+ * loading peaks at the packed weights plus one tensor a thread. */
 #include "libinfer/packed.h"
 
 #include <pthread.h>
@@ -42,14 +42,27 @@ struct packed {
     struct packed_key *keys;
 };
 
+/* The raw bytes of a constant at work, reused from one to the next: a fresh
+ * block for each would leave holes between the packed ones. */
+struct scratch {
+    struct scratch *next;
+    void *data;
+    size_t bytes;
+};
+
+/* The entries of one value.  One thread makes an entry, outside of the mutex;
+ * others that want the value wait for it. */
+struct chain {
+    struct packed *first;
+    bool busy;
+};
+
 struct packed_cache {
     pthread_mutex_t mutex;
-    /* The raw bytes of the constant at work, reused from one to the next: a
-     * fresh block for each would leave holes between the packed ones. */
-    void *scratch;
-    size_t scratch_bytes;
+    pthread_cond_t made;
+    struct scratch *idle;
     int n_values;
-    struct packed *chain[]; /* by value */
+    struct chain chain[]; /* by value */
 };
 
 struct packed_cache *packed_cache_new(int n_values)
@@ -61,6 +74,11 @@ struct packed_cache *packed_cache_new(int n_values)
         return NULL;
     cache->n_values = n_values;
     if (pthread_mutex_init(&cache->mutex, NULL) != 0) {
+        free(cache);
+        return NULL;
+    }
+    if (pthread_cond_init(&cache->made, NULL) != 0) {
+        pthread_mutex_destroy(&cache->mutex);
         free(cache);
         return NULL;
     }
@@ -88,13 +106,25 @@ void packed_cache_free(struct packed_cache *cache)
     if (!cache)
         return;
     for (i = 0; i < cache->n_values; i++)
-        for (; cache->chain[i]; cache->chain[i] = next) {
-            next = cache->chain[i]->next;
-            entry_free(cache->chain[i]);
+        for (; cache->chain[i].first; cache->chain[i].first = next) {
+            next = cache->chain[i].first->next;
+            entry_free(cache->chain[i].first);
         }
+    packed_cache_trim(cache);
+    pthread_cond_destroy(&cache->made);
     pthread_mutex_destroy(&cache->mutex);
-    free(cache->scratch);
     free(cache);
+}
+
+/* Frees an entry without users; the mutex is held. */
+static void unlink_entry(struct packed_cache *cache, struct packed *p)
+{
+    struct packed **at = &cache->chain[p->value].first;
+
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    entry_free(p);
 }
 
 static bool key_equal(const struct key *a, const struct key *b)
@@ -135,24 +165,27 @@ static struct packed *find_bytes(struct packed *p, const struct key *key,
     return NULL;
 }
 
-static int reserve(struct packed_cache *cache, size_t bytes,
-                   struct infer_error *err)
+/* Blocks that are kept even if they are far larger than what is needed. */
+#define SMALL_SCRATCH (256 << 10)
+
+static int reserve(struct scratch *s, size_t bytes, struct infer_error *err)
 {
-    if (cache->scratch && bytes <= cache->scratch_bytes)
+    if (s->data && bytes <= s->bytes &&
+        (s->bytes <= SMALL_SCRATCH || bytes >= s->bytes / 4))
         return 0;
-    free(cache->scratch);
-    cache->scratch_bytes = 0;
-    cache->scratch = malloc(bytes ? bytes : 1);
-    if (!cache->scratch)
+    free(s->data);
+    s->bytes = 0;
+    s->data = malloc(bytes ? bytes : 1);
+    if (!s->data)
         return error_set(err, INFER_EMEMORY,
                          "out of memory: %zu bytes of weights", bytes);
-    cache->scratch_bytes = bytes;
+    s->bytes = bytes;
     return 0;
 }
 
 /* The constant as dtype: where it lies if it can be, else in the scratch
  * memory, which holds the raw bytes first and the converted ones behind. */
-static int load(struct packed_cache *cache, const struct constant *c,
+static int load(struct scratch *work, const struct constant *c,
                 enum infer_dtype dtype, struct infer_error *err,
                 const void **out)
 {
@@ -170,10 +203,10 @@ static int load(struct packed_cache *cache, const struct constant *c,
          !checked_mul(count, infer_dtype_size(dtype), &bytes)) ||
         !checked_add(raw, bytes, &total))
         return error_set(err, INFER_EMEMORY, "constant too large");
-    rc = reserve(cache, total, err);
+    rc = reserve(work, total, err);
     if (rc < 0)
         return rc;
-    scratch = cache->scratch;
+    scratch = work->data;
     rc = constant_load(c, scratch, err);
     if (rc < 0)
         return rc;
@@ -202,16 +235,23 @@ static int upload(const struct device *d, const void *src, size_t bytes,
 }
 
 /* Fills p->data, p->bytes and p->owned. */
-static int make_plain(struct packed_cache *cache, struct packed *p,
+static int make_plain(struct scratch *work, struct packed *p,
                       const struct constant *c, enum infer_dtype dtype,
                       struct infer_error *err)
 {
     const void *src;
-    int rc = load(cache, c, dtype, err, &src);
+    int rc;
 
+    p->bytes = (size_t)constant_count(c) * infer_dtype_size(dtype);
+    if (!c->data && c->dtype == dtype && p->device.ops->host_memory) {
+        rc = p->device.ops->alloc(&p->device, p->bytes ? p->bytes : 1, err,
+                                  &p->data);
+        p->owned = rc == 0;
+        return rc < 0 ? rc : constant_load(c, p->data, err);
+    }
+    rc = load(work, c, dtype, err, &src);
     if (rc < 0)
         return rc;
-    p->bytes = (size_t)constant_count(c) * infer_dtype_size(dtype);
     if (src == c->data && p->device.ops->host_memory) {
         p->data = c->data;
         return 0;
@@ -221,7 +261,7 @@ static int make_plain(struct packed_cache *cache, struct packed *p,
     return rc;
 }
 
-static int make_packed(struct packed_cache *cache, struct packed *p,
+static int make_packed(struct scratch *work, struct packed *p,
                        const struct constant *c, const struct kern_exec *exec,
                        int i, int64_t offset, struct infer_error *err)
 {
@@ -229,7 +269,7 @@ static int make_packed(struct packed_cache *cache, struct packed *p,
     const struct device *d = &p->device;
     const void *src;
     void *dst;
-    int rc = load(cache, c, dtype, err, &src);
+    int rc = load(work, c, dtype, err, &src);
 
     if (rc < 0)
         return rc;
@@ -273,58 +313,117 @@ static int send_packed(struct packed *p, const struct packed *same,
     return rc;
 }
 
-/* Finds or makes the entry; the mutex is held, so that one thread packs and
- * the others find. */
+/* Makes an entry that nobody else has; the mutex is not held. */
+static int make(struct packed_cache *cache, struct packed *p,
+                const struct constant *c, const struct key *key,
+                const struct kern_exec *exec, struct infer_error *err)
+{
+    struct scratch *work;
+    int rc;
+
+    pthread_mutex_lock(&cache->mutex);
+    work = cache->idle;
+    if (work)
+        cache->idle = work->next;
+    pthread_mutex_unlock(&cache->mutex);
+    if (!work)
+        work = calloc(1, sizeof *work);
+    if (!work)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    rc = exec ? make_packed(work, p, c, exec, key->input, key->offset, err)
+              : make_plain(work, p, c, key->dtype, err);
+    pthread_mutex_lock(&cache->mutex);
+    work->next = cache->idle;
+    cache->idle = work;
+    pthread_mutex_unlock(&cache->mutex);
+    return rc;
+}
+
+/* Makes the entry that the chain lacks, or finds one of the same bytes.  The
+ * chain is busy, so nobody else changes it; its entries may be counted up and
+ * down meanwhile, but those are kept that have users. */
+static int add(struct packed_cache *cache, struct packed *p,
+               const struct constant *c, const struct key *key,
+               const struct kern_exec *exec, struct infer_error *err,
+               struct packed **out)
+{
+    struct chain *chain = &cache->chain[p->value];
+    struct packed *same = NULL;
+    int rc = make(cache, p, c, key, exec, err);
+
+    if (rc < 0)
+        return rc;
+    /* Under the mutex: an entry that loses its last user goes away. */
+    pthread_mutex_lock(&cache->mutex);
+    if (exec)
+        same = find_bytes(chain->first, key, p);
+    if (same)
+        same->refs++;
+    pthread_mutex_unlock(&cache->mutex);
+    rc = exec ? send_packed(p, same, err) : 0;
+    pthread_mutex_lock(&cache->mutex);
+    if (same) {
+        if (rc < 0 && --same->refs == 0)
+            unlink_entry(cache, same);
+    } else if (rc == 0) {
+        p->next = chain->first;
+        chain->first = p;
+        p->refs = 1;
+    }
+    pthread_mutex_unlock(&cache->mutex);
+    *out = same ? same : p;
+    return rc;
+}
+
+/* Finds or makes the entry. */
 static int get(struct packed_cache *cache, int value, const struct constant *c,
                const struct key *key, const struct kern_exec *exec,
                const struct device *d, struct infer_error *err,
                struct packed **out)
 {
-    struct packed *p = find(cache->chain[value], key), *same;
+    struct chain *chain = &cache->chain[value];
+    struct packed *p, *found = NULL;
     struct packed_key *k;
-    int rc;
+    int rc = 0;
 
-    if (p) {
-        p->refs++;
-        *out = p;
+    pthread_mutex_lock(&cache->mutex);
+    while (chain->busy)
+        pthread_cond_wait(&cache->made, &cache->mutex);
+    found = find(chain->first, key);
+    if (found)
+        found->refs++;
+    else
+        chain->busy = true;
+    pthread_mutex_unlock(&cache->mutex);
+    if (found) {
+        *out = found;
         return 0;
     }
     p = calloc(1, sizeof *p);
     k = calloc(1, sizeof *k);
-    if (!p || !k) {
-        free(p);
-        free(k);
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    }
-    k->key = *key;
-    p->value = value;
-    p->device = *d;
-    rc = exec ? make_packed(cache, p, c, exec, key->input, key->offset, err)
-              : make_plain(cache, p, c, key->dtype, err);
-    if (rc < 0) {
-        free(k);
-        entry_free(p);
-        return rc;
-    }
-    same = exec ? find_bytes(cache->chain[value], key, p) : NULL;
-    rc = exec ? send_packed(p, same, err) : 0;
-    if (rc < 0) {
-        free(k);
-        entry_free(p);
-        return rc;
-    }
-    if (same) {
-        entry_free(p);
-        p = same;
+    if (p && k) {
+        p->value = value;
+        p->device = *d;
+        rc = add(cache, p, c, key, exec, err, &found);
     } else {
-        p->next = cache->chain[value];
-        cache->chain[value] = p;
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
     }
-    k->next = p->keys;
-    p->keys = k;
-    p->refs++;
-    *out = p;
-    return 0;
+    pthread_mutex_lock(&cache->mutex);
+    if (rc == 0) {
+        k->key = *key;
+        k->next = found->keys;
+        found->keys = k;
+    }
+    chain->busy = false;
+    pthread_cond_broadcast(&cache->made);
+    pthread_mutex_unlock(&cache->mutex);
+    if (rc < 0)
+        free(k);
+    if (p && (rc < 0 || found != p))
+        entry_free(p);
+    if (rc == 0)
+        *out = found;
+    return rc;
 }
 
 int packed_plain(struct packed_cache *cache, int value,
@@ -333,16 +432,12 @@ int packed_plain(struct packed_cache *cache, int value,
                  struct packed **out)
 {
     struct key key;
-    int rc;
 
     memset(&key, 0, sizeof key);
     key.dtype = dtype;
     key.device = d->kern.kind;
     key.ordinal = d->kern.ordinal;
-    pthread_mutex_lock(&cache->mutex);
-    rc = get(cache, value, c, &key, NULL, d, err, out);
-    pthread_mutex_unlock(&cache->mutex);
-    return rc;
+    return get(cache, value, c, &key, NULL, d, err, out);
 }
 
 int packed_for(struct packed_cache *cache, int value, const struct constant *c,
@@ -351,7 +446,6 @@ int packed_for(struct packed_cache *cache, int value, const struct constant *c,
                struct packed **out)
 {
     struct key key;
-    int rc;
 
     memset(&key, 0, sizeof key);
     key.row = exec->row;
@@ -362,18 +456,19 @@ int packed_for(struct packed_cache *cache, int value, const struct constant *c,
     key.device = d->kern.kind;
     key.ordinal = d->kern.ordinal;
     memcpy(&key.problem, &exec->problem, sizeof key.problem);
-    pthread_mutex_lock(&cache->mutex);
-    rc = get(cache, value, c, &key, exec, d, err, out);
-    pthread_mutex_unlock(&cache->mutex);
-    return rc;
+    return get(cache, value, c, &key, exec, d, err, out);
 }
 
 void packed_cache_trim(struct packed_cache *cache)
 {
+    struct scratch *next;
+
     pthread_mutex_lock(&cache->mutex);
-    free(cache->scratch);
-    cache->scratch = NULL;
-    cache->scratch_bytes = 0;
+    for (; cache->idle; cache->idle = next) {
+        next = cache->idle->next;
+        free(cache->idle->data);
+        free(cache->idle);
+    }
     pthread_mutex_unlock(&cache->mutex);
 }
 
@@ -389,16 +484,10 @@ size_t packed_bytes(const struct packed *p)
 
 void packed_unref(struct packed_cache *cache, struct packed *p)
 {
-    struct packed **at;
-
     if (!p)
         return;
     pthread_mutex_lock(&cache->mutex);
-    if (--p->refs == 0) {
-        for (at = &cache->chain[p->value]; *at != p; at = &(*at)->next)
-            ;
-        *at = p->next;
-        entry_free(p);
-    }
+    if (--p->refs == 0)
+        unlink_entry(cache, p);
     pthread_mutex_unlock(&cache->mutex);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a chosen plan to one that runs: kernels prepared, constants packed,
  * what depends on constants alone computed, pointers set. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/onednn/onednn.h"
 #include "libinfer/plan.h"
 
 const char *plan_step_name(const struct plan *plan,
@@ -21,10 +23,30 @@ const char *plan_step_name(const struct plan *plan,
     return g->value[n->out[0]].name;
 }
 
-/* ---- kernels and constants ----------------------------------------- */
+/* ---- constants ----------------------------------------------------- */
 
-static int prepare_constant(struct plan *plan, struct plan_step *s, int i,
-                            struct infer_error *err)
+/* A constant that a step reads.  Reading a file, checking it and packing are
+ * work for several cores; each constant is loaded on one. */
+struct load {
+    struct plan_step *step;
+    int input;
+    size_t bytes; /* in the file */
+};
+
+struct loading {
+    struct plan *plan;
+    struct load *load;
+    int64_t n;
+    pthread_mutex_t mutex;
+    int64_t failed; /* the first of the list that did, or n */
+    struct infer_error err;
+};
+
+/* More threads than this wait for memory, not for one another. */
+#define MAX_LOADERS 8
+
+static int load_constant(struct plan *plan, struct plan_step *s, int i,
+                         struct infer_error *err)
 {
     const struct plan_config *config = plan->config;
     struct packed_cache *cache = infer_model_packed(config->model);
@@ -35,7 +57,7 @@ static int prepare_constant(struct plan *plan, struct plan_step *s, int i,
     if (s->exec.packed[i] > 0)
         rc = packed_for(cache, b->value, c, &s->exec, i, s->in[i].offset,
                         config->device, err, &s->packed[i]);
-    else if (!b->plain)
+    else
         rc = packed_plain(cache, b->value, c, s->in[i].t.dtype, config->device,
                           err, &b->plain);
     if (rc < 0)
@@ -43,12 +65,98 @@ static int prepare_constant(struct plan *plan, struct plan_step *s, int i,
     return rc;
 }
 
+static void load_one(void *context, int64_t i)
+{
+    struct loading *all = context;
+    struct infer_error err;
+    int rc;
+
+    rc = load_constant(all->plan, all->load[i].step, all->load[i].input, &err);
+    if (rc == 0)
+        return;
+    pthread_mutex_lock(&all->mutex);
+    if (i < all->failed) {
+        all->failed = i;
+        all->err = err;
+    }
+    pthread_mutex_unlock(&all->mutex);
+}
+
+/* Packed constants step by step; plain ones once a buffer. */
+static int64_t list_loads(const struct plan *plan, struct load *load)
+{
+    bool *seen = calloc((size_t)plan->n_buffers + 1, sizeof *seen);
+    int64_t n = 0;
+    int i, k;
+
+    if (!seen)
+        return -1;
+    for (i = 0; i < plan->n_steps; i++) {
+        struct plan_step *s = plan->step[i];
+
+        for (k = 0; k < s->exec.problem.n_in; k++) {
+            const int b = s->in[k].buffer;
+
+            if (s->in[k].t.dtype == INFER_NONE ||
+                plan->buffer[b].memory != PLAN_CONSTANT ||
+                (s->exec.packed[k] == 0 && seen[b]))
+                continue;
+            seen[b] = seen[b] || s->exec.packed[k] == 0;
+            load[n].step = s;
+            load[n].input = k;
+            load[n++].bytes = plan->g->value[plan->buffer[b].value].data->bytes;
+        }
+    }
+    free(seen);
+    return n;
+}
+
+/* The largest first: they are divided more evenly so, and what a thread needs
+ * beside the packed bytes is least when those are most. */
+static int compare_loads(const void *a, const void *b)
+{
+    const struct load *x = a, *y = b;
+
+    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+static int load_constants(struct plan *plan, struct infer_error *err)
+{
+    const struct device *d = plan->config->device;
+    const int threads = !d->ops->host_memory            ? 1
+                        : d->kern.threads < MAX_LOADERS ? d->kern.threads
+                                                        : MAX_LOADERS;
+    struct loading all = {.plan = plan};
+    int rc = 0;
+
+    all.load =
+        calloc((size_t)plan->n_steps * KERN_MAX_IN + 1, sizeof *all.load);
+    all.n = all.load ? list_loads(plan, all.load) : -1;
+    if (all.n < 0 || pthread_mutex_init(&all.mutex, NULL) != 0) {
+        free(all.load);
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    }
+    qsort(all.load, (size_t)all.n, sizeof *all.load, compare_loads);
+    all.failed = all.n;
+    kern_onednn_each(threads, all.n, load_one, &all);
+    if (all.failed < all.n) {
+        rc = all.err.code;
+        if (err)
+            *err = all.err;
+    }
+    pthread_mutex_destroy(&all.mutex);
+    free(all.load);
+    return rc;
+}
+
+/* ---- kernels ------------------------------------------------------- */
+
 static int prepare_step(struct plan *plan, struct plan_step *s,
                         struct infer_error *err)
 {
     const struct kern_row *row = s->exec.row;
     struct kern_problem problem;
-    int i, rc;
+    int rc;
 
     memcpy(&problem, &s->exec.problem, sizeof problem);
     rc =
@@ -62,14 +170,6 @@ static int prepare_step(struct plan *plan, struct plan_step *s,
     s->prepared = true;
     if (s->exec.workspace > plan->workspace_bytes)
         plan->workspace_bytes = s->exec.workspace;
-    for (i = 0; i < problem.n_in; i++) {
-        if (s->in[i].t.dtype == INFER_NONE ||
-            plan->buffer[s->in[i].buffer].memory != PLAN_CONSTANT)
-            continue;
-        rc = prepare_constant(plan, s, i, err);
-        if (rc < 0)
-            return rc;
-    }
     return 0;
 }
 
@@ -247,6 +347,8 @@ int plan_prepare(struct plan *plan, struct infer_error *err)
 
     for (i = 0; rc == 0 && i < plan->n_steps; i++)
         rc = prepare_step(plan, plan->step[i], err);
+    if (rc == 0)
+        rc = load_constants(plan, err);
     packed_cache_trim(infer_model_packed(plan->config->model));
     if (rc == 0)
         rc = list_run(plan, err);

@@ -211,6 +211,7 @@ void infer_session_close(struct infer_session **session)
         return;
     s = *session;
     *session = NULL;
+    session_parts_close(s);
     for (i = 0; i < s->n_plans; i++)
         plan_free(s->plan[i]);
     free(s->plan);
@@ -256,6 +257,7 @@ static int grow(struct infer_session *s, size_t need, void **memory,
     if (*memory && need <= *bytes)
         return 0;
     s->ran = NULL;
+    s->whole_ran = NULL;
     s->device.ops->free(&s->device, *memory);
     *memory = NULL;
     *bytes = 0;
@@ -267,14 +269,20 @@ static int grow(struct infer_session *s, size_t need, void **memory,
     return 0;
 }
 
-static void drop_plan(struct infer_session *s, int index)
+static void drop_plan(struct infer_session *s, struct plan *plan)
 {
-    struct plan *plan = s->plan[index];
+    int index, i;
 
+    for (index = 0; s->plan[index] != plan; index++)
+        ;
+    for (i = s->n_parts; i-- > 0;)
+        if (s->parts[i]->plan == plan)
+            session_parts_drop(s, i);
     if (s->current == plan)
         s->current = NULL;
     if (s->ran == plan)
         s->ran = NULL;
+    s->whole = NULL;
     s->plan[index] = s->plan[--s->n_plans];
     plan_free(plan);
 }
@@ -307,17 +315,23 @@ static int reserve(const struct infer_session *s, const struct plan *plan,
                            err);
 }
 
-/* Makes the plan for session->shape the current one, ready to run. */
-static int use_plan(struct infer_session *s, struct infer_error *err)
+static struct plan *find_plan(const struct infer_session *s)
 {
-    struct plan *plan;
-    int i, rc;
+    int i;
 
-    if (s->current && s->current->prepared && has_shapes(s, s->current))
-        return 0;
-    for (i = 0; i < s->n_plans && !has_shapes(s, s->plan[i]); i++)
-        ;
-    if (i == s->n_plans) {
+    for (i = 0; i < s->n_plans; i++)
+        if (has_shapes(s, s->plan[i]))
+            return s->plan[i];
+    return NULL;
+}
+
+int session_plan(struct infer_session *s, struct infer_error *err,
+                 struct plan **out)
+{
+    struct plan *plan = find_plan(s);
+    int rc;
+
+    if (!plan) {
         rc = plan_new(&s->config, s->shape, err, &plan);
         /* The model was sound with free sizes: these do not fit it. */
         if (rc == INFER_EFORMAT)
@@ -327,11 +341,20 @@ static int use_plan(struct infer_session *s, struct infer_error *err)
         if (rc < 0)
             return rc;
     }
-    plan = s->plan[i];
+    *out = plan;
+    return 0;
+}
+
+/* Makes the plan prepared and the memory large enough for it. */
+static int make_ready(struct infer_session *s, struct plan *plan,
+                      struct infer_error *err)
+{
+    int rc;
+
     if (!plan->prepared) {
         rc = plan_prepare(plan, err);
         if (rc < 0) {
-            drop_plan(s, i);
+            drop_plan(s, plan);
             return rc;
         }
     }
@@ -346,6 +369,44 @@ static int use_plan(struct infer_session *s, struct infer_error *err)
     plan_bind(plan, s->arena, s->workspace);
     s->current = plan;
     return 0;
+}
+
+/* Whether the latest plan, or the batch that it is a part of, has the shapes
+ * of session->shape. */
+static bool is_current(const struct infer_session *s)
+{
+    if (!s->current || !s->current->prepared)
+        return false;
+    return s->whole ? session_parts_find(s) == s->whole
+                    : has_shapes(s, s->current);
+}
+
+/* Makes the plan for session->shape the current one, ready to run; or that of
+ * its parts. */
+static int use_plan(struct infer_session *s, struct infer_error *err)
+{
+    struct session_parts *parts = NULL;
+    struct plan *plan;
+    int rc = 0;
+
+    if (is_current(s))
+        return 0;
+    plan = find_plan(s);
+    if (!plan)
+        parts = session_parts_find(s);
+    if (!plan && !parts)
+        rc = session_parts_make(s, err, &parts);
+    if (rc == 0 && !plan && !parts)
+        rc = session_plan(s, err, &plan);
+    if (rc < 0)
+        return rc;
+    s->whole = NULL;
+    rc = make_ready(s, parts ? parts->plan : plan, err);
+    if (rc == 0 && parts)
+        rc = grow(s, parts->bytes, &s->gathered, &s->gathered_bytes, err);
+    if (rc == 0)
+        s->whole = parts;
+    return rc;
 }
 
 static int enter(const struct infer_session *s, struct infer_error *err)
@@ -482,6 +543,31 @@ static int launch_timed(const struct device *d, const struct plan *plan,
     return 0;
 }
 
+static int run_from(struct infer_session *s, int64_t first,
+                    struct infer_error *err)
+{
+    int rc = session_take_inputs(s, first, err);
+
+    if (rc < 0)
+        return rc;
+    return s->profile ? launch_timed(&s->device, s->current, err)
+                      : launch_all(s->current, err);
+}
+
+static int run_parts(struct infer_session *s, struct infer_error *err)
+{
+    int64_t first = 0;
+    int rc = 0;
+
+    while (rc == 0 && first < s->whole->batch) {
+        rc = run_from(s, first, err);
+        if (rc == 0)
+            session_parts_gather(s, first);
+        first = session_parts_next(s->whole, first);
+    }
+    return rc;
+}
+
 /* Between begin() and end(). */
 static int run_current(struct infer_session *s, struct infer_array *out,
                        int n_out, struct infer_error *err)
@@ -490,10 +576,7 @@ static int run_current(struct infer_session *s, struct infer_array *out,
     int rc = d->ops->begin(d, err);
 
     if (rc == 0)
-        rc = session_take_inputs(s, err);
-    if (rc == 0)
-        rc = s->profile ? launch_timed(d, s->current, err)
-                        : launch_all(s->current, err);
+        rc = s->whole ? run_parts(s, err) : run_from(s, 0, err);
     if (rc == 0)
         rc = session_give_outputs(s, out, n_out, err);
     if (rc == 0)
@@ -524,7 +607,9 @@ int infer_session_run(struct infer_session *session,
         return rc;
     s->ran = NULL;
     rc = run_current(s, out, n_out, err);
-    if (rc == 0)
+    if (rc == 0) {
         s->ran = s->current;
+        s->whole_ran = s->whole;
+    }
     return rc;
 }

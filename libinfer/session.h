@@ -7,6 +7,15 @@
 #include "libinfer/model.h"
 #include "libinfer/plan.h"
 
+/* A batch that is run in parts (session_parts.c). */
+struct session_parts {
+    struct graph *whole;   /* with the shapes of the batch */
+    struct plan *plan;     /* of a part; the session's */
+    int64_t batch, images; /* in the whole, and in a part */
+    size_t *offset;        /* of every output in session->gathered */
+    size_t bytes;          /* of all outputs */
+};
+
 struct infer_session {
     struct infer_model *model; /* a reference */
     struct device device;
@@ -16,8 +25,13 @@ struct infer_session {
     int n_plans;
     struct plan *current; /* the latest prepared, or the first chosen */
     struct plan *ran;     /* the one whose results are in the arena */
-    void *arena, *workspace;
-    size_t arena_bytes, workspace_bytes;
+    /* Batches that are run in parts; the one whose part `current` is, and the
+     * one whose results are in `gathered`, or NULL. */
+    struct session_parts **parts;
+    int n_parts;
+    const struct session_parts *whole, *whole_ran;
+    void *arena, *workspace, *gathered;
+    size_t arena_bytes, workspace_bytes, gathered_bytes;
     /* Work space of a run, one entry an input or output, so that nothing is
      * allocated then. */
     const struct infer_array **in; /* matched to the graph's inputs */
@@ -33,9 +47,42 @@ int session_match_inputs(struct infer_session *s, const struct infer_array *in,
 /* Which graph output each array asks for, and that it is large enough. */
 int session_match_outputs(struct infer_session *s, struct infer_array *out,
                           int n_out, struct infer_error *err);
-/* Points the plan at the inputs, converting where types differ. */
-int session_take_inputs(struct infer_session *s, struct infer_error *err);
+/* Points the plan at the inputs, from image `first` on, converting where types
+ * differ. */
+int session_take_inputs(struct infer_session *s, int64_t first,
+                        struct infer_error *err);
 int session_give_outputs(struct infer_session *s, struct infer_array *out,
                          int n_out, struct infer_error *err);
+
+/* The plan for session->shape, chosen if it is not there yet. */
+int session_plan(struct infer_session *s, struct infer_error *err,
+                 struct plan **out);
+
+/* The shapes of the latest plan, or of the batch that it is a part of. */
+static inline const struct graph *session_graph(const struct infer_session *s)
+{
+    return s->whole ? s->whole->whole : s->current->g;
+}
+/* Output i of the whole: its bytes, and where it lies after a run. */
+size_t session_output_bytes(const struct plan *plan,
+                            const struct session_parts *whole, int i);
+void *session_output_data(const struct infer_session *s,
+                          const struct plan *plan,
+                          const struct session_parts *whole, int i);
+
+/* The parts in which the batch of session->shape is run, if it was seen. */
+struct session_parts *session_parts_find(const struct infer_session *s);
+/* The same for a batch that is new; *out stays NULL where it is to be run
+ * whole. */
+int session_parts_make(struct infer_session *s, struct infer_error *err,
+                       struct session_parts **out);
+/* The first image of the part after the one that begins at `first`; the batch
+ * after the last. */
+int64_t session_parts_next(const struct session_parts *p, int64_t first);
+/* Copies the outputs of the part that begins at `first` to the whole ones. */
+void session_parts_gather(struct infer_session *s, int64_t first);
+/* Forgets parts[index], whose plan is gone. */
+void session_parts_drop(struct infer_session *s, int index);
+void session_parts_close(struct infer_session *s);
 
 #endif

@@ -23,7 +23,7 @@ int infer_session_output(const struct infer_session *session, int index,
 
     if (!session || !out || !session->current)
         return INFER_EARGUMENT;
-    g = session->current->g;
+    g = session_graph(session);
     if (index < 0 || index >= g->n_outputs)
         return INFER_EARGUMENT;
     describe(&g->value[g->output[index]], out);
@@ -151,6 +151,21 @@ static int read_packed_away(struct infer_session *s, const struct view *v,
     return rc;
 }
 
+/* An output that parts of a batch made. */
+static int read_gathered(const struct infer_session *s, int output,
+                         struct infer_array *out, struct infer_error *err)
+{
+    const struct session_parts *whole = s->whole_ran;
+    const struct graph_value *v =
+        &whole->whole->value[whole->whole->output[output]];
+    const size_t bytes = session_output_bytes(s->ran, whole, output);
+    int rc = offer(v->name, v->dtype, v->rank, v->dim, bytes, out, err);
+
+    if (rc == 0 && out->data && bytes > 0)
+        memcpy(out->data, session_output_data(s, s->ran, whole, output), bytes);
+    return rc;
+}
+
 int infer_session_read(struct infer_session *session, const char *name,
                        struct infer_array *out, struct infer_error *err)
 {
@@ -176,8 +191,11 @@ int infer_session_read(struct infer_session *session, const char *name,
     pv = &s->ran->value[value];
     view = &pv->view;
     for (i = 0; i < s->ran->g->n_outputs; i++)
-        if (s->ran->g->output[i] == value)
+        if (s->ran->g->output[i] == value) {
+            if (s->whole_ran)
+                return read_gathered(s, i, out, err);
             view = &s->ran->output[i];
+        }
     if (view == &pv->view && (!s->config.keep_tensors || !pv->ready))
         return error_set(err, INFER_EARGUMENT,
                          "tensor '%s': not kept (option keep_tensors)", name);
@@ -208,10 +226,13 @@ int infer_session_layer(const struct infer_session *session, int index,
     const struct graph *model;
     const struct plan_step *s;
     const struct plan *plan;
+    double parts = 1;
 
     if (!out || index < 0 || index >= infer_session_layer_count(session))
         return INFER_EARGUMENT;
     plan = session->current;
+    if (session->whole)
+        parts = (double)session->whole->batch / (double)session->whole->images;
     model = infer_model_graph(session->model);
     s = plan->prepared ? plan->run[index] : plan->step[index];
     memset(out, 0, sizeof *out);
@@ -219,13 +240,13 @@ int infer_session_layer(const struct infer_session *session, int index,
     out->op = s->main ? graph_op_info(plan->g->node[s->node].op)->name
                       : kern_op_name(s->exec.problem.op);
     out->kernel = s->exec.row->name;
-    out->flops = kern_problem_flops(&s->exec.problem);
-    out->bytes = kern_problem_bytes(&s->exec.problem);
-    out->seconds = s->runs > 0 ? s->seconds / (double)s->runs : 0;
+    out->flops = parts * kern_problem_flops(&s->exec.problem);
+    out->bytes = parts * kern_problem_bytes(&s->exec.problem);
+    out->seconds = s->runs > 0 ? parts * s->seconds / (double)s->runs : 0;
     if (s->node >= 0) {
         const struct graph_node *n = &plan->g->node[s->node];
 
-        describe(&plan->g->value[n->out[0]], &out->output);
+        describe(&session_graph(session)->value[n->out[0]], &out->output);
         out->name = model->node[s->node].name ? model->node[s->node].name
                                               : model->value[n->out[0]].name;
         out->output.name = model->value[n->out[0]].name;
@@ -245,5 +266,11 @@ int infer_session_memory(const struct infer_session *session,
     out->weights = plan->weight_bytes;
     out->workspace = plan->workspace_bytes;
     out->activations_unshared = plan->unshared_bytes;
+    if (session->whole) {
+        out->activations += session->whole->bytes;
+        out->activations_unshared = (size_t)((double)plan->unshared_bytes *
+                                             (double)session->whole->batch /
+                                             (double)session->whole->images);
+    }
     return 0;
 }

@@ -124,7 +124,8 @@ int session_match_inputs(struct infer_session *s, const struct infer_array *in,
     return 0;
 }
 
-int session_take_inputs(struct infer_session *s, struct infer_error *err)
+int session_take_inputs(struct infer_session *s, int64_t first,
+                        struct infer_error *err)
 {
     const struct plan *plan = s->current;
     const struct device *d = &s->device;
@@ -136,27 +137,31 @@ int session_take_inputs(struct infer_session *s, struct infer_error *err)
         const enum infer_dtype want =
             plan_input_dtype(plan, plan->g->value[plan->g->input[i]].dtype);
         const size_t size = infer_dtype_size(want);
+        const unsigned char *data = a->data;
         unsigned char *staged = (unsigned char *)s->arena + b->offset;
 
         s->base[i] = staged;
         if (b->bytes == 0)
             continue;
+        if (first > 0)
+            data += b->bytes / size / (size_t)s->whole->images * (size_t)first *
+                    infer_dtype_size(a->dtype);
         if (a->dtype != want) {
             void *to = staged;
 
             rc = d->ops->stage ? d->ops->stage(d, b->bytes, err, &to) : 0;
             if (rc < 0)
                 return rc;
-            scalar_convert(a->dtype, a->data, want, to, b->bytes / size);
+            scalar_convert(a->dtype, data, want, to, b->bytes / size);
             rc = to == staged ? 0
                               : d->ops->copy_in(d, staged, to, b->bytes, err);
             if (rc < 0)
                 return rc;
         } else if (d->ops->host_memory && !s->config.keep_tensors &&
-                   (uintptr_t)a->data % size == 0) {
-            s->base[i] = a->data;
+                   (uintptr_t)data % size == 0) {
+            s->base[i] = data;
         } else {
-            rc = d->ops->copy_in(d, staged, a->data, b->bytes, err);
+            rc = d->ops->copy_in(d, staged, data, b->bytes, err);
             if (rc < 0)
                 return rc;
         }
@@ -179,6 +184,25 @@ static int output_named(const struct graph *g, const char *name)
     return -1;
 }
 
+size_t session_output_bytes(const struct plan *plan,
+                            const struct session_parts *whole, int i)
+{
+    const struct kern_tensor *t = &plan->output[i].t;
+    const size_t bytes =
+        (size_t)kern_tensor_count(t) * infer_dtype_size(t->dtype);
+
+    /* lay_outputs() of session_parts.c checked the product. */
+    return whole ? bytes / (size_t)whole->images * (size_t)whole->batch : bytes;
+}
+
+void *session_output_data(const struct infer_session *s,
+                          const struct plan *plan,
+                          const struct session_parts *whole, int i)
+{
+    return whole ? (unsigned char *)s->gathered + whole->offset[i]
+                 : plan_locate(plan, &plan->output[i]);
+}
+
 int session_match_outputs(struct infer_session *s, struct infer_array *out,
                           int n_out, struct infer_error *err)
 {
@@ -191,7 +215,6 @@ int session_match_outputs(struct infer_session *s, struct infer_array *out,
                          "%d outputs asked for, the model has %d", n_out,
                          g->n_outputs);
     for (i = 0; i < n_out; i++) {
-        const struct kern_tensor *t;
         size_t bytes;
 
         k = out[i].name ? output_named(g, out[i].name) : i;
@@ -200,8 +223,7 @@ int session_match_outputs(struct infer_session *s, struct infer_array *out,
                              "output '%s': the model has no such output",
                              out[i].name);
         s->out_index[i] = k;
-        t = &plan->output[k].t;
-        bytes = (size_t)kern_tensor_count(t) * infer_dtype_size(t->dtype);
+        bytes = session_output_bytes(plan, s->whole, k);
         if (out[i].data && out[i].bytes < bytes)
             return error_set(err, INFER_EARGUMENT,
                              "output '%s': room for %zu bytes, %zu needed",
@@ -217,20 +239,23 @@ int session_give_outputs(struct infer_session *s, struct infer_array *out,
     int i, rc;
 
     for (i = 0; i < n_out; i++) {
-        const struct view *v = &plan->output[s->out_index[i]];
-        const size_t bytes =
-            (size_t)kern_tensor_count(&v->t) * infer_dtype_size(v->t.dtype);
+        const int k = s->out_index[i];
+        const struct kern_tensor *t = &plan->output[k].t;
+        const size_t bytes = session_output_bytes(plan, s->whole, k);
 
         if (out[i].data && bytes > 0) {
-            rc = s->device.ops->copy_out(&s->device, out[i].data,
-                                         plan_locate(plan, v), bytes, err);
+            rc = s->device.ops->copy_out(
+                &s->device, out[i].data,
+                session_output_data(s, plan, s->whole, k), bytes, err);
             if (rc < 0)
                 return rc;
         }
-        out[i].dtype = v->t.dtype;
-        out[i].rank = v->t.rank;
+        out[i].dtype = t->dtype;
+        out[i].rank = t->rank;
         memset(out[i].dim, 0, sizeof out[i].dim);
-        memcpy(out[i].dim, v->t.dim, (size_t)v->t.rank * sizeof v->t.dim[0]);
+        memcpy(out[i].dim, t->dim, (size_t)t->rank * sizeof t->dim[0]);
+        if (s->whole)
+            out[i].dim[0] = s->whole->batch;
         out[i].bytes = bytes;
     }
     return 0;

@@ -56,8 +56,22 @@ static const char *classifier_weight(const struct graph *g)
     return NULL;
 }
 
-/* Rows of the classifier in the dictionary, where they differ from the
- * graph's; else 0. */
+/* Outputs of the classifier's weight in either layout, K,C.. or ..C,K, where
+ * they differ from the graph's; else 0. */
+static int class_count(const struct graph_value *w, const struct constant *c)
+{
+    int64_t k;
+
+    if (c->rank < 2)
+        return 0;
+    k = c->dim[1] != w->dim[1] && c->dim[c->rank - 2] == w->dim[1]
+            ? c->dim[c->rank - 1]
+            : c->dim[0];
+    return k < 1 || k > INT_MAX || k == w->dim[0] ? 0 : (int)k;
+}
+
+/* Classes of the dictionary's classifier where they are not the graph's; else
+ * 0. */
 static int other_class_count(const struct graph *g,
                              const struct weights_dict *dict)
 {
@@ -77,10 +91,7 @@ static int other_class_count(const struct graph *g,
             (longer == length || key[longer - length - 1] == '.'))
             c = dict->entry[i].value;
     }
-    if (!c || c->rank < 2 || c->dim[0] < 1 || c->dim[0] > INT_MAX ||
-        c->dim[0] == g->value[value].dim[0])
-        return 0;
-    return (int)c->dim[0];
+    return c && value >= 0 ? class_count(&g->value[value], c) : 0;
 }
 
 static int build(const struct arch_row *row, const struct weights_dict *dict,

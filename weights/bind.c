@@ -14,6 +14,7 @@
 
 #include "kernels/error.h"
 #include "kernels/scalar.h"
+#include "weights/layout.h"
 
 /* What wrappers put before every key (DataParallel, Lightning, EMA). */
 static const char *const prefixes[] = {
@@ -231,34 +232,54 @@ static const char *present_name(const char *name, char *buf, size_t bytes)
     return buf;
 }
 
+/* The value that each entry is for: target[i], or -1. */
+static void find_targets(const struct graph *g, const struct weights_dict *dict,
+                         size_t skip, int *target)
+{
+    for (size_t i = 0; i < dict->count; i++) {
+        char buf[512];
+        const char *name =
+            present_name(dict->entry[i].name + skip, buf, sizeof(buf));
+
+        target[i] = graph_find_value(g, name);
+        if (target[i] >= 0 && !is_weight(g, target[i]))
+            target[i] = -1;
+    }
+}
+
+/* An entry that is no weight: training state, or a fault. */
+static int surplus(struct weights_dict *dict, size_t i, size_t skip,
+                   struct infer_error *err)
+{
+    const char *key = dict->entry[i].name;
+    const char *why = training_reason(key + skip);
+
+    if (!why)
+        return error_add(err, INFER_EFORMAT,
+                         "tensor '%s' of the file has no place in the "
+                         "architecture",
+                         key);
+    if (weights_dict_strip(dict, key, dict->entry[i].value->bytes, why) < 0)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    return 0;
+}
+
 /* Binds every entry.  met[v] is set for each weight that the dictionary has,
  * in whatever shape. */
 static int bind_entries(struct graph *g, struct weights_dict *dict, size_t skip,
-                        unsigned char *met, struct infer_error *err)
+                        const int *target, unsigned char *met,
+                        struct infer_error *err)
 {
     int worst = 0;
 
     for (size_t i = 0; i < dict->count; i++) {
-        struct constant *c = dict->entry[i].value;
-        char buf[512];
-        const char *name =
-            present_name(dict->entry[i].name + skip, buf, sizeof(buf));
-        int value = graph_find_value(g, name);
-        int status = 0;
+        int status;
 
-        if (value >= 0 && is_weight(g, value)) {
-            met[value] = 1;
-            status = bind_one(g, value, c, err);
-        } else if (training_reason(name)) {
-            status = weights_dict_strip(dict, dict->entry[i].name, c->bytes,
-                                        training_reason(name));
-            if (status < 0)
-                error_set(err, status, "out of memory");
+        if (target[i] >= 0) {
+            met[target[i]] = 1;
+            status = bind_one(g, target[i], dict->entry[i].value, err);
         } else {
-            status = error_add(err, INFER_EFORMAT,
-                               "tensor '%s' of the file has no place in the "
-                               "architecture",
-                               dict->entry[i].name);
+            status = surplus(dict, i, skip, err);
         }
         if (status == INFER_EMEMORY)
             return status;
@@ -287,22 +308,45 @@ static int list_missing(const struct graph *g, const unsigned char *met,
     return worst;
 }
 
-int weights_bind(struct graph *g, struct weights_dict *dict,
-                 struct infer_error *err)
+/* Binds what find_targets() found, and lists what has no partner. */
+static int bind_all(struct graph *g, struct weights_dict *dict, size_t skip,
+                    const int *target, unsigned char *met,
+                    struct infer_error *err)
 {
+    int status = bind_entries(g, dict, skip, target, met, err);
+    int missing = 0;
+
+    if (status != INFER_EMEMORY)
+        missing = list_missing(g, met, err);
+    return missing < 0 ? missing : status;
+}
+
+int weights_bind(struct graph *g, struct weights_dict *dict,
+                 const struct weights_options *options, struct infer_error *err)
+{
+    enum weights_dense_order order =
+        options ? options->dense_order : WEIGHTS_DENSE_AUTO;
+    enum weights_layout layout =
+        options ? options->layout : WEIGHTS_LAYOUT_AUTO;
     size_t skip = shared_prefix(g, dict);
     unsigned char *met = calloc((size_t)g->n_values + 1, 1);
-    int status, missing;
+    int *target = calloc(dict->count + 1, sizeof(*target));
+    int status;
 
-    if (!met)
-        return error_set(err, INFER_EMEMORY, "out of memory");
     error_clear(err);
-    status = bind_entries(g, dict, skip, met, err);
-    if (status != INFER_EMEMORY) {
-        missing = list_missing(g, met, err);
-        if (missing < 0)
-            status = missing;
+    if (met && target) {
+        find_targets(g, dict, skip, target);
+        status = weights_to_channels_first(g, dict, target, &layout, err);
+    } else {
+        status = error_set(err, INFER_EMEMORY, "out of memory");
     }
+    if (status == 0)
+        status = bind_all(g, dict, skip, target, met, err);
+    if (order == WEIGHTS_DENSE_AUTO && layout == WEIGHTS_CHANNELS_LAST)
+        order = WEIGHTS_DENSE_HWC;
+    if (status == 0 && order == WEIGHTS_DENSE_HWC)
+        status = weights_reorder_dense(g, err);
+    free(target);
     free(met);
     return status;
 }

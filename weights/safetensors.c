@@ -23,7 +23,7 @@
 #include "kernels/error.h"
 #include "libinfer/json.h"
 #include "weights/bytes.h"
-#include "weights/numpy.h"
+#include "weights/numpy/numpy.h"
 #include "weights/safetensors_header.h"
 #include "weights/weights.h"
 

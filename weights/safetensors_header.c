@@ -18,7 +18,7 @@
 #include "kernels/checked.h"
 #include "kernels/error.h"
 #include "weights/bytes.h"
-#include "weights/pickle_text.h"
+#include "weights/pytorch/pickle_text.h"
 
 struct cursor {
     const unsigned char *text;

@@ -80,11 +80,26 @@ void weights_file_close(struct weights_file *file);
 
 /* ---- readers ------------------------------------------------------- */
 
+/* How bare weights lie in their file, and in what order the inputs of a dense
+ * layer behind a flattened picture are.  AUTO: by the shapes, see layout.c. */
+enum weights_layout {
+    WEIGHTS_LAYOUT_AUTO,
+    WEIGHTS_CHANNELS_FIRST, /* PyTorch: K,C,R,S */
+    WEIGHTS_CHANNELS_LAST   /* TensorFlow: R,S,C,K */
+};
+enum weights_dense_order {
+    WEIGHTS_DENSE_AUTO, /* HWC where the layout is channels last */
+    WEIGHTS_DENSE_HWC,
+    WEIGHTS_DENSE_CHW
+};
+
 struct weights_options {
     const char *from; /* row name of formats.def, or NULL/"auto" */
     const char *arch; /* architecture file or built-in name, or NULL */
     double bn_eps;    /* < 0: as the file or architecture says */
-    int input_count;  /* --input-shape, by position or name */
+    enum weights_layout layout;
+    enum weights_dense_order dense_order;
+    int input_count; /* --input-shape, by position or name */
     const struct weights_input_shape *input_shape;
 };
 

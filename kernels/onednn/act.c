@@ -325,7 +325,9 @@ void cpu_act(const struct kern_unary *act, const float *x, float *y, int64_t n)
         act_simple(act, x, y, n);
 }
 
-CPU_CLONES void cpu_add(const float *x, float *y, int64_t n)
+/* The clones are static behind plain functions: a function that is declared in
+ * a header and used by it before its definition cannot get clones there. */
+CPU_CLONES static void add(const float *x, float *y, int64_t n)
 {
     int64_t i;
 
@@ -334,7 +336,13 @@ CPU_CLONES void cpu_add(const float *x, float *y, int64_t n)
         y[i] += x[i];
 }
 
-CPU_CLONES float cpu_exp_sum(const float *x, float shift, float *y, int64_t n)
+void cpu_add(const float *x, float *y, int64_t n)
+{
+    add(x, y, n);
+}
+
+CPU_CLONES static float exp_sum(const float *x, float shift, float *y,
+                                int64_t n)
 {
     float sum = 0.0f;
     int64_t i;
@@ -353,11 +361,21 @@ CPU_CLONES float cpu_exp_sum(const float *x, float shift, float *y, int64_t n)
     return sum;
 }
 
-CPU_CLONES void cpu_log(const float *x, float *y, int64_t n)
+float cpu_exp_sum(const float *x, float shift, float *y, int64_t n)
+{
+    return exp_sum(x, shift, y, n);
+}
+
+CPU_CLONES static void log_all(const float *x, float *y, int64_t n)
 {
     int64_t i;
 
 #pragma omp simd
     for (i = 0; i < n; i++)
         y[i] = log_normal(x[i]);
+}
+
+void cpu_log(const float *x, float *y, int64_t n)
+{
+    log_all(x, y, n);
 }

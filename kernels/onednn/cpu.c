@@ -28,6 +28,18 @@ void cpu_release(struct kern_exec *e)
     e->state = NULL;
 }
 
+/* Loops inside a parallel region run on the thread that meets them, which is
+ * OpenMP's default. */
+void cpu_each(int threads, int64_t n, void (*fn)(void *context, int64_t i),
+              void *context)
+{
+    int64_t i;
+
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (n > 1)
+    for (i = 0; i < n; i++)
+        fn(context, i);
+}
+
 /* ---- walks --------------------------------------------------------- */
 
 static int64_t magnitude(int64_t stride)

@@ -68,20 +68,7 @@ TARGET void cpu_sigmoid_avx512(float a, bool times_x, const float *x, float *y,
     }
 }
 
-bool cpu_has_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl");
-}
-
 #else
-
-bool cpu_has_avx512(void)
-{
-    return false;
-}
 
 void cpu_sigmoid_avx512(float a, bool times_x, const float *x, float *y,
                         int64_t n)

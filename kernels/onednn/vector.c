@@ -9,12 +9,40 @@
 
 #include "kernels/onednn/cpu.h"
 
+enum cpu_isa cpu_limit = CPU_WIDEST;
+
+#ifdef HAVE_TARGET_CLONES
+bool cpu_has_avx512(void)
+{
+    return cpu_limit > CPU_AVX2 && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+
+bool cpu_has_avx2(void)
+{
+    return cpu_limit >= CPU_AVX2 && __builtin_cpu_supports("avx2") &&
+           __builtin_cpu_supports("fma");
+}
+#else
+bool cpu_has_avx512(void)
+{
+    return false;
+}
+
+bool cpu_has_avx2(void)
+{
+    return false;
+}
+#endif
+
 const struct vector_steps *vector_steps(void)
 {
 #ifdef HAVE_TARGET_CLONES
     if (cpu_has_avx512())
         return &vector_steps_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (cpu_has_avx2())
         return &vector_steps_avx2;
 #endif
     return NULL;

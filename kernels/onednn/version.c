@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names the oneDNN that is linked, or says that there is none. */
+/* What is asked of the backend beside its rows, also where there is none: the
+ * name of the oneDNN that is linked, its threads, narrower vectors. */
 #include "config.h"
 
 #include "kernels/onednn/onednn.h"
@@ -11,6 +12,9 @@
 #include <dnnl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "kernels/onednn/cpu.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char text[96];
@@ -54,11 +58,44 @@ const char *kern_onednn_version(void)
     return text;
 }
 
+void kern_onednn_each(int threads, int64_t n,
+                      void (*fn)(void *context, int64_t i), void *context)
+{
+    cpu_each(threads, n, fn, context);
+}
+
+bool kern_onednn_limit(const char *isa)
+{
+    const bool avx2 = strcmp(isa, "avx2") == 0;
+
+    if (!avx2 && strcmp(isa, "sse41") != 0)
+        return false;
+    cpu_limit = avx2 ? CPU_AVX2 : CPU_SSE41;
+    return dnnl_set_max_cpu_isa(avx2 ? dnnl_cpu_isa_avx2
+                                     : dnnl_cpu_isa_sse41) == dnnl_success;
+}
+
 #else
 
 const char *kern_onednn_version(void)
 {
     return NULL;
+}
+
+void kern_onednn_each(int threads, int64_t n,
+                      void (*fn)(void *context, int64_t i), void *context)
+{
+    int64_t i;
+
+    (void)threads;
+    for (i = 0; i < n; i++)
+        fn(context, i);
+}
+
+bool kern_onednn_limit(const char *isa)
+{
+    (void)isa;
+    return false;
 }
 
 #endif

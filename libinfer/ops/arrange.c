@@ -67,6 +67,11 @@ static int concat_shape(struct graph_shape_args *args, struct infer_error *err)
     return status;
 }
 
+static bool concat_apart(const struct graph_apart_args *args)
+{
+    return op_apart_axis(args, args->attr->axis.axis);
+}
+
 const struct graph_op_info graph_op_concat = {
     .name = "concat",
     .min_in = 1,
@@ -76,6 +81,7 @@ const struct graph_op_info graph_op_concat = {
     .field = axis_fields,
     .defaults = concat_defaults,
     .infer_shape = concat_shape,
+    .apart = concat_apart,
 };
 
 /* ---- split --------------------------------------------------------- */
@@ -142,6 +148,11 @@ static int split_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
+static bool split_apart(const struct graph_apart_args *args)
+{
+    return op_apart_axis(args, args->attr->split.axis);
+}
+
 const struct graph_op_info graph_op_split = {
     .name = "split",
     .min_in = 1,
@@ -150,6 +161,7 @@ const struct graph_op_info graph_op_split = {
     .max_out = -1,
     .field = split_fields,
     .infer_shape = split_shape,
+    .apart = split_apart,
 };
 
 /* ---- slice --------------------------------------------------------- */
@@ -237,6 +249,17 @@ static int slice_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
+static bool slice_apart(const struct graph_apart_args *args)
+{
+    const struct graph_slice *s = &args->attr->slice;
+    int i;
+
+    for (i = 0; i < s->n_axes; i++)
+        if (!op_apart_axis(args, s->axis[i]))
+            return false;
+    return true;
+}
+
 const struct graph_op_info graph_op_slice = {
     .name = "slice",
     .min_in = 1,
@@ -246,6 +269,7 @@ const struct graph_op_info graph_op_slice = {
     .field = slice_fields,
     .defaults = slice_defaults,
     .infer_shape = slice_shape,
+    .apart = slice_apart,
 };
 
 /* ---- gather -------------------------------------------------------- */
@@ -304,6 +328,16 @@ static int gather_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
+static bool gather_apart(const struct graph_apart_args *args)
+{
+    const bool first = !op_apart_axis(args, args->attr->axis.axis);
+
+    /* Either the same places are taken from every entry, or every entry says
+     * what to take from a table. */
+    return args->varies[0] ? !first && !args->varies[1]
+                           : first && args->varies[1];
+}
+
 const struct graph_op_info graph_op_gather = {
     .name = "gather",
     .min_in = 2,
@@ -312,6 +346,7 @@ const struct graph_op_info graph_op_gather = {
     .max_out = 1,
     .field = axis_fields,
     .infer_shape = gather_shape,
+    .apart = gather_apart,
 };
 
 /* ---- depth and space ----------------------------------------------- */
@@ -367,6 +402,7 @@ const struct graph_op_info graph_op_depth_to_space = {
     .max_out = 1,
     .field = depth_space_fields,
     .infer_shape = depth_to_space_shape,
+    .apart = op_apart_sizes,
 };
 
 static int space_to_depth_shape(struct graph_shape_args *args,
@@ -401,4 +437,5 @@ const struct graph_op_info graph_op_space_to_depth = {
     .max_out = 1,
     .field = depth_space_fields,
     .infer_shape = space_to_depth_shape,
+    .apart = op_apart_sizes,
 };

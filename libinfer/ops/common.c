@@ -249,3 +249,35 @@ int op_window_extent(enum graph_auto_pad auto_pad, bool ceil_mode,
     *extent = n;
     return INFER_OK;
 }
+
+/* ---- batches ------------------------------------------------------- */
+
+bool op_apart_sizes(const struct graph_apart_args *args)
+{
+    return args->n_in == 1;
+}
+
+bool op_apart_first(const struct graph_apart_args *args)
+{
+    int i;
+
+    for (i = 1; i < args->n_in && i < args->residual; i++)
+        if (args->varies[i])
+            return false;
+    return args->varies[0] && args->in[0]->rank >= 2;
+}
+
+bool op_apart_broadcast(const struct graph_apart_args *args)
+{
+    int i;
+
+    for (i = 0; i < args->n_in; i++)
+        if (args->varies[i] && args->in[i]->rank != args->out->rank)
+            return false;
+    return true;
+}
+
+bool op_apart_axis(const struct graph_apart_args *args, int axis)
+{
+    return axis != 0 && axis != -args->in[0]->rank;
+}

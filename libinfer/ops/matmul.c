@@ -38,6 +38,7 @@ const struct graph_op_info graph_op_dense = {
     .residual = true,
     .activation = true,
     .infer_shape = dense_shape,
+    .apart = op_apart_first,
 };
 
 static const struct graph_field matmul_fields[] = {
@@ -89,6 +90,19 @@ static int matmul_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
+static bool matmul_apart(const struct graph_apart_args *args)
+{
+    const struct kern_matmul *m = &args->attr->matmul;
+    const int rank = args->out->rank;
+
+    if (args->varies[0] && args->in[0]->rank != rank)
+        return false;
+    if (args->varies[1] && args->in[1]->rank != rank)
+        return false;
+    /* Of two matrices the rows of the first may be a batch. */
+    return rank > 2 || (rank == 2 && !args->varies[1] && !m->transpose_a);
+}
+
 const struct graph_op_info graph_op_matmul = {
     .name = "matmul",
     .min_in = 2,
@@ -98,4 +112,5 @@ const struct graph_op_info graph_op_matmul = {
     .field = matmul_fields,
     .defaults = matmul_defaults,
     .infer_shape = matmul_shape,
+    .apart = matmul_apart,
 };

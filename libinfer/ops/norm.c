@@ -80,6 +80,7 @@ const struct graph_op_info graph_op_batch_norm = {
     .field = batch_norm_fields,
     .defaults = norm_defaults,
     .infer_shape = batch_norm_shape,
+    .apart = op_apart_first,
 };
 
 static int scale_shift_shape(struct graph_shape_args *args,
@@ -102,6 +103,7 @@ const struct graph_op_info graph_op_scale_shift = {
     .residual = true,
     .activation = true,
     .infer_shape = scale_shift_shape,
+    .apart = op_apart_first,
 };
 
 /* ---- layer norm ---------------------------------------------------- */
@@ -155,6 +157,11 @@ static int layer_norm_shape(struct graph_shape_args *args,
     return status;
 }
 
+static bool layer_norm_apart(const struct graph_apart_args *args)
+{
+    return op_apart_first(args) && op_apart_axis(args, args->attr->norm.axis);
+}
+
 const struct graph_op_info graph_op_layer_norm = {
     .name = "layer_norm",
     .min_in = 1,
@@ -164,6 +171,7 @@ const struct graph_op_info graph_op_layer_norm = {
     .field = layer_norm_fields,
     .defaults = norm_defaults,
     .infer_shape = layer_norm_shape,
+    .apart = layer_norm_apart,
 };
 
 /* ---- group norm ---------------------------------------------------- */
@@ -207,6 +215,7 @@ const struct graph_op_info graph_op_group_norm = {
     .field = group_norm_fields,
     .defaults = norm_defaults,
     .infer_shape = group_norm_shape,
+    .apart = op_apart_first,
 };
 
 /* ---- local response ------------------------------------------------ */
@@ -256,4 +265,5 @@ const struct graph_op_info graph_op_lrn = {
     .field = lrn_fields,
     .defaults = lrn_defaults,
     .infer_shape = lrn_shape,
+    .apart = op_apart_first,
 };

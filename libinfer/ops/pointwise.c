@@ -143,6 +143,7 @@ const struct graph_op_info graph_op_unary = {
     .max_out = 1,
     .field = unary_fields,
     .infer_shape = unary_shape,
+    .apart = op_apart_sizes,
 };
 
 /* ---- cast and dropout ---------------------------------------------- */
@@ -177,6 +178,7 @@ const struct graph_op_info graph_op_cast = {
     .max_out = 1,
     .field = cast_fields,
     .infer_shape = cast_shape,
+    .apart = op_apart_sizes,
 };
 
 /* An identity: only training drops anything. */
@@ -194,6 +196,7 @@ const struct graph_op_info graph_op_dropout = {
     .min_out = 1,
     .max_out = 1,
     .infer_shape = dropout_shape,
+    .apart = op_apart_sizes,
 };
 
 /* ---- several arguments --------------------------------------------- */
@@ -255,6 +258,7 @@ const struct graph_op_info graph_op_prelu = {
     .min_out = 1,
     .max_out = 1,
     .infer_shape = prelu_shape,
+    .apart = op_apart_broadcast,
 };
 
 static const struct graph_field binary_fields[] = {
@@ -289,6 +293,7 @@ const struct graph_op_info graph_op_binary = {
     .activation = true,
     .field = binary_fields,
     .infer_shape = binary_shape,
+    .apart = op_apart_broadcast,
 };
 
 static int where_shape(struct graph_shape_args *args, struct infer_error *err)
@@ -315,4 +320,5 @@ const struct graph_op_info graph_op_where = {
     .min_out = 1,
     .max_out = 1,
     .infer_shape = where_shape,
+    .apart = op_apart_broadcast,
 };

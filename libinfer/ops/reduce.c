@@ -35,6 +35,11 @@ static int softmax_shape(struct graph_shape_args *args, struct infer_error *err)
     return status;
 }
 
+static bool softmax_apart(const struct graph_apart_args *args)
+{
+    return op_apart_axis(args, args->attr->axis.axis);
+}
+
 const struct graph_op_info graph_op_softmax = {
     .name = "softmax",
     .min_in = 1,
@@ -44,6 +49,7 @@ const struct graph_op_info graph_op_softmax = {
     .field = softmax_fields,
     .defaults = softmax_defaults,
     .infer_shape = softmax_shape,
+    .apart = softmax_apart,
 };
 
 /* ---- reductions ---------------------------------------------------- */
@@ -94,6 +100,17 @@ static int reduce_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
+static bool reduce_apart(const struct graph_apart_args *args)
+{
+    const struct graph_reduce *r = &args->attr->reduce;
+    int i;
+
+    for (i = 0; i < r->n_axes; i++)
+        if (!op_apart_axis(args, r->axis[i]))
+            return false;
+    return r->n_axes > 0;
+}
+
 const struct graph_op_info graph_op_reduce = {
     .name = "reduce",
     .min_in = 1,
@@ -102,6 +119,7 @@ const struct graph_op_info graph_op_reduce = {
     .max_out = 1,
     .field = reduce_fields,
     .infer_shape = reduce_shape,
+    .apart = reduce_apart,
 };
 
 static const struct graph_field arg_reduce_fields[] = {
@@ -132,6 +150,11 @@ static int arg_reduce_shape(struct graph_shape_args *args,
     return INFER_OK;
 }
 
+static bool arg_reduce_apart(const struct graph_apart_args *args)
+{
+    return op_apart_axis(args, args->attr->axis.axis);
+}
+
 const struct graph_op_info graph_op_arg_reduce = {
     .name = "arg_reduce",
     .min_in = 1,
@@ -140,4 +163,5 @@ const struct graph_op_info graph_op_arg_reduce = {
     .max_out = 1,
     .field = arg_reduce_fields,
     .infer_shape = arg_reduce_shape,
+    .apart = arg_reduce_apart,
 };

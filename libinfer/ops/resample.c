@@ -64,6 +64,11 @@ static int pad_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
+static bool pad_apart(const struct graph_apart_args *args)
+{
+    return args->attr->pad.begin[0] == 0 && args->attr->pad.end[0] == 0;
+}
+
 const struct graph_op_info graph_op_pad = {
     .name = "pad",
     .min_in = 1,
@@ -72,6 +77,7 @@ const struct graph_op_info graph_op_pad = {
     .max_out = 1,
     .field = pad_fields,
     .infer_shape = pad_shape,
+    .apart = pad_apart,
 };
 
 /* ---- resize -------------------------------------------------------- */
@@ -158,6 +164,15 @@ static int resize_shape(struct graph_shape_args *args, struct infer_error *err)
     return status;
 }
 
+static bool resize_apart(const struct graph_apart_args *args)
+{
+    const struct graph_resize *r = &args->attr->resize;
+
+    /* A size states a scale of 1 where it leaves the batch as it is. */
+    return r->n_sizes > 0 ||
+           !(r->resize.scale[0] < 1 || r->resize.scale[0] > 1);
+}
+
 const struct graph_op_info graph_op_resize = {
     .name = "resize",
     .min_in = 1,
@@ -167,4 +182,5 @@ const struct graph_op_info graph_op_resize = {
     .field = resize_fields,
     .defaults = resize_defaults,
     .infer_shape = resize_shape,
+    .apart = resize_apart,
 };

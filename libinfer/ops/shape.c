@@ -98,6 +98,7 @@ const struct graph_op_info graph_op_reshape = {
     .max_out = 1,
     .field = reshape_fields,
     .infer_shape = reshape_shape,
+    .apart = op_apart_sizes,
 };
 
 /* ---- flatten ------------------------------------------------------- */
@@ -147,6 +148,7 @@ const struct graph_op_info graph_op_flatten = {
     .field = flatten_fields,
     .defaults = flatten_defaults,
     .infer_shape = flatten_shape,
+    .apart = op_apart_sizes,
 };
 
 /* ---- squeeze and unsqueeze ----------------------------------------- */
@@ -221,6 +223,7 @@ const struct graph_op_info graph_op_squeeze = {
     .max_out = 1,
     .field = axes_fields,
     .infer_shape = squeeze_shape,
+    .apart = op_apart_sizes,
 };
 
 /* The axes count in the output. */
@@ -256,6 +259,7 @@ const struct graph_op_info graph_op_unsqueeze = {
     .max_out = 1,
     .field = axes_fields,
     .infer_shape = unsqueeze_shape,
+    .apart = op_apart_sizes,
 };
 
 /* ---- transpose ----------------------------------------------------- */
@@ -296,6 +300,13 @@ static int transpose_shape(struct graph_shape_args *args,
     return INFER_OK;
 }
 
+static bool transpose_apart(const struct graph_apart_args *args)
+{
+    const struct graph_dims *order = &args->attr->dims;
+
+    return order->n > 0 ? order->dim[0] == 0 : args->in[0]->rank == 1;
+}
+
 const struct graph_op_info graph_op_transpose = {
     .name = "transpose",
     .min_in = 1,
@@ -304,6 +315,7 @@ const struct graph_op_info graph_op_transpose = {
     .max_out = 1,
     .field = transpose_fields,
     .infer_shape = transpose_shape,
+    .apart = transpose_apart,
 };
 
 /* ---- expand and tile ----------------------------------------------- */
@@ -334,6 +346,7 @@ const struct graph_op_info graph_op_expand = {
     .max_out = 1,
     .field = reshape_fields,
     .infer_shape = expand_shape,
+    .apart = op_apart_sizes,
 };
 
 static const struct graph_field tile_fields[] = {
@@ -376,4 +389,5 @@ const struct graph_op_info graph_op_tile = {
     .max_out = 1,
     .field = tile_fields,
     .infer_shape = tile_shape,
+    .apart = op_apart_sizes,
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One row on one problem: twice on small integers, twice on reals. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,11 +26,10 @@ static void free_job(struct job *j)
         guarded_free(&j->in[i]);
         guarded_free(&j->packed[i]);
         free(j->dense[i]);
-        free(j->truth.in[i]);
     }
     guarded_free(&j->out);
     guarded_free(&j->workspace);
-    free(j->truth.out);
+    truth_free(&j->truth);
     free(j->result);
     free(j->again);
     free(j->tol);
@@ -59,38 +57,19 @@ fail(const struct job *j, const char *fmt, ...)
 
 /* ---- set-up -------------------------------------------------------- */
 
-/* Operations that move elements: their tensors are of one type. */
-static bool moves(enum kern_op op)
+static void *dense_alloc(const struct kern_tensor *t)
 {
-    return op == KERN_WHERE || op == KERN_GATHER || op == KERN_PAD;
-}
-
-/* A type that holds every value of a problem's tensor; single precision for
- * inputs, where it will do, because the reference reads that quickly. */
-static enum infer_dtype truth_dtype(const struct kern_problem *p,
-                                    enum infer_dtype dtype, bool out)
-{
-    if (!scalar_is_float(dtype))
-        return dtype;
-    return out || dtype == INFER_F64 || moves(p->op) ? INFER_F64 : INFER_F32;
-}
-
-static void *dense_alloc(const struct kern_tensor *t, enum infer_dtype dtype)
-{
-    return calloc((size_t)kern_tensor_count(t) + 1, infer_dtype_size(dtype));
+    return calloc((size_t)kern_tensor_count(t) + 1, infer_dtype_size(t->dtype));
 }
 
 static bool start_input(struct job *j, int i)
 {
     const struct kern_tensor *t = &j->p->in[i];
-    const enum infer_dtype dtype = truth_dtype(j->p, t->dtype, false);
 
     if (!kern_problem_in(j->p, i))
         return true;
-    j->truth.p.in[i] = kern_tensor_dense(dtype, t->rank, t->dim, KERN_NCHW);
-    j->dense[i] = dense_alloc(t, t->dtype);
-    j->truth.in[i] = dense_alloc(t, dtype);
-    return j->dense[i] && j->truth.in[i] && guarded_new(&j->in[i], t) &&
+    j->dense[i] = dense_alloc(t);
+    return j->dense[i] && guarded_new(&j->in[i], t) &&
            (j->exec.packed[i] == 0 ||
             guarded_bytes(&j->packed[i], j->exec.packed[i]));
 }
@@ -113,19 +92,16 @@ static bool mirror(struct job *j, struct infer_error *err)
 static bool start(struct job *j)
 {
     const struct kern_tensor *y = &j->p->out[0];
-    const enum infer_dtype dtype = truth_dtype(j->p, y->dtype, true);
     bool ok = guarded_new(&j->out, y) &&
-              guarded_bytes(&j->workspace, j->exec.workspace);
+              guarded_bytes(&j->workspace, j->exec.workspace) &&
+              truth_new(&j->truth, j->p);
 
-    j->truth.p = *j->p;
-    j->truth.p.out[0] = kern_tensor_dense(dtype, y->rank, y->dim, KERN_NCHW);
-    j->truth.out = dense_alloc(y, dtype);
-    j->result = dense_alloc(y, y->dtype);
-    j->again = dense_alloc(y, y->dtype);
-    j->tol = dense_alloc(y, INFER_F64);
+    j->result = dense_alloc(y);
+    j->again = dense_alloc(y);
+    j->tol = calloc((size_t)kern_tensor_count(y) + 1, sizeof(*j->tol));
     for (int i = 0; i < j->p->n_in && ok; i++)
         ok = start_input(j, i);
-    return ok && j->truth.out && j->result && j->again && j->tol;
+    return ok && j->result && j->again && j->tol;
 }
 
 /* ---- running ------------------------------------------------------- */
@@ -153,13 +129,12 @@ static bool fill_inputs(struct job *j, enum pass pass, struct infer_error *err)
         const struct kern_tensor *t = &j->p->in[i];
         if (!kern_problem_in(j->p, i))
             continue;
-        data_fill(j->p, i, pass, &rng, j->dense[i]);
+        data_fill(j->p, i, pass, &rng, kern_tensor_count(t), j->dense[i]);
         guarded_poison(&j->in[i], 0xff);
         guarded_scatter(&j->in[i], j->dense[i]);
         /* Broadcast elements were written several times: the last counts. */
         guarded_gather(&j->in[i], j->dense[i]);
-        scalar_convert(t->dtype, j->dense[i], j->truth.p.in[i].dtype,
-                       j->truth.in[i], (size_t)kern_tensor_count(t));
+        truth_set(&j->truth, i, t->dtype, j->dense[i]);
         guarded_remember(&j->in[i]);
         if (j->exec.packed[i] && !pack_input(j, i, err))
             return false;
@@ -214,104 +189,11 @@ static enum verdict check_guards(struct job *j, int poison)
 
 /* ---- comparing ----------------------------------------------------- */
 
-/* Distance in units of the last place of the expected value. */
-static double ulps(enum infer_dtype dtype, double expected, double diff)
-{
-    int exponent;
-
-    if (expected == 0 || !isfinite(expected))
-        return INFINITY;
-    (void)frexp(expected, &exponent);
-    /* bound_unit() is half of the last place of a number in [1, 2). */
-    return fabs(diff) / ldexp(bound_unit(dtype) * 2, exponent - 1);
-}
-
-static const char *index_text(const struct kern_tensor *t, int64_t i,
-                              char buf[KERN_SHAPE_TEXT])
-{
-    int64_t index[KERN_MAX_RANK];
-    size_t used = 0;
-
-    for (int d = t->rank - 1; d >= 0; d--) {
-        index[d] = i % t->dim[d];
-        i /= t->dim[d];
-    }
-    buf[0] = '\0';
-    for (int d = 0; d < t->rank; d++)
-        used += (size_t)snprintf(buf + used, KERN_SHAPE_TEXT - used, "%s%lld",
-                                 d ? "," : "", (long long)index[d]);
-    return buf;
-}
-
-static enum verdict compare_integers(struct job *j)
-{
-    const struct kern_tensor *y = &j->p->out[0];
-    char where[KERN_SHAPE_TEXT];
-
-    for (int64_t i = 0; i < kern_tensor_count(y); i++) {
-        const int64_t e = scalar_load_i64(y->dtype, j->truth.out, i);
-        const int64_t r = scalar_load_i64(y->dtype, j->result, i);
-        if (e != r)
-            return fail(j, "at [%s]: reference %" PRId64 ", result %" PRId64,
-                        index_text(y, i, where), e, r);
-    }
-    return VERDICT_OK;
-}
-
-/* The reference, rounded to the type of the result. */
-static double rounded(enum infer_dtype dtype, double value)
-{
-    double buf = 0;
-
-    scalar_store(dtype, &buf, 0, value);
-    return scalar_load(dtype, &buf, 0);
-}
-
-/* Zeros of either sign are equal; where both are infinite or both NaN they
- * agree too. */
-static bool agree(double expected, double result, double tol, double *ratio)
-{
-    const double diff = fabs(result - expected);
-
-    *ratio = 0;
-    if (expected == result || (isnan(expected) && isnan(result)))
-        return true;
-    if (!(diff <= tol))
-        return false;
-    *ratio = diff / tol;
-    return true;
-}
-
-static enum verdict compare_floats(struct job *j, enum pass pass)
-{
-    const struct kern_tensor *y = &j->p->out[0];
-    const double unit = bound_unit(y->dtype), tiny = bound_tiny(y->dtype);
-    char where[KERN_SHAPE_TEXT];
-
-    for (int64_t i = 0; i < kern_tensor_count(y); i++) {
-        const double exact = ((const double *)j->truth.out)[i];
-        const double e = pass == PASS_EXACT ? rounded(y->dtype, exact) : exact;
-        const double r = scalar_load(y->dtype, j->result, i);
-        const double tol =
-            pass == PASS_EXACT ? 0 : j->tol[i] + unit * fabs(exact) + tiny;
-        double ratio;
-        if (!agree(e, r, tol, &ratio))
-            return fail(j,
-                        "%s at [%s]: reference %.9g, result %.9g, difference "
-                        "%.3g, tolerance %.3g, %.1f ulps",
-                        pass == PASS_EXACT ? "integers" : "reals",
-                        index_text(y, i, where), e, r, r - e, tol,
-                        ulps(y->dtype, e, r - e));
-        if (ratio > j->c->worst)
-            j->c->worst = ratio;
-    }
-    return VERDICT_OK;
-}
-
 static enum verdict compare(struct job *j, enum pass pass)
 {
     const size_t bytes = (size_t)kern_tensor_count(&j->p->out[0]) *
                          infer_dtype_size(j->p->out[0].dtype);
+    char text[VERIFY_TEXT];
 
     /* A second run starts from other poison: equal bits also mean that every
      * element was written. */
@@ -319,8 +201,10 @@ static enum verdict compare(struct job *j, enum pass pass)
         memcmp(j->result, j->again, bytes) != 0)
         return fail(j, "a second run gives other bits, or elements were not "
                        "written");
-    return scalar_is_float(j->p->out[0].dtype) ? compare_floats(j, pass)
-                                               : compare_integers(j);
+    if (!verify_compare(&j->truth, j->p->out[0].dtype, j->result, pass, j->tol,
+                        &j->c->worst, text))
+        return fail(j, "%s", text);
+    return VERDICT_OK;
 }
 
 static enum verdict run_pass(struct job *j, enum pass pass)

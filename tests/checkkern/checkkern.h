@@ -10,22 +10,8 @@
 #ifndef CHECKKERN_H
 #define CHECKKERN_H
 
-#include "kernels/kern.h"
-#include "kernels/problem.h"
-#include "kernels/scalar.h"
 #include "libinfer/device.h"
-
-/* ---- random numbers (splitmix64) ----------------------------------- */
-
-struct rng {
-    uint64_t state;
-};
-uint64_t rng_next(struct rng *r);
-/* low .. high, both included. */
-int64_t rng_range(struct rng *r, int64_t low, int64_t high);
-bool rng_chance(struct rng *r, int percent);
-/* -1 .. 1 */
-double rng_real(struct rng *r);
+#include "tools/verify/verify.h"
 
 /* ---- problems ------------------------------------------------------ */
 
@@ -33,10 +19,6 @@ double rng_real(struct rng *r);
 int problem_fixed_count(enum kern_op op);
 void problem_make(const struct kern_row *row, uint64_t seed, int k,
                   struct kern_problem *out);
-
-/* What one output is summed from: C * R * S of a convolution, the size of a
- * window, of a reduced block and so on. */
-double problem_terms(const struct kern_problem *p);
 
 /* A tensor of the given shape, its strides drawn from what the row may take;
  * a writable one never overlaps itself. */
@@ -53,19 +35,6 @@ struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim);
 void make_window_problem(struct maker *m, int k);
 void make_epilogue(struct maker *m);
 int window_fixed_count(enum kern_op op);
-
-/* ---- data ---------------------------------------------------------- */
-
-enum pass {
-    PASS_EXACT, /* small integers: every order of summation agrees */
-    PASS_REAL
-};
-
-/* Whether rows must agree bit by bit on small integers. */
-bool data_is_exact(const struct kern_problem *p);
-/* Fills a dense row-major array for input i. */
-void data_fill(const struct kern_problem *p, int i, enum pass pass,
-               struct rng *rng, void *dense);
 
 /* ---- buffers ------------------------------------------------------- */
 
@@ -102,28 +71,6 @@ bool guarded_unchanged(const struct guarded *g);
 /* Are all bytes but those of the tensor's elements still the poison? */
 bool guarded_intact(struct guarded *g, int byte);
 bool guarded_bytes_intact(const struct guarded *g, size_t bytes, int byte);
-
-/* ---- bounds -------------------------------------------------------- */
-
-/* The reference's view of a problem: dense, and of a type that holds every
- * value; outputs in double. */
-struct truth {
-    struct kern_problem p;
-    void *in[KERN_MAX_IN];
-    void *out; /* F64, or the problem's own integer type */
-};
-/* Runs the reference; out must be there.  False with the reason in *err. */
-bool truth_run(const struct truth *t, struct infer_error *err);
-
-/* tol[i] for each output of a problem with real data, but for the rounding of
- * the result: what the accumulator may have lost, and the factors of rows that
- * round them to TF32.  False: out of memory. */
-bool bound_fill(const struct truth *t, const struct kern_exec *e, double *tol,
-                struct infer_error *err);
-/* Half a unit in the last place of a type, relative; and the absolute one
- * where results underflow. */
-double bound_unit(enum infer_dtype dtype);
-double bound_tiny(enum infer_dtype dtype);
 
 /* ---- checking ------------------------------------------------------ */
 

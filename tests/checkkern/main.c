@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * checkkern [--row=GLOB] [--op=GLOB] [--seed=N] [--problem=K] [--count=N]
- *           [--max-mflop=N] [--verbose] [--list]
+ *           [--max-mflop=N] [--isa=avx2|sse41] [--verbose] [--list]
  *
+ * --isa narrows the rows of the CPU to vectors of that kind.
  * Exit: 0 all agree, 1 usage, 3 a row is wrong or nothing was checked,
  * 77 no row could be checked for lack of hardware.
  */
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/onednn/onednn.h"
 #include "tests/checkkern/checkkern.h"
 
 #define EXIT_WRONG 3
@@ -34,7 +36,8 @@ struct totals {
 
 static const char usage[] =
     "usage: checkkern [--row=GLOB] [--op=GLOB] [--seed=N] [--problem=K]\n"
-    "                 [--count=N] [--max-mflop=N] [--verbose] [--list]\n";
+    "                 [--count=N] [--max-mflop=N] [--isa=avx2|sse41]\n"
+    "                 [--verbose] [--list]\n";
 
 /* ---- options ------------------------------------------------------- */
 
@@ -67,6 +70,8 @@ static bool parse(struct options *o, const char *arg)
         return (o->row = v) != NULL;
     if ((v = value_of(arg, "--op")))
         return (o->op = v) != NULL;
+    if ((v = value_of(arg, "--isa")))
+        return kern_onednn_limit(v);
     if ((v = value_of(arg, "--seed")) && parse_number(v, &n)) {
         o->seed = n;
         return true;

@@ -50,6 +50,8 @@ expect 0 'fold-batch-norm' "$wconv" "$pth" "$arch" -o "$model" --verify
 expect 0 'stripped.*num_batches_tracked' "$wconv" "$pth" "$arch" -o "$model" -v
 expect 2 'architecture' "$wconv" "$pth" -o "$dir/x"
 expect 2 'shape\|expected\|missing' "$wconv" "$pth" --arch=lenet5 -o "$dir/x"
+expect 1 'src-layout.*nhwc' "$wconv" "$pth" "$arch" -o "$dir/x" --src-layout=x
+expect 2 'expected 3' "$wconv" "$pth" "$arch" -o "$dir/x" --src-layout=nhwc
 absent "$dir/x"
 for digit in 0 1 2 3 4 5 6 7 8 9; do
     expect 0 "% *$digit " "$infer" -m "$model" -k1 "$pictures/$digit.png"

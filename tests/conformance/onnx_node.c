@@ -28,7 +28,7 @@
 #include "kernels/scalar.h"
 #include "libinfer/model.h"
 #include "tests/unit/protobuf_writer.h"
-#include "weights/onnx.h"
+#include "weights/onnx/onnx.h"
 #include "weights/passes.h"
 #include "weights/weights.h"
 

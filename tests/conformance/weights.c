@@ -118,7 +118,7 @@ static int read_graph(const struct model_case *c, struct graph **out,
                      c->arch);
         status = arch_open(arch, &import.dict, err, &import.graph);
         if (status == INFER_OK)
-            status = weights_bind(import.graph, &import.dict, err);
+            status = weights_bind(import.graph, &import.dict, NULL, err);
     }
     if (status == INFER_OK) {
         *out = import.graph;

@@ -4,7 +4,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "libinfer/json.h"
-#include "weights/keras.h"
+#include "weights/keras/keras.h"
 
 extern const struct weights_format weights_format_keras;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the pickle machine. */
 #include "tests/fuzz/fuzz.h"
-#include "weights/pickle.h"
+#include "weights/pytorch/pickle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

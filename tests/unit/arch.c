@@ -76,7 +76,7 @@ static void every_row(void **state)
         int64_t side;
 
         fill(g, "", &dict);
-        if (weights_bind(g, &dict, &err) < 0)
+        if (weights_bind(g, &dict, NULL, &err) < 0)
             fail_msg("%s: %s", row->name, err.text);
         weights_dict_clear(&dict);
         assert_ptr_equal(arch_find(row->name), row);
@@ -122,7 +122,7 @@ static void prefixes(void **state)
         int fc1;
 
         fill(g, prefix[i], &dict);
-        if (weights_bind(g, &dict, &err) < 0)
+        if (weights_bind(g, &dict, NULL, &err) < 0)
             fail_msg("%s", err.text);
         fc1 = graph_find_value(g, "fc1.weight");
         assert_non_null(g->value[fc1].data);
@@ -193,7 +193,7 @@ static void every_fault(void **state)
         weights_dict_add(&dict, "fc1.weight", tensor(2, wrong), &err), 0);
     assert_int_equal(
         weights_dict_add(&dict, "fc9.weight", tensor(1, extra), &err), 0);
-    assert_int_equal(weights_bind(g, &dict, &err), INFER_EFORMAT);
+    assert_int_equal(weights_bind(g, &dict, NULL, &err), INFER_EFORMAT);
     assert_non_null(strstr(err.text, "'fc2.bias' 100 is missing"));
     assert_non_null(strstr(err.text, "'fc1.weight' is 300x783"));
     assert_non_null(strstr(err.text, "wants 300x784"));
@@ -229,7 +229,7 @@ static void squeezed_shapes(void **state)
         assert_int_equal(weights_dict_add(&dict, full.entry[i].name, c, &err),
                          0);
     }
-    if (weights_bind(g, &dict, &err) < 0)
+    if (weights_bind(g, &dict, NULL, &err) < 0)
         fail_msg("%s", err.text);
     fc = graph_find_value(g, "fc.weight");
     assert_int_equal(g->value[fc].rank, 2);
@@ -255,7 +255,7 @@ static void training_state(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(
             weights_dict_add(&dict, names[i], tensor(1, one), &err), 0);
-    if (weights_bind(g, &dict, &err) < 0)
+    if (weights_bind(g, &dict, NULL, &err) < 0)
         fail_msg("%s", err.text);
     assert_int_equal(dict.stripped_count, 2);
     for (int i = 0; i < 2; i++) {
@@ -291,7 +291,7 @@ static void old_densenet_names(void **state)
                                           &err),
                          0);
     }
-    if (weights_bind(g, &dict, &err) < 0)
+    if (weights_bind(g, &dict, NULL, &err) < 0)
         fail_msg("%s", err.text);
     weights_dict_clear(&dict);
     weights_dict_clear(&full);
@@ -310,7 +310,7 @@ static void folding_in_place(void **state)
 
     (void)state;
     fill(g, "", &dict);
-    assert_int_equal(weights_bind(g, &dict, &err), 0);
+    assert_int_equal(weights_bind(g, &dict, NULL, &err), 0);
     weights_dict_clear(&dict);
     w = graph_find_value(g, "layer4.1.conv2.weight");
     before = g->value[w].data->data;

@@ -204,7 +204,7 @@ static struct graph *convert(const char *path, const char *arch)
         fail_msg("%s", err.text);
     if (arch) {
         if (arch_open(arch, &import.dict, &err, &g) < 0 ||
-            weights_bind(g, &import.dict, &err) < 0)
+            weights_bind(g, &import.dict, NULL, &err) < 0)
             fail_msg("%s: %s", path, err.text);
     } else {
         g = import.graph;

@@ -202,8 +202,8 @@ static void test_real_files(void **state)
         "weights/keras-mini-xception/gender_mini_XCEPTION.21-0.95.hdf5",
         "weights/keras-mlperf-tiny/pretrainedResnet.h5",
         "weights/keras-mnist-cnn/mnist_cnn.h5",
-        "weights/keras-squeezenet/"
-        "squeezenet_weights_tf_dim_ordering_tf_kernels_notop.h5",
+        ("weights/keras-squeezenet/"
+         "squeezenet_weights_tf_dim_ordering_tf_kernels_notop.h5"),
         "hdf5-malformed/h5py-valid/compound-dtype-complex.h5",
         "hdf5-malformed/h5py-valid/vlen_string_dset.h5",
         "hdf5-malformed/libmysofa/tester.sofa",

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "weights/hdf5.h"
+#include "weights/hdf5/hdf5.h"
 
 struct walk {
     struct hdf5_file *f;

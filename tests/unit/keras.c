@@ -14,7 +14,7 @@
 #include "libinfer/json.h"
 #include "tests/unit/keras_run.h"
 #include "weights/arch.h"
-#include "weights/keras.h"
+#include "weights/keras/keras.h"
 
 #define SEEDS SOURCE_DIR "/tests/data/"
 
@@ -123,7 +123,7 @@ static void check_weights_only(const char *path, const struct graph *g,
         fail_msg("%s", err.text);
     assert_null(import.graph);
     struct graph *bare = without_weights(g);
-    if (weights_bind(bare, &import.dict, &err) < 0)
+    if (weights_bind(bare, &import.dict, NULL, &err) < 0)
         fail_msg("%s: %s", path, err.text);
     if (graph_infer_shapes(bare, NULL, &err) < 0)
         fail_msg("%s: %s", path, err.text);

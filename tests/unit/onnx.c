@@ -38,7 +38,7 @@ static void test_table(void **state)
 {
 #define ONNX_OP(name, since, until, function, param) name,
     static const char *const names[] = {
-#include "weights/onnx_ops.def"
+#include "weights/onnx/ops.def"
     };
 #undef ONNX_OP
     size_t i, n = sizeof(names) / sizeof(names[0]);

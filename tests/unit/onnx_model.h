@@ -13,7 +13,7 @@
 
 #include "kernels/error.h"
 #include "tests/unit/protobuf_writer.h"
-#include "weights/onnx.h"
+#include "weights/onnx/onnx.h"
 
 extern const struct weights_format weights_format_onnx;
 

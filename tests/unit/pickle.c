@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pickle machine: what it builds, and what it must refuse. */
 #include "tests/unit/formats_help.h"
-#include "weights/pickle.h"
+#include "weights/pytorch/pickle.h"
 
 /* A stream with NULs in it: its text and its length. */
 #define S(text) (text), sizeof(text) - 1

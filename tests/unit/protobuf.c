@@ -9,7 +9,7 @@
 
 #include "kernels/error.h"
 #include "tests/unit/protobuf_writer.h"
-#include "weights/protobuf.h"
+#include "weights/onnx/protobuf.h"
 
 /* First status below 1 while walking all fields; *fields counts them. */
 static int walk(unsigned char *data, size_t size, int *fields,

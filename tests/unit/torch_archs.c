@@ -37,7 +37,7 @@ static struct graph *convert(const struct arch_row *row, const char *path)
     err.text[0] = 0;
     if (weights_read(path, &options, &err, &import) < 0 ||
         arch_open(row->name, &import.dict, &err, &g) < 0 ||
-        weights_bind(g, &import.dict, &err) < 0)
+        weights_bind(g, &import.dict, NULL, &err) < 0)
         fail_msg("%s", err.text);
     weights_import_clear(&import);
     if (weights_run_passes(g, NULL, &report, &err) < 0)

@@ -12,6 +12,8 @@ enum {
     OPT_OUTPUT,
     OPT_FROM,
     OPT_ARCH,
+    OPT_SRC_LAYOUT,
+    OPT_DENSE_ORDER,
     OPT_BN_EPS,
     OPT_INPUT_SHAPE,
     OPT_LEVEL,
@@ -43,6 +45,11 @@ static const struct cli_option options[] = {
      "auto, onnx, pytorch, safetensors, npz or keras", OPT_FROM},
     {"arch", 0, CLI_VALUE, "FILE|NAME", "architecture for bare weights",
      OPT_ARCH},
+    {"src-layout", 0, CLI_VALUE, "LAYOUT",
+     "layout of bare weights: auto, nchw or nhwc", OPT_SRC_LAYOUT},
+    {"dense-order", 0, CLI_VALUE, "ORDER",
+     "inputs of a dense layer behind a picture: auto, hwc or chw",
+     OPT_DENSE_ORDER},
     {"input-shape", 0, CLI_VALUE, "[NAME:]SHAPE",
      "fix an input's shape, e.g. 1x3x224x224 (-1: free)", OPT_INPUT_SHAPE},
     {"bn-eps", 0, CLI_VALUE, "X", "epsilon of every batch norm", OPT_BN_EPS},
@@ -271,6 +278,30 @@ static int set_dtype(const struct cli *cli, struct wconv_request *r,
     return 0;
 }
 
+static int set_layout(const struct cli *cli, struct wconv_request *r,
+                      const char *value)
+{
+    static const char *const words[] = {"auto", "nchw", "nhwc", NULL};
+    int which = cli_word(value, words);
+
+    if (which < 0)
+        return bad_value(cli, "src-layout", value, "auto, nchw or nhwc");
+    r->weights.layout = (enum weights_layout)which;
+    return 0;
+}
+
+static int set_dense_order(const struct cli *cli, struct wconv_request *r,
+                           const char *value)
+{
+    static const char *const words[] = {"auto", "hwc", "chw", NULL};
+    int which = cli_word(value, words);
+
+    if (which < 0)
+        return bad_value(cli, "dense-order", value, "auto, hwc or chw");
+    r->weights.dense_order = (enum weights_dense_order)which;
+    return 0;
+}
+
 static int set_tolerance(const struct cli *cli, const char *name,
                          const char *value, double *out)
 {
@@ -315,6 +346,10 @@ static int convert_option(struct cli *cli, int id, const char *value,
     case OPT_ARCH:
         r->weights.arch = value;
         return 0;
+    case OPT_SRC_LAYOUT:
+        return set_layout(cli, r, value);
+    case OPT_DENSE_ORDER:
+        return set_dense_order(cli, r, value);
     case OPT_NAME:
         r->name = value;
         return 0;
@@ -400,7 +435,7 @@ static int bind_architecture(const struct wconv_request *r,
                          r->in, s->import.dict.count);
     status = arch_open(r->weights.arch, &s->import.dict, err, &s->graph);
     if (status == INFER_OK)
-        status = weights_bind(s->graph, &s->import.dict, err);
+        status = weights_bind(s->graph, &s->import.dict, &r->weights, err);
     if (status < 0)
         error_prefix(err, "%s", r->in);
     return status;

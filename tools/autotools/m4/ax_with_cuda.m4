@@ -56,7 +56,7 @@ AC_ARG_WITH([cudnn], [AS_HELP_STRING([--with-cudnn@<:@=DIR@:>@],
 have_cuda=no
 # The host code is C in all but name and needs no library of C++; the guarded
 # statics of nvcc's stubs are function pointers, the same from every thread.
-CUDA_NVCCFLAGS="-O3 -lineinfo -std=c++20 --compiler-options=-Wall,-Wextra,-Wno-missing-field-initializers"
+CUDA_NVCCFLAGS="-O3 -std=c++20 --compiler-options=-Wall,-Wextra,-Wno-missing-field-initializers"
 CUDA_NVCCFLAGS="$CUDA_NVCCFLAGS,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics"
 AS_IF([test "$with_cuda" != no], [
   AS_CASE([$with_cuda],
@@ -66,6 +66,10 @@ AS_IF([test "$with_cuda" != no], [
   AS_IF([test -n "$NVCC" && test -x "$NVCC"], [
     AX_CUDA_PATHS([$NVCC])
     AX_CUDA_ARCH
+    # The machine code is mostly the same few loops: packed it is a tenth.
+    AS_IF(["$NVCC" --help 2>/dev/null | grep -q compress-mode],
+      [CUDA_NVCCFLAGS="$CUDA_NVCCFLAGS --compress-mode=size"],
+      [CUDA_NVCCFLAGS="$CUDA_NVCCFLAGS -Xfatbin=-compress-all"])
     cat >conftest.cu <<'_ACEOF'
 #include <cuda_runtime.h>
 static __global__ void kernel(int *p) { *p = 1; }

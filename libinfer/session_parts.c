@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Batches that are run in parts.
+ *
+ * On a CPU a large batch drives every activation out of the caches, so that
+ * each layer waits for memory; a few images at a time stay inside, at the
+ * price of reading the weights once for each part.  So a batch is run in parts
+ * where an image moves more activations than there are weights, and where its
+ * images do not meet (graph_apart()).  One plan serves all parts: where they
+ * do not divide the batch evenly the last one begins earlier, inside the part
+ * before it, and computes a few images again.
+ *
+ * Outputs of all parts are gathered in memory of the session, where
+ * infer_session_read() finds them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/checked.h"
+#include "kernels/error.h"
+#include "libinfer/session.h"
+
+/* What a core keeps near itself: the usual size of a second-level cache. */
+#define CACHE_BYTES (1 << 20)
+
+static void parts_free(struct session_parts *p)
+{
+    if (!p)
+        return;
+    graph_free(p->whole);
+    free(p->offset);
+    free(p);
+}
+
+void session_parts_drop(struct infer_session *s, int index)
+{
+    parts_free(s->parts[index]);
+    s->parts[index] = s->parts[--s->n_parts];
+}
+
+void session_parts_close(struct infer_session *s)
+{
+    int i;
+
+    for (i = 0; i < s->n_parts; i++)
+        parts_free(s->parts[i]);
+    free(s->parts);
+    free(s->gathered);
+}
+
+static bool same_shapes(const struct infer_session *s, const struct graph *g)
+{
+    int i, k;
+
+    for (i = 0; i < g->n_inputs; i++) {
+        const struct graph_value *v = &g->value[g->input[i]];
+
+        if (v->rank != s->shape[i].rank)
+            return false;
+        for (k = 0; k < v->rank; k++)
+            if (v->dim[k] != s->shape[i].dim[k])
+                return false;
+    }
+    return true;
+}
+
+struct session_parts *session_parts_find(const struct infer_session *s)
+{
+    int i;
+
+    for (i = 0; i < s->n_parts; i++)
+        if (same_shapes(s, s->parts[i]->whole))
+            return s->parts[i];
+    return NULL;
+}
+
+/* ---- whether and how ----------------------------------------------- */
+
+/* The batch that all inputs have and the model leaves open; 0 for none. */
+static int64_t batch_of(const struct infer_session *s)
+{
+    const struct graph *g = infer_model_graph(s->model);
+    int i;
+
+    for (i = 0; i < g->n_inputs; i++) {
+        const struct graph_value *v = &g->value[g->input[i]];
+
+        if (v->rank < 1 || v->dim[0] >= 0 ||
+            s->shape[i].dim[0] != s->shape[0].dim[0])
+            return 0;
+    }
+    return g->n_inputs > 0 ? s->shape[0].dim[0] : 0;
+}
+
+static void set_batch(struct infer_session *s, int64_t images)
+{
+    int i;
+
+    for (i = 0; i < infer_model_graph(s->model)->n_inputs; i++)
+        s->shape[i].dim[0] = images;
+}
+
+static double weight_bytes(const struct graph *g)
+{
+    double sum = 0;
+    int i;
+
+    for (i = 0; i < g->n_values; i++)
+        if (g->value[i].data)
+            sum += (double)constant_count(g->value[i].data) *
+                   (double)infer_dtype_size(INFER_F32);
+    return sum;
+}
+
+/* Images in a part, or 0 where the batch is better run whole: as many for each
+ * thread as fit its cache, one at least, and few enough computed twice. */
+static int64_t images_of(const struct infer_session *s, const struct plan *one,
+                         int64_t batch)
+{
+    const int64_t threads = s->device.kern.threads;
+    const int64_t arena = one->arena_bytes > 0 ? (int64_t)one->arena_bytes : 1;
+    const int64_t each = CACHE_BYTES / arena > 1 ? CACHE_BYTES / arena : 1;
+    const int64_t most = threads * each;
+    int64_t images;
+
+    if (batch <= most || (double)one->unshared_bytes <= weight_bytes(one->g))
+        return 0;
+    for (images = most; images > 0 && images >= most / 2; images--)
+        if ((images - batch % images) % images <= batch / 8)
+            return images;
+    return 0;
+}
+
+/* ---- making -------------------------------------------------------- */
+
+/* Where each output of the whole batch is gathered. */
+static int lay_outputs(struct session_parts *p, struct infer_error *err)
+{
+    const struct graph *g = p->whole;
+    int i;
+
+    p->offset = calloc((size_t)g->n_outputs + 1, sizeof *p->offset);
+    if (!p->offset)
+        return error_set(err, INFER_EMEMORY, "session: out of memory");
+    for (i = 0; i < g->n_outputs; i++) {
+        size_t bytes = kern_tensor_span(&p->plan->output[i].t);
+
+        p->offset[i] = p->bytes;
+        /* In whole cache lines. */
+        if (!checked_mul(bytes, (size_t)p->batch, &bytes) ||
+            !checked_add(p->bytes, (bytes / (size_t)p->images + 63) / 64 * 64,
+                         &p->bytes))
+            return error_set(err, INFER_EMEMORY, "outputs too large");
+    }
+    return 0;
+}
+
+static int keep(struct infer_session *s, struct session_parts *p,
+                struct infer_error *err)
+{
+    struct session_parts **list = realloc(
+        s->parts, ((size_t)s->n_parts + 1) * sizeof(struct session_parts *));
+
+    if (!list)
+        return error_set(err, INFER_EMEMORY, "session: out of memory");
+    s->parts = list;
+    s->parts[s->n_parts++] = p;
+    return 0;
+}
+
+/* With the batch's shapes in session->shape.  *out stays NULL where the images
+ * meet. */
+static int make(struct infer_session *s, struct plan *part, int64_t batch,
+                int64_t images, struct infer_error *err,
+                struct session_parts **out)
+{
+    struct session_parts *p = calloc(1, sizeof *p);
+    struct graph *whole = graph_copy(infer_model_graph(s->model));
+    int rc = 0;
+
+    if (!p || !whole) {
+        free(p);
+        graph_free(whole);
+        return error_set(err, INFER_EMEMORY, "session: out of memory");
+    }
+    p->whole = whole;
+    p->plan = part;
+    p->batch = batch;
+    p->images = images;
+    /* Sizes that do not fit are left to the plan of the whole to explain. */
+    if (graph_infer_shapes(whole, s->shape, NULL) < 0 ||
+        !graph_apart(whole, part->g)) {
+        parts_free(p);
+        return 0;
+    }
+    rc = lay_outputs(p, err);
+    if (rc == 0)
+        rc = keep(s, p, err);
+    if (rc < 0)
+        parts_free(p);
+    else
+        *out = p;
+    return rc;
+}
+
+int session_parts_make(struct infer_session *s, struct infer_error *err,
+                       struct session_parts **out)
+{
+    const int64_t batch = batch_of(s);
+    struct plan *one = NULL, *part = NULL;
+    int64_t images = 0;
+    int rc;
+
+    if (!s->device.ops->host_memory || s->config.keep_tensors || batch < 2)
+        return 0;
+    set_batch(s, 1);
+    rc = session_plan(s, NULL, &one);
+    if (rc == 0)
+        images = images_of(s, one, batch);
+    if (images > 0) {
+        set_batch(s, images);
+        rc = session_plan(s, NULL, &part);
+    }
+    set_batch(s, batch);
+    /* What a part cannot do the whole may do, or explain. */
+    if (rc < 0 || images == 0)
+        return 0;
+    return make(s, part, batch, images, err, out);
+}
+
+/* ---- running ------------------------------------------------------- */
+
+int64_t session_parts_next(const struct session_parts *p, int64_t first)
+{
+    if (first + p->images >= p->batch)
+        return p->batch;
+    return first + 2 * p->images > p->batch ? p->batch - p->images
+                                            : first + p->images;
+}
+
+void session_parts_gather(struct infer_session *s, int64_t first)
+{
+    const struct session_parts *p = s->whole;
+    int i;
+
+    for (i = 0; i < p->plan->g->n_outputs; i++) {
+        const struct view *v = &p->plan->output[i];
+        const size_t bytes = kern_tensor_span(&v->t);
+
+        if (bytes > 0)
+            memcpy((unsigned char *)s->gathered + p->offset[i] +
+                       bytes / (size_t)p->images * (size_t)first,
+                   plan_locate(p->plan, v), bytes);
+    }
+}

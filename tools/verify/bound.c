@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How far a row may be from the reference on real data.
+ *
+ * Sums: 8 sqrt(terms) u_acc sum |x||w|, the sum taken by running the reference
+ * on absolute values.  What other operations may lose stands in one place,
+ * local_bound(), with its reason.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/verify/verify.h"
+
+double bound_unit(enum infer_dtype dtype)
+{
+    switch (dtype) {
+    case INFER_F64:
+        return 0x1p-53;
+    case INFER_F32:
+        return 0x1p-24;
+    case INFER_F16: /* and the single precision it is rounded through */
+        return 0x1p-11 + 0x1p-24;
+    case INFER_BF16:
+        return 0x1p-8 + 0x1p-24;
+    default:
+        return 0;
+    }
+}
+
+double bound_tiny(enum infer_dtype dtype)
+{
+    switch (dtype) {
+    case INFER_F32:
+    case INFER_BF16: /* the smallest normal: subnormals may be flushed */
+        return 0x1p-126;
+    case INFER_F16:
+        return 0x1p-25;
+    default:
+        return 0;
+    }
+}
+
+/* ---- on absolute values -------------------------------------------- */
+
+/* Makes the problem whose result is the sum of magnitudes. */
+static void make_absolute(struct kern_problem *p)
+{
+    p->epilogue.act.kind = KERN_IDENTITY;
+    p->epilogue.residual_last = false;
+    if (p->op == KERN_BINARY && p->attr.binary.kind == KERN_SUB)
+        p->attr.binary.kind = KERN_ADD;
+    if (p->op == KERN_MATMUL)
+        p->attr.matmul.alpha = fabsf(p->attr.matmul.alpha);
+}
+
+/* x - mean loses what |x| + |mean| may lose, so the mean turns negative. */
+static double magnitude(const struct kern_problem *p, int i, double v)
+{
+    return p->op == KERN_BATCH_NORM && i == 3 ? -fabs(v) : fabs(v);
+}
+
+static bool run_absolute(const struct truth *t, double *out,
+                         struct infer_error *err)
+{
+    struct truth a = {.p = t->p, .out = out};
+    bool ok = true;
+
+    make_absolute(&a.p);
+    for (int i = 0; i < t->p.n_in && ok; i++) {
+        const enum infer_dtype dtype = t->p.in[i].dtype;
+        const int64_t n = kern_tensor_count(&t->p.in[i]);
+        if (dtype == INFER_NONE)
+            continue;
+        a.in[i] = malloc((size_t)n * infer_dtype_size(dtype) + 1);
+        ok = a.in[i] != NULL;
+        for (int64_t j = 0; ok && j < n; j++)
+            scalar_store(dtype, a.in[i], j,
+                         magnitude(&t->p, i, scalar_load(dtype, t->in[i], j)));
+    }
+    ok = ok && truth_run(&a, err);
+    for (int i = 0; i < KERN_MAX_IN; i++)
+        free(a.in[i]);
+    return ok;
+}
+
+/* ---- activations --------------------------------------------------- */
+
+/* Largest slope, or a little above it. */
+static double slope(const struct kern_unary *f)
+{
+    const double a = fabs((double)f->a), b = fabs((double)f->b);
+
+    switch (f->kind) {
+    case KERN_LEAKY_RELU:
+    case KERN_ELU:
+        return fmax(1, a);
+    case KERN_SELU:
+        return b * fmax(1, a);
+    case KERN_LINEAR:
+    case KERN_HARD_SIGMOID:
+        return a;
+    case KERN_SILU:
+        return 1 + fmax(0.1, a / 4);
+    case KERN_HARD_SWISH:
+        return 1.5;
+    case KERN_GELU:
+    case KERN_GELU_TANH:
+    case KERN_MISH:
+        return 1.2;
+    default:
+        return 1;
+    }
+}
+
+/* Functions that vendors approximate in single precision: 16 units in the
+ * last place of max(1, |y|) covers polynomials for exp, tanh and erf, which
+ * lose relative accuracy near zero.  The others are a product and a sum. */
+static double function_bound(const struct kern_unary *f, double x, double y,
+                             double u)
+{
+    switch (f->kind) {
+    case KERN_IDENTITY:
+    case KERN_RELU:
+    case KERN_CLIP:
+    case KERN_ABS:
+    case KERN_NEG:
+    case KERN_SIGN:
+    case KERN_FLOOR:
+    case KERN_CEIL:
+    case KERN_ROUND:
+    case KERN_NOT:
+    case KERN_THRESHOLDED_RELU:
+        return 0;
+    case KERN_LEAKY_RELU:
+    case KERN_LINEAR:
+    case KERN_HARD_SIGMOID:
+    case KERN_HARD_SWISH:
+        return 4 * u *
+               (fabs((double)f->a * x) + fabs((double)f->b) + fabs(x) + 1);
+    case KERN_SQRT:
+    case KERN_RECIPROCAL:
+        return 4 * u * fabs(y);
+    case KERN_EXP: /* the argument's rounding is magnified by |x| */
+        return 8 * u * fabs(y) * (1 + fabs(x));
+    case KERN_SILU: /* x times such a function of it, which for x far below */
+    case KERN_GELU: /* zero is a difference of near equals */
+    case KERN_GELU_TANH:
+    case KERN_MISH:
+        return 16 * u * fmax(1, fabs(x));
+    default:
+        return 16 * u * fmax(1, fabs(y));
+    }
+}
+
+/* ---- operations that are no plain sums ----------------------------- */
+
+/* Layer and group norm: blocks are contiguous in the dense order.  The mean
+ * and the variance are sums of n terms; x - mean is magnified by 1 / deviation
+ * and a variance computed as E[x^2] - E[x]^2 loses `kappa` more. */
+static void norm_bound(const struct truth *t, double u, double *tol)
+{
+    const struct kern_tensor *x = &t->p.in[0];
+    const int64_t n = (int64_t)problem_terms(&t->p);
+    const int64_t count = kern_tensor_count(x);
+
+    for (int64_t at = 0; at < count; at += n) {
+        double mean = 0, square = 0, wide = 0;
+        for (int64_t i = 0; i < n; i++)
+            mean += scalar_load(x->dtype, t->in[0], at + i) / (double)n;
+        for (int64_t i = 0; i < n; i++) {
+            const double v = scalar_load(x->dtype, t->in[0], at + i);
+            const double d = t->p.attr.norm.rms ? v : v - mean;
+            square += d * d / (double)n;
+            wide += (fabs(v) + fabs(mean)) * (fabs(v) + fabs(mean)) / (double)n;
+        }
+        const double inverse =
+            1 / sqrt(square + (double)t->p.attr.norm.epsilon);
+        const double kappa = 1 + wide * inverse * inverse;
+        for (int64_t i = 0; i < n; i++) {
+            const double v = fabs(scalar_load(x->dtype, t->in[0], at + i));
+            /* Scale and shift lie within -1 .. 1. */
+            tol[at + i] = 8 * sqrt((double)n) * u * kappa *
+                          (inverse * (v + fabs(mean)) + 1);
+        }
+    }
+}
+
+/* What an element of the result may lose where the result itself, y, says it.
+ * Negative: the operation is a sum, see above. */
+static double local_bound(const struct kern_problem *p, double y, double u)
+{
+    const double n = problem_terms(p);
+
+    switch (p->op) {
+    case KERN_WHERE: /* moves */
+    case KERN_GATHER:
+    case KERN_PAD:
+    case KERN_COPY:
+    case KERN_ARG_REDUCE:
+        return 0;
+    case KERN_PRELU: /* one product */
+        return 2 * u * fabs(y);
+    case KERN_LRN: /* a sum of squares and a power */
+        return 8 * u * (sqrt(n) + 4) * fabs(y);
+    case KERN_SOFTMAX: /* exp of up to 16 in magnitude, then a sum */
+        return 8 * u * (sqrt(n) + 16) * fmax(fabs(y), p->attr.softmax.log);
+    case KERN_REDUCE:
+        if (p->attr.reduce.kind == KERN_REDUCE_MAX ||
+            p->attr.reduce.kind == KERN_REDUCE_MIN)
+            return 0;
+        if (p->attr.reduce.kind == KERN_REDUCE_PROD)
+            return 8 * u * sqrt(n) * fabs(y);
+        return -1;
+    case KERN_RESIZE: /* n: largest extent; coordinates in single precision
+                       * move the weights of values within -1 .. 1 */
+        return p->attr.resize.mode == KERN_NEAREST ? 0 : 16 * u * n;
+    case KERN_BINARY:
+        if (kern_problem_in(p, 2) || p->epilogue.act.kind != KERN_IDENTITY)
+            return -1;
+        switch (p->attr.binary.kind) {
+        case KERN_ADD:
+        case KERN_SUB:
+        case KERN_MUL:
+        case KERN_DIV:
+            return -1;
+        case KERN_POW:
+            return 32 * u * fabs(y);
+        case KERN_MOD: /* the divisor is at most 1.5 */
+            return 8 * u;
+        default:
+            return 0;
+        }
+    default:
+        return -1;
+    }
+}
+
+/* ---- all ----------------------------------------------------------- */
+
+static double sum_terms(const struct kern_problem *p)
+{
+    const bool top =
+        p->op == KERN_POOL_FPROP && p->attr.pool.kind == KERN_POOL_MAX;
+
+    return top ? 0 : problem_terms(p);
+}
+
+/* u: of the accumulator; factor: what the rounding of both factors may change
+ * in a product. */
+static bool sum_bound(const struct truth *t, double u, double factor,
+                      double *tol, struct infer_error *err)
+{
+    const int64_t count = kern_tensor_count(&t->p.out[0]);
+    const struct kern_unary *act = &t->p.epilogue.act;
+
+    if (!run_absolute(t, tol, err))
+        return false;
+    for (int64_t i = 0; i < count; i++) {
+        const double total = tol[i], y = ((const double *)t->out)[i];
+        tol[i] =
+            slope(act) * (8 * sqrt(sum_terms(&t->p)) * u + factor) * total +
+            function_bound(act, total, y, u);
+    }
+    return true;
+}
+
+/* A bias rounded to the output's type, as vendors' kernels for 16 bits read
+ * it, may move a result by half of its last place.  It lies along dimension 1,
+ * or along the last of a dense layer. */
+static void add_bias_rounding(const struct truth *t, enum infer_dtype dtype,
+                              double *tol)
+{
+    const struct kern_tensor *y = &t->p.out[0], *b = &t->p.in[2];
+    const int at = t->p.op == KERN_DENSE_FPROP ? y->rank - 1 : 1;
+    const double u = bound_unit(dtype), most = slope(&t->p.epilogue.act);
+    int64_t inner = 1;
+
+    for (int i = at + 1; i < y->rank; i++)
+        inner *= y->dim[i];
+    for (int64_t i = 0; i < kern_tensor_count(y); i++)
+        tol[i] += most * u *
+                  fabs(scalar_load(b->dtype, t->in[2], i / inner % y->dim[at]));
+}
+
+bool bound_fill(const struct truth *t, const struct kern_exec *e, double *tol,
+                struct infer_error *err)
+{
+    /* TF32 has 10 bits behind the point; tensor cores may cut the rest off. */
+    const double factor = e->flags & KERN_TF32 ? 2 * 0x1p-10 : 0;
+    const int64_t count = kern_tensor_count(&t->p.out[0]);
+    const double u = bound_unit(e->row->acc);
+    const double *y = t->out;
+
+    if (t->p.out[0].dtype != INFER_F64) { /* integers: exact */
+        memset(tol, 0, (size_t)count * sizeof(*tol));
+        return true;
+    }
+    if (t->p.op == KERN_LAYER_NORM || t->p.op == KERN_GROUP_NORM) {
+        norm_bound(t, u, tol);
+        return true;
+    }
+    if (t->p.op == KERN_UNARY) {
+        for (int64_t i = 0; i < count; i++)
+            tol[i] = function_bound(&t->p.attr.unary,
+                                    scalar_load(t->p.in[0].dtype, t->in[0], i),
+                                    y[i], u);
+        return true;
+    }
+    if (count > 0 && local_bound(&t->p, y[0], u) < 0) {
+        const bool ok = sum_bound(t, u, factor, tol, err);
+        if (ok && (e->flags & KERN_ROUNDS_BIAS) && kern_problem_in(&t->p, 2))
+            add_bias_rounding(t, e->problem.out[0].dtype, tol);
+        return ok;
+    }
+    for (int64_t i = 0; i < count; i++)
+        tol[i] = local_bound(&t->p, y[i], u);
+    return true;
+}

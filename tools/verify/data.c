@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the inputs hold: small integers for exact comparison, or reals that
+ * the data type can hold. */
+#include <math.h>
+
+#include "tools/verify/verify.h"
+
+uint64_t rng_next(struct rng *r)
+{
+    uint64_t z = r->state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+int64_t rng_range(struct rng *r, int64_t low, int64_t high)
+{
+    const uint64_t n = (uint64_t)(high - low) + 1;
+
+    return low + (int64_t)(rng_next(r) % n);
+}
+
+bool rng_chance(struct rng *r, int percent)
+{
+    return rng_range(r, 0, 99) < percent;
+}
+
+double rng_real(struct rng *r)
+{
+    return (double)(rng_next(r) >> 11) * 0x1p-52 - 1;
+}
+
+/* ---- terms --------------------------------------------------------- */
+
+static double product(const int64_t *dim, int from, int to)
+{
+    double n = 1;
+
+    for (int i = from; i < to; i++)
+        n *= (double)dim[i];
+    return n;
+}
+
+static double largest(const struct kern_tensor *t)
+{
+    double n = 1;
+
+    for (int i = 0; i < t->rank; i++)
+        if ((double)t->dim[i] > n)
+            n = (double)t->dim[i];
+    return n;
+}
+
+double problem_terms(const struct kern_problem *p)
+{
+    const struct kern_tensor *x = &p->in[0], *w = &p->in[1];
+    double n = 1;
+
+    switch (p->op) {
+    case KERN_CONV_FPROP:
+    case KERN_DENSE_FPROP:
+        return product(w->dim, 1, w->rank);
+    case KERN_CONV_TRANSPOSE_FPROP:
+        return product(w->dim, 2, w->rank) * (double)w->dim[0] /
+               p->attr.conv.groups;
+    case KERN_MATMUL:
+        return x->rank > 1 && p->attr.matmul.transpose_a
+                   ? (double)x->dim[x->rank - 2]
+                   : (double)x->dim[x->rank - 1];
+    case KERN_POOL_FPROP:
+        for (int i = 0; i < x->rank - 2; i++)
+            n *= p->attr.pool.window[i];
+        return n;
+    case KERN_LAYER_NORM:
+        return product(x->dim, p->attr.norm.axis, x->rank);
+    case KERN_GROUP_NORM:
+        return product(x->dim, 1, x->rank) / p->attr.norm.groups;
+    case KERN_LRN:
+        return p->attr.lrn.size;
+    case KERN_SOFTMAX:
+        return (double)x->dim[p->attr.softmax.axis];
+    case KERN_REDUCE:
+        for (int i = 0; i < x->rank; i++)
+            if (p->attr.reduce.axes >> i & 1)
+                n *= (double)x->dim[i];
+        return n;
+    case KERN_RESIZE:
+        return largest(x) > largest(&p->out[0]) ? largest(x)
+                                                : largest(&p->out[0]);
+    default:
+        return 4; /* a product, a sum, a residual and room */
+    }
+}
+
+/* ---- exactness ----------------------------------------------------- */
+
+/* Powers of two and small integers: products with them are exact. */
+static bool is_plain(float v)
+{
+    return v == 0 || (fabsf(v) <= 64 && v * 8 == floorf(v * 8));
+}
+
+static bool unary_is_exact(const struct kern_unary *f)
+{
+    switch (f->kind) {
+    case KERN_IDENTITY:
+    case KERN_RELU:
+    case KERN_ABS:
+    case KERN_NEG:
+    case KERN_SIGN:
+    case KERN_FLOOR:
+    case KERN_CEIL:
+    case KERN_ROUND:
+    case KERN_NOT:
+        return true;
+    case KERN_LEAKY_RELU:
+        return is_plain(f->a);
+    case KERN_CLIP:
+    case KERN_LINEAR:
+    case KERN_THRESHOLDED_RELU:
+        return is_plain(f->a) && is_plain(f->b);
+    default:
+        return false;
+    }
+}
+
+static bool binary_is_exact(const struct kern_problem *p)
+{
+    return scalar_is_integer(p->in[0].dtype) ||
+           (p->attr.binary.kind != KERN_POW && p->attr.binary.kind != KERN_DIV);
+}
+
+bool data_is_exact(const struct kern_problem *p)
+{
+    if (!unary_is_exact(&p->epilogue.act))
+        return false;
+    switch (p->op) {
+    case KERN_LAYER_NORM:
+    case KERN_GROUP_NORM:
+    case KERN_LRN:
+    case KERN_SOFTMAX:
+        return false;
+    case KERN_POOL_FPROP:
+        return p->attr.pool.kind == KERN_POOL_MAX;
+    case KERN_UNARY:
+        return unary_is_exact(&p->attr.unary);
+    case KERN_BINARY:
+        return binary_is_exact(p);
+    case KERN_MATMUL:
+        return is_plain(p->attr.matmul.alpha);
+    case KERN_REDUCE:
+        return scalar_is_integer(p->in[0].dtype) ||
+               (p->attr.reduce.kind != KERN_REDUCE_MEAN &&
+                p->attr.reduce.kind != KERN_REDUCE_L2);
+    case KERN_RESIZE:
+        return p->attr.resize.mode == KERN_NEAREST;
+    default:
+        return true;
+    }
+}
+
+/* ---- values -------------------------------------------------------- */
+
+/* Long sums with 16-bit results are thinned out, so that most of them stay
+ * below 2048 (fp16) and 256 (bf16), where integers are exact. */
+static double sparse(const struct kern_problem *p, struct rng *rng, double v)
+{
+    const double n = problem_terms(p);
+    const bool narrow =
+        p->out[0].dtype == INFER_F16 || p->out[0].dtype == INFER_BF16;
+
+    if (!narrow || n <= 64)
+        return v;
+    return rng_chance(rng, (int)(6400 / n) + 1) ? v : 0;
+}
+
+static double exact_value(const struct kern_problem *p, int i, struct rng *rng)
+{
+    switch (p->op) {
+    case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_DENSE_FPROP:
+    case KERN_MATMUL:
+        if (i == 1)
+            return sparse(p, rng, (double)rng_range(rng, -2, 2));
+        break;
+    case KERN_BATCH_NORM: /* var + epsilon is 1 or 4; epsilon a power of 2 */
+        if (i == 4)
+            return (rng_chance(rng, 50) ? 1 : 4) - (double)p->attr.norm.epsilon;
+        break;
+    case KERN_BINARY:
+        if (i == 1 && (p->attr.binary.kind == KERN_DIV ||
+                       p->attr.binary.kind == KERN_MOD))
+            return (double)(rng_range(rng, 1, 4) *
+                            (rng_chance(rng, 50) ? 1 : -1));
+        if (i == 1 && p->attr.binary.kind == KERN_POW)
+            return (double)rng_range(rng, 0, 3);
+        break;
+    case KERN_REDUCE:
+        if (p->attr.reduce.kind == KERN_REDUCE_PROD)
+            return rng_chance(rng, 50) ? 1 : -1;
+        break;
+    default:
+        break;
+    }
+    return (double)rng_range(rng, -3, 3);
+}
+
+/* Away from zero, either sign. */
+static double away(struct rng *rng)
+{
+    const double v = rng_real(rng);
+
+    return v < 0 ? -0.5 + v : 0.5 + v;
+}
+
+static double unary_value(const struct kern_problem *p, struct rng *rng)
+{
+    switch (p->attr.unary.kind) {
+    case KERN_LOG:
+    case KERN_SQRT:
+        return fabs(away(rng)) * 4;
+    case KERN_RECIPROCAL:
+        return away(rng);
+    default:
+        return rng_real(rng) * 6;
+    }
+}
+
+static double real_value(const struct kern_problem *p, int i, struct rng *rng)
+{
+    switch (p->op) {
+    case KERN_UNARY:
+        return unary_value(p, rng);
+    case KERN_BATCH_NORM:
+        return i == 4 ? fabs(away(rng)) : rng_real(rng);
+    case KERN_SOFTMAX:
+        return rng_real(rng) * 8;
+    case KERN_REDUCE:
+        return p->attr.reduce.kind == KERN_REDUCE_PROD ? away(rng)
+                                                       : rng_real(rng);
+    case KERN_BINARY:
+        if (p->attr.binary.kind == KERN_POW)
+            return i == 0 ? fabs(away(rng)) : rng_real(rng) * 2;
+        if (i == 1 && (p->attr.binary.kind == KERN_DIV ||
+                       p->attr.binary.kind == KERN_MOD))
+            return away(rng);
+        return rng_real(rng);
+    default:
+        return rng_real(rng);
+    }
+}
+
+/* Integers of any type: within what it holds; sums stay inside 32 bits. */
+static int64_t integer_value(const struct kern_problem *p, int i,
+                             enum pass pass, struct rng *rng)
+{
+    if (p->op == KERN_GATHER && i == 1) {
+        const int64_t n = p->in[0].dim[p->attr.gather.axis];
+        return rng_range(rng, -n, n - 1);
+    }
+    if (p->op == KERN_BINARY || pass == PASS_EXACT)
+        return (int64_t)exact_value(p, i, rng);
+    if (p->op == KERN_REDUCE && p->attr.reduce.kind == KERN_REDUCE_PROD)
+        return (int64_t)exact_value(p, i, rng);
+    return rng_range(rng, -100, 100);
+}
+
+void data_fill(const struct kern_problem *p, int i, enum pass pass,
+               struct rng *rng, int64_t count, void *dense)
+{
+    const enum infer_dtype dtype = p->in[i].dtype;
+
+    for (int64_t at = 0; at < count; at++) {
+        if (dtype == INFER_BOOL || (p->op == KERN_WHERE && i == 0))
+            scalar_store_i64(dtype, dense, at, rng_range(rng, 0, 1));
+        else if (scalar_is_integer(dtype))
+            scalar_store_i64(dtype, dense, at, integer_value(p, i, pass, rng));
+        else
+            scalar_store(dtype, dense, at,
+                         pass == PASS_EXACT ? exact_value(p, i, rng)
+                                            : real_value(p, i, rng));
+    }
+}

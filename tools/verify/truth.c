@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is true of a problem: the reference on types that hold every value. */
+#include <stdlib.h>
+
+#include "kernels/error.h"
+#include "tools/verify/verify.h"
+
+const struct kern_row *truth_row(enum kern_op op)
+{
+    for (size_t i = 0; i < kern_row_count(); i++) {
+        const struct kern_row *row = kern_row_at(i);
+        if (row->backend == INFER_BACKEND_REF && row->op == op)
+            return row;
+    }
+    return NULL;
+}
+
+/* Operations that move elements: their tensors are of one type. */
+static bool moves(enum kern_op op)
+{
+    return op == KERN_WHERE || op == KERN_GATHER || op == KERN_PAD;
+}
+
+/* A type that holds every value of a problem's tensor; single precision for
+ * inputs, where it will do, because the reference reads that quickly. */
+static enum infer_dtype wide_dtype(const struct kern_problem *p,
+                                   enum infer_dtype dtype, bool out)
+{
+    if (!scalar_is_float(dtype))
+        return dtype;
+    return out || dtype == INFER_F64 || moves(p->op) ? INFER_F64 : INFER_F32;
+}
+
+static void *widen(const struct kern_problem *p, struct kern_tensor *t,
+                   bool out)
+{
+    const enum infer_dtype dtype = wide_dtype(p, t->dtype, out);
+
+    *t = kern_tensor_dense(dtype, t->rank, t->dim, KERN_NCHW);
+    return calloc((size_t)kern_tensor_count(t) + 1, infer_dtype_size(dtype));
+}
+
+bool truth_new(struct truth *t, const struct kern_problem *p)
+{
+    *t = (struct truth){.p = *p};
+    t->out = widen(p, &t->p.out[0], true);
+    bool ok = t->out != NULL;
+    for (int i = 0; i < p->n_in && ok; i++)
+        if (kern_problem_in(p, i)) {
+            t->in[i] = widen(p, &t->p.in[i], false);
+            ok = t->in[i] != NULL;
+        }
+    return ok;
+}
+
+void truth_free(struct truth *t)
+{
+    for (int i = 0; i < KERN_MAX_IN; i++)
+        free(t->in[i]);
+    free(t->out);
+    *t = (struct truth){0};
+}
+
+void truth_set(struct truth *t, int i, enum infer_dtype dtype,
+               const void *dense)
+{
+    scalar_convert(dtype, dense, t->p.in[i].dtype, t->in[i],
+                   (size_t)kern_tensor_count(&t->p.in[i]));
+}
+
+bool truth_run(const struct truth *t, struct infer_error *err)
+{
+    const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
+    const struct kern_row *row = truth_row(t->p.op);
+    struct kern_args args = {.out = {t->out}};
+    struct kern_exec e;
+
+    if (!row) {
+        error_set(err, INFER_EUNSUPPORTED, "no reference for %s",
+                  kern_op_name(t->p.op));
+        return false;
+    }
+    if (kern_prepare(row, &t->p, &cpu, err, &e) < 0)
+        return false;
+    for (int i = 0; i < KERN_MAX_IN; i++)
+        args.in[i] = t->in[i];
+    args.workspace = malloc(e.workspace + 1);
+    const int r = args.workspace ? row->launch(&e, &args, err)
+                                 : error_set(err, INFER_EMEMORY, "no memory");
+    free(args.workspace);
+    kern_release(&e);
+    return r == 0;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a kernel's result is held against the reference: input values, what is
+ * true of a problem, and how far from it a row may be.  checkkern and kbench
+ * share it, so that what one accepts the other does too.
+ */
+#ifndef TOOLS_VERIFY_H
+#define TOOLS_VERIFY_H
+
+#include "kernels/kern.h"
+#include "kernels/problem.h"
+#include "kernels/scalar.h"
+
+/* ---- random numbers (splitmix64) ----------------------------------- */
+
+struct rng {
+    uint64_t state;
+};
+uint64_t rng_next(struct rng *r);
+/* low .. high, both included. */
+int64_t rng_range(struct rng *r, int64_t low, int64_t high);
+bool rng_chance(struct rng *r, int percent);
+/* -1 .. 1 */
+double rng_real(struct rng *r);
+
+/* ---- data ---------------------------------------------------------- */
+
+enum pass {
+    PASS_EXACT, /* small integers: every order of summation agrees */
+    PASS_REAL
+};
+
+/* What one output is summed from: C * R * S of a convolution, the size of a
+ * window, of a reduced block and so on. */
+double problem_terms(const struct kern_problem *p);
+/* Whether rows must agree bit by bit on small integers. */
+bool data_is_exact(const struct kern_problem *p);
+/* Fills a dense row-major array of count values as input i may hold them. */
+void data_fill(const struct kern_problem *p, int i, enum pass pass,
+               struct rng *rng, int64_t count, void *dense);
+
+/* ---- truth --------------------------------------------------------- */
+
+/* The reference's view of a problem: dense, and of a type that holds every
+ * value; outputs in double. */
+struct truth {
+    struct kern_problem p;
+    void *in[KERN_MAX_IN];
+    void *out; /* F64, or the problem's own integer type */
+};
+/* Room for the problem's inputs and output.  False: out of memory; to be freed
+ * even then. */
+bool truth_new(struct truth *t, const struct kern_problem *p);
+void truth_free(struct truth *t);
+/* Takes input i from a dense row-major array of the given type. */
+void truth_set(struct truth *t, int i, enum infer_dtype dtype,
+               const void *dense);
+/* Runs the reference; out must be there.  False with the reason in *err. */
+bool truth_run(const struct truth *t, struct infer_error *err);
+/* The row of the reference that computes an operation, or NULL. */
+const struct kern_row *truth_row(enum kern_op op);
+
+/* ---- bounds -------------------------------------------------------- */
+
+/* tol[i] for each output of a problem with real data, but for the rounding of
+ * the result: what the accumulator may have lost, and the factors of rows that
+ * round them to TF32.  False: out of memory. */
+bool bound_fill(const struct truth *t, const struct kern_exec *e, double *tol,
+                struct infer_error *err);
+/* Half a unit in the last place of a type, relative; and the absolute one
+ * where results underflow. */
+double bound_unit(enum infer_dtype dtype);
+double bound_tiny(enum infer_dtype dtype);
+
+/* ---- comparing ----------------------------------------------------- */
+
+#define VERIFY_TEXT 384
+
+/* Holds a dense row-major result of the given type against t->out.  tol: of
+ * bound_fill(), not read in the exact pass.  Raises *worst to the largest
+ * difference / tolerance.  False with the first element that is off in text:
+ * where, the values, the tolerance.  NaN is never right but where the
+ * reference has it. */
+bool verify_compare(const struct truth *t, enum infer_dtype dtype,
+                    const void *result, enum pass pass, const double *tol,
+                    double *worst, char text[VERIFY_TEXT]);
+
+#endif

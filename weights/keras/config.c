@@ -1,0 +1,585 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keras: the model configuration, from JSON to layers and calls.
+ *
+ * Classes are known by class_name through an allow-list; "module" and
+ * "registered_name" are only looked at to refuse what is not Keras' own, and
+ * nothing in the configuration is ever evaluated. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "libinfer/json.h"
+#include "weights/keras/keras.h"
+
+/* ---- classes ------------------------------------------------------- */
+
+static const struct keras_class classes[] = {
+#define NONE              NULL
+#define KERAS_INPUT(name) {name, 0, 0, NULL, NULL},
+#define KERAS_LAYER(name, max_in, arg, variables, emit)                        \
+    {name, max_in, arg, variables, emit},
+#include "weights/keras/layers.def"
+#undef KERAS_LAYER
+#undef KERAS_INPUT
+#undef NONE
+};
+
+const struct keras_class *keras_class_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (strcmp(classes[i].name, name) == 0)
+            return &classes[i];
+    return NULL;
+}
+
+bool keras_is_model(const char *class_name)
+{
+    return strcmp(class_name, "Sequential") == 0 ||
+           strcmp(class_name, "Functional") == 0 ||
+           strcmp(class_name, "Model") == 0;
+}
+
+/* True for what Keras' own classes state: module null or keras..., registered
+ * name null or the class itself. */
+static bool is_own(const cJSON *layer, const char *class_name)
+{
+    static const char *const modules[] = {
+        "keras", "tf_keras", "tensorflow.python.keras", "tensorflow.keras"};
+    const char *module = json_string(layer, "module");
+    const char *registered = json_string(layer, "registered_name");
+
+    if (registered != NULL && strcmp(registered, class_name) != 0)
+        return false;
+    if (module == NULL)
+        return true;
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+        const size_t n = strlen(modules[i]);
+        if (strncmp(module, modules[i], n) == 0 &&
+            (module[n] == '\0' || module[n] == '.'))
+            return true;
+    }
+    return false;
+}
+
+/* One line of the report, or false where the layer is fine. */
+static bool report_unsupported(const cJSON *layer, const char *class_name,
+                               const char *name, struct infer_error *err)
+{
+    if (!is_own(layer, class_name))
+        error_add(err, INFER_EUNSUPPORTED,
+                  "layer '%s': custom class %s; only Keras' own layers are "
+                  "supported",
+                  name, class_name);
+    else if (strcmp(class_name, "Lambda") == 0)
+        error_add(err, INFER_EUNSUPPORTED,
+                  "layer '%s': Lambda holds Python code, which is never run",
+                  name);
+    else if (!keras_is_model(class_name) &&
+             keras_class_find(class_name) == NULL)
+        error_add(err, INFER_EUNSUPPORTED,
+                  "layer '%s': class %s is not supported", name, class_name);
+    else
+        return false;
+    return true;
+}
+
+/* ---- memory -------------------------------------------------------- */
+
+void keras_model_free(struct keras_model *model)
+{
+    if (model == NULL)
+        return;
+    for (int i = 0; i < model->n_layers; i++) {
+        struct keras_layer *l = &model->layer[i];
+        for (int v = 0; v < l->n_variables; v++)
+            constant_unref(l->variable[v].data);
+        keras_model_free(l->model);
+        free(l->path);
+    }
+    for (int i = 0; i < model->n_calls; i++)
+        free(model->call[i].in);
+    free(model->layer);
+    free(model->by_name);
+    free(model->call);
+    free(model->input);
+    free(model->output);
+    free(model);
+}
+
+static int no_memory(struct infer_error *err)
+{
+    return error_set(err, INFER_EMEMORY, "no memory for the configuration");
+}
+
+/* ---- parsing ------------------------------------------------------- */
+
+struct parse {
+    struct infer_error *err;
+    int depth;
+    int n_layers;     /* of all models together */
+    bool unsupported; /* some class is; the report is in err */
+};
+
+/* References are kept by name until all layers are known. */
+static int find_layer(const struct keras_model *m, const char *name)
+{
+    int low = 0, high = m->n_layers;
+
+    while (low < high) {
+        const int mid = low + (high - low) / 2;
+        const int order = strcmp(name, m->layer[m->by_name[mid]].name);
+        if (order == 0)
+            return m->by_name[mid];
+        if (order < 0)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return -1;
+}
+
+struct named {
+    const char *name;
+    int index;
+};
+
+static int compare_named(const void *a, const void *b)
+{
+    return strcmp(((const struct named *)a)->name,
+                  ((const struct named *)b)->name);
+}
+
+static int sort_layers(struct keras_model *m, struct infer_error *err)
+{
+    const size_t n = (size_t)m->n_layers;
+    struct named *list = calloc(n + 1, sizeof *list);
+    int rc = 0;
+
+    m->by_name = calloc(n + 1, sizeof *m->by_name);
+    if (list == NULL || m->by_name == NULL) {
+        free(list);
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < n; i++)
+        list[i] = (struct named){m->layer[i].name, (int)i};
+    qsort(list, n, sizeof *list, compare_named);
+    for (size_t i = 0; i < n; i++) {
+        m->by_name[i] = list[i].index;
+        if (i > 0 && strcmp(list[i - 1].name, list[i].name) == 0 && rc == 0)
+            rc = error_set(err, INFER_EFORMAT, "two layers are called '%s'",
+                           list[i].name);
+    }
+    free(list);
+    return rc;
+}
+
+static int parse_model(struct parse *p, const cJSON *json, const char *path,
+                       struct keras_model **out);
+
+static char *join(const char *prefix, const char *name)
+{
+    const size_t a = strlen(prefix), b = strlen(name);
+    char *s = malloc(a + b + 2);
+
+    if (s == NULL)
+        return NULL;
+    memcpy(s, prefix, a);
+    if (a > 0)
+        s[a] = '/';
+    memcpy(s + a + (a > 0), name, b + 1);
+    return s;
+}
+
+static struct keras_layer *new_layer(struct keras_model *m)
+{
+    if (m->n_layers == m->layers_capacity) {
+        const int wanted = m->layers_capacity ? 2 * m->layers_capacity : 16;
+        void *grown = realloc(m->layer, (size_t)wanted * sizeof *m->layer);
+        if (grown == NULL)
+            return NULL;
+        m->layer = grown;
+        m->layers_capacity = wanted;
+    }
+    struct keras_layer *l = &m->layer[m->n_layers++];
+    memset(l, 0, sizeof *l);
+    for (int i = 0; i < KERAS_MAX_VARIABLES; i++)
+        l->weight[i] = -1;
+    return l;
+}
+
+/* {"class_name": "Conv2D", "config": {"name": ..., ...}, ...} */
+static int parse_layer(struct parse *p, struct keras_model *m,
+                       const cJSON *json, const char *path)
+{
+    const char *class_name = json_string(json, "class_name");
+    const cJSON *config = json_member(json, "config");
+    const char *name = json_string(config, "name");
+
+    if (name == NULL)
+        name = json_string(json, "name");
+    if (name == NULL && class_name != NULL && keras_is_model(class_name))
+        name = class_name; /* Keras 1: the configuration is a bare list */
+    if (class_name == NULL || config == NULL || name == NULL || *name == '\0')
+        return error_set(p->err, INFER_EFORMAT,
+                         "layer %d of the model has no class, name or "
+                         "configuration",
+                         m->n_layers);
+    if (++p->n_layers > KERAS_MAX_LAYERS)
+        return error_set(p->err, INFER_EUNSUPPORTED, "more than %d layers",
+                         KERAS_MAX_LAYERS);
+    struct keras_layer *l = new_layer(m);
+    if (l == NULL)
+        return no_memory(p->err);
+    l->name = name;
+    l->class_name = class_name;
+    l->config = config;
+    l->trainable = json_bool(config, "trainable", true);
+    l->path = join(path, name);
+    if (l->path == NULL)
+        return no_memory(p->err);
+    if (report_unsupported(json, class_name, l->path, p->err)) {
+        p->unsupported = true;
+        return 0;
+    }
+    l->class = keras_class_find(class_name);
+    if (!keras_is_model(class_name))
+        return 0;
+    struct keras_model *inner;
+    const int index = m->n_layers - 1;
+    const int rc = parse_model(p, json, m->layer[index].path, &inner);
+    if (rc == 0)
+        m->layer[index].model = inner;
+    return rc;
+}
+
+static struct keras_call *new_call(struct keras_model *m, int layer)
+{
+    if (m->n_calls == m->calls_capacity) {
+        const int wanted = m->calls_capacity ? 2 * m->calls_capacity : 16;
+        void *grown = realloc(m->call, (size_t)wanted * sizeof *m->call);
+        if (grown == NULL)
+            return NULL;
+        m->call = grown;
+        m->calls_capacity = wanted;
+    }
+    struct keras_call *c = &m->call[m->n_calls++];
+    memset(c, 0, sizeof *c);
+    c->layer = layer;
+    c->number_at = -1;
+    return c;
+}
+
+/* ---- references ---------------------------------------------------- */
+
+/* ["name", node, tensor, ...] */
+static int parse_reference(const struct keras_model *m, const cJSON *json,
+                           struct infer_error *err, struct keras_reference *out)
+{
+    const cJSON *name = cJSON_IsArray(json) ? json->child : NULL;
+    const cJSON *node = name ? name->next : NULL;
+    const cJSON *tensor = node ? node->next : NULL;
+    int64_t n = 0, t = 0;
+
+    if (!cJSON_IsString(name) || !json_int64(node, 0, 1000000, &n) ||
+        !json_int64(tensor, 0, 1000000, &t))
+        return error_set(err, INFER_EFORMAT,
+                         "model '%s': a connection is not [layer, node, "
+                         "tensor]",
+                         m->name);
+    out->layer = find_layer(m, name->valuestring);
+    out->node = (int)n;
+    out->tensor = (int)t;
+    if (out->layer < 0)
+        return error_set(err, INFER_EFORMAT,
+                         "model '%s': no layer is called '%s'", m->name,
+                         name->valuestring);
+    return 0;
+}
+
+static int add_reference(struct keras_reference **list, int *n,
+                         struct keras_reference r, struct infer_error *err)
+{
+    /* Doubled at powers of two, so that the capacity need not be stored. */
+    if ((*n & (*n - 1)) == 0) {
+        void *grown = realloc(*list, (*n ? 2 * (size_t)*n : 1) * sizeof **list);
+        if (grown == NULL)
+            return no_memory(err);
+        *list = grown;
+    }
+    (*list)[(*n)++] = r;
+    return 0;
+}
+
+/* One reference, a list, a dictionary, or any nesting of those. */
+static int parse_references(const struct keras_model *m, const cJSON *json,
+                            struct infer_error *err,
+                            struct keras_reference **list, int *n)
+{
+    struct keras_reference r;
+    int rc = 0;
+
+    if (cJSON_IsArray(json) && cJSON_IsString(json->child)) {
+        rc = parse_reference(m, json, err, &r);
+        return rc < 0 ? rc : add_reference(list, n, r, err);
+    }
+    if (!cJSON_IsArray(json) && !cJSON_IsObject(json))
+        return error_set(err, INFER_EFORMAT,
+                         "model '%s': inputs or outputs are not lists of "
+                         "connections",
+                         m->name);
+    for (const cJSON *c = json->child; c != NULL && rc == 0; c = c->next)
+        rc = parse_references(m, c, err, list, n);
+    return rc;
+}
+
+/* Keras 3: tensors stand anywhere in the arguments of a call, as
+ * {"class_name": "__keras_tensor__", "config": {"keras_history": [...]}}. */
+static int parse_arguments(const struct keras_model *m,
+                           const struct keras_layer *l, const cJSON *json,
+                           bool keyword, struct infer_error *err,
+                           struct keras_call *call)
+{
+    const char *class_name = json_string(json, "class_name");
+    int rc = 0;
+
+    if (class_name != NULL && strcmp(class_name, "__keras_tensor__") == 0) {
+        struct keras_reference r;
+        const cJSON *history =
+            json_member(json_member(json, "config"), "keras_history");
+        if (keyword)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "layer '%s': a tensor as keyword argument",
+                             l->path);
+        rc = parse_reference(m, history, err, &r);
+        return rc < 0 ? rc : add_reference(&call->in, &call->n_in, r, err);
+    }
+    if (cJSON_IsArray(json) || cJSON_IsObject(json)) {
+        for (const cJSON *c = json->child; c != NULL && rc == 0; c = c->next)
+            rc = parse_arguments(m, l, c, keyword, err, call);
+        return rc;
+    }
+    if (keyword || cJSON_IsNull(json))
+        return 0; /* "training": false and the like */
+    if (cJSON_IsNumber(json) && l->class->emit == keras_merge &&
+        call->number_at < 0 && call->n_in < 2) {
+        call->number_at = call->n_in;
+        call->number = json->valuedouble;
+        return 0;
+    }
+    return error_set(err, INFER_EUNSUPPORTED,
+                     "layer '%s': an argument of its call is no tensor",
+                     l->path);
+}
+
+/* Keras 1 and 2: a call is a list of [name, node, tensor, {keywords}]. */
+static int parse_old_call(const struct keras_model *m, const cJSON *json,
+                          struct infer_error *err, struct keras_call *call)
+{
+    int rc = 0;
+
+    if (cJSON_IsString(json->child)) { /* one input, not in a list */
+        struct keras_reference r;
+        rc = parse_reference(m, json, err, &r);
+        return rc < 0 ? rc : add_reference(&call->in, &call->n_in, r, err);
+    }
+    for (const cJSON *c = json->child; c != NULL && rc == 0; c = c->next) {
+        struct keras_reference r;
+        rc = parse_reference(m, c, err, &r);
+        if (rc == 0)
+            rc = add_reference(&call->in, &call->n_in, r, err);
+    }
+    return rc;
+}
+
+static int parse_calls(struct keras_model *m, int layer, const cJSON *inbound,
+                       struct infer_error *err)
+{
+    struct keras_layer *l = &m->layer[layer];
+    int rc = 0;
+
+    l->first_call = m->n_calls;
+    if (l->class != NULL && l->class->emit == NULL) {
+        /* An input layer is one call without inputs. */
+        if (new_call(m, layer) == NULL)
+            return no_memory(err);
+        l->n_calls = 1;
+        return 0;
+    }
+    if (inbound != NULL && !cJSON_IsArray(inbound))
+        return error_set(err, INFER_EFORMAT,
+                         "layer '%s': inbound_nodes is no list", l->path);
+    for (const cJSON *c = inbound ? inbound->child : NULL; c != NULL && rc == 0;
+         c = c->next) {
+        struct keras_call *call = new_call(m, layer);
+        if (call == NULL)
+            return no_memory(err);
+        l->n_calls++;
+        const cJSON *args = json_member(c, "args");
+        const cJSON *kwargs = json_member(c, "kwargs");
+        if (args != NULL) {
+            rc = parse_arguments(m, l, args, false, err, call);
+            if (rc == 0 && kwargs != NULL)
+                rc = parse_arguments(m, l, kwargs, true, err, call);
+        } else if (cJSON_IsArray(c)) {
+            rc = parse_old_call(m, c, err, call);
+        } else {
+            rc = error_set(err, INFER_EFORMAT, "layer '%s': a call is no list",
+                           l->path);
+        }
+    }
+    return rc;
+}
+
+/* A model inside a model counts its calls from 1 where it was made by
+ * connecting layers (its own making is call 0), else from 0.  Which it is
+ * shows in the highest number that is used. */
+static int check_reference(struct keras_model *m,
+                           const struct keras_reference *r,
+                           struct infer_error *err)
+{
+    struct keras_layer *l = &m->layer[r->layer];
+
+    if (l->model != NULL && r->node == l->n_calls)
+        l->node_offset = 1;
+    else if (r->node >= l->n_calls)
+        return error_set(err, INFER_EFORMAT,
+                         "layer '%s' is called %d times, call %d is used",
+                         l->path, l->n_calls, r->node);
+    return 0;
+}
+
+static int check_references(struct keras_model *m, struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < m->n_calls && rc == 0; i++)
+        for (int k = 0; k < m->call[i].n_in && rc == 0; k++)
+            rc = check_reference(m, &m->call[i].in[k], err);
+    for (int i = 0; i < m->n_outputs && rc == 0; i++)
+        rc = check_reference(m, &m->output[i], err);
+    for (int i = 0; i < m->n_inputs && rc == 0; i++) {
+        const struct keras_layer *l = &m->layer[m->input[i].layer];
+        if (l->class == NULL || l->class->emit != NULL)
+            rc = error_set(err, INFER_EFORMAT,
+                           "model '%s': its input '%s' is no input layer",
+                           m->name, l->path);
+    }
+    return rc;
+}
+
+static int parse_functional(struct parse *p, struct keras_model *m,
+                            const cJSON *layers)
+{
+    const cJSON *inputs = json_member(m->config, "input_layers");
+    const cJSON *outputs = json_member(m->config, "output_layers");
+    int rc = sort_layers(m, p->err), i = 0;
+
+    for (const cJSON *c = layers->child; c != NULL && rc == 0; c = c->next)
+        rc = parse_calls(m, i++, json_member(c, "inbound_nodes"), p->err);
+    if (rc == 0)
+        rc = parse_references(m, inputs, p->err, &m->input, &m->n_inputs);
+    if (rc == 0)
+        rc = parse_references(m, outputs, p->err, &m->output, &m->n_outputs);
+    if (rc == 0 && (m->n_inputs == 0 || m->n_outputs == 0))
+        rc = error_set(p->err, INFER_EFORMAT,
+                       "model '%s' has no inputs or no outputs", m->name);
+    return rc < 0 ? rc : check_references(m, p->err);
+}
+
+/* A chain: each layer takes the one before. */
+static int parse_sequential(struct parse *p, struct keras_model *m)
+{
+    int rc = sort_layers(m, p->err);
+
+    for (int i = 0; i < m->n_layers && rc == 0; i++) {
+        struct keras_layer *l = &m->layer[i];
+        struct keras_call *call = new_call(m, i);
+        if (call == NULL)
+            return no_memory(p->err);
+        l->first_call = i;
+        l->n_calls = 1;
+        if (i > 0 && l->class != NULL && l->class->emit == NULL)
+            rc = error_set(p->err, INFER_EFORMAT,
+                           "model '%s': an input layer after the first",
+                           m->name);
+        else if (i > 0)
+            rc = add_reference(&call->in, &call->n_in,
+                               (struct keras_reference){i - 1, 0, 0}, p->err);
+    }
+    if (rc == 0 && m->n_layers == 0)
+        rc = error_set(p->err, INFER_EFORMAT, "model '%s' has no layers",
+                       m->name);
+    if (rc == 0)
+        rc = add_reference(&m->output, &m->n_outputs,
+                           (struct keras_reference){m->n_layers - 1, 0, 0},
+                           p->err);
+    return rc;
+}
+
+static int parse_model(struct parse *p, const cJSON *json, const char *path,
+                       struct keras_model **out)
+{
+    const char *class_name = json_string(json, "class_name");
+    const cJSON *config = json_member(json, "config");
+    const cJSON *layers =
+        cJSON_IsArray(config) ? config : json_member(config, "layers");
+    const char *name = json_string(config, "name");
+    int rc = 0;
+
+    if (p->depth == KERAS_MAX_DEPTH)
+        return error_set(p->err, INFER_EUNSUPPORTED,
+                         "models inside models deeper than %d",
+                         KERAS_MAX_DEPTH);
+    if (!cJSON_IsArray(layers))
+        return error_set(p->err, INFER_EFORMAT,
+                         "model '%s' has no list of layers",
+                         name ? name : class_name);
+    struct keras_model *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return no_memory(p->err);
+    m->name = name ? name : "model";
+    m->class_name = class_name;
+    m->config = config;
+    m->sequential = strcmp(class_name, "Sequential") == 0;
+    p->depth++;
+    for (const cJSON *c = layers->child; c != NULL && rc == 0; c = c->next)
+        rc = parse_layer(p, m, c, path);
+    /* With unknown classes the connections do not matter any more. */
+    if (rc == 0 && !p->unsupported)
+        rc = m->sequential ? parse_sequential(p, m)
+                           : parse_functional(p, m, layers);
+    p->depth--;
+    if (rc < 0) {
+        keras_model_free(m);
+        return rc;
+    }
+    *out = m;
+    return 0;
+}
+
+int keras_model_parse(const cJSON *json, struct infer_error *err,
+                      struct keras_model **out)
+{
+    struct parse p = {.err = err};
+    const char *class_name = json_string(json, "class_name");
+    struct keras_model *m;
+
+    error_clear(err);
+    if (class_name == NULL)
+        return error_set(err, INFER_EFORMAT,
+                         "the configuration names no class");
+    if (!keras_is_model(class_name) || !is_own(json, class_name))
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "the model is of class %s; Sequential and Functional "
+                         "models are supported",
+                         class_name);
+    const int rc = parse_model(&p, json, "", &m);
+    if (rc < 0)
+        return rc;
+    if (p.unsupported) {
+        keras_model_free(m);
+        return INFER_EUNSUPPORTED;
+    }
+    *out = m;
+    return 0;
+}

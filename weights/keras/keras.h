@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the Keras reader share.
+ *
+ *   keras.c           the format row: .keras and .h5, what is stripped
+ *   config.c          model configuration -> struct keras_model
+ *   variables.c       finds each layer's tensors in the HDF5 file
+ *   dictionary.c      weights without a configuration -> a dictionary
+ *   emit.c            walks the model: inputs, calls, outputs
+ *   build.c           what the layers build with
+ *   *_layers.c        one function a layer class, listed in layers.def
+ *
+ * Order of axes.  A graph is N,C,spatial; Keras is usually N,spatial,C.  Each
+ * tensor on the way carries a flag: `swapped` means that the graph's value is
+ * N,C,spatial where Keras has N,spatial,C.  A layer asks for its inputs in the
+ * order that it needs and states the order of its output, so that transposes
+ * appear only where Keras' order shows (Flatten, Reshape, Permute, dense over
+ * the last axis of a tensor that never was a picture), and results are exact
+ * everywhere.
+ */
+#ifndef WEIGHTS_KERAS_H
+#define WEIGHTS_KERAS_H
+
+#include <cjson/cJSON.h>
+
+#include "libinfer/graph.h"
+#include "weights/hdf5/hdf5.h"
+#include "weights/weights.h"
+
+#define KERAS_MAX_VARIABLES 4
+#define KERAS_MAX_DEPTH     16 /* of models in models */
+#define KERAS_MAX_LAYERS    100000
+
+struct keras_model;
+struct keras_layer;
+struct keras_emit;
+
+/* ---- tensors on the way -------------------------------------------- */
+
+struct keras_value {
+    int value; /* of the graph; negative after a failure */
+    int rank;
+    bool swapped;
+};
+
+/* ---- layer classes ------------------------------------------------- */
+
+/* Names the layer's variables in the order in which Keras saves them. */
+typedef int keras_variables_fn(struct keras_emit *k, struct keras_layer *l);
+typedef struct keras_value keras_emit_fn(struct keras_emit *k,
+                                         struct keras_layer *l,
+                                         const struct keras_value *in, int n);
+
+struct keras_class {
+    const char *name;
+    int max_in; /* 1, or -1 for any number */
+    int arg;    /* spatial rank, kind of merge, ...: as the emitter reads it */
+    keras_variables_fn *variables; /* NULL: none */
+    keras_emit_fn *emit;           /* NULL: InputLayer */
+};
+/* NULL where the class is not supported. */
+const struct keras_class *keras_class_find(const char *name);
+
+/* ---- models -------------------------------------------------------- */
+
+struct keras_variable {
+    const char *name; /* "kernel": Keras' word, static */
+    bool trainable;
+    struct constant *data;
+};
+
+/* Output `tensor` of call `node` of a layer. */
+struct keras_reference {
+    int layer, node, tensor;
+};
+
+/* One use of a layer. */
+struct keras_call {
+    int layer;
+    struct keras_reference *in;
+    int n_in;
+    /* Keras 3 writes arithmetic like x + 3.0 as a layer, one of whose two
+     * arguments is a number: its place, or -1. */
+    int number_at;
+    double number;
+};
+
+struct keras_layer {
+    const char *name, *class_name; /* in the configuration */
+    const cJSON *config;
+    const struct keras_class *class; /* NULL for a model */
+    struct keras_model *model;       /* NULL but for a model in the model */
+    char *path;                      /* "outer/inner": names in the graph */
+    bool trainable;
+    int first_call, n_calls; /* in the model's list of calls */
+    int node_offset;         /* number that references give the first call */
+    struct keras_variable variable[KERAS_MAX_VARIABLES];
+    int n_variables;
+    int weight[KERAS_MAX_VARIABLES]; /* graph values once made, else -1 */
+};
+
+struct keras_model {
+    const char *name, *class_name;
+    bool sequential;
+    const cJSON *config;
+    struct keras_layer *layer;
+    int n_layers, layers_capacity;
+    int *by_name; /* layer indices sorted by name */
+    struct keras_call *call;
+    int n_calls, calls_capacity;
+    struct keras_reference *input, *output;
+    int n_inputs, n_outputs;
+};
+
+/* Parses {"class_name": ..., "config": ...}.  Classes that are not supported
+ * are all listed in one report. */
+int keras_model_parse(const cJSON *json, struct infer_error *err,
+                      struct keras_model **out);
+void keras_model_free(struct keras_model *model); /* NULL is fine */
+/* A model's own class names. */
+bool keras_is_model(const char *class_name);
+
+/* ---- variables ----------------------------------------------------- */
+
+/* Fills the variables of every layer.  group is the HDF5 group with one group
+ * a layer (h5) or with "layers" (v3). */
+int keras_variables_from_h5(struct keras_model *model, struct hdf5_file *f,
+                            uint64_t group, struct infer_error *err);
+int keras_variables_from_v3(struct keras_model *model, struct hdf5_file *f,
+                            uint64_t group, struct infer_error *err);
+/* Strings of an attribute that Keras splits into name0, name1, ... where it is
+ * too large for a header.  1 found, 0 absent, or negative. */
+int keras_read_names(struct hdf5_file *f, uint64_t address, const char *name,
+                     struct infer_error *err, struct hdf5_strings *parts,
+                     int max_parts, int *n_parts);
+#define KERAS_MAX_PARTS 64
+
+/* The group of a layer, as hdf5_find() would; links are those of the group, so
+ * that a model of many layers is not searched anew for each. */
+int keras_find_layer(struct hdf5_file *f, uint64_t group,
+                     const struct hdf5_links *links, const char *name,
+                     struct infer_error *err, uint64_t *address);
+/* A tensor as it is stored; it may view the file. */
+int keras_read_tensor(struct hdf5_file *f, uint64_t address,
+                      struct infer_error *err, struct constant **out);
+
+/* Weights without a configuration; see dictionary.c for the names. */
+int keras_dictionary_from_h5(struct hdf5_file *f, uint64_t group,
+                             struct infer_error *err,
+                             struct weights_dict *dict);
+int keras_dictionary_from_v3(struct hdf5_file *f, uint64_t group,
+                             struct infer_error *err,
+                             struct weights_dict *dict);
+
+/* ---- building the graph -------------------------------------------- */
+
+/* Like the builder of architectures: after a failure (status < 0, err is set)
+ * every helper does nothing and returns negative values. */
+struct keras_emit {
+    struct graph *g;
+    struct infer_error *err;
+    int status;
+    const struct weights_options *options;
+    int major;                       /* Keras 1, 2 or 3 */
+    bool old_resize;                 /* bilinear as before TensorFlow 2 */
+    bool theano;                     /* kernels are stored flipped */
+    bool channels_first;             /* some layer says so */
+    bool has_1d;                     /* some layer works on N,length,C */
+    int n_calls;                     /* of layers, so far */
+    const struct keras_layer *layer; /* being emitted */
+    int node;                        /* which call of it */
+    const struct keras_call *call;
+};
+
+/* Names every layer's variables (keras_class.variables). */
+int keras_name_variables(struct keras_emit *k, struct keras_model *model);
+/* Adds the whole model to k->g. */
+int keras_emit_model(struct keras_emit *k, struct keras_model *model);
+
+/* Fails with "layer 'x' (Conv2D): text"; returns a failed value. */
+struct keras_value keras_fail(struct keras_emit *k, int code, const char *fmt,
+                              ...) __attribute__((format(printf, 3, 4)));
+struct keras_value keras_failed(const struct keras_emit *k);
+
+/* The same tensor in Keras' own order, in N,C,spatial from channels last, or
+ * in the order that a data_format asks for. */
+struct keras_value keras_plain(struct keras_emit *k, struct keras_value x);
+struct keras_value keras_swapped(struct keras_emit *k, struct keras_value x);
+struct keras_value keras_in_format(struct keras_emit *k, struct keras_value x,
+                                   bool channels_last);
+
+/* Adds a node with one output; *node (may be NULL) for its attributes.  role
+ * names it: "" the layer itself, else "layer/role". */
+int keras_node(struct keras_emit *k, enum graph_op op, const char *role,
+               const int *in, int n_in, int *node);
+int keras_unary(struct keras_emit *k, const char *role, int x,
+                enum kern_unary_kind kind, float a, float b);
+int keras_transpose(struct keras_emit *k, int x, int rank, const int *order);
+/* A constant called "layer.suffix"; takes over c (NULL: no memory). */
+int keras_constant(struct keras_emit *k, const char *suffix,
+                   struct constant *c);
+/* Variable i of the layer through convert (NULL: as it is), once a layer. */
+typedef struct constant *keras_convert_fn(struct keras_emit *k,
+                                          const struct keras_layer *l,
+                                          struct constant *c);
+int keras_weight(struct keras_emit *k, struct keras_layer *l, int i,
+                 const char *suffix, keras_convert_fn *convert);
+/* n copies of a number, as F32. */
+struct constant *keras_filled(int64_t n, float value);
+/* Index of a variable by its word, or -1. */
+int keras_variable(const struct keras_layer *l, const char *name);
+/* Adds one variable in a keras_variables_fn. */
+void keras_add_variable(struct keras_layer *l, const char *name,
+                        bool trainable);
+
+/* Applies an activation, given by name or as an object; NULL and null mean
+ * none. */
+struct keras_value keras_activation(struct keras_emit *k, struct keras_value x,
+                                    const cJSON *activation);
+/* The JSON item of config "activation", or NULL where it does nothing. */
+const cJSON *keras_activation_of(const struct keras_layer *l);
+
+/* ---- reading configurations ---------------------------------------- */
+
+/* Each fails (k->status) where the item is there but not of the right type or
+ * out of range; where it is absent or null, otherwise is the result. */
+int keras_int(struct keras_emit *k, const cJSON *config, const char *key,
+              int min, int max, int otherwise);
+double keras_double(struct keras_emit *k, const cJSON *config, const char *key,
+                    double otherwise);
+bool keras_bool(struct keras_emit *k, const cJSON *config, const char *key,
+                bool otherwise);
+/* n integers from an array of n or one number for all. */
+void keras_ints(struct keras_emit *k, const cJSON *config, const char *key,
+                int n, int min, int max, int otherwise, int *out);
+/* The first key that is there, else the last. */
+const char *keras_key(const cJSON *config, const char *a, const char *b);
+bool keras_channels_last(struct keras_emit *k, const cJSON *config);
+enum keras_padding { KERAS_VALID, KERAS_SAME, KERAS_CAUSAL };
+enum keras_padding keras_padding(struct keras_emit *k, const cJSON *config);
+
+/* ---- layer functions named in layers.def --------------------- */
+
+#define KERAS_LAYER(name, max_in, arg, variables, emit) keras_emit_fn emit;
+#define KERAS_INPUT(name)
+#define NONE
+#include "weights/keras/layers.def"
+#undef KERAS_LAYER
+#undef KERAS_INPUT
+#undef NONE
+keras_variables_fn keras_conv_variables;
+keras_variables_fn keras_depthwise_variables;
+keras_variables_fn keras_separable_variables;
+keras_variables_fn keras_dense_variables;
+keras_variables_fn keras_batch_norm_variables;
+keras_variables_fn keras_norm_variables;
+keras_variables_fn keras_normalization_variables;
+keras_variables_fn keras_prelu_variables;
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * External data: the one place that opens a file named by a model.
+ *
+ * The name comes from a stranger.  It is taken apart here, and each part is
+ * opened relative to the folder before it without following links, so that
+ * nothing outside the model's folder can be reached, whatever is renamed
+ * meanwhile.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/checked.h"
+#include "kernels/error.h"
+#include "weights/onnx/proto.h"
+
+/* Text of a location as it may stand in an error. */
+static int bad_location(struct pb_span s, const char *why,
+                        struct infer_error *err)
+{
+    return error_set(err, INFER_EFORMAT, "external data location '%.*s' %s",
+                     (int)(s.bytes < 256 ? s.bytes : 256),
+                     s.bytes ? (char *)s.data : "", why);
+}
+
+static int check_location(struct pb_span s, struct infer_error *err)
+{
+    size_t i;
+
+    if (s.bytes == 0)
+        return bad_location(s, "is empty", err);
+    if (s.bytes >= PATH_MAX)
+        return bad_location(s, "is too long", err);
+    if (s.data[0] == '/')
+        return bad_location(s, "is absolute", err);
+    for (i = 0; i < s.bytes; i++) {
+        if (s.data[i] < 0x20 || s.data[i] == 0x7f)
+            return bad_location(s, "holds a control character", err);
+        if (s.data[i] == '\\')
+            return bad_location(s, "holds a backslash", err);
+        if (s.data[i] == ':')
+            return bad_location(s, "looks like a URL or a drive", err);
+    }
+    return 0;
+}
+
+/* Folder of the model file, opened. */
+static int open_folder(const char *path, struct infer_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) : 0;
+    char *folder;
+    int fd;
+
+    if (!slash)
+        folder = strdup(".");
+    else if (n == 0)
+        folder = strdup("/");
+    else
+        folder = strndup(path, n);
+    if (!folder)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        error_set(err, INFER_EIO, "%s: %s", folder, strerror(errno));
+    free(folder);
+    return fd < 0 ? INFER_EIO : fd;
+}
+
+/* Opens one component below folder, and closes folder. */
+static int open_component(int folder, const char *name, bool last,
+                          struct pb_span s, struct infer_error *err)
+{
+    int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    int fd, saved;
+
+    if (strcmp(name, "..") == 0) {
+        close(folder);
+        return bad_location(s, "leaves the model's folder", err);
+    }
+    fd = openat(folder, name, last ? flags : flags | O_DIRECTORY);
+    saved = errno;
+    close(folder);
+    if (fd >= 0)
+        return fd;
+    if (saved == ELOOP || saved == ENOTDIR)
+        return bad_location(s, "leads through a link or a file", err);
+    return error_set(err, INFER_EIO, "external data file '%.*s': %s",
+                     (int)(s.bytes < 256 ? s.bytes : 256), (char *)s.data,
+                     strerror(saved));
+}
+
+static int open_location(const char *path, struct pb_span s,
+                         struct infer_error *err)
+{
+    char *text, *name, *rest = NULL;
+    int fd = check_location(s, err);
+
+    if (fd < 0)
+        return fd;
+    text = strndup((const char *)s.data, s.bytes);
+    if (!text)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    fd = open_folder(path, err);
+    name = strtok_r(text, "/", &rest);
+    while (fd >= 0 && name) {
+        char *next = strtok_r(NULL, "/", &rest);
+
+        if (strcmp(name, ".") != 0 || !next)
+            fd = open_component(fd, name, next == NULL, s, err);
+        name = next;
+    }
+    free(text);
+    return fd;
+}
+
+static int read_all(int fd, uint64_t offset, uint64_t bytes, unsigned char *out,
+                    struct infer_error *err)
+{
+    while (bytes > 0) {
+        size_t chunk =
+            bytes > ((uint64_t)1 << 30) ? (size_t)1 << 30 : (size_t)bytes;
+        ssize_t n = pread(fd, out, chunk, (off_t)offset);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return error_set(err, INFER_EIO, "reading external data: %s",
+                             n < 0 ? strerror(errno) : "the file shrank");
+        out += n;
+        offset += (uint64_t)n;
+        bytes -= (uint64_t)n;
+    }
+    return 0;
+}
+
+/* The constant is made only once the file is known to hold that much. */
+static int load_checked(int fd, struct pb_span location, uint64_t offset,
+                        const struct infer_tensor_info *shape, size_t bytes,
+                        struct infer_error *err, struct constant **out)
+{
+    struct constant *c;
+    struct stat st;
+    int status;
+
+    if (fstat(fd, &st) < 0)
+        return error_set(err, INFER_EIO, "external data: %s", strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return bad_location(location, "is not a regular file", err);
+    if (st.st_nlink > 1) /* the other name may lie outside the folder */
+        return bad_location(location, "is a hard link", err);
+    if (!checked_range(offset, bytes, (uint64_t)st.st_size))
+        return error_set(err, INFER_EFORMAT,
+                         "external data at %llu + %zu bytes, the file has %llu",
+                         (unsigned long long)offset, bytes,
+                         (unsigned long long)st.st_size);
+    c = constant_new(shape->dtype, shape->rank, shape->dim);
+    if (!c)
+        return error_set(err, INFER_EMEMORY, "no memory for %zu bytes", bytes);
+    status = read_all(fd, offset, bytes, c->data, err);
+    if (status < 0)
+        constant_unref(c);
+    else
+        *out = c;
+    return status;
+}
+
+int onnx_external_load(const struct onnx_model *m, struct pb_span location,
+                       uint64_t offset, const struct infer_tensor_info *shape,
+                       size_t bytes, struct infer_error *err,
+                       struct constant **out)
+{
+    int fd = open_location(m->path, location, err);
+    int status;
+
+    if (fd < 0)
+        return fd;
+    status = load_checked(fd, location, offset, shape, bytes, err, out);
+    close(fd);
+    return status;
+}

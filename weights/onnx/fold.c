@@ -1,0 +1,693 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Folding of shape glue: nodes whose inputs are small and known are computed
+ * here, at every probe, and leave no trace in the graph.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "weights/onnx/onnx.h"
+#include "weights/onnx/small.h"
+
+/* One node at one probe.  in[i] is NULL where the input is absent. */
+struct fold {
+    struct onnx_import *im;
+    const struct onnx_small *const *in;
+    int n_in;
+    int probe;
+    int param;
+};
+
+/* Results as in small.h. */
+typedef int fold_fn(const struct fold *f, struct infer_error *err,
+                    struct onnx_small **out);
+
+/* ---- element-wise -------------------------------------------------- */
+
+static int fold_unary(const struct fold *f, struct infer_error *err,
+                      struct onnx_small **out)
+{
+    if (f->n_in != 1)
+        return 0;
+    return small_unary(f->im, (enum kern_unary_kind)f->param, f->in[0], err,
+                       out);
+}
+
+static int fold_binary(const struct fold *f, struct infer_error *err,
+                       struct onnx_small **out)
+{
+    if (f->n_in != 2 || f->im->opset < 7)
+        return 0;
+    if (f->param == KERN_MOD && onnx_has_attr(f->im, "fmod"))
+        return 0;
+    return small_binary(f->im, (enum kern_binary_kind)f->param, f->in[0],
+                        f->in[1], err, out);
+}
+
+/* Max, Min and Sum take any number of inputs. */
+static int fold_chain(const struct fold *f, struct infer_error *err,
+                      struct onnx_small **out)
+{
+    const struct onnx_small *so_far = f->in[0];
+    int i, status;
+
+    if (f->n_in < 2)
+        return 0;
+    for (i = 1; i < f->n_in; i++) {
+        if (!f->in[i])
+            return 0;
+        status = small_binary(f->im, (enum kern_binary_kind)f->param, so_far,
+                              f->in[i], err, out);
+        if (status <= 0)
+            return status;
+        so_far = *out;
+    }
+    return 1;
+}
+
+static int fold_where(const struct fold *f, struct infer_error *err,
+                      struct onnx_small **out)
+{
+    if (f->n_in != 3)
+        return 0;
+    return small_where(f->im, f->in[0], f->in[1], f->in[2], err, out);
+}
+
+static int fold_cast(const struct fold *f, struct infer_error *err,
+                     struct onnx_small **out)
+{
+    struct onnx_attr *a = onnx_attr(f->im, "to");
+
+    if (f->n_in != 1 || !a || a->type != ONNX_ATTR_INT ||
+        onnx_dtype(a->i) == INFER_NONE)
+        return 0;
+    return small_cast(f->im, f->in[0], onnx_dtype(a->i), err, out);
+}
+
+/* ---- shape to shape ------------------------------------------------ */
+
+static int reshape_target(const struct fold *f, const struct onnx_small *a,
+                          bool allow_zero, int64_t *dim, int *rank,
+                          struct infer_error *err)
+{
+    const struct onnx_small *t = f->in[1];
+    int64_t known = 1;
+    int i, open = -1;
+
+    if (!t->i || t->rank > 1 || t->count > INFER_MAX_RANK)
+        return error_set(err, INFER_EFORMAT, "a malformed target shape");
+    *rank = (int)t->count;
+    for (i = 0; i < *rank; i++) {
+        dim[i] = t->i[i];
+        if (dim[i] == 0 && !allow_zero && i < a->rank)
+            dim[i] = a->dim[i];
+        if (dim[i] == -1 && open < 0)
+            open = i;
+        else if (dim[i] < 0 || dim[i] > ONNX_MAX_SMALL)
+            return error_set(err, INFER_EFORMAT, "target size %lld",
+                             (long long)dim[i]);
+        else if (!checked_mul_i64(known, dim[i], &known))
+            return error_set(err, INFER_EFORMAT, "the shape overflows");
+    }
+    if (open >= 0 && (known == 0 || a->count % known != 0))
+        return error_set(err, INFER_EFORMAT, "the sizes do not match");
+    if (open >= 0)
+        dim[open] = a->count / known;
+    return 0;
+}
+
+static int fold_reshape(const struct fold *f, struct infer_error *err,
+                        struct onnx_small **out)
+{
+    int64_t dim[INFER_MAX_RANK];
+    bool allow_zero = false;
+    int rank = 0, status;
+
+    if (f->n_in != 2)
+        return 0;
+    status = onnx_flag(f->im, "allowzero", &allow_zero, err);
+    if (status == 0)
+        status = reshape_target(f, f->in[0], allow_zero, dim, &rank, err);
+    if (status < 0)
+        return status;
+    return small_reshape(f->im, f->in[0], rank, dim, err, out);
+}
+
+/* Axes as a bit set over `rank` dimensions; *given tells whether there are
+ * any. */
+static int axes_mask(const struct fold *f, int since, int rank, uint32_t *mask,
+                     bool *given, struct infer_error *err)
+{
+    int64_t axis[INFER_MAX_RANK];
+    int i, n = -1;
+    int status = onnx_axes(f->im, "axes", 1, since, axis, &n, err);
+
+    *mask = 0;
+    *given = n >= 0;
+    for (i = 0; i < n && status == 0; i++) {
+        int64_t a = axis[i] < 0 ? axis[i] + rank : axis[i];
+
+        if (a < 0 || a >= rank || *mask >> a & 1)
+            status = error_set(err, INFER_EFORMAT,
+                               "axis %lld is out of range or repeated",
+                               (long long)axis[i]);
+        else
+            *mask |= UINT32_C(1) << a;
+    }
+    return status;
+}
+
+static int fold_squeeze(const struct fold *f, struct infer_error *err,
+                        struct onnx_small **out)
+{
+    const struct onnx_small *a = f->in[0];
+    int64_t dim[INFER_MAX_RANK];
+    uint32_t mask;
+    bool given;
+    int d, rank = 0, status;
+
+    status = axes_mask(f, 13, a->rank, &mask, &given, err);
+    if (status < 0)
+        return status;
+    for (d = 0; d < a->rank; d++) {
+        bool drop = given ? mask >> d & 1 : a->dim[d] == 1;
+
+        if (drop && a->dim[d] != 1)
+            return error_set(err, INFER_EFORMAT, "dimension %d is %lld", d,
+                             (long long)a->dim[d]);
+        if (!drop)
+            dim[rank++] = a->dim[d];
+    }
+    return small_reshape(f->im, a, rank, dim, err, out);
+}
+
+static int fold_unsqueeze(const struct fold *f, struct infer_error *err,
+                          struct onnx_small **out)
+{
+    const struct onnx_small *a = f->in[0];
+    int64_t dim[INFER_MAX_RANK], axis[INFER_MAX_RANK];
+    uint32_t mask;
+    bool given;
+    int d, n = 0, from = 0, status;
+
+    status = onnx_axes(f->im, "axes", 1, 13, axis, &n, err);
+    if (status < 0)
+        return status;
+    if (n < 1 || a->rank + n > INFER_MAX_RANK)
+        return error_set(err, INFER_EFORMAT, "%d axes", n);
+    status = axes_mask(f, 13, a->rank + n, &mask, &given, err);
+    if (status < 0)
+        return status;
+    for (d = 0; d < a->rank + n; d++)
+        dim[d] = mask >> d & 1 ? 1 : a->dim[from++];
+    return small_reshape(f->im, a, a->rank + n, dim, err, out);
+}
+
+/* Row-major steps of a small tensor. */
+static void steps_of(const struct onnx_small *a, int64_t *step)
+{
+    int64_t n = 1;
+    int d;
+
+    for (d = a->rank - 1; d >= 0; d--) {
+        step[d] = n;
+        n *= a->dim[d];
+    }
+}
+
+static int fold_transpose(const struct fold *f, struct infer_error *err,
+                          struct onnx_small **out)
+{
+    const struct onnx_small *a = f->in[0];
+    int64_t perm[INFER_MAX_RANK], dim[INFER_MAX_RANK], step[INFER_MAX_RANK];
+    int64_t own[INFER_MAX_RANK];
+    uint32_t seen = 0;
+    int d, n = -1, status;
+
+    status = onnx_ints(f->im, "perm", INFER_MAX_RANK, perm, &n, err);
+    if (status < 0)
+        return status;
+    if (n >= 0 && n != a->rank)
+        return error_set(err, INFER_EFORMAT, "perm has %d entries", n);
+    steps_of(a, own);
+    for (d = 0; d < a->rank; d++) {
+        int64_t from = n < 0 ? a->rank - 1 - d : perm[d];
+
+        if (from < 0 || from >= a->rank || seen >> from & 1)
+            return error_set(err, INFER_EFORMAT, "perm is no permutation");
+        seen |= UINT32_C(1) << from;
+        dim[d] = a->dim[from];
+        step[d] = own[from];
+    }
+    return small_view(f->im, a, a->rank, dim, 0, step, err, out);
+}
+
+static int fold_concat(const struct fold *f, struct infer_error *err,
+                       struct onnx_small **out)
+{
+    int64_t axis = 1;
+    int i, at, status;
+
+    status =
+        onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
+    if (status == 0)
+        status = op_axis((int)axis, f->in[0]->rank, &at, err);
+    if (status < 0)
+        return status;
+    for (i = 0; i < f->n_in; i++)
+        if (!f->in[i])
+            return 0;
+    return small_concat(f->im, f->in, f->n_in, at, err, out);
+}
+
+static int fold_gather(const struct fold *f, struct infer_error *err,
+                       struct onnx_small **out)
+{
+    int64_t axis = 0;
+    int at, status;
+
+    if (f->n_in != 2)
+        return 0;
+    status =
+        onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
+    if (status == 0)
+        status = op_axis((int)axis, f->in[0]->rank, &at, err);
+    if (status < 0)
+        return status;
+    return small_gather(f->im, f->in[0], f->in[1], at, err, out);
+}
+
+/* ---- Slice --------------------------------------------------------- */
+
+/* Bound number k of a list that is an attribute or input i. */
+static int slice_list(const struct fold *f, const char *name, int i,
+                      int64_t *out, int *n, struct infer_error *err)
+{
+    const struct onnx_small *s;
+    int k;
+
+    if (f->im->opset < 10)
+        return onnx_ints(f->im, name, INFER_MAX_RANK, out, n, err);
+    if (i >= f->n_in || !f->in[i])
+        return 0;
+    s = f->in[i];
+    if (!s->i || s->rank > 1 || s->count > INFER_MAX_RANK)
+        return error_set(err, INFER_EFORMAT, "malformed %s", name);
+    for (k = 0; k < (int)s->count; k++)
+        out[k] = s->i[k];
+    *n = k;
+    return 0;
+}
+
+static int fold_slice(const struct fold *f, struct infer_error *err,
+                      struct onnx_small **out)
+{
+    const struct onnx_small *a = f->in[0];
+    int64_t begin[INFER_MAX_RANK], end[INFER_MAX_RANK], axis[INFER_MAX_RANK];
+    int64_t step[INFER_MAX_RANK], dim[INFER_MAX_RANK], own[INFER_MAX_RANK];
+    int64_t start = 0;
+    int n = -1, n_end = -1, n_axes = -1, n_step = -1, k, status;
+
+    status = slice_list(f, "starts", 1, begin, &n, err);
+    if (status == 0)
+        status = slice_list(f, "ends", 2, end, &n_end, err);
+    if (status == 0)
+        status = slice_list(f, "axes", 3, axis, &n_axes, err);
+    if (status == 0 && f->im->opset >= 10)
+        status = slice_list(f, "steps", 4, step, &n_step, err);
+    if (status < 0)
+        return status;
+    if (n < 0 || n != n_end || (n_axes >= 0 && n_axes != n) ||
+        (n_step >= 0 && n_step != n))
+        return error_set(err, INFER_EFORMAT,
+                         "starts, ends, axes and steps differ in length");
+    steps_of(a, own);
+    memcpy(dim, a->dim, sizeof(dim));
+    for (k = 0; k < n; k++) {
+        int64_t by = n_step < 0 ? 1 : step[k], from;
+        int at, want = n_axes < 0 ? k : 0;
+
+        if (n_axes >= 0 &&
+            (axis[k] < -INFER_MAX_RANK || axis[k] > INFER_MAX_RANK))
+            return error_set(err, INFER_EFORMAT, "axis %lld",
+                             (long long)axis[k]);
+        if (n_axes >= 0)
+            want = (int)axis[k];
+        status = op_axis(want, a->rank, &at, err);
+        if (status < 0)
+            return status;
+        status = op_slice_resolve(begin[k], end[k], by, a->dim[at], &from,
+                                  &dim[at], err);
+        if (status < 0)
+            return status;
+        if (dim[at] > 0)
+            start += from * own[at];
+        /* A step that is never taken may be of any size. */
+        own[at] = dim[at] > 1 ? own[at] * by : 0;
+    }
+    return small_view(f->im, a, a->rank, dim, start, own, err, out);
+}
+
+/* ---- filling ------------------------------------------------------- */
+
+static int shape_list(const struct onnx_small *s, int64_t *dim, int *rank,
+                      struct infer_error *err)
+{
+    int k;
+
+    if (!s->i || s->rank > 1 || s->count > INFER_MAX_RANK)
+        return error_set(err, INFER_EFORMAT, "a malformed shape");
+    for (k = 0; k < (int)s->count; k++) {
+        if (s->i[k] < 0)
+            return error_set(err, INFER_EFORMAT, "size %lld",
+                             (long long)s->i[k]);
+        dim[k] = s->i[k];
+    }
+    *rank = k;
+    return 0;
+}
+
+static int fold_fill(const struct fold *f, struct infer_error *err,
+                     struct onnx_small **out)
+{
+    struct onnx_attr *a = onnx_attr(f->im, "value");
+    int64_t dim[INFER_MAX_RANK];
+    struct onnx_small *value;
+    struct constant *c;
+    int rank, status;
+
+    if (f->n_in != 1)
+        return 0;
+    status = shape_list(f->in[0], dim, &rank, err);
+    if (status < 0)
+        return status;
+    if (!a) {
+        status = onnx_small_new(f->im, INFER_F32, 0, NULL, err, &value);
+        if (status == 0)
+            return 0;
+    } else {
+        if (a->type != ONNX_ATTR_TENSOR)
+            return error_set(err, INFER_EFORMAT,
+                             "attribute 'value' is no tensor");
+        status = onnx_tensor_load(f->im->model, a->s, err, &c);
+        if (status == 0 && constant_count(c) != 1)
+            status = error_set(err, INFER_EFORMAT,
+                               "attribute 'value' has %lld elements",
+                               (long long)constant_count(c));
+        if (status == 0)
+            status = onnx_small_from_constant(f->im, c, err, &value);
+    }
+    if (status < 0)
+        return status;
+    return small_fill(f->im, value, rank, dim, err, out);
+}
+
+static int fold_range(const struct fold *f, struct infer_error *err,
+                      struct onnx_small **out)
+{
+    if (f->n_in != 3)
+        return 0;
+    return small_range(f->im, f->in[0], f->in[1], f->in[2], err, out);
+}
+
+static int fold_expand(const struct fold *f, struct infer_error *err,
+                       struct onnx_small **out)
+{
+    const struct onnx_small *a = f->in[0];
+    int64_t dim[INFER_MAX_RANK], step[INFER_MAX_RANK], own[INFER_MAX_RANK];
+    int rank, d, shift, status;
+
+    if (f->n_in != 2)
+        return 0;
+    status = shape_list(f->in[1], dim, &rank, err);
+    if (status < 0)
+        return status;
+    if (rank < a->rank) {
+        memmove(dim + (a->rank - rank), dim, (size_t)rank * sizeof(*dim));
+        for (d = 0; d < a->rank - rank; d++)
+            dim[d] = 1;
+        rank = a->rank;
+    }
+    steps_of(a, own);
+    shift = rank - a->rank;
+    for (d = 0; d < rank; d++) {
+        int64_t size = d < shift ? 1 : a->dim[d - shift];
+
+        step[d] = size == 1 ? 0 : own[d - shift];
+        if (size != 1 && dim[d] != 1 && dim[d] != size)
+            return error_set(err, INFER_EFORMAT,
+                             "dimension %d: %lld does not expand to %lld", d,
+                             (long long)size, (long long)dim[d]);
+        if (size != 1)
+            dim[d] = size;
+    }
+    return small_view(f->im, a, rank, dim, 0, step, err, out);
+}
+
+static int fold_reduce(const struct fold *f, struct infer_error *err,
+                       struct onnx_small **out)
+{
+    int since = f->param == KERN_REDUCE_SUM ? 13 : 18;
+    bool given, keep = true, noop = false;
+    uint32_t mask;
+    int status = axes_mask(f, since, f->in[0]->rank, &mask, &given, err);
+
+    if (status == 0)
+        status = onnx_flag(f->im, "keepdims", &keep, err);
+    if (status == 0)
+        status = onnx_flag(f->im, "noop_with_empty_axes", &noop, err);
+    if (status < 0)
+        return status;
+    if (mask == 0 && noop)
+        return 0;
+    if (mask == 0)
+        mask = (UINT32_C(1) << f->in[0]->rank) - 1;
+    return small_reduce(f->im, f->in[0], (enum kern_reduce_kind)f->param, mask,
+                        keep, err, out);
+}
+
+/* ---- table --------------------------------------------------------- */
+
+static const struct {
+    const char *op;
+    fold_fn *fold;
+    int param;
+} folds[] = {
+    {"Abs", fold_unary, KERN_ABS},
+    {"Add", fold_binary, KERN_ADD},
+    {"And", fold_binary, KERN_AND},
+    {"Cast", fold_cast, 0},
+    {"Ceil", fold_unary, KERN_CEIL},
+    {"Concat", fold_concat, 0},
+    {"ConstantOfShape", fold_fill, 0},
+    {"Div", fold_binary, KERN_DIV},
+    {"Equal", fold_binary, KERN_EQUAL},
+    {"Exp", fold_unary, KERN_EXP},
+    {"Expand", fold_expand, 0},
+    {"Floor", fold_unary, KERN_FLOOR},
+    {"Gather", fold_gather, 0},
+    {"Greater", fold_binary, KERN_GREATER},
+    {"GreaterOrEqual", fold_binary, KERN_GREATER_EQUAL},
+    {"Identity", fold_unary, KERN_IDENTITY},
+    {"Less", fold_binary, KERN_LESS},
+    {"LessOrEqual", fold_binary, KERN_LESS_EQUAL},
+    {"Log", fold_unary, KERN_LOG},
+    {"Max", fold_chain, KERN_MAX},
+    {"Min", fold_chain, KERN_MIN},
+    {"Mod", fold_binary, KERN_MOD},
+    {"Mul", fold_binary, KERN_MUL},
+    {"Neg", fold_unary, KERN_NEG},
+    {"Not", fold_unary, KERN_NOT},
+    {"Or", fold_binary, KERN_OR},
+    {"Pow", fold_binary, KERN_POW},
+    {"Range", fold_range, 0},
+    {"Reciprocal", fold_unary, KERN_RECIPROCAL},
+    {"ReduceMax", fold_reduce, KERN_REDUCE_MAX},
+    {"ReduceMin", fold_reduce, KERN_REDUCE_MIN},
+    {"ReduceProd", fold_reduce, KERN_REDUCE_PROD},
+    {"ReduceSum", fold_reduce, KERN_REDUCE_SUM},
+    {"Reshape", fold_reshape, 0},
+    {"Round", fold_unary, KERN_ROUND},
+    {"Sign", fold_unary, KERN_SIGN},
+    {"Slice", fold_slice, 0},
+    {"Sqrt", fold_unary, KERN_SQRT},
+    {"Squeeze", fold_squeeze, 0},
+    {"Sub", fold_binary, KERN_SUB},
+    {"Sum", fold_chain, KERN_ADD},
+    {"Transpose", fold_transpose, 0},
+    {"Unsqueeze", fold_unsqueeze, 0},
+    {"Where", fold_where, 0},
+};
+
+/* ---- Shape and Size ------------------------------------------------ */
+
+/* The dimensions start .. end-1 of a shape, or their number of elements. */
+static int shape_at(struct onnx_import *im, int probe, bool size,
+                    struct infer_error *err, struct onnx_small **out)
+{
+    int64_t start = 0, end = INFER_MAX_RANK, count = 1;
+    struct graph_type t;
+    int k, status = onnx_input_type(im, 0, probe, &t, err);
+
+    if (status == 0 && !size)
+        status = onnx_int(im, "start", INT64_MIN, INT64_MAX, &start, err);
+    if (status == 0 && !size)
+        status = onnx_int(im, "end", INT64_MIN, INT64_MAX, &end, err);
+    if (status < 0)
+        return status;
+    if (size) {
+        status = onnx_small_new(im, INFER_I64, 0, NULL, err, out);
+        if (status > 0 && !checked_count(t.rank, t.dim, &(*out)->i[0]))
+            status = error_set(err, INFER_EFORMAT, "the size overflows");
+        return status;
+    }
+    status = op_slice_resolve(start, end, 1, t.rank, &start, &count, err);
+    if (status == 0)
+        status = onnx_small_new(im, INFER_I64, 1, &count, err, out);
+    for (k = 0; status > 0 && k < (int)count; k++)
+        (*out)->i[k] = t.dim[start + k];
+    return status;
+}
+
+static int fold_shape(struct onnx_import *im, bool size,
+                      struct infer_error *err)
+{
+    const struct onnx_small **small;
+    struct onnx_small *s;
+    int p, status = onnx_arity(im, 1, 1, err);
+
+    if (status < 0)
+        return status;
+    small = onnx_alloc(&im->keep, sizeof(*small) * ONNX_PROBES);
+    if (!small)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    for (p = 0; p < im->probes; p++) {
+        status = shape_at(im, p, size, err, &s);
+        if (status <= 0) /* 0: the limit on small tensors */
+            return status;
+        small[p] = s;
+    }
+    status = onnx_set_small(im, 0, small, err);
+    return status < 0 ? status : 1;
+}
+
+/* ---- the node ------------------------------------------------------ */
+
+static int find_fold(const char *op)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(folds) / sizeof(folds[0]); i++)
+        if (strcmp(folds[i].op, op) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* Whether an input is computed by the graph; looked at first, so that constants
+ * beside it are left alone. */
+static bool reads_graph(const struct onnx_import *im)
+{
+    int i;
+
+    for (i = 0; i < im->node->n_in; i++)
+        if (onnx_has_input(im, i) &&
+            im->value[onnx_value_find(im, im->node->in[i])].state == ONNX_GRAPH)
+            return true;
+    return false;
+}
+
+/* True where every input that is there is small and known, and at least one
+ * is. */
+static int gather_inputs(struct onnx_import *im,
+                         const struct onnx_small *const **in, bool *known,
+                         struct infer_error *err)
+{
+    int i, status;
+
+    *known = onnx_has_input(im, 0) && !reads_graph(im);
+    for (i = 0; i < im->node->n_in && *known; i++) {
+        status = onnx_input_small(im, i, &in[i], err);
+        if (status < 0)
+            return status;
+        if (onnx_has_input(im, i) && !in[i])
+            *known = false;
+    }
+    return 0;
+}
+
+/* Inputs that are the same tensor at all probes give the same result. */
+static bool all_fixed(const struct onnx_import *im,
+                      const struct onnx_small *const *const *in)
+{
+    int i, p;
+
+    for (i = 0; i < im->node->n_in; i++)
+        for (p = 1; in[i] && p < im->probes; p++)
+            if (in[i][p] != in[i][0])
+                return false;
+    return true;
+}
+
+static int fold_at_probes(struct onnx_import *im, int row,
+                          const struct onnx_small *const *const *in,
+                          const struct onnx_small **small,
+                          struct infer_error *err)
+{
+    const struct onnx_small **at;
+    bool fixed = all_fixed(im, in);
+    struct fold f;
+    int i, p, status;
+
+    at = onnx_alloc(&im->scratch, (size_t)im->node->n_in * sizeof(*at));
+    if (!at)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    f.im = im;
+    f.in = at;
+    f.n_in = im->node->n_in;
+    f.param = folds[row].param;
+    for (p = 0; p < im->probes; p++) {
+        struct onnx_small *s = NULL;
+
+        if (p > 0 && fixed) {
+            small[p] = small[0];
+            continue;
+        }
+        f.probe = p;
+        for (i = 0; i < im->node->n_in; i++)
+            at[i] = in[i] ? in[i][p] : NULL;
+        status = folds[row].fold(&f, err, &s);
+        if (status <= 0)
+            return status;
+        small[p] = s;
+    }
+    return 1;
+}
+
+int onnx_fold_node(struct onnx_import *im, struct infer_error *err)
+{
+    const struct onnx_small *const **in;
+    const struct onnx_small **small;
+    bool known;
+    int row, status;
+
+    if (strcmp(im->node->op, "Shape") == 0)
+        return fold_shape(im, false, err);
+    if (strcmp(im->node->op, "Size") == 0)
+        return fold_shape(im, true, err);
+    row = find_fold(im->node->op);
+    if (row < 0 || im->node->n_out != 1)
+        return 0;
+    in = onnx_alloc(&im->scratch, (size_t)im->node->n_in * sizeof(*in));
+    small = onnx_alloc(&im->keep, sizeof(*small) * ONNX_PROBES);
+    if (!in || !small)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    status = gather_inputs(im, in, &known, err);
+    if (status < 0 || !known)
+        return status;
+    status = fold_at_probes(im, row, in, small, err);
+    if (status <= 0)
+        return status;
+    status = onnx_set_small(im, 0, small, err);
+    return status < 0 ? status : 1;
+}

@@ -1,0 +1,667 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ONNX reader: an ONNX model becomes a graph, node by node. */
+#include "weights/onnx/onnx.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+
+/* ---- operators ----------------------------------------------------- */
+
+static const struct onnx_op ops[] = {
+#define ONNX_OP(name, since, until, function, param)                           \
+    {name, since, until, function, param},
+#include "weights/onnx/ops.def"
+#undef ONNX_OP
+};
+
+/* The table is sorted by name; a test holds it to that. */
+const struct onnx_op *onnx_op_find(const char *name)
+{
+    size_t low = 0, high = sizeof(ops) / sizeof(ops[0]);
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        int order = strcmp(name, ops[mid].name);
+
+        if (order == 0)
+            return &ops[mid];
+        if (order < 0)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return NULL;
+}
+
+/* ---- versions ------------------------------------------------------ */
+
+static int check_versions(struct onnx_import *im, struct infer_error *err)
+{
+    const struct onnx_model *m = im->model;
+
+    if (m->ir_version < 1 || m->ir_version > ONNX_MAX_IR)
+        return error_set(err,
+                         m->ir_version < 1 ? INFER_EFORMAT : INFER_EUNSUPPORTED,
+                         "ONNX IR version %lld; 1 to %d are read",
+                         (long long)m->ir_version, ONNX_MAX_IR);
+    im->opset = m->opset;
+    if (m->opset == 0 && m->ir_version >= 3)
+        return error_set(err, INFER_EFORMAT,
+                         "the model imports no version of the ONNX operators");
+    if (m->opset == 0)
+        im->opset = 1; /* versions are older than opset_import */
+    if (im->opset > ONNX_MAX_OPSET)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "ONNX opset %lld; 1 to %d are read",
+                         (long long)im->opset, ONNX_MAX_OPSET);
+    return 0;
+}
+
+/* ---- initializers and inputs --------------------------------------- */
+
+static int add_initializers(struct onnx_import *im, struct infer_error *err)
+{
+    const struct onnx_list *list = &im->model->initializer;
+    struct pb_span name;
+    size_t i;
+    int v, status;
+
+    for (i = 0; i < list->count; i++) {
+        status = onnx_tensor_name(im->model, list->item[i], err, &name);
+        if (status == 0 && name.bytes == 0)
+            status =
+                error_set(err, INFER_EFORMAT, "initializer %zu has no name", i);
+        if (status == 0)
+            status = onnx_value_get(im, name, err, &v);
+        if (status < 0)
+            return status;
+        if (im->value[v].state != ONNX_UNKNOWN)
+            return error_set(
+                err, INFER_EFORMAT, "two initializers are named '%.*s'",
+                (int)(name.bytes < 128 ? name.bytes : 128), (char *)name.data);
+        im->value[v].state = ONNX_LAZY;
+        im->value[v].tensor = list->item[i];
+    }
+    return 0;
+}
+
+/* The shape that the user gave for an input, or NULL. */
+static const struct weights_input_shape *
+given_shape(const struct onnx_import *im, const char *name, int position)
+{
+    int i;
+
+    for (i = 0; i < im->options->input_count; i++) {
+        const struct weights_input_shape *s = &im->options->input_shape[i];
+
+        if (s->name ? strcmp(s->name, name) == 0 : i == position)
+            return s;
+    }
+    return NULL;
+}
+
+/* Sizes of a free dimension at the probes.  Each free dimension gets sizes of
+ * its own, so that no two are ever mistaken for one another; spatial ones are
+ * large and divide well, as networks want them. */
+static int64_t probe_size(int probe, int dimension)
+{
+    if (dimension == 0)
+        return probe + 1;
+    return 256 + 64 * (3 * (int64_t)probe + dimension);
+}
+
+/* Whether a dimension from number d on is open. */
+static bool has_free(const struct onnx_value_info *info, int d)
+{
+    for (; d < info->rank; d++)
+        if (info->dim[d] < 0)
+            return true;
+    return false;
+}
+
+static int check_input(struct onnx_value_info *info, const char *name,
+                       const struct weights_input_shape *given,
+                       struct infer_error *err)
+{
+    int d;
+
+    if (!info->is_tensor)
+        return error_set(err, INFER_EUNSUPPORTED, "input '%s' is not a tensor",
+                         name);
+    if (onnx_dtype(info->elem_type) == INFER_NONE)
+        return error_set(
+            err, INFER_EUNSUPPORTED, "input '%s' has data type %lld (%s)", name,
+            (long long)info->elem_type, onnx_type_name(info->elem_type));
+    if (given) {
+        if (info->rank >= 0 && info->rank != given->rank)
+            return error_set(err, INFER_EARGUMENT,
+                             "input '%s' has %d dimensions, %d are given", name,
+                             info->rank, given->rank);
+        info->rank = given->rank;
+        memcpy(info->dim, given->dim, sizeof(info->dim));
+    }
+    if (info->rank < 0)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "input '%s' has no shape: give one with "
+                         "--input-shape",
+                         name);
+    for (d = 0; d < info->rank; d++) {
+        if (info->dim[d] < -1 || info->dim[d] > INT32_MAX)
+            return error_set(err, INFER_EFORMAT,
+                             "input '%s': dimension %d is %lld", name, d,
+                             (long long)info->dim[d]);
+        /* Old writers state a batch of 0 where they mean any. */
+        if (info->dim[d] == 0 && d == 0 && info->rank > 1)
+            info->dim[d] = -1;
+        if (info->dim[d] == 0)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "input '%s' is empty: dimension %d is 0", name, d);
+    }
+    return 0;
+}
+
+/* Floats of any width are computed in single precision. */
+static enum infer_dtype computed_dtype(enum infer_dtype dtype)
+{
+    return dtype == INFER_F64 || dtype == INFER_F16 || dtype == INFER_BF16
+               ? INFER_F32
+               : dtype;
+}
+
+static int add_input(struct onnx_import *im, const struct onnx_value_info *info,
+                     const char *name, int v, struct infer_error *err)
+{
+    enum infer_dtype dtype = computed_dtype(onnx_dtype(info->elem_type));
+    struct graph_type type[ONNX_PROBES];
+    int p, d, value;
+
+    memset(type, 0, sizeof(type));
+    for (p = 0; p < im->probes; p++) {
+        type[p].dtype = dtype;
+        type[p].rank = info->rank;
+        for (d = 0; d < info->rank; d++)
+            type[p].dim[d] = info->dim[d] < 0 ? probe_size(p, d) : info->dim[d];
+    }
+    value = graph_add_input(im->g, name, dtype, info->rank, info->dim);
+    if (value < 0)
+        return error_set(err, value == INFER_EMEMORY ? value : INFER_EFORMAT,
+                         "input '%s' cannot be added", name);
+    im->value[v].graph = value;
+    im->value[v].state = ONNX_GRAPH;
+    return onnx_value_type(im, value, type, err);
+}
+
+/* The inputs that are no initializers (IR versions below 4 list both), with
+ * the shapes they are to have. */
+struct input {
+    struct onnx_value_info info;
+    char *name;
+    int value;
+    bool given;
+};
+
+static int list_inputs(struct onnx_import *im, struct input **out, int *n,
+                       struct infer_error *err)
+{
+    const struct onnx_list *list = &im->model->input;
+    const struct weights_input_shape *given;
+    struct input *input = NULL, in;
+    size_t i;
+    int status = 0;
+
+    *n = 0;
+    for (i = 0; i < list->count && status == 0; i++) {
+        memset(&in, 0, sizeof(in));
+        status = onnx_value_info_parse(im->model, list->item[i], err, &in.info);
+        if (status == 0)
+            status = onnx_value_get(im, in.info.name, err, &in.value);
+        if (status < 0)
+            break;
+        if (im->value[in.value].state == ONNX_LAZY)
+            continue;
+        status =
+            onnx_string(&im->keep, in.info.name, "input name", err, &in.name);
+        if (status < 0)
+            break;
+        if (*n == GRAPH_MAX_INPUTS || !*in.name) {
+            status = error_set(err, INFER_EFORMAT,
+                               *in.name ? "more than 4096 inputs"
+                                        : "a graph input has no name");
+            break;
+        }
+        given = given_shape(im, in.name, *n);
+        in.given = given != NULL;
+        status = check_input(&in.info, in.name, given, err);
+        if (status == 0) {
+            struct input *grown =
+                realloc(input, ((size_t)*n + 1) * sizeof(*input));
+
+            if (!grown) {
+                status = error_set(err, INFER_EMEMORY, "out of memory");
+                break;
+            }
+            input = grown;
+            input[(*n)++] = in;
+        }
+    }
+    *out = input;
+    return status;
+}
+
+/* True where every input has a batch of 1 that may be meant as any batch. */
+static bool can_free_batch(const struct input *input, int n)
+{
+    int i;
+
+    for (i = 0; i < n; i++)
+        if (input[i].given || input[i].info.rank < 2 ||
+            input[i].info.dim[0] != 1 || has_free(&input[i].info, 1))
+            return false;
+    return n > 0;
+}
+
+static int add_inputs(struct onnx_import *im, struct infer_error *err)
+{
+    struct input *input;
+    bool free_dims = false;
+    int i, n, status;
+
+    status = list_inputs(im, &input, &n, err);
+    if (im->freed_batch && (status < 0 || !can_free_batch(input, n)))
+        im->freed_batch = false;
+    for (i = 0; i < n; i++) {
+        if (im->freed_batch)
+            input[i].info.dim[0] = -1;
+        free_dims |= has_free(&input[i].info, 0);
+        im->free_extent |= has_free(&input[i].info, 1);
+    }
+    im->probes = free_dims ? ONNX_PROBES : 1;
+    for (i = 0; i < n && status == 0; i++)
+        status =
+            add_input(im, &input[i].info, input[i].name, input[i].value, err);
+    free(input);
+    return status;
+}
+
+/* ---- nodes --------------------------------------------------------- */
+
+/* 1: an input comes from a node that was refused; 0: all are there. */
+static int check_inputs(struct onnx_import *im, struct infer_error *err)
+{
+    int i, v, failed = 0;
+
+    for (i = 0; i < im->node->n_in; i++) {
+        struct pb_span name = im->node->in[i];
+
+        if (name.bytes == 0)
+            continue;
+        v = onnx_value_find(im, name);
+        if (v >= 0 && im->value[v].state == ONNX_FAILED)
+            failed = 1;
+        else if (v >= 0 && im->value[v].state == ONNX_DROPPED)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "input '%.*s' is an extra output of its node, "
+                             "which is not supported",
+                             (int)(name.bytes < 128 ? name.bytes : 128),
+                             (char *)name.data);
+        else if (v < 0 || im->value[v].state == ONNX_UNKNOWN)
+            return error_set(
+                err, INFER_EFORMAT, "no node before it produces input '%.*s'",
+                (int)(name.bytes < 128 ? name.bytes : 128), (char *)name.data);
+    }
+    return failed;
+}
+
+/* Names that repeat within one node are found when the graph refuses them. */
+static int check_outputs(struct onnx_import *im, struct infer_error *err)
+{
+    int i, v;
+
+    if (im->node->n_out == 0)
+        return error_set(err, INFER_EFORMAT, "no output");
+    for (i = 0; i < im->node->n_out; i++) {
+        struct pb_span name = im->node->out[i];
+
+        if (name.bytes == 0)
+            continue;
+        v = onnx_value_find(im, name);
+        if (v >= 0 && im->value[v].state != ONNX_UNKNOWN)
+            return error_set(
+                err, INFER_EFORMAT, "output '%.*s' is produced twice",
+                (int)(name.bytes < 128 ? name.bytes : 128), (char *)name.data);
+    }
+    return 0;
+}
+
+/* Row of the table for the current node. */
+static int find_op(struct onnx_import *im, const struct onnx_op **out,
+                   struct infer_error *err)
+{
+    const struct onnx_node *n = im->node;
+    const struct onnx_op *op;
+
+    if (*n->domain && strcmp(n->domain, "ai.onnx") != 0)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "operator %s of domain '%s' is not supported", n->op,
+                         n->domain);
+    op = onnx_op_find(n->op);
+    if (!op)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "operator %s is not supported", *n->op ? n->op : "''");
+    if (im->opset < op->since || (op->until && im->opset > op->until))
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "operator %s does not exist in this opset", n->op);
+    *out = op;
+    return 0;
+}
+
+/* An attribute that no code looked at may change what the node computes. */
+static int check_attributes(struct onnx_import *im, struct infer_error *err)
+{
+    int i;
+
+    onnx_ignore(im, "consumed_inputs"); /* opset 1: a hint for reuse */
+    for (i = 0; i < im->node->n_attr; i++)
+        if (!im->node->attr[i].used)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "attribute '%s' is not known for this operator",
+                             im->node->attr[i].name);
+    return 0;
+}
+
+static int import_node(struct onnx_import *im, struct infer_error *err)
+{
+    const struct onnx_op *op = NULL;
+    int status = find_op(im, &op, err);
+
+    if (status == 0)
+        status = check_outputs(im, err);
+    if (status < 0)
+        return status;
+    status = check_inputs(im, err);
+    if (status != 0)
+        return status;
+    status = onnx_fold_node(im, err);
+    if (status > 0)
+        return 0;
+    if (status == 0)
+        status = op->import(im, op->param, err);
+    if (status == 0)
+        status = check_attributes(im, err);
+    return status;
+}
+
+/* Outputs that a refused node leaves behind: what reads them is skipped, so
+ * that one report lists each cause once. */
+static int fail_outputs(struct onnx_import *im, struct infer_error *err)
+{
+    int i, v, status;
+
+    for (i = 0; i < im->node->n_out; i++) {
+        if (im->node->out[i].bytes == 0)
+            continue;
+        status = onnx_value_get(im, im->node->out[i], err, &v);
+        if (status < 0)
+            return status;
+        if (im->value[v].state == ONNX_UNKNOWN ||
+            im->value[v].state == ONNX_GRAPH)
+            im->value[v].state = ONNX_FAILED;
+    }
+    return 0;
+}
+
+static void label_error(const struct onnx_import *im, size_t index,
+                        struct infer_error *err)
+{
+    const struct onnx_node *n = im->node;
+
+    if (*n->name)
+        error_prefix(err, "node '%s' (%s, opset %lld)", n->name, n->op,
+                     (long long)im->opset);
+    else if (n->n_out > 0)
+        error_prefix(err, "node %zu (%s, opset %lld) that makes '%.*s'", index,
+                     n->op, (long long)im->opset,
+                     (int)(n->out[0].bytes < 128 ? n->out[0].bytes : 128),
+                     n->out[0].bytes ? (char *)n->out[0].data : "");
+    else
+        error_prefix(err, "node %zu (%s, opset %lld)", index, n->op,
+                     (long long)im->opset);
+}
+
+static int import_nodes(struct onnx_import *im, struct infer_error *err)
+{
+    const struct onnx_list *list = &im->model->node;
+    struct infer_error fault;
+    struct onnx_node node;
+    size_t i;
+    int status, result = 0;
+
+    for (i = 0; i < list->count; i++) {
+        onnx_arena_reset(&im->scratch);
+        error_clear(&fault);
+        status = onnx_node_parse(im->model, list->item[i], &im->scratch, &fault,
+                                 &node);
+        if (status < 0) {
+            error_prefix(&fault, "node %zu", i);
+            error_add(err, status, "%s", fault.text);
+            return result < 0 ? result : status;
+        }
+        im->node = &node;
+        im->emitted = 0;
+        status = import_node(im, &fault);
+        if (status < 0) {
+            label_error(im, i, &fault);
+            error_add(err, status, "%s", fault.text);
+            if (result == 0)
+                result = status;
+        }
+        if (status == INFER_EMEMORY ||
+            (status != 0 && fail_outputs(im, err) < 0))
+            return INFER_EMEMORY;
+    }
+    if (result < 0 && im->free_extent)
+        error_add(err, result,
+                  "the file leaves sizes of its inputs open, for which %lld "
+                  "and others were tried: --input-shape fixes them",
+                  (long long)probe_size(0, 2));
+    return result;
+}
+
+/* ---- outputs ------------------------------------------------------- */
+
+/* A model whose literal batch was read as free must give that batch back, and
+ * nothing else may follow it. */
+static int check_freed(const struct onnx_import *im, int value,
+                       struct infer_error *err)
+{
+    const struct graph_type *t = im->type[value];
+    int p, d;
+
+    for (p = 0; im->freed_batch && p < im->probes; p++) {
+        bool kept = t[p].rank >= 1 && t[p].dim[0] == probe_size(p, 0);
+
+        for (d = 1; d < t[p].rank; d++)
+            kept = kept && t[p].dim[d] == t[0].dim[d];
+        if (!kept)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "an output loses the batch");
+    }
+    return 0;
+}
+
+static int add_outputs(struct onnx_import *im, struct infer_error *err)
+{
+    const struct onnx_list *list = &im->model->output;
+    struct onnx_value_info info;
+    size_t i;
+    int v, value, status;
+
+    if (list->count == 0)
+        return error_set(err, INFER_EFORMAT, "the graph has no outputs");
+    for (i = 0; i < list->count; i++) {
+        status = onnx_value_info_parse(im->model, list->item[i], err, &info);
+        if (status < 0)
+            return status;
+        v = onnx_value_find(im, info.name);
+        if (v < 0 || im->value[v].state == ONNX_UNKNOWN)
+            return error_set(
+                err, INFER_EFORMAT, "nothing produces the graph output '%.*s'",
+                (int)(info.name.bytes < 128 ? info.name.bytes : 128),
+                info.name.bytes ? (char *)info.name.data : "");
+        status = onnx_value_graph(im, v, &value, err);
+        if (status == 0)
+            status = check_freed(im, value, err);
+        if (status < 0)
+            return status;
+        status = graph_add_output(im->g, value);
+        if (status < 0)
+            return error_set(err, status, "graph output %zu cannot be added",
+                             i);
+    }
+    return 0;
+}
+
+/* ---- the whole ----------------------------------------------------- */
+
+static int set_name(struct onnx_import *im, struct infer_error *err)
+{
+    char *name;
+    int status =
+        onnx_string(&im->scratch, im->model->name, "graph name", err, &name);
+
+    if (status < 0)
+        return status;
+    free(im->g->name);
+    im->g->name = strdup(name);
+    return im->g->name ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
+}
+
+static int build_graph(struct onnx_import *im, struct infer_error *err)
+{
+    int status;
+
+    im->g = graph_new();
+    if (!im->g)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    status = set_name(im, err);
+    if (status == 0)
+        status = add_initializers(im, err);
+    if (status == 0)
+        status = add_inputs(im, err);
+    if (status == 0)
+        status = import_nodes(im, err);
+    if (status == 0)
+        status = add_outputs(im, err);
+    if (status == 0)
+        graph_remove_dead(im->g);
+    if (status == 0)
+        status = graph_compact(im->g, err);
+    return status;
+}
+
+/* One attempt; *freed tells whether a literal batch of 1 was read as free. */
+static int attempt(struct onnx_model *m, const struct weights_options *options,
+                   bool free_batch, struct infer_error *err, bool *freed,
+                   struct graph **out)
+{
+    struct onnx_import im;
+    int status;
+
+    memset(&im, 0, sizeof(im));
+    error_clear(err);
+    im.model = m;
+    im.options = options;
+    im.freed_batch = free_batch;
+    status = check_versions(&im, err);
+    if (status == 0)
+        status = build_graph(&im, err);
+    *freed = im.freed_batch;
+    if (status == 0)
+        *out = im.g;
+    else
+        graph_free(im.g);
+    onnx_values_clear(&im);
+    return status;
+}
+
+/* Most files state a batch of 1 and mean any.  Where that reading does not
+ * work out, the batch stays as it is stated. */
+static int import_model(struct onnx_model *m,
+                        const struct weights_options *options,
+                        struct infer_error *err, struct graph **out)
+{
+    bool freed;
+    int status = attempt(m, options, true, err, &freed, out);
+
+    if (status < 0 && freed && status != INFER_EMEMORY)
+        status = attempt(m, options, false, err, &freed, out);
+    return status;
+}
+
+static int read_onnx(struct weights_file *file,
+                     const struct weights_options *options,
+                     struct infer_error *err, struct weights_import *out)
+{
+    struct infer_error local;
+    struct onnx_model m;
+    int status;
+
+    if (!err)
+        err = &local;
+    status = onnx_model_open(file->blob, file->path, err, &m);
+    if (status < 0)
+        return status;
+    status = import_model(&m, options, err, &out->graph);
+    if (status == 0) {
+        snprintf(out->detail, sizeof(out->detail),
+                 "opset %lld, IR version %lld, %.*s %.*s",
+                 (long long)(m.opset ? m.opset : 1), (long long)m.ir_version,
+                 (int)(m.producer.bytes < 40 ? m.producer.bytes : 40),
+                 m.producer.bytes ? (char *)m.producer.data : "",
+                 (int)(m.producer_version.bytes < 24 ? m.producer_version.bytes
+                                                     : 24),
+                 m.producer_version.bytes ? (char *)m.producer_version.data
+                                          : "");
+        out->bytes = file->blob->bytes + m.external_bytes;
+    }
+    onnx_model_close(&m);
+    return status;
+}
+
+/* ---- recognition --------------------------------------------------- */
+
+/* A protobuf message whose first fields are those of a ModelProto: an IR
+ * version first, as every writer puts it, or any known field with the right
+ * wire type. */
+static int probe_onnx(const struct weights_file *file)
+{
+    struct pb_reader r;
+    struct pb_field f;
+    int known = 0, n;
+
+    pb_open(&r, file->blob->data, file->blob->bytes);
+    for (n = 0; n < 16; n++) {
+        int status = pb_next(&r, &f, NULL);
+
+        if (status < 0)
+            return known > 1 ? 40 : 0; /* cut off: this reader says where */
+        if (status == 0)
+            break;
+        if (f.number == 1 && f.wire == PB_VARINT && f.value >= 1 &&
+            f.value <= 1000)
+            known += 2;
+        else if (f.number == 7 && f.wire == PB_BYTES)
+            known += 2;
+        else if (f.number == 8 && f.wire == PB_BYTES)
+            known++;
+        else if (f.number == 0 || f.number > 30)
+            return 0;
+    }
+    return known >= 4 ? 90 : known >= 2 ? 50 : 0;
+}
+
+const struct weights_format weights_format_onnx = {
+    "onnx", "ONNX model, opset 1 to 28", probe_onnx, read_onnx};

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ONNX importer from within: what the functions behind ops.def use.
+ *
+ * Free dimensions (the batch, and spatial extents that the file leaves open)
+ * are handled by probes: every shape, and every small integer tensor that is
+ * computed from shapes, is known for ONNX_PROBES assignments of sizes to the
+ * free dimensions at once.  Arithmetic on shapes is then plain arithmetic, and
+ * a number depends on the batch exactly where its probes differ.  Models with
+ * no free dimension have one probe.
+ */
+#ifndef WEIGHTS_ONNX_H
+#define WEIGHTS_ONNX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libinfer/graph.h"
+#include "libinfer/ops/op.h"
+#include "weights/onnx/proto.h"
+#include "weights/weights.h"
+
+#define ONNX_PROBES 3
+/* Tensors up to this many elements are computed on while importing, until all
+ * of them together take ONNX_SMALL_BYTES. */
+#define ONNX_MAX_SMALL   8192
+#define ONNX_SMALL_BYTES ((size_t)32 << 20)
+
+/* Versions that this reader knows. */
+#define ONNX_MAX_OPSET 28
+#define ONNX_MAX_IR    14
+
+/* A small tensor with its elements: i for integers and booleans, else d. */
+struct onnx_small {
+    enum infer_dtype dtype;
+    int rank;
+    int64_t dim[INFER_MAX_RANK];
+    int64_t count;
+    int64_t *i;
+    double *d;
+};
+
+enum onnx_state {
+    ONNX_UNKNOWN,  /* nothing has produced it yet */
+    ONNX_LAZY,     /* an initializer that was not needed so far */
+    ONNX_CONSTANT, /* a constant */
+    ONNX_SMALL,    /* known at each probe */
+    ONNX_GRAPH,    /* computed by the graph */
+    ONNX_DROPPED,  /* an extra output that this reader does not make */
+    ONNX_FAILED    /* its node was refused */
+};
+
+/* A tensor by its ONNX name. */
+struct onnx_value {
+    struct pb_span name;
+    enum onnx_state state;
+    int graph;                       /* value of the graph, or -1 */
+    struct constant *constant;       /* a reference; NULL until needed */
+    const struct onnx_small **small; /* one a probe; NULL until needed */
+    struct pb_span tensor;           /* ONNX_LAZY */
+};
+
+struct onnx_import {
+    struct onnx_model *model;
+    const struct weights_options *options;
+    int64_t opset;
+    struct graph *g;
+    struct onnx_value *value;
+    int n_values, values_capacity;
+    uint32_t *slot; /* hash of names: index + 1 */
+    size_t slots;
+    int probes;
+    /* The file states batch 1 and it is read as free. */
+    bool freed_batch;
+    bool free_extent; /* a dimension other than the batch is open */
+    struct graph_type (*type)[ONNX_PROBES]; /* by value of the graph */
+    int types_capacity;
+    uint64_t generated; /* bytes of constants that no file holds */
+    size_t small_bytes; /* of all small tensors */
+    struct onnx_arena keep, scratch;
+    /* The node being imported. */
+    const struct onnx_node *node;
+    int emitted; /* nodes made for it so far */
+};
+
+/* Imports the node im->node; param comes from the table. */
+typedef int onnx_op_fn(struct onnx_import *im, int param,
+                       struct infer_error *err);
+
+struct onnx_op {
+    const char *name;
+    int since; /* first opset that has it */
+    int until; /* last one; 0: still there */
+    onnx_op_fn *import;
+    int param;
+};
+/* NULL where no row has the name. */
+const struct onnx_op *onnx_op_find(const char *name);
+
+/* ---- attributes of the current node -------------------------------- */
+
+/* Each marks the attribute as used; one that nothing asked for is refused in
+ * the end.  Absent attributes leave *out alone and return 0; present ones of
+ * another type or outside [min, max] are EFORMAT. */
+bool onnx_has_attr(const struct onnx_import *im, const char *name);
+void onnx_ignore(struct onnx_import *im, const char *name);
+int onnx_int(struct onnx_import *im, const char *name, int64_t min, int64_t max,
+             int64_t *out, struct infer_error *err);
+int onnx_flag(struct onnx_import *im, const char *name, bool *out,
+              struct infer_error *err);
+int onnx_float(struct onnx_import *im, const char *name, float *out,
+               struct infer_error *err);
+/* *n is left alone where the attribute is absent. */
+int onnx_ints(struct onnx_import *im, const char *name, int max, int64_t *out,
+              int *n, struct infer_error *err);
+/* Index of the attribute's text in words[] (NULL-terminated). */
+int onnx_word(struct onnx_import *im, const char *name,
+              const char *const *words, int *out, struct infer_error *err);
+/* The attribute itself, or NULL. */
+struct onnx_attr *onnx_attr(const struct onnx_import *im, const char *name);
+
+/* ---- inputs of the current node ------------------------------------ */
+
+bool onnx_has_input(const struct onnx_import *im, int i);
+bool onnx_has_output(const struct onnx_import *im, int i);
+/* EFORMAT unless the node has min .. max inputs (max < 0: any number). */
+int onnx_arity(const struct onnx_import *im, int min, int max,
+               struct infer_error *err);
+/* Outputs from `first` on are not made: whoever reads one is refused. */
+int onnx_drop_outputs(struct onnx_import *im, int first,
+                      struct infer_error *err);
+/* Input i as a value of the graph; -1 where it is absent. */
+int onnx_input(struct onnx_import *im, int i, int *out,
+               struct infer_error *err);
+/* Input i where it is the same constant at every probe, else NULL in *out. */
+int onnx_input_constant(struct onnx_import *im, int i, struct constant **out,
+                        struct infer_error *err);
+/* Input i at each probe where it is small and known, else NULL in *out. */
+int onnx_input_small(struct onnx_import *im, int i,
+                     const struct onnx_small *const **out,
+                     struct infer_error *err);
+/* A constant list of integers; EUNSUPPORTED where it is computed at run time
+ * or depends on the batch.  Absent: *n is left alone. */
+int onnx_input_ints(struct onnx_import *im, int i, const char *what, int max,
+                    int64_t *out, int *n, struct infer_error *err);
+/* A constant number; absent leaves *out alone. */
+int onnx_input_float(struct onnx_import *im, int i, const char *what,
+                     float *out, struct infer_error *err);
+/* Shape and type of input i at a probe, known for every state. */
+int onnx_input_type(struct onnx_import *im, int i, int probe,
+                    struct graph_type *out, struct infer_error *err);
+/* Axes from an attribute in old opsets and from input `input` from opset
+ * `since` on.  *n is left alone where neither is given. */
+int onnx_axes(struct onnx_import *im, const char *name, int input, int since,
+              int64_t *out, int *n, struct infer_error *err);
+
+/* ---- making graph nodes -------------------------------------------- */
+
+void onnx_defaults(enum graph_op op, union graph_attr *attr);
+/* Adds a node and infers its output's shape at each probe.  out: the output of
+ * the ONNX node that it makes, or -1 for a step on the way.  attr NULL:
+ * defaults.  *value may be NULL. */
+int onnx_emit(struct onnx_import *im, enum graph_op op,
+              const union graph_attr *attr, const int *in, int n_in, int out,
+              int *value, struct infer_error *err);
+/* The same for nodes with one output for each of the ONNX node's. */
+int onnx_emit_all(struct onnx_import *im, enum graph_op op,
+                  const union graph_attr *attr, const int *in, int n_in,
+                  struct infer_error *err);
+int onnx_emit_unary(struct onnx_import *im, enum kern_unary_kind kind, float a,
+                    float b, int in, int out, int *value,
+                    struct infer_error *err);
+int onnx_emit_binary(struct onnx_import *im, enum kern_binary_kind kind, int a,
+                     int b, int out, int *value, struct infer_error *err);
+int onnx_emit_cast(struct onnx_import *im, enum infer_dtype to, int in, int out,
+                   int *value, struct infer_error *err);
+/* squeeze, unsqueeze, transpose, tile, ...: operations of struct graph_dims. */
+int onnx_emit_dims(struct onnx_import *im, enum graph_op op, int in, int n,
+                   const int64_t *dim, int out, int *value,
+                   struct infer_error *err);
+/* A constant of the graph; takes over the reference (released on failure). */
+int onnx_add_constant(struct onnx_import *im, struct constant *c, int *value,
+                      struct infer_error *err);
+/* Output i of the ONNX node is this constant; takes over the reference. */
+int onnx_set_constant(struct onnx_import *im, int i, struct constant *c,
+                      struct infer_error *err);
+/* Output i of the ONNX node is known at each probe (array in im->keep). */
+int onnx_set_small(struct onnx_import *im, int i,
+                   const struct onnx_small **small, struct infer_error *err);
+
+/* Room for a constant that no file holds, within the limit for all of them. */
+int onnx_new_constant(struct onnx_import *im, enum infer_dtype dtype, int rank,
+                      const int64_t *dim, struct infer_error *err,
+                      struct constant **out);
+
+/* EUNSUPPORTED where a literal batch is read as free and the graph's node
+ * would combine what belongs to different pictures. */
+int onnx_keep_batch(const struct onnx_import *im, int node,
+                    struct infer_error *err);
+
+/* ---- values -------------------------------------------------------- */
+
+/* -1 where no tensor has this name. */
+int onnx_value_find(const struct onnx_import *im, struct pb_span name);
+/* Adds an unknown value, or finds the one of that name. */
+int onnx_value_get(struct onnx_import *im, struct pb_span name,
+                   struct infer_error *err, int *out);
+/* Makes the value one of the graph. */
+int onnx_value_graph(struct onnx_import *im, int value, int *out,
+                     struct infer_error *err);
+/* Records the type of a value of the graph at every probe. */
+int onnx_value_type(struct onnx_import *im, int graph_value,
+                    const struct graph_type *type, struct infer_error *err);
+void onnx_values_clear(struct onnx_import *im);
+
+/* ---- folding ------------------------------------------------------- */
+
+/* Computes the current node where all it needs is known.  1: done; 0: it must
+ * go into the graph; negative: error. */
+int onnx_fold_node(struct onnx_import *im, struct infer_error *err);
+/* True where the small tensors are equal at all probes. */
+bool onnx_small_is_fixed(const struct onnx_import *im,
+                         const struct onnx_small *const *small);
+/* Small tensor <-> constant. */
+int onnx_small_from_constant(struct onnx_import *im, const struct constant *c,
+                             struct infer_error *err, struct onnx_small **out);
+struct constant *onnx_small_to_constant(const struct onnx_small *s);
+int onnx_small_new(struct onnx_import *im, enum infer_dtype dtype, int rank,
+                   const int64_t *dim, struct infer_error *err,
+                   struct onnx_small **out);
+
+/* ---- the functions of the table ------------------------------------ */
+
+#define ONNX_OP(name, since, until, function, param) onnx_op_fn function;
+#include "weights/onnx/ops.def"
+#undef ONNX_OP
+
+#endif

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The outer messages of an ONNX file: model, graph, value infos. */
+#include "weights/onnx/proto.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/checked.h"
+#include "kernels/error.h"
+
+/* Protobuf itself stops here. */
+#define ONNX_MAX_FILE INT32_MAX
+
+/* ---- memory -------------------------------------------------------- */
+
+#define BLOCK_BYTES ((size_t)64 << 10)
+
+struct onnx_block {
+    struct onnx_block *next;
+    size_t used, bytes;
+    _Alignas(max_align_t) unsigned char data[];
+};
+
+void *onnx_alloc(struct onnx_arena *arena, size_t bytes)
+{
+    struct onnx_block *b = arena->block;
+    size_t need, size;
+    void *p;
+
+    if (!checked_add(bytes, sizeof(max_align_t) - 1, &need))
+        return NULL;
+    need -= need % sizeof(max_align_t);
+    if (!b || b->bytes - b->used < need) {
+        size = need > BLOCK_BYTES ? need : BLOCK_BYTES;
+        if (!checked_add(size, sizeof(*b), &size))
+            return NULL;
+        b = calloc(1, size);
+        if (!b)
+            return NULL;
+        b->bytes = size - sizeof(*b);
+        b->next = arena->block;
+        arena->block = b;
+    }
+    p = b->data + b->used;
+    b->used += need;
+    return p;
+}
+
+void onnx_arena_clear(struct onnx_arena *arena)
+{
+    while (arena->block) {
+        struct onnx_block *next = arena->block->next;
+
+        free(arena->block);
+        arena->block = next;
+    }
+}
+
+void onnx_arena_reset(struct onnx_arena *arena)
+{
+    struct onnx_block *last = arena->block;
+
+    if (!last || last->bytes > BLOCK_BYTES) {
+        onnx_arena_clear(arena);
+        return;
+    }
+    arena->block = last->next;
+    onnx_arena_clear(arena);
+    memset(last->data, 0, last->used);
+    last->used = 0;
+    last->next = NULL;
+    arena->block = last;
+}
+
+/* ---- strings ------------------------------------------------------- */
+
+/* Bytes of the UTF-8 sequence at p, or 0 where it is malformed, overlong or a
+ * surrogate. */
+static size_t utf8_length(const unsigned char *p, size_t left)
+{
+    static const unsigned char least[5] = {0, 0, 0x80, 0x20, 0x10};
+    size_t n, i;
+    uint32_t c;
+
+    if (p[0] < 0x80)
+        return 1;
+    n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || left < n)
+        return 0;
+    for (i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if (n == 2)
+        return 2;
+    c = ((uint32_t)(p[0] & (n == 3 ? 0x0f : 0x07)) << 6) | (p[1] & 0x3f);
+    if (c < least[n])
+        return 0; /* overlong */
+    if (n == 3 && c >= 0x360 && c <= 0x37f)
+        return 0; /* surrogate D800 .. DFFF */
+    if (n == 4 && c > 0x10f)
+        return 0;
+    return n;
+}
+
+int onnx_string(struct onnx_arena *arena, struct pb_span span, const char *what,
+                struct infer_error *err, char **out)
+{
+    size_t at, n;
+    char *s;
+
+    if (span.bytes > ONNX_MAX_NAME)
+        return error_set(err, INFER_EFORMAT,
+                         "%s of %zu bytes ('%.32s...'), at most %d are read",
+                         what, span.bytes, (const char *)span.data,
+                         ONNX_MAX_NAME);
+    for (at = 0; at < span.bytes; at += n) {
+        n = utf8_length(span.data + at, span.bytes - at);
+        if (n == 0 || span.data[at] == 0)
+            return error_set(err, INFER_EFORMAT,
+                             "%s '%.*s' is not UTF-8 without NUL", what,
+                             (int)(at < 64 ? at : 64), (char *)span.data);
+    }
+    s = onnx_alloc(arena, span.bytes + 1);
+    if (!s)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    if (span.bytes)
+        memcpy(s, span.data, span.bytes);
+    *out = s;
+    return 0;
+}
+
+/* ---- lists --------------------------------------------------------- */
+
+static int list_add(struct onnx_list *list, struct pb_span span, size_t limit,
+                    const char *what, struct infer_error *err)
+{
+    if (list->count >= limit)
+        return error_set(err, INFER_EFORMAT, "more than %zu %s", limit, what);
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? list->capacity * 2 : 64;
+        struct pb_span *item =
+            realloc(list->item, capacity * sizeof(*list->item));
+
+        if (!item)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        list->item = item;
+        list->capacity = capacity;
+    }
+    list->item[list->count++] = span;
+    return 0;
+}
+
+struct pb_reader onnx_reader(const struct onnx_model *m, struct pb_span span)
+{
+    struct pb_reader r;
+
+    pb_open(&r, m->blob->data, m->blob->bytes);
+    r.at = span.data;
+    r.end = span.data + span.bytes;
+    return r;
+}
+
+/* ---- graph --------------------------------------------------------- */
+
+static int graph_field(struct onnx_model *m, const struct pb_reader *r,
+                       const struct pb_field *f, struct infer_error *err)
+{
+    switch (f->number) {
+    case 1:
+    case 2:
+    case 5:
+    case 11:
+    case 12:
+        if (pb_expect(r, f, PB_BYTES, "a part of the graph", err) < 0)
+            return INFER_EFORMAT;
+        break;
+    case 15:
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "the graph has sparse initializers");
+    default:
+        return 0; /* documentation, intermediate shapes, annotations */
+    }
+    if (f->number == 1)
+        return list_add(&m->node, f->span, ONNX_MAX_NODES, "nodes", err);
+    if (f->number == 5)
+        return list_add(&m->initializer, f->span, ONNX_MAX_TENSORS,
+                        "initializers", err);
+    if (f->number == 11)
+        return list_add(&m->input, f->span, ONNX_MAX_TENSORS, "graph inputs",
+                        err);
+    if (f->number == 12)
+        return list_add(&m->output, f->span, ONNX_MAX_OUTPUTS, "graph outputs",
+                        err);
+    m->name = f->span;
+    return 0;
+}
+
+/* A repeated graph message adds to the first, as protobuf merges messages. */
+static int read_graph(struct onnx_model *m, const struct pb_reader *outer,
+                      const struct pb_field *field, struct infer_error *err)
+{
+    struct pb_reader r;
+    struct pb_field f;
+    int status = pb_enter(outer, field, err, &r);
+
+    if (status < 0)
+        return status;
+    m->has_graph = true;
+    while ((status = pb_next(&r, &f, err)) > 0) {
+        status = graph_field(m, &r, &f, err);
+        if (status < 0)
+            return status;
+    }
+    return status;
+}
+
+/* ---- model --------------------------------------------------------- */
+
+static bool span_is(struct pb_span s, const char *text)
+{
+    return s.bytes == strlen(text) && memcmp(s.data, text, s.bytes) == 0;
+}
+
+/* OperatorSetIdProto.  Other domains matter only where a node uses them. */
+static int read_opset(struct onnx_model *m, const struct pb_reader *outer,
+                      const struct pb_field *field, struct infer_error *err)
+{
+    struct pb_span domain = {NULL, 0};
+    struct pb_reader r;
+    struct pb_field f;
+    int64_t version = 0;
+    int status = pb_enter(outer, field, err, &r);
+
+    if (status < 0)
+        return status;
+    while ((status = pb_next(&r, &f, err)) > 0) {
+        if (f.number == 1) {
+            if (pb_expect(&r, &f, PB_BYTES, "a domain", err) < 0)
+                return INFER_EFORMAT;
+            domain = f.span;
+        } else if (f.number == 2) {
+            if (pb_expect(&r, &f, PB_VARINT, "an opset version", err) < 0)
+                return INFER_EFORMAT;
+            version = (int64_t)f.value;
+        }
+    }
+    if (status < 0)
+        return status;
+    if (domain.bytes != 0 && !span_is(domain, "ai.onnx"))
+        return 0;
+    if (m->opset != 0 && m->opset != version)
+        return error_set(err, INFER_EFORMAT,
+                         "two versions of the default opset: %lld and %lld",
+                         (long long)m->opset, (long long)version);
+    if (version < 1)
+        return error_set(err, INFER_EFORMAT, "opset version %lld",
+                         (long long)version);
+    m->opset = version;
+    return 0;
+}
+
+static int model_field(struct onnx_model *m, const struct pb_reader *r,
+                       const struct pb_field *f, struct infer_error *err)
+{
+    switch (f->number) {
+    case 1:
+        if (pb_expect(r, f, PB_VARINT, "ir_version", err) < 0)
+            return INFER_EFORMAT;
+        m->ir_version = (int64_t)f->value;
+        return 0;
+    case 2:
+    case 3:
+        if (pb_expect(r, f, PB_BYTES, "the producer", err) < 0)
+            return INFER_EFORMAT;
+        if (f->number == 2)
+            m->producer = f->span;
+        else
+            m->producer_version = f->span;
+        return 0;
+    case 7:
+        return read_graph(m, r, f, err);
+    case 8:
+        return read_opset(m, r, f, err);
+    case 20:
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "the model holds training graphs (training_info)");
+    case 25:
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "the model defines functions of its own");
+    default:
+        return 0;
+    }
+}
+
+int onnx_model_open(struct blob *blob, const char *path,
+                    struct infer_error *err, struct onnx_model *out)
+{
+    struct pb_reader r;
+    struct pb_field f;
+    int status;
+
+    memset(out, 0, sizeof(*out));
+    if (blob->bytes > ONNX_MAX_FILE)
+        return error_set(err, INFER_EFORMAT,
+                         "%zu bytes; a protobuf message ends at 2 GiB",
+                         blob->bytes);
+    out->path = path;
+    out->blob = blob_ref(blob);
+    pb_open(&r, blob->data, blob->bytes);
+    while ((status = pb_next(&r, &f, err)) > 0) {
+        status = model_field(out, &r, &f, err);
+        if (status < 0)
+            break;
+    }
+    if (status == 0 && !out->has_graph)
+        status = error_set(err, INFER_EFORMAT, "the model has no graph");
+    if (status < 0)
+        onnx_model_close(out);
+    return status;
+}
+
+/* ---- value infos --------------------------------------------------- */
+
+static int read_dim(const struct pb_reader *outer, const struct pb_field *field,
+                    struct infer_error *err, int64_t *out)
+{
+    struct pb_reader r;
+    struct pb_field f;
+    int status = pb_enter(outer, field, err, &r);
+
+    if (status < 0)
+        return status;
+    *out = -1;
+    while ((status = pb_next(&r, &f, err)) > 0) {
+        if (f.number != 1)
+            continue;
+        if (pb_expect(&r, &f, PB_VARINT, "a dimension", err) < 0)
+            return INFER_EFORMAT;
+        *out = (int64_t)f.value;
+    }
+    return status;
+}
+
+static int read_shape(const struct pb_reader *outer,
+                      const struct pb_field *field, struct infer_error *err,
+                      struct onnx_value_info *out)
+{
+    struct pb_reader r;
+    struct pb_field f;
+    int status = pb_enter(outer, field, err, &r);
+
+    if (status < 0)
+        return status;
+    out->rank = 0;
+    while ((status = pb_next(&r, &f, err)) > 0) {
+        if (f.number != 1)
+            continue;
+        if (out->rank == INFER_MAX_RANK)
+            return error_set(err, INFER_EUNSUPPORTED, "more than %d dimensions",
+                             INFER_MAX_RANK);
+        status = read_dim(&r, &f, err, &out->dim[out->rank]);
+        if (status < 0)
+            return status;
+        out->rank++;
+    }
+    return status;
+}
+
+static int read_tensor_type(const struct pb_reader *outer,
+                            const struct pb_field *field,
+                            struct infer_error *err,
+                            struct onnx_value_info *out)
+{
+    struct pb_reader r;
+    struct pb_field f;
+    int status = pb_enter(outer, field, err, &r);
+
+    if (status < 0)
+        return status;
+    out->is_tensor = true;
+    while ((status = pb_next(&r, &f, err)) > 0) {
+        if (f.number == 1) {
+            status = pb_expect(&r, &f, PB_VARINT, "an element type", err);
+            out->elem_type = (int64_t)f.value;
+        } else if (f.number == 2) {
+            status = read_shape(&r, &f, err, out);
+        }
+        if (status < 0)
+            return status;
+    }
+    return status;
+}
+
+static int read_type(const struct pb_reader *outer,
+                     const struct pb_field *field, struct infer_error *err,
+                     struct onnx_value_info *out)
+{
+    struct pb_reader r;
+    struct pb_field f;
+    int status = pb_enter(outer, field, err, &r);
+
+    if (status < 0)
+        return status;
+    while ((status = pb_next(&r, &f, err)) > 0) {
+        if (f.number != 1)
+            continue; /* sequences, maps, optionals: not a tensor */
+        status = read_tensor_type(&r, &f, err, out);
+        if (status < 0)
+            return status;
+    }
+    return status;
+}
+
+int onnx_value_info_parse(const struct onnx_model *m, struct pb_span span,
+                          struct infer_error *err, struct onnx_value_info *out)
+{
+    struct pb_reader r = onnx_reader(m, span);
+    struct pb_field f;
+    int status;
+
+    memset(out, 0, sizeof(*out));
+    out->rank = -1;
+    while ((status = pb_next(&r, &f, err)) > 0) {
+        if (f.number == 1) {
+            status = pb_expect(&r, &f, PB_BYTES, "a name", err);
+            out->name = f.span;
+        } else if (f.number == 2) {
+            status = read_type(&r, &f, err, out);
+        }
+        if (status < 0)
+            return status;
+    }
+    return status;
+}

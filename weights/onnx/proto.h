@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ONNX messages (onnx.proto) as light structs that point into the file.
+ *
+ * Opening a model records where each node, initializer, input and output lies
+ * and nothing more; each is parsed when the importer comes to it, so that the
+ * memory needed is a small multiple of the file whatever it holds.
+ */
+#ifndef WEIGHTS_ONNX_PROTO_H
+#define WEIGHTS_ONNX_PROTO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libinfer/constant.h"
+#include "libinfer/infer.h"
+#include "weights/onnx/protobuf.h"
+
+/* What a file may hold: far above any network, and low enough that lists made
+ * of two-byte messages cost little. */
+#define ONNX_MAX_NODES   65536
+#define ONNX_MAX_TENSORS (1 << 21)
+#define ONNX_MAX_OUTPUTS 4096
+#define ONNX_MAX_NAME    65535
+#define ONNX_MAX_ATTRS   64
+#define ONNX_MAX_ITEMS   (1 << 20) /* numbers in one attribute */
+
+/* ---- memory -------------------------------------------------------- */
+
+/* Bump allocator: everything is released at once. */
+struct onnx_arena {
+    struct onnx_block *block;
+};
+/* Zeroed memory aligned for any type, or NULL. */
+void *onnx_alloc(struct onnx_arena *arena, size_t bytes);
+void onnx_arena_clear(struct onnx_arena *arena);
+/* The same, but keeps one block for what comes next. */
+void onnx_arena_reset(struct onnx_arena *arena);
+
+/* ---- model --------------------------------------------------------- */
+
+struct onnx_list {
+    struct pb_span *item;
+    size_t count, capacity;
+};
+
+/* Values of TensorProto.DataType that are read. */
+enum onnx_type {
+    ONNX_FLOAT = 1,
+    ONNX_UINT8,
+    ONNX_INT8,
+    ONNX_UINT16,
+    ONNX_INT16,
+    ONNX_INT32,
+    ONNX_INT64,
+    ONNX_STRING,
+    ONNX_BOOL,
+    ONNX_FLOAT16,
+    ONNX_DOUBLE,
+    ONNX_UINT32,
+    ONNX_UINT64,
+    ONNX_COMPLEX64,
+    ONNX_COMPLEX128,
+    ONNX_BFLOAT16
+};
+/* INFER_NONE for what has no counterpart. */
+enum infer_dtype onnx_dtype(int64_t data_type);
+/* "FLOAT", "INT4", ...; "unknown" otherwise. */
+const char *onnx_type_name(int64_t data_type);
+
+struct onnx_model {
+    const char *path; /* of the file, for external data; may be NULL */
+    struct blob *blob;
+    int64_t ir_version;
+    int64_t opset; /* of the default domain; 0 where none is imported */
+    struct pb_span producer, producer_version, name;
+    struct onnx_list node, initializer, input, output;
+    bool has_graph;
+    /* Tensors that were loaded, by where they lie: their bytes may have been
+     * moved, so they must not be parsed a second time. */
+    struct onnx_loaded *loaded;
+    size_t loaded_count, loaded_slots;
+    uint64_t external_bytes;
+};
+
+/* Reads the outer messages.  Refuses, by name, what is outside the importer
+ * as a whole: functions, sparse initializers, training graphs. */
+int onnx_model_open(struct blob *blob, const char *path,
+                    struct infer_error *err, struct onnx_model *out);
+void onnx_model_close(struct onnx_model *m);
+
+/* A reader of one message of the file, for which errors name byte offsets. */
+struct pb_reader onnx_reader(const struct onnx_model *m, struct pb_span span);
+
+/* A C string of a name: no NUL inside, valid UTF-8, at most ONNX_MAX_NAME. */
+int onnx_string(struct onnx_arena *arena, struct pb_span span, const char *what,
+                struct infer_error *err, char **out);
+
+/* ---- nodes --------------------------------------------------------- */
+
+/* Values of AttributeProto.AttributeType. */
+enum onnx_attr_type {
+    ONNX_ATTR_NONE = 0,
+    ONNX_ATTR_FLOAT,
+    ONNX_ATTR_INT,
+    ONNX_ATTR_STRING,
+    ONNX_ATTR_TENSOR,
+    ONNX_ATTR_GRAPH,
+    ONNX_ATTR_FLOATS,
+    ONNX_ATTR_INTS,
+    ONNX_ATTR_STRINGS,
+    ONNX_ATTR_OTHER /* and everything above */
+};
+
+struct onnx_attr {
+    char *name;
+    int type; /* as stated, or as its contents say in old files */
+    float f;
+    int64_t i;
+    struct pb_span s; /* string, or the message of a tensor */
+    float *floats;
+    int64_t *ints;
+    size_t count; /* of floats, ints or strings */
+    bool used;
+};
+
+struct onnx_node {
+    char *name, *op, *domain; /* "" where absent */
+    struct pb_span *in, *out; /* empty: absent optional */
+    int n_in, n_out;
+    struct onnx_attr *attr;
+    int n_attr;
+};
+
+int onnx_node_parse(const struct onnx_model *m, struct pb_span span,
+                    struct onnx_arena *arena, struct infer_error *err,
+                    struct onnx_node *out);
+
+/* ---- inputs and outputs -------------------------------------------- */
+
+struct onnx_value_info {
+    struct pb_span name;
+    bool is_tensor;
+    int64_t elem_type;
+    int rank;                    /* -1: no shape given */
+    int64_t dim[INFER_MAX_RANK]; /* -1: named or unknown */
+};
+int onnx_value_info_parse(const struct onnx_model *m, struct pb_span span,
+                          struct infer_error *err, struct onnx_value_info *out);
+
+/* ---- tensors ------------------------------------------------------- */
+
+/* Name of a TensorProto without reading the rest. */
+int onnx_tensor_name(const struct onnx_model *m, struct pb_span span,
+                     struct infer_error *err, struct pb_span *out);
+/* The tensor as a constant, which the model keeps: a borrowed reference.
+ * Payloads that lie in the file are referenced there and not copied; for that
+ * they may be moved by a few bytes into alignment. */
+int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
+                     struct infer_error *err, struct constant **out);
+/* A serialised TensorProto of its own (test data); a new reference. */
+int onnx_tensor_read(struct blob *blob, struct infer_error *err,
+                     struct constant **out);
+
+/* A new constant of this type and shape (`bytes` bytes) from offset of a file
+ * of the model's folder.  location comes from a stranger: it must name a
+ * regular file below that folder through real folders alone. */
+int onnx_external_load(const struct onnx_model *m, struct pb_span location,
+                       uint64_t offset, const struct infer_tensor_info *shape,
+                       size_t bytes, struct infer_error *err,
+                       struct constant **out);
+
+#endif

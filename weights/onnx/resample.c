@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ONNX Pad, Upsample, Resize, DepthToSpace, SpaceToDepth. */
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "weights/onnx/onnx.h"
+
+/* ---- Pad ----------------------------------------------------------- */
+
+static int pad_amounts(struct onnx_import *im, int rank, struct kern_pad *pad,
+                       struct infer_error *err)
+{
+    int64_t amount[2 * INFER_MAX_RANK], axis[INFER_MAX_RANK];
+    int n = -1, n_axes = -1, i, status;
+
+    if (im->opset < 11)
+        status = onnx_ints(im, im->opset < 2 ? "paddings" : "pads",
+                           2 * INFER_MAX_RANK, amount, &n, err);
+    else
+        status =
+            onnx_input_ints(im, 1, "pads", 2 * INFER_MAX_RANK, amount, &n, err);
+    if (status == 0 && im->opset >= 18)
+        status =
+            onnx_input_ints(im, 3, "axes", INFER_MAX_RANK, axis, &n_axes, err);
+    if (status < 0)
+        return status;
+    if (n_axes < 0)
+        for (n_axes = 0; n_axes < rank; n_axes++)
+            axis[n_axes] = n_axes;
+    if (n != 2 * n_axes)
+        return error_set(err, INFER_EFORMAT, "%d pads, expected %d",
+                         n < 0 ? 0 : n, 2 * n_axes);
+    for (i = 0; i < n_axes; i++) {
+        int64_t a = axis[i] < 0 ? axis[i] + rank : axis[i];
+
+        if (a < 0 || a >= rank || amount[i] < INT32_MIN ||
+            amount[i] > INT32_MAX || amount[n_axes + i] < INT32_MIN ||
+            amount[n_axes + i] > INT32_MAX)
+            return error_set(err, INFER_EFORMAT,
+                             "pads %lld and %lld along axis %lld",
+                             (long long)amount[i],
+                             (long long)amount[n_axes + i], (long long)axis[i]);
+        pad->begin[a] = (int)amount[i];
+        pad->end[a] = (int)amount[n_axes + i];
+    }
+    return 0;
+}
+
+int onnx_import_pad(struct onnx_import *im, int param, struct infer_error *err)
+{
+    static const char *const words[] = {"constant", "reflect", "edge", "wrap",
+                                        NULL};
+    union graph_attr attr;
+    struct graph_type t;
+    int mode = 0, in, status = onnx_arity(im, 1, im->opset < 11 ? 1 : 4, err);
+
+    (void)param;
+    onnx_defaults(GRAPH_PAD, &attr);
+    if (status == 0)
+        status = onnx_word(im, "mode", words, &mode, err);
+    if (status == 0)
+        status = onnx_input_type(im, 0, 0, &t, err);
+    if (status == 0)
+        status = pad_amounts(im, t.rank, &attr.pad, err);
+    if (status == 0 && im->opset < 11)
+        status = onnx_float(im, "value", &attr.pad.value, err);
+    else if (status == 0 && mode == 0)
+        status = onnx_input_float(im, 2, "the pad value", &attr.pad.value, err);
+    if (status == 0)
+        status = onnx_input(im, 0, &in, err);
+    if (status < 0)
+        return status;
+    attr.pad.mode = (enum kern_pad_mode)mode;
+    return onnx_emit(im, GRAPH_PAD, &attr, &in, 1, 0, NULL, err);
+}
+
+/* ---- Resize: what it is to do -------------------------------------- */
+
+/* enum kern_resize_mode in order; the second spellings are old. */
+static const char *const resize_modes[] = {"nearest", "linear", "cubic",
+                                           "bilinear", NULL};
+
+static int resize_mode(struct onnx_import *im, struct kern_resize *r,
+                       struct infer_error *err)
+{
+    int word = 0;
+    int status = onnx_word(im, "mode", resize_modes, &word, err);
+
+    if (word == 3)
+        word = KERN_BILINEAR;
+    r->mode = (enum kern_resize_mode)word;
+    return status;
+}
+
+static int resize_attributes(struct onnx_import *im, struct kern_resize *r,
+                             struct infer_error *err)
+{
+    /* enum kern_resize_coord and kern_nearest_mode in order */
+    static const char *const coords[] = {
+        "half_pixel", "pytorch_half_pixel",   "align_corners",
+        "asymmetric", "half_pixel_symmetric", NULL};
+    static const char *const nearest[] = {
+        "round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL};
+    int coord = 0, round = 0;
+    int status = resize_mode(im, r, err);
+
+    r->coord = KERN_HALF_PIXEL;
+    r->nearest = KERN_ROUND_PREFER_FLOOR;
+    r->cubic_a = -0.75f;
+    if (im->opset < 11) { /* as Upsample */
+        r->coord = KERN_ASYMMETRIC;
+        r->nearest = KERN_FLOOR_NEAREST;
+        return status;
+    }
+    if (status == 0)
+        status = onnx_word(im, "coordinate_transformation_mode", coords, &coord,
+                           err);
+    if (status == 0)
+        status = onnx_word(im, "nearest_mode", nearest, &round, err);
+    if (status == 0)
+        status = onnx_float(im, "cubic_coeff_a", &r->cubic_a, err);
+    if (status == 0)
+        status = onnx_flag(im, "exclude_outside", &r->exclude_outside, err);
+    if (status == 0)
+        status = onnx_flag(im, "antialias", &r->antialias, err);
+    onnx_ignore(im, "extrapolation_value"); /* of tf_crop_and_resize alone */
+    r->coord = (enum kern_resize_coord)coord;
+    r->nearest = (enum kern_nearest_mode)round;
+    return status;
+}
+
+/* ---- Resize: by how much ------------------------------------------- */
+
+/* The dimensions that scales and sizes speak of. */
+static int resize_axes(struct onnx_import *im, int rank, int *axis, int *n,
+                       struct infer_error *err)
+{
+    int64_t value[INFER_MAX_RANK];
+    int i, given = -1;
+    int status = onnx_ints(im, "axes", INFER_MAX_RANK, value, &given, err);
+
+    if (status < 0)
+        return status;
+    *n = given < 0 ? rank : given;
+    for (i = 0; i < *n; i++) {
+        int64_t a = given < 0 ? i : value[i] < 0 ? value[i] + rank : value[i];
+
+        if (a < 0 || a >= rank)
+            return error_set(err, INFER_EFORMAT, "axis %lld",
+                             (long long)value[i]);
+        axis[i] = (int)a;
+    }
+    return 0;
+}
+
+static int set_scales(const float *scale, int64_t count, const int *axis, int n,
+                      struct graph_resize *r, struct infer_error *err)
+{
+    int i;
+
+    if (count != n)
+        return error_set(err, INFER_EFORMAT, "%lld scales, expected %d",
+                         (long long)count, n);
+    for (i = 0; i < n; i++) {
+        if (!(scale[i] > 0.0f) || !isfinite(scale[i]))
+            return error_set(err, INFER_EFORMAT, "scale %g", (double)scale[i]);
+        r->resize.scale[axis[i]] = scale[i];
+    }
+    return 0;
+}
+
+/* Scales as an input; *found tells whether any are there. */
+static int scales_input(struct onnx_import *im, int i, const int *axis, int n,
+                        struct graph_resize *r, bool *found,
+                        struct infer_error *err)
+{
+    const struct onnx_small *const *s;
+    float scale[INFER_MAX_RANK];
+    int k, status = onnx_input_small(im, i, &s, err);
+
+    *found = false;
+    if (status < 0 || !onnx_has_input(im, i))
+        return status;
+    if (!s)
+        return error_set(err, INFER_EUNSUPPORTED, "scales must be constant");
+    if (!onnx_small_is_fixed(im, s))
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "scales depend on a free dimension");
+    if (s[0]->count == 0)
+        return 0;
+    if (!s[0]->d || s[0]->count > INFER_MAX_RANK)
+        return error_set(err, INFER_EFORMAT,
+                         "scales of a wrong type or number");
+    *found = true;
+    for (k = 0; k < s[0]->count; k++)
+        scale[k] = (float)s[0]->d[k];
+    return set_scales(scale, s[0]->count, axis, n, r, err);
+}
+
+/* One size, at every probe: fixed, the input's own, or a fixed multiple of the
+ * input's, which is then a scale. */
+static int one_size(struct onnx_import *im, const struct onnx_small *const *s,
+                    int i, int axis, struct graph_resize *r, bool *is_scale,
+                    struct infer_error *err)
+{
+    struct graph_type first, t;
+    bool fixed = true, own = true, ratio = true;
+    int p, status = onnx_input_type(im, 0, 0, &first, err);
+
+    for (p = 0; p < im->probes && status == 0; p++) {
+        status = onnx_input_type(im, 0, p, &t, err);
+        fixed &= s[p]->i[i] == s[0]->i[i];
+        own &= s[p]->i[i] == t.dim[axis];
+        /* exact: both factors are far below 2^26 in any real case */
+        ratio &= (double)s[p]->i[i] * (double)first.dim[axis] ==
+                 (double)s[0]->i[i] * (double)t.dim[axis];
+        /* A batch of 1, where 1 is read as any batch. */
+        if (im->freed_batch && axis == 0 && s[p]->i[i] == 1)
+            own = true;
+    }
+    if (status < 0)
+        return status;
+    if (s[0]->i[i] < 1 || s[0]->i[i] > INT32_MAX)
+        return error_set(err, INFER_EFORMAT, "size %lld",
+                         (long long)s[0]->i[i]);
+    r->size[axis] = own ? 0 : s[0]->i[i];
+    if (!own && !fixed && ratio) {
+        *is_scale = true;
+        r->resize.scale[axis] =
+            (float)((double)s[0]->i[i] / (double)first.dim[axis]);
+        return 0;
+    }
+    if (!own && !fixed)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "a size that depends on a free dimension; "
+                         "--input-shape fixes it");
+    return 0;
+}
+
+/* keep_aspect_ratio_policy: one scale for all axes. */
+static int keep_aspect(struct onnx_import *im, const struct onnx_small *s,
+                       bool larger, const int *axis, int n,
+                       struct graph_resize *r, struct infer_error *err)
+{
+    struct graph_type t;
+    double scale = 0.0;
+    int i, status = onnx_input_type(im, 0, 0, &t, err);
+
+    if (status < 0)
+        return status;
+    if (im->probes > 1)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "keep_aspect_ratio_policy with free dimensions");
+    for (i = 0; i < n; i++) {
+        double ratio;
+
+        if (t.dim[axis[i]] < 1)
+            return error_set(err, INFER_EFORMAT, "an empty input");
+        ratio = (double)s->i[i] / (double)t.dim[axis[i]];
+        if (i == 0 || (larger ? ratio > scale : ratio < scale))
+            scale = ratio;
+    }
+    r->n_sizes = t.rank;
+    for (i = 0; i < n; i++) {
+        r->resize.scale[axis[i]] = (float)scale;
+        r->size[axis[i]] = (int64_t)floor(scale * (double)t.dim[axis[i]] + 0.5);
+    }
+    return 0;
+}
+
+static int sizes_input(struct onnx_import *im, int i, int rank, const int *axis,
+                       int n, struct graph_resize *r, struct infer_error *err)
+{
+    static const char *const policies[] = {"stretch", "not_larger",
+                                           "not_smaller", NULL};
+    const struct onnx_small *const *s;
+    bool is_scale = false;
+    int k, p, policy = 0, status = onnx_input_small(im, i, &s, err);
+
+    if (status == 0)
+        status =
+            onnx_word(im, "keep_aspect_ratio_policy", policies, &policy, err);
+    if (status < 0)
+        return status;
+    if (!onnx_has_input(im, i))
+        return error_set(err, INFER_EFORMAT, "neither scales nor sizes");
+    if (!s)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "sizes must not depend on data");
+    for (p = 0; p < im->probes; p++)
+        if (!s[p]->i || s[p]->count != n)
+            return error_set(err, INFER_EFORMAT, "sizes must be %d integers",
+                             n);
+    if (policy != 0)
+        return keep_aspect(im, s[0], policy == 2, axis, n, r, err);
+    for (k = 0; k < n && status == 0; k++)
+        status = one_size(im, s, k, axis[k], r, &is_scale, err);
+    if (status < 0)
+        return status;
+    if (!is_scale) {
+        r->n_sizes = rank;
+        return 0;
+    }
+    for (k = 0; k < rank; k++)
+        if (r->size[k] != 0 && r->resize.scale[k] == 1.0f)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "sizes of which only some depend on a free "
+                             "dimension");
+    return 0;
+}
+
+static int emit_resize(struct onnx_import *im, const union graph_attr *attr,
+                       struct infer_error *err)
+{
+    int in, status = onnx_input(im, 0, &in, err);
+
+    if (status < 0)
+        return status;
+    return onnx_emit(im, GRAPH_RESIZE, attr, &in, 1, 0, NULL, err);
+}
+
+static void resize_defaults(union graph_attr *attr)
+{
+    int i;
+
+    onnx_defaults(GRAPH_RESIZE, attr);
+    attr->resize.n_sizes = 0;
+    for (i = 0; i < INFER_MAX_RANK; i++)
+        attr->resize.resize.scale[i] = 1.0f;
+}
+
+int onnx_import_resize(struct onnx_import *im, int param,
+                       struct infer_error *err)
+{
+    union graph_attr attr;
+    struct graph_type t;
+    int axis[INFER_MAX_RANK], n = 0;
+    bool found = false;
+    int status = onnx_arity(im, 1, 4, err);
+
+    (void)param;
+    resize_defaults(&attr);
+    if (status == 0)
+        status = onnx_input_type(im, 0, 0, &t, err);
+    if (status == 0)
+        status = resize_attributes(im, &attr.resize.resize, err);
+    if (status == 0)
+        status = resize_axes(im, t.rank, axis, &n, err);
+    if (status == 0)
+        status = scales_input(im, im->opset < 11 ? 1 : 2, axis, n, &attr.resize,
+                              &found, err);
+    if (status == 0 && !found && im->opset >= 11)
+        status = sizes_input(im, 3, t.rank, axis, n, &attr.resize, err);
+    else if (status == 0 && !found)
+        status = error_set(err, INFER_EFORMAT, "no scales");
+    else if (status == 0)
+        onnx_ignore(im, "keep_aspect_ratio_policy"); /* of sizes alone */
+    if (status < 0)
+        return status;
+    return emit_resize(im, &attr, err);
+}
+
+/* Scales are two attributes in opset 1, one list in opset 7, an input in opset
+ * 9. */
+static int upsample_scales(struct onnx_import *im, int rank,
+                           struct graph_resize *r, struct infer_error *err)
+{
+    int axis[INFER_MAX_RANK], i;
+    struct onnx_attr *a;
+    bool found;
+    int status;
+
+    for (i = 0; i < rank; i++)
+        axis[i] = i;
+    if (im->opset >= 9) {
+        status = scales_input(im, 1, axis, rank, r, &found, err);
+        if (status == 0 && !found)
+            status = error_set(err, INFER_EFORMAT, "no scales");
+        return status;
+    }
+    if (im->opset < 7) {
+        float scale[4] = {1.0f, 1.0f, 0.0f, 0.0f};
+
+        status = onnx_float(im, "height_scale", &scale[2], err);
+        if (status == 0)
+            status = onnx_float(im, "width_scale", &scale[3], err);
+        if (status < 0)
+            return status;
+        return set_scales(scale, 4, axis, rank, r, err);
+    }
+    a = onnx_attr(im, "scales");
+    if (!a || a->type != ONNX_ATTR_FLOATS)
+        return error_set(err, INFER_EFORMAT, "attribute 'scales' is missing");
+    return set_scales(a->floats, (int64_t)a->count, axis, rank, r, err);
+}
+
+int onnx_import_upsample(struct onnx_import *im, int param,
+                         struct infer_error *err)
+{
+    union graph_attr attr;
+    struct graph_type t;
+    int status = onnx_arity(im, 1, 2, err);
+
+    (void)param;
+    resize_defaults(&attr);
+    attr.resize.resize.coord = KERN_ASYMMETRIC;
+    attr.resize.resize.nearest = KERN_FLOOR_NEAREST;
+    if (status == 0)
+        status = onnx_input_type(im, 0, 0, &t, err);
+    if (status == 0)
+        status = resize_mode(im, &attr.resize.resize, err);
+    if (status == 0)
+        status = upsample_scales(im, t.rank, &attr.resize, err);
+    if (status < 0)
+        return status;
+    return emit_resize(im, &attr, err);
+}
+
+/* ---- blocks -------------------------------------------------------- */
+
+int onnx_import_block(struct onnx_import *im, int op, struct infer_error *err)
+{
+    static const char *const words[] = {"DCR", "CRD", NULL};
+    union graph_attr attr;
+    int64_t block = 0;
+    int mode = 0, in, status = onnx_arity(im, 1, 1, err);
+
+    onnx_defaults((enum graph_op)op, &attr);
+    if (status == 0 && !onnx_has_attr(im, "blocksize"))
+        status =
+            error_set(err, INFER_EFORMAT, "attribute 'blocksize' is missing");
+    if (status == 0)
+        status = onnx_int(im, "blocksize", 1, INT32_MAX, &block, err);
+    if (status == 0 && op == GRAPH_DEPTH_TO_SPACE)
+        status = onnx_word(im, "mode", words, &mode, err);
+    if (status == 0)
+        status = onnx_input(im, 0, &in, err);
+    if (status < 0)
+        return status;
+    attr.depth_space.block = (int)block;
+    attr.depth_space.crd = mode == 1;
+    return onnx_emit(im, (enum graph_op)op, &attr, &in, 1, 0, NULL, err);
+}

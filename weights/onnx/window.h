@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What convolutions and pools of ONNX share. */
+#ifndef WEIGHTS_ONNX_WINDOW_H
+#define WEIGHTS_ONNX_WINDOW_H
+
+#include "weights/onnx/onnx.h"
+
+/* Spatial rank of input 0 (1 to 3), or EUNSUPPORTED. */
+int onnx_spatial_rank(struct onnx_import *im, int *out,
+                      struct infer_error *err);
+/* An attribute with one entry >= min for each spatial dimension. */
+int onnx_spatial_ints(struct onnx_import *im, const char *name, int spatial,
+                      int64_t min, int *out, struct infer_error *err);
+/* auto_pad and pads. */
+int onnx_pads(struct onnx_import *im, int spatial,
+              enum graph_auto_pad *auto_pad, int *begin, int *end,
+              struct infer_error *err);
+
+#endif
