@@ -241,7 +241,7 @@ RECIPE_FUNCTIONS(_tf32, recipe_tf32)
                                     .layout = KERN_NHWC,                       \
                                     .dtype = type,                             \
                                     .acc = INFER_F32,                          \
-                                    .min_sm = 75,                              \
+                                    .min_sm = CUDNN_MIN_SM(type, flags_),      \
                                     .flags = flags_,                           \
                                     .supports = supports##suffix,              \
                                     .variants = variants##suffix,              \

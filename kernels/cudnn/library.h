@@ -147,6 +147,10 @@ int cublas_handle(int ordinal, struct infer_error *err, cublasLtHandle_t *out);
 
 /* ---- what rows share ----------------------------------------------- */
 
+/* Turing is the oldest GPU for all rows; BF16 and TF32 came with Ampere. */
+#define CUDNN_MIN_SM(type, flags)                                              \
+    ((type) == INFER_BF16 || ((flags)&KERN_TF32) ? 80 : 75)
+
 /* cuDNN's name of a type of activations (F32, F16, BF16). */
 cudnnDataType_t cudnn_dtype(enum infer_dtype dtype);
 

@@ -164,7 +164,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
                                     .layout = KERN_NHWC,                       \
                                     .dtype = type,                             \
                                     .acc = INFER_F32,                          \
-                                    .min_sm = 75,                              \
+                                    .min_sm = CUDNN_MIN_SM(type, 0),           \
                                     .supports = supports,                      \
                                     .variants = variants,                      \
                                     .prepare = prepare,                        \
