@@ -16,6 +16,9 @@
 #ifdef HAVE_CUDA
 #include "kernels/cuda/cuda.h"
 #endif
+#ifdef HAVE_CUDNN
+#include "kernels/cudnn/cudnn.h"
+#endif
 #include "kernels/kern.h"
 #include "libinfer/device.h"
 
