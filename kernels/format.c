@@ -99,6 +99,12 @@ static const char *const reduce_names[KERN_REDUCE_KIND_COUNT] = {
     [KERN_REDUCE_L2] = "l2",
 };
 
+static const char *const update_names[KERN_UPDATE_KIND_COUNT] = {
+    [KERN_UPDATE_NONE] = "none",       [KERN_UPDATE_SGD] = "sgd",
+    [KERN_UPDATE_RMSPROP] = "rmsprop", [KERN_UPDATE_ADAM] = "adam",
+    [KERN_UPDATE_ADAMW] = "adamw",
+};
+
 #define NAME_OF(table, kind)                                                   \
     ((size_t)(kind) < sizeof(table) / sizeof((table)[0]) ? (table)[kind] : "?")
 
@@ -110,9 +116,29 @@ struct windows {
     long long value[FIGURES][KERN_MAX_SPATIAL];
 };
 
+static bool is_pool(const struct kern_problem *p)
+{
+    return p->op == KERN_POOL_FPROP || p->op == KERN_POOL_DGRAD;
+}
+
+/* Problems of the way back show the figures of their way forwards. */
+static struct kern_problem forwards(const struct kern_problem *p)
+{
+    struct kern_problem f = *p;
+
+    if (p->op == KERN_CONV_WGRAD) {
+        f.in[1] = p->out[0];
+        f.out[0] = p->in[1];
+    } else if (p->op == KERN_POOL_DGRAD) {
+        f.in[0] = p->out[0];
+        f.out[0] = p->in[0];
+    }
+    return f;
+}
+
 static void measure_windows(struct windows *w, const struct kern_problem *p)
 {
-    const bool pool = p->op == KERN_POOL_FPROP;
+    const bool pool = is_pool(p);
     const struct kern_conv *c = &p->attr.conv;
     const struct kern_pool *a = &p->attr.pool;
 
@@ -152,7 +178,7 @@ static void put_windows(struct text *t, const struct kern_problem *p)
 
     measure_windows(&w, p);
     put_figure(t, &w, IN, -1);
-    if (p->op != KERN_POOL_FPROP)
+    if (!is_pool(p))
         put(t, "oc%lld", (long long)p->out[0].dim[1]);
     put_figure(t, &w, OUT, -1);
     put_figure(t, &w, KERNEL, -1);
@@ -163,10 +189,10 @@ static void put_windows(struct text *t, const struct kern_problem *p)
 
 static bool is_window_problem(const struct kern_problem *p)
 {
-    const bool conv =
-        p->op == KERN_CONV_FPROP || p->op == KERN_CONV_TRANSPOSE_FPROP;
+    const bool conv = p->op == KERN_CONV_FPROP || p->op == KERN_CONV_WGRAD ||
+                      p->op == KERN_CONV_TRANSPOSE_FPROP;
 
-    if (!conv && p->op != KERN_POOL_FPROP)
+    if (!conv && !is_pool(p))
         return false;
     return p->in[0].rank > 2 && p->in[0].rank <= 2 + KERN_MAX_SPATIAL &&
            p->out[0].rank == p->in[0].rank &&
@@ -182,13 +208,16 @@ static void put_shapes(struct text *t, const struct kern_problem *p)
             put(t, "%s%s", i ? "," : "",
                 kern_shape_text(p->in[i].rank, p->in[i].dim, buf));
     for (int i = 0; i < p->n_out && i < KERN_MAX_OUT; i++)
-        put(t, ":%s", kern_shape_text(p->out[i].rank, p->out[i].dim, buf));
+        if (p->out[i].dtype != INFER_NONE)
+            put(t, "%s%s", i ? "," : ":",
+                kern_shape_text(p->out[i].rank, p->out[i].dim, buf));
 }
 
 static void put_attributes(struct text *t, const struct kern_problem *p)
 {
     switch (p->op) {
     case KERN_POOL_FPROP:
+    case KERN_POOL_DGRAD:
         put(t, " %s",
             p->attr.pool.kind == KERN_POOL_MAX
                 ? "max"
@@ -196,12 +225,14 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
                                                   : "average"));
         break;
     case KERN_UNARY:
+    case KERN_UNARY_DGRAD:
         put(t, " %s", NAME_OF(unary_names, p->attr.unary.kind));
         break;
     case KERN_BINARY:
         put(t, " %s", NAME_OF(binary_names, p->attr.binary.kind));
         break;
     case KERN_REDUCE:
+    case KERN_REDUCE_DGRAD:
         put(t, " %s axes0x%x", NAME_OF(reduce_names, p->attr.reduce.kind),
             (unsigned)p->attr.reduce.axes);
         break;
@@ -223,11 +254,19 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
         put(t, " groups%d", p->attr.norm.groups);
         break;
     case KERN_LRN:
+    case KERN_LRN_DGRAD:
         put(t, " size%d", p->attr.lrn.size);
         break;
     case KERN_MATMUL:
         put(t, "%s%s", p->attr.matmul.transpose_a ? " ta" : "",
             p->attr.matmul.transpose_b ? " tb" : "");
+        break;
+    case KERN_DROPOUT:
+        put(t, " ratio%g", (double)p->attr.dropout.ratio);
+        break;
+    case KERN_UPDATE:
+        put(t, " %s%s", NAME_OF(update_names, p->attr.update.kind),
+            p->attr.update.nesterov ? " nesterov" : "");
         break;
     default:
         break;
@@ -271,11 +310,12 @@ const char *kern_problem_format(const struct kern_problem *p, char *buf,
         buf[0] = '\0';
     put(&t, "%s ", kern_op_name(p->op));
     if (is_window_problem(p)) {
-        if (p->op != KERN_POOL_FPROP && p->attr.conv.groups != 1)
+        const struct kern_problem f = forwards(p);
+        if (!is_pool(p) && p->attr.conv.groups != 1)
             put(&t, "g%d", p->attr.conv.groups);
-        put(&t, "mb%lldic%lld", (long long)p->in[0].dim[0],
-            (long long)p->in[0].dim[1]);
-        put_windows(&t, p);
+        put(&t, "mb%lldic%lld", (long long)f.in[0].dim[0],
+            (long long)f.in[0].dim[1]);
+        put_windows(&t, &f);
     } else {
         put_shapes(&t, p);
     }

@@ -30,6 +30,17 @@ static const char *const op_names[KERN_OP_COUNT] = {
     [KERN_PAD] = "pad",
     [KERN_RESIZE] = "resize",
     [KERN_COPY] = "copy",
+    [KERN_CONV_WGRAD] = "conv_wgrad",
+    [KERN_BATCH_NORM_TRAIN] = "batch_norm_train",
+    [KERN_BATCH_NORM_DGRAD] = "batch_norm_dgrad",
+    [KERN_POOL_DGRAD] = "pool_dgrad",
+    [KERN_REDUCE_DGRAD] = "reduce_dgrad",
+    [KERN_UNARY_DGRAD] = "unary_dgrad",
+    [KERN_LRN_DGRAD] = "lrn_dgrad",
+    [KERN_DROPOUT] = "dropout",
+    [KERN_CROSS_ENTROPY] = "cross_entropy",
+    [KERN_STEP] = "step",
+    [KERN_UPDATE] = "update",
 };
 
 const char *kern_op_name(enum kern_op op)
@@ -43,15 +54,49 @@ int kern_op_residual(enum kern_op op)
 {
     switch (op) {
     case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
     case KERN_DENSE_FPROP:
     case KERN_SCALE_SHIFT:
+    case KERN_UNARY_DGRAD:
         return 3;
     case KERN_BATCH_NORM:
+    case KERN_BATCH_NORM_TRAIN:
         return 5;
     case KERN_BINARY:
+    case KERN_CONV_WGRAD:
+    case KERN_POOL_DGRAD:
+    case KERN_REDUCE_DGRAD:
+    case KERN_LRN_DGRAD:
         return 2;
+    case KERN_REDUCE:
+        return 1;
     default:
         return -1;
+    }
+}
+
+bool kern_unary_knows_y(const struct kern_unary *f)
+{
+    switch (f->kind) {
+    case KERN_IDENTITY:
+    case KERN_RELU:
+    case KERN_CLIP:
+    case KERN_SIGMOID:
+    case KERN_TANH:
+    case KERN_SOFTPLUS:
+    case KERN_LINEAR:
+    case KERN_EXP:
+    case KERN_SQRT:
+    case KERN_RECIPROCAL:
+    case KERN_NEG:
+        return true;
+    case KERN_LEAKY_RELU: /* y has x's sign */
+    case KERN_ELU:
+        return f->a > 0;
+    case KERN_SELU:
+        return f->a > 0 && f->b > 0;
+    default:
+        return false;
     }
 }
 
@@ -143,6 +188,8 @@ double kern_problem_flops(const struct kern_problem *p)
         return 2 * product(y, 0) * product(&p->in[1], 1);
     case KERN_CONV_TRANSPOSE_FPROP: /* each input: K/groups * window */
         return 2 * product(a, 0) * product(&p->in[1], 1);
+    case KERN_CONV_WGRAD: /* each element of dy: C/groups * window */
+        return 2 * product(&p->in[1], 0) * product(y, 1);
     case KERN_MATMUL:
         if (a->rank < 1)
             return 0;

@@ -25,15 +25,19 @@ extern "C" {
 #endif
 
 #define KERN_MAX_RANK INFER_MAX_RANK
-#define KERN_MAX_IN   6
-#define KERN_MAX_OUT  2
+#define KERN_MAX_IN   8
+#define KERN_MAX_OUT  6
 
 /* ---- operations ---------------------------------------------------- */
 
-/* Every operation is documented where its attributes are declared below. */
+/* Every operation is documented where its attributes are declared below.
+ *
+ * [x] may be absent.  +x, where it is there, is added to output 0 and may be
+ * that output's own memory: that is how gradients are accumulated, over the
+ * uses of a tensor and over micro-batches. */
 enum kern_op {
     KERN_CONV_FPROP,           /* in: x, w, [bias], [residual] */
-    KERN_CONV_TRANSPOSE_FPROP, /* in: x, w, [bias] */
+    KERN_CONV_TRANSPOSE_FPROP, /* in: x, w, [bias], [+residual] */
     KERN_DENSE_FPROP,          /* in: x, w, [bias], [residual] */
     KERN_MATMUL,               /* in: a, b */
     KERN_POOL_FPROP,           /* in: x */
@@ -47,14 +51,43 @@ enum kern_op {
     KERN_BINARY,               /* in: a, b (broadcast to each other) */
     KERN_WHERE,                /* in: condition, a, b (broadcast) */
     KERN_SOFTMAX,              /* in: x */
-    KERN_REDUCE,               /* in: x */
+    KERN_REDUCE,               /* in: x, [+residual] */
     KERN_ARG_REDUCE,           /* in: x; out: I64 */
     KERN_GATHER,               /* in: x, indices */
     KERN_PAD,                  /* in: x */
     KERN_RESIZE,               /* in: x */
     KERN_COPY,                 /* in: x; converts dtype and strides */
+
+    /* Training: forwards with what the way back needs, backwards, updates. */
+    KERN_CONV_WGRAD,       /* in: x, dy, [+dw]; out: dw */
+    KERN_BATCH_NORM_TRAIN, /* in: x, scale, shift, [mean], [var], [residual];
+                            * out: y, batch mean, batch inverse deviation,
+                            * [mean], [var] */
+    KERN_BATCH_NORM_DGRAD, /* in: dy, x, scale, batch mean, batch inverse
+                            * deviation, [y], [+dscale], [+dshift];
+                            * out: dx, dscale, dshift, [dresidual] */
+    KERN_POOL_DGRAD,       /* in: dy, [x], [+dx]; out: dx */
+    KERN_REDUCE_DGRAD,     /* in: dy, [x], [+dx]; out: dx */
+    KERN_UNARY_DGRAD,      /* in: dy, [x], [y], [+dx]; out: dx */
+    KERN_LRN_DGRAD,        /* in: dy, x, [+dx]; out: dx */
+    KERN_DROPOUT,          /* in: x, random; out: y.  Its own dgrad. */
+    KERN_CROSS_ENTROPY,    /* in: logits, labels, [step]; out: loss, [dlogits],
+                            * [hit] */
+    KERN_STEP,             /* in: norm, step, [random]; out: step, [random] */
+    KERN_UPDATE,           /* in: w, [dw], [rate], [step], [m], [v], [average];
+                            * out: w, [m], [v], [average], [w in 16 bits] */
     KERN_OP_COUNT
 };
+
+/* dx[n,c,i] = sum of dy[n,k,p] * w[k,c,r] over all that fprop made of x[n,c,i]
+ * is what a transposed convolution of dy with the same weights computes: the
+ * input is dy, the output dx, and x's extent is the output's.  So the two are
+ * one operation; and the dgrad of a transposed convolution is conv_fprop, its
+ * wgrad conv_wgrad with dy for x and x for dy.
+ *
+ * A dense layer's backwards are those of a convolution with a 1x1 window over
+ * one pixel: x as rows,C,1,1, y as rows,K,1,1, w as K,C,1,1. */
+#define KERN_CONV_DGRAD KERN_CONV_TRANSPOSE_FPROP
 
 /* "conv_fprop" and so on. */
 const char *kern_op_name(enum kern_op op);
@@ -96,7 +129,10 @@ size_t kern_tensor_span(const struct kern_tensor *t);
 /* y[n,k,p] = sum_{c,r} x[n, c, p*stride + r*dilation - pad_begin] * w[k,c,r].
  * x: N,C,spatial; w: K,C/groups,window; y: N,K,spatial.
  * Transposed: w is C,K/groups,window and the roles of x and y are exchanged;
- * the output extent is that of y in the problem. */
+ * the output extent is that of y in the problem.
+ * wgrad: dw[k,c,r] = sum_{n,p} x[n, c, p*stride + r*dilation - pad_begin] *
+ * dy[n,k,p].  The bias's gradient is KERN_REDUCE, the sum of dy over all
+ * dimensions but 1. */
 struct kern_conv {
     int groups;
     int stride[KERN_MAX_SPATIAL];
@@ -109,7 +145,10 @@ enum kern_pool_kind { KERN_POOL_MAX, KERN_POOL_AVERAGE };
 
 /* Padding never wins a maximum and counts in an average only with
  * count_include_pad; the overhang that ceil mode adds never counts.  A window
- * that holds no element at all gives 0. */
+ * that holds no element at all gives 0.
+ * dgrad: in[1] is there for a maximum only.  Of equal elements the first in
+ * row-major order takes the window's gradient; a NaN takes it from all before
+ * it. */
 struct kern_pool {
     enum kern_pool_kind kind;
     bool count_include_pad;
@@ -123,9 +162,22 @@ struct kern_pool {
 /* y = (x - mean) / sqrt(var + epsilon) * scale + shift, along dimension 1 for
  * batch norm; over dimensions axis.. for layer norm (scale and shift have the
  * shape of those); over C/groups channels and space for group norm (groups ==
- * C is instance norm).  rms: no mean is taken off (RMS norm). */
+ * C is instance norm).  rms: no mean is taken off (RMS norm).
+ *
+ * Batch norm in training takes mean and variance (that of all n elements, / n)
+ * from x itself and gives out mean and 1 / sqrt(var + epsilon) for the way
+ * back.  Running statistics are those of in[3], in[4] moved towards the
+ * batch's: running + momentum * (batch - running), the variance as / (n - 1);
+ * both there or both absent, in and out, and at launch out may be in's memory.
+ * y = act(... + residual); residual_last is refused.
+ *
+ * Its dgrad undoes the same activation first: dz = dy * act'(z), which has to
+ * be known from y (kern_unary_knows_y()), in[5], absent where there is none;
+ * dresidual is dz.  in[6] and in[7] are added to dscale and dshift and may be
+ * their memory; one of dx and dresidual may be dy's. */
 struct kern_norm {
     float epsilon;
+    float momentum; /* of running statistics, in training alone */
     int axis;
     int groups;
     bool rms;
@@ -177,6 +229,12 @@ struct kern_unary {
     enum kern_unary_kind kind;
     float a, b;
 };
+/* dgrad: dx = dy * f'(x).  in[1] is x, in[2] is y = f(x); one of them, y only
+ * where the derivative is known from it.  Where a function has a corner, its
+ * derivative there is 0 (ReLU, clip: those inside the bounds pass), or the one
+ * of the branch that the definition above takes; roundings, sign and NOT have
+ * derivative 0. */
+bool kern_unary_knows_y(const struct kern_unary *f);
 
 enum kern_binary_kind {
     KERN_ADD,
@@ -215,7 +273,11 @@ enum kern_reduce_kind {
     KERN_REDUCE_L2,
     KERN_REDUCE_KIND_COUNT
 };
-/* Reduced dimensions keep size 1 in the problem's output tensor. */
+/* Reduced dimensions keep size 1 in the problem's output tensor.
+ * dgrad: in[1] is there for MAX, MIN, L1 and L2 only; PROD is refused.  Of
+ * equal elements the first in row-major order takes the gradient of a maximum
+ * or minimum.  Global pooling is MEAN over space; maxout is MAX over dimension
+ * 2 of x seen as N,K,pieces,spatial. */
 struct kern_reduce {
     enum kern_reduce_kind kind;
     uint32_t axes; /* bit i: dimension i is reduced */
@@ -278,6 +340,100 @@ struct kern_matmul {
     float alpha;
 };
 
+/* ---- attributes of training ---------------------------------------- */
+
+/* y = keep ? x / (1 - ratio) : 0.  The same numbers on every device: element i,
+ * counted row-major over the logical shape, takes word i % 4 of Philox4x32-10
+ * (Salmon et al., 2011) with key `seed` and counter words i / 4, stream, low
+ * and high half of `offset`, and is kept where word >= ratio * 2^32.
+ * random: U64[2], seed and offset, in device memory, so that KERN_STEP can move
+ * on without the host.  Run on dy with the same random it is its own dgrad. */
+struct kern_dropout {
+    float ratio;     /* 0 .. 1, below 1 */
+    uint32_t stream; /* one a layer */
+};
+
+/* logits: N,C; labels: I32 or I64 [N].  Targets are 1 - smoothing at the label
+ * plus smoothing / C everywhere.
+ *   loss [N] F32 = -sum over c of target * log softmax(logits), not scaled
+ *   dlogits = scale * step's loss scale (1 where absent) * (softmax - target)
+ *   hit [N] F32 = 1 where all logits before the label's are below it and none
+ *                 behind it above, else 0
+ * A label outside 0 .. C-1 gives 0 in all three: rows that only fill a batch.
+ */
+struct kern_cross_entropy {
+    float smoothing; /* 0 .. 1 */
+    float scale;     /* 1 / batch, say */
+};
+
+/* State of a training run in device memory, F32[KERN_STEP_SIZE], which
+ * KERN_STEP moves on and the others read.  It starts with zeros but for the
+ * loss scale. */
+enum kern_step_field {
+    KERN_STEP_COUNT,       /* updates made, skipped ones left out */
+    KERN_STEP_LOSS_SCALE,  /* of the next cross_entropy; 1 for none */
+    KERN_STEP_FACTOR,      /* what update multiplies gradients by; 0: skips */
+    KERN_STEP_GOOD,        /* steps since the loss scale last changed */
+    KERN_STEP_SKIPPED,     /* steps whose gradients were not finite */
+    KERN_STEP_CORRECTION1, /* 1 - beta1^count */
+    KERN_STEP_CORRECTION2, /* 1 - beta2^count */
+    KERN_STEP_NORM,        /* of the gradients, loss scale taken out */
+    KERN_STEP_SIZE
+};
+
+/* norm: F32[1], that of all scaled gradients (KERN_REDUCE L2 over the flat
+ * range).  Finite: count + 1, factor = min(1, clip / norm) / loss scale, and
+ * the loss scale times growth after `interval` such steps in a row.  Else:
+ * factor 0, skipped + 1, loss scale times backoff.  random's offset moves on by
+ * 1 in either case.  Outputs may be the memory of their inputs. */
+struct kern_step {
+    float clip;            /* largest norm; 0: any */
+    float beta1, beta2;    /* for the corrections; 0 where not needed */
+    float growth, backoff; /* 2 and 0.5; growth 1 for a fixed scale */
+    float max_scale;       /* the loss scale grows up to this; 0: no limit.
+                            * It never shrinks below 1. */
+    int interval;          /* 2000; 0: never grows */
+};
+
+enum kern_update_kind {
+    KERN_UPDATE_NONE, /* w stays: only the average moves */
+    KERN_UPDATE_SGD,
+    KERN_UPDATE_RMSPROP,
+    KERN_UPDATE_ADAM,
+    KERN_UPDATE_ADAMW,
+    KERN_UPDATE_KIND_COUNT
+};
+/* All tensors are flat, [n]; w, m, v and average F32, dw F32 or 16 bits, rate
+ * F32[1], step F32[KERN_STEP_SIZE].  As PyTorch defines them, with
+ * g = dw * step's factor (1 where absent), plus decay * w but in AdamW:
+ *   SGD      m = momentum * m + g (g itself without m)
+ *            w -= rate * (nesterov ? g + momentum * m : m)
+ *   RMSprop  v = beta2 * v + (1 - beta2) * g^2;  d = g / (sqrt v + epsilon)
+ *            m = momentum * m + d (d itself without m);  w -= rate * m
+ *   Adam     m = beta1 * m + (1 - beta1) * g;  v as RMSprop's
+ *            w -= rate * (m / c1) / (sqrt(v / c2) + epsilon)
+ *   AdamW    w -= rate * decay * w first, then Adam
+ * where c1 and c2 are step's corrections, and average = average_decay * average
+ * + (1 - average_decay) * w with the new w.  momentum and beta1 are one field.
+ * A factor of 0 leaves everything as it was: out = in.  Outputs may be the
+ * memory of their inputs.  m out where m is in, and so on; the 16-bit copy (F16
+ * or BF16, what the forward pass reads) where it is wanted. */
+struct kern_update {
+    enum kern_update_kind kind;
+    bool nesterov;
+    float beta1, beta2; /* beta1: momentum, for SGD and RMSprop */
+    float epsilon, decay, average_decay;
+};
+
+/* out[] of an update. */
+enum {
+    KERN_UPDATE_W,
+    KERN_UPDATE_M,
+    KERN_UPDATE_V,
+    KERN_UPDATE_AVERAGE,
+    KERN_UPDATE_COPY
+};
+
 union kern_attr {
     struct kern_conv conv;
     struct kern_pool pool;
@@ -292,14 +448,19 @@ union kern_attr {
     struct kern_pad pad;
     struct kern_resize resize;
     struct kern_matmul matmul;
+    struct kern_dropout dropout;
+    struct kern_cross_entropy cross_entropy;
+    struct kern_step step;
+    struct kern_update update;
 };
 
 /* What is applied to a result before it is stored.
  * y = act(acc + bias + residual), or act(acc + bias) + residual where
  * residual_last.  The residual has y's shape; at launch it may be y's own
  * buffer where their strides are equal, which spares rows that add in place a
- * copy.  Operations that know it: conv, conv_transpose (act only), dense,
- * batch_norm, scale_shift, binary, pool (act only). */
+ * copy.  Operations that know it: conv, conv_transpose, dense, batch_norm,
+ * batch_norm in training, scale_shift, binary, pool (act only), and those with
+ * +dx or +dw (residual only). */
 struct kern_epilogue {
     struct kern_unary act; /* KERN_IDENTITY for none */
     bool residual_last;
@@ -420,7 +581,8 @@ struct kern_row {
     /* Runs.  Never allocates, never synchronises.  Thread-safe for one e
      * as long as workspace and outputs differ.  The output may be the memory
      * of an input of the same strides and element size: of in[0] in unary,
-     * binary, scale_shift and batch_norm, of the residual in conv. */
+     * binary, scale_shift, batch_norm, unary_dgrad and dropout, of the
+     * residual everywhere, and where an operation says so above. */
     int (*launch)(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err);
     /* Optional.  Releases e->state. */

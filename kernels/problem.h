@@ -19,6 +19,13 @@ kern_problem_in(const struct kern_problem *p, int i)
     return i < p->n_in && p->in[i].dtype != INFER_NONE ? &p->in[i] : NULL;
 }
 
+/* Output i, or NULL where it is absent. */
+static inline const struct kern_tensor *
+kern_problem_out(const struct kern_problem *p, int i)
+{
+    return i < p->n_out && p->out[i].dtype != INFER_NONE ? &p->out[i] : NULL;
+}
+
 /* Index of the operation's residual input, or -1 where it knows none. */
 int kern_op_residual(enum kern_op op);
 

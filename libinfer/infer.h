@@ -205,7 +205,8 @@ struct infer_array {
 
 /* Plans for these input shapes, if no earlier call or run did: chooses
  * kernels, packs weights, lays out memory.  A later infer_session_run() with
- * the same shapes allocates nothing.  in[i].data is not read. */
+ * the same shapes allocates nothing; oneDNN, where it runs a step, keeps some
+ * bytes an argument for the length of a call.  in[i].data is not read. */
 int infer_session_prepare(struct infer_session *session,
                           const struct infer_array *in, int n_in,
                           struct infer_error *err);

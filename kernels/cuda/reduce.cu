@@ -16,12 +16,12 @@
 #define THREADS 256
 
 struct reduce_args {
-    struct cuda_walk<2> kept; /* y, x: in the order of x */
+    struct cuda_walk<3> kept; /* y, residual, x: in the order of x */
     struct cuda_walk<1> gone; /* x */
     int columns;              /* X */
     enum kern_reduce_kind kind;
-    enum infer_dtype type; /* of integers */
-    const void *x;
+    enum infer_dtype type;    /* of integers */
+    const void *x, *residual; /* NULL: none */
     void *y;
 };
 
@@ -44,7 +44,8 @@ static void init_walks(struct reduce_args *a, const struct kern_problem *p)
     int64_t inner_kept = INT64_MAX, inner_gone = INT64_MAX;
 
     split(x, p->attr.reduce.axes, &kept, &gone);
-    const struct kern_tensor *const outer[2] = {&p->out[0], &kept};
+    const struct kern_tensor *const outer[3] = {&p->out[0],
+                                                kern_problem_in(p, 1), &kept};
     const struct kern_tensor *const inner[1] = {&gone};
     a->kept.init(x->rank, p->out[0].dim, outer);
     a->gone.init(x->rank, gone.dim, inner);
@@ -111,7 +112,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t group = blockIdx.x; group < groups; group += gridDim.x) {
         const int64_t output = group * columns + column;
         const bool here = output < a.kept.count;
-        int64_t at[2] = {0, 0}, step[1];
+        int64_t at[3] = {0, 0, 0}, step[1];
         float acc = start_of(a.kind);
 
         if (here) {
@@ -120,7 +121,7 @@ static __global__ void __launch_bounds__(THREADS)
                 a.gone.offsets(i, step);
                 acc = join(
                     a.kind, acc,
-                    term(a.kind, to_float(((const T *)a.x)[at[1] + step[0]])));
+                    term(a.kind, to_float(((const T *)a.x)[at[2] + step[0]])));
             }
         }
         part[threadIdx.x] = acc;
@@ -136,6 +137,8 @@ static __global__ void __launch_bounds__(THREADS)
                 y /= (float)a.gone.count;
             if (a.kind == KERN_REDUCE_L2)
                 y = sqrtf(y);
+            if (a.residual)
+                y += to_float(((const T *)a.residual)[at[1]]);
             ((T *)a.y)[at[0]] = from_float<T>(y);
         }
         __syncthreads(); /* before the next group overwrites */
@@ -150,6 +153,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
 
     init_walks(&a, p);
     a.x = args->in[0];
+    a.residual = args->in[1];
     a.y = args->out[0];
     if (a.kept.count == 0)
         return 0;
@@ -219,13 +223,13 @@ static __global__ void __launch_bounds__(THREADS)
 {
     for (int64_t o = blockIdx.x * (int64_t)THREADS + threadIdx.x;
          o < a.kept.count; o += (int64_t)gridDim.x * THREADS) {
-        int64_t at[2], step[1];
+        int64_t at[3], step[1];
         int64_t acc = a.kind == KERN_REDUCE_PROD;
 
         a.kept.offsets(o, at);
         for (int64_t i = 0; i < a.gone.count; i++) {
             a.gone.offsets(i, step);
-            acc = join_i64(a.kind, acc, load_i64(a.type, a.x, at[1] + step[0]),
+            acc = join_i64(a.kind, acc, load_i64(a.type, a.x, at[2] + step[0]),
                            i == 0);
         }
         if (a.kind == KERN_REDUCE_MEAN)
@@ -241,6 +245,9 @@ static int supports_integer(const struct kern_problem *p,
                             struct infer_error *why)
 {
     (void)d;
+    if (kern_problem_in(p, 1))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "reduce: integers take no residual");
     if (is_integer(p->in[0].dtype) && is_integer(p->out[0].dtype) &&
         p->in[0].dtype != INFER_U64)
         return 0;

@@ -136,7 +136,7 @@ template <int OPERANDS> struct cuda_walk {
     }
 
     /* Whether all elements of a vector share one of tensor k. */
-    __device__ __forceinline__ bool spreads(int k) const
+    __host__ __device__ __forceinline__ bool spreads(int k) const
     {
         return stride[k][rank - 1] == 0;
     }

@@ -57,6 +57,7 @@ static int check_activation(const struct kern_problem *p,
 static int check(const struct kern_problem *p, struct infer_error *why)
 {
     const struct kern_tensor *bias = kern_problem_in(p, CONV_BIAS);
+    const struct kern_tensor *residual = kern_problem_in(p, CONV_RESIDUAL);
     struct conv_geometry g;
     int rc = conv_weights_packable(p, why);
 
@@ -65,6 +66,11 @@ static int check(const struct kern_problem *p, struct infer_error *why)
     if (rc == 0 && bias &&
         (bias->dtype != INFER_F32 || !kern_tensor_is_dense(bias, KERN_NCHW)))
         rc = error_set(why, INFER_EUNSUPPORTED, "bias is not dense F32");
+    if (rc == 0 && residual && p->op == KERN_CONV_TRANSPOSE_FPROP &&
+        (residual->dtype != p->out[0].dtype ||
+         !kern_tensor_is_dense(residual, KERN_NHWC)))
+        rc = error_set(why, INFER_EUNSUPPORTED,
+                       "residual does not lie as the output");
     if (rc == 0 && (g.m == 0 || g.n * g.h * g.w == 0))
         rc = error_set(why, INFER_EUNSUPPORTED, "a tensor is empty");
     return rc < 0 ? rc : check_activation(p, why);
@@ -140,7 +146,7 @@ static void build(const struct kern_problem *p, enum cudnn_part part,
 {
     const bool transposed = p->op == KERN_CONV_TRANSPOSE_FPROP;
     const int bias = optional(p, CONV_BIAS);
-    const int residual = transposed ? -1 : optional(p, CONV_RESIDUAL);
+    const int residual = optional(p, CONV_RESIDUAL);
     const bool rest = cudnn_has_epilogue(p, bias, residual);
     cudnnBackendDescriptor_t v;
     struct shapes s;

@@ -13,6 +13,7 @@
 
 #include "kernels/onednn/cpu.h"
 #include "kernels/onednn/primitive.h"
+#include "kernels/onednn/vector.h"
 
 #include "kernels/error.h"
 
@@ -156,12 +157,30 @@ static int make_plan(const struct kern_problem *given, int threads,
     return r;
 }
 
+/* A product of one vector an image, as the gates of squeeze-and-excitation
+ * are.  It is over before oneDNN has found its arguments and woken its threads:
+ * conv2d_fprop_nhwc_f32_cpu_pointwise does it in a third of the time. */
+static bool is_vector_product(const struct kern_problem *p)
+{
+    const struct kern_tensor *x = &p->in[X], *w = &p->in[W];
+
+    return x->rank == 4 && p->attr.conv.groups == 1 && x->dim[2] == 1 &&
+           x->dim[3] == 1 && w->dim[2] == 1 && w->dim[3] == 1 &&
+           p->out[0].dim[2] == 1 && p->out[0].dim[3] == 1 &&
+           !present(p, RESIDUAL) && cpu_act_known(&p->epilogue.act) &&
+           vector_steps();
+}
+
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     struct plan plan;
-    int r = make_plan(p, d->threads, &plan, why);
+    int r;
 
+    if (is_vector_product(p))
+        return onednn_refuse(why, "leaves products of a vector to the "
+                                  "pointwise row");
+    r = make_plan(p, d->threads, &plan, why);
     if (r == 0)
         dnnl_primitive_desc_destroy(plan.pd);
     return r < 0 ? INFER_EUNSUPPORTED : 0;

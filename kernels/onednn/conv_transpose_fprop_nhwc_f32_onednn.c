@@ -8,11 +8,12 @@
 #include "kernels/onednn/primitive.h"
 
 #include "kernels/error.h"
+#include "kernels/problem.h"
 
 extern const struct kern_row conv_transpose_fprop_nhwc_f32_onednn;
 
 /* in[] of a transposed convolution */
-enum { X, W, BIAS };
+enum { X, W, BIAS, RESIDUAL };
 
 struct plan {
     dnnl_primitive_desc_t pd;
@@ -66,6 +67,8 @@ static int describe(const struct kern_problem *p,
         !kern_tensor_is_dense(&p->out[0], KERN_NHWC) ||
         !onednn_describe(&p->in[X], &x) || !onednn_describe(&p->out[0], &y))
         return onednn_refuse(err, "takes dense channels-last F32 activations");
+    if (kern_problem_in(p, RESIDUAL))
+        return onednn_refuse(err, "adds no residual");
     if (!describe_weights(p, &plan->weights, &w))
         return onednn_refuse(err, "takes constant dense F32 weights");
     plan->has_bias = p->n_in > BIAS && p->in[BIAS].dtype != INFER_NONE;

@@ -12,6 +12,7 @@
 
 #include "kernels/onednn/cpu.h"
 #include "kernels/error.h"
+#include "kernels/problem.h"
 
 extern const struct kern_row pool_fprop_nhwc_f32_cpu_direct;
 extern const struct kern_row reduce_nhwc_f32_cpu_direct;
@@ -322,6 +323,8 @@ static int reduce_supports(const struct kern_problem *p,
     (void)d;
     if (r < 0)
         return r;
+    if (kern_problem_in(p, 1))
+        return error_set(why, INFER_EUNSUPPORTED, "adds no residual");
     if (p->attr.reduce.kind > KERN_REDUCE_MIN)
         return error_set(why, INFER_EUNSUPPORTED, "does mean, sum, max, min");
     for (i = 0; i < p->in[0].rank; i++) {

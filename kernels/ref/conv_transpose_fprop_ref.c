@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transposed convolution: each output gathers the inputs that reach it, one
- * row of outputs at a time. */
+/* Transposed convolution, which is also a convolution's dgrad: each output
+ * gathers the inputs that reach it, one row of outputs at a time. */
 #include <string.h>
 
 #include "kernels/ref/window.h"
@@ -64,6 +64,7 @@ static void compute_row(const struct conv *v, int64_t n, int64_t k, int64_t od,
     const struct kern_problem *p = v->p;
     const struct kern_tensor *x = &p->in[0], *f = &p->in[1], *y = &p->out[0];
     const struct kern_tensor *bias = kern_problem_in(p, 2);
+    const struct kern_tensor *residual = kern_problem_in(p, 3);
     const struct ref_window *w = &v->w;
     const int64_t outputs = f->dim[1];
     const int64_t inputs = x->dim[1] / p->attr.conv.groups;
@@ -72,14 +73,21 @@ static void compute_row(const struct conv *v, int64_t n, int64_t k, int64_t od,
         ref_optional(bias, v->args->in[2], bias ? k * bias->stride[0] : 0, 0);
     const int64_t at = n * y->stride[0] + k * y->stride[1] +
                        od * w->y_stride[0] + oh * w->y_stride[1];
+    const int64_t from =
+        residual ? n * residual->stride[0] + k * residual->stride[1] +
+                       od * w->r_stride[0] + oh * w->r_stride[1]
+                 : 0;
 
     memset(v->sum, 0, (size_t)w->out[2] * sizeof(*v->sum));
     for (int64_t c = first; c < first + inputs; c++)
         add_channel(v, od, oh, n * x->stride[0] + c * x->stride[1],
                     c * f->stride[0] + k % outputs * f->stride[1]);
-    for (int64_t i = 0; i < w->out[2]; i++)
+    for (int64_t i = 0; i < w->out[2]; i++) {
+        const double r = ref_optional(residual, v->args->in[3],
+                                      from + i * w->r_stride[2], 0);
         ref_store(y->dtype, v->args->out[0], at + i * w->y_stride[2],
-                  ref_unary(&p->epilogue.act, v->sum[i] + b));
+                  ref_epilogue(&p->epilogue, v->sum[i] + b, r));
+    }
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,

@@ -8,7 +8,6 @@ struct pool {
     const struct kern_problem *p;
     const void *x;
     struct ref_window w;
-    int64_t pad_end[3];
 };
 
 /* What a window has seen so far. */
@@ -36,23 +35,6 @@ static void see(const struct pool *v, struct seen *s, int64_t offset)
     s->inside++;
 }
 
-/* A position is inside the input, else inside the padding, else in the
- * overhang of ceil mode; negative pads crop the input. */
-static bool in_padding(const struct pool *v, int d, int64_t i)
-{
-    return i >= -v->w.pad[d] && i < v->w.in[d] + v->pad_end[d];
-}
-
-static bool in_input(const struct pool *v, int d, int64_t i)
-{
-    return i >= 0 && i < v->w.in[d];
-}
-
-static int64_t tap(const struct pool *v, int d, int64_t o, int64_t r)
-{
-    return o * v->w.step[d] + r * v->w.dilation[d] - v->w.pad[d];
-}
-
 static void see_window(const struct pool *v, struct seen *s, const int64_t *o,
                        int64_t base)
 {
@@ -61,14 +43,17 @@ static void see_window(const struct pool *v, struct seen *s, const int64_t *o,
     for (int64_t kd = 0; kd < w->kernel[0]; kd++)
         for (int64_t kh = 0; kh < w->kernel[1]; kh++)
             for (int64_t kw = 0; kw < w->kernel[2]; kw++) {
-                const int64_t d = tap(v, 0, o[0], kd);
-                const int64_t h = tap(v, 1, o[1], kh);
-                const int64_t c = tap(v, 2, o[2], kw);
-                if (!in_padding(v, 0, d) || !in_padding(v, 1, h) ||
-                    !in_padding(v, 2, c))
+                const int64_t d = ref_window_tap(w, 0, o[0], kd);
+                const int64_t h = ref_window_tap(w, 1, o[1], kh);
+                const int64_t c = ref_window_tap(w, 2, o[2], kw);
+                if (!ref_window_in_padding(w, 0, d) ||
+                    !ref_window_in_padding(w, 1, h) ||
+                    !ref_window_in_padding(w, 2, c))
                     continue;
                 s->counted++;
-                if (in_input(v, 0, d) && in_input(v, 1, h) && in_input(v, 2, c))
+                if (ref_window_in_input(w, 0, d) &&
+                    ref_window_in_input(w, 1, h) &&
+                    ref_window_in_input(w, 2, c))
                     see(v, s,
                         base + d * w->x_stride[0] + h * w->x_stride[1] +
                             c * w->x_stride[2]);
@@ -114,14 +99,11 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct kern_problem *p = &e->problem;
     const struct kern_tensor *y = &p->out[0];
-    const int spatial = y->rank - 2;
     struct pool v = {.p = p, .x = args->in[0]};
     struct ref_walk walk;
 
     (void)err;
     ref_window_pool(&v.w, p);
-    for (int i = 0; i < spatial; i++)
-        v.pad_end[3 - spatial + i] = p->attr.pool.pad_end[i];
     ref_walk_start(&walk, y->rank, y->dim);
     ref_walk_add(&walk, y);
     for (; !walk.done; ref_walk_next(&walk))

@@ -73,6 +73,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const enum kern_reduce_kind kind = p->attr.reduce.kind;
     /* The dimensions that stay and those that go, as two tensors. */
     struct kern_tensor kept = *x, gone = *x;
+    const struct kern_tensor *residual = kern_problem_in(p, 1);
     struct ref_walk outer, inner;
 
     (void)err;
@@ -85,17 +86,25 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     ref_walk_start(&outer, y->rank, y->dim);
     ref_walk_add(&outer, &kept);
     ref_walk_add(&outer, y);
+    if (residual)
+        ref_walk_add(&outer, residual);
     for (; !outer.done; ref_walk_next(&outer)) {
         ref_walk_start(&inner, gone.rank, gone.dim);
         ref_walk_add(&inner, &gone);
-        if (scalar_is_integer(x->dtype))
+        if (scalar_is_integer(x->dtype)) {
+            const int64_t r =
+                residual ? scalar_load_i64(residual->dtype, args->in[1],
+                                           outer.offset[2])
+                         : 0;
             scalar_store_i64(y->dtype, args->out[0], outer.offset[1],
-                             reduce_i64(kind, x->dtype, args->in[0],
-                                        outer.offset[0], &inner));
-        else
-            ref_store(
-                y->dtype, args->out[0], outer.offset[1],
-                reduce(kind, x->dtype, args->in[0], outer.offset[0], &inner));
+                             ref_add_i64(reduce_i64(kind, x->dtype, args->in[0],
+                                                    outer.offset[0], &inner),
+                                         r));
+            continue;
+        }
+        ref_store(y->dtype, args->out[0], outer.offset[1],
+                  reduce(kind, x->dtype, args->in[0], outer.offset[0], &inner) +
+                      ref_optional(residual, args->in[1], outer.offset[2], 0));
     }
     return 0;
 }

@@ -93,6 +93,9 @@ int64_t ref_mul_i64(int64_t a, int64_t b);
 /* ---- functions ----------------------------------------------------- */
 
 double ref_unary(const struct kern_unary *f, double x);
+/* Its derivative, from x, and from y where kern_unary_knows_y(). */
+double ref_unary_slope(const struct kern_unary *f, double x);
+double ref_unary_slope_by_y(const struct kern_unary *f, double y);
 
 /* y = act(acc + residual), or act(acc) + residual. */
 static inline double ref_epilogue(const struct kern_epilogue *e, double acc,

@@ -11,7 +11,8 @@ static int place(int spatial, int i)
 }
 
 static void fill(struct ref_window *w, const struct kern_problem *p,
-                 const int *step, const int *dilation, const int *pad)
+                 const int *step, const int *dilation, const int *pad,
+                 const int *pad_end)
 {
     const struct kern_tensor *x = &p->in[0], *y = &p->out[0];
     const int spatial = x->rank - 2;
@@ -26,6 +27,7 @@ static void fill(struct ref_window *w, const struct kern_problem *p,
         w->step[d] = step[i];
         w->dilation[d] = dilation[i];
         w->pad[d] = pad[i];
+        w->pad_end[d] = pad_end[i];
         w->x_stride[d] = x->stride[i + 2];
         w->y_stride[d] = y->stride[i + 2];
     }
@@ -38,7 +40,7 @@ void ref_window_conv(struct ref_window *w, const struct kern_problem *p)
     const int r = kern_op_residual(p->op);
     const struct kern_tensor *residual = r < 0 ? NULL : kern_problem_in(p, r);
 
-    fill(w, p, c->stride, c->dilation, c->pad_begin);
+    fill(w, p, c->stride, c->dilation, c->pad_begin, c->pad_end);
     for (int i = 0; i < spatial; i++) {
         const int d = place(spatial, i);
         w->kernel[d] = p->in[1].dim[i + 2];
@@ -52,7 +54,7 @@ void ref_window_pool(struct ref_window *w, const struct kern_problem *p)
     const struct kern_pool *a = &p->attr.pool;
     const int spatial = p->in[0].rank - 2;
 
-    fill(w, p, a->stride, a->dilation, a->pad_begin);
+    fill(w, p, a->stride, a->dilation, a->pad_begin, a->pad_end);
     for (int i = 0; i < spatial; i++)
         w->kernel[place(spatial, i)] = a->window[i];
 }

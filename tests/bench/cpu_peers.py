@@ -13,9 +13,11 @@ import argparse
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 
@@ -137,6 +139,58 @@ def cold(build, model, onnx, name):
     return rows
 
 
+def installed_infer(build):
+    """MiB of the stripped program and of the libraries that it loads beyond
+    the C library's, which every process has."""
+    with tempfile.TemporaryDirectory() as d:
+        tool = os.path.join(d, 'infer')
+        # A program built with shared libraries is a script beside itself.
+        real = f'{build}/.libs/infer'
+        if not os.path.exists(real):
+            real = f'{build}/infer'
+        subprocess.run(['strip', '-o', tool, real], check=True)
+        total = os.path.getsize(tool)
+    out = subprocess.run(['ldd', real], check=True, capture_output=True,
+                         text=True).stdout
+    libraries = []
+    for line in out.splitlines():
+        words = line.split()
+        if '=>' in words and words[2].startswith('/') and not re.match(
+                r'lib(c|m|dl|pthread|rt)\.so', words[0]):
+            libraries.append(os.path.realpath(words[2]))
+    total += sum(os.path.getsize(f) for f in set(libraries))
+    return total / 2**20
+
+
+def installed_python(package):
+    """MiB of a Python package with all that it requires, and of Python."""
+    from importlib import metadata
+    seen, todo, total = set(), [package], 0
+    while todo:
+        name = re.sub(r'[-_.]+', '-', todo.pop()).lower()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            d = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue  # a requirement of other systems
+        for f in d.files or []:
+            path = f.locate()
+            if os.path.isfile(path) and not str(f).endswith('.pyc'):
+                total += os.path.getsize(path)
+        for r in d.requires or []:
+            if 'extra ==' not in r:
+                todo.append(re.match(r'[\w.-]+', r).group())
+    python = os.path.getsize(os.path.realpath(sys.executable))
+    for folder, folders, files in os.walk(sysconfig.get_path('stdlib')):
+        folders[:] = [f for f in folders
+                      if f not in ('__pycache__', 'site-packages',
+                                   'dist-packages', 'test')]
+        python += sum(os.path.getsize(os.path.join(folder, f)) for f in files)
+    return total / 2**20, python / 2**20
+
+
 def worker(args):
     kind, what, batch, threads, seconds = args
     f = {'ort': peer_ort, 'torch': peer_torch}[kind]
@@ -209,7 +263,16 @@ def main():
     for name, rows in colds:
         lines.append(f'| {name} | ' + ' | '.join(
             f'{s:.3f} s, {m:.0f} MiB' for s, m in rows) + ' |')
-    print('\n'.join(lines[-2 - len(colds):]))
+    sizes = [installed_infer(a.build)]
+    for package in ('onnxruntime', 'torch'):
+        package, python = installed_python(package)
+        sizes.append(f'{package:.0f} + {python:.0f}')
+    lines += ['', 'Installed size in MiB: infer and the libraries that it '
+              'loads beyond the C library; the Python packages with what they '
+              'require + Python itself without its tests.', '',
+              '| infer | onnxruntime | PyTorch |', '|---|---|---|',
+              f'| {sizes[0]:.0f} | {sizes[1]} | {sizes[2]} |']
+    print('\n'.join(lines[-8 - len(colds):]))
     if a.out:
         with open(a.out, 'w') as f:
             f.write('# CPU: infer beside onnxruntime and PyTorch\n\n' +

@@ -13,10 +13,12 @@ struct job {
     struct check *c;
     const struct kern_problem *p;
     struct kern_exec exec;
-    struct guarded in[KERN_MAX_IN], packed[KERN_MAX_IN], out, workspace;
+    struct guarded in[KERN_MAX_IN], packed[KERN_MAX_IN], out[KERN_MAX_OUT];
+    struct guarded workspace;
     void *dense[KERN_MAX_IN]; /* what in[i] holds, row-major */
-    void *result, *again;     /* out, row-major, of both runs */
-    double *tol;
+    /* out[i], row-major, of both runs */
+    void *result[KERN_MAX_OUT], *again[KERN_MAX_OUT];
+    double *tol[KERN_MAX_OUT];
     struct truth truth;
 };
 
@@ -27,12 +29,14 @@ static void free_job(struct job *j)
         guarded_free(&j->packed[i]);
         free(j->dense[i]);
     }
-    guarded_free(&j->out);
+    for (int i = 0; i < KERN_MAX_OUT; i++) {
+        guarded_free(&j->out[i]);
+        free(j->result[i]);
+        free(j->again[i]);
+        free(j->tol[i]);
+    }
     guarded_free(&j->workspace);
     truth_free(&j->truth);
-    free(j->result);
-    free(j->again);
-    free(j->tol);
     kern_release(&j->exec);
 }
 
@@ -78,9 +82,11 @@ static bool start_input(struct job *j, int i)
 static bool mirror(struct job *j, struct infer_error *err)
 {
     const struct device *d = j->c->gpu;
-    bool ok = !d || (guarded_mirror(&j->out, d, err) &&
-                     guarded_mirror(&j->workspace, d, err));
+    bool ok = !d || guarded_mirror(&j->workspace, d, err);
 
+    for (int i = 0; d && ok && i < j->p->n_out; i++)
+        if (kern_problem_out(j->p, i))
+            ok = guarded_mirror(&j->out[i], d, err);
     for (int i = 0; d && ok && i < j->p->n_in; i++)
         if (j->exec.packed[i])
             ok = guarded_mirror(&j->packed[i], d, err);
@@ -89,19 +95,29 @@ static bool mirror(struct job *j, struct infer_error *err)
     return ok;
 }
 
+static bool start_output(struct job *j, int i)
+{
+    const struct kern_tensor *y = &j->p->out[i];
+
+    if (!kern_problem_out(j->p, i))
+        return true;
+    j->result[i] = dense_alloc(y);
+    j->again[i] = dense_alloc(y);
+    j->tol[i] = calloc((size_t)kern_tensor_count(y) + 1, sizeof(*j->tol[i]));
+    return j->result[i] && j->again[i] && j->tol[i] &&
+           guarded_new(&j->out[i], y);
+}
+
 static bool start(struct job *j)
 {
-    const struct kern_tensor *y = &j->p->out[0];
-    bool ok = guarded_new(&j->out, y) &&
-              guarded_bytes(&j->workspace, j->exec.workspace) &&
+    bool ok = guarded_bytes(&j->workspace, j->exec.workspace) &&
               truth_new(&j->truth, j->p);
 
-    j->result = dense_alloc(y);
-    j->again = dense_alloc(y);
-    j->tol = calloc((size_t)kern_tensor_count(y) + 1, sizeof(*j->tol));
     for (int i = 0; i < j->p->n_in && ok; i++)
         ok = start_input(j, i);
-    return ok && j->result && j->again && j->tol;
+    for (int i = 0; i < j->p->n_out && ok; i++)
+        ok = start_output(j, i);
+    return ok;
 }
 
 /* ---- running ------------------------------------------------------- */
@@ -142,34 +158,55 @@ static bool fill_inputs(struct job *j, enum pass pass, struct infer_error *err)
     return true;
 }
 
+static bool send_inputs(struct job *j, struct kern_args *args,
+                        struct infer_error *err)
+{
+    for (int i = 0; i < j->p->n_in; i++) {
+        struct guarded *g = j->exec.packed[i] ? &j->packed[i] : &j->in[i];
+        if (!kern_problem_in(j->p, i))
+            continue;
+        args->in[i] = guarded_at(g);
+        if (!guarded_send(g, err))
+            return false;
+    }
+    return true;
+}
+
+static bool send_outputs(struct job *j, int poison, struct kern_args *args,
+                         struct infer_error *err)
+{
+    guarded_poison(&j->workspace, poison);
+    for (int i = 0; i < j->p->n_out; i++) {
+        if (!kern_problem_out(j->p, i))
+            continue;
+        args->out[i] = guarded_at(&j->out[i]);
+        guarded_poison(&j->out[i], poison);
+        if (!guarded_send(&j->out[i], err))
+            return false;
+    }
+    return guarded_send(&j->workspace, err);
+}
+
 /* Runs the row once; what is not written keeps the poison. */
-static bool run_once(struct job *j, int poison, void *result,
+static bool run_once(struct job *j, int poison, void *const *result,
                      struct infer_error *err)
 {
     struct kern_args args = {.workspace = guarded_at(&j->workspace),
                              .stream = j->c->gpu ? j->c->gpu->stream : NULL};
-    bool ok = true;
+    bool ok = send_inputs(j, &args, err) &&
+              send_outputs(j, poison, &args, err) &&
+              j->c->row->launch(&j->exec, &args, err) == 0 &&
+              guarded_fetch(&j->workspace, err);
 
-    for (int i = 0; i < j->p->n_in && ok; i++) {
-        struct guarded *g = j->exec.packed[i] ? &j->packed[i] : &j->in[i];
-        if (!kern_problem_in(j->p, i))
-            continue;
-        args.in[i] = guarded_at(g);
-        ok = guarded_send(g, err);
-    }
-    args.out[0] = guarded_at(&j->out);
-    guarded_poison(&j->out, poison);
-    guarded_poison(&j->workspace, poison);
-    if (!ok || !guarded_send(&j->out, err) ||
-        !guarded_send(&j->workspace, err) ||
-        j->c->row->launch(&j->exec, &args, err) < 0 ||
-        !guarded_fetch(&j->out, err) || !guarded_fetch(&j->workspace, err))
-        return false;
+    for (int i = 0; i < j->p->n_out && ok; i++)
+        if (kern_problem_out(j->p, i)) {
+            ok = guarded_fetch(&j->out[i], err);
+            guarded_gather(&j->out[i], result[i]);
+        }
     for (int i = 0; i < j->p->n_in && ok; i++)
         if (kern_problem_in(j->p, i))
             ok = guarded_fetch(j->exec.packed[i] ? &j->packed[i] : &j->in[i],
                                err);
-    guarded_gather(&j->out, result);
     return ok;
 }
 
@@ -179,8 +216,12 @@ static enum verdict check_guards(struct job *j, int poison)
     for (int i = 0; i < j->p->n_in; i++)
         if (kern_problem_in(j->p, i) && !guarded_unchanged(&j->in[i]))
             return fail(j, "input %d was changed", i);
-    if (!guarded_intact(&j->out, poison))
-        return fail(j, "memory beside the output's elements was written");
+    for (int i = 0; i < j->p->n_out; i++)
+        if (kern_problem_out(j->p, i) && !guarded_intact(&j->out[i], poison))
+            return fail(j,
+                        "memory beside the elements of output %d was "
+                        "written",
+                        i);
     if (!guarded_bytes_intact(&j->workspace, j->exec.workspace, poison))
         return fail(j, "memory beside the %zu bytes of workspace was written",
                     j->exec.workspace);
@@ -189,22 +230,44 @@ static enum verdict check_guards(struct job *j, int poison)
 
 /* ---- comparing ----------------------------------------------------- */
 
-static enum verdict compare(struct job *j, enum pass pass)
+static enum verdict compare(struct job *j, int o, enum pass pass)
 {
-    const size_t bytes = (size_t)kern_tensor_count(&j->p->out[0]) *
-                         infer_dtype_size(j->p->out[0].dtype);
+    const enum infer_dtype dtype = j->p->out[o].dtype;
+    const size_t bytes =
+        (size_t)kern_tensor_count(&j->p->out[o]) * infer_dtype_size(dtype);
     char text[VERIFY_TEXT];
 
     /* A second run starts from other poison: equal bits also mean that every
      * element was written. */
     if (!(j->exec.flags & KERN_NONDETERMINISTIC) &&
-        memcmp(j->result, j->again, bytes) != 0)
-        return fail(j, "a second run gives other bits, or elements were not "
-                       "written");
-    if (!verify_compare(&j->truth, j->p->out[0].dtype, j->result, pass, j->tol,
+        memcmp(j->result[o], j->again[o], bytes) != 0)
+        return fail(j,
+                    "output %d: a second run gives other bits, or elements "
+                    "were not written",
+                    o);
+    if (!verify_compare(&j->truth, o, dtype, j->result[o], pass, j->tol[o],
                         &j->c->worst, text))
         return fail(j, "%s", text);
     return VERDICT_OK;
+}
+
+static enum verdict compare_all(struct job *j, enum pass pass)
+{
+    enum verdict v = VERDICT_OK;
+
+    for (int o = 0; o < j->p->n_out && v == VERDICT_OK; o++)
+        if (kern_problem_out(j->p, o))
+            v = compare(j, o, pass);
+    return v;
+}
+
+static bool fill_bounds(struct job *j, struct infer_error *err)
+{
+    for (int o = 0; o < j->p->n_out; o++)
+        if (kern_problem_out(j->p, o) &&
+            !bound_fill(&j->truth, o, &j->exec, j->tol[o], err))
+            return false;
+    return true;
 }
 
 static enum verdict run_pass(struct job *j, enum pass pass)
@@ -216,7 +279,7 @@ static enum verdict run_pass(struct job *j, enum pass pass)
         return fail(j, "%s", err.text);
     if (!truth_run(&j->truth, &err))
         return fail(j, "reference: %s", err.text);
-    if (pass == PASS_REAL && !bound_fill(&j->truth, &j->exec, j->tol, &err))
+    if (pass == PASS_REAL && !fill_bounds(j, &err))
         return fail(j, "bound: %s", err.text);
     if (!run_once(j, 0xff, j->result, &err))
         return fail(j, "launch: %s", err.text);
@@ -225,7 +288,7 @@ static enum verdict run_pass(struct job *j, enum pass pass)
         return fail(j, "second launch: %s", err.text);
     if (v == VERDICT_OK)
         v = check_guards(j, 0x7f);
-    return v == VERDICT_OK ? compare(j, pass) : v;
+    return v == VERDICT_OK ? compare_all(j, pass) : v;
 }
 
 /* supports() says no with a reason and without touching anything else. */

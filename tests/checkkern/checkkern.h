@@ -27,12 +27,26 @@ struct maker {
     const struct kern_row *row;
     enum infer_dtype dtype; /* of activations */
     enum kern_layout layout;
+    bool changing; /* the weights change from launch to launch */
     struct kern_problem *p;
+};
+struct dims {
+    int rank;
+    int64_t dim[KERN_MAX_RANK];
 };
 struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
                                int rank, const int64_t *dim, bool writable);
 struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim);
+/* Problem k's shape: from a fixed list first, then random. */
+struct dims make_dims(struct maker *m, int k, int min_rank);
+struct kern_tensor make_in(struct maker *m, const struct dims *s);
+struct kern_tensor make_out(struct maker *m, const struct dims *s);
+/* A vector beside activations, and the type that those have. */
+struct kern_tensor make_vector(struct maker *m, int64_t n);
+enum infer_dtype vector_dtype(const struct maker *m);
 void make_window_problem(struct maker *m, int k);
+/* Operations of training but those with windows. */
+void make_train_problem(struct maker *m, int k);
 void make_epilogue(struct maker *m);
 int window_fixed_count(enum kern_op op);
 

@@ -47,7 +47,7 @@ struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
 }
 
 /* Vectors beside activations of 16 bits are F32 on a GPU. */
-static enum infer_dtype vector_dtype(const struct maker *m)
+enum infer_dtype vector_dtype(const struct maker *m)
 {
     const bool gpu = m->row->backend == INFER_BACKEND_CUDA ||
                      m->row->backend == INFER_BACKEND_CUDNN;
@@ -56,9 +56,14 @@ static enum infer_dtype vector_dtype(const struct maker *m)
                                                                     : m->dtype;
 }
 
-/* Weights lie row-major as files hold them, whatever the activations do. */
+/* Weights lie row-major as files hold them, whatever the activations do; in
+ * training they may lie as the activations do. */
 struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim)
 {
+    if (m->changing)
+        return kern_tensor_dense(m->dtype, rank, dim,
+                                 rng_chance(&m->rng, 50) ? KERN_NCHW
+                                                         : KERN_NHWC);
     if (rng_chance(&m->rng, m->row->flags & KERN_STRIDED ? 50 : 10))
         return make_tensor(m, m->dtype, rank, dim, false);
     return kern_tensor_dense(m->dtype, rank, dim, KERN_NCHW);
@@ -74,7 +79,7 @@ static struct kern_tensor make_vectors(struct maker *m, int rank,
     return t;
 }
 
-static struct kern_tensor make_vector(struct maker *m, int64_t n)
+struct kern_tensor make_vector(struct maker *m, int64_t n)
 {
     return make_vectors(m, 1, &n);
 }
@@ -135,11 +140,6 @@ void make_epilogue(struct maker *m)
 
 /* ---- shapes -------------------------------------------------------- */
 
-struct dims {
-    int rank;
-    int64_t dim[KERN_MAX_RANK];
-};
-
 /* Every operation but windows and products meets these first. */
 static const struct dims fixed_dims[] = {
     {4, {1, 1, 1, 1}},  {4, {2, 3, 4, 5}},    {4, {1, 64, 7, 7}},
@@ -147,7 +147,7 @@ static const struct dims fixed_dims[] = {
     {3, {2, 8, 33}},    {5, {1, 6, 3, 4, 5}}, {4, {1, 64, 56, 56}},
 };
 
-static struct dims make_dims(struct maker *m, int k, int min_rank)
+struct dims make_dims(struct maker *m, int k, int min_rank)
 {
     struct dims s = {0};
 
@@ -161,12 +161,12 @@ static struct dims make_dims(struct maker *m, int k, int min_rank)
     return s;
 }
 
-static struct kern_tensor make_in(struct maker *m, const struct dims *s)
+struct kern_tensor make_in(struct maker *m, const struct dims *s)
 {
     return make_tensor(m, m->dtype, s->rank, s->dim, false);
 }
 
-static struct kern_tensor make_out(struct maker *m, const struct dims *s)
+struct kern_tensor make_out(struct maker *m, const struct dims *s)
 {
     return make_tensor(m, m->dtype, s->rank, s->dim, true);
 }
@@ -398,6 +398,10 @@ static void make_reduce(struct maker *m, int k)
         if (p->attr.reduce.axes >> i & 1)
             s.dim[i] = 1;
     p->out[0] = make_out(m, &s);
+    if (rng_chance(&m->rng, 20)) {
+        p->in[1] = make_in(m, &s);
+        p->n_in = 2;
+    }
 }
 
 static void make_arg_reduce(struct maker *m, int k)
@@ -531,7 +535,9 @@ static void make_operation(struct maker *m, int k)
     switch (m->p->op) {
     case KERN_CONV_FPROP:
     case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_CONV_WGRAD:
     case KERN_POOL_FPROP:
+    case KERN_POOL_DGRAD:
         make_window_problem(m, k);
         break;
     case KERN_DENSE_FPROP:
@@ -589,6 +595,17 @@ static void make_operation(struct maker *m, int k)
     case KERN_COPY:
         make_copy(m, k);
         break;
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+    case KERN_REDUCE_DGRAD:
+    case KERN_UNARY_DGRAD:
+    case KERN_LRN_DGRAD:
+    case KERN_DROPOUT:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
+    case KERN_UPDATE:
+        make_train_problem(m, k);
+        break;
     case KERN_OP_COUNT:
         break;
     }
@@ -606,6 +623,11 @@ static void spoil_attribute(struct kern_problem *p, struct rng *r)
     case KERN_SCALE_SHIFT:
     case KERN_LAYER_NORM:
     case KERN_GROUP_NORM:
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+    case KERN_DROPOUT:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
         return;
     default:
         memcpy(&value, &p->attr, sizeof(value));
@@ -639,9 +661,12 @@ int problem_fixed_count(enum kern_op op)
     switch (op) {
     case KERN_CONV_FPROP:
     case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_CONV_WGRAD:
     case KERN_POOL_FPROP:
+    case KERN_POOL_DGRAD:
         return window_fixed_count(op);
     case KERN_UNARY:
+    case KERN_UNARY_DGRAD:
         return KERN_UNARY_COUNT;
     case KERN_BINARY:
         return KERN_BINARY_COUNT;
@@ -664,7 +689,8 @@ void problem_make(const struct kern_row *row, uint64_t seed, int k,
     m.dtype = pick_dtype(&m, row->op);
     make_operation(&m, k);
     /* Weights are known when planning, most of the time. */
-    if (fixed || rng_chance(&m.rng, 80))
+    if (out->op < KERN_CONV_WGRAD && !m.changing &&
+        (fixed || rng_chance(&m.rng, 80)))
         out->constant_in = 2 | (kern_op_residual(out->op) == 3 ? 4u : 0);
     out->deterministic = rng_chance(&m.rng, 20);
     out->allow_tf32 = (row->flags & KERN_TF32) != 0;

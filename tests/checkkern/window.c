@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Problems of convolution, transposed convolution and pooling. */
+/* Problems of convolution, transposed convolution and pooling, and of their
+ * ways back.  A convolution's dgrad is a transposed convolution. */
 #include <string.h>
 
 #include "tests/checkkern/checkkern.h"
@@ -78,16 +79,17 @@ static const struct window_case pool_cases[] = {
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 /* Each shape of a list stands with every variant: epilogues of convolution,
- * kinds of pooling. */
+ * kinds of pooling, residuals of gradients. */
 #define VARIANTS 4
 
 static const struct window_case *list_of(enum kern_op op, int *count)
 {
     switch (op) {
     case KERN_CONV_FPROP:
+    case KERN_CONV_WGRAD:
         *count = COUNT(conv_cases);
         return conv_cases;
-    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP: /* behind them those of a dgrad */
         *count = COUNT(transpose_cases);
         return transpose_cases;
     default:
@@ -101,6 +103,8 @@ int window_fixed_count(enum kern_op op)
     int count;
 
     (void)list_of(op, &count);
+    if (op == KERN_CONV_TRANSPOSE_FPROP)
+        count += COUNT(conv_cases);
     return count * VARIANTS;
 }
 
@@ -230,6 +234,58 @@ static void fill_conv(struct maker *m, const struct shape *s)
     p->out[0] = make_tensor(m, m->dtype, s->spatial + 2, y, true);
 }
 
+/* Tensors of a way back take the places that its operation gives them. */
+static void add_residual(struct maker *m)
+{
+    struct kern_problem *p = m->p;
+    const int r = kern_op_residual(p->op);
+
+    p->in[r] =
+        make_tensor(m, p->out[0].dtype, p->out[0].rank, p->out[0].dim, false);
+    p->n_in = r + 1;
+}
+
+/* s: of the convolution whose input gradient is computed. */
+static void fill_dgrad(struct maker *m, const struct shape *s, int variant)
+{
+    struct kern_problem *p = m->p;
+    struct kern_tensor x;
+
+    m->changing = variant != 3;
+    p->op = KERN_CONV_FPROP;
+    fill_conv(m, s);
+    p->op = KERN_CONV_DGRAD;
+    x = p->in[0];
+    p->in[0] = make_tensor(m, m->dtype, x.rank, p->out[0].dim, false);
+    p->out[0] = make_tensor(m, m->dtype, x.rank, x.dim, true);
+    if (variant & 1)
+        add_residual(m);
+}
+
+static void fill_wgrad(struct maker *m, const struct shape *s, int variant)
+{
+    const enum infer_dtype dtype =
+        rng_chance(&m->rng, 70) ? vector_dtype(m) : m->dtype;
+    struct kern_problem *p = m->p;
+    struct kern_tensor w;
+
+    fill_conv(m, s);
+    w = p->in[1];
+    p->in[1] = make_tensor(m, m->dtype, w.rank, p->out[0].dim, false);
+    if (rng_chance(&m->rng, m->row->flags & KERN_STRIDED ? 50 : 5))
+        p->out[0] = make_tensor(m, dtype, w.rank, w.dim, true);
+    else
+        p->out[0] = kern_tensor_dense(dtype, w.rank, w.dim,
+                                      variant < 2 ? KERN_NCHW : KERN_NHWC);
+    p->n_in = 2;
+    if (variant & 1) {
+        add_residual(m);
+        /* Accumulated in place, most of the time: then they lie alike. */
+        if (rng_chance(&m->rng, 80))
+            p->in[2] = p->out[0];
+    }
+}
+
 static void fill_pool(struct maker *m, const struct shape *s, bool ceil)
 {
     struct kern_problem *p = m->p;
@@ -250,6 +306,24 @@ static void fill_pool(struct maker *m, const struct shape *s, bool ceil)
     p->out[0] = make_tensor(m, m->dtype, s->spatial + 2, y, true);
 }
 
+static void fill_pool_dgrad(struct maker *m, const struct shape *s, int variant)
+{
+    struct kern_problem *p = m->p;
+    struct kern_tensor x, y;
+
+    fill_pool(m, s, variant == 1 || rng_chance(&m->rng, 30));
+    x = p->in[0];
+    y = p->out[0];
+    p->in[0] = make_tensor(m, m->dtype, y.rank, y.dim, false);
+    if (p->attr.pool.kind == KERN_POOL_MAX) {
+        p->in[1] = x;
+        p->n_in = 2;
+    }
+    p->out[0] = make_tensor(m, m->dtype, x.rank, x.dim, true);
+    if (rng_chance(&m->rng, 30))
+        add_residual(m);
+}
+
 /* Plain; bias and ReLU; bias, residual and ReLU; bias, SiLU, then residual. */
 static void fixed_epilogue(struct maker *m, int variant)
 {
@@ -268,27 +342,63 @@ static void fixed_epilogue(struct maker *m, int variant)
     p->epilogue.residual_last = variant == 3;
 }
 
+/* The convolution whose dgrad is problem k, or false: a transposed one. */
+static bool pick_dgrad(struct maker *m, int k, struct shape *s)
+{
+    const int at = k / VARIANTS - COUNT(transpose_cases);
+
+    if (m->p->op != KERN_CONV_TRANSPOSE_FPROP || at < 0)
+        return false;
+    if (at < COUNT(conv_cases)) {
+        from_case(s, &conv_cases[at]);
+        return true;
+    }
+    if (rng_chance(&m->rng, 50))
+        return false;
+    random_shape(s, &m->rng);
+    return true;
+}
+
+static void make_shape(struct maker *m, int k, struct shape *s)
+{
+    int count;
+
+    const struct window_case *list = list_of(m->p->op, &count);
+    if (k / VARIANTS < count)
+        from_case(s, &list[k / VARIANTS]);
+    else
+        random_shape(s, &m->rng);
+}
+
 void make_window_problem(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
-    const bool pool = p->op == KERN_POOL_FPROP;
+    const bool pool = p->op == KERN_POOL_FPROP || p->op == KERN_POOL_DGRAD;
     const bool fixed = k < window_fixed_count(p->op);
     const int variant = fixed ? k % VARIANTS : (int)rng_range(&m->rng, 0, 3);
     struct shape s;
-    int count;
 
-    const struct window_case *list = list_of(p->op, &count);
-    if (fixed)
-        from_case(&s, &list[k / VARIANTS]);
-    else
-        random_shape(&s, &m->rng);
+    if (pick_dgrad(m, k, &s)) {
+        fill_dgrad(m, &s, variant);
+        return;
+    }
+    make_shape(m, k, &s);
     if (pool) {
         p->attr.pool.kind = variant < 2 ? KERN_POOL_MAX : KERN_POOL_AVERAGE;
         p->attr.pool.count_include_pad = variant == 3;
-        fill_pool(m, &s, variant == 1 || rng_chance(&m->rng, 30));
-    } else {
-        fill_conv(m, &s);
     }
+    if (p->op == KERN_POOL_DGRAD) {
+        fill_pool_dgrad(m, &s, variant);
+        return;
+    }
+    if (p->op == KERN_CONV_WGRAD) {
+        fill_wgrad(m, &s, variant);
+        return;
+    }
+    if (pool)
+        fill_pool(m, &s, variant == 1 || rng_chance(&m->rng, 30));
+    else
+        fill_conv(m, &s);
     if (fixed && !pool)
         fixed_epilogue(m, variant);
     else

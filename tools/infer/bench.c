@@ -93,12 +93,11 @@ static int time_runs(struct tool_run *run, struct tool_arrays *in,
 {
     double end = cli_now() + run->request->warmup, before;
     size_t n = 0;
-    int status;
+    int status = INFER_OK;
 
-    do {
+    while (status == INFER_OK && cli_now() < end)
         status = infer_session_run(run->session, in->item, in->count, out->item,
                                    out->count, err);
-    } while (status == INFER_OK && cli_now() < end);
     end = cli_now() + run->request->duration;
     do {
         before = cli_now();

@@ -55,15 +55,22 @@ static void make_absolute(struct kern_problem *p)
 }
 
 /* x - mean loses what |x| + |mean| may lose, so the mean turns negative. */
+/* What chooses among gradients keeps its order. */
 static double magnitude(const struct kern_problem *p, int i, double v)
 {
+    const enum kern_reduce_kind kind = p->attr.reduce.kind;
+
+    if (i == 1 && (p->op == KERN_POOL_DGRAD ||
+                   (p->op == KERN_REDUCE_DGRAD &&
+                    (kind == KERN_REDUCE_MAX || kind == KERN_REDUCE_MIN))))
+        return v;
     return p->op == KERN_BATCH_NORM && i == 3 ? -fabs(v) : fabs(v);
 }
 
 static bool run_absolute(const struct truth *t, double *out,
                          struct infer_error *err)
 {
-    struct truth a = {.p = t->p, .out = out};
+    struct truth a = {.p = t->p, .out = {out}};
     bool ok = true;
 
     make_absolute(&a.p);
@@ -257,7 +264,7 @@ static bool sum_bound(const struct truth *t, double u, double factor,
     if (!run_absolute(t, tol, err))
         return false;
     for (int64_t i = 0; i < count; i++) {
-        const double total = tol[i], y = ((const double *)t->out)[i];
+        const double total = tol[i], y = ((const double *)t->out[0])[i];
         tol[i] =
             slope(act) * (8 * sqrt(sum_terms(&t->p)) * u + factor) * total +
             function_bound(act, total, y, u);
@@ -283,19 +290,21 @@ static void add_bias_rounding(const struct truth *t, enum infer_dtype dtype,
                   fabs(scalar_load(b->dtype, t->in[2], i / inner % y->dim[at]));
 }
 
-bool bound_fill(const struct truth *t, const struct kern_exec *e, double *tol,
-                struct infer_error *err)
+bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
+                double *tol, struct infer_error *err)
 {
     /* TF32 has 10 bits behind the point; tensor cores may cut the rest off. */
     const double factor = e->flags & KERN_TF32 ? 2 * 0x1p-10 : 0;
-    const int64_t count = kern_tensor_count(&t->p.out[0]);
+    const int64_t count = kern_tensor_count(&t->p.out[o]);
     const double u = bound_unit(e->row->acc);
-    const double *y = t->out;
+    const double *y = t->out[o];
 
-    if (t->p.out[0].dtype != INFER_F64) { /* integers: exact */
+    if (t->p.out[o].dtype != INFER_F64) { /* integers: exact */
         memset(tol, 0, (size_t)count * sizeof(*tol));
         return true;
     }
+    if (bound_train(t, o, u, tol))
+        return true;
     if (t->p.op == KERN_LAYER_NORM || t->p.op == KERN_GROUP_NORM) {
         norm_bound(t, u, tol);
         return true;

@@ -35,19 +35,20 @@ static const char *index_text(const struct kern_tensor *t, int64_t i,
     return buf;
 }
 
-static bool compare_integers(const struct truth *t, enum infer_dtype dtype,
-                             const void *result, char text[VERIFY_TEXT])
+static bool compare_integers(const struct truth *t, int o,
+                             enum infer_dtype dtype, const void *result,
+                             char text[VERIFY_TEXT])
 {
-    const struct kern_tensor *y = &t->p.out[0];
+    const struct kern_tensor *y = &t->p.out[o];
     char where[KERN_SHAPE_TEXT];
 
     for (int64_t i = 0; i < kern_tensor_count(y); i++) {
-        const int64_t e = scalar_load_i64(y->dtype, t->out, i);
+        const int64_t e = scalar_load_i64(y->dtype, t->out[o], i);
         const int64_t r = scalar_load_i64(dtype, result, i);
         if (e == r)
             continue;
         snprintf(text, VERIFY_TEXT,
-                 "at [%s]: reference %" PRId64 ", result %" PRId64,
+                 "output %d at [%s]: reference %" PRId64 ", result %" PRId64, o,
                  index_text(y, i, where), e, r);
         return false;
     }
@@ -78,29 +79,30 @@ static bool agree(double expected, double result, double tol, double *ratio)
     return true;
 }
 
-bool verify_compare(const struct truth *t, enum infer_dtype dtype,
+bool verify_compare(const struct truth *t, int o, enum infer_dtype dtype,
                     const void *result, enum pass pass, const double *tol,
                     double *worst, char text[VERIFY_TEXT])
 {
     const bool integers = pass == PASS_EXACT;
     const double unit = bound_unit(dtype), tiny = bound_tiny(dtype);
-    const int64_t count = kern_tensor_count(&t->p.out[0]);
+    const int64_t count = kern_tensor_count(&t->p.out[o]);
     char where[KERN_SHAPE_TEXT];
 
     if (!scalar_is_float(dtype))
-        return compare_integers(t, dtype, result, text);
+        return compare_integers(t, o, dtype, result, text);
     for (int64_t i = 0; i < count; i++) {
-        const double exact = ((const double *)t->out)[i];
+        const double exact = ((const double *)t->out[o])[i];
         const double e = integers ? rounded(dtype, exact) : exact;
         const double r = scalar_load(dtype, result, i);
         const double most = integers ? 0 : tol[i] + unit * fabs(exact) + tiny;
         double ratio;
         if (!agree(e, r, most, &ratio)) {
             snprintf(text, VERIFY_TEXT,
-                     "%s at [%s]: reference %.9g, result %.9g, difference "
+                     "%s of output %d at [%s]: reference %.9g, result %.9g, "
+                     "difference "
                      "%.3g, tolerance %.3g, %.1f ulps",
-                     integers ? "integers" : "reals",
-                     index_text(&t->p.out[0], i, where), e, r, r - e, most,
+                     integers ? "integers" : "reals", o,
+                     index_text(&t->p.out[o], i, where), e, r, r - e, most,
                      ulps(dtype, e, r - e));
             return false;
         }

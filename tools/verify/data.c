@@ -64,11 +64,14 @@ double problem_terms(const struct kern_problem *p)
     case KERN_CONV_TRANSPOSE_FPROP:
         return product(w->dim, 2, w->rank) * (double)w->dim[0] /
                p->attr.conv.groups;
+    case KERN_CONV_WGRAD:
+        return product(w->dim, 0, w->rank) / (double)w->dim[1];
     case KERN_MATMUL:
         return x->rank > 1 && p->attr.matmul.transpose_a
                    ? (double)x->dim[x->rank - 2]
                    : (double)x->dim[x->rank - 1];
     case KERN_POOL_FPROP:
+    case KERN_POOL_DGRAD:
         for (int i = 0; i < x->rank - 2; i++)
             n *= p->attr.pool.window[i];
         return n;
@@ -77,6 +80,7 @@ double problem_terms(const struct kern_problem *p)
     case KERN_GROUP_NORM:
         return product(x->dim, 1, x->rank) / p->attr.norm.groups;
     case KERN_LRN:
+    case KERN_LRN_DGRAD:
         return p->attr.lrn.size;
     case KERN_SOFTMAX:
         return (double)x->dim[p->attr.softmax.axis];
@@ -85,6 +89,12 @@ double problem_terms(const struct kern_problem *p)
             if (p->attr.reduce.axes >> i & 1)
                 n *= (double)x->dim[i];
         return n;
+    case KERN_REDUCE_DGRAD: /* a norm is a sum over all that it covers */
+        return p->attr.reduce.kind == KERN_REDUCE_L2
+                   ? product(p->out[0].dim, 0, p->out[0].rank) /
+                             product(x->dim, 0, x->rank) +
+                         4
+                   : 4;
     case KERN_RESIZE:
         return largest(x) > largest(&p->out[0]) ? largest(x)
                                                 : largest(&p->out[0]);
@@ -125,6 +135,13 @@ static bool unary_is_exact(const struct kern_unary *f)
     }
 }
 
+/* Whether a function's derivative at an integer is a small number. */
+static bool slope_is_exact(const struct kern_unary *f)
+{
+    return unary_is_exact(f) ||
+           (f->kind == KERN_HARD_SIGMOID && is_plain(f->a) && is_plain(f->b));
+}
+
 static bool binary_is_exact(const struct kern_problem *p)
 {
     return scalar_is_integer(p->in[0].dtype) ||
@@ -141,8 +158,24 @@ bool data_is_exact(const struct kern_problem *p)
     case KERN_LRN:
     case KERN_SOFTMAX:
         return false;
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+    case KERN_LRN_DGRAD:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
+    case KERN_UPDATE:
+        return false;
+    case KERN_DROPOUT: /* 1 / (1 - ratio) is a power of 2 */
+        return p->attr.dropout.ratio == 0 || p->attr.dropout.ratio == 0.5f ||
+               p->attr.dropout.ratio == 0.75f;
     case KERN_POOL_FPROP:
+    case KERN_POOL_DGRAD:
         return p->attr.pool.kind == KERN_POOL_MAX;
+    case KERN_UNARY_DGRAD:
+        return slope_is_exact(&p->attr.unary);
+    case KERN_REDUCE_DGRAD:
+        return p->attr.reduce.kind != KERN_REDUCE_MEAN &&
+               p->attr.reduce.kind != KERN_REDUCE_L2;
     case KERN_UNARY:
         return unary_is_exact(&p->attr.unary);
     case KERN_BINARY:
@@ -180,6 +213,7 @@ static double exact_value(const struct kern_problem *p, int i, struct rng *rng)
     switch (p->op) {
     case KERN_CONV_FPROP:
     case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_CONV_WGRAD:
     case KERN_DENSE_FPROP:
     case KERN_MATMUL:
         if (i == 1)
@@ -231,11 +265,14 @@ static double unary_value(const struct kern_problem *p, struct rng *rng)
 static double real_value(const struct kern_problem *p, int i, struct rng *rng)
 {
     switch (p->op) {
+    case KERN_UNARY_DGRAD:
+        return i == 1 || i == 2 ? unary_value(p, rng) : rng_real(rng);
     case KERN_UNARY:
         return unary_value(p, rng);
     case KERN_BATCH_NORM:
         return i == 4 ? fabs(away(rng)) : rng_real(rng);
     case KERN_SOFTMAX:
+    case KERN_CROSS_ENTROPY:
         return rng_real(rng) * 8;
     case KERN_REDUCE:
         return p->attr.reduce.kind == KERN_REDUCE_PROD ? away(rng)
@@ -273,7 +310,10 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
     const enum infer_dtype dtype = p->in[i].dtype;
 
     for (int64_t at = 0; at < count; at++) {
-        if (dtype == INFER_BOOL || (p->op == KERN_WHERE && i == 0))
+        double v;
+        if (data_train(p, i, at, rng, &v))
+            scalar_store(dtype, dense, at, v);
+        else if (dtype == INFER_BOOL || (p->op == KERN_WHERE && i == 0))
             scalar_store_i64(dtype, dense, at, rng_range(rng, 0, 1));
         else if (scalar_is_integer(dtype))
             scalar_store_i64(dtype, dense, at, integer_value(p, i, pass, rng));

@@ -43,8 +43,12 @@ static void *widen(const struct kern_problem *p, struct kern_tensor *t,
 bool truth_new(struct truth *t, const struct kern_problem *p)
 {
     *t = (struct truth){.p = *p};
-    t->out = widen(p, &t->p.out[0], true);
-    bool ok = t->out != NULL;
+    bool ok = true;
+    for (int i = 0; i < p->n_out && ok; i++)
+        if (kern_problem_out(p, i)) {
+            t->out[i] = widen(p, &t->p.out[i], true);
+            ok = t->out[i] != NULL;
+        }
     for (int i = 0; i < p->n_in && ok; i++)
         if (kern_problem_in(p, i)) {
             t->in[i] = widen(p, &t->p.in[i], false);
@@ -57,7 +61,8 @@ void truth_free(struct truth *t)
 {
     for (int i = 0; i < KERN_MAX_IN; i++)
         free(t->in[i]);
-    free(t->out);
+    for (int i = 0; i < KERN_MAX_OUT; i++)
+        free(t->out[i]);
     *t = (struct truth){0};
 }
 
@@ -72,7 +77,7 @@ bool truth_run(const struct truth *t, struct infer_error *err)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
     const struct kern_row *row = truth_row(t->p.op);
-    struct kern_args args = {.out = {t->out}};
+    struct kern_args args = {0};
     struct kern_exec e;
 
     if (!row) {
@@ -84,6 +89,8 @@ bool truth_run(const struct truth *t, struct infer_error *err)
         return false;
     for (int i = 0; i < KERN_MAX_IN; i++)
         args.in[i] = t->in[i];
+    for (int i = 0; i < KERN_MAX_OUT; i++)
+        args.out[i] = t->out[i];
     args.workspace = malloc(e.workspace + 1);
     const int r = args.workspace ? row->launch(&e, &args, err)
                                  : error_set(err, INFER_EMEMORY, "no memory");

@@ -39,6 +39,11 @@ bool data_is_exact(const struct kern_problem *p);
 void data_fill(const struct kern_problem *p, int i, enum pass pass,
                struct rng *rng, int64_t count, void *dense);
 
+/* Element `at` of input i of an operation of training (data_train.c); false
+ * where it is as any other's. */
+bool data_train(const struct kern_problem *p, int i, int64_t at,
+                struct rng *rng, double *out);
+
 /* ---- truth --------------------------------------------------------- */
 
 /* The reference's view of a problem: dense, and of a type that holds every
@@ -46,9 +51,9 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
 struct truth {
     struct kern_problem p;
     void *in[KERN_MAX_IN];
-    void *out; /* F64, or the problem's own integer type */
+    void *out[KERN_MAX_OUT]; /* F64, or the problem's own integer type */
 };
-/* Room for the problem's inputs and output.  False: out of memory; to be freed
+/* Room for the problem's inputs and outputs.  False: out of memory; to be freed
  * even then. */
 bool truth_new(struct truth *t, const struct kern_problem *p);
 void truth_free(struct truth *t);
@@ -62,11 +67,14 @@ const struct kern_row *truth_row(enum kern_op op);
 
 /* ---- bounds -------------------------------------------------------- */
 
-/* tol[i] for each output of a problem with real data, but for the rounding of
- * the result: what the accumulator may have lost, and the factors of rows that
- * round them to TF32.  False: out of memory. */
-bool bound_fill(const struct truth *t, const struct kern_exec *e, double *tol,
-                struct infer_error *err);
+/* tol[i] for each element of output o of a problem with real data, but for the
+ * rounding of the result: what the accumulator may have lost, and the factors
+ * of rows that round them to TF32.  False: out of memory. */
+bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
+                double *tol, struct infer_error *err);
+/* The same for the operations of training that are no plain sums
+ * (bound_train.c); false where an operation is none of them. */
+bool bound_train(const struct truth *t, int o, double u, double *tol);
 /* Half a unit in the last place of a type, relative; and the absolute one
  * where results underflow. */
 double bound_unit(enum infer_dtype dtype);
@@ -76,12 +84,12 @@ double bound_tiny(enum infer_dtype dtype);
 
 #define VERIFY_TEXT 384
 
-/* Holds a dense row-major result of the given type against t->out.  tol: of
+/* Holds a dense row-major result of the given type against t->out[o].  tol: of
  * bound_fill(), not read in the exact pass.  Raises *worst to the largest
  * difference / tolerance.  False with the first element that is off in text:
  * where, the values, the tolerance.  NaN is never right but where the
  * reference has it. */
-bool verify_compare(const struct truth *t, enum infer_dtype dtype,
+bool verify_compare(const struct truth *t, int o, enum infer_dtype dtype,
                     const void *result, enum pass pass, const double *tol,
                     double *worst, char text[VERIFY_TEXT]);
 

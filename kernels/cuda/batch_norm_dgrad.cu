@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradients of batch normalisation in training, channels last: sums of dz and
+ * dz xn (batch_norm.cuh), the channels' three factors by one warp a channel,
+ * then dx = a dz + b x + c in one pass, dz = dy act'(y) both times.
+ *
+ * With m0 and m1 the means of dz and dz xn, and xn = (x - mean) inverse:
+ * dx = scale inverse (dz - m0 - xn m1), so a = scale inverse,
+ * b = -a inverse m1, c = -a m0 - b mean.
+ */
+#include "kernels/cuda/batch_norm.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/slope.cuh"
+#include "kernels/cuda/walk.cuh"
+
+#define VECTORS_IN  0xdcu /* scale, mean, inverse, dscale, dshift */
+#define VECTORS_OUT 0x06u
+
+struct dgrad_args {
+    struct norm_shape s;
+    const void *dy, *x, *y; /* y NULL: no activation */
+    const float *scale, *mean, *inverse, *dscale_in, *dshift_in;
+    void *dx, *dresidual; /* NULL: not wanted */
+    float *dscale, *dshift;
+    float *parts, *line; /* line: a [C], b [C], c [C] */
+    struct kern_unary act;
+    int64_t vectors;
+};
+
+/* dz of V elements. */
+template <typename T, int V>
+static __device__ __forceinline__ void load_dz(const struct dgrad_args &a,
+                                               int64_t i, float *dz)
+{
+    float y[V];
+
+    norm_load<T, V>(a.dy, i, dz);
+    if (!a.y)
+        return;
+    norm_load<T, V>(a.y, i, y);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        dz[j] *= unary_slope_by_y(a.act, y[j]);
+}
+
+template <typename T, int V> struct products {
+    struct constants {
+        float mean[V];
+        __device__ __forceinline__ constants(const struct dgrad_args &a, int c)
+        {
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                mean[j] = a.mean[c + j];
+        }
+        /* The second sum is of dz (x - mean). */
+        __device__ __forceinline__ void see(const struct dgrad_args &a,
+                                            int64_t pixel, int c, float *sum0,
+                                            float *sum1) const
+        {
+            float dz[V], x[V];
+            load_dz<T, V>(a, pixel * a.s.channels + c, dz);
+            norm_load<T, V>(a.x, pixel * a.s.channels + c, x);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                sum0[j] += dz[j];
+                sum1[j] = fmaf(dz[j], x[j] - mean[j], sum1[j]);
+            }
+        }
+    };
+};
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(NORM_THREADS)
+    sum_kernel(const __grid_constant__ struct dgrad_args a)
+{
+    norm_sum_part<products<T, V>, struct dgrad_args, V>(a, a.s, a.parts);
+}
+
+static __global__ void __launch_bounds__(NORM_THREADS)
+    factors_kernel(const __grid_constant__ struct dgrad_args a)
+{
+    const int c = (int)(blockIdx.x * (NORM_THREADS / 32) + threadIdx.x / 32);
+    const float n = (float)a.s.pixels;
+    float dz, product;
+
+    if (c >= a.s.channels)
+        return;
+    norm_join_parts(a.s, a.parts, c, &dz, &product);
+    if (threadIdx.x % 32 != 0)
+        return;
+    const float inverse = a.inverse[c], mean = a.mean[c];
+    const float dscale = product * inverse;
+    const float factor = a.scale[c] * inverse;
+    const float slope = -factor * inverse * (dscale / n);
+    a.line[c] = factor;
+    a.line[a.s.channels + c] = slope;
+    a.line[2 * a.s.channels + c] = -factor * (dz / n) - slope * mean;
+    a.dscale[c] = dscale + (a.dscale_in ? a.dscale_in[c] : 0);
+    a.dshift[c] = dz + (a.dshift_in ? a.dshift_in[c] : 0);
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(NORM_THREADS)
+    apply_kernel(const __grid_constant__ struct dgrad_args a)
+{
+    const uint32_t per_pixel = (uint32_t)a.s.channels / V;
+
+    for (int64_t i = blockIdx.x * (int64_t)NORM_THREADS + threadIdx.x;
+         i < a.vectors; i += (int64_t)gridDim.x * NORM_THREADS) {
+        const int c = (int)((uint32_t)i % per_pixel) * V;
+        const float *line = a.line + c;
+        float dz[V], x[V];
+        load_dz<T, V>(a, i * V, dz);
+        norm_load<T, V>(a.x, i * V, x);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            x[j] = fmaf(__ldg(line + j), dz[j],
+                        fmaf(__ldg(line + a.s.channels + j), x[j],
+                             __ldg(line + 2 * a.s.channels + j)));
+        norm_store<T, V>(a.dx, i * V, x);
+        if (a.dresidual)
+            norm_store<T, V>(a.dresidual, i * V, dz);
+    }
+}
+
+template <typename T, int V>
+static int run_vectors(struct dgrad_args *a, const struct kern_args *args,
+                       const struct kern_tensor *x, int multiprocessors,
+                       struct infer_error *err)
+{
+    a->s = norm_shape_of(x, V, multiprocessors);
+    a->vectors = kern_tensor_count(x) / V;
+    const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
+    const cudaStream_t stream = cuda_stream(args);
+
+    sum_kernel<T, V><<<grid, NORM_THREADS, 0, stream>>>(*a);
+    factors_kernel<<<cuda_blocks(a->s.channels, NORM_THREADS / 32),
+                     NORM_THREADS, 0, stream>>>(*a);
+    apply_kernel<T, V>
+        <<<cuda_grid(a->vectors, NORM_THREADS), NORM_THREADS, 0, stream>>>(*a);
+    return CUDA_LAUNCHED(err);
+}
+
+static const float *input(const struct kern_problem *p,
+                          const struct kern_args *args, int i)
+{
+    return kern_problem_in(p, i) ? (const float *)args->in[i] : NULL;
+}
+
+template <typename T>
+static int run(const struct kern_exec *e, const struct kern_args *args,
+               struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const int wide = 16 / (int)sizeof(T);
+    const int sms = (int)(intptr_t)e->state;
+    struct dgrad_args a = {};
+
+    a.dy = args->in[0];
+    a.x = args->in[1];
+    a.scale = input(p, args, 2);
+    a.mean = input(p, args, 3);
+    a.inverse = input(p, args, 4);
+    a.y = p->epilogue.act.kind != KERN_IDENTITY ? args->in[5] : NULL;
+    a.dscale_in = input(p, args, 6);
+    a.dshift_in = input(p, args, 7);
+    a.dx = args->out[0];
+    a.dscale = (float *)args->out[1];
+    a.dshift = (float *)args->out[2];
+    a.dresidual = kern_problem_out(p, 3) ? args->out[3] : NULL;
+    a.line = (float *)args->workspace;
+    a.parts = a.line + 3 * p->in[0].dim[1];
+    a.act = p->epilogue.act;
+    if (norm_vectors(p, args, VECTORS_IN, VECTORS_OUT, wide))
+        return run_vectors<T, wide>(&a, args, &p->in[0], sms, err);
+    return run_vectors<T, 1>(&a, args, &p->in[0], sms, err);
+}
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    (void)d;
+    return norm_supports(p, VECTORS_IN, VECTORS_OUT, why);
+}
+
+/* The state is the number of multiprocessors, which nobody has to free. */
+static int prepare(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err)
+{
+    const struct kern_tensor *x = &e->problem.in[0];
+
+    (void)err;
+    e->workspace = norm_workspace(x) + 3 * (size_t)x->dim[1] * sizeof(float);
+    e->state =
+        (void *)(intptr_t)(d->multiprocessors > 0 ? d->multiprocessors : 64);
+    return 0;
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
+}
+
+CUDA_PREPARED_ROWS(batch_norm_dgrad, sums, KERN_BATCH_NORM_DGRAD, supports,
+                   prepare, launch)

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Batch normalisation in training, channels last: sums of x - x0 and its square
+ * (batch_norm.cuh; x0, the channel's first element, takes a large common mean
+ * out of both), statistics by one warp a channel, then one pass that
+ * normalises, adds, activates.  The statistics' warps leave factor and summand
+ * of each channel in the workspace for that.
+ */
+#include "kernels/cuda/batch_norm.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/walk.cuh"
+
+#define VECTORS_IN  0x1eu /* scale, shift, mean, var */
+#define VECTORS_OUT 0x1eu
+
+struct train_args {
+    struct norm_shape s;
+    const void *x, *residual; /* NULL: none */
+    const float *scale, *shift, *mean_in, *var_in;
+    float *mean, *inverse, *mean_out, *var_out;
+    void *y;
+    float *parts, *line; /* line: factor [C], summand [C] */
+    float epsilon, momentum;
+    struct kern_unary act;
+    int64_t vectors;
+};
+
+template <typename T, int V> struct moments {
+    struct constants {
+        float x0[V];
+        __device__ __forceinline__ constants(const struct train_args &a, int c)
+        {
+            norm_load<T, V>(a.x, c, x0);
+        }
+        __device__ __forceinline__ void see(const struct train_args &a,
+                                            int64_t pixel, int c, float *sum0,
+                                            float *sum1) const
+        {
+            float x[V];
+            norm_load<T, V>(a.x, pixel * a.s.channels + c, x);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const float d = x[j] - x0[j];
+                sum0[j] += d;
+                sum1[j] = fmaf(d, d, sum1[j]);
+            }
+        }
+    };
+};
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(NORM_THREADS)
+    sum_kernel(const __grid_constant__ struct train_args a)
+{
+    norm_sum_part<moments<T, V>, struct train_args, V>(a, a.s, a.parts);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(NORM_THREADS)
+    statistics_kernel(const __grid_constant__ struct train_args a)
+{
+    const int c = (int)(blockIdx.x * (NORM_THREADS / 32) + threadIdx.x / 32);
+    const float n = (float)a.s.pixels;
+    float sum, squares;
+
+    if (c >= a.s.channels)
+        return;
+    norm_join_parts(a.s, a.parts, c, &sum, &squares);
+    if (threadIdx.x % 32 != 0)
+        return;
+    const float offset = sum / n;
+    const float mean = to_float(((const T *)a.x)[c]) + offset;
+    const float var = fmaxf(squares / n - offset * offset, 0.0f);
+    const float inverse = 1.0f / sqrtf(var + a.epsilon);
+    const float factor = a.scale[c] * inverse;
+    a.mean[c] = mean;
+    a.inverse[c] = inverse;
+    a.line[c] = factor;
+    a.line[a.s.channels + c] = fmaf(-mean, factor, a.shift[c]);
+    if (a.mean_in) {
+        const float free = n > 1 ? n - 1 : 1;
+        a.mean_out[c] = a.mean_in[c] + a.momentum * (mean - a.mean_in[c]);
+        a.var_out[c] =
+            a.var_in[c] + a.momentum * (var * (n / free) - a.var_in[c]);
+    }
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(NORM_THREADS)
+    apply_kernel(const __grid_constant__ struct train_args a)
+{
+    const uint32_t per_pixel = (uint32_t)a.s.channels / V;
+
+    for (int64_t i = blockIdx.x * (int64_t)NORM_THREADS + threadIdx.x;
+         i < a.vectors; i += (int64_t)gridDim.x * NORM_THREADS) {
+        const int c = (int)((uint32_t)i % per_pixel) * V;
+        float x[V], r[V], factor[V], summand[V];
+        norm_load<T, V>(a.x, i * V, x);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            r[j] = 0;
+            factor[j] = __ldg(a.line + c + j);
+            summand[j] = __ldg(a.line + a.s.channels + c + j);
+        }
+        if (a.residual)
+            norm_load<T, V>(a.residual, i * V, r);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            x[j] = apply_unary(a.act, fmaf(x[j], factor[j], summand[j]) + r[j]);
+        norm_store<T, V>(a.y, i * V, x);
+    }
+}
+
+template <typename T, int V>
+static int run_vectors(struct train_args *a, const struct kern_args *args,
+                       const struct kern_tensor *x, int multiprocessors,
+                       struct infer_error *err)
+{
+    a->s = norm_shape_of(x, V, multiprocessors);
+    a->vectors = kern_tensor_count(x) / V;
+    const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
+    const cudaStream_t stream = cuda_stream(args);
+
+    sum_kernel<T, V><<<grid, NORM_THREADS, 0, stream>>>(*a);
+    statistics_kernel<T><<<cuda_blocks(a->s.channels, NORM_THREADS / 32),
+                           NORM_THREADS, 0, stream>>>(*a);
+    apply_kernel<T, V>
+        <<<cuda_grid(a->vectors, NORM_THREADS), NORM_THREADS, 0, stream>>>(*a);
+    return CUDA_LAUNCHED(err);
+}
+
+template <typename T>
+static int run(const struct kern_exec *e, const struct kern_args *args,
+               struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const bool running = kern_problem_in(p, 3);
+    const int wide = 16 / (int)sizeof(T);
+    const int sms = (int)(intptr_t)e->state;
+    struct train_args a = {};
+
+    a.x = args->in[0];
+    a.residual = kern_problem_in(p, 5) ? args->in[5] : NULL;
+    a.scale = (const float *)args->in[1];
+    a.shift = (const float *)args->in[2];
+    a.mean_in = running ? (const float *)args->in[3] : NULL;
+    a.var_in = running ? (const float *)args->in[4] : NULL;
+    a.y = args->out[0];
+    a.mean = (float *)args->out[1];
+    a.inverse = (float *)args->out[2];
+    a.mean_out = (float *)args->out[3];
+    a.var_out = (float *)args->out[4];
+    a.line = (float *)args->workspace;
+    a.parts = a.line + 2 * p->in[0].dim[1];
+    a.epsilon = p->attr.norm.epsilon;
+    a.momentum = p->attr.norm.momentum;
+    a.act = p->epilogue.act;
+    if (norm_vectors(p, args, VECTORS_IN, VECTORS_OUT, wide))
+        return run_vectors<T, wide>(&a, args, &p->in[0], sms, err);
+    return run_vectors<T, 1>(&a, args, &p->in[0], sms, err);
+}
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    (void)d;
+    return norm_supports(p, VECTORS_IN, VECTORS_OUT, why);
+}
+
+/* The state is the number of multiprocessors, which nobody has to free. */
+static int prepare(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err)
+{
+    const struct kern_tensor *x = &e->problem.in[0];
+
+    (void)err;
+    e->workspace = norm_workspace(x) + 2 * (size_t)x->dim[1] * sizeof(float);
+    e->state =
+        (void *)(intptr_t)(d->multiprocessors > 0 ? d->multiprocessors : 64);
+    return 0;
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
+}
+
+CUDA_PREPARED_ROWS(batch_norm_train, sums, KERN_BATCH_NORM_TRAIN, supports,
+                   prepare, launch)

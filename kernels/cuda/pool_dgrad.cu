@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradient of pooling of 1 to 3 dimensions, gathered: each element of dx asks
+ * the windows that hold it, of a maximum by looking for it again, so nothing
+ * is saved on the way forwards and no two threads add to one place.
+ *
+ * One thread V channels of a pixel of dx, 16 bytes where all tensors lie with
+ * their channels innermost, else one element.
+ */
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/window.cuh"
+
+#define THREADS 128
+
+struct pool_args {
+    struct cuda_window w;   /* x_stride of dx, y_stride of dy; splits dx */
+    int64_t from_stride[5]; /* of x; r_stride of the residual */
+    uint32_t count;
+    bool max, include_pad, residual;
+    const void *dy, *x, *r;
+    void *dx;
+};
+
+static __device__ __forceinline__ int64_t at_of(const int64_t *stride,
+                                                uint32_t n, int64_t c, int d,
+                                                int h, int w)
+{
+    return n * stride[0] + c * stride[1] + d * stride[2] + h * stride[3] +
+           w * stride[4];
+}
+
+/* The window along dimension d whose tap r is position i, or -1. */
+static __device__ __forceinline__ int window_of(const struct cuda_window &w,
+                                                int d, int i, int r)
+{
+    const int reach = i + w.pad[d] - r * w.dilation[d];
+
+    if (reach < 0 || reach % w.step[d] != 0 || reach / w.step[d] >= w.out[d])
+        return -1;
+    return reach / w.step[d];
+}
+
+/* Taps of window o along dimension d that an average counts. */
+static __device__ __forceinline__ int counted(const struct cuda_window &w,
+                                              int d, int o, bool include_pad)
+{
+    int n = 0;
+
+    for (int r = 0; r < w.kernel[d]; r++) {
+        const int i = o * w.step[d] + r * w.dilation[d] - w.pad[d];
+        n += include_pad ? i >= -w.pad[d] && i < w.in[d] + w.pad_end[d]
+                         : i >= 0 && i < w.in[d];
+    }
+    return n;
+}
+
+/* Adds dy to the channels whose first maximum of the window is tap `own`. */
+template <typename T, int V>
+static __device__ __forceinline__ void
+give_max(const struct pool_args &a, uint32_t n, int64_t c, int od, int oh,
+         int ow, int own, const float *dy, float *acc)
+{
+    const struct cuda_window &w = a.w;
+    float best[V];
+    int top[V], tap = 0;
+
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        top[j] = -1;
+    for (int kd = 0; kd < w.kernel[0]; kd++) {
+        const int d = od * w.step[0] + kd * w.dilation[0] - w.pad[0];
+        for (int kh = 0; kh < w.kernel[1]; kh++) {
+            const int h = oh * w.step[1] + kh * w.dilation[1] - w.pad[1];
+            for (int kw = 0; kw < w.kernel[2]; kw++, tap++) {
+                const int i = ow * w.step[2] + kw * w.dilation[2] - w.pad[2];
+                if (d < 0 || d >= w.in[0] || h < 0 || h >= w.in[1] || i < 0 ||
+                    i >= w.in[2])
+                    continue;
+                const vec<T, V> x = load_vec<T, V>(
+                    (const T *)a.x + at_of(a.from_stride, n, c, d, h, i));
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    const float f = to_float(x.at[j]);
+                    if (top[j] < 0 || f > best[j] || f != f) {
+                        best[j] = f;
+                        top[j] = tap;
+                    }
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        if (top[j] == own)
+            acc[j] += dy[j];
+}
+
+/* What window (od, oh, ow) gives; own: the number of its tap that is here. */
+template <typename T, int V>
+static __device__ __forceinline__ void give(const struct pool_args &a,
+                                            uint32_t n, int64_t c, int od,
+                                            int oh, int ow, int own, float *acc)
+{
+    const vec<T, V> v =
+        load_vec<T, V>((const T *)a.dy + at_of(a.w.y_stride, n, c, od, oh, ow));
+    float dy[V];
+
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        dy[j] = to_float(v.at[j]);
+    if (a.max) {
+        give_max<T, V>(a, n, c, od, oh, ow, own, dy, acc);
+        return;
+    }
+    const int taps = counted(a.w, 0, od, a.include_pad) *
+                     counted(a.w, 1, oh, a.include_pad) *
+                     counted(a.w, 2, ow, a.include_pad);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        acc[j] += dy[j] / (float)taps;
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    pool_kernel(const __grid_constant__ struct pool_args a)
+{
+    const uint32_t i = blockIdx.x * (uint32_t)THREADS + threadIdx.x;
+    const struct cuda_window &w = a.w;
+    uint32_t o[5];
+    float acc[V];
+
+    if (i >= a.count)
+        return;
+    w.index(i, o);
+    const int64_t c = (int64_t)o[1] * V;
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        acc[j] = 0;
+    for (int kd = 0; kd < w.kernel[0]; kd++) {
+        const int od = window_of(w, 0, (int)o[2], kd);
+        for (int kh = 0; od >= 0 && kh < w.kernel[1]; kh++) {
+            const int oh = window_of(w, 1, (int)o[3], kh);
+            for (int kw = 0; oh >= 0 && kw < w.kernel[2]; kw++) {
+                const int ow = window_of(w, 2, (int)o[4], kw);
+                if (ow >= 0)
+                    give<T, V>(a, o[0], c, od, oh, ow,
+                               (kd * w.kernel[1] + kh) * w.kernel[2] + kw, acc);
+            }
+        }
+    }
+    if (a.residual) {
+        const vec<T, V> r = load_vec<T, V>(
+            (const T *)a.r +
+            at_of(w.r_stride, o[0], c, (int)o[2], (int)o[3], (int)o[4]));
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            acc[j] += to_float(r.at[j]);
+    }
+    vec<T, V> y;
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        y.at[j] = from_float<T>(acc[j]);
+    store_vec<T, V>(
+        (T *)a.dx + at_of(w.x_stride, o[0], c, (int)o[2], (int)o[3], (int)o[4]),
+        y);
+}
+
+/* Whether v channels of every position can be moved as one. */
+static bool lies_in_vectors(const struct kern_tensor *t, const void *at, int v)
+{
+    if (!t)
+        return true;
+    if (t->dim[1] % v != 0 || t->stride[1] != 1 || (uintptr_t)at % 16 != 0)
+        return false;
+    for (int d = 0; d < t->rank; d++)
+        if (d != 1 && t->dim[d] > 1 && t->stride[d] % v != 0)
+            return false;
+    return true;
+}
+
+/* The window as on the way forwards, dx in the place of x; numbers are those
+ * of dx's elements. */
+static void fill_window(struct pool_args *a, const struct kern_problem *p,
+                        int units)
+{
+    const struct kern_pool *pool = &p->attr.pool;
+    struct kern_problem fprop = *p;
+    struct cuda_window *w = &a->w;
+
+    fprop.in[0] = p->out[0];
+    fprop.out[0] = p->in[0];
+    w->fill(&fprop, pool->stride, pool->dilation, pool->pad_begin,
+            pool->pad_end);
+    for (int i = 0; i < p->in[0].rank - 2; i++)
+        w->kernel[5 - p->in[0].rank + i] = pool->window[i];
+    w->split_by(units);
+    for (int d = 0; d < 3; d++)
+        w->extent[d].init((uint32_t)w->in[d]);
+    const int64_t c = w->x_stride[1], step = w->x_stride[4];
+    w->channels_last =
+        units > 1 && (c < 0 ? -c : c) <= (step < 0 ? -step : step);
+    w->channels_last = w->channels_last || w->in[2] == 1;
+    if (kern_problem_in(p, 1))
+        w->spread(&p->in[1], a->from_stride);
+    if (kern_problem_in(p, 2))
+        w->spread(&p->in[2], w->r_stride);
+}
+
+template <typename T>
+static int run(const struct kern_problem *p, const struct kern_args *args,
+               struct infer_error *err)
+{
+    const int wide = 16 / (int)sizeof(T);
+    struct pool_args a = {};
+
+    if (kern_tensor_count(&p->out[0]) == 0)
+        return 0;
+    a.max = p->attr.pool.kind == KERN_POOL_MAX;
+    a.include_pad = p->attr.pool.count_include_pad;
+    a.residual = kern_problem_in(p, 2);
+    a.dy = args->in[0];
+    a.x = args->in[1];
+    a.r = args->in[2];
+    a.dx = args->out[0];
+    const bool vectors = lies_in_vectors(&p->in[0], a.dy, wide) &&
+                         lies_in_vectors(kern_problem_in(p, 1), a.x, wide) &&
+                         lies_in_vectors(kern_problem_in(p, 2), a.r, wide) &&
+                         lies_in_vectors(&p->out[0], a.dx, wide);
+    const int v = vectors ? wide : 1;
+    fill_window(&a, p, (int)(p->out[0].dim[1] / v));
+    a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / v);
+    const unsigned blocks = cuda_blocks(a.count, THREADS);
+    const cudaStream_t s = cuda_stream(args);
+    if (vectors)
+        pool_kernel<T, wide><<<blocks, THREADS, 0, s>>>(a);
+    else
+        pool_kernel<T, 1><<<blocks, THREADS, 0, s>>>(a);
+    return CUDA_LAUNCHED(err);
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
+}
+
+/* Positions are computed in 32 bits. */
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    const struct kern_pool *a = &p->attr.pool;
+    double taps = 1;
+    int r = check_types(p, 1, 0, why);
+
+    (void)d;
+    if (r == 0)
+        r = check_count(p, why);
+    for (int i = 0; r == 0 && i < p->in[0].rank - 2; i++) {
+        const double reach = (double)p->out[0].dim[i + 2] + a->pad_begin[i] +
+                             a->pad_end[i] +
+                             (double)a->window[i] * a->dilation[i] +
+                             (double)p->in[0].dim[i + 2] * a->stride[i];
+        taps *= a->window[i];
+        if (reach > 1e9 || taps > 1e9)
+            r = error_set(why, INFER_EUNSUPPORTED,
+                          "pool: the window reaches beyond 10^9 positions");
+    }
+    return r;
+}
+
+CUDA_ROWS(pool_dgrad, gather, KERN_POOL_DGRAD, supports, launch)

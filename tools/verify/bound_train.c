@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How far rows of training may be from the reference, where their result is no
+ * plain sum.  u is the accumulator's half unit in the last place; inputs lie as
+ * data_train.c and data.c draw them, most within -1 .. 1. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/verify/verify.h"
+
+static double load(const struct truth *t, int i, int64_t at)
+{
+    return scalar_load(t->p.in[i].dtype, t->in[i], at);
+}
+
+/* ---- batch norm ---------------------------------------------------- */
+
+/* Sums over a channel of n elements, dense row-major: element j of channel c
+ * is at (j / inner * C + c) * inner + j % inner. */
+struct channel {
+    int64_t c, channels, inner, n;
+};
+
+static struct channel channel_of(const struct kern_tensor *x, int64_t c)
+{
+    struct channel ch = {.c = c, .channels = x->dim[1], .inner = 1};
+
+    for (int d = 2; d < x->rank; d++)
+        ch.inner *= x->dim[d];
+    ch.n = x->dim[0] * ch.inner;
+    return ch;
+}
+
+static int64_t place(const struct channel *ch, int64_t j)
+{
+    return (j / ch->inner * ch->channels + ch->c) * ch->inner + j % ch->inner;
+}
+
+/* Mean and variance are sums of n terms; x - mean is magnified by 1 / deviation
+ * and a variance computed as E[x^2] - E[x]^2 loses the condition number
+ * kappa = (E[x^2] + E[x]^2) / var more. */
+static void train_channel(const struct truth *t, int o,
+                          const struct channel *ch, double u, double *tol)
+{
+    const double n = (double)ch->n, sums = 8 * sqrt(n) * u;
+    double mean = 0, var = 0;
+
+    for (int64_t j = 0; j < ch->n; j++)
+        mean += load(t, 0, place(ch, j)) / n;
+    for (int64_t j = 0; j < ch->n; j++) {
+        const double d = load(t, 0, place(ch, j)) - mean;
+        var += d * d / n;
+    }
+    const double inverse = 1 / sqrt(var + (double)t->p.attr.norm.epsilon);
+    const double kappa = 1 + (var + 2 * mean * mean) * inverse * inverse;
+    if (o == 0) {
+        for (int64_t j = 0; j < ch->n; j++) {
+            const double v = fabs(load(t, 0, place(ch, j)));
+            /* Scale, shift and residual lie within -1 .. 1; no activation's
+             * slope is above 1. */
+            tol[place(ch, j)] = sums * kappa * (inverse * (v + fabs(mean)) + 2);
+        }
+    } else if (o == 2) {
+        tol[ch->c] = sums * kappa * inverse;
+    } else {
+        /* Statistics of values within -1 .. 1; n / (n - 1) is at most 2. */
+        tol[ch->c] = sums * 4;
+    }
+}
+
+/* dx = scale inverse (dz - mean dz - xn mean(dz xn)): each part loses what a
+ * sum of n terms does. */
+static void dgrad_channel(const struct truth *t, int o,
+                          const struct channel *ch, double u, double *tol)
+{
+    const double n = (double)ch->n, sums = 8 * sqrt(n) * u;
+    const double mean = load(t, 3, ch->c), inverse = load(t, 4, ch->c);
+    const double scale = load(t, 2, ch->c);
+    double dz = 0, product = 0;
+
+    /* |dz| <= |dy|: the slopes here, of values within -1 .. 1, are at most 1.
+     */
+    for (int64_t j = 0; j < ch->n; j++) {
+        const double g = fabs(load(t, 0, place(ch, j)));
+        const double xn =
+            (fabs(load(t, 1, place(ch, j))) + fabs(mean)) * inverse;
+        dz += g;
+        product += g * xn;
+    }
+    if (o == 1 || o == 2) {
+        tol[ch->c] = sums * ((o == 1 ? product : dz) + 1);
+        return;
+    }
+    for (int64_t j = 0; j < ch->n; j++) {
+        const double g = fabs(load(t, 0, place(ch, j)));
+        const double xn =
+            (fabs(load(t, 1, place(ch, j))) + fabs(mean)) * inverse;
+        tol[place(ch, j)] = o == 3 ? 8 * u * g
+                                   : sums * fabs(scale) * inverse *
+                                         (g + (dz + xn * product) / n);
+    }
+}
+
+static void batch_norm_bound(const struct truth *t, int o, double u,
+                             double *tol)
+{
+    const struct kern_tensor *x = &t->p.in[0];
+
+    for (int64_t c = 0; c < x->dim[1]; c++) {
+        const struct channel ch = channel_of(x, c);
+        if (t->p.op == KERN_BATCH_NORM_TRAIN)
+            train_channel(t, o, &ch, u, tol);
+        else
+            dgrad_channel(t, o, &ch, u, tol);
+    }
+}
+
+/* ---- element by element -------------------------------------------- */
+
+/* Slopes are polynomials of exp, tanh and erf, each 16 units off, times x up
+ * to its square; the product with dy and the sum with a residual follow. */
+static double unary_bound(const struct truth *t, int64_t i, double y, double u)
+{
+    const double x = load(t, kern_problem_in(&t->p, 1) ? 1 : 2, i);
+    const double residual = kern_problem_in(&t->p, 3) ? load(t, 3, i) : 0;
+
+    return u * (64 * (1 + x * x) * fabs(load(t, 0, i)) +
+                16 * (1 + fabs(x)) * (fabs(y) + fabs(residual)));
+}
+
+static double cross_entropy_bound(const struct kern_problem *p, int o,
+                                  double loss_scale, double y, double u)
+{
+    /* exp of up to 16 in magnitude, then a sum over the classes. */
+    const double each = 8 * u * (sqrt((double)p->in[0].dim[1]) + 24);
+
+    if (o == 2)
+        return 0;
+    if (o == 0)
+        return each * (1 + fabs(y));
+    return each * fabs((double)p->attr.cross_entropy.scale * loss_scale);
+}
+
+static double element_bound(const struct truth *t, int o, int64_t i, double y,
+                            double u)
+{
+    const struct kern_problem *p = &t->p;
+
+    switch (p->op) {
+    case KERN_UNARY_DGRAD:
+        return unary_bound(t, i, y, u);
+    case KERN_LRN_DGRAD: /* dy, 2 alpha beta |x| mean |dy x| and a residual,
+                          * each at most 1; sums of squares and powers */
+        return 8 * u * (sqrt(problem_terms(p)) + 8) * 3;
+    case KERN_DROPOUT: /* one product with a rounded factor */
+        return 4 * u * fabs(y);
+    case KERN_CROSS_ENTROPY:
+        return cross_entropy_bound(
+            p, o, kern_problem_in(p, 2) ? load(t, 2, KERN_STEP_LOSS_SCALE) : 1,
+            y, u);
+    case KERN_STEP: /* quotients, and powers in double precision */
+        return isfinite(y) ? 8 * u * fmax(1, fabs(y)) : 0;
+    default: /* KERN_UPDATE: all within a few units, v from 0.5 on */
+        return 64 * u * (1 + fabs(y));
+    }
+}
+
+bool bound_train(const struct truth *t, int o, double u, double *tol)
+{
+    const int64_t count = kern_tensor_count(&t->p.out[o]);
+    const double *y = t->out[o];
+
+    switch (t->p.op) {
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+        batch_norm_bound(t, o, u, tol);
+        return true;
+    case KERN_UNARY_DGRAD:
+    case KERN_LRN_DGRAD:
+    case KERN_DROPOUT:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
+    case KERN_UPDATE:
+        for (int64_t i = 0; i < count; i++)
+            tol[i] = element_bound(t, o, i, y[i], u);
+        return true;
+    default:
+        return false;
+    }
+}
