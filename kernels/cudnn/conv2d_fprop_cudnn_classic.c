@@ -5,7 +5,7 @@
  *
  * They are here to be compared with: bare convolutions only, in the layout that
  * the row names.  The newer engines behind the graph interface are what the
- * planner uses.
+ * planner uses.  No cuDNN has the algorithm that its header calls direct.
  */
 #include "kernels/cudnn/library.h"
 
@@ -76,6 +76,18 @@ static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
         p->epilogue.act.kind != KERN_IDENTITY)
         return REFUSE(why, "computes convolutions alone, without bias, "
                            "residual and activation");
+    return 0;
+}
+
+/* Winograd's transforms for windows above 3x3 multiply what products lose by
+ * hundreds: they are no rival of kernels that keep the type's accuracy. */
+static int check_window(cudnnConvolutionFwdAlgo_t algo,
+                        const struct conv_geometry *g, struct infer_error *why)
+{
+    if ((algo == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD ||
+         algo == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED) &&
+        (g->r != 3 || g->s != 3))
+        return REFUSE(why, "takes windows of 3x3, found %dx%d", g->r, g->s);
     return 0;
 }
 
@@ -180,6 +192,8 @@ static int state_fill(const struct kern_problem *p, int ordinal,
     rc = check_epilogue(p, err);
     if (rc == 0)
         rc = read(p, &s->layout, &g, err);
+    if (rc == 0)
+        rc = check_window(s->algo, &g, err);
     if (rc < 0)
         return rc;
     s->ordinal = ordinal;
@@ -305,7 +319,6 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 ALGORITHM(implicit_gemm, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM)
 ALGORITHM(precomp_gemm, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
 ALGORITHM(gemm, CUDNN_CONVOLUTION_FWD_ALGO_GEMM)
-ALGORITHM(direct, CUDNN_CONVOLUTION_FWD_ALGO_DIRECT)
 ALGORITHM(fft, CUDNN_CONVOLUTION_FWD_ALGO_FFT)
 ALGORITHM(fft_tiling, CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING)
 ALGORITHM(winograd, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD)
@@ -331,7 +344,6 @@ ROW(conv2d_fprop_nhwc_f32_cudnn_implicit_gemm, implicit_gemm, INFER_F32,
 ROW(conv2d_fprop_nhwc_f32_cudnn_precomp_gemm, precomp_gemm, INFER_F32,
     KERN_NHWC, 0)
 ROW(conv2d_fprop_nchw_f32_cudnn_gemm, gemm, INFER_F32, KERN_NCHW, 0)
-ROW(conv2d_fprop_nchw_f32_cudnn_direct, direct, INFER_F32, KERN_NCHW, 0)
 ROW(conv2d_fprop_nchw_f32_cudnn_fft, fft, INFER_F32, KERN_NCHW, KERN_INEXACT)
 ROW(conv2d_fprop_nchw_f32_cudnn_fft_tiling, fft_tiling, INFER_F32, KERN_NCHW,
     KERN_INEXACT)
@@ -344,7 +356,6 @@ ROW(conv2d_fprop_nhwc_f16_cudnn_implicit_gemm, implicit_gemm, INFER_F16,
 ROW(conv2d_fprop_nhwc_f16_cudnn_precomp_gemm, precomp_gemm, INFER_F16,
     KERN_NHWC, 0)
 ROW(conv2d_fprop_nchw_f16_cudnn_gemm, gemm, INFER_F16, KERN_NCHW, 0)
-ROW(conv2d_fprop_nchw_f16_cudnn_direct, direct, INFER_F16, KERN_NCHW, 0)
 ROW(conv2d_fprop_nchw_f16_cudnn_fft, fft, INFER_F16, KERN_NCHW, KERN_INEXACT)
 ROW(conv2d_fprop_nchw_f16_cudnn_fft_tiling, fft_tiling, INFER_F16, KERN_NCHW,
     KERN_INEXACT)

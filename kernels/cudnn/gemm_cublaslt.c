@@ -5,7 +5,7 @@
  * cuBLAS knows column-major matrices, so it is asked for the transpose of the
  * row-major result: y^T[n, m] = op(b)[n, k] op(a)[k, m].  A dense layer is such
  * a product with its weights as b; the residual is cuBLAS's C, and bias and
- * ReLU (or GELU by tanh) its epilogue.  Each algorithm that the heuristics
+ * ReLU its epilogue.  Each algorithm that the heuristics
  * offer is a variant.
  */
 #include "kernels/cudnn/library.h"
@@ -48,20 +48,20 @@ struct gemm {
 
 /* ---- shapes -------------------------------------------------------- */
 
+/* In 16 bits some algorithms round the product before they add to it, so that
+ * only bare products are taken; the graphs of cuDNN compute the others. */
 static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
 {
     const struct kern_tensor *bias = kern_problem_in(p, GEMM_BIAS);
     const struct kern_tensor *r = kern_problem_in(p, GEMM_RESIDUAL);
+    const enum kern_unary_kind act = p->epilogue.act.kind;
 
-    switch (p->epilogue.act.kind) {
-    case KERN_IDENTITY:
-    case KERN_RELU:
-    case KERN_GELU_TANH:
-        break;
-    default:
+    if (p->out[0].dtype != INFER_F32 && (bias || r || act != KERN_IDENTITY))
+        return REFUSE(why, "cuBLAS rounds products to 16 bits before it adds a "
+                           "bias or residual");
+    if (act != KERN_IDENTITY && act != KERN_RELU)
         return REFUSE(why, "cuBLAS has no such activation");
-    }
-    if (r && p->epilogue.residual_last && p->epilogue.act.kind != KERN_IDENTITY)
+    if (r && p->epilogue.residual_last && act != KERN_IDENTITY)
         return REFUSE(why, "cuBLAS adds a residual before the activation");
     if (r &&
         (r->dtype != p->out[0].dtype || !kern_tensor_is_dense(r, KERN_NCHW)))
@@ -69,9 +69,6 @@ static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
     if (bias &&
         (bias->dtype != INFER_F32 || !kern_tensor_is_dense(bias, KERN_NCHW)))
         return REFUSE(why, "bias is not dense F32");
-    if (bias && p->out[0].dtype != INFER_F32 &&
-        !(p->constant_in & 1u << GEMM_BIAS))
-        return REFUSE(why, "bias is not constant, so it cannot be rounded");
     return 0;
 }
 
@@ -236,14 +233,9 @@ static cublasLtEpilogue_t epilogue_of(const struct kern_problem *p)
 {
     const bool bias = p->op != KERN_MATMUL && kern_problem_in(p, GEMM_BIAS);
 
-    switch (p->epilogue.act.kind) {
-    case KERN_RELU:
+    if (p->epilogue.act.kind == KERN_RELU)
         return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    case KERN_GELU_TANH:
-        return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    default:
-        return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    }
+    return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 static int make_op(const struct cublas_library *lib,
@@ -420,11 +412,6 @@ static void fill(struct kern_exec *e, const struct gemm *g)
     if (p->in[GEMM_B].dtype != g->s.b)
         e->packed[GEMM_B] =
             (size_t)g->s.n * (size_t)g->s.k * infer_dtype_size(g->s.b);
-    if (kern_problem_in(p, GEMM_BIAS) && p->out[0].dtype != INFER_F32) {
-        e->packed[GEMM_BIAS] =
-            (size_t)g->s.n * infer_dtype_size(p->out[0].dtype);
-        e->flags |= KERN_ROUNDS_BIAS;
-    }
 }
 
 static int prepare_with(struct kern_exec *e, const struct kern_device *d,
