@@ -978,43 +978,42 @@ static int check_update(const struct kern_problem *p, struct infer_error *why)
 
 /* ---- all operations ------------------------------------------------ */
 
-/* min_in inputs must be there, max_in may; so with outputs, where none are
- * given there is one. */
+/* min_in inputs must be there, max_in may; so with outputs. */
 static const struct op_rule {
     int min_in, max_in;
     bool act; /* knows an activation behind it */
     int (*check)(const struct kern_problem *p, struct infer_error *why);
     int min_out, max_out;
 } rules[KERN_OP_COUNT] = {
-    [KERN_CONV_FPROP] = {2, 4, true, check_conv},
-    [KERN_CONV_TRANSPOSE_FPROP] = {2, 4, true, check_conv_transpose},
-    [KERN_DENSE_FPROP] = {2, 4, true, check_dense},
-    [KERN_MATMUL] = {2, 2, false, check_matmul},
-    [KERN_POOL_FPROP] = {1, 1, true, check_pool},
-    [KERN_BATCH_NORM] = {5, 6, true, NULL},
-    [KERN_SCALE_SHIFT] = {1, 4, true, NULL},
-    [KERN_LAYER_NORM] = {1, 3, false, check_layer_norm},
-    [KERN_GROUP_NORM] = {1, 3, false, check_group_norm},
-    [KERN_LRN] = {1, 1, false, check_lrn},
-    [KERN_UNARY] = {1, 1, false, check_unary},
-    [KERN_PRELU] = {2, 2, false, check_prelu},
-    [KERN_BINARY] = {2, 3, true, check_binary},
-    [KERN_WHERE] = {3, 3, false, check_where},
-    [KERN_SOFTMAX] = {1, 1, false, check_softmax},
-    [KERN_REDUCE] = {1, 2, false, check_reduce},
-    [KERN_ARG_REDUCE] = {1, 1, false, check_arg_reduce},
-    [KERN_GATHER] = {2, 2, false, check_gather},
-    [KERN_PAD] = {1, 1, false, check_pad},
-    [KERN_RESIZE] = {1, 1, false, check_resize},
-    [KERN_COPY] = {1, 1, false, check_like_input},
-    [KERN_CONV_WGRAD] = {2, 3, false, check_conv_wgrad},
+    [KERN_CONV_FPROP] = {2, 4, true, check_conv, 1, 1},
+    [KERN_CONV_TRANSPOSE_FPROP] = {2, 4, true, check_conv_transpose, 1, 1},
+    [KERN_DENSE_FPROP] = {2, 4, true, check_dense, 1, 1},
+    [KERN_MATMUL] = {2, 2, false, check_matmul, 1, 1},
+    [KERN_POOL_FPROP] = {1, 1, true, check_pool, 1, 1},
+    [KERN_BATCH_NORM] = {5, 6, true, NULL, 1, 1},
+    [KERN_SCALE_SHIFT] = {1, 4, true, NULL, 1, 1},
+    [KERN_LAYER_NORM] = {1, 3, false, check_layer_norm, 1, 1},
+    [KERN_GROUP_NORM] = {1, 3, false, check_group_norm, 1, 1},
+    [KERN_LRN] = {1, 1, false, check_lrn, 1, 1},
+    [KERN_UNARY] = {1, 1, false, check_unary, 1, 1},
+    [KERN_PRELU] = {2, 2, false, check_prelu, 1, 1},
+    [KERN_BINARY] = {2, 3, true, check_binary, 1, 1},
+    [KERN_WHERE] = {3, 3, false, check_where, 1, 1},
+    [KERN_SOFTMAX] = {1, 1, false, check_softmax, 1, 1},
+    [KERN_REDUCE] = {1, 2, false, check_reduce, 1, 1},
+    [KERN_ARG_REDUCE] = {1, 1, false, check_arg_reduce, 1, 1},
+    [KERN_GATHER] = {2, 2, false, check_gather, 1, 1},
+    [KERN_PAD] = {1, 1, false, check_pad, 1, 1},
+    [KERN_RESIZE] = {1, 1, false, check_resize, 1, 1},
+    [KERN_COPY] = {1, 1, false, check_like_input, 1, 1},
+    [KERN_CONV_WGRAD] = {2, 3, false, check_conv_wgrad, 1, 1},
     [KERN_BATCH_NORM_TRAIN] = {3, 6, true, check_batch_norm_train, 3, 5},
     [KERN_BATCH_NORM_DGRAD] = {5, 8, true, check_batch_norm_dgrad, 3, 4},
-    [KERN_POOL_DGRAD] = {1, 3, false, check_pool_dgrad},
-    [KERN_REDUCE_DGRAD] = {1, 3, false, check_reduce_dgrad},
-    [KERN_UNARY_DGRAD] = {1, 4, false, check_unary_dgrad},
-    [KERN_LRN_DGRAD] = {2, 3, false, check_lrn_dgrad},
-    [KERN_DROPOUT] = {2, 2, false, check_dropout},
+    [KERN_POOL_DGRAD] = {1, 3, false, check_pool_dgrad, 1, 1},
+    [KERN_REDUCE_DGRAD] = {1, 3, false, check_reduce_dgrad, 1, 1},
+    [KERN_UNARY_DGRAD] = {1, 4, false, check_unary_dgrad, 1, 1},
+    [KERN_LRN_DGRAD] = {2, 3, false, check_lrn_dgrad, 1, 1},
+    [KERN_DROPOUT] = {2, 2, false, check_dropout, 1, 1},
     [KERN_CROSS_ENTROPY] = {2, 3, false, check_cross_entropy, 1, 3},
     [KERN_STEP] = {2, 3, false, check_step, 1, 2},
     [KERN_UPDATE] = {1, 7, false, check_update, 1, 5},
@@ -1040,10 +1039,9 @@ int kern_problem_check(const struct kern_problem *p, struct infer_error *why)
         return error_set(why, INFER_EUNSUPPORTED, "unknown operation %d",
                          (int)p->op);
     const struct op_rule *rule = &rules[p->op];
-    const int most = rule->max_out ? rule->max_out : 1;
     int r = check_inputs(p, rule->min_in, rule->max_in, why);
     if (r == 0)
-        r = check_outputs(p, rule->min_out ? rule->min_out : 1, most, why);
+        r = check_outputs(p, rule->min_out, rule->max_out, why);
     if (r < 0)
         return r;
     if (rule->check)

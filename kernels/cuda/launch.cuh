@@ -9,6 +9,57 @@
 #define LAUNCH_SHARED(name)                                                    \
     extern __shared__ __align__(1024) unsigned char name[]
 
+/* ---- chains -------------------------------------------------------- */
+
+/* A chained kernel (compute capability 9.0 and up) may be started while the one
+ * before it in its stream still runs: what a launch costs, and what the kernel
+ * does before launch_wait(), is hidden.  Every thread calls launch_wait()
+ * before it reads what a kernel may have written, or writes anything; only
+ * constants may be read earlier.  The kernel behind may be started when all
+ * blocks of this one have called it or launch_release(), or ended. */
+static __device__ __forceinline__ void launch_release(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+static __device__ __forceinline__ void launch_wait(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;\n\t"
+                 "griddepcontrol.wait;" ::
+                     : "memory");
+#endif
+}
+
+/* launch_kernel() for a kernel that calls launch_wait(). */
+template <typename Args>
+static int launch_chained(void (*kernel)(const Args), dim3 grid, dim3 threads,
+                          size_t shared, void *stream, Args args,
+                          struct infer_error *err)
+{
+    const void *entry = reinterpret_cast<const void *>(kernel);
+    void *list[] = {&args};
+    cudaLaunchAttribute attribute = {};
+    cudaLaunchConfig_t config = {};
+
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = threads;
+    config.dynamicSmemBytes = shared;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = &attribute;
+    config.numAttrs = cuda_can_chain() ? 1 : 0;
+    if (shared > 48 * 1024)
+        CUDA_TRY(err, cudaFuncSetAttribute(
+                          entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                          (int)shared));
+    CUDA_TRY(err, cudaLaunchKernelExC(&config, entry, list));
+    return CUDA_LAUNCHED(err);
+}
+
 /* Launches on the caller's current device; neither allocates nor waits. */
 template <typename Args>
 static int launch_kernel(void (*kernel)(const Args), dim3 grid,

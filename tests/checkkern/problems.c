@@ -32,6 +32,29 @@ static struct kern_tensor make_odd(struct maker *m, enum infer_dtype dtype,
     return t;
 }
 
+/* Channels of a wider tensor, as the parts of a concatenation are: dense but
+ * for the distance from pixel to pixel. */
+static struct kern_tensor make_slice(struct maker *m, enum infer_dtype dtype,
+                                     int rank, const int64_t *dim)
+{
+    struct kern_tensor t = kern_tensor_dense(dtype, rank, dim, m->layout);
+    const int channel = m->layout == KERN_NHWC && rank > 2 ? 1 : rank - 1;
+    int64_t stride = 0;
+
+    if (rank < 2)
+        return t;
+    stride = dim[channel] + (rng_chance(&m->rng, 70) ? 8 : 1) *
+                                (int64_t)rng_range(&m->rng, 1, 3);
+    t.stride[channel] = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        if (i == channel)
+            continue;
+        t.stride[i] = stride;
+        stride *= dim[i];
+    }
+    return t;
+}
+
 struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
                                int rank, const int64_t *dim, bool writable)
 {
@@ -41,6 +64,8 @@ struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
     /* Rows of fixed strides see others now and then: supports() decides. */
     if (rng_chance(&m->rng, strided ? 40 : 5))
         return make_odd(m, dtype, rank, dim, writable);
+    if (rng_chance(&m->rng, 15))
+        return make_slice(m, dtype, rank, dim);
     if (rng_chance(&m->rng, strided ? 40 : 10))
         layout = layout == KERN_NCHW ? KERN_NHWC : KERN_NCHW;
     return kern_tensor_dense(dtype, rank, dim, layout);
@@ -489,10 +514,28 @@ static void make_resize(struct maker *m, int k)
     p->out[0] = make_out(m, &s);
 }
 
+/* Pictures from planes to pixels. */
+static void make_picture_copy(struct maker *m)
+{
+    const int64_t dim[4] = {rng_range(&m->rng, 1, 3), 3,
+                            rng_range(&m->rng, 1, 17),
+                            rng_range(&m->rng, 1, 17)};
+
+    m->p->n_in = 1;
+    m->p->in[0] = kern_tensor_dense(m->dtype, 4, dim, KERN_NCHW);
+    m->p->out[0] = kern_tensor_dense(
+        rng_chance(&m->rng, 50) ? m->dtype : INFER_F16, 4, dim, KERN_NHWC);
+}
+
 static void make_copy(struct maker *m, int k)
 {
     const struct dims s = make_dims(m, k, 1);
     enum infer_dtype to = m->dtype;
+
+    if (rng_chance(&m->rng, 15)) {
+        make_picture_copy(m);
+        return;
+    }
 
     if (rng_chance(&m->rng, 40))
         to = (enum infer_dtype)rng_range(&m->rng, INFER_F64, INFER_BOOL);

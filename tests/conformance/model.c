@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weight files of TEST_DATA as graphs, as model files and as models. */
+#include "tests/conformance/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/error.h"
+#include "libinfer/json.h"
+#include "libinfer/model_file.h"
+#include "weights/arch.h"
+#include "weights/passes.h"
+#include "weights/weights.h"
+
+int model_read(const char *folder, const char *file, const char *arch_name,
+               struct graph **out, struct infer_error *err)
+{
+    struct weights_options options;
+    struct weights_import import;
+    char path[4096], arch[4096];
+    int status;
+
+    snprintf(path, sizeof(path), "%s/weights/%s", folder, file);
+    weights_options_init(&options);
+    weights_import_init(&import);
+    status = weights_read(path, &options, err, &import);
+    if (status == INFER_OK && import.graph == NULL && arch_name != NULL) {
+        snprintf(arch, sizeof(arch), "%s", arch_name);
+        if (strstr(arch_name, ".json") != NULL)
+            snprintf(arch, sizeof(arch), "%s/tests/arch/%s", SOURCE_DIR,
+                     arch_name);
+        status = arch_open(arch, &import.dict, err, &import.graph);
+        if (status == INFER_OK)
+            status = weights_bind(import.graph, &import.dict, NULL, err);
+    }
+    if (status == INFER_OK) {
+        *out = import.graph;
+        import.graph = NULL;
+        status = graph_compact(*out, err);
+        if (status == INFER_OK)
+            status = graph_validate(*out, err);
+        if (status == INFER_OK)
+            status = graph_infer_shapes(*out, NULL, err);
+        if (status < 0) {
+            graph_free(*out);
+            *out = NULL;
+        }
+    }
+    weights_import_clear(&import);
+    return status;
+}
+
+int model_optimise(const struct graph *g, struct infer_model **out,
+                   struct infer_error *err)
+{
+    char path[] = "conformance-XXXXXX";
+    struct pass_options options;
+    struct pass_report report;
+    struct graph *copy = graph_copy(g);
+    int status, fd = mkstemp(path);
+
+    if (fd < 0 || copy == NULL) {
+        graph_free(copy);
+        return error_set(err, INFER_EIO, "no temporary file");
+    }
+    close(fd);
+    pass_options_init(&options);
+    pass_report_init(&report);
+    status = weights_run_passes(copy, &options, &report, err);
+    if (status == INFER_OK)
+        status = model_file_write(copy, path, NULL, err);
+    if (status == INFER_OK)
+        status = infer_model_open(path, err, out);
+    unlink(path);
+    pass_report_clear(&report);
+    graph_free(copy);
+    return status;
+}
+
+cJSON *model_records(const char *folder)
+{
+    char path[4096];
+    char *text = calloc(1, 1 << 20);
+    cJSON *json = NULL;
+    size_t n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/weights/reference_outputs.json", folder);
+    f = fopen(path, "rb");
+    if (f != NULL) {
+        n = fread(text, 1, 1 << 20, f);
+        fclose(f);
+    }
+    if (json_parse(text, n, false, NULL, &json) < 0)
+        json = NULL;
+    free(text);
+    return json;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weight files of TEST_DATA as graphs, as model files and as models. */
+#ifndef TESTS_CONFORMANCE_MODEL_H
+#define TESTS_CONFORMANCE_MODEL_H
+
+#include <cJSON.h>
+
+#include "libinfer/graph.h"
+#include "libinfer/model.h"
+
+/* The graph of the file below folder/weights, as read.  arch: a built-in name
+ * or a file of tests/arch, for bare weights; else NULL. */
+int model_read(const char *folder, const char *file, const char *arch,
+               struct graph **out, struct infer_error *err);
+
+/* The optimised graph, through a model file on disk. */
+int model_optimise(const struct graph *g, struct infer_model **out,
+                   struct infer_error *err);
+
+/* folder/weights/reference_outputs.json; NULL where it cannot be read. */
+cJSON *model_records(const char *folder);
+
+#endif
