@@ -5,7 +5,8 @@
  *
  * They are here to be compared with: bare convolutions only, in the layout that
  * the row names.  The newer engines behind the graph interface are what the
- * planner uses.  No cuDNN has the algorithm that its header calls direct.
+ * planner uses.  No cuDNN has the algorithm that its header calls direct, and
+ * 9.19 has no fused Winograd for Hopper.
  */
 #include "kernels/cudnn/library.h"
 
@@ -84,8 +85,7 @@ static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
 static int check_window(cudnnConvolutionFwdAlgo_t algo,
                         const struct conv_geometry *g, struct infer_error *why)
 {
-    if ((algo == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD ||
-         algo == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED) &&
+    if (algo == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED &&
         (g->r != 3 || g->s != 3))
         return REFUSE(why, "takes windows of 3x3, found %dx%d", g->r, g->s);
     return 0;
@@ -321,7 +321,6 @@ ALGORITHM(precomp_gemm, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
 ALGORITHM(gemm, CUDNN_CONVOLUTION_FWD_ALGO_GEMM)
 ALGORITHM(fft, CUDNN_CONVOLUTION_FWD_ALGO_FFT)
 ALGORITHM(fft_tiling, CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING)
-ALGORITHM(winograd, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD)
 ALGORITHM(winograd_nonfused, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED)
 
 #define ROW(symbol, name_, type, layout_, flags_)                              \
@@ -347,8 +346,6 @@ ROW(conv2d_fprop_nchw_f32_cudnn_gemm, gemm, INFER_F32, KERN_NCHW, 0)
 ROW(conv2d_fprop_nchw_f32_cudnn_fft, fft, INFER_F32, KERN_NCHW, KERN_INEXACT)
 ROW(conv2d_fprop_nchw_f32_cudnn_fft_tiling, fft_tiling, INFER_F32, KERN_NCHW,
     KERN_INEXACT)
-ROW(conv2d_fprop_nchw_f32_cudnn_winograd, winograd, INFER_F32, KERN_NCHW,
-    KERN_INEXACT)
 ROW(conv2d_fprop_nchw_f32_cudnn_winograd_nonfused, winograd_nonfused, INFER_F32,
     KERN_NCHW, KERN_INEXACT)
 ROW(conv2d_fprop_nhwc_f16_cudnn_implicit_gemm, implicit_gemm, INFER_F16,
@@ -358,8 +355,6 @@ ROW(conv2d_fprop_nhwc_f16_cudnn_precomp_gemm, precomp_gemm, INFER_F16,
 ROW(conv2d_fprop_nchw_f16_cudnn_gemm, gemm, INFER_F16, KERN_NCHW, 0)
 ROW(conv2d_fprop_nchw_f16_cudnn_fft, fft, INFER_F16, KERN_NCHW, KERN_INEXACT)
 ROW(conv2d_fprop_nchw_f16_cudnn_fft_tiling, fft_tiling, INFER_F16, KERN_NCHW,
-    KERN_INEXACT)
-ROW(conv2d_fprop_nchw_f16_cudnn_winograd, winograd, INFER_F16, KERN_NCHW,
     KERN_INEXACT)
 ROW(conv2d_fprop_nchw_f16_cudnn_winograd_nonfused, winograd_nonfused, INFER_F16,
     KERN_NCHW, KERN_INEXACT)
