@@ -228,6 +228,10 @@ static void make_dense(struct maker *m, int k)
         for (int i = 0; i < x.rank; i++)
             x.dim[i] = rng_range(&m->rng, 1, i == x.rank - 1 ? 90 : 6);
         w.dim[0] = rng_range(&m->rng, 1, 70);
+        if (rng_chance(&m->rng, 50)) { /* as tensor cores want them; deep */
+            x.dim[x.rank - 1] = 8 * rng_range(&m->rng, 1, 80);
+            w.dim[0] = 8 * rng_range(&m->rng, 1, 12);
+        }
     }
     w.dim[1] = x.dim[x.rank - 1];
     y = x;
@@ -551,12 +555,13 @@ static enum infer_dtype pick_dtype(struct maker *m, enum kern_op op)
     static const enum infer_dtype some[] = {INFER_F32, INFER_F16, INFER_BF16,
                                             INFER_F64};
 
-    if (m->row->dtype != INFER_NONE)
-        return m->row->dtype;
+    if (m->dtype != INFER_NONE)
+        return m->dtype;
     if (rng_chance(&m->rng, 50))
         return INFER_F32;
     switch (op) {
     case KERN_POOL_FPROP:
+    case KERN_UNARY:
     case KERN_BINARY:
     case KERN_WHERE:
     case KERN_REDUCE:
@@ -718,17 +723,24 @@ int problem_fixed_count(enum kern_op op)
     }
 }
 
-void problem_make(const struct kern_row *row, uint64_t seed, int k,
+void problem_make(const struct kern_row *row, const struct problem_id *id,
                   struct kern_problem *out)
 {
+    const int k = id->number;
     const bool fixed = k < problem_fixed_count(row->op);
-    struct maker m = {.row = row, .layout = row->layout, .p = out};
+    struct maker m = {.row = row,
+                      .dtype =
+                          row->dtype != INFER_NONE ? row->dtype : id->dtype,
+                      .layout = row->layout,
+                      .p = out};
 
     memset(out, 0, sizeof(*out));
     out->op = row->op;
     out->n_out = 1;
-    m.rng.state =
-        seed ^ ((uint64_t)row->op << 48) ^ ((uint64_t)k * 0xd1342543de82ef95u);
+    m.rng.state = id->seed ^ ((uint64_t)row->op << 48) ^
+                  ((uint64_t)k * 0xd1342543de82ef95u) ^
+                  ((uint64_t)id->draw * 0xaf251af3b0f025b5u) ^
+                  ((uint64_t)id->dtype << 40);
     m.dtype = pick_dtype(&m, row->op);
     make_operation(&m, k);
     /* Weights are known when planning, most of the time. */
@@ -737,6 +749,6 @@ void problem_make(const struct kern_row *row, uint64_t seed, int k,
         out->constant_in = 2 | (kern_op_residual(out->op) == 3 ? 4u : 0);
     out->deterministic = rng_chance(&m.rng, 20);
     out->allow_tf32 = (row->flags & KERN_TF32) != 0;
-    if (!fixed && rng_chance(&m.rng, 10))
+    if (!fixed && out->n_in > 0 && rng_chance(&m.rng, 10))
         spoil(out, &m.rng);
 }
