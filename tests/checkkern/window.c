@@ -105,7 +105,8 @@ int window_fixed_count(enum kern_op op)
     (void)list_of(op, &count);
     if (op == KERN_CONV_TRANSPOSE_FPROP)
         count += COUNT(conv_cases);
-    return count * VARIANTS;
+    /* Behind all others, weights that are not constant. */
+    return count * VARIANTS + (op == KERN_CONV_FPROP ? count : 0);
 }
 
 /* ---- shapes -------------------------------------------------------- */
@@ -392,7 +393,11 @@ static void make_shape(struct maker *m, int k, struct shape *s)
     int count;
 
     const struct window_case *list = list_of(m->p->op, &count);
-    if (k / VARIANTS < count)
+    m->changing = m->p->op == KERN_CONV_FPROP && k >= count * VARIANTS &&
+                  (k < count * (VARIANTS + 1) || rng_chance(&m->rng, 20));
+    if (m->changing && k < count * (VARIANTS + 1))
+        from_case(s, &list[k - count * VARIANTS]);
+    else if (k / VARIANTS < count)
         from_case(s, &list[k / VARIANTS]);
     else
         random_shape(s, &m->rng);
