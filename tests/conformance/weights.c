@@ -12,6 +12,8 @@
  * the optimised model file on the reference and on the backend asked for (the
  * first ten rows of each, within 1e-4 of the largest output); then the whole
  * data set is classified on the backend asked for, whose count must be exact.
+ * recorded.c runs, in single precision, what comes with arrays instead of
+ * pictures.  Every record and every weight file of the folder is in some case.
  *
  * On a GPU its rows are held against those of the reference, within the bound
  * of the precision, and where products are not IEEE single precision the count
@@ -28,8 +30,9 @@
 #include "libinfer/model.h"
 #include "tests/conformance/data.h"
 #include "tests/conformance/model.h"
+#include "tests/conformance/recorded.h"
+#include "tests/conformance/tensor.h"
 
-#define RELATIVE 1e-4
 /* Of the largest output.  Single precision: the sums' rounding over a score of
  * layers.  Else the unit roundoff of the factors, 2^-11 for TF32 and halves
  * and 2^-8 for bfloat16, times 8: errors of the layers add up like random
@@ -147,23 +150,11 @@ static int run(struct infer_model *model, struct infer_session *session,
     in.data = malloc(in.bytes);
     for (i = 0; i < n; i++)
         fill(m, d, first + i, last, (float *)in.data + (size_t)i * item);
-    status = infer_session_run(session, &in, 1, &y, 1, err);
-    *out = calloc(1, y.bytes + 1);
-    y.data = *out;
-    if (status == INFER_OK)
-        status = infer_session_run(session, &in, 1, &y, 1, err);
+    status = tensor_run(session, &in, 1, &y, 1, err);
+    *out = y.data;
     *row = y.bytes / sizeof(float) / (size_t)n;
     free(in.data);
     return status;
-}
-
-static const struct infer_session_options *reference(void)
-{
-    static struct infer_session_options options;
-
-    infer_session_options_init(&options);
-    options.backend = INFER_BACKEND_REF;
-    return &options;
 }
 
 /* The first rows, up to ten; *out is to be freed. */
@@ -262,8 +253,8 @@ static double compare_gpu(struct infer_model *model, const struct model_case *m,
     int n;
 
     if (first_rows(model, &asked, m, d, &y, &row, &n, err) == INFER_OK &&
-        first_rows(model, reference(), m, d, &expected, &other, &n, err) ==
-            INFER_OK &&
+        first_rows(model, model_reference(), m, d, &expected, &other, &n,
+                   err) == INFER_OK &&
         row == other)
         worst = departure(y, expected, row * (size_t)n);
     free(expected);
@@ -327,14 +318,16 @@ static void print_row(const struct model_case *m, bool good, int right,
 /* Whether the departures and the count are those of a sound run. */
 static bool judge(const double *worst, int right, int expected, int count)
 {
-    const double last = on_gpu ? gpu_bound[asked.precision] : RELATIVE;
+    const double last =
+        on_gpu ? gpu_bound[asked.precision] : CONFORMANCE_RELATIVE;
     const int slack = on_gpu && asked.precision != INFER_PRECISION_FP32
                           ? 2 * count / 1000
                           : 0;
     int k;
 
     for (k = 0; k < 3; k++)
-        if (!(worst[k] >= 0 && worst[k] <= (k == 2 ? last : RELATIVE)))
+        if (!(worst[k] >= 0 &&
+              worst[k] <= (k == 2 ? last : CONFORMANCE_RELATIVE)))
             return false;
     return right >= 0 && abs(right - expected) <= slack;
 }
@@ -368,8 +361,9 @@ static bool check(const struct model_case *m, const cJSON *models)
 
         if (copy != NULL &&
             infer_model_from_graph(copy, &err, &plain) == INFER_OK)
-            worst[0] = compare_rows(plain, reference(), m, &d, rows, &err);
-        worst[1] = compare_rows(lean, reference(), m, &d, rows, &err);
+            worst[0] =
+                compare_rows(plain, model_reference(), m, &d, rows, &err);
+        worst[1] = compare_rows(lean, model_reference(), m, &d, rows, &err);
         worst[2] = on_gpu ? compare_gpu(lean, m, &d, &err)
                           : compare_rows(lean, &asked, m, &d, rows, &err);
         right = count_right(lean, m, &d, &err);
@@ -419,6 +413,49 @@ static void take_argument(const char *a)
     on_gpu = asked.device != NULL && strncmp(asked.device, "cuda", 4) == 0;
 }
 
+static bool has_pictures(const char *path)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        if (strcmp(cases[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+/* Records and weight files that no case looks at. */
+static size_t uncovered(const cJSON *models)
+{
+    char path[4096], line[4096];
+    const cJSON *record;
+    size_t failed = 0;
+    FILE *f;
+
+    cJSON_ArrayForEach(record, models)
+    {
+        if (!has_pictures(record->string) && !recorded_has(record->string)) {
+            printf("FAILED %s: recorded, but in no case\n", record->string);
+            failed++;
+        }
+    }
+    snprintf(path, sizeof(path), "%s/weights/MANIFEST.tsv", data_folder);
+    f = fopen(path, "r");
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+        line[strcspn(line, "\t")] = '\0';
+        if (strcmp(line, "file") != 0 && strstr(line, ".pb") == NULL &&
+            !has_pictures(line) && !recorded_has(line)) {
+            printf("FAILED %s: in no case\n", line);
+            failed++;
+        }
+    }
+    if (f == NULL) {
+        printf("FAILED %s cannot be read\n", path);
+        return failed + 1;
+    }
+    fclose(f);
+    return failed;
+}
+
 int main(int argc, char **argv)
 {
     size_t i, failed = 0, checked = 0;
@@ -446,6 +483,10 @@ int main(int argc, char **argv)
             failed += !check(&cases[i], json_member(records, "models"));
             checked++;
         }
+    if (asked.precision == INFER_PRECISION_FP32)
+        checked += recorded_run(data_folder, &asked, match,
+                                json_member(records, "models"), &failed);
+    failed += uncovered(json_member(records, "models"));
     cJSON_Delete(records);
     printf("%zu models, %zu failed\n", checked, failed);
     return failed > 0 || checked == 0;
