@@ -383,8 +383,8 @@ static int verify(struct bench *b, struct candidate *k, struct infer_error *err)
         rc = move_ranges(b, true, err);
     if (rc < 0)
         return rc;
-    if (!kb_proof_check(b->proof, &b->c->p, k->exec.flags & KERN_TF32,
-                        b->fetched, &r->worst, r->text, sizeof(r->text))) {
+    if (!kb_proof_check(b->proof, &b->c->p, &k->exec, b->fetched, &r->worst,
+                        r->text, sizeof(r->text))) {
         r->state = KB_WRONG;
         k->out = true;
     }
