@@ -299,6 +299,14 @@ static const char *layout_name(const struct kern_tensor *t)
     return kern_tensor_is_dense(t, KERN_NHWC) ? "nhwc" : "strided";
 }
 
+/* One layout that holds for both, where there is one: tensors with one channel
+ * or one pixel lie in either. */
+static bool share_layout(const struct kern_problem *p, enum kern_layout layout)
+{
+    return kern_tensor_is_dense(&p->in[0], layout) &&
+           kern_tensor_is_dense(&p->out[0], layout);
+}
+
 const char *kern_problem_format(const struct kern_problem *p, char *buf,
                                 size_t bytes)
 {
@@ -306,6 +314,10 @@ const char *kern_problem_format(const struct kern_problem *p, char *buf,
     const char *in = layout_name(&p->in[0]);
     const char *out = layout_name(&p->out[0]);
 
+    if (in != out && share_layout(p, KERN_NCHW))
+        in = out = "nchw";
+    if (in != out && share_layout(p, KERN_NHWC))
+        in = out = "nhwc";
     if (bytes)
         buf[0] = '\0';
     put(&t, "%s ", kern_op_name(p->op));

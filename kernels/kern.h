@@ -96,7 +96,8 @@ const char *kern_op_name(enum kern_op op);
 
 /* dtype INFER_NONE marks an optional input that is absent.  A stride may be 0
  * (broadcast) or negative (reversed view): the pointer given at launch is that
- * of the element with all indices 0. */
+ * of the element with all indices 0.  On a GPU it is a multiple of 16 bytes but
+ * for rows flagged KERN_STRIDED. */
 struct kern_tensor {
     enum infer_dtype dtype;
     int rank;

@@ -235,6 +235,12 @@ void scalar_convert(enum infer_dtype from, const void *src, enum infer_dtype to,
     } else if (from == INFER_F16 && to == INFER_F32) {
         for (i = 0; i < count; i++)
             ((float *)dst)[i] = scalar_from_f16(((const uint16_t *)src)[i]);
+    } else if (from == INFER_F32 && to == INFER_F16) {
+        for (i = 0; i < count; i++)
+            ((uint16_t *)dst)[i] = scalar_to_f16(((const float *)src)[i]);
+    } else if (from == INFER_F32 && to == INFER_BF16) {
+        for (i = 0; i < count; i++)
+            ((uint16_t *)dst)[i] = scalar_to_bf16(((const float *)src)[i]);
     } else if (scalar_is_integer(from) && scalar_is_integer(to)) {
         for (i = 0; i < count; i++)
             scalar_store_i64(to, dst, i, scalar_load_i64(from, src, i));

@@ -32,11 +32,17 @@ struct device_ops {
                    size_t bytes, struct infer_error *err);
     int (*copy_out)(const struct device *d, void *dst, const void *src,
                     size_t bytes, struct infer_error *err);
+    int (*copy_within)(const struct device *d, void *dst, const void *src,
+                       size_t bytes, struct infer_error *err);
     /* Round every run; after end all results are in place. */
     int (*begin)(const struct device *d, struct infer_error *err);
     int (*end)(const struct device *d, struct infer_error *err);
 
     /* The rest is NULL where a device does not need it. */
+
+    /* Name and driver, on which measured times depend. */
+    int (*describe)(const struct device *d, struct infer_error *err, char *text,
+                    size_t bytes);
 
     /* Makes the device the calling thread's current one. */
     int (*enter)(const struct device *d, struct infer_error *err);

@@ -53,6 +53,7 @@ const struct device_ops device_cpu = {
     .free = cpu_free,
     .copy_in = cpu_copy,
     .copy_out = cpu_copy,
+    .copy_within = cpu_copy,
     .begin = cpu_nothing,
     .end = cpu_nothing,
 };

@@ -214,6 +214,14 @@ static int gpu_copy_out(const struct device *d, void *dst, const void *src,
     return 0;
 }
 
+static int gpu_copy_within(const struct device *d, void *dst, const void *src,
+                           size_t bytes, struct infer_error *err)
+{
+    CUDA_TRY(err, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice,
+                                  d->state->stream));
+    return 0;
+}
+
 /* ---- runs ---------------------------------------------------------- */
 
 /* Work given to `later` from now on waits for what `first` holds. */
@@ -373,6 +381,21 @@ static int gpu_elapsed(const struct device *d, int index,
 
 /* ---- opening ------------------------------------------------------- */
 
+static int gpu_describe(const struct device *d, struct infer_error *err,
+                        char *text, size_t bytes)
+{
+    char name[80];
+    int driver = 0, rc;
+
+    rc = cuda_device_name(d->kern.ordinal, err, name, sizeof name);
+    if (rc < 0)
+        return rc;
+    CUDA_TRY(err, cudaDriverGetVersion(&driver));
+    snprintf(text, bytes, "%s, CUDA %d.%d", name, driver / 1000,
+             driver % 1000 / 10);
+    return 0;
+}
+
 static void gpu_close(struct device *d)
 {
     struct device_state *s = d->state;
@@ -403,8 +426,10 @@ static const struct device_ops device_cuda = {
     .free = gpu_free,
     .copy_in = gpu_copy_in,
     .copy_out = gpu_copy_out,
+    .copy_within = gpu_copy_within,
     .begin = gpu_begin,
     .end = gpu_end,
+    .describe = gpu_describe,
     .enter = enter,
     .reserve = gpu_reserve,
     .stage = gpu_stage,

@@ -112,6 +112,10 @@ struct graph_cast {
     enum infer_dtype to;
 };
 
+struct graph_dropout {
+    float ratio; /* of the elements that training drops; 0 .. 1, below 1 */
+};
+
 struct graph_depth_space { /* depth_to_space and space_to_depth */
     int block;
     bool crd; /* depth order column-row-depth instead of depth-column-row */
@@ -132,6 +136,7 @@ union graph_attr {
     struct kern_pad pad;
     struct graph_resize resize;
     struct graph_cast cast;
+    struct graph_dropout dropout;
     struct graph_depth_space depth_space;
     struct kern_matmul matmul;
 };

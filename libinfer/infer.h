@@ -164,10 +164,18 @@ struct infer_session_options {
     enum infer_precision precision;
     int threads;       /* CPU threads of a run; 0 (default): all cores */
     int deterministic; /* 1: same bits on every run; default 0 */
-    int tune;          /* 1 (default): measured choices may be used */
-    int keep_tensors;  /* 1: every intermediate tensor stays readable after a
-                        * run; costs memory; default 0 */
-    int profile;       /* 1: time every layer; default 0 */
+    /* Kernel choice on a GPU: 1 (default) measures the likely kernels of each
+     * layer when its plan is made, unless the tuning cache knows the answer; 2
+     * measures every kernel, and on a CPU too; 0 goes by estimates.
+     * deterministic implies 0. */
+    int tune;
+    int keep_tensors; /* 1: every intermediate tensor stays readable after a
+                       * run; costs memory; default 0 */
+    int profile;      /* 1: time every layer; default 0 */
+    /* File of measured choices.  NULL (default): libinfer/tuning.json below
+     * XDG_CACHE_HOME or ~/.cache; "": none is read or written.  A file that
+     * cannot be used is ignored, as infer_session_tuning() says. */
+    const char *tune_cache;
     /* A cudaStream_t of the device, or NULL (default).  Runs wait for the work
      * that the stream holds when they begin, and its later work waits for
      * them.  The stream stays the caller's and must outlive the session. */
@@ -223,6 +231,14 @@ int infer_session_run(struct infer_session *session,
                       struct infer_array *out, int n_out,
                       struct infer_error *err);
 
+/* Repeats the computation of the last run on the inputs it left on the device,
+ * `runs` times in a row, and writes the seconds of each to seconds[0..runs-1]:
+ * by the GPU's clock, without the arrays' way to the device and back.
+ * Errors: EARGUMENT (there was no run), EUNSUPPORTED (not on a GPU),
+ * EDEVICE. */
+int infer_session_repeat(struct infer_session *session, int runs,
+                         double *seconds, struct infer_error *err);
+
 /* Describes an output of the latest plan, as infer_session_run() would. */
 int infer_session_output(const struct infer_session *session, int index,
                          struct infer_tensor_info *out);
@@ -260,6 +276,17 @@ struct infer_memory_info {
 };
 int infer_session_memory(const struct infer_session *session,
                          struct infer_memory_info *out);
+
+/* How the kernels of a session's plans were chosen. */
+struct infer_tuning_info {
+    int measured;      /* problems measured by this session */
+    int cached;        /* problems found in the tuning cache */
+    double seconds;    /* that measuring took */
+    const char *cache; /* file name, "" for none; the session's */
+    const char *note;  /* what is wrong with the file, "" for nothing */
+};
+int infer_session_tuning(const struct infer_session *session,
+                         struct infer_tuning_info *out);
 
 /* ---- images -------------------------------------------------------- */
 

@@ -36,6 +36,45 @@ static int check_spatial(const struct lower *l, const struct view *x)
                      KERN_MAX_SPATIAL + 2);
 }
 
+/* A convolution of single pixels with a window of one: a dense layer, for which
+ * a GPU has quicker kernels. */
+static bool is_dense_layer(const struct lower *l, const struct plan_emit *e)
+{
+    const struct kern_tensor *x = &e->in[0].t, *w = &e->in[1].t;
+    int i;
+
+    if (l->plan->config->device->ops->host_memory || e->p.attr.conv.groups != 1)
+        return false;
+    for (i = 2; i < x->rank; i++)
+        if (x->dim[i] != 1 || w->dim[i] != 1 || e->p.out[0].dim[i] != 1)
+            return false;
+    return true;
+}
+
+static int lower_as_dense(const struct lower *l, struct plan_emit *e)
+{
+    const struct graph_value *y = lower_out(l, 0);
+    struct view out;
+    int i, rc = 0;
+
+    e->class = PLAN_ROWS;
+    e->p.op = KERN_DENSE_FPROP;
+    memset(&e->p.attr, 0, sizeof e->p.attr);
+    e->value = -1;
+    e->p.out[0].rank = 2;
+    for (i = 0; rc == 0 && i < e->p.n_in; i++) {
+        const struct view v = e->in[i];
+
+        if (v.t.dtype != INFER_NONE && v.t.rank > 2)
+            rc = lower_reshape(l, &v, 2, v.t.dim, &e->in[i]);
+    }
+    if (rc == 0)
+        rc = plan_emit(l->plan, l->index, e, l->err, &out);
+    if (rc == 0)
+        rc = lower_reshape(l, &out, y->rank, y->dim, &out);
+    return rc < 0 ? rc : lower_set(l, 0, &out);
+}
+
 int lower_conv(const struct lower *l)
 {
     const struct view *x = lower_in(l, 0), *w = lower_in(l, 1);
@@ -50,7 +89,9 @@ int lower_conv(const struct lower *l)
     spatial_of(&w->t, window);
     rc = op_conv_resolve(&l->node->attr.conv, spatial_of(&x->t, extent), extent,
                          window, &e.p.attr.conv, out, l->err);
-    return rc < 0 ? named(l, rc) : lower_end(l, &e);
+    if (rc < 0)
+        return named(l, rc);
+    return is_dense_layer(l, &e) ? lower_as_dense(l, &e) : lower_end(l, &e);
 }
 
 int lower_conv_transpose(const struct lower *l)

@@ -20,7 +20,7 @@ struct key {
     int input;
     int64_t offset;
     enum infer_dtype dtype;
-    int threads, ordinal;
+    int threads, ordinal, variant;
     enum kern_device_kind device;
     struct kern_problem problem;
 };
@@ -131,7 +131,8 @@ static bool key_equal(const struct key *a, const struct key *b)
 {
     return a->row == b->row && a->input == b->input && a->offset == b->offset &&
            a->dtype == b->dtype && a->threads == b->threads &&
-           a->ordinal == b->ordinal && a->device == b->device &&
+           a->ordinal == b->ordinal && a->variant == b->variant &&
+           a->device == b->device &&
            memcmp(&a->problem, &b->problem, sizeof a->problem) == 0;
 }
 
@@ -153,6 +154,7 @@ static struct packed *find_bytes(struct packed *p, const struct key *key,
 {
     for (; p; p = p->next)
         if (p->keys && p->keys->key.row == key->row &&
+            p->keys->key.variant == key->variant &&
             p->keys->key.input == key->input &&
             p->keys->key.dtype == key->dtype &&
             p->device.kern.kind == made->device.kern.kind &&
@@ -449,6 +451,7 @@ int packed_for(struct packed_cache *cache, int value, const struct constant *c,
 
     memset(&key, 0, sizeof key);
     key.row = exec->row;
+    key.variant = exec->variant;
     key.input = i;
     key.offset = offset;
     key.dtype = exec->problem.in[i].dtype;

@@ -128,6 +128,9 @@ static int set_input(struct plan *plan, int i, struct infer_error *err)
         return rc;
     plan->input_buffer[i] = rc;
     plan->buffer[rc].first = -1;
+    /* On a device of its own memory a run may be repeated on its inputs. */
+    if (!plan->config->device->ops->host_memory)
+        plan->buffer[rc].last = INT_MAX;
     kept = given;
     if (given.t.dtype != to) {
         rc = plan_buffer(plan, -1, to, v->rank, v->dim, KERN_NHWC, err, &kept);

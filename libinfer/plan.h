@@ -18,6 +18,7 @@
 #include "libinfer/graph.h"
 #include "libinfer/model.h"
 #include "libinfer/packed.h"
+#include "libinfer/tune.h"
 #include "libinfer/view.h"
 
 /* What a session asks of its plans. */
@@ -33,6 +34,7 @@ struct plan_config {
     bool deterministic;
     bool keep_tensors;
     enum infer_precision precision;
+    struct tuner *tuner; /* NULL: nothing is measured */
 };
 
 enum plan_memory {
@@ -81,6 +83,9 @@ struct plan_step {
     struct kern_args args;
     struct view in[KERN_MAX_IN], out;
     struct packed *packed[KERN_MAX_IN];
+    /* Of the row, from the tuner. */
+    int variant;
+    char variant_name[KERN_VARIANT_NAME];
     int node;
     bool once;      /* depends on constants only: run while preparing */
     bool main;      /* the node's own operation, not a copy beside it */
@@ -134,6 +139,9 @@ void plan_free(struct plan *plan); /* NULL is fine */
  * workspace_bytes and weight_bytes. */
 int plan_prepare(struct plan *plan, struct infer_error *err);
 
+/* Replaces the rows of the steps by those that the tuner finds fastest. */
+int plan_tune(struct plan *plan, struct infer_error *err);
+
 /* Sets all pointers for these pieces of memory; allocates nothing. */
 void plan_bind(struct plan *plan, void *arena, void *workspace);
 
@@ -144,6 +152,14 @@ void *plan_locate(const struct plan *plan, const struct view *v);
 /* Name for people of a step: its node's, or that of the output it makes. */
 const char *plan_step_name(const struct plan *plan,
                            const struct plan_step *step);
+
+/* Whether a row computes the problem on these views, whose tensors are those
+ * of the problem: supports() and, but for KERN_STRIDED rows, alignment. */
+bool plan_takes(const struct plan *plan, const struct kern_row *row,
+                const struct kern_problem *p, const struct view *in,
+                const struct view *out);
+/* Backends that may compute the operation: the first n of the session's. */
+int plan_backends(const struct plan *plan, enum kern_op op);
 
 /* ---- for lowering -------------------------------------------------- */
 

@@ -215,6 +215,81 @@ static bool takes(const struct plan *plan, const struct kern_row *row,
     return kern_row_supports(row, p, &plan->config->device->kern, why) == 0;
 }
 
+/* Kernels of a GPU read and write up to this many bytes at once. */
+#define GPU_ALIGN 16
+
+/* Buffers are aligned; a view that starts inside one may not be. */
+static bool is_aligned(const struct plan *plan, const struct view *v)
+{
+    const int64_t size = (int64_t)infer_dtype_size(v->t.dtype);
+
+    return plan->config->device->ops->host_memory || size == 0 ||
+           plan->buffer[v->buffer].memory == PLAN_CONSTANT ||
+           v->offset * size % GPU_ALIGN == 0;
+}
+
+bool plan_takes(const struct plan *plan, const struct kern_row *row,
+                const struct kern_problem *p, const struct view *in,
+                const struct view *out)
+{
+    bool good = (row->flags & KERN_STRIDED) || is_aligned(plan, out);
+    int i;
+
+    for (i = 0; i < p->n_in && good; i++)
+        good = in[i].t.dtype == INFER_NONE || (row->flags & KERN_STRIDED) ||
+               is_aligned(plan, &in[i]);
+    return good && takes(plan, row, p, NULL);
+}
+
+/* The same for a way that may copy inputs first; the output is a buffer of its
+ * own. */
+static bool takes_attempt(const struct plan *plan, const struct kern_row *row,
+                          const struct plan_emit *e, const struct attempt *a,
+                          const struct kern_problem *p, struct infer_error *why)
+{
+    int i;
+
+    for (i = 0; i < p->n_in; i++)
+        if (e->in[i].t.dtype != INFER_NONE && !(row->flags & KERN_STRIDED) &&
+            !moves(e, i, a) && !is_aligned(plan, &e->in[i])) {
+            error_set(why, INFER_EUNSUPPORTED,
+                      "%s takes inputs aligned to %d bytes", row->name,
+                      GPU_ALIGN);
+            return false;
+        }
+    return takes(plan, row, p, why);
+}
+
+/* Of a backend's rows that take the problem, the one that holds itself for the
+ * fastest; where none has an estimate, the first.  *us is 0 without one. */
+static const struct kern_row *best_row(const struct plan *plan,
+                                       const struct kern_problem *p,
+                                       enum infer_backend backend,
+                                       const struct view *in,
+                                       const struct view *out, double *us)
+{
+    const struct kern_row *best = NULL;
+    size_t r;
+
+    *us = 0;
+    for (r = 0; r < kern_row_count(); r++) {
+        const struct kern_row *row = kern_row_at(r);
+        double estimate;
+
+        if (row->op != p->op || row->backend != backend ||
+            (row->flags & KERN_BASELINE) || (best && !row->estimate) ||
+            !plan_takes(plan, row, p, in, out))
+            continue;
+        estimate =
+            row->estimate ? row->estimate(p, &plan->config->device->kern) : 0;
+        if (!best || *us == 0 || estimate < *us) {
+            best = row;
+            *us = estimate;
+        }
+    }
+    return best;
+}
+
 static bool find(const struct plan *plan, const struct plan_emit *e,
                  enum infer_backend backend, struct infer_error *why,
                  struct choice *out)
@@ -232,7 +307,7 @@ static bool find(const struct plan *plan, const struct plan_emit *e,
         n = attempts(e, row, a);
         for (i = 0; i < n; i++) {
             build(plan, e, &a[i], &out->problem);
-            if (!takes(plan, row, &out->problem, why))
+            if (!takes_attempt(plan, row, e, &a[i], &out->problem, why))
                 continue;
             out->row = row;
             out->attempt = a[i];
@@ -299,17 +374,27 @@ static int in_place(const struct plan *plan, const struct plan_emit *e,
     return over;
 }
 
+/* Microseconds of a copy, roughly: its launch, and its bytes at 2 TB/s. */
+static double copy_estimate(const struct kern_tensor *t)
+{
+    return 3 + 2e-6 * (double)kern_tensor_count(t) *
+                   (double)infer_dtype_size(t->dtype);
+}
+
 /* Inside the concatenation that the value is part of, where some row of the
- * same backend writes there. */
+ * same backend writes there and is not so much slower that the value is better
+ * copied there later. */
 static int try_home(struct plan *plan, const struct plan_emit *e,
-                    struct choice *c, struct infer_error *err, bool *done,
-                    struct view *out)
+                    struct choice *c, const struct view *in,
+                    struct infer_error *err, bool *done, struct view *out)
 {
     struct plan_value *v = &plan->value[e->value];
     const struct kern_tensor *want = &e->p.out[0];
+    const enum infer_backend backend = c->row->backend;
+    const struct kern_row *row;
     struct kern_problem p;
-    struct view home;
-    size_t r;
+    struct view home, dense;
+    double here, there;
     int rc;
 
     rc = plan_home(plan, e->value, c->attempt.out, err, &home);
@@ -321,20 +406,16 @@ static int try_home(struct plan *plan, const struct plan_emit *e,
         return 0;
     memcpy(&p, &c->problem, sizeof p);
     p.out[0] = home.t;
-    if (!takes(plan, c->row, &p, NULL)) {
-        const struct kern_row *other = NULL;
-
-        for (r = 0; r < kern_row_count() && !other; r++) {
-            const struct kern_row *row = kern_row_at(r);
-
-            if (row->op == p.op && row->backend == c->row->backend &&
-                !(row->flags & KERN_BASELINE) && takes(plan, row, &p, NULL))
-                other = row;
-        }
-        if (!other)
-            return 0;
-        c->row = other;
-    }
+    row = best_row(plan, &p, backend, in, &home, &there);
+    if (!row)
+        return 0;
+    dense = home; /* in a buffer of its own: any aligned place will do */
+    dense.offset = 0;
+    dense.t = c->problem.out[0];
+    (void)best_row(plan, &c->problem, backend, in, &dense, &here);
+    if (here > 0 && (there == 0 || there > here + copy_estimate(want)))
+        return 0;
+    c->row = row;
     memcpy(&c->problem, &p, sizeof p);
     v->homed = true;
     *out = home;
@@ -352,7 +433,7 @@ static int place_output(struct plan *plan, int node, const struct plan_emit *e,
 
     if (e->value >= 0 && plan->value[e->value].host >= 0 &&
         !inputs_steady(plan, in, c->problem.n_in)) {
-        rc = try_home(plan, e, c, err, &done, out);
+        rc = try_home(plan, e, c, in, err, &done, out);
         if (rc < 0 || done)
             return rc;
     }
@@ -373,6 +454,8 @@ static int emit_choice(struct plan *plan, int node, const struct plan_emit *e,
                        struct view *out)
 {
     struct view in[KERN_MAX_IN];
+    const struct kern_row *best;
+    double us;
     int i, rc;
 
     memset(in, 0, sizeof in);
@@ -387,7 +470,9 @@ static int emit_choice(struct plan *plan, int node, const struct plan_emit *e,
     rc = place_output(plan, node, e, c, in, err, out);
     if (rc < 0)
         return rc;
-    return add_step(plan, node, c->row, &c->problem, in, out, true, err);
+    best = best_row(plan, &c->problem, c->row->backend, in, out, &us);
+    return add_step(plan, node, best ? best : c->row, &c->problem, in, out,
+                    true, err);
 }
 
 /* ---- epilogues that a backend does not fuse ------------------------ */
@@ -558,6 +643,12 @@ static int widen_vectors(struct plan *plan, int node, struct plan_emit *e,
     return rc;
 }
 
+int plan_backends(const struct plan *plan, enum kern_op op)
+{
+    return plan->config->strict && is_product(op) ? 1
+                                                  : plan->config->n_backends;
+}
+
 static int emit_any(struct plan *plan, int node, const struct plan_emit *e,
                     struct infer_error *err, struct view *out)
 {
@@ -568,9 +659,7 @@ static int emit_any(struct plan *plan, int node, const struct plan_emit *e,
     int i;
 
     why.text[0] = '\0';
-    for (i = 0; i < config->n_backends; i++) {
-        if (i > 0 && config->strict && is_product(e->p.op))
-            break;
+    for (i = 0; i < plan_backends(plan, e->p.op); i++) {
         if (find(plan, e, config->backend[i], &why, &c))
             return emit_choice(plan, node, e, &c, err, out);
         if (!has_epilogue(e))

@@ -151,6 +151,24 @@ static int load_constants(struct plan *plan, struct infer_error *err)
 
 /* ---- kernels ------------------------------------------------------- */
 
+/* Prepares the variant that was chosen, or the row's first where it is not
+ * what it was when it was measured. */
+static int prepare_exec(struct plan *plan, struct plan_step *s,
+                        const struct kern_problem *problem,
+                        struct infer_error *err)
+{
+    const struct kern_device *d = &plan->config->device->kern;
+    const struct kern_row *row = s->exec.row;
+
+    if (s->variant > 0 && kern_prepare_variant(row, problem, d, s->variant,
+                                               NULL, &s->exec) == 0) {
+        if (strcmp(s->exec.variant_name, s->variant_name) == 0)
+            return 0;
+        kern_release(&s->exec);
+    }
+    return kern_prepare(row, problem, d, err, &s->exec);
+}
+
 static int prepare_step(struct plan *plan, struct plan_step *s,
                         struct infer_error *err)
 {
@@ -159,8 +177,7 @@ static int prepare_step(struct plan *plan, struct plan_step *s,
     int rc;
 
     memcpy(&problem, &s->exec.problem, sizeof problem);
-    rc =
-        kern_prepare(row, &problem, &plan->config->device->kern, err, &s->exec);
+    rc = prepare_exec(plan, s, &problem, err);
     if (rc < 0) {
         s->exec.row = row;
         memcpy(&s->exec.problem, &problem, sizeof problem);
@@ -343,7 +360,7 @@ static int count_weights(struct plan *plan, struct infer_error *err)
 
 int plan_prepare(struct plan *plan, struct infer_error *err)
 {
-    int i, rc = 0;
+    int i, rc = plan_tune(plan, err);
 
     for (i = 0; rc == 0 && i < plan->n_steps; i++)
         rc = prepare_step(plan, plan->step[i], err);

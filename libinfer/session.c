@@ -78,6 +78,25 @@ static int choose_backends(const struct infer_session_options *o, bool gpu,
     return 0;
 }
 
+/* Times vary from run to run, and with them what is fastest: what must not vary
+ * is not measured. */
+static int open_tuner(struct infer_session *s,
+                      const struct infer_session_options *o, bool gpu,
+                      struct infer_error *err)
+{
+    enum tune_mode mode = (enum tune_mode)o->tune;
+    int rc;
+
+    if (o->tune < TUNE_OFF || o->tune > TUNE_EXHAUSTIVE)
+        return error_set(err, INFER_EARGUMENT, "tune: %d, expected 0 to 2",
+                         o->tune);
+    if (o->deterministic || (mode == TUNE_ON && !gpu))
+        mode = TUNE_OFF;
+    rc = tuner_open(mode, o->tune_cache, &s->device, err, &s->tuner);
+    s->config.tuner = s->tuner;
+    return rc;
+}
+
 static int configure(struct infer_session *s,
                      const struct infer_session_options *o,
                      struct infer_error *err)
@@ -100,7 +119,8 @@ static int configure(struct infer_session *s,
     s->config.keep_tensors = o->keep_tensors != 0;
     s->config.precision = o->precision;
     s->profile = o->profile != 0;
-    return choose_backends(o, gpu, &s->config, err);
+    rc = choose_backends(o, gpu, &s->config, err);
+    return rc < 0 ? rc : open_tuner(s, o, gpu, err);
 }
 
 static int allocate(struct infer_session *s, struct infer_error *err)
@@ -210,6 +230,7 @@ void infer_session_close(struct infer_session **session)
         s->device.ops->free(&s->device, s->arena);
         s->device.ops->free(&s->device, s->workspace);
     }
+    tuner_close(s->tuner);
     device_close(&s->device);
     free(s->in);
     free(s->base);
@@ -602,5 +623,55 @@ int infer_session_run(struct infer_session *session,
         s->ran = s->current;
         s->whole_ran = s->whole;
     }
+    return rc;
+}
+
+/* ---- repeated runs ------------------------------------------------- */
+
+/* Runs between one synchronisation and the next; more marks than this would
+ * only take memory. */
+#define MAX_QUEUED 256
+
+static int repeat_queued(struct infer_session *s, int runs, double *seconds,
+                         struct infer_error *err)
+{
+    const struct device *d = &s->device;
+    int i, rc = d->ops->begin(d, err);
+
+    if (rc == 0)
+        rc = d->ops->mark(d, 0, err);
+    for (i = 0; rc == 0 && i < runs; i++) {
+        rc = launch_all(s->ran, err);
+        if (rc == 0)
+            rc = d->ops->mark(d, i + 1, err);
+    }
+    if (rc == 0)
+        rc = d->ops->end(d, err);
+    for (i = 0; rc == 0 && i < runs; i++)
+        rc = d->ops->elapsed(d, i + 1, err, &seconds[i]);
+    if (rc < 0 && d->ops->give_up)
+        d->ops->give_up(d, err);
+    return rc;
+}
+
+int infer_session_repeat(struct infer_session *session, int runs,
+                         double *seconds, struct infer_error *err)
+{
+    struct infer_session *s = session;
+    int done, rc;
+
+    if (!s || !seconds || runs < 0)
+        return error_set(err, INFER_EARGUMENT, "repeat: nothing to repeat");
+    if (!s->ran || s->ran != s->current)
+        return error_set(err, INFER_EARGUMENT, "repeat: there was no run yet");
+    if (!s->device.ops->mark)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "repeat: device %s has no clock of its own",
+                         s->device.ops->name);
+    rc = enter(s, err);
+    for (done = 0; rc == 0 && done < runs; done += MAX_QUEUED)
+        rc = repeat_queued(s,
+                           runs - done < MAX_QUEUED ? runs - done : MAX_QUEUED,
+                           seconds + done, err);
     return rc;
 }

@@ -20,6 +20,7 @@ struct infer_session {
     struct infer_model *model; /* a reference */
     struct device device;
     struct plan_config config;
+    struct tuner *tuner;
     bool profile;
     struct plan **plan; /* one for each set of input shapes seen */
     int n_plans;

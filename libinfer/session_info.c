@@ -274,3 +274,12 @@ int infer_session_memory(const struct infer_session *session,
     }
     return 0;
 }
+
+int infer_session_tuning(const struct infer_session *session,
+                         struct infer_tuning_info *out)
+{
+    if (!session || !out)
+        return INFER_EARGUMENT;
+    tuner_info(session->tuner, out);
+    return 0;
+}

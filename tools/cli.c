@@ -102,6 +102,17 @@ static void print_option(const struct cli_option *o)
     printf("  %-34s %s\n", left, o->help);
 }
 
+/* A tool may have an option of a common one's name: it goes first. */
+static bool has_option(const struct cli *cli, const char *name)
+{
+    const struct cli_option *o;
+
+    for (o = cli->option; o->name != NULL; o++)
+        if (strcmp(o->name, name) == 0)
+            return true;
+    return false;
+}
+
 static void print_help(const struct cli *cli)
 {
     const struct cli_option *o;
@@ -112,7 +123,8 @@ static void print_help(const struct cli *cli)
     for (o = cli->option; o->name != NULL; o++)
         print_option(o);
     for (i = 0; i < sizeof(common) / sizeof(*common); i++)
-        print_option(&common[i]);
+        if (!has_option(cli, common[i].name))
+            print_option(&common[i]);
 }
 
 /* The option table in the form of getopt. */
@@ -157,7 +169,8 @@ static void table_fill(struct getopt_table *t, const struct cli *cli)
     for (o = cli->option; o->name != NULL; o++)
         table_add(t, o);
     for (i = 0; i < sizeof(common) / sizeof(*common); i++)
-        table_add(t, &common[i]);
+        if (!has_option(cli, common[i].name))
+            table_add(t, &common[i]);
 }
 
 static const struct cli_option *table_find(const struct getopt_table *t,

@@ -27,6 +27,8 @@ static const struct {
     const char *begin, *end, *why;
 } training_only[] = {
     {"", "num_batches_tracked", "counter of training steps"},
+    {"train.weight.", "", "weight behind an average"},
+    {"train.", "", "optimiser state"},
     {"aux1.", "", "auxiliary classifier, used in training only"},
     {"aux2.", "", "auxiliary classifier, used in training only"},
     {"AuxLogits.", "", "auxiliary classifier, used in training only"},

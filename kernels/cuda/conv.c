@@ -18,9 +18,34 @@
  * indices reach every one. */
 #define MAX_COUNT INT32_MAX
 
+/* Elements from one pixel (row, in a dense layer) to the next where these are
+ * evenly spaced and their channels lie together, else 0. */
+static int64_t pitch_of(const struct kern_problem *p,
+                        const struct kern_tensor *t)
+{
+    const bool rows = p->op == KERN_DENSE_FPROP; /* row-major at any rank */
+    const int channel = rows ? t->rank - 1 : 1;
+    int64_t pitch = 0, pixels = 1;
+
+    if (t->dim[channel] > 1 && t->stride[channel] != 1)
+        return 0;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        if (i == channel || t->dim[i] == 1)
+            continue;
+        if (pitch == 0)
+            pitch = t->stride[i];
+        if (t->stride[i] != pitch * pixels)
+            return 0;
+        pixels *= t->dim[i];
+    }
+    if (pixels == 1)
+        return t->dim[channel];
+    return pitch >= t->dim[channel] && pitch * pixels <= MAX_COUNT ? pitch : 0;
+}
+
 static int check_activation(const struct kern_problem *p,
                             const struct kern_tensor *t, const char *what,
-                            struct infer_error *why)
+                            bool pitched, struct infer_error *why)
 {
     if (t->dtype != p->in[CONV_X].dtype)
         return REFUSE(why, "%s is %s and the input %s", what,
@@ -28,66 +53,32 @@ static int check_activation(const struct kern_problem *p,
                       infer_dtype_name(p->in[CONV_X].dtype));
     if (kern_tensor_count(t) > MAX_COUNT)
         return REFUSE(why, "%s has more than 2^31 elements", what);
-    return 0;
-}
-
-static int check_dense(const struct kern_problem *p,
-                       const struct kern_tensor *t, const char *what,
-                       struct infer_error *why)
-{
     /* Rows of a dense layer are row-major, whatever their rank. */
     if (!kern_tensor_is_dense(t, p->op == KERN_DENSE_FPROP ? KERN_NCHW
-                                                           : KERN_NHWC))
+                                                           : KERN_NHWC) &&
+        !(pitched && pitch_of(p, t) > 0))
         return REFUSE(why, "%s does not lie dense with its channels last",
                       what);
     return 0;
 }
 
-/* All but how the output lies. */
-static int check_tensors(const struct kern_problem *p, struct infer_error *why)
+static int check_tensors(const struct kern_problem *p, bool pitched,
+                         struct infer_error *why)
 {
     const struct kern_tensor *bias = kern_problem_in(p, CONV_BIAS);
     const struct kern_tensor *residual = kern_problem_in(p, CONV_RESIDUAL);
-    int r = check_activation(p, &p->in[CONV_X], "input", why);
+    int r = check_activation(p, &p->in[CONV_X], "input", pitched, why);
 
     if (r == 0)
-        r = check_dense(p, &p->in[CONV_X], "input", why);
-    if (r == 0)
-        r = check_activation(p, &p->out[0], "output", why);
+        r = check_activation(p, &p->out[0], "output", pitched, why);
     if (r == 0 && residual)
-        r = check_activation(p, residual, "residual", why);
-    if (r == 0 && residual)
-        r = check_dense(p, residual, "residual", why);
+        r = check_activation(p, residual, "residual", pitched, why);
     if (r == 0 && bias &&
         (bias->dtype != INFER_F32 || !kern_tensor_is_dense(bias, KERN_NCHW)))
         return REFUSE(why, "bias is not dense F32");
     if (r == 0 && kern_tensor_count(&p->in[CONV_W]) > MAX_COUNT)
         return REFUSE(why, "weights have more than 2^31 elements");
     return r;
-}
-
-/* Elements from one output pixel to the next, all at equal distances and the
- * channels of each together.  Dimension c holds the channels. */
-static int read_pitch(const struct kern_tensor *t, int c, int *out,
-                      struct infer_error *why)
-{
-    int64_t inner = 1, pitch = 0;
-
-    for (int i = t->rank - 1; i >= 0; i--) {
-        if (i == c || t->dim[i] == 1)
-            continue;
-        if (pitch == 0)
-            pitch = t->stride[i] / inner;
-        if (t->stride[i] != pitch * inner)
-            return REFUSE(why, "output's pixels lie at unequal distances");
-        inner *= t->dim[i];
-    }
-    pitch = pitch ? pitch : t->dim[c];
-    if (pitch < t->dim[c] || pitch * inner > MAX_COUNT ||
-        (t->dim[c] > 1 && t->stride[c] != 1))
-        return REFUSE(why, "output's channels do not lie together");
-    *out = (int)pitch;
-    return 0;
 }
 
 /* ---- geometry ------------------------------------------------------ */
@@ -152,10 +143,32 @@ static int read_conv(const struct kern_problem *p, struct conv_geometry *g,
     return 0;
 }
 
-static int read_geometry(const struct kern_problem *p, struct conv_geometry *g,
-                         struct infer_error *why)
+/* Pixels of all images with their padding at the front, and as much behind. */
+static int64_t padded_pixels(const struct conv_geometry *g)
 {
-    int r = check_tensors(p, why);
+    const int64_t top = g->pad_top < 0 ? -(int64_t)g->pad_top : g->pad_top;
+    const int64_t left = g->pad_left < 0 ? -(int64_t)g->pad_left : g->pad_left;
+
+    return g->n * (g->h + 2 * top) * (g->w + 2 * left);
+}
+
+static void read_pitches(const struct kern_problem *p, struct conv_geometry *g)
+{
+    const struct kern_tensor *residual = kern_problem_in(p, CONV_RESIDUAL);
+    const int64_t x = pitch_of(p, &p->in[CONV_X]);
+    const int64_t y = pitch_of(p, &p->out[0]);
+    const int64_t r = residual ? pitch_of(p, residual) : 0;
+
+    /* 0: a tensor without elements, of whatever strides. */
+    g->x_pitch = x > 0 ? (int)x : g->c;
+    g->y_pitch = y > 0 ? (int)y : g->k;
+    g->r_pitch = r > 0 ? (int)r : g->k;
+}
+
+static int read_any(const struct kern_problem *p, bool pitched,
+                    struct conv_geometry *g, struct infer_error *why)
+{
+    int r = check_tensors(p, pitched, why);
 
     if (r < 0)
         return r;
@@ -179,26 +192,23 @@ static int read_geometry(const struct kern_problem *p, struct conv_geometry *g,
         (depth * (g->cg + 64) + 64) * (g->k + 64) > (int64_t)1 << 40)
         return REFUSE(why, "window has more than 2^30 elements");
     g->depth = (int)depth * g->cg;
+    read_pitches(p, g);
+    /* Offsets of padding pixels count as well. */
+    if (p->op == KERN_CONV_FPROP && padded_pixels(g) * g->x_pitch > MAX_COUNT)
+        return REFUSE(why, "padded input has more than 2^31 elements");
     return 0;
 }
 
 int conv_geometry_read(const struct kern_problem *p, struct conv_geometry *g,
                        struct infer_error *why)
 {
-    const int r = check_dense(p, &p->out[0], "output", why);
-
-    return r < 0 ? r : read_geometry(p, g, why);
+    return read_any(p, false, g, why);
 }
 
-int conv_geometry_read_pitch(const struct kern_problem *p,
-                             struct conv_geometry *g, int *pitch,
-                             struct infer_error *why)
+int conv_geometry_read_pitched(const struct kern_problem *p,
+                               struct conv_geometry *g, struct infer_error *why)
 {
-    const struct kern_tensor *y = &p->out[0];
-    const int r =
-        read_pitch(y, p->op == KERN_DENSE_FPROP ? y->rank - 1 : 1, pitch, why);
-
-    return r < 0 ? r : read_geometry(p, g, why);
+    return read_any(p, true, g, why);
 }
 
 int conv_weights_packable(const struct kern_problem *p, struct infer_error *why)
@@ -236,21 +246,67 @@ static int64_t weight_at(const struct conv_geometry *g, int k, int c, int rs)
     return ((int64_t)k * g->cg + c) * g->r * g->s + rs;
 }
 
+/* One output channel w[c][rs] to row[rs][c], elements of 2 or 4 bytes. */
+static void turn_16(int cg, int rs, int channels, const uint16_t *w,
+                    uint16_t *row)
+{
+    for (int i = 0; i < rs; i++)
+        for (int c = 0; c < cg; c++)
+            row[(size_t)i * (size_t)channels + (size_t)c] =
+                w[(size_t)c * (size_t)rs + (size_t)i];
+}
+
+static void turn_32(int cg, int rs, int channels, const float *w, float *row,
+                    bool tf32)
+{
+    for (int i = 0; i < rs; i++)
+        for (int c = 0; c < cg; c++) {
+            const float v = w[(size_t)c * (size_t)rs + (size_t)i];
+
+            row[(size_t)i * (size_t)channels + (size_t)c] =
+                tf32 ? round_tf32(v) : v;
+        }
+}
+
+static void turn_any(const struct conv_geometry *g, enum infer_dtype from,
+                     const void *src, enum infer_dtype to,
+                     enum conv_round round, int channels, int k, void *row)
+{
+    for (int rs = 0; rs < g->r * g->s; rs++)
+        for (int c = 0; c < g->cg; c++) {
+            double v = scalar_load(from, src, weight_at(g, k, c, rs));
+            if (round == CONV_ROUND_TF32)
+                v = (double)round_tf32((float)v);
+            scalar_store(to, row, (int64_t)rs * channels + c, v);
+        }
+}
+
 void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
                     const void *src, enum infer_dtype to, enum conv_round round,
                     int channels, int pitch, void *dst)
 {
-    memset(dst, 0, (size_t)g->k * (size_t)pitch * infer_dtype_size(to));
-    for (int k = 0; k < g->k; k++)
-        for (int rs = 0; rs < g->r * g->s; rs++)
-            for (int c = 0; c < g->cg; c++) {
-                double v = scalar_load(from, src, weight_at(g, k, c, rs));
-                if (round == CONV_ROUND_TF32)
-                    v = (double)round_tf32((float)v);
-                scalar_store(to, dst,
-                             (int64_t)k * pitch + (int64_t)rs * channels + c,
-                             v);
-            }
+    const size_t size = infer_dtype_size(to);
+    const bool tf32 = round == CONV_ROUND_TF32;
+
+    memset(dst, 0, (size_t)g->k * (size_t)pitch * size);
+    for (int k = 0; k < g->k; k++) {
+        unsigned char *row =
+            (unsigned char *)dst + (size_t)k * (size_t)pitch * size;
+        const unsigned char *w =
+            (const unsigned char *)src +
+            (size_t)weight_at(g, k, 0, 0) * infer_dtype_size(from);
+
+        if (from != to || (size != 2 && to != INFER_F32))
+            turn_any(g, from, src, to, round, channels, k, row);
+        else if (g->r * g->s == 1 && !tf32)
+            memcpy(row, w, (size_t)g->cg * size);
+        else if (size == 2)
+            turn_16(g->cg, g->r * g->s, channels, (const uint16_t *)w,
+                    (uint16_t *)row);
+        else
+            turn_32(g->cg, g->r * g->s, channels, (const float *)w,
+                    (float *)row, tf32);
+    }
 }
 
 void conv_split_tf32(int64_t count, float *w)

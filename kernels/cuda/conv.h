@@ -25,9 +25,11 @@ struct conv_geometry {
     int stride_h, stride_w;
     int dilation_h, dilation_w;
     int pad_top, pad_left;
-    int groups, cg, kg; /* channels of one group */
-    int m;              /* n * p * q */
-    int depth;          /* r * s * cg */
+    int groups, cg, kg;   /* channels of one group */
+    int x_pitch;          /* elements from pixel to pixel; c where x is dense */
+    int y_pitch, r_pitch; /* of the output and of the residual, likewise */
+    int m;                /* n * p * q */
+    int depth;            /* r * s * cg */
 };
 
 /* Reads the geometry of a conv_fprop (1-D or 2-D) or dense_fprop problem and
@@ -36,12 +38,11 @@ struct conv_geometry {
  * INFER_EUNSUPPORTED with the reason in *why. */
 int conv_geometry_read(const struct kern_problem *p, struct conv_geometry *g,
                        struct infer_error *why);
-
-/* The same where the output's pixels may lie *pitch >= k elements apart, in a
- * part of the channels of a wider tensor. */
-int conv_geometry_read_pitch(const struct kern_problem *p,
-                             struct conv_geometry *g, int *pitch,
-                             struct infer_error *why);
+/* The same, but activations may be channels of wider tensors: slices of a
+ * concatenation, whose pixels lie further apart than their channels. */
+int conv_geometry_read_pitched(const struct kern_problem *p,
+                               struct conv_geometry *g,
+                               struct infer_error *why);
 
 /* The weights are constant, dense row-major and floating point, so that pack()
  * can take them.  0, or INFER_EUNSUPPORTED. */

@@ -244,6 +244,19 @@ static int launch_transpose(const struct kern_exec *e,
                          args, err);
 }
 
-CUDA_ROWS(conv_fprop, direct, KERN_CONV_FPROP, supports, launch_conv)
+/* Every factor is read for itself: 1 TFLOP/s at best. */
+static double estimate_conv(const struct kern_problem *p,
+                            const struct kern_device *d)
+{
+    (void)d;
+    return 5 + kern_problem_flops(p) / 1e6;
+}
+
+#define DIRECT_ROW(type, kind)                                                 \
+    CUDA_ROW_TIMED(conv_fprop_##type##_cuda_direct, KERN_CONV_FPROP, kind,     \
+                   supports, estimate_conv, launch_conv)
+DIRECT_ROW(f32, INFER_F32)
+DIRECT_ROW(f16, INFER_F16)
+DIRECT_ROW(bf16, INFER_BF16)
 CUDA_ROWS(conv_transpose_fprop, direct, KERN_CONV_TRANSPOSE_FPROP, supports,
           launch_transpose)

@@ -15,6 +15,7 @@
  * memory, in a loop over the grid.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 
@@ -102,6 +103,7 @@ template <typename In, typename Out, int V>
 static __global__ void __launch_bounds__(THREADS)
     vec_kernel(const __grid_constant__ struct copy_args a)
 {
+    launch_wait();
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
          i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
         int64_t at[2];
@@ -123,17 +125,14 @@ static int run_vec(struct copy_args *a, const struct kern_args *args,
     const int wide = 16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out));
     const void *const at[2] = {a->x, a->y};
     const size_t size[2] = {sizeof(In), sizeof(Out)};
-    const cudaStream_t s = cuda_stream(args);
 
     if (a->walk.count == 0)
         return 0;
-    if (a->walk.vectorise(wide, at, size))
-        vec_kernel<In, Out, wide>
-            <<<cuda_grid(a->walk.count, THREADS), THREADS, 0, s>>>(*a);
-    else
-        vec_kernel<In, Out, 1>
-            <<<cuda_grid(a->walk.count, THREADS), THREADS, 0, s>>>(*a);
-    return CUDA_LAUNCHED(err);
+    const bool vectors = a->walk.vectorise(wide, at, size);
+    return launch_chained(vectors ? vec_kernel<In, Out, wide>
+                                  : vec_kernel<In, Out, 1>,
+                          dim3(cuda_grid(a->walk.count, THREADS)),
+                          dim3(THREADS), 0, args->stream, *a, err);
 }
 
 static int supports_vec(const struct kern_problem *p,
@@ -188,6 +187,7 @@ static __global__ void __launch_bounds__(TILE *TILE_ROWS)
     __shared__ Out tile[TILE][TILE + 1];
     const int64_t column0 = blockIdx.x * (int64_t)TILE;
 
+    launch_wait();
     for (int64_t z = blockIdx.z; z < a.batch; z += gridDim.z) {
         int64_t rest = z, from = 0, to = 0;
 
@@ -279,9 +279,8 @@ static int run_transpose(const struct transpose_args *t,
 
     if (t->batch == 0)
         return 0;
-    transpose_kernel<In, Out>
-        <<<grid, dim3(TILE, TILE_ROWS), 0, cuda_stream(args)>>>(*t);
-    return CUDA_LAUNCHED(err);
+    return launch_chained(transpose_kernel<In, Out>, grid,
+                          dim3(TILE, TILE_ROWS), 0, args->stream, *t, err);
 }
 
 static int launch_transpose(const struct kern_exec *e,
@@ -300,6 +299,143 @@ static int launch_transpose(const struct kern_exec *e,
 
 CUDA_ROW(copy_cuda_transpose, KERN_COPY, INFER_NONE, supports_transpose,
          launch_transpose)
+
+/* ---- interleave ---------------------------------------------------- */
+
+/* Pictures from planes to pixels: x[n][c][i] to y[n][i][c] with C = 3 channels,
+ * too few for tiles.  A thread takes V adjacent pixels: one vector of each
+ * plane, C vectors of the output.  Thread j takes pixels V * (j % (pixels / V))
+ * of picture j / (pixels / V). */
+#define COLORS 3
+
+struct interleave_args {
+    int64_t count; /* threads with work */
+    struct fast_div groups;
+    int64_t pixels, batch;
+    int64_t x_plane, x_image, y_image;
+    const void *x;
+    void *y;
+};
+
+template <typename In, typename Out, int V>
+static __global__ void __launch_bounds__(THREADS)
+    interleave_kernel(const __grid_constant__ struct interleave_args a)
+{
+    const int64_t j = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+    uint32_t group;
+
+    launch_wait();
+    if (j >= a.count)
+        return;
+    const int64_t n = a.groups.divmod((uint32_t)j, &group);
+    const In *x = (const In *)a.x + n * a.x_image + (int64_t)group * V;
+    Out *y = (Out *)a.y + n * a.y_image + (int64_t)group * (V * COLORS);
+    Out pixel[V * COLORS];
+#pragma unroll
+    for (int c = 0; c < COLORS; c++) {
+        const vec<In, V> v = load_vec<In, V>(x + c * a.x_plane);
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            pixel[i * COLORS + c] = convert<Out>(v.at[i]);
+    }
+#pragma unroll
+    for (int k = 0; k < COLORS; k++) {
+        vec<Out, V> v;
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            v.at[i] = pixel[k * V + i];
+        store_vec<Out, V>(y + k * V, v);
+    }
+}
+
+/* Finds planes and pixels; false where the copy is no such thing. */
+static bool find_planes(const struct copy_args *c, struct interleave_args *t)
+{
+    const struct cuda_walk<2> *w = &c->walk;
+    const int last = w->rank - 1;
+
+    if (w->rank < 2 || w->rank > 3 || w->count >= (int64_t)1 << 31 ||
+        w->dim[last] != COLORS || w->stride[1][last] != 1 ||
+        w->stride[1][last - 1] != COLORS || w->stride[0][last - 1] != 1)
+        return false;
+    t->pixels = w->dim[last - 1];
+    t->x_plane = w->stride[0][last];
+    t->batch = last == 2 ? w->dim[0] : 1;
+    t->x_image = last == 2 ? w->stride[0][0] : 0;
+    t->y_image = last == 2 ? w->stride[1][0] : 0;
+    return true;
+}
+
+static int supports_interleave(const struct kern_problem *p,
+                               const struct kern_device *d,
+                               struct infer_error *why)
+{
+    struct interleave_args t = {};
+    struct copy_args a = {};
+    const int r = check_pair(p, why);
+
+    (void)d;
+    if (r < 0)
+        return r;
+    init(&a, p);
+    if (find_planes(&a, &t))
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "copy: not %d dense planes to pixels of %d", COLORS,
+                     COLORS);
+}
+
+/* Whether all vectors of V start at multiples of their size. */
+template <typename In, typename Out, int V>
+static bool is_even(const struct interleave_args *t)
+{
+    return t->pixels % V == 0 && t->x_plane % V == 0 && t->x_image % V == 0 &&
+           t->y_image % V == 0 && (uintptr_t)t->x % (V * sizeof(In)) == 0 &&
+           (uintptr_t)t->y % (V * sizeof(Out)) == 0;
+}
+
+template <typename In, typename Out, int V>
+static int start_interleave(struct interleave_args *t,
+                            const struct kern_args *args,
+                            struct infer_error *err)
+{
+    t->groups.init((uint32_t)(t->pixels / V));
+    t->count = t->pixels / V * t->batch;
+    return launch_chained(interleave_kernel<In, Out, V>,
+                          dim3(cuda_blocks(t->count, THREADS)), dim3(THREADS),
+                          0, args->stream, *t, err);
+}
+
+template <typename In, typename Out>
+static int run_interleave(struct interleave_args *t,
+                          const struct kern_args *args, struct infer_error *err)
+{
+    const int widest = sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out);
+    const int wide = widest > 4 ? 16 / widest : 4;
+
+    if (is_even<In, Out, wide>(t))
+        return start_interleave<In, Out, wide>(t, args, err);
+    return start_interleave<In, Out, 1>(t, args, err);
+}
+
+static int launch_interleave(const struct kern_exec *e,
+                             const struct kern_args *args,
+                             struct infer_error *err)
+{
+    struct interleave_args t = {};
+    struct copy_args a = {};
+
+    init(&a, &e->problem);
+    if (a.walk.count == 0)
+        return 0;
+    find_planes(&a, &t);
+    t.x = args->in[0];
+    t.y = args->out[0];
+    return COPY_DISPATCH(a.from, a.to, run_interleave, &t, args, err);
+}
+
+CUDA_ROW(copy_cuda_interleave, KERN_COPY, INFER_NONE, supports_interleave,
+         launch_interleave)
 
 /* ---- strided ------------------------------------------------------- */
 

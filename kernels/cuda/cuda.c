@@ -119,6 +119,26 @@ static int query(int ordinal, struct infer_error *err, struct kern_device *d)
     return rc;
 }
 
+/* Compute capability 9.0 and up.  Asked at every launch, so answered from
+ * memory: 0 not known yet, 1 no, 2 yes. */
+bool cuda_can_chain(void)
+{
+    static int known[64];
+    int ordinal = 0, major = 0, answer;
+
+    if (cudaGetDevice(&ordinal) != cudaSuccess || ordinal < 0 || ordinal >= 64)
+        return false;
+    answer = __atomic_load_n(&known[ordinal], __ATOMIC_RELAXED);
+    if (answer == 0) {
+        if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+                                   ordinal) != cudaSuccess)
+            return false;
+        answer = major >= 9 ? 2 : 1;
+        __atomic_store_n(&known[ordinal], answer, __ATOMIC_RELAXED);
+    }
+    return answer == 2;
+}
+
 int cuda_device_open(int ordinal, struct infer_error *err,
                      struct kern_device *out)
 {

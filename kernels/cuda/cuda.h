@@ -63,6 +63,9 @@ int cuda_device_open(int ordinal, struct infer_error *err,
 int cuda_device_name(int ordinal, struct infer_error *err, char *name,
                      size_t bytes);
 
+/* Whether kernels on the current device may be chained (launch.cuh). */
+bool cuda_can_chain(void);
+
 /* Whether this build has code that runs on the current device. */
 bool cuda_has_code(void);
 

@@ -20,6 +20,7 @@
 #ifndef KERNELS_CUDA_DEPTHWISE_CUH
 #define KERNELS_CUDA_DEPTHWISE_CUH
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/cuda/launch.cuh"
@@ -52,36 +53,57 @@ depthwise_place_of(const struct depthwise_args &a, int64_t i, int v, int tw)
     return {(int)k * v, (int)q * tw, (int)p, (int)n};
 }
 
-/* One row of the window for TW outputs; x points at the image's row. */
+/* One row of the window for TW outputs; x points at the image's row, which is
+ * inside or not.  All loads are made first and unconditionally, those outside
+ * of a pixel inside, so that they are under way together. */
 template <typename T, int V, int S, int STRIDE, int TW>
 static __device__ __forceinline__ void
-depthwise_row(const struct depthwise_args &a, const T *x, int column,
-              const float (&w)[S][V], float (&acc)[TW][V])
+depthwise_row(const struct depthwise_args &a, const T *x, const T *taps,
+              bool inside, int column, float (&acc)[TW][V])
 {
+    enum { COLUMNS = (TW - 1) * STRIDE + S };
+    vec<T, V> v[COLUMNS], f[S];
+    float w[S][V];
+
 #pragma unroll
-    for (int i = 0; i < (TW - 1) * STRIDE + S; i++) {
-        float v[V];
-        if ((unsigned)(column + i) >= (unsigned)a.g.w)
-            continue;
-        load_floats<T, V>(x + (column + i) * a.g.c, v);
+    for (int i = 0; i < COLUMNS; i++) {
+        const bool ok = (unsigned)(column + i) < (unsigned)a.g.w;
+        v[i] = load_vec<T, V>(x + (ok ? column + i : 0) * a.g.c);
+    }
+#pragma unroll
+    for (int s = 0; s < S; s++)
+        f[s] = load_vec<T, V>(taps + s * a.g.k);
+#pragma unroll
+    for (int s = 0; s < S; s++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            w[s][j] = to_float(f[s].at[j]);
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+        const bool ok = inside && (unsigned)(column + i) < (unsigned)a.g.w;
+        float x_i[V];
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            x_i[j] = ok ? to_float(v[i].at[j]) : 0;
 #pragma unroll
         for (int t = 0; t < TW; t++) {
             if (i - t * STRIDE < 0 || i - t * STRIDE >= S)
                 continue;
 #pragma unroll
             for (int j = 0; j < V; j++)
-                acc[t][j] = fmaf(v[j], w[i - t * STRIDE][j], acc[t][j]);
+                acc[t][j] = fmaf(x_i[j], w[i - t * STRIDE][j], acc[t][j]);
         }
     }
 }
 
 template <typename T, int V, int R, int STRIDE, int TW>
-static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
+static __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_unrolled(const __grid_constant__ struct depthwise_args a)
 {
     const int64_t i =
         (int64_t)blockIdx.x * DEPTHWISE_THREADS + (int)threadIdx.x;
 
+    launch_wait();
     if (i >= a.count)
         return;
     const struct depthwise_place at = depthwise_place_of(a, i, V, TW);
@@ -95,16 +117,11 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
             acc[t][j] = 0;
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        if ((unsigned)(row + r) >= (unsigned)a.g.h)
-            continue;
-        float w[R][V];
-#pragma unroll
-        for (int s = 0; s < R; s++)
-            load_floats<T, V>((const T *)a.w + (r * R + s) * a.g.k + at.k,
-                              w[s]);
+        const bool inside = (unsigned)(row + r) < (unsigned)a.g.h;
+        const int line = at.n * a.g.h + (inside ? row + r : 0);
         depthwise_row<T, V, R, STRIDE, TW>(
-            a, (const T *)a.x + (at.n * a.g.h + row + r) * a.g.w * a.g.c + at.k,
-            column, w, acc);
+            a, (const T *)a.x + line * a.g.w * a.g.c + at.k,
+            (const T *)a.w + r * R * a.g.k + at.k, inside, column, acc);
     }
 #pragma unroll
     for (int t = 0; t < TW; t++)
@@ -120,6 +137,7 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     const int64_t i =
         (int64_t)blockIdx.x * DEPTHWISE_THREADS + (int)threadIdx.x;
 
+    launch_wait();
     if (i >= a.count)
         return;
     const struct depthwise_place at = depthwise_place_of(a, i, V, 1);
@@ -176,21 +194,45 @@ static double depthwise_estimate(const struct kern_problem *p,
     return 2 + kern_problem_bytes(p) / 3e6;
 }
 
+/* Outputs a thread computes along the width, by variant; which is best depends
+ * on how far the image fills the device. */
+static const int depthwise_widths[] = {2, 4, 1};
+
+struct depthwise_state {
+    struct conv_geometry g;
+    int width;
+};
+
+static int depthwise_variants(const struct kern_problem *p,
+                              const struct kern_device *d,
+                              struct infer_error *err)
+{
+    (void)p;
+    (void)d;
+    (void)err;
+    return (int)(sizeof(depthwise_widths) / sizeof(depthwise_widths[0]));
+}
+
 static int depthwise_prepare(struct kern_exec *e, const struct kern_device *d,
                              struct infer_error *err)
 {
-    struct conv_geometry *g = (struct conv_geometry *)malloc(sizeof(*g));
-    const int r =
-        g ? conv_geometry_read(&e->problem, g, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    struct depthwise_state *s;
+    int r;
 
-    (void)d;
+    if (e->variant >= depthwise_variants(&e->problem, d, err))
+        return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                         e->row->name, e->variant);
+    s = (struct depthwise_state *)malloc(sizeof(*s));
+    r = s ? conv_geometry_read(&e->problem, &s->g, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
     if (r < 0) {
-        free(g);
+        free(s);
         return r;
     }
-    e->state = g;
-    e->packed[CONV_W] = (size_t)g->k * (size_t)g->depth *
+    s->width = depthwise_widths[e->variant];
+    snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
+    e->state = s;
+    e->packed[CONV_W] = (size_t)s->g.k * (size_t)s->g.depth *
                         infer_dtype_size(e->problem.in[CONV_X].dtype);
     return 0;
 }
@@ -199,7 +241,7 @@ static int depthwise_pack(const struct kern_exec *e, int i, const void *src,
                           void *dst, struct infer_error *err)
 {
     (void)err;
-    conv_pack_taps((const struct conv_geometry *)e->state,
+    conv_pack_taps(&((const struct depthwise_state *)e->state)->g,
                    e->problem.in[i].dtype, src, e->problem.in[CONV_X].dtype,
                    dst);
     return 0;
@@ -215,22 +257,26 @@ static inline void depthwise_split(struct depthwise_args *a, int v, int tw)
     a->count = (int64_t)(a->g.k / v) * tiles * a->g.p * a->g.n;
 }
 
-template <typename T, int R, int STRIDE>
-static int depthwise_launch_unrolled(struct depthwise_args *a, void *stream,
-                                     struct infer_error *err)
+template <typename T, int R, int STRIDE, int TW>
+static int depthwise_launch_width(struct depthwise_args *a, void *stream,
+                                  struct infer_error *err)
 {
     enum { V = 16 / (int)sizeof(T) };
 
-    /* 4 outputs a thread where that leaves enough threads for a large GPU. */
-    depthwise_split(a, V, 4);
-    if (a->count >= 132 * 1024)
-        return launch_kernel(depthwise_unrolled<T, V, R, STRIDE, 4>,
-                             dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                             DEPTHWISE_THREADS, 0, stream, *a, err);
-    depthwise_split(a, V, 1);
-    return launch_kernel(depthwise_unrolled<T, V, R, STRIDE, 1>,
-                         dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                         DEPTHWISE_THREADS, 0, stream, *a, err);
+    depthwise_split(a, V, TW);
+    return launch_chained(depthwise_unrolled<T, V, R, STRIDE, TW>,
+                          dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                          dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
+}
+
+template <typename T, int R, int STRIDE>
+static int depthwise_launch_unrolled(struct depthwise_args *a, int width,
+                                     void *stream, struct infer_error *err)
+{
+    return width == 4 ? depthwise_launch_width<T, R, STRIDE, 4>(a, stream, err)
+           : width == 2
+               ? depthwise_launch_width<T, R, STRIDE, 2>(a, stream, err)
+               : depthwise_launch_width<T, R, STRIDE, 1>(a, stream, err);
 }
 
 template <typename T>
@@ -241,14 +287,14 @@ static int depthwise_launch_plain(struct depthwise_args *a, void *stream,
 
     if (a->g.kg == 1 && a->g.k % V == 0) {
         depthwise_split(a, V, 1);
-        return launch_kernel(depthwise_plain<T, V>,
-                             dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                             DEPTHWISE_THREADS, 0, stream, *a, err);
+        return launch_chained(depthwise_plain<T, V>,
+                              dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                              dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
     }
     depthwise_split(a, 1, 1);
-    return launch_kernel(depthwise_plain<T, 1>,
-                         dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
-                         DEPTHWISE_THREADS, 0, stream, *a, err);
+    return launch_chained(depthwise_plain<T, 1>,
+                          dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                          dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
 }
 
 template <typename T>
@@ -257,8 +303,9 @@ static int depthwise_launch(const struct kern_exec *e,
                             struct infer_error *err)
 {
     struct depthwise_args a;
-    const struct conv_geometry *g = (const struct conv_geometry *)e->state;
-    const int stride = g->stride_w;
+    const struct depthwise_state *s = (const struct depthwise_state *)e->state;
+    const struct conv_geometry *g = &s->g;
+    const int stride = g->stride_w, w = s->width;
 
     if (g->m == 0)
         return 0;
@@ -266,17 +313,20 @@ static int depthwise_launch(const struct kern_exec *e,
     a.x = args->in[CONV_X];
     a.w = args->in[CONV_W];
     a.out = output_of(e, args, g->k);
-    if (g->kg != 1 || g->k % (16 / (int)sizeof(T)) || g->r != g->s ||
-        g->stride_h != stride || stride > 2 || g->dilation_h != 1 ||
-        g->dilation_w != 1 || (g->r != 3 && g->r != 5))
+    /* The unrolled kernel reads some pixel even where its window has none. */
+    if (g->h == 0 || g->w == 0 || g->kg != 1 || g->k % (16 / (int)sizeof(T)) ||
+        g->r != g->s || g->stride_h != stride || stride > 2 ||
+        g->dilation_h != 1 || g->dilation_w != 1 || (g->r != 3 && g->r != 5))
         return depthwise_launch_plain<T>(&a, args->stream, err);
     if (g->r == 3)
         return stride == 1
-                   ? depthwise_launch_unrolled<T, 3, 1>(&a, args->stream, err)
-                   : depthwise_launch_unrolled<T, 3, 2>(&a, args->stream, err);
+                   ? depthwise_launch_unrolled<T, 3, 1>(&a, w, args->stream,
+                                                        err)
+                   : depthwise_launch_unrolled<T, 3, 2>(&a, w, args->stream,
+                                                        err);
     return stride == 1
-               ? depthwise_launch_unrolled<T, 5, 1>(&a, args->stream, err)
-               : depthwise_launch_unrolled<T, 5, 2>(&a, args->stream, err);
+               ? depthwise_launch_unrolled<T, 5, 1>(&a, w, args->stream, err)
+               : depthwise_launch_unrolled<T, 5, 2>(&a, w, args->stream, err);
 }
 
 static void depthwise_release(struct kern_exec *e)
@@ -295,6 +345,7 @@ static void depthwise_release(struct kern_exec *e)
         .min_sm = 75,                                                          \
         .supports = depthwise_supports,                                        \
         .estimate = depthwise_estimate,                                        \
+        .variants = depthwise_variants,                                        \
         .prepare = depthwise_prepare,                                          \
         .pack = depthwise_pack,                                                \
         .launch = depthwise_launch<T>,                                         \

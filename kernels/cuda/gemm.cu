@@ -12,6 +12,7 @@
  * its weights in turn and keep a sum for each row.  No shared memory.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 
@@ -150,6 +151,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t n = blockIdx.x * (int64_t)(THREADS / 32) + threadIdx.x / 32;
     float acc[ROWS] = {};
 
+    launch_wait();
     if (n >= g.n) /* the whole warp */
         return;
     const T *w = (const T *)g.b + n * g.b_n;
@@ -175,15 +177,13 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename T, int V>
-static void start_gemv(const struct gemm_args *g, const struct kern_args *args)
+static int start_gemv(const struct gemm_args *g, const struct kern_args *args,
+                      struct infer_error *err)
 {
-    const unsigned blocks = cuda_blocks(g->n, THREADS / 32);
-    const cudaStream_t s = cuda_stream(args);
-
-    if (g->m == 1)
-        gemv_kernel<T, V, 1><<<blocks, THREADS, 0, s>>>(*g);
-    else
-        gemv_kernel<T, V, GEMV_ROWS><<<blocks, THREADS, 0, s>>>(*g);
+    return launch_chained(g->m == 1 ? gemv_kernel<T, V, 1>
+                                    : gemv_kernel<T, V, GEMV_ROWS>,
+                          dim3(cuda_blocks(g->n, THREADS / 32)), dim3(THREADS),
+                          0, args->stream, *g, err);
 }
 
 template <typename T>
@@ -197,10 +197,8 @@ static int run_gemv(const struct gemm_args *g, const struct kern_args *args,
     if (g->k % wide == 0 && g->b_n % wide == 0 &&
         (g->m == 1 || g->a_m % wide == 0) && (uintptr_t)g->a % 16 == 0 &&
         (uintptr_t)g->b % 16 == 0)
-        start_gemv<T, wide>(g, args);
-    else
-        start_gemv<T, 1>(g, args);
-    return CUDA_LAUNCHED(err);
+        return start_gemv<T, wide>(g, args, err);
+    return start_gemv<T, 1>(g, args, err);
 }
 
 /* ---- dense --------------------------------------------------------- */
@@ -311,8 +309,34 @@ static int launch_gemv(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run_gemv, &g, args, err);
 }
 
-CUDA_ROWS(dense_fprop, gemv, KERN_DENSE_FPROP, supports_gemv, launch_gemv)
-CUDA_ROWS(dense_fprop, simt, KERN_DENSE_FPROP, supports_dense, launch_dense)
+/* The weights at 1.5 TB/s: each is read once. */
+static double estimate_gemv(const struct kern_problem *p,
+                            const struct kern_device *d)
+{
+    (void)d;
+    return 2.5 + kern_problem_bytes(p) / 1.5e6;
+}
+
+/* One launch of plain arithmetic, 5 TFLOP/s at best. */
+static double estimate_dense(const struct kern_problem *p,
+                             const struct kern_device *d)
+{
+    (void)d;
+    return 5 + kern_problem_flops(p) / 5e6;
+}
+
+#define GEMV_ROW(type, kind)                                                   \
+    CUDA_ROW_TIMED(dense_fprop_##type##_cuda_gemv, KERN_DENSE_FPROP, kind,     \
+                   supports_gemv, estimate_gemv, launch_gemv)
+GEMV_ROW(f32, INFER_F32)
+GEMV_ROW(f16, INFER_F16)
+GEMV_ROW(bf16, INFER_BF16)
+#define SIMT_ROW(type, kind)                                                   \
+    CUDA_ROW_TIMED(dense_fprop_##type##_cuda_simt, KERN_DENSE_FPROP, kind,     \
+                   supports_dense, estimate_dense, launch_dense)
+SIMT_ROW(f32, INFER_F32)
+SIMT_ROW(f16, INFER_F16)
+SIMT_ROW(bf16, INFER_BF16)
 
 /* ---- matmul -------------------------------------------------------- */
 

@@ -52,6 +52,7 @@ struct igemm_args {
     int chunks;        /* of the whole depth */
     int splits, chunks_per_split;
     int tiles_n;
+    bool wide; /* outputs are stored 16 bytes at a time */
     struct output_args out;
 };
 
@@ -352,7 +353,7 @@ static __device__ __forceinline__ void igemm_store(const struct igemm_args &a,
         for (int i = 0; i < N && !whole; i++)
             if (k + i < end)
                 to[i] = from[i];
-    } else if (whole) {
+    } else if (a.wide) {
         output_vector<T, N>(a.out, m, k, v);
     } else {
         output_scalars<T, N>(a.out, m, k, end, v);
@@ -427,7 +428,11 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
 
                 /* Chunk i lies in stage i % STAGES.  The copies of a chunk
                  * start when the barrier has shown that every warp is done with
-                 * the chunk that lay there before. */
+                 * the chunk that lay there before.  Weights are constant: those
+                 * of the first chunks need not wait for the layer before. */
+#define IGEMM_COPY_WEIGHTS(i)                                                  \
+    igemm_copy_weights<L, ROW>(a, group, n0, first + (i),                      \
+                               base + (i) % STAGES * L::STAGE + BM * ROW)
 #define IGEMM_COPY(i)                                                          \
     do {                                                                       \
         const int stage_at = (i) % STAGES * L::STAGE;                          \
@@ -436,11 +441,14 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
         else                                                                   \
             igemm_copy_narrow<L, ROW, VECTOR>(a, table, depth,                 \
                                               shared + stage_at);              \
-        igemm_copy_weights<L, ROW>(a, group, n0, first + (i),                  \
-                                   base + stage_at + BM * ROW);                \
         conv_depth_advance(a.g, &depth, L::CHUNK);                             \
     } while (0)
 
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++)
+        if (i < count)
+            IGEMM_COPY_WEIGHTS(i);
+    launch_wait();
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
         if (i < count)
@@ -450,12 +458,15 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
     for (int i = 0; i < count; i++) {
         ptx_cp_async_wait<STAGES - 2>();
         __syncthreads();
-        if (i + STAGES - 1 < count)
+        if (i + STAGES - 1 < count) {
+            IGEMM_COPY_WEIGHTS(i + STAGES - 1);
             IGEMM_COPY(i + STAGES - 1);
+        }
         ptx_cp_async_commit();
         igemm_chunk<M, L, BM, ROW, WARPS_N>(acc, base + i % STAGES * L::STAGE);
     }
 #undef IGEMM_COPY
+#undef IGEMM_COPY_WEIGHTS
 
     /* No copy is under way: those past the last chunk were never started. */
     __syncthreads();

@@ -65,7 +65,7 @@ static int igemm_supports(const struct kern_problem *p,
                           const struct kern_device *d, struct infer_error *why)
 {
     struct igemm_state s;
-    int r = conv_geometry_read(p, &s.g, why);
+    int r = conv_geometry_read_pitched(p, &s.g, why);
 
     if (r == 0)
         r = conv_weights_packable(p, why);
@@ -75,6 +75,11 @@ static int igemm_supports(const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED,
                          "%d channels a group are not a multiple of %d", s.g.cg,
                          (int)igemm_config<C>::LANE);
+    if (!C::NARROW && s.g.x_pitch % igemm_config<C>::LANE)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "input pixels are %d elements apart, not a multiple "
+                         "of %d",
+                         s.g.x_pitch, (int)igemm_config<C>::LANE);
     igemm_plan<C>(d, &s);
     if (C::SPLIT_K && s.splits == 1)
         return error_set(why, INFER_EUNSUPPORTED,
@@ -94,7 +99,7 @@ static double igemm_estimate(const struct kern_problem *p,
     const int sm = conv_multiprocessors(d);
     const int sharing = C::BM * C::BN >= 128 * 128 ? 2 : 3;
 
-    if (conv_geometry_read(p, &s.g, NULL) < 0)
+    if (conv_geometry_read_pitched(p, &s.g, NULL) < 0)
         return 1e30;
     igemm_plan<C>(d, &s);
     const double blocks = (double)igemm_blocks<C>(&s.g) * s.splits;
@@ -121,7 +126,7 @@ static int igemm_prepare(struct kern_exec *e, const struct kern_device *d,
 {
     typedef typename C::mode::type T;
     struct igemm_state *s = (struct igemm_state *)malloc(sizeof(*s));
-    int r = s ? conv_geometry_read(&e->problem, &s->g, err)
+    int r = s ? conv_geometry_read_pitched(&e->problem, &s->g, err)
               : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
     if (r < 0) {
@@ -168,10 +173,10 @@ static int igemm_launch_tile(const struct igemm_args *a, void *stream,
     const dim3 grid(conv_ceil_div(a->g.m, C::BM) * a->tiles_n, 1,
                     a->g.groups * a->splits);
 
-    return launch_kernel(
+    return launch_chained(
         igemm_kernel<typename C::mode, C::BM, C::BN, C::ROW, C::STAGES,
                      C::WARPS_M, C::WARPS_N, VECTOR>,
-        grid, L::THREADS, L::SHARED, stream, *a, err);
+        grid, dim3(L::THREADS), L::SHARED, stream, *a, err);
 }
 
 template <typename T>
@@ -180,19 +185,19 @@ static int igemm_launch_reduce(const struct igemm_args *a, void *stream,
 {
     enum { LANE = 16 / (int)sizeof(T) };
     const struct reduce_args r = {a->out, a->parts, a->g.m, a->splits};
-    const int n = a->g.k % LANE == 0 ? LANE : 1;
+    const int n = output_is_wide(&a->out, LANE) ? LANE : 1;
     const size_t threads = (size_t)a->g.m * (a->g.k / n);
     const dim3 grid((unsigned)((threads + 255) / 256));
 
-    return n == LANE ? launch_kernel(output_reduce<T, LANE>, grid, 256, 0,
-                                     stream, r, err)
-                     : launch_kernel(output_reduce<T, 1>, grid, 256, 0, stream,
-                                     r, err);
+    return n == LANE ? launch_chained(output_reduce<T, LANE>, grid, dim3(256),
+                                      0, stream, r, err)
+                     : launch_chained(output_reduce<T, 1>, grid, dim3(256), 0,
+                                      stream, r, err);
 }
 
 static inline void igemm_fill(const struct kern_exec *e,
                               const struct kern_args *args,
-                              const struct igemm_state *s, int bn,
+                              const struct igemm_state *s, int bn, int lane,
                               struct igemm_args *a)
 {
     a->g = s->g;
@@ -205,6 +210,9 @@ static inline void igemm_fill(const struct kern_exec *e,
     a->chunks_per_split = s->chunks_per_split;
     a->tiles_n = conv_ceil_div(s->g.kg, bn);
     a->out = output_of(e, args, s->g.k);
+    a->out.y_pitch = s->g.y_pitch;
+    a->out.r_pitch = s->g.r_pitch;
+    a->wide = s->g.kg % lane == 0 && output_is_wide(&a->out, lane);
 }
 
 template <typename C>
@@ -218,10 +226,10 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
 
     if (s->g.m == 0)
         return 0;
-    igemm_fill(e, args, s, C::BN, &a);
+    igemm_fill(e, args, s, C::BN, igemm_config<C>::LANE, &a);
     if (!C::NARROW)
         r = igemm_launch_tile<C, 16>(&a, args->stream, err);
-    else if (sizeof(T) == 4 || s->g.cg % 2 == 0)
+    else if (sizeof(T) == 4 || (s->g.cg % 2 == 0 && s->g.x_pitch % 2 == 0))
         r = igemm_launch_tile < C, C::NARROW ? 4 : 16 > (&a, args->stream, err);
     else
         r = igemm_launch_tile < C,

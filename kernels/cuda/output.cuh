@@ -5,6 +5,7 @@
 #define KERNELS_CUDA_OUTPUT_CUH
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 
 extern "C" {
 #include "kernels/cuda/conv.h"
@@ -16,12 +17,18 @@ struct output_args {
     void *y;
     const void *residual; /* NULL for none */
     const float *bias;    /* NULL for none */
-    int k;                /* channels: the pitch of the residual's rows */
-    int pitch;            /* of y's rows */
+    int k;                /* channels */
+    int y_pitch, r_pitch; /* elements from pixel to pixel */
     struct kern_epilogue epilogue;
 };
 
-/* The tensors of a launch.  k: output channels. */
+/* Whether N channels at a time can be read and written everywhere. */
+static inline bool output_is_wide(const struct output_args *o, int n)
+{
+    return o->k % n == 0 && o->y_pitch % n == 0 && o->r_pitch % n == 0;
+}
+
+/* The tensors of a launch, dense.  k: output channels. */
 static inline struct output_args output_of(const struct kern_exec *e,
                                            const struct kern_args *args, int k)
 {
@@ -34,7 +41,7 @@ static inline struct output_args output_of(const struct kern_exec *e,
     o.bias = kern_problem_in(p, CONV_BIAS) ? (const float *)args->in[CONV_BIAS]
                                            : NULL;
     o.k = k;
-    o.pitch = k;
+    o.y_pitch = o.r_pitch = k;
     o.epilogue = p->epilogue;
     return o;
 }
@@ -66,7 +73,7 @@ static __device__ __forceinline__ void store_floats(T *to, const float *from)
 /* ---- finishing ----------------------------------------------------- */
 
 /* Finishes and stores N adjacent channels k .. k+N-1 of pixel m.  k is a
- * multiple of N, and so is the number of channels. */
+ * multiple of N, and so are the number of channels and the pitches. */
 template <typename T, int N>
 static __device__ __forceinline__ void
 output_vector(const struct output_args &o, int m, int k, float *v)
@@ -78,15 +85,19 @@ output_vector(const struct output_args &o, int m, int k, float *v)
         for (int i = 0; i < N; i++)
             v[i] += __ldg(o.bias + k + i);
     }
+    if (o.residual) {
+        load_floats<T, N>((const T *)o.residual + (size_t)m * o.r_pitch + k, r);
+        if (!o.epilogue.residual_last)
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        r[i] = 0;
-    if (o.residual)
-        load_floats<T, N>((const T *)o.residual + (size_t)m * o.k + k, r);
+            for (int i = 0; i < N; i++)
+                v[i] += r[i];
+    }
+    apply_unary_vector<N>(o.epilogue.act, v);
+    if (o.residual && o.epilogue.residual_last)
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        v[i] = apply_epilogue(o.epilogue, v[i], r[i]);
-    store_floats<T, N>((T *)o.y + (size_t)m * o.pitch + k, v);
+        for (int i = 0; i < N; i++)
+            v[i] += r[i];
+    store_floats<T, N>((T *)o.y + (size_t)m * o.y_pitch + k, v);
 }
 
 /* As output_vector() for channels k .. k+N-1 below `end`, one at a time. */
@@ -121,6 +132,7 @@ static __global__ void __launch_bounds__(256)
     /* Parts are read 16 bytes at a time at most. */
     constexpr int L = N < 4 ? N : 4;
 
+    launch_wait();
     if (i >= (size_t)a.m * per_row)
         return;
     float sum[N], part[N];

@@ -50,7 +50,7 @@ conv_pixel_at(const struct conv_geometry &g, int m, int group)
         const int n = m / (g.p * g.q), pq = m % (g.p * g.q);
         p.h = pq / g.q * g.stride_h - g.pad_top;
         p.w = pq % g.q * g.stride_w - g.pad_left;
-        p.offset = ((n * g.h + p.h) * g.w + p.w) * g.c + group * g.cg;
+        p.offset = ((n * g.h + p.h) * g.w + p.w) * g.x_pitch + group * g.cg;
     }
     return p;
 }
@@ -67,7 +67,7 @@ conv_inside(const struct conv_geometry &g, int h, int w,
 static __device__ __forceinline__ int
 conv_tap_offset(const struct conv_geometry &g, const struct conv_depth &d)
 {
-    return (d.r * g.dilation_h * g.w + d.s * g.dilation_w) * g.c + d.c;
+    return (d.r * g.dilation_h * g.w + d.s * g.dilation_w) * g.x_pitch + d.c;
 }
 
 #endif

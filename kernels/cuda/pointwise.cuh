@@ -13,6 +13,7 @@
 #define KERNELS_CUDA_POINTWISE_CUH
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 
@@ -63,6 +64,7 @@ template <class F, typename T, typename Out, int V>
 static __global__ void __launch_bounds__(POINTWISE_THREADS)
     pointwise_kernel(const __grid_constant__ struct pointwise<F::N> a)
 {
+    launch_wait();
     for (int64_t i = blockIdx.x * (int64_t)POINTWISE_THREADS + threadIdx.x;
          i < a.walk.count; i += (int64_t)gridDim.x * POINTWISE_THREADS) {
         int64_t at[F::N + 1];
@@ -128,7 +130,6 @@ static int pointwise_run(struct pointwise<F::N> *a,
                          const struct kern_args *args, struct infer_error *err)
 {
     const int wide = sizeof(T) == sizeof(Out) ? 16 / sizeof(T) : 1;
-    const cudaStream_t s = cuda_stream(args);
     const void *at[F::N + 1];
     size_t size[F::N + 1];
 
@@ -145,15 +146,11 @@ static int pointwise_run(struct pointwise<F::N> *a,
     for (int k = 0; k < F::N; k++)
         plain = plain && (a->type[k] == INFER_NONE || a->type[k] == INFER_F32 ||
                           a->type[k] == dtype_of<T>::value);
-    if (plain && wide > 1 && a->walk.vectorise(wide, at, size))
-        pointwise_kernel<F, T, Out, wide>
-            <<<cuda_grid(a->walk.count, POINTWISE_THREADS), POINTWISE_THREADS,
-               0, s>>>(*a);
-    else
-        pointwise_kernel<F, T, Out, 1>
-            <<<cuda_grid(a->walk.count, POINTWISE_THREADS), POINTWISE_THREADS,
-               0, s>>>(*a);
-    return CUDA_LAUNCHED(err);
+    const bool vectors = plain && wide > 1 && a->walk.vectorise(wide, at, size);
+    return launch_chained(vectors ? pointwise_kernel<F, T, Out, wide>
+                                  : pointwise_kernel<F, T, Out, 1>,
+                          dim3(cuda_grid(a->walk.count, POINTWISE_THREADS)),
+                          dim3(POINTWISE_THREADS), 0, args->stream, *a, err);
 }
 
 #endif

@@ -8,6 +8,7 @@
  * share their inputs through the caches.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/window.cuh"
 
@@ -52,11 +53,9 @@ taps_of(const struct cuda_window &w, int d, uint32_t o)
 }
 
 template <typename T, int V>
-static __device__ __forceinline__ void see(bool max, const T *x,
+static __device__ __forceinline__ void see(bool max, const vec<T, V> &v,
                                            float (&acc)[V])
 {
-    const vec<T, V> v = load_vec<T, V>(x);
-
 #pragma unroll
     for (int j = 0; j < V; j++) {
         const float f = to_float(v.at[j]);
@@ -67,7 +66,37 @@ static __device__ __forceinline__ void see(bool max, const T *x,
     }
 }
 
-template <typename T, int V>
+/* A K x K window at (h, w) of one image: all loads are made first and
+ * unconditionally, those outside of a pixel inside, so that they are under way
+ * together. */
+template <typename T, int V, int K>
+static __device__ __forceinline__ void
+see_window(const struct pool_args &a, const T *x, int h, int w, float (&acc)[V])
+{
+    const struct cuda_window &g = a.w;
+    vec<T, V> v[K][K];
+
+#pragma unroll
+    for (int i = 0; i < K; i++)
+#pragma unroll
+        for (int j = 0; j < K; j++) {
+            const bool ok = (unsigned)(h + i) < (unsigned)g.in[1] &&
+                            (unsigned)(w + j) < (unsigned)g.in[2];
+            v[i][j] = load_vec<T, V>(
+                x +
+                (ok ? (h + i) * g.x_stride[3] + (w + j) * g.x_stride[4] : 0));
+        }
+#pragma unroll
+    for (int i = 0; i < K; i++)
+#pragma unroll
+        for (int j = 0; j < K; j++)
+            if ((unsigned)(h + i) < (unsigned)g.in[1] &&
+                (unsigned)(w + j) < (unsigned)g.in[2])
+                see<T, V>(a.max, v[i][j], acc);
+}
+
+/* K: the window is K x K of one image, not dilated; 0: any. */
+template <typename T, int V, int K>
 static __global__ void __launch_bounds__(THREADS)
     pool_kernel(const __grid_constant__ struct pool_args a)
 {
@@ -75,6 +104,8 @@ static __global__ void __launch_bounds__(THREADS)
     const struct cuda_window &w = a.w;
     uint32_t o[5];
     float acc[V];
+
+    launch_wait();
 
     if (i >= a.count)
         return;
@@ -87,7 +118,11 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int j = 0; j < V; j++)
         acc[j] = a.max ? -INFINITY : 0;
-    for (int d = td.first; d < td.last; d++) {
+    if (K > 0)
+        see_window<T, V, (K > 0 ? K : 1)>(
+            a, x, (int)o[3] * w.step[1] - w.pad[1],
+            (int)o[4] * w.step[2] - w.pad[2], acc);
+    for (int d = td.first; K == 0 && d < td.last; d++) {
         const int64_t id =
             (int64_t)o[2] * w.step[0] - w.pad[0] + (int64_t)d * w.dilation[0];
         for (int h = th.first; h < th.last; h++) {
@@ -97,7 +132,8 @@ static __global__ void __launch_bounds__(THREADS)
             for (int c = tw.first; c < tw.last; c++) {
                 const int64_t iw = (int64_t)o[4] * w.step[2] - w.pad[2] +
                                    (int64_t)c * w.dilation[2];
-                see<T, V>(a.max, line + iw * w.x_stride[4], acc);
+                see<T, V>(a.max, load_vec<T, V>(line + iw * w.x_stride[4]),
+                          acc);
             }
         }
     }
@@ -128,6 +164,20 @@ static bool lies_in_vectors(const struct kern_tensor *t, const void *at, int v)
     return true;
 }
 
+/* K of a K x K window that has a kernel of its own, else 0. */
+static int square_of(const struct cuda_window *w)
+{
+    const bool plain = w->kernel[0] == 1 && w->in[0] == 1 && w->pad[0] == 0 &&
+                       w->dilation[1] == 1 && w->dilation[2] == 1 &&
+                       w->in[1] > 0 && w->in[2] > 0 && w->pad[1] >= 0 &&
+                       w->pad[2] >= 0 && w->pad_end[1] >= 0 &&
+                       w->pad_end[2] >= 0; /* negative ones crop */
+
+    return plain && w->kernel[1] == w->kernel[2] && w->kernel[1] <= 3
+               ? w->kernel[1]
+               : 0;
+}
+
 template <typename T>
 static int run(const struct kern_problem *p, const struct kern_args *args,
                struct infer_error *err)
@@ -151,13 +201,13 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     const int v = vectors ? wide : 1;
     a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / v);
     a.w.split_by((int)(p->out[0].dim[1] / v));
-    const unsigned blocks = cuda_blocks(a.count, THREADS);
-    const cudaStream_t s = cuda_stream(args);
-    if (vectors)
-        pool_kernel<T, wide><<<blocks, THREADS, 0, s>>>(a);
-    else
-        pool_kernel<T, 1><<<blocks, THREADS, 0, s>>>(a);
-    return CUDA_LAUNCHED(err);
+    const int square = vectors ? square_of(&a.w) : 0;
+    return launch_chained(square == 3   ? pool_kernel<T, wide, 3>
+                          : square == 2 ? pool_kernel<T, wide, 2>
+                          : vectors     ? pool_kernel<T, wide, 0>
+                                        : pool_kernel<T, 1, 0>,
+                          dim3(cuda_blocks(a.count, THREADS)), dim3(THREADS), 0,
+                          args->stream, a, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,

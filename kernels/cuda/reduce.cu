@@ -10,6 +10,7 @@
  * one warp an output.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 
@@ -109,6 +110,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int column = threadIdx.x % columns, mine = threadIdx.x / columns;
     const int64_t groups = (a.kept.count + columns - 1) / columns;
 
+    launch_wait();
     for (int64_t group = blockIdx.x; group < groups; group += gridDim.x) {
         const int64_t output = group * columns + column;
         const bool here = output < a.kept.count;
@@ -157,10 +159,9 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.y = args->out[0];
     if (a.kept.count == 0)
         return 0;
-    reduce_kernel<T>
-        <<<cuda_grid(a.kept.count, a.columns), THREADS, 0, cuda_stream(args)>>>(
-            a);
-    return CUDA_LAUNCHED(err);
+    return launch_chained(reduce_kernel<T>,
+                          dim3(cuda_grid(a.kept.count, a.columns)),
+                          dim3(THREADS), 0, args->stream, a, err);
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,

@@ -6,6 +6,10 @@
 #include "kernels/cuda/cuda.h"
 
 #define CUDA_ROW(symbol, operation, type, limits, run)                         \
+    CUDA_ROW_TIMED(symbol, operation, type, limits, NULL, run)
+
+/* guess: an estimate. */
+#define CUDA_ROW_TIMED(symbol, operation, type, limits, guess, run)            \
     const struct kern_row symbol = {.name = #symbol,                           \
                                     .op = operation,                           \
                                     .backend = INFER_BACKEND_CUDA,             \
@@ -15,6 +19,7 @@
                                     .min_sm = 75,                              \
                                     .flags = KERN_STRIDED,                     \
                                     .supports = limits,                        \
+                                    .estimate = guess,                         \
                                     .launch = run};
 
 /* prefix_f32_cuda_how, prefix_f16_cuda_how and prefix_bf16_cuda_how. */

@@ -7,6 +7,7 @@
  * shared memory.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 
@@ -41,6 +42,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int lane = threadIdx.x % 32;
     const int64_t warps = (int64_t)gridDim.x * (THREADS / 32);
 
+    launch_wait();
     for (int64_t line = blockIdx.x * (int64_t)(THREADS / 32) + threadIdx.x / 32;
          line < a.walk.count; line += warps) {
         int64_t at[2];
@@ -83,9 +85,9 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.log = p->attr.softmax.log;
     a.x = args->in[0];
     a.y = args->out[0];
-    softmax_kernel<T><<<cuda_grid(a.walk.count, THREADS / 32), THREADS, 0,
-                        cuda_stream(args)>>>(a);
-    return CUDA_LAUNCHED(err);
+    return launch_chained(softmax_kernel<T>,
+                          dim3(cuda_grid(a.walk.count, THREADS / 32)),
+                          dim3(THREADS), 0, args->stream, a, err);
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,

@@ -16,10 +16,16 @@
  *
  * A block of 4 warps owns 8 rows of 16 outputs of one image by 64 channels
  * (blockIdx.y); each warp two rows.  The grid walks over the tiles, so that
- * weights are copied once.  Shared memory: weights, steps * 2048 bytes, in the
- * order of the fragments: [step][n8 tile][lane] of 8 bytes; the patch, rows of
- * `pitch` elements (even); 4 * 16 * 72 floats to turn sums into rows of 64
- * channels (8 more than 64 spread the float2 stores over the banks).
+ * weights are copied once, and copies the next tile's patch while it computes.
+ * Shared memory: weights, steps * 2048 bytes, in the order of the fragments:
+ * [step][n8 tile][lane] of 8 bytes; 4 * 16 * 72 floats to turn sums into rows
+ * of 64 channels (8 more than 64 spread the float2 stores over the banks); two
+ * patches, rows of `pitch` elements.
+ *
+ * A tile's first value lies before the image by the padding, an odd number of
+ * values where that and C are odd: `front` puts one more, of weight zero and
+ * masked, before it, so that pairs lie at even places.  `skew` more make the
+ * patch start at a multiple of 8 of the image's row.
  */
 #ifndef KERNELS_CUDA_STEM_CUH
 #define KERNELS_CUDA_STEM_CUH
@@ -47,9 +53,12 @@ enum {
 
 struct stem_layout {
     int sc;     /* values of a row of the window: S * C */
+    int front;  /* 0 or 1: a value before them, so that tiles start even */
+    int skew;   /* values of the patch before that */
     int slices; /* of a row */
     int steps;
     int rows, pitch; /* of the patch, in elements */
+    bool vectors;    /* the patch is copied in vectors of 8 elements */
     int shared;      /* bytes */
 };
 
@@ -65,15 +74,20 @@ struct stem_args {
 static inline void stem_layout_of(const struct conv_geometry *g,
                                   struct stem_layout *l)
 {
+    /* Tiles start at multiples of 16 values of a row, less the padding. */
+    const int before = g->pad_left * g->c;
+
     l->sc = g->s * g->c;
-    l->slices = conv_ceil_div(l->sc, 8);
+    l->front = before & 1;
+    l->vectors = g->w * g->c % 8 == 0;
+    l->skew = l->vectors ? -(before + l->front) & 7 : 0;
+    l->slices = conv_ceil_div(l->front + l->sc, 8);
     l->steps = conv_ceil_div(g->r * l->slices, 2);
     l->rows = (STEM_P - 1) * g->stride_h + (g->r - 1) * g->dilation_h + 1;
     /* The last slice may reach past the last value. */
-    l->pitch =
-        conv_round_up((STEM_Q - 1) * g->stride_w * g->c + l->slices * 8, 2);
-    l->shared = l->steps * STEM_STEP + STEM_SUMS +
-                conv_round_up(l->rows * l->pitch * 2, 16);
+    l->pitch = conv_round_up(
+        l->skew + (STEM_Q - 1) * g->stride_w * g->c + l->slices * 8, 8);
+    l->shared = l->steps * STEM_STEP + STEM_SUMS + 2 * l->rows * l->pitch * 2;
 }
 
 static __device__ __forceinline__ void
@@ -88,16 +102,42 @@ stem_mma(__nv_bfloat16, float d[4], const uint32_t a[4], const uint32_t b[2])
     ptx_mma_bf16(d, a, b);
 }
 
-/* The image under the outputs p0.., q0.. of image n; zeros outside. */
+/* Where a tile lies. */
+struct stem_tile {
+    int n, p0, q0;
+};
+
+static __device__ __forceinline__ struct stem_tile
+stem_tile_at(const struct stem_args &a, int tile)
+{
+    return {tile / a.tiles_q / a.tiles_p, tile / a.tiles_q % a.tiles_p * STEM_P,
+            tile % a.tiles_q * STEM_Q};
+}
+
+/* Starts to copy the image under a tile's outputs; zeros outside.  In vectors
+ * of 8 where rows of the image are made of such: one is inside or outside as a
+ * whole. */
 static __device__ __forceinline__ void
-stem_copy_patch(const struct stem_args &a, int n, int p0, int q0,
+stem_copy_patch(const struct stem_args &a, const struct stem_tile &t,
                 uint16_t *patch)
 {
-    const int top = p0 * a.g.stride_h - a.g.pad_top;
-    const int left = (q0 * a.g.stride_w - a.g.pad_left) * a.g.c;
-    const int width = a.g.w * a.g.c;
-    const uint16_t *x = (const uint16_t *)a.x + n * a.g.h * width;
+    const int top = t.p0 * a.g.stride_h - a.g.pad_top, width = a.g.w * a.g.c;
+    const int left =
+        (t.q0 * a.g.stride_w - a.g.pad_left) * a.g.c - a.l.front - a.l.skew;
+    const uint16_t *x = (const uint16_t *)a.x + t.n * a.g.h * width;
 
+    if (a.l.vectors) {
+        const int per_row = a.l.pitch / 8, count = a.l.rows * per_row;
+        const uint32_t to = ptx_shared(patch);
+        for (int i = threadIdx.x; i < count; i += STEM_THREADS) {
+            const int row = i / per_row, at = left + i % per_row * 8;
+            const bool ok = (unsigned)(top + row) < (unsigned)a.g.h &&
+                            (unsigned)at < (unsigned)width;
+            ptx_cp_async<16>(to + i * 16,
+                             x + (ok ? (top + row) * width + at : 0), ok);
+        }
+        return;
+    }
     for (int row = threadIdx.x / 32; row < a.l.rows; row += STEM_THREADS / 32) {
         const bool inside = (unsigned)(top + row) < (unsigned)a.g.h;
 #pragma unroll 4
@@ -126,10 +166,13 @@ static __device__ __forceinline__ void stem_next(const struct stem_args &a,
                                                  struct stem_slice *s,
                                                  int *offset, uint32_t *mask)
 {
-    const int t = threadIdx.x % 4 * 2, rest = a.l.sc - s->i * 8 - t;
+    const int t = threadIdx.x % 4 * 2;
+    const int rest = a.l.front + a.l.sc - s->i * 8 - t;
 
-    *offset = s->r * a.g.dilation_h * a.l.pitch + s->i * 8 + t;
+    *offset = s->r * a.g.dilation_h * a.l.pitch + s->i * 8 + t + a.l.skew;
     *mask = rest >= 2 ? 0xffffffffu : rest == 1 ? 0xffffu : 0;
+    if (s->i + t == 0 && a.l.front)
+        *mask &= 0xffff0000u;
     if (s->r >= a.g.r) { /* one slice too many where their number is odd */
         *offset = 0;
         *mask = 0;
@@ -219,19 +262,28 @@ static __global__ void __launch_bounds__(STEM_THREADS)
     LAUNCH_SHARED(shared);
     uint2 *weights = (uint2 *)shared;
     float *sums = (float *)(shared + a.l.steps * STEM_STEP);
-    uint16_t *patch = (uint16_t *)(shared + a.l.steps * STEM_STEP + STEM_SUMS);
+    uint16_t *patch[2];
     const int warp = threadIdx.x / 32, count = a.l.steps * STEM_NT * 32;
     const int tiles = a.g.n * a.tiles_p * a.tiles_q;
 
+    patch[0] = (uint16_t *)(shared + a.l.steps * STEM_STEP + STEM_SUMS);
+    patch[1] = patch[0] + a.l.rows * a.l.pitch;
     for (int i = threadIdx.x; i < count; i += STEM_THREADS)
         weights[i] = a.w[(int)blockIdx.y * count + i];
-    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const int q0 = tile % a.tiles_q * STEM_Q;
-        const int p0 = tile / a.tiles_q % a.tiles_p * STEM_P;
-        const int n = tile / a.tiles_q / a.tiles_p;
+    launch_wait();
+    if ((int)blockIdx.x < tiles)
+        stem_copy_patch(a, stem_tile_at(a, blockIdx.x), patch[0]);
+    ptx_cp_async_commit();
+    for (int tile = blockIdx.x, now = 0; tile < tiles;
+         tile += gridDim.x, now ^= 1) {
+        const struct stem_tile t = stem_tile_at(a, tile);
         float acc[2][STEM_NT][4];
-        __syncthreads(); /* the last tile's patch is read */
-        stem_copy_patch(a, n, p0, q0, patch);
+        /* The next tile's patch is copied while this one is used. */
+        if (tile + (int)gridDim.x < tiles)
+            stem_copy_patch(a, stem_tile_at(a, tile + gridDim.x),
+                            patch[now ^ 1]);
+        ptx_cp_async_commit();
+        ptx_cp_async_wait<1>();
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < 2; i++)
@@ -240,11 +292,12 @@ static __global__ void __launch_bounds__(STEM_THREADS)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
                     acc[i][j][e] = 0;
-        stem_multiply<T>(a, patch, weights, acc);
+        stem_multiply<T>(a, patch[now], weights, acc);
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            stem_store<T>(a, acc[i], sums + warp * STEM_Q * STEM_PITCH, n,
-                          p0 + warp * 2 + i, q0);
+            stem_store<T>(a, acc[i], sums + warp * STEM_Q * STEM_PITCH, t.n,
+                          t.p0 + warp * 2 + i, t.q0);
+        __syncthreads(); /* the patch is read: the copy after next lands here */
     }
 }
 
@@ -323,9 +376,10 @@ static double stem_weight(const struct stem_state *s, enum infer_dtype from,
                           const void *src, int k, int slice, int at)
 {
     const struct conv_geometry *g = &s->g;
-    const int r = slice / s->l.slices, sc = slice % s->l.slices * 8 + at;
+    const int r = slice / s->l.slices;
+    const int sc = slice % s->l.slices * 8 + at - s->l.front;
 
-    if (k >= g->k || r >= g->r || sc >= s->l.sc)
+    if (k >= g->k || r >= g->r || sc < 0 || sc >= s->l.sc)
         return 0;
     return scalar_load(from, src,
                        (((int64_t)k * g->c + sc % g->c) * g->r + r) * g->s +
@@ -375,8 +429,8 @@ static int stem_launch(const struct kern_exec *e, const struct kern_args *args,
     const int blocks = s->multiprocessors * 8;
     const dim3 grid(tiles < blocks ? tiles : blocks,
                     conv_ceil_div(s->g.k, STEM_K));
-    return launch_kernel(stem_kernel<T>, grid, STEM_THREADS,
-                         (size_t)s->l.shared, args->stream, a, err);
+    return launch_chained(stem_kernel<T>, grid, dim3(STEM_THREADS),
+                          (size_t)s->l.shared, args->stream, a, err);
 }
 
 static void stem_release(struct kern_exec *e)

@@ -144,8 +144,9 @@ int tensor_map_windows(CUtensorMap *out, enum tensor_map_type type,
     const cuuint64_t bytes = bytes_of(type);
     const cuuint64_t size[4] = {(cuuint64_t)g->c, (cuuint64_t)g->w,
                                 (cuuint64_t)g->h, (cuuint64_t)g->n};
-    const cuuint64_t stride[3] = {size[0] * bytes, size[0] * size[1] * bytes,
-                                  size[0] * size[1] * size[2] * bytes};
+    const cuuint64_t pixel = (cuuint64_t)g->x_pitch * bytes;
+    const cuuint64_t stride[3] = {pixel, pixel * size[1],
+                                  pixel * size[1] * size[2]};
     const int lower[2] = {-g->pad_left, -g->pad_top};
     const int upper[2] = {
         tensor_map_upper(g->w, g->q, g->stride_w, g->pad_left),

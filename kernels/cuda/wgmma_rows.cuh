@@ -13,7 +13,7 @@
 struct wgmma_state {
     struct conv_geometry g;
     int windows, per_tap, chunks;
-    int pitch, pitch_y; /* of the packed weights' rows and of y's */
+    int pitch; /* of the packed weights' rows */
     int tiles_m, tiles_n;
     int cluster; /* blocks that share a tile */
     int multiprocessors;
@@ -36,7 +36,7 @@ template <typename C>
 static int wgmma_plan(const struct kern_problem *p, const struct kern_device *d,
                       struct wgmma_state *s, struct infer_error *why)
 {
-    const int r = conv_geometry_read_pitch(p, &s->g, &s->pitch_y, why);
+    const int r = conv_geometry_read_pitched(p, &s->g, why);
     const struct conv_geometry *g = &s->g;
     const int width = 128 / (int)sizeof(typename C::mode::type);
 
@@ -97,11 +97,14 @@ static int wgmma_supports(const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED,
                          "is for compute capability 9.0, found %d.%d",
                          d->sm / 10, d->sm % 10);
-    if (s.g.groups != 1 || s.g.c % lane || s.g.k % 8 || s.pitch_y % lane)
+    if (s.g.groups != 1 || s.g.c % lane || s.g.k % 8)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes one group, inputs in %ds and outputs in 8s, "
-                         "found %d groups of %d to %d channels, %d apart",
-                         lane, s.g.groups, s.g.cg, s.g.kg, s.pitch_y);
+                         "found %d groups of %d to %d channels",
+                         lane, s.g.groups, s.g.cg, s.g.kg);
+    if (s.g.x_pitch % lane || s.g.y_pitch % lane || s.g.r_pitch % lane)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes pixels a multiple of %d elements apart", lane);
     if (s.windows && !wgmma_windows_fit(&s.g))
         return error_set(why, INFER_EUNSUPPORTED,
                          "window, stride or pads are too large for the copy "
@@ -228,7 +231,7 @@ static inline int wgmma_maps(const struct kern_exec *e,
     const int r = s->windows
                       ? tensor_map_windows(&a->x, x_type, x, &s->g, bm, err)
                       : tensor_map_rows(&a->x, x_type, x, s->g.m, s->g.c,
-                                        s->g.c, bm, err);
+                                        s->g.x_pitch, bm, err);
 
     return r < 0
                ? r
@@ -244,7 +247,7 @@ static inline int wgmma_maps_out(const struct wgmma_state *s,
     const enum tensor_map_type type = tensor_map_type_of(dtype);
     int r = a->apart ? 0
                      : tensor_map_rows(&a->y, type, a->out.y, s->g.m, s->g.k,
-                                       s->pitch_y, 16, err);
+                                       s->g.y_pitch, 16, err);
 
     if (r == 0 && a->out.residual)
         r = tensor_map_rows(&a->residual, type, a->out.residual, s->g.m, s->g.k,
@@ -261,7 +264,8 @@ static int wgmma_fill(const struct kern_exec *e, const struct kern_args *args,
     memset(a, 0, sizeof(*a));
     a->g = s->g;
     a->out = output_of(e, args, s->g.k);
-    a->out.pitch = s->pitch_y;
+    a->out.y_pitch = s->g.y_pitch;
+    a->out.r_pitch = s->g.r_pitch;
     a->apart = (uintptr_t)a->out.y % 16 != 0;
     a->windows = s->windows;
     a->per_tap = s->per_tap;
@@ -289,11 +293,11 @@ static int wgmma_launch_tile(const struct kern_exec *e,
         r = wgmma_maps_out(s, e->problem.in[CONV_X].dtype, &a, err);
     if (r < 0)
         return r;
-    return launch_clusters(
+    return launch_chained(
         wgmma_tile_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
                           C::STAGES, C::SLOTS>,
-        tiles < s->multiprocessors ? tiles : s->multiprocessors, 1, L::THREADS,
-        L::SHARED, args->stream, a, err);
+        dim3(tiles < s->multiprocessors ? tiles : s->multiprocessors),
+        dim3(L::THREADS), L::SHARED, args->stream, a, err);
 }
 
 template <typename C>

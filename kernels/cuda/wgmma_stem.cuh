@@ -203,15 +203,15 @@ static __global__ void __launch_bounds__(wgmma_stem<R, G>::THREADS, 1)
         hopper_barrier_publish();
     }
     __syncthreads();
-    hopper_launch_dependents();
+    launch_release();
     if (threadIdx.x < L::CONSUMERS) {
-        hopper_wait_predecessors();
+        launch_wait();
         wgmma_stem_consume<T, R, G>(a, shared, base);
     } else if (threadIdx.x == L::CONSUMERS) {
         hopper_barrier_expect(base + L::READY, L::CHUNKS * 8192);
         for (int i = 0; i < L::CHUNKS; i++)
             hopper_copy_tile(base + i * 8192, &a.w, base + L::READY, i * 64, 0);
-        hopper_wait_predecessors();
+        launch_wait();
         wgmma_stem_fetch<R, G>(a, base);
     }
 }

@@ -190,10 +190,10 @@ static int wgmma_stem_launch(const struct kern_exec *e,
     a.pixel_words = s->g.stride_w * s->g.c / 2;
     a.tiles_q = conv_ceil_div(s->g.q, 64);
     a.tiles = s->g.n * s->g.p * a.tiles_q;
-    return launch_clusters(wgmma_stem_kernel<typename C::type, C::R, C::G>,
-                           a.tiles < s->multiprocessors ? a.tiles
-                                                        : s->multiprocessors,
-                           1, L::THREADS, L::SHARED, args->stream, a, err);
+    return launch_chained(
+        wgmma_stem_kernel<typename C::type, C::R, C::G>,
+        dim3(a.tiles < s->multiprocessors ? a.tiles : s->multiprocessors),
+        dim3(L::THREADS), L::SHARED, args->stream, a, err);
 }
 
 /* ---- rows ---------------------------------------------------------- */

@@ -74,7 +74,7 @@ wgmma_store_apart(const struct wgmma_args &a, const unsigned char *rows, int m,
         const unsigned char *from =
             rows + row * 128 + (((byte >> 4) ^ (row & 7)) << 4) + (byte & 15);
         if (m + row < a.g.m && n + column < a.g.k)
-            ((T *)a.out.y)[(size_t)(m + row) * a.out.pitch + n + column] =
+            ((T *)a.out.y)[(size_t)(m + row) * a.out.y_pitch + n + column] =
                 *(const T *)from;
     }
     __syncwarp();
@@ -236,7 +236,7 @@ static __device__ __forceinline__ void wgmma_fill(const struct wgmma_args &a,
     int ahead = wgmma_begin<M, L::BM, BN, STAGES>(
         a, base, full, blockIdx.x % a.tiles_n * BN, 0, a.chunks);
 
-    hopper_wait_predecessors();
+    launch_wait();
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         wgmma_produce<M, L::BM, BN, STAGES>(
             a, &ring, base, full, empty, tile / a.tiles_n * L::BM,
@@ -267,17 +267,17 @@ static __global__ void __launch_bounds__(128 * WGS + 128, 1)
         hopper_barrier_publish();
     }
     __syncthreads();
-    hopper_launch_dependents();
+    launch_release();
     if (threadIdx.x < L::CONSUMERS) {
         hopper_take<L::CONSUMER>();
-        hopper_wait_predecessors();
+        launch_wait();
         wgmma_consume<M, L, MT, TEAM, BN, STAGES, SLOTS>(a, shared, base);
     } else {
         hopper_give<L::PRODUCER>();
         if (threadIdx.x == L::CONSUMERS) {
             wgmma_fill<M, L, BN, STAGES>(a, base);
         } else if (threadIdx.x == L::CONSUMERS + 32 && a.out.residual) {
-            hopper_wait_predecessors();
+            launch_wait();
             wgmma_fetch_residuals<L, MT, TEAM, WGS, BN, SLOTS>(a, base);
         }
     }

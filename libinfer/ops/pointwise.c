@@ -181,10 +181,24 @@ const struct graph_op_info graph_op_cast = {
     .apart = op_apart_sizes,
 };
 
+static const struct graph_field dropout_fields[] = {
+    OP_FIELD("ratio", FLOAT, dropout.ratio),
+    OP_END,
+};
+
+static void dropout_defaults(union graph_attr *attr)
+{
+    attr->dropout.ratio = 0.5f;
+}
+
 /* An identity: only training drops anything. */
 static int dropout_shape(struct graph_shape_args *args, struct infer_error *err)
 {
-    (void)err;
+    const float ratio = args->attr->dropout.ratio;
+
+    if (!(ratio >= 0 && ratio < 1))
+        return error_set(err, INFER_EFORMAT, "ratio %g is not in [0, 1)",
+                         (double)ratio);
     op_same(args);
     return INFER_OK;
 }
@@ -195,6 +209,8 @@ const struct graph_op_info graph_op_dropout = {
     .max_in = 1,
     .min_out = 1,
     .max_out = 1,
+    .field = dropout_fields,
+    .defaults = dropout_defaults,
     .infer_shape = dropout_shape,
     .apart = op_apart_sizes,
 };

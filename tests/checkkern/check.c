@@ -53,9 +53,12 @@ fail(const struct job *j, const char *fmt, ...)
     va_end(ap);
     fprintf(stderr,
             "\n     variant %d '%s'; again: checkkern --row=%s --seed=%" PRIu64
-            " --problem=%d\n",
-            j->exec.variant, j->exec.variant_name, j->c->row->name, j->c->seed,
-            j->c->problem);
+            " --problem=%d.%d",
+            j->exec.variant, j->exec.variant_name, j->c->row->name,
+            j->c->id.seed, j->c->id.number, j->c->id.draw);
+    if (j->c->id.dtype != INFER_NONE)
+        fprintf(stderr, " --dtype=%s", infer_dtype_name(j->c->id.dtype));
+    fputc('\n', stderr);
     return VERDICT_FAILED;
 }
 
@@ -138,7 +141,7 @@ static bool pack_input(struct job *j, int i, struct infer_error *err)
 
 static bool fill_inputs(struct job *j, enum pass pass, struct infer_error *err)
 {
-    struct rng rng = {j->c->seed + (uint64_t)j->c->problem * 2 +
+    struct rng rng = {j->c->id.seed + (uint64_t)j->c->id.number * 2 +
                       (pass == PASS_REAL)};
 
     for (int i = 0; i < j->p->n_in; i++) {
@@ -307,7 +310,7 @@ static bool prepare(struct job *j, struct infer_error *err)
 {
     const struct check *c = j->c;
     const int n = kern_variants(c->row, j->p, c->device, err);
-    const int variant = n > 0 ? c->problem % n : 0;
+    const int variant = n > 0 ? c->id.number % n : 0;
     int r = n;
 
     if (n > 0)

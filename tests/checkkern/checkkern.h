@@ -17,7 +17,15 @@
 
 /* Problems 0 .. count-1 of an operation are a fixed list, the rest random. */
 int problem_fixed_count(enum kern_op op);
-void problem_make(const struct kern_row *row, uint64_t seed, int k,
+
+/* What replays a problem. */
+struct problem_id {
+    uint64_t seed;
+    int number;
+    int draw;               /* a number may be drawn again; from 0 */
+    enum infer_dtype dtype; /* of activations; INFER_NONE: the row's, or any */
+};
+void problem_make(const struct kern_row *row, const struct problem_id *id,
                   struct kern_problem *out);
 
 /* A tensor of the given shape, its strides drawn from what the row may take;
@@ -94,8 +102,7 @@ struct check {
     const struct kern_row *row;
     const struct kern_device *device;
     const struct device *gpu; /* NULL where kernels take host memory */
-    uint64_t seed;
-    int problem;
+    struct problem_id id;
     double worst; /* largest difference / tolerance so far */
     int exact;    /* passes on integers so far */
     bool verbose;

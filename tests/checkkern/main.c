@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * checkkern [--row=GLOB] [--op=GLOB] [--seed=N] [--problem=K] [--count=N]
- *           [--max-mflop=N] [--isa=avx2|sse41] [--verbose] [--list]
+ * checkkern [--row=GLOB] [--op=GLOB] [--dtype=TYPE] [--seed=N]
+ *           [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]
+ *           [--time-limit=SECONDS] [--shard=I/N] [--isa=avx2|sse41]
+ *           [--verbose] [--list]
  *
+ * A row is checked on the fixed list of its operation, then on --count random
+ * problems in each type that it takes: problems that it supports, drawn until
+ * there are so many or its share of --time-limit is used up.  --shard takes
+ * every Nth row from the Ith (0 ..) on, so that processes share the work.
  * --isa narrows the rows of the CPU to vectors of that kind.
  * Exit: 0 all agree, 1 usage, 3 a row is wrong or nothing was checked,
  * 77 no row could be checked for lack of hardware.
@@ -22,22 +28,34 @@
 #define EXIT_SKIP  77
 
 struct options {
-    const char *row, *op; /* globs */
-    uint64_t seed;        /* 0: from the clock */
-    long problem;         /* -1: all */
-    long count;           /* random problems a row, behind the fixed list */
+    const char *row, *op;   /* globs */
+    uint64_t seed;          /* 0: from the clock */
+    long problem, draw;     /* -1: all */
+    long count;             /* random problems a row and type */
+    enum infer_dtype dtype; /* of rows that take any; INFER_NONE: all */
     double max_flops;
+    double time_limit; /* seconds, all rows together */
+    int shard, shards;
     bool verbose, list;
 };
 
 struct totals {
-    int rows, checked, failed, skipped;
+    int rows, checked, failed, skipped, short_rows;
 };
 
 static const char usage[] =
-    "usage: checkkern [--row=GLOB] [--op=GLOB] [--seed=N] [--problem=K]\n"
-    "                 [--count=N] [--max-mflop=N] [--isa=avx2|sse41]\n"
-    "                 [--verbose] [--list]\n";
+    "usage: checkkern [--row=GLOB] [--op=GLOB] [--dtype=TYPE] [--seed=N]\n"
+    "                 [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]\n"
+    "                 [--time-limit=SECONDS] [--shard=I/N]\n"
+    "                 [--isa=avx2|sse41] [--verbose] [--list]\n";
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 /* ---- options ------------------------------------------------------- */
 
@@ -55,6 +73,45 @@ static bool parse_number(const char *text, uint64_t *out)
     errno = 0;
     *out = strtoull(text, &end, 10);
     return errno == 0 && end != text && *end == '\0' && text[0] != '-';
+}
+
+/* "7" or "7.3" */
+static bool parse_problem(struct options *o, const char *text)
+{
+    char word[32];
+    const size_t n = strcspn(text, ".");
+    uint64_t number, draw = 0;
+
+    if (n >= sizeof(word))
+        return false;
+    memcpy(word, text, n);
+    word[n] = '\0';
+    if (!parse_number(word, &number) || number >= INT32_MAX ||
+        (text[n] == '.' && !parse_number(text + n + 1, &draw)) ||
+        draw >= INT32_MAX)
+        return false;
+    o->problem = (long)number;
+    o->draw = (long)draw;
+    return true;
+}
+
+/* "0/4" */
+static bool parse_shard(struct options *o, const char *text)
+{
+    char end;
+
+    return sscanf(text, "%d/%d%c", &o->shard, &o->shards, &end) == 2 &&
+           o->shard >= 0 && o->shard < o->shards;
+}
+
+static bool parse_dtype(struct options *o, const char *text)
+{
+    for (int t = INFER_F64; t <= INFER_BOOL; t++)
+        if (strcmp(text, infer_dtype_name((enum infer_dtype)t)) == 0) {
+            o->dtype = (enum infer_dtype)t;
+            return true;
+        }
+    return false;
 }
 
 static bool parse(struct options *o, const char *arg)
@@ -76,9 +133,14 @@ static bool parse(struct options *o, const char *arg)
         o->seed = n;
         return true;
     }
-    if ((v = value_of(arg, "--problem")) && parse_number(v, &n) &&
-        n < INT32_MAX) {
-        o->problem = (long)n;
+    if ((v = value_of(arg, "--problem")))
+        return parse_problem(o, v);
+    if ((v = value_of(arg, "--shard")))
+        return parse_shard(o, v);
+    if ((v = value_of(arg, "--dtype")))
+        return parse_dtype(o, v);
+    if ((v = value_of(arg, "--time-limit")) && parse_number(v, &n) && n > 0) {
+        o->time_limit = (double)n;
         return true;
     }
     if ((v = value_of(arg, "--count")) && parse_number(v, &n) &&
@@ -108,77 +170,238 @@ static bool is_gpu_row(const struct kern_row *row)
            row->backend == INFER_BACKEND_CUDNN;
 }
 
-static bool check_one(const struct options *o, struct check *c, int k,
-                      int *checked)
+/* ---- one problem --------------------------------------------------- */
+
+/* A number is drawn this often until the row supports the problem; after so
+ * many numbers without one there is none to be found. */
+#define DRAWS  64
+#define MISSES 40
+
+static enum verdict check_one(const struct options *o, struct check *c,
+                              bool limited)
 {
     struct kern_problem p;
     char line[512];
 
-    problem_make(c->row, c->seed, k, &p);
-    /* A replay is not held to the limit on work. */
-    if (o->problem < 0 && kern_problem_flops(&p) > o->max_flops)
-        return true;
-    c->problem = k;
+    problem_make(c->row, &c->id, &p);
+    if (limited && kern_problem_flops(&p) > o->max_flops)
+        return VERDICT_REFUSED;
     if (o->verbose)
-        printf("  %d %s\n", k, kern_problem_format(&p, line, sizeof(line)));
-    const enum verdict v = check_problem(c, &p);
-    *checked += v == VERDICT_OK;
-    return v != VERDICT_FAILED;
+        printf("  %d.%d %s\n", c->id.number, c->id.draw,
+               kern_problem_format(&p, line, sizeof(line)));
+    return check_problem(c, &p);
 }
 
-static void check_row(const struct options *o, const struct kern_row *row,
-                      const struct device *gpu, struct totals *t)
+/* Draws until the row takes one; every refusal on the way is looked at. */
+static enum verdict check_drawn(const struct options *o, struct check *c)
+{
+    enum verdict v = VERDICT_REFUSED;
+
+    for (int draw = 0; draw < DRAWS && v == VERDICT_REFUSED; draw++) {
+        c->id.draw = draw;
+        v = check_one(o, c, true);
+    }
+    return v;
+}
+
+/* ---- one row ------------------------------------------------------- */
+
+struct tally {
+    int checked, failed;
+};
+
+static void count(struct tally *t, enum verdict v)
+{
+    t->checked += v == VERDICT_OK;
+    t->failed += v == VERDICT_FAILED;
+}
+
+static struct tally check_listed(const struct options *o, struct check *c)
+{
+    struct tally t = {0};
+
+    c->id.draw = 0;
+    c->id.dtype = INFER_NONE;
+    for (int k = 0; k < problem_fixed_count(c->row->op); k++) {
+        c->id.number = k;
+        count(&t, check_one(o, c, true));
+    }
+    return t;
+}
+
+static struct tally check_random(const struct options *o, struct check *c,
+                                 double deadline)
+{
+    struct tally t = {0};
+    int misses = 0;
+
+    c->id.number = problem_fixed_count(c->row->op);
+    for (; t.checked + t.failed < o->count && misses < MISSES; c->id.number++) {
+        const enum verdict v = check_drawn(o, c);
+        misses = v == VERDICT_REFUSED ? misses + 1 : 0;
+        count(&t, v);
+        if (now() > deadline)
+            break;
+    }
+    return t;
+}
+
+/* The types that a row is checked in: its own, or one after the other. */
+static int types_of(const struct options *o, const struct kern_row *row,
+                    enum infer_dtype type[INFER_BOOL + 1])
+{
+    int n = 0;
+
+    if (row->dtype != INFER_NONE) {
+        type[0] = INFER_NONE;
+        return 1;
+    }
+    for (int t = INFER_F64; t <= INFER_BOOL; t++)
+        if (o->dtype == INFER_NONE || o->dtype == (enum infer_dtype)t)
+            type[n++] = (enum infer_dtype)t;
+    return n;
+}
+
+/* Random problems in every type: " F32 40 F16 40" in text. */
+static struct tally check_types(const struct options *o, struct check *c,
+                                double deadline, char *text, size_t bytes,
+                                bool *is_short)
+{
+    enum infer_dtype type[INFER_BOOL + 1];
+    const int types = types_of(o, c->row, type);
+    struct tally sum = {0};
+    size_t used = 0;
+
+    *is_short = false;
+    for (int i = 0; i < types && o->count > 0; i++) {
+        const double left = deadline - now();
+        c->id.dtype = type[i];
+        const struct tally t = check_random(o, c, now() + left / (types - i));
+        const int tried = t.checked + t.failed;
+        if (tried == 0) /* the row does not take this type */
+            continue;
+        *is_short = *is_short || tried < o->count;
+        sum.checked += t.checked;
+        sum.failed += t.failed;
+        used += (size_t)snprintf(
+            text + used, bytes - used, " %s %d",
+            infer_dtype_name(type[i] != INFER_NONE ? type[i] : c->row->dtype),
+            t.checked);
+    }
+    *is_short = *is_short || (o->count > 0 && sum.checked + sum.failed == 0);
+    return sum;
+}
+
+static void check_row(const struct options *o, struct check *c, double deadline,
+                      struct totals *all)
+{
+    struct tally sum = check_listed(o, c);
+    char text[256] = "";
+    bool is_short;
+
+    const struct tally random =
+        check_types(o, c, deadline, text, sizeof(text), &is_short);
+    const int listed = sum.checked;
+    sum.checked += random.checked;
+    sum.failed += random.failed;
+    printf("%s %s: %d listed problems, at random%s, %d on integers, worst %.2g "
+           "of the tolerance%s\n",
+           sum.failed || !sum.checked ? "not ok" : "ok", c->row->name, listed,
+           text[0] ? text : " none", c->exact, c->worst,
+           is_short ? " (short)" : "");
+    if (sum.checked == 0 && sum.failed == 0) {
+        fprintf(stderr, "FAIL %s: not one problem was checked\n", c->row->name);
+        sum.failed = 1;
+    }
+    all->checked += sum.checked;
+    all->failed += sum.failed;
+    all->short_rows += is_short;
+    all->rows++;
+}
+
+/* One problem again, whatever its work. */
+static void replay(const struct options *o, struct check *c, struct totals *all)
+{
+    struct tally t = {0};
+
+    c->id.number = (int)o->problem;
+    c->id.draw = (int)o->draw;
+    c->id.dtype = o->dtype;
+    count(&t, check_one(o, c, false));
+    printf("%s %s: worst %.2g of the tolerance\n",
+           t.failed    ? "not ok"
+           : t.checked ? "ok"
+                       : "refused",
+           c->row->name, c->worst);
+    all->checked += t.checked;
+    all->failed += t.failed;
+    all->rows++;
+}
+
+/* ---- all rows ------------------------------------------------------ */
+
+/* The rows of this run: selected, and of our shard. */
+static int select_rows(const struct options *o, bool have_gpu, const char *why,
+                       const struct kern_row **out, struct totals *t)
+{
+    int n = 0, at = 0;
+
+    for (size_t i = 0; i < kern_row_count(); i++) {
+        const struct kern_row *row = kern_row_at(i);
+        if (!selected(o, row) || at++ % o->shards != o->shard)
+            continue;
+        if (is_gpu_row(row) && !have_gpu) {
+            printf("skip %s: %s\n", row->name, why);
+            t->skipped++;
+        } else {
+            out[n++] = row;
+        }
+    }
+    return n;
+}
+
+static void check_rows(const struct options *o, const struct device *gpu,
+                       const struct kern_row *const *rows, int n,
+                       struct totals *t)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 2};
-    struct check c = {.row = row,
-                      .device = gpu ? &gpu->kern : &cpu,
-                      .gpu = gpu,
-                      .seed = o->seed,
-                      .verbose = o->verbose};
-    const int first = o->problem < 0 ? 0 : (int)o->problem;
-    const int last = o->problem < 0
-                         ? problem_fixed_count(row->op) + (int)o->count
-                         : first + 1;
-    int checked = 0, failed = 0;
+    const double end = now() + o->time_limit;
 
-    for (int k = first; k < last; k++)
-        failed += !check_one(o, &c, k, &checked);
-    printf("%s %s: %d of %d problems, %d on integers, worst %.2g of the "
-           "tolerance\n",
-           failed || !checked ? "not ok" : "ok", row->name, checked,
-           last - first, c.exact, c.worst);
-    if (checked == 0 && failed == 0 && o->problem < 0) {
-        fprintf(stderr, "FAIL %s: not one problem was checked\n", row->name);
-        failed = 1;
+    for (int i = 0; i < n; i++) {
+        const bool on_gpu = is_gpu_row(rows[i]);
+        struct check c = {.row = rows[i],
+                          .device = on_gpu ? &gpu->kern : &cpu,
+                          .gpu = on_gpu ? gpu : NULL,
+                          .id = {.seed = o->seed},
+                          .verbose = o->verbose};
+        if (o->problem >= 0)
+            replay(o, &c, t);
+        else
+            check_row(o, &c, now() + (end - now()) / (n - i), t);
+        fflush(stdout);
     }
-    t->checked += checked;
-    t->failed += failed;
-    t->rows++;
 }
 
 static int run(const struct options *o)
 {
     const char *require = getenv("INFER_REQUIRE_GPU");
+    const struct kern_row **rows =
+        calloc(kern_row_count() + 1, sizeof(const struct kern_row *));
     struct totals t = {0};
     struct infer_error why = {0};
     struct device gpu = {0};
     const bool have_gpu = device_open("cuda", 0, NULL, &why, &gpu) == 0;
 
     printf("seed %" PRIu64 "\n", o->seed);
-    for (size_t i = 0; i < kern_row_count(); i++) {
-        const struct kern_row *row = kern_row_at(i);
-        if (!selected(o, row))
-            continue;
-        if (!is_gpu_row(row) || have_gpu) {
-            check_row(o, row, is_gpu_row(row) ? &gpu : NULL, &t);
-            continue;
-        }
-        printf("skip %s: %s\n", row->name, why.text);
-        t.skipped++;
+    if (rows) {
+        const int n = select_rows(o, have_gpu, why.text, rows, &t);
+        check_rows(o, &gpu, rows, n, &t);
     }
+    free(rows);
     device_close(&gpu);
-    printf("%d rows, %d problems checked, %d failed, %d rows skipped\n", t.rows,
-           t.checked, t.failed, t.skipped);
+    printf("%d rows, %d problems checked, %d failed, %d rows skipped, %d rows "
+           "short of %ld random problems\n",
+           t.rows, t.checked, t.failed, t.skipped, t.short_rows, o->count);
     if (t.failed || (t.skipped && require && strcmp(require, "1") == 0))
         return EXIT_WRONG;
     if (t.checked > 0)
@@ -201,8 +424,12 @@ static void list(const struct options *o)
 
 int main(int argc, char **argv)
 {
-    struct options o = {
-        .seed = 1, .problem = -1, .count = 40, .max_flops = 4e6};
+    struct options o = {.seed = 1,
+                        .problem = -1,
+                        .count = 40,
+                        .max_flops = 4e6,
+                        .time_limit = 1e9,
+                        .shards = 1};
 
     for (int i = 1; i < argc; i++)
         if (!parse(&o, argv[i])) {

@@ -32,16 +32,26 @@ static struct kern_tensor make_odd(struct maker *m, enum infer_dtype dtype,
     return t;
 }
 
-/* Channels last, a part of the channels of a wider tensor. */
+/* Channels of a wider tensor, as the parts of a concatenation are: dense but
+ * for the distance from pixel to pixel. */
 static struct kern_tensor make_slice(struct maker *m, enum infer_dtype dtype,
                                      int rank, const int64_t *dim)
 {
-    const int64_t more = rng_range(&m->rng, 1, 4) * 8;
-    struct kern_tensor t = kern_tensor_dense(dtype, rank, dim, KERN_NHWC);
+    struct kern_tensor t = kern_tensor_dense(dtype, rank, dim, m->layout);
+    const int channel = m->layout == KERN_NHWC && rank > 2 ? 1 : rank - 1;
+    int64_t stride = 0;
 
-    for (int i = 0; i < rank; i++)
-        if (i != 1)
-            t.stride[i] = t.stride[i] / dim[1] * (dim[1] + more);
+    if (rank < 2)
+        return t;
+    stride = dim[channel] + (rng_chance(&m->rng, 70) ? 8 : 1) *
+                                (int64_t)rng_range(&m->rng, 1, 3);
+    t.stride[channel] = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        if (i == channel)
+            continue;
+        t.stride[i] = stride;
+        stride *= dim[i];
+    }
     return t;
 }
 
@@ -54,7 +64,7 @@ struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
     /* Rows of fixed strides see others now and then: supports() decides. */
     if (rng_chance(&m->rng, strided ? 40 : 5))
         return make_odd(m, dtype, rank, dim, writable);
-    if (writable && rank > 2 && rng_chance(&m->rng, 10))
+    if (rng_chance(&m->rng, 15))
         return make_slice(m, dtype, rank, dim);
     if (rng_chance(&m->rng, strided ? 40 : 10))
         layout = layout == KERN_NCHW ? KERN_NHWC : KERN_NCHW;
@@ -218,6 +228,10 @@ static void make_dense(struct maker *m, int k)
         for (int i = 0; i < x.rank; i++)
             x.dim[i] = rng_range(&m->rng, 1, i == x.rank - 1 ? 90 : 6);
         w.dim[0] = rng_range(&m->rng, 1, 70);
+        if (rng_chance(&m->rng, 50)) { /* as tensor cores want them; deep */
+            x.dim[x.rank - 1] = 8 * rng_range(&m->rng, 1, 80);
+            w.dim[0] = 8 * rng_range(&m->rng, 1, 12);
+        }
     }
     w.dim[1] = x.dim[x.rank - 1];
     y = x;
@@ -504,10 +518,28 @@ static void make_resize(struct maker *m, int k)
     p->out[0] = make_out(m, &s);
 }
 
+/* Pictures from planes to pixels. */
+static void make_picture_copy(struct maker *m)
+{
+    const int64_t dim[4] = {rng_range(&m->rng, 1, 3), 3,
+                            rng_range(&m->rng, 1, 17),
+                            rng_range(&m->rng, 1, 17)};
+
+    m->p->n_in = 1;
+    m->p->in[0] = kern_tensor_dense(m->dtype, 4, dim, KERN_NCHW);
+    m->p->out[0] = kern_tensor_dense(
+        rng_chance(&m->rng, 50) ? m->dtype : INFER_F16, 4, dim, KERN_NHWC);
+}
+
 static void make_copy(struct maker *m, int k)
 {
     const struct dims s = make_dims(m, k, 1);
     enum infer_dtype to = m->dtype;
+
+    if (rng_chance(&m->rng, 15)) {
+        make_picture_copy(m);
+        return;
+    }
 
     if (rng_chance(&m->rng, 40))
         to = (enum infer_dtype)rng_range(&m->rng, INFER_F64, INFER_BOOL);
@@ -523,12 +555,13 @@ static enum infer_dtype pick_dtype(struct maker *m, enum kern_op op)
     static const enum infer_dtype some[] = {INFER_F32, INFER_F16, INFER_BF16,
                                             INFER_F64};
 
-    if (m->row->dtype != INFER_NONE)
-        return m->row->dtype;
+    if (m->dtype != INFER_NONE)
+        return m->dtype;
     if (rng_chance(&m->rng, 50))
         return INFER_F32;
     switch (op) {
     case KERN_POOL_FPROP:
+    case KERN_UNARY:
     case KERN_BINARY:
     case KERN_WHERE:
     case KERN_REDUCE:
@@ -690,17 +723,24 @@ int problem_fixed_count(enum kern_op op)
     }
 }
 
-void problem_make(const struct kern_row *row, uint64_t seed, int k,
+void problem_make(const struct kern_row *row, const struct problem_id *id,
                   struct kern_problem *out)
 {
+    const int k = id->number;
     const bool fixed = k < problem_fixed_count(row->op);
-    struct maker m = {.row = row, .layout = row->layout, .p = out};
+    struct maker m = {.row = row,
+                      .dtype =
+                          row->dtype != INFER_NONE ? row->dtype : id->dtype,
+                      .layout = row->layout,
+                      .p = out};
 
     memset(out, 0, sizeof(*out));
     out->op = row->op;
     out->n_out = 1;
-    m.rng.state =
-        seed ^ ((uint64_t)row->op << 48) ^ ((uint64_t)k * 0xd1342543de82ef95u);
+    m.rng.state = id->seed ^ ((uint64_t)row->op << 48) ^
+                  ((uint64_t)k * 0xd1342543de82ef95u) ^
+                  ((uint64_t)id->draw * 0xaf251af3b0f025b5u) ^
+                  ((uint64_t)id->dtype << 40);
     m.dtype = pick_dtype(&m, row->op);
     make_operation(&m, k);
     /* Weights are known when planning, most of the time. */
@@ -709,6 +749,6 @@ void problem_make(const struct kern_row *row, uint64_t seed, int k,
         out->constant_in = 2 | (kern_op_residual(out->op) == 3 ? 4u : 0);
     out->deterministic = rng_chance(&m.rng, 20);
     out->allow_tf32 = (row->flags & KERN_TF32) != 0;
-    if (!fixed && rng_chance(&m.rng, 10))
+    if (!fixed && out->n_in > 0 && rng_chance(&m.rng, 10))
         spoil(out, &m.rng);
 }

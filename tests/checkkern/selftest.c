@@ -112,7 +112,7 @@ static const struct kern_row row = {.name = "selftest",
 static enum verdict check(const struct kern_row *r, enum kern_unary_kind kind)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
-    struct check c = {.row = r, .device = &cpu, .seed = 1};
+    struct check c = {.row = r, .device = &cpu, .id.seed = 1};
     struct kern_problem p = {.op = KERN_UNARY, .n_in = 1, .n_out = 1};
 
     p.in[0] = kern_tensor_dense(INFER_F32, 1, (int64_t[]){N}, KERN_NCHW);
@@ -158,8 +158,9 @@ static void test_replay(void **state)
     (void)state;
     for (size_t i = 0; i < kern_row_count(); i++)
         for (int k = 0; k < 60; k++) {
-            problem_make(kern_row_at(i), 5, k, &a);
-            problem_make(kern_row_at(i), 5, k, &b);
+            const struct problem_id id = {.seed = 5, .number = k};
+            problem_make(kern_row_at(i), &id, &a);
+            problem_make(kern_row_at(i), &id, &b);
             assert_memory_equal(&a, &b, sizeof(a));
         }
 }

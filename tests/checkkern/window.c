@@ -114,7 +114,8 @@ int window_fixed_count(enum kern_op op)
     (void)list_of(op, &count);
     if (op == KERN_CONV_TRANSPOSE_FPROP)
         count += COUNT(conv_cases);
-    return count * VARIANTS;
+    /* Behind all others, weights that are not constant. */
+    return count * VARIANTS + (op == KERN_CONV_FPROP ? count : 0);
 }
 
 /* ---- shapes -------------------------------------------------------- */
@@ -161,10 +162,20 @@ static int64_t pick_channels(struct rng *r)
     return some[rng_range(r, 0, COUNT(some) - 1)];
 }
 
+/* Channels in eights, which tensor cores want: now and then so many that the
+ * sum is worth splitting. */
+static int64_t pick_eights(struct rng *r)
+{
+    return 8 * (rng_chance(r, 70) ? rng_range(r, 1, 6) : rng_range(r, 7, 24));
+}
+
 static void random_channels(struct shape *s, struct rng *r)
 {
     s->groups = 1;
-    if (rng_chance(r, 20)) { /* depthwise, at times with a multiplier */
+    if (rng_chance(r, 35)) {
+        s->c = pick_eights(r);
+        s->k = pick_eights(r);
+    } else if (rng_chance(r, 20)) { /* depthwise, at times with a multiplier */
         s->c = pick_channels(r);
         s->groups = (int)s->c;
         s->k = s->c * (rng_chance(r, 70) ? 1 : 2);
@@ -178,12 +189,30 @@ static void random_channels(struct shape *s, struct rng *r)
     }
 }
 
+/* What most layers of networks are: 1x1, or 3x3 with padding 1. */
+static void common_shape(struct shape *s, struct rng *r)
+{
+    const int64_t window = rng_chance(r, 60) ? 3 : 1;
+
+    s->spatial = 2;
+    for (int i = 0; i < 2; i++) {
+        s->window[i] = window;
+        s->stride[i] = s->dilation[i] = 1;
+        s->begin[i] = s->end[i] = (int)window / 2;
+        s->in[i] = rng_range(r, 1, 18);
+    }
+}
+
 static void random_shape(struct shape *s, struct rng *r)
 {
     memset(s, 0, sizeof(*s));
     s->spatial = pick_spatial(r);
     s->n = rng_range(r, 1, 3);
     random_channels(s, r);
+    if (rng_chance(r, 25)) {
+        common_shape(s, r);
+        return;
+    }
     for (int i = 0; i < s->spatial; i++) {
         const int64_t extent = s->spatial == 3 ? 6 : 13;
         s->window[i] = rng_range(r, 1, s->spatial == 3 ? 3 : 5);
@@ -375,7 +404,11 @@ static void make_shape(struct maker *m, int k, struct shape *s)
     int count;
 
     const struct window_case *list = list_of(m->p->op, &count);
-    if (k / VARIANTS < count)
+    m->changing = m->p->op == KERN_CONV_FPROP && k >= count * VARIANTS &&
+                  (k < count * (VARIANTS + 1) || rng_chance(&m->rng, 20));
+    if (m->changing && k < count * (VARIANTS + 1))
+        from_case(s, &list[k - count * VARIANTS]);
+    else if (k / VARIANTS < count)
         from_case(s, &list[k / VARIANTS]);
     else
         random_shape(s, &m->rng);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The command lines as a user meets them: the main job, exit codes, messages,
 # and that nothing is left behind by a failure.  Run by make check, which sets
-# srcdir and builds wconv and infer beside.
+# srcdir and builds wconv, infer and kbench beside.
 set -u
 src=${srcdir:-.}
 here=$(pwd)
@@ -88,6 +88,37 @@ expect 0 . "$wconv" "$pth" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
 expect 3 '^! ' "$wconv" diff "$model" "$dir/half.infer"
 expect 0 "% *7 " "$infer" -m "$dir/half.infer" -k1 "$pictures/7.png"
 
+# ---- kernels beside each other
+kbench=$here/kbench
+small="conv -n1 -c8 -H9 -k8 -R3 --pad=1 --rounds=1 --threads=1"
+# shellcheck disable=SC2086
+expect 0 'conv_fprop_ref' "$kbench" $small --bias --act=relu --backends=ref
+# shellcheck disable=SC2086
+expect 0 'mb4ic8ih9oc8' "$kbench" $small --sweep n=1,4 --backends=ref
+# shellcheck disable=SC2086
+expect 0 '"outputs_verified"' "$kbench" $small --json --backends=ref
+expect 0 ' x[0-9]* *conv_fprop_ref' "$kbench" -m "$src/tests/arch/resnet_2b.json" \
+    -b 2 --threads=1 --rounds=1 --backends=ref
+expect 0 'conv_fprop' "$kbench" all -m "$model" --threads=1 --rounds=1 \
+    --backends=ref --html="$dir/kernels.infer" --csv="$dir/csv.infer"
+expect 0 '</html>' tail -n 1 "$dir/kernels.infer"
+expect 1 '^0$' grep -c -e 'http' -e ' src=' -e '<link' "$dir/kernels.infer"
+expect 0 'model,layer,batch' head -n 1 "$dir/csv.infer"
+expect 1 'no problem' "$kbench" --rounds=1
+expect 1 'benchdnn' "$kbench" --problem=mb1zz3
+expect 1 'does not fit' "$kbench" conv -H3 -R9
+expect 1 "no operation 'conf'" "$kbench" conf
+expect 1 "did you mean '--threads'" "$kbench" --thread5=2
+expect 1 'dtype' "$kbench" conv -H9 --dtype=fp12
+expect 1 'sweep' "$kbench" conv -H9 --sweep=n=4:1
+expect 1 'groups' "$kbench" conv -H9 -c8 -k8 -g3
+expect 2 "$dir/missing" "$kbench" -m "$dir/missing"
+expect 4 'cuda' "$kbench" conv -H9 --device=cuda:7
+expect 4 'needs --device=cuda' "$kbench" conv -H9 --backends=cudnn
+expect 2 'precision fp16' "$kbench" conv -H9 --dtype=fp16
+# shellcheck disable=SC2086
+expect 2 "$dir/nowhere" "$kbench" $small --html="$dir/nowhere/x" --backends=ref
+
 # ---- usage
 expect 1 'no input file' "$wconv"
 expect 1 'no output file' "$wconv" "$pth"
@@ -114,6 +145,7 @@ for f in "$dir/bad" "$dir/empty" "$dir/short.pth" "$dir/folder" \
     expect 2 "$f" "$wconv" "$f" -o "$dir/y"
     absent "$dir/y"
     expect 2 "$f" "$infer" -m "$f" --bench
+    expect 2 "$f" "$kbench" -m "$f"
 done
 expect 2 "$dir/nowhere" "$wconv" "$pth" "$arch" -o "$dir/nowhere/y"
 expect 2 "$dir/bad" "$infer" -m "$model" "$dir/bad"

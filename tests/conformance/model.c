@@ -22,6 +22,7 @@ int model_read(const char *folder, const char *file, const char *arch_name,
     char path[4096], arch[4096];
     int status;
 
+    *out = NULL;
     snprintf(path, sizeof(path), "%s/weights/%s", folder, file);
     weights_options_init(&options);
     weights_import_init(&import);
@@ -35,7 +36,7 @@ int model_read(const char *folder, const char *file, const char *arch_name,
         if (status == INFER_OK)
             status = weights_bind(import.graph, &import.dict, NULL, err);
     }
-    if (status == INFER_OK) {
+    if (status == INFER_OK && import.graph != NULL) {
         *out = import.graph;
         import.graph = NULL;
         status = graph_compact(*out, err);
@@ -77,6 +78,15 @@ int model_optimise(const struct graph *g, struct infer_model **out,
     pass_report_clear(&report);
     graph_free(copy);
     return status;
+}
+
+const struct infer_session_options *model_reference(void)
+{
+    static struct infer_session_options options;
+
+    infer_session_options_init(&options);
+    options.backend = INFER_BACKEND_REF;
+    return &options;
 }
 
 cJSON *model_records(const char *folder)

@@ -8,14 +8,21 @@
 #include "libinfer/graph.h"
 #include "libinfer/model.h"
 
+/* Largest difference from recorded outputs, relative to the largest of them. */
+#define CONFORMANCE_RELATIVE 1e-4
+
 /* The graph of the file below folder/weights, as read.  arch: a built-in name
- * or a file of tests/arch, for bare weights; else NULL. */
+ * or a file of tests/arch, for bare weights, of which there is no graph (*out
+ * is NULL) without it; else NULL. */
 int model_read(const char *folder, const char *file, const char *arch,
                struct graph **out, struct infer_error *err);
 
 /* The optimised graph, through a model file on disk. */
 int model_optimise(const struct graph *g, struct infer_model **out,
                    struct infer_error *err);
+
+/* Options of a session on the reference backend. */
+const struct infer_session_options *model_reference(void);
 
 /* folder/weights/reference_outputs.json; NULL where it cannot be read. */
 cJSON *model_records(const char *folder);

@@ -5,8 +5,7 @@
  * Every folder of TEST_DATA/onnx-tests is one case: a model of (mostly) one
  * node, inputs and the outputs that it must give.  A case passes, is refused
  * with a reason, or fails.  Operators of the reader's table must pass; what it
- * does not read must be refused, not miscomputed.  The models of
- * TEST_DATA/weights/onnx-zoo-with-io are cases of the same form.
+ * does not read must be refused, not miscomputed.
  *
  *     onnx_node [--markdown] [--all] [NAME...]
  *
@@ -28,6 +27,7 @@
 
 #include "kernels/scalar.h"
 #include "libinfer/model.h"
+#include "tests/conformance/tensor.h"
 #include "tests/unit/protobuf_writer.h"
 #include "weights/onnx/onnx.h"
 #include "weights/passes.h"
@@ -122,65 +122,15 @@ static struct result *add_result(const char *set, const char *name)
     return r;
 }
 
-/* ---- files --------------------------------------------------------- */
-
-/* False where the file is not there. */
-static bool read_bytes(const char *path, struct pb_message *out)
-{
-    FILE *f = fopen(path, "rb");
-    long size;
-
-    if (!f)
-        return false;
-    if (fseek(f, 0, SEEK_END) != 0 || (size = ftell(f)) < 0) {
-        fclose(f);
-        return false;
-    }
-    rewind(f);
-    out->size = (size_t)size;
-    out->capacity = out->size + 1;
-    out->data = need(malloc(out->size + 1));
-    if (fread(out->data, 1, out->size, f) != out->size) {
-        free(out->data);
-        out->data = NULL;
-    }
-    fclose(f);
-    return out->data != NULL;
-}
-
 /* ---- tensors ------------------------------------------------------- */
 
-/* A TensorProto file of the test data; NULL where there is none or where it
- * holds something else (a sequence, an optional). */
-static struct constant *read_tensor(const char *path, struct pb_message *raw)
-{
-    struct infer_error err = {0};
-    struct constant *c = NULL;
-    struct pb_message b, copy = {0};
-    struct blob *blob;
-
-    if (!read_bytes(path, &b))
-        return NULL;
-    pb_raw(&copy, b.data, b.size);
-    blob = need(blob_new(b.data, b.size));
-    if (onnx_tensor_read(blob, &err, &c) < 0)
-        c = NULL;
-    blob_unref(blob);
-    if (raw && c)
-        *raw = copy;
-    else
-        pb_free(&copy);
-    return c;
-}
-
-/* floor: what is always allowed beside 0.1% of the element. */
-static bool close_enough(double got, double want, bool exact, double floor)
+static bool close_enough(double got, double want, bool exact)
 {
     if (isnan(want) || isnan(got))
         return isnan(want) && isnan(got);
     if (exact || isinf(want) || isinf(got))
         return got == want;
-    return fabs(got - want) <= floor + 1e-3 * fabs(want);
+    return fabs(got - want) <= 1e-7 + 1e-3 * fabs(want);
 }
 
 static bool same_shape(const struct infer_array *got,
@@ -196,24 +146,11 @@ static bool same_shape(const struct infer_array *got,
     return true;
 }
 
-/* Elements near zero of a whole model are sums of thousands of terms: they are
- * judged by the largest element.  ONNX's own tests allow 1e-7. */
-static double floor_of(const struct constant *want, bool whole_model)
-{
-    double largest = 0;
-    int64_t i, n = whole_model ? constant_count(want) : 0;
-
-    for (i = 0; i < n; i++)
-        largest = fmax(largest, fabs(scalar_load(want->dtype, want->data, i)));
-    return fmax(1e-7, largest * 1e-5);
-}
-
 /* Floats may come in another width than the test states; integers may not. */
 static bool compare(const struct infer_array *got, const struct constant *want,
-                    int index, bool whole_model, char *text)
+                    int index, char *text)
 {
     bool exact = scalar_is_integer(want->dtype);
-    double floor = exact ? 0 : floor_of(want, whole_model);
     int64_t i, n = constant_count(want);
 
     if (!same_shape(got, want)) {
@@ -229,7 +166,7 @@ static bool compare(const struct infer_array *got, const struct constant *want,
         double a = scalar_load(got->dtype, got->data, i);
         double b = scalar_load(want->dtype, want->data, i);
 
-        if (!close_enough(a, b, exact, floor)) {
+        if (!close_enough(a, b, exact)) {
             snprintf(text, REPORT_BYTES,
                      "output %d, element %lld: %.9g, expected %.9g", index,
                      (long long)i, a, b);
@@ -249,7 +186,6 @@ struct test_case {
     struct constant *in[MAX_ARRAYS], *out[MAX_ARRAYS];
     struct pb_message raw[MAX_ARRAYS]; /* of in[] */
     int n_in, n_out;
-    bool whole_model;
 };
 
 /* Names of operators and inputs. */
@@ -380,14 +316,10 @@ static int run_session(struct infer_session *session, struct infer_model *model,
         in[i].data = c->data;
         in[i].bytes = c->bytes;
     }
-    status = infer_session_run(session, in, n_in, out, n_out, err);
-    for (i = 0; i < n_out && status == 0; i++)
-        out[i].data = need(malloc(out[i].bytes + 1));
-    if (status == 0)
-        status = infer_session_run(session, in, n_in, out, n_out, err);
+    status = tensor_run(session, in, n_in, out, n_out, err);
     *ok = status == 0;
     for (i = 0; i < t->n_out && *ok; i++)
-        *ok = compare(&out[i], t->out[i], i, t->whole_model, text);
+        *ok = compare(&out[i], t->out[i], i, text);
     for (i = 0; i < n_out; i++)
         free(out[i].data);
     return status;
@@ -514,30 +446,23 @@ static bool read_data_set(struct test_case *t, const char *folder, int k)
     for (t->n_in = 0; t->n_in < MAX_ARRAYS; t->n_in++) {
         snprintf(path, sizeof(path), "%s/test_data_set_%d/input_%d.pb", folder,
                  k, t->n_in);
-        t->in[t->n_in] = read_tensor(path, &t->raw[t->n_in]);
+        t->in[t->n_in] = tensor_file(path, &t->raw[t->n_in]);
         if (!t->in[t->n_in])
             break;
     }
     for (t->n_out = 0; t->n_out < MAX_ARRAYS; t->n_out++) {
         snprintf(path, sizeof(path), "%s/test_data_set_%d/output_%d.pb", folder,
                  k, t->n_out);
-        t->out[t->n_out] = read_tensor(path, NULL);
+        t->out[t->n_out] = tensor_file(path, NULL);
         if (!t->out[t->n_out])
             break;
     }
     return t->n_out > 0;
 }
 
-/* Folders of cases below TEST_DATA: their names begin with `prefix`. */
-struct test_set {
-    const char *name, *folder, *prefix;
-    bool whole_models;
-};
-
-static void run_folder(const struct test_set *set, const char *folder,
-                       const char *name)
+static void run_folder(const char *set, const char *folder, const char *name)
 {
-    struct result *r = add_result(set->name, name);
+    struct result *r = add_result(set, name);
     struct test_case t;
     char path[4096];
     int k;
@@ -547,13 +472,12 @@ static void run_folder(const struct test_set *set, const char *folder,
         bool more;
 
         memset(&t, 0, sizeof(t));
-        t.whole_model = set->whole_models;
         more = read_data_set(&t, folder, k);
         if (k > 0 && !more) {
             clear_case(&t);
             return;
         }
-        if (!read_bytes(path, &t.model)) {
+        if (!tensor_file_bytes(path, &t.model)) {
             r->outcome = FAILED;
             snprintf(r->text, sizeof(r->text), "no model.onnx");
         } else {
@@ -586,23 +510,20 @@ static bool selected(const char *name, char **names, int n)
     return n == 0;
 }
 
-static void run_set(const char *root, const struct test_set *set, char **names,
-                    int n)
+static void run_set(const char *root, const char *set, char **names, int n)
 {
     struct dirent **entry;
     char path[4096];
     int i, count;
 
-    snprintf(path, sizeof(path), "%s/%s", root, set->folder);
+    snprintf(path, sizeof(path), "%s/onnx-tests/%s", root, set);
     count = scandir(path, &entry, NULL, by_name);
     for (i = 0; i < count; i++) {
-        const char *name = entry[i]->d_name;
-
-        snprintf(path, sizeof(path), "%s/%s/%s", root, set->folder, name);
-        if (name[0] != '.' &&
-            strncmp(name, set->prefix, strlen(set->prefix)) == 0 &&
-            selected(name, names, n))
-            run_folder(set, path, name);
+        snprintf(path, sizeof(path), "%s/onnx-tests/%s/%s", root, set,
+                 entry[i]->d_name);
+        if (strncmp(entry[i]->d_name, "test_", 5) == 0 &&
+            selected(entry[i]->d_name, names, n))
+            run_folder(set, path, entry[i]->d_name);
         free(entry[i]);
     }
     if (count >= 0)
@@ -647,9 +568,9 @@ static void run_light(const char *root, const char *file)
              root, (int)stem, file);
     r = add_result("light", file);
     r->outcome = FAILED;
-    t.out[0] = read_tensor(output, NULL);
+    t.out[0] = tensor_file(output, NULL);
     t.n_out = t.out[0] ? 1 : 0;
-    if (t.n_out == 0 || !read_bytes(path, &t.model)) {
+    if (t.n_out == 0 || !tensor_file_bytes(path, &t.model)) {
         snprintf(r->text, sizeof(r->text), "files are missing");
     } else {
         describe(&t, r);
@@ -810,13 +731,8 @@ static int judge(bool markdown)
 
 int main(int argc, char **argv)
 {
-    static const struct test_set sets[] = {
-        {"node", "onnx-tests/node", "test_", false},
-        {"simple", "onnx-tests/simple", "test_", false},
-        {"pytorch-converted", "onnx-tests/pytorch-converted", "test_", false},
-        {"pytorch-operator", "onnx-tests/pytorch-operator", "test_", false},
-        {"zoo", "weights/onnx-zoo-with-io", "", true},
-    };
+    static const char *const sets[] = {"node", "simple", "pytorch-converted",
+                                       "pytorch-operator"};
     const char *root = getenv("TEST_DATA");
     bool markdown = false, all = false;
     int at = 1, bad;
@@ -835,7 +751,7 @@ int main(int argc, char **argv)
         return 77;
     }
     for (i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
-        run_set(root, &sets[i], argv + at, argc - at);
+        run_set(root, sets[i], argv + at, argc - at);
     run_all_light(root, argv + at, argc - at);
     if (markdown)
         printf("# ONNX's operator tests\n\nWritten by `onnx_node --markdown`: "

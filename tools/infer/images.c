@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures: finding them, running them in batches, naming what they show. */
-#include "tools/infer/infer_tool.h"
+#include "tools/infer/reader.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "kernels/error.h"
 #include "kernels/scalar.h"
@@ -145,14 +146,6 @@ struct batch {
     struct tool_arrays out;
     size_t image_bytes;
 };
-
-/* Height and width that the next pictures run at. */
-static void image_extent(const struct infer_tensor_info *info,
-                         const struct infer_image *image, int64_t *hw)
-{
-    hw[0] = info->dim[2] > 0 ? info->dim[2] : image->height;
-    hw[1] = info->dim[3] > 0 ? info->dim[3] : image->width;
-}
 
 static int batch_reserve(struct tool_run *run,
                          const struct infer_tensor_info *info,
@@ -327,17 +320,45 @@ static int check_input(const struct tool_run *run,
     return INFER_OK;
 }
 
-/* One picture into its place of a batch. */
-static int load_picture(struct tool_run *run, struct batch *b, int64_t place,
-                        const struct infer_image *image,
-                        struct infer_error *err)
+/* Threads that read pictures: on a GPU they are all that the CPU has to do;
+ * where the CPU computes as well, one of them keeps up. */
+static int reader_threads(const struct tool_request *r)
 {
-    int64_t hw[2] = {b->in.dim[2], b->in.dim[3]};
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
-    return infer_model_preprocess(
-        run->model, 0, image, hw,
-        (float *)((char *)b->in.data + (size_t)place * b->image_bytes),
-        b->image_bytes, err);
+    if (r->session.device == NULL || strcmp(r->session.device, "cpu") == 0)
+        return 1;
+    if (r->session.threads > 0)
+        return r->session.threads;
+    return cores < 1 ? 1 : cores > 16 ? 16 : (int)cores;
+}
+
+/* Fills a batch with pictures of one size: up to `limit` and the list's end.
+ * *n is their number. */
+static int fill_batch(struct tool_run *run,
+                      const struct infer_tensor_info *info,
+                      struct reader *reader, int64_t limit, size_t left,
+                      struct batch *b, int64_t *n, struct infer_error *err)
+{
+    int64_t hw[2] = {0, 0};
+
+    for (*n = 0; *n < limit && (size_t)*n < left; ++*n) {
+        const struct reader_picture *picture;
+        int status = reader_peek(reader, err, &picture);
+
+        if (status < 0)
+            return status;
+        if (*n > 0 && memcmp(picture->hw, hw, sizeof(hw)) != 0)
+            return INFER_OK; /* another size starts another batch */
+        memcpy(hw, picture->hw, sizeof(hw));
+        status = batch_reserve(run, info, hw, limit, b, err);
+        if (status < 0)
+            return status;
+        memcpy((char *)b->in.data + (size_t)*n * b->image_bytes, picture->data,
+               picture->bytes);
+        reader_drop(reader);
+    }
+    return INFER_OK;
 }
 
 int tool_classify(struct tool_run *run, const struct tool_list *list,
@@ -346,41 +367,26 @@ int tool_classify(struct tool_run *run, const struct tool_list *list,
     struct infer_tensor_info info;
     struct batch b = {0};
     cJSON *json = run->cli->json ? cJSON_CreateArray() : NULL;
-    int64_t limit = run->request->batch > 0 ? run->request->batch : 1;
+    int64_t limit = run->request->batch > 0 ? run->request->batch : 1, n = 0;
+    struct reader *reader = NULL;
     size_t i = 0;
     int status = check_input(run, &info, err);
 
     if (status == INFER_OK && info.dim[0] > 0)
         limit = info.dim[0];
+    if (status == INFER_OK)
+        status = reader_start(run->model, list, reader_threads(run->request),
+                              (size_t)limit, err, &reader);
     while (status == INFER_OK && i < list->count) {
-        int64_t n = 0, hw[2] = {0, 0};
-
-        while (status == INFER_OK && n < limit && i + (size_t)n < list->count) {
-            struct infer_image image = {0};
-            int64_t own[2];
-
-            status =
-                infer_image_load(list->path[i + (size_t)n], 0, err, &image);
-            if (status < 0)
-                break;
-            image_extent(&info, &image, own);
-            if (n > 0 && memcmp(own, hw, sizeof(hw)) != 0) {
-                infer_image_free(&image);
-                break; /* another size starts another batch */
-            }
-            memcpy(hw, own, sizeof(hw));
-            status = batch_reserve(run, &info, hw, limit, &b, err);
-            if (status == INFER_OK)
-                status = load_picture(run, &b, n, &image, err);
-            infer_image_free(&image);
-            n++;
-        }
+        status =
+            fill_batch(run, &info, reader, limit, list->count - i, &b, &n, err);
         if (status == INFER_OK)
             status = run_batch(run, &b, list->path + i, n, json, err);
         i += (size_t)n;
         cli_progress(run->cli, "classify", i, list->count);
     }
     cli_progress_end(run->cli);
+    reader_stop(reader);
     free(b.in.data);
     tool_arrays_clear(&b.out);
     if (status == INFER_OK && json != NULL)

@@ -31,7 +31,7 @@ struct tool_request {
     struct tool_shape shape[TOOL_MAX_INPUTS];
     int n_shape;
     const char *export_output;
-    bool bench;
+    bool bench, include_transfers;
     double warmup, duration; /* seconds */
     double percentile[16];
     int n_percentile;
@@ -40,7 +40,7 @@ struct tool_request {
     bool report_memory, report_load_time;
     const char *compare;
     bool layers;
-    double atol, rtol;
+    double atol, rtol; /* rtol < 0: not given */
     const char *dump_layers;
 };
 

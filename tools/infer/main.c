@@ -19,10 +19,12 @@ enum {
     OPT_THREADS,
     OPT_DETERMINISTIC,
     OPT_TUNE,
+    OPT_TUNE_CACHE,
     OPT_LOAD_INPUTS,
     OPT_INPUT_SHAPE,
     OPT_EXPORT_OUTPUT,
     OPT_BENCH,
+    OPT_INCLUDE_TRANSFERS,
     OPT_WARMUP,
     OPT_DURATION,
     OPT_PERCENTILE,
@@ -51,7 +53,10 @@ static const struct cli_option options[] = {
     {"threads", 0, CLI_VALUE, "N", "CPU threads (all cores)", OPT_THREADS},
     {"deterministic", 0, CLI_FLAG, NULL, "the same bits on every run",
      OPT_DETERMINISTIC},
-    {"tune", 0, CLI_VALUE, "on|off", "measured kernel choice (on)", OPT_TUNE},
+    {"tune", 0, CLI_VALUE, "on|off|exhaustive",
+     "measured kernel choice on a GPU (on)", OPT_TUNE},
+    {"tune-cache", 0, CLI_VALUE, "FILE", "where measured choices are kept",
+     OPT_TUNE_CACHE},
     {"load-inputs", 0, CLI_VALUE, "NAME:FILE,...",
      "inputs from .npy or .npz files", OPT_LOAD_INPUTS},
     {"input-shape", 0, CLI_VALUE, "[NAME:]SHAPE", "shape of a free input",
@@ -59,6 +64,9 @@ static const struct cli_option options[] = {
     {"export-output", 0, CLI_VALUE, "FILE",
      "outputs as .npy, .json or into a folder", OPT_EXPORT_OUTPUT},
     {"bench", 0, CLI_FLAG, NULL, "time runs on random input", OPT_BENCH},
+    {"include-transfers", 0, CLI_FLAG, NULL,
+     "with --bench on a GPU: time the arrays' way as well",
+     OPT_INCLUDE_TRANSFERS},
     {"warmup", 0, CLI_VALUE, "TIME", "untimed runs first (200ms)", OPT_WARMUP},
     {"duration", 0, CLI_VALUE, "TIME", "how long to time (3s)", OPT_DURATION},
     {"percentile", 0, CLI_VALUE, "P,...", "percentiles shown (50,90,95,99)",
@@ -72,7 +80,7 @@ static const struct cli_option options[] = {
      "the same input through other backends", OPT_COMPARE},
     {"layers", 0, CLI_FLAG, NULL, "with --compare: every tensor", OPT_LAYERS},
     {"atol", 0, CLI_VALUE, "X", "absolute tolerance (1e-6)", OPT_ATOL},
-    {"rtol", 0, CLI_VALUE, "X", "relative to the largest value (1e-4)",
+    {"rtol", 0, CLI_VALUE, "X", "relative to the largest value (fp32: 1e-4)",
      OPT_RTOL},
     {"dump-layers", 0, CLI_VALUE, "DIR", "every tensor as .npy",
      OPT_DUMP_LAYERS},
@@ -200,7 +208,7 @@ static int session_option(struct cli *cli, int id, const char *value,
                                            "cuda", "cudnn", NULL};
     static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16",
                                              NULL};
-    static const char *const off_on[] = {"off", "on", NULL};
+    static const char *const tunes[] = {"off", "on", "exhaustive", NULL};
     int which = 0;
 
     switch (id) {
@@ -224,8 +232,12 @@ static int session_option(struct cli *cli, int id, const char *value,
     case OPT_DETERMINISTIC:
         s->deterministic = 1;
         return 0;
+    case OPT_TUNE_CACHE:
+        s->tune_cache = value;
+        return 0;
     default:
-        return word_option(cli, "tune", value, off_on, "on or off", &s->tune);
+        return word_option(cli, "tune", value, tunes, "on, off or exhaustive",
+                           &s->tune);
     }
 }
 
@@ -270,6 +282,9 @@ static int infer_option(struct cli *cli, int id, const char *value, void *user)
         return 0;
     case OPT_BENCH:
         r->bench = true;
+        return 0;
+    case OPT_INCLUDE_TRANSFERS:
+        r->include_transfers = true;
         return 0;
     case OPT_WARMUP:
         return time_option(cli, "warmup", value, &r->warmup);
@@ -321,7 +336,7 @@ static void request_init(struct tool_request *r)
     memcpy(r->percentile, percentiles, sizeof(percentiles));
     r->n_percentile = 4;
     r->atol = 1e-6;
-    r->rtol = 1e-4;
+    r->rtol = -1; /* by the precision */
 }
 
 static void request_clear(struct tool_request *r)
@@ -422,6 +437,21 @@ static int run_mode(struct tool_run *run, const struct tool_list *list,
     return status;
 }
 
+/* A tuning cache that is of no use is worth a word; with -v, what was done. */
+static void report_tuning(const struct tool_run *run)
+{
+    struct infer_tuning_info t;
+
+    if (run->session == NULL || infer_session_tuning(run->session, &t) < 0)
+        return;
+    if (t.note[0] != '\0' && run->cli->verbosity >= 0)
+        cli_error(run->cli, "%s", t.note);
+    if (t.measured + t.cached > 0)
+        cli_verbose(run->cli,
+                    "tuning: %d problems measured in %.2f s, %d from '%s'",
+                    t.measured, t.seconds, t.cached, t.cache);
+}
+
 static int open_and_run(struct cli *cli, const struct tool_request *r,
                         char **paths, int n_paths, struct infer_error *err)
 {
@@ -444,6 +474,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
             error_set(err, INFER_EARGUMENT, "%s: no pictures there", paths[0]);
     if (status == INFER_OK)
         status = run_mode(&run, &list, err);
+    report_tuning(&run);
     tool_list_clear(&list);
     while (run.n_labels > 0)
         free(run.label[--run.n_labels]);

@@ -334,6 +334,16 @@ int arch_flatten(struct arch_build *b, int x)
     return value;
 }
 
+int arch_dropout(struct arch_build *b, int x, float ratio)
+{
+    int node;
+    int value = arch_node(b, GRAPH_DROPOUT, NULL, &x, 1, &node);
+
+    if (value >= 0)
+        b->g->node[node].attr.dropout.ratio = ratio;
+    return value;
+}
+
 int arch_pad(struct arch_build *b, int x, const int begin[4], const int end[4])
 {
     int node;

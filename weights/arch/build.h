@@ -71,6 +71,7 @@ int arch_average_pool(struct arch_build *b, int x, int window, int stride);
 /* Mean of each plane; N,C,1,1. */
 int arch_global_average_pool(struct arch_build *b, int x);
 int arch_flatten(struct arch_build *b, int x);
+int arch_dropout(struct arch_build *b, int x, float ratio);
 int arch_pad(struct arch_build *b, int x, const int begin[4], const int end[4]);
 /* A weight without data. */
 int arch_weight(struct arch_build *b, const char *name, int rank,

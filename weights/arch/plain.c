@@ -5,8 +5,14 @@
 
 int arch_lenet_300_100(const struct arch_row *row, int classes,
                        struct infer_error *err, struct graph **out);
+int arch_mlp(const struct arch_row *row, int classes, struct infer_error *err,
+             struct graph **out);
 int arch_lenet5(const struct arch_row *row, int classes,
                 struct infer_error *err, struct graph **out);
+int arch_alexnet_mnist(const struct arch_row *row, int classes,
+                       struct infer_error *err, struct graph **out);
+int arch_vgg_mnist(const struct arch_row *row, int classes,
+                   struct infer_error *err, struct graph **out);
 int arch_alexnet(const struct arch_row *row, int classes,
                  struct infer_error *err, struct graph **out);
 int arch_vgg(const struct arch_row *row, int classes, struct infer_error *err,
@@ -28,6 +34,22 @@ int arch_lenet_300_100(const struct arch_row *row, int classes,
     x = arch_relu(&b, arch_dense(&b, "fc1", x, 784, 300));
     x = arch_relu(&b, arch_dense(&b, "fc2", x, 300, 100));
     x = arch_dense(&b, "fc3", x, 100, classes ? classes : 10);
+    return arch_build_end(&b, x, out);
+}
+
+/* row->variant: units of the hidden layer. */
+int arch_mlp(const struct arch_row *row, int classes, struct infer_error *err,
+             struct graph **out)
+{
+    const struct graph_preprocess preprocess = arch_gray(MNIST_MEAN, MNIST_STD);
+    const int hidden = row->variant[0];
+    struct arch_build b;
+    int x;
+
+    arch_build_begin(&b, row->name, err);
+    x = arch_flatten(&b, arch_image_input(&b, 1, 28, 28, &preprocess));
+    x = arch_relu(&b, arch_dense(&b, "fc1", x, 784, hidden));
+    x = arch_dense(&b, "fc2", x, hidden, classes ? classes : 10);
     return arch_build_end(&b, x, out);
 }
 
@@ -137,4 +159,74 @@ int arch_vgg(const struct arch_row *row, int classes, struct infer_error *err,
     }
     x = arch_flatten(&b, x);
     return arch_build_end(&b, classifier(&b, x, index, 512 * 49, classes), out);
+}
+
+/* ---- forms for MNIST ----------------------------------------------- */
+
+/* 3x3 convolutions with ReLU, each with a max pooling behind it where `pool`
+ * says so; named features.0, features.1, ... */
+static int small_features(struct arch_build *b, int x, const int *channels,
+                          const bool *pool, int n)
+{
+    int in = 1;
+
+    for (int i = 0; i < n; i++) {
+        x = arch_conv(b, arch_item("features", i).text, x,
+                      (struct arch_conv){.in = in,
+                                         .out = channels[i],
+                                         .kernel = 3,
+                                         .pad = 1,
+                                         .bias = true});
+        x = arch_relu(b, x);
+        if (pool[i])
+            x = arch_max_pool(b, x, 2, 2, 0, false);
+        in = channels[i];
+    }
+    return arch_flatten(b, x);
+}
+
+/* Two hidden layers with dropout, and the scores. */
+static int small_classifier(struct arch_build *b, int x, int in, int hidden,
+                            int classes)
+{
+    x = arch_relu(b, arch_dense(b, "classifier.0", x, in, hidden));
+    x = arch_dropout(b, x, 0.5f);
+    x = arch_relu(b, arch_dense(b, "classifier.1", x, hidden, hidden));
+    x = arch_dropout(b, x, 0.5f);
+    return arch_dense(b, "classifier.2", x, hidden, classes ? classes : 10);
+}
+
+/* AlexNet's five convolutions with 3x3 windows; 28 pixels become 3. */
+int arch_alexnet_mnist(const struct arch_row *row, int classes,
+                       struct infer_error *err, struct graph **out)
+{
+    static const int channels[5] = {64, 192, 384, 256, 256};
+    static const bool pooled[5] = {true, true, false, false, true};
+    const struct graph_preprocess preprocess = arch_gray(MNIST_MEAN, MNIST_STD);
+    struct arch_build b;
+    int x;
+
+    arch_build_begin(&b, row->name, err);
+    x = arch_image_input(&b, 1, 28, 28, &preprocess);
+    x = small_features(&b, x, channels, pooled, 5);
+    x = small_classifier(&b, x, 256 * 9, 1024, classes);
+    return arch_build_end(&b, x, out);
+}
+
+/* VGG-11 without its last pooling; 28 pixels become 1. */
+int arch_vgg_mnist(const struct arch_row *row, int classes,
+                   struct infer_error *err, struct graph **out)
+{
+    static const int channels[8] = {64, 128, 256, 256, 512, 512, 512, 512};
+    static const bool pooled[8] = {true,  true, false, true,
+                                   false, true, false, false};
+    const struct graph_preprocess preprocess = arch_gray(MNIST_MEAN, MNIST_STD);
+    struct arch_build b;
+    int x;
+
+    arch_build_begin(&b, row->name, err);
+    x = arch_image_input(&b, 1, 28, 28, &preprocess);
+    x = small_features(&b, x, channels, pooled, 8);
+    x = small_classifier(&b, x, 512, 512, classes);
+    return arch_build_end(&b, x, out);
 }

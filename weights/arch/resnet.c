@@ -20,8 +20,9 @@ enum {
     BOTTLENECK = 4,
     GROUPS = 5,
     GROUP_WIDTH = 6, /* channels a group, at 64 planes */
-    CIFAR = 7
+    SMALL = 7        /* a form for small pictures, or 0 */
 };
+enum { CIFAR = 1, MNIST = 2 };
 
 static int conv_bn(struct arch_build *b, const char *prefix, const char *conv,
                    const char *bn, int x, struct arch_conv c)
@@ -79,23 +80,32 @@ static int bottleneck_block(struct arch_build *b, const int *variant,
     return arch_relu(b, arch_add(b, y, shortcut(b, name, x, in, out, stride)));
 }
 
-static int stem(struct arch_build *b, bool cifar)
+static int input(struct arch_build *b, int small)
 {
     static const float mean[3] = {0.4914f, 0.4822f, 0.4465f};
     static const float std[3] = {0.2023f, 0.1994f, 0.2010f};
-    const struct graph_preprocess small = arch_rgb(mean, std);
+    const struct graph_preprocess cifar = arch_rgb(mean, std);
+    const struct graph_preprocess mnist = arch_gray(0.1307f, 0.3081f);
     const struct graph_preprocess large = arch_imagenet(256);
-    int side = cifar ? 32 : 224;
-    int x = arch_image_input(b, 3, side, side, cifar ? &small : &large);
 
-    x = arch_conv(b, "conv1", x,
-                  (struct arch_conv){.in = 3,
-                                     .out = 64,
-                                     .kernel = cifar ? 3 : 7,
-                                     .stride = cifar ? 1 : 2,
-                                     .pad = cifar ? 1 : 3});
+    if (small == MNIST)
+        return arch_image_input(b, 1, 28, 28, &mnist);
+    if (small == CIFAR)
+        return arch_image_input(b, 3, 32, 32, &cifar);
+    return arch_image_input(b, 3, 224, 224, &large);
+}
+
+static int stem(struct arch_build *b, int small)
+{
+    int x = arch_conv(b, "conv1", input(b, small),
+                      (struct arch_conv){.in = small == MNIST ? 1 : 3,
+                                         .out = 64,
+                                         .kernel = small ? 3 : 7,
+                                         .stride = small ? 1 : 2,
+                                         .pad = small ? 1 : 3});
+
     x = arch_relu(b, arch_batch_norm(b, "bn1", x, 64));
-    return cifar ? x : arch_max_pool(b, x, 3, 2, 1, false);
+    return small ? x : arch_max_pool(b, x, 3, 2, 1, false);
 }
 
 int arch_resnet(const struct arch_row *row, int classes,
@@ -107,7 +117,7 @@ int arch_resnet(const struct arch_row *row, int classes,
     int x;
 
     arch_build_begin(&b, row->name, err);
-    x = stem(&b, v[CIFAR]);
+    x = stem(&b, v[SMALL]);
     for (int stage = 0; stage < 4; stage++) {
         struct arch_name layer = {"layer1"};
         int planes = 64 << stage;
@@ -126,7 +136,7 @@ int arch_resnet(const struct arch_row *row, int classes,
     }
     x = arch_flatten(&b, arch_global_average_pool(&b, x));
     if (classes == 0)
-        classes = v[CIFAR] ? 10 : 1000;
+        classes = v[SMALL] ? 10 : 1000;
     return arch_build_end(&b, arch_dense(&b, "fc", x, in, classes), out);
 }
 

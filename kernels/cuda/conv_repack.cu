@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolution with weights that change from launch to launch, and its dgrad
+ * (the transposed convolution), on the implicit GEMM rows of the way forwards:
+ * a first kernel packs the weights on the device into the workspace as those
+ * rows want them, and they do the rest.
+ *
+ * dgrad: dx is a convolution of dy, stride 1, with the window turned round and
+ * the roles of K and C exchanged; pads become dilation (R - 1) - pad.  With a
+ * stride, dy is first spread out with zeros between its pixels; a 1x1 window
+ * without pads is rather computed on dy as it is, and the result spread out.
+ *
+ * Index maps.  Packing: one thread an element of the packed rows, inputs of a
+ * row innermost.  Spreading: one thread V channels of a pixel, 16 bytes where
+ * K allows.
+ */
+#include <stdlib.h>
+
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/walk.cuh"
+
+extern "C" {
+#include "kernels/checked.h"
+#include "kernels/cuda/conv.h"
+}
+
+#define THREADS 256
+
+/* ---- packing ------------------------------------------------------- */
+
+/* Rows as conv_pack_rows() makes them: one an output o, in it (r, s, i) with
+ * the inputs i of the group innermost, then zeros up to pitch. */
+struct pack_args {
+    int outputs, group_outputs, inputs, r, s, pitch;
+    bool turned; /* dgrad */
+    bool tf32;   /* round to TF32 */
+    enum infer_dtype type;
+    int64_t stride[4]; /* of w: k, c, r, s */
+    const void *w;
+    void *packed;
+};
+
+/* Where the element lies in w. */
+static __device__ __forceinline__ int64_t weight_at(const struct pack_args &a,
+                                                    int o, int r, int s, int i)
+{
+    int k = o, c = i;
+
+    if (a.turned) {
+        k = o / a.group_outputs * a.inputs + i;
+        c = o % a.group_outputs;
+        r = a.r - 1 - r;
+        s = a.s - 1 - s;
+    }
+    return k * a.stride[0] + c * a.stride[1] + r * a.stride[2] +
+           s * a.stride[3];
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    pack_kernel(const __grid_constant__ struct pack_args a)
+{
+    const int64_t count = (int64_t)a.outputs * a.pitch;
+
+    for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < count;
+         at += (int64_t)gridDim.x * THREADS) {
+        const int o = (int)(at / a.pitch), d = (int)(at % a.pitch);
+        const int i = d % a.inputs, rs = d / a.inputs;
+        float v = 0;
+        if (rs < a.r * a.s)
+            v = load_as<T>(a.type, a.w, weight_at(a, o, rs / a.s, rs % a.s, i));
+        if (a.tf32) /* to the nearest, ties away from zero */
+            v = __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u);
+        ((T *)a.packed)[at] = from_float<T>(v);
+    }
+}
+
+/* ---- spreading ----------------------------------------------------- */
+
+/* to[n, h, w] = from[n, h / stride_h, w / stride_w] where both divide, else the
+ * residual, or 0 without one.  Gathering is the reverse: from is the large
+ * tensor, and pixels outside it are 0. */
+struct spread_args {
+    int64_t count; /* vectors of `to` */
+    struct fast_div units, w, h;
+    int stride_h, stride_w, p, q;
+    const void *from, *residual; /* NULL: none */
+    void *to;
+};
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    spread_kernel(const __grid_constant__ struct spread_args a)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.count;
+         i += (int64_t)gridDim.x * THREADS) {
+        uint32_t unit, w, h;
+        uint32_t n = a.units.divmod((uint32_t)i, &unit);
+        vec<T, V> v = {};
+        n = a.w.divmod(n, &w);
+        n = a.h.divmod(n, &h);
+        const int p = (int)h / a.stride_h, q = (int)w / a.stride_w;
+        if ((int)h % a.stride_h == 0 && (int)w % a.stride_w == 0 && p < a.p &&
+            q < a.q)
+            v = load_vec<T, V>(
+                (const T *)a.from +
+                ((((int64_t)n * a.p + p) * a.q + q) * a.units.divisor + unit) *
+                    V);
+        else if (a.residual)
+            v = load_vec<T, V>((const T *)a.residual + i * V);
+        store_vec<T, V>((T *)a.to + i * V, v);
+    }
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    gather_kernel(const __grid_constant__ struct spread_args a)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.count;
+         i += (int64_t)gridDim.x * THREADS) {
+        uint32_t unit, w, h;
+        uint32_t n = a.units.divmod((uint32_t)i, &unit);
+        vec<T, V> v = {};
+        n = a.w.divmod(n, &w);
+        n = a.h.divmod(n, &h);
+        const int64_t p = (int64_t)h * a.stride_h, q = (int64_t)w * a.stride_w;
+        if (p < a.p && q < a.q)
+            v = load_vec<T, V>(
+                (const T *)a.from +
+                (((n * (int64_t)a.p + p) * a.q + q) * a.units.divisor + unit) *
+                    V);
+        store_vec<T, V>((T *)a.to + i * V, v);
+    }
+}
+
+/* ---- planning ------------------------------------------------------ */
+
+enum plan_kind {
+    PLAN_PLAIN,  /* pack, multiply */
+    PLAN_BEFORE, /* spread dy, pack, multiply */
+    PLAN_BEHIND  /* pack, multiply, spread the result */
+};
+
+struct plan {
+    struct kern_problem inner;
+    enum plan_kind kind;
+    int64_t spread_h, spread_w; /* extents of dy with zeros between */
+};
+
+struct repack_state {
+    struct kern_exec inner;
+    struct plan plan;
+    int pitch;
+    size_t spread_at, inner_at; /* in the workspace; packed weights lie at 0 */
+};
+
+static void set_pads(struct kern_conv *c, int i, int64_t begin, int64_t end)
+{
+    c->pad_begin[i] = (int)begin;
+    c->pad_end[i] = (int)end;
+}
+
+/* The convolution whose output is dx. */
+static void turn_round(const struct kern_problem *p, struct plan *plan)
+{
+    const struct kern_conv *c = &p->attr.conv;
+    const struct kern_tensor *dy = &p->in[CONV_X], *w = &p->in[CONV_W];
+    const struct kern_tensor *dx = &p->out[0];
+    struct kern_problem *inner = &plan->inner;
+    int64_t x_dim[4], w_dim[4], extent[2];
+
+    for (int i = 0; i < 2; i++)
+        extent[i] = (dy->dim[i + 2] - 1) * c->stride[i] + 1;
+    plan->spread_h = extent[0];
+    plan->spread_w = extent[1];
+    plan->kind = PLAN_PLAIN;
+    if (c->stride[0] > 1 || c->stride[1] > 1) {
+        const bool single = w->dim[2] == 1 && w->dim[3] == 1 &&
+                            c->pad_begin[0] == 0 && c->pad_begin[1] == 0;
+        plan->kind = single ? PLAN_BEHIND : PLAN_BEFORE;
+    }
+    inner->op = KERN_CONV_FPROP;
+    for (int i = 0; i < 4; i++)
+        x_dim[i] = dy->dim[i];
+    for (int i = 0; i < 2; i++) {
+        const int64_t reach = c->dilation[i] * (w->dim[i + 2] - 1);
+        const int64_t begin = reach - c->pad_begin[i];
+        inner->attr.conv.stride[i] = 1;
+        if (plan->kind == PLAN_BEFORE)
+            x_dim[i + 2] = extent[i];
+        if (plan->kind == PLAN_BEHIND)
+            set_pads(&inner->attr.conv, i, 0, 0);
+        else
+            set_pads(&inner->attr.conv, i, begin,
+                     dx->dim[i + 2] - x_dim[i + 2] - begin + reach);
+    }
+    inner->in[CONV_X] = kern_tensor_dense(dy->dtype, 4, x_dim, KERN_NHWC);
+    w_dim[0] = dx->dim[1];
+    w_dim[1] = dy->dim[1] / c->groups;
+    w_dim[2] = w->dim[2];
+    w_dim[3] = w->dim[3];
+    inner->in[CONV_W] = kern_tensor_dense(dy->dtype, 4, w_dim, KERN_NCHW);
+    if (plan->kind == PLAN_BEHIND) {
+        x_dim[1] = dx->dim[1];
+        inner->out[0] = kern_tensor_dense(dx->dtype, 4, x_dim, KERN_NHWC);
+        /* What is added at the pixels that get a product is gathered to where
+         * the result goes, so that the sum is rounded once. */
+        if (kern_problem_in(p, CONV_RESIDUAL))
+            inner->in[CONV_RESIDUAL] = inner->out[0];
+    }
+}
+
+static bool is_dgrad(const struct kern_problem *p)
+{
+    return p->op == KERN_CONV_DGRAD;
+}
+
+static int make_plan(const struct kern_problem *p, struct plan *plan,
+                     struct infer_error *why)
+{
+    const struct kern_tensor *w = &p->in[CONV_W];
+
+    if (p->in[CONV_X].rank != 4)
+        return error_set(why, INFER_EUNSUPPORTED, "takes 2 spatial dimensions");
+    for (int i = 0; i < 4; i++)
+        if (p->in[CONV_X].dim[i] == 0 || p->out[0].dim[i] == 0 ||
+            w->dim[i] == 0 || p->out[0].dim[i] > 1 << 24)
+            return error_set(why, INFER_EUNSUPPORTED,
+                             "an extent is 0 or above 2^24");
+    if (w->dtype != p->in[CONV_X].dtype && w->dtype != INFER_F32)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "weights are neither F32 nor of the input's type");
+    plan->inner = *p;
+    plan->kind = PLAN_PLAIN;
+    plan->inner.constant_in = 1u << CONV_W;
+    if (!is_dgrad(p)) {
+        if (p->constant_in & 1u << CONV_W)
+            return error_set(why, INFER_EUNSUPPORTED,
+                             "weights are constant: others pack them once");
+        plan->inner.in[CONV_W] =
+            kern_tensor_dense(p->in[CONV_X].dtype, 4, w->dim, KERN_NCHW);
+        return 0;
+    }
+    turn_round(p, plan);
+    if (!kern_tensor_is_dense(&p->in[CONV_X], KERN_NHWC) ||
+        !kern_tensor_is_dense(&p->out[0], KERN_NHWC) ||
+        (kern_problem_in(p, CONV_RESIDUAL) &&
+         !kern_tensor_is_dense(&p->in[CONV_RESIDUAL], KERN_NHWC)) ||
+        kern_tensor_count(&plan->inner.in[CONV_X]) > INT32_MAX ||
+        kern_tensor_count(&p->out[0]) > INT32_MAX)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes dense channels-last activations below 2^31 "
+                         "elements");
+    if (plan->kind == PLAN_BEHIND &&
+        (kern_problem_in(p, CONV_BIAS) ||
+         p->epilogue.act.kind != KERN_IDENTITY ||
+         (kern_problem_in(p, CONV_RESIDUAL) &&
+          p->in[CONV_RESIDUAL].dtype != p->in[CONV_X].dtype) ||
+         p->out[0].dtype != p->in[CONV_X].dtype))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes a residual and nothing else behind a strided "
+                         "1x1 window");
+    return 0;
+}
+
+/* The rows that multiply, of which the quickest by its own estimate is
+ * taken. */
+#define TILES(prefix)                                                          \
+    &prefix##_128x128, &prefix##_128x64, &prefix##_64x64, &prefix##_64x32,     \
+        &prefix##_64x64_splitk, &prefix##_64x32_splitk, &prefix##_64x64_gather
+
+static const struct kern_row *const tiles[] = {
+    TILES(conv2d_fprop_nhwc_f16_cuda_igemm_sm80),
+    TILES(conv2d_fprop_nhwc_bf16_cuda_igemm_sm80),
+    TILES(conv2d_fprop_nhwc_tf32_cuda_igemm_sm80),
+    TILES(conv2d_fprop_nhwc_f32_cuda_igemm_tf32x3_sm80),
+};
+
+/* flags: whether TF32 will do. */
+static const struct kern_row *choose(const struct plan *plan,
+                                     const struct kern_device *d,
+                                     unsigned flags, double *time,
+                                     struct infer_error *why)
+{
+    const struct kern_row *best = NULL;
+
+    for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
+        const struct kern_row *row = tiles[i];
+        if ((row->flags & KERN_TF32) != (flags & KERN_TF32) ||
+            kern_row_supports(row, &plan->inner, d, why) < 0)
+            continue;
+        const double t = row->estimate(&plan->inner, d);
+        if (!best || t < *time) {
+            best = row;
+            *time = t;
+        }
+    }
+    return best;
+}
+
+template <unsigned FLAGS>
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    struct plan plan;
+    double time = 0;
+    const int r = make_plan(p, &plan, why);
+
+    if (r < 0)
+        return r;
+    return choose(&plan, d, FLAGS, &time, why) ? 0 : INFER_EUNSUPPORTED;
+}
+
+template <unsigned FLAGS>
+static double estimate(const struct kern_problem *p,
+                       const struct kern_device *d)
+{
+    struct plan plan;
+    double time = 0;
+
+    if (make_plan(p, &plan, NULL) < 0 || !choose(&plan, d, FLAGS, &time, NULL))
+        return 1e30;
+    /* One more launch, or two. */
+    return time + (plan.kind == PLAN_PLAIN ? 2 : 5);
+}
+
+/* ---- preparing ----------------------------------------------------- */
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* What is spread out, or the result before it is. */
+static size_t spread_bytes(const struct plan *plan)
+{
+    const struct kern_tensor *t = plan->kind == PLAN_BEFORE
+                                      ? &plan->inner.in[CONV_X]
+                                      : &plan->inner.out[0];
+
+    return plan->kind == PLAN_PLAIN ? 0 : kern_tensor_span(t);
+}
+
+template <unsigned FLAGS>
+static int prepare(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err)
+{
+    struct repack_state *s = (struct repack_state *)calloc(1, sizeof(*s));
+    const struct kern_row *row = NULL;
+    double time = 0;
+    int r = s ? make_plan(&e->problem, &s->plan, err)
+              : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+
+    if (r == 0 && !(row = choose(&s->plan, d, FLAGS, &time, err)))
+        r = INFER_EUNSUPPORTED;
+    if (r == 0)
+        r = kern_prepare(row, &s->plan.inner, d, err, &s->inner);
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    const size_t packed = s->inner.packed[CONV_W];
+    s->pitch = (int)(packed / infer_dtype_size(e->problem.in[CONV_X].dtype) /
+                     (size_t)s->plan.inner.out[0].dim[1]);
+    s->spread_at = aligned(packed);
+    s->inner_at = s->spread_at + aligned(spread_bytes(&s->plan));
+    e->workspace = s->inner_at + s->inner.workspace;
+    e->state = s;
+    return 0;
+}
+
+static void release(struct kern_exec *e)
+{
+    struct repack_state *s = (struct repack_state *)e->state;
+
+    kern_release(&s->inner);
+    free(s);
+}
+
+/* ---- launching ----------------------------------------------------- */
+
+template <typename T>
+static void pack(const struct kern_exec *e, const struct kern_args *args)
+{
+    const struct repack_state *s = (const struct repack_state *)e->state;
+    const struct kern_tensor *w = &s->plan.inner.in[CONV_W];
+    struct pack_args a = {};
+
+    a.outputs = (int)w->dim[0];
+    a.group_outputs = a.outputs / e->problem.attr.conv.groups;
+    a.inputs = (int)w->dim[1];
+    a.r = (int)w->dim[2];
+    a.s = (int)w->dim[3];
+    a.pitch = s->pitch;
+    a.turned = is_dgrad(&e->problem);
+    a.tf32 = s->inner.flags & KERN_TF32;
+    a.type = e->problem.in[CONV_W].dtype;
+    for (int i = 0; i < 4; i++)
+        a.stride[i] = e->problem.in[CONV_W].stride[i];
+    a.w = args->in[CONV_W];
+    a.packed = args->workspace;
+    pack_kernel<T><<<cuda_grid((int64_t)a.outputs * a.pitch, THREADS), THREADS,
+                     0, cuda_stream(args)>>>(a);
+}
+
+/* Spreads the smaller tensor over the larger, or gathers from the larger. */
+template <typename T>
+static void spread(const struct kern_exec *e, bool gather,
+                   const struct kern_tensor *from_t, const void *from,
+                   const struct kern_tensor *to_t, void *to,
+                   const void *residual, cudaStream_t stream)
+{
+    const struct kern_conv *c = &e->problem.attr.conv;
+    const int wide = 16 / (int)sizeof(T);
+    const bool vectors = to_t->dim[1] % wide == 0 &&
+                         (uintptr_t)from % 16 == 0 && (uintptr_t)to % 16 == 0 &&
+                         (uintptr_t)residual % 16 == 0;
+    const int v = vectors ? wide : 1;
+    struct spread_args a = {};
+
+    a.count = kern_tensor_count(to_t) / v;
+    a.units.init((uint32_t)(to_t->dim[1] / v));
+    a.h.init((uint32_t)to_t->dim[2]);
+    a.w.init((uint32_t)to_t->dim[3]);
+    a.stride_h = c->stride[0];
+    a.stride_w = c->stride[1];
+    a.p = (int)from_t->dim[2];
+    a.q = (int)from_t->dim[3];
+    a.from = from;
+    a.residual = residual;
+    a.to = to;
+    if (gather && vectors)
+        gather_kernel<T, wide>
+            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
+    else if (gather)
+        gather_kernel<T, 1>
+            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
+    else if (vectors)
+        spread_kernel<T, wide>
+            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
+    else
+        spread_kernel<T, 1>
+            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
+}
+
+template <typename T>
+static int run(const struct kern_exec *e, const struct kern_args *args,
+               struct infer_error *err)
+{
+    const struct repack_state *s = (const struct repack_state *)e->state;
+    const struct kern_problem *p = &e->problem, *inner = &s->plan.inner;
+    char *base = (char *)args->workspace;
+    const void *residual =
+        kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL] : NULL;
+    const cudaStream_t stream = cuda_stream(args);
+    struct kern_args rest = *args;
+
+    pack<T>(e, args);
+    rest.in[CONV_W] = base;
+    rest.workspace = base + s->inner_at;
+    if (s->plan.kind == PLAN_BEFORE) {
+        rest.in[CONV_X] = base + s->spread_at;
+        spread<T>(e, false, &p->in[CONV_X], args->in[CONV_X],
+                  &inner->in[CONV_X], base + s->spread_at, NULL, stream);
+    }
+    if (s->plan.kind == PLAN_BEHIND) {
+        rest.out[0] = base + s->spread_at;
+        rest.in[CONV_RESIDUAL] = base + s->spread_at;
+        if (residual)
+            spread<T>(e, true, &p->in[CONV_RESIDUAL], residual, &inner->out[0],
+                      base + s->spread_at, NULL, stream);
+    }
+    int r = CUDA_LAUNCHED(err);
+    if (r == 0)
+        r = s->inner.row->launch(&s->inner, &rest, err);
+    if (r < 0 || s->plan.kind != PLAN_BEHIND)
+        return r;
+    spread<T>(e, false, &inner->out[0], base + s->spread_at, &p->out[0],
+              args->out[0], residual, stream);
+    return CUDA_LAUNCHED(err);
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    switch (e->problem.in[CONV_X].dtype) {
+    case INFER_F16:
+        return run<__half>(e, args, err);
+    case INFER_BF16:
+        return run<__nv_bfloat16>(e, args, err);
+    default:
+        return run<float>(e, args, err);
+    }
+}
+
+#define REPACK_ROW(symbol, operation, type, row_flags)                         \
+    extern "C" const struct kern_row symbol;                                   \
+    const struct kern_row symbol = {.name = #symbol,                           \
+                                    .op = operation,                           \
+                                    .backend = INFER_BACKEND_CUDA,             \
+                                    .layout = KERN_NHWC,                       \
+                                    .dtype = type,                             \
+                                    .acc = INFER_F32,                          \
+                                    .min_sm = 80,                              \
+                                    .flags = row_flags,                        \
+                                    .supports = supports<row_flags>,           \
+                                    .estimate = estimate<row_flags>,           \
+                                    .prepare = prepare<row_flags>,             \
+                                    .launch = launch,                          \
+                                    .release = release};
+
+#define REPACK_ROWS(direction, operation)                                      \
+    REPACK_ROW(conv2d_##direction##_nhwc_f16_cuda_repack, operation,           \
+               INFER_F16, 0)                                                   \
+    REPACK_ROW(conv2d_##direction##_nhwc_bf16_cuda_repack, operation,          \
+               INFER_BF16, 0)                                                  \
+    REPACK_ROW(conv2d_##direction##_nhwc_tf32_cuda_repack, operation,          \
+               INFER_F32, KERN_TF32)                                           \
+    REPACK_ROW(conv2d_##direction##_nhwc_f32_cuda_repack, operation,           \
+               INFER_F32, 0)
+
+REPACK_ROWS(fprop, KERN_CONV_FPROP)
+REPACK_ROWS(dgrad, KERN_CONV_DGRAD)

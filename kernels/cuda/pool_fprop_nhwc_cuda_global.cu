@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pooling over the whole image, channels last: one output a channel.
+ *
+ * A block of 256 threads owns CV = 4, 8 or 32 vectors of V adjacent channels
+ * (V: 16 bytes) of one image and 256 / CV pixels at a time: thread t takes
+ * vector t % CV and pixels t / CV, t / CV + 256 / CV, ..., so that neighbours
+ * read neighbouring channels.  Parts of the threads meet in shared memory, 256
+ * * V floats (8 KiB for halves).  Where images are few, the pixels are split
+ * over blockIdx.z and a second kernel joins the parts, in order, from the
+ * workspace: parts[split][n][c].
+ */
+#include <stdlib.h>
+
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows.cuh"
+
+extern "C" {
+#include "kernels/cuda/conv.h"
+}
+
+#define THREADS 256
+/* Pixels of a thread, at least, before they are split over more blocks. */
+#define LEAST_PIXELS 4
+
+struct global_shape {
+    int n, c, pixels;
+    int64_t x_image, x_pixel; /* strides */
+    int64_t y_image;
+    int cv, splits, per_split; /* per_split: pixels */
+};
+
+struct global_args {
+    struct global_shape s;
+    const void *x;
+    void *y;
+    float *parts; /* NULL: outputs are finished at once */
+    bool max;
+    struct kern_unary act;
+};
+
+/* NaN stays: nothing is above it. */
+static __device__ __forceinline__ float join(bool max, float a, float b)
+{
+    if (!max)
+        return a + b;
+    return b > a || b != b ? b : a;
+}
+
+template <typename T>
+static __device__ __forceinline__ void finish(const struct global_args &a,
+                                              int n, int c, float v)
+{
+    if (!a.max)
+        v /= (float)a.s.pixels;
+    ((T *)a.y)[n * a.s.y_image + c] = from_float<T>(apply_unary(a.act, v));
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    global_kernel(const __grid_constant__ struct global_args a)
+{
+    __shared__ float part[V][THREADS];
+    const int cv = a.s.cv, lanes = THREADS / cv;
+    const int vector = blockIdx.x * cv + threadIdx.x % cv;
+    const int c = vector * V, n = blockIdx.y;
+    const int first = blockIdx.z * a.s.per_split + threadIdx.x / cv;
+    const int last = min(a.s.pixels, (int)(blockIdx.z + 1) * a.s.per_split);
+    const T *x = (const T *)a.x + n * a.s.x_image + c;
+    float acc[V];
+
+    launch_wait();
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        acc[j] = a.max ? -INFINITY : 0;
+    if (c < a.s.c) {
+#pragma unroll 4
+        for (int i = first; i < last; i += lanes) {
+            const vec<T, V> v = load_vec<T, V>(x + i * a.s.x_pixel);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                acc[j] = join(a.max, acc[j], to_float(v.at[j]));
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        part[j][threadIdx.x] = acc[j];
+    for (int half = lanes / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half * cv)
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                part[j][threadIdx.x] = join(a.max, part[j][threadIdx.x],
+                                            part[j][threadIdx.x + half * cv]);
+    }
+    if (threadIdx.x >= cv || c >= a.s.c)
+        return;
+        /* What this thread wrote last, it reads. */
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        const float v = part[j][threadIdx.x];
+        if (a.parts)
+            a.parts[((int64_t)blockIdx.z * a.s.n + n) * a.s.c + c + j] = v;
+        else
+            finish<T>(a, n, c + j, v);
+    }
+}
+
+/* One thread an output. */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    join_kernel(const __grid_constant__ struct global_args a)
+{
+    const int i = blockIdx.x * THREADS + threadIdx.x, count = a.s.n * a.s.c;
+    float v;
+
+    launch_wait();
+    if (i >= count)
+        return;
+    v = a.parts[i];
+#pragma unroll 8
+    for (int s = 1; s < a.s.splits; s++)
+        v = join(a.max, v, a.parts[(int64_t)s * count + i]);
+    finish<T>(a, i / a.s.c, i % a.s.c, v);
+}
+
+/* ---- the host's side ----------------------------------------------- */
+
+/* Pixels that are evenly spaced in memory; 0 where they are not. */
+static int64_t pixel_step(const struct kern_tensor *x)
+{
+    int64_t step = 0, pixels = 1;
+
+    for (int i = x->rank - 1; i >= 2; i--) {
+        if (x->dim[i] == 1)
+            continue;
+        if (step == 0)
+            step = x->stride[i];
+        if (x->stride[i] != step * pixels)
+            return 0;
+        pixels *= x->dim[i];
+    }
+    return step > 0 ? step : x->dim[1];
+}
+
+/* Vector of channels where everything is aligned to it, else 1. */
+static int width_of(const struct kern_tensor *x)
+{
+    const int v = 16 / (int)infer_dtype_size(x->dtype);
+    const bool wide = x->dim[1] % v == 0 && pixel_step(x) % v == 0 &&
+                      (x->dim[0] == 1 || x->stride[0] % v == 0);
+
+    return wide ? v : 1;
+}
+
+static void shape_of(const struct kern_problem *p, const struct kern_device *d,
+                     struct global_shape *s)
+{
+    const struct kern_tensor *x = &p->in[0];
+    const int vectors = (int)x->dim[1] / width_of(x);
+    const int places = 2 * conv_multiprocessors(d);
+    int64_t pixels = 1;
+
+    for (int i = 2; i < x->rank; i++)
+        pixels *= x->dim[i];
+    s->n = (int)x->dim[0];
+    s->c = (int)x->dim[1];
+    s->pixels = (int)pixels;
+    s->x_image = x->stride[0];
+    s->x_pixel = pixel_step(x);
+    s->y_image = p->out[0].stride[0];
+    s->cv = 32;
+    while (s->cv > 4 && (int64_t)s->n * conv_ceil_div(vectors, s->cv) < places)
+        s->cv /= s->cv == 32 ? 4 : 2;
+    const int64_t blocks = (int64_t)s->n * conv_ceil_div(vectors, s->cv);
+    const int most = conv_ceil_div(s->pixels, LEAST_PIXELS * (THREADS / s->cv));
+    const int wanted = blocks > 0 ? (int)(places / blocks) : 1;
+    s->splits = wanted < most ? wanted : most;
+    if (s->splits < 2)
+        s->splits = 1;
+    s->per_split = conv_ceil_div(s->pixels, s->splits);
+    s->splits = conv_ceil_div(s->pixels, s->per_split);
+}
+
+static int global_supports(const struct kern_problem *p,
+                           const struct kern_device *d, struct infer_error *why)
+{
+    const struct kern_tensor *x = &p->in[0], *y = &p->out[0];
+    const struct kern_pool *a = &p->attr.pool;
+    const int r = check_types(p, 1, 0, why);
+
+    (void)d;
+    if (r < 0)
+        return r;
+    for (int i = 0; i < x->rank - 2; i++)
+        if (a->window[i] != x->dim[i + 2] || a->pad_begin[i] || a->pad_end[i] ||
+            (a->window[i] > 1 && a->dilation[i] != 1) || y->dim[i + 2] != 1)
+            return error_set(why, INFER_EUNSUPPORTED,
+                             "pool: the window is not the whole image");
+    if ((x->dim[1] > 1 && (x->stride[1] != 1 || y->stride[1] != 1)) ||
+        pixel_step(x) <= 0 || x->stride[0] < 0)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "pool: channels do not lie last");
+    if (kern_tensor_count(x) == 0 || kern_tensor_count(x) > INT32_MAX ||
+        x->dim[0] > 65535 || x->dim[1] > 1 << 20)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "pool: no pixels, or too many");
+    return 0;
+}
+
+/* Bytes at 2.5 TB/s. */
+static double global_estimate(const struct kern_problem *p,
+                              const struct kern_device *d)
+{
+    (void)d;
+    return 3 + kern_problem_bytes(p) / 2.5e6;
+}
+
+static int global_prepare(struct kern_exec *e, const struct kern_device *d,
+                          struct infer_error *err)
+{
+    struct global_shape *s = (struct global_shape *)malloc(sizeof(*s));
+
+    if (!s)
+        return error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    shape_of(&e->problem, d, s);
+    e->state = s;
+    if (s->splits > 1)
+        e->workspace =
+            (size_t)s->splits * (size_t)s->n * (size_t)s->c * sizeof(float);
+    return 0;
+}
+
+template <typename T>
+static int global_run(const struct kern_exec *e, const struct kern_args *args,
+                      struct infer_error *err)
+{
+    const int wide = 16 / (int)sizeof(T), v = width_of(&e->problem.in[0]);
+    struct global_args a;
+
+    a.s = *(const struct global_shape *)e->state;
+    a.x = args->in[0];
+    a.y = args->out[0];
+    a.parts = a.s.splits > 1 ? (float *)args->workspace : NULL;
+    a.max = e->problem.attr.pool.kind == KERN_POOL_MAX;
+    a.act = e->problem.epilogue.act;
+    const dim3 grid(conv_ceil_div(a.s.c / v, a.s.cv), a.s.n, a.s.splits);
+    int r =
+        launch_chained(v == wide ? global_kernel<T, wide> : global_kernel<T, 1>,
+                       grid, dim3(THREADS), 0, args->stream, a, err);
+    if (r == 0 && a.parts)
+        r = launch_chained(join_kernel<T>,
+                           dim3(cuda_blocks((int64_t)a.s.n * a.s.c, THREADS)),
+                           dim3(THREADS), 0, args->stream, a, err);
+    return r;
+}
+
+static int global_launch(const struct kern_exec *e,
+                         const struct kern_args *args, struct infer_error *err)
+{
+    return CUDA_DISPATCH(e->problem.in[0].dtype, global_run, e, args, err);
+}
+
+static void global_release(struct kern_exec *e)
+{
+    free(e->state);
+}
+
+#define GLOBAL_ROW(symbol, type)                                               \
+    const struct kern_row symbol = {                                           \
+        .name = #symbol,                                                       \
+        .op = KERN_POOL_FPROP,                                                 \
+        .backend = INFER_BACKEND_CUDA,                                         \
+        .layout = KERN_NHWC,                                                   \
+        .dtype = type,                                                         \
+        .acc = INFER_F32,                                                      \
+        .min_sm = 75,                                                          \
+        .supports = global_supports,                                           \
+        .estimate = global_estimate,                                           \
+        .prepare = global_prepare,                                             \
+        .launch = global_launch,                                               \
+        .release = global_release,                                             \
+    };
+
+GLOBAL_ROW(pool_fprop_nhwc_f32_cuda_global, INFER_F32)
+GLOBAL_ROW(pool_fprop_nhwc_f16_cuda_global, INFER_F16)
+GLOBAL_ROW(pool_fprop_nhwc_bf16_cuda_global, INFER_BF16)

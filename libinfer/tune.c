@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Measuring rows.
+ *
+ * A row is launched once to load it, once between marks, and then, where it
+ * is short and still in the race, as a recorded series that is replayed: the
+ * time of one launch of the series counts, so that what a launch costs the CPU
+ * does not.  Activations stay in one place, as a layer finds them where the
+ * layer before left them; packed weights move on from launch to launch, since
+ * those of a layer are rarely still cached when its turn comes again.
+ *
+ * On a device without marks and recordings (the CPU) launches are timed by the
+ * clock.
+ */
+#include "libinfer/tune.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/checked.h"
+#include "kernels/error.h"
+#include "libinfer/view.h"
+
+/* A series takes this long, seconds, but has no more launches than MAX_SERIES;
+ * it is replayed REPLAYS times and the shortest counts. */
+#define SERIES_TIME 200e-6
+#define MAX_SERIES  20
+#define REPLAYS     3
+
+/* A row whose first launch takes this many times the best series is out of the
+ * race; the launch itself may cost LAUNCH_TIME, seconds. */
+#define HOPELESS    3
+#define LAUNCH_TIME 15e-6
+
+/* Packed weights are spread over this many bytes, more than a GPU's cache
+ * holds beside them, in MAX_COPIES copies at most. */
+#define SPREAD     (96u << 20)
+#define MAX_COPIES 16
+
+/* Variants of a row that are tried, but for an exhaustive search: a row offers
+ * the best first, and a vendor's library takes its time to prepare each. */
+#define MAX_VARIANTS 8
+
+#define ALIGN 256
+
+/* Bytes of numbers that fill the memory, over and over. */
+#define PATTERN (1u << 20)
+
+struct tuner {
+    enum tune_mode mode;
+    const struct device *device;
+    struct tune_cache *cache;
+    unsigned char *pool;
+    size_t pool_bytes;
+    struct infer_tuning_info info;
+};
+
+/* Where a problem's tensors lie in the pool. */
+struct room {
+    size_t in[KERN_MAX_IN], in_step[KERN_MAX_IN]; /* step: 0 for one place */
+    size_t out[KERN_MAX_OUT];
+    size_t workspace, total;
+    int copies[KERN_MAX_IN];
+};
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- opening ------------------------------------------------------- */
+
+int tuner_open(enum tune_mode mode, const char *path,
+               const struct device *device, struct infer_error *err,
+               struct tuner **out)
+{
+    struct tuner *t = calloc(1, sizeof *t);
+    char label[128] = "cpu";
+    int rc = 0;
+
+    if (!t)
+        return error_set(err, INFER_EMEMORY, "tuning: out of memory");
+    t->mode = mode;
+    t->device = device;
+    if (mode != TUNE_OFF) {
+        if (device->ops->describe)
+            rc = device->ops->describe(device, err, label, sizeof label);
+        if (rc == 0)
+            rc = tune_cache_open(path, label, err, &t->cache);
+    }
+    if (rc < 0) {
+        tuner_close(t);
+        return rc;
+    }
+    *out = t;
+    return 0;
+}
+
+static void free_pool(struct tuner *t)
+{
+    if (t->pool)
+        t->device->ops->free(t->device, t->pool);
+    t->pool = NULL;
+    t->pool_bytes = 0;
+}
+
+void tuner_close(struct tuner *t)
+{
+    if (!t)
+        return;
+    free_pool(t);
+    tune_cache_close(t->cache);
+    free(t);
+}
+
+enum tune_mode tuner_mode(const struct tuner *t)
+{
+    return t ? t->mode : TUNE_OFF;
+}
+
+void tuner_finish(struct tuner *t)
+{
+    if (!t || t->mode == TUNE_OFF)
+        return;
+    free_pool(t);
+    tune_cache_write(t->cache);
+}
+
+void tuner_info(const struct tuner *t, struct infer_tuning_info *out)
+{
+    if (t)
+        memcpy(out, &t->info, sizeof *out);
+    else
+        memset(out, 0, sizeof *out);
+    out->cache = t && t->cache ? tune_cache_path(t->cache) : "";
+    out->note = t && t->cache ? tune_cache_note(t->cache) : "";
+}
+
+/* ---- keys ---------------------------------------------------------- */
+
+static uint64_t add_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    const unsigned char *p = data;
+
+    while (bytes-- > 0)
+        hash = (hash ^ *p++) * 0x100000001b3u; /* FNV-1a */
+    return hash;
+}
+
+static uint64_t add_tensor(uint64_t hash, const struct kern_tensor *t)
+{
+    int i;
+
+    hash = add_bytes(hash, &t->dtype, sizeof t->dtype);
+    if (t->dtype == INFER_NONE)
+        return hash;
+    hash = add_bytes(hash, &t->rank, sizeof t->rank);
+    for (i = 0; i < t->rank; i++) {
+        const int64_t stride = t->dim[i] > 1 ? t->stride[i] : 0;
+
+        hash = add_bytes(hash, &t->dim[i], sizeof t->dim[i]);
+        hash = add_bytes(hash, &stride, sizeof stride);
+    }
+    return hash;
+}
+
+/* The line for people and a hash of all that it leaves out. */
+static void make_key(const struct kern_problem *p, char *key, size_t bytes)
+{
+    const unsigned flags = (p->deterministic ? 1u : 0) |
+                           (p->allow_tf32 ? 2u : 0) |
+                           (p->epilogue.residual_last ? 4u : 0);
+    const struct kern_unary *act = &p->epilogue.act;
+    uint64_t hash = 0xcbf29ce484222325u;
+    char line[512];
+    int i;
+
+    for (i = 0; i < p->n_in; i++)
+        hash = add_tensor(hash, &p->in[i]);
+    for (i = 0; i < p->n_out; i++)
+        hash = add_tensor(hash, &p->out[i]);
+    hash = add_bytes(hash, &p->constant_in, sizeof p->constant_in);
+    hash = add_bytes(hash, &p->attr, sizeof p->attr);
+    hash = add_bytes(hash, &act->kind, sizeof act->kind);
+    hash = add_bytes(hash, &act->a, sizeof act->a);
+    hash = add_bytes(hash, &act->b, sizeof act->b);
+    hash = add_bytes(hash, &flags, sizeof flags);
+    snprintf(key, bytes, "%s #%016llx",
+             kern_problem_format(p, line, sizeof line),
+             (unsigned long long)hash);
+}
+
+/* ---- memory -------------------------------------------------------- */
+
+static bool add_room(size_t bytes, size_t *total, size_t *at)
+{
+    *at = *total;
+    return checked_add(bytes, ALIGN - 1, &bytes) &&
+           checked_add(*total, bytes / ALIGN * ALIGN, total);
+}
+
+/* Room for a tensor; *at is that of the element with all indices 0. */
+static bool add_tensor_room(const struct kern_tensor *t, size_t *total,
+                            size_t *at)
+{
+    const size_t below =
+        (size_t)view_reach_below(t) * infer_dtype_size(t->dtype);
+
+    if (!add_room(kern_tensor_span(t), total, at))
+        return false;
+    *at += below;
+    return true;
+}
+
+/* Room for a packed constant in as many copies as are of use. */
+static bool add_packed_room(size_t bytes, struct room *r, int i)
+{
+    size_t copies = bytes > 0 ? SPREAD / bytes : 1, at;
+
+    copies = copies < 1 ? 1 : copies > MAX_COPIES ? MAX_COPIES : copies;
+    r->copies[i] = (int)copies;
+    if (!add_room(bytes, &r->total, &r->in[i]))
+        return false;
+    r->in_step[i] = r->total - r->in[i];
+    while (--copies > 0)
+        if (!add_room(bytes, &r->total, &at))
+            return false;
+    return true;
+}
+
+static bool lay_out(const struct kern_exec *e, struct room *r)
+{
+    const struct kern_problem *p = &e->problem;
+    bool good = true;
+    int i;
+
+    memset(r, 0, sizeof *r);
+    for (i = 0; i < p->n_in && good; i++) {
+        if (p->in[i].dtype == INFER_NONE)
+            continue;
+        if (e->packed[i] > 0)
+            good = add_packed_room(e->packed[i], r, i);
+        else
+            good = add_tensor_room(&p->in[i], &r->total, &r->in[i]);
+    }
+    for (i = 0; i < p->n_out && good; i++)
+        good = add_tensor_room(&p->out[i], &r->total, &r->out[i]);
+    return good && add_room(e->workspace, &r->total, &r->workspace);
+}
+
+/* Numbers of both signs: as halves from 1/8 to 2, as singles and bfloat16
+ * small but normal.  Zeros would draw less power, so that clocks would be
+ * those of no real network. */
+static void make_pattern(uint16_t *to)
+{
+    uint32_t state = 2463534242u;
+    size_t i;
+
+    for (i = 0; i < PATTERN / sizeof *to; i++) {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        to[i] = (uint16_t)((state & 0x8fff) | 0x3000);
+    }
+}
+
+static int fill(const struct device *d, unsigned char *pool, size_t bytes,
+                struct infer_error *err)
+{
+    const size_t first = bytes < PATTERN ? bytes : PATTERN;
+    uint16_t *pattern = malloc(PATTERN);
+    size_t done;
+    int rc;
+
+    if (!pattern)
+        return error_set(err, INFER_EMEMORY, "tuning: out of memory");
+    make_pattern(pattern);
+    rc = d->ops->copy_in(d, pool, pattern, first, err);
+    for (done = first; rc == 0 && done < bytes;) {
+        const size_t n = bytes - done < done ? bytes - done : done;
+
+        rc = d->ops->copy_within(d, pool + done, pool, n, err);
+        done += n;
+    }
+    free(pattern);
+    return rc;
+}
+
+static int reserve(struct tuner *t, size_t bytes, struct infer_error *err)
+{
+    void *pool;
+    int rc;
+
+    if (bytes <= t->pool_bytes)
+        return 0;
+    free_pool(t);
+    rc = t->device->ops->alloc(t->device, bytes, err, &pool);
+    if (rc < 0)
+        return rc;
+    t->pool = pool;
+    t->pool_bytes = bytes;
+    return fill(t->device, t->pool, bytes, err);
+}
+
+/* ---- time ---------------------------------------------------------- */
+
+static int launch(const struct tuner *t, const struct kern_exec *e,
+                  const struct room *r, int turn, struct infer_error *err)
+{
+    struct kern_args args;
+    int i;
+
+    memset(&args, 0, sizeof args);
+    for (i = 0; i < e->problem.n_in; i++)
+        if (e->problem.in[i].dtype != INFER_NONE)
+            args.in[i] = t->pool + r->in[i] +
+                         (r->copies[i] > 1
+                              ? r->in_step[i] * (size_t)(turn % r->copies[i])
+                              : 0);
+    for (i = 0; i < e->problem.n_out; i++)
+        args.out[i] = t->pool + r->out[i];
+    args.workspace = t->pool + r->workspace;
+    args.stream = t->device->stream;
+    return e->row->launch(e, &args, err);
+}
+
+/* Seconds of one launch between marks. */
+static int time_once(const struct tuner *t, const struct kern_exec *e,
+                     const struct room *r, int turn, struct infer_error *err,
+                     double *seconds)
+{
+    const struct device *d = t->device;
+    const double start = now();
+    int rc = d->ops->begin(d, err);
+
+    if (rc == 0 && d->ops->mark)
+        rc = d->ops->mark(d, 0, err);
+    if (rc == 0)
+        rc = launch(t, e, r, turn, err);
+    if (rc == 0 && d->ops->mark)
+        rc = d->ops->mark(d, 1, err);
+    if (rc == 0)
+        rc = d->ops->end(d, err);
+    *seconds = now() - start;
+    if (rc == 0 && d->ops->mark)
+        rc = d->ops->elapsed(d, 1, err, seconds);
+    return rc;
+}
+
+static int record_series(const struct tuner *t, const struct kern_exec *e,
+                         const struct room *r, int n, struct infer_error *err,
+                         struct device_graph **out)
+{
+    const struct device *d = t->device;
+    int i, rc = d->ops->record_begin(d, err);
+
+    if (rc < 0)
+        return rc;
+    for (i = 0; rc == 0 && i < n; i++)
+        rc = launch(t, e, r, i, err);
+    if (rc < 0) {
+        d->ops->record_end(d, NULL, NULL);
+        return rc;
+    }
+    return d->ops->record_end(d, err, out);
+}
+
+/* The shortest of REPLAYS recorded series of n launches; *seconds: of one. */
+static int time_series(const struct tuner *t, const struct kern_exec *e,
+                       const struct room *r, int n, struct infer_error *err,
+                       double *seconds)
+{
+    const struct device *d = t->device;
+    struct device_graph *graph = NULL;
+    int i, rc = d->ops->begin(d, err);
+
+    if (rc == 0)
+        rc = record_series(t, e, r, n, err, &graph);
+    if (rc == 0)
+        rc = d->ops->replay(d, graph, err);
+    if (rc == 0)
+        rc = d->ops->mark(d, 0, err);
+    for (i = 0; rc == 0 && i < REPLAYS; i++) {
+        rc = d->ops->replay(d, graph, err);
+        if (rc == 0)
+            rc = d->ops->mark(d, i + 1, err);
+    }
+    if (rc == 0)
+        rc = d->ops->end(d, err);
+    for (i = 0; rc == 0 && i < REPLAYS; i++) {
+        double each;
+
+        rc = d->ops->elapsed(d, i + 1, err, &each);
+        each /= n;
+        if (rc == 0 && (i == 0 || each < *seconds))
+            *seconds = each;
+    }
+    if (graph)
+        d->ops->graph_free(d, graph);
+    return rc;
+}
+
+/* Launches of a series whose single launch took that long. */
+static int series_of(double seconds)
+{
+    const double n = SERIES_TIME / (seconds > 1e-7 ? seconds : 1e-7);
+
+    return n > MAX_SERIES ? MAX_SERIES : n < 1 ? 1 : (int)n + 1;
+}
+
+/* Times a prepared problem; *seconds stays where it is out of the race. */
+static int race(const struct tuner *t, const struct kern_exec *e,
+                const struct room *r, double best, struct infer_error *err,
+                double *seconds)
+{
+    double once, again;
+    int rc = time_once(t, e, r, 0, err, &once); /* loads the kernel */
+
+    if (rc == 0)
+        rc = time_once(t, e, r, 1, err, &once);
+    if (rc < 0 || once > HOPELESS * best + LAUNCH_TIME)
+        return rc;
+    if (t->device->ops->replay)
+        return time_series(t, e, r, series_of(once), err, seconds);
+    rc = time_once(t, e, r, 2, err, &again);
+    *seconds = once < again ? once : again;
+    return rc;
+}
+
+/* ---- choosing ------------------------------------------------------ */
+
+/* The best so far; row NULL for none. */
+struct leader {
+    struct tune_choice choice;
+    double seconds;
+};
+
+/* Measures one variant.  What cannot be prepared or finds no memory is passed
+ * over; a launch that fails is an error, since the device may be lost. */
+static int measure(struct tuner *t, const struct kern_row *row, int variant,
+                   const struct kern_problem *p, struct leader *lead,
+                   struct infer_error *err)
+{
+    const struct device *d = t->device;
+    double seconds = 1e30;
+    struct kern_exec e;
+    struct room room;
+    int rc;
+
+    if (kern_prepare_variant(row, p, &d->kern, variant, NULL, &e) < 0)
+        return 0;
+    if (p->deterministic && (e.flags & KERN_NONDETERMINISTIC)) {
+        kern_release(&e);
+        return 0;
+    }
+    if (!lay_out(&e, &room) || reserve(t, room.total, NULL) < 0) {
+        kern_release(&e);
+        return 0;
+    }
+    rc = race(t, &e, &room, lead->seconds, err, &seconds);
+    if (rc < 0 && d->ops->give_up)
+        d->ops->give_up(d, err);
+    if (rc == 0 && seconds < lead->seconds) {
+        lead->choice.row = row;
+        lead->choice.variant = variant;
+        memcpy(lead->choice.variant_name, e.variant_name,
+               sizeof lead->choice.variant_name);
+        lead->seconds = seconds;
+    }
+    kern_release(&e);
+    return rc;
+}
+
+static int measure_all(struct tuner *t, const struct kern_problem *p,
+                       const struct kern_row *const *row, int n,
+                       struct infer_error *err, struct leader *lead)
+{
+    int i, k, rc = 0;
+
+    for (i = 0; rc == 0 && i < n; i++) {
+        int variants = kern_variants(row[i], p, &t->device->kern, NULL);
+
+        if (t->mode != TUNE_EXHAUSTIVE && variants > MAX_VARIANTS)
+            variants = MAX_VARIANTS;
+        for (k = 0; rc == 0 && k < variants; k++)
+            rc = measure(t, row[i], k, p, lead, err);
+    }
+    return rc;
+}
+
+/* The entry, where its row is among those that may be taken. */
+static bool find_known(const struct tuner *t, const char *key,
+                       const struct kern_row *const *row, int n,
+                       struct tune_choice *out)
+{
+    struct tune_entry entry;
+    int i;
+
+    if (!tune_cache_find(t->cache, key, &entry))
+        return false;
+    for (i = 0; i < n && strcmp(row[i]->name, entry.row) != 0; i++)
+        ;
+    if (i == n)
+        return false;
+    out->row = row[i];
+    out->variant = entry.variant;
+    snprintf(out->variant_name, sizeof out->variant_name, "%s",
+             entry.variant_name);
+    return true;
+}
+
+int tuner_choose(struct tuner *t, const struct kern_problem *p,
+                 const struct kern_row *const *row, int n,
+                 struct infer_error *err, struct tune_choice *out)
+{
+    struct leader lead = {.seconds = 1e30};
+    const double start = now();
+    char key[640];
+    int rc;
+
+    make_key(p, key, sizeof key);
+    if (find_known(t, key, row, n, out)) {
+        t->info.cached++;
+        return 0;
+    }
+    rc = measure_all(t, p, row, n, err, &lead);
+    t->info.seconds += now() - start;
+    if (rc < 0) {
+        error_prefix(err, "measuring %s", key);
+        return rc;
+    }
+    memset(out, 0, sizeof *out);
+    out->row = row[0];
+    if (!lead.choice.row)
+        return 0;
+    t->info.measured++;
+    memcpy(out, &lead.choice, sizeof *out);
+    return tune_cache_add(
+        t->cache, key,
+        &(struct tune_entry){out->row->name, out->variant, out->variant_name},
+        lead.seconds, err);
+}

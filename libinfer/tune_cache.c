@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file of measured kernel choices:
+ *
+ *     {"libinfer_tuning": 1,
+ *      "devices": {"NVIDIA H200, CUDA 13.0, libinfer 0.1.0 rows 0123...": {
+ *          "conv_fprop mb1ic64... #89ab...": ["row", variant, us, "variant's
+ * name"]}}}
+ *
+ * It is rewritten as a whole beside what others wrote meanwhile; of two
+ * processes that write at once, the later one wins.  A file that is damaged or
+ * something else is not touched before there is something to write, and is then
+ * replaced.
+ */
+#include "libinfer/tune.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "kernels/error.h"
+#include "libinfer/constant.h"
+#include "libinfer/file_write.h"
+#include "libinfer/json.h"
+
+#define FORMAT_KEY     "libinfer_tuning"
+#define FORMAT_VERSION 1
+/* A network has tens of problems of some 150 bytes each. */
+#define MAX_BYTES (16u << 20)
+
+struct tune_cache {
+    char *path; /* NULL: memory only */
+    char *label;
+    cJSON *known; /* key -> entry */
+    cJSON *added; /* those of them that are not in the file yet */
+    char note[512];
+};
+
+/* ---- where it lies ------------------------------------------------- */
+
+static char *join(const char *folder, const char *rest)
+{
+    const size_t bytes = strlen(folder) + strlen(rest) + 1;
+    char *path = malloc(bytes);
+
+    if (path)
+        snprintf(path, bytes, "%s%s", folder, rest);
+    return path;
+}
+
+/* The XDG base directory specification: a relative path there is ignored. */
+static char *usual_path(void)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+
+    if (cache && cache[0] == '/')
+        return join(cache, "/libinfer/tuning.json");
+    if (home && home[0] == '/')
+        return join(home, "/.cache/libinfer/tuning.json");
+    return NULL;
+}
+
+/* Makes the folders above the file that are missing. */
+static void make_folders(const char *path)
+{
+    char *copy = strdup(path), *at;
+
+    for (at = copy ? strchr(copy + 1, '/') : NULL; at;
+         at = strchr(at + 1, '/')) {
+        *at = '\0';
+        /* What fails here shows when the file is written. */
+        (void)mkdir(copy, 0700);
+        *at = '/';
+    }
+    free(copy);
+}
+
+/* ---- what it hashes ------------------------------------------------ */
+
+/* FNV-1a, which stays the same from run to run. */
+static uint64_t add_text(uint64_t hash, const char *text)
+{
+    do {
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    } while (*text++);
+    return hash;
+}
+
+/* Names of all rows: a build with other kernels measures anew. */
+static uint64_t table_hash(void)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    size_t i;
+
+    for (i = 0; i < kern_row_count(); i++)
+        hash = add_text(hash, kern_row_at(i)->name);
+    return hash;
+}
+
+static char *full_label(const char *device)
+{
+    char text[256];
+
+    snprintf(text, sizeof text, "%.120s, libinfer %s rows %016llx", device,
+             infer_version(), (unsigned long long)table_hash());
+    return strdup(text);
+}
+
+/* ---- reading ------------------------------------------------------- */
+
+static bool good_entry(const cJSON *e)
+{
+    const cJSON *row = cJSON_GetArrayItem(e, 0);
+    int64_t variant;
+
+    return cJSON_IsArray(e) && cJSON_GetArraySize(e) == 4 &&
+           cJSON_IsString(row) && cJSON_IsString(cJSON_GetArrayItem(e, 3)) &&
+           json_int64(cJSON_GetArrayItem(e, 1), 0, 1 << 20, &variant) &&
+           cJSON_IsNumber(cJSON_GetArrayItem(e, 2));
+}
+
+/* The document in the file: 0 and NULL where there is none. */
+static int read_file(const char *path, struct infer_error *err, cJSON **out)
+{
+    struct file_source *file;
+    struct stat st;
+    char *text;
+    int rc;
+
+    *out = NULL;
+    if (stat(path, &st) < 0 && errno == ENOENT)
+        return 0;
+    file = file_source_open(path, err);
+    if (!file)
+        return INFER_EIO;
+    text = file->bytes <= MAX_BYTES ? malloc((size_t)file->bytes + 1) : NULL;
+    if (!text)
+        rc = error_set(err, INFER_EFORMAT, "%s: too large", path);
+    else
+        rc = file_source_read(file, 0, text, (size_t)file->bytes, err);
+    if (rc == 0)
+        rc = json_parse(text, (size_t)file->bytes, false, err, out);
+    free(text);
+    file_source_unref(file);
+    return rc;
+}
+
+/* The same, and its format is the one of this build. */
+static int read_cache(const char *path, struct infer_error *err, cJSON **out)
+{
+    int64_t version;
+    cJSON *root;
+    int rc = read_file(path, err, &root);
+
+    if (rc == 0 && root &&
+        (!json_int64(json_member(root, FORMAT_KEY), FORMAT_VERSION,
+                     FORMAT_VERSION, &version) ||
+         !cJSON_IsObject(json_member(root, "devices")))) {
+        cJSON_Delete(root);
+        return error_set(err, INFER_EFORMAT,
+                         "%s: not a tuning cache of version %d", path,
+                         FORMAT_VERSION);
+    }
+    if (rc == 0)
+        *out = root;
+    return rc;
+}
+
+static void take_known(struct tune_cache *c)
+{
+    struct infer_error err;
+    const cJSON *section, *e;
+    cJSON *root = NULL;
+
+    err.text[0] = '\0';
+    if (read_cache(c->path, &err, &root) < 0) {
+        snprintf(c->note, sizeof c->note, "tuning cache ignored: %.400s",
+                 err.text);
+        return;
+    }
+    section = json_member(json_member(root, "devices"), c->label);
+    if (cJSON_IsObject(section))
+        cJSON_ArrayForEach(e, section)
+        {
+            cJSON *copy = good_entry(e) ? cJSON_Duplicate(e, true) : NULL;
+
+            if (copy && !cJSON_AddItemToObject(c->known, e->string, copy))
+                cJSON_Delete(copy);
+        }
+    cJSON_Delete(root);
+}
+
+/* ---- writing ------------------------------------------------------- */
+
+/* The member, made an object where it is none. */
+static cJSON *object_in(cJSON *parent, const char *key)
+{
+    cJSON *item = cJSON_GetObjectItemCaseSensitive(parent, key);
+
+    if (cJSON_IsObject(item))
+        return item;
+    cJSON_DeleteItemFromObjectCaseSensitive(parent, key);
+    return cJSON_AddObjectToObject(parent, key);
+}
+
+static bool merge(const struct tune_cache *c, cJSON *root)
+{
+    cJSON *section = object_in(object_in(root, "devices"), c->label);
+    const cJSON *e;
+    bool good = section != NULL;
+
+    cJSON_ArrayForEach(e, c->added)
+    {
+        cJSON *copy = good ? cJSON_Duplicate(e, true) : NULL;
+
+        if (!copy)
+            return false;
+        cJSON_DeleteItemFromObjectCaseSensitive(section, e->string);
+        good = cJSON_AddItemToObject(section, e->string, copy);
+        if (!good)
+            cJSON_Delete(copy);
+    }
+    return good;
+}
+
+static int write_text(const char *path, const char *text,
+                      struct infer_error *err)
+{
+    struct file_writer w;
+    int rc;
+
+    make_folders(path);
+    rc = file_writer_open(path, err, &w);
+    if (rc < 0)
+        return rc;
+    rc = file_writer_put(&w, 0, text, strlen(text), err);
+    if (rc < 0) {
+        file_writer_abort(&w);
+        return rc;
+    }
+    return file_writer_commit(&w, err);
+}
+
+static int write_cache(const struct tune_cache *c, struct infer_error *err)
+{
+    cJSON *root = NULL;
+    char *text = NULL;
+    int rc = INFER_EMEMORY;
+
+    if (read_cache(c->path, NULL, &root) < 0 || !root) {
+        root = cJSON_CreateObject();
+        if (root)
+            cJSON_AddNumberToObject(root, FORMAT_KEY, FORMAT_VERSION);
+    }
+    if (root && merge(c, root))
+        text = cJSON_Print(root);
+    if (text)
+        rc = write_text(c->path, text, err);
+    else
+        error_set(err, rc, "%s: out of memory", c->path);
+    cJSON_free(text);
+    cJSON_Delete(root);
+    return rc;
+}
+
+void tune_cache_write(struct tune_cache *c)
+{
+    struct infer_error err;
+
+    if (!c->path || !c->added->child)
+        return;
+    err.text[0] = '\0';
+    if (write_cache(c, &err) < 0) {
+        snprintf(c->note, sizeof c->note, "tuning cache not written: %.400s",
+                 err.text);
+        return;
+    }
+    cJSON_Delete(c->added->child);
+    c->added->child = NULL;
+}
+
+/* ---- entries ------------------------------------------------------- */
+
+bool tune_cache_find(const struct tune_cache *c, const char *key,
+                     struct tune_entry *out)
+{
+    const cJSON *e = cJSON_GetObjectItemCaseSensitive(c->known, key);
+
+    if (!e)
+        return false;
+    out->row = cJSON_GetArrayItem(e, 0)->valuestring;
+    out->variant = cJSON_GetArrayItem(e, 1)->valueint;
+    out->variant_name = cJSON_GetArrayItem(e, 3)->valuestring;
+    return true;
+}
+
+static cJSON *make_entry(const struct tune_entry *entry, double seconds)
+{
+    cJSON *e = cJSON_CreateArray();
+    /* Hundredths of a microsecond are below what can be measured. */
+    const double us = (double)(int64_t)(seconds * 1e8 + 0.5) / 100;
+
+    if (!e || !cJSON_AddItemToArray(e, cJSON_CreateString(entry->row)) ||
+        !cJSON_AddItemToArray(e, cJSON_CreateNumber(entry->variant)) ||
+        !cJSON_AddItemToArray(e, cJSON_CreateNumber(us)) ||
+        !cJSON_AddItemToArray(e, cJSON_CreateString(entry->variant_name))) {
+        cJSON_Delete(e);
+        return NULL;
+    }
+    return e;
+}
+
+int tune_cache_add(struct tune_cache *c, const char *key,
+                   const struct tune_entry *entry, double seconds,
+                   struct infer_error *err)
+{
+    cJSON *const list[] = {c->known, c->added};
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        cJSON *e = make_entry(entry, seconds);
+
+        cJSON_DeleteItemFromObjectCaseSensitive(list[i], key);
+        if (!e || !cJSON_AddItemToObject(list[i], key, e)) {
+            cJSON_Delete(e);
+            return error_set(err, INFER_EMEMORY, "tuning: out of memory");
+        }
+    }
+    return 0;
+}
+
+/* ---- opening ------------------------------------------------------- */
+
+int tune_cache_open(const char *path, const char *label,
+                    struct infer_error *err, struct tune_cache **out)
+{
+    struct tune_cache *c = calloc(1, sizeof *c);
+
+    if (!c)
+        return error_set(err, INFER_EMEMORY, "tuning: out of memory");
+    c->label = full_label(label);
+    c->known = cJSON_CreateObject();
+    c->added = cJSON_CreateObject();
+    if (!path)
+        c->path = usual_path();
+    else if (path[0])
+        c->path = strdup(path);
+    if (!c->label || !c->known || !c->added || (path && path[0] && !c->path)) {
+        tune_cache_close(c);
+        return error_set(err, INFER_EMEMORY, "tuning: out of memory");
+    }
+    if (c->path)
+        take_known(c);
+    *out = c;
+    return 0;
+}
+
+void tune_cache_close(struct tune_cache *c)
+{
+    if (!c)
+        return;
+    free(c->path);
+    free(c->label);
+    cJSON_Delete(c->known);
+    cJSON_Delete(c->added);
+    free(c);
+}
+
+const char *tune_cache_path(const struct tune_cache *c)
+{
+    return c->path ? c->path : "";
+}
+
+const char *tune_cache_note(const struct tune_cache *c)
+{
+    return c->note;
+}

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Weight files that are not tried with pictures of a data set: recorded arrays
+ * where there are some, the same network in another format where there is one,
+ * and else the network as read against itself after the passes.  What cannot
+ * be converted must be refused, with all of its reasons.
+ */
+#include "tests/conformance/recorded.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "kernels/scalar.h"
+#include "tests/conformance/model.h"
+#include "tests/conformance/tensor.h"
+#include "weights/weights.h"
+
+#define MAX_ARRAYS 8
+
+enum source {
+    DATA_SETS, /* test_data_set_N beside the model; argument: how many */
+    ROWS,      /* argument: input, N,H,W,C; the record's outputs_first10 */
+    TOP5,      /* argument: input; the record's results of that input */
+    TWIN,      /* argument: another file of the same network */
+    FIRST,     /* the same, but only the first outputs are alike */
+    SELF,      /* nothing is recorded */
+    REFUSED,   /* argument: words that the refusal must have, by commas */
+    BARE       /* tensors without a network */
+};
+
+struct recorded_case {
+    const char *path;
+    const char *arch; /* as model_read() takes it */
+    enum source source;
+    const char *argument;
+};
+
+#define INPUT(name) "reference-inputs/" name "-input.npy"
+#define FER2013     "fer2013_mini_XCEPTION.102-0.66"
+#define GENDER      "gender_mini_XCEPTION.21-0.95"
+#define CAT         "reference-inputs/SqueezeNet-onnx-tutorials-cat-input-f16.npy"
+#define HUMMINGBIRD                                                            \
+    "reference-inputs/SqueezeNet-winml-hummingbird-input-f16.npy"
+
+static const struct recorded_case cases[] = {
+    {"onnx-zoo-with-io/mnist_8/model.onnx", NULL, DATA_SETS, "3"},
+    {"onnx-zoo-with-io/super_resolution_10/model.onnx", NULL, DATA_SETS, "1"},
+    {"keras-mlperf-tiny/vww_96.h5", NULL, ROWS, INPUT("vww_96")},
+    {"keras-mini-xception/" FER2013 ".hdf5", NULL, ROWS, INPUT(FER2013)},
+    {"keras-mini-xception/" GENDER ".hdf5", NULL, ROWS, INPUT(GENDER)},
+    {"onnx-winml/SqueezeNet_fp16.onnx", NULL, TOP5, CAT},
+    {"onnx-winml/SqueezeNet_fp16.onnx", NULL, TOP5, HUMMINGBIRD},
+    {"ultraface/version-RFB-320.onnx", NULL, SELF, NULL},
+    /* The ONNX file decodes the boxes, its second output, in the graph. */
+    {"ultraface/version-RFB-320.pth", "ultraface-rfb-320.json", FIRST,
+     "ultraface/version-RFB-320.onnx"},
+    {"ultraface/version-slim-320_simplified.onnx", NULL, SELF, NULL},
+    {"ultraface/version-slim-320.pth", "ultraface-slim-320.json", TWIN,
+     "ultraface/version-slim-320_simplified.onnx"},
+    /* Another training than ImageClassifier.onnx. */
+    {"cifar10-cnn-winml/myFirstModel.pth", "cifar10-cnn-winml.json", SELF,
+     NULL},
+    {"blazeface/blazeface.pth", "blazeface.json", SELF, NULL},
+    {"retinaface-landmark/mobilenet0.25_Final.pth",
+     "retinaface-mobilenet0.25.json", SELF, NULL},
+    {"mtcnn-facenet-pytorch/pnet.pt", "mtcnn-pnet.json", SELF, NULL},
+    {"mtcnn-facenet-pytorch/rnet.pt", "mtcnn-rnet.json", SELF, NULL},
+    {"npz-waifu2x-chainer/vgg7-anime_style_noise0_rgb.npz", "waifu2x-vgg7.json",
+     SELF, NULL},
+    {"npz-waifu2x-chainer/resnet10-anime_style_noise1_y.npz",
+     "waifu2x-resnet10.json", SELF, NULL},
+    {"keras-squeezenet/"
+     "squeezenet_weights_tf_dim_ordering_tf_kernels_notop.h5",
+     "keras-squeezenet-notop.json", SELF, NULL},
+    {"onnx-winml/candy.onnx", NULL, REFUSED,
+     "scalerPreprocessor,ImageScaler,crop',crop1',Crop,Affine"},
+    {"lpips/v0.1-alex.pth", NULL, BARE, NULL},
+    {"lpips/v0.1-squeeze.pth", NULL, BARE, NULL},
+    {"blazeface/anchors.npy", NULL, BARE, NULL},
+};
+
+bool recorded_has(const char *path)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        if (strcmp(cases[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+/* ---- arrays -------------------------------------------------------- */
+
+struct arrays {
+    int n;
+    struct constant *item[MAX_ARRAYS];
+};
+
+static void clear(struct arrays *a)
+{
+    while (a->n > 0)
+        constant_unref(a->item[--a->n]);
+}
+
+static void add(struct arrays *a, struct constant *c)
+{
+    if (c != NULL && a->n < MAX_ARRAYS)
+        a->item[a->n++] = c;
+}
+
+/* The array of a .npy file. */
+static void add_npy(const char *folder, const char *path, struct arrays *out)
+{
+    struct weights_options options;
+    struct weights_import import;
+    struct infer_error err;
+    char file[4096];
+
+    snprintf(file, sizeof(file), "%s/weights/%s", folder, path);
+    weights_options_init(&options);
+    weights_import_init(&import);
+    if (weights_read(file, &options, &err, &import) == INFER_OK &&
+        import.dict.count == 1)
+        add(out, constant_ref(import.dict.entry[0].value));
+    weights_import_clear(&import);
+}
+
+/* N,H,W,C becomes N,C,H,W, the order of every picture here. */
+static void channels_first(struct arrays *a)
+{
+    static const int order[4] = {0, 3, 1, 2};
+    struct constant *c = NULL;
+
+    if (a->n == 1 && a->item[0]->rank == 4)
+        c = constant_transpose(a->item[0], order);
+    clear(a);
+    add(a, c);
+}
+
+/* kind_0.pb, kind_1.pb ... of data set k beside the model. */
+static void add_data_set(const char *folder, const char *model, int k,
+                         const char *kind, struct arrays *out)
+{
+    const char *slash = strrchr(model, '/');
+    struct constant *c;
+    char file[4096];
+
+    do {
+        snprintf(file, sizeof(file),
+                 "%s/weights/%.*s/test_data_set_%d/%s_%d.pb", folder,
+                 (int)(slash - model), model, k, kind, out->n);
+        c = tensor_file(file, NULL);
+        add(out, c);
+    } while (c != NULL && out->n < MAX_ARRAYS);
+}
+
+/* A JSON matrix. */
+static void add_rows(const cJSON *rows, struct arrays *out)
+{
+    int64_t dim[2] = {cJSON_GetArraySize(rows),
+                      cJSON_GetArraySize(cJSON_GetArrayItem(rows, 0))};
+    struct constant *c = constant_new(INFER_F32, 2, dim);
+    const cJSON *row, *value;
+    int64_t i = 0;
+
+    if (c == NULL)
+        return;
+    cJSON_ArrayForEach(row, rows) cJSON_ArrayForEach(value, row)
+    {
+        if (i < dim[0] * dim[1])
+            scalar_store(INFER_F32, c->data, i++, value->valuedouble);
+    }
+    add(out, c);
+}
+
+/* For every input of g the same smooth wave in [-1, 1]; free sizes are 1 for
+ * the batch and 40 else. */
+static void add_waves(const struct graph *g, struct arrays *out)
+{
+    int k, d;
+
+    for (k = 0; k < g->n_inputs; k++) {
+        const struct graph_value *v = &g->value[g->input[k]];
+        int64_t dim[INFER_MAX_RANK], i;
+        struct constant *c;
+
+        for (d = 0; d < v->rank; d++)
+            dim[d] = v->dim[d] >= 0 ? v->dim[d] : d == 0 ? 1 : 40;
+        c = constant_new(INFER_F32, v->rank, dim);
+        for (i = 0; c != NULL && i < constant_count(c); i++)
+            scalar_store(INFER_F32, c->data, i, sin((double)i * 0.37));
+        add(out, c);
+    }
+}
+
+/* ---- running ------------------------------------------------------- */
+
+static int run(struct infer_model *model,
+               const struct infer_session_options *options,
+               const struct arrays *in, struct arrays *out,
+               struct infer_error *err)
+{
+    struct infer_array from[MAX_ARRAYS] = {{0}}, to[MAX_ARRAYS] = {{0}};
+    int n_out = infer_model_output_count(model), i, status;
+    struct infer_session *session = NULL;
+
+    if (n_out > MAX_ARRAYS)
+        return error_set(err, INFER_EUNSUPPORTED, "%d outputs", n_out);
+    for (i = 0; i < in->n; i++) {
+        from[i].dtype = in->item[i]->dtype;
+        from[i].rank = in->item[i]->rank;
+        memcpy(from[i].dim, in->item[i]->dim, sizeof(from[i].dim));
+        from[i].data = in->item[i]->data;
+        from[i].bytes = in->item[i]->bytes;
+    }
+    status = infer_session_create(model, options, err, &session);
+    if (status == INFER_OK)
+        status = tensor_run(session, from, in->n, to, n_out, err);
+    for (i = 0; i < n_out && status == INFER_OK; i++) {
+        struct constant *c = constant_new(to[i].dtype, to[i].rank, to[i].dim);
+
+        if (c != NULL)
+            memcpy(c->data, to[i].data, c->bytes);
+        add(out, c);
+    }
+    for (i = 0; i < n_out; i++)
+        free(to[i].data);
+    infer_session_close(&session);
+    return status;
+}
+
+/* Largest difference relative to the largest value that is expected, of the
+ * worst of the first n outputs; infinite where they cannot be compared. */
+static double difference(const struct arrays *got, const struct arrays *want,
+                         int outputs)
+{
+    double worst = 0;
+    int k;
+
+    if (outputs == 0 || got->n != want->n)
+        return INFINITY;
+    for (k = 0; k < outputs; k++) {
+        const struct constant *a = got->item[k], *b = want->item[k];
+        int64_t i, n = constant_count(b);
+        double most = 0, largest = 0;
+
+        if (constant_count(a) != n || n == 0)
+            return INFINITY;
+        for (i = 0; i < n; i++) {
+            double x = scalar_load(a->dtype, a->data, i);
+            double y = scalar_load(b->dtype, b->data, i);
+
+            if (!isfinite(x) || !isfinite(y))
+                return INFINITY;
+            most = fmax(most, fabs(x - y));
+            largest = fmax(largest, fabs(y));
+        }
+        worst = fmax(worst, largest > 0 ? most / largest : INFINITY);
+    }
+    return worst;
+}
+
+/* Classes and probabilities of the five best, against those of the record. */
+static double difference_top5(const struct arrays *got, const cJSON *top5)
+{
+    const struct constant *y = got->n == 1 ? got->item[0] : NULL;
+    int64_t k, best, n = y != NULL ? constant_count(y) : 0;
+    double worst = 0, last = INFINITY, largest = 0;
+    const cJSON *line;
+
+    if (n == 0 || cJSON_GetArraySize(top5) != 5)
+        return INFINITY;
+    cJSON_ArrayForEach(line, top5)
+    {
+        double value = -1, want = cJSON_GetArrayItem(line, 2)->valuedouble;
+
+        for (best = k = 0; k < n; k++) {
+            double v = scalar_load(y->dtype, y->data, k);
+
+            if (v > value && v < last) {
+                value = v;
+                best = k;
+            }
+        }
+        if (best != cJSON_GetArrayItem(line, 0)->valueint)
+            return INFINITY;
+        last = value;
+        largest = fmax(largest, want);
+        worst = fmax(worst, fabs(value - want));
+    }
+    return worst / largest;
+}
+
+/* ---- what is expected ---------------------------------------------- */
+
+static const cJSON *top5_of(const cJSON *record, const char *input)
+{
+    const cJSON *line;
+
+    cJSON_ArrayForEach(line, json_member(record, "results"))
+    {
+        const char *name = json_string(line, "input");
+
+        if (name != NULL && strcmp(name + strlen("weights/"), input) == 0)
+            return json_member(line, "top5");
+    }
+    return NULL;
+}
+
+/* The outputs of a graph as it is. */
+static int run_graph(const struct graph *g,
+                     const struct infer_session_options *options,
+                     const struct arrays *in, struct arrays *out,
+                     struct infer_error *err)
+{
+    struct graph *copy = graph_copy(g);
+    struct infer_model *model = NULL;
+    int status = copy != NULL ? infer_model_from_graph(copy, err, &model)
+                              : error_set(err, INFER_EMEMORY, "no memory");
+
+    if (status == INFER_OK)
+        status = run(model, options, in, out, err);
+    infer_model_close(&model);
+    return status;
+}
+
+/* Inputs and outputs of a case (of data set k).  Of a TOP5 case the outputs
+ * stay empty. */
+static int expectation(const char *folder, const struct recorded_case *c, int k,
+                       const cJSON *record, const struct graph *g,
+                       struct arrays *in, struct arrays *out,
+                       struct infer_error *err)
+{
+    struct graph *twin = NULL;
+    int status = INFER_OK;
+
+    if (c->source == DATA_SETS) {
+        add_data_set(folder, c->path, k, "input", in);
+        add_data_set(folder, c->path, k, "output", out);
+    } else if (c->source == ROWS || c->source == TOP5) {
+        add_npy(folder, c->argument, in);
+        if (c->source == ROWS)
+            channels_first(in);
+        if (c->source == ROWS)
+            add_rows(json_member(record, "outputs_first10"), out);
+    } else {
+        add_waves(g, in);
+        if (c->source == TWIN || c->source == FIRST)
+            status = model_read(folder, c->argument, NULL, &twin, err);
+        if (status == INFER_OK)
+            status = run_graph(twin != NULL ? twin : g, model_reference(), in,
+                               out, err);
+        graph_free(twin);
+    }
+    return status;
+}
+
+/* ---- judging ------------------------------------------------------- */
+
+/* As read and optimised, on both backends. */
+static int run_four(const struct graph *g,
+                    const struct infer_session_options *options,
+                    const struct arrays *in, struct arrays got[4],
+                    struct infer_error *err)
+{
+    struct infer_model *lean = NULL;
+    int status = run_graph(g, model_reference(), in, &got[0], err);
+
+    if (status == INFER_OK)
+        status = run_graph(g, options, in, &got[1], err);
+    if (status == INFER_OK)
+        status = model_optimise(g, &lean, err);
+    if (status == INFER_OK)
+        status = run(lean, model_reference(), in, &got[2], err);
+    if (status == INFER_OK)
+        status = run(lean, options, in, &got[3], err);
+    infer_model_close(&lean);
+    return status;
+}
+
+static bool check_one(const char *folder,
+                      const struct infer_session_options *options,
+                      const struct recorded_case *c, int k, const cJSON *record,
+                      const struct graph *g)
+{
+    struct arrays in = {0}, want = {0}, got[4] = {{0}};
+    struct infer_error err = {0};
+    double worst[4];
+    bool good;
+    int i, status;
+
+    status = expectation(folder, c, k, record, g, &in, &want, &err);
+    if (status == INFER_OK)
+        status = run_four(g, options, &in, got, &err);
+    good = status == INFER_OK;
+    for (i = 0; i < 4; i++) {
+        worst[i] =
+            c->source == TOP5
+                ? difference_top5(&got[i], top5_of(record, c->argument))
+                : difference(&got[i], &want, c->source == FIRST ? 1 : want.n);
+        good = good && worst[i] <= CONFORMANCE_RELATIVE;
+    }
+    printf("%-6s %s%s%s: %.1e reference, %.1e backend as read; %.1e, %.1e "
+           "optimised\n",
+           good ? "ok" : "FAILED", c->path, c->argument ? ", " : "",
+           c->argument ? c->argument : "", worst[0], worst[1], worst[2],
+           worst[3]);
+    if (status != INFER_OK)
+        printf("       %s\n", err.text);
+    clear(&in);
+    clear(&want);
+    for (i = 0; i < 4; i++)
+        clear(&got[i]);
+    return good;
+}
+
+/* Every word must be in the text. */
+static bool has_words(const char *text, const char *words)
+{
+    while (*words != '\0') {
+        size_t n = strcspn(words, ",");
+        char word[64];
+
+        snprintf(word, sizeof(word), "%.*s", (int)n, words);
+        if (strstr(text, word) == NULL)
+            return false;
+        words += n + (words[n] == ',');
+    }
+    return true;
+}
+
+static bool check_refused(const struct recorded_case *c, int status,
+                          const struct infer_error *err)
+{
+    bool good =
+        status == INFER_EUNSUPPORTED && has_words(err->text, c->argument);
+
+    printf("%-6s %s: refused (%s)\n", good ? "ok" : "FAILED", c->path,
+           status < 0 ? infer_status_name(status) : "not");
+    if (!good && status < 0)
+        printf("       %s\n", err->text);
+    return good;
+}
+
+/* Returns how many comparisons it made. */
+static size_t check(const char *folder,
+                    const struct infer_session_options *options,
+                    const struct recorded_case *c, const cJSON *record,
+                    size_t *failed)
+{
+    struct infer_error err = {0};
+    struct graph *g = NULL;
+    int k, status = model_read(folder, c->path, c->arch, &g, &err);
+    int n = c->source == DATA_SETS ? atoi(c->argument) : 1;
+
+    if (c->source == REFUSED) {
+        *failed += !check_refused(c, status, &err);
+    } else if (c->source == BARE) {
+        bool good = status == INFER_OK && g == NULL;
+
+        printf("%-6s %s: tensors without a network\n", good ? "ok" : "FAILED",
+               c->path);
+        *failed += !good;
+    } else if (g == NULL) {
+        printf("FAILED %s: %s\n", c->path, status < 0 ? err.text : "no graph");
+        *failed += (size_t)n;
+    } else {
+        for (k = 0; k < n; k++)
+            *failed += !check_one(folder, options, c, k, record, g);
+    }
+    fflush(stdout);
+    graph_free(g);
+    return (size_t)n;
+}
+
+size_t recorded_run(const char *folder,
+                    const struct infer_session_options *options,
+                    const char *word, const cJSON *models, size_t *failed)
+{
+    size_t i, n = 0;
+
+    for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        if (strstr(cases[i].path, word) != NULL)
+            n += check(folder, options, &cases[i],
+                       json_member(models, cases[i].path), failed);
+    return n;
+}

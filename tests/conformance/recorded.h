@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weight files whose inputs are arrays, or that have no recorded outputs. */
+#ifndef TESTS_CONFORMANCE_RECORDED_H
+#define TESTS_CONFORMANCE_RECORDED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "libinfer/infer.h"
+#include "libinfer/json.h"
+
+/* Runs the cases whose path contains word on the reference backend and as
+ * asked for, as read and optimised.  models: the records.  Returns the number
+ * of cases and adds those that failed to *failed. */
+size_t recorded_run(const char *folder,
+                    const struct infer_session_options *asked, const char *word,
+                    const cJSON *models, size_t *failed);
+
+/* True where a case looks at this file below weights/. */
+bool recorded_has(const char *path);
+
+#endif

@@ -1,0 +1,211 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# train as a user meets it: ten pictures learned by heart, through wconv and
+# infer; resuming; bad data; nothing lost by a failure.  Run by make check,
+# which sets srcdir and builds train, wconv and infer beside.
+set -u
+src=${srcdir:-.}
+here=$(pwd)
+dir=$(mktemp -d)
+trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
+failed=0
+count=0
+
+fail() {
+    echo "FAILED: $*"
+    failed=$((failed + 1))
+}
+
+# expect CODE PATTERN COMMAND...: exit status and a line of the output.
+expect() {
+    code=$1 pattern=$2
+    shift 2
+    count=$((count + 1))
+    "$@" >"$dir/out" 2>&1
+    got=$?
+    if [ "$got" != "$code" ]; then
+        fail "exit $got, not $code: $*"
+        head -n 5 "$dir/out"
+    elif ! grep -q -e "$pattern" "$dir/out"; then
+        fail "no '$pattern' from: $*"
+        head -n 5 "$dir/out"
+    fi
+}
+
+same() {
+    count=$((count + 1))
+    cmp -s "$1" "$2" || fail "$1 and $2 differ"
+}
+
+absent() {
+    count=$((count + 1))
+    [ ! -e "$1" ] || fail "$1 was written"
+}
+
+train=$here/train
+arch=--arch=$src/tests/arch/tiny.json
+pictures=$src/samples/digits/images
+data=$dir/data
+for part in train test; do
+    for digit in 0 1 2 3 4 5 6 7 8 9; do
+        mkdir -p "$data/$part/$digit"
+        cp "$pictures/$digit.png" "$data/$part/$digit"
+    done
+done
+usual='-b 5 --threads=1 --optimizer=adam --lr=0.01 --seed=3'
+# run OUT OPTIONS...: a training run of ten pictures, two batches an epoch.
+run() {
+    out=$1
+    shift
+    # shellcheck disable=SC2086
+    "$train" "$arch" --data="$data" $usual -o "$out" "$@"
+}
+
+# ---- the main job
+a=$dir/a.safetensors
+expect 0 'accuracy 100' run "$a" --epochs=30 --log="$dir/a.csv" \
+    --plot="$dir/a.svg"
+expect 0 'stripped.*optimiser state' "$here/wconv" "$a" "$arch" \
+    -o "$dir/a.infer" -v
+for digit in 0 3 7 9; do
+    expect 0 "% *$digit " "$here/infer" -m "$dir/a.infer" -k1 \
+        "$pictures/$digit.png"
+done
+expect 0 '^60,30,0.01,' tail -n 1 "$dir/a.csv"
+expect 0 'polyline' cat "$dir/a.svg"
+expect 0 '"val_accuracy":' run "$dir/x.safetensors" --steps=2 --json
+expect 0 'largest relative error' run "$dir/x.safetensors" --grad-check
+expect 0 'right after' run "$dir/x.safetensors" --overfit-batch
+expect 0 'conv1 .*wgrad' run "$dir/x.safetensors" --time-layers
+rm -f "$dir/x.safetensors"
+
+# ---- a resumed run is the uninterrupted one, with every rule
+for rule in nesterov rmsprop adamw; do
+    common="--optimizer=$rule --lr-policy=cosine --weight-decay=0.001 \
+        --augment=flip,crop:2,cutout:3,affine --ema=0.9 --clip-grad=1 \
+        --label-smoothing=0.1 --warmup=2 --accum=2"
+    # shellcheck disable=SC2086
+    expect 0 'step 9' run "$dir/whole.safetensors" $common --steps=9
+    # Policies follow the length of the whole run: it stops by a signal.
+    # shellcheck disable=SC2086
+    expect 0 'step 9' run "$dir/part.safetensors" $common --steps=9 \
+        --snapshot=4
+    # Not through run(): the signal must reach the program itself.
+    # shellcheck disable=SC2086
+    "$train" "$arch" --data="$data" $usual -o "$dir/cut.safetensors" $common \
+        --steps=100000 --lr-policy=fixed --snapshot=1 -q >"$dir/out" 2>&1 &
+    pid=$!
+    while [ ! -e "$dir/cut.safetensors" ] && kill -0 $pid 2>/dev/null; do
+        sleep 0.1
+    done
+    kill -INT $pid
+    wait $pid
+    grep -q 'stopped at step' "$dir/out" || fail "$rule: no word of stopping"
+    step=$(sed -n 's/.*stopped at step \([0-9]*\).*/\1/p' "$dir/out")
+    to=$((step + 4))
+    # shellcheck disable=SC2086
+    expect 0 "step $to" run "$dir/cut.safetensors" $common \
+        --lr-policy=fixed --steps=$to --resume
+    # shellcheck disable=SC2086
+    expect 0 "step $to" run "$dir/straight.safetensors" $common \
+        --lr-policy=fixed --steps=$to
+    same "$dir/cut.safetensors" "$dir/straight.safetensors"
+    same "$dir/whole.safetensors" "$dir/part.safetensors"
+    for f in whole part cut straight; do
+        rm "$dir/$f.safetensors"
+    done
+done
+
+# ---- starting from weights
+expect 0 '9 parameters taken\|accuracy' run "$dir/b.safetensors" --steps=2 -v \
+    --init-from="$a" --freeze='^conv|^bn'
+expect 1 'matches none' run "$dir/c.safetensors" --freeze='nowhere'
+expect 2 'nothing to train' run "$dir/c.safetensors" --freeze='.'
+expect 2 'none of its tensors\|no place' run "$dir/c.safetensors" \
+    --init-from="$src/samples/digits/digits.pth"
+absent "$dir/c.safetensors"
+
+# ---- checkpoints that do not fit, and places that cannot be written
+cp "$a" "$dir/good"
+expect 1 'begun with' run "$a" --resume --seed=4
+expect 1 'begun with batch 5' run "$a" --resume -b 2
+expect 2 'another network or optimizer\|holds' run "$a" --resume \
+    --optimizer=sgd
+expect 1 'complete at step 60' run "$a" --resume --epochs=30
+head -c 3000 "$a" >"$dir/short.safetensors"
+expect 2 'short.safetensors' run "$a" --resume="$dir/short.safetensors"
+# One changed bit in the middle of the tensors.
+{
+    head -c 30000 "$a"
+    printf 'x'
+    tail -c +30002 "$a"
+} >"$dir/bit.safetensors"
+expect 2 'checksum' run "$a" --resume="$dir/bit.safetensors" --epochs=40
+"$here/wconv" "$a" "$arch" -o "$dir/bare.infer" >/dev/null
+expect 2 'no training state\|missing' run "$a" --resume="$dir/bare.infer"
+expect 2 '/dev/full\|regular' run /dev/full --steps=1
+expect 2 "$dir/nowhere" run "$dir/nowhere/x" --steps=1
+same "$a" "$dir/good"
+# A disk that fills up: files may grow to 8 blocks of 512 bytes.
+(
+    ulimit -f 8
+    trap '' XFSZ
+    run "$a" --resume --epochs=40
+) >"$dir/out" 2>&1 && fail 'a full disk went unnoticed'
+grep -q "$a" "$dir/out" || fail 'a full disk was not named'
+same "$a" "$dir/good"
+
+# ---- divergence: named, and the checkpoint is kept
+expect 3 'Lower --lr.*unharmed' run "$a" --resume --epochs=99 --lr=1e6 \
+    --optimizer=adam --snapshot=1000 --epsilon=0
+same "$a" "$dir/good"
+
+# ---- bad data
+expect 2 'No such file' "$train" "$arch" --data="$dir/nothing" -o "$dir/x"
+mkdir "$dir/idx" "$dir/ten" "$dir/cifar"
+expect 2 'holds no training pictures' "$train" "$arch" --data="$dir/idx" \
+    -o "$dir/x"
+# Three pictures of 14 x 14 and their labels.
+{
+    printf '\0\0\010\003\0\0\0\003\0\0\0\016\0\0\0\016'
+    head -c 588 /dev/zero
+} >"$dir/idx/train-images-idx3-ubyte"
+expect 2 'not beside it' "$train" "$arch" --data="$dir/idx" -o "$dir/x"
+printf '\0\0\010\001\0\0\0\003\001\002\003' >"$dir/idx/train-labels-idx1-ubyte"
+expect 0 'loss' "$train" "$arch" --data="$dir/idx" --steps=1 -b 3
+printf '\0\0\010\001\0\0\0\002\001\002' >"$dir/idx/train-labels-idx1-ubyte"
+expect 2 '2 labels.*3 pictures' "$train" "$arch" --data="$dir/idx" -o "$dir/x"
+printf '\0\0\010\001\0\0\0\003\001\002' >"$dir/idx/train-labels-idx1-ubyte"
+expect 2 'cut off' "$train" "$arch" --data="$dir/idx" -o "$dir/x"
+printf '\0\0\010\001\0\0\0\003\001\002\013' >"$dir/idx/train-labels-idx1-ubyte"
+expect 2 '12 classes.*scores 10' "$train" "$arch" --data="$dir/idx" -o "$dir/x"
+gzip -c "$dir/idx/train-images-idx3-ubyte" | head -c 30 \
+    >"$dir/idx/train-images-idx3-ubyte.gz"
+rm "$dir/idx/train-images-idx3-ubyte"
+expect 2 'cut off' "$train" "$arch" --data="$dir/idx" -o "$dir/x"
+head -c 3000 /dev/zero >"$dir/cifar/data_batch_1.bin"
+expect 2 'no whole number' "$train" --arch=resnet20-cifar \
+    --data="$dir/cifar" -o "$dir/x"
+head -c 3073 /dev/zero >"$dir/cifar/data_batch_1.bin"
+expect 2 '3x32x32.*1x14x14' "$train" "$arch" --data="$dir/cifar" -o "$dir/x"
+mkdir -p "$dir/ten/train/cat"
+expect 2 'without pictures' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+printf 'no picture' >"$dir/ten/train/cat/1.png"
+expect 2 '1 classes.*scores 10' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+absent "$dir/x"
+
+# ---- usage
+expect 1 'no network' "$train" --data="$data"
+expect 1 'no pictures' "$train" "$arch"
+expect 1 "did you mean '--epochs'" "$train" --epocs=3
+expect 1 'optimizer' "$train" "$arch" --data="$data" --optimizer=magic
+expect 1 'lr takes' "$train" "$arch" --data="$data" --lr=nan
+expect 1 'augment' "$train" "$arch" --data="$data" --augment=fly
+expect 1 'is no option' "$train" "$arch" --data="$data" there
+expect 1 'neither a built-in name' "$train" --arch=lenet55 --data="$data"
+expect 4 'cuda' run "$dir/x" --device=cuda:99
+expect 0 'resnet50-mnist' "$train" --list-archs
+expect 0 'usage: train' "$train" --help
+
+echo "$count checks, $failed failed"
+[ "$failed" = 0 ]

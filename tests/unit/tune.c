@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tuning cache, and choices by measurement on the CPU. */
+#include "config.h"
+
+#include "tests/unit/network.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libinfer/tune.h"
+
+static char folder[] = "tune-XXXXXX";
+static char path[64];
+
+static void write_file(const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static char *read_file(void)
+{
+    char *text = calloc(1, 1 << 16);
+    FILE *f = fopen(path, "r");
+
+    assert_non_null(text);
+    assert_non_null(f);
+    assert_true(fread(text, 1, (1 << 16) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+static struct tune_cache *cache_of(const char *label)
+{
+    struct infer_error err = {0};
+    struct tune_cache *c = NULL;
+
+    assert_int_equal(tune_cache_open(path, label, &err, &c), 0);
+    return c;
+}
+
+static void add_entry(struct tune_cache *c, const char *key, const char *row,
+                      int variant)
+{
+    struct tune_entry e = {row, variant, variant ? "engine" : ""};
+    struct infer_error err = {0};
+
+    assert_int_equal(tune_cache_add(c, key, &e, 1.5e-6, &err), 0);
+}
+
+static void test_round_trip(void **unused)
+{
+    struct tune_cache *c = cache_of("card");
+    struct tune_entry e;
+
+    (void)unused;
+    assert_string_equal(tune_cache_note(c), "");
+    assert_false(tune_cache_find(c, "one", &e));
+    add_entry(c, "one", "row_a", 0);
+    add_entry(c, "two", "row_b", 3);
+    add_entry(c, "one", "row_c", 0); /* measured anew */
+    assert_true(tune_cache_find(c, "one", &e));
+    assert_string_equal(e.row, "row_c");
+    tune_cache_write(c);
+    assert_string_equal(tune_cache_note(c), "");
+    tune_cache_close(c);
+
+    c = cache_of("card");
+    assert_true(tune_cache_find(c, "one", &e));
+    assert_string_equal(e.row, "row_c");
+    assert_true(tune_cache_find(c, "two", &e));
+    assert_string_equal(e.row, "row_b");
+    assert_int_equal(e.variant, 3);
+    assert_string_equal(e.variant_name, "engine");
+    tune_cache_close(c);
+}
+
+/* Two processes, and two devices, keep what the other wrote. */
+static void test_shared(void **unused)
+{
+    struct tune_cache *a = cache_of("card"), *b = cache_of("card");
+    struct tune_cache *other = cache_of("another card");
+    struct tune_entry e;
+
+    (void)unused;
+    assert_false(tune_cache_find(other, "one", &e));
+    add_entry(a, "from a", "row_a", 0);
+    add_entry(b, "from b", "row_b", 0);
+    add_entry(other, "from a", "row_z", 0);
+    tune_cache_write(a);
+    tune_cache_write(b);
+    tune_cache_write(other);
+    tune_cache_close(a);
+    tune_cache_close(b);
+    tune_cache_close(other);
+    a = cache_of("card");
+    assert_true(tune_cache_find(a, "from a", &e));
+    assert_string_equal(e.row, "row_a");
+    assert_true(tune_cache_find(a, "from b", &e));
+    tune_cache_close(a);
+}
+
+static void check_ignored(const char *text)
+{
+    struct tune_cache *c;
+    struct tune_entry e;
+    char *kept;
+
+    write_file(text);
+    c = cache_of("card");
+    assert_non_null(strstr(tune_cache_note(c), "ignored"));
+    assert_non_null(strstr(tune_cache_note(c), path));
+    kept = read_file(); /* nothing is written where nothing is new */
+    assert_string_equal(kept, text);
+    free(kept);
+    add_entry(c, "new", "row_a", 0);
+    tune_cache_write(c);
+    tune_cache_close(c);
+    c = cache_of("card");
+    assert_string_equal(tune_cache_note(c), "");
+    assert_true(tune_cache_find(c, "new", &e));
+    tune_cache_close(c);
+}
+
+static void test_damaged(void **unused)
+{
+    (void)unused;
+    check_ignored("{\"libinfer_tuning\": 1, \"devices\": {");
+    check_ignored("{\"libinfer_tuning\": 2, \"devices\": {}}");
+    check_ignored("{\"something\": \"else\"}");
+    check_ignored("[1, 2, 3]");
+    check_ignored("\xff\xfe");
+}
+
+/* Entries that make no sense are passed over one by one. */
+static void test_bad_entries(void **unused)
+{
+    struct tune_cache *c;
+    struct tune_entry e;
+    char *text, *quote;
+
+    (void)unused;
+    unlink(path);
+    c = cache_of("card");
+    add_entry(c, "good", "row_a", 0);
+    add_entry(c, "turned", "row_b", 0);
+    tune_cache_write(c);
+    tune_cache_close(c);
+    text = read_file();
+    quote = strstr(text, "\"row_b\"");
+    assert_non_null(quote);
+    memcpy(quote, "1234567", 7); /* a number in place of the name */
+    write_file(text);
+    free(text);
+    c = cache_of("card");
+    assert_string_equal(tune_cache_note(c), "");
+    assert_true(tune_cache_find(c, "good", &e));
+    assert_false(tune_cache_find(c, "turned", &e));
+    tune_cache_close(c);
+}
+
+static void test_unwritable(void **unused)
+{
+    struct infer_error err = {0};
+    struct tune_cache *c = NULL;
+    char inside[128];
+
+    (void)unused;
+    /* A file where a folder should be. */
+    snprintf(inside, sizeof inside, "%s/below.json", path);
+    assert_int_equal(tune_cache_open(inside, "card", &err, &c), 0);
+    add_entry(c, "one", "row_a", 0);
+    tune_cache_write(c);
+    assert_non_null(strstr(tune_cache_note(c), "not written"));
+    tune_cache_close(c);
+    /* No file at all. */
+    assert_int_equal(tune_cache_open("", "card", &err, &c), 0);
+    assert_string_equal(tune_cache_path(c), "");
+    add_entry(c, "one", "row_a", 0);
+    tune_cache_write(c);
+    assert_string_equal(tune_cache_note(c), "");
+    tune_cache_close(c);
+}
+
+/* ---- sessions ------------------------------------------------------ */
+
+static struct graph *two_convolutions(void)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 88172645463325252u;
+    int x, y;
+
+    assert_non_null(g);
+    x = input(g, "x", DIMS(-1, 3, 12, 12));
+    y = add_conv(g, &state, "first", x, 3, 8, 3, 1, 1, -1);
+    y = add_conv(g, &state, "second", y, 8, 8, 3, 1, 1, -1);
+    assert_int_equal(graph_add_output(g, y), 0);
+    return g;
+}
+
+static struct infer_array tuned_run(struct infer_model *model, int tune,
+                                    struct infer_tuning_info *info)
+{
+    struct infer_session_options options;
+    struct infer_session *session = NULL;
+    struct infer_error err = {0};
+    uint64_t state = 42;
+    struct infer_array x = array_of(&state, DIMS(2, 3, 12, 12)), y;
+
+    infer_session_options_init(&options);
+    options.tune = tune;
+    options.tune_cache = path;
+    assert_int_equal(infer_session_create(model, &options, &err, &session), 0);
+    y = run(session, &x, 1, 0);
+    assert_int_equal(infer_session_tuning(session, info), 0);
+    infer_session_close(&session);
+    free(x.data);
+    return y;
+}
+
+static void test_sessions(void **unused)
+{
+    struct infer_model *model = model_of(two_convolutions());
+    struct infer_tuning_info info;
+    struct infer_array plain, first, second;
+
+    (void)unused;
+    unlink(path);
+    plain = tuned_run(model, 0, &info);
+    assert_int_equal(info.measured + info.cached, 0);
+    assert_int_equal(access(path, F_OK), -1);
+    first = tuned_run(model, 2, &info);
+    assert_close(&first, &plain, 1e-5);
+#ifdef HAVE_ONEDNN
+    assert_true(info.measured > 0);
+    assert_int_equal(access(path, F_OK), 0);
+#endif
+    second = tuned_run(model, 2, &info);
+    assert_int_equal(info.measured, 0);
+    assert_close(&second, &first, 0);
+    free(plain.data);
+    free(first.data);
+    free(second.data);
+    infer_model_close(&model);
+}
+
+static void test_options(void **unused)
+{
+    struct infer_model *model = model_of(two_convolutions());
+    struct infer_session_options options;
+    struct infer_session *session = NULL;
+    struct infer_error err = {0};
+    struct infer_tuning_info info;
+
+    (void)unused;
+    infer_session_options_init(&options);
+    options.tune = 3;
+    assert_int_equal(infer_session_create(model, &options, &err, &session),
+                     INFER_EARGUMENT);
+    assert_int_equal(infer_session_tuning(NULL, &info), INFER_EARGUMENT);
+    infer_model_close(&model);
+}
+
+static int make_folder(void **unused)
+{
+    (void)unused;
+    if (!mkdtemp(folder))
+        return -1;
+    /* Folders that are missing are made. */
+    snprintf(path, sizeof path, "%s/cache/tuning.json", folder);
+    return 0;
+}
+
+static int remove_folder(void **unused)
+{
+    char inner[64];
+
+    (void)unused;
+    snprintf(inner, sizeof inner, "%s/cache", folder);
+    unlink(path);
+    rmdir(inner);
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_bad_entries),
+        cmocka_unit_test(test_unwritable), cmocka_unit_test(test_sessions),
+        cmocka_unit_test(test_options),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pictures read ahead: threads decode and preprocess the next ones while the
+ * network runs on those before.
+ *
+ * Picture i is put into slot i % ahead, so that at most `ahead` are held; a
+ * thread that comes to a slot still taken waits.
+ */
+#include "tools/infer/reader.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+
+enum slot_state { EMPTY, READING, READY };
+
+struct slot {
+    enum slot_state state;
+    struct reader_picture picture;
+    int status;
+    struct infer_error err;
+};
+
+struct reader {
+    const struct infer_model *model;
+    struct infer_tensor_info info;
+    const struct tool_list *list;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    size_t next_read, next_out; /* numbers of pictures */
+    bool stop;
+    struct slot *slot;
+    size_t ahead;
+    pthread_t *thread;
+    int n_threads;
+};
+
+/* Decodes and preprocesses one picture. */
+static int read_picture(const struct reader *r, const char *path,
+                        struct reader_picture *out, struct infer_error *err)
+{
+    struct infer_image image = {0};
+    int64_t dim[4] = {1, r->info.dim[1], 0, 0};
+    int status = infer_image_load(path, 0, err, &image);
+
+    if (status < 0)
+        return status;
+    dim[2] = r->info.dim[2] > 0 ? r->info.dim[2] : image.height;
+    dim[3] = r->info.dim[3] > 0 ? r->info.dim[3] : image.width;
+    out->bytes = tool_bytes(INFER_F32, 4, dim);
+    out->data = out->bytes < SIZE_MAX ? malloc(out->bytes) : NULL;
+    if (out->data == NULL)
+        status = error_set(err, INFER_EMEMORY, "%s: out of memory", path);
+    else
+        status = infer_model_preprocess(r->model, 0, &image, dim + 2, out->data,
+                                        out->bytes, err);
+    out->hw[0] = dim[2];
+    out->hw[1] = dim[3];
+    infer_image_free(&image);
+    return status;
+}
+
+static void *read_ahead(void *context)
+{
+    struct reader *r = context;
+
+    pthread_mutex_lock(&r->mutex);
+    while (!r->stop && r->next_read < r->list->count) {
+        const size_t i = r->next_read;
+        struct slot *s = &r->slot[i % r->ahead];
+
+        if (s->state != EMPTY) {
+            pthread_cond_wait(&r->changed, &r->mutex);
+            continue;
+        }
+        r->next_read++;
+        s->state = READING;
+        pthread_mutex_unlock(&r->mutex);
+        memset(&s->picture, 0, sizeof(s->picture));
+        s->status = read_picture(r, r->list->path[i], &s->picture, &s->err);
+        pthread_mutex_lock(&r->mutex);
+        s->state = READY;
+        pthread_cond_broadcast(&r->changed);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return NULL;
+}
+
+int reader_start(const struct infer_model *model, const struct tool_list *list,
+                 int threads, size_t ahead, struct infer_error *err,
+                 struct reader **out)
+{
+    struct reader *r = calloc(1, sizeof(*r));
+    int i;
+
+    if (r == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    r->model = model;
+    infer_model_input(model, 0, &r->info);
+    r->list = list;
+    r->ahead = ahead + (size_t)threads;
+    pthread_mutex_init(&r->mutex, NULL);
+    pthread_cond_init(&r->changed, NULL);
+    r->slot = calloc(r->ahead, sizeof(*r->slot));
+    r->thread = calloc((size_t)threads, sizeof(*r->thread));
+    for (i = 0; r->slot != NULL && r->thread != NULL && i < threads; i++) {
+        if (pthread_create(&r->thread[i], NULL, read_ahead, r) != 0)
+            break;
+        r->n_threads++;
+    }
+    if (r->n_threads == 0) {
+        reader_stop(r);
+        return error_set(err, INFER_EMEMORY, "no thread to read pictures");
+    }
+    *out = r;
+    return INFER_OK;
+}
+
+int reader_peek(struct reader *r, struct infer_error *err,
+                const struct reader_picture **out)
+{
+    struct slot *s = &r->slot[r->next_out % r->ahead];
+
+    pthread_mutex_lock(&r->mutex);
+    while (s->state != READY)
+        pthread_cond_wait(&r->changed, &r->mutex);
+    pthread_mutex_unlock(&r->mutex);
+    if (s->status < 0) {
+        *err = s->err;
+        return s->status;
+    }
+    *out = &s->picture;
+    return INFER_OK;
+}
+
+void reader_drop(struct reader *r)
+{
+    struct slot *s = &r->slot[r->next_out % r->ahead];
+
+    pthread_mutex_lock(&r->mutex);
+    free(s->picture.data);
+    s->picture.data = NULL;
+    s->state = EMPTY;
+    r->next_out++;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void reader_stop(struct reader *r)
+{
+    size_t i;
+
+    if (r == NULL)
+        return;
+    pthread_mutex_lock(&r->mutex);
+    r->stop = true;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->mutex);
+    while (r->n_threads > 0)
+        pthread_join(r->thread[--r->n_threads], NULL);
+    for (i = 0; r->slot != NULL && i < r->ahead; i++)
+        free(r->slot[i].picture.data);
+    free(r->slot);
+    free(r->thread);
+    pthread_mutex_destroy(&r->mutex);
+    pthread_cond_destroy(&r->changed);
+    free(r);
+}

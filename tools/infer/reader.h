@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pictures read ahead by threads, handed out in order. */
+#ifndef TOOLS_INFER_READER_H
+#define TOOLS_INFER_READER_H
+
+#include "tools/infer/infer_tool.h"
+
+/* A picture as the network's first input takes it. */
+struct reader_picture {
+    float *data; /* C,H,W */
+    size_t bytes;
+    int64_t hw[2];
+};
+
+struct reader;
+
+/* Starts `threads` > 0 threads that keep `ahead` pictures of the list ready.
+ * model and list must outlive the reader. */
+int reader_start(const struct infer_model *model, const struct tool_list *list,
+                 int threads, size_t ahead, struct infer_error *err,
+                 struct reader **out);
+/* The next picture, or why it cannot be read.  Not past the list's end. */
+int reader_peek(struct reader *r, struct infer_error *err,
+                const struct reader_picture **out);
+/* Done with that picture. */
+void reader_drop(struct reader *r);
+void reader_stop(struct reader *r); /* NULL is fine */
+
+#endif

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kbench: the kernels of the table beside each other, problem by problem.
+ *
+ *     figures.c, sweep.c, layers.c   problems from words or from a model
+ *     proof.c                        what is true of a problem
+ *     bench.c, timing.c              candidates: verified, then timed
+ *     peaks.c                        what the device can do at best
+ *     stats.c, summary.c             numbers
+ *     report_*.c, html_*.c           for people and for machines
+ */
+#ifndef TOOLS_KBENCH_H
+#define TOOLS_KBENCH_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "kernels/kern.h"
+#include "libinfer/device.h"
+#include "tools/cli.h"
+
+/* ---- problems ------------------------------------------------------ */
+
+/* Products are rounded as the precision says; F32 stays exact. */
+struct kb_precision {
+    const char *name; /* "fp32", "tf32", "fp16", "bf16" */
+    enum infer_dtype dtype;
+    bool allow_tf32;
+};
+/* NULL where there is none of the name. */
+const struct kb_precision *kb_precision_find(const char *name);
+
+/* A convolution, pooling or dense problem in the field's letters.  0 means
+ * not given: 1 for most, H for W, R for S; p and q follow from the rest. */
+struct kb_figures {
+    enum kern_op op;
+    int64_t n, c, h, w, k, r, s, p, q;
+    int groups, stride_h, stride_w, dilation_h, dilation_w;
+    int pad_top, pad_left, pad_bottom, pad_right; /* -1: as top or left */
+    bool bias, residual, residual_last, average;
+    struct kern_unary act;
+};
+void kb_figures_init(struct kb_figures *f, enum kern_op op);
+/* Reads benchdnn's letters, and what kern_problem_format() prints behind them:
+ * "mb32ic64ih56oc64oh56kh3ph1 +bias +relu".  Fields that are not named stay as
+ * they are.  EARGUMENT says what is wrong. */
+int kb_figures_parse(const char *text, struct kb_figures *f,
+                     struct infer_error *err);
+/* Sets one figure by its letter or word: "n", "hw", "stride", "pad", ... */
+bool kb_figures_set(struct kb_figures *f, const char *name, int64_t value);
+/* The whole problem; EARGUMENT where the figures make none. */
+int kb_figures_problem(const struct kb_figures *f,
+                       const struct kb_precision *precision,
+                       enum kern_layout layout, struct infer_error *err,
+                       struct kern_problem *out);
+
+/* "n=1:64:2", "n=1:64:x2", "k=1,4,16": the figure and its values. */
+#define KB_SWEEP_VALUES 256
+struct kb_sweep {
+    char name[16];
+    int64_t value[KB_SWEEP_VALUES];
+    int count;
+};
+int kb_sweep_parse(const char *text, struct kb_sweep *out,
+                   struct infer_error *err);
+
+/* ---- results ------------------------------------------------------- */
+
+enum kb_side { KB_OURS, KB_RIVAL, KB_REFERENCE, KB_SIDES };
+extern const char *const kb_side_names[KB_SIDES];
+/* Whose kernel a row is: cuDNN's and oneDNN's are the rivals. */
+enum kb_side kb_side_of(const struct kern_row *row);
+
+enum kb_state {
+    KB_TIMED,
+    KB_WRONG,  /* verification failed: no time */
+    KB_FAILED, /* could not run */
+    KB_DROPPED /* timed once, far behind */
+};
+extern const char *const kb_state_names[];
+
+/* Seconds a launch. */
+struct kb_stats {
+    double min, median, p95;
+    double spread; /* (third quartile - first) / median */
+    int rounds;
+};
+/* Sorts the times. */
+struct kb_stats kb_stats_of(double *times, int n);
+
+struct kb_result {
+    const struct kern_row *row;
+    char variant[KERN_VARIANT_NAME];
+    enum kb_side side;
+    enum kb_state state;
+    struct kb_stats time;
+    int launches; /* a round */
+    size_t workspace;
+    double worst;   /* largest difference / tolerance */
+    char text[384]; /* why it is wrong or did not run */
+};
+
+/* One problem and what was found about it. */
+struct kb_case {
+    char model[64], name[128]; /* "" outside a model */
+    int64_t batch;
+    int count; /* layers of the model that are this problem */
+    struct kern_problem p;
+    const struct kb_precision *precision;
+    char text[256];
+    double flops, bytes;
+    double floor; /* seconds; 0 before peaks are known */
+    bool by_bytes;
+    int64_t verified; /* outputs held against the reference */
+    struct kb_result *result;
+    int n_results;
+    int best[KB_SIDES]; /* index of the fastest, or -1 */
+    double ratio;       /* rival's best median / ours; 0: one is missing */
+};
+
+struct kb_cases {
+    struct kb_case *item;
+    int count, capacity;
+};
+/* The new case, zeroed but for the problem and what follows from it; NULL when
+ * out of memory. */
+struct kb_case *kb_cases_add(struct kb_cases *list,
+                             const struct kern_problem *p,
+                             const struct kb_precision *precision);
+void kb_cases_clear(struct kb_cases *list);
+struct kb_result *kb_case_add(struct kb_case *c);
+/* Sets best[] and ratio. */
+void kb_case_judge(struct kb_case *c);
+
+struct kb_peak {
+    double value; /* FLOP/s or bytes/s; 0: not measured */
+    char how[160];
+};
+struct kb_peaks {
+    struct kb_peak flops[4]; /* in the order of the precisions */
+    struct kb_peak memory, cache;
+    size_t cache_bytes; /* problems that touch no more stay in the cache */
+    double launch;      /* seconds: no kernel in a series is shorter */
+};
+int kb_precision_index(const struct kb_precision *precision);
+void kb_peaks_apply(const struct kb_peaks *peaks, bool cold, struct kb_case *c);
+
+/* ---- what was asked ------------------------------------------------ */
+
+#define KB_MAX_ITEMS 16
+
+struct kb_request {
+    struct cli *cli;
+    struct kb_figures figures;
+    bool any_figure; /* given on the command line */
+    const char *problem[64];
+    int n_problems;
+    struct kb_sweep *sweep;
+    int n_sweeps;
+    const char *model[KB_MAX_ITEMS];
+    int n_models;
+    int64_t batch[KB_MAX_ITEMS];
+    int n_batches;
+    int64_t extent; /* of free spatial dimensions */
+    bool ops[KERN_OP_COUNT];
+    const char *device;
+    int threads;
+    const struct kb_precision *precision[4];
+    int n_precisions;
+    enum kern_layout layout;
+    bool backend[INFER_BACKEND_COUNT]; /* none: all of the device */
+    const char *kernels;               /* glob */
+    bool cold, all, every_kernel;
+    int rounds, variants;
+    double fail_below, time_limit, reference_limit;
+    const char *sort, *csv, *json, *html;
+};
+
+/* Fills *r from the command line.  As cli_parse(): 0 to go on, 1 to end here,
+ * -1 after a usage error was printed.  To be cleared in all cases. */
+int kb_parse(struct cli *cli, int argc, char **argv, struct kb_request *r);
+void kb_request_clear(struct kb_request *r);
+/* Measures and reports.  *code: 3 where a kernel is wrong or a ratio lower
+ * than asked. */
+int kb_run(const struct kb_request *r, const char *command,
+           struct infer_error *err, enum cli_exit *code);
+
+/* All problems of the request. */
+int kb_collect(const struct kb_request *r, struct kb_cases *out,
+               struct infer_error *err);
+/* The problems of one model at one batch. */
+int kb_layers(const struct kb_request *r, const char *model, int64_t batch,
+              const struct kb_precision *precision, struct kb_cases *out,
+              struct infer_error *err);
+
+/* ---- truth --------------------------------------------------------- */
+
+/* Elements after which the values of an input repeat: a prime. */
+#define KB_PERIOD 65521
+
+/* What a problem's inputs hold: the element at storage offset o of input i is
+ * value o % KB_PERIOD. */
+struct kb_values {
+    void *pool[KERN_MAX_IN];
+};
+bool kb_values_new(struct kb_values *v, const struct kern_problem *p,
+                   uint64_t seed);
+void kb_values_free(struct kb_values *v);
+
+/* Outputs as the reference has them, all or a sample, and how far a kernel may
+ * be from them. */
+struct kb_proof {
+    struct kern_tensor out; /* of the sample, dense, in the truth's type */
+    void *expected;
+    double *tol[2]; /* [1]: for kernels that round to TF32 */
+    /* Where the sample lies in the output: `ranges` pieces of storage, in
+     * elements, and the storage offset of each element of the sample. */
+    int64_t (*range)[2]; /* first, count */
+    int n_ranges;
+    int64_t *offset;
+    int64_t count;
+};
+int kb_proof_new(const struct kern_problem *p, uint64_t seed,
+                 struct kb_proof *out, struct infer_error *err);
+void kb_proof_free(struct kb_proof *proof);
+/* y: storage of the output, of which the ranges are filled. */
+bool kb_proof_check(const struct kb_proof *proof, const struct kern_problem *p,
+                    bool tf32, const void *y, double *worst, char *text,
+                    size_t bytes);
+
+/* ---- measuring ----------------------------------------------------- */
+
+/* Device memory that the cases of a run share, so that none of them waits for
+ * the driver: each takes pieces from the front. */
+struct kb_pool {
+    char *memory; /* NULL: every piece is allocated */
+    size_t bytes, used;
+};
+
+/* How candidates of a case are chosen and timed. */
+struct kb_plan {
+    const struct device *device;
+    struct kb_pool *pool;
+    bool backend[INFER_BACKEND_COUNT];
+    const char *kernels; /* glob or NULL */
+    bool cold;           /* rotate through more memory than the cache holds */
+    size_t cache_bytes;
+    int rounds;
+    bool every_kernel; /* none is left out on its estimate */
+    int variants;      /* of a row at most; 0: all */
+    double time_limit; /* seconds for one problem */
+    uint64_t seed;
+};
+/* Adds one result a candidate.  Candidates that are wrong or fail are noted
+ * in their results; an error means that the device is of no use any more or
+ * that memory ran out. */
+int kb_bench(const struct kb_plan *plan, const struct kb_proof *proof,
+             struct kb_case *c, struct infer_error *err);
+
+/* Measures what the device can do at best in the precisions named. */
+int kb_peaks_measure(const struct kb_plan *plan,
+                     const struct kb_precision *const *precision, int n,
+                     struct kb_peaks *out, struct infer_error *err);
+/* On a CPU: multiply-adds a second of `threads` threads, and bytes a second
+ * copied (read and written) between blocks of `bytes`. */
+double kb_cpu_flops(int threads);
+double kb_cpu_copy(int threads, size_t bytes);
+
+/* ---- reports ------------------------------------------------------- */
+
+struct kb_machine {
+    char device[128], host[128], system[128], date[64];
+    char software[160]; /* versions that matter */
+    const char *command;
+};
+void kb_machine_describe(const struct device *d, const char *command,
+                         struct kb_machine *out);
+/* The command line as one text, malloc()ed; cli_parse() changes argv. */
+char *kb_command(int argc, char **argv);
+
+/* Layers of one network at one batch size and precision. */
+struct kb_group {
+    const char *model;
+    int64_t batch;
+    const struct kb_precision *precision;
+    int compared, ahead, layers; /* problems; layers counts repeats */
+    double mean;                 /* geometric, of the ratios */
+    double ours, rival, floor;   /* seconds, layers summed up */
+};
+struct kb_summary {
+    struct kb_group all;
+    struct kb_group *group;
+    int n_groups;
+    int *below; /* cases under 0.9, worst first */
+    int n_below;
+};
+int kb_summarise(const struct kb_cases *cases, struct kb_summary *out);
+void kb_summary_free(struct kb_summary *s);
+
+struct kb_report {
+    const struct kb_request *request;
+    const struct kb_cases *cases;
+    const struct kb_peaks *peaks;
+    const struct kb_machine *machine;
+    const struct kb_summary *summary;
+};
+
+double kb_rate(double amount, double seconds); /* 0 where seconds is 0 */
+/* "conv2d_... [eng3 k1=2]".  Returns buf. */
+const char *kb_kernel_text(const struct kb_result *r, char *buf, size_t bytes);
+/* Order in which results of a case are shown: fastest first, then those
+ * without a time.  malloc()ed. */
+int *kb_order(const struct kb_case *c);
+
+void kb_text_head(const struct kb_report *r);
+void kb_text_case(const struct kb_report *r, const struct kb_case *c);
+void kb_text_summary(const struct kb_report *r);
+void kb_csv(const struct kb_report *r, FILE *f);
+cJSON *kb_json(const struct kb_report *r);
+void kb_html(const struct kb_report *r, FILE *f);
+
+/* Parts of the page. */
+void kb_html_text(FILE *f, const char *text); /* escaped */
+void kb_html_ratios(const struct kb_report *r, FILE *f);
+void kb_html_matrix(const struct kb_report *r, FILE *f);
+void kb_html_totals(const struct kb_report *r, FILE *f);
+void kb_html_roofline(const struct kb_report *r, FILE *f);
+void kb_html_table(const struct kb_report *r, FILE *f);
+extern const char kb_html_style[], kb_html_script[];
+
+#endif

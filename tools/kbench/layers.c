@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The problems of a model: what the planner asks of the kernels, layer by
+ * layer, each with how often it occurs.
+ *
+ * The graph is planned for the reference, which takes every epilogue, so that
+ * bias, residual and activation are fused as far as the graph allows; then the
+ * tensors are laid out as asked.  Only shapes count: an architecture without
+ * weights gets zeros, which are never read.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "kernels/problem.h"
+#include "libinfer/model.h"
+#include "libinfer/plan.h"
+#include "tools/kbench/kbench.h"
+#include "tools/wconv/wconv.h"
+#include "weights/passes.h"
+
+/* ---- the graph ----------------------------------------------------- */
+
+/* Zeros for weights that an architecture only names. */
+static int fill_weights(struct graph *g, struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < g->n_values; i++) {
+        struct graph_value *v = &g->value[i];
+        bool free_shape = v->rank < 0;
+
+        for (int k = 0; k < v->rank; k++)
+            free_shape = free_shape || v->dim[k] < 0;
+        if (!v->name || v->data || v->producer >= 0)
+            continue;
+        for (int k = 0; k < g->n_inputs; k++)
+            free_shape = free_shape || g->input[k] == i;
+        if (free_shape)
+            continue;
+        struct constant *c = constant_new(v->dtype, v->rank, v->dim);
+        rc = c ? graph_set_constant(g, i, c, err)
+               : error_set(err, INFER_EMEMORY, "out of memory");
+    }
+    return rc;
+}
+
+static bool lacks_weights(const struct graph *g)
+{
+    for (int i = 0; i < g->n_values; i++) {
+        bool input =
+            !g->value[i].name || g->value[i].data || g->value[i].producer >= 0;
+        for (int k = 0; k < g->n_inputs; k++)
+            input = input || g->input[k] == i;
+        if (!input)
+            return true;
+    }
+    return false;
+}
+
+/* Folds and fuses as wconv does; a model file has been through that. */
+static int fuse(struct graph *g, struct infer_error *err)
+{
+    struct pass_options options;
+    struct pass_report report;
+
+    pass_options_init(&options);
+    pass_report_init(&report);
+    int rc = graph_sort(g, err);
+    if (rc == 0)
+        rc = graph_infer_shapes(g, NULL, err);
+    if (rc == 0)
+        rc = weights_run_passes(g, &options, &report, err);
+    pass_report_clear(&report);
+    return rc;
+}
+
+static int open_model(const char *path, struct infer_error *err,
+                      struct infer_model **out)
+{
+    struct weights_options options;
+    struct wconv_subject s;
+
+    weights_options_init(&options);
+    int rc = wconv_subject_open(path, &options, err, &s);
+    if (rc == 0 && !s.graph)
+        rc = error_set(err, INFER_EUNSUPPORTED,
+                       "%s: bare weights: name an architecture or a model",
+                       path);
+    if (rc == 0 && lacks_weights(s.graph)) {
+        rc = fill_weights(s.graph, err);
+        if (rc == 0)
+            rc = fuse(s.graph, err);
+    }
+    if (rc == 0) {
+        rc = infer_model_from_graph(s.graph, err, out);
+        s.graph = NULL; /* moved */
+    }
+    wconv_subject_close(&s);
+    return rc;
+}
+
+static int input_shapes(const struct kb_request *r, const struct graph *g,
+                        int64_t batch, struct graph_shape *shape,
+                        struct infer_error *err)
+{
+    for (int i = 0; i < g->n_inputs; i++) {
+        const struct graph_value *v = &g->value[g->input[i]];
+        if (v->rank < 0)
+            return error_set(err, INFER_EUNSUPPORTED, "input '%s' has no shape",
+                             v->name);
+        shape[i].rank = v->rank;
+        for (int k = 0; k < v->rank; k++)
+            shape[i].dim[k] = v->dim[k] >= 0 ? v->dim[k]
+                              : k == 0       ? batch
+                                             : r->extent;
+    }
+    return 0;
+}
+
+/* ---- the problems -------------------------------------------------- */
+
+static void set_tensor(struct kern_tensor *t, enum infer_dtype dtype,
+                       enum kern_layout layout)
+{
+    const bool real = t->dtype == INFER_F32 || t->dtype == INFER_F16 ||
+                      t->dtype == INFER_BF16;
+
+    *t = kern_tensor_dense(real ? dtype : t->dtype, t->rank, t->dim, layout);
+}
+
+/* Vectors beside half activations stay in single precision. */
+static bool is_vector(const struct kern_problem *p, int i)
+{
+    switch (p->op) {
+    case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_DENSE_FPROP:
+        return i == 2;
+    case KERN_BATCH_NORM:
+    case KERN_SCALE_SHIFT:
+    case KERN_LAYER_NORM:
+    case KERN_GROUP_NORM:
+    case KERN_PRELU:
+        return i > 0;
+    default:
+        return false;
+    }
+}
+
+static bool is_weight(const struct kern_problem *p, int i)
+{
+    return i == 1 && (p->op == KERN_CONV_FPROP || p->op == KERN_DENSE_FPROP ||
+                      p->op == KERN_CONV_TRANSPOSE_FPROP);
+}
+
+/* The same problem in another type and layout, every tensor dense. */
+static void lay_out(const struct kb_request *r,
+                    const struct kb_precision *precision,
+                    struct kern_problem *p)
+{
+    for (int i = 0; i < p->n_in; i++)
+        if (kern_problem_in(p, i))
+            set_tensor(&p->in[i],
+                       is_vector(p, i) ? INFER_F32 : precision->dtype,
+                       is_weight(p, i) ? KERN_NCHW : r->layout);
+    for (int i = 0; i < p->n_out; i++)
+        set_tensor(&p->out[i], precision->dtype, r->layout);
+    p->allow_tf32 = precision->allow_tf32;
+    p->deterministic = false;
+}
+
+static struct kb_case *find(const struct kb_cases *cases, int from,
+                            const char *text)
+{
+    for (int i = from; i < cases->count; i++)
+        if (strcmp(cases->item[i].text, text) == 0)
+            return &cases->item[i];
+    return NULL;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static int add_steps(const struct kb_request *r, const char *model,
+                     int64_t batch, const struct kb_precision *precision,
+                     const struct plan *plan, struct kb_cases *out,
+                     struct infer_error *err)
+{
+    const int from = out->count;
+    char text[256];
+
+    for (int i = 0; i < plan->n_steps; i++) {
+        struct kern_problem p = plan->step[i]->exec.problem;
+        if (!plan->step[i]->main || plan->step[i]->once || !r->ops[p.op])
+            continue;
+        lay_out(r, precision, &p);
+        struct kb_case *c =
+            find(out, from, kern_problem_format(&p, text, sizeof(text)));
+        if (c) {
+            c->count++;
+            continue;
+        }
+        c = kb_cases_add(out, &p, precision);
+        if (!c)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        const char *name = base_name(model);
+        snprintf(c->model, sizeof(c->model), "%.*s", (int)strcspn(name, "."),
+                 name);
+        snprintf(c->name, sizeof(c->name), "%s",
+                 plan_step_name(plan, plan->step[i]));
+        c->batch = batch;
+    }
+    return 0;
+}
+
+int kb_layers(const struct kb_request *r, const char *model, int64_t batch,
+              const struct kb_precision *precision, struct kb_cases *out,
+              struct infer_error *err)
+{
+    struct device cpu = {0};
+    struct infer_model *m = NULL;
+    struct plan *plan = NULL;
+    struct graph_shape *shape = NULL;
+    int rc = device_open("cpu", 1, NULL, err, &cpu);
+    struct plan_config config = {.device = &cpu,
+                                 .backend = {INFER_BACKEND_REF},
+                                 .n_backends = 1,
+                                 .precision = INFER_PRECISION_FP32};
+
+    if (rc == 0)
+        rc = open_model(model, err, &m);
+    if (rc == 0) {
+        const struct graph *g = infer_model_graph(m);
+        config.model = m;
+        shape = calloc((size_t)g->n_inputs + 1, sizeof(*shape));
+        rc = shape ? input_shapes(r, g, batch, shape, err)
+                   : error_set(err, INFER_EMEMORY, "out of memory");
+    }
+    if (rc == 0)
+        rc = plan_new(&config, shape, err, &plan);
+    if (rc == 0)
+        rc = add_steps(r, model, batch, precision, plan, out, err);
+    plan_free(plan);
+    free(shape);
+    if (m)
+        infer_model_close(&m);
+    device_close(&cpu);
+    return rc;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where and when a measurement was taken. */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#ifdef HAVE_CUDA
+#include "kernels/cuda/cuda.h"
+#endif
+#include "tools/kbench/kbench.h"
+
+/* "model name : AMD EPYC ..." of /proc/cpuinfo. */
+static void cpu_name(char *out, size_t bytes)
+{
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+
+    snprintf(out, bytes, "unknown processor");
+    while (f && fgets(line, sizeof(line), f)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon)
+            continue;
+        colon += 1 + strspn(colon + 1, " ");
+        snprintf(out, bytes, "%.*s", (int)strcspn(colon, "\n"), colon);
+        break;
+    }
+    if (f)
+        fclose(f);
+}
+
+static void device_text(const struct device *d, struct kb_machine *out)
+{
+    char cpu[96];
+
+    cpu_name(cpu, sizeof(cpu));
+    snprintf(out->host, sizeof(out->host), "%s, %d cores", cpu,
+             device_cpu_cores());
+    snprintf(out->device, sizeof(out->device), "%s, %d threads", cpu,
+             d->kern.threads);
+    snprintf(out->software, sizeof(out->software), "libinfer %s",
+             infer_version());
+#ifdef HAVE_CUDA
+    if (d->kern.kind == KERN_CUDA) {
+        char name[96] = "NVIDIA GPU";
+        int driver = 0, runtime = 0;
+
+        (void)cuda_device_name(d->kern.ordinal, NULL, name, sizeof(name));
+        (void)cudaDriverGetVersion(&driver);
+        (void)cudaRuntimeGetVersion(&runtime);
+        snprintf(out->device, sizeof(out->device),
+                 "%s, %d multiprocessors, compute capability %d.%d", name,
+                 d->kern.multiprocessors, d->kern.sm / 10, d->kern.sm % 10);
+        snprintf(out->software, sizeof(out->software),
+                 "libinfer %s, CUDA runtime %d.%d, driver for CUDA %d.%d",
+                 infer_version(), runtime / 1000, runtime % 1000 / 10,
+                 driver / 1000, driver % 1000 / 10);
+    }
+#endif
+}
+
+/* The command line, words with spaces in quotes. */
+char *kb_command(int argc, char **argv)
+{
+    size_t bytes = 1, used = 0;
+
+    for (int i = 0; i < argc; i++)
+        bytes += strlen(argv[i]) + 3;
+    char *text = malloc(bytes);
+    for (int i = 0; text && i < argc; i++) {
+        const char *word = argv[i];
+        const char *slash = i == 0 ? strrchr(word, '/') : NULL;
+        const char *quote = strpbrk(word, " *[]?") ? "'" : "";
+        if (slash)
+            word = slash + 1;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s%s%s",
+                                 i ? " " : "", quote, word, quote);
+    }
+    return text;
+}
+
+void kb_machine_describe(const struct device *d, const char *command,
+                         struct kb_machine *out)
+{
+    struct utsname u;
+    struct tm tm;
+    const time_t now = time(NULL);
+
+    memset(out, 0, sizeof(*out));
+    device_text(d, out);
+    if (uname(&u) == 0)
+        snprintf(out->system, sizeof(out->system), "%.60s %.60s", u.sysname,
+                 u.machine);
+    if (gmtime_r(&now, &tm))
+        strftime(out->date, sizeof(out->date), "%Y-%m-%d %H:%M UTC", &tm);
+    out->command = command;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kbench: verify, then time, the kernels for one problem, a sweep or every
+ * layer of a model; ours, the vendor's and the reference. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/kbench/kbench.h"
+
+static const char usage[] =
+    "usage: kbench conv -n N -c C -H H -k K -R R [options]\n"
+    "       kbench --problem=mb32ic64ih56oc64oh56kh3ph1 [options]\n"
+    "       kbench conv -c4 -H32 -R3 --pad=1 --sweep n=1,4,16 --sweep "
+    "k=1:16:x4\n"
+    "       kbench [conv|dense|pool|all] --model=FILE|ARCHITECTURE -b 1,8,32\n"
+    "\n"
+    "Holds every kernel that takes a problem against the reference, then "
+    "times\n"
+    "it beside its rivals: ours, those of cuDNN or oneDNN with all their\n"
+    "engines, the reference.  Shows times, rates, the distance from what the\n"
+    "device can do at best, and the ratio to the rival's best.\n";
+
+int main(int argc, char **argv)
+{
+    struct kb_request request;
+    struct cli cli = {.tool = "kbench", .usage = usage};
+    struct infer_error err = {0};
+    char *command = kb_command(argc, argv);
+
+    const int parsed = kb_parse(&cli, argc, argv, &request);
+    if (parsed != 0) {
+        kb_request_clear(&request);
+        free(command);
+        return parsed < 0 ? CLI_USAGE : CLI_OK;
+    }
+    enum cli_exit code = CLI_OK;
+    if (kb_run(&request, command ? command : "", &err, &code) < 0)
+        code = cli_fail(&cli, &err);
+    kb_request_clear(&request);
+    free(command);
+    return code;
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is true of a problem.
+ *
+ * The reference would take minutes on the layers of a large batch, so large
+ * problems are sampled, by computing a smaller problem with the same answer:
+ *   convolution, dense   some pixels with all their channels, each from the
+ *                        patch of the input that it sees: corners first
+ *   everything else      the first and the last image
+ * checkkern compares every element, on problems small enough for that.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "tools/kbench/kbench.h"
+#include "tools/verify/verify.h"
+
+/* Multiply-adds times two that the reference is given for one problem: about
+ * a twentieth of a second. */
+#define BUDGET 2e7
+
+#define MIN_POINTS 4
+#define MAX_POINTS 64
+
+/* ---- values -------------------------------------------------------- */
+
+bool kb_values_new(struct kb_values *v, const struct kern_problem *p,
+                   uint64_t seed)
+{
+    struct rng rng = {seed};
+
+    memset(v, 0, sizeof(*v));
+    for (int i = 0; i < p->n_in; i++) {
+        if (!kern_problem_in(p, i))
+            continue;
+        v->pool[i] = malloc(KB_PERIOD * infer_dtype_size(p->in[i].dtype));
+        if (!v->pool[i])
+            return false;
+        data_fill(p, i, PASS_REAL, &rng, KB_PERIOD, v->pool[i]);
+    }
+    return true;
+}
+
+void kb_values_free(struct kb_values *v)
+{
+    for (int i = 0; i < KERN_MAX_IN; i++)
+        free(v->pool[i]);
+    memset(v, 0, sizeof(*v));
+}
+
+/* ---- samples ------------------------------------------------------- */
+
+enum sample { SAMPLE_ALL, SAMPLE_PIXELS, SAMPLE_IMAGES };
+
+/* Pixels of an output: image and place. */
+struct points {
+    int n;
+    int64_t at[MAX_POINTS][1 + KERN_MAX_SPATIAL];
+};
+
+static double cost_of(const struct kern_problem *p)
+{
+    const double terms = problem_terms(p);
+
+    return 2 * terms * (double)kern_tensor_count(&p->out[0]);
+}
+
+static enum sample choose_sample(const struct kern_problem *p)
+{
+    if (cost_of(p) <= BUDGET)
+        return SAMPLE_ALL;
+    if (p->op == KERN_CONV_FPROP || p->op == KERN_DENSE_FPROP)
+        return SAMPLE_PIXELS;
+    return p->out[0].rank > 1 && p->out[0].dim[0] > 2 ? SAMPLE_IMAGES
+                                                      : SAMPLE_ALL;
+}
+
+/* Places of the output: those of a convolution, rows of a product. */
+static int places(const struct kern_problem *p, int64_t dim[KERN_MAX_RANK])
+{
+    const struct kern_tensor *y = &p->out[0];
+    int n = 0;
+
+    if (p->op == KERN_DENSE_FPROP) {
+        for (int i = 0; i + 1 < y->rank; i++)
+            dim[n++] = y->dim[i];
+        return n;
+    }
+    dim[n++] = y->dim[0];
+    for (int i = 2; i < y->rank; i++)
+        dim[n++] = y->dim[i];
+    return n;
+}
+
+/* Opposite corners of the whole output first, then anywhere. */
+static void choose_points(const struct kern_problem *p, uint64_t seed,
+                          struct points *out)
+{
+    const double one =
+        2 * problem_terms(p) *
+        (double)p->out[0]
+            .dim[p->op == KERN_DENSE_FPROP ? p->out[0].rank - 1 : 1];
+    struct rng rng = {seed ^ 0x70697865u};
+    int64_t dim[KERN_MAX_RANK];
+    const int rank = places(p, dim);
+    const double fit = BUDGET / one;
+
+    out->n = fit < MIN_POINTS   ? MIN_POINTS
+             : fit > MAX_POINTS ? MAX_POINTS
+                                : (int)fit;
+    for (int k = 0; k < out->n; k++)
+        for (int i = 0; i < rank; i++) {
+            const bool last = k < 4 && (i == 0 ? k & 1 : (k ^ (k >> 1)) & 1);
+            out->at[k][i] = k >= 4 ? rng_range(&rng, 0, dim[i] - 1)
+                            : last ? dim[i] - 1
+                                   : 0;
+        }
+}
+
+/* ---- the smaller problem ------------------------------------------- */
+
+/* Where element `index` of tensor i (or the output, i < 0) of the smaller
+ * problem lies in the whole one; false in the padding. */
+struct mapping {
+    const struct kern_problem *whole;
+    enum sample sample;
+    const struct points *points;
+};
+
+static int64_t offset_of(const struct kern_tensor *t, const int64_t *index)
+{
+    int64_t offset = 0;
+
+    for (int d = 0; d < t->rank; d++)
+        offset += index[d] * t->stride[d];
+    return offset;
+}
+
+static bool map_patch(const struct mapping *m, const int64_t *index,
+                      int64_t *whole)
+{
+    const struct kern_conv *a = &m->whole->attr.conv;
+    const struct kern_tensor *x = &m->whole->in[0];
+    const int64_t *at = m->points->at[index[0]];
+
+    whole[0] = at[0];
+    whole[1] = index[1];
+    for (int i = 0; i + 2 < x->rank; i++) {
+        whole[i + 2] =
+            at[1 + i] * a->stride[i] - a->pad_begin[i] + index[i + 2];
+        if (whole[i + 2] < 0 || whole[i + 2] >= x->dim[i + 2])
+            return false;
+    }
+    return true;
+}
+
+/* Index in the whole tensor of an element of the small one. */
+static bool map_index(const struct mapping *m, int i, const int64_t *index,
+                      int64_t *whole)
+{
+    const struct kern_tensor *t = i < 0 ? &m->whole->out[0] : &m->whole->in[i];
+    const bool activation = i <= 0 || i == kern_op_residual(m->whole->op);
+
+    memcpy(whole, index, (size_t)t->rank * sizeof(*whole));
+    if (m->sample == SAMPLE_IMAGES) {
+        if (t->rank == m->whole->out[0].rank && index[0] == 1 &&
+            t->dim[0] == m->whole->out[0].dim[0])
+            whole[0] = t->dim[0] - 1;
+        return true;
+    }
+    if (m->sample == SAMPLE_ALL || !activation)
+        return true;
+    const int64_t *at = m->points->at[index[0]];
+    if (m->whole->op == KERN_DENSE_FPROP) { /* small: point, channel */
+        memcpy(whole, at, (size_t)(t->rank - 1) * sizeof(*whole));
+        whole[t->rank - 1] = index[1];
+        return true;
+    }
+    if (i == 0)
+        return map_patch(m, index, whole);
+    whole[0] = at[0];
+    for (int d = 2; d < t->rank; d++)
+        whole[d] = at[d - 1];
+    return true;
+}
+
+static void shrink_images(struct kern_problem *p)
+{
+    const int64_t images = p->out[0].dim[0];
+    const int rank = p->out[0].rank;
+
+    for (int i = 0; i < p->n_in; i++)
+        if (p->in[i].rank == rank && p->in[i].dim[0] == images)
+            p->in[i].dim[0] = 2;
+    p->out[0].dim[0] = 2;
+}
+
+static void shrink_pixels(struct kern_problem *p, int points)
+{
+    struct kern_conv *a = &p->attr.conv;
+    const int residual = kern_op_residual(p->op);
+    struct kern_tensor *flat[3] = {&p->in[0], &p->out[0], NULL};
+
+    if (residual >= 0 && kern_problem_in(p, residual))
+        flat[2] = &p->in[residual];
+    for (int i = 0; i < 3 && flat[i]; i++) {
+        struct kern_tensor *t = flat[i];
+        if (p->op == KERN_DENSE_FPROP) {
+            t->dim[1] = t->dim[t->rank - 1];
+            t->rank = 2;
+        }
+        t->dim[0] = points;
+        for (int d = 2; d < t->rank; d++)
+            t->dim[d] =
+                i == 0 ? a->dilation[d - 2] * (p->in[1].dim[d] - 1) + 1 : 1;
+    }
+    if (p->op == KERN_DENSE_FPROP)
+        return;
+    for (int d = 0; d < KERN_MAX_SPATIAL; d++) {
+        a->stride[d] = 1;
+        a->pad_begin[d] = a->pad_end[d] = 0;
+    }
+}
+
+/* ---- filling ------------------------------------------------------- */
+
+/* The next index of a dense walk. */
+static void step_index(const struct kern_tensor *t, int64_t *index)
+{
+    for (int d = t->rank - 1; d >= 0; d--) {
+        if (++index[d] < t->dim[d])
+            return;
+        index[d] = 0;
+    }
+}
+
+static bool fill_input(const struct mapping *m, const struct kb_values *v,
+                       int i, struct truth *t)
+{
+    const struct kern_tensor *whole = &m->whole->in[i];
+    const size_t size = infer_dtype_size(whole->dtype);
+    const int64_t n = kern_tensor_count(&t->p.in[i]);
+    int64_t index[KERN_MAX_RANK] = {0}, at[KERN_MAX_RANK];
+    char *dense = calloc((size_t)n + 1, size);
+
+    if (!dense)
+        return false;
+    for (int64_t e = 0; e < n; e++, step_index(&t->p.in[i], index))
+        if (map_index(m, i, index, at))
+            memcpy(dense + (size_t)e * size,
+                   (const char *)v->pool[i] +
+                       (size_t)(offset_of(whole, at) % KB_PERIOD) * size,
+                   size);
+    truth_set(t, i, whole->dtype, dense);
+    free(dense);
+    return true;
+}
+
+/* Ranges of the output's storage that hold the sample: runs of neighbouring
+ * elements where channels lie together, else all of it. */
+static bool fill_ranges(const struct mapping *m, struct kb_proof *proof)
+{
+    const struct kern_tensor *y = &m->whole->out[0];
+    int64_t index[KERN_MAX_RANK] = {0}, at[KERN_MAX_RANK];
+    const int64_t whole = kern_tensor_count(y);
+    const int64_t images = m->sample == SAMPLE_IMAGES ? 2 : 1;
+    const int last = m->whole->op == KERN_DENSE_FPROP ? y->rank - 1 : 1;
+    const bool pixels = m->sample == SAMPLE_PIXELS && y->stride[last] == 1;
+
+    proof->n_ranges = pixels ? m->points->n : (int)images;
+    proof->range = calloc((size_t)proof->n_ranges, sizeof(*proof->range));
+    proof->offset = malloc(((size_t)proof->count + 1) * sizeof(int64_t));
+    if (!proof->range || !proof->offset)
+        return false;
+    for (int64_t e = 0; e < proof->count; e++) {
+        (void)map_index(m, -1, index, at);
+        proof->offset[e] = offset_of(y, at);
+        step_index(&proof->out, index);
+    }
+    for (int r = 0; r < proof->n_ranges; r++) {
+        const int64_t part = proof->count / proof->n_ranges;
+        if (pixels || m->sample == SAMPLE_IMAGES) {
+            proof->range[r][0] = proof->offset[r * part];
+            proof->range[r][1] = part;
+        } else {
+            proof->range[r][1] = whole;
+        }
+    }
+    return true;
+}
+
+/* Tolerances of kernels with an accumulator in single precision; integers are
+ * exact whatever it says. */
+static bool fill_bounds(const struct truth *t, struct kb_proof *proof,
+                        struct infer_error *err)
+{
+    const int kinds = t->p.allow_tf32 ? 2 : 1;
+
+    for (int i = 0; i < kinds; i++) {
+        const struct kern_row row = {.acc = INFER_F32};
+        const struct kern_exec e = {
+            .row = &row, .problem = t->p, .flags = i ? KERN_TF32 : 0};
+        proof->tol[i] = malloc(((size_t)proof->count + 1) * sizeof(double));
+        if (!proof->tol[i]) {
+            error_set(err, INFER_EMEMORY, "out of memory");
+            return false;
+        }
+        if (!bound_fill(t, 0, &e, proof->tol[i], err))
+            return false;
+    }
+    return true;
+}
+
+int kb_proof_new(const struct kern_problem *p, uint64_t seed,
+                 struct kb_proof *out, struct infer_error *err)
+{
+    struct points points = {0};
+    const struct mapping m = {p, choose_sample(p), &points};
+    struct kern_problem small = *p;
+    struct kb_values values;
+    struct truth t = {0};
+
+    memset(out, 0, sizeof(*out));
+    error_set(err, INFER_EMEMORY, "out of memory");
+    if (m.sample == SAMPLE_IMAGES)
+        shrink_images(&small);
+    if (m.sample == SAMPLE_PIXELS) {
+        choose_points(p, seed, &points);
+        shrink_pixels(&small, points.n);
+    }
+    bool ok = kb_values_new(&values, p, seed) && truth_new(&t, &small);
+    for (int i = 0; ok && i < p->n_in; i++)
+        ok = !kern_problem_in(p, i) || fill_input(&m, &values, i, &t);
+    if (ok) {
+        out->out = t.p.out[0];
+        out->count = kern_tensor_count(&out->out);
+        ok = fill_ranges(&m, out) && truth_run(&t, err) &&
+             fill_bounds(&t, out, err);
+    }
+    if (ok) {
+        out->expected = t.out[0];
+        t.out[0] = NULL;
+        error_clear(err);
+    } else {
+        kb_proof_free(out);
+    }
+    truth_free(&t);
+    kb_values_free(&values);
+    return ok ? 0 : err->code;
+}
+
+void kb_proof_free(struct kb_proof *proof)
+{
+    free(proof->expected);
+    free(proof->tol[0]);
+    free(proof->tol[1]);
+    free(proof->range);
+    free(proof->offset);
+    memset(proof, 0, sizeof(*proof));
+}
+
+/* ---- checking ------------------------------------------------------ */
+
+bool kb_proof_check(const struct kb_proof *proof, const struct kern_problem *p,
+                    bool tf32, const void *y, double *worst, char *text,
+                    size_t bytes)
+{
+    const enum infer_dtype dtype = p->out[0].dtype;
+    const size_t size = infer_dtype_size(dtype);
+    struct truth t = {.out = {proof->expected}};
+    char why[VERIFY_TEXT] = "out of memory";
+    char *dense = malloc((size_t)proof->count * size + 1);
+    bool ok = dense != NULL;
+
+    t.p.out[0] = proof->out;
+    for (int64_t e = 0; ok && e < proof->count; e++)
+        memcpy(dense + (size_t)e * size,
+               (const char *)y + (size_t)proof->offset[e] * size, size);
+    ok = ok &&
+         verify_compare(&t, 0, dtype, dense, PASS_REAL,
+                        proof->tol[tf32 && proof->tol[1] ? 1 : 0], worst, why);
+    free(dense);
+    if (!ok)
+        snprintf(text, bytes, "%s", why);
+    return ok;
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One run from the problems to the reports. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/error.h"
+#include "tools/kbench/kbench.h"
+
+/* Of a CPU, at most; also where the system does not say. */
+#define LAST_LEVEL_CACHE ((size_t)32 << 20)
+
+/* Of a GPU's memory, shared by all cases. */
+#define POOL ((size_t)6 << 30)
+
+struct run {
+    const struct kb_request *request;
+    struct device device, cpu; /* cpu: for ref and oneDNN beside a GPU */
+    struct kb_pool pool, no_pool;
+    struct kb_cases cases;
+    struct kb_proof *proof; /* one a case */
+    struct kb_peaks peaks;
+    struct kb_machine machine;
+};
+
+/* ---- devices ------------------------------------------------------- */
+
+/* A virtual machine is told of the whole socket's cache: what a few cores can
+ * use of it is bounded. */
+static size_t cpu_cache(void)
+{
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+
+    if (bytes > 0 && (size_t)bytes < LAST_LEVEL_CACHE)
+        return (size_t)bytes;
+#endif
+    return LAST_LEVEL_CACHE;
+}
+
+static bool is_gpu_backend(int backend)
+{
+    return backend == INFER_BACKEND_CUDA || backend == INFER_BACKEND_CUDNN;
+}
+
+/* What the command line names; without a word all of the device but the
+ * reference. */
+static void choose_backends(const struct kb_request *r, bool gpu,
+                            struct kb_plan *plan)
+{
+    bool any = false;
+
+    for (int i = 0; i < INFER_BACKEND_COUNT; i++)
+        any = any || r->backend[i];
+    for (int i = 0; i < INFER_BACKEND_COUNT; i++)
+        plan->backend[i] = (any ? r->backend[i] : i != INFER_BACKEND_REF) &&
+                           is_gpu_backend(i) == gpu;
+}
+
+static struct kb_plan make_plan(struct run *run, const struct device *d)
+{
+    const struct kb_request *r = run->request;
+    const bool gpu = d->kern.kind == KERN_CUDA;
+    struct kb_plan plan = {.device = d,
+                           .pool = gpu ? &run->pool : &run->no_pool,
+                           .kernels = r->kernels,
+                           .cold = r->cold,
+                           .cache_bytes = gpu ? d->kern.l2_bytes : cpu_cache(),
+                           .rounds = r->rounds,
+                           .every_kernel = r->every_kernel,
+                           .variants = r->variants,
+                           .time_limit = r->time_limit,
+                           .seed = r->cli->seed};
+
+    choose_backends(r, gpu, &plan);
+    return plan;
+}
+
+static int open_devices(struct run *run, struct infer_error *err)
+{
+    const struct kb_request *r = run->request;
+    int rc = device_open(r->device, r->threads, NULL, err, &run->device);
+
+    if (rc < 0)
+        return rc;
+    if (run->device.kern.kind == KERN_CPU) {
+        for (int i = 0; i < INFER_BACKEND_COUNT; i++)
+            if (r->backend[i] && is_gpu_backend(i))
+                return error_set(err, INFER_EDEVICE,
+                                 "backend %s: needs --device=cuda",
+                                 i == INFER_BACKEND_CUDA ? "cuda" : "cudnn");
+        for (int i = 0; i < r->n_precisions; i++)
+            if (r->precision[i]->dtype != INFER_F32 && !r->backend[1])
+                return error_set(err, INFER_EUNSUPPORTED,
+                                 "precision %s: on a CPU only --backends=ref "
+                                 "computes it",
+                                 r->precision[i]->name);
+        return 0;
+    }
+    void *memory;
+    struct infer_error ignored;
+    if (run->device.ops->alloc(&run->device, POOL, &ignored, &memory) == 0) {
+        run->pool.memory = memory;
+        run->pool.bytes = POOL;
+    }
+    return r->backend[INFER_BACKEND_REF] || r->backend[INFER_BACKEND_ONEDNN]
+               ? device_open("cpu", r->threads, NULL, err, &run->cpu)
+               : 0;
+}
+
+/* ---- measuring ----------------------------------------------------- */
+
+/* The truth of all cases first, on all cores: the device waits for nothing
+ * afterwards. */
+static int prove(struct run *run, struct infer_error *err)
+{
+    const int n = run->cases.count;
+    int failed = 0;
+
+    run->proof = calloc((size_t)n + 1, sizeof(*run->proof));
+    if (!run->proof)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < n; i++) {
+        struct infer_error why = {0};
+        const int rc =
+            kb_proof_new(&run->cases.item[i].p, run->request->cli->seed,
+                         &run->proof[i], &why);
+#pragma omp critical
+        if (rc < 0 && failed == 0) {
+            failed = rc;
+            error_set(err, rc, "%s: %s", run->cases.item[i].text, why.text);
+        }
+    }
+    return failed;
+}
+
+static int bench_case(struct run *run, int i, struct infer_error *err)
+{
+    const struct kb_request *r = run->request;
+    struct kb_case *c = &run->cases.item[i];
+    const struct device *each[] = {&run->device, &run->cpu};
+    int rc = 0;
+
+    for (int d = 0; rc == 0 && d < 2; d++) {
+        if (!each[d]->ops)
+            continue;
+        struct kb_plan plan = make_plan(run, each[d]);
+        if (c->flops > r->reference_limit)
+            plan.backend[INFER_BACKEND_REF] = false;
+        rc = kb_bench(&plan, &run->proof[i], c, err);
+    }
+    kb_peaks_apply(&run->peaks, r->cold, c);
+    return rc;
+}
+
+/* A kernel that multiplies and adds as the problem says and is faster than
+ * the peak shows that the peak is higher. */
+static void raise_peaks(struct run *run)
+{
+    for (int i = 0; i < run->cases.count; i++) {
+        const struct kb_case *c = &run->cases.item[i];
+        struct kb_peak *peak =
+            &run->peaks.flops[kb_precision_index(c->precision)];
+        for (int k = 0; k < c->n_results; k++) {
+            const struct kb_result *r = &c->result[k];
+            const double rate = kb_rate(c->flops, r->time.median);
+            if (r->state != KB_TIMED || r->row->flags & KERN_INEXACT ||
+                strstr(r->row->name, "winograd") || rate <= peak->value)
+                continue;
+            char name[100];
+            peak->value = rate;
+            snprintf(peak->how, sizeof(peak->how), "%s on %.50s",
+                     kb_kernel_text(r, name, sizeof(name)), c->text);
+        }
+    }
+    for (int i = 0; i < run->cases.count; i++)
+        kb_peaks_apply(&run->peaks, run->request->cold, &run->cases.item[i]);
+}
+
+static int measure(struct run *run, struct infer_error *err)
+{
+    const struct kb_request *r = run->request;
+    const struct kb_plan plan = make_plan(run, &run->device);
+    const struct kb_report head = {r, &run->cases, &run->peaks, &run->machine,
+                                   NULL};
+    const bool quiet = r->cli->verbosity < 0 || (r->json && *r->json == '-');
+    int rc = kb_peaks_measure(&plan, r->precision, r->n_precisions, &run->peaks,
+                              err);
+
+    if (rc == 0 && !quiet)
+        kb_text_head(&head);
+    if (rc == 0)
+        rc = prove(run, err);
+    for (int i = 0; rc == 0 && i < run->cases.count; i++) {
+        cli_progress(r->cli, "problems", (uint64_t)i,
+                     (uint64_t)run->cases.count);
+        rc = bench_case(run, i, err);
+    }
+    cli_progress_end(r->cli);
+    raise_peaks(run);
+    return rc;
+}
+
+/* ---- reports ------------------------------------------------------- */
+
+static int by_ratio(const void *a, const void *b)
+{
+    const double x = ((const struct kb_case *)a)->ratio;
+    const double y = ((const struct kb_case *)b)->ratio;
+
+    return (x > y) - (x < y);
+}
+
+static double slowest(const struct kb_case *c)
+{
+    return c->best[KB_OURS] >= 0 ? c->result[c->best[KB_OURS]].time.median : 0;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const double x = slowest(a), y = slowest(b);
+
+    return (x < y) - (x > y);
+}
+
+static int write_file(const char *path, const struct kb_report *report,
+                      void (*write)(const struct kb_report *, FILE *),
+                      struct infer_error *err)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+
+    if (!f)
+        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    write(report, f);
+    bool failed = ferror(f) != 0;
+    if (f == stdout)
+        failed = fflush(f) != 0 || failed;
+    else
+        failed = fclose(f) != 0 || failed;
+    return failed ? error_set(err, INFER_EIO, "%s: %s", path, strerror(errno))
+                  : 0;
+}
+
+static void write_json(const struct kb_report *report, FILE *f)
+{
+    cJSON *json = kb_json(report);
+    char *text = json ? cJSON_Print(json) : NULL;
+
+    cJSON_Delete(json);
+    if (text)
+        fprintf(f, "%s\n", text);
+    cJSON_free(text);
+}
+
+static int write_reports(const struct run *run, const struct kb_report *report,
+                         struct infer_error *err)
+{
+    const struct kb_request *r = run->request;
+    int rc = 0;
+
+    if (r->cli->verbosity >= 0 && !(r->json && *r->json == '-')) {
+        if (!r->all && run->cases.count > 1)
+            printf("\n%6s %9s %5s %9s %5s  %s\n", "ratio", "ours", "floor",
+                   "rival", "floor", "problem, layers, fastest kernel");
+        for (int i = 0; i < run->cases.count; i++)
+            kb_text_case(report, &run->cases.item[i]);
+        kb_text_summary(report);
+    }
+    if (r->csv)
+        rc = write_file(r->csv, report, kb_csv, err);
+    if (rc == 0 && r->json)
+        rc = write_file(r->json, report, write_json, err);
+    if (rc == 0 && r->html)
+        rc = write_file(r->html, report, kb_html, err);
+    return rc;
+}
+
+/* 3 where a kernel is wrong or a ratio too low. */
+static enum cli_exit verdict(const struct run *run)
+{
+    const struct kb_request *r = run->request;
+    enum cli_exit code = CLI_OK;
+
+    for (int i = 0; i < run->cases.count; i++) {
+        const struct kb_case *c = &run->cases.item[i];
+        for (int k = 0; k < c->n_results; k++)
+            if (c->result[k].state == KB_WRONG)
+                code = CLI_MISMATCH;
+        if (c->ratio > 0 && c->ratio < r->fail_below)
+            code = CLI_MISMATCH;
+    }
+    return code;
+}
+
+static int report(struct run *run, struct infer_error *err)
+{
+    struct kb_summary summary;
+
+    if (strcmp(run->request->sort, "none") != 0)
+        qsort(run->cases.item, (size_t)run->cases.count,
+              sizeof(*run->cases.item),
+              strcmp(run->request->sort, "time") == 0 ? by_time : by_ratio);
+    if (kb_summarise(&run->cases, &summary) < 0)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    const struct kb_report report = {run->request, &run->cases, &run->peaks,
+                                     &run->machine, &summary};
+    const int rc = write_reports(run, &report, err);
+    kb_summary_free(&summary);
+    return rc;
+}
+
+static void close_run(struct run *run)
+{
+    for (int i = 0; run->proof && i < run->cases.count; i++)
+        kb_proof_free(&run->proof[i]);
+    free(run->proof);
+    kb_cases_clear(&run->cases);
+    if (run->pool.memory)
+        run->device.ops->free(&run->device, run->pool.memory);
+    device_close(&run->device);
+    device_close(&run->cpu);
+}
+
+int kb_run(const struct kb_request *r, const char *command,
+           struct infer_error *err, enum cli_exit *code)
+{
+    struct run run = {.request = r};
+    struct infer_error later = {0};
+    int rc = open_devices(&run, err);
+
+    if (rc == 0)
+        rc = kb_collect(r, &run.cases, err);
+    if (rc == 0) {
+        kb_machine_describe(&run.device, command, &run.machine);
+        rc = measure(&run, err);
+        /* What was measured before the device failed is still worth having. */
+        const int written = rc == 0 || rc == INFER_EDEVICE
+                                ? report(&run, rc == 0 ? err : &later)
+                                : 0;
+        if (rc == 0)
+            rc = written;
+    }
+    *code = verdict(&run);
+    close_run(&run);
+    return rc;
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing and reading checkpoints; see checkpoint.h for the format. */
+#include "tools/train/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include <cjson/cJSON.h>
+
+#include "kernels/error.h"
+#include "libinfer/file_write.h"
+#include "libinfer/json.h"
+#include "weights/weights.h"
+
+#define NAME_BYTES 512
+
+/* The arrays of a network on the host: [NET_WEIGHTS .. NET_AVERAGE]. */
+struct arrays {
+    float *flat[NET_HOMES];
+    float state[KERN_STEP_SIZE];
+};
+
+static void arrays_clear(struct arrays *a)
+{
+    for (int i = 0; i < NET_HOMES; i++)
+        free(a->flat[i]);
+    memset(a, 0, sizeof(*a));
+}
+
+static bool is_kept(enum net_home home)
+{
+    return home == NET_WEIGHTS || home == NET_M || home == NET_V ||
+           home == NET_AVERAGE;
+}
+
+static int arrays_read(struct net *n, struct arrays *a, struct infer_error *err)
+{
+    int rc = 0;
+
+    memset(a, 0, sizeof(*a));
+    for (int home = 0; rc == 0 && home < NET_HOMES; home++) {
+        if (!is_kept((enum net_home)home) || n->flat[home] < 0)
+            continue;
+        a->flat[home] = malloc(net_flat_bytes(n, (enum net_home)home));
+        if (!a->flat[home])
+            rc = error_set(err, INFER_EMEMORY, "out of memory");
+        else
+            rc = net_read_flat(n, (enum net_home)home, a->flat[home], err);
+    }
+    if (rc == 0)
+        rc = net_read_state(n, a->state, err);
+    if (rc < 0)
+        arrays_clear(a);
+    return rc;
+}
+
+static int arrays_write(struct net *n, const struct arrays *a,
+                        struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int home = 0; rc == 0 && home < NET_HOMES; home++)
+        if (a->flat[home])
+            rc = net_write_flat(n, (enum net_home)home, a->flat[home], err);
+    return rc < 0 ? rc : net_write_state(n, a->state, err);
+}
+
+/* ---- the list of tensors ------------------------------------------- */
+
+/* Calls visit() for every tensor of a checkpoint, in the order of the file. */
+typedef int visit_fn(void *user, const char *name, int rank, const int64_t *dim,
+                     float *data, int64_t count, struct infer_error *err);
+
+static int visit_param(const struct net *n, int index, struct arrays *a,
+                       visit_fn *visit, void *user, struct infer_error *err)
+{
+    static const struct {
+        enum net_home home;
+        const char *prefix;
+    } part[] = {{NET_WEIGHTS, "train.weight."},
+                {NET_M, "train.momentum."},
+                {NET_V, "train.variance."}};
+    const struct net_param *p = &n->param[index];
+    const bool trained = net_is_trained(n, index);
+    const bool average = trained && a->flat[NET_AVERAGE];
+    float *first = a->flat[average ? NET_AVERAGE : NET_WEIGHTS];
+    int rc =
+        visit(user, p->name, p->rank, p->dim, first + p->offset, p->count, err);
+
+    for (size_t i = average ? 0 : 1;
+         rc == 0 && trained && i < sizeof(part) / sizeof(part[0]); i++) {
+        char name[NAME_BYTES];
+
+        if (!a->flat[part[i].home])
+            continue;
+        if (snprintf(name, sizeof(name), "%s%s", part[i].prefix, p->name) >=
+            NAME_BYTES)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "the name of weight '%.64s...' is too long",
+                             p->name);
+        rc = visit(user, name, p->rank, p->dim,
+                   a->flat[part[i].home] + p->offset, p->count, err);
+    }
+    return rc;
+}
+
+static int visit_all(const struct net *n, struct arrays *a, visit_fn *visit,
+                     void *user, struct infer_error *err)
+{
+    static const int64_t size = KERN_STEP_SIZE;
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < n->n_params; i++)
+        rc = visit_param(n, i, a, visit, user, err);
+    return rc < 0 ? rc
+                  : visit(user, "train.state", 1, &size, a->state, size, err);
+}
+
+/* ---- writing ------------------------------------------------------- */
+
+struct writer {
+    cJSON *header;
+    uint64_t offset; /* of the next tensor behind the header */
+    uint32_t crc;
+    struct file_writer *file;
+    uint64_t data; /* where the tensors begin in the file */
+};
+
+static int describe(void *user, const char *name, int rank, const int64_t *dim,
+                    float *data, int64_t count, struct infer_error *err)
+{
+    struct writer *w = user;
+    const size_t bytes = (size_t)count * sizeof(*data);
+    cJSON *entry = cJSON_AddObjectToObject(w->header, name), *list;
+
+    cJSON_AddStringToObject(entry, "dtype", "F32");
+    list = cJSON_AddArrayToObject(entry, "shape");
+    for (int i = 0; i < rank; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateNumber((double)dim[i]));
+    list = cJSON_AddArrayToObject(entry, "data_offsets");
+    cJSON_AddItemToArray(list, cJSON_CreateNumber((double)w->offset));
+    w->offset += bytes;
+    cJSON_AddItemToArray(list, cJSON_CreateNumber((double)w->offset));
+    w->crc = (uint32_t)crc32_z(w->crc, (const unsigned char *)data, bytes);
+    return entry && list ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
+}
+
+static int store(void *user, const char *name, int rank, const int64_t *dim,
+                 float *data, int64_t count, struct infer_error *err)
+{
+    struct writer *w = user;
+    const size_t bytes = (size_t)count * sizeof(*data);
+    const uint64_t at = w->data + w->offset;
+
+    (void)name;
+    (void)rank;
+    (void)dim;
+    w->offset += bytes;
+    return file_writer_put(w->file, at, data, bytes, err);
+}
+
+/* Integers of 64 bits do not fit into JSON's numbers: text. */
+static void add_integer(cJSON *to, const char *key, uint64_t value)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    cJSON_AddStringToObject(to, key, text);
+}
+
+/* The text behind "train" in __metadata__. */
+static char *info_text(const struct checkpoint_info *info, uint32_t crc)
+{
+    cJSON *json = cJSON_CreateObject();
+    char text[16], *out;
+
+    snprintf(text, sizeof(text), "%08" PRIx32, crc);
+    cJSON_AddNumberToObject(json, "version", CHECKPOINT_VERSION);
+    cJSON_AddStringToObject(json, "crc32", text);
+    cJSON_AddStringToObject(json, "arch", info->arch);
+    cJSON_AddStringToObject(json, "optimizer", info->rule);
+    add_integer(json, "step", (uint64_t)info->step);
+    add_integer(json, "seed", info->seed);
+    add_integer(json, "batch", (uint64_t)info->batch);
+    add_integer(json, "accumulate", (uint64_t)info->accumulate);
+    add_integer(json, "pictures", (uint64_t)info->pictures);
+    out = cJSON_PrintUnformatted(json);
+    cJSON_Delete(json);
+    return out;
+}
+
+/* Length, header padded with spaces so that the tensors start at a multiple of
+ * 64. */
+static int put_header(struct writer *w, const struct checkpoint_info *info,
+                      struct infer_error *err)
+{
+    char *text = info_text(info, w->crc), *header;
+    cJSON *meta = cJSON_AddObjectToObject(w->header, "__metadata__");
+    unsigned char length[8];
+    size_t bytes, padded;
+    int rc;
+
+    cJSON_AddStringToObject(meta, "format", "pt");
+    cJSON_AddStringToObject(meta, "train", text ? text : "");
+    header = text && meta ? cJSON_PrintUnformatted(w->header) : NULL;
+    cJSON_free(text);
+    if (!header)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    bytes = strlen(header);
+    padded = (8 + bytes + 63) / 64 * 64 - 8;
+    for (int i = 0; i < 8; i++)
+        length[i] = (unsigned char)((uint64_t)padded >> 8 * i);
+    rc = file_writer_put(w->file, 0, length, 8, err);
+    if (rc == 0)
+        rc = file_writer_put(w->file, 8, header, bytes, err);
+    while (rc == 0 && bytes < padded)
+        rc = file_writer_put(w->file, 8 + bytes++, " ", 1, err);
+    cJSON_free(header);
+    w->data = 8 + padded;
+    return rc;
+}
+
+static int write_file(const char *path, const struct net *n, struct arrays *a,
+                      const struct checkpoint_info *info,
+                      struct infer_error *err)
+{
+    struct file_writer file;
+    struct writer w = {.header = cJSON_CreateObject(), .file = &file};
+    int rc = w.header ? file_writer_open(path, err, &file)
+                      : error_set(err, INFER_EMEMORY, "out of memory");
+
+    if (rc < 0) {
+        cJSON_Delete(w.header);
+        return rc;
+    }
+    w.crc = (uint32_t)crc32_z(0, NULL, 0);
+    rc = visit_all(n, a, describe, &w, err);
+    if (rc == 0)
+        rc = put_header(&w, info, err);
+    w.offset = 0;
+    if (rc == 0)
+        rc = visit_all(n, a, store, &w, err);
+    cJSON_Delete(w.header);
+    if (rc == 0)
+        return file_writer_commit(&file, err);
+    file_writer_abort(&file);
+    return rc;
+}
+
+int checkpoint_write(const char *path, struct net *n,
+                     const struct checkpoint_info *info,
+                     struct infer_error *err)
+{
+    struct arrays a;
+    int rc = arrays_read(n, &a, err);
+
+    if (rc == 0)
+        rc = write_file(path, n, &a, info, err);
+    arrays_clear(&a);
+    return rc;
+}
+
+/* ---- reading ------------------------------------------------------- */
+
+struct reader {
+    const struct weights_dict *dict;
+    size_t used;
+    uint32_t crc;
+    int worst;
+};
+
+static bool same_shape(const struct constant *c, int rank, const int64_t *dim)
+{
+    return c->dtype == INFER_F32 && c->rank == rank &&
+           memcmp(c->dim, dim, (size_t)rank * sizeof(*dim)) == 0;
+}
+
+/* Fills the array from the tensor of that name; every fault is listed. */
+static int take(void *user, const char *name, int rank, const int64_t *dim,
+                float *data, int64_t count, struct infer_error *err)
+{
+    struct reader *r = user;
+    const struct constant *c = weights_dict_find(r->dict, name);
+    const size_t bytes = (size_t)count * sizeof(*data);
+
+    if (!c) {
+        r->worst = error_add(err, INFER_EFORMAT,
+                             "tensor '%s' is missing: the checkpoint is of "
+                             "another network or optimizer",
+                             name);
+        return 0;
+    }
+    r->used++;
+    if (!same_shape(c, rank, dim)) {
+        r->worst = error_add(err, INFER_EFORMAT,
+                             "tensor '%s' has another shape than in this "
+                             "network",
+                             name);
+        return 0;
+    }
+    memcpy(data, c->data, bytes);
+    r->crc = (uint32_t)crc32_z(r->crc, c->data, bytes);
+    return 0;
+}
+
+static int integer(const cJSON *json, const char *key, uint64_t *out,
+                   struct infer_error *err)
+{
+    const char *text = json_string(json, key);
+    char *end;
+
+    if (!text || text[0] < '0' || text[0] > '9')
+        return error_set(err, INFER_EFORMAT, "the checkpoint states no %s",
+                         key);
+    *out = strtoull(text, &end, 10);
+    return *end == '\0' ? 0
+                        : error_set(err, INFER_EFORMAT,
+                                    "the checkpoint's %s is '%s'", key, text);
+}
+
+static int read_info(const cJSON *json, struct checkpoint_info *out,
+                     uint32_t *crc, struct infer_error *err)
+{
+    const double version = json_double(json, "version", 0);
+    const char *text = json_string(json, "crc32");
+    const char *arch = json_string(json, "arch");
+    const char *rule = json_string(json, "optimizer");
+    uint64_t v[4];
+    int rc;
+
+    if (version != CHECKPOINT_VERSION)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "checkpoint of version %g; this program reads "
+                         "version %d",
+                         version, CHECKPOINT_VERSION);
+    if (!text || strlen(text) != 8 || !arch || !rule)
+        return error_set(err, INFER_EFORMAT,
+                         "the checkpoint's description is incomplete");
+    *crc = (uint32_t)strtoul(text, NULL, 16);
+    snprintf(out->arch, sizeof(out->arch), "%s", arch);
+    snprintf(out->rule, sizeof(out->rule), "%s", rule);
+    rc = integer(json, "step", &v[0], err);
+    if (rc == 0)
+        rc = integer(json, "seed", &out->seed, err);
+    if (rc == 0)
+        rc = integer(json, "batch", &v[1], err);
+    if (rc == 0)
+        rc = integer(json, "accumulate", &v[2], err);
+    if (rc == 0)
+        rc = integer(json, "pictures", &v[3], err);
+    for (int i = 0; rc == 0 && i < 4; i++)
+        if (v[i] > INT64_MAX / 2)
+            rc = error_set(err, INFER_EFORMAT,
+                           "the checkpoint's position is out of range");
+    if (rc < 0)
+        return rc;
+    out->step = (int64_t)v[0];
+    out->batch = (int64_t)v[1];
+    out->accumulate = (int64_t)v[2];
+    out->pictures = (int64_t)v[3];
+    return 0;
+}
+
+/* The text of __metadata__'s "train", parsed; the header has been found sound
+ * by the reader of the tensors. */
+static int read_metadata(const char *path, struct infer_error *err, cJSON **out)
+{
+    struct weights_file file;
+    cJSON *header = NULL;
+    const char *text;
+    uint64_t bytes = 0;
+    int rc = weights_file_read(path, 0, err, &file);
+
+    if (rc < 0)
+        return rc;
+    for (int i = 7; i >= 0; i--)
+        bytes = bytes << 8 | file.blob->data[i];
+    rc = json_parse((const char *)file.blob->data + 8, (size_t)bytes, false,
+                    err, &header);
+    text = rc == 0 ? json_string(json_member(header, "__metadata__"), "train")
+                   : NULL;
+    if (rc == 0 && !text)
+        rc = error_set(err, INFER_EFORMAT,
+                       "holds weights but no training state: start from it "
+                       "with --init-from");
+    if (rc == 0)
+        rc = json_parse(text, strlen(text), false, err, out);
+    cJSON_Delete(header);
+    weights_file_close(&file);
+    return rc;
+}
+
+/* Everything is compared before anything is changed. */
+static int take_all(struct net *n, const struct weights_dict *dict,
+                    uint32_t crc, struct infer_error *err)
+{
+    struct reader r = {.dict = dict, .crc = (uint32_t)crc32_z(0, NULL, 0)};
+    struct arrays a;
+    int rc = arrays_read(n, &a, err);
+
+    error_clear(rc == 0 ? err : NULL);
+    if (rc == 0)
+        rc = visit_all(n, &a, take, &r, err);
+    if (rc == 0)
+        rc = r.worst;
+    if (rc == 0 && r.used != dict->count)
+        rc = error_set(err, INFER_EFORMAT,
+                       "holds %zu tensors, this network and optimizer have "
+                       "%zu",
+                       dict->count, r.used);
+    if (rc == 0 && r.crc != crc)
+        rc = error_set(err, INFER_EFORMAT,
+                       "the checksum of its tensors is wrong: the file is "
+                       "damaged");
+    if (rc == 0)
+        rc = arrays_write(n, &a, err);
+    arrays_clear(&a);
+    return rc;
+}
+
+int checkpoint_read(const char *path, struct net *n, struct infer_error *err,
+                    struct checkpoint_info *info)
+{
+    struct weights_options options;
+    struct weights_import import;
+    struct checkpoint_info found = {0};
+    cJSON *meta = NULL;
+    uint32_t crc = 0;
+    int rc;
+
+    weights_options_init(&options);
+    options.from = "safetensors";
+    rc = weights_read(path, &options, err, &import);
+    if (rc < 0)
+        return rc; /* names the file */
+    rc = read_metadata(path, err, &meta);
+    if (rc == 0)
+        rc = read_info(meta, &found, &crc, err);
+    if (rc == 0)
+        rc = take_all(n, &import.dict, crc, err);
+    if (rc < 0)
+        error_prefix(err, "%s", path);
+    else
+        *info = found;
+    cJSON_Delete(meta);
+    weights_import_clear(&import);
+    return rc;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints: safetensors files.
+ *
+ * Weights stand under the names of the architecture, as wconv reads them (the
+ * averages where the run keeps averages); everything else under "train.":
+ *     train.weight.NAME     weights, where those under NAME are averages
+ *     train.momentum.NAME   first moments
+ *     train.variance.NAME   second moments
+ *     train.state           KERN_STEP_SIZE numbers of the update
+ * and in __metadata__, key "train", JSON text:
+ *     {"version": 1, "crc32": hex of all tensors' bytes, "step": ..., ...}
+ * Random numbers follow from seed and position, so there is no other state.
+ */
+#ifndef TOOLS_TRAIN_CHECKPOINT_H
+#define TOOLS_TRAIN_CHECKPOINT_H
+
+#include "tools/train/net.h"
+
+#define CHECKPOINT_VERSION 1
+
+/* Where a run stands, and what must be the same for it to go on. */
+struct checkpoint_info {
+    int64_t step; /* updates made */
+    uint64_t seed;
+    int64_t batch, accumulate;
+    int64_t pictures; /* of the training set */
+    char arch[256];
+    char rule[32]; /* optimizer */
+};
+
+/* Written beside path, synced, renamed: path is the old file or the new. */
+int checkpoint_write(const char *path, struct net *n,
+                     const struct checkpoint_info *info,
+                     struct infer_error *err);
+/* EFORMAT where the file is damaged or of another network; the network is then
+ * as it was.  *info: what the file says. */
+int checkpoint_read(const char *path, struct net *n, struct infer_error *err,
+                    struct checkpoint_info *info);
+
+#endif

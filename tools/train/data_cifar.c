@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CIFAR-10's binary version: records of one label byte and 3 x 32 x 32 bytes,
+ * red, green, blue planes (https://www.cs.toronto.edu/~kriz/cifar.html). */
+#include "tools/train/data.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+
+#define SIDE      32
+#define PICTURE   (3 * SIDE * SIDE)
+#define RECORD    (1 + PICTURE)
+#define CLASSES   10
+#define MAX_BYTES ((size_t)RECORD * 1000000)
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static bool is_batch(const char *name, enum data_part part)
+{
+    const char *begin = part == DATA_TRAIN ? "data_batch" : "test_batch";
+
+    return strncmp(name, begin, strlen(begin)) == 0 &&
+           (ends_with(name, ".bin") || ends_with(name, ".bin.gz"));
+}
+
+static int add_file(const char *path, struct infer_error *err,
+                    struct data_set *out)
+{
+    unsigned char *file = NULL;
+    uint8_t *pixels;
+    int32_t *label;
+    size_t bytes;
+    int64_t count;
+    int rc = data_read_file(path, MAX_BYTES, err, &file, &bytes);
+
+    if (rc < 0)
+        return rc;
+    count = (int64_t)(bytes / RECORD);
+    if (bytes == 0 || bytes % RECORD != 0) {
+        free(file);
+        return error_set(err, INFER_EFORMAT,
+                         "%s: %zu bytes are no whole number of CIFAR-10 "
+                         "records of %d bytes: the file is cut off, or of "
+                         "another set; fetch the binary version again",
+                         path, bytes, RECORD);
+    }
+    pixels = realloc(out->pixels, (size_t)(out->count + count) * PICTURE);
+    if (pixels)
+        out->pixels = pixels;
+    label = realloc(out->label, (size_t)(out->count + count) * sizeof(*label));
+    if (label)
+        out->label = label;
+    if (!pixels || !label) {
+        free(file);
+        return error_set(err, INFER_EMEMORY, "%s: out of memory", path);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        out->label[out->count] = file[i * RECORD];
+        memcpy(out->pixels + out->count * PICTURE, file + i * RECORD + 1,
+               PICTURE);
+        out->count++;
+    }
+    free(file);
+    return 1;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The batches of a folder, in the order of their names. */
+static int add_folder(const char *path, enum data_part part,
+                      struct infer_error *err, struct data_set *out)
+{
+    char *name[64];
+    int n = 0, rc = 0;
+    const struct dirent *entry;
+    DIR *dir = opendir(path);
+
+    if (!dir)
+        return 0;
+    while ((entry = readdir(dir)) != NULL && n < 64)
+        if (is_batch(entry->d_name, part)) {
+            name[n] = data_join(path, entry->d_name);
+            if (!name[n])
+                break;
+            n++;
+        }
+    closedir(dir);
+    qsort(name, (size_t)n, sizeof(name[0]), by_name);
+    for (int i = 0; i < n; i++) {
+        if (rc >= 0)
+            rc = add_file(name[i], err, out);
+        free(name[i]);
+    }
+    return rc;
+}
+
+int data_open_cifar(const char *path, enum data_part part,
+                    struct infer_error *err, struct data_set *out)
+{
+    int rc;
+
+    out->channels = 3;
+    out->height = out->width = SIDE;
+    out->classes = CLASSES;
+    if (ends_with(path, ".bin") || ends_with(path, ".bin.gz"))
+        rc = add_file(path, err, out);
+    else
+        rc = add_folder(path, part, err, out);
+    if (rc == 0)
+        out->channels = out->height = out->width = out->classes = 0;
+    return rc;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first values of a network's parameters. */
+#ifndef TOOLS_TRAIN_INIT_H
+#define TOOLS_TRAIN_INIT_H
+
+#include "tools/train/net.h"
+
+enum init_scheme {
+    INIT_AUTO,    /* KAIMING where there is batch norm, else PYTORCH */
+    INIT_PYTORCH, /* uniform within 1 / sqrt(fan in), biases too */
+    INIT_KAIMING, /* convolutions normal, deviation sqrt(2 / fan out), as
+                   * torchvision's ResNet; dense layers as PYTORCH */
+    INIT_XAVIER   /* uniform within sqrt(6 / (fan in + fan out)), biases 0 */
+};
+extern const char *const init_names[]; /* NULL-terminated, in that order */
+
+/* Values of all parameters from seed and scheme. */
+int init_random(struct net *n, enum init_scheme scheme, uint64_t seed,
+                struct infer_error *err);
+
+/* How many parameters a file gave, and why others stay as they are. */
+struct init_report {
+    int taken, left;
+    char first[128]; /* the first one left, and why */
+};
+/* Takes the parameters that another network has under the same name in the
+ * same shape.  EFORMAT where it has none of them. */
+int init_from_graph(struct net *n, const struct graph *from,
+                    struct infer_error *err, struct init_report *report);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train: pictures in, trained weights out. */
+#include "tools/train/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/error.h"
+
+static void print_plan(const struct train_run *r)
+{
+    const struct net *n = r->net;
+    char arena[32], flat[32];
+
+    cli_verbose(r->cli,
+                "%lld training and %lld test pictures, %d classes; %lld "
+                "steps of %lld pictures",
+                (long long)r->train.count, (long long)r->val.count,
+                r->train.classes, (long long)r->total_steps,
+                (long long)(r->request->batch * r->request->accumulate));
+    cli_verbose(
+        r->cli,
+        "%d launches a step, %s of activations and gradients, %s of "
+        "weights",
+        n->list[NET_LIST_TRAIN].n + n->list[NET_LIST_UPDATE].n,
+        cli_bytes((double)n->arena_bytes, arena, sizeof(arena)),
+        cli_bytes((double)net_flat_bytes(n, NET_WEIGHTS), flat, sizeof(flat)));
+}
+
+static void print_result(const struct train_run *r, double seconds)
+{
+    cJSON *json;
+
+    if (!r->cli->json) {
+        if (r->last_saved >= 0 && r->cli->verbosity >= 0)
+            printf("%s: step %lld\n", r->request->out,
+                   (long long)r->last_saved);
+        return;
+    }
+    json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "steps", (double)r->step);
+    cJSON_AddNumberToObject(json, "total_steps", (double)r->total_steps);
+    cJSON_AddNumberToObject(json, "seconds", seconds);
+    if (r->val.count > 0) {
+        cJSON_AddNumberToObject(json, "val_loss", r->val_loss);
+        cJSON_AddNumberToObject(json, "val_accuracy", r->val_accuracy);
+        cJSON_AddNumberToObject(json, "best_val_accuracy", r->best_accuracy);
+    }
+    if (r->last_saved >= 0)
+        cJSON_AddStringToObject(json, "checkpoint", r->request->out);
+    cli_print_json(json);
+}
+
+static int work(struct train_run *r, struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    const double start = cli_now();
+    int rc = train_open(r, err);
+
+    if (rc < 0)
+        return rc;
+    if (q->grad_check)
+        return train_grad_check(r, err);
+    print_plan(r);
+    if (q->time_layers)
+        return train_time_layers(r, err);
+    if (q->overfit)
+        return train_overfit(r, err);
+    rc = train_run(r, err);
+    if (rc == 0)
+        print_result(r, cli_now() - start);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {
+        .tool = "train", .usage = train_usage, .option = train_options};
+    struct train_request request;
+    struct train_run run = {.cli = &cli, .request = &request};
+    struct infer_error err = {0};
+    int count, rc, code = CLI_OK;
+
+    train_request_init(&request);
+    rc = cli_parse(&cli, argc, argv, train_option, &request, &count);
+    if (rc != 0)
+        return rc > 0 ? CLI_OK : CLI_USAGE;
+    if (count > 0) {
+        cli_error(&cli, "'%s' is no option (see --help)", argv[0]);
+        return CLI_USAGE;
+    }
+    if (train_request_finish(&cli, &request) < 0)
+        return CLI_USAGE;
+    if (work(&run, &err) < 0)
+        code = cli_fail(&cli, &err);
+    train_close(&run);
+    return code;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A network in training: a graph turned into lists of kernel launches.
+ *
+ * net_new() walks the graph once forwards and once backwards and chooses a row
+ * of the kernel table for every problem.  Three lists come of it: train
+ * (forward, loss, backward), update, and eval (forward with running statistics,
+ * loss).  All memory is laid out then; a step allocates nothing.
+ *
+ * Parameters lie in one flat array, and so do gradients, moments and averages,
+ * in one order: what is trained with weight decay, what is trained without,
+ * what is frozen, running statistics.  An update is one launch a range, and
+ * what several devices exchange is one array.
+ */
+#ifndef TOOLS_TRAIN_NET_H
+#define TOOLS_TRAIN_NET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/kern.h"
+#include "kernels/scalar.h"
+#include "libinfer/device.h"
+#include "libinfer/graph.h"
+#include "libinfer/view.h"
+
+/* ---- memory -------------------------------------------------------- */
+
+/* Where a buffer lies.  TRAIN and EVAL share one arena by lifetime: the lists
+ * never run at once. */
+enum net_home {
+    NET_TRAIN,
+    NET_EVAL,
+    NET_FIXED, /* batch, metrics, step state, constants */
+    NET_WEIGHTS,
+    NET_GRADS,
+    NET_M,
+    NET_V,
+    NET_AVERAGE,
+    NET_HALF, /* weights in 16 bits */
+    NET_HOMES
+};
+
+struct net_buffer {
+    enum net_home home;
+    size_t bytes, offset;
+    int first, last; /* launches of the list; TRAIN and EVAL only */
+};
+
+/* ---- parameters ---------------------------------------------------- */
+
+enum net_role { NET_DECAY, NET_PLAIN, NET_FROZEN, NET_RUNNING, NET_ROLES };
+
+enum net_init {
+    NET_INIT_CONV, /* the scheme of the run */
+    NET_INIT_DENSE,
+    NET_INIT_BIAS,
+    NET_INIT_ONE,
+    NET_INIT_ZERO
+};
+
+struct net_param {
+    char *name; /* of the graph's value */
+    int value;
+    int rank;
+    int64_t dim[KERN_MAX_RANK];
+    int64_t offset, count; /* elements of the flat arrays; row-major there */
+    enum net_role role;
+    enum net_init init;
+    int64_t fan_in, fan_out;
+    bool written; /* some launch has set its gradient */
+};
+
+/* ---- launches ------------------------------------------------------ */
+
+enum net_stage {
+    NET_FPROP,
+    NET_LOSS,
+    NET_DGRAD,
+    NET_WGRAD,
+    NET_STEP,
+    NET_STAGES
+};
+extern const char *const net_stage_names[];
+
+struct net_op {
+    struct view in[KERN_MAX_IN], out[KERN_MAX_OUT];
+    struct kern_exec exec;
+    struct kern_args args;
+    void *packed[KERN_MAX_IN]; /* weights repacked before every launch */
+    int node;                  /* of the graph; -1: none */
+    enum net_stage stage;
+    bool prepared;
+    double seconds;
+    uint64_t runs;
+};
+
+enum net_list_name {
+    NET_LIST_TRAIN,
+    NET_LIST_UPDATE,
+    NET_LIST_EVAL,
+    NET_LIST_CLEAR, /* gradients to 0, where batches accumulate */
+    NET_LIST_HALF,  /* weights that came from the host to 16 bits */
+    NET_LISTS
+};
+
+struct net_list {
+    struct net_op **op;
+    int n, capacity;
+    struct device_graph *recorded;
+    uint64_t runs;
+};
+
+/* ---- the network --------------------------------------------------- */
+
+struct net_options {
+    const struct device *device;
+    enum infer_backend backend; /* AUTO: the fastest of the device */
+    enum infer_dtype dtype;     /* of activations: F32, F16, BF16, F64 */
+    bool deterministic, allow_tf32;
+    int64_t batch;
+    int accumulate;     /* batches a step, at least 1 */
+    bool update;        /* false: gradients only */
+    bool decay_all;     /* weight decay on biases and batch norm as well */
+    bool keep;          /* no memory is shared: every value stays readable */
+    const char *freeze; /* extended regular expression, or NULL */
+    float bn_momentum;
+    float smoothing;
+    struct kern_update rule; /* decay included */
+    bool momentum, second;   /* the rule keeps m, v */
+    bool average;
+    struct kern_step step;
+};
+
+/* Read-back of one batch. */
+struct net_metrics {
+    double loss; /* sum over the batch */
+    int64_t hit; /* of them right */
+};
+
+struct net_value {
+    struct view view[2]; /* as the train and eval lists see it */
+    struct view grad;    /* dtype NONE: none yet */
+    bool needs_grad;
+    int param; /* index, or -1 */
+};
+
+/* What is launched as one: a head, and behind it an addition and an activation
+ * that its epilogue computes. */
+struct net_chain {
+    int head, add, act; /* nodes; -1: none */
+    int residual;       /* value; -1 */
+};
+
+struct net {
+    struct net_options options;
+    struct graph *g;
+    struct net_value *value;
+    struct net_chain *chain; /* of the node that ends it */
+    bool *absorbed;          /* node is in a chain that ends elsewhere */
+    struct net_param *param;
+    int n_params;
+    int64_t role_begin[NET_ROLES + 1]; /* elements of the flat arrays */
+    struct net_buffer *buffer;
+    int n_buffers, buffers_capacity;
+    int flat[NET_HOMES]; /* buffers of the flat arrays; -1: none */
+    struct net_list list[NET_LISTS];
+    unsigned char *base[NET_HOMES];
+    size_t arena_bytes, fixed_bytes, workspace_bytes, packed_bytes;
+    void *arena, *workspace;
+    struct view *mean, *deviation; /* of batch norms in training, by node */
+    uint32_t *stream;              /* of dropouts, by node */
+    struct view averages;          /* eval's 16-bit copy of the averages */
+    int dropouts;
+    int logits; /* value */
+    /* In NET_FIXED; rate and random are one copy, loss and hit too. */
+    struct view input, label, random, rate, loss, hit, state, norm, zero;
+    int control, metrics; /* buffers */
+    int64_t classes;
+    void *host_metrics;
+};
+
+/* Takes over the graph (freed on failure too), whose first input is the batch
+ * and whose only output are scores, or their softmax, which is left out.
+ * EUNSUPPORTED lists every node that cannot be trained. */
+int net_new(struct graph *g, const struct net_options *options,
+            struct infer_error *err, struct net **out);
+void net_free(struct net *n); /* NULL is fine */
+
+/* The batch: dense N,C,H,W pictures with channels last, F32 (F64 for a network
+ * of doubles), and one label a picture; -1 marks a row that only fills up. */
+int net_put_batch(struct net *n, const void *x, const int32_t *label,
+                  struct infer_error *err);
+/* What changes every batch: the learning rate, and the place of dropout's
+ * random numbers. */
+int net_put_control(struct net *n, float rate, uint64_t seed, uint64_t place,
+                    struct infer_error *err);
+/* Forward, loss and gradients; first: of the step (gradients start at 0). */
+int net_train(struct net *n, bool first, struct infer_error *err);
+int net_update(struct net *n, struct infer_error *err);
+/* Forward and loss as in inference, with averaged weights where the network
+ * keeps averages. */
+int net_eval(struct net *n, struct infer_error *err);
+int net_read_metrics(struct net *n, struct infer_error *err,
+                     struct net_metrics *out);
+/* KERN_STEP_SIZE numbers. */
+int net_read_state(struct net *n, float *out, struct infer_error *err);
+int net_write_state(struct net *n, const float *in, struct infer_error *err);
+/* Everything between begin and end is one run of the device. */
+int net_begin(struct net *n, struct infer_error *err);
+int net_end(struct net *n, struct infer_error *err);
+
+/* Flat arrays, whole, to and from the host: element size that of the dtype. */
+size_t net_flat_bytes(const struct net *n, enum net_home home); /* 0: absent */
+int net_read_flat(struct net *n, enum net_home home, void *out,
+                  struct infer_error *err);
+int net_write_flat(struct net *n, enum net_home home, const void *in,
+                   struct infer_error *err);
+/* Any view of the network, dense row-major. */
+int net_read_view(struct net *n, const struct view *v, void *out,
+                  struct infer_error *err);
+
+/* Runs a list launch by launch and adds the times to net_op.seconds. */
+int net_time(struct net *n, enum net_list_name list, struct infer_error *err);
+
+/* ---- for the files of the network ---------------------------------- */
+
+struct net_emit {
+    struct kern_problem p; /* op, attr, epilogue; tensors come from the views */
+    struct view in[KERN_MAX_IN], out[KERN_MAX_OUT];
+    enum net_stage stage;
+    int node;
+    int list; /* enum net_list_name */
+};
+
+/* net_emit.c */
+void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
+                    enum net_stage stage, int node);
+int net_emit(struct net *n, struct net_emit *e, struct infer_error *err);
+int net_buffer(struct net *n, enum net_home home, size_t bytes,
+               struct infer_error *err);
+/* A dense tensor in a buffer of its own. */
+int net_tensor(struct net *n, enum net_home home, enum infer_dtype dtype,
+               int rank, const int64_t *dim, enum kern_layout layout,
+               struct infer_error *err, struct view *out);
+/* Pictures lie with channels last. */
+#define NET_LAYOUT KERN_NHWC
+int net_copy(struct net *n, int list, enum net_stage stage, int node,
+             const struct view *from, const struct view *to,
+             struct infer_error *err);
+
+/* net_params.c */
+int net_find_params(struct net *n, struct infer_error *err);
+struct view net_param_view(const struct net *n, int param, enum net_home home);
+bool net_is_trained(const struct net *n, int param); /* -1: false */
+
+/* net_chain.c */
+int net_find_chains(struct net *n, struct infer_error *err);
+
+/* net_operand.c */
+/* What a node reads as input i: a value, or a parameter in the type of the
+ * masters (vectors) or of products (matrix).  dtype NONE where absent. */
+struct view net_operand(const struct net *n, int list, int value, bool matrix);
+/* A value that is known beforehand gets its view. */
+int net_constants(struct net *n, struct infer_error *err);
+int net_conv_attr(const struct net *n, const struct graph_node *node,
+                  struct kern_conv *out, struct infer_error *err);
+int net_pool_attr(const struct net *n, const struct graph_node *node,
+                  struct kern_pool *out, struct infer_error *err);
+/* A batch norm whose scale and shift are frozen keeps its statistics too. */
+bool net_norm_is_frozen(const struct net *n, const struct graph_node *node);
+
+/* net_forward.c */
+int net_forward(struct net *n, int list, struct infer_error *err);
+/* net_backward.c */
+int net_backward(struct net *n, struct infer_error *err);
+bool net_has_backward(const struct graph_node *node);
+
+/* net_grad.c: gradients of values and parameters as they gather. */
+/* Where a launch puts a value's gradient; `add` where it holds a part already,
+ * which the launch must add to. */
+int net_grad_slot(struct net *n, int value, struct infer_error *err,
+                  struct view *out, bool *add);
+/* Adds g, of the value's dims, to its gradient; net_grad_give() gives up the
+ * memory of g, which may become the gradient itself. */
+int net_grad_add(struct net *n, int node, int value, const struct view *g,
+                 struct infer_error *err);
+int net_grad_give(struct net *n, int node, int value, const struct view *g,
+                  struct infer_error *err);
+/* The gradient of a parameter; add as above. */
+struct view net_grad_param(struct net *n, int param, bool *add);
+/* A fresh tensor like another, dense. */
+int net_like(struct net *n, const struct view *v, struct infer_error *err,
+             struct view *out);
+int net_fill_zero(struct net *n, int list, int node, const struct view *to,
+                  struct infer_error *err);
+
+/* net_loss.c */
+int net_loss(struct net *n, int list, struct infer_error *err);
+int net_make_update(struct net *n, struct infer_error *err);
+/* net_memory.c */
+int net_place(struct net *n, struct infer_error *err);
+void *net_at(const struct net *n, const struct view *v);
+
+#endif

@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way back: every chain of the way forward once more, in reverse order,
+ * turned into launches that make the gradients of its inputs and parameters
+ * from that of its output. */
+#include "tools/train/net.h"
+
+#include <string.h>
+
+#include "kernels/error.h"
+#include "libinfer/ops/op.h"
+
+struct backward {
+    struct net *n;
+    const struct net_chain *chain;
+    const struct graph_node *node; /* the head */
+    int at;                        /* its index */
+    struct view y, dy;             /* of the chain's output */
+    struct infer_error *err;
+};
+
+static int source(const struct backward *b, int i)
+{
+    return i < b->node->n_in ? b->node->in[i] : -1;
+}
+
+static struct view input(const struct backward *b, int i, bool matrix)
+{
+    return net_operand(b->n, NET_LIST_TRAIN, source(b, i), matrix);
+}
+
+static bool wants(const struct backward *b, int i)
+{
+    const int value = source(b, i);
+
+    return value >= 0 && b->n->value[value].needs_grad;
+}
+
+static int param(const struct backward *b, int i)
+{
+    const int value = source(b, i);
+
+    return value < 0 ? -1 : b->n->value[value].param;
+}
+
+static bool trains(const struct backward *b, int i)
+{
+    return net_is_trained(b->n, param(b, i));
+}
+
+static void begin(const struct backward *b, enum kern_op op,
+                  enum net_stage stage, struct net_emit *e)
+{
+    net_emit_begin(e, NET_LIST_TRAIN, op, stage, b->at);
+}
+
+/* Emits a launch that makes, or adds to, the gradient of input 0. */
+static int emit_dx(const struct backward *b, struct net_emit *e, int plus)
+{
+    bool add;
+    int rc = net_grad_slot(b->n, source(b, 0), b->err, &e->out[0], &add);
+
+    if (rc < 0)
+        return rc;
+    if (add)
+        e->in[plus] = e->out[0];
+    return net_emit(b->n, e, b->err);
+}
+
+/* ---- activations --------------------------------------------------- */
+
+/* dy becomes the gradient before the chain's activation, in place. */
+static int undo_act(const struct backward *b)
+{
+    struct net_emit e;
+
+    if (b->chain->act < 0)
+        return 0;
+    begin(b, KERN_UNARY_DGRAD, NET_DGRAD, &e);
+    e.p.attr.unary = b->n->g->node[b->chain->act].attr.unary;
+    e.in[0] = b->dy;
+    e.in[2] = b->y;
+    e.out[0] = b->dy;
+    return net_emit(b->n, &e, b->err);
+}
+
+static int unary(const struct backward *b)
+{
+    const int x = source(b, 0);
+    struct net_emit e;
+
+    begin(b, KERN_UNARY_DGRAD, NET_DGRAD, &e);
+    e.p.attr.unary = b->node->attr.unary;
+    e.in[0] = b->dy;
+    if (kern_unary_knows_y(&b->node->attr.unary))
+        e.in[2] = b->y;
+    else
+        e.in[1] = input(b, 0, false);
+    if (b->n->value[x].grad.t.dtype != INFER_NONE)
+        return emit_dx(b, &e, 3);
+    e.out[0] = b->dy;
+    int rc = net_emit(b->n, &e, b->err);
+    return rc < 0 ? rc : net_grad_give(b->n, b->at, x, &b->dy, b->err);
+}
+
+/* ---- products ------------------------------------------------------ */
+
+/* A bias's gradient: dz summed over everything but the channels. */
+static int bias_grad(const struct backward *b, int channel_axis)
+{
+    int64_t dim[KERN_MAX_RANK];
+    struct net_emit e;
+    struct view db;
+    bool add;
+
+    if (!trains(b, 2))
+        return 0;
+    begin(b, KERN_REDUCE, NET_WGRAD, &e);
+    e.p.attr.reduce.kind = KERN_REDUCE_SUM;
+    for (int i = 0; i < b->dy.t.rank; i++) {
+        dim[i] = i == channel_axis ? b->dy.t.dim[i] : 1;
+        if (i != channel_axis)
+            e.p.attr.reduce.axes |= 1u << i;
+    }
+    db = net_grad_param(b->n, param(b, 2), &add);
+    view_reshape(&db, b->dy.t.rank, dim, &e.out[0]);
+    e.in[0] = b->dy;
+    if (add)
+        e.in[1] = e.out[0];
+    return net_emit(b->n, &e, b->err);
+}
+
+/* The two products of a convolution's way back. */
+struct product {
+    struct kern_conv attr;
+    struct view x, w, dz;
+};
+
+static int weight_grad(const struct backward *b, const struct product *p)
+{
+    struct net_emit e;
+    struct view dw;
+    bool add;
+
+    if (!trains(b, 1))
+        return 0;
+    begin(b, KERN_CONV_WGRAD, NET_WGRAD, &e);
+    e.p.attr.conv = p->attr;
+    e.in[0] = p->x;
+    e.in[1] = p->dz;
+    dw = net_grad_param(b->n, param(b, 1), &add);
+    view_reshape(&dw, p->w.t.rank, p->w.t.dim, &e.out[0]);
+    if (add)
+        e.in[2] = e.out[0];
+    return net_emit(b->n, &e, b->err);
+}
+
+static int conv(const struct backward *b)
+{
+    struct product p = {
+        .x = input(b, 0, false), .w = input(b, 1, true), .dz = b->dy};
+    struct net_emit e;
+    int rc = net_conv_attr(b->n, b->node, &p.attr, b->err);
+
+    if (rc == 0)
+        rc = undo_act(b);
+    if (rc == 0)
+        rc = bias_grad(b, 1);
+    if (rc == 0)
+        rc = weight_grad(b, &p);
+    if (rc < 0 || !wants(b, 0))
+        return rc;
+    begin(b, KERN_CONV_DGRAD, NET_DGRAD, &e);
+    e.p.attr.conv = p.attr;
+    e.in[0] = p.dz;
+    e.in[1] = p.w;
+    return emit_dx(b, &e, 3);
+}
+
+/* v, whose last dimension is `columns`, as rows, columns, 1, 1. */
+static int as_pixels(const struct backward *b, const struct view *v,
+                     struct view *out)
+{
+    const int64_t columns = v->t.dim[v->t.rank - 1];
+    const int64_t dim[4] = {kern_tensor_count(&v->t) / columns, columns, 1, 1};
+
+    if (view_reshape(v, 4, dim, out))
+        return 0;
+    return error_set(b->err, INFER_EUNSUPPORTED,
+                     "node '%s': a tensor of its rows is scattered",
+                     b->node->name);
+}
+
+/* A dense layer is a 1x1 convolution over one pixel. */
+static int dense(const struct backward *b)
+{
+    const struct view x = input(b, 0, false), w = input(b, 1, true);
+    struct product p = {.attr = {.groups = 1}};
+    struct view dx;
+    struct net_emit e;
+    bool add;
+    int rc = as_pixels(b, &x, &p.x);
+
+    for (int i = 0; i < KERN_MAX_SPATIAL; i++)
+        p.attr.stride[i] = p.attr.dilation[i] = 1;
+    if (rc == 0)
+        rc = as_pixels(b, &w, &p.w);
+    if (rc == 0)
+        rc = as_pixels(b, &b->dy, &p.dz);
+    if (rc == 0)
+        rc = undo_act(b);
+    if (rc == 0)
+        rc = bias_grad(b, b->dy.t.rank - 1);
+    if (rc == 0)
+        rc = weight_grad(b, &p);
+    if (rc < 0 || !wants(b, 0))
+        return rc;
+    begin(b, KERN_CONV_DGRAD, NET_DGRAD, &e);
+    e.p.attr.conv = p.attr;
+    e.in[0] = p.dz;
+    e.in[1] = p.w;
+    rc = net_grad_slot(b->n, source(b, 0), b->err, &dx, &add);
+    if (rc == 0)
+        rc = as_pixels(b, &dx, &e.out[0]);
+    if (rc == 0 && add)
+        e.in[3] = e.out[0];
+    return rc < 0 ? rc : net_emit(b->n, &e, b->err);
+}
+
+/* ---- normalisation ------------------------------------------------- */
+
+/* The gradient of a batch norm's scale or shift, which the kernel makes in any
+ * case: into memory of its own where nobody wants it. */
+static int vector_grad(const struct backward *b, int i, struct net_emit *e)
+{
+    const struct view scale = input(b, i, false);
+    bool add = false;
+    int rc = 0;
+
+    if (trains(b, i))
+        e->out[i] = net_grad_param(b->n, param(b, i), &add);
+    else
+        rc = net_like(b->n, &scale, b->err, &e->out[i]);
+    if (add)
+        e->in[5 + i] = e->out[i];
+    return rc;
+}
+
+/* dx takes the place of dy; what goes to the residual has its own. */
+static int batch_norm_of_batch(const struct backward *b)
+{
+    const int residual = b->chain->residual;
+    const bool split = residual >= 0 && b->n->value[residual].needs_grad;
+    struct net_emit e;
+    int rc;
+
+    begin(b, KERN_BATCH_NORM_DGRAD, NET_DGRAD, &e);
+    e.p.attr.norm = b->node->attr.norm;
+    e.in[0] = b->dy;
+    e.in[1] = input(b, 0, false);
+    e.in[2] = input(b, 1, false);
+    e.in[3] = b->n->mean[b->at];
+    e.in[4] = b->n->deviation[b->at];
+    if (b->chain->act >= 0) {
+        e.p.epilogue.act = b->n->g->node[b->chain->act].attr.unary;
+        e.in[5] = b->y;
+    }
+    e.out[0] = b->dy;
+    rc = vector_grad(b, 1, &e);
+    if (rc == 0)
+        rc = vector_grad(b, 2, &e);
+    if (rc == 0 && split)
+        rc = net_like(b->n, &b->n->value[residual].view[0], b->err, &e.out[3]);
+    if (rc == 0)
+        rc = net_emit(b->n, &e, b->err);
+    if (rc == 0 && split)
+        rc = net_grad_give(b->n, b->at, residual, &e.out[3], b->err);
+    if (rc == 0 && wants(b, 0))
+        rc = net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
+    return rc;
+}
+
+/* With statistics that stay, batch norm is a factor a channel: that which
+ * normalising dy with mean 0 and shift 0 applies. */
+static int batch_norm_frozen(const struct backward *b)
+{
+    const int residual = b->chain->residual;
+    struct net_emit e;
+    struct view none;
+    int rc = undo_act(b);
+
+    if (rc == 0 && residual >= 0)
+        rc = net_grad_add(b->n, b->at, residual, &b->dy, b->err);
+    if (rc < 0 || !wants(b, 0))
+        return rc;
+    begin(b, KERN_BATCH_NORM, NET_DGRAD, &e);
+    e.p.attr.norm = b->node->attr.norm;
+    e.in[1] = input(b, 1, false);
+    /* Memory of the network is zero to begin with, and this stays so. */
+    rc = net_tensor(b->n, NET_FIXED, e.in[1].t.dtype, 1, e.in[1].t.dim,
+                    KERN_NCHW, b->err, &none);
+    if (rc < 0)
+        return rc;
+    e.in[0] = b->dy;
+    e.in[2] = e.in[3] = none;
+    e.in[4] = input(b, 4, false);
+    e.out[0] = b->dy;
+    rc = net_emit(b->n, &e, b->err);
+    return rc < 0 ? rc
+                  : net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
+}
+
+static int batch_norm(const struct backward *b)
+{
+    return net_norm_is_frozen(b->n, b->node) ? batch_norm_frozen(b)
+                                             : batch_norm_of_batch(b);
+}
+
+static int lrn(const struct backward *b)
+{
+    struct net_emit e;
+
+    begin(b, KERN_LRN_DGRAD, NET_DGRAD, &e);
+    e.p.attr.lrn = b->node->attr.lrn;
+    e.in[0] = b->dy;
+    e.in[1] = input(b, 0, false);
+    return emit_dx(b, &e, 2);
+}
+
+/* ---- pooling and reductions ---------------------------------------- */
+
+static int pool(const struct backward *b)
+{
+    struct net_emit e;
+    int rc;
+
+    begin(b, KERN_POOL_DGRAD, NET_DGRAD, &e);
+    rc = net_pool_attr(b->n, b->node, &e.p.attr.pool, b->err);
+    if (rc < 0)
+        return rc;
+    e.in[0] = b->dy;
+    if (e.p.attr.pool.kind == KERN_POOL_MAX)
+        e.in[1] = input(b, 0, false);
+    return emit_dx(b, &e, 2);
+}
+
+static bool reads_x(enum kern_reduce_kind kind)
+{
+    return kind != KERN_REDUCE_MEAN && kind != KERN_REDUCE_SUM;
+}
+
+static int reduce(const struct backward *b)
+{
+    const struct graph_reduce *a = &b->node->attr.reduce;
+    const struct view x = input(b, 0, false);
+    int64_t dim[KERN_MAX_RANK];
+    struct net_emit e;
+    int axis;
+
+    begin(b, KERN_REDUCE_DGRAD, NET_DGRAD, &e);
+    e.p.attr.reduce.kind = a->kind;
+    e.p.attr.reduce.axes = a->n_axes == 0 ? (1u << x.t.rank) - 1 : 0;
+    for (int i = 0; i < a->n_axes; i++)
+        if (op_axis(a->axis[i], x.t.rank, &axis, b->err) == 0)
+            e.p.attr.reduce.axes |= 1u << axis;
+    for (int i = 0; i < x.t.rank; i++)
+        dim[i] = e.p.attr.reduce.axes >> i & 1 ? 1 : x.t.dim[i];
+    view_reshape(&b->dy, x.t.rank, dim, &e.in[0]);
+    if (reads_x(a->kind))
+        e.in[1] = x;
+    return emit_dx(b, &e, 2);
+}
+
+/* ---- arithmetic of two tensors ------------------------------------- */
+
+/* Adds g, of the output's shape, to the gradient of input i, summed over the
+ * dimensions along which that was broadcast. */
+static int unbroadcast(const struct backward *b, int i, const struct view *g)
+{
+    const struct view to = input(b, i, false);
+    const int lead = g->t.rank - to.t.rank;
+    struct net_emit e;
+    struct view sum;
+    int64_t dim[KERN_MAX_RANK];
+    int rc;
+
+    begin(b, KERN_REDUCE, NET_DGRAD, &e);
+    e.p.attr.reduce.kind = KERN_REDUCE_SUM;
+    for (int d = 0; d < g->t.rank; d++) {
+        dim[d] = d < lead ? 1 : to.t.dim[d - lead];
+        if (dim[d] != g->t.dim[d])
+            e.p.attr.reduce.axes |= 1u << d;
+    }
+    if (e.p.attr.reduce.axes == 0 && lead == 0)
+        return net_grad_add(b->n, b->at, source(b, i), g, b->err);
+    e.in[0] = *g;
+    rc = net_tensor(b->n, NET_TRAIN, g->t.dtype, g->t.rank, dim,
+                    view_layout(&g->t), b->err, &e.out[0]);
+    if (rc == 0)
+        rc = net_emit(b->n, &e, b->err);
+    if (rc < 0)
+        return rc;
+    if (!view_reshape(&e.out[0], to.t.rank, to.t.dim, &sum))
+        return error_set(b->err, INFER_EUNSUPPORTED,
+                         "node '%s': its broadcast cannot be undone",
+                         b->node->name);
+    return net_grad_give(b->n, b->at, source(b, i), &sum, b->err);
+}
+
+/* dy times the other factor, or dy with its sign changed. */
+static int factor_grad(const struct backward *b, int i)
+{
+    const bool times = b->node->attr.binary.kind == KERN_MUL;
+    struct net_emit e;
+    int rc;
+
+    begin(b, times ? KERN_BINARY : KERN_UNARY, NET_DGRAD, &e);
+    e.in[0] = b->dy;
+    if (times) {
+        e.p.attr.binary.kind = KERN_MUL;
+        e.in[1] = input(b, 1 - i, false);
+    } else {
+        e.p.attr.unary.kind = KERN_NEG;
+    }
+    rc = net_like(b->n, &b->dy, b->err, &e.out[0]);
+    if (rc == 0)
+        rc = net_emit(b->n, &e, b->err);
+    return rc < 0 ? rc : unbroadcast(b, i, &e.out[0]);
+}
+
+static int binary(const struct backward *b)
+{
+    const enum kern_binary_kind kind = b->node->attr.binary.kind;
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < 2; i++) {
+        if (!wants(b, i))
+            continue;
+        if (kind == KERN_MUL || (kind == KERN_SUB && i == 1))
+            rc = factor_grad(b, i);
+        else
+            rc = unbroadcast(b, i, &b->dy);
+    }
+    return rc;
+}
+
+/* ---- moving data --------------------------------------------------- */
+
+static int reshape(const struct backward *b)
+{
+    const struct view x = input(b, 0, false);
+    struct view g;
+
+    if (!view_reshape(&b->dy, x.t.rank, x.t.dim, &g))
+        return error_set(b->err, INFER_EUNSUPPORTED,
+                         "node '%s': its gradient is scattered", b->node->name);
+    return net_grad_give(b->n, b->at, source(b, 0), &g, b->err);
+}
+
+static int concat(const struct backward *b)
+{
+    int64_t at = 0;
+    int axis,
+        rc = op_axis(b->node->attr.axis.axis, b->dy.t.rank, &axis, b->err);
+
+    for (int i = 0; rc == 0 && i < b->node->n_in; i++) {
+        const int64_t size = input(b, i, false).t.dim[axis];
+        const struct view part = view_slice(&b->dy, axis, at, 1, size);
+
+        at += size;
+        rc = net_grad_add(b->n, b->at, b->node->in[i], &part, b->err);
+    }
+    return rc;
+}
+
+/* Elements that were not taken have gradient 0. */
+static int slice(const struct backward *b)
+{
+    const struct graph_slice *s = &b->node->attr.slice;
+    struct net_emit e;
+    struct view part;
+    int64_t first, count;
+    bool add;
+    int axis, rc = net_grad_slot(b->n, source(b, 0), b->err, &part, &add);
+
+    if (rc == 0 && !add)
+        rc = net_fill_zero(b->n, NET_LIST_TRAIN, b->at, &part, b->err);
+    for (int i = 0; rc == 0 && i < s->n_axes; i++) {
+        rc = op_axis(s->axis[i], part.t.rank, &axis, b->err);
+        if (rc == 0)
+            rc = op_slice_resolve(s->begin[i], s->end[i], s->step[i],
+                                  part.t.dim[axis], &first, &count, b->err);
+        if (rc == 0)
+            part = view_slice(&part, axis, first, s->step[i], count);
+    }
+    if (rc < 0)
+        return rc;
+    if (!add)
+        return net_copy(b->n, NET_LIST_TRAIN, NET_DGRAD, b->at, &b->dy, &part,
+                        b->err);
+    begin(b, KERN_BINARY, NET_DGRAD, &e);
+    e.p.attr.binary.kind = KERN_ADD;
+    e.in[0] = part;
+    e.in[1] = b->dy;
+    e.out[0] = part;
+    return net_emit(b->n, &e, b->err);
+}
+
+static int pad(const struct backward *b)
+{
+    const struct kern_pad *a = &b->node->attr.pad;
+    const struct view x = input(b, 0, false);
+    struct view g = b->dy;
+
+    for (int i = 0; i < x.t.rank; i++)
+        g = view_slice(&g, i, a->begin[i], 1, x.t.dim[i]);
+    return net_grad_give(b->n, b->at, source(b, 0), &g, b->err);
+}
+
+/* The same numbers decide once more. */
+static int dropout(const struct backward *b)
+{
+    struct net_emit e;
+    int rc;
+
+    begin(b, KERN_DROPOUT, NET_DGRAD, &e);
+    e.p.attr.dropout.ratio = b->node->attr.dropout.ratio;
+    e.p.attr.dropout.stream = b->n->stream[b->at];
+    e.in[0] = b->dy;
+    e.in[1] = b->n->random;
+    e.out[0] = b->dy;
+    rc = net_emit(b->n, &e, b->err);
+    return rc < 0 ? rc
+                  : net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
+}
+
+/* ---- all nodes ----------------------------------------------------- */
+
+static int (*rule(const struct graph_node *node))(const struct backward *)
+{
+    switch (node->op) {
+    case GRAPH_CONV:
+        return conv;
+    case GRAPH_DENSE:
+        return dense;
+    case GRAPH_BATCH_NORM:
+        return batch_norm;
+    case GRAPH_POOL:
+        return pool;
+    case GRAPH_UNARY:
+        return unary;
+    case GRAPH_BINARY:
+        return node->attr.binary.kind <= KERN_MUL ? binary : NULL;
+    case GRAPH_LRN:
+        return lrn;
+    case GRAPH_PAD:
+        for (int i = 0; i < KERN_MAX_RANK; i++)
+            if (node->attr.pad.begin[i] < 0 || node->attr.pad.end[i] < 0)
+                return NULL;
+        return node->attr.pad.mode == KERN_PAD_CONSTANT ? pad : NULL;
+    case GRAPH_REDUCE:
+        return node->attr.reduce.kind == KERN_REDUCE_PROD ? NULL : reduce;
+    case GRAPH_DROPOUT:
+        return dropout;
+    case GRAPH_RESHAPE:
+    case GRAPH_FLATTEN:
+    case GRAPH_SQUEEZE:
+    case GRAPH_UNSQUEEZE:
+        return reshape;
+    case GRAPH_CONCAT:
+        return concat;
+    case GRAPH_SLICE:
+        return slice;
+    default:
+        return NULL;
+    }
+}
+
+bool net_has_backward(const struct graph_node *node)
+{
+    return rule(node) != NULL;
+}
+
+int net_backward(struct net *n, struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int i = n->g->n_nodes - 1; rc == 0 && i >= 0; i--) {
+        const struct net_chain *c = &n->chain[i];
+        const struct net_value *out = &n->value[n->g->node[i].out[0]];
+        const struct backward b = {.n = n,
+                                   .chain = c,
+                                   .node = &n->g->node[c->head],
+                                   .at = c->head,
+                                   .y = out->view[0],
+                                   .dy = out->grad,
+                                   .err = err};
+
+        if (!n->absorbed[i] && out->needs_grad &&
+            out->grad.t.dtype != INFER_NONE)
+            rc = rule(b.node)(&b);
+    }
+    return rc;
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way forward: from nodes to launches, once as training computes them and
+ * once as inference does. */
+#include "tools/train/net.h"
+
+#include <string.h>
+
+#include "kernels/error.h"
+#include "libinfer/ops/op.h"
+
+/* One node, or one chain, being lowered. */
+struct forward {
+    struct net *n;
+    int list;
+    const struct net_chain *chain;
+    const struct graph_node *node; /* the head */
+    int out;                       /* value that the chain ends in */
+    struct infer_error *err;
+};
+
+static enum net_home home(const struct forward *f)
+{
+    return f->list == NET_LIST_EVAL ? NET_EVAL : NET_TRAIN;
+}
+
+static struct view *slot(const struct forward *f, int value)
+{
+    return &f->n->value[value].view[f->list == NET_LIST_EVAL];
+}
+
+/* A fresh tensor for a value; integers keep their type. */
+static int make(const struct forward *f, int value, struct view *out)
+{
+    const struct graph_value *v = &f->n->g->value[value];
+    int rc = net_tensor(f->n, home(f), f->n->options.dtype, v->rank, v->dim,
+                        NET_LAYOUT, f->err, out);
+
+    if (rc == 0)
+        *slot(f, value) = *out;
+    return rc;
+}
+
+static struct view input(const struct forward *f, int i, bool matrix)
+{
+    return i < f->node->n_in
+               ? net_operand(f->n, f->list, f->node->in[i], matrix)
+               : net_operand(f->n, f->list, -1, false);
+}
+
+static void begin(const struct forward *f, enum kern_op op, struct net_emit *e)
+{
+    net_emit_begin(e, f->list, op, NET_FPROP, (int)(f->node - f->n->g->node));
+    if (f->chain->act >= 0)
+        e->p.epilogue.act = f->n->g->node[f->chain->act].attr.unary;
+}
+
+/* Emits a problem whose only output is the chain's. */
+static int finish(const struct forward *f, struct net_emit *e)
+{
+    int rc = make(f, f->out, &e->out[0]);
+
+    return rc < 0 ? rc : net_emit(f->n, e, f->err);
+}
+
+/* ---- layers -------------------------------------------------------- */
+
+static int conv(const struct forward *f)
+{
+    struct net_emit e;
+    int rc;
+
+    begin(f, KERN_CONV_FPROP, &e);
+    rc = net_conv_attr(f->n, f->node, &e.p.attr.conv, f->err);
+    if (rc < 0)
+        return rc;
+    e.in[0] = input(f, 0, false);
+    e.in[1] = input(f, 1, true);
+    e.in[2] = input(f, 2, false);
+    return finish(f, &e);
+}
+
+static int dense(const struct forward *f)
+{
+    struct net_emit e;
+
+    begin(f, KERN_DENSE_FPROP, &e);
+    e.in[0] = input(f, 0, false);
+    e.in[1] = input(f, 1, true);
+    e.in[2] = input(f, 2, false);
+    return finish(f, &e);
+}
+
+/* Statistics of the batch in training; running ones are moved in place. */
+static int norm_of_batch(const struct forward *f, struct net_emit *e)
+{
+    struct net *n = f->n;
+    const int at = e->node;
+    const int64_t channels = e->in[0].t.dim[1];
+    const enum infer_dtype type = e->in[1].t.dtype;
+    int rc;
+
+    e->p.attr.norm.momentum = n->options.bn_momentum;
+    rc = net_tensor(n, NET_TRAIN, type, 1, &channels, KERN_NCHW, f->err,
+                    &n->mean[at]);
+    if (rc == 0)
+        rc = net_tensor(n, NET_TRAIN, type, 1, &channels, KERN_NCHW, f->err,
+                        &n->deviation[at]);
+    if (rc < 0)
+        return rc;
+    e->out[1] = n->mean[at];
+    e->out[2] = n->deviation[at];
+    e->out[3] = e->in[3];
+    e->out[4] = e->in[4];
+    return finish(f, e);
+}
+
+static int batch_norm(const struct forward *f)
+{
+    const bool train =
+        f->list == NET_LIST_TRAIN && !net_norm_is_frozen(f->n, f->node);
+    struct net_emit e;
+
+    begin(f, train ? KERN_BATCH_NORM_TRAIN : KERN_BATCH_NORM, &e);
+    e.p.attr.norm = f->node->attr.norm;
+    for (int i = 0; i < 5; i++)
+        e.in[i] = input(f, i, false);
+    e.in[5] = net_operand(f->n, f->list, f->chain->residual, false);
+    return train ? norm_of_batch(f, &e) : finish(f, &e);
+}
+
+static int pool(const struct forward *f)
+{
+    struct net_emit e;
+    int rc;
+
+    begin(f, KERN_POOL_FPROP, &e);
+    rc = net_pool_attr(f->n, f->node, &e.p.attr.pool, f->err);
+    if (rc < 0)
+        return rc;
+    e.in[0] = input(f, 0, false);
+    return finish(f, &e);
+}
+
+static int unary(const struct forward *f)
+{
+    struct net_emit e;
+
+    begin(f, KERN_UNARY, &e);
+    e.p.attr.unary = f->node->attr.unary;
+    e.in[0] = input(f, 0, false);
+    return finish(f, &e);
+}
+
+static int binary(const struct forward *f)
+{
+    struct net_emit e;
+
+    begin(f, KERN_BINARY, &e);
+    e.p.attr.binary = f->node->attr.binary;
+    e.in[0] = input(f, 0, false);
+    e.in[1] = input(f, 1, false);
+    return finish(f, &e);
+}
+
+static int lrn(const struct forward *f)
+{
+    struct net_emit e;
+
+    begin(f, KERN_LRN, &e);
+    e.p.attr.lrn = f->node->attr.lrn;
+    e.in[0] = input(f, 0, false);
+    return finish(f, &e);
+}
+
+static int pad(const struct forward *f)
+{
+    struct net_emit e;
+
+    begin(f, KERN_PAD, &e);
+    e.p.attr.pad = f->node->attr.pad;
+    e.in[0] = input(f, 0, false);
+    return finish(f, &e);
+}
+
+static int reduce(const struct forward *f)
+{
+    const struct graph_reduce *a = &f->node->attr.reduce;
+    const struct view x = input(f, 0, false);
+    int64_t dim[KERN_MAX_RANK];
+    struct net_emit e;
+    int rc, axis;
+
+    begin(f, KERN_REDUCE, &e);
+    e.p.attr.reduce.kind = a->kind;
+    e.p.attr.reduce.axes = a->n_axes == 0 ? (1u << x.t.rank) - 1 : 0;
+    for (int i = 0; i < a->n_axes; i++) {
+        rc = op_axis(a->axis[i], x.t.rank, &axis, f->err);
+        if (rc < 0)
+            return rc;
+        e.p.attr.reduce.axes |= 1u << axis;
+    }
+    for (int i = 0; i < x.t.rank; i++)
+        dim[i] = e.p.attr.reduce.axes >> i & 1 ? 1 : x.t.dim[i];
+    rc = net_tensor(f->n, home(f), f->n->options.dtype, x.t.rank, dim,
+                    KERN_NCHW, f->err, &e.out[0]);
+    if (rc < 0)
+        return rc;
+    e.in[0] = x;
+    rc = net_emit(f->n, &e, f->err);
+    /* The dimensions of size 1 go where the graph lacks them. */
+    if (rc == 0 && !view_reshape(&e.out[0], f->n->g->value[f->out].rank,
+                                 f->n->g->value[f->out].dim, slot(f, f->out)))
+        rc =
+            error_set(f->err, INFER_EUNSUPPORTED,
+                      "node '%s': its shape cannot be followed", f->node->name);
+    return rc;
+}
+
+/* Dropout is one launch in training and nothing in inference. */
+static int dropout(const struct forward *f)
+{
+    struct net_emit e;
+
+    if (f->list == NET_LIST_EVAL) {
+        *slot(f, f->out) = input(f, 0, false);
+        return 0;
+    }
+    begin(f, KERN_DROPOUT, &e);
+    e.p.attr.dropout.ratio = f->node->attr.dropout.ratio;
+    e.p.attr.dropout.stream = f->n->stream[e.node] = (uint32_t)f->n->dropouts++;
+    e.in[0] = input(f, 0, false);
+    e.in[1] = f->n->random;
+    return finish(f, &e);
+}
+
+/* ---- moving data --------------------------------------------------- */
+
+/* The same elements in the same logical order under other dimensions: a view
+ * where the picture has one pixel, else a row-major copy. */
+static int reshape(const struct forward *f)
+{
+    const struct graph_value *to = &f->n->g->value[f->out];
+    const struct view x = input(f, 0, false);
+    struct view copy;
+    int rc;
+
+    if (view_reshape(&x, to->rank, to->dim, slot(f, f->out)))
+        return 0;
+    rc = net_tensor(f->n, home(f), x.t.dtype, x.t.rank, x.t.dim, KERN_NCHW,
+                    f->err, &copy);
+    if (rc == 0)
+        rc = net_copy(f->n, f->list, NET_FPROP, (int)(f->node - f->n->g->node),
+                      &x, &copy, f->err);
+    if (rc < 0)
+        return rc;
+    if (!view_reshape(&copy, to->rank, to->dim, slot(f, f->out)))
+        return error_set(f->err, INFER_EFORMAT,
+                         "node '%s': shapes before and after do not agree",
+                         f->node->name);
+    return 0;
+}
+
+static int concat(const struct forward *f)
+{
+    struct view whole;
+    int64_t at = 0;
+    int axis, rc = make(f, f->out, &whole);
+
+    if (rc == 0)
+        rc = op_axis(f->node->attr.axis.axis, whole.t.rank, &axis, f->err);
+    for (int i = 0; rc == 0 && i < f->node->n_in; i++) {
+        const struct view x = input(f, i, false);
+        const struct view part = view_slice(&whole, axis, at, 1, x.t.dim[axis]);
+
+        at += x.t.dim[axis];
+        rc = net_copy(f->n, f->list, NET_FPROP, (int)(f->node - f->n->g->node),
+                      &x, &part, f->err);
+    }
+    return rc;
+}
+
+static int slice(const struct forward *f)
+{
+    const struct graph_slice *s = &f->node->attr.slice;
+    struct view v = input(f, 0, false), whole;
+    int64_t first, count;
+    int axis, rc = 0;
+
+    for (int i = 0; rc == 0 && i < s->n_axes; i++) {
+        rc = op_axis(s->axis[i], v.t.rank, &axis, f->err);
+        if (rc == 0)
+            rc = op_slice_resolve(s->begin[i], s->end[i], s->step[i],
+                                  v.t.dim[axis], &first, &count, f->err);
+        if (rc == 0)
+            v = view_slice(&v, axis, first, s->step[i], count);
+    }
+    if (rc == 0)
+        rc = make(f, f->out, &whole);
+    return rc < 0
+               ? rc
+               : net_copy(f->n, f->list, NET_FPROP,
+                          (int)(f->node - f->n->g->node), &v, &whole, f->err);
+}
+
+/* ---- all nodes ----------------------------------------------------- */
+
+static int lower(const struct forward *f)
+{
+    switch (f->node->op) {
+    case GRAPH_CONV:
+        return conv(f);
+    case GRAPH_DENSE:
+        return dense(f);
+    case GRAPH_BATCH_NORM:
+        return batch_norm(f);
+    case GRAPH_POOL:
+        return pool(f);
+    case GRAPH_UNARY:
+        return unary(f);
+    case GRAPH_BINARY:
+        return binary(f);
+    case GRAPH_LRN:
+        return lrn(f);
+    case GRAPH_PAD:
+        return pad(f);
+    case GRAPH_REDUCE:
+        return reduce(f);
+    case GRAPH_DROPOUT:
+        return dropout(f);
+    case GRAPH_RESHAPE:
+    case GRAPH_FLATTEN:
+    case GRAPH_SQUEEZE:
+    case GRAPH_UNSQUEEZE:
+        return reshape(f);
+    case GRAPH_CONCAT:
+        return concat(f);
+    case GRAPH_SLICE:
+        return slice(f);
+    default:
+        return error_set(f->err, INFER_EUNSUPPORTED,
+                         "node '%s': %s cannot be trained", f->node->name,
+                         graph_op_info(f->node->op)->name);
+    }
+}
+
+/* Evaluation in 16 bits reads a 16-bit copy of the averages. */
+static int copy_averages(struct net *n, struct infer_error *err)
+{
+    const int64_t count = n->role_begin[NET_FROZEN];
+    struct view from;
+    int rc;
+
+    if (!n->options.average || n->flat[NET_HALF] < 0)
+        return 0;
+    memset(&from, 0, sizeof(from));
+    from.buffer = n->flat[NET_AVERAGE];
+    from.t = kern_tensor_dense(INFER_F32, 1, &count, KERN_NCHW);
+    rc = net_tensor(n, NET_EVAL, n->options.dtype, 1, &count, KERN_NCHW, err,
+                    &n->averages);
+    return rc < 0 ? rc
+                  : net_copy(n, NET_LIST_EVAL, NET_FPROP, -1, &from,
+                             &n->averages, err);
+}
+
+/* The batch arrives in single precision. */
+static int take_input(struct net *n, int list, struct infer_error *err)
+{
+    const int value = n->g->input[0];
+    struct view *to = &n->value[value].view[list == NET_LIST_EVAL];
+    const struct kern_tensor *t = &n->input.t;
+    int rc;
+
+    *to = n->input;
+    if (t->dtype == n->options.dtype)
+        return 0;
+    rc = net_tensor(n, list == NET_LIST_EVAL ? NET_EVAL : NET_TRAIN,
+                    n->options.dtype, t->rank, t->dim, NET_LAYOUT, err, to);
+    return rc < 0 ? rc : net_copy(n, list, NET_FPROP, -1, &n->input, to, err);
+}
+
+int net_forward(struct net *n, int list, struct infer_error *err)
+{
+    struct infer_error one;
+    int worst, rc;
+
+    error_clear(err);
+    worst = list == NET_LIST_EVAL ? copy_averages(n, err) : 0;
+    if (worst == 0)
+        worst = take_input(n, list, err);
+    if (worst < 0)
+        return worst;
+    for (int i = 0; i < n->g->n_nodes; i++) {
+        const struct net_chain *c = &n->chain[i];
+        const struct forward f = {
+            n, list, c, &n->g->node[c->head], n->g->node[i].out[0], &one};
+
+        if (n->absorbed[i])
+            continue;
+        rc = lower(&f);
+        if (rc == INFER_EMEMORY || rc == INFER_EDEVICE) {
+            *err = one;
+            return rc;
+        }
+        /* What follows a node that failed cannot be lowered either. */
+        if (rc < 0)
+            return error_add(err, rc, "%s", one.text);
+    }
+    return 0;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the nodes of a network read: values, parameters, constants; and their
+ * attributes with all extents known. */
+#include "tools/train/net.h"
+
+#include <string.h>
+
+#include "kernels/error.h"
+#include "libinfer/ops/op.h"
+
+static bool is_half(const struct net *n)
+{
+    return n->options.dtype == INFER_F16 || n->options.dtype == INFER_BF16;
+}
+
+/* A parameter as the list sees it: evaluation reads averages where there are
+ * any, and matrices are read in the type of the activations. */
+static struct view param_of(const struct net *n, int list, int param,
+                            bool matrix)
+{
+    const bool average =
+        list == NET_LIST_EVAL && n->options.average && net_is_trained(n, param);
+    const bool half = matrix && is_half(n);
+    struct view v;
+
+    if (!average)
+        return net_param_view(n, param, half ? NET_HALF : NET_WEIGHTS);
+    if (!half)
+        return net_param_view(n, param, NET_AVERAGE);
+    v = net_param_view(n, param, NET_HALF);
+    v.buffer = n->averages.buffer;
+    return v;
+}
+
+struct view net_operand(const struct net *n, int list, int value, bool matrix)
+{
+    struct view none;
+
+    memset(&none, 0, sizeof(none));
+    if (value < 0)
+        return none;
+    if (n->value[value].param >= 0)
+        return param_of(n, list, n->value[value].param, matrix);
+    return n->value[value].view[list == NET_LIST_EVAL];
+}
+
+int net_constants(struct net *n, struct infer_error *err)
+{
+    for (int i = 0; i < n->g->n_values; i++) {
+        const struct constant *c = n->g->value[i].data;
+        struct net_value *v = &n->value[i];
+        int rc;
+
+        if (!c || v->param >= 0)
+            continue;
+        rc = net_tensor(n, NET_FIXED, c->dtype, c->rank, c->dim, KERN_NCHW, err,
+                        &v->view[0]);
+        if (rc < 0)
+            return rc;
+        v->view[1] = v->view[0];
+    }
+    return 0;
+}
+
+/* ---- attributes ---------------------------------------------------- */
+
+static int spatial(const struct graph_value *v, int64_t *extent)
+{
+    for (int i = 2; i < v->rank && i - 2 < KERN_MAX_SPATIAL; i++)
+        extent[i - 2] = v->dim[i];
+    return v->rank - 2;
+}
+
+static int named(const struct graph_node *node, int rc, struct infer_error *err)
+{
+    if (rc < 0)
+        error_prefix(err, "node '%s'", node->name ? node->name : "");
+    return rc;
+}
+
+int net_conv_attr(const struct net *n, const struct graph_node *node,
+                  struct kern_conv *out, struct infer_error *err)
+{
+    int64_t extent[KERN_MAX_SPATIAL], window[KERN_MAX_SPATIAL],
+        ignored[KERN_MAX_SPATIAL];
+    const int dims = spatial(&n->g->value[node->in[0]], extent);
+
+    spatial(&n->g->value[node->in[1]], window);
+    return named(node,
+                 op_conv_resolve(&node->attr.conv, dims, extent, window, out,
+                                 ignored, err),
+                 err);
+}
+
+int net_pool_attr(const struct net *n, const struct graph_node *node,
+                  struct kern_pool *out, struct infer_error *err)
+{
+    int64_t extent[KERN_MAX_SPATIAL], ignored[KERN_MAX_SPATIAL];
+    const int dims = spatial(&n->g->value[node->in[0]], extent);
+
+    return named(
+        node,
+        op_pool_resolve(&node->attr.pool, dims, extent, out, ignored, err),
+        err);
+}
+
+bool net_norm_is_frozen(const struct net *n, const struct graph_node *node)
+{
+    return !net_is_trained(n, n->value[node->in[1]].param) &&
+           !net_is_trained(n, n->value[node->in[2]].param);
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running the lists, and what goes in and out of a network. */
+#include "tools/train/net.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/error.h"
+
+static const char *node_name(const struct net *n, const struct net_op *op)
+{
+    if (op->node < 0 || !n->g->node[op->node].name)
+        return net_stage_names[op->stage];
+    return n->g->node[op->node].name;
+}
+
+static int launch(const struct net *n, const struct net_op *op,
+                  struct infer_error *err)
+{
+    const struct kern_exec *e = &op->exec;
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < e->problem.n_in; i++)
+        if (op->packed[i])
+            rc = e->row->pack(e, i, net_at(n, &op->in[i]), op->packed[i], err);
+    if (rc == 0)
+        rc = e->row->launch(e, &op->args, err);
+    if (rc < 0)
+        error_prefix(err, "node '%s' (%s)", node_name(n, op), e->row->name);
+    return rc;
+}
+
+static int launch_all(struct net *n, const struct net_list *l,
+                      struct infer_error *err)
+{
+    for (int i = 0; i < l->n; i++) {
+        const int rc = launch(n, l->op[i], err);
+
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- recording ----------------------------------------------------- */
+
+/* Libraries may still allocate in the first launches. */
+#define RUNS_BEFORE_RECORDING 2
+
+static int record(struct net *n, struct net_list *l, struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    int rc = d->ops->record_begin(d, err);
+
+    if (rc < 0)
+        return rc;
+    rc = launch_all(n, l, err);
+    if (rc < 0) {
+        (void)d->ops->record_end(d, NULL, NULL);
+        return rc;
+    }
+    return d->ops->record_end(d, err, &l->recorded);
+}
+
+static int run(struct net *n, enum net_list_name which, struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    struct net_list *l = &n->list[which];
+    int rc = 0;
+
+    if (l->n == 0)
+        return 0;
+    if (d->ops->record_begin && !l->recorded &&
+        l->runs++ >= RUNS_BEFORE_RECORDING)
+        rc = record(n, l, err);
+    if (rc < 0)
+        return rc;
+    return l->recorded ? d->ops->replay(d, l->recorded, err)
+                       : launch_all(n, l, err);
+}
+
+/* ---- steps --------------------------------------------------------- */
+
+int net_begin(struct net *n, struct infer_error *err)
+{
+    return n->options.device->ops->begin(n->options.device, err);
+}
+
+int net_end(struct net *n, struct infer_error *err)
+{
+    return n->options.device->ops->end(n->options.device, err);
+}
+
+static int put(struct net *n, const struct view *to, const void *from,
+               struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+
+    return d->ops->copy_in(
+        d, net_at(n, to), from,
+        (size_t)kern_tensor_count(&to->t) * infer_dtype_size(to->t.dtype), err);
+}
+
+int net_put_batch(struct net *n, const void *x, const int32_t *label,
+                  struct infer_error *err)
+{
+    const int rc = put(n, &n->input, x, err);
+
+    return rc < 0 ? rc : put(n, &n->label, label, err);
+}
+
+int net_put_control(struct net *n, float rate, uint64_t seed, uint64_t place,
+                    struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    unsigned char bytes[2 * sizeof(uint64_t) + sizeof(float)];
+
+    memcpy(bytes, &seed, sizeof(seed));
+    memcpy(bytes + 8, &place, sizeof(place));
+    memcpy(bytes + 16, &rate, sizeof(rate));
+    return d->ops->copy_in(d, net_at(n, &n->random), bytes, sizeof(bytes), err);
+}
+
+int net_train(struct net *n, bool first, struct infer_error *err)
+{
+    int rc = first ? run(n, NET_LIST_CLEAR, err) : 0;
+
+    return rc < 0 ? rc : run(n, NET_LIST_TRAIN, err);
+}
+
+int net_update(struct net *n, struct infer_error *err)
+{
+    return run(n, NET_LIST_UPDATE, err);
+}
+
+int net_eval(struct net *n, struct infer_error *err)
+{
+    return run(n, NET_LIST_EVAL, err);
+}
+
+/* ---- results ------------------------------------------------------- */
+
+int net_read_metrics(struct net *n, struct infer_error *err,
+                     struct net_metrics *out)
+{
+    const struct device *d = n->options.device;
+    const int64_t batch = n->options.batch;
+    const size_t bytes = 2 * (size_t)batch * infer_dtype_size(n->loss.t.dtype);
+    int rc =
+        d->ops->copy_out(d, n->host_metrics, net_at(n, &n->loss), bytes, err);
+
+    /* The copy is there when the run ends. */
+    if (rc == 0)
+        rc = net_end(n, err);
+    if (rc == 0)
+        rc = net_begin(n, err);
+    if (rc < 0)
+        return rc;
+    out->loss = 0;
+    out->hit = 0;
+    for (int64_t i = 0; i < batch; i++) {
+        out->loss += scalar_load(n->loss.t.dtype, n->host_metrics, i);
+        out->hit +=
+            scalar_load(n->loss.t.dtype, n->host_metrics, batch + i) != 0;
+    }
+    return 0;
+}
+
+int net_read_state(struct net *n, float *out, struct infer_error *err)
+{
+    return net_read_view(n, &n->state, out, err);
+}
+
+int net_write_state(struct net *n, const float *in, struct infer_error *err)
+{
+    return put(n, &n->state, in, err);
+}
+
+size_t net_flat_bytes(const struct net *n, enum net_home home)
+{
+    return n->flat[home] < 0 ? 0 : n->buffer[n->flat[home]].bytes;
+}
+
+int net_read_flat(struct net *n, enum net_home home, void *out,
+                  struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+
+    return d->ops->copy_out(d, out, n->base[home], net_flat_bytes(n, home),
+                            err);
+}
+
+int net_write_flat(struct net *n, enum net_home home, const void *in,
+                   struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    int rc =
+        d->ops->copy_in(d, n->base[home], in, net_flat_bytes(n, home), err);
+
+    if (rc == 0 && home == NET_WEIGHTS && n->list[NET_LIST_HALF].n > 0) {
+        rc = net_begin(n, err);
+        if (rc == 0)
+            rc = launch_all(n, &n->list[NET_LIST_HALF], err);
+        if (rc == 0)
+            rc = net_end(n, err);
+    }
+    return rc;
+}
+
+int net_read_view(struct net *n, const struct view *v, void *out,
+                  struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    const size_t bytes = kern_tensor_span(&v->t);
+    void *copy = malloc(bytes + 1);
+    int rc;
+
+    if (!copy)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    rc = d->ops->copy_out(d, copy, net_at(n, v), bytes, err);
+    if (rc == 0)
+        view_gather(&v->t, copy, v->t.dtype, out);
+    free(copy);
+    return rc;
+}
+
+/* ---- time ---------------------------------------------------------- */
+
+static double seconds_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int time_marked(struct net *n, struct net_list *l,
+                       struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    int i, rc = net_begin(n, err);
+
+    if (rc == 0)
+        rc = d->ops->mark(d, 0, err);
+    for (i = 0; rc == 0 && i < l->n; i++) {
+        rc = launch(n, l->op[i], err);
+        if (rc == 0)
+            rc = d->ops->mark(d, i + 1, err);
+    }
+    if (rc == 0)
+        rc = net_end(n, err);
+    for (i = 0; rc == 0 && i < l->n; i++) {
+        double seconds = 0;
+
+        rc = d->ops->elapsed(d, i + 1, err, &seconds);
+        l->op[i]->seconds += seconds;
+        l->op[i]->runs++;
+    }
+    return rc;
+}
+
+int net_time(struct net *n, enum net_list_name list, struct infer_error *err)
+{
+    struct net_list *l = &n->list[list];
+    int rc = 0;
+
+    if (n->options.device->ops->mark)
+        return time_marked(n, l, err);
+    for (int i = 0; rc == 0 && i < l->n; i++) {
+        const double start = seconds_now();
+
+        rc = launch(n, l->op[i], err);
+        l->op[i]->seconds += seconds_now() - start;
+        l->op[i]->runs++;
+    }
+    return rc;
+}

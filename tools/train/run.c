@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loop of a training run. */
+#include "tools/train/train.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/error.h"
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    interrupted = 1;
+    /* The second one ends the program at once. */
+    signal(number, SIG_DFL);
+}
+
+/* ---- steps --------------------------------------------------------- */
+
+static int one_batch(struct train_run *r, const struct loader_batch *b,
+                     int micro, struct infer_error *err,
+                     struct net_metrics *out)
+{
+    const int64_t parts = r->request->accumulate;
+    const float rate = (float)policy_rate(&r->policy, r->step);
+    int rc = net_put_batch(r->net, b->x, b->label, err);
+
+    if (rc == 0)
+        rc = net_put_control(r->net, rate, r->cli->seed,
+                             (uint64_t)(r->step * parts + micro), err);
+    if (rc == 0)
+        rc = net_train(r->net, micro == 0, err);
+    return rc < 0 ? rc : net_read_metrics(r->net, err, out);
+}
+
+int train_step(struct train_run *r, const struct loader_batch *again,
+               struct infer_error *err, struct net_metrics *out,
+               int64_t *pictures)
+{
+    int rc = net_begin(r->net, err);
+
+    memset(out, 0, sizeof(*out));
+    *pictures = 0;
+    for (int i = 0; rc == 0 && i < r->request->accumulate; i++) {
+        const struct loader_batch *b = again;
+        struct net_metrics m;
+
+        if (!again)
+            rc = loader_next(r->loader, err, &b);
+        if (rc == 0)
+            rc = one_batch(r, b, i, err, &m);
+        if (rc < 0)
+            break;
+        out->loss += m.loss;
+        out->hit += m.hit;
+        *pictures += b->count;
+    }
+    /* Of a loss that is not finite the caller tells; the weights stay. */
+    if (rc == 0 && isfinite(out->loss))
+        rc = net_update(r->net, err);
+    return rc < 0 ? rc : net_end(r->net, err);
+}
+
+int train_evaluate(struct train_run *r, struct infer_error *err)
+{
+    const int64_t batches = r->val_loader ? loader_batches(r->val_loader) : 0;
+    double loss = 0;
+    int64_t hit = 0;
+    int rc;
+
+    if (batches == 0)
+        return 0;
+    rc = loader_start(r->val_loader, 0, 0, err);
+    if (rc == 0)
+        rc = net_begin(r->net, err);
+    for (int64_t i = 0; rc == 0 && i < batches; i++) {
+        const struct loader_batch *b;
+        struct net_metrics m;
+
+        rc = loader_next(r->val_loader, err, &b);
+        if (rc == 0)
+            rc = net_put_batch(r->net, b->x, b->label, err);
+        if (rc == 0)
+            rc = net_eval(r->net, err);
+        if (rc == 0)
+            rc = net_read_metrics(r->net, err, &m);
+        if (rc < 0)
+            break;
+        loss += m.loss;
+        hit += m.hit;
+    }
+    if (rc == 0)
+        rc = net_end(r->net, err);
+    r->val_loss = loss / (double)r->val.count;
+    r->val_accuracy = (double)hit / (double)r->val.count;
+    return rc;
+}
+
+/* ---- trouble ------------------------------------------------------- */
+
+static int diverged(const struct train_run *r, const char *what,
+                    struct infer_error *err)
+{
+    char kept[512] = "no checkpoint was written yet";
+
+    if (r->last_saved >= 0)
+        snprintf(kept, sizeof(kept),
+                 "the checkpoint of step %lld in %s is unharmed",
+                 (long long)r->last_saved, r->request->out);
+    return error_set(err, INFER_EMISMATCH,
+                     "step %lld: %s (learning rate %g).  Lower --lr, add "
+                     "--warmup, or cut gradients with --clip-grad=1; %s",
+                     (long long)r->step, what, policy_rate(&r->policy, r->step),
+                     kept);
+}
+
+/* Where no loss scale is being searched, gradients that are not finite mean
+ * that the run has diverged. */
+static int check_gradients(struct train_run *r, struct infer_error *err)
+{
+    float state[KERN_STEP_SIZE];
+    int rc;
+
+    if (r->net->options.step.backoff < 1)
+        return 0;
+    rc = net_read_state(r->net, state, err);
+    if (rc == 0 && state[KERN_STEP_SKIPPED] > 0)
+        rc = diverged(r, "gradients are not finite", err);
+    return rc;
+}
+
+/* ---- saving -------------------------------------------------------- */
+
+static int save(struct train_run *r, struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    struct checkpoint_info info = {.step = r->step,
+                                   .seed = r->cli->seed,
+                                   .batch = q->batch,
+                                   .accumulate = q->accumulate,
+                                   .pictures = r->train.count};
+    int rc;
+
+    if (!q->out || r->last_saved == r->step)
+        return 0;
+    rc = check_gradients(r, err);
+    if (rc < 0)
+        return rc;
+    snprintf(info.arch, sizeof(info.arch), "%s", q->arch ? q->arch : "");
+    snprintf(info.rule, sizeof(info.rule), "%s", q->rule);
+    rc = checkpoint_write(q->out, r->net, &info, err);
+    if (rc == 0) {
+        r->last_saved = r->step;
+        rc = log_write(&r->log, err);
+    }
+    return rc;
+}
+
+/* ---- what is shown ------------------------------------------------- */
+
+static void time_text(double seconds, char out[32])
+{
+    const long s = (long)(seconds + 0.5);
+
+    if (s >= 3600)
+        snprintf(out, 32, "%ldh%02ldm", s / 3600, s / 60 % 60);
+    else if (s >= 60)
+        snprintf(out, 32, "%ldm%02lds", s / 60, s % 60);
+    else
+        snprintf(out, 32, "%.1fs", seconds);
+}
+
+/* The course since the last line or row. */
+struct tally {
+    double loss, begun;
+    int64_t hit, pictures;
+};
+
+/* Sums of an epoch, and of what was shown last. */
+struct course {
+    struct tally epoch, part;
+    double begun, shown;
+    int64_t first_step;
+};
+
+static void live(const struct train_run *r, struct course *c)
+{
+    static const double every[2] = {10, 0.2}; /* seconds; on a terminal */
+    const bool terminal = isatty(STDERR_FILENO);
+    const double now = cli_now();
+    const int64_t done = r->step - c->first_step;
+    const struct tally *t = &c->epoch;
+    char left[32];
+
+    if (r->cli->verbosity < 0 || now - c->shown < every[terminal] ||
+        t->pictures == 0)
+        return;
+    c->shown = now;
+    time_text((now - c->begun) * (double)(r->total_steps - r->step) /
+                  (double)done,
+              left);
+    fprintf(
+        stderr,
+        "%sepoch %lld  step %lld/%lld  loss %.4f  accuracy %.2f%%  "
+        "%.0f images/s  %s left%s",
+        terminal ? "\r" : "",
+        (long long)((r->step - 1) / r->steps_per_epoch + 1), (long long)r->step,
+        (long long)r->total_steps, t->loss / (double)t->pictures,
+        100 * (double)t->hit / (double)t->pictures,
+        (double)t->pictures / (now - t->begun), left, terminal ? "   " : "\n");
+    fflush(stderr);
+}
+
+static void epoch_line(const struct train_run *r, const struct tally *t)
+{
+    char seconds[32], val[96] = "";
+
+    if (r->cli->verbosity < 0 || r->cli->json || t->pictures == 0)
+        return;
+    time_text(cli_now() - t->begun, seconds);
+    if (r->val.count > 0)
+        snprintf(val, sizeof(val), "validation loss %.4f, accuracy %.2f%%, ",
+                 r->val_loss, 100 * r->val_accuracy);
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+    printf("epoch %lld: loss %.4f, accuracy %.2f%%, %s%.0f images/s, %s\n",
+           (long long)((r->step - 1) / r->steps_per_epoch + 1),
+           t->loss / (double)t->pictures,
+           100 * (double)t->hit / (double)t->pictures, val,
+           (double)t->pictures / (cli_now() - t->begun), seconds);
+    fflush(stdout);
+}
+
+static int add_row(struct train_run *r, const struct course *c, bool validated,
+                   struct infer_error *err)
+{
+    const struct tally *t = &c->part;
+    const double now = cli_now(), n = (double)t->pictures;
+    struct log_row row = {
+        .step = r->step,
+        .epoch = (double)r->step / (double)r->steps_per_epoch,
+        .rate = policy_rate(&r->policy, r->step - 1),
+        .loss = n > 0 ? t->loss / n : NAN,
+        .accuracy = n > 0 ? (double)t->hit / n : NAN,
+        .val_loss = validated ? r->val_loss : NAN,
+        .val_accuracy = validated ? r->val_accuracy : NAN,
+        .images_per_second = n > 0 ? n / (now - t->begun) : NAN,
+        .seconds = now - c->begun,
+    };
+
+    return log_add(&r->log, &row, err);
+}
+
+/* ---- the loop ------------------------------------------------------ */
+
+static void count(struct tally *t, const struct net_metrics *m,
+                  int64_t pictures)
+{
+    t->loss += m->loss;
+    t->hit += m->hit;
+    t->pictures += pictures;
+}
+
+static void restart(struct tally *t)
+{
+    memset(t, 0, sizeof(*t));
+    t->begun = cli_now();
+}
+
+static int end_epoch(struct train_run *r, struct course *c,
+                     struct infer_error *err)
+{
+    int rc = check_gradients(r, err);
+
+    if (rc == 0)
+        rc = train_evaluate(r, err);
+    if (rc == 0)
+        rc = add_row(r, c, r->val.count > 0, err);
+    epoch_line(r, &c->epoch);
+    if (r->val_accuracy > r->best_accuracy)
+        r->best_accuracy = r->val_accuracy;
+    restart(&c->epoch);
+    restart(&c->part);
+    return rc;
+}
+
+/* What is due behind a step: a row, a checkpoint, the end of an epoch. */
+static int after_step(struct train_run *r, struct course *c,
+                      struct infer_error *err)
+{
+    const struct train_span span = r->request->snapshot;
+    const int64_t every =
+        (int64_t)(span.epochs ? span.value * (double)r->steps_per_epoch
+                              : span.value);
+    const int64_t rows =
+        r->steps_per_epoch > 100 ? r->steps_per_epoch / 100 : 1;
+    const bool ends =
+        r->step % r->steps_per_epoch == 0 || r->step == r->total_steps;
+    int rc = 0;
+
+    if (ends)
+        rc = end_epoch(r, c, err);
+    else if (r->step % rows == 0) {
+        rc = add_row(r, c, false, err);
+        restart(&c->part);
+    }
+    if (rc == 0 &&
+        ((every > 0 && r->step % every == 0) || (every <= 0 && ends) ||
+         r->step == r->total_steps || interrupted))
+        rc = save(r, err);
+    return rc;
+}
+
+static int loop(struct train_run *r, struct infer_error *err)
+{
+    struct course c = {.begun = cli_now(), .first_step = r->step};
+    int rc = loader_start(r->loader, r->step / r->steps_per_epoch,
+                          r->step % r->steps_per_epoch * r->request->accumulate,
+                          err);
+
+    c.shown = c.begun;
+    restart(&c.epoch);
+    restart(&c.part);
+    while (rc == 0 && r->step < r->total_steps && !interrupted) {
+        struct net_metrics m;
+        int64_t pictures;
+
+        rc = train_step(r, NULL, err, &m, &pictures);
+        if (rc == 0 && !isfinite(m.loss))
+            rc = diverged(r, "the loss is not finite", err);
+        if (rc < 0)
+            break;
+        r->step++;
+        count(&c.epoch, &m, pictures);
+        count(&c.part, &m, pictures);
+        live(r, &c);
+        rc = after_step(r, &c, err);
+    }
+    return rc;
+}
+
+int train_run(struct train_run *r, struct infer_error *err)
+{
+    struct sigaction act = {.sa_handler = on_interrupt};
+    int rc;
+
+    if (r->step >= r->total_steps && r->request->resume)
+        return error_set(err, INFER_EARGUMENT,
+                         "%s: the run is complete at step %lld; ask for more "
+                         "with --epochs or --steps",
+                         r->request->resume, (long long)r->step);
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    rc = loop(r, err);
+    if (rc == 0 && interrupted) {
+        cli_error(r->cli, "stopped at step %lld of %lld; %s",
+                  (long long)r->step, (long long)r->total_steps,
+                  r->request->out ? "go on with --resume"
+                                  : "nothing was saved: there is no -o");
+    }
+    return rc;
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run stands on: the graph, the pictures, the network, its first
+ * weights. */
+#include "tools/train/train.h"
+
+#include <string.h>
+
+#include "kernels/error.h"
+#include "weights/arch.h"
+#include "weights/passes.h"
+#include "weights/weights.h"
+
+/* ---- graphs -------------------------------------------------------- */
+
+/* A network read whole: its layers recognised, nothing folded or fused. */
+static int simplify(struct graph *g, struct infer_error *err)
+{
+    static const char *const off[] = {"fold-batch-norm", "fold-scale",
+                                      "fuse-activation", "fuse-residual",
+                                      "remove-identity", NULL};
+    struct pass_options options;
+    struct pass_report report;
+    int rc = graph_compact(g, err);
+
+    if (rc == 0)
+        rc = graph_validate(g, err);
+    if (rc == 0)
+        rc = graph_infer_shapes(g, NULL, err);
+    if (rc < 0)
+        return rc;
+    pass_options_init(&options);
+    pass_report_init(&report);
+    options.keep_bn = true;
+    options.disabled = off;
+    rc = weights_run_passes(g, &options, &report, err);
+    pass_report_clear(&report);
+    return rc;
+}
+
+/* The network that a file of weights holds, or that the architecture makes of
+ * bare ones. */
+static int read_weights(const struct train_request *q, struct infer_error *err,
+                        struct graph **out)
+{
+    struct weights_options options;
+    struct weights_import import;
+    struct graph *g = NULL;
+    int rc;
+
+    weights_options_init(&options);
+    rc = weights_read(q->init_from, &options, err, &import);
+    if (rc < 0)
+        return rc;
+    if (import.graph) {
+        g = import.graph;
+        import.graph = NULL;
+        rc = simplify(g, err);
+    } else if (!q->arch) {
+        rc = error_set(err, INFER_EARGUMENT,
+                       "holds bare weights: name their network with --arch");
+    } else {
+        rc = arch_open(q->arch, &import.dict, err, &g);
+        if (rc == 0)
+            rc = weights_bind(g, &import.dict, NULL, err);
+    }
+    weights_import_clear(&import);
+    if (rc < 0) {
+        graph_free(g);
+        error_prefix(err, "%s", q->init_from);
+        return rc;
+    }
+    *out = g;
+    return 0;
+}
+
+/* A fresh graph for so many classes (0: the usual number). */
+static int open_graph(const struct train_request *q, int classes,
+                      struct infer_error *err, struct graph **out)
+{
+    const struct arch_row *row = q->arch ? arch_find(q->arch) : NULL;
+
+    if (row)
+        return row->build(row, classes, err, out);
+    if (q->arch)
+        return arch_open(q->arch, NULL, err, out);
+    return read_weights(q, err, out);
+}
+
+/* ---- pictures ------------------------------------------------------ */
+
+static int wish_of(const struct graph *g, struct infer_error *err,
+                   struct data_wish *out)
+{
+    static const struct graph_preprocess unit = {
+        .present = true, .scale = 1.0f / 255, .std = {1, 1, 1, 1}};
+    const struct graph_value *v =
+        g->n_inputs > 0 ? &g->value[g->input[0]] : NULL;
+
+    if (!v || v->rank != 4 || (v->dim[1] != 1 && v->dim[1] != 3) ||
+        v->dim[2] < 1 || v->dim[3] < 1 || v->dim[2] > 16384 ||
+        v->dim[3] > 16384)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "the network's input is no picture of 1 or 3 "
+                         "channels and a fixed size");
+    out->channels = (int)v->dim[1];
+    out->height = (int)v->dim[2];
+    out->width = (int)v->dim[3];
+    out->preprocess = g->preprocess[0].present ? g->preprocess[0] : unit;
+    return 0;
+}
+
+/* Sets that cannot be resized must be what the network takes. */
+static int check_size(const struct data_set *set, const struct data_wish *wish,
+                      struct infer_error *err)
+{
+    if (set->channels == wish->channels && set->height == wish->height &&
+        set->width == wish->width)
+        return 0;
+    return error_set(err, INFER_EFORMAT,
+                     "%s: its pictures are %dx%dx%d, but the network takes "
+                     "%dx%dx%d: choose another --arch",
+                     set->path, set->channels, set->height, set->width,
+                     wish->channels, wish->height, wish->width);
+}
+
+static int open_data(struct train_run *r, const struct data_wish *wish,
+                     struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    int rc = data_open(q->data, DATA_TRAIN, wish, err, &r->train);
+
+    if (rc == 0)
+        rc = check_size(&r->train, wish, err);
+    if (rc < 0)
+        return rc;
+    rc = data_open(q->val ? q->val : q->data, DATA_TEST, wish, err, &r->val);
+    /* A folder of test pictures alone is what --val may name as well. */
+    if (rc < 0 && q->val)
+        rc = data_open(q->val, DATA_TRAIN, wish, err, &r->val);
+    if (rc < 0 && !q->val) {
+        cli_verbose(r->cli, "%s: no test pictures there: no validation",
+                    q->data);
+        return 0;
+    }
+    return rc < 0 ? rc : check_size(&r->val, wish, err);
+}
+
+static int check_classes(const struct train_run *r, const struct net *n,
+                         struct infer_error *err)
+{
+    const int64_t have = r->train.classes, want = n->classes;
+
+    if (have > want || (r->train.class_name && have != want))
+        return error_set(err, INFER_EFORMAT,
+                         "%s: has %lld classes, but the network scores %lld: "
+                         "choose another --arch, or change its last layer",
+                         r->train.path, (long long)have, (long long)want);
+    if (r->val.count > 0 && r->val.classes > want)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: has %d classes, but the network scores %lld",
+                         r->val.path, r->val.classes, (long long)want);
+    return 0;
+}
+
+/* Folders of both parts must number their classes alike. */
+static int check_names(const struct train_run *r, struct infer_error *err)
+{
+    const struct data_set *a = &r->train, *b = &r->val;
+
+    if (!a->class_name || !b->class_name)
+        return 0;
+    if (a->classes != b->classes)
+        return error_set(err, INFER_EFORMAT, "%s has %d classes, %s has %d",
+                         a->path, a->classes, b->path, b->classes);
+    for (int i = 0; i < a->classes; i++)
+        if (strcmp(a->class_name[i], b->class_name[i]) != 0)
+            return error_set(
+                err, INFER_EFORMAT, "class %d is '%s' in %s and '%s' in %s", i,
+                a->class_name[i], a->path, b->class_name[i], b->path);
+    return 0;
+}
+
+/* ---- the network --------------------------------------------------- */
+
+static void fill_options(const struct train_run *r, struct net_options *o)
+{
+    const struct train_request *q = r->request;
+    const enum kern_update_kind kind = q->update.kind;
+    const bool half = o->dtype == INFER_F16 || o->dtype == INFER_BF16;
+
+    o->device = &r->device;
+    o->allow_tf32 = q->precision == INFER_PRECISION_TF32;
+    o->update = true;
+    o->decay_all = q->decay_all;
+    o->freeze = q->freeze;
+    o->bn_momentum = (float)q->bn_momentum;
+    o->smoothing = (float)q->smoothing;
+    o->rule = q->update;
+    o->momentum = kind == KERN_UPDATE_ADAM || kind == KERN_UPDATE_ADAMW ||
+                  q->update.beta1 > 0;
+    o->second = kind != KERN_UPDATE_SGD;
+    o->average = q->average;
+    o->step.clip = (float)q->clip;
+    o->step.beta1 = q->update.beta1;
+    o->step.beta2 = q->update.beta2;
+    o->step.growth = q->loss_scale > 0 || !half ? 1 : 2;
+    o->step.backoff = q->loss_scale > 0 || !half ? 1 : 0.5f;
+    o->step.max_scale = 65536;
+    o->step.interval = 2000;
+}
+
+int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
+                   bool check, struct infer_error *err, struct net **out)
+{
+    const struct train_request *q = r->request;
+    struct net_options o = {.dtype = dtype, .batch = batch};
+    struct graph *g;
+    int rc = open_graph(q, r->train.classes, err, &g);
+
+    if (rc < 0)
+        return rc;
+    fill_options(r, &o);
+    o.accumulate = check ? 1 : q->accumulate;
+    o.backend = check ? INFER_BACKEND_REF : q->backend;
+    o.deterministic = check || q->deterministic;
+    o.keep = check;
+    if (check) {
+        o.update = o.average = false;
+        o.momentum = o.second = false;
+    }
+    rc = net_new(g, &o, err, out);
+    if (rc < 0)
+        return rc;
+    rc = check_classes(r, *out, err);
+    if (rc < 0) {
+        net_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+/* First weights: random ones, then those of a file. */
+static int first_weights(struct train_run *r, struct net *n,
+                         struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    struct init_report report;
+    struct graph *g;
+    int rc = init_random(n, q->init, r->cli->seed, err);
+
+    if (rc < 0 || !q->init_from || !q->arch)
+        return rc;
+    rc = read_weights(q, err, &g);
+    if (rc < 0)
+        return rc;
+    rc = init_from_graph(n, g, err, &report);
+    graph_free(g);
+    if (rc < 0)
+        error_prefix(err, "%s", q->init_from);
+    else if (report.left > 0)
+        cli_verbose(r->cli, "%s: %d parameters taken, %d start anew (%s)",
+                    q->init_from, report.taken, report.left, report.first);
+    return rc;
+}
+
+static int open_loaders(struct train_run *r, struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    struct loader_options o = {.set = &r->train,
+                               .batch = q->batch,
+                               .seed = r->cli->seed,
+                               .shuffle = !q->no_shuffle,
+                               .augment = q->augment,
+                               .preprocess = r->preprocess};
+    int rc = loader_new(&o, err, &r->loader);
+
+    if (rc < 0 || r->val.count == 0)
+        return rc;
+    o = (struct loader_options){.set = &r->val,
+                                .batch = q->batch,
+                                .whole = true,
+                                .preprocess = r->preprocess};
+    return loader_new(&o, err, &r->val_loader);
+}
+
+/* ---- positions ----------------------------------------------------- */
+
+static int64_t steps_of(const struct train_run *r, struct train_span span)
+{
+    return (int64_t)(span.epochs ? span.value * (double)r->steps_per_epoch + 0.5
+                                 : span.value);
+}
+
+static void set_policy(struct train_run *r)
+{
+    const struct train_request *q = r->request;
+
+    r->policy = q->policy;
+    if (q->policy_gamma)
+        r->policy.gamma = q->gamma;
+    if (q->policy_power)
+        r->policy.power = q->power;
+    r->policy.final = q->final_rate;
+    r->policy.total = r->total_steps;
+    r->policy.warmup = steps_of(r, q->warmup);
+    r->policy.marks = q->marks;
+    for (int i = 0; i < q->marks; i++)
+        r->policy.mark[i] = steps_of(r, q->mark[i]);
+    /* Without marks: three falls, as Caffe's examples have them. */
+    if (r->policy.kind == POLICY_STEP && q->marks == 0) {
+        r->policy.marks = 1;
+        r->policy.mark[0] = r->total_steps / 3 > 0 ? r->total_steps / 3 : 1;
+    }
+}
+
+static void set_length(struct train_run *r)
+{
+    const struct train_request *q = r->request;
+
+    r->steps_per_epoch = loader_batches(r->loader) / q->accumulate;
+    if (r->steps_per_epoch < 1)
+        r->steps_per_epoch = 1;
+    r->total_steps =
+        q->steps > 0 ? q->steps
+                     : (int64_t)(q->epochs * (double)r->steps_per_epoch + 0.5);
+    set_policy(r);
+}
+
+/* ---- resuming ------------------------------------------------------ */
+
+static int differs(struct infer_error *err, const char *what, int64_t was,
+                   int64_t is)
+{
+    if (was == is)
+        return 0;
+    return error_add(err, INFER_EARGUMENT,
+                     "the run was begun with %s %lld, now it is %lld: a "
+                     "resumed run must be the same",
+                     what, (long long)was, (long long)is);
+}
+
+static int check_resumed(const struct train_run *r,
+                         const struct checkpoint_info *info,
+                         struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    int rc = 0;
+
+    error_clear(err);
+    if (strcmp(info->rule, q->rule) != 0)
+        rc = error_add(err, INFER_EARGUMENT,
+                       "the run was begun with --optimizer=%s", info->rule);
+    if (info->seed != r->cli->seed)
+        rc = error_add(err, INFER_EARGUMENT,
+                       "the run was begun with --seed=%llu",
+                       (unsigned long long)info->seed);
+    rc |= differs(err, "batch", info->batch, q->batch);
+    rc |= differs(err, "accumulation", info->accumulate, q->accumulate);
+    rc |= differs(err, "training pictures", info->pictures, r->train.count);
+    return rc ? INFER_EARGUMENT : 0;
+}
+
+static int resume(struct train_run *r, struct infer_error *err)
+{
+    struct checkpoint_info info;
+    const char *path = r->request->resume;
+    int rc = checkpoint_read(path, r->net, err, &info);
+
+    if (rc < 0)
+        return rc;
+    rc = check_resumed(r, &info, err);
+    if (rc < 0) {
+        error_prefix(err, "%s", path);
+        return rc;
+    }
+    r->step = r->last_saved = info.step;
+    return log_resume(&r->log, info.step, err);
+}
+
+/* A loss scale other than 1 from the start. */
+static int set_loss_scale(struct train_run *r, struct infer_error *err)
+{
+    const bool half = r->net->options.dtype == INFER_F16 ||
+                      r->net->options.dtype == INFER_BF16;
+    float state[KERN_STEP_SIZE] = {0};
+
+    if (r->request->loss_scale > 0)
+        state[KERN_STEP_LOSS_SCALE] = (float)r->request->loss_scale;
+    else /* bf16 has the range of single precision */
+        state[KERN_STEP_LOSS_SCALE] =
+            half && r->net->options.dtype == INFER_F16 ? 65536 : 1;
+    return net_write_state(r->net, state, err);
+}
+
+static enum infer_dtype dtype_of(enum infer_precision precision)
+{
+    return precision == INFER_PRECISION_FP16   ? INFER_F16
+           : precision == INFER_PRECISION_BF16 ? INFER_BF16
+                                               : INFER_F32;
+}
+
+int train_open(struct train_run *r, struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    struct data_wish wish;
+    struct graph *g;
+    int rc = device_open(q->device, q->threads, NULL, err, &r->device);
+
+    r->last_saved = -1;
+    log_init(&r->log, q->log, q->plot);
+    if (rc == 0)
+        rc = open_graph(q, 0, err, &g);
+    if (rc < 0)
+        return rc;
+    rc = wish_of(g, err, &wish);
+    graph_free(g);
+    if (rc == 0)
+        rc = open_data(r, &wish, err);
+    if (rc == 0)
+        rc = check_names(r, err);
+    if (rc < 0)
+        return rc;
+    r->preprocess = wish.preprocess;
+    if (q->grad_check)
+        return 0;
+    rc = train_make_net(r, dtype_of(q->precision), q->batch, false, err,
+                        &r->net);
+    if (rc == 0)
+        rc = open_loaders(r, err);
+    if (rc < 0)
+        return rc;
+    set_length(r);
+    rc = set_loss_scale(r, err);
+    if (rc == 0)
+        rc = q->resume ? resume(r, err) : first_weights(r, r->net, err);
+    return rc;
+}
+
+void train_close(struct train_run *r)
+{
+    loader_free(r->loader);
+    loader_free(r->val_loader);
+    net_free(r->net);
+    data_close(&r->train);
+    data_close(&r->val);
+    log_clear(&r->log);
+    device_close(&r->device);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the command line `train`. */
+#ifndef TOOLS_TRAIN_H
+#define TOOLS_TRAIN_H
+
+#include "tools/cli.h"
+#include "tools/train/augment.h"
+#include "tools/train/checkpoint.h"
+#include "tools/train/init.h"
+#include "tools/train/loader.h"
+#include "tools/train/log.h"
+#include "tools/train/net.h"
+#include "tools/train/policy.h"
+
+/* A number of steps, or of epochs. */
+struct train_span {
+    double value;
+    bool epochs;
+};
+
+/* Everything one run was asked for. */
+struct train_request {
+    const char *arch, *data, *val, *out, *init_from, *freeze, *log, *plot;
+    const char *resume; /* file; NULL: a fresh run */
+    bool resume_out;    /* --resume without a file: from -o */
+    const char *device;
+    int threads;
+    enum infer_backend backend;
+    enum infer_precision precision;
+    bool deterministic;
+    int64_t batch;
+    int accumulate;
+    double epochs;
+    int64_t steps;    /* 0: by epochs */
+    const char *rule; /* word of --optimizer */
+    struct kern_update update;
+    bool beta1_set, epsilon_set;
+    bool average, decay_all;
+    struct policy policy;
+    bool policy_gamma, policy_power;
+    double gamma, power, final_rate;
+    struct train_span warmup, mark[POLICY_MAX_MARKS], snapshot;
+    int marks;
+    double clip, smoothing, bn_momentum;
+    double loss_scale; /* 0: automatic */
+    struct augment augment;
+    bool no_shuffle;
+    enum init_scheme init;
+    bool grad_check, overfit, time_layers, eval_only;
+};
+
+struct train_run {
+    struct cli *cli;
+    const struct train_request *request;
+    struct device device;
+    struct data_set train, val; /* val.count 0: none */
+    struct graph_preprocess preprocess;
+    struct net *net;
+    struct loader *loader, *val_loader;
+    struct log log;
+    struct policy policy;
+    int64_t steps_per_epoch, total_steps, step;
+    int64_t last_saved; /* step of the newest checkpoint; -1: none */
+    double best_accuracy, val_loss, val_accuracy;
+};
+
+/* setup.c: data, graph, network, first weights. */
+int train_open(struct train_run *r, struct infer_error *err);
+void train_close(struct train_run *r);
+/* A network on the run's data; dtype F64 for gradients checks. */
+int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
+                   bool check, struct infer_error *err, struct net **out);
+
+/* run.c */
+int train_run(struct train_run *r, struct infer_error *err);
+int train_evaluate(struct train_run *r, struct infer_error *err);
+/* One step on batches of the loader, or again and again on one. */
+int train_step(struct train_run *r, const struct loader_batch *again,
+               struct infer_error *err, struct net_metrics *out,
+               int64_t *pictures);
+void train_progress(const struct train_run *r, double loss, double accuracy,
+                    double rate, double since);
+
+/* check.c: --grad-check, --overfit-batch, --time-layers. */
+int train_grad_check(struct train_run *r, struct infer_error *err);
+int train_overfit(struct train_run *r, struct infer_error *err);
+int train_time_layers(struct train_run *r, struct infer_error *err);
+
+/* gradient.c: compares gradients with finite differences in double precision;
+ * `each` elements of every parameter. */
+struct gradient_check {
+    int checked;
+    double worst; /* relative error */
+    char where[160];
+};
+int gradient_check(struct net *n, const void *x, const int32_t *label, int each,
+                   uint64_t seed, struct infer_error *err,
+                   struct gradient_check *out);
+
+#endif
