@@ -240,6 +240,7 @@ static int add_row(struct bench *b, const struct kern_row *row,
         k->exec = exec;
         k->prepared = true;
         bench_result(b, k)->workspace = exec.workspace;
+        bench_result(b, k)->flags = exec.flags;
     }
     return rc;
 }

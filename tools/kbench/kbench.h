@@ -96,6 +96,7 @@ struct kb_result {
     struct kb_stats time;
     int launches; /* a round */
     size_t workspace;
+    unsigned flags; /* of the kernel as prepared */
     double worst;   /* largest difference / tolerance */
     char text[384]; /* why it is wrong or did not run */
 };
