@@ -231,23 +231,6 @@ static __device__ __forceinline__ void hopper_arrive(int barrier, int threads)
 #endif
 }
 
-/* Lets the next kernel of the stream start while this one runs. */
-static __device__ __forceinline__ void hopper_launch_dependents(void)
-{
-#if HOPPER
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-/* Waits until the kernels before this one are done and their results seen: due
- * before any memory that they write or read is touched. */
-static __device__ __forceinline__ void hopper_wait_predecessors(void)
-{
-#if HOPPER
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 static __device__ __forceinline__ int hopper_cluster_rank(void)
 {
     int rank = 0;

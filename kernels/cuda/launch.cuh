@@ -78,11 +78,9 @@ static int launch_kernel(void (*kernel)(const Args), dim3 grid,
     return CUDA_LAUNCHED(err);
 }
 
-/* The same in clusters of `cluster` blocks, of which a grid of `blocks` is a
- * multiple: the blocks of a cluster run together and see each other's shared
- * memory.  The kernel may start before those ahead of it in the stream are
- * done, and waits for them itself (griddepcontrol.wait).  For compute
- * capability 9.0 and up. */
+/* launch_chained() in clusters of `cluster` blocks, of which a grid of `blocks`
+ * is a multiple: the blocks of a cluster run together and see each other's
+ * shared memory.  For compute capability 9.0 and up. */
 template <typename Args>
 static int launch_clusters(void (*kernel)(const Args), int blocks, int cluster,
                            unsigned threads, size_t shared, void *stream,
@@ -93,18 +91,18 @@ static int launch_clusters(void (*kernel)(const Args), int blocks, int cluster,
     cudaLaunchAttribute attributes[2] = {};
     cudaLaunchConfig_t config = {};
 
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim.x = (unsigned)cluster;
-    attributes[1].val.clusterDim.y = 1;
-    attributes[1].val.clusterDim.z = 1;
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim.x = (unsigned)cluster;
+    attributes[0].val.clusterDim.y = 1;
+    attributes[0].val.clusterDim.z = 1;
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = dim3((unsigned)blocks);
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.stream = (cudaStream_t)stream;
     config.attrs = attributes;
-    config.numAttrs = cluster > 1 ? 2 : 1;
+    config.numAttrs = cuda_can_chain() ? 2 : 1;
     if (shared > 48 * 1024)
         CUDA_TRY(err, cudaFuncSetAttribute(
                           entry, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -117,7 +117,7 @@ static __global__ void __launch_bounds__(160)
     }
     __syncthreads();
     hopper_cluster_arrive(); /* this block's memory is there */
-    hopper_launch_dependents();
+    launch_release();
     if (threadIdx.x < 128) {
         float acc[1][BN / 2];
         wgmma_multiply<1, BN, STAGES>(M(), acc, &ring, shared, base, full,
@@ -128,7 +128,7 @@ static __global__ void __launch_bounds__(160)
         if (threadIdx.x == 128) {
             const int ahead = wgmma_begin<M, L::BM, BN, STAGES>(a, base, full,
                                                                 n0, first, end);
-            hopper_wait_predecessors();
+            launch_wait();
             wgmma_produce<M, L::BM, BN, STAGES>(a, &ring, base, full, empty, m0,
                                                 n0, first, end, ahead);
         }
@@ -138,7 +138,7 @@ static __global__ void __launch_bounds__(160)
     hopper_cluster_arrive();
     hopper_cluster_wait();
     if (threadIdx.x < 128) {
-        hopper_wait_predecessors();
+        launch_wait();
         wgmma_add_sums<typename M::type, BN, L::PITCH>(
             a, (const float *)(shared + L::SUMS), rank, size, m0, n0);
     }

@@ -104,9 +104,7 @@ static int wgmma_supports(const struct kern_problem *p,
                          lane, s.g.groups, s.g.cg, s.g.kg);
     if (s.g.x_pitch % lane || s.g.y_pitch % lane || s.g.r_pitch % lane)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes pixels that lie multiples of %d elements "
-                         "apart, found %d, %d and %d",
-                         lane, s.g.x_pitch, s.g.y_pitch, s.g.r_pitch);
+                         "takes pixels a multiple of %d elements apart", lane);
     if (s.windows && !wgmma_windows_fit(&s.g))
         return error_set(why, INFER_EUNSUPPORTED,
                          "window, stride or pads are too large for the copy "
@@ -121,28 +119,58 @@ static int wgmma_supports(const struct kern_problem *p,
 
 /* ---- heuristic ----------------------------------------------------- */
 
-/* Microseconds, roughly: rounds of tiles, each as long as its chunks at 80 per
- * cent of 6 TFLOP/s a multiprocessor (halves), or the bytes at 3 TB/s where
- * that is longer.  Only the order of the rows matters. */
+/* Microseconds, roughly; the constants are those of an H200.  Of a chunk of a
+ * tile: at 1.7 GHz a multiprocessor multiplies 2048 halves or 1024 TF32 a
+ * cycle, of which a tile reaches PERCENT. */
+template <typename C> static double wgmma_chunk_us(void)
+{
+    const int products = C::mode::WEIGHTS == 2 ? 3 : 1;
+    const int cycles = products * C::BM * C::BN / 32, percent = C::PERCENT;
+
+    return cycles / (17.0 * percent);
+}
+
+/* Rounds of tiles, each as long as its chunks and what of its stores is not
+ * hidden, or the bytes. */
+template <typename C>
+static double wgmma_estimate_tile(const struct kern_problem *p,
+                                  const struct wgmma_state *s)
+{
+    const int rounds =
+        conv_ceil_div(s->tiles_m * s->tiles_n, s->multiprocessors);
+    const double stores = C::WGS == 2 * C::TEAM ? 0.3 : 0.8;
+    const double tiles = rounds * (s->chunks * wgmma_chunk_us<C>() + stores);
+    const double bytes = kern_problem_bytes(p) / 3.8e6;
+
+    return 3.5 + (tiles > bytes ? tiles : bytes);
+}
+
+/* Blocks that lie together on a multiprocessor share its rate. */
+template <typename C>
+static double wgmma_estimate_cluster(const struct kern_problem *p,
+                                     const struct wgmma_state *s)
+{
+    const double blocks = (double)s->tiles_m * s->tiles_n * s->cluster;
+    const double load = blocks / s->multiprocessors;
+    const double chunk = wgmma_chunk_us<C>();
+    const double tiles = s->chunks / (double)s->cluster *
+                         (load > 1      ? load * chunk
+                          : chunk > 0.1 ? chunk
+                                        : 0.1);
+    const double bytes = kern_problem_bytes(p) / 2.5e6;
+
+    return (s->cluster > 1 ? 5 : 4.5) + (tiles > bytes ? tiles : bytes);
+}
+
 template <typename C>
 static double wgmma_estimate(const struct kern_problem *p,
                              const struct kern_device *d)
 {
-    const int width = 128 / (int)sizeof(typename C::mode::type);
-    const int products = C::BM * C::BN * width * C::mode::WEIGHTS;
-    const int shares = C::CLUSTER ? 2 : 1; /* blocks of a multiprocessor */
     struct wgmma_state s;
 
     if (wgmma_plan<C>(p, d, &s, NULL) < 0)
         return 1e30;
-    const double places = (double)shares * s.multiprocessors;
-    const double blocks = (double)s.tiles_m * s.tiles_n * s.cluster;
-    const double rounds = blocks <= places ? 1 : blocks / places;
-    const double chunk = 2e-6 * products / 4.8 * shares;
-    const double work = rounds * ((double)s.chunks / s.cluster * chunk + 0.8);
-    const double bytes = kern_problem_bytes(p) / 3e6;
-
-    return 3 + (work > bytes ? work : bytes) + (s.cluster > 1 ? 1.5 : 0);
+    return C::estimate(p, &s);
 }
 
 /* ---- preparing ----------------------------------------------------- */
@@ -223,7 +251,7 @@ static inline int wgmma_maps_out(const struct wgmma_state *s,
 
     if (r == 0 && a->out.residual)
         r = tensor_map_rows(&a->residual, type, a->out.residual, s->g.m, s->g.k,
-                            s->g.r_pitch, 64, err);
+                            s->g.k, 64, err);
     return r;
 }
 
@@ -265,11 +293,11 @@ static int wgmma_launch_tile(const struct kern_exec *e,
         r = wgmma_maps_out(s, e->problem.in[CONV_X].dtype, &a, err);
     if (r < 0)
         return r;
-    return launch_clusters(
+    return launch_chained(
         wgmma_tile_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
                           C::STAGES, C::SLOTS>,
-        tiles < s->multiprocessors ? tiles : s->multiprocessors, 1, L::THREADS,
-        L::SHARED, args->stream, a, err);
+        dim3(tiles < s->multiprocessors ? tiles : s->multiprocessors),
+        dim3(L::THREADS), L::SHARED, args->stream, a, err);
 }
 
 template <typename C>
@@ -314,8 +342,10 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
 #define WGMMA_ROUND(row_flags)                                                 \
     ((row_flags)&KERN_TF32 ? CONV_ROUND_TF32 : CONV_ROUND_TYPE)
 
+/* percent: what the tile reaches of the multiprocessor's rate, measured on the
+ * 3x3 layers of ResNet-50. */
 #define WGMMA_TILE_ROW(symbol, operation, m, kind, row_flags, mt, team, wgs,   \
-                       bn, stages, slots)                                      \
+                       bn, stages, slots, percent)                             \
     struct symbol##_config {                                                   \
         typedef m mode;                                                        \
         static const enum conv_round ROUND = WGMMA_ROUND(row_flags);           \
@@ -327,16 +357,34 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             BM = 64 * mt * team,                                               \
             BN = bn,                                                           \
             STAGES = stages,                                                   \
-            SLOTS = slots                                                      \
+            SLOTS = slots,                                                     \
+            PERCENT = percent                                                  \
         };                                                                     \
+        static double estimate(const struct kern_problem *p,                   \
+                               const struct wgmma_state *s)                    \
+        {                                                                      \
+            return wgmma_estimate_tile<symbol##_config>(p, s);                 \
+        }                                                                      \
     };                                                                         \
     WGMMA_ROW(symbol, operation, kind, row_flags, wgmma_launch_tile)
 
-#define WGMMA_CLUSTER_ROW(symbol, operation, m, kind, row_flags, bn, stages)   \
+#define WGMMA_CLUSTER_ROW(symbol, operation, m, kind, row_flags, bn, stages,   \
+                          percent)                                             \
     struct symbol##_config {                                                   \
         typedef m mode;                                                        \
         static const enum conv_round ROUND = WGMMA_ROUND(row_flags);           \
-        enum { CLUSTER = 1, BM = 64, BN = bn, STAGES = stages };               \
+        enum {                                                                 \
+            CLUSTER = 1,                                                       \
+            BM = 64,                                                           \
+            BN = bn,                                                           \
+            STAGES = stages,                                                   \
+            PERCENT = percent                                                  \
+        };                                                                     \
+        static double estimate(const struct kern_problem *p,                   \
+                               const struct wgmma_state *s)                    \
+        {                                                                      \
+            return wgmma_estimate_cluster<symbol##_config>(p, s);              \
+        }                                                                      \
     };                                                                         \
     WGMMA_ROW(symbol, operation, kind, row_flags, wgmma_launch_cluster)
 
@@ -351,27 +399,27 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  *   64x128 108,608 (3 stages), 64x64 100,448 (5), 64x32 108,672 (8). */
 #define WGMMA_ROWS(conv, dense, m, kind, flags)                                \
     WGMMA_TILE_ROW(conv##_128x256, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
-                   256, 4, 2)                                                  \
+                   256, 4, 2, 80)                                              \
     WGMMA_TILE_ROW(conv##_192x128, KERN_CONV_FPROP, m, kind, flags, 1, 3, 3,   \
-                   128, 4, 2)                                                  \
+                   128, 4, 2, 84)                                              \
     WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,   \
-                   128, 4, 5)                                                  \
+                   128, 4, 5, 80)                                              \
     WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,    \
-                   64, 5, 4)                                                   \
+                   64, 5, 4, 58)                                               \
     WGMMA_TILE_ROW(conv##_64x256, KERN_CONV_FPROP, m, kind, flags, 1, 1, 2,    \
-                   256, 3, 5)                                                  \
+                   256, 3, 5, 62)                                              \
     WGMMA_CLUSTER_ROW(conv##_64x128_cluster, KERN_CONV_FPROP, m, kind, flags,  \
-                      128, 3)                                                  \
+                      128, 3, 43)                                              \
     WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      64, 5)                                                   \
+                      64, 5, 37)                                               \
     WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      32, 8)                                                   \
+                      32, 8, 24)                                               \
     WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 2, 1, 2, \
-                   128, 4, 5)                                                  \
+                   128, 4, 5, 80)                                              \
     WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      64, 5)                                                   \
+                      64, 5, 37)                                               \
     WGMMA_CLUSTER_ROW(dense##_64x32_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      32, 8)
+                      32, 8, 24)
 
 /* The tiles in single precision, which need registers for a second set of sums
  * and two matrices of weights.
@@ -381,18 +429,18 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  * (3), 64x32 92,240 (5). */
 #define WGMMA_ROWS_SPLIT(conv, dense, m, kind, flags)                          \
     WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
-                   128, 3, 4)                                                  \
+                   128, 3, 4, 64)                                              \
     WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,    \
-                   64, 5, 3)                                                   \
+                   64, 5, 3, 61)                                               \
     WGMMA_CLUSTER_ROW(conv##_64x128_cluster, KERN_CONV_FPROP, m, kind, flags,  \
-                      128, 4)                                                  \
+                      128, 4, 47)                                              \
     WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      64, 3)                                                   \
+                      64, 3, 57)                                               \
     WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      32, 5)                                                   \
+                      32, 5, 34)                                               \
     WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 1, 2, 2, \
-                   128, 3, 4)                                                  \
+                   128, 3, 4, 64)                                              \
     WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      64, 3)
+                      64, 3, 57)
 
 #endif

@@ -35,12 +35,14 @@ struct wgmma_stem_args {
     struct conv_geometry g;
     struct output_args out;
     int shift;       /* elements before a row of the window: 0 or 1 */
+    int lead;        /* pairs before that, since patches start at 16 bytes */
     int pixel_words; /* pairs from one output pixel to the next */
     int tiles_q, tiles;
 };
 
-/* Pairs of elements of a patch's row: up to 3 a pixel, in 16-byte units. */
-#define WGMMA_STEM_WORDS(groups) ((63 * 3 + (groups)*4 + 3) / 4 * 4)
+/* Pairs of elements of a patch's row: up to 3 before it, up to 3 a pixel, in
+ * 16-byte units. */
+#define WGMMA_STEM_WORDS(groups) ((3 + 63 * 3 + (groups)*4 + 3) / 4 * 4)
 
 template <int R, int G> struct wgmma_stem {
     enum {
@@ -80,7 +82,7 @@ wgmma_stem_fetch(const struct wgmma_stem_args &a, uint32_t base)
         hopper_barrier_expect(full, L::PATCH);
         /* The first element is even: see shift. */
         hopper_copy_box(base + L::PATCHES + at * L::PATCH_STEP, &a.x, full,
-                        q * a.pixel_words -
+                        q * a.pixel_words - a.lead -
                             (a.g.pad_left * a.g.c + a.shift) / 2,
                         np % a.g.p * a.g.stride_h - a.g.pad_top, np / a.g.p);
     }
@@ -105,15 +107,14 @@ wgmma_stem_mask(const struct wgmma_stem_args &a, uint32_t (&mask)[G])
 /* This lane's fragments of the 64 pixels of a patch. */
 template <int R, int G>
 static __device__ __forceinline__ void
-wgmma_stem_load(const unsigned char *patch, int pixel_words,
+wgmma_stem_load(const uint32_t *words, int pixel_words,
                 const uint32_t (&mask)[G],
                 uint32_t (&x)[wgmma_stem<R, G>::STEPS][4])
 {
     typedef wgmma_stem<R, G> L;
     const int lane = threadIdx.x % 32;
     const int pixel = threadIdx.x / 32 % 4 * 16 + lane / 4;
-    const uint32_t *low =
-        (const uint32_t *)patch + pixel * pixel_words + lane % 4;
+    const uint32_t *low = words + pixel * pixel_words + lane % 4;
     const uint32_t *high = low + 8 * pixel_words;
 
 #pragma unroll
@@ -150,8 +151,10 @@ wgmma_stem_consume(const struct wgmma_stem_args &a, unsigned char *shared,
         float acc[32];
         hopper_barrier_wait(base + L::FULL + at * 8,
                             (uint32_t)(round / L::STAGES) & 1);
-        wgmma_stem_load<R, G>(shared + L::PATCHES + at * L::PATCH_STEP,
-                              a.pixel_words, mask, x);
+        wgmma_stem_load<R, G>(
+            (const uint32_t *)(shared + L::PATCHES + at * L::PATCH_STEP) +
+                a.lead,
+            a.pixel_words, mask, x);
 #pragma unroll
         for (int k = 0; k < 32; k++)
             acc[k] = 0;
@@ -200,15 +203,15 @@ static __global__ void __launch_bounds__(wgmma_stem<R, G>::THREADS, 1)
         hopper_barrier_publish();
     }
     __syncthreads();
-    hopper_launch_dependents();
+    launch_release();
     if (threadIdx.x < L::CONSUMERS) {
-        hopper_wait_predecessors();
+        launch_wait();
         wgmma_stem_consume<T, R, G>(a, shared, base);
     } else if (threadIdx.x == L::CONSUMERS) {
         hopper_barrier_expect(base + L::READY, L::CHUNKS * 8192);
         for (int i = 0; i < L::CHUNKS; i++)
             hopper_copy_tile(base + i * 8192, &a.w, base + L::READY, i * 64, 0);
-        hopper_wait_predecessors();
+        launch_wait();
         wgmma_stem_fetch<R, G>(a, base);
     }
 }

@@ -78,6 +78,24 @@ static int wgmma_stem_supports(const struct kern_problem *p,
     return wgmma_stem_check(&s, C::R, C::G, why);
 }
 
+/* Microseconds, roughly, on an H200: rounds of three tiles a multiprocessor,
+ * or the bytes. */
+template <typename C>
+static double wgmma_stem_estimate(const struct kern_problem *p,
+                                  const struct kern_device *d)
+{
+    struct wgmma_stem_state s;
+
+    if (wgmma_stem_read(p, d, &s, NULL) < 0)
+        return 1e30;
+    const int64_t tiles = (int64_t)s.g.n * s.g.p * conv_ceil_div(s.g.q, 64);
+    const double rounds =
+        (double)((tiles + 3 * s.multiprocessors - 1) / s.multiprocessors / 3);
+    const double bytes = kern_problem_bytes(p) / 2.5e6;
+
+    return 4 + (rounds * 1.5 > bytes ? rounds * 1.5 : bytes);
+}
+
 /* ---- preparing ----------------------------------------------------- */
 
 template <typename C>
@@ -168,13 +186,14 @@ static int wgmma_stem_launch(const struct kern_exec *e,
     a.g = s->g;
     a.out = output_of(e, args, s->g.k);
     a.shift = s->shift;
+    a.lead = (4 - (s->g.pad_left * s->g.c + s->shift) / 2 % 4) % 4;
     a.pixel_words = s->g.stride_w * s->g.c / 2;
     a.tiles_q = conv_ceil_div(s->g.q, 64);
     a.tiles = s->g.n * s->g.p * a.tiles_q;
-    return launch_clusters(wgmma_stem_kernel<typename C::type, C::R, C::G>,
-                           a.tiles < s->multiprocessors ? a.tiles
-                                                        : s->multiprocessors,
-                           1, L::THREADS, L::SHARED, args->stream, a, err);
+    return launch_chained(
+        wgmma_stem_kernel<typename C::type, C::R, C::G>,
+        dim3(a.tiles < s->multiprocessors ? a.tiles : s->multiprocessors),
+        dim3(L::THREADS), L::SHARED, args->stream, a, err);
 }
 
 /* ---- rows ---------------------------------------------------------- */
@@ -195,6 +214,7 @@ static int wgmma_stem_launch(const struct kern_exec *e,
         .acc = INFER_F32,                                                      \
         .min_sm = 90,                                                          \
         .supports = wgmma_stem_supports<symbol##_config>,                      \
+        .estimate = wgmma_stem_estimate<symbol##_config>,                      \
         .prepare = wgmma_stem_prepare<symbol##_config>,                        \
         .pack = wgmma_stem_pack<symbol##_config>,                              \
         .launch = wgmma_stem_launch<symbol##_config>,                          \

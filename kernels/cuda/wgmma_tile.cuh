@@ -80,11 +80,32 @@ wgmma_store_apart(const struct wgmma_args &a, const unsigned char *rows, int m,
     __syncwarp();
 }
 
+/* v = the sums of box `box` of a consumer's part of a tile, 64 rows of a slot's
+ * columns each.  The loop over boxes is not unrolled, so that its instructions
+ * stay in their cache; registers have no index, hence the choice. */
+template <int MT, int BN, int N>
+static __device__ __forceinline__ void
+wgmma_pick(const float (&acc)[MT][BN / 2], int box, float (&v)[N])
+{
+    constexpr int PARTS = BN / 2 / N;
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] = acc[0][i];
+#pragma unroll
+    for (int b = 1; b < MT * PARTS; b++)
+        if (box == b) {
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                v[i] = acc[b / PARTS][b % PARTS * N + i];
+        }
+}
+
 /* Stores a consumer's part of a tile, which starts at (m0, n0), slot by slot.
  * Each warp sends its own 16 rows. */
 template <typename T, typename L, int MT, int BN, int SLOTS>
 static __device__ __forceinline__ void
-wgmma_store(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
+wgmma_store(const struct wgmma_args &a, const float (&acc)[MT][BN / 2],
             struct wgmma_slots *s, unsigned char *shared, uint32_t base,
             int group, int m0, int n0)
 {
@@ -94,45 +115,43 @@ wgmma_store(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
     const uint32_t loaded = base + L::LOADED + group * SLOTS * 8;
     const uint32_t freed = base + L::FREED + group * SLOTS * 8;
     constexpr int LAG = SLOTS > 2 ? 1 : 0; /* stores left under way */
+    constexpr int PARTS = BN / L::COLUMNS;
 
-#pragma unroll
-    for (int mt = 0; mt < MT; mt++)
-#pragma unroll
-        for (int part = 0; part < BN / L::COLUMNS; part++) {
-            const int at = slots + s->ring.stage * L::SLOT;
-            const int n = n0 + part * L::COLUMNS;
-            if (n >= a.g.k)
-                continue;
-            if (a.out.residual) {
-                hopper_barrier_wait(loaded + s->ring.stage * 8, s->ring.parity);
-            } else {
-                if (first)
-                    hopper_copies_wait<SLOTS - 1>();
-                __syncwarp();
-            }
-            wgmma_finish<T, L::COLUMNS / 8>(a.out, a.g.k,
-                                            acc[mt] + part * (L::COLUMNS / 2),
-                                            shared + at, n);
-            hopper_publish();
+#pragma unroll 1
+    for (int box = 0; box < MT * PARTS; box++) {
+        const int at = slots + s->ring.stage * L::SLOT;
+        const int m = m0 + box / PARTS * 64 + rows;
+        const int n = n0 + box % PARTS * L::COLUMNS;
+        float v[L::COLUMNS / 2];
+        if (n >= a.g.k)
+            continue;
+        wgmma_pick<MT, BN, L::COLUMNS / 2>(acc, box, v);
+        if (a.out.residual) {
+            hopper_barrier_wait(loaded + s->ring.stage * 8, s->ring.parity);
+        } else {
+            if (first)
+                hopper_copies_wait<SLOTS - 1>();
             __syncwarp();
-            if (a.apart)
-                wgmma_store_apart<T, L::COLUMNS>(a, shared + at + rows * 128,
-                                                 m0 + mt * 64 + rows, n);
-            if (first && !a.apart)
-                hopper_copy_back(&a.y, base + at + rows * 128, n,
-                                 m0 + mt * 64 + rows);
-            if (first) {
-                hopper_copies_commit();
-                if (a.out.residual) {
-                    hopper_copies_wait<LAG>();
-                    if (LAG == 0 || s->used)
-                        hopper_barrier_arrive(
-                            freed + (s->ring.stage + SLOTS - LAG) % SLOTS * 8);
-                }
-            }
-            s->used = true;
-            wgmma_next<SLOTS>(&s->ring);
         }
+        wgmma_finish<T, L::COLUMNS / 8>(a.out, a.g.k, v, shared + at, n);
+        hopper_publish();
+        __syncwarp();
+        if (a.apart)
+            wgmma_store_apart<T, L::COLUMNS>(a, shared + at + rows * 128, m, n);
+        if (first && !a.apart)
+            hopper_copy_back(&a.y, base + at + rows * 128, n, m);
+        if (first) {
+            hopper_copies_commit();
+            if (a.out.residual) {
+                hopper_copies_wait<LAG>();
+                if (LAG == 0 || s->used)
+                    hopper_barrier_arrive(
+                        freed + (s->ring.stage + SLOTS - LAG) % SLOTS * 8);
+            }
+        }
+        s->used = true;
+        wgmma_next<SLOTS>(&s->ring);
+    }
 }
 
 /* Fetches the residuals of all tiles, in the order in which wgmma_store() of
@@ -217,7 +236,7 @@ static __device__ __forceinline__ void wgmma_fill(const struct wgmma_args &a,
     int ahead = wgmma_begin<M, L::BM, BN, STAGES>(
         a, base, full, blockIdx.x % a.tiles_n * BN, 0, a.chunks);
 
-    hopper_wait_predecessors();
+    launch_wait();
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         wgmma_produce<M, L::BM, BN, STAGES>(
             a, &ring, base, full, empty, tile / a.tiles_n * L::BM,
@@ -248,17 +267,17 @@ static __global__ void __launch_bounds__(128 * WGS + 128, 1)
         hopper_barrier_publish();
     }
     __syncthreads();
-    hopper_launch_dependents();
+    launch_release();
     if (threadIdx.x < L::CONSUMERS) {
         hopper_take<L::CONSUMER>();
-        hopper_wait_predecessors();
+        launch_wait();
         wgmma_consume<M, L, MT, TEAM, BN, STAGES, SLOTS>(a, shared, base);
     } else {
         hopper_give<L::PRODUCER>();
         if (threadIdx.x == L::CONSUMERS) {
             wgmma_fill<M, L, BN, STAGES>(a, base);
         } else if (threadIdx.x == L::CONSUMERS + 32 && a.out.residual) {
-            hopper_wait_predecessors();
+            launch_wait();
             wgmma_fetch_residuals<L, MT, TEAM, WGS, BN, SLOTS>(a, base);
         }
     }

@@ -80,14 +80,22 @@ static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
     return 0;
 }
 
-/* Winograd's transforms for windows above 3x3 multiply what products lose by
- * hundreds: they are no rival of kernels that keep the type's accuracy. */
+/* What transforms lose belongs to a whole tile: Winograd's for windows above
+ * 3x3 multiply it by hundreds, and Fourier's cost small windows more than
+ * they have terms.  Neither is a rival of kernels that keep the accuracy of
+ * their type there, and nobody would use them for that. */
 static int check_window(cudnnConvolutionFwdAlgo_t algo,
                         const struct conv_geometry *g, struct infer_error *why)
 {
-    if (algo == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED &&
-        (g->r != 3 || g->s != 3))
+    const bool winograd = algo == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED;
+    const bool fourier = algo == CUDNN_CONVOLUTION_FWD_ALGO_FFT ||
+                         algo == CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING;
+
+    if (winograd && (g->r != 3 || g->s != 3))
         return REFUSE(why, "takes windows of 3x3, found %dx%d", g->r, g->s);
+    if (fourier && (g->r < 3 || g->s < 3))
+        return REFUSE(why, "takes windows from 3x3 on, found %dx%d", g->r,
+                      g->s);
     return 0;
 }
 

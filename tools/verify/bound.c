@@ -300,6 +300,9 @@ static double loosened(const struct kern_row *row)
         /* Winograd's F(4x4, 3x3): its transforms multiply by up to 8, and mix
          * what is lost in all of a tile's elements. */
         {"conv2d_fprop_nchw_f32_cudnn_winograd_nonfused", 16},
+        /* So do Fourier's, which only add. */
+        {"conv2d_fprop_nchw_f32_cudnn_fft", 4},
+        {"conv2d_fprop_nchw_f32_cudnn_fft_tiling", 4},
     };
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
