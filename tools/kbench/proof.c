@@ -298,7 +298,7 @@ static bool fill_bounds(const struct truth *t, struct kb_proof *proof,
     const int kinds = t->p.allow_tf32 ? 2 : 1;
 
     for (int i = 0; i < kinds; i++) {
-        const struct kern_row row = {.acc = INFER_F32};
+        const struct kern_row row = {.name = "", .acc = INFER_F32};
         const struct kern_exec e = {
             .row = &row, .problem = t->p, .flags = i ? KERN_TF32 : 0};
         proof->tol[i] = malloc(((size_t)proof->count + 1) * sizeof(double));
