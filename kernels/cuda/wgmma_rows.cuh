@@ -104,7 +104,9 @@ static int wgmma_supports(const struct kern_problem *p,
                          lane, s.g.groups, s.g.cg, s.g.kg);
     if (s.g.x_pitch % lane || s.g.y_pitch % lane || s.g.r_pitch % lane)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes pixels a multiple of %d elements apart", lane);
+                         "takes pixels that lie multiples of %d elements "
+                         "apart, found %d, %d and %d",
+                         lane, s.g.x_pitch, s.g.y_pitch, s.g.r_pitch);
     if (s.windows && !wgmma_windows_fit(&s.g))
         return error_set(why, INFER_EUNSUPPORTED,
                          "window, stride or pads are too large for the copy "
@@ -251,7 +253,7 @@ static inline int wgmma_maps_out(const struct wgmma_state *s,
 
     if (r == 0 && a->out.residual)
         r = tensor_map_rows(&a->residual, type, a->out.residual, s->g.m, s->g.k,
-                            s->g.k, 64, err);
+                            s->g.r_pitch, 64, err);
     return r;
 }
 
