@@ -29,9 +29,10 @@ extern "C" {
 /* ---- packing ------------------------------------------------------- */
 
 /* Rows as conv_pack_rows() makes them: one an output o, in it (r, s, i) with
- * the inputs i of the group innermost, then zeros up to pitch. */
+ * the inputs i of the group innermost and zeros up to `channels`, then zeros up
+ * to pitch. */
 struct pack_args {
-    int outputs, group_outputs, inputs, r, s, pitch;
+    int outputs, group_outputs, inputs, channels, r, s, pitch;
     bool turned; /* dgrad */
     bool tf32;   /* round to TF32 */
     enum infer_dtype type;
@@ -65,9 +66,9 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < count;
          at += (int64_t)gridDim.x * THREADS) {
         const int o = (int)(at / a.pitch), d = (int)(at % a.pitch);
-        const int i = d % a.inputs, rs = d / a.inputs;
+        const int i = d % a.channels, rs = d / a.channels;
         float v = 0;
-        if (rs < a.r * a.s)
+        if (rs < a.r * a.s && i < a.inputs)
             v = load_as<T>(a.type, a.w, weight_at(a, o, rs / a.s, rs % a.s, i));
         if (a.tf32) /* to the nearest, ties away from zero */
             v = __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u);
@@ -76,6 +77,9 @@ static __global__ void __launch_bounds__(THREADS)
     /* The kernel behind reads weights before it waits (launch.cuh), which is
      * when this one has ended: by then they have to be seen everywhere. */
     __threadfence();
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
 }
 
 /* ---- spreading ----------------------------------------------------- */
@@ -271,12 +275,19 @@ static int make_plan(const struct kern_problem *p, struct plan *plan,
 #define TILES(prefix)                                                          \
     &prefix##_128x128, &prefix##_128x64, &prefix##_64x64, &prefix##_64x32,     \
         &prefix##_64x64_splitk, &prefix##_64x32_splitk, &prefix##_64x64_gather
+#define HOPPER_TILES(prefix)                                                   \
+    &prefix##_128x256, &prefix##_192x128, &prefix##_128x128, &prefix##_128x64, \
+        &prefix##_64x256, &prefix##_64x128_cluster, &prefix##_64x64_cluster,   \
+        &prefix##_64x32_cluster
 
 static const struct kern_row *const tiles[] = {
     TILES(conv2d_fprop_nhwc_f16_cuda_igemm_sm80),
     TILES(conv2d_fprop_nhwc_bf16_cuda_igemm_sm80),
     TILES(conv2d_fprop_nhwc_tf32_cuda_igemm_sm80),
     TILES(conv2d_fprop_nhwc_f32_cuda_igemm_tf32x3_sm80),
+    HOPPER_TILES(conv2d_fprop_nhwc_f16_cuda_wgmma_sm90),
+    HOPPER_TILES(conv2d_fprop_nhwc_bf16_cuda_wgmma_sm90),
+    HOPPER_TILES(conv2d_fprop_nhwc_tf32_cuda_wgmma_sm90),
 };
 
 /* flags: whether TF32 will do. */
@@ -395,6 +406,8 @@ static void pack(const struct kern_exec *e, const struct kern_args *args)
     a.r = (int)w->dim[2];
     a.s = (int)w->dim[3];
     a.pitch = s->pitch;
+    /* Hopper's rows pad the channels of each tap, the others the whole row. */
+    a.channels = s->inner.row->min_sm >= 90 ? a.pitch / (a.r * a.s) : a.inputs;
     a.turned = is_dgrad(&e->problem);
     a.tf32 = s->inner.flags & KERN_TF32;
     a.type = e->problem.in[CONV_W].dtype;
