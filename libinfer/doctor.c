@@ -16,6 +16,9 @@
 #ifdef HAVE_CUDA
 #include "kernels/cuda/cuda.h"
 #endif
+#ifdef HAVE_CUDNN
+#include "kernels/cudnn/cudnn.h"
+#endif
 #include "kernels/kern.h"
 #include "libinfer/device.h"
 
@@ -143,6 +146,21 @@ static void say_cuda(struct report *r)
 #endif
 }
 
+/* The libraries of the cuDNN backend, or why they are not there. */
+static void say_vendor(struct report *r)
+{
+#ifdef HAVE_CUDNN
+    struct infer_error why = {0};
+    const char *text = kern_cudnn_version(&why);
+
+    say(r, "cuDNN: %s\n", text ? text : why.text);
+    text = kern_cublas_version(&why);
+    say(r, "cuBLAS: %s\n", text ? text : why.text);
+#else
+    say(r, "cuDNN: not built\n");
+#endif
+}
+
 size_t infer_doctor(char *text, size_t bytes)
 {
     struct report r = {text, text ? bytes : 0, 0};
@@ -160,5 +178,6 @@ size_t infer_doctor(char *text, size_t bytes)
 #endif
     say_kernels(&r);
     say_cuda(&r);
+    say_vendor(&r);
     return r.length;
 }

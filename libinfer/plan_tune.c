@@ -74,16 +74,33 @@ static void prune(struct candidates *c, int from)
     c->n = n;
 }
 
-static int tune_step(struct plan *plan, struct plan_step *s,
-                     struct candidates *c, struct infer_error *err)
+/* The choice of the cache, where the session allows it.  Only its row is asked:
+ * the others need not even be loaded. */
+static bool take_known(const struct plan *plan, const struct plan_step *s,
+                       int backends, struct tune_choice *choice)
+{
+    const struct plan_config *config = plan->config;
+    int i;
+
+    if (!tuner_known(config->tuner, &s->exec.problem, choice))
+        return false;
+    for (i = 0; i < backends; i++)
+        if (choice->row->backend == config->backend[i] &&
+            choice->row->op == s->exec.problem.op &&
+            plan_takes(plan, choice->row, &s->exec.problem, s->in, &s->out)) {
+            tuner_take(config->tuner);
+            return true;
+        }
+    return false;
+}
+
+static int choose(struct plan *plan, struct plan_step *s, int backends,
+                  struct candidates *c, struct infer_error *err,
+                  struct tune_choice *choice)
 {
     struct tuner *tuner = plan->config->tuner;
-    const int backends = plan_backends(plan, s->exec.problem.op);
-    struct tune_choice choice;
-    int i, rc;
+    int i;
 
-    if (s->once || !is_measurable(&s->exec.problem))
-        return 0;
     c->n = 0;
     for (i = 0; i < backends; i++) {
         const int from = c->n;
@@ -92,12 +109,28 @@ static int tune_step(struct plan *plan, struct plan_step *s,
         if (tuner_mode(tuner) != TUNE_EXHAUSTIVE)
             prune(c, from);
     }
+    memset(choice, 0, sizeof *choice);
+    choice->row = s->exec.row;
     /* One row may still have variants to choose from. */
     if (c->n == 0 || (c->n == 1 && !c->row[0]->variants))
         return 0;
-    rc = tuner_choose(tuner, &s->exec.problem, c->row, c->n, err, &choice);
-    if (rc < 0)
-        return rc;
+    return tuner_choose(tuner, &s->exec.problem, c->row, c->n, err, choice);
+}
+
+static int tune_step(struct plan *plan, struct plan_step *s,
+                     struct candidates *c, struct infer_error *err)
+{
+    const int backends = plan_backends(plan, s->exec.problem.op);
+    struct tune_choice choice;
+    int rc;
+
+    if (s->once || !is_measurable(&s->exec.problem))
+        return 0;
+    if (!take_known(plan, s, backends, &choice)) {
+        rc = choose(plan, s, backends, c, err, &choice);
+        if (rc < 0)
+            return rc;
+    }
     s->exec.row = choice.row;
     s->variant = choice.variant;
     memcpy(s->variant_name, choice.variant_name, sizeof s->variant_name);

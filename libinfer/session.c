@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions: options, one plan for each set of input shapes, the run. */
+#include "config.h"
+
 #include "libinfer/session.h"
 
 #include <stdlib.h>
@@ -7,6 +9,7 @@
 #include <time.h>
 
 #include "kernels/checked.h"
+#include "kernels/cudnn/cudnn.h"
 #include "kernels/error.h"
 
 static const char *const backend_names[INFER_BACKEND_COUNT] = {
@@ -71,6 +74,12 @@ static int choose_backends(const struct infer_session_options *o, bool gpu,
         return error_set(err, INFER_EDEVICE,
                          "backend %s: not part of this build",
                          backend_names[first]);
+#ifdef HAVE_CUDNN
+    if (first == INFER_BACKEND_CUDNN && kern_cudnn_open(err) < 0) {
+        error_prefix(err, "backend %s", backend_names[first]);
+        return INFER_EDEVICE;
+    }
+#endif
     add_backend(config, first);
     if (first != last)
         add_backend(config, last);

@@ -169,6 +169,8 @@ static uint64_t add_tensor(uint64_t hash, const struct kern_tensor *t)
     return hash;
 }
 
+#define KEY 640
+
 /* The line for people and a hash of all that it leaves out. */
 static void make_key(const struct kern_problem *p, char *key, size_t bytes)
 {
@@ -493,25 +495,26 @@ static int measure_all(struct tuner *t, const struct kern_problem *p,
     return rc;
 }
 
-/* The entry, where its row is among those that may be taken. */
-static bool find_known(const struct tuner *t, const char *key,
-                       const struct kern_row *const *row, int n,
-                       struct tune_choice *out)
+bool tuner_known(const struct tuner *t, const struct kern_problem *p,
+                 struct tune_choice *out)
 {
     struct tune_entry entry;
-    int i;
+    char key[KEY];
 
+    make_key(p, key, sizeof key);
     if (!tune_cache_find(t->cache, key, &entry))
         return false;
-    for (i = 0; i < n && strcmp(row[i]->name, entry.row) != 0; i++)
-        ;
-    if (i == n)
-        return false;
-    out->row = row[i];
+    memset(out, 0, sizeof *out);
+    out->row = kern_row_find(entry.row);
     out->variant = entry.variant;
     snprintf(out->variant_name, sizeof out->variant_name, "%s",
              entry.variant_name);
-    return true;
+    return out->row != NULL;
+}
+
+void tuner_take(struct tuner *t)
+{
+    t->info.cached++;
 }
 
 int tuner_choose(struct tuner *t, const struct kern_problem *p,
@@ -520,14 +523,10 @@ int tuner_choose(struct tuner *t, const struct kern_problem *p,
 {
     struct leader lead = {.seconds = 1e30};
     const double start = now();
-    char key[640];
+    char key[KEY];
     int rc;
 
     make_key(p, key, sizeof key);
-    if (find_known(t, key, row, n, out)) {
-        t->info.cached++;
-        return 0;
-    }
     rc = measure_all(t, p, row, n, err, &lead);
     t->info.seconds += now() - start;
     if (rc < 0) {

@@ -36,9 +36,15 @@ struct tune_choice {
     char variant_name[KERN_VARIANT_NAME];
 };
 
-/* The fastest of n > 0 rows, all of which take the problem, with the best of
- * its variants: from the cache, else measured.  Where none could be measured
- * (memory is short, say) it is the first.  EDEVICE where a launch fails. */
+/* What the cache has for the problem.  Whether the row may be taken here and
+ * now is the caller's to judge, who then says so with tuner_take(). */
+bool tuner_known(const struct tuner *t, const struct kern_problem *p,
+                 struct tune_choice *out);
+void tuner_take(struct tuner *t);
+
+/* Measures n > 0 rows, all of which take the problem, with their variants: the
+ * fastest.  Where none could be measured (memory is short, say) it is the
+ * first.  EDEVICE where a launch fails. */
 int tuner_choose(struct tuner *t, const struct kern_problem *p,
                  const struct kern_row *const *row, int n,
                  struct infer_error *err, struct tune_choice *out);

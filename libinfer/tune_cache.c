@@ -140,8 +140,9 @@ static int read_file(const char *path, struct infer_error *err, cJSON **out)
         rc = error_set(err, INFER_EFORMAT, "%s: too large", path);
     else
         rc = file_source_read(file, 0, text, (size_t)file->bytes, err);
-    if (rc == 0)
-        rc = json_parse(text, (size_t)file->bytes, false, err, out);
+    if (rc == 0 &&
+        (rc = json_parse(text, (size_t)file->bytes, false, err, out)) < 0)
+        error_prefix(err, "%s", path);
     free(text);
     file_source_unref(file);
     return rc;

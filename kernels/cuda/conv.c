@@ -2,6 +2,7 @@
 /* Convolution problems as products of matrices, and their packed weights. */
 #include "kernels/cuda/conv.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/checked.h"
@@ -305,6 +306,16 @@ void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
         else
             turn_32(g->cg, g->r * g->s, channels, (const float *)w,
                     (float *)row, tf32);
+    }
+}
+
+void conv_split_tf32(int64_t count, float *w)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const float big = isfinite(w[i]) ? round_tf32(w[i]) : 0;
+
+        w[count + i] = round_tf32(w[i] - big);
+        w[i] = big;
     }
 }
 

@@ -61,6 +61,10 @@ void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
                     const void *src, enum infer_dtype to, enum conv_round round,
                     int channels, int pitch, void *dst);
 
+/* Splits `count` weights into a big part, in their place, and a small part
+ * behind them all, both rounded to TF32.  What is not finite is small. */
+void conv_split_tf32(int64_t count, float *w);
+
 /* Packs into F32 [group][depth_pad][kg_pad]: one row a (r, s, c). */
 void conv_pack_columns(const struct conv_geometry *g, enum infer_dtype from,
                        const void *src, int depth_pad, int kg_pad, float *dst);

@@ -42,6 +42,7 @@
 #include "kernels/cuda/output.cuh"
 #include "kernels/cuda/pixel.cuh"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/tf32.cuh"
 
 struct igemm_args {
     struct conv_geometry g;
@@ -96,22 +97,6 @@ static __device__ __forceinline__ void
 igemm_mma(igemm_tf32x3, float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     ptx_mma_tf32(d, a, b);
-}
-
-/* To the nearest TF32, ties away from zero.  The last 13 bits of the result
- * are not cleared: the tensor core ignores them. */
-static __device__ __forceinline__ uint32_t igemm_to_tf32(uint32_t x)
-{
-    return x + 0x1000;
-}
-
-/* x = big + small */
-static __device__ __forceinline__ void igemm_split(uint32_t x, uint32_t *big,
-                                                   uint32_t *small)
-{
-    *big = igemm_to_tf32(x) & 0xffffe000u;
-    *small = igemm_to_tf32(
-        __float_as_uint(__uint_as_float(x) - __uint_as_float(*big)));
 }
 
 /* ---- tiles --------------------------------------------------------- */
@@ -252,12 +237,12 @@ igemm_multiply_split(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
     for (int i = 0; i < L::MT; i++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
-            igemm_split(fa[i][e], &fa[i][e], &small_a[i][e]);
+            tf32_split(fa[i][e], &fa[i][e], &small_a[i][e]);
 #pragma unroll
     for (int j = 0; j < L::NT; j++)
 #pragma unroll
         for (int e = 0; e < 2; e++)
-            igemm_split(fb[j][e], &fb[j][e], &small_b[j][e]);
+            tf32_split(fb[j][e], &fb[j][e], &small_b[j][e]);
     igemm_multiply<M, L>(acc, small_a, fb);
     igemm_multiply<M, L>(acc, fa, small_b);
     igemm_multiply<M, L>(acc, fa, fb);
@@ -310,7 +295,7 @@ igemm_chunk(float (&acc)[L::MT][L::NT][4], uint32_t stage)
                 for (int i = 0; i < L::MT; i++)
 #pragma unroll
                     for (int e = 0; e < 4; e++)
-                        fa[i][e] = igemm_to_tf32(fa[i][e]);
+                        fa[i][e] = tf32_round(fa[i][e]);
             }
             igemm_multiply<M, L>(acc, fa, fb);
         }

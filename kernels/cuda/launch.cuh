@@ -78,4 +78,37 @@ static int launch_kernel(void (*kernel)(const Args), dim3 grid,
     return CUDA_LAUNCHED(err);
 }
 
+/* launch_chained() in clusters of `cluster` blocks, of which a grid of `blocks`
+ * is a multiple: the blocks of a cluster run together and see each other's
+ * shared memory.  For compute capability 9.0 and up. */
+template <typename Args>
+static int launch_clusters(void (*kernel)(const Args), int blocks, int cluster,
+                           unsigned threads, size_t shared, void *stream,
+                           Args args, struct infer_error *err)
+{
+    const void *entry = reinterpret_cast<const void *>(kernel);
+    void *list[] = {&args};
+    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchConfig_t config = {};
+
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim.x = (unsigned)cluster;
+    attributes[0].val.clusterDim.y = 1;
+    attributes[0].val.clusterDim.z = 1;
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = attributes;
+    config.numAttrs = cuda_can_chain() ? 2 : 1;
+    if (shared > 48 * 1024)
+        CUDA_TRY(err, cudaFuncSetAttribute(
+                          entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                          (int)shared));
+    CUDA_TRY(err, cudaLaunchKernelExC(&config, entry, list));
+    return CUDA_LAUNCHED(err);
+}
+
 #endif

@@ -249,12 +249,12 @@ wgrad_multiply(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
         for (int i = 0; i < L::MT; i++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                fa[i][e] = igemm_to_tf32(fa[i][e]);
+                fa[i][e] = tf32_round(fa[i][e]);
 #pragma unroll
         for (int j = 0; j < L::NT; j++)
 #pragma unroll
             for (int e = 0; e < 2; e++)
-                fb[j][e] = igemm_to_tf32(fb[j][e]);
+                fb[j][e] = tf32_round(fb[j][e]);
     }
     igemm_multiply<M, L>(acc, fa, fb);
 }

@@ -31,9 +31,11 @@ import torchvision
 NETWORKS = ["resnet50", "resnet18", "vgg16", "mobilenet_v2", "squeezenet1_1",
             "efficientnet_b0"]
 # A precision is computed well where infer is at most so many times as far from
-# double precision as PyTorch is with the same precision.
-SLACK = 3
-PRECISIONS = ["fp32", "tf32", "fp16", "bf16"]
+# double precision as PyTorch is with the same precision.  Single precision
+# through three TF32 products keeps 21 bits of a product where IEEE keeps 24,
+# and is good within 1e-5 of the largest output in any case.
+SLACK = {"fp32": 8, "tf32": 3, "fp16": 3, "bf16": 3}
+FLOOR = {"fp32": 1e-5}
 
 
 def make_network(name):
@@ -119,7 +121,7 @@ def check_infer(args, folder, name, net):
     x_file, y_file = (os.path.join(folder, f) for f in ("x.npy", "y.npy"))
     numpy.save(x_file, x.cpu().numpy())
     faults = 0
-    for precision in PRECISIONS:
+    for precision in SLACK:
         theirs = departure(torch_output(net, x, precision), want)
         try:
             run_infer(args, "-m", model_file(folder, name, "fp32"),
@@ -134,7 +136,8 @@ def check_infer(args, folder, name, net):
         got = numpy.load(y_file)
         ours = departure(got, want)
         same = int((got.argmax(1) == want.argmax(1)).sum())
-        good = ours <= SLACK * theirs
+        good = ours <= max(SLACK[precision] * theirs,
+                           FLOOR.get(precision, 0))
         faults += not good
         print(f"check {name} {precision}: {ours:.2e} of the largest output, "
               f"PyTorch {theirs:.2e} ({'ok' if good else 'TOO FAR'}), "

@@ -45,6 +45,15 @@ static const struct window_case conv_cases[] = {
     /* Where Winograd pays: tiles of 4x4 that hang over, tiles of 2x2. */
     {2, 17, 12, 13, 20, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
     {1, 32, 8, 8, 33, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
+    /* Channels in eights beside tiles of 64 to 256; more tiles than a GPU has
+     * multiprocessors; first layers. */
+    {2, 72, 13, 11, 136, 3, 3, 2, {1, 1, 1, 1}, 1, 1},
+    {1, 136, 10, 10, 72, 3, 3, 1, {2, 2, 2, 2}, 2, 1},
+    {1, 200, 9, 9, 264, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
+    {1, 8, 150, 171, 8, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
+    {2, 3, 33, 48, 40, 7, 7, 2, {3, 3, 3, 3}, 1, 1},
+    {2, 3, 20, 144, 32, 3, 3, 2, {1, 1, 1, 1}, 1, 1},
+    {1, 3, 19, 40, 16, 3, 3, 2, {0, 0, 1, 1}, 1, 1},
     /* MobileNet-v2, ResNet-50: the stem, a block, its ends. */
     {1, 32, 112, 112, 32, 3, 3, 1, {1, 1, 1, 1}, 1, 32},
     {1, 96, 112, 112, 96, 3, 3, 2, {1, 1, 1, 1}, 1, 96},
@@ -147,7 +156,8 @@ static int pick_spatial(struct rng *r)
 
 static int64_t pick_channels(struct rng *r)
 {
-    static const int64_t some[] = {1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 31, 32};
+    static const int64_t some[] = {1,  2,  3,  4,  5,  7,  8,  9,
+                                   12, 16, 17, 24, 31, 32, 40, 64};
 
     return some[rng_range(r, 0, COUNT(some) - 1)];
 }
@@ -360,7 +370,8 @@ static void fixed_epilogue(struct maker *m, int variant)
 
     if (variant == 0)
         return;
-    p->in[2] = kern_tensor_dense(m->dtype, 1, &p->out[0].dim[1], KERN_NCHW);
+    p->in[2] =
+        kern_tensor_dense(vector_dtype(m), 1, &p->out[0].dim[1], KERN_NCHW);
     p->n_in = 3;
     p->epilogue.act.kind = variant == 3 ? KERN_SILU : KERN_RELU;
     p->epilogue.act.a = 1;

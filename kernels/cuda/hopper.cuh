@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hopper's own instructions (sm_90a): barriers in shared memory, the tensor
+ * copy engine (TMA) and warpgroup matrix products.  On other targets they
+ * compile to nothing, so that a build for several GPUs holds one source: the
+ * rows that use them state min_sm 90.
+ */
+#ifndef KERNELS_CUDA_HOPPER_CUH
+#define KERNELS_CUDA_HOPPER_CUH
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#include "kernels/cuda/ptx.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define HOPPER 1
+#else
+#define HOPPER 0
+#endif
+
+/* ---- barriers in shared memory ------------------------------------- */
+
+static __device__ __forceinline__ void hopper_barrier_init(uint32_t barrier,
+                                                           int arrivals)
+{
+#if HOPPER
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier),
+                 "r"(arrivals)
+                 : "memory");
+#endif
+}
+
+/* Makes initialised barriers visible to the copy engine. */
+static __device__ __forceinline__ void hopper_barrier_publish(void)
+{
+#if HOPPER
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void hopper_barrier_arrive(uint32_t barrier)
+{
+#if HOPPER
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier)
+                 : "memory");
+#endif
+}
+
+/* Arrives, and lets the phase end only when `bytes` have been copied. */
+static __device__ __forceinline__ void hopper_barrier_expect(uint32_t barrier,
+                                                             int bytes)
+{
+#if HOPPER
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+        "r"(bytes)
+        : "memory");
+#endif
+}
+
+/* Waits for the end of the phase of the given parity. */
+static __device__ __forceinline__ void hopper_barrier_wait(uint32_t barrier,
+                                                           uint32_t parity)
+{
+#if HOPPER
+    uint32_t done = 0;
+
+    while (!done)
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n"
+                     "}"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+#endif
+}
+
+/* ---- registers ------------------------------------------------------ */
+
+/* Every warp of a warpgroup gives registers back or takes more: a multiple of
+ * 8.  The block as a whole keeps what it was launched with. */
+template <int COUNT> static __device__ __forceinline__ void hopper_give(void)
+{
+#if HOPPER
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+#endif
+}
+
+template <int COUNT> static __device__ __forceinline__ void hopper_take(void)
+{
+#if HOPPER
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+#endif
+}
+
+/* ---- the copy engine ----------------------------------------------- */
+
+/* A box of a two-dimensional tensor: element c of row r is its corner. */
+static __device__ __forceinline__ void hopper_copy_tile(uint32_t to,
+                                                        const CUtensorMap *map,
+                                                        uint32_t barrier, int c,
+                                                        int r)
+{
+#if HOPPER
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
+        ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(c), "r"(r)
+        : "memory");
+#endif
+}
+
+/* The same of a three-dimensional tensor; its outermost index is i. */
+static __device__ __forceinline__ void hopper_copy_box(uint32_t to,
+                                                       const CUtensorMap *map,
+                                                       uint32_t barrier, int c,
+                                                       int r, int i)
+{
+#if HOPPER
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
+                 ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+                 "[%2];" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(c), "r"(r), "r"(i)
+                 : "memory");
+#endif
+}
+
+/* A column of an image's windows: channels c on, of the pixels at the offset
+ * (s, r) from the window that starts at (w, h) of image n, and from those that
+ * follow it. */
+static __device__ __forceinline__ void
+hopper_copy_im2col(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c,
+                   int w, int h, int n, int s, int r)
+{
+#if HOPPER
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col"
+                 ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+                 "[%2], {%7, %8};" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(c), "r"(w), "r"(h), "r"(n),
+                 "h"((uint16_t)s), "h"((uint16_t)r)
+                 : "memory");
+#endif
+}
+
+/* Writes a box of 64 columns back; what lies outside the tensor is dropped.
+ * The copy belongs to the group that hopper_copies_commit() ends. */
+static __device__ __forceinline__ void
+hopper_copy_back(const CUtensorMap *map, uint32_t from, int c, int r)
+{
+#if HOPPER
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group "
+                 "[%0, {%2, %3}], [%1];" ::"l"(map),
+                 "r"(from), "r"(c), "r"(r)
+                 : "memory");
+#endif
+}
+
+static __device__ __forceinline__ void
+hopper_copy_box_back(const CUtensorMap *map, uint32_t from, int c, int r, int i)
+{
+#if HOPPER
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
+                 "[%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(from), "r"(c), "r"(r), "r"(i)
+                 : "memory");
+#endif
+}
+
+static __device__ __forceinline__ void hopper_copies_commit(void)
+{
+#if HOPPER
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#endif
+}
+
+/* Waits until shared memory is still read for at most PENDING of this thread's
+ * groups. */
+template <int PENDING>
+static __device__ __forceinline__ void hopper_copies_wait(void)
+{
+#if HOPPER
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+#endif
+}
+
+/* Makes this thread's stores to shared memory visible to the copy engine, once
+ * a barrier has followed. */
+static __device__ __forceinline__ void hopper_publish(void)
+{
+#if HOPPER
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/* Brings the descriptor of a tensor into its cache. */
+static __device__ __forceinline__ void hopper_prefetch(const CUtensorMap *map)
+{
+#if HOPPER
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+#endif
+}
+
+/* ---- groups of threads and of blocks ------------------------------- */
+
+/* The warpgroup of this thread, in a form that the compiler knows to be the
+ * same throughout a warp. */
+static __device__ __forceinline__ int hopper_group(void)
+{
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
+}
+
+/* A barrier among `threads` threads of the block; 0 is __syncthreads()'s. */
+static __device__ __forceinline__ void hopper_sync(int barrier, int threads)
+{
+#if HOPPER
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+#endif
+}
+
+/* Arrives there and goes on. */
+static __device__ __forceinline__ void hopper_arrive(int barrier, int threads)
+{
+#if HOPPER
+    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+#endif
+}
+
+static __device__ __forceinline__ int hopper_cluster_rank(void)
+{
+    int rank = 0;
+
+#if HOPPER
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+    return rank;
+}
+
+static __device__ __forceinline__ int hopper_cluster_size(void)
+{
+    int size = 1;
+
+#if HOPPER
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+#endif
+    return size;
+}
+
+/* All threads of the cluster meet in the second; what they wrote to shared
+ * memory before the first is seen after it. */
+static __device__ __forceinline__ void hopper_cluster_arrive(void)
+{
+#if HOPPER
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void hopper_cluster_wait(void)
+{
+#if HOPPER
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+
+/* This block's address of shared memory, in block `rank` of the cluster. */
+static __device__ __forceinline__ uint32_t hopper_peer(uint32_t address,
+                                                       int rank)
+{
+    uint32_t there = address;
+
+#if HOPPER
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(there)
+                 : "r"(address), "r"(rank));
+#endif
+    return there;
+}
+
+static __device__ __forceinline__ void hopper_peer_store(uint32_t there,
+                                                         float x, float y)
+{
+#if HOPPER
+    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(there),
+                 "f"(x), "f"(y)
+                 : "memory");
+#endif
+}
+
+/* ---- warpgroup products -------------------------------------------- */
+
+/* An operand in shared memory: rows of 128 bytes (64 halves of depth) in the
+ * 128-byte swizzle, groups of 8 rows 1024 bytes apart, aligned to 1024 bytes.
+ * 16 depths further on is 32 bytes further on. */
+static __device__ __forceinline__ uint64_t hopper_operand(uint32_t address)
+{
+    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)1 << 16 |
+           (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+static __device__ __forceinline__ void hopper_products_begin(void)
+{
+#if HOPPER
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+
+/* An operand in registers is complete here: due before products begin, since
+ * the compiler may compute it later, which would make it wait in between. */
+static __device__ __forceinline__ void hopper_settle(uint32_t &x)
+{
+    asm volatile("" : "+r"(x)::"memory");
+}
+
+static __device__ __forceinline__ void hopper_products_commit(void)
+{
+#if HOPPER
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+
+/* Waits until at most PENDING groups are under way. */
+template <int PENDING>
+static __device__ __forceinline__ void hopper_products_wait(void)
+{
+#if HOPPER
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+#endif
+}
+
+/* d = a b + (add ? d : 0) for a 64 x N tile, 32 bytes deep.  Warp w of the
+ * four, lane 4g + t holds in d[4j .. 4j+3] the elements (16 w + g, 8 j + 2 t
+ * .. + 1) and (16 w + g + 8, the same). */
+/* clang-format off */
+#define HOPPER_R4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define HOPPER_R16(i)                                                          \
+    HOPPER_R4(i), HOPPER_R4(i + 4), HOPPER_R4(i + 8), HOPPER_R4(i + 12)
+#define HOPPER_R32(i) HOPPER_R16(i), HOPPER_R16(i + 16)
+#define HOPPER_R64(i) HOPPER_R32(i), HOPPER_R32(i + 32)
+#define HOPPER_R128(i) HOPPER_R64(i), HOPPER_R64(i + 64)
+
+#define HOPPER_D16 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, " \
+    "%12, %13, %14, %15"
+#define HOPPER_D32 \
+    HOPPER_D16 ", " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, " \
+    "%26, %27, %28, %29, %30, %31"
+#define HOPPER_D64 \
+    HOPPER_D32 ", " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, " \
+    "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
+    "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
+    "%62, %63"
+#define HOPPER_D128 \
+    HOPPER_D64 ", " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, " \
+    "%74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
+    "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, " \
+    "%94, %95, %96, %97, %98, %99, %100, %101, %102, " \
+    "%103, %104, %105, %106, %107, %108, %109, %110, " \
+    "%111, %112, %113, %114, %115, %116, %117, %118, " \
+    "%119, %120, %121, %122, %123, %124, %125, %126, " \
+    "%127"
+
+/* n columns in n / 2 registers; ia, ib and ip number the operands that follow
+ * the registers. */
+#define HOPPER_PRODUCT(shape, regs, ia, ib, ip, type, ends)                    \
+    asm volatile("{\n.reg .pred p;\n"                                          \
+                 "setp.ne.b32 p, %" #ip ", 0;\n"                               \
+                 "wgmma.mma_async.sync.aligned." #shape ".f32." type "." type   \
+                 " {" HOPPER_D##regs "}, %" #ia ", %" #ib ", p, 1, 1" ends      \
+                 ";\n}"                                                        \
+                 : HOPPER_R##regs(0)                                           \
+                 : "l"(a), "l"(b), "r"(add ? 1 : 0))
+
+/* a in four registers: lane 4g + t holds word t of rows g and g + 8 of its
+ * warp's 16, then word t + 4 of both. */
+#define HOPPER_PRODUCT_REGISTERS(shape, regs, i0, i1, i2, i3, ib, ip, type, e) \
+    asm volatile("{\n.reg .pred p;\n"                                          \
+                 "setp.ne.b32 p, %" #ip ", 0;\n"                               \
+                 "wgmma.mma_async.sync.aligned." #shape ".f32." type "." type   \
+                 " {" HOPPER_D##regs "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 \
+                 "}, %" #ib ", p, 1, 1" e ";\n}"                               \
+                 : HOPPER_R##regs(0)                                           \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),         \
+                   "r"(add ? 1 : 0))
+/* clang-format on */
+
+#if HOPPER
+#define HOPPER_PRODUCTS_TF32(n, regs, i0, i1, i2, i3, i4, i5)                  \
+    static __device__ __forceinline__ void hopper_product(                     \
+        float, float(&d)[regs], uint64_t a, uint64_t b, bool add)              \
+    {                                                                          \
+        HOPPER_PRODUCT(m64n##n##k8, regs, i0, i1, i2, "tf32", "");             \
+    }                                                                          \
+    static __device__ __forceinline__ void hopper_product_registers(           \
+        float, float(&d)[regs], const uint32_t(&a)[4], uint64_t b, bool add)   \
+    {                                                                          \
+        HOPPER_PRODUCT_REGISTERS(m64n##n##k8, regs, i0, i1, i2, i3, i4, i5,    \
+                                 "tf32", "");                                  \
+    }
+#define HOPPER_PRODUCTS(n, regs, ia, ib, ip)                                   \
+    static __device__ __forceinline__ void hopper_product(                     \
+        __half, float(&d)[regs], uint64_t a, uint64_t b, bool add)             \
+    {                                                                          \
+        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "f16", ", 0, 0");       \
+    }                                                                          \
+    static __device__ __forceinline__ void hopper_product(                     \
+        __nv_bfloat16, float(&d)[regs], uint64_t a, uint64_t b, bool add)      \
+    {                                                                          \
+        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "bf16", ", 0, 0");      \
+    }
+#define HOPPER_PRODUCTS_REGISTERS(T, type)                                     \
+    static __device__ __forceinline__ void hopper_product_registers(           \
+        T, float(&d)[32], const uint32_t(&a)[4], uint64_t b, bool add)         \
+    {                                                                          \
+        HOPPER_PRODUCT_REGISTERS(m64n64k16, 32, 32, 33, 34, 35, 36, 37, type,  \
+                                 ", 0");                                       \
+    }
+HOPPER_PRODUCTS_REGISTERS(__half, "f16")
+HOPPER_PRODUCTS_REGISTERS(__nv_bfloat16, "bf16")
+HOPPER_PRODUCTS(32, 16, 16, 17, 18)
+HOPPER_PRODUCTS(64, 32, 32, 33, 34)
+HOPPER_PRODUCTS(128, 64, 64, 65, 66)
+HOPPER_PRODUCTS(256, 128, 128, 129, 130)
+HOPPER_PRODUCTS_TF32(32, 16, 16, 17, 18, 19, 20, 21)
+HOPPER_PRODUCTS_TF32(64, 32, 32, 33, 34, 35, 36, 37)
+HOPPER_PRODUCTS_TF32(128, 64, 64, 65, 66, 67, 68, 69)
+HOPPER_PRODUCTS_TF32(256, 128, 128, 129, 130, 131, 132, 133)
+#else
+template <typename T, int N>
+static __device__ __forceinline__ void hopper_product(T, float (&)[N], uint64_t,
+                                                      uint64_t, bool)
+{
+}
+template <typename T, int N>
+static __device__ __forceinline__ void
+hopper_product_registers(T, float (&)[N], const uint32_t (&)[4], uint64_t, bool)
+{
+}
+#endif
+
+#endif

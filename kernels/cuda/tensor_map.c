@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptions of tensors for Hopper's copy engine. */
+#include "kernels/cuda/tensor_map.h"
+
+#include "kernels/cuda/cuda.h"
+
+typedef CUresult (*encode_tiled)(CUtensorMap *, CUtensorMapDataType, cuuint32_t,
+                                 void *, const cuuint64_t *, const cuuint64_t *,
+                                 const cuuint32_t *, const cuuint32_t *,
+                                 CUtensorMapInterleave, CUtensorMapSwizzle,
+                                 CUtensorMapL2promotion,
+                                 CUtensorMapFloatOOBfill);
+typedef CUresult (*encode_im2col)(CUtensorMap *, CUtensorMapDataType,
+                                  cuuint32_t, void *, const cuuint64_t *,
+                                  const cuuint64_t *, const int *, const int *,
+                                  cuuint32_t, cuuint32_t, const cuuint32_t *,
+                                  CUtensorMapInterleave, CUtensorMapSwizzle,
+                                  CUtensorMapL2promotion,
+                                  CUtensorMapFloatOOBfill);
+
+/* Version of the driver's interface that brought these functions. */
+#define DRIVER_VERSION 12000
+
+/* Bytes of a row of a box. */
+#define ROW 128
+
+/* The runtime keeps a table, so that asking again is cheap. */
+static int find(const char *name, void *out, struct infer_error *err)
+{
+    enum cudaDriverEntryPointQueryResult found;
+
+    CUDA_TRY(err, cudaGetDriverEntryPointByVersion(name, (void **)out,
+                                                   DRIVER_VERSION,
+                                                   cudaEnableDefault, &found));
+    if (found != cudaDriverEntryPointSuccess)
+        return error_set(err, INFER_EDEVICE, "the driver has no %s", name);
+    return 0;
+}
+
+static CUtensorMapDataType element(enum tensor_map_type type)
+{
+    switch (type) {
+    case TENSOR_MAP_F16:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case TENSOR_MAP_BF16:
+        return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case TENSOR_MAP_F32:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case TENSOR_MAP_TF32:
+        break;
+    }
+    return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+}
+
+static cuuint64_t bytes_of(enum tensor_map_type type)
+{
+    return type == TENSOR_MAP_F16 || type == TENSOR_MAP_BF16 ? 2 : 4;
+}
+
+static int result(CUresult code, const char *what, struct infer_error *err)
+{
+    if (code == CUDA_SUCCESS)
+        return 0;
+    return error_set(err, INFER_EDEVICE, "%s: the driver's error %d", what,
+                     (int)code);
+}
+
+int tensor_map_rows(CUtensorMap *out, enum tensor_map_type type,
+                    const void *base, int rows, int columns, int64_t pitch,
+                    int box_rows, struct infer_error *err)
+{
+    const cuuint64_t bytes = bytes_of(type);
+    const cuuint64_t size[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
+    const cuuint64_t stride[1] = {(cuuint64_t)pitch * bytes};
+    const cuuint32_t box[2] = {(cuuint32_t)(ROW / bytes), (cuuint32_t)box_rows};
+    const cuuint32_t step[2] = {1, 1};
+    encode_tiled encode;
+    const int r = find("cuTensorMapEncodeTiled", &encode, err);
+
+    if (r < 0)
+        return r;
+    return result(encode(out, element(type), 2, (void *)(uintptr_t)base, size,
+                         stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                         CU_TENSOR_MAP_SWIZZLE_128B,
+                         CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                  "cuTensorMapEncodeTiled", err);
+}
+
+static int encode_boxes(CUtensorMap *out, CUtensorMapDataType type,
+                        const void *base, const cuuint64_t size[3],
+                        const cuuint64_t stride[2], const cuuint32_t box[3],
+                        CUtensorMapSwizzle swizzle, struct infer_error *err)
+{
+    const cuuint32_t step[3] = {1, 1, 1};
+    encode_tiled encode;
+    const int r = find("cuTensorMapEncodeTiled", &encode, err);
+
+    if (r < 0)
+        return r;
+    return result(encode(out, type, 3, (void *)(uintptr_t)base, size, stride,
+                         box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                         CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                  "cuTensorMapEncodeTiled", err);
+}
+
+int tensor_map_patches(CUtensorMap *out, const void *base,
+                       const struct conv_geometry *g, int words, int rows,
+                       struct infer_error *err)
+{
+    const cuuint64_t line = (cuuint64_t)g->w * (cuuint64_t)g->c;
+    const cuuint64_t size[3] = {line / 2, (cuuint64_t)g->h, (cuuint64_t)g->n};
+    const cuuint64_t stride[2] = {line * 2, line * 2 * size[1]};
+    const cuuint32_t box[3] = {(cuuint32_t)words, (cuuint32_t)rows, 1};
+
+    return encode_boxes(out, CU_TENSOR_MAP_DATA_TYPE_UINT32, base, size, stride,
+                        box, CU_TENSOR_MAP_SWIZZLE_NONE, err);
+}
+
+int tensor_map_lines(CUtensorMap *out, enum tensor_map_type type,
+                     const void *base, const struct conv_geometry *g, int pitch,
+                     int pixels, struct infer_error *err)
+{
+    const cuuint64_t bytes = bytes_of(type);
+    const cuuint64_t size[3] = {(cuuint64_t)g->k, (cuuint64_t)g->q,
+                                (cuuint64_t)g->n * (cuuint64_t)g->p};
+    const cuuint64_t stride[2] = {(cuuint64_t)pitch * bytes,
+                                  (cuuint64_t)pitch * bytes * size[1]};
+    const cuuint32_t box[3] = {(cuuint32_t)(ROW / bytes), (cuuint32_t)pixels,
+                               1};
+
+    return encode_boxes(out, element(type), base, size, stride, box,
+                        CU_TENSOR_MAP_SWIZZLE_128B, err);
+}
+
+/* Dimensions are C, W, H, N; corners W, H.  The base pixel of a window walks
+ * from the lower corner to the upper one, which lies so far past the image's
+ * last pixel that an axis has as many windows as outputs. */
+int tensor_map_windows(CUtensorMap *out, enum tensor_map_type type,
+                       const void *base, const struct conv_geometry *g,
+                       int pixels, struct infer_error *err)
+{
+    const cuuint64_t bytes = bytes_of(type);
+    const cuuint64_t size[4] = {(cuuint64_t)g->c, (cuuint64_t)g->w,
+                                (cuuint64_t)g->h, (cuuint64_t)g->n};
+    const cuuint64_t pixel = (cuuint64_t)g->x_pitch * bytes;
+    const cuuint64_t stride[3] = {pixel, pixel * size[1],
+                                  pixel * size[1] * size[2]};
+    const int lower[2] = {-g->pad_left, -g->pad_top};
+    const int upper[2] = {
+        tensor_map_upper(g->w, g->q, g->stride_w, g->pad_left),
+        tensor_map_upper(g->h, g->p, g->stride_h, g->pad_top)};
+    const cuuint32_t step[4] = {1, (cuuint32_t)g->stride_w,
+                                (cuuint32_t)g->stride_h, 1};
+    encode_im2col encode;
+    const int r = find("cuTensorMapEncodeIm2col", &encode, err);
+
+    if (r < 0)
+        return r;
+    return result(
+        encode(out, element(type), 4, (void *)(uintptr_t)base, size, stride,
+               lower, upper, (cuuint32_t)(ROW / bytes), (cuuint32_t)pixels,
+               step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "cuTensorMapEncodeIm2col", err);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptions of tensors for Hopper's copy engine, made on the host.  The
+ * driver's functions are looked up when first needed; nothing links libcuda. */
+#ifndef KERNELS_CUDA_TENSOR_MAP_H
+#define KERNELS_CUDA_TENSOR_MAP_H
+
+#include <cuda.h>
+
+#include "kernels/cuda/conv.h"
+
+enum tensor_map_type {
+    TENSOR_MAP_F16,
+    TENSOR_MAP_BF16,
+    TENSOR_MAP_F32,
+    TENSOR_MAP_TF32 /* F32 in memory, rounded to TF32 as it is copied */
+};
+
+/* Of F16, BF16 or F32. */
+static inline enum tensor_map_type tensor_map_type_of(enum infer_dtype dtype)
+{
+    return dtype == INFER_F16    ? TENSOR_MAP_F16
+           : dtype == INFER_BF16 ? TENSOR_MAP_BF16
+                                 : TENSOR_MAP_F32;
+}
+
+/* Of all maps but one: boxes of 128 bytes by some rows in the
+ * 128-byte swizzle, zeros outside the tensor.  base and the pitch in bytes are
+ * multiples of 16.  0, or INFER_EDEVICE. */
+
+/* Row-major rows x columns with `pitch` elements from row to row; boxes of
+ * box_rows rows, up to 256. */
+int tensor_map_rows(CUtensorMap *out, enum tensor_map_type type,
+                    const void *base, int rows, int columns, int64_t pitch,
+                    int box_rows, struct infer_error *err);
+
+/* The windows of a convolution: boxes of the pixels of `pixels` consecutive
+ * outputs at one offset in the window. */
+int tensor_map_windows(CUtensorMap *out, enum tensor_map_type type,
+                       const void *base, const struct conv_geometry *g,
+                       int pixels, struct infer_error *err);
+
+/* The image in pairs of 16-bit elements: W * C / 2, H, N.  Boxes of `words` by
+ * `rows` of one image, without swizzle. */
+int tensor_map_patches(CUtensorMap *out, const void *base,
+                       const struct conv_geometry *g, int words, int rows,
+                       struct infer_error *err);
+
+/* An output by lines of pixels: K, Q, N * P with `pitch` elements from pixel to
+ * pixel; boxes of 128 bytes by `pixels` of one line. */
+int tensor_map_lines(CUtensorMap *out, enum tensor_map_type type,
+                     const void *base, const struct conv_geometry *g, int pitch,
+                     int pixels, struct infer_error *err);
+
+/* How far past the last pixel of an axis its last window's base lies: extent,
+ * outputs, stride and leading pad of the axis. */
+static inline int tensor_map_upper(int extent, int outputs, int stride, int pad)
+{
+    return (outputs - 1) * stride + 1 - extent - pad;
+}
+
+#endif

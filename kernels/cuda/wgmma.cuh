@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What Hopper's convolution kernels share: the product, the ring of chunks and
+ * the thread that fills it.
+ *
+ * The product.  Rows m are output pixels, columns n output channels, the depth
+ * d = (r, s, c) with c padded to whole chunks in the packed weights.  A chunk
+ * is 128 bytes of channels of one (r, s): 64 halves or 32 floats.  Windows are
+ * found by the copy engine itself, in its im2col mode; a 1x1 window with
+ * neither stride nor pads is a plain matrix.  Both fill with zeros outside the
+ * image, past the last channel and past the last pixel.
+ *
+ * The ring.  STAGES chunks of BM rows of x, then BN rows of w, 128 bytes each
+ * in the 128-byte swizzle, which wants 1024-byte alignment.  full[i]: the
+ * producer arrives once and announces the bytes; the phase ends when they are
+ * there.  empty[i]: one lane of each consumer warp arrives when its products
+ * have read the stage.
+ */
+#ifndef KERNELS_CUDA_WGMMA_CUH
+#define KERNELS_CUDA_WGMMA_CUH
+
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/output.cuh"
+#include "kernels/cuda/tf32.cuh"
+
+extern "C" {
+#include "kernels/cuda/tensor_map.h"
+}
+
+struct wgmma_args {
+    CUtensorMap x, w;
+    CUtensorMap y, residual; /* where the copy engine writes outputs */
+    struct conv_geometry g;
+    struct output_args out;
+    int windows; /* x is a map of windows, not of rows */
+    int apart;   /* y is not aligned: its elements are stored one by one */
+    int per_tap; /* chunks of one (r, s) */
+    int chunks;  /* of the whole depth */
+    int tiles_m, tiles_n;
+};
+
+/* ---- types --------------------------------------------------------- */
+
+/* WEIGHTS: matrices of packed weights. */
+struct wgmma_f16 {
+    typedef __half type;
+    enum { WEIGHTS = 1 };
+};
+struct wgmma_bf16 {
+    typedef __nv_bfloat16 type;
+    enum { WEIGHTS = 1 };
+};
+/* Factors rounded to TF32: x by the copy engine, w when it is packed. */
+struct wgmma_tf32 {
+    typedef float type;
+    enum { WEIGHTS = 1 };
+};
+/* Single precision: x = big + small, both TF32 to nearest, likewise w, which
+ * is packed as two matrices, and x w = small big + big small + big big; what is
+ * dropped is below 2^-21 of a product. */
+struct wgmma_tf32x3 {
+    typedef float type;
+    enum { WEIGHTS = 2 };
+};
+
+/* ---- the ring ------------------------------------------------------ */
+
+/* Where a ring stands: the stage and the parity of its phase. */
+struct wgmma_ring {
+    int stage;
+    uint32_t parity;
+};
+
+template <int STAGES>
+static __device__ __forceinline__ void wgmma_next(struct wgmma_ring *r)
+{
+    if (++r->stage == STAGES) {
+        r->stage = 0;
+        r->parity ^= 1;
+    }
+}
+
+/* Passes over n stages. */
+template <int STAGES>
+static __device__ __forceinline__ void wgmma_skip(struct wgmma_ring *r, int n)
+{
+    const int to = r->stage + n;
+
+    r->stage = to % STAGES;
+    r->parity ^= (uint32_t)(to / STAGES) & 1;
+}
+
+/* Starts the copy of chunk i of the weights into a stage. */
+template <typename M, int BM, int BN>
+static __device__ __forceinline__ void
+wgmma_copy_weights(const struct wgmma_args &a, uint32_t stage, uint32_t barrier,
+                   int i, int n0)
+{
+    const int width = 128 / (int)sizeof(typename M::type);
+
+    hopper_barrier_expect(barrier, (BM + M::WEIGHTS * BN) * 128);
+#pragma unroll
+    for (int j = 0; j < M::WEIGHTS; j++)
+        hopper_copy_tile(stage + (BM + j * BN) * 128, &a.w, barrier, i * width,
+                         n0 + j * a.g.k);
+}
+
+/* Before anything else: the weights of the first chunks, which no kernel of the
+ * stream writes.  Returns how many. */
+template <typename M, int BM, int BN, int STAGES>
+static __device__ __forceinline__ int wgmma_begin(const struct wgmma_args &a,
+                                                  uint32_t base, uint32_t full,
+                                                  int n0, int first, int end)
+{
+    const int ahead = min(STAGES, end - first);
+
+    for (int i = 0; i < ahead; i++)
+        wgmma_copy_weights<M, BM, BN>(a,
+                                      base + i * (BM + M::WEIGHTS * BN) * 128,
+                                      full + i * 8, first + i, n0);
+    return ahead;
+}
+
+/* Fills the ring with chunks first .. end - 1 of the tile at (m0, n0); the
+ * weights of the first `ahead` chunks are on their way.  full and empty:
+ * addresses of the barriers. */
+template <typename M, int BM, int BN, int STAGES>
+static __device__ __forceinline__ void
+wgmma_produce(const struct wgmma_args &a, struct wgmma_ring *ring,
+              uint32_t base, uint32_t full, uint32_t empty, int m0, int n0,
+              int first, int end, int ahead)
+{
+    const int width = 128 / (int)sizeof(typename M::type);
+    const int q = m0 % a.g.q, np = m0 / a.g.q;
+    const int w = q * a.g.stride_w - a.g.pad_left;
+    const int h = np % a.g.p * a.g.stride_h - a.g.pad_top;
+    const int n = np / a.g.p;
+    int c = first % a.per_tap;
+    int s = first / a.per_tap % a.g.s, r = first / a.per_tap / a.g.s;
+
+    for (int i = first; i < end; i++) {
+        const uint32_t stage =
+            base + ring->stage * (BM + M::WEIGHTS * BN) * 128;
+        const uint32_t barrier = full + ring->stage * 8;
+        if (i - first >= ahead) {
+            hopper_barrier_wait(empty + ring->stage * 8, ring->parity ^ 1);
+            wgmma_copy_weights<M, BM, BN>(a, stage, barrier, i, n0);
+        }
+        if (a.windows)
+            hopper_copy_im2col(stage, &a.x, barrier, c * width, w, h, n,
+                               s * a.g.dilation_w, r * a.g.dilation_h);
+        else
+            hopper_copy_tile(stage, &a.x, barrier, c * width, m0);
+        wgmma_next<STAGES>(ring);
+        if (++c == a.per_tap) {
+            c = 0;
+            if (++s == a.g.s) {
+                s = 0;
+                r++;
+            }
+        }
+    }
+}
+
+/* ---- products ------------------------------------------------------ */
+
+/* Sums `chunks` chunks of the ring into acc: MT times 64 rows by BN columns.  x
+ * of this warpgroup lies x_at bytes into a stage, w at w_at.  One group of
+ * products stays under way while the next chunk is awaited.  Where turn is not
+ * 0, arrives at that barrier of 256 threads when the last chunk has come. */
+template <int MT, int BN, int STAGES, typename M>
+static __device__ __forceinline__ void
+wgmma_multiply(M, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
+               const unsigned char *, uint32_t base, uint32_t full,
+               uint32_t empty, int x_at, int w_at, int chunks, int turn)
+{
+    const int stage_bytes = w_at + BN * 128;
+    const bool first_lane = threadIdx.x % 32 == 0;
+    int before = 0; /* stage whose products may be under way */
+
+    for (int i = 0; i < chunks; i++) {
+        const uint32_t stage = base + ring->stage * stage_bytes;
+        const uint64_t x = hopper_operand(stage + x_at);
+        const uint64_t w = hopper_operand(stage + w_at);
+        hopper_barrier_wait(full + ring->stage * 8, ring->parity);
+        hopper_products_begin();
+#pragma unroll
+        for (int k = 0; k < 4; k++) /* 32 bytes of depth; 64 rows, 8192 */
+#pragma unroll
+            for (int mt = 0; mt < MT; mt++)
+                hopper_product(typename M::type(), acc[mt],
+                               x + k * 2 + mt * (8192 >> 4), w + k * 2,
+                               i + k > 0);
+        hopper_products_commit();
+        hopper_products_wait<1>();
+        if (i > 0 && first_lane)
+            hopper_barrier_arrive(empty + before * 8);
+        before = ring->stage;
+        wgmma_next<STAGES>(ring);
+    }
+    if (turn)
+        hopper_arrive(turn, 256);
+    hopper_products_wait<0>();
+    if (first_lane)
+        hopper_barrier_arrive(empty + before * 8);
+}
+
+/* This lane's part of 64 rows of a chunk of x, split: four steps of depth. */
+static __device__ __forceinline__ void wgmma_load_split(const unsigned char *x,
+                                                        uint32_t (&big)[4][4],
+                                                        uint32_t (&small)[4][4])
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const unsigned char *row =
+        x + (threadIdx.x / 32 % 4 * 16 + g) * 128 + t * 4;
+
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int vector = (k * 2 + e / 2) ^ g; /* of 16 bytes, swizzled */
+            tf32_split(*(const uint32_t *)(row + e % 2 * 1024 + (vector << 4)),
+                       &big[k][e], &small[k][e]);
+        }
+}
+
+/* The same in single precision.  Tensor cores truncate their sums, so each
+ * chunk is summed apart and added in round-to-nearest arithmetic. */
+template <int MT, int BN, int STAGES>
+static __device__ __forceinline__ void
+wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
+               const unsigned char *shared, uint32_t base, uint32_t full,
+               uint32_t empty, int x_at, int w_at, int chunks, int turn)
+{
+    const int stage_bytes = w_at + 2 * BN * 128;
+    const bool first_lane = threadIdx.x % 32 == 0;
+    float part[BN / 2];
+
+#pragma unroll
+    for (int i = 0; i < BN / 2; i++)
+        acc[0][i] = 0;
+    for (int i = 0; i < chunks; i++) {
+        const int stage = ring->stage * stage_bytes;
+        const uint64_t w = hopper_operand(base + stage + w_at);
+        const uint64_t w_small = w + (BN * 128 >> 4);
+        uint32_t big[4][4], small[4][4];
+        hopper_barrier_wait(full + ring->stage * 8, ring->parity);
+        wgmma_load_split(shared + stage + x_at, big, small);
+        hopper_products_begin();
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            hopper_product_registers(0.0f, part, small[k], w + k * 2, k > 0);
+            hopper_product_registers(0.0f, part, big[k], w_small + k * 2, true);
+            hopper_product_registers(0.0f, part, big[k], w + k * 2, true);
+        }
+        hopper_products_commit();
+        hopper_products_wait<0>();
+        if (first_lane)
+            hopper_barrier_arrive(empty + ring->stage * 8);
+        wgmma_next<STAGES>(ring);
+#pragma unroll
+        for (int j = 0; j < BN / 2; j++)
+            acc[0][j] += part[j];
+    }
+    if (turn)
+        hopper_arrive(turn, 256);
+}
+
+#endif

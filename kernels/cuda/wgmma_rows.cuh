@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The host's side of the wgmma rows: limits, packing, launch, and the macros
+ * that make a row of each tile. */
+#ifndef KERNELS_CUDA_WGMMA_ROWS_CUH
+#define KERNELS_CUDA_WGMMA_ROWS_CUH
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/wgmma_cluster.cuh"
+#include "kernels/cuda/wgmma_tile.cuh"
+
+struct wgmma_state {
+    struct conv_geometry g;
+    int windows, per_tap, chunks;
+    int pitch; /* of the packed weights' rows */
+    int tiles_m, tiles_n;
+    int cluster; /* blocks that share a tile */
+    int multiprocessors;
+};
+
+/* ---- plans --------------------------------------------------------- */
+
+/* Blocks of a cluster: as many as there are places for, two a multiprocessor;
+ * 2 chunks or more each; 8 at most, which every GPU can schedule. */
+static inline int wgmma_cluster_size(int64_t tiles, int chunks, int places)
+{
+    int size = 8;
+
+    while (size > 1 && (size * tiles > places || chunks < 2 * size))
+        size /= 2;
+    return size;
+}
+
+template <typename C>
+static int wgmma_plan(const struct kern_problem *p, const struct kern_device *d,
+                      struct wgmma_state *s, struct infer_error *why)
+{
+    const int r = conv_geometry_read_pitched(p, &s->g, why);
+    const struct conv_geometry *g = &s->g;
+    const int width = 128 / (int)sizeof(typename C::mode::type);
+
+    if (r < 0)
+        return r;
+    s->windows = g->r != 1 || g->s != 1 || g->stride_h != 1 ||
+                 g->stride_w != 1 || g->p != g->h || g->q != g->w ||
+                 g->pad_top || g->pad_left;
+    s->per_tap = conv_ceil_div(g->cg, width);
+    s->chunks = g->r * g->s * s->per_tap;
+    s->pitch = s->chunks * width;
+    s->multiprocessors = conv_multiprocessors(d);
+    s->tiles_m = conv_ceil_div(g->m, C::BM);
+    s->tiles_n = conv_ceil_div(g->k, C::BN);
+    s->cluster = C::CLUSTER
+                     ? wgmma_cluster_size((int64_t)s->tiles_m * s->tiles_n,
+                                          s->chunks, 2 * s->multiprocessors)
+                     : 1;
+    return 0;
+}
+
+/* ---- limits -------------------------------------------------------- */
+
+/* What a map of windows can say of one axis: corners of 8 bits, offsets below
+ * 256, strides up to 8. */
+static inline bool wgmma_axis_fits(int extent, int outputs, int window,
+                                   int stride, int dilation, int pad)
+{
+    const int64_t upper =
+        (int64_t)(outputs - 1) * stride + 1 - extent - (int64_t)pad;
+
+    return (int64_t)(window - 1) * dilation <= 255 && stride <= 8 &&
+           pad >= -127 && pad <= 128 && upper >= -128 && upper <= 127;
+}
+
+static inline bool wgmma_windows_fit(const struct conv_geometry *g)
+{
+    return wgmma_axis_fits(g->h, g->p, g->r, g->stride_h, g->dilation_h,
+                           g->pad_top) &&
+           wgmma_axis_fits(g->w, g->q, g->s, g->stride_w, g->dilation_w,
+                           g->pad_left);
+}
+
+template <typename C>
+static int wgmma_supports(const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *why)
+{
+    const int lane = 16 / (int)sizeof(typename C::mode::type);
+    struct wgmma_state s;
+    int r = wgmma_plan<C>(p, d, &s, why);
+
+    if (r == 0)
+        r = conv_weights_packable(p, why);
+    if (r < 0)
+        return r;
+    /* sm_90a code runs on compute capability 9.0 and on no other. */
+    if (d->sm != 90)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "is for compute capability 9.0, found %d.%d",
+                         d->sm / 10, d->sm % 10);
+    if (s.g.groups != 1 || s.g.c % lane || s.g.k % 8)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes one group, inputs in %ds and outputs in 8s, "
+                         "found %d groups of %d to %d channels",
+                         lane, s.g.groups, s.g.cg, s.g.kg);
+    if (s.g.x_pitch % lane || s.g.y_pitch % lane || s.g.r_pitch % lane)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes pixels that lie multiples of %d elements "
+                         "apart, found %d, %d and %d",
+                         lane, s.g.x_pitch, s.g.y_pitch, s.g.r_pitch);
+    if (s.windows && !wgmma_windows_fit(&s.g))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "window, stride or pads are too large for the copy "
+                         "engine");
+    if (s.g.m == 0 || (int64_t)s.tiles_m * s.tiles_n > INT32_MAX / 16)
+        return error_set(why, INFER_EUNSUPPORTED, "has no or too many outputs");
+    if (!C::CLUSTER && !wgmma_knows(p->epilogue.act.kind))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "its activation is left to other kernels");
+    return 0;
+}
+
+/* ---- heuristic ----------------------------------------------------- */
+
+/* Microseconds, roughly; the constants are those of an H200.  Of a chunk of a
+ * tile: at 1.7 GHz a multiprocessor multiplies 2048 halves or 1024 TF32 a
+ * cycle, of which a tile reaches PERCENT. */
+template <typename C> static double wgmma_chunk_us(void)
+{
+    const int products = C::mode::WEIGHTS == 2 ? 3 : 1;
+    const int cycles = products * C::BM * C::BN / 32, percent = C::PERCENT;
+
+    return cycles / (17.0 * percent);
+}
+
+/* Rounds of tiles, each as long as its chunks and what of its stores is not
+ * hidden, or the bytes. */
+template <typename C>
+static double wgmma_estimate_tile(const struct kern_problem *p,
+                                  const struct wgmma_state *s)
+{
+    const int rounds =
+        conv_ceil_div(s->tiles_m * s->tiles_n, s->multiprocessors);
+    const double stores = C::WGS == 2 * C::TEAM ? 0.3 : 0.8;
+    const double tiles = rounds * (s->chunks * wgmma_chunk_us<C>() + stores);
+    const double bytes = kern_problem_bytes(p) / 3.8e6;
+
+    return 3.5 + (tiles > bytes ? tiles : bytes);
+}
+
+/* Blocks that lie together on a multiprocessor share its rate. */
+template <typename C>
+static double wgmma_estimate_cluster(const struct kern_problem *p,
+                                     const struct wgmma_state *s)
+{
+    const double blocks = (double)s->tiles_m * s->tiles_n * s->cluster;
+    const double load = blocks / s->multiprocessors;
+    const double chunk = wgmma_chunk_us<C>();
+    const double tiles = s->chunks / (double)s->cluster *
+                         (load > 1      ? load * chunk
+                          : chunk > 0.1 ? chunk
+                                        : 0.1);
+    const double bytes = kern_problem_bytes(p) / 2.5e6;
+
+    return (s->cluster > 1 ? 5 : 4.5) + (tiles > bytes ? tiles : bytes);
+}
+
+template <typename C>
+static double wgmma_estimate(const struct kern_problem *p,
+                             const struct kern_device *d)
+{
+    struct wgmma_state s;
+
+    if (wgmma_plan<C>(p, d, &s, NULL) < 0)
+        return 1e30;
+    return C::estimate(p, &s);
+}
+
+/* ---- preparing ----------------------------------------------------- */
+
+template <typename C>
+static int wgmma_prepare(struct kern_exec *e, const struct kern_device *d,
+                         struct infer_error *err)
+{
+    struct wgmma_state *s = (struct wgmma_state *)malloc(sizeof(*s));
+    const int r =
+        s ? wgmma_plan<C>(&e->problem, d, s, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    e->state = s;
+    e->packed[CONV_W] = C::mode::WEIGHTS * (size_t)s->g.k * (size_t)s->pitch *
+                        sizeof(typename C::mode::type);
+    return 0;
+}
+
+template <typename C>
+static int wgmma_pack(const struct kern_exec *e, int i, const void *src,
+                      void *dst, struct infer_error *err)
+{
+    const struct wgmma_state *s = (const struct wgmma_state *)e->state;
+    const enum infer_dtype to = e->problem.in[CONV_X].dtype;
+
+    (void)err;
+    conv_pack_rows(&s->g, e->problem.in[i].dtype, src, to, C::ROUND,
+                   s->pitch / (s->g.r * s->g.s), s->pitch, dst);
+    if (C::mode::WEIGHTS == 2)
+        conv_split_tf32((int64_t)s->g.k * s->pitch, (float *)dst);
+    return 0;
+}
+
+static void wgmma_release(struct kern_exec *e)
+{
+    free(e->state);
+}
+
+/* ---- launching ----------------------------------------------------- */
+
+/* The maps of x and w, for boxes of bm and bn rows.  tf32: x is rounded on its
+ * way; weights: matrices of w. */
+static inline int wgmma_maps(const struct kern_exec *e,
+                             const struct kern_args *args,
+                             const struct wgmma_state *s, int bm, int bn,
+                             bool tf32, int weights, struct wgmma_args *a,
+                             struct infer_error *err)
+{
+    const enum tensor_map_type type =
+        tensor_map_type_of(e->problem.in[CONV_X].dtype);
+    const enum tensor_map_type x_type = tf32 ? TENSOR_MAP_TF32 : type;
+    const void *x = args->in[CONV_X];
+    const int r = s->windows
+                      ? tensor_map_windows(&a->x, x_type, x, &s->g, bm, err)
+                      : tensor_map_rows(&a->x, x_type, x, s->g.m, s->g.c,
+                                        s->g.x_pitch, bm, err);
+
+    return r < 0
+               ? r
+               : tensor_map_rows(&a->w, type, args->in[CONV_W],
+                                 weights * s->g.k, s->pitch, s->pitch, bn, err);
+}
+
+/* The maps of the output and of the residual. */
+static inline int wgmma_maps_out(const struct wgmma_state *s,
+                                 enum infer_dtype dtype, struct wgmma_args *a,
+                                 struct infer_error *err)
+{
+    const enum tensor_map_type type = tensor_map_type_of(dtype);
+    int r = a->apart ? 0
+                     : tensor_map_rows(&a->y, type, a->out.y, s->g.m, s->g.k,
+                                       s->g.y_pitch, 16, err);
+
+    if (r == 0 && a->out.residual)
+        r = tensor_map_rows(&a->residual, type, a->out.residual, s->g.m, s->g.k,
+                            s->g.r_pitch, 64, err);
+    return r;
+}
+
+template <typename C>
+static int wgmma_fill(const struct kern_exec *e, const struct kern_args *args,
+                      struct wgmma_args *a, struct infer_error *err)
+{
+    const struct wgmma_state *s = (const struct wgmma_state *)e->state;
+
+    memset(a, 0, sizeof(*a));
+    a->g = s->g;
+    a->out = output_of(e, args, s->g.k);
+    a->out.y_pitch = s->g.y_pitch;
+    a->out.r_pitch = s->g.r_pitch;
+    a->apart = (uintptr_t)a->out.y % 16 != 0;
+    a->windows = s->windows;
+    a->per_tap = s->per_tap;
+    a->chunks = s->chunks;
+    a->tiles_m = s->tiles_m;
+    a->tiles_n = s->tiles_n;
+    return wgmma_maps(e, args, s, C::BM, C::BN, C::ROUND == CONV_ROUND_TF32,
+                      C::mode::WEIGHTS, a, err);
+}
+
+template <typename C>
+static int wgmma_launch_tile(const struct kern_exec *e,
+                             const struct kern_args *args,
+                             struct infer_error *err)
+{
+    typedef wgmma_tile<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
+                       C::STAGES, C::SLOTS>
+        L;
+    const struct wgmma_state *s = (const struct wgmma_state *)e->state;
+    const int tiles = s->tiles_m * s->tiles_n;
+    struct wgmma_args a;
+    int r = wgmma_fill<C>(e, args, &a, err);
+
+    if (r == 0)
+        r = wgmma_maps_out(s, e->problem.in[CONV_X].dtype, &a, err);
+    if (r < 0)
+        return r;
+    return launch_chained(
+        wgmma_tile_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
+                          C::STAGES, C::SLOTS>,
+        dim3(tiles < s->multiprocessors ? tiles : s->multiprocessors),
+        dim3(L::THREADS), L::SHARED, args->stream, a, err);
+}
+
+template <typename C>
+static int wgmma_launch_cluster(const struct kern_exec *e,
+                                const struct kern_args *args,
+                                struct infer_error *err)
+{
+    typedef wgmma_cluster<typename C::mode, C::BN, C::STAGES> L;
+    const struct wgmma_state *s = (const struct wgmma_state *)e->state;
+    struct wgmma_args a;
+    const int r = wgmma_fill<C>(e, args, &a, err);
+
+    if (r < 0)
+        return r;
+    return launch_clusters(
+        wgmma_cluster_kernel<typename C::mode, C::BN, C::STAGES>,
+        s->tiles_m * s->tiles_n * s->cluster, s->cluster, L::THREADS, L::SHARED,
+        args->stream, a, err);
+}
+
+/* ---- rows ---------------------------------------------------------- */
+
+#define WGMMA_ROW(symbol, operation, kind, row_flags, run)                     \
+    extern "C" const struct kern_row symbol;                                   \
+    const struct kern_row symbol = {                                           \
+        .name = #symbol,                                                       \
+        .op = operation,                                                       \
+        .backend = INFER_BACKEND_CUDA,                                         \
+        .layout = (operation) == KERN_CONV_FPROP ? KERN_NHWC : KERN_NCHW,      \
+        .dtype = kind,                                                         \
+        .acc = INFER_F32,                                                      \
+        .min_sm = 90,                                                          \
+        .flags = row_flags,                                                    \
+        .supports = wgmma_supports<symbol##_config>,                           \
+        .estimate = wgmma_estimate<symbol##_config>,                           \
+        .prepare = wgmma_prepare<symbol##_config>,                             \
+        .pack = wgmma_pack<symbol##_config>,                                   \
+        .launch = run<symbol##_config>,                                        \
+        .release = wgmma_release,                                              \
+    };
+
+#define WGMMA_ROUND(row_flags)                                                 \
+    ((row_flags)&KERN_TF32 ? CONV_ROUND_TF32 : CONV_ROUND_TYPE)
+
+/* percent: what the tile reaches of the multiprocessor's rate, measured on the
+ * 3x3 layers of ResNet-50. */
+#define WGMMA_TILE_ROW(symbol, operation, m, kind, row_flags, mt, team, wgs,   \
+                       bn, stages, slots, percent)                             \
+    struct symbol##_config {                                                   \
+        typedef m mode;                                                        \
+        static const enum conv_round ROUND = WGMMA_ROUND(row_flags);           \
+        enum {                                                                 \
+            CLUSTER = 0,                                                       \
+            MT = mt,                                                           \
+            TEAM = team,                                                       \
+            WGS = wgs,                                                         \
+            BM = 64 * mt * team,                                               \
+            BN = bn,                                                           \
+            STAGES = stages,                                                   \
+            SLOTS = slots,                                                     \
+            PERCENT = percent                                                  \
+        };                                                                     \
+        static double estimate(const struct kern_problem *p,                   \
+                               const struct wgmma_state *s)                    \
+        {                                                                      \
+            return wgmma_estimate_tile<symbol##_config>(p, s);                 \
+        }                                                                      \
+    };                                                                         \
+    WGMMA_ROW(symbol, operation, kind, row_flags, wgmma_launch_tile)
+
+#define WGMMA_CLUSTER_ROW(symbol, operation, m, kind, row_flags, bn, stages,   \
+                          percent)                                             \
+    struct symbol##_config {                                                   \
+        typedef m mode;                                                        \
+        static const enum conv_round ROUND = WGMMA_ROUND(row_flags);           \
+        enum {                                                                 \
+            CLUSTER = 1,                                                       \
+            BM = 64,                                                           \
+            BN = bn,                                                           \
+            STAGES = stages,                                                   \
+            PERCENT = percent                                                  \
+        };                                                                     \
+        static double estimate(const struct kern_problem *p,                   \
+                               const struct wgmma_state *s)                    \
+        {                                                                      \
+            return wgmma_estimate_cluster<symbol##_config>(p, s);              \
+        }                                                                      \
+    };                                                                         \
+    WGMMA_ROW(symbol, operation, kind, row_flags, wgmma_launch_cluster)
+
+/* The tiles of one type; names give outputs x channels.
+ * Persistent tiles, shared memory in bytes of 232,448:
+ *   128x256  two consumers share a tile          229,472
+ *   192x128  three share one                     213,168
+ *   128x128  two take tiles in turn              213,136
+ *   128x64   two take tiles in turn              188,592
+ *   64x256   two take tiles in turn              213,136
+ * Clusters, where two blocks fit a multiprocessor up to 115,712:
+ *   64x128 108,608 (3 stages), 64x64 100,448 (5), 64x32 108,672 (8). */
+#define WGMMA_ROWS(conv, dense, m, kind, flags)                                \
+    WGMMA_TILE_ROW(conv##_128x256, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
+                   256, 4, 2, 80)                                              \
+    WGMMA_TILE_ROW(conv##_192x128, KERN_CONV_FPROP, m, kind, flags, 1, 3, 3,   \
+                   128, 4, 2, 84)                                              \
+    WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,   \
+                   128, 4, 5, 80)                                              \
+    WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,    \
+                   64, 5, 4, 58)                                               \
+    WGMMA_TILE_ROW(conv##_64x256, KERN_CONV_FPROP, m, kind, flags, 1, 1, 2,    \
+                   256, 3, 5, 62)                                              \
+    WGMMA_CLUSTER_ROW(conv##_64x128_cluster, KERN_CONV_FPROP, m, kind, flags,  \
+                      128, 3, 43)                                              \
+    WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
+                      64, 5, 37)                                               \
+    WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind, flags,   \
+                      32, 8, 24)                                               \
+    WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 2, 1, 2, \
+                   128, 4, 5, 80)                                              \
+    WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
+                      64, 5, 37)                                               \
+    WGMMA_CLUSTER_ROW(dense##_64x32_cluster, KERN_DENSE_FPROP, m, kind, flags, \
+                      32, 8, 24)
+
+/* The tiles in single precision, which need registers for a second set of sums
+ * and two matrices of weights.
+ *   128x128  two consumers share a tile          213,104
+ *   128x64   two share a tile                    213,088
+ * Clusters: 64x128 198,720 (4 stages), one block a multiprocessor; 64x64 92,208
+ * (3), 64x32 92,240 (5). */
+#define WGMMA_ROWS_SPLIT(conv, dense, m, kind, flags)                          \
+    WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
+                   128, 3, 4, 64)                                              \
+    WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,    \
+                   64, 5, 3, 61)                                               \
+    WGMMA_CLUSTER_ROW(conv##_64x128_cluster, KERN_CONV_FPROP, m, kind, flags,  \
+                      128, 4, 47)                                              \
+    WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
+                      64, 3, 57)                                               \
+    WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind, flags,   \
+                      32, 5, 34)                                               \
+    WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 1, 2, 2, \
+                   128, 3, 4, 64)                                              \
+    WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
+                      64, 3, 57)
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuDNN and cuBLASLt as tables of functions, loaded when first asked for, so
+ * that a program needs neither to start; their errors; their handles.
+ *
+ * Handles.  A cuDNN handle has memory of its own on the device, so no two
+ * streams may share one.  A lane is a handle that belongs to one stream, or
+ * waits for one.  A launch borrows the lane of its stream; prepare() sees to
+ * it that one waits, so that launches need make none.
+ */
+#ifndef KERNELS_CUDNN_LIBRARY_H
+#define KERNELS_CUDNN_LIBRARY_H
+
+#include "config.h"
+
+#include <cublasLt.h>
+#include <cudnn.h>
+
+#include "kernels/error.h"
+#include "kernels/kern.h"
+
+#define KERN_ROW(symbol) extern const struct kern_row symbol;
+#include "kernels/kernels.def"
+#undef KERN_ROW
+
+/* Every function that is used of either library. */
+#define CUDNN_FUNCTIONS(X)                                                     \
+    X(cudnnGetVersion)                                                         \
+    X(cudnnGetErrorString)                                                     \
+    X(cudnnGetLastErrorString)                                                 \
+    X(cudnnCreate)                                                             \
+    X(cudnnDestroy)                                                            \
+    X(cudnnSetStream)                                                          \
+    X(cudnnBackendCreateDescriptor)                                            \
+    X(cudnnBackendDestroyDescriptor)                                           \
+    X(cudnnBackendFinalize)                                                    \
+    X(cudnnBackendSetAttribute)                                                \
+    X(cudnnBackendGetAttribute)                                                \
+    X(cudnnBackendExecute)                                                     \
+    X(cudnnCreateTensorDescriptor)                                             \
+    X(cudnnDestroyTensorDescriptor)                                            \
+    X(cudnnSetTensor4dDescriptorEx)                                            \
+    X(cudnnCreateFilterDescriptor)                                             \
+    X(cudnnDestroyFilterDescriptor)                                            \
+    X(cudnnSetFilter4dDescriptor)                                              \
+    X(cudnnCreateConvolutionDescriptor)                                        \
+    X(cudnnDestroyConvolutionDescriptor)                                       \
+    X(cudnnSetConvolution2dDescriptor)                                         \
+    X(cudnnSetConvolutionGroupCount)                                           \
+    X(cudnnSetConvolutionMathType)                                             \
+    X(cudnnGetConvolutionForwardWorkspaceSize)                                 \
+    X(cudnnConvolutionForward)                                                 \
+    X(cudnnSoftmaxForward)
+
+#define CUBLAS_FUNCTIONS(X)                                                    \
+    X(cublasLtGetVersion)                                                      \
+    X(cublasLtGetStatusString)                                                 \
+    X(cublasLtCreate)                                                          \
+    X(cublasLtMatmul)                                                          \
+    X(cublasLtMatmulDescCreate)                                                \
+    X(cublasLtMatmulDescDestroy)                                               \
+    X(cublasLtMatmulDescSetAttribute)                                          \
+    X(cublasLtMatrixLayoutCreate)                                              \
+    X(cublasLtMatrixLayoutDestroy)                                             \
+    X(cublasLtMatrixLayoutSetAttribute)                                        \
+    X(cublasLtMatmulPreferenceCreate)                                          \
+    X(cublasLtMatmulPreferenceDestroy)                                         \
+    X(cublasLtMatmulPreferenceSetAttribute)                                    \
+    X(cublasLtMatmulAlgoGetHeuristic)                                          \
+    X(cublasLtMatmulAlgoConfigGetAttribute)
+
+#define LIBRARY_MEMBER(name) __typeof__(name) *name;
+struct cudnn_library {
+    CUDNN_FUNCTIONS(LIBRARY_MEMBER)
+};
+struct cublas_library {
+    CUBLAS_FUNCTIONS(LIBRARY_MEMBER)
+};
+#undef LIBRARY_MEMBER
+
+/* The libraries, loaded by the first call; NULL, with INFER_EDEVICE and the
+ * reason, where they are not there.  By any thread. */
+const struct cudnn_library *cudnn_library(struct infer_error *why);
+const struct cublas_library *cublas_library(struct infer_error *why);
+
+/* ---- errors -------------------------------------------------------- */
+
+/* Records a failed call with the library's own text: EUNSUPPORTED where it
+ * says that it does not support this, EMEMORY, or else EDEVICE. */
+int cudnn_fail(struct infer_error *err, const struct cudnn_library *lib,
+               cudnnStatus_t status, const char *expression, const char *file,
+               int line);
+int cublas_fail(struct infer_error *err, const struct cublas_library *lib,
+                cublasStatus_t status, const char *expression, const char *file,
+                int line);
+
+/* Evaluate to 0 or to the code of the error that they record. */
+#define CUDNN_CALL(err, lib, call)                                             \
+    cudnn_check(err, lib, (lib)->call, #call, __FILE__, __LINE__)
+#define CUBLAS_CALL(err, lib, call)                                            \
+    cublas_check(err, lib, (lib)->call, #call, __FILE__, __LINE__)
+
+static inline int cudnn_check(struct infer_error *err,
+                              const struct cudnn_library *lib,
+                              cudnnStatus_t status, const char *expression,
+                              const char *file, int line)
+{
+    return status == CUDNN_STATUS_SUCCESS
+               ? 0
+               : cudnn_fail(err, lib, status, expression, file, line);
+}
+
+static inline int cublas_check(struct infer_error *err,
+                               const struct cublas_library *lib,
+                               cublasStatus_t status, const char *expression,
+                               const char *file, int line)
+{
+    return status == CUBLAS_STATUS_SUCCESS
+               ? 0
+               : cublas_fail(err, lib, status, expression, file, line);
+}
+
+/* Why a problem is refused: any error of a library becomes EUNSUPPORTED with
+ * its text, since supports() knows no other. */
+int cudnn_refuse(struct infer_error *why, int code);
+
+/* ---- handles ------------------------------------------------------- */
+
+struct cudnn_lane;
+
+/* Borrows the lane of a stream, until cudnn_leave(); other threads that want
+ * the same one wait.  *out: its handle, set to the stream. */
+int cudnn_enter(int ordinal, void *stream, struct infer_error *err,
+                struct cudnn_lane **lane, cudnnHandle_t *out);
+/* The lane of a device on which nothing is launched, for questions. */
+int cudnn_enter_planning(int ordinal, struct infer_error *err,
+                         struct cudnn_lane **lane, cudnnHandle_t *out);
+void cudnn_leave(struct cudnn_lane *lane);
+
+/* From prepare() to release(): a lane waits for the next stream.  When the
+ * last one of a device is released, its lanes belong to no stream any more. */
+int cudnn_hold(int ordinal, struct infer_error *err);
+void cudnn_unhold(int ordinal);
+
+/* The cuBLASLt handle of a device, which all streams may share. */
+int cublas_handle(int ordinal, struct infer_error *err, cublasLtHandle_t *out);
+
+/* ---- what rows share ----------------------------------------------- */
+
+/* Turing is the oldest GPU for all rows; BF16 and TF32 came with Ampere. */
+#define CUDNN_MIN_SM(type, flags)                                              \
+    ((type) == INFER_BF16 || ((flags)&KERN_TF32) ? 80 : 75)
+
+/* cuDNN's name of a type of activations (F32, F16, BF16). */
+cudnnDataType_t cudnn_dtype(enum infer_dtype dtype);
+
+#endif

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From recipes to plans, and what is remembered of them: see solve.h. */
+#include "kernels/cudnn/solve.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/problem.h"
+
+/* Answers that nobody uses are kept up to this number. */
+#define CASES_KEPT 256
+/* What part of the workspace begins at. */
+#define ROUND 256
+
+/* What is known of one problem. */
+struct known {
+    struct known *next;
+    const struct cudnn_recipe *recipe;
+    int ordinal;
+    struct kern_problem problem;
+    int users;              /* prepared states */
+    struct infer_error why; /* code 0: computed by the parts */
+    int n_parts;
+    struct cudnn_graph part[2];
+    struct cudnn_plan plan[2]; /* of the first engine that works, */
+    int first[2];              /* which is this one */
+    size_t scratch;
+};
+
+struct state {
+    struct known *known;
+    struct cudnn_plan own;         /* of another variant than the first */
+    const struct cudnn_plan *plan; /* of part 0 */
+    int ordinal;
+};
+
+/* Guards the list and all that is planned; launches do not need it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct known *all_known;
+static cudnnBackendDescriptor_t pretended;
+
+/* ---- for what is planned ------------------------------------------- */
+
+struct planning {
+    struct cudnn_target target;
+    struct cudnn_lane *lane;
+};
+
+static int planning_begin(int ordinal, struct infer_error *err,
+                          struct planning *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->target.device = pretended;
+    if (pretended)
+        return 0;
+    return cudnn_enter_planning(ordinal, err, &out->lane, &out->target.handle);
+}
+
+static void planning_end(struct planning *p)
+{
+    if (p->lane)
+        cudnn_leave(p->lane);
+}
+
+#if CUDNN_VERSION >= 90800
+int cudnn_pretend(const char *json, struct infer_error *err)
+{
+    const struct cudnn_library *lib = cudnn_library(err);
+    cudnnBackendDescriptor_t d = NULL;
+    int rc;
+
+    if (!lib)
+        return INFER_EDEVICE;
+    rc = CUDNN_CALL(
+        err, lib,
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d));
+    if (rc == 0)
+        rc = CUDNN_CALL(err, lib,
+                        cudnnBackendSetAttribute(
+                            d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                            CUDNN_TYPE_CHAR, (int64_t)strlen(json) + 1, json));
+    if (rc == 0)
+        rc = CUDNN_CALL(err, lib, cudnnBackendFinalize(d));
+    if (rc == 0)
+        pretended = d;
+    else if (d)
+        lib->cudnnBackendDestroyDescriptor(d);
+    return rc;
+}
+#else
+int cudnn_pretend(const char *json, struct infer_error *err)
+{
+    (void)json;
+    return error_set(err, INFER_EUNSUPPORTED,
+                     "cuDNN: describing devices needs the headers of 9.8");
+}
+#endif
+
+/* ---- finding out --------------------------------------------------- */
+
+static void known_free(struct known *k)
+{
+    for (int i = 0; i < 2; i++)
+        if (k->part[i].lib) {
+            cudnn_plan_free(k->part[i].lib, &k->plan[i]);
+            cudnn_graph_free(&k->part[i]);
+        }
+    free(k);
+}
+
+/* Builds part i and makes the first plan that works. */
+static int solve_part(struct known *k, int i, enum cudnn_part which,
+                      const struct cudnn_library *lib,
+                      const struct cudnn_target *target,
+                      struct infer_error *err)
+{
+    const bool ieee = k->recipe->products && which != CUDNN_SECOND &&
+                      k->problem.in[0].dtype == INFER_F32 && !k->recipe->tf32;
+    struct cudnn_graph *g = &k->part[i];
+    int rc;
+
+    cudnn_graph_init(g, lib, ieee, err);
+    k->recipe->build(&k->problem, which, g);
+    rc = cudnn_graph_finish(g, target, k->problem.deterministic);
+    if (rc < 0)
+        return rc;
+    for (int e = 0; e < g->n_engines; e++) {
+        rc = cudnn_plan_new(g, e, target, err, &k->plan[i]);
+        k->first[i] = e;
+        if (rc == 0 || rc == INFER_EMEMORY)
+            break;
+    }
+    return rc;
+}
+
+static void drop_parts(struct known *k)
+{
+    for (int i = 0; i < 2; i++)
+        if (k->part[i].lib) {
+            cudnn_plan_free(k->part[i].lib, &k->plan[i]);
+            cudnn_graph_free(&k->part[i]);
+        }
+    k->n_parts = 0;
+}
+
+/* The whole problem, or else its two parts.  Whatever cuDNN says against it is
+ * a reason to refuse it, but not that memory or the device is gone. */
+static int solve(struct known *k, struct infer_error *err)
+{
+    const struct cudnn_library *lib = cudnn_library(err);
+    struct planning planning;
+    int rc;
+
+    if (!lib)
+        return INFER_EDEVICE;
+    rc = planning_begin(k->ordinal, err, &planning);
+    if (rc < 0)
+        return rc;
+    k->n_parts = 1;
+    rc = solve_part(k, 0, CUDNN_WHOLE, lib, &planning.target, &k->why);
+    k->scratch =
+        rc < 0 && k->recipe->scratch ? k->recipe->scratch(&k->problem) : 0;
+    if (k->scratch > 0) {
+        drop_parts(k);
+        rc = solve_part(k, 0, CUDNN_FIRST, lib, &planning.target, &k->why);
+        if (rc == 0)
+            rc = solve_part(k, 1, CUDNN_SECOND, lib, &planning.target, &k->why);
+        k->n_parts = 2;
+    }
+    if (rc < 0)
+        drop_parts(k);
+    else
+        error_clear(&k->why);
+    planning_end(&planning);
+    return 0;
+}
+
+/* ---- remembering --------------------------------------------------- */
+
+/* Drops the oldest of the answers that nobody uses; the list is newest
+ * first. */
+static void trim(void)
+{
+    struct known **at = &all_known, **last = NULL;
+    int unused = 0;
+
+    for (; *at; at = &(*at)->next)
+        if ((*at)->users == 0) {
+            last = at;
+            unused++;
+        }
+    if (unused > CASES_KEPT && last) {
+        struct known *k = *last;
+        *last = k->next;
+        known_free(k);
+    }
+}
+
+static struct known *recall(const struct cudnn_recipe *r,
+                            const struct kern_problem *p, int ordinal)
+{
+    struct known *k = all_known;
+
+    while (k && !(k->recipe == r && k->ordinal == ordinal &&
+                  memcmp(&k->problem, p, sizeof(*p)) == 0))
+        k = k->next;
+    return k;
+}
+
+/* What is known of a problem, found out where it is not; the list is locked.
+ * NULL where that fails for a reason that is not the problem's. */
+static struct known *find_out(const struct cudnn_recipe *r,
+                              const struct kern_problem *p, int ordinal,
+                              struct infer_error *err)
+{
+    struct known *k = recall(r, p, ordinal);
+
+    if (k)
+        return k;
+    k = calloc(1, sizeof(*k));
+    if (!k) {
+        error_set(err, INFER_EMEMORY, "cuDNN: out of memory");
+        return NULL;
+    }
+    k->recipe = r;
+    k->ordinal = ordinal;
+    memcpy(&k->problem, p, sizeof(*p));
+    if (solve(k, err) < 0) {
+        known_free(k);
+        return NULL;
+    }
+    k->next = all_known;
+    all_known = k;
+    trim();
+    return k;
+}
+
+/* ---- rows ---------------------------------------------------------- */
+
+/* tanh in the kernels that cuDNN makes is good to 6e-6 (9.19): not single
+ * precision. */
+static int check_activation(const struct cudnn_recipe *r,
+                            const struct kern_problem *p,
+                            struct infer_error *why)
+{
+    const enum kern_unary_kind kind = p->epilogue.act.kind;
+
+    if ((kind == KERN_TANH || kind == KERN_GELU_TANH) &&
+        p->out[0].dtype == INFER_F32 && !r->tf32)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "cuDNN's tanh does not reach single precision");
+    return 0;
+}
+
+int cudnn_recipe_supports(const struct cudnn_recipe *r,
+                          const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *why)
+{
+    struct infer_error err = {0};
+    struct known *k;
+    int rc = r->check(p, why);
+
+    if (rc == 0)
+        rc = check_activation(r, p, why);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&lock);
+    k = find_out(r, p, d->ordinal, &err);
+    if (k && k->why.code != 0)
+        error_set(&err, INFER_EUNSUPPORTED, "%s", k->why.text);
+    pthread_mutex_unlock(&lock);
+    if (k && err.code == 0)
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED, "%s", err.text);
+}
+
+int cudnn_recipe_variants(const struct cudnn_recipe *r,
+                          const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *err)
+{
+    int n = INFER_EDEVICE;
+
+    pthread_mutex_lock(&lock);
+    struct known *k = find_out(r, p, d->ordinal, err);
+    if (k && k->why.code == 0)
+        n = k->part[0].n_engines - k->first[0];
+    else if (k)
+        n = error_set(err, INFER_EUNSUPPORTED, "%s", k->why.text);
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+/* The plan of variant v: that of the first engine that works for 0, then those
+ * of the engines behind it. */
+static int choose(struct known *k, int v, struct infer_error *err,
+                  struct state *s)
+{
+    struct planning planning;
+    int rc;
+
+    s->plan = &k->plan[0];
+    if (v == 0)
+        return 0;
+    if (v >= k->part[0].n_engines - k->first[0])
+        return error_set(err, INFER_EUNSUPPORTED, "cuDNN: no variant %d", v);
+    rc = planning_begin(k->ordinal, err, &planning);
+    if (rc < 0)
+        return rc;
+    rc = cudnn_plan_new(&k->part[0], k->first[0] + v, &planning.target, err,
+                        &s->own);
+    planning_end(&planning);
+    s->plan = &s->own;
+    return rc == INFER_EMEMORY ? rc : cudnn_refuse(err, rc);
+}
+
+static size_t round_up(size_t n)
+{
+    return (n + ROUND - 1) / ROUND * ROUND;
+}
+
+static void fill(struct kern_exec *e, const struct known *k,
+                 const struct state *s)
+{
+    const struct cudnn_engine *engine =
+        &k->part[0].engine[k->first[0] + e->variant];
+    size_t most = s->plan->workspace;
+
+    if (k->n_parts > 1 && k->plan[1].workspace > most)
+        most = k->plan[1].workspace;
+    e->workspace = round_up(k->scratch) + most;
+    e->flags |= engine->flags;
+    /* Engine 29 of cuDNN 9.19 leaves 2^-10 in sums of small integers. */
+    if (k->recipe->tf32)
+        e->flags |= KERN_TF32 | KERN_INEXACT;
+    memcpy(e->variant_name, engine->name, sizeof(e->variant_name));
+}
+
+int cudnn_recipe_prepare(const struct cudnn_recipe *r, struct kern_exec *e,
+                         const struct kern_device *d, struct infer_error *err)
+{
+    struct state *s = calloc(1, sizeof(*s));
+    struct known *k;
+    int rc;
+
+    if (!s)
+        return error_set(err, INFER_EMEMORY, "cuDNN: out of memory");
+    s->ordinal = d->ordinal;
+    pthread_mutex_lock(&lock);
+    k = find_out(r, &e->problem, d->ordinal, err);
+    rc = k ? choose(k, e->variant, err, s) : INFER_EDEVICE;
+    if (rc == 0 && !pretended)
+        rc = cudnn_hold(d->ordinal, err);
+    if (rc == 0) {
+        s->known = k;
+        k->users++;
+        fill(e, k, s);
+    } else if (k) {
+        cudnn_plan_free(k->part[0].lib, &s->own);
+    }
+    pthread_mutex_unlock(&lock);
+    if (rc < 0) {
+        free(s);
+        return rc;
+    }
+    e->state = s;
+    return 0;
+}
+
+static void *pointer_of(const struct cudnn_graph *g,
+                        const struct kern_args *args, int64_t uid)
+{
+    if (uid >= CUDNN_VALUE)
+        return (void *)(uintptr_t)&g->value[uid - CUDNN_VALUE];
+    if (uid == CUDNN_OUT)
+        return args->out[0];
+    if (uid == CUDNN_SCRATCH)
+        return args->workspace;
+    return (void *)(uintptr_t)args->in[uid - CUDNN_IN];
+}
+
+static int run_part(const struct cudnn_graph *g, const struct cudnn_plan *plan,
+                    cudnnHandle_t handle, const struct kern_args *args,
+                    void *workspace, struct infer_error *err)
+{
+    void *pointer[CUDNN_MAX_TENSORS];
+
+    for (int i = 0; i < g->n_uids; i++)
+        pointer[i] = pointer_of(g, args, g->uid[i]);
+    return cudnn_plan_run(g, plan, handle, pointer, workspace, err);
+}
+
+int cudnn_recipe_launch(const struct kern_exec *e, const struct kern_args *args,
+                        struct infer_error *err)
+{
+    const struct state *s = e->state;
+    const struct known *k = s->known;
+    unsigned char *workspace = args->workspace;
+    struct cudnn_lane *lane;
+    cudnnHandle_t handle;
+    int rc = cudnn_enter(s->ordinal, args->stream, err, &lane, &handle);
+
+    if (rc < 0)
+        return rc;
+    if (workspace)
+        workspace += round_up(k->scratch);
+    rc = run_part(&k->part[0], s->plan, handle, args, workspace, err);
+    if (rc == 0 && k->n_parts > 1)
+        rc = run_part(&k->part[1], &k->plan[1], handle, args, workspace, err);
+    cudnn_leave(lane);
+    return rc;
+}
+
+void cudnn_recipe_release(struct kern_exec *e)
+{
+    struct state *s = e->state;
+
+    if (!s)
+        return;
+    pthread_mutex_lock(&lock);
+    cudnn_plan_free(s->known->part[0].lib, &s->own);
+    s->known->users--;
+    if (!pretended)
+        cudnn_unhold(s->ordinal);
+    pthread_mutex_unlock(&lock);
+    free(s);
+    e->state = NULL;
+}
+
+/* ---- epilogues ----------------------------------------------------- */
+
+bool cudnn_rounds_bias(const struct kern_problem *p, int bias)
+{
+    return bias >= 0 && (p->constant_in & 1u << bias) &&
+           p->out[0].dtype != INFER_F32;
+}
+
+bool cudnn_has_epilogue(const struct kern_problem *p, int bias, int residual)
+{
+    return bias >= 0 || residual >= 0 || p->epilogue.act.kind != KERN_IDENTITY;
+}
+
+enum step { STEP_RESIDUAL, STEP_BIAS, STEP_ACT };
+
+/* cuDNN's own order is residual, bias, activation. */
+static int list_steps(const struct kern_problem *p, int bias, int residual,
+                      enum step step[3])
+{
+    const bool last = p->epilogue.residual_last;
+    int n = 0;
+
+    if (residual >= 0 && !last)
+        step[n++] = STEP_RESIDUAL;
+    if (bias >= 0)
+        step[n++] = STEP_BIAS;
+    if (p->epilogue.act.kind != KERN_IDENTITY)
+        step[n++] = STEP_ACT;
+    if (residual >= 0 && last)
+        step[n++] = STEP_RESIDUAL;
+    return n;
+}
+
+void cudnn_add_epilogue(struct cudnn_graph *g, const struct kern_problem *p,
+                        const struct cudnn_shape *shape, int bias, int residual,
+                        cudnnBackendDescriptor_t v)
+{
+    int64_t vector[CUDNN_MAX_RANK] = {1, shape->dim[1], 1, 1, 1};
+    struct cudnn_shape out = *shape;
+    enum step step[3];
+    const int n = list_steps(p, bias, residual, step);
+
+    out.dtype = cudnn_dtype(p->out[0].dtype);
+    const struct cudnn_shape b = cudnn_shape_nhwc(
+        cudnn_rounds_bias(p, bias) ? out.dtype : CUDNN_DATA_FLOAT, shape->rank,
+        vector);
+    for (int i = 0; i < n; i++) {
+        cudnnBackendDescriptor_t y =
+            i + 1 < n ? cudnn_graph_virtual(g, shape)
+                      : cudnn_graph_tensor(g, &out, CUDNN_OUT);
+        if (step[i] == STEP_ACT)
+            cudnn_graph_unary(g, &p->epilogue.act, shape, v, y);
+        else if (step[i] == STEP_BIAS)
+            cudnn_graph_add(g, v, cudnn_graph_tensor(g, &b, CUDNN_IN + bias),
+                            y);
+        else
+            cudnn_graph_add(
+                g, v, cudnn_graph_tensor(g, &out, CUDNN_IN + residual), y);
+        v = y;
+    }
+}

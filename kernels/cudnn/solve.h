@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows that are operation graphs: a recipe says how a problem becomes a graph,
+ * and everything else is the same for all of them.
+ *
+ * Where no engine computes the whole of a problem, it may be computed in two
+ * parts: the operation alone into single precision at the start of the
+ * workspace, then bias, residual and activation from there.
+ *
+ * Whether cuDNN takes a problem is known only when a plan has been made, which
+ * is slow, so what was found out is kept for the prepare() that follows.
+ */
+#ifndef KERNELS_CUDNN_SOLVE_H
+#define KERNELS_CUDNN_SOLVE_H
+
+#include "kernels/cudnn/graph.h"
+
+enum cudnn_part { CUDNN_WHOLE, CUDNN_FIRST, CUDNN_SECOND };
+
+struct cudnn_recipe {
+    /* Limits that are ours and not cuDNN's.  0 or EUNSUPPORTED. */
+    int (*check)(const struct kern_problem *p, struct infer_error *why);
+    /* Adds the operations of a part; failures are remembered in g. */
+    void (*build)(const struct kern_problem *p, enum cudnn_part part,
+                  struct cudnn_graph *g);
+    /* Bytes of the first part's result; 0 where two parts make no sense. */
+    size_t (*scratch)(const struct kern_problem *p);
+    bool products; /* multiplies activations by weights, */
+    bool tf32;     /* which may be rounded to TF32 */
+};
+
+int cudnn_recipe_supports(const struct cudnn_recipe *r,
+                          const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *why);
+int cudnn_recipe_variants(const struct cudnn_recipe *r,
+                          const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *err);
+/* Fills e->state, e->workspace, e->variant_name and e->flags. */
+int cudnn_recipe_prepare(const struct cudnn_recipe *r, struct kern_exec *e,
+                         const struct kern_device *d, struct infer_error *err);
+int cudnn_recipe_launch(const struct kern_exec *e, const struct kern_args *args,
+                        struct infer_error *err);
+void cudnn_recipe_release(struct kern_exec *e);
+
+/* Adds residual, bias and activation behind v, which is the operation's result
+ * of that shape; the last of them writes CUDNN_OUT in p's type.  bias and
+ * residual: indices in p->in, -1 for none. */
+void cudnn_add_epilogue(struct cudnn_graph *g, const struct kern_problem *p,
+                        const struct cudnn_shape *shape, int bias, int residual,
+                        cudnnBackendDescriptor_t v);
+/* Whether the bias is read in the type of the output: cuDNN's compiled engines
+ * for 16 bits want that, and the others are compiled while planning, for half
+ * a second each.  It is packed then (KERN_ROUNDS_BIAS). */
+bool cudnn_rounds_bias(const struct kern_problem *p, int bias);
+/* Whether there is anything of the kind. */
+bool cudnn_has_epilogue(const struct kern_problem *p, int bias, int residual);
+
+/* From now on plans are made for this device, described as cuDNN does in JSON,
+ * and not for the one that is here.  For tests on machines without one. */
+int cudnn_pretend(const char *json, struct infer_error *err);
+
+#endif
