@@ -3,12 +3,14 @@
  * checkkern [--row=GLOB] [--op=GLOB] [--dtype=TYPE] [--seed=N]
  *           [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]
  *           [--time-limit=SECONDS] [--shard=I/N] [--isa=avx2|sse41]
- *           [--verbose] [--list]
+ *           [--separate] [--verbose] [--list]
  *
  * A row is checked on the fixed list of its operation, then on --count random
  * problems in each type that it takes: problems that it supports, drawn until
  * there are so many or its share of --time-limit is used up.  --shard takes
  * every Nth row from the Ith (0 ..) on, so that processes share the work.
+ * --separate gives every buffer on a GPU an allocation of its own, for
+ * compute-sanitizer.
  * --isa narrows the rows of the CPU to vectors of that kind.
  * Exit: 0 all agree, 1 usage, 3 a row is wrong or nothing was checked,
  * 77 no row could be checked for lack of hardware.
@@ -47,7 +49,7 @@ static const char usage[] =
     "usage: checkkern [--row=GLOB] [--op=GLOB] [--dtype=TYPE] [--seed=N]\n"
     "                 [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]\n"
     "                 [--time-limit=SECONDS] [--shard=I/N]\n"
-    "                 [--isa=avx2|sse41] [--verbose] [--list]\n";
+    "                 [--isa=avx2|sse41] [--separate] [--verbose] [--list]\n";
 
 static double now(void)
 {
@@ -121,6 +123,10 @@ static bool parse(struct options *o, const char *arg)
 
     if (strcmp(arg, "--list") == 0)
         return o->list = true;
+    if (strcmp(arg, "--separate") == 0) {
+        guarded_separate();
+        return true;
+    }
     if (strcmp(arg, "--verbose") == 0)
         return o->verbose = true;
     if ((v = value_of(arg, "--row")))
@@ -398,6 +404,7 @@ static int run(const struct options *o)
         check_rows(o, &gpu, rows, n, &t);
     }
     free(rows);
+    guarded_pool_close();
     device_close(&gpu);
     printf("%d rows, %d problems checked, %d failed, %d rows skipped, %d rows "
            "short of %ld random problems\n",
