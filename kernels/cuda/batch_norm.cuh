@@ -17,8 +17,19 @@
 #include "kernels/cuda/element.cuh"
 
 #define NORM_THREADS 256
-/* Two blocks a multiprocessor of the largest GPUs. */
-#define NORM_MAX_PARTS 264
+/* Four blocks a multiprocessor of the largest GPUs. */
+#define NORM_MAX_PARTS 528
+
+/* Activations that kernels are compiled for: a call in a loop over memory, as
+ * the rarer ones need it, keeps loads from overlapping. */
+enum norm_act { NORM_PLAIN, NORM_RELU, NORM_ANY };
+
+static inline enum norm_act norm_act_of(const struct kern_unary *act)
+{
+    if (act->kind == KERN_IDENTITY)
+        return NORM_PLAIN;
+    return act->kind == KERN_RELU ? NORM_RELU : NORM_ANY;
+}
 
 struct norm_shape {
     int64_t pixels;
@@ -40,10 +51,10 @@ static inline struct norm_shape norm_shape_of(const struct kern_tensor *x,
         s.columns *= 2;
     const int64_t tiles = (vectors + s.columns - 1) / s.columns;
     const int64_t rows = NORM_THREADS / s.columns;
-    /* At least 8 rounds a block, so that what follows stays small. */
-    int64_t parts = 2 * (int64_t)multiprocessors / tiles;
-    if (parts > (s.pixels + 8 * rows - 1) / (8 * rows))
-        parts = (s.pixels + 8 * rows - 1) / (8 * rows);
+    /* At least 4 rounds a block, so that what follows stays small. */
+    int64_t parts = 4 * (int64_t)multiprocessors / tiles;
+    if (parts > (s.pixels + 4 * rows - 1) / (4 * rows))
+        parts = (s.pixels + 4 * rows - 1) / (4 * rows);
     if (parts > NORM_MAX_PARTS)
         parts = NORM_MAX_PARTS;
     if (parts < 1)
@@ -113,6 +124,7 @@ norm_join_parts(const struct norm_shape &s, const float *parts, int c,
 {
     float a = 0, b = 0;
 
+#pragma unroll 4
     for (int i = threadIdx.x % 32; i < s.parts; i += 32) {
         a += parts[(size_t)i * 2 * s.channels + c];
         b += parts[((size_t)i * 2 + 1) * s.channels + c];

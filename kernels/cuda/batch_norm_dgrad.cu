@@ -18,7 +18,7 @@
 
 struct dgrad_args {
     struct norm_shape s;
-    const void *dy, *x, *y; /* y NULL: no activation */
+    const void *dy, *x, *y; /* y: of an activation */
     const float *scale, *mean, *inverse, *dscale_in, *dshift_in;
     void *dx, *dresidual; /* NULL: not wanted */
     float *dscale, *dshift;
@@ -28,22 +28,23 @@ struct dgrad_args {
 };
 
 /* dz of V elements. */
-template <typename T, int V>
+template <typename T, int V, int ACT>
 static __device__ __forceinline__ void load_dz(const struct dgrad_args &a,
                                                int64_t i, float *dz)
 {
     float y[V];
 
     norm_load<T, V>(a.dy, i, dz);
-    if (!a.y)
+    if (ACT == NORM_PLAIN)
         return;
     norm_load<T, V>(a.y, i, y);
 #pragma unroll
     for (int j = 0; j < V; j++)
-        dz[j] *= unary_slope_by_y(a.act, y[j]);
+        dz[j] *= ACT == NORM_RELU ? (y[j] > 0 ? 1.0f : 0.0f)
+                                  : unary_slope_by_y(a.act, y[j]);
 }
 
-template <typename T, int V> struct products {
+template <typename T, int V, int ACT> struct products {
     struct constants {
         float mean[V];
         __device__ __forceinline__ constants(const struct dgrad_args &a, int c)
@@ -58,7 +59,7 @@ template <typename T, int V> struct products {
                                             float *sum1) const
         {
             float dz[V], x[V];
-            load_dz<T, V>(a, pixel * a.s.channels + c, dz);
+            load_dz<T, V, ACT>(a, pixel * a.s.channels + c, dz);
             norm_load<T, V>(a.x, pixel * a.s.channels + c, x);
 #pragma unroll
             for (int j = 0; j < V; j++) {
@@ -69,11 +70,11 @@ template <typename T, int V> struct products {
     };
 };
 
-template <typename T, int V>
+template <typename T, int V, int ACT>
 static __global__ void __launch_bounds__(NORM_THREADS)
     sum_kernel(const __grid_constant__ struct dgrad_args a)
 {
-    norm_sum_part<products<T, V>, struct dgrad_args, V>(a, a.s, a.parts);
+    norm_sum_part<products<T, V, ACT>, struct dgrad_args, V>(a, a.s, a.parts);
 }
 
 static __global__ void __launch_bounds__(NORM_THREADS)
@@ -99,7 +100,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     a.dshift[c] = dz + (a.dshift_in ? a.dshift_in[c] : 0);
 }
 
-template <typename T, int V>
+template <typename T, int V, int ACT>
 static __global__ void __launch_bounds__(NORM_THREADS)
     apply_kernel(const __grid_constant__ struct dgrad_args a)
 {
@@ -110,7 +111,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
         const int c = (int)((uint32_t)i % per_pixel) * V;
         const float *line = a.line + c;
         float dz[V], x[V];
-        load_dz<T, V>(a, i * V, dz);
+        load_dz<T, V, ACT>(a, i * V, dz);
         norm_load<T, V>(a.x, i * V, x);
 #pragma unroll
         for (int j = 0; j < V; j++)
@@ -123,22 +124,37 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     }
 }
 
-template <typename T, int V>
-static int run_vectors(struct dgrad_args *a, const struct kern_args *args,
-                       const struct kern_tensor *x, int multiprocessors,
-                       struct infer_error *err)
+template <typename T, int V, int ACT>
+static int run_act(struct dgrad_args *a, const struct kern_args *args,
+                   const struct kern_tensor *x, int multiprocessors,
+                   struct infer_error *err)
 {
     a->s = norm_shape_of(x, V, multiprocessors);
     a->vectors = kern_tensor_count(x) / V;
     const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
     const cudaStream_t stream = cuda_stream(args);
 
-    sum_kernel<T, V><<<grid, NORM_THREADS, 0, stream>>>(*a);
+    sum_kernel<T, V, ACT><<<grid, NORM_THREADS, 0, stream>>>(*a);
     factors_kernel<<<cuda_blocks(a->s.channels, NORM_THREADS / 32),
                      NORM_THREADS, 0, stream>>>(*a);
-    apply_kernel<T, V>
+    apply_kernel<T, V, ACT>
         <<<cuda_grid(a->vectors, NORM_THREADS), NORM_THREADS, 0, stream>>>(*a);
     return CUDA_LAUNCHED(err);
+}
+
+template <typename T, int V>
+static int run_vectors(struct dgrad_args *a, const struct kern_args *args,
+                       const struct kern_tensor *x, int multiprocessors,
+                       struct infer_error *err)
+{
+    switch (norm_act_of(&a->act)) {
+    case NORM_PLAIN:
+        return run_act<T, V, NORM_PLAIN>(a, args, x, multiprocessors, err);
+    case NORM_RELU:
+        return run_act<T, V, NORM_RELU>(a, args, x, multiprocessors, err);
+    default:
+        return run_act<T, V, NORM_ANY>(a, args, x, multiprocessors, err);
+    }
 }
 
 static const float *input(const struct kern_problem *p,

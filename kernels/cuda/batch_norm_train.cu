@@ -85,7 +85,16 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     }
 }
 
-template <typename T, int V>
+template <int ACT>
+static __device__ __forceinline__ float activate(const struct kern_unary &act,
+                                                 float x)
+{
+    if (ACT == NORM_PLAIN)
+        return x;
+    return ACT == NORM_RELU ? (x < 0 ? 0 : x) : apply_unary(act, x);
+}
+
+template <typename T, int V, int ACT>
 static __global__ void __launch_bounds__(NORM_THREADS)
     apply_kernel(const __grid_constant__ struct train_args a)
 {
@@ -106,7 +115,8 @@ static __global__ void __launch_bounds__(NORM_THREADS)
             norm_load<T, V>(a.residual, i * V, r);
 #pragma unroll
         for (int j = 0; j < V; j++)
-            x[j] = apply_unary(a.act, fmaf(x[j], factor[j], summand[j]) + r[j]);
+            x[j] =
+                activate<ACT>(a.act, fmaf(x[j], factor[j], summand[j]) + r[j]);
         norm_store<T, V>(a.y, i * V, x);
     }
 }
@@ -124,8 +134,18 @@ static int run_vectors(struct train_args *a, const struct kern_args *args,
     sum_kernel<T, V><<<grid, NORM_THREADS, 0, stream>>>(*a);
     statistics_kernel<T><<<cuda_blocks(a->s.channels, NORM_THREADS / 32),
                            NORM_THREADS, 0, stream>>>(*a);
-    apply_kernel<T, V>
-        <<<cuda_grid(a->vectors, NORM_THREADS), NORM_THREADS, 0, stream>>>(*a);
+    const unsigned blocks = cuda_grid(a->vectors, NORM_THREADS);
+    switch (norm_act_of(&a->act)) {
+    case NORM_PLAIN:
+        apply_kernel<T, V, NORM_PLAIN><<<blocks, NORM_THREADS, 0, stream>>>(*a);
+        break;
+    case NORM_RELU:
+        apply_kernel<T, V, NORM_RELU><<<blocks, NORM_THREADS, 0, stream>>>(*a);
+        break;
+    default:
+        apply_kernel<T, V, NORM_ANY><<<blocks, NORM_THREADS, 0, stream>>>(*a);
+        break;
+    }
     return CUDA_LAUNCHED(err);
 }
 

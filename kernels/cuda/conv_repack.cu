@@ -73,6 +73,9 @@ static __global__ void __launch_bounds__(THREADS)
             v = __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u);
         ((T *)a.packed)[at] = from_float<T>(v);
     }
+    /* The kernel behind reads weights before it waits (launch.cuh), which is
+     * when this one has ended: by then they have to be seen everywhere. */
+    __threadfence();
 }
 
 /* ---- spreading ----------------------------------------------------- */

@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What Fourier's transform loses belongs to a whole tile, so that windows with
+ * few terms lose more than their sums would.  It pays above that anyway. */
+#define FOURIER_WINDOW 5
+
 /* Activations and packed weights start at multiples of this; it lets engines
  * move 16 bytes at a time. */
 #define ALIGNMENT 16
@@ -212,6 +216,9 @@ void cudnn_graph_conv(struct cudnn_graph *g, const struct cudnn_window *win,
 {
     const float one = 1, zero = 0;
     cudnnBackendDescriptor_t conv = convolution(g, win), op;
+
+    for (int i = 0; i < win->rank; i++)
+        g->small_window = g->small_window || win->size[i] < FOURIER_WINDOW;
 
     if (transposed) {
         op = make(g,
@@ -460,9 +467,9 @@ static bool examine(const struct cudnn_graph *g, bool deterministic,
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
     const bool varies =
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+    const bool fourier = has_note(note, notes, CUDNN_NUMERICAL_NOTE_FFT);
     const bool transforms =
-        has_note(note, notes, CUDNN_NUMERICAL_NOTE_FFT) ||
-        has_note(note, notes, CUDNN_NUMERICAL_NOTE_WINOGRAD) ||
+        fourier || has_note(note, notes, CUDNN_NUMERICAL_NOTE_WINOGRAD) ||
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4) ||
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6) ||
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13);
@@ -477,7 +484,8 @@ static bool examine(const struct cudnn_graph *g, bool deterministic,
                      CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) &&
            !has_note(behavior, behaviors,
                      CUDNN_BEHAVIOR_NOTE_REQUIRES_FILTER_INT8x32_REORDER) &&
-           !(rounds && g->ieee) && !(varies && deterministic);
+           !(rounds && g->ieee) && !(varies && deterministic) &&
+           !(fourier && g->small_window);
 }
 
 static bool is_known(const struct cudnn_graph *g, const char *name)

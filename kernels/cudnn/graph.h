@@ -57,6 +57,7 @@ struct cudnn_graph {
     struct infer_error *err; /* of the calls that build */
     int rc;                  /* their first failure */
     bool ieee;               /* F32 factors of products are not rounded */
+    bool small_window;       /* too small for Fourier's transform */
     cudnnBackendDescriptor_t *own;
     int n_own, own_capacity;
     cudnnBackendDescriptor_t op[CUDNN_MAX_OPS];

@@ -5,6 +5,7 @@
  */
 #include "config.h"
 
+#include "kernels/onednn/cpu.h"
 #include "kernels/onednn/primitive.h"
 
 #include "kernels/error.h"
@@ -67,8 +68,12 @@ static int describe(const struct kern_problem *p,
         !kern_tensor_is_dense(&p->out[0], KERN_NHWC) ||
         !onednn_describe(&p->in[X], &x) || !onednn_describe(&p->out[0], &y))
         return onednn_refuse(err, "takes dense channels-last F32 activations");
-    if (kern_problem_in(p, RESIDUAL))
-        return onednn_refuse(err, "adds no residual");
+    if (kern_problem_in(p, RESIDUAL) &&
+        (p->epilogue.act.kind != KERN_IDENTITY ||
+         !kern_tensor_is_dense(&p->in[RESIDUAL], KERN_NHWC) ||
+         p->in[RESIDUAL].dtype != INFER_F32))
+        return onednn_refuse(err, "adds a dense channels-last F32 residual, "
+                                  "and that without an activation");
     if (!describe_weights(p, &plan->weights, &w))
         return onednn_refuse(err, "takes constant dense F32 weights");
     plan->has_bias = p->n_in > BIAS && p->in[BIAS].dtype != INFER_NONE;
@@ -115,6 +120,15 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return r < 0 ? INFER_EUNSUPPORTED : 0;
 }
 
+/* With a residual, the result lies behind the scratchpad until both are added:
+ * the residual's memory may be the output's. */
+static size_t scratchpad(const struct kern_exec *e, size_t bytes)
+{
+    if (!kern_problem_in(&e->problem, RESIDUAL))
+        return bytes;
+    return (bytes + 63) / 64 * 64 + kern_tensor_span(&e->problem.out[0]);
+}
+
 static int bind(const struct plan *plan, struct onednn_primitive *x,
                 struct kern_exec *e, struct infer_error *err)
 {
@@ -130,7 +144,7 @@ static int bind(const struct plan *plan, struct onednn_primitive *x,
                     dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1));
     onednn_bind(x, DNNL_ARG_DST, ONEDNN_OUT(0),
                 dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0));
-    e->workspace = onednn_bind_scratchpad(x, plan->pd);
+    e->workspace = scratchpad(e, onednn_bind_scratchpad(x, plan->pd));
     return onednn_finish(x, err);
 }
 
@@ -152,6 +166,47 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return r;
 }
 
+struct sum {
+    const float *a, *b;
+    float *y;
+    int64_t n;
+};
+
+/* Part i of the sum, PART elements. */
+#define PART 16384
+
+static void add_part(void *context, int64_t i)
+{
+    const struct sum *s = context;
+    const int64_t from = i * PART;
+    const int64_t to = from + PART < s->n ? from + PART : s->n;
+    int64_t j;
+
+    for (j = from; j < to; j++)
+        s->y[j] = s->a[j] + s->b[j];
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_tensor *y = &e->problem.out[0];
+    struct kern_args apart = *args;
+    struct sum s = {.n = kern_tensor_count(y)};
+    int r;
+
+    if (!kern_problem_in(&e->problem, RESIDUAL))
+        return onednn_launch(e, args, err);
+    apart.out[0] = (char *)args->workspace + e->workspace - kern_tensor_span(y);
+    r = onednn_launch(e, &apart, err);
+    if (r < 0)
+        return r;
+    s.a = apart.out[0];
+    s.b = args->in[RESIDUAL];
+    s.y = args->out[0];
+    cpu_each(onednn_threads(e->state), (s.n + PART - 1) / PART, add_part, &s);
+    return 0;
+}
+
 const struct kern_row conv_transpose_fprop_nhwc_f32_onednn = {
     .name = "conv_transpose_fprop_nhwc_f32_onednn",
     .op = KERN_CONV_TRANSPOSE_FPROP,
@@ -162,6 +217,6 @@ const struct kern_row conv_transpose_fprop_nhwc_f32_onednn = {
     .supports = supports,
     .prepare = prepare,
     .pack = onednn_pack,
-    .launch = onednn_launch,
+    .launch = launch,
     .release = onednn_release,
 };

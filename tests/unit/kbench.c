@@ -305,6 +305,7 @@ static void expect_proof(const char *line, const char *precision, bool all)
 {
     const struct kern_problem p = problem_of(line, precision);
     const enum infer_dtype dtype = p.out[0].dtype;
+    const struct kern_exec exec = {.row = &our_row};
     struct infer_error err = {0};
     struct kb_proof proof;
     char text[384];
@@ -315,7 +316,7 @@ static void expect_proof(const char *line, const char *precision, bool all)
         fail_msg("%s: %s", line, err.text);
     assert_true(proof.count > 0);
     assert_int_equal(proof.count == kern_tensor_count(&p.out[0]), all);
-    if (!kb_proof_check(&proof, &p, 0, y, &worst, text, sizeof(text)))
+    if (!kb_proof_check(&proof, &p, &exec, y, &worst, text, sizeof(text)))
         fail_msg("%s: %s", line, text);
     assert_true(worst < 1);
     for (int64_t k = 0; k < proof.count; k += 1 + proof.count / 7) {
@@ -328,13 +329,14 @@ static void expect_proof(const char *line, const char *precision, bool all)
         assert_true(inside);
         scalar_store(dtype, y, at, right + 0.5);
         assert_false(
-            kb_proof_check(&proof, &p, 0, y, &worst, text, sizeof(text)));
+            kb_proof_check(&proof, &p, &exec, y, &worst, text, sizeof(text)));
         scalar_store(dtype, y, at, NAN);
         assert_false(
-            kb_proof_check(&proof, &p, 0, y, &worst, text, sizeof(text)));
+            kb_proof_check(&proof, &p, &exec, y, &worst, text, sizeof(text)));
         scalar_store(dtype, y, at, right);
     }
-    assert_true(kb_proof_check(&proof, &p, 0, y, &worst, text, sizeof(text)));
+    assert_true(
+        kb_proof_check(&proof, &p, &exec, y, &worst, text, sizeof(text)));
     kb_proof_free(&proof);
     free(y);
 }

@@ -240,6 +240,7 @@ static int add_row(struct bench *b, const struct kern_row *row,
         k->exec = exec;
         k->prepared = true;
         bench_result(b, k)->workspace = exec.workspace;
+        bench_result(b, k)->flags = exec.flags;
     }
     return rc;
 }
@@ -383,8 +384,8 @@ static int verify(struct bench *b, struct candidate *k, struct infer_error *err)
         rc = move_ranges(b, true, err);
     if (rc < 0)
         return rc;
-    if (!kb_proof_check(b->proof, &b->c->p, k->exec.flags & KERN_TF32,
-                        b->fetched, &r->worst, r->text, sizeof(r->text))) {
+    if (!kb_proof_check(b->proof, &b->c->p, &k->exec, b->fetched, &r->worst,
+                        r->text, sizeof(r->text))) {
         r->state = KB_WRONG;
         k->out = true;
     }

@@ -96,6 +96,7 @@ struct kb_result {
     struct kb_stats time;
     int launches; /* a round */
     size_t workspace;
+    unsigned flags; /* of the kernel as prepared */
     double worst;   /* largest difference / tolerance */
     char text[384]; /* why it is wrong or did not run */
 };
@@ -207,12 +208,16 @@ bool kb_values_new(struct kb_values *v, const struct kern_problem *p,
                    uint64_t seed);
 void kb_values_free(struct kb_values *v);
 
+/* What a kernel may round beside its result: indices of tolerances. */
+enum { KB_ROUNDS_TF32 = 1, KB_ROUNDS_BIAS = 2 };
+
 /* Outputs as the reference has them, all or a sample, and how far a kernel may
  * be from them. */
 struct kb_proof {
     struct kern_tensor out; /* of the sample, dense, in the truth's type */
     void *expected;
-    double *tol[2]; /* [1]: for kernels that round to TF32 */
+    /* By what kernels round: KB_ROUNDS_TF32, KB_ROUNDS_BIAS or both. */
+    double *tol[4];
     /* Where the sample lies in the output: `ranges` pieces of storage, in
      * elements, and the storage offset of each element of the sample. */
     int64_t (*range)[2]; /* first, count */
@@ -223,10 +228,11 @@ struct kb_proof {
 int kb_proof_new(const struct kern_problem *p, uint64_t seed,
                  struct kb_proof *out, struct infer_error *err);
 void kb_proof_free(struct kb_proof *proof);
-/* y: storage of the output, of which the ranges are filled. */
+/* e: the kernel as prepared; y: storage of the output, of which the ranges are
+ * filled. */
 bool kb_proof_check(const struct kb_proof *proof, const struct kern_problem *p,
-                    bool tf32, const void *y, double *worst, char *text,
-                    size_t bytes);
+                    const struct kern_exec *e, const void *y, double *worst,
+                    char *text, size_t bytes);
 
 /* ---- measuring ----------------------------------------------------- */
 

@@ -290,23 +290,35 @@ static bool fill_ranges(const struct mapping *m, struct kb_proof *proof)
     return true;
 }
 
+/* Which roundings may be met in a problem: those that it allows. */
+static bool may_round(const struct kern_problem *p, int kind)
+{
+    const bool half = p->out[0].dtype != INFER_F32;
+
+    return (p->allow_tf32 || !(kind & KB_ROUNDS_TF32)) &&
+           ((half && p->constant_in & 4u) || !(kind & KB_ROUNDS_BIAS));
+}
+
 /* Tolerances of kernels with an accumulator in single precision; integers are
  * exact whatever it says. */
-static bool fill_bounds(const struct truth *t, struct kb_proof *proof,
-                        struct infer_error *err)
+static bool fill_bounds(const struct truth *t, const struct kern_problem *p,
+                        struct kb_proof *proof, struct infer_error *err)
 {
-    const int kinds = t->p.allow_tf32 ? 2 : 1;
-
-    for (int i = 0; i < kinds; i++) {
-        const struct kern_row row = {.acc = INFER_F32};
+    for (int kind = 0; kind < 4; kind++) {
+        const struct kern_row row = {.name = "any", .acc = INFER_F32};
         const struct kern_exec e = {
-            .row = &row, .problem = t->p, .flags = i ? KERN_TF32 : 0};
-        proof->tol[i] = malloc(((size_t)proof->count + 1) * sizeof(double));
-        if (!proof->tol[i]) {
+            .row = &row,
+            .problem = *p,
+            .flags = (kind & KB_ROUNDS_TF32 ? KERN_TF32 : 0) |
+                     (kind & KB_ROUNDS_BIAS ? KERN_ROUNDS_BIAS : 0)};
+        if (!may_round(p, kind))
+            continue;
+        proof->tol[kind] = malloc(((size_t)proof->count + 1) * sizeof(double));
+        if (!proof->tol[kind]) {
             error_set(err, INFER_EMEMORY, "out of memory");
             return false;
         }
-        if (!bound_fill(t, 0, &e, proof->tol[i], err))
+        if (!bound_fill(t, 0, &e, proof->tol[kind], err))
             return false;
     }
     return true;
@@ -336,7 +348,7 @@ int kb_proof_new(const struct kern_problem *p, uint64_t seed,
         out->out = t.p.out[0];
         out->count = kern_tensor_count(&out->out);
         ok = fill_ranges(&m, out) && truth_run(&t, err) &&
-             fill_bounds(&t, out, err);
+             fill_bounds(&t, p, out, err);
     }
     if (ok) {
         out->expected = t.out[0];
@@ -353,8 +365,8 @@ int kb_proof_new(const struct kern_problem *p, uint64_t seed,
 void kb_proof_free(struct kb_proof *proof)
 {
     free(proof->expected);
-    free(proof->tol[0]);
-    free(proof->tol[1]);
+    for (int kind = 0; kind < 4; kind++)
+        free(proof->tol[kind]);
     free(proof->range);
     free(proof->offset);
     memset(proof, 0, sizeof(*proof));
@@ -363,24 +375,30 @@ void kb_proof_free(struct kb_proof *proof)
 /* ---- checking ------------------------------------------------------ */
 
 bool kb_proof_check(const struct kb_proof *proof, const struct kern_problem *p,
-                    bool tf32, const void *y, double *worst, char *text,
-                    size_t bytes)
+                    const struct kern_exec *e, const void *y, double *worst,
+                    char *text, size_t bytes)
 {
     const enum infer_dtype dtype = p->out[0].dtype;
     const size_t size = infer_dtype_size(dtype);
+    const int kind = (e->flags & KERN_TF32 ? KB_ROUNDS_TF32 : 0) |
+                     (e->flags & KERN_ROUNDS_BIAS ? KB_ROUNDS_BIAS : 0);
+    const double *tol = proof->tol[kind] ? proof->tol[kind] : proof->tol[0];
+    const double loosened = bound_loosened(e->row);
     struct truth t = {.out = {proof->expected}};
     char why[VERIFY_TEXT] = "out of memory";
     char *dense = malloc((size_t)proof->count * size + 1);
-    bool ok = dense != NULL;
+    double *wide = malloc(((size_t)proof->count + 1) * sizeof(*wide));
+    bool ok = dense && wide;
 
+    for (int64_t i = 0; ok && i < proof->count; i++)
+        wide[i] = tol[i] * loosened;
     t.p.out[0] = proof->out;
-    for (int64_t e = 0; ok && e < proof->count; e++)
-        memcpy(dense + (size_t)e * size,
-               (const char *)y + (size_t)proof->offset[e] * size, size);
-    ok = ok &&
-         verify_compare(&t, 0, dtype, dense, PASS_REAL,
-                        proof->tol[tf32 && proof->tol[1] ? 1 : 0], worst, why);
+    for (int64_t i = 0; ok && i < proof->count; i++)
+        memcpy(dense + (size_t)i * size,
+               (const char *)y + (size_t)proof->offset[i] * size, size);
+    ok = ok && verify_compare(&t, 0, dtype, dense, PASS_REAL, wide, worst, why);
     free(dense);
+    free(wide);
     if (!ok)
         snprintf(text, bytes, "%s", why);
     return ok;

@@ -290,8 +290,7 @@ static void add_bias_rounding(const struct truth *t, enum infer_dtype dtype,
                   fabs(scalar_load(b->dtype, t->in[2], i / inner % y->dim[at]));
 }
 
-/* Rows that may lose more than sums do, by how much, and why. */
-static double loosened(const struct kern_row *row)
+double bound_loosened(const struct kern_row *row)
 {
     static const struct {
         const char *row;
@@ -317,7 +316,7 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
     /* TF32 has 10 bits behind the point; tensor cores may cut the rest off. */
     const double factor = e->flags & KERN_TF32 ? 2 * 0x1p-10 : 0;
     const int64_t count = kern_tensor_count(&t->p.out[o]);
-    const double u = bound_unit(e->row->acc) * loosened(e->row);
+    const double u = bound_unit(e->row->acc) * bound_loosened(e->row);
     const double *y = t->out[o];
 
     if (t->p.out[o].dtype != INFER_F64) { /* integers: exact */

@@ -75,6 +75,9 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
 /* The same for the operations of training that are no plain sums
  * (bound_train.c); false where an operation is none of them. */
 bool bound_train(const struct truth *t, int o, double u, double *tol);
+/* By how much a row may lose more than sums do: 1 but for those of a table,
+ * which says why. */
+double bound_loosened(const struct kern_row *row);
 /* Half a unit in the last place of a type, relative; and the absolute one
  * where results underflow. */
 double bound_unit(enum infer_dtype dtype);
