@@ -150,7 +150,12 @@ done
 expect 2 "$dir/nowhere" "$wconv" "$pth" "$arch" -o "$dir/nowhere/y"
 expect 2 "$dir/bad" "$infer" -m "$model" "$dir/bad"
 expect 2 "$dir/missing" "$infer" -m "$model" "$dir/missing"
-expect 1 'no pictures' "$infer" -m "$model" "$dir/empty"
+expect 2 'empty: the file is empty' "$infer" -m "$model" "$dir/empty"
+expect 1 'no pictures' "$infer" -m "$model" "$dir/folder"
+expect 1 "no input 'nope' (the first: 'image')" "$infer" -m "$model" \
+    --load-inputs="nope:$dir/layers/0000-image.npy"
+expect 1 "no input 'nope'" "$infer" -m "$model" --input-shape=nope:1x1x28x28 \
+    --bench
 head -c 300 "$pictures/3.png" >"$dir/short.png"
 expect 2 "$dir/short.png" "$infer" -m "$model" "$dir/short.png"
 head -c 20000 "$model" >"$dir/short.infer"

@@ -2,6 +2,8 @@
 /* .npy and .npz files. */
 #include "tests/unit/formats_help.h"
 
+#include <math.h>
+
 extern const struct weights_format weights_format_npz;
 #define NPZ (&weights_format_npz)
 
@@ -278,23 +280,42 @@ static void test_archives(void **state)
     maker_clear(&m);
 }
 
+static double sum_of(const struct weights_import *import)
+{
+    double sum = 0;
+    size_t k;
+    int64_t i;
+
+    for (k = 0; k < import->dict.count; k++) {
+        const struct constant *c = import->dict.entry[k].value;
+
+        for (i = 0; i < constant_count(c); i++)
+            sum += scalar_load(c->dtype, c->data, i);
+    }
+    return sum;
+}
+
 static void test_published(void **state)
 {
     static const struct {
         const char *name;
         size_t count; /* 0: to be refused */
+        double sum;   /* of all elements of all arrays, as NumPy adds them */
     } files[] = {
-        {"npy-format-tests/onnx-tutorials-image.npz", 1},
-        {"npy-format-tests/py2-np0-objarr.npy", 0},
-        {"npy-format-tests/py2-objarr.npz", 0},
-        {"npy-format-tests/py3-objarr.npy", 0},
-        {"pickle-malicious-DO-NOT-UNPICKLE/data2/dns_exfiltration.npy", 0},
-        {"pickle-malicious-DO-NOT-UNPICKLE/data2/object_arrays.npz", 0},
-        {"pickle-malicious-DO-NOT-UNPICKLE/data2/int_array.npy", 1},
-        {"pickle-malicious-DO-NOT-UNPICKLE/data2/int_arrays_compressed.npz", 2},
-        {"weights/npz-waifu2x-chainer/vgg7-anime_style_noise0_rgb.npz", 14},
-        {"weights/npz-waifu2x-chainer/resnet10-anime_style_noise1_y.npz", 26},
-        {"weights/blazeface/anchors.npy", 1},
+        {"npy-format-tests/onnx-tutorials-image.npz", 1, 72.36863201903179},
+        {"npy-format-tests/py2-np0-objarr.npy", 0, 0},
+        {"npy-format-tests/py2-objarr.npz", 0, 0},
+        {"npy-format-tests/py3-objarr.npy", 0, 0},
+        {"pickle-malicious-DO-NOT-UNPICKLE/data2/dns_exfiltration.npy", 0, 0},
+        {"pickle-malicious-DO-NOT-UNPICKLE/data2/object_arrays.npz", 0, 0},
+        {"pickle-malicious-DO-NOT-UNPICKLE/data2/int_array.npy", 1, 10},
+        {"pickle-malicious-DO-NOT-UNPICKLE/data2/int_arrays_compressed.npz", 2,
+         15},
+        {"weights/npz-waifu2x-chainer/vgg7-anime_style_noise0_rgb.npz", 14,
+         -1854.8556414594982},
+        {"weights/npz-waifu2x-chainer/resnet10-anime_style_noise1_y.npz", 26,
+         -2435.5909963151885},
+        {"weights/blazeface/anchors.npy", 1, 2688},
     };
     struct weights_import import;
     struct infer_error err;
@@ -313,6 +334,8 @@ static void test_published(void **state)
         }
         assert_string_equal(import.format, "npz");
         assert_int_equal(import.dict.count, files[i].count);
+        if (fabs(sum_of(&import) - files[i].sum) > 1e-9)
+            fail_msg("%s: the sum is %.17g", path, sum_of(&import));
         weights_import_clear(&import);
     }
 }

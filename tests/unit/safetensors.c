@@ -5,6 +5,7 @@
 #include "tests/unit/formats_help.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -383,6 +384,20 @@ static void test_shards(void **state)
 
 /* ---- files --------------------------------------------------------- */
 
+/* Sums computed once with the safetensors package. */
+static void check_sum(const struct weights_import *import, const char *name,
+                      double expected)
+{
+    const struct constant *c = weights_dict_find(&import->dict, name);
+    double sum = 0;
+    int64_t i;
+
+    assert_non_null(c);
+    for (i = 0; i < constant_count(c); i++)
+        sum += scalar_load(c->dtype, c->data, i);
+    assert_true(fabs(sum - expected) < 1e-9);
+}
+
 static void test_published(void **state)
 {
     static const struct {
@@ -423,9 +438,27 @@ static void test_published(void **state)
 
             assert_memory_equal(c->data, values, sizeof values);
         }
+        if (strstr(name, "i32") && rc == 0) {
+            static const int32_t zeros[4];
+            const int64_t dim[] = {2, 2};
+            const struct constant *c = help_tensor(&import, "test", 2, dim);
+
+            assert_int_equal(c->dtype, INFER_I32);
+            assert_memory_equal(c->data, zeros, sizeof zeros);
+        }
         if (rc == 0)
             weights_import_clear(&import);
     }
+    help_data(path, sizeof path,
+              "torch-format-tests/safetensors-tests/tests/multi_layer/"
+              "multi_layer.safetensors");
+    if (weights_read(path, NULL, &err, &import) < 0)
+        fail_msg("%s", err.text);
+    check_sum(&import, "conv1.weight", 0.452049087791238);
+    check_sum(&import, "norm1.running_var", 3.6108431220054626);
+    check_sum(&import, "fc1.bias", -0.11218494921922684);
+    check_sum(&import, "fc1.weight", -3.8182605504989624);
+    weights_import_clear(&import);
     help_data(path, sizeof path, "weights/mnist-cnn-burn/mnist.safetensors");
     if (weights_read(path, NULL, &err, &import) < 0)
         fail_msg("%s", err.text);

@@ -112,12 +112,51 @@ static int random_input(const struct tool_run *run,
     return INFER_OK;
 }
 
+/* An option that names an input (or, by position, means one) must find it. */
+static int check_input(const struct tool_run *run, const char *option,
+                       const char *name, int position, struct infer_error *err)
+{
+    int i, n = infer_model_input_count(run->model);
+    struct infer_tensor_info info;
+
+    if (name == NULL && position >= n)
+        return error_set(err, INFER_EARGUMENT,
+                         "--%s: number %d, but the network has %d input%s",
+                         option, position + 1, n, n == 1 ? "" : "s");
+    for (i = 0; name != NULL && i < n; i++) {
+        infer_model_input(run->model, i, &info);
+        if (strcmp(info.name, name) == 0)
+            name = NULL;
+    }
+    if (name == NULL)
+        return INFER_OK;
+    infer_model_input(run->model, 0, &info);
+    return error_set(err, INFER_EARGUMENT,
+                     "--%s: the network has no input '%s' (the first: '%s')",
+                     option, name, info.name);
+}
+
+static int check_inputs(const struct tool_run *run, struct infer_error *err)
+{
+    const struct tool_request *r = run->request;
+    int i, status = INFER_OK;
+
+    for (i = 0; status == INFER_OK && i < r->n_load; i++)
+        status = check_input(run, "load-inputs", r->load[i].name, i, err);
+    for (i = 0; status == INFER_OK && i < r->n_shape; i++)
+        status = check_input(run, "input-shape", r->shape[i].name, i, err);
+    return status;
+}
+
 int tool_make_inputs(const struct tool_run *run, struct tool_arrays *in,
                      struct infer_error *err)
 {
     uint64_t seed = run->cli->seed;
     int i, n = infer_model_input_count(run->model);
+    int status = check_inputs(run, err);
 
+    if (status < 0)
+        return status;
     if (n > TOOL_MAX_INPUTS)
         return error_set(err, INFER_EUNSUPPORTED,
                          "%d inputs, at most %d are supported here", n,
@@ -126,7 +165,6 @@ int tool_make_inputs(const struct tool_run *run, struct tool_arrays *in,
         const struct tool_named_file *file;
         struct infer_array *a = &in->item[i];
         struct infer_tensor_info info;
-        int status;
 
         memset(a, 0, sizeof(*a));
         infer_model_input(run->model, i, &info);

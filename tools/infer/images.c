@@ -121,6 +121,8 @@ static int add_path(struct tool_list *list, const char *path, int depth,
         return add_folder(list, path, depth, err);
     if (!S_ISREG(st.st_mode))
         return error_set(err, INFER_EIO, "%s: not a regular file", path);
+    if (st.st_size == 0 && !inside_folder)
+        return error_set(err, INFER_EFORMAT, "%s: the file is empty", path);
     f = fopen(path, "rb");
     if (f == NULL)
         return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
