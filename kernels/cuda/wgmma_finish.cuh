@@ -13,6 +13,27 @@
 
 #include "kernels/cuda/output.cuh"
 
+/* ---- limits -------------------------------------------------------- */
+
+/* Code for sm_90a runs on compute capability 9.0 and on no other; other builds
+ * hold empty kernels in its place. */
+static inline int wgmma_check_device(const struct kern_device *d,
+                                     struct infer_error *why)
+{
+#ifdef HAVE_CUDA_SM90A
+    const bool built = true;
+#else
+    const bool built = false;
+#endif
+
+    if (d->sm != 90 || !built)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "is for compute capability 9.0, found %d.%d and code "
+                         "for %s",
+                         d->sm / 10, d->sm % 10, CUDA_ARCH_LIST);
+    return 0;
+}
+
 /* ---- activations --------------------------------------------------- */
 
 /* The functions computed here, in place of calls that would push accumulators

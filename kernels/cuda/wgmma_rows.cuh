@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/cuda/wgmma_cluster.cuh"
+#include "kernels/cuda/wgmma_finish.cuh"
 #include "kernels/cuda/wgmma_tile.cuh"
 
 struct wgmma_state {
@@ -90,13 +91,10 @@ static int wgmma_supports(const struct kern_problem *p,
 
     if (r == 0)
         r = conv_weights_packable(p, why);
+    if (r == 0)
+        r = wgmma_check_device(d, why);
     if (r < 0)
         return r;
-    /* sm_90a code runs on compute capability 9.0 and on no other. */
-    if (d->sm != 90)
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "is for compute capability 9.0, found %d.%d",
-                         d->sm / 10, d->sm % 10);
     if (s.g.groups != 1 || s.g.c % lane || s.g.k % 8)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes one group, inputs in %ds and outputs in 8s, "

@@ -66,12 +66,10 @@ static int wgmma_stem_supports(const struct kern_problem *p,
 
     if (r == 0)
         r = conv_weights_packable(p, why);
+    if (r == 0)
+        r = wgmma_check_device(d, why);
     if (r < 0)
         return r;
-    if (d->sm != 90)
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "is for compute capability 9.0, found %d.%d",
-                         d->sm / 10, d->sm % 10);
     if (kern_problem_in(p, CONV_RESIDUAL) || !wgmma_knows(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes no residual and common activations only");

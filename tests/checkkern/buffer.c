@@ -9,6 +9,64 @@
 #define GUARD  256
 #define POISON 0xff /* NaN in every floating-point type */
 
+/* Device memory that all problems of a process share: asking the driver for
+ * every buffer takes longer than the checks.  Twins are taken from the front
+ * and all given back together. */
+#define POOL ((size_t)64 << 20)
+
+static struct {
+    const struct device *device;
+    unsigned char *memory;
+    size_t used;
+    int twins; /* in use */
+} pool;
+
+static bool separate;
+
+void guarded_separate(void)
+{
+    separate = true;
+}
+
+static unsigned char *take(const struct device *d, size_t bytes)
+{
+    struct infer_error ignored;
+    const size_t rounded = (bytes + GUARD - 1) / GUARD * GUARD;
+    void *memory;
+
+    if (!separate && !pool.memory &&
+        d->ops->alloc(d, POOL, &ignored, &memory) == 0) {
+        pool.memory = memory;
+        pool.device = d;
+    }
+    if (!pool.memory || pool.device != d || rounded > POOL - pool.used)
+        return NULL;
+    unsigned char *at = pool.memory + pool.used;
+    pool.used += rounded;
+    pool.twins++;
+    return at;
+}
+
+static bool in_pool(const unsigned char *at)
+{
+    return pool.memory && (uintptr_t)at - (uintptr_t)pool.memory < POOL;
+}
+
+static void give_back(const struct device *d, unsigned char *twin)
+{
+    if (!in_pool(twin))
+        d->ops->free(d, twin);
+    else if (--pool.twins == 0)
+        pool.used = 0;
+}
+
+void guarded_pool_close(void)
+{
+    if (pool.memory)
+        pool.device->ops->free(pool.device, pool.memory);
+    memset(&pool, 0, sizeof(pool));
+}
+
 static bool allocate(struct guarded *g, size_t span)
 {
     g->bytes = span + 2 * GUARD;
@@ -52,7 +110,7 @@ bool guarded_bytes(struct guarded *g, size_t bytes)
 void guarded_free(struct guarded *g)
 {
     if (g->device)
-        g->device->ops->free(g->device, g->twin);
+        give_back(g->device, g->twin);
     free(g->block);
     free(g->copy);
     memset(g, 0, sizeof(*g));
@@ -61,9 +119,9 @@ void guarded_free(struct guarded *g)
 bool guarded_mirror(struct guarded *g, const struct device *d,
                     struct infer_error *err)
 {
-    void *twin;
+    void *twin = take(d, g->bytes);
 
-    if (d->ops->alloc(d, g->bytes, err, &twin) < 0)
+    if (!twin && d->ops->alloc(d, g->bytes, err, &twin) < 0)
         return false;
     g->device = d;
     g->twin = twin;

@@ -79,6 +79,11 @@ void guarded_free(struct guarded *g);
  * of it there and back, guards included. */
 bool guarded_mirror(struct guarded *g, const struct device *d,
                     struct infer_error *err);
+/* From now on every twin is an allocation of its own, so that
+ * compute-sanitizer sees its ends. */
+void guarded_separate(void);
+/* Gives back what guarded_mirror() keeps for the next problem. */
+void guarded_pool_close(void);
 bool guarded_send(struct guarded *g, struct infer_error *err);
 bool guarded_fetch(struct guarded *g, struct infer_error *err);
 /* origin, as kernels see it. */

@@ -3,12 +3,14 @@
  * checkkern [--row=GLOB] [--op=GLOB] [--dtype=TYPE] [--seed=N]
  *           [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]
  *           [--time-limit=SECONDS] [--shard=I/N] [--isa=avx2|sse41]
- *           [--verbose] [--list]
+ *           [--separate] [--verbose] [--list]
  *
  * A row is checked on the fixed list of its operation, then on --count random
  * problems in each type that it takes: problems that it supports, drawn until
  * there are so many or its share of --time-limit is used up.  --shard takes
  * every Nth row from the Ith (0 ..) on, so that processes share the work.
+ * --separate gives every buffer on a GPU an allocation of its own, for
+ * compute-sanitizer.
  * --isa narrows the rows of the CPU to vectors of that kind.
  * Exit: 0 all agree, 1 usage, 3 a row is wrong or nothing was checked,
  * 77 no row could be checked for lack of hardware.
@@ -16,6 +18,7 @@
 #include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +50,7 @@ static const char usage[] =
     "usage: checkkern [--row=GLOB] [--op=GLOB] [--dtype=TYPE] [--seed=N]\n"
     "                 [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]\n"
     "                 [--time-limit=SECONDS] [--shard=I/N]\n"
-    "                 [--isa=avx2|sse41] [--verbose] [--list]\n";
+    "                 [--isa=avx2|sse41] [--separate] [--verbose] [--list]\n";
 
 static double now(void)
 {
@@ -121,6 +124,10 @@ static bool parse(struct options *o, const char *arg)
 
     if (strcmp(arg, "--list") == 0)
         return o->list = true;
+    if (strcmp(arg, "--separate") == 0) {
+        guarded_separate();
+        return true;
+    }
     if (strcmp(arg, "--verbose") == 0)
         return o->verbose = true;
     if ((v = value_of(arg, "--row")))
@@ -177,14 +184,18 @@ static bool is_gpu_row(const struct kern_row *row)
 #define DRAWS  64
 #define MISSES 40
 
+/* Random problems beyond this are drawn again: there are to be many.  The
+ * listed ones are held to --max-mflop alone. */
+#define RANDOM_FLOPS 2e7
+
 static enum verdict check_one(const struct options *o, struct check *c,
-                              bool limited)
+                              double max_flops)
 {
     struct kern_problem p;
     char line[512];
 
     problem_make(c->row, &c->id, &p);
-    if (limited && kern_problem_flops(&p) > o->max_flops)
+    if (kern_problem_flops(&p) > max_flops)
         return VERDICT_REFUSED;
     if (o->verbose)
         printf("  %d.%d %s\n", c->id.number, c->id.draw,
@@ -195,11 +206,13 @@ static enum verdict check_one(const struct options *o, struct check *c,
 /* Draws until the row takes one; every refusal on the way is looked at. */
 static enum verdict check_drawn(const struct options *o, struct check *c)
 {
+    const double most =
+        o->max_flops < RANDOM_FLOPS ? o->max_flops : RANDOM_FLOPS;
     enum verdict v = VERDICT_REFUSED;
 
     for (int draw = 0; draw < DRAWS && v == VERDICT_REFUSED; draw++) {
         c->id.draw = draw;
-        v = check_one(o, c, true);
+        v = check_one(o, c, most);
     }
     return v;
 }
@@ -224,7 +237,7 @@ static struct tally check_listed(const struct options *o, struct check *c)
     c->id.dtype = INFER_NONE;
     for (int k = 0; k < problem_fixed_count(c->row->op); k++) {
         c->id.number = k;
-        count(&t, check_one(o, c, true));
+        count(&t, check_one(o, c, o->max_flops));
     }
     return t;
 }
@@ -327,7 +340,7 @@ static void replay(const struct options *o, struct check *c, struct totals *all)
     c->id.number = (int)o->problem;
     c->id.draw = (int)o->draw;
     c->id.dtype = o->dtype;
-    count(&t, check_one(o, c, false));
+    count(&t, check_one(o, c, INFINITY));
     printf("%s %s: worst %.2g of the tolerance\n",
            t.failed    ? "not ok"
            : t.checked ? "ok"
@@ -398,6 +411,7 @@ static int run(const struct options *o)
         check_rows(o, &gpu, rows, n, &t);
     }
     free(rows);
+    guarded_pool_close();
     device_close(&gpu);
     printf("%d rows, %d problems checked, %d failed, %d rows skipped, %d rows "
            "short of %ld random problems\n",

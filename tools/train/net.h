@@ -267,6 +267,11 @@ int net_conv_attr(const struct net *n, const struct graph_node *node,
                   struct kern_conv *out, struct infer_error *err);
 int net_pool_attr(const struct net *n, const struct graph_node *node,
                   struct kern_pool *out, struct infer_error *err);
+/* v, whose last dimension is the columns, as rows, columns, 1, 1: a dense layer
+ * is a 1x1 convolution over one pixel, whose attributes these are. */
+int net_as_pixels(const struct graph_node *node, const struct view *v,
+                  struct infer_error *err, struct view *out);
+struct kern_conv net_pixel_conv(void);
 /* A batch norm whose scale and shift are frozen keeps its statistics too. */
 bool net_norm_is_frozen(const struct net *n, const struct graph_node *node);
 

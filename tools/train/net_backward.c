@@ -176,32 +176,22 @@ static int conv(const struct backward *b)
     return emit_dx(b, &e, 3);
 }
 
-/* v, whose last dimension is `columns`, as rows, columns, 1, 1. */
 static int as_pixels(const struct backward *b, const struct view *v,
                      struct view *out)
 {
-    const int64_t columns = v->t.dim[v->t.rank - 1];
-    const int64_t dim[4] = {kern_tensor_count(&v->t) / columns, columns, 1, 1};
-
-    if (view_reshape(v, 4, dim, out))
-        return 0;
-    return error_set(b->err, INFER_EUNSUPPORTED,
-                     "node '%s': a tensor of its rows is scattered",
-                     b->node->name);
+    return net_as_pixels(b->node, v, b->err, out);
 }
 
 /* A dense layer is a 1x1 convolution over one pixel. */
 static int dense(const struct backward *b)
 {
     const struct view x = input(b, 0, false), w = input(b, 1, true);
-    struct product p = {.attr = {.groups = 1}};
+    struct product p = {.attr = net_pixel_conv()};
     struct view dx;
     struct net_emit e;
     bool add;
     int rc = as_pixels(b, &x, &p.x);
 
-    for (int i = 0; i < KERN_MAX_SPATIAL; i++)
-        p.attr.stride[i] = p.attr.dilation[i] = 1;
     if (rc == 0)
         rc = as_pixels(b, &w, &p.w);
     if (rc == 0)

@@ -232,9 +232,13 @@ int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
 
     why.text[0] = '\0';
     describe(n, e);
-    row = choose(n, e, &e->p, &why);
-    if (!row)
+    /* Reasons are put together only when they are needed: that takes longer
+     * than all checks. */
+    row = choose(n, e, &e->p, NULL);
+    if (!row) {
+        (void)choose(n, e, &e->p, &why);
         return no_row(n, e, &why, err);
+    }
     op = calloc(1, sizeof(*op));
     if (!op)
         return error_set(err, INFER_EMEMORY, "out of memory");

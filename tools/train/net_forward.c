@@ -79,10 +79,32 @@ static int conv(const struct forward *f)
     return finish(f, &e);
 }
 
+/* The GPU's rows for weights that change are those of convolutions. */
+static int dense_as_conv(const struct forward *f)
+{
+    const struct view x = input(f, 0, false), w = input(f, 1, true);
+    struct net_emit e;
+    struct view y;
+    int rc = make(f, f->out, &y);
+
+    begin(f, KERN_CONV_FPROP, &e);
+    e.p.attr.conv = net_pixel_conv();
+    if (rc == 0)
+        rc = net_as_pixels(f->node, &x, f->err, &e.in[0]);
+    if (rc == 0)
+        rc = net_as_pixels(f->node, &w, f->err, &e.in[1]);
+    if (rc == 0)
+        rc = net_as_pixels(f->node, &y, f->err, &e.out[0]);
+    e.in[2] = input(f, 2, false);
+    return rc < 0 ? rc : net_emit(f->n, &e, f->err);
+}
+
 static int dense(const struct forward *f)
 {
     struct net_emit e;
 
+    if (!f->n->options.device->ops->host_memory)
+        return dense_as_conv(f);
     begin(f, KERN_DENSE_FPROP, &e);
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);

@@ -109,3 +109,27 @@ bool net_norm_is_frozen(const struct net *n, const struct graph_node *node)
     return !net_is_trained(n, n->value[node->in[1]].param) &&
            !net_is_trained(n, n->value[node->in[2]].param);
 }
+
+/* ---- dense layers as convolutions ---------------------------------- */
+
+int net_as_pixels(const struct graph_node *node, const struct view *v,
+                  struct infer_error *err, struct view *out)
+{
+    const int64_t columns = v->t.dim[v->t.rank - 1];
+    const int64_t dim[4] = {kern_tensor_count(&v->t) / columns, columns, 1, 1};
+
+    if (view_reshape(v, 4, dim, out))
+        return 0;
+    return error_set(err, INFER_EUNSUPPORTED,
+                     "node '%s': a tensor of its rows is scattered",
+                     node->name);
+}
+
+struct kern_conv net_pixel_conv(void)
+{
+    struct kern_conv c = {.groups = 1};
+
+    for (int i = 0; i < KERN_MAX_SPATIAL; i++)
+        c.stride[i] = c.dilation[i] = 1;
+    return c;
+}
