@@ -68,7 +68,7 @@ static void random_is_uniform_and_normal(void **state)
 
 /* ---- learning rates ------------------------------------------------ */
 
-/* Values by PyTorch 2.11's schedulers and Caffe's formulas. */
+/* Values by the formulas of PyTorch's schedulers and of Caffe. */
 static void rates_are_as_published(void **state)
 {
     struct policy p;
