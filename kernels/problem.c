@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that a problem is well-formed: shapes, types and attributes that fit
  * together.  Every row relies on it, so no kernel has to doubt a shape. */
-#include "kernels/problem.h"
+#include "kernels/problem_check.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,11 +15,8 @@
  * them with an extent stay far from the end of 64 bits. */
 #define MAX_STEP (1 << 24)
 
-/* Refuses: the text is prefixed with the operation's name. */
-#define REFUSE(p, why, ...) refuse(p, why, error_set(why, -2, __VA_ARGS__))
-
-static int refuse(const struct kern_problem *p, struct infer_error *why,
-                  int code)
+int problem_refuse(const struct kern_problem *p, struct infer_error *why,
+                   int code)
 {
     error_prefix(why, "%s", kern_op_name(p->op));
     return code;
@@ -143,9 +140,9 @@ static bool same_shape(const struct kern_tensor *t, int rank,
     return true;
 }
 
-static int expect_shape(const struct kern_problem *p, const char *what,
-                        const struct kern_tensor *t, int rank,
-                        const int64_t *dim, struct infer_error *why)
+int problem_expect_shape(const struct kern_problem *p, const char *what,
+                         const struct kern_tensor *t, int rank,
+                         const int64_t *dim, struct infer_error *why)
 {
     char found[KERN_SHAPE_TEXT], expected[KERN_SHAPE_TEXT];
 
@@ -156,11 +153,11 @@ static int expect_shape(const struct kern_problem *p, const char *what,
                   kern_shape_text(rank, dim, expected));
 }
 
-static int expect_like(const struct kern_problem *p, const char *what,
-                       const struct kern_tensor *t,
-                       const struct kern_tensor *as, struct infer_error *why)
+int problem_expect_like(const struct kern_problem *p, const char *what,
+                        const struct kern_tensor *t,
+                        const struct kern_tensor *as, struct infer_error *why)
 {
-    return expect_shape(p, what, t, as->rank, as->dim, why);
+    return problem_expect_shape(p, what, t, as->rank, as->dim, why);
 }
 
 /* Optional vectors of `count` elements: bias, scale, shift. */
@@ -169,8 +166,8 @@ static int expect_vectors(const struct kern_problem *p, int from, int to,
                           struct infer_error *why)
 {
     for (int i = from; i <= to; i++) {
-        const int r =
-            expect_shape(p, what, kern_problem_in(p, i), 1, &count, why);
+        const int r = problem_expect_shape(p, what, kern_problem_in(p, i), 1,
+                                           &count, why);
         if (r < 0)
             return r;
     }
@@ -207,7 +204,7 @@ static int check_broadcast(const struct kern_problem *p, int from, int to,
         if (!broadcast_into(&p->in[i], rank, dim))
             return REFUSE(p, why, "input %d (%s) does not broadcast", i,
                           kern_shape_text(p->in[i].rank, p->in[i].dim, text));
-    return expect_shape(p, "output", &p->out[0], rank, dim, why);
+    return problem_expect_shape(p, "output", &p->out[0], rank, dim, why);
 }
 
 static int check_axis(const struct kern_problem *p, int axis,
@@ -344,7 +341,7 @@ static int check_conv(const struct kern_problem *p, struct infer_error *why)
         return r;
     int64_t dim[KERN_MAX_RANK] = {y->dim[1], x->dim[1] / c->groups};
     memcpy(dim + 2, p->in[1].dim + 2, (size_t)(x->rank - 2) * sizeof(dim[0]));
-    r = expect_shape(p, "weights", &p->in[1], x->rank, dim, why);
+    r = problem_expect_shape(p, "weights", &p->in[1], x->rank, dim, why);
     if (r < 0)
         return r;
     dim[0] = x->dim[0];
@@ -353,7 +350,7 @@ static int check_conv(const struct kern_problem *p, struct infer_error *why)
         dim[i + 2] =
             positions(x->dim[i + 2], p->in[1].dim[i + 2], c->dilation[i],
                       c->stride[i], c->pad_begin[i], c->pad_end[i], false);
-    return expect_shape(p, "output", y, x->rank, dim, why);
+    return problem_expect_shape(p, "output", y, x->rank, dim, why);
 }
 
 /* The output extent is free: every output takes what reaches it. */
@@ -421,7 +418,7 @@ static int check_pool_dgrad(const struct kern_problem *p,
     fprop.in[0] = p->out[0];
     fprop.out[0] = p->in[0];
     const int r = check_pool(&fprop, why);
-    return r < 0 ? r : expect_like(p, "x", x, &p->out[0], why);
+    return r < 0 ? r : problem_expect_like(p, "x", x, &p->out[0], why);
 }
 
 /* ---- products ------------------------------------------------------ */
@@ -440,7 +437,7 @@ static int check_dense(const struct kern_problem *p, struct infer_error *why)
         return REFUSE(p, why, "weights take %lld values, found %lld",
                       (long long)w->dim[1], (long long)x->dim[x->rank - 1]);
     y.dim[y.rank - 1] = w->dim[0];
-    const int r = expect_like(p, "output", &p->out[0], &y, why);
+    const int r = problem_expect_like(p, "output", &p->out[0], &y, why);
     return r < 0 ? r : expect_vectors(p, 2, 2, "bias", w->dim[0], why);
 }
 
@@ -475,23 +472,24 @@ static int check_matmul(const struct kern_problem *p, struct infer_error *why)
         dim[rank++] = a->dim[a->rank - (ta ? 1 : 2)];
     if (b->rank > 1)
         dim[rank++] = b->dim[b->rank - (tb ? 2 : 1)];
-    return expect_shape(p, "output", &p->out[0], rank, dim, why);
+    return problem_expect_shape(p, "output", &p->out[0], rank, dim, why);
 }
 
 /* ---- norms --------------------------------------------------------- */
 
-static int check_channels(const struct kern_problem *p, struct infer_error *why)
+int problem_check_channels(const struct kern_problem *p,
+                           struct infer_error *why)
 {
     if (p->in[0].rank < 2)
         return REFUSE(p, why, "input has rank %d, expected at least 2",
                       p->in[0].rank);
-    return expect_like(p, "output", &p->out[0], &p->in[0], why);
+    return problem_expect_like(p, "output", &p->out[0], &p->in[0], why);
 }
 
-static int check_channel_vectors(const struct kern_problem *p, int last,
-                                 struct infer_error *why)
+int problem_check_channel_vectors(const struct kern_problem *p, int last,
+                                  struct infer_error *why)
 {
-    const int r = check_channels(p, why);
+    const int r = problem_check_channels(p, why);
 
     return r < 0 ? r
                  : expect_vectors(p, 1, last, "channel vector", p->in[0].dim[1],
@@ -501,7 +499,7 @@ static int check_channel_vectors(const struct kern_problem *p, int last,
 static int check_group_norm(const struct kern_problem *p,
                             struct infer_error *why)
 {
-    const int r = check_channel_vectors(p, 2, why);
+    const int r = problem_check_channel_vectors(p, 2, why);
     const int groups = p->attr.norm.groups;
 
     if (r == 0 && (groups < 1 || p->in[0].dim[1] % groups))
@@ -518,16 +516,16 @@ static int check_layer_norm(const struct kern_problem *p,
     int r = check_axis(p, axis, why);
 
     if (r == 0)
-        r = expect_like(p, "output", &p->out[0], x, why);
+        r = problem_expect_like(p, "output", &p->out[0], x, why);
     for (int i = 1; i <= 2 && r == 0; i++)
-        r = expect_shape(p, "scale or shift", kern_problem_in(p, i),
-                         x->rank - axis, x->dim + axis, why);
+        r = problem_expect_shape(p, "scale or shift", kern_problem_in(p, i),
+                                 x->rank - axis, x->dim + axis, why);
     return r;
 }
 
-static int check_lrn(const struct kern_problem *p, struct infer_error *why)
+int problem_check_lrn(const struct kern_problem *p, struct infer_error *why)
 {
-    const int r = check_channels(p, why);
+    const int r = problem_check_channels(p, why);
 
     if (r == 0 && (p->attr.lrn.size < 1 || p->attr.lrn.size > MAX_STEP))
         return REFUSE(p, why, "size %d is out of range", p->attr.lrn.size);
@@ -544,24 +542,24 @@ static int check_unary_kind(const struct kern_problem *p,
     return 0;
 }
 
-static int check_like_input(const struct kern_problem *p,
-                            struct infer_error *why)
+int problem_check_like_input(const struct kern_problem *p,
+                             struct infer_error *why)
 {
-    return expect_like(p, "output", &p->out[0], &p->in[0], why);
+    return problem_expect_like(p, "output", &p->out[0], &p->in[0], why);
 }
 
-static int check_unary(const struct kern_problem *p, struct infer_error *why)
+int problem_check_unary(const struct kern_problem *p, struct infer_error *why)
 {
     const int r = check_unary_kind(p, p->attr.unary.kind, why);
 
-    return r < 0 ? r : check_like_input(p, why);
+    return r < 0 ? r : problem_check_like_input(p, why);
 }
 
 static int check_prelu(const struct kern_problem *p, struct infer_error *why)
 {
     const int r = check_broadcast(p, 0, 1, why);
 
-    return r < 0 ? r : check_like_input(p, why);
+    return r < 0 ? r : problem_check_like_input(p, why);
 }
 
 static int check_binary(const struct kern_problem *p, struct infer_error *why)
@@ -586,7 +584,7 @@ static int check_softmax(const struct kern_problem *p, struct infer_error *why)
 {
     const int r = check_axis(p, p->attr.softmax.axis, why);
 
-    return r < 0 ? r : check_like_input(p, why);
+    return r < 0 ? r : problem_check_like_input(p, why);
 }
 
 /* Reduced dimensions have size 1; kinds without a neutral element need at
@@ -606,10 +604,10 @@ static int check_reduced(const struct kern_problem *p, uint32_t axes,
             return REFUSE(p, why, "nothing to choose from along %d", i);
         y.dim[i] = 1;
     }
-    return expect_like(p, "output", &p->out[0], &y, why);
+    return problem_expect_like(p, "output", &p->out[0], &y, why);
 }
 
-static int check_reduce(const struct kern_problem *p, struct infer_error *why)
+int problem_check_reduce(const struct kern_problem *p, struct infer_error *why)
 {
     const enum kern_reduce_kind kind = p->attr.reduce.kind;
 
@@ -659,7 +657,7 @@ static int check_gather(const struct kern_problem *p, struct infer_error *why)
     if (rank > KERN_MAX_RANK)
         return REFUSE(p, why, "output has rank %d, supported up to %d", rank,
                       KERN_MAX_RANK);
-    return expect_shape(p, "output", &p->out[0], rank, dim, why);
+    return problem_expect_shape(p, "output", &p->out[0], rank, dim, why);
 }
 
 static int check_pad(const struct kern_problem *p, struct infer_error *why)
@@ -683,7 +681,7 @@ static int check_pad(const struct kern_problem *p, struct infer_error *why)
     if (empty && a->mode != KERN_PAD_CONSTANT && kern_tensor_count(&y) > 0)
         return REFUSE(p, why, "has no element to repeat");
     const int r = check_same_dtype(p, 0, why);
-    return r < 0 ? r : expect_like(p, "output", &p->out[0], &y, why);
+    return r < 0 ? r : problem_expect_like(p, "output", &p->out[0], &y, why);
 }
 
 static int check_resize(const struct kern_problem *p, struct infer_error *why)
@@ -718,264 +716,6 @@ static int check_resize(const struct kern_problem *p, struct infer_error *why)
     return 0;
 }
 
-/* ---- training ------------------------------------------------------ */
-
-/* Where F32 is expected, F64 is as good: the tests' reference keeps it. */
-static int expect_dtype(const struct kern_problem *p, const char *what,
-                        const struct kern_tensor *t, enum infer_dtype dtype,
-                        struct infer_error *why)
-{
-    if (!t || t->dtype == dtype ||
-        (dtype == INFER_F32 && t->dtype == INFER_F64))
-        return 0;
-    return REFUSE(p, why, "%s is %s, expected %s", what,
-                  infer_dtype_name(t->dtype), infer_dtype_name(dtype));
-}
-
-/* Optional tensor of the given type and shape [n]. */
-static int expect_flat(const struct kern_problem *p, const char *what,
-                       const struct kern_tensor *t, enum infer_dtype dtype,
-                       int64_t n, struct infer_error *why)
-{
-    const int r = expect_dtype(p, what, t, dtype, why);
-
-    return r < 0 ? r : expect_shape(p, what, t, 1, &n, why);
-}
-
-static int check_float(const struct kern_problem *p, struct infer_error *why)
-{
-    for (int i = 0; i < p->n_in; i++)
-        if (kern_problem_in(p, i) && !scalar_is_float(p->in[i].dtype))
-            return REFUSE(p, why, "input %d is %s, expected floating point", i,
-                          infer_dtype_name(p->in[i].dtype));
-    for (int i = 0; i < p->n_out; i++)
-        if (kern_problem_out(p, i) && !scalar_is_float(p->out[i].dtype))
-            return REFUSE(p, why, "output %d is %s, expected floating point", i,
-                          infer_dtype_name(p->out[i].dtype));
-    return 0;
-}
-
-/* The pairs of inputs and outputs that are there together or not at all. */
-static int check_pair(const struct kern_problem *p, const char *what, int in,
-                      int out, struct infer_error *why)
-{
-    if (!kern_problem_in(p, in) != !kern_problem_out(p, out))
-        return REFUSE(p, why, "%s is in one of input %d and output %d", what,
-                      in, out);
-    return 0;
-}
-
-static int check_batch_norm_train(const struct kern_problem *p,
-                                  struct infer_error *why)
-{
-    const struct kern_tensor *x = &p->in[0];
-    int r = check_channel_vectors(p, 4, why);
-
-    for (int i = 1; i <= 4 && r == 0; i++)
-        r = expect_shape(p, "statistics", kern_problem_out(p, i), 1, &x->dim[1],
-                         why);
-    for (int i = 3; i <= 4 && r == 0; i++)
-        r = check_pair(p, "running statistics", i, i, why);
-    if (r == 0 && !kern_problem_in(p, 3) != !kern_problem_in(p, 4))
-        return REFUSE(p, why, "running mean without variance, or the reverse");
-    if (r == 0 && kern_tensor_count(x) == 0)
-        return REFUSE(p, why, "has no elements to take statistics of");
-    if (r == 0 && p->epilogue.residual_last)
-        return REFUSE(p, why, "adds its residual before the activation only");
-    return r < 0 ? r : check_float(p, why);
-}
-
-static int check_batch_norm_dgrad(const struct kern_problem *p,
-                                  struct infer_error *why)
-{
-    const struct kern_tensor *x = &p->in[1];
-    const struct kern_tensor *y = kern_problem_in(p, 5);
-    int r = check_channels(p, why); /* dx is like dy */
-
-    if (r == 0)
-        r = expect_like(p, "x", x, &p->in[0], why);
-    for (int i = 2; i <= 7 && r == 0; i++)
-        if (i != 5)
-            r = expect_shape(p, "channel vector", kern_problem_in(p, i), 1,
-                             &x->dim[1], why);
-    for (int i = 1; i <= 2 && r == 0; i++)
-        r = expect_shape(p, "gradient", &p->out[i], 1, &x->dim[1], why);
-    if (r == 0)
-        r = expect_like(p, "dresidual", kern_problem_out(p, 3), x, why);
-    if (r == 0)
-        r = expect_like(p, "y", y, x, why);
-    if (r == 0 && p->epilogue.act.kind != KERN_IDENTITY &&
-        (!y || !kern_unary_knows_y(&p->epilogue.act)))
-        return REFUSE(p, why,
-                      "needs y and an activation whose derivative is "
-                      "known from it");
-    if (r == 0 && kern_tensor_count(x) == 0)
-        return REFUSE(p, why, "has no elements");
-    return r < 0 ? r : check_float(p, why);
-}
-
-static int check_reduce_dgrad(const struct kern_problem *p,
-                              struct infer_error *why)
-{
-    const enum kern_reduce_kind kind = p->attr.reduce.kind;
-    const bool needs_x = kind != KERN_REDUCE_MEAN && kind != KERN_REDUCE_SUM;
-    struct kern_problem fprop = *p;
-
-    if (kind == KERN_REDUCE_PROD)
-        return REFUSE(p, why, "a product has no gradient here");
-    if (!kern_problem_in(p, 1) != !needs_x)
-        return REFUSE(p, why,
-                      "x is needed for MAX, MIN, L1, L2 and nowhere "
-                      "else");
-    fprop.in[0] = p->out[0];
-    fprop.out[0] = p->in[0];
-    int r = check_reduce(&fprop, why);
-    if (r == 0)
-        r = expect_like(p, "x", kern_problem_in(p, 1), &p->out[0], why);
-    return r < 0 ? r : check_float(p, why);
-}
-
-static int check_unary_dgrad(const struct kern_problem *p,
-                             struct infer_error *why)
-{
-    const struct kern_tensor *x = kern_problem_in(p, 1);
-    const struct kern_tensor *y = kern_problem_in(p, 2);
-    int r = check_unary(p, why);
-
-    if (r == 0)
-        r = expect_like(p, "x", x, &p->in[0], why);
-    if (r == 0)
-        r = expect_like(p, "y", y, &p->in[0], why);
-    if (r == 0 && !x == !y)
-        return REFUSE(p, why, "needs one of x and y");
-    if (r == 0 && !x && !kern_unary_knows_y(&p->attr.unary))
-        return REFUSE(p, why, "the derivative is not known from y");
-    return r < 0 ? r : check_float(p, why);
-}
-
-static int check_lrn_dgrad(const struct kern_problem *p,
-                           struct infer_error *why)
-{
-    int r = check_lrn(p, why);
-
-    if (r == 0)
-        r = expect_like(p, "x", &p->in[1], &p->in[0], why);
-    return r < 0 ? r : check_float(p, why);
-}
-
-static int check_dropout(const struct kern_problem *p, struct infer_error *why)
-{
-    int r = check_like_input(p, why);
-
-    if (r == 0)
-        r = expect_flat(p, "random", &p->in[1], INFER_U64, 2, why);
-    /* Written so that NaN fails. */
-    if (r == 0 && !(p->attr.dropout.ratio >= 0 && p->attr.dropout.ratio < 1))
-        return REFUSE(p, why, "ratio %g is not in [0, 1)",
-                      (double)p->attr.dropout.ratio);
-    if (r == 0 && kern_tensor_count(&p->in[0]) >= (int64_t)1 << 34)
-        return REFUSE(p, why, "has 2^34 elements or more");
-    if (r == 0 &&
-        (!scalar_is_float(p->in[0].dtype) || !scalar_is_float(p->out[0].dtype)))
-        return REFUSE(p, why, "takes floating point");
-    return r;
-}
-
-static int check_cross_entropy(const struct kern_problem *p,
-                               struct infer_error *why)
-{
-    const struct kern_tensor *x = &p->in[0], *label = &p->in[1];
-    const struct kern_cross_entropy *a = &p->attr.cross_entropy;
-
-    if (x->rank != 2 || x->dim[1] < 1 || !scalar_is_float(x->dtype))
-        return REFUSE(p, why, "logits are not N,C in floating point");
-    if (label->dtype != INFER_I32 && label->dtype != INFER_I64)
-        return REFUSE(p, why, "labels are %s, expected I32 or I64",
-                      infer_dtype_name(label->dtype));
-    if (!(a->smoothing >= 0 && a->smoothing <= 1))
-        return REFUSE(p, why, "smoothing %g is not in [0, 1]",
-                      (double)a->smoothing);
-    int r = expect_flat(p, "labels", label, label->dtype, x->dim[0], why);
-    if (r == 0)
-        r = expect_flat(p, "step", kern_problem_in(p, 2), INFER_F32,
-                        KERN_STEP_SIZE, why);
-    if (r == 0)
-        r = expect_flat(p, "loss", &p->out[0], INFER_F32, x->dim[0], why);
-    if (r == 0)
-        r = expect_like(p, "dlogits", kern_problem_out(p, 1), x, why);
-    if (r == 0 && kern_problem_out(p, 1) && !scalar_is_float(p->out[1].dtype))
-        return REFUSE(p, why, "dlogits are not floating point");
-    if (r == 0)
-        r = expect_flat(p, "hit", kern_problem_out(p, 2), INFER_F32, x->dim[0],
-                        why);
-    return r;
-}
-
-static int check_step(const struct kern_problem *p, struct infer_error *why)
-{
-    int r = expect_flat(p, "norm", &p->in[0], INFER_F32, 1, why);
-
-    if (r == 0)
-        r = expect_flat(p, "step", &p->in[1], INFER_F32, KERN_STEP_SIZE, why);
-    if (r == 0)
-        r = expect_flat(p, "step", &p->out[0], INFER_F32, KERN_STEP_SIZE, why);
-    if (r == 0)
-        r = check_pair(p, "random", 2, 1, why);
-    if (r == 0)
-        r = expect_flat(p, "random", kern_problem_in(p, 2), INFER_U64, 2, why);
-    if (r == 0)
-        r = expect_flat(p, "random", kern_problem_out(p, 1), INFER_U64, 2, why);
-    return r;
-}
-
-/* The moments that a kind of update moves: m where it has a momentum. */
-static int check_moments(const struct kern_problem *p, struct infer_error *why)
-{
-    const enum kern_update_kind kind = p->attr.update.kind;
-    const bool adam = kind == KERN_UPDATE_ADAM || kind == KERN_UPDATE_ADAMW;
-    const bool m = kern_problem_in(p, 4), v = kern_problem_in(p, 5);
-
-    if (v != (adam || kind == KERN_UPDATE_RMSPROP) || (adam && !m) ||
-        (kind == KERN_UPDATE_NONE && m))
-        return REFUSE(p, why, "has other moments than its kind moves");
-    if (adam && !kern_problem_in(p, 3))
-        return REFUSE(p, why, "needs step for its corrections");
-    if (kind != KERN_UPDATE_NONE &&
-        (!kern_problem_in(p, 1) || !kern_problem_in(p, 2)))
-        return REFUSE(p, why, "needs dw and rate");
-    return 0;
-}
-
-static int check_update(const struct kern_problem *p, struct infer_error *why)
-{
-    static const char *const names[] = {"w", "dw", "rate",   "step",
-                                        "m", "v",  "average"};
-    const struct kern_tensor *copy = kern_problem_out(p, KERN_UPDATE_COPY);
-    const int64_t n = kern_tensor_count(&p->in[0]);
-    int r = 0;
-
-    if ((int)p->attr.update.kind < 0 ||
-        p->attr.update.kind >= KERN_UPDATE_KIND_COUNT)
-        return REFUSE(p, why, "unknown kind %d", (int)p->attr.update.kind);
-    for (int i = 0; i < p->n_in && r == 0; i++) {
-        const struct kern_tensor *t = kern_problem_in(p, i);
-        const bool any = t && i == 1 && scalar_is_float(t->dtype);
-        const int64_t size = i == 2 ? 1 : i == 3 ? KERN_STEP_SIZE : n;
-        r = expect_flat(p, names[i], t, any ? t->dtype : INFER_F32, size, why);
-    }
-    for (int i = 0; i < KERN_UPDATE_COPY && r == 0; i++)
-        r = expect_flat(p, i == 0 ? "w" : names[i + 3], kern_problem_out(p, i),
-                        INFER_F32, n, why);
-    for (int i = 1; i < KERN_UPDATE_COPY && r == 0; i++)
-        r = check_pair(p, names[i + 3], i + 3, i, why);
-    if (r == 0 && copy && !scalar_is_float(copy->dtype))
-        return REFUSE(p, why, "copy is %s, expected floating point",
-                      infer_dtype_name(copy->dtype));
-    if (r == 0)
-        r = expect_shape(p, "copy", copy, 1, &n, why);
-    return r < 0 ? r : check_moments(p, why);
-}
-
 /* ---- all operations ------------------------------------------------ */
 
 /* min_in inputs must be there, max_in may; so with outputs. */
@@ -994,29 +734,31 @@ static const struct op_rule {
     [KERN_SCALE_SHIFT] = {1, 4, true, NULL, 1, 1},
     [KERN_LAYER_NORM] = {1, 3, false, check_layer_norm, 1, 1},
     [KERN_GROUP_NORM] = {1, 3, false, check_group_norm, 1, 1},
-    [KERN_LRN] = {1, 1, false, check_lrn, 1, 1},
-    [KERN_UNARY] = {1, 1, false, check_unary, 1, 1},
+    [KERN_LRN] = {1, 1, false, problem_check_lrn, 1, 1},
+    [KERN_UNARY] = {1, 1, false, problem_check_unary, 1, 1},
     [KERN_PRELU] = {2, 2, false, check_prelu, 1, 1},
     [KERN_BINARY] = {2, 3, true, check_binary, 1, 1},
     [KERN_WHERE] = {3, 3, false, check_where, 1, 1},
     [KERN_SOFTMAX] = {1, 1, false, check_softmax, 1, 1},
-    [KERN_REDUCE] = {1, 2, false, check_reduce, 1, 1},
+    [KERN_REDUCE] = {1, 2, false, problem_check_reduce, 1, 1},
     [KERN_ARG_REDUCE] = {1, 1, false, check_arg_reduce, 1, 1},
     [KERN_GATHER] = {2, 2, false, check_gather, 1, 1},
     [KERN_PAD] = {1, 1, false, check_pad, 1, 1},
     [KERN_RESIZE] = {1, 1, false, check_resize, 1, 1},
-    [KERN_COPY] = {1, 1, false, check_like_input, 1, 1},
+    [KERN_COPY] = {1, 1, false, problem_check_like_input, 1, 1},
     [KERN_CONV_WGRAD] = {2, 3, false, check_conv_wgrad, 1, 1},
-    [KERN_BATCH_NORM_TRAIN] = {3, 6, true, check_batch_norm_train, 3, 5},
-    [KERN_BATCH_NORM_DGRAD] = {5, 8, true, check_batch_norm_dgrad, 3, 4},
+    [KERN_BATCH_NORM_TRAIN] = {3, 6, true, problem_check_batch_norm_train, 3,
+                               5},
+    [KERN_BATCH_NORM_DGRAD] = {5, 8, true, problem_check_batch_norm_dgrad, 3,
+                               4},
     [KERN_POOL_DGRAD] = {1, 3, false, check_pool_dgrad, 1, 1},
-    [KERN_REDUCE_DGRAD] = {1, 3, false, check_reduce_dgrad, 1, 1},
-    [KERN_UNARY_DGRAD] = {1, 4, false, check_unary_dgrad, 1, 1},
-    [KERN_LRN_DGRAD] = {2, 3, false, check_lrn_dgrad, 1, 1},
-    [KERN_DROPOUT] = {2, 2, false, check_dropout, 1, 1},
-    [KERN_CROSS_ENTROPY] = {2, 3, false, check_cross_entropy, 1, 3},
-    [KERN_STEP] = {2, 3, false, check_step, 1, 2},
-    [KERN_UPDATE] = {1, 7, false, check_update, 1, 5},
+    [KERN_REDUCE_DGRAD] = {1, 3, false, problem_check_reduce_dgrad, 1, 1},
+    [KERN_UNARY_DGRAD] = {1, 4, false, problem_check_unary_dgrad, 1, 1},
+    [KERN_LRN_DGRAD] = {2, 3, false, problem_check_lrn_dgrad, 1, 1},
+    [KERN_DROPOUT] = {2, 2, false, problem_check_dropout, 1, 1},
+    [KERN_CROSS_ENTROPY] = {2, 3, false, problem_check_cross_entropy, 1, 3},
+    [KERN_STEP] = {2, 3, false, problem_check_step, 1, 2},
+    [KERN_UPDATE] = {1, 7, false, problem_check_update, 1, 5},
 };
 
 static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
@@ -1029,8 +771,8 @@ static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
     if (p->epilogue.act.kind != KERN_IDENTITY && !rules[p->op].act)
         return REFUSE(p, why, "knows no activation behind it");
     return r < 0 ? 0
-                 : expect_like(p, "residual", kern_problem_in(p, r), &p->out[0],
-                               why);
+                 : problem_expect_like(p, "residual", kern_problem_in(p, r),
+                                       &p->out[0], why);
 }
 
 int kern_problem_check(const struct kern_problem *p, struct infer_error *why)
@@ -1047,6 +789,7 @@ int kern_problem_check(const struct kern_problem *p, struct infer_error *why)
     if (rule->check)
         r = rule->check(p, why);
     else
-        r = check_channel_vectors(p, p->op == KERN_BATCH_NORM ? 4 : 2, why);
+        r = problem_check_channel_vectors(p, p->op == KERN_BATCH_NORM ? 4 : 2,
+                                          why);
     return r < 0 ? r : check_epilogue(p, why);
 }
