@@ -104,6 +104,13 @@ expect 0 'conv_fprop' "$kbench" all -m "$model" --threads=1 --rounds=1 \
 expect 0 '</html>' tail -n 1 "$dir/kernels.infer"
 expect 1 '^0$' grep -c -e 'http' -e ' src=' -e '<link' "$dir/kernels.infer"
 expect 0 'model,layer,batch' head -n 1 "$dir/csv.infer"
+# shellcheck disable=SC2086
+expect 0 'conv_wgrad_ref' "$kbench" $small --dir=dgrad,wgrad --backends=ref
+# shellcheck disable=SC2086
+expect 2 'csv.infer' "$kbench" $small --backends=ref \
+    --compare-with="$dir/csv.infer"
+expect 1 'dir' "$kbench" conv -H9 --dir=backward
+expect 1 'only convolutions' "$kbench" pool -H9 --dir=dgrad
 expect 1 'no problem' "$kbench" --rounds=1
 expect 1 'benchdnn' "$kbench" --problem=mb1zz3
 expect 1 'does not fit' "$kbench" conv -H3 -R9
