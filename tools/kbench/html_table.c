@@ -141,7 +141,7 @@ void kb_html_change(const struct kb_report *r, FILE *f)
 {
     const struct kb_change *change = r->change;
 
-    if (!change)
+    if (!change || change->count == 0)
         return;
     fputs("<h2>Against ", f);
     kb_html_text(f, r->request->before);

@@ -215,6 +215,11 @@ void kb_text_change(const struct kb_report *r)
 
     if (!change)
         return;
+    if (change->count == 0) {
+        printf("\nagainst %s: no problem that both have kernels of ours for\n",
+               r->request->before);
+        return;
+    }
     printf("\nagainst %s: %d problems that both have, %.3f times as fast; %d "
            "slower and %d faster by more than %.0f %%\n",
            r->request->before, change->count, change->mean, change->n_slower,
