@@ -72,7 +72,7 @@ static int work(struct train_run *r, struct infer_error *err)
     return rc;
 }
 
-int main(int argc, char **argv)
+static int train(int argc, char **argv)
 {
     struct cli cli = {
         .tool = "train", .usage = train_usage, .option = train_options};
@@ -95,4 +95,9 @@ int main(int argc, char **argv)
         code = cli_fail(&cli, &err);
     train_close(&run);
     return code;
+}
+
+int main(int argc, char **argv)
+{
+    return cli_main("train", argc, argv, train);
 }
