@@ -102,16 +102,22 @@ static int make_row(struct loader *l, int64_t epoch, int64_t picture,
     return 0;
 }
 
+/* left, but neither negative nor above most */
+static int64_t at_most(int64_t left, int64_t most)
+{
+    return left < 0 ? 0 : left < most ? left : most;
+}
+
 static int make_batch(struct loader *l, int64_t epoch, int64_t number,
                       struct loader_batch *b, struct infer_error *err)
 {
     const struct loader_options *o = &l->options;
-    const int64_t begin = number * o->batch;
+    const int64_t whole = o->batch * o->ranks;
+    const int64_t begin = number * whole + o->rank * o->batch;
     int64_t row;
 
-    b->count = o->set->count - begin;
-    if (b->count > o->batch)
-        b->count = o->batch;
+    b->all = at_most(o->set->count - number * whole, whole);
+    b->count = at_most(o->set->count - begin, o->batch);
     for (row = 0; row < b->count; row++) {
         const int rc = make_row(l, epoch, l->order[begin + row], b, row, err);
 
@@ -210,6 +216,7 @@ int loader_new(const struct loader_options *options, struct infer_error *err,
 {
     const struct graph_preprocess *p = &options->preprocess;
     struct loader *l = calloc(1, sizeof(*l));
+    int64_t whole;
     int rc;
 
     if (!l)
@@ -217,9 +224,11 @@ int loader_new(const struct loader_options *options, struct infer_error *err,
     l->options = *options;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
-    l->batches = options->set->count / options->batch;
-    if (l->batches == 0 ||
-        (options->whole && options->set->count % options->batch))
+    if (l->options.ranks == 0)
+        l->options.ranks = 1;
+    whole = options->batch * l->options.ranks;
+    l->batches = options->set->count / whole;
+    if (l->batches == 0 || (options->whole && options->set->count % whole))
         l->batches++;
     /* As infer computes it from the stored preprocessing. */
     for (int c = 0; c < 4; c++)

@@ -12,6 +12,7 @@
 struct loader_options {
     struct data_set *set; /* nobody else may use it meanwhile */
     int64_t batch;
+    int rank, ranks; /* rank's part of batches ranks times as large; 0: whole */
     uint64_t seed;
     bool shuffle;
     bool whole; /* the last batch may be filled up with label -1; else what
@@ -25,6 +26,7 @@ struct loader_batch {
     void *x; /* batch,height,width,channels */
     int32_t *label;
     int64_t count; /* pictures; the rest fills up */
+    int64_t all;   /* pictures of all ranks together */
 };
 
 struct loader;
