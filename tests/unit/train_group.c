@@ -186,8 +186,7 @@ static int make(struct task *t)
         rc = init_random(t->net, INIT_PYTORCH,
                          1 + (uint64_t)t->member.base.rank, &t->err);
     t->step = 100 * (t->member.base.rank + 1);
-    return rc < 0 || t->ranks == 1 ? rc
-                                   : net_share(t->net, &t->step, &t->err);
+    return rc < 0 || t->ranks == 1 ? rc : net_share(t->net, &t->step, &t->err);
 }
 
 /* Step s takes pictures s * WHOLE and so on, of which every rank takes its
@@ -294,9 +293,8 @@ static void ranks_train_as_one(void **state)
         run_all(&one, 1, &m);
         assert_int_equal(m.reduced, 0);
         for (int r = 0; r < RANKS; r++)
-            t[r] = (struct task){.accumulate = accumulate,
-                                 .steps = 4,
-                                 .stop_at_2 = r == 1};
+            t[r] = (struct task){
+                .accumulate = accumulate, .steps = 4, .stop_at_2 = r == 1};
         /* Six pictures in two batches are three a batch, one a rank. */
         run_all(t, RANKS, &m);
         assert_true(m.reduced >= 8);

@@ -136,8 +136,8 @@ static int ring_share(struct exchange *x, void *data, size_t bytes,
 {
     struct ring *r = (struct ring *)x;
 
-    NCCL_TRY(err, ncclBroadcast(data, data, bytes, ncclInt8, 0, r->comm,
-                                r->main));
+    NCCL_TRY(err,
+             ncclBroadcast(data, data, bytes, ncclInt8, 0, r->comm, r->main));
     CUDA_TRY(err, cudaStreamSynchronize(r->main));
     return 0;
 }

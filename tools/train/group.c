@@ -47,8 +47,8 @@ int group_share(struct group *g, void *data, size_t bytes,
     struct group_shared *s = g->shared;
 
     if (bytes > GROUP_SHARE)
-        return error_set(err, INFER_EARGUMENT, "%zu bytes are too many to share",
-                         bytes);
+        return error_set(err, INFER_EARGUMENT,
+                         "%zu bytes are too many to share", bytes);
 #ifdef HAVE_MPI
     if (g->mpi)
         return group_mpi_share(data, bytes, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches, made by a thread of their own while the device works. */
+/* Batches, made by threads of their own while the device works. */
 #ifndef TOOLS_TRAIN_LOADER_H
 #define TOOLS_TRAIN_LOADER_H
 
@@ -20,6 +20,7 @@ struct loader_options {
     struct augment augment;
     struct graph_preprocess preprocess; /* scale, mean, std */
     bool doubles;                       /* F64 instead of F32 */
+    int threads;                        /* at least 1 are taken, at most 16 */
 };
 
 struct loader_batch {

@@ -171,9 +171,9 @@ static int fixed(struct net *n, struct infer_error *err)
     if (rc == 0) /* seed, place, rate */
         rc = n->control = net_buffer(n, NET_FIXED, 24, err);
     if (rc >= 0)
-        rc = n->metrics = net_buffer(
-            n, NET_FIXED, (2 * (size_t)batch + 1) * infer_dtype_size(type),
-            err);
+        rc = n->metrics =
+            net_buffer(n, NET_FIXED,
+                       (2 * (size_t)batch + 1) * infer_dtype_size(type), err);
     if (rc < 0)
         return rc;
     n->random = part(n->control, INFER_U64, 0, 2);

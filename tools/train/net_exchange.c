@@ -33,8 +33,8 @@ int net_ranks(const struct net *n)
 
 static bool writes(const struct view *v, int buffer, int64_t from, int64_t to)
 {
-    return v->t.dtype != INFER_NONE && v->buffer == buffer &&
-           v->offset < to && v->offset + kern_tensor_count(&v->t) > from;
+    return v->t.dtype != INFER_NONE && v->buffer == buffer && v->offset < to &&
+           v->offset + kern_tensor_count(&v->t) > from;
 }
 
 /* The last launch of a list that writes elements from .. to-1 of a buffer;
@@ -58,7 +58,7 @@ struct insertions {
     struct {
         struct net_op *op;
         int behind;
-    } *item;
+    } * item;
     int n;
 };
 
@@ -66,8 +66,7 @@ static int insert(struct insertions *ins, int behind, enum net_transfer kind,
                   struct view array, struct infer_error *err)
 {
     struct net_op *op = calloc(1, sizeof(*op));
-    void *more =
-        realloc(ins->item, ((size_t)ins->n + 1) * sizeof(*ins->item));
+    void *more = realloc(ins->item, ((size_t)ins->n + 1) * sizeof(*ins->item));
 
     if (more)
         ins->item = more;
@@ -182,10 +181,9 @@ static int statistics(struct net *n, struct insertions *ins,
     for (int i = 0; rc == 0 && i <= n->n_params; i++) {
         const struct net_param *p = i < n->n_params ? &n->param[i] : NULL;
         const bool runs = p && p->role == NET_RUNNING;
-        const int writer =
-            runs ? last_writer(n, NET_LIST_TRAIN, buffer, p->offset,
-                               p->offset + p->count)
-                 : -1;
+        const int writer = runs ? last_writer(n, NET_LIST_TRAIN, buffer,
+                                              p->offset, p->offset + p->count)
+                                : -1;
 
         if (p && !runs)
             continue;
@@ -315,8 +313,8 @@ int net_share(struct net *n, int64_t *step, struct infer_error *err)
 
     for (size_t i = 0; rc == 0 && i < sizeof(home) / sizeof(home[0]); i++)
         if (n->flat[home[i]] >= 0)
-            rc = x->ops->share(x, n->base[home[i]],
-                               net_flat_bytes(n, home[i]), err);
+            rc = x->ops->share(x, n->base[home[i]], net_flat_bytes(n, home[i]),
+                               err);
     if (rc == 0)
         rc = x->ops->share(x, net_at(n, &n->state),
                            KERN_STEP_SIZE * sizeof(float), err);

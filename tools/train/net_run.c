@@ -173,11 +173,10 @@ int net_read_metrics(struct net *n, struct infer_error *err,
     for (int64_t i = 0; i < batch; i++) {
         out->loss += scalar_load(n->loss.t.dtype, n->host_metrics, i);
         /* A row counts the processes that have it right. */
-        out->hit += (int64_t)scalar_load(n->loss.t.dtype, n->host_metrics,
-                                         batch + i);
+        out->hit +=
+            (int64_t)scalar_load(n->loss.t.dtype, n->host_metrics, batch + i);
     }
-    out->stop =
-        scalar_load(n->loss.t.dtype, n->host_metrics, 2 * batch) != 0;
+    out->stop = scalar_load(n->loss.t.dtype, n->host_metrics, 2 * batch) != 0;
     return 0;
 }
 

@@ -272,6 +272,16 @@ static int64_t train_part(const struct train_run *r)
     return r->request->batch / (r->exchange ? r->exchange->size : 1);
 }
 
+/* A CPU that trains has no time to spare; beside a GPU half of the cores make
+ * batches, shared with the other processes of this host. */
+static int loader_threads(const struct train_run *r)
+{
+    const int others = r->group ? r->group->local_size : 1;
+
+    return r->device.kern.kind == KERN_CPU ? 1
+                                           : device_cpu_cores() / 2 / others;
+}
+
 static int open_loaders(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
@@ -283,7 +293,8 @@ static int open_loaders(struct train_run *r, struct infer_error *err)
                                .seed = r->cli->seed,
                                .shuffle = !q->no_shuffle,
                                .augment = q->augment,
-                               .preprocess = r->preprocess};
+                               .preprocess = r->preprocess,
+                               .threads = loader_threads(r)};
     int rc = loader_new(&o, err, &r->loader);
 
     if (rc < 0 || r->val.count == 0)

@@ -54,8 +54,8 @@ struct train_request {
 struct train_run {
     struct cli *cli;
     const struct train_request *request;
-    struct group *group;        /* NULL: alone */
-    struct exchange *exchange;  /* with the group; NULL: alone */
+    struct group *group;       /* NULL: alone */
+    struct exchange *exchange; /* with the group; NULL: alone */
     struct device device;
     struct data_set train, val; /* val.count 0: none */
     struct graph_preprocess preprocess;
@@ -65,7 +65,7 @@ struct train_run {
     struct policy policy;
     int64_t steps_per_epoch, total_steps, step;
     int64_t last_saved; /* step of the newest checkpoint; -1: none */
-    bool stop; /* a signal asked for the end, and all processes know */
+    bool stop;          /* a signal asked for the end, and all processes know */
     double best_accuracy, val_loss, val_accuracy;
 };
 
