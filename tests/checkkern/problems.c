@@ -183,6 +183,9 @@ struct dims make_dims(struct maker *m, int k, int min_rank)
         s.dim[i] = rng_range(&m->rng, 1, s.rank > 3 ? 7 : 17);
     if (s.rank > 1 && rng_chance(&m->rng, 30))
         s.dim[1] = rng_range(&m->rng, 16, 40);
+    if (s.rank < 4 && rng_chance(&m->rng, 5)) /* more than a block of threads */
+        s.dim[rng_range(&m->rng, 0, s.rank - 1)] =
+            rng_range(&m->rng, 300, s.rank > 1 ? 1500 : 9000);
     return s;
 }
 
@@ -228,9 +231,12 @@ static void make_dense(struct maker *m, int k)
         for (int i = 0; i < x.rank; i++)
             x.dim[i] = rng_range(&m->rng, 1, i == x.rank - 1 ? 90 : 6);
         w.dim[0] = rng_range(&m->rng, 1, 70);
-        if (rng_chance(&m->rng, 50)) { /* as tensor cores want them; deep */
-            x.dim[x.rank - 1] = 8 * rng_range(&m->rng, 1, 80);
-            w.dim[0] = 8 * rng_range(&m->rng, 1, 12);
+        if (rng_chance(&m->rng, 50)) { /* as tensor cores want them: deep, */
+            const bool tall = rng_chance(&m->rng, 30); /* or several tiles */
+            if (tall)
+                x.dim[0] = rng_range(&m->rng, 60, 300);
+            x.dim[x.rank - 1] = 8 * rng_range(&m->rng, 1, tall ? 12 : 80);
+            w.dim[0] = 8 * rng_range(&m->rng, 1, tall ? 40 : 12);
         }
     }
     w.dim[1] = x.dim[x.rank - 1];
@@ -247,9 +253,10 @@ static void make_matmul(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
     struct kern_matmul *attr = &p->attr.matmul;
-    const int64_t rows = rng_range(&m->rng, 1, 20);
+    const int64_t most = rng_chance(&m->rng, 80) ? 20 : 140;
+    const int64_t rows = rng_range(&m->rng, 1, most);
     const int64_t inner = rng_range(&m->rng, 1, 40);
-    const int64_t columns = rng_range(&m->rng, 1, 20);
+    const int64_t columns = rng_range(&m->rng, 1, most);
     struct dims batch = {.rank = k % 3}, a, b, y;
 
     for (int i = 0; i < batch.rank; i++)
@@ -721,6 +728,13 @@ int problem_fixed_count(enum kern_op op)
     default:
         return COUNT(fixed_dims);
     }
+}
+
+/* One problem of 16 may be large, and those for which a row cannot be had
+ * otherwise. */
+double problem_most_flops(const struct problem_id *id)
+{
+    return id->number % 16 == 0 || id->draw >= PROBLEM_DRAWS / 2 ? 2e7 : 1.5e6;
 }
 
 void problem_make(const struct kern_row *row, const struct problem_id *id,

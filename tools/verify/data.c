@@ -297,11 +297,37 @@ static int64_t integer_value(const struct kern_problem *p, int i,
         const int64_t n = p->in[0].dim[p->attr.gather.axis];
         return rng_range(rng, -n, n - 1);
     }
-    if (p->op == KERN_BINARY || pass == PASS_EXACT)
+    if (p->op == KERN_BINARY || pass != PASS_REAL)
         return (int64_t)exact_value(p, i, rng);
     if (p->op == KERN_REDUCE && p->attr.reduce.kind == KERN_REDUCE_PROD)
         return (int64_t)exact_value(p, i, rng);
     return rng_range(rng, -100, 100);
+}
+
+bool data_takes_infinite(const struct kern_problem *p)
+{
+    switch (p->op) {
+    case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_DENSE_FPROP:
+    case KERN_MATMUL:
+    case KERN_POOL_FPROP:
+    case KERN_CONV_WGRAD:
+        return scalar_is_float(p->in[0].dtype);
+    default:
+        return false;
+    }
+}
+
+/* Puts one or two infinities of either sign among the activations. */
+static void add_infinities(enum infer_dtype dtype, struct rng *rng,
+                           int64_t count, void *dense)
+{
+    const int64_t n = count > 0 ? rng_range(rng, 1, 2) : 0;
+
+    for (int64_t i = 0; i < n; i++)
+        scalar_store(dtype, dense, rng_range(rng, 0, count - 1),
+                     rng_chance(rng, 50) ? INFINITY : -INFINITY);
 }
 
 void data_fill(const struct kern_problem *p, int i, enum pass pass,
@@ -319,7 +345,9 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
             scalar_store_i64(dtype, dense, at, integer_value(p, i, pass, rng));
         else
             scalar_store(dtype, dense, at,
-                         pass == PASS_EXACT ? exact_value(p, i, rng)
-                                            : real_value(p, i, rng));
+                         pass == PASS_REAL ? real_value(p, i, rng)
+                                           : exact_value(p, i, rng));
     }
+    if (pass == PASS_INFINITE && i == 0)
+        add_infinities(dtype, rng, count, dense);
 }
