@@ -204,6 +204,25 @@ expect 2 'batch of 1048576: .* TiB are needed' "$infer" -m "$dir/relu.infer" \
     --bench -b 1048576
 expect 0 '3.png' "$infer" -m "$model" -b 1048576 "$pictures/3.png"
 
+# ---- standard streams: full, closed
+if [ -w /dev/full ]; then
+    expect 2 'standard output: ' sh -c "'$infer' --doctor >/dev/full"
+    expect 2 'standard output: ' sh -c "'$wconv' inspect '$model' >/dev/full"
+fi
+expect 0 '^$' sh -c "'$wconv' '$pth' '$arch' -o '$dir/closed.infer' \
+    <&- >&- 2>&-; echo"
+expect 0 '^$' sh -c "'$wconv' diff '$model' '$dir/closed.infer' && echo"
+
+# ---- architectures and networks are told apart
+expect 2 'resnet18: an architecture without weights' "$wconv" resnet18 \
+    -o "$dir/y"
+expect 1 'a network of its own: --arch' "$wconv" "$model" --arch=lenet5 \
+    -o "$dir/y"
+expect 1 "no format is named 'tflite'" "$wconv" "$model" --from=tflite \
+    -o "$dir/y"
+expect 1 'empty name' "$wconv" "$pth" "$arch" -o ''
+absent "$dir/y"
+
 # ---- what training goes on with
 expect 0 . "$wconv" "$weights" "$arch" -o "$dir/kept.infer" --keep-training
 expect 0 'batch_norm' "$wconv" inspect --layers "$dir/kept.infer"

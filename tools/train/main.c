@@ -109,7 +109,7 @@ static int cannot_start(const struct infer_error *err, void *user)
     return (int)cli_fail(r->cli, err);
 }
 
-int main(int argc, char **argv)
+static int train(int argc, char **argv)
 {
     struct cli cli = {
         .tool = "train", .usage = train_usage, .option = train_options};
@@ -128,4 +128,9 @@ int main(int argc, char **argv)
     if (train_request_finish(&cli, &request) < 0)
         return CLI_USAGE;
     return group_run(request.gpus, one_process, &run, cannot_start);
+}
+
+int main(int argc, char **argv)
+{
+    return cli_main("train", argc, argv, train);
 }
