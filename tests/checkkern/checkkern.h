@@ -58,6 +58,11 @@ struct kern_tensor make_out(struct maker *m, const struct dims *s);
 struct kern_tensor make_vector(struct maker *m, int64_t n);
 enum infer_dtype vector_dtype(const struct maker *m);
 void make_window_problem(struct maker *m, int k);
+/* Ways forward that a way back of the same name is made from. */
+void make_layer_norm(struct maker *m, int k);
+void make_group_norm(struct maker *m, int k);
+void make_prelu(struct maker *m, int k);
+void make_resize(struct maker *m, int k);
 /* Operations of training but those with windows. */
 void make_train_problem(struct maker *m, int k);
 void make_epilogue(struct maker *m);

@@ -302,7 +302,7 @@ static void make_channel_op(struct maker *m, int k)
     make_epilogue(m);
 }
 
-static void make_layer_norm(struct maker *m, int k)
+void make_layer_norm(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
     const struct dims s = make_dims(m, k, 1);
@@ -321,7 +321,7 @@ static void make_layer_norm(struct maker *m, int k)
     p->out[0] = make_out(m, &s);
 }
 
-static void make_group_norm(struct maker *m, int k)
+void make_group_norm(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
     struct dims s = make_dims(m, k, 2);
@@ -370,7 +370,7 @@ static void make_unary(struct maker *m, int k)
         f->a = 0.25f;
 }
 
-static void make_prelu(struct maker *m, int k)
+void make_prelu(struct maker *m, int k)
 {
     const struct dims s = make_dims(m, k, 1);
     const struct dims slope = make_broadcast(m, &s);
@@ -497,7 +497,7 @@ static void make_pad(struct maker *m, int k)
     p->out[0] = make_out(m, &s);
 }
 
-static void make_resize(struct maker *m, int k)
+void make_resize(struct maker *m, int k)
 {
     static const float scales[] = {0.5f, 0.6f, 0.75f, 1, 1.5f, 2, 2.3f, 3};
     struct kern_problem *p = m->p;
@@ -655,6 +655,10 @@ static void make_operation(struct maker *m, int k)
     case KERN_REDUCE_DGRAD:
     case KERN_UNARY_DGRAD:
     case KERN_LRN_DGRAD:
+    case KERN_PRELU_DGRAD:
+    case KERN_LAYER_NORM_DGRAD:
+    case KERN_GROUP_NORM_DGRAD:
+    case KERN_RESIZE_DGRAD:
     case KERN_DROPOUT:
     case KERN_CROSS_ENTROPY:
     case KERN_STEP:
@@ -680,6 +684,8 @@ static void spoil_attribute(struct kern_problem *p, struct rng *r)
     case KERN_GROUP_NORM:
     case KERN_BATCH_NORM_TRAIN:
     case KERN_BATCH_NORM_DGRAD:
+    case KERN_LAYER_NORM_DGRAD:
+    case KERN_GROUP_NORM_DGRAD:
     case KERN_DROPOUT:
     case KERN_CROSS_ENTROPY:
     case KERN_STEP:

@@ -76,8 +76,10 @@ double problem_terms(const struct kern_problem *p)
             n *= p->attr.pool.window[i];
         return n;
     case KERN_LAYER_NORM:
+    case KERN_LAYER_NORM_DGRAD:
         return product(x->dim, p->attr.norm.axis, x->rank);
     case KERN_GROUP_NORM:
+    case KERN_GROUP_NORM_DGRAD:
         return product(x->dim, 1, x->rank) / p->attr.norm.groups;
     case KERN_LRN:
     case KERN_LRN_DGRAD:
@@ -96,6 +98,7 @@ double problem_terms(const struct kern_problem *p)
                          4
                    : 4;
     case KERN_RESIZE:
+    case KERN_RESIZE_DGRAD:
         return largest(x) > largest(&p->out[0]) ? largest(x)
                                                 : largest(&p->out[0]);
     default:
@@ -161,6 +164,8 @@ bool data_is_exact(const struct kern_problem *p)
     case KERN_BATCH_NORM_TRAIN:
     case KERN_BATCH_NORM_DGRAD:
     case KERN_LRN_DGRAD:
+    case KERN_LAYER_NORM_DGRAD:
+    case KERN_GROUP_NORM_DGRAD:
     case KERN_CROSS_ENTROPY:
     case KERN_STEP:
     case KERN_UPDATE:
@@ -187,6 +192,7 @@ bool data_is_exact(const struct kern_problem *p)
                (p->attr.reduce.kind != KERN_REDUCE_MEAN &&
                 p->attr.reduce.kind != KERN_REDUCE_L2);
     case KERN_RESIZE:
+    case KERN_RESIZE_DGRAD:
         return p->attr.resize.mode == KERN_NEAREST;
     default:
         return true;
