@@ -277,7 +277,7 @@ struct infer_memory_info {
 int infer_session_memory(const struct infer_session *session,
                          struct infer_memory_info *out);
 
-/* How the kernels of a session's plans were chosen; its strings. */
+/* How the kernels of a session's plans were chosen; the session's strings. */
 struct infer_tuning_info {
     int measured;      /* problems measured by this session */
     int cached;        /* problems found in the tuning cache */
