@@ -87,18 +87,127 @@ struct binary {
     }
 };
 
+/* ---- one number a channel of each image ------------------------------ */
+
+/*
+ * y[n,p,c] = x[n,p,c] * z[n,c], channels last: the end of a block with squeeze
+ * and excitation.  A block of 256 threads takes DEPTH * 256 vectors of 16 bytes
+ * that lie one behind the other in one image, a thread every 256th of them, so
+ * that its loads are under way together.  Blocks go from the last image to the
+ * first: the kernel before, which went from the first to the last, has left the
+ * last in the L2 cache, and the kernel behind begins with the first.
+ */
+struct gate_args {
+    const void *x, *z;
+    void *y;
+    int64_t x_image, x_pixel, z_image, y_image, y_pixel; /* strides */
+    uint32_t count;                                      /* vectors an image */
+    struct fast_div across;                              /* vectors a pixel */
+};
+
+template <typename T, int V>
+static __device__ __forceinline__ vec<T, V> gate_multiply(vec<T, V> x,
+                                                          const vec<T, V> &z)
+{
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        x.at[j] = from_float<T>(to_float(x.at[j]) * to_float(z.at[j]));
+    return x;
+}
+
+template <typename T, int DEPTH>
+static __global__ void __launch_bounds__(THREADS)
+    gate_kernel(const __grid_constant__ struct gate_args a)
+{
+    enum { V = 16 / (int)sizeof(T) };
+    const int n = (int)(gridDim.y - 1 - blockIdx.y);
+    const uint32_t first =
+        (gridDim.x - 1 - blockIdx.x) * (DEPTH * THREADS) + threadIdx.x;
+    const T *const x = (const T *)a.x + n * a.x_image;
+    const T *const z = (const T *)a.z + n * a.z_image;
+    T *const y = (T *)a.y + n * a.y_image;
+    vec<T, V> v[DEPTH], f[DEPTH];
+    int64_t to[DEPTH];
+
+    launch_wait();
+#pragma unroll
+    for (int i = 0; i < DEPTH; i++) {
+        /* Beyond the last vector the last is read again. */
+        const uint32_t at = min(first + i * THREADS, a.count - 1);
+        uint32_t k;
+        const uint32_t pixel = a.across.divmod(at, &k);
+        v[i] = load_vec<T, V>(x + pixel * a.x_pixel + k * V);
+        f[i] = load_vec<T, V>(z + k * V);
+        to[i] = pixel * a.y_pixel + k * V;
+    }
+#pragma unroll
+    for (int i = 0; i < DEPTH; i++)
+        if (first + i * THREADS < a.count)
+            store_vec<T, V>(y + to[i], gate_multiply<T, V>(v[i], f[i]));
+}
+
+/* Reads the walk of x, z, residual and y, in vectors: images (if more than
+ * one), pixels, channels.  False where it is another. */
+static bool gate_read(const struct pointwise<3> *a, int v, struct gate_args *g)
+{
+    const struct cuda_walk<4> *w = &a->walk;
+    const int c = w->rank - 1, p = c - 1;
+
+    if (w->rank < 2 || w->rank > 3 || a->f.binary != KERN_MUL ||
+        a->type[0] != a->type[1] || a->type[2] != INFER_NONE ||
+        a->epilogue.act.kind != KERN_IDENTITY || w->stride[0][c] != v ||
+        w->stride[1][c] != v || w->dim[p] > INT32_MAX / 2 / w->dim[c] ||
+        (w->rank == 3 && w->dim[0] > 65535))
+        return false;
+    const int z = w->stride[1][p] == 0 ? 1 : 0, x = 1 - z;
+    if (w->stride[z][p] != 0)
+        return false;
+    g->x = a->in[x];
+    g->z = a->in[z];
+    g->y = a->out;
+    g->x_image = w->rank == 3 ? w->stride[x][0] : 0;
+    g->z_image = w->rank == 3 ? w->stride[z][0] : 0;
+    g->y_image = w->rank == 3 ? w->stride[3][0] : 0;
+    g->x_pixel = w->stride[x][p];
+    g->y_pixel = w->stride[3][p];
+    g->count = (uint32_t)(w->dim[p] * w->dim[c]);
+    g->across.init((uint32_t)w->dim[c]);
+    return true;
+}
+
+/* Vectors in all from which on a thread takes four. */
+#define GATE_MANY (1 << 19)
+
+template <typename T>
+static int gate_run(const struct pointwise<3> *a, const struct gate_args *g,
+                    void *stream, struct infer_error *err)
+{
+    const bool many = a->walk.count >= GATE_MANY;
+    const dim3 grid(cuda_blocks(g->count, (many ? 4 : 1) * THREADS),
+                    a->walk.rank == 3 ? (unsigned)a->walk.dim[0] : 1);
+
+    return launch_chained(many ? gate_kernel<T, 4> : gate_kernel<T, 1>, grid,
+                          dim3(THREADS), 0, stream, *g, err);
+}
+
+/* ---- everything else ------------------------------------------------- */
+
 template <typename T>
 static int run(const struct kern_problem *p, const struct kern_args *args,
                struct infer_error *err)
 {
     struct pointwise<3> a = {
     };
+    struct gate_args g;
 
     pointwise_init<binary>(&a, p, args, 1, 0);
     a.f.binary = p->attr.binary.kind;
     if (p->out[0].dtype == INFER_BOOL)
         return pointwise_run<binary, T, uint8_t>(&a, args, err);
-    return pointwise_run<binary, T, T>(&a, args, err);
+    const int v = pointwise_vectors<binary, T, T>(&a);
+    if (v > 1 && gate_read(&a, v, &g))
+        return gate_run<T>(&a, &g, args->stream, err);
+    return pointwise_start<binary, T, T>(&a, v, args, err);
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,

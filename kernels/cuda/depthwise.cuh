@@ -25,6 +25,7 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/output.cuh"
+#include "kernels/cuda/silu.cuh"
 #include "kernels/cuda/walk.cuh"
 
 #define DEPTHWISE_THREADS 256
@@ -51,6 +52,16 @@ depthwise_place_of(const struct depthwise_args &a, int64_t i, int v, int tw)
     rest = a.tiles.divmod(rest, &q);
     const uint32_t n = a.p.divmod(rest, &p);
     return {(int)k * v, (int)q * tw, (int)p, (int)n};
+}
+
+/* The number of this thread.  Blocks go from the last to the first: the
+ * kernel before, which went from the first to the last, has left the last
+ * images in the L2 cache, and the kernel behind begins with the first, which
+ * this one has just written. */
+static __device__ __forceinline__ int64_t depthwise_thread(void)
+{
+    return (int64_t)(gridDim.x - 1 - blockIdx.x) * DEPTHWISE_THREADS +
+           (int)threadIdx.x;
 }
 
 /* One row of the window for TW outputs; x points at the image's row, which is
@@ -96,12 +107,48 @@ depthwise_row(const struct depthwise_args &a, const T *x, const T *taps,
     }
 }
 
+/* Finishes channels k .. k+V-1 of `count` of TW adjacent pixels, m the first.
+ * The bias is fetched once for all of them; SiLU, which nearly every network of
+ * today has here, has a way of its own. */
+template <typename T, int V, int TW>
+static __device__ __forceinline__ void
+depthwise_finish(const struct output_args &o, int m, int k, int count,
+                 float (&acc)[TW][V])
+{
+    const bool silu = o.epilogue.act.kind == KERN_SILU && !o.residual;
+    float bias[V];
+    struct output_args rest = o;
+
+    rest.bias = NULL;
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        bias[j] = 0;
+    if (o.bias)
+#pragma unroll
+        for (int j = 0; j < V; j += V < 4 ? 1 : 4)
+            load_floats < float, V<4 ? 1 : 4>(o.bias + k + j, bias + j);
+#pragma unroll
+    for (int t = 0; t < TW; t++) {
+        if (t >= count)
+            continue;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            acc[t][j] += bias[j];
+        if (silu) {
+            silu_vector<V>(o.epilogue.act.a, acc[t]);
+            store_floats<T, V>((T *)o.y + (size_t)(m + t) * o.y_pitch + k,
+                               acc[t]);
+        } else {
+            output_vector<T, V>(rest, m + t, k, acc[t]);
+        }
+    }
+}
+
 template <typename T, int V, int R, int STRIDE, int TW>
 static __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_unrolled(const __grid_constant__ struct depthwise_args a)
 {
-    const int64_t i =
-        (int64_t)blockIdx.x * DEPTHWISE_THREADS + (int)threadIdx.x;
+    const int64_t i = depthwise_thread();
 
     launch_wait();
     if (i >= a.count)
@@ -123,19 +170,15 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
             a, (const T *)a.x + line * a.g.w * a.g.c + at.k,
             (const T *)a.w + r * R * a.g.k + at.k, inside, column, acc);
     }
-#pragma unroll
-    for (int t = 0; t < TW; t++)
-        if (at.q + t < a.g.q)
-            output_vector<T, V>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q + t,
-                                at.k, acc[t]);
+    depthwise_finish<T, V, TW>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q,
+                               at.k, a.g.q - at.q, acc);
 }
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     depthwise_plain(const __grid_constant__ struct depthwise_args a)
 {
-    const int64_t i =
-        (int64_t)blockIdx.x * DEPTHWISE_THREADS + (int)threadIdx.x;
+    const int64_t i = depthwise_thread();
 
     launch_wait();
     if (i >= a.count)

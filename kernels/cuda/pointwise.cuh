@@ -125,16 +125,15 @@ static void pointwise_init(struct pointwise<F::N> *a,
     a->walk.init(y->rank, y->dim, t);
 }
 
+/* Makes the walk one of vectors where all tensors allow.  Returns the elements
+ * of a vector. */
 template <class F, typename T, typename Out>
-static int pointwise_run(struct pointwise<F::N> *a,
-                         const struct kern_args *args, struct infer_error *err)
+static int pointwise_vectors(struct pointwise<F::N> *a)
 {
     const int wide = sizeof(T) == sizeof(Out) ? 16 / sizeof(T) : 1;
     const void *at[F::N + 1];
     size_t size[F::N + 1];
 
-    if (a->walk.count == 0)
-        return 0;
     for (int k = 0; k < F::N; k++) {
         at[k] = a->in[k];
         size[k] = infer_dtype_size(a->type[k]);
@@ -146,11 +145,34 @@ static int pointwise_run(struct pointwise<F::N> *a,
     for (int k = 0; k < F::N; k++)
         plain = plain && (a->type[k] == INFER_NONE || a->type[k] == INFER_F32 ||
                           a->type[k] == dtype_of<T>::value);
-    const bool vectors = plain && wide > 1 && a->walk.vectorise(wide, at, size);
-    return launch_chained(vectors ? pointwise_kernel<F, T, Out, wide>
-                                  : pointwise_kernel<F, T, Out, 1>,
+    const bool vectors = plain && wide > 1 && a->walk.count > 0 &&
+                         a->walk.vectorise(wide, at, size);
+    return vectors ? wide : 1;
+}
+
+/* v: of pointwise_vectors(). */
+template <class F, typename T, typename Out>
+static int pointwise_start(const struct pointwise<F::N> *a, int v,
+                           const struct kern_args *args,
+                           struct infer_error *err)
+{
+    const int wide = sizeof(T) == sizeof(Out) ? 16 / sizeof(T) : 1;
+
+    if (a->walk.count == 0)
+        return 0;
+    return launch_chained(v > 1 ? pointwise_kernel<F, T, Out, wide>
+                                : pointwise_kernel<F, T, Out, 1>,
                           dim3(cuda_grid(a->walk.count, POINTWISE_THREADS)),
                           dim3(POINTWISE_THREADS), 0, args->stream, *a, err);
+}
+
+template <class F, typename T, typename Out>
+static int pointwise_run(struct pointwise<F::N> *a,
+                         const struct kern_args *args, struct infer_error *err)
+{
+    const int v = pointwise_vectors<F, T, Out>(a);
+
+    return pointwise_start<F, T, Out>(a, v, args, err);
 }
 
 #endif

@@ -12,6 +12,7 @@
 #define KERNELS_CUDA_WGMMA_FINISH_CUH
 
 #include "kernels/cuda/output.cuh"
+#include "kernels/cuda/silu.cuh"
 
 /* ---- limits -------------------------------------------------------- */
 
@@ -62,15 +63,12 @@ template <int N>
 static __device__ __forceinline__ void wgmma_activate(struct kern_unary f,
                                                       float *v)
 {
-    const bool times = f.kind == KERN_SILU || f.kind == KERN_HARD_SWISH;
+    const bool times = f.kind == KERN_HARD_SWISH;
 
-    if (f.kind == KERN_SIGMOID || f.kind == KERN_SILU) {
-        const float scale = times ? f.a : 1.0f;
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            const float s = __fdividef(1.0f, 1.0f + __expf(-scale * v[i]));
-            v[i] = times ? v[i] * s : s;
-        }
+    if (f.kind == KERN_SILU) {
+        silu_vector<N>(f.a, v);
+    } else if (f.kind == KERN_SIGMOID) {
+        sigmoid_vector<N>(v);
     } else if (f.kind == KERN_HARD_SIGMOID || f.kind == KERN_HARD_SWISH) {
         const float scale = times ? 1.0f / 6 : f.a;
         const float shift = times ? 0.5f : f.b;

@@ -386,6 +386,32 @@ static bool is_comparison(enum kern_binary_kind kind)
     return kind >= KERN_EQUAL;
 }
 
+/* A factor for each channel of each image; `large` is as much as a network has
+ * at a batch of some size. */
+static void make_gate(struct maker *m, bool large)
+{
+    struct kern_problem *p = m->p;
+    struct dims x = {4, {16, 256, 32, 33}}, z = {4, {1, 1, 1, 1}};
+    const int full = rng_chance(&m->rng, 20);
+
+    if (!large) {
+        x.dim[0] = rng_range(&m->rng, 1, 5);
+        x.dim[1] = rng_range(&m->rng, 1, 12) * 8;
+        x.dim[2] = rng_range(&m->rng, 1, 12);
+        x.dim[3] = rng_range(&m->rng, 1, 12);
+    }
+    z.dim[0] = x.dim[0];
+    z.dim[1] = x.dim[1];
+    p->n_in = 2;
+    p->in[full] = rng_chance(&m->rng, 20)
+                      ? make_slice(m, m->dtype, 4, x.dim)
+                      : kern_tensor_dense(m->dtype, 4, x.dim, m->layout);
+    p->in[!full] = kern_tensor_dense(m->dtype, 4, z.dim, m->layout);
+    p->out[0] = rng_chance(&m->rng, 20)
+                    ? make_slice(m, m->dtype, 4, x.dim)
+                    : kern_tensor_dense(m->dtype, 4, x.dim, m->layout);
+}
+
 static void make_binary(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
@@ -396,6 +422,11 @@ static void make_binary(struct maker *m, int k)
     const bool swap = rng_chance(&m->rng, 20);
 
     p->attr.binary.kind = kind;
+    if (kind == KERN_MUL && k >= KERN_BINARY_COUNT &&
+        (k == KERN_BINARY_COUNT + KERN_MUL || rng_chance(&m->rng, 60))) {
+        make_gate(m, k == KERN_BINARY_COUNT + KERN_MUL);
+        return;
+    }
     p->n_in = 2;
     p->in[0] = make_in(m, swap ? &other : &s);
     p->in[1] = make_in(m, swap ? &s : &other);
