@@ -22,6 +22,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/output.cuh"
@@ -64,6 +65,22 @@ static __device__ __forceinline__ int64_t depthwise_thread(void)
            (int)threadIdx.x;
 }
 
+/* Zero where the pixel is none of the image's: word by word as it was loaded,
+ * which is half as many as values of 16 bits. */
+template <typename T, int V>
+static __device__ __forceinline__ vec<T, V> depthwise_mask(vec<T, V> v, bool ok)
+{
+    const uint32_t mask = ok ? 0xffffffffu : 0;
+    uint32_t word[sizeof(v) / 4];
+
+    memcpy(word, &v, sizeof(v));
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(v) / 4); i++)
+        word[i] &= mask;
+    memcpy(&v, word, sizeof(v));
+    return v;
+}
+
 /* One row of the window for TW outputs; x points at the image's row, which is
  * inside or not.  All loads are made first and unconditionally, those outside
  * of a pixel inside, so that they are under way together. */
@@ -92,10 +109,11 @@ depthwise_row(const struct depthwise_args &a, const T *x, const T *taps,
 #pragma unroll
     for (int i = 0; i < COLUMNS; i++) {
         const bool ok = inside && (unsigned)(column + i) < (unsigned)a.g.w;
+        const vec<T, V> masked = depthwise_mask<T, V>(v[i], ok);
         float x_i[V];
 #pragma unroll
         for (int j = 0; j < V; j++)
-            x_i[j] = ok ? to_float(v[i].at[j]) : 0;
+            x_i[j] = to_float(masked.at[j]);
 #pragma unroll
         for (int t = 0; t < TW; t++) {
             if (i - t * STRIDE < 0 || i - t * STRIDE >= S)

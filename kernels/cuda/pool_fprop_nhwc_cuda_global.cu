@@ -159,7 +159,7 @@ static void shape_of(const struct kern_problem *p, const struct kern_device *d,
 {
     const struct kern_tensor *x = &p->in[0];
     const int vectors = (int)x->dim[1] / width_of(x);
-    const int places = 2 * conv_multiprocessors(d);
+    const int places = 4 * conv_multiprocessors(d);
     int64_t pixels = 1;
 
     for (int i = 2; i < x->rank; i++)
