@@ -219,6 +219,11 @@ int net_put_stop(struct net *n, bool stop, struct infer_error *err);
 /* Forward, loss and gradients; first: of the step (gradients start at 0). */
 int net_train(struct net *n, bool first, struct infer_error *err);
 int net_update(struct net *n, struct infer_error *err);
+/* The launch of the training list that reads a parameter first. */
+int net_first_use(const struct net *n, int param);
+/* Forward and loss of the training list alone, from a launch on; what those
+ * before it have made must still be there (net_options.keep), or from is 0. */
+int net_train_loss(struct net *n, int from, struct infer_error *err);
 /* Forward and loss as in inference, with averaged weights where the network
  * keeps averages. */
 int net_eval(struct net *n, struct infer_error *err);
