@@ -206,6 +206,10 @@ void net_free(struct net *n); /* NULL is fine */
  * of doubles), and one label a picture; -1 marks a row that only fills up. */
 int net_put_batch(struct net *n, const void *x, const int32_t *label,
                   struct infer_error *err);
+/* The same with x in memory of the device's alloc_host(), which stays as it is
+ * until the metrics are read. */
+int net_put_readable(struct net *n, const void *x, const int32_t *label,
+                     struct infer_error *err);
 /* What changes every batch: the learning rate, and the place of dropout's
  * random numbers. */
 int net_put_control(struct net *n, float rate, uint64_t seed, uint64_t place,
