@@ -26,7 +26,6 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/output.cuh"
-#include "kernels/cuda/silu.cuh"
 #include "kernels/cuda/walk.cuh"
 
 #define DEPTHWISE_THREADS 256
@@ -125,26 +124,23 @@ depthwise_row(const struct depthwise_args &a, const T *x, const T *taps,
     }
 }
 
-/* Finishes channels k .. k+V-1 of `count` of TW adjacent pixels, m the first.
- * The bias is fetched once for all of them; SiLU, which nearly every network of
- * today has here, has a way of its own. */
+/* Finishes channels k .. k+V-1 of `count` of TW adjacent pixels, m the first,
+ * with the bias fetched once for all of them. */
 template <typename T, int V, int TW>
 static __device__ __forceinline__ void
 depthwise_finish(const struct output_args &o, int m, int k, int count,
                  float (&acc)[TW][V])
 {
-    const bool silu = o.epilogue.act.kind == KERN_SILU && !o.residual;
-    float bias[V];
-    struct output_args rest = o;
+    enum { L = V < 4 ? V : 4 };
+    float bias[V], r[V];
 
-    rest.bias = NULL;
 #pragma unroll
     for (int j = 0; j < V; j++)
         bias[j] = 0;
     if (o.bias)
 #pragma unroll
-        for (int j = 0; j < V; j += V < 4 ? 1 : 4)
-            load_floats < float, V<4 ? 1 : 4>(o.bias + k + j, bias + j);
+        for (int j = 0; j < V; j += L)
+            load_floats<float, L>(o.bias + k + j, bias + j);
 #pragma unroll
     for (int t = 0; t < TW; t++) {
         if (t >= count)
@@ -152,13 +148,9 @@ depthwise_finish(const struct output_args &o, int m, int k, int count,
 #pragma unroll
         for (int j = 0; j < V; j++)
             acc[t][j] += bias[j];
-        if (silu) {
-            silu_vector<V>(o.epilogue.act.a, acc[t]);
-            store_floats<T, V>((T *)o.y + (size_t)(m + t) * o.y_pitch + k,
-                               acc[t]);
-        } else {
-            output_vector<T, V>(rest, m + t, k, acc[t]);
-        }
+        if (o.residual)
+            output_load_residual<T, V>(o, m + t, k, r);
+        output_with_residual<T, V>(o, m + t, k, acc[t], r);
     }
 }
 

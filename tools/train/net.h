@@ -57,7 +57,8 @@ enum net_init {
     NET_INIT_DENSE,
     NET_INIT_BIAS,
     NET_INIT_ONE,
-    NET_INIT_ZERO
+    NET_INIT_ZERO,
+    NET_INIT_SLOPE /* of PReLU: 0.25 */
 };
 
 struct net_param {
@@ -205,6 +206,10 @@ void net_free(struct net *n); /* NULL is fine */
  * of doubles), and one label a picture; -1 marks a row that only fills up. */
 int net_put_batch(struct net *n, const void *x, const int32_t *label,
                   struct infer_error *err);
+/* The same with x in memory of the device's alloc_host(), which stays as it is
+ * until the metrics are read. */
+int net_put_readable(struct net *n, const void *x, const int32_t *label,
+                     struct infer_error *err);
 /* What changes every batch: the learning rate, and the place of dropout's
  * random numbers. */
 int net_put_control(struct net *n, float rate, uint64_t seed, uint64_t place,
@@ -293,6 +298,13 @@ int net_conv_attr(const struct net *n, const struct graph_node *node,
                   struct kern_conv *out, struct infer_error *err);
 int net_pool_attr(const struct net *n, const struct graph_node *node,
                   struct kern_pool *out, struct infer_error *err);
+int net_conv_transpose_attr(const struct net *n, const struct graph_node *node,
+                            struct kern_conv *out, struct infer_error *err);
+/* Layer norm's axis counted from the front. */
+int net_norm_attr(const struct graph_node *node, int rank,
+                  struct kern_norm *out, struct infer_error *err);
+struct kern_resize net_resize_attr(const struct net *n,
+                                   const struct graph_node *node);
 /* v, whose last dimension is the columns, as rows, columns, 1, 1: a dense layer
  * is a 1x1 convolution over one pixel, whose attributes these are. */
 int net_as_pixels(const struct graph_node *node, const struct view *v,

@@ -113,6 +113,18 @@ int net_put_batch(struct net *n, const void *x, const int32_t *label,
     return rc < 0 ? rc : put(n, &n->label, label, err);
 }
 
+int net_put_readable(struct net *n, const void *x, const int32_t *label,
+                     struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    const struct kern_tensor *t = &n->input.t;
+    const int rc = d->ops->copy_in_later(
+        d, net_at(n, &n->input), x,
+        (size_t)kern_tensor_count(t) * infer_dtype_size(t->dtype), err);
+
+    return rc < 0 ? rc : put(n, &n->label, label, err);
+}
+
 int net_put_control(struct net *n, float rate, uint64_t seed, uint64_t place,
                     struct infer_error *err)
 {

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions of one argument for several values in registers, with the choice
+ * made once. */
+#ifndef KERNELS_CUDA_ACTIVATION_CUH
+#define KERNELS_CUDA_ACTIVATION_CUH
+
+#include "kernels/cuda/element.cuh"
+
+/* The larger or smaller of two, NaN where x is. */
+static __device__ __forceinline__ float max_nan(float x, float low)
+{
+#if __CUDA_ARCH__ >= 800
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(low));
+    return x;
+#else
+    return x < low ? low : x;
+#endif
+}
+
+static __device__ __forceinline__ float min_nan(float x, float high)
+{
+#if __CUDA_ARCH__ >= 800
+    asm("min.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(high));
+    return x;
+#else
+    return x > high ? high : x;
+#endif
+}
+
+/* Kinds of one or two instructions a value: they bend a line. */
+static inline __host__ __device__ bool unary_bends(enum kern_unary_kind kind)
+{
+    return kind <= KERN_CLIP;
+}
+
+/* Kinds that unary_in_place() computes: no calls, which would push the values
+ * out of the registers. */
+static inline __host__ __device__ bool
+unary_is_in_place(enum kern_unary_kind kind)
+{
+    return unary_bends(kind) || kind == KERN_SIGMOID || kind == KERN_SILU ||
+           kind == KERN_HARD_SIGMOID || kind == KERN_HARD_SWISH ||
+           kind == KERN_GELU;
+}
+
+/* v = act(v) for N values, with the choice made once. */
+template <int N>
+static __device__ __forceinline__ void unary_bend(struct kern_unary f, float *v)
+{
+    if (f.kind == KERN_RELU) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = max_nan(v[i], 0);
+    } else if (f.kind == KERN_CLIP) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = min_nan(max_nan(v[i], f.a), f.b);
+    } else if (f.kind == KERN_LEAKY_RELU) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = v[i] < 0 ? f.a * v[i] : v[i];
+    }
+}
+
+/* 2^x and 1 / x as the special function unit gives them, subnormals flushed,
+ * which spares the scaling around them. */
+static __device__ __forceinline__ float flushed_exp2(float x)
+{
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+static __device__ __forceinline__ float flushed_reciprocal(float x)
+{
+    float y;
+
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+#define LOG2_E 1.44269504088896340736f
+
+template <int N> static __device__ __forceinline__ void unary_sigmoid(float *v)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] = flushed_reciprocal(1 + flushed_exp2(-LOG2_E * v[i]));
+}
+
+/* v = v / (1 + exp(-scale v)).  What bounds it is the special function unit, 16
+ * results a clock of a multiprocessor: an exponential and a reciprocal a value
+ * take as long as the value's way to memory.  So two values share a reciprocal,
+ * 1 / a = b (1 / (a b)).  The exponential stops at 2^60, so that a b stays
+ * finite: beyond it results are below 2^-54 for v above -64, and no smaller.
+ * NaN stays with its own value. */
+template <int N>
+static __device__ __forceinline__ void unary_silu(float scale, float *v)
+{
+    const float to_exponent = -LOG2_E * scale;
+    float a[N];
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        a[i] = 1 + flushed_exp2(fminf(to_exponent * v[i], 60));
+#pragma unroll
+    for (int i = 0; i + 1 < N; i += 2) {
+        const float r = flushed_reciprocal(a[i] * a[i + 1]);
+        v[i] *= r * a[i + 1];
+        v[i + 1] *= r * a[i];
+    }
+    if (N % 2 == 1)
+        v[N - 1] *= flushed_reciprocal(a[N - 1]);
+}
+
+template <int N>
+static __device__ __forceinline__ void unary_in_place(struct kern_unary f,
+                                                      float *v)
+{
+    const bool times = f.kind == KERN_HARD_SWISH;
+
+    if (f.kind == KERN_SILU) {
+        unary_silu<N>(f.a, v);
+    } else if (f.kind == KERN_SIGMOID) {
+        unary_sigmoid<N>(v);
+    } else if (f.kind == KERN_HARD_SIGMOID || f.kind == KERN_HARD_SWISH) {
+        const float scale = times ? 1.0f / 6 : f.a;
+        const float shift = times ? 0.5f : f.b;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const float s = min_nan(max_nan(fmaf(scale, v[i], shift), 0), 1);
+            v[i] = times ? v[i] * s : s;
+        }
+    } else if (f.kind == KERN_GELU) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = 0.5f * v[i] * (1 + erff(v[i] * 0.70710678118654752440f));
+    } else {
+        unary_bend<N>(f, v);
+    }
+}
+
+/* Any kind, out of line. */
+static __device__ __noinline__ float unary_any(struct kern_unary f, float x)
+{
+    return apply_unary(f, x);
+}
+
+/* Any kind. */
+template <int N>
+static __device__ __forceinline__ void unary_vector(struct kern_unary f,
+                                                    float *v)
+{
+    /* GELU stays out of line here, where code is small and rows are many. */
+    if (unary_is_in_place(f.kind) && f.kind != KERN_GELU) {
+        unary_in_place<N>(f, v);
+    } else {
+        /* Unrolled, or the values would have to be in memory. */
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = unary_any(f, v[i]);
+    }
+}
+
+#endif
