@@ -26,6 +26,13 @@ static void on_interrupt(int number)
 
 /* ---- steps --------------------------------------------------------- */
 
+static int put_batch(struct train_run *r, const struct loader_batch *b,
+                     struct infer_error *err)
+{
+    return b->readable ? net_put_readable(r->net, b->x, b->label, err)
+                       : net_put_batch(r->net, b->x, b->label, err);
+}
+
 /* Where a batch's random numbers are: every process has its own. */
 static uint64_t place(const struct train_run *r, int64_t batch)
 {
@@ -40,7 +47,7 @@ static int one_batch(struct train_run *r, const struct loader_batch *b,
 {
     const int64_t parts = r->request->accumulate;
     const float rate = (float)policy_rate(&r->policy, r->step);
-    int rc = net_put_batch(r->net, b->x, b->label, err);
+    int rc = put_batch(r, b, err);
 
     if (rc == 0)
         rc = net_put_control(r->net, rate, r->cli->seed,
@@ -49,6 +56,10 @@ static int one_batch(struct train_run *r, const struct loader_batch *b,
         rc = net_put_stop(r->net, interrupted != 0, err);
     if (rc == 0)
         rc = net_train(r->net, micro == 0, err);
+    /* The update need not wait until the loss is known: gradients that are not
+     * finite change nothing, and the caller tells of such a loss. */
+    if (rc == 0 && micro == parts - 1)
+        rc = net_update(r->net, err);
     return rc < 0 ? rc : net_read_metrics(r->net, err, out);
 }
 
@@ -75,9 +86,6 @@ int train_step(struct train_run *r, const struct loader_batch *again,
         out->stop = out->stop || m.stop;
         *pictures += b->all;
     }
-    /* Of a loss that is not finite the caller tells; the weights stay. */
-    if (rc == 0 && isfinite(out->loss))
-        rc = net_update(r->net, err);
     return rc < 0 ? rc : net_end(r->net, err);
 }
 
@@ -99,7 +107,7 @@ int train_evaluate(struct train_run *r, struct infer_error *err)
 
         rc = loader_next(r->val_loader, err, &b);
         if (rc == 0)
-            rc = net_put_batch(r->net, b->x, b->label, err);
+            rc = put_batch(r, b, err);
         if (rc == 0)
             rc = net_eval(r->net, err);
         if (rc == 0)
