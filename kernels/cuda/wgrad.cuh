@@ -397,8 +397,9 @@ static __global__ void __launch_bounds__(256)
     const int64_t i = blockIdx.x * (int64_t)32 + lane;
     float sum = 0;
 
+    launch_wait();
     if (i < a.count)
-#pragma unroll 4
+#pragma unroll 8
         for (int z = row; z < a.ranges; z += 8)
             sum += a.parts[z * a.count + i];
     joined[row][lane] = sum;
@@ -418,6 +419,67 @@ static __global__ void __launch_bounds__(256)
               k * a.stride[0] + c * a.stride[1] + rs / a.s * a.stride[2] +
                   rs % a.s * a.stride[3],
               (double)sum);
+}
+
+/* ---- the host's part ----------------------------------------------- */
+
+/* The convolution whose gradient a problem asks for. */
+static inline int wgrad_geometry(const struct kern_problem *p,
+                                 struct conv_geometry *g,
+                                 struct infer_error *why)
+{
+    struct kern_problem fprop = *p;
+
+    fprop.op = KERN_CONV_FPROP;
+    fprop.n_in = 2;
+    fprop.in[1] = p->out[0];
+    fprop.out[0] = p->in[1];
+    const int r = conv_geometry_read(&fprop, g, why);
+    if (r < 0)
+        return r;
+    if (p->in[0].rank != 4)
+        return error_set(why, INFER_EUNSUPPORTED, "takes 2 spatial dimensions");
+    if (!cuda_is_real(p->out[0].dtype) ||
+        (kern_problem_in(p, 2) && !cuda_is_real(p->in[2].dtype)))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "dw and what is added to it are F32, F16 or BF16");
+    if (g->m < 1 || kern_tensor_count(&p->in[1]) > INT32_MAX)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "dy has no elements, or 2^31 or more");
+    return 0;
+}
+
+/* Weights and ranges of a first pass. */
+struct wgrad_join_shape {
+    int k, cg, r, s, ranges;
+};
+
+/* The second pass, from the workspace. */
+static inline int wgrad_join(const struct kern_exec *e,
+                             const struct wgrad_join_shape *shape,
+                             const struct kern_args *args,
+                             struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_tensor *r = kern_problem_in(p, 2);
+    struct wgrad_sum_args a = {};
+
+    a.parts = (const float *)args->workspace;
+    a.n = shape->r * shape->s * shape->cg;
+    a.count = (int64_t)shape->k * a.n;
+    a.cg = shape->cg;
+    a.s = shape->s;
+    a.ranges = shape->ranges;
+    for (int i = 0; i < 4; i++) {
+        a.stride[i] = p->out[0].stride[i];
+        a.r_stride[i] = r ? r->stride[i] : 0;
+    }
+    a.type = p->out[0].dtype;
+    a.r_type = r ? r->dtype : INFER_NONE;
+    a.residual = args->in[2];
+    a.dw = args->out[0];
+    return launch_chained(wgrad_sum, dim3(cuda_blocks(a.count, 32)), dim3(256),
+                          0, args->stream, a, err);
 }
 
 #endif

@@ -322,6 +322,7 @@ void net_free(struct net *n)
         d->ops->free(d, n->base[home]);
     d->ops->free(d, n->arena);
     d->ops->free(d, n->workspace);
+    d->ops->free(d, n->aside);
     for (int i = 0; i < n->n_params; i++)
         free(n->param[i].name);
     free(n->param);
