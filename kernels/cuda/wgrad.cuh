@@ -377,48 +377,58 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
 
 /* ---- the ranges' sum ----------------------------------------------- */
 
-/* dw = residual + the parts of all ranges.  A block of 256 threads is 32
- * weights by 8 lanes of ranges, joined in shared memory in a fixed order. */
+/* dw = residual + the parts of all ranges.  A block of 256 threads is 256 /
+ * rows weights by `rows` lanes of ranges, joined in shared memory in a fixed
+ * order. linear: dw, and the residual, lie in the order of the parts. */
 struct wgrad_sum_args {
     const float *parts;
-    int64_t count; /* K * n */
-    int n, cg, s, ranges;
+    int count; /* K * n */
+    int n, cg, s, ranges, rows;
+    bool linear;
     int64_t stride[4], r_stride[4]; /* k, c, r, s */
     enum infer_dtype type, r_type;  /* r_type NONE: no residual */
     const void *residual;
     void *dw;
 };
 
+static __device__ __forceinline__ int64_t wgrad_offset(
+    const struct wgrad_sum_args &a, int64_t at, const int64_t (&stride)[4])
+{
+    if (a.linear)
+        return at;
+    const int i = (int)at, k = i / a.n, n = i % a.n, rs = n / a.cg,
+              c = n % a.cg;
+    return k * stride[0] + c * stride[1] + rs / a.s * stride[2] +
+           rs % a.s * stride[3];
+}
+
 static __global__ void __launch_bounds__(256)
     wgrad_sum(const __grid_constant__ struct wgrad_sum_args a)
 {
-    __shared__ float joined[8][32];
-    const int lane = threadIdx.x % 32, row = threadIdx.x / 32;
-    const int64_t i = blockIdx.x * (int64_t)32 + lane;
+    __shared__ float joined[256];
+    const int wide = 256 / a.rows;
+    const int lane = threadIdx.x % wide, row = threadIdx.x / wide;
+    const int64_t i = blockIdx.x * (int64_t)wide + lane;
     float sum = 0;
 
     launch_wait();
     if (i < a.count)
 #pragma unroll 8
-        for (int z = row; z < a.ranges; z += 8)
-            sum += a.parts[z * a.count + i];
-    joined[row][lane] = sum;
+        for (int z = row; z < a.ranges; z += a.rows)
+            sum += a.parts[(size_t)z * a.count + i];
+    joined[threadIdx.x] = sum;
     __syncthreads();
     if (row != 0 || i >= a.count)
         return;
-    for (int z = 1; z < 8; z++)
-        sum += joined[z][lane];
-    const int64_t k = i / a.n;
-    const int n = (int)(i % a.n), rs = n / a.cg, c = n % a.cg;
+    for (int z = 1; z < a.rows; z++)
+        sum += joined[z * wide + lane];
     if (a.r_type != INFER_NONE)
         sum += (float)load_any(a.r_type, a.residual,
-                               k * a.r_stride[0] + c * a.r_stride[1] +
-                                   rs / a.s * a.r_stride[2] +
-                                   rs % a.s * a.r_stride[3]);
-    store_any(a.type, a.dw,
-              k * a.stride[0] + c * a.stride[1] + rs / a.s * a.stride[2] +
-                  rs % a.s * a.stride[3],
-              (double)sum);
+                               wgrad_offset(a, i, a.r_stride));
+    if (a.type == INFER_F32)
+        ((float *)a.dw)[wgrad_offset(a, i, a.stride)] = sum;
+    else
+        store_any(a.type, a.dw, wgrad_offset(a, i, a.stride), (double)sum);
 }
 
 /* ---- the host's part ----------------------------------------------- */
@@ -466,10 +476,16 @@ static inline int wgrad_join(const struct kern_exec *e,
 
     a.parts = (const float *)args->workspace;
     a.n = shape->r * shape->s * shape->cg;
-    a.count = (int64_t)shape->k * a.n;
+    a.count = shape->k * a.n;
     a.cg = shape->cg;
     a.s = shape->s;
     a.ranges = shape->ranges;
+    /* Each thread has some ranges of its own, up to 8 threads a weight. */
+    a.rows = 1;
+    while (a.rows < 8 && a.rows * 4 <= a.ranges)
+        a.rows *= 2;
+    a.linear = kern_tensor_is_dense(&p->out[0], KERN_NHWC) &&
+               (!r || kern_tensor_is_dense(r, KERN_NHWC));
     for (int i = 0; i < 4; i++) {
         a.stride[i] = p->out[0].stride[i];
         a.r_stride[i] = r ? r->stride[i] : 0;
@@ -478,8 +494,8 @@ static inline int wgrad_join(const struct kern_exec *e,
     a.r_type = r ? r->dtype : INFER_NONE;
     a.residual = args->in[2];
     a.dw = args->out[0];
-    return launch_chained(wgrad_sum, dim3(cuda_blocks(a.count, 32)), dim3(256),
-                          0, args->stream, a, err);
+    return launch_chained(wgrad_sum, dim3(cuda_blocks(a.count, 256 / a.rows)),
+                          dim3(256), 0, args->stream, a, err);
 }
 
 #endif
