@@ -248,9 +248,11 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
         put(t, " axis%d", p->attr.gather.axis);
         break;
     case KERN_LAYER_NORM:
+    case KERN_LAYER_NORM_DGRAD:
         put(t, " axis%d%s", p->attr.norm.axis, p->attr.norm.rms ? " rms" : "");
         break;
     case KERN_GROUP_NORM:
+    case KERN_GROUP_NORM_DGRAD:
         put(t, " groups%d", p->attr.norm.groups);
         break;
     case KERN_LRN:

@@ -37,6 +37,10 @@ static const char *const op_names[KERN_OP_COUNT] = {
     [KERN_REDUCE_DGRAD] = "reduce_dgrad",
     [KERN_UNARY_DGRAD] = "unary_dgrad",
     [KERN_LRN_DGRAD] = "lrn_dgrad",
+    [KERN_PRELU_DGRAD] = "prelu_dgrad",
+    [KERN_LAYER_NORM_DGRAD] = "layer_norm_dgrad",
+    [KERN_GROUP_NORM_DGRAD] = "group_norm_dgrad",
+    [KERN_RESIZE_DGRAD] = "resize_dgrad",
     [KERN_DROPOUT] = "dropout",
     [KERN_CROSS_ENTROPY] = "cross_entropy",
     [KERN_STEP] = "step",
@@ -58,6 +62,9 @@ int kern_op_residual(enum kern_op op)
     case KERN_DENSE_FPROP:
     case KERN_SCALE_SHIFT:
     case KERN_UNARY_DGRAD:
+    case KERN_PRELU_DGRAD:
+    case KERN_LAYER_NORM_DGRAD:
+    case KERN_GROUP_NORM_DGRAD:
         return 3;
     case KERN_BATCH_NORM:
     case KERN_BATCH_NORM_TRAIN:
@@ -69,6 +76,7 @@ int kern_op_residual(enum kern_op op)
     case KERN_LRN_DGRAD:
         return 2;
     case KERN_REDUCE:
+    case KERN_RESIZE_DGRAD:
         return 1;
     default:
         return -1;

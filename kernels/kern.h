@@ -70,6 +70,10 @@ enum kern_op {
     KERN_REDUCE_DGRAD,     /* in: dy, [x], [+dx]; out: dx */
     KERN_UNARY_DGRAD,      /* in: dy, [x], [y], [+dx]; out: dx */
     KERN_LRN_DGRAD,        /* in: dy, x, [+dx]; out: dx */
+    KERN_PRELU_DGRAD,      /* in: dy, x, slope, [+dx]; out: dx, [dslope] */
+    KERN_LAYER_NORM_DGRAD, /* in: dy, x, [scale], [+dx]; out: dx, [dscale] */
+    KERN_GROUP_NORM_DGRAD, /* in: dy, x, [scale], [+dx]; out: dx, [dscale] */
+    KERN_RESIZE_DGRAD,     /* in: dy, [+dx]; out: dx */
     KERN_DROPOUT,          /* in: x, random; out: y.  Its own dgrad. */
     KERN_CROSS_ENTROPY,    /* in: logits, labels, [step]; out: loss, [dlogits],
                             * [hit] */
@@ -175,7 +179,11 @@ struct kern_pool {
  * Its dgrad undoes the same activation first: dz = dy * act'(z), which has to
  * be known from y (kern_unary_knows_y()), in[5], absent where there is none;
  * dresidual is dz.  in[6] and in[7] are added to dscale and dshift and may be
- * their memory; one of dx and dresidual may be dy's. */
+ * their memory; one of dx and dresidual may be dy's.
+ *
+ * The dgrads of layer and group norm take their statistics from x once more.
+ * Their dscale has x's shape: dy (x - mean) / sqrt(var + epsilon), each element
+ * for itself, which KERN_REDUCE then sums. */
 struct kern_norm {
     float epsilon;
     float momentum; /* of running statistics, in training alone */
@@ -258,6 +266,10 @@ enum kern_binary_kind {
 struct kern_binary {
     enum kern_binary_kind kind;
 };
+
+/* PReLU has no attributes: y = x < 0 ? slope x : x.  Its dgrad's dslope has
+ * x's shape: x < 0 ? dy x : 0, which KERN_REDUCE sums where the slope was
+ * broadcast. */
 
 struct kern_softmax {
     int axis; /* 0 .. rank-1 */

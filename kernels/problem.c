@@ -496,8 +496,8 @@ int problem_check_channel_vectors(const struct kern_problem *p, int last,
                                   why);
 }
 
-static int check_group_norm(const struct kern_problem *p,
-                            struct infer_error *why)
+int problem_check_group_norm(const struct kern_problem *p,
+                             struct infer_error *why)
 {
     const int r = problem_check_channel_vectors(p, 2, why);
     const int groups = p->attr.norm.groups;
@@ -508,8 +508,8 @@ static int check_group_norm(const struct kern_problem *p,
     return r;
 }
 
-static int check_layer_norm(const struct kern_problem *p,
-                            struct infer_error *why)
+int problem_check_layer_norm(const struct kern_problem *p,
+                             struct infer_error *why)
 {
     const struct kern_tensor *x = &p->in[0];
     const int axis = p->attr.norm.axis;
@@ -555,7 +555,7 @@ int problem_check_unary(const struct kern_problem *p, struct infer_error *why)
     return r < 0 ? r : problem_check_like_input(p, why);
 }
 
-static int check_prelu(const struct kern_problem *p, struct infer_error *why)
+int problem_check_prelu(const struct kern_problem *p, struct infer_error *why)
 {
     const int r = check_broadcast(p, 0, 1, why);
 
@@ -684,7 +684,7 @@ static int check_pad(const struct kern_problem *p, struct infer_error *why)
     return r < 0 ? r : problem_expect_like(p, "output", &p->out[0], &y, why);
 }
 
-static int check_resize(const struct kern_problem *p, struct infer_error *why)
+int problem_check_resize(const struct kern_problem *p, struct infer_error *why)
 {
     const struct kern_resize *a = &p->attr.resize;
     const struct kern_tensor *x = &p->in[0], *y = &p->out[0];
@@ -732,11 +732,11 @@ static const struct op_rule {
     [KERN_POOL_FPROP] = {1, 1, true, check_pool, 1, 1},
     [KERN_BATCH_NORM] = {5, 6, true, NULL, 1, 1},
     [KERN_SCALE_SHIFT] = {1, 4, true, NULL, 1, 1},
-    [KERN_LAYER_NORM] = {1, 3, false, check_layer_norm, 1, 1},
-    [KERN_GROUP_NORM] = {1, 3, false, check_group_norm, 1, 1},
+    [KERN_LAYER_NORM] = {1, 3, false, problem_check_layer_norm, 1, 1},
+    [KERN_GROUP_NORM] = {1, 3, false, problem_check_group_norm, 1, 1},
     [KERN_LRN] = {1, 1, false, problem_check_lrn, 1, 1},
     [KERN_UNARY] = {1, 1, false, problem_check_unary, 1, 1},
-    [KERN_PRELU] = {2, 2, false, check_prelu, 1, 1},
+    [KERN_PRELU] = {2, 2, false, problem_check_prelu, 1, 1},
     [KERN_BINARY] = {2, 3, true, check_binary, 1, 1},
     [KERN_WHERE] = {3, 3, false, check_where, 1, 1},
     [KERN_SOFTMAX] = {1, 1, false, check_softmax, 1, 1},
@@ -744,7 +744,7 @@ static const struct op_rule {
     [KERN_ARG_REDUCE] = {1, 1, false, check_arg_reduce, 1, 1},
     [KERN_GATHER] = {2, 2, false, check_gather, 1, 1},
     [KERN_PAD] = {1, 1, false, check_pad, 1, 1},
-    [KERN_RESIZE] = {1, 1, false, check_resize, 1, 1},
+    [KERN_RESIZE] = {1, 1, false, problem_check_resize, 1, 1},
     [KERN_COPY] = {1, 1, false, problem_check_like_input, 1, 1},
     [KERN_CONV_WGRAD] = {2, 3, false, check_conv_wgrad, 1, 1},
     [KERN_BATCH_NORM_TRAIN] = {3, 6, true, problem_check_batch_norm_train, 3,
@@ -755,6 +755,10 @@ static const struct op_rule {
     [KERN_REDUCE_DGRAD] = {1, 3, false, problem_check_reduce_dgrad, 1, 1},
     [KERN_UNARY_DGRAD] = {1, 4, false, problem_check_unary_dgrad, 1, 1},
     [KERN_LRN_DGRAD] = {2, 3, false, problem_check_lrn_dgrad, 1, 1},
+    [KERN_PRELU_DGRAD] = {3, 4, false, problem_check_prelu_dgrad, 1, 2},
+    [KERN_LAYER_NORM_DGRAD] = {2, 4, false, problem_check_norm_dgrad, 1, 2},
+    [KERN_GROUP_NORM_DGRAD] = {2, 4, false, problem_check_norm_dgrad, 1, 2},
+    [KERN_RESIZE_DGRAD] = {1, 2, false, problem_check_resize_dgrad, 1, 1},
     [KERN_DROPOUT] = {2, 2, false, problem_check_dropout, 1, 1},
     [KERN_CROSS_ENTROPY] = {2, 3, false, problem_check_cross_entropy, 1, 3},
     [KERN_STEP] = {2, 3, false, problem_check_step, 1, 2},

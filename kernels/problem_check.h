@@ -21,7 +21,13 @@ int problem_check_channels(const struct kern_problem *p,
                            struct infer_error *why);
 int problem_check_like_input(const struct kern_problem *p,
                              struct infer_error *why);
+int problem_check_group_norm(const struct kern_problem *p,
+                             struct infer_error *why);
+int problem_check_layer_norm(const struct kern_problem *p,
+                             struct infer_error *why);
 int problem_check_lrn(const struct kern_problem *p, struct infer_error *why);
+int problem_check_prelu(const struct kern_problem *p, struct infer_error *why);
+int problem_check_resize(const struct kern_problem *p, struct infer_error *why);
 int problem_check_reduce(const struct kern_problem *p, struct infer_error *why);
 int problem_check_unary(const struct kern_problem *p, struct infer_error *why);
 int problem_expect_like(const struct kern_problem *p, const char *what,
@@ -43,6 +49,13 @@ int problem_check_unary_dgrad(const struct kern_problem *p,
                               struct infer_error *why);
 int problem_check_lrn_dgrad(const struct kern_problem *p,
                             struct infer_error *why);
+int problem_check_prelu_dgrad(const struct kern_problem *p,
+                              struct infer_error *why);
+/* Layer and group norm. */
+int problem_check_norm_dgrad(const struct kern_problem *p,
+                             struct infer_error *why);
+int problem_check_resize_dgrad(const struct kern_problem *p,
+                               struct infer_error *why);
 int problem_check_dropout(const struct kern_problem *p,
                           struct infer_error *why);
 int problem_check_cross_entropy(const struct kern_problem *p,

@@ -149,6 +149,53 @@ int problem_check_lrn_dgrad(const struct kern_problem *p,
     return r < 0 ? r : check_float(p, why);
 }
 
+int problem_check_prelu_dgrad(const struct kern_problem *p,
+                              struct infer_error *why)
+{
+    struct kern_problem fprop = *p;
+    int r = problem_expect_like(p, "x", &p->in[1], &p->in[0], why);
+
+    fprop.n_in = 2;
+    fprop.in[1] = p->in[2];
+    if (r == 0)
+        r = problem_check_prelu(&fprop, why);
+    if (r == 0)
+        r = problem_expect_like(p, "dslope", kern_problem_out(p, 1), &p->in[0],
+                                why);
+    return r < 0 ? r : check_float(p, why);
+}
+
+int problem_check_norm_dgrad(const struct kern_problem *p,
+                             struct infer_error *why)
+{
+    struct kern_problem fprop = *p;
+    int r = problem_expect_like(p, "x", &p->in[1], &p->in[0], why);
+
+    fprop.n_in = 2;
+    fprop.in[1] = p->in[2];
+    if (p->n_in < 3)
+        fprop.in[1].dtype = INFER_NONE;
+    if (r == 0)
+        r = p->op == KERN_LAYER_NORM_DGRAD
+                ? problem_check_layer_norm(&fprop, why)
+                : problem_check_group_norm(&fprop, why);
+    if (r == 0)
+        r = problem_expect_like(p, "dscale", kern_problem_out(p, 1), &p->in[0],
+                                why);
+    return r < 0 ? r : check_float(p, why);
+}
+
+int problem_check_resize_dgrad(const struct kern_problem *p,
+                               struct infer_error *why)
+{
+    struct kern_problem fprop = *p;
+
+    fprop.in[0] = p->out[0];
+    fprop.out[0] = p->in[0];
+    const int r = problem_check_resize(&fprop, why);
+    return r < 0 ? r : check_float(p, why);
+}
+
 int problem_check_dropout(const struct kern_problem *p, struct infer_error *why)
 {
     int r = problem_check_like_input(p, why);

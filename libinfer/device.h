@@ -93,6 +93,8 @@ int device_open(const char *name, int threads, void *stream,
 void device_close(struct device *d); /* also one that is all zero */
 
 extern const struct device_ops device_cpu;
+/* Bytes of physical memory; 8 GiB where the system does not say. */
+uint64_t device_cpu_memory(void);
 /* Cores that the process may use, at least 1. */
 int device_cpu_cores(void);
 

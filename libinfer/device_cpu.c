@@ -11,12 +11,20 @@
 #include "libinfer/arena.h"
 #include "libinfer/device.h"
 
+#define GIB 1073741824.0
+
 static int cpu_alloc(const struct device *d, size_t bytes,
                      struct infer_error *err, void **out)
 {
     void *memory;
 
     (void)d;
+    /* The system may promise more than there is, and kill the process when it
+     * is used. */
+    if (bytes > device_cpu_memory())
+        return error_set(
+            err, INFER_EMEMORY, "%.1f GiB are needed, this machine has %.1f",
+            (double)bytes / GIB, (double)device_cpu_memory() / GIB);
     if (posix_memalign(&memory, ARENA_ALIGN, bytes) != 0)
         return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes", bytes);
     *out = memory;
@@ -57,6 +65,15 @@ const struct device_ops device_cpu = {
     .begin = cpu_nothing,
     .end = cpu_nothing,
 };
+
+uint64_t device_cpu_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    if (pages <= 0 || page <= 0)
+        return (uint64_t)8 << 30;
+    return (uint64_t)pages * (uint64_t)page;
+}
 
 int device_cpu_cores(void)
 {

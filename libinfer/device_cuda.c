@@ -423,18 +423,34 @@ static int gpu_elapsed(const struct device *d, int index,
 
 /* ---- opening ------------------------------------------------------- */
 
+/* "580.159.04": the driver's release, "" where the system does not say.  The
+ * line is "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  ...". */
+static void driver_release(char *out, size_t bytes)
+{
+    FILE *f = fopen("/proc/driver/nvidia/version", "r");
+    char word[64];
+
+    out[0] = '\0';
+    while (f && out[0] == '\0' && fscanf(f, "%63s", word) == 1)
+        if (word[strspn(word, "0123456789.")] == '\0' && strchr(word, '.'))
+            snprintf(out, bytes, "%s", word);
+    if (f)
+        fclose(f);
+}
+
 static int gpu_describe(const struct device *d, struct infer_error *err,
                         char *text, size_t bytes)
 {
-    char name[80];
+    char name[80], release[32];
     int driver = 0, rc;
 
     rc = cuda_device_name(d->kern.ordinal, err, name, sizeof name);
     if (rc < 0)
         return rc;
     CUDA_TRY(err, cudaDriverGetVersion(&driver));
-    snprintf(text, bytes, "%s, CUDA %d.%d", name, driver / 1000,
-             driver % 1000 / 10);
+    driver_release(release, sizeof release);
+    snprintf(text, bytes, "%s, driver %s%sCUDA %d.%d", name, release,
+             release[0] ? " " : "", driver / 1000, driver % 1000 / 10);
     return 0;
 }
 

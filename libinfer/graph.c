@@ -84,6 +84,18 @@ static bool reserve(void **array, int count, int *capacity, size_t size)
     return true;
 }
 
+int graph_no_room(const struct graph *g, struct infer_error *err)
+{
+    if (g->n_nodes >= GRAPH_MAX_NODES)
+        return error_set(err, INFER_EMEMORY, "more nodes than the limit of %d",
+                         GRAPH_MAX_NODES);
+    if (g->n_values >= GRAPH_MAX_VALUES)
+        return error_set(err, INFER_EMEMORY,
+                         "more tensors in one network than the limit of %d",
+                         GRAPH_MAX_VALUES);
+    return error_set(err, INFER_EMEMORY, "out of memory");
+}
+
 /* ---- values -------------------------------------------------------- */
 
 /* Adds a value of unknown type; takes over name. */
@@ -93,8 +105,10 @@ static int push_value(struct graph *g, char *name)
     void *array = g->value;
     bool ok;
 
-    if (name == NULL)
+    if (name == NULL || g->n_values >= GRAPH_MAX_VALUES) {
+        free(name);
         return INFER_EMEMORY;
+    }
     ok = reserve(&array, g->n_values, &g->values_capacity, sizeof(*g->value));
     g->value = array;
     if (!ok) {
@@ -281,9 +295,10 @@ int graph_add_node(struct graph *g, enum graph_op op, const char *name,
 
     if (op <= GRAPH_NONE || op >= GRAPH_OP_COUNT ||
         !ends_are_valid(g, in, n_in, out, n_out) ||
-        (name != NULL && graph_find_node(g, name) >= 0) ||
-        g->n_nodes >= GRAPH_MAX_NODES)
+        (name != NULL && graph_find_node(g, name) >= 0))
         return INFER_EARGUMENT;
+    if (g->n_nodes >= GRAPH_MAX_NODES)
+        return INFER_EMEMORY;
     ok = reserve(&array, g->n_nodes, &g->nodes_capacity, sizeof(*g->node));
     g->node = array;
     if (!ok)

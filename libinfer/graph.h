@@ -25,8 +25,11 @@
 struct cJSON;
 struct graph_index;
 
-/* Limits that keep a hostile file from costing more than it weighs. */
-#define GRAPH_MAX_NODES  1000000
+/* Limits that keep a hostile file from costing more than it weighs: a node of
+ * ten bytes of file takes half a KiB, and all of them are to fit into 64 MiB.
+ * The largest classifiers have some thousands. */
+#define GRAPH_MAX_NODES  32768
+#define GRAPH_MAX_VALUES 98304
 #define GRAPH_MAX_NAME   65535 /* bytes */
 #define GRAPH_MAX_INPUTS 4096  /* of one node, and of the graph; outputs too */
 
@@ -72,10 +75,11 @@ struct graph_axis { /* concat, softmax, gather, flatten, arg_reduce */
     bool min, select_last, keep_dims; /* arg_reduce */
 };
 
+#define GRAPH_MAX_PARTS 64
 struct graph_split {
     int axis;
-    int n_sizes; /* 0: equal parts, the last smaller */
-    int64_t size[64];
+    int n_sizes;               /* 0: equal parts, the last smaller */
+    int size[GRAPH_MAX_PARTS]; /* narrow: the largest of union graph_attr */
 };
 
 /* Python's slice semantics; end is clamped; step not 0. */
@@ -204,9 +208,9 @@ struct graph *graph_new(void);
 void graph_free(struct graph *g);                /* NULL is fine */
 struct graph *graph_copy(const struct graph *g); /* constants are shared */
 
-/* All graph_add_* return the new index, or a negative INFER_E*: EMEMORY, or
- * EARGUMENT where the name is taken.  Names are copied; name NULL makes a
- * fresh unique one. */
+/* All graph_add_* return the new index, or a negative INFER_E*: EMEMORY, also
+ * for more nodes or values than the limits, or EARGUMENT where the name is
+ * taken.  Names are copied; name NULL makes a fresh unique one. */
 int graph_add_input(struct graph *g, const char *name, enum infer_dtype dtype,
                     int rank, const int64_t *dim);
 /* Takes over the reference to c (released on failure).  NULL, from a
@@ -219,6 +223,9 @@ int graph_add_value(struct graph *g, const char *name);
 int graph_add_node(struct graph *g, enum graph_op op, const char *name,
                    const int *in, int n_in, const int *out, int n_out);
 int graph_add_output(struct graph *g, int value);
+/* Sets the error of such an EMEMORY, which it returns: names the limit that
+ * the graph has reached, if any. */
+int graph_no_room(const struct graph *g, struct infer_error *err);
 
 /* -1 where absent.  Constant time: graph_add_* and graph_rename_value() keep an
  * index, so names must not be changed in any other way. */

@@ -37,7 +37,7 @@ static void fault(struct reader *r, const char *fmt, ...)
 
 static void out_of_memory(struct reader *r)
 {
-    r->status = error_set(r->err, INFER_EMEMORY, "out of memory");
+    r->status = graph_no_room(r->g, r->err);
 }
 
 static bool stopped(const struct reader *r)

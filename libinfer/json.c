@@ -9,6 +9,7 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "libinfer/hash.h"
 #include "libinfer/json_scan.h"
 
@@ -223,15 +224,5 @@ double json_double(const cJSON *object, const char *key, double otherwise)
 
 bool json_is_utf8(const char *text, size_t bytes)
 {
-    const unsigned char *s = (const unsigned char *)text;
-    size_t i = 0;
-
-    while (i < bytes) {
-        int n = json_utf8_length(s + i, bytes - i);
-
-        if (n == 0)
-            return false;
-        i += (size_t)n;
-    }
-    return true;
+    return text_is_utf8(text, bytes) && memchr(text, 0, bytes) == NULL;
 }

@@ -13,19 +13,20 @@
 #include "libinfer/infer.h"
 
 #define JSON_MAX_DEPTH 64
-/* A value costs 64 bytes and more in memory, but may be 2 bytes of text. */
-#define JSON_MAX_VALUES 8000000
+/* A value costs some 100 bytes in memory, but may be 2 bytes of text: a tree
+ * may take as many bytes as its text and this. */
+#define JSON_FREE_BYTES ((size_t)24 << 20)
 #define JSON_MAX_NUMBER 63 /* characters; cJSON's own limit */
 
 /* Parses exactly one JSON text (RFC 8259) of `bytes` bytes; white space round
  * it is allowed, anything else after it is not, nor is a byte order mark
- * before it.  Refused: depth above JSON_MAX_DEPTH, more than JSON_MAX_VALUES
- * values, duplicate keys, invalid UTF-8, lone surrogates, \u0000, numbers
- * outside the grammar or the range of double or longer than JSON_MAX_NUMBER,
- * NaN and Infinity.  With allow_nan, the tokens NaN, Infinity and -Infinity,
- * which Python's json writes, read as null.  The time is linear in bytes.
- * EFORMAT names the byte offset (of a duplicate key, the key).
- * *out: cJSON_Delete(). */
+ * before it.  Refused: depth above JSON_MAX_DEPTH, a tree of more bytes than
+ * the limit above, duplicate keys, invalid UTF-8, lone surrogates, \u0000,
+ * numbers outside the grammar or the range of double or longer than
+ * JSON_MAX_NUMBER, NaN and Infinity.  With allow_nan, the tokens NaN, Infinity
+ * and -Infinity, which Python's json writes, read as null.  The time is linear
+ * in bytes. EFORMAT names the byte offset (of a duplicate key, the key). *out:
+ * cJSON_Delete(). */
 int json_parse(const char *text, size_t bytes, bool allow_nan,
                struct infer_error *err, cJSON **out);
 

@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "libinfer/json.h"
 
 struct scan {
     const unsigned char *start, *at, *end;
     bool allow_nan;
-    size_t values, not_finite;
+    size_t cost; /* bytes of the tree so far */
+    size_t not_finite;
     struct infer_error *err;
 };
 
@@ -29,41 +31,6 @@ static void skip_space(struct scan *s)
 }
 
 /* ---- strings ------------------------------------------------------- */
-
-int json_utf8_length(const unsigned char *s, size_t left)
-{
-    unsigned code;
-    int n, i;
-
-    if (left == 0 || s[0] == 0)
-        return 0;
-    if (s[0] < 0x80)
-        return 1;
-    if (s[0] >= 0xc2 && s[0] <= 0xdf) {
-        n = 2;
-        code = s[0] & 0x1fu;
-    } else if ((s[0] & 0xf0) == 0xe0) {
-        n = 3;
-        code = s[0] & 0x0fu;
-    } else if (s[0] >= 0xf0 && s[0] <= 0xf4) {
-        n = 4;
-        code = s[0] & 0x07u;
-    } else {
-        return 0;
-    }
-    if ((size_t)n > left)
-        return 0;
-    for (i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (s[i] & 0x3fu);
-    }
-    /* Overlong forms, surrogates, and what lies beyond Unicode. */
-    if ((n == 3 && code < 0x800) || (n == 4 && code < 0x10000) ||
-        code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
-        return 0;
-    return n;
-}
 
 /* Four hexadecimal digits at `at`, or -1. */
 static int hex4(const struct scan *s, const unsigned char *at)
@@ -127,13 +94,21 @@ static int scan_escape(struct scan *s)
     return INFER_OK;
 }
 
+/* Bytes of cJSON's struct, and of what finding duplicate keys needs. */
+#define VALUE_COST 96
+/* Of a string: a block of memory with its header and rounding. */
+#define STRING_COST(length) ((length) + 24)
+
 static int scan_string(struct scan *s)
 {
-    s->at++;
+    const unsigned char *start = ++s->at;
+
     while (s->at < s->end) {
-        int n;
+        uint32_t code;
+        size_t n;
 
         if (*s->at == '"') {
+            s->cost += STRING_COST((size_t)(s->at - start));
             s->at++;
             return INFER_OK;
         }
@@ -146,7 +121,7 @@ static int scan_string(struct scan *s)
         }
         if (*s->at < 0x20)
             return fail(s, "control character in a string");
-        n = json_utf8_length(s->at, (size_t)(s->end - s->at));
+        n = text_utf8(s->at, (size_t)(s->end - s->at), &code);
         if (n == 0)
             return fail(s, "invalid UTF-8");
         s->at += n;
@@ -268,8 +243,10 @@ static int scan_value(struct scan *s, char *stack, int *depth, bool *opened)
     skip_space(s);
     if (s->at == s->end)
         return fail(s, "the text ends too early");
-    if (++s->values > JSON_MAX_VALUES)
-        return fail(s, "more values than the limit of 8000000");
+    s->cost += VALUE_COST;
+    if (s->cost > JSON_FREE_BYTES + (size_t)(s->end - s->start))
+        return fail(s, "more values than the limit: in memory they would take "
+                       "24 MiB more than the text");
     if (*s->at != '[' && *s->at != '{')
         return scan_scalar(s);
     if (*depth == JSON_MAX_DEPTH)

@@ -12,8 +12,5 @@
  * numbers.  *not_finite is the number of NaN and Infinity tokens. */
 int json_scan(const char *text, size_t bytes, bool allow_nan,
               size_t *not_finite, struct infer_error *err);
-/* Length of the valid UTF-8 sequence at s, of which `left` bytes are there; 0
- * where it is invalid or NUL. */
-int json_utf8_length(const unsigned char *s, size_t left);
 
 #endif

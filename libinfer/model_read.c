@@ -18,20 +18,21 @@
 #define MAX_ARCH_BYTES (UINT64_C(256) << 20)
 
 struct tensor {
-    const char *name; /* in the header's JSON */
+    char *name;
     enum infer_dtype dtype;
     int rank;
     int64_t dim[INFER_MAX_RANK];
     uint64_t begin, end;
 };
 
-/* Everything that reading holds on to. */
+/* Everything that reading holds on to.  The header's text, its tree and the
+ * trees inside it are given up one after the other: together they would take
+ * several times the file. */
 struct model {
     struct file_source *source;
     char *text; /* the header */
     size_t bytes;
-    cJSON *header, *crcs;
-    const cJSON *metadata;
+    cJSON *header, *metadata, *crcs;
     struct tensor *tensor;
     size_t tensors;
     uint64_t data_bytes;
@@ -40,10 +41,15 @@ struct model {
 
 static void model_clear(struct model *m)
 {
+    size_t i;
+
     file_source_unref(m->source);
     free(m->text);
     cJSON_Delete(m->header);
+    cJSON_Delete(m->metadata);
     cJSON_Delete(m->crcs);
+    for (i = 0; i < m->tensors; i++)
+        free(m->tensor[i].name);
     free(m->tensor);
     graph_free(m->g);
 }
@@ -171,10 +177,13 @@ static int parse_header(struct model *m, struct infer_error *err)
         error_prefix(err, "header");
         return status;
     }
-    m->metadata = json_member(m->header, MODEL_METADATA);
+    m->metadata =
+        cJSON_DetachItemFromObjectCaseSensitive(m->header, MODEL_METADATA);
     status = check_version(m, err);
     if (status == INFER_OK)
         status = check_header_crc(m, err);
+    free(m->text);
+    m->text = NULL;
     if (status < 0)
         return status;
     cJSON_ArrayForEach(item, m->metadata)
@@ -233,7 +242,9 @@ static int read_tensor(const struct model *m, const cJSON *entry,
     int64_t count;
     size_t bytes;
 
-    t->name = entry->string;
+    t->name = strdup(entry->string);
+    if (t->name == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
     t->dtype = dtype != NULL ? graph_dtype_find(dtype) : INFER_NONE;
     if (!cJSON_IsObject(entry) || cJSON_GetArraySize(entry) != 3)
         return error_add(err, INFER_EFORMAT,
@@ -318,15 +329,14 @@ static int read_tensors(struct model *m, struct infer_error *err)
         return error_set(err, INFER_EMEMORY, "out of memory");
     cJSON_ArrayForEach(entry, m->header)
     {
-        int one;
+        int one = read_tensor(m, entry, &m->tensor[m->tensors], err);
 
-        if (entry == m->metadata)
-            continue;
-        one = read_tensor(m, entry, &m->tensor[m->tensors], err);
         m->tensors++;
         if (status == INFER_OK)
             status = one;
     }
+    cJSON_Delete(m->header);
+    m->header = NULL;
     return status == INFER_OK ? check_cover(m, err) : status;
 }
 
@@ -421,6 +431,7 @@ static int read_graph(struct model *m, struct infer_error *err)
     if (status == INFER_OK)
         status = graph_from_json(json, err, &m->g);
     cJSON_Delete(json);
+    cJSON_DeleteItemFromObjectCaseSensitive(m->metadata, MODEL_KEY_GRAPH);
     if (status == INFER_OK)
         status = parse_inner(m, MODEL_KEY_CRC, &m->crcs, err);
     if (status == INFER_OK)
@@ -465,13 +476,15 @@ done:
 
 /* ---- architecture files -------------------------------------------- */
 
-static int parse_arch(const char *text, size_t bytes, struct infer_error *err,
+/* Gives the text up once it is a tree. */
+static int parse_arch(char *text, size_t bytes, struct infer_error *err,
                       struct graph **out)
 {
     cJSON *json = NULL;
     struct graph *g = NULL;
     int status = json_parse(text, bytes, false, err, &json);
 
+    free(text);
     if (status == INFER_OK)
         status = graph_from_json(json, err, &g);
     cJSON_Delete(json);
@@ -510,13 +523,14 @@ int model_file_read_arch(const char *path, struct infer_error *err,
         goto done;
     }
     status = file_source_read(source, 0, text, (size_t)source->bytes, err);
-    if (status < 0)
+    if (status < 0) {
+        free(text);
         goto done;
+    }
     status = parse_arch(text, (size_t)source->bytes, err, out);
     if (status < 0)
         error_prefix(err, "%s", path);
 done:
-    free(text);
     file_source_unref(source);
     return status;
 }

@@ -367,6 +367,8 @@ int plan_prepare(struct plan *plan, struct infer_error *err)
     if (rc == 0)
         rc = load_constants(plan, err);
     packed_cache_trim(infer_model_packed(plan->config->model));
+    if (plan->config->device->ops->host_memory)
+        kern_onednn_settle();
     if (rc == 0)
         rc = list_run(plan, err);
     if (rc == 0)

@@ -4,6 +4,7 @@
 
 #include "libinfer/session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -87,6 +88,28 @@ static int choose_backends(const struct infer_session_options *o, bool gpu,
     return 0;
 }
 
+/* The libraries whose kernels may be chosen, for the tuning cache.  They are
+ * loaded for that, also where no kernel of theirs is the fastest: choices that
+ * were made against others do not hold. */
+static void name_rivals(const struct plan_config *config, char *text,
+                        size_t bytes)
+{
+    text[0] = '\0';
+#ifdef HAVE_CUDNN
+    for (int i = 0; i < config->n_backends; i++) {
+        if (config->backend[i] != INFER_BACKEND_CUDNN)
+            continue;
+        const char *dnn = kern_cudnn_version(NULL);
+        const char *blas = kern_cublas_version(NULL);
+        snprintf(text, bytes, "%s, %s", dnn ? dnn : "no cuDNN",
+                 blas ? blas : "no cuBLAS");
+    }
+#else
+    (void)config;
+    (void)bytes;
+#endif
+}
+
 /* Times vary from run to run, and with them what is fastest: what must not vary
  * is not measured. */
 static int open_tuner(struct infer_session *s,
@@ -94,6 +117,7 @@ static int open_tuner(struct infer_session *s,
                       struct infer_error *err)
 {
     enum tune_mode mode = (enum tune_mode)o->tune;
+    char rivals[64] = "";
     int rc;
 
     if (o->tune < TUNE_OFF || o->tune > TUNE_EXHAUSTIVE)
@@ -101,7 +125,9 @@ static int open_tuner(struct infer_session *s,
                          o->tune);
     if (o->deterministic || (mode == TUNE_ON && !gpu))
         mode = TUNE_OFF;
-    rc = tuner_open(mode, o->tune_cache, &s->device, err, &s->tuner);
+    if (mode != TUNE_OFF)
+        name_rivals(&s->config, rivals, sizeof rivals);
+    rc = tuner_open(mode, o->tune_cache, &s->device, rivals, err, &s->tuner);
     s->config.tuner = s->tuner;
     return rc;
 }

@@ -76,11 +76,11 @@ static double now(void)
 /* ---- opening ------------------------------------------------------- */
 
 int tuner_open(enum tune_mode mode, const char *path,
-               const struct device *device, struct infer_error *err,
-               struct tuner **out)
+               const struct device *device, const char *rivals,
+               struct infer_error *err, struct tuner **out)
 {
     struct tuner *t = calloc(1, sizeof *t);
-    char label[128] = "cpu";
+    char name[160] = "cpu", label[224];
     int rc = 0;
 
     if (!t)
@@ -89,7 +89,9 @@ int tuner_open(enum tune_mode mode, const char *path,
     t->device = device;
     if (mode != TUNE_OFF) {
         if (device->ops->describe)
-            rc = device->ops->describe(device, err, label, sizeof label);
+            rc = device->ops->describe(device, err, name, sizeof name);
+        snprintf(label, sizeof label, "%.140s%s%.60s", name,
+                 rivals[0] ? ", " : "", rivals);
         if (rc == 0)
             rc = tune_cache_open(path, label, err, &t->cache);
     }

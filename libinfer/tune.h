@@ -20,10 +20,11 @@ struct tuner;
 
 /* path: the cache file, NULL for the usual place, "" for none.  A file that
  * cannot be used is no error: tuner_info() says why.  device must outlive the
- * tuner. */
+ * tuner.  rivals: which libraries' kernels the session lets compete beside
+ * ours, with their versions, "" for none: what is fastest depends on them. */
 int tuner_open(enum tune_mode mode, const char *path,
-               const struct device *device, struct infer_error *err,
-               struct tuner **out);
+               const struct device *device, const char *rivals,
+               struct infer_error *err, struct tuner **out);
 void tuner_close(struct tuner *t); /* NULL is fine */
 
 enum tune_mode tuner_mode(const struct tuner *t);
@@ -59,7 +60,7 @@ void tuner_info(const struct tuner *t, struct infer_tuning_info *out);
 
 struct tune_cache;
 
-/* label: the device, as device_ops.describe() puts it. */
+/* label: the device, as device_ops.describe() puts it, and what competes. */
 int tune_cache_open(const char *path, const char *label,
                     struct infer_error *err, struct tune_cache **out);
 void tune_cache_close(struct tune_cache *c);

@@ -3,7 +3,8 @@
  * The file of measured kernel choices:
  *
  *     {"libinfer_tuning": 1,
- *      "devices": {"NVIDIA H200, CUDA 13.0, libinfer 0.1.0 rows 0123...": {
+ *      "devices": {"NVIDIA H200, driver 580.159.04 CUDA 13.0, cuDNN 9.19.0,
+ *                   cuBLAS 13.1.0, libinfer 0.1.0 rows 0123...": {
  *          "conv_fprop mb1ic64... #89ab...": ["row", variant, us, "variant's
  * name"]}}}
  *
@@ -101,9 +102,9 @@ static uint64_t table_hash(void)
 
 static char *full_label(const char *device)
 {
-    char text[256];
+    char text[320];
 
-    snprintf(text, sizeof text, "%.120s, libinfer %s rows %016llx", device,
+    snprintf(text, sizeof text, "%.223s, libinfer %s rows %016llx", device,
              infer_version(), (unsigned long long)table_hash());
     return strdup(text);
 }

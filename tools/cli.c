@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/text.h"
+
 #define MAX_OPTIONS 96
 
 static const struct cli_option common[] = {
@@ -71,6 +73,33 @@ enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err)
     print_lines(cli, err->text[0] != '\0' ? err->text
                                           : infer_status_name(err->code));
     return cli_exit_of(err->code);
+}
+
+void cli_print(const char *fmt, ...)
+{
+    char raw[1024], safe[4 * sizeof(raw) + 1], *long_raw, *long_safe;
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(raw, sizeof(raw), fmt, args);
+    va_end(args);
+    if (n < (int)sizeof(raw)) {
+        text_escape(safe, sizeof(safe), raw);
+        fputs(safe, stdout);
+        return;
+    }
+    long_raw = malloc((size_t)n + 1);
+    long_safe = malloc(4 * (size_t)n + 1);
+    if (long_raw != NULL && long_safe != NULL) {
+        va_start(args, fmt);
+        vsnprintf(long_raw, (size_t)n + 1, fmt, args);
+        va_end(args);
+        text_escape(long_safe, 4 * (size_t)n + 1, long_raw);
+        fputs(long_safe, stdout);
+    }
+    free(long_raw);
+    free(long_safe);
 }
 
 void cli_verbose(const struct cli *cli, const char *fmt, ...)

@@ -72,6 +72,9 @@ void cli_error(const struct cli *cli, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Every line of err->text behind "tool: "; returns the exit code. */
 enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err);
+/* printf() for text that holds names from files: what a terminal must not see
+ * is written as \xNN. */
+void cli_print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Standard error, only with -v. */
 void cli_verbose(const struct cli *cli, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

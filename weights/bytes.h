@@ -121,10 +121,6 @@ static inline bool bytes_uint(struct bytes *b, unsigned size, uint64_t *out)
     return true;
 }
 
-/* True where the bytes are well-formed UTF-8 (no overlong forms, surrogates or
- * code points above U+10FFFF).  NUL counts as a character. */
-bool bytes_is_utf8(const void *data, size_t bytes);
-
 /* Reverses the bytes of each of n elements of size bytes, in place. */
 void bytes_swap(void *data, size_t n, size_t size);
 

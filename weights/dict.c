@@ -52,8 +52,6 @@ static bool make_room(struct weights_dict *dict)
     uint32_t *slot;
 
     if (dict->count == dict->capacity) {
-        if (dict->count >= NO_ENTRY / 2)
-            return false;
         capacity = dict->capacity ? dict->capacity + dict->capacity / 2 : 16;
         entry = realloc(dict->entry, capacity * sizeof *entry);
         if (!entry)
@@ -82,6 +80,11 @@ int weights_dict_add(struct weights_dict *dict, const char *name,
     char *copy;
     size_t s;
 
+    if (dict->count >= WEIGHTS_MAX_TENSORS) {
+        constant_unref(value);
+        return error_set(err, INFER_EFORMAT, "more than %d tensors",
+                         WEIGHTS_MAX_TENSORS);
+    }
     if (!make_room(dict) || !(copy = strdup(name))) {
         constant_unref(value);
         return error_set(err, INFER_EMEMORY, "tensor '%s': out of memory",

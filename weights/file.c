@@ -13,16 +13,7 @@
 #include <unistd.h>
 
 #include "kernels/error.h"
-
-/* The most that one file may take where the caller sets no limit. */
-static uint64_t half_of_memory(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-
-    if (pages <= 0 || page <= 0)
-        return (uint64_t)1 << 32;
-    return (uint64_t)pages * (uint64_t)page / 2;
-}
+#include "libinfer/device.h"
 
 static const char *kind_of(mode_t mode)
 {
@@ -74,7 +65,7 @@ static int read_open(int fd, const char *path, uint64_t max_bytes,
         return error_set(err, INFER_EIO, "%s: is %s, not a regular file", path,
                          kind_of(st.st_mode));
     if (max_bytes == 0)
-        max_bytes = half_of_memory();
+        max_bytes = device_cpu_memory() / 2;
     if ((uint64_t)st.st_size > max_bytes || (uint64_t)st.st_size > SIZE_MAX / 2)
         return error_set(err, INFER_EMEMORY,
                          "%s: its %lld bytes are more than the limit of %llu",

@@ -104,7 +104,10 @@ static bool enabled(const struct pass_row *row,
 {
     if (row->level > options->level)
         return false;
-    if (options->keep_bn && strcmp(row->name, "fold-batch-norm") == 0)
+    if ((options->keep_bn || options->keep_training) &&
+        strcmp(row->name, "fold-batch-norm") == 0)
+        return false;
+    if (options->keep_training && strcmp(row->name, "remove-dropout") == 0)
         return false;
     for (size_t i = 0; options->disabled && options->disabled[i]; i++)
         if (strcmp(options->disabled[i], row->name) == 0)

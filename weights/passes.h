@@ -44,6 +44,9 @@ const struct pass_row *pass_find(const char *name);
 struct pass_options {
     int level; /* 0, 1 or 2 (default) */
     bool keep_bn;
+    /* What training goes on with stays: batch norm with its statistics, and
+     * dropout. */
+    bool keep_training;
     const char *const *disabled; /* row names, NULL-terminated; may be NULL */
 };
 void pass_options_init(struct pass_options *options);

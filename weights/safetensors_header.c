@@ -17,8 +17,10 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "weights/bytes.h"
 #include "weights/pytorch/pickle_text.h"
+#include "weights/weights.h"
 
 struct cursor {
     const unsigned char *text;
@@ -317,6 +319,9 @@ static int add_entry(struct cursor *c, const struct safetensors_entry *e)
     struct safetensors_entry *entry;
     size_t capacity;
 
+    if (h->count >= WEIGHTS_MAX_TENSORS)
+        return error_set(c->err, INFER_EFORMAT, "more than %d tensors",
+                         WEIGHTS_MAX_TENSORS);
     if (h->count == h->capacity) {
         capacity = h->capacity + h->capacity / 2 + 16;
         entry = realloc(h->entry, capacity * sizeof *entry);
@@ -368,7 +373,7 @@ int safetensors_header_read(const unsigned char *text, size_t bytes,
     struct cursor c = {text, bytes, 0, err, &header};
     int rc;
 
-    if (!bytes_is_utf8(text, bytes))
+    if (!text_is_utf8(text, bytes))
         return error_set(err, INFER_EFORMAT, "the header is not UTF-8");
     rc = take_header(&c);
     if (rc == 0) {

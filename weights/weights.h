@@ -27,6 +27,11 @@
 
 /* ---- dictionaries of bare tensors ---------------------------------- */
 
+/* In one dictionary.  An entry takes some 400 bytes, however small its tensor:
+ * all of them are to fit into 64 MiB beside the file.  The largest networks
+ * have thousands. */
+#define WEIGHTS_MAX_TENSORS 131072
+
 struct weights_entry {
     char *name; /* UTF-8, no NUL inside */
     struct constant *value;
@@ -54,7 +59,7 @@ struct weights_stripped {
 void weights_dict_init(struct weights_dict *dict);
 void weights_dict_clear(struct weights_dict *dict);
 /* Copies name, takes the reference to value (released on failure).  EFORMAT
- * where the name is there already, EMEMORY. */
+ * where the name is there already or the dictionary is full, EMEMORY. */
 int weights_dict_add(struct weights_dict *dict, const char *name,
                      struct constant *value, struct infer_error *err);
 /* NULL where absent. */

@@ -17,6 +17,7 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "weights/bytes.h"
 
 #define SIG_LOCAL         0x04034b50u
@@ -178,7 +179,7 @@ static const char *name_fault(const char *name, size_t bytes)
         return "is empty";
     if (memchr(name, 0, bytes))
         return "has a NUL";
-    if (!bytes_is_utf8(name, bytes))
+    if (!text_is_utf8(name, bytes))
         return "is not UTF-8";
     if (memchr(name, '\\', bytes))
         return "has a backslash";

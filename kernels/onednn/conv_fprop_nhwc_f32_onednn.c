@@ -11,8 +11,8 @@
  */
 #include "config.h"
 
+#include "kernels/onednn/convolution.h"
 #include "kernels/onednn/cpu.h"
-#include "kernels/onednn/primitive.h"
 #include "kernels/onednn/vector.h"
 
 #include "kernels/error.h"
@@ -27,28 +27,6 @@ struct plan {
     dnnl_memory_desc_t weights; /* as the problem gives them */
     bool has_bias, has_residual;
 };
-
-/* The weights with an explicit dimension of groups: K/g,C/g -> g,K/g,C/g. */
-static bool describe_weights(const struct kern_problem *p,
-                             dnnl_memory_desc_t *given, dnnl_memory_desc_t *any)
-{
-    struct kern_tensor w = p->in[W];
-    const int64_t g = p->attr.conv.groups;
-    int i;
-
-    if (!(p->constant_in & 1u << W) || !kern_tensor_is_dense(&w, KERN_NCHW) ||
-        g < 1 || w.dim[0] % g != 0)
-        return false;
-    if (g > 1) {
-        for (i = w.rank; i > 0; i--)
-            w.dim[i] = w.dim[i - 1];
-        w.rank++;
-        w.dim[0] = g;
-        w.dim[1] /= g;
-    }
-    w = kern_tensor_dense(w.dtype, w.rank, w.dim, KERN_NCHW);
-    return onednn_describe(&w, given) && onednn_describe_any(&w, any);
-}
 
 static bool present(const struct kern_problem *p, int i)
 {
@@ -91,15 +69,15 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
 {
     const struct kern_conv *a = &p->attr.conv;
     dnnl_memory_desc_t x, w, bias, y;
-    dnnl_dims_t stride, dilation, begin, end;
-    int i;
+    struct onednn_window window;
 
     if (p->in[X].rank < 3 || p->in[X].rank > 5)
         return onednn_refuse(err, "takes 1 to 3 spatial dimensions");
     if (!channels_last(&p->in[X]) || !channels_last(&p->out[0]) ||
         !onednn_describe(&p->in[X], &x) || !onednn_describe(&p->out[0], &y))
         return onednn_refuse(err, "takes dense channels-last F32 activations");
-    if (!describe_weights(p, &plan->weights, &w))
+    if (!(p->constant_in & 1u << W) ||
+        !onednn_describe_weights(&p->in[W], a->groups, &plan->weights, &w))
         return onednn_refuse(err, "takes constant dense F32 weights");
     plan->has_bias = present(p, BIAS);
     if (plan->has_bias && (!kern_tensor_is_dense(&p->in[BIAS], KERN_NCHW) ||
@@ -111,17 +89,13 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
     if (plan->has_residual && has_empty_window(p))
         return onednn_refuse(err, "takes no residual where a window lies "
                                   "wholly in the padding");
-    for (i = 0; i < p->in[X].rank - 2; i++) {
-        stride[i] = a->stride[i];
-        dilation[i] = a->dilation[i] - 1;
-        begin[i] = a->pad_begin[i];
-        end[i] = a->pad_end[i];
-    }
-    return onednn_status(
-        dnnl_dilated_convolution_forward_desc_init(
-            conv, dnnl_forward_inference, dnnl_convolution_direct, &x, &w,
-            plan->has_bias ? &bias : NULL, &y, stride, dilation, begin, end),
-        "dnnl_dilated_convolution_forward_desc_init", err);
+    onednn_describe_window(a, p->in[X].rank - 2, &window);
+    return onednn_status(dnnl_dilated_convolution_forward_desc_init(
+                             conv, dnnl_forward_inference,
+                             dnnl_convolution_direct, &x, &w,
+                             plan->has_bias ? &bias : NULL, &y, window.stride,
+                             window.dilation, window.begin, window.end),
+                         "dnnl_dilated_convolution_forward_desc_init", err);
 }
 
 /* Whether the activation is left to a pass over the result.  oneDNN spends as

@@ -54,7 +54,7 @@ void cpu_each(int threads, int64_t n, void (*fn)(void *context, int64_t i),
 
 /* ---- walks --------------------------------------------------------- */
 
-#define CPU_MAX_OPERAND 5
+#define CPU_MAX_OPERAND 6
 
 /* Several tensors of one shape (broadcast ones with stride 0), their
  * dimensions sorted by the strides of operand 0 and merged where all allow. */
@@ -101,6 +101,12 @@ bool cpu_has_avx512(void);
 /* y[i] = sigmoid(a x[i]), times x[i] if asked; y may be x. */
 void cpu_sigmoid_avx512(float a, bool times_x, const float *x, float *y,
                         int64_t n);
+/* dx[i] = dy[i] act'(x[i]), or the same by y[i] = act(x[i]) where
+ * kern_unary_knows_y(); dx may be dy. */
+void cpu_slope_by_x(const struct kern_unary *act, const float *dy,
+                    const float *x, float *dx, int64_t n);
+void cpu_slope_by_y(const struct kern_unary *act, const float *dy,
+                    const float *y, float *dx, int64_t n);
 /* y[i] = exp(x[i] - shift), unless y is NULL; returns the sum. */
 float cpu_exp_sum(const float *x, float shift, float *y, int64_t n);
 /* y[i] += x[i] */

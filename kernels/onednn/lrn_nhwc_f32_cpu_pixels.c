@@ -7,7 +7,7 @@
  */
 #include "config.h"
 
-#include "kernels/onednn/cpu.h"
+#include "kernels/onednn/lrn.h"
 #include "kernels/error.h"
 
 extern const struct kern_row lrn_nhwc_f32_cpu_pixels;
@@ -32,30 +32,12 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return 0;
 }
 
-/* s[i] = bias + factor * sum of squares of channels first + i - below .. */
+/* s[i] = bias + factor * sum of squares over the window of channel first + i */
 CPU_CLONES static void energies(const float *x, int64_t channels, int64_t first,
                                 int64_t n, int size, float bias, float factor,
                                 float *s)
 {
-    const int64_t below = (size - 1) / 2;
-    int64_t i, tap;
-
-    for (i = 0; i < n; i++)
-        s[i] = 0.0f;
-    for (tap = 0; tap < size; tap++) {
-        /* Channel first + i + shift must be one of the tensor's. */
-        const int64_t shift = tap - below;
-        int64_t from = -first - shift, to = channels - first - shift;
-
-        from = from < 0 ? 0 : from;
-        to = to > n ? n : to;
-#pragma omp simd
-        for (i = from; i < to; i++)
-            s[i] += x[first + i + shift] * x[first + i + shift];
-    }
-#pragma omp simd
-    for (i = 0; i < n; i++)
-        s[i] = bias + factor * s[i];
+    lrn_window(x, x, channels, first, n, (size - 1) / 2, size, bias, factor, s);
 }
 
 CPU_CLONES static void multiply(const float *x, const float *s, float *y,

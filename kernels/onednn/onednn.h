@@ -17,6 +17,10 @@ const char *kern_onednn_version(void);
 void kern_onednn_each(int threads, int64_t n,
                       void (*fn)(void *context, int64_t i), void *context);
 
+/* All primitives of a plan are made: gives back what only making them needed.
+ */
+void kern_onednn_settle(void);
+
 /* For tests: the rows behave from now on as on a machine whose widest vectors
  * are those of "avx2" or "sse41".  To be called before any row is used.  False
  * where the name is another, or this build has no such rows. */

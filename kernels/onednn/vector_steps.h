@@ -458,4 +458,88 @@ TARGET static void output(const struct winograd *w,
         }
 }
 
-const struct vector_steps STEPS = {2 * LANES, input, product, output, rows_of};
+/* ---- outer products ------------------------------------------------ */
+
+/* As many sums as the product keeps in registers. */
+#define SCALARS (2 * ROWS / VECTOR_OUTER_V)
+
+INLINE void outer_tile(int scalars, int vectors, const struct vector_outer *o)
+{
+    vec sum[SCALARS][VECTOR_OUTER_V];
+    int64_t n, h, w;
+    int i, j;
+
+#pragma GCC unroll 8
+    for (i = 0; i < scalars; i++)
+#pragma GCC unroll 3
+        for (j = 0; j < vectors; j++)
+            sum[i][j] = (vec){0};
+    for (n = 0; n < o->count[0]; n++)
+        for (h = 0; h < o->count[1]; h++) {
+            const float *s = o->s + n * o->s_step[0] + h * o->s_step[1];
+            const float *v = o->v + n * o->v_step[0] + h * o->v_step[1];
+
+            for (w = 0; w < o->count[2]; w++) {
+                vec x[VECTOR_OUTER_V];
+
+#pragma GCC unroll 3
+                for (j = 0; j < vectors; j++)
+                    x[j] = load(v + o->v_at[j]);
+#pragma GCC unroll 8
+                for (i = 0; i < scalars; i++) {
+                    const vec f = splat(s[o->s_at[i]]);
+
+#pragma GCC unroll 3
+                    for (j = 0; j < vectors; j++)
+                        sum[i][j] += f * x[j];
+                }
+                s += o->s_step[2];
+                v += o->v_step[2];
+            }
+        }
+#pragma GCC unroll 8
+    for (i = 0; i < scalars; i++)
+#pragma GCC unroll 3
+        for (j = 0; j < vectors; j++) {
+            float *to = o->sum + i * o->row + j * LANES;
+
+            store(to, load(to) + sum[i][j]);
+        }
+}
+
+#define OUTER_CASE(n)                                                          \
+    case n:                                                                    \
+        outer_tile((n) < SCALARS ? (n) : SCALARS, vectors, o);                 \
+        break
+
+INLINE void outer_of(int scalars, int vectors, const struct vector_outer *o)
+{
+    switch (scalars) {
+        OUTER_CASE(1);
+        OUTER_CASE(2);
+        OUTER_CASE(3);
+        OUTER_CASE(4);
+        OUTER_CASE(5);
+        OUTER_CASE(6);
+        OUTER_CASE(7);
+    default:
+        outer_tile(SCALARS, vectors, o);
+    }
+}
+
+TARGET static void outer(const struct vector_outer *o, int scalars, int vectors)
+{
+    switch (vectors) {
+    case 1:
+        outer_of(scalars, 1, o);
+        break;
+    case 2:
+        outer_of(scalars, 2, o);
+        break;
+    default:
+        outer_of(scalars, 3, o);
+    }
+}
+
+const struct vector_steps STEPS = {2 * LANES, SCALARS, input, product,
+                                   output,    rows_of, outer};

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "kernels/onednn/cpu.h"
+#include "kernels/onednn/pages.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char text[96];
@@ -64,6 +65,11 @@ void kern_onednn_each(int threads, int64_t n,
     cpu_each(threads, n, fn, context);
 }
 
+void kern_onednn_settle(void)
+{
+    onednn_drop_pages();
+}
+
 bool kern_onednn_limit(const char *isa)
 {
     const bool avx2 = strcmp(isa, "avx2") == 0;
@@ -90,6 +96,10 @@ void kern_onednn_each(int threads, int64_t n,
     (void)threads;
     for (i = 0; i < n; i++)
         fn(context, i);
+}
+
+void kern_onednn_settle(void)
+{
 }
 
 bool kern_onednn_limit(const char *isa)

@@ -88,7 +88,7 @@ const struct graph_op_info graph_op_concat = {
 
 static const struct graph_field split_fields[] = {
     OP_FIELD("axis", INT, split.axis),
-    OP_COUNTED("sizes", INT64S, split.size, split.n_sizes, 64),
+    OP_COUNTED("sizes", INTN, split.size, split.n_sizes, GRAPH_MAX_PARTS),
     OP_END,
 };
 
@@ -105,8 +105,8 @@ static int check_sizes(const struct graph_split *attr, int n_out,
                          n_out);
     for (i = 0; i < n_out; i++)
         if (attr->size[i] < 0 || !checked_add_i64(sum, attr->size[i], &sum))
-            return error_set(err, INFER_EFORMAT, "size %lld is out of range",
-                             (long long)attr->size[i]);
+            return error_set(err, INFER_EFORMAT, "size %d is out of range",
+                             attr->size[i]);
     if (!op_fits(sum, extent))
         return error_set(err, INFER_EFORMAT,
                          "sizes add up to %lld, the dimension has %lld",

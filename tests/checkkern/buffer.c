@@ -28,6 +28,18 @@ void guarded_separate(void)
     separate = true;
 }
 
+/* What of a block has its twin on a device: all of it, or where allocations are
+ * separate what lies between the guards, so that reading those is found too. */
+static size_t twin_start(void)
+{
+    return separate ? GUARD : 0;
+}
+
+static size_t twin_bytes(const struct guarded *g)
+{
+    return g->bytes - (separate ? 2 * GUARD : 0);
+}
+
 static unsigned char *take(const struct device *d, size_t bytes)
 {
     struct infer_error ignored;
@@ -67,9 +79,10 @@ void guarded_pool_close(void)
     memset(&pool, 0, sizeof(pool));
 }
 
-static bool allocate(struct guarded *g, size_t span)
+static bool allocate(struct guarded *g, size_t span, size_t lead)
 {
-    g->bytes = span + 2 * GUARD;
+    g->front = GUARD + lead;
+    g->bytes = g->front + span + GUARD;
     /* aligned_alloc() wants a multiple of the alignment. */
     const size_t rounded = (g->bytes + 63) / 64 * 64;
     g->block = aligned_alloc(64, rounded);
@@ -82,7 +95,7 @@ static bool allocate(struct guarded *g, size_t span)
     return true;
 }
 
-bool guarded_new(struct guarded *g, const struct kern_tensor *t)
+bool guarded_new(struct guarded *g, const struct kern_tensor *t, size_t lead)
 {
     const int64_t size = (int64_t)infer_dtype_size(t->dtype);
     int64_t low = 0;
@@ -92,18 +105,18 @@ bool guarded_new(struct guarded *g, const struct kern_tensor *t)
     for (int i = 0; i < t->rank; i++)
         if (t->stride[i] < 0 && t->dim[i] > 0)
             low += (t->dim[i] - 1) * t->stride[i];
-    if (!allocate(g, kern_tensor_span(t)))
+    if (!allocate(g, kern_tensor_span(t), lead))
         return false;
-    g->origin = g->block + GUARD - low * size;
+    g->origin = g->block + g->front - low * size;
     return true;
 }
 
-bool guarded_bytes(struct guarded *g, size_t bytes)
+bool guarded_bytes(struct guarded *g, size_t bytes, size_t lead)
 {
     memset(g, 0, sizeof(*g));
-    if (!allocate(g, bytes))
+    if (!allocate(g, bytes, lead))
         return false;
-    g->origin = g->block + GUARD;
+    g->origin = g->block + g->front;
     return true;
 }
 
@@ -119,9 +132,9 @@ void guarded_free(struct guarded *g)
 bool guarded_mirror(struct guarded *g, const struct device *d,
                     struct infer_error *err)
 {
-    void *twin = take(d, g->bytes);
+    void *twin = take(d, twin_bytes(g));
 
-    if (!twin && d->ops->alloc(d, g->bytes, err, &twin) < 0)
+    if (!twin && d->ops->alloc(d, twin_bytes(g), err, &twin) < 0)
         return false;
     g->device = d;
     g->twin = twin;
@@ -130,19 +143,32 @@ bool guarded_mirror(struct guarded *g, const struct device *d,
 
 bool guarded_send(struct guarded *g, struct infer_error *err)
 {
-    return !g->device || g->device->ops->copy_in(g->device, g->twin, g->block,
-                                                 g->bytes, err) == 0;
+    return !g->device ||
+           g->device->ops->copy_in(g->device, g->twin, g->block + twin_start(),
+                                   twin_bytes(g), err) == 0;
 }
 
 bool guarded_fetch(struct guarded *g, struct infer_error *err)
 {
-    return !g->device || g->device->ops->copy_out(g->device, g->block, g->twin,
-                                                  g->bytes, err) == 0;
+    return !g->device ||
+           g->device->ops->copy_out(g->device, g->block + twin_start(), g->twin,
+                                    twin_bytes(g), err) == 0;
+}
+
+bool guarded_send_scratch(struct guarded *g, struct infer_error *err)
+{
+    return separate || guarded_send(g, err);
+}
+
+bool guarded_fetch_scratch(struct guarded *g, struct infer_error *err)
+{
+    return separate || guarded_fetch(g, err);
 }
 
 void *guarded_at(const struct guarded *g)
 {
-    return g->device ? g->twin + (g->origin - g->block) : g->origin;
+    return g->device ? g->twin + (g->origin - g->block) - twin_start()
+                     : g->origin;
 }
 
 void guarded_poison(struct guarded *g, int byte)
@@ -210,8 +236,11 @@ bool guarded_intact(struct guarded *g, int byte)
 
 bool guarded_bytes_intact(const struct guarded *g, size_t bytes, int byte)
 {
-    for (size_t i = 0; i < GUARD; i++)
-        if (g->block[i] != byte || g->block[GUARD + bytes + i] != byte)
+    for (size_t i = 0; i < g->front; i++)
+        if (g->block[i] != byte)
+            return false;
+    for (size_t i = g->front + bytes; i < g->bytes; i++)
+        if (g->block[i] != byte)
             return false;
     return true;
 }

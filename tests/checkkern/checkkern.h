@@ -27,6 +27,11 @@ struct problem_id {
 };
 void problem_make(const struct kern_row *row, const struct problem_id *id,
                   struct kern_problem *out);
+/* A random problem is drawn this often until the row takes it. */
+#define PROBLEM_DRAWS 512
+/* The work above which one is drawn again: most are small, so that there can
+ * be many. */
+double problem_most_flops(const struct problem_id *id);
 
 /* A tensor of the given shape, its strides drawn from what the row may take;
  * a writable one never overlaps itself. */
@@ -53,6 +58,11 @@ struct kern_tensor make_out(struct maker *m, const struct dims *s);
 struct kern_tensor make_vector(struct maker *m, int64_t n);
 enum infer_dtype vector_dtype(const struct maker *m);
 void make_window_problem(struct maker *m, int k);
+/* Ways forward that a way back of the same name is made from. */
+void make_layer_norm(struct maker *m, int k);
+void make_group_norm(struct maker *m, int k);
+void make_prelu(struct maker *m, int k);
+void make_resize(struct maker *m, int k);
 /* Operations of training but those with windows. */
 void make_train_problem(struct maker *m, int k);
 void make_epilogue(struct maker *m);
@@ -63,17 +73,20 @@ int window_fixed_count(enum kern_op op);
 /* Memory of a tensor between guard zones, all of it poisoned with NaN. */
 struct guarded {
     struct kern_tensor tensor;
-    unsigned char *block;  /* guard, span, guard */
+    unsigned char *block;  /* guard and lead, span, guard */
     unsigned char *copy;   /* what the block should still hold */
     size_t bytes;          /* of the block */
+    size_t front;          /* of them before the span */
     unsigned char *origin; /* element with all indices 0 */
     /* Where kernels see it: the block itself, or its twin on a device. */
     const struct device *device;
     unsigned char *twin;
 };
-bool guarded_new(struct guarded *g, const struct kern_tensor *t);
+/* The span starts `lead` bytes behind a multiple of 64 (of 256 on a device),
+ * so that a kernel can count on no more than it is promised. */
+bool guarded_new(struct guarded *g, const struct kern_tensor *t, size_t lead);
 /* Plain bytes: workspace and packed weights. */
-bool guarded_bytes(struct guarded *g, size_t bytes);
+bool guarded_bytes(struct guarded *g, size_t bytes, size_t lead);
 void guarded_free(struct guarded *g);
 /* Gives the block a twin on a device (not one of host memory); then copies all
  * of it there and back, guards included. */
@@ -84,8 +97,14 @@ bool guarded_mirror(struct guarded *g, const struct device *d,
 void guarded_separate(void);
 /* Gives back what guarded_mirror() keeps for the next problem. */
 void guarded_pool_close(void);
+/* Between ops->begin() and ops->end(). */
 bool guarded_send(struct guarded *g, struct infer_error *err);
 bool guarded_fetch(struct guarded *g, struct infer_error *err);
+/* The same for bytes that nobody but the kernel reads: where allocations are
+ * separate they stay on the device, so that initcheck sees what the kernel
+ * reads before it has written it. */
+bool guarded_send_scratch(struct guarded *g, struct infer_error *err);
+bool guarded_fetch_scratch(struct guarded *g, struct infer_error *err);
 /* origin, as kernels see it. */
 void *guarded_at(const struct guarded *g);
 void guarded_poison(struct guarded *g, int byte);
@@ -109,7 +128,8 @@ struct check {
     const struct device *gpu; /* NULL where kernels take host memory */
     struct problem_id id;
     double worst; /* largest difference / tolerance so far */
-    int exact;    /* passes on integers so far */
+    int exact;    /* passes on integers so far, */
+    int infinite; /* and on integers with infinities among them */
     bool verbose;
 };
 enum verdict check_problem(struct check *c, const struct kern_problem *p);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * checkkern [--row=GLOB] [--op=GLOB] [--dtype=TYPE] [--seed=N]
+ * checkkern [--row=GLOB,..] [--op=GLOB] [--dtype=TYPE] [--seed=N]
  *           [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]
  *           [--time-limit=SECONDS] [--shard=I/N] [--isa=avx2|sse41]
- *           [--separate] [--verbose] [--list]
+ *           [--random-only] [--separate] [--verbose] [--list]
  *
  * A row is checked on the fixed list of its operation, then on --count random
  * problems in each type that it takes: problems that it supports, drawn until
- * there are so many or its share of --time-limit is used up.  --shard takes
- * every Nth row from the Ith (0 ..) on, so that processes share the work.
- * --separate gives every buffer on a GPU an allocation of its own, for
- * compute-sanitizer.
+ * there are so many or its share of --time-limit is used up; a row that is
+ * short of them is not good.  --shard takes every Nth problem of each row,
+ * listed and random, so that processes share the work evenly; sharded.py runs
+ * them and sums what they print.  --separate gives every buffer on a GPU an
+ * allocation of its own, for compute-sanitizer.
  * --isa narrows the rows of the CPU to vectors of that kind.
- * Exit: 0 all agree, 1 usage, 3 a row is wrong or nothing was checked,
+ * Exit: 0 all agree, 1 usage, 3 a row is wrong, short or was not checked,
  * 77 no row could be checked for lack of hardware.
  */
 #include <errno.h>
@@ -31,7 +32,7 @@
 #define EXIT_SKIP  77
 
 struct options {
-    const char *row, *op;   /* globs */
+    const char *row, *op;   /* globs; of rows several */
     uint64_t seed;          /* 0: from the clock */
     long problem, draw;     /* -1: all */
     long count;             /* random problems a row and type */
@@ -39,7 +40,7 @@ struct options {
     double max_flops;
     double time_limit; /* seconds, all rows together */
     int shard, shards;
-    bool verbose, list;
+    bool random_only, verbose, list;
 };
 
 struct totals {
@@ -47,10 +48,11 @@ struct totals {
 };
 
 static const char usage[] =
-    "usage: checkkern [--row=GLOB] [--op=GLOB] [--dtype=TYPE] [--seed=N]\n"
+    "usage: checkkern [--row=GLOB,..] [--op=GLOB] [--dtype=TYPE] [--seed=N]\n"
     "                 [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]\n"
     "                 [--time-limit=SECONDS] [--shard=I/N]\n"
-    "                 [--isa=avx2|sse41] [--separate] [--verbose] [--list]\n";
+    "                 [--isa=avx2|sse41] [--random-only] [--separate]\n"
+    "                 [--verbose] [--list]\n";
 
 static double now(void)
 {
@@ -130,6 +132,8 @@ static bool parse(struct options *o, const char *arg)
     }
     if (strcmp(arg, "--verbose") == 0)
         return o->verbose = true;
+    if (strcmp(arg, "--random-only") == 0)
+        return o->random_only = true;
     if ((v = value_of(arg, "--row")))
         return (o->row = v) != NULL;
     if ((v = value_of(arg, "--op")))
@@ -164,9 +168,24 @@ static bool parse(struct options *o, const char *arg)
 
 /* ---- rows ---------------------------------------------------------- */
 
+/* Whether one of several patterns, with commas between them, matches. */
+static bool matches(const char *patterns, const char *name)
+{
+    char one[128];
+
+    for (const char *at = patterns; *at;) {
+        const size_t n = strcspn(at, ",");
+        snprintf(one, sizeof(one), "%.*s", (int)n, at);
+        if (fnmatch(one, name, 0) == 0)
+            return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
 static bool selected(const struct options *o, const struct kern_row *row)
 {
-    return (!o->row || fnmatch(o->row, row->name, 0) == 0) &&
+    return (!o->row || matches(o->row, row->name)) &&
            (!o->op || fnmatch(o->op, kern_op_name(row->op), 0) == 0);
 }
 
@@ -179,14 +198,10 @@ static bool is_gpu_row(const struct kern_row *row)
 
 /* ---- one problem --------------------------------------------------- */
 
-/* A number is drawn this often until the row supports the problem; after so
- * many numbers without one there is none to be found. */
-#define DRAWS  64
-#define MISSES 40
-
-/* Random problems beyond this are drawn again: there are to be many.  The
- * listed ones are held to --max-mflop alone. */
-#define RANDOM_FLOPS 2e7
+/* After so many numbers without a problem that the row takes, there is none to
+ * be found; after so many failures it is wrong enough. */
+#define MISSES   40
+#define FAILURES 10
 
 static enum verdict check_one(const struct options *o, struct check *c,
                               double max_flops)
@@ -206,21 +221,26 @@ static enum verdict check_one(const struct options *o, struct check *c,
 /* Draws until the row takes one; every refusal on the way is looked at. */
 static enum verdict check_drawn(const struct options *o, struct check *c)
 {
-    const double most =
-        o->max_flops < RANDOM_FLOPS ? o->max_flops : RANDOM_FLOPS;
     enum verdict v = VERDICT_REFUSED;
 
-    for (int draw = 0; draw < DRAWS && v == VERDICT_REFUSED; draw++) {
+    for (int draw = 0; draw < PROBLEM_DRAWS && v == VERDICT_REFUSED; draw++) {
         c->id.draw = draw;
-        v = check_one(o, c, most);
+        v = check_one(o, c, fmin(o->max_flops, problem_most_flops(&c->id)));
     }
     return v;
 }
 
 /* ---- one row ------------------------------------------------------- */
 
+/* A row of this run.  Its place among them moves the shards on, so that none
+ * gets the same problems of all rows. */
+struct job {
+    const struct kern_row *row;
+    int place;
+};
+
 struct tally {
-    int checked, failed;
+    int checked, failed, asked;
 };
 
 static void count(struct tally *t, enum verdict v)
@@ -229,32 +249,46 @@ static void count(struct tally *t, enum verdict v)
     t->failed += v == VERDICT_FAILED;
 }
 
-static struct tally check_listed(const struct options *o, struct check *c)
+static bool is_ours(const struct options *o, const struct job *j, int problem)
+{
+    return (problem + j->place) % o->shards == o->shard;
+}
+
+static struct tally check_listed(const struct options *o, const struct job *j,
+                                 struct check *c)
 {
     struct tally t = {0};
 
     c->id.draw = 0;
     c->id.dtype = INFER_NONE;
     for (int k = 0; k < problem_fixed_count(c->row->op); k++) {
+        if (o->random_only || !is_ours(o, j, k))
+            continue;
         c->id.number = k;
         count(&t, check_one(o, c, o->max_flops));
     }
     return t;
 }
 
-static struct tally check_random(const struct options *o, struct check *c,
-                                 double deadline)
+/* Our share of --count problems. */
+static struct tally check_random(const struct options *o, const struct job *j,
+                                 struct check *c, double deadline)
 {
+    const int first = problem_fixed_count(c->row->op);
     struct tally t = {0};
     int misses = 0;
 
-    c->id.number = problem_fixed_count(c->row->op);
-    for (; t.checked + t.failed < o->count && misses < MISSES; c->id.number++) {
+    for (int k = 0; k < o->count; k++)
+        t.asked += is_ours(o, j, k);
+    for (int k = 0; t.checked + t.failed < t.asked && misses < MISSES &&
+                    t.failed < FAILURES && now() <= deadline;
+         k++) {
+        if (!is_ours(o, j, k))
+            continue;
+        c->id.number = first + k;
         const enum verdict v = check_drawn(o, c);
         misses = v == VERDICT_REFUSED ? misses + 1 : 0;
         count(&t, v);
-        if (now() > deadline)
-            break;
     }
     return t;
 }
@@ -275,59 +309,61 @@ static int types_of(const struct options *o, const struct kern_row *row,
     return n;
 }
 
-/* Random problems in every type: " F32 40 F16 40" in text. */
-static struct tally check_types(const struct options *o, struct check *c,
-                                double deadline, char *text, size_t bytes,
-                                bool *is_short)
+/* Random problems in every type: " F32 40, F16 39 of 40" in text. */
+static struct tally check_types(const struct options *o, const struct job *j,
+                                struct check *c, double deadline, char *text,
+                                size_t bytes)
 {
     enum infer_dtype type[INFER_BOOL + 1];
     const int types = types_of(o, c->row, type);
     struct tally sum = {0};
     size_t used = 0;
 
-    *is_short = false;
-    for (int i = 0; i < types && o->count > 0; i++) {
+    for (int i = 0; i < types; i++) {
         const double left = deadline - now();
         c->id.dtype = type[i];
-        const struct tally t = check_random(o, c, now() + left / (types - i));
-        const int tried = t.checked + t.failed;
-        if (tried == 0) /* the row does not take this type */
+        const struct tally t =
+            check_random(o, j, c, now() + left / (types - i));
+        /* A row of any type need not take this one. */
+        if (t.asked == 0 || (types > 1 && t.checked + t.failed == 0))
             continue;
-        *is_short = *is_short || tried < o->count;
+        sum.asked += t.asked;
         sum.checked += t.checked;
         sum.failed += t.failed;
         used += (size_t)snprintf(
-            text + used, bytes - used, " %s %d",
+            text + used, bytes - used, "%s %s %d", used ? "," : "",
             infer_dtype_name(type[i] != INFER_NONE ? type[i] : c->row->dtype),
             t.checked);
+        if (t.checked < t.asked)
+            used +=
+                (size_t)snprintf(text + used, bytes - used, " of %d", t.asked);
     }
-    *is_short = *is_short || (o->count > 0 && sum.checked + sum.failed == 0);
     return sum;
 }
 
-static void check_row(const struct options *o, struct check *c, double deadline,
-                      struct totals *all)
+static void check_row(const struct options *o, const struct job *j,
+                      struct check *c, double deadline, struct totals *all)
 {
-    struct tally sum = check_listed(o, c);
-    char text[256] = "";
-    bool is_short;
-
+    const struct tally listed = check_listed(o, j, c);
+    char text[512] = "";
     const struct tally random =
-        check_types(o, c, deadline, text, sizeof(text), &is_short);
-    const int listed = sum.checked;
-    sum.checked += random.checked;
-    sum.failed += random.failed;
-    printf("%s %s: %d listed problems, at random%s, %d on integers, worst %.2g "
-           "of the tolerance%s\n",
-           sum.failed || !sum.checked ? "not ok" : "ok", c->row->name, listed,
-           text[0] ? text : " none", c->exact, c->worst,
-           is_short ? " (short)" : "");
-    if (sum.checked == 0 && sum.failed == 0) {
-        fprintf(stderr, "FAIL %s: not one problem was checked\n", c->row->name);
-        sum.failed = 1;
-    }
-    all->checked += sum.checked;
-    all->failed += sum.failed;
+        check_types(o, j, c, deadline, text, sizeof(text));
+    const int failed = listed.failed + random.failed;
+    const int checked = listed.checked + random.checked;
+    /* A shard may have none of a row's problems. */
+    const bool is_short = random.checked + random.failed < random.asked ||
+                          (checked + failed == 0 && o->shards == 1);
+
+    if (checked + failed > 0 || is_short)
+        printf("%s %s: %d listed, at random%s; %d on integers, %d with "
+               "infinities, worst %.2g of the tolerance\n",
+               failed     ? "not ok"
+               : is_short ? "short"
+                          : "ok",
+               c->row->name, listed.checked, text[0] ? text : " none", c->exact,
+               c->infinite, c->worst);
+    all->checked += checked;
+    all->failed += failed;
     all->short_rows += is_short;
     all->rows++;
 }
@@ -353,36 +389,48 @@ static void replay(const struct options *o, struct check *c, struct totals *all)
 
 /* ---- all rows ------------------------------------------------------ */
 
-/* The rows of this run: selected, and of our shard. */
+/* The rows of this run. */
 static int select_rows(const struct options *o, bool have_gpu, const char *why,
-                       const struct kern_row **out, struct totals *t)
+                       struct job *out, struct totals *t)
 {
-    int n = 0, at = 0;
+    int n = 0;
 
     for (size_t i = 0; i < kern_row_count(); i++) {
         const struct kern_row *row = kern_row_at(i);
-        if (!selected(o, row) || at++ % o->shards != o->shard)
+        if (!selected(o, row))
             continue;
         if (is_gpu_row(row) && !have_gpu) {
             printf("skip %s: %s\n", row->name, why);
             t->skipped++;
         } else {
-            out[n++] = row;
+            out[n] = (struct job){.row = row, .place = n};
+            n++;
         }
     }
     return n;
 }
 
+/* Some faults of a kernel leave a device on which nothing runs any more. */
+static bool is_usable(const struct device *d, struct infer_error *err)
+{
+    const bool ok = d->ops->begin(d, err) == 0 && d->ops->end(d, err) == 0;
+
+    if (!ok && d->ops->give_up)
+        d->ops->give_up(d, err);
+    return ok;
+}
+
 static void check_rows(const struct options *o, const struct device *gpu,
-                       const struct kern_row *const *rows, int n,
-                       struct totals *t)
+                       const struct job *job, int n, struct totals *t)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 2};
     const double end = now() + o->time_limit;
+    struct infer_error err = {0};
 
     for (int i = 0; i < n; i++) {
-        const bool on_gpu = is_gpu_row(rows[i]);
-        struct check c = {.row = rows[i],
+        const bool on_gpu = is_gpu_row(job[i].row);
+        const int failed = t->failed;
+        struct check c = {.row = job[i].row,
                           .device = on_gpu ? &gpu->kern : &cpu,
                           .gpu = on_gpu ? gpu : NULL,
                           .id = {.seed = o->seed},
@@ -390,40 +438,52 @@ static void check_rows(const struct options *o, const struct device *gpu,
         if (o->problem >= 0)
             replay(o, &c, t);
         else
-            check_row(o, &c, now() + (end - now()) / (n - i), t);
+            check_row(o, &job[i], &c, now() + (end - now()) / (n - i), t);
         fflush(stdout);
+        if (on_gpu && t->failed > failed && !is_usable(gpu, &err)) {
+            fprintf(stderr, "FAIL: the GPU is of no use after %s: %s\n",
+                    job[i].row->name, err.text);
+            t->short_rows += n - i - 1;
+            break;
+        }
     }
+}
+
+static int verdict_of(const struct totals *t)
+{
+    const char *require = getenv("INFER_REQUIRE_GPU");
+
+    if (t->failed || t->short_rows ||
+        (t->skipped && require && strcmp(require, "1") == 0))
+        return EXIT_WRONG;
+    if (t->checked > 0)
+        return 0;
+    if (t->skipped > 0)
+        return EXIT_SKIP;
+    fprintf(stderr, "FAIL: nothing was checked\n");
+    return EXIT_WRONG;
 }
 
 static int run(const struct options *o)
 {
-    const char *require = getenv("INFER_REQUIRE_GPU");
-    const struct kern_row **rows =
-        calloc(kern_row_count() + 1, sizeof(const struct kern_row *));
+    struct job *job = calloc(kern_row_count() + 1, sizeof(*job));
     struct totals t = {0};
     struct infer_error why = {0};
     struct device gpu = {0};
     const bool have_gpu = device_open("cuda", 0, NULL, &why, &gpu) == 0;
 
     printf("seed %" PRIu64 "\n", o->seed);
-    if (rows) {
-        const int n = select_rows(o, have_gpu, why.text, rows, &t);
-        check_rows(o, &gpu, rows, n, &t);
+    if (job) {
+        const int n = select_rows(o, have_gpu, why.text, job, &t);
+        check_rows(o, &gpu, job, n, &t);
     }
-    free(rows);
+    free(job);
     guarded_pool_close();
     device_close(&gpu);
     printf("%d rows, %d problems checked, %d failed, %d rows skipped, %d rows "
            "short of %ld random problems\n",
            t.rows, t.checked, t.failed, t.skipped, t.short_rows, o->count);
-    if (t.failed || (t.skipped && require && strcmp(require, "1") == 0))
-        return EXIT_WRONG;
-    if (t.checked > 0)
-        return 0;
-    if (t.skipped > 0)
-        return EXIT_SKIP;
-    fprintf(stderr, "FAIL: nothing was checked\n");
-    return EXIT_WRONG;
+    return verdict_of(&t);
 }
 
 static void list(const struct options *o)

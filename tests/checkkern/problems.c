@@ -183,6 +183,9 @@ struct dims make_dims(struct maker *m, int k, int min_rank)
         s.dim[i] = rng_range(&m->rng, 1, s.rank > 3 ? 7 : 17);
     if (s.rank > 1 && rng_chance(&m->rng, 30))
         s.dim[1] = rng_range(&m->rng, 16, 40);
+    if (s.rank < 4 && rng_chance(&m->rng, 5)) /* more than a block of threads */
+        s.dim[rng_range(&m->rng, 0, s.rank - 1)] =
+            rng_range(&m->rng, 300, s.rank > 1 ? 1500 : 9000);
     return s;
 }
 
@@ -228,9 +231,12 @@ static void make_dense(struct maker *m, int k)
         for (int i = 0; i < x.rank; i++)
             x.dim[i] = rng_range(&m->rng, 1, i == x.rank - 1 ? 90 : 6);
         w.dim[0] = rng_range(&m->rng, 1, 70);
-        if (rng_chance(&m->rng, 50)) { /* as tensor cores want them; deep */
-            x.dim[x.rank - 1] = 8 * rng_range(&m->rng, 1, 80);
-            w.dim[0] = 8 * rng_range(&m->rng, 1, 12);
+        if (rng_chance(&m->rng, 50)) { /* as tensor cores want them: deep, */
+            const bool tall = rng_chance(&m->rng, 30); /* or several tiles */
+            if (tall)
+                x.dim[0] = rng_range(&m->rng, 60, 300);
+            x.dim[x.rank - 1] = 8 * rng_range(&m->rng, 1, tall ? 12 : 80);
+            w.dim[0] = 8 * rng_range(&m->rng, 1, tall ? 40 : 12);
         }
     }
     w.dim[1] = x.dim[x.rank - 1];
@@ -247,9 +253,10 @@ static void make_matmul(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
     struct kern_matmul *attr = &p->attr.matmul;
-    const int64_t rows = rng_range(&m->rng, 1, 20);
+    const int64_t most = rng_chance(&m->rng, 80) ? 20 : 140;
+    const int64_t rows = rng_range(&m->rng, 1, most);
     const int64_t inner = rng_range(&m->rng, 1, 40);
-    const int64_t columns = rng_range(&m->rng, 1, 20);
+    const int64_t columns = rng_range(&m->rng, 1, most);
     struct dims batch = {.rank = k % 3}, a, b, y;
 
     for (int i = 0; i < batch.rank; i++)
@@ -295,7 +302,7 @@ static void make_channel_op(struct maker *m, int k)
     make_epilogue(m);
 }
 
-static void make_layer_norm(struct maker *m, int k)
+void make_layer_norm(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
     const struct dims s = make_dims(m, k, 1);
@@ -314,7 +321,7 @@ static void make_layer_norm(struct maker *m, int k)
     p->out[0] = make_out(m, &s);
 }
 
-static void make_group_norm(struct maker *m, int k)
+void make_group_norm(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
     struct dims s = make_dims(m, k, 2);
@@ -363,7 +370,7 @@ static void make_unary(struct maker *m, int k)
         f->a = 0.25f;
 }
 
-static void make_prelu(struct maker *m, int k)
+void make_prelu(struct maker *m, int k)
 {
     const struct dims s = make_dims(m, k, 1);
     const struct dims slope = make_broadcast(m, &s);
@@ -490,7 +497,7 @@ static void make_pad(struct maker *m, int k)
     p->out[0] = make_out(m, &s);
 }
 
-static void make_resize(struct maker *m, int k)
+void make_resize(struct maker *m, int k)
 {
     static const float scales[] = {0.5f, 0.6f, 0.75f, 1, 1.5f, 2, 2.3f, 3};
     struct kern_problem *p = m->p;
@@ -648,6 +655,10 @@ static void make_operation(struct maker *m, int k)
     case KERN_REDUCE_DGRAD:
     case KERN_UNARY_DGRAD:
     case KERN_LRN_DGRAD:
+    case KERN_PRELU_DGRAD:
+    case KERN_LAYER_NORM_DGRAD:
+    case KERN_GROUP_NORM_DGRAD:
+    case KERN_RESIZE_DGRAD:
     case KERN_DROPOUT:
     case KERN_CROSS_ENTROPY:
     case KERN_STEP:
@@ -673,6 +684,8 @@ static void spoil_attribute(struct kern_problem *p, struct rng *r)
     case KERN_GROUP_NORM:
     case KERN_BATCH_NORM_TRAIN:
     case KERN_BATCH_NORM_DGRAD:
+    case KERN_LAYER_NORM_DGRAD:
+    case KERN_GROUP_NORM_DGRAD:
     case KERN_DROPOUT:
     case KERN_CROSS_ENTROPY:
     case KERN_STEP:
@@ -721,6 +734,13 @@ int problem_fixed_count(enum kern_op op)
     default:
         return COUNT(fixed_dims);
     }
+}
+
+/* One problem of 16 may be large, and those for which a row cannot be had
+ * otherwise. */
+double problem_most_flops(const struct problem_id *id)
+{
+    return id->number % 16 == 0 || id->draw >= PROBLEM_DRAWS / 2 ? 2e7 : 1.5e6;
 }
 
 void problem_make(const struct kern_row *row, const struct problem_id *id,

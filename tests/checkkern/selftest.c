@@ -165,6 +165,62 @@ static void test_replay(void **state)
         }
 }
 
+/* The device that the kernels are measured on, as far as supports() asks; a row
+ * of the CPU asks nothing. */
+static struct kern_device device_of(const struct kern_row *r)
+{
+    if (r->backend != INFER_BACKEND_CUDA)
+        return (struct kern_device){.kind = KERN_CPU, .threads = 2};
+    return (struct kern_device){.kind = KERN_CUDA,
+                                .sm = 90,
+                                .threads = 1,
+                                .multiprocessors = 132,
+                                .shared_per_block_optin = 227 << 10,
+                                .l2_bytes = 50 << 20};
+}
+
+/* Whether one of the draws of a random problem is for the row. */
+static bool is_met(const struct kern_row *r, struct problem_id id)
+{
+    const struct kern_device d = device_of(r);
+    struct kern_problem p;
+
+    for (id.draw = 0; id.draw < PROBLEM_DRAWS; id.draw++) {
+        problem_make(r, &id, &p);
+        if (kern_problem_flops(&p) <= problem_most_flops(&id) &&
+            kern_row_supports(r, &p, &d, NULL) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Every row of this build meets problems enough in its type, or in one of all
+ * where it takes several: a quarter of the numbers give one (each has a kind of
+ * function, say, and not every row knows all).  Rows of cuDNN need cuDNN to say
+ * so. */
+static void test_met(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < kern_row_count(); i++) {
+        const struct kern_row *r = kern_row_at(i);
+        struct problem_id id = {.seed = 3};
+        int most = 0;
+        if (r->backend == INFER_BACKEND_CUDNN)
+            continue;
+        for (int t = INFER_F64; t <= INFER_BOOL && most < 5; t++) {
+            int met = 0;
+            id.dtype = r->dtype != INFER_NONE ? r->dtype : (enum infer_dtype)t;
+            for (int k = 0; k < 20; k++) {
+                id.number = problem_fixed_count(r->op) + k;
+                met += is_met(r, id);
+            }
+            most = met > most ? met : most;
+        }
+        if (most < 5)
+            fail_msg("%s met a problem in %d of 20 numbers", r->name, most);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_unstable_flagged),
         cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_met),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -170,6 +170,47 @@ static void make_lrn_dgrad(struct maker *m, int k)
     some_residual(m, &s);
 }
 
+/* The way back of an operation with one input and one operand beside it: its
+ * output becomes dy, and dx and what goes with it are new tensors. */
+static void make_backwards(struct maker *m, int k,
+                           void (*forwards)(struct maker *m, int k))
+{
+    struct kern_problem *p = m->p;
+
+    forwards(m, k);
+    const struct kern_tensor x = p->in[0], operand = p->in[1];
+    struct dims s = {.rank = x.rank};
+
+    for (int i = 0; i < x.rank; i++)
+        s.dim[i] = x.dim[i];
+    p->in[2] = (struct kern_tensor){.dtype = INFER_NONE};
+    set_in(p, 0, make_in(m, &s));
+    set_in(p, 1, x);
+    p->n_in = 2;
+    if (operand.dtype != INFER_NONE)
+        set_in(p, 2, operand);
+    set_out(p, 0, make_out(m, &s));
+    if (rng_chance(&m->rng, 70))
+        set_out(p, 1, make_out(m, &s));
+    some_residual(m, &s);
+}
+
+static void make_resize_dgrad(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    struct dims x = {0}, y = {0};
+
+    make_resize(m, k);
+    x.rank = y.rank = p->in[0].rank;
+    for (int i = 0; i < x.rank; i++) {
+        x.dim[i] = p->in[0].dim[i];
+        y.dim[i] = p->out[0].dim[i];
+    }
+    set_in(p, 0, make_in(m, &y));
+    set_out(p, 0, make_out(m, &x));
+    some_residual(m, &x);
+}
+
 /* ---- losses and updates -------------------------------------------- */
 
 static void make_dropout(struct maker *m, int k)
@@ -300,6 +341,18 @@ void make_train_problem(struct maker *m, int k)
         break;
     case KERN_LRN_DGRAD:
         make_lrn_dgrad(m, k);
+        break;
+    case KERN_PRELU_DGRAD:
+        make_backwards(m, k, make_prelu);
+        break;
+    case KERN_LAYER_NORM_DGRAD:
+        make_backwards(m, k, make_layer_norm);
+        break;
+    case KERN_GROUP_NORM_DGRAD:
+        make_backwards(m, k, make_group_norm);
+        break;
+    case KERN_RESIZE_DGRAD:
+        make_resize_dgrad(m, k);
         break;
     case KERN_DROPOUT:
         make_dropout(m, k);

@@ -201,25 +201,113 @@ static void random_channels(struct shape *s, struct rng *r)
     }
 }
 
-/* What most layers of networks are: 1x1, or 3x3 with padding 1. */
-static void common_shape(struct shape *s, struct rng *r)
+/* Windows of one size along both axes of an image, stride and dilation 1. */
+static void plain_windows(struct shape *s, int64_t window)
 {
-    const int64_t window = rng_chance(r, 60) ? 3 : 1;
-
     s->spatial = 2;
+    s->groups = 1;
     for (int i = 0; i < 2; i++) {
         s->window[i] = window;
         s->stride[i] = s->dilation[i] = 1;
         s->begin[i] = s->end[i] = (int)window / 2;
+    }
+}
+
+/* What most layers of networks are: 1x1, or 3x3 with padding 1. */
+static void common_shape(struct shape *s, struct rng *r)
+{
+    const int groups = s->groups;
+
+    plain_windows(s, rng_chance(r, 60) ? 3 : 1);
+    s->groups = groups;
+    for (int i = 0; i < 2; i++)
         s->in[i] = rng_range(r, 1, 18);
+}
+
+/* A first layer: few channels, and rows of the image that are whole vectors
+ * most of the time. */
+static void first_shape(struct shape *s, struct rng *r)
+{
+    const bool wide = rng_chance(r, 15); /* several tiles along a row */
+
+    plain_windows(s, rng_chance(r, 50) ? 7 : rng_chance(r, 75) ? 3 : 5);
+    s->c = rng_chance(r, 75) ? 3 : rng_range(r, 1, 4);
+    s->k = rng_chance(r, 85) ? 8 * rng_range(r, 1, 8) : rng_range(r, 1, 70);
+    for (int i = 0; i < 2; i++) {
+        s->stride[i] = rng_chance(r, 75) ? 2 : 1;
+        s->in[i] = s->window[i] + rng_range(r, 0, wide && i == 0 ? 2 : 14);
+        if (rng_chance(r, 30)) {
+            s->begin[i] = (int)rng_range(r, 0, s->window[i] - 1);
+            s->end[i] = (int)rng_range(r, 0, s->window[i] - 1);
+        }
+    }
+    if (wide)
+        s->in[1] = rng_range(r, 120, 300);
+    if (rng_chance(r, 80))
+        s->in[1] = (s->in[1] + 7) / 8 * 8;
+}
+
+/* Many channels over few pixels: sums worth splitting, or many tiles of
+ * outputs. */
+static void deep_shape(struct shape *s, struct rng *r)
+{
+    const bool point = rng_chance(r, 50);
+    const int64_t many =
+        8 * (point ? rng_range(r, 16, 96) : rng_range(r, 6, 24));
+    const int64_t few = 8 * rng_range(r, 1, 8);
+    const bool turned = rng_chance(r, 30);
+
+    plain_windows(s, point ? 1 : 3);
+    s->c = turned ? few : many;
+    s->k = turned ? many : few;
+    for (int i = 0; i < 2; i++)
+        s->in[i] = rng_range(r, 1, point ? 6 : 4);
+}
+
+/* Few channels over many pixels: more tiles than a GPU has multiprocessors. */
+static void flat_shape(struct shape *s, struct rng *r)
+{
+    plain_windows(s, rng_chance(r, 70) ? 1 : 3);
+    s->c = 8 * rng_range(r, 1, 2);
+    s->k = 8 * rng_range(r, 1, 2);
+    for (int i = 0; i < 2; i++)
+        s->in[i] = rng_range(r, 50, 100);
+}
+
+/* What rows were made for and chance would hardly find. */
+static bool special_shape(struct shape *s, struct rng *r)
+{
+    const int64_t which = rng_range(r, 0, 99);
+
+    if (which < 10)
+        first_shape(s, r);
+    else if (which < 18)
+        deep_shape(s, r);
+    else if (which < 20)
+        flat_shape(s, r);
+    return which < 20;
+}
+
+/* A window that is the whole image. */
+static void whole_shape(struct shape *s, struct rng *r)
+{
+    memset(s, 0, sizeof(*s));
+    plain_windows(s, 1);
+    s->n = rng_range(r, 1, 3);
+    s->c = rng_chance(r, 50) ? pick_eights(r) : pick_channels(r);
+    for (int i = 0; i < 2; i++) {
+        s->begin[i] = s->end[i] = 0;
+        s->in[i] = s->window[i] = rng_range(r, 1, 14);
     }
 }
 
 static void random_shape(struct shape *s, struct rng *r)
 {
     memset(s, 0, sizeof(*s));
-    s->spatial = pick_spatial(r);
     s->n = rng_range(r, 1, 3);
+    if (special_shape(s, r))
+        return;
+    s->spatial = pick_spatial(r);
     random_channels(s, r);
     if (rng_chance(r, 25)) {
         common_shape(s, r);
@@ -411,6 +499,11 @@ static bool pick_dgrad(struct maker *m, int k, struct shape *s)
     return true;
 }
 
+static bool is_pool(enum kern_op op)
+{
+    return op == KERN_POOL_FPROP || op == KERN_POOL_DGRAD;
+}
+
 static void make_shape(struct maker *m, int k, struct shape *s)
 {
     int count;
@@ -422,6 +515,8 @@ static void make_shape(struct maker *m, int k, struct shape *s)
         from_case(s, &list[k - count * VARIANTS]);
     else if (k / VARIANTS < count)
         from_case(s, &list[k / VARIANTS]);
+    else if (is_pool(m->p->op) && rng_chance(&m->rng, 15))
+        whole_shape(s, &m->rng);
     else
         random_shape(s, &m->rng);
 }
@@ -429,7 +524,7 @@ static void make_shape(struct maker *m, int k, struct shape *s)
 void make_window_problem(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
-    const bool pool = p->op == KERN_POOL_FPROP || p->op == KERN_POOL_DGRAD;
+    const bool pool = is_pool(p->op);
     const bool fixed = k < window_fixed_count(p->op);
     const int variant = fixed ? k % VARIANTS : (int)rng_range(&m->rng, 0, 3);
     struct shape s;

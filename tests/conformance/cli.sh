@@ -104,6 +104,13 @@ expect 0 'conv_fprop' "$kbench" all -m "$model" --threads=1 --rounds=1 \
 expect 0 '</html>' tail -n 1 "$dir/kernels.infer"
 expect 1 '^0$' grep -c -e 'http' -e ' src=' -e '<link' "$dir/kernels.infer"
 expect 0 'model,layer,batch' head -n 1 "$dir/csv.infer"
+# shellcheck disable=SC2086
+expect 0 'conv_wgrad_ref' "$kbench" $small --dir=dgrad,wgrad --backends=ref
+# shellcheck disable=SC2086
+expect 2 'csv.infer' "$kbench" $small --backends=ref \
+    --compare-with="$dir/csv.infer"
+expect 1 'dir' "$kbench" conv -H9 --dir=backward
+expect 1 'only convolutions' "$kbench" pool -H9 --dir=dgrad
 expect 1 'no problem' "$kbench" --rounds=1
 expect 1 'benchdnn' "$kbench" --problem=mb1zz3
 expect 1 'does not fit' "$kbench" conv -H3 -R9
@@ -165,6 +172,44 @@ expect 3 'verification failed' "$wconv" "$pth" "$arch" -o "$dir/y" --verify \
     --atol=0 --rtol=0
 absent "$dir/y"
 
+# ---- labels, means and batches that cannot be meant
+printf 'zero\none\n' >"$dir/labels"
+for f in empty bad folder; do
+    expect 2 "$dir/$f: " "$wconv" "$pth" "$arch" -o "$dir/y" \
+        --labels="$dir/$f"
+    expect 2 "$dir/$f: " "$infer" -m "$model" --labels="$dir/$f" \
+        "$pictures/3.png"
+done
+expect 2 'empty: the file holds no labels' "$wconv" "$pth" "$arch" \
+    -o "$dir/y" --labels="$dir/empty"
+expect 2 'bad: labels' "$infer" -m "$model" --labels="$dir/bad" \
+    "$pictures/3.png"
+expect 0 'one' "$infer" -m "$model" --labels="$dir/labels" "$pictures/1.png"
+for option in mean std; do
+    expect 1 "has 3 values, but input 'image' has 1 channel" "$wconv" "$pth" \
+        "$arch" -o "$dir/y" --$option=1,2,3
+done
+expect 1 "has 3 values, but input 'image' has 1 channel" "$wconv" "$pth" \
+    "$arch" -o "$dir/y" --preset=imagenet
+absent "$dir/y"
+expect 0 . "$wconv" "$pth" "$arch" -o "$dir/mean.infer" --mean=0.1 --std=2 \
+    --scale=1/255
+cat >"$dir/relu.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 3, 9999, 9999]}],
+ "nodes": [{"name": "r", "op": "unary", "attr": {"kind": "relu"},
+            "in": ["x"], "out": ["y"]}], "outputs": ["y"]}
+END
+expect 0 . "$wconv" "$dir/relu.infer" -o "$dir/relu.infer"
+expect 2 'batch of 1048576: .* TiB are needed' "$infer" -m "$dir/relu.infer" \
+    --bench -b 1048576
+expect 0 '3.png' "$infer" -m "$model" -b 1048576 "$pictures/3.png"
+
+# ---- what training goes on with
+expect 0 . "$wconv" "$pth" "$arch" -o "$dir/kept.infer" --keep-training
+expect 0 'batch_norm' "$wconv" inspect --layers "$dir/kept.infer"
+expect 1 '^0$' sh -c "'$wconv' inspect --layers '$model' | grep -c batch_norm"
+expect 0 "% *7 " "$infer" -m "$dir/kept.infer" -k1 "$pictures/7.png"
+
 # ---- photographs, where the data is
 if [ -n "${TEST_DATA-}" ]; then
     squeeze=$TEST_DATA/weights/onnx-winml/SqueezeNet_fp16.onnx
@@ -193,7 +238,7 @@ else
 fi
 
 ls "$dir" | grep -v -x -e out -e '.*\.infer' -e layers -e list -e bad \
-    -e empty -e short.pth -e short.png -e folder && {
+    -e empty -e short.pth -e short.png -e folder -e labels && {
     echo "FAILED: temporary files were left behind"
     failed=$((failed + 1))
 }

@@ -5,8 +5,10 @@
  * (TEST_DATA/weights/reference_outputs.json).
  *
  * usage: weights [--device=cpu|cuda|cuda:N] [--precision=fp32|tf32|fp16|bf16]
- *                [--backend=auto|ref|onednn|cuda|cudnn] [--markdown]
+ *                [--backend=auto|ref|onednn|cuda|cudnn] [--tune=off|on]
+ *                [--markdown]
  *                [--match=TEXT] only models whose path holds the text
+ *                [--list] only the paths of those that classify pictures
  *
  * Each model is run three ways: the graph as read on the reference backend and
  * the optimised model file on the reference and on the backend asked for (the
@@ -17,7 +19,8 @@
  *
  * On a GPU its rows are held against those of the reference, within the bound
  * of the precision, and where products are not IEEE single precision the count
- * may differ by 2 of 1,000.
+ * may differ by 2 of 1,000.  Steps that the backend asked for has no kernel
+ * for, and so ran on another one's, are named.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -105,7 +108,7 @@ static const struct model_case cases[] = {
 static const char *data_folder;
 static struct infer_session_options asked; /* of the command line */
 static bool on_gpu;
-static bool markdown;
+static bool markdown, list_only;
 static const char *match = "";
 
 /* ---- running ------------------------------------------------------- */
@@ -262,8 +265,42 @@ static double compare_gpu(struct infer_model *model, const struct model_case *m,
     return worst;
 }
 
+/* What a model gave. */
+struct outcome {
+    double worst[3]; /* departures: as read, reference, backend */
+    int right;
+    char others[256]; /* " softmax 1 pool_fprop 2": steps of other backends */
+};
+
+/* Appends how often each operation ran on another backend than asked for. */
+static void name_others(const struct infer_session *session, char *out,
+                        size_t bytes)
+{
+    int steps[KERN_OP_COUNT] = {0};
+    struct infer_layer_info layer;
+    size_t used = 0;
+    int i;
+
+    out[0] = '\0';
+    if (asked.backend == INFER_BACKEND_AUTO)
+        return;
+    for (i = 0; i < infer_session_layer_count(session); i++) {
+        const struct kern_row *row = NULL;
+
+        if (infer_session_layer(session, i, &layer) == INFER_OK)
+            row = kern_row_find(layer.kernel);
+        if (row != NULL && row->backend != asked.backend)
+            steps[row->op]++;
+    }
+    for (i = 0; i < KERN_OP_COUNT && used < bytes; i++)
+        if (steps[i] > 0)
+            used += (size_t)snprintf(out + used, bytes - used, " %s %d",
+                                     kern_op_name((enum kern_op)i), steps[i]);
+}
+
 static int count_right(struct infer_model *model, const struct model_case *m,
-                       const struct dataset *d, struct infer_error *err)
+                       const struct dataset *d, struct outcome *o,
+                       struct infer_error *err)
 {
     struct infer_session *session = NULL;
     struct infer_tensor_info info;
@@ -288,6 +325,8 @@ static int count_right(struct infer_model *model, const struct model_case *m,
         }
         free(y);
     }
+    if (status == INFER_OK)
+        name_others(session, o->others, sizeof(o->others));
     infer_session_close(&session);
     return status < 0 ? -1 : right;
 }
@@ -302,21 +341,24 @@ static int expected_count(const cJSON *record)
     return text != NULL ? atoi(text) : -1;
 }
 
-static void print_row(const struct model_case *m, bool good, int right,
-                      int expected, const double *worst)
+static void print_row(const struct model_case *m, bool good,
+                      const struct outcome *o, int expected)
 {
+    const char *others = o->others[0] != '\0' ? o->others : " none";
+
     if (markdown)
-        printf("| %s | %d | %d | %.1e | %.1e | %.1e | %s |\n", m->path, right,
-               expected, worst[0], worst[1], worst[2], good ? "pass" : "FAIL");
+        printf("| %s | %d | %d | %.1e | %.1e | %.1e |%s | %s |\n", m->path,
+               o->right, expected, o->worst[0], o->worst[1], o->worst[2],
+               others, good ? "pass" : "FAIL");
     else
         printf("%-6s %-64s %5d right (%d), %.1e as read, %.1e reference, "
-               "%.1e backend\n",
-               good ? "ok" : "FAILED", m->path, right, expected, worst[0],
-               worst[1], worst[2]);
+               "%.1e backend; others:%s\n",
+               good ? "ok" : "FAILED", m->path, o->right, expected, o->worst[0],
+               o->worst[1], o->worst[2], others);
 }
 
 /* Whether the departures and the count are those of a sound run. */
-static bool judge(const double *worst, int right, int expected, int count)
+static bool judge(const struct outcome *o, int expected, int count)
 {
     const double last =
         on_gpu ? gpu_bound[asked.precision] : CONFORMANCE_RELATIVE;
@@ -326,10 +368,10 @@ static bool judge(const double *worst, int right, int expected, int count)
     int k;
 
     for (k = 0; k < 3; k++)
-        if (!(worst[k] >= 0 &&
-              worst[k] <= (k == 2 ? last : CONFORMANCE_RELATIVE)))
+        if (!(o->worst[k] >= 0 &&
+              o->worst[k] <= (k == 2 ? last : CONFORMANCE_RELATIVE)))
             return false;
-    return right >= 0 && abs(right - expected) <= slack;
+    return o->right >= 0 && abs(o->right - expected) <= slack;
 }
 
 /* True where the model does all it must. */
@@ -342,8 +384,7 @@ static bool check(const struct model_case *m, const cJSON *models)
     struct infer_error err = {0};
     struct graph *g = NULL;
     struct dataset d = {0};
-    double worst[3] = {-1, -1, -1};
-    int right = -1;
+    struct outcome o = {.worst = {-1, -1, -1}, .right = -1};
     bool good;
 
     if (record == NULL || rows == NULL) {
@@ -361,15 +402,15 @@ static bool check(const struct model_case *m, const cJSON *models)
 
         if (copy != NULL &&
             infer_model_from_graph(copy, &err, &plain) == INFER_OK)
-            worst[0] =
+            o.worst[0] =
                 compare_rows(plain, model_reference(), m, &d, rows, &err);
-        worst[1] = compare_rows(lean, model_reference(), m, &d, rows, &err);
-        worst[2] = on_gpu ? compare_gpu(lean, m, &d, &err)
-                          : compare_rows(lean, &asked, m, &d, rows, &err);
-        right = count_right(lean, m, &d, &err);
+        o.worst[1] = compare_rows(lean, model_reference(), m, &d, rows, &err);
+        o.worst[2] = on_gpu ? compare_gpu(lean, m, &d, &err)
+                            : compare_rows(lean, &asked, m, &d, rows, &err);
+        o.right = count_right(lean, m, &d, &o, &err);
     }
-    good = judge(worst, right, expected_count(record), d.count);
-    print_row(m, good, right, expected_count(record), worst);
+    good = judge(&o, expected_count(record), d.count);
+    print_row(m, good, &o, expected_count(record));
     if (!good && err.code != 0)
         printf("       %s\n", err.text);
     fflush(stdout);
@@ -400,8 +441,10 @@ static void take_argument(const char *a)
                                            "cuda", "cudnn", NULL};
     static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16",
                                              NULL};
+    static const char *const tunes[] = {"off", "on", NULL};
 
     markdown = markdown || strcmp(a, "--markdown") == 0;
+    list_only = list_only || strcmp(a, "--list") == 0;
     if (strncmp(a, "--device=", 9) == 0)
         asked.device = a + 9;
     if (strncmp(a, "--match=", 8) == 0)
@@ -410,6 +453,7 @@ static void take_argument(const char *a)
                                                   (int)asked.backend);
     asked.precision = (enum infer_precision)take_word(
         a, "--precision=", precisions, (int)asked.precision);
+    asked.tune = take_word(a, "--tune=", tunes, asked.tune);
     on_gpu = asked.device != NULL && strncmp(asked.device, "cuda", 4) == 0;
 }
 
@@ -470,6 +514,11 @@ int main(int argc, char **argv)
     infer_session_options_init(&asked);
     for (a = 1; a < argc; a++)
         take_argument(argv[a]);
+    if (list_only) {
+        for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+            printf("%s\n", cases[i].path);
+        return 0;
+    }
     records = model_records(data_folder);
     if (records == NULL) {
         printf("FAILED reference_outputs.json cannot be read\n");
@@ -477,7 +526,8 @@ int main(int argc, char **argv)
     }
     if (markdown)
         printf("| model | right | expected | as read | optimised, reference "
-               "| optimised, backend | |\n|---|---|---|---|---|---|---|\n");
+               "| optimised, backend | steps of other backends | |\n"
+               "|---|---|---|---|---|---|---|---|\n");
     for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         if (strstr(cases[i].path, match) != NULL) {
             failed += !check(&cases[i], json_member(records, "models"));

@@ -408,6 +408,152 @@ static void test_lrn(void **unused)
     free(b);
 }
 
+/* ---- PReLU, layer and group norm, resizing ------------------------- */
+
+/* Sums d, of the shape of x, over all dimensions of which the operand (aligned
+ * at the last) has one element or none. */
+static void sum_to(const struct kern_tensor *x, const double *d,
+                   const struct kern_tensor *operand, double *sum)
+{
+    const int lead = x->rank - operand->rank;
+
+    memset(sum, 0, MAX * sizeof(*sum));
+    for (int64_t i = 0; i < kern_tensor_count(x); i++) {
+        int64_t rest = i, at = 0;
+        for (int k = x->rank - 1; k >= 0; k--) {
+            const int64_t index = rest % x->dim[k];
+            rest /= x->dim[k];
+            if (k >= lead && operand->dim[k - lead] > 1)
+                at += index * operand->stride[k - lead];
+        }
+        sum[at] += d[i];
+    }
+}
+
+/* f has x and an operand of which the way back makes an element each; the
+ * operand is looked at as a tensor of dims that broadcast to x. */
+static void check_pair(struct run *f, struct run *b,
+                       const struct kern_tensor *operand)
+{
+    double g[MAX], sum[MAX];
+
+    for (int i = 0; i < MAX; i++)
+        g[i] = real();
+    copy(b, 0, &f->p.out[0], g);
+    copy(b, 1, &f->p.in[0], f->in[0]);
+    if (operand)
+        copy(b, 2, &f->p.in[1], f->in[1]);
+    like(b, 0, &f->p.in[0]);
+    like(b, 1, &f->p.in[0]);
+    launch(b);
+    expect_slope(f, 0, g, b->out[0]);
+    if (operand) {
+        sum_to(&f->p.in[0], b->out[1], operand, sum);
+        expect_slope(f, 1, g, sum);
+    }
+    /* What is there already is added to. */
+    memcpy(sum, b->out[0], sizeof(sum));
+    copy(b, 3, &b->p.out[0], g);
+    launch(b);
+    for (int64_t i = 0; i < kern_tensor_count(&b->p.out[0]); i++)
+        expect("sum", i, b->out[0][i], sum[i] + g[i]);
+    free(f);
+    free(b);
+}
+
+static void test_prelu(void **unused)
+{
+    struct run *f = new_run(KERN_PRELU), *b = new_run(KERN_PRELU_DGRAD);
+
+    (void)unused;
+    input(f, 0, DIMS(2, 3, 2, 4));
+    input(f, 1, DIMS(3, 1, 1));
+    output(f, 0, DIMS(2, 3, 2, 4));
+    check_pair(f, b, &f->p.in[1]);
+}
+
+static void check_layer_norm(bool rms, bool scale)
+{
+    struct run *f = new_run(KERN_LAYER_NORM);
+    struct run *b = new_run(KERN_LAYER_NORM_DGRAD);
+
+    f->p.attr.norm = b->p.attr.norm =
+        (struct kern_norm){.epsilon = 1e-3f, .axis = 2, .rms = rms};
+    input(f, 0, DIMS(2, 3, 4, 5));
+    if (scale)
+        input(f, 1, DIMS(4, 5));
+    output(f, 0, DIMS(2, 3, 4, 5));
+    check_pair(f, b, scale ? &f->p.in[1] : NULL);
+}
+
+static void check_group_norm(int groups, bool scale)
+{
+    const int64_t dim[4] = {1, 6, 1, 1};
+    const struct kern_tensor channels =
+        kern_tensor_dense(INFER_F64, 4, dim, KERN_NCHW);
+    struct run *f = new_run(KERN_GROUP_NORM);
+    struct run *b = new_run(KERN_GROUP_NORM_DGRAD);
+
+    f->p.attr.norm = b->p.attr.norm =
+        (struct kern_norm){.epsilon = 1e-3f, .groups = groups};
+    input(f, 0, DIMS(2, 6, 2, 3));
+    if (scale)
+        input(f, 1, DIMS(6));
+    output(f, 0, DIMS(2, 6, 2, 3));
+    check_pair(f, b, scale ? &channels : NULL);
+}
+
+static void test_norms(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 4; i++)
+        check_layer_norm(i & 1, i & 2);
+    check_group_norm(1, true);
+    check_group_norm(3, true);
+    check_group_norm(3, false);
+    check_group_norm(6, true); /* instance norm */
+}
+
+static void check_resize(enum kern_resize_mode mode,
+                         enum kern_resize_coord coord, bool antialias,
+                         int64_t height, int64_t width)
+{
+    struct run *f = new_run(KERN_RESIZE), *b = new_run(KERN_RESIZE_DGRAD);
+    struct kern_resize *a = &f->p.attr.resize;
+    double g[MAX];
+
+    *a = (struct kern_resize){
+        .mode = mode,
+        .coord = coord,
+        .nearest = KERN_FLOOR_NEAREST,
+        .cubic_a = -0.75f,
+        .antialias = antialias,
+        .scale = {1, 1, (float)height / 4.0f, (float)width / 5.0f}};
+    b->p.attr.resize = *a;
+    input(f, 0, DIMS(2, 2, 4, 5));
+    output(f, 0, DIMS(2, 2, height, width));
+    for (int i = 0; i < MAX; i++)
+        g[i] = real();
+    copy(b, 0, &f->p.out[0], g);
+    like(b, 0, &f->p.in[0]);
+    launch(b);
+    expect("<dy, y> and <dx, x>", 0, dot(&f->p.in[0], f->in[0], b->out[0]),
+           loss(f, g));
+    expect_slope(f, 0, g, b->out[0]);
+    free(f);
+    free(b);
+}
+
+static void test_resize(void **unused)
+{
+    (void)unused;
+    check_resize(KERN_NEAREST, KERN_ASYMMETRIC, false, 8, 10);
+    check_resize(KERN_BILINEAR, KERN_HALF_PIXEL, false, 8, 7);
+    check_resize(KERN_BILINEAR, KERN_ALIGN_CORNERS, false, 7, 9);
+    check_resize(KERN_BILINEAR, KERN_HALF_PIXEL, true, 2, 3);
+    check_resize(KERN_BICUBIC, KERN_HALF_PIXEL, false, 6, 10);
+}
+
 /* ---- batch norm ---------------------------------------------------- */
 
 static void check_batch_norm(struct kern_unary act)
@@ -580,6 +726,8 @@ int main(void)
         cmocka_unit_test(test_lrn),     cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_running), cmocka_unit_test(test_cross_entropy),
         cmocka_unit_test(test_philox),  cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_prelu),   cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_resize),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

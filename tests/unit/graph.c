@@ -292,11 +292,11 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A chain of 200,000 nodes, last one first: deep for a recursion, and long
- * for anything quadratic. */
+/* The longest chain, last node first: deep for a recursion, and long for
+ * anything quadratic.  One node more is too many. */
 static void test_large(void **state)
 {
-    enum { N = 200000 };
+    enum { N = GRAPH_MAX_NODES };
     struct graph *g = graph_new(), *copy;
     int64_t one = 1;
     struct infer_error err;
@@ -312,6 +312,10 @@ static void test_large(void **state)
     }
     for (i = N; i >= 1; i--)
         assert_true(link(g, NULL, i - 1, i) >= 0);
+    i = add_value(g, "one more");
+    assert_int_equal(link(g, NULL, 0, i), INFER_EMEMORY);
+    assert_int_equal(graph_no_room(g, &err), INFER_EMEMORY);
+    assert_non_null(strstr(err.text, "more nodes than the limit of 32768"));
     graph_add_output(g, N);
     assert_int_equal(graph_sort(g, &err), 0);
     assert_int_equal(g->node[0].in[0], 0);

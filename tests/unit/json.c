@@ -395,11 +395,11 @@ static void test_duplicates(void **state)
  * and a busy machine get a factor of 4. */
 static void test_linear_time(void **state)
 {
-    double small = seconds_to_parse(20000), large = seconds_to_parse(320000);
+    double small = seconds_to_parse(10000), large = seconds_to_parse(160000);
 
     (void)state;
     if (large > 64 * small && large > 0.5)
-        fail_msg("20,000 members: %g s, 320,000: %g s", small, large);
+        fail_msg("10,000 members: %g s, 160,000: %g s", small, large);
 }
 
 static void test_utf8(void **state)

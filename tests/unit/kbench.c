@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -44,13 +45,16 @@ static void test_lines(void **state)
         "conv_fprop mb1ic4ih14oc8oh14kh1 +bias +silu +residual nhwc F32",
         "pool_fprop mb2ic64ih112oh56kh3sh2ph1 max nhwc F32",
         "pool_fprop mb2ic64ih7oh1kh7 average nhwc F32",
+        "conv_dgrad mb32ic64ih56oc128oh28kh3sh2ph1 nhwc F32",
+        "conv_wgrad g8mb2ic8ih9oc16oh9kh3ph1 nhwc F32",
     };
     char text[256];
 
     (void)state;
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
         const struct kern_problem p = problem_of(lines[i], "fp32");
-        kern_problem_format(&p, text, sizeof(text));
+        kb_problem_text(&p, p.op == KERN_CONV_DGRAD ? KB_DGRAD : KB_FPROP, text,
+                        sizeof(text));
         if (i != 3) /* pads of 0 are not printed */
             assert_string_equal(text, lines[i]);
         assert_int_equal(kern_problem_check(&p, NULL), 0);
@@ -86,6 +90,43 @@ static void test_figures(void **state)
         kb_figures_problem(&f, kb_precision_find("fp32"), KERN_NHWC, &err, &p),
         INFER_EARGUMENT);
     assert_null(kb_precision_find("fp64"));
+}
+
+/* The ways back have the tensors of their way forwards in other places, and no
+ * epilogue. */
+static void test_directions(void **state)
+{
+    struct kern_problem p =
+        problem_of("conv_dgrad mb4ic16ih32oc8oh16kh3sh2ph1 +relu", "fp16");
+    struct infer_error err = {0};
+    struct kb_figures f;
+
+    (void)state;
+    assert_int_equal(p.op, KERN_CONV_DGRAD);
+    assert_int_equal(p.n_in, 2);
+    assert_int_equal(p.epilogue.act.kind, KERN_IDENTITY);
+    assert_int_equal(p.in[0].dim[1], 8);
+    assert_int_equal(p.in[0].dim[2], 16);
+    assert_int_equal(p.in[1].dim[0], 8);
+    assert_int_equal(p.out[0].dim[1], 16);
+    assert_int_equal(p.out[0].dim[2], 32);
+    assert_int_equal(kern_problem_check(&p, NULL), 0);
+    const double flops = kern_problem_flops(&p);
+    p = problem_of("conv_wgrad mb4ic16ih32oc8oh16kh3sh2ph1 +bias", "fp16");
+    assert_int_equal(p.op, KERN_CONV_WGRAD);
+    assert_int_equal(p.n_in, 2);
+    assert_int_equal(p.in[1].dim[1], 8);
+    assert_int_equal(p.out[0].dtype, INFER_F32);
+    assert_int_equal(p.out[0].dim[1], 16);
+    assert_int_equal(kern_problem_check(&p, NULL), 0);
+    assert_float_equal(kern_problem_flops(&p), flops, 1e-6 * flops);
+    /* Pooling has none here. */
+    kb_figures_init(&f, KERN_POOL_FPROP);
+    f.dir = KB_DGRAD;
+    f.h = 8;
+    assert_int_equal(
+        kb_figures_problem(&f, kb_precision_find("fp32"), KERN_NHWC, &err, &p),
+        INFER_EARGUMENT);
 }
 
 static void test_bad_lines(void **state)
@@ -196,7 +237,7 @@ static void make_cases(struct kb_cases *cases)
     static const double ours[] = {2e-6, 8e-6, 1e-6};
 
     for (int i = 0; i < 3; i++) {
-        struct kb_case *c = kb_cases_add(cases, &p, fp32);
+        struct kb_case *c = kb_cases_add(cases, &p, KB_FPROP, fp32);
         assert_non_null(c);
         snprintf(c->model, sizeof(c->model), "a<b&\"c\"");
         snprintf(c->name, sizeof(c->name), "layer\001 %d", i);
@@ -351,6 +392,15 @@ static void test_proof(void **state)
                  "+relu +residual",
                  "fp32", false);
     expect_proof("mb2ic64ih28oc64oh28kh3ph1 +bias", "bf16", false);
+    /* Ways back: patches with zeros between, of each remainder of the stride;
+     * pairs of channels, within their groups. */
+    expect_proof("conv_dgrad mb2ic8ih9oc12oh9kh3ph1", "fp32", true);
+    expect_proof("conv_dgrad mb3ic64ih30iw33oc96oh15ow11kh3kw5sh2sw3ph1pw2",
+                 "fp32", false);
+    expect_proof("conv_dgrad g4mb4ic128ih28oc256oh28kh3dh1ph2", "bf16", false);
+    expect_proof("conv_wgrad mb2ic4ih9oc6oh5kh3sh2ph1", "fp32", true);
+    expect_proof("conv_wgrad mb4ic48ih28oc64oh14kh3sh2ph1", "fp16", false);
+    expect_proof("conv_wgrad g32mb8ic64ih28oc96oh28kh5ph2", "fp32", false);
     /* Images: the first and the last. */
     expect_proof("pool_fprop mb9ic64ih56oh56kh7ph3 max", "fp32", false);
 }
@@ -367,7 +417,8 @@ static void test_bench(void **state)
 
     (void)state;
     assert_int_equal(device_open("cpu", 1, NULL, &err, &cpu), 0);
-    struct kb_case *c = kb_cases_add(&cases, &p, kb_precision_find("fp32"));
+    struct kb_case *c =
+        kb_cases_add(&cases, &p, KB_FPROP, kb_precision_find("fp32"));
     const struct kb_plan plan = {
         .device = &cpu,
         .pool = &pool,
@@ -390,7 +441,8 @@ static void test_bench(void **state)
     /* Values of another seed are not what this proof expects. */
     struct kb_plan other = plan;
     other.seed = SEED + 1;
-    struct kb_case *d = kb_cases_add(&cases, &p, kb_precision_find("fp32"));
+    struct kb_case *d =
+        kb_cases_add(&cases, &p, KB_FPROP, kb_precision_find("fp32"));
     assert_int_equal(kb_bench(&other, &proof, d, &err), 0);
     for (int i = 0; i < d->n_results; i++)
         assert_int_equal(d->result[i].state, KB_WRONG);
@@ -427,8 +479,8 @@ static void make_report(struct made *m)
     for (int i = 0; i < m->cases.count; i++)
         kb_peaks_apply(&m->peaks, false, &m->cases.item[i]);
     assert_int_equal(kb_summarise(&m->cases, &m->summary), 0);
-    m->report = (struct kb_report){&m->request, &m->cases, &m->peaks,
-                                   &m->machine, &m->summary};
+    m->report = (struct kb_report){&m->request, &m->cases,   &m->peaks,
+                                   &m->machine, &m->summary, NULL};
 }
 
 static void free_report(struct made *m)
@@ -525,6 +577,51 @@ static void write_json(const struct kb_report *r, FILE *f)
     cJSON_Delete(json);
 }
 
+/* A run against what it wrote itself, with times changed. */
+static void test_compare(void **state)
+{
+    char path[] = "/tmp/kbench-test-XXXXXX";
+    struct infer_error err = {0};
+    struct kb_change change;
+    struct made m;
+
+    (void)state;
+    make_report(&m);
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    FILE *f = fdopen(fd, "w");
+    write_json(&m.report, f);
+    assert_int_equal(fclose(f), 0);
+    /* Problems that are the same line take the first of the file. */
+    snprintf(m.cases.item[1].text, sizeof(m.cases.item[1].text), "another");
+    assert_int_equal(kb_compare(path, true, &m.cases, &err), INFER_EFORMAT);
+    assert_int_equal(kb_compare(path, false, &m.cases, &err), 0);
+    assert_float_equal(m.cases.item[0].before, 2e-6, 1e-12);
+    assert_float_equal(m.cases.item[1].before, 0, 0);
+    assert_float_equal(m.cases.item[2].before, 2e-6, 1e-12);
+    m.cases.item[0].result[m.cases.item[0].best[KB_OURS]].time.median = 8e-6;
+    assert_int_equal(kb_change_of(&m.cases, &change), 0);
+    assert_int_equal(change.count, 2);
+    assert_int_equal(change.n_moved, 2); /* 1/4 and 2 times as fast */
+    assert_int_equal(change.n_slower, 1);
+    assert_int_equal(change.moved[0], 0);
+    assert_float_equal(change.mean, sqrt(0.5), 1e-9);
+    m.report.change = &change;
+    m.request.before = path;
+    char *page = written(kb_html, &m.report);
+    assert_true(walk_page(page) > 50);
+    assert_non_null(strstr(page, "1 slower and 1 faster"));
+    free(page);
+    kb_change_free(&change);
+    f = fopen(path, "w");
+    fputs("{\"kbench\":true}", f);
+    fclose(f);
+    assert_int_equal(kb_compare(path, false, &m.cases, &err), INFER_EFORMAT);
+    unlink(path);
+    assert_int_equal(kb_compare(path, false, &m.cases, &err), INFER_EIO);
+    free_report(&m);
+}
+
 static void test_json(void **state)
 {
     struct made m;
@@ -572,7 +669,7 @@ static void test_csv(void **state)
     char *text = written(kb_csv, &m.report);
     const char *at = text;
     const int fields = count_fields(&at);
-    assert_int_equal(fields, 23);
+    assert_int_equal(fields, 24);
     for (; *at; lines++)
         assert_int_equal(count_fields(&at), fields);
     assert_int_equal(lines, 11);
@@ -593,7 +690,8 @@ static void test_layers(void **state)
 
     (void)state;
     r.ops[KERN_CONV_FPROP] = true;
-    if (kb_layers(&r, "resnet18", 8, kb_precision_find("fp16"), &cases, &err))
+    if (kb_layers(&r, "resnet18", 8, KB_FPROP, kb_precision_find("fp16"),
+                  &cases, &err))
         fail_msg("%s", err.text);
     for (int i = 0; i < cases.count; i++) {
         const struct kb_case *c = &cases.item[i];
@@ -608,7 +706,17 @@ static void test_layers(void **state)
     assert_int_equal(cases.count, 18);
     assert_true(residual);
     kb_cases_clear(&cases);
-    assert_int_equal(kb_layers(&r, "no-such-model", 1,
+    if (kb_layers(&r, "resnet18", 8, KB_WGRAD, kb_precision_find("fp16"),
+                  &cases, &err))
+        fail_msg("%s", err.text);
+    /* Without the epilogues some of them are the same. */
+    assert_true(cases.count > 8 && cases.count < 18);
+    for (int i = 0; i < cases.count; i++) {
+        assert_int_equal(cases.item[i].p.op, KERN_CONV_WGRAD);
+        assert_int_equal(kern_problem_check(&cases.item[i].p, NULL), 0);
+    }
+    kb_cases_clear(&cases);
+    assert_int_equal(kb_layers(&r, "no-such-model", 1, KB_FPROP,
                                kb_precision_find("fp32"), &cases, &err) < 0,
                      1);
     assert_int_equal(cases.count, 0);
@@ -617,12 +725,13 @@ static void test_layers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),     cmocka_unit_test(test_figures),
-        cmocka_unit_test(test_bad_lines), cmocka_unit_test(test_sweeps),
-        cmocka_unit_test(test_stats),     cmocka_unit_test(test_summary),
-        cmocka_unit_test(test_floor),     cmocka_unit_test(test_proof),
-        cmocka_unit_test(test_bench),     cmocka_unit_test(test_html),
-        cmocka_unit_test(test_json),      cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_lines),      cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_directions), cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_bad_lines),  cmocka_unit_test(test_sweeps),
+        cmocka_unit_test(test_stats),      cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_floor),      cmocka_unit_test(test_proof),
+        cmocka_unit_test(test_bench),      cmocka_unit_test(test_html),
+        cmocka_unit_test(test_json),       cmocka_unit_test(test_csv),
         cmocka_unit_test(test_layers),
     };
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ONNX reader on models written by hand: what each construct becomes. */
 #include <fcntl.h>
+#include <math.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/scalar.h"
+#include "libinfer/model.h"
 #include "tests/unit/onnx_model.h"
 
 #define EMPTY                                                                  \
@@ -539,6 +542,122 @@ static void test_axes(void **state)
     graph_free(g);
 }
 
+/* Runs a network of one input and one output on the reference backend. */
+static int run_reference(struct graph *g, int rank, const int64_t *dim,
+                         const float *x, float *y, size_t room)
+{
+    struct infer_session_options options;
+    struct infer_session *session = NULL;
+    struct infer_model *model = NULL;
+    struct infer_error err;
+    struct infer_array in = {.dtype = INFER_F32, .rank = rank};
+    struct infer_array out = {.data = y, .bytes = room};
+
+    memcpy(in.dim, dim, (size_t)rank * sizeof(*dim));
+    in.data = (void *)(uintptr_t)x;
+    in.bytes = count_of(rank, dim) * sizeof(*x);
+    infer_session_options_init(&options);
+    options.backend = INFER_BACKEND_REF;
+    if (infer_model_from_graph(g, &err, &model) < 0 ||
+        infer_session_create(model, &options, &err, &session) < 0 ||
+        infer_session_run(session, &in, 1, &out, 1, &err) < 0)
+        fail_msg("%s", err.text);
+    infer_session_close(&session);
+    infer_model_close(&model);
+    return out.rank;
+}
+
+/* How the axes of a reduction are given. */
+enum axes { AXES_ABSENT, AXES_EMPTY };
+
+static void reduce_to(const char *op, int opset, enum axes axes, bool noop,
+                      int count, const float *want)
+{
+    static const float x[6] = {1, 2, 3, 4, 5, 6};
+    struct pb_message m, attr = EMPTY;
+    const bool by_input = opset >= 18 || strcmp(op, "ReduceSum") == 0;
+    const int64_t none = 0;
+    float y[6];
+    int i, rank;
+
+    if (noop)
+        attr_int(&attr, "noop_with_empty_axes", 1);
+    if (axes == AXES_EMPTY && !by_input)
+        attr_ints(&attr, "axes", 0, NULL);
+    m = one_node(op, axes == AXES_EMPTY && by_input ? "x a" : "x", DIMS(2, 3),
+                 &attr);
+    if (axes == AXES_EMPTY && by_input)
+        graph_ints(&m, "a", 1, &none, &none);
+    rank = run_reference(must_read(model_of(&m, opset)), DIMS(2, 3), x, y,
+                         sizeof(y));
+    assert_int_equal(rank, 2);
+    for (i = 0; i < count; i++)
+        if (!(fabsf(y[i] - want[i]) <= 1e-5f * fabsf(want[i])))
+            fail_msg("%s, opset %d, %s, noop %d: %g at %d, not %g", op, opset,
+                     axes == AXES_EMPTY ? "empty axes" : "no axes", noop,
+                     (double)y[i], i, (double)want[i]);
+}
+
+/* Without axes everything is reduced, unless noop_with_empty_axes says that
+ * nothing is; a list of none is the same as no list. */
+static void test_empty_axes(void **state)
+{
+    static const struct {
+        const char *op;
+        float all, each[6];
+    } row[] = {
+        {"ReduceSum", 21, {1, 2, 3, 4, 5, 6}},
+        {"ReduceMean", 3.5f, {1, 2, 3, 4, 5, 6}},
+        {"ReduceMax", 6, {1, 2, 3, 4, 5, 6}},
+        {"ReduceMin", 1, {1, 2, 3, 4, 5, 6}},
+        {"ReduceProd", 720, {1, 2, 3, 4, 5, 6}},
+        {"ReduceL1", 21, {1, 2, 3, 4, 5, 6}},
+        {"ReduceL2", 9.5393920f, {1, 2, 3, 4, 5, 6}},
+        {"ReduceSumSquare", 91, {1, 4, 9, 16, 25, 36}},
+        {"ReduceLogSum",
+         3.0445224f,
+         {0, 0.6931472f, 1.0986123f, 1.3862944f, 1.6094379f, 1.7917595f}},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        reduce_to(row[i].op, 11, AXES_ABSENT, false, 1, &row[i].all);
+        reduce_to(row[i].op, 18, AXES_ABSENT, false, 1, &row[i].all);
+        reduce_to(row[i].op, 18, AXES_EMPTY, false, 1, &row[i].all);
+        reduce_to(row[i].op, 18, AXES_ABSENT, true, 6, row[i].each);
+        reduce_to(row[i].op, 18, AXES_EMPTY, true, 6, row[i].each);
+    }
+    reduce_to("ReduceSum", 13, AXES_EMPTY, true, 6, row[0].each);
+}
+
+/* The same where the tensor is known while converting. */
+static void test_empty_axes_folded(void **state)
+{
+    static const float x[2] = {1, 1}, one[2] = {3, 3}, both[2] = {6, 6};
+    int noop, i;
+
+    (void)state;
+    for (noop = 0; noop < 2; noop++) {
+        struct pb_message m = EMPTY, attr = EMPTY;
+        const float *want = noop ? one : both;
+        float y[2];
+
+        graph_input(&m, "x", DIMS(1, 2));
+        graph_output(&m, "y");
+        graph_floats(&m, "c", DIMS(2), FLOATS(3, 3));
+        if (noop)
+            attr_int(&attr, "noop_with_empty_axes", 1);
+        graph_node(&m, "ReduceSum", "c", "s", &attr);
+        graph_node(&m, "Mul", "x s", "y", NULL);
+        i = run_reference(must_read(model_of(&m, 13)), DIMS(1, 2), x, y,
+                          sizeof(y));
+        assert_int_equal(i, 2);
+        for (i = 0; i < 2; i++)
+            assert_true(y[i] == want[i]);
+    }
+}
+
 static void test_softmax(void **state)
 {
     struct graph *g = read_one("Softmax", 11, DIMS(-1, 3, 4), NULL);
@@ -848,6 +967,8 @@ int main(void)
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_clip),
         cmocka_unit_test(test_axes),
+        cmocka_unit_test(test_empty_axes),
+        cmocka_unit_test(test_empty_axes_folded),
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_pads),
         cmocka_unit_test(test_dropout),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remove-dead, fold-constants, remove-identity, merge-pad, fuse-activation and
- * fuse-residual: before and after on the reference backend, and the graphs in
- * which they must do nothing. */
+/* remove-dead, fold-constants, remove-identity, remove-dropout, merge-pad,
+ * fuse-activation and fuse-residual: before and after on the reference backend,
+ * and the graphs in which they must do nothing. */
 #include "tests/unit/passes/net.h"
 
 #include <math.h>
@@ -209,7 +209,7 @@ static void identities(void **state)
         net_output(&net, net_unary(&net, y, KERN_RELU));
         net_output(&net,
                    net_unary(&net, add_identity(&net, y, kind), KERN_TANH));
-        net_check(&net, "remove-identity", 2, 1);
+        net_check(&net, kind == 1 ? "remove-dropout" : "remove-identity", 2, 1);
         assert_int_equal(net.g->n_nodes, 3);
         net_end(&net);
     }
@@ -229,7 +229,7 @@ static void identity_at_output(void **state)
     y = net_node(&net, GRAPH_DROPOUT, NET_IN(y));
     assert_int_equal(graph_rename_value(net.g, y, "the output"), 0);
     net_output(&net, y);
-    net_check(&net, "remove-identity", 1, 1);
+    net_check(&net, "remove-dropout", 1, 1);
     assert_int_equal(net_count(&net, GRAPH_DROPOUT), 0);
     assert_string_equal(net.g->value[net.g->output[1]].name, "the output");
     net_end(&net);
@@ -635,6 +635,32 @@ static void options(void **state)
     net_end(&net);
 }
 
+/* What training goes on with stays where that is asked for. */
+static void kept_for_training(void **state)
+{
+    struct pass_options options;
+    struct infer_error err;
+    struct net net;
+    int x;
+
+    (void)state;
+    net_begin(&net, 132);
+    x = net_input(&net, NET_DIMS(-1, 4, 6, 6));
+    x = net_batch_norm(&net, net_conv(&net, x, 4, 4, 3, 1), 4);
+    x = net_unary(&net, net_unary(&net, x, KERN_RELU), KERN_IDENTITY);
+    net_output(&net, net_node(&net, GRAPH_DROPOUT, NET_IN(x)));
+    pass_options_init(&options);
+    options.keep_training = true;
+    assert_int_equal(weights_run_passes(net.g, &options, NULL, &err), 0);
+    assert_int_equal(net_count(&net, GRAPH_BATCH_NORM), 1);
+    assert_int_equal(net_count(&net, GRAPH_DROPOUT), 1);
+    assert_int_equal(net.g->n_nodes, 3);
+    options.keep_training = false;
+    assert_int_equal(weights_run_passes(net.g, &options, NULL, &err), 0);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -662,6 +688,7 @@ int main(void)
         cmocka_unit_test(residuals_that_stay),
         cmocka_unit_test(whole_block),
         cmocka_unit_test(options),
+        cmocka_unit_test(kept_for_training),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The zip reader: right archives, and every way in which one can lie. */
+#include "kernels/text.h"
 #include "tests/unit/formats_help.h"
 #include "weights/bytes.h"
 #include "weights/zip.h"
@@ -506,15 +507,15 @@ static void test_zip64_end(void **state)
 static void test_utf8(void **state)
 {
     (void)state;
-    assert_true(bytes_is_utf8("", 0));
-    assert_true(bytes_is_utf8("a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", 10));
-    assert_false(bytes_is_utf8("\x80", 1));
-    assert_false(bytes_is_utf8("\xc3", 1));
-    assert_false(bytes_is_utf8("\xc1\x81", 2));
-    assert_false(bytes_is_utf8("\xe0\x80\x80", 3));
-    assert_false(bytes_is_utf8("\xed\xbf\xbf", 3));
-    assert_false(bytes_is_utf8("\xf4\x90\x80\x80", 4));
-    assert_false(bytes_is_utf8("\xf0\x8f\xbf\xbf", 4));
+    assert_true(text_is_utf8("", 0));
+    assert_true(text_is_utf8("a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", 10));
+    assert_false(text_is_utf8("\x80", 1));
+    assert_false(text_is_utf8("\xc3", 1));
+    assert_false(text_is_utf8("\xc1\x81", 2));
+    assert_false(text_is_utf8("\xe0\x80\x80", 3));
+    assert_false(text_is_utf8("\xed\xbf\xbf", 3));
+    assert_false(text_is_utf8("\xf4\x90\x80\x80", 4));
+    assert_false(text_is_utf8("\xf0\x8f\xbf\xbf", 4));
 }
 
 int main(void)

@@ -11,6 +11,7 @@
 #include "kernels/checked.h"
 #include "kernels/error.h"
 #include "kernels/scalar.h"
+#include "libinfer/device.h"
 #include "tools/npy.h"
 
 /* Extent of a free spatial dimension that nobody names. */
@@ -41,6 +42,30 @@ size_t tool_bytes(enum infer_dtype dtype, int rank, const int64_t *dim)
         !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes))
         return SIZE_MAX;
     return bytes;
+}
+
+int tool_array_alloc(const char *what, const char *name, struct infer_array *a,
+                     struct infer_error *err)
+{
+    const uint64_t memory = device_cpu_memory();
+    char needed[32], here[32];
+
+    a->bytes = tool_bytes(a->dtype, a->rank, a->dim);
+    if (a->bytes > memory / 2)
+        return error_set(
+            err, INFER_EMEMORY,
+            "%s '%s' of a batch of %lld: %s are needed, and of the %s of this "
+            "machine half may be used",
+            what, name, (long long)(a->rank > 0 ? a->dim[0] : 1),
+            a->bytes == SIZE_MAX
+                ? "more bytes than there are addresses"
+                : cli_bytes((double)a->bytes, needed, sizeof(needed)),
+            cli_bytes((double)memory, here, sizeof(here)));
+    a->data = malloc(a->bytes > 0 ? a->bytes : 1);
+    if (a->data == NULL)
+        return error_set(err, INFER_EMEMORY, "%s '%s': out of memory", what,
+                         name);
+    return INFER_OK;
 }
 
 static const struct tool_named_file *file_for(const struct tool_request *r,
@@ -95,11 +120,9 @@ static int random_input(const struct tool_run *run,
     if (status < 0)
         return status;
     a->dtype = scalar_is_integer(info->dtype) ? info->dtype : INFER_F32;
-    a->bytes = tool_bytes(a->dtype, a->rank, a->dim);
-    a->data = a->bytes < SIZE_MAX ? malloc(a->bytes > 0 ? a->bytes : 1) : NULL;
-    if (a->data == NULL)
-        return error_set(err, INFER_EMEMORY, "input '%s': out of memory",
-                         info->name);
+    status = tool_array_alloc("input", info->name, a, err);
+    if (status < 0)
+        return status;
     n = tool_count(a);
     for (i = 0; i < n; i++) {
         double x = cli_random(seed);
@@ -202,12 +225,9 @@ int tool_make_outputs(struct infer_session *session,
         a->dtype = info.dtype;
         a->rank = info.rank;
         memcpy(a->dim, info.dim, sizeof(a->dim));
-        a->bytes = tool_bytes(info.dtype, info.rank, info.dim);
-        a->data =
-            a->bytes < SIZE_MAX ? malloc(a->bytes > 0 ? a->bytes : 1) : NULL;
-        if (a->data == NULL)
-            return error_set(err, INFER_EMEMORY, "output '%s': out of memory",
-                             info.name);
+        status = tool_array_alloc("output", info.name, a, err);
+        if (status < 0)
+            return status;
         a->name = info.name;
         out->count = i + 1;
     }

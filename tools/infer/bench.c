@@ -222,10 +222,10 @@ static void print_profile_text(const struct infer_session *session)
     for (i = 0; i < infer_session_layer_count(session); i++) {
         if (infer_session_layer(session, i, &l) < 0)
             continue;
-        printf("%4d %9.4f %6.2f %9.1f %8.1f  %-14s %-40s %s\n", i,
-               1e3 * l.seconds, total > 0 ? 100 * l.seconds / total : 0,
-               rate(l.flops, l.seconds), rate(l.bytes, l.seconds), l.op,
-               l.kernel, l.name);
+        cli_print("%4d %9.4f %6.2f %9.1f %8.1f  %-14s %-40s %s\n", i,
+                  1e3 * l.seconds, total > 0 ? 100 * l.seconds / total : 0,
+                  rate(l.flops, l.seconds), rate(l.bytes, l.seconds), l.op,
+                  l.kernel, l.name);
     }
     printf("     %9.4f ms in all\n", 1e3 * total);
 }

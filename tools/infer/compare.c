@@ -134,8 +134,8 @@ static int compare_layers(struct tool_run *run, struct infer_session *mine,
 
             if (!good && *first == NULL)
                 *first = name;
-            printf("  %-4s %-48s max %.3g (%.3g of the largest value)\n",
-                   good ? "ok" : "BAD", name, d.max_abs, d.max_rel);
+            cli_print("  %-4s %-48s max %.3g (%.3g of the largest value)\n",
+                      good ? "ok" : "BAD", name, d.max_abs, d.max_rel);
         }
         free(a.data);
         free(b.data);
@@ -188,7 +188,7 @@ static int compare_one(struct tool_run *run, const char *word,
     if (status == INFER_OK && run->request->layers)
         status = compare_layers(run, mine, other, &first, err);
     if (first != NULL) {
-        printf("the first tensor that departs is %s\n", first);
+        cli_print("the first tensor that departs is %s\n", first);
         *bad = true;
     }
     infer_session_close(&other);

@@ -16,6 +16,8 @@
 
 /* Folders inside folders, at most. */
 #define MAX_DEPTH 16
+/* Pictures that are read before they are wanted. */
+#define MAX_AHEAD 512
 
 /* ---- finding ------------------------------------------------------- */
 
@@ -155,7 +157,6 @@ static int batch_reserve(struct tool_run *run,
                          struct infer_error *err)
 {
     int64_t dim[4] = {n, info->dim[1], hw[0], hw[1]};
-    size_t bytes = tool_bytes(INFER_F32, 4, dim);
     int status;
 
     if (b->in.data != NULL && memcmp(dim, b->in.dim, sizeof(dim)) == 0)
@@ -167,11 +168,10 @@ static int batch_reserve(struct tool_run *run,
     b->in.dtype = INFER_F32;
     b->in.rank = 4;
     memcpy(b->in.dim, dim, sizeof(dim));
-    b->in.bytes = bytes;
-    b->in.data = bytes < SIZE_MAX ? malloc(bytes > 0 ? bytes : 1) : NULL;
-    if (b->in.data == NULL)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    b->image_bytes = bytes / (size_t)n;
+    status = tool_array_alloc("input", info->name, &b->in, err);
+    if (status < 0)
+        return status;
+    b->image_bytes = b->in.bytes / (size_t)n;
     status = infer_session_prepare(run->session, &b->in, 1, err);
     if (status < 0)
         return status;
@@ -180,8 +180,8 @@ static int batch_reserve(struct tool_run *run,
 
 static const char *label_of(const struct tool_run *run, int64_t class)
 {
-    if (run->label != NULL)
-        return class < run->n_labels ? run->label[class] : NULL;
+    if (run->labels.count > 0)
+        return class < run->labels.count ? run->labels.text[class] : NULL;
     return infer_model_label(run->model, (int)class);
 }
 
@@ -230,13 +230,13 @@ static void print_classes(const struct tool_run *run, const char *path,
 {
     int j;
 
-    printf("%s\n", path);
+    cli_print("%s\n", path);
     for (j = 0; j < k; j++) {
         const char *label = label_of(run, best[j]);
 
-        printf("  %6.2f%%  %5" PRId64 "  %s%s(%.4g)\n", 100 * p[best[j]],
-               best[j], label != NULL ? label : "", label != NULL ? "  " : "",
-               scores[best[j]]);
+        cli_print("  %6.2f%%  %5" PRId64 "  %s%s(%.4g)\n", 100 * p[best[j]],
+                  best[j], label != NULL ? label : "",
+                  label != NULL ? "  " : "", scores[best[j]]);
     }
 }
 
@@ -376,9 +376,12 @@ int tool_classify(struct tool_run *run, const struct tool_list *list,
 
     if (status == INFER_OK && info.dim[0] > 0)
         limit = info.dim[0];
+    else if (limit > (int64_t)list->count)
+        limit = (int64_t)list->count;
     if (status == INFER_OK)
         status = reader_start(run->model, list, reader_threads(run->request),
-                              (size_t)limit, err, &reader);
+                              limit < MAX_AHEAD ? (size_t)limit : MAX_AHEAD,
+                              err, &reader);
     while (status == INFER_OK && i < list->count) {
         status =
             fill_batch(run, &info, reader, limit, list->count - i, &b, &n, err);

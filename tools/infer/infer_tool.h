@@ -5,6 +5,7 @@
 
 #include "libinfer/infer.h"
 #include "tools/cli.h"
+#include "tools/labels.h"
 
 #define TOOL_MAX_INPUTS 64
 
@@ -51,8 +52,7 @@ struct tool_run {
     struct infer_model *model;
     struct infer_session *session;
     double load_seconds, plan_seconds;
-    char **label; /* of --labels; else the model's are used */
-    int n_labels;
+    struct labels labels; /* of --labels; none: the model's are used */
 };
 
 /* ---- arrays.c ------------------------------------------------------ */
@@ -62,6 +62,11 @@ struct tool_arrays {
     int count;
 };
 void tool_arrays_clear(struct tool_arrays *a);
+/* Room for an array whose dtype, rank and dim are set; `what` ("input") and
+ * name are for the error.  Half of the machine's memory is the limit: the
+ * network works on as much again, and the system promises more than it has. */
+int tool_array_alloc(const char *what, const char *name, struct infer_array *a,
+                     struct infer_error *err);
 /* Arrays for every input: from --load-inputs where given, else random, with
  * the shapes of --input-shape and --batch. */
 int tool_make_inputs(const struct tool_run *run, struct tool_arrays *in,

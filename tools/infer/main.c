@@ -2,7 +2,6 @@
 /* infer: run a model file on pictures or arrays, time it, check it. */
 #include "tools/infer/infer_tool.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -353,40 +352,6 @@ static void request_clear(struct tool_request *r)
 
 /* ---- running ------------------------------------------------------- */
 
-/* Labels of a text file: one a line, as they stand. */
-static int read_labels(struct tool_run *run, const char *path,
-                       struct infer_error *err)
-{
-    FILE *f = fopen(path, "r");
-    char line[1024];
-    int capacity = 0;
-
-    if (f == NULL)
-        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
-    while (fgets(line, sizeof(line), f) != NULL) {
-        line[strcspn(line, "\r\n")] = '\0';
-        if (run->n_labels == capacity) {
-            char **more;
-
-            capacity = capacity ? 2 * capacity : 1024;
-            more = realloc(run->label, (size_t)capacity * sizeof(*more));
-            if (more == NULL)
-                break;
-            run->label = more;
-        }
-        run->label[run->n_labels] = strdup(line);
-        if (run->label[run->n_labels] == NULL)
-            break;
-        run->n_labels++;
-    }
-    if (!feof(f)) {
-        fclose(f);
-        return error_set(err, INFER_EMEMORY, "%s: cannot be read whole", path);
-    }
-    fclose(f);
-    return INFER_OK;
-}
-
 int tool_run_arrays(struct tool_run *run, struct infer_error *err)
 {
     struct tool_arrays in = {0}, out = {0};
@@ -466,7 +431,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
             infer_session_create(run.model, &r->session, err, &run.session);
     run.load_seconds = cli_now() - start;
     if (status == INFER_OK && r->labels != NULL)
-        status = read_labels(&run, r->labels, err);
+        status = labels_read(r->labels, err, &run.labels);
     for (i = 0; status == INFER_OK && i < n_paths; i++)
         status = tool_list_add(&list, paths[i], err);
     if (status == INFER_OK && n_paths > 0 && list.count == 0)
@@ -476,9 +441,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
         status = run_mode(&run, &list, err);
     report_tuning(&run);
     tool_list_clear(&list);
-    while (run.n_labels > 0)
-        free(run.label[--run.n_labels]);
-    free(run.label);
+    labels_clear(&run.labels);
     infer_session_close(&run.session);
     infer_model_close(&run.model);
     return status;

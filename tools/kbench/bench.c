@@ -19,6 +19,10 @@
 /* Tensors start at multiples of this. */
 #define ALIGN ((size_t)512)
 
+/* Variants that a time limit does not leave out: those that the row holds for
+ * the best. */
+#define PREPARED_ANYWAY 3
+
 /* Bytes of values sent to a device at a time. */
 #define CHUNK ((size_t)4 << 20)
 
@@ -219,12 +223,17 @@ static int add_row(struct bench *b, const struct kern_row *row,
     struct infer_error why = {0};
     const int n = kern_variants(row, &b->c->p, d, &why);
     const int most = b->plan->variants > 0 ? b->plan->variants : n;
+    const double limit = b->plan->prepare_limit, start = cli_now();
     int rc = 0;
 
     if (n < 1)
         return note_failure(b, row, 0, &why, err);
     for (int v = 0; rc == 0 && v < n && v < most; v++) {
         struct kern_exec exec;
+        if (limit > 0 && v >= PREPARED_ANYWAY && cli_now() - start > limit) {
+            b->c->untried += (n < most ? n : most) - v;
+            break;
+        }
         const int r = kern_prepare_variant(row, &b->c->p, d, v, &why, &exec);
         if (r == INFER_EUNSUPPORTED && v > 0)
             continue;

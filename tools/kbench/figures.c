@@ -182,9 +182,10 @@ static int parse_epilogue(const char *word, struct kb_figures *f,
 static int parse_word(const char *word, struct kb_figures *f,
                       struct infer_error *err)
 {
-    static const char *const ops[] = {"conv_fprop", "pool_fprop", "dense_fprop",
-                                      NULL};
-    static const enum kern_op op_of[] = {KERN_CONV_FPROP, KERN_POOL_FPROP,
+    static const char *const ops[] = {"conv_fprop", "conv_dgrad",  "conv_wgrad",
+                                      "pool_fprop", "dense_fprop", NULL};
+    static const enum kern_op op_of[] = {KERN_CONV_FPROP, KERN_CONV_FPROP,
+                                         KERN_CONV_FPROP, KERN_POOL_FPROP,
                                          KERN_DENSE_FPROP};
     static const char *const ignored[] = {"nhwc", "nchw", "dense", "F32",
                                           "F16",  "BF16", "max",   NULL};
@@ -192,6 +193,8 @@ static int parse_word(const char *word, struct kb_figures *f,
 
     if (op >= 0) {
         f->op = op_of[op];
+        if (op == KB_DGRAD || op == KB_WGRAD)
+            f->dir = (enum kb_dir)op;
         return 0;
     }
     if (*word == '+')
@@ -371,6 +374,11 @@ int kb_figures_problem(const struct kb_figures *given,
         make_windows(&f, precision, layout, out);
     }
     add_epilogue(&f, precision, layout, out);
+    if (f.dir != KB_FPROP && f.op != KERN_CONV_FPROP)
+        return error_set(err, INFER_EARGUMENT,
+                         "problem: only convolutions have a %s here",
+                         kb_dir_names[f.dir]);
+    kb_problem_turn(out, f.dir);
     if (kern_problem_check(out, err) < 0) {
         error_prefix(err, "problem");
         err->code = INFER_EARGUMENT; /* of this program, not of a model */

@@ -6,9 +6,11 @@
 
 #include "tools/kbench/kbench.h"
 
-static const char *group_name(const struct kb_group *g)
+void kb_html_group(FILE *f, const struct kb_group *g)
 {
-    return g->model[0] ? g->model : "problems";
+    kb_html_text(f, g->model[0] ? g->model : "problems");
+    if (g->dir != KB_FPROP)
+        fprintf(f, ", %s", kb_dir_names[g->dir]);
 }
 
 /* "4.31 us" */
@@ -23,10 +25,11 @@ static const char *time_text(double seconds, char buf[24])
 
 /* ---- networks by batch --------------------------------------------- */
 
-/* Groups with the same network and precision stand in one row. */
+/* Groups with the same network, direction and precision stand in one row. */
 static bool same_row(const struct kb_group *a, const struct kb_group *b)
 {
-    return a->precision == b->precision && strcmp(a->model, b->model) == 0;
+    return a->precision == b->precision && a->dir == b->dir &&
+           strcmp(a->model, b->model) == 0;
 }
 
 static int find_batches(const struct kb_summary *s, int64_t batch[64])
@@ -66,7 +69,7 @@ static void put_row(FILE *f, const struct kb_summary *s, int first,
                     const int64_t *batch, int batches)
 {
     fputs("<tr><td class=\"l\">", f);
-    kb_html_text(f, group_name(&s->group[first]));
+    kb_html_group(f, &s->group[first]);
     fprintf(f, " <span>%s</span></td>", s->group[first].precision->name);
     for (int b = 0; b < batches; b++) {
         const struct kb_group *found = NULL;
@@ -122,7 +125,7 @@ static void put_total(FILE *f, const struct kb_group *g, int at, double most)
     char a[24], b[24], c[24];
 
     fputs("<g class=\"hit\"><title>", f);
-    kb_html_text(f, group_name(g));
+    kb_html_group(f, g);
     fprintf(f, ", batch %lld: ours %s, rival %s, floor %s</title>",
             (long long)g->batch, time_text(g->ours, a), time_text(g->rival, b),
             time_text(g->floor, c));
@@ -130,7 +133,7 @@ static void put_total(FILE *f, const struct kb_group *g, int at, double most)
             "<text class=\"strong\" x=\"%d\" y=\"%g\" "
             "text-anchor=\"end\">",
             TOTAL_LEFT - 12, y + 12);
-    kb_html_text(f, group_name(g));
+    kb_html_group(f, g);
     fprintf(f, ", batch %lld</text>", (long long)g->batch);
     fprintf(f,
             "<rect class=\"r\" opacity=\".3\" x=\"%d\" y=\"%g\" width=\"%.1f\" "
@@ -196,7 +199,7 @@ void kb_html_totals(const struct kb_report *r, FILE *f)
 
 static bool in_group(const struct kb_case *c, const struct kb_group *g)
 {
-    return c->ratio > 0 && c->batch == g->batch &&
+    return c->ratio > 0 && c->batch == g->batch && c->dir == g->dir &&
            c->precision == g->precision && strcmp(c->model, g->model) == 0;
 }
 
@@ -244,7 +247,7 @@ static void put_panel(FILE *f, const struct kb_report *r,
     double x = PANEL_LEFT;
 
     fputs("<div class=\"card\"><h3>", f);
-    kb_html_text(f, group_name(g));
+    kb_html_group(f, g);
     fprintf(f, ", batch %lld<span>%s, mean %.2f</span></h3>\n",
             (long long)g->batch, g->precision->name, g->mean);
     fprintf(f, "<svg viewBox=\"0 0 %g %g\" role=\"img\">\n", PANEL_WIDTH,

@@ -121,6 +121,47 @@ static void put_behind(const struct kb_report *r, FILE *f)
     fputs("</tbody></table></div>\n", f);
 }
 
+/* ---- since an earlier run ------------------------------------------ */
+
+static void put_moved(FILE *f, const struct kb_case *c)
+{
+    const double t = c->result[c->best[KB_OURS]].time.median;
+
+    fputs("<tr>", f);
+    put_text_cell(f, "l", c->model);
+    put_number_cell(f, (double)c->batch, "%.0f");
+    put_text_cell(f, "l", c->text);
+    put_ratio_cell(f, c->before / t);
+    put_number_cell(f, t * 1e6, "%.2f");
+    put_number_cell(f, c->before * 1e6, "%.2f");
+    fputs("</tr>\n", f);
+}
+
+void kb_html_change(const struct kb_report *r, FILE *f)
+{
+    const struct kb_change *change = r->change;
+
+    if (!change || change->count == 0)
+        return;
+    fputs("<h2>Against ", f);
+    kb_html_text(f, r->request->before);
+    fprintf(f,
+            "</h2>\n<p>Our best kernel of each of the %d problems that both "
+            "runs have: <b>%.3f times as fast as then</b>; %d slower and %d "
+            "faster by more than %.0f%%.</p>\n",
+            change->count, change->mean, change->n_slower,
+            change->n_moved - change->n_slower, 100 * KB_NOISE);
+    if (change->n_moved == 0)
+        return;
+    fputs("<div class=\"card wide\"><table><thead><tr><th class=\"l\">network"
+          "</th><th>batch</th><th class=\"l\">problem</th><th>times as fast"
+          "</th><th>now, us</th><th>then, us</th></tr></thead><tbody>\n",
+          f);
+    for (int i = 0; i < change->n_moved; i++)
+        put_moved(f, &r->cases->item[change->moved[i]]);
+    fputs("</tbody></table></div>\n", f);
+}
+
 /* Every kernel, where there are few problems. */
 #define FEW_CASES 24
 

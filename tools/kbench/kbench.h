@@ -3,10 +3,11 @@
  * kbench: the kernels of the table beside each other, problem by problem.
  *
  *     figures.c, sweep.c, layers.c   problems from words or from a model
+ *     direction.c                    the ways back of a convolution
  *     proof.c                        what is true of a problem
  *     bench.c, timing.c              candidates: verified, then timed
  *     peaks.c                        what the device can do at best
- *     stats.c, summary.c             numbers
+ *     stats.c, compare.c             numbers, and those of an earlier run
  *     report_*.c, html_*.c           for people and for machines
  */
 #ifndef TOOLS_KBENCH_H
@@ -30,10 +31,26 @@ struct kb_precision {
 /* NULL where there is none of the name. */
 const struct kb_precision *kb_precision_find(const char *name);
 
+/* The convolution itself, the gradient of its input and that of its weights. */
+enum kb_dir { KB_FPROP, KB_DGRAD, KB_WGRAD, KB_DIRS };
+extern const char *const kb_dir_names[]; /* "fprop", ...; NULL at the end */
+
+/* Makes the problem of a convolution that of its way back, as training has it:
+ * no epilogue, dw in single precision.  The weights of a dgrad count as
+ * constant, so that a library that wants them in another order gets them so;
+ * our rows that turn them over in each launch do that in the time that is
+ * taken. */
+void kb_problem_turn(struct kern_problem *p, enum kb_dir dir);
+/* One line: kern_problem_format(), but ways back show the figures of the way
+ * forwards, "conv_dgrad mb1ic64ih56oc64oh56kh3ph1 nhwc F32".  Returns buf. */
+const char *kb_problem_text(const struct kern_problem *p, enum kb_dir dir,
+                            char *buf, size_t bytes);
+
 /* A convolution, pooling or dense problem in the field's letters.  0 means
  * not given: 1 for most, H for W, R for S; p and q follow from the rest. */
 struct kb_figures {
-    enum kern_op op;
+    enum kern_op op; /* forwards */
+    enum kb_dir dir;
     int64_t n, c, h, w, k, r, s, p, q;
     int groups, stride_h, stride_w, dilation_h, dilation_w;
     int pad_top, pad_left, pad_bottom, pad_right; /* -1: as top or left */
@@ -106,6 +123,7 @@ struct kb_case {
     char model[64], name[128]; /* "" outside a model */
     int64_t batch;
     int count; /* layers of the model that are this problem */
+    enum kb_dir dir;
     struct kern_problem p;
     const struct kb_precision *precision;
     char text[256];
@@ -117,6 +135,8 @@ struct kb_case {
     int n_results;
     int best[KB_SIDES]; /* index of the fastest, or -1 */
     double ratio;       /* rival's best median / ours; 0: one is missing */
+    int untried;        /* variants left out by --prepare-limit */
+    double before;      /* seconds of our best in an earlier run, or 0 */
 };
 
 struct kb_cases {
@@ -126,7 +146,7 @@ struct kb_cases {
 /* The new case, zeroed but for the problem and what follows from it; NULL when
  * out of memory. */
 struct kb_case *kb_cases_add(struct kb_cases *list,
-                             const struct kern_problem *p,
+                             const struct kern_problem *p, enum kb_dir dir,
                              const struct kb_precision *precision);
 void kb_cases_clear(struct kb_cases *list);
 struct kb_result *kb_case_add(struct kb_case *c);
@@ -164,6 +184,7 @@ struct kb_request {
     int n_batches;
     int64_t extent; /* of free spatial dimensions */
     bool ops[KERN_OP_COUNT];
+    bool dir[KB_DIRS];
     const char *device;
     int threads;
     const struct kb_precision *precision[4];
@@ -174,7 +195,8 @@ struct kb_request {
     bool cold, all, every_kernel;
     int rounds, variants;
     double fail_below, time_limit, reference_limit;
-    const char *sort, *csv, *json, *html;
+    double prepare_limit; /* seconds; 0: none */
+    const char *sort, *csv, *json, *html, *before;
 };
 
 /* Fills *r from the command line.  As cli_parse(): 0 to go on, 1 to end here,
@@ -189,10 +211,10 @@ int kb_run(const struct kb_request *r, const char *command,
 /* All problems of the request. */
 int kb_collect(const struct kb_request *r, struct kb_cases *out,
                struct infer_error *err);
-/* The problems of one model at one batch. */
+/* The problems of one model at one batch in one direction. */
 int kb_layers(const struct kb_request *r, const char *model, int64_t batch,
-              const struct kb_precision *precision, struct kb_cases *out,
-              struct infer_error *err);
+              enum kb_dir dir, const struct kb_precision *precision,
+              struct kb_cases *out, struct infer_error *err);
 
 /* ---- truth --------------------------------------------------------- */
 
@@ -255,6 +277,9 @@ struct kb_plan {
     bool every_kernel; /* none is left out on its estimate */
     int variants;      /* of a row at most; 0: all */
     double time_limit; /* seconds for one problem */
+    /* Seconds after which no further variant of a row is prepared, but for the
+     * first three; 0: none is left out. */
+    double prepare_limit;
     uint64_t seed;
 };
 /* Adds one result a candidate.  Candidates that are wrong or fail are noted
@@ -288,6 +313,7 @@ char *kb_command(int argc, char **argv);
 struct kb_group {
     const char *model;
     int64_t batch;
+    enum kb_dir dir;
     const struct kb_precision *precision;
     int compared, ahead, layers; /* problems; layers counts repeats */
     double mean;                 /* geometric, of the ratios */
@@ -303,12 +329,29 @@ struct kb_summary {
 int kb_summarise(const struct kb_cases *cases, struct kb_summary *out);
 void kb_summary_free(struct kb_summary *s);
 
+/* How our best kernels stand against those of an earlier run. */
+struct kb_change {
+    int count;           /* problems that both have */
+    double mean;         /* geometric, of before / now */
+    int *moved, n_moved; /* cases that changed by more than KB_NOISE, those
+                          * that became slower first */
+    int n_slower;
+};
+#define KB_NOISE 0.05
+/* Reads what --json wrote and sets `before` of each case with the same problem,
+ * precision and state of the cache.  EIO, EFORMAT. */
+int kb_compare(const char *path, bool cold, struct kb_cases *cases,
+               struct infer_error *err);
+int kb_change_of(const struct kb_cases *cases, struct kb_change *out);
+void kb_change_free(struct kb_change *c);
+
 struct kb_report {
     const struct kb_request *request;
     const struct kb_cases *cases;
     const struct kb_peaks *peaks;
     const struct kb_machine *machine;
     const struct kb_summary *summary;
+    const struct kb_change *change; /* NULL without an earlier run */
 };
 
 double kb_rate(double amount, double seconds); /* 0 where seconds is 0 */
@@ -321,6 +364,7 @@ int *kb_order(const struct kb_case *c);
 void kb_text_head(const struct kb_report *r);
 void kb_text_case(const struct kb_report *r, const struct kb_case *c);
 void kb_text_summary(const struct kb_report *r);
+void kb_text_change(const struct kb_report *r);
 void kb_csv(const struct kb_report *r, FILE *f);
 cJSON *kb_json(const struct kb_report *r);
 void kb_html(const struct kb_report *r, FILE *f);
@@ -328,6 +372,9 @@ void kb_html(const struct kb_report *r, FILE *f);
 /* Parts of the page. */
 void kb_html_text(FILE *f, const char *text); /* escaped */
 void kb_html_ratios(const struct kb_report *r, FILE *f);
+/* "resnet50", "resnet50, dgrad". */
+void kb_html_group(FILE *f, const struct kb_group *g);
+void kb_html_change(const struct kb_report *r, FILE *f);
 void kb_html_matrix(const struct kb_report *r, FILE *f);
 void kb_html_totals(const struct kb_report *r, FILE *f);
 void kb_html_roofline(const struct kb_report *r, FILE *f);

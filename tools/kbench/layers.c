@@ -187,7 +187,8 @@ static const char *base_name(const char *path)
 }
 
 static int add_steps(const struct kb_request *r, const char *model,
-                     int64_t batch, const struct kb_precision *precision,
+                     int64_t batch, enum kb_dir dir,
+                     const struct kb_precision *precision,
                      const struct plan *plan, struct kb_cases *out,
                      struct infer_error *err)
 {
@@ -196,16 +197,18 @@ static int add_steps(const struct kb_request *r, const char *model,
 
     for (int i = 0; i < plan->n_steps; i++) {
         struct kern_problem p = plan->step[i]->exec.problem;
-        if (!plan->step[i]->main || plan->step[i]->once || !r->ops[p.op])
+        if (!plan->step[i]->main || plan->step[i]->once || !r->ops[p.op] ||
+            (dir != KB_FPROP && p.op != KERN_CONV_FPROP))
             continue;
         lay_out(r, precision, &p);
+        kb_problem_turn(&p, dir);
         struct kb_case *c =
-            find(out, from, kern_problem_format(&p, text, sizeof(text)));
+            find(out, from, kb_problem_text(&p, dir, text, sizeof(text)));
         if (c) {
             c->count++;
             continue;
         }
-        c = kb_cases_add(out, &p, precision);
+        c = kb_cases_add(out, &p, dir, precision);
         if (!c)
             return error_set(err, INFER_EMEMORY, "out of memory");
         const char *name = base_name(model);
@@ -219,8 +222,8 @@ static int add_steps(const struct kb_request *r, const char *model,
 }
 
 int kb_layers(const struct kb_request *r, const char *model, int64_t batch,
-              const struct kb_precision *precision, struct kb_cases *out,
-              struct infer_error *err)
+              enum kb_dir dir, const struct kb_precision *precision,
+              struct kb_cases *out, struct infer_error *err)
 {
     struct device cpu = {0};
     struct infer_model *m = NULL;
@@ -244,7 +247,7 @@ int kb_layers(const struct kb_request *r, const char *model, int64_t batch,
     if (rc == 0)
         rc = plan_new(&config, shape, err, &plan);
     if (rc == 0)
-        rc = add_steps(r, model, batch, precision, plan, out, err);
+        rc = add_steps(r, model, batch, dir, precision, plan, out, err);
     plan_free(plan);
     free(shape);
     if (m)

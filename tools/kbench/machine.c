@@ -10,6 +10,9 @@
 #ifdef HAVE_CUDA
 #include "kernels/cuda/cuda.h"
 #endif
+#ifdef HAVE_CUDNN
+#include "kernels/cudnn/cudnn.h"
+#endif
 #include "tools/kbench/kbench.h"
 
 /* "model name : AMD EPYC ..." of /proc/cpuinfo. */
@@ -30,6 +33,26 @@ static void cpu_name(char *out, size_t bytes)
     if (f)
         fclose(f);
 }
+
+#ifdef HAVE_CUDA
+/* The libraries of the rivals, where they are here. */
+static void add_vendor(struct kb_machine *out)
+{
+#ifdef HAVE_CUDNN
+    const char *const text[] = {kern_cudnn_version(NULL),
+                                kern_cublas_version(NULL)};
+
+    for (int i = 0; i < 2; i++) {
+        const size_t used = strlen(out->software);
+        if (text[i])
+            snprintf(out->software + used, sizeof(out->software) - used, ", %s",
+                     text[i]);
+    }
+#else
+    (void)out;
+#endif
+}
+#endif
 
 static void device_text(const struct device *d, struct kb_machine *out)
 {
@@ -57,6 +80,7 @@ static void device_text(const struct device *d, struct kb_machine *out)
                  "libinfer %s, CUDA runtime %d.%d, driver for CUDA %d.%d",
                  infer_version(), runtime / 1000, runtime % 1000 / 10,
                  driver / 1000, driver % 1000 / 10);
+        add_vendor(out);
     }
 #endif
 }

@@ -46,7 +46,9 @@ enum {
     OPT_CSV,
     OPT_JSON,
     OPT_HTML,
-    OPT_FAIL_BELOW
+    OPT_FAIL_BELOW,
+    OPT_PREPARE_LIMIT,
+    OPT_BEFORE
 };
 
 static const struct cli_option options[] = {
@@ -78,7 +80,8 @@ static const struct cli_option options[] = {
      OPT_BATCH},
     {"extent", 0, CLI_VALUE, "N", "free height and width of a model (224)",
      OPT_EXTENT},
-    {"dir", 0, CLI_VALUE, "fprop", "direction", OPT_DIR},
+    {"dir", 0, CLI_VALUE, "D,...",
+     "of convolutions: fprop (default), dgrad, wgrad", OPT_DIR},
     {"device", 'd', CLI_VALUE, "DEVICE", "cpu (default), cuda or cuda:N",
      OPT_DEVICE},
     {"threads", 0, CLI_VALUE, "N", "CPU threads (all cores)", OPT_THREADS},
@@ -94,6 +97,8 @@ static const struct cli_option options[] = {
      OPT_COLD},
     {"variants", 0, CLI_VALUE, "N", "variants of a row at most (all)",
      OPT_VARIANTS},
+    {"prepare-limit", 0, CLI_VALUE, "TIME",
+     "no variant of a row is prepared after that (none)", OPT_PREPARE_LIMIT},
     {"rounds", 0, CLI_VALUE, "N", "measured rounds (11)", OPT_ROUNDS},
     {"time-limit", 0, CLI_VALUE, "TIME", "rounds of one problem (2s)",
      OPT_TIME_LIMIT},
@@ -107,6 +112,9 @@ static const struct cli_option options[] = {
     {"csv", 0, CLI_VALUE, "FILE", "a line a kernel", OPT_CSV},
     {"json", 0, CLI_OPTIONAL, "FILE", "everything (standard output)", OPT_JSON},
     {"html", 0, CLI_VALUE, "FILE", "one page with charts", OPT_HTML},
+    {"compare-with", 0, CLI_VALUE, "FILE",
+     "what --json wrote earlier: which kernels of ours became slower",
+     OPT_BEFORE},
     {"fail-below", 0, CLI_VALUE, "RATIO",
      "exit 3 where a problem's ratio is lower", OPT_FAIL_BELOW},
     {NULL, 0, CLI_FLAG, NULL, NULL, 0}};
@@ -170,6 +178,13 @@ static bool add_precision(struct kb_request *r, const char *word)
     if (p)
         r->precision[r->n_precisions++] = p;
     return p != NULL;
+}
+
+static bool add_direction(struct kb_request *r, const char *word)
+{
+    const int i = cli_word(word, kb_dir_names);
+
+    return i >= 0 && (r->dir[i] = true);
 }
 
 static bool add_backend(struct kb_request *r, const char *word)
@@ -242,6 +257,10 @@ static int set_number(struct kb_request *r, int id, const char *value)
         if (!cli_seconds(value, &r->time_limit))
             return bad(r->cli, "time-limit", value, "a time such as 2s");
         return 0;
+    case OPT_PREPARE_LIMIT:
+        if (!cli_seconds(value, &r->prepare_limit))
+            return bad(r->cli, "prepare-limit", value, "a time such as 2s");
+        return 0;
     case OPT_REFERENCE_LIMIT:
         if (!cli_double(value, &x) || x < 0)
             return bad(r->cli, "reference-limit", value, "a number from 0");
@@ -260,23 +279,15 @@ static int set_word(struct kb_request *r, int id, const char *value)
     static const char *const orders[] = {"none", "ratio", "time", NULL};
     int i;
 
-    switch (id) {
-    case OPT_LAYOUT:
+    if (id == OPT_LAYOUT) {
         i = cli_word(value, layouts);
         r->layout = i == 0 ? KERN_NCHW : KERN_NHWC;
         return i < 0 ? bad(r->cli, "layout", value, "nhwc or nchw") : 0;
-    case OPT_SORT:
-        r->sort = value;
-        return cli_word(value, orders) < 0
-                   ? bad(r->cli, "sort", value, "ratio, time or none")
-                   : 0;
-    default:
-        return strcmp(value, "fprop") == 0
-                   ? 0
-                   : bad(r->cli, "dir", value,
-                         "fprop (the table has no kernel of another "
-                         "direction)");
     }
+    r->sort = value;
+    return cli_word(value, orders) < 0
+               ? bad(r->cli, "sort", value, "ratio, time or none")
+               : 0;
 }
 
 /* ---- the handler --------------------------------------------------- */
@@ -374,7 +385,11 @@ static int handle(struct cli *cli, int id, const char *value, void *user)
     case OPT_HTML:
         r->html = value;
         return 0;
+    case OPT_BEFORE:
+        r->before = value;
+        return 0;
     case OPT_DIR:
+        return each_word(r, "dir", value, add_direction, "fprop, dgrad, wgrad");
     case OPT_LAYOUT:
     case OPT_SORT:
         return set_word(r, id, value);
@@ -383,6 +398,7 @@ static int handle(struct cli *cli, int id, const char *value, void *user)
     case OPT_ROUNDS:
     case OPT_VARIANTS:
     case OPT_TIME_LIMIT:
+    case OPT_PREPARE_LIMIT:
     case OPT_REFERENCE_LIMIT:
     case OPT_FAIL_BELOW:
         return set_number(r, id, value);
@@ -443,6 +459,8 @@ int kb_parse(struct cli *cli, int argc, char **argv, struct kb_request *r)
         rc = take_operations(r, count, argv);
     if (r->n_batches == 0)
         r->batch[r->n_batches++] = 1;
+    if (!r->dir[KB_FPROP] && !r->dir[KB_DGRAD] && !r->dir[KB_WGRAD])
+        r->dir[KB_FPROP] = true;
     if (r->n_precisions == 0)
         r->precision[r->n_precisions++] = kb_precision_find("fp32");
     return rc;

@@ -41,7 +41,7 @@ static int fastest(const struct kb_plan *given, const struct kern_problem *p,
     plan.cold = false;
     for (int i = 0; i < INFER_BACKEND_COUNT; i++)
         plan.backend[i] = i != INFER_BACKEND_REF;
-    struct kb_case *c = kb_cases_add(&one, p, precision);
+    struct kb_case *c = kb_cases_add(&one, p, KB_FPROP, precision);
     if (!c)
         return error_set(err, INFER_EMEMORY, "out of memory");
     int rc = kb_proof_new(p, plan.seed, &proof, err);

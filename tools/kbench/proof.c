@@ -6,6 +6,10 @@
  * problems are sampled, by computing a smaller problem with the same answer:
  *   convolution, dense   some pixels with all their channels, each from the
  *                        patch of the input that it sees: corners first
+ *   transposed (dgrad)   the same, of an input with zeros between its elements
+ *                        instead of a stride
+ *   wgrad                some pairs of an input and an output channel, each a
+ *                        group of its own
  *   everything else      the first and the last image
  * checkkern compares every element, on problems small enough for that.
  */
@@ -51,9 +55,10 @@ void kb_values_free(struct kb_values *v)
 
 /* ---- samples ------------------------------------------------------- */
 
-enum sample { SAMPLE_ALL, SAMPLE_PIXELS, SAMPLE_IMAGES };
+enum sample { SAMPLE_ALL, SAMPLE_PIXELS, SAMPLE_PAIRS, SAMPLE_IMAGES };
 
-/* Pixels of an output: image and place. */
+/* Pixels of an output: image and place; or pairs: filter, and channel in its
+ * group. */
 struct points {
     int n;
     int64_t at[MAX_POINTS][1 + KERN_MAX_SPATIAL];
@@ -70,18 +75,27 @@ static enum sample choose_sample(const struct kern_problem *p)
 {
     if (cost_of(p) <= BUDGET)
         return SAMPLE_ALL;
-    if (p->op == KERN_CONV_FPROP || p->op == KERN_DENSE_FPROP)
+    if (p->op == KERN_CONV_FPROP || p->op == KERN_DENSE_FPROP ||
+        p->op == KERN_CONV_TRANSPOSE_FPROP)
         return SAMPLE_PIXELS;
+    if (p->op == KERN_CONV_WGRAD)
+        return SAMPLE_PAIRS;
     return p->out[0].rank > 1 && p->out[0].dim[0] > 2 ? SAMPLE_IMAGES
                                                       : SAMPLE_ALL;
 }
 
-/* Places of the output: those of a convolution, rows of a product. */
+/* Places of the output: those of a convolution, rows of a product; pairs of
+ * channels of a weight's gradient. */
 static int places(const struct kern_problem *p, int64_t dim[KERN_MAX_RANK])
 {
     const struct kern_tensor *y = &p->out[0];
     int n = 0;
 
+    if (p->op == KERN_CONV_WGRAD) {
+        dim[n++] = y->dim[0];
+        dim[n++] = y->dim[1];
+        return n;
+    }
     if (p->op == KERN_DENSE_FPROP) {
         for (int i = 0; i + 1 < y->rank; i++)
             dim[n++] = y->dim[i];
@@ -93,14 +107,24 @@ static int places(const struct kern_problem *p, int64_t dim[KERN_MAX_RANK])
     return n;
 }
 
+/* Elements of the output at one place: its channels, or a window. */
+static double elements_of_point(const struct kern_problem *p)
+{
+    const struct kern_tensor *y = &p->out[0];
+    double n = 1;
+
+    if (p->op != KERN_CONV_WGRAD)
+        return (double)y->dim[p->op == KERN_DENSE_FPROP ? y->rank - 1 : 1];
+    for (int i = 2; i < y->rank; i++)
+        n *= (double)y->dim[i];
+    return n;
+}
+
 /* Opposite corners of the whole output first, then anywhere. */
 static void choose_points(const struct kern_problem *p, uint64_t seed,
                           struct points *out)
 {
-    const double one =
-        2 * problem_terms(p) *
-        (double)p->out[0]
-            .dim[p->op == KERN_DENSE_FPROP ? p->out[0].rank - 1 : 1];
+    const double one = 2 * problem_terms(p) * elements_of_point(p);
     struct rng rng = {seed ^ 0x70697865u};
     int64_t dim[KERN_MAX_RANK];
     const int rank = places(p, dim);
@@ -137,22 +161,58 @@ static int64_t offset_of(const struct kern_tensor *t, const int64_t *index)
     return offset;
 }
 
+/* Extent of the patch of the input that an output sees. */
+static int64_t reach_of(const struct kern_problem *p, int i)
+{
+    return p->attr.conv.dilation[i] * (p->in[1].dim[i + 2] - 1) + 1;
+}
+
+/* Where the patch of a place starts; of a transposed convolution: in the input
+ * with stride - 1 zeros between its elements. */
+static int64_t patch_start(const struct kern_problem *p, int i, int64_t at)
+{
+    const struct kern_conv *a = &p->attr.conv;
+
+    return p->op == KERN_CONV_TRANSPOSE_FPROP
+               ? at + a->pad_begin[i] - (reach_of(p, i) - 1)
+               : at * a->stride[i] - a->pad_begin[i];
+}
+
 static bool map_patch(const struct mapping *m, const int64_t *index,
                       int64_t *whole)
 {
-    const struct kern_conv *a = &m->whole->attr.conv;
     const struct kern_tensor *x = &m->whole->in[0];
     const int64_t *at = m->points->at[index[0]];
 
     whole[0] = at[0];
     whole[1] = index[1];
     for (int i = 0; i + 2 < x->rank; i++) {
-        whole[i + 2] =
-            at[1 + i] * a->stride[i] - a->pad_begin[i] + index[i + 2];
-        if (whole[i + 2] < 0 || whole[i + 2] >= x->dim[i + 2])
+        const int64_t step = m->whole->op == KERN_CONV_TRANSPOSE_FPROP
+                                 ? m->whole->attr.conv.stride[i]
+                                 : 1;
+        const int64_t from = patch_start(m->whole, i, at[1 + i]) + index[i + 2];
+        if (from < 0 || from % step != 0 || from / step >= x->dim[i + 2])
             return false;
+        whole[i + 2] = from / step;
     }
     return true;
+}
+
+/* Tensor i of a weight's gradient (the output: i < 0): channel index[1] of x
+ * and dy, and filter index[0] of dw, are those of a pair. */
+static void map_pair(const struct mapping *m, int i, const int64_t *index,
+                     int64_t *whole)
+{
+    const struct kern_problem *p = m->whole;
+    const int64_t filters = p->out[0].dim[0] / p->attr.conv.groups;
+    const int64_t *at = m->points->at[index[i < 0 ? 0 : 1]];
+
+    if (i < 0) {
+        whole[0] = at[0];
+        whole[1] = at[1];
+    } else {
+        whole[1] = i == 0 ? at[0] / filters * p->out[0].dim[1] + at[1] : at[0];
+    }
 }
 
 /* Index in the whole tensor of an element of the small one. */
@@ -163,6 +223,10 @@ static bool map_index(const struct mapping *m, int i, const int64_t *index,
     const bool activation = i <= 0 || i == kern_op_residual(m->whole->op);
 
     memcpy(whole, index, (size_t)t->rank * sizeof(*whole));
+    if (m->sample == SAMPLE_PAIRS) {
+        map_pair(m, i, index, whole);
+        return true;
+    }
     if (m->sample == SAMPLE_IMAGES) {
         if (t->rank == m->whole->out[0].rank && index[0] == 1 &&
             t->dim[0] == m->whole->out[0].dim[0])
@@ -212,15 +276,24 @@ static void shrink_pixels(struct kern_problem *p, int points)
         }
         t->dim[0] = points;
         for (int d = 2; d < t->rank; d++)
-            t->dim[d] =
-                i == 0 ? a->dilation[d - 2] * (p->in[1].dim[d] - 1) + 1 : 1;
+            t->dim[d] = i == 0 ? reach_of(p, d - 2) : 1;
     }
     if (p->op == KERN_DENSE_FPROP)
         return;
     for (int d = 0; d < KERN_MAX_SPATIAL; d++) {
         a->stride[d] = 1;
-        a->pad_begin[d] = a->pad_end[d] = 0;
+        a->pad_begin[d] = a->pad_end[d] =
+            p->op == KERN_CONV_TRANSPOSE_FPROP && d + 2 < p->out[0].rank
+                ? (int)reach_of(p, d) - 1
+                : 0;
     }
+}
+
+static void shrink_pairs(struct kern_problem *p, int pairs)
+{
+    p->attr.conv.groups = pairs;
+    p->in[0].dim[1] = p->in[1].dim[1] = p->out[0].dim[0] = pairs;
+    p->out[0].dim[1] = 1;
 }
 
 /* ---- filling ------------------------------------------------------- */
@@ -337,10 +410,12 @@ int kb_proof_new(const struct kern_problem *p, uint64_t seed,
     error_set(err, INFER_EMEMORY, "out of memory");
     if (m.sample == SAMPLE_IMAGES)
         shrink_images(&small);
-    if (m.sample == SAMPLE_PIXELS) {
+    if (m.sample == SAMPLE_PIXELS || m.sample == SAMPLE_PAIRS)
         choose_points(p, seed, &points);
+    if (m.sample == SAMPLE_PIXELS)
         shrink_pixels(&small, points.n);
-    }
+    if (m.sample == SAMPLE_PAIRS)
+        shrink_pairs(&small, points.n);
     bool ok = kb_values_new(&values, p, seed) && truth_new(&t, &small);
     for (int i = 0; ok && i < p->n_in; i++)
         ok = !kern_problem_in(p, i) || fill_input(&m, &values, i, &t);

@@ -29,8 +29,8 @@ static void put_result(FILE *f, const struct kb_case *c,
     put_text(f, c->model);
     fputc(',', f);
     put_text(f, c->name);
-    fprintf(f, ",%lld,%s,%d,", (long long)c->batch, c->precision->name,
-            c->count);
+    fprintf(f, ",%lld,%s,%s,%d,", (long long)c->batch, kb_dir_names[c->dir],
+            c->precision->name, c->count);
     put_text(f, c->text);
     fprintf(f, ",%s,%s,", kb_side_names[r->side], r->row->name);
     put_text(f, r->variant);
@@ -46,8 +46,9 @@ static void put_result(FILE *f, const struct kb_case *c,
 
 void kb_csv(const struct kb_report *r, FILE *f)
 {
-    fputs("model,layer,batch,precision,count,problem,side,kernel,variant,"
-          "state,median_us,min_us,p95_us,spread,rounds,launches,tflops,gbs,"
+    fputs("model,layer,batch,direction,precision,count,problem,side,kernel,"
+          "variant,state,median_us,min_us,p95_us,spread,rounds,launches,tflops,"
+          "gbs,"
           "floor_percent,workspace,error,ratio,note\n",
           f);
     for (int i = 0; i < r->cases->count; i++)

@@ -150,6 +150,7 @@ void kb_html(const struct kb_report *r, FILE *f)
     kb_html_totals(r, f);
     kb_html_ratios(r, f);
     kb_html_roofline(r, f);
+    kb_html_change(r, f);
     kb_html_table(r, f);
     fputs("</main>\n", f);
     put_foot(r, f);

@@ -44,6 +44,7 @@ static cJSON *case_json(const struct kb_case *c)
         cJSON_AddNumberToObject(o, "count", c->count);
     }
     cJSON_AddNumberToObject(o, "batch", (double)c->batch);
+    cJSON_AddStringToObject(o, "direction", kb_dir_names[c->dir]);
     cJSON_AddStringToObject(o, "precision", c->precision->name);
     cJSON_AddStringToObject(o, "problem", c->text);
     cJSON_AddNumberToObject(o, "flops", c->flops);
@@ -53,6 +54,10 @@ static cJSON *case_json(const struct kb_case *c)
     cJSON_AddNumberToObject(o, "outputs_verified", (double)c->verified);
     if (c->ratio > 0)
         cJSON_AddNumberToObject(o, "ratio", c->ratio);
+    if (c->untried > 0)
+        cJSON_AddNumberToObject(o, "variants_untried", c->untried);
+    if (c->before > 0)
+        cJSON_AddNumberToObject(o, "before_us", c->before * 1e6);
     list = cJSON_AddArrayToObject(o, "kernels");
     for (int i = 0; i < c->n_results; i++)
         cJSON_AddItemToArray(list, result_json(c, &c->result[i]));
@@ -75,6 +80,7 @@ static cJSON *group_json(const struct kb_group *g)
     if (g->model) {
         cJSON_AddStringToObject(o, "model", g->model);
         cJSON_AddNumberToObject(o, "batch", (double)g->batch);
+        cJSON_AddStringToObject(o, "direction", kb_dir_names[g->dir]);
         cJSON_AddStringToObject(o, "precision", g->precision->name);
     }
     cJSON_AddNumberToObject(o, "compared", g->compared);

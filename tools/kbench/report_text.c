@@ -188,8 +188,10 @@ void kb_text_summary(const struct kb_report *r)
            "ours", "rival", "floor");
     for (int i = 0; s->n_groups > 1 && i < s->n_groups; i++) {
         const struct kb_group *g = &s->group[i];
-        snprintf(what, sizeof(what), "%s %s batch %lld",
-                 g->model[0] ? g->model : "problems", g->precision->name,
+        snprintf(what, sizeof(what), "%s %s%s%s batch %lld",
+                 g->model[0] ? g->model : "problems",
+                 g->dir == KB_FPROP ? "" : kb_dir_names[g->dir],
+                 g->dir == KB_FPROP ? "" : " ", g->precision->name,
                  (long long)g->batch);
         if (g->compared > 0)
             print_group(g, what);
@@ -202,5 +204,31 @@ void kb_text_summary(const struct kb_report *r)
             "below 0.9: %.2f %s%s%s %s, rival %s\n", c->ratio, c->model,
             c->model[0] ? " " : "", c->name, c->text,
             kb_kernel_text(&c->result[c->best[KB_RIVAL]], name, sizeof(name)));
+    }
+}
+
+/* Our best kernels against those of --compare-with. */
+void kb_text_change(const struct kb_report *r)
+{
+    const struct kb_change *change = r->change;
+    char before[24], now[24];
+
+    if (!change)
+        return;
+    if (change->count == 0) {
+        printf("\nagainst %s: no problem that both have kernels of ours for\n",
+               r->request->before);
+        return;
+    }
+    printf("\nagainst %s: %d problems that both have, %.3f times as fast; %d "
+           "slower and %d faster by more than %.0f %%\n",
+           r->request->before, change->count, change->mean, change->n_slower,
+           change->n_moved - change->n_slower, 100 * KB_NOISE);
+    for (int i = 0; i < change->n_moved; i++) {
+        const struct kb_case *c = &r->cases->item[change->moved[i]];
+        const double t = c->result[c->best[KB_OURS]].time.median;
+        printf("%6.2f %9s was %9s  %s%s%s\n", c->before / t, time_text(t, now),
+               time_text(c->before, before), c->model, c->model[0] ? " " : "",
+               c->text);
     }
 }

@@ -91,6 +91,7 @@ static struct kb_plan make_plan(struct run *run, const struct device *d)
                            .every_kernel = r->every_kernel,
                            .variants = r->variants,
                            .time_limit = r->time_limit,
+                           .prepare_limit = r->prepare_limit,
                            .seed = r->cli->seed};
 
     choose_backends(r, gpu, &plan);
@@ -220,8 +221,8 @@ static int measure(struct run *run, struct infer_error *err)
 {
     const struct kb_request *r = run->request;
     const struct kb_plan plan = make_plan(run, &run->device);
-    const struct kb_report head = {r, &run->cases, &run->peaks, &run->machine,
-                                   NULL};
+    const struct kb_report head = {
+        r, &run->cases, &run->peaks, &run->machine, NULL, NULL};
     const bool quiet = r->cli->verbosity < 0 || (r->json && *r->json == '-');
     int rc = kb_peaks_measure(&plan, r->precision, r->n_precisions, &run->peaks,
                               err);
@@ -306,6 +307,7 @@ static int write_reports(const struct run *run, const struct kb_report *report,
         for (int i = 0; i < run->cases.count; i++)
             kb_text_case(report, &run->cases.item[i]);
         kb_text_summary(report);
+        kb_text_change(report);
     }
     if (r->csv)
         rc = write_file(r->csv, report, kb_csv, err);
@@ -336,6 +338,7 @@ static enum cli_exit verdict(const struct run *run)
 static int report(struct run *run, struct infer_error *err)
 {
     struct kb_summary summary;
+    struct kb_change change = {0};
 
     if (strcmp(run->request->sort, "none") != 0)
         qsort(run->cases.item, (size_t)run->cases.count,
@@ -343,9 +346,15 @@ static int report(struct run *run, struct infer_error *err)
               strcmp(run->request->sort, "time") == 0 ? by_time : by_ratio);
     if (kb_summarise(&run->cases, &summary) < 0)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    const struct kb_report report = {run->request, &run->cases, &run->peaks,
-                                     &run->machine, &summary};
-    const int rc = write_reports(run, &report, err);
+    int rc = run->request->before ? kb_change_of(&run->cases, &change) : 0;
+    const struct kb_report report = {
+        run->request,  &run->cases, &run->peaks,
+        &run->machine, &summary,    run->request->before ? &change : NULL};
+    if (rc == 0)
+        rc = write_reports(run, &report, err);
+    else
+        error_set(err, rc, "out of memory");
+    kb_change_free(&change);
     kb_summary_free(&summary);
     return rc;
 }
@@ -373,6 +382,8 @@ int kb_run(const struct kb_request *r, const char *command,
 
     if (rc == 0)
         rc = kb_collect(r, &run.cases, err);
+    if (rc == 0 && r->before)
+        rc = kb_compare(r->before, r->cold, &run.cases, err);
     if (rc == 0) {
         kb_machine_describe(&run.device, command, &run.machine);
         rc = measure(&run, err);

@@ -130,7 +130,7 @@ int *kb_order(const struct kb_case *c)
 static bool same_group(const struct kb_group *g, const struct kb_case *c)
 {
     return g->batch == c->batch && g->precision == c->precision &&
-           strcmp(g->model, c->model) == 0;
+           g->dir == c->dir && strcmp(g->model, c->model) == 0;
 }
 
 static void add_case(struct kb_group *g, const struct kb_case *c)
@@ -184,6 +184,7 @@ int kb_summarise(const struct kb_cases *cases, struct kb_summary *out)
         if (g == out->n_groups) {
             out->group[g].model = c->model;
             out->group[g].batch = c->batch;
+            out->group[g].dir = c->dir;
             out->group[g].precision = c->precision;
             out->n_groups++;
         }

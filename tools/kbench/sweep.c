@@ -90,7 +90,7 @@ int kb_sweep_parse(const char *text, struct kb_sweep *out,
 /* ---- cases --------------------------------------------------------- */
 
 struct kb_case *kb_cases_add(struct kb_cases *list,
-                             const struct kern_problem *p,
+                             const struct kern_problem *p, enum kb_dir dir,
                              const struct kb_precision *precision)
 {
     if (list->count == list->capacity) {
@@ -105,12 +105,13 @@ struct kb_case *kb_cases_add(struct kb_cases *list,
     struct kb_case *c = &list->item[list->count++];
     memset(c, 0, sizeof(*c));
     c->p = *p;
+    c->dir = dir;
     c->precision = precision;
     c->batch = p->in[0].rank > 0 ? p->in[0].dim[0] : 1;
     c->count = 1;
     c->flops = kern_problem_flops(p);
     c->bytes = kern_problem_bytes(p);
-    kern_problem_format(p, c->text, sizeof(c->text));
+    kb_problem_text(p, dir, c->text, sizeof(c->text));
     for (int i = 0; i < KB_SIDES; i++)
         c->best[i] = -1;
     return c;
@@ -147,7 +148,7 @@ static int add_figures(const struct kb_request *r, const struct kb_figures *f,
 
     if (rc < 0)
         return rc;
-    return kb_cases_add(out, &p, precision)
+    return kb_cases_add(out, &p, f->dir, precision)
                ? 0
                : error_set(err, INFER_EMEMORY, "out of memory");
 }
@@ -172,20 +173,35 @@ static int add_sweeps(const struct kb_request *r, int at, struct kb_figures f,
     return rc;
 }
 
-static int collect_figures(const struct kb_request *r,
+static int collect_figures(const struct kb_request *r, enum kb_dir dir,
                            const struct kb_precision *precision,
                            struct kb_cases *out, struct infer_error *err)
 {
+    struct kb_figures start = r->figures;
     int rc = 0;
 
+    start.dir = dir;
     if (r->any_figure || r->n_sweeps > 0)
-        rc = add_sweeps(r, 0, r->figures, precision, out, err);
+        rc = add_sweeps(r, 0, start, precision, out, err);
     for (int i = 0; rc == 0 && i < r->n_problems; i++) {
-        struct kb_figures f = r->figures;
+        struct kb_figures f = start;
         rc = kb_figures_parse(r->problem[i], &f, err);
         if (rc == 0)
             rc = add_figures(r, &f, precision, out, err);
     }
+    return rc;
+}
+
+static int collect_models(const struct kb_request *r, enum kb_dir dir,
+                          const struct kb_precision *precision,
+                          struct kb_cases *out, struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int m = 0; rc == 0 && m < r->n_models; m++)
+        for (int b = 0; rc == 0 && b < r->n_batches; b++)
+            rc = kb_layers(r, r->model[m], r->batch[b], dir, precision, out,
+                           err);
     return rc;
 }
 
@@ -194,13 +210,15 @@ int kb_collect(const struct kb_request *r, struct kb_cases *out,
 {
     int rc = 0;
 
-    for (int k = 0; rc == 0 && k < r->n_precisions; k++) {
-        rc = collect_figures(r, r->precision[k], out, err);
-        for (int m = 0; rc == 0 && m < r->n_models; m++)
-            for (int b = 0; rc == 0 && b < r->n_batches; b++)
-                rc = kb_layers(r, r->model[m], r->batch[b], r->precision[k],
-                               out, err);
-    }
+    for (int k = 0; rc == 0 && k < r->n_precisions; k++)
+        for (int d = 0; rc == 0 && d < KB_DIRS; d++) {
+            if (!r->dir[d])
+                continue;
+            rc = collect_figures(r, (enum kb_dir)d, r->precision[k], out, err);
+            if (rc == 0)
+                rc = collect_models(r, (enum kb_dir)d, r->precision[k], out,
+                                    err);
+        }
     if (rc == 0 && out->count == 0)
         rc = error_set(err, INFER_EARGUMENT,
                        "no problem given: use figures (-n -c -H -k -R ...), "

@@ -15,9 +15,8 @@
 /* A network read whole: its layers recognised, nothing folded or fused. */
 static int simplify(struct graph *g, struct infer_error *err)
 {
-    static const char *const off[] = {"fold-batch-norm", "fold-scale",
-                                      "fuse-activation", "fuse-residual",
-                                      "remove-identity", NULL};
+    static const char *const off[] = {"fold-scale", "fuse-activation",
+                                      "fuse-residual", "remove-identity", NULL};
     struct pass_options options;
     struct pass_report report;
     int rc = graph_compact(g, err);
@@ -30,7 +29,7 @@ static int simplify(struct graph *g, struct infer_error *err)
         return rc;
     pass_options_init(&options);
     pass_report_init(&report);
-    options.keep_bn = true;
+    options.keep_training = true;
     options.disabled = off;
     rc = weights_run_passes(g, &options, &report, err);
     pass_report_clear(&report);

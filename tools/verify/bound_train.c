@@ -115,6 +115,51 @@ static void batch_norm_bound(const struct truth *t, int o, double u,
     }
 }
 
+/* ---- layer and group norm ------------------------------------------ */
+
+/* As batch norm's, over blocks that are contiguous in the dense order; but the
+ * statistics are made here, so that a variance computed as E[x^2] - E[x]^2
+ * loses the condition number kappa more. */
+static void norm_block(const struct truth *t, int o, int64_t at, int64_t n,
+                       double u, double *tol)
+{
+    const double sums = 8 * sqrt((double)n) * u;
+    const bool rms = t->p.attr.norm.rms;
+    double mean = 0, square = 0, wide = 0, dy = 0, product = 0;
+
+    for (int64_t i = at; i < at + n; i++)
+        mean += load(t, 1, i) / (double)n;
+    for (int64_t i = at; i < at + n; i++) {
+        const double v = load(t, 1, i), d = rms ? v : v - mean;
+        const double both = fabs(v) + fabs(mean);
+        square += d * d / (double)n;
+        wide += both * both / (double)n;
+    }
+    const double inverse = 1 / sqrt(square + (double)t->p.attr.norm.epsilon);
+    const double kappa = 1 + wide * inverse * inverse;
+    for (int64_t i = at; i < at + n; i++) {
+        const double g = fabs(load(t, 0, i));
+        dy += g / (double)n;
+        product += g * (fabs(load(t, 1, i)) + fabs(mean)) * inverse / (double)n;
+    }
+    for (int64_t i = at; i < at + n; i++) {
+        /* The scale lies within -1 .. 1. */
+        const double g = fabs(load(t, 0, i));
+        const double xn = (fabs(load(t, 1, i)) + fabs(mean)) * inverse;
+        tol[i] = sums * kappa *
+                 (o == 1 ? g * xn : inverse * (g + dy + xn * product) + 1);
+    }
+}
+
+static void norm_bound(const struct truth *t, int o, double u, double *tol)
+{
+    const int64_t n = (int64_t)problem_terms(&t->p);
+    const int64_t count = kern_tensor_count(&t->p.out[o]);
+
+    for (int64_t at = 0; at < count; at += n)
+        norm_block(t, o, at, n, u, tol);
+}
+
 /* ---- element by element -------------------------------------------- */
 
 /* Slopes are polynomials of exp, tanh and erf, each 16 units off, times x up
@@ -141,6 +186,19 @@ static double cross_entropy_bound(const struct kern_problem *p, int o,
     return each * fabs((double)p->attr.cross_entropy.scale * loss_scale);
 }
 
+/* Weights lose what the way forward's do, and as many of them meet in an
+ * element as the picture grows. */
+static double resize_bound(const struct kern_problem *p, double u)
+{
+    const struct kern_tensor *dy = &p->in[0], *dx = &p->out[0];
+    double terms = 1;
+
+    for (int i = 0; i < dx->rank; i++)
+        if (dx->dim[i] > 0)
+            terms *= 1 + (double)dy->dim[i] / (double)dx->dim[i];
+    return 16 * u * problem_terms(p) * terms;
+}
+
 static double element_bound(const struct truth *t, int o, int64_t i, double y,
                             double u)
 {
@@ -152,6 +210,12 @@ static double element_bound(const struct truth *t, int o, int64_t i, double y,
     case KERN_LRN_DGRAD: /* dy, 2 alpha beta |x| mean |dy x| and a residual,
                           * each at most 1; sums of squares and powers */
         return 8 * u * (sqrt(problem_terms(p)) + 8) * 3;
+    case KERN_PRELU_DGRAD: /* a product, and a sum with a residual */
+        return 4 * u *
+               (fabs(y) +
+                (o == 0 && kern_problem_in(p, 3) ? fabs(load(t, 3, i)) : 0));
+    case KERN_RESIZE_DGRAD:
+        return resize_bound(p, u);
     case KERN_DROPOUT: /* one product with a rounded factor */
         return 4 * u * fabs(y);
     case KERN_CROSS_ENTROPY:
@@ -175,8 +239,14 @@ bool bound_train(const struct truth *t, int o, double u, double *tol)
     case KERN_BATCH_NORM_DGRAD:
         batch_norm_bound(t, o, u, tol);
         return true;
+    case KERN_LAYER_NORM_DGRAD:
+    case KERN_GROUP_NORM_DGRAD:
+        norm_bound(t, o, u, tol);
+        return true;
     case KERN_UNARY_DGRAD:
     case KERN_LRN_DGRAD:
+    case KERN_PRELU_DGRAD:
+    case KERN_RESIZE_DGRAD:
     case KERN_DROPOUT:
     case KERN_CROSS_ENTROPY:
     case KERN_STEP:

@@ -83,7 +83,7 @@ bool verify_compare(const struct truth *t, int o, enum infer_dtype dtype,
                     const void *result, enum pass pass, const double *tol,
                     double *worst, char text[VERIFY_TEXT])
 {
-    const bool integers = pass == PASS_EXACT;
+    const bool integers = pass != PASS_REAL;
     const double unit = bound_unit(dtype), tiny = bound_tiny(dtype);
     const int64_t count = kern_tensor_count(&t->p.out[o]);
     char where[KERN_SHAPE_TEXT];
@@ -101,8 +101,10 @@ bool verify_compare(const struct truth *t, int o, enum infer_dtype dtype,
                      "%s of output %d at [%s]: reference %.9g, result %.9g, "
                      "difference "
                      "%.3g, tolerance %.3g, %.1f ulps",
-                     integers ? "integers" : "reals", o,
-                     index_text(&t->p.out[o], i, where), e, r, r - e, most,
+                     pass == PASS_EXACT  ? "integers"
+                     : pass == PASS_REAL ? "reals"
+                                         : "integers with infinities",
+                     o, index_text(&t->p.out[o], i, where), e, r, r - e, most,
                      ulps(dtype, e, r - e));
             return false;
         }

@@ -76,8 +76,10 @@ double problem_terms(const struct kern_problem *p)
             n *= p->attr.pool.window[i];
         return n;
     case KERN_LAYER_NORM:
+    case KERN_LAYER_NORM_DGRAD:
         return product(x->dim, p->attr.norm.axis, x->rank);
     case KERN_GROUP_NORM:
+    case KERN_GROUP_NORM_DGRAD:
         return product(x->dim, 1, x->rank) / p->attr.norm.groups;
     case KERN_LRN:
     case KERN_LRN_DGRAD:
@@ -96,6 +98,7 @@ double problem_terms(const struct kern_problem *p)
                          4
                    : 4;
     case KERN_RESIZE:
+    case KERN_RESIZE_DGRAD:
         return largest(x) > largest(&p->out[0]) ? largest(x)
                                                 : largest(&p->out[0]);
     default:
@@ -161,6 +164,8 @@ bool data_is_exact(const struct kern_problem *p)
     case KERN_BATCH_NORM_TRAIN:
     case KERN_BATCH_NORM_DGRAD:
     case KERN_LRN_DGRAD:
+    case KERN_LAYER_NORM_DGRAD:
+    case KERN_GROUP_NORM_DGRAD:
     case KERN_CROSS_ENTROPY:
     case KERN_STEP:
     case KERN_UPDATE:
@@ -187,6 +192,7 @@ bool data_is_exact(const struct kern_problem *p)
                (p->attr.reduce.kind != KERN_REDUCE_MEAN &&
                 p->attr.reduce.kind != KERN_REDUCE_L2);
     case KERN_RESIZE:
+    case KERN_RESIZE_DGRAD:
         return p->attr.resize.mode == KERN_NEAREST;
     default:
         return true;
@@ -297,11 +303,37 @@ static int64_t integer_value(const struct kern_problem *p, int i,
         const int64_t n = p->in[0].dim[p->attr.gather.axis];
         return rng_range(rng, -n, n - 1);
     }
-    if (p->op == KERN_BINARY || pass == PASS_EXACT)
+    if (p->op == KERN_BINARY || pass != PASS_REAL)
         return (int64_t)exact_value(p, i, rng);
     if (p->op == KERN_REDUCE && p->attr.reduce.kind == KERN_REDUCE_PROD)
         return (int64_t)exact_value(p, i, rng);
     return rng_range(rng, -100, 100);
+}
+
+bool data_takes_infinite(const struct kern_problem *p)
+{
+    switch (p->op) {
+    case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_DENSE_FPROP:
+    case KERN_MATMUL:
+    case KERN_POOL_FPROP:
+    case KERN_CONV_WGRAD:
+        return scalar_is_float(p->in[0].dtype);
+    default:
+        return false;
+    }
+}
+
+/* Puts one or two infinities of either sign among the activations. */
+static void add_infinities(enum infer_dtype dtype, struct rng *rng,
+                           int64_t count, void *dense)
+{
+    const int64_t n = count > 0 ? rng_range(rng, 1, 2) : 0;
+
+    for (int64_t i = 0; i < n; i++)
+        scalar_store(dtype, dense, rng_range(rng, 0, count - 1),
+                     rng_chance(rng, 50) ? INFINITY : -INFINITY);
 }
 
 void data_fill(const struct kern_problem *p, int i, enum pass pass,
@@ -319,7 +351,9 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
             scalar_store_i64(dtype, dense, at, integer_value(p, i, pass, rng));
         else
             scalar_store(dtype, dense, at,
-                         pass == PASS_EXACT ? exact_value(p, i, rng)
-                                            : real_value(p, i, rng));
+                         pass == PASS_REAL ? real_value(p, i, rng)
+                                           : exact_value(p, i, rng));
     }
+    if (pass == PASS_INFINITE && i == 0)
+        add_infinities(dtype, rng, count, dense);
 }

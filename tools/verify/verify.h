@@ -27,7 +27,9 @@ double rng_real(struct rng *r);
 
 enum pass {
     PASS_EXACT, /* small integers: every order of summation agrees */
-    PASS_REAL
+    PASS_REAL,
+    PASS_INFINITE, /* integers, and among the activations infinities */
+    PASSES
 };
 
 /* What one output is summed from: C * R * S of a convolution, the size of a
@@ -35,6 +37,9 @@ enum pass {
 double problem_terms(const struct kern_problem *p);
 /* Whether rows must agree bit by bit on small integers. */
 bool data_is_exact(const struct kern_problem *p);
+/* Whether infinities among its activations mean something: sums of products
+ * and maxima, where what none of them reaches must stay as it was. */
+bool data_takes_infinite(const struct kern_problem *p);
 /* Fills a dense row-major array of count values as input i may hold them. */
 void data_fill(const struct kern_problem *p, int i, enum pass pass,
                struct rng *rng, int64_t count, void *dense);

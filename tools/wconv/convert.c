@@ -7,6 +7,7 @@
 
 #include "kernels/error.h"
 #include "libinfer/model_file.h"
+#include "tools/labels.h"
 
 enum {
     OPT_OUTPUT,
@@ -18,6 +19,7 @@ enum {
     OPT_INPUT_SHAPE,
     OPT_LEVEL,
     OPT_KEEP_BN,
+    OPT_KEEP_TRAINING,
     OPT_DISABLE_PASS,
     OPT_LIST_PASSES,
     OPT_LIST_OPS,
@@ -26,14 +28,6 @@ enum {
     OPT_DTYPE,
     OPT_NAME,
     OPT_LABELS,
-    OPT_PRESET,
-    OPT_MEAN,
-    OPT_STD,
-    OPT_SCALE,
-    OPT_COLOR,
-    OPT_RESIZE,
-    OPT_INTERP,
-    OPT_FILL,
     OPT_VERIFY,
     OPT_ATOL,
     OPT_RTOL
@@ -56,6 +50,8 @@ static const struct cli_option options[] = {
     {"opt-level", 'O', CLI_VALUE, "0|1|2", "how much to optimise (2)",
      OPT_LEVEL},
     {"keep-bn", 0, CLI_FLAG, NULL, "do not fold batch norm", OPT_KEEP_BN},
+    {"keep-training", 0, CLI_FLAG, NULL,
+     "leave what training needs: batch norm and dropout", OPT_KEEP_TRAINING},
     {"disable-pass", 0, CLI_VALUE, "NAME,...", "leave passes out",
      OPT_DISABLE_PASS},
     {"dtype", 0, CLI_VALUE, "TYPE", "store weights as fp32, fp16 or bf16",
@@ -63,18 +59,19 @@ static const struct cli_option options[] = {
     {"name", 0, CLI_VALUE, "NAME", "name of the network", OPT_NAME},
     {"labels", 0, CLI_VALUE, "FILE", "class labels, one a line", OPT_LABELS},
     {"preset", 0, CLI_VALUE, "NAME",
-     "preprocessing: imagenet, caffe, unit, signed or raw", OPT_PRESET},
+     "preprocessing: imagenet, caffe, unit, signed or raw", WCONV_PRESET},
     {"scale", 0, CLI_VALUE, "X", "pixels (0-255) times this, e.g. 1/255",
-     OPT_SCALE},
-    {"mean", 0, CLI_VALUE, "A,B,C", "then minus the mean", OPT_MEAN},
-    {"std", 0, CLI_VALUE, "A,B,C", "then divided by this", OPT_STD},
-    {"color", 0, CLI_VALUE, "ORDER", "rgb, bgr or gray", OPT_COLOR},
+     WCONV_SCALE},
+    {"mean", 0, CLI_VALUE, "A,B,C", "then minus the mean", WCONV_MEAN},
+    {"std", 0, CLI_VALUE, "A,B,C", "then divided by this", WCONV_STD},
+    {"color", 0, CLI_VALUE, "ORDER", "rgb, bgr or gray", WCONV_COLOR},
     {"resize", 0, CLI_VALUE, "HOW",
      "shorter side in pixels (then centre crop), exact, letterbox or none",
-     OPT_RESIZE},
+     WCONV_RESIZE},
     {"interp", 0, CLI_VALUE, "FILTER", "bilinear, nearest or bicubic",
-     OPT_INTERP},
-    {"fill", 0, CLI_VALUE, "0-255", "colour of letterbox bars (114)", OPT_FILL},
+     WCONV_INTERP},
+    {"fill", 0, CLI_VALUE, "0-255", "colour of letterbox bars (114)",
+     WCONV_FILL},
     {"verify", 0, CLI_OPTIONAL, "REF.npz",
      "compare with the network as read, or with recorded arrays", OPT_VERIFY},
     {"atol", 0, CLI_VALUE, "X", "absolute tolerance (1e-5)", OPT_ATOL},
@@ -99,128 +96,11 @@ static const char usage[] =
 
 /* ---- option values ------------------------------------------------- */
 
-static int bad_value(const struct cli *cli, const char *name, const char *value,
-                     const char *wanted)
+int wconv_bad_value(const struct cli *cli, const char *name, const char *value,
+                    const char *wanted)
 {
     cli_error(cli, "--%s takes %s, not '%s'", name, wanted, value);
     return -1;
-}
-
-/* One to four numbers; a single one stands for every channel. */
-static int channel_values(const struct cli *cli, const char *name,
-                          const char *text, float *out)
-{
-    double v[4];
-    int i, n = cli_doubles(text, v, 4);
-
-    if (n < 1)
-        return bad_value(cli, name, text, "1 to 4 numbers");
-    for (i = 0; i < 4; i++)
-        out[i] = (float)v[i < n ? i : n - 1];
-    return 0;
-}
-
-static int set_preset(const struct cli *cli, struct graph_preprocess *p,
-                      const char *word)
-{
-    static const char *const words[] = {"imagenet", "caffe", "unit",
-                                        "signed",   "raw",   NULL};
-    static const float unit = 1.0f / 255;
-    static const struct {
-        float scale, mean[3], std[3];
-        enum graph_color color;
-        int resize;
-    } preset[] = {
-        {unit,
-         {0.485f, 0.456f, 0.406f},
-         {0.229f, 0.224f, 0.225f},
-         GRAPH_RGB,
-         256},
-        {1, {104, 117, 123}, {1, 1, 1}, GRAPH_BGR, 256},
-        {unit, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0},
-        {1 / 127.5f, {1, 1, 1}, {1, 1, 1}, GRAPH_RGB, 0},
-        {1, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0},
-    };
-    int i, which = cli_word(word, words);
-
-    if (which < 0)
-        return bad_value(cli, "preset", word,
-                         "imagenet, caffe, unit, signed or raw");
-    p->scale = preset[which].scale;
-    for (i = 0; i < 3; i++) {
-        p->mean[i] = preset[which].mean[i];
-        p->std[i] = preset[which].std[i];
-    }
-    p->color = preset[which].color;
-    p->resize = preset[which].resize;
-    p->policy = p->resize ? GRAPH_RESIZE_SHORTER : GRAPH_RESIZE_EXACT;
-    return 0;
-}
-
-static int set_resize(const struct cli *cli, struct graph_preprocess *p,
-                      const char *word)
-{
-    static const char *const words[] = {"exact", "shorter", "letterbox", "none",
-                                        NULL};
-    int which = cli_word(word, words);
-    int64_t pixels;
-
-    if (which >= 0) {
-        p->policy = (enum graph_resize_policy)which;
-        p->resize = 0;
-        return 0;
-    }
-    if (!cli_int(word, 1, 65536, &pixels))
-        return bad_value(cli, "resize", word,
-                         "pixels, exact, shorter, letterbox or none");
-    p->policy = GRAPH_RESIZE_SHORTER;
-    p->resize = (int)pixels;
-    return 0;
-}
-
-static int preprocess_option(const struct cli *cli, int id, const char *value,
-                             struct graph_preprocess *p)
-{
-    static const char *const colors[] = {"rgb", "bgr", "gray", NULL};
-    static const char *const filters[] = {"bilinear", "nearest", "bicubic",
-                                          NULL};
-    double number;
-    int64_t level;
-    int which;
-
-    switch (id) {
-    case OPT_PRESET:
-        return set_preset(cli, p, value);
-    case OPT_MEAN:
-        return channel_values(cli, "mean", value, p->mean);
-    case OPT_STD:
-        return channel_values(cli, "std", value, p->std);
-    case OPT_SCALE:
-        if (!cli_double(value, &number))
-            return bad_value(cli, "scale", value, "a number or fraction");
-        p->scale = (float)number;
-        return 0;
-    case OPT_COLOR:
-        which = cli_word(value, colors);
-        if (which < 0)
-            return bad_value(cli, "color", value, "rgb, bgr or gray");
-        p->color = (enum graph_color)which;
-        return 0;
-    case OPT_INTERP:
-        which = cli_word(value, filters);
-        if (which < 0)
-            return bad_value(cli, "interp", value,
-                             "bilinear, nearest or bicubic");
-        p->filter = (enum graph_filter)which;
-        return 0;
-    case OPT_FILL:
-        if (!cli_int(value, 0, 255, &level))
-            return bad_value(cli, "fill", value, "0 to 255");
-        p->fill = (uint8_t)level;
-        return 0;
-    default:
-        return set_resize(cli, p, value);
-    }
 }
 
 static int add_shape(const struct cli *cli, struct wconv_request *r,
@@ -230,10 +110,11 @@ static int add_shape(const struct cli *cli, struct wconv_request *r,
     char *name;
 
     if (r->weights.input_count == (int)(sizeof(r->shape) / sizeof(*r->shape)))
-        return bad_value(cli, "input-shape", value, "at most 16 shapes");
+        return wconv_bad_value(cli, "input-shape", value, "at most 16 shapes");
     if (!cli_shape(value, &name, &s->rank, s->dim))
-        return bad_value(cli, "input-shape", value,
-                         "a shape such as x:1x3x224x224 or [1,3,224,224]");
+        return wconv_bad_value(
+            cli, "input-shape", value,
+            "a shape such as x:1x3x224x224 or [1,3,224,224]");
     s->name = name;
     r->weights.input_shape = r->shape;
     r->weights.input_count++;
@@ -256,8 +137,8 @@ static int disable_passes(const struct cli *cli, struct wconv_request *r,
          word = strtok_r(NULL, ",", &rest)) {
         if (pass_find(word) == NULL ||
             n + 1 == sizeof(r->disabled) / sizeof(*r->disabled))
-            return bad_value(cli, "disable-pass", word,
-                             "names of --list-passes");
+            return wconv_bad_value(cli, "disable-pass", word,
+                                   "names of --list-passes");
         r->disabled[n++] = word;
     }
     r->disabled[n] = NULL;
@@ -273,7 +154,7 @@ static int set_dtype(const struct cli *cli, struct wconv_request *r,
     int which = cli_word(value, words);
 
     if (which < 0)
-        return bad_value(cli, "dtype", value, "fp32, fp16 or bf16");
+        return wconv_bad_value(cli, "dtype", value, "fp32, fp16 or bf16");
     r->dtype = dtypes[which];
     return 0;
 }
@@ -285,7 +166,7 @@ static int set_layout(const struct cli *cli, struct wconv_request *r,
     int which = cli_word(value, words);
 
     if (which < 0)
-        return bad_value(cli, "src-layout", value, "auto, nchw or nhwc");
+        return wconv_bad_value(cli, "src-layout", value, "auto, nchw or nhwc");
     r->weights.layout = (enum weights_layout)which;
     return 0;
 }
@@ -297,7 +178,7 @@ static int set_dense_order(const struct cli *cli, struct wconv_request *r,
     int which = cli_word(value, words);
 
     if (which < 0)
-        return bad_value(cli, "dense-order", value, "auto, hwc or chw");
+        return wconv_bad_value(cli, "dense-order", value, "auto, hwc or chw");
     r->weights.dense_order = (enum weights_dense_order)which;
     return 0;
 }
@@ -306,7 +187,7 @@ static int set_tolerance(const struct cli *cli, const char *name,
                          const char *value, double *out)
 {
     if (!cli_double(value, out) || *out < 0)
-        return bad_value(cli, name, value, "a number from 0");
+        return wconv_bad_value(cli, name, value, "a number from 0");
     return 0;
 }
 
@@ -362,11 +243,14 @@ static int convert_option(struct cli *cli, int id, const char *value,
         return set_tolerance(cli, "bn-eps", value, &r->weights.bn_eps);
     case OPT_LEVEL:
         if (!cli_int(value, 0, 2, &number))
-            return bad_value(cli, "opt-level", value, "0, 1 or 2");
+            return wconv_bad_value(cli, "opt-level", value, "0, 1 or 2");
         r->passes.level = (int)number;
         return 0;
     case OPT_KEEP_BN:
         r->passes.keep_bn = true;
+        return 0;
+    case OPT_KEEP_TRAINING:
+        r->passes.keep_training = true;
         return 0;
     case OPT_DISABLE_PASS:
         return disable_passes(cli, r, value);
@@ -386,26 +270,18 @@ static int convert_option(struct cli *cli, int id, const char *value,
     case OPT_LIST_FORMATS:
         return print_list(id);
     default:
-        r->preprocess_set = true;
-        return preprocess_option(cli, id, value, &r->preprocess);
+        return wconv_preprocess_option(cli, id, value, &r->preprocess);
     }
 }
 
 static void request_init(struct wconv_request *r)
 {
-    int i;
-
     memset(r, 0, sizeof(*r));
     weights_options_init(&r->weights);
     pass_options_init(&r->passes);
     r->atol = 1e-5;
     r->rtol = 1e-4;
-    r->preprocess.present = true;
-    r->preprocess.policy = GRAPH_RESIZE_EXACT;
-    r->preprocess.scale = 1;
-    r->preprocess.fill = 114;
-    for (i = 0; i < 4; i++)
-        r->preprocess.std[i] = 1;
+    wconv_preprocess_init(&r->preprocess);
 }
 
 static void request_clear(struct wconv_request *r)
@@ -480,6 +356,22 @@ static int set_shapes(struct graph *g, const struct wconv_request *r,
     return INFER_OK;
 }
 
+static int store_labels(const char *path, struct graph *g,
+                        struct infer_error *err)
+{
+    struct labels labels;
+    int i, status = labels_read(path, err, &labels);
+
+    if (status < 0)
+        return status;
+    for (i = 0; i < g->n_labels; i++)
+        free(g->label[i]);
+    free(g->label);
+    g->label = labels.text;
+    g->n_labels = labels.count;
+    return INFER_OK;
+}
+
 /* Reads, binds, names: the graph as the file means it. */
 static int load(const struct wconv_request *r, struct wconv_subject *s,
                 struct infer_error *err)
@@ -500,15 +392,9 @@ static int load(const struct wconv_request *r, struct wconv_subject *s,
         free(g->name);
         g->name = strdup(r->name);
     }
-    if (r->preprocess_set && g->n_inputs > 0) {
-        const struct graph_value *x = &g->value[g->input[0]];
-
-        g->preprocess[0] = r->preprocess;
-        if (x->rank == 4 && x->dim[1] == 1)
-            g->preprocess[0].color = GRAPH_GRAY;
-    }
-    if (r->labels != NULL &&
-        (status = wconv_read_labels(r->labels, g, err)) < 0)
+    if ((status = wconv_preprocess_store(&r->preprocess, g, err)) < 0)
+        return status;
+    if (r->labels != NULL && (status = store_labels(r->labels, g, err)) < 0)
         return status;
     if ((status = graph_compact(g, err)) < 0 ||
         (status = graph_validate(g, err)) < 0 ||

@@ -88,10 +88,11 @@ static int compare_tensor(const char *name, const struct constant *a,
 
     if (a->dtype != b->dtype || a->rank != b->rank ||
         memcmp(a->dim, b->dim, sizeof(*a->dim) * (size_t)a->rank) != 0) {
-        printf("! %s: %s %s against %s %s\n", name, infer_dtype_name(a->dtype),
-               wconv_format_shape(a->rank, a->dim, sa, sizeof(sa)),
-               infer_dtype_name(b->dtype),
-               wconv_format_shape(b->rank, b->dim, sb, sizeof(sb)));
+        cli_print("! %s: %s %s against %s %s\n", name,
+                  infer_dtype_name(a->dtype),
+                  wconv_format_shape(a->rank, a->dim, sa, sizeof(sa)),
+                  infer_dtype_name(b->dtype),
+                  wconv_format_shape(b->rank, b->dim, sb, sizeof(sb)));
         return 1;
     }
     x = load_doubles(a, err);
@@ -113,9 +114,9 @@ static int compare_tensor(const char *name, const struct constant *a,
     if (y == NULL)
         return err->code;
     if (different > 0)
-        printf("! %s: %lld of %lld differ, at most by %.3g (largest value "
-               "%.3g)\n",
-               name, (long long)different, (long long)n, worst, scale);
+        cli_print("! %s: %lld of %lld differ, at most by %.3g (largest value "
+                  "%.3g)\n",
+                  name, (long long)different, (long long)n, worst, scale);
     return different > 0;
 }
 
@@ -134,7 +135,7 @@ static int compare_tensors(const struct wconv_subject *a,
             continue;
         other = tensor_find(b, name);
         if (other == NULL) {
-            printf("- tensor %s\n", name);
+            cli_print("- tensor %s\n", name);
             differences++;
             continue;
         }
@@ -146,7 +147,7 @@ static int compare_tensors(const struct wconv_subject *a,
     for (i = 0; i < tensor_count(b); i++) {
         name = tensor_at(b, i, &c);
         if (c != NULL && tensor_find(a, name) == NULL) {
-            printf("+ tensor %s\n", name);
+            cli_print("+ tensor %s\n", name);
             differences++;
         }
     }
@@ -178,16 +179,16 @@ static int compare_nodes(const struct graph *a, const struct graph *b)
         char *x = node_text(ja, name), *y = node_text(jb, name);
 
         if (y == NULL)
-            printf("- node %s\n", name);
+            cli_print("- node %s\n", name);
         else if (x != NULL && strcmp(x, y) != 0)
-            printf("! node %s\n    %s\n    %s\n", name, x, y);
+            cli_print("! node %s\n    %s\n    %s\n", name, x, y);
         differences += x == NULL || y == NULL || strcmp(x, y) != 0;
         cJSON_free(x);
         cJSON_free(y);
     }
     for (i = 0; i < b->n_nodes; i++)
         if (graph_find_node(a, b->node[i].name) < 0) {
-            printf("+ node %s\n", b->node[i].name);
+            cli_print("+ node %s\n", b->node[i].name);
             differences++;
         }
     cJSON_Delete(ja);

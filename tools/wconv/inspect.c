@@ -56,8 +56,8 @@ static void print_value(const char *what, const struct graph_value *v)
 {
     char shape[128];
 
-    printf("%-8s %s  %s  %s\n", what, v->name, infer_dtype_name(v->dtype),
-           wconv_format_shape(v->rank, v->dim, shape, sizeof(shape)));
+    cli_print("%-8s %s  %s  %s\n", what, v->name, infer_dtype_name(v->dtype),
+              wconv_format_shape(v->rank, v->dim, shape, sizeof(shape)));
 }
 
 /* Names of the non-default things that are fused into a node. */
@@ -80,8 +80,8 @@ static void print_layers(const struct graph *g)
         const struct graph_node *n = &g->node[i];
         const struct graph_value *y = &g->value[n->out[0]];
 
-        printf("%4d  %-16s %-40s %s", i, graph_op_info(n->op)->name, n->name,
-               wconv_format_shape(y->rank, y->dim, shape, sizeof(shape)));
+        cli_print("%4d  %-16s %-40s %s", i, graph_op_info(n->op)->name, n->name,
+                  wconv_format_shape(y->rank, y->dim, shape, sizeof(shape)));
         print_epilogue(n);
         putchar('\n');
     }
@@ -136,8 +136,8 @@ static void print_tensor(const char *name, enum infer_dtype dtype, int rank,
 {
     char shape[128];
 
-    printf("%-48s %-5s %-20s %zu\n", name, infer_dtype_name(dtype),
-           wconv_format_shape(rank, dim, shape, sizeof(shape)), bytes);
+    cli_print("%-48s %-5s %-20s %zu\n", name, infer_dtype_name(dtype),
+              wconv_format_shape(rank, dim, shape, sizeof(shape)), bytes);
 }
 
 static void print_weights(const struct wconv_subject *s)
@@ -158,8 +158,8 @@ static void print_weights(const struct wconv_subject *s)
                      d->entry[i].value->rank, d->entry[i].value->dim,
                      d->entry[i].value->bytes);
     for (i = 0; i < d->stripped_count; i++)
-        printf("%-48s %s, %zu bytes\n", d->stripped[i].name, d->stripped[i].why,
-               d->stripped[i].bytes);
+        cli_print("%-48s %s, %zu bytes\n", d->stripped[i].name,
+                  d->stripped[i].why, d->stripped[i].bytes);
 }
 
 static void print_summary(const struct wconv_subject *s)
@@ -169,16 +169,16 @@ static void print_summary(const struct wconv_subject *s)
     char text[32];
     int v;
 
-    printf("%-8s %s%s%s\n", "format",
-           s->import.format != NULL ? s->import.format
-           : s->bytes > 0           ? "model file"
-                                    : "architecture",
-           s->import.detail[0] ? ", " : "", s->import.detail);
+    cli_print("%-8s %s%s%s\n", "format",
+              s->import.format != NULL ? s->import.format
+              : s->bytes > 0           ? "model file"
+                                       : "architecture",
+              s->import.detail[0] ? ", " : "", s->import.detail);
     for (i = 0; i < s->import.dict.count; i++)
         weights += s->import.dict.entry[i].value->bytes;
     if (g != NULL) {
         if (g->name != NULL && g->name[0] != '\0')
-            printf("%-8s %s\n", "name", g->name);
+            cli_print("%-8s %s\n", "name", g->name);
         for (v = 0; v < g->n_inputs; v++)
             print_value("input", &g->value[g->input[v]]);
         for (v = 0; v < g->n_outputs; v++)

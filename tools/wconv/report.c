@@ -27,7 +27,7 @@ static void print_passes(const struct cli *cli, const struct pass_report *r)
             if (strcmp(r->event[i].pass, name) != 0)
                 continue;
             if (n < SHOWN || cli->verbosity > 0)
-                printf("%s%s", n ? ", " : "", r->event[i].text);
+                cli_print("%s%s", n ? ", " : "", r->event[i].text);
             else if (n == SHOWN)
                 printf(", ...");
             n++;
@@ -53,8 +53,8 @@ static void print_stripped(const struct cli *cli,
             printf(", ...");
             break;
         }
-        printf("%s %s (%s)", i ? "," : "", dict->stripped[i].name,
-               dict->stripped[i].why);
+        cli_print("%s %s (%s)", i ? "," : "", dict->stripped[i].name,
+                  dict->stripped[i].why);
     }
     putchar('\n');
 }
@@ -64,20 +64,21 @@ static void print_text(const struct cli *cli, const struct wconv_request *r,
 {
     char before[32], after[32], weights[32];
 
-    printf("%s: %s%s%s\n", r->in,
-           s->import->format != NULL ? s->import->format : "model file",
-           s->import->detail[0] ? ", " : "", s->import->detail);
+    cli_print("%s: %s%s%s\n", r->in,
+              s->import->format != NULL ? s->import->format : "model file",
+              s->import->detail[0] ? ", " : "", s->import->detail);
     print_passes(cli, s->passes);
     print_stripped(cli, &s->import->dict);
     if (s->verdict != NULL)
         printf("  %-22s       max difference %.2g (%.2g of the largest "
                "output)\n",
                "verified", s->verdict->max_abs, s->verdict->max_rel);
-    printf("%s: %d nodes (from %d), %s of weights; %s -> %s, %.2f s\n", r->out,
-           s->graph->n_nodes, s->nodes_before,
-           cli_bytes((double)s->weight_bytes_after, weights, sizeof(weights)),
-           cli_bytes((double)s->bytes_before, before, sizeof(before)),
-           cli_bytes((double)s->bytes_after, after, sizeof(after)), s->seconds);
+    cli_print(
+        "%s: %d nodes (from %d), %s of weights; %s -> %s, %.2f s\n", r->out,
+        s->graph->n_nodes, s->nodes_before,
+        cli_bytes((double)s->weight_bytes_after, weights, sizeof(weights)),
+        cli_bytes((double)s->bytes_before, before, sizeof(before)),
+        cli_bytes((double)s->bytes_after, after, sizeof(after)), s->seconds);
 }
 
 static void print_json(const struct wconv_request *r,

@@ -8,6 +8,13 @@
 #include "weights/passes.h"
 #include "weights/weights.h"
 
+/* Preprocessing as the options put it together. */
+struct wconv_preprocess {
+    bool given; /* any of it was asked for */
+    struct graph_preprocess stored;
+    int means, stds; /* how many values were given; 0: none */
+};
+
 /* Everything one conversion was asked for. */
 struct wconv_request {
     const char *in, *out;
@@ -17,9 +24,7 @@ struct wconv_request {
     const char *disabled[64]; /* NULL-terminated; words of disabled_text */
     char *disabled_text;
     enum infer_dtype dtype; /* of stored weights; INFER_NONE: as they are */
-    /* Stored preprocessing; set says whether any of it was asked for. */
-    bool preprocess_set;
-    struct graph_preprocess preprocess;
+    struct wconv_preprocess preprocess;
     const char *labels;
     const char *name;
     bool verify;
@@ -49,10 +54,30 @@ void wconv_list_passes(void);
 void wconv_list_archs(void);
 void wconv_list_formats(void);
 
-/* Labels of a text file, one a line ("n01440764 tench, ..." loses its synset)
- * into the graph. */
-int wconv_read_labels(const char *path, struct graph *g,
-                      struct infer_error *err);
+/* ---- preprocess.c -------------------------------------------------- */
+
+/* Ids of its options; convert.c has those from 0 on. */
+enum {
+    WCONV_PRESET = 100,
+    WCONV_MEAN,
+    WCONV_STD,
+    WCONV_SCALE,
+    WCONV_COLOR,
+    WCONV_RESIZE,
+    WCONV_INTERP,
+    WCONV_FILL
+};
+void wconv_preprocess_init(struct wconv_preprocess *p);
+/* As cli_handler. */
+int wconv_preprocess_option(const struct cli *cli, int id, const char *value,
+                            struct wconv_preprocess *p);
+/* Stores it for the first input, where any was asked for.  EARGUMENT where the
+ * values are not those of the input's channels. */
+int wconv_preprocess_store(const struct wconv_preprocess *p, struct graph *g,
+                           struct infer_error *err);
+/* "--name takes WANTED, not 'value'"; returns -1. */
+int wconv_bad_value(const struct cli *cli, const char *name, const char *value,
+                    const char *wanted);
 
 /* Compares what two graphs compute on random inputs, or one graph with the
  * recorded arrays of an .npz (inputs and outputs by name). */

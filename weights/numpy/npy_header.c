@@ -7,6 +7,7 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "weights/bytes.h"
 #include "weights/numpy/numpy.h"
 
@@ -205,7 +206,7 @@ int npy_header_read(const unsigned char *text, size_t bytes, bool utf8,
         return error_set(err, INFER_EFORMAT,
                          ".npy header of %zu bytes (at most %d)", bytes,
                          MAX_HEADER);
-    if (utf8 && !bytes_is_utf8(text, bytes))
+    if (utf8 && !text_is_utf8(text, bytes))
         return error_set(err, INFER_EFORMAT, ".npy header: not UTF-8");
     if (!take(&c, '{'))
         return bad(&c, "a dictionary was expected");

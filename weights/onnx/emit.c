@@ -156,7 +156,7 @@ static int new_value(struct onnx_import *im, int out, int *value,
         return error_set(err, INFER_EFORMAT, "two tensors are named '%s'",
                          name);
     if (v < 0)
-        return error_set(err, INFER_EMEMORY, "out of memory");
+        return graph_no_room(im->g, err);
     *value = v;
     if (!named)
         return 0;
@@ -258,6 +258,8 @@ static int add_node(struct onnx_import *im, enum graph_op op, const int *in,
     node = graph_add_node(im->g, op, name, in, n_in, out, n_out);
     if (node == INFER_EARGUMENT && name) /* ONNX lets names repeat */
         node = graph_add_node(im->g, op, NULL, in, n_in, out, n_out);
+    if (node == INFER_EMEMORY)
+        return graph_no_room(im->g, err);
     if (node < 0)
         return error_set(err, node, "the graph cannot take the node");
     return node;

@@ -198,8 +198,8 @@ static int attr_fields(const struct onnx_model *m, struct pb_span span,
 }
 
 static int attr_parse(const struct onnx_model *m, struct pb_span span,
-                      struct onnx_arena *arena, struct infer_error *err,
-                      struct onnx_attr *out)
+                      struct onnx_arena *arena, size_t *items,
+                      struct infer_error *err, struct onnx_attr *out)
 {
     struct seen seen;
     int status;
@@ -208,10 +208,12 @@ static int attr_parse(const struct onnx_model *m, struct pb_span span,
     status = attr_fields(m, span, arena, &seen, err, out);
     if (status < 0)
         return status;
-    if (seen.floats > ONNX_MAX_ITEMS || seen.ints > ONNX_MAX_ITEMS)
+    *items += seen.floats + seen.ints;
+    if (*items > ONNX_MAX_ITEMS)
         return error_set(err, INFER_EUNSUPPORTED,
-                         "attribute '%s' has more than %d entries", out->name,
-                         ONNX_MAX_ITEMS);
+                         "attribute '%s', or those before it, have more than "
+                         "%d entries",
+                         out->name, ONNX_MAX_ITEMS);
     status = attr_arrays(m, span, arena, &seen, out, err);
     if (status < 0)
         return status;
@@ -265,6 +267,7 @@ static int node_lists(const struct onnx_model *m, struct pb_span span,
 {
     struct pb_reader r = onnx_reader(m, span);
     struct pb_field f;
+    size_t items = 0;
     int status;
 
     while ((status = pb_next(&r, &f, err)) > 0) {
@@ -273,8 +276,8 @@ static int node_lists(const struct onnx_model *m, struct pb_span span,
         else if (f.number == 2)
             out->out[out->n_out++] = f.span;
         else if (f.number == 5)
-            status =
-                attr_parse(m, f.span, arena, err, &out->attr[out->n_attr++]);
+            status = attr_parse(m, f.span, arena, &items, err,
+                                &out->attr[out->n_attr++]);
         if (status < 0)
             return status;
     }

@@ -25,7 +25,7 @@
 /* Tensors up to this many elements are computed on while importing, until all
  * of them together take ONNX_SMALL_BYTES. */
 #define ONNX_MAX_SMALL   8192
-#define ONNX_SMALL_BYTES ((size_t)32 << 20)
+#define ONNX_SMALL_BYTES ((size_t)16 << 20)
 
 /* Versions that this reader knows. */
 #define ONNX_MAX_OPSET 28

@@ -8,6 +8,7 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/text.h"
 
 /* Protobuf itself stops here. */
 #define ONNX_MAX_FILE INT32_MAX
@@ -75,38 +76,11 @@ void onnx_arena_reset(struct onnx_arena *arena)
 
 /* ---- strings ------------------------------------------------------- */
 
-/* Bytes of the UTF-8 sequence at p, or 0 where it is malformed, overlong or a
- * surrogate. */
-static size_t utf8_length(const unsigned char *p, size_t left)
-{
-    static const unsigned char least[5] = {0, 0, 0x80, 0x20, 0x10};
-    size_t n, i;
-    uint32_t c;
-
-    if (p[0] < 0x80)
-        return 1;
-    n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || left < n)
-        return 0;
-    for (i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if (n == 2)
-        return 2;
-    c = ((uint32_t)(p[0] & (n == 3 ? 0x0f : 0x07)) << 6) | (p[1] & 0x3f);
-    if (c < least[n])
-        return 0; /* overlong */
-    if (n == 3 && c >= 0x360 && c <= 0x37f)
-        return 0; /* surrogate D800 .. DFFF */
-    if (n == 4 && c > 0x10f)
-        return 0;
-    return n;
-}
-
 int onnx_string(struct onnx_arena *arena, struct pb_span span, const char *what,
                 struct infer_error *err, char **out)
 {
     size_t at, n;
+    uint32_t code;
     char *s;
 
     if (span.bytes > ONNX_MAX_NAME)
@@ -115,7 +89,7 @@ int onnx_string(struct onnx_arena *arena, struct pb_span span, const char *what,
                          what, span.bytes, (const char *)span.data,
                          ONNX_MAX_NAME);
     for (at = 0; at < span.bytes; at += n) {
-        n = utf8_length(span.data + at, span.bytes - at);
+        n = text_utf8(span.data + at, span.bytes - at, &code);
         if (n == 0 || span.data[at] == 0)
             return error_set(err, INFER_EFORMAT,
                              "%s '%.*s' is not UTF-8 without NUL", what,

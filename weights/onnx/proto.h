@@ -14,17 +14,18 @@
 #include <stdint.h>
 
 #include "libinfer/constant.h"
+#include "libinfer/graph.h"
 #include "libinfer/infer.h"
 #include "weights/onnx/protobuf.h"
 
 /* What a file may hold: far above any network, and low enough that lists made
  * of two-byte messages cost little. */
-#define ONNX_MAX_NODES   65536
-#define ONNX_MAX_TENSORS (1 << 21)
+#define ONNX_MAX_NODES   GRAPH_MAX_NODES
+#define ONNX_MAX_TENSORS (1 << 18)
 #define ONNX_MAX_OUTPUTS 4096
 #define ONNX_MAX_NAME    65535
 #define ONNX_MAX_ATTRS   64
-#define ONNX_MAX_ITEMS   (1 << 20) /* numbers in one attribute */
+#define ONNX_MAX_ITEMS   (1 << 20) /* numbers in the attributes of one node */
 
 /* ---- memory -------------------------------------------------------- */
 

@@ -64,14 +64,34 @@ static int check_parts(struct onnx_import *im, struct graph_split *split,
     return 0;
 }
 
+/* The sizes of the parts: an attribute, an input from opset 13 on. */
+static int read_parts(struct onnx_import *im, struct graph_split *split,
+                      struct infer_error *err)
+{
+    int64_t size[GRAPH_MAX_PARTS];
+    int i, n = -1, status = 0;
+
+    if (im->opset < 13)
+        status = onnx_ints(im, "split", GRAPH_MAX_PARTS, size, &n, err);
+    if (status == 0 && n < 0 && onnx_has_input(im, 1))
+        status =
+            onnx_input_ints(im, 1, "split", GRAPH_MAX_PARTS, size, &n, err);
+    for (i = 0; i < n && status == 0; i++) {
+        if (size[i] < 0 || size[i] > INT_MAX)
+            status = error_set(err, INFER_EFORMAT, "part %d has size %lld", i,
+                               (long long)size[i]);
+        split->size[i] = (int)size[i];
+    }
+    split->n_sizes = n < 0 ? 0 : n;
+    return status;
+}
+
 int onnx_import_split(struct onnx_import *im, int param,
                       struct infer_error *err)
 {
-    int limit = (int)(sizeof(((struct graph_split *)0)->size) /
-                      sizeof(((struct graph_split *)0)->size[0]));
     union graph_attr attr;
     int64_t axis = 0;
-    int in, n = -1;
+    int in;
     int status =
         onnx_arity(im, 1, im->opset >= 2 && im->opset < 13 ? 1 : 2, err);
 
@@ -80,15 +100,11 @@ int onnx_import_split(struct onnx_import *im, int param,
     if (status == 0)
         status =
             onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
-    if (status == 0 && im->opset < 13)
-        status = onnx_ints(im, "split", limit, attr.split.size, &n, err);
-    if (status == 0 && n < 0 && onnx_has_input(im, 1))
-        status =
-            onnx_input_ints(im, 1, "split", limit, attr.split.size, &n, err);
+    if (status == 0)
+        status = read_parts(im, &attr.split, err);
     if (status < 0)
         return status;
     attr.split.axis = (int)axis;
-    attr.split.n_sizes = n < 0 ? 0 : n;
     status = check_parts(im, &attr.split, err);
     if (status == 0)
         status = onnx_input(im, 0, &in, err);

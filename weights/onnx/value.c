@@ -76,6 +76,9 @@ int onnx_value_get(struct onnx_import *im, struct pb_span name,
         *out = (int)im->slot[at] - 1;
         return 0;
     }
+    if (im->n_values == ONNX_MAX_TENSORS)
+        return error_set(err, INFER_EFORMAT, "more than %d tensors",
+                         ONNX_MAX_TENSORS);
     if (im->n_values == im->values_capacity) {
         int capacity = im->values_capacity ? im->values_capacity * 2 : 256;
 
@@ -163,7 +166,7 @@ static int add_named(struct onnx_import *im, const char *name,
         return error_set(err, INFER_EFORMAT, "two tensors are named '%s'",
                          name ? name : "");
     if (v < 0)
-        return out_of_memory(err);
+        return graph_no_room(im->g, err);
     *value = v;
     return onnx_value_type(im, v, type, err);
 }

@@ -107,7 +107,9 @@ int pass_each(struct graph *g, struct pass_report *report,
 
 int pass_no_memory(struct pass *p)
 {
-    return error_set(p->err, INFER_EMEMORY, "pass %s: out of memory", p->name);
+    graph_no_room(p->g, p->err);
+    error_prefix(p->err, "pass %s", p->name);
+    return INFER_EMEMORY;
 }
 
 /* ---- looking ------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remove-identity: nodes whose output equals their first input.  Readers are
- * redirected once, at the end, so that the time is linear in the graph. */
+/* remove-identity and remove-dropout: nodes whose output equals their first
+ * input, always or outside training.  Readers are redirected once, at the end,
+ * so that the time is linear in the graph. */
 #include "weights/passes/pass.h"
 
 #include <math.h>
@@ -10,6 +11,8 @@
 
 int pass_remove_identity(struct graph *g, struct pass_report *report,
                          struct infer_error *err);
+int pass_remove_dropout(struct graph *g, struct pass_report *report,
+                        struct infer_error *err);
 int pass_remove_dead(struct graph *g, struct pass_report *report,
                      struct infer_error *err);
 
@@ -203,20 +206,35 @@ static bool same_elements(const struct pass *p, int node)
     }
 }
 
+/* A node has an input and only its first output is read. */
+static bool has_ends(const struct pass *p, const struct graph_node *n)
+{
+    if (n->n_in < 1 || n->n_out < 1 || n->in[0] < 0 || !pass_plain(n))
+        return false;
+    for (int i = 1; i < n->n_out; i++)
+        if (n->out[i] >= 0 && p->readers[n->out[i]] != 0)
+            return false;
+    return true;
+}
+
 /* The value that a node passes on unchanged, or -1. */
-static int passed_on(const struct pass *p, int node)
+typedef int passes_fn(const struct pass *p, int node);
+
+static int dropout_passes(const struct pass *p, int node)
+{
+    const struct graph_node *n = &p->g->node[node];
+
+    return n->op == GRAPH_DROPOUT && has_ends(p, n) ? n->in[0] : -1;
+}
+
+static int identity_passes(const struct pass *p, int node)
 {
     const struct graph *g = p->g;
     const struct graph_node *n = &g->node[node];
     int from;
 
-    if (n->n_in < 1 || n->n_out < 1 || n->in[0] < 0 || !pass_plain(n))
+    if (n->op == GRAPH_DROPOUT || !has_ends(p, n))
         return -1;
-    for (int i = 1; i < n->n_out; i++)
-        if (n->out[i] >= 0 && p->readers[n->out[i]] != 0)
-            return -1;
-    if (n->op == GRAPH_DROPOUT)
-        return n->in[0];
     if (n->op == GRAPH_UNARY)
         return identity_function(&n->attr.unary) ? n->in[0] : -1;
     from = n->in[0];
@@ -282,7 +300,7 @@ static void redirect(struct graph_node *n, int *alias)
             n->in[i] = resolve(alias, n->in[i]);
 }
 
-static int remove_all(struct pass *p, int *alias)
+static int remove_all(struct pass *p, passes_fn *passes, int *alias)
 {
     struct graph *g = p->g;
     int changes = 0;
@@ -296,7 +314,7 @@ static int remove_all(struct pass *p, int *alias)
             continue;
         /* Producers come first, so this node sees what they became. */
         redirect(&g->node[n], alias);
-        from = passed_on(p, n);
+        from = passes(p, n);
         if (from < 0 || !merge(p, n, from, alias))
             continue;
         changes++;
@@ -309,20 +327,32 @@ static int remove_all(struct pass *p, int *alias)
     return changes;
 }
 
-int pass_remove_identity(struct graph *g, struct pass_report *report,
-                         struct infer_error *err)
+static int run(struct graph *g, struct pass_report *report,
+               struct infer_error *err, const char *name, passes_fn *passes)
 {
     struct pass p;
-    int status = pass_open(&p, g, report, err, "remove-identity");
+    int status = pass_open(&p, g, report, err, name);
     int *alias;
 
     if (status < 0)
         return status;
     alias = malloc(((size_t)g->n_values + 1) * sizeof(*alias));
-    status = alias ? remove_all(&p, alias) : pass_no_memory(&p);
+    status = alias ? remove_all(&p, passes, alias) : pass_no_memory(&p);
     free(alias);
     pass_close(&p);
     return status;
+}
+
+int pass_remove_identity(struct graph *g, struct pass_report *report,
+                         struct infer_error *err)
+{
+    return run(g, report, err, "remove-identity", identity_passes);
+}
+
+int pass_remove_dropout(struct graph *g, struct pass_report *report,
+                        struct infer_error *err)
+{
+    return run(g, report, err, "remove-dropout", dropout_passes);
 }
 
 int pass_remove_dead(struct graph *g, struct pass_report *report,

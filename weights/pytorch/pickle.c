@@ -7,6 +7,7 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "weights/pytorch/pickle_machine.h"
 #include "weights/pytorch/pickle_text.h"
 
@@ -335,7 +336,7 @@ static int push_binfloat(struct machine *m, const struct pickle_op *op)
 
 static int push_unicode(struct machine *m, const struct pickle_op *op)
 {
-    if (!bytes_is_utf8(op->arg, op->bytes))
+    if (!text_is_utf8(op->arg, op->bytes))
         return bad(m, op, "a string that is not UTF-8");
     return push_bytes(m, PICKLE_STR, op->arg, op->bytes);
 }
@@ -343,7 +344,7 @@ static int push_unicode(struct machine *m, const struct pickle_op *op)
 /* Strings of Python 2 are bytes; those that are text are taken as text. */
 static int push_old_string(struct machine *m, const struct pickle_op *op)
 {
-    bool text = bytes_is_utf8(op->arg, op->bytes);
+    bool text = text_is_utf8(op->arg, op->bytes);
 
     return push_bytes(m, text ? PICKLE_STR : PICKLE_BYTES, op->arg, op->bytes);
 }
@@ -362,7 +363,7 @@ static int push_escaped(struct machine *m, const struct pickle_op *op)
              : pickle_text_string(op->arg, op->bytes, text, &bytes);
     if (!ok)
         return bad(m, op, "a malformed string");
-    return push_bytes(m, bytes_is_utf8(text, bytes) ? PICKLE_STR : PICKLE_BYTES,
+    return push_bytes(m, text_is_utf8(text, bytes) ? PICKLE_STR : PICKLE_BYTES,
                       text, bytes);
 }
 

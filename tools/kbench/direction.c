@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ways back of a convolution: dgrad and wgrad as problems of their own. */
+#include <string.h>
+
+#include "tools/kbench/kbench.h"
+
+const char *const kb_dir_names[] = {"fprop", "dgrad", "wgrad", NULL};
+
+void kb_problem_turn(struct kern_problem *p, enum kb_dir dir)
+{
+    const struct kern_tensor x = p->in[0], w = p->in[1], y = p->out[0];
+
+    if (dir == KB_FPROP)
+        return;
+    memset(p->in + 2, 0, sizeof(p->in) - 2 * sizeof(p->in[0]));
+    memset(&p->epilogue, 0, sizeof(p->epilogue));
+    p->n_in = 2;
+    if (dir == KB_DGRAD) {
+        p->op = KERN_CONV_DGRAD;
+        p->in[0] = y;
+        p->out[0] = x;
+        p->constant_in = 1u << 1;
+    } else {
+        p->op = KERN_CONV_WGRAD;
+        p->in[1] = y;
+        p->out[0] = kern_tensor_dense(INFER_F32, w.rank, w.dim, KERN_NCHW);
+        p->constant_in = 0;
+    }
+}
+
+const char *kb_problem_text(const struct kern_problem *p, enum kb_dir dir,
+                            char *buf, size_t bytes)
+{
+    static const char usual[] = "conv_fprop", turned[] = "conv_dgrad";
+    struct kern_problem forwards = *p;
+
+    if (dir == KB_DGRAD) {
+        forwards.op = KERN_CONV_FPROP;
+        forwards.in[0] = p->out[0];
+        forwards.out[0] = p->in[0];
+    }
+    kern_problem_format(&forwards, buf, bytes);
+    if (dir == KB_DGRAD && strncmp(buf, usual, strlen(usual)) == 0)
+        memcpy(buf, turned, strlen(turned));
+    return buf;
+}

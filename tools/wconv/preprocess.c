@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The preprocessing that a conversion stores in the model. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "tools/wconv/wconv.h"
+
+void wconv_preprocess_init(struct wconv_preprocess *p)
+{
+    int i;
+
+    memset(p, 0, sizeof(*p));
+    p->stored.present = true;
+    p->stored.policy = GRAPH_RESIZE_EXACT;
+    p->stored.scale = 1;
+    p->stored.fill = 114;
+    for (i = 0; i < 4; i++)
+        p->stored.std[i] = 1;
+}
+
+/* ---- option values ------------------------------------------------- */
+
+/* One to four numbers; a single one stands for every channel. */
+static int channel_values(const struct cli *cli, const char *name,
+                          const char *text, float *out, int *count)
+{
+    double v[4];
+    int i, n = cli_doubles(text, v, 4);
+
+    if (n < 1)
+        return wconv_bad_value(cli, name, text, "1 to 4 numbers");
+    for (i = 0; i < 4; i++)
+        out[i] = (float)v[i < n ? i : n - 1];
+    *count = n;
+    return 0;
+}
+
+static int set_preset(const struct cli *cli, struct wconv_preprocess *p,
+                      const char *word)
+{
+    static const char *const words[] = {"imagenet", "caffe", "unit",
+                                        "signed",   "raw",   NULL};
+    static const float unit = 1.0f / 255;
+    static const struct {
+        float scale, mean[3], std[3];
+        enum graph_color color;
+        int resize, channels;
+    } preset[] = {
+        {unit,
+         {0.485f, 0.456f, 0.406f},
+         {0.229f, 0.224f, 0.225f},
+         GRAPH_RGB,
+         256,
+         3},
+        {1, {104, 117, 123}, {1, 1, 1}, GRAPH_BGR, 256, 3},
+        {unit, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0, 1},
+        {1 / 127.5f, {1, 1, 1}, {1, 1, 1}, GRAPH_RGB, 0, 1},
+        {1, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0, 1},
+    };
+    int i, which = cli_word(word, words);
+
+    if (which < 0)
+        return wconv_bad_value(cli, "preset", word,
+                               "imagenet, caffe, unit, signed or raw");
+    p->stored.scale = preset[which].scale;
+    for (i = 0; i < 3; i++) {
+        p->stored.mean[i] = preset[which].mean[i];
+        p->stored.std[i] = preset[which].std[i];
+    }
+    p->means = preset[which].channels;
+    p->stds = preset[which].channels;
+    p->stored.color = preset[which].color;
+    p->stored.resize = preset[which].resize;
+    p->stored.policy =
+        p->stored.resize ? GRAPH_RESIZE_SHORTER : GRAPH_RESIZE_EXACT;
+    return 0;
+}
+
+static int set_resize(const struct cli *cli, struct graph_preprocess *p,
+                      const char *word)
+{
+    static const char *const words[] = {"exact", "shorter", "letterbox", "none",
+                                        NULL};
+    int which = cli_word(word, words);
+    int64_t pixels;
+
+    if (which >= 0) {
+        p->policy = (enum graph_resize_policy)which;
+        p->resize = 0;
+        return 0;
+    }
+    if (!cli_int(word, 1, 65536, &pixels))
+        return wconv_bad_value(cli, "resize", word,
+                               "pixels, exact, shorter, letterbox or none");
+    p->policy = GRAPH_RESIZE_SHORTER;
+    p->resize = (int)pixels;
+    return 0;
+}
+
+int wconv_preprocess_option(const struct cli *cli, int id, const char *value,
+                            struct wconv_preprocess *p)
+{
+    static const char *const colors[] = {"rgb", "bgr", "gray", NULL};
+    static const char *const filters[] = {"bilinear", "nearest", "bicubic",
+                                          NULL};
+    double number;
+    int64_t level;
+    int which;
+
+    p->given = true;
+    switch (id) {
+    case WCONV_PRESET:
+        return set_preset(cli, p, value);
+    case WCONV_MEAN:
+        return channel_values(cli, "mean", value, p->stored.mean, &p->means);
+    case WCONV_STD:
+        return channel_values(cli, "std", value, p->stored.std, &p->stds);
+    case WCONV_SCALE:
+        if (!cli_double(value, &number))
+            return wconv_bad_value(cli, "scale", value, "a number or fraction");
+        p->stored.scale = (float)number;
+        return 0;
+    case WCONV_COLOR:
+        which = cli_word(value, colors);
+        if (which < 0)
+            return wconv_bad_value(cli, "color", value, "rgb, bgr or gray");
+        p->stored.color = (enum graph_color)which;
+        return 0;
+    case WCONV_INTERP:
+        which = cli_word(value, filters);
+        if (which < 0)
+            return wconv_bad_value(cli, "interp", value,
+                                   "bilinear, nearest or bicubic");
+        p->stored.filter = (enum graph_filter)which;
+        return 0;
+    case WCONV_FILL:
+        if (!cli_int(value, 0, 255, &level))
+            return wconv_bad_value(cli, "fill", value, "0 to 255");
+        p->stored.fill = (uint8_t)level;
+        return 0;
+    default:
+        return set_resize(cli, &p->stored, value);
+    }
+}
+
+/* ---- storing ------------------------------------------------------- */
+
+/* One value stands for every channel; more must be one for each. */
+static int check_values(const char *what, int values,
+                        const struct graph_value *x, struct infer_error *err)
+{
+    if (values <= 1 || x->rank != 4 || x->dim[1] < 0 || x->dim[1] == values)
+        return INFER_OK;
+    return error_set(err, INFER_EARGUMENT,
+                     "the %s of preprocessing has %d values, but input '%s' "
+                     "has %" PRId64 " channel%s",
+                     what, values, x->name, x->dim[1],
+                     x->dim[1] == 1 ? "" : "s");
+}
+
+int wconv_preprocess_store(const struct wconv_preprocess *p, struct graph *g,
+                           struct infer_error *err)
+{
+    const struct graph_value *x;
+    int status;
+
+    if (!p->given)
+        return INFER_OK;
+    if (g->n_inputs == 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "preprocessing for a network without inputs");
+    x = &g->value[g->input[0]];
+    status = check_values("mean", p->means, x, err);
+    if (status == INFER_OK)
+        status = check_values("standard deviation", p->stds, x, err);
+    if (status < 0)
+        return status;
+    g->preprocess[0] = p->stored;
+    if (x->rank == 4 && x->dim[1] == 1)
+        g->preprocess[0].color = GRAPH_GRAY;
+    return INFER_OK;
+}
