@@ -59,6 +59,9 @@ int file_writer_open(const char *path, struct infer_error *err,
     struct stat st;
     int status;
 
+    if (path[0] == '\0')
+        return error_set(err, INFER_EARGUMENT,
+                         "the file to write has an empty name");
     w.path = strdup(path);
     if (w.path == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");

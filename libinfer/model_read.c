@@ -75,8 +75,8 @@ static int read_header(struct model *m, struct infer_error *err)
         bytes |= (uint64_t)length[i] << (8 * i);
     if (bytes < 2 || bytes > MODEL_MAX_HEADER || bytes > m->source->bytes - 8)
         return error_set(err, INFER_EFORMAT,
-                         "%s: no model file, or damaged: a header of %llu "
-                         "bytes in a file of %llu",
+                         "%s: no model file of wconv's, or damaged: a header "
+                         "of %llu bytes in a file of %llu",
                          path, (unsigned long long)bytes,
                          (unsigned long long)m->source->bytes);
     m->text = malloc((size_t)bytes);

@@ -3,6 +3,7 @@
 #include "tools/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
@@ -112,6 +113,28 @@ void cli_verbose(const struct cli *cli, const char *fmt, ...)
     vfprintf(stderr, fmt, args);
     va_end(args);
     fputc('\n', stderr);
+}
+
+/* ---- the standard streams ------------------------------------------ */
+
+int cli_main(const char *tool, int argc, char **argv,
+             int (*body)(int argc, char **argv))
+{
+    int fd, code;
+
+    for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd)
+            return CLI_DEVICE;
+    code = body(argc, argv);
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "%s: standard output: %s\n", tool,
+                errno ? strerror(errno) : "not all could be written");
+        if (code == CLI_OK)
+            code = CLI_BAD_MODEL;
+    }
+    return code;
 }
 
 /* ---- parsing ------------------------------------------------------- */

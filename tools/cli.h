@@ -46,6 +46,12 @@ enum {
     CLI_SEED = -6
 };
 
+/* The whole of a main(): runs body and returns its exit code.  Standard streams
+ * that the caller closed are opened to nothing, so that no file of ours takes
+ * their place; a full disk behind standard output is an error of the tool. */
+int cli_main(const char *tool, int argc, char **argv,
+             int (*body)(int argc, char **argv));
+
 /* State that every tool has. */
 struct cli {
     const char *tool;  /* "wconv" */

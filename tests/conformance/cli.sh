@@ -40,18 +40,18 @@ absent() {
 
 wconv=$here/wconv
 infer=$here/infer
-pth=$src/samples/digits/digits.pth
+weights=$src/samples/digits/digits.safetensors
 arch=--arch=$src/samples/digits/digits.json
 pictures=$src/samples/digits/images
 model=$dir/digits.infer
 
 # ---- the main job
-expect 0 'fold-batch-norm' "$wconv" "$pth" "$arch" -o "$model" --verify
-expect 0 'stripped.*num_batches_tracked' "$wconv" "$pth" "$arch" -o "$model" -v
-expect 2 'architecture' "$wconv" "$pth" -o "$dir/x"
-expect 2 'shape\|expected\|missing' "$wconv" "$pth" --arch=lenet5 -o "$dir/x"
-expect 1 'src-layout.*nhwc' "$wconv" "$pth" "$arch" -o "$dir/x" --src-layout=x
-expect 2 'expected 3' "$wconv" "$pth" "$arch" -o "$dir/x" --src-layout=nhwc
+expect 0 'fold-batch-norm' "$wconv" "$weights" "$arch" -o "$model" --verify
+expect 0 'stripped.*optimiser state' "$wconv" "$weights" "$arch" -o "$model" -v
+expect 2 'architecture' "$wconv" "$weights" -o "$dir/x"
+expect 2 'shape\|expected\|missing' "$wconv" "$weights" --arch=lenet5 -o "$dir/x"
+expect 1 'src-layout.*nhwc' "$wconv" "$weights" "$arch" -o "$dir/x" --src-layout=x
+expect 2 "has not the shape" "$wconv" "$weights" "$arch" -o "$dir/x" --src-layout=nhwc
 absent "$dir/x"
 for digit in 0 1 2 3 4 5 6 7 8 9; do
     expect 0 "% *$digit " "$infer" -m "$model" -k1 "$pictures/$digit.png"
@@ -84,7 +84,7 @@ expect 0 'onnx' "$wconv" --list-formats
 expect 0 'conv_transpose' "$wconv" --list-ops
 cp "$model" "$dir/copy.infer"
 "$wconv" diff "$model" "$dir/copy.infer" || failed=$((failed + 1))
-expect 0 . "$wconv" "$pth" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
+expect 0 . "$wconv" "$weights" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
 expect 3 '^! ' "$wconv" diff "$model" "$dir/half.infer"
 expect 0 "% *7 " "$infer" -m "$dir/half.infer" -k1 "$pictures/7.png"
 
@@ -128,13 +128,13 @@ expect 2 "$dir/nowhere" "$kbench" $small --html="$dir/nowhere/x" --backends=ref
 
 # ---- usage
 expect 1 'no input file' "$wconv"
-expect 1 'no output file' "$wconv" "$pth"
-expect 1 "did you mean '--output'" "$wconv" "$pth" --outptu=x
+expect 1 'no output file' "$wconv" "$weights"
+expect 1 "did you mean '--output'" "$wconv" "$weights" --outptu=x
 expect 1 "did you mean '--threads'" "$infer" --thread5=2
-expect 1 'needs a value' "$wconv" "$pth" -o
-expect 1 'takes no value' "$wconv" "$pth" --keep-bn=1
-expect 1 'opt-level' "$wconv" "$pth" -o "$dir/x" -O7
-expect 1 'disable-pass' "$wconv" "$pth" -o "$dir/x" --disable-pass=nonsense
+expect 1 'needs a value' "$wconv" "$weights" -o
+expect 1 'takes no value' "$wconv" "$weights" --keep-bn=1
+expect 1 'opt-level' "$wconv" "$weights" -o "$dir/x" -O7
+expect 1 'disable-pass' "$wconv" "$weights" -o "$dir/x" --disable-pass=nonsense
 expect 1 'no model' "$infer" "$pictures"
 expect 1 'nothing to run' "$infer" -m "$model"
 expect 1 'backend' "$infer" -m "$model" --backend=magic --bench
@@ -145,16 +145,16 @@ absent "$dir/x"
 # ---- bad input: exit 2, one line that names the file, nothing written
 printf 'not a \001 model' >"$dir/bad"
 : >"$dir/empty"
-head -c 60000 "$pth" >"$dir/short.pth"
+head -c 60000 "$weights" >"$dir/short.safetensors"
 mkdir "$dir/folder"
-for f in "$dir/bad" "$dir/empty" "$dir/short.pth" "$dir/folder" \
+for f in "$dir/bad" "$dir/empty" "$dir/short.safetensors" "$dir/folder" \
     "$dir/missing" /dev/null; do
     expect 2 "$f" "$wconv" "$f" -o "$dir/y"
     absent "$dir/y"
     expect 2 "$f" "$infer" -m "$f" --bench
     expect 2 "$f" "$kbench" -m "$f"
 done
-expect 2 "$dir/nowhere" "$wconv" "$pth" "$arch" -o "$dir/nowhere/y"
+expect 2 "$dir/nowhere" "$wconv" "$weights" "$arch" -o "$dir/nowhere/y"
 expect 2 "$dir/bad" "$infer" -m "$model" "$dir/bad"
 expect 2 "$dir/missing" "$infer" -m "$model" "$dir/missing"
 expect 2 'empty: the file is empty' "$infer" -m "$model" "$dir/empty"
@@ -168,31 +168,31 @@ expect 2 "$dir/short.png" "$infer" -m "$model" "$dir/short.png"
 head -c 20000 "$model" >"$dir/short.infer"
 expect 2 "$dir/short.infer" "$infer" -m "$dir/short.infer" --bench
 expect 4 'cuda' "$infer" -m "$model" --device=cuda:0 --bench
-expect 3 'verification failed' "$wconv" "$pth" "$arch" -o "$dir/y" --verify \
+expect 3 'verification failed' "$wconv" "$weights" "$arch" -o "$dir/y" --verify \
     --atol=0 --rtol=0
 absent "$dir/y"
 
 # ---- labels, means and batches that cannot be meant
 printf 'zero\none\n' >"$dir/labels"
 for f in empty bad folder; do
-    expect 2 "$dir/$f: " "$wconv" "$pth" "$arch" -o "$dir/y" \
+    expect 2 "$dir/$f: " "$wconv" "$weights" "$arch" -o "$dir/y" \
         --labels="$dir/$f"
     expect 2 "$dir/$f: " "$infer" -m "$model" --labels="$dir/$f" \
         "$pictures/3.png"
 done
-expect 2 'empty: the file holds no labels' "$wconv" "$pth" "$arch" \
+expect 2 'empty: the file holds no labels' "$wconv" "$weights" "$arch" \
     -o "$dir/y" --labels="$dir/empty"
 expect 2 'bad: labels' "$infer" -m "$model" --labels="$dir/bad" \
     "$pictures/3.png"
 expect 0 'one' "$infer" -m "$model" --labels="$dir/labels" "$pictures/1.png"
 for option in mean std; do
-    expect 1 "has 3 values, but input 'image' has 1 channel" "$wconv" "$pth" \
+    expect 1 "has 3 values, but input 'image' has 1 channel" "$wconv" "$weights" \
         "$arch" -o "$dir/y" --$option=1,2,3
 done
-expect 1 "has 3 values, but input 'image' has 1 channel" "$wconv" "$pth" \
+expect 1 "has 3 values, but input 'image' has 1 channel" "$wconv" "$weights" \
     "$arch" -o "$dir/y" --preset=imagenet
 absent "$dir/y"
-expect 0 . "$wconv" "$pth" "$arch" -o "$dir/mean.infer" --mean=0.1 --std=2 \
+expect 0 . "$wconv" "$weights" "$arch" -o "$dir/mean.infer" --mean=0.1 --std=2 \
     --scale=1/255
 cat >"$dir/relu.infer" <<'END'
 {"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 3, 9999, 9999]}],
@@ -204,8 +204,27 @@ expect 2 'batch of 1048576: .* TiB are needed' "$infer" -m "$dir/relu.infer" \
     --bench -b 1048576
 expect 0 '3.png' "$infer" -m "$model" -b 1048576 "$pictures/3.png"
 
+# ---- standard streams: full, closed
+if [ -w /dev/full ]; then
+    expect 2 'standard output: ' sh -c "'$infer' --doctor >/dev/full"
+    expect 2 'standard output: ' sh -c "'$wconv' inspect '$model' >/dev/full"
+fi
+expect 0 '^$' sh -c "'$wconv' '$pth' '$arch' -o '$dir/closed.infer' \
+    <&- >&- 2>&-; echo"
+expect 0 '^$' sh -c "'$wconv' diff '$model' '$dir/closed.infer' && echo"
+
+# ---- architectures and networks are told apart
+expect 2 'resnet18: an architecture without weights' "$wconv" resnet18 \
+    -o "$dir/y"
+expect 1 'a network of its own: --arch' "$wconv" "$model" --arch=lenet5 \
+    -o "$dir/y"
+expect 1 "no format is named 'tflite'" "$wconv" "$model" --from=tflite \
+    -o "$dir/y"
+expect 1 'empty name' "$wconv" "$pth" "$arch" -o ''
+absent "$dir/y"
+
 # ---- what training goes on with
-expect 0 . "$wconv" "$pth" "$arch" -o "$dir/kept.infer" --keep-training
+expect 0 . "$wconv" "$weights" "$arch" -o "$dir/kept.infer" --keep-training
 expect 0 'batch_norm' "$wconv" inspect --layers "$dir/kept.infer"
 expect 1 '^0$' sh -c "'$wconv' inspect --layers '$model' | grep -c batch_norm"
 expect 0 "% *7 " "$infer" -m "$dir/kept.infer" -k1 "$pictures/7.png"
@@ -238,7 +257,7 @@ else
 fi
 
 ls "$dir" | grep -v -x -e out -e '.*\.infer' -e layers -e list -e bad \
-    -e empty -e short.pth -e short.png -e folder -e labels && {
+    -e empty -e short.safetensors -e short.png -e folder -e labels && {
     echo "FAILED: temporary files were left behind"
     failed=$((failed + 1))
 }

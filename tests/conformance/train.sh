@@ -117,12 +117,15 @@ for rule in nesterov rmsprop adamw; do
 done
 
 # ---- starting from weights
+expect 0 '10 test pictures.*accuracy 100' run "$dir/b.safetensors" \
+    --evaluate --init-from="$a"
+absent "$dir/b.safetensors"
 expect 0 '9 parameters taken\|accuracy' run "$dir/b.safetensors" --steps=2 -v \
     --init-from="$a" --freeze='^conv|^bn'
 expect 1 'matches none' run "$dir/c.safetensors" --freeze='nowhere'
 expect 2 'nothing to train' run "$dir/c.safetensors" --freeze='.'
 expect 2 'none of its tensors\|no place' run "$dir/c.safetensors" \
-    --init-from="$src/samples/digits/digits.pth"
+    --init-from="$src/samples/digits/digits.safetensors"
 absent "$dir/c.safetensors"
 
 # ---- checkpoints that do not fit, and places that cannot be written
@@ -204,6 +207,14 @@ expect 1 'augment' "$train" "$arch" --data="$data" --augment=fly
 expect 1 'is no option' "$train" "$arch" --data="$data" there
 expect 1 'neither a built-in name' "$train" --arch=lenet55 --data="$data"
 expect 4 'cuda' run "$dir/x" --device=cuda:99
+expect 1 'goes with --device=cuda' run "$dir/x" --gpus=2 --device=cpu
+expect 1 'shared equally by 2 GPUs' run "$dir/x" --gpus=2
+expect 4 'GPUs were asked for\|no NVIDIA driver\|one GPU at a time' \
+    run "$dir/x" --gpus=64 -b 64
+expect 1 'leave --gpus out' env OMPI_COMM_WORLD_SIZE=2 "$train" "$arch" \
+    --data="$data" --gpus=2
+expect 1 'takes one GPU' run "$dir/x" --gpus=2 --grad-check
+absent "$dir/x"
 expect 0 'resnet50-mnist' "$train" --list-archs
 expect 0 'usage: train' "$train" --help
 

@@ -447,7 +447,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     return status;
 }
 
-int main(int argc, char **argv)
+static int infer(int argc, char **argv)
 {
     struct cli cli = {.tool = "infer", .usage = usage, .option = options};
     struct infer_error err = {0};
@@ -473,4 +473,9 @@ int main(int argc, char **argv)
     }
     request_clear(&r);
     return code;
+}
+
+int main(int argc, char **argv)
+{
+    return cli_main("infer", argc, argv, infer);
 }

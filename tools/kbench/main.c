@@ -19,7 +19,7 @@ static const char usage[] =
     "engines, the reference.  Shows times, rates, the distance from what the\n"
     "device can do at best, and the ratio to the rival's best.\n";
 
-int main(int argc, char **argv)
+static int kbench(int argc, char **argv)
 {
     struct kb_request request;
     struct cli cli = {.tool = "kbench", .usage = usage};
@@ -38,4 +38,9 @@ int main(int argc, char **argv)
     kb_request_clear(&request);
     free(command);
     return code;
+}
+
+int main(int argc, char **argv)
+{
+    return cli_main("kbench", argc, argv, kbench);
 }

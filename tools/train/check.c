@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Proofs and measurements: --grad-check, --overfit-batch, --time-layers. */
+/* Proofs and measurements: --grad-check, --overfit-batch, --time-layers,
+ * --evaluate. */
 #include "tools/train/train.h"
 
 #include <math.h>
@@ -128,13 +129,18 @@ static double milliseconds(const struct net_op *op)
     return op->runs > 0 ? 1e3 * op->seconds / (double)op->runs : 0;
 }
 
+/* By enum net_transfer.  What runs beside the launches shows where they wait
+ * for it. */
+static const char *const transfer_names[] = {"", "sum", "mean", "wait"};
+
 static void print_list(const struct net *n, enum net_list_name list,
                        double *total)
 {
     for (int i = 0; i < n->list[list].n; i++) {
         const struct net_op *op = n->list[list].op[i];
         const double ms = milliseconds(op);
-        const double flops = kern_problem_flops(&op->exec.problem);
+        const double flops =
+            op->transfer ? 0 : kern_problem_flops(&op->exec.problem);
 
         total[op->stage] += ms;
         printf("%-24.24s %-6s %9.4f ms %8.1f GFLOP/s  %s\n",
@@ -142,7 +148,8 @@ static void print_list(const struct net *n, enum net_list_name list,
                    ? n->g->node[op->node].name
                    : "",
                net_stage_names[op->stage], ms, ms > 0 ? flops / ms * 1e-6 : 0,
-               op->exec.row->name);
+               op->transfer ? transfer_names[op->transfer]
+                            : op->exec.row->name);
     }
 }
 
@@ -185,4 +192,37 @@ int train_time_layers(struct train_run *r, struct infer_error *err)
     printf("step %.4f ms, %.0f images/s\n", sum,
            1e3 * (double)r->request->batch / sum);
     return time_recorded(r, err);
+}
+
+/* ---- accuracy ------------------------------------------------------ */
+
+static void print_judgement(const struct train_run *r)
+{
+    cJSON *json;
+
+    if (!r->cli->json) {
+        printf("%lld test pictures: loss %.4f, accuracy %.2f%%\n",
+               (long long)r->val.count, r->val_loss, 100 * r->val_accuracy);
+        return;
+    }
+    json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "pictures", (double)r->val.count);
+    cJSON_AddNumberToObject(json, "val_loss", r->val_loss);
+    cJSON_AddNumberToObject(json, "val_accuracy", r->val_accuracy);
+    cli_print_json(json);
+}
+
+int train_judge(struct train_run *r, struct infer_error *err)
+{
+    int rc;
+
+    if (r->val.count == 0)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: there are no test pictures to evaluate on: name "
+                         "some with --val",
+                         r->request->data);
+    rc = train_evaluate(r, err);
+    if (rc == 0 && train_leads(r))
+        print_judgement(r);
+    return rc;
 }

@@ -192,14 +192,21 @@ void data_close(struct data_set *set)
 int data_picture(struct data_set *set, int64_t i, uint8_t *scratch,
                  struct infer_error *err, const uint8_t **out)
 {
-    uint8_t *home =
-        set->pixels ? set->pixels + (size_t)i * data_bytes(set) : scratch;
-    int rc = 0;
+    const size_t bytes = data_bytes(set);
+    uint8_t *home = set->pixels ? set->pixels + (size_t)i * bytes : scratch;
+    unsigned char state = DATA_NOT_YET;
+    int rc;
 
-    if (set->file && !(set->keep && set->decoded[i]))
-        rc = data_decode(set, set->file[i], home, err);
-    if (rc == 0 && set->keep)
-        set->decoded[i] = true;
     *out = home;
+    if (!set->file || (set->keep && atomic_load(&set->decoded[i]) == DATA_KEPT))
+        return 0;
+    *out = scratch;
+    rc = data_decode(set, set->file[i], scratch, err);
+    if (rc == 0 && set->keep &&
+        atomic_compare_exchange_strong(&set->decoded[i], &state,
+                                       DATA_BEING_KEPT)) {
+        memcpy(home, scratch, bytes);
+        atomic_store(&set->decoded[i], DATA_KEPT);
+    }
     return rc;
 }

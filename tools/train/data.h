@@ -9,11 +9,16 @@
 #ifndef TOOLS_TRAIN_DATA_H
 #define TOOLS_TRAIN_DATA_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "libinfer/graph.h"
 #include "libinfer/infer.h"
+
+/* A picture of a folder is decoded by whoever needs it first, and kept by one
+ * of those who decoded it. */
+enum { DATA_NOT_YET, DATA_BEING_KEPT, DATA_KEPT };
 
 enum data_part { DATA_TRAIN, DATA_TEST };
 
@@ -27,8 +32,8 @@ struct data_set {
     int32_t *label;
     /* Folders: pictures are decoded when they are first asked for. */
     char **file;
-    bool *decoded;
-    bool keep; /* in pixels, once decoded; else pixels is NULL */
+    atomic_uchar *decoded; /* DATA_NOT_YET, ... */
+    bool keep;             /* in pixels, once decoded; else pixels is NULL */
     struct graph_preprocess preprocess;
 };
 
@@ -48,8 +53,8 @@ int data_open(const char *path, enum data_part part,
               struct data_set *out);
 void data_close(struct data_set *set); /* also one that is all zero */
 
-/* The planes of picture i, in `scratch` (of one picture) or in the set.  One
- * thread at a time. */
+/* The planes of picture i, in `scratch` (of one picture) or in the set.  By any
+ * thread. */
 int data_picture(struct data_set *set, int64_t i, uint8_t *scratch,
                  struct infer_error *err, const uint8_t **out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches: a ring of three, one being read, the others being made.  Every
- * batch follows from seed, epoch and its number alone. */
+/* Batches: a ring of slots, one being read, the others being made, each by one
+ * thread.  Every batch follows from seed, epoch and its number alone. */
 #include "tools/train/loader.h"
 
 #include <pthread.h>
@@ -9,21 +9,32 @@
 
 #include "kernels/error.h"
 
-#define SLOTS 3
+#define MAX_THREADS 16
+/* One is read, each thread makes one, and one more waits. */
+#define MAX_SLOTS (MAX_THREADS + 2)
+
+struct worker {
+    struct loader *loader;
+    pthread_t thread;
+    uint32_t *order; /* of epoch `ordered`; -1: none yet */
+    int64_t ordered;
+    uint8_t *picture, *scratch;
+};
 
 struct loader {
     struct loader_options options;
     int64_t batches;
-    struct loader_batch slot[SLOTS];
-    uint32_t *order;
-    uint8_t *picture, *scratch;
+    struct loader_batch slot[MAX_SLOTS];
+    int64_t holds[MAX_SLOTS]; /* batch that is ready there; -1: none */
+    int slots;
+    struct worker worker[MAX_THREADS];
+    int running;          /* threads that are there */
     double table[4][256]; /* channel, pixel: the value that the network sees */
-    pthread_t thread;
+    float narrow[4][256]; /* the same */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool running;        /* the thread is there */
-    bool stop;           /* it is to end */
-    int64_t made, taken; /* batches since the start */
+    bool stop;            /* the threads are to end */
+    int64_t begun, taken; /* batches since the start */
     int64_t epoch, first;
     int failed; /* code of the error */
     struct infer_error err;
@@ -64,25 +75,26 @@ static void store(const struct loader *l, const uint8_t *planes, void *x,
     const size_t channels = (size_t)set->channels;
     const size_t at = (size_t)row * pixels * channels;
 
-    for (size_t c = 0; c < channels; c++)
-        for (size_t i = 0; i < pixels; i++) {
-            const double value = l->table[c][planes[c * pixels + i]];
+    for (size_t c = 0; c < channels; c++) {
+        double *wide = (double *)x + at + c;
+        float *narrow = (float *)x + at + c;
 
-            if (l->options.doubles)
-                ((double *)x)[at + i * channels + c] = value;
-            else
-                ((float *)x)[at + i * channels + c] = (float)value;
-        }
+        for (size_t i = 0; l->options.doubles && i < pixels; i++)
+            wide[i * channels] = l->table[c][planes[c * pixels + i]];
+        for (size_t i = 0; !l->options.doubles && i < pixels; i++)
+            narrow[i * channels] = l->narrow[c][planes[c * pixels + i]];
+    }
 }
 
-static int make_row(struct loader *l, int64_t epoch, int64_t picture,
+static int make_row(struct worker *w, int64_t epoch, int64_t picture,
                     struct loader_batch *b, int64_t row,
                     struct infer_error *err)
 {
+    const struct loader *l = w->loader;
     const struct loader_options *o = &l->options;
     struct data_set *set = o->set;
     const uint8_t *planes;
-    int rc = data_picture(set, picture, l->picture, err, &planes);
+    int rc = data_picture(set, picture, w->picture, err, &planes);
 
     if (rc < 0)
         return rc;
@@ -91,29 +103,35 @@ static int make_row(struct loader *l, int64_t epoch, int64_t picture,
                                     (uint64_t)epoch * (uint64_t)set->count +
                                         (uint64_t)picture);
 
-        if (planes != l->picture)
-            memcpy(l->picture, planes, data_bytes(set));
-        planes = l->picture;
-        augment_apply(&o->augment, &r, l->picture, set->channels, set->height,
-                      set->width, l->scratch);
+        if (planes != w->picture)
+            memcpy(w->picture, planes, data_bytes(set));
+        planes = w->picture;
+        augment_apply(&o->augment, &r, w->picture, set->channels, set->height,
+                      set->width, w->scratch);
     }
     store(l, planes, b->x, row);
     b->label[row] = set->label[picture];
     return 0;
 }
 
-static int make_batch(struct loader *l, int64_t epoch, int64_t number,
+/* left, but neither negative nor above most */
+static int64_t at_most(int64_t left, int64_t most)
+{
+    return left < 0 ? 0 : left < most ? left : most;
+}
+
+static int make_batch(struct worker *w, int64_t epoch, int64_t number,
                       struct loader_batch *b, struct infer_error *err)
 {
-    const struct loader_options *o = &l->options;
-    const int64_t begin = number * o->batch;
+    const struct loader_options *o = &w->loader->options;
+    const int64_t whole = o->batch * o->ranks;
+    const int64_t begin = number * whole + o->rank * o->batch;
     int64_t row;
 
-    b->count = o->set->count - begin;
-    if (b->count > o->batch)
-        b->count = o->batch;
+    b->all = at_most(o->set->count - number * whole, whole);
+    b->count = at_most(o->set->count - begin, o->batch);
     for (row = 0; row < b->count; row++) {
-        const int rc = make_row(l, epoch, l->order[begin + row], b, row, err);
+        const int rc = make_row(w, epoch, w->order[begin + row], b, row, err);
 
         if (rc < 0)
             return rc;
@@ -125,91 +143,127 @@ static int make_batch(struct loader *l, int64_t epoch, int64_t number,
     return 0;
 }
 
-/* ---- the thread ---------------------------------------------------- */
+/* ---- the threads --------------------------------------------------- */
 
-/* The slot for the next batch once it is free; NULL when it is time to end. */
-static struct loader_batch *wait_for_room(struct loader *l)
+/* The number of the next batch to make, once its slot is free; -1 when it is
+ * time to end. */
+static int64_t next_to_make(struct loader *l)
 {
-    struct loader_batch *b = NULL;
+    int64_t number = -1;
 
     pthread_mutex_lock(&l->lock);
     /* The batch taken last is still being read. */
-    while (!l->stop && l->made - l->taken >= SLOTS - 1)
+    while (!l->stop && l->begun - l->taken >= l->slots - 1)
         pthread_cond_wait(&l->changed, &l->lock);
-    if (!l->stop)
-        b = &l->slot[l->made % SLOTS];
+    if (!l->stop) {
+        number = l->begun++;
+        l->holds[number % l->slots] = -1;
+    }
     pthread_mutex_unlock(&l->lock);
-    return b;
+    return number;
+}
+
+static void tell(struct loader *l, int64_t number, int rc,
+                 const struct infer_error *err)
+{
+    pthread_mutex_lock(&l->lock);
+    if (rc == 0) {
+        l->holds[number % l->slots] = number;
+    } else if (l->failed == 0) {
+        l->failed = rc;
+        l->err = *err;
+    }
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
 }
 
 static void *work(void *user)
 {
-    struct loader *l = user;
+    struct worker *w = user;
+    struct loader *l = w->loader;
     const struct loader_options *o = &l->options;
-    int64_t ordered = -1;
-    struct loader_batch *b;
+    int64_t number;
 
-    while ((b = wait_for_room(l)) != NULL) {
-        const int64_t number = l->first + l->made;
-        const int64_t epoch = l->epoch + number / l->batches;
+    while ((number = next_to_make(l)) >= 0) {
+        const int64_t batch = l->first + number;
+        const int64_t epoch = l->epoch + batch / l->batches;
+        struct infer_error err = {0};
         int rc;
 
-        if (epoch != ordered)
-            loader_order(o->seed, epoch, o->shuffle, o->set->count, l->order);
-        ordered = epoch;
-        rc = make_batch(l, epoch, number % l->batches, b, &l->err);
-        pthread_mutex_lock(&l->lock);
-        l->failed = rc;
-        l->made += rc == 0;
-        pthread_cond_broadcast(&l->changed);
-        pthread_mutex_unlock(&l->lock);
+        if (epoch != w->ordered)
+            loader_order(o->seed, epoch, o->shuffle, o->set->count, w->order);
+        w->ordered = epoch;
+        rc = make_batch(w, epoch, batch % l->batches,
+                        &l->slot[number % l->slots], &err);
+        tell(l, number, rc, &err);
         if (rc < 0)
             break;
     }
     return NULL;
 }
 
-static void end_thread(struct loader *l)
+static void end_threads(struct loader *l)
 {
-    if (!l->running)
-        return;
     pthread_mutex_lock(&l->lock);
     l->stop = true;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
-    pthread_join(l->thread, NULL);
-    l->running = false;
+    while (l->running > 0)
+        pthread_join(l->worker[--l->running].thread, NULL);
 }
 
 /* ---- interface ----------------------------------------------------- */
+
+static int allocate_worker(struct loader *l, struct worker *w)
+{
+    const struct data_set *set = l->options.set;
+
+    w->loader = l;
+    w->ordered = -1;
+    w->order = malloc((size_t)set->count * sizeof(*w->order));
+    w->picture = malloc(data_bytes(set));
+    w->scratch =
+        malloc(augment_scratch(set->channels, set->height, set->width));
+    return w->order && w->picture && w->scratch ? 0 : INFER_EMEMORY;
+}
 
 static int allocate(struct loader *l, struct infer_error *err)
 {
     const struct loader_options *o = &l->options;
     const size_t bytes = data_bytes(o->set);
     const size_t batch = (size_t)o->batch;
+    int rc = 0;
 
-    l->order = malloc((size_t)o->set->count * sizeof(*l->order));
-    l->picture = malloc(bytes);
-    l->scratch = malloc(
-        augment_scratch(o->set->channels, o->set->height, o->set->width));
-    if (!l->order || !l->picture || !l->scratch)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    for (int i = 0; i < SLOTS; i++) {
+    for (int i = 0; rc == 0 && i < o->threads; i++)
+        rc = allocate_worker(l, &l->worker[i]);
+    for (int i = 0; rc == 0 && i < l->slots; i++) {
         l->slot[i].x = calloc(
             batch, bytes * (o->doubles ? sizeof(double) : sizeof(float)));
         l->slot[i].label = calloc(batch, sizeof(*l->slot[i].label));
         if (!l->slot[i].x || !l->slot[i].label)
-            return error_set(err, INFER_EMEMORY, "out of memory");
+            rc = INFER_EMEMORY;
     }
-    return 0;
+    return rc < 0 ? error_set(err, rc, "out of memory") : 0;
+}
+
+/* As infer computes it from the stored preprocessing. */
+static void fill_table(struct loader *l)
+{
+    const struct graph_preprocess *p = &l->options.preprocess;
+
+    for (int c = 0; c < 4; c++)
+        for (int i = 0; i < 256; i++) {
+            l->narrow[c][i] =
+                (float)i * (p->scale / p->std[c]) + -p->mean[c] / p->std[c];
+            l->table[c][i] = (double)l->narrow[c][i];
+        }
 }
 
 int loader_new(const struct loader_options *options, struct infer_error *err,
                struct loader **out)
 {
-    const struct graph_preprocess *p = &options->preprocess;
     struct loader *l = calloc(1, sizeof(*l));
+    int64_t whole;
     int rc;
 
     if (!l)
@@ -217,15 +271,18 @@ int loader_new(const struct loader_options *options, struct infer_error *err,
     l->options = *options;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
-    l->batches = options->set->count / options->batch;
-    if (l->batches == 0 ||
-        (options->whole && options->set->count % options->batch))
+    if (l->options.ranks == 0)
+        l->options.ranks = 1;
+    if (l->options.threads < 1)
+        l->options.threads = 1;
+    if (l->options.threads > MAX_THREADS)
+        l->options.threads = MAX_THREADS;
+    l->slots = l->options.threads + 2;
+    whole = options->batch * l->options.ranks;
+    l->batches = options->set->count / whole;
+    if (l->batches == 0 || (options->whole && options->set->count % whole))
         l->batches++;
-    /* As infer computes it from the stored preprocessing. */
-    for (int c = 0; c < 4; c++)
-        for (int i = 0; i < 256; i++)
-            l->table[c][i] = (double)((float)i * (p->scale / p->std[c]) +
-                                      -p->mean[c] / p->std[c]);
+    fill_table(l);
     rc = allocate(l, err);
     if (rc < 0) {
         loader_free(l);
@@ -239,14 +296,16 @@ void loader_free(struct loader *l)
 {
     if (!l)
         return;
-    end_thread(l);
-    for (int i = 0; i < SLOTS; i++) {
+    end_threads(l);
+    for (int i = 0; i < MAX_SLOTS; i++) {
         free(l->slot[i].x);
         free(l->slot[i].label);
     }
-    free(l->order);
-    free(l->picture);
-    free(l->scratch);
+    for (int i = 0; i < MAX_THREADS; i++) {
+        free(l->worker[i].order);
+        free(l->worker[i].picture);
+        free(l->worker[i].scratch);
+    }
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
     free(l);
@@ -260,31 +319,40 @@ int64_t loader_batches(const struct loader *l)
 int loader_start(struct loader *l, int64_t epoch, int64_t first,
                  struct infer_error *err)
 {
-    end_thread(l);
+    end_threads(l);
     l->stop = false;
-    l->made = l->taken = 0;
+    l->begun = l->taken = 0;
     l->failed = 0;
     l->epoch = epoch;
     l->first = first;
-    if (pthread_create(&l->thread, NULL, work, l) != 0)
-        return error_set(err, INFER_EMEMORY, "cannot start a thread");
-    l->running = true;
+    for (int i = 0; i < l->slots; i++)
+        l->holds[i] = -1;
+    while (l->running < l->options.threads) {
+        struct worker *w = &l->worker[l->running];
+
+        if (pthread_create(&w->thread, NULL, work, w) != 0)
+            return error_set(err, INFER_EMEMORY, "cannot start a thread");
+        l->running++;
+    }
     return 0;
 }
 
 int loader_next(struct loader *l, struct infer_error *err,
                 const struct loader_batch **out)
 {
+    const int at = (int)(l->taken % l->slots);
     int rc;
 
     pthread_mutex_lock(&l->lock);
-    while (l->made == l->taken && l->failed == 0)
+    while (l->holds[at] != l->taken && l->failed == 0)
         pthread_cond_wait(&l->changed, &l->lock);
-    rc = l->made > l->taken ? 0 : l->failed;
-    if (rc == 0)
-        *out = &l->slot[l->taken++ % SLOTS];
-    else if (err)
+    rc = l->holds[at] == l->taken ? 0 : l->failed;
+    if (rc == 0) {
+        *out = &l->slot[at];
+        l->taken++;
+    } else if (err) {
         *err = l->err;
+    }
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
     return rc;

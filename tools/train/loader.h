@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches, made by a thread of their own while the device works. */
+/* Batches, made by threads of their own while the device works. */
 #ifndef TOOLS_TRAIN_LOADER_H
 #define TOOLS_TRAIN_LOADER_H
 
@@ -12,6 +12,7 @@
 struct loader_options {
     struct data_set *set; /* nobody else may use it meanwhile */
     int64_t batch;
+    int rank, ranks; /* rank's part of batches ranks times as large; 0: whole */
     uint64_t seed;
     bool shuffle;
     bool whole; /* the last batch may be filled up with label -1; else what
@@ -19,12 +20,14 @@ struct loader_options {
     struct augment augment;
     struct graph_preprocess preprocess; /* scale, mean, std */
     bool doubles;                       /* F64 instead of F32 */
+    int threads;                        /* at least 1 are taken, at most 16 */
 };
 
 struct loader_batch {
     void *x; /* batch,height,width,channels */
     int32_t *label;
     int64_t count; /* pictures; the rest fills up */
+    int64_t all;   /* pictures of all ranks together */
 };
 
 struct loader;

@@ -66,20 +66,56 @@ static int work(struct train_run *r, struct infer_error *err)
         return train_time_layers(r, err);
     if (q->overfit)
         return train_overfit(r, err);
+    if (q->evaluate)
+        return train_judge(r, err);
     rc = train_run(r, err);
     if (rc == 0)
         print_result(r, cli_now() - start);
     return rc;
 }
 
-int main(int argc, char **argv)
+/* Of several processes one reports. */
+static void be_silent(struct train_run *r)
+{
+    r->cli->verbosity = -1;
+    r->cli->json = false;
+    if (!freopen("/dev/null", "w", stdout))
+        clearerr(stdout);
+}
+
+static int one_process(struct group *g, void *user)
+{
+    struct train_run *r = user;
+    struct infer_error err = {0};
+    int code = CLI_OK;
+
+    r->group = g;
+    if (g->rank > 0)
+        be_silent(r);
+    if (work(r, &err) < 0)
+        code = group_may_tell(g) ? (int)cli_fail(r->cli, &err)
+                                 : (int)cli_exit_of(err.code);
+    /* The others may be in the middle of an exchange with this one: only the
+     * end of the process frees it. */
+    if (code == CLI_OK || g->size == 1)
+        train_close(r);
+    return code;
+}
+
+static int cannot_start(const struct infer_error *err, void *user)
+{
+    const struct train_run *r = user;
+
+    return (int)cli_fail(r->cli, err);
+}
+
+static int train(int argc, char **argv)
 {
     struct cli cli = {
         .tool = "train", .usage = train_usage, .option = train_options};
     struct train_request request;
     struct train_run run = {.cli = &cli, .request = &request};
-    struct infer_error err = {0};
-    int count, rc, code = CLI_OK;
+    int count, rc;
 
     train_request_init(&request);
     rc = cli_parse(&cli, argc, argv, train_option, &request, &count);
@@ -91,8 +127,10 @@ int main(int argc, char **argv)
     }
     if (train_request_finish(&cli, &request) < 0)
         return CLI_USAGE;
-    if (work(&run, &err) < 0)
-        code = cli_fail(&cli, &err);
-    train_close(&run);
-    return code;
+    return group_run(request.gpus, one_process, &run, cannot_start);
+}
+
+int main(int argc, char **argv)
+{
+    return cli_main("train", argc, argv, train);
 }

@@ -171,15 +171,17 @@ static int fixed(struct net *n, struct infer_error *err)
     if (rc == 0) /* seed, place, rate */
         rc = n->control = net_buffer(n, NET_FIXED, 24, err);
     if (rc >= 0)
-        rc = n->metrics = net_buffer(
-            n, NET_FIXED, 2 * (size_t)batch * infer_dtype_size(type), err);
+        rc = n->metrics =
+            net_buffer(n, NET_FIXED,
+                       (2 * (size_t)batch + 1) * infer_dtype_size(type), err);
     if (rc < 0)
         return rc;
     n->random = part(n->control, INFER_U64, 0, 2);
     n->rate = part(n->control, INFER_F32, 4, 1);
     n->loss = part(n->metrics, type, 0, batch);
     n->hit = part(n->metrics, type, batch, batch);
-    n->host_metrics = calloc(2 * (size_t)batch, sizeof(double));
+    n->stop = part(n->metrics, type, 2 * batch, 1);
+    n->host_metrics = calloc(2 * (size_t)batch + 1, sizeof(double));
     return n->host_metrics ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
 }
 
@@ -229,7 +231,9 @@ static int make_lists(struct net *n, struct infer_error *err)
         rc = net_make_update(n, err);
     if (rc == 0)
         rc = net_forward(n, NET_LIST_EVAL, err);
-    return rc < 0 ? rc : net_loss(n, NET_LIST_EVAL, err);
+    if (rc == 0)
+        rc = net_loss(n, NET_LIST_EVAL, err);
+    return rc < 0 ? rc : net_add_exchange(n, err);
 }
 
 static int make(struct net *n, struct infer_error *err)
@@ -259,7 +263,7 @@ static int reserve(struct net *n, struct infer_error *err)
     const struct device *d = n->options.device;
     const size_t batch =
         n->buffer[n->input.buffer].bytes + n->buffer[n->label.buffer].bytes +
-        24 + n->buffer[n->metrics].bytes + KERN_STEP_SIZE * sizeof(float);
+        24 + 2 * n->buffer[n->metrics].bytes + KERN_STEP_SIZE * sizeof(float);
 
     return d->ops->reserve ? d->ops->reserve(d, batch, 8, err) : 0;
 }

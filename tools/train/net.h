@@ -23,6 +23,7 @@
 #include "libinfer/device.h"
 #include "libinfer/graph.h"
 #include "libinfer/view.h"
+#include "tools/train/exchange.h"
 
 /* ---- memory -------------------------------------------------------- */
 
@@ -79,10 +80,20 @@ enum net_stage {
     NET_LOSS,
     NET_DGRAD,
     NET_WGRAD,
+    NET_EXCHANGE,
     NET_STEP,
     NET_STAGES
 };
 extern const char *const net_stage_names[];
+
+/* What an operation does that launches no kernel but deals with the other
+ * processes of the run. */
+enum net_transfer {
+    NET_NO_TRANSFER,
+    NET_SUM,  /* starts adding up in[0] */
+    NET_MEAN, /* starts averaging in[0] */
+    NET_JOIN  /* waits for what was started */
+};
 
 struct net_op {
     struct view in[KERN_MAX_IN], out[KERN_MAX_OUT];
@@ -91,6 +102,7 @@ struct net_op {
     void *packed[KERN_MAX_IN]; /* weights repacked before every launch */
     int node;                  /* of the graph; -1: none */
     enum net_stage stage;
+    enum net_transfer transfer;
     bool prepared;
     bool aside; /* on the device's second stream, with its own workspace */
     double seconds;
@@ -117,10 +129,11 @@ struct net_list {
 
 struct net_options {
     const struct device *device;
+    struct exchange *exchange;  /* with other processes; NULL: alone */
     enum infer_backend backend; /* AUTO: the fastest of the device */
     enum infer_dtype dtype;     /* of activations: F32, F16, BF16, F64 */
     bool deterministic, allow_tf32;
-    int64_t batch;
+    int64_t batch;      /* of this process */
     int accumulate;     /* batches a step, at least 1 */
     bool update;        /* false: gradients only */
     bool decay_all;     /* weight decay on biases and batch norm as well */
@@ -134,10 +147,11 @@ struct net_options {
     struct kern_step step;
 };
 
-/* Read-back of one batch. */
+/* Read-back of one batch, over all processes. */
 struct net_metrics {
     double loss; /* sum over the batch */
     int64_t hit; /* of them right */
+    bool stop;   /* some process was told net_put_stop() */
 };
 
 struct net_value {
@@ -177,7 +191,7 @@ struct net {
     int dropouts;
     int logits; /* value */
     /* In NET_FIXED; rate and random are one copy, loss and hit too. */
-    struct view input, label, random, rate, loss, hit, state, norm, zero;
+    struct view input, label, random, rate, loss, hit, stop, state, norm, zero;
     int control, metrics; /* buffers */
     int64_t classes;
     void *host_metrics;
@@ -198,6 +212,9 @@ int net_put_batch(struct net *n, const void *x, const int32_t *label,
  * random numbers. */
 int net_put_control(struct net *n, float rate, uint64_t seed, uint64_t place,
                     struct infer_error *err);
+/* Whether this process wishes to stop, which all learn with the metrics of the
+ * next batch; only where there are several. */
+int net_put_stop(struct net *n, bool stop, struct infer_error *err);
 /* Forward, loss and gradients; first: of the step (gradients start at 0). */
 int net_train(struct net *n, bool first, struct infer_error *err);
 int net_update(struct net *n, struct infer_error *err);
@@ -220,6 +237,10 @@ int net_read_flat(struct net *n, enum net_home home, void *out,
                   struct infer_error *err);
 int net_write_flat(struct net *n, enum net_home home, const void *in,
                    struct infer_error *err);
+/* Weights that came from elsewhere to 16 bits. */
+int net_refresh_half(struct net *n, struct infer_error *err);
+/* Weights, moments, averages, state and *step of process 0 to all others. */
+int net_share(struct net *n, int64_t *step, struct infer_error *err);
 /* Any view of the network, dense row-major. */
 int net_read_view(struct net *n, const struct view *v, void *out,
                   struct infer_error *err);
@@ -315,6 +336,13 @@ int net_fill_zero(struct net *n, int list, int node, const struct view *to,
 /* net_loss.c */
 int net_loss(struct net *n, int list, struct infer_error *err);
 int net_make_update(struct net *n, struct infer_error *err);
+/* net_exchange.c: nothing where a process is alone. */
+int net_ranks(const struct net *n);
+/* Puts what is exchanged among the launches of all lists. */
+int net_add_exchange(struct net *n, struct infer_error *err);
+/* Runs one operation with a transfer. */
+int net_transfer(struct net *n, const struct net_op *op,
+                 struct infer_error *err);
 /* net_memory.c */
 int net_place(struct net *n, struct infer_error *err);
 void *net_at(const struct net *n, const struct view *v);

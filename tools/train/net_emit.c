@@ -9,8 +9,8 @@
 #include "kernels/error.h"
 #include "kernels/problem.h"
 
-const char *const net_stage_names[] = {"fprop", "loss",   "dgrad",
-                                       "wgrad", "update", NULL};
+const char *const net_stage_names[] = {"fprop",    "loss",   "dgrad", "wgrad",
+                                       "exchange", "update", NULL};
 
 /* ---- buffers ------------------------------------------------------- */
 
@@ -178,7 +178,9 @@ static void describe(const struct net *n, struct net_emit *e)
         if (p->out[i].dtype != INFER_NONE)
             p->n_out = i + 1;
     }
-    p->deterministic = n->options.deterministic;
+    /* Processes that exchange gradients must make the same weights of them. */
+    p->deterministic = n->options.deterministic ||
+                       (e->list == NET_LIST_UPDATE && n->options.exchange);
     p->allow_tf32 = n->options.allow_tf32;
 }
 

@@ -19,7 +19,7 @@ int net_loss(struct net *n, int list, struct infer_error *err)
     net_emit_begin(&e, list, KERN_CROSS_ENTROPY, NET_LOSS, -1);
     e.p.attr.cross_entropy.smoothing = train ? o->smoothing : 0;
     e.p.attr.cross_entropy.scale =
-        (float)(1 / ((double)o->batch * o->accumulate));
+        (float)(1 / ((double)o->batch * o->accumulate * net_ranks(n)));
     e.in[0] = v->view[!train];
     e.in[1] = n->label;
     e.out[0] = n->loss;

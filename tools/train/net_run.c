@@ -16,12 +16,14 @@ static const char *node_name(const struct net *n, const struct net_op *op)
     return n->g->node[op->node].name;
 }
 
-static int launch(const struct net *n, const struct net_op *op,
+static int launch(struct net *n, const struct net_op *op,
                   struct infer_error *err)
 {
     const struct kern_exec *e = &op->exec;
     int rc = 0;
 
+    if (op->transfer != NET_NO_TRANSFER)
+        return net_transfer(n, op, err);
     for (int i = 0; rc == 0 && i < e->problem.n_in; i++)
         if (op->packed[i])
             rc = e->row->pack(e, i, net_at(n, &op->in[i]), op->packed[i], err);
@@ -44,6 +46,8 @@ static int launch_aside(const struct net *n, const struct net_op *op,
     return rc < 0 ? rc : launch(n, &copy, err);
 }
 
+/* What goes to other processes waits for what runs aside, and so does the end:
+ * a recording ends only where its branches have come together again. */
 static int launch_all(struct net *n, const struct net_list *l,
                       struct infer_error *err)
 {
@@ -54,10 +58,14 @@ static int launch_all(struct net *n, const struct net_list *l,
     for (int i = 0; rc == 0 && i < l->n; i++) {
         const struct net_op *op = l->op[i];
 
-        rc = op->aside ? launch_aside(n, op, err) : launch(n, op, err);
+        if (aside && op->transfer != NET_NO_TRANSFER) {
+            rc = d->ops->rejoin(d, err);
+            aside = false;
+        }
+        if (rc == 0)
+            rc = op->aside ? launch_aside(n, op, err) : launch(n, op, err);
         aside = aside || op->aside;
     }
-    /* A recording ends only where its branches have come together again. */
     if (aside) {
         const int joined = d->ops->rejoin(d, rc == 0 ? err : NULL);
 
@@ -145,6 +153,13 @@ int net_put_control(struct net *n, float rate, uint64_t seed, uint64_t place,
     return d->ops->copy_in(d, net_at(n, &n->random), bytes, sizeof(bytes), err);
 }
 
+int net_put_stop(struct net *n, bool stop, struct infer_error *err)
+{
+    const float value = stop;
+
+    return n->options.exchange ? put(n, &n->stop, &value, err) : 0;
+}
+
 int net_train(struct net *n, bool first, struct infer_error *err)
 {
     int rc = first ? run(n, NET_LIST_CLEAR, err) : 0;
@@ -169,7 +184,8 @@ int net_read_metrics(struct net *n, struct infer_error *err,
 {
     const struct device *d = n->options.device;
     const int64_t batch = n->options.batch;
-    const size_t bytes = 2 * (size_t)batch * infer_dtype_size(n->loss.t.dtype);
+    const size_t bytes =
+        (2 * (size_t)batch + 1) * infer_dtype_size(n->loss.t.dtype);
     int rc =
         d->ops->copy_out(d, n->host_metrics, net_at(n, &n->loss), bytes, err);
 
@@ -184,9 +200,11 @@ int net_read_metrics(struct net *n, struct infer_error *err,
     out->hit = 0;
     for (int64_t i = 0; i < batch; i++) {
         out->loss += scalar_load(n->loss.t.dtype, n->host_metrics, i);
+        /* A row counts the processes that have it right. */
         out->hit +=
-            scalar_load(n->loss.t.dtype, n->host_metrics, batch + i) != 0;
+            (int64_t)scalar_load(n->loss.t.dtype, n->host_metrics, batch + i);
     }
+    out->stop = scalar_load(n->loss.t.dtype, n->host_metrics, 2 * batch) != 0;
     return 0;
 }
 
@@ -292,14 +310,21 @@ int net_write_flat(struct net *n, enum net_home home, const void *in,
     rc = d->ops->copy_in(d, n->base[home], copy ? copy : in,
                          net_flat_bytes(n, home), err);
     free(copy);
-    if (rc == 0 && home == NET_WEIGHTS && n->list[NET_LIST_HALF].n > 0) {
-        rc = net_begin(n, err);
-        if (rc == 0)
-            rc = launch_all(n, &n->list[NET_LIST_HALF], err);
-        if (rc == 0)
-            rc = net_end(n, err);
-    }
+    if (rc == 0 && home == NET_WEIGHTS)
+        rc = net_refresh_half(n, err);
     return rc;
+}
+
+int net_refresh_half(struct net *n, struct infer_error *err)
+{
+    int rc = 0;
+
+    if (n->list[NET_LIST_HALF].n == 0)
+        return 0;
+    rc = net_begin(n, err);
+    if (rc == 0)
+        rc = launch_all(n, &n->list[NET_LIST_HALF], err);
+    return rc < 0 ? rc : net_end(n, err);
 }
 
 int net_read_view(struct net *n, const struct view *v, void *out,

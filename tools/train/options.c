@@ -45,6 +45,7 @@ enum {
     OPT_LOG,
     OPT_PLOT,
     OPT_DEVICE,
+    OPT_GPUS,
     OPT_BACKEND,
     OPT_PRECISION,
     OPT_DETERMINISTIC,
@@ -52,6 +53,7 @@ enum {
     OPT_GRAD_CHECK,
     OPT_OVERFIT,
     OPT_TIME_LAYERS,
+    OPT_EVALUATE,
     OPT_LIST_ARCHS
 };
 
@@ -94,7 +96,8 @@ const struct cli_option train_options[] = {
     {"warmup", 0, CLI_VALUE, "N[e]", "steps of linear warm-up (0)", OPT_WARMUP},
     {"epochs", 0, CLI_VALUE, "X", "times through the data (10)", OPT_EPOCHS},
     {"steps", 0, CLI_VALUE, "N", "updates, instead of epochs", OPT_STEPS},
-    {"batch", 'b', CLI_VALUE, "N", "pictures a batch (64)", OPT_BATCH},
+    {"batch", 'b', CLI_VALUE, "N", "pictures a batch, over all GPUs (64)",
+     OPT_BATCH},
     {"accum", 0, CLI_VALUE, "N", "batches a step (1)", OPT_ACCUM},
     {"clip-grad", 0, CLI_VALUE, "X", "largest norm of all gradients", OPT_CLIP},
     {"label-smoothing", 0, CLI_VALUE, "X", "0 to 1 (0)", OPT_SMOOTHING},
@@ -116,6 +119,8 @@ const struct cli_option train_options[] = {
     {"plot", 0, CLI_VALUE, "FILE.svg", "draw loss and accuracy", OPT_PLOT},
     {"device", 'd', CLI_VALUE, "DEVICE", "cpu, cuda or cuda:N (cpu)",
      OPT_DEVICE},
+    {"gpus", 0, CLI_VALUE, "N", "GPUs of this host that share every batch (1)",
+     OPT_GPUS},
     {"backend", 0, CLI_VALUE, "NAME", "auto, ref, onednn, cuda or cudnn",
      OPT_BACKEND},
     {"precision", 0, CLI_VALUE, "TYPE",
@@ -129,6 +134,8 @@ const struct cli_option train_options[] = {
      OPT_OVERFIT},
     {"time-layers", 0, CLI_FLAG, NULL, "time every layer and stage",
      OPT_TIME_LAYERS},
+    {"evaluate", 0, CLI_FLAG, NULL,
+     "only say how well the weights of --init-from do", OPT_EVALUATE},
     {"list-archs", 0, CLI_FLAG, NULL, "list built-in architectures",
      OPT_LIST_ARCHS},
     {NULL, 0, CLI_FLAG, NULL, NULL, 0}};
@@ -324,6 +331,7 @@ static int file_option(struct train_request *q, int id, const char *value)
         return 0;
     case OPT_DEVICE:
         q->device = value;
+        q->device_set = true;
         return 0;
     default:
         return 1;
@@ -350,6 +358,9 @@ static int flag_option(struct train_request *q, int id)
         return 0;
     case OPT_TIME_LAYERS:
         q->time_layers = true;
+        return 0;
+    case OPT_EVALUATE:
+        q->evaluate = true;
         return 0;
     default:
         return 1;
@@ -437,6 +448,10 @@ static int size_option(const struct cli *cli, struct train_request *q, int id,
     case OPT_ACCUM:
         rc = whole(cli, "accum", value, 1, 1 << 20, &n);
         q->accumulate = (int)n;
+        return rc;
+    case OPT_GPUS:
+        rc = whole(cli, "gpus", value, 1, GROUP_MAX, &n);
+        q->gpus = (int)n;
         return rc;
     case OPT_THREADS:
         rc = whole(cli, "threads", value, 1, 1024, &n);
@@ -534,6 +549,28 @@ static void rule_defaults(struct train_request *q)
         q->policy.rate = kind == KERN_UPDATE_SGD ? 0.05 : 0.001;
 }
 
+/* --gpus=N alone means the first N. */
+static int check_gpus(const struct cli *cli, struct train_request *q)
+{
+    if (q->gpus == 0) {
+        q->gpus = 1;
+        return 0;
+    }
+    if (!q->device_set)
+        q->device = "cuda";
+    if (strncmp(q->device, "cuda", 4) != 0 ||
+        (q->gpus > 1 && strcmp(q->device, "cuda") != 0)) {
+        cli_error(cli, "--gpus=%d goes with --device=cuda, not with %s",
+                  q->gpus, q->device);
+        return -1;
+    }
+    if (q->gpus > 1 && q->grad_check) {
+        cli_error(cli, "--grad-check takes one GPU");
+        return -1;
+    }
+    return 0;
+}
+
 int train_request_finish(const struct cli *cli, struct train_request *q)
 {
     struct policy policy;
@@ -563,6 +600,8 @@ int train_request_finish(const struct cli *cli, struct train_request *q)
                        "--optimizer=momentum");
         rc = -1;
     }
+    if (check_gpus(cli, q) < 0)
+        rc = -1;
     rule_defaults(q);
     policy_init(&policy, q->policy.kind, q->policy.rate);
     q->policy = policy;

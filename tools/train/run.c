@@ -12,6 +12,11 @@
 
 static volatile sig_atomic_t interrupted;
 
+bool train_leads(const struct train_run *r)
+{
+    return !r->exchange || r->exchange->rank == 0;
+}
+
 static void on_interrupt(int number)
 {
     interrupted = 1;
@@ -20,6 +25,14 @@ static void on_interrupt(int number)
 }
 
 /* ---- steps --------------------------------------------------------- */
+
+/* Where a batch's random numbers are: every process has its own. */
+static uint64_t place(const struct train_run *r, int64_t batch)
+{
+    const struct exchange *x = r->exchange;
+
+    return (uint64_t)(x ? batch * x->size + x->rank : batch);
+}
 
 static int one_batch(struct train_run *r, const struct loader_batch *b,
                      int micro, struct infer_error *err,
@@ -31,7 +44,9 @@ static int one_batch(struct train_run *r, const struct loader_batch *b,
 
     if (rc == 0)
         rc = net_put_control(r->net, rate, r->cli->seed,
-                             (uint64_t)(r->step * parts + micro), err);
+                             place(r, r->step * parts + micro), err);
+    if (rc == 0)
+        rc = net_put_stop(r->net, interrupted != 0, err);
     if (rc == 0)
         rc = net_train(r->net, micro == 0, err);
     return rc < 0 ? rc : net_read_metrics(r->net, err, out);
@@ -57,7 +72,8 @@ int train_step(struct train_run *r, const struct loader_batch *again,
             break;
         out->loss += m.loss;
         out->hit += m.hit;
-        *pictures += b->count;
+        out->stop = out->stop || m.stop;
+        *pictures += b->all;
     }
     /* Of a loss that is not finite the caller tells; the weights stay. */
     if (rc == 0 && isfinite(out->loss))
@@ -150,6 +166,10 @@ static int save(struct train_run *r, struct infer_error *err)
     rc = check_gradients(r, err);
     if (rc < 0)
         return rc;
+    if (!train_leads(r)) {
+        r->last_saved = r->step;
+        return 0;
+    }
     snprintf(info.arch, sizeof(info.arch), "%s", q->arch ? q->arch : "");
     snprintf(info.rule, sizeof(info.rule), "%s", q->rule);
     rc = checkpoint_write(q->out, r->net, &info, err);
@@ -310,7 +330,7 @@ static int after_step(struct train_run *r, struct course *c,
     }
     if (rc == 0 &&
         ((every > 0 && r->step % every == 0) || (every <= 0 && ends) ||
-         r->step == r->total_steps || interrupted))
+         r->step == r->total_steps || r->stop))
         rc = save(r, err);
     return rc;
 }
@@ -325,7 +345,7 @@ static int loop(struct train_run *r, struct infer_error *err)
     c.shown = c.begun;
     restart(&c.epoch);
     restart(&c.part);
-    while (rc == 0 && r->step < r->total_steps && !interrupted) {
+    while (rc == 0 && r->step < r->total_steps && !r->stop) {
         struct net_metrics m;
         int64_t pictures;
 
@@ -335,6 +355,8 @@ static int loop(struct train_run *r, struct infer_error *err)
         if (rc < 0)
             break;
         r->step++;
+        /* Several processes must stop behind the same step. */
+        r->stop = r->exchange ? m.stop : interrupted != 0;
         count(&c.epoch, &m, pictures);
         count(&c.part, &m, pictures);
         live(r, &c);
@@ -357,7 +379,7 @@ int train_run(struct train_run *r, struct infer_error *err)
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
     rc = loop(r, err);
-    if (rc == 0 && interrupted) {
+    if (rc == 0 && r->stop && train_leads(r)) {
         cli_error(r->cli, "stopped at step %lld of %lld; %s",
                   (long long)r->step, (long long)r->total_steps,
                   r->request->out ? "go on with --resume"

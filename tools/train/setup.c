@@ -3,6 +3,7 @@
  * weights. */
 #include "tools/train/train.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/error.h"
@@ -188,6 +189,7 @@ static void fill_options(const struct train_run *r, struct net_options *o)
     const bool half = o->dtype == INFER_F16 || o->dtype == INFER_BF16;
 
     o->device = &r->device;
+    o->exchange = r->exchange;
     o->allow_tf32 = q->precision == INFER_PRECISION_TF32;
     o->update = true;
     o->decay_all = q->decay_all;
@@ -224,6 +226,7 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
     o.deterministic = check || q->deterministic;
     o.keep = check;
     if (check) {
+        o.exchange = NULL;
         o.update = o.average = false;
         o.momentum = o.second = false;
     }
@@ -262,23 +265,43 @@ static int first_weights(struct train_run *r, struct net *n,
     return rc;
 }
 
+/* Pictures of a batch that this process takes. */
+static int64_t train_part(const struct train_run *r)
+{
+    return r->request->batch / (r->exchange ? r->exchange->size : 1);
+}
+
+/* A CPU that trains has no time to spare; beside a GPU half of the cores make
+ * batches, shared with the other processes of this host. */
+static int loader_threads(const struct train_run *r)
+{
+    const int others = r->group ? r->group->local_size : 1;
+
+    return r->device.kern.kind == KERN_CPU ? 1
+                                           : device_cpu_cores() / 2 / others;
+}
+
 static int open_loaders(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
+    const struct exchange *x = r->exchange;
     struct loader_options o = {.set = &r->train,
-                               .batch = q->batch,
+                               .batch = train_part(r),
+                               .rank = x ? x->rank : 0,
+                               .ranks = x ? x->size : 1,
                                .seed = r->cli->seed,
                                .shuffle = !q->no_shuffle,
                                .augment = q->augment,
-                               .preprocess = r->preprocess};
+                               .preprocess = r->preprocess,
+                               .threads = loader_threads(r)};
     int rc = loader_new(&o, err, &r->loader);
 
     if (rc < 0 || r->val.count == 0)
         return rc;
-    o = (struct loader_options){.set = &r->val,
-                                .batch = q->batch,
-                                .whole = true,
-                                .preprocess = r->preprocess};
+    o.set = &r->val;
+    o.whole = true;
+    o.shuffle = false;
+    memset(&o.augment, 0, sizeof(o.augment));
     return loader_new(&o, err, &r->val_loader);
 }
 
@@ -398,12 +421,38 @@ static enum infer_dtype dtype_of(enum infer_precision precision)
                                                : INFER_F32;
 }
 
+/* The device of this process, and its tie to the others. */
+static int open_device(struct train_run *r, struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    struct group *g = r->group;
+    char name[32];
+    int rc;
+
+    if (!g || g->size == 1)
+        return device_open(q->device, q->threads, NULL, err, &r->device);
+    if (strncmp(q->device, "cuda", 4) != 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "%d processes train on GPUs only: --device=cuda",
+                         g->size);
+    if (q->batch % g->size)
+        return error_set(err, INFER_EARGUMENT,
+                         "a batch of %lld cannot be shared equally by %d GPUs",
+                         (long long)q->batch, g->size);
+    rc = exchange_check(g, err);
+    if (rc < 0)
+        return rc;
+    snprintf(name, sizeof(name), "cuda:%d", g->local);
+    rc = device_open(name, q->threads, NULL, err, &r->device);
+    return rc < 0 ? rc : exchange_open(g, &r->device, err, &r->exchange);
+}
+
 int train_open(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
     struct data_wish wish;
     struct graph *g;
-    int rc = device_open(q->device, q->threads, NULL, err, &r->device);
+    int rc = open_device(r, err);
 
     r->last_saved = -1;
     log_init(&r->log, q->log, q->plot);
@@ -422,7 +471,7 @@ int train_open(struct train_run *r, struct infer_error *err)
     r->preprocess = wish.preprocess;
     if (q->grad_check)
         return 0;
-    rc = train_make_net(r, dtype_of(q->precision), q->batch, false, err,
+    rc = train_make_net(r, dtype_of(q->precision), train_part(r), false, err,
                         &r->net);
     if (rc == 0)
         rc = open_loaders(r, err);
@@ -430,8 +479,10 @@ int train_open(struct train_run *r, struct infer_error *err)
         return rc;
     set_length(r);
     rc = set_loss_scale(r, err);
-    if (rc == 0)
+    if (rc == 0 && train_leads(r))
         rc = q->resume ? resume(r, err) : first_weights(r, r->net, err);
+    if (rc == 0 && r->exchange)
+        rc = net_share(r->net, &r->step, err);
     return rc;
 }
 
@@ -440,6 +491,7 @@ void train_close(struct train_run *r)
     loader_free(r->loader);
     loader_free(r->val_loader);
     net_free(r->net);
+    exchange_close(r->exchange);
     data_close(&r->train);
     data_close(&r->val);
     log_clear(&r->log);

@@ -24,11 +24,13 @@ struct train_request {
     const char *resume; /* file; NULL: a fresh run */
     bool resume_out;    /* --resume without a file: from -o */
     const char *device;
+    bool device_set;
+    int gpus; /* of this host, each with a process of its own; 0: not said */
     int threads;
     enum infer_backend backend;
     enum infer_precision precision;
     bool deterministic;
-    int64_t batch;
+    int64_t batch; /* over all GPUs */
     int accumulate;
     double epochs;
     int64_t steps;    /* 0: by epochs */
@@ -46,12 +48,14 @@ struct train_request {
     struct augment augment;
     bool no_shuffle;
     enum init_scheme init;
-    bool grad_check, overfit, time_layers, eval_only;
+    bool grad_check, overfit, time_layers, evaluate;
 };
 
 struct train_run {
     struct cli *cli;
     const struct train_request *request;
+    struct group *group;       /* NULL: alone */
+    struct exchange *exchange; /* with the group; NULL: alone */
     struct device device;
     struct data_set train, val; /* val.count 0: none */
     struct graph_preprocess preprocess;
@@ -61,6 +65,7 @@ struct train_run {
     struct policy policy;
     int64_t steps_per_epoch, total_steps, step;
     int64_t last_saved; /* step of the newest checkpoint; -1: none */
+    bool stop;          /* a signal asked for the end, and all processes know */
     double best_accuracy, val_loss, val_accuracy;
 };
 
@@ -74,6 +79,9 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
 /* run.c */
 int train_run(struct train_run *r, struct infer_error *err);
 int train_evaluate(struct train_run *r, struct infer_error *err);
+/* Whether this process writes files and reports: the only one, or the first of
+ * several. */
+bool train_leads(const struct train_run *r);
 /* One step on batches of the loader, or again and again on one. */
 int train_step(struct train_run *r, const struct loader_batch *again,
                struct infer_error *err, struct net_metrics *out,
@@ -81,10 +89,12 @@ int train_step(struct train_run *r, const struct loader_batch *again,
 void train_progress(const struct train_run *r, double loss, double accuracy,
                     double rate, double since);
 
-/* check.c: --grad-check, --overfit-batch, --time-layers. */
+/* check.c: --grad-check, --overfit-batch, --time-layers, --evaluate. */
 int train_grad_check(struct train_run *r, struct infer_error *err);
 int train_overfit(struct train_run *r, struct infer_error *err);
 int train_time_layers(struct train_run *r, struct infer_error *err);
+/* --evaluate */
+int train_judge(struct train_run *r, struct infer_error *err);
 
 /* gradient.c: compares gradients with finite differences in double precision;
  * `each` elements of every parameter. */

@@ -317,6 +317,24 @@ static int bind_architecture(const struct wconv_request *r,
     return status;
 }
 
+/* An architecture alone is no network that could run. */
+static int check_has_weights(const struct wconv_request *r,
+                             const struct graph *g, struct infer_error *err)
+{
+    int i, missing = 0;
+
+    for (i = 0; i < g->n_values; i++)
+        missing += g->value[i].name != NULL && g->value[i].producer < 0 &&
+                   g->value[i].data == NULL;
+    missing -= g->n_inputs;
+    if (missing == 0)
+        return INFER_OK;
+    return error_set(err, INFER_EUNSUPPORTED,
+                     "%s: an architecture without weights (%d tensors): name "
+                     "the file that holds them, and this with --arch",
+                     r->in, missing);
+}
+
 static void set_epsilon(struct graph *g, double epsilon)
 {
     int i;
@@ -381,7 +399,16 @@ static int load(const struct wconv_request *r, struct wconv_subject *s,
 
     if (status < 0)
         return status;
-    if (s->graph == NULL && (status = bind_architecture(r, s, err)) < 0)
+    if (s->graph == NULL)
+        status = bind_architecture(r, s, err);
+    else if (r->weights.arch != NULL)
+        status = error_set(err, INFER_EARGUMENT,
+                           "%s: holds a network of its own: --arch is for "
+                           "bare weights",
+                           r->in);
+    else
+        status = check_has_weights(r, s->graph, err);
+    if (status < 0)
         return status;
     g = s->graph;
     if (r->weights.bn_eps >= 0)

@@ -41,6 +41,8 @@ static enum content look_at(const char *path)
 int wconv_subject_open(const char *path, const struct weights_options *options,
                        struct infer_error *err, struct wconv_subject *out)
 {
+    const bool given =
+        options->from != NULL && strcmp(options->from, "auto") != 0;
     struct stat st;
     int status;
 
@@ -49,7 +51,7 @@ int wconv_subject_open(const char *path, const struct weights_options *options,
     weights_import_init(&out->import);
     if (stat(path, &st) < 0 && arch_find(path) != NULL)
         return arch_open(path, NULL, err, &out->graph);
-    switch (look_at(path)) {
+    switch (given ? CONTENT_OTHER : look_at(path)) {
     case CONTENT_MODEL:
         out->bytes = (uint64_t)st.st_size;
         return model_file_read(path, err, &out->graph);
