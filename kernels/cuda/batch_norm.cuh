@@ -24,13 +24,13 @@
 /* Four blocks a multiprocessor of the largest GPUs. */
 #define NORM_MAX_PARTS 528
 /* Brief: sums that a block adds up, 16 a thread, and the largest part, which
- * a multiprocessor reads in about a microsecond. */
+ * a multiprocessor reads in half a microsecond. */
 #define NORM_BRIEF_SUMS  4096
-#define NORM_BRIEF_BYTES (128 << 10)
+#define NORM_BRIEF_BYTES (64 << 10)
 /* Two sums a channel, at least one thread each. */
 #define NORM_BRIEF_CHANNELS (NORM_THREADS / 2)
-/* Vectors that a thread has on their way at once. */
-#define NORM_BATCH 4
+/* Blocks of the last pass that a multiprocessor is to hold. */
+#define NORM_RESIDENT 2
 
 /* Activations that kernels are compiled for: a call in a loop over memory, as
  * the rarer ones need it, keeps loads from overlapping. */
@@ -185,11 +185,12 @@ norm_join_block(const struct norm_shape &s, const float *parts,
 /* Blocks of the pass that follows: a few a multiprocessor, so that what a
  * thread knows of its channels serves many pixels. */
 static inline unsigned norm_blocks(const struct norm_shape &s, int64_t vectors,
-                                   int multiprocessors)
+                                   int batch, int multiprocessors)
 {
-    const int64_t each = (int64_t)NORM_THREADS * NORM_BATCH;
+    const int64_t each = (int64_t)NORM_THREADS * batch;
     const int64_t blocks = (vectors + each - 1) / each;
-    const int64_t most = (int64_t)multiprocessors * (s.brief ? 2 : 8);
+    const int64_t most =
+        (int64_t)multiprocessors * (s.brief ? NORM_RESIDENT : 8);
 
     return (unsigned)(blocks < most ? blocks : most);
 }

@@ -16,6 +16,9 @@
 #define VECTORS_IN  0xdcu /* scale, mean, inverse, dscale, dshift */
 #define VECTORS_OUT 0x06u
 
+/* Vectors of each tensor that a thread has on their way at once. */
+#define BATCH 2
+
 struct dgrad_args {
     struct norm_shape s;
     const void *dy, *x, *y; /* y: of an activation */
@@ -137,7 +140,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 
 /* Threads and vectors as in batch_norm_train.cu. */
 template <typename T, int V, int ACT>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     apply_kernel(const __grid_constant__ struct dgrad_args a)
 {
     __shared__ float sums[2 * NORM_BRIEF_CHANNELS];
@@ -164,18 +167,18 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     for (int l = 0; l < 3; l++)
         norm_line<V>(line + l * a.s.channels, (int)(first % per_pixel) * V,
                      factor[l]);
-    for (int64_t i = first; i < a.vectors; i += NORM_BATCH * step) {
-        struct operands<T, V> o[NORM_BATCH] = {
+    for (int64_t i = first; i < a.vectors; i += BATCH * step) {
+        struct operands<T, V> o[BATCH] = {
         };
-        vec<T, V> x[NORM_BATCH] = {};
+        vec<T, V> x[BATCH] = {};
 #pragma unroll
-        for (int k = 0; k < NORM_BATCH; k++)
+        for (int k = 0; k < BATCH; k++)
             if (i + k * step < a.vectors) {
                 load_operands<T, V, ACT>(a, (i + k * step) * V, &o[k]);
                 x[k] = load_vec<T, V>((const T *)a.x + (i + k * step) * V);
             }
 #pragma unroll
-        for (int k = 0; k < NORM_BATCH; k++) {
+        for (int k = 0; k < BATCH; k++) {
             const int c = (int)((uint32_t)(i + k * step) % per_pixel) * V;
             vec<T, V> dx, dz;
             if (i + k * step >= a.vectors)
@@ -216,9 +219,10 @@ static int run_act(struct dgrad_args *a, const struct kern_args *args,
                            dim3(NORM_THREADS), 0, args->stream, *a, err);
     if (r < 0)
         return r;
-    return launch_chained(apply_kernel<T, V, ACT>,
-                          dim3(norm_blocks(a->s, a->vectors, multiprocessors)),
-                          dim3(NORM_THREADS), 0, args->stream, *a, err);
+    return launch_chained(
+        apply_kernel<T, V, ACT>,
+        dim3(norm_blocks(a->s, a->vectors, BATCH, multiprocessors)),
+        dim3(NORM_THREADS), 0, args->stream, *a, err);
 }
 
 template <typename T, int V>

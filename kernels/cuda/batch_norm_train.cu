@@ -14,6 +14,9 @@
 #define VECTORS_IN  0x1eu /* scale, shift, mean, var */
 #define VECTORS_OUT 0x1eu
 
+/* Vectors of each tensor that a thread has on their way at once. */
+#define BATCH 4
+
 struct train_args {
     struct norm_shape s;
     const void *x, *residual; /* NULL: none */
@@ -109,11 +112,11 @@ static __device__ __forceinline__ float activate(const struct kern_unary &act,
     return ACT == NORM_RELU ? (x < 0 ? 0 : x) : apply_unary(act, x);
 }
 
-/* A thread takes NORM_BATCH vectors at a time.  They are of the same channels
+/* A thread takes BATCH vectors at a time.  They are of the same channels
  * where a block's threads span whole pixels, as with most numbers of channels:
  * then factor and summand are read once. */
 template <typename T, int V, int ACT>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     apply_kernel(const __grid_constant__ struct train_args a)
 {
     __shared__ float sums[2 * NORM_BRIEF_CHANNELS];
@@ -137,10 +140,10 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     }
     norm_line<V>(line, (int)(first % per_pixel) * V, factor);
     norm_line<V>(line + a.s.channels, (int)(first % per_pixel) * V, summand);
-    for (int64_t i = first; i < a.vectors; i += NORM_BATCH * step) {
-        vec<T, V> x[NORM_BATCH] = {}, r[NORM_BATCH] = {};
+    for (int64_t i = first; i < a.vectors; i += BATCH * step) {
+        vec<T, V> x[BATCH] = {}, r[BATCH] = {};
 #pragma unroll
-        for (int k = 0; k < NORM_BATCH; k++)
+        for (int k = 0; k < BATCH; k++)
             if (i + k * step < a.vectors) {
                 x[k] = load_vec<T, V>((const T *)a.x + (i + k * step) * V);
                 if (a.residual)
@@ -148,7 +151,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
                                           (i + k * step) * V);
             }
 #pragma unroll
-        for (int k = 0; k < NORM_BATCH; k++) {
+        for (int k = 0; k < BATCH; k++) {
             const int c = (int)((uint32_t)(i + k * step) % per_pixel) * V;
             vec<T, V> y;
             if (i + k * step >= a.vectors)
@@ -181,9 +184,10 @@ static int run_act(const struct train_args *a, void *stream,
                            dim3(NORM_THREADS), 0, stream, *a, err);
     if (r < 0)
         return r;
-    return launch_chained(apply_kernel<T, V, ACT>,
-                          dim3(norm_blocks(a->s, a->vectors, multiprocessors)),
-                          dim3(NORM_THREADS), 0, stream, *a, err);
+    return launch_chained(
+        apply_kernel<T, V, ACT>,
+        dim3(norm_blocks(a->s, a->vectors, BATCH, multiprocessors)),
+        dim3(NORM_THREADS), 0, stream, *a, err);
 }
 
 template <typename T, int V>

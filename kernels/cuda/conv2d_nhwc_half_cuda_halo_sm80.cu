@@ -6,7 +6,9 @@
  *
  * dgrad is the same sum over the ring of dy with the window turned round:
  * dx[h, w, c] = sum over (r, s, k) of dy[h + r - 1, w + s - 1, k] *
- * w[k, 2 - r, 2 - s, c].
+ * w[k, 2 - r, 2 - s, c].  That of stride 2 is the same with zeros between the
+ * pixels of dy, which are not read: three products of four are with zeros, but
+ * where channels are few the copies take longer.
  *
  * Blocks: tiles in x, of which a block takes every gridDim.x-th, so that it
  * reads the weights once; BN outputs in y.  Four warps share the M pixels, each
@@ -59,9 +61,9 @@ static __device__ __forceinline__ void copy_rows(const struct halo_args &a,
     } else {
         enum { VECTORS = 9 * C / 8 };
         for (int i = threadIdx.x; i < BN * VECTORS; i += THREADS)
-            ptx_cp_async<16>(
+            halo_copy_again(
                 ptx_shared(to) + i / VECTORS * ROW + i % VECTORS * 16,
-                (const T *)a.w + (size_t)n0 * 9 * C + (size_t)i * 8, true);
+                (const T *)a.w + (size_t)n0 * 9 * C + (size_t)i * 8);
     }
 }
 
@@ -73,10 +75,9 @@ static __device__ __forceinline__ void copy_columns(const struct halo_args &a,
     enum { VECTORS = BN / 8 };
     for (int i = threadIdx.x; i < C * 9 * VECTORS; i += THREADS) {
         const int v = i % VECTORS, tap = i / VECTORS % 9, k = i / VECTORS / 9;
-        ptx_cp_async<16>(ptx_shared(to) + k * ROW + tap * 2 * BN + v * 16,
-                         (const T *)a.w + ((size_t)k * 9 + tap) * a.outputs +
-                             n0 + v * 8,
-                         true);
+        halo_copy_again(ptx_shared(to) + k * ROW + tap * 2 * BN + v * 16,
+                        (const T *)a.w + ((size_t)k * 9 + tap) * a.outputs +
+                            n0 + v * 8);
     }
 }
 
@@ -222,7 +223,8 @@ static int read_problem(const struct kern_problem *p,
 {
     const struct kern_tensor *w = &p->in[CONV_W];
     const bool dgrad = p->op == KERN_CONV_DGRAD;
-    const int r = halo_read(p, &p->in[CONV_X], &p->out[0], w, &s->s, why);
+    const int r =
+        halo_read(p, &p->in[CONV_X], &p->out[0], w, dgrad ? 2 : 1, &s->s, why);
     const struct kern_tensor *bias = kern_problem_in(p, CONV_BIAS);
     const struct kern_tensor *residual = kern_problem_in(p, CONV_RESIDUAL);
 
@@ -273,8 +275,9 @@ static double estimate(const struct kern_problem *p,
     if (read_problem(p, d, &s, NULL) < 0)
         return 1e30;
     const double bytes = kern_problem_bytes(p) / 2.5e6;
-    const double work = kern_problem_flops(p) / 1.5e6 /
-                        conv_multiprocessors(d) * s.depth / s.s.channels;
+    const double products =
+        kern_problem_flops(p) * s.s.step * s.s.step * s.depth / s.s.channels;
+    const double work = products / 1.5e6 / conv_multiprocessors(d);
     return 3 + (bytes > work ? bytes : work);
 }
 

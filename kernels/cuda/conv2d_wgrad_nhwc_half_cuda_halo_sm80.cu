@@ -216,7 +216,7 @@ static int read_problem(const struct kern_problem *p,
                         const struct kern_device *d, struct halo_wgrad_state *s,
                         struct infer_error *why)
 {
-    const int r = halo_read(p, &p->in[0], &p->in[1], &p->out[0], &s->s, why);
+    const int r = halo_read(p, &p->in[0], &p->in[1], &p->out[0], 1, &s->s, why);
 
     if (r < 0)
         return r;

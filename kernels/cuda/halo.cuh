@@ -25,9 +25,11 @@
 
 struct halo_shape {
     int n, h, w;
+    int step;      /* 2: only every second pixel, from 0 on, is there */
     int channels;  /* of a pixel in memory */
     int high, log; /* rows of a tile; log2 of its width */
-    int tiles_h, tiles_w, tiles;
+    int tiles;
+    struct fast_div tiles_h, tiles_w;
     struct fast_div ring_w; /* by width + 2 */
 };
 
@@ -53,12 +55,13 @@ template <int M, int C> static __host__ __device__ constexpr int halo_ring(void)
 static __device__ __forceinline__ struct halo_tile
 halo_tile_at(const struct halo_shape &s, int tile)
 {
-    const int x = tile % s.tiles_w, rest = tile / s.tiles_w;
+    uint32_t row, column;
     struct halo_tile t;
 
-    t.image = rest / s.tiles_h;
-    t.h = rest % s.tiles_h * s.high;
-    t.w = x << s.log;
+    tile = (int)s.tiles_w.divmod((uint32_t)tile, &column);
+    t.image = (int)s.tiles_h.divmod((uint32_t)tile, &row);
+    t.h = (int)row * s.high;
+    t.w = (int)column << s.log;
     return t;
 }
 
@@ -95,18 +98,22 @@ halo_copy(const struct halo_shape &s, const struct halo_tile &t, const void *x,
 {
     enum { VECTORS = NARROW ? 1 : C / 8 };
     const int pixels = (s.high + 2) * ((1 << s.log) + 2);
+    const int shift = s.step - 1; /* rows and columns are halved, or not */
+    const int high = s.h >> shift, wide = s.w >> shift;
+    const T *image = (const T *)x + (size_t)t.image * high * wide * s.channels;
 
+#pragma unroll 4
     for (int i = threadIdx.x; i < pixels * VECTORS; i += THREADS) {
         uint32_t column;
         const int v = i % VECTORS, pixel = i / VECTORS;
         const int row = (int)s.ring_w.divmod((uint32_t)pixel, &column);
         const int h = t.h + row - 1, w = t.w + (int)column - 1;
-        const bool inside =
-            (unsigned)h < (unsigned)s.h && (unsigned)w < (unsigned)s.w;
+        const bool inside = (unsigned)h < (unsigned)s.h &&
+                            (unsigned)w < (unsigned)s.w &&
+                            ((h | w) & shift) == 0;
         const T *from =
-            (const T *)x +
-            (inside ? (((size_t)t.image * s.h + h) * s.w + w) * s.channels
-                    : (size_t)0);
+            image +
+            (inside ? ((h >> shift) * wide + (w >> shift)) * s.channels : 0);
         if (NARROW)
             halo_fill_pixel<T, C>(to + pixel * halo_pitch<C>(), from,
                                   s.channels, inside);
@@ -114,6 +121,18 @@ halo_copy(const struct halo_shape &s, const struct halo_tile &t, const void *x,
             ptx_cp_async<16>(ptx_shared(to) + pixel * halo_pitch<C>() + v * 16,
                              inside ? from + v * 8 : from, inside);
     }
+}
+
+/* 16 bytes that other blocks of the multiprocessor read as well, so that they
+ * are worth a place in L1. */
+static __device__ __forceinline__ void halo_copy_again(uint32_t to,
+                                                       const void *from)
+{
+#if PTX_SM80
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to),
+                 "l"(from)
+                 : "memory");
+#endif
 }
 
 /* Four transposed 8x8 matrices; see ptx_ldmatrix_x4(). */
@@ -144,31 +163,35 @@ static inline void halo_tiles(struct halo_shape *s, int m)
 {
     s->log = s->w > 16 ? 5 : s->w > 8 ? 4 : 3;
     s->high = m >> s->log;
-    s->tiles_h = conv_ceil_div(s->h, s->high);
-    s->tiles_w = conv_ceil_div(s->w, 1 << s->log);
-    s->tiles = s->n * s->tiles_h * s->tiles_w;
+    s->tiles_h.init((uint32_t)conv_ceil_div(s->h, s->high));
+    s->tiles_w.init((uint32_t)conv_ceil_div(s->w, 1 << s->log));
+    s->tiles = s->n * (int)(s->tiles_h.divisor * s->tiles_w.divisor);
     s->ring_w.init((uint32_t)(1 << s->log) + 2);
 }
 
-/* 3x3 with stride and padding 1 between dense channels-last tensors of one
- * type and extent; x is the one with the ring. */
+/* 3x3 with padding 1 between dense channels-last tensors of one type; x is the
+ * one with the ring.  Stride 1, where both are of one extent; or, with `most`
+ * 2, stride 2, where x has only every second row and column of y. */
 static inline int halo_read(const struct kern_problem *p,
                             const struct kern_tensor *x,
                             const struct kern_tensor *y,
-                            const struct kern_tensor *w, struct halo_shape *s,
-                            struct infer_error *why)
+                            const struct kern_tensor *w, int most,
+                            struct halo_shape *s, struct infer_error *why)
 {
     const struct kern_conv *c = &p->attr.conv;
     bool ok = x->rank == 4 && c->groups == 1 && y->dtype == x->dtype;
 
     for (int i = 0; ok && i < 2; i++)
-        ok = w->dim[i + 2] == 3 && c->stride[i] == 1 && c->dilation[i] == 1 &&
-             c->pad_begin[i] == 1 && c->pad_end[i] == 1 &&
-             x->dim[i + 2] == y->dim[i + 2];
+        ok = w->dim[i + 2] == 3 && c->stride[i] == c->stride[0] &&
+             c->stride[i] <= most && c->dilation[i] == 1 &&
+             c->pad_begin[i] == 1 && (c->stride[i] > 1 || c->pad_end[i] == 1) &&
+             x->dim[i + 2] * c->stride[i] == y->dim[i + 2];
     if (!ok)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes one group, windows of 3x3, stride, dilation "
-                         "and padding 1");
+                         "takes one group, windows of 3x3, dilation and "
+                         "padding 1, strides of 1 to %d that divide the "
+                         "picture",
+                         most);
     if (!kern_tensor_is_dense(x, KERN_NHWC) ||
         !kern_tensor_is_dense(y, KERN_NHWC) || kern_tensor_count(x) < 1 ||
         kern_tensor_count(x) > INT32_MAX / 2 ||
@@ -178,8 +201,9 @@ static inline int halo_read(const struct kern_problem *p,
                          "elements");
     s->n = (int)x->dim[0];
     s->channels = (int)x->dim[1];
-    s->h = (int)x->dim[2];
-    s->w = (int)x->dim[3];
+    s->h = (int)y->dim[2];
+    s->w = (int)y->dim[3];
+    s->step = c->stride[0];
     return 0;
 }
 

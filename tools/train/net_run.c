@@ -35,7 +35,7 @@ static int launch(struct net *n, const struct net_op *op,
 }
 
 /* Beside what follows in the list. */
-static int launch_aside(const struct net *n, const struct net_op *op,
+static int launch_aside(struct net *n, const struct net_op *op,
                         struct infer_error *err)
 {
     const struct device *d = n->options.device;
