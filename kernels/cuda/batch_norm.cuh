@@ -29,8 +29,6 @@
 #define NORM_BRIEF_BYTES (64 << 10)
 /* Two sums a channel, at least one thread each. */
 #define NORM_BRIEF_CHANNELS (NORM_THREADS / 2)
-/* Blocks of the last pass that a multiprocessor is to hold. */
-#define NORM_RESIDENT 2
 
 /* Activations that kernels are compiled for: a call in a loop over memory, as
  * the rarer ones need it, keeps loads from overlapping. */
@@ -185,12 +183,11 @@ norm_join_block(const struct norm_shape &s, const float *parts,
 /* Blocks of the pass that follows: a few a multiprocessor, so that what a
  * thread knows of its channels serves many pixels. */
 static inline unsigned norm_blocks(const struct norm_shape &s, int64_t vectors,
-                                   int batch, int multiprocessors)
+                                   int batch, int resident, int multiprocessors)
 {
     const int64_t each = (int64_t)NORM_THREADS * batch;
     const int64_t blocks = (vectors + each - 1) / each;
-    const int64_t most =
-        (int64_t)multiprocessors * (s.brief ? NORM_RESIDENT : 8);
+    const int64_t most = (int64_t)multiprocessors * (s.brief ? resident : 8);
 
     return (unsigned)(blocks < most ? blocks : most);
 }

@@ -16,8 +16,10 @@
 #define VECTORS_IN  0xdcu /* scale, mean, inverse, dscale, dshift */
 #define VECTORS_OUT 0x06u
 
-/* Vectors of each tensor that a thread has on their way at once. */
-#define BATCH 2
+/* Vectors of each tensor that a thread of the last pass has on their way at
+ * once, and blocks of that pass that a multiprocessor is to hold. */
+#define RESIDENT 3
+#define BATCH    2
 
 struct dgrad_args {
     struct norm_shape s;
@@ -27,7 +29,7 @@ struct dgrad_args {
     float *dscale, *dshift;
     float *parts, *line; /* line: a [C], b [C], c [C] */
     struct kern_unary act;
-    int64_t vectors;
+    uint32_t vectors;
 };
 
 /* dy and y of V elements, and dz from them. */
@@ -140,15 +142,15 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 
 /* Threads and vectors as in batch_norm_train.cu. */
 template <typename T, int V, int ACT>
-static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
+static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
     apply_kernel(const __grid_constant__ struct dgrad_args a)
 {
     __shared__ float sums[2 * NORM_BRIEF_CHANNELS];
     __shared__ float own[3 * NORM_BRIEF_CHANNELS];
     const uint32_t per_pixel = (uint32_t)a.s.channels / V;
     const bool fixed = NORM_THREADS % per_pixel == 0;
-    const int64_t step = (int64_t)gridDim.x * NORM_THREADS;
-    const int64_t first = blockIdx.x * (int64_t)NORM_THREADS + threadIdx.x;
+    const uint32_t step = gridDim.x * NORM_THREADS;
+    const uint32_t first = blockIdx.x * NORM_THREADS + threadIdx.x;
     const float *line = a.line;
     float factor[3][V];
 
@@ -167,19 +169,20 @@ static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     for (int l = 0; l < 3; l++)
         norm_line<V>(line + l * a.s.channels, (int)(first % per_pixel) * V,
                      factor[l]);
-    for (int64_t i = first; i < a.vectors; i += BATCH * step) {
+    for (uint32_t i = first; i < a.vectors; i += BATCH * step) {
         struct operands<T, V> o[BATCH] = {
         };
         vec<T, V> x[BATCH] = {};
 #pragma unroll
         for (int k = 0; k < BATCH; k++)
             if (i + k * step < a.vectors) {
-                load_operands<T, V, ACT>(a, (i + k * step) * V, &o[k]);
-                x[k] = load_vec<T, V>((const T *)a.x + (i + k * step) * V);
+                load_operands<T, V, ACT>(a, (size_t)(i + k * step) * V, &o[k]);
+                x[k] =
+                    load_vec<T, V>((const T *)a.x + (size_t)(i + k * step) * V);
             }
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
-            const int c = (int)((uint32_t)(i + k * step) % per_pixel) * V;
+            const int c = (int)((i + k * step) % per_pixel) * V;
             vec<T, V> dx, dz;
             if (i + k * step >= a.vectors)
                 break;
@@ -195,9 +198,10 @@ static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
                     factor[0][j], z,
                     fmaf(factor[1][j], to_float(x[k].at[j]), factor[2][j])));
             }
-            store_vec<T, V>((T *)a.dx + (i + k * step) * V, dx);
+            store_vec<T, V>((T *)a.dx + (size_t)(i + k * step) * V, dx);
             if (a.dresidual)
-                store_vec<T, V>((T *)a.dresidual + (i + k * step) * V, dz);
+                store_vec<T, V>((T *)a.dresidual + (size_t)(i + k * step) * V,
+                                dz);
         }
     }
 }
@@ -208,7 +212,7 @@ static int run_act(struct dgrad_args *a, const struct kern_args *args,
                    struct infer_error *err)
 {
     a->s = norm_shape_of(x, V, multiprocessors);
-    a->vectors = kern_tensor_count(x) / V;
+    a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
     int r = launch_chained(sum_kernel<T, V, ACT>, grid, dim3(NORM_THREADS), 0,
                            args->stream, *a, err);
@@ -221,7 +225,7 @@ static int run_act(struct dgrad_args *a, const struct kern_args *args,
         return r;
     return launch_chained(
         apply_kernel<T, V, ACT>,
-        dim3(norm_blocks(a->s, a->vectors, BATCH, multiprocessors)),
+        dim3(norm_blocks(a->s, a->vectors, BATCH, RESIDENT, multiprocessors)),
         dim3(NORM_THREADS), 0, args->stream, *a, err);
 }
 

@@ -14,8 +14,10 @@
 #define VECTORS_IN  0x1eu /* scale, shift, mean, var */
 #define VECTORS_OUT 0x1eu
 
-/* Vectors of each tensor that a thread has on their way at once. */
-#define BATCH 4
+/* Vectors of each tensor that a thread of the last pass has on their way at
+ * once, and blocks of that pass that a multiprocessor is to hold. */
+#define RESIDENT 2
+#define BATCH    4
 
 struct train_args {
     struct norm_shape s;
@@ -26,7 +28,7 @@ struct train_args {
     float *parts, *line; /* line: factor [C], summand [C] */
     float epsilon, momentum;
     struct kern_unary act;
-    int64_t vectors;
+    uint32_t vectors;
 };
 
 template <typename T, int V> struct moments {
@@ -116,14 +118,14 @@ static __device__ __forceinline__ float activate(const struct kern_unary &act,
  * where a block's threads span whole pixels, as with most numbers of channels:
  * then factor and summand are read once. */
 template <typename T, int V, int ACT>
-static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
+static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
     apply_kernel(const __grid_constant__ struct train_args a)
 {
     __shared__ float sums[2 * NORM_BRIEF_CHANNELS];
     const uint32_t per_pixel = (uint32_t)a.s.channels / V;
     const bool fixed = NORM_THREADS % per_pixel == 0;
-    const int64_t step = (int64_t)gridDim.x * NORM_THREADS;
-    const int64_t first = blockIdx.x * (int64_t)NORM_THREADS + threadIdx.x;
+    const uint32_t step = gridDim.x * NORM_THREADS;
+    const uint32_t first = blockIdx.x * NORM_THREADS + threadIdx.x;
     const float *line = a.line;
     float factor[V], summand[V];
 
@@ -140,19 +142,20 @@ static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     }
     norm_line<V>(line, (int)(first % per_pixel) * V, factor);
     norm_line<V>(line + a.s.channels, (int)(first % per_pixel) * V, summand);
-    for (int64_t i = first; i < a.vectors; i += BATCH * step) {
+    for (uint32_t i = first; i < a.vectors; i += BATCH * step) {
         vec<T, V> x[BATCH] = {}, r[BATCH] = {};
 #pragma unroll
         for (int k = 0; k < BATCH; k++)
             if (i + k * step < a.vectors) {
-                x[k] = load_vec<T, V>((const T *)a.x + (i + k * step) * V);
+                x[k] =
+                    load_vec<T, V>((const T *)a.x + (size_t)(i + k * step) * V);
                 if (a.residual)
                     r[k] = load_vec<T, V>((const T *)a.residual +
-                                          (i + k * step) * V);
+                                          (size_t)(i + k * step) * V);
             }
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
-            const int c = (int)((uint32_t)(i + k * step) % per_pixel) * V;
+            const int c = (int)((i + k * step) % per_pixel) * V;
             vec<T, V> y;
             if (i + k * step >= a.vectors)
                 break;
@@ -165,7 +168,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
                 y.at[j] = from_float<T>(activate<ACT>(
                     a.act, fmaf(to_float(x[k].at[j]), factor[j], summand[j]) +
                                to_float(r[k].at[j])));
-            store_vec<T, V>((T *)a.y + (i + k * step) * V, y);
+            store_vec<T, V>((T *)a.y + (size_t)(i + k * step) * V, y);
         }
     }
 }
@@ -186,7 +189,7 @@ static int run_act(const struct train_args *a, void *stream,
         return r;
     return launch_chained(
         apply_kernel<T, V, ACT>,
-        dim3(norm_blocks(a->s, a->vectors, BATCH, multiprocessors)),
+        dim3(norm_blocks(a->s, a->vectors, BATCH, RESIDENT, multiprocessors)),
         dim3(NORM_THREADS), 0, stream, *a, err);
 }
 
@@ -196,7 +199,7 @@ static int run_vectors(struct train_args *a, const struct kern_args *args,
                        struct infer_error *err)
 {
     a->s = norm_shape_of(x, V, multiprocessors);
-    a->vectors = kern_tensor_count(x) / V;
+    a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     switch (norm_act_of(&a->act)) {
     case NORM_PLAIN:
         return run_act<T, V, NORM_PLAIN>(a, args->stream, multiprocessors, err);
