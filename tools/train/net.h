@@ -181,6 +181,8 @@ struct net {
     int n_buffers, buffers_capacity;
     int flat[NET_HOMES]; /* buffers of the flat arrays; -1: none */
     struct net_list list[NET_LISTS];
+    struct device_graph *step; /* of net_step() */
+    uint64_t step_runs;
     unsigned char *base[NET_HOMES];
     size_t arena_bytes, fixed_bytes, workspace_bytes, packed_bytes;
     size_t aside_bytes; /* largest workspace of launches aside */
@@ -218,6 +220,9 @@ int net_put_stop(struct net *n, bool stop, struct infer_error *err);
 /* Forward, loss and gradients; first: of the step (gradients start at 0). */
 int net_train(struct net *n, bool first, struct infer_error *err);
 int net_update(struct net *n, struct infer_error *err);
+/* Both for a step of one batch, recorded as one where the device can.
+ * Gradients that are not finite leave the weights as they are. */
+int net_step(struct net *n, struct infer_error *err);
 /* Forward and loss as in inference, with averaged weights where the network
  * keeps averages. */
 int net_eval(struct net *n, struct infer_error *err);

@@ -79,36 +79,56 @@ static int launch_all(struct net *n, const struct net_list *l,
 /* Libraries may still allocate in the first launches. */
 #define RUNS_BEFORE_RECORDING 2
 
-static int record(struct net *n, struct net_list *l, struct infer_error *err)
+/* Lists one behind the other. */
+static int launch_lists(struct net *n, const enum net_list_name *which,
+                        int count, struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < count; i++)
+        rc = launch_all(n, &n->list[which[i]], err);
+    return rc;
+}
+
+static int record(struct net *n, const enum net_list_name *which, int count,
+                  struct infer_error *err, struct device_graph **out)
 {
     const struct device *d = n->options.device;
     int rc = d->ops->record_begin(d, err);
 
     if (rc < 0)
         return rc;
-    rc = launch_all(n, l, err);
+    rc = launch_lists(n, which, count, err);
     if (rc < 0) {
         (void)d->ops->record_end(d, NULL, NULL);
         return rc;
     }
-    return d->ops->record_end(d, err, &l->recorded);
+    return d->ops->record_end(d, err, out);
+}
+
+/* Runs the lists, from the third time on as one graph where the device can. */
+static int run_recorded(struct net *n, const enum net_list_name *which,
+                        int count, uint64_t *runs,
+                        struct device_graph **recorded, struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    int rc = 0;
+
+    if (d->ops->record_begin && !*recorded &&
+        (*runs)++ >= RUNS_BEFORE_RECORDING)
+        rc = record(n, which, count, err, recorded);
+    if (rc < 0)
+        return rc;
+    return *recorded ? d->ops->replay(d, *recorded, err)
+                     : launch_lists(n, which, count, err);
 }
 
 static int run(struct net *n, enum net_list_name which, struct infer_error *err)
 {
-    const struct device *d = n->options.device;
     struct net_list *l = &n->list[which];
-    int rc = 0;
 
-    if (l->n == 0)
-        return 0;
-    if (d->ops->record_begin && !l->recorded &&
-        l->runs++ >= RUNS_BEFORE_RECORDING)
-        rc = record(n, l, err);
-    if (rc < 0)
-        return rc;
-    return l->recorded ? d->ops->replay(d, l->recorded, err)
-                       : launch_all(n, l, err);
+    return l->n == 0 ? 0
+                     : run_recorded(n, &which, 1, &l->runs, &l->recorded, err);
 }
 
 /* ---- steps --------------------------------------------------------- */
@@ -170,6 +190,14 @@ int net_train(struct net *n, bool first, struct infer_error *err)
 int net_update(struct net *n, struct infer_error *err)
 {
     return run(n, NET_LIST_UPDATE, err);
+}
+
+int net_step(struct net *n, struct infer_error *err)
+{
+    static const enum net_list_name whole[] = {NET_LIST_CLEAR, NET_LIST_TRAIN,
+                                               NET_LIST_UPDATE};
+
+    return run_recorded(n, whole, 3, &n->step_runs, &n->step, err);
 }
 
 int net_eval(struct net *n, struct infer_error *err)
@@ -396,13 +424,6 @@ int net_time(struct net *n, enum net_list_name list, struct infer_error *err)
     return rc;
 }
 
-static int step(struct net *n, struct infer_error *err)
-{
-    const int rc = net_train(n, true, err);
-
-    return rc < 0 ? rc : net_update(n, err);
-}
-
 int net_time_steps(struct net *n, int count, double *seconds,
                    struct infer_error *err)
 {
@@ -411,13 +432,13 @@ int net_time_steps(struct net *n, int count, double *seconds,
 
     /* The recording, and once more. */
     for (int i = 0; rc == 0 && i < RUNS_BEFORE_RECORDING + 2; i++)
-        rc = step(n, err);
+        rc = net_step(n, err);
     if (rc == 0 && d->ops->mark)
         rc = d->ops->mark(d, 0, err);
     for (int i = 0; rc == 0 && i < count; i++) {
         const double start = seconds_now();
 
-        rc = step(n, err);
+        rc = net_step(n, err);
         seconds[i] = seconds_now() - start;
         if (rc == 0 && d->ops->mark)
             rc = d->ops->mark(d, i + 1, err);

@@ -48,7 +48,8 @@ static int one_batch(struct train_run *r, const struct loader_batch *b,
     if (rc == 0)
         rc = net_put_stop(r->net, interrupted != 0, err);
     if (rc == 0)
-        rc = net_train(r->net, micro == 0, err);
+        rc = parts == 1 ? net_step(r->net, err)
+                        : net_train(r->net, micro == 0, err);
     return rc < 0 ? rc : net_read_metrics(r->net, err, out);
 }
 
@@ -75,8 +76,9 @@ int train_step(struct train_run *r, const struct loader_batch *again,
         out->stop = out->stop || m.stop;
         *pictures += b->all;
     }
-    /* Of a loss that is not finite the caller tells; the weights stay. */
-    if (rc == 0 && isfinite(out->loss))
+    /* Of a loss that is not finite the caller tells; the weights stay, which a
+     * step of one batch sees to itself. */
+    if (rc == 0 && r->request->accumulate > 1 && isfinite(out->loss))
         rc = net_update(r->net, err);
     return rc < 0 ? rc : net_end(r->net, err);
 }
