@@ -251,6 +251,18 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return read_problem(p, d, &s, why);
 }
 
+/* Microseconds, roughly: 1 TFLOP/s a multiprocessor as measured on an H200. */
+static double estimate(const struct kern_problem *p,
+                       const struct kern_device *d)
+{
+    struct halo_wgrad_state s = {};
+
+    if (read_problem(p, d, &s, NULL) < 0)
+        return 1e30;
+    return 8 + kern_problem_flops(p) / 1e6 / conv_multiprocessors(d) * s.depth /
+                   s.s.channels;
+}
+
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
@@ -325,6 +337,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                     .acc = INFER_F32,                          \
                                     .min_sm = 80,                              \
                                     .supports = supports,                      \
+                                    .estimate = estimate,                      \
                                     .prepare = prepare,                        \
                                     .launch = launch<m>,                       \
                                     .release = release};

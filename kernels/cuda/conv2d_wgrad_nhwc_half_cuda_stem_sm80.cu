@@ -7,11 +7,11 @@
  *
  * A block keeps 64 outputs x R rows x 24 sums in registers, a warp a row of the
  * window, and walks its part of the tiles: up to 128 pixels side by side in a
- * row of the output.  Of each it copies dy, copies the R rows of x below, one
- * element at a time since they start anywhere, and unfolds these to the matrix
- * of pixels x (r, j).  Blocks: parts of the tiles in x, 64 outputs in y.  Each
- * writes its sums to the workspace, parts[part][K][r, s, c]; wgrad_sum() adds
- * them in order: the same bits every time.
+ * row of the output.  Of each it copies dy and the R rows of x below, and
+ * unfolds these to the matrix of pixels x (r, j).  Blocks: parts of the tiles
+ * in x, 64 outputs in y.  Each writes its sums to the workspace,
+ * parts[part][K][r, s, c]; wgrad_sum() adds them in order: the same bits every
+ * time.
  *
  * Shared memory, bytes: 128 x 336 unfolded (21 units of 16 bytes a pixel), 128
  * x 144 of dy (9 units; odd numbers, so that ldmatrix meets no conflicts), 7 x
@@ -42,6 +42,7 @@ struct stem_wgrad_args {
     int columns;       /* S C */
     int wide, tiles_q; /* pixels of a tile; tiles of a row of the output */
     int tiles, length; /* length: of a row of x below a tile */
+    bool vectors;      /* rows of x are aligned to 16 bytes */
     const void *x, *dy;
     float *parts;
 };
@@ -77,57 +78,72 @@ copy_dy(const struct stem_wgrad_args &a, const struct place &t, uint32_t to)
     }
 }
 
-/* Row r of x from the first element of the first pixel's window on. */
+/* Where in the copied rows the first pixel's window starts. */
+static __device__ __forceinline__ int offset_of(const struct stem_wgrad_args &a,
+                                                int first)
+{
+    return a.vectors ? first & 7 : 0;
+}
+
+/* Row r of x from the first element of the first pixel's window on; in vectors,
+ * from the one that holds it. */
 template <typename T>
 static __device__ __forceinline__ void
 copy_rows(const struct stem_wgrad_args &a, const struct place &t, T *to)
 {
     const int first = (t.q * a.g.stride_w - a.g.pad_left) * a.g.c;
-    const int r = threadIdx.x / 32;
+    const int r = threadIdx.x / 32, wide = a.g.w * a.g.c;
     const int h = t.p * a.g.stride_h - a.g.pad_top + r;
     const bool inside = r < a.g.r && (unsigned)h < (unsigned)a.g.h;
-    const T *from =
-        (const T *)a.x +
-        (inside ? ((size_t)t.n * a.g.h + h) * a.g.w * a.g.c : (size_t)0);
+    const T *from = (const T *)a.x +
+                    (inside ? ((size_t)t.n * a.g.h + h) * wide : (size_t)0);
 
-#pragma unroll 4
+    to += r * LENGTH;
+    if (a.vectors) {
+        const int begin = first - offset_of(a, first);
+        for (int i = threadIdx.x % 32 * 8; i < a.length; i += 256) {
+            const bool ok = inside && (unsigned)(begin + i) < (unsigned)wide;
+            ptx_cp_async<16>(ptx_shared(to + i), ok ? from + begin + i : from,
+                             ok);
+        }
+        return;
+    }
     for (int i = threadIdx.x % 32; i < a.length; i += 32) {
-        const bool ok =
-            inside && (unsigned)(first + i) < (unsigned)(a.g.w * a.g.c);
-        to[r * LENGTH + i] = ok ? from[first + i] : from_float<T>(0);
+        const bool ok = inside && (unsigned)(first + i) < (unsigned)wide;
+        to[i] = ok ? from[first + i] : from_float<T>(0);
     }
 }
 
-/* 24 elements of a window's row, zeros behind the last. */
+/* 24 elements of a window's row, zeros behind the last.  They are read as words
+ * of two, shifted where they start in the middle of one. */
 template <typename T>
 static __device__ __forceinline__ void unfold(const struct stem_wgrad_args &a,
+                                              const struct place &t,
                                               const T *rows, unsigned char *to)
 {
-    const int step = a.g.stride_w * a.g.c;
+    const int first = (t.q * a.g.stride_w - a.g.pad_left) * a.g.c;
 
     for (int i = threadIdx.x; i < a.wide * ROWS; i += THREADS) {
         const int m = i % a.wide, r = i / a.wide;
-        const T *from = rows + r * LENGTH + m * step;
-        vec<T, COLUMNS / 3> part[3];
+        const int at =
+            r * LENGTH + offset_of(a, first) + m * a.g.stride_w * a.g.c;
+        const uint32_t *from = (const uint32_t *)rows + at / 2;
+        uint32_t word[COLUMNS / 2 + 1];
 #pragma unroll
-        for (int j = 0; j < COLUMNS; j += 2) {
-            vec<T, 2> two;
-            if (step % 2 == 0) {
-                two = load_vec<T, 2>(from + j);
-            } else {
-                two.at[0] = from[j];
-                two.at[1] = from[j + 1];
-            }
+        for (int j = 0; j <= COLUMNS / 2; j++)
+            word[j] = from[j];
 #pragma unroll
-            for (int e = 0; e < 2; e++)
-                part[(j + e) / 8].at[(j + e) % 8] =
-                    j + e < a.columns ? two.at[e] : from_float<T>(0);
+        for (int j = 0; j < COLUMNS / 2; j++) {
+            if (at & 1)
+                word[j] = __funnelshift_r(word[j], word[j + 1], 16);
+            if (2 * j + 1 >= a.columns)
+                word[j] = 2 * j < a.columns ? word[j] & 0xffff : 0;
         }
+        uint4 *row = (uint4 *)(to + m * UNFOLDED_PITCH + r * COLUMNS * 2);
 #pragma unroll
-        for (int v = 0; v < 3; v++)
-            store_vec<T, 8>(
-                (T *)(to + m * UNFOLDED_PITCH + r * COLUMNS * 2 + v * 16),
-                part[v]);
+        for (int v = 0; v < COLUMNS / 8; v++)
+            row[v] = make_uint4(word[4 * v], word[4 * v + 1], word[4 * v + 2],
+                                word[4 * v + 3]);
     }
 }
 
@@ -196,11 +212,13 @@ static __global__ void __launch_bounds__(THREADS)
 
     for (int i = blockIdx.x; i < a.tiles; i += gridDim.x) {
         const struct place t = place_of(a, i);
+        copy_rows<T>(a, t, rows);
+        ptx_cp_async_commit();
         copy_dy<T>(a, t, ptx_shared(dy));
         ptx_cp_async_commit();
-        copy_rows<T>(a, t, rows);
+        ptx_cp_async_wait<1>();
         __syncthreads();
-        unfold<T>(a, rows, shared);
+        unfold<T>(a, t, rows, shared);
         ptx_cp_async_wait<0>();
         __syncthreads();
         for (int m = 0; m < a.wide; m += 16)
@@ -236,12 +254,13 @@ static int read_problem(const struct kern_problem *p,
                          "takes one group, up to %d rows of a window of %d "
                          "elements, outputs in 8s",
                          ROWS, COLUMNS);
-    /* Behind the last window's row up to 24 elements are read and dropped. */
-    if ((int64_t)(s->wide - 1) * g->stride_w * g->c + COLUMNS > LENGTH)
+    /* Up to 7 elements in front of the first window, and behind the last the
+     * rest of 26, are copied or read and dropped. */
+    if ((int64_t)(s->wide - 1) * g->stride_w * g->c > LENGTH - 64)
         return error_set(why, INFER_EUNSUPPORTED,
                          "windows are too far apart for rows of %d elements",
                          LENGTH);
-    s->length = (s->wide - 1) * g->stride_w * g->c + COLUMNS;
+    s->length = (s->wide - 1) * g->stride_w * g->c + COLUMNS + 2 + 7;
     int64_t most =
         3 * (int64_t)conv_multiprocessors(d) / conv_ceil_div(g->k, OUTPUTS);
     most = most > 1 ? most : 1;
@@ -299,6 +318,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.tiles_q = s->tiles_q;
     a.tiles = s->tiles;
     a.length = s->length;
+    a.vectors = s->g.w * s->g.c % 8 == 0;
     a.x = args->in[0];
     a.dy = args->in[1];
     a.parts = (float *)args->workspace;

@@ -246,6 +246,7 @@ struct wgmma_wgrad_state {
     enum shape shape;
     int windows, per_tap, columns, tiles_n, tiles;
     int chunks, chunks_per_range, ranges;
+    double cycles; /* of the whole, roughly */
 };
 
 /* What a map of windows can say of one axis: corners of 8 bits, offsets below
@@ -323,6 +324,7 @@ static void choose_ranges(const struct kern_device *d, double cycles,
             s->ranges = ranges;
         }
     }
+    s->cycles = best;
     s->chunks_per_range = conv_ceil_div(s->chunks, s->ranges);
     s->ranges = conv_ceil_div(s->chunks, s->chunks_per_range);
 }
@@ -348,6 +350,18 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     struct wgmma_wgrad_state s = {};
 
     return read_problem(p, d, &s, why);
+}
+
+/* At 1.7 GHz, two launches aside. */
+static double estimate(const struct kern_problem *p,
+                       const struct kern_device *d)
+{
+    struct wgmma_wgrad_state s = {};
+
+    if (read_problem(p, d, &s, NULL) < 0)
+        return 1e30;
+    choose(d, &s);
+    return 5 + s.cycles / 1700;
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,
@@ -449,6 +463,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                     .acc = INFER_F32,                          \
                                     .min_sm = 90,                              \
                                     .supports = supports,                      \
+                                    .estimate = estimate,                      \
                                     .prepare = prepare,                        \
                                     .launch = launch<T>,                       \
                                     .release = release};
