@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "kernels/kern.h"
+#include "kernels/names.h"
 #include "kernels/problem.h"
 
 /* A buffer that is filled from the front and cut off at its end. */
@@ -42,7 +43,7 @@ const char *kern_shape_text(int rank, const int64_t *dim,
     return buf;
 }
 
-static const char *const unary_names[KERN_UNARY_COUNT] = {
+const char *const kern_unary_names[] = {
     [KERN_IDENTITY] = "identity",
     [KERN_RELU] = "relu",
     [KERN_LEAKY_RELU] = "leaky_relu",
@@ -74,8 +75,9 @@ static const char *const unary_names[KERN_UNARY_COUNT] = {
     [KERN_CEIL] = "ceil",
     [KERN_ROUND] = "round",
     [KERN_NOT] = "not",
+    [KERN_UNARY_COUNT] = NULL,
 };
-static const char *const binary_names[KERN_BINARY_COUNT] = {
+const char *const kern_binary_names[] = {
     [KERN_ADD] = "add",
     [KERN_SUB] = "sub",
     [KERN_MUL] = "mul",
@@ -91,12 +93,13 @@ static const char *const binary_names[KERN_BINARY_COUNT] = {
     [KERN_GREATER_EQUAL] = "greater_equal",
     [KERN_AND] = "and",
     [KERN_OR] = "or",
+    [KERN_BINARY_COUNT] = NULL,
 };
-static const char *const reduce_names[KERN_REDUCE_KIND_COUNT] = {
+const char *const kern_reduce_names[] = {
     [KERN_REDUCE_MEAN] = "mean", [KERN_REDUCE_SUM] = "sum",
     [KERN_REDUCE_MAX] = "max",   [KERN_REDUCE_MIN] = "min",
     [KERN_REDUCE_PROD] = "prod", [KERN_REDUCE_L1] = "l1",
-    [KERN_REDUCE_L2] = "l2",
+    [KERN_REDUCE_L2] = "l2",     [KERN_REDUCE_KIND_COUNT] = NULL,
 };
 
 static const char *const update_names[KERN_UPDATE_KIND_COUNT] = {
@@ -106,7 +109,10 @@ static const char *const update_names[KERN_UPDATE_KIND_COUNT] = {
 };
 
 #define NAME_OF(table, kind)                                                   \
-    ((size_t)(kind) < sizeof(table) / sizeof((table)[0]) ? (table)[kind] : "?")
+    ((size_t)(kind) < sizeof(table) / sizeof((table)[0]) &&                    \
+             (table)[kind] != NULL                                             \
+         ? (table)[kind]                                                       \
+         : "?")
 
 /* What a window operation shows of each spatial dimension, in this order. */
 enum figure { IN, OUT, KERNEL, STRIDE, DILATION, PAD, FIGURES };
@@ -226,14 +232,14 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
         break;
     case KERN_UNARY:
     case KERN_UNARY_DGRAD:
-        put(t, " %s", NAME_OF(unary_names, p->attr.unary.kind));
+        put(t, " %s", NAME_OF(kern_unary_names, p->attr.unary.kind));
         break;
     case KERN_BINARY:
-        put(t, " %s", NAME_OF(binary_names, p->attr.binary.kind));
+        put(t, " %s", NAME_OF(kern_binary_names, p->attr.binary.kind));
         break;
     case KERN_REDUCE:
     case KERN_REDUCE_DGRAD:
-        put(t, " %s axes0x%x", NAME_OF(reduce_names, p->attr.reduce.kind),
+        put(t, " %s axes0x%x", NAME_OF(kern_reduce_names, p->attr.reduce.kind),
             (unsigned)p->attr.reduce.axes);
         break;
     case KERN_SOFTMAX:
@@ -289,7 +295,7 @@ static void put_epilogue(struct text *t, const struct kern_problem *p)
     if (residual && !p->epilogue.residual_last)
         put(t, " +residual");
     if (act)
-        put(t, " +%s", NAME_OF(unary_names, p->epilogue.act.kind));
+        put(t, " +%s", NAME_OF(kern_unary_names, p->epilogue.act.kind));
     if (residual && p->epilogue.residual_last)
         put(t, " +residual");
 }

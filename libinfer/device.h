@@ -54,6 +54,13 @@ struct device_ops {
      * run, within what was reserved. */
     int (*stage)(const struct device *d, size_t bytes, struct infer_error *err,
                  void **out);
+    /* Host memory of the caller's that the device reads by itself: what
+     * copy_in_later() takes from it must stay as it is until end(). */
+    int (*alloc_host)(const struct device *d, size_t bytes,
+                      struct infer_error *err, void **out);
+    void (*free_host)(const struct device *d, void *memory); /* NULL is fine */
+    int (*copy_in_later)(const struct device *d, void *dst, const void *src,
+                         size_t bytes, struct infer_error *err);
     /* Ends a run that failed; err says why.  Remembers the cause where the
      * device is of no use from now on: every later call then fails with it. */
     void (*give_up)(const struct device *d, const struct infer_error *err);

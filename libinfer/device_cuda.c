@@ -164,6 +164,35 @@ static int gpu_stage(const struct device *d, size_t bytes,
     return 0;
 }
 
+static int gpu_alloc_host(const struct device *d, size_t bytes,
+                          struct infer_error *err, void **out)
+{
+    void *memory = NULL;
+    const int rc = enter(d, err);
+
+    if (rc < 0)
+        return rc;
+    CUDA_TRY(err, cudaMallocHost(&memory, bytes));
+    *out = memory;
+    return 0;
+}
+
+static void gpu_free_host(const struct device *d, void *memory)
+{
+    (void)d;
+    if (memory)
+        (void)cudaFreeHost(memory);
+    (void)cudaGetLastError();
+}
+
+static int gpu_copy_in_later(const struct device *d, void *dst, const void *src,
+                             size_t bytes, struct infer_error *err)
+{
+    CUDA_TRY(err, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice,
+                                  d->state->stream));
+    return 0;
+}
+
 static int gpu_copy_in(const struct device *d, void *dst, const void *src,
                        size_t bytes, struct infer_error *err)
 {
@@ -495,6 +524,9 @@ static const struct device_ops device_cuda = {
     .enter = enter,
     .reserve = gpu_reserve,
     .stage = gpu_stage,
+    .alloc_host = gpu_alloc_host,
+    .free_host = gpu_free_host,
+    .copy_in_later = gpu_copy_in_later,
     .give_up = gpu_give_up,
     .record_begin = gpu_record_begin,
     .record_end = gpu_record_end,

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "kernels/kern.h"
+#include "kernels/names.h"
 #include "libinfer/constant.h"
 #include "libinfer/infer.h"
 
@@ -348,10 +349,5 @@ int graph_from_json(const struct cJSON *json, struct infer_error *err,
 /* Takes over the reference to c. */
 int graph_set_constant(struct graph *g, int value, struct constant *c,
                        struct infer_error *err);
-
-/* Words of the enums above, NULL-terminated, in enum order. */
-extern const char *const graph_unary_names[];
-extern const char *const graph_binary_names[];
-extern const char *const graph_reduce_names[];
 
 #endif

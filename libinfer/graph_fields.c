@@ -23,7 +23,7 @@ const struct graph_field graph_act_fields[] = {
     {.name = "kind",
      .type = GRAPH_FIELD_ENUM,
      .offset = offsetof(struct kern_unary, kind),
-     .names = graph_unary_names},
+     .names = kern_unary_names},
     {.name = "a",
      .type = GRAPH_FIELD_FLOAT,
      .offset = offsetof(struct kern_unary, a)},
@@ -540,8 +540,8 @@ int graph_act_read(const cJSON *object, const char *where,
     int i;
 
     /* The kind first: what the constants are without a word depends on it. */
-    for (i = 0; kind != NULL && graph_unary_names[i] != NULL; i++)
-        if (strcmp(graph_unary_names[i], kind) == 0)
+    for (i = 0; kind != NULL && kern_unary_names[i] != NULL; i++)
+        if (strcmp(kern_unary_names[i], kind) == 0)
             *out = graph_unary((enum kern_unary_kind)i);
     return graph_fields_read(graph_act_fields, object, NULL, where, out, err);
 }

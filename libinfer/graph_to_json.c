@@ -149,7 +149,7 @@ static bool put_attr(cJSON *object, const struct graph *g,
     if (attr == NULL ||
         (n->op == GRAPH_UNARY && n->attr.unary.kind != KERN_IDENTITY &&
          !put(attr, "kind",
-              cJSON_CreateString(graph_unary_names[n->attr.unary.kind]))) ||
+              cJSON_CreateString(kern_unary_names[n->attr.unary.kind]))) ||
         !graph_fields_write(graph_op_info(n->op)->field, &n->attr, &defaults,
                             rank, attr)) {
         cJSON_Delete(attr);
@@ -170,7 +170,7 @@ static bool put_act(cJSON *object, const struct kern_unary *act)
         return true;
     item = cJSON_CreateObject();
     if (item == NULL ||
-        !put(item, "kind", cJSON_CreateString(graph_unary_names[act->kind])) ||
+        !put(item, "kind", cJSON_CreateString(kern_unary_names[act->kind])) ||
         !graph_fields_write(graph_act_fields, act, &defaults, -1, item)) {
         cJSON_Delete(item);
         return false;

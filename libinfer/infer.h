@@ -194,7 +194,7 @@ int infer_session_create(struct infer_model *model,
                          const struct infer_session_options *options,
                          struct infer_error *err, struct infer_session **out);
 
-/* Closes a session and sets *session to NULL. */
+/* Closes a session and sets *session to NULL; one that is NULL is fine. */
 void infer_session_close(struct infer_session **session);
 
 /* A dense row-major array in host memory.  For an input, all fields are the
@@ -212,9 +212,9 @@ struct infer_array {
 };
 
 /* Plans for these input shapes, if no earlier call or run did: chooses
- * kernels, packs weights, lays out memory.  A later infer_session_run() with
- * the same shapes allocates nothing; oneDNN, where it runs a step, keeps some
- * bytes an argument for the length of a call.  in[i].data is not read. */
+ * kernels, packs weights, lays out memory.  A later run with these shapes
+ * allocates nothing (oneDNN keeps some bytes an argument during a call).
+ * in[i].data is not read.  Errors: EUNSUPPORTED, and those of a run. */
 int infer_session_prepare(struct infer_session *session,
                           const struct infer_array *in, int n_in,
                           struct infer_error *err);
@@ -239,7 +239,7 @@ int infer_session_run(struct infer_session *session,
 int infer_session_repeat(struct infer_session *session, int runs,
                          double *seconds, struct infer_error *err);
 
-/* Describes an output of the latest plan, as infer_session_run() would. */
+/* Describes output `index` of the latest plan; EARGUMENT where none is. */
 int infer_session_output(const struct infer_session *session, int index,
                          struct infer_tensor_info *out);
 
@@ -253,7 +253,7 @@ int infer_session_read(struct infer_session *session, const char *name,
 const char *infer_session_tensor_name(const struct infer_session *session,
                                       int index);
 
-/* One step of the plan, in the order of execution. */
+/* One step of the latest plan, in order.  The strings are the session's. */
 struct infer_layer_info {
     const char *name;   /* node name */
     const char *op;     /* operation, e.g. "conv" */
@@ -267,7 +267,7 @@ int infer_session_layer_count(const struct infer_session *session);
 int infer_session_layer(const struct infer_session *session, int index,
                         struct infer_layer_info *out);
 
-/* Bytes that the session holds for the latest plan. */
+/* Bytes that are held for the latest plan; EARGUMENT where there is none. */
 struct infer_memory_info {
     size_t activations; /* the arena */
     size_t weights;     /* packed constants */
@@ -277,7 +277,7 @@ struct infer_memory_info {
 int infer_session_memory(const struct infer_session *session,
                          struct infer_memory_info *out);
 
-/* How the kernels of a session's plans were chosen. */
+/* How the kernels of a session's plans were chosen; the session's strings. */
 struct infer_tuning_info {
     int measured;      /* problems measured by this session */
     int cached;        /* problems found in the tuning cache */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From one problem on views to steps: the choice of a row and of layouts.
+ * From one problem on views to steps.
  *
  * For each backend in order of preference and each of its rows, a few ways to
- * lay the tensors out are put to the row's supports(); the first that it takes
- * is used, with copies in front where the inputs lie otherwise.
+ * lay the tensors out are put to the row's supports() (plan_choice.c); the
+ * first that it takes is used, with copies in front where the inputs lie
+ * otherwise.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -12,19 +13,7 @@
 
 #include "kernels/error.h"
 #include "libinfer/plan.h"
-
-/* One way to lay out a problem's tensors. */
-struct attempt {
-    bool as_is; /* inputs where they are, else dense in `layout` */
-    enum kern_layout layout;
-    enum kern_layout out; /* of the output */
-};
-
-struct choice {
-    const struct kern_row *row;
-    struct attempt attempt;
-    struct kern_problem problem;
-};
+#include "libinfer/plan_choice.h"
 
 /* ---- steps --------------------------------------------------------- */
 
@@ -106,217 +95,6 @@ static int add_step(struct plan *plan, int node, const struct kern_row *row,
     return 0;
 }
 
-/* ---- ways to lay out ----------------------------------------------- */
-
-/* The input whose layout the output follows. */
-static const struct kern_tensor *leader(const struct plan_emit *e)
-{
-    const struct kern_tensor *out = &e->p.out[0];
-    int i;
-
-    if (e->class == PLAN_POINTWISE)
-        for (i = 0; i < e->p.n_in; i++) {
-            const struct kern_tensor *t = &e->in[i].t;
-
-            if (t->dtype != INFER_NONE && t->rank == out->rank &&
-                memcmp(t->dim, out->dim, (size_t)t->rank * sizeof t->dim[0]) ==
-                    0)
-                return t;
-        }
-    return &e->in[0].t;
-}
-
-/* Operations on rows whose output can lie like their input. */
-static bool follows_input(enum kern_op op)
-{
-    return op == KERN_SOFTMAX || op == KERN_REDUCE || op == KERN_ARG_REDUCE ||
-           op == KERN_LAYER_NORM;
-}
-
-/* The first convolution may read the picture as it comes: with so few
- * channels both layouts cost the same. */
-#define FEW_CHANNELS 4
-
-static int attempts(const struct plan_emit *e, const struct kern_row *row,
-                    struct attempt a[4])
-{
-    const struct kern_tensor *x = leader(e);
-    bool nchw = kern_tensor_is_dense(x, KERN_NCHW);
-    bool nhwc = kern_tensor_is_dense(x, KERN_NHWC);
-    enum kern_layout lead = nchw && nhwc ? row->layout : view_layout(x);
-    bool there = row->layout == KERN_NHWC ? nhwc : nchw;
-    int n = 0;
-
-    switch (e->class) {
-    case PLAN_IMAGE:
-        if (row->flags & KERN_STRIDED)
-            a[n++] = (struct attempt){true, lead, lead};
-        else if (there || !(nchw || nhwc) ||
-                 (e->p.op == KERN_CONV_FPROP && x->dim[1] <= FEW_CHANNELS))
-            a[n++] = (struct attempt){true, row->layout, row->layout};
-        a[n++] = (struct attempt){false, row->layout, row->layout};
-        a[n++] = (struct attempt){true, row->layout, row->layout};
-        break;
-    case PLAN_POINTWISE:
-        a[n++] = (struct attempt){true, lead, lead};
-        a[n++] = (struct attempt){false, lead, lead};
-        a[n++] = (struct attempt){false, row->layout, row->layout};
-        a[n++] = (struct attempt){false, KERN_NCHW, KERN_NCHW};
-        break;
-    case PLAN_ROWS:
-        if (follows_input(e->p.op))
-            a[n++] = (struct attempt){true, lead, lead};
-        a[n++] = (struct attempt){true, KERN_NCHW, KERN_NCHW};
-        a[n++] = (struct attempt){false, KERN_NCHW, KERN_NCHW};
-        break;
-    }
-    return n;
-}
-
-/* Inputs that may be copied into another layout: not weights. */
-static bool is_movable(const struct plan_emit *e, int i)
-{
-    return e->class != PLAN_IMAGE || i == 0 || i == e->residual;
-}
-
-static bool moves(const struct plan_emit *e, int i, const struct attempt *a)
-{
-    return !a->as_is && e->in[i].t.dtype != INFER_NONE && is_movable(e, i) &&
-           !kern_tensor_is_dense(&e->in[i].t, a->layout);
-}
-
-static void build(const struct plan *plan, const struct plan_emit *e,
-                  const struct attempt *a, struct kern_problem *p)
-{
-    int i;
-
-    memcpy(p, &e->p, sizeof *p);
-    p->n_out = 1;
-    p->deterministic = plan->config->deterministic;
-    p->allow_tf32 = plan->config->precision == INFER_PRECISION_TF32;
-    for (i = 0; i < p->n_in; i++) {
-        const struct kern_tensor *t = &e->in[i].t;
-
-        p->in[i] = *t;
-        if (t->dtype == INFER_NONE)
-            continue;
-        if (moves(e, i, a))
-            p->in[i] = kern_tensor_dense(t->dtype, t->rank, t->dim, a->layout);
-        else if (plan->buffer[e->in[i].buffer].memory == PLAN_CONSTANT)
-            p->constant_in |= 1u << i;
-    }
-    p->out[0] = kern_tensor_dense(e->p.out[0].dtype, e->p.out[0].rank,
-                                  e->p.out[0].dim, a->out);
-}
-
-static bool takes(const struct plan *plan, const struct kern_row *row,
-                  const struct kern_problem *p, struct infer_error *why)
-{
-    return kern_row_supports(row, p, &plan->config->device->kern, why) == 0;
-}
-
-/* Kernels of a GPU read and write up to this many bytes at once. */
-#define GPU_ALIGN 16
-
-/* Buffers are aligned; a view that starts inside one may not be. */
-static bool is_aligned(const struct plan *plan, const struct view *v)
-{
-    const int64_t size = (int64_t)infer_dtype_size(v->t.dtype);
-
-    return plan->config->device->ops->host_memory || size == 0 ||
-           plan->buffer[v->buffer].memory == PLAN_CONSTANT ||
-           v->offset * size % GPU_ALIGN == 0;
-}
-
-bool plan_takes(const struct plan *plan, const struct kern_row *row,
-                const struct kern_problem *p, const struct view *in,
-                const struct view *out)
-{
-    bool good = (row->flags & KERN_STRIDED) || is_aligned(plan, out);
-    int i;
-
-    for (i = 0; i < p->n_in && good; i++)
-        good = in[i].t.dtype == INFER_NONE || (row->flags & KERN_STRIDED) ||
-               is_aligned(plan, &in[i]);
-    return good && takes(plan, row, p, NULL);
-}
-
-/* The same for a way that may copy inputs first; the output is a buffer of its
- * own. */
-static bool takes_attempt(const struct plan *plan, const struct kern_row *row,
-                          const struct plan_emit *e, const struct attempt *a,
-                          const struct kern_problem *p, struct infer_error *why)
-{
-    int i;
-
-    for (i = 0; i < p->n_in; i++)
-        if (e->in[i].t.dtype != INFER_NONE && !(row->flags & KERN_STRIDED) &&
-            !moves(e, i, a) && !is_aligned(plan, &e->in[i])) {
-            error_set(why, INFER_EUNSUPPORTED,
-                      "%s takes inputs aligned to %d bytes", row->name,
-                      GPU_ALIGN);
-            return false;
-        }
-    return takes(plan, row, p, why);
-}
-
-/* Of a backend's rows that take the problem, the one that holds itself for the
- * fastest; where none has an estimate, the first.  *us is 0 without one. */
-static const struct kern_row *best_row(const struct plan *plan,
-                                       const struct kern_problem *p,
-                                       enum infer_backend backend,
-                                       const struct view *in,
-                                       const struct view *out, double *us)
-{
-    const struct kern_row *best = NULL;
-    size_t r;
-
-    *us = 0;
-    for (r = 0; r < kern_row_count(); r++) {
-        const struct kern_row *row = kern_row_at(r);
-        double estimate;
-
-        if (row->op != p->op || row->backend != backend ||
-            (row->flags & KERN_BASELINE) || (best && !row->estimate) ||
-            !plan_takes(plan, row, p, in, out))
-            continue;
-        estimate =
-            row->estimate ? row->estimate(p, &plan->config->device->kern) : 0;
-        if (!best || *us == 0 || estimate < *us) {
-            best = row;
-            *us = estimate;
-        }
-    }
-    return best;
-}
-
-static bool find(const struct plan *plan, const struct plan_emit *e,
-                 enum infer_backend backend, struct infer_error *why,
-                 struct choice *out)
-{
-    struct attempt a[4];
-    size_t r;
-    int i, n;
-
-    for (r = 0; r < kern_row_count(); r++) {
-        const struct kern_row *row = kern_row_at(r);
-
-        if (row->op != e->p.op || row->backend != backend ||
-            (row->flags & KERN_BASELINE))
-            continue;
-        n = attempts(e, row, a);
-        for (i = 0; i < n; i++) {
-            build(plan, e, &a[i], &out->problem);
-            if (!takes_attempt(plan, row, e, &a[i], &out->problem, why))
-                continue;
-            out->row = row;
-            out->attempt = a[i];
-            return true;
-        }
-    }
-    return false;
-}
-
 /* ---- where the output goes ----------------------------------------- */
 
 /* The input that the output may overwrite, as kern.h allows it, or -1: in[0]
@@ -353,7 +131,7 @@ static bool same_strides(const struct kern_tensor *a,
 /* The input whose memory the output takes over, or -1: nobody else reads that
  * buffer, not even this step through another input. */
 static int in_place(const struct plan *plan, const struct plan_emit *e,
-                    const struct choice *c, const struct view *in)
+                    const struct plan_choice *c, const struct view *in)
 {
     const struct kern_tensor *out = &c->problem.out[0];
     const int over = overwritable(e);
@@ -385,7 +163,7 @@ static double copy_estimate(const struct kern_tensor *t)
  * same backend writes there and is not so much slower that the value is better
  * copied there later. */
 static int try_home(struct plan *plan, const struct plan_emit *e,
-                    struct choice *c, const struct view *in,
+                    struct plan_choice *c, const struct view *in,
                     struct infer_error *err, bool *done, struct view *out)
 {
     struct plan_value *v = &plan->value[e->value];
@@ -406,13 +184,13 @@ static int try_home(struct plan *plan, const struct plan_emit *e,
         return 0;
     memcpy(&p, &c->problem, sizeof p);
     p.out[0] = home.t;
-    row = best_row(plan, &p, backend, in, &home, &there);
+    row = plan_best_row(plan, &p, backend, in, &home, &there);
     if (!row)
         return 0;
     dense = home; /* in a buffer of its own: any aligned place will do */
     dense.offset = 0;
     dense.t = c->problem.out[0];
-    (void)best_row(plan, &c->problem, backend, in, &dense, &here);
+    (void)plan_best_row(plan, &c->problem, backend, in, &dense, &here);
     if (here > 0 && (there == 0 || there > here + copy_estimate(want)))
         return 0;
     c->row = row;
@@ -424,7 +202,7 @@ static int try_home(struct plan *plan, const struct plan_emit *e,
 }
 
 static int place_output(struct plan *plan, int node, const struct plan_emit *e,
-                        struct choice *c, const struct view *in,
+                        struct plan_choice *c, const struct view *in,
                         struct infer_error *err, struct view *out)
 {
     const struct kern_tensor *t = &e->p.out[0];
@@ -450,7 +228,7 @@ static int place_output(struct plan *plan, int node, const struct plan_emit *e,
 }
 
 static int emit_choice(struct plan *plan, int node, const struct plan_emit *e,
-                       struct choice *c, struct infer_error *err,
+                       struct plan_choice *c, struct infer_error *err,
                        struct view *out)
 {
     struct view in[KERN_MAX_IN];
@@ -461,7 +239,7 @@ static int emit_choice(struct plan *plan, int node, const struct plan_emit *e,
     memset(in, 0, sizeof in);
     for (i = 0; i < e->p.n_in; i++) {
         in[i] = e->in[i];
-        if (!moves(e, i, &c->attempt))
+        if (!plan_moves(e, i, &c->attempt))
             continue;
         rc = plan_dense(plan, node, &e->in[i], c->attempt.layout, err, &in[i]);
         if (rc < 0)
@@ -470,7 +248,7 @@ static int emit_choice(struct plan *plan, int node, const struct plan_emit *e,
     rc = place_output(plan, node, e, c, in, err, out);
     if (rc < 0)
         return rc;
-    best = best_row(plan, &c->problem, c->row->backend, in, out, &us);
+    best = plan_best_row(plan, &c->problem, c->row->backend, in, out, &us);
     return add_step(plan, node, best ? best : c->row, &c->problem, in, out,
                     true, err);
 }
@@ -537,7 +315,7 @@ static int emit_sum(struct plan *plan, int node, struct view *y,
 
 /* The operation bare, then what the epilogue holds as steps of its own. */
 static int emit_split(struct plan *plan, int node, const struct plan_emit *e,
-                      struct choice *c, const struct plan_emit *bare,
+                      struct plan_choice *c, const struct plan_emit *bare,
                       struct infer_error *err, struct view *out)
 {
     const struct kern_unary *act = &e->p.epilogue.act;
@@ -655,17 +433,17 @@ static int emit_any(struct plan *plan, int node, const struct plan_emit *e,
     const struct plan_config *config = plan->config;
     struct infer_error why;
     struct plan_emit bare;
-    struct choice c;
+    struct plan_choice c;
     int i;
 
     why.text[0] = '\0';
     for (i = 0; i < plan_backends(plan, e->p.op); i++) {
-        if (find(plan, e, config->backend[i], &why, &c))
+        if (plan_find(plan, e, config->backend[i], &why, &c))
             return emit_choice(plan, node, e, &c, err, out);
         if (!has_epilogue(e))
             continue;
         make_bare(e, &bare);
-        if (find(plan, &bare, config->backend[i], NULL, &c))
+        if (plan_find(plan, &bare, config->backend[i], NULL, &c))
             return emit_split(plan, node, e, &c, &bare, err, out);
     }
     return emit_nothing(plan, node, e, &why, err, out);
@@ -708,11 +486,11 @@ static const struct kern_row *find_copy(const struct plan *plan,
 
             if (row->op != KERN_COPY || row->backend != config->backend[i])
                 continue;
-            if (takes(plan, row, &merged, NULL)) {
+            if (plan_supports(plan, row, &merged, NULL)) {
                 memcpy(p, &merged, sizeof *p);
                 return row;
             }
-            if (takes(plan, row, p, NULL))
+            if (plan_supports(plan, row, p, NULL))
                 return row;
         }
     return NULL;

@@ -6,6 +6,31 @@
 
 #define THREADS 256
 
+/* 0 for what is no comparison. */
+template <typename V>
+static __device__ __forceinline__ bool compare(enum kern_binary_kind kind, V a,
+                                               V b)
+{
+    switch (kind) {
+    case KERN_EQUAL:
+        return a == b;
+    case KERN_LESS:
+        return a < b;
+    case KERN_LESS_EQUAL:
+        return a <= b;
+    case KERN_GREATER:
+        return a > b;
+    case KERN_GREATER_EQUAL:
+        return a >= b;
+    case KERN_AND:
+        return a != 0 && b != 0;
+    case KERN_OR:
+        return a != 0 || b != 0;
+    default:
+        return false;
+    }
+}
+
 /* The sign of the divisor, as Python's %. */
 static __device__ float modulo(float a, float b)
 {
@@ -22,22 +47,8 @@ static __device__ __noinline__ float binary_rare(enum kern_binary_kind kind,
         return powf(a, b);
     case KERN_MOD:
         return modulo(a, b);
-    case KERN_EQUAL:
-        return a == b;
-    case KERN_LESS:
-        return a < b;
-    case KERN_LESS_EQUAL:
-        return a <= b;
-    case KERN_GREATER:
-        return a > b;
-    case KERN_GREATER_EQUAL:
-        return a >= b;
-    case KERN_AND:
-        return a != 0 && b != 0;
-    case KERN_OR:
-        return a != 0 || b != 0;
     default:
-        return 0;
+        return compare(kind, a, b);
     }
 }
 
@@ -200,22 +211,8 @@ static __device__ int64_t apply_i64(enum kern_binary_kind kind, int64_t a,
         return a > b ? a : b;
     case KERN_MOD:
         return modulo_i64(a, b);
-    case KERN_EQUAL:
-        return a == b;
-    case KERN_LESS:
-        return a < b;
-    case KERN_LESS_EQUAL:
-        return a <= b;
-    case KERN_GREATER:
-        return a > b;
-    case KERN_GREATER_EQUAL:
-        return a >= b;
-    case KERN_AND:
-        return a != 0 && b != 0;
-    case KERN_OR:
-        return a != 0 || b != 0;
     default:
-        return 0;
+        return compare(kind, a, b);
     }
 }
 

@@ -216,28 +216,11 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-/* Positions are computed in 32 bits. */
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    const struct kern_pool *a = &p->attr.pool;
-    double taps = 1;
-    int r = check_types(p, 1, 0, why);
-
     (void)d;
-    if (r == 0)
-        r = check_count(p, why);
-    for (int i = 0; r == 0 && i < p->in[0].rank - 2; i++) {
-        const double reach = (double)p->in[0].dim[i + 2] + a->pad_begin[i] +
-                             a->pad_end[i] +
-                             (double)a->window[i] * a->dilation[i] +
-                             (double)p->out[0].dim[i + 2] * a->stride[i];
-        taps *= a->window[i];
-        if (reach > 1e9 || taps > 1e9)
-            r = error_set(why, INFER_EUNSUPPORTED,
-                          "pool: the window reaches beyond 10^9 positions");
-    }
-    return r;
+    return pool_supports(p, &p->in[0], &p->out[0], why);
 }
 
 CUDA_ROWS(pool_fprop, direct, KERN_POOL_FPROP, supports, launch)

@@ -5,6 +5,7 @@
 #define KERNELS_CUDA_WINDOW_CUH
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 
 struct cuda_window {
@@ -72,5 +73,31 @@ struct cuda_window {
         o[0] = i;
     }
 };
+
+/* Limits of a pool's kernels, which compute positions in 32 bits: image is the
+ * tensor under the window, pooled the one of its results. */
+static inline int pool_supports(const struct kern_problem *p,
+                                const struct kern_tensor *image,
+                                const struct kern_tensor *pooled,
+                                struct infer_error *why)
+{
+    const struct kern_pool *a = &p->attr.pool;
+    double taps = 1;
+    int r = check_types(p, 1, 0, why);
+
+    if (r == 0)
+        r = check_count(p, why);
+    for (int i = 0; r == 0 && i < image->rank - 2; i++) {
+        const double reach = (double)image->dim[i + 2] + a->pad_begin[i] +
+                             a->pad_end[i] +
+                             (double)a->window[i] * a->dilation[i] +
+                             (double)pooled->dim[i + 2] * a->stride[i];
+        taps *= a->window[i];
+        if (reach > 1e9 || taps > 1e9)
+            r = error_set(why, INFER_EUNSUPPORTED,
+                          "pool: the window reaches beyond 10^9 positions");
+    }
+    return r;
+}
 
 #endif

@@ -25,6 +25,8 @@
 #define MAX_WORKSPACE ((uint64_t)32 << 20)
 /* What buffers are known to be aligned to, where their rows allow it. */
 #define ALIGNMENT 16
+/* What cuBLASLt wants of workspace, which a row may not count on. */
+#define WORKSPACE_ALIGN 256
 
 enum { GEMM_A, GEMM_B, GEMM_BIAS, GEMM_RESIDUAL };
 
@@ -401,6 +403,8 @@ static void fill(struct kern_exec *e, const struct gemm *g)
     const cublasLtMatmulAlgo_t *algo = &g->found[e->variant].algo;
 
     e->workspace = g->found[e->variant].workspaceSize;
+    if (e->workspace > 0)
+        e->workspace += WORKSPACE_ALIGN;
     snprintf(e->variant_name, sizeof(e->variant_name),
              "algo%d tile%d stages%d splitk%d",
              detail(lib, algo, CUBLASLT_ALGO_CONFIG_ID),
@@ -445,6 +449,14 @@ static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
     return 0;
 }
 
+static void *align(void *workspace)
+{
+    unsigned char *at = workspace;
+
+    return at + (WORKSPACE_ALIGN - (uintptr_t)at % WORKSPACE_ALIGN) %
+                    WORKSPACE_ALIGN;
+}
+
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
@@ -458,6 +470,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const float zero = 0, one = 1;
     /* The place of the bias is an attribute: a copy keeps g constant. */
     cublasLtMatmulDescOpaque_t op = *g->op;
+    const size_t bytes = g->found[e->variant].workspaceSize;
+    void *workspace = bytes > 0 ? align(args->workspace) : NULL;
     cublasLtHandle_t handle;
     int rc = cublas_handle(g->ordinal, err, &handle);
 
@@ -471,8 +485,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         cublasLtMatmul(handle, &op, &g->s.alpha, args->in[1], g->b, args->in[0],
                        g->a, residual ? &one : &zero,
                        residual ? residual : args->out[0], g->y, args->out[0],
-                       g->y, &g->found[e->variant].algo, args->workspace,
-                       e->workspace, (cudaStream_t)args->stream));
+                       g->y, &g->found[e->variant].algo, workspace, bytes,
+                       (cudaStream_t)args->stream));
 }
 
 #define FUNCTIONS(suffix, tf32)                                                \

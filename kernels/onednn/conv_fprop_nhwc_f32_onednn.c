@@ -13,25 +13,16 @@
 
 #include "kernels/onednn/convolution.h"
 #include "kernels/onednn/cpu.h"
+#include "kernels/onednn/layer.h"
 #include "kernels/onednn/vector.h"
 
 #include "kernels/error.h"
+#include "kernels/problem.h"
 
 extern const struct kern_row conv_fprop_nhwc_f32_onednn;
 
 /* in[] of a convolution */
 enum { X, W, BIAS, RESIDUAL };
-
-struct plan {
-    dnnl_primitive_desc_t pd;
-    dnnl_memory_desc_t weights; /* as the problem gives them */
-    bool has_bias, has_residual;
-};
-
-static bool present(const struct kern_problem *p, int i)
-{
-    return i < p->n_in && p->in[i].dtype != INFER_NONE;
-}
 
 static bool channels_last(const struct kern_tensor *t)
 {
@@ -65,7 +56,7 @@ static bool has_empty_window(const struct kern_problem *p)
 }
 
 static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
-                    struct plan *plan, struct infer_error *err)
+                    struct onednn_layer *layer, struct infer_error *err)
 {
     const struct kern_conv *a = &p->attr.conv;
     dnnl_memory_desc_t x, w, bias, y;
@@ -77,23 +68,21 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
         !onednn_describe(&p->in[X], &x) || !onednn_describe(&p->out[0], &y))
         return onednn_refuse(err, "takes dense channels-last F32 activations");
     if (!(p->constant_in & 1u << W) ||
-        !onednn_describe_weights(&p->in[W], a->groups, &plan->weights, &w))
+        !onednn_describe_weights(&p->in[W], a->groups, &layer->weights, &w))
         return onednn_refuse(err, "takes constant dense F32 weights");
-    plan->has_bias = present(p, BIAS);
-    if (plan->has_bias && (!kern_tensor_is_dense(&p->in[BIAS], KERN_NCHW) ||
-                           !onednn_describe(&p->in[BIAS], &bias)))
+    if (!onednn_layer_bias(p, layer, &bias))
         return onednn_refuse(err, "takes a dense F32 bias");
-    plan->has_residual = present(p, RESIDUAL);
-    if (plan->has_residual && !channels_last(&p->in[RESIDUAL]))
+    layer->has_residual = kern_problem_in(p, RESIDUAL) != NULL;
+    if (layer->has_residual && !channels_last(&p->in[RESIDUAL]))
         return onednn_refuse(err, "takes a dense channels-last F32 residual");
-    if (plan->has_residual && has_empty_window(p))
+    if (layer->has_residual && has_empty_window(p))
         return onednn_refuse(err, "takes no residual where a window lies "
                                   "wholly in the padding");
     onednn_describe_window(a, p->in[X].rank - 2, &window);
     return onednn_status(dnnl_dilated_convolution_forward_desc_init(
                              conv, dnnl_forward_inference,
                              dnnl_convolution_direct, &x, &w,
-                             plan->has_bias ? &bias : NULL, &y, window.stride,
+                             layer->has_bias ? &bias : NULL, &y, window.stride,
                              window.dilation, window.begin, window.end),
                          "dnnl_dilated_convolution_forward_desc_init", err);
 }
@@ -106,29 +95,23 @@ static bool act_apart(const struct kern_problem *p)
     const enum kern_unary_kind kind = p->epilogue.act.kind;
 
     return (kind == KERN_SILU || kind == KERN_SIGMOID) && cpu_has_avx512() &&
-           !(present(p, RESIDUAL) && p->epilogue.residual_last);
+           !(kern_problem_in(p, RESIDUAL) && p->epilogue.residual_last);
 }
 
-static int make_plan(const struct kern_problem *given, int threads,
-                     struct plan *plan, struct infer_error *err)
+static int make(const struct kern_problem *given, int threads,
+                struct onednn_layer *layer, struct infer_error *err)
 {
-    struct kern_problem without = *given;
-    const struct kern_problem *p = &without;
+    struct kern_problem p = *given;
     dnnl_convolution_desc_t conv;
-    dnnl_primitive_attr_t attr;
     int r;
 
     if (act_apart(given))
-        without.epilogue.act.kind = KERN_IDENTITY;
-
-    r = describe(p, &conv, plan, err);
-    if (r == 0)
-        r = onednn_attributes(p, plan->has_residual, 1.0f, err, &attr);
+        p.epilogue.act.kind = KERN_IDENTITY;
+    r = describe(&p, &conv, layer, err);
     if (r < 0)
         return r;
-    r = onednn_choose(&conv, attr, threads, err, &plan->pd);
-    dnnl_primitive_attr_destroy(attr);
-    return r;
+    return onednn_layer_choose(&p, &conv, layer->has_residual, threads, layer,
+                               err);
 }
 
 /* A product of one vector an image, as the gates of squeeze-and-excitation
@@ -141,60 +124,23 @@ static bool is_vector_product(const struct kern_problem *p)
     return x->rank == 4 && p->attr.conv.groups == 1 && x->dim[2] == 1 &&
            x->dim[3] == 1 && w->dim[2] == 1 && w->dim[3] == 1 &&
            p->out[0].dim[2] == 1 && p->out[0].dim[3] == 1 &&
-           !present(p, RESIDUAL) && cpu_act_known(&p->epilogue.act) &&
+           !kern_problem_in(p, RESIDUAL) && cpu_act_known(&p->epilogue.act) &&
            vector_steps();
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    struct plan plan;
-    int r;
-
     if (is_vector_product(p))
         return onednn_refuse(why, "leaves products of a vector to the "
                                   "pointwise row");
-    r = make_plan(p, d->threads, &plan, why);
-    if (r == 0)
-        dnnl_primitive_desc_destroy(plan.pd);
-    return r < 0 ? INFER_EUNSUPPORTED : 0;
-}
-
-static int bind(const struct plan *plan, struct onednn_primitive *x,
-                struct kern_exec *e, struct infer_error *err)
-{
-    const_dnnl_primitive_desc_t pd = plan->pd;
-
-    onednn_bind(x, DNNL_ARG_SRC, ONEDNN_IN(X),
-                dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0));
-    e->packed[W] = onednn_bind_packed(
-        x, DNNL_ARG_WEIGHTS, W, &plan->weights,
-        dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
-    if (plan->has_bias)
-        onednn_bind(x, DNNL_ARG_BIAS, ONEDNN_IN(BIAS),
-                    dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1));
-    onednn_bind(x, DNNL_ARG_DST, ONEDNN_OUT(0),
-                dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0));
-    e->workspace = onednn_bind_scratchpad(x, plan->pd);
-    return onednn_finish(x, err);
+    return onednn_layer_supports(make, p, d, why);
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
-    struct onednn_primitive *x;
-    struct plan plan;
-    int r = make_plan(&e->problem, d->threads, &plan, err);
-
-    if (r < 0)
-        return r;
-    r = onednn_create(plan.pd, d->threads, err, &x);
-    if (r == 0)
-        r = bind(&plan, e->state = x, e, err);
-    dnnl_primitive_desc_destroy(plan.pd);
-    if (r < 0)
-        onednn_release(e);
-    return r;
+    return onednn_layer_prepare(make, e, d, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
@@ -203,7 +149,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct kern_problem *p = &e->problem;
     int r;
 
-    if (present(p, RESIDUAL))
+    if (kern_problem_in(p, RESIDUAL))
         r = onednn_launch_residual(e, args, err);
     else
         r = onednn_launch(e, args, err);

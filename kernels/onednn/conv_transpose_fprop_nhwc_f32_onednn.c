@@ -5,8 +5,9 @@
  */
 #include "config.h"
 
+#include "kernels/onednn/convolution.h"
 #include "kernels/onednn/cpu.h"
-#include "kernels/onednn/primitive.h"
+#include "kernels/onednn/layer.h"
 
 #include "kernels/error.h"
 #include "kernels/problem.h"
@@ -15,12 +16,6 @@ extern const struct kern_row conv_transpose_fprop_nhwc_f32_onednn;
 
 /* in[] of a transposed convolution */
 enum { X, W, BIAS, RESIDUAL };
-
-struct plan {
-    dnnl_primitive_desc_t pd;
-    dnnl_memory_desc_t weights; /* as the problem gives them */
-    bool has_bias;
-};
 
 /* Weights lie as C,K/g,window; oneDNN counts them as [g],K/g,C/g,window. */
 static bool describe_weights(const struct kern_problem *p,
@@ -53,14 +48,13 @@ static bool describe_weights(const struct kern_problem *p,
     return onednn_describe(&v, given) && onednn_describe_any(&v, any);
 }
 
-static int describe(const struct kern_problem *p,
-                    dnnl_deconvolution_desc_t *deconv, struct plan *plan,
-                    struct infer_error *err)
+static int make(const struct kern_problem *p, int threads,
+                struct onednn_layer *layer, struct infer_error *err)
 {
-    const struct kern_conv *a = &p->attr.conv;
     dnnl_memory_desc_t x, w, bias, y;
-    dnnl_dims_t stride, dilation, begin, end;
-    int i;
+    dnnl_deconvolution_desc_t deconv;
+    struct onednn_window window;
+    int r;
 
     if (p->in[X].rank < 3 || p->in[X].rank > 5)
         return onednn_refuse(err, "takes 1 to 3 spatial dimensions");
@@ -68,56 +62,34 @@ static int describe(const struct kern_problem *p,
         !kern_tensor_is_dense(&p->out[0], KERN_NHWC) ||
         !onednn_describe(&p->in[X], &x) || !onednn_describe(&p->out[0], &y))
         return onednn_refuse(err, "takes dense channels-last F32 activations");
-    if (kern_problem_in(p, RESIDUAL) &&
+    layer->has_residual = kern_problem_in(p, RESIDUAL) != NULL;
+    if (layer->has_residual &&
         (p->epilogue.act.kind != KERN_IDENTITY ||
          !kern_tensor_is_dense(&p->in[RESIDUAL], KERN_NHWC) ||
          p->in[RESIDUAL].dtype != INFER_F32))
         return onednn_refuse(err, "adds a dense channels-last F32 residual, "
                                   "and that without an activation");
-    if (!describe_weights(p, &plan->weights, &w))
+    if (!describe_weights(p, &layer->weights, &w))
         return onednn_refuse(err, "takes constant dense F32 weights");
-    plan->has_bias = p->n_in > BIAS && p->in[BIAS].dtype != INFER_NONE;
-    if (plan->has_bias && (!kern_tensor_is_dense(&p->in[BIAS], KERN_NCHW) ||
-                           !onednn_describe(&p->in[BIAS], &bias)))
+    if (!onednn_layer_bias(p, layer, &bias))
         return onednn_refuse(err, "takes a dense F32 bias");
-    for (i = 0; i < p->in[X].rank - 2; i++) {
-        stride[i] = a->stride[i];
-        dilation[i] = a->dilation[i] - 1;
-        begin[i] = a->pad_begin[i];
-        end[i] = a->pad_end[i];
-    }
-    return onednn_status(
-        dnnl_dilated_deconvolution_forward_desc_init(
-            deconv, dnnl_forward_inference, dnnl_deconvolution_direct, &x, &w,
-            plan->has_bias ? &bias : NULL, &y, stride, dilation, begin, end),
-        "dnnl_dilated_deconvolution_forward_desc_init", err);
-}
-
-static int make_plan(const struct kern_problem *p, int threads,
-                     struct plan *plan, struct infer_error *err)
-{
-    dnnl_deconvolution_desc_t deconv;
-    dnnl_primitive_attr_t attr;
-    int r = describe(p, &deconv, plan, err);
-
-    if (r == 0)
-        r = onednn_attributes(p, false, 1.0f, err, &attr);
+    onednn_describe_window(&p->attr.conv, p->in[X].rank - 2, &window);
+    r = onednn_status(dnnl_dilated_deconvolution_forward_desc_init(
+                          &deconv, dnnl_forward_inference,
+                          dnnl_deconvolution_direct, &x, &w,
+                          layer->has_bias ? &bias : NULL, &y, window.stride,
+                          window.dilation, window.begin, window.end),
+                      "dnnl_dilated_deconvolution_forward_desc_init", err);
     if (r < 0)
         return r;
-    r = onednn_choose(&deconv, attr, threads, err, &plan->pd);
-    dnnl_primitive_attr_destroy(attr);
-    return r;
+    /* launch() adds the residual. */
+    return onednn_layer_choose(p, &deconv, false, threads, layer, err);
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    struct plan plan;
-    int r = make_plan(p, d->threads, &plan, why);
-
-    if (r == 0)
-        dnnl_primitive_desc_destroy(plan.pd);
-    return r < 0 ? INFER_EUNSUPPORTED : 0;
+    return onednn_layer_supports(make, p, d, why);
 }
 
 /* With a residual, the result lies behind the scratchpad until both are added:
@@ -129,40 +101,13 @@ static size_t scratchpad(const struct kern_exec *e, size_t bytes)
     return (bytes + 63) / 64 * 64 + kern_tensor_span(&e->problem.out[0]);
 }
 
-static int bind(const struct plan *plan, struct onednn_primitive *x,
-                struct kern_exec *e, struct infer_error *err)
-{
-    const_dnnl_primitive_desc_t pd = plan->pd;
-
-    onednn_bind(x, DNNL_ARG_SRC, ONEDNN_IN(X),
-                dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0));
-    e->packed[W] = onednn_bind_packed(
-        x, DNNL_ARG_WEIGHTS, W, &plan->weights,
-        dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
-    if (plan->has_bias)
-        onednn_bind(x, DNNL_ARG_BIAS, ONEDNN_IN(BIAS),
-                    dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1));
-    onednn_bind(x, DNNL_ARG_DST, ONEDNN_OUT(0),
-                dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0));
-    e->workspace = scratchpad(e, onednn_bind_scratchpad(x, plan->pd));
-    return onednn_finish(x, err);
-}
-
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
-    struct onednn_primitive *x;
-    struct plan plan;
-    int r = make_plan(&e->problem, d->threads, &plan, err);
+    int r = onednn_layer_prepare(make, e, d, err);
 
-    if (r < 0)
-        return r;
-    r = onednn_create(plan.pd, d->threads, err, &x);
     if (r == 0)
-        r = bind(&plan, e->state = x, e, err);
-    dnnl_primitive_desc_destroy(plan.pd);
-    if (r < 0)
-        onednn_release(e);
+        e->workspace = scratchpad(e, e->workspace);
     return r;
 }
 

@@ -6,25 +6,15 @@
  */
 #include "config.h"
 
-#include "kernels/onednn/primitive.h"
+#include "kernels/onednn/layer.h"
 
 #include "kernels/error.h"
+#include "kernels/problem.h"
 
 extern const struct kern_row dense_fprop_f32_onednn;
 
 /* in[] of a dense layer */
 enum { X, W, BIAS, RESIDUAL };
-
-struct plan {
-    dnnl_primitive_desc_t pd;
-    dnnl_memory_desc_t weights; /* as the problem gives them */
-    bool has_bias, has_residual;
-};
-
-static bool present(const struct kern_problem *p, int i)
-{
-    return i < p->n_in && p->in[i].dtype != INFER_NONE;
-}
 
 /* Describes a dense row-major tensor as rows of its last dimension. */
 static bool describe_rows(const struct kern_tensor *t, dnnl_memory_desc_t *out)
@@ -41,100 +31,51 @@ static bool describe_rows(const struct kern_tensor *t, dnnl_memory_desc_t *out)
     return onednn_describe(&rows, out);
 }
 
-static int describe(const struct kern_problem *p,
-                    dnnl_inner_product_desc_t *product, struct plan *plan,
-                    struct infer_error *err)
+static int make(const struct kern_problem *p, int threads,
+                struct onednn_layer *layer, struct infer_error *err)
 {
-    dnnl_memory_desc_t x, w, bias, residual, y;
+    const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
+    dnnl_memory_desc_t x, w, bias, added, y;
+    dnnl_inner_product_desc_t product;
+    int r;
 
     if (!describe_rows(&p->in[X], &x) || !describe_rows(&p->out[0], &y))
         return onednn_refuse(err, "takes dense row-major F32 activations");
     if (!(p->constant_in & 1u << W) || p->in[W].rank != 2 ||
-        !describe_rows(&p->in[W], &plan->weights) ||
+        !describe_rows(&p->in[W], &layer->weights) ||
         !onednn_describe_any(&p->in[W], &w))
         return onednn_refuse(err, "takes constant dense F32 weights");
-    plan->has_bias = present(p, BIAS);
-    if (plan->has_bias && (!kern_tensor_is_dense(&p->in[BIAS], KERN_NCHW) ||
-                           !onednn_describe(&p->in[BIAS], &bias)))
+    if (!onednn_layer_bias(p, layer, &bias))
         return onednn_refuse(err, "takes a dense F32 bias");
-    plan->has_residual = present(p, RESIDUAL);
-    if (plan->has_residual && !describe_rows(&p->in[RESIDUAL], &residual))
+    layer->has_residual = residual != NULL;
+    if (residual && !describe_rows(residual, &added))
         return onednn_refuse(err, "takes a dense row-major F32 residual");
-    return onednn_status(dnnl_inner_product_forward_desc_init(
-                             product, dnnl_forward_inference, &x, &w,
-                             plan->has_bias ? &bias : NULL, &y),
-                         "dnnl_inner_product_forward_desc_init", err);
-}
-
-static int make_plan(const struct kern_problem *p, int threads,
-                     struct plan *plan, struct infer_error *err)
-{
-    dnnl_inner_product_desc_t product;
-    dnnl_primitive_attr_t attr;
-    int r;
-
-    r = describe(p, &product, plan, err);
-    if (r == 0)
-        r = onednn_attributes(p, plan->has_residual, 1.0f, err, &attr);
+    r = onednn_status(dnnl_inner_product_forward_desc_init(
+                          &product, dnnl_forward_inference, &x, &w,
+                          layer->has_bias ? &bias : NULL, &y),
+                      "dnnl_inner_product_forward_desc_init", err);
     if (r < 0)
         return r;
-    r = onednn_choose(&product, attr, threads, err, &plan->pd);
-    dnnl_primitive_attr_destroy(attr);
-    return r;
+    return onednn_layer_choose(p, &product, layer->has_residual, threads, layer,
+                               err);
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    struct plan plan;
-    int r = make_plan(p, d->threads, &plan, why);
-
-    if (r == 0)
-        dnnl_primitive_desc_destroy(plan.pd);
-    return r < 0 ? INFER_EUNSUPPORTED : 0;
-}
-
-static int bind(const struct plan *plan, struct onednn_primitive *x,
-                struct kern_exec *e, struct infer_error *err)
-{
-    const_dnnl_primitive_desc_t pd = plan->pd;
-
-    onednn_bind(x, DNNL_ARG_SRC, ONEDNN_IN(X),
-                dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0));
-    e->packed[W] = onednn_bind_packed(
-        x, DNNL_ARG_WEIGHTS, W, &plan->weights,
-        dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
-    if (plan->has_bias)
-        onednn_bind(x, DNNL_ARG_BIAS, ONEDNN_IN(BIAS),
-                    dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1));
-    onednn_bind(x, DNNL_ARG_DST, ONEDNN_OUT(0),
-                dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0));
-    e->workspace = onednn_bind_scratchpad(x, plan->pd);
-    return onednn_finish(x, err);
+    return onednn_layer_supports(make, p, d, why);
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
-    struct onednn_primitive *x;
-    struct plan plan;
-    int r = make_plan(&e->problem, d->threads, &plan, err);
-
-    if (r < 0)
-        return r;
-    r = onednn_create(plan.pd, d->threads, err, &x);
-    if (r == 0)
-        r = bind(&plan, e->state = x, e, err);
-    dnnl_primitive_desc_destroy(plan.pd);
-    if (r < 0)
-        onednn_release(e);
-    return r;
+    return onednn_layer_prepare(make, e, d, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
-    if (present(&e->problem, RESIDUAL))
+    if (kern_problem_in(&e->problem, RESIDUAL))
         return onednn_launch_residual(e, args, err);
     return onednn_launch(e, args, err);
 }

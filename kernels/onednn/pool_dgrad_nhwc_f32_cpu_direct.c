@@ -62,9 +62,37 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
 /* ---- one window ---------------------------------------------------- */
 
+CPU_INLINE uint32_t bits_of(float x)
+{
+    uint32_t u;
+
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+CPU_INLINE float float_of(uint32_t u)
+{
+    float x;
+
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* yes where mask is all ones, no where it is 0: which element of a window is
+ * the largest is beyond all branch prediction. */
+CPU_INLINE uint32_t choose(uint32_t mask, uint32_t yes, uint32_t no)
+{
+    return (yes & mask) | (no & ~mask);
+}
+
+/* All ones where v is above top, or NaN. */
+CPU_INLINE uint32_t takes(float v, float top)
+{
+    return 0u - ((uint32_t)(v > top) | (uint32_t)(v != v));
+}
+
 /* dx[i] += dy[i] * factor */
-CPU_CLONES static void add_part(const float *dy, float factor, float *dx,
-                                int64_t n)
+CPU_INLINE void add_part(const float *dy, float factor, float *dx, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
@@ -72,24 +100,24 @@ CPU_CLONES static void add_part(const float *dy, float factor, float *dx,
 }
 
 /* Tap number `tap` where it holds more than all before it, or is NaN. */
-CPU_CLONES static void keep_top(const float *x, int32_t tap, float *top,
-                                int32_t *at, int64_t n)
+CPU_INLINE void keep_top(const float *x, uint32_t tap, float *top, uint32_t *at,
+                         int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        const bool take = x[i] > top[i] || x[i] != x[i];
+        const uint32_t mask = takes(x[i], top[i]);
 
-        top[i] = take ? x[i] : top[i];
-        at[i] = take ? tap : at[i];
+        top[i] = float_of(choose(mask, bits_of(x[i]), bits_of(top[i])));
+        at[i] = choose(mask, tap, at[i]);
     }
 }
 
-CPU_CLONES static void add_where(const float *dy, const int32_t *at,
-                                 int32_t tap, float *dx, int64_t n)
+CPU_INLINE void add_where(const float *dy, const uint32_t *at, uint32_t tap,
+                          float *dx, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        dx[i] += at[i] == tap ? dy[i] : 0.0f;
+        dx[i] += float_of(bits_of(dy[i]) & (0u - (uint32_t)(at[i] == tap)));
 }
 
 /* The part of a window inside the input. */
@@ -105,8 +133,8 @@ struct part {
             for (int64_t w = (part)->from[2]; w < (part)->to[2]; w++)
 
 /* Offset of a tap from the first. */
-static int64_t offset_of(const struct pool *v, const struct part *t, int64_t d,
-                         int64_t h, int64_t w)
+CPU_INLINE int64_t offset_of(const struct pool *v, const struct part *t,
+                             int64_t d, int64_t h, int64_t w)
 {
     const struct axis *a = v->axis;
 
@@ -115,12 +143,62 @@ static int64_t offset_of(const struct pool *v, const struct part *t, int64_t d,
            (w - t->from[2]) * a[2].dilation * a[2].dx_step;
 }
 
-static void give_maximum(const struct pool *v, const struct part *t,
-                         const float *dy, const float *x, float *dx, int64_t n)
+/* A whole window of so many taps, in one loop over the channels: there may be
+ * few of them. */
+CPU_INLINE void give_taps(int taps, const int64_t *at, const float *dy,
+                          const float *x, float *dx, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        const float g = dy[i];
+        float top = x[at[0] + i];
+        uint32_t best = 0;
+
+#pragma GCC unroll 9
+        for (int t = 1; t < taps; t++) {
+            const float v = x[at[t] + i];
+            const uint32_t mask = takes(v, top);
+
+            top = float_of(choose(mask, bits_of(v), bits_of(top)));
+            best = choose(mask, (uint32_t)t, best);
+        }
+#pragma GCC unroll 9
+        for (int t = 0; t < taps; t++)
+            dx[at[t] + i] +=
+                float_of(bits_of(g) & (0u - (uint32_t)(best == (uint32_t)t)));
+    }
+}
+
+/* True where the window was one of the usual sizes, and is done. */
+CPU_INLINE bool give_whole(const struct pool *v, const struct part *t,
+                           const float *dy, const float *x, float *dx,
+                           int64_t n)
+{
+    const int64_t taps = (t->to[0] - t->from[0]) * (t->to[1] - t->from[1]) *
+                         (t->to[2] - t->from[2]);
+    int64_t at[9];
+    int count = 0;
+
+    if (taps != 4 && taps != 9)
+        return false;
+    EACH_TAP(d, h, w, t)
+    at[count++] = offset_of(v, t, d, h, w);
+    if (taps == 4)
+        give_taps(4, at, dy, x, dx, n);
+    else
+        give_taps(9, at, dy, x, dx, n);
+    return true;
+}
+
+CPU_INLINE void give_maximum(const struct pool *v, const struct part *t,
+                             const float *dy, const float *x, float *dx,
+                             int64_t n)
 {
     float top[CHANNELS];
-    int32_t at[CHANNELS] = {0}, tap = 0;
+    uint32_t at[CHANNELS] = {0}, tap = 0;
 
+    if (give_whole(v, t, dy, x, dx, n))
+        return;
     memcpy(top, x, (size_t)n * sizeof(*top));
     EACH_TAP(d, h, w, t)
     {
@@ -138,8 +216,8 @@ static void give_maximum(const struct pool *v, const struct part *t,
 
 /* The taps [*from, *to) of output o inside the input, and how many lie inside
  * the padded input: the overhang of ceil mode does not. */
-static void window(const struct axis *a, int64_t o, int64_t *from, int64_t *to,
-                   int64_t *counted)
+CPU_INLINE void window(const struct axis *a, int64_t o, int64_t *from,
+                       int64_t *to, int64_t *counted)
 {
     const int64_t origin = o * a->stride - a->begin;
     const int64_t room = a->in - origin, padded = room + a->end;
@@ -153,8 +231,8 @@ static void window(const struct axis *a, int64_t o, int64_t *from, int64_t *to,
 }
 
 /* One output pixel; offsets are those of the image and the channels. */
-static void give(const struct pool *v, const int64_t *o, int64_t dy,
-                 int64_t image, int64_t n)
+CPU_INLINE void give(const struct pool *v, const int64_t *o, int64_t dy,
+                     int64_t image, int64_t n)
 {
     const struct kern_pool *a = &v->p->attr.pool;
     struct part t = {.at = image};
@@ -189,13 +267,30 @@ static void give(const struct pool *v, const int64_t *o, int64_t dy,
 static void start(const struct pool *v, int64_t at, int64_t pixels, int64_t n)
 {
     const int64_t step = v->p->out[0].dim[1];
-    const size_t bytes = (size_t)n * sizeof(float);
+    const size_t bytes = (size_t)(n == step ? pixels * n : n) * sizeof(float);
 
+    /* All channels are one run. */
+    if (n == step)
+        pixels = 1;
     for (int64_t i = 0; i < pixels; i++, at += step)
         if (!v->residual)
             memset(v->dx + at, 0, bytes);
         else if (v->residual != v->dx)
             memcpy(v->dx + at, v->residual + at, bytes);
+}
+
+/* All windows of an image; the loops over channels may be short, so that all
+ * of it is one function in each clone. */
+CPU_CLONES static void give_all(const struct pool *v, int64_t dy, int64_t dx,
+                                int64_t n)
+{
+    const struct axis *a = v->axis;
+    int64_t o[3];
+
+    for (o[0] = 0; o[0] < a[0].out; o[0]++)
+        for (o[1] = 0; o[1] < a[1].out; o[1]++)
+            for (o[2] = 0; o[2] < a[2].out; o[2]++)
+                give(v, o, dy, dx, n);
 }
 
 static void item(void *context, int64_t i)
@@ -208,13 +303,9 @@ static void item(void *context, int64_t i)
     const int64_t in = a[0].in * a[1].in * a[2].in;
     const int64_t out = a[0].out * a[1].out * a[2].out;
     const int64_t dx = image * in * channels + c;
-    int64_t o[3];
 
     start(v, dx, in, n);
-    for (o[0] = 0; o[0] < a[0].out; o[0]++)
-        for (o[1] = 0; o[1] < a[1].out; o[1]++)
-            for (o[2] = 0; o[2] < a[2].out; o[2]++)
-                give(v, o, image * out * channels + c, dx, n);
+    give_all(v, image * out * channels + c, dx, n);
 }
 
 static void fill_axes(struct pool *v)

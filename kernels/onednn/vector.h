@@ -37,22 +37,8 @@ struct vector_rows {
     int64_t x_step, y_step, r_step;
 };
 
-/* A sum of outer products over positions n < count[0], h < count[1], w <
- * count[2]: sum[i * row + v * lanes ..] += s[s_at[i] + position] *
- * v[v_at[v] + position ..], where a position is n, h and w times the steps. */
-#define VECTOR_OUTER_S 8
-#define VECTOR_OUTER_V 3
-struct vector_outer {
-    const float *s, *v;
-    int64_t s_at[VECTOR_OUTER_S], v_at[VECTOR_OUTER_V];
-    int64_t count[3], s_step[3], v_step[3];
-    float *sum;
-    int64_t row;
-};
-
 struct vector_steps {
-    int panel;   /* NB */
-    int scalars; /* the most of a sum of outer products; vectors are 3 */
+    int panel; /* NB */
     /* Winograd: see winograd.h.  Tile t of the convolution goes to row `at` of
      * V.  zeros: C floats. */
     void (*input)(const struct winograd *w, const float *x, const float *zeros,
@@ -67,7 +53,6 @@ struct vector_steps {
     void (*rows)(const struct vector_rows *r, int64_t rows,
                  const struct vector_epilogue *e, const float *u,
                  int64_t channels, int64_t outputs, int64_t from, int64_t to);
-    void (*outer)(const struct vector_outer *o, int scalars, int vectors);
 };
 
 /* NULL where the machine has neither. */

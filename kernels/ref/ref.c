@@ -49,6 +49,12 @@ double ref_dot(enum infer_dtype a_type, const void *a, int64_t sa,
             sum += (double)fa[i * sa] * (double)fb[i * sb];
         return sum;
     }
+    if (a_type == INFER_F64 && b_type == INFER_F64) {
+        const double *da = a, *db = b;
+        for (int64_t i = 0; i < n; i++)
+            sum += da[i * sa] * db[i * sb];
+        return sum;
+    }
     for (int64_t i = 0; i < n; i++)
         sum += scalar_load(a_type, a, i * sa) * scalar_load(b_type, b, i * sb);
     return sum;

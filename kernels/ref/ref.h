@@ -47,10 +47,12 @@ void ref_walk_next(struct ref_walk *w);
 
 /* ---- elements ------------------------------------------------------ */
 
-/* As scalar_load(), quick for single precision. */
+/* As scalar_load(), quick for single and double precision. */
 static inline double ref_load(enum infer_dtype dtype, const void *base,
                               int64_t i)
 {
+    if (dtype == INFER_F64)
+        return ((const double *)base)[i];
     return dtype == INFER_F32 ? (double)((const float *)base)[i]
                               : scalar_load(dtype, base, i);
 }
@@ -58,7 +60,9 @@ static inline double ref_load(enum infer_dtype dtype, const void *base,
 static inline void ref_store(enum infer_dtype dtype, void *base, int64_t i,
                              double value)
 {
-    if (dtype == INFER_F32)
+    if (dtype == INFER_F64)
+        ((double *)base)[i] = value;
+    else if (dtype == INFER_F32)
         ((float *)base)[i] = (float)value;
     else
         scalar_store(dtype, base, i, value);
@@ -77,6 +81,12 @@ static inline void ref_add_scaled(double *sum, double factor,
         const float *f = (const float *)x + offset;
         for (int64_t i = 0; i < n; i++)
             sum[i] += factor * (double)f[i * step];
+        return;
+    }
+    if (dtype == INFER_F64) {
+        const double *d = (const double *)x + offset;
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += factor * d[i * step];
         return;
     }
     for (int64_t i = 0; i < n; i++)

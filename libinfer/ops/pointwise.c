@@ -5,60 +5,6 @@
 #include "kernels/scalar.h"
 #include "libinfer/ops/op.h"
 
-const char *const graph_unary_names[] = {
-    [KERN_IDENTITY] = "identity",
-    [KERN_RELU] = "relu",
-    [KERN_LEAKY_RELU] = "leaky_relu",
-    [KERN_CLIP] = "clip",
-    [KERN_SIGMOID] = "sigmoid",
-    [KERN_TANH] = "tanh",
-    [KERN_SILU] = "silu",
-    [KERN_HARD_SIGMOID] = "hard_sigmoid",
-    [KERN_HARD_SWISH] = "hard_swish",
-    [KERN_ELU] = "elu",
-    [KERN_SELU] = "selu",
-    [KERN_CELU] = "celu",
-    [KERN_SOFTPLUS] = "softplus",
-    [KERN_SOFTSIGN] = "softsign",
-    [KERN_MISH] = "mish",
-    [KERN_GELU] = "gelu",
-    [KERN_GELU_TANH] = "gelu_tanh",
-    [KERN_THRESHOLDED_RELU] = "thresholded_relu",
-    [KERN_LINEAR] = "linear",
-    [KERN_ERF] = "erf",
-    [KERN_EXP] = "exp",
-    [KERN_LOG] = "log",
-    [KERN_SQRT] = "sqrt",
-    [KERN_RECIPROCAL] = "reciprocal",
-    [KERN_ABS] = "abs",
-    [KERN_NEG] = "neg",
-    [KERN_SIGN] = "sign",
-    [KERN_FLOOR] = "floor",
-    [KERN_CEIL] = "ceil",
-    [KERN_ROUND] = "round",
-    [KERN_NOT] = "not",
-    [KERN_UNARY_COUNT] = NULL,
-};
-
-const char *const graph_binary_names[] = {
-    [KERN_ADD] = "add",
-    [KERN_SUB] = "sub",
-    [KERN_MUL] = "mul",
-    [KERN_DIV] = "div",
-    [KERN_POW] = "pow",
-    [KERN_MIN] = "min",
-    [KERN_MAX] = "max",
-    [KERN_MOD] = "mod",
-    [KERN_EQUAL] = "equal",
-    [KERN_LESS] = "less",
-    [KERN_LESS_EQUAL] = "less_equal",
-    [KERN_GREATER] = "greater",
-    [KERN_GREATER_EQUAL] = "greater_equal",
-    [KERN_AND] = "and",
-    [KERN_OR] = "or",
-    [KERN_BINARY_COUNT] = NULL,
-};
-
 /* ---- one argument -------------------------------------------------- */
 
 struct kern_unary graph_unary(enum kern_unary_kind kind)
@@ -95,7 +41,7 @@ struct kern_unary graph_unary(enum kern_unary_kind kind)
 }
 
 static const struct graph_field unary_fields[] = {
-    OP_ENUM("kind", unary.kind, graph_unary_names),
+    OP_ENUM("kind", unary.kind, kern_unary_names),
     OP_FIELD("a", FLOAT, unary.a),
     OP_FIELD("b", FLOAT, unary.b),
     OP_END,
@@ -278,7 +224,7 @@ const struct graph_op_info graph_op_prelu = {
 };
 
 static const struct graph_field binary_fields[] = {
-    OP_ENUM("kind", binary.kind, graph_binary_names),
+    OP_ENUM("kind", binary.kind, kern_binary_names),
     OP_END,
 };
 

@@ -3,13 +3,6 @@
 #include "kernels/scalar.h"
 #include "libinfer/ops/op.h"
 
-const char *const graph_reduce_names[] = {
-    [KERN_REDUCE_MEAN] = "mean", [KERN_REDUCE_SUM] = "sum",
-    [KERN_REDUCE_MAX] = "max",   [KERN_REDUCE_MIN] = "min",
-    [KERN_REDUCE_PROD] = "prod", [KERN_REDUCE_L1] = "l1",
-    [KERN_REDUCE_L2] = "l2",     [KERN_REDUCE_KIND_COUNT] = NULL,
-};
-
 /* ---- softmax ------------------------------------------------------- */
 
 static const struct graph_field softmax_fields[] = {
@@ -55,7 +48,7 @@ const struct graph_op_info graph_op_softmax = {
 /* ---- reductions ---------------------------------------------------- */
 
 static const struct graph_field reduce_fields[] = {
-    OP_ENUM("kind", reduce.kind, graph_reduce_names),
+    OP_ENUM("kind", reduce.kind, kern_reduce_names),
     OP_COUNTED("axes", INTN, reduce.axis, reduce.n_axes, INFER_MAX_RANK),
     OP_FIELD("keep_dims", BOOL, reduce.keep_dims),
     OP_END,

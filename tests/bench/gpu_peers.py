@@ -4,7 +4,7 @@
 milliseconds a batch by the GPU's clock.
 
     gpu_peers.py --infer=PATH --wconv=PATH [--networks=resnet50,...]
-                 [--batches=1,8,32,128,256] [--rivals=graph,compile,auto]
+                 [--batches=1,8,32,128,256] [--rivals=graph,compile,auto:1+128]
                  [--precision=fp16|fp32] [--tune=on,off] [--markdown=FILE]
                  [--json=FILE] [--check] [--start] [--profile=resnet50:1,...]
                  [--rival-limit=SECONDS] [--budget=SECONDS]
@@ -16,8 +16,9 @@ its CUDA graph on an input that is on the GPU (float, channels first: turning it
 is part of the run); PyTorch runs on an input of its preferred type and layout,
 in the modes of torch_rival.py, as a process of its own: a mode that needs more
 than --rival-limit to compile and run is given up and the table says so; what
---budget leaves no time for is "not reached".  Networks may be measured apart,
-one run a GPU, with --networks.
+--budget leaves no time for is "not reached".  A mode may be asked for some of
+the batches only; they are measured in the order given.  Networks may be measured
+apart, one run a GPU, with --networks.
 
 --tune=on,off adds a column of infer without measured kernels.  --check compares
 infer's outputs in every precision, and PyTorch's, with double precision.
@@ -34,6 +35,8 @@ import sys
 import tempfile
 import time
 
+BEGIN = time.perf_counter()  # loading PyTorch counts
+
 import numpy
 import torch
 import torchvision
@@ -47,7 +50,6 @@ FP32_BOUND = 1e-5
 TIMES_PYTORCH = {"tf32": 3, "fp16": 3, "bf16": 3}
 RIVAL = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                      "torch_rival.py")
-BEGIN = time.perf_counter()
 
 
 def make_network(name):
@@ -282,13 +284,16 @@ class Rival:
 
 def time_rivals(args, folder, name, rows):
     rival = Rival(args, folder, name)
-    for mode in args.rivals:
-        for batch, row in rows.items():
-            found = rival.time(mode, batch)
-            row["rivals"][mode] = found
-            print(f"{name} batch {batch} PyTorch {mode}: {found}", flush=True)
-            save(args)
-    rival.close()
+    try:
+        for mode, batches in args.rivals.items():
+            for batch in batches or args.batches:
+                found = rival.time(mode, batch)
+                rows[batch]["rivals"][mode] = found
+                print(f"{name} batch {batch} PyTorch {mode}: {found}",
+                      flush=True)
+                save(args)
+    finally:
+        rival.close()
 
 
 # ---- the table -------------------------------------------------------------
@@ -313,7 +318,7 @@ def table_line(args, row):
              f"{1e3 * row['batch'] / ours:.0f}" if ours else "-"]
     cells += [milliseconds(row["infer"][t]) for t in args.tunes[1:]]
     for mode in args.rivals:
-        found = row["rivals"].get(mode, {})
+        found = row["rivals"].get(mode, {"word": "-"})
         cells.append(milliseconds(found["ms"]) if "ms" in found
                      else found.get("word", "failed"))
     cells.append(f"{min(known) / ours:.2f}" if known and ours else "-")
@@ -354,6 +359,15 @@ def words(text):
     return [w for w in text.split(",") if w]
 
 
+def modes(text):
+    """{mode: batches}, none for all: "graph,auto:128+1"."""
+    found = {}
+    for word in words(text):
+        mode, _, batches = word.partition(":")
+        found[mode] = [int(b) for b in batches.split("+") if b]
+    return found
+
+
 def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--infer", required=True)
@@ -361,8 +375,8 @@ def parse():
     parser.add_argument("--networks", type=words, default=NETWORKS)
     parser.add_argument("--batches", default="1,8,32,128,256",
                         type=lambda t: [int(w) for w in words(t)])
-    parser.add_argument("--rivals", type=words,
-                        default=["graph", "compile", "auto"])
+    parser.add_argument("--rivals", type=modes,
+                        default=modes("graph,compile,auto"))
     parser.add_argument("--precision", choices=["fp16", "fp32"],
                         default="fp16")
     parser.add_argument("--backend", default="cuda")
@@ -379,7 +393,16 @@ def parse():
                         help="seconds after which no rival is begun")
     parser.add_argument("--compile-cache",
                         help="folder that keeps what PyTorch compiled")
-    return parser.parse_args()
+    args = parser.parse_args()
+    for batches in args.rivals.values():
+        if not set(batches) <= set(args.batches):
+            parser.error("--rivals names a batch that --batches does not")
+    return args
+
+
+def stop(*_):
+    """A signal ends the processes of the rivals too."""
+    raise SystemExit(143)
 
 
 def main():
@@ -388,6 +411,7 @@ def main():
         folder = os.path.abspath(args.compile_cache)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
+    signal.signal(signal.SIGTERM, stop)
     torch.backends.cudnn.benchmark = True
     faults = 0
     with tempfile.TemporaryDirectory() as temporary:

@@ -31,8 +31,7 @@ RULES = {
     "W": "waves: the tiles fill the last round of the multiprocessors by less "
          "than half, and there are fewer than four rounds",
     "S": "stores: a 1x1 window whose outputs, with a residual, are half of "
-         "all bytes or more: writing tiles back sets the pace, and ours "
-         "overlaps it less with the next tile's product",
+         "all bytes or more: writing tiles back sets the pace",
     "N": "narrow: a fifth or more of a tile's columns lie beyond the filters",
     "D": "shallow: the depth (channels times window) is at most two stages of "
          "the ring, so that loads of one tile are not hidden by its own "

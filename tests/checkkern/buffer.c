@@ -9,12 +9,12 @@
 #define GUARD  256
 #define POISON 0xff /* NaN in every floating-point type */
 
-/* Device memory that all problems of a process share: asking the driver for
+/* Device memory that all problems of a thread share: asking the driver for
  * every buffer takes longer than the checks.  Twins are taken from the front
  * and all given back together. */
 #define POOL ((size_t)64 << 20)
 
-static struct {
+static _Thread_local struct {
     const struct device *device;
     unsigned char *memory;
     size_t used;

@@ -45,22 +45,22 @@ static void free_job(struct job *j)
 __attribute__((format(printf, 2, 3))) static enum verdict
 fail(const struct job *j, const char *fmt, ...)
 {
-    char line[512];
+    char line[512], what[1024], type[32] = "";
     va_list ap;
 
-    fprintf(stderr, "FAIL %s: %s\n     ", j->c->row->name,
-            kern_problem_format(j->p, line, sizeof(line)));
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    fprintf(stderr,
-            "\n     variant %d '%s'; again: checkkern --row=%s --seed=%" PRIu64
-            " --problem=%d.%d",
-            j->exec.variant, j->exec.variant_name, j->c->row->name,
-            j->c->id.seed, j->c->id.number, j->c->id.draw);
     if (j->c->id.dtype != INFER_NONE)
-        fprintf(stderr, " --dtype=%s", infer_dtype_name(j->c->id.dtype));
-    fputc('\n', stderr);
+        snprintf(type, sizeof(type), " --dtype=%s",
+                 infer_dtype_name(j->c->id.dtype));
+    /* At once: other threads have something to say too. */
+    fprintf(stderr,
+            "FAIL %s: %s\n     %s\n     variant %d '%s'; again: checkkern "
+            "--row=%s --seed=%" PRIu64 " --problem=%d.%d%s\n",
+            j->c->row->name, kern_problem_format(j->p, line, sizeof(line)),
+            what, j->exec.variant, j->exec.variant_name, j->c->row->name,
+            j->c->id.seed, j->c->id.number, j->c->id.draw, type);
     return VERDICT_FAILED;
 }
 

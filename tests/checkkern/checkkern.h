@@ -95,7 +95,7 @@ bool guarded_mirror(struct guarded *g, const struct device *d,
 /* From now on every twin is an allocation of its own, so that
  * compute-sanitizer sees its ends. */
 void guarded_separate(void);
-/* Gives back what guarded_mirror() keeps for the next problem. */
+/* Gives back what guarded_mirror() keeps for the thread's next problem. */
 void guarded_pool_close(void);
 /* Between ops->begin() and ops->end(). */
 bool guarded_send(struct guarded *g, struct infer_error *err);

@@ -2,16 +2,18 @@
 /*
  * checkkern [--row=GLOB,..] [--op=GLOB] [--dtype=TYPE] [--seed=N]
  *           [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]
- *           [--time-limit=SECONDS] [--shard=I/N] [--isa=avx2|sse41]
- *           [--random-only] [--separate] [--verbose] [--list]
+ *           [--time-limit=SECONDS] [--shard=I/N] [--threads=N]
+ *           [--isa=avx2|sse41] [--random-only] [--separate] [--verbose]
+ *           [--list]
  *
  * A row is checked on the fixed list of its operation, then on --count random
  * problems in each type that it takes: problems that it supports, drawn until
  * there are so many or its share of --time-limit is used up; a row that is
  * short of them is not good.  --shard takes every Nth problem of each row,
  * listed and random, so that processes share the work evenly; sharded.py runs
- * them and sums what they print.  --separate gives every buffer on a GPU an
- * allocation of its own, for compute-sanitizer.
+ * them and sums what they print.  --threads shares it further: on a GPU
+ * threads do not wait for each other as processes do.  --separate gives every
+ * buffer on a GPU an allocation of its own, for compute-sanitizer.
  * --isa narrows the rows of the CPU to vectors of that kind.
  * Exit: 0 all agree, 1 usage, 3 a row is wrong, short or was not checked,
  * 77 no row could be checked for lack of hardware.
@@ -20,6 +22,7 @@
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +42,7 @@ struct options {
     enum infer_dtype dtype; /* of rows that take any; INFER_NONE: all */
     double max_flops;
     double time_limit; /* seconds, all rows together */
-    int shard, shards;
+    int shard, shards, threads;
     bool random_only, verbose, list;
 };
 
@@ -50,7 +53,7 @@ struct totals {
 static const char usage[] =
     "usage: checkkern [--row=GLOB,..] [--op=GLOB] [--dtype=TYPE] [--seed=N]\n"
     "                 [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]\n"
-    "                 [--time-limit=SECONDS] [--shard=I/N]\n"
+    "                 [--time-limit=SECONDS] [--shard=I/N] [--threads=N]\n"
     "                 [--isa=avx2|sse41] [--random-only] [--separate]\n"
     "                 [--verbose] [--list]\n";
 
@@ -150,6 +153,11 @@ static bool parse(struct options *o, const char *arg)
         return parse_shard(o, v);
     if ((v = value_of(arg, "--dtype")))
         return parse_dtype(o, v);
+    if ((v = value_of(arg, "--threads")) && parse_number(v, &n) && n > 0 &&
+        n <= 256) {
+        o->threads = (int)n;
+        return true;
+    }
     if ((v = value_of(arg, "--time-limit")) && parse_number(v, &n) && n > 0) {
         o->time_limit = (double)n;
         return true;
@@ -232,21 +240,49 @@ static enum verdict check_drawn(const struct options *o, struct check *c)
 
 /* ---- one row ------------------------------------------------------- */
 
-/* A row of this run.  Its place among them moves the shards on, so that none
- * gets the same problems of all rows. */
+struct tally {
+    int checked, failed, asked;
+};
+
+/* A row of this run and what its threads have found so far.  Its place among
+ * the rows moves the shards on, so that none gets the same problems of all. */
 struct job {
     const struct kern_row *row;
     int place;
+    int done; /* threads */
+    struct tally listed, random[INFER_DTYPE_COUNT];
+    int exact, infinite;
+    double worst;
 };
 
-struct tally {
-    int checked, failed, asked;
+/* A thread: a shard of the shard. */
+struct worker {
+    struct options o;
+    struct run *run;
+    struct device gpu;
+    bool broken; /* nothing runs on the GPU any more */
+};
+
+struct run {
+    const struct options *o;
+    struct job *job;
+    int n;
+    double end;
+    struct totals t;
+    pthread_mutex_t lock; /* of jobs' findings, totals and the output */
 };
 
 static void count(struct tally *t, enum verdict v)
 {
     t->checked += v == VERDICT_OK;
     t->failed += v == VERDICT_FAILED;
+}
+
+static void add(struct tally *sum, const struct tally *t)
+{
+    sum->checked += t->checked;
+    sum->failed += t->failed;
+    sum->asked += t->asked;
 }
 
 static bool is_ours(const struct options *o, const struct job *j, int problem)
@@ -295,12 +331,12 @@ static struct tally check_random(const struct options *o, const struct job *j,
 
 /* The types that a row is checked in: its own, or one after the other. */
 static int types_of(const struct options *o, const struct kern_row *row,
-                    enum infer_dtype type[INFER_BOOL + 1])
+                    enum infer_dtype type[INFER_DTYPE_COUNT])
 {
     int n = 0;
 
     if (row->dtype != INFER_NONE) {
-        type[0] = INFER_NONE;
+        type[0] = row->dtype;
         return 1;
     }
     for (int t = INFER_F64; t <= INFER_BOOL; t++)
@@ -309,47 +345,59 @@ static int types_of(const struct options *o, const struct kern_row *row,
     return n;
 }
 
-/* Random problems in every type: " F32 40, F16 39 of 40" in text. */
-static struct tally check_types(const struct options *o, const struct job *j,
-                                struct check *c, double deadline, char *text,
-                                size_t bytes)
+/* Our share of a row; what is found goes to *out. */
+static void check_share(struct worker *w, struct job *j, struct check *c,
+                        double deadline, struct job *out)
 {
-    enum infer_dtype type[INFER_BOOL + 1];
-    const int types = types_of(o, c->row, type);
+    enum infer_dtype type[INFER_DTYPE_COUNT];
+    const int types = types_of(&w->o, j->row, type);
+
+    if (!w->broken)
+        out->listed = check_listed(&w->o, j, c);
+    for (int i = 0; i < types; i++) {
+        const double left = deadline - now();
+        c->id.dtype = j->row->dtype != INFER_NONE ? INFER_NONE : type[i];
+        out->random[type[i]] = check_random(
+            &w->o, j, c, w->broken ? -1 : now() + left / (types - i));
+    }
+    out->exact = c->exact;
+    out->infinite = c->infinite;
+    out->worst = c->worst;
+}
+
+/* ---- what was found ------------------------------------------------ */
+
+/* Random problems by type, "F32 40, F16 39 of 40"; a row of any type need not
+ * take all of them. */
+static struct tally print_types(const struct job *j, char *text, size_t bytes)
+{
     struct tally sum = {0};
     size_t used = 0;
 
-    for (int i = 0; i < types; i++) {
-        const double left = deadline - now();
-        c->id.dtype = type[i];
-        const struct tally t =
-            check_random(o, j, c, now() + left / (types - i));
-        /* A row of any type need not take this one. */
-        if (t.asked == 0 || (types > 1 && t.checked + t.failed == 0))
+    for (int i = 0; i < INFER_DTYPE_COUNT; i++) {
+        const struct tally *t = &j->random[i];
+        const bool taken =
+            t->checked + t->failed > 0 || j->row->dtype == (enum infer_dtype)i;
+        if (t->asked == 0 || !taken)
             continue;
-        sum.asked += t.asked;
-        sum.checked += t.checked;
-        sum.failed += t.failed;
+        add(&sum, t);
         used += (size_t)snprintf(
             text + used, bytes - used, "%s %s %d", used ? "," : "",
-            infer_dtype_name(type[i] != INFER_NONE ? type[i] : c->row->dtype),
-            t.checked);
-        if (t.checked < t.asked)
+            infer_dtype_name((enum infer_dtype)i), t->checked);
+        if (t->checked < t->asked)
             used +=
-                (size_t)snprintf(text + used, bytes - used, " of %d", t.asked);
+                (size_t)snprintf(text + used, bytes - used, " of %d", t->asked);
     }
     return sum;
 }
 
-static void check_row(const struct options *o, const struct job *j,
-                      struct check *c, double deadline, struct totals *all)
+static void print_row(const struct options *o, const struct job *j,
+                      struct totals *all)
 {
-    const struct tally listed = check_listed(o, j, c);
     char text[512] = "";
-    const struct tally random =
-        check_types(o, j, c, deadline, text, sizeof(text));
-    const int failed = listed.failed + random.failed;
-    const int checked = listed.checked + random.checked;
+    const struct tally random = print_types(j, text, sizeof(text));
+    const int failed = j->listed.failed + random.failed;
+    const int checked = j->listed.checked + random.checked;
     /* A shard may have none of a row's problems. */
     const bool is_short = random.checked + random.failed < random.asked ||
                           (checked + failed == 0 && o->shards == 1);
@@ -360,12 +408,28 @@ static void check_row(const struct options *o, const struct job *j,
                failed     ? "not ok"
                : is_short ? "short"
                           : "ok",
-               c->row->name, listed.checked, text[0] ? text : " none", c->exact,
-               c->infinite, c->worst);
+               j->row->name, j->listed.checked, text[0] ? text : " none",
+               j->exact, j->infinite, j->worst);
+    fflush(stdout);
     all->checked += checked;
     all->failed += failed;
     all->short_rows += is_short;
     all->rows++;
+}
+
+/* Adds a thread's findings; the last one prints them all. */
+static void add_findings(struct run *r, struct job *j, const struct job *mine)
+{
+    pthread_mutex_lock(&r->lock);
+    add(&j->listed, &mine->listed);
+    for (int i = 0; i < INFER_DTYPE_COUNT; i++)
+        add(&j->random[i], &mine->random[i]);
+    j->exact += mine->exact;
+    j->infinite += mine->infinite;
+    j->worst = fmax(j->worst, mine->worst);
+    if (++j->done == r->o->threads)
+        print_row(r->o, j, &r->t);
+    pthread_mutex_unlock(&r->lock);
 }
 
 /* One problem again, whatever its work. */
@@ -420,33 +484,75 @@ static bool is_usable(const struct device *d, struct infer_error *err)
     return ok;
 }
 
-static void check_rows(const struct options *o, const struct device *gpu,
-                       const struct job *job, int n, struct totals *t)
+static void check_row(struct worker *w, struct job *j, double deadline)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 2};
-    const double end = now() + o->time_limit;
+    const bool on_gpu = is_gpu_row(j->row);
+    struct check c = {.row = j->row,
+                      .device = on_gpu ? &w->gpu.kern : &cpu,
+                      .gpu = on_gpu ? &w->gpu : NULL,
+                      .id = {.seed = w->o.seed},
+                      .verbose = w->o.verbose};
+    struct job mine = {0};
+    struct infer_error err = {0};
+    int failed;
+
+    if (w->o.problem >= 0) {
+        replay(&w->o, &c, &w->run->t);
+        return;
+    }
+    check_share(w, j, &c, deadline, &mine);
+    failed = mine.listed.failed;
+    for (int i = 0; i < INFER_DTYPE_COUNT; i++)
+        failed += mine.random[i].failed;
+    if (on_gpu && failed && !w->broken && !is_usable(&w->gpu, &err)) {
+        fprintf(stderr, "FAIL: the GPU is of no use after %s: %s\n",
+                j->row->name, err.text);
+        w->broken = true;
+    }
+    add_findings(w->run, j, &mine);
+}
+
+static void *work(void *argument)
+{
+    struct worker *w = argument;
+    struct run *r = w->run;
+
+    for (int i = 0; i < r->n; i++)
+        check_row(w, &r->job[i], now() + (r->end - now()) / (r->n - i));
+    guarded_pool_close();
+    return NULL;
+}
+
+/* Each thread has a stream of its own.  One that cannot be started does its
+ * share here. */
+static void run_threads(struct run *r, struct worker *w, int n, bool have_gpu)
+{
+    pthread_t *thread = calloc((size_t)n, sizeof(*thread));
+    bool *started = calloc((size_t)n, sizeof(*started));
     struct infer_error err = {0};
 
     for (int i = 0; i < n; i++) {
-        const bool on_gpu = is_gpu_row(job[i].row);
-        const int failed = t->failed;
-        struct check c = {.row = job[i].row,
-                          .device = on_gpu ? &gpu->kern : &cpu,
-                          .gpu = on_gpu ? gpu : NULL,
-                          .id = {.seed = o->seed},
-                          .verbose = o->verbose};
-        if (o->problem >= 0)
-            replay(o, &c, t);
-        else
-            check_row(o, &job[i], &c, now() + (end - now()) / (n - i), t);
-        fflush(stdout);
-        if (on_gpu && t->failed > failed && !is_usable(gpu, &err)) {
-            fprintf(stderr, "FAIL: the GPU is of no use after %s: %s\n",
-                    job[i].row->name, err.text);
-            t->short_rows += n - i - 1;
-            break;
+        w[i].o = *r->o;
+        w[i].o.shard = r->o->shard * n + i;
+        w[i].o.shards = r->o->shards * n;
+        w[i].run = r;
+        if (have_gpu && device_open("cuda", 0, NULL, &err, &w[i].gpu) < 0) {
+            fprintf(stderr, "FAIL: %s\n", err.text);
+            w[i].broken = true;
         }
     }
+    for (int i = 1; i < n && thread && started; i++)
+        started[i] = pthread_create(&thread[i], NULL, work, &w[i]) == 0;
+    for (int i = 0; i < n; i++)
+        if (started && started[i])
+            pthread_join(thread[i], NULL);
+        else
+            work(&w[i]);
+    for (int i = 0; i < n; i++)
+        device_close(&w[i].gpu);
+    free(thread);
+    free(started);
 }
 
 static int verdict_of(const struct totals *t)
@@ -464,26 +570,36 @@ static int verdict_of(const struct totals *t)
     return EXIT_WRONG;
 }
 
+static bool find_gpu(struct infer_error *why)
+{
+    struct device d = {0};
+    const bool found = device_open("cuda", 0, NULL, why, &d) == 0;
+
+    device_close(&d);
+    return found;
+}
+
 static int run(const struct options *o)
 {
-    struct job *job = calloc(kern_row_count() + 1, sizeof(*job));
-    struct totals t = {0};
+    struct run r = {.o = o, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct worker *w = calloc((size_t)o->threads, sizeof(*w));
     struct infer_error why = {0};
-    struct device gpu = {0};
-    const bool have_gpu = device_open("cuda", 0, NULL, &why, &gpu) == 0;
+    const bool have_gpu = find_gpu(&why);
 
+    r.job = calloc(kern_row_count() + 1, sizeof(*r.job));
     printf("seed %" PRIu64 "\n", o->seed);
-    if (job) {
-        const int n = select_rows(o, have_gpu, why.text, job, &t);
-        check_rows(o, &gpu, job, n, &t);
+    if (r.job && w) {
+        r.n = select_rows(o, have_gpu, why.text, r.job, &r.t);
+        r.end = now() + o->time_limit;
+        run_threads(&r, w, o->threads, have_gpu);
     }
-    free(job);
-    guarded_pool_close();
-    device_close(&gpu);
+    free(r.job);
+    free(w);
     printf("%d rows, %d problems checked, %d failed, %d rows skipped, %d rows "
            "short of %ld random problems\n",
-           t.rows, t.checked, t.failed, t.skipped, t.short_rows, o->count);
-    return verdict_of(&t);
+           r.t.rows, r.t.checked, r.t.failed, r.t.skipped, r.t.short_rows,
+           o->count);
+    return verdict_of(&r.t);
 }
 
 static void list(const struct options *o)
@@ -503,7 +619,8 @@ int main(int argc, char **argv)
                         .count = 40,
                         .max_flops = 4e6,
                         .time_limit = 1e9,
-                        .shards = 1};
+                        .shards = 1,
+                        .threads = 1};
 
     for (int i = 1; i < argc; i++)
         if (!parse(&o, argv[i])) {
@@ -513,6 +630,8 @@ int main(int argc, char **argv)
         }
     if (o.seed == 0)
         o.seed = (uint64_t)time(NULL);
+    if (o.problem >= 0)
+        o.threads = 1;
     if (o.list) {
         list(&o);
         return 0;

@@ -209,7 +209,7 @@ if [ -w /dev/full ]; then
     expect 2 'standard output: ' sh -c "'$infer' --doctor >/dev/full"
     expect 2 'standard output: ' sh -c "'$wconv' inspect '$model' >/dev/full"
 fi
-expect 0 '^$' sh -c "'$wconv' '$pth' '$arch' -o '$dir/closed.infer' \
+expect 0 '^$' sh -c "'$wconv' '$weights' '$arch' -o '$dir/closed.infer' \
     <&- >&- 2>&-; echo"
 expect 0 '^$' sh -c "'$wconv' diff '$model' '$dir/closed.infer' && echo"
 
@@ -220,7 +220,7 @@ expect 1 'a network of its own: --arch' "$wconv" "$model" --arch=lenet5 \
     -o "$dir/y"
 expect 1 "no format is named 'tflite'" "$wconv" "$model" --from=tflite \
     -o "$dir/y"
-expect 1 'empty name' "$wconv" "$pth" "$arch" -o ''
+expect 1 'empty name' "$wconv" "$weights" "$arch" -o ''
 absent "$dir/y"
 
 # ---- what training goes on with

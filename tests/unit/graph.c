@@ -386,11 +386,11 @@ static void test_table(void **state)
         assert_true(info->min_in >= 1 && info->min_out >= 1);
     }
     for (i = 0; i < KERN_UNARY_COUNT; i++)
-        assert_non_null(graph_unary_names[i]);
+        assert_non_null(kern_unary_names[i]);
     for (i = 0; i < KERN_BINARY_COUNT; i++)
-        assert_non_null(graph_binary_names[i]);
+        assert_non_null(kern_binary_names[i]);
     for (i = 0; i < KERN_REDUCE_KIND_COUNT; i++)
-        assert_non_null(graph_reduce_names[i]);
+        assert_non_null(kern_reduce_names[i]);
     for (i = 1; i < INFER_DTYPE_COUNT; i++) {
         assert_int_equal(
             graph_dtype_find(infer_dtype_name((enum infer_dtype)i)), i);

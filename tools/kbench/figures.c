@@ -169,7 +169,7 @@ static int parse_epilogue(const char *word, struct kb_figures *f,
         f->residual_last = f->act.kind != KERN_IDENTITY;
         return 0;
     }
-    const int kind = cli_word(word, graph_unary_names);
+    const int kind = cli_word(word, kern_unary_names);
     if (kind < 0)
         return error_set(err, INFER_EARGUMENT,
                          "problem: no epilogue '%s' (bias, residual, or an "

@@ -190,7 +190,7 @@ static void put_kernels(const struct kb_report *r, const struct kb_case *c,
                     "class=\"bar\" style=\"margin:0 8px 0 0;width:%.1f%%;"
                     "background:var(--%s)\"></span>%.2f us, %.0f%% of the "
                     "floor</td>",
-                    70 * kb_rate(1, k->time.median) / most,
+                    50 * kb_rate(1, k->time.median) / most,
                     k->side == KB_OURS    ? "ours"
                     : k->side == KB_RIVAL ? "rival"
                                           : "muted",

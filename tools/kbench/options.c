@@ -219,7 +219,7 @@ static int add_sweep(struct kb_request *r, const char *value)
 
 static int set_activation(struct kb_request *r, const char *value)
 {
-    const int kind = cli_word(value, graph_unary_names);
+    const int kind = cli_word(value, kern_unary_names);
 
     r->any_figure = true;
     if (kind < 0)

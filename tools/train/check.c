@@ -10,11 +10,24 @@
 
 #include "kernels/error.h"
 
-/* Pictures of a gradient check, elements of every parameter, and the largest
- * relative error that passes. */
-#define CHECK_BATCH    4
+/* Pictures of a gradient check, the most elements of a parameter (fewer where
+ * there are many parameters, but never one alone), elements in all that this
+ * aims at, and the largest relative error that passes. */
+#define CHECK_BATCH    2
 #define CHECK_ELEMENTS 8
+#define CHECK_TOTAL    128
 #define CHECK_LIMIT    1e-4
+
+/* How many elements of each parameter are checked. */
+static int elements_of(const struct net *n)
+{
+    int trained = 0, each;
+
+    for (int i = 0; i < n->n_params; i++)
+        trained += net_is_trained(n, i);
+    each = trained > 0 ? CHECK_TOTAL / trained : CHECK_ELEMENTS;
+    return each < 2 ? 2 : each < CHECK_ELEMENTS ? each : CHECK_ELEMENTS;
+}
 
 int train_grad_check(struct train_run *r, struct infer_error *err)
 {
@@ -39,7 +52,7 @@ int train_grad_check(struct train_run *r, struct infer_error *err)
     if (rc == 0)
         rc = loader_next(loader, err, &b);
     if (rc == 0)
-        rc = gradient_check(n, b->x, b->label, CHECK_ELEMENTS, r->cli->seed,
+        rc = gradient_check(n, b->x, b->label, elements_of(n), r->cli->seed,
                             err, &found);
     loader_free(loader);
     net_free(n);

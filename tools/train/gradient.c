@@ -22,11 +22,13 @@ struct checker {
     const void *x;
     const int32_t *label;
     uint64_t seed;
+    int from; /* launch */
     struct infer_error *err;
 };
 
-/* Mean loss of the batch with the weights as they are on the host. */
-static int loss_of(struct checker *c, double *out)
+/* Mean loss of the batch with the weights as they are on the host; with the
+ * gradients too, or from launch c->from of the way forward on. */
+static int loss_of(struct checker *c, bool gradients, double *out)
 {
     struct net_metrics m;
     int rc = net_write_flat(c->n, NET_WEIGHTS, c->weight, c->err);
@@ -38,7 +40,8 @@ static int loss_of(struct checker *c, double *out)
     if (rc == 0)
         rc = net_put_control(c->n, 0, c->seed, 0, c->err);
     if (rc == 0)
-        rc = net_train(c->n, true, c->err);
+        rc = gradients ? net_train(c->n, true, c->err)
+                       : net_train_loss(c->n, c->from, c->err);
     if (rc == 0)
         rc = net_read_metrics(c->n, c->err, &m);
     if (rc == 0)
@@ -56,10 +59,10 @@ static int error_of(struct checker *c, int64_t at, double step, double *out)
     int rc;
 
     c->weight[at] = w + step;
-    rc = loss_of(c, &up);
+    rc = loss_of(c, false, &up);
     c->weight[at] = w - step;
     if (rc == 0)
-        rc = loss_of(c, &down);
+        rc = loss_of(c, false, &down);
     c->weight[at] = w;
     numeric = (up - down) / (2 * step);
     size = fmax(fmax(fabs(g), fabs(numeric)), FLOOR);
@@ -94,26 +97,40 @@ static int check_element(struct checker *c, int param, int64_t element,
     return 0;
 }
 
+/* Some elements of one parameter, drawn by the seed. */
+static int check_param(struct checker *c, int param, int each,
+                       struct gradient_check *out)
+{
+    const struct net_param *p = &c->n->param[param];
+    struct random r = random_at(c->seed, RANDOM_SHUFFLE, (uint64_t)param);
+    int rc = 0;
+
+    for (int k = 0; rc == 0 && k < each && k < p->count; k++)
+        rc = check_element(c, param,
+                           p->count <= each
+                               ? k
+                               : (int64_t)random_below(&r, (uint64_t)p->count),
+                           out);
+    return rc;
+}
+
+/* From the last parameter of the way forward to the first: what lies before the
+ * launch that reads one has been made with the weights as they are, and need
+ * not be made again. */
 static int check_all(struct checker *c, int each, struct gradient_check *out)
 {
     double loss;
-    int rc = loss_of(c, &loss);
+    int rc = loss_of(c, true, &loss);
 
     if (rc == 0)
         rc = net_read_flat(c->n, NET_GRADS, c->grad, c->err);
-    for (int i = 0; rc == 0 && i < c->n->n_params; i++) {
-        const struct net_param *p = &c->n->param[i];
-        struct random r = random_at(c->seed, RANDOM_SHUFFLE, (uint64_t)i);
-
-        if (!net_is_trained(c->n, i))
-            continue;
-        for (int k = 0; rc == 0 && k < each && k < p->count; k++)
-            rc = check_element(c, i,
-                               p->count <= each ? k
-                                                : (int64_t)random_below(
-                                                      &r, (uint64_t)p->count),
-                               out);
-    }
+    for (int at = c->n->list[NET_LIST_TRAIN].n - 1; at >= 0; at--)
+        for (int i = 0; rc == 0 && i < c->n->n_params; i++) {
+            if (!net_is_trained(c->n, i) || net_first_use(c->n, i) != at)
+                continue;
+            c->from = c->n->options.keep ? at : 0;
+            rc = check_param(c, i, each, out);
+        }
     return rc;
 }
 

@@ -214,7 +214,8 @@ static void end_threads(struct loader *l)
 
 /* ---- interface ----------------------------------------------------- */
 
-static int allocate_worker(struct loader *l, struct worker *w)
+static int allocate_worker(struct loader *l, struct worker *w,
+                           struct infer_error *err)
 {
     const struct data_set *set = l->options.set;
 
@@ -224,7 +225,36 @@ static int allocate_worker(struct loader *l, struct worker *w)
     w->picture = malloc(data_bytes(set));
     w->scratch =
         malloc(augment_scratch(set->channels, set->height, set->width));
-    return w->order && w->picture && w->scratch ? 0 : INFER_EMEMORY;
+    return w->order && w->picture && w->scratch
+               ? 0
+               : error_set(err, INFER_EMEMORY, "out of memory");
+}
+
+/* Memory from which the device fetches a batch, where it can. */
+static int allocate_pictures(struct loader *l, size_t bytes,
+                             struct infer_error *err, struct loader_batch *out)
+{
+    const struct device *d = l->options.device;
+    int rc = 0;
+
+    out->readable = d && d->ops->alloc_host;
+    if (out->readable)
+        rc = d->ops->alloc_host(d, bytes, err, &out->x);
+    else
+        out->x = malloc(bytes);
+    if (rc == 0 && !out->x)
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    if (rc == 0)
+        memset(out->x, 0, bytes);
+    return rc;
+}
+
+static void free_pictures(const struct loader *l, struct loader_batch *b)
+{
+    if (b->readable)
+        l->options.device->ops->free_host(l->options.device, b->x);
+    else
+        free(b->x);
 }
 
 static int allocate(struct loader *l, struct infer_error *err)
@@ -235,15 +265,16 @@ static int allocate(struct loader *l, struct infer_error *err)
     int rc = 0;
 
     for (int i = 0; rc == 0 && i < o->threads; i++)
-        rc = allocate_worker(l, &l->worker[i]);
+        rc = allocate_worker(l, &l->worker[i], err);
     for (int i = 0; rc == 0 && i < l->slots; i++) {
-        l->slot[i].x = calloc(
-            batch, bytes * (o->doubles ? sizeof(double) : sizeof(float)));
+        rc = allocate_pictures(
+            l, batch * bytes * (o->doubles ? sizeof(double) : sizeof(float)),
+            err, &l->slot[i]);
         l->slot[i].label = calloc(batch, sizeof(*l->slot[i].label));
-        if (!l->slot[i].x || !l->slot[i].label)
-            rc = INFER_EMEMORY;
+        if (rc == 0 && !l->slot[i].label)
+            rc = error_set(err, INFER_EMEMORY, "out of memory");
     }
-    return rc < 0 ? error_set(err, rc, "out of memory") : 0;
+    return rc;
 }
 
 /* As infer computes it from the stored preprocessing. */
@@ -298,7 +329,7 @@ void loader_free(struct loader *l)
         return;
     end_threads(l);
     for (int i = 0; i < MAX_SLOTS; i++) {
-        free(l->slot[i].x);
+        free_pictures(l, &l->slot[i]);
         free(l->slot[i].label);
     }
     for (int i = 0; i < MAX_THREADS; i++) {

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "libinfer/device.h"
 #include "tools/train/augment.h"
 #include "tools/train/data.h"
 
@@ -20,6 +21,7 @@ struct loader_options {
     struct augment augment;
     struct graph_preprocess preprocess; /* scale, mean, std */
     bool doubles;                       /* F64 instead of F32 */
+    const struct device *device;        /* that reads batches itself, or NULL */
     int threads;                        /* at least 1 are taken, at most 16 */
 };
 
@@ -28,6 +30,7 @@ struct loader_batch {
     int32_t *label;
     int64_t count; /* pictures; the rest fills up */
     int64_t all;   /* pictures of all ranks together */
+    bool readable; /* by the device itself */
 };
 
 struct loader;

@@ -2,6 +2,7 @@
 /* train: pictures in, trained weights out. */
 #include "tools/train/options.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -95,6 +96,10 @@ static int one_process(struct group *g, void *user)
     if (work(r, &err) < 0)
         code = group_may_tell(g) ? (int)cli_fail(r->cli, &err)
                                  : (int)cli_exit_of(err.code);
+    if (g->size > 1 && fflush(stdout) != 0 && code == CLI_OK) {
+        cli_error(r->cli, "standard output: %s", strerror(errno));
+        code = CLI_BAD_MODEL;
+    }
     /* The others may be in the middle of an exchange with this one: only the
      * end of the process frees it. */
     if (code == CLI_OK || g->size == 1)

@@ -210,6 +210,10 @@ void net_free(struct net *n); /* NULL is fine */
  * of doubles), and one label a picture; -1 marks a row that only fills up. */
 int net_put_batch(struct net *n, const void *x, const int32_t *label,
                   struct infer_error *err);
+/* The same with x in memory of the device's alloc_host(), which stays as it is
+ * until the metrics are read. */
+int net_put_readable(struct net *n, const void *x, const int32_t *label,
+                     struct infer_error *err);
 /* What changes every batch: the learning rate, and the place of dropout's
  * random numbers. */
 int net_put_control(struct net *n, float rate, uint64_t seed, uint64_t place,
@@ -223,6 +227,11 @@ int net_update(struct net *n, struct infer_error *err);
 /* Both for a step of one batch, recorded as one where the device can.
  * Gradients that are not finite leave the weights as they are. */
 int net_step(struct net *n, struct infer_error *err);
+/* The launch of the training list that reads a parameter first. */
+int net_first_use(const struct net *n, int param);
+/* Forward and loss of the training list alone, from a launch on; what those
+ * before it have made must still be there (net_options.keep), or from is 0. */
+int net_train_loss(struct net *n, int from, struct infer_error *err);
 /* Forward and loss as in inference, with averaged weights where the network
  * keeps averages. */
 int net_eval(struct net *n, struct infer_error *err);

@@ -161,6 +161,18 @@ int net_put_batch(struct net *n, const void *x, const int32_t *label,
     return rc < 0 ? rc : put(n, &n->label, label, err);
 }
 
+int net_put_readable(struct net *n, const void *x, const int32_t *label,
+                     struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    const struct kern_tensor *t = &n->input.t;
+    const int rc = d->ops->copy_in_later(
+        d, net_at(n, &n->input), x,
+        (size_t)kern_tensor_count(t) * infer_dtype_size(t->dtype), err);
+
+    return rc < 0 ? rc : put(n, &n->label, label, err);
+}
+
 int net_put_control(struct net *n, float rate, uint64_t seed, uint64_t place,
                     struct infer_error *err)
 {
@@ -185,6 +197,32 @@ int net_train(struct net *n, bool first, struct infer_error *err)
     int rc = first ? run(n, NET_LIST_CLEAR, err) : 0;
 
     return rc < 0 ? rc : run(n, NET_LIST_TRAIN, err);
+}
+
+int net_first_use(const struct net *n, int param)
+{
+    const struct view w = net_param_view(n, param, NET_WEIGHTS);
+    const struct net_list *l = &n->list[NET_LIST_TRAIN];
+
+    for (int i = 0; i < l->n; i++)
+        for (int k = 0; k < l->op[i]->exec.problem.n_in; k++) {
+            const struct view *v = &l->op[i]->in[k];
+
+            if (v->t.dtype != INFER_NONE && v->buffer == w.buffer &&
+                v->offset == w.offset)
+                return i;
+        }
+    return 0;
+}
+
+int net_train_loss(struct net *n, int from, struct infer_error *err)
+{
+    const struct net_list *l = &n->list[NET_LIST_TRAIN];
+    int rc = 0;
+
+    for (int i = from; rc == 0 && i < l->n && l->op[i]->stage <= NET_LOSS; i++)
+        rc = launch(n, l->op[i], err);
+    return rc;
 }
 
 int net_update(struct net *n, struct infer_error *err)

@@ -26,6 +26,13 @@ static void on_interrupt(int number)
 
 /* ---- steps --------------------------------------------------------- */
 
+static int put_batch(struct train_run *r, const struct loader_batch *b,
+                     struct infer_error *err)
+{
+    return b->readable ? net_put_readable(r->net, b->x, b->label, err)
+                       : net_put_batch(r->net, b->x, b->label, err);
+}
+
 /* Where a batch's random numbers are: every process has its own. */
 static uint64_t place(const struct train_run *r, int64_t batch)
 {
@@ -40,7 +47,7 @@ static int one_batch(struct train_run *r, const struct loader_batch *b,
 {
     const int64_t parts = r->request->accumulate;
     const float rate = (float)policy_rate(&r->policy, r->step);
-    int rc = net_put_batch(r->net, b->x, b->label, err);
+    int rc = put_batch(r, b, err);
 
     if (rc == 0)
         rc = net_put_control(r->net, rate, r->cli->seed,
@@ -50,6 +57,10 @@ static int one_batch(struct train_run *r, const struct loader_batch *b,
     if (rc == 0)
         rc = parts == 1 ? net_step(r->net, err)
                         : net_train(r->net, micro == 0, err);
+    /* The update need not wait until the loss is known: gradients that are not
+     * finite change nothing, and the caller tells of such a loss. */
+    if (rc == 0 && parts > 1 && micro == parts - 1)
+        rc = net_update(r->net, err);
     return rc < 0 ? rc : net_read_metrics(r->net, err, out);
 }
 
@@ -76,10 +87,6 @@ int train_step(struct train_run *r, const struct loader_batch *again,
         out->stop = out->stop || m.stop;
         *pictures += b->all;
     }
-    /* Of a loss that is not finite the caller tells; the weights stay, which a
-     * step of one batch sees to itself. */
-    if (rc == 0 && r->request->accumulate > 1 && isfinite(out->loss))
-        rc = net_update(r->net, err);
     return rc < 0 ? rc : net_end(r->net, err);
 }
 
@@ -101,7 +108,7 @@ int train_evaluate(struct train_run *r, struct infer_error *err)
 
         rc = loader_next(r->val_loader, err, &b);
         if (rc == 0)
-            rc = net_put_batch(r->net, b->x, b->label, err);
+            rc = put_batch(r, b, err);
         if (rc == 0)
             rc = net_eval(r->net, err);
         if (rc == 0)

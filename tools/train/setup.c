@@ -293,6 +293,7 @@ static int open_loaders(struct train_run *r, struct infer_error *err)
                                .shuffle = !q->no_shuffle,
                                .augment = q->augment,
                                .preprocess = r->preprocess,
+                               .device = &r->device,
                                .threads = loader_threads(r)};
     int rc = loader_new(&o, err, &r->loader);
 

@@ -310,6 +310,32 @@ double bound_loosened(const struct kern_row *row)
     return 1;
 }
 
+/* Fourier's transforms spread what is lost anywhere in a plane of the output
+ * over all of it, so that a corner whose few terms happen to be small loses
+ * what the largest sum of the plane may. */
+static bool spreads(const struct kern_row *row)
+{
+    return strcmp(row->name, "conv2d_fprop_nchw_f32_cudnn_fft") == 0 ||
+           strcmp(row->name, "conv2d_fprop_nchw_f32_cudnn_fft_tiling") == 0;
+}
+
+/* Every bound becomes the largest of its plane. */
+static void spread(const struct kern_tensor *y, double *tol)
+{
+    const int64_t count = kern_tensor_count(y);
+    int64_t plane = 1;
+
+    for (int i = 2; i < y->rank; i++)
+        plane *= y->dim[i];
+    for (int64_t at = 0; at < count; at += plane) {
+        double most = 0;
+        for (int64_t i = 0; i < plane; i++)
+            most = fmax(most, tol[at + i]);
+        for (int64_t i = 0; i < plane; i++)
+            tol[at + i] = most;
+    }
+}
+
 bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
                 double *tol, struct infer_error *err)
 {
@@ -338,6 +364,8 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
     }
     if (count > 0 && local_bound(&t->p, y[0], u) < 0) {
         const bool ok = sum_bound(t, u, factor, tol, err);
+        if (ok && spreads(e->row))
+            spread(&t->p.out[0], tol);
         if (ok && (e->flags & KERN_ROUNDS_BIAS) && kern_problem_in(&t->p, 2))
             add_bias_rounding(t, e->problem.out[0].dtype, tol);
         return ok;

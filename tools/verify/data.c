@@ -325,7 +325,7 @@ bool data_takes_infinite(const struct kern_problem *p)
     }
 }
 
-/* Puts one or two infinities of either sign among the activations. */
+/* Puts one or two infinities of either sign, or NaN, among the activations. */
 static void add_infinities(enum infer_dtype dtype, struct rng *rng,
                            int64_t count, void *dense)
 {
@@ -333,7 +333,9 @@ static void add_infinities(enum infer_dtype dtype, struct rng *rng,
 
     for (int64_t i = 0; i < n; i++)
         scalar_store(dtype, dense, rng_range(rng, 0, count - 1),
-                     rng_chance(rng, 50) ? INFINITY : -INFINITY);
+                     rng_chance(rng, 20)   ? NAN
+                     : rng_chance(rng, 50) ? INFINITY
+                                           : -INFINITY);
 }
 
 void data_fill(const struct kern_problem *p, int i, enum pass pass,

@@ -68,7 +68,7 @@ static void print_epilogue(const struct graph_node *n)
     if (info->residual && n->n_in > info->max_in && n->in[info->max_in] >= 0)
         printf(" +residual");
     if (n->epilogue.act.kind != KERN_IDENTITY)
-        printf(" +%s", graph_unary_names[n->epilogue.act.kind]);
+        printf(" +%s", kern_unary_names[n->epilogue.act.kind]);
 }
 
 static void print_layers(const struct graph *g)

@@ -76,66 +76,28 @@ static int parse_attribute(struct hdf5_file *f, uint64_t address,
     return 0;
 }
 
-struct dense {
-    struct hdf5_file *f;
-    struct hdf5_heap heap;
+/* Record of a name index: heap ID, message flags (1), creation order (4),
+ * hash (4). */
+static const struct hdf5_dense dense = {.what = "attribute",
+                                        .index_bytes = 2,
+                                        .record_type = 8,
+                                        .after_id = 9,
+                                        .has_flags = true};
+
+struct each {
     hdf5_attribute_fn *fn;
     void *user;
 };
 
-/* Record of a name index: heap ID, message flags (1), creation order (4),
- * hash (4). */
-static int dense_record(void *user, const unsigned char *record, size_t bytes,
-                        struct infer_error *err)
+static int dense_attribute(struct hdf5_file *f, uint64_t heap,
+                           const unsigned char *data, size_t bytes, void *user,
+                           struct infer_error *err)
 {
-    struct dense *d = user;
+    const struct each *each = user;
     struct hdf5_attribute a;
-    const unsigned char *data;
-    size_t n;
+    int rc = parse_attribute(f, heap, data, bytes, err, &a);
 
-    if (bytes < (size_t)d->heap.id_bytes + 9)
-        return hdf5_malformed(err, d->heap.address,
-                              "record of a dense attribute cut short");
-    if (record[d->heap.id_bytes] & HDF5_MSG_FLAG_SHARED)
-        return hdf5_unsupported(err, d->heap.address,
-                                "attribute kept in the shared message table");
-    int rc = hdf5_heap_object(d->f, &d->heap, record, err, &data, &n);
-    if (rc == 0)
-        rc = parse_attribute(d->f, d->heap.address, data, n, err, &a);
-    return rc < 0 ? rc : d->fn(d->user, &a, err);
-}
-
-/* Version, flags, [highest creation index (2)], fractal heap, name index. */
-static int each_dense(struct hdf5_file *f, const struct hdf5_message *m,
-                      uint64_t address, hdf5_attribute_fn *fn, void *user,
-                      struct infer_error *err)
-{
-    struct hdf5_cursor c = hdf5_cursor(m->data, m->bytes);
-    const unsigned version = (unsigned)hdf5_uint(&c, 1);
-    const unsigned flags = (unsigned)hdf5_uint(&c, 1);
-
-    if (flags & 1)
-        hdf5_skip(&c, 2);
-    const uint64_t heap = hdf5_address(&c, f);
-    const uint64_t tree = hdf5_address(&c, f);
-    if (c.bad || version != 0)
-        return hdf5_malformed(err, address, "attribute info of version %u",
-                              version);
-    if (heap == HDF5_UNDEFINED)
-        return 0; /* the attributes are in messages */
-    void *memory;
-    int rc = hdf5_alloc(f, sizeof(struct dense), err, &memory);
-    if (rc < 0)
-        return rc;
-    struct dense *d = memory;
-    d->f = f;
-    d->fn = fn;
-    d->user = user;
-    rc = hdf5_heap_open(f, heap, err, &d->heap);
-    if (rc == 0)
-        rc = hdf5_btree2_walk(f, tree, 8, dense_record, d, err);
-    hdf5_release(f, d, sizeof *d);
-    return rc;
+    return rc < 0 ? rc : each->fn(each->user, &a, err);
 }
 
 int hdf5_attributes_each(struct hdf5_file *f, const struct hdf5_object *object,
@@ -148,7 +110,10 @@ int hdf5_attributes_each(struct hdf5_file *f, const struct hdf5_object *object,
         const struct hdf5_message *m = &object->message[i];
         struct hdf5_attribute a;
         if (m->type == HDF5_MSG_ATTRIBUTE_INFO) {
-            rc = each_dense(f, m, object->address, fn, user, err);
+            struct each each = {fn, user};
+
+            rc = hdf5_dense_each(f, m, object->address, &dense, dense_attribute,
+                                 &each, err);
         } else if (m->type == HDF5_MSG_ATTRIBUTE) {
             if (m->flags & HDF5_MSG_FLAG_SHARED)
                 return hdf5_unsupported(

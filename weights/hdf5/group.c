@@ -126,66 +126,30 @@ static int parse_link(struct hdf5_file *f, uint64_t address,
     return check_name(link, address, err);
 }
 
-struct dense {
-    struct hdf5_file *f;
-    struct hdf5_heap heap;
+/* Record of a name index: hash of the name (4), heap ID. */
+static const struct hdf5_dense dense = {
+    .what = "link", .index_bytes = 8, .record_type = 5, .before_id = 4};
+
+struct each {
     link_fn *fn;
     void *user;
 };
 
-/* Record of a name index: hash of the name (4), heap ID. */
-static int dense_record(void *user, const unsigned char *record, size_t bytes,
-                        struct infer_error *err)
-{
-    struct dense *d = user;
-    const unsigned char *data;
-    struct hdf5_link link;
-    size_t n;
-
-    if (bytes < 4 + (size_t)d->heap.id_bytes)
-        return hdf5_malformed(err, d->heap.address,
-                              "record of a dense link cut short");
-    int rc = hdf5_heap_object(d->f, &d->heap, record + 4, err, &data, &n);
-    if (rc == 0)
-        rc = parse_link(d->f, d->heap.address, data, n, err, &link);
-    return rc < 0 ? rc : d->fn(d->user, &link, err);
-}
-
-/* Version, flags, [highest creation index (8)], fractal heap, name index. */
-static int each_dense(struct hdf5_file *f, const struct hdf5_message *m,
-                      uint64_t address, link_fn *fn, void *user,
+static int dense_link(struct hdf5_file *f, uint64_t heap,
+                      const unsigned char *data, size_t bytes, void *user,
                       struct infer_error *err)
 {
-    struct hdf5_cursor c = hdf5_cursor(m->data, m->bytes);
-    const unsigned version = (unsigned)hdf5_uint(&c, 1);
-    const unsigned flags = (unsigned)hdf5_uint(&c, 1);
+    const struct each *each = user;
+    struct hdf5_link link;
+    int rc = parse_link(f, heap, data, bytes, err, &link);
 
-    if (flags & 1)
-        hdf5_skip(&c, 8);
-    const uint64_t heap = hdf5_address(&c, f);
-    const uint64_t tree = hdf5_address(&c, f);
-    if (c.bad || version != 0)
-        return hdf5_malformed(err, address, "link info of version %u", version);
-    if (heap == HDF5_UNDEFINED)
-        return 0; /* the links are in messages */
-    void *memory;
-    int rc = hdf5_alloc(f, sizeof(struct dense), err, &memory);
-    if (rc < 0)
-        return rc;
-    struct dense *d = memory;
-    d->f = f;
-    d->fn = fn;
-    d->user = user;
-    rc = hdf5_heap_open(f, heap, err, &d->heap);
-    if (rc == 0)
-        rc = hdf5_btree2_walk(f, tree, 5, dense_record, d, err);
-    hdf5_release(f, d, sizeof *d);
-    return rc;
+    return rc < 0 ? rc : each->fn(each->user, &link, err);
 }
 
 static int each_message(struct hdf5_file *f, const struct hdf5_object *object,
                         link_fn *fn, void *user, struct infer_error *err)
 {
+    struct each each = {fn, user};
     int rc = 0;
 
     for (size_t i = 0; i < object->count && rc == 0; i++) {
@@ -196,7 +160,8 @@ static int each_message(struct hdf5_file *f, const struct hdf5_object *object,
             rc = each_symbol(f, m, object->address, fn, user, err);
             break;
         case HDF5_MSG_LINK_INFO:
-            rc = each_dense(f, m, object->address, fn, user, err);
+            rc = hdf5_dense_each(f, m, object->address, &dense, dense_link,
+                                 &each, err);
             break;
         case HDF5_MSG_LINK:
             rc = parse_link(f, object->address, m->data, m->bytes, err, &link);

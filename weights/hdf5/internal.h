@@ -147,6 +147,24 @@ int hdf5_heap_object(struct hdf5_file *f, struct hdf5_heap *h,
                      const unsigned char *id, struct infer_error *err,
                      const unsigned char **data, size_t *bytes);
 
+/* ---- dense.c -------------------------------------------------- */
+
+/* A kind of dense storage: how its info message and its records look. */
+struct hdf5_dense {
+    const char *what;     /* "link" */
+    unsigned index_bytes; /* of the highest creation index in the message */
+    unsigned record_type; /* of the name index */
+    unsigned before_id, after_id; /* bytes round the heap ID of a record */
+    bool has_flags;               /* message flags stand behind the ID */
+};
+/* One object of the heap: its message's bytes.  Non-zero ends the walk. */
+typedef int hdf5_dense_fn(struct hdf5_file *f, uint64_t heap,
+                          const unsigned char *data, size_t bytes, void *user,
+                          struct infer_error *err);
+int hdf5_dense_each(struct hdf5_file *f, const struct hdf5_message *m,
+                    uint64_t address, const struct hdf5_dense *kind,
+                    hdf5_dense_fn *fn, void *user, struct infer_error *err);
+
 /* ---- object.c ------------------------------------------------- */
 
 /* The only message of a type, or NULL; EFORMAT where there are several. */

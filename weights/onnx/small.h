@@ -9,6 +9,16 @@
 
 #include "weights/onnx/onnx.h"
 
+/* Element i of one tensor becomes element k of another of its type. */
+static inline void small_copy(const struct onnx_small *from, int64_t i,
+                              struct onnx_small *to, int64_t k)
+{
+    if (from->i)
+        to->i[k] = from->i[i];
+    else
+        to->d[k] = from->d[i];
+}
+
 int small_unary(struct onnx_import *im, enum kern_unary_kind kind,
                 const struct onnx_small *a, struct infer_error *err,
                 struct onnx_small **out);

@@ -98,7 +98,7 @@ static int become_unary(struct pass *p, int node, int x,
     p->g->node[node].attr.unary.kind = kind;
     p->g->node[node].attr.unary.a = (float)a;
     p->g->node[node].attr.unary.b = (float)b;
-    pass_note(p, 0, "%s is %s", p->g->node[node].name, graph_unary_names[kind]);
+    pass_note(p, 0, "%s is %s", p->g->node[node].name, kern_unary_names[kind]);
     return 1;
 }
 

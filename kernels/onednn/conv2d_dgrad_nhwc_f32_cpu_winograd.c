@@ -5,9 +5,8 @@
  * sides of the weights exchanged,
  *     dx[n,c,i] = sum of dy[n,k, i + r dilation - pad'] * w[k,c,R-1-r],
  *     pad' = (R - 1) dilation - pad.
- * So it is left to the first row of the table that takes that convolution:
- * Winograd's for 3x3 windows, oneDNN's direct one for others.  pack() turns the
- * weights and has them packed.
+ * So Winograd's row computes it for 3x3 windows; pack() turns the weights and
+ * has them packed.
  */
 #include "config.h"
 
@@ -19,7 +18,8 @@
 #include "kernels/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row conv2d_dgrad_nhwc_f32_cpu_flip;
+extern const struct kern_row conv2d_dgrad_nhwc_f32_cpu_winograd;
+extern const struct kern_row conv2d_fprop_nhwc_f32_cpu_winograd;
 
 /* in[] of convolutions in either direction */
 enum { X, W, BIAS, RESIDUAL };
@@ -58,31 +58,15 @@ static int make_forward(const struct kern_problem *p, struct kern_problem *out,
     return 0;
 }
 
-/* The row that computes it, which must want weights packed. */
-static const struct kern_row *find_row(const struct kern_problem *forward,
-                                       const struct kern_device *d)
-{
-    for (size_t i = 0; i < kern_row_count(); i++) {
-        const struct kern_row *row = kern_row_at(i);
-
-        if (row->op == KERN_CONV_FPROP &&
-            row->backend == INFER_BACKEND_ONEDNN && row->pack &&
-            kern_row_supports(row, forward, d, NULL) == 0)
-            return row;
-    }
-    return NULL;
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     struct kern_problem forward;
-    int r = make_forward(p, &forward, why);
+    const int r = make_forward(p, &forward, why);
 
-    if (r == 0 && !find_row(&forward, d))
-        r = error_set(why, INFER_EUNSUPPORTED,
-                      "no row computes it as a convolution forwards");
-    return r;
+    return r < 0 ? r
+                 : kern_row_supports(&conv2d_fprop_nhwc_f32_cpu_winograd,
+                                     &forward, d, why);
 }
 
 static void release(struct kern_exec *e)
@@ -108,13 +92,13 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     inner = calloc(1, sizeof *inner);
     if (!inner)
         return error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
-    r = kern_prepare(find_row(&forward, d), &forward, d, err, inner);
+    r = kern_prepare(&conv2d_fprop_nhwc_f32_cpu_winograd, &forward, d, err,
+                     inner);
     if (r < 0) {
         free(inner);
         return r;
     }
     e->state = inner;
-    e->flags |= inner->flags & KERN_INEXACT;
     e->workspace = inner->workspace;
     e->packed[W] = inner->packed[W];
     return 0;
@@ -158,13 +142,14 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return inner->row->launch(inner, args, err);
 }
 
-const struct kern_row conv2d_dgrad_nhwc_f32_cpu_flip = {
-    .name = "conv2d_dgrad_nhwc_f32_cpu_flip",
+const struct kern_row conv2d_dgrad_nhwc_f32_cpu_winograd = {
+    .name = "conv2d_dgrad_nhwc_f32_cpu_winograd",
     .op = KERN_CONV_DGRAD,
     .backend = INFER_BACKEND_ONEDNN,
     .layout = KERN_NHWC,
     .dtype = INFER_F32,
     .acc = INFER_F32,
+    .flags = KERN_INEXACT,
     .supports = supports,
     .prepare = prepare,
     .pack = pack,

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers with constant weights; see layer.h. */
+#include "config.h"
+
+#include "kernels/onednn/layer.h"
+
+#include "kernels/problem.h"
+
+bool onednn_layer_bias(const struct kern_problem *p, struct onednn_layer *layer,
+                       dnnl_memory_desc_t *bias)
+{
+    const struct kern_tensor *t = kern_problem_in(p, ONEDNN_LAYER_BIAS);
+
+    layer->has_bias = t != NULL;
+    return t == NULL ||
+           (kern_tensor_is_dense(t, KERN_NCHW) && onednn_describe(t, bias));
+}
+
+int onednn_layer_choose(const struct kern_problem *p, const void *op_desc,
+                        bool residual, int threads, struct onednn_layer *layer,
+                        struct infer_error *err)
+{
+    dnnl_primitive_attr_t attr;
+    int r = onednn_attributes(p, residual, 1.0f, err, &attr);
+
+    if (r < 0)
+        return r;
+    r = onednn_choose(op_desc, attr, threads, err, &layer->pd);
+    dnnl_primitive_attr_destroy(attr);
+    return r;
+}
+
+int onednn_layer_supports(onednn_layer_make *make, const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *why)
+{
+    struct onednn_layer layer;
+    int r = make(p, d->threads, &layer, why);
+
+    if (r == 0)
+        dnnl_primitive_desc_destroy(layer.pd);
+    return r < 0 ? INFER_EUNSUPPORTED : 0;
+}
+
+static int bind(const struct onednn_layer *layer, struct onednn_primitive *x,
+                struct kern_exec *e, struct infer_error *err)
+{
+    const_dnnl_primitive_desc_t pd = layer->pd;
+
+    onednn_bind(x, DNNL_ARG_SRC, ONEDNN_IN(ONEDNN_LAYER_X),
+                dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0));
+    e->packed[ONEDNN_LAYER_W] = onednn_bind_packed(
+        x, DNNL_ARG_WEIGHTS, ONEDNN_LAYER_W, &layer->weights,
+        dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
+    if (layer->has_bias)
+        onednn_bind(x, DNNL_ARG_BIAS, ONEDNN_IN(ONEDNN_LAYER_BIAS),
+                    dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1));
+    onednn_bind(x, DNNL_ARG_DST, ONEDNN_OUT(0),
+                dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0));
+    e->workspace = onednn_bind_scratchpad(x, layer->pd);
+    return onednn_finish(x, err);
+}
+
+int onednn_layer_prepare(onednn_layer_make *make, struct kern_exec *e,
+                         const struct kern_device *d, struct infer_error *err)
+{
+    struct onednn_primitive *x;
+    struct onednn_layer layer;
+    int r = make(&e->problem, d->threads, &layer, err);
+
+    if (r < 0)
+        return r;
+    r = onednn_create(layer.pd, d->threads, err, &x);
+    if (r == 0)
+        r = bind(&layer, e->state = x, e, err);
+    dnnl_primitive_desc_destroy(layer.pd);
+    if (r < 0)
+        onednn_release(e);
+    return r;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes that mpirun has started: this program starts itself under it, three
+ * times.  Skipped where mpirun is not there. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kernels/error.h"
+#include "tools/train/group.h"
+
+#define RANKS 3
+
+/* What process 0 has reaches all; every place is taken once. */
+static int work(struct group *g, void *user)
+{
+    const char *fails = user;
+    int value = g->rank == 0 ? 1234 : 0;
+    char token[GROUP_SHARE] = "";
+
+    if (g->size != RANKS || g->local_size != RANKS || g->local != g->rank ||
+        !g->mpi)
+        return 3;
+    if (g->rank == 0)
+        strcpy(token, "an id");
+    if (group_share(g, &value, sizeof(value), NULL) < 0 || value != 1234 ||
+        group_share(g, token, sizeof(token), NULL) < 0 ||
+        strcmp(token, "an id") != 0)
+        return 4;
+    /* The others of a process that fails wait for it in vain. */
+    if (fails && g->rank != 1)
+        for (;;)
+            pause();
+    return fails ? 9 : 0;
+}
+
+static int fail(const struct infer_error *err, void *user)
+{
+    (void)user;
+    fprintf(stderr, "%s\n", err->text);
+    return 5;
+}
+
+/* The exit status of this program under mpirun; 127: there is none. */
+static int under_mpirun(const char *self, const char *how)
+{
+    int status;
+    const pid_t pid = fork();
+
+    if (pid == 0) {
+        execlp("mpirun", "mpirun", "--oversubscribe", "--allow-run-as-root",
+               "-np", "3", self, how, (char *)NULL);
+        _exit(127);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+        return -1;
+    return WEXITSTATUS(status);
+}
+
+int main(int argc, char **argv)
+{
+    int code;
+
+    if (argc > 1)
+        return group_run(1, work, strcmp(argv[1], "fail") ? NULL : argv[1],
+                         fail);
+    code = under_mpirun(argv[0], "pass");
+    if (code == 127) {
+        printf("skipped: no mpirun\n");
+        return 77;
+    }
+    if (code != 0) {
+        printf("FAILED: exit status %d\n", code);
+        return 1;
+    }
+    code = under_mpirun(argv[0], "fail");
+    if (code != 9) {
+        printf("FAILED: exit status %d, not 9\n", code);
+        return 1;
+    }
+    printf("%d processes met, and ended with the one that failed\n", RANKS);
+    return 0;
+}
