@@ -306,47 +306,6 @@ static __device__ __forceinline__ float apply_unary(struct kern_unary f,
     }
 }
 
-/* Any kind, out of line. */
-static __device__ __noinline__ float unary_any(struct kern_unary f, float x)
-{
-    return apply_unary(f, x);
-}
-
-/* v = act(v) for N values, with the choice made once.  What is piecewise linear
- * is min(max(v < 0 ? slope v : v, low), high), with NaN passing through. */
-template <int N>
-static __device__ __forceinline__ void apply_unary_vector(struct kern_unary f,
-                                                          float *v)
-{
-    if (f.kind <= KERN_CLIP) { /* identity, ReLU, leaky ReLU, clip */
-        const bool clip = f.kind == KERN_CLIP;
-        const float low = clip ? f.a : f.kind == KERN_RELU ? 0 : -INFINITY;
-        const float high = clip ? f.b : INFINITY;
-        const float slope = f.kind == KERN_LEAKY_RELU ? f.a : 1;
-        if (f.kind == KERN_IDENTITY)
-            return;
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            float x = v[i] < 0 ? slope * v[i] : v[i];
-            x = x < low ? low : x;
-            v[i] = x > high ? high : x;
-        }
-    } else if (f.kind == KERN_SILU || f.kind == KERN_SIGMOID) {
-        const bool times = f.kind == KERN_SILU;
-        const float scale = times ? f.a : 1.0f;
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            const float s = __fdividef(1.0f, 1.0f + __expf(-scale * v[i]));
-            v[i] = times ? v[i] * s : s;
-        }
-    } else {
-        /* Unrolled, or the values would have to be in memory. */
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] = unary_any(f, v[i]);
-    }
-}
-
 /* y = act(acc + residual), or act(acc) + residual. */
 static __device__ __forceinline__ float
 apply_epilogue(const struct kern_epilogue &e, float acc, float residual)

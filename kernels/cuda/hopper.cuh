@@ -206,6 +206,42 @@ static __device__ __forceinline__ void hopper_prefetch(const CUtensorMap *map)
 #endif
 }
 
+/* ---- shared memory -------------------------------------------------- */
+
+/* ptx_ldmatrix_x4() the other way. */
+static __device__ __forceinline__ void
+hopper_store_matrices(uint32_t to, const uint32_t (&d)[4])
+{
+#if HOPPER
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], "
+                 "{%1, %2, %3, %4};" ::"r"(to),
+                 "r"(d[0]), "r"(d[1]), "r"(d[2]), "r"(d[3])
+                 : "memory");
+#endif
+}
+
+static __device__ __forceinline__ void hopper_load_pair(uint32_t from, float *x,
+                                                        float *y)
+{
+#if HOPPER
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(*x), "=f"(*y)
+                 : "r"(from)
+                 : "memory");
+#else
+    *x = *y = 0;
+#endif
+}
+
+static __device__ __forceinline__ void hopper_store_pair(uint32_t to, float x,
+                                                         float y)
+{
+#if HOPPER
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y)
+                 : "memory");
+#endif
+}
+
 /* ---- groups of threads and of blocks ------------------------------- */
 
 /* The warpgroup of this thread, in a form that the compiler knows to be the
@@ -281,13 +317,18 @@ static __device__ __forceinline__ uint32_t hopper_peer(uint32_t address,
     return there;
 }
 
-static __device__ __forceinline__ void hopper_peer_store(uint32_t there,
-                                                         float x, float y)
+/* Copies shared memory to that of a block of the cluster, to and barrier
+ * there; all in 16 bytes.  The source has to stay until the copy is done, which
+ * that barrier alone tells. */
+static __device__ __forceinline__ void
+hopper_copy_to_peer(uint32_t to, uint32_t from, int bytes, uint32_t barrier)
 {
 #if HOPPER
-    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(there),
-                 "f"(x), "f"(y)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.shared::cta"
+        ".mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "r"(from), "r"(bytes), "r"(barrier)
+        : "memory");
 #endif
 }
 

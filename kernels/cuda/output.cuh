@@ -4,7 +4,7 @@
 #ifndef KERNELS_CUDA_OUTPUT_CUH
 #define KERNELS_CUDA_OUTPUT_CUH
 
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/launch.cuh"
 
 extern "C" {
@@ -72,8 +72,36 @@ static __device__ __forceinline__ void store_floats(T *to, const float *from)
 
 /* ---- finishing ----------------------------------------------------- */
 
-/* Finishes and stores N adjacent channels k .. k+N-1 of pixel m.  k is a
- * multiple of N, and so are the number of channels and the pitches. */
+/* Finishes and stores N adjacent channels k .. k+N-1 of pixel m, of which r are
+ * the residuals where there are any.  k is a multiple of N, and so are the
+ * number of channels and the pitches. */
+template <typename T, int N>
+static __device__ __forceinline__ void
+output_with_residual(const struct output_args &o, int m, int k, float *v,
+                     const float *r)
+{
+    const bool last = o.epilogue.residual_last;
+
+    if (o.residual && !last)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] += r[i];
+    unary_vector<N>(o.epilogue.act, v);
+    if (o.residual && last)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] += r[i];
+    store_floats<T, N>((T *)o.y + (size_t)m * o.y_pitch + k, v);
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void
+output_load_residual(const struct output_args &o, int m, int k, float *r)
+{
+    load_floats<T, N>((const T *)o.residual + (size_t)m * o.r_pitch + k, r);
+}
+
+/* The same with the bias, and with residuals that are still to be loaded. */
 template <typename T, int N>
 static __device__ __forceinline__ void
 output_vector(const struct output_args &o, int m, int k, float *v)
@@ -85,19 +113,9 @@ output_vector(const struct output_args &o, int m, int k, float *v)
         for (int i = 0; i < N; i++)
             v[i] += __ldg(o.bias + k + i);
     }
-    if (o.residual) {
-        load_floats<T, N>((const T *)o.residual + (size_t)m * o.r_pitch + k, r);
-        if (!o.epilogue.residual_last)
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                v[i] += r[i];
-    }
-    apply_unary_vector<N>(o.epilogue.act, v);
-    if (o.residual && o.epilogue.residual_last)
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] += r[i];
-    store_floats<T, N>((T *)o.y + (size_t)m * o.y_pitch + k, v);
+    if (o.residual)
+        output_load_residual<T, N>(o, m, k, r);
+    output_with_residual<T, N>(o, m, k, v, r);
 }
 
 /* As output_vector() for channels k .. k+N-1 below `end`, one at a time. */

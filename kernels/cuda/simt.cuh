@@ -198,6 +198,7 @@ static __global__ void __launch_bounds__(SIMT_THREADS)
         table[i] = make_int4(p.offset, p.h, p.w, 0);
     }
     __syncthreads();
+    launch_wait();
 
     struct conv_depth depth =
         conv_depth_at(a.g, (int)threadIdx.x % L::COLUMNS * VECTOR);
@@ -322,12 +323,10 @@ static int simt_launch(const struct kern_exec *e, const struct kern_args *args,
     a.tiles_n = conv_ceil_div(s->g.kg, C::BN);
     a.out = output_of(e, args, s->g.k);
     const dim3 grid(conv_ceil_div(s->g.m, C::BM) * a.tiles_n, 1, s->g.groups);
-    if (s->g.cg % 4 == 0)
-        return launch_kernel(simt_kernel<T, C::BM, C::BN, C::TM, C::TN, 4>,
-                             grid, SIMT_THREADS, L::SHARED, args->stream, a,
-                             err);
-    return launch_kernel(simt_kernel<T, C::BM, C::BN, C::TM, C::TN, 1>, grid,
-                         SIMT_THREADS, L::SHARED, args->stream, a, err);
+    return launch_chained(
+        s->g.cg % 4 == 0 ? simt_kernel<T, C::BM, C::BN, C::TM, C::TN, 4>
+                         : simt_kernel<T, C::BM, C::BN, C::TM, C::TN, 1>,
+        grid, dim3(SIMT_THREADS), L::SHARED, args->stream, a, err);
 }
 
 static void simt_release(struct kern_exec *e)

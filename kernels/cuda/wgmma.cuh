@@ -34,6 +34,7 @@ struct wgmma_args {
     struct conv_geometry g;
     struct output_args out;
     int windows; /* x is a map of windows, not of rows */
+    int known;   /* the bias is constant: no kernel of the stream writes it */
     int apart;   /* y is not aligned: its elements are stored one by one */
     int per_tap; /* chunks of one (r, s) */
     int chunks;  /* of the whole depth */
@@ -165,7 +166,7 @@ wgmma_produce(const struct wgmma_args &a, struct wgmma_ring *ring,
 
 /* ---- products ------------------------------------------------------ */
 
-/* Sums `chunks` chunks of the ring into acc: MT times 64 rows by BN columns.  x
+/* Adds `chunks` chunks of the ring to acc: MT times 64 rows by BN columns.  x
  * of this warpgroup lies x_at bytes into a stage, w at w_at.  One group of
  * products stays under way while the next chunk is awaited.  Where turn is not
  * 0, arrives at that barrier of 256 threads when the last chunk has come. */
@@ -190,8 +191,7 @@ wgmma_multiply(M, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
 #pragma unroll
             for (int mt = 0; mt < MT; mt++)
                 hopper_product(typename M::type(), acc[mt],
-                               x + k * 2 + mt * (8192 >> 4), w + k * 2,
-                               i + k > 0);
+                               x + k * 2 + mt * (8192 >> 4), w + k * 2, true);
         hopper_products_commit();
         hopper_products_wait<1>();
         if (i > 0 && first_lane)
@@ -226,7 +226,8 @@ static __device__ __forceinline__ void wgmma_load_split(const unsigned char *x,
 }
 
 /* The same in single precision.  Tensor cores truncate their sums, so each
- * chunk is summed apart and added in round-to-nearest arithmetic. */
+ * chunk is summed apart and added in round-to-nearest arithmetic; small
+ * products come first, so that few truncations are of the full size. */
 template <int MT, int BN, int STAGES>
 static __device__ __forceinline__ void
 wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
@@ -237,9 +238,6 @@ wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
     const bool first_lane = threadIdx.x % 32 == 0;
     float part[BN / 2];
 
-#pragma unroll
-    for (int i = 0; i < BN / 2; i++)
-        acc[0][i] = 0;
     for (int i = 0; i < chunks; i++) {
         const int stage = ring->stage * stage_bytes;
         const uint64_t w = hopper_operand(base + stage + w_at);
@@ -252,8 +250,10 @@ wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
         for (int k = 0; k < 4; k++) {
             hopper_product_registers(0.0f, part, small[k], w + k * 2, k > 0);
             hopper_product_registers(0.0f, part, big[k], w_small + k * 2, true);
-            hopper_product_registers(0.0f, part, big[k], w + k * 2, true);
         }
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            hopper_product_registers(0.0f, part, big[k], w + k * 2, true);
         hopper_products_commit();
         hopper_products_wait<0>();
         if (first_lane)

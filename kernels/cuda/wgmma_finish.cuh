@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a warpgroup's sums in registers to outputs in shared memory, where the
- * copy engine fetches them: bias, residual, activation, conversion.
+ * From a warpgroup's sums in registers, which start with the bias, to outputs
+ * in shared memory, where the copy engine fetches them: residual, activation,
+ * conversion.
  *
  * A slot is 64 rows of 128 bytes of channels in the 128-byte swizzle: vector v
  * (16 bytes) of row i lies at v ^ (i % 8), so the 8 rows x 4 lanes of a
@@ -11,6 +12,8 @@
 #ifndef KERNELS_CUDA_WGMMA_FINISH_CUH
 #define KERNELS_CUDA_WGMMA_FINISH_CUH
 
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/output.cuh"
 
 /* ---- limits -------------------------------------------------------- */
@@ -34,136 +37,159 @@ static inline int wgmma_check_device(const struct kern_device *d,
     return 0;
 }
 
-/* ---- activations --------------------------------------------------- */
+/* ---- sums ---------------------------------------------------------- */
 
-/* The functions computed here, in place of calls that would push accumulators
- * out of the registers. */
-static inline bool wgmma_knows(enum kern_unary_kind kind)
+/* Starts a warpgroup's sums, MT times 64 rows by BN columns, n0 the first,
+ * with the bias: added there, it costs nothing behind the products.  v[mt]: as
+ * a product leaves them; k: channels of the whole output. */
+template <int MT, int BN>
+static __device__ __forceinline__ void
+wgmma_start_sums(const float *bias, int k, int n0, float (&v)[MT][BN / 2])
 {
-    switch (kind) {
-    case KERN_IDENTITY:
-    case KERN_RELU:
-    case KERN_LEAKY_RELU:
-    case KERN_CLIP:
-    case KERN_SIGMOID:
-    case KERN_SILU:
-    case KERN_HARD_SIGMOID:
-    case KERN_HARD_SWISH:
-    case KERN_GELU:
-        return true;
-    default:
-        return false;
-    }
-}
+    const int at = n0 + threadIdx.x % 4 * 2;
 
-/* v = act(v), chosen once for N values.  What is piecewise linear is
- * min(max(v < 0 ? slope v : v, low), high), with NaN passing through. */
-template <int N>
-static __device__ __forceinline__ void wgmma_activate(struct kern_unary f,
-                                                      float *v)
-{
-    const bool times = f.kind == KERN_SILU || f.kind == KERN_HARD_SWISH;
-
-    if (f.kind == KERN_SIGMOID || f.kind == KERN_SILU) {
-        const float scale = times ? f.a : 1.0f;
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            const float s = __fdividef(1.0f, 1.0f + __expf(-scale * v[i]));
-            v[i] = times ? v[i] * s : s;
-        }
-    } else if (f.kind == KERN_HARD_SIGMOID || f.kind == KERN_HARD_SWISH) {
-        const float scale = times ? 1.0f / 6 : f.a;
-        const float shift = times ? 0.5f : f.b;
+    for (int j = 0; j < BN / 8; j++) {
+        float2 b = {0, 0};
+        if (bias && at + j * 8 < k)
+            b = __ldg((const float2 *)(bias + at + j * 8));
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            float s = fmaf(scale, v[i], shift);
-            s = s < 0 ? 0 : s;
-            s = s > 1 ? 1 : s;
-            v[i] = times ? v[i] * s : s;
-        }
-    } else if (f.kind == KERN_GELU) {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] = 0.5f * v[i] * (1 + erff(v[i] * 0.70710678118654752440f));
-    } else if (f.kind != KERN_IDENTITY) {
-        const bool clip = f.kind == KERN_CLIP;
-        const float infinity = __int_as_float(0x7f800000);
-        const float low = clip ? f.a : f.kind == KERN_RELU ? 0 : -infinity;
-        const float high = clip ? f.b : infinity;
-        const float slope = f.kind == KERN_LEAKY_RELU ? f.a : 1;
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            float x = v[i] < 0 ? slope * v[i] : v[i];
-            x = x < low ? low : x;
-            v[i] = x > high ? high : x;
+        for (int mt = 0; mt < MT; mt++) {
+            v[mt][j * 4] = v[mt][j * 4 + 2] = b.x;
+            v[mt][j * 4 + 1] = v[mt][j * 4 + 3] = b.y;
         }
     }
 }
 
-/* ---- outputs ------------------------------------------------------- */
+/* ---- halves -------------------------------------------------------- */
 
-/* Where channels 8 j + 2 t and the next lie in row i, i % 8 == g, of a slot. */
+/* Two neighbours of a row as the 32 bits that lie in memory. */
 template <typename T>
-static __device__ __forceinline__ int wgmma_pair_at(int j, int g, int t)
+static __device__ __forceinline__ uint32_t wgmma_pair(float x, float y);
+template <>
+__device__ __forceinline__ uint32_t wgmma_pair<__half>(float x, float y)
 {
-    const int byte = (8 * j + 2 * t) * (int)sizeof(T);
+    const __half2 h = __floats2half2_rn(x, y);
+    return *(const uint32_t *)&h;
+}
+template <>
+__device__ __forceinline__ uint32_t wgmma_pair<__nv_bfloat16>(float x, float y)
+{
+    const __nv_bfloat162 h = __floats2bfloat162_rn(x, y);
+    return *(const uint32_t *)&h;
+}
 
-    return (((byte >> 4) ^ g) << 4) + (byte & 15);
+template <typename T>
+static __device__ __forceinline__ float2 wgmma_floats(uint32_t pair);
+template <>
+__device__ __forceinline__ float2 wgmma_floats<__half>(uint32_t pair)
+{
+    return __half22float2(*(const __half2 *)&pair);
+}
+template <>
+__device__ __forceinline__ float2 wgmma_floats<__nv_bfloat16>(uint32_t pair)
+{
+    return __bfloat1622float2(*(const __nv_bfloat162 *)&pair);
+}
+
+/* Halves move between fragments and a slot four 8x8 matrices at a time: rows 0
+ * to 7 and 8 to 15 of vector 2i, then of vector 2i + 1.  This lane's address
+ * for i = 0 in its warp's 16 rows; that of i has bits 5 and up flipped by i. */
+static __device__ __forceinline__ uint32_t wgmma_matrices_at(uint32_t slot)
+{
+    const int lane = threadIdx.x % 32, row = lane % 16;
+
+    return slot + (threadIdx.x / 32 % 4 * 16 + row) * 128 +
+           ((lane / 16 ^ row % 8) << 4);
 }
 
 /* Adds the residuals in this lane's part of a slot.  v: J times 4 sums. */
-template <typename T, int J>
-static __device__ __forceinline__ void wgmma_add_slot(const unsigned char *row,
-                                                      int g, int t, float *v)
-{
-#pragma unroll
-    for (int j = 0; j < J; j++) {
-        const unsigned char *from = row + wgmma_pair_at<T>(j, g, t);
-        float r[4];
-        load_floats<T, 2>((const T *)from, r);
-        load_floats<T, 2>((const T *)(from + 1024), r + 2);
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            v[j * 4 + e] += r[e];
-    }
-}
+template <typename T, int J> struct wgmma_slot_of {
+    static __device__ __forceinline__ void add(uint32_t slot, float *v)
+    {
+        const uint32_t from = wgmma_matrices_at(slot);
 
-/* Turns a slot's columns of sums, n0 the first, into outputs in this lane's
- * part of the slot.  v: J times 4 sums as a product leaves them; k: channels of
- * the whole output. */
-template <typename T, int J>
-static __device__ __forceinline__ void
-wgmma_finish(const struct output_args &out, int k, float *v,
-             unsigned char *slot, int n0)
-{
-    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    unsigned char *row = slot + (threadIdx.x / 32 % 4 * 16 + g) * 128;
-    const bool last = out.epilogue.residual_last;
-
-    if (out.bias) {
 #pragma unroll
-        for (int j = 0; j < J; j++) {
-            const int n = n0 + j * 8 + t * 2;
-            if (n >= k)
-                continue;
-            const float2 b = __ldg((const float2 *)(out.bias + n));
-            v[j * 4] += b.x;
-            v[j * 4 + 1] += b.y;
-            v[j * 4 + 2] += b.x;
-            v[j * 4 + 3] += b.y;
+        for (int i = 0; i < J / 2; i++) {
+            uint32_t r[4];
+            ptx_ldmatrix_x4(r, from ^ i << 5);
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const float2 f = wgmma_floats<T>(r[e]);
+                v[i * 8 + e * 2] += f.x;
+                v[i * 8 + e * 2 + 1] += f.y;
+            }
         }
     }
-    if (out.residual && !last)
-        wgmma_add_slot<T, J>(row, g, t, v);
-    wgmma_activate<4 * J>(out.epilogue.act, v);
-    if (out.residual && last)
-        wgmma_add_slot<T, J>(row, g, t, v);
+    static __device__ __forceinline__ void store(uint32_t slot, const float *v)
+    {
+        const uint32_t to = wgmma_matrices_at(slot);
+
 #pragma unroll
-    for (int j = 0; j < J; j++) {
-        unsigned char *to = row + wgmma_pair_at<T>(j, g, t);
-        store_floats<T, 2>((T *)to, v + j * 4);
-        store_floats<T, 2>((T *)(to + 1024), v + j * 4 + 2);
+        for (int i = 0; i < J / 2; i++) {
+            uint32_t r[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                r[e] = wgmma_pair<T>(v[i * 8 + e * 2], v[i * 8 + e * 2 + 1]);
+            hopper_store_matrices(to ^ i << 5, r);
+        }
     }
+};
+
+/* ---- floats -------------------------------------------------------- */
+
+/* Columns 8 j + 2 t and the next of row g, of 32 columns in 8 vectors. */
+template <int J> struct wgmma_slot_of<float, J> {
+    static __device__ __forceinline__ uint32_t at(uint32_t slot, int j)
+    {
+        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+
+        return slot + (threadIdx.x / 32 % 4 * 16 + g) * 128 +
+               ((2 * j + t / 2 ^ g) << 4) + t % 2 * 8;
+    }
+    static __device__ __forceinline__ void add(uint32_t slot, float *v)
+    {
+#pragma unroll
+        for (int j = 0; j < J; j++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                float x, y;
+                hopper_load_pair(at(slot, j) + half * 1024, &x, &y);
+                v[j * 4 + half * 2] += x;
+                v[j * 4 + half * 2 + 1] += y;
+            }
+    }
+    static __device__ __forceinline__ void store(uint32_t slot, const float *v)
+    {
+#pragma unroll
+        for (int j = 0; j < J; j++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                hopper_store_pair(at(slot, j) + half * 1024,
+                                  v[j * 4 + half * 2], v[j * 4 + half * 2 + 1]);
+    }
+};
+
+/* ---- outputs ------------------------------------------------------- */
+
+/* Turns a slot's columns of sums into outputs in this lane's part of the slot,
+ * where the residual lies if there is one.  v: J times 4 sums as a product
+ * leaves them.  BENDS: the activation is known to be one of unary_bends(). */
+template <typename T, int J, bool BENDS>
+static __device__ __forceinline__ void
+wgmma_finish(const struct output_args &out, float *v, uint32_t slot)
+{
+    const bool last = out.epilogue.residual_last;
+
+    if (out.residual && !last)
+        wgmma_slot_of<T, J>::add(slot, v);
+    if (BENDS)
+        unary_bend<4 * J>(out.epilogue.act, v);
+    else
+        unary_in_place<4 * J>(out.epilogue.act, v);
+    if (out.residual && last)
+        wgmma_slot_of<T, J>::add(slot, v);
+    wgmma_slot_of<T, J>::store(slot, v);
 }
 
 #endif

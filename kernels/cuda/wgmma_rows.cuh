@@ -22,13 +22,15 @@ struct wgmma_state {
 
 /* ---- plans --------------------------------------------------------- */
 
-/* Blocks of a cluster: as many as there are places for, two a multiprocessor;
- * 2 chunks or more each; 8 at most, which every GPU can schedule. */
-static inline int wgmma_cluster_size(int64_t tiles, int chunks, int places)
+/* Blocks of a cluster: as many as there are multiprocessors, so that there is
+ * room for the first blocks of the kernel behind; 2 chunks or more each, and
+ * for 8, which every GPU can schedule but which cost more, 4. */
+static inline int wgmma_cluster_size(int64_t tiles, int chunks,
+                                     int multiprocessors)
 {
-    int size = 8;
+    int size = chunks < 32 ? 4 : 8;
 
-    while (size > 1 && (size * tiles > places || chunks < 2 * size))
+    while (size > 1 && (size * tiles > multiprocessors || chunks < 2 * size))
         size /= 2;
     return size;
 }
@@ -54,7 +56,7 @@ static int wgmma_plan(const struct kern_problem *p, const struct kern_device *d,
     s->tiles_n = conv_ceil_div(g->k, C::BN);
     s->cluster = C::CLUSTER
                      ? wgmma_cluster_size((int64_t)s->tiles_m * s->tiles_n,
-                                          s->chunks, 2 * s->multiprocessors)
+                                          s->chunks, s->multiprocessors)
                      : 1;
     return 0;
 }
@@ -111,7 +113,10 @@ static int wgmma_supports(const struct kern_problem *p,
                          "engine");
     if (s.g.m == 0 || (int64_t)s.tiles_m * s.tiles_n > INT32_MAX / 16)
         return error_set(why, INFER_EUNSUPPORTED, "has no or too many outputs");
-    if (!C::CLUSTER && !wgmma_knows(p->epilogue.act.kind))
+    if (!C::CLUSTER && C::BN < 8 * lane && s.g.k > C::BN)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes up to %d outputs, found %d", (int)C::BN, s.g.k);
+    if (!C::CLUSTER && !unary_is_in_place(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "its activation is left to other kernels");
     return 0;
@@ -138,11 +143,11 @@ static double wgmma_estimate_tile(const struct kern_problem *p,
 {
     const int rounds =
         conv_ceil_div(s->tiles_m * s->tiles_n, s->multiprocessors);
-    const double stores = C::WGS == 2 * C::TEAM ? 0.3 : 0.8;
+    const double stores = C::WGS == 2 * C::TEAM ? 0.2 : 0.5;
     const double tiles = rounds * (s->chunks * wgmma_chunk_us<C>() + stores);
     const double bytes = kern_problem_bytes(p) / 3.8e6;
 
-    return 3.5 + (tiles > bytes ? tiles : bytes);
+    return 2.2 + (tiles > bytes ? tiles : bytes);
 }
 
 /* Blocks that lie together on a multiprocessor share its rate. */
@@ -159,7 +164,7 @@ static double wgmma_estimate_cluster(const struct kern_problem *p,
                                         : 0.1);
     const double bytes = kern_problem_bytes(p) / 2.5e6;
 
-    return (s->cluster > 1 ? 5 : 4.5) + (tiles > bytes ? tiles : bytes);
+    return (s->cluster > 1 ? 3 : 2.5) + (tiles > bytes ? tiles : bytes);
 }
 
 template <typename C>
@@ -268,6 +273,7 @@ static int wgmma_fill(const struct kern_exec *e, const struct kern_args *args,
     a->out.r_pitch = s->g.r_pitch;
     a->apart = (uintptr_t)a->out.y % 16 != 0;
     a->windows = s->windows;
+    a->known = !a->out.bias || (e->problem.constant_in & 1u << CONV_BIAS);
     a->per_tap = s->per_tap;
     a->chunks = s->chunks;
     a->tiles_m = s->tiles_m;
@@ -284,6 +290,9 @@ static int wgmma_launch_tile(const struct kern_exec *e,
     typedef wgmma_tile<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
                        C::STAGES, C::SLOTS>
         L;
+    void (*const kernel)(const struct wgmma_args) =
+        wgmma_tile_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
+                          C::STAGES, C::SLOTS>;
     const struct wgmma_state *s = (const struct wgmma_state *)e->state;
     const int tiles = s->tiles_m * s->tiles_n;
     struct wgmma_args a;
@@ -294,9 +303,7 @@ static int wgmma_launch_tile(const struct kern_exec *e,
     if (r < 0)
         return r;
     return launch_chained(
-        wgmma_tile_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
-                          C::STAGES, C::SLOTS>,
-        dim3(tiles < s->multiprocessors ? tiles : s->multiprocessors),
+        kernel, dim3(tiles < s->multiprocessors ? tiles : s->multiprocessors),
         dim3(L::THREADS), L::SHARED, args->stream, a, err);
 }
 
@@ -312,10 +319,14 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
 
     if (r < 0)
         return r;
-    return launch_clusters(
-        wgmma_cluster_kernel<typename C::mode, C::BN, C::STAGES>,
-        s->tiles_m * s->tiles_n * s->cluster, s->cluster, L::THREADS, L::SHARED,
-        args->stream, a, err);
+    void (*const kernel)(const struct wgmma_args) =
+        wgmma_cluster_kernel<typename C::mode, C::BN, C::STAGES>;
+    const int tiles = s->tiles_m * s->tiles_n;
+    if (s->cluster == 1)
+        return launch_chained(kernel, dim3(tiles), dim3(L::THREADS), L::SHARED,
+                              args->stream, a, err);
+    return launch_clusters(kernel, tiles * s->cluster, s->cluster, L::THREADS,
+                           L::SHARED, args->stream, a, err);
 }
 
 /* ---- rows ---------------------------------------------------------- */
@@ -393,10 +404,12 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  *   128x256  two consumers share a tile          229,472
  *   192x128  three share one                     213,168
  *   128x128  two take tiles in turn              213,136
+ *   256x64   two take tiles in turn              229,568
  *   128x64   two take tiles in turn              188,592
  *   64x256   two take tiles in turn              213,136
+ *   128x32   two take tiles in turn              188,640
  * Clusters, where two blocks fit a multiprocessor up to 115,712:
- *   64x128 108,608 (3 stages), 64x64 100,448 (5), 64x32 108,672 (8). */
+ *   64x128 108,616 (3 stages), 64x64 100,456 (5), 64x32 108,680 (8). */
 #define WGMMA_ROWS(conv, dense, m, kind, flags)                                \
     WGMMA_TILE_ROW(conv##_128x256, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
                    256, 4, 2, 80)                                              \
@@ -404,10 +417,14 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
                    128, 4, 2, 84)                                              \
     WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,   \
                    128, 4, 5, 80)                                              \
+    WGMMA_TILE_ROW(conv##_256x64, KERN_CONV_FPROP, m, kind, flags, 4, 1, 2,    \
+                   64, 4, 4, 65)                                               \
     WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,    \
                    64, 5, 4, 58)                                               \
     WGMMA_TILE_ROW(conv##_64x256, KERN_CONV_FPROP, m, kind, flags, 1, 1, 2,    \
                    256, 3, 5, 62)                                              \
+    WGMMA_TILE_ROW(conv##_128x32, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,    \
+                   32, 6, 4, 30)                                               \
     WGMMA_CLUSTER_ROW(conv##_64x128_cluster, KERN_CONV_FPROP, m, kind, flags,  \
                       128, 3, 43)                                              \
     WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
@@ -425,8 +442,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  * and two matrices of weights.
  *   128x128  two consumers share a tile          213,104
  *   128x64   two share a tile                    213,088
- * Clusters: 64x128 198,720 (4 stages), one block a multiprocessor; 64x64 92,208
- * (3), 64x32 92,240 (5). */
+ * Clusters: 64x128 198,728 (4 stages), one block a multiprocessor; 64x64 92,216
+ * (3), 64x32 92,248 (5). */
 #define WGMMA_ROWS_SPLIT(conv, dense, m, kind, flags)                          \
     WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
                    128, 3, 4, 64)                                              \

@@ -148,21 +148,19 @@ wgmma_stem_consume(const struct wgmma_stem_args &a, unsigned char *shared,
         const int at = group * L::STAGES + round % L::STAGES;
         const int slot = L::SLOTS_AT + (group * 2 + round % 2) * 8192;
         uint32_t x[L::STEPS][4];
-        float acc[32];
+        float acc[1][32];
+        wgmma_start_sums<1, 64>(a.out.bias, a.g.k, 0, acc);
         hopper_barrier_wait(base + L::FULL + at * 8,
                             (uint32_t)(round / L::STAGES) & 1);
         wgmma_stem_load<R, G>(
             (const uint32_t *)(shared + L::PATCHES + at * L::PATCH_STEP) +
                 a.lead,
             a.pixel_words, mask, x);
-#pragma unroll
-        for (int k = 0; k < 32; k++)
-            acc[k] = 0;
         hopper_products_begin();
 #pragma unroll
         for (int k = 0; k < L::STEPS; k++)
             hopper_product_registers(
-                T(), acc, x[k],
+                T(), acc[0], x[k],
                 hopper_operand(base + k / 4 * 8192 + k % 4 * 32), true);
         hopper_products_commit();
         hopper_products_wait<0>();
@@ -172,7 +170,7 @@ wgmma_stem_consume(const struct wgmma_stem_args &a, unsigned char *shared,
             hopper_copies_wait<1>();
         }
         __syncwarp();
-        wgmma_finish<T, 8>(a.out, a.g.k, acc, shared + slot, 0);
+        wgmma_finish<T, 8, false>(a.out, acc[0], base + slot);
         hopper_publish();
         __syncwarp();
         if (first) {
@@ -195,6 +193,7 @@ static __global__ void __launch_bounds__(wgmma_stem<R, G>::THREADS, 1)
     if (threadIdx.x == 0) {
         hopper_prefetch(&a.w);
         hopper_prefetch(&a.x);
+        hopper_prefetch(&a.y);
         for (int i = 0; i < L::WGS * L::STAGES; i++) {
             hopper_barrier_init(base + L::FULL + i * 8, 1);
             hopper_barrier_init(base + L::EMPTY + i * 8, 4);

@@ -70,7 +70,8 @@ static int wgmma_stem_supports(const struct kern_problem *p,
         r = wgmma_check_device(d, why);
     if (r < 0)
         return r;
-    if (kern_problem_in(p, CONV_RESIDUAL) || !wgmma_knows(p->epilogue.act.kind))
+    if (kern_problem_in(p, CONV_RESIDUAL) ||
+        !unary_is_in_place(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes no residual and common activations only");
     return wgmma_stem_check(&s, C::R, C::G, why);

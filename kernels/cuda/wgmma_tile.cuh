@@ -14,7 +14,10 @@
  * consumer takes CONSUMER; times 128 threads each they make 65536 at most.
  *
  * Tiles.  Block b computes tiles b, b + gridDim.x, ...; channels fastest, so
- * that blocks that run together share pixels in L2.
+ * that blocks that run together share pixels in L2.  Where two blocks make a
+ * pair (wgmma_shared), they compute tiles side by side, a stage is refilled
+ * when both have read it, and each fetches half of what they share for both:
+ * what the L2 has to deliver bounds the larger tiles.
  *
  * Slots.  Finished outputs leave through SLOTS slots a consumer, each 64 rows
  * of 128 bytes of channels (wgmma_finish.cuh).  With a residual, its box is
@@ -34,6 +37,9 @@ template <typename M, int MT, int TEAM, int WGS, int BN, int STAGES, int SLOTS>
 struct wgmma_tile {
     enum {
         COLUMNS = 128 / (int)sizeof(typename M::type), /* of a slot */
+        USED = BN < COLUMNS ? BN : COLUMNS, /* of them; the rest is beside y */
+        PARTS = BN / USED,
+        BOXES = MT * PARTS, /* slots that a consumer's part of a tile fills */
         BM = 64 * MT * TEAM,
         TEAMS = WGS / TEAM,
         TURN = 1, /* the barrier that team 0 awaits; the next is team 1's */
@@ -81,8 +87,7 @@ wgmma_store_apart(const struct wgmma_args &a, const unsigned char *rows, int m,
 }
 
 /* v = the sums of box `box` of a consumer's part of a tile, 64 rows of a slot's
- * columns each.  The loop over boxes is not unrolled, so that its instructions
- * stay in their cache; registers have no index, hence the choice. */
+ * columns each.  Registers have no index, hence the choice. */
 template <int MT, int BN, int N>
 static __device__ __forceinline__ void
 wgmma_pick(const float (&acc)[MT][BN / 2], int box, float (&v)[N])
@@ -101,62 +106,82 @@ wgmma_pick(const float (&acc)[MT][BN / 2], int box, float (&v)[N])
         }
 }
 
-/* Stores a consumer's part of a tile, which starts at (m0, n0), slot by slot.
- * Each warp sends its own 16 rows. */
-template <typename T, typename L, int MT, int BN, int SLOTS>
+/* Sends USED columns of sums, v, to (m, n) through the next slot. */
+template <typename T, typename L, int SLOTS, bool BENDS>
 static __device__ __forceinline__ void
-wgmma_store(const struct wgmma_args &a, const float (&acc)[MT][BN / 2],
-            struct wgmma_slots *s, unsigned char *shared, uint32_t base,
-            int group, int m0, int n0)
+wgmma_send(const struct wgmma_args &a, float *v, struct wgmma_slots *s,
+           unsigned char *shared, uint32_t base, int group, int m, int n)
 {
     const bool first = threadIdx.x % 32 == 0;
     const int rows = threadIdx.x / 32 % 4 * 16;
-    const int slots = L::SLOTS_AT + group * SLOTS * L::SLOT;
+    const int at = L::SLOTS_AT + (group * SLOTS + s->ring.stage) * L::SLOT;
     const uint32_t loaded = base + L::LOADED + group * SLOTS * 8;
     const uint32_t freed = base + L::FREED + group * SLOTS * 8;
     constexpr int LAG = SLOTS > 2 ? 1 : 0; /* stores left under way */
-    constexpr int PARTS = BN / L::COLUMNS;
 
+    if (a.out.residual) {
+        hopper_barrier_wait(loaded + s->ring.stage * 8, s->ring.parity);
+    } else {
+        if (first)
+            hopper_copies_wait<SLOTS - 1>();
+        __syncwarp();
+    }
+    wgmma_finish<T, L::USED / 8, BENDS>(a.out, v, base + at);
+    hopper_publish();
+    __syncwarp();
+    if (a.apart)
+        wgmma_store_apart<T, L::USED>(a, shared + at + rows * 128, m + rows, n);
+    if (first && !a.apart)
+        hopper_copy_back(&a.y, base + at + rows * 128, n, m + rows);
+    if (first) {
+        hopper_copies_commit();
+        if (a.out.residual) {
+            hopper_copies_wait<LAG>();
+            if (LAG == 0 || s->used)
+                hopper_barrier_arrive(freed + (s->ring.stage + SLOTS - LAG) %
+                                                  SLOTS * 8);
+        }
+    }
+    s->used = true;
+    wgmma_next<SLOTS>(&s->ring);
+}
+
+/* Stores a consumer's part of a tile, which starts at (m0, n0), slot by slot;
+ * each warp sends its own 16 rows.  The common activations are short, so that
+ * registers are named in place; the others' instructions would leave their
+ * cache, hence a loop. */
+template <typename T, typename L, int MT, int BN, int SLOTS>
+static __device__ __forceinline__ void
+wgmma_store(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
+            struct wgmma_slots *s, unsigned char *shared, uint32_t base,
+            int group, int m0, int n0)
+{
+    if (unary_bends(a.out.epilogue.act.kind)) {
+#pragma unroll
+        for (int box = 0; box < L::BOXES; box++) {
+            const int n = n0 + box % L::PARTS * L::USED;
+            if (n < a.g.k)
+                wgmma_send<T, L, SLOTS, true>(
+                    a, acc[box / L::PARTS] + box % L::PARTS * (L::USED / 2), s,
+                    shared, base, group, m0 + box / L::PARTS * 64, n);
+        }
+        return;
+    }
 #pragma unroll 1
-    for (int box = 0; box < MT * PARTS; box++) {
-        const int at = slots + s->ring.stage * L::SLOT;
-        const int m = m0 + box / PARTS * 64 + rows;
-        const int n = n0 + box % PARTS * L::COLUMNS;
-        float v[L::COLUMNS / 2];
+    for (int box = 0; box < L::BOXES; box++) {
+        const int n = n0 + box % L::PARTS * L::USED;
+        float v[L::USED / 2];
         if (n >= a.g.k)
             continue;
-        wgmma_pick<MT, BN, L::COLUMNS / 2>(acc, box, v);
-        if (a.out.residual) {
-            hopper_barrier_wait(loaded + s->ring.stage * 8, s->ring.parity);
-        } else {
-            if (first)
-                hopper_copies_wait<SLOTS - 1>();
-            __syncwarp();
-        }
-        wgmma_finish<T, L::COLUMNS / 8>(a.out, a.g.k, v, shared + at, n);
-        hopper_publish();
-        __syncwarp();
-        if (a.apart)
-            wgmma_store_apart<T, L::COLUMNS>(a, shared + at + rows * 128, m, n);
-        if (first && !a.apart)
-            hopper_copy_back(&a.y, base + at + rows * 128, n, m);
-        if (first) {
-            hopper_copies_commit();
-            if (a.out.residual) {
-                hopper_copies_wait<LAG>();
-                if (LAG == 0 || s->used)
-                    hopper_barrier_arrive(
-                        freed + (s->ring.stage + SLOTS - LAG) % SLOTS * 8);
-            }
-        }
-        s->used = true;
-        wgmma_next<SLOTS>(&s->ring);
+        wgmma_pick<MT, BN, L::USED / 2>(acc, box, v);
+        wgmma_send<T, L, SLOTS, false>(a, v, s, shared, base, group,
+                                       m0 + box / L::PARTS * 64, n);
     }
 }
 
 /* Fetches the residuals of all tiles, in the order in which wgmma_store() of
  * each consumer wants them. */
-template <typename L, int MT, int TEAM, int WGS, int BN, int SLOTS>
+template <typename L, int MT, int TEAM, int BN, int SLOTS>
 static __device__ __forceinline__ void
 wgmma_fetch_residuals(const struct wgmma_args &a, uint32_t base)
 {
@@ -166,8 +191,8 @@ wgmma_fetch_residuals(const struct wgmma_args &a, uint32_t base)
 
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const int m0 = tile / a.tiles_n * L::BM, n0 = tile % a.tiles_n * BN;
-        for (int i = 0; i < MT * (BN / L::COLUMNS); i++) {
-            const int n = n0 + i % (BN / L::COLUMNS) * L::COLUMNS;
+        for (int i = 0; i < L::BOXES; i++) {
+            const int n = n0 + i % L::PARTS * L::USED;
             if (n >= a.g.k)
                 continue;
             for (int w = 0; w < TEAM; w++) {
@@ -178,7 +203,7 @@ wgmma_fetch_residuals(const struct wgmma_args &a, uint32_t base)
                 hopper_barrier_expect(barrier, L::SLOT);
                 hopper_copy_tile(base + L::SLOTS_AT + slot * L::SLOT,
                                  &a.residual, barrier, n,
-                                 m0 + (w * MT + i / (BN / L::COLUMNS)) * 64);
+                                 m0 + (w * MT + i / L::PARTS) * 64);
             }
             wgmma_next<SLOTS>(&r);
         }
@@ -207,10 +232,13 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
     wgmma_skip<STAGES>(&ring, team * a.chunks);
     if (L::TEAMS == 2 && team == 1)
         hopper_arrive(L::TURN, 256);
+    if (!a.known)
+        launch_wait();
     for (int tile = blockIdx.x + team * gridDim.x; tile < tiles;
          tile += L::TEAMS * gridDim.x) {
         const int m0 = tile / a.tiles_n * L::BM, n0 = tile % a.tiles_n * BN;
         float acc[MT][BN / 2];
+        wgmma_start_sums<MT, BN>(a.out.bias, a.g.k, n0, acc);
         if (L::TEAMS == 2)
             hopper_sync(L::TURN + team, 256);
         wgmma_multiply<MT, BN, STAGES>(M(), acc, &ring, shared, base,
@@ -218,6 +246,8 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
                                        member * MT * 8192, L::X_BYTES, a.chunks,
                                        L::TEAMS == 2 ? L::TURN + 1 - team : 0);
         wgmma_skip<STAGES>(&ring, (L::TEAMS - 1) * a.chunks);
+        if (!slots.used)
+            launch_wait();
         wgmma_store<typename M::type, L, MT, BN, SLOTS>(
             a, acc, &slots, shared, base, group, m0 + member * MT * 64, n0);
     }
@@ -256,6 +286,10 @@ static __global__ void __launch_bounds__(128 * WGS + 128, 1)
     if (threadIdx.x == 0) {
         hopper_prefetch(&a.x);
         hopper_prefetch(&a.w);
+        if (!a.apart)
+            hopper_prefetch(&a.y);
+        if (a.out.residual)
+            hopper_prefetch(&a.residual);
         for (int i = 0; i < STAGES; i++) {
             hopper_barrier_init(base + L::FULL + i * 8, 1);
             hopper_barrier_init(base + L::EMPTY + i * 8, 4 * TEAM);
@@ -270,7 +304,6 @@ static __global__ void __launch_bounds__(128 * WGS + 128, 1)
     launch_release();
     if (threadIdx.x < L::CONSUMERS) {
         hopper_take<L::CONSUMER>();
-        launch_wait();
         wgmma_consume<M, L, MT, TEAM, BN, STAGES, SLOTS>(a, shared, base);
     } else {
         hopper_give<L::PRODUCER>();
@@ -278,7 +311,7 @@ static __global__ void __launch_bounds__(128 * WGS + 128, 1)
             wgmma_fill<M, L, BN, STAGES>(a, base);
         } else if (threadIdx.x == L::CONSUMERS + 32 && a.out.residual) {
             launch_wait();
-            wgmma_fetch_residuals<L, MT, TEAM, WGS, BN, SLOTS>(a, base);
+            wgmma_fetch_residuals<L, MT, TEAM, BN, SLOTS>(a, base);
         }
     }
 }

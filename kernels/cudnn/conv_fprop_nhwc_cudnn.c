@@ -230,21 +230,9 @@ static int prepare_with(const struct cudnn_recipe *r, struct kern_exec *e,
 RECIPE_FUNCTIONS(, recipe)
 RECIPE_FUNCTIONS(_tf32, recipe_tf32)
 
-#define ROW(symbol, operation, type, flags_, suffix)                           \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = operation,                           \
-                                    .backend = INFER_BACKEND_CUDNN,            \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = CUDNN_MIN_SM(type, flags_),      \
-                                    .flags = flags_,                           \
-                                    .supports = supports##suffix,              \
-                                    .variants = variants##suffix,              \
-                                    .prepare = prepare##suffix,                \
-                                    .pack = pack,                              \
-                                    .launch = cudnn_recipe_launch,             \
-                                    .release = cudnn_recipe_release};
+#define ROW(symbol, operation, type, flags, suffix)                            \
+    CUDNN_ROW(symbol, operation, type, flags, suffix, cudnn_recipe_launch,     \
+              cudnn_recipe_release)
 
 ROW(conv_fprop_nhwc_tf32_cudnn, KERN_CONV_FPROP, INFER_F32, KERN_TF32, _tf32)
 ROW(conv_fprop_nhwc_f32_cudnn, KERN_CONV_FPROP, INFER_F32, 0, )

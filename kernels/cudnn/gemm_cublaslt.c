@@ -511,21 +511,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 FUNCTIONS(, false)
 FUNCTIONS(_tf32, true)
 
-#define ROW(symbol, operation, type, flags_, suffix)                           \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = operation,                           \
-                                    .backend = INFER_BACKEND_CUDNN,            \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = CUDNN_MIN_SM(type, flags_),      \
-                                    .flags = flags_,                           \
-                                    .supports = supports##suffix,              \
-                                    .variants = variants##suffix,              \
-                                    .prepare = prepare##suffix,                \
-                                    .pack = pack,                              \
-                                    .launch = launch,                          \
-                                    .release = release};
+#define ROW(symbol, operation, type, flags, suffix)                            \
+    CUDNN_ROW(symbol, operation, type, flags, suffix, launch, release)
 
 ROW(dense_fprop_tf32_cublaslt, KERN_DENSE_FPROP, INFER_F32, KERN_TF32, _tf32)
 ROW(dense_fprop_f32_cublaslt, KERN_DENSE_FPROP, INFER_F32, 0, )

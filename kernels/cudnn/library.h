@@ -151,6 +151,24 @@ int cublas_handle(int ordinal, struct infer_error *err, cublasLtHandle_t *out);
 #define CUDNN_MIN_SM(type, flags)                                              \
     ((type) == INFER_BF16 || ((flags)&KERN_TF32) ? 80 : 75)
 
+/* A row with variants and packed weights; supports, variants and prepare are
+ * those of the file with this suffix, pack is its own. */
+#define CUDNN_ROW(symbol, operation, type, flags_, suffix, launch_, release_)  \
+    const struct kern_row symbol = {.name = #symbol,                           \
+                                    .op = operation,                           \
+                                    .backend = INFER_BACKEND_CUDNN,            \
+                                    .layout = KERN_NHWC,                       \
+                                    .dtype = type,                             \
+                                    .acc = INFER_F32,                          \
+                                    .min_sm = CUDNN_MIN_SM(type, flags_),      \
+                                    .flags = flags_,                           \
+                                    .supports = supports##suffix,              \
+                                    .variants = variants##suffix,              \
+                                    .prepare = prepare##suffix,                \
+                                    .pack = pack,                              \
+                                    .launch = launch_,                         \
+                                    .release = release_};
+
 /* cuDNN's name of a type of activations (F32, F16, BF16). */
 cudnnDataType_t cudnn_dtype(enum infer_dtype dtype);
 

@@ -111,14 +111,18 @@ static int make_plan(const struct kern_problem *p, int threads,
     return r;
 }
 
-/* One pixel an image, as dense layers have: oneDNN 2.6.3 takes a hundred times
- * as long as a matrix product. */
-static bool is_dense(const struct kern_problem *p)
+/* A 1x1 window with stride 1 and no pads is one matrix product.  With few
+ * channels or one pixel an image, as dense layers have, oneDNN 2.6.3 takes from
+ * four to a hundred times as long as that. */
+static bool is_pointwise(const struct kern_problem *p)
 {
-    for (int i = 2; i < p->in[DY].rank; i++)
-        if (p->in[DY].dim[i] != 1)
+    const struct kern_conv *a = &p->attr.conv;
+
+    for (int i = 0; i + 2 < p->out[0].rank; i++)
+        if (p->out[0].dim[2 + i] != 1 || a->stride[i] != 1 ||
+            a->pad_begin[i] != 0 || a->pad_end[i] != 0)
             return false;
-    return p->attr.conv.groups == 1;
+    return p->out[0].rank == 4 && a->groups == 1;
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
@@ -127,8 +131,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     struct plan plan;
     int r;
 
-    if (is_dense(p))
-        return onednn_refuse(why, "leaves dense layers to matrix products");
+    if (is_pointwise(p))
+        return onednn_refuse(why, "leaves 1x1 windows to matrix products");
     r = make_plan(p, d->threads, &plan, why);
     if (r == 0)
         plan_free(&plan);

@@ -18,6 +18,7 @@ Kaiming's first weights, bf16 products with fp32 masters.  PyTorch trains with
 autocast and channels last, its step recorded as a CUDA graph; its pictures are
 on the GPU and are augmented there.
 
+--arrays keeps PyTorch's pictures in a file, which --prepare makes beforehand.
 --time stops starting new runs when so many seconds are over.  Every run adds a
 line to the JSON file as it ends.
 """
@@ -56,7 +57,7 @@ def read_folder(folder):
         for file in sorted(os.listdir(os.path.join(folder, name))):
             paths.append(os.path.join(folder, name, file))
             labels.append(label)
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    with concurrent.futures.ProcessPoolExecutor() as pool:
         pixels = list(pool.map(read_jpeg, paths, chunksize=512))
     return numpy.stack(pixels), numpy.array(labels)
 
@@ -345,6 +346,8 @@ def main():
     p.add_argument("--time", type=float, default=1e9)
     p.add_argument("--arrays", help="pictures prepared by an earlier run, or "
                    "the file to prepare")
+    p.add_argument("--prepare", action="store_true",
+                   help="only prepare --arrays")
     p.add_argument("--json")
     p.add_argument("--markdown")
     p.add_argument("--torch-run", help=argparse.SUPPRESS)
@@ -359,6 +362,8 @@ def main():
         if not os.path.exists(arrays) and "torch" in args.sides:
             prepare(args, arrays)
             print("prepared: %.1f s" % (time.monotonic() - start), flush=True)
+        if args.prepare:
+            return
         jobs = []
         for seed in args.seeds.split(","):
             for word in args.networks.split(","):

@@ -59,13 +59,14 @@ def curve(args, word, folder):
     shown = [steps[i * (len(steps) - 1) // 9] for i in range(10)]
     lines = ["", "%s, batch %s, loss at step" % (name, batch), "",
              "| GPUs | " + " | ".join(str(s) for s in shown) +
-             " | largest difference |",
-             "|---" * (len(shown) + 2) + "|"]
+             " | mean of all | largest difference |",
+             "|---" * (len(shown) + 3) + "|"]
     for g in args.gpus:
         apart = max(abs(course[g][s] - first[s]) for s in steps)
         lines.append("| %d | " % g + " | ".join("%.4f" % course[g][s]
                                                 for s in shown) +
-                     " | %.2g |" % apart)
+                     " | %.4f | %.2g |" % (
+                         statistics.mean(course[g].values()), apart))
     if args.csv:
         with open(args.csv, "a") as f:
             for g in args.gpus:

@@ -191,7 +191,15 @@ for option in mean std; do
 done
 expect 1 "has 3 values, but input 'image' has 1 channel" "$wconv" "$weights" \
     "$arch" -o "$dir/y" --preset=imagenet
+expect 1 "input 'image' is 28x28" "$wconv" "$weights" "$arch" -o "$dir/y" \
+    --resize=32 --crop=24
+expect 1 'crop takes a size' "$wconv" "$weights" "$arch" -o "$dir/y" --crop=0
+expect 1 'crop goes with' "$wconv" "$weights" "$arch" -o "$dir/y" --crop=28 \
+    --resize=letterbox
 absent "$dir/y"
+expect 0 . "$wconv" "$weights" "$arch" -o "$dir/crop.infer" --scale=1/255 \
+    --resize=28 --crop=28x28
+expect 0 "% *7 " "$infer" -m "$dir/crop.infer" -k1 "$pictures/7.png"
 expect 0 . "$wconv" "$weights" "$arch" -o "$dir/mean.infer" --mean=0.1 --std=2 \
     --scale=1/255
 cat >"$dir/relu.infer" <<'END'

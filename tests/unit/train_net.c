@@ -175,6 +175,79 @@ static int normalised(struct arch_build *b, int x, int *channels)
     return x;
 }
 
+/* Layers with parameters that are broadcast. */
+static int scaled(struct arch_build *b, int x, int *channels)
+{
+    const int64_t picture[3] = {4, SIDE, SIDE}, four[1] = {4};
+    const int64_t slopes[3] = {4, 1, 1};
+    int in[3], node;
+
+    (void)channels;
+    in[0] = x;
+    in[1] = arch_weight(b, "layer.weight", 3, picture);
+    in[2] = arch_weight(b, "layer.bias", 3, picture);
+    x = arch_node(b, GRAPH_LAYER_NORM, NULL, in, 3, &node);
+    b->g->node[node].attr.norm =
+        (struct kern_norm){.epsilon = 1e-3f, .axis = 1};
+    in[0] = x;
+    in[1] = arch_weight(b, "prelu.weight", 3, slopes);
+    x = arch_node(b, GRAPH_PRELU, NULL, in, 2, &node);
+    in[0] = x;
+    in[1] = arch_weight(b, "group.weight", 1, four);
+    in[2] = arch_weight(b, "group.bias", 1, four);
+    x = arch_node(b, GRAPH_GROUP_NORM, NULL, in, 3, &node);
+    b->g->node[node].attr.norm =
+        (struct kern_norm){.epsilon = 1e-3f, .groups = 2};
+    in[0] = x;
+    in[1] = arch_weight(b, "scale.weight", 1, four);
+    in[2] = arch_weight(b, "scale.bias", 1, four);
+    return arch_node(b, GRAPH_SCALE_SHIFT, NULL, in, 3, &node);
+}
+
+/* Down by a pool, up by resizing and by a transposed convolution. */
+static int upwards(struct arch_build *b, int x, int *channels)
+{
+    const int64_t window[4] = {4, 3, 2, 2}, three[1] = {3};
+    struct graph_conv *conv;
+    struct graph_resize *resize;
+    int in[3], part[2], node, small = arch_max_pool(b, x, 2, 2, 0, false);
+
+    part[0] = arch_node(b, GRAPH_RESIZE, NULL, &small, 1, &node);
+    resize = &b->g->node[node].attr.resize;
+    resize->resize =
+        (struct kern_resize){.mode = KERN_BILINEAR, .scale = {1, 1, 2, 2}};
+    in[0] = small;
+    in[1] = arch_weight(b, "up.weight", 4, window);
+    in[2] = arch_weight(b, "up.bias", 1, three);
+    part[1] = arch_node(b, GRAPH_CONV_TRANSPOSE, NULL, in, 3, &node);
+    conv = &b->g->node[node].attr.conv;
+    conv->conv.groups = 1;
+    for (int i = 0; i < 2; i++) {
+        conv->conv.stride[i] = 2;
+        conv->conv.dilation[i] = 1;
+    }
+    *channels = 7;
+    return arch_concat(b, part, 2);
+}
+
+/* Maxout: the largest of two pieces of a channel. */
+static int maxout(struct arch_build *b, int x, int *channels)
+{
+    const int64_t split[5] = {0, 2, 2, SIDE, SIDE};
+    struct graph_reduce *reduce;
+    int node;
+
+    x = arch_node(b, GRAPH_RESHAPE, NULL, &x, 1, &node);
+    b->g->node[node].attr.dims.n = 5;
+    memcpy(b->g->node[node].attr.dims.dim, split, sizeof(split));
+    x = arch_node(b, GRAPH_REDUCE, NULL, &x, 1, &node);
+    reduce = &b->g->node[node].attr.reduce;
+    *reduce = (struct graph_reduce){
+        .kind = KERN_REDUCE_MAX, .n_axes = 1, .axis = {2}};
+    *channels = 2;
+    return x;
+}
+
 /* ---- running ------------------------------------------------------- */
 
 static struct net *make(body_fn *body, struct net_options *o)
@@ -183,7 +256,8 @@ static struct net *make(body_fn *body, struct net_options *o)
     struct net *n = NULL;
 
     o->device = &cpu;
-    o->backend = INFER_BACKEND_REF;
+    o->backend =
+        o->backend == INFER_BACKEND_AUTO ? INFER_BACKEND_REF : o->backend;
     o->batch = BATCH;
     if (o->accumulate == 0)
         o->accumulate = 1;
@@ -223,14 +297,16 @@ static void check_gradients(body_fn *body, float smoothing)
     net_free(n);
 }
 
+static body_fn *const bodies[] = {residual, two_norms, shortcut,  pools,
+                                  excite,   depthwise, flattened, normalised,
+                                  scaled,   upwards,   maxout};
+
+#define BODIES (sizeof(bodies) / sizeof(bodies[0]))
+
 static void gradients_are_right(void **state)
 {
-    static body_fn *const bodies[] = {residual,  two_norms, shortcut,
-                                      pools,     excite,    depthwise,
-                                      flattened, normalised};
-
     (void)state;
-    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++)
+    for (size_t i = 0; i < BODIES; i++)
         check_gradients(bodies[i], i % 2 ? 0.1f : 0);
 }
 
@@ -282,6 +358,36 @@ static float *read_flat(struct net *n, enum net_home home)
     assert_non_null(flat);
     assert_int_equal(net_read_flat(n, home, flat, NULL), 0);
     return flat;
+}
+
+/* The fast rows of the CPU make the reference's gradients. */
+static void fast_rows_agree(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < BODIES; k++) {
+        struct net_options o = {.dtype = INFER_F32, .update = true};
+        struct net_options fast = {.backend = INFER_BACKEND_ONEDNN,
+                                   .dtype = INFER_F32,
+                                   .update = true};
+        struct net *one = make(bodies[k], &o), *two = make(bodies[k], &fast);
+        const size_t count = net_flat_bytes(one, NET_GRADS) / sizeof(float);
+        float *a, *b, largest = 0;
+
+        run_step(one, true, k);
+        run_step(two, true, k);
+        a = read_flat(one, NET_GRADS);
+        b = read_flat(two, NET_GRADS);
+        for (size_t i = 0; i < count; i++)
+            largest = fmaxf(largest, fabsf(a[i]));
+        for (size_t i = 0; i < count; i++)
+            if (!(fabsf(a[i] - b[i]) <= 1e-5f + 1e-4f * largest))
+                fail_msg("network %d: gradient %d is %g, expected %g", (int)k,
+                         (int)i, (double)b[i], (double)a[i]);
+        free(a);
+        free(b);
+        net_free(one);
+        net_free(two);
+    }
 }
 
 /* Two batches accumulated are the mean of their gradients. */
@@ -413,6 +519,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_right),
         cmocka_unit_test(a_wrong_gradient_is_found),
+        cmocka_unit_test(fast_rows_agree),
         cmocka_unit_test(gradients_accumulate),
         cmocka_unit_test(frozen_parameters_stay),
         cmocka_unit_test(filling_rows_do_not_count),

@@ -42,9 +42,11 @@ static void fill(const struct net_param *p, enum init_scheme scheme,
     const double size = spread(p, scheme, &normal);
 
     for (int64_t i = 0; i < p->count; i++) {
-        double v = p->init == NET_INIT_ONE ? 1 : 0;
+        double v = p->init == NET_INIT_ONE     ? 1
+                   : p->init == NET_INIT_SLOPE ? 0.25
+                                               : 0;
 
-        if (p->init != NET_INIT_ONE && p->init != NET_INIT_ZERO)
+        if (p->init < NET_INIT_ONE)
             v = normal ? size * (double)random_normal(r)
                        : size * (2 * (double)random_unit(r) - 1);
         scalar_store(dtype, flat, p->offset + i, v);

@@ -57,7 +57,8 @@ enum net_init {
     NET_INIT_DENSE,
     NET_INIT_BIAS,
     NET_INIT_ONE,
-    NET_INIT_ZERO
+    NET_INIT_ZERO,
+    NET_INIT_SLOPE /* of PReLU: 0.25 */
 };
 
 struct net_param {
@@ -314,6 +315,13 @@ int net_conv_attr(const struct net *n, const struct graph_node *node,
                   struct kern_conv *out, struct infer_error *err);
 int net_pool_attr(const struct net *n, const struct graph_node *node,
                   struct kern_pool *out, struct infer_error *err);
+int net_conv_transpose_attr(const struct net *n, const struct graph_node *node,
+                            struct kern_conv *out, struct infer_error *err);
+/* Layer norm's axis counted from the front. */
+int net_norm_attr(const struct graph_node *node, int rank,
+                  struct kern_norm *out, struct infer_error *err);
+struct kern_resize net_resize_attr(const struct net *n,
+                                   const struct graph_node *node);
 /* v, whose last dimension is the columns, as rows, columns, 1, 1: a dense layer
  * is a 1x1 convolution over one pixel, whose attributes these are. */
 int net_as_pixels(const struct graph_node *node, const struct view *v,

@@ -2,59 +2,14 @@
 /* The way back: every chain of the way forward once more, in reverse order,
  * turned into launches that make the gradients of its inputs and parameters
  * from that of its output. */
-#include "tools/train/net.h"
+#include "tools/train/net_backward.h"
 
 #include <string.h>
 
 #include "kernels/error.h"
 #include "libinfer/ops/op.h"
 
-struct backward {
-    struct net *n;
-    const struct net_chain *chain;
-    const struct graph_node *node; /* the head */
-    int at;                        /* its index */
-    struct view y, dy;             /* of the chain's output */
-    struct infer_error *err;
-};
-
-static int source(const struct backward *b, int i)
-{
-    return i < b->node->n_in ? b->node->in[i] : -1;
-}
-
-static struct view input(const struct backward *b, int i, bool matrix)
-{
-    return net_operand(b->n, NET_LIST_TRAIN, source(b, i), matrix);
-}
-
-static bool wants(const struct backward *b, int i)
-{
-    const int value = source(b, i);
-
-    return value >= 0 && b->n->value[value].needs_grad;
-}
-
-static int param(const struct backward *b, int i)
-{
-    const int value = source(b, i);
-
-    return value < 0 ? -1 : b->n->value[value].param;
-}
-
-static bool trains(const struct backward *b, int i)
-{
-    return net_is_trained(b->n, param(b, i));
-}
-
-static void begin(const struct backward *b, enum kern_op op,
-                  enum net_stage stage, struct net_emit *e)
-{
-    net_emit_begin(e, NET_LIST_TRAIN, op, stage, b->at);
-}
-
-/* Emits a launch that makes, or adds to, the gradient of input 0. */
-static int emit_dx(const struct backward *b, struct net_emit *e, int plus)
+int net_back_dx(const struct backward *b, struct net_emit *e, int plus)
 {
     bool add;
     int rc = net_grad_slot(b->n, source(b, 0), b->err, &e->out[0], &add);
@@ -96,7 +51,7 @@ static int unary(const struct backward *b)
     else
         e.in[1] = input(b, 0, false);
     if (b->n->value[x].grad.t.dtype != INFER_NONE)
-        return emit_dx(b, &e, 3);
+        return net_back_dx(b, &e, 3);
     e.out[0] = b->dy;
     int rc = net_emit(b->n, &e, b->err);
     return rc < 0 ? rc : net_grad_give(b->n, b->at, x, &b->dy, b->err);
@@ -104,8 +59,7 @@ static int unary(const struct backward *b)
 
 /* ---- products ------------------------------------------------------ */
 
-/* A bias's gradient: dz summed over everything but the channels. */
-static int bias_grad(const struct backward *b, int channel_axis)
+int net_back_bias(const struct backward *b, int channel_axis)
 {
     int64_t dim[KERN_MAX_RANK];
     struct net_emit e;
@@ -181,7 +135,7 @@ static int conv(const struct backward *b)
     if (rc == 0)
         rc = undo_act(b);
     if (rc == 0)
-        rc = bias_grad(b, 1);
+        rc = net_back_bias(b, 1);
     if (rc == 0)
         rc = weight_grad(b, &p);
     if (rc < 0 || !wants(b, 0))
@@ -190,7 +144,7 @@ static int conv(const struct backward *b)
     e.p.attr.conv = p.attr;
     e.in[0] = p.dz;
     e.in[1] = p.w;
-    return emit_dx(b, &e, 3);
+    return net_back_dx(b, &e, 3);
 }
 
 static int as_pixels(const struct backward *b, const struct view *v,
@@ -216,7 +170,7 @@ static int dense(const struct backward *b)
     if (rc == 0)
         rc = undo_act(b);
     if (rc == 0)
-        rc = bias_grad(b, b->dy.t.rank - 1);
+        rc = net_back_bias(b, b->dy.t.rank - 1);
     if (rc == 0)
         rc = weight_grad(b, &p);
     if (rc < 0 || !wants(b, 0))
@@ -330,7 +284,7 @@ static int lrn(const struct backward *b)
     e.p.attr.lrn = b->node->attr.lrn;
     e.in[0] = b->dy;
     e.in[1] = input(b, 0, false);
-    return emit_dx(b, &e, 2);
+    return net_back_dx(b, &e, 2);
 }
 
 /* ---- pooling and reductions ---------------------------------------- */
@@ -347,7 +301,7 @@ static int pool(const struct backward *b)
     e.in[0] = b->dy;
     if (e.p.attr.pool.kind == KERN_POOL_MAX)
         e.in[1] = input(b, 0, false);
-    return emit_dx(b, &e, 2);
+    return net_back_dx(b, &e, 2);
 }
 
 static bool reads_x(enum kern_reduce_kind kind)
@@ -374,7 +328,7 @@ static int reduce(const struct backward *b)
     view_reshape(&b->dy, x.t.rank, dim, &e.in[0]);
     if (reads_x(a->kind))
         e.in[1] = x;
-    return emit_dx(b, &e, 2);
+    return net_back_dx(b, &e, 2);
 }
 
 /* ---- arithmetic of two tensors ------------------------------------- */
@@ -553,6 +507,17 @@ static int (*rule(const struct graph_node *node))(const struct backward *)
         return batch_norm;
     case GRAPH_POOL:
         return pool;
+    case GRAPH_CONV_TRANSPOSE:
+        return net_back_conv_transpose;
+    case GRAPH_LAYER_NORM:
+    case GRAPH_GROUP_NORM:
+        return net_back_norm;
+    case GRAPH_SCALE_SHIFT:
+        return net_back_scale_shift;
+    case GRAPH_PRELU:
+        return net_back_prelu;
+    case GRAPH_RESIZE:
+        return net_back_resize;
     case GRAPH_UNARY:
         return unary;
     case GRAPH_BINARY:

@@ -150,6 +150,55 @@ static int batch_norm(const struct forward *f)
     return train ? norm_of_batch(f, &e) : finish(f, &e);
 }
 
+static int conv_transpose(const struct forward *f)
+{
+    struct net_emit e;
+    int rc;
+
+    begin(f, KERN_CONV_TRANSPOSE_FPROP, &e);
+    rc = net_conv_transpose_attr(f->n, f->node, &e.p.attr.conv, f->err);
+    if (rc < 0)
+        return rc;
+    e.in[0] = input(f, 0, false);
+    e.in[1] = input(f, 1, true);
+    e.in[2] = input(f, 2, false);
+    return finish(f, &e);
+}
+
+/* Layer and group norm, and scale and shift. */
+static int norm(const struct forward *f, enum kern_op op)
+{
+    struct net_emit e;
+    int rc = 0;
+
+    begin(f, op, &e);
+    for (int i = 0; i < 3; i++)
+        e.in[i] = input(f, i, false);
+    if (op != KERN_SCALE_SHIFT)
+        rc = net_norm_attr(f->node, e.in[0].t.rank, &e.p.attr.norm, f->err);
+    return rc < 0 ? rc : finish(f, &e);
+}
+
+static int prelu(const struct forward *f)
+{
+    struct net_emit e;
+
+    begin(f, KERN_PRELU, &e);
+    e.in[0] = input(f, 0, false);
+    e.in[1] = input(f, 1, true);
+    return finish(f, &e);
+}
+
+static int resize(const struct forward *f)
+{
+    struct net_emit e;
+
+    begin(f, KERN_RESIZE, &e);
+    e.p.attr.resize = net_resize_attr(f->n, f->node);
+    e.in[0] = input(f, 0, false);
+    return finish(f, &e);
+}
+
 static int pool(const struct forward *f)
 {
     struct net_emit e;
@@ -366,6 +415,18 @@ static int lower(const struct forward *f)
         return dense(f);
     case GRAPH_BATCH_NORM:
         return batch_norm(f);
+    case GRAPH_CONV_TRANSPOSE:
+        return conv_transpose(f);
+    case GRAPH_LAYER_NORM:
+        return norm(f, KERN_LAYER_NORM);
+    case GRAPH_GROUP_NORM:
+        return norm(f, KERN_GROUP_NORM);
+    case GRAPH_SCALE_SHIFT:
+        return norm(f, KERN_SCALE_SHIFT);
+    case GRAPH_PRELU:
+        return prelu(f);
+    case GRAPH_RESIZE:
+        return resize(f);
     case GRAPH_POOL:
         return pool(f);
     case GRAPH_UNARY:

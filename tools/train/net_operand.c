@@ -104,6 +104,47 @@ int net_pool_attr(const struct net *n, const struct graph_node *node,
         err);
 }
 
+int net_conv_transpose_attr(const struct net *n, const struct graph_node *node,
+                            struct kern_conv *out, struct infer_error *err)
+{
+    int64_t extent[KERN_MAX_SPATIAL], window[KERN_MAX_SPATIAL],
+        ignored[KERN_MAX_SPATIAL];
+    const int dims = spatial(&n->g->value[node->in[0]], extent);
+
+    spatial(&n->g->value[node->in[1]], window);
+    return named(node,
+                 op_conv_transpose_resolve(&node->attr.conv, dims, extent,
+                                           window, out, ignored, err),
+                 err);
+}
+
+int net_norm_attr(const struct graph_node *node, int rank,
+                  struct kern_norm *out, struct infer_error *err)
+{
+    *out = node->attr.norm;
+    if (node->op != GRAPH_LAYER_NORM)
+        return 0;
+    return named(node, op_axis(node->attr.norm.axis, rank, &out->axis, err),
+                 err);
+}
+
+/* Sizes that the model states instead of scales become scales. */
+struct kern_resize net_resize_attr(const struct net *n,
+                                   const struct graph_node *node)
+{
+    const struct graph_resize *a = &node->attr.resize;
+    const struct graph_value *x = &n->g->value[node->in[0]];
+    const struct graph_value *y = &n->g->value[node->out[0]];
+    struct kern_resize out = a->resize;
+
+    for (int i = 0; i < x->rank; i++)
+        if (a->n_sizes > 0 && x->dim[i] > 0)
+            out.scale[i] = (float)((double)y->dim[i] / (double)x->dim[i]);
+        else if (out.scale[i] == 0.0f)
+            out.scale[i] = 1.0f;
+    return out;
+}
+
 bool net_norm_is_frozen(const struct net *n, const struct graph_node *node)
 {
     return !net_is_trained(n, n->value[node->in[1]].param) &&

@@ -33,6 +33,16 @@ static bool operand(const struct graph_node *node, int i, enum net_init *init,
         *role = i > 2 ? NET_RUNNING : NET_PLAIN;
         *init = i < 5 ? norm[i] : NET_INIT_ZERO;
         return i >= 1 && i <= 4;
+    case GRAPH_LAYER_NORM:
+    case GRAPH_GROUP_NORM:
+    case GRAPH_SCALE_SHIFT:
+        *role = NET_PLAIN;
+        *init = i == 1 ? NET_INIT_ONE : NET_INIT_ZERO;
+        return i == 1 || i == 2;
+    case GRAPH_PRELU:
+        *role = NET_PLAIN;
+        *init = NET_INIT_SLOPE;
+        return i == 1;
     default:
         return false;
     }

@@ -68,6 +68,8 @@ static const struct cli_option options[] = {
     {"resize", 0, CLI_VALUE, "HOW",
      "shorter side in pixels (then centre crop), exact, letterbox or none",
      WCONV_RESIZE},
+    {"crop", 0, CLI_VALUE, "SIZE",
+     "then the middle of it: 224 or 224x224 (the input's size)", WCONV_CROP},
     {"interp", 0, CLI_VALUE, "FILTER", "bilinear, nearest or bicubic",
      WCONV_INTERP},
     {"fill", 0, CLI_VALUE, "0-255", "colour of letterbox bars (114)",
@@ -391,7 +393,7 @@ static int store_labels(const char *path, struct graph *g,
 }
 
 /* Reads, binds, names: the graph as the file means it. */
-static int load(const struct wconv_request *r, struct wconv_subject *s,
+static int load(struct wconv_request *r, struct wconv_subject *s,
                 struct infer_error *err)
 {
     struct graph *g;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The preprocessing that a conversion stores in the model. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/error.h"
@@ -74,6 +75,7 @@ static int set_preset(const struct cli *cli, struct wconv_preprocess *p,
     p->stored.resize = preset[which].resize;
     p->stored.policy =
         p->stored.resize ? GRAPH_RESIZE_SHORTER : GRAPH_RESIZE_EXACT;
+    p->resized = p->stored.resize != 0;
     return 0;
 }
 
@@ -98,6 +100,23 @@ static int set_resize(const struct cli *cli, struct graph_preprocess *p,
     return 0;
 }
 
+static int set_crop(const struct cli *cli, struct wconv_preprocess *p,
+                    const char *word)
+{
+    int64_t dim[INFER_MAX_RANK];
+    char *name = NULL;
+    int rank = 0;
+    bool good = cli_shape(word, &name, &rank, dim) && name == NULL &&
+                (rank == 1 || rank == 2) && dim[0] > 0 && dim[rank - 1] > 0;
+
+    free(name);
+    if (!good)
+        return wconv_bad_value(cli, "crop", word, "a size: 224 or 224x224");
+    p->crop[0] = dim[0];
+    p->crop[1] = dim[rank - 1];
+    return 0;
+}
+
 int wconv_preprocess_option(const struct cli *cli, int id, const char *value,
                             struct wconv_preprocess *p)
 {
@@ -116,6 +135,8 @@ int wconv_preprocess_option(const struct cli *cli, int id, const char *value,
         return channel_values(cli, "mean", value, p->stored.mean, &p->means);
     case WCONV_STD:
         return channel_values(cli, "std", value, p->stored.std, &p->stds);
+    case WCONV_CROP:
+        return set_crop(cli, p, value);
     case WCONV_SCALE:
         if (!cli_double(value, &number))
             return wconv_bad_value(cli, "scale", value, "a number or fraction");
@@ -140,6 +161,7 @@ int wconv_preprocess_option(const struct cli *cli, int id, const char *value,
         p->stored.fill = (uint8_t)level;
         return 0;
     default:
+        p->resized = true;
         return set_resize(cli, &p->stored, value);
     }
 }
@@ -159,10 +181,39 @@ static int check_values(const char *what, int values,
                      x->dim[1] == 1 ? "" : "s");
 }
 
-int wconv_preprocess_store(const struct wconv_preprocess *p, struct graph *g,
+/* The middle of a picture that was resized by its shorter side, as large as the
+ * input. */
+static int store_crop(struct wconv_preprocess *p, struct graph_value *x,
+                      struct infer_error *err)
+{
+    int i;
+
+    if (p->crop[0] == 0)
+        return INFER_OK;
+    if (!p->resized) {
+        p->stored.policy = GRAPH_RESIZE_SHORTER;
+        p->stored.resize = 0; /* as the crop */
+    }
+    if (p->stored.policy != GRAPH_RESIZE_SHORTER)
+        return error_set(err, INFER_EARGUMENT,
+                         "--crop goes with --resize=PIXELS or shorter");
+    for (i = 0; x->rank == 4 && i < 2; i++) {
+        if (x->dim[2 + i] < 0)
+            x->dim[2 + i] = p->crop[i];
+        if (x->dim[2 + i] != p->crop[i])
+            return error_set(err, INFER_EARGUMENT,
+                             "--crop=%" PRId64 "x%" PRId64 ", but input '%s' "
+                             "is %" PRId64 "x%" PRId64,
+                             p->crop[0], p->crop[1], x->name, x->dim[2],
+                             x->dim[3]);
+    }
+    return INFER_OK;
+}
+
+int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
                            struct infer_error *err)
 {
-    const struct graph_value *x;
+    struct graph_value *x;
     int status;
 
     if (!p->given)
@@ -174,6 +225,8 @@ int wconv_preprocess_store(const struct wconv_preprocess *p, struct graph *g,
     status = check_values("mean", p->means, x, err);
     if (status == INFER_OK)
         status = check_values("standard deviation", p->stds, x, err);
+    if (status == INFER_OK)
+        status = store_crop(p, x, err);
     if (status < 0)
         return status;
     g->preprocess[0] = p->stored;

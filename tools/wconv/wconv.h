@@ -13,6 +13,8 @@ struct wconv_preprocess {
     bool given; /* any of it was asked for */
     struct graph_preprocess stored;
     int means, stds; /* how many values were given; 0: none */
+    bool resized;    /* --resize, or a preset that has it */
+    int64_t crop[2]; /* height and width; 0: not given */
 };
 
 /* Everything one conversion was asked for. */
@@ -64,6 +66,7 @@ enum {
     WCONV_SCALE,
     WCONV_COLOR,
     WCONV_RESIZE,
+    WCONV_CROP,
     WCONV_INTERP,
     WCONV_FILL
 };
@@ -72,8 +75,9 @@ void wconv_preprocess_init(struct wconv_preprocess *p);
 int wconv_preprocess_option(const struct cli *cli, int id, const char *value,
                             struct wconv_preprocess *p);
 /* Stores it for the first input, where any was asked for.  EARGUMENT where the
- * values are not those of the input's channels. */
-int wconv_preprocess_store(const struct wconv_preprocess *p, struct graph *g,
+ * values are not those of the input's channels, or the crop not its size; a
+ * size that the input leaves free becomes the crop's. */
+int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
                            struct infer_error *err);
 /* "--name takes WANTED, not 'value'"; returns -1. */
 int wconv_bad_value(const struct cli *cli, const char *name, const char *value,

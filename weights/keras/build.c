@@ -271,6 +271,19 @@ struct keras_value keras_in_format(struct keras_emit *k, struct keras_value x,
     return channels_last ? keras_swapped(k, x) : keras_plain(k, x);
 }
 
+struct keras_value keras_spatial_input(struct keras_emit *k,
+                                       const struct keras_layer *l,
+                                       struct keras_value x)
+{
+    if (k->status < 0)
+        return x;
+    if (x.rank != l->class->arg + 2)
+        return keras_fail(k, INFER_EFORMAT,
+                          "its input has %d dimensions, %d are due", x.rank,
+                          l->class->arg + 2);
+    return keras_in_format(k, x, keras_channels_last(k, l->config));
+}
+
 /* ---- weights ------------------------------------------------------- */
 
 struct constant *keras_filled(int64_t n, float value)

@@ -288,19 +288,6 @@ static const char *role_before(const struct keras_layer *l, const char *role)
     return keras_activation_of(l) != NULL ? role : "";
 }
 
-static struct keras_value input_of(struct keras_emit *k,
-                                   const struct keras_layer *l,
-                                   struct keras_value x)
-{
-    if (k->status < 0)
-        return x;
-    if (x.rank != l->class->arg + 2)
-        return keras_fail(k, INFER_EFORMAT,
-                          "its input has %d dimensions, %d are due", x.rank,
-                          l->class->arg + 2);
-    return keras_in_format(k, x, keras_channels_last(k, l->config));
-}
-
 static struct keras_value conv_node(struct keras_emit *k, enum graph_op op,
                                     const char *role, struct keras_value x,
                                     int weight, int bias,
@@ -324,7 +311,7 @@ struct keras_value keras_conv(struct keras_emit *k, struct keras_layer *l,
 {
     const struct geometry g = read_geometry(k, l);
     const int filters = filters_of(k, l);
-    struct keras_value x = input_of(k, l, in[0]);
+    struct keras_value x = keras_spatial_input(k, l, in[0]);
     const int w = keras_weight(k, l, 0, "weight", conv_kernel);
 
     (void)n;
@@ -376,7 +363,7 @@ struct keras_value keras_conv_transpose(struct keras_emit *k,
         conv->pad_end[i] = (int)(pads - pads / 2);
         g.conv.output_pad[i] = extra > 0 ? (int)extra : 0;
     }
-    struct keras_value x = input_of(k, l, in[0]);
+    struct keras_value x = keras_spatial_input(k, l, in[0]);
     const int w = keras_weight(k, l, 0, "weight", conv_kernel);
     if (!check_kernel(k, w, &g, filters_of(k, l), 1))
         return keras_failed(k);
@@ -413,7 +400,7 @@ struct keras_value keras_depthwise(struct keras_emit *k, struct keras_layer *l,
                                    const struct keras_value *in, int n)
 {
     struct geometry g = read_geometry(k, l);
-    struct keras_value x = input_of(k, l, in[0]);
+    struct keras_value x = keras_spatial_input(k, l, in[0]);
 
     (void)n;
     x = depthwise(k, l, &g, role_before(l, "conv"), "weight", x, true);
@@ -437,7 +424,7 @@ struct keras_value keras_separable(struct keras_emit *k, struct keras_layer *l,
 {
     struct geometry g = read_geometry(k, l);
     struct geometry one = {.n = g.n, .window = {1, 1, 1}};
-    struct keras_value x = input_of(k, l, in[0]);
+    struct keras_value x = keras_spatial_input(k, l, in[0]);
 
     (void)n;
     x = depthwise(k, l, &g, "depthwise", "depthwise.weight", x, false);

@@ -188,6 +188,11 @@ struct keras_value keras_plain(struct keras_emit *k, struct keras_value x);
 struct keras_value keras_swapped(struct keras_emit *k, struct keras_value x);
 struct keras_value keras_in_format(struct keras_emit *k, struct keras_value x,
                                    bool channels_last);
+/* The input of a layer over as many spatial dimensions as its class says, in
+ * the layer's own format. */
+struct keras_value keras_spatial_input(struct keras_emit *k,
+                                       const struct keras_layer *l,
+                                       struct keras_value x);
 
 /* Adds a node with one output; *node (may be NULL) for its attributes.  role
  * names it: "" the layer itself, else "layer/role". */

@@ -17,20 +17,6 @@ struct keras_value keras_identity(struct keras_emit *k, struct keras_layer *l,
     return in[0];
 }
 
-/* The input of a layer with `spatial` dimensions, in its format. */
-static struct keras_value spatial_input(struct keras_emit *k,
-                                        const struct keras_layer *l,
-                                        struct keras_value x)
-{
-    if (k->status < 0)
-        return x;
-    if (x.rank != l->class->arg + 2)
-        return keras_fail(k, INFER_EFORMAT,
-                          "its input has %d dimensions, %d are due", x.rank,
-                          l->class->arg + 2);
-    return keras_in_format(k, x, keras_channels_last(k, l->config));
-}
-
 /* ---- pooling ------------------------------------------------------- */
 
 static struct keras_value pool_node(struct keras_emit *k, struct keras_value x,
@@ -68,7 +54,7 @@ static struct keras_value pool(struct keras_emit *k,
         return keras_fail(k, INFER_EUNSUPPORTED, "causal padding");
     if (padding == KERAS_SAME)
         a.auto_pad = GRAPH_PAD_SAME_UPPER;
-    return pool_node(k, spatial_input(k, l, x), "", &a);
+    return pool_node(k, keras_spatial_input(k, l, x), "", &a);
 }
 
 struct keras_value keras_max_pool(struct keras_emit *k, struct keras_layer *l,
@@ -96,7 +82,7 @@ static struct keras_value global_pool(struct keras_emit *k,
     const bool keep = keras_bool(k, l->config, "keepdims", false);
     int node;
 
-    x = pool_node(k, spatial_input(k, l, x), keep ? "" : "pool", &a);
+    x = pool_node(k, keras_spatial_input(k, l, x), keep ? "" : "pool", &a);
     if (keep || k->status < 0)
         return x;
     x.value = keras_node(k, GRAPH_FLATTEN, "", &x.value, 1, &node);
@@ -294,7 +280,7 @@ static struct keras_value pad_node(struct keras_emit *k,
 {
     int begin[3] = {0}, end[3] = {0}, node;
 
-    x = spatial_input(k, l, x);
+    x = keras_spatial_input(k, l, x);
     read_sides(k, l->config, key, l->class->arg, begin, end);
     if (k->status < 0)
         return keras_failed(k);
@@ -349,7 +335,7 @@ struct keras_value keras_up_sampling(struct keras_emit *k,
                                      struct keras_layer *l,
                                      const struct keras_value *in, int n)
 {
-    struct keras_value x = spatial_input(k, l, in[0]);
+    struct keras_value x = keras_spatial_input(k, l, in[0]);
     const char *key =
         keras_key(l->config, "size", keras_key(l->config, "length", "size"));
     int size[3], node;
@@ -381,7 +367,7 @@ struct keras_value keras_up_sampling(struct keras_emit *k,
 struct keras_value keras_resizing(struct keras_emit *k, struct keras_layer *l,
                                   const struct keras_value *in, int n)
 {
-    struct keras_value x = spatial_input(k, l, in[0]);
+    struct keras_value x = keras_spatial_input(k, l, in[0]);
     const int height = keras_int(k, l->config, "height", 1, INT32_MAX, 0);
     const int width = keras_int(k, l->config, "width", 1, INT32_MAX, 0);
     bool bilinear;

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way back of layers whose parameters are broadcast to their input (layer
+ * and group norm, scale and shift, PReLU), of resizing and of transposed
+ * convolution. */
+#include "tools/train/net_backward.h"
+
+/* ---- broadcast parameters ------------------------------------------ */
+
+/* The gradient of parameter i is g, of the input's shape, summed over all
+ * dimensions but those from `first` on that the parameter has. */
+static int sum_to_param(const struct backward *b, int i, const struct view *g,
+                        int first)
+{
+    const struct kern_tensor p = input(b, i, false).t;
+    int64_t dim[KERN_MAX_RANK];
+    struct net_emit e;
+    struct view to;
+    bool add;
+
+    begin(b, KERN_REDUCE, NET_WGRAD, &e);
+    e.p.attr.reduce.kind = KERN_REDUCE_SUM;
+    for (int d = 0; d < g->t.rank; d++) {
+        dim[d] = d < first || d - first >= p.rank ? 1 : p.dim[d - first];
+        if (dim[d] != g->t.dim[d])
+            e.p.attr.reduce.axes |= 1u << d;
+    }
+    to = net_grad_param(b->n, param(b, i), &add);
+    view_reshape(&to, g->t.rank, dim, &e.out[0]);
+    e.in[0] = *g;
+    if (add)
+        e.in[1] = e.out[0];
+    return net_emit(b->n, &e, b->err);
+}
+
+/* A launch that makes dx and, for parameter 1, an element of its gradient for
+ * each of the input; `first` as above. */
+static int dx_and_param(const struct backward *b, struct net_emit *e, int first)
+{
+    int rc = 0;
+
+    e->in[0] = b->dy;
+    e->in[1] = input(b, 0, false);
+    if (trains(b, 1))
+        rc = net_like(b->n, &e->in[1], b->err, &e->out[1]);
+    if (rc == 0 && !wants(b, 0)) {
+        rc = net_like(b->n, &e->in[1], b->err, &e->out[0]);
+        if (rc == 0)
+            rc = net_emit(b->n, e, b->err);
+    } else if (rc == 0) {
+        rc = net_back_dx(b, e, 3);
+    }
+    if (rc == 0 && trains(b, 1))
+        rc = sum_to_param(b, 1, &e->out[1], first);
+    return rc;
+}
+
+int net_back_norm(const struct backward *b)
+{
+    const bool layer = b->node->op == GRAPH_LAYER_NORM;
+    const int rank = b->dy.t.rank;
+    struct net_emit e;
+    int first = 1, rc = 0;
+
+    begin(b, layer ? KERN_LAYER_NORM_DGRAD : KERN_GROUP_NORM_DGRAD, NET_DGRAD,
+          &e);
+    rc = net_norm_attr(b->node, rank, &e.p.attr.norm, b->err);
+    if (rc < 0)
+        return rc;
+    if (layer)
+        first = e.p.attr.norm.axis;
+    e.in[2] = input(b, 1, false);
+    if (trains(b, 2))
+        rc = sum_to_param(b, 2, &b->dy, first);
+    return rc < 0 ? rc : dx_and_param(b, &e, first);
+}
+
+int net_back_prelu(const struct backward *b)
+{
+    struct net_emit e;
+
+    begin(b, KERN_PRELU_DGRAD, NET_DGRAD, &e);
+    e.in[2] = input(b, 1, true);
+    return dx_and_param(b, &e, b->dy.t.rank - e.in[2].t.rank);
+}
+
+/* dscale is the sum of dy x, dx is dy scaled. */
+int net_back_scale_shift(const struct backward *b)
+{
+    struct net_emit e;
+    int rc = 0;
+
+    if (trains(b, 2))
+        rc = sum_to_param(b, 2, &b->dy, 1);
+    if (rc == 0 && trains(b, 1)) {
+        begin(b, KERN_BINARY, NET_WGRAD, &e);
+        e.p.attr.binary.kind = KERN_MUL;
+        e.in[0] = b->dy;
+        e.in[1] = input(b, 0, false);
+        rc = net_like(b->n, &b->dy, b->err, &e.out[0]);
+        if (rc == 0)
+            rc = net_emit(b->n, &e, b->err);
+        if (rc == 0)
+            rc = sum_to_param(b, 1, &e.out[0], 1);
+    }
+    if (rc < 0 || !wants(b, 0))
+        return rc;
+    begin(b, KERN_SCALE_SHIFT, NET_DGRAD, &e);
+    e.in[0] = b->dy;
+    e.in[1] = input(b, 1, false);
+    e.out[0] = b->dy;
+    rc = net_emit(b->n, &e, b->err);
+    return rc < 0 ? rc
+                  : net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
+}
+
+/* ---- pictures ------------------------------------------------------ */
+
+int net_back_resize(const struct backward *b)
+{
+    struct net_emit e;
+
+    begin(b, KERN_RESIZE_DGRAD, NET_DGRAD, &e);
+    e.p.attr.resize = net_resize_attr(b->n, b->node);
+    e.in[0] = b->dy;
+    return net_back_dx(b, &e, 1);
+}
+
+/* With x and y in each other's place it is a convolution: dx that of dy, dw the
+ * weight gradient with dy for x and x for dy. */
+int net_back_conv_transpose(const struct backward *b)
+{
+    const struct view w = input(b, 1, true);
+    struct kern_conv attr;
+    struct net_emit e;
+    struct view dw;
+    bool add;
+    int rc = net_conv_transpose_attr(b->n, b->node, &attr, b->err);
+
+    if (rc == 0)
+        rc = net_back_bias(b, 1);
+    if (rc == 0 && trains(b, 1)) {
+        begin(b, KERN_CONV_WGRAD, NET_WGRAD, &e);
+        e.p.attr.conv = attr;
+        e.in[0] = b->dy;
+        e.in[1] = input(b, 0, false);
+        dw = net_grad_param(b->n, param(b, 1), &add);
+        view_reshape(&dw, w.t.rank, w.t.dim, &e.out[0]);
+        if (add)
+            e.in[2] = e.out[0];
+        rc = net_emit(b->n, &e, b->err);
+    }
+    if (rc < 0 || !wants(b, 0))
+        return rc;
+    begin(b, KERN_CONV_FPROP, NET_DGRAD, &e);
+    e.p.attr.conv = attr;
+    e.in[0] = b->dy;
+    e.in[1] = w;
+    return net_back_dx(b, &e, 3);
+}
