@@ -16,8 +16,8 @@
  *   32   32  3      2       6   96
  *   64   32  1      1       9   64
  *
- * Shared memory: two stages of M pixels of dy (2 BK + 16 bytes each) and of x
- * with its ring; at the end sums of half the warps in its place.
+ * Shared memory: two stages of up to M pixels of dy (2 BK + 16 bytes each) and
+ * of x with its ring; at the end sums of half the warps in its place.
  */
 #include <stdlib.h>
 
@@ -55,7 +55,7 @@ template <int C> struct halo_wgrad_plan {
     };
 };
 
-/* Starts the copy of a tile of dy; pixels outside the image are zeros. */
+/* Starts the copy of a tile of dy. */
 template <typename T, int C>
 static __device__ __forceinline__ void copy_dy(const struct halo_wgrad_args &a,
                                                const struct halo_tile &t,
@@ -64,15 +64,15 @@ static __device__ __forceinline__ void copy_dy(const struct halo_wgrad_args &a,
     typedef halo_wgrad_plan<C> P;
     enum { VECTORS = P::BK / 8 };
 
-    for (int i = threadIdx.x; i < P::M * VECTORS; i += P::THREADS) {
+    for (int i = threadIdx.x; i < (a.s.high << a.s.log) * VECTORS;
+         i += P::THREADS) {
         const int m = i / VECTORS, v = i % VECTORS;
         const int h = t.h + (m >> a.s.log);
         const int w = t.w + (m & ((1 << a.s.log) - 1));
-        const bool ok = h < a.s.h && w < a.s.w;
-        const size_t pixel =
-            ok ? ((size_t)t.image * a.s.h + h) * a.s.w + w : (size_t)0;
+        const size_t pixel = ((size_t)t.image * a.s.h + h) * a.s.w + w;
         ptx_cp_async<16>(to + m * P::PITCH + v * 16,
-                         (const T *)a.dy + pixel * a.outputs + k0 + v * 8, ok);
+                         (const T *)a.dy + pixel * a.outputs + k0 + v * 8,
+                         true);
     }
 }
 
@@ -196,7 +196,7 @@ static __global__ void __launch_bounds__(halo_wgrad_plan<C>::THREADS)
         __syncthreads();
         const uint32_t from = ptx_shared(shared) + stage * P::STAGE;
 #pragma unroll 1
-        for (int m = part * 16; m < P::M; m += P::PARTS * 16)
+        for (int m = part * 16; m < a.s.high << a.s.log; m += P::PARTS * 16)
             step<MODE, C>(a.s, from, from + P::RING, m, tap0, acc);
         __syncthreads(); /* the stage has been read */
     }
@@ -211,6 +211,21 @@ struct halo_wgrad_state {
     struct halo_shape s;
     int depth, outputs, bk, ranges;
 };
+
+/* Tiles that make up the image exactly: a pixel beyond it would multiply what
+ * lies within the reach of its window by zero, and infinities are not to become
+ * NaNs.  As wide as can be; steps are of 16 pixels. */
+static bool exact_tiles(struct halo_shape *s, int m)
+{
+    for (s->log = 5; s->log >= 3; s->log--)
+        for (s->high = m >> s->log; s->high > 0; s->high--)
+            if (s->w % (1 << s->log) == 0 && s->h % s->high == 0 &&
+                (s->high << s->log) % 16 == 0) {
+                halo_count_tiles(s);
+                return true;
+            }
+    return false;
+}
 
 static int read_problem(const struct kern_problem *p,
                         const struct kern_device *d, struct halo_wgrad_state *s,
@@ -232,7 +247,10 @@ static int read_problem(const struct kern_problem *p,
                          "takes 1 to 16 channels and outputs in 16s, or 32 or "
                          "64 channels and outputs in 32s; found %d to %d",
                          s->s.channels, s->outputs);
-    halo_tiles(&s->s, s->depth == 64 ? 64 : 128);
+    if (!exact_tiles(&s->s, s->depth == 64 ? 64 : 128))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes pictures of whole tiles, found %dx%d", s->s.h,
+                         s->s.w);
     /* Two blocks a multiprocessor where they are small, else one. */
     int64_t most = (int64_t)conv_multiprocessors(d) * (s->depth == 16 ? 2 : 1) /
                    (s->outputs / s->bk);

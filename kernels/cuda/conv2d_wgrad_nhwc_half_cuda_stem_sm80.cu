@@ -136,8 +136,10 @@ static __device__ __forceinline__ void unfold(const struct stem_wgrad_args &a,
         for (int j = 0; j < COLUMNS / 2; j++) {
             if (at & 1)
                 word[j] = __funnelshift_r(word[j], word[j + 1], 16);
-            if (2 * j + 1 >= a.columns)
-                word[j] = 2 * j < a.columns ? word[j] & 0xffff : 0;
+            /* Beyond the last pixel dy is 0, and 0 times infinity is not. */
+            if (2 * j + 1 >= a.columns || t.q + m >= a.g.q)
+                word[j] =
+                    2 * j < a.columns && t.q + m < a.g.q ? word[j] & 0xffff : 0;
         }
         uint4 *row = (uint4 *)(to + m * UNFOLDED_PITCH + r * COLUMNS * 2);
 #pragma unroll

@@ -158,15 +158,20 @@ static inline int halo_depth(int64_t channels)
                                               : 0;
 }
 
+static inline void halo_count_tiles(struct halo_shape *s)
+{
+    s->tiles_h.init((uint32_t)conv_ceil_div(s->h, s->high));
+    s->tiles_w.init((uint32_t)conv_ceil_div(s->w, 1 << s->log));
+    s->tiles = s->n * (int)(s->tiles_h.divisor * s->tiles_w.divisor);
+    s->ring_w.init((uint32_t)(1 << s->log) + 2);
+}
+
 /* Sets the tiles of M pixels: as wide as the image up to 32. */
 static inline void halo_tiles(struct halo_shape *s, int m)
 {
     s->log = s->w > 16 ? 5 : s->w > 8 ? 4 : 3;
     s->high = m >> s->log;
-    s->tiles_h.init((uint32_t)conv_ceil_div(s->h, s->high));
-    s->tiles_w.init((uint32_t)conv_ceil_div(s->w, 1 << s->log));
-    s->tiles = s->n * (int)(s->tiles_h.divisor * s->tiles_w.divisor);
-    s->ring_w.init((uint32_t)(1 << s->log) + 2);
+    halo_count_tiles(s);
 }
 
 /* 3x3 with padding 1 between dense channels-last tensors of one type; x is the
