@@ -137,6 +137,10 @@ static int upload(struct resize_state *s, const struct kern_tensor *y,
     }
     if (code == cudaSuccess)
         code = cudaMemcpy(s->memory, host, total * 12, cudaMemcpyHostToDevice);
+    /* The copy of so little may still be under way, and streams that do not
+     * wait for the default one would read tables that are not there yet. */
+    if (code == cudaSuccess)
+        code = cudaStreamSynchronize(cudaStreamLegacy);
     free(host);
     CUDA_TRY(err, code);
     return 0;

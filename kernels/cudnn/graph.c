@@ -465,8 +465,13 @@ static bool examine(const struct cudnn_graph *g, bool deterministic,
     const bool rounds =
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) ||
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+    /* Engine 50 of 9.19 varies too, in its gradients, without a note. */
     const bool varies =
+        index == 50 ||
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+    /* Engine 39 of 9.19 rounds once more, by up to a place of BF16, where the
+     * result takes the place of what is added to it. */
+    const bool spoils = index == 39 && g->adds;
     const bool fourier = has_note(note, notes, CUDNN_NUMERICAL_NOTE_FFT);
     const bool transforms =
         fourier || has_note(note, notes, CUDNN_NUMERICAL_NOTE_WINOGRAD) ||
@@ -484,7 +489,7 @@ static bool examine(const struct cudnn_graph *g, bool deterministic,
                      CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) &&
            !has_note(behavior, behaviors,
                      CUDNN_BEHAVIOR_NOTE_REQUIRES_FILTER_INT8x32_REORDER) &&
-           !(rounds && g->ieee) && !(varies && deterministic) &&
+           !(rounds && g->ieee) && !(varies && deterministic) && !spoils &&
            !(fourier && g->small_window);
 }
 

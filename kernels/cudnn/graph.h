@@ -58,6 +58,7 @@ struct cudnn_graph {
     int rc;                  /* their first failure */
     bool ieee;               /* F32 factors of products are not rounded */
     bool small_window;       /* too small for Fourier's transform */
+    bool adds;               /* a residual to rows of BF16 */
     cudnnBackendDescriptor_t *own;
     int n_own, own_capacity;
     cudnnBackendDescriptor_t op[CUDNN_MAX_OPS];

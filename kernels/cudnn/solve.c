@@ -239,15 +239,19 @@ static struct known *find_out(const struct cudnn_recipe *r,
 /* ---- rows ---------------------------------------------------------- */
 
 /* tanh in the kernels that cuDNN makes is good to 6e-6 (9.19): not single
- * precision. */
+ * precision, and in 16 bits not where a sum behind it may cancel. */
 static int check_activation(const struct cudnn_recipe *r,
                             const struct kern_problem *p,
                             struct infer_error *why)
 {
     const enum kern_unary_kind kind = p->epilogue.act.kind;
 
-    if ((kind == KERN_TANH || kind == KERN_GELU_TANH) &&
-        p->out[0].dtype == INFER_F32 && !r->tf32)
+    const int residual = kern_op_residual(p->op);
+    const bool cancels = p->epilogue.residual_last && residual >= 0 &&
+                         kern_problem_in(p, residual) != NULL;
+
+    if ((kind == KERN_TANH || kind == KERN_GELU_TANH) && !r->tf32 &&
+        (p->out[0].dtype == INFER_F32 || cancels))
         return error_set(why, INFER_EUNSUPPORTED,
                          "cuDNN's tanh does not reach single precision");
     return 0;
@@ -469,6 +473,8 @@ void cudnn_add_epilogue(struct cudnn_graph *g, const struct kern_problem *p,
     enum step step[3];
     const int n = list_steps(p, bias, residual, step);
 
+    g->adds = residual >= 0 && p->op == KERN_DENSE_FPROP &&
+              p->out[0].dtype == INFER_BF16;
     out.dtype = cudnn_dtype(p->out[0].dtype);
     const struct cudnn_shape b = cudnn_shape_nhwc(
         cudnn_rounds_bias(p, bias) ? out.dtype : CUDNN_DATA_FLOAT, shape->rank,

@@ -216,7 +216,8 @@ static double local_bound(const struct kern_problem *p, double y, double u)
         if (p->attr.reduce.kind == KERN_REDUCE_MAX ||
             p->attr.reduce.kind == KERN_REDUCE_MIN)
             return 0;
-        if (p->attr.reduce.kind == KERN_REDUCE_PROD)
+        /* With a residual the product may be larger than y. */
+        if (p->attr.reduce.kind == KERN_REDUCE_PROD && !kern_problem_in(p, 1))
             return 8 * u * sqrt(n) * fabs(y);
         return -1;
     case KERN_RESIZE: /* n: largest extent; coordinates in single precision
@@ -299,6 +300,7 @@ double bound_loosened(const struct kern_row *row)
         /* Winograd's F(4x4, 3x3): its transforms multiply by up to 8, and mix
          * what is lost in all of a tile's elements. */
         {"conv2d_fprop_nchw_f32_cudnn_winograd_nonfused", 16},
+        {"conv2d_fprop_nchw_f16_cudnn_winograd_nonfused", 16},
         /* So do Fourier's, which only add. */
         {"conv2d_fprop_nchw_f32_cudnn_fft", 4},
         {"conv2d_fprop_nchw_f32_cudnn_fft_tiling", 4},
@@ -310,13 +312,12 @@ double bound_loosened(const struct kern_row *row)
     return 1;
 }
 
-/* Fourier's transforms spread what is lost anywhere in a plane of the output
- * over all of it, so that a corner whose few terms happen to be small loses
- * what the largest sum of the plane may. */
+/* These transforms spread what is lost anywhere in a tile over all of it, so
+ * that a corner whose few terms happen to be small loses what the largest sum
+ * of the plane may. */
 static bool spreads(const struct kern_row *row)
 {
-    return strcmp(row->name, "conv2d_fprop_nchw_f32_cudnn_fft") == 0 ||
-           strcmp(row->name, "conv2d_fprop_nchw_f32_cudnn_fft_tiling") == 0;
+    return bound_loosened(row) > 1;
 }
 
 /* Every bound becomes the largest of its plane. */

@@ -37,8 +37,10 @@ enum pass {
 double problem_terms(const struct kern_problem *p);
 /* Whether rows must agree bit by bit on small integers. */
 bool data_is_exact(const struct kern_problem *p);
-/* Whether infinities among its activations mean something: sums of products
- * and maxima, where what none of them reaches must stay as it was. */
+/* Whether infinities and NaN among its activations mean something: sums of
+ * products and maxima, where what none of them reaches must stay as it was.
+ * Weights stay finite: infinity times infinity is no number where a product is
+ * made of three in TF32. */
 bool data_takes_infinite(const struct kern_problem *p);
 /* Fills a dense row-major array of count values as input i may hold them. */
 void data_fill(const struct kern_problem *p, int i, enum pass pass,
