@@ -44,7 +44,8 @@ def right(args, model, device, precision, pictures, labels, folder):
     out = os.path.join(folder, "scores.npy")
     call([args.infer, "-m", model, "--device=" + device,
           "--precision=" + precision, "--load-inputs=" + pictures,
-          "--export-output=" + out, "-q"])
+          "--export-output=" + out, "-q"] +
+         ["--threads=%d" % args.threads] * (device == "cpu"))
     scores = numpy.load(out)
     assert scores.shape == (len(labels), 10), scores.shape
     return int((scores.argmax(1) == labels).sum())
@@ -59,6 +60,7 @@ def main():
     p.add_argument("--device", default="cuda")
     p.add_argument("--precision", default="bf16")
     p.add_argument("--runs", default="cpu:fp32,cuda:fp32,cuda:bf16,cuda:fp16")
+    p.add_argument("--threads", type=int, default=0, help="of a CPU")
     p.add_argument("--markdown")
     args = p.parse_args()
     runs = [word.split(":") for word in args.runs.split(",")]

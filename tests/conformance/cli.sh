@@ -118,6 +118,7 @@ expect 1 "no operation 'conf'" "$kbench" conf
 expect 1 "did you mean '--threads'" "$kbench" --thread5=2
 expect 1 'dtype' "$kbench" conv -H9 --dtype=fp12
 expect 1 'sweep' "$kbench" conv -H9 --sweep=n=4:1
+expect 1 "'nothing' matches no kernel" "$kbench" conv -H9 --kernels=nothing
 expect 1 'groups' "$kbench" conv -H9 -c8 -k8 -g3
 expect 2 "$dir/missing" "$kbench" -m "$dir/missing"
 expect 4 'cuda' "$kbench" conv -H9 --device=cuda:7

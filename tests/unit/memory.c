@@ -22,6 +22,10 @@
 #include "tests/unit/protobuf_writer.h"
 #include "weights/weights.h"
 
+#ifndef __has_feature /* gcc defines a macro instead */
+#define __has_feature(name) 0
+#endif
+
 #define ALLOWED_BASE ((uint64_t)64 << 20)
 
 static char folder[] = "/tmp/memory_test_XXXXXX";
@@ -490,7 +494,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_peaks)};
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
     fprintf(stderr, "the sanitizer's own memory hides what is measured\n");
     return 77;
 #endif

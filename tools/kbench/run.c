@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run from the problems to the reports. */
 #include <errno.h>
+#include <fnmatch.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,11 +99,26 @@ static struct kb_plan make_plan(struct run *run, const struct device *d)
     return plan;
 }
 
+/* A pattern that names no row would measure nothing, and say nothing. */
+static int check_kernels(const char *pattern, struct infer_error *err)
+{
+    for (size_t i = 0; pattern && i < kern_row_count(); i++)
+        if (fnmatch(pattern, kern_row_at(i)->name, 0) == 0)
+            return 0;
+    return pattern ? error_set(err, INFER_EARGUMENT,
+                               "--kernels: '%s' matches no kernel of this "
+                               "build",
+                               pattern)
+                   : 0;
+}
+
 static int open_devices(struct run *run, struct infer_error *err)
 {
     const struct kb_request *r = run->request;
-    int rc = device_open(r->device, r->threads, NULL, err, &run->device);
+    int rc = check_kernels(r->kernels, err);
 
+    if (rc == 0)
+        rc = device_open(r->device, r->threads, NULL, err, &run->device);
     if (rc < 0)
         return rc;
     if (run->device.kern.kind == KERN_CPU) {

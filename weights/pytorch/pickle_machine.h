@@ -151,6 +151,10 @@ const struct pickle_row *pickle_row_at(uint32_t row);
 /* ---- nodes --------------------------------------------------------- */
 
 /* All return false where memory or the budget is out. */
+bool pickle_charge(struct pickle *p, size_t bytes);
+/* Grows an array of items to at least one more than count. */
+bool pickle_grow(struct pickle *p, uint32_t **item, size_t *capacity,
+                 size_t count);
 bool pickle_new(struct pickle *p, enum pickle_kind kind, uint32_t *out);
 /* Memory that lives as long as the pickle. */
 void *pickle_alloc(struct pickle *p, size_t bytes);
