@@ -72,6 +72,12 @@ struct device_ops {
     int (*replay)(const struct device *d, struct device_graph *graph,
                   struct infer_error *err);
     void (*graph_free)(const struct device *d, struct device_graph *graph);
+    /* A second stream beside the first: launches on *stream wait for what was
+     * launched before branch(), those on the device's own stream for none of
+     * them until rejoin().  Recorded, they are branches of the graph. */
+    int (*branch)(const struct device *d, struct infer_error *err,
+                  void **stream);
+    int (*rejoin)(const struct device *d, struct infer_error *err);
     /* Marks 0, 1, ... among the launches; after end(), the seconds from mark
      * index - 1 to mark index. */
     int (*mark)(const struct device *d, int index, struct infer_error *err);

@@ -30,7 +30,9 @@ struct arrival {
 struct device_state {
     cudaStream_t stream, caller; /* caller: NULL where none was given */
     cudaEvent_t order;           /* between the two streams */
-    unsigned char *stage;        /* pinned */
+    cudaStream_t aside;          /* of branch(); NULL until it is needed */
+    cudaEvent_t fork;
+    unsigned char *stage; /* pinned */
     size_t stage_bytes, staged;
     struct arrival *arrival;
     int arrivals, arrivals_capacity;
@@ -366,6 +368,46 @@ static void gpu_graph_free(const struct device *d, struct device_graph *graph)
     free(graph);
 }
 
+/* ---- branches ------------------------------------------------------ */
+
+/* What runs aside fills the gaps of what runs in the first stream, which goes
+ * first where both want the same multiprocessor. */
+static int open_aside(struct device_state *s, struct infer_error *err)
+{
+    int least = 0, greatest = 0;
+
+    if (!s->fork)
+        CUDA_TRY(err,
+                 cudaEventCreateWithFlags(&s->fork, cudaEventDisableTiming));
+    CUDA_TRY(err, cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CUDA_TRY(err, cudaStreamCreateWithPriority(&s->aside, cudaStreamNonBlocking,
+                                               least));
+    return 0;
+}
+
+static int gpu_branch(const struct device *d, struct infer_error *err,
+                      void **stream)
+{
+    struct device_state *s = d->state;
+    int rc = s->aside ? 0 : open_aside(s, err);
+
+    if (rc < 0)
+        return rc;
+    CUDA_TRY(err, cudaEventRecord(s->fork, s->stream));
+    CUDA_TRY(err, cudaStreamWaitEvent(s->aside, s->fork, 0));
+    *stream = s->aside;
+    return 0;
+}
+
+static int gpu_rejoin(const struct device *d, struct infer_error *err)
+{
+    struct device_state *s = d->state;
+
+    CUDA_TRY(err, cudaEventRecord(s->fork, s->aside));
+    CUDA_TRY(err, cudaStreamWaitEvent(s->stream, s->fork, 0));
+    return 0;
+}
+
 /* ---- time ---------------------------------------------------------- */
 
 static int add_marks(struct device_state *s, int n, struct infer_error *err)
@@ -453,6 +495,10 @@ static void gpu_close(struct device *d)
         (void)cudaEventDestroy(s->marks[i]);
     if (s->order)
         (void)cudaEventDestroy(s->order);
+    if (s->fork)
+        (void)cudaEventDestroy(s->fork);
+    if (s->aside)
+        (void)cudaStreamDestroy(s->aside);
     if (s->stage)
         (void)cudaFreeHost(s->stage);
     if (s->stream)
@@ -486,6 +532,8 @@ static const struct device_ops device_cuda = {
     .record_end = gpu_record_end,
     .replay = gpu_replay,
     .graph_free = gpu_graph_free,
+    .branch = gpu_branch,
+    .rejoin = gpu_rejoin,
     .mark = gpu_mark,
     .elapsed = gpu_elapsed,
     .close = gpu_close,

@@ -9,16 +9,26 @@
  * numbers a channel to the workspace: parts[part][2][C].  Blocks: column tiles
  * in x, parts in y.
  * Second pass: one warp a channel adds the parts in order of lanes, then
- * across lanes in a fixed order: the same bits every time.
+ * across lanes in a fixed order: the same bits every time.  Where channels are
+ * few and the tensor is small, the parts are so few that every block of the
+ * pass that follows rather adds them up itself ("brief"): a launch less, which
+ * takes longer than the work.
  */
 #ifndef KERNELS_CUDA_BATCH_NORM_CUH
 #define KERNELS_CUDA_BATCH_NORM_CUH
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 
 #define NORM_THREADS 256
 /* Four blocks a multiprocessor of the largest GPUs. */
 #define NORM_MAX_PARTS 528
+/* Brief: sums that a block adds up, 16 a thread, and the largest part, which
+ * a multiprocessor reads in half a microsecond. */
+#define NORM_BRIEF_SUMS  4096
+#define NORM_BRIEF_BYTES (64 << 10)
+/* Two sums a channel, at least one thread each. */
+#define NORM_BRIEF_CHANNELS (NORM_THREADS / 2)
 
 /* Activations that kernels are compiled for: a call in a loop over memory, as
  * the rarer ones need it, keeps loads from overlapping. */
@@ -36,6 +46,7 @@ struct norm_shape {
     int channels, columns; /* columns: of a block, a power of 2 up to 32 */
     int parts;
     int64_t pixels_per_part;
+    bool brief;
 };
 
 static inline struct norm_shape norm_shape_of(const struct kern_tensor *x,
@@ -57,6 +68,13 @@ static inline struct norm_shape norm_shape_of(const struct kern_tensor *x,
         parts = (s.pixels + 4 * rows - 1) / (4 * rows);
     if (parts > NORM_MAX_PARTS)
         parts = NORM_MAX_PARTS;
+    const int64_t few = NORM_BRIEF_SUMS / (2 * s.channels);
+    const int64_t bytes =
+        kern_tensor_count(x) * (int64_t)infer_dtype_size(x->dtype);
+    s.brief =
+        s.channels <= NORM_BRIEF_CHANNELS && bytes <= few * NORM_BRIEF_BYTES;
+    if (s.brief && parts > few)
+        parts = few;
     if (parts < 1)
         parts = 1;
     s.pixels_per_part = (s.pixels + parts - 1) / parts;
@@ -135,6 +153,53 @@ norm_join_parts(const struct norm_shape &s, const float *parts, int c,
     }
     *sum0 = a;
     *sum1 = b;
+}
+
+/* Brief: both sums of all channels, in all threads' sight; sums[2][C]. */
+static __device__ __forceinline__ void
+norm_join_block(const struct norm_shape &s, const float *parts,
+                float (&sums)[2 * NORM_BRIEF_CHANNELS])
+{
+    __shared__ float joined[NORM_THREADS];
+    const int width = 2 * s.channels, rows = NORM_THREADS / width;
+    const int column = threadIdx.x % width, row = threadIdx.x / width;
+    float sum = 0;
+
+    if (row < rows) {
+#pragma unroll 16
+        for (int i = row; i < s.parts; i += rows)
+            sum += parts[(size_t)i * width + column];
+    }
+    joined[threadIdx.x] = sum;
+    __syncthreads();
+    if (row == 0) {
+        for (int i = 1; i < rows; i++)
+            sum += joined[i * width + column];
+        sums[column] = sum;
+    }
+    __syncthreads();
+}
+
+/* Blocks of the pass that follows: a few a multiprocessor, so that what a
+ * thread knows of its channels serves many pixels. */
+static inline unsigned norm_blocks(const struct norm_shape &s, int64_t vectors,
+                                   int batch, int resident, int multiprocessors)
+{
+    const int64_t each = (int64_t)NORM_THREADS * batch;
+    const int64_t blocks = (vectors + each - 1) / each;
+    const int64_t most = (int64_t)multiprocessors * (s.brief ? resident : 8);
+
+    return (unsigned)(blocks < most ? blocks : most);
+}
+
+/* What is applied to channels c .. c + V - 1. */
+template <int V>
+static __device__ __forceinline__ void norm_line(const float *line, int c,
+                                                 float (&to)[V])
+{
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        to[j] = line[c + j];
 }
 
 /* V neighbours as floats, and back. */

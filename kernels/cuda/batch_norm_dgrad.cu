@@ -16,6 +16,11 @@
 #define VECTORS_IN  0xdcu /* scale, mean, inverse, dscale, dshift */
 #define VECTORS_OUT 0x06u
 
+/* Vectors of each tensor that a thread of the last pass has on their way at
+ * once, and blocks of that pass that a multiprocessor is to hold. */
+#define RESIDENT 3
+#define BATCH    2
+
 struct dgrad_args {
     struct norm_shape s;
     const void *dy, *x, *y; /* y: of an activation */
@@ -24,24 +29,46 @@ struct dgrad_args {
     float *dscale, *dshift;
     float *parts, *line; /* line: a [C], b [C], c [C] */
     struct kern_unary act;
-    int64_t vectors;
+    uint32_t vectors;
 };
 
-/* dz of V elements. */
+/* dy and y of V elements, and dz from them. */
+template <typename T, int V> struct operands {
+    vec<T, V> dy, y;
+};
+
+template <typename T, int V, int ACT>
+static __device__ __forceinline__ void
+load_operands(const struct dgrad_args &a, int64_t i, struct operands<T, V> *o)
+{
+    o->dy = load_vec<T, V>((const T *)a.dy + i);
+    if (ACT != NORM_PLAIN)
+        o->y = load_vec<T, V>((const T *)a.y + i);
+}
+
+template <typename T, int V, int ACT>
+static __device__ __forceinline__ float
+slope_times(const struct dgrad_args &a, const struct operands<T, V> &o, int j)
+{
+    const float dy = to_float(o.dy.at[j]);
+
+    if (ACT == NORM_PLAIN)
+        return dy;
+    const float y = to_float(o.y.at[j]);
+    return dy * (ACT == NORM_RELU ? (y > 0 ? 1.0f : 0.0f)
+                                  : unary_slope_by_y(a.act, y));
+}
+
 template <typename T, int V, int ACT>
 static __device__ __forceinline__ void load_dz(const struct dgrad_args &a,
                                                int64_t i, float *dz)
 {
-    float y[V];
+    struct operands<T, V> o;
 
-    norm_load<T, V>(a.dy, i, dz);
-    if (ACT == NORM_PLAIN)
-        return;
-    norm_load<T, V>(a.y, i, y);
+    load_operands<T, V, ACT>(a, i, &o);
 #pragma unroll
     for (int j = 0; j < V; j++)
-        dz[j] *= ACT == NORM_RELU ? (y[j] > 0 ? 1.0f : 0.0f)
-                                  : unary_slope_by_y(a.act, y[j]);
+        dz[j] = slope_times<T, V, ACT>(a, o, j);
 }
 
 template <typename T, int V, int ACT> struct products {
@@ -74,53 +101,108 @@ template <typename T, int V, int ACT>
 static __global__ void __launch_bounds__(NORM_THREADS)
     sum_kernel(const __grid_constant__ struct dgrad_args a)
 {
+    launch_wait();
     norm_sum_part<products<T, V, ACT>, struct dgrad_args, V>(a, a.s, a.parts);
+}
+
+/* The line[3][C] of a channel, from its sums: dx = line[0] dz + line[1] x +
+ * line[2].  first: leaves the gradients of scale and shift, once. */
+static __device__ __forceinline__ void factors(const struct dgrad_args &a,
+                                               int c, float dz, float product,
+                                               bool first, float *line)
+{
+    const float n = (float)a.s.pixels;
+    const float inverse = a.inverse[c], mean = a.mean[c];
+    const float dscale = product * inverse;
+    const float factor = a.scale[c] * inverse;
+    const float slope = -factor * inverse * (dscale / n);
+
+    line[0] = factor;
+    line[a.s.channels] = slope;
+    line[2 * a.s.channels] = -factor * (dz / n) - slope * mean;
+    if (!first)
+        return;
+    a.dscale[c] = dscale + (a.dscale_in ? a.dscale_in[c] : 0);
+    a.dshift[c] = dz + (a.dshift_in ? a.dshift_in[c] : 0);
 }
 
 static __global__ void __launch_bounds__(NORM_THREADS)
     factors_kernel(const __grid_constant__ struct dgrad_args a)
 {
     const int c = (int)(blockIdx.x * (NORM_THREADS / 32) + threadIdx.x / 32);
-    const float n = (float)a.s.pixels;
     float dz, product;
 
+    launch_wait();
     if (c >= a.s.channels)
         return;
     norm_join_parts(a.s, a.parts, c, &dz, &product);
-    if (threadIdx.x % 32 != 0)
-        return;
-    const float inverse = a.inverse[c], mean = a.mean[c];
-    const float dscale = product * inverse;
-    const float factor = a.scale[c] * inverse;
-    const float slope = -factor * inverse * (dscale / n);
-    a.line[c] = factor;
-    a.line[a.s.channels + c] = slope;
-    a.line[2 * a.s.channels + c] = -factor * (dz / n) - slope * mean;
-    a.dscale[c] = dscale + (a.dscale_in ? a.dscale_in[c] : 0);
-    a.dshift[c] = dz + (a.dshift_in ? a.dshift_in[c] : 0);
+    if (threadIdx.x % 32 == 0)
+        factors(a, c, dz, product, true, a.line + c);
 }
 
+/* Threads and vectors as in batch_norm_train.cu. */
 template <typename T, int V, int ACT>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
     apply_kernel(const __grid_constant__ struct dgrad_args a)
 {
+    __shared__ float sums[2 * NORM_BRIEF_CHANNELS];
+    __shared__ float own[3 * NORM_BRIEF_CHANNELS];
     const uint32_t per_pixel = (uint32_t)a.s.channels / V;
+    const bool fixed = NORM_THREADS % per_pixel == 0;
+    const uint32_t step = gridDim.x * NORM_THREADS;
+    const uint32_t first = blockIdx.x * NORM_THREADS + threadIdx.x;
+    const float *line = a.line;
+    float factor[3][V];
 
-    for (int64_t i = blockIdx.x * (int64_t)NORM_THREADS + threadIdx.x;
-         i < a.vectors; i += (int64_t)gridDim.x * NORM_THREADS) {
-        const int c = (int)((uint32_t)i % per_pixel) * V;
-        const float *line = a.line + c;
-        float dz[V], x[V];
-        load_dz<T, V, ACT>(a, i * V, dz);
-        norm_load<T, V>(a.x, i * V, x);
+    launch_wait();
+    if (a.s.brief) {
+        norm_join_block(a.s, a.parts, sums);
+        if (threadIdx.x < a.s.channels) {
+            const int c = (int)threadIdx.x;
+            factors(a, c, sums[c], sums[a.s.channels + c], blockIdx.x == 0,
+                    own + c);
+        }
+        __syncthreads();
+        line = own;
+    }
 #pragma unroll
-        for (int j = 0; j < V; j++)
-            x[j] = fmaf(__ldg(line + j), dz[j],
-                        fmaf(__ldg(line + a.s.channels + j), x[j],
-                             __ldg(line + 2 * a.s.channels + j)));
-        norm_store<T, V>(a.dx, i * V, x);
-        if (a.dresidual)
-            norm_store<T, V>(a.dresidual, i * V, dz);
+    for (int l = 0; l < 3; l++)
+        norm_line<V>(line + l * a.s.channels, (int)(first % per_pixel) * V,
+                     factor[l]);
+    for (uint32_t i = first; i < a.vectors; i += BATCH * step) {
+        struct operands<T, V> o[BATCH] = {
+        };
+        vec<T, V> x[BATCH] = {};
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+            if (i + k * step < a.vectors) {
+                load_operands<T, V, ACT>(a, (size_t)(i + k * step) * V, &o[k]);
+                x[k] =
+                    load_vec<T, V>((const T *)a.x + (size_t)(i + k * step) * V);
+            }
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            const int c = (int)((i + k * step) % per_pixel) * V;
+            vec<T, V> dx, dz;
+            if (i + k * step >= a.vectors)
+                break;
+            if (!fixed)
+#pragma unroll
+                for (int l = 0; l < 3; l++)
+                    norm_line<V>(line + l * a.s.channels, c, factor[l]);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const float z = slope_times<T, V, ACT>(a, o[k], j);
+                dz.at[j] = from_float<T>(z);
+                dx.at[j] = from_float<T>(fmaf(
+                    factor[0][j], z,
+                    fmaf(factor[1][j], to_float(x[k].at[j]), factor[2][j])));
+            }
+            store_vec<T, V>((T *)a.dx + (size_t)(i + k * step) * V, dx);
+            if (a.dresidual)
+                store_vec<T, V>((T *)a.dresidual + (size_t)(i + k * step) * V,
+                                dz);
+        }
     }
 }
 
@@ -130,16 +212,21 @@ static int run_act(struct dgrad_args *a, const struct kern_args *args,
                    struct infer_error *err)
 {
     a->s = norm_shape_of(x, V, multiprocessors);
-    a->vectors = kern_tensor_count(x) / V;
+    a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
-    const cudaStream_t stream = cuda_stream(args);
+    int r = launch_chained(sum_kernel<T, V, ACT>, grid, dim3(NORM_THREADS), 0,
+                           args->stream, *a, err);
 
-    sum_kernel<T, V, ACT><<<grid, NORM_THREADS, 0, stream>>>(*a);
-    factors_kernel<<<cuda_blocks(a->s.channels, NORM_THREADS / 32),
-                     NORM_THREADS, 0, stream>>>(*a);
-    apply_kernel<T, V, ACT>
-        <<<cuda_grid(a->vectors, NORM_THREADS), NORM_THREADS, 0, stream>>>(*a);
-    return CUDA_LAUNCHED(err);
+    if (r == 0 && !a->s.brief)
+        r = launch_chained(factors_kernel,
+                           dim3(cuda_blocks(a->s.channels, NORM_THREADS / 32)),
+                           dim3(NORM_THREADS), 0, args->stream, *a, err);
+    if (r < 0)
+        return r;
+    return launch_chained(
+        apply_kernel<T, V, ACT>,
+        dim3(norm_blocks(a->s, a->vectors, BATCH, RESIDENT, multiprocessors)),
+        dim3(NORM_THREADS), 0, args->stream, *a, err);
 }
 
 template <typename T, int V>

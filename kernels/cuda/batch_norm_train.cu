@@ -4,7 +4,8 @@
  * (batch_norm.cuh; x0, the channel's first element, takes a large common mean
  * out of both), statistics by one warp a channel, then one pass that
  * normalises, adds, activates.  The statistics' warps leave factor and summand
- * of each channel in the workspace for that.
+ * of each channel in the workspace for that; where the sums are few, the last
+ * pass makes them itself.
  */
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/rows.cuh"
@@ -12,6 +13,11 @@
 
 #define VECTORS_IN  0x1eu /* scale, shift, mean, var */
 #define VECTORS_OUT 0x1eu
+
+/* Vectors of each tensor that a thread of the last pass has on their way at
+ * once, and blocks of that pass that a multiprocessor is to hold. */
+#define RESIDENT 2
+#define BATCH    4
 
 struct train_args {
     struct norm_shape s;
@@ -22,7 +28,7 @@ struct train_args {
     float *parts, *line; /* line: factor [C], summand [C] */
     float epsilon, momentum;
     struct kern_unary act;
-    int64_t vectors;
+    uint32_t vectors;
 };
 
 template <typename T, int V> struct moments {
@@ -52,7 +58,35 @@ template <typename T, int V>
 static __global__ void __launch_bounds__(NORM_THREADS)
     sum_kernel(const __grid_constant__ struct train_args a)
 {
+    launch_wait();
     norm_sum_part<moments<T, V>, struct train_args, V>(a, a.s, a.parts);
+}
+
+/* What the normalising pass applies to a channel, from its sums; first: leaves
+ * the statistics, once. */
+template <typename T>
+static __device__ __forceinline__ void
+statistics(const struct train_args &a, int c, float sum, float squares,
+           bool first, float *factor, float *summand)
+{
+    const float n = (float)a.s.pixels;
+    const float offset = sum / n;
+    const float mean = to_float(((const T *)a.x)[c]) + offset;
+    const float var = fmaxf(squares / n - offset * offset, 0.0f);
+    const float inverse = 1.0f / sqrtf(var + a.epsilon);
+
+    *factor = a.scale[c] * inverse;
+    *summand = fmaf(-mean, *factor, a.shift[c]);
+    if (!first)
+        return;
+    a.mean[c] = mean;
+    a.inverse[c] = inverse;
+    if (a.mean_in) {
+        const float free = n > 1 ? n - 1 : 1;
+        a.mean_out[c] = a.mean_in[c] + a.momentum * (mean - a.mean_in[c]);
+        a.var_out[c] =
+            a.var_in[c] + a.momentum * (var * (n / free) - a.var_in[c]);
+    }
 }
 
 template <typename T>
@@ -60,29 +94,15 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     statistics_kernel(const __grid_constant__ struct train_args a)
 {
     const int c = (int)(blockIdx.x * (NORM_THREADS / 32) + threadIdx.x / 32);
-    const float n = (float)a.s.pixels;
     float sum, squares;
 
+    launch_wait();
     if (c >= a.s.channels)
         return;
     norm_join_parts(a.s, a.parts, c, &sum, &squares);
-    if (threadIdx.x % 32 != 0)
-        return;
-    const float offset = sum / n;
-    const float mean = to_float(((const T *)a.x)[c]) + offset;
-    const float var = fmaxf(squares / n - offset * offset, 0.0f);
-    const float inverse = 1.0f / sqrtf(var + a.epsilon);
-    const float factor = a.scale[c] * inverse;
-    a.mean[c] = mean;
-    a.inverse[c] = inverse;
-    a.line[c] = factor;
-    a.line[a.s.channels + c] = fmaf(-mean, factor, a.shift[c]);
-    if (a.mean_in) {
-        const float free = n > 1 ? n - 1 : 1;
-        a.mean_out[c] = a.mean_in[c] + a.momentum * (mean - a.mean_in[c]);
-        a.var_out[c] =
-            a.var_in[c] + a.momentum * (var * (n / free) - a.var_in[c]);
-    }
+    if (threadIdx.x % 32 == 0)
+        statistics<T>(a, c, sum, squares, true, a.line + c,
+                      a.line + a.s.channels + c);
 }
 
 template <int ACT>
@@ -94,31 +114,83 @@ static __device__ __forceinline__ float activate(const struct kern_unary &act,
     return ACT == NORM_RELU ? (x < 0 ? 0 : x) : apply_unary(act, x);
 }
 
+/* A thread takes BATCH vectors at a time.  They are of the same channels
+ * where a block's threads span whole pixels, as with most numbers of channels:
+ * then factor and summand are read once. */
 template <typename T, int V, int ACT>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
     apply_kernel(const __grid_constant__ struct train_args a)
 {
+    __shared__ float sums[2 * NORM_BRIEF_CHANNELS];
     const uint32_t per_pixel = (uint32_t)a.s.channels / V;
+    const bool fixed = NORM_THREADS % per_pixel == 0;
+    const uint32_t step = gridDim.x * NORM_THREADS;
+    const uint32_t first = blockIdx.x * NORM_THREADS + threadIdx.x;
+    const float *line = a.line;
+    float factor[V], summand[V];
 
-    for (int64_t i = blockIdx.x * (int64_t)NORM_THREADS + threadIdx.x;
-         i < a.vectors; i += (int64_t)gridDim.x * NORM_THREADS) {
-        const int c = (int)((uint32_t)i % per_pixel) * V;
-        float x[V], r[V], factor[V], summand[V];
-        norm_load<T, V>(a.x, i * V, x);
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            r[j] = 0;
-            factor[j] = __ldg(a.line + c + j);
-            summand[j] = __ldg(a.line + a.s.channels + c + j);
+    launch_wait();
+    if (a.s.brief) {
+        norm_join_block(a.s, a.parts, sums);
+        if (threadIdx.x < a.s.channels) {
+            float *at = sums + threadIdx.x;
+            statistics<T>(a, (int)threadIdx.x, at[0], at[a.s.channels],
+                          blockIdx.x == 0, at, at + a.s.channels);
         }
-        if (a.residual)
-            norm_load<T, V>(a.residual, i * V, r);
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            x[j] =
-                activate<ACT>(a.act, fmaf(x[j], factor[j], summand[j]) + r[j]);
-        norm_store<T, V>(a.y, i * V, x);
+        __syncthreads();
+        line = sums;
     }
+    norm_line<V>(line, (int)(first % per_pixel) * V, factor);
+    norm_line<V>(line + a.s.channels, (int)(first % per_pixel) * V, summand);
+    for (uint32_t i = first; i < a.vectors; i += BATCH * step) {
+        vec<T, V> x[BATCH] = {}, r[BATCH] = {};
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+            if (i + k * step < a.vectors) {
+                x[k] =
+                    load_vec<T, V>((const T *)a.x + (size_t)(i + k * step) * V);
+                if (a.residual)
+                    r[k] = load_vec<T, V>((const T *)a.residual +
+                                          (size_t)(i + k * step) * V);
+            }
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            const int c = (int)((i + k * step) % per_pixel) * V;
+            vec<T, V> y;
+            if (i + k * step >= a.vectors)
+                break;
+            if (!fixed) {
+                norm_line<V>(line, c, factor);
+                norm_line<V>(line + a.s.channels, c, summand);
+            }
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                y.at[j] = from_float<T>(activate<ACT>(
+                    a.act, fmaf(to_float(x[k].at[j]), factor[j], summand[j]) +
+                               to_float(r[k].at[j])));
+            store_vec<T, V>((T *)a.y + (size_t)(i + k * step) * V, y);
+        }
+    }
+}
+
+template <typename T, int V, int ACT>
+static int run_act(const struct train_args *a, void *stream,
+                   int multiprocessors, struct infer_error *err)
+{
+    const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
+    int r = launch_chained(sum_kernel<T, V>, grid, dim3(NORM_THREADS), 0,
+                           stream, *a, err);
+
+    if (r == 0 && !a->s.brief)
+        r = launch_chained(statistics_kernel<T>,
+                           dim3(cuda_blocks(a->s.channels, NORM_THREADS / 32)),
+                           dim3(NORM_THREADS), 0, stream, *a, err);
+    if (r < 0)
+        return r;
+    return launch_chained(
+        apply_kernel<T, V, ACT>,
+        dim3(norm_blocks(a->s, a->vectors, BATCH, RESIDENT, multiprocessors)),
+        dim3(NORM_THREADS), 0, stream, *a, err);
 }
 
 template <typename T, int V>
@@ -127,26 +199,15 @@ static int run_vectors(struct train_args *a, const struct kern_args *args,
                        struct infer_error *err)
 {
     a->s = norm_shape_of(x, V, multiprocessors);
-    a->vectors = kern_tensor_count(x) / V;
-    const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
-    const cudaStream_t stream = cuda_stream(args);
-
-    sum_kernel<T, V><<<grid, NORM_THREADS, 0, stream>>>(*a);
-    statistics_kernel<T><<<cuda_blocks(a->s.channels, NORM_THREADS / 32),
-                           NORM_THREADS, 0, stream>>>(*a);
-    const unsigned blocks = cuda_grid(a->vectors, NORM_THREADS);
+    a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     switch (norm_act_of(&a->act)) {
     case NORM_PLAIN:
-        apply_kernel<T, V, NORM_PLAIN><<<blocks, NORM_THREADS, 0, stream>>>(*a);
-        break;
+        return run_act<T, V, NORM_PLAIN>(a, args->stream, multiprocessors, err);
     case NORM_RELU:
-        apply_kernel<T, V, NORM_RELU><<<blocks, NORM_THREADS, 0, stream>>>(*a);
-        break;
+        return run_act<T, V, NORM_RELU>(a, args->stream, multiprocessors, err);
     default:
-        apply_kernel<T, V, NORM_ANY><<<blocks, NORM_THREADS, 0, stream>>>(*a);
-        break;
+        return run_act<T, V, NORM_ANY>(a, args->stream, multiprocessors, err);
     }
-    return CUDA_LAUNCHED(err);
 }
 
 template <typename T>

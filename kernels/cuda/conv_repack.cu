@@ -30,9 +30,11 @@ extern "C" {
 
 /* Rows as conv_pack_rows() makes them: one an output o, in it (r, s, i) with
  * the inputs i of the group innermost and zeros up to `channels`, then zeros up
- * to pitch. */
+ * to pitch.  A row of the window takes `line` elements, of which the first
+ * `shift` are zeros: first layers want that. */
 struct pack_args {
     int outputs, group_outputs, inputs, channels, r, s, pitch;
+    int line, shift;
     bool turned; /* dgrad */
     bool tf32;   /* round to TF32 */
     enum infer_dtype type;
@@ -66,10 +68,11 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < count;
          at += (int64_t)gridDim.x * THREADS) {
         const int o = (int)(at / a.pitch), d = (int)(at % a.pitch);
-        const int i = d % a.channels, rs = d / a.channels;
+        const int r = d / a.line, j = d % a.line - a.shift;
+        const int s = j / a.channels, i = j % a.channels;
         float v = 0;
-        if (rs < a.r * a.s && i < a.inputs)
-            v = load_as<T>(a.type, a.w, weight_at(a, o, rs / a.s, rs % a.s, i));
+        if (r < a.r && j >= 0 && s < a.s && i < a.inputs)
+            v = load_as<T>(a.type, a.w, weight_at(a, o, r, s, i));
         if (a.tf32) /* to the nearest, ties away from zero */
             v = __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u);
         ((T *)a.packed)[at] = from_float<T>(v);
@@ -278,7 +281,7 @@ static int make_plan(const struct kern_problem *p, struct plan *plan,
 #define HOPPER_TILES(prefix)                                                   \
     &prefix##_128x256, &prefix##_192x128, &prefix##_128x128, &prefix##_256x64, \
         &prefix##_128x64, &prefix##_64x256, &prefix##_128x32,                  \
-        &prefix##_64x128_cluster, &prefix##_64x64_cluster,                     \
+        &prefix##_128x128_cluster, &prefix##_64x64_cluster,                    \
         &prefix##_64x32_cluster
 
 static const struct kern_row *const tiles[] = {
@@ -289,7 +292,24 @@ static const struct kern_row *const tiles[] = {
     HOPPER_TILES(conv2d_fprop_nhwc_f16_cuda_wgmma_sm90),
     HOPPER_TILES(conv2d_fprop_nhwc_bf16_cuda_wgmma_sm90),
     HOPPER_TILES(conv2d_fprop_nhwc_tf32_cuda_wgmma_sm90),
+    &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_7x24,
+    &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_3x16,
+    &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_7x24,
+    &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_3x16,
 };
+
+/* Elements that a row of the window takes in the rows for first layers; 0 of
+ * others. */
+static int stem_line(const struct kern_row *row)
+{
+    if (row == &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_7x24 ||
+        row == &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_7x24)
+        return 24;
+    if (row == &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_3x16 ||
+        row == &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_3x16)
+        return 16;
+    return 0;
+}
 
 /* flags: whether TF32 will do. */
 static const struct kern_row *choose(const struct plan *plan,
@@ -407,8 +427,15 @@ static void pack(const struct kern_exec *e, const struct kern_args *args)
     a.r = (int)w->dim[2];
     a.s = (int)w->dim[3];
     a.pitch = s->pitch;
+    a.line = stem_line(s->inner.row);
     /* Hopper's rows pad the channels of each tap, the others the whole row. */
-    a.channels = s->inner.row->min_sm >= 90 ? a.pitch / (a.r * a.s) : a.inputs;
+    a.channels = s->inner.row->min_sm >= 90 && a.line == 0
+                     ? a.pitch / (a.r * a.s)
+                     : a.inputs;
+    if (a.line > 0) /* windows start at even elements */
+        a.shift = s->plan.inner.attr.conv.pad_begin[1] * a.inputs & 1;
+    else
+        a.line = a.s * a.channels;
     a.turned = is_dgrad(&e->problem);
     a.tf32 = s->inner.flags & KERN_TF32;
     a.type = e->problem.in[CONV_W].dtype;

@@ -377,47 +377,125 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
 
 /* ---- the ranges' sum ----------------------------------------------- */
 
-/* dw = residual + the parts of all ranges.  A block of 256 threads is 32
- * weights by 8 lanes of ranges, joined in shared memory in a fixed order. */
+/* dw = residual + the parts of all ranges.  A block of 256 threads is 256 /
+ * rows weights by `rows` lanes of ranges, joined in shared memory in a fixed
+ * order. linear: dw, and the residual, lie in the order of the parts. */
 struct wgrad_sum_args {
     const float *parts;
-    int64_t count; /* K * n */
-    int n, cg, s, ranges;
+    int count; /* K * n */
+    int n, cg, s, ranges, rows;
+    bool linear;
     int64_t stride[4], r_stride[4]; /* k, c, r, s */
     enum infer_dtype type, r_type;  /* r_type NONE: no residual */
     const void *residual;
     void *dw;
 };
 
+static __device__ __forceinline__ int64_t wgrad_offset(
+    const struct wgrad_sum_args &a, int64_t at, const int64_t (&stride)[4])
+{
+    if (a.linear)
+        return at;
+    const int i = (int)at, k = i / a.n, n = i % a.n, rs = n / a.cg,
+              c = n % a.cg;
+    return k * stride[0] + c * stride[1] + rs / a.s * stride[2] +
+           rs % a.s * stride[3];
+}
+
 static __global__ void __launch_bounds__(256)
     wgrad_sum(const __grid_constant__ struct wgrad_sum_args a)
 {
-    __shared__ float joined[8][32];
-    const int lane = threadIdx.x % 32, row = threadIdx.x / 32;
-    const int64_t i = blockIdx.x * (int64_t)32 + lane;
+    __shared__ float joined[256];
+    const int wide = 256 / a.rows;
+    const int lane = threadIdx.x % wide, row = threadIdx.x / wide;
+    const int64_t i = blockIdx.x * (int64_t)wide + lane;
     float sum = 0;
 
+    launch_wait();
     if (i < a.count)
-#pragma unroll 4
-        for (int z = row; z < a.ranges; z += 8)
-            sum += a.parts[z * a.count + i];
-    joined[row][lane] = sum;
+#pragma unroll 8
+        for (int z = row; z < a.ranges; z += a.rows)
+            sum += a.parts[(size_t)z * a.count + i];
+    joined[threadIdx.x] = sum;
     __syncthreads();
     if (row != 0 || i >= a.count)
         return;
-    for (int z = 1; z < 8; z++)
-        sum += joined[z][lane];
-    const int64_t k = i / a.n;
-    const int n = (int)(i % a.n), rs = n / a.cg, c = n % a.cg;
+    for (int z = 1; z < a.rows; z++)
+        sum += joined[z * wide + lane];
     if (a.r_type != INFER_NONE)
         sum += (float)load_any(a.r_type, a.residual,
-                               k * a.r_stride[0] + c * a.r_stride[1] +
-                                   rs / a.s * a.r_stride[2] +
-                                   rs % a.s * a.r_stride[3]);
-    store_any(a.type, a.dw,
-              k * a.stride[0] + c * a.stride[1] + rs / a.s * a.stride[2] +
-                  rs % a.s * a.stride[3],
-              (double)sum);
+                               wgrad_offset(a, i, a.r_stride));
+    if (a.type == INFER_F32)
+        ((float *)a.dw)[wgrad_offset(a, i, a.stride)] = sum;
+    else
+        store_any(a.type, a.dw, wgrad_offset(a, i, a.stride), (double)sum);
+}
+
+/* ---- the host's part ----------------------------------------------- */
+
+/* The convolution whose gradient a problem asks for. */
+static inline int wgrad_geometry(const struct kern_problem *p,
+                                 struct conv_geometry *g,
+                                 struct infer_error *why)
+{
+    struct kern_problem fprop = *p;
+
+    fprop.op = KERN_CONV_FPROP;
+    fprop.n_in = 2;
+    fprop.in[1] = p->out[0];
+    fprop.out[0] = p->in[1];
+    const int r = conv_geometry_read(&fprop, g, why);
+    if (r < 0)
+        return r;
+    if (p->in[0].rank != 4)
+        return error_set(why, INFER_EUNSUPPORTED, "takes 2 spatial dimensions");
+    if (!cuda_is_real(p->out[0].dtype) ||
+        (kern_problem_in(p, 2) && !cuda_is_real(p->in[2].dtype)))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "dw and what is added to it are F32, F16 or BF16");
+    if (g->m < 1 || kern_tensor_count(&p->in[1]) > INT32_MAX)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "dy has no elements, or 2^31 or more");
+    return 0;
+}
+
+/* Weights and ranges of a first pass. */
+struct wgrad_join_shape {
+    int k, cg, r, s, ranges;
+};
+
+/* The second pass, from the workspace. */
+static inline int wgrad_join(const struct kern_exec *e,
+                             const struct wgrad_join_shape *shape,
+                             const struct kern_args *args,
+                             struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_tensor *r = kern_problem_in(p, 2);
+    struct wgrad_sum_args a = {};
+
+    a.parts = (const float *)args->workspace;
+    a.n = shape->r * shape->s * shape->cg;
+    a.count = shape->k * a.n;
+    a.cg = shape->cg;
+    a.s = shape->s;
+    a.ranges = shape->ranges;
+    /* Each thread has some ranges of its own, up to 8 threads a weight. */
+    a.rows = 1;
+    while (a.rows < 8 && a.rows * 4 <= a.ranges)
+        a.rows *= 2;
+    a.linear = kern_tensor_is_dense(&p->out[0], KERN_NHWC) &&
+               (!r || kern_tensor_is_dense(r, KERN_NHWC));
+    for (int i = 0; i < 4; i++) {
+        a.stride[i] = p->out[0].stride[i];
+        a.r_stride[i] = r ? r->stride[i] : 0;
+    }
+    a.type = p->out[0].dtype;
+    a.r_type = r ? r->dtype : INFER_NONE;
+    a.residual = args->in[2];
+    a.dw = args->out[0];
+    return launch_chained(wgrad_sum, dim3(cuda_blocks(a.count, 256 / a.rows)),
+                          dim3(256), 0, args->stream, a, err);
 }
 
 #endif

@@ -37,31 +37,6 @@ struct wgrad_state {
 
 /* ---- limits -------------------------------------------------------- */
 
-static inline int wgrad_geometry(const struct kern_problem *p,
-                                 struct conv_geometry *g,
-                                 struct infer_error *why)
-{
-    struct kern_problem fprop = *p;
-
-    fprop.op = KERN_CONV_FPROP;
-    fprop.n_in = 2;
-    fprop.in[1] = p->out[0];
-    fprop.out[0] = p->in[1];
-    const int r = conv_geometry_read(&fprop, g, why);
-    if (r < 0)
-        return r;
-    if (p->in[0].rank != 4)
-        return error_set(why, INFER_EUNSUPPORTED, "takes 2 spatial dimensions");
-    if (!cuda_is_real(p->out[0].dtype) ||
-        (kern_problem_in(p, 2) && !cuda_is_real(p->in[2].dtype)))
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "dw and what is added to it are F32, F16 or BF16");
-    if (g->m < 1 || kern_tensor_count(&p->in[1]) > INT32_MAX)
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "dy has no elements, or 2^31 or more");
-    return 0;
-}
-
 /* The tiles that a problem can use, the cheapest first. */
 static inline int wgrad_candidates(const struct conv_geometry *g,
                                    bool wide_type, enum wgrad_shape *out)
@@ -204,38 +179,13 @@ static int wgrad_dispatch(const struct wgrad_state *s,
     return wgrad_run<M, 64, 64, 2, 2, 2, 1>(s, a, stream, err);
 }
 
-static inline int wgrad_join(const struct kern_exec *e,
-                             const struct wgrad_state *s,
-                             const struct kern_args *args,
-                             struct infer_error *err)
-{
-    const struct kern_problem *p = &e->problem;
-    const struct kern_tensor *r = kern_problem_in(p, 2);
-    struct wgrad_sum_args a = {};
-
-    a.parts = (const float *)args->workspace;
-    a.count = (int64_t)s->g.k * s->n;
-    a.n = s->n;
-    a.cg = s->g.cg;
-    a.s = s->g.s;
-    a.ranges = s->ranges;
-    for (int i = 0; i < 4; i++) {
-        a.stride[i] = p->out[0].stride[i];
-        a.r_stride[i] = r ? r->stride[i] : 0;
-    }
-    a.type = p->out[0].dtype;
-    a.r_type = r ? r->dtype : INFER_NONE;
-    a.residual = args->in[2];
-    a.dw = args->out[0];
-    return launch_kernel(wgrad_sum, dim3(cuda_blocks(a.count, 32)), 256, 0,
-                         args->stream, a, err);
-}
-
 template <typename M>
 static int wgrad_launch(const struct kern_exec *e, const struct kern_args *args,
                         struct infer_error *err)
 {
     const struct wgrad_state *s = (const struct wgrad_state *)e->state;
+    const struct wgrad_join_shape shape = {s->g.k, s->g.cg, s->g.r, s->g.s,
+                                           s->ranges};
     struct wgrad_args a = {};
 
     a.g = s->g;
@@ -249,7 +199,7 @@ static int wgrad_launch(const struct kern_exec *e, const struct kern_args *args,
     a.chunks_per_range = s->chunks_per_range;
     a.tiles_n = s->tiles_n;
     const int r = wgrad_dispatch<M>(s, &a, args->stream, err);
-    return r < 0 ? r : wgrad_join(e, s, args, err);
+    return r < 0 ? r : wgrad_join(e, &shape, args, err);
 }
 
 #define WGRAD_ROW(symbol, m, type, row_flags)                                  \

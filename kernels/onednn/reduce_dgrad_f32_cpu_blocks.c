@@ -61,8 +61,7 @@ CPU_CLONES static void keep_extreme(bool max, const float *x, int64_t step,
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         const float v = x[i * step];
-        const bool take =
-            (max ? v > t->top[i] : v < t->top[i]) || v != v || number == 0;
+        const bool take = (max ? v > t->top[i] : v < t->top[i]) || v != v;
 
         t->top[i] = take ? v : t->top[i];
         t->best[i] = take ? number : t->best[i];
@@ -92,9 +91,12 @@ static void measure(const struct kern_problem *p, const struct reduce_blocks *s,
 {
     const enum kern_reduce_kind kind = p->attr.reduce.kind;
 
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         t->norm[i] = 0;
-    for (int64_t k = 0; k < s->count; k++)
+        t->top[i] = x[s->at[0] + i * step];
+        t->best[i] = 0;
+    }
+    for (int64_t k = kind == KERN_REDUCE_L2 ? 0 : 1; k < s->count; k++)
         if (kind == KERN_REDUCE_L2)
             add_squares(x + s->at[k], step, t, n);
         else

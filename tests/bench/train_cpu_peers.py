@@ -7,8 +7,8 @@
                        [--modes=plain,channels_last,compile] [--markdown=FILE]
 
 A step is forward, loss, backward and SGD with momentum, single precision, on
-one batch that is in memory.  train's time is the median step of --time-layers
-(every launch of a step, one after the other: on a CPU that is what a step is).
+one batch that is in memory.  train's time is the median whole step that
+--time-layers prints.
 PyTorch's modes: plain (eager, channels first), channels_last (eager) and
 compile (torch.compile, channels last).  Both sides take turns, `rounds` times;
 each figure is the median over the rounds, its spread the range of them.
@@ -125,7 +125,8 @@ def run_train(args, network, threads, folder):
          f"--batch={args.batch}", f"--threads={threads}", "--time-layers",
          "--optimizer=momentum", "--output=" + folder + "/w.safetensors"],
         check=True, capture_output=True, text=True).stdout
-    return float(re.search(r"step ([0-9.]+) ms", out).group(1))
+    return float(re.search(r"whole step, median of \d+: ([0-9.]+) ms",
+                           out).group(1))
 
 
 class Rival:

@@ -538,6 +538,20 @@ static void make_picture_copy(struct maker *m)
         rng_chance(&m->rng, 50) ? m->dtype : INFER_F16, 4, dim, KERN_NHWC);
 }
 
+/* One element to a whole tensor. */
+static void make_fill(struct maker *m, int k)
+{
+    static const enum infer_dtype types[] = {INFER_F32, INFER_F16, INFER_BF16};
+    const struct dims s = make_dims(m, k, 1);
+    struct kern_tensor *x = &m->p->in[0];
+
+    m->p->n_in = 1;
+    *x = kern_tensor_dense(m->dtype, s.rank, s.dim, KERN_NCHW);
+    memset(x->stride, 0, sizeof(x->stride));
+    m->p->out[0] =
+        make_tensor(m, types[rng_range(&m->rng, 0, 2)], s.rank, s.dim, true);
+}
+
 static void make_copy(struct maker *m, int k)
 {
     const struct dims s = make_dims(m, k, 1);
@@ -547,7 +561,10 @@ static void make_copy(struct maker *m, int k)
         make_picture_copy(m);
         return;
     }
-
+    if (rng_chance(&m->rng, 15)) {
+        make_fill(m, k);
+        return;
+    }
     if (rng_chance(&m->rng, 40))
         to = (enum infer_dtype)rng_range(&m->rng, INFER_F64, INFER_BOOL);
     m->p->n_in = 1;

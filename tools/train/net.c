@@ -322,10 +322,13 @@ void net_free(struct net *n)
 
     for (int l = 0; l < NET_LISTS; l++)
         free_list(n, &n->list[l]);
+    if (n->step)
+        d->ops->graph_free(d, n->step);
     for (int home = NET_FIXED; home < NET_HOMES; home++)
         d->ops->free(d, n->base[home]);
     d->ops->free(d, n->arena);
     d->ops->free(d, n->workspace);
+    d->ops->free(d, n->aside);
     for (int i = 0; i < n->n_params; i++)
         free(n->param[i].name);
     free(n->param);

@@ -66,11 +66,12 @@ struct net_param {
     int value;
     int rank;
     int64_t dim[KERN_MAX_RANK];
-    int64_t offset, count; /* elements of the flat arrays; row-major there */
+    int64_t offset, count; /* elements of the flat arrays */
     enum net_role role;
     enum net_init init;
     int64_t fan_in, fan_out;
     bool written; /* some launch has set its gradient */
+    bool aside;   /* its gradient is made beside the way back */
 };
 
 /* ---- launches ------------------------------------------------------ */
@@ -104,6 +105,7 @@ struct net_op {
     enum net_stage stage;
     enum net_transfer transfer;
     bool prepared;
+    bool aside; /* on the device's second stream, with its own workspace */
     double seconds;
     uint64_t runs;
 };
@@ -180,9 +182,12 @@ struct net {
     int n_buffers, buffers_capacity;
     int flat[NET_HOMES]; /* buffers of the flat arrays; -1: none */
     struct net_list list[NET_LISTS];
+    struct device_graph *step; /* of net_step() */
+    uint64_t step_runs;
     unsigned char *base[NET_HOMES];
     size_t arena_bytes, fixed_bytes, workspace_bytes, packed_bytes;
-    void *arena, *workspace;
+    size_t aside_bytes; /* largest workspace of launches aside */
+    void *arena, *workspace, *aside;
     struct view *mean, *deviation; /* of batch norms in training, by node */
     uint32_t *stream;              /* of dropouts, by node */
     struct view averages;          /* eval's 16-bit copy of the averages */
@@ -220,6 +225,9 @@ int net_put_stop(struct net *n, bool stop, struct infer_error *err);
 /* Forward, loss and gradients; first: of the step (gradients start at 0). */
 int net_train(struct net *n, bool first, struct infer_error *err);
 int net_update(struct net *n, struct infer_error *err);
+/* Both for a step of one batch, recorded as one where the device can.
+ * Gradients that are not finite leave the weights as they are. */
+int net_step(struct net *n, struct infer_error *err);
 /* The launch of the training list that reads a parameter first. */
 int net_first_use(const struct net *n, int param);
 /* Forward and loss of the training list alone, from a launch on; what those
@@ -237,7 +245,8 @@ int net_write_state(struct net *n, const float *in, struct infer_error *err);
 int net_begin(struct net *n, struct infer_error *err);
 int net_end(struct net *n, struct infer_error *err);
 
-/* Flat arrays, whole, to and from the host: element size that of the dtype. */
+/* Flat arrays, whole, to and from the host, where every parameter is row-major:
+ * element size that of the dtype. */
 size_t net_flat_bytes(const struct net *n, enum net_home home); /* 0: absent */
 int net_read_flat(struct net *n, enum net_home home, void *out,
                   struct infer_error *err);
@@ -253,6 +262,10 @@ int net_read_view(struct net *n, const struct view *v, void *out,
 
 /* Runs a list launch by launch and adds the times to net_op.seconds. */
 int net_time(struct net *n, enum net_list_name list, struct infer_error *err);
+/* The seconds of `count` whole steps on the batch that is there, one behind the
+ * other, recorded where the device can. */
+int net_time_steps(struct net *n, int count, double *seconds,
+                   struct infer_error *err);
 
 /* ---- for the files of the network ---------------------------------- */
 
@@ -261,7 +274,8 @@ struct net_emit {
     struct view in[KERN_MAX_IN], out[KERN_MAX_OUT];
     enum net_stage stage;
     int node;
-    int list; /* enum net_list_name */
+    int list;   /* enum net_list_name */
+    bool aside; /* nothing before the end of the list needs the result */
 };
 
 /* net_emit.c */
@@ -282,6 +296,9 @@ int net_copy(struct net *n, int list, enum net_stage stage, int node,
 
 /* net_params.c */
 int net_find_params(struct net *n, struct infer_error *err);
+/* Kernels of a GPU read weights of convolutions with their inputs innermost,
+ * so they lie like that there, masters, gradients and moments too. */
+enum kern_layout net_param_layout(const struct net *n);
 struct view net_param_view(const struct net *n, int param, enum net_home home);
 bool net_is_trained(const struct net *n, int param); /* -1: false */
 

@@ -89,6 +89,22 @@ struct product {
     struct view x, w, dz;
 };
 
+/* Bytes of a product up to which it leaves much of a GPU idle. */
+#define SMALL_BYTES (32 << 20)
+
+/* Nobody waits for the gradient of a weight: what is small runs beside the way
+ * back.  All uses of one weight run alike, in order. */
+static bool runs_aside(const struct backward *b, const struct product *p)
+{
+    struct net_param *w = &b->n->param[param(b, 1)];
+
+    if (!w->written)
+        w->aside = b->n->options.device->ops->branch &&
+                   kern_tensor_span(&p->x.t) + kern_tensor_span(&p->dz.t) <=
+                       SMALL_BYTES;
+    return w->aside;
+}
+
 static int weight_grad(const struct backward *b, const struct product *p)
 {
     struct net_emit e;
@@ -98,6 +114,7 @@ static int weight_grad(const struct backward *b, const struct product *p)
     if (!trains(b, 1))
         return 0;
     begin(b, KERN_CONV_WGRAD, NET_WGRAD, &e);
+    e.aside = runs_aside(b, p);
     e.p.attr.conv = p->attr;
     e.in[0] = p->x;
     e.in[1] = p->dz;

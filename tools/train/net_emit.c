@@ -215,7 +215,8 @@ static int no_row(const struct net *n, const struct net_emit *e,
                      why->text[0] ? why->text : "there is none at all");
 }
 
-/* Buffers live as long as the launches of their own list use them. */
+/* Buffers live as long as the launches of their own list use them; those of
+ * launches aside to its end. */
 static void touch_all(struct net *n, const struct net_emit *e, int at)
 {
     for (int i = 0; i < KERN_MAX_IN; i++)
@@ -258,9 +259,14 @@ int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
         free(op);
         return rc;
     }
+    op->aside = e->aside;
     touch_all(n, e, list->n - 1);
+    if (e->aside)
+        touch_all(n, e, INT_MAX);
     if (op->exec.workspace > n->workspace_bytes)
         n->workspace_bytes = op->exec.workspace;
+    if (op->aside && op->exec.workspace > n->aside_bytes)
+        n->aside_bytes = op->exec.workspace;
     return 0;
 }
 

@@ -243,10 +243,41 @@ static int lrn(const struct forward *f)
     return finish(f, &e);
 }
 
+/* Zeros round a copy move whole vectors where pixels are what they were. */
+static int pad_zeros(const struct forward *f, const struct kern_pad *a)
+{
+    const struct view x = input(f, 0, false);
+    const int at = (int)(f->node - f->n->g->node);
+    const struct view zero = view_raise(&f->n->zero, x.t.rank);
+    struct view whole, part, from;
+    int rc = make(f, f->out, &whole);
+
+    from = view_expand(&zero, whole.t.dim);
+    if (rc == 0)
+        rc = net_copy(f->n, f->list, NET_FPROP, at, &from, &whole, f->err);
+    part = whole;
+    for (int i = 0; i < x.t.rank; i++)
+        part = view_slice(&part, i, a->begin[i], 1, x.t.dim[i]);
+    return rc < 0 ? rc
+                  : net_copy(f->n, f->list, NET_FPROP, at, &x, &part, f->err);
+}
+
+static bool pads_zeros(const struct forward *f, const struct kern_pad *a)
+{
+    bool ok = a->mode == KERN_PAD_CONSTANT && a->value == 0 &&
+              !f->n->options.device->ops->host_memory;
+
+    for (int i = 0; i < KERN_MAX_RANK; i++)
+        ok = ok && a->begin[i] >= 0 && a->end[i] >= 0;
+    return ok;
+}
+
 static int pad(const struct forward *f)
 {
     struct net_emit e;
 
+    if (pads_zeros(f, &f->node->attr.pad))
+        return pad_zeros(f, &f->node->attr.pad);
     begin(f, KERN_PAD, &e);
     e.p.attr.pad = f->node->attr.pad;
     e.in[0] = input(f, 0, false);

@@ -104,6 +104,8 @@ static int allocate_all(struct net *n, struct infer_error *err)
     n->base[NET_TRAIN] = n->base[NET_EVAL] = n->arena;
     if (rc == 0)
         rc = allocate(n, n->workspace_bytes, err, &n->workspace);
+    if (rc == 0)
+        rc = allocate(n, n->aside_bytes, err, &n->aside);
     for (int home = NET_FIXED; rc == 0 && home < NET_HOMES; home++) {
         const size_t bytes = home == NET_FIXED ? n->fixed_bytes
                              : n->flat[home] < 0

@@ -227,6 +227,11 @@ int net_find_params(struct net *n, struct infer_error *err)
     return rc;
 }
 
+enum kern_layout net_param_layout(const struct net *n)
+{
+    return n->options.device->ops->host_memory ? KERN_NCHW : KERN_NHWC;
+}
+
 struct view net_param_view(const struct net *n, int param, enum net_home home)
 {
     const struct net_param *p = &n->param[param];
@@ -236,7 +241,7 @@ struct view net_param_view(const struct net *n, int param, enum net_home home)
     v.buffer = n->flat[home];
     v.offset = p->offset;
     v.t = kern_tensor_dense(home == NET_HALF ? n->options.dtype : master(n),
-                            p->rank, p->dim, KERN_NCHW);
+                            p->rank, p->dim, net_param_layout(n));
     return v;
 }
 

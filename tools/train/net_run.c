@@ -34,16 +34,44 @@ static int launch(struct net *n, const struct net_op *op,
     return rc;
 }
 
+/* Beside what follows in the list. */
+static int launch_aside(struct net *n, const struct net_op *op,
+                        struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    struct net_op copy = *op;
+    int rc = d->ops->branch(d, err, &copy.args.stream);
+
+    copy.args.workspace = n->aside;
+    return rc < 0 ? rc : launch(n, &copy, err);
+}
+
+/* What goes to other processes waits for what runs aside, and so does the end:
+ * a recording ends only where its branches have come together again. */
 static int launch_all(struct net *n, const struct net_list *l,
                       struct infer_error *err)
 {
-    for (int i = 0; i < l->n; i++) {
-        const int rc = launch(n, l->op[i], err);
+    const struct device *d = n->options.device;
+    bool aside = false;
+    int rc = 0;
 
-        if (rc < 0)
-            return rc;
+    for (int i = 0; rc == 0 && i < l->n; i++) {
+        const struct net_op *op = l->op[i];
+
+        if (aside && op->transfer != NET_NO_TRANSFER) {
+            rc = d->ops->rejoin(d, err);
+            aside = false;
+        }
+        if (rc == 0)
+            rc = op->aside ? launch_aside(n, op, err) : launch(n, op, err);
+        aside = aside || op->aside;
     }
-    return 0;
+    if (aside) {
+        const int joined = d->ops->rejoin(d, rc == 0 ? err : NULL);
+
+        rc = rc == 0 ? joined : rc;
+    }
+    return rc;
 }
 
 /* ---- recording ----------------------------------------------------- */
@@ -51,36 +79,56 @@ static int launch_all(struct net *n, const struct net_list *l,
 /* Libraries may still allocate in the first launches. */
 #define RUNS_BEFORE_RECORDING 2
 
-static int record(struct net *n, struct net_list *l, struct infer_error *err)
+/* Lists one behind the other. */
+static int launch_lists(struct net *n, const enum net_list_name *which,
+                        int count, struct infer_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < count; i++)
+        rc = launch_all(n, &n->list[which[i]], err);
+    return rc;
+}
+
+static int record(struct net *n, const enum net_list_name *which, int count,
+                  struct infer_error *err, struct device_graph **out)
 {
     const struct device *d = n->options.device;
     int rc = d->ops->record_begin(d, err);
 
     if (rc < 0)
         return rc;
-    rc = launch_all(n, l, err);
+    rc = launch_lists(n, which, count, err);
     if (rc < 0) {
         (void)d->ops->record_end(d, NULL, NULL);
         return rc;
     }
-    return d->ops->record_end(d, err, &l->recorded);
+    return d->ops->record_end(d, err, out);
+}
+
+/* Runs the lists, from the third time on as one graph where the device can. */
+static int run_recorded(struct net *n, const enum net_list_name *which,
+                        int count, uint64_t *runs,
+                        struct device_graph **recorded, struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    int rc = 0;
+
+    if (d->ops->record_begin && !*recorded &&
+        (*runs)++ >= RUNS_BEFORE_RECORDING)
+        rc = record(n, which, count, err, recorded);
+    if (rc < 0)
+        return rc;
+    return *recorded ? d->ops->replay(d, *recorded, err)
+                     : launch_lists(n, which, count, err);
 }
 
 static int run(struct net *n, enum net_list_name which, struct infer_error *err)
 {
-    const struct device *d = n->options.device;
     struct net_list *l = &n->list[which];
-    int rc = 0;
 
-    if (l->n == 0)
-        return 0;
-    if (d->ops->record_begin && !l->recorded &&
-        l->runs++ >= RUNS_BEFORE_RECORDING)
-        rc = record(n, l, err);
-    if (rc < 0)
-        return rc;
-    return l->recorded ? d->ops->replay(d, l->recorded, err)
-                       : launch_all(n, l, err);
+    return l->n == 0 ? 0
+                     : run_recorded(n, &which, 1, &l->runs, &l->recorded, err);
 }
 
 /* ---- steps --------------------------------------------------------- */
@@ -182,6 +230,14 @@ int net_update(struct net *n, struct infer_error *err)
     return run(n, NET_LIST_UPDATE, err);
 }
 
+int net_step(struct net *n, struct infer_error *err)
+{
+    static const enum net_list_name whole[] = {NET_LIST_CLEAR, NET_LIST_TRAIN,
+                                               NET_LIST_UPDATE};
+
+    return run_recorded(n, whole, 3, &n->step_runs, &n->step, err);
+}
+
 int net_eval(struct net *n, struct infer_error *err)
 {
     return run(n, NET_LIST_EVAL, err);
@@ -233,22 +289,93 @@ size_t net_flat_bytes(const struct net *n, enum net_home home)
     return n->flat[home] < 0 ? 0 : n->buffer[n->flat[home]].bytes;
 }
 
+/* Elements of a parameter, k, c, window, from the order of the host to that of
+ * the device, k, window, c, or back. */
+static void turn(const struct net_param *p, bool to_host, size_t size,
+                 const unsigned char *from, unsigned char *to)
+{
+    const size_t inputs = (size_t)p->dim[1];
+    const size_t window =
+        (size_t)p->count / ((size_t)p->dim[0] * (size_t)p->dim[1]);
+
+    for (size_t i = 0; i < (size_t)p->count; i++) {
+        const size_t w = i % window, c = i / window % inputs;
+        const size_t k = i / (window * inputs);
+        const size_t there = (k * window + w) * inputs + c;
+
+        if (to_host)
+            memcpy(to + i * size, from + there * size, size);
+        else
+            memcpy(to + there * size, from + i * size, size);
+    }
+}
+
+/* A flat array as the other side has it; copies all that lies alike. */
+static void turn_all(const struct net *n, enum net_home home, bool to_host,
+                     const unsigned char *from, unsigned char *to)
+{
+    const size_t bytes = net_flat_bytes(n, home);
+
+    memcpy(to, from, bytes);
+    for (int i = 0; i < n->n_params; i++) {
+        const struct net_param *p = &n->param[i];
+        const size_t size =
+            infer_dtype_size(net_param_view(n, i, home).t.dtype);
+        const size_t at = (size_t)p->offset * size;
+
+        /* Gradients and moments end behind what is trained. */
+        if (p->rank > 2 && at < bytes)
+            turn(p, to_host, size, from + at, to + at);
+    }
+}
+
+/* A copy of a flat array in the other side's order; NULL without memory. */
+static unsigned char *turned(const struct net *n, enum net_home home,
+                             bool to_host, const void *from,
+                             struct infer_error *err)
+{
+    unsigned char *copy = malloc(net_flat_bytes(n, home));
+
+    if (copy)
+        turn_all(n, home, to_host, from, copy);
+    else
+        error_set(err, INFER_EMEMORY, "out of memory");
+    return copy;
+}
+
 int net_read_flat(struct net *n, enum net_home home, void *out,
                   struct infer_error *err)
 {
     const struct device *d = n->options.device;
+    const size_t bytes = net_flat_bytes(n, home);
+    unsigned char *copy;
+    int rc = d->ops->copy_out(d, out, n->base[home], bytes, err);
 
-    return d->ops->copy_out(d, out, n->base[home], net_flat_bytes(n, home),
-                            err);
+    if (rc < 0 || net_param_layout(n) == KERN_NCHW)
+        return rc;
+    copy = turned(n, home, true, out, err);
+    if (!copy)
+        return INFER_EMEMORY;
+    memcpy(out, copy, bytes);
+    free(copy);
+    return 0;
 }
 
 int net_write_flat(struct net *n, enum net_home home, const void *in,
                    struct infer_error *err)
 {
     const struct device *d = n->options.device;
-    int rc =
-        d->ops->copy_in(d, n->base[home], in, net_flat_bytes(n, home), err);
+    unsigned char *copy = NULL;
+    int rc;
 
+    if (net_param_layout(n) != KERN_NCHW) {
+        copy = turned(n, home, false, in, err);
+        if (!copy)
+            return INFER_EMEMORY;
+    }
+    rc = d->ops->copy_in(d, n->base[home], copy ? copy : in,
+                         net_flat_bytes(n, home), err);
+    free(copy);
     if (rc == 0 && home == NET_WEIGHTS)
         rc = net_refresh_half(n, err);
     return rc;
@@ -332,5 +459,31 @@ int net_time(struct net *n, enum net_list_name list, struct infer_error *err)
         l->op[i]->seconds += seconds_now() - start;
         l->op[i]->runs++;
     }
+    return rc;
+}
+
+int net_time_steps(struct net *n, int count, double *seconds,
+                   struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    int rc = net_begin(n, err);
+
+    /* The recording, and once more. */
+    for (int i = 0; rc == 0 && i < RUNS_BEFORE_RECORDING + 2; i++)
+        rc = net_step(n, err);
+    if (rc == 0 && d->ops->mark)
+        rc = d->ops->mark(d, 0, err);
+    for (int i = 0; rc == 0 && i < count; i++) {
+        const double start = seconds_now();
+
+        rc = net_step(n, err);
+        seconds[i] = seconds_now() - start;
+        if (rc == 0 && d->ops->mark)
+            rc = d->ops->mark(d, i + 1, err);
+    }
+    if (rc == 0)
+        rc = net_end(n, err);
+    for (int i = 0; rc == 0 && d->ops->mark && i < count; i++)
+        rc = d->ops->elapsed(d, i + 1, err, &seconds[i]);
     return rc;
 }

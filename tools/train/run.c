@@ -55,10 +55,11 @@ static int one_batch(struct train_run *r, const struct loader_batch *b,
     if (rc == 0)
         rc = net_put_stop(r->net, interrupted != 0, err);
     if (rc == 0)
-        rc = net_train(r->net, micro == 0, err);
+        rc = parts == 1 ? net_step(r->net, err)
+                        : net_train(r->net, micro == 0, err);
     /* The update need not wait until the loss is known: gradients that are not
      * finite change nothing, and the caller tells of such a loss. */
-    if (rc == 0 && micro == parts - 1)
+    if (rc == 0 && parts > 1 && micro == parts - 1)
         rc = net_update(r->net, err);
     return rc < 0 ? rc : net_read_metrics(r->net, err, out);
 }
