@@ -469,8 +469,8 @@ static bool examine(const struct cudnn_graph *g, bool deterministic,
     const bool varies =
         index == 50 ||
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
-    /* Engine 39 of 9.19 rounds once more, by up to a place of BF16, where the
-     * result takes the place of what is added to it. */
+    /* Engine 39 of 9.19 is off by up to a place of BF16 where the result takes
+     * the place of what is added to it. */
     const bool spoils = index == 39 && g->adds;
     const bool fourier = has_note(note, notes, CUDNN_NUMERICAL_NOTE_FFT);
     const bool transforms =

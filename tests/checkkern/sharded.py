@@ -3,11 +3,11 @@
 """checkkern in many processes at once, and one table of what they found.
 
     sharded.py run DIR [--checkkern=FILE] [--of=N] [--from=I] [--to=J]
-        [--jobs=N] [--gpus=0,1,..] [--tool=memcheck|racecheck|initcheck|
+        [--only=I,J,..] [--jobs=N] [--gpus=0,1,..] [--tool=memcheck|racecheck|initcheck|
         synccheck] [--within=SECONDS] [checkkern's options]
     sharded.py sum [--count=N] DIR...
 
-`run` starts shards I to J - 1 of N, at most --jobs together and turn by turn on
+`run` starts shards I to J - 1 of N, or only those named, at most --jobs together and turn by turn on
 the GPUs named; each writes DIR/shard-K.out and .err.  All rows are in every
 shard, with another Nth of the problems.  With --tool, shards are run under
 compute-sanitizer and hold all problems of every Nth row instead, so that each
@@ -115,8 +115,8 @@ def run(o):
     rows = list_rows(o["checkkern"], o["options"])
     with open(os.path.join(o["dir"], "rows"), "w") as f:
         f.write("\n".join(rows) + "\n")
-    shards = [k for k in range(o["from"], o["to"]) if not o["tool"] or
-              k < len(rows)]
+    shards = [k for k in o["only"] or range(o["from"], o["to"])
+              if not o["tool"] or k < len(rows)]
     with concurrent.futures.ThreadPoolExecutor(o["jobs"]) as pool:
         codes = list(pool.map(lambda k: run_shard(o, k, rows), shards))
     return 3 if any(codes) else 0
@@ -191,7 +191,7 @@ def print_sum(folders, count):
 def parse_run(args):
     o = {"checkkern": "tests/checkkern/checkkern", "of": 1, "from": 0,
          "to": None, "jobs": os.cpu_count(), "gpus": [], "tool": "",
-         "within": 86400, "options": [], "dir": None}
+         "within": 86400, "options": [], "dir": None, "only": []}
     for a in args:
         key, _, value = a[2:].partition("=")
         if not a.startswith("--"):
@@ -200,6 +200,8 @@ def parse_run(args):
             o[key] = int(value)
         elif key == "gpus":
             o["gpus"] = value.split(",")
+        elif key == "only":
+            o["only"] = [int(k) for k in value.split(",")]
         elif key in ("checkkern", "tool"):
             o[key] = value
         else:
