@@ -309,10 +309,27 @@ void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
     }
 }
 
+/* The big part of a weight, as tf32_split() (tf32.cuh) takes it: finite, so
+ * that the small part is a number where the weight is. */
+static float big_tf32(float value)
+{
+    const float big = round_tf32(value);
+    uint32_t bits;
+
+    if (isfinite(big))
+        return big;
+    if (!isfinite(value))
+        return copysignf(1, value);
+    memcpy(&bits, &value, sizeof(bits));
+    bits &= 0xffffe000;
+    memcpy(&value, &bits, sizeof(bits));
+    return value;
+}
+
 void conv_split_tf32(int64_t count, float *w)
 {
     for (int64_t i = 0; i < count; i++) {
-        const float big = isfinite(w[i]) ? round_tf32(w[i]) : 0;
+        const float big = big_tf32(w[i]);
 
         w[count + i] = round_tf32(w[i] - big);
         w[i] = big;

@@ -62,7 +62,8 @@ void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
                     int channels, int pitch, void *dst);
 
 /* Splits `count` weights into a big part, in their place, and a small part
- * behind them all, both rounded to TF32.  What is not finite is small. */
+ * behind them all, both rounded to TF32.  What is not finite is small, and its
+ * big part 1 with its sign. */
 void conv_split_tf32(int64_t count, float *w);
 
 /* Packs into F32 [group][depth_pad][kg_pad]: one row a (r, s, c). */

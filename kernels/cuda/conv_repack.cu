@@ -281,7 +281,7 @@ static int make_plan(const struct kern_problem *p, struct plan *plan,
 #define HOPPER_TILES(prefix)                                                   \
     &prefix##_128x256, &prefix##_192x128, &prefix##_128x128, &prefix##_256x64, \
         &prefix##_128x64, &prefix##_64x256, &prefix##_128x32,                  \
-        &prefix##_64x128_cluster, &prefix##_64x64_cluster,                     \
+        &prefix##_128x128_cluster, &prefix##_64x64_cluster,                    \
         &prefix##_64x32_cluster
 
 static const struct kern_row *const tiles[] = {

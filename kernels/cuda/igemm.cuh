@@ -32,8 +32,8 @@
  *
  * TF32X3 keeps single precision: x = big + small, both TF32 to nearest, and
  * x w = big big + big small + small big; what is dropped is below 2^-21 of a
- * product.  Tensor cores truncate their sums, so each chunk is summed apart
- * and added in round-to-nearest arithmetic.
+ * product.  Tensor cores truncate their sums, so each step of 8 is summed
+ * apart and added in round-to-nearest arithmetic.
  */
 #ifndef KERNELS_CUDA_IGEMM_CUH
 #define KERNELS_CUDA_IGEMM_CUH
@@ -225,13 +225,15 @@ igemm_multiply(float (&acc)[L::MT][L::NT][4], const uint32_t (&fa)[L::MT][4],
             igemm_mma(M(), acc[i][j], fa[i], fb[j]);
 }
 
-/* Three products; the small ones first. */
+/* Three products, the small ones first.  Tensor cores truncate their sums, so
+ * those of a step are added to the others in round-to-nearest arithmetic. */
 template <typename M, typename L>
 static __device__ __forceinline__ void
 igemm_multiply_split(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
                      uint32_t (&fb)[L::NT][2])
 {
     uint32_t small_a[L::MT][4], small_b[L::NT][2];
+    float part[L::MT][L::NT][4] = {};
 
 #pragma unroll
     for (int i = 0; i < L::MT; i++)
@@ -243,9 +245,16 @@ igemm_multiply_split(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
 #pragma unroll
         for (int e = 0; e < 2; e++)
             tf32_split(fb[j][e], &fb[j][e], &small_b[j][e]);
-    igemm_multiply<M, L>(acc, small_a, fb);
-    igemm_multiply<M, L>(acc, fa, small_b);
-    igemm_multiply<M, L>(acc, fa, fb);
+    igemm_multiply<M, L>(part, small_a, fb);
+    igemm_multiply<M, L>(part, fa, small_b);
+    igemm_multiply<M, L>(part, fa, fb);
+#pragma unroll
+    for (int i = 0; i < L::MT; i++)
+#pragma unroll
+        for (int j = 0; j < L::NT; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                acc[i][j][e] += part[i][j][e];
 }
 
 /* One chunk: stage holds BM rows of x, then BN rows of w. */
@@ -257,17 +266,7 @@ igemm_chunk(float (&acc)[L::MT][L::NT][4], uint32_t stage)
     const int row_a = warp / WARPS_N * L::WM + lane % 16;
     const int row_b = warp % WARPS_N * L::WN + lane % 8 + lane / 16 * 8;
     const uint32_t stage_b = stage + BM * ROW;
-    float part[L::MT][L::NT][4];
 
-    if (M::SPLIT) {
-#pragma unroll
-        for (int i = 0; i < L::MT; i++)
-#pragma unroll
-            for (int j = 0; j < L::NT; j++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    part[i][j][e] = 0;
-    }
 #pragma unroll
     for (int step = 0; step < ROW / 32; step++) {
         uint32_t fa[L::MT][4], fb[L::NT][2];
@@ -288,7 +287,7 @@ igemm_chunk(float (&acc)[L::MT][L::NT][4], uint32_t stage)
             fb[j + 1][1] = four[3];
         }
         if (M::SPLIT) {
-            igemm_multiply_split<M, L>(part, fa, fb);
+            igemm_multiply_split<M, L>(acc, fa, fb);
         } else {
             if (M::WIDE) { /* weights are rounded when they are packed */
 #pragma unroll
@@ -299,15 +298,6 @@ igemm_chunk(float (&acc)[L::MT][L::NT][4], uint32_t stage)
             }
             igemm_multiply<M, L>(acc, fa, fb);
         }
-    }
-    if (M::SPLIT) {
-#pragma unroll
-        for (int i = 0; i < L::MT; i++)
-#pragma unroll
-            for (int j = 0; j < L::NT; j++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    acc[i][j][e] += part[i][j][e];
     }
 }
 

@@ -14,8 +14,9 @@ static __device__ __forceinline__ uint32_t tf32_round(uint32_t x)
 }
 
 /* x = big + small, both TF32 to nearest.  What is not finite is all in small,
- * so that it meets the big part of the other factor alone: infinity times a
- * small part of 0 would be no number. */
+ * which meets the big part of the other factor alone: infinity times a small
+ * part of 0 would be no number.  Its big part is 1 with its sign rather than 0,
+ * so that two infinite factors give what they should. */
 static __device__ __forceinline__ void tf32_split(uint32_t x, uint32_t *big,
                                                   uint32_t *small)
 {
@@ -23,7 +24,8 @@ static __device__ __forceinline__ void tf32_split(uint32_t x, uint32_t *big,
     uint32_t b = (x + 0x1000) & 0xffffe000u;
 
     if (size >= 0x7f7ff000u) /* which would round to infinity, or is it */
-        b = size < 0x7f800000u ? x & 0xffffe000u : 0;
+        b = size < 0x7f800000u ? x & 0xffffe000u
+                               : x & 0x80000000u | 0x3f800000u;
     *big = b;
     *small =
         tf32_round(__float_as_uint(__uint_as_float(x) - __uint_as_float(b)));

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Convolution on Hopper for few outputs: the blocks of a cluster share a tile
- * of 64 x BN, each with its part of the depth, and add up through each other's
+ * of BM x BN, each with its part of the depth, and add up through each other's
  * shared memory.  wgmma.cuh describes the product and the ring.
  *
- * Threads.  One consumer warpgroup and one warp that fills the ring. blockIdx.x
- * counts tiles, channels fastest, times the blocks of a cluster.
+ * Threads.  WGS consumer warpgroups, 64 rows each, and one warp that fills the
+ * ring.  blockIdx.x counts tiles, channels fastest, times the blocks of a
+ * cluster.
  *
- * The sum.  Each block finishes 64 / size rows of the tile.  A block lays its
+ * The sum.  Each block finishes BM / size rows of the tile.  A block lays its
  * partial sums into the ring, which nothing needs any more, rows of BN + 8
  * floats (8 words from row to row spread the 4 rows of a half-warp's float2
  * stores over all banks), and the copy engine sends each owner its rows:
@@ -16,7 +17,7 @@
  * step.  The bias is where the first rank's sums start; the residuals of a
  * thread's first step are fetched before the products.
  *
- * Bytes: STAGES * (64 + WEIGHTS * BN) * 128 + 64 * (BN + 8) * 4 + 16 * STAGES +
+ * Bytes: STAGES * (BM + WEIGHTS * BN) * 128 + BM * (BN + 8) * 4 + 16 * STAGES +
  * 8.
  */
 #ifndef KERNELS_CUDA_WGMMA_CLUSTER_CUH
@@ -25,10 +26,11 @@
 #include "kernels/cuda/wgmma.cuh"
 #include "kernels/cuda/wgmma_finish.cuh"
 
-template <typename M, int BN, int STAGES> struct wgmma_cluster {
+template <typename M, int WGS, int BN, int STAGES> struct wgmma_cluster {
     enum {
-        BM = 64,
-        THREADS = 160,
+        BM = 64 * WGS,
+        CONSUMERS = 128 * WGS,
+        THREADS = CONSUMERS + 32,
         MEET = 1,                               /* the consumers' barrier */
         N = 16 / (int)sizeof(typename M::type), /* channels of a step */
         PER_ROW = BN / N,
@@ -48,7 +50,7 @@ static __device__ __forceinline__ void
 wgmma_first_residuals(const struct wgmma_args &a, int rank, int size, int m0,
                       int n0, float (&r)[L::N])
 {
-    const int row = threadIdx.x / L::PER_ROW, rows = 64 / size;
+    const int row = threadIdx.x / L::PER_ROW, rows = L::BM / size;
     const int m = m0 + rank * rows + row;
     const int n = n0 + threadIdx.x % L::PER_ROW * L::N;
 
@@ -73,35 +75,36 @@ wgmma_lay_sums(const float (&acc)[BN / 2], uint32_t base)
     }
 }
 
-/* Sends thread i's owner its rows of the sums. */
+/* Sends each other owner its rows of the sums. */
 template <typename L>
 static __device__ __forceinline__ void wgmma_send_sums(uint32_t base, int rank,
                                                        int size)
 {
     const int owner = threadIdx.x, bytes = L::SUM_BYTES / size;
 
-    if (owner < size)
+    if (owner < size && owner != rank)
         hopper_copy_to_peer(hopper_peer(base + L::SUMS + rank * bytes, owner),
                             base + owner * bytes, bytes,
                             hopper_peer(base + L::SUMMED, owner));
 }
 
 /* Finishes this block's rows of the tile at (m0, n0): N channels a step, 16
- * bytes of outputs.  r: the first step's residuals. */
+ * bytes of outputs.  own: what this block laid; r: the first step's residuals.
+ */
 template <typename M, typename L>
 static __device__ __forceinline__ void
-wgmma_add_sums(const struct wgmma_args &a, const float *sums, int rank,
-               int size, int m0, int n0, float (&r)[L::N])
+wgmma_add_sums(const struct wgmma_args &a, const float *own, const float *sums,
+               int rank, int size, int m0, int n0, float (&r)[L::N])
 {
     typedef typename M::type T;
-    const int rows = 64 / size, column = threadIdx.x % L::PER_ROW * L::N;
+    const int rows = L::BM / size, column = threadIdx.x % L::PER_ROW * L::N;
     struct output_args out = a.out;
 
     out.bias = NULL; /* added */
     for (int row = threadIdx.x / L::PER_ROW; row < rows;
-         row += 128 / L::PER_ROW) {
+         row += L::CONSUMERS / L::PER_ROW) {
         const int m = m0 + rank * rows + row, n = n0 + column;
-        const bool later = row >= 128 / L::PER_ROW;
+        const bool later = row >= L::CONSUMERS / L::PER_ROW;
         float v[L::N];
         if (m >= a.g.m || n >= a.g.k)
             continue;
@@ -112,7 +115,8 @@ wgmma_add_sums(const struct wgmma_args &a, const float *sums, int rank,
             v[e] = 0;
 #pragma unroll 4
         for (int from = 0; from < size; from++) {
-            const float *part = sums + (from * rows + row) * L::PITCH + column;
+            const float *part = (from == rank ? own : sums) +
+                                (from * rows + row) * L::PITCH + column;
 #pragma unroll
             for (int e = 0; e < L::N; e += 4) {
                 float four[4];
@@ -130,13 +134,13 @@ wgmma_add_sums(const struct wgmma_args &a, const float *sums, int rank,
     }
 }
 
-template <typename M, int BN, int STAGES>
+template <typename M, int WGS, int BN, int STAGES>
 static __device__ __forceinline__ void
 wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
                       uint32_t base, int rank, int size, int m0, int n0,
                       int chunks)
 {
-    typedef wgmma_cluster<M, BN, STAGES> L;
+    typedef wgmma_cluster<M, WGS, BN, STAGES> L;
     struct wgmma_ring ring = {0, 0};
     float acc[1][BN / 2], r[L::N] = {};
 
@@ -146,27 +150,30 @@ wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
     launch_wait();
     wgmma_first_residuals<M, L>(a, rank, size, m0, n0, r);
     wgmma_multiply<1, BN, STAGES>(M(), acc, &ring, shared, base, base + L::FULL,
-                                  base + L::EMPTY, 0, L::BM * 128, chunks, 0);
+                                  base + L::EMPTY, hopper_group() * 8192,
+                                  L::BM * 128, chunks, 0);
     if (size > 1)
-        hopper_cluster_wait(); /* the peers' barriers are there */
-    hopper_sync(L::MEET, 128); /* nobody reads the ring any more */
+        hopper_cluster_wait();          /* the peers' barriers are there */
+    hopper_sync(L::MEET, L::CONSUMERS); /* nobody reads the ring any more */
     wgmma_lay_sums<L, BN>(acc[0], base);
-    hopper_publish();
-    hopper_sync(L::MEET, 128);
+    if (size > 1)
+        hopper_publish();
+    hopper_sync(L::MEET, L::CONSUMERS);
     if (size > 1) {
         wgmma_send_sums<L>(base, rank, size);
         hopper_barrier_wait(base + L::SUMMED, 0);
         hopper_cluster_arrive(); /* nothing comes from the peers any more */
     }
-    wgmma_add_sums<M, L>(a, (const float *)(shared + (size > 1 ? L::SUMS : 0)),
-                         rank, size, m0, n0, r);
+    wgmma_add_sums<M, L>(a, (const float *)shared,
+                         (const float *)(shared + L::SUMS), rank, size, m0, n0,
+                         r);
 }
 
-template <typename M, int BN, int STAGES>
-static __global__ void __launch_bounds__(160)
+template <typename M, int WGS, int BN, int STAGES>
+static __global__ void __launch_bounds__(128 * WGS + 32)
     wgmma_cluster_kernel(const __grid_constant__ struct wgmma_args a)
 {
-    typedef wgmma_cluster<M, BN, STAGES> L;
+    typedef wgmma_cluster<M, WGS, BN, STAGES> L;
     LAUNCH_SHARED(shared);
     const uint32_t base = ptx_shared(shared);
     const uint32_t full = base + L::FULL, empty = base + L::EMPTY;
@@ -176,26 +183,27 @@ static __global__ void __launch_bounds__(160)
     const int first = rank * a.chunks / size;
     const int end = (rank + 1) * a.chunks / size;
 
-    if (threadIdx.x == 128) {
+    if (threadIdx.x == L::CONSUMERS) {
         hopper_prefetch(&a.w);
         hopper_prefetch(&a.x);
         for (int i = 0; i < STAGES; i++) {
             hopper_barrier_init(full + i * 8, 1);
-            hopper_barrier_init(empty + i * 8, 4);
+            hopper_barrier_init(empty + i * 8, 4 * WGS);
         }
         hopper_barrier_init(base + L::SUMMED, 1);
         hopper_barrier_publish();
-        hopper_barrier_expect(base + L::SUMMED, L::SUM_BYTES);
+        hopper_barrier_expect(base + L::SUMMED,
+                              L::SUM_BYTES / size * (size - 1));
     }
     __syncthreads();
     if (size > 1)
         hopper_cluster_arrive(); /* this block's barriers are there */
     launch_release();
-    if (threadIdx.x < 128) {
-        wgmma_cluster_consume<M, BN, STAGES>(a, shared, base, rank, size, m0,
-                                             n0, end - first);
+    if (threadIdx.x < L::CONSUMERS) {
+        wgmma_cluster_consume<M, WGS, BN, STAGES>(a, shared, base, rank, size,
+                                                  m0, n0, end - first);
     } else {
-        if (threadIdx.x == 128) {
+        if (threadIdx.x == L::CONSUMERS) {
             struct wgmma_ring ring = {0, 0};
             const int ahead = wgmma_begin<M, L::BM, BN, STAGES>(a, base, full,
                                                                 n0, first, end);

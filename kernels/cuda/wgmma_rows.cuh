@@ -312,7 +312,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
                                 const struct kern_args *args,
                                 struct infer_error *err)
 {
-    typedef wgmma_cluster<typename C::mode, C::BN, C::STAGES> L;
+    typedef wgmma_cluster<typename C::mode, C::WGS, C::BN, C::STAGES> L;
     const struct wgmma_state *s = (const struct wgmma_state *)e->state;
     struct wgmma_args a;
     const int r = wgmma_fill<C>(e, args, &a, err);
@@ -320,7 +320,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
     if (r < 0)
         return r;
     void (*const kernel)(const struct wgmma_args) =
-        wgmma_cluster_kernel<typename C::mode, C::BN, C::STAGES>;
+        wgmma_cluster_kernel<typename C::mode, C::WGS, C::BN, C::STAGES>;
     const int tiles = s->tiles_m * s->tiles_n;
     if (s->cluster == 1)
         return launch_chained(kernel, dim3(tiles), dim3(L::THREADS), L::SHARED,
@@ -379,14 +379,15 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
     };                                                                         \
     WGMMA_ROW(symbol, operation, kind, row_flags, wgmma_launch_tile)
 
-#define WGMMA_CLUSTER_ROW(symbol, operation, m, kind, row_flags, bn, stages,   \
-                          percent)                                             \
+#define WGMMA_CLUSTER_ROW(symbol, operation, m, kind, row_flags, wgs, bn,      \
+                          stages, percent)                                     \
     struct symbol##_config {                                                   \
         typedef m mode;                                                        \
         static const enum conv_round ROUND = WGMMA_ROUND(row_flags);           \
         enum {                                                                 \
             CLUSTER = 1,                                                       \
-            BM = 64,                                                           \
+            WGS = wgs,                                                         \
+            BM = 64 * wgs,                                                     \
             BN = bn,                                                           \
             STAGES = stages,                                                   \
             PERCENT = percent                                                  \
@@ -408,8 +409,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  *   128x64   two take tiles in turn              188,592
  *   64x256   two take tiles in turn              213,136
  *   128x32   two take tiles in turn              188,640
- * Clusters, where two blocks fit a multiprocessor up to 115,712:
- *   64x128 108,616 (3 stages), 64x64 100,456 (5), 64x32 108,680 (8). */
+ * Clusters: 128x128 200,776 (4 stages); where two blocks fit a multiprocessor,
+ * up to 115,712: 64x64 100,456 (5), 64x32 108,680 (8). */
 #define WGMMA_ROWS(conv, dense, m, kind, flags)                                \
     WGMMA_TILE_ROW(conv##_128x256, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
                    256, 4, 2, 80)                                              \
@@ -425,18 +426,18 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
                    256, 3, 5, 62)                                              \
     WGMMA_TILE_ROW(conv##_128x32, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,    \
                    32, 6, 4, 30)                                               \
-    WGMMA_CLUSTER_ROW(conv##_64x128_cluster, KERN_CONV_FPROP, m, kind, flags,  \
-                      128, 3, 43)                                              \
+    WGMMA_CLUSTER_ROW(conv##_128x128_cluster, KERN_CONV_FPROP, m, kind, flags, \
+                      2, 128, 4, 60)                                           \
     WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      64, 5, 37)                                               \
+                      1, 64, 5, 37)                                            \
     WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      32, 8, 24)                                               \
+                      1, 32, 8, 24)                                            \
     WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 2, 1, 2, \
                    128, 4, 5, 80)                                              \
     WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      64, 5, 37)                                               \
+                      1, 64, 5, 37)                                            \
     WGMMA_CLUSTER_ROW(dense##_64x32_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      32, 8, 24)
+                      1, 32, 8, 24)
 
 /* The tiles in single precision, which need registers for a second set of sums
  * and two matrices of weights.
@@ -450,14 +451,14 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
     WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,    \
                    64, 5, 3, 61)                                               \
     WGMMA_CLUSTER_ROW(conv##_64x128_cluster, KERN_CONV_FPROP, m, kind, flags,  \
-                      128, 4, 47)                                              \
+                      1, 128, 4, 47)                                           \
     WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      64, 3, 57)                                               \
+                      1, 64, 3, 57)                                            \
     WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      32, 5, 34)                                               \
+                      1, 32, 5, 34)                                            \
     WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 1, 2, 2, \
                    128, 3, 4, 64)                                              \
     WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      64, 3, 57)
+                      1, 64, 3, 57)
 
 #endif

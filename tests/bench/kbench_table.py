@@ -127,6 +127,7 @@ def short_kernel(kernel):
                   r"^conv(?:2d)?_[dw]grad_", "", kernel["kernel"])
     name = re.sub(r"^(?:fprop_)?(?:nhwc_|nchw_)?(?:f16|bf16|tf32|f32)_", "",
                   name)
+    name = re.sub("^cuda_", "", name)
     return name + (f" {kernel['variant']}" if kernel.get("variant") else "")
 
 
