@@ -274,6 +274,16 @@ static void flat_shape(struct shape *s, struct rng *r)
         s->in[i] = rng_range(r, 50, 100);
 }
 
+/* The blocks of small residual networks: 3x3 over pictures of whole tiles. */
+static void block_shape(struct shape *s, struct rng *r)
+{
+    plain_windows(s, 3);
+    s->c = 16 << rng_range(r, 0, 2);
+    s->k = 16 << rng_range(r, 0, 2);
+    s->in[0] = 2 * rng_range(r, 1, 8);
+    s->in[1] = 8 << rng_range(r, 0, 2);
+}
+
 /* What rows were made for and chance would hardly find. */
 static bool special_shape(struct shape *s, struct rng *r)
 {
@@ -285,7 +295,9 @@ static bool special_shape(struct shape *s, struct rng *r)
         deep_shape(s, r);
     else if (which < 20)
         flat_shape(s, r);
-    return which < 20;
+    else if (which < 26)
+        block_shape(s, r);
+    return which < 26;
 }
 
 /* A window that is the whole image. */
