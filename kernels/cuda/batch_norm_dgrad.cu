@@ -286,17 +286,11 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return norm_supports(p, VECTORS_IN, VECTORS_OUT, why);
 }
 
-/* The state is the number of multiprocessors, which nobody has to free. */
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
-    const struct kern_tensor *x = &e->problem.in[0];
-
     (void)err;
-    e->workspace = norm_workspace(x) + 3 * (size_t)x->dim[1] * sizeof(float);
-    e->state =
-        (void *)(intptr_t)(d->multiprocessors > 0 ? d->multiprocessors : 64);
-    return 0;
+    return norm_prepare(e, d, 3);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,

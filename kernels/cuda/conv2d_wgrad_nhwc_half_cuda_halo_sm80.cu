@@ -345,20 +345,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r < 0 ? r : wgrad_join(e, &shape, args, err);
 }
 
-#define HALO_ROW(symbol, type, m)                                              \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = KERN_CONV_WGRAD,                     \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 80,                              \
-                                    .supports = supports,                      \
-                                    .estimate = estimate,                      \
-                                    .prepare = prepare,                        \
-                                    .launch = launch<m>,                       \
-                                    .release = release};
-
-HALO_ROW(conv2d_wgrad_nhwc_f16_cuda_halo_sm80, INFER_F16, struct igemm_f16)
-HALO_ROW(conv2d_wgrad_nhwc_bf16_cuda_halo_sm80, INFER_BF16, struct igemm_bf16)
+WGRAD_HALF_ROW(conv2d_wgrad_nhwc_f16_cuda_halo_sm80, INFER_F16, 80, estimate,
+               launch<struct igemm_f16>)
+WGRAD_HALF_ROW(conv2d_wgrad_nhwc_bf16_cuda_halo_sm80, INFER_BF16, 80, estimate,
+               launch<struct igemm_bf16>)

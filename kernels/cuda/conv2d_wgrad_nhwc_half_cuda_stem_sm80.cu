@@ -330,19 +330,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r < 0 ? r : wgrad_join(e, &shape, args, err);
 }
 
-#define STEM_ROW(symbol, type, m)                                              \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = KERN_CONV_WGRAD,                     \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 80,                              \
-                                    .supports = supports,                      \
-                                    .prepare = prepare,                        \
-                                    .launch = launch<m>,                       \
-                                    .release = release};
-
-STEM_ROW(conv2d_wgrad_nhwc_f16_cuda_stem_sm80, INFER_F16, struct igemm_f16)
-STEM_ROW(conv2d_wgrad_nhwc_bf16_cuda_stem_sm80, INFER_BF16, struct igemm_bf16)
+WGRAD_HALF_ROW(conv2d_wgrad_nhwc_f16_cuda_stem_sm80, INFER_F16, 80, NULL,
+               launch<struct igemm_f16>)
+WGRAD_HALF_ROW(conv2d_wgrad_nhwc_bf16_cuda_stem_sm80, INFER_BF16, 80, NULL,
+               launch<struct igemm_bf16>)

@@ -453,21 +453,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r < 0 ? r : wgrad_join(e, &shape, args, err);
 }
 
-#define WGMMA_WGRAD_ROW(symbol, type, T)                                       \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = KERN_CONV_WGRAD,                     \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 90,                              \
-                                    .supports = supports,                      \
-                                    .estimate = estimate,                      \
-                                    .prepare = prepare,                        \
-                                    .launch = launch<T>,                       \
-                                    .release = release};
-
-WGMMA_WGRAD_ROW(conv2d_wgrad_nhwc_f16_cuda_wgmma_sm90, INFER_F16, __half)
-WGMMA_WGRAD_ROW(conv2d_wgrad_nhwc_bf16_cuda_wgmma_sm90, INFER_BF16,
-                __nv_bfloat16)
+WGRAD_HALF_ROW(conv2d_wgrad_nhwc_f16_cuda_wgmma_sm90, INFER_F16, 90, estimate,
+               launch<__half>)
+WGRAD_HALF_ROW(conv2d_wgrad_nhwc_bf16_cuda_wgmma_sm90, INFER_BF16, 90, estimate,
+               launch<__nv_bfloat16>)

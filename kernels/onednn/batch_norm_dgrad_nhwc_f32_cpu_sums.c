@@ -23,11 +23,6 @@ static bool channels_last(const struct kern_tensor *t)
     return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NHWC));
 }
 
-static bool dense_vector(const struct kern_tensor *t)
-{
-    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NCHW));
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
@@ -41,20 +36,15 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense channels-last F32 tensors");
     for (i = SCALE; i <= OLD_DSHIFT; i++)
-        if (i != Y && !dense_vector(kern_problem_in(p, i)))
+        if (i != Y && !channel_vector(kern_problem_in(p, i)))
             return error_set(why, INFER_EUNSUPPORTED, "takes F32 vectors");
-    if (!dense_vector(&p->out[DSCALE]) || !dense_vector(&p->out[DSHIFT]))
+    if (!channel_vector(&p->out[DSCALE]) || !channel_vector(&p->out[DSHIFT]))
         return error_set(why, INFER_EUNSUPPORTED, "takes F32 vectors");
     return 0;
 }
 
 /* The workspace: mean, a, b and c, each as wide as a row; then that of the
  * sums. */
-static size_t vector_floats(const struct channel_shape *s)
-{
-    return (size_t)(s->wide + 15) / 16 * 16;
-}
-
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
@@ -62,7 +52,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 
     (void)channel_shape_of(&e->problem.in[DY], d->threads, &s);
     e->workspace =
-        4 * vector_floats(&s) * sizeof(float) + channel_sum_bytes(&s);
+        4 * channel_row_floats(&s) * sizeof(float) + channel_sum_bytes(&s);
     return cpu_prepare(e, d, err);
 }
 
@@ -250,14 +240,14 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
     (void)err;
     (void)channel_shape_of(&p->in[DY], cpu_threads_of(e), &s);
-    f.a = a = mean + vector_floats(&s);
-    f.b = b = a + vector_floats(&s);
-    f.c = c = b + vector_floats(&s);
+    f.a = a = mean + channel_row_floats(&s);
+    f.b = b = a + channel_row_floats(&s);
+    f.c = c = b + channel_row_floats(&s);
     for (int64_t i = 0; i < s.channels; i++)
         mean[i] = ((const float *)args->in[MEAN])[i];
     channel_widen(&s, mean);
-    fill_factors(p, args, &s, channel_sum(&sums, c + vector_floats(&s)), a, b,
-                 c);
+    fill_factors(p, args, &s, channel_sum(&sums, c + channel_row_floats(&s)), a,
+                 b, c);
     channel_widen(&s, a);
     channel_widen(&s, b);
     channel_widen(&s, c);

@@ -21,11 +21,6 @@ extern const struct kern_row batch_norm_train_nhwc_f32_cpu_sums;
 enum { X, SCALE, SHIFT, MEAN, VAR, RESIDUAL };
 enum { Y, BATCH_MEAN, BATCH_INVERSE, NEW_MEAN, NEW_VAR };
 
-static bool dense_vector(const struct kern_tensor *t)
-{
-    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NCHW));
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
@@ -41,8 +36,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense channels-last F32 tensors");
     for (i = SCALE; i <= VAR; i++)
-        if (!dense_vector(kern_problem_in(p, i)) ||
-            !dense_vector(kern_problem_out(p, i)))
+        if (!channel_vector(kern_problem_in(p, i)) ||
+            !channel_vector(kern_problem_out(p, i)))
             return error_set(why, INFER_EUNSUPPORTED, "takes F32 vectors");
     if (!cpu_act_known(&p->epilogue.act))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this activation");
@@ -50,11 +45,6 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 }
 
 /* The workspace: factor and offset of a row, then that of the sums. */
-static size_t vector_floats(const struct channel_shape *s)
-{
-    return (size_t)(s->wide + 15) / 16 * 16;
-}
-
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
@@ -62,7 +52,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 
     (void)channel_shape_of(&e->problem.in[X], d->threads, &s);
     e->workspace =
-        2 * vector_floats(&s) * sizeof(float) + channel_sum_bytes(&s);
+        2 * channel_row_floats(&s) * sizeof(float) + channel_sum_bytes(&s);
     return cpu_prepare(e, d, err);
 }
 
@@ -207,12 +197,13 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
     (void)err;
     (void)channel_shape_of(&p->in[X], cpu_threads_of(e), &s);
-    t.offset = offset = factor + vector_floats(&s);
+    t.offset = offset = factor + channel_row_floats(&s);
     for (int64_t c = 0; c < s.channels; c++)
         factor[c] = t.x[c];
     channel_widen(&s, factor);
-    fill_statistics(p, args, &s, channel_sum(&sums, offset + vector_floats(&s)),
-                    factor, offset);
+    fill_statistics(p, args, &s,
+                    channel_sum(&sums, offset + channel_row_floats(&s)), factor,
+                    offset);
     channel_widen(&s, factor);
     channel_widen(&s, offset);
     channel_each(&s, store, &t);

@@ -58,6 +58,16 @@ static size_t part_bytes(const struct channel_shape *s)
            (sizeof(double) + sizeof(float));
 }
 
+bool channel_vector(const struct kern_tensor *t)
+{
+    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NCHW));
+}
+
+size_t channel_row_floats(const struct channel_shape *s)
+{
+    return (size_t)(s->wide + 15) / 16 * 16;
+}
+
 size_t channel_sum_bytes(const struct channel_shape *s)
 {
     return (size_t)s->parts * part_bytes(s) +
