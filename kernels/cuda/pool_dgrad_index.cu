@@ -6,7 +6,11 @@
  * windows that chose it.  So x is read once, and windows that overlap are not
  * searched again.
  *
- * One thread V channels, 16 bytes, of a window or of a pixel of dx.
+ * One thread V channels, 16 bytes, of a window or of a pixel of dx.  Windows of
+ * 3x3 and 2x2 are searched unrolled, all loads under way together; and where
+ * their stride is 2, a thread gathers for 2x2 pixels at a time: counted from
+ * the padded corner, rows 2i and 2i + 1 lie in windows i and, of 3x3, i - 1, so
+ * that each window is read once by each of its blocks.
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/rows.cuh"
@@ -16,12 +20,37 @@
 
 struct index_args {
     int64_t windows, pixels; /* vectors of dy and of dx */
-    struct fast_div units, p, q, h, w;
+    int64_t blocks;          /* vectors of 2x2 pixels of dx */
+    struct fast_div units, p, q, h, w, block_h, block_w;
     int r, s, stride_h, stride_w, top, left;
     const void *dy, *x, *residual; /* NULL: none */
     uint8_t *index;
     void *dx;
 };
+
+/* Pixel (h, w) of image n. */
+template <int V>
+static __device__ __forceinline__ int64_t pixel_at(const struct index_args &a,
+                                                   uint32_t n, int h, int w,
+                                                   uint32_t unit)
+{
+    return (((n * (int64_t)a.h.divisor + h) * a.w.divisor + w) *
+                a.units.divisor +
+            unit) *
+           V;
+}
+
+/* Window (p, q). */
+template <int V>
+static __device__ __forceinline__ int64_t window_at(const struct index_args &a,
+                                                    uint32_t n, int p, int q,
+                                                    uint32_t unit)
+{
+    return (((n * (int64_t)a.p.divisor + p) * a.q.divisor + q) *
+                a.units.divisor +
+            unit) *
+           V;
+}
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS)
@@ -46,10 +75,7 @@ static __global__ void __launch_bounds__(THREADS)
                 if (h < 0 || h >= rows || w < 0 || w >= columns)
                     continue;
                 const vec<T, V> x = load_vec<T, V>(
-                    (const T *)a.x +
-                    (((n * (int64_t)rows + h) * columns + w) * a.units.divisor +
-                     unit) *
-                        V);
+                    (const T *)a.x + pixel_at<V>(a, n, h, w, unit));
 #pragma unroll
                 for (int j = 0; j < V; j++) {
                     const float f = to_float(x.at[j]);
@@ -64,6 +90,62 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* Pixels outside are loaded from one inside and left out. */
+template <typename T, int V, int R>
+static __global__ void __launch_bounds__(THREADS)
+    search_unrolled(const __grid_constant__ struct index_args a)
+{
+    const int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+    const int rows = (int)a.h.divisor, columns = (int)a.w.divisor;
+    uint32_t unit, p, q;
+    vec<T, V> x[R][R];
+    float best[V];
+    int top[V];
+
+    if (i >= a.windows)
+        return;
+    uint32_t n = a.units.divmod((uint32_t)i, &unit);
+    n = a.q.divmod(n, &q);
+    n = a.p.divmod(n, &p);
+    const int h0 = (int)p * a.stride_h - a.top;
+    const int w0 = (int)q * a.stride_w - a.left;
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int s = 0; s < R; s++)
+            x[r][s] = load_vec<T, V>(
+                (const T *)a.x +
+                pixel_at<V>(a, n, min(max(h0 + r, 0), rows - 1),
+                            min(max(w0 + s, 0), columns - 1), unit));
+            /* The first tap inside is the maximum where none is above
+             * -infinity. */
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        best[j] = -INFINITY;
+        top[j] = max(-h0, 0) * R + max(-w0, 0);
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int s = 0; s < R; s++) {
+            const bool inside = (unsigned)(h0 + r) < (unsigned)rows &&
+                                (unsigned)(w0 + s) < (unsigned)columns;
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const float f = to_float(x[r][s].at[j]);
+                if (inside && (f > best[j] || f != f)) {
+                    best[j] = f;
+                    top[j] = r * R + s;
+                }
+            }
+        }
+    vec<uint8_t, V> index;
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        index.at[j] = (uint8_t)top[j];
+    store_vec<uint8_t, V>(a.index + i * V, index);
+}
+
 /* The first and the last window along one axis that hold position i. */
 static __device__ __forceinline__ void windows_of(int i, int pad, int window,
                                                   int stride, int count,
@@ -73,6 +155,25 @@ static __device__ __forceinline__ void windows_of(int i, int pad, int window,
 
     *first = reach <= 0 ? 0 : (reach + stride - 1) / stride;
     *last = min((i + pad) / stride, count - 1);
+}
+
+/* Stores V elements of dx. */
+template <typename T, int V>
+static __device__ __forceinline__ void finish(const struct index_args &a,
+                                              int64_t at, float (&acc)[V])
+{
+    vec<T, V> y;
+
+    if (a.residual) {
+        const vec<T, V> r = load_vec<T, V>((const T *)a.residual + at);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            acc[j] += to_float(r.at[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        y.at[j] = from_float<T>(acc[j]);
+    store_vec<T, V>((T *)a.dx + at, y);
 }
 
 template <typename T, int V>
@@ -96,29 +197,102 @@ static __global__ void __launch_bounds__(THREADS)
             for (int q = q0; q <= q1; q++) {
                 const int tap = ((int)h + a.top - p * a.stride_h) * a.s +
                                 (int)w + a.left - q * a.stride_w;
-                const int64_t at =
-                    (((n * (int64_t)a.p.divisor + p) * a.q.divisor + q) *
-                         a.units.divisor +
-                     unit) *
-                    V;
+                const int64_t at = window_at<V>(a, n, p, q, unit);
                 const vec<uint8_t, V> top = load_vec<uint8_t, V>(a.index + at);
                 const vec<T, V> dy = load_vec<T, V>((const T *)a.dy + at);
 #pragma unroll
                 for (int j = 0; j < V; j++)
                     acc[j] += top.at[j] == tap ? to_float(dy.at[j]) : 0.0f;
             }
-        if (a.residual) {
-            const vec<T, V> r = load_vec<T, V>((const T *)a.residual + i * V);
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                acc[j] += to_float(r.at[j]);
-        }
-        vec<T, V> y;
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            y.at[j] = from_float<T>(acc[j]);
-        store_vec<T, V>((T *)a.dx + i * V, y);
+        finish<T, V>(a, i * V, acc);
     }
+}
+
+/* 2x2 pixels, windows of R x R with stride 2. */
+template <typename T, int V, int R>
+static __global__ void __launch_bounds__(THREADS)
+    gather_unrolled(const __grid_constant__ struct index_args a)
+{
+    enum { DEPTH = (R + 1) / 2, NOBODY = 255 };
+    const int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+    vec<uint8_t, V> top[DEPTH][DEPTH];
+    vec<T, V> dy[DEPTH][DEPTH];
+    uint32_t unit, row, column;
+
+    if (i >= a.blocks)
+        return;
+    uint32_t n = a.units.divmod((uint32_t)i, &unit);
+    n = a.block_w.divmod(n, &column);
+    n = a.block_h.divmod(n, &row);
+#pragma unroll
+    for (int u = 0; u < DEPTH; u++)
+#pragma unroll
+        for (int v = 0; v < DEPTH; v++) {
+            const int p = (int)row - u, q = (int)column - v;
+            const bool inside =
+                (unsigned)p < a.p.divisor && (unsigned)q < a.q.divisor;
+            const int64_t at =
+                window_at<V>(a, n, inside ? p : 0, inside ? q : 0, unit);
+            top[u][v] = load_vec<uint8_t, V>(a.index + at);
+            dy[u][v] = load_vec<T, V>((const T *)a.dy + at);
+            if (!inside)
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    top[u][v].at[j] = NOBODY;
+        }
+#pragma unroll
+    for (int b = 0; b < 4; b++) {
+        const int h = 2 * (int)row + b / 2 - a.top;
+        const int w = 2 * (int)column + b % 2 - a.left;
+        float acc[V] = {};
+        if ((unsigned)h >= a.h.divisor || (unsigned)w >= a.w.divisor)
+            continue;
+            /* Windows in order, the last the nearest. */
+#pragma unroll
+        for (int u = DEPTH - 1; u >= 0; u--)
+#pragma unroll
+            for (int v = DEPTH - 1; v >= 0; v--) {
+                const int r = b / 2 + 2 * u, s = b % 2 + 2 * v;
+                if (r >= R || s >= R)
+                    continue;
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    acc[j] += top[u][v].at[j] == r * R + s
+                                  ? to_float(dy[u][v].at[j])
+                                  : 0.0f;
+            }
+        finish<T, V>(a, pixel_at<V>(a, n, h, w, unit), acc);
+    }
+}
+
+/* The first pass, by the size of the window. */
+template <typename T, int V>
+static void search(const struct index_args *a, cudaStream_t stream)
+{
+    const unsigned blocks = cuda_blocks(a->windows, THREADS);
+
+    if (a->r == 3 && a->s == 3)
+        search_unrolled<T, V, 3><<<blocks, THREADS, 0, stream>>>(*a);
+    else if (a->r == 2 && a->s == 2)
+        search_unrolled<T, V, 2><<<blocks, THREADS, 0, stream>>>(*a);
+    else
+        search_kernel<T, V>
+            <<<cuda_grid(a->windows, THREADS), THREADS, 0, stream>>>(*a);
+}
+
+template <typename T, int V>
+static void gather(const struct index_args *a, cudaStream_t stream)
+{
+    const unsigned blocks = cuda_blocks(a->blocks, THREADS);
+    const bool twos = a->stride_h == 2 && a->stride_w == 2;
+
+    if (twos && a->r == 3 && a->s == 3)
+        gather_unrolled<T, V, 3><<<blocks, THREADS, 0, stream>>>(*a);
+    else if (twos && a->r == 2 && a->s == 2)
+        gather_unrolled<T, V, 2><<<blocks, THREADS, 0, stream>>>(*a);
+    else
+        gather_kernel<T, V>
+            <<<cuda_grid(a->pixels, THREADS), THREADS, 0, stream>>>(*a);
 }
 
 template <typename T>
@@ -138,6 +312,11 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.q.init((uint32_t)dy->dim[3]);
     a.h.init((uint32_t)dx->dim[2]);
     a.w.init((uint32_t)dx->dim[3]);
+    const int64_t block_h = (dx->dim[2] + pool->pad_begin[0] + 1) / 2;
+    const int64_t block_w = (dx->dim[3] + pool->pad_begin[1] + 1) / 2;
+    a.blocks = dx->dim[0] * block_h * block_w * (dx->dim[1] / v);
+    a.block_h.init((uint32_t)block_h);
+    a.block_w.init((uint32_t)block_w);
     a.r = pool->window[0];
     a.s = pool->window[1];
     a.stride_h = pool->stride[0];
@@ -149,10 +328,8 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.residual = kern_problem_in(p, 2) ? args->in[2] : NULL;
     a.index = (uint8_t *)args->workspace;
     a.dx = args->out[0];
-    search_kernel<T, v>
-        <<<cuda_grid(a.windows, THREADS), THREADS, 0, stream>>>(a);
-    gather_kernel<T, v>
-        <<<cuda_grid(a.pixels, THREADS), THREADS, 0, stream>>>(a);
+    search<T, v>(&a, stream);
+    gather<T, v>(&a, stream);
     return CUDA_LAUNCHED(err);
 }
 
