@@ -1,35 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The way forward: from nodes to launches, once as training computes them and
  * once as inference does. */
-#include "tools/train/net.h"
+#include "tools/train/net_forward.h"
 
 #include <string.h>
 
 #include "kernels/error.h"
 #include "libinfer/ops/op.h"
 
-/* One node, or one chain, being lowered. */
-struct forward {
-    struct net *n;
-    int list;
-    const struct net_chain *chain;
-    const struct graph_node *node; /* the head */
-    int out;                       /* value that the chain ends in */
-    struct infer_error *err;
-};
-
-static enum net_home home(const struct forward *f)
-{
-    return f->list == NET_LIST_EVAL ? NET_EVAL : NET_TRAIN;
-}
-
-static struct view *slot(const struct forward *f, int value)
-{
-    return &f->n->value[value].view[f->list == NET_LIST_EVAL];
-}
-
-/* A fresh tensor for a value; integers keep their type. */
-static int make(const struct forward *f, int value, struct view *out)
+int net_fore_make(const struct forward *f, int value, struct view *out)
 {
     const struct graph_value *v = &f->n->g->value[value];
     int rc = net_tensor(f->n, home(f), f->n->options.dtype, v->rank, v->dim,
@@ -40,16 +19,9 @@ static int make(const struct forward *f, int value, struct view *out)
     return rc;
 }
 
-static struct view input(const struct forward *f, int i, bool matrix)
-{
-    return i < f->node->n_in
-               ? net_operand(f->n, f->list, f->node->in[i], matrix)
-               : net_operand(f->n, f->list, -1, false);
-}
-
 static void begin(const struct forward *f, enum kern_op op, struct net_emit *e)
 {
-    net_emit_begin(e, f->list, op, NET_FPROP, (int)(f->node - f->n->g->node));
+    net_emit_begin(e, f->list, op, NET_FPROP, node_index(f));
     if (f->chain->act >= 0)
         e->p.epilogue.act = f->n->g->node[f->chain->act].attr.unary;
 }
@@ -57,7 +29,7 @@ static void begin(const struct forward *f, enum kern_op op, struct net_emit *e)
 /* Emits a problem whose only output is the chain's. */
 static int finish(const struct forward *f, struct net_emit *e)
 {
-    int rc = make(f, f->out, &e->out[0]);
+    int rc = net_fore_make(f, f->out, &e->out[0]);
 
     return rc < 0 ? rc : net_emit(f->n, e, f->err);
 }
@@ -85,7 +57,7 @@ static int dense_as_conv(const struct forward *f)
     const struct view x = input(f, 0, false), w = input(f, 1, true);
     struct net_emit e;
     struct view y;
-    int rc = make(f, f->out, &y);
+    int rc = net_fore_make(f, f->out, &y);
 
     begin(f, KERN_CONV_FPROP, &e);
     e.p.attr.conv = net_pixel_conv();
@@ -233,6 +205,26 @@ static int binary(const struct forward *f)
     return finish(f, &e);
 }
 
+static int softmax(const struct forward *f)
+{
+    const struct view x = input(f, 0, false);
+    struct net_emit e;
+    struct view y;
+    int rc = net_tensor(f->n, home(f), x.t.dtype, x.t.rank, x.t.dim,
+                        view_layout(&x.t), f->err, &y);
+
+    *slot(f, f->out) = y;
+    begin(f, KERN_SOFTMAX, &e);
+    e.p.attr.softmax.log = f->node->attr.axis.log;
+    if (rc == 0)
+        rc = net_softmax_view(f->node, &x, f->err, &e.p.attr.softmax.axis,
+                              &e.in[0]);
+    if (rc == 0)
+        rc = net_softmax_view(f->node, &y, f->err, &e.p.attr.softmax.axis,
+                              &e.out[0]);
+    return rc < 0 ? rc : net_emit(f->n, &e, f->err);
+}
+
 static int lrn(const struct forward *f)
 {
     struct net_emit e;
@@ -247,10 +239,10 @@ static int lrn(const struct forward *f)
 static int pad_zeros(const struct forward *f, const struct kern_pad *a)
 {
     const struct view x = input(f, 0, false);
-    const int at = (int)(f->node - f->n->g->node);
+    const int at = node_index(f);
     const struct view zero = view_raise(&f->n->zero, x.t.rank);
     struct view whole, part, from;
-    int rc = make(f, f->out, &whole);
+    int rc = net_fore_make(f, f->out, &whole);
 
     from = view_expand(&zero, whole.t.dim);
     if (rc == 0)
@@ -335,75 +327,6 @@ static int dropout(const struct forward *f)
     return finish(f, &e);
 }
 
-/* ---- moving data --------------------------------------------------- */
-
-/* The same elements in the same logical order under other dimensions: a view
- * where the picture has one pixel, else a row-major copy. */
-static int reshape(const struct forward *f)
-{
-    const struct graph_value *to = &f->n->g->value[f->out];
-    const struct view x = input(f, 0, false);
-    struct view copy;
-    int rc;
-
-    if (view_reshape(&x, to->rank, to->dim, slot(f, f->out)))
-        return 0;
-    rc = net_tensor(f->n, home(f), x.t.dtype, x.t.rank, x.t.dim, KERN_NCHW,
-                    f->err, &copy);
-    if (rc == 0)
-        rc = net_copy(f->n, f->list, NET_FPROP, (int)(f->node - f->n->g->node),
-                      &x, &copy, f->err);
-    if (rc < 0)
-        return rc;
-    if (!view_reshape(&copy, to->rank, to->dim, slot(f, f->out)))
-        return error_set(f->err, INFER_EFORMAT,
-                         "node '%s': shapes before and after do not agree",
-                         f->node->name);
-    return 0;
-}
-
-static int concat(const struct forward *f)
-{
-    struct view whole;
-    int64_t at = 0;
-    int axis, rc = make(f, f->out, &whole);
-
-    if (rc == 0)
-        rc = op_axis(f->node->attr.axis.axis, whole.t.rank, &axis, f->err);
-    for (int i = 0; rc == 0 && i < f->node->n_in; i++) {
-        const struct view x = input(f, i, false);
-        const struct view part = view_slice(&whole, axis, at, 1, x.t.dim[axis]);
-
-        at += x.t.dim[axis];
-        rc = net_copy(f->n, f->list, NET_FPROP, (int)(f->node - f->n->g->node),
-                      &x, &part, f->err);
-    }
-    return rc;
-}
-
-static int slice(const struct forward *f)
-{
-    const struct graph_slice *s = &f->node->attr.slice;
-    struct view v = input(f, 0, false), whole;
-    int64_t first, count;
-    int axis, rc = 0;
-
-    for (int i = 0; rc == 0 && i < s->n_axes; i++) {
-        rc = op_axis(s->axis[i], v.t.rank, &axis, f->err);
-        if (rc == 0)
-            rc = op_slice_resolve(s->begin[i], s->end[i], s->step[i],
-                                  v.t.dim[axis], &first, &count, f->err);
-        if (rc == 0)
-            v = view_slice(&v, axis, first, s->step[i], count);
-    }
-    if (rc == 0)
-        rc = make(f, f->out, &whole);
-    return rc < 0
-               ? rc
-               : net_copy(f->n, f->list, NET_FPROP,
-                          (int)(f->node - f->n->g->node), &v, &whole, f->err);
-}
-
 /* ---- all nodes ----------------------------------------------------- */
 
 static int lower(const struct forward *f)
@@ -445,11 +368,21 @@ static int lower(const struct forward *f)
     case GRAPH_FLATTEN:
     case GRAPH_SQUEEZE:
     case GRAPH_UNSQUEEZE:
-        return reshape(f);
+        return net_fore_reshape(f);
     case GRAPH_CONCAT:
-        return concat(f);
+        return net_fore_concat(f);
     case GRAPH_SLICE:
-        return slice(f);
+        return net_fore_slice(f);
+    case GRAPH_SPLIT:
+        return net_fore_split(f);
+    case GRAPH_TRANSPOSE:
+        return net_fore_transpose(f);
+    case GRAPH_EXPAND:
+        return net_fore_expand(f);
+    case GRAPH_TILE:
+        return net_fore_tile(f);
+    case GRAPH_SOFTMAX:
+        return softmax(f);
     default:
         return error_set(f->err, INFER_EUNSUPPORTED,
                          "node '%s': %s cannot be trained", f->node->name,
