@@ -22,6 +22,7 @@
 #include "kernels/scalar.h"
 #include "libinfer/device.h"
 #include "libinfer/graph.h"
+#include "libinfer/tune.h"
 #include "libinfer/view.h"
 #include "tools/train/exchange.h"
 
@@ -132,6 +133,7 @@ struct net_options {
     const struct device *device;
     struct exchange *exchange;  /* with other processes; NULL: alone */
     enum infer_backend backend; /* AUTO: the fastest of the device */
+    struct tuner *tuner;        /* chooses rows; NULL: the fixed rule */
     enum infer_dtype dtype;     /* of activations: F32, F16, BF16, F64 */
     bool deterministic, allow_tf32;
     int64_t batch;      /* of this process */
@@ -282,6 +284,9 @@ struct net_emit {
 void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
                     enum net_stage stage, int node);
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err);
+/* Backends of a device that may compute, the preferred one first; how many. */
+int net_backends(const struct device *d, enum infer_backend wanted,
+                 enum infer_backend out[2]);
 int net_buffer(struct net *n, enum net_home home, size_t bytes,
                struct infer_error *err);
 /* A dense tensor in a buffer of its own. */

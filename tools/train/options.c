@@ -49,6 +49,8 @@ enum {
     OPT_BACKEND,
     OPT_PRECISION,
     OPT_DETERMINISTIC,
+    OPT_TUNE,
+    OPT_TUNE_CACHE,
     OPT_THREADS,
     OPT_GRAD_CHECK,
     OPT_OVERFIT,
@@ -127,6 +129,10 @@ const struct cli_option train_options[] = {
      "fp32, tf32, fp16 or bf16 (masters stay fp32)", OPT_PRECISION},
     {"deterministic", 0, CLI_FLAG, NULL, "the same bits on every run",
      OPT_DETERMINISTIC},
+    {"tune", 0, CLI_VALUE, "on|off|exhaustive",
+     "measured kernel choice on a GPU (on)", OPT_TUNE},
+    {"tune-cache", 0, CLI_VALUE, "FILE", "where measured choices are kept",
+     OPT_TUNE_CACHE},
     {"threads", 0, CLI_VALUE, "N", "threads on a CPU (all cores)", OPT_THREADS},
     {"grad-check", 0, CLI_FLAG, NULL,
      "compare gradients with finite differences", OPT_GRAD_CHECK},
@@ -333,6 +339,9 @@ static int file_option(struct train_request *q, int id, const char *value)
         q->device = value;
         q->device_set = true;
         return 0;
+    case OPT_TUNE_CACHE:
+        q->tune_cache = value;
+        return 0;
     default:
         return 1;
     }
@@ -469,6 +478,7 @@ static int word_option(const struct cli *cli, struct train_request *q, int id,
                                            "cuda", "cudnn", NULL};
     static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16",
                                              NULL};
+    static const char *const tunes[] = {"off", "on", "exhaustive", NULL};
     int which = 0, rc;
 
     switch (id) {
@@ -487,6 +497,9 @@ static int word_option(const struct cli *cli, struct train_request *q, int id,
                       "fp32, tf32, fp16 or bf16", &which);
         q->precision = (enum infer_precision)which;
         return rc;
+    case OPT_TUNE:
+        return set_word(cli, "tune", value, tunes, "on, off or exhaustive",
+                        &q->tune);
     case OPT_AUGMENT:
         return set_augment(cli, q, value);
     default:
@@ -533,6 +546,7 @@ void train_request_init(struct train_request *q)
     q->epochs = 10;
     q->bn_momentum = 0.1;
     q->device = "cpu";
+    q->tune = -1;
 }
 
 /* Numbers that depend on the rule. */
