@@ -339,6 +339,27 @@ int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
     return 0;
 }
 
+int net_emit_transfer(struct net *n, int list, enum net_transfer kind, int node,
+                      const struct view *array, struct infer_error *err)
+{
+    struct net_list *l = &n->list[list];
+    struct net_op *op = calloc(1, sizeof(*op));
+    int rc;
+
+    if (!op)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    op->in[0] = *array;
+    op->node = node;
+    op->stage = NET_EXCHANGE;
+    op->transfer = kind;
+    rc = append(l, op, err);
+    if (rc < 0)
+        free(op);
+    else
+        touch(n, array, l->n - 1);
+    return rc;
+}
+
 int net_copy(struct net *n, int list, enum net_stage stage, int node,
              const struct view *from, const struct view *to,
              struct infer_error *err)
