@@ -108,6 +108,14 @@ static int norm_of_batch(const struct forward *f, struct net_emit *e)
     return finish(f, e);
 }
 
+/* The same where the batch is that of all processes. */
+static int norm_of_all(const struct forward *f, struct net_emit *e)
+{
+    const int rc = make(f, f->out, &e->out[0]);
+
+    return rc < 0 ? rc : net_sync_norm(f->n, e, f->err);
+}
+
 static int batch_norm(const struct forward *f)
 {
     const bool train =
@@ -119,7 +127,9 @@ static int batch_norm(const struct forward *f)
     for (int i = 0; i < 5; i++)
         e.in[i] = input(f, i, false);
     e.in[5] = net_operand(f->n, f->list, f->chain->residual, false);
-    return train ? norm_of_batch(f, &e) : finish(f, &e);
+    if (!train)
+        return finish(f, &e);
+    return net_syncs_norms(f->n) ? norm_of_all(f, &e) : norm_of_batch(f, &e);
 }
 
 static int conv_transpose(const struct forward *f)
