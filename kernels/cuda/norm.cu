@@ -3,8 +3,8 @@
  * Layer and group norm: blocks of elements by their own mean and variance.
  *
  * One thread block of 256 a block of elements, in three passes: the mean, the
- * variance about it, the result.  Sums are joined in shared memory (1 KiB) in
- * a fixed order.
+ * variance about it, the result.  Sums are joined by shuffles
+ * and in shared memory (64 bytes), in a fixed order.
  */
 #include "kernels/cuda/norm.cuh"
 
@@ -22,7 +22,7 @@ template <typename T>
 static __global__ void __launch_bounds__(NORM_THREADS)
     norm_kernel(const __grid_constant__ struct norm_args a)
 {
-    __shared__ float part[NORM_THREADS];
+    __shared__ double part[NORM_THREADS / 32];
 
     for (int64_t o = blockIdx.x; o < a.outer.count; o += gridDim.x) {
         int64_t base[4], at[4];

@@ -12,43 +12,49 @@
 
 /* ---- sums ---------------------------------------------------------- */
 
-/* The sum over the thread block, the same in every thread; part has
- * NORM_THREADS elements. */
-static __device__ __forceinline__ float norm_sum(float v, float *part)
+/* The sum over the thread block, the same in every thread: over each warp, then
+ * the warps in order.  part has NORM_THREADS / 32 elements. */
+template <typename S>
+static __device__ __forceinline__ S norm_sum(S v, double *part)
 {
+    for (int step = 16; step > 0; step /= 2)
+        v += __shfl_xor_sync(~0u, v, step);
     __syncthreads(); /* everybody has read the sum before */
-    part[threadIdx.x] = v;
-    for (int half = NORM_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half)
-            part[threadIdx.x] += part[threadIdx.x + half];
-    }
+    if (threadIdx.x % 32 == 0)
+        part[threadIdx.x / 32] = (double)v;
     __syncthreads();
-    return part[0];
+    v = (S)part[0];
+#pragma unroll
+    for (int i = 1; i < NORM_THREADS / 32; i++)
+        v += (S)part[i];
+    return v;
 }
 
-/* What is taken off and multiplied by; operand X of the walk is x, which starts
- * at the block's first element. */
+/* What is taken off and multiplied by. */
 struct norm_moments {
     float mean, inverse;
 };
 
+/* Operand X of the walk is x, which starts at the block's first element.  The
+ * mean is summed in double precision: where elements cancel, what a float loses
+ * is large beside what is left. */
 template <typename T, int X, int OPERANDS>
 static __device__ __forceinline__ struct norm_moments
 norm_measure(const struct cuda_walk<OPERANDS> &inner, const T *x, float epsilon,
-             bool rms, float *part)
+             bool rms, double *part)
 {
     const float n = (float)inner.count;
     struct norm_moments m = {0, 0};
     int64_t at[OPERANDS];
-    float sum = 0, squares = 0;
+    double sum = 0;
+    float squares = 0;
 
     if (!rms) {
         for (int64_t i = threadIdx.x; i < inner.count; i += NORM_THREADS) {
             inner.offsets(i, at);
-            sum += to_float(x[at[X]]);
+            sum += (double)to_float(x[at[X]]);
         }
-        m.mean = norm_sum(sum, part) / n;
+        m.mean = (float)(norm_sum(sum, part) / (double)inner.count);
     }
     for (int64_t i = threadIdx.x; i < inner.count; i += NORM_THREADS) {
         inner.offsets(i, at);

@@ -8,7 +8,7 @@
  *
  * One thread block of 256 a block of elements, in four passes: the mean, the
  * variance about it, the two means of gradients, the results.  Sums are joined
- * in shared memory (1 KiB) in a fixed order.
+ * by shuffles and in shared memory (64 bytes), in a fixed order.
  */
 #include "kernels/cuda/gradient.cuh"
 #include "kernels/cuda/norm.cuh"
@@ -48,7 +48,7 @@ template <typename T>
 static __global__ void __launch_bounds__(NORM_THREADS)
     norm_kernel(const __grid_constant__ struct norm_args a)
 {
-    __shared__ float part[NORM_THREADS];
+    __shared__ double part[NORM_THREADS / 32];
     const float n = (float)a.inner.count;
 
     for (int64_t o = blockIdx.x; o < a.outer.count; o += gridDim.x) {

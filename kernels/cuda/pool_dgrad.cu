@@ -30,29 +30,39 @@ static __device__ __forceinline__ int64_t at_of(const int64_t *stride,
            w * stride[4];
 }
 
-/* The window along dimension d whose tap r is position i, or -1. */
-static __device__ __forceinline__ int window_of(const struct cuda_window &w,
-                                                int d, int i, int r)
+/* The windows along dimension d that may hold position i: of which tap(i, o)
+ * says whether they do. */
+static __device__ __forceinline__ void
+windows_of(const struct cuda_window &w, int d, int i, int *first, int *last)
 {
-    const int reach = i + w.pad[d] - r * w.dilation[d];
+    const int reach = i + w.pad[d] - (w.kernel[d] - 1) * w.dilation[d];
 
-    if (reach < 0 || reach % w.step[d] != 0 || reach / w.step[d] >= w.out[d])
-        return -1;
-    return reach / w.step[d];
+    *first = reach <= 0 ? 0 : (reach + w.step[d] - 1) / w.step[d];
+    *last = min((i + w.pad[d]) / w.step[d], w.out[d] - 1);
 }
 
-/* Taps of window o along dimension d that an average counts. */
+/* The tap of window o along dimension d that is position i, or -1. */
+static __device__ __forceinline__ int tap_of(const struct cuda_window &w, int d,
+                                             int i, int o)
+{
+    const int reach = i + w.pad[d] - o * w.step[d];
+
+    return reach % w.dilation[d] == 0 ? reach / w.dilation[d] : -1;
+}
+
+/* Taps of window o along dimension d that an average counts: those within what
+ * is padded, or within the picture. */
 static __device__ __forceinline__ int counted(const struct cuda_window &w,
                                               int d, int o, bool include_pad)
 {
-    int n = 0;
+    const int base = o * w.step[d] - w.pad[d];
+    const int low = include_pad ? -w.pad[d] : 0;
+    const int high = w.in[d] - 1 + (include_pad ? w.pad_end[d] : 0);
+    const int begin =
+        base >= low ? 0 : (low - base + w.dilation[d] - 1) / w.dilation[d];
+    const int end = high < base ? -1 : (high - base) / w.dilation[d];
 
-    for (int r = 0; r < w.kernel[d]; r++) {
-        const int i = o * w.step[d] + r * w.dilation[d] - w.pad[d];
-        n += include_pad ? i >= -w.pad[d] && i < w.in[d] + w.pad_end[d]
-                         : i >= 0 && i < w.in[d];
-    }
-    return n;
+    return max(min(end, w.kernel[d] - 1) - begin + 1, 0);
 }
 
 /* Adds dy to the channels whose first maximum of the window is tap `own`. */
@@ -137,13 +147,17 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int j = 0; j < V; j++)
         acc[j] = 0;
-    for (int kd = 0; kd < w.kernel[0]; kd++) {
-        const int od = window_of(w, 0, (int)o[2], kd);
-        for (int kh = 0; od >= 0 && kh < w.kernel[1]; kh++) {
-            const int oh = window_of(w, 1, (int)o[3], kh);
-            for (int kw = 0; oh >= 0 && kw < w.kernel[2]; kw++) {
-                const int ow = window_of(w, 2, (int)o[4], kw);
-                if (ow >= 0)
+    int first[3], last[3];
+#pragma unroll
+    for (int d = 0; d < 3; d++)
+        windows_of(w, d, (int)o[2 + d], &first[d], &last[d]);
+    for (int od = first[0]; od <= last[0]; od++) {
+        const int kd = tap_of(w, 0, (int)o[2], od);
+        for (int oh = first[1]; kd >= 0 && oh <= last[1]; oh++) {
+            const int kh = tap_of(w, 1, (int)o[3], oh);
+            for (int ow = first[2]; kh >= 0 && ow <= last[2]; ow++) {
+                const int kw = tap_of(w, 2, (int)o[4], ow);
+                if (kw >= 0)
                     give<T, V>(a, o[0], c, od, oh, ow,
                                (kd * w.kernel[1] + kh) * w.kernel[2] + kw, acc);
             }

@@ -111,7 +111,7 @@ static int norm_of_batch(const struct forward *f, struct net_emit *e)
 /* The same where the batch is that of all processes. */
 static int norm_of_all(const struct forward *f, struct net_emit *e)
 {
-    const int rc = make(f, f->out, &e->out[0]);
+    const int rc = net_fore_make(f, f->out, &e->out[0]);
 
     return rc < 0 ? rc : net_sync_norm(f->n, e, f->err);
 }
