@@ -5,7 +5,8 @@
  * out of both), statistics by one warp a channel, then one pass that
  * normalises, adds, activates.  The statistics' warps leave factor and summand
  * of each channel in the workspace for that; where the sums are few, the last
- * pass makes them itself.
+ * pass makes them itself.  Signs: a byte is the vector of a thread, or is put
+ * together by neighbours.
  */
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/rows.cuh"
@@ -14,10 +15,12 @@
 #define VECTORS_IN  0x1eu /* scale, shift, mean, var */
 #define VECTORS_OUT 0x1eu
 
-/* Vectors of each tensor that a thread of the last pass has on their way at
- * once, and blocks of that pass that a multiprocessor is to hold. */
-#define RESIDENT 2
-#define BATCH    4
+/* Vectors that a thread of the first pass has on their way at once, vectors of
+ * each tensor that one of the last pass has, and blocks of that pass that a
+ * multiprocessor is to hold. */
+#define SUM_BATCH 8
+#define BATCH     4
+#define RESIDENT  3
 
 struct train_args {
     struct norm_shape s;
@@ -25,6 +28,7 @@ struct train_args {
     const float *scale, *shift, *mean_in, *var_in;
     float *mean, *inverse, *mean_out, *var_out;
     void *y;
+    uint8_t *signs;      /* NULL: not wanted */
     float *parts, *line; /* line: factor [C], summand [C] */
     float epsilon, momentum;
     struct kern_unary act;
@@ -32,34 +36,39 @@ struct train_args {
 };
 
 template <typename T, int V> struct moments {
-    struct constants {
-        float x0[V];
-        __device__ __forceinline__ constants(const struct train_args &a, int c)
-        {
-            norm_load<T, V>(a.x, c, x0);
-        }
-        __device__ __forceinline__ void see(const struct train_args &a,
-                                            int64_t pixel, int c, float *sum0,
-                                            float *sum1) const
-        {
-            float x[V];
-            norm_load<T, V>(a.x, pixel * a.s.channels + c, x);
+    typedef pack<T, V> operands;
+    float x0[V];
+
+    __device__ __forceinline__ moments(const struct train_args &a, int c)
+    {
+        unpack<T, V>(pack_load<T, V>((const T *)a.x + c), x0);
+    }
+    static __device__ __forceinline__ void load(const struct train_args &a,
+                                                int64_t i, operands *o)
+    {
+        *o = pack_load<T, V>((const T *)a.x + i);
+    }
+    __device__ __forceinline__ void see(const operands &o, float *sum0,
+                                        float *sum1) const
+    {
+        float x[V];
+        unpack<T, V>(o, x);
 #pragma unroll
-            for (int j = 0; j < V; j++) {
-                const float d = x[j] - x0[j];
-                sum0[j] += d;
-                sum1[j] = fmaf(d, d, sum1[j]);
-            }
+        for (int j = 0; j < V; j++) {
+            const float d = x[j] - x0[j];
+            sum0[j] += d;
+            sum1[j] = fmaf(d, d, sum1[j]);
         }
-    };
+    }
 };
 
 template <typename T, int V>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     sum_kernel(const __grid_constant__ struct train_args a)
 {
     launch_wait();
-    norm_sum_part<moments<T, V>, struct train_args, V>(a, a.s, a.parts);
+    norm_sum_part<moments<T, V>, struct train_args, V, SUM_BATCH>(a, a.s,
+                                                                  a.parts);
 }
 
 /* What the normalising pass applies to a channel, from its sums; first: leaves
@@ -114,6 +123,29 @@ static __device__ __forceinline__ float activate(const struct kern_unary &act,
     return ACT == NORM_RELU ? (x < 0 ? 0 : x) : apply_unary(act, x);
 }
 
+/* The signs of vector i.  8 / V neighbours, which are in the tensor together,
+ * share a byte. */
+template <typename T, int V>
+static __device__ __forceinline__ void store_signs(uint8_t *signs, uint32_t i,
+                                                   const pack<T, V> &y)
+{
+    const uint32_t lanes = 8 / V, place = i % lanes;
+    const uint32_t group = ((1u << lanes) - 1) << (threadIdx.x % 32 - place);
+    uint32_t bits = 0;
+    float v[V];
+
+    unpack<T, V>(y, v);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        bits |= (v[j] > 0 ? 1u : 0u) << j;
+    bits <<= place * V;
+#pragma unroll
+    for (uint32_t other = 1; other < lanes; other *= 2)
+        bits |= __shfl_xor_sync(group, bits, other);
+    if (place == 0)
+        signs[i / lanes] = (uint8_t)bits;
+}
+
 /* A thread takes BATCH vectors at a time.  They are of the same channels
  * where a block's threads span whole pixels, as with most numbers of channels:
  * then factor and summand are read once. */
@@ -143,32 +175,35 @@ static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
     norm_line<V>(line, (int)(first % per_pixel) * V, factor);
     norm_line<V>(line + a.s.channels, (int)(first % per_pixel) * V, summand);
     for (uint32_t i = first; i < a.vectors; i += BATCH * step) {
-        vec<T, V> x[BATCH] = {}, r[BATCH] = {};
+        pack<T, V> x[BATCH] = {}, r[BATCH] = {};
 #pragma unroll
         for (int k = 0; k < BATCH; k++)
             if (i + k * step < a.vectors) {
-                x[k] =
-                    load_vec<T, V>((const T *)a.x + (size_t)(i + k * step) * V);
+                const size_t at = (size_t)(i + k * step) * V;
+                x[k] = pack_load<T, V>((const T *)a.x + at);
                 if (a.residual)
-                    r[k] = load_vec<T, V>((const T *)a.residual +
-                                          (size_t)(i + k * step) * V);
+                    r[k] = pack_load<T, V>((const T *)a.residual + at);
             }
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
             const int c = (int)((i + k * step) % per_pixel) * V;
-            vec<T, V> y;
+            float v[V], add[V];
             if (i + k * step >= a.vectors)
                 break;
             if (!fixed) {
                 norm_line<V>(line, c, factor);
                 norm_line<V>(line + a.s.channels, c, summand);
             }
+            unpack<T, V>(x[k], v);
+            unpack<T, V>(r[k], add);
 #pragma unroll
             for (int j = 0; j < V; j++)
-                y.at[j] = from_float<T>(activate<ACT>(
-                    a.act, fmaf(to_float(x[k].at[j]), factor[j], summand[j]) +
-                               to_float(r[k].at[j])));
-            store_vec<T, V>((T *)a.y + (size_t)(i + k * step) * V, y);
+                v[j] = activate<ACT>(a.act, fmaf(v[j], factor[j], summand[j]) +
+                                                add[j]);
+            const pack<T, V> y = pack_of<T, V>(v);
+            pack_store<T, V>((T *)a.y + (size_t)(i + k * step) * V, y);
+            if (a.signs)
+                store_signs<T, V>(a.signs, i + k * step, y);
         }
     }
 }
@@ -189,7 +224,7 @@ static int run_act(const struct train_args *a, void *stream,
         return r;
     return launch_chained(
         apply_kernel<T, V, ACT>,
-        dim3(norm_blocks(a->s, a->vectors, BATCH, RESIDENT, multiprocessors)),
+        dim3(norm_blocks(a->vectors, BATCH, RESIDENT, multiprocessors)),
         dim3(NORM_THREADS), 0, stream, *a, err);
 }
 
@@ -198,7 +233,7 @@ static int run_vectors(struct train_args *a, const struct kern_args *args,
                        const struct kern_tensor *x, int multiprocessors,
                        struct infer_error *err)
 {
-    a->s = norm_shape_of(x, V, multiprocessors);
+    a->s = norm_shape_of(x, V, NORM_FEW, multiprocessors);
     a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     switch (norm_act_of(&a->act)) {
     case NORM_PLAIN:
@@ -231,6 +266,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.inverse = (float *)args->out[2];
     a.mean_out = (float *)args->out[3];
     a.var_out = (float *)args->out[4];
+    a.signs = kern_problem_out(p, 5) ? (uint8_t *)args->out[5] : NULL;
     a.line = (float *)args->workspace;
     a.parts = a.line + 2 * p->in[0].dim[1];
     a.epsilon = p->attr.norm.epsilon;
