@@ -194,8 +194,15 @@ static int norm_of_batch(const struct forward *f, struct net_emit *e)
     e->out[2] = n->deviation[at];
     e->out[3] = e->in[3];
     e->out[4] = e->in[4];
-    e->in[6] = n->value[f->node->in[0]].moments;
     return finish(f, e);
+}
+
+/* The same where the batch is that of all processes. */
+static int norm_of_all(const struct forward *f, struct net_emit *e)
+{
+    const int rc = make(f, f->out, &e->out[0]);
+
+    return rc < 0 ? rc : net_sync_norm(f->n, e, f->err);
 }
 
 static int batch_norm(const struct forward *f)
@@ -209,7 +216,10 @@ static int batch_norm(const struct forward *f)
     for (int i = 0; i < 5; i++)
         e.in[i] = input(f, i, false);
     e.in[5] = net_operand(f->n, f->list, f->chain->residual, false);
-    return train ? norm_of_batch(f, &e) : finish(f, &e);
+    if (!train)
+        return finish(f, &e);
+    e.in[6] = f->n->value[f->node->in[0]].moments;
+    return net_syncs_norms(f->n) ? norm_of_all(f, &e) : norm_of_batch(f, &e);
 }
 
 static int conv_transpose(const struct forward *f)
