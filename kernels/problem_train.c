@@ -94,6 +94,8 @@ int problem_check_batch_norm_train(const struct kern_problem *p,
     if (r == 0 && p->epilogue.residual_last)
         return REFUSE(p, why, "adds its residual before the activation only");
     if (r == 0)
+        r = problem_check_moments(p, x, why);
+    if (r == 0)
         r = check_signs(p, kern_problem_out(p, 5), x, why);
     return r < 0 ? r : check_float_but(p, -1, 5, why);
 }

@@ -102,8 +102,8 @@ static inline size_t norm_workspace(const struct kern_tensor *x)
 }
 
 /* One block's part.  F(a, c) is what stays of V channels from c; it loads
- * F::operands of the elements from i on, and sees them: adds them to the sums.
- * A thread has BATCH of them on their way at once. */
+ * F::operands, theirs of a pixel, and sees them: adds them to the sums.  A
+ * thread has BATCH of them on their way at once. */
 template <typename F, typename A, int V, int BATCH>
 static __device__ __forceinline__ void
 norm_sum_part(const A &a, const struct norm_shape &s, float *parts)
@@ -126,7 +126,7 @@ norm_sum_part(const A &a, const struct norm_shape &s, float *parts)
 #pragma unroll
             for (int k = 0; k < BATCH; k++)
                 if (p - k * step >= 0)
-                    F::load(a, (p - k * step) * s.channels + c, &o[k]);
+                    F::load(a, p - k * step, c, &o[k]);
 #pragma unroll
             for (int k = 0; k < BATCH; k++)
                 if (p - k * step >= 0)

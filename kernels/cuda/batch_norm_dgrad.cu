@@ -88,10 +88,10 @@ template <typename T, int V, int ACT> struct products {
     {
         norm_line<V>(a.mean, c, mean);
     }
-    static __device__ __forceinline__ void load(const struct dgrad_args &a,
-                                                int64_t i, operands *o)
+    static __device__ __forceinline__ void
+    load(const struct dgrad_args &a, int64_t pixel, int c, operands *o)
     {
-        load_operands<T, V, ACT>(a, i, o);
+        load_operands<T, V, ACT>(a, pixel * a.s.channels + c, o);
     }
     __device__ __forceinline__ void see(const operands &o, float *sum0,
                                         float *sum1) const
