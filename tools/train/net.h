@@ -161,6 +161,7 @@ struct net_metrics {
 struct net_value {
     struct view view[2]; /* as the train and eval lists see it */
     struct view grad;    /* dtype NONE: none yet */
+    struct view moments; /* kernels/moments.h; dtype NONE: none */
     bool needs_grad;
     int param; /* index, or -1 */
 };
@@ -286,6 +287,8 @@ struct net_emit {
 void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
                     enum net_stage stage, int node);
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err);
+/* The row that would be taken, or NULL; no view needs a buffer yet. */
+const struct kern_row *net_row(const struct net *n, struct net_emit *e);
 /* Backends of a device that may compute, the preferred one first; how many. */
 int net_backends(const struct device *d, enum infer_backend wanted,
                  enum infer_backend out[2]);

@@ -230,6 +230,7 @@ static void describe(const struct net *n, struct net_emit *e)
 {
     struct kern_problem *p = &e->p;
 
+    p->n_in = p->n_out = 0;
     for (int i = 0; i < KERN_MAX_IN; i++) {
         p->in[i] = e->in[i].t;
         if (p->in[i].dtype != INFER_NONE)
@@ -288,6 +289,12 @@ static void touch_all(struct net *n, const struct net_emit *e, int at)
         touch(n, &e->in[i], at);
     for (int i = 0; i < KERN_MAX_OUT; i++)
         touch(n, &e->out[i], at);
+}
+
+const struct kern_row *net_row(const struct net *n, struct net_emit *e)
+{
+    describe(n, e);
+    return choose(n, e, &e->p, NULL);
 }
 
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
