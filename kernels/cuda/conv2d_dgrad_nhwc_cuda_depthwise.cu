@@ -230,6 +230,15 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return r < 0 ? r : kern_row_supports(inner_row(p), &turned, d, why);
 }
 
+/* Those of the inner row. */
+static int variants(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *err)
+{
+    (void)d;
+    (void)err;
+    return has_stride(p) ? 1 : DEPTHWISE_VARIANTS;
+}
+
 struct dgrad_state {
     struct kern_exec inner; /* of stride 1 */
     int64_t offset;         /* bytes to its first weight */
@@ -254,15 +263,20 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 
     if (!s)
         return error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-    if (has_stride(p)) {
+    if (e->variant >= variants(p, d, err)) {
+        r = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                      e->row->name, e->variant);
+    } else if (has_stride(p)) {
         r = read_forwards(p, &s->g, err);
         e->workspace = depthwise_pack_bytes(e, &s->g);
     } else {
         r = turn_round(p, &turned, &s->offset, err);
         s->offset *= (int64_t)infer_dtype_size(p->in[CONV_W].dtype);
         if (r == 0)
-            r = kern_prepare(inner_row(p), &turned, d, err, &s->inner);
+            r = kern_prepare_variant(inner_row(p), &turned, d, e->variant, err,
+                                     &s->inner);
         e->workspace = s->inner.workspace;
+        memcpy(e->variant_name, s->inner.variant_name, KERN_VARIANT_NAME);
     }
     e->state = s;
     if (r < 0) {
@@ -326,6 +340,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         .min_sm = 75,                                                          \
         .supports = supports,                                                  \
         .estimate = depthwise_estimate,                                        \
+        .variants = variants,                                                  \
         .prepare = prepare,                                                    \
         .launch = launch<T>,                                                   \
         .release = release,                                                    \

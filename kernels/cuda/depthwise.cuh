@@ -317,9 +317,27 @@ static inline double depthwise_estimate(const struct kern_problem *p,
            kern_problem_bytes(p) / 3e6;
 }
 
-/* Outputs a thread computes along the width, by variant; which is best depends
- * on how far the image fills the device. */
-static const int depthwise_widths[] = {2, 4, 1};
+enum { DEPTHWISE_VARIANTS = 3 };
+
+/* Outputs a thread computes along the width, by variant.  Which is best depends
+ * on how far the image fills the device: where it does, 3x3 windows of stride 1
+ * share most and take 4, and 5x5 of stride 2 run out of registers (H200). */
+static inline int depthwise_width(const struct conv_geometry *g,
+                                  const struct kern_device *d, int variant)
+{
+    static const int order[][DEPTHWISE_VARIANTS] = {
+        {2, 4, 1}, {4, 2, 1}, {1, 2, 4}};
+    /* 4 outputs of 8 channels a thread, 512 threads a multiprocessor. */
+    const bool full =
+        (int64_t)g->m * g->k >= (int64_t)conv_multiprocessors(d) * 512 * 4 * 8;
+    int row = 0;
+
+    if (full && g->r == 3 && g->stride_w == 1)
+        row = 1;
+    if (full && g->r == 5 && g->stride_w == 2)
+        row = 2;
+    return order[row][variant];
+}
 
 struct depthwise_state {
     struct conv_geometry g;
@@ -334,7 +352,7 @@ static inline int depthwise_variants(const struct kern_problem *p,
     (void)p;
     (void)d;
     (void)err;
-    return (int)(sizeof(depthwise_widths) / sizeof(depthwise_widths[0]));
+    return DEPTHWISE_VARIANTS;
 }
 
 static inline int depthwise_prepare(struct kern_exec *e,
@@ -344,7 +362,7 @@ static inline int depthwise_prepare(struct kern_exec *e,
     struct depthwise_state *s;
     int r;
 
-    if (e->variant >= depthwise_variants(&e->problem, d, err))
+    if (e->variant >= DEPTHWISE_VARIANTS)
         return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
                          e->row->name, e->variant);
     s = (struct depthwise_state *)malloc(sizeof(*s));
@@ -354,7 +372,7 @@ static inline int depthwise_prepare(struct kern_exec *e,
         free(s);
         return r;
     }
-    s->width = depthwise_widths[e->variant];
+    s->width = depthwise_width(&s->g, d, e->variant);
     s->packs = !(e->problem.constant_in & 1u << CONV_W);
     snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
     e->state = s;

@@ -14,6 +14,7 @@
  * order.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 
 #define THREADS   256
@@ -47,6 +48,7 @@ static __global__ void __launch_bounds__(THREADS)
     const T *image = (const T *)a.x + blockIdx.z * a.rows * a.columns;
     float sum[V];
 
+    launch_wait();
 #pragma unroll
     for (int j = 0; j < V; j++)
         sum[j] = 0;
@@ -91,13 +93,17 @@ static __global__ void __launch_bounds__(THREADS)
     const int outputs = a.columns / a.joined;
     const int64_t image = number / outputs;
     const int o = (int)(number % outputs);
+    /* Where all is reduced, all columns are joined: the parts as they lie. */
+    const size_t step_of_part = a.joined > 1 ? 1 : (size_t)a.columns;
     float sum = 0;
 
+    launch_wait();
     if (image >= a.images)
         return;
     const float *part = a.part + (size_t)image * a.parts * a.columns + o;
+#pragma unroll 8
     for (int i = threadIdx.x % 32; i < a.parts * a.joined; i += 32)
-        sum += part[(size_t)(i / a.joined) * a.columns + i % a.joined];
+        sum += part[i * step_of_part];
     for (int step = 16; step > 0; step /= 2)
         sum += __shfl_xor_sync(~0u, sum, step);
     if (threadIdx.x % 32 != 0)
@@ -177,16 +183,17 @@ static int run_vectors(struct parts_args *a, const struct kept *k,
                        const struct kern_exec *e, const struct kern_args *args,
                        struct infer_error *err)
 {
-    const cudaStream_t stream = cuda_stream(args);
-
     fill(a, kern_tensor_count(&e->problem.in[0]), k, V,
          (int)(intptr_t)e->state);
     const dim3 grid(cuda_blocks(a->columns / V, a->block_columns), a->parts,
                     a->images);
     const int64_t outputs = (int64_t)a->images * (a->columns / a->joined);
-    part_kernel<T, V><<<grid, THREADS, 0, stream>>>(*a);
-    join_kernel<<<cuda_blocks(outputs, THREADS / 32), THREADS, 0, stream>>>(*a);
-    return CUDA_LAUNCHED(err);
+    const int r = launch_chained(part_kernel<T, V>, grid, dim3(THREADS), 0,
+                                 args->stream, *a, err);
+    return r < 0 ? r
+                 : launch_chained(join_kernel,
+                                  dim3(cuda_blocks(outputs, THREADS / 32)),
+                                  dim3(THREADS), 0, args->stream, *a, err);
 }
 
 template <typename T>

@@ -214,7 +214,7 @@ static int tune(const struct net *n, const struct net_emit *e,
     return tuner_pick(n->options.tuner, &q, err, choice);
 }
 
-/* ---- launches ------------------------------------------------------ */
+/* ---- problems ------------------------------------------------------ */
 
 void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
                     enum net_stage stage, int node)
@@ -230,6 +230,7 @@ static void describe(const struct net *n, struct net_emit *e)
 {
     struct kern_problem *p = &e->p;
 
+    p->n_in = p->n_out = 0;
     for (int i = 0; i < KERN_MAX_IN; i++) {
         p->in[i] = e->in[i].t;
         if (p->in[i].dtype != INFER_NONE)
@@ -248,6 +249,8 @@ static void describe(const struct net *n, struct net_emit *e)
                        (e->list == NET_LIST_UPDATE && n->options.exchange);
     p->allow_tf32 = n->options.allow_tf32;
 }
+
+/* ---- launches ------------------------------------------------------ */
 
 static int append(struct net_list *l, struct net_op *op,
                   struct infer_error *err)
@@ -288,6 +291,12 @@ static void touch_all(struct net *n, const struct net_emit *e, int at)
         touch(n, &e->in[i], at);
     for (int i = 0; i < KERN_MAX_OUT; i++)
         touch(n, &e->out[i], at);
+}
+
+const struct kern_row *net_row(const struct net *n, struct net_emit *e)
+{
+    describe(n, e);
+    return choose(n, e, &e->p, NULL);
 }
 
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)

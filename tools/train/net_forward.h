@@ -40,6 +40,9 @@ static inline struct view input(const struct forward *f, int i, bool matrix)
 /* A fresh tensor for a value; integers keep their type. */
 int net_fore_make(const struct forward *f, int value, struct view *out);
 
+/* Whether the node is one of zeros round its input that a copy makes. */
+bool net_fore_pads_zeros(const struct forward *f, const struct kern_pad *a);
+
 /* net_forward_moves.c: nodes that move data. */
 int net_fore_reshape(const struct forward *f);
 int net_fore_concat(const struct forward *f);

@@ -50,6 +50,16 @@ int net_fore_concat(const struct forward *f)
     return rc;
 }
 
+/* What reads it next copies it with zeros round it: no need to copy twice. */
+static bool is_copied_next(const struct forward *f)
+{
+    const int user = graph_single_user(f->n->g, f->out);
+    const struct graph_node *node = user >= 0 ? &f->n->g->node[user] : NULL;
+
+    return node && node->op == GRAPH_PAD &&
+           net_fore_pads_zeros(f, &node->attr.pad);
+}
+
 int net_fore_slice(const struct forward *f)
 {
     const struct graph_slice *s = &f->node->attr.slice;
@@ -64,6 +74,10 @@ int net_fore_slice(const struct forward *f)
                                   v.t.dim[axis], &first, &count, f->err);
         if (rc == 0)
             v = view_slice(&v, axis, first, s->step[i], count);
+    }
+    if (rc == 0 && is_copied_next(f)) {
+        *slot(f, f->out) = v;
+        return 0;
     }
     if (rc == 0)
         rc = net_fore_make(f, f->out, &whole);

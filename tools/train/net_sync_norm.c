@@ -29,7 +29,7 @@
 
 bool net_syncs_norms(const struct net *n)
 {
-    return n->options.sync_norm && net_ranks(n) > 1;
+    return n->options.sync_norm && n->options.exchange;
 }
 
 /* ---- vectors ------------------------------------------------------- */
@@ -203,6 +203,7 @@ int net_sync_norm(struct net *n, struct net_emit *e, struct infer_error *err)
     apply(&s, KERN_SQRT, 0, 0, inverse, inverse);
     apply(&s, KERN_RECIPROCAL, 0, 0, inverse, inverse);
     e->p.op = KERN_BATCH_NORM;
+    memset(&e->in[6], 0, sizeof(e->in[6])); /* moments, which have served */
     e->in[3] = mean;
     e->in[4] = var;
     emit(&s, e);
