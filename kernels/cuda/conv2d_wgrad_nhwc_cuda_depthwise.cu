@@ -9,14 +9,16 @@
  * the STRIDE columns of x that begin a window there, R rows of each, and
  * multiplies these with the last DEPTH pixels of dy, whose windows hold them:
  * of its own strip every vector of x is read once a row of the window.  The
- * next step's vectors are under way meanwhile.  V is 16 bytes for 3x3 and 8 for
- * 5x5, which is what sums there are registers for.
+ * next steps' vectors are under way meanwhile, to places in shared memory that
+ * are the thread's own (STAGES of COUNT vectors), so that nobody waits for
+ * another.  V is 16 bytes for 3x3 and 8 for 5x5, which is what sums there are
+ * registers for.
  *
  * A block is `chunk` vectors of channels times `lanes` strips, neighbours in a
  * warp with neighbouring channels, lanes on neighbouring rows in step, so that
  * the rows of x that they share come from the L1 cache.  blockIdx.x counts
  * chunks of channels, y ranges of strips.  At the end the lanes are added in
- * order in shared memory (a row of the window at a time, up to 12 KiB), each
+ * order in shared memory, a row of the window at a time, up to 12 KiB; each
  * range writes its sums to the workspace, parts[range][K][r, s], and
  * wgrad_sum() adds them in order: the same bits every time.
  */
@@ -26,6 +28,7 @@
 
 enum {
     THREADS = 128,
+    STAGES = 4,
     MOST_UNITS = 16,  /* vectors of channels in a block */
     LEAST_LENGTH = 14 /* of a strip, where a row is cut */
 };
@@ -82,26 +85,69 @@ struct step {
     vec<T, V> dy, x[STRIDE][R];
 };
 
+/* Where that lies in shared memory, the threads' vectors side by side. */
+template <typename T, int V, int R, int STRIDE> struct step_shape {
+    enum {
+        BYTES = V * (int)sizeof(T),
+        PITCH = THREADS * BYTES, /* from vector to vector of a thread */
+        STAGE = (1 + STRIDE * R) * PITCH,
+        JOIN = R * PITCH / (int)sizeof(T) * 4, /* of join_row() */
+        SHARED = STAGES * STAGE > JOIN ? STAGES *STAGE : JOIN
+    };
+};
+
 static __device__ __forceinline__ int clamp(int i, int n)
 {
     return min(max(i, 0), n - 1);
 }
 
-/* All loads are made unconditionally, so that they are under way together:
- * those outside, of a pixel at the edge, are not used. */
-template <typename T, int V, int R, int STRIDE>
-static __device__ __forceinline__ void
-load_step(const struct strips_args &a, const struct strip<T, R> &at, int j,
-          struct step<T, V, R, STRIDE> *to)
+/* Through L1, where lanes on neighbouring rows meet. */
+template <int BYTES>
+static __device__ __forceinline__ void copy_cached(uint32_t to,
+                                                   const void *from)
 {
-    to->dy = load_vec<T, V>(at.dy + clamp(j, a.g.q) * a.g.k);
+#if PTX_SM80
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to),
+                 "l"(from), "n"(BYTES)
+                 : "memory");
+#endif
+}
+
+/* Starts to copy step j.  All is copied: what is outside, from a pixel at the
+ * edge, is not used. */
+template <typename T, int V, int R, int STRIDE>
+static __device__ __forceinline__ void start_step(const struct strips_args &a,
+                                                  const struct strip<T, R> &at,
+                                                  int j, uint32_t to)
+{
+    typedef step_shape<T, V, R, STRIDE> S;
+
+    copy_cached<S::BYTES>(to, at.dy + clamp(j, a.g.q) * a.g.k);
 #pragma unroll
     for (int b = 0; b < STRIDE; b++) {
         const int w = clamp(j * STRIDE + b - a.g.pad_left, a.g.w);
 #pragma unroll
         for (int r = 0; r < R; r++)
-            to->x[b][r] = load_vec<T, V>(at.x[r] + w * a.g.c);
+            copy_cached<S::BYTES>(to + (1 + b * R + r) * S::PITCH,
+                                  at.x[r] + w * a.g.c);
     }
+    ptx_cp_async_commit();
+}
+
+template <typename T, int V, int R, int STRIDE>
+static __device__ __forceinline__ struct step<T, V, R, STRIDE>
+take_step(const unsigned char *from) {
+    typedef step_shape<T, V, R, STRIDE> S;
+    struct step<T, V, R, STRIDE> s;
+
+    s.dy = load_vec<T, V>((const T *)from);
+#pragma unroll
+    for (int b = 0; b < STRIDE; b++)
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            s.x[b][r] =
+                load_vec<T, V>((const T *)(from + (1 + b * R + r) * S::PITCH));
+    return s;
 }
 
 /* Adds a step's products.  dy[(turn + DEPTH - i) % DEPTH] is the pixel i steps
@@ -140,28 +186,40 @@ add_step(const struct strips_args &a, const struct strip<T, R> &at, int j,
     }
 }
 
+/* own: the thread's part of the first stage. */
 template <typename T, int V, int R, int STRIDE>
 static __device__ __forceinline__ void
-add_strip(const struct strips_args &a, int number, int c, float (&acc)[R][R][V])
+add_strip(const struct strips_args &a, int number, int c, unsigned char *own,
+          float (&acc)[R][R][V])
 {
+    typedef step_shape<T, V, R, STRIDE> S;
     constexpr int DEPTH = (R - 1) / STRIDE + 1;
     const struct strip<T, R> at = strip_of<T, R>(a, number, c);
     const int end = at.q0 + a.length + DEPTH - 1;
-    struct step<T, V, R, STRIDE> now, next;
     float dy[DEPTH][V] = {};
+    int stage = 0;
 
-    load_step<T, V, R, STRIDE>(a, at, at.q0, &next);
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++)
+        start_step<T, V, R, STRIDE>(a, at, at.q0 + i,
+                                    ptx_shared(own + i * S::STAGE));
     for (int j0 = at.q0; j0 < end; j0 += DEPTH)
 #pragma unroll
         for (int turn = 0; turn < DEPTH; turn++) {
             const int j = j0 + turn;
-            now = next;
-            load_step<T, V, R, STRIDE>(a, at, j + 1, &next);
+            const int free = stage == 0 ? STAGES - 1 : stage - 1;
+            ptx_cp_async_wait<STAGES - 2>();
+            const struct step<T, V, R, STRIDE> now =
+                take_step<T, V, R, STRIDE>(own + stage * S::STAGE);
+            start_step<T, V, R, STRIDE>(a, at, j + STAGES - 1,
+                                        ptx_shared(own + free * S::STAGE));
+            stage = stage == STAGES - 1 ? 0 : stage + 1;
 #pragma unroll
             for (int v = 0; v < V; v++)
                 dy[turn][v] = to_float(now.dy.at[v]);
             add_step<T, V, R, STRIDE, DEPTH>(a, at, j, turn, now, dy, acc);
         }
+    ptx_cp_async_wait<0>();
 }
 
 /* ---- the kernel ---------------------------------------------------- */
@@ -202,7 +260,7 @@ template <typename T, int V, int R, int STRIDE>
 static __global__ void __launch_bounds__(THREADS, blocks_of(R, STRIDE))
     strips_kernel(const __grid_constant__ struct strips_args a)
 {
-    __shared__ __align__(16) float shared[R * THREADS * V];
+    LAUNCH_SHARED(shared);
     const int lane = threadIdx.x / a.chunk;
     const int unit = (int)blockIdx.x * a.chunk + threadIdx.x % a.chunk;
     const int first = (int)blockIdx.y * a.per_range;
@@ -212,10 +270,12 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(R, STRIDE))
     launch_wait();
     if (lane < a.lanes && unit < a.units)
         for (int i = first + lane; i < end; i += a.lanes)
-            add_strip<T, V, R, STRIDE>(a, i, unit * V, acc);
+            add_strip<T, V, R, STRIDE>(
+                a, i, unit * V, shared + threadIdx.x * (V * (int)sizeof(T)),
+                acc);
 #pragma unroll
     for (int r = 0; r < R; r++)
-        join_row<V, R>(a, r, acc[r], shared);
+        join_row<V, R>(a, r, acc[r], (float *)shared);
 }
 
 /* ---- limits -------------------------------------------------------- */
@@ -317,16 +377,23 @@ static void release(struct kern_exec *e)
 
 /* ---- launching ----------------------------------------------------- */
 
-template <typename T, int R>
+template <typename T, int R, int STRIDE>
 static int run(const struct strips_state *s, const struct strips_args *a,
                void *stream, struct infer_error *err)
 {
     enum { V = (R == 3 ? 16 : 8) / (int)sizeof(T) };
 
-    return launch_chained(s->g.stride_h == 1 ? strips_kernel<T, V, R, 1>
-                                             : strips_kernel<T, V, R, 2>,
-                          dim3(s->chunks, s->ranges), dim3(THREADS), 0, stream,
-                          *a, err);
+    return launch_chained(strips_kernel<T, V, R, STRIDE>,
+                          dim3(s->chunks, s->ranges), dim3(THREADS),
+                          step_shape<T, V, R, STRIDE>::SHARED, stream, *a, err);
+}
+
+template <typename T, int R>
+static int run_window(const struct strips_state *s, const struct strips_args *a,
+                      void *stream, struct infer_error *err)
+{
+    return s->g.stride_h == 1 ? run<T, R, 1>(s, a, stream, err)
+                              : run<T, R, 2>(s, a, stream, err);
 }
 
 template <typename T>
@@ -350,8 +417,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.x = args->in[0];
     a.dy = args->in[1];
     a.parts = (float *)args->workspace;
-    const int r = s->g.r == 3 ? run<T, 3>(s, &a, args->stream, err)
-                              : run<T, 5>(s, &a, args->stream, err);
+    const int r = s->g.r == 3 ? run_window<T, 3>(s, &a, args->stream, err)
+                              : run_window<T, 5>(s, &a, args->stream, err);
     return r < 0 ? r : wgrad_join(e, &shape, args, err);
 }
 
@@ -363,7 +430,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                     .layout = KERN_NHWC,                       \
                                     .dtype = kind,                             \
                                     .acc = INFER_F32,                          \
-                                    .min_sm = 75,                              \
+                                    .min_sm = 80,                              \
                                     .supports = supports,                      \
                                     .prepare = prepare,                        \
                                     .launch = launch<T>,                       \
