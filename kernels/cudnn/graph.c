@@ -210,40 +210,53 @@ static cudnnBackendDescriptor_t convolution(struct cudnn_graph *g,
     return c;
 }
 
+/* What cuDNN calls the parts of a convolution, by direction. */
+static const struct {
+    cudnnBackendDescriptorType_t type;
+    cudnnBackendAttributeName_t conv, x, w, y, alpha, beta;
+} names[] = {
+    [CUDNN_FPROP] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    [CUDNN_DGRAD] =
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+    [CUDNN_WGRAD] =
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+};
+
 void cudnn_graph_conv(struct cudnn_graph *g, const struct cudnn_window *win,
-                      bool transposed, cudnnBackendDescriptor_t x,
-                      cudnnBackendDescriptor_t w, cudnnBackendDescriptor_t y)
+                      enum cudnn_direction direction,
+                      cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t w,
+                      cudnnBackendDescriptor_t y)
 {
     const float one = 1, zero = 0;
-    cudnnBackendDescriptor_t conv = convolution(g, win), op;
+    cudnnBackendDescriptor_t conv = convolution(g, win);
+    cudnnBackendDescriptor_t op = make(g, names[direction].type);
 
     for (int i = 0; i < win->rank; i++)
         g->small_window = g->small_window || win->size[i] < FOURIER_WINDOW;
-
-    if (transposed) {
-        op = make(g,
-                  CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
-        set_descriptor(
-            g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, conv);
-        set_descriptor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, x);
-        set_descriptor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, w);
-        set_descriptor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, y);
-        set(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-            CUDNN_TYPE_FLOAT, 1, &one);
-        set(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-            CUDNN_TYPE_FLOAT, 1, &zero);
-    } else {
-        op = make(g, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-        set_descriptor(
-            g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, conv);
-        set_descriptor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
-        set_descriptor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
-        set_descriptor(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
-        set(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-            CUDNN_TYPE_FLOAT, 1, &one);
-        set(g, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-            CUDNN_TYPE_FLOAT, 1, &zero);
-    }
+    set_descriptor(g, op, names[direction].conv, conv);
+    set_descriptor(g, op, names[direction].x, x);
+    set_descriptor(g, op, names[direction].w, w);
+    set_descriptor(g, op, names[direction].y, y);
+    set(g, op, names[direction].alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    set(g, op, names[direction].beta, CUDNN_TYPE_FLOAT, 1, &zero);
     add_operation(g, op);
 }
 

@@ -59,6 +59,7 @@ struct cudnn_graph {
     bool ieee;               /* F32 factors of products are not rounded */
     bool small_window;       /* too small for Fourier's transform */
     bool adds;               /* a residual to rows of BF16 */
+    bool rounds_bias;        /* the bias is read in the type of the output */
     cudnnBackendDescriptor_t *own;
     int n_own, own_capacity;
     cudnnBackendDescriptor_t op[CUDNN_MAX_OPS];
@@ -91,10 +92,14 @@ struct cudnn_window {
     int64_t size[3], stride[3], dilation[3], pre[3], post[3];
 };
 
-/* y = conv(x, w); transposed: x = conv_data_gradient(y, w). */
+/* Which of y = conv(x, w)'s tensors is computed from the other two: y, x's
+ * gradient or w's. */
+enum cudnn_direction { CUDNN_FPROP, CUDNN_DGRAD, CUDNN_WGRAD };
+
 void cudnn_graph_conv(struct cudnn_graph *g, const struct cudnn_window *win,
-                      bool transposed, cudnnBackendDescriptor_t x,
-                      cudnnBackendDescriptor_t w, cudnnBackendDescriptor_t y);
+                      enum cudnn_direction direction,
+                      cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t w,
+                      cudnnBackendDescriptor_t y);
 void cudnn_graph_pool(struct cudnn_graph *g, const struct cudnn_window *win,
                       const struct kern_pool *pool, cudnnBackendDescriptor_t x,
                       cudnnBackendDescriptor_t y);
