@@ -22,42 +22,14 @@
 #include "kernels/problem.h"
 #include "kernels/scalar.h"
 
-/* in[] of a gradient of weights. */
-enum { WGRAD_DY = 1, WGRAD_RESIDUAL };
-
 /* ---- shapes -------------------------------------------------------- */
-
-static enum cudnn_direction direction_of(const struct kern_problem *p)
-{
-    return p->op == KERN_CONV_DGRAD   ? CUDNN_DGRAD
-           : p->op == KERN_CONV_WGRAD ? CUDNN_WGRAD
-                                      : CUDNN_FPROP;
-}
-
-/* The convolution whose input's or weights' gradient a problem is. */
-static void as_convolution(const struct kern_problem *p,
-                           struct kern_problem *conv)
-{
-    memcpy(conv, p, sizeof(*conv));
-    if (direction_of(p) == CUDNN_FPROP)
-        return;
-    conv->op = KERN_CONV_FPROP;
-    conv->n_in = 2;
-    if (direction_of(p) == CUDNN_DGRAD) {
-        conv->in[CONV_X] = p->out[0];
-        conv->out[0] = p->in[CONV_X];
-    } else {
-        conv->in[CONV_W] = p->out[0];
-        conv->out[0] = p->in[WGRAD_DY];
-    }
-}
 
 static int read_geometry(const struct kern_problem *p, struct conv_geometry *g,
                          struct infer_error *why)
 {
     struct kern_problem conv;
 
-    as_convolution(p, &conv);
+    cudnn_as_convolution(p, &conv);
     return conv_geometry_read(&conv, g, why);
 }
 
@@ -114,7 +86,7 @@ static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
                       !kern_tensor_is_dense(&p->in[bias], KERN_NCHW)))
         return error_set(why, INFER_EUNSUPPORTED, "bias is not dense F32");
     /* read_geometry() has looked at that of a convolution. */
-    if (residual >= 0 && direction_of(p) != CUDNN_FPROP &&
+    if (residual >= 0 && cudnn_direction_of(p) != CUDNN_FPROP &&
         (p->in[residual].dtype != p->out[0].dtype ||
          !kern_tensor_is_dense(&p->in[residual], KERN_NHWC)))
         return error_set(why, INFER_EUNSUPPORTED,
@@ -191,9 +163,9 @@ static void read_shapes(const struct kern_problem *p, struct shapes *s)
     s->x = cudnn_shape_nhwc(t, 4, x);
     s->w = cudnn_shape_nhwc(t, 4, w);
     s->y = cudnn_shape_nhwc(t, 4, y);
-    s->out = direction_of(p) == CUDNN_DGRAD   ? s->x
-             : direction_of(p) == CUDNN_WGRAD ? s->w
-                                              : s->y;
+    s->out = cudnn_direction_of(p) == CUDNN_DGRAD   ? s->x
+             : cudnn_direction_of(p) == CUDNN_WGRAD ? s->w
+                                                    : s->y;
     s->out.dtype = cudnn_dtype(p->out[0].dtype);
     read_window(&g, &s->win);
 }
@@ -204,7 +176,7 @@ static void add_convolution(const struct kern_problem *p,
                             const struct shapes *s, cudnnBackendDescriptor_t v,
                             struct cudnn_graph *g)
 {
-    const enum cudnn_direction d = direction_of(p);
+    const enum cudnn_direction d = cudnn_direction_of(p);
     const int x = CUDNN_IN + CONV_X;
     cudnnBackendDescriptor_t t[3] = {v, v, v}; /* x, w, y */
 
@@ -213,8 +185,8 @@ static void add_convolution(const struct kern_problem *p,
     if (d != CUDNN_WGRAD)
         t[1] = cudnn_graph_tensor(g, &s->w, CUDNN_IN + CONV_W);
     if (d != CUDNN_FPROP)
-        t[2] = cudnn_graph_tensor(g, &s->y,
-                                  d == CUDNN_WGRAD ? CUDNN_IN + WGRAD_DY : x);
+        t[2] = cudnn_graph_tensor(
+            g, &s->y, d == CUDNN_WGRAD ? CUDNN_IN + CUDNN_WGRAD_DY : x);
     cudnn_graph_conv(g, &s->win, d, t[0], t[1], t[2]);
 }
 

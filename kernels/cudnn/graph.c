@@ -345,6 +345,26 @@ static void add_capped_relu(struct cudnn_graph *g, float b,
                   number(g, shape->rank, b), y);
 }
 
+bool cudnn_graph_knows(enum kern_unary_kind kind)
+{
+    switch (kind) {
+    case KERN_IDENTITY:
+    case KERN_RELU:
+    case KERN_LEAKY_RELU:
+    case KERN_CLIP:
+    case KERN_SIGMOID:
+    case KERN_TANH:
+    case KERN_SILU:
+    case KERN_ELU:
+    case KERN_SOFTPLUS:
+    case KERN_GELU:
+    case KERN_GELU_TANH:
+        return true;
+    default:
+        return false;
+    }
+}
+
 void cudnn_graph_unary(struct cudnn_graph *g, const struct kern_unary *act,
                        const struct cudnn_shape *shape,
                        cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t y)
@@ -354,8 +374,9 @@ void cudnn_graph_unary(struct cudnn_graph *g, const struct kern_unary *act,
 
     switch (act->kind) {
     case KERN_IDENTITY:
-        d = pointwise(g, CUDNN_POINTWISE_IDENTITY);
-        break;
+        add_pointwise(g, pointwise(g, CUDNN_POINTWISE_ADD), x,
+                      number(g, shape->rank, 0), y);
+        return;
     case KERN_RELU:
         d = pointwise(g, CUDNN_POINTWISE_RELU_FWD);
         break;
@@ -396,11 +417,8 @@ void cudnn_graph_unary(struct cudnn_graph *g, const struct kern_unary *act,
     case KERN_GELU_TANH:
         d = pointwise(g, CUDNN_POINTWISE_GELU_APPROX_TANH_FWD);
         break;
-    default:
-        if (g->rc == 0)
-            g->rc = error_set(g->err, INFER_EUNSUPPORTED,
-                              "cuDNN: has no such activation");
-        return;
+    default: /* cudnn_graph_knows() */
+        break;
     }
     add_pointwise(g, d, x, NULL, y);
 }

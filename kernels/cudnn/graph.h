@@ -92,10 +92,7 @@ struct cudnn_window {
     int64_t size[3], stride[3], dilation[3], pre[3], post[3];
 };
 
-/* Which of y = conv(x, w)'s tensors is computed from the other two: y, x's
- * gradient or w's. */
-enum cudnn_direction { CUDNN_FPROP, CUDNN_DGRAD, CUDNN_WGRAD };
-
+/* Of y = conv(x, w), with the gradient for what is computed. */
 void cudnn_graph_conv(struct cudnn_graph *g, const struct cudnn_window *win,
                       enum cudnn_direction direction,
                       cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t w,
@@ -105,8 +102,9 @@ void cudnn_graph_pool(struct cudnn_graph *g, const struct cudnn_window *win,
                       cudnnBackendDescriptor_t y);
 void cudnn_graph_add(struct cudnn_graph *g, cudnnBackendDescriptor_t a,
                      cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y);
-/* y = act(x), all of that shape.  Fails for functions that cuDNN does not
- * have. */
+/* Whether cuDNN has a function. */
+bool cudnn_graph_knows(enum kern_unary_kind kind);
+/* y = act(x), all of that shape; a function that cuDNN has. */
 void cudnn_graph_unary(struct cudnn_graph *g, const struct kern_unary *act,
                        const struct cudnn_shape *shape,
                        cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t y);

@@ -126,6 +126,8 @@ static int solve_part(struct known *k, int i, enum cudnn_part which,
     rc = cudnn_graph_finish(g, target, k->problem.deterministic);
     if (rc < 0)
         return rc;
+    if (i == 0)
+        cudnn_rotate(g->engine, sizeof(*g->engine), g->n_engines);
     for (int e = 0; e < g->n_engines; e++) {
         rc = cudnn_plan_new(g, e, target, err, &k->plan[i]);
         k->first[i] = e;
@@ -251,6 +253,9 @@ static int check_activation(const struct cudnn_recipe *r,
     const bool cancels = p->epilogue.residual_last && residual >= 0 &&
                          kern_problem_in(p, residual) != NULL;
 
+    if (!cudnn_graph_knows(kind))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "cuDNN has no such activation");
     if ((kind == KERN_TANH || kind == KERN_GELU_TANH) && !r->tf32 &&
         (p->out[0].dtype == INFER_F32 || cancels))
         return error_set(why, INFER_EUNSUPPORTED,

@@ -301,9 +301,19 @@ double bound_loosened(const struct kern_row *row)
          * what is lost in all of a tile's elements. */
         {"conv2d_fprop_nchw_f32_cudnn_winograd_nonfused", 16},
         {"conv2d_fprop_nchw_f16_cudnn_winograd_nonfused", 16},
+        {"conv2d_dgrad_nchw_f32_cudnn_winograd", 16},
+        {"conv2d_dgrad_nchw_f16_cudnn_winograd", 16},
+        {"conv2d_dgrad_nchw_f32_cudnn_winograd_nonfused", 16},
+        {"conv2d_dgrad_nchw_f16_cudnn_winograd_nonfused", 16},
+        {"conv2d_wgrad_nchw_f32_cudnn_winograd_nonfused", 16},
+        {"conv2d_wgrad_nchw_f16_cudnn_winograd_nonfused", 16},
         /* So do Fourier's, which only add. */
         {"conv2d_fprop_nchw_f32_cudnn_fft", 4},
         {"conv2d_fprop_nchw_f32_cudnn_fft_tiling", 4},
+        {"conv2d_dgrad_nchw_f32_cudnn_fft", 4},
+        {"conv2d_dgrad_nchw_f32_cudnn_fft_tiling", 4},
+        {"conv2d_wgrad_nchw_f32_cudnn_fft", 4},
+        {"conv2d_wgrad_nchw_f32_cudnn_fft_tiling", 4},
     };
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
