@@ -98,6 +98,9 @@ static void test_directions(void **state)
 {
     struct kern_problem p =
         problem_of("conv_dgrad mb4ic16ih32oc8oh16kh3sh2ph1 +relu", "fp16");
+    const struct kb_request on_cpu = {.device = "cpu", .layout = KERN_NHWC};
+    const struct kb_request on_gpu = {
+        .device = "cuda:1", .layout = KERN_NHWC, .narrow_gradient = true};
     struct infer_error err = {0};
     struct kb_figures f;
 
@@ -120,6 +123,13 @@ static void test_directions(void **state)
     assert_int_equal(p.out[0].dim[1], 16);
     assert_int_equal(kern_problem_check(&p, NULL), 0);
     assert_float_equal(kern_problem_flops(&p), flops, 1e-6 * flops);
+    /* On a GPU the gradient lies as training has it there. */
+    kb_problem_lay_gradient(&on_cpu, &p);
+    assert_true(kern_tensor_is_dense(&p.out[0], KERN_NCHW));
+    kb_problem_lay_gradient(&on_gpu, &p);
+    assert_true(kern_tensor_is_dense(&p.out[0], KERN_NHWC));
+    assert_int_equal(p.out[0].dtype, INFER_F16);
+    assert_int_equal(kern_problem_check(&p, NULL), 0);
     /* Pooling has none here. */
     kb_figures_init(&f, KERN_POOL_FPROP);
     f.dir = KB_DGRAD;
@@ -682,7 +692,7 @@ static void test_csv(void **state)
 /* Every layer of a built-in network, repeats counted, epilogues fused. */
 static void test_layers(void **state)
 {
-    struct kb_request r = {.layout = KERN_NHWC, .extent = 224};
+    struct kb_request r = {.device = "cpu", .layout = KERN_NHWC, .extent = 224};
     struct kb_cases cases = {0};
     struct infer_error err = {0};
     bool residual = false;

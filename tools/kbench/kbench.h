@@ -190,6 +190,7 @@ struct kb_request {
     const struct kb_precision *precision[4];
     int n_precisions;
     enum kern_layout layout;
+    bool narrow_gradient; /* of weights, in the type of the activations */
     bool backend[INFER_BACKEND_COUNT]; /* none: all of the device */
     const char *kernels;               /* glob */
     bool cold, all, every_kernel;
@@ -208,6 +209,11 @@ void kb_request_clear(struct kb_request *r);
 int kb_run(const struct kb_request *r, const char *command,
            struct infer_error *err, enum cli_exit *code);
 
+/* The gradient of weights in a problem that is one lies as training has it: on
+ * a GPU, beside activations whose channels come last, so too; else row-major.
+ * In single precision, or in the type that was asked for. */
+void kb_problem_lay_gradient(const struct kb_request *r,
+                             struct kern_problem *p);
 /* All problems of the request. */
 int kb_collect(const struct kb_request *r, struct kb_cases *out,
                struct infer_error *err);
