@@ -14,6 +14,7 @@
  * row innermost.  Spreading: one thread V channels of a pixel, 16 bytes where
  * K allows.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/cuda/element.cuh"
@@ -22,6 +23,7 @@
 extern "C" {
 #include "kernels/checked.h"
 #include "kernels/cuda/conv.h"
+#include "kernels/moments.h"
 }
 
 #define THREADS 256
@@ -273,8 +275,8 @@ static int make_plan(const struct kern_problem *p, struct plan *plan,
     return 0;
 }
 
-/* The rows that multiply, of which the quickest by its own estimate is
- * taken. */
+/* The rows that multiply.  They are the variants, the quickest by its own
+ * estimate first. */
 #define TILES(prefix)                                                          \
     &prefix##_128x128, &prefix##_128x64, &prefix##_64x64, &prefix##_64x32,     \
         &prefix##_64x64_splitk, &prefix##_64x32_splitk, &prefix##_64x64_gather
@@ -311,52 +313,80 @@ static int stem_line(const struct kern_row *row)
     return 0;
 }
 
-/* flags: whether TF32 will do. */
-static const struct kern_row *choose(const struct plan *plan,
-                                     const struct kern_device *d,
-                                     unsigned flags, double *time,
-                                     struct infer_error *why)
-{
-    const struct kern_row *best = NULL;
+/* Those that take the problem, the quickest first. */
+struct ranked {
+    const struct kern_row *row[sizeof(tiles) / sizeof(tiles[0])];
+    double time[sizeof(tiles) / sizeof(tiles[0])]; /* microseconds */
+    int n;
+};
 
+/* flags: whether TF32 will do. */
+static void rank(const struct plan *plan, const struct kern_device *d,
+                 unsigned flags, struct infer_error *why, struct ranked *out)
+{
+    out->n = 0;
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
         const struct kern_row *row = tiles[i];
         if ((row->flags & KERN_TF32) != (flags & KERN_TF32) ||
             kern_row_supports(row, &plan->inner, d, why) < 0)
             continue;
-        const double t = row->estimate(&plan->inner, d);
-        if (!best || t < *time) {
-            best = row;
-            *time = t;
+        const double time = row->estimate(&plan->inner, d);
+        int at = out->n++;
+        for (; at > 0 && out->time[at - 1] > time; at--) {
+            out->row[at] = out->row[at - 1];
+            out->time[at] = out->time[at - 1];
         }
+        out->row[at] = row;
+        out->time[at] = time;
     }
-    return best;
+}
+
+/* The two together. */
+template <unsigned FLAGS>
+static int read_problem(const struct kern_problem *p,
+                        const struct kern_device *d, struct plan *plan,
+                        struct ranked *ranked, struct infer_error *why)
+{
+    const int r = make_plan(p, plan, why);
+
+    if (r < 0)
+        return r;
+    rank(plan, d, FLAGS, why, ranked);
+    return ranked->n > 0 ? 0 : INFER_EUNSUPPORTED;
 }
 
 template <unsigned FLAGS>
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
+    struct ranked ranked;
     struct plan plan;
-    double time = 0;
-    const int r = make_plan(p, &plan, why);
 
-    if (r < 0)
-        return r;
-    return choose(&plan, d, FLAGS, &time, why) ? 0 : INFER_EUNSUPPORTED;
+    return read_problem<FLAGS>(p, d, &plan, &ranked, why);
+}
+
+template <unsigned FLAGS>
+static int variants(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *err)
+{
+    struct ranked ranked;
+    struct plan plan;
+    const int r = read_problem<FLAGS>(p, d, &plan, &ranked, err);
+
+    return r < 0 ? r : ranked.n;
 }
 
 template <unsigned FLAGS>
 static double estimate(const struct kern_problem *p,
                        const struct kern_device *d)
 {
+    struct ranked ranked;
     struct plan plan;
-    double time = 0;
 
-    if (make_plan(p, &plan, NULL) < 0 || !choose(&plan, d, FLAGS, &time, NULL))
+    if (read_problem<FLAGS>(p, d, &plan, &ranked, NULL) < 0)
         return 1e30;
     /* One more launch, or two. */
-    return time + (plan.kind == PLAN_PLAIN ? 2 : 5);
+    return ranked.time[0] + (plan.kind == PLAN_PLAIN ? 2 : 5);
 }
 
 /* ---- preparing ----------------------------------------------------- */
@@ -381,19 +411,22 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
     struct repack_state *s = (struct repack_state *)calloc(1, sizeof(*s));
-    const struct kern_row *row = NULL;
-    double time = 0;
-    int r = s ? make_plan(&e->problem, &s->plan, err)
+    struct ranked ranked = {};
+    int r = s ? read_problem<FLAGS>(&e->problem, d, &s->plan, &ranked, err)
               : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
-    if (r == 0 && !(row = choose(&s->plan, d, FLAGS, &time, err)))
-        r = INFER_EUNSUPPORTED;
+    if (r == 0 && e->variant >= ranked.n)
+        r = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                      e->row->name, e->variant);
     if (r == 0)
-        r = kern_prepare(row, &s->plan.inner, d, err, &s->inner);
+        r = kern_prepare(ranked.row[e->variant], &s->plan.inner, d, err,
+                         &s->inner);
     if (r < 0) {
         free(s);
         return r;
     }
+    snprintf(e->variant_name, sizeof(e->variant_name), "%s",
+             s->inner.row->name);
     const size_t packed = s->inner.packed[CONV_W];
     s->pitch = (int)(packed / infer_dtype_size(e->problem.in[CONV_X].dtype) /
                      (size_t)s->plan.inner.out[0].dim[1]);
@@ -549,19 +582,21 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                     .flags = row_flags,                        \
                                     .supports = supports<row_flags>,           \
                                     .estimate = estimate<row_flags>,           \
+                                    .variants = variants<row_flags>,           \
                                     .prepare = prepare<row_flags>,             \
                                     .launch = launch,                          \
                                     .release = release};
 
-#define REPACK_ROWS(direction, operation)                                      \
+/* Rows that multiply halves on Hopper give moments of their outputs. */
+#define REPACK_ROWS(direction, operation, halves)                              \
     REPACK_ROW(conv2d_##direction##_nhwc_f16_cuda_repack, operation,           \
-               INFER_F16, 0)                                                   \
+               INFER_F16, halves)                                              \
     REPACK_ROW(conv2d_##direction##_nhwc_bf16_cuda_repack, operation,          \
-               INFER_BF16, 0)                                                  \
+               INFER_BF16, halves)                                             \
     REPACK_ROW(conv2d_##direction##_nhwc_tf32_cuda_repack, operation,          \
                INFER_F32, KERN_TF32)                                           \
     REPACK_ROW(conv2d_##direction##_nhwc_f32_cuda_repack, operation,           \
                INFER_F32, 0)
 
-REPACK_ROWS(fprop, KERN_CONV_FPROP)
-REPACK_ROWS(dgrad, KERN_CONV_DGRAD)
+REPACK_ROWS(fprop, KERN_CONV_FPROP, KERN_MOMENTS)
+REPACK_ROWS(dgrad, KERN_CONV_DGRAD, 0)

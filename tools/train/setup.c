@@ -193,6 +193,7 @@ static void fill_options(const struct train_run *r, struct net_options *o)
     o->allow_tf32 = q->precision == INFER_PRECISION_TF32;
     o->update = true;
     o->decay_all = q->decay_all;
+    o->sync_norm = q->sync_norm;
     o->freeze = q->freeze;
     o->bn_momentum = (float)q->bn_momentum;
     o->smoothing = (float)q->smoothing;
@@ -224,6 +225,7 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
     o.accumulate = check ? 1 : q->accumulate;
     o.backend = check ? INFER_BACKEND_REF : q->backend;
     o.deterministic = check || q->deterministic;
+    o.tuner = check ? NULL : r->tuner;
     o.keep = check;
     if (check) {
         o.exchange = NULL;
@@ -231,6 +233,7 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
         o.momentum = o.second = false;
     }
     rc = net_new(g, &o, err, out);
+    tuner_finish(r->tuner);
     if (rc < 0)
         return rc;
     rc = check_classes(r, *out, err);
@@ -448,6 +451,37 @@ static int open_device(struct train_run *r, struct infer_error *err)
     return rc < 0 ? rc : exchange_open(g, &r->device, err, &r->exchange);
 }
 
+/* What must be the same on every run is not left to measurements, which vary,
+ * unless they were asked for. */
+static int open_tuner(struct train_run *r, struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    enum infer_backend backend[2];
+    const int n = net_backends(&r->device, q->backend, backend);
+    enum tune_mode mode = q->deterministic ? TUNE_OFF : TUNE_ON;
+
+    if (q->tune >= 0)
+        mode = (enum tune_mode)q->tune;
+    return tuner_open(mode, q->tune_cache, &r->device, backend, n, err,
+                      &r->tuner);
+}
+
+/* A tuning cache that is of no use is worth a word; with -v, what was done. */
+static void report_tuning(const struct train_run *r)
+{
+    struct infer_tuning_info t;
+
+    if (!train_leads(r))
+        return;
+    tuner_info(r->tuner, &t);
+    if (t.note[0] != '\0' && r->cli->verbosity >= 0)
+        cli_error(r->cli, "%s", t.note);
+    if (t.measured + t.cached > 0)
+        cli_verbose(r->cli,
+                    "tuning: %d problems measured in %.2f s, %d from '%s'",
+                    t.measured, t.seconds, t.cached, t.cache);
+}
+
 int train_open(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
@@ -472,8 +506,11 @@ int train_open(struct train_run *r, struct infer_error *err)
     r->preprocess = wish.preprocess;
     if (q->grad_check)
         return 0;
-    rc = train_make_net(r, dtype_of(q->precision), train_part(r), false, err,
-                        &r->net);
+    rc = open_tuner(r, err);
+    if (rc == 0)
+        rc = train_make_net(r, dtype_of(q->precision), train_part(r), false,
+                            err, &r->net);
+    report_tuning(r);
     if (rc == 0)
         rc = open_loaders(r, err);
     if (rc < 0)
@@ -492,6 +529,7 @@ void train_close(struct train_run *r)
     loader_free(r->loader);
     loader_free(r->val_loader);
     net_free(r->net);
+    tuner_close(r->tuner);
     exchange_close(r->exchange);
     data_close(&r->train);
     data_close(&r->val);

@@ -30,6 +30,8 @@ struct train_request {
     enum infer_backend backend;
     enum infer_precision precision;
     bool deterministic;
+    int tune; /* enum tune_mode; -1: not said */
+    const char *tune_cache;
     int64_t batch; /* over all GPUs */
     int accumulate;
     double epochs;
@@ -37,7 +39,7 @@ struct train_request {
     const char *rule; /* word of --optimizer */
     struct kern_update update;
     bool beta1_set, epsilon_set;
-    bool average, decay_all;
+    bool average, decay_all, sync_norm;
     struct policy policy;
     bool policy_gamma, policy_power;
     double gamma, power, final_rate;
@@ -57,6 +59,7 @@ struct train_run {
     struct group *group;       /* NULL: alone */
     struct exchange *exchange; /* with the group; NULL: alone */
     struct device device;
+    struct tuner *tuner;
     struct data_set train, val; /* val.count 0: none */
     struct graph_preprocess preprocess;
     struct net *net;
