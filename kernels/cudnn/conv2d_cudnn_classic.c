@@ -8,7 +8,8 @@
  * The newer engines behind the graph interface are what the planner uses.  No
  * cuDNN has the algorithm that its header calls direct, and 9.19 has no fused
  * Winograd for Hopper.  Gradients summed by atomic additions (algorithm 0 of
- * both, 3 of the weights') differ from run to run.
+ * both, 3 of the weights') differ from run to run; in 16 bits each of the
+ * additions rounds, so there they are no rows.
  */
 #include "kernels/cudnn/library.h"
 
@@ -114,14 +115,16 @@ static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
 
 /* What transforms lose belongs to a whole tile: Winograd's for windows above
  * 3x3 multiply it by hundreds, and Fourier's cost small windows more than
- * they have terms.  Neither is a rival of kernels that keep the accuracy of
- * their type there, and nobody would use them for that. */
+ * they have terms, which is no matter of the window in a gradient of weights.
+ * Neither is a rival of kernels that keep the accuracy of their type there, and
+ * nobody would use them for that. */
 static int check_window(const struct algorithm *a,
                         const struct conv_geometry *g, struct infer_error *why)
 {
     if (a->transform == WINOGRAD && (g->r != 3 || g->s != 3))
         return REFUSE(why, "takes windows of 3x3, found %dx%d", g->r, g->s);
-    if (a->transform == FOURIER && (g->r < 3 || g->s < 3))
+    if (a->transform == FOURIER && a->direction != CUDNN_WGRAD &&
+        (g->r < 3 || g->s < 3))
         return REFUSE(why, "takes windows from 3x3 on, found %dx%d", g->r,
                       g->s);
     return 0;
@@ -423,7 +426,6 @@ ALGORITHM(dgrad_algo0, CUDNN_DGRAD, DATA(0), PLAIN)
 ALGORITHM(dgrad_algo1, CUDNN_DGRAD, DATA(1), PLAIN)
 ALGORITHM(dgrad_fft, CUDNN_DGRAD, DATA(FFT), FOURIER)
 ALGORITHM(dgrad_fft_tiling, CUDNN_DGRAD, DATA(FFT_TILING), FOURIER)
-ALGORITHM(dgrad_winograd, CUDNN_DGRAD, DATA(WINOGRAD), WINOGRAD)
 ALGORITHM(dgrad_winograd_nonfused, CUDNN_DGRAD, DATA(WINOGRAD_NONFUSED),
           WINOGRAD)
 ALGORITHM(wgrad_algo0, CUDNN_WGRAD, FILTER(0), PLAIN)
@@ -464,19 +466,18 @@ ALGORITHM(wgrad_winograd_nonfused, CUDNN_WGRAD, FILTER(WINOGRAD_NONFUSED),
     FPROP(nchw, NCHW, type, dtype, fft, KERN_INEXACT)                          \
     FPROP(nchw, NCHW, type, dtype, fft_tiling, KERN_INEXACT)                   \
     FPROP(nchw, NCHW, type, dtype, winograd_nonfused, KERN_INEXACT)            \
-    DGRAD(nhwc, NHWC, type, dtype, algo0, VARIES)                              \
     DGRAD(nhwc, NHWC, type, dtype, algo1, 0)                                   \
     DGRAD(nchw, NCHW, type, dtype, fft, KERN_INEXACT)                          \
     DGRAD(nchw, NCHW, type, dtype, fft_tiling, KERN_INEXACT)                   \
-    DGRAD(nchw, NCHW, type, dtype, winograd, KERN_INEXACT)                     \
     DGRAD(nchw, NCHW, type, dtype, winograd_nonfused, KERN_INEXACT)            \
-    WGRAD(nhwc, NHWC, type, dtype, algo0, VARIES)                              \
     WGRAD(nhwc, NHWC, type, dtype, algo1, 0)                                   \
-    WGRAD(nchw, NCHW, type, dtype, algo3, VARIES)                              \
     WGRAD(nchw, NCHW, type, dtype, fft, KERN_INEXACT)                          \
     WGRAD(nchw, NCHW, type, dtype, fft_tiling, KERN_INEXACT)                   \
     WGRAD(nchw, NCHW, type, dtype, winograd_nonfused, KERN_INEXACT)
 TYPES(f32, F32)
 TYPES(f16, F16)
+DGRAD(nhwc, NHWC, f32, F32, algo0, VARIES)
+WGRAD(nhwc, NHWC, f32, F32, algo0, VARIES)
+WGRAD(nchw, NCHW, f32, F32, algo3, VARIES)
 DGRAD(nhwc, NHWC, bf16, BF16, algo1, 0)
 WGRAD(nhwc, NHWC, bf16, BF16, algo1, 0)

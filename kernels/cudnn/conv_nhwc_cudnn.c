@@ -120,6 +120,7 @@ static int check_bias16(const struct kern_problem *p, struct infer_error *why)
 
 /* Of the convolution; out: what the row computes. */
 struct shapes {
+    bool ragged;
     struct cudnn_shape x, w, y, out;
     struct cudnn_window win;
 };
@@ -167,6 +168,7 @@ static void read_shapes(const struct kern_problem *p, struct shapes *s)
              : cudnn_direction_of(p) == CUDNN_WGRAD ? s->w
                                                     : s->y;
     s->out.dtype = cudnn_dtype(p->out[0].dtype);
+    s->ragged = g.cg % 8 != 0 || g.kg % 8 != 0;
     read_window(&g, &s->win);
 }
 
@@ -206,6 +208,7 @@ static void build(const struct kern_problem *p, enum cudnn_part part,
     struct shapes s;
 
     read_shapes(p, &s);
+    g->ragged = s.ragged;
     struct cudnn_shape wide = s.out;
     wide.dtype = CUDNN_DATA_FLOAT;
     if (part != CUDNN_WHOLE)

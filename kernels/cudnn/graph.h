@@ -57,9 +57,13 @@ struct cudnn_graph {
     struct infer_error *err; /* of the calls that build */
     int rc;                  /* their first failure */
     bool ieee;               /* F32 factors of products are not rounded */
-    bool small_window;       /* too small for Fourier's transform */
-    bool adds;               /* a residual to rows of BF16 */
-    bool rounds_bias;        /* the bias is read in the type of the output */
+    /* What engines are known to get wrong: see is_faulty(). */
+    enum cudnn_direction direction;
+    bool small_window; /* too small for Fourier's transform */
+    bool uneven_pads;  /* at both ends of an axis */
+    bool ragged;       /* channels of a group that are no multiple of 8 */
+    bool adds;         /* a residual to rows of BF16 */
+    bool rounds_bias;  /* the bias is read in the type of the output */
     cudnnBackendDescriptor_t *own;
     int n_own, own_capacity;
     cudnnBackendDescriptor_t op[CUDNN_MAX_OPS];

@@ -303,8 +303,6 @@ double bound_loosened(const struct kern_row *row)
          * what is lost in all of a tile's elements. */
         {"conv2d_fprop_nchw_f32_cudnn_winograd_nonfused", 16},
         {"conv2d_fprop_nchw_f16_cudnn_winograd_nonfused", 16},
-        {"conv2d_dgrad_nchw_f32_cudnn_winograd", 16},
-        {"conv2d_dgrad_nchw_f16_cudnn_winograd", 16},
         {"conv2d_dgrad_nchw_f32_cudnn_winograd_nonfused", 16},
         {"conv2d_dgrad_nchw_f16_cudnn_winograd_nonfused", 16},
         {"conv2d_wgrad_nchw_f32_cudnn_winograd_nonfused", 16},
@@ -312,6 +310,8 @@ double bound_loosened(const struct kern_row *row)
         /* So do Fourier's, which only add. */
         {"conv2d_fprop_nchw_f32_cudnn_fft", 4},
         {"conv2d_fprop_nchw_f32_cudnn_fft_tiling", 4},
+        {"conv2d_dgrad_nchw_f16_cudnn_fft", 4},
+        {"conv2d_dgrad_nchw_f16_cudnn_fft_tiling", 4},
         {"conv2d_dgrad_nchw_f32_cudnn_fft", 4},
         {"conv2d_dgrad_nchw_f32_cudnn_fft_tiling", 4},
         {"conv2d_wgrad_nchw_f32_cudnn_fft", 4},
