@@ -36,7 +36,7 @@ extern "C" {
  * that output's own memory: that is how gradients are accumulated, over the
  * uses of a tensor and over micro-batches. */
 enum kern_op {
-    KERN_CONV_FPROP,           /* in: x, w, [bias], [residual] */
+    KERN_CONV_FPROP,           /* in: x, w, [bias], [residual]; out[1] */
     KERN_CONV_TRANSPOSE_FPROP, /* in: x, w, [bias], [+residual] */
     KERN_DENSE_FPROP,          /* in: x, w, [bias], [residual] */
     KERN_MATMUL,               /* in: a, b */
@@ -137,7 +137,7 @@ size_t kern_tensor_span(const struct kern_tensor *t);
  * the output extent is that of y in the problem.
  * wgrad: dw[k,c,r] = sum_{n,p} x[n, c, p*stride + r*dilation - pad_begin] *
  * dy[n,k,p].  The bias's gradient is KERN_REDUCE, the sum of dy over all
- * dimensions but 1. */
+ * dimensions but 1.  fprop's out[1], moments of y: kernels/moments.h. */
 struct kern_conv {
     int groups;
     int stride[KERN_MAX_SPATIAL];
@@ -174,7 +174,7 @@ struct kern_pool {
  * back.  Running statistics are those of in[3], in[4] moved towards the
  * batch's: running + momentum * (batch - running), the variance as / (n - 1);
  * both there or both absent, in and out, and at launch out may be in's memory.
- * y = act(... + residual); residual_last is refused.
+ * y = act(... + residual); residual_last is refused.  in[6]: moments.h.
  *
  * Its dgrad undoes the same activation first: dz = dy * act'(z), which has to
  * be known from y (kern_unary_knows_y()), in[5], absent where there is none;

@@ -68,6 +68,8 @@ int problem_check_batch_norm_train(const struct kern_problem *p,
         return REFUSE(p, why, "has no elements to take statistics of");
     if (r == 0 && p->epilogue.residual_last)
         return REFUSE(p, why, "adds its residual before the activation only");
+    if (r == 0)
+        r = problem_check_moments(p, x, why);
     return r < 0 ? r : check_float(p, why);
 }
 

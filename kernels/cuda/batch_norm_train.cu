@@ -2,7 +2,8 @@
 /*
  * Batch normalisation in training, channels last: sums of x - x0 and its square
  * (batch_norm.cuh; x0, the channel's first element, takes a large common mean
- * out of both), statistics by one warp a channel, then one pass that
+ * out of both; or sums of the moments of parts of x, where x0 is the mean of
+ * the first part), statistics by one warp a channel, then one pass that
  * normalises, adds, activates.  The statistics' warps leave factor and summand
  * of each channel in the workspace for that; where the sums are few, the last
  * pass makes them itself.
@@ -11,8 +12,13 @@
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 
+extern "C" {
+#include "kernels/moments.h"
+}
+
 #define VECTORS_IN  0x1eu /* scale, shift, mean, var */
 #define VECTORS_OUT 0x1eu
+#define MOMENTS     6 /* of in[] */
 
 /* Vectors of each tensor that a thread of the last pass has on their way at
  * once, and blocks of that pass that a multiprocessor is to hold. */
@@ -20,8 +26,10 @@
 #define BATCH    4
 
 struct train_args {
-    struct norm_shape s;
+    struct norm_shape s;      /* of what is summed: x or its parts */
     const void *x, *residual; /* NULL: none */
+    const float *moments;     /* NULL: none */
+    int pixels, part;         /* of x, and of a part */
     const float *scale, *shift, *mean_in, *var_in;
     float *mean, *inverse, *mean_out, *var_out;
     void *y;
@@ -62,6 +70,42 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     norm_sum_part<moments<T, V>, struct train_args, V>(a, a.s, a.parts);
 }
 
+/* The same sums over pixels, part by part: a part of n pixels adds n d and its
+ * own squares plus n d^2, where d is how far its mean is from x0. */
+template <int V> struct joined {
+    struct constants {
+        float x0[V];
+        __device__ __forceinline__ constants(const struct train_args &a, int c)
+        {
+            norm_load<float, V>(a.moments, c, x0);
+        }
+        __device__ __forceinline__ void see(const struct train_args &a,
+                                            int64_t part, int c, float *sum0,
+                                            float *sum1) const
+        {
+            const int64_t at = part * 2 * a.s.channels + c;
+            const float n = (float)min(a.part, a.pixels - (int)part * a.part);
+            float mean[V], squares[V];
+            norm_load<float, V>(a.moments, at, mean);
+            norm_load<float, V>(a.moments, at + a.s.channels, squares);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const float d = mean[j] - x0[j];
+                sum0[j] = fmaf(n, d, sum0[j]);
+                sum1[j] += fmaf(n * d, d, squares[j]);
+            }
+        }
+    };
+};
+
+template <int V>
+static __global__ void __launch_bounds__(NORM_THREADS)
+    join_kernel(const __grid_constant__ struct train_args a)
+{
+    launch_wait();
+    norm_sum_part<joined<V>, struct train_args, V>(a, a.s, a.parts);
+}
+
 /* What the normalising pass applies to a channel, from its sums; first: leaves
  * the statistics, once. */
 template <typename T>
@@ -69,9 +113,10 @@ static __device__ __forceinline__ void
 statistics(const struct train_args &a, int c, float sum, float squares,
            bool first, float *factor, float *summand)
 {
-    const float n = (float)a.s.pixels;
+    const float n = (float)a.pixels;
     const float offset = sum / n;
-    const float mean = to_float(((const T *)a.x)[c]) + offset;
+    const float x0 = a.moments ? a.moments[c] : to_float(((const T *)a.x)[c]);
+    const float mean = x0 + offset;
     const float var = fmaxf(squares / n - offset * offset, 0.0f);
     const float inverse = 1.0f / sqrtf(var + a.epsilon);
 
@@ -173,13 +218,47 @@ static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
     }
 }
 
-template <typename T, int V, int ACT>
-static int run_act(const struct train_args *a, void *stream,
-                   int multiprocessors, struct infer_error *err)
+/* Channels of moments that a thread joins at once, where all fit. */
+#define JOINED 4
+
+static int joined_at_once(const struct kern_tensor *x)
 {
-    const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
-    int r = launch_chained(sum_kernel<T, V>, grid, dim3(NORM_THREADS), 0,
-                           stream, *a, err);
+    return x->dim[1] % JOINED == 0 ? JOINED : 1;
+}
+
+/* What is summed: x, or a mean and its squares a part. */
+template <int V>
+static struct norm_shape summed_shape(const struct train_args *a,
+                                      const struct kern_tensor *x,
+                                      int multiprocessors)
+{
+    if (!a->moments)
+        return norm_shape_of(x, V, multiprocessors);
+    const int64_t dim[2] = {moments_parts(a->part, a->pixels), x->dim[1]};
+    const struct kern_tensor parts =
+        kern_tensor_dense(INFER_F32, 2, dim, KERN_NCHW);
+
+    return norm_shape_of(&parts, joined_at_once(x), multiprocessors);
+}
+
+template <typename T, int V>
+static int sum_up(const struct train_args *a, const struct kern_tensor *x,
+                  void *stream, struct infer_error *err)
+{
+    const int v = a->moments ? joined_at_once(x) : V;
+    const dim3 grid(cuda_blocks(a->s.channels / v, a->s.columns), a->s.parts);
+    void (*const join)(const struct train_args) =
+        v == JOINED ? join_kernel<JOINED> : join_kernel<1>;
+
+    return launch_chained(a->moments ? join : sum_kernel<T, V>, grid,
+                          dim3(NORM_THREADS), 0, stream, *a, err);
+}
+
+template <typename T, int V, int ACT>
+static int run_act(const struct train_args *a, const struct kern_tensor *x,
+                   void *stream, int multiprocessors, struct infer_error *err)
+{
+    int r = sum_up<T, V>(a, x, stream, err);
 
     if (r == 0 && !a->s.brief)
         r = launch_chained(statistics_kernel<T>,
@@ -198,15 +277,18 @@ static int run_vectors(struct train_args *a, const struct kern_args *args,
                        const struct kern_tensor *x, int multiprocessors,
                        struct infer_error *err)
 {
-    a->s = norm_shape_of(x, V, multiprocessors);
+    a->s = summed_shape<V>(a, x, multiprocessors);
     a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     switch (norm_act_of(&a->act)) {
     case NORM_PLAIN:
-        return run_act<T, V, NORM_PLAIN>(a, args->stream, multiprocessors, err);
+        return run_act<T, V, NORM_PLAIN>(a, x, args->stream, multiprocessors,
+                                         err);
     case NORM_RELU:
-        return run_act<T, V, NORM_RELU>(a, args->stream, multiprocessors, err);
+        return run_act<T, V, NORM_RELU>(a, x, args->stream, multiprocessors,
+                                        err);
     default:
-        return run_act<T, V, NORM_ANY>(a, args->stream, multiprocessors, err);
+        return run_act<T, V, NORM_ANY>(a, x, args->stream, multiprocessors,
+                                       err);
     }
 }
 
@@ -222,6 +304,11 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
 
     a.x = args->in[0];
     a.residual = kern_problem_in(p, 5) ? args->in[5] : NULL;
+    a.pixels = (int)(kern_tensor_count(&p->in[0]) / p->in[0].dim[1]);
+    if (moments_of(p)) {
+        a.moments = (const float *)args->in[MOMENTS];
+        a.part = (int)moments_part(p->in[MOMENTS].dim[0], a.pixels);
+    }
     a.scale = (const float *)args->in[1];
     a.shift = (const float *)args->in[2];
     a.mean_in = running ? (const float *)args->in[3] : NULL;
@@ -236,7 +323,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.epsilon = p->attr.norm.epsilon;
     a.momentum = p->attr.norm.momentum;
     a.act = p->epilogue.act;
-    if (norm_vectors(p, args, VECTORS_IN, VECTORS_OUT, wide))
+    if (norm_vectors(p, args, VECTORS_IN | 1u << MOMENTS, VECTORS_OUT, wide))
         return run_vectors<T, wide>(&a, args, &p->in[0], sms, err);
     return run_vectors<T, 1>(&a, args, &p->in[0], sms, err);
 }
@@ -244,8 +331,13 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
+    struct kern_problem rest = *p;
+
     (void)d;
-    return norm_supports(p, VECTORS_IN, VECTORS_OUT, why);
+    if (moments_of(p) && p->in[MOMENTS].dtype != INFER_F32)
+        return error_set(why, INFER_EUNSUPPORTED, "takes moments in F32");
+    rest.in[MOMENTS].dtype = INFER_NONE; /* neither vector nor activation */
+    return norm_supports(&rest, VECTORS_IN, VECTORS_OUT, why);
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,
@@ -261,5 +353,19 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
 }
 
-CUDA_PREPARED_ROWS(batch_norm_train, sums, KERN_BATCH_NORM_TRAIN, supports,
-                   prepare, launch)
+#define TRAIN_ROW(symbol, type)                                                \
+    const struct kern_row symbol = {.name = #symbol,                           \
+                                    .op = KERN_BATCH_NORM_TRAIN,               \
+                                    .backend = INFER_BACKEND_CUDA,             \
+                                    .layout = KERN_NHWC,                       \
+                                    .dtype = type,                             \
+                                    .acc = INFER_F32,                          \
+                                    .min_sm = 75,                              \
+                                    .flags = KERN_MOMENTS,                     \
+                                    .supports = supports,                      \
+                                    .prepare = prepare,                        \
+                                    .launch = launch};
+
+TRAIN_ROW(batch_norm_train_f32_cuda_sums, INFER_F32)
+TRAIN_ROW(batch_norm_train_f16_cuda_sums, INFER_F16)
+TRAIN_ROW(batch_norm_train_bf16_cuda_sums, INFER_BF16)

@@ -23,6 +23,7 @@
 extern "C" {
 #include "kernels/checked.h"
 #include "kernels/cuda/conv.h"
+#include "kernels/moments.h"
 }
 
 #define THREADS 256
@@ -586,15 +587,16 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                     .launch = launch,                          \
                                     .release = release};
 
-#define REPACK_ROWS(direction, operation)                                      \
+/* Rows that multiply halves on Hopper give moments of their outputs. */
+#define REPACK_ROWS(direction, operation, halves)                              \
     REPACK_ROW(conv2d_##direction##_nhwc_f16_cuda_repack, operation,           \
-               INFER_F16, 0)                                                   \
+               INFER_F16, halves)                                              \
     REPACK_ROW(conv2d_##direction##_nhwc_bf16_cuda_repack, operation,          \
-               INFER_BF16, 0)                                                  \
+               INFER_BF16, halves)                                             \
     REPACK_ROW(conv2d_##direction##_nhwc_tf32_cuda_repack, operation,          \
                INFER_F32, KERN_TF32)                                           \
     REPACK_ROW(conv2d_##direction##_nhwc_f32_cuda_repack, operation,           \
                INFER_F32, 0)
 
-REPACK_ROWS(fprop, KERN_CONV_FPROP)
-REPACK_ROWS(dgrad, KERN_CONV_DGRAD)
+REPACK_ROWS(fprop, KERN_CONV_FPROP, KERN_MOMENTS)
+REPACK_ROWS(dgrad, KERN_CONV_DGRAD, 0)

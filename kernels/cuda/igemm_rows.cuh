@@ -113,9 +113,13 @@ static double igemm_estimate(const struct kern_problem *p,
     const double parts =
         s.splits > 1 ? 3 + 8e-6 * (double)s.g.m * s.g.k * (s.splits + 1) / 3
                      : 0;
+    /* What is read and written hides little behind the products of short
+     * sums: measured on an H200, a 1x1 window over 64 to 512 channels takes as
+     * long as both together. */
+    const double bytes = kern_problem_bytes(p) / 3.8e6;
     return 3 +
            waves * (s.chunks_per_split * (chunk + (C::NARROW ? 1 : 0)) + 1) +
-           parts;
+           parts + bytes;
 }
 
 /* ---- preparing ----------------------------------------------------- */

@@ -2,9 +2,10 @@
 /* Batch normalisation in training: by the batch's own statistics. */
 #include <math.h>
 
+#include "kernels/moments.h"
 #include "kernels/ref/ref.h"
 
-struct moments {
+struct statistics {
     double mean, var, count; /* var: that of the elements, / count */
 };
 
@@ -20,10 +21,10 @@ static void start_channel(struct ref_walk *w, const struct kern_tensor *x,
     w->offset[0] = c * x->stride[1];
 }
 
-static struct moments measure(const struct kern_tensor *x, const void *base,
-                              int64_t c)
+static struct statistics measure(const struct kern_tensor *x, const void *base,
+                                 int64_t c)
 {
-    struct moments m = {0, 0, 0};
+    struct statistics m = {0, 0, 0};
     struct ref_walk w;
 
     for (start_channel(&w, x, c); !w.done; ref_walk_next(&w)) {
@@ -36,6 +37,31 @@ static struct moments measure(const struct kern_tensor *x, const void *base,
         m.var += d * d;
     }
     m.var /= m.count;
+    return m;
+}
+
+/* The same from the moments of parts. */
+static struct statistics join(const struct kern_tensor *x,
+                              const struct kern_tensor *t, const void *base,
+                              int64_t c)
+{
+    struct statistics m = {0, 0, (double)(kern_tensor_count(x) / x->dim[1])};
+    const int64_t pixels = kern_tensor_count(x) / x->dim[1];
+    const int64_t part = moments_part(t->dim[0], pixels);
+
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = 0; i < t->dim[0]; i++) {
+            const int64_t left = pixels - i * part;
+            const double n = (double)(left < part ? left : part);
+            const int64_t at = i * t->stride[0] + c * t->stride[2];
+            const double mean = ref_load(t->dtype, base, at);
+            if (pass == 0)
+                m.mean += n * mean / m.count;
+            else
+                m.var += (ref_load(t->dtype, base, at + t->stride[1]) +
+                          n * (mean - m.mean) * (mean - m.mean)) /
+                         m.count;
+        }
     return m;
 }
 
@@ -96,7 +122,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
     (void)err;
     for (int64_t c = 0; c < x->dim[1]; c++) {
-        const struct moments m = measure(x, args->in[0], c);
+        const struct statistics m = moments_of(p)
+                                        ? join(x, moments_of(p), args->in[6], c)
+                                        : measure(x, args->in[0], c);
         const double inverse = 1 / sqrt(m.var + (double)p->attr.norm.epsilon);
         /* One element has no variance to estimate: 0, not 0 / 0. */
         const double free = m.count > 1 ? m.count - 1 : 1;
@@ -112,7 +140,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 const struct kern_row batch_norm_train_ref = {
-    REF_ROW(batch_norm_train_ref, KERN_BATCH_NORM_TRAIN),
+    REF_ROW(batch_norm_train_ref, KERN_BATCH_NORM_TRAIN) | KERN_MOMENTS,
     .supports = ref_supports_double,
     .launch = launch,
 };

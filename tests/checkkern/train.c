@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Problems of training: ways back, statistics, losses, updates. */
+#include "kernels/moments.h"
 #include "tests/checkkern/checkkern.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -67,6 +68,17 @@ static struct dims make_batch(struct maker *m, int k)
     return s;
 }
 
+/* Of a convolution before it, in parts of any size. */
+static struct kern_tensor make_moments_of(struct maker *m,
+                                          const struct kern_tensor *x)
+{
+    const int64_t pixels = kern_tensor_count(x) / x->dim[1];
+    const int64_t part = (int64_t)1 << rng_range(&m->rng, 0, 7);
+    const int64_t dim[3] = {moments_parts(part, pixels), 2, x->dim[1]};
+
+    return kern_tensor_dense(vector_dtype(m), 3, dim, KERN_NCHW);
+}
+
 static void make_batch_norm_train(struct maker *m, int k)
 {
     struct kern_problem *p = m->p;
@@ -81,6 +93,8 @@ static void make_batch_norm_train(struct maker *m, int k)
         set_out(p, i, out_vector(m, c));
     }
     some_residual(m, &s);
+    if (m->row->flags & KERN_MOMENTS && rng_chance(&m->rng, 30))
+        set_in(p, 6, make_moments_of(m, &p->in[0]));
     p->attr.norm.epsilon = 0x1p-10f;
     p->attr.norm.momentum = 0.1f;
     p->epilogue.act = make_known(&m->rng);

@@ -232,7 +232,8 @@ static int batch_norm_of_batch(const struct backward *b)
     if (rc == 0 && split)
         rc = net_like(b->n, &b->n->value[residual].view[0], b->err, &e.out[3]);
     if (rc == 0)
-        rc = net_emit(b->n, &e, b->err);
+        rc = net_syncs_norms(b->n) ? net_sync_norm_back(b->n, &e, b->err)
+                                   : net_emit(b->n, &e, b->err);
     if (rc == 0 && split)
         rc = net_grad_give(b->n, b->at, residual, &e.out[3], b->err);
     if (rc == 0 && wants(b, 0))

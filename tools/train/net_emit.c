@@ -230,6 +230,7 @@ static void describe(const struct net *n, struct net_emit *e)
 {
     struct kern_problem *p = &e->p;
 
+    p->n_in = p->n_out = 0;
     for (int i = 0; i < KERN_MAX_IN; i++) {
         p->in[i] = e->in[i].t;
         if (p->in[i].dtype != INFER_NONE)
@@ -290,6 +291,12 @@ static void touch_all(struct net *n, const struct net_emit *e, int at)
         touch(n, &e->out[i], at);
 }
 
+const struct kern_row *net_row(const struct net *n, struct net_emit *e)
+{
+    describe(n, e);
+    return choose(n, e, &e->p, NULL);
+}
+
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
 {
     struct net_list *list = &n->list[e->list];
@@ -337,6 +344,27 @@ int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
     if (op->aside && op->exec.workspace > n->aside_bytes)
         n->aside_bytes = op->exec.workspace;
     return 0;
+}
+
+int net_emit_transfer(struct net *n, int list, enum net_transfer kind, int node,
+                      const struct view *array, struct infer_error *err)
+{
+    struct net_list *l = &n->list[list];
+    struct net_op *op = calloc(1, sizeof(*op));
+    int rc;
+
+    if (!op)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    op->in[0] = *array;
+    op->node = node;
+    op->stage = NET_EXCHANGE;
+    op->transfer = kind;
+    rc = append(l, op, err);
+    if (rc < 0)
+        free(op);
+    else
+        touch(n, array, l->n - 1);
+    return rc;
 }
 
 int net_copy(struct net *n, int list, enum net_stage stage, int node,

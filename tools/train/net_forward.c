@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/moments.h"
 #include "libinfer/ops/op.h"
 
 /* One node, or one chain, being lowered. */
@@ -64,6 +65,63 @@ static int finish(const struct forward *f, struct net_emit *e)
 
 /* ---- layers -------------------------------------------------------- */
 
+/* Whether a batch norm that takes the batch's statistics, and nothing else,
+ * reads what the node gives. */
+static bool feeds_norm(const struct forward *f)
+{
+    const int user = graph_single_user(f->n->g, f->out);
+
+    return f->list == NET_LIST_TRAIN && user >= 0 &&
+           f->n->g->node[user].op == GRAPH_BATCH_NORM &&
+           f->n->g->node[user].in[0] == f->out &&
+           !net_norm_is_frozen(f->n, &f->n->g->node[user]);
+}
+
+/* Whether moments pay that row `with` gives, where `without` would be taken
+ * else: half of what the batch norm need not read any more, on an H200 as in
+ * the estimates, may go into another row.  Rows that estimate nothing are as
+ * quick with them as without. */
+static bool moments_pay(const struct kern_row *with, struct kern_problem *p,
+                        const struct kern_row *without,
+                        const struct kern_device *d)
+{
+    const struct kern_tensor moments = p->out[1];
+    const double bytes = (double)kern_tensor_span(&p->out[0]);
+    double time;
+
+    if (!with || !without || !with->estimate || !without->estimate)
+        return with && with == without;
+    time = with->estimate(p, d);
+    p->out[1].dtype = INFER_NONE;
+    time -= without->estimate(p, d);
+    p->out[1] = moments;
+    return time <= bytes / 4e6 / 2;
+}
+
+/* Asks for the moments of the output where they pay. */
+static int add_moments(const struct forward *f, struct net_emit *e)
+{
+    struct net *n = f->n;
+    const struct kern_tensor *y = &e->out[0].t;
+    const enum infer_dtype type =
+        n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
+    const int64_t pixels = kern_tensor_count(y) / y->dim[1];
+    const int64_t dim[3] = {moments_parts(MOMENTS_PART, pixels), 2, y->dim[1]};
+    const struct kern_row *without = net_row(n, e), *with;
+    bool pay;
+    int rc;
+
+    e->out[1].t = kern_tensor_dense(type, 3, dim, KERN_NCHW);
+    with = net_row(n, e);
+    pay = moments_pay(with, &e->p, without, &n->options.device->kern);
+    memset(&e->out[1], 0, sizeof(e->out[1]));
+    if (!pay)
+        return 0;
+    rc = net_tensor(n, NET_TRAIN, type, 3, dim, KERN_NCHW, f->err, &e->out[1]);
+    n->value[f->out].moments = e->out[1];
+    return rc;
+}
+
 static int conv(const struct forward *f)
 {
     struct net_emit e;
@@ -76,7 +134,10 @@ static int conv(const struct forward *f)
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
     e.in[2] = input(f, 2, false);
-    return finish(f, &e);
+    rc = make(f, f->out, &e.out[0]);
+    if (rc == 0 && feeds_norm(f))
+        rc = add_moments(f, &e);
+    return rc < 0 ? rc : net_emit(f->n, &e, f->err);
 }
 
 /* The GPU's rows for weights that change are those of convolutions. */
@@ -136,6 +197,14 @@ static int norm_of_batch(const struct forward *f, struct net_emit *e)
     return finish(f, e);
 }
 
+/* The same where the batch is that of all processes. */
+static int norm_of_all(const struct forward *f, struct net_emit *e)
+{
+    const int rc = make(f, f->out, &e->out[0]);
+
+    return rc < 0 ? rc : net_sync_norm(f->n, e, f->err);
+}
+
 static int batch_norm(const struct forward *f)
 {
     const bool train =
@@ -147,7 +216,10 @@ static int batch_norm(const struct forward *f)
     for (int i = 0; i < 5; i++)
         e.in[i] = input(f, i, false);
     e.in[5] = net_operand(f->n, f->list, f->chain->residual, false);
-    return train ? norm_of_batch(f, &e) : finish(f, &e);
+    if (!train)
+        return finish(f, &e);
+    e.in[6] = f->n->value[f->node->in[0]].moments;
+    return net_syncs_norms(f->n) ? norm_of_all(f, &e) : norm_of_batch(f, &e);
 }
 
 static int conv_transpose(const struct forward *f)

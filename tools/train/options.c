@@ -38,6 +38,7 @@ enum {
     OPT_SMOOTHING,
     OPT_EMA,
     OPT_BN_MOMENTUM,
+    OPT_SYNC_BN,
     OPT_LOSS_SCALE,
     OPT_AUGMENT,
     OPT_NO_SHUFFLE,
@@ -107,6 +108,9 @@ const struct cli_option train_options[] = {
      "keep averages of the weights with this decay, e.g. 0.999", OPT_EMA},
     {"bn-momentum", 0, CLI_VALUE, "X", "of running statistics (0.1)",
      OPT_BN_MOMENTUM},
+    {"sync-bn", 0, CLI_FLAG, NULL,
+     "batch norms see the batch of all GPUs, not their own GPU's part",
+     OPT_SYNC_BN},
     {"loss-scale", 0, CLI_VALUE, "auto|X", "for 16-bit gradients (auto)",
      OPT_LOSS_SCALE},
     {"augment", 0, CLI_VALUE, "WORD,...",
@@ -350,6 +354,9 @@ static int file_option(struct train_request *q, int id, const char *value)
 static int flag_option(struct train_request *q, int id)
 {
     switch (id) {
+    case OPT_SYNC_BN:
+        q->sync_norm = true;
+        return 0;
     case OPT_DECAY_ALL:
         q->decay_all = true;
         return 0;

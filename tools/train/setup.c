@@ -193,6 +193,7 @@ static void fill_options(const struct train_run *r, struct net_options *o)
     o->allow_tf32 = q->precision == INFER_PRECISION_TF32;
     o->update = true;
     o->decay_all = q->decay_all;
+    o->sync_norm = q->sync_norm;
     o->freeze = q->freeze;
     o->bn_momentum = (float)q->bn_momentum;
     o->smoothing = (float)q->smoothing;

@@ -39,7 +39,7 @@ struct train_request {
     const char *rule; /* word of --optimizer */
     struct kern_update update;
     bool beta1_set, epsilon_set;
-    bool average, decay_all;
+    bool average, decay_all, sync_norm;
     struct policy policy;
     bool policy_gamma, policy_power;
     double gamma, power, final_rate;

@@ -53,6 +53,8 @@ bool data_train(const struct kern_problem *p, int i, int64_t at,
         *out = (double)rng_range(rng, -1, p->in[0].dim[1]);
     else if (p->op == KERN_STEP)
         *out = norm_value(rng);
+    else if (p->op == KERN_BATCH_NORM_TRAIN && i == 6) /* mean, squares */
+        *out = at / p->in[6].dim[2] % 2 ? 8 * positive(rng) : rng_real(rng);
     else if (p->op == KERN_UPDATE && i == 2) /* rate */
         *out = 0.1 * positive(rng);
     else if ((p->op == KERN_UPDATE && i == 5) || /* v, var, 1 / deviation */

@@ -37,6 +37,8 @@ enum pass {
 double problem_terms(const struct kern_problem *p);
 /* Whether rows must agree bit by bit on small integers. */
 bool data_is_exact(const struct kern_problem *p);
+/* And whether they must in output o: moments are quotients. */
+bool data_output_is_exact(const struct kern_problem *p, int o);
 /* Whether infinities and NaN among its activations mean something: sums of
  * products and maxima, where what none of them reaches must stay as it was.
  * Weights stay finite: infinity times infinity is no number where a product is
@@ -90,6 +92,10 @@ enum bound_way bound_way(const struct kern_row *row);
  * ways, Winograd's with a window of 3x3; u: bound_unit() of the accumulator. */
 void bound_transform(const struct truth *t, enum bound_way way, double u,
                      double *tol);
+/* Those of the moments of a convolution whose outputs, of type `stored`, have
+ * the bounds y_tol (bound_moments.c). */
+void bound_moments(const struct truth *t, enum infer_dtype stored, double u,
+                   const double *y_tol, double *tol);
 /* Half a unit in the last place of a type, relative; and the absolute one
  * where results underflow. */
 double bound_unit(enum infer_dtype dtype);
