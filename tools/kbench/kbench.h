@@ -236,16 +236,22 @@ bool kb_values_new(struct kb_values *v, const struct kern_problem *p,
                    uint64_t seed);
 void kb_values_free(struct kb_values *v);
 
-/* What a kernel may round beside its result: indices of tolerances. */
-enum { KB_ROUNDS_TF32 = 1, KB_ROUNDS_BIAS = 2 };
+/* Indices of tolerances: what a kernel may round beside its result, either or
+ * both; and the kernels that go through a transform, which round neither. */
+enum {
+    KB_ROUNDS_TF32 = 1,
+    KB_ROUNDS_BIAS = 2,
+    KB_WINOGRAD = 4,
+    KB_FOURIER,
+    KB_BOUNDS
+};
 
 /* Outputs as the reference has them, all or a sample, and how far a kernel may
  * be from them. */
 struct kb_proof {
     struct kern_tensor out; /* of the sample, dense, in the truth's type */
     void *expected;
-    /* By what kernels round: KB_ROUNDS_TF32, KB_ROUNDS_BIAS or both. */
-    double *tol[4];
+    double *tol[KB_BOUNDS]; /* NULL: of kernels that do not take the problem */
     /* Where the sample lies in the output: `ranges` pieces of storage, in
      * elements, and the storage offset of each element of the sample. */
     int64_t (*range)[2]; /* first, count */
