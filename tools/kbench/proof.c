@@ -382,12 +382,16 @@ static int bound_of(const struct kern_exec *e)
 static bool is_met(const struct kern_problem *p, int kind)
 {
     const bool half = p->out[0].dtype != INFER_F32;
-    const bool bare = p->op == KERN_CONV_FPROP && p->out[0].rank == 4 &&
+    const bool wgrad = p->op == KERN_CONV_WGRAD;
+    const bool convolution =
+        wgrad || p->op == KERN_CONV_FPROP || p->op == KERN_CONV_DGRAD;
+    const struct kern_tensor *w = wgrad ? &p->out[0] : &p->in[1];
+    const bool bare = convolution && p->out[0].rank == 4 &&
                       !kern_problem_in(p, 2) && !kern_problem_in(p, 3) &&
                       p->epilogue.act.kind == KERN_IDENTITY;
 
     if (kind == KB_WINOGRAD)
-        return bare && p->in[1].dim[2] == 3 && p->in[1].dim[3] == 3;
+        return bare && w->dim[2] == 3 && w->dim[3] == 3;
     if (kind == KB_FOURIER)
         return bare;
     return (p->allow_tf32 || !(kind & KB_ROUNDS_TF32)) &&

@@ -33,6 +33,12 @@
  * and not theirs, shows in what it loses by tap and by place in a tile
  * (tests/results/checkkern-cudnn.md).
  *
+ * A gradient of inputs is the same with dy for x, the filters turned over and K
+ * for C.  In a gradient of weights dy is the filter, cut into tiles of 4x4
+ * whose results, as large as the window, are summed over tiles and images: F(3
+ * x 3, 4 x 4) has the same points and h, a function of p + r alone, of which
+ * the largest is taken for every element of dy.
+ *
  * Fourier's transform keeps norms, so that h is 1; it loses u in every step of
  * every stage (Higham: Accuracy and stability of numerical algorithms, 2002,
  * chapter 24).
@@ -54,6 +60,18 @@ enum bound_way bound_way(const struct kern_row *row)
     } table[] = {
         {"conv2d_fprop_nchw_f32_cudnn_winograd_nonfused", BOUND_WINOGRAD},
         {"conv2d_fprop_nchw_f16_cudnn_winograd_nonfused", BOUND_WINOGRAD},
+        {"conv2d_dgrad_nchw_f32_cudnn_winograd_nonfused", BOUND_WINOGRAD},
+        {"conv2d_dgrad_nchw_f16_cudnn_winograd_nonfused", BOUND_WINOGRAD},
+        {"conv2d_wgrad_nchw_f32_cudnn_winograd_nonfused", BOUND_WINOGRAD},
+        {"conv2d_wgrad_nchw_f16_cudnn_winograd_nonfused", BOUND_WINOGRAD},
+        {"conv2d_dgrad_nchw_f32_cudnn_fft", BOUND_FOURIER},
+        {"conv2d_dgrad_nchw_f32_cudnn_fft_tiling", BOUND_FOURIER},
+        {"conv2d_dgrad_nchw_f16_cudnn_fft", BOUND_FOURIER},
+        {"conv2d_dgrad_nchw_f16_cudnn_fft_tiling", BOUND_FOURIER},
+        {"conv2d_wgrad_nchw_f32_cudnn_fft", BOUND_FOURIER},
+        {"conv2d_wgrad_nchw_f32_cudnn_fft_tiling", BOUND_FOURIER},
+        {"conv2d_wgrad_nchw_f16_cudnn_fft", BOUND_FOURIER},
+        {"conv2d_wgrad_nchw_f16_cudnn_fft_tiling", BOUND_FOURIER},
         {"conv2d_fprop_nchw_f32_cudnn_fft", BOUND_FOURIER},
         {"conv2d_fprop_nchw_f32_cudnn_fft_tiling", BOUND_FOURIER},
         {"conv2d_fprop_nchw_f16_cudnn_fft", BOUND_FOURIER},
@@ -115,7 +133,7 @@ static double winograd_gain(int r)
 
 /* ---- both ---------------------------------------------------------- */
 
-/* Of the activations; zeros are mostly pads. */
+/* Of what stands for the activations; zeros are mostly pads. */
 static double root_mean_square(const struct truth *t)
 {
     const struct kern_tensor *x = &t->p.in[0];
@@ -129,18 +147,68 @@ static double root_mean_square(const struct truth *t)
     return n > 0 ? sqrt(sum / n) : 0;
 }
 
-/* sqrt(sum of w^2 h h) of filter k; h: NULL where it is 1. */
-static double gain_of_filter(const struct truth *t, const double *h, int64_t k)
+static int64_t plane_of(const struct kern_tensor *t)
 {
-    const struct kern_tensor *w = &t->p.in[1];
-    const int64_t taps = w->dim[2] * w->dim[3], n = w->dim[1] * taps;
+    int64_t n = 1;
+
+    for (int i = 2; i < t->rank; i++)
+        n *= t->dim[i];
+    return n;
+}
+
+/* Sum of f^2 h h over plane `at` of the filters; h: NULL where it is 1. */
+static double gain_of_plane(const struct truth *t, const double *h, int64_t at)
+{
+    const struct kern_tensor *f = &t->p.in[1];
+    const int64_t taps = plane_of(f), width = f->dim[f->rank - 1];
     double sum = 0;
 
-    for (int64_t i = 0; i < n; i++) {
-        const double v = scalar_load(w->dtype, t->in[1], k * n + i);
-        const double gain = h ? h[i % taps / w->dim[3]] * h[i % w->dim[3]] : 1;
-        sum += v * v * gain;
+    for (int64_t i = 0; i < taps; i++) {
+        const double v = scalar_load(f->dtype, t->in[1], at * taps + i);
+        sum += v * v * (h ? h[i / width] * h[i % width] : 1);
     }
+    return sum;
+}
+
+/* The filters of one channel of the output, or of dw: planes of in[1], `step`
+ * apart. */
+struct filters {
+    int64_t first, count, step;
+};
+
+static struct filters filters_of(const struct kern_problem *p, int64_t channel)
+{
+    const struct kern_tensor *f = &p->in[1];
+    const int64_t in_group = f->dim[0] / p->attr.conv.groups;
+
+    if (p->op == KERN_CONV_WGRAD) /* dy's channel of every image */
+        return (struct filters){channel, f->dim[0], f->dim[1]};
+    if (p->op == KERN_CONV_DGRAD)
+        return (struct filters){channel / f->dim[1] * in_group * f->dim[1] +
+                                    channel % f->dim[1],
+                                in_group, f->dim[1]};
+    return (struct filters){channel * f->dim[1], f->dim[1], 1};
+}
+
+/* What the transformed tiles of one output are summed over. */
+static double terms(const struct kern_problem *p, bool winograd)
+{
+    const struct kern_tensor *f = &p->in[1];
+    double n = (double)filters_of(p, 0).count;
+
+    if (p->op == KERN_CONV_WGRAD && winograd)
+        n *= (double)((f->dim[2] + 3) / 4) * (double)((f->dim[3] + 3) / 4);
+    return n;
+}
+
+static double gain_of_channel(const struct truth *t, const double *h,
+                              int64_t channel)
+{
+    const struct filters f = filters_of(&t->p, channel);
+    double sum = 0;
+
+    for (int64_t i = 0; i < f.count; i++)
+        sum += gain_of_plane(t, h, f.first + i * f.step);
     return sqrt(sum);
 }
 
@@ -148,17 +216,22 @@ void bound_transform(const struct truth *t, enum bound_way way, double u,
                      double *tol)
 {
     const bool winograd = way == BOUND_WINOGRAD;
-    const double h[3] = {winograd_gain(0), winograd_gain(1), winograd_gain(2)};
+    const bool wgrad = t->p.op == KERN_CONV_WGRAD;
+    const bool turned = t->p.op == KERN_CONV_DGRAD;
+    const double h[3] = {winograd_gain(turned ? 2 : 0), winograd_gain(1),
+                         winograd_gain(turned ? 0 : 2)};
+    const double largest = winograd && wgrad ? winograd_gain(0) : 1;
     const struct kern_tensor *y = &t->p.out[0];
     const double steps =
-        (double)t->p.in[1].dim[1] + (winograd ? WINOGRAD_STEPS : FOURIER_STEPS);
-    const double loss = 8 * u * sqrt(steps / 3) * root_mean_square(t);
-    const int64_t plane = y->dim[2] * y->dim[3];
+        terms(&t->p, winograd) + (winograd ? WINOGRAD_STEPS : FOURIER_STEPS);
+    const double loss = 8 * u * sqrt(steps / 3) * root_mean_square(t) * largest;
+    const int64_t plane = plane_of(y), planes = y->dim[0] * y->dim[1];
 
-    for (int64_t k = 0; k < y->dim[1]; k++) {
-        const double most = loss * gain_of_filter(t, winograd ? h : NULL, k);
-        for (int64_t n = 0; n < y->dim[0]; n++)
-            for (int64_t i = 0; i < plane; i++)
-                tol[(n * y->dim[1] + k) * plane + i] = most;
+    for (int64_t i = 0; i < planes; i++) {
+        const int64_t channel = wgrad ? i / y->dim[1] : i % y->dim[1];
+        const double most =
+            loss * gain_of_channel(t, winograd && !wgrad ? h : NULL, channel);
+        for (int64_t k = 0; k < plane; k++)
+            tol[i * plane + k] = most;
     }
 }

@@ -93,8 +93,9 @@ bool bound_train(const struct truth *t, int o, double u, double *tol);
  * transform of tiles, with a bound of its own. */
 enum bound_way { BOUND_SUMS, BOUND_WINOGRAD, BOUND_FOURIER };
 enum bound_way bound_way(const struct kern_row *row);
-/* bound_fill() for a bare two-dimensional convolution in one of the latter two
- * ways, Winograd's with a window of 3x3; u: bound_unit() of the accumulator. */
+/* bound_fill() for a bare convolution or one of its gradients in one of the
+ * latter two ways, Winograd's two-dimensional with a window of 3x3; u:
+ * bound_unit() of the accumulator. */
 void bound_transform(const struct truth *t, enum bound_way way, double u,
                      double *tol);
 /* Those of the moments of a convolution whose outputs, of type `stored`, have
