@@ -106,9 +106,11 @@ static void test_library(void **state)
         assert_non_null(strstr(why.text, "not found"));
 }
 
+/* The engines that round the bias. */
 static void test_variants(void **state)
 {
-    const struct kern_row *row = kern_row_find("conv_fprop_nhwc_f16_cudnn");
+    const struct kern_row *row =
+        kern_row_find("conv_fprop_nhwc_f16_cudnn_bias16");
     const struct kern_problem p = conv3x3(INFER_F16, 1, 1);
     struct infer_error err = {0};
     struct kern_exec first, e;
@@ -190,7 +192,7 @@ static void test_pads(void **state)
 
     (void)state;
     SKIP_WITHOUT_CUDNN();
-    assert_int_equal(supports("conv_fprop_nhwc_f16_cudnn", &p, &err), 0);
+    assert_int_equal(supports("conv_fprop_nhwc_f16_cudnn_bias16", &p, &err), 0);
 }
 
 static void test_refusals(void **state)
