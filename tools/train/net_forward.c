@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "kernels/error.h"
-#include "kernels/moments.h"
 #include "libinfer/ops/op.h"
 
-int net_fore_make(const struct forward *f, int value, struct view *out)
+int net_forth_make(const struct forward *f, int value, struct view *out)
 {
     const struct graph_value *v = &f->n->g->value[value];
     int rc = net_tensor(f->n, home(f), f->n->options.dtype, v->rank, v->dim,
@@ -20,79 +19,14 @@ int net_fore_make(const struct forward *f, int value, struct view *out)
     return rc;
 }
 
-static void begin(const struct forward *f, enum kern_op op, struct net_emit *e)
+int net_forth_finish(const struct forward *f, struct net_emit *e)
 {
-    net_emit_begin(e, f->list, op, NET_FPROP, node_index(f));
-    if (f->chain->act >= 0)
-        e->p.epilogue.act = f->n->g->node[f->chain->act].attr.unary;
-}
-
-/* Emits a problem whose only output is the chain's. */
-static int finish(const struct forward *f, struct net_emit *e)
-{
-    int rc = net_fore_make(f, f->out, &e->out[0]);
+    int rc = net_forth_make(f, f->out, &e->out[0]);
 
     return rc < 0 ? rc : net_emit(f->n, e, f->err);
 }
 
 /* ---- layers -------------------------------------------------------- */
-
-/* Whether a batch norm that takes the batch's statistics, and nothing else,
- * reads what the node gives. */
-static bool feeds_norm(const struct forward *f)
-{
-    const int user = graph_single_user(f->n->g, f->out);
-
-    return f->list == NET_LIST_TRAIN && user >= 0 &&
-           f->n->g->node[user].op == GRAPH_BATCH_NORM &&
-           f->n->g->node[user].in[0] == f->out &&
-           !net_norm_is_frozen(f->n, &f->n->g->node[user]);
-}
-
-/* Whether moments pay that row `with` gives, where `without` would be taken
- * else: half of what the batch norm need not read any more, on an H200 as in
- * the estimates, may go into another row.  Rows that estimate nothing are as
- * quick with them as without. */
-static bool moments_pay(const struct kern_row *with, struct kern_problem *p,
-                        const struct kern_row *without,
-                        const struct kern_device *d)
-{
-    const struct kern_tensor moments = p->out[1];
-    const double bytes = (double)kern_tensor_span(&p->out[0]);
-    double time;
-
-    if (!with || !without || !with->estimate || !without->estimate)
-        return with && with == without;
-    time = with->estimate(p, d);
-    p->out[1].dtype = INFER_NONE;
-    time -= without->estimate(p, d);
-    p->out[1] = moments;
-    return time <= bytes / 4e6 / 2;
-}
-
-/* Asks for the moments of the output where they pay. */
-static int add_moments(const struct forward *f, struct net_emit *e)
-{
-    struct net *n = f->n;
-    const struct kern_tensor *y = &e->out[0].t;
-    const enum infer_dtype type =
-        n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
-    const int64_t pixels = kern_tensor_count(y) / y->dim[1];
-    const int64_t dim[3] = {moments_parts(MOMENTS_PART, pixels), 2, y->dim[1]};
-    const struct kern_row *without = net_row(n, e), *with;
-    bool pay;
-    int rc;
-
-    e->out[1].t = kern_tensor_dense(type, 3, dim, KERN_NCHW);
-    with = net_row(n, e);
-    pay = moments_pay(with, &e->p, without, &n->options.device->kern);
-    memset(&e->out[1], 0, sizeof(e->out[1]));
-    if (!pay)
-        return 0;
-    rc = net_tensor(n, NET_TRAIN, type, 3, dim, KERN_NCHW, f->err, &e->out[1]);
-    n->value[f->out].moments = e->out[1];
-    return rc;
-}
 
 typedef int conv_attr_fn(const struct net *n, const struct graph_node *node,
                          struct kern_conv *out, struct infer_error *err);
@@ -110,9 +44,9 @@ static int conv(const struct forward *f, enum kern_op op, conv_attr_fn *attr)
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
     e.in[2] = input(f, 2, false);
-    rc = net_fore_make(f, f->out, &e.out[0]);
-    if (rc == 0 && op == KERN_CONV_FPROP && feeds_norm(f))
-        rc = add_moments(f, &e);
+    rc = net_forth_make(f, f->out, &e.out[0]);
+    if (rc == 0 && op == KERN_CONV_FPROP)
+        rc = net_forth_moments(f, &e);
     return rc < 0 ? rc : net_emit(f->n, &e, f->err);
 }
 
@@ -122,7 +56,7 @@ static int dense_as_conv(const struct forward *f)
     const struct view x = input(f, 0, false), w = input(f, 1, true);
     struct net_emit e;
     struct view y;
-    int rc = net_fore_make(f, f->out, &y);
+    int rc = net_forth_make(f, f->out, &y);
 
     begin(f, KERN_CONV_FPROP, &e);
     e.p.attr.conv = net_pixel_conv();
@@ -146,91 +80,7 @@ static int dense(const struct forward *f)
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
     e.in[2] = input(f, 2, false);
-    return finish(f, &e);
-}
-
-/* ReLU's way back asks only which elements of y are above 0: a bit each, where
- * the rows that are taken both ways know such.  e: the way forward. */
-static int keep_signs(const struct forward *f, struct net_emit *e)
-{
-    struct net *n = f->n;
-    const int act = f->chain->act;
-    struct view *signs = &n->signs[e->node];
-    struct net_emit forth = *e, without = *e, back, by_sign;
-    struct kern_tensor t = e->out[0].t;
-    int rc;
-
-    if (act < 0 || n->g->node[act].attr.unary.kind != KERN_RELU ||
-        t.dim[1] % 8 != 0 || !n->value[f->out].needs_grad)
-        return 0;
-    t.dim[1] /= 8;
-    rc = net_tensor(n, NET_TRAIN, INFER_U8, t.rank, t.dim, NET_LAYOUT, f->err,
-                    signs);
-    if (rc < 0)
-        return rc;
-    forth.out[5] = *signs;
-    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], false, &back);
-    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], true, &by_sign);
-    back.out[0] = by_sign.out[0] = e->out[0];
-    back.out[1] = back.out[2] = by_sign.out[1] = by_sign.out[2] = e->in[1];
-    if (net_row(n, &forth) == net_row(n, &without) &&
-        net_row(n, &by_sign) == net_row(n, &back))
-        e->out[5] = *signs;
-    else
-        signs->t.dtype = INFER_NONE;
-    return 0;
-}
-
-/* Statistics of the batch in training; running ones are moved in place. */
-static int norm_of_batch(const struct forward *f, struct net_emit *e)
-{
-    struct net *n = f->n;
-    const int at = e->node;
-    const int64_t channels = e->in[0].t.dim[1];
-    const enum infer_dtype type = e->in[1].t.dtype;
-    int rc;
-
-    e->p.attr.norm.momentum = n->options.bn_momentum;
-    rc = net_tensor(n, NET_TRAIN, type, 1, &channels, KERN_NCHW, f->err,
-                    &n->mean[at]);
-    if (rc == 0)
-        rc = net_tensor(n, NET_TRAIN, type, 1, &channels, KERN_NCHW, f->err,
-                        &n->deviation[at]);
-    if (rc < 0)
-        return rc;
-    e->out[1] = n->mean[at];
-    e->out[2] = n->deviation[at];
-    e->out[3] = e->in[3];
-    e->out[4] = e->in[4];
-    rc = net_fore_make(f, f->out, &e->out[0]);
-    if (rc == 0)
-        rc = keep_signs(f, e);
-    return rc < 0 ? rc : net_emit(n, e, f->err);
-}
-
-/* The same where the batch is that of all processes. */
-static int norm_of_all(const struct forward *f, struct net_emit *e)
-{
-    const int rc = net_fore_make(f, f->out, &e->out[0]);
-
-    return rc < 0 ? rc : net_sync_norm(f->n, e, f->err);
-}
-
-static int batch_norm(const struct forward *f)
-{
-    const bool train =
-        f->list == NET_LIST_TRAIN && !net_norm_is_frozen(f->n, f->node);
-    struct net_emit e;
-
-    begin(f, train ? KERN_BATCH_NORM_TRAIN : KERN_BATCH_NORM, &e);
-    e.p.attr.norm = f->node->attr.norm;
-    for (int i = 0; i < 5; i++)
-        e.in[i] = input(f, i, false);
-    e.in[5] = net_operand(f->n, f->list, f->chain->residual, false);
-    if (!train)
-        return finish(f, &e);
-    e.in[6] = f->n->value[f->node->in[0]].moments;
-    return net_syncs_norms(f->n) ? norm_of_all(f, &e) : norm_of_batch(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 /* Layer and group norm, and scale and shift. */
@@ -244,7 +94,7 @@ static int norm(const struct forward *f, enum kern_op op)
         e.in[i] = input(f, i, false);
     if (op != KERN_SCALE_SHIFT)
         rc = net_norm_attr(f->node, e.in[0].t.rank, &e.p.attr.norm, f->err);
-    return rc < 0 ? rc : finish(f, &e);
+    return rc < 0 ? rc : net_forth_finish(f, &e);
 }
 
 static int prelu(const struct forward *f)
@@ -254,7 +104,7 @@ static int prelu(const struct forward *f)
     begin(f, KERN_PRELU, &e);
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 static int resize(const struct forward *f)
@@ -264,7 +114,7 @@ static int resize(const struct forward *f)
     begin(f, KERN_RESIZE, &e);
     e.p.attr.resize = net_resize_attr(f->n, f->node);
     e.in[0] = input(f, 0, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 static int pool(const struct forward *f)
@@ -277,7 +127,7 @@ static int pool(const struct forward *f)
     if (rc < 0)
         return rc;
     e.in[0] = input(f, 0, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 static int unary(const struct forward *f)
@@ -287,7 +137,7 @@ static int unary(const struct forward *f)
     begin(f, KERN_UNARY, &e);
     e.p.attr.unary = f->node->attr.unary;
     e.in[0] = input(f, 0, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 static int binary(const struct forward *f)
@@ -298,7 +148,7 @@ static int binary(const struct forward *f)
     e.p.attr.binary = f->node->attr.binary;
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 static int softmax(const struct forward *f)
@@ -328,7 +178,7 @@ static int lrn(const struct forward *f)
     begin(f, KERN_LRN, &e);
     e.p.attr.lrn = f->node->attr.lrn;
     e.in[0] = input(f, 0, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 /* Zeros round a copy move whole vectors where pixels are what they were. */
@@ -338,7 +188,7 @@ static int pad_zeros(const struct forward *f, const struct kern_pad *a)
     const int at = node_index(f);
     const struct view zero = view_raise(&f->n->zero, x.t.rank);
     struct view whole, part, from;
-    int rc = net_fore_make(f, f->out, &whole);
+    int rc = net_forth_make(f, f->out, &whole);
 
     from = view_expand(&zero, whole.t.dim);
     if (rc == 0)
@@ -350,7 +200,7 @@ static int pad_zeros(const struct forward *f, const struct kern_pad *a)
                   : net_copy(f->n, f->list, NET_FPROP, at, &x, &part, f->err);
 }
 
-bool net_fore_pads_zeros(const struct forward *f, const struct kern_pad *a)
+bool net_forth_pads_zeros(const struct forward *f, const struct kern_pad *a)
 {
     bool ok = a->mode == KERN_PAD_CONSTANT && a->value == 0 &&
               !f->n->options.device->ops->host_memory;
@@ -364,12 +214,12 @@ static int pad(const struct forward *f)
 {
     struct net_emit e;
 
-    if (net_fore_pads_zeros(f, &f->node->attr.pad))
+    if (net_forth_pads_zeros(f, &f->node->attr.pad))
         return pad_zeros(f, &f->node->attr.pad);
     begin(f, KERN_PAD, &e);
     e.p.attr.pad = f->node->attr.pad;
     e.in[0] = input(f, 0, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 static int reduce(const struct forward *f)
@@ -420,7 +270,7 @@ static int dropout(const struct forward *f)
     e.p.attr.dropout.stream = f->n->stream[e.node] = (uint32_t)f->n->dropouts++;
     e.in[0] = input(f, 0, false);
     e.in[1] = f->n->random;
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 /* ---- all nodes ----------------------------------------------------- */
@@ -433,7 +283,7 @@ static int lower(const struct forward *f)
     case GRAPH_DENSE:
         return dense(f);
     case GRAPH_BATCH_NORM:
-        return batch_norm(f);
+        return net_forth_batch_norm(f);
     case GRAPH_CONV_TRANSPOSE:
         return conv(f, KERN_CONV_TRANSPOSE_FPROP, net_conv_transpose_attr);
     case GRAPH_LAYER_NORM:
@@ -464,19 +314,19 @@ static int lower(const struct forward *f)
     case GRAPH_FLATTEN:
     case GRAPH_SQUEEZE:
     case GRAPH_UNSQUEEZE:
-        return net_fore_reshape(f);
+        return net_forth_reshape(f);
     case GRAPH_CONCAT:
-        return net_fore_concat(f);
+        return net_forth_concat(f);
     case GRAPH_SLICE:
-        return net_fore_slice(f);
+        return net_forth_slice(f);
     case GRAPH_SPLIT:
-        return net_fore_split(f);
+        return net_forth_split(f);
     case GRAPH_TRANSPOSE:
-        return net_fore_transpose(f);
+        return net_forth_transpose(f);
     case GRAPH_EXPAND:
-        return net_fore_expand(f);
+        return net_forth_expand(f);
     case GRAPH_TILE:
-        return net_fore_tile(f);
+        return net_forth_tile(f);
     case GRAPH_SOFTMAX:
         return softmax(f);
     default:
