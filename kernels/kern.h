@@ -62,9 +62,9 @@ enum kern_op {
     KERN_CONV_WGRAD,       /* in: x, dy, [+dw]; out: dw */
     KERN_BATCH_NORM_TRAIN, /* in: x, scale, shift, [mean], [var], [residual];
                             * out: y, batch mean, batch inverse deviation,
-                            * [mean], [var] */
+                            * [mean], [var], [signs] */
     KERN_BATCH_NORM_DGRAD, /* in: dy, x, scale, batch mean, batch inverse
-                            * deviation, [y], [+dscale], [+dshift];
+                            * deviation, [y, or signs], [+dscale], [+dshift];
                             * out: dx, dscale, dshift, [dresidual] */
     KERN_POOL_DGRAD,       /* in: dy, [x], [+dx]; out: dx */
     KERN_REDUCE_DGRAD,     /* in: dy, [x], [+dx]; out: dx */
@@ -176,11 +176,11 @@ struct kern_pool {
  * both there or both absent, in and out, and at launch out may be in's memory.
  * y = act(... + residual); residual_last is refused.  in[6]: moments.h.
  *
- * Its dgrad undoes the same activation first: dz = dy * act'(z), which has to
- * be known from y (kern_unary_knows_y()), in[5], absent where there is none;
- * dresidual is dz.  in[6] and in[7] are added to dscale and dshift and may be
- * their memory; one of dx and dresidual may be dy's.
- *
+ * Its dgrad undoes the same activation first: dz = dy * act'(z), known from y
+ * (kern_unary_knows_y()) or, ReLU's, from y's signs: U8 of C / 8 channels, bit
+ * j of (n,i,p) being y(n, 8i + j, p) > 0; 8 divides C.  dresidual is dz.  in[6]
+ * and in[7] are added to dscale and dshift and may be their memory; one of dx
+ * and dresidual may be dy's.
  * The dgrads of layer and group norm take their statistics from x once more.
  * Their dscale has x's shape: dy (x - mean) / sqrt(var + epsilon), each element
  * for itself, which KERN_REDUCE then sums. */

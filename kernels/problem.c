@@ -781,7 +781,7 @@ static const struct op_rule {
     [KERN_COPY] = {1, 1, false, problem_check_like_input, 1, 1},
     [KERN_CONV_WGRAD] = {2, 3, false, check_conv_wgrad, 1, 1},
     [KERN_BATCH_NORM_TRAIN] = {3, 7, true, problem_check_batch_norm_train, 3,
-                               5},
+                               6},
     [KERN_BATCH_NORM_DGRAD] = {5, 8, true, problem_check_batch_norm_dgrad, 3,
                                4},
     [KERN_POOL_DGRAD] = {1, 3, false, check_pool_dgrad, 1, 1},

@@ -6,7 +6,8 @@
  * the first part), statistics by one warp a channel, then one pass that
  * normalises, adds, activates.  The statistics' warps leave factor and summand
  * of each channel in the workspace for that; where the sums are few, the last
- * pass makes them itself.
+ * pass makes them itself.  Signs: a byte is the vector of a thread, or is put
+ * together by neighbours.
  */
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/rows.cuh"
@@ -20,10 +21,12 @@ extern "C" {
 #define VECTORS_OUT 0x1eu
 #define MOMENTS     6 /* of in[] */
 
-/* Vectors of each tensor that a thread of the last pass has on their way at
- * once, and blocks of that pass that a multiprocessor is to hold. */
-#define RESIDENT 2
-#define BATCH    4
+/* Vectors that a thread of the first pass has on their way at once, vectors of
+ * each tensor that one of the last pass has, and blocks of that pass that a
+ * multiprocessor is to hold. */
+#define SUM_BATCH 8
+#define BATCH     4
+#define RESIDENT  3
 
 struct train_args {
     struct norm_shape s;      /* of what is summed: x or its parts */
@@ -33,6 +36,7 @@ struct train_args {
     const float *scale, *shift, *mean_in, *var_in;
     float *mean, *inverse, *mean_out, *var_out;
     void *y;
+    uint8_t *signs;      /* NULL: not wanted */
     float *parts, *line; /* line: factor [C], summand [C] */
     float epsilon, momentum;
     struct kern_unary act;
@@ -40,70 +44,85 @@ struct train_args {
 };
 
 template <typename T, int V> struct moments {
-    struct constants {
-        float x0[V];
-        __device__ __forceinline__ constants(const struct train_args &a, int c)
-        {
-            norm_load<T, V>(a.x, c, x0);
-        }
-        __device__ __forceinline__ void see(const struct train_args &a,
-                                            int64_t pixel, int c, float *sum0,
-                                            float *sum1) const
-        {
-            float x[V];
-            norm_load<T, V>(a.x, pixel * a.s.channels + c, x);
+    typedef pack<T, V> operands;
+    float x0[V];
+
+    __device__ __forceinline__ moments(const struct train_args &a, int c)
+    {
+        unpack<T, V>(pack_load<T, V>((const T *)a.x + c), x0);
+    }
+    static __device__ __forceinline__ void
+    load(const struct train_args &a, int64_t pixel, int c, operands *o)
+    {
+        *o = pack_load<T, V>((const T *)a.x + pixel * a.s.channels + c);
+    }
+    __device__ __forceinline__ void see(const operands &o, float *sum0,
+                                        float *sum1) const
+    {
+        float x[V];
+        unpack<T, V>(o, x);
 #pragma unroll
-            for (int j = 0; j < V; j++) {
-                const float d = x[j] - x0[j];
-                sum0[j] += d;
-                sum1[j] = fmaf(d, d, sum1[j]);
-            }
+        for (int j = 0; j < V; j++) {
+            const float d = x[j] - x0[j];
+            sum0[j] += d;
+            sum1[j] = fmaf(d, d, sum1[j]);
         }
-    };
+    }
 };
 
 template <typename T, int V>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     sum_kernel(const __grid_constant__ struct train_args a)
 {
     launch_wait();
-    norm_sum_part<moments<T, V>, struct train_args, V>(a, a.s, a.parts);
+    norm_sum_part<moments<T, V>, struct train_args, V, SUM_BATCH>(a, a.s,
+                                                                  a.parts);
 }
 
 /* The same sums over pixels, part by part: a part of n pixels adds n d and its
  * own squares plus n d^2, where d is how far its mean is from x0. */
 template <int V> struct joined {
-    struct constants {
-        float x0[V];
-        __device__ __forceinline__ constants(const struct train_args &a, int c)
-        {
-            norm_load<float, V>(a.moments, c, x0);
-        }
-        __device__ __forceinline__ void see(const struct train_args &a,
-                                            int64_t part, int c, float *sum0,
-                                            float *sum1) const
-        {
-            const int64_t at = part * 2 * a.s.channels + c;
-            const float n = (float)min(a.part, a.pixels - (int)part * a.part);
-            float mean[V], squares[V];
-            norm_load<float, V>(a.moments, at, mean);
-            norm_load<float, V>(a.moments, at + a.s.channels, squares);
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                const float d = mean[j] - x0[j];
-                sum0[j] = fmaf(n, d, sum0[j]);
-                sum1[j] += fmaf(n * d, d, squares[j]);
-            }
-        }
+    struct operands {
+        pack<float, V> mean, squares;
+        float n;
     };
+    float x0[V];
+
+    __device__ __forceinline__ joined(const struct train_args &a, int c)
+    {
+        unpack<float, V>(pack_load<float, V>(a.moments + c), x0);
+    }
+    static __device__ __forceinline__ void
+    load(const struct train_args &a, int64_t part, int c, struct operands *o)
+    {
+        const float *at = a.moments + part * 2 * a.s.channels + c;
+
+        o->mean = pack_load<float, V>(at);
+        o->squares = pack_load<float, V>(at + a.s.channels);
+        o->n = (float)min(a.part, a.pixels - (int)part * a.part);
+    }
+    __device__ __forceinline__ void see(const struct operands &o, float *sum0,
+                                        float *sum1) const
+    {
+        float mean[V], squares[V];
+
+        unpack<float, V>(o.mean, mean);
+        unpack<float, V>(o.squares, squares);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const float d = mean[j] - x0[j];
+            sum0[j] = fmaf(o.n, d, sum0[j]);
+            sum1[j] += fmaf(o.n * d, d, squares[j]);
+        }
+    }
 };
 
 template <int V>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     join_kernel(const __grid_constant__ struct train_args a)
 {
     launch_wait();
-    norm_sum_part<joined<V>, struct train_args, V>(a, a.s, a.parts);
+    norm_sum_part<joined<V>, struct train_args, V, BATCH>(a, a.s, a.parts);
 }
 
 /* What the normalising pass applies to a channel, from its sums; first: leaves
@@ -159,6 +178,29 @@ static __device__ __forceinline__ float activate(const struct kern_unary &act,
     return ACT == NORM_RELU ? (x < 0 ? 0 : x) : apply_unary(act, x);
 }
 
+/* The signs of vector i.  8 / V neighbours, which are in the tensor together,
+ * share a byte. */
+template <typename T, int V>
+static __device__ __forceinline__ void store_signs(uint8_t *signs, uint32_t i,
+                                                   const pack<T, V> &y)
+{
+    const uint32_t lanes = 8 / V, place = i % lanes;
+    const uint32_t group = ((1u << lanes) - 1) << (threadIdx.x % 32 - place);
+    uint32_t bits = 0;
+    float v[V];
+
+    unpack<T, V>(y, v);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        bits |= (v[j] > 0 ? 1u : 0u) << j;
+    bits <<= place * V;
+#pragma unroll
+    for (uint32_t other = 1; other < lanes; other *= 2)
+        bits |= __shfl_xor_sync(group, bits, other);
+    if (place == 0)
+        signs[i / lanes] = (uint8_t)bits;
+}
+
 /* A thread takes BATCH vectors at a time.  They are of the same channels
  * where a block's threads span whole pixels, as with most numbers of channels:
  * then factor and summand are read once. */
@@ -188,32 +230,35 @@ static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
     norm_line<V>(line, (int)(first % per_pixel) * V, factor);
     norm_line<V>(line + a.s.channels, (int)(first % per_pixel) * V, summand);
     for (uint32_t i = first; i < a.vectors; i += BATCH * step) {
-        vec<T, V> x[BATCH] = {}, r[BATCH] = {};
+        pack<T, V> x[BATCH] = {}, r[BATCH] = {};
 #pragma unroll
         for (int k = 0; k < BATCH; k++)
             if (i + k * step < a.vectors) {
-                x[k] =
-                    load_vec<T, V>((const T *)a.x + (size_t)(i + k * step) * V);
+                const size_t at = (size_t)(i + k * step) * V;
+                x[k] = pack_load<T, V>((const T *)a.x + at);
                 if (a.residual)
-                    r[k] = load_vec<T, V>((const T *)a.residual +
-                                          (size_t)(i + k * step) * V);
+                    r[k] = pack_load<T, V>((const T *)a.residual + at);
             }
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
             const int c = (int)((i + k * step) % per_pixel) * V;
-            vec<T, V> y;
+            float v[V], add[V];
             if (i + k * step >= a.vectors)
                 break;
             if (!fixed) {
                 norm_line<V>(line, c, factor);
                 norm_line<V>(line + a.s.channels, c, summand);
             }
+            unpack<T, V>(x[k], v);
+            unpack<T, V>(r[k], add);
 #pragma unroll
             for (int j = 0; j < V; j++)
-                y.at[j] = from_float<T>(activate<ACT>(
-                    a.act, fmaf(to_float(x[k].at[j]), factor[j], summand[j]) +
-                               to_float(r[k].at[j])));
-            store_vec<T, V>((T *)a.y + (size_t)(i + k * step) * V, y);
+                v[j] = activate<ACT>(a.act, fmaf(v[j], factor[j], summand[j]) +
+                                                add[j]);
+            const pack<T, V> y = pack_of<T, V>(v);
+            pack_store<T, V>((T *)a.y + (size_t)(i + k * step) * V, y);
+            if (a.signs)
+                store_signs<T, V>(a.signs, i + k * step, y);
         }
     }
 }
@@ -233,12 +278,12 @@ static struct norm_shape summed_shape(const struct train_args *a,
                                       int multiprocessors)
 {
     if (!a->moments)
-        return norm_shape_of(x, V, multiprocessors);
+        return norm_shape_of(x, V, NORM_FEW, multiprocessors);
     const int64_t dim[2] = {moments_parts(a->part, a->pixels), x->dim[1]};
     const struct kern_tensor parts =
         kern_tensor_dense(INFER_F32, 2, dim, KERN_NCHW);
 
-    return norm_shape_of(&parts, joined_at_once(x), multiprocessors);
+    return norm_shape_of(&parts, joined_at_once(x), NORM_FEW, multiprocessors);
 }
 
 template <typename T, int V>
@@ -268,7 +313,7 @@ static int run_act(const struct train_args *a, const struct kern_tensor *x,
         return r;
     return launch_chained(
         apply_kernel<T, V, ACT>,
-        dim3(norm_blocks(a->s, a->vectors, BATCH, RESIDENT, multiprocessors)),
+        dim3(norm_blocks(a->vectors, BATCH, RESIDENT, multiprocessors)),
         dim3(NORM_THREADS), 0, stream, *a, err);
 }
 
@@ -318,6 +363,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.inverse = (float *)args->out[2];
     a.mean_out = (float *)args->out[3];
     a.var_out = (float *)args->out[4];
+    a.signs = kern_problem_out(p, 5) ? (uint8_t *)args->out[5] : NULL;
     a.line = (float *)args->workspace;
     a.parts = a.line + 2 * p->in[0].dim[1];
     a.epsilon = p->attr.norm.epsilon;

@@ -124,6 +124,29 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* Spreading over what is its own residual: only the pixels change that get a
+ * product.  `from` is walked: count, units, h and w are its, p and q those of
+ * `to`. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    scatter_kernel(const __grid_constant__ struct spread_args a)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.count;
+         i += (int64_t)gridDim.x * THREADS) {
+        uint32_t unit, w, h;
+        uint32_t n = a.units.divmod((uint32_t)i, &unit);
+        n = a.w.divmod(n, &w);
+        n = a.h.divmod(n, &h);
+        const int64_t p = (int64_t)h * a.stride_h, q = (int64_t)w * a.stride_w;
+        if (p < a.p && q < a.q)
+            store_vec<T, V>((T *)a.to + (((n * (int64_t)a.p + p) * a.q + q) *
+                                             a.units.divisor +
+                                         unit) *
+                                            V,
+                            load_vec<T, V>((const T *)a.from + i * V));
+    }
+}
+
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS)
     gather_kernel(const __grid_constant__ struct spread_args a)
@@ -480,13 +503,32 @@ static void pack(const struct kern_exec *e, const struct kern_args *args)
                      0, cuda_stream(args)>>>(a);
 }
 
-/* Spreads the smaller tensor over the larger, or gathers from the larger. */
+/* Spreads the smaller tensor over the larger, which stays where nothing falls
+ * with SCATTER, or gathers from the larger. */
+enum way { SPREAD, SCATTER, GATHER };
+
+template <typename T, int V>
+static void run_spread(enum way way, const struct spread_args *a,
+                       cudaStream_t stream)
+{
+    const unsigned grid = cuda_grid(a->count, THREADS);
+
+    if (way == GATHER)
+        gather_kernel<T, V><<<grid, THREADS, 0, stream>>>(*a);
+    else if (way == SCATTER)
+        scatter_kernel<T, V><<<grid, THREADS, 0, stream>>>(*a);
+    else
+        spread_kernel<T, V><<<grid, THREADS, 0, stream>>>(*a);
+}
+
 template <typename T>
-static void spread(const struct kern_exec *e, bool gather,
+static void spread(const struct kern_exec *e, enum way way,
                    const struct kern_tensor *from_t, const void *from,
                    const struct kern_tensor *to_t, void *to,
                    const void *residual, cudaStream_t stream)
 {
+    const struct kern_tensor *walked = way == SCATTER ? from_t : to_t;
+    const struct kern_tensor *other = way == SCATTER ? to_t : from_t;
     const struct kern_conv *c = &e->problem.attr.conv;
     const int wide = 16 / (int)sizeof(T);
     const bool vectors = to_t->dim[1] % wide == 0 &&
@@ -495,29 +537,21 @@ static void spread(const struct kern_exec *e, bool gather,
     const int v = vectors ? wide : 1;
     struct spread_args a = {};
 
-    a.count = kern_tensor_count(to_t) / v;
-    a.units.init((uint32_t)(to_t->dim[1] / v));
-    a.h.init((uint32_t)to_t->dim[2]);
-    a.w.init((uint32_t)to_t->dim[3]);
+    a.count = kern_tensor_count(walked) / v;
+    a.units.init((uint32_t)(walked->dim[1] / v));
+    a.h.init((uint32_t)walked->dim[2]);
+    a.w.init((uint32_t)walked->dim[3]);
     a.stride_h = c->stride[0];
     a.stride_w = c->stride[1];
-    a.p = (int)from_t->dim[2];
-    a.q = (int)from_t->dim[3];
+    a.p = (int)other->dim[2];
+    a.q = (int)other->dim[3];
     a.from = from;
     a.residual = residual;
     a.to = to;
-    if (gather && vectors)
-        gather_kernel<T, wide>
-            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
-    else if (gather)
-        gather_kernel<T, 1>
-            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
-    else if (vectors)
-        spread_kernel<T, wide>
-            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
+    if (vectors)
+        run_spread<T, wide>(way, &a, stream);
     else
-        spread_kernel<T, 1>
-            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
+        run_spread<T, 1>(way, &a, stream);
 }
 
 template <typename T>
@@ -537,23 +571,23 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     rest.workspace = base + s->inner_at;
     if (s->plan.kind == PLAN_BEFORE) {
         rest.in[CONV_X] = base + s->spread_at;
-        spread<T>(e, false, &p->in[CONV_X], args->in[CONV_X],
+        spread<T>(e, SPREAD, &p->in[CONV_X], args->in[CONV_X],
                   &inner->in[CONV_X], base + s->spread_at, NULL, stream);
     }
     if (s->plan.kind == PLAN_BEHIND) {
         rest.out[0] = base + s->spread_at;
         rest.in[CONV_RESIDUAL] = base + s->spread_at;
         if (residual)
-            spread<T>(e, true, &p->in[CONV_RESIDUAL], residual, &inner->out[0],
-                      base + s->spread_at, NULL, stream);
+            spread<T>(e, GATHER, &p->in[CONV_RESIDUAL], residual,
+                      &inner->out[0], base + s->spread_at, NULL, stream);
     }
     int r = CUDA_LAUNCHED(err);
     if (r == 0)
         r = s->inner.row->launch(&s->inner, &rest, err);
     if (r < 0 || s->plan.kind != PLAN_BEHIND)
         return r;
-    spread<T>(e, false, &inner->out[0], base + s->spread_at, &p->out[0],
-              args->out[0], residual, stream);
+    spread<T>(e, residual == args->out[0] ? SCATTER : SPREAD, &inner->out[0],
+              base + s->spread_at, &p->out[0], args->out[0], residual, stream);
     return CUDA_LAUNCHED(err);
 }
 

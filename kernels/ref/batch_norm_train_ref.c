@@ -84,11 +84,21 @@ static double vector(const struct kern_problem *p, const struct kern_args *args,
     return ref_load(p->in[i].dtype, args->in[i], c * p->in[i].stride[0]);
 }
 
+/* Bit c % 8 of the byte that holds it; channels come in order. */
+static void store_sign(void *signs, int64_t at, int64_t c, bool positive)
+{
+    uint8_t *byte = (uint8_t *)signs + at;
+    const unsigned before = c % 8 == 0 ? 0 : *byte;
+
+    *byte = (uint8_t)(before | (unsigned)positive << c % 8);
+}
+
 static void normalise(const struct kern_problem *p,
                       const struct kern_args *args, int64_t c, double mean,
                       double inverse)
 {
     const struct kern_tensor *residual = kern_problem_in(p, 5);
+    const struct kern_tensor *signs = kern_problem_out(p, 5);
     struct kern_tensor x = p->in[0], y = p->out[0], r;
     const double scale = vector(p, args, 1, c), shift = vector(p, args, 2, c);
     struct ref_walk w;
@@ -103,6 +113,13 @@ static void normalise(const struct kern_problem *p,
         ref_walk_add(&w, &r);
         w.offset[2] = c * r.stride[1];
     }
+    const int sign = w.n;
+    if (signs) {
+        r = *signs;
+        r.dim[1] = 1;
+        ref_walk_add(&w, &r);
+        w.offset[sign] = c / 8 * r.stride[1];
+    }
     w.offset[0] = c * x.stride[1];
     w.offset[1] = c * y.stride[1];
     for (; !w.done; ref_walk_next(&w)) {
@@ -111,6 +128,9 @@ static void normalise(const struct kern_problem *p,
             y.dtype, args->out[0], w.offset[1],
             ref_epilogue(&p->epilogue, (v - mean) * inverse * scale + shift,
                          ref_optional(residual, args->in[5], w.offset[2], 0)));
+        if (signs)
+            store_sign(args->out[5], w.offset[sign], c,
+                       ref_load(y.dtype, args->out[0], w.offset[1]) > 0);
     }
 }
 

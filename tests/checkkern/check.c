@@ -301,6 +301,7 @@ static enum verdict compare(struct job *j, int o, enum pass pass)
                     "output %d: a second run gives other bits, or elements "
                     "were not written",
                     o);
+    truth_follow(&j->truth, o, j->p->out[0].dtype, j->result[0]);
     if ((pass == PASS_REAL || data_output_is_exact(j->p, o)) &&
         !verify_compare(&j->truth, o, dtype, j->result[o], pass, j->tol[o],
                         &j->c->worst, text))

@@ -193,8 +193,10 @@ static int tables(struct net *n, struct infer_error *err)
     n->mean = calloc(nodes, sizeof(*n->mean));
     n->deviation = calloc(nodes, sizeof(*n->deviation));
     n->variance = calloc(nodes, sizeof(*n->variance));
+    n->signs = calloc(nodes, sizeof(*n->signs));
     n->stream = calloc(nodes, sizeof(*n->stream));
-    if (!n->value || !n->mean || !n->deviation || !n->variance || !n->stream)
+    if (!n->value || !n->mean || !n->deviation || !n->variance || !n->signs ||
+        !n->stream)
         return error_set(err, INFER_EMEMORY, "out of memory");
     for (int i = 0; i < n->g->n_values; i++)
         n->value[i].param = -1;
@@ -338,6 +340,7 @@ void net_free(struct net *n)
     free(n->absorbed);
     free(n->mean);
     free(n->deviation);
+    free(n->signs);
     free(n->variance);
     free(n->stream);
     free(n->buffer);

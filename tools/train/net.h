@@ -192,8 +192,9 @@ struct net {
     size_t arena_bytes, fixed_bytes, workspace_bytes, packed_bytes;
     size_t aside_bytes; /* largest workspace of launches aside */
     void *arena, *workspace, *aside;
-    /* Of batch norms in training, by node; variance: of the whole batch. */
-    struct view *mean, *deviation, *variance;
+    /* Of batch norms in training, by node; variance: of the whole batch; signs:
+     * of their y, dtype NONE where the way back reads y itself. */
+    struct view *mean, *deviation, *variance, *signs;
     uint32_t *stream;     /* of dropouts, by node */
     struct view averages; /* eval's 16-bit copy of the averages */
     int dropouts;
@@ -346,6 +347,12 @@ bool net_norm_is_frozen(const struct net *n, const struct graph_node *node);
 
 /* net_forward.c */
 int net_forward(struct net *n, int list, struct infer_error *err);
+/* net_backward_layers.c */
+/* The way back of a chain's batch norm but for where its results go; by_sign:
+ * through the activation by y's signs. */
+void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
+                          const struct view *y, const struct view *dy,
+                          bool by_sign, struct net_emit *e);
 /* net_backward.c */
 int net_backward(struct net *n, struct infer_error *err);
 bool net_has_backward(const struct graph_node *node);

@@ -214,7 +214,7 @@ static int tune(const struct net *n, const struct net_emit *e,
     return tuner_pick(n->options.tuner, &q, err, choice);
 }
 
-/* ---- launches ------------------------------------------------------ */
+/* ---- problems ------------------------------------------------------ */
 
 void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
                     enum net_stage stage, int node)
@@ -249,6 +249,8 @@ static void describe(const struct net *n, struct net_emit *e)
                        (e->list == NET_LIST_UPDATE && n->options.exchange);
     p->allow_tf32 = n->options.allow_tf32;
 }
+
+/* ---- launches ------------------------------------------------------ */
 
 static int append(struct net_list *l, struct net_op *op,
                   struct infer_error *err)

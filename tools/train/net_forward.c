@@ -173,6 +173,38 @@ static int dense(const struct forward *f)
     return finish(f, &e);
 }
 
+/* ReLU's way back asks only which elements of y are above 0: a bit each, where
+ * the rows that are taken both ways know such.  e: the way forward. */
+static int keep_signs(const struct forward *f, struct net_emit *e)
+{
+    struct net *n = f->n;
+    const int act = f->chain->act;
+    struct view *signs = &n->signs[e->node];
+    struct net_emit forth = *e, without = *e, back, by_sign;
+    struct kern_tensor t = e->out[0].t;
+    int rc;
+
+    if (act < 0 || n->g->node[act].attr.unary.kind != KERN_RELU ||
+        t.dim[1] % 8 != 0 || !n->value[f->out].needs_grad)
+        return 0;
+    t.dim[1] /= 8;
+    rc = net_tensor(n, NET_TRAIN, INFER_U8, t.rank, t.dim, NET_LAYOUT, f->err,
+                    signs);
+    if (rc < 0)
+        return rc;
+    forth.out[5] = *signs;
+    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], false, &back);
+    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], true, &by_sign);
+    back.out[0] = by_sign.out[0] = e->out[0];
+    back.out[1] = back.out[2] = by_sign.out[1] = by_sign.out[2] = e->in[1];
+    if (net_row(n, &forth) == net_row(n, &without) &&
+        net_row(n, &by_sign) == net_row(n, &back))
+        e->out[5] = *signs;
+    else
+        signs->t.dtype = INFER_NONE;
+    return 0;
+}
+
 /* Statistics of the batch in training; running ones are moved in place. */
 static int norm_of_batch(const struct forward *f, struct net_emit *e)
 {
@@ -194,7 +226,10 @@ static int norm_of_batch(const struct forward *f, struct net_emit *e)
     e->out[2] = n->deviation[at];
     e->out[3] = e->in[3];
     e->out[4] = e->in[4];
-    return finish(f, e);
+    rc = make(f, f->out, &e->out[0]);
+    if (rc == 0)
+        rc = keep_signs(f, e);
+    return rc < 0 ? rc : net_emit(n, e, f->err);
 }
 
 /* The same where the batch is that of all processes. */

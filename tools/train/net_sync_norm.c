@@ -29,7 +29,7 @@
 
 bool net_syncs_norms(const struct net *n)
 {
-    return n->options.sync_norm && net_ranks(n) > 1;
+    return n->options.sync_norm && n->options.exchange;
 }
 
 /* ---- vectors ------------------------------------------------------- */

@@ -47,6 +47,8 @@ bool data_train(const struct kern_problem *p, int i, int64_t at,
         return false;
     if (p->in[i].dtype == INFER_U64) /* seed and offset */
         *out = (double)rng_range(rng, 0, 1 << 30);
+    else if (p->in[i].dtype == INFER_U8) /* signs, eight bits of them */
+        *out = (double)rng_range(rng, 0, 255);
     else if (is_state(p, i))
         *out = step_value(at, rng);
     else if (p->op == KERN_CROSS_ENTROPY && i == 1)

@@ -71,6 +71,11 @@ void truth_set(struct truth *t, int i, enum infer_dtype dtype,
                const void *dense);
 /* Runs the reference; out must be there.  False with the reason in *err. */
 bool truth_run(const struct truth *t, struct infer_error *err);
+/* Output o where it is stated of another output of the same run, which may be
+ * on either side of a threshold: the signs of batch norm's y.  It then becomes
+ * what it must be beside result[0] (row-major, of the given type). */
+void truth_follow(struct truth *t, int o, enum infer_dtype dtype,
+                  const void *result);
 /* The row of the reference that computes an operation, or NULL. */
 const struct kern_row *truth_row(enum kern_op op);
 
