@@ -186,9 +186,9 @@ wgmma_store(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
     }
 }
 
-/* The same with the moments of what is sent; there is no activation.  A loop,
- * for its instructions leave their cache too.  Moments are stored at the end:
- * the fence behind each slot waits for every store before it. */
+/* The same with the moments of what is sent; there is no activation.  They are
+ * stored at the end: the fence behind each slot waits for every store before
+ * it. */
 template <typename T, typename L, int MT, int BN, int SLOTS>
 static __device__ __forceinline__ void
 wgmma_store_measured(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
@@ -198,24 +198,20 @@ wgmma_store_measured(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
     float kept[L::BOXES] = {};
 
     static_assert(SLOTS > 1 && L::USED == 64, "see above, wgmma_moments.cuh");
-#pragma unroll 1
+#pragma unroll
     for (int box = 0; box < L::BOXES; box++) {
         const int n = n0 + box % L::PARTS * L::USED;
         const int m = m0 + box / L::PARTS * 64;
         const uint32_t slot =
             base + L::SLOTS_AT + (group * SLOTS + s->ring.stage) * L::SLOT;
-        float v[L::USED / 2];
+        float *v = acc[box / L::PARTS] + box % L::PARTS * (L::USED / 2);
         if (n >= a.g.k)
             continue;
-        wgmma_pick<MT, BN, L::USED / 2>(acc, box, v);
         wgmma_clear_rest<L::USED / 2>(v, a.g.m - m);
         wgmma_send<T, L, SLOTS, WGMMA_NOTHING>(a, v, s, shared, base, group, m,
                                                n);
         hopper_sync(L::FILLED + group, 128);
-        const float number = wgmma_measure<T>(slot, a.g.m - m);
-#pragma unroll
-        for (int i = 0; i < L::BOXES; i++)
-            kept[i] = i == box ? number : kept[i];
+        kept[box] = wgmma_measure<T>(slot, a.g.m - m);
     }
 #pragma unroll
     for (int box = 0; box < L::BOXES; box++) {
