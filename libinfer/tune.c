@@ -177,6 +177,16 @@ void tuner_info(const struct tuner *t, struct infer_tuning_info *out)
     out->note = t && t->cache ? tune_cache_note(t->cache) : "";
 }
 
+char *tuner_text(const struct tuner *t)
+{
+    return t && t->cache ? tune_cache_text(t->cache) : NULL;
+}
+
+int tuner_learn(struct tuner *t, const char *text, struct infer_error *err)
+{
+    return t && t->cache ? tune_cache_learn(t->cache, text, err) : 0;
+}
+
 /* ---- keys ---------------------------------------------------------- */
 
 static uint64_t add_bytes(uint64_t hash, const void *data, size_t bytes)
@@ -548,9 +558,14 @@ bool tuner_known(const struct tuner *t, const struct kern_problem *p,
     return out->row != NULL;
 }
 
-void tuner_take(struct tuner *t)
+int tuner_take(struct tuner *t, const struct kern_problem *p,
+               struct infer_error *err)
 {
+    char key[KEY];
+
     t->info.cached++;
+    make_key(p, key, sizeof key);
+    return tune_cache_use(t->cache, key, err);
 }
 
 int tuner_choose(struct tuner *t, const struct kern_problem *p,
@@ -575,8 +590,9 @@ int tuner_choose(struct tuner *t, const struct kern_problem *p,
         return 0;
     t->info.measured++;
     memcpy(out, &lead.choice, sizeof *out);
-    return tune_cache_add(
+    rc = tune_cache_add(
         t->cache, key,
         &(struct tune_entry){out->row->name, out->variant, out->variant_name},
         lead.seconds, err);
+    return rc < 0 ? rc : tune_cache_use(t->cache, key, err);
 }

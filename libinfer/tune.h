@@ -69,7 +69,8 @@ const struct kern_device *tuner_device(const struct tuner *t);
  * now is for the caller to judge, who then says so with tuner_take(). */
 bool tuner_known(const struct tuner *t, const struct kern_problem *p,
                  struct tune_choice *out);
-void tuner_take(struct tuner *t);
+int tuner_take(struct tuner *t, const struct kern_problem *p,
+               struct infer_error *err);
 
 /* Measures n > 0 rows, all of which take the problem, with their variants: the
  * fastest.  Where none could be measured (memory is short, say) it is the
@@ -77,6 +78,15 @@ void tuner_take(struct tuner *t);
 int tuner_choose(struct tuner *t, const struct kern_problem *p,
                  const struct kern_row *const *row, int n,
                  struct infer_error *err, struct tune_choice *out);
+
+/* ---- choices that travel ------------------------------------------- */
+
+/* All choices so far, to be freed with cJSON_free(); NULL where nothing is
+ * measured or memory is short. */
+char *tuner_text(const struct tuner *t);
+/* Takes what another tuner of this device has chosen before anything else.
+ * EFORMAT */
+int tuner_learn(struct tuner *t, const char *text, struct infer_error *err);
 
 /* ---- the end ------------------------------------------------------- */
 
@@ -106,6 +116,17 @@ bool tune_cache_find(const struct tune_cache *c, const char *key,
 int tune_cache_add(struct tune_cache *c, const char *key,
                    const struct tune_entry *entry, double seconds,
                    struct infer_error *err);
+/* Notes that the entry was taken. */
+int tune_cache_use(struct tune_cache *c, const char *key,
+                   struct infer_error *err);
+/* What was taken since the cache was opened, as a document like its file but
+ * with times of 0: to be freed with cJSON_free(); NULL where memory is short.
+ */
+char *tune_cache_text(const struct tune_cache *c);
+/* Takes the entries of such a document that are of this device, in the place of
+ * those that are known.  EFORMAT */
+int tune_cache_learn(struct tune_cache *c, const char *text,
+                     struct infer_error *err);
 /* Writes what was added since, beside what other processes wrote meanwhile.
  * Never fails: the note says what went wrong. */
 void tune_cache_write(struct tune_cache *c);

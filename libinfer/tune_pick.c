@@ -72,7 +72,7 @@ static void prune(struct candidates *c, int from)
 
 /* The choice of the cache, where it may be taken.  Only its row is asked: the
  * others need not even be loaded. */
-static bool take_known(struct tuner *t, const struct tune_question *q,
+static bool find_known(const struct tuner *t, const struct tune_question *q,
                        struct tune_choice *choice)
 {
     struct tune_choice known;
@@ -83,7 +83,6 @@ static bool take_known(struct tuner *t, const struct tune_question *q,
     for (i = 0; i < q->n_backends; i++)
         if (known.row->backend == q->backend[i] && q->takes(q, known.row)) {
             memcpy(choice, &known, sizeof known);
-            tuner_take(t);
             return true;
         }
     return false;
@@ -114,9 +113,10 @@ int tuner_pick(struct tuner *t, const struct tune_question *q,
     struct candidates c = {0};
     int rc;
 
-    if (tuner_mode(t) == TUNE_OFF || !is_measurable(q->problem) ||
-        take_known(t, q, choice))
+    if (tuner_mode(t) == TUNE_OFF || !is_measurable(q->problem))
         return 0;
+    if (find_known(t, q, choice))
+        return tuner_take(t, q->problem, err);
     c.row = calloc(kern_row_count(), sizeof(const struct kern_row *));
     c.estimate = calloc(kern_row_count(), sizeof *c.estimate);
     if (!c.row || !c.estimate)

@@ -10,14 +10,15 @@
  * stride, dy is first spread out with zeros between its pixels; a 1x1 window
  * without pads is rather computed on dy as it is, and the result spread out.
  *
- * Index maps.  Packing: one thread an element of the packed rows, inputs of a
- * row innermost.  Spreading: one thread V channels of a pixel, 16 bytes where
- * K allows.
+ * Packing: one thread an element of the packed rows, inputs of a row
+ * innermost.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/spread.cuh"
 #include "kernels/cuda/walk.cuh"
 
 extern "C" {
@@ -67,6 +68,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const int64_t count = (int64_t)a.outputs * a.pitch;
 
+    spread_wait();
     for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < count;
          at += (int64_t)gridDim.x * THREADS) {
         const int o = (int)(at / a.pitch), d = (int)(at % a.pitch);
@@ -85,87 +87,6 @@ static __global__ void __launch_bounds__(THREADS)
 #if __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.global;" ::: "memory");
 #endif
-}
-
-/* ---- spreading ----------------------------------------------------- */
-
-/* to[n, h, w] = from[n, h / stride_h, w / stride_w] where both divide, else the
- * residual, or 0 without one.  Gathering is the reverse: from is the large
- * tensor, and pixels outside it are 0. */
-struct spread_args {
-    int64_t count; /* vectors of `to` */
-    struct fast_div units, w, h;
-    int stride_h, stride_w, p, q;
-    const void *from, *residual; /* NULL: none */
-    void *to;
-};
-
-template <typename T, int V>
-static __global__ void __launch_bounds__(THREADS)
-    spread_kernel(const __grid_constant__ struct spread_args a)
-{
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.count;
-         i += (int64_t)gridDim.x * THREADS) {
-        uint32_t unit, w, h;
-        uint32_t n = a.units.divmod((uint32_t)i, &unit);
-        vec<T, V> v = {};
-        n = a.w.divmod(n, &w);
-        n = a.h.divmod(n, &h);
-        const int p = (int)h / a.stride_h, q = (int)w / a.stride_w;
-        if ((int)h % a.stride_h == 0 && (int)w % a.stride_w == 0 && p < a.p &&
-            q < a.q)
-            v = load_vec<T, V>(
-                (const T *)a.from +
-                ((((int64_t)n * a.p + p) * a.q + q) * a.units.divisor + unit) *
-                    V);
-        else if (a.residual)
-            v = load_vec<T, V>((const T *)a.residual + i * V);
-        store_vec<T, V>((T *)a.to + i * V, v);
-    }
-}
-
-/* Spreading over what is its own residual: only the pixels change that get a
- * product.  `from` is walked: count, units, h and w are its, p and q those of
- * `to`. */
-template <typename T, int V>
-static __global__ void __launch_bounds__(THREADS)
-    scatter_kernel(const __grid_constant__ struct spread_args a)
-{
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.count;
-         i += (int64_t)gridDim.x * THREADS) {
-        uint32_t unit, w, h;
-        uint32_t n = a.units.divmod((uint32_t)i, &unit);
-        n = a.w.divmod(n, &w);
-        n = a.h.divmod(n, &h);
-        const int64_t p = (int64_t)h * a.stride_h, q = (int64_t)w * a.stride_w;
-        if (p < a.p && q < a.q)
-            store_vec<T, V>((T *)a.to + (((n * (int64_t)a.p + p) * a.q + q) *
-                                             a.units.divisor +
-                                         unit) *
-                                            V,
-                            load_vec<T, V>((const T *)a.from + i * V));
-    }
-}
-
-template <typename T, int V>
-static __global__ void __launch_bounds__(THREADS)
-    gather_kernel(const __grid_constant__ struct spread_args a)
-{
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.count;
-         i += (int64_t)gridDim.x * THREADS) {
-        uint32_t unit, w, h;
-        uint32_t n = a.units.divmod((uint32_t)i, &unit);
-        vec<T, V> v = {};
-        n = a.w.divmod(n, &w);
-        n = a.h.divmod(n, &h);
-        const int64_t p = (int64_t)h * a.stride_h, q = (int64_t)w * a.stride_w;
-        if (p < a.p && q < a.q)
-            v = load_vec<T, V>(
-                (const T *)a.from +
-                (((n * (int64_t)a.p + p) * a.q + q) * a.units.divisor + unit) *
-                    V);
-        store_vec<T, V>((T *)a.to + i * V, v);
-    }
 }
 
 /* ---- planning ------------------------------------------------------ */
@@ -471,7 +392,8 @@ static void release(struct kern_exec *e)
 /* ---- launching ----------------------------------------------------- */
 
 template <typename T>
-static void pack(const struct kern_exec *e, const struct kern_args *args)
+static int pack(const struct kern_exec *e, const struct kern_args *args,
+                struct infer_error *err)
 {
     const struct repack_state *s = (const struct repack_state *)e->state;
     const struct kern_tensor *w = &s->plan.inner.in[CONV_W];
@@ -499,59 +421,9 @@ static void pack(const struct kern_exec *e, const struct kern_args *args)
         a.stride[i] = e->problem.in[CONV_W].stride[i];
     a.w = args->in[CONV_W];
     a.packed = args->workspace;
-    pack_kernel<T><<<cuda_grid((int64_t)a.outputs * a.pitch, THREADS), THREADS,
-                     0, cuda_stream(args)>>>(a);
-}
-
-/* Spreads the smaller tensor over the larger, which stays where nothing falls
- * with SCATTER, or gathers from the larger. */
-enum way { SPREAD, SCATTER, GATHER };
-
-template <typename T, int V>
-static void run_spread(enum way way, const struct spread_args *a,
-                       cudaStream_t stream)
-{
-    const unsigned grid = cuda_grid(a->count, THREADS);
-
-    if (way == GATHER)
-        gather_kernel<T, V><<<grid, THREADS, 0, stream>>>(*a);
-    else if (way == SCATTER)
-        scatter_kernel<T, V><<<grid, THREADS, 0, stream>>>(*a);
-    else
-        spread_kernel<T, V><<<grid, THREADS, 0, stream>>>(*a);
-}
-
-template <typename T>
-static void spread(const struct kern_exec *e, enum way way,
-                   const struct kern_tensor *from_t, const void *from,
-                   const struct kern_tensor *to_t, void *to,
-                   const void *residual, cudaStream_t stream)
-{
-    const struct kern_tensor *walked = way == SCATTER ? from_t : to_t;
-    const struct kern_tensor *other = way == SCATTER ? to_t : from_t;
-    const struct kern_conv *c = &e->problem.attr.conv;
-    const int wide = 16 / (int)sizeof(T);
-    const bool vectors = to_t->dim[1] % wide == 0 &&
-                         (uintptr_t)from % 16 == 0 && (uintptr_t)to % 16 == 0 &&
-                         (uintptr_t)residual % 16 == 0;
-    const int v = vectors ? wide : 1;
-    struct spread_args a = {};
-
-    a.count = kern_tensor_count(walked) / v;
-    a.units.init((uint32_t)(walked->dim[1] / v));
-    a.h.init((uint32_t)walked->dim[2]);
-    a.w.init((uint32_t)walked->dim[3]);
-    a.stride_h = c->stride[0];
-    a.stride_w = c->stride[1];
-    a.p = (int)other->dim[2];
-    a.q = (int)other->dim[3];
-    a.from = from;
-    a.residual = residual;
-    a.to = to;
-    if (vectors)
-        run_spread<T, wide>(way, &a, stream);
-    else
-        run_spread<T, 1>(way, &a, stream);
+    return launch_chained(
+        pack_kernel<T>, dim3(cuda_grid((int64_t)a.outputs * a.pitch, THREADS)),
+        dim3(THREADS), 0, args->stream, a, err);
 }
 
 template <typename T>
@@ -563,32 +435,34 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     char *base = (char *)args->workspace;
     const void *residual =
         kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL] : NULL;
-    const cudaStream_t stream = cuda_stream(args);
     struct kern_args rest = *args;
+    int r = pack<T>(e, args, err);
 
-    pack<T>(e, args);
     rest.in[CONV_W] = base;
     rest.workspace = base + s->inner_at;
-    if (s->plan.kind == PLAN_BEFORE) {
+    if (r == 0 && s->plan.kind == PLAN_BEFORE) {
         rest.in[CONV_X] = base + s->spread_at;
-        spread<T>(e, SPREAD, &p->in[CONV_X], args->in[CONV_X],
-                  &inner->in[CONV_X], base + s->spread_at, NULL, stream);
+        r = spread<T>(&p->attr.conv, MOVE_SPREAD, &p->in[CONV_X],
+                      args->in[CONV_X], &inner->in[CONV_X], base + s->spread_at,
+                      NULL, args->stream, err);
     }
     if (s->plan.kind == PLAN_BEHIND) {
         rest.out[0] = base + s->spread_at;
         rest.in[CONV_RESIDUAL] = base + s->spread_at;
-        if (residual)
-            spread<T>(e, GATHER, &p->in[CONV_RESIDUAL], residual,
-                      &inner->out[0], base + s->spread_at, NULL, stream);
+        if (r == 0 && residual)
+            r = spread<T>(&p->attr.conv, MOVE_GATHER, &p->in[CONV_RESIDUAL],
+                          residual, &inner->out[0], base + s->spread_at, NULL,
+                          args->stream, err);
     }
-    int r = CUDA_LAUNCHED(err);
     if (r == 0)
         r = s->inner.row->launch(&s->inner, &rest, err);
     if (r < 0 || s->plan.kind != PLAN_BEHIND)
         return r;
-    spread<T>(e, residual == args->out[0] ? SCATTER : SPREAD, &inner->out[0],
-              base + s->spread_at, &p->out[0], args->out[0], residual, stream);
-    return CUDA_LAUNCHED(err);
+    /* What is added in place stays where nothing comes to it. */
+    return spread<T>(&p->attr.conv,
+                     residual == args->out[0] ? MOVE_SCATTER : MOVE_SPREAD,
+                     &inner->out[0], base + s->spread_at, &p->out[0],
+                     args->out[0], residual, args->stream, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,

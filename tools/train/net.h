@@ -357,6 +357,10 @@ void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
 int net_backward(struct net *n, struct infer_error *err);
 bool net_has_backward(const struct graph_node *node);
 
+/* net_order.c: the ends of chains in the order in which they are undone, to be
+ * freed; returns their number. */
+int net_back_order(const struct net *n, struct infer_error *err, int **out);
+
 /* net_grad.c: gradients of values and parameters as they gather. */
 /* Where a launch puts a value's gradient; `add` where it holds a part already,
  * which the launch must add to. */

@@ -407,23 +407,6 @@ static int dropout(const struct backward *b)
                   : net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
 }
 
-/* ---- order --------------------------------------------------------- */
-
-/* A convolution with gaps between its pixels: what its way back adds in place
- * to a gradient that is there touches only some of that, but made first it is a
- * whole tensor of zeros with something in between. */
-static bool leaves_gaps(const struct net *n, const struct graph_node *node)
-{
-    const struct graph_conv *c = &node->attr.conv;
-
-    return node->op == GRAPH_CONV && node->in[0] >= 0 &&
-           n->value[node->in[0]].needs_grad &&
-           (c->conv.stride[0] > 1 || c->conv.stride[1] > 1) &&
-           n->g->value[node->in[1]].rank == 4 &&
-           n->g->value[node->in[1]].dim[2] == 1 &&
-           n->g->value[node->in[1]].dim[3] == 1;
-}
-
 /* ---- all nodes ----------------------------------------------------- */
 
 static int (*rule(const struct graph_node *node))(const struct backward *)
@@ -495,41 +478,19 @@ static int undo(struct net *n, int i, struct infer_error *err)
                                .dy = out->grad,
                                .err = err};
 
-    if (n->absorbed[i] || !out->needs_grad || out->grad.t.dtype == INFER_NONE)
+    if (!out->needs_grad || out->grad.t.dtype == INFER_NONE)
         return 0;
     return rule(b.node)(&b);
 }
 
-/* Chains that leave gaps wait for the others that read the same value, up to
- * where its gradient is wanted. */
-static int undo_all(struct net *n, int *waiting, struct infer_error *err)
-{
-    int rc = 0;
-
-    for (int i = n->g->n_nodes - 1; rc == 0 && i >= 0; i--) {
-        const struct graph_node *head = &n->g->node[n->chain[i].head];
-        int *late = &waiting[n->g->node[i].out[0]];
-
-        if (*late > 0)
-            rc = undo(n, *late - 1, err);
-        *late = 0;
-        if (rc == 0 && !n->absorbed[i] && leaves_gaps(n, head) &&
-            waiting[head->in[0]] == 0)
-            waiting[head->in[0]] = i + 1;
-        else if (rc == 0)
-            rc = undo(n, i, err);
-    }
-    return rc;
-}
-
 int net_backward(struct net *n, struct infer_error *err)
 {
-    int *waiting = calloc((size_t)n->g->n_values + 1, sizeof(*waiting));
-    int rc;
+    int *order = NULL;
+    const int count = net_back_order(n, err, &order);
+    int rc = count < 0 ? count : 0;
 
-    if (!waiting)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    rc = undo_all(n, waiting, err);
-    free(waiting);
+    for (int k = 0; rc == 0 && k < count; k++)
+        rc = undo(n, order[k], err);
+    free(order);
     return rc;
 }

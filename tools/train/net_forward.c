@@ -122,20 +122,24 @@ static int add_moments(const struct forward *f, struct net_emit *e)
     return rc;
 }
 
-static int conv(const struct forward *f)
+typedef int conv_attr_fn(const struct net *n, const struct graph_node *node,
+                         struct kern_conv *out, struct infer_error *err);
+
+/* A convolution, plain or transposed. */
+static int conv(const struct forward *f, enum kern_op op, conv_attr_fn *attr)
 {
     struct net_emit e;
     int rc;
 
-    begin(f, KERN_CONV_FPROP, &e);
-    rc = net_conv_attr(f->n, f->node, &e.p.attr.conv, f->err);
+    begin(f, op, &e);
+    rc = attr(f->n, f->node, &e.p.attr.conv, f->err);
     if (rc < 0)
         return rc;
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
     e.in[2] = input(f, 2, false);
     rc = make(f, f->out, &e.out[0]);
-    if (rc == 0 && feeds_norm(f))
+    if (rc == 0 && op == KERN_CONV_FPROP && feeds_norm(f))
         rc = add_moments(f, &e);
     return rc < 0 ? rc : net_emit(f->n, &e, f->err);
 }
@@ -255,21 +259,6 @@ static int batch_norm(const struct forward *f)
         return finish(f, &e);
     e.in[6] = f->n->value[f->node->in[0]].moments;
     return net_syncs_norms(f->n) ? norm_of_all(f, &e) : norm_of_batch(f, &e);
-}
-
-static int conv_transpose(const struct forward *f)
-{
-    struct net_emit e;
-    int rc;
-
-    begin(f, KERN_CONV_TRANSPOSE_FPROP, &e);
-    rc = net_conv_transpose_attr(f->n, f->node, &e.p.attr.conv, f->err);
-    if (rc < 0)
-        return rc;
-    e.in[0] = input(f, 0, false);
-    e.in[1] = input(f, 1, true);
-    e.in[2] = input(f, 2, false);
-    return finish(f, &e);
 }
 
 /* Layer and group norm, and scale and shift. */
@@ -488,6 +477,15 @@ static int concat(const struct forward *f)
     return rc;
 }
 
+/* What reads it next copies it with zeros round it: no need to copy twice. */
+static bool is_copied_next(const struct forward *f)
+{
+    const int user = graph_single_user(f->n->g, f->out);
+    const struct graph_node *node = user >= 0 ? &f->n->g->node[user] : NULL;
+
+    return node && node->op == GRAPH_PAD && pads_zeros(f, &node->attr.pad);
+}
+
 static int slice(const struct forward *f)
 {
     const struct graph_slice *s = &f->node->attr.slice;
@@ -503,6 +501,10 @@ static int slice(const struct forward *f)
         if (rc == 0)
             v = view_slice(&v, axis, first, s->step[i], count);
     }
+    if (rc == 0 && is_copied_next(f)) {
+        *slot(f, f->out) = v;
+        return 0;
+    }
     if (rc == 0)
         rc = make(f, f->out, &whole);
     return rc < 0
@@ -517,13 +519,13 @@ static int lower(const struct forward *f)
 {
     switch (f->node->op) {
     case GRAPH_CONV:
-        return conv(f);
+        return conv(f, KERN_CONV_FPROP, net_conv_attr);
     case GRAPH_DENSE:
         return dense(f);
     case GRAPH_BATCH_NORM:
         return batch_norm(f);
     case GRAPH_CONV_TRANSPOSE:
-        return conv_transpose(f);
+        return conv(f, KERN_CONV_TRANSPOSE_FPROP, net_conv_transpose_attr);
     case GRAPH_LAYER_NORM:
         return norm(f, KERN_LAYER_NORM);
     case GRAPH_GROUP_NORM:

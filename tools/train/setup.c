@@ -451,37 +451,6 @@ static int open_device(struct train_run *r, struct infer_error *err)
     return rc < 0 ? rc : exchange_open(g, &r->device, err, &r->exchange);
 }
 
-/* What must be the same on every run is not left to measurements, which vary,
- * unless they were asked for. */
-static int open_tuner(struct train_run *r, struct infer_error *err)
-{
-    const struct train_request *q = r->request;
-    enum infer_backend backend[2];
-    const int n = net_backends(&r->device, q->backend, backend);
-    enum tune_mode mode = q->deterministic ? TUNE_OFF : TUNE_ON;
-
-    if (q->tune >= 0)
-        mode = (enum tune_mode)q->tune;
-    return tuner_open(mode, q->tune_cache, &r->device, backend, n, err,
-                      &r->tuner);
-}
-
-/* A tuning cache that is of no use is worth a word; with -v, what was done. */
-static void report_tuning(const struct train_run *r)
-{
-    struct infer_tuning_info t;
-
-    if (!train_leads(r))
-        return;
-    tuner_info(r->tuner, &t);
-    if (t.note[0] != '\0' && r->cli->verbosity >= 0)
-        cli_error(r->cli, "%s", t.note);
-    if (t.measured + t.cached > 0)
-        cli_verbose(r->cli,
-                    "tuning: %d problems measured in %.2f s, %d from '%s'",
-                    t.measured, t.seconds, t.cached, t.cache);
-}
-
 int train_open(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
@@ -506,11 +475,7 @@ int train_open(struct train_run *r, struct infer_error *err)
     r->preprocess = wish.preprocess;
     if (q->grad_check)
         return 0;
-    rc = open_tuner(r, err);
-    if (rc == 0)
-        rc = train_make_net(r, dtype_of(q->precision), train_part(r), false,
-                            err, &r->net);
-    report_tuning(r);
+    rc = train_choose(r, dtype_of(q->precision), train_part(r), err);
     if (rc == 0)
         rc = open_loaders(r, err);
     if (rc < 0)
@@ -529,6 +494,7 @@ void train_close(struct train_run *r)
     loader_free(r->loader);
     loader_free(r->val_loader);
     net_free(r->net);
+    cJSON_free(r->kernels);
     tuner_close(r->tuner);
     exchange_close(r->exchange);
     data_close(&r->train);

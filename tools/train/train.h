@@ -60,6 +60,7 @@ struct train_run {
     struct exchange *exchange; /* with the group; NULL: alone */
     struct device device;
     struct tuner *tuner;
+    char *kernels; /* what it chose, for checkpoints; NULL: nothing */
     struct data_set train, val; /* val.count 0: none */
     struct graph_preprocess preprocess;
     struct net *net;
@@ -78,6 +79,10 @@ void train_close(struct train_run *r);
 /* A network on the run's data; dtype F64 for gradients checks. */
 int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
                    bool check, struct infer_error *err, struct net **out);
+
+/* choice.c: the run's network, its kernels chosen as was asked for. */
+int train_choose(struct train_run *r, enum infer_dtype dtype, int64_t batch,
+                 struct infer_error *err);
 
 /* run.c */
 int train_run(struct train_run *r, struct infer_error *err);
