@@ -22,9 +22,9 @@ static bool feeds_norm(const struct forward *f)
 }
 
 /* Whether moments pay that row `with` gives, where `without` would be taken
- * else: half of what the batch norm need not read any more, on an H200 as in
- * the estimates, may go into another row.  Rows that estimate nothing are as
- * quick with them as without. */
+ * else: they may cost as much as what the batch norm need not read any more, on
+ * an H200 as in the estimates.  Rows that estimate nothing are as quick with
+ * them as without. */
 static bool moments_pay(const struct kern_row *with, struct kern_problem *p,
                         const struct kern_row *without,
                         const struct kern_device *d)
@@ -39,7 +39,7 @@ static bool moments_pay(const struct kern_row *with, struct kern_problem *p,
     p->out[1].dtype = INFER_NONE;
     time -= without->estimate(p, d);
     p->out[1] = moments;
-    return time <= bytes / 4e6 / 2;
+    return time <= bytes / 4e6;
 }
 
 int net_forth_moments(const struct forward *f, struct net_emit *e)
