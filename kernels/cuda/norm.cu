@@ -2,9 +2,9 @@
 /*
  * Layer and group norm: blocks of elements by their own mean and variance.
  *
- * One thread block of 256 a block of elements, in three passes: the mean, the
- * variance about it, the result.  Sums are joined by shuffles
- * and in shared memory (64 bytes), in a fixed order.
+ * One thread block of 256, or a warp, a block of elements, in three passes: the
+ * mean, the variance about it, the result.  Sums are joined by shuffles and in
+ * shared memory (64 bytes), in a fixed order.
  */
 #include "kernels/cuda/norm.cuh"
 
@@ -18,20 +18,21 @@ struct norm_args {
     bool rms;
 };
 
-template <typename T>
+template <typename T, int G>
 static __global__ void __launch_bounds__(NORM_THREADS)
     norm_kernel(const __grid_constant__ struct norm_args a)
 {
     __shared__ double part[NORM_THREADS / 32];
 
-    for (int64_t o = blockIdx.x; o < a.outer.count; o += gridDim.x) {
+    for (int64_t o = norm_first<G>(); o < a.outer.count;
+         o += gridDim.x * (int64_t)(NORM_THREADS / G)) {
         int64_t base[4], at[4];
 
         a.outer.offsets(o, base);
         const T *x = (const T *)a.x + base[2];
         const struct norm_moments m =
-            norm_measure<T, 2>(a.inner, x, a.epsilon, a.rms, part);
-        for (int64_t i = threadIdx.x; i < a.inner.count; i += NORM_THREADS) {
+            norm_measure<T, 2, G>(a.inner, x, a.epsilon, a.rms, part);
+        for (int64_t i = norm_lane<G>(); i < a.inner.count; i += G) {
             a.inner.offsets(i, at);
             const float scale =
                 a.scale_type == INFER_NONE
@@ -51,10 +52,14 @@ template <typename T>
 static int start(const struct norm_args *a, const struct kern_args *args,
                  struct infer_error *err)
 {
-    const int64_t blocks = a->outer.count < 65536 ? a->outer.count : 65536;
+    const cudaStream_t stream = cuda_stream(args);
 
-    norm_kernel<T>
-        <<<(unsigned)blocks, NORM_THREADS, 0, cuda_stream(args)>>>(*a);
+    if (norm_takes_warps(a->outer.count, a->inner.count))
+        norm_kernel<T, 32>
+            <<<norm_grid(a->outer.count, 32), NORM_THREADS, 0, stream>>>(*a);
+    else
+        norm_kernel<T, NORM_THREADS><<<norm_grid(a->outer.count, NORM_THREADS),
+                                       NORM_THREADS, 0, stream>>>(*a);
     return CUDA_LAUNCHED(err);
 }
 

@@ -12,13 +12,28 @@
 
 /* ---- sums ---------------------------------------------------------- */
 
-/* The sum over the thread block, the same in every thread: over each warp, then
- * the warps in order.  part has NORM_THREADS / 32 elements. */
-template <typename S>
+/* G threads work on a block of elements: a warp, or all NORM_THREADS.  Which of
+ * them this thread is, and which block of elements its first is. */
+template <int G> static __device__ __forceinline__ int norm_lane(void)
+{
+    return threadIdx.x % G;
+}
+
+template <int G> static __device__ __forceinline__ int64_t norm_first(void)
+{
+    return blockIdx.x * (int64_t)(NORM_THREADS / G) + threadIdx.x / G;
+}
+
+/* The sum over the G threads, the same in every one: over each warp, then the
+ * warps in order.  part has NORM_THREADS / 32 elements, used where G is more
+ * than a warp. */
+template <int G, typename S>
 static __device__ __forceinline__ S norm_sum(S v, double *part)
 {
     for (int step = 16; step > 0; step /= 2)
         v += __shfl_xor_sync(~0u, v, step);
+    if (G == 32)
+        return v;
     __syncthreads(); /* everybody has read the sum before */
     if (threadIdx.x % 32 == 0)
         part[threadIdx.x / 32] = (double)v;
@@ -38,7 +53,7 @@ struct norm_moments {
 /* Operand X of the walk is x, which starts at the block's first element.  The
  * mean is summed in double precision: where elements cancel, what a float loses
  * is large beside what is left. */
-template <typename T, int X, int OPERANDS>
+template <typename T, int X, int G, int OPERANDS>
 static __device__ __forceinline__ struct norm_moments
 norm_measure(const struct cuda_walk<OPERANDS> &inner, const T *x, float epsilon,
              bool rms, double *part)
@@ -50,22 +65,37 @@ norm_measure(const struct cuda_walk<OPERANDS> &inner, const T *x, float epsilon,
     float squares = 0;
 
     if (!rms) {
-        for (int64_t i = threadIdx.x; i < inner.count; i += NORM_THREADS) {
+        for (int64_t i = norm_lane<G>(); i < inner.count; i += G) {
             inner.offsets(i, at);
             sum += (double)to_float(x[at[X]]);
         }
-        m.mean = (float)(norm_sum(sum, part) / (double)inner.count);
+        m.mean = (float)(norm_sum<G>(sum, part) / (double)inner.count);
     }
-    for (int64_t i = threadIdx.x; i < inner.count; i += NORM_THREADS) {
+    for (int64_t i = norm_lane<G>(); i < inner.count; i += G) {
         inner.offsets(i, at);
         const float d = to_float(x[at[X]]) - m.mean;
         squares += d * d;
     }
-    m.inverse = 1 / sqrtf(norm_sum(squares, part) / n + epsilon);
+    m.inverse = 1 / sqrtf(norm_sum<G>(squares, part) / n + epsilon);
     return m;
 }
 
 /* ---- blocks -------------------------------------------------------- */
+
+/* Whether a warp a block of elements is enough: small ones, or many of moderate
+ * size. */
+static inline bool norm_takes_warps(int64_t blocks, int64_t elements)
+{
+    return elements <= 64 || (elements <= 2048 && blocks >= 1024);
+}
+
+/* Thread blocks where G threads take a block of elements. */
+static inline unsigned norm_grid(int64_t blocks, int g)
+{
+    const int64_t n = (blocks * g + NORM_THREADS - 1) / NORM_THREADS;
+
+    return (unsigned)(n < 65536 ? n : 65536);
+}
 
 /* The first `rank` dimensions of a tensor, or those behind. */
 static inline struct kern_tensor norm_head(const struct kern_tensor *t,

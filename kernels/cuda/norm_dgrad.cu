@@ -6,9 +6,9 @@
  * and dscale = dy xn before it is summed.  RMS norm takes off no mean, so that
  * its gradient has no mean(h).
  *
- * One thread block of 256 a block of elements, in four passes: the mean, the
- * variance about it, the two means of gradients, the results.  Sums are joined
- * by shuffles and in shared memory (64 bytes), in a fixed order.
+ * One thread block of 256, or a warp, a block of elements, in four passes: the
+ * mean, the variance about it, the two means of gradients, the results.  Sums
+ * are joined by shuffles and in shared memory (64 bytes), in a fixed order.
  */
 #include "kernels/cuda/gradient.cuh"
 #include "kernels/cuda/norm.cuh"
@@ -44,29 +44,30 @@ element_at(const struct norm_args &a, const struct norm_moments &m,
     return e;
 }
 
-template <typename T>
+template <typename T, int G>
 static __global__ void __launch_bounds__(NORM_THREADS)
     norm_kernel(const __grid_constant__ struct norm_args a)
 {
     __shared__ double part[NORM_THREADS / 32];
     const float n = (float)a.inner.count;
 
-    for (int64_t o = blockIdx.x; o < a.outer.count; o += gridDim.x) {
+    for (int64_t o = norm_first<G>(); o < a.outer.count;
+         o += gridDim.x * (int64_t)(NORM_THREADS / G)) {
         int64_t base[OPERANDS], at[OPERANDS];
         float h = 0, h_xn = 0;
 
         a.outer.offsets(o, base);
-        const struct norm_moments m = norm_measure<T, X>(
+        const struct norm_moments m = norm_measure<T, X, G>(
             a.inner, (const T *)a.x + base[X], a.epsilon, a.rms, part);
-        for (int64_t i = threadIdx.x; i < a.inner.count; i += NORM_THREADS) {
+        for (int64_t i = norm_lane<G>(); i < a.inner.count; i += G) {
             a.inner.offsets(i, at);
             const struct element e = element_at<T>(a, m, base, at);
             h += e.h;
             h_xn = fmaf(e.h, e.xn, h_xn);
         }
-        const float mean_h = a.rms ? 0 : norm_sum(h, part) / n;
-        const float mean_h_xn = norm_sum(h_xn, part) / n;
-        for (int64_t i = threadIdx.x; i < a.inner.count; i += NORM_THREADS) {
+        const float mean_h = a.rms ? 0 : norm_sum<G>(h, part) / n;
+        const float mean_h_xn = norm_sum<G>(h_xn, part) / n;
+        for (int64_t i = norm_lane<G>(); i < a.inner.count; i += G) {
             a.inner.offsets(i, at);
             const struct element e = element_at<T>(a, m, base, at);
             float dx = m.inverse * (e.h - mean_h - e.xn * mean_h_xn);
@@ -85,10 +86,14 @@ template <typename T>
 static int start(const struct norm_args *a, const struct kern_args *args,
                  struct infer_error *err)
 {
-    const int64_t blocks = a->outer.count < 65536 ? a->outer.count : 65536;
+    const cudaStream_t stream = cuda_stream(args);
 
-    norm_kernel<T>
-        <<<(unsigned)blocks, NORM_THREADS, 0, cuda_stream(args)>>>(*a);
+    if (norm_takes_warps(a->outer.count, a->inner.count))
+        norm_kernel<T, 32>
+            <<<norm_grid(a->outer.count, 32), NORM_THREADS, 0, stream>>>(*a);
+    else
+        norm_kernel<T, NORM_THREADS><<<norm_grid(a->outer.count, NORM_THREADS),
+                                       NORM_THREADS, 0, stream>>>(*a);
     return CUDA_LAUNCHED(err);
 }
 
