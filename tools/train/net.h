@@ -161,6 +161,7 @@ struct net_metrics {
 struct net_value {
     struct view view[2]; /* as the train and eval lists see it */
     struct view grad;    /* dtype NONE: none yet */
+    struct view passed;  /* signs: grad is 0 but where they say; NONE: none */
     struct view moments; /* kernels/moments.h; dtype NONE: none */
     bool needs_grad;
     int param; /* index, or -1 */
