@@ -58,8 +58,9 @@ int net_back_undo_act(const struct backward *b);
 int net_back_bias(const struct backward *b, int channel_axis);
 
 /* Adds g, of the output's shape, to the gradient of input i, summed over the
- * dimensions along which that was broadcast. */
-int net_back_unbroadcast(const struct backward *b, int i, const struct view *g);
+ * dimensions along which that was broadcast; give: nobody reads g any more. */
+int net_back_unbroadcast(const struct backward *b, int i, const struct view *g,
+                         bool give);
 
 /* net_backward_moves.c: rules of nodes that move data. */
 int net_back_reshape(const struct backward *b);

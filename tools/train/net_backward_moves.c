@@ -116,7 +116,7 @@ int net_back_transpose(const struct backward *b)
 
 int net_back_expand(const struct backward *b)
 {
-    return net_back_unbroadcast(b, 0, &b->dy);
+    return net_back_unbroadcast(b, 0, &b->dy, true);
 }
 
 /* The sum over the repetitions. */

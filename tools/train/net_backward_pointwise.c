@@ -6,7 +6,8 @@
 #include "kernels/error.h"
 #include "libinfer/ops/op.h"
 
-int net_back_unbroadcast(const struct backward *b, int i, const struct view *g)
+int net_back_unbroadcast(const struct backward *b, int i, const struct view *g,
+                         bool give)
 {
     const struct view to = input(b, i, false);
     const int lead = g->t.rank - to.t.rank;
@@ -23,7 +24,8 @@ int net_back_unbroadcast(const struct backward *b, int i, const struct view *g)
             e.p.attr.reduce.axes |= 1u << d;
     }
     if (e.p.attr.reduce.axes == 0 && lead == 0)
-        return net_grad_add(b->n, b->at, source(b, i), g, b->err);
+        return (give ? net_grad_give : net_grad_add)(b->n, b->at, source(b, i),
+                                                     g, b->err);
     e.in[0] = *g;
     rc = net_tensor(b->n, NET_TRAIN, g->t.dtype, g->t.rank, dim,
                     view_layout(&g->t), b->err, &e.out[0]);
@@ -134,7 +136,8 @@ int net_back_binary(const struct backward *b)
             continue;
         rc = operand_grad(b, i, &g);
         if (rc == 0)
-            rc = net_back_unbroadcast(b, i, &g);
+            rc = net_back_unbroadcast(
+                b, i, &g, g.buffer != b->dy.buffer || i == 1 || !wants(b, 1));
     }
     return rc;
 }
