@@ -151,6 +151,26 @@ static int binary(const struct forward *f)
     return net_forth_finish(f, &e);
 }
 
+static int softmax(const struct forward *f)
+{
+    const struct view x = input(f, 0, false);
+    struct net_emit e;
+    struct view y;
+    int rc = net_tensor(f->n, home(f), x.t.dtype, x.t.rank, x.t.dim,
+                        view_layout(&x.t), f->err, &y);
+
+    *slot(f, f->out) = y;
+    begin(f, KERN_SOFTMAX, &e);
+    e.p.attr.softmax.log = f->node->attr.axis.log;
+    if (rc == 0)
+        rc = net_softmax_view(f->node, &x, f->err, &e.p.attr.softmax.axis,
+                              &e.in[0]);
+    if (rc == 0)
+        rc = net_softmax_view(f->node, &y, f->err, &e.p.attr.softmax.axis,
+                              &e.out[0]);
+    return rc < 0 ? rc : net_emit(f->n, &e, f->err);
+}
+
 static int lrn(const struct forward *f)
 {
     struct net_emit e;
@@ -165,7 +185,7 @@ static int lrn(const struct forward *f)
 static int pad_zeros(const struct forward *f, const struct kern_pad *a)
 {
     const struct view x = input(f, 0, false);
-    const int at = (int)(f->node - f->n->g->node);
+    const int at = node_index(f);
     const struct view zero = view_raise(&f->n->zero, x.t.rank);
     struct view whole, part, from;
     int rc = net_forth_make(f, f->out, &whole);
@@ -180,7 +200,7 @@ static int pad_zeros(const struct forward *f, const struct kern_pad *a)
                   : net_copy(f->n, f->list, NET_FPROP, at, &x, &part, f->err);
 }
 
-static bool pads_zeros(const struct forward *f, const struct kern_pad *a)
+bool net_forth_pads_zeros(const struct forward *f, const struct kern_pad *a)
 {
     bool ok = a->mode == KERN_PAD_CONSTANT && a->value == 0 &&
               !f->n->options.device->ops->host_memory;
@@ -194,7 +214,7 @@ static int pad(const struct forward *f)
 {
     struct net_emit e;
 
-    if (pads_zeros(f, &f->node->attr.pad))
+    if (net_forth_pads_zeros(f, &f->node->attr.pad))
         return pad_zeros(f, &f->node->attr.pad);
     begin(f, KERN_PAD, &e);
     e.p.attr.pad = f->node->attr.pad;
@@ -253,88 +273,6 @@ static int dropout(const struct forward *f)
     return net_forth_finish(f, &e);
 }
 
-/* ---- moving data --------------------------------------------------- */
-
-/* The same elements in the same logical order under other dimensions: a view
- * where the picture has one pixel, else a row-major copy. */
-static int reshape(const struct forward *f)
-{
-    const struct graph_value *to = &f->n->g->value[f->out];
-    const struct view x = input(f, 0, false);
-    struct view copy;
-    int rc;
-
-    if (view_reshape(&x, to->rank, to->dim, slot(f, f->out)))
-        return 0;
-    rc = net_tensor(f->n, home(f), x.t.dtype, x.t.rank, x.t.dim, KERN_NCHW,
-                    f->err, &copy);
-    if (rc == 0)
-        rc = net_copy(f->n, f->list, NET_FPROP, (int)(f->node - f->n->g->node),
-                      &x, &copy, f->err);
-    if (rc < 0)
-        return rc;
-    if (!view_reshape(&copy, to->rank, to->dim, slot(f, f->out)))
-        return error_set(f->err, INFER_EFORMAT,
-                         "node '%s': shapes before and after do not agree",
-                         f->node->name);
-    return 0;
-}
-
-static int concat(const struct forward *f)
-{
-    struct view whole;
-    int64_t at = 0;
-    int axis, rc = net_forth_make(f, f->out, &whole);
-
-    if (rc == 0)
-        rc = op_axis(f->node->attr.axis.axis, whole.t.rank, &axis, f->err);
-    for (int i = 0; rc == 0 && i < f->node->n_in; i++) {
-        const struct view x = input(f, i, false);
-        const struct view part = view_slice(&whole, axis, at, 1, x.t.dim[axis]);
-
-        at += x.t.dim[axis];
-        rc = net_copy(f->n, f->list, NET_FPROP, (int)(f->node - f->n->g->node),
-                      &x, &part, f->err);
-    }
-    return rc;
-}
-
-/* What reads it next copies it with zeros round it: no need to copy twice. */
-static bool is_copied_next(const struct forward *f)
-{
-    const int user = graph_single_user(f->n->g, f->out);
-    const struct graph_node *node = user >= 0 ? &f->n->g->node[user] : NULL;
-
-    return node && node->op == GRAPH_PAD && pads_zeros(f, &node->attr.pad);
-}
-
-static int slice(const struct forward *f)
-{
-    const struct graph_slice *s = &f->node->attr.slice;
-    struct view v = input(f, 0, false), whole;
-    int64_t first, count;
-    int axis, rc = 0;
-
-    for (int i = 0; rc == 0 && i < s->n_axes; i++) {
-        rc = op_axis(s->axis[i], v.t.rank, &axis, f->err);
-        if (rc == 0)
-            rc = op_slice_resolve(s->begin[i], s->end[i], s->step[i],
-                                  v.t.dim[axis], &first, &count, f->err);
-        if (rc == 0)
-            v = view_slice(&v, axis, first, s->step[i], count);
-    }
-    if (rc == 0 && is_copied_next(f)) {
-        *slot(f, f->out) = v;
-        return 0;
-    }
-    if (rc == 0)
-        rc = net_forth_make(f, f->out, &whole);
-    return rc < 0
-               ? rc
-               : net_copy(f->n, f->list, NET_FPROP,
-                          (int)(f->node - f->n->g->node), &v, &whole, f->err);
-}
-
 /* ---- all nodes ----------------------------------------------------- */
 
 static int lower(const struct forward *f)
@@ -376,11 +314,21 @@ static int lower(const struct forward *f)
     case GRAPH_FLATTEN:
     case GRAPH_SQUEEZE:
     case GRAPH_UNSQUEEZE:
-        return reshape(f);
+        return net_forth_reshape(f);
     case GRAPH_CONCAT:
-        return concat(f);
+        return net_forth_concat(f);
     case GRAPH_SLICE:
-        return slice(f);
+        return net_forth_slice(f);
+    case GRAPH_SPLIT:
+        return net_forth_split(f);
+    case GRAPH_TRANSPOSE:
+        return net_forth_transpose(f);
+    case GRAPH_EXPAND:
+        return net_forth_expand(f);
+    case GRAPH_TILE:
+        return net_forth_tile(f);
+    case GRAPH_SOFTMAX:
+        return softmax(f);
     default:
         return error_set(f->err, INFER_EUNSUPPORTED,
                          "node '%s': %s cannot be trained", f->node->name,

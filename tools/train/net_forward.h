@@ -32,10 +32,15 @@ static inline struct view input(const struct forward *f, int i, bool matrix)
                : net_operand(f->n, f->list, -1, false);
 }
 
+static inline int node_index(const struct forward *f)
+{
+    return (int)(f->node - f->n->g->node);
+}
+
 static inline void begin(const struct forward *f, enum kern_op op,
                          struct net_emit *e)
 {
-    net_emit_begin(e, f->list, op, NET_FPROP, (int)(f->node - f->n->g->node));
+    net_emit_begin(e, f->list, op, NET_FPROP, node_index(f));
     if (f->chain->act >= 0)
         e->p.epilogue.act = f->n->g->node[f->chain->act].attr.unary;
 }
@@ -44,6 +49,18 @@ static inline void begin(const struct forward *f, enum kern_op op,
 int net_forth_make(const struct forward *f, int value, struct view *out);
 /* Emits a problem whose only output is the chain's. */
 int net_forth_finish(const struct forward *f, struct net_emit *e);
+
+/* Whether the node is one of zeros round its input that a copy makes. */
+bool net_forth_pads_zeros(const struct forward *f, const struct kern_pad *a);
+
+/* net_forward_moves.c: nodes that move data. */
+int net_forth_reshape(const struct forward *f);
+int net_forth_concat(const struct forward *f);
+int net_forth_slice(const struct forward *f);
+int net_forth_split(const struct forward *f);
+int net_forth_transpose(const struct forward *f);
+int net_forth_expand(const struct forward *f);
+int net_forth_tile(const struct forward *f);
 
 /* net_forward_norm.c */
 /* Has a convolution give the moments of its output where a batch norm wants
