@@ -11,7 +11,8 @@
  *
  * Thread i computes channels V * (i % (C/V)), columns TW * (i / (C/V) % tiles)
  * and on, of row i / (C/V) / tiles of all rows n, p.  No shared memory.
- * Weights are packed [r][s][k] in the type of the activations.
+ * Weights are packed [r][s][k] in the type of the activations: by pack() where
+ * they are constant, else by a kernel in front, one thread a weight.
  *
  * The unrolled kernel takes 3x3 and 5x5, stride 1 and 2, no dilation, one
  * output a channel; the plain one takes everything, with V = 1 where channels
@@ -221,58 +222,147 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     output_vector<T, V>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q, at.k, acc);
 }
 
+/* ---- weights that change ------------------------------------------- */
+
+struct depthwise_pack_args {
+    int count, k, s;
+    enum infer_dtype type;
+    int64_t stride[3]; /* of w: k, r, s */
+    const void *w;
+    void *packed;
+};
+
+template <typename T>
+static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
+    depthwise_pack_kernel(const __grid_constant__ struct depthwise_pack_args a)
+{
+    const int i = blockIdx.x * DEPTHWISE_THREADS + threadIdx.x;
+
+    launch_wait();
+    if (i >= a.count)
+        return;
+    const int tap = i / a.k;
+    const int64_t at = i % a.k * a.stride[0] + tap / a.s * a.stride[1] +
+                       tap % a.s * a.stride[2];
+    ((T *)a.packed)[i] = from_float<T>(load_as<T>(a.type, a.w, at));
+}
+
+/* Packs a problem's weights, one a group and tap, into the workspace. */
+template <typename T>
+static int
+depthwise_pack_weights(const struct kern_exec *e, const struct conv_geometry *g,
+                       const struct kern_args *args, struct infer_error *err)
+{
+    const struct kern_tensor *w = &e->problem.in[CONV_W];
+    struct depthwise_pack_args a = {};
+
+    a.count = g->k * g->r * g->s;
+    a.k = g->k;
+    a.s = g->s;
+    a.type = w->dtype;
+    a.stride[0] = w->stride[0];
+    a.stride[1] = w->rank > 3 ? w->stride[2] : 0;
+    a.stride[2] = w->stride[w->rank - 1];
+    a.w = args->in[CONV_W];
+    a.packed = args->workspace;
+    return launch_chained(depthwise_pack_kernel<T>,
+                          dim3(cuda_blocks(a.count, DEPTHWISE_THREADS)),
+                          dim3(DEPTHWISE_THREADS), 0, args->stream, a, err);
+}
+
+static inline size_t depthwise_pack_bytes(const struct kern_exec *e,
+                                          const struct conv_geometry *g)
+{
+    return (size_t)g->k * (size_t)g->r * (size_t)g->s *
+           infer_dtype_size(e->problem.in[CONV_X].dtype);
+}
+
+/* Weights that the kernel in front can read. */
+static inline int depthwise_weights_readable(const struct kern_problem *p,
+                                             struct infer_error *why)
+{
+    if (cuda_is_real(p->in[CONV_W].dtype))
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "weights are %s, supported F32, F16 and BF16",
+                     infer_dtype_name(p->in[CONV_W].dtype));
+}
+
 /* ---- the host's side ----------------------------------------------- */
 
-static int depthwise_supports(const struct kern_problem *p,
-                              const struct kern_device *d,
-                              struct infer_error *why)
+static inline int depthwise_supports(const struct kern_problem *p,
+                                     const struct kern_device *d,
+                                     struct infer_error *why)
 {
     struct conv_geometry g;
     int r = conv_geometry_read(p, &g, why);
 
     (void)d;
     if (r == 0)
-        r = conv_weights_packable(p, why);
+        r = p->constant_in & 1u << CONV_W ? conv_weights_packable(p, why)
+                                          : depthwise_weights_readable(p, why);
     if (r == 0 && g.cg != 1)
         return error_set(why, INFER_EUNSUPPORTED,
                          "%d channels a group, supported 1", g.cg);
     return r;
 }
 
-/* Bytes at 3 TB/s: what it comes to when the caches do their part. */
-static double depthwise_estimate(const struct kern_problem *p,
-                                 const struct kern_device *d)
+/* Bytes at 3 TB/s: what it comes to when the caches do their part; 2 us a
+ * launch. */
+static inline double depthwise_estimate(const struct kern_problem *p,
+                                        const struct kern_device *d)
 {
     (void)d;
-    return 2 + kern_problem_bytes(p) / 3e6;
+    return (p->constant_in & 1u << CONV_W ? 2 : 4) +
+           kern_problem_bytes(p) / 3e6;
 }
 
-/* Outputs a thread computes along the width, by variant; which is best depends
- * on how far the image fills the device. */
-static const int depthwise_widths[] = {2, 4, 1};
+enum { DEPTHWISE_VARIANTS = 3 };
+
+/* Outputs a thread computes along the width, by variant.  Which is best depends
+ * on how far the image fills the device: where it does, 3x3 windows of stride 1
+ * share most and take 4, and 5x5 of stride 2 run out of registers (H200). */
+static inline int depthwise_width(const struct conv_geometry *g,
+                                  const struct kern_device *d, int variant)
+{
+    static const int order[][DEPTHWISE_VARIANTS] = {
+        {2, 4, 1}, {4, 2, 1}, {1, 2, 4}};
+    /* 4 outputs of 8 channels a thread, 512 threads a multiprocessor. */
+    const bool full =
+        (int64_t)g->m * g->k >= (int64_t)conv_multiprocessors(d) * 512 * 4 * 8;
+    int row = 0;
+
+    if (full && g->r == 3 && g->stride_w == 1)
+        row = 1;
+    if (full && g->r == 5 && g->stride_w == 2)
+        row = 2;
+    return order[row][variant];
+}
 
 struct depthwise_state {
     struct conv_geometry g;
     int width;
+    bool packs; /* before each launch */
 };
 
-static int depthwise_variants(const struct kern_problem *p,
-                              const struct kern_device *d,
-                              struct infer_error *err)
+static inline int depthwise_variants(const struct kern_problem *p,
+                                     const struct kern_device *d,
+                                     struct infer_error *err)
 {
     (void)p;
     (void)d;
     (void)err;
-    return (int)(sizeof(depthwise_widths) / sizeof(depthwise_widths[0]));
+    return DEPTHWISE_VARIANTS;
 }
 
-static int depthwise_prepare(struct kern_exec *e, const struct kern_device *d,
-                             struct infer_error *err)
+static inline int depthwise_prepare(struct kern_exec *e,
+                                    const struct kern_device *d,
+                                    struct infer_error *err)
 {
     struct depthwise_state *s;
     int r;
 
-    if (e->variant >= depthwise_variants(&e->problem, d, err))
+    if (e->variant >= DEPTHWISE_VARIANTS)
         return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
                          e->row->name, e->variant);
     s = (struct depthwise_state *)malloc(sizeof(*s));
@@ -282,16 +372,20 @@ static int depthwise_prepare(struct kern_exec *e, const struct kern_device *d,
         free(s);
         return r;
     }
-    s->width = depthwise_widths[e->variant];
+    s->width = depthwise_width(&s->g, d, e->variant);
+    s->packs = !(e->problem.constant_in & 1u << CONV_W);
     snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
     e->state = s;
-    e->packed[CONV_W] = (size_t)s->g.k * (size_t)s->g.depth *
-                        infer_dtype_size(e->problem.in[CONV_X].dtype);
+    if (s->packs)
+        e->workspace = depthwise_pack_bytes(e, &s->g);
+    else
+        e->packed[CONV_W] = depthwise_pack_bytes(e, &s->g);
     return 0;
 }
 
-static int depthwise_pack(const struct kern_exec *e, int i, const void *src,
-                          void *dst, struct infer_error *err)
+static inline int depthwise_pack(const struct kern_exec *e, int i,
+                                 const void *src, void *dst,
+                                 struct infer_error *err)
 {
     (void)err;
     conv_pack_taps(&((const struct depthwise_state *)e->state)->g,
@@ -362,9 +456,14 @@ static int depthwise_launch(const struct kern_exec *e,
 
     if (g->m == 0)
         return 0;
+    if (s->packs) {
+        const int r = depthwise_pack_weights<T>(e, g, args, err);
+        if (r < 0)
+            return r;
+    }
     a.g = *g;
     a.x = args->in[CONV_X];
-    a.w = args->in[CONV_W];
+    a.w = s->packs ? args->workspace : args->in[CONV_W];
     a.out = output_of(e, args, g->k);
     /* The unrolled kernel reads some pixel even where its window has none. */
     if (g->h == 0 || g->w == 0 || g->kg != 1 || g->k % (16 / (int)sizeof(T)) ||
@@ -382,7 +481,7 @@ static int depthwise_launch(const struct kern_exec *e,
                : depthwise_launch_unrolled<T, 5, 2>(&a, w, args->stream, err);
 }
 
-static void depthwise_release(struct kern_exec *e)
+static inline void depthwise_release(struct kern_exec *e)
 {
     free(e->state);
 }
