@@ -16,6 +16,11 @@
  * The unrolled kernel takes 3x3 and 5x5, stride 1 and 2, no dilation, one
  * output a channel; the plain one takes everything, with V = 1 where channels
  * are odd or a channel has several outputs.
+ *
+ * Where there are many pixels, it is arithmetic and the L2 cache that bound the
+ * unrolled kernel: rows of the window are read by as many blocks, and every
+ * value is converted as often.  The strips of depthwise_strip.cuh read a pixel
+ * once for all rows.
  */
 #ifndef KERNELS_CUDA_DEPTHWISE_CUH
 #define KERNELS_CUDA_DEPTHWISE_CUH
@@ -30,12 +35,16 @@
 
 #define DEPTHWISE_THREADS 256
 
+/* Threads of a block of strips: their registers leave room for 3 or 4. */
+#define DEPTHWISE_STRIP_THREADS 128
+
 struct depthwise_args {
     struct conv_geometry g;
     const void *x, *w;
     int64_t count;            /* threads with work */
     struct fast_div channels; /* vectors of channels */
-    struct fast_div tiles, p; /* tiles of a row, rows of an image */
+    struct fast_div tiles, p; /* tiles of a row, rows or strips of an image */
+    int strip;                /* output rows of a thread, at most */
     struct output_args out;
 };
 
@@ -221,6 +230,8 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     output_vector<T, V>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q, at.k, acc);
 }
 
+#include "kernels/cuda/depthwise_strip.cuh"
+
 /* ---- the host's side ----------------------------------------------- */
 
 static int depthwise_supports(const struct kern_problem *p,
@@ -247,23 +258,56 @@ static double depthwise_estimate(const struct kern_problem *p,
     return 2 + kern_problem_bytes(p) / 3e6;
 }
 
-/* Outputs a thread computes along the width, by variant; which is best depends
- * on how far the image fills the device. */
-static const int depthwise_widths[] = {2, 4, 1};
+/* How outputs are shared out; which is best depends on how far the image fills
+ * the device.  width: of a thread, along the width; strips: of so many
+ * columns. */
+struct depthwise_way {
+    int width;
+    bool strips;
+};
+
+#define DEPTHWISE_WAYS 5
 
 struct depthwise_state {
     struct conv_geometry g;
-    int width;
+    struct depthwise_way way;
+    int multiprocessors;
 };
+
+/* 3x3 and 5x5 of whole vectors, which have kernels of their own.  They read
+ * some pixel even where their window has none. */
+static bool depthwise_is_square(const struct conv_geometry *g, int size)
+{
+    return g->h > 0 && g->w > 0 && g->kg == 1 && g->k % (16 / size) == 0 &&
+           g->r == g->s && (g->r == 3 || g->r == 5) &&
+           g->stride_h == g->stride_w && g->stride_w <= 2 &&
+           g->dilation_h == 1 && g->dilation_w == 1;
+}
+
+/* Way `variant`, the one that a rule holds for the best first. */
+static struct depthwise_way depthwise_way_of(const struct conv_geometry *g,
+                                             int multiprocessors, int variant)
+{
+    static const struct depthwise_way many[DEPTHWISE_WAYS] = {
+        {4, true}, {2, true}, {2, false}, {4, false}, {1, false}};
+    static const struct depthwise_way few[DEPTHWISE_WAYS] = {
+        {2, false}, {4, false}, {1, false}, {2, true}, {4, true}};
+    const int64_t outputs = (int64_t)g->m * g->k;
+
+    return outputs > 16384 * (int64_t)multiprocessors ? many[variant]
+                                                      : few[variant];
+}
 
 static int depthwise_variants(const struct kern_problem *p,
                               const struct kern_device *d,
                               struct infer_error *err)
 {
-    (void)p;
+    struct conv_geometry g;
+    const int size = (int)infer_dtype_size(p->in[CONV_X].dtype);
+    const int r = conv_geometry_read(p, &g, err);
+
     (void)d;
-    (void)err;
-    return (int)(sizeof(depthwise_widths) / sizeof(depthwise_widths[0]));
+    return r < 0 ? r : depthwise_is_square(&g, size) ? DEPTHWISE_WAYS : 1;
 }
 
 static int depthwise_prepare(struct kern_exec *e, const struct kern_device *d,
@@ -272,7 +316,7 @@ static int depthwise_prepare(struct kern_exec *e, const struct kern_device *d,
     struct depthwise_state *s;
     int r;
 
-    if (e->variant >= depthwise_variants(&e->problem, d, err))
+    if (e->variant >= DEPTHWISE_WAYS)
         return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
                          e->row->name, e->variant);
     s = (struct depthwise_state *)malloc(sizeof(*s));
@@ -282,8 +326,10 @@ static int depthwise_prepare(struct kern_exec *e, const struct kern_device *d,
         free(s);
         return r;
     }
-    s->width = depthwise_widths[e->variant];
-    snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
+    s->multiprocessors = conv_multiprocessors(d);
+    s->way = depthwise_way_of(&s->g, s->multiprocessors, e->variant);
+    snprintf(e->variant_name, sizeof(e->variant_name), "%s%d",
+             s->way.strips ? "strip" : "width", s->way.width);
     e->state = s;
     e->packed[CONV_W] = (size_t)s->g.k * (size_t)s->g.depth *
                         infer_dtype_size(e->problem.in[CONV_X].dtype);
@@ -322,10 +368,40 @@ static int depthwise_launch_width(struct depthwise_args *a, void *stream,
                           dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
 }
 
+/* Strips so high that there are some warps for every multiprocessor, but of 4
+ * rows at least: each reads R - 1 rows beside its own. */
+template <typename T, int R, int STRIDE, int TW>
+static int depthwise_launch_strips(struct depthwise_args *a,
+                                   int multiprocessors, void *stream,
+                                   struct infer_error *err)
+{
+    const int tiles = conv_ceil_div(a->g.q, TW);
+    const int64_t columns = (int64_t)(a->g.k / 2) * tiles * a->g.n;
+    const int64_t wanted = 1024 * (int64_t)multiprocessors / columns + 1;
+    const int most = conv_ceil_div(a->g.p, 4);
+    const int strips = wanted < most ? (int)wanted : most;
+
+    a->strip = conv_ceil_div(a->g.p, strips);
+    a->channels.init((uint32_t)(a->g.k / 2));
+    a->tiles.init((uint32_t)tiles);
+    a->p.init((uint32_t)conv_ceil_div(a->g.p, a->strip));
+    a->count = columns * conv_ceil_div(a->g.p, a->strip);
+    return launch_chained(depthwise_strip<T, R, STRIDE, TW>,
+                          dim3(cuda_blocks(a->count, DEPTHWISE_STRIP_THREADS)),
+                          dim3(DEPTHWISE_STRIP_THREADS), 0, stream, *a, err);
+}
+
 template <typename T, int R, int STRIDE>
-static int depthwise_launch_unrolled(struct depthwise_args *a, int width,
+static int depthwise_launch_unrolled(struct depthwise_args *a,
+                                     const struct depthwise_state *s,
                                      void *stream, struct infer_error *err)
 {
+    const int width = s->way.width, sms = s->multiprocessors;
+
+    if (s->way.strips && width == 4)
+        return depthwise_launch_strips<T, R, STRIDE, 4>(a, sms, stream, err);
+    if (s->way.strips)
+        return depthwise_launch_strips<T, R, STRIDE, 2>(a, sms, stream, err);
     return width == 4 ? depthwise_launch_width<T, R, STRIDE, 4>(a, stream, err)
            : width == 2
                ? depthwise_launch_width<T, R, STRIDE, 2>(a, stream, err)
@@ -358,7 +434,7 @@ static int depthwise_launch(const struct kern_exec *e,
     struct depthwise_args a;
     const struct depthwise_state *s = (const struct depthwise_state *)e->state;
     const struct conv_geometry *g = &s->g;
-    const int stride = g->stride_w, w = s->width;
+    void *const stream = args->stream;
 
     if (g->m == 0)
         return 0;
@@ -366,20 +442,15 @@ static int depthwise_launch(const struct kern_exec *e,
     a.x = args->in[CONV_X];
     a.w = args->in[CONV_W];
     a.out = output_of(e, args, g->k);
-    /* The unrolled kernel reads some pixel even where its window has none. */
-    if (g->h == 0 || g->w == 0 || g->kg != 1 || g->k % (16 / (int)sizeof(T)) ||
-        g->r != g->s || g->stride_h != stride || stride > 2 ||
-        g->dilation_h != 1 || g->dilation_w != 1 || (g->r != 3 && g->r != 5))
-        return depthwise_launch_plain<T>(&a, args->stream, err);
+    if (!depthwise_is_square(g, (int)sizeof(T)))
+        return depthwise_launch_plain<T>(&a, stream, err);
     if (g->r == 3)
-        return stride == 1
-                   ? depthwise_launch_unrolled<T, 3, 1>(&a, w, args->stream,
-                                                        err)
-                   : depthwise_launch_unrolled<T, 3, 2>(&a, w, args->stream,
-                                                        err);
-    return stride == 1
-               ? depthwise_launch_unrolled<T, 5, 1>(&a, w, args->stream, err)
-               : depthwise_launch_unrolled<T, 5, 2>(&a, w, args->stream, err);
+        return g->stride_w == 1
+                   ? depthwise_launch_unrolled<T, 3, 1>(&a, s, stream, err)
+                   : depthwise_launch_unrolled<T, 3, 2>(&a, s, stream, err);
+    return g->stride_w == 1
+               ? depthwise_launch_unrolled<T, 5, 1>(&a, s, stream, err)
+               : depthwise_launch_unrolled<T, 5, 2>(&a, s, stream, err);
 }
 
 static void depthwise_release(struct kern_exec *e)
