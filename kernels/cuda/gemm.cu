@@ -161,7 +161,8 @@ load_ahead(const T *w, int64_t k, int64_t end, vec<T, V> (&f)[AHEAD])
     }
 }
 
-/* Adds what those vectors give with rows m0 .. m0 + ROWS - 1 of x. */
+/* Adds what those vectors give with rows m0 .. m0 + ROWS - 1 of x, of which a
+ * step's are fetched together. */
 template <typename T, int V, int ROWS>
 static __device__ __forceinline__ void
 multiply_ahead(const struct gemm_args &g, int64_t m0, int64_t k,
@@ -170,18 +171,20 @@ multiply_ahead(const struct gemm_args &g, int64_t m0, int64_t k,
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {
         const int64_t at = k + i * 32 * V;
+        vec<T, V> x[ROWS];
         if (at >= g.k)
             break;
 #pragma unroll
-        for (int m = 0; m < ROWS; m++) {
-            if (ROWS > 1 && m0 + m >= g.m)
-                break;
-            const vec<T, V> x =
-                load_vec<T, V>((const T *)g.a + (m0 + m) * g.a_m + at);
+        for (int m = 0; m < ROWS; m++)
+            x[m] = m0 + m < g.m
+                       ? load_vec<T, V>((const T *)g.a + (m0 + m) * g.a_m + at)
+                       : vec<T, V>();
+#pragma unroll
+        for (int m = 0; m < ROWS; m++)
 #pragma unroll
             for (int j = 0; j < V; j++)
-                acc[m] = fmaf(to_float(x.at[j]), to_float(f[i].at[j]), acc[m]);
-        }
+                acc[m] =
+                    fmaf(to_float(x[m].at[j]), to_float(f[i].at[j]), acc[m]);
     }
 }
 
@@ -189,7 +192,7 @@ multiply_ahead(const struct gemm_args &g, int64_t m0, int64_t k,
  * rows of x, all in one pass over w, whose first vectors are fetched before the
  * kernel in front has ended where they are constant. */
 template <typename T, int V, int ROWS>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, ROWS == 1 ? 4 : 2)
     gemv_kernel(const __grid_constant__ struct gemm_args g)
 {
     const int lane = threadIdx.x % 32;
@@ -208,8 +211,12 @@ static __global__ void __launch_bounds__(THREADS)
     if (!g.known)
         load_ahead<T, V>(w, lane * V, g.k, f);
     for (int64_t k = lane * V; k < g.k; k += 32 * V * AHEAD) {
-        multiply_ahead<T, V, ROWS>(g, m0, k, f, acc);
+        vec<T, V> now[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            now[i] = f[i];
         load_ahead<T, V>(w, k + 32 * V * AHEAD, g.k, f);
+        multiply_ahead<T, V, ROWS>(g, m0, k, now, acc);
     }
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
@@ -366,7 +373,7 @@ static double gemv_microseconds(int64_t rows, int64_t k, int64_t n,
         (double)k * (double)n * (double)infer_dtype_size(dtype);
     const double rate = rows == 1 ? 3e6 : 0.7e6;
 
-    return 2.2 + passes * bytes / rate;
+    return (rows == 1 ? 2 : 3.5) + passes * bytes / rate;
 }
 
 static double estimate_gemv(const struct kern_problem *p,
