@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "kernels/kern.h"
+#include "kernels/moments.h"
 #include "kernels/names.h"
 #include "kernels/problem.h"
 
@@ -298,6 +299,8 @@ static void put_epilogue(struct text *t, const struct kern_problem *p)
         put(t, " +%s", NAME_OF(kern_unary_names, p->epilogue.act.kind));
     if (residual && p->epilogue.residual_last)
         put(t, " +residual");
+    if (moments_of(p))
+        put(t, " +moments");
 }
 
 static const char *layout_name(const struct kern_tensor *t)

@@ -36,7 +36,7 @@ extern "C" {
  * that output's own memory: that is how gradients are accumulated, over the
  * uses of a tensor and over micro-batches. */
 enum kern_op {
-    KERN_CONV_FPROP,           /* in: x, w, [bias], [residual] */
+    KERN_CONV_FPROP,           /* in: x, w, [bias], [residual]; out[1] */
     KERN_CONV_TRANSPOSE_FPROP, /* in: x, w, [bias], [+residual] */
     KERN_DENSE_FPROP,          /* in: x, w, [bias], [residual] */
     KERN_MATMUL,               /* in: a, b */
@@ -62,9 +62,9 @@ enum kern_op {
     KERN_CONV_WGRAD,       /* in: x, dy, [+dw]; out: dw */
     KERN_BATCH_NORM_TRAIN, /* in: x, scale, shift, [mean], [var], [residual];
                             * out: y, batch mean, batch inverse deviation,
-                            * [mean], [var] */
+                            * [mean], [var], [signs] */
     KERN_BATCH_NORM_DGRAD, /* in: dy, x, scale, batch mean, batch inverse
-                            * deviation, [y], [+dscale], [+dshift];
+                            * deviation, [y, or signs], [+dscale], [+dshift];
                             * out: dx, dscale, dshift, [dresidual] */
     KERN_POOL_DGRAD,       /* in: dy, [x], [+dx]; out: dx */
     KERN_REDUCE_DGRAD,     /* in: dy, [x], [+dx]; out: dx */
@@ -137,7 +137,7 @@ size_t kern_tensor_span(const struct kern_tensor *t);
  * the output extent is that of y in the problem.
  * wgrad: dw[k,c,r] = sum_{n,p} x[n, c, p*stride + r*dilation - pad_begin] *
  * dy[n,k,p].  The bias's gradient is KERN_REDUCE, the sum of dy over all
- * dimensions but 1. */
+ * dimensions but 1.  fprop's out[1], moments of y: kernels/moments.h. */
 struct kern_conv {
     int groups;
     int stride[KERN_MAX_SPATIAL];
@@ -174,13 +174,13 @@ struct kern_pool {
  * back.  Running statistics are those of in[3], in[4] moved towards the
  * batch's: running + momentum * (batch - running), the variance as / (n - 1);
  * both there or both absent, in and out, and at launch out may be in's memory.
- * y = act(... + residual); residual_last is refused.
+ * y = act(... + residual); residual_last is refused.  in[6]: moments.h.
  *
- * Its dgrad undoes the same activation first: dz = dy * act'(z), which has to
- * be known from y (kern_unary_knows_y()), in[5], absent where there is none;
- * dresidual is dz.  in[6] and in[7] are added to dscale and dshift and may be
- * their memory; one of dx and dresidual may be dy's.
- *
+ * Its dgrad undoes the same activation first: dz = dy * act'(z), known from y
+ * (kern_unary_knows_y()) or, ReLU's, from y's signs: U8 of C / 8 channels, bit
+ * j of (n,i,p) being y(n, 8i + j, p) > 0; 8 divides C.  dresidual is dz.  in[6]
+ * and in[7] are added to dscale and dshift and may be their memory; one of dx
+ * and dresidual may be dy's.
  * The dgrads of layer and group norm take their statistics from x once more.
  * Their dscale has x's shape: dy (x - mean) / sqrt(var + epsilon), each element
  * for itself, which KERN_REDUCE then sums. */

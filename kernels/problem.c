@@ -9,6 +9,7 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/moments.h"
 #include "kernels/scalar.h"
 
 /* Limit on strides, dilations, windows and pads, so that products of two of
@@ -351,6 +352,38 @@ static int check_conv(const struct kern_problem *p, struct infer_error *why)
             positions(x->dim[i + 2], p->in[1].dim[i + 2], c->dilation[i],
                       c->stride[i], c->pad_begin[i], c->pad_end[i], false);
     return problem_expect_shape(p, "output", y, x->rank, dim, why);
+}
+
+/* Moments have parts as kernels/moments.h has them. */
+int problem_check_moments(const struct kern_problem *p,
+                          const struct kern_tensor *of, struct infer_error *why)
+{
+    const struct kern_tensor *t = moments_of(p);
+
+    if (!t)
+        return 0;
+    const int64_t pixels =
+        of->dim[1] > 0 ? kern_tensor_count(of) / of->dim[1] : 0;
+    if (t->dtype != INFER_F32 && t->dtype != INFER_F64)
+        return REFUSE(p, why, "moments are %s, expected F32",
+                      infer_dtype_name(t->dtype));
+    if (!kern_tensor_is_dense(t, KERN_NCHW) || t->rank != 3 || t->dim[1] != 2 ||
+        t->dim[2] != of->dim[1])
+        return REFUSE(p, why, "moments are not dense P, 2, %lld",
+                      (long long)of->dim[1]);
+    if (pixels < 1 || t->dim[0] < 1 ||
+        t->dim[0] != moments_parts(moments_part(t->dim[0], pixels), pixels))
+        return REFUSE(p, why, "%lld pixels have no moments of %lld parts",
+                      (long long)pixels, (long long)t->dim[0]);
+    return 0;
+}
+
+static int check_conv_fprop(const struct kern_problem *p,
+                            struct infer_error *why)
+{
+    const int r = check_conv(p, why);
+
+    return r < 0 ? r : problem_check_moments(p, &p->out[0], why);
 }
 
 /* The output extent is free: every output takes what reaches it. */
@@ -725,7 +758,7 @@ static const struct op_rule {
     int (*check)(const struct kern_problem *p, struct infer_error *why);
     int min_out, max_out;
 } rules[KERN_OP_COUNT] = {
-    [KERN_CONV_FPROP] = {2, 4, true, check_conv, 1, 1},
+    [KERN_CONV_FPROP] = {2, 4, true, check_conv_fprop, 1, 2},
     [KERN_CONV_TRANSPOSE_FPROP] = {2, 4, true, check_conv_transpose, 1, 1},
     [KERN_DENSE_FPROP] = {2, 4, true, check_dense, 1, 1},
     [KERN_MATMUL] = {2, 2, false, check_matmul, 1, 1},
@@ -747,8 +780,8 @@ static const struct op_rule {
     [KERN_RESIZE] = {1, 1, false, problem_check_resize, 1, 1},
     [KERN_COPY] = {1, 1, false, problem_check_like_input, 1, 1},
     [KERN_CONV_WGRAD] = {2, 3, false, check_conv_wgrad, 1, 1},
-    [KERN_BATCH_NORM_TRAIN] = {3, 6, true, problem_check_batch_norm_train, 3,
-                               5},
+    [KERN_BATCH_NORM_TRAIN] = {3, 7, true, problem_check_batch_norm_train, 3,
+                               6},
     [KERN_BATCH_NORM_DGRAD] = {5, 8, true, problem_check_batch_norm_dgrad, 3,
                                4},
     [KERN_POOL_DGRAD] = {1, 3, false, check_pool_dgrad, 1, 1},

@@ -17,6 +17,9 @@ int problem_refuse(const struct kern_problem *p, struct infer_error *why,
                    int code);
 int problem_check_channel_vectors(const struct kern_problem *p, int last,
                                   struct infer_error *why);
+int problem_check_moments(const struct kern_problem *p,
+                          const struct kern_tensor *of,
+                          struct infer_error *why);
 int problem_check_channels(const struct kern_problem *p,
                            struct infer_error *why);
 int problem_check_like_input(const struct kern_problem *p,

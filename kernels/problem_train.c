@@ -28,17 +28,26 @@ static int expect_flat(const struct kern_problem *p, const char *what,
     return r < 0 ? r : problem_expect_shape(p, what, t, 1, &n, why);
 }
 
-static int check_float(const struct kern_problem *p, struct infer_error *why)
+/* All but one input and one output, -1 for none. */
+static int check_float_but(const struct kern_problem *p, int in, int out,
+                           struct infer_error *why)
 {
     for (int i = 0; i < p->n_in; i++)
-        if (kern_problem_in(p, i) && !scalar_is_float(p->in[i].dtype))
+        if (i != in && kern_problem_in(p, i) &&
+            !scalar_is_float(p->in[i].dtype))
             return REFUSE(p, why, "input %d is %s, expected floating point", i,
                           infer_dtype_name(p->in[i].dtype));
     for (int i = 0; i < p->n_out; i++)
-        if (kern_problem_out(p, i) && !scalar_is_float(p->out[i].dtype))
+        if (i != out && kern_problem_out(p, i) &&
+            !scalar_is_float(p->out[i].dtype))
             return REFUSE(p, why, "output %d is %s, expected floating point", i,
                           infer_dtype_name(p->out[i].dtype));
     return 0;
+}
+
+static int check_float(const struct kern_problem *p, struct infer_error *why)
+{
+    return check_float_but(p, -1, -1, why);
 }
 
 /* The pairs of inputs and outputs that are there together or not at all. */
@@ -49,6 +58,22 @@ static int check_pair(const struct kern_problem *p, const char *what, int in,
         return REFUSE(p, why, "%s is in one of input %d and output %d", what,
                       in, out);
     return 0;
+}
+
+/* The signs of a tensor, a bit an element; absent is fine. */
+static int check_signs(const struct kern_problem *p,
+                       const struct kern_tensor *signs,
+                       const struct kern_tensor *of, struct infer_error *why)
+{
+    struct kern_tensor t = *of;
+
+    if (signs && (signs->dtype != INFER_U8 || of->dim[1] % 8 != 0))
+        return REFUSE(p, why,
+                      "signs are %s for %lld channels, expected U8 and a "
+                      "multiple of 8",
+                      infer_dtype_name(signs->dtype), (long long)of->dim[1]);
+    t.dim[1] /= 8;
+    return problem_expect_like(p, "signs", signs, &t, why);
 }
 
 int problem_check_batch_norm_train(const struct kern_problem *p,
@@ -68,7 +93,11 @@ int problem_check_batch_norm_train(const struct kern_problem *p,
         return REFUSE(p, why, "has no elements to take statistics of");
     if (r == 0 && p->epilogue.residual_last)
         return REFUSE(p, why, "adds its residual before the activation only");
-    return r < 0 ? r : check_float(p, why);
+    if (r == 0)
+        r = problem_check_moments(p, x, why);
+    if (r == 0)
+        r = check_signs(p, kern_problem_out(p, 5), x, why);
+    return r < 0 ? r : check_float_but(p, -1, 5, why);
 }
 
 int problem_check_batch_norm_dgrad(const struct kern_problem *p,
@@ -76,6 +105,7 @@ int problem_check_batch_norm_dgrad(const struct kern_problem *p,
 {
     const struct kern_tensor *x = &p->in[1];
     const struct kern_tensor *y = kern_problem_in(p, 5);
+    const bool signs = y && y->dtype == INFER_U8;
     int r = problem_check_channels(p, why); /* dx is like dy */
 
     if (r == 0)
@@ -89,15 +119,18 @@ int problem_check_batch_norm_dgrad(const struct kern_problem *p,
     if (r == 0)
         r = problem_expect_like(p, "dresidual", kern_problem_out(p, 3), x, why);
     if (r == 0)
-        r = problem_expect_like(p, "y", y, x, why);
+        r = signs ? check_signs(p, y, x, why)
+                  : problem_expect_like(p, "y", y, x, why);
     if (r == 0 && p->epilogue.act.kind != KERN_IDENTITY &&
         (!y || !kern_unary_knows_y(&p->epilogue.act)))
         return REFUSE(p, why,
                       "needs y and an activation whose derivative is "
                       "known from it");
+    if (r == 0 && signs && p->epilogue.act.kind != KERN_RELU)
+        return REFUSE(p, why, "signs are enough for ReLU alone");
     if (r == 0 && kern_tensor_count(x) == 0)
         return REFUSE(p, why, "has no elements");
-    return r < 0 ? r : check_float(p, why);
+    return r < 0 ? r : check_float_but(p, signs ? 5 : -1, -1, why);
 }
 
 int problem_check_reduce_dgrad(const struct kern_problem *p,

@@ -6,6 +6,7 @@
 
 #include "kernels/error.h"
 #include "kernels/kern.h"
+#include "kernels/moments.h"
 
 #define KERN_ROW(symbol) extern const struct kern_row symbol;
 #include "kernels/kernels.def"
@@ -66,6 +67,9 @@ static int check_row(const struct kern_row *row, const struct kern_problem *p,
     if (!p->allow_tf32 && (row->flags & KERN_TF32))
         return error_set(why, INFER_EUNSUPPORTED,
                          "%s computes in TF32, which was not asked for",
+                         row->name);
+    if (moments_of(p) && !(row->flags & KERN_MOMENTS))
+        return error_set(why, INFER_EUNSUPPORTED, "%s knows no moments",
                          row->name);
     return 0;
 }

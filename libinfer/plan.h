@@ -83,9 +83,7 @@ struct plan_step {
     struct kern_args args;
     struct view in[KERN_MAX_IN], out;
     struct packed *packed[KERN_MAX_IN];
-    /* Of the row, from the tuner. */
-    int variant;
-    char variant_name[KERN_VARIANT_NAME];
+    struct tune_choice choice; /* of the row and its variant; NULL: as is */
     int node;
     bool once;      /* depends on constants only: run while preparing */
     bool main;      /* the node's own operation, not a copy beside it */

@@ -151,34 +151,20 @@ static int load_constants(struct plan *plan, struct infer_error *err)
 
 /* ---- kernels ------------------------------------------------------- */
 
-/* Prepares the variant that was chosen, or the row's first where it is not
- * what it was when it was measured. */
-static int prepare_exec(struct plan *plan, struct plan_step *s,
-                        const struct kern_problem *problem,
-                        struct infer_error *err)
-{
-    const struct kern_device *d = &plan->config->device->kern;
-    const struct kern_row *row = s->exec.row;
-
-    if (s->variant > 0 && kern_prepare_variant(row, problem, d, s->variant,
-                                               NULL, &s->exec) == 0) {
-        if (strcmp(s->exec.variant_name, s->variant_name) == 0)
-            return 0;
-        kern_release(&s->exec);
-    }
-    return kern_prepare(row, problem, d, err, &s->exec);
-}
-
 static int prepare_step(struct plan *plan, struct plan_step *s,
                         struct infer_error *err)
 {
-    const struct kern_row *row = s->exec.row;
     struct kern_problem problem;
     int rc;
 
+    if (!s->choice.row)
+        s->choice.row = s->exec.row;
     memcpy(&problem, &s->exec.problem, sizeof problem);
-    rc = prepare_exec(plan, s, &problem, err);
+    rc = tuner_prepare(&s->choice, &problem, &plan->config->device->kern, err,
+                       &s->exec);
     if (rc < 0) {
+        const struct kern_row *row = s->choice.row;
+
         s->exec.row = row;
         memcpy(&s->exec.problem, &problem, sizeof problem);
         error_prefix(err, "node '%s' (%s)", plan_step_name(plan, s), row->name);

@@ -88,46 +88,22 @@ static int choose_backends(const struct infer_session_options *o, bool gpu,
     return 0;
 }
 
-/* The libraries whose kernels may be chosen, for the tuning cache.  They are
- * loaded for that, also where no kernel of theirs is the fastest: choices that
- * were made against others do not hold. */
-static void name_rivals(const struct plan_config *config, char *text,
-                        size_t bytes)
-{
-    text[0] = '\0';
-#ifdef HAVE_CUDNN
-    for (int i = 0; i < config->n_backends; i++) {
-        if (config->backend[i] != INFER_BACKEND_CUDNN)
-            continue;
-        const char *dnn = kern_cudnn_version(NULL);
-        const char *blas = kern_cublas_version(NULL);
-        snprintf(text, bytes, "%s, %s", dnn ? dnn : "no cuDNN",
-                 blas ? blas : "no cuBLAS");
-    }
-#else
-    (void)config;
-    (void)bytes;
-#endif
-}
-
 /* Times vary from run to run, and with them what is fastest: what must not vary
  * is not measured. */
 static int open_tuner(struct infer_session *s,
-                      const struct infer_session_options *o, bool gpu,
+                      const struct infer_session_options *o,
                       struct infer_error *err)
 {
     enum tune_mode mode = (enum tune_mode)o->tune;
-    char rivals[64] = "";
     int rc;
 
     if (o->tune < TUNE_OFF || o->tune > TUNE_EXHAUSTIVE)
         return error_set(err, INFER_EARGUMENT, "tune: %d, expected 0 to 2",
                          o->tune);
-    if (o->deterministic || (mode == TUNE_ON && !gpu))
+    if (o->deterministic)
         mode = TUNE_OFF;
-    if (mode != TUNE_OFF)
-        name_rivals(&s->config, rivals, sizeof rivals);
-    rc = tuner_open(mode, o->tune_cache, &s->device, rivals, err, &s->tuner);
+    rc = tuner_open(mode, o->tune_cache, &s->device, s->config.backend,
+                    s->config.n_backends, err, &s->tuner);
     s->config.tuner = s->tuner;
     return rc;
 }
@@ -155,7 +131,7 @@ static int configure(struct infer_session *s,
     s->config.precision = o->precision;
     s->profile = o->profile != 0;
     rc = choose_backends(o, gpu, &s->config, err);
-    return rc < 0 ? rc : open_tuner(s, o, gpu, err);
+    return rc < 0 ? rc : open_tuner(s, o, err);
 }
 
 static int allocate(struct infer_session *s, struct infer_error *err)

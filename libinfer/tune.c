@@ -12,6 +12,8 @@
  * On a device without marks and recordings (the CPU) launches are timed by the
  * clock.
  */
+#include "config.h"
+
 #include "libinfer/tune.h"
 
 #include <stdio.h>
@@ -20,6 +22,7 @@
 #include <time.h>
 
 #include "kernels/checked.h"
+#include "kernels/cudnn/cudnn.h"
 #include "kernels/error.h"
 #include "libinfer/view.h"
 
@@ -75,23 +78,49 @@ static double now(void)
 
 /* ---- opening ------------------------------------------------------- */
 
+/* The libraries whose kernels may be chosen, with their versions, for the
+ * cache;
+ * "" for none.  They are loaded for that, also where no kernel of theirs is the
+ * fastest: choices that were made against others do not hold. */
+static void name_rivals(const enum infer_backend *backend, int n, char *text,
+                        size_t bytes)
+{
+    int i;
+
+    text[0] = '\0';
+    for (i = 0; i < n; i++) {
+        if (backend[i] != INFER_BACKEND_CUDNN)
+            continue;
+#ifdef HAVE_CUDNN
+        const char *dnn = kern_cudnn_version(NULL);
+        const char *blas = kern_cublas_version(NULL);
+        snprintf(text, bytes, ", %s, %s", dnn ? dnn : "no cuDNN",
+                 blas ? blas : "no cuBLAS");
+#else
+        (void)bytes;
+#endif
+    }
+}
+
 int tuner_open(enum tune_mode mode, const char *path,
-               const struct device *device, const char *rivals,
-               struct infer_error *err, struct tuner **out)
+               const struct device *device, const enum infer_backend *backend,
+               int n, struct infer_error *err, struct tuner **out)
 {
     struct tuner *t = calloc(1, sizeof *t);
-    char name[160] = "cpu", label[224];
+    char name[160] = "cpu", rivals[64], label[224];
     int rc = 0;
 
     if (!t)
         return error_set(err, INFER_EMEMORY, "tuning: out of memory");
+    if (mode == TUNE_ON && device->kern.kind == KERN_CPU)
+        mode = TUNE_OFF;
     t->mode = mode;
     t->device = device;
     if (mode != TUNE_OFF) {
+        name_rivals(backend, n, rivals, sizeof rivals);
         if (device->ops->describe)
             rc = device->ops->describe(device, err, name, sizeof name);
-        snprintf(label, sizeof label, "%.140s%s%.60s", name,
-                 rivals[0] ? ", " : "", rivals);
+        snprintf(label, sizeof label, "%.140s%.62s", name, rivals);
         if (rc == 0)
             rc = tune_cache_open(path, label, err, &t->cache);
     }
@@ -125,6 +154,11 @@ enum tune_mode tuner_mode(const struct tuner *t)
     return t ? t->mode : TUNE_OFF;
 }
 
+const struct kern_device *tuner_device(const struct tuner *t)
+{
+    return &t->device->kern;
+}
+
 void tuner_finish(struct tuner *t)
 {
     if (!t || t->mode == TUNE_OFF)
@@ -141,6 +175,16 @@ void tuner_info(const struct tuner *t, struct infer_tuning_info *out)
         memset(out, 0, sizeof *out);
     out->cache = t && t->cache ? tune_cache_path(t->cache) : "";
     out->note = t && t->cache ? tune_cache_note(t->cache) : "";
+}
+
+char *tuner_text(const struct tuner *t)
+{
+    return t && t->cache ? tune_cache_text(t->cache) : NULL;
+}
+
+int tuner_learn(struct tuner *t, const char *text, struct infer_error *err)
+{
+    return t && t->cache ? tune_cache_learn(t->cache, text, err) : 0;
 }
 
 /* ---- keys ---------------------------------------------------------- */
@@ -514,9 +558,14 @@ bool tuner_known(const struct tuner *t, const struct kern_problem *p,
     return out->row != NULL;
 }
 
-void tuner_take(struct tuner *t)
+int tuner_take(struct tuner *t, const struct kern_problem *p,
+               struct infer_error *err)
 {
+    char key[KEY];
+
     t->info.cached++;
+    make_key(p, key, sizeof key);
+    return tune_cache_use(t->cache, key, err);
 }
 
 int tuner_choose(struct tuner *t, const struct kern_problem *p,
@@ -541,8 +590,9 @@ int tuner_choose(struct tuner *t, const struct kern_problem *p,
         return 0;
     t->info.measured++;
     memcpy(out, &lead.choice, sizeof *out);
-    return tune_cache_add(
+    rc = tune_cache_add(
         t->cache, key,
         &(struct tune_entry){out->row->name, out->variant, out->variant_name},
         lead.seconds, err);
+    return rc < 0 ? rc : tune_cache_use(t->cache, key, err);
 }

@@ -2,10 +2,11 @@
 /*
  * Kernel choice by measurement.
  *
- * A tuner belongs to one session.  It runs the rows that could compute a
- * problem on memory of its own, filled with numbers of moderate size, and
- * keeps the fastest in a cache: in memory, and in a JSON file that all
- * processes of a user share.  Entries hold for one device, driver and build.
+ * A tuner belongs to one session, or to one run of train.  It runs the rows
+ * that could compute a problem on memory of its own, filled with numbers of
+ * moderate size, and keeps the fastest in a cache: in memory, and in a JSON
+ * file that all processes of a user share.  Entries hold for one device, driver
+ * and build.
  */
 #ifndef LIBINFER_TUNE_H
 #define LIBINFER_TUNE_H
@@ -20,11 +21,11 @@ struct tuner;
 
 /* path: the cache file, NULL for the usual place, "" for none.  A file that
  * cannot be used is no error: tuner_info() says why.  device must outlive the
- * tuner.  rivals: which libraries' kernels the session lets compete beside
- * ours, with their versions, "" for none: what is fastest depends on them. */
+ * tuner; on a CPU TUNE_ON measures nothing.  backend: the n whose rows may
+ * compete: what is fastest depends on them and on their libraries' versions. */
 int tuner_open(enum tune_mode mode, const char *path,
-               const struct device *device, const char *rivals,
-               struct infer_error *err, struct tuner **out);
+               const struct device *device, const enum infer_backend *backend,
+               int n, struct infer_error *err, struct tuner **out);
 void tuner_close(struct tuner *t); /* NULL is fine */
 
 enum tune_mode tuner_mode(const struct tuner *t);
@@ -37,11 +38,39 @@ struct tune_choice {
     char variant_name[KERN_VARIANT_NAME];
 };
 
+/* What is to be computed, and what may do it. */
+struct tune_question {
+    const struct kern_problem *problem;
+    const enum infer_backend *backend; /* whose rows compete */
+    int n_backends;
+    /* Whether a row of these backends may be taken, which supports() its
+     * problem at least. */
+    bool (*takes)(const struct tune_question *q, const struct kern_row *row);
+    const void *user; /* for takes() */
+};
+
+/* The choice of the cache where it has one that may be taken, else the fastest
+ * by measurement.  *choice comes in as what is taken where nothing can be
+ * measured: operands that are indices, or no more than one way to go. */
+int tuner_pick(struct tuner *t, const struct tune_question *q,
+               struct infer_error *err, struct tune_choice *choice);
+
+/* Prepares a choice, or its row's first variant where the one that was chosen
+ * is not what it was when it was measured. */
+int tuner_prepare(const struct tune_choice *choice,
+                  const struct kern_problem *p, const struct kern_device *d,
+                  struct infer_error *err, struct kern_exec *out);
+
+/* ---- for tune_pick.c ----------------------------------------------- */
+
+const struct kern_device *tuner_device(const struct tuner *t);
+
 /* What the cache has for the problem.  Whether the row may be taken here and
- * now is the caller's to judge, who then says so with tuner_take(). */
+ * now is for the caller to judge, who then says so with tuner_take(). */
 bool tuner_known(const struct tuner *t, const struct kern_problem *p,
                  struct tune_choice *out);
-void tuner_take(struct tuner *t);
+int tuner_take(struct tuner *t, const struct kern_problem *p,
+               struct infer_error *err);
 
 /* Measures n > 0 rows, all of which take the problem, with their variants: the
  * fastest.  Where none could be measured (memory is short, say) it is the
@@ -49,6 +78,17 @@ void tuner_take(struct tuner *t);
 int tuner_choose(struct tuner *t, const struct kern_problem *p,
                  const struct kern_row *const *row, int n,
                  struct infer_error *err, struct tune_choice *out);
+
+/* ---- choices that travel ------------------------------------------- */
+
+/* All choices so far, to be freed with cJSON_free(); NULL where nothing is
+ * measured or memory is short. */
+char *tuner_text(const struct tuner *t);
+/* Takes what another tuner of this device has chosen before anything else.
+ * EFORMAT */
+int tuner_learn(struct tuner *t, const char *text, struct infer_error *err);
+
+/* ---- the end ------------------------------------------------------- */
 
 /* After a series of choices: frees the memory that measuring took and writes
  * what is new to the cache file. */
@@ -76,6 +116,17 @@ bool tune_cache_find(const struct tune_cache *c, const char *key,
 int tune_cache_add(struct tune_cache *c, const char *key,
                    const struct tune_entry *entry, double seconds,
                    struct infer_error *err);
+/* Notes that the entry was taken. */
+int tune_cache_use(struct tune_cache *c, const char *key,
+                   struct infer_error *err);
+/* What was taken since the cache was opened, as a document like its file but
+ * with times of 0: to be freed with cJSON_free(); NULL where memory is short.
+ */
+char *tune_cache_text(const struct tune_cache *c);
+/* Takes the entries of such a document that are of this device, in the place of
+ * those that are known.  EFORMAT */
+int tune_cache_learn(struct tune_cache *c, const char *text,
+                     struct infer_error *err);
 /* Writes what was added since, beside what other processes wrote meanwhile.
  * Never fails: the note says what went wrong. */
 void tune_cache_write(struct tune_cache *c);

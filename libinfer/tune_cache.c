@@ -36,6 +36,7 @@ struct tune_cache {
     char *label;
     cJSON *known; /* key -> entry */
     cJSON *added; /* those of them that are not in the file yet */
+    cJSON *used;  /* those of them that were taken */
     char note[512];
 };
 
@@ -149,31 +150,56 @@ static int read_file(const char *path, struct infer_error *err, cJSON **out)
     return rc;
 }
 
+static int check_format(const cJSON *root, struct infer_error *err)
+{
+    int64_t version;
+
+    if (json_int64(json_member(root, FORMAT_KEY), FORMAT_VERSION,
+                   FORMAT_VERSION, &version) &&
+        cJSON_IsObject(json_member(root, "devices")))
+        return 0;
+    return error_set(err, INFER_EFORMAT, "not a tuning cache of version %d",
+                     FORMAT_VERSION);
+}
+
 /* The same, and its format is the one of this build. */
 static int read_cache(const char *path, struct infer_error *err, cJSON **out)
 {
-    int64_t version;
     cJSON *root;
     int rc = read_file(path, err, &root);
 
-    if (rc == 0 && root &&
-        (!json_int64(json_member(root, FORMAT_KEY), FORMAT_VERSION,
-                     FORMAT_VERSION, &version) ||
-         !cJSON_IsObject(json_member(root, "devices")))) {
+    if (rc == 0 && root && (rc = check_format(root, err)) < 0) {
+        error_prefix(err, "%s", path);
         cJSON_Delete(root);
-        return error_set(err, INFER_EFORMAT,
-                         "%s: not a tuning cache of version %d", path,
-                         FORMAT_VERSION);
     }
     if (rc == 0)
         *out = root;
     return rc;
 }
 
+/* Entries of this device, in the place of those that are there. */
+static void take_section(struct tune_cache *c, const cJSON *root)
+{
+    const cJSON *e;
+    const cJSON *section = json_member(json_member(root, "devices"), c->label);
+
+    if (!cJSON_IsObject(section))
+        return;
+    cJSON_ArrayForEach(e, section)
+    {
+        cJSON *copy = good_entry(e) ? cJSON_Duplicate(e, true) : NULL;
+
+        if (!copy)
+            continue;
+        cJSON_DeleteItemFromObjectCaseSensitive(c->known, e->string);
+        if (!cJSON_AddItemToObject(c->known, e->string, copy))
+            cJSON_Delete(copy);
+    }
+}
+
 static void take_known(struct tune_cache *c)
 {
     struct infer_error err;
-    const cJSON *section, *e;
     cJSON *root = NULL;
 
     err.text[0] = '\0';
@@ -182,16 +208,22 @@ static void take_known(struct tune_cache *c)
                  err.text);
         return;
     }
-    section = json_member(json_member(root, "devices"), c->label);
-    if (cJSON_IsObject(section))
-        cJSON_ArrayForEach(e, section)
-        {
-            cJSON *copy = good_entry(e) ? cJSON_Duplicate(e, true) : NULL;
-
-            if (copy && !cJSON_AddItemToObject(c->known, e->string, copy))
-                cJSON_Delete(copy);
-        }
+    take_section(c, root);
     cJSON_Delete(root);
+}
+
+int tune_cache_learn(struct tune_cache *c, const char *text,
+                     struct infer_error *err)
+{
+    cJSON *root = NULL;
+    int rc = json_parse(text, strlen(text), false, err, &root);
+
+    if (rc == 0)
+        rc = check_format(root, err);
+    if (rc == 0)
+        take_section(c, root);
+    cJSON_Delete(root);
+    return rc;
 }
 
 /* ---- writing ------------------------------------------------------- */
@@ -207,13 +239,22 @@ static cJSON *object_in(cJSON *parent, const char *key)
     return cJSON_AddObjectToObject(parent, key);
 }
 
-static bool merge(const struct tune_cache *c, cJSON *root)
+static cJSON *new_document(void)
+{
+    cJSON *root = cJSON_CreateObject();
+
+    if (root)
+        cJSON_AddNumberToObject(root, FORMAT_KEY, FORMAT_VERSION);
+    return root;
+}
+
+static bool merge(const struct tune_cache *c, const cJSON *entries, cJSON *root)
 {
     cJSON *section = object_in(object_in(root, "devices"), c->label);
     const cJSON *e;
     bool good = section != NULL;
 
-    cJSON_ArrayForEach(e, c->added)
+    cJSON_ArrayForEach(e, entries)
     {
         cJSON *copy = good ? cJSON_Duplicate(e, true) : NULL;
 
@@ -251,12 +292,9 @@ static int write_cache(const struct tune_cache *c, struct infer_error *err)
     char *text = NULL;
     int rc = INFER_EMEMORY;
 
-    if (read_cache(c->path, NULL, &root) < 0 || !root) {
-        root = cJSON_CreateObject();
-        if (root)
-            cJSON_AddNumberToObject(root, FORMAT_KEY, FORMAT_VERSION);
-    }
-    if (root && merge(c, root))
+    if (read_cache(c->path, NULL, &root) < 0 || !root)
+        root = new_document();
+    if (root && merge(c, c->added, root))
         text = cJSON_Print(root);
     if (text)
         rc = write_text(c->path, text, err);
@@ -283,6 +321,16 @@ void tune_cache_write(struct tune_cache *c)
     c->added->child = NULL;
 }
 
+char *tune_cache_text(const struct tune_cache *c)
+{
+    cJSON *root = new_document();
+    char *text =
+        root && merge(c, c->used, root) ? cJSON_PrintUnformatted(root) : NULL;
+
+    cJSON_Delete(root);
+    return text;
+}
+
 /* ---- entries ------------------------------------------------------- */
 
 bool tune_cache_find(const struct tune_cache *c, const char *key,
@@ -296,6 +344,22 @@ bool tune_cache_find(const struct tune_cache *c, const char *key,
     out->variant = cJSON_GetArrayItem(e, 1)->valueint;
     out->variant_name = cJSON_GetArrayItem(e, 3)->valuestring;
     return true;
+}
+
+int tune_cache_use(struct tune_cache *c, const char *key,
+                   struct infer_error *err)
+{
+    const cJSON *e = cJSON_GetObjectItemCaseSensitive(c->known, key);
+    cJSON *copy = e ? cJSON_Duplicate(e, true) : NULL;
+
+    /* Equal choices make equal texts, however long they took. */
+    if (copy)
+        cJSON_SetNumberValue(cJSON_GetArrayItem(copy, 2), 0);
+    cJSON_DeleteItemFromObjectCaseSensitive(c->used, key);
+    if (!e || (copy && cJSON_AddItemToObject(c->used, key, copy)))
+        return 0;
+    cJSON_Delete(copy);
+    return error_set(err, INFER_EMEMORY, "tuning: out of memory");
 }
 
 static cJSON *make_entry(const struct tune_entry *entry, double seconds)
@@ -345,11 +409,13 @@ int tune_cache_open(const char *path, const char *label,
     c->label = full_label(label);
     c->known = cJSON_CreateObject();
     c->added = cJSON_CreateObject();
+    c->used = cJSON_CreateObject();
     if (!path)
         c->path = usual_path();
     else if (path[0])
         c->path = strdup(path);
-    if (!c->label || !c->known || !c->added || (path && path[0] && !c->path)) {
+    if (!c->label || !c->known || !c->added || !c->used ||
+        (path && path[0] && !c->path)) {
         tune_cache_close(c);
         return error_set(err, INFER_EMEMORY, "tuning: out of memory");
     }
@@ -367,6 +433,7 @@ void tune_cache_close(struct tune_cache *c)
     free(c->label);
     cJSON_Delete(c->known);
     cJSON_Delete(c->added);
+    cJSON_Delete(c->used);
     free(c);
 }
 

@@ -4,10 +4,13 @@
  * ways forwards and back of batch norm in training need them.
  *
  * First pass: a block of 256 threads takes COLUMNS vectors of V channels by
- * 256 / COLUMNS rows at a time, walks its part of the pixels, joins its rows
- * in shared memory (2 V floats a thread: 16 KiB at most) and writes two
- * numbers a channel to the workspace: parts[part][2][C].  Blocks: column tiles
- * in x, parts in y.
+ * 256 / COLUMNS rows at a time, joins its rows in shared memory (2 V floats a
+ * thread: 16 KiB at most) and writes two numbers a channel to the workspace:
+ * parts[part][2][C].  Blocks: column tiles in x, parts in y.  All blocks are
+ * there at once and move through the tensor side by side, from its end to its
+ * beginning: the end is what the kernel before has left in the cache, and the
+ * beginning what the pass that follows, which goes the other way, still finds
+ * there.
  * Second pass: one warp a channel adds the parts in order of lanes, then
  * across lanes in a fixed order: the same bits every time.  Where channels are
  * few and the tensor is small, the parts are so few that every block of the
@@ -21,7 +24,13 @@
 #include "kernels/cuda/launch.cuh"
 
 #define NORM_THREADS 256
-/* Four blocks a multiprocessor of the largest GPUs. */
+/* Blocks of the first pass that a multiprocessor can hold: 80 registers a
+ * thread, of which 32 are 8 vectors on their way, 96 KiB of them together. */
+#define NORM_RESIDENT 3
+/* Blocks of the first pass a multiprocessor where that is short: then those of
+ * the kernel behind it find room beside them, and wait there. */
+#define NORM_FEW 2
+/* On 176 multiprocessors. */
 #define NORM_MAX_PARTS 528
 /* Brief: sums that a block adds up, 16 a thread, and the largest part, which
  * a multiprocessor reads in half a microsecond. */
@@ -32,7 +41,12 @@
 
 /* Activations that kernels are compiled for: a call in a loop over memory, as
  * the rarer ones need it, keeps loads from overlapping. */
-enum norm_act { NORM_PLAIN, NORM_RELU, NORM_ANY };
+enum norm_act {
+    NORM_PLAIN,
+    NORM_RELU,
+    NORM_SIGNS, /* ReLU whose y is known by its signs alone */
+    NORM_ANY
+};
 
 static inline enum norm_act norm_act_of(const struct kern_unary *act)
 {
@@ -45,12 +59,13 @@ struct norm_shape {
     int64_t pixels;
     int channels, columns; /* columns: of a block, a power of 2 up to 32 */
     int parts;
-    int64_t pixels_per_part;
     bool brief;
 };
 
+/* v channels a vector, `resident` blocks a multiprocessor. */
 static inline struct norm_shape norm_shape_of(const struct kern_tensor *x,
-                                              int v, int multiprocessors)
+                                              int v, int resident,
+                                              int multiprocessors)
 {
     struct norm_shape s;
     const int vectors = (int)(x->dim[1] / v);
@@ -63,7 +78,7 @@ static inline struct norm_shape norm_shape_of(const struct kern_tensor *x,
     const int64_t tiles = (vectors + s.columns - 1) / s.columns;
     const int64_t rows = NORM_THREADS / s.columns;
     /* At least 4 rounds a block, so that what follows stays small. */
-    int64_t parts = 4 * (int64_t)multiprocessors / tiles;
+    int64_t parts = resident * (int64_t)multiprocessors / tiles;
     if (parts > (s.pixels + 4 * rows - 1) / (4 * rows))
         parts = (s.pixels + 4 * rows - 1) / (4 * rows);
     if (parts > NORM_MAX_PARTS)
@@ -77,8 +92,7 @@ static inline struct norm_shape norm_shape_of(const struct kern_tensor *x,
         parts = few;
     if (parts < 1)
         parts = 1;
-    s.pixels_per_part = (s.pixels + parts - 1) / parts;
-    s.parts = (int)((s.pixels + s.pixels_per_part - 1) / s.pixels_per_part);
+    s.parts = (int)parts;
     return s;
 }
 
@@ -87,9 +101,10 @@ static inline size_t norm_workspace(const struct kern_tensor *x)
     return (size_t)NORM_MAX_PARTS * 2 * (size_t)x->dim[1] * sizeof(float);
 }
 
-/* One block's part.  F::see(a, pixel, c, sum0, sum1) adds V channels from c of
- * a pixel. */
-template <typename F, typename A, int V>
+/* One block's part.  F(a, c) is what stays of V channels from c; it loads
+ * F::operands, theirs of a pixel, and sees them: adds them to the sums.  A
+ * thread has BATCH of them on their way at once. */
+template <typename F, typename A, int V, int BATCH>
 static __device__ __forceinline__ void
 norm_sum_part(const A &a, const struct norm_shape &s, float *parts)
 {
@@ -97,18 +112,26 @@ norm_sum_part(const A &a, const struct norm_shape &s, float *parts)
     const int column = threadIdx.x % s.columns, row = threadIdx.x / s.columns;
     const int rows = NORM_THREADS / s.columns;
     const int c = (int)(blockIdx.x * s.columns + column) * V;
-    const int64_t first = blockIdx.y * s.pixels_per_part;
-    const int64_t last = min(first + s.pixels_per_part, s.pixels);
+    const int64_t step = (int64_t)s.parts * rows;
+    const int64_t last = s.pixels - 1 - (int64_t)blockIdx.y * rows - row;
     float sum0[V], sum1[V];
 
 #pragma unroll
     for (int j = 0; j < V; j++)
         sum0[j] = sum1[j] = 0;
     if (c < s.channels) {
-        typename F::constants k(a, c);
-#pragma unroll 4
-        for (int64_t p = first + row; p < last; p += rows)
-            k.see(a, p, c, sum0, sum1);
+        const F f(a, c);
+        for (int64_t p = last; p >= 0; p -= BATCH * step) {
+            typename F::operands o[BATCH] = {};
+#pragma unroll
+            for (int k = 0; k < BATCH; k++)
+                if (p - k * step >= 0)
+                    F::load(a, p - k * step, c, &o[k]);
+#pragma unroll
+            for (int k = 0; k < BATCH; k++)
+                if (p - k * step >= 0)
+                    f.see(o[k], sum0, sum1);
+        }
     }
 #pragma unroll
     for (int j = 0; j < V; j++) {
@@ -180,14 +203,15 @@ norm_join_block(const struct norm_shape &s, const float *parts,
     __syncthreads();
 }
 
-/* Blocks of the pass that follows: a few a multiprocessor, so that what a
- * thread knows of its channels serves many pixels. */
-static inline unsigned norm_blocks(const struct norm_shape &s, int64_t vectors,
-                                   int batch, int resident, int multiprocessors)
+/* Blocks of the pass that follows: all there at once, so that they move through
+ * the tensors side by side and what a thread knows of its channels serves many
+ * pixels. */
+static inline unsigned norm_blocks(int64_t vectors, int batch, int resident,
+                                   int multiprocessors)
 {
     const int64_t each = (int64_t)NORM_THREADS * batch;
     const int64_t blocks = (vectors + each - 1) / each;
-    const int64_t most = (int64_t)multiprocessors * (s.brief ? resident : 8);
+    const int64_t most = (int64_t)multiprocessors * resident;
 
     return (unsigned)(blocks < most ? blocks : most);
 }
@@ -202,31 +226,103 @@ static __device__ __forceinline__ void norm_line(const float *line, int c,
         to[j] = line[c + j];
 }
 
-/* V neighbours as floats, and back. */
+/* ---- vectors ------------------------------------------------------- */
+
+/* V neighbours of 16 bytes, or one, as they lie in memory: elements of 16 bits
+ * that are taken apart before they are needed fill a register each. */
+template <typename T, int V> struct alignas(16) pack {
+    uint32_t word[4];
+};
+template <typename T> struct pack<T, 1> {
+    T one;
+};
+
 template <typename T, int V>
-static __device__ __forceinline__ void norm_load(const void *p, int64_t i,
-                                                 float *v)
+static __device__ __forceinline__ pack<T, V> pack_load(const T *p)
 {
-    const vec<T, V> t = load_vec<T, V>((const T *)p + i);
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        v[j] = to_float(t.at[j]);
+    return *reinterpret_cast<const pack<T, V> *>(p);
 }
 
 template <typename T, int V>
-static __device__ __forceinline__ void norm_store(void *p, int64_t i,
-                                                  const float *v)
+static __device__ __forceinline__ void pack_store(T *p, const pack<T, V> &v)
 {
-    vec<T, V> t;
+    *reinterpret_cast<pack<T, V> *>(p) = v;
+}
+
+/* Both halves of a word, and from floats, to nearest. */
+static __device__ __forceinline__ float2 halves(uint32_t word, __half)
+{
+    return __half22float2(*reinterpret_cast<const __half2 *>(&word));
+}
+static __device__ __forceinline__ float2 halves(uint32_t word, __nv_bfloat16)
+{
+    return make_float2(__uint_as_float(word << 16),
+                       __uint_as_float(word & 0xffff0000u));
+}
+static __device__ __forceinline__ uint32_t word_of(float low, float high,
+                                                   __half)
+{
+    const __half2 v = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const uint32_t *>(&v);
+}
+static __device__ __forceinline__ uint32_t word_of(float low, float high,
+                                                   __nv_bfloat16)
+{
+    const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const uint32_t *>(&v);
+}
+
+template <typename T, int V>
+static __device__ __forceinline__ void unpack(const pack<T, V> &p, float *v)
+{
+    if constexpr (V == 1) {
+        v[0] = to_float(p.one);
+    } else if constexpr (sizeof(T) == 4) {
 #pragma unroll
-    for (int j = 0; j < V; j++)
-        t.at[j] = from_float<T>(v[j]);
-    store_vec<T, V>((T *)p + i, t);
+        for (int j = 0; j < V; j++)
+            v[j] = __uint_as_float(p.word[j]);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j += 2) {
+            const float2 two = halves(p.word[j / 2], T());
+            v[j] = two.x;
+            v[j + 1] = two.y;
+        }
+    }
+}
+
+template <typename T, int V>
+static __device__ __forceinline__ pack<T, V> pack_of(const float *v)
+{
+    pack<T, V> p;
+
+    if constexpr (V == 1) {
+        p.one = from_float<T>(v[0]);
+    } else if constexpr (sizeof(T) == 4) {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            p.word[j] = __float_as_uint(v[j]);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j += 2)
+            p.word[j / 2] = word_of(v[j], v[j + 1], T());
+    }
+    return p;
 }
 
 /* ---- limits -------------------------------------------------------- */
 
-/* Activations: dense, channels last, of one type.  Vectors: dense F32. */
+/* Activations: dense, channels last, of one type; their signs lie as they do.
+ * Vectors: dense F32. */
+static inline bool norm_takes(const struct kern_tensor *t, bool vector,
+                              enum infer_dtype type)
+{
+    if (vector)
+        return cuda_is_vector(t);
+    return (t->dtype == type || t->dtype == INFER_U8) &&
+           kern_tensor_is_dense(t, KERN_NHWC);
+}
+
 static inline int norm_supports(const struct kern_problem *p,
                                 uint32_t vectors_in, uint32_t vectors_out,
                                 struct infer_error *why)
@@ -236,16 +332,10 @@ static inline int norm_supports(const struct kern_problem *p,
 
     for (int i = 0; i < p->n_in; i++)
         if (kern_problem_in(p, i))
-            ok = ok && (vectors_in >> i & 1
-                            ? cuda_is_vector(&p->in[i])
-                            : p->in[i].dtype == type &&
-                                  kern_tensor_is_dense(&p->in[i], KERN_NHWC));
+            ok = ok && norm_takes(&p->in[i], vectors_in >> i & 1, type);
     for (int i = 0; i < p->n_out; i++)
         if (kern_problem_out(p, i))
-            ok = ok && (vectors_out >> i & 1
-                            ? cuda_is_vector(&p->out[i])
-                            : p->out[i].dtype == type &&
-                                  kern_tensor_is_dense(&p->out[i], KERN_NHWC));
+            ok = ok && norm_takes(&p->out[i], vectors_out >> i & 1, type);
     if (ok)
         return 0;
     return error_set(why, INFER_EUNSUPPORTED,

@@ -2,7 +2,8 @@
 /*
  * Gradients of batch normalisation in training, channels last: sums of dz and
  * dz xn (batch_norm.cuh), the channels' three factors by one warp a channel,
- * then dx = a dz + b x + c in one pass, dz = dy act'(y) both times.
+ * then dx = a dz + b x + c in one pass, dz = dy act'(y) both times; of y its
+ * signs are enough where the activation is ReLU.
  *
  * With m0 and m1 the means of dz and dz xn, and xn = (x - mean) inverse:
  * dx = scale inverse (dz - m0 - xn m1), so a = scale inverse,
@@ -16,14 +17,18 @@
 #define VECTORS_IN  0xdcu /* scale, mean, inverse, dscale, dshift */
 #define VECTORS_OUT 0x06u
 
-/* Vectors of each tensor that a thread of the last pass has on their way at
- * once, and blocks of that pass that a multiprocessor is to hold. */
-#define RESIDENT 3
-#define BATCH    2
+/* Vectors of each tensor that a thread has on their way at once, fewer where y
+ * is one of them, and blocks of the last pass that a multiprocessor is to hold.
+ */
+#define BATCH(act) ((act) == NORM_PLAIN || (act) == NORM_SIGNS ? 4 : 2)
+#define RESIDENT   3
+
+/* Of x, up to which the first pass is the quicker the fewer its blocks. */
+#define SHORT_BYTES ((size_t)64 << 20)
 
 struct dgrad_args {
     struct norm_shape s;
-    const void *dy, *x, *y; /* y: of an activation */
+    const void *dy, *x, *y; /* y: of an activation, or its signs */
     const float *scale, *mean, *inverse, *dscale_in, *dshift_in;
     void *dx, *dresidual; /* NULL: not wanted */
     float *dscale, *dshift;
@@ -32,77 +37,82 @@ struct dgrad_args {
     uint32_t vectors;
 };
 
-/* dy and y of V elements, and dz from them. */
+/* dy, x and y of V elements; of y's signs theirs are the lowest bits. */
 template <typename T, int V> struct operands {
-    vec<T, V> dy, y;
+    pack<T, V> dy, x, y;
+    uint32_t signs;
 };
 
 template <typename T, int V, int ACT>
 static __device__ __forceinline__ void
 load_operands(const struct dgrad_args &a, int64_t i, struct operands<T, V> *o)
 {
-    o->dy = load_vec<T, V>((const T *)a.dy + i);
-    if (ACT != NORM_PLAIN)
-        o->y = load_vec<T, V>((const T *)a.y + i);
+    o->dy = pack_load<T, V>((const T *)a.dy + i);
+    o->x = pack_load<T, V>((const T *)a.x + i);
+    if (ACT == NORM_SIGNS)
+        o->signs = (uint32_t)((const uint8_t *)a.y)[i / 8] >> i % 8;
+    else if (ACT != NORM_PLAIN)
+        o->y = pack_load<T, V>((const T *)a.y + i);
 }
 
+/* dz and x. */
 template <typename T, int V, int ACT>
-static __device__ __forceinline__ float
-slope_times(const struct dgrad_args &a, const struct operands<T, V> &o, int j)
+static __device__ __forceinline__ void undo_act(const struct kern_unary &act,
+                                                const struct operands<T, V> &o,
+                                                float (&dz)[V], float (&x)[V])
 {
-    const float dy = to_float(o.dy.at[j]);
+    float y[V];
 
-    if (ACT == NORM_PLAIN)
-        return dy;
-    const float y = to_float(o.y.at[j]);
-    return dy * (ACT == NORM_RELU ? (y > 0 ? 1.0f : 0.0f)
-                                  : unary_slope_by_y(a.act, y));
-}
-
-template <typename T, int V, int ACT>
-static __device__ __forceinline__ void load_dz(const struct dgrad_args &a,
-                                               int64_t i, float *dz)
-{
-    struct operands<T, V> o;
-
-    load_operands<T, V, ACT>(a, i, &o);
+    unpack<T, V>(o.x, x);
+    unpack<T, V>(o.dy, dz);
+    if (ACT == NORM_RELU || ACT == NORM_ANY)
+        unpack<T, V>(o.y, y);
 #pragma unroll
     for (int j = 0; j < V; j++)
-        dz[j] = slope_times<T, V, ACT>(a, o, j);
+        if (ACT == NORM_SIGNS)
+            dz[j] = o.signs >> j & 1 ? dz[j] : 0.0f;
+        else if (ACT == NORM_RELU)
+            dz[j] *= y[j] > 0 ? 1.0f : 0.0f;
+        else if (ACT == NORM_ANY)
+            dz[j] *= unary_slope_by_y(act, y[j]);
 }
 
+/* The second sum is of dz (x - mean). */
 template <typename T, int V, int ACT> struct products {
-    struct constants {
-        float mean[V];
-        __device__ __forceinline__ constants(const struct dgrad_args &a, int c)
-        {
+    typedef struct operands<T, V> operands;
+    struct kern_unary act;
+    float mean[V];
+
+    __device__ __forceinline__ products(const struct dgrad_args &a, int c)
+        : act(a.act)
+    {
+        norm_line<V>(a.mean, c, mean);
+    }
+    static __device__ __forceinline__ void
+    load(const struct dgrad_args &a, int64_t pixel, int c, operands *o)
+    {
+        load_operands<T, V, ACT>(a, pixel * a.s.channels + c, o);
+    }
+    __device__ __forceinline__ void see(const operands &o, float *sum0,
+                                        float *sum1) const
+    {
+        float dz[V], x[V];
+        undo_act<T, V, ACT>(act, o, dz, x);
 #pragma unroll
-            for (int j = 0; j < V; j++)
-                mean[j] = a.mean[c + j];
+        for (int j = 0; j < V; j++) {
+            sum0[j] += dz[j];
+            sum1[j] = fmaf(dz[j], x[j] - mean[j], sum1[j]);
         }
-        /* The second sum is of dz (x - mean). */
-        __device__ __forceinline__ void see(const struct dgrad_args &a,
-                                            int64_t pixel, int c, float *sum0,
-                                            float *sum1) const
-        {
-            float dz[V], x[V];
-            load_dz<T, V, ACT>(a, pixel * a.s.channels + c, dz);
-            norm_load<T, V>(a.x, pixel * a.s.channels + c, x);
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                sum0[j] += dz[j];
-                sum1[j] = fmaf(dz[j], x[j] - mean[j], sum1[j]);
-            }
-        }
-    };
+    }
 };
 
 template <typename T, int V, int ACT>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     sum_kernel(const __grid_constant__ struct dgrad_args a)
 {
     launch_wait();
-    norm_sum_part<products<T, V, ACT>, struct dgrad_args, V>(a, a.s, a.parts);
+    norm_sum_part<products<T, V, ACT>, struct dgrad_args, V, BATCH(ACT)>(
+        a, a.s, a.parts);
 }
 
 /* The line[3][C] of a channel, from its sums: dx = line[0] dz + line[1] x +
@@ -169,39 +179,32 @@ static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
     for (int l = 0; l < 3; l++)
         norm_line<V>(line + l * a.s.channels, (int)(first % per_pixel) * V,
                      factor[l]);
-    for (uint32_t i = first; i < a.vectors; i += BATCH * step) {
-        struct operands<T, V> o[BATCH] = {
+    for (uint32_t i = first; i < a.vectors; i += BATCH(ACT) * step) {
+        struct operands<T, V> o[BATCH(ACT)] = {
         };
-        vec<T, V> x[BATCH] = {};
 #pragma unroll
-        for (int k = 0; k < BATCH; k++)
-            if (i + k * step < a.vectors) {
-                load_operands<T, V, ACT>(a, (size_t)(i + k * step) * V, &o[k]);
-                x[k] =
-                    load_vec<T, V>((const T *)a.x + (size_t)(i + k * step) * V);
-            }
+        for (int k = 0; k < BATCH(ACT); k++)
+            if (i + k * step < a.vectors)
+                load_operands<T, V, ACT>(a, (int64_t)(i + k * step) * V, &o[k]);
 #pragma unroll
-        for (int k = 0; k < BATCH; k++) {
+        for (int k = 0; k < BATCH(ACT); k++) {
             const int c = (int)((i + k * step) % per_pixel) * V;
-            vec<T, V> dx, dz;
+            float dz[V], x[V], dx[V];
             if (i + k * step >= a.vectors)
                 break;
             if (!fixed)
 #pragma unroll
                 for (int l = 0; l < 3; l++)
                     norm_line<V>(line + l * a.s.channels, c, factor[l]);
+            undo_act<T, V, ACT>(a.act, o[k], dz, x);
 #pragma unroll
-            for (int j = 0; j < V; j++) {
-                const float z = slope_times<T, V, ACT>(a, o[k], j);
-                dz.at[j] = from_float<T>(z);
-                dx.at[j] = from_float<T>(fmaf(
-                    factor[0][j], z,
-                    fmaf(factor[1][j], to_float(x[k].at[j]), factor[2][j])));
-            }
-            store_vec<T, V>((T *)a.dx + (size_t)(i + k * step) * V, dx);
+            for (int j = 0; j < V; j++)
+                dx[j] = fmaf(factor[0][j], dz[j],
+                             fmaf(factor[1][j], x[j], factor[2][j]));
+            const size_t at = (size_t)(i + k * step) * V;
+            pack_store<T, V>((T *)a.dx + at, pack_of<T, V>(dx));
             if (a.dresidual)
-                store_vec<T, V>((T *)a.dresidual + (size_t)(i + k * step) * V,
-                                dz);
+                pack_store<T, V>((T *)a.dresidual + at, pack_of<T, V>(dz));
         }
     }
 }
@@ -211,7 +214,10 @@ static int run_act(struct dgrad_args *a, const struct kern_args *args,
                    const struct kern_tensor *x, int multiprocessors,
                    struct infer_error *err)
 {
-    a->s = norm_shape_of(x, V, multiprocessors);
+    const bool is_short = kern_tensor_span(x) <= SHORT_BYTES;
+
+    a->s = norm_shape_of(x, V, is_short ? NORM_FEW : NORM_RESIDENT,
+                         multiprocessors);
     a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
     int r = launch_chained(sum_kernel<T, V, ACT>, grid, dim3(NORM_THREADS), 0,
@@ -225,20 +231,22 @@ static int run_act(struct dgrad_args *a, const struct kern_args *args,
         return r;
     return launch_chained(
         apply_kernel<T, V, ACT>,
-        dim3(norm_blocks(a->s, a->vectors, BATCH, RESIDENT, multiprocessors)),
+        dim3(norm_blocks(a->vectors, BATCH(ACT), RESIDENT, multiprocessors)),
         dim3(NORM_THREADS), 0, args->stream, *a, err);
 }
 
 template <typename T, int V>
 static int run_vectors(struct dgrad_args *a, const struct kern_args *args,
-                       const struct kern_tensor *x, int multiprocessors,
-                       struct infer_error *err)
+                       const struct kern_tensor *x, bool signs,
+                       int multiprocessors, struct infer_error *err)
 {
-    switch (norm_act_of(&a->act)) {
+    switch (signs ? NORM_SIGNS : norm_act_of(&a->act)) {
     case NORM_PLAIN:
         return run_act<T, V, NORM_PLAIN>(a, args, x, multiprocessors, err);
     case NORM_RELU:
         return run_act<T, V, NORM_RELU>(a, args, x, multiprocessors, err);
+    case NORM_SIGNS:
+        return run_act<T, V, NORM_SIGNS>(a, args, x, multiprocessors, err);
     default:
         return run_act<T, V, NORM_ANY>(a, args, x, multiprocessors, err);
     }
@@ -257,6 +265,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     const struct kern_problem *p = &e->problem;
     const int wide = 16 / (int)sizeof(T);
     const int sms = (int)(intptr_t)e->state;
+    const bool signs = p->in[5].dtype == INFER_U8;
     struct dgrad_args a = {};
 
     a.dy = args->in[0];
@@ -275,8 +284,8 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.parts = a.line + 3 * p->in[0].dim[1];
     a.act = p->epilogue.act;
     if (norm_vectors(p, args, VECTORS_IN, VECTORS_OUT, wide))
-        return run_vectors<T, wide>(&a, args, &p->in[0], sms, err);
-    return run_vectors<T, 1>(&a, args, &p->in[0], sms, err);
+        return run_vectors<T, wide>(&a, args, &p->in[0], signs, sms, err);
+    return run_vectors<T, 1>(&a, args, &p->in[0], signs, sms, err);
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,

@@ -2,29 +2,41 @@
 /*
  * Batch normalisation in training, channels last: sums of x - x0 and its square
  * (batch_norm.cuh; x0, the channel's first element, takes a large common mean
- * out of both), statistics by one warp a channel, then one pass that
+ * out of both; or sums of the moments of parts of x, where x0 is the mean of
+ * the first part), statistics by one warp a channel, then one pass that
  * normalises, adds, activates.  The statistics' warps leave factor and summand
  * of each channel in the workspace for that; where the sums are few, the last
- * pass makes them itself.
+ * pass makes them itself.  Signs: a byte is the vector of a thread, or is put
+ * together by neighbours.
  */
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 
+extern "C" {
+#include "kernels/moments.h"
+}
+
 #define VECTORS_IN  0x1eu /* scale, shift, mean, var */
 #define VECTORS_OUT 0x1eu
+#define MOMENTS     6 /* of in[] */
 
-/* Vectors of each tensor that a thread of the last pass has on their way at
- * once, and blocks of that pass that a multiprocessor is to hold. */
-#define RESIDENT 2
-#define BATCH    4
+/* Vectors that a thread of the first pass has on their way at once, vectors of
+ * each tensor that one of the last pass has, and blocks of that pass that a
+ * multiprocessor is to hold. */
+#define SUM_BATCH 8
+#define BATCH     4
+#define RESIDENT  3
 
 struct train_args {
-    struct norm_shape s;
+    struct norm_shape s;      /* of what is summed: x or its parts */
     const void *x, *residual; /* NULL: none */
+    const float *moments;     /* NULL: none */
+    int pixels, part;         /* of x, and of a part */
     const float *scale, *shift, *mean_in, *var_in;
     float *mean, *inverse, *mean_out, *var_out;
     void *y;
+    uint8_t *signs;      /* NULL: not wanted */
     float *parts, *line; /* line: factor [C], summand [C] */
     float epsilon, momentum;
     struct kern_unary act;
@@ -32,34 +44,85 @@ struct train_args {
 };
 
 template <typename T, int V> struct moments {
-    struct constants {
-        float x0[V];
-        __device__ __forceinline__ constants(const struct train_args &a, int c)
-        {
-            norm_load<T, V>(a.x, c, x0);
-        }
-        __device__ __forceinline__ void see(const struct train_args &a,
-                                            int64_t pixel, int c, float *sum0,
-                                            float *sum1) const
-        {
-            float x[V];
-            norm_load<T, V>(a.x, pixel * a.s.channels + c, x);
+    typedef pack<T, V> operands;
+    float x0[V];
+
+    __device__ __forceinline__ moments(const struct train_args &a, int c)
+    {
+        unpack<T, V>(pack_load<T, V>((const T *)a.x + c), x0);
+    }
+    static __device__ __forceinline__ void
+    load(const struct train_args &a, int64_t pixel, int c, operands *o)
+    {
+        *o = pack_load<T, V>((const T *)a.x + pixel * a.s.channels + c);
+    }
+    __device__ __forceinline__ void see(const operands &o, float *sum0,
+                                        float *sum1) const
+    {
+        float x[V];
+        unpack<T, V>(o, x);
 #pragma unroll
-            for (int j = 0; j < V; j++) {
-                const float d = x[j] - x0[j];
-                sum0[j] += d;
-                sum1[j] = fmaf(d, d, sum1[j]);
-            }
+        for (int j = 0; j < V; j++) {
+            const float d = x[j] - x0[j];
+            sum0[j] += d;
+            sum1[j] = fmaf(d, d, sum1[j]);
         }
-    };
+    }
 };
 
 template <typename T, int V>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     sum_kernel(const __grid_constant__ struct train_args a)
 {
     launch_wait();
-    norm_sum_part<moments<T, V>, struct train_args, V>(a, a.s, a.parts);
+    norm_sum_part<moments<T, V>, struct train_args, V, SUM_BATCH>(a, a.s,
+                                                                  a.parts);
+}
+
+/* The same sums over pixels, part by part: a part of n pixels adds n d and its
+ * own squares plus n d^2, where d is how far its mean is from x0. */
+template <int V> struct joined {
+    struct operands {
+        pack<float, V> mean, squares;
+        float n;
+    };
+    float x0[V];
+
+    __device__ __forceinline__ joined(const struct train_args &a, int c)
+    {
+        unpack<float, V>(pack_load<float, V>(a.moments + c), x0);
+    }
+    static __device__ __forceinline__ void
+    load(const struct train_args &a, int64_t part, int c, struct operands *o)
+    {
+        const float *at = a.moments + part * 2 * a.s.channels + c;
+
+        o->mean = pack_load<float, V>(at);
+        o->squares = pack_load<float, V>(at + a.s.channels);
+        o->n = (float)min(a.part, a.pixels - (int)part * a.part);
+    }
+    __device__ __forceinline__ void see(const struct operands &o, float *sum0,
+                                        float *sum1) const
+    {
+        float mean[V], squares[V];
+
+        unpack<float, V>(o.mean, mean);
+        unpack<float, V>(o.squares, squares);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const float d = mean[j] - x0[j];
+            sum0[j] = fmaf(o.n, d, sum0[j]);
+            sum1[j] += fmaf(o.n * d, d, squares[j]);
+        }
+    }
+};
+
+template <int V>
+static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
+    join_kernel(const __grid_constant__ struct train_args a)
+{
+    launch_wait();
+    norm_sum_part<joined<V>, struct train_args, V, BATCH>(a, a.s, a.parts);
 }
 
 /* What the normalising pass applies to a channel, from its sums; first: leaves
@@ -69,9 +132,10 @@ static __device__ __forceinline__ void
 statistics(const struct train_args &a, int c, float sum, float squares,
            bool first, float *factor, float *summand)
 {
-    const float n = (float)a.s.pixels;
+    const float n = (float)a.pixels;
     const float offset = sum / n;
-    const float mean = to_float(((const T *)a.x)[c]) + offset;
+    const float x0 = a.moments ? a.moments[c] : to_float(((const T *)a.x)[c]);
+    const float mean = x0 + offset;
     const float var = fmaxf(squares / n - offset * offset, 0.0f);
     const float inverse = 1.0f / sqrtf(var + a.epsilon);
 
@@ -114,6 +178,29 @@ static __device__ __forceinline__ float activate(const struct kern_unary &act,
     return ACT == NORM_RELU ? (x < 0 ? 0 : x) : apply_unary(act, x);
 }
 
+/* The signs of vector i.  8 / V neighbours, which are in the tensor together,
+ * share a byte. */
+template <typename T, int V>
+static __device__ __forceinline__ void store_signs(uint8_t *signs, uint32_t i,
+                                                   const pack<T, V> &y)
+{
+    const uint32_t lanes = 8 / V, place = i % lanes;
+    const uint32_t group = ((1u << lanes) - 1) << (threadIdx.x % 32 - place);
+    uint32_t bits = 0;
+    float v[V];
+
+    unpack<T, V>(y, v);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        bits |= (v[j] > 0 ? 1u : 0u) << j;
+    bits <<= place * V;
+#pragma unroll
+    for (uint32_t other = 1; other < lanes; other *= 2)
+        bits |= __shfl_xor_sync(group, bits, other);
+    if (place == 0)
+        signs[i / lanes] = (uint8_t)bits;
+}
+
 /* A thread takes BATCH vectors at a time.  They are of the same channels
  * where a block's threads span whole pixels, as with most numbers of channels:
  * then factor and summand are read once. */
@@ -143,43 +230,80 @@ static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
     norm_line<V>(line, (int)(first % per_pixel) * V, factor);
     norm_line<V>(line + a.s.channels, (int)(first % per_pixel) * V, summand);
     for (uint32_t i = first; i < a.vectors; i += BATCH * step) {
-        vec<T, V> x[BATCH] = {}, r[BATCH] = {};
+        pack<T, V> x[BATCH] = {}, r[BATCH] = {};
 #pragma unroll
         for (int k = 0; k < BATCH; k++)
             if (i + k * step < a.vectors) {
-                x[k] =
-                    load_vec<T, V>((const T *)a.x + (size_t)(i + k * step) * V);
+                const size_t at = (size_t)(i + k * step) * V;
+                x[k] = pack_load<T, V>((const T *)a.x + at);
                 if (a.residual)
-                    r[k] = load_vec<T, V>((const T *)a.residual +
-                                          (size_t)(i + k * step) * V);
+                    r[k] = pack_load<T, V>((const T *)a.residual + at);
             }
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
             const int c = (int)((i + k * step) % per_pixel) * V;
-            vec<T, V> y;
+            float v[V], add[V];
             if (i + k * step >= a.vectors)
                 break;
             if (!fixed) {
                 norm_line<V>(line, c, factor);
                 norm_line<V>(line + a.s.channels, c, summand);
             }
+            unpack<T, V>(x[k], v);
+            unpack<T, V>(r[k], add);
 #pragma unroll
             for (int j = 0; j < V; j++)
-                y.at[j] = from_float<T>(activate<ACT>(
-                    a.act, fmaf(to_float(x[k].at[j]), factor[j], summand[j]) +
-                               to_float(r[k].at[j])));
-            store_vec<T, V>((T *)a.y + (size_t)(i + k * step) * V, y);
+                v[j] = activate<ACT>(a.act, fmaf(v[j], factor[j], summand[j]) +
+                                                add[j]);
+            const pack<T, V> y = pack_of<T, V>(v);
+            pack_store<T, V>((T *)a.y + (size_t)(i + k * step) * V, y);
+            if (a.signs)
+                store_signs<T, V>(a.signs, i + k * step, y);
         }
     }
 }
 
-template <typename T, int V, int ACT>
-static int run_act(const struct train_args *a, void *stream,
-                   int multiprocessors, struct infer_error *err)
+/* Channels of moments that a thread joins at once, where all fit. */
+#define JOINED 4
+
+static int joined_at_once(const struct kern_tensor *x)
 {
-    const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
-    int r = launch_chained(sum_kernel<T, V>, grid, dim3(NORM_THREADS), 0,
-                           stream, *a, err);
+    return x->dim[1] % JOINED == 0 ? JOINED : 1;
+}
+
+/* What is summed: x, or a mean and its squares a part. */
+template <int V>
+static struct norm_shape summed_shape(const struct train_args *a,
+                                      const struct kern_tensor *x,
+                                      int multiprocessors)
+{
+    if (!a->moments)
+        return norm_shape_of(x, V, NORM_FEW, multiprocessors);
+    const int64_t dim[2] = {moments_parts(a->part, a->pixels), x->dim[1]};
+    const struct kern_tensor parts =
+        kern_tensor_dense(INFER_F32, 2, dim, KERN_NCHW);
+
+    return norm_shape_of(&parts, joined_at_once(x), NORM_FEW, multiprocessors);
+}
+
+template <typename T, int V>
+static int sum_up(const struct train_args *a, const struct kern_tensor *x,
+                  void *stream, struct infer_error *err)
+{
+    const int v = a->moments ? joined_at_once(x) : V;
+    const dim3 grid(cuda_blocks(a->s.channels / v, a->s.columns), a->s.parts);
+    void (*const join)(const struct train_args) =
+        v == JOINED ? join_kernel<JOINED> : join_kernel<1>;
+
+    return launch_chained(a->moments ? join : sum_kernel<T, V>, grid,
+                          dim3(NORM_THREADS), 0, stream, *a, err);
+}
+
+template <typename T, int V, int ACT>
+static int run_act(const struct train_args *a, const struct kern_tensor *x,
+                   void *stream, int multiprocessors, struct infer_error *err)
+{
+    int r = sum_up<T, V>(a, x, stream, err);
 
     if (r == 0 && !a->s.brief)
         r = launch_chained(statistics_kernel<T>,
@@ -189,7 +313,7 @@ static int run_act(const struct train_args *a, void *stream,
         return r;
     return launch_chained(
         apply_kernel<T, V, ACT>,
-        dim3(norm_blocks(a->s, a->vectors, BATCH, RESIDENT, multiprocessors)),
+        dim3(norm_blocks(a->vectors, BATCH, RESIDENT, multiprocessors)),
         dim3(NORM_THREADS), 0, stream, *a, err);
 }
 
@@ -198,15 +322,18 @@ static int run_vectors(struct train_args *a, const struct kern_args *args,
                        const struct kern_tensor *x, int multiprocessors,
                        struct infer_error *err)
 {
-    a->s = norm_shape_of(x, V, multiprocessors);
+    a->s = summed_shape<V>(a, x, multiprocessors);
     a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     switch (norm_act_of(&a->act)) {
     case NORM_PLAIN:
-        return run_act<T, V, NORM_PLAIN>(a, args->stream, multiprocessors, err);
+        return run_act<T, V, NORM_PLAIN>(a, x, args->stream, multiprocessors,
+                                         err);
     case NORM_RELU:
-        return run_act<T, V, NORM_RELU>(a, args->stream, multiprocessors, err);
+        return run_act<T, V, NORM_RELU>(a, x, args->stream, multiprocessors,
+                                        err);
     default:
-        return run_act<T, V, NORM_ANY>(a, args->stream, multiprocessors, err);
+        return run_act<T, V, NORM_ANY>(a, x, args->stream, multiprocessors,
+                                       err);
     }
 }
 
@@ -222,6 +349,11 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
 
     a.x = args->in[0];
     a.residual = kern_problem_in(p, 5) ? args->in[5] : NULL;
+    a.pixels = (int)(kern_tensor_count(&p->in[0]) / p->in[0].dim[1]);
+    if (moments_of(p)) {
+        a.moments = (const float *)args->in[MOMENTS];
+        a.part = (int)moments_part(p->in[MOMENTS].dim[0], a.pixels);
+    }
     a.scale = (const float *)args->in[1];
     a.shift = (const float *)args->in[2];
     a.mean_in = running ? (const float *)args->in[3] : NULL;
@@ -231,12 +363,13 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.inverse = (float *)args->out[2];
     a.mean_out = (float *)args->out[3];
     a.var_out = (float *)args->out[4];
+    a.signs = kern_problem_out(p, 5) ? (uint8_t *)args->out[5] : NULL;
     a.line = (float *)args->workspace;
     a.parts = a.line + 2 * p->in[0].dim[1];
     a.epsilon = p->attr.norm.epsilon;
     a.momentum = p->attr.norm.momentum;
     a.act = p->epilogue.act;
-    if (norm_vectors(p, args, VECTORS_IN, VECTORS_OUT, wide))
+    if (norm_vectors(p, args, VECTORS_IN | 1u << MOMENTS, VECTORS_OUT, wide))
         return run_vectors<T, wide>(&a, args, &p->in[0], sms, err);
     return run_vectors<T, 1>(&a, args, &p->in[0], sms, err);
 }
@@ -244,8 +377,13 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
+    struct kern_problem rest = *p;
+
     (void)d;
-    return norm_supports(p, VECTORS_IN, VECTORS_OUT, why);
+    if (moments_of(p) && p->in[MOMENTS].dtype != INFER_F32)
+        return error_set(why, INFER_EUNSUPPORTED, "takes moments in F32");
+    rest.in[MOMENTS].dtype = INFER_NONE; /* neither vector nor activation */
+    return norm_supports(&rest, VECTORS_IN, VECTORS_OUT, why);
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,
@@ -261,5 +399,19 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
 }
 
-CUDA_PREPARED_ROWS(batch_norm_train, sums, KERN_BATCH_NORM_TRAIN, supports,
-                   prepare, launch)
+#define TRAIN_ROW(symbol, type)                                                \
+    const struct kern_row symbol = {.name = #symbol,                           \
+                                    .op = KERN_BATCH_NORM_TRAIN,               \
+                                    .backend = INFER_BACKEND_CUDA,             \
+                                    .layout = KERN_NHWC,                       \
+                                    .dtype = type,                             \
+                                    .acc = INFER_F32,                          \
+                                    .min_sm = 75,                              \
+                                    .flags = KERN_MOMENTS,                     \
+                                    .supports = supports,                      \
+                                    .prepare = prepare,                        \
+                                    .launch = launch};
+
+TRAIN_ROW(batch_norm_train_f32_cuda_sums, INFER_F32)
+TRAIN_ROW(batch_norm_train_f16_cuda_sums, INFER_F16)
+TRAIN_ROW(batch_norm_train_bf16_cuda_sums, INFER_BF16)

@@ -14,6 +14,7 @@
  * packs changing weights; its result lies in the workspace, and a last kernel
  * puts the phases together, one thread V channels of a pixel.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/cuda/element.cuh"
@@ -207,6 +208,26 @@ static double estimate(const struct kern_problem *p,
     return time;
 }
 
+/* The i-th variant of every phase: there are as many as the phase has that has
+ * fewest. */
+template <unsigned FLAGS>
+static int variants(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *err)
+{
+    int fewest = 0;
+
+    for (int i = 0; i < phases_of(p); i++) {
+        struct phase one;
+        phase_at(p, i, &one);
+        const int n = kern_variants(row_of(p->in[CONV_X].dtype, FLAGS),
+                                    &one.problem, d, err);
+        if (n < 0)
+            return n;
+        fewest = i == 0 || n < fewest ? n : fewest;
+    }
+    return fewest;
+}
+
 /* ---- preparing ----------------------------------------------------- */
 
 static void release(struct kern_exec *e)
@@ -238,7 +259,8 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
         struct kern_exec *x = &s->exec[i];
 
         phase_at(&e->problem, i, &s->phase[i]);
-        r = kern_prepare(row, &s->phase[i].problem, d, err, x);
+        r = kern_prepare_variant(row, &s->phase[i].problem, d, e->variant, err,
+                                 x);
         s->at[i] = s->inner_at;
         s->inner_at += aligned(kern_tensor_span(&s->phase[i].problem.out[0]));
         inner = r == 0 && x->workspace > inner ? x->workspace : inner;
@@ -249,6 +271,8 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
         e->state = NULL;
         return r;
     }
+    snprintf(e->variant_name, sizeof(e->variant_name), "%s",
+             s->exec[0].variant_name);
     e->workspace = s->inner_at + inner;
     return 0;
 }
@@ -326,6 +350,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                     .flags = row_flags,                        \
                                     .supports = supports<row_flags>,           \
                                     .estimate = estimate<row_flags>,           \
+                                    .variants = variants<row_flags>,           \
                                     .prepare = prepare<row_flags>,             \
                                     .launch = launch,                          \
                                     .release = release};

@@ -11,11 +11,13 @@
  * Shared memory: the weights, float [r][s][c][K], MOST * 4 bytes; a warp reads
  * one address at a time.
  */
-#include <stdlib.h>
-
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/output.cuh"
 #include "kernels/cuda/pixel.cuh"
+
+extern "C" {
+#include "kernels/cuda/conv_state.h"
+}
 
 #define PIXELS_THREADS 128
 #define PIXELS_MOST    2048 /* weights, padded to K */
@@ -155,17 +157,12 @@ static double pixels_estimate(const struct kern_problem *p,
 static int pixels_prepare(struct kern_exec *e, const struct kern_device *d,
                           struct infer_error *err)
 {
-    struct conv_geometry *g = (struct conv_geometry *)malloc(sizeof(*g));
-    const int r =
-        g ? conv_geometry_read(&e->problem, g, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    const struct conv_geometry *g;
+    const int r = conv_state_keep(e, err, &g);
 
     (void)d;
-    if (r < 0) {
-        free(g);
+    if (r < 0)
         return r;
-    }
-    e->state = g;
     e->packed[CONV_W] =
         (size_t)g->depth * (size_t)pixels_outputs(g) * sizeof(float);
     return 0;
@@ -223,11 +220,6 @@ static int pixels_launch(const struct kern_exec *e,
                          : pixels_start_width<T, 1>(&a, args->stream, err);
 }
 
-static void pixels_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 #define PIXELS_ROW(symbol, T, kind)                                            \
     const struct kern_row symbol = {                                           \
         .name = #symbol,                                                       \
@@ -242,7 +234,7 @@ static void pixels_release(struct kern_exec *e)
         .prepare = pixels_prepare,                                             \
         .pack = pixels_pack,                                                   \
         .launch = pixels_launch<T>,                                            \
-        .release = pixels_release,                                             \
+        .release = conv_state_release,                                         \
     };
 
 PIXELS_ROW(conv2d_fprop_nhwc_f32_cuda_pixels, float, INFER_F32)

@@ -20,8 +20,6 @@
  * place the M x (BN + 8) sums on their way out.  At most (C = 64, BN = 32)
  * 37,376 + 19,584 bytes.
  */
-#include <stdlib.h>
-
 #include "kernels/cuda/halo.cuh"
 
 #define THREADS 128
@@ -258,14 +256,6 @@ static int read_problem(const struct kern_problem *p,
     return 0;
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    struct halo_state s = {};
-
-    return read_problem(p, d, &s, why);
-}
-
 /* Microseconds, roughly: mma.sync at a third of its rate, or the bytes. */
 static double estimate(const struct kern_problem *p,
                        const struct kern_device *d)
@@ -279,26 +269,6 @@ static double estimate(const struct kern_problem *p,
         kern_problem_flops(p) * s.s.step * s.s.step * s.depth / s.s.channels;
     const double work = products / 1.5e6 / conv_multiprocessors(d);
     return 3 + (bytes > work ? bytes : work);
-}
-
-static int prepare(struct kern_exec *e, const struct kern_device *d,
-                   struct infer_error *err)
-{
-    struct halo_state *s = (struct halo_state *)malloc(sizeof(*s));
-    const int r =
-        s ? read_problem(&e->problem, d, s, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (r < 0)
-        free(s);
-    else
-        e->state = s;
-    return r;
-}
-
-static void release(struct kern_exec *e)
-{
-    free(e->state);
 }
 
 /* ---- launching ----------------------------------------------------- */
@@ -344,18 +314,19 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
 #define HALO_ROW(symbol, operation, type, m, dgrad)                            \
     extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = operation,                           \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 80,                              \
-                                    .supports = supports,                      \
-                                    .estimate = estimate,                      \
-                                    .prepare = prepare,                        \
-                                    .launch = launch<m, dgrad>,                \
-                                    .release = release};
+    const struct kern_row symbol = {                                           \
+        .name = #symbol,                                                       \
+        .op = operation,                                                       \
+        .backend = INFER_BACKEND_CUDA,                                         \
+        .layout = KERN_NHWC,                                                   \
+        .dtype = type,                                                         \
+        .acc = INFER_F32,                                                      \
+        .min_sm = 80,                                                          \
+        .supports = halo_supports<struct halo_state, read_problem>,            \
+        .estimate = estimate,                                                  \
+        .prepare = halo_prepare<struct halo_state, read_problem>,              \
+        .launch = launch<m, dgrad>,                                            \
+        .release = halo_release};
 
 HALO_ROW(conv2d_fprop_nhwc_f16_cuda_halo_sm80, KERN_CONV_FPROP, INFER_F16,
          struct igemm_f16, false)

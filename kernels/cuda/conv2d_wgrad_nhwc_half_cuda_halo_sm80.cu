@@ -261,13 +261,9 @@ static int read_problem(const struct kern_problem *p,
     return 0;
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    struct halo_wgrad_state s = {};
-
-    return read_problem(p, d, &s, why);
-}
+static const auto supports =
+    halo_supports<struct halo_wgrad_state, read_problem>;
+static const auto release = halo_release;
 
 /* Microseconds, roughly: 1 TFLOP/s a multiprocessor as measured on an H200. */
 static double estimate(const struct kern_problem *p,
@@ -284,24 +280,16 @@ static double estimate(const struct kern_problem *p,
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
-    struct halo_wgrad_state *s = (struct halo_wgrad_state *)malloc(sizeof(*s));
     const int r =
-        s ? read_problem(&e->problem, d, s, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+        halo_prepare<struct halo_wgrad_state, read_problem>(e, d, err);
 
-    if (r < 0) {
-        free(s);
+    if (r < 0)
         return r;
-    }
-    e->state = s;
+    const struct halo_wgrad_state *s =
+        (const struct halo_wgrad_state *)e->state;
     e->workspace =
         (size_t)s->ranges * s->outputs * 9 * s->s.channels * sizeof(float);
     return 0;
-}
-
-static void release(struct kern_exec *e)
-{
-    free(e->state);
 }
 
 /* ---- launching ----------------------------------------------------- */

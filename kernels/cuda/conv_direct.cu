@@ -7,6 +7,7 @@
  * that a warp shares its inputs.  No shared memory.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/window.cuh"
 
@@ -65,6 +66,7 @@ static __global__ void __launch_bounds__(THREADS)
     uint32_t o[5];
     float acc = 0;
 
+    launch_wait();
     if (i >= a.count)
         return;
     w.index(i, o);
@@ -117,6 +119,7 @@ static __global__ void __launch_bounds__(THREADS)
     uint32_t o[5];
     float acc = 0;
 
+    launch_wait();
     if (i >= a.count)
         return;
     w.index(i, o);
@@ -186,9 +189,8 @@ static int run_conv(const struct kern_problem *p, const struct kern_args *args,
     if (kern_tensor_count(&p->out[0]) == 0)
         return 0;
     fill(&a, p, args);
-    conv_kernel<T>
-        <<<cuda_blocks(a.count, THREADS), THREADS, 0, cuda_stream(args)>>>(a);
-    return CUDA_LAUNCHED(err);
+    return launch_chained(conv_kernel<T>, dim3(cuda_blocks(a.count, THREADS)),
+                          dim3(THREADS), 0, args->stream, a, err);
 }
 
 template <typename T>
@@ -200,9 +202,9 @@ static int run_transpose(const struct kern_problem *p,
     if (kern_tensor_count(&p->out[0]) == 0)
         return 0;
     fill(&a, p, args);
-    transpose_kernel<T>
-        <<<cuda_blocks(a.count, THREADS), THREADS, 0, cuda_stream(args)>>>(a);
-    return CUDA_LAUNCHED(err);
+    return launch_chained(transpose_kernel<T>,
+                          dim3(cuda_blocks(a.count, THREADS)), dim3(THREADS), 0,
+                          args->stream, a, err);
 }
 
 /* Positions are computed in 32 bits. */
@@ -258,9 +260,10 @@ static double estimate_conv(const struct kern_problem *p,
 
 #define DIRECT_ROW(type, kind)                                                 \
     CUDA_ROW_TIMED(conv_fprop_##type##_cuda_direct, KERN_CONV_FPROP, kind,     \
-                   supports, estimate_conv, launch_conv)
+                   supports, estimate_conv, launch_conv)                       \
+    CUDA_ROW_TIMED(conv_transpose_fprop_##type##_cuda_direct,                  \
+                   KERN_CONV_TRANSPOSE_FPROP, kind, supports, estimate_conv,   \
+                   launch_transpose)
 DIRECT_ROW(f32, INFER_F32)
 DIRECT_ROW(f16, INFER_F16)
 DIRECT_ROW(bf16, INFER_BF16)
-CUDA_ROWS(conv_transpose_fprop, direct, KERN_CONV_TRANSPOSE_FPROP, supports,
-          launch_transpose)

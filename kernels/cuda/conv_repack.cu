@@ -10,18 +10,21 @@
  * stride, dy is first spread out with zeros between its pixels; a 1x1 window
  * without pads is rather computed on dy as it is, and the result spread out.
  *
- * Index maps.  Packing: one thread an element of the packed rows, inputs of a
- * row innermost.  Spreading: one thread V channels of a pixel, 16 bytes where
- * K allows.
+ * Packing: one thread an element of the packed rows, inputs of a row
+ * innermost.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/spread.cuh"
 #include "kernels/cuda/walk.cuh"
 
 extern "C" {
 #include "kernels/checked.h"
 #include "kernels/cuda/conv.h"
+#include "kernels/moments.h"
 }
 
 #define THREADS 256
@@ -65,6 +68,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const int64_t count = (int64_t)a.outputs * a.pitch;
 
+    spread_wait();
     for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < count;
          at += (int64_t)gridDim.x * THREADS) {
         const int o = (int)(at / a.pitch), d = (int)(at % a.pitch);
@@ -83,64 +87,6 @@ static __global__ void __launch_bounds__(THREADS)
 #if __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.global;" ::: "memory");
 #endif
-}
-
-/* ---- spreading ----------------------------------------------------- */
-
-/* to[n, h, w] = from[n, h / stride_h, w / stride_w] where both divide, else the
- * residual, or 0 without one.  Gathering is the reverse: from is the large
- * tensor, and pixels outside it are 0. */
-struct spread_args {
-    int64_t count; /* vectors of `to` */
-    struct fast_div units, w, h;
-    int stride_h, stride_w, p, q;
-    const void *from, *residual; /* NULL: none */
-    void *to;
-};
-
-template <typename T, int V>
-static __global__ void __launch_bounds__(THREADS)
-    spread_kernel(const __grid_constant__ struct spread_args a)
-{
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.count;
-         i += (int64_t)gridDim.x * THREADS) {
-        uint32_t unit, w, h;
-        uint32_t n = a.units.divmod((uint32_t)i, &unit);
-        vec<T, V> v = {};
-        n = a.w.divmod(n, &w);
-        n = a.h.divmod(n, &h);
-        const int p = (int)h / a.stride_h, q = (int)w / a.stride_w;
-        if ((int)h % a.stride_h == 0 && (int)w % a.stride_w == 0 && p < a.p &&
-            q < a.q)
-            v = load_vec<T, V>(
-                (const T *)a.from +
-                ((((int64_t)n * a.p + p) * a.q + q) * a.units.divisor + unit) *
-                    V);
-        else if (a.residual)
-            v = load_vec<T, V>((const T *)a.residual + i * V);
-        store_vec<T, V>((T *)a.to + i * V, v);
-    }
-}
-
-template <typename T, int V>
-static __global__ void __launch_bounds__(THREADS)
-    gather_kernel(const __grid_constant__ struct spread_args a)
-{
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.count;
-         i += (int64_t)gridDim.x * THREADS) {
-        uint32_t unit, w, h;
-        uint32_t n = a.units.divmod((uint32_t)i, &unit);
-        vec<T, V> v = {};
-        n = a.w.divmod(n, &w);
-        n = a.h.divmod(n, &h);
-        const int64_t p = (int64_t)h * a.stride_h, q = (int64_t)w * a.stride_w;
-        if (p < a.p && q < a.q)
-            v = load_vec<T, V>(
-                (const T *)a.from +
-                (((n * (int64_t)a.p + p) * a.q + q) * a.units.divisor + unit) *
-                    V);
-        store_vec<T, V>((T *)a.to + i * V, v);
-    }
 }
 
 /* ---- planning ------------------------------------------------------ */
@@ -273,8 +219,8 @@ static int make_plan(const struct kern_problem *p, struct plan *plan,
     return 0;
 }
 
-/* The rows that multiply, of which the quickest by its own estimate is
- * taken. */
+/* The rows that multiply.  They are the variants, the quickest by its own
+ * estimate first. */
 #define TILES(prefix)                                                          \
     &prefix##_128x128, &prefix##_128x64, &prefix##_64x64, &prefix##_64x32,     \
         &prefix##_64x64_splitk, &prefix##_64x32_splitk, &prefix##_64x64_gather
@@ -311,52 +257,80 @@ static int stem_line(const struct kern_row *row)
     return 0;
 }
 
-/* flags: whether TF32 will do. */
-static const struct kern_row *choose(const struct plan *plan,
-                                     const struct kern_device *d,
-                                     unsigned flags, double *time,
-                                     struct infer_error *why)
-{
-    const struct kern_row *best = NULL;
+/* Those that take the problem, the quickest first. */
+struct ranked {
+    const struct kern_row *row[sizeof(tiles) / sizeof(tiles[0])];
+    double time[sizeof(tiles) / sizeof(tiles[0])]; /* microseconds */
+    int n;
+};
 
+/* flags: whether TF32 will do. */
+static void rank(const struct plan *plan, const struct kern_device *d,
+                 unsigned flags, struct infer_error *why, struct ranked *out)
+{
+    out->n = 0;
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
         const struct kern_row *row = tiles[i];
         if ((row->flags & KERN_TF32) != (flags & KERN_TF32) ||
             kern_row_supports(row, &plan->inner, d, why) < 0)
             continue;
-        const double t = row->estimate(&plan->inner, d);
-        if (!best || t < *time) {
-            best = row;
-            *time = t;
+        const double time = row->estimate(&plan->inner, d);
+        int at = out->n++;
+        for (; at > 0 && out->time[at - 1] > time; at--) {
+            out->row[at] = out->row[at - 1];
+            out->time[at] = out->time[at - 1];
         }
+        out->row[at] = row;
+        out->time[at] = time;
     }
-    return best;
+}
+
+/* The two together. */
+template <unsigned FLAGS>
+static int read_problem(const struct kern_problem *p,
+                        const struct kern_device *d, struct plan *plan,
+                        struct ranked *ranked, struct infer_error *why)
+{
+    const int r = make_plan(p, plan, why);
+
+    if (r < 0)
+        return r;
+    rank(plan, d, FLAGS, why, ranked);
+    return ranked->n > 0 ? 0 : INFER_EUNSUPPORTED;
 }
 
 template <unsigned FLAGS>
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
+    struct ranked ranked;
     struct plan plan;
-    double time = 0;
-    const int r = make_plan(p, &plan, why);
 
-    if (r < 0)
-        return r;
-    return choose(&plan, d, FLAGS, &time, why) ? 0 : INFER_EUNSUPPORTED;
+    return read_problem<FLAGS>(p, d, &plan, &ranked, why);
+}
+
+template <unsigned FLAGS>
+static int variants(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *err)
+{
+    struct ranked ranked;
+    struct plan plan;
+    const int r = read_problem<FLAGS>(p, d, &plan, &ranked, err);
+
+    return r < 0 ? r : ranked.n;
 }
 
 template <unsigned FLAGS>
 static double estimate(const struct kern_problem *p,
                        const struct kern_device *d)
 {
+    struct ranked ranked;
     struct plan plan;
-    double time = 0;
 
-    if (make_plan(p, &plan, NULL) < 0 || !choose(&plan, d, FLAGS, &time, NULL))
+    if (read_problem<FLAGS>(p, d, &plan, &ranked, NULL) < 0)
         return 1e30;
     /* One more launch, or two. */
-    return time + (plan.kind == PLAN_PLAIN ? 2 : 5);
+    return ranked.time[0] + (plan.kind == PLAN_PLAIN ? 2 : 5);
 }
 
 /* ---- preparing ----------------------------------------------------- */
@@ -381,19 +355,22 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
     struct repack_state *s = (struct repack_state *)calloc(1, sizeof(*s));
-    const struct kern_row *row = NULL;
-    double time = 0;
-    int r = s ? make_plan(&e->problem, &s->plan, err)
+    struct ranked ranked = {};
+    int r = s ? read_problem<FLAGS>(&e->problem, d, &s->plan, &ranked, err)
               : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
-    if (r == 0 && !(row = choose(&s->plan, d, FLAGS, &time, err)))
-        r = INFER_EUNSUPPORTED;
+    if (r == 0 && e->variant >= ranked.n)
+        r = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                      e->row->name, e->variant);
     if (r == 0)
-        r = kern_prepare(row, &s->plan.inner, d, err, &s->inner);
+        r = kern_prepare(ranked.row[e->variant], &s->plan.inner, d, err,
+                         &s->inner);
     if (r < 0) {
         free(s);
         return r;
     }
+    snprintf(e->variant_name, sizeof(e->variant_name), "%s",
+             s->inner.row->name);
     const size_t packed = s->inner.packed[CONV_W];
     s->pitch = (int)(packed / infer_dtype_size(e->problem.in[CONV_X].dtype) /
                      (size_t)s->plan.inner.out[0].dim[1]);
@@ -415,7 +392,8 @@ static void release(struct kern_exec *e)
 /* ---- launching ----------------------------------------------------- */
 
 template <typename T>
-static void pack(const struct kern_exec *e, const struct kern_args *args)
+static int pack(const struct kern_exec *e, const struct kern_args *args,
+                struct infer_error *err)
 {
     const struct repack_state *s = (const struct repack_state *)e->state;
     const struct kern_tensor *w = &s->plan.inner.in[CONV_W];
@@ -443,48 +421,9 @@ static void pack(const struct kern_exec *e, const struct kern_args *args)
         a.stride[i] = e->problem.in[CONV_W].stride[i];
     a.w = args->in[CONV_W];
     a.packed = args->workspace;
-    pack_kernel<T><<<cuda_grid((int64_t)a.outputs * a.pitch, THREADS), THREADS,
-                     0, cuda_stream(args)>>>(a);
-}
-
-/* Spreads the smaller tensor over the larger, or gathers from the larger. */
-template <typename T>
-static void spread(const struct kern_exec *e, bool gather,
-                   const struct kern_tensor *from_t, const void *from,
-                   const struct kern_tensor *to_t, void *to,
-                   const void *residual, cudaStream_t stream)
-{
-    const struct kern_conv *c = &e->problem.attr.conv;
-    const int wide = 16 / (int)sizeof(T);
-    const bool vectors = to_t->dim[1] % wide == 0 &&
-                         (uintptr_t)from % 16 == 0 && (uintptr_t)to % 16 == 0 &&
-                         (uintptr_t)residual % 16 == 0;
-    const int v = vectors ? wide : 1;
-    struct spread_args a = {};
-
-    a.count = kern_tensor_count(to_t) / v;
-    a.units.init((uint32_t)(to_t->dim[1] / v));
-    a.h.init((uint32_t)to_t->dim[2]);
-    a.w.init((uint32_t)to_t->dim[3]);
-    a.stride_h = c->stride[0];
-    a.stride_w = c->stride[1];
-    a.p = (int)from_t->dim[2];
-    a.q = (int)from_t->dim[3];
-    a.from = from;
-    a.residual = residual;
-    a.to = to;
-    if (gather && vectors)
-        gather_kernel<T, wide>
-            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
-    else if (gather)
-        gather_kernel<T, 1>
-            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
-    else if (vectors)
-        spread_kernel<T, wide>
-            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
-    else
-        spread_kernel<T, 1>
-            <<<cuda_grid(a.count, THREADS), THREADS, 0, stream>>>(a);
+    return launch_chained(
+        pack_kernel<T>, dim3(cuda_grid((int64_t)a.outputs * a.pitch, THREADS)),
+        dim3(THREADS), 0, args->stream, a, err);
 }
 
 template <typename T>
@@ -496,32 +435,34 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     char *base = (char *)args->workspace;
     const void *residual =
         kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL] : NULL;
-    const cudaStream_t stream = cuda_stream(args);
     struct kern_args rest = *args;
+    int r = pack<T>(e, args, err);
 
-    pack<T>(e, args);
     rest.in[CONV_W] = base;
     rest.workspace = base + s->inner_at;
-    if (s->plan.kind == PLAN_BEFORE) {
+    if (r == 0 && s->plan.kind == PLAN_BEFORE) {
         rest.in[CONV_X] = base + s->spread_at;
-        spread<T>(e, false, &p->in[CONV_X], args->in[CONV_X],
-                  &inner->in[CONV_X], base + s->spread_at, NULL, stream);
+        r = spread<T>(&p->attr.conv, MOVE_SPREAD, &p->in[CONV_X],
+                      args->in[CONV_X], &inner->in[CONV_X], base + s->spread_at,
+                      NULL, args->stream, err);
     }
     if (s->plan.kind == PLAN_BEHIND) {
         rest.out[0] = base + s->spread_at;
         rest.in[CONV_RESIDUAL] = base + s->spread_at;
-        if (residual)
-            spread<T>(e, true, &p->in[CONV_RESIDUAL], residual, &inner->out[0],
-                      base + s->spread_at, NULL, stream);
+        if (r == 0 && residual)
+            r = spread<T>(&p->attr.conv, MOVE_GATHER, &p->in[CONV_RESIDUAL],
+                          residual, &inner->out[0], base + s->spread_at, NULL,
+                          args->stream, err);
     }
-    int r = CUDA_LAUNCHED(err);
     if (r == 0)
         r = s->inner.row->launch(&s->inner, &rest, err);
     if (r < 0 || s->plan.kind != PLAN_BEHIND)
         return r;
-    spread<T>(e, false, &inner->out[0], base + s->spread_at, &p->out[0],
-              args->out[0], residual, stream);
-    return CUDA_LAUNCHED(err);
+    /* What is added in place stays where nothing comes to it. */
+    return spread<T>(&p->attr.conv,
+                     residual == args->out[0] ? MOVE_SCATTER : MOVE_SPREAD,
+                     &inner->out[0], base + s->spread_at, &p->out[0],
+                     args->out[0], residual, args->stream, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
@@ -549,19 +490,21 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                     .flags = row_flags,                        \
                                     .supports = supports<row_flags>,           \
                                     .estimate = estimate<row_flags>,           \
+                                    .variants = variants<row_flags>,           \
                                     .prepare = prepare<row_flags>,             \
                                     .launch = launch,                          \
                                     .release = release};
 
-#define REPACK_ROWS(direction, operation)                                      \
+/* Rows that multiply halves on Hopper give moments of their outputs. */
+#define REPACK_ROWS(direction, operation, halves)                              \
     REPACK_ROW(conv2d_##direction##_nhwc_f16_cuda_repack, operation,           \
-               INFER_F16, 0)                                                   \
+               INFER_F16, halves)                                              \
     REPACK_ROW(conv2d_##direction##_nhwc_bf16_cuda_repack, operation,          \
-               INFER_BF16, 0)                                                  \
+               INFER_BF16, halves)                                             \
     REPACK_ROW(conv2d_##direction##_nhwc_tf32_cuda_repack, operation,          \
                INFER_F32, KERN_TF32)                                           \
     REPACK_ROW(conv2d_##direction##_nhwc_f32_cuda_repack, operation,           \
                INFER_F32, 0)
 
-REPACK_ROWS(fprop, KERN_CONV_FPROP)
-REPACK_ROWS(dgrad, KERN_CONV_DGRAD)
+REPACK_ROWS(fprop, KERN_CONV_FPROP, KERN_MOMENTS)
+REPACK_ROWS(dgrad, KERN_CONV_DGRAD, 0)

@@ -8,6 +8,7 @@
  * through 4 floats of shared memory.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/window.cuh"
 
@@ -64,6 +65,8 @@ static __global__ void __launch_bounds__(THREADS)
     const int kd = (int)(i % w.kernel[0]);
     i /= w.kernel[0];
     const int c = (int)(i % a.inputs), k = (int)(i / a.inputs);
+
+    launch_wait();
     const int64_t from = (int64_t)(k / a.outputs) * a.inputs + c;
     float sum = sum_pixels<T>(a, (const T *)a.x + from * w.x_stride[1],
                               (const T *)a.dy + k * w.y_stride[1], kd, kh, kw);
@@ -117,8 +120,8 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.dy = args->in[1];
     a.r = args->in[2];
     a.dw = args->out[0];
-    wgrad_kernel<T><<<(unsigned)weights, THREADS, 0, cuda_stream(args)>>>(a);
-    return CUDA_LAUNCHED(err);
+    return launch_chained(wgrad_kernel<T>, dim3((unsigned)weights),
+                          dim3(THREADS), 0, args->stream, a, err);
 }
 
 /* Positions are computed in 32 bits. */
@@ -155,4 +158,17 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(conv_wgrad, direct, KERN_CONV_WGRAD, supports, launch)
+/* Every factor is read for itself, and once a weight: 0.5 TFLOP/s at best. */
+static double estimate(const struct kern_problem *p,
+                       const struct kern_device *d)
+{
+    (void)d;
+    return 5 + kern_problem_flops(p) / 5e5;
+}
+
+CUDA_ROW_TIMED(conv_wgrad_f32_cuda_direct, KERN_CONV_WGRAD, INFER_F32, supports,
+               estimate, launch)
+CUDA_ROW_TIMED(conv_wgrad_f16_cuda_direct, KERN_CONV_WGRAD, INFER_F16, supports,
+               estimate, launch)
+CUDA_ROW_TIMED(conv_wgrad_bf16_cuda_direct, KERN_CONV_WGRAD, INFER_BF16,
+               supports, estimate, launch)

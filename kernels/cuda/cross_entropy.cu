@@ -5,6 +5,7 @@
  * sum of exponentials, for the gradient; it stays in cache.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 
 #define THREADS 128
@@ -90,6 +91,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int lane = threadIdx.x % 32;
     float top = -INFINITY, sum = 0;
 
+    launch_wait();
     if (row >= a.rows)
         return;
     const T *x = (const T *)a.x + row * a.x_row;
@@ -142,9 +144,8 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.hit = kern_problem_out(p, 2) ? (float *)args->out[2] : NULL;
     if (a.rows == 0)
         return 0;
-    loss_kernel<T>
-        <<<cuda_blocks(a.rows, WARPS), THREADS, 0, cuda_stream(args)>>>(a);
-    return CUDA_LAUNCHED(err);
+    return launch_chained(loss_kernel<T>, dim3(cuda_blocks(a.rows, WARPS)),
+                          dim3(THREADS), 0, args->stream, a, err);
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,

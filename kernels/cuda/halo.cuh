@@ -20,6 +20,8 @@
 #ifndef KERNELS_CUDA_HALO_CUH
 #define KERNELS_CUDA_HALO_CUH
 
+#include <stdlib.h>
+
 #include "kernels/cuda/igemm.cuh"
 #include "kernels/cuda/walk.cuh"
 
@@ -210,6 +212,45 @@ static inline int halo_read(const struct kern_problem *p,
     s->w = (int)y->dim[3];
     s->step = c->stride[0];
     return 0;
+}
+
+/* ---- rows ---------------------------------------------------------- */
+
+/* What a row's read() makes of a problem is its state, S, once it is
+ * prepared. */
+template <class S>
+using halo_reader = int(const struct kern_problem *p,
+                        const struct kern_device *d, S *s,
+                        struct infer_error *why);
+
+template <class S, halo_reader<S> *READ>
+static int halo_supports(const struct kern_problem *p,
+                         const struct kern_device *d, struct infer_error *why)
+{
+    S s = {};
+
+    return READ(p, d, &s, why);
+}
+
+template <class S, halo_reader<S> *READ>
+static int halo_prepare(struct kern_exec *e, const struct kern_device *d,
+                        struct infer_error *err)
+{
+    S *s = (S *)malloc(sizeof(*s));
+    const int r =
+        s ? READ(&e->problem, d, s, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+
+    if (r < 0)
+        free(s);
+    else
+        e->state = s;
+    return r;
+}
+
+static inline void halo_release(struct kern_exec *e)
+{
+    free(e->state);
 }
 
 #endif

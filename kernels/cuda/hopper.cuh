@@ -317,9 +317,10 @@ static __device__ __forceinline__ uint32_t hopper_peer(uint32_t address,
     return there;
 }
 
-/* Copies shared memory to that of a block of the cluster, to and barrier
- * there; all in 16 bytes.  The source has to stay until the copy is done, which
- * that barrier alone tells. */
+/* Copies shared memory to that of another block of the cluster, to and barrier
+ * there; all in 16 bytes.  The instruction is for other blocks alone (PTX:
+ * "strictly remote"): memcheck reports a copy to the block itself.  The source
+ * has to stay until the copy is done, which that barrier alone tells. */
 static __device__ __forceinline__ void
 hopper_copy_to_peer(uint32_t to, uint32_t from, int bytes, uint32_t barrier)
 {

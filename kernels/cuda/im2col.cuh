@@ -16,11 +16,13 @@
 #ifndef KERNELS_CUDA_IM2COL_CUH
 #define KERNELS_CUDA_IM2COL_CUH
 
-#include <stdlib.h>
-
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/output.cuh"
 #include "kernels/cuda/walk.cuh"
+
+extern "C" {
+#include "kernels/cuda/conv_state.h"
+}
 
 #define IM2COL_THREADS 256
 #define IM2COL_TILE    64
@@ -168,17 +170,12 @@ static double im2col_estimate(const struct kern_problem *p,
 static int im2col_prepare(struct kern_exec *e, const struct kern_device *d,
                           struct infer_error *err)
 {
-    struct conv_geometry *g = (struct conv_geometry *)malloc(sizeof(*g));
-    const int r =
-        g ? conv_geometry_read(&e->problem, g, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    const struct conv_geometry *g;
+    const int r = conv_state_keep(e, err, &g);
 
     (void)d;
-    if (r < 0) {
-        free(g);
+    if (r < 0)
         return r;
-    }
-    e->state = g;
     e->workspace = (size_t)g->groups * (size_t)g->m * (size_t)g->depth *
                    infer_dtype_size(e->problem.in[CONV_X].dtype);
     return 0;
@@ -213,11 +210,6 @@ static int im2col_launch(const struct kern_exec *e,
                          args->stream, a, err);
 }
 
-static void im2col_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 #define IM2COL_ROW(symbol, T, kind, elements)                                  \
     const struct kern_row symbol = {                                           \
         .name = #symbol,                                                       \
@@ -231,7 +223,7 @@ static void im2col_release(struct kern_exec *e)
         .estimate = im2col_estimate,                                           \
         .prepare = im2col_prepare,                                             \
         .launch = im2col_launch<T, elements>,                                  \
-        .release = im2col_release,                                             \
+        .release = conv_state_release,                                         \
     };
 
 #endif

@@ -31,25 +31,20 @@ struct taps {
     int counted;
 };
 
-/* Smallest r >= 0 with base + r * dilation >= bound. */
-static __device__ __forceinline__ int first_tap(int base, int dilation,
-                                                int bound)
-{
-    return base >= bound ? 0 : (bound - base + dilation - 1) / dilation;
-}
-
+/* PLAIN: not dilated, which spares the divisions. */
+template <bool PLAIN>
 static __device__ __forceinline__ struct taps
 taps_of(const struct cuda_window &w, int d, uint32_t o)
 {
     const int base = (int)o * w.step[d] - w.pad[d];
-    const int dilation = w.dilation[d], n = w.kernel[d];
+    const int dilation = PLAIN ? 1 : w.dilation[d], n = w.kernel[d];
     const int low = -w.pad[d], high = w.in[d] + w.pad_end[d];
     struct taps t;
 
-    t.first = min(first_tap(base, dilation, max(low, 0)), n);
-    t.last = min(first_tap(base, dilation, min(high, w.in[d])), n);
-    t.counted = min(first_tap(base, dilation, high), n) -
-                min(first_tap(base, dilation, low), n);
+    t.first = min(window_first_tap(base, dilation, max(low, 0)), n);
+    t.last = min(window_first_tap(base, dilation, min(high, w.in[d])), n);
+    t.counted = min(window_first_tap(base, dilation, high), n) -
+                min(window_first_tap(base, dilation, low), n);
     return t;
 }
 
@@ -111,9 +106,9 @@ static __global__ void __launch_bounds__(THREADS)
     if (i >= a.count)
         return;
     w.index(i, o);
-    const struct taps td = taps_of(w, 0, o[2]);
-    const struct taps th = taps_of(w, 1, o[3]);
-    const struct taps tw = taps_of(w, 2, o[4]);
+    const struct taps td = K > 0 ? taps{0, 1, 1} : taps_of<false>(w, 0, o[2]);
+    const struct taps th = taps_of<(K > 0)>(w, 1, o[3]);
+    const struct taps tw = taps_of<(K > 0)>(w, 2, o[4]);
     const T *x = (const T *)a.x + o[0] * w.x_stride[0] +
                  (int64_t)o[1] * V * w.x_stride[1];
 #pragma unroll

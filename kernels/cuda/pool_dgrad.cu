@@ -8,6 +8,7 @@
  * their channels innermost, else one element.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/window.cuh"
 
@@ -30,29 +31,45 @@ static __device__ __forceinline__ int64_t at_of(const int64_t *stride,
            w * stride[4];
 }
 
-/* The window along dimension d whose tap r is position i, or -1. */
-static __device__ __forceinline__ int window_of(const struct cuda_window &w,
-                                                int d, int i, int r)
-{
-    const int reach = i + w.pad[d] - r * w.dilation[d];
+/* The first and the last window along dimension d that may hold position i. */
+struct reach {
+    int first, last;
+};
 
-    if (reach < 0 || reach % w.step[d] != 0 || reach / w.step[d] >= w.out[d])
-        return -1;
-    return reach / w.step[d];
+static __device__ __forceinline__ struct reach
+reach_of(const struct cuda_window &w, int d, int i)
+{
+    const int at = i + w.pad[d];
+    const int low = at - (w.kernel[d] - 1) * w.dilation[d];
+    struct reach r;
+
+    r.first = low <= 0 ? 0 : (low + w.step[d] - 1) / w.step[d];
+    r.last = at < 0 ? -1 : min(at / w.step[d], w.out[d] - 1);
+    return r;
+}
+
+/* The tap of window o that is position i, or -1 where it lies between two. */
+static __device__ __forceinline__ int tap_of(const struct cuda_window &w, int d,
+                                             int i, int o)
+{
+    const int at = i + w.pad[d] - o * w.step[d];
+
+    if (w.dilation[d] == 1)
+        return at;
+    return at % w.dilation[d] == 0 ? at / w.dilation[d] : -1;
 }
 
 /* Taps of window o along dimension d that an average counts. */
 static __device__ __forceinline__ int counted(const struct cuda_window &w,
                                               int d, int o, bool include_pad)
 {
-    int n = 0;
+    const int base = o * w.step[d] - w.pad[d], n = w.kernel[d];
+    const int low = include_pad ? -w.pad[d] : 0;
+    const int high = w.in[d] + (include_pad ? w.pad_end[d] : 0);
 
-    for (int r = 0; r < w.kernel[d]; r++) {
-        const int i = o * w.step[d] + r * w.dilation[d] - w.pad[d];
-        n += include_pad ? i >= -w.pad[d] && i < w.in[d] + w.pad_end[d]
-                         : i >= 0 && i < w.in[d];
-    }
-    return n;
+    return max(min(window_first_tap(base, w.dilation[d], high), n) -
+                   min(window_first_tap(base, w.dilation[d], low), n),
+               0);
 }
 
 /* Adds dy to the channels whose first maximum of the window is tap `own`. */
@@ -130,6 +147,7 @@ static __global__ void __launch_bounds__(THREADS)
     uint32_t o[5];
     float acc[V];
 
+    launch_wait();
     if (i >= a.count)
         return;
     w.index(i, o);
@@ -137,13 +155,16 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int j = 0; j < V; j++)
         acc[j] = 0;
-    for (int kd = 0; kd < w.kernel[0]; kd++) {
-        const int od = window_of(w, 0, (int)o[2], kd);
-        for (int kh = 0; od >= 0 && kh < w.kernel[1]; kh++) {
-            const int oh = window_of(w, 1, (int)o[3], kh);
-            for (int kw = 0; oh >= 0 && kw < w.kernel[2]; kw++) {
-                const int ow = window_of(w, 2, (int)o[4], kw);
-                if (ow >= 0)
+    const struct reach rd = reach_of(w, 0, (int)o[2]);
+    const struct reach rh = reach_of(w, 1, (int)o[3]);
+    const struct reach rw = reach_of(w, 2, (int)o[4]);
+    for (int od = rd.last; od >= rd.first; od--) {
+        const int kd = tap_of(w, 0, (int)o[2], od);
+        for (int oh = rh.last; kd >= 0 && oh >= rh.first; oh--) {
+            const int kh = tap_of(w, 1, (int)o[3], oh);
+            for (int ow = rw.last; kh >= 0 && ow >= rw.first; ow--) {
+                const int kw = tap_of(w, 2, (int)o[4], ow);
+                if (kw >= 0)
                     give<T, V>(a, o[0], c, od, oh, ow,
                                (kd * w.kernel[1] + kh) * w.kernel[2] + kw, acc);
             }
@@ -230,13 +251,9 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     const int v = vectors ? wide : 1;
     fill_window(&a, p, (int)(p->out[0].dim[1] / v));
     a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / v);
-    const unsigned blocks = cuda_blocks(a.count, THREADS);
-    const cudaStream_t s = cuda_stream(args);
-    if (vectors)
-        pool_kernel<T, wide><<<blocks, THREADS, 0, s>>>(a);
-    else
-        pool_kernel<T, 1><<<blocks, THREADS, 0, s>>>(a);
-    return CUDA_LAUNCHED(err);
+    return launch_chained(vectors ? pool_kernel<T, wide> : pool_kernel<T, 1>,
+                          dim3(cuda_blocks(a.count, THREADS)), dim3(THREADS), 0,
+                          args->stream, a, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,

@@ -67,6 +67,20 @@ static __device__ __forceinline__ void ptx_ldmatrix_x4(uint32_t d[4],
 #endif
 }
 
+/* The same of each matrix turned round: lane l receives elements l/4 of rows
+ * 2(l%4) and the next. */
+static __device__ __forceinline__ void ptx_ldmatrix_x4_trans(uint32_t d[4],
+                                                             uint32_t from)
+{
+#if PTX_SM80
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
+                 "{%0,%1,%2,%3}, [%4];"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "r"(from)
+                 : "memory");
+#endif
+}
+
 /* d += a b for one 16x8 tile.  Lane l = 4g + t holds d[0..1] = (g, 2t..2t+1)
  * and d[2..3] = (g + 8, 2t..2t+1). */
 static __device__ __forceinline__ void

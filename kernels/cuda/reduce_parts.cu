@@ -12,6 +12,7 @@
  * Second pass: one warp an output adds the parts in a fixed order.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 
 #define THREADS   256
@@ -43,6 +44,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t last = min(first + a.rows_per_part, a.rows);
     float sum[V];
 
+    launch_wait();
 #pragma unroll
     for (int j = 0; j < V; j++)
         sum[j] = 0;
@@ -84,12 +86,16 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const int o = (int)(blockIdx.x * (THREADS / 32) + threadIdx.x / 32);
     const int outputs = a.columns / a.joined;
+    /* Where all is reduced, all columns are joined: the parts as they lie. */
+    const size_t step_of_part = a.joined > 1 ? 1 : (size_t)a.columns;
     float sum = 0;
 
+    launch_wait();
     if (o >= outputs)
         return;
+#pragma unroll 8
     for (int i = threadIdx.x % 32; i < a.parts * a.joined; i += 32)
-        sum += a.part[(size_t)(i / a.joined) * a.columns + o + i % a.joined];
+        sum += a.part[i * step_of_part + o];
     for (int step = 16; step > 0; step /= 2)
         sum += __shfl_xor_sync(~0u, sum, step);
     if (threadIdx.x % 32 != 0)
@@ -149,14 +155,15 @@ template <typename T, int V>
 static int run_vectors(struct parts_args *a, const struct kern_exec *e,
                        const struct kern_args *args, struct infer_error *err)
 {
-    const cudaStream_t stream = cuda_stream(args);
-
     fill(a, &e->problem, V, (int)(intptr_t)e->state);
     const dim3 grid(cuda_blocks(a->columns / V, a->block_columns), a->parts);
-    part_kernel<T, V><<<grid, THREADS, 0, stream>>>(*a);
-    join_kernel<<<cuda_blocks(a->columns / a->joined, THREADS / 32), THREADS, 0,
-                  stream>>>(*a);
-    return CUDA_LAUNCHED(err);
+    const int r = launch_chained(part_kernel<T, V>, grid, dim3(THREADS), 0,
+                                 args->stream, *a, err);
+    return r < 0 ? r
+                 : launch_chained(
+                       join_kernel,
+                       dim3(cuda_blocks(a->columns / a->joined, THREADS / 32)),
+                       dim3(THREADS), 0, args->stream, *a, err);
 }
 
 template <typename T>

@@ -2,6 +2,7 @@
 /* The end of a training step, by one thread; and a step of an optimiser, one
  * thread V weights, 4 where the ranges are aligned to 16 bytes. */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 
@@ -51,6 +52,7 @@ static __global__ void step_kernel(const __grid_constant__ struct step_args a)
 {
     double state[KERN_STEP_SIZE];
 
+    launch_wait();
     for (int i = 0; i < KERN_STEP_SIZE; i++)
         state[i] = a.from[i * a.from_step];
     move_on(a.attr, a.norm[0], state);
@@ -95,8 +97,8 @@ static int launch_step(const struct kern_exec *e, const struct kern_args *args,
         a.next = (uint64_t *)args->out[1];
         a.next_step = p->out[1].stride[0];
     }
-    step_kernel<<<1, 1, 0, cuda_stream(args)>>>(a);
-    return CUDA_LAUNCHED(err);
+    return launch_chained(step_kernel, dim3(1), dim3(1), 0, args->stream, a,
+                          err);
 }
 
 CUDA_ROW(step_f32_cuda_thread, KERN_STEP, INFER_F32, supports_step, launch_step)
@@ -202,6 +204,8 @@ static __global__ void __launch_bounds__(THREADS)
     update_kernel(const __grid_constant__ struct update_args a)
 {
     const int64_t i = (blockIdx.x * (int64_t)THREADS + threadIdx.x) * V;
+
+    launch_wait();
     const float factor = a.state ? a.state[KERN_STEP_FACTOR] : 1.0f;
     const float c1 = a.state ? a.state[KERN_STEP_CORRECTION1] : 1.0f;
     const float c2 = a.state ? a.state[KERN_STEP_CORRECTION2] : 1.0f;
@@ -318,14 +322,10 @@ static int launch_update(const struct kern_exec *e,
     a.copy = args->out[KERN_UPDATE_COPY];
     if (a.n == 0)
         return 0;
-    if (aligned(p, args))
-        update_kernel<4>
-            <<<cuda_blocks(a.n / 4, THREADS), THREADS, 0, cuda_stream(args)>>>(
-                a);
-    else
-        update_kernel<1>
-            <<<cuda_blocks(a.n, THREADS), THREADS, 0, cuda_stream(args)>>>(a);
-    return CUDA_LAUNCHED(err);
+    const bool four = aligned(p, args);
+    return launch_chained(four ? update_kernel<4> : update_kernel<1>,
+                          dim3(cuda_blocks(four ? a.n / 4 : a.n, THREADS)),
+                          dim3(THREADS), 0, args->stream, a, err);
 }
 
 CUDA_ROW(update_f32_cuda_vec, KERN_UPDATE, INFER_F32, supports_update,

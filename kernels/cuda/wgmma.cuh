@@ -39,30 +39,31 @@ struct wgmma_args {
     int per_tap; /* chunks of one (r, s) */
     int chunks;  /* of the whole depth */
     int tiles_m, tiles_n;
+    float *moments; /* NULL: none */
 };
 
 /* ---- types --------------------------------------------------------- */
 
-/* WEIGHTS: matrices of packed weights. */
+/* WEIGHTS: matrices of packed weights; HALF: of 16 bits. */
 struct wgmma_f16 {
     typedef __half type;
-    enum { WEIGHTS = 1 };
+    enum { WEIGHTS = 1, HALF = 1 };
 };
 struct wgmma_bf16 {
     typedef __nv_bfloat16 type;
-    enum { WEIGHTS = 1 };
+    enum { WEIGHTS = 1, HALF = 1 };
 };
 /* Factors rounded to TF32: x by the copy engine, w when it is packed. */
 struct wgmma_tf32 {
     typedef float type;
-    enum { WEIGHTS = 1 };
+    enum { WEIGHTS = 1, HALF = 0 };
 };
 /* Single precision: x = big + small, both TF32 to nearest, likewise w, which
  * is packed as two matrices, and x w = small big + big small + big big; what is
  * dropped is below 2^-21 of a product. */
 struct wgmma_tf32x3 {
     typedef float type;
-    enum { WEIGHTS = 2 };
+    enum { WEIGHTS = 2, HALF = 0 };
 };
 
 /* ---- the ring ------------------------------------------------------ */

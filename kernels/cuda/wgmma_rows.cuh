@@ -152,6 +152,13 @@ static int wgmma_supports(const struct kern_problem *p,
     if (!C::CLUSTER && !unary_is_in_place(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "its activation is left to other kernels");
+    if (moments_of(p) &&
+        (p->epilogue.act.kind != KERN_IDENTITY ||
+         kern_problem_in(p, CONV_RESIDUAL) || p->out[1].dtype != INFER_F32 ||
+         p->out[1].dim[0] != conv_ceil_div(s.g.m, 64)))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes F32 moments of 64 pixels each, without "
+                         "residual and activation");
     return 0;
 }
 
@@ -320,6 +327,7 @@ static int wgmma_fill(const struct kern_exec *e, const struct kern_args *args,
     a->out = output_of(e, args, s->g.k);
     a->out.y_pitch = s->g.y_pitch;
     a->out.r_pitch = s->g.r_pitch;
+    a->moments = moments_of(&e->problem) ? (float *)args->out[1] : NULL;
     a->apart = (uintptr_t)a->out.y % 16 != 0;
     a->windows = s->windows;
     a->known = !a->out.bias || (e->problem.constant_in & 1u << CONV_BIAS);
@@ -339,9 +347,12 @@ static int wgmma_launch_tile(const struct kern_exec *e,
     typedef wgmma_tile<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
                        C::STAGES, C::SLOTS>
         L;
-    void (*const kernel)(const struct wgmma_args) =
+    void (*const plain)(const struct wgmma_args) =
         wgmma_tile_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
-                          C::STAGES, C::SLOTS>;
+                          C::STAGES, C::SLOTS, false>;
+    void (*const measuring)(const struct wgmma_args) =
+        wgmma_tile_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
+                          C::STAGES, C::SLOTS, C::MOMENTS != 0>;
     const struct wgmma_state *s = (const struct wgmma_state *)e->state;
     const int tiles = s->tiles_m * s->tiles_n;
     struct wgmma_args a;
@@ -352,7 +363,8 @@ static int wgmma_launch_tile(const struct kern_exec *e,
     if (r < 0)
         return r;
     return launch_chained(
-        kernel, dim3(tiles < s->multiprocessors ? tiles : s->multiprocessors),
+        a.moments ? measuring : plain,
+        dim3(tiles < s->multiprocessors ? tiles : s->multiprocessors),
         dim3(L::THREADS), L::SHARED, args->stream, a, err);
 }
 
@@ -390,7 +402,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
         .dtype = kind,                                                         \
         .acc = INFER_F32,                                                      \
         .min_sm = 90,                                                          \
-        .flags = row_flags,                                                    \
+        .flags = (row_flags) | (symbol##_config::MOMENTS ? KERN_MOMENTS : 0u), \
         .supports = wgmma_supports<symbol##_config>,                           \
         .estimate = wgmma_estimate<symbol##_config>,                           \
         .variants =                                                            \
@@ -405,7 +417,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
     ((row_flags)&KERN_TF32 ? CONV_ROUND_TF32 : CONV_ROUND_TYPE)
 
 /* percent: what the tile reaches of the multiprocessor's rate, measured on the
- * 3x3 layers of ResNet-50. */
+ * 3x3 layers of ResNet-50.  Moments want slots of 64 halves. */
 #define WGMMA_TILE_ROW(symbol, operation, m, kind, row_flags, mt, team, wgs,   \
                        bn, stages, slots, percent)                             \
     struct symbol##_config {                                                   \
@@ -421,6 +433,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             STAGES = stages,                                                   \
             SLOTS = slots,                                                     \
             TWO_FIT = 0,                                                       \
+            MOMENTS = m::HALF && bn >= 64 && (operation) == KERN_CONV_FPROP,   \
             PERCENT = percent                                                  \
         };                                                                     \
         static double estimate(const struct kern_problem *p,                   \
@@ -444,6 +457,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             STAGES = stages,                                                   \
             TWO_FIT = wgmma_cluster<m, wgs, bn, stages>::SHARED <=             \
                       WGMMA_SHARED_OF_TWO,                                     \
+            MOMENTS = 0,                                                       \
             PERCENT = percent                                                  \
         };                                                                     \
         static double estimate(const struct kern_problem *p,                   \

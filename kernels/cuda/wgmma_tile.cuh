@@ -24,6 +24,10 @@
  * fetched into the slot beforehand (loaded[], freed[] are the barriers) and
  * replaced in place.
  *
+ * Moments (kernels/moments.h), where MOMENTS is set: when all warps of a
+ * consumer have filled a slot, each takes them of 16 of its columns
+ * (wgmma_moments.cuh).  A slot is filled again two barriers later at least.
+ *
  * Bytes: STAGES * (BM + WEIGHTS * BN) * 128 + WGS * SLOTS * 8192 + barriers of
  * 8 bytes, two a stage and two a slot.
  */
@@ -32,6 +36,7 @@
 
 #include "kernels/cuda/wgmma.cuh"
 #include "kernels/cuda/wgmma_finish.cuh"
+#include "kernels/cuda/wgmma_moments.cuh"
 
 template <typename M, int MT, int TEAM, int WGS, int BN, int STAGES, int SLOTS>
 struct wgmma_tile {
@@ -42,7 +47,8 @@ struct wgmma_tile {
         BOXES = MT * PARTS, /* slots that a consumer's part of a tile fills */
         BM = 64 * MT * TEAM,
         TEAMS = WGS / TEAM,
-        TURN = 1, /* the barrier that team 0 awaits; the next is team 1's */
+        TURN = 1,   /* the barrier that team 0 awaits; the next is team 1's */
+        FILLED = 3, /* those of consumers whose slot is full */
         CONSUMERS = 128 * WGS,
         THREADS = CONSUMERS + 128,
         X_BYTES = BM * 128,
@@ -179,6 +185,30 @@ wgmma_store(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
     }
 }
 
+/* The same with the moments of what is sent; there is no activation. */
+template <typename T, typename L, int MT, int BN, int SLOTS>
+static __device__ __forceinline__ void
+wgmma_store_measured(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
+                     struct wgmma_slots *s, unsigned char *shared,
+                     uint32_t base, int group, int m0, int n0)
+{
+    static_assert(SLOTS > 1 && L::USED == 64, "see above, wgmma_moments.cuh");
+#pragma unroll
+    for (int box = 0; box < L::BOXES; box++) {
+        const int n = n0 + box % L::PARTS * L::USED;
+        const int m = m0 + box / L::PARTS * 64;
+        const uint32_t slot =
+            base + L::SLOTS_AT + (group * SLOTS + s->ring.stage) * L::SLOT;
+        float *v = acc[box / L::PARTS] + box % L::PARTS * (L::USED / 2);
+        if (n >= a.g.k)
+            continue;
+        wgmma_clear_rest<L::USED / 2>(v, a.g.m - m);
+        wgmma_send<T, L, SLOTS, true>(a, v, s, shared, base, group, m, n);
+        hopper_sync(L::FILLED + group, 128);
+        wgmma_measure<T>(slot, a.moments, a.g.k, a.g.m - m, m / 64, n);
+    }
+}
+
 /* Fetches the residuals of all tiles, in the order in which wgmma_store() of
  * each consumer wants them. */
 template <typename L, int MT, int TEAM, int BN, int SLOTS>
@@ -219,7 +249,7 @@ wgmma_fetch_residuals(const struct wgmma_args &a, uint32_t base)
 /* ---- the kernel ---------------------------------------------------- */
 
 template <typename M, typename L, int MT, int TEAM, int BN, int STAGES,
-          int SLOTS>
+          int SLOTS, bool MOMENTS>
 static __device__ __forceinline__ void
 wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
 {
@@ -248,8 +278,12 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
         wgmma_skip<STAGES>(&ring, (L::TEAMS - 1) * a.chunks);
         if (!slots.used)
             launch_wait();
-        wgmma_store<typename M::type, L, MT, BN, SLOTS>(
-            a, acc, &slots, shared, base, group, m0 + member * MT * 64, n0);
+        if constexpr (MOMENTS)
+            wgmma_store_measured<typename M::type, L, MT, BN, SLOTS>(
+                a, acc, &slots, shared, base, group, m0 + member * MT * 64, n0);
+        else
+            wgmma_store<typename M::type, L, MT, BN, SLOTS>(
+                a, acc, &slots, shared, base, group, m0 + member * MT * 64, n0);
     }
     if (threadIdx.x % 32 == 0)
         hopper_copies_wait<0>();
@@ -275,7 +309,8 @@ static __device__ __forceinline__ void wgmma_fill(const struct wgmma_args &a,
     }
 }
 
-template <typename M, int MT, int TEAM, int WGS, int BN, int STAGES, int SLOTS>
+template <typename M, int MT, int TEAM, int WGS, int BN, int STAGES, int SLOTS,
+          bool MOMENTS>
 static __global__ void __launch_bounds__(128 * WGS + 128, 1)
     wgmma_tile_kernel(const __grid_constant__ struct wgmma_args a)
 {
@@ -304,7 +339,8 @@ static __global__ void __launch_bounds__(128 * WGS + 128, 1)
     launch_release();
     if (threadIdx.x < L::CONSUMERS) {
         hopper_take<L::CONSUMER>();
-        wgmma_consume<M, L, MT, TEAM, BN, STAGES, SLOTS>(a, shared, base);
+        wgmma_consume<M, L, MT, TEAM, BN, STAGES, SLOTS, MOMENTS>(a, shared,
+                                                                  base);
     } else {
         hopper_give<L::PRODUCER>();
         if (threadIdx.x == L::CONSUMERS) {

@@ -100,4 +100,11 @@ static inline int pool_supports(const struct kern_problem *p,
     return r;
 }
 
+/* Smallest tap r >= 0 with base + r * dilation >= bound. */
+static __device__ __forceinline__ int window_first_tap(int base, int dilation,
+                                                       int bound)
+{
+    return base >= bound ? 0 : (bound - base + dilation - 1) / dilation;
+}
+
 #endif

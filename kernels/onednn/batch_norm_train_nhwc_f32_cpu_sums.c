@@ -19,7 +19,7 @@
 extern const struct kern_row batch_norm_train_nhwc_f32_cpu_sums;
 
 enum { X, SCALE, SHIFT, MEAN, VAR, RESIDUAL };
-enum { Y, BATCH_MEAN, BATCH_INVERSE, NEW_MEAN, NEW_VAR };
+enum { Y, BATCH_MEAN, BATCH_INVERSE, NEW_MEAN, NEW_VAR, SIGNS };
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
@@ -41,6 +41,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
             return error_set(why, INFER_EUNSUPPORTED, "takes F32 vectors");
     if (!cpu_act_known(&p->epilogue.act))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this activation");
+    if (kern_problem_out(p, SIGNS))
+        return error_set(why, INFER_EUNSUPPORTED, "keeps no signs");
     return 0;
 }
 

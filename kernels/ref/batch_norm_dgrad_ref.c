@@ -23,7 +23,14 @@ static void add(struct ref_walk *w, const struct kern_tensor *t, int64_t c)
     w->offset[w->n - 1] = c * t->stride[1];
 }
 
-/* All elements of channel c: dy, x and, where they are there, y. */
+/* in[5] is not y but its signs. */
+static bool has_signs(const struct kern_problem *p)
+{
+    return p->in[Y].dtype == INFER_U8;
+}
+
+/* All elements of channel c: dy, x and, where they are there, y or its signs.
+ */
 static void start_channel(struct ref_walk *w, const struct kern_problem *p,
                           int64_t c)
 {
@@ -34,17 +41,20 @@ static void start_channel(struct ref_walk *w, const struct kern_problem *p,
     add(w, &p->in[DY], c);
     add(w, &p->in[X], c);
     if (kern_problem_in(p, Y))
-        add(w, &p->in[Y], c);
+        add(w, &p->in[Y], has_signs(p) ? c / 8 : c);
 }
 
 /* dy through the activation. */
 static double dz_at(const struct kern_problem *p, const struct kern_args *args,
-                    const struct ref_walk *w)
+                    const struct ref_walk *w, int64_t c)
 {
     const double dy = ref_load(p->in[DY].dtype, args->in[DY], w->offset[0]);
 
     if (!kern_problem_in(p, Y))
         return dy;
+    if (has_signs(p))
+        return ((const uint8_t *)args->in[Y])[w->offset[2]] >> c % 8 & 1 ? dy
+                                                                         : 0;
     return dy * ref_unary_slope_by_y(
                     &p->epilogue.act,
                     ref_load(p->in[Y].dtype, args->in[Y], w->offset[2]));
@@ -79,7 +89,7 @@ static void store_dx(const struct kern_problem *p, const struct kern_args *args,
     struct ref_walk w;
 
     for (start_channel(&w, p, c); !w.done; ref_walk_next(&w)) {
-        const double dz = dz_at(p, args, &w);
+        const double dz = dz_at(p, args, &w, c);
         const double xn = xn_at(p, args, &w, c);
         ref_store(dx->dtype, args->out[0], place(dx, &w, c),
                   factor * (dz - mean_dz - xn * mean_dz_xn));
@@ -98,7 +108,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         double dshift = 0, dscale = 0, count = 0;
         struct ref_walk w;
         for (start_channel(&w, p, c); !w.done; ref_walk_next(&w)) {
-            const double dz = dz_at(p, args, &w);
+            const double dz = dz_at(p, args, &w, c);
             dshift += dz;
             dscale += dz * xn_at(p, args, &w, c);
             count++;

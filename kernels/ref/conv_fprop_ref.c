@@ -3,6 +3,7 @@
  * summed in the order of the window, then the channels. */
 #include <string.h>
 
+#include "kernels/moments.h"
 #include "kernels/ref/window.h"
 
 struct conv {
@@ -92,6 +93,55 @@ static void compute_row(const struct conv *v, int64_t n, int64_t k, int64_t od,
     store_row(v, n, k, od, oh);
 }
 
+/* ---- moments ------------------------------------------------------- */
+
+/* Pixels first .. end - 1 of channel k of y, as it was stored. */
+static void measure_part(const struct kern_tensor *y, const void *base,
+                         int64_t k, int64_t first, int64_t end, double *mean,
+                         double *squares)
+{
+    const int64_t n = end - first;
+
+    *mean = *squares = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        double sum = 0;
+        for (int64_t i = first; i < end; i++) {
+            int64_t at = k * y->stride[1], rest = i;
+            for (int d = y->rank - 1; d >= 0; d--)
+                if (d != 1) {
+                    at += rest % y->dim[d] * y->stride[d];
+                    rest /= y->dim[d];
+                }
+            const double v = ref_load(y->dtype, base, at) - *mean;
+            sum += pass == 0 ? v : v * v;
+        }
+        if (pass == 0)
+            *mean = sum / (double)n;
+        else
+            *squares = sum;
+    }
+}
+
+static void measure(const struct kern_problem *p, const struct kern_args *args)
+{
+    const struct kern_tensor *t = moments_of(p), *y = &p->out[0];
+    const int64_t pixels = kern_tensor_count(y) / y->dim[1];
+    const int64_t part = moments_part(t->dim[0], pixels);
+
+    for (int64_t i = 0; i < t->dim[0]; i++)
+        for (int64_t k = 0; k < y->dim[1]; k++) {
+            const int64_t end = (i + 1) * part;
+            const int64_t at = i * t->stride[0] + k * t->stride[2];
+            double mean, squares;
+            measure_part(y, args->out[0], k, i * part,
+                         end < pixels ? end : pixels, &mean, &squares);
+            ref_store(t->dtype, args->out[1], at, mean);
+            ref_store(t->dtype, args->out[1], at + t->stride[1], squares);
+        }
+}
+
+/* ---- all ----------------------------------------------------------- */
+
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
@@ -118,11 +168,13 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
             for (int64_t od = 0; od < v.w.out[0]; od++)
                 for (int64_t oh = 0; oh < v.w.out[1]; oh++)
                     compute_row(&v, n, k, od, oh);
+    if (moments_of(&e->problem))
+        measure(&e->problem, args);
     return 0;
 }
 
 const struct kern_row conv_fprop_ref = {
-    REF_ROW(conv_fprop_ref, KERN_CONV_FPROP),
+    REF_ROW(conv_fprop_ref, KERN_CONV_FPROP) | KERN_MOMENTS,
     .supports = ref_supports_double,
     .prepare = prepare,
     .launch = launch,

@@ -5,7 +5,8 @@ accuracy of both over several seeds.
 
     cifar_accuracy.py --train=PATH --data=DIR [--lossless=FILE.bin]
                       [--networks=resnet20-cifar:20,resnet18-cifar:6]
-                      [--seeds=1,2,3] [--jobs=2] [--time=SECONDS]
+                      [--seeds=1,2,3] [--precision=bf16] [--jobs=2]
+                      [--group=1] [--time=SECONDS]
                       [--json=FILE] [--markdown=FILE]
 
 DIR holds train/CLASS/*.jpg and test/CLASS/*.jpg; FILE.bin is a CIFAR-10 batch,
@@ -14,9 +15,10 @@ the second test.  A network is a name of `train --list-archs` and epochs.
 The recipe: SGD with Nesterov's momentum 0.9, batches of 128 (what does not fill
 one is left out), one cycle of the learning rate up to 0.2 (0.1 for resnet50),
 weight decay 5e-4 on weights alone, flips and crops from 4 pixels of black,
-Kaiming's first weights, bf16 products with fp32 masters.  PyTorch trains with
-autocast and channels last, its step recorded as a CUDA graph; its pictures are
-on the GPU and are augmented there.
+Kaiming's first weights, bf16 products with fp32 masters, or all of it in fp32.
+PyTorch trains with autocast (in fp32: without it, and without TF32) and channels
+last, its step recorded as a CUDA graph, several seeds beside each other in one
+with --group; its pictures are on the GPU and are augmented there.
 
 --arrays keeps PyTorch's pictures in a file, which --prepare makes beforehand.
 --time stops starting new runs when so many seconds are over.  Every run adds a
@@ -155,43 +157,61 @@ class Pictures:
                       rows[:, None, :, None], cols[:, None, None, :]]
 
 
-class Step:
-    """Forward, backward and update; a CUDA graph from the tenth step on."""
+class Steps:
+    """Forward, backward and update of several networks, each on a stream of
+    its own; one CUDA graph from the tenth step on."""
 
-    def __init__(self, net):
+    def __init__(self, nets, precision):
         import torch
-        self.net = net
-        self.x = torch.zeros(BATCH, 3, 32, 32, device="cuda").contiguous(
-            memory_format=torch.channels_last)
-        self.y = torch.zeros(BATCH, dtype=torch.long, device="cuda")
+        self.nets, self.half = nets, precision == "bf16"
+        self.x = [torch.zeros(BATCH, 3, 32, 32, device="cuda").contiguous(
+            memory_format=torch.channels_last) for _ in nets]
+        self.y = [torch.zeros(BATCH, dtype=torch.long, device="cuda")
+                  for _ in nets]
         self.rate = torch.zeros((), device="cuda")
-        self.params = [p for p in net.parameters()]
-        self.moments = [torch.zeros_like(p) for p in self.params]
-        self.matrix = [i for i, p in enumerate(self.params) if p.dim() > 1]
+        self.params = [list(net.parameters()) for net in nets]
+        self.moments = [[torch.zeros_like(p) for p in params]
+                        for params in self.params]
         self.stream = torch.cuda.Stream()
+        self.branch = [torch.cuda.Stream() for _ in nets]
         self.graph, self.runs = None, 0
 
-    def compute(self):
+    def compute(self, k):
         import torch
         import torch.nn.functional as F
-        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
-            out = self.net(self.x)
-        loss = F.cross_entropy(out.float(), self.y)
-        grads = list(torch.autograd.grad(loss, self.params))
+        params, moments = self.params[k], self.moments[k]
+        matrix = [i for i, p in enumerate(params) if p.dim() > 1]
+        with torch.autocast("cuda", torch.bfloat16, enabled=self.half,
+                            cache_enabled=False):
+            out = self.nets[k](self.x[k])
+        loss = F.cross_entropy(out.float(), self.y[k])
+        grads = list(torch.autograd.grad(loss, params))
         with torch.no_grad():
-            torch._foreach_add_([grads[i] for i in self.matrix],
-                                [self.params[i] for i in self.matrix],
-                                alpha=DECAY)
-            torch._foreach_mul_(self.moments, MOMENTUM)
-            torch._foreach_add_(self.moments, grads)
-            torch._foreach_add_(grads, self.moments, alpha=MOMENTUM)
+            torch._foreach_add_([grads[i] for i in matrix],
+                                [params[i] for i in matrix], alpha=DECAY)
+            torch._foreach_mul_(moments, MOMENTUM)
+            torch._foreach_add_(moments, grads)
+            torch._foreach_add_(grads, moments, alpha=MOMENTUM)
             torch._foreach_mul_(grads, self.rate)
-            torch._foreach_sub_(self.params, grads)
+            torch._foreach_sub_(params, grads)
+
+    def compute_all(self):
+        import torch
+        stem = torch.cuda.current_stream()
+        for branch in self.branch:
+            branch.wait_stream(stem)
+        for k, branch in enumerate(self.branch):
+            with torch.cuda.stream(branch):
+                self.compute(k)
+        for branch in self.branch:
+            stem.wait_stream(branch)
 
     def run(self, x, y, rate):
+        """x and y: the batches of all networks, one behind the other."""
         import torch
-        self.x.copy_(x)
-        self.y.copy_(y)
+        for k in range(len(self.nets)):
+            self.x[k].copy_(x[k * BATCH:(k + 1) * BATCH])
+            self.y[k].copy_(y[k * BATCH:(k + 1) * BATCH])
         self.rate.fill_(rate)
         self.runs += 1
         if self.graph:
@@ -199,20 +219,20 @@ class Step:
             return
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            self.compute()
+            self.compute_all()
         torch.cuda.current_stream().wait_stream(self.stream)
         if self.runs == 10:
             torch.cuda.synchronize()
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
-                self.compute()
+                self.compute_all()
 
 
-def accuracy(net, pictures, x, y):
+def accuracy(net, pictures, x, y, half):
     import torch
     net.eval()
     right = 0
-    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=half):
         for i in range(0, len(x), 500):
             out = net(pictures.normal(x[i:i + 500]))
             right += int((out.argmax(1) == y[i:i + 500]).sum())
@@ -220,39 +240,48 @@ def accuracy(net, pictures, x, y):
 
 
 def torch_run(job):
-    """One run of PyTorch, in a process of its own."""
+    """The runs of some seeds side by side, in a process of its own."""
     import torch
     import torch.nn.functional as F
-    torch.manual_seed(job["seed"])
     torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = False
     data = {k: torch.from_numpy(v).cuda()
             for k, v in numpy.load(job["arrays"]).items()}
-    name, epochs = job["network"], job["epochs"]
-    net, pictures = make_network(name), Pictures(name)
+    name, epochs, half = job["network"], job["epochs"], \
+        job["precision"] == "bf16"
+    pictures, nets = Pictures(name), []
+    for seed in job["seeds"]:
+        torch.manual_seed(seed)
+        nets.append(make_network(name).train())
+    torch.manual_seed(job["seeds"][0])
     padded = F.pad(data["x"], (4, 4, 4, 4))
-    step = Step(net)
+    steps = Steps(nets, job["precision"])
     per_epoch = len(padded) // BATCH
     probe = torch.optim.SGD([torch.zeros(1, requires_grad=True)], peak(name))
     policy = torch.optim.lr_scheduler.OneCycleLR(
         probe, peak(name), per_epoch * epochs, cycle_momentum=False)
     torch.cuda.synchronize()
     start = time.monotonic()
-    net.train()
     for _ in range(epochs):
-        order = torch.randperm(len(padded), device="cuda")
+        order = [torch.randperm(len(padded), device="cuda") for _ in nets]
         for i in range(per_epoch):
-            b = order[i * BATCH:(i + 1) * BATCH]
-            step.run(pictures.normal(pictures.vary(padded[b])), data["y"][b],
-                     policy.get_last_lr()[0])
+            b = torch.cat([o[i * BATCH:(i + 1) * BATCH] for o in order])
+            steps.run(pictures.normal(pictures.vary(padded[b])), data["y"][b],
+                      policy.get_last_lr()[0])
             probe.step()
             policy.step()
     torch.cuda.synchronize()
     seconds = time.monotonic() - start
-    result = {"accuracy": accuracy(net, pictures, data["tx"], data["ty"]),
-              "seconds": seconds}
-    if "lx" in data:
-        result["lossless"] = accuracy(net, pictures, data["lx"], data["ly"])
-    return result
+    results = []
+    for seed, net in zip(job["seeds"], nets):
+        got = {"seed": seed, "seconds": seconds,
+               "accuracy": accuracy(net, pictures, data["tx"], data["ty"],
+                                    half)}
+        if "lx" in data:
+            got["lossless"] = accuracy(net, pictures, data["lx"], data["ly"],
+                                       half)
+        results.append(got)
+    return results
 
 
 # ---- train -----------------------------------------------------------
@@ -265,10 +294,12 @@ def call(words):
 
 
 def our_run(args, job, folder):
-    name, seed = job["network"], job["seed"]
-    out = os.path.join(folder, "%s-%d.safetensors" % (name, seed))
+    name, seed = job["network"], job["seeds"][0]
+    out = os.path.join(folder, "%s-%s-%d.safetensors" % (
+        name, job["precision"], seed))
     common = [args.train, "--arch=" + name, "--data=" + args.data, "--json",
-              "--device=cuda", "--precision=bf16", "-b%d" % BATCH]
+              "--device=cuda", "--precision=" + job["precision"],
+              "-b%d" % BATCH]
     start = time.monotonic()
     got = call(common + ["--epochs=%d" % job["epochs"],
                          "--seed=%d" % seed, "--optimizer=nesterov",
@@ -276,31 +307,34 @@ def our_run(args, job, folder):
                          "--weight-decay=%g" % DECAY, "--augment=flip,crop:4",
                          "--snapshot=%de" % job["epochs"], "-o" + out,
                          "--log=" + out + ".csv"])
-    result = {"accuracy": got["val_accuracy"],
+    result = {"accuracy": got["val_accuracy"], "seed": seed,
               "seconds": time.monotonic() - start}
     if args.lossless:
         result["lossless"] = call(common + ["--init-from=" + out, "--evaluate",
                                             "--val=" + args.lossless]
                                   )["val_accuracy"]
     os.remove(out)
-    return result
+    return [result]
 
 
 # ---- all runs --------------------------------------------------------
 
-def one(args, job, folder, arrays):
+def some(args, job, folder, arrays):
+    """The results of a job: one run of train, or some of PyTorch."""
     if job["side"] == "train":
-        result = our_run(args, job, folder)
+        results = our_run(args, job, folder)
     else:
         words = [sys.executable, os.path.abspath(__file__), "--torch-run",
                  json.dumps(dict(job, arrays=arrays))]
-        result = call(words)
-    result = dict(job, **result)
-    print(json.dumps(result), flush=True)
-    if args.json:
-        with open(args.json, "a") as f:
-            f.write(json.dumps(result) + "\n")
-    return result
+        results = call(words)
+    fixed = {k: job[k] for k in ("network", "epochs", "precision", "side")}
+    results = [dict(fixed, **r) for r in results]
+    for r in results:
+        print(json.dumps(r), flush=True)
+        if args.json:
+            with open(args.json, "a") as f:
+                f.write(json.dumps(r) + "\n")
+    return results
 
 
 def cell(values):
@@ -311,26 +345,55 @@ def cell(values):
     return "%.2f ± %.2f" % (mean, spread), mean
 
 
+def standard_error(a, b):
+    """Of the difference of two means, in points; NaN below two runs."""
+    if len(a) < 2 or len(b) < 2:
+        return math.nan
+    return 100 * math.sqrt(statistics.variance(a) / len(a) +
+                           statistics.variance(b) / len(b))
+
+
 def table(results, lossless):
-    lines = ["| network | epochs | test | seeds | train, % | PyTorch, % | "
-             "difference |", "|---|---|---|---|---|---|---|"]
-    networks = []
+    lines = ["| network | precision | epochs | test | seeds | train, % | "
+             "PyTorch, % | difference, with its standard error |",
+             "|---|---|---|---|---|---|---|---|"]
+    kinds = []
     for r in results:
-        if (r["network"], r["epochs"]) not in networks:
-            networks.append((r["network"], r["epochs"]))
-    for name, epochs in networks:
+        kind = (r["network"], r["precision"], r["epochs"])
+        if kind not in kinds:
+            kinds.append(kind)
+    for kind in kinds:
         for key, test in [("accuracy", "10,000 JPEG")] + (
                 [("lossless", "1,000 lossless")] if lossless else []):
-            side = {s: [r[key] for r in results if r["network"] == name and
-                        r["epochs"] == epochs and r["side"] == s]
+            side = {s: [r[key] for r in results if r["side"] == s and kind == (
+                r["network"], r["precision"], r["epochs"])]
                     for s in ("train", "torch")}
             ours, a = cell(side["train"])
             theirs, b = cell(side["torch"])
-            difference = "%+.2f" % (a - b) if a and b else "-"
-            lines.append("| %s | %d | %s | %d, %d | %s | %s | %s |" % (
-                name, epochs, test, len(side["train"]), len(side["torch"]),
-                ours, theirs, difference))
+            difference = "%+.2f ± %.2f" % (a - b, standard_error(
+                side["train"], side["torch"])) if a and b else "-"
+            lines.append("| %s | %s | %d | %s | %d, %d | %s | %s | %s |" % (
+                *kind, test, len(side["train"]), len(side["torch"]), ours,
+                theirs, difference))
     return "\n".join(lines)
+
+
+def list_jobs(args):
+    """Runs of train one by one, those of PyTorch in groups of seeds; train's
+    first, then PyTorch's, in turns."""
+    seeds = [int(s) for s in args.seeds.split(",")]
+    jobs = []
+    for word in args.networks.split(","):
+        name, epochs = word.split(":")
+        kind = {"network": name, "epochs": int(epochs),
+                "precision": args.precision}
+        for i in range(0, len(seeds), args.group):
+            group = seeds[i:i + args.group]
+            if "torch" in args.sides:
+                jobs.append(dict(kind, side="torch", seeds=group))
+            if "train" in args.sides:
+                jobs += [dict(kind, side="train", seeds=[s]) for s in group]
+    return jobs
 
 
 def main():
@@ -342,7 +405,10 @@ def main():
                    "resnet34-cifar:5,resnet50-cifar:4")
     p.add_argument("--seeds", default="1,2,3")
     p.add_argument("--sides", default="train,torch")
+    p.add_argument("--precision", default="bf16", choices=("bf16", "fp32"))
     p.add_argument("--jobs", type=int, default=2)
+    p.add_argument("--group", type=int, default=1,
+                   help="seeds that PyTorch trains side by side")
     p.add_argument("--time", type=float, default=1e9)
     p.add_argument("--arrays", help="pictures prepared by an earlier run, or "
                    "the file to prepare")
@@ -364,21 +430,15 @@ def main():
             print("prepared: %.1f s" % (time.monotonic() - start), flush=True)
         if args.prepare:
             return
-        jobs = []
-        for seed in args.seeds.split(","):
-            for word in args.networks.split(","):
-                name, epochs = word.split(":")
-                for side in args.sides.split(","):
-                    jobs.append({"network": name, "epochs": int(epochs),
-                                 "seed": int(seed), "side": side})
+        jobs = list_jobs(args)
 
         def work(job):
             if time.monotonic() - start > args.time:
-                return None
-            return one(args, job, folder, arrays)
+                return []
+            return some(args, job, folder, arrays)
 
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-            results = [r for r in pool.map(work, jobs) if r]
+            results = [r for rs in pool.map(work, jobs) for r in rs]
     text = table(results, args.lossless)
     print(text)
     if args.markdown:

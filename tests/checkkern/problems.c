@@ -387,7 +387,7 @@ static bool is_comparison(enum kern_binary_kind kind)
 }
 
 /* A factor for each channel of each image; `large` is as much as a network has
- * at a batch of some size. */
+ * at a batch of some size, and takes a second to check. */
 static void make_gate(struct maker *m, bool large)
 {
     struct kern_problem *p = m->p;
@@ -420,11 +420,13 @@ static void make_binary(struct maker *m, int k)
     const struct dims s = make_dims(m, k, 1);
     const struct dims other = make_broadcast(m, &s);
     const bool swap = rng_chance(&m->rng, 20);
+    const bool large =
+        k == KERN_BINARY_COUNT + KERN_MUL && scalar_is_float(m->dtype);
 
     p->attr.binary.kind = kind;
     if (kind == KERN_MUL && k >= KERN_BINARY_COUNT &&
-        (k == KERN_BINARY_COUNT + KERN_MUL || rng_chance(&m->rng, 60))) {
-        make_gate(m, k == KERN_BINARY_COUNT + KERN_MUL);
+        (large || rng_chance(&m->rng, 60))) {
+        make_gate(m, large);
         return;
     }
     p->n_in = 2;

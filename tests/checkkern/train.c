@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Problems of training: ways back, statistics, losses, updates. */
+#include "kernels/moments.h"
 #include "tests/checkkern/checkkern.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -58,13 +59,40 @@ static struct dims make_batch(struct maker *m, int k)
         {4, {3, 33, 5, 9}},  {2, {32, 10}},        {4, {8, 128, 4, 4}},
         {4, {2, 8, 33, 31}}, {5, {2, 6, 3, 4, 5}}, {4, {16, 16, 32, 32}},
     };
+    /* Rounds enough for loops over more than a GPU holds at once: 3 blocks of
+     * 256 threads with 4 vectors of 8 channels each on 132 multiprocessors. */
+    static const struct dims large = {4, {7, 2048, 15, 16}};
     struct dims s;
 
     if (k < COUNT(fixed))
         return fixed[k];
+    if (k % 64 == 63 && m->row->backend == INFER_BACKEND_CUDA)
+        return large;
     s = make_dims(m, k, 2);
     s.dim[0] += 4;
+    if (rng_chance(&m->rng, 40)) /* whole bytes of signs */
+        s.dim[1] = (s.dim[1] + 7) / 8 * 8;
     return s;
+}
+
+static struct kern_tensor make_signs(struct maker *m, const struct dims *s,
+                                     bool writable)
+{
+    struct dims eighth = *s;
+
+    eighth.dim[1] /= 8;
+    return make_tensor(m, INFER_U8, eighth.rank, eighth.dim, writable);
+}
+
+/* Of a convolution before it, in parts of any size. */
+static struct kern_tensor make_moments_of(struct maker *m,
+                                          const struct kern_tensor *x)
+{
+    const int64_t pixels = kern_tensor_count(x) / x->dim[1];
+    const int64_t part = (int64_t)1 << rng_range(&m->rng, 0, 7);
+    const int64_t dim[3] = {moments_parts(part, pixels), 2, x->dim[1]};
+
+    return kern_tensor_dense(vector_dtype(m), 3, dim, KERN_NCHW);
 }
 
 static void make_batch_norm_train(struct maker *m, int k)
@@ -81,9 +109,13 @@ static void make_batch_norm_train(struct maker *m, int k)
         set_out(p, i, out_vector(m, c));
     }
     some_residual(m, &s);
+    if (m->row->flags & KERN_MOMENTS && rng_chance(&m->rng, 30))
+        set_in(p, 6, make_moments_of(m, &p->in[0]));
     p->attr.norm.epsilon = 0x1p-10f;
     p->attr.norm.momentum = 0.1f;
     p->epilogue.act = make_known(&m->rng);
+    if (c % 8 == 0 && rng_chance(&m->rng, 60))
+        set_out(p, 5, make_signs(m, &s, true));
 }
 
 static void make_batch_norm_dgrad(struct maker *m, int k)
@@ -93,11 +125,16 @@ static void make_batch_norm_dgrad(struct maker *m, int k)
     const int64_t c = s.dim[1];
 
     p->epilogue.act = make_known(&m->rng);
+    if (c % 8 == 0 && rng_chance(&m->rng, 50))
+        p->epilogue.act.kind = KERN_RELU;
     set_in(p, 0, make_in(m, &s));
     set_in(p, 1, make_in(m, &s));
     for (int i = 2; i <= 4; i++)
         set_in(p, i, make_vector(m, c));
-    if (p->epilogue.act.kind != KERN_IDENTITY)
+    if (c % 8 == 0 && p->epilogue.act.kind == KERN_RELU &&
+        rng_chance(&m->rng, 70))
+        set_in(p, 5, make_signs(m, &s, false));
+    else if (p->epilogue.act.kind != KERN_IDENTITY)
         set_in(p, 5, make_in(m, &s));
     for (int i = 6; i <= 7; i++)
         if (rng_chance(&m->rng, 30))

@@ -3,6 +3,7 @@
  * ways back.  A convolution's dgrad is a transposed convolution. */
 #include <string.h>
 
+#include "kernels/moments.h"
 #include "tests/checkkern/checkkern.h"
 
 /* One 2-D problem; pads are top, left, bottom, right. */
@@ -129,8 +130,8 @@ int window_fixed_count(enum kern_op op)
     (void)list_of(op, &count);
     if (op == KERN_CONV_TRANSPOSE_FPROP)
         count += COUNT(conv_cases);
-    /* Behind all others, weights that are not constant. */
-    return count * VARIANTS + (op == KERN_CONV_FPROP ? count : 0);
+    /* Behind all others, weights that are not constant, and moments. */
+    return count * VARIANTS + (op == KERN_CONV_FPROP ? 2 * count : 0);
 }
 
 /* ---- shapes -------------------------------------------------------- */
@@ -509,6 +510,36 @@ static void fixed_epilogue(struct maker *m, int variant)
     p->epilogue.residual_last = variant == 3;
 }
 
+/* Moments of the output, in the parts that rows give, at random in others, and
+ * nothing behind the sum but a bias. */
+static void add_moments(struct maker *m)
+{
+    struct kern_problem *p = m->p;
+    const int64_t k = p->out[0].dim[1];
+    const int64_t pixels = kern_tensor_count(&p->out[0]) / k;
+    const int64_t part = rng_chance(&m->rng, 85)
+                             ? MOMENTS_PART
+                             : (int64_t)1 << rng_range(&m->rng, 0, 8);
+    const int64_t dim[3] = {moments_parts(part, pixels), 2, k};
+
+    if (rng_chance(&m->rng, 40)) {
+        p->in[2] = make_vector(m, k);
+        p->n_in = 3;
+    }
+    p->out[1] = kern_tensor_dense(vector_dtype(m), 3, dim, KERN_NCHW);
+    p->n_out = 2;
+}
+
+/* Problem k, or one at random, of convolutions that give moments. */
+static bool has_moments(struct maker *m, int k)
+{
+    if (m->p->op != KERN_CONV_FPROP)
+        return false;
+    if (k < window_fixed_count(m->p->op))
+        return k >= COUNT(conv_cases) * (VARIANTS + 1);
+    return m->row->flags & KERN_MOMENTS && rng_chance(&m->rng, 30);
+}
+
 /* The convolution whose dgrad is problem k, or false: a transposed one. */
 static bool pick_dgrad(struct maker *m, int k, struct shape *s)
 {
@@ -537,9 +568,11 @@ static void make_shape(struct maker *m, int k, struct shape *s)
 
     const struct window_case *list = list_of(m->p->op, &count);
     m->changing = m->p->op == KERN_CONV_FPROP && k >= count * VARIANTS &&
-                  (k < count * (VARIANTS + 1) || rng_chance(&m->rng, 20));
-    if (m->changing && k < count * (VARIANTS + 1))
-        from_case(s, &list[k - count * VARIANTS]);
+                  (k < count * (VARIANTS + 1) ||
+                   rng_chance(&m->rng, k < count * (VARIANTS + 2) ? 50 : 20));
+    if (m->p->op == KERN_CONV_FPROP && k >= count * VARIANTS &&
+        k < count * (VARIANTS + 2))
+        from_case(s, &list[k % count]);
     else if (k / VARIANTS < count)
         from_case(s, &list[k / VARIANTS]);
     else if (is_pool(m->p->op) && rng_chance(&m->rng, 15))
@@ -577,7 +610,9 @@ void make_window_problem(struct maker *m, int k)
         fill_pool(m, &s, variant == 1 || rng_chance(&m->rng, 30));
     else
         fill_conv(m, &s);
-    if (fixed && !pool)
+    if (has_moments(m, k))
+        add_moments(m);
+    else if (fixed && !pool)
         fixed_epilogue(m, variant);
     else
         make_epilogue(m);

@@ -116,6 +116,34 @@ for rule in nesterov rmsprop adamw; do
     done
 done
 
+# ---- measured kernels: the cache gives the same again, and so does the
+# checkpoint where the cache is gone; a damaged cache is ignored with a word
+cache=$dir/tuning.json
+measure="--tune=exhaustive --tune-cache=$cache -v"
+# shellcheck disable=SC2086
+for f in whole again; do
+    expect 0 'step 6' run "$dir/$f.safetensors" $measure --steps=6
+done
+grep -q '[1-9][0-9]* problems measured' "$dir/out" && fail 'measured twice'
+same "$dir/whole.safetensors" "$dir/again.safetensors"
+# shellcheck disable=SC2086
+expect 0 'step 3' run "$dir/cut.safetensors" $measure --steps=3
+rm -f "$cache"
+# shellcheck disable=SC2086
+expect 0 'step 6' run "$dir/cut.safetensors" $measure --steps=6 --resume
+grep -q '[1-9][0-9]* problems measured' "$dir/out" && fail 'measured anew'
+same "$dir/whole.safetensors" "$dir/cut.safetensors"
+printf '{"libinfer_tuning": 1, "dev' >"$cache"
+# shellcheck disable=SC2086
+expect 0 'tuning cache ignored' run "$dir/again.safetensors" $measure --steps=1
+# shellcheck disable=SC2086
+expect 0 'step 6' run "$dir/again.safetensors" $measure --deterministic \
+    --tune=off --steps=6
+expect 1 'on, off or exhaustive' run "$dir/again.safetensors" --tune=often
+for f in whole again cut; do
+    rm "$dir/$f.safetensors"
+done
+
 # ---- starting from weights
 expect 0 '10 test pictures.*accuracy 100' run "$dir/b.safetensors" \
     --evaluate --init-from="$a"

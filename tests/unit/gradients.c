@@ -556,7 +556,8 @@ static void test_resize(void **unused)
 
 /* ---- batch norm ---------------------------------------------------- */
 
-static void check_batch_norm(struct kern_unary act)
+/* by_sign: the way back sees a bit an element of y instead of y. */
+static void check_batch_norm(struct kern_unary act, bool by_sign)
 {
     struct run *f = new_run(KERN_BATCH_NORM_TRAIN);
     struct run *b = new_run(KERN_BATCH_NORM_DGRAD);
@@ -565,13 +566,17 @@ static void check_batch_norm(struct kern_unary act)
 
     f->p.attr.norm = b->p.attr.norm = attr;
     f->p.epilogue.act = b->p.epilogue.act = act;
-    input(f, 0, DIMS(4, 3, 2, 3));
+    input(f, 0, DIMS(3, 16, 2, 3));
     for (int i = 1; i <= 2; i++)
-        input(f, i, DIMS(3));
-    input(f, 5, DIMS(4, 3, 2, 3));
-    output(f, 0, DIMS(4, 3, 2, 3));
-    output(f, 1, DIMS(3));
-    output(f, 2, DIMS(3));
+        input(f, i, DIMS(16));
+    input(f, 5, DIMS(3, 16, 2, 3));
+    output(f, 0, DIMS(3, 16, 2, 3));
+    output(f, 1, DIMS(16));
+    output(f, 2, DIMS(16));
+    if (by_sign) {
+        output(f, 5, DIMS(3, 2, 2, 3));
+        f->p.out[5].dtype = INFER_U8;
+    }
     for (int i = 0; i < MAX; i++)
         g[i] = real();
     launch(f);
@@ -581,6 +586,10 @@ static void check_batch_norm(struct kern_unary act)
     copy(b, 3, &f->p.out[1], f->out[1]);
     copy(b, 4, &f->p.out[2], f->out[2]);
     copy(b, 5, &f->p.out[0], f->out[0]);
+    if (by_sign) {
+        b->p.in[5] = f->p.out[5];
+        b->other[5] = f->out[5];
+    }
     like(b, 0, &f->p.in[0]);
     like(b, 1, &f->p.in[1]);
     like(b, 2, &f->p.in[1]);
@@ -597,10 +606,11 @@ static void check_batch_norm(struct kern_unary act)
 static void test_batch_norm(void **unused)
 {
     (void)unused;
-    check_batch_norm((struct kern_unary){KERN_IDENTITY, 0, 0});
-    check_batch_norm((struct kern_unary){KERN_RELU, 0, 0});
-    check_batch_norm((struct kern_unary){KERN_LEAKY_RELU, 0.1f, 0});
-    check_batch_norm((struct kern_unary){KERN_SIGMOID, 0, 0});
+    check_batch_norm((struct kern_unary){KERN_IDENTITY, 0, 0}, false);
+    check_batch_norm((struct kern_unary){KERN_RELU, 0, 0}, false);
+    check_batch_norm((struct kern_unary){KERN_RELU, 0, 0}, true);
+    check_batch_norm((struct kern_unary){KERN_LEAKY_RELU, 0.1f, 0}, false);
+    check_batch_norm((struct kern_unary){KERN_SIGMOID, 0, 0}, false);
 }
 
 /* Running statistics: momentum, and n - 1 below the variance. */

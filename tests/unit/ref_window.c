@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The window operations and products of the reference.
- * The expected values were computed with PyTorch from the same inputs. */
+/* The window operations and products of the reference, and the batch norm that
+ * a convolution's moments are for.  The expected values were computed with
+ * PyTorch from the same inputs. */
 #include "tests/unit/ref_case.h"
 
 static void test_conv2d(void **state)
@@ -317,6 +318,80 @@ static void test_matmul_vectors(void **state)
     free(c);
 }
 
+/* ---- moments ------------------------------------------------------- */
+
+/* Two channels of 2x2x3 pixels, parts of 8: 1 2 .. 12 and their squares, less
+ * 50, which a 1x1 window leaves as they are. */
+static struct ref_case *make_moments(float *y, float *moments)
+{
+    static const float w[] = {1, 0, 0, 1};
+    struct ref_case *c = ref_new(KERN_CONV_FPROP);
+
+    for (int i = 0; i < 12; i++) {
+        float *to = c->in[0] + i / 6 * 12 + i % 6;
+        to[0] = (float)(i + 1);
+        to[6] = (float)((i + 1) * (i + 1) - 50);
+    }
+    ref_in(c, 0, c->in[0], DIMS(2, 2, 2, 3));
+    ref_in(c, 1, w, DIMS(2, 2, 1, 1));
+    c->p.attr.conv =
+        (struct kern_conv){.groups = 1, .stride = {1, 1}, .dilation = {1, 1}};
+    ref_out(c, INFER_F32, y, DIMS(2, 2, 2, 3));
+    c->p.out[1] = kern_tensor_dense(INFER_F32, DIMS(2, 2, 2), KERN_NCHW);
+    c->args.out[1] = moments;
+    c->p.n_out = 2;
+    return c;
+}
+
+static void test_moments(void **state)
+{
+    /* Mean and squares of 1..8, then of 9..12. */
+    static const float e[] = {4.5f, -24.5f, 42, 3570, 10.5f, 61.5f, 5, 2209};
+    float y[24], moments[8];
+    struct ref_case *c = make_moments(y, moments);
+
+    (void)state;
+    if (ref_launch(c) < 0)
+        fail_msg("%s", c->err.text);
+    assert_memory_equal(moments, e, sizeof(e));
+    c->p.out[1].dim[0] = 5; /* of 4, 4 and 4 pixels */
+    ref_refused(c, INFER_EUNSUPPORTED, "no moments of 5 parts");
+}
+
+/* Batch norm makes the same of moments as of what they were taken from. */
+static void test_moments_joined(void **state)
+{
+    static const float ones[] = {1, 1}, zeros[] = {0, 0};
+    float y[24], moments[8], norm[2][24], mean[2][2], inverse[2][2];
+    struct ref_case *c = make_moments(y, moments);
+
+    (void)state;
+    assert_int_equal(ref_launch(c), 0);
+    free(c);
+    for (int i = 0; i < 2; i++) {
+        c = ref_new(KERN_BATCH_NORM_TRAIN);
+        ref_in(c, 0, y, DIMS(2, 2, 2, 3));
+        ref_in(c, 1, ones, DIMS(2));
+        ref_in(c, 2, zeros, DIMS(2));
+        if (i == 1)
+            ref_in(c, 6, moments, DIMS(2, 2, 2));
+        ref_out(c, INFER_F32, norm[i], DIMS(2, 2, 2, 3));
+        c->p.out[1] = c->p.out[2] = c->p.in[1];
+        c->args.out[1] = mean[i];
+        c->args.out[2] = inverse[i];
+        c->p.n_out = 3;
+        if (ref_launch(c) < 0)
+            fail_msg("%s", c->err.text);
+        free(c);
+    }
+    for (int k = 0; k < 2; k++) {
+        assert_float_equal(mean[0][k], mean[1][k], 1e-6);
+        assert_float_equal(inverse[0][k], inverse[1][k], 1e-7);
+    }
+    for (int k = 0; k < 24; k++)
+        assert_float_equal(norm[0][k], norm[1][k], 1e-6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +411,8 @@ int main(void)
         cmocka_unit_test(test_epilogue_order),
         cmocka_unit_test(test_pool_empty_window),
         cmocka_unit_test(test_matmul_vectors),
+        cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_moments_joined),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

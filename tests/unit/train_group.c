@@ -115,21 +115,31 @@ static const struct exchange_ops meet = {meet_reduce, meet_join, meet_share,
 
 /* ---- a network ----------------------------------------------------- */
 
-/* With and without batch normalisation. */
-static struct graph *network(bool norm)
+/* Without batch normalisation, with it behind the first layer, and with it in
+ * a residual block as well, where it takes in the addition. */
+enum norms { NO_NORM, NORM, NORMS };
+
+static struct graph *network(enum norms norms)
 {
+    const struct arch_conv again = {.in = 4, .out = 4, .kernel = 3, .pad = 1};
     struct arch_build b;
     struct graph *g = NULL;
-    int x;
+    int x, y;
 
     arch_build_begin(&b, "small", NULL);
     x = arch_image_input(&b, 1, SIDE, SIDE, NULL);
     x = arch_conv(&b, "conv", x,
                   (struct arch_conv){
                       .in = 1, .out = 4, .kernel = 3, .pad = 1, .bias = true});
-    if (norm)
+    if (norms != NO_NORM)
         x = arch_batch_norm(&b, "norm", x, 4);
     x = arch_relu(&b, x);
+    if (norms == NORMS) {
+        y = arch_batch_norm(&b, "norm1", arch_conv(&b, "conv1", x, again), 4);
+        y = arch_conv(&b, "conv2", arch_relu(&b, y), again);
+        y = arch_batch_norm(&b, "norm2", y, 4);
+        x = arch_relu(&b, arch_add(&b, y, x));
+    }
     x = arch_dense(&b, "fc", arch_flatten(&b, x), 4 * SIDE * SIDE, CLASSES);
     assert_int_equal(arch_build_end(&b, x, &g), 0);
     return g;
@@ -148,7 +158,8 @@ static void picture(float *x, int32_t *label, uint64_t number)
 struct task {
     struct member member;
     int ranks, accumulate, steps;
-    bool norm;
+    enum norms norms;
+    bool sync;
     bool stop_at_2; /* asks for the end at the second step */
     struct net *net;
     double loss[8];
@@ -168,6 +179,7 @@ static int make(struct task *t)
                             .batch = WHOLE / t->ranks / t->accumulate,
                             .accumulate = t->accumulate,
                             .update = true,
+                            .sync_norm = t->sync,
                             .momentum = true,
                             .bn_momentum = 0.1f,
                             .rule = {.kind = KERN_UPDATE_SGD, .beta1 = 0.9f},
@@ -180,7 +192,7 @@ static int make(struct task *t)
 
     if (t->ranks > 1)
         o.exchange = &t->member.base;
-    rc = net_new(network(t->norm), &o, &t->err, &t->net);
+    rc = net_new(network(t->norms), &o, &t->err, &t->net);
     /* Other first weights everywhere: rank 0's must win. */
     if (rc == 0)
         rc = init_random(t->net, INIT_PYTORCH,
@@ -323,7 +335,7 @@ static void ranks_train_as_one(void **state)
  * their mean. */
 static void norms_keep_common_statistics(void **state)
 {
-    struct task one = {.accumulate = 1, .steps = 3, .norm = true};
+    struct task one = {.accumulate = 1, .steps = 3, .norms = NORM};
     struct task t[RANKS];
     struct meeting m;
     const struct net *n;
@@ -332,7 +344,7 @@ static void norms_keep_common_statistics(void **state)
     (void)state;
     run_all(&one, 1, &m);
     for (int r = 0; r < RANKS; r++)
-        t[r] = (struct task){.accumulate = 1, .steps = 3, .norm = true};
+        t[r] = (struct task){.accumulate = 1, .steps = 3, .norms = NORM};
     run_all(t, RANKS, &m);
     n = one.net;
     for (int r = 0; r < RANKS; r++) {
@@ -351,6 +363,47 @@ static void norms_keep_common_statistics(void **state)
     clear(&one);
     for (int r = 0; r < RANKS; r++)
         clear(&t[r]);
+}
+
+/* With the statistics of all ranks' batch three ranks do what one does with the
+ * whole of it, in batch norms' gradients and running statistics too; with
+ * statistics of their own parts they do something else. */
+static void norms_see_the_whole_batch(void **state)
+{
+    struct meeting m;
+
+    (void)state;
+    for (int accumulate = 1; accumulate <= 2; accumulate++) {
+        const struct task plan = {
+            .accumulate = accumulate, .steps = 4, .norms = NORMS};
+        struct task one = plan, t[RANKS], apart[RANKS];
+
+        run_all(&one, 1, &m);
+        for (int r = 0; r < RANKS; r++) {
+            t[r] = apart[r] = plan;
+            t[r].sync = true;
+        }
+        run_all(t, RANKS, &m);
+        run_all(apart, RANKS, &m);
+        for (int r = 0; r < RANKS; r++) {
+            const size_t bytes = net_flat_bytes(one.net, NET_WEIGHTS);
+
+            assert_memory_equal(t[r].weights, t[0].weights, bytes);
+            near(t[r].weights, one.weights, bytes, 1e-5);
+            near(t[r].grads, one.grads, net_flat_bytes(one.net, NET_GRADS),
+                 1e-5);
+            for (int s = 0; s < 4; s++) {
+                assert_true(fabs(t[r].loss[s] - one.loss[s]) < 2e-5);
+                assert_int_equal(t[r].hit[s], one.hit[s]);
+            }
+            assert_true(fabs(apart[r].loss[3] - one.loss[3]) > 1e-3);
+        }
+        clear(&one);
+        for (int r = 0; r < RANKS; r++) {
+            clear(&t[r]);
+            clear(&apart[r]);
+        }
+    }
 }
 
 /* ---- parts of the data --------------------------------------------- */
@@ -502,6 +555,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_train_as_one),
         cmocka_unit_test(norms_keep_common_statistics),
+        cmocka_unit_test(norms_see_the_whole_batch),
         cmocka_unit_test(ranks_share_batches),
         cmocka_unit_test(processes_start_and_end),
     };

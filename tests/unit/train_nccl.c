@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exchange through NCCL among the launches of a recorded step.  One GPU
  * alone in its group adds nothing up, so that every bit must be as without an
- * exchange, and no part of the step may be missed or moved.  Skipped where
+ * exchange, and no part of the step may be missed or moved.  Batch norms that
+ * see the batch of all GPUs take other launches for the same.  Skipped where
  * there is no GPU or no NCCL. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,12 +27,13 @@
 static struct device gpu;
 static struct exchange *alone;
 
-static struct net *make(struct exchange *x, enum infer_dtype dtype,
+static struct net *make(struct exchange *x, bool sync, enum infer_dtype dtype,
                         int accumulate)
 {
     const struct net_options o = {
         .device = &gpu,
         .exchange = x,
+        .sync_norm = sync,
         .dtype = dtype,
         .deterministic = true,
         .batch = BATCH,
@@ -109,8 +112,8 @@ static void same(struct net *a, struct net *b, enum net_home home)
 
 static void compare(enum infer_dtype dtype, int accumulate)
 {
-    struct net *with = make(alone, dtype, accumulate);
-    struct net *without = make(NULL, dtype, accumulate);
+    struct net *with = make(alone, false, dtype, accumulate);
+    struct net *without = make(NULL, false, dtype, accumulate);
 
     for (int s = 0; s < STEPS; s++) {
         struct net_metrics a, b;
@@ -135,10 +138,68 @@ static void an_exchange_alone_changes_nothing(void **state)
     compare(INFER_F32, 2);
 }
 
+/* ||a - b|| / ||b|| over a range of a flat array. */
+static double apart(struct net *a, struct net *b, enum net_home home,
+                    int64_t from, int64_t to)
+{
+    const size_t bytes = net_flat_bytes(a, home);
+    float *x = malloc(bytes), *y = malloc(bytes);
+    double off = 0, all = 0;
+
+    assert_int_equal(net_read_flat(a, home, x, NULL), 0);
+    assert_int_equal(net_read_flat(b, home, y, NULL), 0);
+    for (int64_t i = from; i < to; i++) {
+        off += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+        all += (double)y[i] * (double)y[i];
+    }
+    free(x);
+    free(y);
+    return sqrt(off / all);
+}
+
+/* The first step, where only rounding differs, closely; the others, which are
+ * recorded, by their loss. */
+static void compare_sync(enum infer_dtype dtype, int accumulate, double limit,
+                         double loss_limit)
+{
+    struct net *with = make(alone, true, dtype, accumulate);
+    struct net *without = make(NULL, false, dtype, accumulate);
+    const int64_t trained = with->role_begin[NET_FROZEN];
+    const int64_t running = with->role_begin[NET_RUNNING];
+    const int64_t end = with->role_begin[NET_ROLES];
+
+    for (int s = 0; s < STEPS; s++) {
+        struct net_metrics a, b;
+        double grads, averages;
+
+        one_step(with, s, &a);
+        one_step(without, s, &b);
+        grads = apart(with, without, NET_GRADS, 0, trained);
+        averages = apart(with, without, NET_WEIGHTS, running, end);
+        printf("step %d: losses %g and %g, gradients apart by %.1e, running "
+               "statistics by %.1e\n",
+               s, a.loss / BATCH, b.loss / BATCH, grads, averages);
+        assert_true(fabs(a.loss - b.loss) / BATCH <= loss_limit);
+        if (s == 0)
+            assert_true(grads <= limit && averages <= limit / 10);
+    }
+    net_free(with);
+    net_free(without);
+}
+
+static void norms_of_all_equal_norms(void **state)
+{
+    (void)state;
+    compare_sync(INFER_F32, 1, 5e-3, 0.01);
+    compare_sync(INFER_F32, 2, 5e-3, 0.01);
+    compare_sync(INFER_BF16, 1, 0.3, 0.3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_exchange_alone_changes_nothing),
+        cmocka_unit_test(norms_of_all_equal_norms),
     };
     struct group g = {.size = 1, .local_size = 1};
     struct infer_error err = {0};

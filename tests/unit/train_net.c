@@ -81,6 +81,18 @@ static int residual(struct arch_build *b, int x, int *channels)
     return arch_relu(b, arch_add(b, y, x));
 }
 
+/* A shortcut through every second pixel, whose way back adds to what the other
+ * reader of x has made; channels in eights, so that ReLU goes back by signs. */
+static int projected(struct arch_build *b, int x, int *channels)
+{
+    const struct arch_conv c = {.in = 4, .out = 8, .kernel = 1, .stride = 2};
+    int y = arch_relu(b, conv_norm(b, "a", x, 4, 8, 1));
+    int z = arch_batch_norm(b, "c_bn", arch_conv(b, "c", x, c), 8);
+
+    *channels = 8;
+    return arch_relu(b, arch_add(b, conv_norm(b, "b", y, 8, 8, 2), z));
+}
+
 /* Both operands of the addition are batch norms: one is added plainly. */
 static int two_norms(struct arch_build *b, int x, int *channels)
 {
@@ -299,7 +311,7 @@ static void check_gradients(body_fn *body, float smoothing)
 
 static body_fn *const bodies[] = {residual, two_norms, shortcut,  pools,
                                   excite,   depthwise, flattened, normalised,
-                                  scaled,   upwards,   maxout};
+                                  scaled,   upwards,   maxout,    projected};
 
 #define BODIES (sizeof(bodies) / sizeof(bodies[0]))
 
@@ -333,6 +345,39 @@ static void a_wrong_gradient_is_found(void **state)
     assert_int_equal(gradient_check(n, x, label, 4, 5, NULL, &found), 0);
     assert_true(found.worst > 1e-2);
     net_free(n);
+}
+
+/* Of the launches of a list, those that write signs or go back by them. */
+static int by_signs(const struct net *n)
+{
+    const struct net_list *l = &n->list[NET_LIST_TRAIN];
+    int count = 0;
+
+    for (int i = 0; i < l->n; i++)
+        count += (l->op[i]->exec.problem.op == KERN_BATCH_NORM_TRAIN &&
+                  l->op[i]->out[5].t.dtype == INFER_U8) ||
+                 (l->op[i]->exec.problem.op == KERN_BATCH_NORM_DGRAD &&
+                  l->op[i]->in[5].t.dtype == INFER_U8);
+    return count;
+}
+
+/* Signs are kept where the rows of both ways know them and channels come in
+ * eights; never for the sake of a slower row. */
+static void signs_are_kept(void **state)
+{
+    struct net_options o = {.dtype = INFER_F32};
+    struct net_options fast = {.backend = INFER_BACKEND_ONEDNN,
+                               .dtype = INFER_F32};
+    struct net *eights = make(projected, &o), *fours = make(residual, &o);
+    struct net *cpu_rows = make(projected, &fast);
+
+    (void)state;
+    assert_int_equal(by_signs(eights), 4);
+    assert_int_equal(by_signs(fours), 0);
+    assert_int_equal(by_signs(cpu_rows), 0);
+    net_free(eights);
+    net_free(fours);
+    net_free(cpu_rows);
 }
 
 static void run_step(struct net *n, bool first, uint64_t number)
@@ -519,6 +564,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_right),
         cmocka_unit_test(a_wrong_gradient_is_found),
+        cmocka_unit_test(signs_are_kept),
         cmocka_unit_test(fast_rows_agree),
         cmocka_unit_test(gradients_accumulate),
         cmocka_unit_test(frozen_parameters_stay),

@@ -125,6 +125,38 @@ static void check_ignored(const char *text)
     tune_cache_close(c);
 }
 
+/* What was taken travels as text, and stands for what the file says. */
+static void test_text(void **unused)
+{
+    struct tune_cache *a = cache_of("card"), *b = cache_of("card");
+    struct tune_cache *other = cache_of("another card");
+    struct infer_error err = {0};
+    struct tune_entry e;
+    char *text;
+
+    (void)unused;
+    add_entry(a, "taken", "row_a", 2);
+    add_entry(a, "left", "row_a", 0);
+    add_entry(b, "taken", "row_b", 0);
+    assert_int_equal(tune_cache_use(a, "taken", &err), 0);
+    assert_int_equal(tune_cache_use(a, "unknown", &err), 0);
+    text = tune_cache_text(a);
+    assert_non_null(text);
+    assert_int_equal(tune_cache_learn(b, text, &err), 0);
+    assert_int_equal(tune_cache_learn(other, text, &err), 0);
+    free(text);
+    assert_true(tune_cache_find(b, "taken", &e));
+    assert_string_equal(e.row, "row_a");
+    assert_int_equal(e.variant, 2);
+    assert_false(tune_cache_find(b, "left", &e));
+    assert_false(tune_cache_find(other, "taken", &e));
+    assert_true(tune_cache_learn(b, "{\"libinfer_tuning\": 7}", &err) < 0);
+    assert_true(tune_cache_learn(b, "nonsense", &err) < 0);
+    tune_cache_close(a);
+    tune_cache_close(b);
+    tune_cache_close(other);
+}
+
 static void test_damaged(void **unused)
 {
     (void)unused;
@@ -288,10 +320,10 @@ static int remove_folder(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_bad_entries),
-        cmocka_unit_test(test_unwritable), cmocka_unit_test(test_sessions),
-        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_text),        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_bad_entries), cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_sessions),    cmocka_unit_test(test_options),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -156,13 +156,13 @@ static void print_list(const struct net *n, enum net_list_name list,
             op->transfer ? 0 : kern_problem_flops(&op->exec.problem);
 
         total[op->stage] += ms;
-        printf("%-24.24s %-6s %9.4f ms %8.1f GFLOP/s  %s\n",
+        printf("%-24.24s %-6s %9.4f ms %8.1f GFLOP/s  %s %s\n",
                op->node >= 0 && n->g->node[op->node].name
                    ? n->g->node[op->node].name
                    : "",
                net_stage_names[op->stage], ms, ms > 0 ? flops / ms * 1e-6 : 0,
-               op->transfer ? transfer_names[op->transfer]
-                            : op->exec.row->name);
+               op->transfer ? transfer_names[op->transfer] : op->exec.row->name,
+               op->exec.variant_name);
     }
 }
 

@@ -205,6 +205,8 @@ static int put_header(struct writer *w, const struct checkpoint_info *info,
 
     cJSON_AddStringToObject(meta, "format", "pt");
     cJSON_AddStringToObject(meta, "train", text ? text : "");
+    if (info->kernels)
+        cJSON_AddStringToObject(meta, "train.kernels", info->kernels);
     header = text && meta ? cJSON_PrintUnformatted(w->header) : NULL;
     cJSON_free(text);
     if (!header)
@@ -364,22 +366,32 @@ static int read_info(const cJSON *json, struct checkpoint_info *out,
     return 0;
 }
 
-/* The text of __metadata__'s "train", parsed; the header has been found sound
- * by the reader of the tensors. */
-static int read_metadata(const char *path, struct infer_error *err, cJSON **out)
+static int read_header(const char *path, struct infer_error *err, cJSON **out)
 {
     struct weights_file file;
-    cJSON *header = NULL;
-    const char *text;
     uint64_t bytes = 0;
     int rc = weights_file_read(path, 0, err, &file);
 
     if (rc < 0)
         return rc;
-    for (int i = 7; i >= 0; i--)
+    for (int i = 7; i >= 0 && file.blob->bytes >= 8; i--)
         bytes = bytes << 8 | file.blob->data[i];
-    rc = json_parse((const char *)file.blob->data + 8, (size_t)bytes, false,
-                    err, &header);
+    if (file.blob->bytes < 8 || bytes > file.blob->bytes - 8)
+        rc = error_set(err, INFER_EFORMAT, "%s: is no checkpoint", path);
+    else
+        rc = json_parse((const char *)file.blob->data + 8, (size_t)bytes, false,
+                        err, out);
+    weights_file_close(&file);
+    return rc;
+}
+
+/* The text of __metadata__'s "train", parsed. */
+static int read_metadata(const char *path, struct infer_error *err, cJSON **out)
+{
+    cJSON *header = NULL;
+    const char *text;
+    int rc = read_header(path, err, &header);
+
     text = rc == 0 ? json_string(json_member(header, "__metadata__"), "train")
                    : NULL;
     if (rc == 0 && !text)
@@ -389,7 +401,22 @@ static int read_metadata(const char *path, struct infer_error *err, cJSON **out)
     if (rc == 0)
         rc = json_parse(text, strlen(text), false, err, out);
     cJSON_Delete(header);
-    weights_file_close(&file);
+    return rc;
+}
+
+int checkpoint_kernels(const char *path, struct infer_error *err, char **out)
+{
+    cJSON *header = NULL;
+    const char *text;
+    int rc = read_header(path, err, &header);
+
+    *out = NULL;
+    text = rc == 0 ? json_string(json_member(header, "__metadata__"),
+                                 "train.kernels")
+                   : NULL;
+    if (text && !(*out = strdup(text)))
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    cJSON_Delete(header);
     return rc;
 }
 

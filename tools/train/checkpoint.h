@@ -10,7 +10,9 @@
  *     train.state           KERN_STEP_SIZE numbers of the update
  * and in __metadata__, key "train", JSON text:
  *     {"version": 1, "crc32": hex of all tensors' bytes, "step": ..., ...}
- * Random numbers follow from seed and position, so there is no other state.
+ * and, where kernels were chosen by measurement, those choices under
+ * "train.kernels", a document like the tuning cache.  Random numbers follow
+ * from seed and position, so there is no other state.
  */
 #ifndef TOOLS_TRAIN_CHECKPOINT_H
 #define TOOLS_TRAIN_CHECKPOINT_H
@@ -26,7 +28,8 @@ struct checkpoint_info {
     int64_t batch, accumulate;
     int64_t pictures; /* of the training set */
     char arch[256];
-    char rule[32]; /* optimizer */
+    char rule[32];       /* optimizer */
+    const char *kernels; /* what was measured; written alone, NULL for none */
 };
 
 /* Written beside path, synced, renamed: path is the old file or the new. */
@@ -37,5 +40,9 @@ int checkpoint_write(const char *path, struct net *n,
  * as it was.  *info: what the file says. */
 int checkpoint_read(const char *path, struct net *n, struct infer_error *err,
                     struct checkpoint_info *info);
+
+/* What the file says was measured, to be freed; *out is NULL where it says
+ * nothing.  EFORMAT, EIO. */
+int checkpoint_kernels(const char *path, struct infer_error *err, char **out);
 
 #endif

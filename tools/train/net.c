@@ -192,8 +192,11 @@ static int tables(struct net *n, struct infer_error *err)
     n->value = calloc((size_t)n->g->n_values + 1, sizeof(*n->value));
     n->mean = calloc(nodes, sizeof(*n->mean));
     n->deviation = calloc(nodes, sizeof(*n->deviation));
+    n->variance = calloc(nodes, sizeof(*n->variance));
+    n->signs = calloc(nodes, sizeof(*n->signs));
     n->stream = calloc(nodes, sizeof(*n->stream));
-    if (!n->value || !n->mean || !n->deviation || !n->stream)
+    if (!n->value || !n->mean || !n->deviation || !n->variance || !n->signs ||
+        !n->stream)
         return error_set(err, INFER_EMEMORY, "out of memory");
     for (int i = 0; i < n->g->n_values; i++)
         n->value[i].param = -1;
@@ -337,6 +340,8 @@ void net_free(struct net *n)
     free(n->absorbed);
     free(n->mean);
     free(n->deviation);
+    free(n->signs);
+    free(n->variance);
     free(n->stream);
     free(n->buffer);
     free(n->host_metrics);

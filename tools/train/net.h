@@ -22,6 +22,7 @@
 #include "kernels/scalar.h"
 #include "libinfer/device.h"
 #include "libinfer/graph.h"
+#include "libinfer/tune.h"
 #include "libinfer/view.h"
 #include "tools/train/exchange.h"
 
@@ -132,11 +133,13 @@ struct net_options {
     const struct device *device;
     struct exchange *exchange;  /* with other processes; NULL: alone */
     enum infer_backend backend; /* AUTO: the fastest of the device */
+    struct tuner *tuner;        /* chooses rows; NULL: the fixed rule */
     enum infer_dtype dtype;     /* of activations: F32, F16, BF16, F64 */
     bool deterministic, allow_tf32;
     int64_t batch;      /* of this process */
     int accumulate;     /* batches a step, at least 1 */
     bool update;        /* false: gradients only */
+    bool sync_norm;     /* batch norms see the batch of all processes */
     bool decay_all;     /* weight decay on biases and batch norm as well */
     bool keep;          /* no memory is shared: every value stays readable */
     const char *freeze; /* extended regular expression, or NULL */
@@ -158,6 +161,7 @@ struct net_metrics {
 struct net_value {
     struct view view[2]; /* as the train and eval lists see it */
     struct view grad;    /* dtype NONE: none yet */
+    struct view moments; /* kernels/moments.h; dtype NONE: none */
     bool needs_grad;
     int param; /* index, or -1 */
 };
@@ -188,9 +192,11 @@ struct net {
     size_t arena_bytes, fixed_bytes, workspace_bytes, packed_bytes;
     size_t aside_bytes; /* largest workspace of launches aside */
     void *arena, *workspace, *aside;
-    struct view *mean, *deviation; /* of batch norms in training, by node */
-    uint32_t *stream;              /* of dropouts, by node */
-    struct view averages;          /* eval's 16-bit copy of the averages */
+    /* Of batch norms in training, by node; variance: of the whole batch; signs:
+     * of their y, dtype NONE where the way back reads y itself. */
+    struct view *mean, *deviation, *variance, *signs;
+    uint32_t *stream;     /* of dropouts, by node */
+    struct view averages; /* eval's 16-bit copy of the averages */
     int dropouts;
     int logits; /* value */
     /* In NET_FIXED; rate and random are one copy, loss and hit too. */
@@ -282,6 +288,15 @@ struct net_emit {
 void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
                     enum net_stage stage, int node);
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err);
+/* The row that would be taken, or NULL; no view needs a buffer yet. */
+const struct kern_row *net_row(const struct net *n, struct net_emit *e);
+/* Backends of a device that may compute, the preferred one first; how many. */
+int net_backends(const struct device *d, enum infer_backend wanted,
+                 enum infer_backend out[2]);
+/* Deals with the other processes behind what is in the list; array: of dtype
+ * NONE for NET_JOIN. */
+int net_emit_transfer(struct net *n, int list, enum net_transfer kind, int node,
+                      const struct view *array, struct infer_error *err);
 int net_buffer(struct net *n, enum net_home home, size_t bytes,
                struct infer_error *err);
 /* A dense tensor in a buffer of its own. */
@@ -332,9 +347,19 @@ bool net_norm_is_frozen(const struct net *n, const struct graph_node *node);
 
 /* net_forward.c */
 int net_forward(struct net *n, int list, struct infer_error *err);
+/* net_backward_layers.c */
+/* The way back of a chain's batch norm but for where its results go; by_sign:
+ * through the activation by y's signs. */
+void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
+                          const struct view *y, const struct view *dy,
+                          bool by_sign, struct net_emit *e);
 /* net_backward.c */
 int net_backward(struct net *n, struct infer_error *err);
 bool net_has_backward(const struct graph_node *node);
+
+/* net_order.c: the ends of chains in the order in which they are undone, to be
+ * freed; returns their number. */
+int net_back_order(const struct net *n, struct infer_error *err, int **out);
 
 /* net_grad.c: gradients of values and parameters as they gather. */
 /* Where a launch puts a value's gradient; `add` where it holds a part already,
@@ -365,6 +390,14 @@ int net_add_exchange(struct net *n, struct infer_error *err);
 /* Runs one operation with a transfer. */
 int net_transfer(struct net *n, const struct net_op *op,
                  struct infer_error *err);
+/* net_sync_norm.c */
+bool net_syncs_norms(const struct net *n);
+/* Launches for what e, a batch norm in training with all but outputs 1 to 4
+ * set, asks for, by the statistics of all processes; e is used up. */
+int net_sync_norm(struct net *n, struct net_emit *e, struct infer_error *err);
+/* The same for its way back. */
+int net_sync_norm_back(struct net *n, const struct net_emit *e,
+                       struct infer_error *err);
 /* net_memory.c */
 int net_place(struct net *n, struct infer_error *err);
 void *net_at(const struct net *n, const struct view *v);

@@ -4,6 +4,7 @@
  * from that of its output. */
 #include "tools/train/net_backward.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/error.h"
@@ -23,8 +24,7 @@ int net_back_dx(const struct backward *b, struct net_emit *e, int plus)
 
 /* ---- activations --------------------------------------------------- */
 
-/* dy becomes the gradient before the chain's activation, in place. */
-static int undo_act(const struct backward *b)
+int net_back_undo_act(const struct backward *b)
 {
     struct net_emit e;
 
@@ -133,7 +133,7 @@ static int conv(const struct backward *b)
     int rc = net_conv_attr(b->n, b->node, &p.attr, b->err);
 
     if (rc == 0)
-        rc = undo_act(b);
+        rc = net_back_undo_act(b);
     if (rc == 0)
         rc = net_back_bias(b, 1);
     if (rc == 0)
@@ -168,7 +168,7 @@ static int dense(const struct backward *b)
     if (rc == 0)
         rc = as_pixels(b, &b->dy, &p.dz);
     if (rc == 0)
-        rc = undo_act(b);
+        rc = net_back_undo_act(b);
     if (rc == 0)
         rc = net_back_bias(b, b->dy.t.rank - 1);
     if (rc == 0)
@@ -188,93 +188,6 @@ static int dense(const struct backward *b)
 }
 
 /* ---- normalisation ------------------------------------------------- */
-
-/* The gradient of a batch norm's scale or shift, which the kernel makes in any
- * case: into memory of its own where nobody wants it. */
-static int vector_grad(const struct backward *b, int i, struct net_emit *e)
-{
-    const struct view scale = input(b, i, false);
-    bool add = false;
-    int rc = 0;
-
-    if (trains(b, i))
-        e->out[i] = net_grad_param(b->n, param(b, i), &add);
-    else
-        rc = net_like(b->n, &scale, b->err, &e->out[i]);
-    if (add)
-        e->in[5 + i] = e->out[i];
-    return rc;
-}
-
-/* dx takes the place of dy; what goes to the residual has its own. */
-static int batch_norm_of_batch(const struct backward *b)
-{
-    const int residual = b->chain->residual;
-    const bool split = residual >= 0 && b->n->value[residual].needs_grad;
-    struct net_emit e;
-    int rc;
-
-    begin(b, KERN_BATCH_NORM_DGRAD, NET_DGRAD, &e);
-    e.p.attr.norm = b->node->attr.norm;
-    e.in[0] = b->dy;
-    e.in[1] = input(b, 0, false);
-    e.in[2] = input(b, 1, false);
-    e.in[3] = b->n->mean[b->at];
-    e.in[4] = b->n->deviation[b->at];
-    if (b->chain->act >= 0) {
-        e.p.epilogue.act = b->n->g->node[b->chain->act].attr.unary;
-        e.in[5] = b->y;
-    }
-    e.out[0] = b->dy;
-    rc = vector_grad(b, 1, &e);
-    if (rc == 0)
-        rc = vector_grad(b, 2, &e);
-    if (rc == 0 && split)
-        rc = net_like(b->n, &b->n->value[residual].view[0], b->err, &e.out[3]);
-    if (rc == 0)
-        rc = net_emit(b->n, &e, b->err);
-    if (rc == 0 && split)
-        rc = net_grad_give(b->n, b->at, residual, &e.out[3], b->err);
-    if (rc == 0 && wants(b, 0))
-        rc = net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
-    return rc;
-}
-
-/* With statistics that stay, batch norm is a factor a channel: that which
- * normalising dy with mean 0 and shift 0 applies. */
-static int batch_norm_frozen(const struct backward *b)
-{
-    const int residual = b->chain->residual;
-    struct net_emit e;
-    struct view none;
-    int rc = undo_act(b);
-
-    if (rc == 0 && residual >= 0)
-        rc = net_grad_add(b->n, b->at, residual, &b->dy, b->err);
-    if (rc < 0 || !wants(b, 0))
-        return rc;
-    begin(b, KERN_BATCH_NORM, NET_DGRAD, &e);
-    e.p.attr.norm = b->node->attr.norm;
-    e.in[1] = input(b, 1, false);
-    /* Memory of the network is zero to begin with, and this stays so. */
-    rc = net_tensor(b->n, NET_FIXED, e.in[1].t.dtype, 1, e.in[1].t.dim,
-                    KERN_NCHW, b->err, &none);
-    if (rc < 0)
-        return rc;
-    e.in[0] = b->dy;
-    e.in[2] = e.in[3] = none;
-    e.in[4] = input(b, 4, false);
-    e.out[0] = b->dy;
-    rc = net_emit(b->n, &e, b->err);
-    return rc < 0 ? rc
-                  : net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
-}
-
-static int batch_norm(const struct backward *b)
-{
-    return net_norm_is_frozen(b->n, b->node) ? batch_norm_frozen(b)
-                                             : batch_norm_of_batch(b);
-}
 
 static int lrn(const struct backward *b)
 {
@@ -504,7 +417,7 @@ static int (*rule(const struct graph_node *node))(const struct backward *)
     case GRAPH_DENSE:
         return dense;
     case GRAPH_BATCH_NORM:
-        return batch_norm;
+        return net_back_batch_norm;
     case GRAPH_POOL:
         return pool;
     case GRAPH_CONV_TRANSPOSE:
@@ -552,24 +465,32 @@ bool net_has_backward(const struct graph_node *node)
     return rule(node) != NULL;
 }
 
+/* The way back of the chain that node i ends. */
+static int undo(struct net *n, int i, struct infer_error *err)
+{
+    const struct net_chain *c = &n->chain[i];
+    const struct net_value *out = &n->value[n->g->node[i].out[0]];
+    const struct backward b = {.n = n,
+                               .chain = c,
+                               .node = &n->g->node[c->head],
+                               .at = c->head,
+                               .y = out->view[0],
+                               .dy = out->grad,
+                               .err = err};
+
+    if (!out->needs_grad || out->grad.t.dtype == INFER_NONE)
+        return 0;
+    return rule(b.node)(&b);
+}
+
 int net_backward(struct net *n, struct infer_error *err)
 {
-    int rc = 0;
+    int *order = NULL;
+    const int count = net_back_order(n, err, &order);
+    int rc = count < 0 ? count : 0;
 
-    for (int i = n->g->n_nodes - 1; rc == 0 && i >= 0; i--) {
-        const struct net_chain *c = &n->chain[i];
-        const struct net_value *out = &n->value[n->g->node[i].out[0]];
-        const struct backward b = {.n = n,
-                                   .chain = c,
-                                   .node = &n->g->node[c->head],
-                                   .at = c->head,
-                                   .y = out->view[0],
-                                   .dy = out->grad,
-                                   .err = err};
-
-        if (!n->absorbed[i] && out->needs_grad &&
-            out->grad.t.dtype != INFER_NONE)
-            rc = rule(b.node)(&b);
-    }
+    for (int k = 0; rc == 0 && k < count; k++)
+        rc = undo(n, order[k], err);
+    free(order);
     return rc;
 }

@@ -52,11 +52,14 @@ static inline void begin(const struct backward *b, enum kern_op op,
 /* Emits a launch that makes, or adds to (through input `plus`), the gradient of
  * input 0. */
 int net_back_dx(const struct backward *b, struct net_emit *e, int plus);
+/* dy becomes the gradient before the chain's activation, in place. */
+int net_back_undo_act(const struct backward *b);
 /* A bias's gradient: dz summed over everything but the channels. */
 int net_back_bias(const struct backward *b, int channel_axis);
 
 /* net_backward_layers.c: rules of nodes. */
 int net_back_conv_transpose(const struct backward *b);
+int net_back_batch_norm(const struct backward *b);
 int net_back_norm(const struct backward *b); /* layer and group norm */
 int net_back_scale_shift(const struct backward *b);
 int net_back_prelu(const struct backward *b);

@@ -1,8 +1,109 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way back of layers whose parameters are broadcast to their input (layer
- * and group norm, scale and shift, PReLU), of resizing and of transposed
+/* The way back of layers whose parameters are broadcast to their input (batch,
+ * layer and group norm, scale and shift, PReLU), of resizing and of transposed
  * convolution. */
 #include "tools/train/net_backward.h"
+
+/* ---- batch norm ---------------------------------------------------- */
+
+/* The gradient of a batch norm's scale or shift, which the kernel makes in any
+ * case: into memory of its own where nobody wants it. */
+static int vector_grad(const struct backward *b, int i, struct net_emit *e)
+{
+    const struct view scale = input(b, i, false);
+    bool add = false;
+    int rc = 0;
+
+    if (trains(b, i))
+        e->out[i] = net_grad_param(b->n, param(b, i), &add);
+    else
+        rc = net_like(b->n, &scale, b->err, &e->out[i]);
+    if (add)
+        e->in[5 + i] = e->out[i];
+    return rc;
+}
+
+void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
+                          const struct view *y, const struct view *dy,
+                          bool by_sign, struct net_emit *e)
+{
+    const struct graph_node *node = &n->g->node[chain->head];
+
+    net_emit_begin(e, NET_LIST_TRAIN, KERN_BATCH_NORM_DGRAD, NET_DGRAD,
+                   chain->head);
+    e->p.attr.norm = node->attr.norm;
+    e->in[0] = *dy;
+    e->in[1] = net_operand(n, NET_LIST_TRAIN, node->in[0], false);
+    e->in[2] = net_operand(n, NET_LIST_TRAIN, node->in[1], false);
+    e->in[3] = n->mean[chain->head];
+    e->in[4] = n->deviation[chain->head];
+    if (chain->act >= 0) {
+        e->p.epilogue.act = n->g->node[chain->act].attr.unary;
+        e->in[5] = by_sign ? n->signs[chain->head] : *y;
+    }
+}
+
+/* dx takes the place of dy; what goes to the residual has its own. */
+static int batch_norm_of_batch(const struct backward *b)
+{
+    const int residual = b->chain->residual;
+    const bool split = residual >= 0 && b->n->value[residual].needs_grad;
+    struct net_emit e;
+    int rc;
+
+    net_batch_norm_dgrad(b->n, b->chain, &b->y, &b->dy,
+                         b->n->signs[b->at].t.dtype != INFER_NONE, &e);
+    e.out[0] = b->dy;
+    rc = vector_grad(b, 1, &e);
+    if (rc == 0)
+        rc = vector_grad(b, 2, &e);
+    if (rc == 0 && split)
+        rc = net_like(b->n, &b->n->value[residual].view[0], b->err, &e.out[3]);
+    if (rc == 0)
+        rc = net_syncs_norms(b->n) ? net_sync_norm_back(b->n, &e, b->err)
+                                   : net_emit(b->n, &e, b->err);
+    if (rc == 0 && split)
+        rc = net_grad_give(b->n, b->at, residual, &e.out[3], b->err);
+    if (rc == 0 && wants(b, 0))
+        rc = net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
+    return rc;
+}
+
+/* With statistics that stay, batch norm is a factor a channel: that which
+ * normalising dy with mean 0 and shift 0 applies. */
+static int batch_norm_frozen(const struct backward *b)
+{
+    const int residual = b->chain->residual;
+    struct net_emit e;
+    struct view none;
+    int rc = net_back_undo_act(b);
+
+    if (rc == 0 && residual >= 0)
+        rc = net_grad_add(b->n, b->at, residual, &b->dy, b->err);
+    if (rc < 0 || !wants(b, 0))
+        return rc;
+    begin(b, KERN_BATCH_NORM, NET_DGRAD, &e);
+    e.p.attr.norm = b->node->attr.norm;
+    e.in[1] = input(b, 1, false);
+    /* Memory of the network is zero to begin with, and this stays so. */
+    rc = net_tensor(b->n, NET_FIXED, e.in[1].t.dtype, 1, e.in[1].t.dim,
+                    KERN_NCHW, b->err, &none);
+    if (rc < 0)
+        return rc;
+    e.in[0] = b->dy;
+    e.in[2] = e.in[3] = none;
+    e.in[4] = input(b, 4, false);
+    e.out[0] = b->dy;
+    rc = net_emit(b->n, &e, b->err);
+    return rc < 0 ? rc
+                  : net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
+}
+
+int net_back_batch_norm(const struct backward *b)
+{
+    return net_norm_is_frozen(b->n, b->node) ? batch_norm_frozen(b)
+                                             : batch_norm_of_batch(b);
+}
 
 /* ---- broadcast parameters ------------------------------------------ */
 

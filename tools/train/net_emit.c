@@ -63,21 +63,21 @@ static void touch(struct net *n, const struct view *v, int at)
 
 /* ---- choosing ------------------------------------------------------ */
 
-/* The backends of the device, the preferred one first. */
-static int backends(const struct net *n, enum infer_backend out[2])
+int net_backends(const struct device *d, enum infer_backend wanted,
+                 enum infer_backend out[2])
 {
-    const bool cpu = n->options.device->kern.kind == KERN_CPU;
+    const bool cpu = d->kern.kind == KERN_CPU;
     const enum infer_backend other =
         cpu ? INFER_BACKEND_REF : INFER_BACKEND_CUDA;
 
-    out[0] = n->options.backend;
+    out[0] = wanted;
     if (out[0] == INFER_BACKEND_AUTO)
         out[0] = cpu ? INFER_BACKEND_ONEDNN : INFER_BACKEND_CUDA;
     if (out[0] != other) {
         out[1] = other;
         return 2;
     }
-    if (!cpu && n->options.backend == INFER_BACKEND_AUTO) {
+    if (!cpu && wanted == INFER_BACKEND_AUTO) {
         out[1] = INFER_BACKEND_CUDNN;
         return 2;
     }
@@ -135,7 +135,8 @@ static const struct kern_row *choose(const struct net *n,
                                      struct infer_error *why)
 {
     enum infer_backend backend[2];
-    const int count = backends(n, backend);
+    const int count =
+        net_backends(n->options.device, n->options.backend, backend);
     const uint32_t weights = weight_inputs(n, e);
     const struct kern_row *row;
 
@@ -152,7 +153,68 @@ static const struct kern_row *choose(const struct net *n,
     return NULL;
 }
 
-/* ---- launches ------------------------------------------------------ */
+/* Rows of a GPU read and write up to this many bytes at once (kern.h). */
+#define GPU_ALIGN 16
+
+/* Buffers are aligned; a view that starts inside one may not be. */
+static bool is_aligned(const struct net_emit *e)
+{
+    const struct view *list[] = {e->in, e->out};
+    const int count[] = {KERN_MAX_IN, KERN_MAX_OUT};
+
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < count[k]; i++) {
+            const struct view *v = &list[k][i];
+
+            if (v->t.dtype != INFER_NONE &&
+                v->offset * (int64_t)infer_dtype_size(v->t.dtype) % GPU_ALIGN)
+                return false;
+        }
+    return true;
+}
+
+struct asked {
+    const struct kern_device *device;
+    const struct kern_row *rule; /* what the fixed rule takes */
+    bool aligned;
+};
+
+static bool takes(const struct tune_question *q, const struct kern_row *row)
+{
+    const struct asked *a = q->user;
+
+    return row == a->rule ||
+           ((a->aligned || (row->flags & KERN_STRIDED)) &&
+            kern_row_supports(row, q->problem, a->device, NULL) == 0);
+}
+
+/* What is fastest by measurement, where the network has a tuner.  Libraries
+ * compete on a GPU where no backend was named; else only rows of the backend
+ * that the rule takes: a CPU's reference is far behind in any case. */
+static int tune(const struct net *n, const struct net_emit *e,
+                struct infer_error *err, struct tune_choice *choice)
+{
+    const struct asked a = {&n->options.device->kern, choice->row,
+                            is_aligned(e)};
+    const enum infer_backend same = choice->row->backend;
+    const bool all = n->options.device->kern.kind == KERN_CUDA &&
+                     n->options.backend == INFER_BACKEND_AUTO;
+    enum infer_backend backend[2];
+    struct tune_question q = {.problem = &e->p,
+                              .backend = &same,
+                              .n_backends = 1,
+                              .takes = takes,
+                              .user = &a};
+
+    if (all) {
+        q.n_backends =
+            net_backends(n->options.device, n->options.backend, backend);
+        q.backend = backend;
+    }
+    return tuner_pick(n->options.tuner, &q, err, choice);
+}
+
+/* ---- problems ------------------------------------------------------ */
 
 void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
                     enum net_stage stage, int node)
@@ -168,6 +230,7 @@ static void describe(const struct net *n, struct net_emit *e)
 {
     struct kern_problem *p = &e->p;
 
+    p->n_in = p->n_out = 0;
     for (int i = 0; i < KERN_MAX_IN; i++) {
         p->in[i] = e->in[i].t;
         if (p->in[i].dtype != INFER_NONE)
@@ -178,11 +241,16 @@ static void describe(const struct net *n, struct net_emit *e)
         if (p->out[i].dtype != INFER_NONE)
             p->n_out = i + 1;
     }
-    /* Processes that exchange gradients must make the same weights of them. */
+    /* Processes that exchange gradients must make the same weights of them.
+     * What is measured to be fastest must not vary from run to run either: a
+     * run that is resumed equals one that was not. */
     p->deterministic = n->options.deterministic ||
+                       tuner_mode(n->options.tuner) != TUNE_OFF ||
                        (e->list == NET_LIST_UPDATE && n->options.exchange);
     p->allow_tf32 = n->options.allow_tf32;
 }
+
+/* ---- launches ------------------------------------------------------ */
 
 static int append(struct net_list *l, struct net_op *op,
                   struct infer_error *err)
@@ -225,10 +293,16 @@ static void touch_all(struct net *n, const struct net_emit *e, int at)
         touch(n, &e->out[i], at);
 }
 
+const struct kern_row *net_row(const struct net *n, struct net_emit *e)
+{
+    describe(n, e);
+    return choose(n, e, &e->p, NULL);
+}
+
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
 {
     struct net_list *list = &n->list[e->list];
-    const struct kern_row *row;
+    struct tune_choice choice = {0};
     struct infer_error why;
     struct net_op *op;
     int rc;
@@ -237,11 +311,14 @@ int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
     describe(n, e);
     /* Reasons are put together only when they are needed: that takes longer
      * than all checks. */
-    row = choose(n, e, &e->p, NULL);
-    if (!row) {
+    choice.row = choose(n, e, &e->p, NULL);
+    if (!choice.row) {
         (void)choose(n, e, &e->p, &why);
         return no_row(n, e, &why, err);
     }
+    rc = tune(n, e, err, &choice);
+    if (rc < 0)
+        return rc;
     op = calloc(1, sizeof(*op));
     if (!op)
         return error_set(err, INFER_EMEMORY, "out of memory");
@@ -249,7 +326,8 @@ int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
     memcpy(op->out, e->out, sizeof(op->out));
     op->node = e->node;
     op->stage = e->stage;
-    rc = kern_prepare(row, &e->p, &n->options.device->kern, err, &op->exec);
+    rc =
+        tuner_prepare(&choice, &e->p, &n->options.device->kern, err, &op->exec);
     op->prepared = rc == 0;
     if (rc == 0)
         rc = append(list, op, err);
@@ -268,6 +346,27 @@ int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
     if (op->aside && op->exec.workspace > n->aside_bytes)
         n->aside_bytes = op->exec.workspace;
     return 0;
+}
+
+int net_emit_transfer(struct net *n, int list, enum net_transfer kind, int node,
+                      const struct view *array, struct infer_error *err)
+{
+    struct net_list *l = &n->list[list];
+    struct net_op *op = calloc(1, sizeof(*op));
+    int rc;
+
+    if (!op)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    op->in[0] = *array;
+    op->node = node;
+    op->stage = NET_EXCHANGE;
+    op->transfer = kind;
+    rc = append(l, op, err);
+    if (rc < 0)
+        free(op);
+    else
+        touch(n, array, l->n - 1);
+    return rc;
 }
 
 int net_copy(struct net *n, int list, enum net_stage stage, int node,

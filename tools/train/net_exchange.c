@@ -11,7 +11,8 @@
  * Batch norms see the statistics of their own process's part, as with
  * PyTorch's DistributedDataParallel; running statistics become the mean over
  * all processes after every step, so that all of them evaluate and save the
- * same network.
+ * same network.  Where batch norms see the whole batch (net_sync_norm.c), the
+ * statistics are the same everywhere.
  */
 #include "tools/train/net.h"
 
@@ -229,7 +230,7 @@ static int into_train(struct net *n, struct insertions *ins,
 {
     int rc = metrics(n, NET_LIST_TRAIN, ins, err);
 
-    if (rc == 0)
+    if (rc == 0 && !net_syncs_norms(n))
         rc = statistics(n, ins, err);
     if (rc == 0 && n->options.accumulate == 1)
         rc = gradients(n, ins, err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/moments.h"
 #include "libinfer/ops/op.h"
 
 /* One node, or one chain, being lowered. */
@@ -64,19 +65,83 @@ static int finish(const struct forward *f, struct net_emit *e)
 
 /* ---- layers -------------------------------------------------------- */
 
-static int conv(const struct forward *f)
+/* Whether a batch norm that takes the batch's statistics, and nothing else,
+ * reads what the node gives. */
+static bool feeds_norm(const struct forward *f)
+{
+    const int user = graph_single_user(f->n->g, f->out);
+
+    return f->list == NET_LIST_TRAIN && user >= 0 &&
+           f->n->g->node[user].op == GRAPH_BATCH_NORM &&
+           f->n->g->node[user].in[0] == f->out &&
+           !net_norm_is_frozen(f->n, &f->n->g->node[user]);
+}
+
+/* Whether moments pay that row `with` gives, where `without` would be taken
+ * else: half of what the batch norm need not read any more, on an H200 as in
+ * the estimates, may go into another row.  Rows that estimate nothing are as
+ * quick with them as without. */
+static bool moments_pay(const struct kern_row *with, struct kern_problem *p,
+                        const struct kern_row *without,
+                        const struct kern_device *d)
+{
+    const struct kern_tensor moments = p->out[1];
+    const double bytes = (double)kern_tensor_span(&p->out[0]);
+    double time;
+
+    if (!with || !without || !with->estimate || !without->estimate)
+        return with && with == without;
+    time = with->estimate(p, d);
+    p->out[1].dtype = INFER_NONE;
+    time -= without->estimate(p, d);
+    p->out[1] = moments;
+    return time <= bytes / 4e6 / 2;
+}
+
+/* Asks for the moments of the output where they pay. */
+static int add_moments(const struct forward *f, struct net_emit *e)
+{
+    struct net *n = f->n;
+    const struct kern_tensor *y = &e->out[0].t;
+    const enum infer_dtype type =
+        n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
+    const int64_t pixels = kern_tensor_count(y) / y->dim[1];
+    const int64_t dim[3] = {moments_parts(MOMENTS_PART, pixels), 2, y->dim[1]};
+    const struct kern_row *without = net_row(n, e), *with;
+    bool pay;
+    int rc;
+
+    e->out[1].t = kern_tensor_dense(type, 3, dim, KERN_NCHW);
+    with = net_row(n, e);
+    pay = moments_pay(with, &e->p, without, &n->options.device->kern);
+    memset(&e->out[1], 0, sizeof(e->out[1]));
+    if (!pay)
+        return 0;
+    rc = net_tensor(n, NET_TRAIN, type, 3, dim, KERN_NCHW, f->err, &e->out[1]);
+    n->value[f->out].moments = e->out[1];
+    return rc;
+}
+
+typedef int conv_attr_fn(const struct net *n, const struct graph_node *node,
+                         struct kern_conv *out, struct infer_error *err);
+
+/* A convolution, plain or transposed. */
+static int conv(const struct forward *f, enum kern_op op, conv_attr_fn *attr)
 {
     struct net_emit e;
     int rc;
 
-    begin(f, KERN_CONV_FPROP, &e);
-    rc = net_conv_attr(f->n, f->node, &e.p.attr.conv, f->err);
+    begin(f, op, &e);
+    rc = attr(f->n, f->node, &e.p.attr.conv, f->err);
     if (rc < 0)
         return rc;
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
     e.in[2] = input(f, 2, false);
-    return finish(f, &e);
+    rc = make(f, f->out, &e.out[0]);
+    if (rc == 0 && op == KERN_CONV_FPROP && feeds_norm(f))
+        rc = add_moments(f, &e);
+    return rc < 0 ? rc : net_emit(f->n, &e, f->err);
 }
 
 /* The GPU's rows for weights that change are those of convolutions. */
@@ -112,6 +177,38 @@ static int dense(const struct forward *f)
     return finish(f, &e);
 }
 
+/* ReLU's way back asks only which elements of y are above 0: a bit each, where
+ * the rows that are taken both ways know such.  e: the way forward. */
+static int keep_signs(const struct forward *f, struct net_emit *e)
+{
+    struct net *n = f->n;
+    const int act = f->chain->act;
+    struct view *signs = &n->signs[e->node];
+    struct net_emit forth = *e, without = *e, back, by_sign;
+    struct kern_tensor t = e->out[0].t;
+    int rc;
+
+    if (act < 0 || n->g->node[act].attr.unary.kind != KERN_RELU ||
+        t.dim[1] % 8 != 0 || !n->value[f->out].needs_grad)
+        return 0;
+    t.dim[1] /= 8;
+    rc = net_tensor(n, NET_TRAIN, INFER_U8, t.rank, t.dim, NET_LAYOUT, f->err,
+                    signs);
+    if (rc < 0)
+        return rc;
+    forth.out[5] = *signs;
+    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], false, &back);
+    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], true, &by_sign);
+    back.out[0] = by_sign.out[0] = e->out[0];
+    back.out[1] = back.out[2] = by_sign.out[1] = by_sign.out[2] = e->in[1];
+    if (net_row(n, &forth) == net_row(n, &without) &&
+        net_row(n, &by_sign) == net_row(n, &back))
+        e->out[5] = *signs;
+    else
+        signs->t.dtype = INFER_NONE;
+    return 0;
+}
+
 /* Statistics of the batch in training; running ones are moved in place. */
 static int norm_of_batch(const struct forward *f, struct net_emit *e)
 {
@@ -133,7 +230,18 @@ static int norm_of_batch(const struct forward *f, struct net_emit *e)
     e->out[2] = n->deviation[at];
     e->out[3] = e->in[3];
     e->out[4] = e->in[4];
-    return finish(f, e);
+    rc = make(f, f->out, &e->out[0]);
+    if (rc == 0)
+        rc = keep_signs(f, e);
+    return rc < 0 ? rc : net_emit(n, e, f->err);
+}
+
+/* The same where the batch is that of all processes. */
+static int norm_of_all(const struct forward *f, struct net_emit *e)
+{
+    const int rc = make(f, f->out, &e->out[0]);
+
+    return rc < 0 ? rc : net_sync_norm(f->n, e, f->err);
 }
 
 static int batch_norm(const struct forward *f)
@@ -147,22 +255,10 @@ static int batch_norm(const struct forward *f)
     for (int i = 0; i < 5; i++)
         e.in[i] = input(f, i, false);
     e.in[5] = net_operand(f->n, f->list, f->chain->residual, false);
-    return train ? norm_of_batch(f, &e) : finish(f, &e);
-}
-
-static int conv_transpose(const struct forward *f)
-{
-    struct net_emit e;
-    int rc;
-
-    begin(f, KERN_CONV_TRANSPOSE_FPROP, &e);
-    rc = net_conv_transpose_attr(f->n, f->node, &e.p.attr.conv, f->err);
-    if (rc < 0)
-        return rc;
-    e.in[0] = input(f, 0, false);
-    e.in[1] = input(f, 1, true);
-    e.in[2] = input(f, 2, false);
-    return finish(f, &e);
+    if (!train)
+        return finish(f, &e);
+    e.in[6] = f->n->value[f->node->in[0]].moments;
+    return net_syncs_norms(f->n) ? norm_of_all(f, &e) : norm_of_batch(f, &e);
 }
 
 /* Layer and group norm, and scale and shift. */
@@ -381,6 +477,15 @@ static int concat(const struct forward *f)
     return rc;
 }
 
+/* What reads it next copies it with zeros round it: no need to copy twice. */
+static bool is_copied_next(const struct forward *f)
+{
+    const int user = graph_single_user(f->n->g, f->out);
+    const struct graph_node *node = user >= 0 ? &f->n->g->node[user] : NULL;
+
+    return node && node->op == GRAPH_PAD && pads_zeros(f, &node->attr.pad);
+}
+
 static int slice(const struct forward *f)
 {
     const struct graph_slice *s = &f->node->attr.slice;
@@ -396,6 +501,10 @@ static int slice(const struct forward *f)
         if (rc == 0)
             v = view_slice(&v, axis, first, s->step[i], count);
     }
+    if (rc == 0 && is_copied_next(f)) {
+        *slot(f, f->out) = v;
+        return 0;
+    }
     if (rc == 0)
         rc = make(f, f->out, &whole);
     return rc < 0
@@ -410,13 +519,13 @@ static int lower(const struct forward *f)
 {
     switch (f->node->op) {
     case GRAPH_CONV:
-        return conv(f);
+        return conv(f, KERN_CONV_FPROP, net_conv_attr);
     case GRAPH_DENSE:
         return dense(f);
     case GRAPH_BATCH_NORM:
         return batch_norm(f);
     case GRAPH_CONV_TRANSPOSE:
-        return conv_transpose(f);
+        return conv(f, KERN_CONV_TRANSPOSE_FPROP, net_conv_transpose_attr);
     case GRAPH_LAYER_NORM:
         return norm(f, KERN_LAYER_NORM);
     case GRAPH_GROUP_NORM:

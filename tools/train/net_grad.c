@@ -57,13 +57,23 @@ int net_grad_add(struct net *n, int node, int value, const struct view *g,
                : net_copy(n, NET_LIST_TRAIN, NET_DGRAD, node, g, &to, err);
 }
 
+/* What only moves elements takes a gradient that lies scattered. */
+static bool takes_scattered(const struct net *n, int value)
+{
+    const int producer = n->g->value[value].producer;
+
+    return producer >= 0 && (n->g->node[producer].op == GRAPH_SLICE ||
+                             n->g->node[producer].op == GRAPH_PAD);
+}
+
 int net_grad_give(struct net *n, int node, int value, const struct view *g,
                   struct infer_error *err)
 {
     struct net_value *v = &n->value[value];
 
     if (v->needs_grad && v->grad.t.dtype == INFER_NONE &&
-        kern_tensor_is_dense(&g->t, view_layout(&v->view[0].t))) {
+        (takes_scattered(n, value) ||
+         kern_tensor_is_dense(&g->t, view_layout(&v->view[0].t)))) {
         v->grad = *g;
         return 0;
     }

@@ -38,6 +38,7 @@ enum {
     OPT_SMOOTHING,
     OPT_EMA,
     OPT_BN_MOMENTUM,
+    OPT_SYNC_BN,
     OPT_LOSS_SCALE,
     OPT_AUGMENT,
     OPT_NO_SHUFFLE,
@@ -49,6 +50,8 @@ enum {
     OPT_BACKEND,
     OPT_PRECISION,
     OPT_DETERMINISTIC,
+    OPT_TUNE,
+    OPT_TUNE_CACHE,
     OPT_THREADS,
     OPT_GRAD_CHECK,
     OPT_OVERFIT,
@@ -105,6 +108,9 @@ const struct cli_option train_options[] = {
      "keep averages of the weights with this decay, e.g. 0.999", OPT_EMA},
     {"bn-momentum", 0, CLI_VALUE, "X", "of running statistics (0.1)",
      OPT_BN_MOMENTUM},
+    {"sync-bn", 0, CLI_FLAG, NULL,
+     "batch norms see the batch of all GPUs, not their own GPU's part",
+     OPT_SYNC_BN},
     {"loss-scale", 0, CLI_VALUE, "auto|X", "for 16-bit gradients (auto)",
      OPT_LOSS_SCALE},
     {"augment", 0, CLI_VALUE, "WORD,...",
@@ -127,6 +133,10 @@ const struct cli_option train_options[] = {
      "fp32, tf32, fp16 or bf16 (masters stay fp32)", OPT_PRECISION},
     {"deterministic", 0, CLI_FLAG, NULL, "the same bits on every run",
      OPT_DETERMINISTIC},
+    {"tune", 0, CLI_VALUE, "on|off|exhaustive",
+     "measured kernel choice on a GPU (on)", OPT_TUNE},
+    {"tune-cache", 0, CLI_VALUE, "FILE", "where measured choices are kept",
+     OPT_TUNE_CACHE},
     {"threads", 0, CLI_VALUE, "N", "threads on a CPU (all cores)", OPT_THREADS},
     {"grad-check", 0, CLI_FLAG, NULL,
      "compare gradients with finite differences", OPT_GRAD_CHECK},
@@ -333,6 +343,9 @@ static int file_option(struct train_request *q, int id, const char *value)
         q->device = value;
         q->device_set = true;
         return 0;
+    case OPT_TUNE_CACHE:
+        q->tune_cache = value;
+        return 0;
     default:
         return 1;
     }
@@ -341,6 +354,9 @@ static int file_option(struct train_request *q, int id, const char *value)
 static int flag_option(struct train_request *q, int id)
 {
     switch (id) {
+    case OPT_SYNC_BN:
+        q->sync_norm = true;
+        return 0;
     case OPT_DECAY_ALL:
         q->decay_all = true;
         return 0;
@@ -469,6 +485,7 @@ static int word_option(const struct cli *cli, struct train_request *q, int id,
                                            "cuda", "cudnn", NULL};
     static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16",
                                              NULL};
+    static const char *const tunes[] = {"off", "on", "exhaustive", NULL};
     int which = 0, rc;
 
     switch (id) {
@@ -487,6 +504,9 @@ static int word_option(const struct cli *cli, struct train_request *q, int id,
                       "fp32, tf32, fp16 or bf16", &which);
         q->precision = (enum infer_precision)which;
         return rc;
+    case OPT_TUNE:
+        return set_word(cli, "tune", value, tunes, "on, off or exhaustive",
+                        &q->tune);
     case OPT_AUGMENT:
         return set_augment(cli, q, value);
     default:
@@ -533,6 +553,7 @@ void train_request_init(struct train_request *q)
     q->epochs = 10;
     q->bn_momentum = 0.1;
     q->device = "cpu";
+    q->tune = -1;
 }
 
 /* Numbers that depend on the rule. */

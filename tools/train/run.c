@@ -167,7 +167,8 @@ static int save(struct train_run *r, struct infer_error *err)
                                    .seed = r->cli->seed,
                                    .batch = q->batch,
                                    .accumulate = q->accumulate,
-                                   .pictures = r->train.count};
+                                   .pictures = r->train.count,
+                                   .kernels = r->kernels};
     int rc;
 
     if (!q->out || r->last_saved == r->step)

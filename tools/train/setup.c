@@ -193,6 +193,7 @@ static void fill_options(const struct train_run *r, struct net_options *o)
     o->allow_tf32 = q->precision == INFER_PRECISION_TF32;
     o->update = true;
     o->decay_all = q->decay_all;
+    o->sync_norm = q->sync_norm;
     o->freeze = q->freeze;
     o->bn_momentum = (float)q->bn_momentum;
     o->smoothing = (float)q->smoothing;
@@ -224,6 +225,7 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
     o.accumulate = check ? 1 : q->accumulate;
     o.backend = check ? INFER_BACKEND_REF : q->backend;
     o.deterministic = check || q->deterministic;
+    o.tuner = check ? NULL : r->tuner;
     o.keep = check;
     if (check) {
         o.exchange = NULL;
@@ -231,6 +233,7 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
         o.momentum = o.second = false;
     }
     rc = net_new(g, &o, err, out);
+    tuner_finish(r->tuner);
     if (rc < 0)
         return rc;
     rc = check_classes(r, *out, err);
@@ -472,8 +475,7 @@ int train_open(struct train_run *r, struct infer_error *err)
     r->preprocess = wish.preprocess;
     if (q->grad_check)
         return 0;
-    rc = train_make_net(r, dtype_of(q->precision), train_part(r), false, err,
-                        &r->net);
+    rc = train_choose(r, dtype_of(q->precision), train_part(r), err);
     if (rc == 0)
         rc = open_loaders(r, err);
     if (rc < 0)
@@ -492,6 +494,8 @@ void train_close(struct train_run *r)
     loader_free(r->loader);
     loader_free(r->val_loader);
     net_free(r->net);
+    cJSON_free(r->kernels);
+    tuner_close(r->tuner);
     exchange_close(r->exchange);
     data_close(&r->train);
     data_close(&r->val);

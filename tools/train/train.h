@@ -30,6 +30,8 @@ struct train_request {
     enum infer_backend backend;
     enum infer_precision precision;
     bool deterministic;
+    int tune; /* enum tune_mode; -1: not said */
+    const char *tune_cache;
     int64_t batch; /* over all GPUs */
     int accumulate;
     double epochs;
@@ -37,7 +39,7 @@ struct train_request {
     const char *rule; /* word of --optimizer */
     struct kern_update update;
     bool beta1_set, epsilon_set;
-    bool average, decay_all;
+    bool average, decay_all, sync_norm;
     struct policy policy;
     bool policy_gamma, policy_power;
     double gamma, power, final_rate;
@@ -57,6 +59,8 @@ struct train_run {
     struct group *group;       /* NULL: alone */
     struct exchange *exchange; /* with the group; NULL: alone */
     struct device device;
+    struct tuner *tuner;
+    char *kernels; /* what it chose, for checkpoints; NULL: nothing */
     struct data_set train, val; /* val.count 0: none */
     struct graph_preprocess preprocess;
     struct net *net;
@@ -75,6 +79,10 @@ void train_close(struct train_run *r);
 /* A network on the run's data; dtype F64 for gradients checks. */
 int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
                    bool check, struct infer_error *err, struct net **out);
+
+/* choice.c: the run's network, its kernels chosen as was asked for. */
+int train_choose(struct train_run *r, enum infer_dtype dtype, int64_t batch,
+                 struct infer_error *err);
 
 /* run.c */
 int train_run(struct train_run *r, struct infer_error *err);

@@ -48,6 +48,8 @@ static void make_absolute(struct kern_problem *p)
 {
     p->epilogue.act.kind = KERN_IDENTITY;
     p->epilogue.residual_last = false;
+    if (p->op == KERN_CONV_FPROP)
+        p->n_out = 1; /* without moments */
     if (p->op == KERN_BINARY && p->attr.binary.kind == KERN_SUB)
         p->attr.binary.kind = KERN_ADD;
     if (p->op == KERN_MATMUL)
@@ -337,6 +339,20 @@ static void spread(const struct kern_tensor *y, double *tol)
     }
 }
 
+/* Moments are measured on outputs that have their own bound. */
+static bool moments_bound(const struct truth *t, const struct kern_exec *e,
+                          double u, double *tol, struct infer_error *err)
+{
+    const size_t count = (size_t)kern_tensor_count(&t->p.out[0]);
+    double *y = calloc(count + 1, sizeof(*y));
+    const bool ok = y && bound_fill(t, 0, e, y, err);
+
+    if (ok)
+        bound_moments(t, e->problem.out[0].dtype, u, y, tol);
+    free(y);
+    return ok;
+}
+
 bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
                 double *tol, struct infer_error *err)
 {
@@ -352,6 +368,8 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
     }
     if (bound_train(t, o, u, tol))
         return true;
+    if (t->p.op == KERN_CONV_FPROP && o == 1)
+        return moments_bound(t, e, u, tol, err);
     if (t->p.op == KERN_LAYER_NORM || t->p.op == KERN_GROUP_NORM) {
         norm_bound(t, u, tol);
         return true;

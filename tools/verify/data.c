@@ -199,6 +199,11 @@ bool data_is_exact(const struct kern_problem *p)
     }
 }
 
+bool data_output_is_exact(const struct kern_problem *p, int o)
+{
+    return data_is_exact(p) && !(p->op == KERN_CONV_FPROP && o == 1);
+}
+
 /* ---- values -------------------------------------------------------- */
 
 /* Long sums with 16-bit results are thinned out, so that most of them stay

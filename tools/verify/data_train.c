@@ -47,12 +47,16 @@ bool data_train(const struct kern_problem *p, int i, int64_t at,
         return false;
     if (p->in[i].dtype == INFER_U64) /* seed and offset */
         *out = (double)rng_range(rng, 0, 1 << 30);
+    else if (p->in[i].dtype == INFER_U8) /* signs, eight bits of them */
+        *out = (double)rng_range(rng, 0, 255);
     else if (is_state(p, i))
         *out = step_value(at, rng);
     else if (p->op == KERN_CROSS_ENTROPY && i == 1)
         *out = (double)rng_range(rng, -1, p->in[0].dim[1]);
     else if (p->op == KERN_STEP)
         *out = norm_value(rng);
+    else if (p->op == KERN_BATCH_NORM_TRAIN && i == 6) /* mean, squares */
+        *out = at / p->in[6].dim[2] % 2 ? 8 * positive(rng) : rng_real(rng);
     else if (p->op == KERN_UPDATE && i == 2) /* rate */
         *out = 0.1 * positive(rng);
     else if ((p->op == KERN_UPDATE && i == 5) || /* v, var, 1 / deviation */

@@ -73,6 +73,32 @@ void truth_set(struct truth *t, int i, enum infer_dtype dtype,
                    (size_t)kern_tensor_count(&t->p.in[i]));
 }
 
+/* Bit j of (n, i, p): y(n, 8 i + j, p) is above 0. */
+static void take_signs(const struct kern_tensor *signs, uint8_t *to,
+                       enum infer_dtype dtype, const void *y)
+{
+    const int64_t bytes = kern_tensor_count(signs);
+    int64_t inner = 1;
+
+    for (int d = 2; d < signs->rank; d++)
+        inner *= signs->dim[d];
+    for (int64_t at = 0; at < bytes; at++) {
+        const int64_t first = at / inner * 8 * inner + at % inner;
+        unsigned byte = 0;
+        for (int j = 0; j < 8; j++)
+            byte |= (unsigned)(scalar_load(dtype, y, first + j * inner) > 0)
+                    << j;
+        to[at] = (uint8_t)byte;
+    }
+}
+
+void truth_follow(struct truth *t, int o, enum infer_dtype dtype,
+                  const void *result)
+{
+    if (t->p.op == KERN_BATCH_NORM_TRAIN && o == 5)
+        take_signs(&t->p.out[o], t->out[o], dtype, result);
+}
+
 bool truth_run(const struct truth *t, struct infer_error *err)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};

@@ -37,6 +37,8 @@ enum pass {
 double problem_terms(const struct kern_problem *p);
 /* Whether rows must agree bit by bit on small integers. */
 bool data_is_exact(const struct kern_problem *p);
+/* And whether they must in output o: moments are quotients. */
+bool data_output_is_exact(const struct kern_problem *p, int o);
 /* Whether infinities and NaN among its activations mean something: sums of
  * products and maxima, where what none of them reaches must stay as it was.
  * Weights stay finite: infinity times infinity is no number where a product is
@@ -69,6 +71,11 @@ void truth_set(struct truth *t, int i, enum infer_dtype dtype,
                const void *dense);
 /* Runs the reference; out must be there.  False with the reason in *err. */
 bool truth_run(const struct truth *t, struct infer_error *err);
+/* Output o where it is stated of another output of the same run, which may be
+ * on either side of a threshold: the signs of batch norm's y.  It then becomes
+ * what it must be beside result[0] (row-major, of the given type). */
+void truth_follow(struct truth *t, int o, enum infer_dtype dtype,
+                  const void *result);
 /* The row of the reference that computes an operation, or NULL. */
 const struct kern_row *truth_row(enum kern_op op);
 
@@ -82,6 +89,10 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
 /* The same for the operations of training that are no plain sums
  * (bound_train.c); false where an operation is none of them. */
 bool bound_train(const struct truth *t, int o, double u, double *tol);
+/* Those of the moments of a convolution whose outputs, of type `stored`, have
+ * the bounds y_tol (bound_moments.c). */
+void bound_moments(const struct truth *t, enum infer_dtype stored, double u,
+                   const double *y_tol, double *tol);
 /* By how much a row may lose more than sums do: 1 but for those of a table,
  * which says why. */
 double bound_loosened(const struct kern_row *row);

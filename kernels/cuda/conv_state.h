@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows that need nothing but the geometry of their convolution once they are
+ * prepared. */
+#ifndef KERNELS_CUDA_CONV_STATE_H
+#define KERNELS_CUDA_CONV_STATE_H
+
+#include "kernels/cuda/conv.h"
+
+/* The geometry of the problem, which e->state holds from now on.
+ * EUNSUPPORTED, EMEMORY */
+int conv_state_keep(struct kern_exec *e, struct infer_error *err,
+                    const struct conv_geometry **out);
+/* A row's release(). */
+void conv_state_release(struct kern_exec *e);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels of a run: who measures them, and how all processes and a resumed
+ * run come to take the same. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "kernels/error.h"
+#include "tools/train/train.h"
+
+/* What must be the same on every run is not left to measurements, which vary,
+ * unless they were asked for. */
+static int open_tuner(struct train_run *r, struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    enum infer_backend backend[2];
+    const int n = net_backends(&r->device, q->backend, backend);
+    enum tune_mode mode = q->deterministic ? TUNE_OFF : TUNE_ON;
+
+    if (q->tune >= 0)
+        mode = (enum tune_mode)q->tune;
+    return tuner_open(mode, q->tune_cache, &r->device, backend, n, err,
+                      &r->tuner);
+}
+
+/* A run goes on with the kernels that it was begun with; that the file can be
+ * read at all is checked when its weights are. */
+static void learn_resumed(struct train_run *r)
+{
+    const char *path = r->request->resume;
+    struct infer_error err;
+    char *text = NULL;
+
+    if (!path || tuner_mode(r->tuner) == TUNE_OFF ||
+        checkpoint_kernels(path, NULL, &text) < 0 || !text)
+        return;
+    if (tuner_learn(r->tuner, text, &err) < 0 && r->cli->verbosity >= 0)
+        cli_error(r->cli, "%s: measured kernels ignored: %s", path, err.text);
+    free(text);
+}
+
+/* Bytes of process 0 to the others, by way of the devices' memory. */
+static int share_bytes(struct train_run *r, void *data, size_t bytes,
+                       struct infer_error *err)
+{
+    const struct device *d = &r->device;
+    void *at;
+    int rc = d->ops->alloc(d, bytes, err, &at);
+
+    if (rc < 0)
+        return rc;
+    rc = d->ops->copy_in(d, at, data, bytes, err);
+    if (rc == 0)
+        rc = r->exchange->ops->share(r->exchange, at, bytes, err);
+    if (rc == 0)
+        rc = d->ops->copy_out(d, data, at, bytes, err);
+    d->ops->free(d, at);
+    return rc;
+}
+
+/* The choices of process 0 to the others. */
+static int share_kernels(struct train_run *r, struct infer_error *err)
+{
+    char *text = train_leads(r) ? tuner_text(r->tuner) : NULL;
+    int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
+    int rc = share_bytes(r, &bytes, sizeof(bytes), err);
+
+    if (rc == 0 && !text && bytes > 0 && !(text = calloc(1, (size_t)bytes)))
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    if (rc == 0 && bytes > 0)
+        rc = share_bytes(r, text, (size_t)bytes, err);
+    if (rc == 0 && bytes > 0 && !train_leads(r))
+        rc = tuner_learn(r->tuner, text, err);
+    cJSON_free(text);
+    return rc;
+}
+
+/* A tuning cache that is of no use is worth a word; with -v, what was done. */
+static void report_tuning(const struct train_run *r)
+{
+    struct infer_tuning_info t;
+
+    if (!train_leads(r))
+        return;
+    tuner_info(r->tuner, &t);
+    if (t.note[0] != '\0' && r->cli->verbosity >= 0)
+        cli_error(r->cli, "%s", t.note);
+    if (t.measured + t.cached > 0)
+        cli_verbose(r->cli,
+                    "tuning: %d problems measured in %.2f s, %d from '%s'",
+                    t.measured, t.seconds, t.cached, t.cache);
+}
+
+/* One process measures for all, so that all compute alike. */
+static int make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
+                    struct infer_error *err)
+{
+    const bool leads = train_leads(r);
+    int rc = open_tuner(r, err);
+
+    if (rc == 0 && leads) {
+        learn_resumed(r);
+        rc = train_make_net(r, dtype, batch, false, err, &r->net);
+    }
+    if (rc == 0 && r->exchange && tuner_mode(r->tuner) != TUNE_OFF)
+        rc = share_kernels(r, err);
+    if (rc == 0 && !leads)
+        rc = train_make_net(r, dtype, batch, false, err, &r->net);
+    return rc;
+}
+
+int train_choose(struct train_run *r, enum infer_dtype dtype, int64_t batch,
+                 struct infer_error *err)
+{
+    const int rc = make_net(r, dtype, batch, err);
+
+    r->kernels = tuner_text(r->tuner);
+    report_tuning(r);
+    return rc;
+}
