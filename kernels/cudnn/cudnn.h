@@ -15,4 +15,11 @@ int kern_cudnn_open(struct infer_error *why);
 const char *kern_cudnn_version(struct infer_error *why);
 const char *kern_cublas_version(struct infer_error *why);
 
+/* For tests: the variants of problems that this thread asks about for the first
+ * time from now on stand in an order that begins with number n, counted round.
+ * Another than the first is tried so without preparing the first, which may
+ * take half a second to compile.  0, the usual order, is what threads begin
+ * with. */
+void kern_cudnn_rotate(int n);
+
 #endif

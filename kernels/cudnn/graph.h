@@ -57,8 +57,13 @@ struct cudnn_graph {
     struct infer_error *err; /* of the calls that build */
     int rc;                  /* their first failure */
     bool ieee;               /* F32 factors of products are not rounded */
-    bool small_window;       /* too small for Fourier's transform */
-    bool adds;               /* a residual to rows of BF16 */
+    /* What engines are known to get wrong: see is_faulty(). */
+    enum cudnn_direction direction;
+    bool small_window; /* too small for Fourier's transform */
+    bool uneven_pads;  /* at both ends of an axis */
+    bool ragged;       /* channels of a group that are no multiple of 8 */
+    bool adds;         /* a residual to rows of BF16 */
+    bool rounds_bias;  /* the bias is read in the type of the output */
     cudnnBackendDescriptor_t *own;
     int n_own, own_capacity;
     cudnnBackendDescriptor_t op[CUDNN_MAX_OPS];
@@ -91,17 +96,19 @@ struct cudnn_window {
     int64_t size[3], stride[3], dilation[3], pre[3], post[3];
 };
 
-/* y = conv(x, w); transposed: x = conv_data_gradient(y, w). */
+/* Of y = conv(x, w), with the gradient for what is computed. */
 void cudnn_graph_conv(struct cudnn_graph *g, const struct cudnn_window *win,
-                      bool transposed, cudnnBackendDescriptor_t x,
-                      cudnnBackendDescriptor_t w, cudnnBackendDescriptor_t y);
+                      enum cudnn_direction direction,
+                      cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t w,
+                      cudnnBackendDescriptor_t y);
 void cudnn_graph_pool(struct cudnn_graph *g, const struct cudnn_window *win,
                       const struct kern_pool *pool, cudnnBackendDescriptor_t x,
                       cudnnBackendDescriptor_t y);
 void cudnn_graph_add(struct cudnn_graph *g, cudnnBackendDescriptor_t a,
                      cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y);
-/* y = act(x), all of that shape.  Fails for functions that cuDNN does not
- * have. */
+/* Whether cuDNN has a function. */
+bool cudnn_graph_knows(enum kern_unary_kind kind);
+/* y = act(x), all of that shape; a function that cuDNN has. */
 void cudnn_graph_unary(struct cudnn_graph *g, const struct kern_unary *act,
                        const struct cudnn_shape *shape,
                        cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t y);

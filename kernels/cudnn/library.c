@@ -124,6 +124,42 @@ const char *kern_cublas_version(struct infer_error *why)
     return cublas_library(why) ? cublas_text : NULL;
 }
 
+/* ---- order of engines ---------------------------------------------- */
+
+static _Thread_local int rotation;
+
+void kern_cudnn_rotate(int n)
+{
+    rotation = n;
+}
+
+static void swap(unsigned char *a, unsigned char *b, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        const unsigned char c = a[i];
+        a[i] = b[i];
+        b[i] = c;
+    }
+}
+
+static void reverse(unsigned char *first, size_t size, int count)
+{
+    for (int i = 0; i < count / 2; i++)
+        swap(first + (size_t)i * size, first + (size_t)(count - 1 - i) * size,
+             size);
+}
+
+void cudnn_rotate(void *engine, size_t size, int count)
+{
+    const int n = count > 0 ? rotation % count : 0;
+
+    if (n == 0)
+        return;
+    reverse(engine, size, n);
+    reverse((unsigned char *)engine + (size_t)n * size, size, count - n);
+    reverse(engine, size, count);
+}
+
 /* ---- errors -------------------------------------------------------- */
 
 /* cuDNN numbers its reasons by thousands: 3xxx is "not supported". */
@@ -403,5 +439,31 @@ cudnnDataType_t cudnn_dtype(enum infer_dtype dtype)
         return CUDNN_DATA_BFLOAT16;
     default:
         return CUDNN_DATA_FLOAT;
+    }
+}
+
+enum cudnn_direction cudnn_direction_of(const struct kern_problem *p)
+{
+    return p->op == KERN_CONV_DGRAD   ? CUDNN_DGRAD
+           : p->op == KERN_CONV_WGRAD ? CUDNN_WGRAD
+                                      : CUDNN_FPROP;
+}
+
+void cudnn_as_convolution(const struct kern_problem *p,
+                          struct kern_problem *conv)
+{
+    const enum cudnn_direction direction = cudnn_direction_of(p);
+
+    memcpy(conv, p, sizeof(*conv));
+    if (direction == CUDNN_FPROP)
+        return;
+    conv->op = KERN_CONV_FPROP;
+    conv->n_in = 2;
+    if (direction == CUDNN_DGRAD) {
+        conv->in[0] = p->out[0];
+        conv->out[0] = p->in[0];
+    } else {
+        conv->in[1] = p->out[0];
+        conv->out[0] = p->in[CUDNN_WGRAD_DY];
     }
 }

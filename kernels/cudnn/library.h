@@ -50,6 +50,10 @@
     X(cudnnSetConvolutionMathType)                                             \
     X(cudnnGetConvolutionForwardWorkspaceSize)                                 \
     X(cudnnConvolutionForward)                                                 \
+    X(cudnnGetConvolutionBackwardDataWorkspaceSize)                            \
+    X(cudnnConvolutionBackwardData)                                            \
+    X(cudnnGetConvolutionBackwardFilterWorkspaceSize)                          \
+    X(cudnnConvolutionBackwardFilter)                                          \
     X(cudnnSoftmaxForward)
 
 #define CUBLAS_FUNCTIONS(X)                                                    \
@@ -147,6 +151,10 @@ int cublas_handle(int ordinal, struct infer_error *err, cublasLtHandle_t *out);
 
 /* ---- what rows share ----------------------------------------------- */
 
+/* Puts `count` engines of `size` bytes into the order that kern_cudnn_rotate()
+ * asked for. */
+void cudnn_rotate(void *engine, size_t size, int count);
+
 /* Turing is the oldest GPU for all rows; BF16 and TF32 came with Ampere. */
 #define CUDNN_MIN_SM(type, flags)                                              \
     ((type) == INFER_BF16 || ((flags)&KERN_TF32) ? 80 : 75)
@@ -168,6 +176,16 @@ int cublas_handle(int ordinal, struct infer_error *err, cublasLtHandle_t *out);
                                     .pack = pack,                              \
                                     .launch = launch_,                         \
                                     .release = release_};
+
+/* Which of y = conv(x, w)'s tensors is computed from the other two: y, x's
+ * gradient (what a transposed convolution is too) or w's. */
+enum cudnn_direction { CUDNN_FPROP, CUDNN_DGRAD, CUDNN_WGRAD };
+enum cudnn_direction cudnn_direction_of(const struct kern_problem *p);
+/* The convolution one of whose gradients p is; p itself where it is none. */
+void cudnn_as_convolution(const struct kern_problem *p,
+                          struct kern_problem *conv);
+/* in[] of a gradient of weights. */
+enum { CUDNN_WGRAD_X, CUDNN_WGRAD_DY, CUDNN_WGRAD_RESIDUAL };
 
 /* cuDNN's name of a type of activations (F32, F16, BF16). */
 cudnnDataType_t cudnn_dtype(enum infer_dtype dtype);

@@ -121,10 +121,13 @@ static int solve_part(struct known *k, int i, enum cudnn_part which,
     int rc;
 
     cudnn_graph_init(g, lib, ieee, err);
+    g->rounds_bias = k->recipe->rounds_bias;
     k->recipe->build(&k->problem, which, g);
     rc = cudnn_graph_finish(g, target, k->problem.deterministic);
     if (rc < 0)
         return rc;
+    if (i == 0)
+        cudnn_rotate(g->engine, sizeof(*g->engine), g->n_engines);
     for (int e = 0; e < g->n_engines; e++) {
         rc = cudnn_plan_new(g, e, target, err, &k->plan[i]);
         k->first[i] = e;
@@ -250,6 +253,9 @@ static int check_activation(const struct cudnn_recipe *r,
     const bool cancels = p->epilogue.residual_last && residual >= 0 &&
                          kern_problem_in(p, residual) != NULL;
 
+    if (!cudnn_graph_knows(kind))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "cuDNN has no such activation");
     if ((kind == KERN_TANH || kind == KERN_GELU_TANH) && !r->tf32 &&
         (p->out[0].dtype == INFER_F32 || cancels))
         return error_set(why, INFER_EUNSUPPORTED,
@@ -433,12 +439,6 @@ void cudnn_recipe_release(struct kern_exec *e)
 
 /* ---- epilogues ----------------------------------------------------- */
 
-bool cudnn_rounds_bias(const struct kern_problem *p, int bias)
-{
-    return bias >= 0 && (p->constant_in & 1u << bias) &&
-           p->out[0].dtype != INFER_F32;
-}
-
 bool cudnn_has_epilogue(const struct kern_problem *p, int bias, int residual)
 {
     return bias >= 0 || residual >= 0 || p->epilogue.act.kind != KERN_IDENTITY;
@@ -461,6 +461,8 @@ static int list_steps(const struct kern_problem *p, int bias, int residual,
         step[n++] = STEP_ACT;
     if (residual >= 0 && last)
         step[n++] = STEP_RESIDUAL;
+    if (n == 0)
+        step[n++] = STEP_ACT; /* the identity */
     return n;
 }
 
@@ -477,8 +479,7 @@ void cudnn_add_epilogue(struct cudnn_graph *g, const struct kern_problem *p,
               p->out[0].dtype == INFER_BF16;
     out.dtype = cudnn_dtype(p->out[0].dtype);
     const struct cudnn_shape b = cudnn_shape_nhwc(
-        cudnn_rounds_bias(p, bias) ? out.dtype : CUDNN_DATA_FLOAT, shape->rank,
-        vector);
+        g->rounds_bias ? out.dtype : CUDNN_DATA_FLOAT, shape->rank, vector);
     for (int i = 0; i < n; i++) {
         cudnnBackendDescriptor_t y =
             i + 1 < n ? cudnn_graph_virtual(g, shape)

@@ -25,8 +25,9 @@ struct cudnn_recipe {
                   struct cudnn_graph *g);
     /* Bytes of the first part's result; 0 where two parts make no sense. */
     size_t (*scratch)(const struct kern_problem *p);
-    bool products; /* multiplies activations by weights, */
-    bool tf32;     /* which may be rounded to TF32 */
+    bool products;    /* multiplies activations by weights, */
+    bool tf32;        /* which may be rounded to TF32 */
+    bool rounds_bias; /* reads the bias in the type of the output */
 };
 
 int cudnn_recipe_supports(const struct cudnn_recipe *r,
@@ -43,15 +44,12 @@ int cudnn_recipe_launch(const struct kern_exec *e, const struct kern_args *args,
 void cudnn_recipe_release(struct kern_exec *e);
 
 /* Adds residual, bias and activation behind v, which is the operation's result
- * of that shape; the last of them writes CUDNN_OUT in p's type.  bias and
- * residual: indices in p->in, -1 for none. */
+ * of that shape; the last of them writes CUDNN_OUT in p's type, and a copy
+ * does where there is none.  bias and residual: indices in p->in, -1 for none.
+ */
 void cudnn_add_epilogue(struct cudnn_graph *g, const struct kern_problem *p,
                         const struct cudnn_shape *shape, int bias, int residual,
                         cudnnBackendDescriptor_t v);
-/* Whether the bias is read in the type of the output: cuDNN's compiled engines
- * for 16 bits want that, and the others are compiled while planning, for half
- * a second each.  It is packed then (KERN_ROUNDS_BIAS). */
-bool cudnn_rounds_bias(const struct kern_problem *p, int bias);
 /* Whether there is anything of the kind. */
 bool cudnn_has_epilogue(const struct kern_problem *p, int bias, int residual);
 

@@ -106,9 +106,11 @@ static void test_library(void **state)
         assert_non_null(strstr(why.text, "not found"));
 }
 
+/* The engines that round the bias. */
 static void test_variants(void **state)
 {
-    const struct kern_row *row = kern_row_find("conv_fprop_nhwc_f16_cudnn");
+    const struct kern_row *row =
+        kern_row_find("conv_fprop_nhwc_f16_cudnn_bias16");
     const struct kern_problem p = conv3x3(INFER_F16, 1, 1);
     struct infer_error err = {0};
     struct kern_exec first, e;
@@ -163,23 +165,29 @@ static void test_precision(void **state)
     kern_release(&e);
 }
 
-static void test_deterministic(void **state)
+static void check_deterministic(const struct kern_row *row,
+                                struct kern_problem *p)
 {
-    const struct kern_row *row = kern_row_find("conv_fprop_nhwc_f32_cudnn");
-    struct kern_problem p = conv3x3(INFER_F32, 1, 1);
     struct infer_error err = {0};
     struct kern_exec e;
 
-    (void)state;
-    SKIP_WITHOUT_CUDNN();
-    p.deterministic = true;
-    const int n = kern_variants(row, &p, &device, &err);
+    p->deterministic = true;
+    const int n = kern_variants(row, p, &device, &err);
     assert_true(n > 0);
     for (int i = 0; i < n; i++)
-        if (kern_prepare_variant(row, &p, &device, i, &err, &e) == 0) {
+        if (kern_prepare_variant(row, p, &device, i, &err, &e) == 0) {
             assert_false(e.flags & KERN_NONDETERMINISTIC);
             kern_release(&e);
         }
+}
+
+static void test_deterministic(void **state)
+{
+    struct kern_problem p = conv3x3(INFER_F32, 1, 1);
+
+    (void)state;
+    SKIP_WITHOUT_CUDNN();
+    check_deterministic(kern_row_find("conv_fprop_nhwc_f32_cudnn"), &p);
 }
 
 /* TensorFlow's pads, which differ at both ends. */
@@ -190,7 +198,7 @@ static void test_pads(void **state)
 
     (void)state;
     SKIP_WITHOUT_CUDNN();
-    assert_int_equal(supports("conv_fprop_nhwc_f16_cudnn", &p, &err), 0);
+    assert_int_equal(supports("conv_fprop_nhwc_f16_cudnn_bias16", &p, &err), 0);
 }
 
 static void test_refusals(void **state)
@@ -216,6 +224,115 @@ static void test_refusals(void **state)
     assert_non_null(strstr(err.text, "constant"));
 }
 
+/* The gradient of conv3x3()'s weights or input, without its epilogue. */
+static struct kern_problem gradient(enum kern_op op, enum infer_dtype dtype,
+                                    int pad_begin, int pad_end)
+{
+    const struct kern_problem conv = conv3x3(dtype, pad_begin, pad_end);
+    const struct kern_tensor *w = &conv.in[1];
+    struct kern_problem p = conv;
+
+    memset(p.in, 0, sizeof(p.in));
+    memset(&p.epilogue, 0, sizeof(p.epilogue));
+    p.op = op;
+    p.n_in = 2;
+    p.constant_in = 0;
+    if (op == KERN_CONV_WGRAD) {
+        p.in[0] = conv.in[0];
+        p.in[1] = conv.out[0];
+        p.out[0] = kern_tensor_dense(dtype, 4, w->dim, KERN_NHWC);
+    } else {
+        p.in[0] = conv.out[0];
+        p.in[1] = kern_tensor_dense(dtype, 4, w->dim, KERN_NHWC);
+        p.out[0] = conv.in[0];
+    }
+    return p;
+}
+
+/* As training has them: weights that change, and their gradient, lie channels
+ * last; nothing is packed. */
+static void test_gradients(void **state)
+{
+    static const struct {
+        enum kern_op op;
+        const char *row;
+    } rows[] = {{KERN_CONV_DGRAD, "conv_transpose_fprop_nhwc_f16_cudnn"},
+                {KERN_CONV_WGRAD, "conv_wgrad_nhwc_f16_cudnn"}};
+    struct infer_error err = {0};
+    struct kern_exec e;
+
+    (void)state;
+    SKIP_WITHOUT_CUDNN();
+    for (int i = 0; i < 2; i++) {
+        const struct kern_row *row = kern_row_find(rows[i].row);
+        struct kern_problem p = gradient(rows[i].op, INFER_F16, 1, 1);
+        struct kern_tensor *w = i ? &p.out[0] : &p.in[1];
+        if (kern_prepare(row, &p, &device, &err, &e) < 0)
+            fail_msg("%s", err.text);
+        assert_int_equal(e.packed[1], 0);
+        kern_release(&e);
+        check_deterministic(row, &p);
+        *w = kern_tensor_dense(INFER_F16, 4, w->dim, KERN_NCHW);
+        assert_int_equal(supports(row->name, &p, &err), INFER_EUNSUPPORTED);
+        assert_non_null(strstr(err.text, "channels last"));
+    }
+}
+
+static bool offers(const struct kern_problem *p, const char *engine)
+{
+    const struct kern_row *row = kern_row_find("conv_wgrad_nhwc_f32_cudnn");
+    const size_t length = strlen(engine);
+    struct infer_error err = {0};
+    bool found = false;
+    struct kern_exec e;
+    const int n = kern_variants(row, p, &device, &err);
+
+    assert_true(n > 0);
+    for (int i = 0; i < n; i++)
+        if (kern_prepare_variant(row, p, &device, i, &err, &e) == 0) {
+            found = found || (strncmp(e.variant_name, engine, length) == 0 &&
+                              (e.variant_name[length] == '\0' ||
+                               e.variant_name[length] == ' '));
+            kern_release(&e);
+        }
+    return found;
+}
+
+/* Engines that compute with other pads than were asked for. */
+static void test_faulty(void **state)
+{
+    const struct kern_problem even = gradient(KERN_CONV_WGRAD, INFER_F32, 1, 1);
+    const struct kern_problem uneven =
+        gradient(KERN_CONV_WGRAD, INFER_F32, 0, 1);
+
+    (void)state;
+    SKIP_WITHOUT_CUDNN();
+    assert_true(offers(&even, "eng1"));
+    assert_false(offers(&uneven, "eng1"));
+    assert_false(offers(&uneven, "eng20"));
+}
+
+static void test_rotation(void **state)
+{
+    const struct kern_row *row =
+        kern_row_find("conv_fprop_nhwc_f16_cudnn_bias16");
+    struct kern_problem p = conv3x3(INFER_F16, 1, 1);
+    struct infer_error err = {0};
+    struct kern_exec second, first;
+
+    (void)state;
+    SKIP_WITHOUT_CUDNN();
+    assert_int_equal(kern_prepare_variant(row, &p, &device, 1, &err, &second),
+                     0);
+    p.allow_tf32 = true; /* another problem, of the same engines */
+    kern_cudnn_rotate(1);
+    assert_int_equal(kern_prepare(row, &p, &device, &err, &first), 0);
+    kern_cudnn_rotate(0);
+    assert_string_equal(first.variant_name, second.variant_name);
+    kern_release(&first);
+    kern_release(&second);
+}
+
 /* The planner is not offered what is only there to be compared with. */
 static void test_baselines(void **state)
 {
@@ -233,7 +350,8 @@ int main(void)
         cmocka_unit_test(test_library),   cmocka_unit_test(test_variants),
         cmocka_unit_test(test_precision), cmocka_unit_test(test_deterministic),
         cmocka_unit_test(test_pads),      cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_baselines),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_faulty),
+        cmocka_unit_test(test_rotation),  cmocka_unit_test(test_baselines),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -98,6 +98,9 @@ static void test_directions(void **state)
 {
     struct kern_problem p =
         problem_of("conv_dgrad mb4ic16ih32oc8oh16kh3sh2ph1 +relu", "fp16");
+    const struct kb_request on_cpu = {.device = "cpu", .layout = KERN_NHWC};
+    const struct kb_request on_gpu = {
+        .device = "cuda:1", .layout = KERN_NHWC, .narrow_gradient = true};
     struct infer_error err = {0};
     struct kb_figures f;
 
@@ -120,6 +123,13 @@ static void test_directions(void **state)
     assert_int_equal(p.out[0].dim[1], 16);
     assert_int_equal(kern_problem_check(&p, NULL), 0);
     assert_float_equal(kern_problem_flops(&p), flops, 1e-6 * flops);
+    /* On a GPU the gradient lies as training has it there. */
+    kb_problem_lay_gradient(&on_cpu, &p);
+    assert_true(kern_tensor_is_dense(&p.out[0], KERN_NCHW));
+    kb_problem_lay_gradient(&on_gpu, &p);
+    assert_true(kern_tensor_is_dense(&p.out[0], KERN_NHWC));
+    assert_int_equal(p.out[0].dtype, INFER_F16);
+    assert_int_equal(kern_problem_check(&p, NULL), 0);
     /* Pooling has none here. */
     kb_figures_init(&f, KERN_POOL_FPROP);
     f.dir = KB_DGRAD;
@@ -405,6 +415,35 @@ static void test_proof(void **state)
     expect_proof("pool_fprop mb9ic64ih56oh56kh7ph3 max", "fp32", false);
 }
 
+/* Kernels that go through a transform are held to its bound. */
+static void test_proof_transform(void **state)
+{
+    const struct kern_problem p =
+        problem_of("mb2ic64ih28oc64oh28kh3ph1", "fp32");
+    const struct kern_row row = {
+        .name = "conv2d_fprop_nchw_f32_cudnn_winograd_nonfused"};
+    const struct kern_exec exec = {.row = &row};
+    struct infer_error err = {0};
+    struct kb_proof proof;
+    char *y = whole_output(&p), text[384];
+    double worst = 0;
+
+    (void)state;
+    assert_int_equal(kb_proof_new(&p, SEED, &proof, &err), 0);
+    assert_non_null(proof.tol[KB_WINOGRAD]);
+    assert_non_null(proof.tol[KB_FOURIER]);
+    const double right = scalar_load(INFER_F32, y, proof.offset[0]);
+    for (int off = 0; off < 2; off++) {
+        scalar_store(INFER_F32, y, proof.offset[0],
+                     right + (off ? 1.2 : 0.8) * proof.tol[KB_WINOGRAD][0]);
+        assert_int_equal(
+            kb_proof_check(&proof, &p, &exec, y, &worst, text, sizeof(text)),
+            !off);
+    }
+    kb_proof_free(&proof);
+    free(y);
+}
+
 /* The bench as a whole: every candidate is right and has a time. */
 static void test_bench(void **state)
 {
@@ -682,7 +721,7 @@ static void test_csv(void **state)
 /* Every layer of a built-in network, repeats counted, epilogues fused. */
 static void test_layers(void **state)
 {
-    struct kb_request r = {.layout = KERN_NHWC, .extent = 224};
+    struct kb_request r = {.device = "cpu", .layout = KERN_NHWC, .extent = 224};
     struct kb_cases cases = {0};
     struct infer_error err = {0};
     bool residual = false;
@@ -725,13 +764,21 @@ static void test_layers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),      cmocka_unit_test(test_figures),
-        cmocka_unit_test(test_directions), cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_bad_lines),  cmocka_unit_test(test_sweeps),
-        cmocka_unit_test(test_stats),      cmocka_unit_test(test_summary),
-        cmocka_unit_test(test_floor),      cmocka_unit_test(test_proof),
-        cmocka_unit_test(test_bench),      cmocka_unit_test(test_html),
-        cmocka_unit_test(test_json),       cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_directions),
+        cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_bad_lines),
+        cmocka_unit_test(test_sweeps),
+        cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_proof),
+        cmocka_unit_test(test_proof_transform),
+        cmocka_unit_test(test_bench),
+        cmocka_unit_test(test_html),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_csv),
         cmocka_unit_test(test_layers),
     };
 

@@ -28,6 +28,17 @@ void kb_problem_turn(struct kern_problem *p, enum kb_dir dir)
     }
 }
 
+void kb_problem_lay_gradient(const struct kb_request *r, struct kern_problem *p)
+{
+    const bool gpu = strncmp(r->device, "cuda", 4) == 0;
+    const struct kern_tensor dw = p->out[0];
+
+    if (p->op == KERN_CONV_WGRAD)
+        p->out[0] =
+            kern_tensor_dense(r->narrow_gradient ? p->in[0].dtype : INFER_F32,
+                              dw.rank, dw.dim, gpu ? r->layout : KERN_NCHW);
+}
+
 const char *kb_problem_text(const struct kern_problem *p, enum kb_dir dir,
                             char *buf, size_t bytes)
 {

@@ -190,6 +190,7 @@ struct kb_request {
     const struct kb_precision *precision[4];
     int n_precisions;
     enum kern_layout layout;
+    bool narrow_gradient; /* of weights, in the type of the activations */
     bool backend[INFER_BACKEND_COUNT]; /* none: all of the device */
     const char *kernels;               /* glob */
     bool cold, all, every_kernel;
@@ -208,6 +209,11 @@ void kb_request_clear(struct kb_request *r);
 int kb_run(const struct kb_request *r, const char *command,
            struct infer_error *err, enum cli_exit *code);
 
+/* The gradient of weights in a problem that is one lies as training has it: on
+ * a GPU, beside activations whose channels come last, so too; else row-major.
+ * In single precision, or in the type that was asked for. */
+void kb_problem_lay_gradient(const struct kb_request *r,
+                             struct kern_problem *p);
 /* All problems of the request. */
 int kb_collect(const struct kb_request *r, struct kb_cases *out,
                struct infer_error *err);
@@ -230,16 +236,22 @@ bool kb_values_new(struct kb_values *v, const struct kern_problem *p,
                    uint64_t seed);
 void kb_values_free(struct kb_values *v);
 
-/* What a kernel may round beside its result: indices of tolerances. */
-enum { KB_ROUNDS_TF32 = 1, KB_ROUNDS_BIAS = 2 };
+/* Indices of tolerances: what a kernel may round beside its result, either or
+ * both; and the kernels that go through a transform, which round neither. */
+enum {
+    KB_ROUNDS_TF32 = 1,
+    KB_ROUNDS_BIAS = 2,
+    KB_WINOGRAD = 4,
+    KB_FOURIER,
+    KB_BOUNDS
+};
 
 /* Outputs as the reference has them, all or a sample, and how far a kernel may
  * be from them. */
 struct kb_proof {
     struct kern_tensor out; /* of the sample, dense, in the truth's type */
     void *expected;
-    /* By what kernels round: KB_ROUNDS_TF32, KB_ROUNDS_BIAS or both. */
-    double *tol[4];
+    double *tol[KB_BOUNDS]; /* NULL: of kernels that do not take the problem */
     /* Where the sample lies in the output: `ranges` pieces of storage, in
      * elements, and the storage offset of each element of the sample. */
     int64_t (*range)[2]; /* first, count */

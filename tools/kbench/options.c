@@ -35,6 +35,7 @@ enum {
     OPT_KERNELS,
     OPT_DTYPE,
     OPT_LAYOUT,
+    OPT_NARROW,
     OPT_COLD,
     OPT_ROUNDS,
     OPT_VARIANTS,
@@ -92,6 +93,8 @@ static const struct cli_option options[] = {
      OPT_DTYPE},
     {"layout", 0, CLI_VALUE, "nhwc|nchw", "layout of activations (nhwc)",
      OPT_LAYOUT},
+    {"narrow-gradient", 0, CLI_FLAG, NULL,
+     "gradients of weights in the type of the activations (fp32)", OPT_NARROW},
     {"cold-cache", 0, CLI_FLAG, NULL,
      "pass through twice the cache between launches on the same data",
      OPT_COLD},
@@ -332,6 +335,9 @@ static int set_flag(struct kb_request *r, int id)
         return 0;
     case OPT_AVERAGE:
         r->figures.average = r->any_figure = true;
+        return 0;
+    case OPT_NARROW:
+        r->narrow_gradient = true;
         return 0;
     case OPT_COLD:
         r->cold = true;

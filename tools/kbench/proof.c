@@ -363,35 +363,72 @@ static bool fill_ranges(const struct mapping *m, struct kb_proof *proof)
     return true;
 }
 
-/* Which roundings may be met in a problem: those that it allows. */
-static bool may_round(const struct kern_problem *p, int kind)
+/* The tolerances of a kernel. */
+static int bound_of(const struct kern_exec *e)
+{
+    switch (bound_way(e->row)) {
+    case BOUND_WINOGRAD:
+        return KB_WINOGRAD;
+    case BOUND_FOURIER:
+        return KB_FOURIER;
+    default:
+        return (e->flags & KERN_TF32 ? KB_ROUNDS_TF32 : 0) |
+               (e->flags & KERN_ROUNDS_BIAS ? KB_ROUNDS_BIAS : 0);
+    }
+}
+
+/* Which of them may be met in a problem: what it lets a kernel round, and what
+ * the transforms can do. */
+static bool is_met(const struct kern_problem *p, int kind)
 {
     const bool half = p->out[0].dtype != INFER_F32;
+    const bool wgrad = p->op == KERN_CONV_WGRAD;
+    const bool convolution =
+        wgrad || p->op == KERN_CONV_FPROP || p->op == KERN_CONV_DGRAD;
+    const struct kern_tensor *w = wgrad ? &p->out[0] : &p->in[1];
+    const bool bare = convolution && p->out[0].rank == 4 &&
+                      !kern_problem_in(p, 2) && !kern_problem_in(p, 3) &&
+                      p->epilogue.act.kind == KERN_IDENTITY;
 
+    if (kind == KB_WINOGRAD)
+        return bare && w->dim[2] == 3 && w->dim[3] == 3;
+    if (kind == KB_FOURIER)
+        return bare;
     return (p->allow_tf32 || !(kind & KB_ROUNDS_TF32)) &&
            ((half && p->constant_in & 4u) || !(kind & KB_ROUNDS_BIAS));
 }
 
-/* Tolerances of kernels with an accumulator in single precision; integers are
- * exact whatever it says. */
+/* One of them, for an accumulator in single precision; integers are exact
+ * whatever it says. */
+static bool fill_bound(const struct truth *t, const struct kern_problem *p,
+                       int kind, double *tol, struct infer_error *err)
+{
+    const struct kern_row row = {.name = "any", .acc = INFER_F32};
+    const struct kern_exec e = {
+        .row = &row,
+        .problem = *p,
+        .flags = (kind & KB_ROUNDS_TF32 ? KERN_TF32 : 0) |
+                 (kind & KB_ROUNDS_BIAS ? KERN_ROUNDS_BIAS : 0)};
+
+    if (kind < KB_WINOGRAD)
+        return bound_fill(t, 0, &e, tol, err);
+    bound_transform(t, kind == KB_WINOGRAD ? BOUND_WINOGRAD : BOUND_FOURIER,
+                    bound_unit(row.acc), tol);
+    return true;
+}
+
 static bool fill_bounds(const struct truth *t, const struct kern_problem *p,
                         struct kb_proof *proof, struct infer_error *err)
 {
-    for (int kind = 0; kind < 4; kind++) {
-        const struct kern_row row = {.name = "any", .acc = INFER_F32};
-        const struct kern_exec e = {
-            .row = &row,
-            .problem = *p,
-            .flags = (kind & KB_ROUNDS_TF32 ? KERN_TF32 : 0) |
-                     (kind & KB_ROUNDS_BIAS ? KERN_ROUNDS_BIAS : 0)};
-        if (!may_round(p, kind))
+    for (int kind = 0; kind < KB_BOUNDS; kind++) {
+        if (!is_met(p, kind))
             continue;
         proof->tol[kind] = malloc(((size_t)proof->count + 1) * sizeof(double));
         if (!proof->tol[kind]) {
             error_set(err, INFER_EMEMORY, "out of memory");
             return false;
         }
-        if (!bound_fill(t, 0, &e, proof->tol[kind], err))
+        if (!fill_bound(t, p, kind, proof->tol[kind], err))
             return false;
     }
     return true;
@@ -440,7 +477,7 @@ int kb_proof_new(const struct kern_problem *p, uint64_t seed,
 void kb_proof_free(struct kb_proof *proof)
 {
     free(proof->expected);
-    for (int kind = 0; kind < 4; kind++)
+    for (int kind = 0; kind < KB_BOUNDS; kind++)
         free(proof->tol[kind]);
     free(proof->range);
     free(proof->offset);
@@ -455,25 +492,19 @@ bool kb_proof_check(const struct kb_proof *proof, const struct kern_problem *p,
 {
     const enum infer_dtype dtype = p->out[0].dtype;
     const size_t size = infer_dtype_size(dtype);
-    const int kind = (e->flags & KERN_TF32 ? KB_ROUNDS_TF32 : 0) |
-                     (e->flags & KERN_ROUNDS_BIAS ? KB_ROUNDS_BIAS : 0);
+    const int kind = bound_of(e);
     const double *tol = proof->tol[kind] ? proof->tol[kind] : proof->tol[0];
-    const double loosened = bound_loosened(e->row);
     struct truth t = {.out = {proof->expected}};
     char why[VERIFY_TEXT] = "out of memory";
     char *dense = malloc((size_t)proof->count * size + 1);
-    double *wide = malloc(((size_t)proof->count + 1) * sizeof(*wide));
-    bool ok = dense && wide;
+    bool ok = dense != NULL;
 
-    for (int64_t i = 0; ok && i < proof->count; i++)
-        wide[i] = tol[i] * loosened;
     t.p.out[0] = proof->out;
     for (int64_t i = 0; ok && i < proof->count; i++)
         memcpy(dense + (size_t)i * size,
                (const char *)y + (size_t)proof->offset[i] * size, size);
-    ok = ok && verify_compare(&t, 0, dtype, dense, PASS_REAL, wide, worst, why);
+    ok = ok && verify_compare(&t, 0, dtype, dense, PASS_REAL, tol, worst, why);
     free(dense);
-    free(wide);
     if (!ok)
         snprintf(text, bytes, "%s", why);
     return ok;

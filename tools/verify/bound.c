@@ -4,7 +4,8 @@
  *
  * Sums: 8 sqrt(terms) u_acc sum |x||w|, the sum taken by running the reference
  * on absolute values.  What other operations may lose stands in one place,
- * local_bound(), with its reason.
+ * local_bound(), with its reason; convolutions by transforms have a bound of
+ * their own, bound_transform().
  */
 #include <math.h>
 #include <stdlib.h>
@@ -293,52 +294,6 @@ static void add_bias_rounding(const struct truth *t, enum infer_dtype dtype,
                   fabs(scalar_load(b->dtype, t->in[2], i / inner % y->dim[at]));
 }
 
-double bound_loosened(const struct kern_row *row)
-{
-    static const struct {
-        const char *row;
-        double factor;
-    } table[] = {
-        /* Winograd's F(4x4, 3x3): its transforms multiply by up to 8, and mix
-         * what is lost in all of a tile's elements. */
-        {"conv2d_fprop_nchw_f32_cudnn_winograd_nonfused", 16},
-        {"conv2d_fprop_nchw_f16_cudnn_winograd_nonfused", 16},
-        /* So do Fourier's, which only add. */
-        {"conv2d_fprop_nchw_f32_cudnn_fft", 4},
-        {"conv2d_fprop_nchw_f32_cudnn_fft_tiling", 4},
-    };
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-        if (strcmp(row->name, table[i].row) == 0)
-            return table[i].factor;
-    return 1;
-}
-
-/* These transforms spread what is lost anywhere in a tile over all of it, so
- * that a corner whose few terms happen to be small loses what the largest sum
- * of the plane may. */
-static bool spreads(const struct kern_row *row)
-{
-    return bound_loosened(row) > 1;
-}
-
-/* Every bound becomes the largest of its plane. */
-static void spread(const struct kern_tensor *y, double *tol)
-{
-    const int64_t count = kern_tensor_count(y);
-    int64_t plane = 1;
-
-    for (int i = 2; i < y->rank; i++)
-        plane *= y->dim[i];
-    for (int64_t at = 0; at < count; at += plane) {
-        double most = 0;
-        for (int64_t i = 0; i < plane; i++)
-            most = fmax(most, tol[at + i]);
-        for (int64_t i = 0; i < plane; i++)
-            tol[at + i] = most;
-    }
-}
-
 /* Moments are measured on outputs that have their own bound. */
 static bool moments_bound(const struct truth *t, const struct kern_exec *e,
                           double u, double *tol, struct infer_error *err)
@@ -359,7 +314,8 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
     /* TF32 has 10 bits behind the point; tensor cores may cut the rest off. */
     const double factor = e->flags & KERN_TF32 ? 2 * 0x1p-10 : 0;
     const int64_t count = kern_tensor_count(&t->p.out[o]);
-    const double u = bound_unit(e->row->acc) * bound_loosened(e->row);
+    const double u = bound_unit(e->row->acc);
+    const enum bound_way way = bound_way(e->row);
     const double *y = t->out[o];
 
     if (t->p.out[o].dtype != INFER_F64) { /* integers: exact */
@@ -381,10 +337,12 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
                                     y[i], u);
         return true;
     }
+    if (way != BOUND_SUMS) {
+        bound_transform(t, way, u, tol);
+        return true;
+    }
     if (count > 0 && local_bound(&t->p, y[0], u) < 0) {
         const bool ok = sum_bound(t, u, factor, tol, err);
-        if (ok && spreads(e->row))
-            spread(&t->p.out[0], tol);
         if (ok && (e->flags & KERN_ROUNDS_BIAS) && kern_problem_in(&t->p, 2))
             add_bias_rounding(t, e->problem.out[0].dtype, tol);
         return ok;

@@ -89,13 +89,19 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
 /* The same for the operations of training that are no plain sums
  * (bound_train.c); false where an operation is none of them. */
 bool bound_train(const struct truth *t, int o, double u, double *tol);
+/* How a row computes what it sums (bound_transform.c): term by term, or by a
+ * transform of tiles, with a bound of its own. */
+enum bound_way { BOUND_SUMS, BOUND_WINOGRAD, BOUND_FOURIER };
+enum bound_way bound_way(const struct kern_row *row);
+/* bound_fill() for a bare convolution or one of its gradients in one of the
+ * latter two ways, Winograd's two-dimensional with a window of 3x3; u:
+ * bound_unit() of the accumulator. */
+void bound_transform(const struct truth *t, enum bound_way way, double u,
+                     double *tol);
 /* Those of the moments of a convolution whose outputs, of type `stored`, have
  * the bounds y_tol (bound_moments.c). */
 void bound_moments(const struct truth *t, enum infer_dtype stored, double u,
                    const double *y_tol, double *tol);
-/* By how much a row may lose more than sums do: 1 but for those of a table,
- * which says why. */
-double bound_loosened(const struct kern_row *row);
 /* Half a unit in the last place of a type, relative; and the absolute one
  * where results underflow. */
 double bound_unit(enum infer_dtype dtype);

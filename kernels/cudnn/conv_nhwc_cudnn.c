@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution, transposed convolution and dense layers as cuDNN's operation
+ * Convolution in its three directions and dense layers as cuDNN's operation
  * graphs: the product, then residual, bias and activation in one graph where
  * some engine computes that, else in two.
  *
- * A dense layer is a 1x1 convolution over images of one pixel.  Weights are
- * packed with their channels innermost, as the activations lie.
+ * A transposed convolution is the gradient of a convolution's input, a dense
+ * layer a 1x1 convolution over images of one pixel.  Weights lie with their
+ * channels innermost, as the activations do: constant ones are packed so.
+ *
+ * cuDNN's compiled engines for 16 bits read the bias in 16 bits.  What that
+ * rounds off a bias that cancels most of a sum is more than all else does (the
+ * ResNet of MLPerf Tiny loses half of its accuracy to it), so the planner's
+ * rows keep the bias in single precision, for which kernels are made while
+ * planning, in half a second each.  The compiled engines are rows of their own
+ * (bias16), to be compared with.
  */
 #include <string.h>
 
@@ -16,26 +24,12 @@
 
 /* ---- shapes -------------------------------------------------------- */
 
-/* The problem as a convolution: a transposed one computes the input of the
- * convolution whose output it is given. */
-static void as_convolution(const struct kern_problem *p,
-                           struct kern_problem *conv)
-{
-    memcpy(conv, p, sizeof(*conv));
-    if (p->op != KERN_CONV_TRANSPOSE_FPROP)
-        return;
-    conv->op = KERN_CONV_FPROP;
-    conv->in[CONV_X] = p->out[0];
-    conv->out[0] = p->in[CONV_X];
-    conv->n_in = 2;
-}
-
 static int read_geometry(const struct kern_problem *p, struct conv_geometry *g,
                          struct infer_error *why)
 {
     struct kern_problem conv;
 
-    as_convolution(p, &conv);
+    cudnn_as_convolution(p, &conv);
     return conv_geometry_read(&conv, g, why);
 }
 
@@ -44,30 +38,89 @@ static int optional(const struct kern_problem *p, int i)
     return kern_problem_in(p, i) ? i : -1;
 }
 
+static int bias_of(const struct kern_problem *p)
+{
+    return p->op == KERN_CONV_WGRAD ? -1 : optional(p, CONV_BIAS);
+}
+
+static int residual_of(const struct kern_problem *p)
+{
+    return optional(p, kern_op_residual(p->op));
+}
+
+/* ---- limits -------------------------------------------------------- */
+
+/* Constant weights are packed; others lie as cuDNN wants them. */
+static int check_weights(const struct kern_problem *p, struct infer_error *why)
+{
+    const struct kern_tensor *w = &p->in[CONV_W];
+
+    if (p->constant_in & 1u << CONV_W)
+        return conv_weights_packable(p, why);
+    if (w->dtype != p->in[CONV_X].dtype || !kern_tensor_is_dense(w, KERN_NHWC))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "weights are neither constant nor of the input's "
+                         "type and channels last");
+    return 0;
+}
+
+static int check_gradient(const struct kern_problem *p, struct infer_error *why)
+{
+    const struct kern_tensor *dw = &p->out[0];
+
+    if (dw->dtype != INFER_F32 && dw->dtype != p->in[CONV_X].dtype)
+        return error_set(
+            why, INFER_EUNSUPPORTED, "gradient is %s, supported F32 and %s",
+            infer_dtype_name(dw->dtype), infer_dtype_name(p->in[CONV_X].dtype));
+    if (!kern_tensor_is_dense(dw, KERN_NHWC))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "gradient does not lie dense, channels last");
+    return 0;
+}
+
+static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
+{
+    const int bias = bias_of(p), residual = residual_of(p);
+
+    if (bias >= 0 && (p->in[bias].dtype != INFER_F32 ||
+                      !kern_tensor_is_dense(&p->in[bias], KERN_NCHW)))
+        return error_set(why, INFER_EUNSUPPORTED, "bias is not dense F32");
+    /* read_geometry() has looked at that of a convolution. */
+    if (residual >= 0 && cudnn_direction_of(p) != CUDNN_FPROP &&
+        (p->in[residual].dtype != p->out[0].dtype ||
+         !kern_tensor_is_dense(&p->in[residual], KERN_NHWC)))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "residual does not lie as the output");
+    return 0;
+}
+
 static int check(const struct kern_problem *p, struct infer_error *why)
 {
-    const struct kern_tensor *bias = kern_problem_in(p, CONV_BIAS);
-    const struct kern_tensor *residual = kern_problem_in(p, CONV_RESIDUAL);
     struct conv_geometry g;
-    int rc = conv_weights_packable(p, why);
+    int rc = p->op == KERN_CONV_WGRAD ? check_gradient(p, why)
+                                      : check_weights(p, why);
 
     if (rc == 0)
         rc = read_geometry(p, &g, why);
-    if (rc == 0 && bias &&
-        (bias->dtype != INFER_F32 || !kern_tensor_is_dense(bias, KERN_NCHW)))
-        rc = error_set(why, INFER_EUNSUPPORTED, "bias is not dense F32");
-    if (rc == 0 && residual && p->op == KERN_CONV_TRANSPOSE_FPROP &&
-        (residual->dtype != p->out[0].dtype ||
-         !kern_tensor_is_dense(residual, KERN_NHWC)))
-        rc = error_set(why, INFER_EUNSUPPORTED,
-                       "residual does not lie as the output");
+    if (rc == 0)
+        rc = check_epilogue(p, why);
     if (rc == 0 && (g.m == 0 || g.n * g.h * g.w == 0))
         rc = error_set(why, INFER_EUNSUPPORTED, "a tensor is empty");
     return rc;
 }
 
+static int check_bias16(const struct kern_problem *p, struct infer_error *why)
+{
+    if (bias_of(p) < 0 || !(p->constant_in & 1u << CONV_BIAS))
+        return error_set(why, INFER_EUNSUPPORTED, "there is no constant bias");
+    return check(p, why);
+}
+
+/* ---- sizes --------------------------------------------------------- */
+
 /* Of the convolution; out: what the row computes. */
 struct shapes {
+    bool ragged;
     struct cudnn_shape x, w, y, out;
     struct cudnn_window win;
 };
@@ -111,37 +164,51 @@ static void read_shapes(const struct kern_problem *p, struct shapes *s)
     s->x = cudnn_shape_nhwc(t, 4, x);
     s->w = cudnn_shape_nhwc(t, 4, w);
     s->y = cudnn_shape_nhwc(t, 4, y);
-    s->out = p->op == KERN_CONV_TRANSPOSE_FPROP ? s->x : s->y;
+    s->out = cudnn_direction_of(p) == CUDNN_DGRAD   ? s->x
+             : cudnn_direction_of(p) == CUDNN_WGRAD ? s->w
+                                                    : s->y;
+    s->out.dtype = cudnn_dtype(p->out[0].dtype);
+    s->ragged = g.cg % 8 != 0 || g.kg % 8 != 0;
     read_window(&g, &s->win);
 }
 
 /* ---- recipe -------------------------------------------------------- */
 
-static void add_convolution(struct cudnn_graph *g, const struct shapes *s,
-                            bool transposed, cudnnBackendDescriptor_t v)
+static void add_convolution(const struct kern_problem *p,
+                            const struct shapes *s, cudnnBackendDescriptor_t v,
+                            struct cudnn_graph *g)
 {
-    cudnnBackendDescriptor_t w =
-        cudnn_graph_tensor(g, &s->w, CUDNN_IN + CONV_W);
+    const enum cudnn_direction d = cudnn_direction_of(p);
+    const int x = CUDNN_IN + CONV_X;
+    cudnnBackendDescriptor_t t[3] = {v, v, v}; /* x, w, y */
 
-    if (transposed)
-        cudnn_graph_conv(g, &s->win, true, v, w,
-                         cudnn_graph_tensor(g, &s->y, CUDNN_IN + CONV_X));
-    else
-        cudnn_graph_conv(g, &s->win, false,
-                         cudnn_graph_tensor(g, &s->x, CUDNN_IN + CONV_X), w, v);
+    if (d != CUDNN_DGRAD)
+        t[0] = cudnn_graph_tensor(g, &s->x, x);
+    if (d != CUDNN_WGRAD)
+        t[1] = cudnn_graph_tensor(g, &s->w, CUDNN_IN + CONV_W);
+    if (d != CUDNN_FPROP)
+        t[2] = cudnn_graph_tensor(
+            g, &s->y, d == CUDNN_WGRAD ? CUDNN_IN + CUDNN_WGRAD_DY : x);
+    cudnn_graph_conv(g, &s->win, d, t[0], t[1], t[2]);
+}
+
+/* Whether something follows the product; engines for 16 bits write 16 bits, so
+ * that a wider gradient is a copy. */
+static bool has_rest(const struct kern_problem *p)
+{
+    return cudnn_has_epilogue(p, bias_of(p), residual_of(p)) ||
+           p->out[0].dtype != p->in[CONV_X].dtype;
 }
 
 static void build(const struct kern_problem *p, enum cudnn_part part,
                   struct cudnn_graph *g)
 {
-    const bool transposed = p->op == KERN_CONV_TRANSPOSE_FPROP;
-    const int bias = optional(p, CONV_BIAS);
-    const int residual = optional(p, CONV_RESIDUAL);
-    const bool rest = cudnn_has_epilogue(p, bias, residual);
+    const bool rest = has_rest(p);
     cudnnBackendDescriptor_t v;
     struct shapes s;
 
     read_shapes(p, &s);
+    g->ragged = s.ragged;
     struct cudnn_shape wide = s.out;
     wide.dtype = CUDNN_DATA_FLOAT;
     if (part != CUDNN_WHOLE)
@@ -151,15 +218,16 @@ static void build(const struct kern_problem *p, enum cudnn_part part,
     else
         v = cudnn_graph_tensor(g, &s.out, CUDNN_OUT);
     if (part != CUDNN_SECOND)
-        add_convolution(g, &s, transposed, v);
+        add_convolution(p, &s, v, g);
     if (part != CUDNN_FIRST && rest)
-        cudnn_add_epilogue(g, p, &s.out, bias, residual, v);
+        cudnn_add_epilogue(g, p, &s.out, bias_of(p), residual_of(p), v);
 }
 
+/* No engine for 16 bits writes a wider gradient of weights by itself. */
 static size_t scratch(const struct kern_problem *p)
 {
-    if (!cudnn_has_epilogue(p, optional(p, CONV_BIAS),
-                            optional(p, CONV_RESIDUAL)))
+    if (!has_rest(p) ||
+        (p->op == KERN_CONV_WGRAD && p->in[CONV_X].dtype != INFER_F32))
         return 0;
     return (size_t)kern_tensor_count(&p->out[0]) * sizeof(float);
 }
@@ -171,6 +239,11 @@ static const struct cudnn_recipe recipe_tf32 = {.check = check,
                                                 .scratch = scratch,
                                                 .products = true,
                                                 .tf32 = true};
+static const struct cudnn_recipe recipe_bias16 = {.check = check_bias16,
+                                                  .build = build,
+                                                  .scratch = scratch,
+                                                  .products = true,
+                                                  .rounds_bias = true};
 
 /* ---- rows ---------------------------------------------------------- */
 
@@ -194,17 +267,16 @@ static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
 static int prepare_with(const struct cudnn_recipe *r, struct kern_exec *e,
                         const struct kern_device *d, struct infer_error *err)
 {
+    const struct kern_problem *p = &e->problem;
     struct conv_geometry g;
 
-    read_geometry(&e->problem, &g, err);
-    e->packed[CONV_W] = (size_t)g.k * (size_t)g.depth *
-                        infer_dtype_size(e->problem.in[CONV_X].dtype);
-    if (cudnn_rounds_bias(&e->problem, optional(&e->problem, CONV_BIAS))) {
-        e->packed[CONV_BIAS] =
-            (size_t)kern_tensor_count(&e->problem.in[CONV_BIAS]) *
-            infer_dtype_size(e->problem.out[0].dtype);
-        e->flags |= KERN_ROUNDS_BIAS;
-    }
+    read_geometry(p, &g, err);
+    if (p->op != KERN_CONV_WGRAD && p->constant_in & 1u << CONV_W)
+        e->packed[CONV_W] = (size_t)g.k * (size_t)g.depth *
+                            infer_dtype_size(p->in[CONV_X].dtype);
+    if (r->rounds_bias)
+        e->packed[CONV_BIAS] = (size_t)kern_tensor_count(&p->in[CONV_BIAS]) *
+                               infer_dtype_size(p->out[0].dtype);
     return cudnn_recipe_prepare(r, e, d, err);
 }
 
@@ -229,10 +301,12 @@ static int prepare_with(const struct cudnn_recipe *r, struct kern_exec *e,
     }
 RECIPE_FUNCTIONS(, recipe)
 RECIPE_FUNCTIONS(_tf32, recipe_tf32)
+RECIPE_FUNCTIONS(_bias16, recipe_bias16)
 
 #define ROW(symbol, operation, type, flags, suffix)                            \
     CUDNN_ROW(symbol, operation, type, flags, suffix, cudnn_recipe_launch,     \
               cudnn_recipe_release)
+#define BIAS16 (KERN_BASELINE | KERN_ROUNDS_BIAS)
 
 ROW(conv_fprop_nhwc_tf32_cudnn, KERN_CONV_FPROP, INFER_F32, KERN_TF32, _tf32)
 ROW(conv_fprop_nhwc_f32_cudnn, KERN_CONV_FPROP, INFER_F32, 0, )
@@ -250,3 +324,14 @@ ROW(dense_fprop_tf32_cudnn, KERN_DENSE_FPROP, INFER_F32, KERN_TF32, _tf32)
 ROW(dense_fprop_f32_cudnn, KERN_DENSE_FPROP, INFER_F32, 0, )
 ROW(dense_fprop_f16_cudnn, KERN_DENSE_FPROP, INFER_F16, 0, )
 ROW(dense_fprop_bf16_cudnn, KERN_DENSE_FPROP, INFER_BF16, 0, )
+ROW(conv_wgrad_nhwc_tf32_cudnn, KERN_CONV_WGRAD, INFER_F32, KERN_TF32, _tf32)
+ROW(conv_wgrad_nhwc_f32_cudnn, KERN_CONV_WGRAD, INFER_F32, 0, )
+ROW(conv_wgrad_nhwc_f16_cudnn, KERN_CONV_WGRAD, INFER_F16, 0, )
+ROW(conv_wgrad_nhwc_bf16_cudnn, KERN_CONV_WGRAD, INFER_BF16, 0, )
+ROW(conv_fprop_nhwc_f16_cudnn_bias16, KERN_CONV_FPROP, INFER_F16, BIAS16,
+    _bias16)
+ROW(conv_fprop_nhwc_bf16_cudnn_bias16, KERN_CONV_FPROP, INFER_BF16, BIAS16,
+    _bias16)
+ROW(dense_fprop_f16_cudnn_bias16, KERN_DENSE_FPROP, INFER_F16, BIAS16, _bias16)
+ROW(dense_fprop_bf16_cudnn_bias16, KERN_DENSE_FPROP, INFER_BF16, BIAS16,
+    _bias16)
