@@ -201,6 +201,21 @@ static __device__ __forceinline__ void store_signs(uint8_t *signs, uint32_t i,
         signs[i / lanes] = (uint8_t)bits;
 }
 
+/* The vector at place i of a thread's walk; behind the last: none.  With
+ * moments nothing has read x since it was written: its end is in the cache, so
+ * that the walk begins there, and leaves the beginning of y to whoever comes
+ * next.  Blocks keep their order within, and so signs their bytes. */
+static __device__ __forceinline__ uint32_t place(const struct train_args &a,
+                                                 uint32_t i)
+{
+    const uint32_t end =
+        (a.vectors + NORM_THREADS - 1) / NORM_THREADS * NORM_THREADS;
+
+    if (!a.moments || i >= end)
+        return i;
+    return end - NORM_THREADS - i + 2 * threadIdx.x;
+}
+
 /* A thread takes BATCH vectors at a time.  They are of the same channels
  * where a block's threads span whole pixels, as with most numbers of channels:
  * then factor and summand are read once. */
@@ -229,22 +244,26 @@ static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
     }
     norm_line<V>(line, (int)(first % per_pixel) * V, factor);
     norm_line<V>(line + a.s.channels, (int)(first % per_pixel) * V, summand);
-    for (uint32_t i = first; i < a.vectors; i += BATCH * step) {
+    for (uint32_t from = first - threadIdx.x; from < a.vectors;
+         from += BATCH * step) {
         pack<T, V> x[BATCH] = {}, r[BATCH] = {};
+        uint32_t i[BATCH];
 #pragma unroll
-        for (int k = 0; k < BATCH; k++)
-            if (i + k * step < a.vectors) {
-                const size_t at = (size_t)(i + k * step) * V;
+        for (int k = 0; k < BATCH; k++) {
+            i[k] = place(a, from + k * step + threadIdx.x);
+            if (i[k] < a.vectors) {
+                const size_t at = (size_t)i[k] * V;
                 x[k] = pack_load<T, V>((const T *)a.x + at);
                 if (a.residual)
                     r[k] = pack_load<T, V>((const T *)a.residual + at);
             }
+        }
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
-            const int c = (int)((i + k * step) % per_pixel) * V;
+            const int c = (int)(i[k] % per_pixel) * V;
             float v[V], add[V];
-            if (i + k * step >= a.vectors)
-                break;
+            if (i[k] >= a.vectors)
+                continue;
             if (!fixed) {
                 norm_line<V>(line, c, factor);
                 norm_line<V>(line + a.s.channels, c, summand);
@@ -256,9 +275,9 @@ static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
                 v[j] = activate<ACT>(a.act, fmaf(v[j], factor[j], summand[j]) +
                                                 add[j]);
             const pack<T, V> y = pack_of<T, V>(v);
-            pack_store<T, V>((T *)a.y + (size_t)(i + k * step) * V, y);
+            pack_store<T, V>((T *)a.y + (size_t)i[k] * V, y);
             if (a.signs)
-                store_signs<T, V>(a.signs, i + k * step, y);
+                store_signs<T, V>(a.signs, i[k], y);
         }
     }
 }

@@ -11,16 +11,12 @@
  *
  * Thread i computes channels V * (i % (C/V)), columns TW * (i / (C/V) % tiles)
  * and on, of row i / (C/V) / tiles of all rows n, p.  No shared memory.
- * Weights are packed [r][s][k] in the type of the activations.
+ * Weights are packed [r][s][k] in the type of the activations: by pack() where
+ * they are constant, else by a kernel in front, one thread a weight.
  *
  * The unrolled kernel takes 3x3 and 5x5, stride 1 and 2, no dilation, one
  * output a channel; the plain one takes everything, with V = 1 where channels
  * are odd or a channel has several outputs.
- *
- * Where there are many pixels, it is arithmetic and the L2 cache that bound the
- * unrolled kernel: rows of the window are read by as many blocks, and every
- * value is converted as often.  The strips of depthwise_strip.cuh read a pixel
- * once for all rows.
  */
 #ifndef KERNELS_CUDA_DEPTHWISE_CUH
 #define KERNELS_CUDA_DEPTHWISE_CUH
@@ -35,16 +31,12 @@
 
 #define DEPTHWISE_THREADS 256
 
-/* Threads of a block of strips: their registers leave room for 3 or 4. */
-#define DEPTHWISE_STRIP_THREADS 128
-
 struct depthwise_args {
     struct conv_geometry g;
     const void *x, *w;
     int64_t count;            /* threads with work */
     struct fast_div channels; /* vectors of channels */
-    struct fast_div tiles, p; /* tiles of a row, rows or strips of an image */
-    int strip;                /* output rows of a thread, at most */
+    struct fast_div tiles, p; /* tiles of a row, rows of an image */
     struct output_args out;
 };
 
@@ -230,93 +222,147 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     output_vector<T, V>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q, at.k, acc);
 }
 
-#include "kernels/cuda/depthwise_strip.cuh"
+/* ---- weights that change ------------------------------------------- */
+
+struct depthwise_pack_args {
+    int count, k, s;
+    enum infer_dtype type;
+    int64_t stride[3]; /* of w: k, r, s */
+    const void *w;
+    void *packed;
+};
+
+template <typename T>
+static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
+    depthwise_pack_kernel(const __grid_constant__ struct depthwise_pack_args a)
+{
+    const int i = blockIdx.x * DEPTHWISE_THREADS + threadIdx.x;
+
+    launch_wait();
+    if (i >= a.count)
+        return;
+    const int tap = i / a.k;
+    const int64_t at = i % a.k * a.stride[0] + tap / a.s * a.stride[1] +
+                       tap % a.s * a.stride[2];
+    ((T *)a.packed)[i] = from_float<T>(load_as<T>(a.type, a.w, at));
+}
+
+/* Packs a problem's weights, one a group and tap, into the workspace. */
+template <typename T>
+static int
+depthwise_pack_weights(const struct kern_exec *e, const struct conv_geometry *g,
+                       const struct kern_args *args, struct infer_error *err)
+{
+    const struct kern_tensor *w = &e->problem.in[CONV_W];
+    struct depthwise_pack_args a = {};
+
+    a.count = g->k * g->r * g->s;
+    a.k = g->k;
+    a.s = g->s;
+    a.type = w->dtype;
+    a.stride[0] = w->stride[0];
+    a.stride[1] = w->rank > 3 ? w->stride[2] : 0;
+    a.stride[2] = w->stride[w->rank - 1];
+    a.w = args->in[CONV_W];
+    a.packed = args->workspace;
+    return launch_chained(depthwise_pack_kernel<T>,
+                          dim3(cuda_blocks(a.count, DEPTHWISE_THREADS)),
+                          dim3(DEPTHWISE_THREADS), 0, args->stream, a, err);
+}
+
+static inline size_t depthwise_pack_bytes(const struct kern_exec *e,
+                                          const struct conv_geometry *g)
+{
+    return (size_t)g->k * (size_t)g->r * (size_t)g->s *
+           infer_dtype_size(e->problem.in[CONV_X].dtype);
+}
+
+/* Weights that the kernel in front can read. */
+static inline int depthwise_weights_readable(const struct kern_problem *p,
+                                             struct infer_error *why)
+{
+    if (cuda_is_real(p->in[CONV_W].dtype))
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "weights are %s, supported F32, F16 and BF16",
+                     infer_dtype_name(p->in[CONV_W].dtype));
+}
 
 /* ---- the host's side ----------------------------------------------- */
 
-static int depthwise_supports(const struct kern_problem *p,
-                              const struct kern_device *d,
-                              struct infer_error *why)
+static inline int depthwise_supports(const struct kern_problem *p,
+                                     const struct kern_device *d,
+                                     struct infer_error *why)
 {
     struct conv_geometry g;
     int r = conv_geometry_read(p, &g, why);
 
     (void)d;
     if (r == 0)
-        r = conv_weights_packable(p, why);
+        r = p->constant_in & 1u << CONV_W ? conv_weights_packable(p, why)
+                                          : depthwise_weights_readable(p, why);
     if (r == 0 && g.cg != 1)
         return error_set(why, INFER_EUNSUPPORTED,
                          "%d channels a group, supported 1", g.cg);
     return r;
 }
 
-/* Bytes at 3 TB/s: what it comes to when the caches do their part. */
-static double depthwise_estimate(const struct kern_problem *p,
-                                 const struct kern_device *d)
+/* Bytes at 3 TB/s: what it comes to when the caches do their part; 2 us a
+ * launch. */
+static inline double depthwise_estimate(const struct kern_problem *p,
+                                        const struct kern_device *d)
 {
     (void)d;
-    return 2 + kern_problem_bytes(p) / 3e6;
+    return (p->constant_in & 1u << CONV_W ? 2 : 4) +
+           kern_problem_bytes(p) / 3e6;
 }
 
-/* How outputs are shared out; which is best depends on how far the image fills
- * the device.  width: of a thread, along the width; strips: of so many
- * columns. */
-struct depthwise_way {
-    int width;
-    bool strips;
-};
+enum { DEPTHWISE_VARIANTS = 3 };
 
-#define DEPTHWISE_WAYS 5
+/* Outputs a thread computes along the width, by variant.  Which is best depends
+ * on how far the image fills the device: where it does, 3x3 windows of stride 1
+ * share most and take 4, and 5x5 of stride 2 run out of registers (H200). */
+static inline int depthwise_width(const struct conv_geometry *g,
+                                  const struct kern_device *d, int variant)
+{
+    static const int order[][DEPTHWISE_VARIANTS] = {
+        {2, 4, 1}, {4, 2, 1}, {1, 2, 4}};
+    /* 4 outputs of 8 channels a thread, 512 threads a multiprocessor. */
+    const bool full =
+        (int64_t)g->m * g->k >= (int64_t)conv_multiprocessors(d) * 512 * 4 * 8;
+    int row = 0;
+
+    if (full && g->r == 3 && g->stride_w == 1)
+        row = 1;
+    if (full && g->r == 5 && g->stride_w == 2)
+        row = 2;
+    return order[row][variant];
+}
 
 struct depthwise_state {
     struct conv_geometry g;
-    struct depthwise_way way;
-    int multiprocessors;
+    int width;
+    bool packs; /* before each launch */
 };
 
-/* 3x3 and 5x5 of whole vectors, which have kernels of their own.  They read
- * some pixel even where their window has none. */
-static bool depthwise_is_square(const struct conv_geometry *g, int size)
+static inline int depthwise_variants(const struct kern_problem *p,
+                                     const struct kern_device *d,
+                                     struct infer_error *err)
 {
-    return g->h > 0 && g->w > 0 && g->kg == 1 && g->k % (16 / size) == 0 &&
-           g->r == g->s && (g->r == 3 || g->r == 5) &&
-           g->stride_h == g->stride_w && g->stride_w <= 2 &&
-           g->dilation_h == 1 && g->dilation_w == 1;
-}
-
-/* Way `variant`, the one that a rule holds for the best first. */
-static struct depthwise_way depthwise_way_of(const struct conv_geometry *g,
-                                             int multiprocessors, int variant)
-{
-    static const struct depthwise_way many[DEPTHWISE_WAYS] = {
-        {4, true}, {2, true}, {2, false}, {4, false}, {1, false}};
-    static const struct depthwise_way few[DEPTHWISE_WAYS] = {
-        {2, false}, {4, false}, {1, false}, {2, true}, {4, true}};
-    const int64_t outputs = (int64_t)g->m * g->k;
-
-    return outputs > 16384 * (int64_t)multiprocessors ? many[variant]
-                                                      : few[variant];
-}
-
-static int depthwise_variants(const struct kern_problem *p,
-                              const struct kern_device *d,
-                              struct infer_error *err)
-{
-    struct conv_geometry g;
-    const int size = (int)infer_dtype_size(p->in[CONV_X].dtype);
-    const int r = conv_geometry_read(p, &g, err);
-
+    (void)p;
     (void)d;
-    return r < 0 ? r : depthwise_is_square(&g, size) ? DEPTHWISE_WAYS : 1;
+    (void)err;
+    return DEPTHWISE_VARIANTS;
 }
 
-static int depthwise_prepare(struct kern_exec *e, const struct kern_device *d,
-                             struct infer_error *err)
+static inline int depthwise_prepare(struct kern_exec *e,
+                                    const struct kern_device *d,
+                                    struct infer_error *err)
 {
     struct depthwise_state *s;
     int r;
 
-    if (e->variant >= DEPTHWISE_WAYS)
+    if (e->variant >= DEPTHWISE_VARIANTS)
         return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
                          e->row->name, e->variant);
     s = (struct depthwise_state *)malloc(sizeof(*s));
@@ -326,18 +372,20 @@ static int depthwise_prepare(struct kern_exec *e, const struct kern_device *d,
         free(s);
         return r;
     }
-    s->multiprocessors = conv_multiprocessors(d);
-    s->way = depthwise_way_of(&s->g, s->multiprocessors, e->variant);
-    snprintf(e->variant_name, sizeof(e->variant_name), "%s%d",
-             s->way.strips ? "strip" : "width", s->way.width);
+    s->width = depthwise_width(&s->g, d, e->variant);
+    s->packs = !(e->problem.constant_in & 1u << CONV_W);
+    snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
     e->state = s;
-    e->packed[CONV_W] = (size_t)s->g.k * (size_t)s->g.depth *
-                        infer_dtype_size(e->problem.in[CONV_X].dtype);
+    if (s->packs)
+        e->workspace = depthwise_pack_bytes(e, &s->g);
+    else
+        e->packed[CONV_W] = depthwise_pack_bytes(e, &s->g);
     return 0;
 }
 
-static int depthwise_pack(const struct kern_exec *e, int i, const void *src,
-                          void *dst, struct infer_error *err)
+static inline int depthwise_pack(const struct kern_exec *e, int i,
+                                 const void *src, void *dst,
+                                 struct infer_error *err)
 {
     (void)err;
     conv_pack_taps(&((const struct depthwise_state *)e->state)->g,
@@ -368,40 +416,10 @@ static int depthwise_launch_width(struct depthwise_args *a, void *stream,
                           dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
 }
 
-/* Strips so high that there are some warps for every multiprocessor, but of 4
- * rows at least: each reads R - 1 rows beside its own. */
-template <typename T, int R, int STRIDE, int TW>
-static int depthwise_launch_strips(struct depthwise_args *a,
-                                   int multiprocessors, void *stream,
-                                   struct infer_error *err)
-{
-    const int tiles = conv_ceil_div(a->g.q, TW);
-    const int64_t columns = (int64_t)(a->g.k / 2) * tiles * a->g.n;
-    const int64_t wanted = 1024 * (int64_t)multiprocessors / columns + 1;
-    const int most = conv_ceil_div(a->g.p, 4);
-    const int strips = wanted < most ? (int)wanted : most;
-
-    a->strip = conv_ceil_div(a->g.p, strips);
-    a->channels.init((uint32_t)(a->g.k / 2));
-    a->tiles.init((uint32_t)tiles);
-    a->p.init((uint32_t)conv_ceil_div(a->g.p, a->strip));
-    a->count = columns * conv_ceil_div(a->g.p, a->strip);
-    return launch_chained(depthwise_strip<T, R, STRIDE, TW>,
-                          dim3(cuda_blocks(a->count, DEPTHWISE_STRIP_THREADS)),
-                          dim3(DEPTHWISE_STRIP_THREADS), 0, stream, *a, err);
-}
-
 template <typename T, int R, int STRIDE>
-static int depthwise_launch_unrolled(struct depthwise_args *a,
-                                     const struct depthwise_state *s,
+static int depthwise_launch_unrolled(struct depthwise_args *a, int width,
                                      void *stream, struct infer_error *err)
 {
-    const int width = s->way.width, sms = s->multiprocessors;
-
-    if (s->way.strips && width == 4)
-        return depthwise_launch_strips<T, R, STRIDE, 4>(a, sms, stream, err);
-    if (s->way.strips)
-        return depthwise_launch_strips<T, R, STRIDE, 2>(a, sms, stream, err);
     return width == 4 ? depthwise_launch_width<T, R, STRIDE, 4>(a, stream, err)
            : width == 2
                ? depthwise_launch_width<T, R, STRIDE, 2>(a, stream, err)
@@ -434,26 +452,36 @@ static int depthwise_launch(const struct kern_exec *e,
     struct depthwise_args a;
     const struct depthwise_state *s = (const struct depthwise_state *)e->state;
     const struct conv_geometry *g = &s->g;
-    void *const stream = args->stream;
+    const int stride = g->stride_w, w = s->width;
 
     if (g->m == 0)
         return 0;
+    if (s->packs) {
+        const int r = depthwise_pack_weights<T>(e, g, args, err);
+        if (r < 0)
+            return r;
+    }
     a.g = *g;
     a.x = args->in[CONV_X];
-    a.w = args->in[CONV_W];
+    a.w = s->packs ? args->workspace : args->in[CONV_W];
     a.out = output_of(e, args, g->k);
-    if (!depthwise_is_square(g, (int)sizeof(T)))
-        return depthwise_launch_plain<T>(&a, stream, err);
+    /* The unrolled kernel reads some pixel even where its window has none. */
+    if (g->h == 0 || g->w == 0 || g->kg != 1 || g->k % (16 / (int)sizeof(T)) ||
+        g->r != g->s || g->stride_h != stride || stride > 2 ||
+        g->dilation_h != 1 || g->dilation_w != 1 || (g->r != 3 && g->r != 5))
+        return depthwise_launch_plain<T>(&a, args->stream, err);
     if (g->r == 3)
-        return g->stride_w == 1
-                   ? depthwise_launch_unrolled<T, 3, 1>(&a, s, stream, err)
-                   : depthwise_launch_unrolled<T, 3, 2>(&a, s, stream, err);
-    return g->stride_w == 1
-               ? depthwise_launch_unrolled<T, 5, 1>(&a, s, stream, err)
-               : depthwise_launch_unrolled<T, 5, 2>(&a, s, stream, err);
+        return stride == 1
+                   ? depthwise_launch_unrolled<T, 3, 1>(&a, w, args->stream,
+                                                        err)
+                   : depthwise_launch_unrolled<T, 3, 2>(&a, w, args->stream,
+                                                        err);
+    return stride == 1
+               ? depthwise_launch_unrolled<T, 5, 1>(&a, w, args->stream, err)
+               : depthwise_launch_unrolled<T, 5, 2>(&a, w, args->stream, err);
 }
 
-static void depthwise_release(struct kern_exec *e)
+static inline void depthwise_release(struct kern_exec *e)
 {
     free(e->state);
 }

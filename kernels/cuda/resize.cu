@@ -6,16 +6,9 @@
  * an output, in the order of its memory, sums over the product of the tables.
  * No shared memory.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/cuda/element.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/resize.cuh"
 #include "kernels/cuda/walk.cuh"
-
-extern "C" {
-#include "kernels/resize.h"
-}
 
 #define THREADS 256
 
@@ -37,10 +30,7 @@ struct resize_args {
     void *y;
 };
 
-struct resize_state {
-    struct resize_args args;
-    void *memory; /* on the device */
-};
+typedef struct resize_state<struct resize_args> state;
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
@@ -80,82 +70,54 @@ static __global__ void __launch_bounds__(THREADS)
     ((T *)a.y)[to] = from_float<T>(sum);
 }
 
-static int64_t reach(int64_t stride)
+/* Where the tables of dimensions `order` lie on the device: the offsets of all
+ * behind one another, then all weights. */
+static void point(state *s, const struct kern_tensor *y,
+                  const struct resize_table *t, const int *order, size_t total)
 {
-    return stride < 0 ? -stride : stride;
-}
+    size_t at = 0;
 
-static void sort(const struct kern_tensor *y, int *order)
-{
-    for (int i = 0; i < y->rank; i++) {
-        int at = i;
-        while (at > 0 &&
-               reach(y->stride[order[at - 1]]) < reach(y->stride[i])) {
-            order[at] = order[at - 1];
-            at--;
-        }
-        order[at] = i;
-    }
-}
-
-static void free_tables(struct resize_table *t)
-{
-    for (int d = 0; d < KERN_MAX_RANK; d++)
-        resize_table_free(&t[d]);
-}
-
-/* Offsets of all tables behind one another, then all weights. */
-static int upload(struct resize_state *s, const struct kern_tensor *y,
-                  const struct resize_table *t, struct infer_error *err)
-{
-    size_t n[KERN_MAX_RANK], total = 0, at = 0;
-    int order[KERN_MAX_RANK];
-
-    sort(y, order);
-    for (int d = 0; d < y->rank; d++) {
-        n[d] = (size_t)t[d].taps * (size_t)y->dim[d];
-        total += n[d];
-    }
-    char *host = (char *)malloc(total * 12 + 1);
-    if (!host)
-        return error_set(err, INFER_EMEMORY, "resize: out of memory");
-    cudaError_t code = cudaMalloc(&s->memory, total * 12 + 1);
     for (int i = 0; i < y->rank; i++) {
         const int d = order[i];
         struct line *l = &s->args.line[i];
-        float *weight = (float *)(host + total * 8) + at;
 
-        memcpy(host + at * 8, t[d].index, n[d] * 8);
-        for (size_t k = 0; k < n[d]; k++)
-            weight[k] = (float)t[d].weight[k];
         l->extent.init((uint32_t)y->dim[d]);
         l->taps = (int)t[d].taps;
         l->y_stride = y->stride[d];
         l->index = (const int64_t *)s->memory + at;
         l->weight = (const float *)((char *)s->memory + total * 8) + at;
-        at += n[d];
+        at += (size_t)t[d].taps * (size_t)y->dim[d];
     }
-    if (code == cudaSuccess)
-        code = cudaMemcpy(s->memory, host, total * 12, cudaMemcpyHostToDevice);
-    /* The copy of so little may still be under way, and streams that do not
-     * wait for the default one would read tables that are not there yet. */
-    if (code == cudaSuccess)
-        code = cudaStreamSynchronize(cudaStreamLegacy);
-    free(host);
-    CUDA_TRY(err, code);
-    return 0;
 }
 
-static void release(struct kern_exec *e)
+static int upload(state *s, const struct kern_tensor *y,
+                  const struct resize_table *t, struct infer_error *err)
 {
-    struct resize_state *s = (struct resize_state *)e->state;
+    size_t n[KERN_MAX_RANK], total = 0, at = 0;
+    int order[KERN_MAX_RANK];
 
-    if (!s)
-        return;
-    if (s->memory)
-        (void)cudaFree(s->memory);
-    free(s);
-    e->state = NULL;
+    resize_sort(y, order);
+    for (int d = 0; d < y->rank; d++) {
+        n[d] = (size_t)t[d].taps * (size_t)y->dim[d];
+        total += n[d];
+    }
+    char *host = (char *)calloc(total + 1, 12);
+    if (!host)
+        return error_set(err, INFER_EMEMORY, "resize: out of memory");
+    for (int i = 0; i < y->rank; i++) {
+        const int d = order[i];
+        float *weight = (float *)(host + total * 8) + at;
+
+        memcpy(host + at * 8, t[d].index, n[d] * 8);
+        for (size_t k = 0; k < n[d]; k++)
+            weight[k] = (float)t[d].weight[k];
+        at += n[d];
+    }
+    const int r = resize_upload(host, total * 12 + 1, &s->memory, err);
+    free(host);
+    if (r == 0)
+        point(s, y, t, order, total);
+    return r;
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *device,
@@ -163,7 +125,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *device,
 {
     const struct kern_tensor *y = &e->problem.out[0];
     struct resize_table t[KERN_MAX_RANK] = {};
-    struct resize_state *s = (struct resize_state *)calloc(1, sizeof *s);
+    state *s = (state *)calloc(1, sizeof *s);
     int r = 0;
 
     (void)device;
@@ -176,9 +138,9 @@ static int prepare(struct kern_exec *e, const struct kern_device *device,
         r = resize_table_make(&e->problem, d, err, &t[d]);
     if (r == 0 && s->args.count > 0)
         r = upload(s, y, t, err);
-    free_tables(t);
+    resize_free_tables(t);
     if (r < 0)
-        release(e);
+        resize_release<struct resize_args>(e);
     return r;
 }
 
@@ -186,7 +148,7 @@ template <typename T>
 static int run(const struct kern_exec *e, const struct kern_args *args,
                struct infer_error *err)
 {
-    struct resize_args a = ((const struct resize_state *)e->state)->args;
+    struct resize_args a = ((const state *)e->state)->args;
 
     if (a.count == 0)
         return 0;
@@ -203,42 +165,21 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
 }
 
-/* Taps are numbered with 32 bits. */
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    const struct kern_resize *a = &p->attr.resize;
-    double taps = 1;
     int r = check_types(p, 1, 0, why);
 
     (void)d;
     if (r == 0)
         r = check_count(p, why);
-    if (r == 0)
-        r = resize_check(p, why);
-    for (int i = 0; r == 0 && i < p->in[0].rank; i++)
-        if (a->mode != KERN_NEAREST && a->scale[i] != 1.0f)
-            taps *= a->antialias && a->scale[i] < 1 ? 4.0 / a->scale[i] + 4 : 4;
-    if (r == 0 && taps > 1e9)
-        r = error_set(why, INFER_EUNSUPPORTED,
-                      "resize: more than 10^9 inputs an output");
-    return r;
+    return r < 0 ? r : resize_limits(p, why);
 }
 
-#define RESIZE_ROW(symbol, type)                                               \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = KERN_RESIZE,                         \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 75,                              \
-                                    .flags = KERN_STRIDED,                     \
-                                    .supports = supports,                      \
-                                    .prepare = prepare,                        \
-                                    .launch = launch,                          \
-                                    .release = release};
+#define TABLE_ROW(symbol, type)                                                \
+    RESIZE_ROW(symbol, KERN_RESIZE, type, supports, prepare, launch,           \
+               resize_release<struct resize_args>)
 
-RESIZE_ROW(resize_f32_cuda_table, INFER_F32)
-RESIZE_ROW(resize_f16_cuda_table, INFER_F16)
-RESIZE_ROW(resize_bf16_cuda_table, INFER_BF16)
+TABLE_ROW(resize_f32_cuda_table, INFER_F32)
+TABLE_ROW(resize_f16_cuda_table, INFER_F16)
+TABLE_ROW(resize_bf16_cuda_table, INFER_BF16)

@@ -172,18 +172,29 @@ template <int J> struct wgmma_slot_of<float, J> {
 
 /* ---- outputs ------------------------------------------------------- */
 
+/* What is known of what follows the sums. */
+enum wgmma_behind {
+    WGMMA_ANY,
+    WGMMA_BENDS,  /* the activation is one of unary_bends() */
+    WGMMA_NOTHING /* neither residual nor activation */
+};
+
 /* Turns a slot's columns of sums into outputs in this lane's part of the slot,
  * where the residual lies if there is one.  v: J times 4 sums as a product
- * leaves them.  BENDS: the activation is known to be one of unary_bends(). */
-template <typename T, int J, bool BENDS>
+ * leaves them. */
+template <typename T, int J, wgmma_behind BEHIND>
 static __device__ __forceinline__ void
 wgmma_finish(const struct output_args &out, float *v, uint32_t slot)
 {
     const bool last = out.epilogue.residual_last;
 
+    if constexpr (BEHIND == WGMMA_NOTHING) {
+        wgmma_slot_of<T, J>::store(slot, v);
+        return;
+    }
     if (out.residual && !last)
         wgmma_slot_of<T, J>::add(slot, v);
-    if (BENDS)
+    if constexpr (BEHIND == WGMMA_BENDS)
         unary_bend<4 * J>(out.epilogue.act, v);
     else
         unary_in_place<4 * J>(out.epilogue.act, v);

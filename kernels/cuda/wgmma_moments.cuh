@@ -81,11 +81,10 @@ wgmma_square(const uint32_t (&y)[4][4], float mean0, float mean1, int rows,
     *squares1 = s[1];
 }
 
-/* Stores the moments of a full slot: of `rows` rows, if there are not more than
- * 64, as part `part`; its first column is channel n of k. */
+/* Moments of a full slot's first `rows` rows, all 64 where there are more: this
+ * lane's one of the four numbers of columns g and g + 8, see wgmma_keep(). */
 template <typename T>
-static __device__ __forceinline__ void
-wgmma_measure(uint32_t slot, float *moments, int k, int rows, int part, int n)
+static __device__ __forceinline__ float wgmma_measure(uint32_t slot, int rows)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const uint32_t from =
@@ -94,8 +93,6 @@ wgmma_measure(uint32_t slot, float *moments, int k, int rows, int part, int n)
     uint32_t y[4][4];
     float sum[4] = {0, 0, 0, 0}, squares0, squares1;
 
-    if (rows <= 0)
-        return;
 #pragma unroll
     for (int i = 0; i < 4; i++)
         ptx_ldmatrix_x4_trans(y[i], from + i * 2048);
@@ -113,13 +110,21 @@ wgmma_measure(uint32_t slot, float *moments, int k, int rows, int part, int n)
         squares0 += __shfl_xor_sync(~0u, squares0, step);
         squares1 += __shfl_xor_sync(~0u, squares1, step);
     }
-    /* Lane t of 4 stores one of the four numbers. */
-    const bool high = lane & 1, square = lane & 2;
-    const int column = n + warp * 16 + (high ? 8 : 0) + lane / 4;
-    const float mean = high ? mean1 : mean0;
+    if (lane & 2)
+        return lane & 1 ? squares1 : squares0;
+    return lane & 1 ? mean1 : mean0;
+}
+
+/* Stores what wgmma_measure() has made of a slot: part `part`, whose first
+ * column is channel n of k. */
+static __device__ __forceinline__ void wgmma_keep(float *moments, int k,
+                                                  int part, int n, float number)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const int column = n + warp * 16 + lane % 2 * 8 + lane / 4;
+
     if (column < k)
-        moments[((size_t)part * 2 + (square ? 1 : 0)) * k + column] =
-            square ? (high ? squares1 : squares0) : mean;
+        moments[((size_t)part * 2 + lane / 2 % 2) * k + column] = number;
 }
 
 #endif

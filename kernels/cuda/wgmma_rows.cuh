@@ -190,8 +190,15 @@ static double wgmma_estimate_tile(const struct kern_problem *p,
 {
     const int rounds =
         conv_ceil_div(s->tiles_m * s->tiles_n, s->multiprocessors);
-    const double stores = C::WGS == 2 * C::TEAM ? 0.2 : C::BN > 128 ? 0.8 : 0.5;
-    const double tiles = rounds * (s->chunks * wgmma_chunk_us<C>() + stores);
+    const double products = s->chunks * wgmma_chunk_us<C>();
+    const bool turns = C::WGS == 2 * C::TEAM;
+    /* Slots with moments take a microsecond each, in turns beside the other
+     * team's. */
+    const double slots = C::MT * C::BN / 64.0;
+    const double measured = turns ? (slots - products) / 2 : slots;
+    const double stores = turns ? 0.2 : C::BN > 128 ? 0.8 : 0.5;
+    const double rest = moments_of(p) && measured > stores ? measured : stores;
+    const double tiles = rounds * (products + rest);
     const double bytes = kern_problem_bytes(p) / 4.2e6;
 
     return 2.2 + wgmma_together(tiles, bytes);

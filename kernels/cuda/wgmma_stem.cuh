@@ -187,7 +187,7 @@ wgmma_stem_consume(const struct wgmma_stem_args &a, unsigned char *shared,
             hopper_copies_wait<1>();
         }
         __syncwarp();
-        wgmma_finish<T, 8, false>(a.out, acc[0], base + slot);
+        wgmma_finish<T, 8, WGMMA_ANY>(a.out, acc[0], base + slot);
         hopper_publish();
         __syncwarp();
         if (first) {

@@ -113,7 +113,7 @@ wgmma_pick(const float (&acc)[MT][BN / 2], int box, float (&v)[N])
 }
 
 /* Sends USED columns of sums, v, to (m, n) through the next slot. */
-template <typename T, typename L, int SLOTS, bool BENDS>
+template <typename T, typename L, int SLOTS, wgmma_behind BEHIND>
 static __device__ __forceinline__ void
 wgmma_send(const struct wgmma_args &a, float *v, struct wgmma_slots *s,
            unsigned char *shared, uint32_t base, int group, int m, int n)
@@ -124,15 +124,16 @@ wgmma_send(const struct wgmma_args &a, float *v, struct wgmma_slots *s,
     const uint32_t loaded = base + L::LOADED + group * SLOTS * 8;
     const uint32_t freed = base + L::FREED + group * SLOTS * 8;
     constexpr int LAG = SLOTS > 2 ? 1 : 0; /* stores left under way */
+    const bool residual = BEHIND != WGMMA_NOTHING && a.out.residual;
 
-    if (a.out.residual) {
+    if (residual) {
         hopper_barrier_wait(loaded + s->ring.stage * 8, s->ring.parity);
     } else {
         if (first)
             hopper_copies_wait<SLOTS - 1>();
         __syncwarp();
     }
-    wgmma_finish<T, L::USED / 8, BENDS>(a.out, v, base + at);
+    wgmma_finish<T, L::USED / 8, BEHIND>(a.out, v, base + at);
     hopper_publish();
     __syncwarp();
     if (a.apart)
@@ -141,7 +142,7 @@ wgmma_send(const struct wgmma_args &a, float *v, struct wgmma_slots *s,
         hopper_copy_back(&a.y, base + at + rows * 128, n, m + rows);
     if (first) {
         hopper_copies_commit();
-        if (a.out.residual) {
+        if (residual) {
             hopper_copies_wait<LAG>();
             if (LAG == 0 || s->used)
                 hopper_barrier_arrive(freed + (s->ring.stage + SLOTS - LAG) %
@@ -167,7 +168,7 @@ wgmma_store(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
         for (int box = 0; box < L::BOXES; box++) {
             const int n = n0 + box % L::PARTS * L::USED;
             if (n < a.g.k)
-                wgmma_send<T, L, SLOTS, true>(
+                wgmma_send<T, L, SLOTS, WGMMA_BENDS>(
                     a, acc[box / L::PARTS] + box % L::PARTS * (L::USED / 2), s,
                     shared, base, group, m0 + box / L::PARTS * 64, n);
         }
@@ -180,18 +181,22 @@ wgmma_store(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
         if (n >= a.g.k)
             continue;
         wgmma_pick<MT, BN, L::USED / 2>(acc, box, v);
-        wgmma_send<T, L, SLOTS, false>(a, v, s, shared, base, group,
-                                       m0 + box / L::PARTS * 64, n);
+        wgmma_send<T, L, SLOTS, WGMMA_ANY>(a, v, s, shared, base, group,
+                                           m0 + box / L::PARTS * 64, n);
     }
 }
 
-/* The same with the moments of what is sent; there is no activation. */
+/* The same with the moments of what is sent; there is no activation.  They are
+ * stored at the end: the fence behind each slot waits for every store before
+ * it. */
 template <typename T, typename L, int MT, int BN, int SLOTS>
 static __device__ __forceinline__ void
 wgmma_store_measured(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
                      struct wgmma_slots *s, unsigned char *shared,
                      uint32_t base, int group, int m0, int n0)
 {
+    float kept[L::BOXES] = {};
+
     static_assert(SLOTS > 1 && L::USED == 64, "see above, wgmma_moments.cuh");
 #pragma unroll
     for (int box = 0; box < L::BOXES; box++) {
@@ -203,9 +208,17 @@ wgmma_store_measured(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
         if (n >= a.g.k)
             continue;
         wgmma_clear_rest<L::USED / 2>(v, a.g.m - m);
-        wgmma_send<T, L, SLOTS, true>(a, v, s, shared, base, group, m, n);
+        wgmma_send<T, L, SLOTS, WGMMA_NOTHING>(a, v, s, shared, base, group, m,
+                                               n);
         hopper_sync(L::FILLED + group, 128);
-        wgmma_measure<T>(slot, a.moments, a.g.k, a.g.m - m, m / 64, n);
+        kept[box] = wgmma_measure<T>(slot, a.g.m - m);
+    }
+#pragma unroll
+    for (int box = 0; box < L::BOXES; box++) {
+        const int m = m0 + box / L::PARTS * 64;
+        if (m < a.g.m)
+            wgmma_keep(a.moments, a.g.k, m / 64, n0 + box % L::PARTS * L::USED,
+                       kept[box]);
     }
 }
 

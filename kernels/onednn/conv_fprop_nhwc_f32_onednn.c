@@ -55,6 +55,15 @@ static bool has_empty_window(const struct kern_problem *p)
     return false;
 }
 
+/* Whether oneDNN 2.6.3 faults: its depthwise kernel for SSE4.1 adds the
+ * residual by an instruction that wants 16 bytes of alignment, which pixels of
+ * a number of channels that 4 does not divide do not have. */
+static bool residual_faults(const struct kern_problem *p)
+{
+    return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_sse41 &&
+           p->attr.conv.groups == p->in[X].dim[1] && p->out[0].dim[1] % 4 != 0;
+}
+
 static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
                     struct onednn_layer *layer, struct infer_error *err)
 {
@@ -78,6 +87,9 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
     if (layer->has_residual && has_empty_window(p))
         return onednn_refuse(err, "takes no residual where a window lies "
                                   "wholly in the padding");
+    if (layer->has_residual && residual_faults(p))
+        return onednn_refuse(err, "takes no residual of a depthwise layer "
+                                  "with such channels on SSE4.1");
     onednn_describe_window(a, p->in[X].rank - 2, &window);
     return onednn_status(dnnl_dilated_convolution_forward_desc_init(
                              conv, dnnl_forward_inference,

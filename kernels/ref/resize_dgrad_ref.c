@@ -2,28 +2,9 @@
 /* Gradient of ONNX Resize: each output hands its gradient to the inputs that
  * it was made of, with the same weights.  Sums are kept in the workspace, an
  * element for each of dx, row-major. */
-#include <stdlib.h>
 #include <string.h>
 
-#include "kernels/ref/ref.h"
-#include "kernels/resize.h"
-
-struct resize {
-    int rank;
-    struct resize_table table[KERN_MAX_RANK];
-};
-
-static void release(struct kern_exec *e)
-{
-    struct resize *s = e->state;
-
-    if (!s)
-        return;
-    for (int d = 0; d < s->rank; d++)
-        resize_table_free(&s->table[d]);
-    free(s);
-    e->state = NULL;
-}
+#include "kernels/ref/resize.h"
 
 /* The way forwards, from a dense x: its tables hold places in the sums. */
 static struct kern_problem forwards(const struct kern_problem *p)
@@ -40,27 +21,13 @@ static int prepare(struct kern_exec *e, const struct kern_device *device,
                    struct infer_error *err)
 {
     const struct kern_problem f = forwards(&e->problem);
-    struct resize *s = calloc(1, sizeof(*s));
 
     (void)device;
-    if (!s)
-        return error_set(err, INFER_EMEMORY, "resize_dgrad: out of memory");
-    e->state = s;
     e->workspace = kern_tensor_span(&f.in[0]);
-    if (kern_tensor_count(&e->problem.in[0]) == 0)
-        return 0;
-    s->rank = f.in[0].rank;
-    for (int d = 0; d < s->rank; d++) {
-        const int r = resize_table_make(&f, d, err, &s->table[d]);
-        if (r < 0) {
-            release(e);
-            return r;
-        }
-    }
-    return 0;
+    return ref_resize_prepare(e, &f, err);
 }
 
-static void give(const struct resize *s, const int64_t *index, double dy,
+static void give(const struct ref_resize *s, const int64_t *index, double dy,
                  double *sum)
 {
     int64_t taps[KERN_MAX_RANK];
@@ -120,5 +87,5 @@ const struct kern_row resize_dgrad_ref = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,
-    .release = release,
+    .release = ref_resize_release,
 };

@@ -1,53 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ONNX Resize in every dimension at once: the sum over the product of the
  * tables of all dimensions (kernels/resize.h). */
-#include <stdlib.h>
-
-#include "kernels/ref/ref.h"
-#include "kernels/resize.h"
-
-struct resize {
-    int rank;
-    struct resize_table table[KERN_MAX_RANK];
-};
-
-static void release(struct kern_exec *e)
-{
-    struct resize *s = e->state;
-
-    if (!s)
-        return;
-    for (int d = 0; d < s->rank; d++)
-        resize_table_free(&s->table[d]);
-    free(s);
-    e->state = NULL;
-}
+#include "kernels/ref/resize.h"
 
 static int prepare(struct kern_exec *e, const struct kern_device *device,
                    struct infer_error *err)
 {
-    const struct kern_problem *p = &e->problem;
-    struct resize *s = calloc(1, sizeof(*s));
-
     (void)device;
-    if (!s)
-        return error_set(err, INFER_EMEMORY, "resize: out of memory");
-    e->state = s;
-    if (kern_tensor_count(&p->out[0]) == 0)
-        return 0;
-    s->rank = p->in[0].rank;
-    for (int d = 0; d < s->rank; d++) {
-        const int r = resize_table_make(p, d, err, &s->table[d]);
-        if (r < 0) {
-            release(e);
-            return r;
-        }
-    }
-    return 0;
+    return ref_resize_prepare(e, &e->problem, err);
 }
 
 /* The weighted sum for one output. */
-static double sum_taps(const struct resize *s, const int64_t *index,
+static double sum_taps(const struct ref_resize *s, const int64_t *index,
                        enum infer_dtype dtype, const void *x)
 {
     int64_t taps[KERN_MAX_RANK];
@@ -70,7 +34,7 @@ static double sum_taps(const struct resize *s, const int64_t *index,
     return sum;
 }
 
-static int64_t only_tap(const struct resize *s, const int64_t *index)
+static int64_t only_tap(const struct ref_resize *s, const int64_t *index)
 {
     int64_t offset = 0;
 
@@ -90,7 +54,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct kern_problem *p = &e->problem;
     const struct kern_tensor *y = &p->out[0];
-    const struct resize *s = e->state;
+    const struct ref_resize *s = e->state;
     struct ref_walk w;
 
     (void)err;
@@ -123,5 +87,5 @@ const struct kern_row resize_ref = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,
-    .release = release,
+    .release = ref_resize_release,
 };

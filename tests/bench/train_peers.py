@@ -73,6 +73,10 @@ class ResNet20(torch.nn.Module):
 NETWORKS = {
     "resnet20": (ResNet20, 32, 10, "resnet20-cifar"),
     "resnet50": (torchvision.models.resnet50, 224, 1000, "resnet50"),
+    "mobilenet_v2": (torchvision.models.mobilenet_v2, 224, 1000,
+                     "mobilenet_v2"),
+    "efficientnet_b0": (torchvision.models.efficientnet_b0, 224, 1000,
+                        "efficientnet_b0"),
 }
 
 

@@ -70,6 +70,15 @@ static const struct window_case conv_cases[] = {
     /* Squeeze-and-excite: images of one pixel. */
     {11, 96, 1, 1, 4, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
     {9, 20, 1, 1, 480, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
+    /* Depthwise ways back: pads on one side, windows that hang over on all,
+     * rows that are cut, more channels than a block takes. */
+    {2, 72, 12, 14, 72, 3, 3, 2, {0, 0, 1, 1}, 1, 72},
+    {2, 40, 15, 13, 40, 5, 5, 2, {2, 2, 2, 2}, 1, 40},
+    {3, 16, 4, 3, 16, 5, 5, 2, {4, 3, 4, 4}, 1, 16},
+    {1, 24, 31, 33, 24, 5, 5, 1, {2, 2, 2, 2}, 1, 24},
+    {1, 8, 3, 131, 8, 3, 3, 1, {1, 1, 1, 1}, 1, 8},
+    {1, 8, 5, 260, 8, 5, 5, 2, {1, 2, 2, 1}, 1, 8},
+    {2, 960, 7, 7, 960, 3, 3, 1, {1, 1, 1, 1}, 1, 960},
     /* MobileNet-v2, ResNet-50: the stem, a block, its ends. */
     {1, 32, 112, 112, 32, 3, 3, 1, {1, 1, 1, 1}, 1, 32},
     {1, 96, 112, 112, 96, 3, 3, 2, {1, 1, 1, 1}, 1, 96},
@@ -99,6 +108,8 @@ static const struct window_case pool_cases[] = {
     {1, 32, 8, 8, 32, 5, 5, 1, {2, 2, 2, 2}, 1, 1},
     {1, 4, 10, 10, 4, 3, 3, 1, {2, 2, 2, 2}, 2, 1},
     {1, 64, 112, 112, 64, 3, 3, 2, {1, 1, 1, 1}, 1, 1},
+    {2, 24, 9, 12, 24, 3, 3, 2, {2, 0, 0, 2}, 1, 1},
+    {2, 16, 7, 8, 16, 2, 2, 2, {1, 0, 1, 1}, 1, 1},
 };
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -298,6 +309,48 @@ static void pixel_shape(struct shape *s, struct rng *r)
     s->in[0] = s->in[1] = 1;
 }
 
+/* Depthwise layers of mobile networks: 3x3 and 5x5, channels in eights, now and
+ * then over rows that are worth cutting. */
+static void depthwise_shape(struct shape *s, struct rng *r)
+{
+    const bool wide = rng_chance(r, 10);
+
+    plain_windows(s, rng_chance(r, 60) ? 3 : 5);
+    s->c = rng_chance(r, 85) ? pick_eights(r) : pick_channels(r);
+    s->k = rng_chance(r, 90) ? s->c : 2 * s->c;
+    s->groups = (int)s->c;
+    const int stride = rng_chance(r, 50) ? 2 : 1;
+    for (int i = 0; i < 2; i++) {
+        s->stride[i] = stride;
+        s->in[i] = s->window[i] + rng_range(r, 0, wide ? 2 : 14);
+        if (rng_chance(r, 30)) {
+            s->begin[i] = (int)rng_range(r, 0, s->window[i] - 1);
+            s->end[i] = (int)rng_range(r, 0, s->window[i] - 1);
+        } else if (rng_chance(r, 30)) {
+            s->in[i] = rng_range(r, 1, 4);
+        }
+    }
+    if (wide) {
+        s->c = s->k = s->groups = 8;
+        s->in[1] = rng_range(r, 100, 300);
+    }
+}
+
+/* Pooling that halves a picture. */
+static void halving_shape(struct shape *s, struct rng *r)
+{
+    memset(s, 0, sizeof(*s));
+    plain_windows(s, rng_chance(r, 60) ? 3 : 2);
+    s->n = rng_range(r, 1, 3);
+    s->c = rng_chance(r, 80) ? pick_eights(r) : pick_channels(r);
+    for (int i = 0; i < 2; i++) {
+        s->stride[i] = 2;
+        s->begin[i] = (int)rng_range(r, 0, s->window[i] - 1);
+        s->end[i] = (int)rng_range(r, 0, s->window[i] - 1);
+        s->in[i] = s->window[i] + rng_range(r, 0, 14);
+    }
+}
+
 /* What rows were made for and chance would hardly find. */
 static bool special_shape(struct shape *s, struct rng *r)
 {
@@ -313,7 +366,9 @@ static bool special_shape(struct shape *s, struct rng *r)
         block_shape(s, r);
     else if (which < 30)
         pixel_shape(s, r);
-    return which < 30;
+    else if (which < 35)
+        depthwise_shape(s, r);
+    return which < 35;
 }
 
 /* A window that is the whole image. */
@@ -577,6 +632,8 @@ static void make_shape(struct maker *m, int k, struct shape *s)
         from_case(s, &list[k / VARIANTS]);
     else if (is_pool(m->p->op) && rng_chance(&m->rng, 15))
         whole_shape(s, &m->rng);
+    else if (is_pool(m->p->op) && rng_chance(&m->rng, 25))
+        halving_shape(s, &m->rng);
     else
         random_shape(s, &m->rng);
 }

@@ -260,6 +260,99 @@ static int maxout(struct arch_build *b, int x, int *channels)
     return x;
 }
 
+/* A node with attributes that are integers in a row. */
+static int with_dims(struct arch_build *b, enum graph_op op, int x, int n,
+                     const int64_t *dim)
+{
+    int node;
+
+    x = arch_node(b, op, NULL, &x, 1, &node);
+    b->g->node[node].attr.dims.n = n;
+    memcpy(b->g->node[node].attr.dims.dim, dim, (size_t)n * sizeof(*dim));
+    return x;
+}
+
+/* Three parts of a picture's channels, of which nobody reads the second. */
+static int split(struct arch_build *b, int x, int *channels)
+{
+    int out[3], node, y = arch_unary(b, x, KERN_TANH, 0, 0);
+    struct graph_split *s;
+
+    for (int i = 0; i < 3; i++)
+        out[i] = graph_add_value(b->g, NULL);
+    node = graph_add_node(b->g, GRAPH_SPLIT, NULL, &y, 1, out, 3);
+    s = &b->g->node[node].attr.split;
+    *s = (struct graph_split){.axis = -3, .n_sizes = 3, .size = {1, 1, 2}};
+    y = arch_binary(b, KERN_MUL, y, out[0]);
+    (void)channels;
+    return arch_binary(b, KERN_ADD, y, arch_binary(b, KERN_MUL, out[0], x));
+}
+
+/* Turned round, repeated, broadcast; each value has a reader beside. */
+static int moved(struct arch_build *b, int x, int *channels)
+{
+    const int64_t turn[4] = {0, 2, 1, 3}, repeats[4] = {1, 2, 1, 3};
+    const int64_t whole[4] = {BATCH, 4, SIDE, SIDE};
+    int part[3];
+
+    part[0] = with_dims(b, GRAPH_TRANSPOSE, arch_relu(b, x), 4, turn);
+    part[0] = with_dims(b, GRAPH_TRANSPOSE, part[0], 4, turn);
+    part[1] = arch_max_pool(b, x, 2, 2, 0, false);
+    part[1] = with_dims(b, GRAPH_TILE, part[1], 4, repeats);
+    part[1] = arch_max_pool(
+        b, arch_pad(b, part[1], (int[4]){0, 0, 3, 0}, (int[4]){0}), 3, 1, 0,
+        false);
+    part[1] = arch_global_average_pool(b, part[1]);
+    part[1] = with_dims(b, GRAPH_EXPAND, part[1], 4,
+                        (int64_t[4]){BATCH, 8, SIDE, SIDE});
+    part[2] = arch_global_average_pool(b, x);
+    part[2] = with_dims(b, GRAPH_EXPAND, part[2], 4, whole);
+    *channels = 16;
+    return arch_concat(b, part, 3);
+}
+
+/* Attention to channels, to pixels, and the logarithm of one. */
+static int attention(struct arch_build *b, int x, int *channels)
+{
+    int y = arch_global_average_pool(b, x), z, node;
+
+    (void)channels;
+    y = arch_node(b, GRAPH_SOFTMAX, NULL, &y, 1, &node);
+    b->g->node[node].attr.axis.axis = 1;
+    z = arch_node(b, GRAPH_SOFTMAX, NULL, &x, 1, &node);
+    b->g->node[node].attr.axis = (struct graph_axis){.axis = -1, .log = true};
+    y = arch_binary(b, KERN_MUL, x, y);
+    return arch_binary(b, KERN_ADD, arch_binary(b, KERN_MUL, y, z), x);
+}
+
+/* Softmax over all channels of all pixels, as it was before opset 13. */
+static int flat_softmax(struct arch_build *b, int x, int *channels)
+{
+    const int64_t dim[4] = {0, 4, 3, 1};
+    int node, y = arch_max_pool(b, x, 2, 2, 0, false);
+
+    y = with_dims(b, GRAPH_RESHAPE,
+                  arch_dense(b, "fc", arch_flatten(b, y), 36, 12), 4, dim);
+    y = arch_node(b, GRAPH_SOFTMAX, NULL, &y, 1, &node);
+    b->g->node[node].attr.axis =
+        (struct graph_axis){.axis = 1, .flatten = true};
+    *channels = 4;
+    return y;
+}
+
+/* Quotients both ways round a broadcast, extremes. */
+static int quotients(struct arch_build *b, int x, int *channels)
+{
+    int y = arch_unary(b, arch_global_average_pool(b, x), KERN_EXP, 0, 0);
+    int z = arch_unary(b, x, KERN_SIGMOID, 0, 0);
+
+    (void)channels;
+    y = arch_binary(b, KERN_DIV, arch_binary(b, KERN_DIV, x, y),
+                    arch_unary(b, z, KERN_LINEAR, 1, 0.5f));
+    y = arch_binary(b, KERN_MAX, y, z);
+    return arch_binary(b, KERN_MIN, x, y);
+}
+
 /* ---- running ------------------------------------------------------- */
 
 static struct net *make(body_fn *body, struct net_options *o)
@@ -309,9 +402,10 @@ static void check_gradients(body_fn *body, float smoothing)
     net_free(n);
 }
 
-static body_fn *const bodies[] = {residual, two_norms, shortcut,  pools,
-                                  excite,   depthwise, flattened, normalised,
-                                  scaled,   upwards,   maxout,    projected};
+static body_fn *const bodies[] = {
+    residual,  two_norms,  shortcut,  pools,        excite,   depthwise,
+    flattened, normalised, scaled,    upwards,      maxout,   projected,
+    split,     moved,      attention, flat_softmax, quotients};
 
 #define BODIES (sizeof(bodies) / sizeof(bodies[0]))
 
@@ -372,7 +466,8 @@ static void signs_are_kept(void **state)
     struct net *cpu_rows = make(projected, &fast);
 
     (void)state;
-    assert_int_equal(by_signs(eights), 4);
+    /* Two and back, and the shortcut's by those of the addition. */
+    assert_int_equal(by_signs(eights), 5);
     assert_int_equal(by_signs(fours), 0);
     assert_int_equal(by_signs(cpu_rows), 0);
     net_free(eights);

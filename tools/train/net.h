@@ -161,6 +161,7 @@ struct net_metrics {
 struct net_value {
     struct view view[2]; /* as the train and eval lists see it */
     struct view grad;    /* dtype NONE: none yet */
+    struct view passed;  /* signs: grad is 0 but where they say; NONE: none */
     struct view moments; /* kernels/moments.h; dtype NONE: none */
     bool needs_grad;
     int param; /* index, or -1 */
@@ -342,6 +343,18 @@ struct kern_resize net_resize_attr(const struct net *n,
 int net_as_pixels(const struct graph_node *node, const struct view *v,
                   struct infer_error *err, struct view *out);
 struct kern_conv net_pixel_conv(void);
+/* v as softmax sees it: itself, or, where a node takes all dimensions from its
+ * axis on at once, as a matrix.  *axis: of the result. */
+int net_softmax_view(const struct graph_node *node, const struct view *v,
+                     struct infer_error *err, int *axis, struct view *out);
+/* Dimension i of a transpose's result is dimension order[i] of its input. */
+void net_transpose_order(const struct graph_node *node, int rank,
+                         int64_t *order);
+/* A tiled tensor and what was tiled with one more dimension in front of each
+ * that is repeated, of the repeats in the former and 1 in the latter. */
+int net_tile_views(const struct graph_node *node, const struct view *tiled,
+                   const struct view *one, struct infer_error *err,
+                   struct view *tiled_out, struct view *one_out);
 /* A batch norm whose scale and shift are frozen keeps its statistics too. */
 bool net_norm_is_frozen(const struct net *n, const struct graph_node *node);
 
@@ -372,6 +385,9 @@ int net_grad_add(struct net *n, int node, int value, const struct view *g,
                  struct infer_error *err);
 int net_grad_give(struct net *n, int node, int value, const struct view *g,
                   struct infer_error *err);
+/* to += g, a part of a gradient that is there. */
+int net_grad_sum(struct net *n, int node, const struct view *to,
+                 const struct view *g, struct infer_error *err);
 /* The gradient of a parameter; add as above. */
 struct view net_grad_param(struct net *n, int param, bool *add);
 /* A fresh tensor like another, dense. */

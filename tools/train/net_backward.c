@@ -244,151 +244,7 @@ static int reduce(const struct backward *b)
     return net_back_dx(b, &e, 2);
 }
 
-/* ---- arithmetic of two tensors ------------------------------------- */
-
-/* Adds g, of the output's shape, to the gradient of input i, summed over the
- * dimensions along which that was broadcast. */
-static int unbroadcast(const struct backward *b, int i, const struct view *g)
-{
-    const struct view to = input(b, i, false);
-    const int lead = g->t.rank - to.t.rank;
-    struct net_emit e;
-    struct view sum;
-    int64_t dim[KERN_MAX_RANK];
-    int rc;
-
-    begin(b, KERN_REDUCE, NET_DGRAD, &e);
-    e.p.attr.reduce.kind = KERN_REDUCE_SUM;
-    for (int d = 0; d < g->t.rank; d++) {
-        dim[d] = d < lead ? 1 : to.t.dim[d - lead];
-        if (dim[d] != g->t.dim[d])
-            e.p.attr.reduce.axes |= 1u << d;
-    }
-    if (e.p.attr.reduce.axes == 0 && lead == 0)
-        return net_grad_add(b->n, b->at, source(b, i), g, b->err);
-    e.in[0] = *g;
-    rc = net_tensor(b->n, NET_TRAIN, g->t.dtype, g->t.rank, dim,
-                    view_layout(&g->t), b->err, &e.out[0]);
-    if (rc == 0)
-        rc = net_emit(b->n, &e, b->err);
-    if (rc < 0)
-        return rc;
-    if (!view_reshape(&e.out[0], to.t.rank, to.t.dim, &sum))
-        return error_set(b->err, INFER_EUNSUPPORTED,
-                         "node '%s': its broadcast cannot be undone",
-                         b->node->name);
-    return net_grad_give(b->n, b->at, source(b, i), &sum, b->err);
-}
-
-/* dy times the other factor, or dy with its sign changed. */
-static int factor_grad(const struct backward *b, int i)
-{
-    const bool times = b->node->attr.binary.kind == KERN_MUL;
-    struct net_emit e;
-    int rc;
-
-    begin(b, times ? KERN_BINARY : KERN_UNARY, NET_DGRAD, &e);
-    e.in[0] = b->dy;
-    if (times) {
-        e.p.attr.binary.kind = KERN_MUL;
-        e.in[1] = input(b, 1 - i, false);
-    } else {
-        e.p.attr.unary.kind = KERN_NEG;
-    }
-    rc = net_like(b->n, &b->dy, b->err, &e.out[0]);
-    if (rc == 0)
-        rc = net_emit(b->n, &e, b->err);
-    return rc < 0 ? rc : unbroadcast(b, i, &e.out[0]);
-}
-
-static int binary(const struct backward *b)
-{
-    const enum kern_binary_kind kind = b->node->attr.binary.kind;
-    int rc = 0;
-
-    for (int i = 0; rc == 0 && i < 2; i++) {
-        if (!wants(b, i))
-            continue;
-        if (kind == KERN_MUL || (kind == KERN_SUB && i == 1))
-            rc = factor_grad(b, i);
-        else
-            rc = unbroadcast(b, i, &b->dy);
-    }
-    return rc;
-}
-
-/* ---- moving data --------------------------------------------------- */
-
-static int reshape(const struct backward *b)
-{
-    const struct view x = input(b, 0, false);
-    struct view g;
-
-    if (!view_reshape(&b->dy, x.t.rank, x.t.dim, &g))
-        return error_set(b->err, INFER_EUNSUPPORTED,
-                         "node '%s': its gradient is scattered", b->node->name);
-    return net_grad_give(b->n, b->at, source(b, 0), &g, b->err);
-}
-
-static int concat(const struct backward *b)
-{
-    int64_t at = 0;
-    int axis,
-        rc = op_axis(b->node->attr.axis.axis, b->dy.t.rank, &axis, b->err);
-
-    for (int i = 0; rc == 0 && i < b->node->n_in; i++) {
-        const int64_t size = input(b, i, false).t.dim[axis];
-        const struct view part = view_slice(&b->dy, axis, at, 1, size);
-
-        at += size;
-        rc = net_grad_add(b->n, b->at, b->node->in[i], &part, b->err);
-    }
-    return rc;
-}
-
-/* Elements that were not taken have gradient 0. */
-static int slice(const struct backward *b)
-{
-    const struct graph_slice *s = &b->node->attr.slice;
-    struct net_emit e;
-    struct view part;
-    int64_t first, count;
-    bool add;
-    int axis, rc = net_grad_slot(b->n, source(b, 0), b->err, &part, &add);
-
-    if (rc == 0 && !add)
-        rc = net_fill_zero(b->n, NET_LIST_TRAIN, b->at, &part, b->err);
-    for (int i = 0; rc == 0 && i < s->n_axes; i++) {
-        rc = op_axis(s->axis[i], part.t.rank, &axis, b->err);
-        if (rc == 0)
-            rc = op_slice_resolve(s->begin[i], s->end[i], s->step[i],
-                                  part.t.dim[axis], &first, &count, b->err);
-        if (rc == 0)
-            part = view_slice(&part, axis, first, s->step[i], count);
-    }
-    if (rc < 0)
-        return rc;
-    if (!add)
-        return net_copy(b->n, NET_LIST_TRAIN, NET_DGRAD, b->at, &b->dy, &part,
-                        b->err);
-    begin(b, KERN_BINARY, NET_DGRAD, &e);
-    e.p.attr.binary.kind = KERN_ADD;
-    e.in[0] = part;
-    e.in[1] = b->dy;
-    e.out[0] = part;
-    return net_emit(b->n, &e, b->err);
-}
-
-static int pad(const struct backward *b)
-{
-    const struct kern_pad *a = &b->node->attr.pad;
-    const struct view x = input(b, 0, false);
-    struct view g = b->dy;
-
-    for (int i = 0; i < x.t.rank; i++)
-        g = view_slice(&g, i, a->begin[i], 1, x.t.dim[i]);
-    return net_grad_give(b->n, b->at, source(b, 0), &g, b->err);
-}
+/* ---- dropout ------------------------------------------------------- */
 
 /* The same numbers decide once more. */
 static int dropout(const struct backward *b)
@@ -434,14 +290,18 @@ static int (*rule(const struct graph_node *node))(const struct backward *)
     case GRAPH_UNARY:
         return unary;
     case GRAPH_BINARY:
-        return node->attr.binary.kind <= KERN_MUL ? binary : NULL;
+        return node->attr.binary.kind <= KERN_DIV ||
+                       node->attr.binary.kind == KERN_MIN ||
+                       node->attr.binary.kind == KERN_MAX
+                   ? net_back_binary
+                   : NULL;
     case GRAPH_LRN:
         return lrn;
     case GRAPH_PAD:
         for (int i = 0; i < KERN_MAX_RANK; i++)
             if (node->attr.pad.begin[i] < 0 || node->attr.pad.end[i] < 0)
                 return NULL;
-        return node->attr.pad.mode == KERN_PAD_CONSTANT ? pad : NULL;
+        return node->attr.pad.mode == KERN_PAD_CONSTANT ? net_back_pad : NULL;
     case GRAPH_REDUCE:
         return node->attr.reduce.kind == KERN_REDUCE_PROD ? NULL : reduce;
     case GRAPH_DROPOUT:
@@ -450,11 +310,21 @@ static int (*rule(const struct graph_node *node))(const struct backward *)
     case GRAPH_FLATTEN:
     case GRAPH_SQUEEZE:
     case GRAPH_UNSQUEEZE:
-        return reshape;
+        return net_back_reshape;
     case GRAPH_CONCAT:
-        return concat;
+        return net_back_concat;
     case GRAPH_SLICE:
-        return slice;
+        return net_back_slice;
+    case GRAPH_SPLIT:
+        return net_back_split;
+    case GRAPH_TRANSPOSE:
+        return net_back_transpose;
+    case GRAPH_EXPAND:
+        return net_back_expand;
+    case GRAPH_TILE:
+        return net_back_tile;
+    case GRAPH_SOFTMAX:
+        return net_back_softmax;
     default:
         return NULL;
     }
@@ -463,6 +333,17 @@ static int (*rule(const struct graph_node *node))(const struct backward *)
 bool net_has_backward(const struct graph_node *node)
 {
     return rule(node) != NULL;
+}
+
+/* Whether any output has one. */
+static bool has_gradient(const struct net *n, const struct graph_node *node)
+{
+    for (int i = 0; i < node->n_out; i++) {
+        const struct net_value *out = &n->value[node->out[i]];
+        if (out->needs_grad && out->grad.t.dtype != INFER_NONE)
+            return true;
+    }
+    return false;
 }
 
 /* The way back of the chain that node i ends. */
@@ -478,9 +359,7 @@ static int undo(struct net *n, int i, struct infer_error *err)
                                .dy = out->grad,
                                .err = err};
 
-    if (!out->needs_grad || out->grad.t.dtype == INFER_NONE)
-        return 0;
-    return rule(b.node)(&b);
+    return has_gradient(n, &n->g->node[i]) ? rule(b.node)(&b) : 0;
 }
 
 int net_backward(struct net *n, struct infer_error *err)

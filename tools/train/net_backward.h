@@ -57,6 +57,24 @@ int net_back_undo_act(const struct backward *b);
 /* A bias's gradient: dz summed over everything but the channels. */
 int net_back_bias(const struct backward *b, int channel_axis);
 
+/* Adds g, of the output's shape, to the gradient of input i, summed over the
+ * dimensions along which that was broadcast. */
+int net_back_unbroadcast(const struct backward *b, int i, const struct view *g);
+
+/* net_backward_moves.c: rules of nodes that move data. */
+int net_back_reshape(const struct backward *b);
+int net_back_concat(const struct backward *b);
+int net_back_slice(const struct backward *b);
+int net_back_split(const struct backward *b);
+int net_back_transpose(const struct backward *b);
+int net_back_expand(const struct backward *b);
+int net_back_tile(const struct backward *b);
+int net_back_pad(const struct backward *b);
+
+/* net_backward_pointwise.c: arithmetic and softmax. */
+int net_back_binary(const struct backward *b);
+int net_back_softmax(const struct backward *b);
+
 /* net_backward_layers.c: rules of nodes. */
 int net_back_conv_transpose(const struct backward *b);
 int net_back_batch_norm(const struct backward *b);

@@ -43,29 +43,66 @@ void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
     }
 }
 
-/* dx takes the place of dy; what goes to the residual has its own. */
-static int batch_norm_of_batch(const struct backward *b)
+/* Whether the residual comes from a batch norm with nothing behind it that
+ * goes back by signs too, and goes nowhere else: that one can pass dy through
+ * the activation itself, and nobody needs the gradient between them. */
+static bool passes_on(const struct backward *b, int residual)
+{
+    const struct net *n = b->n;
+    int from = 0;
+
+    if (n->signs[b->at].t.dtype == INFER_NONE ||
+        n->value[residual].grad.t.dtype != INFER_NONE ||
+        graph_single_user(n->g, residual) != b->chain->add)
+        return false;
+    while (from < n->g->n_nodes && n->g->node[from].out[0] != residual)
+        from++;
+    return from < n->g->n_nodes && n->chain[from].head == from &&
+           n->g->node[from].op == GRAPH_BATCH_NORM &&
+           n->mean[from].t.dtype != INFER_NONE;
+}
+
+/* Where the gradients of the input and of the residual go.  dx takes the place
+ * of dy where nobody else reads that. */
+static int batch_norm_slots(const struct backward *b, struct net_emit *e)
 {
     const int residual = b->chain->residual;
     const bool split = residual >= 0 && b->n->value[residual].needs_grad;
+    struct net_value *r = split ? &b->n->value[residual] : NULL;
+
+    e->out[0] = b->dy;
+    if (split && passes_on(b, residual)) {
+        r->grad = b->dy;
+        r->passed = b->n->signs[b->at];
+        return net_like(b->n, &b->dy, b->err, &e->out[0]);
+    }
+    return split ? net_like(b->n, &r->view[0], b->err, &e->out[3]) : 0;
+}
+
+static int batch_norm_of_batch(const struct backward *b)
+{
+    const struct view *passed = &b->n->value[b->node->out[0]].passed;
     struct net_emit e;
     int rc;
 
     net_batch_norm_dgrad(b->n, b->chain, &b->y, &b->dy,
                          b->n->signs[b->at].t.dtype != INFER_NONE, &e);
-    e.out[0] = b->dy;
-    rc = vector_grad(b, 1, &e);
+    if (passed->t.dtype != INFER_NONE) {
+        e.p.epilogue.act.kind = KERN_RELU;
+        e.in[5] = *passed;
+    }
+    rc = batch_norm_slots(b, &e);
+    if (rc == 0)
+        rc = vector_grad(b, 1, &e);
     if (rc == 0)
         rc = vector_grad(b, 2, &e);
-    if (rc == 0 && split)
-        rc = net_like(b->n, &b->n->value[residual].view[0], b->err, &e.out[3]);
     if (rc == 0)
         rc = net_syncs_norms(b->n) ? net_sync_norm_back(b->n, &e, b->err)
                                    : net_emit(b->n, &e, b->err);
-    if (rc == 0 && split)
-        rc = net_grad_give(b->n, b->at, residual, &e.out[3], b->err);
+    if (rc == 0 && e.out[3].t.dtype != INFER_NONE)
+        rc = net_grad_give(b->n, b->at, b->chain->residual, &e.out[3], b->err);
     if (rc == 0 && wants(b, 0))
-        rc = net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
+        rc = net_grad_give(b->n, b->at, source(b, 0), &e.out[0], b->err);
     return rc;
 }
 

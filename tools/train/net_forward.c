@@ -1,36 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The way forward: from nodes to launches, once as training computes them and
  * once as inference does. */
-#include "tools/train/net.h"
+#include "tools/train/net_forward.h"
 
 #include <string.h>
 
 #include "kernels/error.h"
-#include "kernels/moments.h"
 #include "libinfer/ops/op.h"
 
-/* One node, or one chain, being lowered. */
-struct forward {
-    struct net *n;
-    int list;
-    const struct net_chain *chain;
-    const struct graph_node *node; /* the head */
-    int out;                       /* value that the chain ends in */
-    struct infer_error *err;
-};
-
-static enum net_home home(const struct forward *f)
-{
-    return f->list == NET_LIST_EVAL ? NET_EVAL : NET_TRAIN;
-}
-
-static struct view *slot(const struct forward *f, int value)
-{
-    return &f->n->value[value].view[f->list == NET_LIST_EVAL];
-}
-
-/* A fresh tensor for a value; integers keep their type. */
-static int make(const struct forward *f, int value, struct view *out)
+int net_forth_make(const struct forward *f, int value, struct view *out)
 {
     const struct graph_value *v = &f->n->g->value[value];
     int rc = net_tensor(f->n, home(f), f->n->options.dtype, v->rank, v->dim,
@@ -41,86 +19,14 @@ static int make(const struct forward *f, int value, struct view *out)
     return rc;
 }
 
-static struct view input(const struct forward *f, int i, bool matrix)
+int net_forth_finish(const struct forward *f, struct net_emit *e)
 {
-    return i < f->node->n_in
-               ? net_operand(f->n, f->list, f->node->in[i], matrix)
-               : net_operand(f->n, f->list, -1, false);
-}
-
-static void begin(const struct forward *f, enum kern_op op, struct net_emit *e)
-{
-    net_emit_begin(e, f->list, op, NET_FPROP, (int)(f->node - f->n->g->node));
-    if (f->chain->act >= 0)
-        e->p.epilogue.act = f->n->g->node[f->chain->act].attr.unary;
-}
-
-/* Emits a problem whose only output is the chain's. */
-static int finish(const struct forward *f, struct net_emit *e)
-{
-    int rc = make(f, f->out, &e->out[0]);
+    int rc = net_forth_make(f, f->out, &e->out[0]);
 
     return rc < 0 ? rc : net_emit(f->n, e, f->err);
 }
 
 /* ---- layers -------------------------------------------------------- */
-
-/* Whether a batch norm that takes the batch's statistics, and nothing else,
- * reads what the node gives. */
-static bool feeds_norm(const struct forward *f)
-{
-    const int user = graph_single_user(f->n->g, f->out);
-
-    return f->list == NET_LIST_TRAIN && user >= 0 &&
-           f->n->g->node[user].op == GRAPH_BATCH_NORM &&
-           f->n->g->node[user].in[0] == f->out &&
-           !net_norm_is_frozen(f->n, &f->n->g->node[user]);
-}
-
-/* Whether moments pay that row `with` gives, where `without` would be taken
- * else: half of what the batch norm need not read any more, on an H200 as in
- * the estimates, may go into another row.  Rows that estimate nothing are as
- * quick with them as without. */
-static bool moments_pay(const struct kern_row *with, struct kern_problem *p,
-                        const struct kern_row *without,
-                        const struct kern_device *d)
-{
-    const struct kern_tensor moments = p->out[1];
-    const double bytes = (double)kern_tensor_span(&p->out[0]);
-    double time;
-
-    if (!with || !without || !with->estimate || !without->estimate)
-        return with && with == without;
-    time = with->estimate(p, d);
-    p->out[1].dtype = INFER_NONE;
-    time -= without->estimate(p, d);
-    p->out[1] = moments;
-    return time <= bytes / 4e6 / 2;
-}
-
-/* Asks for the moments of the output where they pay. */
-static int add_moments(const struct forward *f, struct net_emit *e)
-{
-    struct net *n = f->n;
-    const struct kern_tensor *y = &e->out[0].t;
-    const enum infer_dtype type =
-        n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
-    const int64_t pixels = kern_tensor_count(y) / y->dim[1];
-    const int64_t dim[3] = {moments_parts(MOMENTS_PART, pixels), 2, y->dim[1]};
-    const struct kern_row *without = net_row(n, e), *with;
-    bool pay;
-    int rc;
-
-    e->out[1].t = kern_tensor_dense(type, 3, dim, KERN_NCHW);
-    with = net_row(n, e);
-    pay = moments_pay(with, &e->p, without, &n->options.device->kern);
-    memset(&e->out[1], 0, sizeof(e->out[1]));
-    if (!pay)
-        return 0;
-    rc = net_tensor(n, NET_TRAIN, type, 3, dim, KERN_NCHW, f->err, &e->out[1]);
-    n->value[f->out].moments = e->out[1];
-    return rc;
-}
 
 typedef int conv_attr_fn(const struct net *n, const struct graph_node *node,
                          struct kern_conv *out, struct infer_error *err);
@@ -138,9 +44,9 @@ static int conv(const struct forward *f, enum kern_op op, conv_attr_fn *attr)
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
     e.in[2] = input(f, 2, false);
-    rc = make(f, f->out, &e.out[0]);
-    if (rc == 0 && op == KERN_CONV_FPROP && feeds_norm(f))
-        rc = add_moments(f, &e);
+    rc = net_forth_make(f, f->out, &e.out[0]);
+    if (rc == 0 && op == KERN_CONV_FPROP)
+        rc = net_forth_moments(f, &e);
     return rc < 0 ? rc : net_emit(f->n, &e, f->err);
 }
 
@@ -150,7 +56,7 @@ static int dense_as_conv(const struct forward *f)
     const struct view x = input(f, 0, false), w = input(f, 1, true);
     struct net_emit e;
     struct view y;
-    int rc = make(f, f->out, &y);
+    int rc = net_forth_make(f, f->out, &y);
 
     begin(f, KERN_CONV_FPROP, &e);
     e.p.attr.conv = net_pixel_conv();
@@ -174,91 +80,7 @@ static int dense(const struct forward *f)
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
     e.in[2] = input(f, 2, false);
-    return finish(f, &e);
-}
-
-/* ReLU's way back asks only which elements of y are above 0: a bit each, where
- * the rows that are taken both ways know such.  e: the way forward. */
-static int keep_signs(const struct forward *f, struct net_emit *e)
-{
-    struct net *n = f->n;
-    const int act = f->chain->act;
-    struct view *signs = &n->signs[e->node];
-    struct net_emit forth = *e, without = *e, back, by_sign;
-    struct kern_tensor t = e->out[0].t;
-    int rc;
-
-    if (act < 0 || n->g->node[act].attr.unary.kind != KERN_RELU ||
-        t.dim[1] % 8 != 0 || !n->value[f->out].needs_grad)
-        return 0;
-    t.dim[1] /= 8;
-    rc = net_tensor(n, NET_TRAIN, INFER_U8, t.rank, t.dim, NET_LAYOUT, f->err,
-                    signs);
-    if (rc < 0)
-        return rc;
-    forth.out[5] = *signs;
-    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], false, &back);
-    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], true, &by_sign);
-    back.out[0] = by_sign.out[0] = e->out[0];
-    back.out[1] = back.out[2] = by_sign.out[1] = by_sign.out[2] = e->in[1];
-    if (net_row(n, &forth) == net_row(n, &without) &&
-        net_row(n, &by_sign) == net_row(n, &back))
-        e->out[5] = *signs;
-    else
-        signs->t.dtype = INFER_NONE;
-    return 0;
-}
-
-/* Statistics of the batch in training; running ones are moved in place. */
-static int norm_of_batch(const struct forward *f, struct net_emit *e)
-{
-    struct net *n = f->n;
-    const int at = e->node;
-    const int64_t channels = e->in[0].t.dim[1];
-    const enum infer_dtype type = e->in[1].t.dtype;
-    int rc;
-
-    e->p.attr.norm.momentum = n->options.bn_momentum;
-    rc = net_tensor(n, NET_TRAIN, type, 1, &channels, KERN_NCHW, f->err,
-                    &n->mean[at]);
-    if (rc == 0)
-        rc = net_tensor(n, NET_TRAIN, type, 1, &channels, KERN_NCHW, f->err,
-                        &n->deviation[at]);
-    if (rc < 0)
-        return rc;
-    e->out[1] = n->mean[at];
-    e->out[2] = n->deviation[at];
-    e->out[3] = e->in[3];
-    e->out[4] = e->in[4];
-    rc = make(f, f->out, &e->out[0]);
-    if (rc == 0)
-        rc = keep_signs(f, e);
-    return rc < 0 ? rc : net_emit(n, e, f->err);
-}
-
-/* The same where the batch is that of all processes. */
-static int norm_of_all(const struct forward *f, struct net_emit *e)
-{
-    const int rc = make(f, f->out, &e->out[0]);
-
-    return rc < 0 ? rc : net_sync_norm(f->n, e, f->err);
-}
-
-static int batch_norm(const struct forward *f)
-{
-    const bool train =
-        f->list == NET_LIST_TRAIN && !net_norm_is_frozen(f->n, f->node);
-    struct net_emit e;
-
-    begin(f, train ? KERN_BATCH_NORM_TRAIN : KERN_BATCH_NORM, &e);
-    e.p.attr.norm = f->node->attr.norm;
-    for (int i = 0; i < 5; i++)
-        e.in[i] = input(f, i, false);
-    e.in[5] = net_operand(f->n, f->list, f->chain->residual, false);
-    if (!train)
-        return finish(f, &e);
-    e.in[6] = f->n->value[f->node->in[0]].moments;
-    return net_syncs_norms(f->n) ? norm_of_all(f, &e) : norm_of_batch(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 /* Layer and group norm, and scale and shift. */
@@ -272,7 +94,7 @@ static int norm(const struct forward *f, enum kern_op op)
         e.in[i] = input(f, i, false);
     if (op != KERN_SCALE_SHIFT)
         rc = net_norm_attr(f->node, e.in[0].t.rank, &e.p.attr.norm, f->err);
-    return rc < 0 ? rc : finish(f, &e);
+    return rc < 0 ? rc : net_forth_finish(f, &e);
 }
 
 static int prelu(const struct forward *f)
@@ -282,7 +104,7 @@ static int prelu(const struct forward *f)
     begin(f, KERN_PRELU, &e);
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 static int resize(const struct forward *f)
@@ -292,7 +114,7 @@ static int resize(const struct forward *f)
     begin(f, KERN_RESIZE, &e);
     e.p.attr.resize = net_resize_attr(f->n, f->node);
     e.in[0] = input(f, 0, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 static int pool(const struct forward *f)
@@ -305,7 +127,7 @@ static int pool(const struct forward *f)
     if (rc < 0)
         return rc;
     e.in[0] = input(f, 0, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 static int unary(const struct forward *f)
@@ -315,7 +137,7 @@ static int unary(const struct forward *f)
     begin(f, KERN_UNARY, &e);
     e.p.attr.unary = f->node->attr.unary;
     e.in[0] = input(f, 0, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 static int binary(const struct forward *f)
@@ -326,7 +148,27 @@ static int binary(const struct forward *f)
     e.p.attr.binary = f->node->attr.binary;
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
+}
+
+static int softmax(const struct forward *f)
+{
+    const struct view x = input(f, 0, false);
+    struct net_emit e;
+    struct view y;
+    int rc = net_tensor(f->n, home(f), x.t.dtype, x.t.rank, x.t.dim,
+                        view_layout(&x.t), f->err, &y);
+
+    *slot(f, f->out) = y;
+    begin(f, KERN_SOFTMAX, &e);
+    e.p.attr.softmax.log = f->node->attr.axis.log;
+    if (rc == 0)
+        rc = net_softmax_view(f->node, &x, f->err, &e.p.attr.softmax.axis,
+                              &e.in[0]);
+    if (rc == 0)
+        rc = net_softmax_view(f->node, &y, f->err, &e.p.attr.softmax.axis,
+                              &e.out[0]);
+    return rc < 0 ? rc : net_emit(f->n, &e, f->err);
 }
 
 static int lrn(const struct forward *f)
@@ -336,17 +178,17 @@ static int lrn(const struct forward *f)
     begin(f, KERN_LRN, &e);
     e.p.attr.lrn = f->node->attr.lrn;
     e.in[0] = input(f, 0, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 /* Zeros round a copy move whole vectors where pixels are what they were. */
 static int pad_zeros(const struct forward *f, const struct kern_pad *a)
 {
     const struct view x = input(f, 0, false);
-    const int at = (int)(f->node - f->n->g->node);
+    const int at = node_index(f);
     const struct view zero = view_raise(&f->n->zero, x.t.rank);
     struct view whole, part, from;
-    int rc = make(f, f->out, &whole);
+    int rc = net_forth_make(f, f->out, &whole);
 
     from = view_expand(&zero, whole.t.dim);
     if (rc == 0)
@@ -358,7 +200,7 @@ static int pad_zeros(const struct forward *f, const struct kern_pad *a)
                   : net_copy(f->n, f->list, NET_FPROP, at, &x, &part, f->err);
 }
 
-static bool pads_zeros(const struct forward *f, const struct kern_pad *a)
+bool net_forth_pads_zeros(const struct forward *f, const struct kern_pad *a)
 {
     bool ok = a->mode == KERN_PAD_CONSTANT && a->value == 0 &&
               !f->n->options.device->ops->host_memory;
@@ -372,12 +214,12 @@ static int pad(const struct forward *f)
 {
     struct net_emit e;
 
-    if (pads_zeros(f, &f->node->attr.pad))
+    if (net_forth_pads_zeros(f, &f->node->attr.pad))
         return pad_zeros(f, &f->node->attr.pad);
     begin(f, KERN_PAD, &e);
     e.p.attr.pad = f->node->attr.pad;
     e.in[0] = input(f, 0, false);
-    return finish(f, &e);
+    return net_forth_finish(f, &e);
 }
 
 static int reduce(const struct forward *f)
@@ -428,89 +270,7 @@ static int dropout(const struct forward *f)
     e.p.attr.dropout.stream = f->n->stream[e.node] = (uint32_t)f->n->dropouts++;
     e.in[0] = input(f, 0, false);
     e.in[1] = f->n->random;
-    return finish(f, &e);
-}
-
-/* ---- moving data --------------------------------------------------- */
-
-/* The same elements in the same logical order under other dimensions: a view
- * where the picture has one pixel, else a row-major copy. */
-static int reshape(const struct forward *f)
-{
-    const struct graph_value *to = &f->n->g->value[f->out];
-    const struct view x = input(f, 0, false);
-    struct view copy;
-    int rc;
-
-    if (view_reshape(&x, to->rank, to->dim, slot(f, f->out)))
-        return 0;
-    rc = net_tensor(f->n, home(f), x.t.dtype, x.t.rank, x.t.dim, KERN_NCHW,
-                    f->err, &copy);
-    if (rc == 0)
-        rc = net_copy(f->n, f->list, NET_FPROP, (int)(f->node - f->n->g->node),
-                      &x, &copy, f->err);
-    if (rc < 0)
-        return rc;
-    if (!view_reshape(&copy, to->rank, to->dim, slot(f, f->out)))
-        return error_set(f->err, INFER_EFORMAT,
-                         "node '%s': shapes before and after do not agree",
-                         f->node->name);
-    return 0;
-}
-
-static int concat(const struct forward *f)
-{
-    struct view whole;
-    int64_t at = 0;
-    int axis, rc = make(f, f->out, &whole);
-
-    if (rc == 0)
-        rc = op_axis(f->node->attr.axis.axis, whole.t.rank, &axis, f->err);
-    for (int i = 0; rc == 0 && i < f->node->n_in; i++) {
-        const struct view x = input(f, i, false);
-        const struct view part = view_slice(&whole, axis, at, 1, x.t.dim[axis]);
-
-        at += x.t.dim[axis];
-        rc = net_copy(f->n, f->list, NET_FPROP, (int)(f->node - f->n->g->node),
-                      &x, &part, f->err);
-    }
-    return rc;
-}
-
-/* What reads it next copies it with zeros round it: no need to copy twice. */
-static bool is_copied_next(const struct forward *f)
-{
-    const int user = graph_single_user(f->n->g, f->out);
-    const struct graph_node *node = user >= 0 ? &f->n->g->node[user] : NULL;
-
-    return node && node->op == GRAPH_PAD && pads_zeros(f, &node->attr.pad);
-}
-
-static int slice(const struct forward *f)
-{
-    const struct graph_slice *s = &f->node->attr.slice;
-    struct view v = input(f, 0, false), whole;
-    int64_t first, count;
-    int axis, rc = 0;
-
-    for (int i = 0; rc == 0 && i < s->n_axes; i++) {
-        rc = op_axis(s->axis[i], v.t.rank, &axis, f->err);
-        if (rc == 0)
-            rc = op_slice_resolve(s->begin[i], s->end[i], s->step[i],
-                                  v.t.dim[axis], &first, &count, f->err);
-        if (rc == 0)
-            v = view_slice(&v, axis, first, s->step[i], count);
-    }
-    if (rc == 0 && is_copied_next(f)) {
-        *slot(f, f->out) = v;
-        return 0;
-    }
-    if (rc == 0)
-        rc = make(f, f->out, &whole);
-    return rc < 0
-               ? rc
-               : net_copy(f->n, f->list, NET_FPROP,
-                          (int)(f->node - f->n->g->node), &v, &whole, f->err);
+    return net_forth_finish(f, &e);
 }
 
 /* ---- all nodes ----------------------------------------------------- */
@@ -523,7 +283,7 @@ static int lower(const struct forward *f)
     case GRAPH_DENSE:
         return dense(f);
     case GRAPH_BATCH_NORM:
-        return batch_norm(f);
+        return net_forth_batch_norm(f);
     case GRAPH_CONV_TRANSPOSE:
         return conv(f, KERN_CONV_TRANSPOSE_FPROP, net_conv_transpose_attr);
     case GRAPH_LAYER_NORM:
@@ -554,11 +314,21 @@ static int lower(const struct forward *f)
     case GRAPH_FLATTEN:
     case GRAPH_SQUEEZE:
     case GRAPH_UNSQUEEZE:
-        return reshape(f);
+        return net_forth_reshape(f);
     case GRAPH_CONCAT:
-        return concat(f);
+        return net_forth_concat(f);
     case GRAPH_SLICE:
-        return slice(f);
+        return net_forth_slice(f);
+    case GRAPH_SPLIT:
+        return net_forth_split(f);
+    case GRAPH_TRANSPOSE:
+        return net_forth_transpose(f);
+    case GRAPH_EXPAND:
+        return net_forth_expand(f);
+    case GRAPH_TILE:
+        return net_forth_tile(f);
+    case GRAPH_SOFTMAX:
+        return softmax(f);
     default:
         return error_set(f->err, INFER_EUNSUPPORTED,
                          "node '%s': %s cannot be trained", f->node->name,

@@ -27,9 +27,8 @@ int net_grad_slot(struct net *n, int value, struct infer_error *err,
     return rc;
 }
 
-/* to += g */
-static int add_to(struct net *n, int node, const struct view *to,
-                  const struct view *g, struct infer_error *err)
+int net_grad_sum(struct net *n, int node, const struct view *to,
+                 const struct view *g, struct infer_error *err)
 {
     struct net_emit e;
 
@@ -53,7 +52,7 @@ int net_grad_add(struct net *n, int node, int value, const struct view *g,
     rc = net_grad_slot(n, value, err, &to, &add);
     if (rc < 0)
         return rc;
-    return add ? add_to(n, node, &to, g, err)
+    return add ? net_grad_sum(n, node, &to, g, err)
                : net_copy(n, NET_LIST_TRAIN, NET_DGRAD, node, g, &to, err);
 }
 

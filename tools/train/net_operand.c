@@ -145,6 +145,57 @@ struct kern_resize net_resize_attr(const struct net *n,
     return out;
 }
 
+int net_softmax_view(const struct graph_node *node, const struct view *v,
+                     struct infer_error *err, int *axis, struct view *out)
+{
+    const struct graph_axis *a = &node->attr.axis;
+    int64_t dim[2] = {1, 1};
+    int rc = named(node, op_axis(a->axis, v->t.rank, axis, err), err);
+
+    *out = *v;
+    if (rc < 0 || !a->flatten || *axis == v->t.rank - 1)
+        return rc;
+    for (int i = 0; i < v->t.rank; i++)
+        dim[i >= *axis] *= v->t.dim[i];
+    *axis = 1;
+    if (view_reshape(v, 2, dim, out))
+        return 0;
+    return error_set(err, INFER_EUNSUPPORTED,
+                     "node '%s': softmax over several dimensions of a picture "
+                     "with its channels last",
+                     node->name);
+}
+
+void net_transpose_order(const struct graph_node *node, int rank,
+                         int64_t *order)
+{
+    const struct graph_dims *d = &node->attr.dims;
+
+    for (int i = 0; i < rank; i++)
+        order[i] = d->n > 0 ? d->dim[i] : rank - 1 - i;
+}
+
+int net_tile_views(const struct graph_node *node, const struct view *tiled,
+                   const struct view *one, struct infer_error *err,
+                   struct view *tiled_out, struct view *one_out)
+{
+    *tiled_out = *tiled;
+    *one_out = *one;
+    for (int i = one->t.rank - 1; i >= 0; i--) {
+        const int64_t size = one->t.dim[i], all = tiled->t.dim[i];
+
+        if (size == all)
+            continue;
+        if (size == 0 || tiled_out->t.rank == KERN_MAX_RANK)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "node '%s': repeats along too many dimensions",
+                             node->name);
+        *tiled_out = view_split(tiled_out, i, all / size);
+        *one_out = view_split(one_out, i, 1);
+    }
+    return 0;
+}
+
 bool net_norm_is_frozen(const struct net *n, const struct graph_node *node)
 {
     return !net_is_trained(n, n->value[node->in[1]].param) &&

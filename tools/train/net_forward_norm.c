@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batch normalisation on the way forward, and what the convolution before it
+ * and the way back have to do with it. */
+#include "tools/train/net_forward.h"
+
+#include <string.h>
+
+#include "kernels/moments.h"
+
+/* ---- moments ------------------------------------------------------- */
+
+/* Whether a batch norm that takes the batch's statistics, and nothing else,
+ * reads what the node gives. */
+static bool feeds_norm(const struct forward *f)
+{
+    const int user = graph_single_user(f->n->g, f->out);
+
+    return f->list == NET_LIST_TRAIN && user >= 0 &&
+           f->n->g->node[user].op == GRAPH_BATCH_NORM &&
+           f->n->g->node[user].in[0] == f->out &&
+           !net_norm_is_frozen(f->n, &f->n->g->node[user]);
+}
+
+/* Whether moments pay that row `with` gives, where `without` would be taken
+ * else: they may cost as much as what the batch norm need not read any more, on
+ * an H200 as in the estimates.  Rows that estimate nothing are as quick with
+ * them as without. */
+static bool moments_pay(const struct kern_row *with, struct kern_problem *p,
+                        const struct kern_row *without,
+                        const struct kern_device *d)
+{
+    const struct kern_tensor moments = p->out[1];
+    const double bytes = (double)kern_tensor_span(&p->out[0]);
+    double time;
+
+    if (!with || !without || !with->estimate || !without->estimate)
+        return with && with == without;
+    time = with->estimate(p, d);
+    p->out[1].dtype = INFER_NONE;
+    time -= without->estimate(p, d);
+    p->out[1] = moments;
+    return time <= bytes / 4e6;
+}
+
+int net_forth_moments(const struct forward *f, struct net_emit *e)
+{
+    struct net *n = f->n;
+    const struct kern_tensor *y = &e->out[0].t;
+    const enum infer_dtype type =
+        n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
+    const int64_t pixels = kern_tensor_count(y) / y->dim[1];
+    const int64_t dim[3] = {moments_parts(MOMENTS_PART, pixels), 2, y->dim[1]};
+    const struct kern_row *without, *with;
+    bool pay;
+    int rc;
+
+    if (!feeds_norm(f))
+        return 0;
+    without = net_row(n, e);
+    e->out[1].t = kern_tensor_dense(type, 3, dim, KERN_NCHW);
+    with = net_row(n, e);
+    pay = moments_pay(with, &e->p, without, &n->options.device->kern);
+    memset(&e->out[1], 0, sizeof(e->out[1]));
+    if (!pay)
+        return 0;
+    rc = net_tensor(n, NET_TRAIN, type, 3, dim, KERN_NCHW, f->err, &e->out[1]);
+    n->value[f->out].moments = e->out[1];
+    return rc;
+}
+
+/* ---- batch norm ---------------------------------------------------- */
+
+/* ReLU's way back asks only which elements of y are above 0: a bit each, where
+ * the rows that are taken both ways know such.  e: the way forward. */
+static int keep_signs(const struct forward *f, struct net_emit *e)
+{
+    struct net *n = f->n;
+    const int act = f->chain->act;
+    struct view *signs = &n->signs[e->node];
+    struct net_emit forth = *e, without = *e, back, by_sign;
+    struct kern_tensor t = e->out[0].t;
+    int rc;
+
+    if (act < 0 || n->g->node[act].attr.unary.kind != KERN_RELU ||
+        t.dim[1] % 8 != 0 || !n->value[f->out].needs_grad)
+        return 0;
+    t.dim[1] /= 8;
+    rc = net_tensor(n, NET_TRAIN, INFER_U8, t.rank, t.dim, NET_LAYOUT, f->err,
+                    signs);
+    if (rc < 0)
+        return rc;
+    forth.out[5] = *signs;
+    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], false, &back);
+    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], true, &by_sign);
+    back.out[0] = by_sign.out[0] = e->out[0];
+    back.out[1] = back.out[2] = by_sign.out[1] = by_sign.out[2] = e->in[1];
+    if (net_row(n, &forth) == net_row(n, &without) &&
+        net_row(n, &by_sign) == net_row(n, &back))
+        e->out[5] = *signs;
+    else
+        signs->t.dtype = INFER_NONE;
+    return 0;
+}
+
+/* Statistics of the batch in training; running ones are moved in place. */
+static int norm_of_batch(const struct forward *f, struct net_emit *e)
+{
+    struct net *n = f->n;
+    const int at = e->node;
+    const int64_t channels = e->in[0].t.dim[1];
+    const enum infer_dtype type = e->in[1].t.dtype;
+    int rc;
+
+    e->p.attr.norm.momentum = n->options.bn_momentum;
+    rc = net_tensor(n, NET_TRAIN, type, 1, &channels, KERN_NCHW, f->err,
+                    &n->mean[at]);
+    if (rc == 0)
+        rc = net_tensor(n, NET_TRAIN, type, 1, &channels, KERN_NCHW, f->err,
+                        &n->deviation[at]);
+    if (rc < 0)
+        return rc;
+    e->out[1] = n->mean[at];
+    e->out[2] = n->deviation[at];
+    e->out[3] = e->in[3];
+    e->out[4] = e->in[4];
+    rc = net_forth_make(f, f->out, &e->out[0]);
+    if (rc == 0)
+        rc = keep_signs(f, e);
+    return rc < 0 ? rc : net_emit(n, e, f->err);
+}
+
+/* The same where the batch is that of all processes. */
+static int norm_of_all(const struct forward *f, struct net_emit *e)
+{
+    const int rc = net_forth_make(f, f->out, &e->out[0]);
+
+    return rc < 0 ? rc : net_sync_norm(f->n, e, f->err);
+}
+
+int net_forth_batch_norm(const struct forward *f)
+{
+    const bool train =
+        f->list == NET_LIST_TRAIN && !net_norm_is_frozen(f->n, f->node);
+    struct net_emit e;
+
+    begin(f, train ? KERN_BATCH_NORM_TRAIN : KERN_BATCH_NORM, &e);
+    e.p.attr.norm = f->node->attr.norm;
+    for (int i = 0; i < 5; i++)
+        e.in[i] = input(f, i, false);
+    e.in[5] = net_operand(f->n, f->list, f->chain->residual, false);
+    if (!train)
+        return net_forth_finish(f, &e);
+    e.in[6] = f->n->value[f->node->in[0]].moments;
+    return net_syncs_norms(f->n) ? norm_of_all(f, &e) : norm_of_batch(f, &e);
+}
