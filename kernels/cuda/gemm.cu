@@ -8,9 +8,8 @@
  * 8.5 KiB; rows of 68 keep 16-byte alignment and spread the banks.  blockIdx:
  * tiles along n, along m, batch.
  *
- * gemv: for few rows.  One warp an output column and up to 8 rows: lanes take
- * 16 bytes of its weights in turn and keep a sum for each row.  No shared
- * memory.
+ * gemv: for up to 8 rows.  One warp an output column: lanes take 16 bytes of
+ * its weights in turn and keep a sum for each row.  No shared memory.
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -21,9 +20,7 @@
 #define TILE      64
 #define STEP      16
 #define PITCH     (TILE + 4)
-#define GEMV_ROWS 8 /* that a warp multiplies at once */
-/* Each 8 rows read all weights: more are better left to tiles. */
-#define GEMV_MOST_ROWS 256
+#define GEMV_ROWS 8
 
 struct gemm_args {
     struct cuda_walk<3> batch; /* a, b, y */
@@ -32,7 +29,6 @@ struct gemm_args {
     enum infer_dtype bias_type;                     /* INFER_NONE: absent */
     int64_t bias_step;
     bool residual;
-    bool known; /* b is constant: no kernel of the stream writes it */
     float alpha;
     struct kern_epilogue epilogue;
     const void *a, *b, *bias, *r;
@@ -146,97 +142,51 @@ static int run_simt(const struct gemm_args *g, const struct kern_args *args,
 
 /* ---- gemv ---------------------------------------------------------- */
 
-/* Vectors of w that a thread has under way. */
-#define AHEAD 4
-
-/* This thread's next vectors of a row of w, zeros behind its end. */
-template <typename T, int V>
-static __device__ __forceinline__ void
-load_ahead(const T *w, int64_t k, int64_t end, vec<T, V> (&f)[AHEAD])
-{
-#pragma unroll
-    for (int i = 0; i < AHEAD; i++) {
-        const int64_t at = k + i * 32 * V;
-        f[i] = at < end ? load_vec<T, V>(w + at) : vec<T, V>();
-    }
-}
-
-/* Adds what those vectors give with rows m0 .. m0 + ROWS - 1 of x, of which a
- * step's are fetched together. */
+/* V elements at a time; x has ROWS rows at most, all in one pass over w.  Lane
+ * m finishes row m. */
 template <typename T, int V, int ROWS>
-static __device__ __forceinline__ void
-multiply_ahead(const struct gemm_args &g, int64_t m0, int64_t k,
-               const vec<T, V> (&f)[AHEAD], float (&acc)[ROWS])
-{
-#pragma unroll
-    for (int i = 0; i < AHEAD; i++) {
-        const int64_t at = k + i * 32 * V;
-        vec<T, V> x[ROWS];
-        if (at >= g.k)
-            break;
-#pragma unroll
-        for (int m = 0; m < ROWS; m++)
-            x[m] = m0 + m < g.m
-                       ? load_vec<T, V>((const T *)g.a + (m0 + m) * g.a_m + at)
-                       : vec<T, V>();
-#pragma unroll
-        for (int m = 0; m < ROWS; m++)
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                acc[m] =
-                    fmaf(to_float(x[m].at[j]), to_float(f[i].at[j]), acc[m]);
-    }
-}
-
-/* A warp an output channel, V elements a lane and step; blockIdx.y counts ROWS
- * rows of x, all in one pass over w, whose first vectors are fetched before the
- * kernel in front has ended where they are constant. */
-template <typename T, int V, int ROWS>
-static __global__ void __launch_bounds__(THREADS, ROWS == 1 ? 4 : 2)
+static __global__ void __launch_bounds__(THREADS)
     gemv_kernel(const __grid_constant__ struct gemm_args g)
 {
     const int lane = threadIdx.x % 32;
     const int64_t n = blockIdx.x * (int64_t)(THREADS / 32) + threadIdx.x / 32;
-    const int64_t m0 = blockIdx.y * (int64_t)ROWS;
-    const bool some = n < g.n; /* the same for the whole warp */
-    const T *w = (const T *)g.b + n * g.b_n;
-    vec<T, V> f[AHEAD];
-    float acc[ROWS] = {};
+    float acc[ROWS] = {}, mine = 0;
 
-    if (g.known && some)
-        load_ahead<T, V>(w, lane * V, g.k, f);
     launch_wait();
-    if (!some)
+    if (n >= g.n) /* the whole warp */
         return;
-    if (!g.known)
-        load_ahead<T, V>(w, lane * V, g.k, f);
-    for (int64_t k = lane * V; k < g.k; k += 32 * V * AHEAD) {
-        vec<T, V> now[AHEAD];
+    const T *w = (const T *)g.b + n * g.b_n;
+    for (int64_t k = lane * V; k < g.k; k += 32 * V) {
+        const vec<T, V> f = load_vec<T, V>(w + k);
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++)
-            now[i] = f[i];
-        load_ahead<T, V>(w, k + 32 * V * AHEAD, g.k, f);
-        multiply_ahead<T, V, ROWS>(g, m0, k, now, acc);
+        for (int m = 0; m < ROWS; m++) {
+            if (m >= g.m)
+                break;
+            const vec<T, V> x = load_vec<T, V>((const T *)g.a + m * g.a_m + k);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                acc[m] = fmaf(to_float(x.at[j]), to_float(f.at[j]), acc[m]);
+        }
     }
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
         for (int step = 16; step > 0; step /= 2)
             acc[m] += __shfl_xor_sync(~0u, acc[m], step);
-        if (lane == m % 32 && m0 + m < g.m)
-            finish<T>(g, acc[m], m0 + m, n, 0);
+        if (lane == m)
+            mine = acc[m];
     }
+    if (lane < ROWS && lane < g.m)
+        finish<T>(g, mine, lane, n, 0);
 }
 
 template <typename T, int V>
 static int start_gemv(const struct gemm_args *g, const struct kern_args *args,
                       struct infer_error *err)
 {
-    const int rows = g->m == 1 ? 1 : GEMV_ROWS;
-
-    return launch_chained(
-        rows == 1 ? gemv_kernel<T, V, 1> : gemv_kernel<T, V, GEMV_ROWS>,
-        dim3(cuda_blocks(g->n, THREADS / 32), cuda_blocks(g->m, rows)),
-        dim3(THREADS), 0, args->stream, *g, err);
+    return launch_chained(g->m == 1 ? gemv_kernel<T, V, 1>
+                                    : gemv_kernel<T, V, GEMV_ROWS>,
+                          dim3(cuda_blocks(g->n, THREADS / 32)), dim3(THREADS),
+                          0, args->stream, *g, err);
 }
 
 template <typename T>
@@ -314,7 +264,6 @@ static void fill_dense(struct gemm_args *g, const struct kern_problem *p,
     g->bias_type = bias ? bias->dtype : INFER_NONE;
     g->bias_step = bias ? bias->stride[0] : 0;
     g->residual = r != NULL;
-    g->known = (p->constant_in & 1u << 1) != 0;
     g->alpha = 1;
     g->epilogue = p->epilogue;
     g->a = args->in[0];
@@ -343,10 +292,10 @@ static int supports_gemv(const struct kern_problem *p,
     if (r < 0)
         return r;
     flatten(x, &rows, &stride);
-    if (rows > GEMV_MOST_ROWS)
+    if (rows > GEMV_ROWS)
         return error_set(why, INFER_EUNSUPPORTED,
                          "dense_fprop: %lld rows, supported up to %d",
-                         (long long)rows, GEMV_MOST_ROWS);
+                         (long long)rows, GEMV_ROWS);
     if ((x->dim[x->rank - 1] > 1 && x->stride[x->rank - 1] != 1) ||
         (w->dim[1] > 1 && w->stride[1] != 1))
         return error_set(why, INFER_EUNSUPPORTED,
@@ -363,17 +312,15 @@ static int launch_gemv(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run_gemv, &g, args, err);
 }
 
-/* The weights, once for each pass of 8 rows: from memory the first time, from
- * the L2 cache then.  Of several rows a warp's own work bounds it. */
+/* The weights, which are read once; with several rows it is a warp's own work
+ * that bounds it. */
 static double gemv_microseconds(int64_t rows, int64_t k, int64_t n,
                                 enum infer_dtype dtype)
 {
-    const double passes = (double)((rows + GEMV_ROWS - 1) / GEMV_ROWS);
     const double bytes =
         (double)k * (double)n * (double)infer_dtype_size(dtype);
-    const double rate = rows == 1 ? 3e6 : 0.7e6;
 
-    return (rows == 1 ? 2 : 3.5) + passes * bytes / rate;
+    return rows == 1 ? 2 + bytes / 3e6 : 3.5 + bytes / 0.7e6;
 }
 
 static double estimate_gemv(const struct kern_problem *p,
@@ -423,12 +370,11 @@ static int supports_pixel(const struct kern_problem *p,
         if (x->dim[i] != 1 || w->dim[i] != 1 || y->dim[i] != 1)
             return error_set(why, INFER_EUNSUPPORTED,
                              "takes images and windows of one pixel");
-    if (p->attr.conv.groups != 1 || x->dim[0] > GEMV_MOST_ROWS)
+    if (p->attr.conv.groups != 1 || x->dim[0] > GEMV_ROWS)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes one group and up to %d images, found %d and "
                          "%lld",
-                         GEMV_MOST_ROWS, p->attr.conv.groups,
-                         (long long)x->dim[0]);
+                         GEMV_ROWS, p->attr.conv.groups, (long long)x->dim[0]);
     if ((x->dim[1] > 1 && x->stride[1] != 1) ||
         (w->dim[1] > 1 && w->stride[1] != 1))
         return error_set(why, INFER_EUNSUPPORTED,

@@ -68,8 +68,8 @@ static const struct window_case conv_cases[] = {
     {2, 3, 17, 300, 72, 7, 7, 2, {3, 3, 3, 3}, 1, 1},
     {1, 1, 20, 21, 24, 6, 5, 3, {2, 2, 2, 2}, 1, 1},
     /* Squeeze-and-excite: images of one pixel. */
-    {11, 96, 1, 1, 4, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
-    {9, 20, 1, 1, 480, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
+    {7, 96, 1, 1, 4, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
+    {3, 20, 1, 1, 480, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
     /* Depthwise ways back: pads on one side, windows that hang over on all,
      * rows that are cut, more channels than a block takes. */
     {2, 72, 12, 14, 72, 3, 3, 2, {0, 0, 1, 1}, 1, 72},
@@ -303,7 +303,7 @@ static void block_shape(struct shape *s, struct rng *r)
 static void pixel_shape(struct shape *s, struct rng *r)
 {
     plain_windows(s, 1);
-    s->n = rng_range(r, 1, 20);
+    s->n = rng_range(r, 1, 10);
     s->c = rng_chance(r, 60) ? pick_eights(r) : rng_range(r, 1, 700);
     s->k = rng_range(r, 1, 100);
     s->in[0] = s->in[1] = 1;
