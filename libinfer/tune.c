@@ -78,10 +78,9 @@ static double now(void)
 
 /* ---- opening ------------------------------------------------------- */
 
-/* The libraries whose kernels may be chosen, with their versions, for the
- * cache;
- * "" for none.  They are loaded for that, also where no kernel of theirs is the
- * fastest: choices that were made against others do not hold. */
+/* The libraries whose kernels may be chosen and their versions, "" for none.
+ * They are loaded for that, also where no kernel of theirs is the fastest:
+ * choices that were made against others do not hold. */
 static void name_rivals(const enum infer_backend *backend, int n, char *text,
                         size_t bytes)
 {
@@ -553,6 +552,7 @@ bool tuner_known(const struct tuner *t, const struct kern_problem *p,
     memset(out, 0, sizeof *out);
     out->row = kern_row_find(entry.row);
     out->variant = entry.variant;
+    out->seconds = entry.seconds;
     snprintf(out->variant_name, sizeof out->variant_name, "%s",
              entry.variant_name);
     return out->row != NULL;
@@ -590,9 +590,11 @@ int tuner_choose(struct tuner *t, const struct kern_problem *p,
         return 0;
     t->info.measured++;
     memcpy(out, &lead.choice, sizeof *out);
-    rc = tune_cache_add(
-        t->cache, key,
-        &(struct tune_entry){out->row->name, out->variant, out->variant_name},
-        lead.seconds, err);
+    /* As the cache will give it. */
+    out->seconds = 1e-6 * ((double)(int64_t)(lead.seconds * 1e8 + 0.5) / 100);
+    rc = tune_cache_add(t->cache, key,
+                        &(struct tune_entry){out->row->name, out->variant,
+                                             out->variant_name, lead.seconds},
+                        err);
     return rc < 0 ? rc : tune_cache_use(t->cache, key, err);
 }

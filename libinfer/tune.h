@@ -36,6 +36,7 @@ struct tune_choice {
     int variant; /* of kern_prepare_variant() */
     /* What its kern_exec must then be called; "" for anything. */
     char variant_name[KERN_VARIANT_NAME];
+    double seconds; /* as measured; 0: was not */
 };
 
 /* What is to be computed, and what may do it. */
@@ -108,20 +109,19 @@ struct tune_entry {
     const char *row;
     int variant;
     const char *variant_name;
+    double seconds; /* as measured */
 };
 /* False where the key is not there.  The strings are the cache's until the
  * next call. */
 bool tune_cache_find(const struct tune_cache *c, const char *key,
                      struct tune_entry *out);
 int tune_cache_add(struct tune_cache *c, const char *key,
-                   const struct tune_entry *entry, double seconds,
-                   struct infer_error *err);
+                   const struct tune_entry *entry, struct infer_error *err);
 /* Notes that the entry was taken. */
 int tune_cache_use(struct tune_cache *c, const char *key,
                    struct infer_error *err);
-/* What was taken since the cache was opened, as a document like its file but
- * with times of 0: to be freed with cJSON_free(); NULL where memory is short.
- */
+/* What was taken since the cache was opened, as a document like its file: to be
+ * freed with cJSON_free(); NULL where memory is short. */
 char *tune_cache_text(const struct tune_cache *c);
 /* Takes the entries of such a document that are of this device, in the place of
  * those that are known.  EFORMAT */

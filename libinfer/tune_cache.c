@@ -342,6 +342,7 @@ bool tune_cache_find(const struct tune_cache *c, const char *key,
         return false;
     out->row = cJSON_GetArrayItem(e, 0)->valuestring;
     out->variant = cJSON_GetArrayItem(e, 1)->valueint;
+    out->seconds = 1e-6 * cJSON_GetArrayItem(e, 2)->valuedouble;
     out->variant_name = cJSON_GetArrayItem(e, 3)->valuestring;
     return true;
 }
@@ -352,9 +353,6 @@ int tune_cache_use(struct tune_cache *c, const char *key,
     const cJSON *e = cJSON_GetObjectItemCaseSensitive(c->known, key);
     cJSON *copy = e ? cJSON_Duplicate(e, true) : NULL;
 
-    /* Equal choices make equal texts, however long they took. */
-    if (copy)
-        cJSON_SetNumberValue(cJSON_GetArrayItem(copy, 2), 0);
     cJSON_DeleteItemFromObjectCaseSensitive(c->used, key);
     if (!e || (copy && cJSON_AddItemToObject(c->used, key, copy)))
         return 0;
@@ -362,11 +360,11 @@ int tune_cache_use(struct tune_cache *c, const char *key,
     return error_set(err, INFER_EMEMORY, "tuning: out of memory");
 }
 
-static cJSON *make_entry(const struct tune_entry *entry, double seconds)
+static cJSON *make_entry(const struct tune_entry *entry)
 {
     cJSON *e = cJSON_CreateArray();
     /* Hundredths of a microsecond are below what can be measured. */
-    const double us = (double)(int64_t)(seconds * 1e8 + 0.5) / 100;
+    const double us = (double)(int64_t)(entry->seconds * 1e8 + 0.5) / 100;
 
     if (!e || !cJSON_AddItemToArray(e, cJSON_CreateString(entry->row)) ||
         !cJSON_AddItemToArray(e, cJSON_CreateNumber(entry->variant)) ||
@@ -379,14 +377,13 @@ static cJSON *make_entry(const struct tune_entry *entry, double seconds)
 }
 
 int tune_cache_add(struct tune_cache *c, const char *key,
-                   const struct tune_entry *entry, double seconds,
-                   struct infer_error *err)
+                   const struct tune_entry *entry, struct infer_error *err)
 {
     cJSON *const list[] = {c->known, c->added};
     int i;
 
     for (i = 0; i < 2; i++) {
-        cJSON *e = make_entry(entry, seconds);
+        cJSON *e = make_entry(entry);
 
         cJSON_DeleteItemFromObjectCaseSensitive(list[i], key);
         if (!e || !cJSON_AddItemToObject(list[i], key, e)) {

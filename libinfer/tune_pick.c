@@ -16,13 +16,18 @@ struct candidates {
     int n;
 };
 
-/* Random numbers are no indices, and would be out of range. */
+/* Random numbers are no indices, and would be out of range; bits they may be.
+ */
 static bool is_measurable(const struct kern_problem *p)
 {
     int i;
 
     for (i = 0; i < p->n_in; i++)
         switch (p->in[i].dtype) {
+        case INFER_U8:
+            if (p->op != KERN_BATCH_NORM_DGRAD)
+                return false;
+            break;
         case INFER_NONE:
         case INFER_F32:
         case INFER_F16:

@@ -7,9 +7,13 @@
  * normalises, adds, activates.  The statistics' warps leave factor and summand
  * of each channel in the workspace for that; where the sums are few, the last
  * pass makes them itself.  Signs: a byte is the vector of a thread, or is put
- * together by neighbours.
+ * together by neighbours.  batch_norm_train_resident.cuh has another way, in
+ * one launch.
  */
-#include "kernels/cuda/batch_norm.cuh"
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/batch_norm_train_resident.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 
@@ -27,21 +31,6 @@ extern "C" {
 #define SUM_BATCH 8
 #define BATCH     4
 #define RESIDENT  3
-
-struct train_args {
-    struct norm_shape s;      /* of what is summed: x or its parts */
-    const void *x, *residual; /* NULL: none */
-    const float *moments;     /* NULL: none */
-    int pixels, part;         /* of x, and of a part */
-    const float *scale, *shift, *mean_in, *var_in;
-    float *mean, *inverse, *mean_out, *var_out;
-    void *y;
-    uint8_t *signs;      /* NULL: not wanted */
-    float *parts, *line; /* line: factor [C], summand [C] */
-    float epsilon, momentum;
-    struct kern_unary act;
-    uint32_t vectors;
-};
 
 template <typename T, int V> struct moments {
     typedef pack<T, V> operands;
@@ -125,34 +114,6 @@ static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     norm_sum_part<joined<V>, struct train_args, V, BATCH>(a, a.s, a.parts);
 }
 
-/* What the normalising pass applies to a channel, from its sums; first: leaves
- * the statistics, once. */
-template <typename T>
-static __device__ __forceinline__ void
-statistics(const struct train_args &a, int c, float sum, float squares,
-           bool first, float *factor, float *summand)
-{
-    const float n = (float)a.pixels;
-    const float offset = sum / n;
-    const float x0 = a.moments ? a.moments[c] : to_float(((const T *)a.x)[c]);
-    const float mean = x0 + offset;
-    const float var = fmaxf(squares / n - offset * offset, 0.0f);
-    const float inverse = 1.0f / sqrtf(var + a.epsilon);
-
-    *factor = a.scale[c] * inverse;
-    *summand = fmaf(-mean, *factor, a.shift[c]);
-    if (!first)
-        return;
-    a.mean[c] = mean;
-    a.inverse[c] = inverse;
-    if (a.mean_in) {
-        const float free = n > 1 ? n - 1 : 1;
-        a.mean_out[c] = a.mean_in[c] + a.momentum * (mean - a.mean_in[c]);
-        a.var_out[c] =
-            a.var_in[c] + a.momentum * (var * (n / free) - a.var_in[c]);
-    }
-}
-
 template <typename T>
 static __global__ void __launch_bounds__(NORM_THREADS)
     statistics_kernel(const __grid_constant__ struct train_args a)
@@ -167,38 +128,6 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     if (threadIdx.x % 32 == 0)
         statistics<T>(a, c, sum, squares, true, a.line + c,
                       a.line + a.s.channels + c);
-}
-
-template <int ACT>
-static __device__ __forceinline__ float activate(const struct kern_unary &act,
-                                                 float x)
-{
-    if (ACT == NORM_PLAIN)
-        return x;
-    return ACT == NORM_RELU ? (x < 0 ? 0 : x) : apply_unary(act, x);
-}
-
-/* The signs of vector i.  8 / V neighbours, which are in the tensor together,
- * share a byte. */
-template <typename T, int V>
-static __device__ __forceinline__ void store_signs(uint8_t *signs, uint32_t i,
-                                                   const pack<T, V> &y)
-{
-    const uint32_t lanes = 8 / V, place = i % lanes;
-    const uint32_t group = ((1u << lanes) - 1) << (threadIdx.x % 32 - place);
-    uint32_t bits = 0;
-    float v[V];
-
-    unpack<T, V>(y, v);
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        bits |= (v[j] > 0 ? 1u : 0u) << j;
-    bits <<= place * V;
-#pragma unroll
-    for (uint32_t other = 1; other < lanes; other *= 2)
-        bits |= __shfl_xor_sync(group, bits, other);
-    if (place == 0)
-        signs[i / lanes] = (uint8_t)bits;
 }
 
 /* The vector at place i of a thread's walk; behind the last: none.  With
@@ -336,6 +265,33 @@ static int run_act(const struct train_args *a, const struct kern_tensor *x,
         dim3(NORM_THREADS), 0, stream, *a, err);
 }
 
+struct train_state {
+    int multiprocessors;
+    struct resident_shape resident; /* vectors 0: the sums' way */
+    unsigned gates, turn;
+};
+
+template <typename T, int V>
+static int run_resident(struct train_args *a, struct train_state *s,
+                        const struct kern_tensor *x, void *stream,
+                        struct infer_error *err)
+{
+    struct resident_args r;
+
+    a->s.channels = (int)x->dim[1];
+    a->vectors = (uint32_t)(kern_tensor_count(x) / V);
+    r.t = *a;
+    r.gate = gate_next(s->gates, &s->turn);
+    switch (norm_act_of(&a->act)) {
+    case NORM_PLAIN:
+        return resident_start<T, V, NORM_PLAIN>(&r, s->resident, stream, err);
+    case NORM_RELU:
+        return resident_start<T, V, NORM_RELU>(&r, s->resident, stream, err);
+    default:
+        return resident_start<T, V, NORM_ANY>(&r, s->resident, stream, err);
+    }
+}
+
 template <typename T, int V>
 static int run_vectors(struct train_args *a, const struct kern_args *args,
                        const struct kern_tensor *x, int multiprocessors,
@@ -363,7 +319,8 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     const struct kern_problem *p = &e->problem;
     const bool running = kern_problem_in(p, 3);
     const int wide = 16 / (int)sizeof(T);
-    const int sms = (int)(intptr_t)e->state;
+    struct train_state *s = (struct train_state *)e->state;
+    const int sms = s->multiprocessors;
     struct train_args a = {};
 
     a.x = args->in[0];
@@ -388,6 +345,8 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.epsilon = p->attr.norm.epsilon;
     a.momentum = p->attr.norm.momentum;
     a.act = p->epilogue.act;
+    if (s->resident.vectors)
+        return run_resident<T, wide>(&a, s, &p->in[0], args->stream, err);
     if (norm_vectors(p, args, VECTORS_IN | 1u << MOMENTS, VECTORS_OUT, wide))
         return run_vectors<T, wide>(&a, args, &p->in[0], sms, err);
     return run_vectors<T, 1>(&a, args, &p->in[0], sms, err);
@@ -405,11 +364,49 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return norm_supports(&rest, VECTORS_IN, VECTORS_OUT, why);
 }
 
+static int multiprocessors_of(const struct kern_device *d)
+{
+    return d->multiprocessors > 0 ? d->multiprocessors : 64;
+}
+
+/* By sums, and where x fits into the device's registers without leaving them.
+ */
+static int variants(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *err)
+{
+    (void)err;
+    return moments_of(p) || !resident_shape_of(p, multiprocessors_of(d)).vectors
+               ? 1
+               : 2;
+}
+
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
-    (void)err;
-    return norm_prepare(e, d, 2);
+    struct train_state *s = (struct train_state *)calloc(1, sizeof(*s));
+
+    if (!s)
+        return error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    if (e->variant >= variants(&e->problem, d, err)) {
+        free(s);
+        return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                         e->row->name, e->variant);
+    }
+    norm_prepare(e, d, 2);
+    s->multiprocessors = multiprocessors_of(d);
+    if (e->variant > 0) {
+        s->resident = resident_shape_of(&e->problem, s->multiprocessors);
+        s->gates = gate_group();
+    }
+    snprintf(e->variant_name, sizeof(e->variant_name), "%s",
+             e->variant > 0 ? "resident" : "sums");
+    e->state = s;
+    return 0;
+}
+
+static void release(struct kern_exec *e)
+{
+    free(e->state);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
@@ -428,8 +425,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                     .min_sm = 75,                              \
                                     .flags = KERN_MOMENTS,                     \
                                     .supports = supports,                      \
+                                    .variants = variants,                      \
                                     .prepare = prepare,                        \
-                                    .launch = launch};
+                                    .launch = launch,                          \
+                                    .release = release};
 
 TRAIN_ROW(batch_norm_train_f32_cuda_sums, INFER_F32)
 TRAIN_ROW(batch_norm_train_f16_cuda_sums, INFER_F16)

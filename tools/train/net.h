@@ -291,6 +291,10 @@ void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err);
 /* The row that would be taken, or NULL; no view needs a buffer yet. */
 const struct kern_row *net_row(const struct net *n, struct net_emit *e);
+/* Seconds of what would be taken, by measurement; 0 where nothing is measured.
+ */
+int net_seconds(const struct net *n, struct net_emit *e,
+                struct infer_error *err, double *out);
 /* Backends of a device that may compute, the preferred one first; how many. */
 int net_backends(const struct device *d, enum infer_backend wanted,
                  enum infer_backend out[2]);
@@ -369,6 +373,11 @@ void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
 /* net_backward.c */
 int net_backward(struct net *n, struct infer_error *err);
 bool net_has_backward(const struct graph_node *node);
+
+/* net_moments.c: asks for the moments of a convolution's output where they
+ * pay. */
+int net_add_moments(struct net *n, int value, struct net_emit *e,
+                    struct infer_error *err);
 
 /* net_order.c: the ends of chains in the order in which they are undone, to be
  * freed; returns their number. */

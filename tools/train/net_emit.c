@@ -299,6 +299,16 @@ const struct kern_row *net_row(const struct net *n, struct net_emit *e)
     return choose(n, e, &e->p, NULL);
 }
 
+int net_seconds(const struct net *n, struct net_emit *e,
+                struct infer_error *err, double *out)
+{
+    struct tune_choice choice = {.row = net_row(n, e)};
+    const int rc = choice.row ? tune(n, e, err, &choice) : 0;
+
+    *out = choice.seconds;
+    return rc;
+}
+
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
 {
     struct net_list *list = &n->list[e->list];

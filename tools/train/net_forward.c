@@ -46,7 +46,7 @@ static int conv(const struct forward *f, enum kern_op op, conv_attr_fn *attr)
     e.in[2] = input(f, 2, false);
     rc = net_forth_make(f, f->out, &e.out[0]);
     if (rc == 0 && op == KERN_CONV_FPROP)
-        rc = net_forth_moments(f, &e);
+        rc = net_add_moments(f->n, f->out, &e, f->err);
     return rc < 0 ? rc : net_emit(f->n, &e, f->err);
 }
 

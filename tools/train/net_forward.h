@@ -63,9 +63,6 @@ int net_forth_expand(const struct forward *f);
 int net_forth_tile(const struct forward *f);
 
 /* net_forward_norm.c */
-/* Has a convolution give the moments of its output where a batch norm wants
- * them and they pay. */
-int net_forth_moments(const struct forward *f, struct net_emit *e);
 int net_forth_batch_norm(const struct forward *f);
 
 #endif

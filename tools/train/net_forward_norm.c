@@ -1,72 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch normalisation on the way forward, and what the convolution before it
- * and the way back have to do with it. */
+/* Batch normalisation on the way forward, and what the way back has to do with
+ * it. */
 #include "tools/train/net_forward.h"
 
 #include <string.h>
-
-#include "kernels/moments.h"
-
-/* ---- moments ------------------------------------------------------- */
-
-/* Whether a batch norm that takes the batch's statistics, and nothing else,
- * reads what the node gives. */
-static bool feeds_norm(const struct forward *f)
-{
-    const int user = graph_single_user(f->n->g, f->out);
-
-    return f->list == NET_LIST_TRAIN && user >= 0 &&
-           f->n->g->node[user].op == GRAPH_BATCH_NORM &&
-           f->n->g->node[user].in[0] == f->out &&
-           !net_norm_is_frozen(f->n, &f->n->g->node[user]);
-}
-
-/* Whether moments pay that row `with` gives, where `without` would be taken
- * else: they may cost as much as what the batch norm need not read any more, on
- * an H200 as in the estimates.  Rows that estimate nothing are as quick with
- * them as without. */
-static bool moments_pay(const struct kern_row *with, struct kern_problem *p,
-                        const struct kern_row *without,
-                        const struct kern_device *d)
-{
-    const struct kern_tensor moments = p->out[1];
-    const double bytes = (double)kern_tensor_span(&p->out[0]);
-    double time;
-
-    if (!with || !without || !with->estimate || !without->estimate)
-        return with && with == without;
-    time = with->estimate(p, d);
-    p->out[1].dtype = INFER_NONE;
-    time -= without->estimate(p, d);
-    p->out[1] = moments;
-    return time <= bytes / 4e6;
-}
-
-int net_forth_moments(const struct forward *f, struct net_emit *e)
-{
-    struct net *n = f->n;
-    const struct kern_tensor *y = &e->out[0].t;
-    const enum infer_dtype type =
-        n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
-    const int64_t pixels = kern_tensor_count(y) / y->dim[1];
-    const int64_t dim[3] = {moments_parts(MOMENTS_PART, pixels), 2, y->dim[1]};
-    const struct kern_row *without, *with;
-    bool pay;
-    int rc;
-
-    if (!feeds_norm(f))
-        return 0;
-    without = net_row(n, e);
-    e->out[1].t = kern_tensor_dense(type, 3, dim, KERN_NCHW);
-    with = net_row(n, e);
-    pay = moments_pay(with, &e->p, without, &n->options.device->kern);
-    memset(&e->out[1], 0, sizeof(e->out[1]));
-    if (!pay)
-        return 0;
-    rc = net_tensor(n, NET_TRAIN, type, 3, dim, KERN_NCHW, f->err, &e->out[1]);
-    n->value[f->out].moments = e->out[1];
-    return rc;
-}
 
 /* ---- batch norm ---------------------------------------------------- */
 
