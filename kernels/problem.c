@@ -364,9 +364,10 @@ int problem_check_moments(const struct kern_problem *p,
         return 0;
     const int64_t pixels =
         of->dim[1] > 0 ? kern_tensor_count(of) / of->dim[1] : 0;
-    if (t->dtype != INFER_F32 && t->dtype != INFER_F64)
-        return REFUSE(p, why, "moments are %s, expected F32",
-                      infer_dtype_name(t->dtype));
+    if (!scalar_is_float(of->dtype) ||
+        (t->dtype != INFER_F32 && t->dtype != INFER_F64))
+        return REFUSE(p, why, "moments of %s are %s, expected F32 of reals",
+                      infer_dtype_name(of->dtype), infer_dtype_name(t->dtype));
     if (!kern_tensor_is_dense(t, KERN_NCHW) || t->rank != 3 || t->dim[1] != 2 ||
         t->dim[2] != of->dim[1])
         return REFUSE(p, why, "moments are not dense P, 2, %lld",

@@ -361,18 +361,9 @@ static inline bool norm_vectors(const struct kern_problem *p,
     return ok;
 }
 
-/* Workspace for lines values a channel beside the sums' parts.  The state is
- * the number of multiprocessors, which nobody has to free. */
-static inline int norm_prepare(struct kern_exec *e, const struct kern_device *d,
-                               int lines)
+static inline int norm_multiprocessors(const struct kern_device *d)
 {
-    const struct kern_tensor *x = &e->problem.in[0];
-
-    e->workspace =
-        norm_workspace(x) + lines * (size_t)x->dim[1] * sizeof(float);
-    e->state =
-        (void *)(intptr_t)(d->multiprocessors > 0 ? d->multiprocessors : 64);
-    return 0;
+    return d->multiprocessors > 0 ? d->multiprocessors : 64;
 }
 
 #endif

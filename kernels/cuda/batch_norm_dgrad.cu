@@ -9,7 +9,7 @@
  * dx = scale inverse (dz - m0 - xn m1), so a = scale inverse,
  * b = -a inverse m1, c = -a m0 - b mean.
  */
-#include "kernels/cuda/batch_norm.cuh"
+#include "kernels/cuda/batch_norm_resident.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/slope.cuh"
 #include "kernels/cuda/walk.cuh"
@@ -252,6 +252,117 @@ static int run_vectors(struct dgrad_args *a, const struct kern_args *args,
     }
 }
 
+/* ---- in one launch ------------------------------------------------- */
+
+/* As batch_norm_resident.cuh has it: a thread keeps K vectors of dz and of x, 8
+ * at most: 64 registers.  dz is dy or 0: no activation but by y's signs. */
+#define RESIDENT_MOST 8
+
+struct resident_args {
+    struct dgrad_args d;
+    unsigned gate;
+};
+
+template <typename T, int V, int ACT, int K>
+static __global__ void __launch_bounds__(RESIDENT_THREADS, 1)
+    resident_kernel(const __grid_constant__ struct resident_args r)
+{
+    __shared__ float joined[RESIDENT_WARPS * 2 * RESIDENT_CHANNELS];
+    __shared__ float line[3 * RESIDENT_CHANNELS];
+    const struct dgrad_args &a = r.d;
+    const int channels = a.s.channels;
+    const int c = (int)(threadIdx.x % (channels / V)) * V;
+    const uint32_t first =
+        blockIdx.x * (uint32_t)(K * RESIDENT_THREADS) + threadIdx.x;
+    float mean[V], sum[2][V], factor[3][V];
+    struct operands<T, V> o[K];
+
+    launch_wait();
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        if (first + k * RESIDENT_THREADS < a.vectors)
+            load_operands<T, V, ACT>(
+                a, (int64_t)(first + k * RESIDENT_THREADS) * V, &o[k]);
+    norm_line<V>(a.mean, c, mean);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        sum[0][j] = sum[1][j] = 0;
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        if (first + k * RESIDENT_THREADS < a.vectors) {
+            float dz[V], x[V];
+            undo_act<T, V, ACT>(a.act, o[k], dz, x);
+            o[k].dy = pack_of<T, V>(dz);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                sum[0][j] += dz[j];
+                sum[1][j] = fmaf(dz[j], x[j] - mean[j], sum[1][j]);
+            }
+        }
+    resident_put<V>(channels, sum, joined,
+                    a.parts + (size_t)blockIdx.x * 2 * channels);
+    gate_pass(r.gate);
+    resident_join(channels, a.parts, joined);
+    if (threadIdx.x < channels) {
+        const int i = (int)threadIdx.x;
+        factors(a, i, joined[i], joined[channels + i], blockIdx.x == 0,
+                line + i);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int l = 0; l < 3; l++)
+        norm_line<V>(line + l * channels, c, factor[l]);
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        const uint32_t i = first + k * RESIDENT_THREADS;
+        float dz[V], x[V], dx[V];
+        if (i >= a.vectors)
+            break;
+        unpack<T, V>(o[k].dy, dz);
+        unpack<T, V>(o[k].x, x);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            dx[j] = fmaf(factor[0][j], dz[j],
+                         fmaf(factor[1][j], x[j], factor[2][j]));
+        pack_store<T, V>((T *)a.dx + (size_t)i * V, pack_of<T, V>(dx));
+        if (a.dresidual)
+            pack_store<T, V>((T *)a.dresidual + (size_t)i * V, o[k].dy);
+    }
+}
+
+template <typename T, int V, int ACT>
+static int start_resident(const struct resident_args *a, int vectors,
+                          int blocks, void *stream, struct infer_error *err)
+{
+    return launch_chained(vectors == 1   ? resident_kernel<T, V, ACT, 1>
+                          : vectors == 2 ? resident_kernel<T, V, ACT, 2>
+                          : vectors == 4 ? resident_kernel<T, V, ACT, 4>
+                                         : resident_kernel<T, V, ACT, 8>,
+                          dim3((unsigned)blocks), dim3(RESIDENT_THREADS), 0,
+                          stream, *a, err);
+}
+
+template <typename T, int V>
+static int run_resident(struct dgrad_args *a, struct resident_state *s,
+                        const struct kern_tensor *x, bool signs, void *stream,
+                        struct infer_error *err)
+{
+    struct resident_args r;
+
+    a->s.channels = (int)x->dim[1];
+    a->s.pixels = kern_tensor_count(x) / x->dim[1];
+    a->vectors = (uint32_t)(kern_tensor_count(x) / V);
+    r.d = *a;
+    r.gate = gate_next(s->gates, &s->turn);
+    return signs
+               ? start_resident<T, V, NORM_SIGNS>(&r, s->shape.vectors,
+                                                  s->shape.blocks, stream, err)
+               : start_resident<T, V, NORM_PLAIN>(&r, s->shape.vectors,
+                                                  s->shape.blocks, stream, err);
+}
+
+/* ---- the row ------------------------------------------------------- */
+
 static const float *input(const struct kern_problem *p,
                           const struct kern_args *args, int i)
 {
@@ -264,7 +375,8 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct kern_problem *p = &e->problem;
     const int wide = 16 / (int)sizeof(T);
-    const int sms = (int)(intptr_t)e->state;
+    struct resident_state *s = (struct resident_state *)e->state;
+    const int sms = s->multiprocessors;
     const bool signs = p->in[5].dtype == INFER_U8;
     struct dgrad_args a = {};
 
@@ -283,6 +395,9 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.line = (float *)args->workspace;
     a.parts = a.line + 3 * p->in[0].dim[1];
     a.act = p->epilogue.act;
+    if (s->shape.vectors)
+        return run_resident<T, wide>(&a, s, &p->in[0], signs, args->stream,
+                                     err);
     if (norm_vectors(p, args, VECTORS_IN, VECTORS_OUT, wide))
         return run_vectors<T, wide>(&a, args, &p->in[0], signs, sms, err);
     return run_vectors<T, 1>(&a, args, &p->in[0], signs, sms, err);
@@ -295,11 +410,28 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return norm_supports(p, VECTORS_IN, VECTORS_OUT, why);
 }
 
+static struct resident_shape resident_of(const struct kern_problem *p,
+                                         const struct kern_device *d)
+{
+    const bool signs = p->in[5].dtype == INFER_U8;
+    const struct resident_shape none = {0, 0};
+
+    return signs || p->epilogue.act.kind == KERN_IDENTITY
+               ? resident_shape_of(&p->in[0], RESIDENT_MOST, d)
+               : none;
+}
+
+static int variants(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *err)
+{
+    (void)err;
+    return resident_of(p, d).vectors ? 2 : 1;
+}
+
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
-    (void)err;
-    return norm_prepare(e, d, 3);
+    return resident_prepare(e, d, 3, resident_of(&e->problem, d), err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
@@ -308,5 +440,4 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
 }
 
-CUDA_PREPARED_ROWS(batch_norm_dgrad, sums, KERN_BATCH_NORM_DGRAD, supports,
-                   prepare, launch)
+RESIDENT_ROWS(batch_norm_dgrad, KERN_BATCH_NORM_DGRAD, 0)

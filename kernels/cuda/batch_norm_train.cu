@@ -10,9 +10,6 @@
  * together by neighbours.  batch_norm_train_resident.cuh has another way, in
  * one launch.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "kernels/cuda/batch_norm_train_resident.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
@@ -265,14 +262,8 @@ static int run_act(const struct train_args *a, const struct kern_tensor *x,
         dim3(NORM_THREADS), 0, stream, *a, err);
 }
 
-struct train_state {
-    int multiprocessors;
-    struct resident_shape resident; /* vectors 0: the sums' way */
-    unsigned gates, turn;
-};
-
 template <typename T, int V>
-static int run_resident(struct train_args *a, struct train_state *s,
+static int run_resident(struct train_args *a, struct resident_state *s,
                         const struct kern_tensor *x, void *stream,
                         struct infer_error *err)
 {
@@ -284,11 +275,11 @@ static int run_resident(struct train_args *a, struct train_state *s,
     r.gate = gate_next(s->gates, &s->turn);
     switch (norm_act_of(&a->act)) {
     case NORM_PLAIN:
-        return resident_start<T, V, NORM_PLAIN>(&r, s->resident, stream, err);
+        return resident_start<T, V, NORM_PLAIN>(&r, s->shape, stream, err);
     case NORM_RELU:
-        return resident_start<T, V, NORM_RELU>(&r, s->resident, stream, err);
+        return resident_start<T, V, NORM_RELU>(&r, s->shape, stream, err);
     default:
-        return resident_start<T, V, NORM_ANY>(&r, s->resident, stream, err);
+        return resident_start<T, V, NORM_ANY>(&r, s->shape, stream, err);
     }
 }
 
@@ -319,7 +310,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     const struct kern_problem *p = &e->problem;
     const bool running = kern_problem_in(p, 3);
     const int wide = 16 / (int)sizeof(T);
-    struct train_state *s = (struct train_state *)e->state;
+    struct resident_state *s = (struct resident_state *)e->state;
     const int sms = s->multiprocessors;
     struct train_args a = {};
 
@@ -345,7 +336,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.epsilon = p->attr.norm.epsilon;
     a.momentum = p->attr.norm.momentum;
     a.act = p->epilogue.act;
-    if (s->resident.vectors)
+    if (s->shape.vectors)
         return run_resident<T, wide>(&a, s, &p->in[0], args->stream, err);
     if (norm_vectors(p, args, VECTORS_IN | 1u << MOMENTS, VECTORS_OUT, wide))
         return run_vectors<T, wide>(&a, args, &p->in[0], sms, err);
@@ -364,49 +355,27 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return norm_supports(&rest, VECTORS_IN, VECTORS_OUT, why);
 }
 
-static int multiprocessors_of(const struct kern_device *d)
+/* How it fits into the device's registers without leaving them. */
+static struct resident_shape resident_of(const struct kern_problem *p,
+                                         const struct kern_device *d)
 {
-    return d->multiprocessors > 0 ? d->multiprocessors : 64;
+    const struct resident_shape none = {0, 0};
+
+    return moments_of(p) ? none
+                         : resident_shape_of(&p->in[0], RESIDENT_TRAIN_MOST, d);
 }
 
-/* By sums, and where x fits into the device's registers without leaving them.
- */
 static int variants(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *err)
 {
     (void)err;
-    return moments_of(p) || !resident_shape_of(p, multiprocessors_of(d)).vectors
-               ? 1
-               : 2;
+    return resident_of(p, d).vectors ? 2 : 1;
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
-    struct train_state *s = (struct train_state *)calloc(1, sizeof(*s));
-
-    if (!s)
-        return error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-    if (e->variant >= variants(&e->problem, d, err)) {
-        free(s);
-        return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
-                         e->row->name, e->variant);
-    }
-    norm_prepare(e, d, 2);
-    s->multiprocessors = multiprocessors_of(d);
-    if (e->variant > 0) {
-        s->resident = resident_shape_of(&e->problem, s->multiprocessors);
-        s->gates = gate_group();
-    }
-    snprintf(e->variant_name, sizeof(e->variant_name), "%s",
-             e->variant > 0 ? "resident" : "sums");
-    e->state = s;
-    return 0;
-}
-
-static void release(struct kern_exec *e)
-{
-    free(e->state);
+    return resident_prepare(e, d, 2, resident_of(&e->problem, d), err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
@@ -415,21 +384,4 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
 }
 
-#define TRAIN_ROW(symbol, type)                                                \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = KERN_BATCH_NORM_TRAIN,               \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 75,                              \
-                                    .flags = KERN_MOMENTS,                     \
-                                    .supports = supports,                      \
-                                    .variants = variants,                      \
-                                    .prepare = prepare,                        \
-                                    .launch = launch,                          \
-                                    .release = release};
-
-TRAIN_ROW(batch_norm_train_f32_cuda_sums, INFER_F32)
-TRAIN_ROW(batch_norm_train_f16_cuda_sums, INFER_F16)
-TRAIN_ROW(batch_norm_train_bf16_cuda_sums, INFER_BF16)
+RESIDENT_ROWS(batch_norm_train, KERN_BATCH_NORM_TRAIN, KERN_MOMENTS)

@@ -60,13 +60,25 @@ static bool is_faulty(const struct cudnn_graph *g, int64_t index, bool compiled)
      * added to it. */
     if (index == 39 && g->adds)
         return true;
-    /* These compute with as much padding at the end as at the beginning. */
-    if (g->uneven_pads && !compiled &&
-        ((g->direction == CUDNN_WGRAD && (index == 1 || index == 20)) ||
-         (g->direction == CUDNN_DGRAD && index == 50)))
-        return true;
-    /* Leaves zeros. */
-    return g->direction == CUDNN_WGRAD && compiled && g->ragged;
+    if (g->direction == CUDNN_DGRAD) /* takes pads to be even */
+        return index == 50 && g->uneven_pads && !compiled;
+    if (g->direction != CUDNN_WGRAD)
+        return false;
+    if (compiled) /* leaves zeros */
+        return g->ragged;
+    switch (index) {
+    case 1: /* these take pads to be even */
+    case 18:
+    case 20:
+        return g->uneven_pads;
+    case 17: /* so does this one, Winograd's transform without a note */
+        return g->uneven_pads || g->few_terms;
+    case 47: /* these round parts of sums to 16 bits */
+    case 61:
+        return g->narrow;
+    default:
+        return false;
+    }
 }
 
 /* Reads what an engine is and whether it may be used. */

@@ -62,6 +62,8 @@ struct cudnn_graph {
     bool small_window; /* too small for Fourier's transform */
     bool uneven_pads;  /* at both ends of an axis */
     bool ragged;       /* channels of a group that are no multiple of 8 */
+    bool narrow;       /* factors of 16 bits */
+    bool few_terms;    /* for what Winograd's transform loses */
     bool adds;         /* a residual to rows of BF16 */
     bool rounds_bias;  /* the bias is read in the type of the output */
     cudnnBackendDescriptor_t *own;

@@ -57,6 +57,8 @@ struct kern_tensor make_out(struct maker *m, const struct dims *s);
 /* A vector beside activations, and the type that those have. */
 struct kern_tensor make_vector(struct maker *m, int64_t n);
 enum infer_dtype vector_dtype(const struct maker *m);
+/* And that of moments. */
+enum infer_dtype moments_dtype(const struct maker *m);
 void make_window_problem(struct maker *m, int k);
 /* Ways forward that a way back of the same name is made from. */
 void make_layer_norm(struct maker *m, int k);

@@ -81,6 +81,11 @@ enum infer_dtype vector_dtype(const struct maker *m)
                                                                     : m->dtype;
 }
 
+enum infer_dtype moments_dtype(const struct maker *m)
+{
+    return m->dtype == INFER_F64 ? INFER_F64 : INFER_F32;
+}
+
 /* Weights lie row-major as files hold them, whatever the activations do; in
  * training they may lie as the activations do. */
 struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim)

@@ -92,7 +92,7 @@ static struct kern_tensor make_moments_of(struct maker *m,
     const int64_t part = (int64_t)1 << rng_range(&m->rng, 0, 7);
     const int64_t dim[3] = {moments_parts(part, pixels), 2, x->dim[1]};
 
-    return kern_tensor_dense(vector_dtype(m), 3, dim, KERN_NCHW);
+    return kern_tensor_dense(moments_dtype(m), 3, dim, KERN_NCHW);
 }
 
 static void make_batch_norm_train(struct maker *m, int k)

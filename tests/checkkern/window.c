@@ -581,7 +581,7 @@ static void add_moments(struct maker *m)
         p->in[2] = make_vector(m, k);
         p->n_in = 3;
     }
-    p->out[1] = kern_tensor_dense(vector_dtype(m), 3, dim, KERN_NCHW);
+    p->out[1] = kern_tensor_dense(moments_dtype(m), 3, dim, KERN_NCHW);
     p->n_out = 2;
 }
 

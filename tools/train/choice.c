@@ -15,11 +15,14 @@ static int open_tuner(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
     enum infer_backend backend[2];
-    const int n = net_backends(&r->device, q->backend, backend);
+    int n = net_backends(&r->device, q->backend, backend);
     enum tune_mode mode = q->deterministic ? TUNE_OFF : TUNE_ON;
 
     if (q->tune >= 0)
         mode = (enum tune_mode)q->tune;
+    /* Only an exhaustive search lets libraries compete (net_emit.c). */
+    if (q->backend == INFER_BACKEND_AUTO && mode != TUNE_EXHAUSTIVE)
+        n = 1;
     return tuner_open(mode, q->tune_cache, &r->device, backend, n, err,
                       &r->tuner);
 }

@@ -189,8 +189,10 @@ static bool takes(const struct tune_question *q, const struct kern_row *row)
 }
 
 /* What is fastest by measurement, where the network has a tuner.  Libraries
- * compete on a GPU where no backend was named; else only rows of the backend
- * that the rule takes: a CPU's reference is far behind in any case. */
+ * compete in an exhaustive search on a GPU where no backend was named: to make
+ * their plans takes longer than most runs would win back.  Else only rows of
+ * the backend that the rule takes: a CPU's reference is far behind in any case.
+ */
 static int tune(const struct net *n, const struct net_emit *e,
                 struct infer_error *err, struct tune_choice *choice)
 {
@@ -198,7 +200,8 @@ static int tune(const struct net *n, const struct net_emit *e,
                             is_aligned(e)};
     const enum infer_backend same = choice->row->backend;
     const bool all = n->options.device->kern.kind == KERN_CUDA &&
-                     n->options.backend == INFER_BACKEND_AUTO;
+                     n->options.backend == INFER_BACKEND_AUTO &&
+                     tuner_mode(n->options.tuner) == TUNE_EXHAUSTIVE;
     enum infer_backend backend[2];
     struct tune_question q = {.problem = &e->p,
                               .backend = &same,

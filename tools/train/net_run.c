@@ -46,8 +46,9 @@ static int launch_aside(struct net *n, const struct net_op *op,
     return rc < 0 ? rc : launch(n, &copy, err);
 }
 
-/* What goes to other processes waits for what runs aside, and so does the end:
- * a recording ends only where its branches have come together again. */
+/* Gradients that go to other processes wait for what runs aside (what a node
+ * exchanges for itself does not come from there), and so does the end: a
+ * recording ends only where its branches have come together again. */
 static int launch_all(struct net *n, const struct net_list *l,
                       struct infer_error *err)
 {
@@ -58,7 +59,7 @@ static int launch_all(struct net *n, const struct net_list *l,
     for (int i = 0; rc == 0 && i < l->n; i++) {
         const struct net_op *op = l->op[i];
 
-        if (aside && op->transfer != NET_NO_TRANSFER) {
+        if (aside && op->transfer != NET_NO_TRANSFER && op->node < 0) {
             rc = d->ops->rejoin(d, err);
             aside = false;
         }
