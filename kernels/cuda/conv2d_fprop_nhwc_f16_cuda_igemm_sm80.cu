@@ -4,4 +4,4 @@
 #include "kernels/cuda/igemm_rows.cuh"
 
 IGEMM_ROWS(conv2d_fprop_nhwc_f16_cuda_igemm_sm80,
-           dense_fprop_f16_cuda_igemm_sm80, igemm_f16, INFER_F16, 0, 4)
+           dense_fprop_f16_cuda_igemm_sm80, igemm_f16, INFER_F16, 0, 20)

@@ -5,4 +5,4 @@
 
 IGEMM_ROWS(conv2d_fprop_nhwc_f32_cuda_igemm_tf32x3_sm80,
            dense_fprop_f32_cuda_igemm_tf32x3_sm80, igemm_tf32x3, INFER_F32, 0,
-           1)
+           3)

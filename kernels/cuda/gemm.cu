@@ -142,14 +142,15 @@ static int run_simt(const struct gemm_args *g, const struct kern_args *args,
 
 /* ---- gemv ---------------------------------------------------------- */
 
-/* V elements at a time; x has ROWS rows at most, all in one pass over w. */
+/* V elements at a time; x has ROWS rows at most, all in one pass over w.  Lane
+ * m finishes row m. */
 template <typename T, int V, int ROWS>
 static __global__ void __launch_bounds__(THREADS)
     gemv_kernel(const __grid_constant__ struct gemm_args g)
 {
     const int lane = threadIdx.x % 32;
     const int64_t n = blockIdx.x * (int64_t)(THREADS / 32) + threadIdx.x / 32;
-    float acc[ROWS] = {};
+    float acc[ROWS] = {}, mine = 0;
 
     launch_wait();
     if (n >= g.n) /* the whole warp */
@@ -171,9 +172,11 @@ static __global__ void __launch_bounds__(THREADS)
     for (int m = 0; m < ROWS; m++) {
         for (int step = 16; step > 0; step /= 2)
             acc[m] += __shfl_xor_sync(~0u, acc[m], step);
-        if (lane == 0 && m < g.m)
-            finish<T>(g, acc[m], m, n, 0);
+        if (lane == m)
+            mine = acc[m];
     }
+    if (lane < ROWS && lane < g.m)
+        finish<T>(g, mine, lane, n, 0);
 }
 
 template <typename T, int V>
@@ -309,20 +312,35 @@ static int launch_gemv(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run_gemv, &g, args, err);
 }
 
-/* The weights at 1.5 TB/s: each is read once. */
+/* The weights, which are read once; with several rows it is a warp's own work
+ * that bounds it. */
+static double gemv_microseconds(int64_t rows, int64_t k, int64_t n,
+                                enum infer_dtype dtype)
+{
+    const double bytes =
+        (double)k * (double)n * (double)infer_dtype_size(dtype);
+
+    return rows == 1 ? 2 + bytes / 3e6 : 3.5 + bytes / 0.7e6;
+}
+
 static double estimate_gemv(const struct kern_problem *p,
                             const struct kern_device *d)
 {
+    const struct kern_tensor *w = &p->in[1];
+    int64_t rows, stride;
+
     (void)d;
-    return 2.5 + kern_problem_bytes(p) / 1.5e6;
+    (void)flatten(&p->in[0], &rows, &stride);
+    return gemv_microseconds(rows, w->dim[1], w->dim[0], w->dtype);
 }
 
-/* One launch of plain arithmetic, 5 TFLOP/s at best. */
+/* One launch of plain arithmetic: a tile takes 0.16 us for an element of its
+ * depth, and all together reach 5 TFLOP/s at best. */
 static double estimate_dense(const struct kern_problem *p,
                              const struct kern_device *d)
 {
     (void)d;
-    return 5 + kern_problem_flops(p) / 5e6;
+    return 5 + 0.16 * (double)p->in[1].dim[1] + kern_problem_flops(p) / 5e6;
 }
 
 #define GEMV_ROW(type, kind)                                                   \
@@ -337,6 +355,63 @@ GEMV_ROW(bf16, INFER_BF16)
 SIMT_ROW(f32, INFER_F32)
 SIMT_ROW(f16, INFER_F16)
 SIMT_ROW(bf16, INFER_BF16)
+
+/* ---- convolution of one pixel -------------------------------------- */
+
+/* What squeeze-and-excite computes between its pooling and its product: a
+ * window of 1x1 over images of one pixel is a dense layer. */
+static int supports_pixel(const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *why)
+{
+    const struct kern_tensor *x = &p->in[0], *w = &p->in[1], *y = &p->out[0];
+
+    (void)d;
+    for (int i = 2; i < x->rank; i++)
+        if (x->dim[i] != 1 || w->dim[i] != 1 || y->dim[i] != 1)
+            return error_set(why, INFER_EUNSUPPORTED,
+                             "takes images and windows of one pixel");
+    if (p->attr.conv.groups != 1 || x->dim[0] > GEMV_ROWS)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes one group and up to %d images, found %d and "
+                         "%lld",
+                         GEMV_ROWS, p->attr.conv.groups, (long long)x->dim[0]);
+    if ((x->dim[1] > 1 && x->stride[1] != 1) ||
+        (w->dim[1] > 1 && w->stride[1] != 1))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes channels that lie side by side");
+    return check_types(p, 2, 2, why);
+}
+
+static double estimate_pixel(const struct kern_problem *p,
+                             const struct kern_device *d)
+{
+    const struct kern_tensor *w = &p->in[1];
+
+    (void)d;
+    return gemv_microseconds(p->in[0].dim[0], w->dim[1], w->dim[0], w->dtype);
+}
+
+/* The same tensors without their dimensions of one pixel. */
+static int launch_pixel(const struct kern_exec *e, const struct kern_args *args,
+                        struct infer_error *err)
+{
+    struct kern_problem p = e->problem;
+    struct gemm_args g = {};
+
+    for (int i = 0; i < p.n_in; i++)
+        if (p.in[i].rank > 2)
+            p.in[i].rank = 2;
+    p.out[0].rank = 2;
+    fill_dense(&g, &p, args);
+    return CUDA_DISPATCH(p.in[0].dtype, run_gemv, &g, args, err);
+}
+
+#define PIXEL_ROW(type, kind)                                                  \
+    CUDA_ROW_TIMED(conv_fprop_##type##_cuda_gemv, KERN_CONV_FPROP, kind,       \
+                   supports_pixel, estimate_pixel, launch_pixel)
+PIXEL_ROW(f32, INFER_F32)
+PIXEL_ROW(f16, INFER_F16)
+PIXEL_ROW(bf16, INFER_BF16)
 
 /* ---- matmul -------------------------------------------------------- */
 

@@ -89,8 +89,8 @@ static int igemm_supports(const struct kern_problem *p,
 
 /* ---- heuristic ----------------------------------------------------- */
 
-/* Microseconds, roughly: waves of blocks, each as long as its chunks, and the
- * second pass.  Only the order of the rows matters. */
+/* Microseconds, roughly: waves of blocks, each as long as its chunks, or the
+ * bytes, and the second pass.  Only the order of the rows matters. */
 template <typename C>
 static double igemm_estimate(const struct kern_problem *p,
                              const struct kern_device *d)
@@ -106,20 +106,20 @@ static double igemm_estimate(const struct kern_problem *p,
     const double wave = (double)sm * sharing;
     const double waves =
         blocks <= wave ? (blocks <= sm ? 1.0 / sharing : 1.0) : blocks / wave;
-    /* TFLOP/s, that is MFLOP a microsecond, of one multiprocessor. */
-    const int peak_percent = C::PEAK * C::PEAK_PERCENT;
+    /* TFLOP/s, that is MFLOP a microsecond, of one multiprocessor; few blocks
+     * with parts of the depth do not get in each other's way. */
+    const int thousandths = (C::SPLIT_K ? 2 : 1) * C::PEAK * C::PEAK_PERCENT;
+    const double rate = 1e-3 * thousandths;
     const int products = C::BM * C::BN * igemm_config<C>::CHUNK;
-    const double chunk = 2e-6 * products / (peak_percent / 100.0) * sharing;
+    const double chunk = 2e-6 * products / rate * sharing;
     const double parts =
         s.splits > 1 ? 3 + 8e-6 * (double)s.g.m * s.g.k * (s.splits + 1) / 3
                      : 0;
-    /* What is read and written hides little behind the products of short
-     * sums: measured on an H200, a 1x1 window over 64 to 512 channels takes as
-     * long as both together. */
-    const double bytes = kern_problem_bytes(p) / 3.8e6;
-    return 3 +
-           waves * (s.chunks_per_split * (chunk + (C::NARROW ? 1 : 0)) + 1) +
-           parts + bytes;
+    const double tiles =
+        waves * (s.chunks_per_split * (chunk + (C::NARROW ? 1 : 0)) + 1);
+    const double bytes = kern_problem_bytes(p) / 2e6;
+
+    return 3 + (tiles > bytes ? tiles : bytes) + parts;
 }
 
 /* ---- preparing ----------------------------------------------------- */
@@ -245,7 +245,8 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
 
 /* ---- rows ---------------------------------------------------------- */
 
-/* peak: TFLOP/s a multiprocessor; percent: what a tile reaches of it. */
+/* peak: tenths of a TFLOP/s that a multiprocessor of an H200 reaches with the
+ * largest tile; percent: what a tile reaches of it. */
 #define IGEMM_ROW(symbol, operation, m, type, row_flags, peak, percent, bm,    \
                   bn, row, stages, wm, wn, split, narrow)                      \
     struct symbol##_config {                                                   \
@@ -282,7 +283,7 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
     };
 
 /* The tiles of one type.  conv and dense are prefixes of the rows' names;
- * peak is the rate of mma.sync, TFLOP/s a multiprocessor.
+ * peak is the rate of mma.sync, as above.
  *   128x128, 128x64, 64x64, 64x32: outputs x channels of a block;
  *   splitk: two passes, for few outputs; gather: any number of channels. */
 #define IGEMM_ROWS(conv, dense, m, type, flags, peak)                          \
@@ -298,7 +299,7 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
               64, 64, 128, 4, 2, 2, 1, 0)                                      \
     IGEMM_ROW(conv##_64x32_splitk, KERN_CONV_FPROP, m, type, flags, peak, 50,  \
               64, 32, 128, 4, 2, 2, 1, 0)                                      \
-    IGEMM_ROW(conv##_64x64_gather, KERN_CONV_FPROP, m, type, flags, peak, 30,  \
+    IGEMM_ROW(conv##_64x64_gather, KERN_CONV_FPROP, m, type, flags, peak, 50,  \
               64, 64, 64, 4, 2, 2, 0, 1)                                       \
     IGEMM_ROW(dense##_128x128, KERN_DENSE_FPROP, m, type, flags, peak, 100,    \
               128, 128, 64, 4, 2, 4, 0, 0)                                     \
@@ -309,6 +310,6 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
     IGEMM_ROW(dense##_64x32_splitk, KERN_DENSE_FPROP, m, type, flags, peak,    \
               50, 64, 32, 128, 4, 2, 2, 1, 0)                                  \
     IGEMM_ROW(dense##_64x64_gather, KERN_DENSE_FPROP, m, type, flags, peak,    \
-              30, 64, 64, 64, 4, 2, 2, 0, 1)
+              60, 64, 64, 64, 4, 2, 2, 0, 1)
 
 #endif

@@ -5,7 +5,8 @@
  * One thread an output position and V channels, 16 bytes of them where they
  * lie side by side, else one; channels are innermost in the thread's number
  * where they are innermost in memory.  No shared memory: neighbouring windows
- * share their inputs through the caches.
+ * share their inputs through the caches.  The maximum of small square windows
+ * has a kernel of its own, which compares without converting.
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -148,6 +149,95 @@ static __global__ void __launch_bounds__(THREADS)
         y);
 }
 
+/* ---- maxima of small windows --------------------------------------- */
+
+/* NaN stays. */
+template <typename T, int V>
+static __device__ __forceinline__ void keep_larger(vec<T, V> &best,
+                                                   const vec<T, V> &v)
+{
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        if (v.at[j] > best.at[j] || v.at[j] != v.at[j])
+            best.at[j] = v.at[j];
+}
+
+/* Two at a time. */
+template <typename Pair, typename T, int V>
+static __device__ __forceinline__ void keep_larger_pairs(vec<T, V> &best,
+                                                         const vec<T, V> &v)
+{
+    Pair *const to = reinterpret_cast<Pair *>(best.at);
+    const Pair *const from = reinterpret_cast<const Pair *>(v.at);
+
+#pragma unroll
+    for (int j = 0; j < V / 2; j++)
+        to[j] = __hmax2_nan(to[j], from[j]);
+}
+template <int V>
+static __device__ __forceinline__ void keep_larger(vec<__half, V> &best,
+                                                   const vec<__half, V> &v)
+{
+    keep_larger_pairs<__half2>(best, v);
+}
+template <int V>
+static __device__ __forceinline__ void
+keep_larger(vec<__nv_bfloat16, V> &best, const vec<__nv_bfloat16, V> &v)
+{
+    keep_larger_pairs<__nv_bfloat162>(best, v);
+}
+
+/* The coordinate inside 0 .. n - 1 that is nearest to i. */
+static __device__ __forceinline__ int inside_of(int i, int n)
+{
+    return min(max(i, 0), n - 1);
+}
+
+/* Windows of K x K over one image, not dilated.  What a window has outside the
+ * image is replaced by its pixel next to that, which changes no maximum. */
+template <typename T, int V, int K>
+static __global__ void __launch_bounds__(THREADS)
+    max_kernel(const __grid_constant__ struct pool_args a)
+{
+    const uint32_t i = blockIdx.x * (uint32_t)THREADS + threadIdx.x;
+    const struct cuda_window &w = a.w;
+    uint32_t o[5];
+    vec<T, V> v[K][K];
+
+    if (i < a.count)
+        w.index(i, o);
+    launch_wait();
+    if (i >= a.count)
+        return;
+    const int top = (int)o[3] * w.step[1] - w.pad[1];
+    const int left = (int)o[4] * w.step[2] - w.pad[2];
+    const T *x = (const T *)a.x + o[0] * w.x_stride[0] +
+                 (int64_t)o[1] * V * w.x_stride[1];
+#pragma unroll
+    for (int r = 0; r < K; r++)
+#pragma unroll
+        for (int s = 0; s < K; s++)
+            v[r][s] =
+                load_vec<T, V>(x + inside_of(top + r, w.in[1]) * w.x_stride[3] +
+                               inside_of(left + s, w.in[2]) * w.x_stride[4]);
+#pragma unroll
+    for (int r = 1; r < K * K; r++)
+        keep_larger(v[0][0], v[r / K][r % K]);
+    const bool empty =
+        top + K <= 0 || top >= w.in[1] || left + K <= 0 || left >= w.in[2];
+    if (empty || a.act.kind != KERN_IDENTITY)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            v[0][0].at[j] = from_float<T>(
+                apply_unary(a.act, empty ? 0 : to_float(v[0][0].at[j])));
+    store_vec<T, V>((T *)a.y + o[0] * w.y_stride[0] +
+                        (int64_t)o[1] * V * w.y_stride[1] +
+                        o[3] * w.y_stride[3] + o[4] * w.y_stride[4],
+                    v[0][0]);
+}
+
+/* ---- the host's side ----------------------------------------------- */
+
 /* Whether v channels of every position can be moved as one. */
 static bool lies_in_vectors(const struct kern_tensor *t, const void *at, int v)
 {
@@ -171,6 +261,21 @@ static int square_of(const struct cuda_window *w)
     return plain && w->kernel[1] == w->kernel[2] && w->kernel[1] <= 3
                ? w->kernel[1]
                : 0;
+}
+
+typedef void (*pool_function)(const struct pool_args);
+
+/* square: of square_of(). */
+template <typename T, int V>
+static pool_function kernel_for(bool max, bool vectors, int square)
+{
+    if (!vectors)
+        return pool_kernel<T, 1, 0>;
+    if (square == 3)
+        return max ? max_kernel<T, V, 3> : pool_kernel<T, V, 3>;
+    if (square == 2)
+        return max ? max_kernel<T, V, 2> : pool_kernel<T, V, 2>;
+    return pool_kernel<T, V, 0>;
 }
 
 template <typename T>
@@ -197,10 +302,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / v);
     a.w.split_by((int)(p->out[0].dim[1] / v));
     const int square = vectors ? square_of(&a.w) : 0;
-    return launch_chained(square == 3   ? pool_kernel<T, wide, 3>
-                          : square == 2 ? pool_kernel<T, wide, 2>
-                          : vectors     ? pool_kernel<T, wide, 0>
-                                        : pool_kernel<T, 1, 0>,
+    return launch_chained(kernel_for<T, wide>(a.max, vectors, square),
                           dim3(cuda_blocks(a.count, THREADS)), dim3(THREADS), 0,
                           args->stream, a, err);
 }

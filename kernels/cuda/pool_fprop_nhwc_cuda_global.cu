@@ -2,13 +2,14 @@
 /*
  * Pooling over the whole image, channels last: one output a channel.
  *
- * A block of 256 threads owns CV = 4, 8 or 32 vectors of V adjacent channels
- * (V: 16 bytes) of one image and 256 / CV pixels at a time: thread t takes
- * vector t % CV and pixels t / CV, t / CV + 256 / CV, ..., so that neighbours
- * read neighbouring channels.  Parts of the threads meet in shared memory, 256
- * * V floats (8 KiB for halves).  Where images are few, the pixels are split
- * over blockIdx.z and a second kernel joins the parts, in order, from the
- * workspace: parts[split][n][c].
+ * A block of 256 threads owns CV = 4, 8, 16 or 32 vectors of V adjacent
+ * channels (V: 16 bytes) of one image and 256 / CV pixels at a time: thread t
+ * takes vector t % CV and pixels t / CV, t / CV + 256 / CV, ..., so that
+ * neighbours read neighbouring channels.  Lanes of a warp that share a vector
+ * meet by shuffles, the 8 warps in shared memory: 8 * 32 * V floats (8 KiB for
+ * halves). Where images are few, the pixels are split over blockIdx.z and a
+ * second kernel joins the parts, in order, from the workspace:
+ * parts[split][n][c].
  */
 #include <stdlib.h>
 
@@ -21,6 +22,9 @@ extern "C" {
 }
 
 #define THREADS 256
+#define WARPS   (THREADS / 32)
+/* Pixels that a thread fetches together. */
+#define BATCH 8
 /* Pixels of a thread, at least, before they are split over more blocks. */
 #define LEAST_PIXELS 4
 
@@ -57,54 +61,70 @@ static __device__ __forceinline__ void finish(const struct global_args &a,
     ((T *)a.y)[n * a.s.y_image + c] = from_float<T>(apply_unary(a.act, v));
 }
 
+/* Joins every lanes-th of `left` pixels from x on, of one vector. */
+template <typename T, int V>
+static __device__ __forceinline__ void join_pixels(const struct global_args &a,
+                                                   const T *x, int left,
+                                                   int lanes, float (&acc)[V])
+{
+    const int64_t step = lanes * a.s.x_pixel;
+
+    for (; left > 0; left -= BATCH * lanes, x += BATCH * step) {
+        vec<T, V> v[BATCH];
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            if (u * lanes < left)
+                v[u] = load_vec<T, V>(x + u * step);
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            if (u * lanes < left)
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    acc[j] = join(a.max, acc[j], to_float(v[u].at[j]));
+    }
+}
+
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS)
     global_kernel(const __grid_constant__ struct global_args a)
 {
-    __shared__ float part[V][THREADS];
-    const int cv = a.s.cv, lanes = THREADS / cv;
+    __shared__ __align__(16) float part[WARPS][32 * V];
+    const int cv = a.s.cv, lane = threadIdx.x % 32;
     const int vector = blockIdx.x * cv + threadIdx.x % cv;
-    const int c = vector * V, n = blockIdx.y;
+    const int n = blockIdx.y;
     const int first = blockIdx.z * a.s.per_split + threadIdx.x / cv;
     const int last = min(a.s.pixels, (int)(blockIdx.z + 1) * a.s.per_split);
-    const T *x = (const T *)a.x + n * a.s.x_image + c;
     float acc[V];
 
     launch_wait();
 #pragma unroll
     for (int j = 0; j < V; j++)
         acc[j] = a.max ? -INFINITY : 0;
-    if (c < a.s.c) {
-#pragma unroll 4
-        for (int i = first; i < last; i += lanes) {
-            const vec<T, V> v = load_vec<T, V>(x + i * a.s.x_pixel);
+    if (vector * V < a.s.c)
+        join_pixels<T, V>(a,
+                          (const T *)a.x + n * a.s.x_image +
+                              first * a.s.x_pixel + vector * V,
+                          last - first, THREADS / cv, acc);
+    for (int step = cv; step < 32; step *= 2)
 #pragma unroll
-            for (int j = 0; j < V; j++)
-                acc[j] = join(a.max, acc[j], to_float(v.at[j]));
-        }
-    }
+        for (int j = 0; j < V; j++)
+            acc[j] = join(a.max, acc[j], __shfl_xor_sync(~0u, acc[j], step));
+    if (lane < cv)
 #pragma unroll
-    for (int j = 0; j < V; j++)
-        part[j][threadIdx.x] = acc[j];
-    for (int half = lanes / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half * cv)
-#pragma unroll
-            for (int j = 0; j < V; j++)
-                part[j][threadIdx.x] = join(a.max, part[j][threadIdx.x],
-                                            part[j][threadIdx.x + half * cv]);
-    }
-    if (threadIdx.x >= cv || c >= a.s.c)
+        for (int j = 0; j < V; j++)
+            part[threadIdx.x / 32][lane * V + j] = acc[j];
+    __syncthreads();
+    const int c = blockIdx.x * cv * V + threadIdx.x;
+    if ((int)threadIdx.x >= cv * V || c >= a.s.c)
         return;
-        /* What this thread wrote last, it reads. */
+    float v = part[0][threadIdx.x];
 #pragma unroll
-    for (int j = 0; j < V; j++) {
-        const float v = part[j][threadIdx.x];
-        if (a.parts)
-            a.parts[((int64_t)blockIdx.z * a.s.n + n) * a.s.c + c + j] = v;
-        else
-            finish<T>(a, n, c + j, v);
-    }
+    for (int w = 1; w < WARPS; w++)
+        v = join(a.max, v, part[w][threadIdx.x]);
+    if (a.parts)
+        a.parts[((int64_t)blockIdx.z * a.s.n + n) * a.s.c + c] = v;
+    else
+        finish<T>(a, n, c, v);
 }
 
 /* One thread an output. */
@@ -154,12 +174,20 @@ static int width_of(const struct kern_tensor *x)
     return wide ? v : 1;
 }
 
+/* Whether more than a quarter of the threads would lie beyond the vectors. */
+static bool idle_quarter(int vectors, int cv)
+{
+    const int places = conv_ceil_div(vectors, cv) * cv;
+
+    return 4 * (places - vectors) > places;
+}
+
 static void shape_of(const struct kern_problem *p, const struct kern_device *d,
                      struct global_shape *s)
 {
     const struct kern_tensor *x = &p->in[0];
     const int vectors = (int)x->dim[1] / width_of(x);
-    const int places = 4 * conv_multiprocessors(d);
+    const int sms = conv_multiprocessors(d);
     int64_t pixels = 1;
 
     for (int i = 2; i < x->rank; i++)
@@ -171,11 +199,12 @@ static void shape_of(const struct kern_problem *p, const struct kern_device *d,
     s->x_pixel = pixel_step(x);
     s->y_image = p->out[0].stride[0];
     s->cv = 32;
-    while (s->cv > 4 && (int64_t)s->n * conv_ceil_div(vectors, s->cv) < places)
-        s->cv /= s->cv == 32 ? 4 : 2;
+    while (s->cv > 4 && (idle_quarter(vectors, s->cv) ||
+                         (int64_t)s->n * conv_ceil_div(vectors, s->cv) < sms))
+        s->cv /= 2;
     const int64_t blocks = (int64_t)s->n * conv_ceil_div(vectors, s->cv);
     const int most = conv_ceil_div(s->pixels, LEAST_PIXELS * (THREADS / s->cv));
-    const int wanted = blocks > 0 ? (int)(places / blocks) : 1;
+    const int wanted = blocks > 0 ? (int)(4 * sms / blocks) : 1;
     s->splits = wanted < most ? wanted : most;
     if (s->splits < 2)
         s->splits = 1;

@@ -268,7 +268,7 @@ static double simt_estimate(const struct kern_problem *p,
     const double waves = blocks <= wave / 2 ? 0.5
                          : blocks <= wave   ? 1
                                             : blocks / wave;
-    const double rate = sums >= 64 ? 0.4 : sums >= 16 ? 0.3 : 0.15;
+    const double rate = sums >= 64 ? 0.26 : sums >= 16 ? 0.2 : 0.15;
     return 3 + waves * (2 + 4e-6 * bm * bn * (g.depth + 16.0) / rate);
 }
 

@@ -345,9 +345,9 @@ static int stem_supports(const struct kern_problem *p,
 static double stem_estimate(const struct kern_problem *p,
                             const struct kern_device *d)
 {
-    const double rate = 2e6 * conv_multiprocessors(d); /* flop/us */
+    const double rate = 1e6 * conv_multiprocessors(d); /* flop/us */
 
-    return 3 + kern_problem_bytes(p) / 2.5e6 +
+    return 3 + kern_problem_bytes(p) / 1.2e6 +
            0.5 * kern_problem_flops(p) / rate;
 }
 

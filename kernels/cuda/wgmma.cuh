@@ -167,6 +167,10 @@ wgmma_produce(const struct wgmma_args &a, struct wgmma_ring *ring,
 
 /* ---- products ------------------------------------------------------ */
 
+#ifndef WGMMA_STEPS
+#define WGMMA_STEPS 4
+#endif
+
 /* Adds `chunks` chunks of the ring to acc: MT times 64 rows by BN columns.  x
  * of this warpgroup lies x_at bytes into a stage, w at w_at.  One group of
  * products stays under way while the next chunk is awaited.  Where turn is not
@@ -235,6 +239,7 @@ wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
                const unsigned char *shared, uint32_t base, uint32_t full,
                uint32_t empty, int x_at, int w_at, int chunks, int turn)
 {
+    enum { STEPS = WGMMA_STEPS };
     const int stage_bytes = w_at + 2 * BN * 128;
     const bool first_lane = threadIdx.x % 32 == 0;
     float part[BN / 2];
@@ -246,23 +251,28 @@ wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
         uint32_t big[4][4], small[4][4];
         hopper_barrier_wait(full + ring->stage * 8, ring->parity);
         wgmma_load_split(shared + stage + x_at, big, small);
-        hopper_products_begin();
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            hopper_product_registers(0.0f, part, small[k], w + k * 2, k > 0);
-            hopper_product_registers(0.0f, part, big[k], w_small + k * 2, true);
+        for (int from = 0; from < 4; from += STEPS) {
+            hopper_products_begin();
+#pragma unroll
+            for (int k = from; k < from + STEPS; k++) {
+                hopper_product_registers(0.0f, part, small[k], w + k * 2,
+                                         k > from);
+                hopper_product_registers(0.0f, part, big[k], w_small + k * 2,
+                                         true);
+            }
+#pragma unroll
+            for (int k = from; k < from + STEPS; k++)
+                hopper_product_registers(0.0f, part, big[k], w + k * 2, true);
+            hopper_products_commit();
+            hopper_products_wait<0>();
+            if (from + STEPS == 4 && first_lane)
+                hopper_barrier_arrive(empty + ring->stage * 8);
+#pragma unroll
+            for (int j = 0; j < BN / 2; j++)
+                acc[0][j] += part[j];
         }
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            hopper_product_registers(0.0f, part, big[k], w + k * 2, true);
-        hopper_products_commit();
-        hopper_products_wait<0>();
-        if (first_lane)
-            hopper_barrier_arrive(empty + ring->stage * 8);
         wgmma_next<STAGES>(ring);
-#pragma unroll
-        for (int j = 0; j < BN / 2; j++)
-            acc[0][j] += part[j];
     }
     if (turn)
         hopper_arrive(turn, 256);

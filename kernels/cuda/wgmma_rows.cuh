@@ -4,6 +4,7 @@
 #ifndef KERNELS_CUDA_WGMMA_ROWS_CUH
 #define KERNELS_CUDA_WGMMA_ROWS_CUH
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,22 +23,47 @@ struct wgmma_state {
 
 /* ---- plans --------------------------------------------------------- */
 
-/* Blocks of a cluster: as many as there are multiprocessors, so that there is
- * room for the first blocks of the kernel behind; 2 chunks or more each, and
+/* Blocks of a cluster: as many as there are places; 2 chunks or more each, and
  * for 8, which every GPU can schedule but which cost more, 4. */
-static inline int wgmma_cluster_size(int64_t tiles, int chunks,
-                                     int multiprocessors)
+static inline int wgmma_cluster_size(int64_t tiles, int chunks, int places)
 {
     int size = chunks < 32 ? 4 : 8;
 
-    while (size > 1 && (size * tiles > multiprocessors || chunks < 2 * size))
+    while (size > 1 && (size * tiles > places || chunks < 2 * size))
         size /= 2;
     return size;
 }
 
+/* Whether weights come from memory rather than from the L2 cache. */
+template <typename C> static bool wgmma_is_streamed(const struct wgmma_state *s)
+{
+    return (int64_t)s->g.k * s->pitch *
+               (int64_t)sizeof(typename C::mode::type) >=
+           16 << 20;
+}
+
+/* Bytes of shared memory up to which two blocks fit a multiprocessor: half of
+ * 233,472, of which each block takes 1,024 beside its own. */
+#define WGMMA_SHARED_OF_TWO 115712
+
+/* The blocks of a cluster by variant.  One block a multiprocessor leaves room
+ * for the first blocks of the kernel behind; two keep more copies under way,
+ * which pays where weights come from memory.  Variant 0 is what this rule says,
+ * variant 1 the other. */
+template <typename C>
+static int wgmma_cluster_of(const struct wgmma_state *s, int variant)
+{
+    const int64_t tiles = (int64_t)s->tiles_m * s->tiles_n;
+    const bool two = wgmma_is_streamed<C>(s) != (variant != 0);
+    const int each = C::TWO_FIT && two ? 2 : 1;
+
+    return wgmma_cluster_size(tiles, s->chunks, each * s->multiprocessors);
+}
+
 template <typename C>
 static int wgmma_plan(const struct kern_problem *p, const struct kern_device *d,
-                      struct wgmma_state *s, struct infer_error *why)
+                      int variant, struct wgmma_state *s,
+                      struct infer_error *why)
 {
     const int r = conv_geometry_read_pitched(p, &s->g, why);
     const struct conv_geometry *g = &s->g;
@@ -54,11 +80,18 @@ static int wgmma_plan(const struct kern_problem *p, const struct kern_device *d,
     s->multiprocessors = conv_multiprocessors(d);
     s->tiles_m = conv_ceil_div(g->m, C::BM);
     s->tiles_n = conv_ceil_div(g->k, C::BN);
-    s->cluster = C::CLUSTER
-                     ? wgmma_cluster_size((int64_t)s->tiles_m * s->tiles_n,
-                                          s->chunks, s->multiprocessors)
-                     : 1;
+    s->cluster = C::CLUSTER ? wgmma_cluster_of<C>(s, variant) : 1;
     return 0;
+}
+
+template <typename C>
+static int wgmma_variants(const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *err)
+{
+    struct wgmma_state s;
+    const int r = wgmma_plan<C>(p, d, 1, &s, err);
+
+    return r < 0 ? r : s.cluster == wgmma_cluster_of<C>(&s, 0) ? 1 : 2;
 }
 
 /* ---- limits -------------------------------------------------------- */
@@ -89,7 +122,7 @@ static int wgmma_supports(const struct kern_problem *p,
 {
     const int lane = 16 / (int)sizeof(typename C::mode::type);
     struct wgmma_state s;
-    int r = wgmma_plan<C>(p, d, &s, why);
+    int r = wgmma_plan<C>(p, d, 0, &s, why);
 
     if (r == 0)
         r = conv_weights_packable(p, why);
@@ -142,6 +175,13 @@ template <typename C> static double wgmma_chunk_us(void)
     return cycles / (17.0 * percent);
 }
 
+/* Of products and bytes the longer sets the pace, but the shorter is not quite
+ * hidden behind it. */
+static inline double wgmma_together(double products, double bytes)
+{
+    return products > bytes ? products + 0.2 * bytes : bytes + 0.2 * products;
+}
+
 /* Rounds of tiles, each as long as its chunks and what of its stores is not
  * hidden, or the bytes. */
 template <typename C>
@@ -156,15 +196,16 @@ static double wgmma_estimate_tile(const struct kern_problem *p,
      * team's. */
     const double slots = C::MT * C::BN / 64.0;
     const double measured = turns ? (slots - products) / 2 : slots;
-    const double stores = turns ? 0.2 : 0.5;
+    const double stores = turns ? 0.2 : C::BN > 128 ? 0.8 : 0.5;
     const double rest = moments_of(p) && measured > stores ? measured : stores;
     const double tiles = rounds * (products + rest);
-    const double bytes = kern_problem_bytes(p) / 3.8e6;
+    const double bytes = kern_problem_bytes(p) / 4.2e6;
 
-    return 2.2 + (tiles > bytes ? tiles : bytes);
+    return 2.2 + wgmma_together(tiles, bytes);
 }
 
-/* Blocks that lie together on a multiprocessor share its rate. */
+/* Blocks that lie together on a multiprocessor share its rate.  Where weights
+ * come from memory, what a tile takes in sets the pace, its empty rows too. */
 template <typename C>
 static double wgmma_estimate_cluster(const struct kern_problem *p,
                                      const struct wgmma_state *s)
@@ -176,9 +217,14 @@ static double wgmma_estimate_cluster(const struct kern_problem *p,
                          (load > 1      ? load * chunk
                           : chunk > 0.1 ? chunk
                                         : 0.1);
-    const double bytes = kern_problem_bytes(p) / 2.5e6;
+    const int rows = (int)C::BM + (int)C::mode::WEIGHTS * (int)C::BN;
+    const double taken =
+        (double)s->tiles_m * s->tiles_n * s->chunks * 128 * rows;
+    const double moved = kern_problem_bytes(p) / 2.5e6;
+    const double bytes =
+        wgmma_is_streamed<C>(s) && taken / 5e6 > moved ? taken / 5e6 : moved;
 
-    return (s->cluster > 1 ? 3 : 2.5) + (tiles > bytes ? tiles : bytes);
+    return (s->cluster > 1 ? 3 : 2.5) + wgmma_together(tiles, bytes);
 }
 
 template <typename C>
@@ -187,7 +233,7 @@ static double wgmma_estimate(const struct kern_problem *p,
 {
     struct wgmma_state s;
 
-    if (wgmma_plan<C>(p, d, &s, NULL) < 0)
+    if (wgmma_plan<C>(p, d, 0, &s, NULL) < 0)
         return 1e30;
     return C::estimate(p, &s);
 }
@@ -200,7 +246,7 @@ static int wgmma_prepare(struct kern_exec *e, const struct kern_device *d,
 {
     struct wgmma_state *s = (struct wgmma_state *)malloc(sizeof(*s));
     const int r =
-        s ? wgmma_plan<C>(&e->problem, d, s, err)
+        s ? wgmma_plan<C>(&e->problem, d, e->variant, s, err)
           : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
     if (r < 0) {
@@ -208,6 +254,9 @@ static int wgmma_prepare(struct kern_exec *e, const struct kern_device *d,
         return r;
     }
     e->state = s;
+    if (C::CLUSTER)
+        snprintf(e->variant_name, sizeof(e->variant_name), "cluster%d",
+                 s->cluster);
     e->packed[CONV_W] = C::mode::WEIGHTS * (size_t)s->g.k * (size_t)s->pitch *
                         sizeof(typename C::mode::type);
     return 0;
@@ -363,6 +412,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
         .flags = (row_flags) | (symbol##_config::MOMENTS ? KERN_MOMENTS : 0u), \
         .supports = wgmma_supports<symbol##_config>,                           \
         .estimate = wgmma_estimate<symbol##_config>,                           \
+        .variants =                                                            \
+            symbol##_config::CLUSTER ? wgmma_variants<symbol##_config> : NULL, \
         .prepare = wgmma_prepare<symbol##_config>,                             \
         .pack = wgmma_pack<symbol##_config>,                                   \
         .launch = run<symbol##_config>,                                        \
@@ -388,6 +439,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             BN = bn,                                                           \
             STAGES = stages,                                                   \
             SLOTS = slots,                                                     \
+            TWO_FIT = 0,                                                       \
             MOMENTS = m::HALF && bn >= 64 && (operation) == KERN_CONV_FPROP,   \
             PERCENT = percent                                                  \
         };                                                                     \
@@ -410,6 +462,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             BM = 64 * wgs,                                                     \
             BN = bn,                                                           \
             STAGES = stages,                                                   \
+            TWO_FIT = wgmma_cluster<m, wgs, bn, stages>::SHARED <=             \
+                      WGMMA_SHARED_OF_TWO,                                     \
             MOMENTS = 0,                                                       \
             PERCENT = percent                                                  \
         };                                                                     \
@@ -434,7 +488,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  * up to 115,712: 64x64 100,456 (5), 64x32 108,680 (8). */
 #define WGMMA_ROWS(conv, dense, m, kind, flags)                                \
     WGMMA_TILE_ROW(conv##_128x256, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
-                   256, 4, 2, 80)                                              \
+                   256, 4, 2, 68)                                              \
     WGMMA_TILE_ROW(conv##_192x128, KERN_CONV_FPROP, m, kind, flags, 1, 3, 3,   \
                    128, 4, 2, 84)                                              \
     WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,   \
@@ -455,6 +509,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
                       1, 32, 8, 24)                                            \
     WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 2, 1, 2, \
                    128, 4, 5, 80)                                              \
+    WGMMA_CLUSTER_ROW(dense##_128x128_cluster, KERN_DENSE_FPROP, m, kind,      \
+                      flags, 2, 128, 4, 60)                                    \
     WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
                       1, 64, 5, 37)                                            \
     WGMMA_CLUSTER_ROW(dense##_64x32_cluster, KERN_DENSE_FPROP, m, kind, flags, \
@@ -468,18 +524,18 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  * (3), 64x32 92,248 (5). */
 #define WGMMA_ROWS_SPLIT(conv, dense, m, kind, flags)                          \
     WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
-                   128, 3, 4, 64)                                              \
+                   128, 3, 4, 73)                                              \
     WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,    \
-                   64, 5, 3, 61)                                               \
+                   64, 5, 3, 56)                                               \
     WGMMA_CLUSTER_ROW(conv##_64x128_cluster, KERN_CONV_FPROP, m, kind, flags,  \
-                      1, 128, 4, 47)                                           \
+                      1, 128, 4, 36)                                           \
     WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      1, 64, 3, 57)                                            \
+                      1, 64, 3, 46)                                            \
     WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      1, 32, 5, 34)                                            \
+                      1, 32, 5, 27)                                            \
     WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 1, 2, 2, \
-                   128, 3, 4, 64)                                              \
+                   128, 3, 4, 73)                                              \
     WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      1, 64, 3, 57)
+                      1, 64, 3, 46)
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first convolution of a network on Hopper: few input channels, a window
- * that is moved by an even number of elements.
+ * The first convolution of a network on Hopper: few input channels.
  *
  * The product.  Rows m are 64 neighbouring pixels of an output row, columns n
  * up to 64 output channels.  A row of the window is S * C elements that lie
@@ -12,9 +11,10 @@
  *
  * Nothing is unfolded: a block's patch of the image is R rows of WORDS pairs of
  * elements, zeros where it leaves the image, and a lane reads its fragments of
- * the left factor from there as pairs: pixel m starts pixel_words * m pairs on.
+ * the left factor from there as pairs: pixel m starts step * m elements on.
  * With 3 pairs, the 8 rows x 4 lanes of a fragment cover 25 neighbouring words,
- * each in its own bank.
+ * each in its own bank.  Where the step is odd, so is every other start, and a
+ * pair is put together from two words.
  *
  * Threads.  WGS consumer warpgroups, which take tiles in turn, and a warp that
  * fetches patches, STAGES for each.  Block b computes tiles b, b + gridDim.x,
@@ -34,9 +34,9 @@ struct wgmma_stem_args {
     CUtensorMap x, w, y;
     struct conv_geometry g;
     struct output_args out;
-    int shift;       /* elements before a row of the window: 0 or 1 */
-    int lead;        /* pairs before that, since patches start at 16 bytes */
-    int pixel_words; /* pairs from one output pixel to the next */
+    int shift; /* elements before a row of the window: 0 or 1 */
+    int lead;  /* pairs before that, since patches start at 16 bytes */
+    int step;  /* elements from one output pixel to the next */
     int tiles_q, tiles;
 };
 
@@ -82,7 +82,7 @@ wgmma_stem_fetch(const struct wgmma_stem_args &a, uint32_t base)
         hopper_barrier_expect(full, L::PATCH);
         /* The first element is even: see shift. */
         hopper_copy_box(base + L::PATCHES + at * L::PATCH_STEP, &a.x, full,
-                        q * a.pixel_words - a.lead -
+                        q * a.step / 2 - a.lead -
                             (a.g.pad_left * a.g.c + a.shift) / 2,
                         np % a.g.p * a.g.stride_h - a.g.pad_top, np / a.g.p);
     }
@@ -104,25 +104,39 @@ wgmma_stem_mask(const struct wgmma_stem_args &a, uint32_t (&mask)[G])
     }
 }
 
+/* Two elements of which the first is in a word's low half, or in its high half
+ * where bits is 16; straddle: whether any lane needs that. */
+static __device__ __forceinline__ uint32_t wgmma_stem_pair(const uint32_t *word,
+                                                           bool straddle,
+                                                           int bits)
+{
+    return straddle ? __funnelshift_r(word[0], word[1], bits) : word[0];
+}
+
 /* This lane's fragments of the 64 pixels of a patch. */
 template <int R, int G>
 static __device__ __forceinline__ void
-wgmma_stem_load(const uint32_t *words, int pixel_words,
+wgmma_stem_load(const uint32_t *words, int step, bool straddle,
                 const uint32_t (&mask)[G],
                 uint32_t (&x)[wgmma_stem<R, G>::STEPS][4])
 {
     typedef wgmma_stem<R, G> L;
     const int lane = threadIdx.x % 32;
     const int pixel = threadIdx.x / 32 % 4 * 16 + lane / 4;
-    const uint32_t *low = words + pixel * pixel_words + lane % 4;
-    const uint32_t *high = low + 8 * pixel_words;
+    const uint32_t *low = words + pixel * step / 2 + lane % 4;
+    const uint32_t *high = low + 4 * step;
+    const int bits = pixel * step % 2 * 16;
 
 #pragma unroll
     for (int i = 0; i < 2 * L::STEPS; i++) {
         const bool padding = i == R * G;
         const int at = i / G * L::WORDS + i % G * 4;
-        x[i / 2][i % 2 * 2] = padding ? 0 : low[at] & mask[i % G];
-        x[i / 2][i % 2 * 2 + 1] = padding ? 0 : high[at] & mask[i % G];
+        x[i / 2][i % 2 * 2] =
+            padding ? 0
+                    : wgmma_stem_pair(low + at, straddle, bits) & mask[i % G];
+        x[i / 2][i % 2 * 2 + 1] =
+            padding ? 0
+                    : wgmma_stem_pair(high + at, straddle, bits) & mask[i % G];
     }
 #pragma unroll
     for (int i = 0; i < 4 * L::STEPS; i++)
@@ -152,10 +166,13 @@ wgmma_stem_consume(const struct wgmma_stem_args &a, unsigned char *shared,
         wgmma_start_sums<1, 64>(a.out.bias, a.g.k, 0, acc);
         hopper_barrier_wait(base + L::FULL + at * 8,
                             (uint32_t)(round / L::STAGES) & 1);
-        wgmma_stem_load<R, G>(
+        const uint32_t *words =
             (const uint32_t *)(shared + L::PATCHES + at * L::PATCH_STEP) +
-                a.lead,
-            a.pixel_words, mask, x);
+            a.lead;
+        if (a.step % 2)
+            wgmma_stem_load<R, G>(words, a.step, true, mask, x);
+        else
+            wgmma_stem_load<R, G>(words, a.step, false, mask, x);
         hopper_products_begin();
 #pragma unroll
         for (int k = 0; k < L::STEPS; k++)

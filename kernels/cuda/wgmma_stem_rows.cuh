@@ -43,10 +43,10 @@ static inline int wgmma_stem_check(const struct wgmma_stem_state *s, int rows,
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes windows of %d rows of up to %d elements", rows,
                          groups * 8);
-    if (g->stride_w * g->c % 2 || g->stride_w * g->c > 6 || g->w * g->c % 8)
+    if (g->stride_w * g->c > 6 || g->w * g->c % 8)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "windows start at odd elements or too far apart, or "
-                         "rows of the image are not aligned");
+                         "windows start too far apart, or rows of the image "
+                         "are not aligned");
     if (g->k % 8 || g->k > 64)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes up to 64 output channels in 8s, found %d",
@@ -186,7 +186,7 @@ static int wgmma_stem_launch(const struct kern_exec *e,
     a.out = output_of(e, args, s->g.k);
     a.shift = s->shift;
     a.lead = (4 - (s->g.pad_left * s->g.c + s->shift) / 2 % 4) % 4;
-    a.pixel_words = s->g.stride_w * s->g.c / 2;
+    a.step = s->g.stride_w * s->g.c;
     a.tiles_q = conv_ceil_div(s->g.q, 64);
     a.tiles = s->g.n * s->g.p * a.tiles_q;
     return launch_chained(

@@ -8,17 +8,19 @@ milliseconds a batch by the GPU's clock.
                  [--precision=fp16|fp32] [--tune=on,off] [--markdown=FILE]
                  [--json=FILE] [--check] [--start] [--profile=resnet50:1,...]
                  [--rival-limit=SECONDS] [--budget=SECONDS]
-                 [--compile-cache=FOLDER]
+                 [--at-once=N] [--compile-cache=FOLDER]
 
 The weights are random, but batch normalisation has seen data, so that
 activations are of ordinary size.  Both sides get the same weights.  infer runs
 its CUDA graph on an input that is on the GPU (float, channels first: turning it
 is part of the run); PyTorch runs on an input of its preferred type and layout,
-in the modes of torch_rival.py, as a process of its own: a mode that needs more
-than --rival-limit to compile and run is given up and the table says so; what
---budget leaves no time for is "not reached".  A mode may be asked for some of
-the batches only; they are measured in the order given.  Networks may be measured
-apart, one run a GPU, with --networks.
+in the modes of torch_rival.py, each line of the table in a process of its own: a
+mode that needs more than --rival-limit to compile and run is given up and the
+table says so; what --budget leaves no time for is "not reached".  A mode may be
+asked for some of the batches only, and more than once; lines are begun in the
+order given, each batch with all networks.  --at-once lets several lines compile
+together, which is the work of the CPU; while one is timed, the others are
+stopped.  Networks may be measured apart, one run a GPU, with --networks.
 
 --tune=on,off adds a column of infer without measured kernels.  --check compares
 infer's outputs in every precision, and PyTorch's, with double precision.
@@ -216,80 +218,157 @@ def start_to_result(args, folder, name):
 # ---- PyTorch ---------------------------------------------------------------
 
 class Rival:
-    """A process that times one network; one that is given up is replaced."""
+    """A process that compiles and times the modes of one line of the table."""
 
-    def __init__(self, args, folder, name):
-        self.command = [sys.executable, RIVAL, name,
-                        state_file(folder, name), args.precision]
-        self.limit, self.budget = args.rival_limit, args.budget
-        self.errors = os.path.join(folder, "rival.txt")
-        self.process = None
-
-    def open(self):
-        """Its errors go to a file: what compiling says fills pages."""
+    def __init__(self, args, folder, row):
+        self.row, self.limit = row, args.rival_limit
+        name = row["network"]
+        self.errors = os.path.join(folder, f"{name}-{row['batch']}.txt")
+        # Its errors go to a file: what compiling says fills pages.
         with open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                [sys.executable, RIVAL, name, state_file(folder, name),
+                 args.precision],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=errors, start_new_session=True)
+        self.rest, self.ended = b"", False
+
+    def ask(self, mode):
+        self.mode, self.found, self.wants_alone = mode, None, False
+        self.begin = time.perf_counter()
+        self.end = self.begin + self.limit
+        self.say(f"{mode} {self.row['batch']}")
+
+    def say(self, line):
+        try:
+            self.process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self.ended = True
+
+    def signal(self, number):
+        """To it and to the processes that compile for it."""
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass
 
     def close(self):
-        if self.process:
-            try:
-                os.killpg(self.process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            self.process.wait()
-        self.process = None
+        self.signal(signal.SIGKILL)
+        self.process.wait()
 
-    def answer(self, end):
-        """The next RESULT, None at the end of the time or of the process."""
-        out, rest = self.process.stdout, b""
-        while time.perf_counter() < end:
-            if not select.select([out], [], [], 0.2)[0]:
-                continue
-            piece = os.read(out.fileno(), 65536)
-            if not piece:
-                with open(self.errors, encoding="utf-8",
-                          errors="replace") as file:
-                    print(file.read()[-2000:], flush=True)
-                return {"fault": "the process ended"}
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                if line.startswith(b"RESULT "):
-                    return json.loads(line[7:])
+    def read(self):
+        """Takes in what it has written."""
+        piece = os.read(self.process.stdout.fileno(), 65536)
+        self.ended = not piece
+        *lines, self.rest = (self.rest + piece).split(b"\n")
+        for line in lines:
+            if line.startswith(b"RESULT "):
+                self.found = json.loads(line[7:])
+            elif line in (b"ALONE", b"SHARED"):
+                self.wants_alone = line == b"ALONE"
+
+    def result(self):
+        """What it found, why there is nothing, or None as yet."""
+        now = time.perf_counter()
+        if self.found is None and (self.ended or
+                                   self.process.poll() is not None):
+            self.ended = True
+            with open(self.errors, encoding="utf-8", errors="replace") as file:
+                print(file.read()[-2000:], flush=True)
+            self.found = {"fault": "the process ended"}
+        if self.found is None and now > self.end:
+            self.found = {"word": f"over {now - self.begin:.0f} s"}
+        return self.found
+
+
+def listen(rivals, seconds):
+    streams = [r.process.stdout for r in rivals if not r.ended]
+    heard = select.select(streams, [], [], seconds)[0] if streams else []
+    for rival in rivals:
+        if rival.process.stdout in heard:
+            rival.read()
+
+
+def let_alone(rival, others):
+    """Lets one measure while the others stand still."""
+    begin = time.perf_counter()
+    for other in others:
+        other.signal(signal.SIGSTOP)
+    time.sleep(0.2)  # what they have queued runs out
+    rival.say("go")
+    while rival.wants_alone and rival.result() is None:
+        listen([rival], 0.2)
+    for other in others:
+        other.signal(signal.SIGCONT)
+        other.end += time.perf_counter() - begin
+
+
+class Rivals:
+    """All of them: one a line, which stays for the line's next mode."""
+
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.waiting = [(row, mode) for mode, batches in args.rivals
+                        for batch in batches or args.batches
+                        for row in RESULTS if row["batch"] == batch]
+        self.idle, self.running = {}, []
+
+    def over(self):
+        return time.perf_counter() > BEGIN + self.args.budget
+
+    def next(self):
+        """The first that waits and whose process is not at work."""
+        busy = [id(r.row) for r in self.running]
+        for i, (row, _) in enumerate(self.waiting):
+            if id(row) not in busy:
+                return self.waiting.pop(i)
         return None
 
-    def time(self, mode, batch):
-        """{"ms"}, {"fault"} or {"word"}: why there is no figure."""
-        now = time.perf_counter()
-        left = BEGIN + self.budget - now
-        if left <= 0:
-            return {"word": "not reached"}
-        if not self.process:
-            self.open()
-        self.process.stdin.write(f"{mode} {batch}\n".encode())
-        self.process.stdin.flush()
-        answer = self.answer(now + min(left, self.limit))
-        if answer is None or answer.get("fault") == "the process ended":
-            self.close()
-        if answer is None:
-            return {"word": f"over {self.limit:.0f} s" if left > self.limit
-                    else "not reached"}
-        return answer
+    def begin(self):
+        while len(self.running) < self.args.at_once:
+            task = self.next()
+            if task is None:
+                return
+            row, mode = task
+            rival = self.idle.pop(id(row), None) or Rival(
+                self.args, self.folder, row)
+            rival.ask(mode)
+            self.running.append(rival)
 
+    def end(self, rival, found):
+        self.running.remove(rival)
+        if "ms" in found or "fault" in found and not rival.ended:
+            self.idle[id(rival.row)] = rival
+        else:
+            rival.close()
+        rival.row["rivals"][rival.mode] = found
+        print(f"{time.perf_counter() - BEGIN:.0f} s: {rival.row['network']} "
+              f"batch {rival.row['batch']} PyTorch {rival.mode}: {found}",
+              flush=True)
+        save(self.args)
 
-def time_rivals(args, folder, name, rows):
-    rival = Rival(args, folder, name)
-    try:
-        for mode, batches in args.rivals.items():
-            for batch in batches or args.batches:
-                found = rival.time(mode, batch)
-                rows[batch]["rivals"][mode] = found
-                print(f"{name} batch {batch} PyTorch {mode}: {found}",
-                      flush=True)
-                save(args)
-    finally:
-        rival.close()
+    def step(self):
+        listen(self.running, 0.2)
+        for rival in list(self.running):
+            if rival.result() is None and rival.wants_alone:
+                let_alone(rival, [r for r in self.running if r is not rival])
+                rival.wants_alone = False
+            if rival.result() is not None:
+                self.end(rival, rival.result())
+
+    def all(self):
+        try:
+            while (self.waiting or self.running) and not self.over():
+                self.begin()
+                self.step()
+        finally:
+            for rival in [*self.running, *self.idle.values()]:
+                rival.close()
+        for row, mode in [*self.waiting,
+                          *((r.row, r.mode) for r in self.running)]:
+            row["rivals"][mode] = {"word": "not reached"}
+        save(self.args)
 
 
 # ---- the table -------------------------------------------------------------
@@ -307,13 +386,17 @@ def milliseconds(ms):
     return f"{ms:.4f}" if ms else "-"
 
 
+def rival_modes(args):
+    return list(dict.fromkeys(mode for mode, _ in args.rivals))
+
+
 def table_line(args, row):
     ours = row["infer"][args.tunes[0]]
     known = [f["ms"] for f in row["rivals"].values() if "ms" in f]
     cells = [row["network"], str(row["batch"]), milliseconds(ours),
              f"{1e3 * row['batch'] / ours:.0f}" if ours else "-"]
     cells += [milliseconds(row["infer"][t]) for t in args.tunes[1:]]
-    for mode in args.rivals:
+    for mode in rival_modes(args):
         found = row["rivals"].get(mode, {"word": "-"})
         cells.append(milliseconds(found["ms"]) if "ms" in found
                      else found.get("word", "failed"))
@@ -324,7 +407,8 @@ def table_line(args, row):
 def table_head(args):
     head = ["network", "batch", "infer ms", "images/s"]
     head += [f"infer, --tune={t}" for t in args.tunes[1:]]
-    head += [f"PyTorch {mode}" for mode in args.rivals] + ["times as fast"]
+    head += [f"PyTorch {mode}" for mode in rival_modes(args)]
+    head += ["times as fast"]
     return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
 
 
@@ -334,20 +418,17 @@ def one_network(args, folder, name):
     faults = check_infer(args, folder, name, net) if args.check else 0
     del net
     torch.cuda.empty_cache()
-    rows = {}
     for batch in args.batches:
-        rows[batch] = {"network": name, "batch": batch,
-                       "precision": args.precision, "rivals": {},
-                       "infer": {t: bench_infer(args, folder, name, batch, t)
-                                 for t in args.tunes}}
-        RESULTS.append(rows[batch])
-        print(f"{name} batch {batch} infer: {rows[batch]['infer']}", flush=True)
+        row = {"network": name, "batch": batch, "precision": args.precision,
+               "rivals": {},
+               "infer": {t: bench_infer(args, folder, name, batch, t)
+                         for t in args.tunes}}
+        RESULTS.append(row)
+        print(f"{name} batch {batch} infer: {row['infer']}", flush=True)
     save(args)
     if args.start:
         start_to_result(args, folder, name)
         args.start = False
-    if args.rivals:
-        time_rivals(args, folder, name, rows)
     return faults
 
 
@@ -356,11 +437,11 @@ def words(text):
 
 
 def modes(text):
-    """{mode: batches}, none for all: "graph,auto:128+1"."""
-    found = {}
+    """[(mode, batches)], none for all: "graph,auto:128+1"."""
+    found = []
     for word in words(text):
         mode, _, batches = word.partition(":")
-        found[mode] = [int(b) for b in batches.split("+") if b]
+        found.append((mode, [int(b) for b in batches.split("+") if b]))
     return found
 
 
@@ -386,11 +467,13 @@ def parse():
     parser.add_argument("--folder", help="where the models are kept")
     parser.add_argument("--rival-limit", type=float, default=600)
     parser.add_argument("--budget", type=float, default=1e9,
-                        help="seconds after which no rival is begun")
+                        help="seconds after which rivals are given up")
+    parser.add_argument("--at-once", type=int, default=1,
+                        help="lines of PyTorch that compile together")
     parser.add_argument("--compile-cache",
                         help="folder that keeps what PyTorch compiled")
     args = parser.parse_args()
-    for batches in args.rivals.values():
+    for _, batches in args.rivals:
         if not set(batches) <= set(args.batches):
             parser.error("--rivals names a batch that --batches does not")
     return args
@@ -416,6 +499,7 @@ def main():
             faults += one_network(args, folder, name)
         for what in args.profile:
             profile_infer(args, folder, what)
+        Rivals(args, folder).all()
     lines = table_head(args) + [table_line(args, row) for row in RESULTS]
     print("\n".join(lines))
     if args.markdown:

@@ -6,10 +6,12 @@ that it is told of.
     torch_rival.py NETWORK STATE_DICT fp16|fp32
 
 Each line of standard input is "MODE BATCH"; the answer is a line "RESULT " and
-{"ms": median, "setup": seconds until it ran} or {"fault": text} in JSON.  It is
-a process of its own so that a mode whose compiling takes too long can be given
-up.  With "start IMAGES" it gives its first result and ends: what a fresh process
-needs for that is the caller's to measure.
+{"ms": median, "setup": seconds until it ran} or {"fault": text} in JSON.  Before
+it measures, be it cuDNN's algorithms or the whole, it says "ALONE" and waits for
+a line, whatever that says: the caller sees to it that nothing else has the GPU
+until "SHARED" or the result.  It is a process of its own so that a mode whose
+compiling takes too long can be given up.  With "start IMAGES" it gives its first
+result and ends: what a fresh process needs for that is the caller's to measure.
 
 Modes: graph (batch normalisation folded, CUDA graph), compile (torch.compile,
 reduce-overhead, frozen weights), auto (max-autotune, frozen weights).  fp16 runs
@@ -24,19 +26,28 @@ import time
 import torch
 import torchvision
 
+# Runs that are queued together, as infer's --bench queues them: what Python
+# needs for a launch hides behind the run before.
+QUEUED = 16
 
-def median_ms(run, least_ms=300.0):
+
+def queued_ms(run):
+    events = [torch.cuda.Event(True) for _ in range(QUEUED + 1)]
+    events[0].record()
+    for event in events[1:]:
+        run()
+        event.record()
+    torch.cuda.synchronize()
+    return [a.elapsed_time(b) for a, b in zip(events, events[1:])]
+
+
+def median_ms(run, least_ms=500.0):
     for _ in range(5):
         run()
     torch.cuda.synchronize()
     times = []
-    while sum(times) < least_ms and len(times) < 300 or len(times) < 10:
-        start, end = torch.cuda.Event(True), torch.cuda.Event(True)
-        start.record()
-        run()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
+    while sum(times) < least_ms:
+        times += queued_ms(run)
     return sorted(times)[len(times) // 2]
 
 
@@ -55,8 +66,12 @@ def graphed(net, x):
 
 def compiled(net, x, mode):
     import torch._inductor.config
+    from torch._inductor.async_compile import AsyncCompile
     torch._inductor.config.freezing = True
-    torch._dynamo.reset()
+    # Kernels are compiled by processes beside this one only if those are there
+    # when the first is asked for; threads of this one take many times as long.
+    AsyncCompile.warm_pool()
+    getattr(AsyncCompile, "wait_pool_ready", lambda: None)()
     fast = torch.compile(net, mode=mode)
 
     def run():
@@ -66,33 +81,63 @@ def compiled(net, x, mode):
     return run
 
 
+def alone():
+    print("\nALONE", flush=True)
+    sys.stdin.readline()
+
+
+def placed(net, batch, precision, layout):
+    """A copy of the network and an input for it."""
+    kind = torch.float16 if precision == "fp16" else torch.float32
+    x = torch.randn(batch, 3, 224, 224, device="cuda").to(kind)
+    return (copy.deepcopy(net).to(kind).to(memory_format=layout),
+            x.to(memory_format=layout))
+
+
+def layouts_of(precision):
+    if precision == "fp32":
+        return [torch.channels_last, torch.contiguous_format]
+    return [torch.channels_last]
+
+
+def choose_algorithms(net, batch, precision):
+    """cuDNN measures and keeps them for the modes that compile."""
+    alone()
+    for layout in layouts_of(precision):
+        copied, x = placed(net, batch, precision, layout)
+        with torch.no_grad():
+            copied(x)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    print("\nSHARED", flush=True)
+
+
 def prepared(net, batch, mode, precision, layout):
     import torch.fx.experimental.optimization as optimization
-    net = copy.deepcopy(net)
     if mode == "graph":
         net = optimization.fuse(net)
-    kind = torch.float16 if precision == "fp16" else torch.float32
-    net = net.to(kind).to(memory_format=layout)
-    x = torch.randn(batch, 3, 224, 224, device="cuda").to(kind)
-    x = x.to(memory_format=layout)
+    net, x = placed(net, batch, precision, layout)
     if mode == "graph":
         return graphed(net, x)
     return compiled(net, x, {"compile": "reduce-overhead",
                              "auto": "max-autotune"}[mode])
 
 
-def bench(net, batch, mode, precision):
-    layouts = [torch.channels_last]
-    if precision == "fp32":
-        layouts.append(torch.contiguous_format)
-    best, setup = None, 0.0
-    for layout in layouts:
-        begin = time.perf_counter()
-        run = prepared(net, batch, mode, precision, layout)
-        setup += time.perf_counter() - begin
-        ms = median_ms(run)
-        best = ms if best is None else min(best, ms)
-    return {"ms": best, "setup": round(setup, 1)}
+def bench(net, batch, mode, precision, chosen):
+    torch._dynamo.reset()
+    if mode == "graph":
+        alone()
+    elif batch not in chosen:
+        choose_algorithms(net, batch, precision)
+    chosen.add(batch)
+    begin = time.perf_counter()
+    runs = [prepared(net, batch, mode, precision, layout)
+            for layout in layouts_of(precision)]
+    torch.cuda.synchronize()
+    setup = round(time.perf_counter() - begin, 1)
+    if mode != "graph":
+        alone()
+    return {"ms": min(median_ms(run) for run in runs), "setup": setup}
 
 
 def load(name, state):
@@ -106,8 +151,8 @@ def main():
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
-    net = load(name, state)
-    for line in sys.stdin:
+    net, chosen = load(name, state), set()
+    for line in iter(sys.stdin.readline, ""):
         mode, batch = line.split()
         if mode == "start":
             torch.backends.cudnn.benchmark = False
@@ -119,10 +164,10 @@ def main():
                 print(*[n for n in file if n.startswith("VmHWM")])
             return
         try:
-            answer = bench(net, int(batch), mode, precision)
+            found = bench(net, int(batch), mode, precision, chosen)
         except Exception as fault:  # a mode that fails has no figure
-            answer = {"fault": f"{type(fault).__name__}: {fault}"[:300]}
-        print("\nRESULT " + json.dumps(answer), flush=True)
+            found = {"fault": f"{type(fault).__name__}: {fault}"[:300]}
+        print("\nRESULT " + json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

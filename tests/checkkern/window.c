@@ -67,6 +67,9 @@ static const struct window_case conv_cases[] = {
     {2, 3, 33, 35, 16, 3, 3, 1, {1, 1, 1, 1}, 1, 1},
     {2, 3, 17, 300, 72, 7, 7, 2, {3, 3, 3, 3}, 1, 1},
     {1, 1, 20, 21, 24, 6, 5, 3, {2, 2, 2, 2}, 1, 1},
+    /* Squeeze-and-excite: images of one pixel. */
+    {7, 96, 1, 1, 4, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
+    {3, 20, 1, 1, 480, 1, 1, 1, {0, 0, 0, 0}, 1, 1},
     /* Depthwise ways back: pads on one side, windows that hang over on all,
      * rows that are cut, more channels than a block takes. */
     {2, 72, 12, 14, 72, 3, 3, 2, {0, 0, 1, 1}, 1, 72},
@@ -280,10 +283,10 @@ static void deep_shape(struct shape *s, struct rng *r)
 static void flat_shape(struct shape *s, struct rng *r)
 {
     plain_windows(s, rng_chance(r, 70) ? 1 : 3);
-    s->c = 8 * rng_range(r, 1, 2);
-    s->k = 8 * rng_range(r, 1, 2);
+    s->c = rng_chance(r, 50) ? 8 * rng_range(r, 1, 2) : 32 * rng_range(r, 1, 2);
+    s->k = rng_chance(r, 50) ? 8 * rng_range(r, 1, 2) : 32;
     for (int i = 0; i < 2; i++)
-        s->in[i] = rng_range(r, 50, 100);
+        s->in[i] = rng_range(r, s->c > 16 ? 1 : 50, s->c > 16 ? 40 : 100);
 }
 
 /* The blocks of small residual networks: 3x3 over pictures of whole tiles. */
@@ -294,6 +297,16 @@ static void block_shape(struct shape *s, struct rng *r)
     s->k = 16 << rng_range(r, 0, 2);
     s->in[0] = 2 * rng_range(r, 1, 8);
     s->in[1] = 8 << rng_range(r, 0, 2);
+}
+
+/* Images of one pixel, as squeeze-and-excite has them. */
+static void pixel_shape(struct shape *s, struct rng *r)
+{
+    plain_windows(s, 1);
+    s->n = rng_range(r, 1, 10);
+    s->c = rng_chance(r, 60) ? pick_eights(r) : rng_range(r, 1, 700);
+    s->k = rng_range(r, 1, 100);
+    s->in[0] = s->in[1] = 1;
 }
 
 /* Depthwise layers of mobile networks: 3x3 and 5x5, channels in eights, now and
@@ -347,13 +360,15 @@ static bool special_shape(struct shape *s, struct rng *r)
         first_shape(s, r);
     else if (which < 18)
         deep_shape(s, r);
-    else if (which < 20)
+    else if (which < 22)
         flat_shape(s, r);
-    else if (which < 26)
+    else if (which < 28)
         block_shape(s, r);
-    else if (which < 31)
+    else if (which < 30)
+        pixel_shape(s, r);
+    else if (which < 35)
         depthwise_shape(s, r);
-    return which < 31;
+    return which < 35;
 }
 
 /* A window that is the whole image. */
