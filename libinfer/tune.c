@@ -45,6 +45,9 @@
 /* Variants of a row that are tried, but for an exhaustive search: a row offers
  * the best first, and a vendor's library takes its time to prepare each. */
 #define MAX_VARIANTS 8
+/* Seconds of measuring after which only the first variant of a row is tried,
+ * but for an exhaustive search. */
+#define PATIENCE 30.0
 
 #define ALIGN 256
 
@@ -534,6 +537,8 @@ static int measure_all(struct tuner *t, const struct kern_problem *p,
 
         if (t->mode != TUNE_EXHAUSTIVE && variants > MAX_VARIANTS)
             variants = MAX_VARIANTS;
+        if (t->mode != TUNE_EXHAUSTIVE && t->info.seconds > PATIENCE)
+            variants = variants < 1 ? variants : 1;
         for (k = 0; rc == 0 && k < variants; k++)
             rc = measure(t, row[i], k, p, lead, err);
     }
