@@ -6,10 +6,11 @@
  * windows that chose it.  So x is read once, and windows that overlap are not
  * searched again.
  *
- * One thread V channels, 16 bytes, of a window or of a pixel of dx.  The usual
- * windows (K x K at steps of S) have kernels of their own, whose loads are all
- * made first, those outside from a pixel inside, so that they are under way
- * together.
+ * One thread V channels, 16 bytes, of a window or of a pixel of dx.  Windows of
+ * 3x3 and 2x2 are searched unrolled, all loads under way together; and where
+ * their stride is 2, a thread gathers for 2x2 pixels at a time: counted from
+ * the padded corner, rows 2i and 2i + 1 lie in windows i and, of 3x3, i - 1, so
+ * that each window is read once by each of its blocks.
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -20,91 +21,45 @@
 
 struct index_args {
     int64_t windows, pixels; /* vectors of dy and of dx */
-    struct fast_div units, p, q, h, w;
+    int64_t blocks;          /* vectors of 2x2 pixels of dx */
+    struct fast_div units, p, q, h, w, block_h, block_w;
     int r, s, stride_h, stride_w, top, left;
     const void *dy, *x, *residual; /* NULL: none */
     uint8_t *index;
     void *dx;
 };
 
-/* Whether the tap's value takes over: the first does, then what is larger, and
- * a NaN from all before it. */
-template <typename T, int V>
-static __device__ __forceinline__ void see(const vec<T, V> &x, int tap,
-                                           bool first, float (&best)[V],
-                                           vec<uint8_t, V> *top)
+/* Pixel (h, w) of image n. */
+template <int V>
+static __device__ __forceinline__ int64_t pixel_at(const struct index_args &a,
+                                                   uint32_t n, int h, int w,
+                                                   uint32_t unit)
 {
-#pragma unroll
-    for (int j = 0; j < V; j++) {
-        const float f = to_float(x.at[j]);
-        if (first || f > best[j] || f != f) {
-            best[j] = f;
-            top->at[j] = (uint8_t)tap;
-        }
-    }
+    return (((n * (int64_t)a.h.divisor + h) * a.w.divisor + w) *
+                a.units.divisor +
+            unit) *
+           V;
 }
 
-/* The vector `unit` of a pixel, of a tensor of that many rows and columns. */
-static __device__ __forceinline__ int64_t vector_at(int64_t n, int rows,
-                                                    int columns, int h, int w,
-                                                    uint32_t units,
+/* Window (p, q). */
+template <int V>
+static __device__ __forceinline__ int64_t window_at(const struct index_args &a,
+                                                    uint32_t n, int p, int q,
                                                     uint32_t unit)
 {
-    return ((n * rows + h) * columns + w) * units + unit;
-}
-
-template <typename T, int V, int K>
-static __global__ void __launch_bounds__(THREADS)
-    search_square(const __grid_constant__ struct index_args a)
-{
-    const int rows = (int)a.h.divisor, columns = (int)a.w.divisor;
-
-    launch_wait();
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.windows;
-         i += (int64_t)gridDim.x * THREADS) {
-        uint32_t unit, p, q;
-        uint32_t n = a.units.divmod((uint32_t)i, &unit);
-        n = a.q.divmod(n, &q);
-        n = a.p.divmod(n, &p);
-        const int h0 = (int)p * a.stride_h - a.top;
-        const int w0 = (int)q * a.stride_w - a.left;
-        vec<T, V> x[K][K];
-        vec<uint8_t, V> top = {};
-        float best[V];
-        bool seen = false;
-#pragma unroll
-        for (int r = 0; r < K; r++)
-#pragma unroll
-            for (int s = 0; s < K; s++)
-                x[r][s] = load_vec<T, V>(
-                    (const T *)a.x + vector_at(n, rows, columns,
-                                               min(max(h0 + r, 0), rows - 1),
-                                               min(max(w0 + s, 0), columns - 1),
-                                               a.units.divisor, unit) *
-                                         V);
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            best[j] = 0;
-#pragma unroll
-        for (int r = 0; r < K; r++)
-#pragma unroll
-            for (int s = 0; s < K; s++)
-                if ((unsigned)(h0 + r) < (unsigned)rows &&
-                    (unsigned)(w0 + s) < (unsigned)columns) {
-                    see<T, V>(x[r][s], r * K + s, !seen, best, &top);
-                    seen = true;
-                }
-        store_vec<uint8_t, V>(a.index + i * V, top);
-    }
+    return (((n * (int64_t)a.p.divisor + p) * a.q.divisor + q) *
+                a.units.divisor +
+            unit) *
+           V;
 }
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS)
     search_kernel(const __grid_constant__ struct index_args a)
 {
+    launch_wait();
     const int rows = (int)a.h.divisor, columns = (int)a.w.divisor;
 
-    launch_wait();
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.windows;
          i += (int64_t)gridDim.x * THREADS) {
         uint32_t unit, p, q;
@@ -122,14 +77,76 @@ static __global__ void __launch_bounds__(THREADS)
                 if (h < 0 || h >= rows || w < 0 || w >= columns)
                     continue;
                 const vec<T, V> x = load_vec<T, V>(
-                    (const T *)a.x +
-                    vector_at(n, rows, columns, h, w, a.units.divisor, unit) *
-                        V);
-                see<T, V>(x, r * a.s + s, !seen, best, &top);
+                    (const T *)a.x + pixel_at<V>(a, n, h, w, unit));
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    const float f = to_float(x.at[j]);
+                    if (!seen || f > best[j] || f != f) {
+                        best[j] = f;
+                        top.at[j] = (uint8_t)(r * a.s + s);
+                    }
+                }
                 seen = true;
             }
         store_vec<uint8_t, V>(a.index + i * V, top);
     }
+}
+
+/* Pixels outside are loaded from one inside and left out. */
+template <typename T, int V, int R>
+static __global__ void __launch_bounds__(THREADS)
+    search_unrolled(const __grid_constant__ struct index_args a)
+{
+    launch_wait();
+    const int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+    const int rows = (int)a.h.divisor, columns = (int)a.w.divisor;
+    uint32_t unit, p, q;
+    vec<T, V> x[R][R];
+    float best[V];
+    int top[V];
+
+    if (i >= a.windows)
+        return;
+    uint32_t n = a.units.divmod((uint32_t)i, &unit);
+    n = a.q.divmod(n, &q);
+    n = a.p.divmod(n, &p);
+    const int h0 = (int)p * a.stride_h - a.top;
+    const int w0 = (int)q * a.stride_w - a.left;
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int s = 0; s < R; s++)
+            x[r][s] = load_vec<T, V>(
+                (const T *)a.x +
+                pixel_at<V>(a, n, min(max(h0 + r, 0), rows - 1),
+                            min(max(w0 + s, 0), columns - 1), unit));
+            /* The first tap inside is the maximum where none is above
+             * -infinity. */
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        best[j] = -INFINITY;
+        top[j] = max(-h0, 0) * R + max(-w0, 0);
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int s = 0; s < R; s++) {
+            const bool inside = (unsigned)(h0 + r) < (unsigned)rows &&
+                                (unsigned)(w0 + s) < (unsigned)columns;
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const float f = to_float(x[r][s].at[j]);
+                if (inside && (f > best[j] || f != f)) {
+                    best[j] = f;
+                    top[j] = r * R + s;
+                }
+            }
+        }
+    vec<uint8_t, V> index;
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        index.at[j] = (uint8_t)top[j];
+    store_vec<uint8_t, V>(a.index + i * V, index);
 }
 
 /* The first and the last window along one axis that hold position i. */
@@ -143,15 +160,15 @@ static __device__ __forceinline__ void windows_of(int i, int pad, int window,
     *last = min((i + pad) / stride, count - 1);
 }
 
-/* dx from the sums, with what is added to them. */
+/* Stores V elements of dx. */
 template <typename T, int V>
-static __device__ __forceinline__ void store_sums(const struct index_args &a,
-                                                  int64_t i, float (&acc)[V])
+static __device__ __forceinline__ void finish(const struct index_args &a,
+                                              int64_t at, float (&acc)[V])
 {
     vec<T, V> y;
 
     if (a.residual) {
-        const vec<T, V> r = load_vec<T, V>((const T *)a.residual + i * V);
+        const vec<T, V> r = load_vec<T, V>((const T *)a.residual + at);
 #pragma unroll
         for (int j = 0; j < V; j++)
             acc[j] += to_float(r.at[j]);
@@ -159,62 +176,7 @@ static __device__ __forceinline__ void store_sums(const struct index_args &a,
 #pragma unroll
     for (int j = 0; j < V; j++)
         y.at[j] = from_float<T>(acc[j]);
-    store_vec<T, V>((T *)a.dx + i * V, y);
-}
-
-/* Along an axis the windows that hold a position are the REACH last ones that
- * begin at it or before. */
-template <typename T, int V, int K, int S>
-static __global__ void __launch_bounds__(THREADS)
-    gather_square(const __grid_constant__ struct index_args a)
-{
-    enum { REACH = (K + S - 1) / S };
-    const int rows = (int)a.p.divisor, columns = (int)a.q.divisor;
-
-    launch_wait();
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.pixels;
-         i += (int64_t)gridDim.x * THREADS) {
-        uint32_t unit, h, w;
-        uint32_t n = a.units.divmod((uint32_t)i, &unit);
-        vec<uint8_t, V> top[REACH][REACH];
-        vec<T, V> dy[REACH][REACH];
-        float acc[V];
-        n = a.w.divmod(n, &w);
-        n = a.h.divmod(n, &h);
-        const int p0 = ((int)h + a.top) / S - REACH + 1;
-        const int q0 = ((int)w + a.left) / S - REACH + 1;
-#pragma unroll
-        for (int p = 0; p < REACH; p++)
-#pragma unroll
-            for (int q = 0; q < REACH; q++) {
-                const int64_t at =
-                    vector_at(n, rows, columns, min(max(p0 + p, 0), rows - 1),
-                              min(max(q0 + q, 0), columns - 1), a.units.divisor,
-                              unit) *
-                    V;
-                top[p][q] = load_vec<uint8_t, V>(a.index + at);
-                dy[p][q] = load_vec<T, V>((const T *)a.dy + at);
-            }
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            acc[j] = 0;
-#pragma unroll
-        for (int p = 0; p < REACH; p++)
-#pragma unroll
-            for (int q = 0; q < REACH; q++) {
-                const int r = (int)h + a.top - (p0 + p) * S;
-                const int s = (int)w + a.left - (q0 + q) * S;
-                if ((unsigned)(p0 + p) >= (unsigned)rows ||
-                    (unsigned)(q0 + q) >= (unsigned)columns || r >= K || s >= K)
-                    continue;
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                    acc[j] += top[p][q].at[j] == r * K + s
-                                  ? to_float(dy[p][q].at[j])
-                                  : 0.0f;
-            }
-        store_sums<T, V>(a, i, acc);
-    }
+    store_vec<T, V>((T *)a.dx + at, y);
 }
 
 template <typename T, int V>
@@ -239,28 +201,104 @@ static __global__ void __launch_bounds__(THREADS)
             for (int q = q0; q <= q1; q++) {
                 const int tap = ((int)h + a.top - p * a.stride_h) * a.s +
                                 (int)w + a.left - q * a.stride_w;
-                const int64_t at =
-                    vector_at(n, (int)a.p.divisor, (int)a.q.divisor, p, q,
-                              a.units.divisor, unit) *
-                    V;
+                const int64_t at = window_at<V>(a, n, p, q, unit);
                 const vec<uint8_t, V> top = load_vec<uint8_t, V>(a.index + at);
                 const vec<T, V> dy = load_vec<T, V>((const T *)a.dy + at);
 #pragma unroll
                 for (int j = 0; j < V; j++)
                     acc[j] += top.at[j] == tap ? to_float(dy.at[j]) : 0.0f;
             }
-        store_sums<T, V>(a, i, acc);
+        finish<T, V>(a, i * V, acc);
     }
 }
 
-/* K of K x K windows at steps of 2 that have kernels of their own, else 0. */
-static int square_of(const struct kern_pool *p)
+/* 2x2 pixels, windows of R x R with stride 2. */
+template <typename T, int V, int R>
+static __global__ void __launch_bounds__(THREADS)
+    gather_unrolled(const __grid_constant__ struct index_args a)
 {
-    const bool square =
-        p->window[0] == p->window[1] && p->stride[0] == 2 && p->stride[1] == 2;
+    launch_wait();
+    enum { DEPTH = (R + 1) / 2, NOBODY = 255 };
+    const int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+    vec<uint8_t, V> top[DEPTH][DEPTH];
+    vec<T, V> dy[DEPTH][DEPTH];
+    uint32_t unit, row, column;
 
-    return square && (p->window[0] == 2 || p->window[0] == 3) ? p->window[0]
-                                                              : 0;
+    if (i >= a.blocks)
+        return;
+    uint32_t n = a.units.divmod((uint32_t)i, &unit);
+    n = a.block_w.divmod(n, &column);
+    n = a.block_h.divmod(n, &row);
+#pragma unroll
+    for (int u = 0; u < DEPTH; u++)
+#pragma unroll
+        for (int v = 0; v < DEPTH; v++) {
+            const int p = (int)row - u, q = (int)column - v;
+            const bool inside =
+                (unsigned)p < a.p.divisor && (unsigned)q < a.q.divisor;
+            const int64_t at =
+                window_at<V>(a, n, inside ? p : 0, inside ? q : 0, unit);
+            top[u][v] = load_vec<uint8_t, V>(a.index + at);
+            dy[u][v] = load_vec<T, V>((const T *)a.dy + at);
+            if (!inside)
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    top[u][v].at[j] = NOBODY;
+        }
+#pragma unroll
+    for (int b = 0; b < 4; b++) {
+        const int h = 2 * (int)row + b / 2 - a.top;
+        const int w = 2 * (int)column + b % 2 - a.left;
+        float acc[V] = {};
+        if ((unsigned)h >= a.h.divisor || (unsigned)w >= a.w.divisor)
+            continue;
+            /* Windows in order, the last the nearest. */
+#pragma unroll
+        for (int u = DEPTH - 1; u >= 0; u--)
+#pragma unroll
+            for (int v = DEPTH - 1; v >= 0; v--) {
+                const int r = b / 2 + 2 * u, s = b % 2 + 2 * v;
+                if (r >= R || s >= R)
+                    continue;
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    acc[j] += top[u][v].at[j] == r * R + s
+                                  ? to_float(dy[u][v].at[j])
+                                  : 0.0f;
+            }
+        finish<T, V>(a, pixel_at<V>(a, n, h, w, unit), acc);
+    }
+}
+
+/* The first pass, by the size of the window. */
+template <typename T, int V>
+static int search(const struct index_args *a, void *stream,
+                  struct infer_error *err)
+{
+    const bool three = a->r == 3 && a->s == 3, two = a->r == 2 && a->s == 2;
+
+    return launch_chained(three ? search_unrolled<T, V, 3>
+                          : two ? search_unrolled<T, V, 2>
+                                : search_kernel<T, V>,
+                          dim3(three || two ? cuda_blocks(a->windows, THREADS)
+                                            : cuda_grid(a->windows, THREADS)),
+                          dim3(THREADS), 0, stream, *a, err);
+}
+
+template <typename T, int V>
+static int gather(const struct index_args *a, void *stream,
+                  struct infer_error *err)
+{
+    const bool twos = a->stride_h == 2 && a->stride_w == 2;
+    const bool three = twos && a->r == 3 && a->s == 3;
+    const bool two = twos && a->r == 2 && a->s == 2;
+
+    return launch_chained(three ? gather_unrolled<T, V, 3>
+                          : two ? gather_unrolled<T, V, 2>
+                                : gather_kernel<T, V>,
+                          dim3(three || two ? cuda_blocks(a->blocks, THREADS)
+                                            : cuda_grid(a->pixels, THREADS)),
+                          dim3(THREADS), 0, stream, *a, err);
 }
 
 template <typename T>
@@ -270,7 +308,6 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     const struct kern_pool *pool = &p->attr.pool;
     const struct kern_tensor *dx = &p->out[0], *dy = &p->in[0];
     const int v = 16 / (int)sizeof(T);
-    void *stream = args->stream;
     struct index_args a = {};
 
     a.windows = kern_tensor_count(dy) / v;
@@ -280,6 +317,11 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.q.init((uint32_t)dy->dim[3]);
     a.h.init((uint32_t)dx->dim[2]);
     a.w.init((uint32_t)dx->dim[3]);
+    const int64_t block_h = (dx->dim[2] + pool->pad_begin[0] + 1) / 2;
+    const int64_t block_w = (dx->dim[3] + pool->pad_begin[1] + 1) / 2;
+    a.blocks = dx->dim[0] * block_h * block_w * (dx->dim[1] / v);
+    a.block_h.init((uint32_t)block_h);
+    a.block_w.init((uint32_t)block_w);
     a.r = pool->window[0];
     a.s = pool->window[1];
     a.stride_h = pool->stride[0];
@@ -291,19 +333,8 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.residual = kern_problem_in(p, 2) ? args->in[2] : NULL;
     a.index = (uint8_t *)args->workspace;
     a.dx = args->out[0];
-    const int square = square_of(pool);
-    const int r = launch_chained(square == 3   ? search_square<T, v, 3>
-                                 : square == 2 ? search_square<T, v, 2>
-                                               : search_kernel<T, v>,
-                                 dim3(cuda_grid(a.windows, THREADS)),
-                                 dim3(THREADS), 0, stream, a, err);
-    if (r < 0)
-        return r;
-    return launch_chained(square == 3   ? gather_square<T, v, 3, 2>
-                          : square == 2 ? gather_square<T, v, 2, 2>
-                                        : gather_kernel<T, v>,
-                          dim3(cuda_grid(a.pixels, THREADS)), dim3(THREADS), 0,
-                          stream, a, err);
+    const int r = search<T, v>(&a, args->stream, err);
+    return r < 0 ? r : gather<T, v>(&a, args->stream, err);
 }
 
 static bool fits(const struct kern_tensor *t, enum infer_dtype type)
