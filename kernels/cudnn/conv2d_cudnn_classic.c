@@ -130,6 +130,20 @@ static int check_window(const struct algorithm *a,
     return 0;
 }
 
+/* Gradients in 16 bits are summed from parts of 16 bits where channels do not
+ * fill vectors. */
+static int check_channels(const struct algorithm *a,
+                          const struct kern_problem *p,
+                          const struct conv_geometry *g,
+                          struct infer_error *why)
+{
+    if (a->direction != CUDNN_FPROP && a->transform == PLAIN &&
+        p->in[CONV_X].dtype != INFER_F32 && (g->cg % 8 != 0 || g->kg % 8 != 0))
+        return REFUSE(why, "takes channels in eights, found %d and %d", g->cg,
+                      g->kg);
+    return 0;
+}
+
 /* ---- descriptors --------------------------------------------------- */
 
 static void state_free(struct state *s)
@@ -258,6 +272,8 @@ static int state_fill(const struct kern_problem *p, int ordinal,
         rc = check_weights(p, s->layout, err);
     if (rc == 0)
         rc = check_window(s->algorithm, &g, err);
+    if (rc == 0)
+        rc = check_channels(s->algorithm, p, &g, err);
     if (rc < 0)
         return rc;
     s->ordinal = ordinal;
