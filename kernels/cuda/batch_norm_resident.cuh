@@ -151,11 +151,6 @@ static inline int resident_prepare(struct kern_exec *e,
     return 0;
 }
 
-static inline void resident_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 /* supports, variants, prepare and launch are the file's. */
 #define RESIDENT_ROW(symbol, operation, type, row_flags)                       \
     const struct kern_row symbol = {.name = #symbol,                           \
@@ -170,7 +165,7 @@ static inline void resident_release(struct kern_exec *e)
                                     .variants = variants,                      \
                                     .prepare = prepare,                        \
                                     .launch = launch,                          \
-                                    .release = resident_release};
+                                    .release = cuda_state_release};
 
 #define RESIDENT_ROWS(prefix, operation, row_flags)                            \
     RESIDENT_ROW(prefix##_f32_cuda_sums, operation, INFER_F32, row_flags)      \

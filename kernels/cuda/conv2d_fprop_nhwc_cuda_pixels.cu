@@ -234,7 +234,7 @@ static int pixels_launch(const struct kern_exec *e,
         .prepare = pixels_prepare,                                             \
         .pack = pixels_pack,                                                   \
         .launch = pixels_launch<T>,                                            \
-        .release = conv_state_release,                                         \
+        .release = cuda_state_release,                                         \
     };
 
 PIXELS_ROW(conv2d_fprop_nhwc_f32_cuda_pixels, float, INFER_F32)

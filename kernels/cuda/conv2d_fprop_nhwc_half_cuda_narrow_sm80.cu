@@ -224,11 +224,6 @@ static int narrow_launch(const struct kern_exec *e,
                           dim3(NARROW_THREADS), 0, args->stream, a, err);
 }
 
-static void narrow_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 #define NARROW_ROW(symbol, T, kind)                                            \
     const struct kern_row symbol = {                                           \
         .name = #symbol,                                                       \
@@ -243,7 +238,7 @@ static void narrow_release(struct kern_exec *e)
         .prepare = narrow_prepare,                                             \
         .pack = narrow_pack,                                                   \
         .launch = narrow_launch<T>,                                            \
-        .release = narrow_release,                                             \
+        .release = cuda_state_release,                                         \
     };
 
 NARROW_ROW(conv2d_fprop_nhwc_f16_cuda_narrow_sm80, __half, INFER_F16)

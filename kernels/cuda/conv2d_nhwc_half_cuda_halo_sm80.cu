@@ -326,7 +326,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         .estimate = estimate,                                                  \
         .prepare = halo_prepare<struct halo_state, read_problem>,              \
         .launch = launch<m, dgrad>,                                            \
-        .release = halo_release};
+        .release = cuda_state_release};
 
 HALO_ROW(conv2d_fprop_nhwc_f16_cuda_halo_sm80, KERN_CONV_FPROP, INFER_F16,
          struct igemm_f16, false)

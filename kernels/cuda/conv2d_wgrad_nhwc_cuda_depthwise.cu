@@ -370,11 +370,6 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return 0;
 }
 
-static void release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 /* ---- launching ----------------------------------------------------- */
 
 template <typename T, int R, int STRIDE>
@@ -434,7 +429,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                     .supports = supports,                      \
                                     .prepare = prepare,                        \
                                     .launch = launch<T>,                       \
-                                    .release = release};
+                                    .release = cuda_state_release};
 
 STRIPS_ROW(conv2d_wgrad_nhwc_f32_cuda_depthwise, float, INFER_F32)
 STRIPS_ROW(conv2d_wgrad_nhwc_f16_cuda_depthwise, __half, INFER_F16)

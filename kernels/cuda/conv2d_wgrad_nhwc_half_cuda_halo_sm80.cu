@@ -19,7 +19,6 @@
  * Shared memory: two stages of up to M pixels of dy (2 BK + 16 bytes each) and
  * of x with its ring; at the end sums of half the warps in its place.
  */
-#include <stdlib.h>
 
 #include "kernels/cuda/halo.cuh"
 #include "kernels/cuda/wgrad.cuh"
@@ -263,7 +262,7 @@ static int read_problem(const struct kern_problem *p,
 
 static const auto supports =
     halo_supports<struct halo_wgrad_state, read_problem>;
-static const auto release = halo_release;
+static const auto release = cuda_state_release;
 
 /* Microseconds, roughly: 1 TFLOP/s a multiprocessor as measured on an H200. */
 static double estimate(const struct kern_problem *p,

@@ -297,11 +297,6 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return 0;
 }
 
-static void release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 /* ---- launching ----------------------------------------------------- */
 
 template <typename MODE>

@@ -384,11 +384,6 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return 0;
 }
 
-static void release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 /* ---- launching ----------------------------------------------------- */
 
 template <typename T, int WM, int BN, int STAGES>

@@ -22,8 +22,3 @@ int conv_state_keep(struct kern_exec *e, struct infer_error *err,
     *out = g;
     return 0;
 }
-
-void conv_state_release(struct kern_exec *e)
-{
-    free(e->state);
-}

@@ -10,7 +10,5 @@
  * EUNSUPPORTED, EMEMORY */
 int conv_state_keep(struct kern_exec *e, struct infer_error *err,
                     const struct conv_geometry **out);
-/* A row's release(). */
-void conv_state_release(struct kern_exec *e);
 
 #endif

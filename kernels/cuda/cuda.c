@@ -3,6 +3,7 @@
 #include "kernels/cuda/cuda.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- errors -------------------------------------------------------- */
@@ -179,4 +180,9 @@ int cuda_device_name(int ordinal, struct infer_error *err, char *name,
     CUDA_TRY(err, cudaGetDeviceProperties(&p, ordinal));
     snprintf(name, bytes, "%s", p.name);
     return 0;
+}
+
+void cuda_state_release(struct kern_exec *e)
+{
+    free(e->state);
 }

@@ -71,6 +71,9 @@ bool cuda_has_code(void);
 
 /* ---- what rows share ----------------------------------------------- */
 
+/* release() of rows whose state is one block of malloc(). */
+void cuda_state_release(struct kern_exec *e);
+
 static inline cudaStream_t cuda_stream(const struct kern_args *args)
 {
     return (cudaStream_t)args->stream;

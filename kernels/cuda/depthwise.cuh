@@ -481,11 +481,6 @@ static int depthwise_launch(const struct kern_exec *e,
                : depthwise_launch_unrolled<T, 5, 2>(&a, w, args->stream, err);
 }
 
-static inline void depthwise_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 #define DEPTHWISE_ROW(symbol, T, kind)                                         \
     const struct kern_row symbol = {                                           \
         .name = #symbol,                                                       \
@@ -501,7 +496,7 @@ static inline void depthwise_release(struct kern_exec *e)
         .prepare = depthwise_prepare,                                          \
         .pack = depthwise_pack,                                                \
         .launch = depthwise_launch<T>,                                         \
-        .release = depthwise_release,                                          \
+        .release = cuda_state_release,                                         \
     };
 
 #endif

@@ -248,9 +248,4 @@ static int halo_prepare(struct kern_exec *e, const struct kern_device *d,
     return r;
 }
 
-static inline void halo_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 #endif

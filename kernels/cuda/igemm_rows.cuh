@@ -160,11 +160,6 @@ static int igemm_pack(const struct kern_exec *e, int i, const void *src,
     return 0;
 }
 
-static void igemm_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 /* ---- launching ----------------------------------------------------- */
 
 template <typename C, int VECTOR>
@@ -279,7 +274,7 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
         .prepare = igemm_prepare<symbol##_config>,                             \
         .pack = igemm_pack<symbol##_config>,                                   \
         .launch = igemm_launch<symbol##_config>,                               \
-        .release = igemm_release,                                              \
+        .release = cuda_state_release,                                         \
     };
 
 /* The tiles of one type.  conv and dense are prefixes of the rows' names;

@@ -223,7 +223,7 @@ static int im2col_launch(const struct kern_exec *e,
         .estimate = im2col_estimate,                                           \
         .prepare = im2col_prepare,                                             \
         .launch = im2col_launch<T, elements>,                                  \
-        .release = conv_state_release,                                         \
+        .release = cuda_state_release,                                         \
     };
 
 #endif

@@ -291,11 +291,6 @@ static int global_launch(const struct kern_exec *e,
     return CUDA_DISPATCH(e->problem.in[0].dtype, global_run, e, args, err);
 }
 
-static void global_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 #define GLOBAL_ROW(symbol, type)                                               \
     const struct kern_row symbol = {                                           \
         .name = #symbol,                                                       \
@@ -309,7 +304,7 @@ static void global_release(struct kern_exec *e)
         .estimate = global_estimate,                                           \
         .prepare = global_prepare,                                             \
         .launch = global_launch,                                               \
-        .release = global_release,                                             \
+        .release = cuda_state_release,                                         \
     };
 
 GLOBAL_ROW(pool_fprop_nhwc_f32_cuda_global, INFER_F32)

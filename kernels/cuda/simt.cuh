@@ -329,11 +329,6 @@ static int simt_launch(const struct kern_exec *e, const struct kern_args *args,
         grid, dim3(SIMT_THREADS), L::SHARED, args->stream, a, err);
 }
 
-static void simt_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 #define SIMT_ROW(symbol, operation, T, kind, bm, bn, tm, tn)                   \
     struct symbol##_config {                                                   \
         typedef T type;                                                        \
@@ -352,7 +347,7 @@ static void simt_release(struct kern_exec *e)
         .prepare = simt_prepare,                                               \
         .pack = simt_pack,                                                     \
         .launch = simt_launch<symbol##_config>,                                \
-        .release = simt_release,                                               \
+        .release = cuda_state_release,                                         \
     };
 
 #endif

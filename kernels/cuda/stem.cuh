@@ -433,11 +433,6 @@ static int stem_launch(const struct kern_exec *e, const struct kern_args *args,
                           (size_t)s->l.shared, args->stream, a, err);
 }
 
-static void stem_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 #define STEM_ROW(symbol, T, kind)                                              \
     const struct kern_row symbol = {                                           \
         .name = #symbol,                                                       \
@@ -452,7 +447,7 @@ static void stem_release(struct kern_exec *e)
         .prepare = stem_prepare,                                               \
         .pack = stem_pack,                                                     \
         .launch = stem_launch<T>,                                              \
-        .release = stem_release,                                               \
+        .release = cuda_state_release,                                         \
     };
 
 #endif

@@ -277,11 +277,6 @@ static int wgmma_pack(const struct kern_exec *e, int i, const void *src,
     return 0;
 }
 
-static void wgmma_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 /* ---- launching ----------------------------------------------------- */
 
 /* The maps of x and w, for boxes of bm and bn rows.  tf32: x is rounded on its
@@ -417,7 +412,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
         .prepare = wgmma_prepare<symbol##_config>,                             \
         .pack = wgmma_pack<symbol##_config>,                                   \
         .launch = run<symbol##_config>,                                        \
-        .release = wgmma_release,                                              \
+        .release = cuda_state_release,                                         \
     };
 
 #define WGMMA_ROUND(row_flags)                                                 \

@@ -142,11 +142,6 @@ static int wgmma_stem_pack(const struct kern_exec *e, int i, const void *src,
     return 0;
 }
 
-static void wgmma_stem_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 /* ---- launching ----------------------------------------------------- */
 
 template <typename C>
@@ -217,7 +212,7 @@ static int wgmma_stem_launch(const struct kern_exec *e,
         .prepare = wgmma_stem_prepare<symbol##_config>,                        \
         .pack = wgmma_stem_pack<symbol##_config>,                              \
         .launch = wgmma_stem_launch<symbol##_config>,                          \
-        .release = wgmma_stem_release,                                         \
+        .release = cuda_state_release,                                         \
     };
 
 #endif

@@ -498,7 +498,7 @@ static inline int wgrad_join(const struct kern_exec *e,
                           dim3(256), 0, args->stream, a, err);
 }
 
-/* A row for one 16-bit type; supports, prepare and release are the file's, run
+/* A row for one 16-bit type; supports and prepare are the file's, run
  * its launcher for that type, cost its estimate or NULL. */
 #define WGRAD_HALF_ROW(symbol, type, least_sm, cost, run)                      \
     extern "C" const struct kern_row symbol;                                   \
@@ -513,6 +513,6 @@ static inline int wgrad_join(const struct kern_exec *e,
                                     .estimate = cost,                          \
                                     .prepare = prepare,                        \
                                     .launch = run,                             \
-                                    .release = release};
+                                    .release = cuda_state_release};
 
 #endif

@@ -142,11 +142,6 @@ static inline int wgrad_prepare(struct kern_exec *e,
     return 0;
 }
 
-static inline void wgrad_release(struct kern_exec *e)
-{
-    free(e->state);
-}
-
 /* ---- launching ----------------------------------------------------- */
 
 template <typename M, int BK, int BN, int STAGES, int WARPS_M, int WARPS_N,
@@ -216,6 +211,6 @@ static int wgrad_launch(const struct kern_exec *e, const struct kern_args *args,
                                     .variants = wgrad_variants,                \
                                     .prepare = wgrad_prepare,                  \
                                     .launch = wgrad_launch<m>,                 \
-                                    .release = wgrad_release};
+                                    .release = cuda_state_release};
 
 #endif
