@@ -262,7 +262,6 @@ static int read_problem(const struct kern_problem *p,
 
 static const auto supports =
     halo_supports<struct halo_wgrad_state, read_problem>;
-static const auto release = cuda_state_release;
 
 /* Microseconds, roughly: 1 TFLOP/s a multiprocessor as measured on an H200. */
 static double estimate(const struct kern_problem *p,
