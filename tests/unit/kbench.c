@@ -124,11 +124,19 @@ static void test_directions(void **state)
     assert_int_equal(kern_problem_check(&p, NULL), 0);
     assert_float_equal(kern_problem_flops(&p), flops, 1e-6 * flops);
     /* On a GPU the gradient lies as training has it there. */
-    kb_problem_lay_gradient(&on_cpu, &p);
+    kb_problem_lay_weights(&on_cpu, KB_WGRAD, &p);
     assert_true(kern_tensor_is_dense(&p.out[0], KERN_NCHW));
-    kb_problem_lay_gradient(&on_gpu, &p);
+    kb_problem_lay_weights(&on_gpu, KB_WGRAD, &p);
     assert_true(kern_tensor_is_dense(&p.out[0], KERN_NHWC));
     assert_int_equal(p.out[0].dtype, INFER_F16);
+    assert_int_equal(kern_problem_check(&p, NULL), 0);
+    p = problem_of("conv_dgrad mb4ic16ih32oc8oh16kh3sh2ph1", "fp16");
+    kb_problem_lay_weights(&on_cpu, KB_DGRAD, &p);
+    assert_true(kern_tensor_is_dense(&p.in[1], KERN_NCHW));
+    assert_int_equal(p.constant_in, 1u << 1);
+    kb_problem_lay_weights(&on_gpu, KB_DGRAD, &p);
+    assert_true(kern_tensor_is_dense(&p.in[1], KERN_NHWC));
+    assert_int_equal(p.constant_in, 0);
     assert_int_equal(kern_problem_check(&p, NULL), 0);
     /* Pooling has none here. */
     kb_figures_init(&f, KERN_POOL_FPROP);

@@ -28,15 +28,20 @@ void kb_problem_turn(struct kern_problem *p, enum kb_dir dir)
     }
 }
 
-void kb_problem_lay_gradient(const struct kb_request *r, struct kern_problem *p)
+void kb_problem_lay_weights(const struct kb_request *r, enum kb_dir dir,
+                            struct kern_problem *p)
 {
     const bool gpu = strncmp(r->device, "cuda", 4) == 0;
-    const struct kern_tensor dw = p->out[0];
+    const struct kern_tensor w = p->in[1], dw = p->out[0];
 
-    if (p->op == KERN_CONV_WGRAD)
+    if (dir == KB_WGRAD)
         p->out[0] =
             kern_tensor_dense(r->narrow_gradient ? p->in[0].dtype : INFER_F32,
                               dw.rank, dw.dim, gpu ? r->layout : KERN_NCHW);
+    if (dir == KB_DGRAD && gpu) {
+        p->in[1] = kern_tensor_dense(w.dtype, w.rank, w.dim, r->layout);
+        p->constant_in = 0;
+    }
 }
 
 const char *kb_problem_text(const struct kern_problem *p, enum kb_dir dir,

@@ -209,11 +209,12 @@ void kb_request_clear(struct kb_request *r);
 int kb_run(const struct kb_request *r, const char *command,
            struct infer_error *err, enum cli_exit *code);
 
-/* The gradient of weights in a problem that is one lies as training has it: on
- * a GPU, beside activations whose channels come last, so too; else row-major.
- * In single precision, or in the type that was asked for. */
-void kb_problem_lay_gradient(const struct kb_request *r,
-                             struct kern_problem *p);
+/* Weights and their gradients in a problem of a way back lie as training has
+ * them.  On a GPU: beside activations whose channels come last, so too, and
+ * weights change from step to step; else row-major.  Gradients are in single
+ * precision, or in the type that was asked for. */
+void kb_problem_lay_weights(const struct kb_request *r, enum kb_dir dir,
+                            struct kern_problem *p);
 /* All problems of the request. */
 int kb_collect(const struct kb_request *r, struct kb_cases *out,
                struct infer_error *err);

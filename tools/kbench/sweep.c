@@ -148,7 +148,7 @@ static int add_figures(const struct kb_request *r, const struct kb_figures *f,
 
     if (rc < 0)
         return rc;
-    kb_problem_lay_gradient(r, &p);
+    kb_problem_lay_weights(r, f->dir, &p);
     return kb_cases_add(out, &p, f->dir, precision)
                ? 0
                : error_set(err, INFER_EMEMORY, "out of memory");
