@@ -87,6 +87,11 @@ cp "$model" "$dir/copy.infer"
 expect 0 . "$wconv" "$weights" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
 expect 3 '^! ' "$wconv" diff "$model" "$dir/half.infer"
 expect 0 "% *7 " "$infer" -m "$dir/half.infer" -k1 "$pictures/7.png"
+printf '1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n' >"$dir/labels"
+expect 0 . "$wconv" "$model" -o "$dir/named.infer" --labels="$dir/labels"
+expect 3 '^! labels' "$wconv" diff "$model" "$dir/named.infer"
+expect 0 . "$wconv" "$model" -o "$dir/scaled.infer" --scale=1/127
+expect 3 '^! inputs' "$wconv" diff "$model" "$dir/scaled.infer"
 
 # ---- kernels beside each other
 kbench=$here/kbench

@@ -100,8 +100,8 @@ static void print_json(const struct tool_run *run, const double *sorted,
 
 /* Whole runs, arrays and all: for the warm-up, then until the duration is
  * over. */
-static int time_runs(struct tool_run *run, struct tool_arrays *in,
-                     struct tool_arrays *out, double *times, size_t *count,
+static int time_runs(struct tool_run *run, struct arrays *in,
+                     struct arrays *out, double *times, size_t *count,
                      struct infer_error *err)
 {
     double end = cli_now() + run->request->warmup, before;
@@ -127,8 +127,8 @@ static int time_runs(struct tool_run *run, struct tool_arrays *in,
 #define QUEUED 16
 
 /* The same on inputs that are on the GPU already, by its clock. */
-static int time_repeats(struct tool_run *run, struct tool_arrays *in,
-                        struct tool_arrays *out, double *times, size_t *count,
+static int time_repeats(struct tool_run *run, struct arrays *in,
+                        struct arrays *out, double *times, size_t *count,
                         struct infer_error *err)
 {
     double end = cli_now() + run->request->warmup;
@@ -157,7 +157,7 @@ static bool on_gpu(const struct tool_request *r)
 
 int tool_bench(struct tool_run *run, struct infer_error *err)
 {
-    struct tool_arrays in = {0}, out = {0};
+    struct arrays in = {0}, out = {0};
     double *times = malloc(MAX_RUNS * sizeof(*times)), start = cli_now();
     size_t n = 0;
     int status;
@@ -187,8 +187,8 @@ int tool_bench(struct tool_run *run, struct infer_error *err)
             print_text(run, times, n, batch);
     }
     free(times);
-    tool_arrays_clear(&in);
-    tool_arrays_clear(&out);
+    arrays_clear(&in);
+    arrays_clear(&out);
     return status;
 }
 

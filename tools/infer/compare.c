@@ -3,49 +3,22 @@
 #include "tools/infer/infer_tool.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/error.h"
-#include "kernels/scalar.h"
+#include "tools/difference.h"
 
 static const char *const backend_words[] = {"auto", "ref",   "onednn",
                                             "cuda", "cudnn", NULL};
 
-/* The difference of two arrays of one tensor. */
-struct difference {
-    double max_abs, max_rel; /* rel: over the largest expected value */
-    int64_t at;
-    double found, expected;
-};
-
 static bool measure(const struct infer_array *a, const struct infer_array *b,
                     struct difference *d)
 {
-    double scale = 0;
-    int64_t i, n = tool_count(a);
-
     memset(d, 0, sizeof(*d));
-    if (n != tool_count(b))
+    if (array_count(a) != array_count(b))
         return false;
-    for (i = 0; i < n; i++) {
-        double x = scalar_load(a->dtype, a->data, i);
-        double y = scalar_load(b->dtype, b->data, i);
-        double e = fabs(x - y);
-
-        if (isfinite(y))
-            scale = fmax(scale, fabs(y));
-        if ((isnan(x) && isnan(y)) || x == y)
-            continue;
-        if (!(e <= d->max_abs)) {
-            d->max_abs = isnan(e) ? INFINITY : e;
-            d->at = i;
-            d->found = x;
-            d->expected = y;
-        }
-    }
-    d->max_rel = d->max_abs > 0 ? d->max_abs / fmax(scale, 1e-30) : 0;
+    difference_of(a->dtype, a->data, b->dtype, b->data, array_count(a), d);
     return true;
 }
 
@@ -71,7 +44,7 @@ static bool within(const struct tool_request *r, const struct difference *d)
 
 /* A session that keeps what --layers needs, after one run. */
 static int run_backend(struct tool_run *run, enum infer_backend backend,
-                       const struct tool_arrays *in, struct tool_arrays *out,
+                       const struct arrays *in, struct arrays *out,
                        struct infer_session **session, struct infer_error *err)
 {
     struct infer_session_options options = run->request->session;
@@ -144,8 +117,8 @@ static int compare_layers(struct tool_run *run, struct infer_session *mine,
 }
 
 static int compare_outputs(struct tool_run *run, const char *word,
-                           const struct tool_arrays *mine,
-                           const struct tool_arrays *other, bool *bad)
+                           const struct arrays *mine,
+                           const struct arrays *other, bool *bad)
 {
     int i;
 
@@ -167,12 +140,12 @@ static int compare_outputs(struct tool_run *run, const char *word,
 }
 
 static int compare_one(struct tool_run *run, const char *word,
-                       const struct tool_arrays *in, struct infer_session *mine,
-                       const struct tool_arrays *my_out, bool *bad,
+                       const struct arrays *in, struct infer_session *mine,
+                       const struct arrays *my_out, bool *bad,
                        struct infer_error *err)
 {
     struct infer_session *other = NULL;
-    struct tool_arrays out = {0};
+    struct arrays out = {0};
     const char *first = NULL;
     int backend = cli_word(word, backend_words), status;
 
@@ -192,13 +165,13 @@ static int compare_one(struct tool_run *run, const char *word,
         *bad = true;
     }
     infer_session_close(&other);
-    tool_arrays_clear(&out);
+    arrays_clear(&out);
     return status;
 }
 
 int tool_compare(struct tool_run *run, struct infer_error *err)
 {
-    struct tool_arrays in = {0}, out = {0};
+    struct arrays in = {0}, out = {0};
     struct infer_session *mine = NULL;
     char *words = strdup(run->request->compare), *word, *rest = NULL;
     bool bad = false;
@@ -216,8 +189,8 @@ int tool_compare(struct tool_run *run, struct infer_error *err)
                            "backends disagree (atol %g, rtol %g)",
                            run->request->atol, tolerance(run->request));
     infer_session_close(&mine);
-    tool_arrays_clear(&in);
-    tool_arrays_clear(&out);
+    arrays_clear(&in);
+    arrays_clear(&out);
     free(words);
     return status;
 }

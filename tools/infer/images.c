@@ -147,7 +147,7 @@ int tool_list_add(struct tool_list *list, const char *path,
 /* Buffers of one batch. */
 struct batch {
     struct infer_array in;
-    struct tool_arrays out;
+    struct arrays out;
     size_t image_bytes;
 };
 
@@ -162,13 +162,13 @@ static int batch_reserve(struct tool_run *run,
     if (b->in.data != NULL && memcmp(dim, b->in.dim, sizeof(dim)) == 0)
         return INFER_OK;
     free(b->in.data);
-    tool_arrays_clear(&b->out);
+    arrays_clear(&b->out);
     memset(&b->in, 0, sizeof(b->in));
     b->in.name = info->name;
     b->in.dtype = INFER_F32;
     b->in.rank = 4;
     memcpy(b->in.dim, dim, sizeof(dim));
-    status = tool_array_alloc("input", info->name, &b->in, err);
+    status = array_alloc("input", info->name, &b->in, err);
     if (status < 0)
         return status;
     b->image_bytes = b->in.bytes / (size_t)n;
@@ -268,7 +268,7 @@ static int print_row(const struct tool_run *run, const struct infer_array *out,
                      int64_t row, const char *path, cJSON *json,
                      struct infer_error *err)
 {
-    int64_t i, n = tool_count(out) / out->dim[0];
+    int64_t i, n = array_count(out) / out->dim[0];
     int k = run->request->top < n ? run->request->top : (int)n;
     double *scores = malloc((size_t)n * 2 * sizeof(*scores));
     int64_t *best = malloc((size_t)(k > 0 ? k : 1) * sizeof(*best));
@@ -393,7 +393,7 @@ int tool_classify(struct tool_run *run, const struct tool_list *list,
     cli_progress_end(run->cli);
     reader_stop(reader);
     free(b.in.data);
-    tool_arrays_clear(&b.out);
+    arrays_clear(&b.out);
     if (status == INFER_OK && json != NULL)
         cli_print_json(json);
     else

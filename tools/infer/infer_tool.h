@@ -4,10 +4,9 @@
 #define TOOLS_INFER_TOOL_H
 
 #include "libinfer/infer.h"
+#include "tools/array.h"
 #include "tools/cli.h"
 #include "tools/labels.h"
-
-#define TOOL_MAX_INPUTS 64
 
 struct tool_named_file {
     char *name; /* NULL: by position */
@@ -27,9 +26,9 @@ struct tool_request {
     int64_t batch; /* 0: 1, or what the model fixes */
     int top;
     const char *labels;
-    struct tool_named_file load[TOOL_MAX_INPUTS];
+    struct tool_named_file load[ARRAYS_MAX];
     int n_load;
-    struct tool_shape shape[TOOL_MAX_INPUTS];
+    struct tool_shape shape[ARRAYS_MAX];
     int n_shape;
     const char *export_output;
     bool bench, include_transfers;
@@ -57,29 +56,17 @@ struct tool_run {
 
 /* ---- arrays.c ------------------------------------------------------ */
 
-struct tool_arrays {
-    struct infer_array item[TOOL_MAX_INPUTS];
-    int count;
-};
-void tool_arrays_clear(struct tool_arrays *a);
-/* Room for an array whose dtype, rank and dim are set; `what` ("input") and
- * name are for the error.  Half of the machine's memory is the limit: the
- * network works on as much again, and the system promises more than it has. */
-int tool_array_alloc(const char *what, const char *name, struct infer_array *a,
-                     struct infer_error *err);
 /* Arrays for every input: from --load-inputs where given, else random, with
  * the shapes of --input-shape and --batch. */
-int tool_make_inputs(const struct tool_run *run, struct tool_arrays *in,
+int tool_make_inputs(const struct tool_run *run, struct arrays *in,
                      struct infer_error *err);
 /* Room for every output of the latest plan. */
 int tool_make_outputs(struct infer_session *session,
-                      const struct infer_model *model, struct tool_arrays *out,
+                      const struct infer_model *model, struct arrays *out,
                       struct infer_error *err);
 /* Writes outputs: .npy (one output), .json (all), or a folder of .npy. */
-int tool_export(const char *path, const struct tool_arrays *out,
+int tool_export(const char *path, const struct arrays *out,
                 struct infer_error *err);
-int64_t tool_count(const struct infer_array *a);
-size_t tool_bytes(enum infer_dtype dtype, int rank, const int64_t *dim);
 
 /* ---- images.c ------------------------------------------------------ */
 

@@ -157,7 +157,7 @@ static int load_option(const struct cli *cli, const char *value,
         struct tool_named_file *f = &r->load[r->n_load];
         char *colon = strchr(word, ':');
 
-        if (r->n_load == TOOL_MAX_INPUTS) {
+        if (r->n_load == ARRAYS_MAX) {
             free(copy);
             return bad_value(cli, "load-inputs", value, "at most 64 files");
         }
@@ -174,7 +174,7 @@ static int shape_option(const struct cli *cli, const char *value,
 {
     struct tool_shape *s = &r->shape[r->n_shape];
 
-    if (r->n_shape == TOOL_MAX_INPUTS ||
+    if (r->n_shape == ARRAYS_MAX ||
         !cli_shape(value, &s->name, &s->rank, s->dim))
         return bad_value(cli, "input-shape", value,
                          "a shape such as x:1x3x224x224 or [1,3,224,224]");
@@ -354,7 +354,7 @@ static void request_clear(struct tool_request *r)
 
 int tool_run_arrays(struct tool_run *run, struct infer_error *err)
 {
-    struct tool_arrays in = {0}, out = {0};
+    struct arrays in = {0}, out = {0};
     double start = cli_now();
     int status = tool_make_inputs(run, &in, err);
 
@@ -370,8 +370,8 @@ int tool_run_arrays(struct tool_run *run, struct infer_error *err)
         status = tool_export(run->request->export_output, &out, err);
     else if (status == INFER_OK && run->request->dump_layers == NULL)
         status = tool_export("-", &out, err);
-    tool_arrays_clear(&in);
-    tool_arrays_clear(&out);
+    arrays_clear(&in);
+    arrays_clear(&out);
     return status;
 }
 
