@@ -127,8 +127,12 @@ int tool_make_inputs(const struct tool_run *run, struct arrays *in,
         memset(a, 0, sizeof(*a));
         infer_model_input(run->model, i, &info);
         file = file_for(run->request, info.name, i);
-        if (file != NULL)
-            status = npy_read(file->path, NULL, a, err);
+        if (file == NULL && run->request->n_load > 0)
+            status =
+                error_set(err, INFER_EARGUMENT,
+                          "--load-inputs: no file for input '%s'", info.name);
+        else if (file != NULL)
+            status = npy_read(file->path, info.name, a, err);
         else
             status = random_input(run, &info, i, &seed, a, err);
         if (status < 0)
@@ -169,14 +173,10 @@ int tool_make_outputs(struct infer_session *session,
     return INFER_OK;
 }
 
-/* {"name": {"dtype", "shape", "data": [flat]}} */
-static int export_json(const char *path, const struct arrays *out,
-                       struct infer_error *err)
+cJSON *tool_outputs_json(const struct arrays *out)
 {
     cJSON *json = cJSON_CreateObject();
-    char *text;
-    FILE *f;
-    int i, k, bad;
+    int i, k;
 
     for (i = 0; i < out->count; i++) {
         const struct infer_array *a = &out->item[i];
@@ -193,17 +193,7 @@ static int export_json(const char *path, const struct arrays *out,
             cJSON_AddItemToArray(
                 data, cJSON_CreateNumber(scalar_load(a->dtype, a->data, j)));
     }
-    text = cJSON_PrintUnformatted(json);
-    cJSON_Delete(json);
-    if (text == NULL)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-    bad = f == NULL || fputs(text, f) < 0 || fputc('\n', f) < 0;
-    if (f != NULL && f != stdout && fclose(f) != 0)
-        bad = 1;
-    cJSON_free(text);
-    return bad ? error_set(err, INFER_EIO, "%s: %s", path, strerror(errno))
-               : INFER_OK;
+    return json;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -233,8 +223,17 @@ int tool_export(const char *path, const struct arrays *out,
 {
     int i, status = INFER_OK;
 
-    if (strcmp(path, "-") == 0 || ends_with(path, ".json"))
-        return export_json(path, out, err);
+    if (strcmp(path, "-") == 0) {
+        cli_print_json(tool_outputs_json(out), true);
+        return INFER_OK;
+    }
+    if (ends_with(path, ".json"))
+        return cli_write_json(path, tool_outputs_json(out), true, err);
+    if (ends_with(path, ".npz"))
+        return error_set(err, INFER_EARGUMENT,
+                         "%s: outputs are written as .npy, .json or into a "
+                         "folder",
+                         path);
     if (ends_with(path, ".npy")) {
         if (out->count != 1)
             return error_set(err, INFER_EARGUMENT,

@@ -51,7 +51,9 @@ struct tool_run {
     struct infer_model *model;
     struct infer_session *session;
     double load_seconds, plan_seconds;
-    struct labels labels; /* of --labels; none: the model's are used */
+    struct labels labels;    /* of --labels; none: the model's are used */
+    cJSON *result;           /* with --json: what tool_report() is to print */
+    const char *result_name; /* NULL: an object that takes more members */
 };
 
 /* ---- arrays.c ------------------------------------------------------ */
@@ -64,6 +66,8 @@ int tool_make_inputs(const struct tool_run *run, struct arrays *in,
 int tool_make_outputs(struct infer_session *session,
                       const struct infer_model *model, struct arrays *out,
                       struct infer_error *err);
+/* {"name": {"dtype", "shape", "data": [flat]}} */
+cJSON *tool_outputs_json(const struct arrays *out);
 /* Writes outputs: .npy (one output), .json (all), or a folder of .npy. */
 int tool_export(const char *path, const struct arrays *out,
                 struct infer_error *err);
@@ -79,7 +83,9 @@ struct tool_list {
 int tool_list_add(struct tool_list *list, const char *path,
                   struct infer_error *err);
 void tool_list_clear(struct tool_list *list);
-/* Runs all pictures in batches and prints the best classes of each. */
+/* Runs all pictures in batches and prints the best classes of each.  Pictures
+ * that cannot be read are named and left out; the others are run all the same
+ * before the status says so. */
 int tool_classify(struct tool_run *run, const struct tool_list *list,
                   struct infer_error *err);
 
@@ -92,8 +98,13 @@ int tool_compare(struct tool_run *run, struct infer_error *err);
 /* Every tensor of the last run as DIR/<number>-<name>.npy. */
 int tool_dump_layers(struct infer_session *session, const char *folder,
                      struct infer_error *err);
-/* The table of --profile, on standard output or as JSON in the file. */
-int tool_print_profile(const struct tool_run *run, struct infer_error *err);
-void tool_print_memory(const struct tool_run *run);
+
+/* ---- report.c ------------------------------------------------------ */
+
+/* The end of a run: --profile, --report-memory and --report-load-time, and with
+ * --json the result and them in one document. */
+int tool_report(struct tool_run *run, struct infer_error *err);
+/* The most memory that the process ever held. */
+size_t tool_peak_bytes(void);
 
 #endif

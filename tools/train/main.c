@@ -49,7 +49,7 @@ static void print_result(const struct train_run *r, double seconds)
     }
     if (r->last_saved >= 0)
         cJSON_AddStringToObject(json, "checkpoint", r->request->out);
-    cli_print_json(json);
+    cli_print_json(json, false);
 }
 
 static int work(struct train_run *r, struct infer_error *err)

@@ -59,8 +59,7 @@ static int recorded_inputs(const struct graph *g,
         struct infer_array *a = &in->item[i];
 
         if (c == NULL)
-            return error_set(err, INFER_EARGUMENT,
-                             "--verify: the file has no array for input '%s'",
+            return error_set(err, INFER_EARGUMENT, "no array for input '%s'",
                              name);
         memset(a, 0, sizeof(*a));
         a->name = name;
@@ -186,19 +185,54 @@ static int against_recorded(const struct graph *converted,
         const struct constant *c = weights_dict_find(recorded, a.item[i].name);
 
         if (c == NULL)
-            status = error_set(err, INFER_EARGUMENT,
-                               "--verify: the file has no array for output "
-                               "'%s'",
+            status = error_set(err, INFER_EARGUMENT, "no array for output '%s'",
                                a.item[i].name);
         else if (!compare(&a.item[i], c->dtype, c->data,
                           (size_t)constant_count(c), verdict))
             status = error_set(
                 err, INFER_EMISMATCH,
-                "output '%s' has %zu elements, the file %lld", a.item[i].name,
+                "output '%s' has %zu elements, the array %lld", a.item[i].name,
                 a.item[i].bytes / infer_dtype_size(a.item[i].dtype),
                 (long long)constant_count(c));
     }
     arrays_clear(&a);
+    return status;
+}
+
+static int with_recorded(const struct graph *converted, const char *path,
+                         struct wconv_verdict *verdict, struct infer_error *err)
+{
+    struct weights_import recorded;
+    struct weights_options options;
+    struct arrays in = {0};
+    int status;
+
+    weights_import_init(&recorded);
+    weights_options_init(&options);
+    options.from = "npz";
+    status = weights_read(path, &options, err, &recorded);
+    if (status < 0)
+        return status;
+    status = recorded_inputs(converted, &recorded.dict, &in, err);
+    if (status == INFER_OK)
+        status = against_recorded(converted, &recorded.dict, &in, verdict, err);
+    if (status < 0)
+        error_prefix(err, "%s", path);
+    arrays_clear(&in);
+    weights_import_clear(&recorded);
+    return status;
+}
+
+static int with_random(const struct graph *converted,
+                       const struct graph *original, uint64_t seed,
+                       struct wconv_verdict *verdict, struct infer_error *err)
+{
+    struct arrays in = {0};
+    int status = random_inputs(converted, seed, &in, err);
+
+    if (status == INFER_OK)
+        status = against_original(converted, original, &in, verdict, err);
+    arrays_clear(&in);
     return status;
 }
 
@@ -207,37 +241,19 @@ int wconv_verify(const struct graph *converted, const struct graph *original,
                  struct infer_error *err, struct wconv_verdict *out)
 {
     struct wconv_verdict verdict = {0};
-    struct weights_import recorded;
-    struct weights_options options;
-    struct arrays in = {0};
-    double start = cli_now();
     int status;
 
     if (converted->n_inputs > ARRAYS_MAX || converted->n_outputs > ARRAYS_MAX)
         return error_set(err, INFER_EUNSUPPORTED,
                          "%s: --verify takes at most %d inputs and outputs",
                          request->in, ARRAYS_MAX);
-    weights_import_init(&recorded);
-    weights_options_init(&options);
-    options.from = "npz";
-    if (original == NULL) {
+    if (original == NULL)
         status =
-            weights_read(request->verify_reference, &options, err, &recorded);
-        if (status == INFER_OK)
-            status = recorded_inputs(converted, &recorded.dict, &in, err);
-        if (status == INFER_OK)
-            status =
-                against_recorded(converted, &recorded.dict, &in, &verdict, err);
-    } else {
-        status = random_inputs(converted, cli->seed, &in, err);
-        if (status == INFER_OK)
-            status = against_original(converted, original, &in, &verdict, err);
-    }
-    arrays_clear(&in);
-    weights_import_clear(&recorded);
+            with_recorded(converted, request->verify_reference, &verdict, err);
+    else
+        status = with_random(converted, original, cli->seed, &verdict, err);
     if (status == INFER_OK)
         status = judge(request, &verdict, err);
-    verdict.seconds = cli_now() - start;
     if (status == INFER_OK)
         *out = verdict;
     return status;

@@ -88,7 +88,6 @@ int wconv_bad_value(const struct cli *cli, const char *name, const char *value,
 struct wconv_verdict {
     double max_abs, max_rel; /* largest |a-b|, and that over max |b| */
     char worst[128];         /* where the largest difference is, and what */
-    double seconds;
 };
 int wconv_verify(const struct graph *converted, const struct graph *original,
                  const struct wconv_request *request, struct cli *cli,
