@@ -311,7 +311,7 @@ static int open_loaders(struct train_run *r, struct infer_error *err)
 
 /* ---- positions ----------------------------------------------------- */
 
-static int64_t steps_of(const struct train_run *r, struct train_span span)
+int64_t train_steps_of(const struct train_run *r, struct train_span span)
 {
     return (int64_t)(span.epochs ? span.value * (double)r->steps_per_epoch + 0.5
                                  : span.value);
@@ -328,11 +328,11 @@ static void set_policy(struct train_run *r)
         r->policy.power = q->power;
     r->policy.final = q->final_rate;
     r->policy.total = r->total_steps;
-    r->policy.warmup = steps_of(r, q->warmup);
+    r->policy.warmup = train_steps_of(r, q->warmup);
     r->policy.marks = q->marks;
     for (int i = 0; i < q->marks; i++)
-        r->policy.mark[i] = steps_of(r, q->mark[i]);
-    /* Without marks: three falls, as Caffe's examples have them. */
+        r->policy.mark[i] = train_steps_of(r, q->mark[i]);
+    /* Without marks: a fall behind each third of the run. */
     if (r->policy.kind == POLICY_STEP && q->marks == 0) {
         r->policy.marks = 1;
         r->policy.mark[0] = r->total_steps / 3 > 0 ? r->total_steps / 3 : 1;
@@ -400,6 +400,7 @@ static int resume(struct train_run *r, struct infer_error *err)
         return rc;
     }
     r->step = r->last_saved = info.step;
+    r->saved_in = path;
     return log_resume(&r->log, info.step, err);
 }
 
