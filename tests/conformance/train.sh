@@ -244,10 +244,33 @@ expect 2 'no whole number' "$train" --arch=resnet20-cifar \
     --data="$dir/cifar" -o "$dir/x"
 head -c 3073 /dev/zero >"$dir/cifar/data_batch_1.bin"
 expect 2 '3x32x32.*1x14x14' "$train" "$arch" --data="$dir/cifar" -o "$dir/x"
-mkdir -p "$dir/ten/train/cat"
+mkdir -p "$dir/ten/train/cat" "$dir/none/train"
+cp "$pictures/1.png" "$dir/none/train"
+expect 2 'train: holds no folders' "$train" "$arch" --data="$dir/none" \
+    -o "$dir/x"
 expect 2 'without pictures' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
 printf 'no picture' >"$dir/ten/train/cat/1.png"
-expect 2 '1 classes.*scores 10' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+expect 2 'of one class, cat' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+mkdir "$dir/ten/train/dog"
+cp "$pictures/1.png" "$dir/ten/train/dog"
+expect 2 '2 classes.*scores 10' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+# Test pictures that are broken are no lack of them, and training pictures are
+# never what validation reads unasked.
+mkdir "$dir/broken"
+printf '\0\0\010\003\0\0\0\003\0\0\0\016\0\0\0\016' \
+    >"$dir/broken/t10k-images-idx3-ubyte"
+printf '\0\0\010\001\0\0\0\003\001\002\003' \
+    >"$dir/broken/t10k-labels-idx1-ubyte"
+expect 2 't10k-images.*cut off' "$train" "$arch" --data="$data" \
+    --val="$dir/broken" -o "$dir/x"
+cp "$dir/broken/t10k-labels-idx1-ubyte" "$data"
+expect 2 't10k-images-idx3-ubyte is not beside it' run "$dir/x" --steps=1
+rm "$data/t10k-labels-idx1-ubyte"
+expect 0 'no validation' run "$dir/alone.safetensors" --steps=1 \
+    --data="$data/train"
+grep -q 'validation loss' "$dir/out" && fail 'training pictures validated'
+expect 0 'validation loss' run "$dir/alone.safetensors" --steps=1 \
+    --val="$data/test"
 absent "$dir/x"
 
 # ---- usage
