@@ -15,6 +15,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/warp.cuh"
 
 #define THREADS   256
 #define TILE      64
@@ -170,8 +171,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
-        for (int step = 16; step > 0; step /= 2)
-            acc[m] += __shfl_xor_sync(~0u, acc[m], step);
+        acc[m] = warp_sum(acc[m]);
         if (lane == m)
             mine = acc[m];
     }

@@ -8,6 +8,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/warp.cuh"
 
 #define NORM_THREADS 256
 
@@ -31,8 +32,7 @@ template <int G> static __device__ __forceinline__ int64_t norm_first(void)
 template <int G, typename S>
 static __device__ __forceinline__ S norm_sum(S v, double *part)
 {
-    for (int step = 16; step > 0; step /= 2)
-        v += __shfl_xor_sync(~0u, v, step);
+    v = warp_sum(v);
     if (G == 32)
         return v;
     __syncthreads(); /* everybody has read the sum before */
