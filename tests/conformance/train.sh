@@ -116,6 +116,27 @@ for rule in nesterov rmsprop adamw; do
     done
 done
 
+# ---- and where an epoch does not end with a step: of two batches an epoch,
+# a step takes three
+common='-b 4 --accum=3 --augment=flip,crop:2'
+# shellcheck disable=SC2086
+expect 0 'step 5' run "$dir/whole.safetensors" $common --steps=5
+# shellcheck disable=SC2086
+expect 0 'step 2' run "$dir/part.safetensors" $common --steps=2
+# shellcheck disable=SC2086
+expect 0 'step 5' run "$dir/part.safetensors" $common --steps=5 --resume
+same "$dir/whole.safetensors" "$dir/part.safetensors"
+rm "$dir/whole.safetensors" "$dir/part.safetensors"
+
+# ---- without -o nothing is kept but the log; a checkpoint elsewhere is named
+expect 0 'no -o' "$train" "$arch" --data="$data" -b 5 --steps=2 \
+    --log="$dir/alone.csv" --plot="$dir/alone.svg"
+expect 0 '^2,1,' cat "$dir/alone.csv"
+expect 0 'polyline' cat "$dir/alone.svg"
+# shellcheck disable=SC2086
+expect 0 "^$a: step 60" "$train" "$arch" --data="$data" $usual --resume="$a" \
+    --epochs=31
+
 # ---- measured kernels: the cache gives the same again, and so does the
 # checkpoint where the cache is gone; a damaged cache is ignored with a word
 cache=$dir/tuning.json
@@ -186,10 +207,14 @@ same "$a" "$dir/good"
 grep -q "$a" "$dir/out" || fail 'a full disk was not named'
 same "$a" "$dir/good"
 
-# ---- divergence: named, and the checkpoint is kept
+# ---- divergence: named, and the checkpoint and the log are kept
 expect 3 'Lower --lr.*unharmed' run "$a" --resume --epochs=99 --lr=1e6 \
     --optimizer=adam --snapshot=1000 --epsilon=0
 same "$a" "$dir/good"
+expect 3 "step 60 in $a is unharmed" run "$dir/x" --resume="$a" --epochs=99 \
+    --lr=1e6 --snapshot=1000 --epsilon=0 --log="$dir/x.csv"
+absent "$dir/x"
+expect 0 '^61,' cat "$dir/x.csv"
 
 # ---- bad data
 expect 2 'No such file' "$train" "$arch" --data="$dir/nothing" -o "$dir/x"
@@ -219,10 +244,33 @@ expect 2 'no whole number' "$train" --arch=resnet20-cifar \
     --data="$dir/cifar" -o "$dir/x"
 head -c 3073 /dev/zero >"$dir/cifar/data_batch_1.bin"
 expect 2 '3x32x32.*1x14x14' "$train" "$arch" --data="$dir/cifar" -o "$dir/x"
-mkdir -p "$dir/ten/train/cat"
+mkdir -p "$dir/ten/train/cat" "$dir/none/train"
+cp "$pictures/1.png" "$dir/none/train"
+expect 2 'train: holds no folders' "$train" "$arch" --data="$dir/none" \
+    -o "$dir/x"
 expect 2 'without pictures' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
 printf 'no picture' >"$dir/ten/train/cat/1.png"
-expect 2 '1 classes.*scores 10' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+expect 2 'of one class, cat' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+mkdir "$dir/ten/train/dog"
+cp "$pictures/1.png" "$dir/ten/train/dog"
+expect 2 '2 classes.*scores 10' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+# Test pictures that are broken are no lack of them, and training pictures are
+# never what validation reads unasked.
+mkdir "$dir/broken"
+printf '\0\0\010\003\0\0\0\003\0\0\0\016\0\0\0\016' \
+    >"$dir/broken/t10k-images-idx3-ubyte"
+printf '\0\0\010\001\0\0\0\003\001\002\003' \
+    >"$dir/broken/t10k-labels-idx1-ubyte"
+expect 2 't10k-images.*cut off' "$train" "$arch" --data="$data" \
+    --val="$dir/broken" -o "$dir/x"
+cp "$dir/broken/t10k-labels-idx1-ubyte" "$data"
+expect 2 't10k-images-idx3-ubyte is not beside it' run "$dir/x" --steps=1
+rm "$data/t10k-labels-idx1-ubyte"
+expect 0 'no validation' run "$dir/alone.safetensors" --steps=1 \
+    --data="$data/train"
+grep -q 'validation loss' "$dir/out" && fail 'training pictures validated'
+expect 0 'validation loss' run "$dir/alone.safetensors" --steps=1 \
+    --val="$data/test"
 absent "$dir/x"
 
 # ---- usage

@@ -137,6 +137,22 @@ int data_check_labels(const struct data_set *set, struct infer_error *err)
     return 0;
 }
 
+static int absent(const char *path, enum data_part part,
+                  struct infer_error *err, struct data_set *out)
+{
+    (void)error_set(err, INFER_EFORMAT,
+                    "%s: holds no %s pictures: neither idx files "
+                    "(%s-images-idx3-ubyte and labels, .gz or not), nor "
+                    "CIFAR-10 batches (%s.bin), nor folders of pictures "
+                    "(%s/CLASS/*.png or .jpg)",
+                    path, part == DATA_TRAIN ? "training" : "test",
+                    part == DATA_TRAIN ? "train" : "t10k",
+                    part == DATA_TRAIN ? "data_batch_1" : "test_batch",
+                    part == DATA_TRAIN ? "train" : "test");
+    data_close(out);
+    return DATA_ABSENT;
+}
+
 int data_open(const char *path, enum data_part part,
               const struct data_wish *wish, struct infer_error *err,
               struct data_set *out)
@@ -156,16 +172,8 @@ int data_open(const char *path, enum data_part part,
     if (rc == 0)
         rc = data_open_folder(path, part, wish, err, out);
     if (rc == 0)
-        rc = error_set(err, INFER_EFORMAT,
-                       "%s: holds no %s pictures: neither idx files "
-                       "(%s-images-idx3-ubyte and labels, .gz or not), nor "
-                       "CIFAR-10 batches (%s.bin), nor folders of pictures "
-                       "(%s/CLASS/*.png or .jpg)",
-                       path, part == DATA_TRAIN ? "training" : "test",
-                       part == DATA_TRAIN ? "train" : "t10k",
-                       part == DATA_TRAIN ? "data_batch_1" : "test_batch",
-                       part == DATA_TRAIN ? "train" : "test");
-    if (rc > 0)
+        rc = absent(path, part, err, out);
+    else if (rc > 0)
         rc = data_check_labels(out, err);
     if (rc == 0 && out->count == 0)
         rc = error_set(err, INFER_EFORMAT, "%s: holds no pictures", path);

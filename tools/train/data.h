@@ -46,8 +46,12 @@ struct data_wish {
 /* Opens the part of a folder, recognised by what is in it:
  *   train-images-idx3-ubyte and train-labels-idx1-ubyte, t10k-... (or with
  *   .gz); data_batch*.bin, test_batch*.bin (or with .gz); train/CLASS/...,
- *   test/CLASS/... or val/CLASS/...; CLASS/... itself.
- * or one .bin file.  EIO, EFORMAT say what is wrong and what to do. */
+ *   test/CLASS/... or val/CLASS/...
+ * For training also CLASS/... itself, or one .bin file: pictures that nothing
+ * divides into parts.
+ * DATA_ABSENT: there is nothing of that part, which err says in full; EIO,
+ * EFORMAT: what is there is broken. */
+#define DATA_ABSENT 1
 int data_open(const char *path, enum data_part part,
               const struct data_wish *wish, struct infer_error *err,
               struct data_set *out);

@@ -131,18 +131,23 @@ static int open_data(struct train_run *r, const struct data_wish *wish,
 
     if (rc == 0)
         rc = check_size(&r->train, wish, err);
-    if (rc < 0)
-        return rc;
+    if (rc != 0)
+        return rc < 0 ? rc : INFER_EFORMAT;
     rc = data_open(q->val ? q->val : q->data, DATA_TEST, wish, err, &r->val);
-    /* A folder of test pictures alone is what --val may name as well. */
-    if (rc < 0 && q->val)
+    /* Test pictures alone, in no part, are what --val may name as well. */
+    if (rc == DATA_ABSENT && q->val)
         rc = data_open(q->val, DATA_TRAIN, wish, err, &r->val);
-    if (rc < 0 && !q->val) {
-        cli_verbose(r->cli, "%s: no test pictures there: no validation",
-                    q->data);
+    if (rc == DATA_ABSENT && !q->val) {
+        if (r->cli->verbosity >= 0)
+            cli_error(r->cli,
+                      "%s: no test pictures there: no validation (--val names "
+                      "some)",
+                      q->data);
         return 0;
     }
-    return rc < 0 ? rc : check_size(&r->val, wish, err);
+    if (rc != 0)
+        return rc < 0 ? rc : INFER_EFORMAT;
+    return check_size(&r->val, wish, err);
 }
 
 static int check_classes(const struct train_run *r, const struct net *n,
@@ -150,6 +155,12 @@ static int check_classes(const struct train_run *r, const struct net *n,
 {
     const int64_t have = r->train.classes, want = n->classes;
 
+    if (have < 2)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: all its pictures are of one class%s%s: there is "
+                         "nothing to tell apart (folders: one for each class)",
+                         r->train.path, r->train.class_name ? ", " : "",
+                         r->train.class_name ? r->train.class_name[0] : "");
     if (have > want || (r->train.class_name && have != want))
         return error_set(err, INFER_EFORMAT,
                          "%s: has %lld classes, but the network scores %lld: "
@@ -157,8 +168,10 @@ static int check_classes(const struct train_run *r, const struct net *n,
                          r->train.path, (long long)have, (long long)want);
     if (r->val.count > 0 && r->val.classes > want)
         return error_set(err, INFER_EFORMAT,
-                         "%s: has %d classes, but the network scores %lld",
-                         r->val.path, r->val.classes, (long long)want);
+                         "%s: has %d classes, but the network scores %lld: it "
+                         "belongs to another set than %s",
+                         r->val.path, r->val.classes, (long long)want,
+                         r->train.path);
     return 0;
 }
 
@@ -311,7 +324,7 @@ static int open_loaders(struct train_run *r, struct infer_error *err)
 
 /* ---- positions ----------------------------------------------------- */
 
-static int64_t steps_of(const struct train_run *r, struct train_span span)
+int64_t train_steps_of(const struct train_run *r, struct train_span span)
 {
     return (int64_t)(span.epochs ? span.value * (double)r->steps_per_epoch + 0.5
                                  : span.value);
@@ -328,11 +341,11 @@ static void set_policy(struct train_run *r)
         r->policy.power = q->power;
     r->policy.final = q->final_rate;
     r->policy.total = r->total_steps;
-    r->policy.warmup = steps_of(r, q->warmup);
+    r->policy.warmup = train_steps_of(r, q->warmup);
     r->policy.marks = q->marks;
     for (int i = 0; i < q->marks; i++)
-        r->policy.mark[i] = steps_of(r, q->mark[i]);
-    /* Without marks: three falls, as Caffe's examples have them. */
+        r->policy.mark[i] = train_steps_of(r, q->mark[i]);
+    /* Without marks: a fall behind each third of the run. */
     if (r->policy.kind == POLICY_STEP && q->marks == 0) {
         r->policy.marks = 1;
         r->policy.mark[0] = r->total_steps / 3 > 0 ? r->total_steps / 3 : 1;
@@ -400,6 +413,7 @@ static int resume(struct train_run *r, struct infer_error *err)
         return rc;
     }
     r->step = r->last_saved = info.step;
+    r->saved_in = path;
     return log_resume(&r->log, info.step, err);
 }
 

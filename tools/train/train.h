@@ -68,14 +68,17 @@ struct train_run {
     struct log log;
     struct policy policy;
     int64_t steps_per_epoch, total_steps, step;
-    int64_t last_saved; /* step of the newest checkpoint; -1: none */
-    bool stop;          /* a signal asked for the end, and all processes know */
+    int64_t last_saved;   /* step of the newest checkpoint; -1: none */
+    const char *saved_in; /* its file */
+    bool stop; /* a signal asked for the end, and all processes know */
     double best_accuracy, val_loss, val_accuracy;
 };
 
 /* setup.c: data, graph, network, first weights. */
 int train_open(struct train_run *r, struct infer_error *err);
 void train_close(struct train_run *r);
+/* In steps, rounded. */
+int64_t train_steps_of(const struct train_run *r, struct train_span span);
 /* A network on the run's data; dtype F64 for gradients checks. */
 int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
                    bool check, struct infer_error *err, struct net **out);
@@ -94,8 +97,6 @@ bool train_leads(const struct train_run *r);
 int train_step(struct train_run *r, const struct loader_batch *again,
                struct infer_error *err, struct net_metrics *out,
                int64_t *pictures);
-void train_progress(const struct train_run *r, double loss, double accuracy,
-                    double rate, double since);
 
 /* check.c: --grad-check, --overfit-batch, --time-layers, --evaluate. */
 int train_grad_check(struct train_run *r, struct infer_error *err);
