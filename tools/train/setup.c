@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "libinfer/file_write.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
 #include "weights/weights.h"
@@ -352,7 +353,7 @@ static void set_policy(struct train_run *r)
     }
 }
 
-static void set_length(struct train_run *r)
+static int set_length(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
 
@@ -362,7 +363,20 @@ static void set_length(struct train_run *r)
     r->total_steps =
         q->steps > 0 ? q->steps
                      : (int64_t)(q->epochs * (double)r->steps_per_epoch + 0.5);
+    if (r->total_steps < 1)
+        r->total_steps = 1;
+    if (r->total_steps > TRAIN_MAX_STEPS)
+        return error_set(err, INFER_EARGUMENT,
+                         "%g epochs are %lld steps; a run can have %d",
+                         q->epochs, (long long)r->total_steps, TRAIN_MAX_STEPS);
     set_policy(r);
+    if (r->policy.warmup >= r->total_steps && r->cli->verbosity >= 0 &&
+        train_is_run(q))
+        cli_error(r->cli,
+                  "the warm-up of %lld steps is as long as the run, which "
+                  "ends at step %lld",
+                  (long long)r->policy.warmup, (long long)r->total_steps);
+    return 0;
 }
 
 /* ---- resuming ------------------------------------------------------ */
@@ -465,6 +479,30 @@ static int open_device(struct train_run *r, struct infer_error *err)
     return rc < 0 ? rc : exchange_open(g, &r->device, err, &r->exchange);
 }
 
+/* Whether a file can be written there, while there is nothing to lose yet. */
+static int try_output(const char *path, struct infer_error *err)
+{
+    struct file_writer w;
+    const int rc = path ? file_writer_open(path, err, &w) : 0;
+
+    if (path && rc == 0)
+        file_writer_abort(&w);
+    return rc;
+}
+
+static int try_outputs(const struct train_run *r, struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    int rc = 0;
+
+    if (!train_is_run(q) || !train_leads(r))
+        return 0;
+    rc = try_output(q->out, err);
+    if (rc == 0)
+        rc = try_output(q->log, err);
+    return rc < 0 ? rc : try_output(q->plot, err);
+}
+
 int train_open(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
@@ -474,6 +512,8 @@ int train_open(struct train_run *r, struct infer_error *err)
 
     r->last_saved = -1;
     log_init(&r->log, q->log, q->plot);
+    if (rc == 0)
+        rc = try_outputs(r, err);
     if (rc == 0)
         rc = open_graph(q, 0, err, &g);
     if (rc < 0)
@@ -494,8 +534,9 @@ int train_open(struct train_run *r, struct infer_error *err)
         rc = open_loaders(r, err);
     if (rc < 0)
         return rc;
-    set_length(r);
-    rc = set_loss_scale(r, err);
+    rc = set_length(r, err);
+    if (rc == 0)
+        rc = set_loss_scale(r, err);
     if (rc == 0 && train_leads(r))
         rc = q->resume ? resume(r, err) : first_weights(r, r->net, err);
     if (rc == 0 && r->exchange)
