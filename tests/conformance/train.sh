@@ -290,6 +290,7 @@ expect 1 'augment' "$train" "$arch" --data="$data" --augment=fly
 expect 1 'is no option' "$train" "$arch" --data="$data" there
 expect 1 'neither a built-in name' "$train" --arch=lenet55 --data="$data"
 expect 4 'cuda' run "$dir/x" --device=cuda:99
+expect 4 'cuda: not usable on device cpu' run "$dir/x" --backend=cuda
 expect 1 'goes with --device=cuda' run "$dir/x" --gpus=2 --device=cpu
 expect 1 'shared equally by 2 GPUs' run "$dir/x" --gpus=2
 expect 4 'GPUs were asked for\|no NVIDIA driver\|one GPU at a time' \

@@ -454,7 +454,7 @@ static enum infer_dtype dtype_of(enum infer_precision precision)
 }
 
 /* The device of this process, and its tie to the others. */
-static int open_device(struct train_run *r, struct infer_error *err)
+static int open_place(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
     struct group *g = r->group;
@@ -477,6 +477,14 @@ static int open_device(struct train_run *r, struct infer_error *err)
     snprintf(name, sizeof(name), "cuda:%d", g->local);
     rc = device_open(name, q->threads, NULL, err, &r->device);
     return rc < 0 ? rc : exchange_open(g, &r->device, err, &r->exchange);
+}
+
+static int open_device(struct train_run *r, struct infer_error *err)
+{
+    const int rc = open_place(r, err);
+
+    return rc < 0 ? rc
+                  : device_check_backend(&r->device, r->request->backend, err);
 }
 
 /* Whether a file can be written there, while there is nothing to lose yet. */
