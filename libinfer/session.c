@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions: options, one plan for each set of input shapes, the run. */
-#include "config.h"
-
 #include "libinfer/session.h"
 
 #include <stdio.h>
