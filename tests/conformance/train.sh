@@ -181,8 +181,11 @@ absent "$dir/c.safetensors"
 cp "$a" "$dir/good"
 expect 1 'begun with' run "$a" --resume --seed=4
 expect 1 'begun with batch 5' run "$a" --resume -b 2
-expect 2 'another network or optimizer\|holds' run "$a" --resume \
-    --optimizer=sgd
+expect 1 'begun with --optimizer=adam' run "$a" --resume --optimizer=sgd
+expect 2 "'train.weight.conv1.weight' is missing, and [1-9].* --ema" run "$a" \
+    --resume --ema=0.9
+[ "$(grep -c missing "$dir/out")" = 1 ] || fail 'missing tensors fill a page'
+expect 2 'holds [0-9]* tensors.*--freeze' run "$a" --resume --freeze='^fc'
 expect 1 'complete at step 60' run "$a" --resume --epochs=30
 head -c 3000 "$a" >"$dir/short.safetensors"
 expect 2 'short.safetensors' run "$a" --resume="$dir/short.safetensors"

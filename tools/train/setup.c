@@ -392,14 +392,19 @@ static int differs(struct infer_error *err, const char *what, int64_t was,
                      what, (long long)was, (long long)is);
 }
 
-static int check_resumed(const struct train_run *r,
-                         const struct checkpoint_info *info,
+static int check_resumed(const struct checkpoint_info *info, void *user,
                          struct infer_error *err)
 {
+    const struct train_run *r = user;
     const struct train_request *q = r->request;
     int rc = 0;
 
     error_clear(err);
+    /* A built-in name says the network; files may have been moved. */
+    if (q->arch && arch_find(info->arch) && arch_find(q->arch) &&
+        strcmp(info->arch, q->arch) != 0)
+        rc = error_add(err, INFER_EARGUMENT, "the run was begun with --arch=%s",
+                       info->arch);
     if (strcmp(info->rule, q->rule) != 0)
         rc = error_add(err, INFER_EARGUMENT,
                        "the run was begun with --optimizer=%s", info->rule);
@@ -417,15 +422,12 @@ static int resume(struct train_run *r, struct infer_error *err)
 {
     struct checkpoint_info info;
     const char *path = r->request->resume;
-    int rc = checkpoint_read(path, r->net, err, &info);
+    int rc = checkpoint_read(path, r->net, check_resumed, r, err, &info);
 
     if (rc < 0)
         return rc;
-    rc = check_resumed(r, &info, err);
-    if (rc < 0) {
-        error_prefix(err, "%s", path);
-        return rc;
-    }
+    cli_verbose(r->cli, "%s: going on behind step %lld of %lld", path,
+                (long long)info.step, (long long)r->total_steps);
     r->step = r->last_saved = info.step;
     r->saved_in = path;
     return log_resume(&r->log, info.step, err);
