@@ -156,18 +156,20 @@ static int batch_reserve(struct tool_run *run,
                          const int64_t *hw, int64_t n, struct batch *b,
                          struct infer_error *err)
 {
-    int64_t dim[4] = {n, info->dim[1], hw[0], hw[1]};
+    const int64_t planes[4] = {n, info->dim[1], hw[0], hw[1]};
+    const int64_t pixels[4] = {n, hw[0], hw[1], info->dim[1]};
+    const int64_t *dim = run->pixels ? pixels : planes;
     int status;
 
-    if (b->in.data != NULL && memcmp(dim, b->in.dim, sizeof(dim)) == 0)
+    if (b->in.data != NULL && memcmp(dim, b->in.dim, sizeof(planes)) == 0)
         return INFER_OK;
     free(b->in.data);
     tool_arrays_clear(&b->out);
     memset(&b->in, 0, sizeof(b->in));
     b->in.name = info->name;
-    b->in.dtype = INFER_F32;
+    b->in.dtype = run->pixels ? INFER_U8 : INFER_F32;
     b->in.rank = 4;
-    memcpy(b->in.dim, dim, sizeof(dim));
+    memcpy(b->in.dim, dim, sizeof(planes));
     status = tool_array_alloc("input", info->name, &b->in, err);
     if (status < 0)
         return status;
@@ -305,15 +307,15 @@ static int run_batch(struct tool_run *run, struct batch *b, char **path,
     return status;
 }
 
-static int check_input(const struct tool_run *run,
+static int check_input(const struct infer_model *model,
                        struct infer_tensor_info *info, struct infer_error *err)
 {
-    if (infer_model_input_count(run->model) != 1)
+    if (infer_model_input_count(model) != 1)
         return error_set(err, INFER_EARGUMENT,
                          "the network has %d inputs, not one picture: use "
                          "--load-inputs",
-                         infer_model_input_count(run->model));
-    infer_model_input(run->model, 0, info);
+                         infer_model_input_count(model));
+    infer_model_input(model, 0, info);
     if (info->rank != 4 || (info->dim[1] != 1 && info->dim[1] != 3))
         return error_set(err, INFER_EARGUMENT,
                          "input '%s' is no picture (N,1 or 3,H,W): use "
@@ -322,13 +324,32 @@ static int check_input(const struct tool_run *run,
     return INFER_OK;
 }
 
+static bool on_cpu(const struct tool_request *r)
+{
+    return r->session.device == NULL || strcmp(r->session.device, "cpu") == 0;
+}
+
+int tool_pictures_open(struct tool_run *run, struct infer_error *err)
+{
+    const struct tool_request *r = run->request;
+    struct infer_tensor_info info;
+    int status = check_input(run->model, &info, err);
+
+    if (status == INFER_OK && !on_cpu(r) && info.dtype == INFER_F32)
+        status = infer_model_take_pixels(run->model, 0, err, &run->pixels);
+    return status < 0
+               ? status
+               : infer_session_create(run->pixels ? run->pixels : run->model,
+                                      &r->session, err, &run->session);
+}
+
 /* Threads that read pictures: on a GPU they are all that the CPU has to do;
  * where the CPU computes as well, one of them keeps up. */
 static int reader_threads(const struct tool_request *r)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
-    if (r->session.device == NULL || strcmp(r->session.device, "cpu") == 0)
+    if (on_cpu(r))
         return 1;
     if (r->session.threads > 0)
         return r->session.threads;
@@ -372,7 +393,7 @@ int tool_classify(struct tool_run *run, const struct tool_list *list,
     int64_t limit = run->request->batch > 0 ? run->request->batch : 1, n = 0;
     struct reader *reader = NULL;
     size_t i = 0;
-    int status = check_input(run, &info, err);
+    int status = check_input(run->model, &info, err);
 
     if (status == INFER_OK && info.dim[0] > 0)
         limit = info.dim[0];
@@ -381,7 +402,7 @@ int tool_classify(struct tool_run *run, const struct tool_list *list,
     if (status == INFER_OK)
         status = reader_start(run->model, list, reader_threads(run->request),
                               limit < MAX_AHEAD ? (size_t)limit : MAX_AHEAD,
-                              err, &reader);
+                              run->pixels != NULL, err, &reader);
     while (status == INFER_OK && i < list->count) {
         status =
             fill_batch(run, &info, reader, limit, list->count - i, &b, &n, err);

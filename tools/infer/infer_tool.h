@@ -50,6 +50,7 @@ struct tool_run {
     struct cli *cli;
     const struct tool_request *request;
     struct infer_model *model;
+    struct infer_model *pixels; /* the session's, where it is not `model` */
     struct infer_session *session;
     double load_seconds, plan_seconds;
     struct labels labels; /* of --labels; none: the model's are used */
@@ -92,6 +93,8 @@ struct tool_list {
 int tool_list_add(struct tool_list *list, const char *path,
                   struct infer_error *err);
 void tool_list_clear(struct tool_list *list);
+/* Creates the session for pictures: on a GPU one that takes pixels. */
+int tool_pictures_open(struct tool_run *run, struct infer_error *err);
 /* Runs all pictures in batches and prints the best classes of each. */
 int tool_classify(struct tool_run *run, const struct tool_list *list,
                   struct infer_error *err);

@@ -427,8 +427,10 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
 
     status = infer_model_open(r->model, err, &run.model);
     if (status == INFER_OK && r->compare == NULL)
-        status =
-            infer_session_create(run.model, &r->session, err, &run.session);
+        status = n_paths > 0 && !r->bench
+                     ? tool_pictures_open(&run, err)
+                     : infer_session_create(run.model, &r->session, err,
+                                            &run.session);
     run.load_seconds = cli_now() - start;
     if (status == INFER_OK && r->labels != NULL)
         status = labels_read(r->labels, err, &run.labels);
@@ -443,6 +445,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     tool_list_clear(&list);
     labels_clear(&run.labels);
     infer_session_close(&run.session);
+    infer_model_close(&run.pixels);
     infer_model_close(&run.model);
     return status;
 }
