@@ -181,8 +181,11 @@ absent "$dir/c.safetensors"
 cp "$a" "$dir/good"
 expect 1 'begun with' run "$a" --resume --seed=4
 expect 1 'begun with batch 5' run "$a" --resume -b 2
-expect 2 'another network or optimizer\|holds' run "$a" --resume \
-    --optimizer=sgd
+expect 1 'begun with --optimizer=adam' run "$a" --resume --optimizer=sgd
+expect 2 "'train.weight.conv1.weight' is missing, and [1-9].* --ema" run "$a" \
+    --resume --ema=0.9
+[ "$(grep -c missing "$dir/out")" = 1 ] || fail 'missing tensors fill a page'
+expect 2 'holds [0-9]* tensors.*--freeze' run "$a" --resume --freeze='^fc'
 expect 1 'complete at step 60' run "$a" --resume --epochs=30
 head -c 3000 "$a" >"$dir/short.safetensors"
 expect 2 'short.safetensors' run "$a" --resume="$dir/short.safetensors"
@@ -197,6 +200,13 @@ expect 2 'checksum' run "$a" --resume="$dir/bit.safetensors" --epochs=40
 expect 2 'no training state\|missing' run "$a" --resume="$dir/bare.infer"
 expect 2 '/dev/full\|regular' run /dev/full --steps=1
 expect 2 "$dir/nowhere" run "$dir/nowhere/x" --steps=1
+# Where a file cannot be written is said before anything is computed.
+for option in -o --log --plot; do
+    expect 2 "$dir/nowhere/y: cannot create" run "$dir/x" "$option" \
+        "$dir/nowhere/y" --steps=1
+    grep -q 'epoch' "$dir/out" && fail "$option: noticed late"
+    absent "$dir/x"
+done
 same "$a" "$dir/good"
 # A disk that fills up: files may grow to 8 blocks of 512 bytes.
 (
@@ -283,6 +293,7 @@ expect 1 'augment' "$train" "$arch" --data="$data" --augment=fly
 expect 1 'is no option' "$train" "$arch" --data="$data" there
 expect 1 'neither a built-in name' "$train" --arch=lenet55 --data="$data"
 expect 4 'cuda' run "$dir/x" --device=cuda:99
+expect 4 'cuda: not usable on device cpu' run "$dir/x" --backend=cuda
 expect 1 'goes with --device=cuda' run "$dir/x" --gpus=2 --device=cpu
 expect 1 'shared equally by 2 GPUs' run "$dir/x" --gpus=2
 expect 4 'GPUs were asked for\|no NVIDIA driver\|one GPU at a time' \
@@ -290,6 +301,20 @@ expect 4 'GPUs were asked for\|no NVIDIA driver\|one GPU at a time' \
 expect 1 'leave --gpus out' env OMPI_COMM_WORLD_SIZE=2 "$train" "$arch" \
     --data="$data" --gpus=2
 expect 1 'takes one GPU' run "$dir/x" --gpus=2 --grad-check
+# What contradicts itself, or would go unread.
+expect 1 'steps and --epochs exclude' run "$dir/x" --steps=1 --epochs=1
+expect 1 'evaluate exclude each other' run "$dir/x" --grad-check --time-layers
+expect 1 'resume and --grad-check' run "$a" --grad-check --resume
+expect 1 'evaluate of no weights' run "$dir/x" --evaluate
+expect 1 'a file each' run "$dir/x" --steps=1 --log="$dir/x"
+expect 1 'lr-step goes with --lr-policy=step' run "$dir/x" --lr-step=1e,2e
+expect 1 'gamma goes with' run "$dir/x" --gamma=0.1 --lr-policy=cosine
+expect 1 'beta2 goes with' run "$dir/x" --optimizer=momentum --beta2=0.9
+expect 1 'nesterov needs' run "$dir/x" --optimizer=nesterov --momentum=0
+expect 1 'snapshot takes steps' run "$dir/x" --snapshot=0.5
+expect 1 'epochs takes a number' run "$dir/x" --epochs=0
+expect 0 'warm-up of 9 steps' run "$dir/x" --warmup=9 --steps=2
+rm "$dir/x"
 absent "$dir/x"
 expect 0 'resnet50-mnist' "$train" --list-archs
 expect 0 'usage: train' "$train" --help

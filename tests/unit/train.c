@@ -141,6 +141,13 @@ static void words_of_augmentation(void **state)
     assert_false(augment_parse("flip,fly", &a, &bad));
     assert_string_equal(bad, "fly");
     assert_false(augment_parse("crop:-1", &a, &bad));
+    assert_false(augment_parse("crop:2x", &a, &bad));
+    assert_false(augment_parse("crop:2.5", &a, &bad));
+    assert_false(augment_parse("crop:", &a, &bad));
+    assert_false(augment_parse("affine:nan", &a, &bad));
+    assert_false(augment_parse("affine:inf", &a, &bad));
+    assert_false(augment_parse("affine:5:0.1:1e300", &a, &bad));
+    assert_false(augment_parse("affine:5:0.1:0.1:1", &a, &bad));
     assert_false(augment_parse("", &a, &bad));
     assert_false(augment_parse("flip,", &a, &bad));
 }

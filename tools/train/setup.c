@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "libinfer/file_write.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
 #include "weights/weights.h"
@@ -352,7 +353,7 @@ static void set_policy(struct train_run *r)
     }
 }
 
-static void set_length(struct train_run *r)
+static int set_length(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
 
@@ -362,7 +363,20 @@ static void set_length(struct train_run *r)
     r->total_steps =
         q->steps > 0 ? q->steps
                      : (int64_t)(q->epochs * (double)r->steps_per_epoch + 0.5);
+    if (r->total_steps < 1)
+        r->total_steps = 1;
+    if (r->total_steps > TRAIN_MAX_STEPS)
+        return error_set(err, INFER_EARGUMENT,
+                         "%g epochs are %lld steps; a run can have %d",
+                         q->epochs, (long long)r->total_steps, TRAIN_MAX_STEPS);
     set_policy(r);
+    if (r->policy.warmup >= r->total_steps && r->cli->verbosity >= 0 &&
+        train_is_run(q))
+        cli_error(r->cli,
+                  "the warm-up of %lld steps is as long as the run, which "
+                  "ends at step %lld",
+                  (long long)r->policy.warmup, (long long)r->total_steps);
+    return 0;
 }
 
 /* ---- resuming ------------------------------------------------------ */
@@ -378,14 +392,19 @@ static int differs(struct infer_error *err, const char *what, int64_t was,
                      what, (long long)was, (long long)is);
 }
 
-static int check_resumed(const struct train_run *r,
-                         const struct checkpoint_info *info,
+static int check_resumed(const struct checkpoint_info *info, void *user,
                          struct infer_error *err)
 {
+    const struct train_run *r = user;
     const struct train_request *q = r->request;
     int rc = 0;
 
     error_clear(err);
+    /* A built-in name says the network; files may have been moved. */
+    if (q->arch && arch_find(info->arch) && arch_find(q->arch) &&
+        strcmp(info->arch, q->arch) != 0)
+        rc = error_add(err, INFER_EARGUMENT, "the run was begun with --arch=%s",
+                       info->arch);
     if (strcmp(info->rule, q->rule) != 0)
         rc = error_add(err, INFER_EARGUMENT,
                        "the run was begun with --optimizer=%s", info->rule);
@@ -403,15 +422,12 @@ static int resume(struct train_run *r, struct infer_error *err)
 {
     struct checkpoint_info info;
     const char *path = r->request->resume;
-    int rc = checkpoint_read(path, r->net, err, &info);
+    int rc = checkpoint_read(path, r->net, check_resumed, r, err, &info);
 
     if (rc < 0)
         return rc;
-    rc = check_resumed(r, &info, err);
-    if (rc < 0) {
-        error_prefix(err, "%s", path);
-        return rc;
-    }
+    cli_verbose(r->cli, "%s: going on behind step %lld of %lld", path,
+                (long long)info.step, (long long)r->total_steps);
     r->step = r->last_saved = info.step;
     r->saved_in = path;
     return log_resume(&r->log, info.step, err);
@@ -440,7 +456,7 @@ static enum infer_dtype dtype_of(enum infer_precision precision)
 }
 
 /* The device of this process, and its tie to the others. */
-static int open_device(struct train_run *r, struct infer_error *err)
+static int open_place(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
     struct group *g = r->group;
@@ -465,6 +481,38 @@ static int open_device(struct train_run *r, struct infer_error *err)
     return rc < 0 ? rc : exchange_open(g, &r->device, err, &r->exchange);
 }
 
+static int open_device(struct train_run *r, struct infer_error *err)
+{
+    const int rc = open_place(r, err);
+
+    return rc < 0 ? rc
+                  : device_check_backend(&r->device, r->request->backend, err);
+}
+
+/* Whether a file can be written there, while there is nothing to lose yet. */
+static int try_output(const char *path, struct infer_error *err)
+{
+    struct file_writer w;
+    const int rc = path ? file_writer_open(path, err, &w) : 0;
+
+    if (path && rc == 0)
+        file_writer_abort(&w);
+    return rc;
+}
+
+static int try_outputs(const struct train_run *r, struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    int rc = 0;
+
+    if (!train_is_run(q) || !train_leads(r))
+        return 0;
+    rc = try_output(q->out, err);
+    if (rc == 0)
+        rc = try_output(q->log, err);
+    return rc < 0 ? rc : try_output(q->plot, err);
+}
+
 int train_open(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
@@ -474,6 +522,8 @@ int train_open(struct train_run *r, struct infer_error *err)
 
     r->last_saved = -1;
     log_init(&r->log, q->log, q->plot);
+    if (rc == 0)
+        rc = try_outputs(r, err);
     if (rc == 0)
         rc = open_graph(q, 0, err, &g);
     if (rc < 0)
@@ -494,8 +544,9 @@ int train_open(struct train_run *r, struct infer_error *err)
         rc = open_loaders(r, err);
     if (rc < 0)
         return rc;
-    set_length(r);
-    rc = set_loss_scale(r, err);
+    rc = set_length(r, err);
+    if (rc == 0)
+        rc = set_loss_scale(r, err);
     if (rc == 0 && train_leads(r))
         rc = q->resume ? resume(r, err) : first_weights(r, r->net, err);
     if (rc == 0 && r->exchange)

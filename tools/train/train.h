@@ -18,6 +18,9 @@ struct train_span {
     bool epochs;
 };
 
+/* Steps are counted in single precision on the device. */
+#define TRAIN_MAX_STEPS 16000000
+
 /* Everything one run was asked for. */
 struct train_request {
     const char *arch, *data, *val, *out, *init_from, *freeze, *log, *plot;
@@ -34,14 +37,14 @@ struct train_request {
     const char *tune_cache;
     int64_t batch; /* over all GPUs */
     int accumulate;
-    double epochs;
+    double epochs;    /* 0 while not said */
     int64_t steps;    /* 0: by epochs */
     const char *rule; /* word of --optimizer */
     struct kern_update update;
     bool beta1_set, epsilon_set;
     bool average, decay_all, sync_norm;
     struct policy policy;
-    bool policy_gamma, policy_power;
+    bool policy_gamma, policy_power, policy_final;
     double gamma, power, final_rate;
     struct train_span warmup, mark[POLICY_MAX_MARKS], snapshot;
     int marks;
@@ -52,6 +55,12 @@ struct train_request {
     enum init_scheme init;
     bool grad_check, overfit, time_layers, evaluate;
 };
+
+/* Not a check or a measurement, which write nothing. */
+static inline bool train_is_run(const struct train_request *q)
+{
+    return !q->grad_check && !q->overfit && !q->time_layers && !q->evaluate;
+}
 
 struct train_run {
     struct cli *cli;
