@@ -173,9 +173,25 @@ expect 0 '9 parameters taken\|accuracy' run "$dir/b.safetensors" --steps=2 -v \
     --init-from="$a" --freeze='^conv|^bn'
 expect 1 'matches none' run "$dir/c.safetensors" --freeze='nowhere'
 expect 2 'nothing to train' run "$dir/c.safetensors" --freeze='.'
-expect 2 'none of its tensors\|no place' run "$dir/c.safetensors" \
+expect 2 'none of its weights' run "$dir/c.safetensors" \
     --init-from="$src/samples/digits/digits.safetensors"
 absent "$dir/c.safetensors"
+# A classifier of other classes starts anew in an architecture file too.
+mkdir -p "$dir/three/train"
+cp -r "$data/train/1" "$data/train/2" "$data/train/3" "$dir/three/train"
+sed '/fc\./s/\[10/[3/' "$src/tests/arch/tiny.json" >"$dir/three.json"
+expect 0 '7 parameters taken, 2 start anew' "$train" --data="$dir/three" \
+    --arch="$dir/three.json" --init-from="$a" --steps=1 -b 3
+expect 2 '2 of the network.s parameters are not in it' "$train" \
+    --data="$dir/three" --val="$dir/three" --arch="$dir/three.json" \
+    --init-from="$a" --evaluate
+# A gradient check is one of the weights that are given.
+expect 0 'largest relative' run "$dir/c.safetensors" --grad-check
+sed 's/.*error//' "$dir/out" >"$dir/random"
+expect 0 'largest relative' run "$dir/c.safetensors" --grad-check \
+    --init-from="$a"
+sed 's/.*error//' "$dir/out" | cmp -s - "$dir/random" &&
+    fail 'the weights of --init-from were not checked'
 
 # ---- checkpoints that do not fit, and places that cannot be written
 cp "$a" "$dir/good"

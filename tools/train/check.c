@@ -44,7 +44,7 @@ int train_grad_check(struct train_run *r, struct infer_error *err)
     int rc = train_make_net(r, INFER_F64, CHECK_BATCH, true, err, &n);
 
     if (rc == 0)
-        rc = init_random(n, r->request->init, r->cli->seed, err);
+        rc = train_first_weights(r, n, err);
     if (rc == 0)
         rc = loader_new(&o, err, &loader);
     if (rc == 0)

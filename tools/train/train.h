@@ -91,6 +91,9 @@ int64_t train_steps_of(const struct train_run *r, struct train_span span);
 /* A network on the run's data; dtype F64 for gradients checks. */
 int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
                    bool check, struct infer_error *err, struct net **out);
+/* First weights: random ones, then those of a file. */
+int train_first_weights(struct train_run *r, struct net *n,
+                        struct infer_error *err);
 
 /* choice.c: the run's network, its kernels chosen as was asked for. */
 int train_choose(struct train_run *r, enum infer_dtype dtype, int64_t batch,
