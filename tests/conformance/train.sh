@@ -265,6 +265,16 @@ gzip -c "$dir/idx/train-images-idx3-ubyte" | head -c 30 \
     >"$dir/idx/train-images-idx3-ubyte.gz"
 rm "$dir/idx/train-images-idx3-ubyte"
 expect 2 'cut off' "$train" "$arch" --data="$dir/idx" -o "$dir/x"
+# A header of 604 bytes before 64 MiB: no more is read than it tells of.
+{
+    printf '\0\0\010\003\0\0\0\003\0\0\0\016\0\0\0\016'
+    head -c 67108864 /dev/zero
+} | gzip >"$dir/idx/train-images-idx3-ubyte.gz"
+expect 2 'more than the 604 bytes' "$train" "$arch" --data="$dir/idx" -o "$dir/x"
+printf '\0\0\010\003\377\377\377\377\377\377\377\377\377\377\377\377' \
+    >"$dir/idx/train-images-idx3-ubyte"
+expect 2 '4294967295 pictures.*damaged' "$train" "$arch" --data="$dir/idx" \
+    -o "$dir/x"
 head -c 3000 /dev/zero >"$dir/cifar/data_batch_1.bin"
 expect 2 'no whole number' "$train" --arch=resnet20-cifar \
     --data="$dir/cifar" -o "$dir/x"
