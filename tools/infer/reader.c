@@ -50,7 +50,7 @@ static int read_picture(const struct reader *r, const char *path,
         return status;
     dim[2] = r->info.dim[2] > 0 ? r->info.dim[2] : image.height;
     dim[3] = r->info.dim[3] > 0 ? r->info.dim[3] : image.width;
-    out->bytes = tool_bytes(r->pixels ? INFER_U8 : INFER_F32, 4, dim);
+    out->bytes = array_bytes(r->pixels ? INFER_U8 : INFER_F32, 4, dim);
     out->data = out->bytes < SIZE_MAX ? malloc(out->bytes) : NULL;
     if (out->data == NULL)
         status = error_set(err, INFER_EMEMORY, "%s: out of memory", path);

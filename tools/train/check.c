@@ -222,7 +222,7 @@ static void print_judgement(const struct train_run *r)
     cJSON_AddNumberToObject(json, "pictures", (double)r->val.count);
     cJSON_AddNumberToObject(json, "val_loss", r->val_loss);
     cJSON_AddNumberToObject(json, "val_accuracy", r->val_accuracy);
-    cli_print_json(json);
+    cli_print_json(json, false);
 }
 
 int train_judge(struct train_run *r, struct infer_error *err)

@@ -48,7 +48,7 @@ static void print_result(const struct train_run *r, double seconds)
     }
     if (r->last_saved >= 0)
         cJSON_AddStringToObject(json, "checkpoint", r->saved_in);
-    cli_print_json(json);
+    cli_print_json(json, false);
 }
 
 static int work(struct train_run *r, struct infer_error *err)
