@@ -77,6 +77,15 @@ expect 0 '"val_accuracy":' run "$dir/x.safetensors" --steps=2 --json
 expect 0 'largest relative error' run "$dir/x.safetensors" --grad-check
 expect 0 'right after' run "$dir/x.safetensors" --overfit-batch
 expect 0 'conv1 .*wgrad' run "$dir/x.safetensors" --time-layers
+expect 0 'whole step, median' run "$dir/x.safetensors" --time-layers
+expect 0 '"layer":.*"conv1"' run "$dir/x.safetensors" --time-layers --json
+expect 0 '"step_ms":' run "$dir/x.safetensors" --time-layers --json
+expect 0 '"largest_relative_error":' run "$dir/x.safetensors" --grad-check \
+    --json
+expect 0 '"right":.*5' run "$dir/x.safetensors" --overfit-batch --json
+# By heart at a fixed rate: the policy's course would end at step 5.
+expect 0 'right after' run "$dir/x.safetensors" --overfit-batch --steps=5 \
+    --lr-policy=onecycle
 rm -f "$dir/x.safetensors"
 
 # ---- a resumed run is the uninterrupted one, with every rule
@@ -173,9 +182,25 @@ expect 0 '9 parameters taken\|accuracy' run "$dir/b.safetensors" --steps=2 -v \
     --init-from="$a" --freeze='^conv|^bn'
 expect 1 'matches none' run "$dir/c.safetensors" --freeze='nowhere'
 expect 2 'nothing to train' run "$dir/c.safetensors" --freeze='.'
-expect 2 'none of its tensors\|no place' run "$dir/c.safetensors" \
+expect 2 'none of its weights' run "$dir/c.safetensors" \
     --init-from="$src/samples/digits/digits.safetensors"
 absent "$dir/c.safetensors"
+# A classifier of other classes starts anew in an architecture file too.
+mkdir -p "$dir/three/train"
+cp -r "$data/train/1" "$data/train/2" "$data/train/3" "$dir/three/train"
+sed '/fc\./s/\[10/[3/' "$src/tests/arch/tiny.json" >"$dir/three.json"
+expect 0 '7 parameters taken, 2 start anew' "$train" --data="$dir/three" \
+    --arch="$dir/three.json" --init-from="$a" --steps=1 -b 3
+expect 2 '2 of the network.s parameters are not in it' "$train" \
+    --data="$dir/three" --val="$dir/three" --arch="$dir/three.json" \
+    --init-from="$a" --evaluate
+# A gradient check is one of the weights that are given.
+expect 0 'largest relative' run "$dir/c.safetensors" --grad-check
+sed 's/.*error//' "$dir/out" >"$dir/random"
+expect 0 'largest relative' run "$dir/c.safetensors" --grad-check \
+    --init-from="$a"
+sed 's/.*error//' "$dir/out" | cmp -s - "$dir/random" &&
+    fail 'the weights of --init-from were not checked'
 
 # ---- checkpoints that do not fit, and places that cannot be written
 cp "$a" "$dir/good"
@@ -249,6 +274,16 @@ gzip -c "$dir/idx/train-images-idx3-ubyte" | head -c 30 \
     >"$dir/idx/train-images-idx3-ubyte.gz"
 rm "$dir/idx/train-images-idx3-ubyte"
 expect 2 'cut off' "$train" "$arch" --data="$dir/idx" -o "$dir/x"
+# A header of 604 bytes before 64 MiB: no more is read than it tells of.
+{
+    printf '\0\0\010\003\0\0\0\003\0\0\0\016\0\0\0\016'
+    head -c 67108864 /dev/zero
+} | gzip >"$dir/idx/train-images-idx3-ubyte.gz"
+expect 2 'more than the 604 bytes' "$train" "$arch" --data="$dir/idx" -o "$dir/x"
+printf '\0\0\010\003\377\377\377\377\377\377\377\377\377\377\377\377' \
+    >"$dir/idx/train-images-idx3-ubyte"
+expect 2 '4294967295 pictures.*damaged' "$train" "$arch" --data="$dir/idx" \
+    -o "$dir/x"
 head -c 3000 /dev/zero >"$dir/cifar/data_batch_1.bin"
 expect 2 'no whole number' "$train" --arch=resnet20-cifar \
     --data="$dir/cifar" -o "$dir/x"

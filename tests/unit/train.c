@@ -333,6 +333,12 @@ static void a_plot_has_its_curves(void **state)
     assert_null(strstr(svg, "nan"));
     assert_null(strstr(svg, "inf"));
     free(svg);
+    row[1].val_loss = INFINITY; /* of statistics that overflow */
+    svg = plot_svg(row, 3, &bytes);
+    assert_non_null(svg);
+    assert_null(strstr(svg, "nan"));
+    assert_null(strstr(svg, "inf"));
+    free(svg);
     svg = plot_svg(row, 0, &bytes); /* nothing yet */
     assert_non_null(svg);
     assert_null(strstr(svg, "nan"));

@@ -70,6 +70,10 @@ static inline size_t data_bytes(const struct data_set *set)
 
 /* ---- for the formats ----------------------------------------------- */
 
+/* The first bytes of a file, decompressed where it is gzip: as many of `most`
+ * as there are. */
+int data_read_head(const char *path, size_t most, struct infer_error *err,
+                   unsigned char *out, size_t *bytes);
 /* A whole file, decompressed where it is gzip.  At most max bytes. */
 int data_read_file(const char *path, size_t max, struct infer_error *err,
                    unsigned char **out, size_t *bytes);

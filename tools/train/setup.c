@@ -49,6 +49,7 @@ static int read_weights(const struct train_request *q, struct infer_error *err,
     int rc;
 
     weights_options_init(&options);
+    options.partial = true; /* report_taken() says what is left out */
     rc = weights_read(q->init_from, &options, err, &import);
     if (rc < 0)
         return rc;
@@ -62,7 +63,7 @@ static int read_weights(const struct train_request *q, struct infer_error *err,
     } else {
         rc = arch_open(q->arch, &import.dict, err, &g);
         if (rc == 0)
-            rc = weights_bind(g, &import.dict, NULL, err);
+            rc = weights_bind(g, &import.dict, &options, err);
     }
     weights_import_clear(&import);
     if (rc < 0) {
@@ -258,9 +259,26 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
     return rc;
 }
 
-/* First weights: random ones, then those of a file. */
-static int first_weights(struct train_run *r, struct net *n,
-                         struct infer_error *err)
+/* What starts anew is worth a word: a classifier of other classes is meant to,
+ * a misspelt name is not. */
+static int report_taken(const struct train_run *r,
+                        const struct init_report *report,
+                        struct infer_error *err)
+{
+    if (report->left > 0 && r->request->evaluate)
+        return error_set(err, INFER_EFORMAT,
+                         "%d of the network's parameters are not in it (%s): "
+                         "there is nothing to evaluate",
+                         report->left, report->first);
+    if (report->left > 0 && r->cli->verbosity >= 0)
+        cli_error(r->cli, "%s: %d parameters taken, %d start anew (%s)",
+                  r->request->init_from, report->taken, report->left,
+                  report->first);
+    return 0;
+}
+
+int train_first_weights(struct train_run *r, struct net *n,
+                        struct infer_error *err)
 {
     const struct train_request *q = r->request;
     struct init_report report;
@@ -274,11 +292,10 @@ static int first_weights(struct train_run *r, struct net *n,
         return rc;
     rc = init_from_graph(n, g, err, &report);
     graph_free(g);
+    if (rc == 0)
+        rc = report_taken(r, &report, err);
     if (rc < 0)
         error_prefix(err, "%s", q->init_from);
-    else if (report.left > 0)
-        cli_verbose(r->cli, "%s: %d parameters taken, %d start anew (%s)",
-                    q->init_from, report.taken, report.left, report.first);
     return rc;
 }
 
@@ -548,7 +565,7 @@ int train_open(struct train_run *r, struct infer_error *err)
     if (rc == 0)
         rc = set_loss_scale(r, err);
     if (rc == 0 && train_leads(r))
-        rc = q->resume ? resume(r, err) : first_weights(r, r->net, err);
+        rc = q->resume ? resume(r, err) : train_first_weights(r, r->net, err);
     if (rc == 0 && r->exchange)
         rc = net_share(r->net, &r->step, err);
     return rc;

@@ -91,6 +91,9 @@ int64_t train_steps_of(const struct train_run *r, struct train_span span);
 /* A network on the run's data; dtype F64 for gradients checks. */
 int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
                    bool check, struct infer_error *err, struct net **out);
+/* First weights: random ones, then those of a file. */
+int train_first_weights(struct train_run *r, struct net *n,
+                        struct infer_error *err);
 
 /* choice.c: the run's network, its kernels chosen as was asked for. */
 int train_choose(struct train_run *r, enum infer_dtype dtype, int64_t batch,
@@ -107,12 +110,13 @@ int train_step(struct train_run *r, const struct loader_batch *again,
                struct infer_error *err, struct net_metrics *out,
                int64_t *pictures);
 
-/* check.c: --grad-check, --overfit-batch, --time-layers, --evaluate. */
+/* check.c: --grad-check, --overfit-batch, --evaluate. */
 int train_grad_check(struct train_run *r, struct infer_error *err);
 int train_overfit(struct train_run *r, struct infer_error *err);
-int train_time_layers(struct train_run *r, struct infer_error *err);
-/* --evaluate */
 int train_judge(struct train_run *r, struct infer_error *err);
+
+/* times.c: --time-layers */
+int train_time_layers(struct train_run *r, struct infer_error *err);
 
 /* gradient.c: compares gradients with finite differences in double precision;
  * `each` elements of every parameter. */
