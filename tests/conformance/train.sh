@@ -340,6 +340,7 @@ expect 1 'takes one GPU' run "$dir/x" --gpus=2 --grad-check
 expect 1 'steps and --epochs exclude' run "$dir/x" --steps=1 --epochs=1
 expect 1 'evaluate exclude each other' run "$dir/x" --grad-check --time-layers
 expect 1 'resume and --grad-check' run "$a" --grad-check --resume
+expect 1 'resume and --evaluate' run "$a" --evaluate --resume
 expect 1 'evaluate of no weights' run "$dir/x" --evaluate
 expect 1 'a file each' run "$dir/x" --steps=1 --log="$dir/x"
 expect 1 'lr-step goes with --lr-policy=step' run "$dir/x" --lr-step=1e,2e
