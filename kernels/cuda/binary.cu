@@ -2,6 +2,7 @@
 /* Functions of two arguments that broadcast to each other, with a residual and
  * an activation behind them: pointwise.cuh has the index map.  Comparisons
  * give BOOL; integers go one by one. */
+#include "kernels/cuda/integer.cuh"
 #include "kernels/cuda/pointwise.cuh"
 
 #define THREADS 256
@@ -239,16 +240,6 @@ struct integer_args {
     enum kern_binary_kind kind;
 };
 
-/* Sums and products saturate, as those of the reference do. */
-static __device__ int64_t add_i64(int64_t a, int64_t b)
-{
-    const int64_t r = (int64_t)((uint64_t)a + (uint64_t)b);
-
-    if (((a ^ r) & (b ^ r)) < 0)
-        return a < 0 ? INT64_MIN : INT64_MAX;
-    return r;
-}
-
 static __device__ int64_t subtract_i64(int64_t a, int64_t b)
 {
     const int64_t r = (int64_t)((uint64_t)a - (uint64_t)b);
@@ -258,21 +249,11 @@ static __device__ int64_t subtract_i64(int64_t a, int64_t b)
     return r;
 }
 
-static __device__ int64_t multiply_i64(int64_t a, int64_t b)
-{
-    const int64_t low = (int64_t)((uint64_t)a * (uint64_t)b);
-    const int64_t high = __mul64hi(a, b);
-
-    if (high != low >> 63)
-        return (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;
-    return low;
-}
-
 static __device__ int64_t divide_i64(int64_t a, int64_t b)
 {
     if (b == 0)
         return 0;
-    return b == -1 ? multiply_i64(a, -1) : a / b;
+    return b == -1 ? integer_multiply(a, -1) : a / b;
 }
 
 static __device__ int64_t modulo_i64(int64_t a, int64_t b)
@@ -292,10 +273,10 @@ static __device__ int64_t power_i64(int64_t a, int64_t b)
         return a == 1 || a == -1 ? (b & 1 ? a : 1) : 0;
     while (b > 0) {
         if (b & 1)
-            r = multiply_i64(r, a);
+            r = integer_multiply(r, a);
         b >>= 1;
         if (b > 0)
-            a = multiply_i64(a, a);
+            a = integer_multiply(a, a);
     }
     return r;
 }
@@ -305,11 +286,11 @@ static __device__ int64_t apply_i64(enum kern_binary_kind kind, int64_t a,
 {
     switch (kind) {
     case KERN_ADD:
-        return add_i64(a, b);
+        return integer_add(a, b);
     case KERN_SUB:
         return subtract_i64(a, b);
     case KERN_MUL:
-        return multiply_i64(a, b);
+        return integer_multiply(a, b);
     case KERN_DIV:
         return divide_i64(a, b);
     case KERN_POW:

@@ -123,8 +123,8 @@ static __device__ __forceinline__ void multiply(const struct halo_shape &s,
             for (int j = 0; j < P::NT; j += 2) {
                 uint32_t four[4];
                 if (DGRAD)
-                    halo_ldmatrix_trans(four, from_w + depth * P::ROW +
-                                                  (rs * BN + j * 8) * 2);
+                    ptx_ldmatrix_x4_trans(four, from_w + depth * P::ROW +
+                                                    (rs * BN + j * 8) * 2);
                 else
                     ptx_ldmatrix_x4(four, from_w + j * 8 * P::ROW +
                                               (rs * C + depth) * 2);

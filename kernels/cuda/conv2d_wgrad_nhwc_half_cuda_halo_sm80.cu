@@ -94,7 +94,7 @@ step(const struct halo_shape &s, uint32_t ring, uint32_t dy, int m, int tap0,
 
 #pragma unroll
     for (int i = 0; i < P::MT; i++)
-        halo_ldmatrix_trans(fa[i], from_y + i * 32);
+        ptx_ldmatrix_x4_trans(fa[i], from_y + i * 32);
 #pragma unroll
     for (int g = 0; g < P::G; g++) {
         const int r = P::G == 9 ? g / 3 : tap0 / 3;
@@ -103,7 +103,7 @@ step(const struct halo_shape &s, uint32_t ring, uint32_t dy, int m, int tap0,
 #pragma unroll
         for (int c = 0; c < C; c += 16) {
             uint32_t four[4];
-            halo_ldmatrix_trans(four, from + c * 2);
+            ptx_ldmatrix_x4_trans(four, from + c * 2);
 #pragma unroll
             for (int i = 0; i < P::MT; i++) {
                 const int j = (g * C + c) / 8;

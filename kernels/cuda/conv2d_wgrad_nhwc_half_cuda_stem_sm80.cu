@@ -166,12 +166,12 @@ step(uint32_t unfolded, uint32_t dy, int m, int r, float (&acc)[MT][NT][4])
                             r * COLUMNS * 2 + lane / 16 * 16;
     uint32_t fx[8];
 
-    halo_ldmatrix_trans(fx, from_x);
-    halo_ldmatrix_trans(fx + 4, from_x + 32);
+    ptx_ldmatrix_x4_trans(fx, from_x);
+    ptx_ldmatrix_x4_trans(fx + 4, from_x + 32);
 #pragma unroll
     for (int i = 0; i < MT; i++) {
         uint32_t fy[4];
-        halo_ldmatrix_trans(fy, from_y + i * 32);
+        ptx_ldmatrix_x4_trans(fy, from_y + i * 32);
 #pragma unroll
         for (int j = 0; j < NT; j++)
             igemm_mma(MODE(), acc[i][j], fy, fx + 2 * j);

@@ -10,6 +10,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/warp.cuh"
 #include "kernels/cuda/window.cuh"
 
 #define THREADS 128
@@ -71,8 +72,7 @@ static __global__ void __launch_bounds__(THREADS)
     float sum = sum_pixels<T>(a, (const T *)a.x + from * w.x_stride[1],
                               (const T *)a.dy + k * w.y_stride[1], kd, kh, kw);
 
-    for (int step = 16; step > 0; step /= 2)
-        sum += __shfl_xor_sync(~0u, sum, step);
+    sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0)
         part[threadIdx.x / 32] = sum;
     __syncthreads();

@@ -7,6 +7,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/warp.cuh"
 
 #define THREADS 128
 #define WARPS   (THREADS / 32)
@@ -22,21 +23,6 @@ struct loss_args {
     float *loss, *hit;  /* hit NULL: not wanted */
     void *dx;           /* NULL: not wanted */
 };
-
-/* The same in all lanes, whatever the order of the lanes' parts. */
-static __device__ __forceinline__ float warp_max(float v)
-{
-    for (int step = 16; step > 0; step /= 2)
-        v = fmaxf(v, __shfl_xor_sync(~0u, v, step));
-    return v;
-}
-
-static __device__ __forceinline__ float warp_sum(float v)
-{
-    for (int step = 16; step > 0; step /= 2)
-        v += __shfl_xor_sync(~0u, v, step);
-    return v;
-}
 
 /* -(sum of target * log softmax) and whether the label's logit leads. */
 template <typename T>

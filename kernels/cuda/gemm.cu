@@ -15,6 +15,11 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/warp.cuh"
+
+extern "C" {
+#include "kernels/matmul.h"
+}
 
 #define THREADS   256
 #define TILE      64
@@ -170,8 +175,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
-        for (int step = 16; step > 0; step /= 2)
-            acc[m] += __shfl_xor_sync(~0u, acc[m], step);
+        acc[m] = warp_sum(acc[m]);
         if (lane == m)
             mine = acc[m];
     }
@@ -422,57 +426,10 @@ PIXEL_ROW(bf16, INFER_BF16)
 
 /* ---- matmul -------------------------------------------------------- */
 
-/* Batch dimensions, then rows, then columns: a vector is a row on the left and
- * a column on the right. */
-static struct kern_tensor matrix(const struct kern_tensor *t, bool transpose,
-                                 bool left)
-{
-    struct kern_tensor m = *t;
-
-    if (t->rank == 1) {
-        m.rank = 2;
-        m.dim[left ? 1 : 0] = t->dim[0];
-        m.stride[left ? 1 : 0] = t->stride[0];
-        m.dim[left ? 0 : 1] = 1;
-        m.stride[left ? 0 : 1] = 0;
-    } else if (transpose) {
-        const int r = t->rank - 2;
-        m.dim[r] = t->dim[r + 1];
-        m.stride[r] = t->stride[r + 1];
-        m.dim[r + 1] = t->dim[r];
-        m.stride[r + 1] = t->stride[r];
-    }
-    return m;
-}
-
-/* The output with the row and column that vectors took from it. */
-static struct kern_tensor full_output(const struct kern_problem *p)
-{
-    struct kern_tensor y = p->out[0];
-
-    if (p->in[1].rank == 1) {
-        y.dim[y.rank] = 1;
-        y.stride[y.rank++] = 0;
-    }
-    if (p->in[0].rank == 1) {
-        const int last = y.rank - 1;
-        y.dim[last + 1] = y.dim[last];
-        y.stride[last + 1] = y.stride[last];
-        y.dim[last] = 1;
-        y.stride[last] = 0;
-        y.rank++;
-    }
-    return y;
-}
-
 static int supports_matmul(const struct kern_problem *p,
                            const struct kern_device *d, struct infer_error *why)
 {
     (void)d;
-    if (p->out[0].rank + (p->in[0].rank == 1) + (p->in[1].rank == 1) >
-        KERN_MAX_RANK)
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "matmul: too many dimensions beside a vector");
     return check_types(p, 2, 1, why);
 }
 
@@ -481,9 +438,9 @@ static int launch_matmul(const struct kern_exec *e,
 {
     const struct kern_problem *p = &e->problem;
     const struct kern_matmul *attr = &p->attr.matmul;
-    struct kern_tensor a = matrix(&p->in[0], attr->transpose_a, true);
-    struct kern_tensor b = matrix(&p->in[1], attr->transpose_b, false);
-    struct kern_tensor y = full_output(p);
+    struct kern_tensor a = matmul_operand(&p->in[0], attr->transpose_a, true);
+    struct kern_tensor b = matmul_operand(&p->in[1], attr->transpose_b, false);
+    struct kern_tensor y = matmul_output(p);
     const struct kern_tensor *const t[3] = {&a, &b, &y};
     struct gemm_args g = {};
 

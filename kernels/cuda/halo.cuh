@@ -137,19 +137,6 @@ static __device__ __forceinline__ void halo_copy_again(uint32_t to,
 #endif
 }
 
-/* Four transposed 8x8 matrices; see ptx_ldmatrix_x4(). */
-static __device__ __forceinline__ void halo_ldmatrix_trans(uint32_t d[4],
-                                                           uint32_t from)
-{
-#if PTX_SM80
-    asm volatile(
-        "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-        : "r"(from)
-        : "memory");
-#endif
-}
-
 /* ---- limits -------------------------------------------------------- */
 
 /* C of the kernel for so many channels; 0 where there is none. */

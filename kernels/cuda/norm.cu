@@ -52,15 +52,8 @@ template <typename T>
 static int start(const struct norm_args *a, const struct kern_args *args,
                  struct infer_error *err)
 {
-    const cudaStream_t stream = cuda_stream(args);
-
-    if (norm_takes_warps(a->outer.count, a->inner.count))
-        norm_kernel<T, 32>
-            <<<norm_grid(a->outer.count, 32), NORM_THREADS, 0, stream>>>(*a);
-    else
-        norm_kernel<T, NORM_THREADS><<<norm_grid(a->outer.count, NORM_THREADS),
-                                       NORM_THREADS, 0, stream>>>(*a);
-    return CUDA_LAUNCHED(err);
+    return norm_start(norm_kernel<T, 32>, norm_kernel<T, NORM_THREADS>, a, args,
+                      err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,

@@ -5,8 +5,10 @@
 #define KERNELS_CUDA_NORM_CUH
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/warp.cuh"
 
 #define NORM_THREADS 256
 
@@ -30,8 +32,7 @@ template <int G> static __device__ __forceinline__ int64_t norm_first(void)
 template <int G, typename S>
 static __device__ __forceinline__ S norm_sum(S v, double *part)
 {
-    for (int step = 16; step > 0; step /= 2)
-        v += __shfl_xor_sync(~0u, v, step);
+    v = warp_sum(v);
     if (G == 32)
         return v;
     __syncthreads(); /* everybody has read the sum before */
@@ -82,19 +83,23 @@ norm_measure(const struct cuda_walk<OPERANDS> &inner, const T *x, float epsilon,
 
 /* ---- blocks -------------------------------------------------------- */
 
-/* Whether a warp a block of elements is enough: small ones, or many of moderate
- * size. */
-static inline bool norm_takes_warps(int64_t blocks, int64_t elements)
+/* Launches `warps`, the kernel in which a warp takes a block of elements, for
+ * small ones and many of moderate size, else `whole`, in which NORM_THREADS
+ * do.  The arguments hold the walks, outer and inner. */
+template <typename Args>
+static int norm_start(void (*warps)(const Args), void (*whole)(const Args),
+                      const Args *a, const struct kern_args *args,
+                      struct infer_error *err)
 {
-    return elements <= 64 || (elements <= 2048 && blocks >= 1024);
-}
+    const int64_t blocks = a->outer.count, elements = a->inner.count;
+    const bool small = elements <= 64 || (elements <= 2048 && blocks >= 1024);
+    const int64_t grid =
+        (blocks * (small ? 32 : NORM_THREADS) + NORM_THREADS - 1) /
+        NORM_THREADS;
 
-/* Thread blocks where G threads take a block of elements. */
-static inline unsigned norm_grid(int64_t blocks, int g)
-{
-    const int64_t n = (blocks * g + NORM_THREADS - 1) / NORM_THREADS;
-
-    return (unsigned)(n < 65536 ? n : 65536);
+    return launch_kernel(small ? warps : whole,
+                         dim3((unsigned)(grid < 65536 ? grid : 65536)),
+                         NORM_THREADS, 0, args->stream, *a, err);
 }
 
 /* The first `rank` dimensions of a tensor, or those behind. */

@@ -238,17 +238,6 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- the host's side ----------------------------------------------- */
 
-/* Whether v channels of every position can be moved as one. */
-static bool lies_in_vectors(const struct kern_tensor *t, const void *at, int v)
-{
-    if (t->dim[1] % v != 0 || t->stride[1] != 1 || (uintptr_t)at % 16 != 0)
-        return false;
-    for (int d = 0; d < t->rank; d++)
-        if (d != 1 && t->dim[d] > 1 && t->stride[d] % v != 0)
-            return false;
-    return true;
-}
-
 /* K of a K x K window that has a kernel of its own, else 0. */
 static int square_of(const struct cuda_window *w)
 {
@@ -296,8 +285,8 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.act = p->epilogue.act;
     a.x = args->in[0];
     a.y = args->out[0];
-    const bool vectors = lies_in_vectors(&p->in[0], a.x, wide) &&
-                         lies_in_vectors(&p->out[0], a.y, wide);
+    const bool vectors = pool_in_vectors(&p->in[0], a.x, wide) &&
+                         pool_in_vectors(&p->out[0], a.y, wide);
     const int v = vectors ? wide : 1;
     a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / v);
     a.w.split_by((int)(p->out[0].dim[1] / v));

@@ -187,19 +187,6 @@ static __global__ void __launch_bounds__(THREADS)
         y);
 }
 
-/* Whether v channels of every position can be moved as one. */
-static bool lies_in_vectors(const struct kern_tensor *t, const void *at, int v)
-{
-    if (!t)
-        return true;
-    if (t->dim[1] % v != 0 || t->stride[1] != 1 || (uintptr_t)at % 16 != 0)
-        return false;
-    for (int d = 0; d < t->rank; d++)
-        if (d != 1 && t->dim[d] > 1 && t->stride[d] % v != 0)
-            return false;
-    return true;
-}
-
 /* The window as on the way forwards, dx in the place of x; numbers are those
  * of dx's elements. */
 static void fill_window(struct pool_args *a, const struct kern_problem *p,
@@ -244,10 +231,10 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.x = args->in[1];
     a.r = args->in[2];
     a.dx = args->out[0];
-    const bool vectors = lies_in_vectors(&p->in[0], a.dy, wide) &&
-                         lies_in_vectors(kern_problem_in(p, 1), a.x, wide) &&
-                         lies_in_vectors(kern_problem_in(p, 2), a.r, wide) &&
-                         lies_in_vectors(&p->out[0], a.dx, wide);
+    const bool vectors = pool_in_vectors(&p->in[0], a.dy, wide) &&
+                         pool_in_vectors(kern_problem_in(p, 1), a.x, wide) &&
+                         pool_in_vectors(kern_problem_in(p, 2), a.r, wide) &&
+                         pool_in_vectors(&p->out[0], a.dx, wide);
     const int v = vectors ? wide : 1;
     fill_window(&a, p, (int)(p->out[0].dim[1] / v));
     a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / v);

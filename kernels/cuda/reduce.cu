@@ -10,6 +10,7 @@
  * one warp an output.
  */
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/integer.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
@@ -181,24 +182,6 @@ CUDA_ROWS(reduce, block, KERN_REDUCE, supports, launch)
 
 /* ---- integers ------------------------------------------------------ */
 
-static __device__ int64_t add_i64(int64_t a, int64_t b)
-{
-    const int64_t r = (int64_t)((uint64_t)a + (uint64_t)b);
-
-    if (((a ^ r) & (b ^ r)) < 0)
-        return a < 0 ? INT64_MIN : INT64_MAX;
-    return r;
-}
-
-static __device__ int64_t multiply_i64(int64_t a, int64_t b)
-{
-    const int64_t low = (int64_t)((uint64_t)a * (uint64_t)b);
-
-    if (__mul64hi(a, b) != low >> 63)
-        return (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;
-    return low;
-}
-
 static __device__ int64_t join_i64(enum kern_reduce_kind kind, int64_t acc,
                                    int64_t x, bool first)
 {
@@ -208,13 +191,13 @@ static __device__ int64_t join_i64(enum kern_reduce_kind kind, int64_t acc,
     case KERN_REDUCE_MIN:
         return first || x < acc ? x : acc;
     case KERN_REDUCE_PROD:
-        return multiply_i64(acc, x);
+        return integer_multiply(acc, x);
     case KERN_REDUCE_L1:
-        return add_i64(acc, x < 0 ? multiply_i64(x, -1) : x);
+        return integer_add(acc, x < 0 ? integer_multiply(x, -1) : x);
     case KERN_REDUCE_L2:
-        return add_i64(acc, multiply_i64(x, x));
+        return integer_add(acc, integer_multiply(x, x));
     default:
-        return add_i64(acc, x);
+        return integer_add(acc, x);
     }
 }
 

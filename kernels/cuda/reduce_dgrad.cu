@@ -8,6 +8,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/warp.cuh"
 
 #define THREADS 256
 
@@ -137,8 +138,7 @@ static __global__ void __launch_bounds__(THREADS)
             if (wins(max, here, top))
                 top = here;
         }
-        for (int s = 16; s > 0; s /= 2)
-            norm += __shfl_xor_sync(~0u, norm, s);
+        norm = warp_sum(norm);
         top = join_extremes(max, top);
         const float dy = to_float(((const T *)a.dy)[at[0]]);
         const float scale = norm > 0 ? dy / sqrtf(norm) : 0;

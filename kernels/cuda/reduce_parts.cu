@@ -16,6 +16,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/warp.cuh"
 
 #define THREADS   256
 #define MAX_PARTS 528 /* four blocks a multiprocessor of the largest GPUs */
@@ -104,8 +105,7 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll 8
     for (int i = threadIdx.x % 32; i < a.parts * a.joined; i += 32)
         sum += part[i * step_of_part];
-    for (int step = 16; step > 0; step /= 2)
-        sum += __shfl_xor_sync(~0u, sum, step);
+    sum = warp_sum(sum);
     if (threadIdx.x % 32 != 0)
         return;
     sum = a.kind == KERN_REDUCE_L2 ? sqrtf(sum) : sum * a.factor;

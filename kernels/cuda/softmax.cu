@@ -10,6 +10,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/warp.cuh"
 
 #define THREADS 256
 
@@ -20,20 +21,6 @@ struct softmax_args {
     const void *x;
     void *y;
 };
-
-static __device__ __forceinline__ float warp_max(float v)
-{
-    for (int step = 16; step > 0; step /= 2)
-        v = fmaxf(v, __shfl_xor_sync(~0u, v, step));
-    return v;
-}
-
-static __device__ __forceinline__ float warp_sum(float v)
-{
-    for (int step = 16; step > 0; step /= 2)
-        v += __shfl_xor_sync(~0u, v, step);
-    return v;
-}
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)

@@ -164,19 +164,6 @@ wgrad_copy_narrow(const struct wgrad_args &a, int group, int k0,
 
 /* ---- computing ----------------------------------------------------- */
 
-/* Four transposed 8x8 matrices; see ptx_ldmatrix_x4(). */
-static __device__ __forceinline__ void wgrad_ldmatrix_trans(uint32_t d[4],
-                                                            uint32_t from)
-{
-#if PTX_SM80
-    asm volatile(
-        "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-        : "r"(from)
-        : "memory");
-#endif
-}
-
 /* Fragments of 16 pixels from 16-bit panels.  Lane l addresses row l % 8 of
  * matrix l / 8: of dy (pixels 0-7, channels 0-7), (0-7, 8-15), (8-15, 0-7),
  * (8-15, 8-15); of x (0-7, 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15). */
@@ -189,14 +176,14 @@ wgrad_load_half(uint32_t stage, int step, int column_a, int column_b,
 
 #pragma unroll
     for (int i = 0; i < L::MT; i++)
-        wgrad_ldmatrix_trans(
+        ptx_ldmatrix_x4_trans(
             fa[i],
             stage + wgrad_at<M, BK>(step * 16 + lane / 16 * 8 + lane % 8,
                                     (column_a + i * 16) / 8 + lane / 8 % 2));
 #pragma unroll
     for (int j = 0; j < L::NT; j += 2) {
         uint32_t four[4];
-        wgrad_ldmatrix_trans(
+        ptx_ldmatrix_x4_trans(
             four, stage + L::A_BYTES +
                       wgrad_at<M, BN>(step * 16 + lane / 8 % 2 * 8 + lane % 8,
                                       (column_b + j * 8) / 8 + lane / 16));

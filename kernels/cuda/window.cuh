@@ -100,6 +100,21 @@ static inline int pool_supports(const struct kern_problem *p,
     return r;
 }
 
+/* Whether v channels of every position can be moved as one; true for a tensor
+ * that is absent (NULL). */
+static inline bool pool_in_vectors(const struct kern_tensor *t, const void *at,
+                                   int v)
+{
+    if (!t)
+        return true;
+    if (t->dim[1] % v != 0 || t->stride[1] != 1 || (uintptr_t)at % 16 != 0)
+        return false;
+    for (int d = 0; d < t->rank; d++)
+        if (d != 1 && t->dim[d] > 1 && t->stride[d] % v != 0)
+            return false;
+    return true;
+}
+
 /* Smallest tap r >= 0 with base + r * dilation >= bound. */
 static __device__ __forceinline__ int window_first_tap(int base, int dilation,
                                                        int bound)

@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution of 1 to 3 dimensions: one row of outputs at a time, each output
  * summed in the order of the window, then the channels. */
-#include <string.h>
-
 #include "kernels/moments.h"
-#include "kernels/ref/window.h"
-
-struct conv {
-    const struct kern_problem *p;
-    const struct kern_args *args;
-    struct ref_window w;
-    double *sum; /* one a column of y: the workspace */
-};
+#include "kernels/ref/conv.h"
 
 /* Adds one tap of all channels to the sums; x and f are the offsets of its
  * first element in the input's row and in the weights. */
-static void add_tap(const struct conv *v, int64_t r, int64_t x, int64_t f)
+static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f)
 {
     const struct ref_window *w = &v->w;
     const struct kern_tensor *in = &v->p->in[0], *weights = &v->p->in[1];
@@ -33,8 +24,8 @@ static void add_tap(const struct conv *v, int64_t r, int64_t x, int64_t f)
 }
 
 /* Adds the whole window to the row (od, oh). */
-static void add_window(const struct conv *v, int64_t od, int64_t oh, int64_t x,
-                       int64_t f)
+static void add_window(const struct ref_conv *v, int64_t od, int64_t oh,
+                       int64_t x, int64_t f)
 {
     const struct ref_window *w = &v->w;
 
@@ -54,43 +45,16 @@ static void add_window(const struct conv *v, int64_t od, int64_t oh, int64_t x,
     }
 }
 
-static void store_row(const struct conv *v, int64_t n, int64_t k, int64_t od,
-                      int64_t oh)
-{
-    const struct ref_window *w = &v->w;
-    const struct kern_problem *p = v->p;
-    const struct kern_tensor *y = &p->out[0];
-    const struct kern_tensor *bias = kern_problem_in(p, 2);
-    const struct kern_tensor *residual = kern_problem_in(p, 3);
-    const int64_t at = n * y->stride[0] + k * y->stride[1] +
-                       od * w->y_stride[0] + oh * w->y_stride[1];
-    const int64_t from =
-        residual ? n * residual->stride[0] + k * residual->stride[1] +
-                       od * w->r_stride[0] + oh * w->r_stride[1]
-                 : 0;
-    const double b =
-        ref_optional(bias, v->args->in[2], bias ? k * bias->stride[0] : 0, 0);
-
-    for (int64_t i = 0; i < w->out[2]; i++) {
-        const double r = ref_optional(residual, v->args->in[3],
-                                      from + i * w->r_stride[2], 0);
-        ref_store(y->dtype, v->args->out[0], at + i * w->y_stride[2],
-                  ref_epilogue(&p->epilogue, v->sum[i] + b, r));
-    }
-}
-
-static void compute_row(const struct conv *v, int64_t n, int64_t k, int64_t od,
-                        int64_t oh)
+static void add_row(const struct ref_conv *v, int64_t n, int64_t k, int64_t od,
+                    int64_t oh)
 {
     const struct kern_tensor *x = &v->p->in[0], *f = &v->p->in[1];
     const int64_t channels = f->dim[1];
     const int64_t per_group = v->p->out[0].dim[1] / v->p->attr.conv.groups;
     const int64_t first = k / per_group * channels;
 
-    memset(v->sum, 0, (size_t)v->w.out[2] * sizeof(*v->sum));
     add_window(v, od, oh, n * x->stride[0] + first * x->stride[1],
                k * f->stride[0]);
-    store_row(v, n, k, od, oh);
 }
 
 /* ---- moments ------------------------------------------------------- */
@@ -142,33 +106,12 @@ static void measure(const struct kern_problem *p, const struct kern_args *args)
 
 /* ---- all ----------------------------------------------------------- */
 
-static int prepare(struct kern_exec *e, const struct kern_device *d,
-                   struct infer_error *err)
-{
-    const struct kern_tensor *y = &e->problem.out[0];
-
-    (void)d;
-    (void)err;
-    e->workspace = (size_t)y->dim[y->rank - 1] * sizeof(double);
-    return 0;
-}
-
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
-    const struct kern_tensor *y = &e->problem.out[0];
-    struct conv v = {.p = &e->problem, .args = args, .sum = args->workspace};
-
     (void)err;
-    if (kern_tensor_count(y) == 0)
-        return 0;
-    ref_window_conv(&v.w, &e->problem);
-    for (int64_t n = 0; n < y->dim[0]; n++)
-        for (int64_t k = 0; k < y->dim[1]; k++)
-            for (int64_t od = 0; od < v.w.out[0]; od++)
-                for (int64_t oh = 0; oh < v.w.out[1]; oh++)
-                    compute_row(&v, n, k, od, oh);
-    if (moments_of(&e->problem))
+    ref_conv_run(e, args, add_row);
+    if (moments_of(&e->problem) && kern_tensor_count(&e->problem.out[0]) > 0)
         measure(&e->problem, args);
     return 0;
 }
@@ -176,6 +119,6 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 const struct kern_row conv_fprop_ref = {
     REF_ROW(conv_fprop_ref, KERN_CONV_FPROP) | KERN_MOMENTS,
     .supports = ref_supports_double,
-    .prepare = prepare,
+    .prepare = ref_conv_prepare,
     .launch = launch,
 };

@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transposed convolution, which is also a convolution's dgrad: each output
  * gathers the inputs that reach it, one row of outputs at a time. */
-#include <string.h>
-
-#include "kernels/ref/window.h"
-
-struct conv {
-    const struct kern_problem *p;
-    const struct kern_args *args;
-    struct ref_window w;
-    double *sum; /* one a column of y: the workspace */
-};
+#include "kernels/ref/conv.h"
 
 /* The input position whose tap r falls on output o along dimension d, or -1. */
 static int64_t source(const struct ref_window *w, int d, int64_t o, int64_t r)
@@ -23,7 +14,7 @@ static int64_t source(const struct ref_window *w, int d, int64_t o, int64_t r)
 }
 
 /* Adds an input row to the sums through one row of the window. */
-static void add_window_row(const struct conv *v, int64_t x, int64_t f)
+static void add_window_row(const struct ref_conv *v, int64_t x, int64_t f)
 {
     const struct ref_window *w = &v->w;
     const struct kern_problem *p = v->p;
@@ -40,8 +31,8 @@ static void add_window_row(const struct conv *v, int64_t x, int64_t f)
     }
 }
 
-static void add_channel(const struct conv *v, int64_t od, int64_t oh, int64_t x,
-                        int64_t f)
+static void add_channel(const struct ref_conv *v, int64_t od, int64_t oh,
+                        int64_t x, int64_t f)
 {
     const struct ref_window *w = &v->w;
 
@@ -58,70 +49,30 @@ static void add_channel(const struct conv *v, int64_t od, int64_t oh, int64_t x,
     }
 }
 
-static void compute_row(const struct conv *v, int64_t n, int64_t k, int64_t od,
-                        int64_t oh)
+static void add_row(const struct ref_conv *v, int64_t n, int64_t k, int64_t od,
+                    int64_t oh)
 {
-    const struct kern_problem *p = v->p;
-    const struct kern_tensor *x = &p->in[0], *f = &p->in[1], *y = &p->out[0];
-    const struct kern_tensor *bias = kern_problem_in(p, 2);
-    const struct kern_tensor *residual = kern_problem_in(p, 3);
-    const struct ref_window *w = &v->w;
+    const struct kern_tensor *x = &v->p->in[0], *f = &v->p->in[1];
     const int64_t outputs = f->dim[1];
-    const int64_t inputs = x->dim[1] / p->attr.conv.groups;
+    const int64_t inputs = x->dim[1] / v->p->attr.conv.groups;
     const int64_t first = k / outputs * inputs;
-    const double b =
-        ref_optional(bias, v->args->in[2], bias ? k * bias->stride[0] : 0, 0);
-    const int64_t at = n * y->stride[0] + k * y->stride[1] +
-                       od * w->y_stride[0] + oh * w->y_stride[1];
-    const int64_t from =
-        residual ? n * residual->stride[0] + k * residual->stride[1] +
-                       od * w->r_stride[0] + oh * w->r_stride[1]
-                 : 0;
 
-    memset(v->sum, 0, (size_t)w->out[2] * sizeof(*v->sum));
     for (int64_t c = first; c < first + inputs; c++)
         add_channel(v, od, oh, n * x->stride[0] + c * x->stride[1],
                     c * f->stride[0] + k % outputs * f->stride[1]);
-    for (int64_t i = 0; i < w->out[2]; i++) {
-        const double r = ref_optional(residual, v->args->in[3],
-                                      from + i * w->r_stride[2], 0);
-        ref_store(y->dtype, v->args->out[0], at + i * w->y_stride[2],
-                  ref_epilogue(&p->epilogue, v->sum[i] + b, r));
-    }
-}
-
-static int prepare(struct kern_exec *e, const struct kern_device *d,
-                   struct infer_error *err)
-{
-    const struct kern_tensor *y = &e->problem.out[0];
-
-    (void)d;
-    (void)err;
-    e->workspace = (size_t)y->dim[y->rank - 1] * sizeof(double);
-    return 0;
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
-    const struct kern_tensor *y = &e->problem.out[0];
-    struct conv v = {.p = &e->problem, .args = args, .sum = args->workspace};
-
     (void)err;
-    if (kern_tensor_count(y) == 0)
-        return 0;
-    ref_window_conv(&v.w, &e->problem);
-    for (int64_t n = 0; n < y->dim[0]; n++)
-        for (int64_t k = 0; k < y->dim[1]; k++)
-            for (int64_t od = 0; od < v.w.out[0]; od++)
-                for (int64_t oh = 0; oh < v.w.out[1]; oh++)
-                    compute_row(&v, n, k, od, oh);
+    ref_conv_run(e, args, add_row);
     return 0;
 }
 
 const struct kern_row conv_transpose_fprop_ref = {
     REF_ROW(conv_transpose_fprop_ref, KERN_CONV_TRANSPOSE_FPROP),
     .supports = ref_supports_double,
-    .prepare = prepare,
+    .prepare = ref_conv_prepare,
     .launch = launch,
 };

@@ -1,58 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batched matrix product as numpy.matmul: y = alpha a b. */
+#include "kernels/matmul.h"
 #include "kernels/ref/ref.h"
-
-/* The view of `t` with batch dimensions, then rows, then columns: a vector is
- * a row on the left and a column on the right. */
-static struct kern_tensor matrix(const struct kern_tensor *t, bool transpose,
-                                 bool left)
-{
-    struct kern_tensor m = *t;
-
-    if (t->rank == 1) {
-        m.rank = 2;
-        m.dim[left ? 1 : 0] = t->dim[0];
-        m.stride[left ? 1 : 0] = t->stride[0];
-        m.dim[left ? 0 : 1] = 1;
-        m.stride[left ? 0 : 1] = 0;
-    } else if (transpose) {
-        const int r = t->rank - 2;
-        m.dim[r] = t->dim[r + 1];
-        m.stride[r] = t->stride[r + 1];
-        m.dim[r + 1] = t->dim[r];
-        m.stride[r + 1] = t->stride[r];
-    }
-    return m;
-}
-
-/* Gives the output the row and column that vectors took from it. */
-static struct kern_tensor full_output(const struct kern_problem *p)
-{
-    struct kern_tensor y = p->out[0];
-
-    if (p->in[1].rank == 1) {
-        y.dim[y.rank] = 1;
-        y.stride[y.rank++] = 0;
-    }
-    if (p->in[0].rank == 1) {
-        const int last = y.rank - 1;
-        y.dim[last + 1] = y.dim[last];
-        y.stride[last + 1] = y.stride[last];
-        y.dim[last] = 1;
-        y.stride[last] = 0;
-        y.rank++;
-    }
-    return y;
-}
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
     const struct kern_problem *p = &e->problem;
     const struct kern_matmul *attr = &p->attr.matmul;
-    struct kern_tensor a = matrix(&p->in[0], attr->transpose_a, true);
-    struct kern_tensor b = matrix(&p->in[1], attr->transpose_b, false);
-    const struct kern_tensor y = full_output(p);
+    struct kern_tensor a = matmul_operand(&p->in[0], attr->transpose_a, true);
+    struct kern_tensor b = matmul_operand(&p->in[1], attr->transpose_b, false);
+    const struct kern_tensor y = matmul_output(p);
     const int64_t a_size = (int64_t)infer_dtype_size(a.dtype);
     const int64_t b_size = (int64_t)infer_dtype_size(b.dtype);
     const int64_t inner = a.dim[a.rank - 1];

@@ -4,6 +4,7 @@
 #include "tools/train/data.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -81,19 +82,29 @@ static bool is_picture(const char *name)
             strcasecmp(dot, ".jpeg") == 0);
 }
 
-/* Pictures below a folder, at any depth. */
+static int open_folder(const char *folder, struct infer_error *err, DIR **out)
+{
+    *out = opendir(folder);
+    return *out ? 0
+                : error_set(err, INFER_EIO, "%s: %s", folder, strerror(errno));
+}
+
+/* Pictures below a folder. */
 static int find_pictures(const char *folder, int depth, struct names *out,
                          struct infer_error *err)
 {
-    DIR *dir = opendir(folder);
     const struct dirent *entry;
-    int rc = 0;
+    DIR *dir;
+    int rc;
 
-    if (!dir || depth > MAX_DEPTH) {
-        if (dir)
-            closedir(dir);
-        return 0;
-    }
+    if (depth > MAX_DEPTH)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: folders are nested more than %d deep (a link to "
+                         "one of them?)",
+                         folder, MAX_DEPTH);
+    rc = open_folder(folder, err, &dir);
+    if (rc < 0)
+        return rc;
     while (rc == 0 && (entry = readdir(dir)) != NULL) {
         char *path;
 
@@ -116,12 +127,12 @@ static int find_pictures(const char *folder, int depth, struct names *out,
 static int find_classes(const char *folder, struct names *out,
                         struct infer_error *err)
 {
-    DIR *dir = opendir(folder);
     const struct dirent *entry;
-    int rc = 0;
+    DIR *dir;
+    int rc = open_folder(folder, err, &dir);
 
-    if (!dir)
-        return 0;
+    if (rc < 0)
+        return rc;
     while (rc == 0 && (entry = readdir(dir)) != NULL) {
         char *path = data_join(folder, entry->d_name);
 
@@ -213,6 +224,19 @@ static int open_classes(const char *folder, const struct data_wish *wish,
     return rc < 0 ? rc : make_room(out, err);
 }
 
+/* A folder that is named for the part must hold classes. */
+static int open_part(const char *folder, const struct data_wish *wish,
+                     struct infer_error *err, struct data_set *out)
+{
+    const int rc = open_classes(folder, wish, err, out);
+
+    return rc != 0 ? rc
+                   : error_set(err, INFER_EFORMAT,
+                               "%s: holds no folders: pictures belong into "
+                               "one for each class",
+                               folder);
+}
+
 int data_open_folder(const char *path, enum data_part part,
                      const struct data_wish *wish, struct infer_error *err,
                      struct data_set *out)
@@ -229,12 +253,14 @@ int data_open_folder(const char *path, enum data_part part,
         if (!names[part][i])
             continue;
         folder = data_join(path, names[part][i]);
-        rc = folder && is_folder(folder) ? open_classes(folder, wish, err, out)
-                                         : 0;
+        rc =
+            folder && is_folder(folder) ? open_part(folder, wish, err, out) : 0;
         free(folder);
         if (rc != 0)
             return rc;
     }
+    if (part == DATA_TEST)
+        return 0;
     /* Folders of the other part's name are no classes. */
     for (int i = 0; i < 3; i++) {
         char *other = names[!part][i] ? data_join(path, names[!part][i]) : NULL;

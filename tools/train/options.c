@@ -215,7 +215,8 @@ static bool span(const char *text, size_t length, struct train_span *out)
     if (out->epochs)
         number_text[length - 1] = '\0';
     return cli_double(number_text, &out->value) && out->value >= 0 &&
-           out->value < 1e12;
+           out->value < 1e12 &&
+           (out->epochs || out->value == floor(out->value));
 }
 
 static int one_span(const struct cli *cli, const char *name, const char *value,
@@ -285,7 +286,8 @@ static int set_augment(const struct cli *cli, struct train_request *q,
         return 0;
     return bad_value(cli, "augment", bad,
                      "flip, crop[:pad], cutout[:side], "
-                     "affine[:degrees:scale:shift] or none");
+                     "affine[:degrees:scale:shift] or none, sides up to 999, "
+                     "degrees to 360, scale and shift to 1");
 }
 
 static int set_loss_scale(const struct cli *cli, struct train_request *q,
@@ -404,6 +406,7 @@ static int rate_option(const struct cli *cli, struct train_request *q, int id,
         q->policy_power = true;
         return number(cli, "power", value, 0, 100, &q->power);
     case OPT_LR_FINAL:
+        q->policy_final = true;
         return number(cli, "lr-final", value, 0, 1e6, &q->final_rate);
     case OPT_LR_STEP:
         return set_marks(cli, q, value);
@@ -456,9 +459,9 @@ static int size_option(const struct cli *cli, struct train_request *q, int id,
 
     switch (id) {
     case OPT_EPOCHS:
-        return number(cli, "epochs", value, 0, 1e6, &q->epochs);
+        return number(cli, "epochs", value, 1e-6, 1e6, &q->epochs);
     case OPT_STEPS:
-        return whole(cli, "steps", value, 1, 16000000, &q->steps);
+        return whole(cli, "steps", value, 1, TRAIN_MAX_STEPS, &q->steps);
     case OPT_BATCH:
         return whole(cli, "batch", value, 1, 1 << 20, &q->batch);
     case OPT_ACCUM:
@@ -534,97 +537,5 @@ int train_option(struct cli *cli, int id, const char *value, void *user)
         rc = size_option(cli, q, id, value);
     if (rc > 0)
         rc = word_option(cli, q, id, value);
-    return rc;
-}
-
-/* ---- all together -------------------------------------------------- */
-
-void train_request_init(struct train_request *q)
-{
-    memset(q, 0, sizeof(*q));
-    q->rule = "momentum";
-    q->update.kind = KERN_UPDATE_SGD;
-    q->update.beta1 = 0.9f;
-    q->update.beta2 = -1;
-    q->update.epsilon = 1e-8f;
-    q->policy.rate = -1;
-    q->batch = 64;
-    q->accumulate = 1;
-    q->epochs = 10;
-    q->bn_momentum = 0.1;
-    q->device = "cpu";
-    q->tune = -1;
-}
-
-/* Numbers that depend on the rule. */
-static void rule_defaults(struct train_request *q)
-{
-    const enum kern_update_kind kind = q->update.kind;
-    const bool plain = strcmp(q->rule, "sgd") == 0;
-
-    if ((plain || kind == KERN_UPDATE_RMSPROP) && !q->beta1_set)
-        q->update.beta1 = 0;
-    if (q->update.beta2 < 0)
-        q->update.beta2 = kind == KERN_UPDATE_RMSPROP ? 0.99f : 0.999f;
-    if (q->policy.rate < 0)
-        q->policy.rate = kind == KERN_UPDATE_SGD ? 0.05 : 0.001;
-}
-
-/* --gpus=N alone means the first N. */
-static int check_gpus(const struct cli *cli, struct train_request *q)
-{
-    if (q->gpus == 0) {
-        q->gpus = 1;
-        return 0;
-    }
-    if (!q->device_set)
-        q->device = "cuda";
-    if (strncmp(q->device, "cuda", 4) != 0 ||
-        (q->gpus > 1 && strcmp(q->device, "cuda") != 0)) {
-        cli_error(cli, "--gpus=%d goes with --device=cuda, not with %s",
-                  q->gpus, q->device);
-        return -1;
-    }
-    if (q->gpus > 1 && q->grad_check) {
-        cli_error(cli, "--grad-check takes one GPU");
-        return -1;
-    }
-    return 0;
-}
-
-int train_request_finish(const struct cli *cli, struct train_request *q)
-{
-    struct policy policy;
-    int rc = 0;
-
-    if (!q->arch && !q->init_from) {
-        cli_error(cli, "no network: name one with --arch (see --list-archs)");
-        rc = -1;
-    }
-    if (!q->data) {
-        cli_error(cli, "no pictures: name their folder with --data");
-        rc = -1;
-    }
-    if (q->resume_out)
-        q->resume = q->out;
-    if (q->resume_out && !q->out) {
-        cli_error(cli, "--resume without a file goes on from -o, which is "
-                       "not given");
-        rc = -1;
-    }
-    if (q->resume && q->init_from && q->arch) {
-        cli_error(cli, "--resume and --init-from exclude each other");
-        rc = -1;
-    }
-    if (strcmp(q->rule, "sgd") == 0 && q->update.beta1 > 0 && q->beta1_set) {
-        cli_error(cli, "--optimizer=sgd has no momentum: use "
-                       "--optimizer=momentum");
-        rc = -1;
-    }
-    if (check_gpus(cli, q) < 0)
-        rc = -1;
-    rule_defaults(q);
-    policy_init(&policy, q->policy.kind, q->policy.rate);
-    q->policy = policy;
     return rc;
 }
