@@ -280,7 +280,7 @@ static double wgmma_estimate(const struct kern_problem *p,
 {
     struct wgmma_state s;
 
-    if (wgmma_plan<C>(p, d, 0, &s, NULL) < 0)
+    if (wgmma_plan<C>(p, d, 0, &s, NULL) < 0 || s.tiles_n == 0)
         return 1e30;
     return C::estimate(p, &s);
 }
