@@ -187,6 +187,7 @@ static char *info_text(const struct checkpoint_info *info, uint32_t crc)
     add_integer(json, "batch", (uint64_t)info->batch);
     add_integer(json, "accumulate", (uint64_t)info->accumulate);
     add_integer(json, "pictures", (uint64_t)info->pictures);
+    cJSON_AddNumberToObject(json, "best", info->best);
     out = cJSON_PrintUnformatted(json);
     cJSON_Delete(json);
     return out;
@@ -389,6 +390,7 @@ static int read_info(const cJSON *json, struct checkpoint_info *out,
     out->batch = (int64_t)v[1];
     out->accumulate = (int64_t)v[2];
     out->pictures = (int64_t)v[3];
+    out->best = json_double(json, "best", 0);
     return 0;
 }
 

@@ -27,6 +27,7 @@ struct checkpoint_info {
     uint64_t seed;
     int64_t batch, accumulate;
     int64_t pictures; /* of the training set */
+    double best;      /* validation accuracy so far; 0: none */
     char arch[256];
     char rule[32];       /* optimizer */
     const char *kernels; /* what was measured; written alone, NULL for none */
