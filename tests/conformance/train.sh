@@ -240,6 +240,10 @@ expect 2 'short.safetensors' run "$a" --resume="$dir/short.safetensors"
     tail -c +30002 "$a"
 } >"$dir/bit.safetensors"
 expect 2 'checksum' run "$a" --resume="$dir/bit.safetensors" --epochs=40
+# Another step in the description.
+LC_ALL=C sed 's/"step\(..\):\(..\)60/"step\1:\261/' "$a" >"$dir/bit.safetensors"
+expect 2 'checksum of its description' run "$a" --epochs=40 \
+    --resume="$dir/bit.safetensors"
 "$here/wconv" "$a" "$arch" -o "$dir/bare.infer" >/dev/null
 expect 2 'no training state\|missing' run "$a" --resume="$dir/bare.infer"
 expect 2 '/dev/full\|regular' run /dev/full --steps=1
@@ -260,6 +264,21 @@ same "$a" "$dir/good"
 ) >"$dir/out" 2>&1 && fail 'a full disk went unnoticed'
 grep -q "$a" "$dir/out" || fail 'a full disk was not named'
 same "$a" "$dir/good"
+
+# ---- names that a checkpoint cannot hold, and a path that is no UTF-8
+odd=$dir/$(printf 'a\377"')
+mkdir "$odd"
+cp "$src/tests/arch/tiny.json" "$odd"
+expect 0 'step 2' run "$dir/odd.safetensors" --arch="$odd/tiny.json" --steps=2
+expect 0 'step 3' run "$dir/odd.safetensors" --arch="$odd/tiny.json" --steps=3 \
+    --resume
+for name in train.state __metadata__; do
+    sed "s/conv1.weight/$name/" "$src/tests/arch/tiny.json" >"$dir/odd.json"
+    expect 2 "cannot hold a weight named '$name'" run "$dir/x" --steps=1 \
+        --arch="$dir/odd.json"
+    grep -q 'epoch' "$dir/out" && fail "$name: noticed late"
+    absent "$dir/x"
+done
 
 # ---- divergence: named, and the checkpoint and the log are kept
 expect 3 'Lower --lr.*unharmed' run "$a" --resume --epochs=99 --lr=1e6 \

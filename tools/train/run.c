@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 
 static volatile sig_atomic_t interrupted;
 
@@ -179,7 +180,7 @@ static int write_checkpoint(struct train_run *r, const char *path,
                                    .best = r->best_accuracy,
                                    .kernels = r->kernels};
 
-    snprintf(info.arch, sizeof(info.arch), "%s", q->arch ? q->arch : "");
+    text_escape(info.arch, sizeof(info.arch), q->arch ? q->arch : "");
     snprintf(info.rule, sizeof(info.rule), "%s", q->rule);
     return checkpoint_write(path, r->net, &info, err);
 }

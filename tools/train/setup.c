@@ -443,6 +443,8 @@ int train_open(struct train_run *r, struct infer_error *err)
     if (rc < 0 || q->grad_check)
         return rc;
     rc = train_choose(r, dtype_of(q->precision), train_part(r), err);
+    if (rc == 0 && train_is_run(q) && (q->out || q->best))
+        rc = checkpoint_check(r->net, err);
     if (rc == 0)
         rc = open_loaders(r, err);
     if (rc < 0)
