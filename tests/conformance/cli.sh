@@ -50,6 +50,8 @@ expect 0 'fold-batch-norm' "$wconv" "$weights" "$arch" -o "$model" --verify
 expect 0 'stripped.*optimiser state' "$wconv" "$weights" "$arch" -o "$model" -v
 expect 2 'architecture' "$wconv" "$weights" -o "$dir/x"
 expect 2 'shape\|expected\|missing' "$wconv" "$weights" --arch=lenet5 -o "$dir/x"
+expect 1 'name: resnet20-cifar' "$wconv" "$weights" --arch=resnet20 -o "$dir/x"
+expect 1 'name: mobilenet_v2' "$wconv" "$weights" --arch=mobilnet_v2 -o "$dir/x"
 expect 1 'src-layout.*nhwc' "$wconv" "$weights" "$arch" -o "$dir/x" --src-layout=x
 expect 2 "has not the shape" "$wconv" "$weights" "$arch" -o "$dir/x" --src-layout=nhwc
 absent "$dir/x"
@@ -281,6 +283,9 @@ expect 2 'empty: the file holds no labels' "$wconv" "$weights" "$arch" \
 expect 2 'bad: labels' "$infer" -m "$model" --labels="$dir/bad" \
     "$pictures/3.png"
 expect 0 'one' "$infer" -m "$model" --labels="$dir/labels" "$pictures/1.png"
+expect 0 'note: 2 labels for 10 classes' "$infer" -m "$model" \
+    --labels="$dir/labels" "$pictures/1.png"
+expect 1 '^0$' sh -c "'$infer' -m '$model' '$pictures/1.png' 2>&1 | grep -c note"
 for option in mean std; do
     expect 1 "has 3 values, but input 'image' has 1 channel" "$wconv" "$weights" \
         "$arch" -o "$dir/y" --$option=1,2,3

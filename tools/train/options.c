@@ -13,6 +13,8 @@ enum {
     OPT_DATA,
     OPT_VAL,
     OPT_OUTPUT,
+    OPT_BEST,
+    OPT_WRITE_LABELS,
     OPT_RESUME,
     OPT_INIT_FROM,
     OPT_INIT,
@@ -68,6 +70,11 @@ const struct cli_option train_options[] = {
     {"val", 0, CLI_VALUE, "DIR",
      "pictures to validate on (those for tests in --data)", OPT_VAL},
     {"output", 'o', CLI_VALUE, "FILE", "the checkpoint to write", OPT_OUTPUT},
+    {"best", 0, CLI_VALUE, "FILE",
+     "a checkpoint of the best validation so far as well", OPT_BEST},
+    {"write-labels", 0, CLI_VALUE, "FILE",
+     "names of folders by class, one a line, for wconv --labels",
+     OPT_WRITE_LABELS},
     {"resume", 0, CLI_OPTIONAL, "FILE", "go on from a checkpoint (that of -o)",
      OPT_RESUME},
     {"init-from", 0, CLI_VALUE, "FILE",
@@ -159,13 +166,6 @@ const char train_usage[] =
 
 /* ---- values -------------------------------------------------------- */
 
-static int bad_value(const struct cli *cli, const char *name, const char *value,
-                     const char *wanted)
-{
-    cli_error(cli, "--%s takes %s, not '%s'", name, wanted, value);
-    return -1;
-}
-
 static int number(const struct cli *cli, const char *name, const char *value,
                   double min, double max, double *out)
 {
@@ -224,7 +224,7 @@ static int one_span(const struct cli *cli, const char *name, const char *value,
 {
     if (span(value, strlen(value), out))
         return 0;
-    return bad_value(cli, name, value, "steps (500) or epochs (2e)");
+    return cli_bad_value(cli, name, value, "steps (500) or epochs (2e)");
 }
 
 static int set_marks(const struct cli *cli, struct train_request *q,
@@ -238,8 +238,8 @@ static int set_marks(const struct cli *cli, struct train_request *q,
 
         if (q->marks == POLICY_MAX_MARKS ||
             !span(at, length, &q->mark[q->marks]))
-            return bad_value(cli, "lr-step", value,
-                             "up to 16 steps or epochs, e.g. 30e,60e");
+            return cli_bad_value(cli, "lr-step", value,
+                                 "up to 16 steps or epochs, e.g. 30e,60e");
         q->marks++;
         if (at[length] == '\0')
             return 0;
@@ -258,8 +258,8 @@ static int set_rule(const struct cli *cli, struct train_request *q,
     const int which = cli_word(value, words);
 
     if (which < 0)
-        return bad_value(cli, "optimizer", value,
-                         "sgd, momentum, nesterov, rmsprop, adam or adamw");
+        return cli_bad_value(cli, "optimizer", value,
+                             "sgd, momentum, nesterov, rmsprop, adam or adamw");
     q->rule = words[which];
     q->update.kind = kinds[which];
     q->update.nesterov = which == 2;
@@ -272,7 +272,7 @@ static int set_word(const struct cli *cli, const char *name, const char *value,
     const int which = cli_word(value, words);
 
     if (which < 0)
-        return bad_value(cli, name, value, wanted);
+        return cli_bad_value(cli, name, value, wanted);
     *out = which;
     return 0;
 }
@@ -284,10 +284,11 @@ static int set_augment(const struct cli *cli, struct train_request *q,
 
     if (augment_parse(value, &q->augment, &bad))
         return 0;
-    return bad_value(cli, "augment", bad,
-                     "flip, crop[:pad], cutout[:side], "
-                     "affine[:degrees:scale:shift] or none, sides up to 999, "
-                     "degrees to 360, scale and shift to 1");
+    return cli_bad_value(
+        cli, "augment", bad,
+        "flip, crop[:pad], cutout[:side], "
+        "affine[:degrees:scale:shift] or none, sides up to 999, "
+        "degrees to 360, scale and shift to 1");
 }
 
 static int set_loss_scale(const struct cli *cli, struct train_request *q,
@@ -324,6 +325,12 @@ static int file_option(struct train_request *q, int id, const char *value)
         return 0;
     case OPT_OUTPUT:
         q->out = value;
+        return 0;
+    case OPT_BEST:
+        q->best = value;
+        return 0;
+    case OPT_WRITE_LABELS:
+        q->labels = value;
         return 0;
     case OPT_RESUME:
         q->resume = value;
