@@ -327,7 +327,7 @@ static double gemv_microseconds(int64_t rows, int64_t k, int64_t n,
     const int64_t lanes = k % wide == 0 ? 32 * wide : 32;
     const double steps = (double)((k + lanes - 1) / lanes);
     const double bytes = weights * size / 3.5e6;
-    const double along = steps * (rows == 1 ? 0.27 : 0.27 + 0.14 * rows);
+    const double along = steps * (rows == 1 ? 0.27 : 0.27 + 0.15 * rows);
     const double products = rows == 1 ? 0 : 2 * rows * weights / 6e6;
     const double most = bytes > products ? bytes : products;
 
