@@ -77,6 +77,15 @@ expect 0 '"val_accuracy":' run "$dir/x.safetensors" --steps=2 --json
 expect 0 'largest relative error' run "$dir/x.safetensors" --grad-check
 expect 0 'right after' run "$dir/x.safetensors" --overfit-batch
 expect 0 'conv1 .*wgrad' run "$dir/x.safetensors" --time-layers
+expect 0 'whole step, median' run "$dir/x.safetensors" --time-layers
+expect 0 '"layer":.*"conv1"' run "$dir/x.safetensors" --time-layers --json
+expect 0 '"step_ms":' run "$dir/x.safetensors" --time-layers --json
+expect 0 '"largest_relative_error":' run "$dir/x.safetensors" --grad-check \
+    --json
+expect 0 '"right":.*5' run "$dir/x.safetensors" --overfit-batch --json
+# By heart at a fixed rate: the policy's course would end at step 5.
+expect 0 'right after' run "$dir/x.safetensors" --overfit-batch --steps=5 \
+    --lr-policy=onecycle
 rm -f "$dir/x.safetensors"
 
 # ---- a resumed run is the uninterrupted one, with every rule

@@ -110,12 +110,13 @@ int train_step(struct train_run *r, const struct loader_batch *again,
                struct infer_error *err, struct net_metrics *out,
                int64_t *pictures);
 
-/* check.c: --grad-check, --overfit-batch, --time-layers, --evaluate. */
+/* check.c: --grad-check, --overfit-batch, --evaluate. */
 int train_grad_check(struct train_run *r, struct infer_error *err);
 int train_overfit(struct train_run *r, struct infer_error *err);
-int train_time_layers(struct train_run *r, struct infer_error *err);
-/* --evaluate */
 int train_judge(struct train_run *r, struct infer_error *err);
+
+/* times.c: --time-layers */
+int train_time_layers(struct train_run *r, struct infer_error *err);
 
 /* gradient.c: compares gradients with finite differences in double precision;
  * `each` elements of every parameter. */
