@@ -76,6 +76,9 @@ int cli_parse(struct cli *cli, int argc, char **argv, cli_handler *handler,
 /* "tool: text" on standard error, safe for a terminal. */
 void cli_error(const struct cli *cli, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* "--option takes WANTED, not 'value'"; returns -1. */
+int cli_bad_value(const struct cli *cli, const char *option, const char *value,
+                  const char *wanted);
 /* Every line of err->text behind "tool: "; returns the exit code. */
 enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err);
 /* printf() for text that holds names from files: what a terminal must not see

@@ -124,13 +124,6 @@ static const struct cli_option options[] = {
 
 /* ---- values -------------------------------------------------------- */
 
-static int bad(const struct cli *cli, const char *option, const char *value,
-               const char *expected)
-{
-    cli_error(cli, "--%s takes %s, not '%s'", option, expected, value);
-    return -1;
-}
-
 static int set_figure(struct kb_request *r, const char *option,
                       const char *figure, const char *value)
 {
@@ -140,7 +133,7 @@ static int set_figure(struct kb_request *r, const char *option,
     if (cli_int(value, 0, INT32_MAX, &number) &&
         kb_figures_set(&r->figures, figure, number))
         return 0;
-    return bad(r->cli, option, value, "a number in range");
+    return cli_bad_value(r->cli, option, value, "a number in range");
 }
 
 /* Calls add() with each word of a comma-separated list. */
@@ -154,11 +147,11 @@ static int each_word(struct kb_request *r, const char *option,
     for (;;) {
         const size_t n = strcspn(value, ",");
         if (n == 0 || n >= sizeof(word))
-            return bad(r->cli, option, value, expected);
+            return cli_bad_value(r->cli, option, value, expected);
         memcpy(word, value, n);
         word[n] = '\0';
         if (!add(r, word))
-            return bad(r->cli, option, word, expected);
+            return cli_bad_value(r->cli, option, word, expected);
         if (value[n] == '\0')
             return 0;
         value += n + 1;
@@ -226,7 +219,8 @@ static int set_activation(struct kb_request *r, const char *value)
 
     r->any_figure = true;
     if (kind < 0)
-        return bad(r->cli, "act", value, "an activation such as relu");
+        return cli_bad_value(r->cli, "act", value,
+                             "an activation such as relu");
     r->figures.act = graph_unary((enum kern_unary_kind)kind);
     return 0;
 }
@@ -239,39 +233,45 @@ static int set_number(struct kb_request *r, int id, const char *value)
     switch (id) {
     case OPT_EXTENT:
         if (!cli_int(value, 1, 1 << 20, &r->extent))
-            return bad(r->cli, "extent", value, "a number from 1");
+            return cli_bad_value(r->cli, "extent", value, "a number from 1");
         return 0;
     case OPT_THREADS:
         if (!cli_int(value, 1, 4096, &n))
-            return bad(r->cli, "threads", value, "a number from 1");
+            return cli_bad_value(r->cli, "threads", value, "a number from 1");
         r->threads = (int)n;
         return 0;
     case OPT_ROUNDS:
         if (!cli_int(value, 1, 10000, &n))
-            return bad(r->cli, "rounds", value, "a number from 1 to 10000");
+            return cli_bad_value(r->cli, "rounds", value,
+                                 "a number from 1 to 10000");
         r->rounds = (int)n;
         return 0;
     case OPT_VARIANTS:
         if (!cli_int(value, 1, 10000, &n))
-            return bad(r->cli, "variants", value, "a number from 1 to 10000");
+            return cli_bad_value(r->cli, "variants", value,
+                                 "a number from 1 to 10000");
         r->variants = (int)n;
         return 0;
     case OPT_TIME_LIMIT:
         if (!cli_seconds(value, &r->time_limit))
-            return bad(r->cli, "time-limit", value, "a time such as 2s");
+            return cli_bad_value(r->cli, "time-limit", value,
+                                 "a time such as 2s");
         return 0;
     case OPT_PREPARE_LIMIT:
         if (!cli_seconds(value, &r->prepare_limit))
-            return bad(r->cli, "prepare-limit", value, "a time such as 2s");
+            return cli_bad_value(r->cli, "prepare-limit", value,
+                                 "a time such as 2s");
         return 0;
     case OPT_REFERENCE_LIMIT:
         if (!cli_double(value, &x) || x < 0)
-            return bad(r->cli, "reference-limit", value, "a number from 0");
+            return cli_bad_value(r->cli, "reference-limit", value,
+                                 "a number from 0");
         r->reference_limit = x * 1e6;
         return 0;
     default:
         if (!cli_double(value, &r->fail_below) || r->fail_below < 0)
-            return bad(r->cli, "fail-below", value, "a number from 0");
+            return cli_bad_value(r->cli, "fail-below", value,
+                                 "a number from 0");
         return 0;
     }
 }
@@ -285,11 +285,12 @@ static int set_word(struct kb_request *r, int id, const char *value)
     if (id == OPT_LAYOUT) {
         i = cli_word(value, layouts);
         r->layout = i == 0 ? KERN_NCHW : KERN_NHWC;
-        return i < 0 ? bad(r->cli, "layout", value, "nhwc or nchw") : 0;
+        return i < 0 ? cli_bad_value(r->cli, "layout", value, "nhwc or nchw")
+                     : 0;
     }
     r->sort = value;
     return cli_word(value, orders) < 0
-               ? bad(r->cli, "sort", value, "ratio, time or none")
+               ? cli_bad_value(r->cli, "sort", value, "ratio, time or none")
                : 0;
 }
 
@@ -445,6 +446,36 @@ static int take_operations(struct kb_request *r, int count, char **words)
     return 0;
 }
 
+static bool is_stdout(const char *path)
+{
+    return path && strcmp(path, "-") == 0;
+}
+
+/* Words that do not go together, or would have no effect. */
+static int check_request(const struct kb_request *r)
+{
+    const bool model = r->n_models > 0;
+    const struct {
+        bool wrong;
+        const char *text;
+    } rules[] = {
+        {is_stdout(r->csv) + is_stdout(r->json) + is_stdout(r->html) > 1,
+         "of --csv, --json and --html one can go to standard output"},
+        {model && r->any_figure && r->n_problems + r->n_sweeps == 0,
+         "the layers of --model have figures of their own (-b is the batch)"},
+        {!model && r->n_batches > 0, "--batch goes with --model (-n: images)"},
+        {!model && r->extent > 0, "--extent goes with --model"},
+    };
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+        if (rules[i].wrong) {
+            cli_error(r->cli, "%s", rules[i].text);
+            rc = -1;
+        }
+    return rc;
+}
+
 int kb_parse(struct cli *cli, int argc, char **argv, struct kb_request *r)
 {
     int count = 0;
@@ -457,12 +488,15 @@ int kb_parse(struct cli *cli, int argc, char **argv, struct kb_request *r)
     r->rounds = 11;
     r->time_limit = 2;
     r->reference_limit = 1e8;
-    r->extent = 224;
     r->sort = "none";
     kb_figures_init(&r->figures, KERN_CONV_FPROP);
     int rc = cli_parse(cli, argc, argv, handle, r, &count);
     if (rc == 0)
         rc = take_operations(r, count, argv);
+    if (rc == 0)
+        rc = check_request(r);
+    if (r->extent == 0)
+        r->extent = 224;
     if (r->n_batches == 0)
         r->batch[r->n_batches++] = 1;
     if (!r->dir[KB_FPROP] && !r->dir[KB_DGRAD] && !r->dir[KB_WGRAD])

@@ -159,13 +159,6 @@ const char train_usage[] =
 
 /* ---- values -------------------------------------------------------- */
 
-static int bad_value(const struct cli *cli, const char *name, const char *value,
-                     const char *wanted)
-{
-    cli_error(cli, "--%s takes %s, not '%s'", name, wanted, value);
-    return -1;
-}
-
 static int number(const struct cli *cli, const char *name, const char *value,
                   double min, double max, double *out)
 {
@@ -224,7 +217,7 @@ static int one_span(const struct cli *cli, const char *name, const char *value,
 {
     if (span(value, strlen(value), out))
         return 0;
-    return bad_value(cli, name, value, "steps (500) or epochs (2e)");
+    return cli_bad_value(cli, name, value, "steps (500) or epochs (2e)");
 }
 
 static int set_marks(const struct cli *cli, struct train_request *q,
@@ -238,8 +231,8 @@ static int set_marks(const struct cli *cli, struct train_request *q,
 
         if (q->marks == POLICY_MAX_MARKS ||
             !span(at, length, &q->mark[q->marks]))
-            return bad_value(cli, "lr-step", value,
-                             "up to 16 steps or epochs, e.g. 30e,60e");
+            return cli_bad_value(cli, "lr-step", value,
+                                 "up to 16 steps or epochs, e.g. 30e,60e");
         q->marks++;
         if (at[length] == '\0')
             return 0;
@@ -258,8 +251,8 @@ static int set_rule(const struct cli *cli, struct train_request *q,
     const int which = cli_word(value, words);
 
     if (which < 0)
-        return bad_value(cli, "optimizer", value,
-                         "sgd, momentum, nesterov, rmsprop, adam or adamw");
+        return cli_bad_value(cli, "optimizer", value,
+                             "sgd, momentum, nesterov, rmsprop, adam or adamw");
     q->rule = words[which];
     q->update.kind = kinds[which];
     q->update.nesterov = which == 2;
@@ -272,7 +265,7 @@ static int set_word(const struct cli *cli, const char *name, const char *value,
     const int which = cli_word(value, words);
 
     if (which < 0)
-        return bad_value(cli, name, value, wanted);
+        return cli_bad_value(cli, name, value, wanted);
     *out = which;
     return 0;
 }
@@ -284,10 +277,11 @@ static int set_augment(const struct cli *cli, struct train_request *q,
 
     if (augment_parse(value, &q->augment, &bad))
         return 0;
-    return bad_value(cli, "augment", bad,
-                     "flip, crop[:pad], cutout[:side], "
-                     "affine[:degrees:scale:shift] or none, sides up to 999, "
-                     "degrees to 360, scale and shift to 1");
+    return cli_bad_value(
+        cli, "augment", bad,
+        "flip, crop[:pad], cutout[:side], "
+        "affine[:degrees:scale:shift] or none, sides up to 999, "
+        "degrees to 360, scale and shift to 1");
 }
 
 static int set_loss_scale(const struct cli *cli, struct train_request *q,
@@ -537,176 +531,5 @@ int train_option(struct cli *cli, int id, const char *value, void *user)
         rc = size_option(cli, q, id, value);
     if (rc > 0)
         rc = word_option(cli, q, id, value);
-    return rc;
-}
-
-/* ---- all together -------------------------------------------------- */
-
-void train_request_init(struct train_request *q)
-{
-    memset(q, 0, sizeof(*q));
-    q->rule = "momentum";
-    q->update.kind = KERN_UPDATE_SGD;
-    q->update.beta1 = 0.9f;
-    q->update.beta2 = -1;
-    q->update.epsilon = 1e-8f;
-    q->policy.rate = -1;
-    q->batch = 64;
-    q->accumulate = 1;
-    q->bn_momentum = 0.1;
-    q->device = "cpu";
-    q->tune = -1;
-}
-
-/* Numbers that were not given. */
-static void defaults(struct train_request *q)
-{
-    const enum kern_update_kind kind = q->update.kind;
-    const bool plain = strcmp(q->rule, "sgd") == 0;
-
-    if ((plain || kind == KERN_UPDATE_RMSPROP) && !q->beta1_set)
-        q->update.beta1 = 0;
-    if (q->update.beta2 < 0)
-        q->update.beta2 = kind == KERN_UPDATE_RMSPROP ? 0.99f : 0.999f;
-    if (q->epochs == 0)
-        q->epochs = 10;
-    if (q->policy.rate < 0)
-        q->policy.rate = kind == KERN_UPDATE_SGD ? 0.05 : 0.001;
-}
-
-/* --gpus=N alone means the first N. */
-static int check_gpus(const struct cli *cli, struct train_request *q)
-{
-    if (q->gpus == 0) {
-        q->gpus = 1;
-        return 0;
-    }
-    if (!q->device_set)
-        q->device = "cuda";
-    if (strncmp(q->device, "cuda", 4) != 0 ||
-        (q->gpus > 1 && strcmp(q->device, "cuda") != 0)) {
-        cli_error(cli, "--gpus=%d goes with --device=cuda, not with %s",
-                  q->gpus, q->device);
-        return -1;
-    }
-    if (q->gpus > 1 && q->grad_check) {
-        cli_error(cli, "--grad-check takes one GPU");
-        return -1;
-    }
-    return 0;
-}
-
-/* Files and networks that a run cannot do without. */
-static int check_needed(const struct cli *cli, const struct train_request *q)
-{
-    int rc = 0;
-
-    if (!q->arch && !q->init_from) {
-        cli_error(cli, "no network: name one with --arch (see --list-archs)");
-        rc = -1;
-    }
-    if (!q->data) {
-        cli_error(cli, "no pictures: name their folder with --data");
-        rc = -1;
-    }
-    if (q->resume_out && !q->out) {
-        cli_error(cli, "--resume without a file goes on from -o, which is "
-                       "not given");
-        rc = -1;
-    }
-    if (q->evaluate && !q->init_from && !q->resume) {
-        cli_error(cli, "--evaluate of no weights: name some with --init-from");
-        rc = -1;
-    }
-    return rc;
-}
-
-/* An option that was given goes with something else than it was given with. */
-static int misplaced(const struct cli *cli, bool given, bool fits,
-                     const char *option, const char *with)
-{
-    if (!given || fits)
-        return 0;
-    cli_error(cli, "--%s goes with %s", option, with);
-    return -1;
-}
-
-/* What the policy and the rule would leave unread. */
-static int check_unread(const struct cli *cli, const struct train_request *q)
-{
-    const enum policy_kind kind = q->policy.kind;
-    const bool adaptive = q->update.kind != KERN_UPDATE_SGD;
-    const bool step = kind == POLICY_STEP, inv = kind == POLICY_INV;
-    int rc = misplaced(cli, q->marks > 0, step, "lr-step", "--lr-policy=step");
-
-    rc |= misplaced(cli, q->policy_gamma, step || inv || kind == POLICY_EXP,
-                    "gamma", "--lr-policy=step, exp or inv");
-    rc |= misplaced(cli, q->policy_power, inv || kind == POLICY_POLY, "power",
-                    "--lr-policy=inv or poly");
-    rc |= misplaced(cli, q->policy_final, kind == POLICY_COSINE, "lr-final",
-                    "--lr-policy=cosine");
-    rc |= misplaced(cli, q->update.beta2 >= 0, adaptive, "beta2",
-                    "--optimizer=rmsprop, adam or adamw");
-    rc |= misplaced(cli, q->epsilon_set, adaptive, "epsilon",
-                    "--optimizer=rmsprop, adam or adamw");
-    if (strcmp(q->rule, "sgd") == 0 && q->beta1_set && q->update.beta1 > 0) {
-        cli_error(cli, "--optimizer=sgd has no momentum: use "
-                       "--optimizer=momentum");
-        rc = -1;
-    }
-    if (q->update.nesterov && q->beta1_set && !(q->update.beta1 > 0)) {
-        cli_error(cli, "--optimizer=nesterov needs --momentum above 0");
-        rc = -1;
-    }
-    return rc;
-}
-
-static int exclude(const struct cli *cli, bool a, bool b, const char *which)
-{
-    if (!a || !b)
-        return 0;
-    cli_error(cli, "%s exclude each other", which);
-    return -1;
-}
-
-static bool same_file(const char *a, const char *b)
-{
-    return a && b && strcmp(a, b) == 0;
-}
-
-static int check_contradictions(const struct cli *cli,
-                                const struct train_request *q)
-{
-    const int jobs = q->grad_check + q->overfit + q->time_layers + q->evaluate;
-    int rc = exclude(cli, jobs > 1, true,
-                     "--grad-check, --overfit-batch, --time-layers and "
-                     "--evaluate");
-
-    rc |= exclude(cli, q->resume, q->init_from && q->arch,
-                  "--resume and --init-from");
-    rc |= exclude(cli, q->resume, q->grad_check, "--resume and --grad-check");
-    rc |= exclude(cli, q->steps > 0, q->epochs > 0, "--steps and --epochs");
-    if (same_file(q->out, q->log) || same_file(q->out, q->plot) ||
-        same_file(q->log, q->plot)) {
-        cli_error(cli, "-o, --log and --plot need a file each");
-        rc = -1;
-    }
-    return rc;
-}
-
-int train_request_finish(const struct cli *cli, struct train_request *q)
-{
-    struct policy policy;
-    int rc;
-
-    if (q->resume_out)
-        q->resume = q->out;
-    rc = check_needed(cli, q);
-    rc |= check_unread(cli, q);
-    rc |= check_contradictions(cli, q);
-    rc |= check_gpus(cli, q);
-    defaults(q);
-    policy_init(&policy, q->policy.kind, q->policy.rate);
-    q->policy = policy;
     return rc;
 }
