@@ -289,6 +289,10 @@ expect 3 "step 60 in $a is unharmed" run "$dir/x" --resume="$a" --epochs=99 \
 absent "$dir/x"
 expect 0 '^61,' cat "$dir/x.csv"
 
+expect 3 'not finite.*loss-scale may be too large' run "$dir/x" \
+    --precision=fp16 --loss-scale=16777216 --steps=3
+absent "$dir/x"
+
 # ---- bad data
 expect 2 'No such file' "$train" "$arch" --data="$dir/nothing" -o "$dir/x"
 mkdir "$dir/idx" "$dir/ten" "$dir/cifar"

@@ -156,7 +156,12 @@ static int check_gradients(struct train_run *r, struct infer_error *err)
         return 0;
     rc = net_read_state(r->net, state, err);
     if (rc == 0 && state[KERN_STEP_SKIPPED] > 0)
-        rc = diverged(r, r->step - 1, "gradients are not finite", err);
+        rc = diverged(r, r->step - 1,
+                      r->request->loss_scale > 1
+                          ? "gradients are not finite, for which --loss-scale "
+                            "may be too large"
+                          : "gradients are not finite",
+                      err);
     return rc;
 }
 
