@@ -134,6 +134,13 @@ static inline bool cpu_is_f32(const struct kern_tensor *t)
     return t->dtype == INFER_F32;
 }
 
+/* True where t is dense and F32, or absent (NULL). */
+static inline bool cpu_is_dense(const struct kern_tensor *t,
+                                enum kern_layout layout)
+{
+    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, layout));
+}
+
 /* True where channels lie side by side (or there is one). */
 static inline bool cpu_channels_inner(const struct kern_tensor *t)
 {

@@ -38,19 +38,15 @@ struct pool {
     int64_t blocks; /* of channels */
 };
 
-static bool channels_last(const struct kern_tensor *t)
-{
-    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NHWC));
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     (void)d;
     if (p->in[DY].rank < 3 || p->in[DY].rank > 5 ||
-        !channels_last(&p->in[DY]) || !channels_last(&p->out[0]) ||
-        !channels_last(kern_problem_in(p, X)) ||
-        !channels_last(kern_problem_in(p, RESIDUAL)))
+        !cpu_is_dense(&p->in[DY], KERN_NHWC) ||
+        !cpu_is_dense(&p->out[0], KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_in(p, X), KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_in(p, RESIDUAL), KERN_NHWC))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense channels-last F32 tensors with 1 to 3 "
                          "spatial dimensions");
