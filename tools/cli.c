@@ -451,6 +451,32 @@ int cli_word(const char *text, const char *const *words)
     return -1;
 }
 
+int cli_bad_value(const struct cli *cli, const char *name, const char *value,
+                  const char *wanted)
+{
+    cli_error(cli, "--%s takes %s, not '%s'", name, wanted, value);
+    return -1;
+}
+
+int cli_option_amount(const struct cli *cli, const char *name,
+                      const char *value, double *out)
+{
+    if (!cli_double(value, out) || *out < 0)
+        return cli_bad_value(cli, name, value, "a number from 0");
+    return 0;
+}
+
+int cli_option_word(const struct cli *cli, const char *name, const char *value,
+                    const char *const *words, const char *wanted, int *out)
+{
+    const int which = cli_word(value, words);
+
+    if (which < 0)
+        return cli_bad_value(cli, name, value, wanted);
+    *out = which;
+    return 0;
+}
+
 /* Levenshtein distance of two words of at most 63 letters. */
 static size_t edit_distance(const char *a, const char *b)
 {

@@ -96,13 +96,6 @@ static const char usage[] =
 
 /* ---- option values ------------------------------------------------- */
 
-static int bad_value(const struct cli *cli, const char *name, const char *value,
-                     const char *wanted)
-{
-    cli_error(cli, "--%s takes %s, not '%s'", name, wanted, value);
-    return -1;
-}
-
 static int int_option(const struct cli *cli, const char *name,
                       const char *value, int64_t min, int64_t max, int *out)
 {
@@ -112,7 +105,7 @@ static int int_option(const struct cli *cli, const char *name,
     if (!cli_int(value, min, max, &number)) {
         snprintf(wanted, sizeof(wanted), "a number from %lld to %lld",
                  (long long)min, (long long)max);
-        return bad_value(cli, name, value, wanted);
+        return cli_bad_value(cli, name, value, wanted);
     }
     *out = (int)number;
     return 0;
@@ -122,27 +115,7 @@ static int time_option(const struct cli *cli, const char *name,
                        const char *value, double *out)
 {
     if (!cli_seconds(value, out))
-        return bad_value(cli, name, value, "a time such as 200ms or 3s");
-    return 0;
-}
-
-static int tolerance_option(const struct cli *cli, const char *name,
-                            const char *value, double *out)
-{
-    if (!cli_double(value, out) || *out < 0)
-        return bad_value(cli, name, value, "a number from 0");
-    return 0;
-}
-
-static int word_option(const struct cli *cli, const char *name,
-                       const char *value, const char *const *words,
-                       const char *wanted, int *out)
-{
-    int which = cli_word(value, words);
-
-    if (which < 0)
-        return bad_value(cli, name, value, wanted);
-    *out = which;
+        return cli_bad_value(cli, name, value, "a time such as 200ms or 3s");
     return 0;
 }
 
@@ -159,7 +132,7 @@ static int load_option(const struct cli *cli, const char *value,
 
         if (r->n_load == TOOL_MAX_INPUTS) {
             free(copy);
-            return bad_value(cli, "load-inputs", value, "at most 64 files");
+            return cli_bad_value(cli, "load-inputs", value, "at most 64 files");
         }
         f->name = colon != NULL ? strndup(word, (size_t)(colon - word)) : NULL;
         f->path = strdup(colon != NULL ? colon + 1 : word);
@@ -176,8 +149,8 @@ static int shape_option(const struct cli *cli, const char *value,
 
     if (r->n_shape == TOOL_MAX_INPUTS ||
         !cli_shape(value, &s->name, &s->rank, s->dim))
-        return bad_value(cli, "input-shape", value,
-                         "a shape such as x:1x3x224x224 or [1,3,224,224]");
+        return cli_bad_value(cli, "input-shape", value,
+                             "a shape such as x:1x3x224x224 or [1,3,224,224]");
     r->n_shape++;
     return 0;
 }
@@ -193,8 +166,8 @@ static int percentile_option(const struct cli *cli, const char *value,
             r->n_percentile = -1;
     if (r->n_percentile < 0) {
         r->n_percentile = 0;
-        return bad_value(cli, "percentile", value,
-                         "numbers from 0 to 100 such as 50,99");
+        return cli_bad_value(cli, "percentile", value,
+                             "numbers from 0 to 100 such as 50,99");
     }
     return 0;
 }
@@ -215,14 +188,14 @@ static int session_option(struct cli *cli, int id, const char *value,
         s->device = value;
         return 0;
     case OPT_BACKEND:
-        if (word_option(cli, "backend", value, backends,
-                        "auto, ref, onednn, cuda or cudnn", &which) < 0)
+        if (cli_option_word(cli, "backend", value, backends,
+                            "auto, ref, onednn, cuda or cudnn", &which) < 0)
             return -1;
         s->backend = (enum infer_backend)which;
         return 0;
     case OPT_PRECISION:
-        if (word_option(cli, "precision", value, precisions,
-                        "fp32, tf32, fp16 or bf16", &which) < 0)
+        if (cli_option_word(cli, "precision", value, precisions,
+                            "fp32, tf32, fp16 or bf16", &which) < 0)
             return -1;
         s->precision = (enum infer_precision)which;
         return 0;
@@ -235,8 +208,8 @@ static int session_option(struct cli *cli, int id, const char *value,
         s->tune_cache = value;
         return 0;
     default:
-        return word_option(cli, "tune", value, tunes, "on, off or exhaustive",
-                           &s->tune);
+        return cli_option_word(cli, "tune", value, tunes,
+                               "on, off or exhaustive", &s->tune);
     }
 }
 
@@ -256,7 +229,7 @@ static int print_doctor(void)
 static int infer_option(struct cli *cli, int id, const char *value, void *user)
 {
     struct tool_request *r = user;
-    int number;
+    int number = 0;
 
     switch (id) {
     case OPT_MODEL:
@@ -309,9 +282,9 @@ static int infer_option(struct cli *cli, int id, const char *value, void *user)
         r->layers = true;
         return 0;
     case OPT_ATOL:
-        return tolerance_option(cli, "atol", value, &r->atol);
+        return cli_option_amount(cli, "atol", value, &r->atol);
     case OPT_RTOL:
-        return tolerance_option(cli, "rtol", value, &r->rtol);
+        return cli_option_amount(cli, "rtol", value, &r->rtol);
     case OPT_DUMP_LAYERS:
         r->dump_layers = value;
         r->session.keep_tensors = 1;

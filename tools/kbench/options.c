@@ -124,13 +124,6 @@ static const struct cli_option options[] = {
 
 /* ---- values -------------------------------------------------------- */
 
-static int bad(const struct cli *cli, const char *option, const char *value,
-               const char *expected)
-{
-    cli_error(cli, "--%s takes %s, not '%s'", option, expected, value);
-    return -1;
-}
-
 static int set_figure(struct kb_request *r, const char *option,
                       const char *figure, const char *value)
 {
@@ -140,7 +133,7 @@ static int set_figure(struct kb_request *r, const char *option,
     if (cli_int(value, 0, INT32_MAX, &number) &&
         kb_figures_set(&r->figures, figure, number))
         return 0;
-    return bad(r->cli, option, value, "a number in range");
+    return cli_bad_value(r->cli, option, value, "a number in range");
 }
 
 /* Calls add() with each word of a comma-separated list. */
@@ -154,11 +147,11 @@ static int each_word(struct kb_request *r, const char *option,
     for (;;) {
         const size_t n = strcspn(value, ",");
         if (n == 0 || n >= sizeof(word))
-            return bad(r->cli, option, value, expected);
+            return cli_bad_value(r->cli, option, value, expected);
         memcpy(word, value, n);
         word[n] = '\0';
         if (!add(r, word))
-            return bad(r->cli, option, word, expected);
+            return cli_bad_value(r->cli, option, word, expected);
         if (value[n] == '\0')
             return 0;
         value += n + 1;
@@ -226,7 +219,8 @@ static int set_activation(struct kb_request *r, const char *value)
 
     r->any_figure = true;
     if (kind < 0)
-        return bad(r->cli, "act", value, "an activation such as relu");
+        return cli_bad_value(r->cli, "act", value,
+                             "an activation such as relu");
     r->figures.act = graph_unary((enum kern_unary_kind)kind);
     return 0;
 }
@@ -239,40 +233,42 @@ static int set_number(struct kb_request *r, int id, const char *value)
     switch (id) {
     case OPT_EXTENT:
         if (!cli_int(value, 1, 1 << 20, &r->extent))
-            return bad(r->cli, "extent", value, "a number from 1");
+            return cli_bad_value(r->cli, "extent", value, "a number from 1");
         return 0;
     case OPT_THREADS:
         if (!cli_int(value, 1, 4096, &n))
-            return bad(r->cli, "threads", value, "a number from 1");
+            return cli_bad_value(r->cli, "threads", value, "a number from 1");
         r->threads = (int)n;
         return 0;
     case OPT_ROUNDS:
         if (!cli_int(value, 1, 10000, &n))
-            return bad(r->cli, "rounds", value, "a number from 1 to 10000");
+            return cli_bad_value(r->cli, "rounds", value,
+                                 "a number from 1 to 10000");
         r->rounds = (int)n;
         return 0;
     case OPT_VARIANTS:
         if (!cli_int(value, 1, 10000, &n))
-            return bad(r->cli, "variants", value, "a number from 1 to 10000");
+            return cli_bad_value(r->cli, "variants", value,
+                                 "a number from 1 to 10000");
         r->variants = (int)n;
         return 0;
     case OPT_TIME_LIMIT:
         if (!cli_seconds(value, &r->time_limit))
-            return bad(r->cli, "time-limit", value, "a time such as 2s");
+            return cli_bad_value(r->cli, "time-limit", value,
+                                 "a time such as 2s");
         return 0;
     case OPT_PREPARE_LIMIT:
         if (!cli_seconds(value, &r->prepare_limit))
-            return bad(r->cli, "prepare-limit", value, "a time such as 2s");
+            return cli_bad_value(r->cli, "prepare-limit", value,
+                                 "a time such as 2s");
         return 0;
     case OPT_REFERENCE_LIMIT:
-        if (!cli_double(value, &x) || x < 0)
-            return bad(r->cli, "reference-limit", value, "a number from 0");
+        if (cli_option_amount(r->cli, "reference-limit", value, &x) < 0)
+            return -1;
         r->reference_limit = x * 1e6;
         return 0;
     default:
-        if (!cli_double(value, &r->fail_below) || r->fail_below < 0)
-            return bad(r->cli, "fail-below", value, "a number from 0");
-        return 0;
+        return cli_option_amount(r->cli, "fail-below", value, &r->fail_below);
     }
 }
 
@@ -285,11 +281,12 @@ static int set_word(struct kb_request *r, int id, const char *value)
     if (id == OPT_LAYOUT) {
         i = cli_word(value, layouts);
         r->layout = i == 0 ? KERN_NCHW : KERN_NHWC;
-        return i < 0 ? bad(r->cli, "layout", value, "nhwc or nchw") : 0;
+        return i < 0 ? cli_bad_value(r->cli, "layout", value, "nhwc or nchw")
+                     : 0;
     }
     r->sort = value;
     return cli_word(value, orders) < 0
-               ? bad(r->cli, "sort", value, "ratio, time or none")
+               ? cli_bad_value(r->cli, "sort", value, "ratio, time or none")
                : 0;
 }
 

@@ -159,13 +159,6 @@ const char train_usage[] =
 
 /* ---- values -------------------------------------------------------- */
 
-static int bad_value(const struct cli *cli, const char *name, const char *value,
-                     const char *wanted)
-{
-    cli_error(cli, "--%s takes %s, not '%s'", name, wanted, value);
-    return -1;
-}
-
 static int number(const struct cli *cli, const char *name, const char *value,
                   double min, double max, double *out)
 {
@@ -223,7 +216,7 @@ static int one_span(const struct cli *cli, const char *name, const char *value,
 {
     if (span(value, strlen(value), out))
         return 0;
-    return bad_value(cli, name, value, "steps (500) or epochs (2e)");
+    return cli_bad_value(cli, name, value, "steps (500) or epochs (2e)");
 }
 
 static int set_marks(const struct cli *cli, struct train_request *q,
@@ -237,8 +230,8 @@ static int set_marks(const struct cli *cli, struct train_request *q,
 
         if (q->marks == POLICY_MAX_MARKS ||
             !span(at, length, &q->mark[q->marks]))
-            return bad_value(cli, "lr-step", value,
-                             "up to 16 steps or epochs, e.g. 30e,60e");
+            return cli_bad_value(cli, "lr-step", value,
+                                 "up to 16 steps or epochs, e.g. 30e,60e");
         q->marks++;
         if (at[length] == '\0')
             return 0;
@@ -257,22 +250,11 @@ static int set_rule(const struct cli *cli, struct train_request *q,
     const int which = cli_word(value, words);
 
     if (which < 0)
-        return bad_value(cli, "optimizer", value,
-                         "sgd, momentum, nesterov, rmsprop, adam or adamw");
+        return cli_bad_value(cli, "optimizer", value,
+                             "sgd, momentum, nesterov, rmsprop, adam or adamw");
     q->rule = words[which];
     q->update.kind = kinds[which];
     q->update.nesterov = which == 2;
-    return 0;
-}
-
-static int set_word(const struct cli *cli, const char *name, const char *value,
-                    const char *const *words, const char *wanted, int *out)
-{
-    const int which = cli_word(value, words);
-
-    if (which < 0)
-        return bad_value(cli, name, value, wanted);
-    *out = which;
     return 0;
 }
 
@@ -283,9 +265,9 @@ static int set_augment(const struct cli *cli, struct train_request *q,
 
     if (augment_parse(value, &q->augment, &bad))
         return 0;
-    return bad_value(cli, "augment", bad,
-                     "flip, crop[:pad], cutout[:side], "
-                     "affine[:degrees:scale:shift] or none");
+    return cli_bad_value(cli, "augment", bad,
+                         "flip, crop[:pad], cutout[:side], "
+                         "affine[:degrees:scale:shift] or none");
 }
 
 static int set_loss_scale(const struct cli *cli, struct train_request *q,
@@ -392,9 +374,9 @@ static int rate_option(const struct cli *cli, struct train_request *q, int id,
     case OPT_LR:
         return number(cli, "lr", value, 0, 1e6, &q->policy.rate);
     case OPT_POLICY:
-        rc =
-            set_word(cli, "lr-policy", value, policy_names,
-                     "fixed, step, exp, inv, poly, cosine or onecycle", &which);
+        rc = cli_option_word(cli, "lr-policy", value, policy_names,
+                             "fixed, step, exp, inv, poly, cosine or onecycle",
+                             &which);
         q->policy.kind = (enum policy_kind)which;
         return rc;
     case OPT_GAMMA:
@@ -490,23 +472,23 @@ static int word_option(const struct cli *cli, struct train_request *q, int id,
 
     switch (id) {
     case OPT_INIT:
-        rc = set_word(cli, "init", value, init_names,
-                      "auto, pytorch, kaiming or xavier", &which);
+        rc = cli_option_word(cli, "init", value, init_names,
+                             "auto, pytorch, kaiming or xavier", &which);
         q->init = (enum init_scheme)which;
         return rc;
     case OPT_BACKEND:
-        rc = set_word(cli, "backend", value, backends,
-                      "auto, ref, onednn, cuda or cudnn", &which);
+        rc = cli_option_word(cli, "backend", value, backends,
+                             "auto, ref, onednn, cuda or cudnn", &which);
         q->backend = (enum infer_backend)which;
         return rc;
     case OPT_PRECISION:
-        rc = set_word(cli, "precision", value, precisions,
-                      "fp32, tf32, fp16 or bf16", &which);
+        rc = cli_option_word(cli, "precision", value, precisions,
+                             "fp32, tf32, fp16 or bf16", &which);
         q->precision = (enum infer_precision)which;
         return rc;
     case OPT_TUNE:
-        return set_word(cli, "tune", value, tunes, "on, off or exhaustive",
-                        &q->tune);
+        return cli_option_word(cli, "tune", value, tunes,
+                               "on, off or exhaustive", &q->tune);
     case OPT_AUGMENT:
         return set_augment(cli, q, value);
     default:

@@ -98,13 +98,6 @@ static const char usage[] =
 
 /* ---- option values ------------------------------------------------- */
 
-int wconv_bad_value(const struct cli *cli, const char *name, const char *value,
-                    const char *wanted)
-{
-    cli_error(cli, "--%s takes %s, not '%s'", name, wanted, value);
-    return -1;
-}
-
 static int add_shape(const struct cli *cli, struct wconv_request *r,
                      const char *value)
 {
@@ -112,11 +105,10 @@ static int add_shape(const struct cli *cli, struct wconv_request *r,
     char *name;
 
     if (r->weights.input_count == (int)(sizeof(r->shape) / sizeof(*r->shape)))
-        return wconv_bad_value(cli, "input-shape", value, "at most 16 shapes");
+        return cli_bad_value(cli, "input-shape", value, "at most 16 shapes");
     if (!cli_shape(value, &name, &s->rank, s->dim))
-        return wconv_bad_value(
-            cli, "input-shape", value,
-            "a shape such as x:1x3x224x224 or [1,3,224,224]");
+        return cli_bad_value(cli, "input-shape", value,
+                             "a shape such as x:1x3x224x224 or [1,3,224,224]");
     s->name = name;
     r->weights.input_shape = r->shape;
     r->weights.input_count++;
@@ -139,8 +131,8 @@ static int disable_passes(const struct cli *cli, struct wconv_request *r,
          word = strtok_r(NULL, ",", &rest)) {
         if (pass_find(word) == NULL ||
             n + 1 == sizeof(r->disabled) / sizeof(*r->disabled))
-            return wconv_bad_value(cli, "disable-pass", word,
-                                   "names of --list-passes");
+            return cli_bad_value(cli, "disable-pass", word,
+                                 "names of --list-passes");
         r->disabled[n++] = word;
     }
     r->disabled[n] = NULL;
@@ -156,7 +148,7 @@ static int set_dtype(const struct cli *cli, struct wconv_request *r,
     int which = cli_word(value, words);
 
     if (which < 0)
-        return wconv_bad_value(cli, "dtype", value, "fp32, fp16 or bf16");
+        return cli_bad_value(cli, "dtype", value, "fp32, fp16 or bf16");
     r->dtype = dtypes[which];
     return 0;
 }
@@ -168,7 +160,7 @@ static int set_layout(const struct cli *cli, struct wconv_request *r,
     int which = cli_word(value, words);
 
     if (which < 0)
-        return wconv_bad_value(cli, "src-layout", value, "auto, nchw or nhwc");
+        return cli_bad_value(cli, "src-layout", value, "auto, nchw or nhwc");
     r->weights.layout = (enum weights_layout)which;
     return 0;
 }
@@ -180,16 +172,8 @@ static int set_dense_order(const struct cli *cli, struct wconv_request *r,
     int which = cli_word(value, words);
 
     if (which < 0)
-        return wconv_bad_value(cli, "dense-order", value, "auto, hwc or chw");
+        return cli_bad_value(cli, "dense-order", value, "auto, hwc or chw");
     r->weights.dense_order = (enum weights_dense_order)which;
-    return 0;
-}
-
-static int set_tolerance(const struct cli *cli, const char *name,
-                         const char *value, double *out)
-{
-    if (!cli_double(value, out) || *out < 0)
-        return wconv_bad_value(cli, name, value, "a number from 0");
     return 0;
 }
 
@@ -242,10 +226,10 @@ static int convert_option(struct cli *cli, int id, const char *value,
     case OPT_INPUT_SHAPE:
         return add_shape(cli, r, value);
     case OPT_BN_EPS:
-        return set_tolerance(cli, "bn-eps", value, &r->weights.bn_eps);
+        return cli_option_amount(cli, "bn-eps", value, &r->weights.bn_eps);
     case OPT_LEVEL:
         if (!cli_int(value, 0, 2, &number))
-            return wconv_bad_value(cli, "opt-level", value, "0, 1 or 2");
+            return cli_bad_value(cli, "opt-level", value, "0, 1 or 2");
         r->passes.level = (int)number;
         return 0;
     case OPT_KEEP_BN:
@@ -263,9 +247,9 @@ static int convert_option(struct cli *cli, int id, const char *value,
         r->verify_reference = value;
         return 0;
     case OPT_ATOL:
-        return set_tolerance(cli, "atol", value, &r->atol);
+        return cli_option_amount(cli, "atol", value, &r->atol);
     case OPT_RTOL:
-        return set_tolerance(cli, "rtol", value, &r->rtol);
+        return cli_option_amount(cli, "rtol", value, &r->rtol);
     case OPT_LIST_PASSES:
     case OPT_LIST_OPS:
     case OPT_LIST_ARCHS:

@@ -30,7 +30,7 @@ static int channel_values(const struct cli *cli, const char *name,
     int i, n = cli_doubles(text, v, 4);
 
     if (n < 1)
-        return wconv_bad_value(cli, name, text, "1 to 4 numbers");
+        return cli_bad_value(cli, name, text, "1 to 4 numbers");
     for (i = 0; i < 4; i++)
         out[i] = (float)v[i < n ? i : n - 1];
     *count = n;
@@ -62,8 +62,8 @@ static int set_preset(const struct cli *cli, struct wconv_preprocess *p,
     int i, which = cli_word(word, words);
 
     if (which < 0)
-        return wconv_bad_value(cli, "preset", word,
-                               "imagenet, caffe, unit, signed or raw");
+        return cli_bad_value(cli, "preset", word,
+                             "imagenet, caffe, unit, signed or raw");
     p->stored.scale = preset[which].scale;
     for (i = 0; i < 3; i++) {
         p->stored.mean[i] = preset[which].mean[i];
@@ -93,8 +93,8 @@ static int set_resize(const struct cli *cli, struct graph_preprocess *p,
         return 0;
     }
     if (!cli_int(word, 1, 65536, &pixels))
-        return wconv_bad_value(cli, "resize", word,
-                               "pixels, exact, shorter, letterbox or none");
+        return cli_bad_value(cli, "resize", word,
+                             "pixels, exact, shorter, letterbox or none");
     p->policy = GRAPH_RESIZE_SHORTER;
     p->resize = (int)pixels;
     return 0;
@@ -111,7 +111,7 @@ static int set_crop(const struct cli *cli, struct wconv_preprocess *p,
 
     free(name);
     if (!good)
-        return wconv_bad_value(cli, "crop", word, "a size: 224 or 224x224");
+        return cli_bad_value(cli, "crop", word, "a size: 224 or 224x224");
     p->crop[0] = dim[0];
     p->crop[1] = dim[rank - 1];
     return 0;
@@ -139,25 +139,25 @@ int wconv_preprocess_option(const struct cli *cli, int id, const char *value,
         return set_crop(cli, p, value);
     case WCONV_SCALE:
         if (!cli_double(value, &number))
-            return wconv_bad_value(cli, "scale", value, "a number or fraction");
+            return cli_bad_value(cli, "scale", value, "a number or fraction");
         p->stored.scale = (float)number;
         return 0;
     case WCONV_COLOR:
         which = cli_word(value, colors);
         if (which < 0)
-            return wconv_bad_value(cli, "color", value, "rgb, bgr or gray");
+            return cli_bad_value(cli, "color", value, "rgb, bgr or gray");
         p->stored.color = (enum graph_color)which;
         return 0;
     case WCONV_INTERP:
         which = cli_word(value, filters);
         if (which < 0)
-            return wconv_bad_value(cli, "interp", value,
-                                   "bilinear, nearest or bicubic");
+            return cli_bad_value(cli, "interp", value,
+                                 "bilinear, nearest or bicubic");
         p->stored.filter = (enum graph_filter)which;
         return 0;
     case WCONV_FILL:
         if (!cli_int(value, 0, 255, &level))
-            return wconv_bad_value(cli, "fill", value, "0 to 255");
+            return cli_bad_value(cli, "fill", value, "0 to 255");
         p->stored.fill = (uint8_t)level;
         return 0;
     default:

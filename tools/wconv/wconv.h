@@ -79,9 +79,6 @@ int wconv_preprocess_option(const struct cli *cli, int id, const char *value,
  * size that the input leaves free becomes the crop's. */
 int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
                            struct infer_error *err);
-/* "--name takes WANTED, not 'value'"; returns -1. */
-int wconv_bad_value(const struct cli *cli, const char *name, const char *value,
-                    const char *wanted);
 
 /* Compares what two graphs compute on random inputs, or one graph with the
  * recorded arrays of an .npz (inputs and outputs by name). */
