@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cudnn/cudnn.h"
 #include "kernels/error.h"
 
 /* N of "cuda" (0) or "cuda:N"; -1 where that is no number. */
@@ -77,4 +78,44 @@ void device_close(struct device *d)
     if (d->ops && d->ops->close)
         d->ops->close(d);
     memset(d, 0, sizeof *d);
+}
+
+/* ---- backends ------------------------------------------------------ */
+
+bool device_has_rows(enum infer_backend backend)
+{
+    for (size_t i = 0; i < kern_row_count(); i++)
+        if (kern_row_at(i)->backend == backend)
+            return true;
+    return false;
+}
+
+int device_check_backend(const struct device *d, enum infer_backend backend,
+                         struct infer_error *err)
+{
+    static const char *const names[INFER_BACKEND_COUNT] = {
+        "auto", "ref", "onednn", "cuda", "cudnn"};
+    const bool gpu = d->kern.kind == KERN_CUDA;
+    const bool of_gpu =
+        backend == INFER_BACKEND_CUDA || backend == INFER_BACKEND_CUDNN;
+
+    if ((int)backend < 0 || backend >= INFER_BACKEND_COUNT)
+        return error_set(err, INFER_EARGUMENT, "backend %d: unknown",
+                         (int)backend);
+    if (backend == INFER_BACKEND_AUTO)
+        return 0;
+    if (of_gpu != gpu)
+        return error_set(err, INFER_EDEVICE,
+                         "backend %s: not usable on device %s", names[backend],
+                         gpu ? "cuda" : "cpu");
+    if (!device_has_rows(backend))
+        return error_set(err, INFER_EDEVICE,
+                         "backend %s: not part of this build", names[backend]);
+#ifdef HAVE_CUDNN
+    if (backend == INFER_BACKEND_CUDNN && kern_cudnn_open(err) < 0) {
+        error_prefix(err, "backend %s", names[backend]);
+        return INFER_EDEVICE;
+    }
+#endif
+    return 0;
 }

@@ -99,6 +99,13 @@ int device_open(const char *name, int threads, void *stream,
                 struct infer_error *err, struct device *out);
 void device_close(struct device *d); /* also one that is all zero */
 
+/* Whether this build has kernels of the backend. */
+bool device_has_rows(enum infer_backend backend);
+/* Whether a backend that was named can compute on the device; AUTO: 0.
+ * EARGUMENT (no backend), EDEVICE (not here, or of another device). */
+int device_check_backend(const struct device *d, enum infer_backend backend,
+                         struct infer_error *err);
+
 extern const struct device_ops device_cpu;
 /* Bytes of physical memory; 8 GiB where the system does not say. */
 uint64_t device_cpu_memory(void);

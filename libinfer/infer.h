@@ -320,6 +320,22 @@ int infer_model_preprocess(const struct infer_model *model, int index,
                            const int64_t *shape_hw, float *out, size_t bytes,
                            struct infer_error *err);
 
+/* Only what changes the picture's size (resize, crop, letterbox): writes H,W,C
+ * bytes, one channel or RGB.  Else as infer_model_preprocess(). */
+int infer_model_fit(const struct infer_model *model, int index,
+                    const struct infer_image *image, const int64_t *shape_hw,
+                    uint8_t *out, size_t bytes, struct infer_error *err);
+
+/* Makes a second model, whose input `index` takes what infer_model_fit() writes
+ * for that of the first: U8, N,H,W,C.  Colour order, mean and scale are layers
+ * of it, which run on the session's device: a picture takes a quarter of the
+ * bytes on its way to a GPU.  The results are those of the first model but for
+ * rounding.  The weights are shared; the two may be closed in any order.
+ * Errors: EARGUMENT (input is no image), EUNSUPPORTED (the input is an output
+ * as well), EMEMORY. */
+int infer_model_take_pixels(const struct infer_model *model, int index,
+                            struct infer_error *err, struct infer_model **out);
+
 /* ---- what this machine offers -------------------------------------- */
 
 /* Writes a report of devices, drivers, vendor libraries and backends, one

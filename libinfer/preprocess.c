@@ -7,6 +7,7 @@
 
 #include "kernels/error.h"
 #include "libinfer/model.h"
+#include "libinfer/preprocess.h"
 
 /* A model that says nothing gets its input's size and values in 0 .. 1. */
 static const struct graph_preprocess by_default = {
@@ -15,6 +16,8 @@ static const struct graph_preprocess by_default = {
     .scale = 1.0f / 255,
     .std = {1, 1, 1, 1},
 };
+
+/* ---- size ---------------------------------------------------------- */
 
 /* Where the wanted extent is cut out of, or placed in, the resized picture. */
 struct placement {
@@ -63,36 +66,45 @@ static void place(const struct graph_preprocess *p,
     at->top = centred(at->height, height);
 }
 
-/* Writes the window of a resized picture as planes. */
+/* Writes the window of a resized picture, with bars where it has none. */
+static void cut_window(const struct graph_preprocess *p,
+                       const struct infer_image *image,
+                       const struct placement *at, int width, int height,
+                       uint8_t *out)
+{
+    const uint8_t fill = p->policy == GRAPH_RESIZE_LETTERBOX ? p->fill : 0;
+    const size_t channels = (size_t)image->channels;
+    const int first = at->left < 0 ? -at->left : 0;
+    const int visible = image->width - at->left;
+    const int end = visible < width ? visible : width;
+
+    for (int y = 0; y < height; y++) {
+        const int sy = y + at->top;
+        uint8_t *row = out + (size_t)y * (size_t)width * channels;
+
+        if (end < width || first > 0 || sy < 0 || sy >= image->height)
+            memset(row, fill, (size_t)width * channels);
+        if (sy >= 0 && sy < image->height && first < end)
+            memcpy(row + (size_t)first * channels,
+                   image->pixels + ((size_t)sy * (size_t)image->width +
+                                    (size_t)(first + at->left)) *
+                                       channels,
+                   (size_t)(end - first) * channels);
+    }
+}
+
+/* Pixels as planes of values. */
 static void write_planes(const struct graph_preprocess *p,
-                         const struct infer_image *image,
-                         const struct placement *at, int width, int height,
+                         const uint8_t *pixels, int channels, size_t count,
                          float *out)
 {
-    int channels = image->channels, c, x, y;
-    uint8_t fill = p->policy == GRAPH_RESIZE_LETTERBOX ? p->fill : 0;
+    for (int c = 0; c < channels; c++) {
+        const uint8_t *from = pixels + preprocess_source(p, c, channels);
+        const float scale = preprocess_scale(p, c);
+        const float shift = preprocess_shift(p, c);
 
-    for (c = 0; c < channels; c++) {
-        int from = p->color == GRAPH_BGR ? channels - 1 - c : c;
-        float scale = p->scale / p->std[c];
-        float shift = -p->mean[c] / p->std[c];
-
-        for (y = 0; y < height; y++) {
-            int sy = y + at->top;
-            bool inside = sy >= 0 && sy < image->height;
-
-            for (x = 0; x < width; x++) {
-                int sx = x + at->left;
-                uint8_t pixel = fill;
-
-                if (inside && sx >= 0 && sx < image->width)
-                    pixel = image->pixels[((size_t)sy * (size_t)image->width +
-                                           (size_t)sx) *
-                                              (size_t)channels +
-                                          (size_t)from];
-                *out++ = (float)pixel * scale + shift;
-            }
-        }
+        for (size_t i = 0; i < count; i++)
+            *out++ = (float)from[i * (size_t)channels] * scale + shift;
     }
 }
 
@@ -115,10 +127,10 @@ static int wanted_extent(const struct graph_value *v, const int64_t *shape_hw,
     return INFER_OK;
 }
 
-/* Colour, size, window, values. */
-static int convert(const struct graph_preprocess *p,
-                   const struct infer_image *image, int channels, int width,
-                   int height, float *out, struct infer_error *err)
+/* Colour, size, window. */
+static int fit(const struct graph_preprocess *p,
+               const struct infer_image *image, int channels, int width,
+               int height, uint8_t *out, struct infer_error *err)
 {
     struct infer_image colored, resized = {0};
     struct placement at;
@@ -142,21 +154,56 @@ static int convert(const struct graph_preprocess *p,
         infer_image_free(&colored);
     }
     if (status == INFER_OK)
-        write_planes(p, &resized, &at, width, height, out);
+        cut_window(p, &resized, &at, width, height, out);
     infer_image_free(&resized);
     return status;
 }
 
-int infer_model_preprocess(const struct infer_model *model, int index,
-                           const struct infer_image *image,
-                           const int64_t *shape_hw, float *out, size_t bytes,
-                           struct infer_error *err)
+/* What the model says of an input that takes pictures. */
+struct wanted {
+    const struct graph_preprocess *p;
+    int channels, width, height;
+    size_t count; /* pixels */
+};
+
+/* bytes: of the caller's buffer, for values of `size` bytes each. */
+static int find_wanted(const struct infer_model *model, int index,
+                       const int64_t *shape_hw, size_t bytes, size_t size,
+                       struct wanted *w, struct infer_error *err)
 {
     const struct graph *g = infer_model_graph(model);
-    const struct graph_preprocess *p;
     const struct graph_value *v;
     int64_t hw[2] = {0, 0};
-    int status;
+    int status = preprocess_check(g, index, err);
+
+    if (status < 0)
+        return status;
+    v = &g->value[g->input[index]];
+    status = wanted_extent(v, shape_hw, hw, err);
+    if (status < 0)
+        return status;
+    w->p = preprocess_of(g, index);
+    w->channels = (int)v->dim[1];
+    w->height = (int)hw[0];
+    w->width = (int)hw[1];
+    w->count = (size_t)hw[0] * (size_t)hw[1];
+    if (bytes / size / (size_t)w->channels < w->count)
+        return error_set(err, INFER_EARGUMENT,
+                         "input '%s': %zu bytes are too few for %zu values",
+                         v->name, bytes, w->count * (size_t)w->channels);
+    return INFER_OK;
+}
+
+/* ---- for the rest of the library ----------------------------------- */
+
+const struct graph_preprocess *preprocess_of(const struct graph *g, int index)
+{
+    return g->preprocess[index].present ? &g->preprocess[index] : &by_default;
+}
+
+int preprocess_check(const struct graph *g, int index, struct infer_error *err)
+{
+    const struct graph_value *v;
 
     if (index < 0 || index >= g->n_inputs)
         return error_set(err, INFER_EARGUMENT, "the model has no input %d",
@@ -165,14 +212,55 @@ int infer_model_preprocess(const struct infer_model *model, int index,
     if (v->rank != 4 || (v->dim[1] != 1 && v->dim[1] != 3))
         return error_set(err, INFER_EARGUMENT,
                          "input '%s' is no picture (N,1 or 3,H,W)", v->name);
-    status = wanted_extent(v, shape_hw, hw, err);
+    return INFER_OK;
+}
+
+int preprocess_source(const struct graph_preprocess *p, int c, int channels)
+{
+    return p->color == GRAPH_BGR ? channels - 1 - c : c;
+}
+
+float preprocess_scale(const struct graph_preprocess *p, int c)
+{
+    return p->scale / p->std[c];
+}
+
+float preprocess_shift(const struct graph_preprocess *p, int c)
+{
+    return -p->mean[c] / p->std[c];
+}
+
+/* ---- for everybody ------------------------------------------------- */
+
+int infer_model_fit(const struct infer_model *model, int index,
+                    const struct infer_image *image, const int64_t *shape_hw,
+                    uint8_t *out, size_t bytes, struct infer_error *err)
+{
+    struct wanted w;
+    const int status = find_wanted(model, index, shape_hw, bytes, 1, &w, err);
+
+    return status < 0
+               ? status
+               : fit(w.p, image, w.channels, w.width, w.height, out, err);
+}
+
+int infer_model_preprocess(const struct infer_model *model, int index,
+                           const struct infer_image *image,
+                           const int64_t *shape_hw, float *out, size_t bytes,
+                           struct infer_error *err)
+{
+    struct infer_image window;
+    struct wanted w;
+    int status =
+        find_wanted(model, index, shape_hw, bytes, sizeof(*out), &w, err);
+
+    if (status == INFER_OK)
+        status = image_new(w.width, w.height, w.channels, err, &window);
     if (status < 0)
         return status;
-    if (bytes / sizeof(*out) < (size_t)(v->dim[1] * hw[0] * hw[1]))
-        return error_set(err, INFER_EARGUMENT,
-                         "input '%s': %zu bytes are too few for %lld values",
-                         v->name, bytes,
-                         (long long)(v->dim[1] * hw[0] * hw[1]));
-    p = g->preprocess[index].present ? &g->preprocess[index] : &by_default;
-    return convert(p, image, (int)v->dim[1], (int)hw[1], (int)hw[0], out, err);
+    status = fit(w.p, image, w.channels, w.width, w.height, window.pixels, err);
+    if (status == INFER_OK)
+        write_planes(w.p, window.pixels, w.channels, w.count, out);
+    infer_image_free(&window);
+    return status;
 }

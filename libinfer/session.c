@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions: options, one plan for each set of input shapes, the run. */
-#include "config.h"
-
 #include "libinfer/session.h"
 
 #include <stdio.h>
@@ -10,11 +8,8 @@
 #include <time.h>
 
 #include "kernels/checked.h"
-#include "kernels/cudnn/cudnn.h"
 #include "kernels/error.h"
 
-static const char *const backend_names[INFER_BACKEND_COUNT] = {
-    "auto", "ref", "onednn", "cuda", "cudnn"};
 static const char *const precision_names[] = {"fp32", "tf32", "fp16", "bf16"};
 
 void infer_session_options_init(struct infer_session_options *options)
@@ -27,16 +22,6 @@ void infer_session_options_init(struct infer_session_options *options)
 
 /* ---- creation ------------------------------------------------------ */
 
-static bool has_rows(enum infer_backend backend)
-{
-    size_t i;
-
-    for (i = 0; i < kern_row_count(); i++)
-        if (kern_row_at(i)->backend == backend)
-            return true;
-    return false;
-}
-
 static void add_backend(struct plan_config *config, enum infer_backend backend)
 {
     config->backend[config->n_backends++] = backend;
@@ -46,41 +31,27 @@ static void add_backend(struct plan_config *config, enum infer_backend backend)
  * compute the products itself; what only moves or scales data may come from
  * the backend that has every operation of the device, and the layer list says
  * so. */
-static int choose_backends(const struct infer_session_options *o, bool gpu,
-                           struct plan_config *config, struct infer_error *err)
+static int choose_backends(const struct infer_session_options *o,
+                           const struct device *d, struct plan_config *config,
+                           struct infer_error *err)
 {
+    const bool gpu = d->kern.kind == KERN_CUDA;
     const enum infer_backend last =
         gpu ? INFER_BACKEND_CUDA : INFER_BACKEND_REF;
     enum infer_backend first = o->backend;
-    bool here;
+    int rc;
 
-    if ((int)first < 0 || first >= INFER_BACKEND_COUNT)
-        return error_set(err, INFER_EARGUMENT, "backend %d: unknown",
-                         (int)first);
     if (first == INFER_BACKEND_AUTO) {
-        if (!gpu && has_rows(INFER_BACKEND_ONEDNN))
+        if (!gpu && device_has_rows(INFER_BACKEND_ONEDNN))
             add_backend(config, INFER_BACKEND_ONEDNN);
         add_backend(config, last);
-        if (gpu && has_rows(INFER_BACKEND_CUDNN))
+        if (gpu && device_has_rows(INFER_BACKEND_CUDNN))
             add_backend(config, INFER_BACKEND_CUDNN);
         return 0;
     }
-    here = gpu ? first == INFER_BACKEND_CUDA || first == INFER_BACKEND_CUDNN
-               : first == INFER_BACKEND_REF || first == INFER_BACKEND_ONEDNN;
-    if (!here)
-        return error_set(err, INFER_EDEVICE,
-                         "backend %s: not usable on device %s",
-                         backend_names[first], gpu ? "cuda" : "cpu");
-    if (!has_rows(first))
-        return error_set(err, INFER_EDEVICE,
-                         "backend %s: not part of this build",
-                         backend_names[first]);
-#ifdef HAVE_CUDNN
-    if (first == INFER_BACKEND_CUDNN && kern_cudnn_open(err) < 0) {
-        error_prefix(err, "backend %s", backend_names[first]);
-        return INFER_EDEVICE;
-    }
-#endif
+    rc = device_check_backend(d, first, err);
+    if (rc < 0)
+        return rc;
     add_backend(config, first);
     if (first != last)
         add_backend(config, last);
@@ -130,7 +101,7 @@ static int configure(struct infer_session *s,
     s->config.keep_tensors = o->keep_tensors != 0;
     s->config.precision = o->precision;
     s->profile = o->profile != 0;
-    rc = choose_backends(o, gpu, &s->config, err);
+    rc = choose_backends(o, &s->device, &s->config, err);
     return rc < 0 ? rc : open_tuner(s, o, err);
 }
 

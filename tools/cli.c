@@ -58,13 +58,14 @@ static void print_lines(const struct cli *cli, const char *text)
 
 void cli_error(const struct cli *cli, const char *fmt, ...)
 {
-    char text[2048];
+    char raw[2048], text[4 * sizeof(raw) + 1];
     va_list args;
 
     cli_progress_end(cli);
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    vsnprintf(raw, sizeof(raw), fmt, args);
     va_end(args);
+    text_escape(text, sizeof(text), raw);
     print_lines(cli, text);
 }
 
@@ -76,31 +77,53 @@ enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err)
     return cli_exit_of(err->code);
 }
 
+/* Writes newlines that names brought in as \x0A, where fmt makes one line or
+ * part of one; each is a character that may become four. */
+static void escape_newlines(const char *fmt, char *text)
+{
+    const size_t length = strlen(text), inner = strcspn(fmt, "\n");
+    const bool ends = fmt[inner] == '\n';
+    size_t n = 0, i;
+
+    if (ends && fmt[inner + 1] != '\0')
+        return; /* several lines, as they should be */
+    for (i = 0; i < length; i++)
+        n += text[i] == '\n' && !(ends && i + 1 == length);
+    for (i = length; n > 0 && i-- > 0;) {
+        const bool last = ends && i + 1 == length;
+
+        if (text[i] == '\n' && !last) {
+            n--;
+            memcpy(text + i + 3 * n, "\\x0A", 4);
+        } else {
+            text[i + 3 * n] = text[i];
+        }
+    }
+}
+
 void cli_print(const char *fmt, ...)
 {
-    char raw[1024], safe[4 * sizeof(raw) + 1], *long_raw, *long_safe;
+    char *raw = NULL, *safe = NULL;
     va_list args;
     int n;
 
     va_start(args, fmt);
-    n = vsnprintf(raw, sizeof(raw), fmt, args);
+    n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    if (n < (int)sizeof(raw)) {
-        text_escape(safe, sizeof(safe), raw);
-        fputs(safe, stdout);
-        return;
+    if (n >= 0) {
+        raw = malloc((size_t)n + 1);
+        safe = calloc(4 * (size_t)n + 1, 1);
     }
-    long_raw = malloc((size_t)n + 1);
-    long_safe = malloc(4 * (size_t)n + 1);
-    if (long_raw != NULL && long_safe != NULL) {
+    if (raw != NULL && safe != NULL) {
         va_start(args, fmt);
-        vsnprintf(long_raw, (size_t)n + 1, fmt, args);
+        vsnprintf(raw, (size_t)n + 1, fmt, args);
         va_end(args);
-        text_escape(long_safe, 4 * (size_t)n + 1, long_raw);
-        fputs(long_safe, stdout);
+        text_escape(safe, 4 * (size_t)n + 1, raw);
+        escape_newlines(fmt, safe);
+        fputs(safe, stdout);
     }
-    free(long_raw);
-    free(long_safe);
+    free(raw);
+    free(safe);
 }
 
 void cli_verbose(const struct cli *cli, const char *fmt, ...)
@@ -582,16 +605,6 @@ void cli_progress_end(const struct cli *cli)
 }
 
 /* ---- the rest ------------------------------------------------------ */
-
-void cli_print_json(cJSON *json)
-{
-    char *text = cJSON_Print(json);
-
-    if (text != NULL)
-        puts(text);
-    cJSON_free(text);
-    cJSON_Delete(json);
-}
 
 double cli_now(void)
 {

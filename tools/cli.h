@@ -73,7 +73,7 @@ typedef int cli_handler(struct cli *cli, int id, const char *value, void *user);
 int cli_parse(struct cli *cli, int argc, char **argv, cli_handler *handler,
               void *user, int *count);
 
-/* "tool: text" on standard error. */
+/* "tool: text" on standard error, safe for a terminal. */
 void cli_error(const struct cli *cli, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Every line of err->text behind "tool: "; returns the exit code. */
@@ -121,8 +121,13 @@ void cli_progress(const struct cli *cli, const char *what, uint64_t done,
 /* Removes the bar. */
 void cli_progress_end(const struct cli *cli);
 
-/* Prints a JSON document on standard output and deletes it. */
-void cli_print_json(cJSON *json);
+/* JSON as text, over several lines or compact, always UTF-8: to be freed; NULL
+ * where memory is short. */
+char *cli_json_text(const cJSON *json, bool compact);
+/* Both delete the document: to standard output, and to a file. */
+void cli_print_json(cJSON *json, bool compact);
+int cli_write_json(const char *path, cJSON *json, bool compact,
+                   struct infer_error *err);
 
 /* Monotonic clock in seconds. */
 double cli_now(void);

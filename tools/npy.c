@@ -114,14 +114,14 @@ int npy_read(const char *path, const char *member, struct infer_array *array,
     status = weights_read(path, &options, err, &import);
     if (status < 0)
         goto done;
-    if (member != NULL)
-        c = weights_dict_find(&import.dict, member);
-    else if (import.dict.count == 1)
+    if (import.dict.count == 1)
         c = import.dict.entry[0].value;
+    else
+        c = weights_dict_find(&import.dict, member);
     if (c == NULL) {
         status = error_set(err, INFER_EARGUMENT,
-                           "%s: holds %zu arrays, none of them '%s'", path,
-                           import.dict.count, member != NULL ? member : "");
+                           "%s: holds %zu arrays, none of them is '%s'", path,
+                           import.dict.count, member);
         goto done;
     }
     memset(array, 0, sizeof(*array));

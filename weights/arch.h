@@ -29,8 +29,8 @@ int arch_open(const char *name_or_path, const struct weights_dict *dict,
  * ("module.", "model.", "state_dict.") are understood; shapes must agree but
  * for dimensions of size 1.  Missing, surplus and mis-shaped tensors are all
  * listed in one report.  Surplus training state (num_batches_tracked) is noted
- * as stripped.  Of the options (NULL: the defaults), layout and
- * dense_order count. */
+ * as stripped.  Of the options (NULL: the defaults), layout, dense_order and
+ * partial count. */
 int weights_bind(struct graph *g, struct weights_dict *dict,
                  const struct weights_options *options,
                  struct infer_error *err);

@@ -199,13 +199,15 @@ static struct constant *as_wanted(const struct graph_value *v,
 }
 
 static int bind_one(struct graph *g, int value, struct constant *c,
-                    struct infer_error *err)
+                    bool partial, struct infer_error *err)
 {
     const struct graph_value *v = &g->value[value];
     char have[128], want[128];
     struct constant *bound;
 
     if (dims_known(v) && !shapes_agree(v->rank, v->dim, c->rank, c->dim)) {
+        if (partial)
+            return 0;
         format_shape(c->rank, c->dim, have, sizeof(have));
         format_shape(v->rank, v->dim, want, sizeof(want));
         return error_add(err, INFER_EFORMAT,
@@ -269,18 +271,18 @@ static int surplus(struct weights_dict *dict, size_t i, size_t skip,
 /* Binds every entry.  met[v] is set for each weight that the dictionary has,
  * in whatever shape. */
 static int bind_entries(struct graph *g, struct weights_dict *dict, size_t skip,
-                        const int *target, unsigned char *met,
+                        const int *target, bool partial, unsigned char *met,
                         struct infer_error *err)
 {
     int worst = 0;
 
     for (size_t i = 0; i < dict->count; i++) {
-        int status;
+        int status = 0;
 
         if (target[i] >= 0) {
             met[target[i]] = 1;
-            status = bind_one(g, target[i], dict->entry[i].value, err);
-        } else {
+            status = bind_one(g, target[i], dict->entry[i].value, partial, err);
+        } else if (!partial) {
             status = surplus(dict, i, skip, err);
         }
         if (status == INFER_EMEMORY)
@@ -312,13 +314,13 @@ static int list_missing(const struct graph *g, const unsigned char *met,
 
 /* Binds what find_targets() found, and lists what has no partner. */
 static int bind_all(struct graph *g, struct weights_dict *dict, size_t skip,
-                    const int *target, unsigned char *met,
+                    const int *target, bool partial, unsigned char *met,
                     struct infer_error *err)
 {
-    int status = bind_entries(g, dict, skip, target, met, err);
+    int status = bind_entries(g, dict, skip, target, partial, met, err);
     int missing = 0;
 
-    if (status != INFER_EMEMORY)
+    if (status != INFER_EMEMORY && !partial)
         missing = list_missing(g, met, err);
     return missing < 0 ? missing : status;
 }
@@ -343,7 +345,8 @@ int weights_bind(struct graph *g, struct weights_dict *dict,
         status = error_set(err, INFER_EMEMORY, "out of memory");
     }
     if (status == 0)
-        status = bind_all(g, dict, skip, target, met, err);
+        status = bind_all(g, dict, skip, target, options && options->partial,
+                          met, err);
     if (order == WEIGHTS_DENSE_AUTO && layout == WEIGHTS_CHANNELS_LAST)
         order = WEIGHTS_DENSE_HWC;
     if (status == 0 && order == WEIGHTS_DENSE_HWC)

@@ -106,6 +106,7 @@ struct weights_options {
     enum weights_dense_order dense_order;
     int input_count; /* --input-shape, by position or name */
     const struct weights_input_shape *input_shape;
+    bool partial; /* weights_bind() passes over what does not fit */
 };
 
 struct weights_input_shape {

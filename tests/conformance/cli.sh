@@ -87,6 +87,11 @@ cp "$model" "$dir/copy.infer"
 expect 0 . "$wconv" "$weights" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
 expect 3 '^! ' "$wconv" diff "$model" "$dir/half.infer"
 expect 0 "% *7 " "$infer" -m "$dir/half.infer" -k1 "$pictures/7.png"
+printf '1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n' >"$dir/labels"
+expect 0 . "$wconv" "$model" -o "$dir/named.infer" --labels="$dir/labels"
+expect 3 '^! labels' "$wconv" diff "$model" "$dir/named.infer"
+expect 0 . "$wconv" "$model" -o "$dir/scaled.infer" --scale=1/127
+expect 3 '^! inputs' "$wconv" diff "$model" "$dir/scaled.infer"
 
 # ---- kernels beside each other
 kbench=$here/kbench
@@ -126,6 +131,61 @@ expect 4 'needs --device=cuda' "$kbench" conv -H9 --backends=cudnn
 expect 2 'precision fp16' "$kbench" conv -H9 --dtype=fp16
 # shellcheck disable=SC2086
 expect 2 "$dir/nowhere" "$kbench" $small --html="$dir/nowhere/x" --backends=ref
+
+# ---- pictures that cannot be read are named, the others run all the same
+mkdir "$dir/folder"
+cp "$pictures/3.png" "$dir/folder/a.png"
+head -c 100 "$pictures/3.png" >"$dir/folder/b.png"
+cp "$pictures/7.png" "$dir/folder/c.png"
+ln -s nowhere "$dir/folder/d.png"
+for line in 'infer: .*folder/b.png: ' '% *3 ' '% *7 ' \
+    'infer: .*folder/d.png: No such file' '2 of 4 pictures could not be read'; do
+    expect 2 "$line" "$infer" -m "$model" -k1 -b2 "$dir/folder"
+done
+expect 2 '^	*}' "$infer" -m "$model" -k1 --json "$dir/folder"
+rm -r "$dir/folder"
+cat >"$dir/mean.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 1, 8, 8]}],
+ "nodes": [{"name": "r", "op": "reduce",
+            "attr": {"kind": "mean", "axes": [0, 2]}, "in": ["x"],
+            "out": ["y"]}], "outputs": ["y"]}
+END
+expect 0 . "$wconv" "$dir/mean.infer" -o "$dir/mean.infer"
+expect 1 "output 'y' has no row for each picture" "$infer" -m "$dir/mean.infer" \
+    -b 4 "$pictures"
+
+# ---- names that are no UTF-8 or hold a line's end; one document of JSON
+odd=$(printf 'caf\351.png')
+cp "$pictures/3.png" "$dir/$odd"
+cp "$pictures/3.png" "$dir/a
+b.png"
+expect 0 'caf.xE9.png$' "$infer" -m "$model" "$dir/$odd"
+expect 0 'a.x0Ab.png$' "$infer" -m "$model" "$dir/a
+b.png"
+expect 0 'caf..xE9.png"' "$infer" -m "$model" --json "$dir/$odd"
+rm "$dir/$odd" "$dir/a
+b.png"
+expect 0 '^{$' "$infer" -m "$model" --json --profile --report-memory \
+    --report-load-time "$pictures/3.png"
+for word in '"pictures":' '"layers":' '"memory":' '"load_time":' '^}$'; do
+    expect 0 "$word" "$infer" -m "$model" --json --profile --report-memory \
+        --report-load-time "$pictures/3.png"
+done
+expect 1 '^0$' sh -c "'$infer' -m '$model' --bench --duration=1ms --json \
+    --profile --report-memory --report-load-time | grep -c '^[^	{}]'"
+expect 0 '"tensors":' "$infer" -m "$model" --compare=ref --layers --json
+expect 3 '"first":.*"r1"' "$infer" -m "$model" --compare=ref --layers --json \
+    --atol=0 --rtol=0
+
+# ---- options that would have no effect
+expect 1 "compare takes .*not ''" "$infer" -m "$model" --compare=
+expect 1 "not 'magic'" "$infer" -m "$model" --compare=ref,magic
+expect 1 'not on pictures' "$infer" -m "$model" --bench "$pictures"
+expect 1 'layers goes with --compare' "$infer" -m "$model" --layers "$pictures"
+expect 1 'export-output is for arrays' "$infer" -m "$model" "$pictures" \
+    --export-output="$dir/y.npy"
+expect 1 'do not go with --compare' "$infer" -m "$model" --compare=ref --profile
+absent "$dir/y.npy"
 
 # ---- usage
 expect 1 'no input file' "$wconv"

@@ -77,6 +77,15 @@ expect 0 '"val_accuracy":' run "$dir/x.safetensors" --steps=2 --json
 expect 0 'largest relative error' run "$dir/x.safetensors" --grad-check
 expect 0 'right after' run "$dir/x.safetensors" --overfit-batch
 expect 0 'conv1 .*wgrad' run "$dir/x.safetensors" --time-layers
+expect 0 'whole step, median' run "$dir/x.safetensors" --time-layers
+expect 0 '"layer":.*"conv1"' run "$dir/x.safetensors" --time-layers --json
+expect 0 '"step_ms":' run "$dir/x.safetensors" --time-layers --json
+expect 0 '"largest_relative_error":' run "$dir/x.safetensors" --grad-check \
+    --json
+expect 0 '"right":.*5' run "$dir/x.safetensors" --overfit-batch --json
+# By heart at a fixed rate: the policy's course would end at step 5.
+expect 0 'right after' run "$dir/x.safetensors" --overfit-batch --steps=5 \
+    --lr-policy=onecycle
 rm -f "$dir/x.safetensors"
 
 # ---- a resumed run is the uninterrupted one, with every rule
@@ -116,6 +125,27 @@ for rule in nesterov rmsprop adamw; do
     done
 done
 
+# ---- and where an epoch does not end with a step: of two batches an epoch,
+# a step takes three
+common='-b 4 --accum=3 --augment=flip,crop:2'
+# shellcheck disable=SC2086
+expect 0 'step 5' run "$dir/whole.safetensors" $common --steps=5
+# shellcheck disable=SC2086
+expect 0 'step 2' run "$dir/part.safetensors" $common --steps=2
+# shellcheck disable=SC2086
+expect 0 'step 5' run "$dir/part.safetensors" $common --steps=5 --resume
+same "$dir/whole.safetensors" "$dir/part.safetensors"
+rm "$dir/whole.safetensors" "$dir/part.safetensors"
+
+# ---- without -o nothing is kept but the log; a checkpoint elsewhere is named
+expect 0 'no -o' "$train" "$arch" --data="$data" -b 5 --steps=2 \
+    --log="$dir/alone.csv" --plot="$dir/alone.svg"
+expect 0 '^2,1,' cat "$dir/alone.csv"
+expect 0 'polyline' cat "$dir/alone.svg"
+# shellcheck disable=SC2086
+expect 0 "^$a: step 60" "$train" "$arch" --data="$data" $usual --resume="$a" \
+    --epochs=31
+
 # ---- measured kernels: the cache gives the same again, and so does the
 # checkpoint where the cache is gone; a damaged cache is ignored with a word
 cache=$dir/tuning.json
@@ -152,16 +182,35 @@ expect 0 '9 parameters taken\|accuracy' run "$dir/b.safetensors" --steps=2 -v \
     --init-from="$a" --freeze='^conv|^bn'
 expect 1 'matches none' run "$dir/c.safetensors" --freeze='nowhere'
 expect 2 'nothing to train' run "$dir/c.safetensors" --freeze='.'
-expect 2 'none of its tensors\|no place' run "$dir/c.safetensors" \
+expect 2 'none of its weights' run "$dir/c.safetensors" \
     --init-from="$src/samples/digits/digits.safetensors"
 absent "$dir/c.safetensors"
+# A classifier of other classes starts anew in an architecture file too.
+mkdir -p "$dir/three/train"
+cp -r "$data/train/1" "$data/train/2" "$data/train/3" "$dir/three/train"
+sed '/fc\./s/\[10/[3/' "$src/tests/arch/tiny.json" >"$dir/three.json"
+expect 0 '7 parameters taken, 2 start anew' "$train" --data="$dir/three" \
+    --arch="$dir/three.json" --init-from="$a" --steps=1 -b 3
+expect 2 '2 of the network.s parameters are not in it' "$train" \
+    --data="$dir/three" --val="$dir/three" --arch="$dir/three.json" \
+    --init-from="$a" --evaluate
+# A gradient check is one of the weights that are given.
+expect 0 'largest relative' run "$dir/c.safetensors" --grad-check
+sed 's/.*error//' "$dir/out" >"$dir/random"
+expect 0 'largest relative' run "$dir/c.safetensors" --grad-check \
+    --init-from="$a"
+sed 's/.*error//' "$dir/out" | cmp -s - "$dir/random" &&
+    fail 'the weights of --init-from were not checked'
 
 # ---- checkpoints that do not fit, and places that cannot be written
 cp "$a" "$dir/good"
 expect 1 'begun with' run "$a" --resume --seed=4
 expect 1 'begun with batch 5' run "$a" --resume -b 2
-expect 2 'another network or optimizer\|holds' run "$a" --resume \
-    --optimizer=sgd
+expect 1 'begun with --optimizer=adam' run "$a" --resume --optimizer=sgd
+expect 2 "'train.weight.conv1.weight' is missing, and [1-9].* --ema" run "$a" \
+    --resume --ema=0.9
+[ "$(grep -c missing "$dir/out")" = 1 ] || fail 'missing tensors fill a page'
+expect 2 'holds [0-9]* tensors.*--freeze' run "$a" --resume --freeze='^fc'
 expect 1 'complete at step 60' run "$a" --resume --epochs=30
 head -c 3000 "$a" >"$dir/short.safetensors"
 expect 2 'short.safetensors' run "$a" --resume="$dir/short.safetensors"
@@ -176,6 +225,13 @@ expect 2 'checksum' run "$a" --resume="$dir/bit.safetensors" --epochs=40
 expect 2 'no training state\|missing' run "$a" --resume="$dir/bare.infer"
 expect 2 '/dev/full\|regular' run /dev/full --steps=1
 expect 2 "$dir/nowhere" run "$dir/nowhere/x" --steps=1
+# Where a file cannot be written is said before anything is computed.
+for option in -o --log --plot; do
+    expect 2 "$dir/nowhere/y: cannot create" run "$dir/x" "$option" \
+        "$dir/nowhere/y" --steps=1
+    grep -q 'epoch' "$dir/out" && fail "$option: noticed late"
+    absent "$dir/x"
+done
 same "$a" "$dir/good"
 # A disk that fills up: files may grow to 8 blocks of 512 bytes.
 (
@@ -186,10 +242,14 @@ same "$a" "$dir/good"
 grep -q "$a" "$dir/out" || fail 'a full disk was not named'
 same "$a" "$dir/good"
 
-# ---- divergence: named, and the checkpoint is kept
+# ---- divergence: named, and the checkpoint and the log are kept
 expect 3 'Lower --lr.*unharmed' run "$a" --resume --epochs=99 --lr=1e6 \
     --optimizer=adam --snapshot=1000 --epsilon=0
 same "$a" "$dir/good"
+expect 3 "step 60 in $a is unharmed" run "$dir/x" --resume="$a" --epochs=99 \
+    --lr=1e6 --snapshot=1000 --epsilon=0 --log="$dir/x.csv"
+absent "$dir/x"
+expect 0 '^61,' cat "$dir/x.csv"
 
 # ---- bad data
 expect 2 'No such file' "$train" "$arch" --data="$dir/nothing" -o "$dir/x"
@@ -214,15 +274,48 @@ gzip -c "$dir/idx/train-images-idx3-ubyte" | head -c 30 \
     >"$dir/idx/train-images-idx3-ubyte.gz"
 rm "$dir/idx/train-images-idx3-ubyte"
 expect 2 'cut off' "$train" "$arch" --data="$dir/idx" -o "$dir/x"
+# A header of 604 bytes before 64 MiB: no more is read than it tells of.
+{
+    printf '\0\0\010\003\0\0\0\003\0\0\0\016\0\0\0\016'
+    head -c 67108864 /dev/zero
+} | gzip >"$dir/idx/train-images-idx3-ubyte.gz"
+expect 2 'more than the 604 bytes' "$train" "$arch" --data="$dir/idx" -o "$dir/x"
+printf '\0\0\010\003\377\377\377\377\377\377\377\377\377\377\377\377' \
+    >"$dir/idx/train-images-idx3-ubyte"
+expect 2 '4294967295 pictures.*damaged' "$train" "$arch" --data="$dir/idx" \
+    -o "$dir/x"
 head -c 3000 /dev/zero >"$dir/cifar/data_batch_1.bin"
 expect 2 'no whole number' "$train" --arch=resnet20-cifar \
     --data="$dir/cifar" -o "$dir/x"
 head -c 3073 /dev/zero >"$dir/cifar/data_batch_1.bin"
 expect 2 '3x32x32.*1x14x14' "$train" "$arch" --data="$dir/cifar" -o "$dir/x"
-mkdir -p "$dir/ten/train/cat"
+mkdir -p "$dir/ten/train/cat" "$dir/none/train"
+cp "$pictures/1.png" "$dir/none/train"
+expect 2 'train: holds no folders' "$train" "$arch" --data="$dir/none" \
+    -o "$dir/x"
 expect 2 'without pictures' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
 printf 'no picture' >"$dir/ten/train/cat/1.png"
-expect 2 '1 classes.*scores 10' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+expect 2 'of one class, cat' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+mkdir "$dir/ten/train/dog"
+cp "$pictures/1.png" "$dir/ten/train/dog"
+expect 2 '2 classes.*scores 10' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+# Test pictures that are broken are no lack of them, and training pictures are
+# never what validation reads unasked.
+mkdir "$dir/broken"
+printf '\0\0\010\003\0\0\0\003\0\0\0\016\0\0\0\016' \
+    >"$dir/broken/t10k-images-idx3-ubyte"
+printf '\0\0\010\001\0\0\0\003\001\002\003' \
+    >"$dir/broken/t10k-labels-idx1-ubyte"
+expect 2 't10k-images.*cut off' "$train" "$arch" --data="$data" \
+    --val="$dir/broken" -o "$dir/x"
+cp "$dir/broken/t10k-labels-idx1-ubyte" "$data"
+expect 2 't10k-images-idx3-ubyte is not beside it' run "$dir/x" --steps=1
+rm "$data/t10k-labels-idx1-ubyte"
+expect 0 'no validation' run "$dir/alone.safetensors" --steps=1 \
+    --data="$data/train"
+grep -q 'validation loss' "$dir/out" && fail 'training pictures validated'
+expect 0 'validation loss' run "$dir/alone.safetensors" --steps=1 \
+    --val="$data/test"
 absent "$dir/x"
 
 # ---- usage
@@ -235,6 +328,7 @@ expect 1 'augment' "$train" "$arch" --data="$data" --augment=fly
 expect 1 'is no option' "$train" "$arch" --data="$data" there
 expect 1 'neither a built-in name' "$train" --arch=lenet55 --data="$data"
 expect 4 'cuda' run "$dir/x" --device=cuda:99
+expect 4 'cuda: not usable on device cpu' run "$dir/x" --backend=cuda
 expect 1 'goes with --device=cuda' run "$dir/x" --gpus=2 --device=cpu
 expect 1 'shared equally by 2 GPUs' run "$dir/x" --gpus=2
 expect 4 'GPUs were asked for\|no NVIDIA driver\|one GPU at a time' \
@@ -242,6 +336,20 @@ expect 4 'GPUs were asked for\|no NVIDIA driver\|one GPU at a time' \
 expect 1 'leave --gpus out' env OMPI_COMM_WORLD_SIZE=2 "$train" "$arch" \
     --data="$data" --gpus=2
 expect 1 'takes one GPU' run "$dir/x" --gpus=2 --grad-check
+# What contradicts itself, or would go unread.
+expect 1 'steps and --epochs exclude' run "$dir/x" --steps=1 --epochs=1
+expect 1 'evaluate exclude each other' run "$dir/x" --grad-check --time-layers
+expect 1 'resume and --grad-check' run "$a" --grad-check --resume
+expect 1 'evaluate of no weights' run "$dir/x" --evaluate
+expect 1 'a file each' run "$dir/x" --steps=1 --log="$dir/x"
+expect 1 'lr-step goes with --lr-policy=step' run "$dir/x" --lr-step=1e,2e
+expect 1 'gamma goes with' run "$dir/x" --gamma=0.1 --lr-policy=cosine
+expect 1 'beta2 goes with' run "$dir/x" --optimizer=momentum --beta2=0.9
+expect 1 'nesterov needs' run "$dir/x" --optimizer=nesterov --momentum=0
+expect 1 'snapshot takes steps' run "$dir/x" --snapshot=0.5
+expect 1 'epochs takes a number' run "$dir/x" --epochs=0
+expect 0 'warm-up of 9 steps' run "$dir/x" --warmup=9 --steps=2
+rm "$dir/x"
 absent "$dir/x"
 expect 0 'resnet50-mnist' "$train" --list-archs
 expect 0 'usage: train' "$train" --help

@@ -153,7 +153,7 @@ static struct loader *open_pictures(struct data_set *set)
     char path[4096];
 
     REQUIRE_DATA("mnist", path);
-    if (data_open(path, DATA_TEST, &wish, &err, set) < 0 ||
+    if (data_open(path, DATA_TEST, &wish, &err, set) != 0 ||
         loader_new(&o, &err, &l) < 0 || loader_start(l, 0, 0, &err) < 0)
         fail_msg("%s", err.text);
     return l;

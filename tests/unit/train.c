@@ -141,6 +141,13 @@ static void words_of_augmentation(void **state)
     assert_false(augment_parse("flip,fly", &a, &bad));
     assert_string_equal(bad, "fly");
     assert_false(augment_parse("crop:-1", &a, &bad));
+    assert_false(augment_parse("crop:2x", &a, &bad));
+    assert_false(augment_parse("crop:2.5", &a, &bad));
+    assert_false(augment_parse("crop:", &a, &bad));
+    assert_false(augment_parse("affine:nan", &a, &bad));
+    assert_false(augment_parse("affine:inf", &a, &bad));
+    assert_false(augment_parse("affine:5:0.1:1e300", &a, &bad));
+    assert_false(augment_parse("affine:5:0.1:0.1:1", &a, &bad));
     assert_false(augment_parse("", &a, &bad));
     assert_false(augment_parse("flip,", &a, &bad));
 }
@@ -323,6 +330,12 @@ static void a_plot_has_its_curves(void **state)
     assert_non_null(svg);
     assert_int_equal(bytes, strlen(svg));
     assert_non_null(strstr(svg, "polyline"));
+    assert_null(strstr(svg, "nan"));
+    assert_null(strstr(svg, "inf"));
+    free(svg);
+    row[1].val_loss = INFINITY; /* of statistics that overflow */
+    svg = plot_svg(row, 3, &bytes);
+    assert_non_null(svg);
     assert_null(strstr(svg, "nan"));
     assert_null(strstr(svg, "inf"));
     free(svg);

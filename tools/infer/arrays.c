@@ -3,70 +3,16 @@
 #include "tools/infer/infer_tool.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/checked.h"
 #include "kernels/error.h"
 #include "kernels/scalar.h"
-#include "libinfer/device.h"
 #include "tools/npy.h"
 
 /* Extent of a free spatial dimension that nobody names. */
 #define DEFAULT_EXTENT 224
-
-void tool_arrays_clear(struct tool_arrays *a)
-{
-    while (a->count > 0)
-        free(a->item[--a->count].data);
-}
-
-int64_t tool_count(const struct infer_array *a)
-{
-    int64_t n = 1;
-    int i;
-
-    for (i = 0; i < a->rank; i++)
-        n *= a->dim[i];
-    return n;
-}
-
-size_t tool_bytes(enum infer_dtype dtype, int rank, const int64_t *dim)
-{
-    size_t bytes = 0;
-    int64_t count;
-
-    if (!checked_count(rank, dim, &count) ||
-        !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes))
-        return SIZE_MAX;
-    return bytes;
-}
-
-int tool_array_alloc(const char *what, const char *name, struct infer_array *a,
-                     struct infer_error *err)
-{
-    const uint64_t memory = device_cpu_memory();
-    char needed[32], here[32];
-
-    a->bytes = tool_bytes(a->dtype, a->rank, a->dim);
-    if (a->bytes > memory / 2)
-        return error_set(
-            err, INFER_EMEMORY,
-            "%s '%s' of a batch of %lld: %s are needed, and of the %s of this "
-            "machine half may be used",
-            what, name, (long long)(a->rank > 0 ? a->dim[0] : 1),
-            a->bytes == SIZE_MAX
-                ? "more bytes than there are addresses"
-                : cli_bytes((double)a->bytes, needed, sizeof(needed)),
-            cli_bytes((double)memory, here, sizeof(here)));
-    a->data = malloc(a->bytes > 0 ? a->bytes : 1);
-    if (a->data == NULL)
-        return error_set(err, INFER_EMEMORY, "%s '%s': out of memory", what,
-                         name);
-    return INFER_OK;
-}
 
 static const struct tool_named_file *file_for(const struct tool_request *r,
                                               const char *name, int position)
@@ -115,24 +61,13 @@ static int random_input(const struct tool_run *run,
                         struct infer_error *err)
 {
     int status = input_shape(run->request, info, position, a, err);
-    int64_t i, n;
 
-    if (status < 0)
-        return status;
     a->dtype = scalar_is_integer(info->dtype) ? info->dtype : INFER_F32;
-    status = tool_array_alloc("input", info->name, a, err);
-    if (status < 0)
-        return status;
-    n = tool_count(a);
-    for (i = 0; i < n; i++) {
-        double x = cli_random(seed);
-
-        if (a->dtype == INFER_F32)
-            ((float *)a->data)[i] = (float)x;
-        else
-            scalar_store(a->dtype, a->data, i, floor(4 * x + 4));
-    }
-    return INFER_OK;
+    if (status == INFER_OK)
+        status = array_alloc("input", info->name, a, err);
+    if (status == INFER_OK)
+        array_fill(a, seed);
+    return status;
 }
 
 /* An option that names an input (or, by position, means one) must find it. */
@@ -171,7 +106,7 @@ static int check_inputs(const struct tool_run *run, struct infer_error *err)
     return status;
 }
 
-int tool_make_inputs(const struct tool_run *run, struct tool_arrays *in,
+int tool_make_inputs(const struct tool_run *run, struct arrays *in,
                      struct infer_error *err)
 {
     uint64_t seed = run->cli->seed;
@@ -180,10 +115,10 @@ int tool_make_inputs(const struct tool_run *run, struct tool_arrays *in,
 
     if (status < 0)
         return status;
-    if (n > TOOL_MAX_INPUTS)
+    if (n > ARRAYS_MAX)
         return error_set(err, INFER_EUNSUPPORTED,
                          "%d inputs, at most %d are supported here", n,
-                         TOOL_MAX_INPUTS);
+                         ARRAYS_MAX);
     for (i = 0; i < n; i++) {
         const struct tool_named_file *file;
         struct infer_array *a = &in->item[i];
@@ -192,8 +127,12 @@ int tool_make_inputs(const struct tool_run *run, struct tool_arrays *in,
         memset(a, 0, sizeof(*a));
         infer_model_input(run->model, i, &info);
         file = file_for(run->request, info.name, i);
-        if (file != NULL)
-            status = npy_read(file->path, NULL, a, err);
+        if (file == NULL && run->request->n_load > 0)
+            status =
+                error_set(err, INFER_EARGUMENT,
+                          "--load-inputs: no file for input '%s'", info.name);
+        else if (file != NULL)
+            status = npy_read(file->path, info.name, a, err);
         else
             status = random_input(run, &info, i, &seed, a, err);
         if (status < 0)
@@ -205,15 +144,15 @@ int tool_make_inputs(const struct tool_run *run, struct tool_arrays *in,
 }
 
 int tool_make_outputs(struct infer_session *session,
-                      const struct infer_model *model, struct tool_arrays *out,
+                      const struct infer_model *model, struct arrays *out,
                       struct infer_error *err)
 {
     int i, n = infer_model_output_count(model);
 
-    if (n > TOOL_MAX_INPUTS)
+    if (n > ARRAYS_MAX)
         return error_set(err, INFER_EUNSUPPORTED,
                          "%d outputs, at most %d are supported here", n,
-                         TOOL_MAX_INPUTS);
+                         ARRAYS_MAX);
     for (i = 0; i < n; i++) {
         struct infer_array *a = &out->item[i];
         struct infer_tensor_info info;
@@ -225,7 +164,7 @@ int tool_make_outputs(struct infer_session *session,
         a->dtype = info.dtype;
         a->rank = info.rank;
         memcpy(a->dim, info.dim, sizeof(a->dim));
-        status = tool_array_alloc("output", info.name, a, err);
+        status = array_alloc("output", info.name, a, err);
         if (status < 0)
             return status;
         a->name = info.name;
@@ -234,20 +173,16 @@ int tool_make_outputs(struct infer_session *session,
     return INFER_OK;
 }
 
-/* {"name": {"dtype", "shape", "data": [flat]}} */
-static int export_json(const char *path, const struct tool_arrays *out,
-                       struct infer_error *err)
+cJSON *tool_outputs_json(const struct arrays *out)
 {
     cJSON *json = cJSON_CreateObject();
-    char *text;
-    FILE *f;
-    int i, k, bad;
+    int i, k;
 
     for (i = 0; i < out->count; i++) {
         const struct infer_array *a = &out->item[i];
         cJSON *item = cJSON_AddObjectToObject(json, a->name);
         cJSON *shape, *data;
-        int64_t j, n = tool_count(a);
+        int64_t j, n = array_count(a);
 
         cJSON_AddStringToObject(item, "dtype", infer_dtype_name(a->dtype));
         shape = cJSON_AddArrayToObject(item, "shape");
@@ -258,17 +193,7 @@ static int export_json(const char *path, const struct tool_arrays *out,
             cJSON_AddItemToArray(
                 data, cJSON_CreateNumber(scalar_load(a->dtype, a->data, j)));
     }
-    text = cJSON_PrintUnformatted(json);
-    cJSON_Delete(json);
-    if (text == NULL)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-    bad = f == NULL || fputs(text, f) < 0 || fputc('\n', f) < 0;
-    if (f != NULL && f != stdout && fclose(f) != 0)
-        bad = 1;
-    cJSON_free(text);
-    return bad ? error_set(err, INFER_EIO, "%s: %s", path, strerror(errno))
-               : INFER_OK;
+    return json;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -293,13 +218,22 @@ static void file_name(const char *name, char *out, size_t bytes)
     out[i] = '\0';
 }
 
-int tool_export(const char *path, const struct tool_arrays *out,
+int tool_export(const char *path, const struct arrays *out,
                 struct infer_error *err)
 {
     int i, status = INFER_OK;
 
-    if (strcmp(path, "-") == 0 || ends_with(path, ".json"))
-        return export_json(path, out, err);
+    if (strcmp(path, "-") == 0) {
+        cli_print_json(tool_outputs_json(out), true);
+        return INFER_OK;
+    }
+    if (ends_with(path, ".json"))
+        return cli_write_json(path, tool_outputs_json(out), true, err);
+    if (ends_with(path, ".npz"))
+        return error_set(err, INFER_EARGUMENT,
+                         "%s: outputs are written as .npy, .json or into a "
+                         "folder",
+                         path);
     if (ends_with(path, ".npy")) {
         if (out->count != 1)
             return error_set(err, INFER_EARGUMENT,

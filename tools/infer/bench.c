@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --bench, --profile, --report-memory: how long, where, how much. */
+/* --bench: how long runs take. */
 #include "tools/infer/infer_tool.h"
 
-#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "kernels/error.h"
 
@@ -19,32 +18,13 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The nearest-rank percentile of sorted times. */
+/* The nearest-rank percentile of sorted times: the least of them that p per
+ * cent do not exceed. */
 static double percentile(const double *sorted, size_t n, double p)
 {
-    size_t rank = (size_t)(p / 100 * (double)n);
+    const size_t rank = (size_t)ceil(p * (double)n / 100);
 
-    return sorted[rank < n ? rank : n - 1];
-}
-
-/* The most memory that the program ever held.  The kernel's VmHWM starts anew
- * with each program, where ru_maxrss keeps that of a large parent. */
-static size_t peak_bytes(void)
-{
-    unsigned long long kib = 0;
-    struct rusage usage;
-    char line[256];
-    FILE *f = fopen("/proc/self/status", "r");
-
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL)
-        if (sscanf(line, "VmHWM: %llu kB", &kib) == 1)
-            break;
-    if (f != NULL)
-        fclose(f);
-    if (kib > 0)
-        return (size_t)kib * 1024;
-    getrusage(RUSAGE_SELF, &usage);
-    return (size_t)usage.ru_maxrss * 1024;
+    return sorted[rank == 0 ? 0 : rank <= n ? rank - 1 : n - 1];
 }
 
 static void print_text(const struct tool_run *run, const double *sorted,
@@ -66,8 +46,8 @@ static void print_text(const struct tool_run *run, const double *sorted,
            (double)batch / percentile(sorted, n, 50));
 }
 
-static void print_json(const struct tool_run *run, const double *sorted,
-                       size_t n, int64_t batch)
+static cJSON *bench_json(const struct tool_run *run, const double *sorted,
+                         size_t n, int64_t batch)
 {
     const struct tool_request *r = run->request;
     cJSON *json = cJSON_CreateObject(), *list;
@@ -94,14 +74,14 @@ static void print_json(const struct tool_run *run, const double *sorted,
                             (double)batch / percentile(sorted, n, 50));
     cJSON_AddNumberToObject(json, "load_ms", 1e3 * run->load_seconds);
     cJSON_AddNumberToObject(json, "plan_ms", 1e3 * run->plan_seconds);
-    cJSON_AddNumberToObject(json, "peak_bytes", (double)peak_bytes());
-    cli_print_json(json);
+    cJSON_AddNumberToObject(json, "peak_bytes", (double)tool_peak_bytes());
+    return json;
 }
 
 /* Whole runs, arrays and all: for the warm-up, then until the duration is
  * over. */
-static int time_runs(struct tool_run *run, struct tool_arrays *in,
-                     struct tool_arrays *out, double *times, size_t *count,
+static int time_runs(struct tool_run *run, struct arrays *in,
+                     struct arrays *out, double *times, size_t *count,
                      struct infer_error *err)
 {
     double end = cli_now() + run->request->warmup, before;
@@ -127,8 +107,8 @@ static int time_runs(struct tool_run *run, struct tool_arrays *in,
 #define QUEUED 16
 
 /* The same on inputs that are on the GPU already, by its clock. */
-static int time_repeats(struct tool_run *run, struct tool_arrays *in,
-                        struct tool_arrays *out, double *times, size_t *count,
+static int time_repeats(struct tool_run *run, struct arrays *in,
+                        struct arrays *out, double *times, size_t *count,
                         struct infer_error *err)
 {
     double end = cli_now() + run->request->warmup;
@@ -157,7 +137,7 @@ static bool on_gpu(const struct tool_request *r)
 
 int tool_bench(struct tool_run *run, struct infer_error *err)
 {
-    struct tool_arrays in = {0}, out = {0};
+    struct arrays in = {0}, out = {0};
     double *times = malloc(MAX_RUNS * sizeof(*times)), start = cli_now();
     size_t n = 0;
     int status;
@@ -182,114 +162,12 @@ int tool_bench(struct tool_run *run, struct infer_error *err)
 
         qsort(times, n, sizeof(*times), compare_doubles);
         if (run->cli->json)
-            print_json(run, times, n, batch);
+            run->result = bench_json(run, times, n, batch);
         else
             print_text(run, times, n, batch);
     }
     free(times);
-    tool_arrays_clear(&in);
-    tool_arrays_clear(&out);
+    arrays_clear(&in);
+    arrays_clear(&out);
     return status;
-}
-
-/* ---- profile and memory -------------------------------------------- */
-
-static double total_seconds(const struct infer_session *session)
-{
-    struct infer_layer_info layer;
-    double total = 0;
-    int i;
-
-    for (i = 0; i < infer_session_layer_count(session); i++)
-        if (infer_session_layer(session, i, &layer) == INFER_OK)
-            total += layer.seconds;
-    return total;
-}
-
-static double rate(double amount, double seconds)
-{
-    return seconds > 0 ? amount / seconds / 1e9 : 0;
-}
-
-static void print_profile_text(const struct infer_session *session)
-{
-    double total = total_seconds(session);
-    struct infer_layer_info l;
-    int i;
-
-    printf("%4s %9s %6s %9s %8s  %-14s %-40s %s\n", "#", "ms", "%", "GFLOP/s",
-           "GB/s", "op", "kernel", "node");
-    for (i = 0; i < infer_session_layer_count(session); i++) {
-        if (infer_session_layer(session, i, &l) < 0)
-            continue;
-        cli_print("%4d %9.4f %6.2f %9.1f %8.1f  %-14s %-40s %s\n", i,
-                  1e3 * l.seconds, total > 0 ? 100 * l.seconds / total : 0,
-                  rate(l.flops, l.seconds), rate(l.bytes, l.seconds), l.op,
-                  l.kernel, l.name);
-    }
-    printf("     %9.4f ms in all\n", 1e3 * total);
-}
-
-static int write_profile(const struct infer_session *session, const char *path,
-                         struct infer_error *err)
-{
-    cJSON *json = cJSON_CreateArray();
-    struct infer_layer_info l;
-    char *text;
-    FILE *f;
-    int i, bad;
-
-    for (i = 0; i < infer_session_layer_count(session); i++) {
-        cJSON *item = cJSON_CreateObject();
-
-        if (infer_session_layer(session, i, &l) < 0) {
-            cJSON_Delete(item);
-            continue;
-        }
-        cJSON_AddStringToObject(item, "name", l.name);
-        cJSON_AddStringToObject(item, "op", l.op);
-        cJSON_AddStringToObject(item, "kernel", l.kernel);
-        cJSON_AddNumberToObject(item, "ms", 1e3 * l.seconds);
-        cJSON_AddNumberToObject(item, "flops", l.flops);
-        cJSON_AddNumberToObject(item, "bytes", l.bytes);
-        cJSON_AddItemToArray(json, item);
-    }
-    text = cJSON_Print(json);
-    cJSON_Delete(json);
-    if (text == NULL)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    f = fopen(path, "w");
-    bad = f == NULL || fputs(text, f) < 0 || fputc('\n', f) < 0;
-    if (f != NULL && fclose(f) != 0)
-        bad = 1;
-    cJSON_free(text);
-    return bad ? error_set(err, INFER_EIO, "%s: %s", path, strerror(errno))
-               : INFER_OK;
-}
-
-int tool_print_profile(const struct tool_run *run, struct infer_error *err)
-{
-    if (run->request->profile_file != NULL)
-        return write_profile(run->session, run->request->profile_file, err);
-    print_profile_text(run->session);
-    return INFER_OK;
-}
-
-void tool_print_memory(const struct tool_run *run)
-{
-    struct infer_memory_info m;
-    char text[32];
-
-    if (infer_session_memory(run->session, &m) < 0)
-        return;
-    printf("activations  %s",
-           cli_bytes((double)m.activations, text, sizeof(text)));
-    printf(" (%s without reuse)\n",
-           cli_bytes((double)m.activations_unshared, text, sizeof(text)));
-    printf("weights      %s\n",
-           cli_bytes((double)m.weights, text, sizeof(text)));
-    printf("workspace    %s\n",
-           cli_bytes((double)m.workspace, text, sizeof(text)));
-    printf("peak of the process  %s\n",
-           cli_bytes((double)peak_bytes(), text, sizeof(text)));
 }

@@ -3,49 +3,22 @@
 #include "tools/infer/infer_tool.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/error.h"
-#include "kernels/scalar.h"
+#include "tools/difference.h"
 
 static const char *const backend_words[] = {"auto", "ref",   "onednn",
                                             "cuda", "cudnn", NULL};
 
-/* The difference of two arrays of one tensor. */
-struct difference {
-    double max_abs, max_rel; /* rel: over the largest expected value */
-    int64_t at;
-    double found, expected;
-};
-
 static bool measure(const struct infer_array *a, const struct infer_array *b,
                     struct difference *d)
 {
-    double scale = 0;
-    int64_t i, n = tool_count(a);
-
     memset(d, 0, sizeof(*d));
-    if (n != tool_count(b))
+    if (array_count(a) != array_count(b))
         return false;
-    for (i = 0; i < n; i++) {
-        double x = scalar_load(a->dtype, a->data, i);
-        double y = scalar_load(b->dtype, b->data, i);
-        double e = fabs(x - y);
-
-        if (isfinite(y))
-            scale = fmax(scale, fabs(y));
-        if ((isnan(x) && isnan(y)) || x == y)
-            continue;
-        if (!(e <= d->max_abs)) {
-            d->max_abs = isnan(e) ? INFINITY : e;
-            d->at = i;
-            d->found = x;
-            d->expected = y;
-        }
-    }
-    d->max_rel = d->max_abs > 0 ? d->max_abs / fmax(scale, 1e-30) : 0;
+    difference_of(a->dtype, a->data, b->dtype, b->data, array_count(a), d);
     return true;
 }
 
@@ -71,7 +44,7 @@ static bool within(const struct tool_request *r, const struct difference *d)
 
 /* A session that keeps what --layers needs, after one run. */
 static int run_backend(struct tool_run *run, enum infer_backend backend,
-                       const struct tool_arrays *in, struct tool_arrays *out,
+                       const struct arrays *in, struct arrays *out,
                        struct infer_session **session, struct infer_error *err)
 {
     struct infer_session_options options = run->request->session;
@@ -110,12 +83,26 @@ static int read_tensor(struct infer_session *session, const char *name,
     return infer_session_read(session, name, a, err);
 }
 
+/* One comparison in the document of --json. */
+static void add_json(cJSON *list, const char *name, const struct difference *d,
+                     bool good)
+{
+    cJSON *item = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(item, "name", name);
+    cJSON_AddBoolToObject(item, "ok", good);
+    cJSON_AddNumberToObject(item, "max_abs", d->max_abs);
+    cJSON_AddNumberToObject(item, "max_rel", d->max_rel);
+    cJSON_AddItemToArray(list, item);
+}
+
 /* Walks all tensors in graph order; *first gets the name of the first that
  * departs. */
 static int compare_layers(struct tool_run *run, struct infer_session *mine,
-                          struct infer_session *other, const char **first,
-                          struct infer_error *err)
+                          struct infer_session *other, cJSON *json,
+                          const char **first, struct infer_error *err)
 {
+    cJSON *list = json != NULL ? cJSON_AddArrayToObject(json, "tensors") : NULL;
     const char *name;
     int i, status = INFER_OK;
 
@@ -129,13 +116,16 @@ static int compare_layers(struct tool_run *run, struct infer_session *mine,
         status = read_tensor(mine, name, &a, err);
         if (status == INFER_OK)
             status = read_tensor(other, name, &b, err);
-        if (status == INFER_OK && measure(&a, &b, &d)) {
-            bool good = within(run->request, &d);
+        if (status == INFER_OK) {
+            bool good = measure(&a, &b, &d) && within(run->request, &d);
 
             if (!good && *first == NULL)
                 *first = name;
-            cli_print("  %-4s %-48s max %.3g (%.3g of the largest value)\n",
-                      good ? "ok" : "BAD", name, d.max_abs, d.max_rel);
+            if (list != NULL)
+                add_json(list, name, &d, good);
+            else
+                cli_print("  %-4s %-48s max %.3g (%.3g of the largest value)\n",
+                          good ? "ok" : "BAD", name, d.max_abs, d.max_rel);
         }
         free(a.data);
         free(b.data);
@@ -143,10 +133,22 @@ static int compare_layers(struct tool_run *run, struct infer_session *mine,
     return status;
 }
 
-static int compare_outputs(struct tool_run *run, const char *word,
-                           const struct tool_arrays *mine,
-                           const struct tool_arrays *other, bool *bad)
+static void print_output(const char *name, const char *word,
+                         const struct difference *d, bool good)
 {
+    cli_print("%-4s %s against %s: max %.3g (%.3g of the largest value)",
+              good ? "ok" : "BAD", name, word, d->max_abs, d->max_rel);
+    if (!good)
+        printf(", element %" PRId64 ": %.9g, expected %.9g", d->at, d->found,
+               d->expected);
+    putchar('\n');
+}
+
+static void compare_outputs(struct tool_run *run, const char *word,
+                            const struct arrays *mine,
+                            const struct arrays *other, cJSON *json, bool *bad)
+{
+    cJSON *list = json != NULL ? cJSON_AddArrayToObject(json, "outputs") : NULL;
     int i;
 
     for (i = 0; i < mine->count; i++) {
@@ -154,70 +156,111 @@ static int compare_outputs(struct tool_run *run, const char *word,
         bool good = measure(&mine->item[i], &other->item[i], &d) &&
                     within(run->request, &d);
 
-        printf("%-4s %s against %s: max %.3g (%.3g of the largest value)",
-               good ? "ok" : "BAD", mine->item[i].name, word, d.max_abs,
-               d.max_rel);
-        if (!good)
-            printf(", element %" PRId64 ": %.9g, expected %.9g", d.at, d.found,
-                   d.expected);
-        putchar('\n');
+        if (list != NULL)
+            add_json(list, mine->item[i].name, &d, good);
+        else
+            print_output(mine->item[i].name, word, &d, good);
         *bad = *bad || !good;
     }
-    return INFER_OK;
 }
 
-static int compare_one(struct tool_run *run, const char *word,
-                       const struct tool_arrays *in, struct infer_session *mine,
-                       const struct tool_arrays *my_out, bool *bad,
+/* Runs one more backend.  json: NULL, or where its results go. */
+static int compare_one(struct tool_run *run, int backend,
+                       const struct arrays *in, struct infer_session *mine,
+                       const struct arrays *my_out, cJSON *json, bool *bad,
                        struct infer_error *err)
 {
     struct infer_session *other = NULL;
-    struct tool_arrays out = {0};
+    struct arrays out = {0};
     const char *first = NULL;
-    int backend = cli_word(word, backend_words), status;
+    int status;
 
-    if (backend < 0)
-        return error_set(err, INFER_EARGUMENT,
-                         "--compare: unknown backend '%s' (ref, onednn, cuda, "
-                         "cudnn)",
-                         word);
+    if (json != NULL)
+        cJSON_AddStringToObject(json, "against", backend_words[backend]);
     status =
         run_backend(run, (enum infer_backend)backend, in, &out, &other, err);
     if (status == INFER_OK)
-        status = compare_outputs(run, word, my_out, &out, bad);
+        compare_outputs(run, backend_words[backend], my_out, &out, json, bad);
     if (status == INFER_OK && run->request->layers)
-        status = compare_layers(run, mine, other, &first, err);
-    if (first != NULL) {
+        status = compare_layers(run, mine, other, json, &first, err);
+    if (first != NULL && json != NULL)
+        cJSON_AddStringToObject(json, "first", first);
+    else if (first != NULL)
         cli_print("the first tensor that departs is %s\n", first);
-        *bad = true;
-    }
+    *bad = *bad || first != NULL;
     infer_session_close(&other);
-    tool_arrays_clear(&out);
+    arrays_clear(&out);
     return status;
 }
 
-int tool_compare(struct tool_run *run, struct infer_error *err)
+/* The backends of --compare; their number. */
+static int parse_backends(const char *text, int *backend,
+                          struct infer_error *err)
 {
-    struct tool_arrays in = {0}, out = {0};
+    char word[16];
+    int n = 0;
+
+    for (;;) {
+        const size_t length = strcspn(text, ",");
+        int which = -1;
+
+        if (length < sizeof(word)) {
+            memcpy(word, text, length);
+            word[length] = '\0';
+            which = cli_word(word, backend_words);
+        }
+        if (which <= INFER_BACKEND_AUTO || n == INFER_BACKEND_COUNT)
+            return error_set(err, INFER_EARGUMENT,
+                             "--compare takes ref, onednn, cuda or cudnn, "
+                             "not '%.*s'",
+                             (int)length, text);
+        backend[n++] = which;
+        if (text[length] == '\0')
+            return n;
+        text += length + 1;
+    }
+}
+
+static int compare_all(struct tool_run *run, const int *backend, int n,
+                       struct infer_error *err)
+{
+    struct arrays in = {0}, out = {0};
     struct infer_session *mine = NULL;
-    char *words = strdup(run->request->compare), *word, *rest = NULL;
     bool bad = false;
-    int status = words != NULL ? tool_make_inputs(run, &in, err)
-                               : error_set(err, INFER_EMEMORY, "out of memory");
+    int i, status = tool_make_inputs(run, &in, err);
 
     if (status == INFER_OK)
         status = run_backend(run, run->request->session.backend, &in, &out,
                              &mine, err);
-    for (word = words != NULL ? strtok_r(words, ",", &rest) : NULL;
-         status == INFER_OK && word != NULL; word = strtok_r(NULL, ",", &rest))
-        status = compare_one(run, word, &in, mine, &out, &bad, err);
+    for (i = 0; status == INFER_OK && i < n; i++) {
+        cJSON *json = NULL;
+
+        if (run->result != NULL) {
+            json = cJSON_CreateObject();
+            cJSON_AddItemToArray(run->result, json);
+        }
+        status = compare_one(run, backend[i], &in, mine, &out, json, &bad, err);
+    }
     if (status == INFER_OK && bad)
         status = error_set(err, INFER_EMISMATCH,
                            "backends disagree (atol %g, rtol %g)",
                            run->request->atol, tolerance(run->request));
     infer_session_close(&mine);
-    tool_arrays_clear(&in);
-    tool_arrays_clear(&out);
-    free(words);
+    arrays_clear(&in);
+    arrays_clear(&out);
     return status;
+}
+
+int tool_compare(struct tool_run *run, struct infer_error *err)
+{
+    int backend[INFER_BACKEND_COUNT];
+    const int n = parse_backends(run->request->compare, backend, err);
+
+    if (n < 0)
+        return n;
+    if (run->cli->json) {
+        run->result = cJSON_CreateArray();
+        run->result_name = "compare";
+    }
+    return compare_all(run, backend, n, err);
 }

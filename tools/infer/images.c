@@ -110,6 +110,16 @@ static int add_folder(struct tool_list *list, const char *path, int depth,
     return status;
 }
 
+/* What cannot even be looked at: in a folder it is left to the reader, which
+ * names it beside other pictures that it cannot read. */
+static int unreadable(struct tool_list *list, const char *path,
+                      bool inside_folder, struct infer_error *err)
+{
+    if (inside_folder)
+        return list_append(list, path, err);
+    return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+}
+
 static int add_path(struct tool_list *list, const char *path, int depth,
                     bool inside_folder, struct infer_error *err)
 {
@@ -118,16 +128,18 @@ static int add_path(struct tool_list *list, const char *path, int depth,
     int status = INFER_OK;
 
     if (stat(path, &st) < 0)
-        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+        return unreadable(list, path, inside_folder, err);
     if (S_ISDIR(st.st_mode))
         return add_folder(list, path, depth, err);
+    if (!S_ISREG(st.st_mode) && inside_folder)
+        return INFER_OK;
     if (!S_ISREG(st.st_mode))
         return error_set(err, INFER_EIO, "%s: not a regular file", path);
     if (st.st_size == 0 && !inside_folder)
         return error_set(err, INFER_EFORMAT, "%s: the file is empty", path);
     f = fopen(path, "rb");
     if (f == NULL)
-        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+        return unreadable(list, path, inside_folder, err);
     if (is_picture(f))
         status = list_append(list, path, err);
     else if (!inside_folder) /* other files of a folder are passed over */
@@ -147,8 +159,18 @@ int tool_list_add(struct tool_list *list, const char *path,
 /* Buffers of one batch. */
 struct batch {
     struct infer_array in;
-    struct tool_arrays out;
+    struct arrays out;
     size_t image_bytes;
+    size_t *picture; /* numbers in the list of the n pictures in it */
+    int64_t n;
+};
+
+/* The pictures of a list on their way through a reader. */
+struct course {
+    const struct tool_list *list;
+    struct reader *reader;
+    size_t next;   /* number of the one to read next */
+    size_t unread; /* how many could not be read */
 };
 
 static int batch_reserve(struct tool_run *run,
@@ -156,26 +178,36 @@ static int batch_reserve(struct tool_run *run,
                          const int64_t *hw, int64_t n, struct batch *b,
                          struct infer_error *err)
 {
-    int64_t dim[4] = {n, info->dim[1], hw[0], hw[1]};
+    const int64_t planes[4] = {n, info->dim[1], hw[0], hw[1]};
+    const int64_t pixels[4] = {n, hw[0], hw[1], info->dim[1]};
+    const int64_t *dim = run->pixels ? pixels : planes;
+    const double start = cli_now();
     int status;
 
-    if (b->in.data != NULL && memcmp(dim, b->in.dim, sizeof(dim)) == 0)
+    if (b->in.data != NULL && memcmp(dim, b->in.dim, sizeof(planes)) == 0)
         return INFER_OK;
     free(b->in.data);
-    tool_arrays_clear(&b->out);
+    arrays_clear(&b->out);
     memset(&b->in, 0, sizeof(b->in));
     b->in.name = info->name;
-    b->in.dtype = INFER_F32;
+    b->in.dtype = run->pixels ? INFER_U8 : INFER_F32;
     b->in.rank = 4;
-    memcpy(b->in.dim, dim, sizeof(dim));
-    status = tool_array_alloc("input", info->name, &b->in, err);
+    memcpy(b->in.dim, dim, sizeof(planes));
+    status = array_alloc("input", info->name, &b->in, err);
     if (status < 0)
         return status;
     b->image_bytes = b->in.bytes / (size_t)n;
     status = infer_session_prepare(run->session, &b->in, 1, err);
-    if (status < 0)
-        return status;
-    return tool_make_outputs(run->session, run->model, &b->out, err);
+    run->plan_seconds += cli_now() - start;
+    if (status == INFER_OK)
+        status = tool_make_outputs(run->session, run->model, &b->out, err);
+    if (status == INFER_OK &&
+        (b->out.item[0].rank == 0 || b->out.item[0].dim[0] != n))
+        status = error_set(err, INFER_EARGUMENT,
+                           "output '%s' has no row for each picture: use "
+                           "--load-inputs",
+                           b->out.item[0].name);
+    return status;
 }
 
 static const char *label_of(const struct tool_run *run, int64_t class)
@@ -265,10 +297,9 @@ static void add_json(const struct tool_run *run, cJSON *list, const char *path,
 
 /* Prints the best classes of row `row` of the first output. */
 static int print_row(const struct tool_run *run, const struct infer_array *out,
-                     int64_t row, const char *path, cJSON *json,
-                     struct infer_error *err)
+                     int64_t row, const char *path, struct infer_error *err)
 {
-    int64_t i, n = tool_count(out) / out->dim[0];
+    int64_t i, n = array_count(out) / out->dim[0];
     int k = run->request->top < n ? run->request->top : (int)n;
     double *scores = malloc((size_t)n * 2 * sizeof(*scores));
     int64_t *best = malloc((size_t)(k > 0 ? k : 1) * sizeof(*best));
@@ -283,8 +314,8 @@ static int print_row(const struct tool_run *run, const struct infer_array *out,
             p[i] = scores[i] = scalar_load(out->dtype, out->data, row * n + i);
         to_probabilities(p, n);
         k = best_classes(scores, n, k, best);
-        if (json != NULL)
-            add_json(run, json, path, scores, p, best, k);
+        if (run->result != NULL)
+            add_json(run, run->result, path, scores, p, best, k);
         else
             print_classes(run, path, scores, p, best, k);
     }
@@ -293,27 +324,28 @@ static int print_row(const struct tool_run *run, const struct infer_array *out,
     return status;
 }
 
-static int run_batch(struct tool_run *run, struct batch *b, char **path,
-                     int64_t n, cJSON *json, struct infer_error *err)
+static int run_batch(struct tool_run *run, struct batch *b,
+                     const struct tool_list *list, struct infer_error *err)
 {
     int64_t i;
     int status = infer_session_run(run->session, &b->in, 1, b->out.item,
                                    b->out.count, err);
 
-    for (i = 0; status == INFER_OK && i < n; i++)
-        status = print_row(run, &b->out.item[0], i, path[i], json, err);
+    for (i = 0; status == INFER_OK && i < b->n; i++)
+        status =
+            print_row(run, &b->out.item[0], i, list->path[b->picture[i]], err);
     return status;
 }
 
-static int check_input(const struct tool_run *run,
+static int check_input(const struct infer_model *model,
                        struct infer_tensor_info *info, struct infer_error *err)
 {
-    if (infer_model_input_count(run->model) != 1)
+    if (infer_model_input_count(model) != 1)
         return error_set(err, INFER_EARGUMENT,
                          "the network has %d inputs, not one picture: use "
                          "--load-inputs",
-                         infer_model_input_count(run->model));
-    infer_model_input(run->model, 0, info);
+                         infer_model_input_count(model));
+    infer_model_input(model, 0, info);
     if (info->rank != 4 || (info->dim[1] != 1 && info->dim[1] != 3))
         return error_set(err, INFER_EARGUMENT,
                          "input '%s' is no picture (N,1 or 3,H,W): use "
@@ -322,81 +354,138 @@ static int check_input(const struct tool_run *run,
     return INFER_OK;
 }
 
+static bool on_cpu(const struct tool_request *r)
+{
+    return r->session.device == NULL || strcmp(r->session.device, "cpu") == 0;
+}
+
+int tool_pictures_open(struct tool_run *run, struct infer_error *err)
+{
+    const struct tool_request *r = run->request;
+    struct infer_tensor_info info;
+    int status = check_input(run->model, &info, err);
+
+    if (status == INFER_OK && !on_cpu(r) && info.dtype == INFER_F32)
+        status = infer_model_take_pixels(run->model, 0, err, &run->pixels);
+    return status < 0
+               ? status
+               : infer_session_create(run->pixels ? run->pixels : run->model,
+                                      &r->session, err, &run->session);
+}
+
 /* Threads that read pictures: on a GPU they are all that the CPU has to do;
  * where the CPU computes as well, one of them keeps up. */
 static int reader_threads(const struct tool_request *r)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
-    if (r->session.device == NULL || strcmp(r->session.device, "cpu") == 0)
+    if (on_cpu(r))
         return 1;
     if (r->session.threads > 0)
         return r->session.threads;
     return cores < 1 ? 1 : cores > 16 ? 16 : (int)cores;
 }
 
-/* Fills a batch with pictures of one size: up to `limit` and the list's end.
- * *n is their number. */
+/* The next picture that can be read; NULL at the list's end.  One that cannot
+ * is named at once, unless it is the only one: the run's error says it all. */
+static int next_picture(struct tool_run *run, struct course *c,
+                        struct infer_error *err,
+                        const struct reader_picture **out)
+{
+    *out = NULL;
+    while (c->next < c->list->count) {
+        const int status = reader_peek(c->reader, err, out);
+
+        if (status == INFER_OK)
+            return status;
+        if (c->list->count == 1)
+            return status;
+        cli_fail(run->cli, err);
+        c->unread++;
+        reader_drop(c->reader);
+        c->next++;
+    }
+    return INFER_OK;
+}
+
+/* Fills a batch with pictures of one size: up to `limit` and the list's end. */
 static int fill_batch(struct tool_run *run,
-                      const struct infer_tensor_info *info,
-                      struct reader *reader, int64_t limit, size_t left,
-                      struct batch *b, int64_t *n, struct infer_error *err)
+                      const struct infer_tensor_info *info, struct course *c,
+                      int64_t limit, struct batch *b, struct infer_error *err)
 {
     int64_t hw[2] = {0, 0};
 
-    for (*n = 0; *n < limit && (size_t)*n < left; ++*n) {
+    for (b->n = 0; b->n < limit; b->n++) {
         const struct reader_picture *picture;
-        int status = reader_peek(reader, err, &picture);
+        int status = next_picture(run, c, err, &picture);
 
-        if (status < 0)
+        if (status < 0 || picture == NULL)
             return status;
-        if (*n > 0 && memcmp(picture->hw, hw, sizeof(hw)) != 0)
+        if (b->n > 0 && memcmp(picture->hw, hw, sizeof(hw)) != 0)
             return INFER_OK; /* another size starts another batch */
         memcpy(hw, picture->hw, sizeof(hw));
         status = batch_reserve(run, info, hw, limit, b, err);
         if (status < 0)
             return status;
-        memcpy((char *)b->in.data + (size_t)*n * b->image_bytes, picture->data,
-               picture->bytes);
-        reader_drop(reader);
+        memcpy((char *)b->in.data + (size_t)b->n * b->image_bytes,
+               picture->data, picture->bytes);
+        b->picture[b->n] = c->next++;
+        reader_drop(c->reader);
     }
     return INFER_OK;
+}
+
+/* Batch after batch to the list's end. */
+static int run_course(struct tool_run *run,
+                      const struct infer_tensor_info *info, struct course *c,
+                      int64_t limit, struct infer_error *err)
+{
+    struct batch b = {0};
+    int status = INFER_OK;
+
+    b.picture = calloc((size_t)limit, sizeof(*b.picture));
+    if (b.picture == NULL)
+        status = error_set(err, INFER_EMEMORY, "out of memory");
+    while (status == INFER_OK && c->next < c->list->count) {
+        status = fill_batch(run, info, c, limit, &b, err);
+        if (status == INFER_OK && b.n > 0)
+            status = run_batch(run, &b, c->list, err);
+        cli_progress(run->cli, "classify", c->next, c->list->count);
+    }
+    cli_progress_end(run->cli);
+    free(b.in.data);
+    free(b.picture);
+    arrays_clear(&b.out);
+    return status;
 }
 
 int tool_classify(struct tool_run *run, const struct tool_list *list,
                   struct infer_error *err)
 {
     struct infer_tensor_info info;
-    struct batch b = {0};
-    cJSON *json = run->cli->json ? cJSON_CreateArray() : NULL;
-    int64_t limit = run->request->batch > 0 ? run->request->batch : 1, n = 0;
-    struct reader *reader = NULL;
-    size_t i = 0;
-    int status = check_input(run, &info, err);
+    struct course c = {.list = list};
+    int64_t limit = run->request->batch > 0 ? run->request->batch : 1;
+    int status = check_input(run->model, &info, err);
 
-    if (status == INFER_OK && info.dim[0] > 0)
+    if (status < 0)
+        return status;
+    if (info.dim[0] > 0)
         limit = info.dim[0];
     else if (limit > (int64_t)list->count)
         limit = (int64_t)list->count;
-    if (status == INFER_OK)
-        status = reader_start(run->model, list, reader_threads(run->request),
-                              limit < MAX_AHEAD ? (size_t)limit : MAX_AHEAD,
-                              err, &reader);
-    while (status == INFER_OK && i < list->count) {
-        status =
-            fill_batch(run, &info, reader, limit, list->count - i, &b, &n, err);
-        if (status == INFER_OK)
-            status = run_batch(run, &b, list->path + i, n, json, err);
-        i += (size_t)n;
-        cli_progress(run->cli, "classify", i, list->count);
+    if (run->cli->json) {
+        run->result = cJSON_CreateArray();
+        run->result_name = "pictures";
     }
-    cli_progress_end(run->cli);
-    reader_stop(reader);
-    free(b.in.data);
-    tool_arrays_clear(&b.out);
-    if (status == INFER_OK && json != NULL)
-        cli_print_json(json);
-    else
-        cJSON_Delete(json);
+    status = reader_start(run->model, list, reader_threads(run->request),
+                          limit < MAX_AHEAD ? (size_t)limit : MAX_AHEAD,
+                          run->pixels != NULL, err, &c.reader);
+    if (status == INFER_OK)
+        status = run_course(run, &info, &c, limit, err);
+    reader_stop(c.reader);
+    if (status == INFER_OK && c.unread > 0)
+        status = error_set(err, INFER_EFORMAT,
+                           "%zu of %zu pictures could not be read", c.unread,
+                           list->count);
     return status;
 }

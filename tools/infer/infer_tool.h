@@ -4,10 +4,9 @@
 #define TOOLS_INFER_TOOL_H
 
 #include "libinfer/infer.h"
+#include "tools/array.h"
 #include "tools/cli.h"
 #include "tools/labels.h"
-
-#define TOOL_MAX_INPUTS 64
 
 struct tool_named_file {
     char *name; /* NULL: by position */
@@ -27,9 +26,9 @@ struct tool_request {
     int64_t batch; /* 0: 1, or what the model fixes */
     int top;
     const char *labels;
-    struct tool_named_file load[TOOL_MAX_INPUTS];
+    struct tool_named_file load[ARRAYS_MAX];
     int n_load;
-    struct tool_shape shape[TOOL_MAX_INPUTS];
+    struct tool_shape shape[ARRAYS_MAX];
     int n_shape;
     const char *export_output;
     bool bench, include_transfers;
@@ -50,36 +49,29 @@ struct tool_run {
     struct cli *cli;
     const struct tool_request *request;
     struct infer_model *model;
+    struct infer_model *pixels; /* the session's, where it is not `model` */
     struct infer_session *session;
     double load_seconds, plan_seconds;
-    struct labels labels; /* of --labels; none: the model's are used */
+    struct labels labels;    /* of --labels; none: the model's are used */
+    cJSON *result;           /* with --json: what tool_report() is to print */
+    const char *result_name; /* NULL: an object that takes more members */
 };
 
 /* ---- arrays.c ------------------------------------------------------ */
 
-struct tool_arrays {
-    struct infer_array item[TOOL_MAX_INPUTS];
-    int count;
-};
-void tool_arrays_clear(struct tool_arrays *a);
-/* Room for an array whose dtype, rank and dim are set; `what` ("input") and
- * name are for the error.  Half of the machine's memory is the limit: the
- * network works on as much again, and the system promises more than it has. */
-int tool_array_alloc(const char *what, const char *name, struct infer_array *a,
-                     struct infer_error *err);
 /* Arrays for every input: from --load-inputs where given, else random, with
  * the shapes of --input-shape and --batch. */
-int tool_make_inputs(const struct tool_run *run, struct tool_arrays *in,
+int tool_make_inputs(const struct tool_run *run, struct arrays *in,
                      struct infer_error *err);
 /* Room for every output of the latest plan. */
 int tool_make_outputs(struct infer_session *session,
-                      const struct infer_model *model, struct tool_arrays *out,
+                      const struct infer_model *model, struct arrays *out,
                       struct infer_error *err);
+/* {"name": {"dtype", "shape", "data": [flat]}} */
+cJSON *tool_outputs_json(const struct arrays *out);
 /* Writes outputs: .npy (one output), .json (all), or a folder of .npy. */
-int tool_export(const char *path, const struct tool_arrays *out,
+int tool_export(const char *path, const struct arrays *out,
                 struct infer_error *err);
-int64_t tool_count(const struct infer_array *a);
-size_t tool_bytes(enum infer_dtype dtype, int rank, const int64_t *dim);
 
 /* ---- images.c ------------------------------------------------------ */
 
@@ -92,7 +84,11 @@ struct tool_list {
 int tool_list_add(struct tool_list *list, const char *path,
                   struct infer_error *err);
 void tool_list_clear(struct tool_list *list);
-/* Runs all pictures in batches and prints the best classes of each. */
+/* Creates the session for pictures: on a GPU one that takes pixels. */
+int tool_pictures_open(struct tool_run *run, struct infer_error *err);
+/* Runs all pictures in batches and prints the best classes of each.  Pictures
+ * that cannot be read are named and left out; the others are run all the same
+ * before the status says so. */
 int tool_classify(struct tool_run *run, const struct tool_list *list,
                   struct infer_error *err);
 
@@ -105,8 +101,13 @@ int tool_compare(struct tool_run *run, struct infer_error *err);
 /* Every tensor of the last run as DIR/<number>-<name>.npy. */
 int tool_dump_layers(struct infer_session *session, const char *folder,
                      struct infer_error *err);
-/* The table of --profile, on standard output or as JSON in the file. */
-int tool_print_profile(const struct tool_run *run, struct infer_error *err);
-void tool_print_memory(const struct tool_run *run);
+
+/* ---- report.c ------------------------------------------------------ */
+
+/* The end of a run: --profile, --report-memory and --report-load-time, and with
+ * --json the result and them in one document. */
+int tool_report(struct tool_run *run, struct infer_error *err);
+/* The most memory that the process ever held. */
+size_t tool_peak_bytes(void);
 
 #endif

@@ -130,7 +130,7 @@ static int load_option(const struct cli *cli, const char *value,
         struct tool_named_file *f = &r->load[r->n_load];
         char *colon = strchr(word, ':');
 
-        if (r->n_load == TOOL_MAX_INPUTS) {
+        if (r->n_load == ARRAYS_MAX) {
             free(copy);
             return cli_bad_value(cli, "load-inputs", value, "at most 64 files");
         }
@@ -147,7 +147,7 @@ static int shape_option(const struct cli *cli, const char *value,
 {
     struct tool_shape *s = &r->shape[r->n_shape];
 
-    if (r->n_shape == TOOL_MAX_INPUTS ||
+    if (r->n_shape == ARRAYS_MAX ||
         !cli_shape(value, &s->name, &s->rank, s->dim))
         return cli_bad_value(cli, "input-shape", value,
                              "a shape such as x:1x3x224x224 or [1,3,224,224]");
@@ -327,7 +327,7 @@ static void request_clear(struct tool_request *r)
 
 int tool_run_arrays(struct tool_run *run, struct infer_error *err)
 {
-    struct tool_arrays in = {0}, out = {0};
+    struct arrays in = {0}, out = {0};
     double start = cli_now();
     int status = tool_make_inputs(run, &in, err);
 
@@ -339,12 +339,16 @@ int tool_run_arrays(struct tool_run *run, struct infer_error *err)
     if (status == INFER_OK)
         status = infer_session_run(run->session, in.item, in.count, out.item,
                                    out.count, err);
-    if (status == INFER_OK && run->request->export_output != NULL)
+    if (status == INFER_OK && run->request->export_output != NULL) {
         status = tool_export(run->request->export_output, &out, err);
-    else if (status == INFER_OK && run->request->dump_layers == NULL)
+    } else if (status == INFER_OK && run->cli->json) {
+        run->result = tool_outputs_json(&out);
+        run->result_name = "outputs";
+    } else if (status == INFER_OK && run->request->dump_layers == NULL) {
         status = tool_export("-", &out, err);
-    tool_arrays_clear(&in);
-    tool_arrays_clear(&out);
+    }
+    arrays_clear(&in);
+    arrays_clear(&out);
     return status;
 }
 
@@ -356,8 +360,8 @@ static int run_mode(struct tool_run *run, const struct tool_list *list,
     int status;
 
     if (r->compare != NULL)
-        return tool_compare(run, err);
-    if (r->bench)
+        status = tool_compare(run, err);
+    else if (r->bench)
         status = tool_bench(run, err);
     else if (list->count > 0)
         status = tool_classify(run, list, err);
@@ -365,13 +369,12 @@ static int run_mode(struct tool_run *run, const struct tool_list *list,
         status = tool_run_arrays(run, err);
     if (status == INFER_OK && r->dump_layers != NULL)
         status = tool_dump_layers(run->session, r->dump_layers, err);
-    if (status == INFER_OK && r->profile)
-        status = tool_print_profile(run, err);
-    if (status == INFER_OK && r->report_load_time)
-        printf("open %.1f ms, plan %.1f ms\n", 1e3 * run->load_seconds,
-               1e3 * run->plan_seconds);
-    if (status == INFER_OK && r->report_memory)
-        tool_print_memory(run);
+    /* What a run found out is told even where not all of it is well. */
+    if (status == INFER_OK || run->result != NULL) {
+        const int told = tool_report(run, status == INFER_OK ? err : NULL);
+
+        status = status == INFER_OK ? told : status;
+    }
     return status;
 }
 
@@ -400,8 +403,10 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
 
     status = infer_model_open(r->model, err, &run.model);
     if (status == INFER_OK && r->compare == NULL)
-        status =
-            infer_session_create(run.model, &r->session, err, &run.session);
+        status = n_paths > 0 && !r->bench
+                     ? tool_pictures_open(&run, err)
+                     : infer_session_create(run.model, &r->session, err,
+                                            &run.session);
     run.load_seconds = cli_now() - start;
     if (status == INFER_OK && r->labels != NULL)
         status = labels_read(r->labels, err, &run.labels);
@@ -413,10 +418,50 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     if (status == INFER_OK)
         status = run_mode(&run, &list, err);
     report_tuning(&run);
+    cJSON_Delete(run.result);
     tool_list_clear(&list);
     labels_clear(&run.labels);
     infer_session_close(&run.session);
+    infer_model_close(&run.pixels);
     infer_model_close(&run.model);
+    return status;
+}
+
+/* Options that would have no effect on what was asked for: all are named. */
+static int check_request(const struct cli *cli, const struct tool_request *r,
+                         bool pictures)
+{
+    const bool compare = r->compare != NULL;
+    const struct {
+        bool given, fits;
+        const char *text;
+    } rules[] = {
+        {r->bench, !compare, "--bench and --compare are two runs"},
+        {pictures, !r->bench && !compare,
+         "--bench and --compare run on arrays, not on pictures"},
+        {r->n_load > 0, !pictures, "--load-inputs goes without pictures"},
+        {r->n_shape > 0, !pictures, "--input-shape goes without pictures"},
+        {r->labels != NULL, pictures, "--labels is for pictures"},
+        {r->layers, compare, "--layers goes with --compare"},
+        {r->include_transfers, r->bench,
+         "--include-transfers goes with "
+         "--bench"},
+        {r->export_output != NULL, !pictures && !r->bench && !compare,
+         "--export-output is for arrays: not with pictures, --bench or "
+         "--compare"},
+        {r->dump_layers != NULL || r->profile || r->report_memory ||
+             r->report_load_time,
+         !compare,
+         "--dump-layers, --profile and --report-... do not go with --compare"},
+    };
+    int status = 0;
+    size_t i;
+
+    for (i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+        if (rules[i].given && !rules[i].fits) {
+            cli_error(cli, "%s", rules[i].text);
+            status = -1;
+        }
     return status;
 }
 
@@ -438,6 +483,8 @@ static int infer(int argc, char **argv)
                r.dump_layers == NULL) {
         cli_error(&cli, "nothing to run on: name pictures, --load-inputs or "
                         "--bench (see --help)");
+        code = CLI_USAGE;
+    } else if (check_request(&cli, &r, count > 0) < 0) {
         code = CLI_USAGE;
     } else {
         status = open_and_run(&cli, &r, argv, count, &err);

@@ -27,6 +27,7 @@ struct reader {
     const struct infer_model *model;
     struct infer_tensor_info info;
     const struct tool_list *list;
+    bool pixels;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     size_t next_read, next_out; /* numbers of pictures */
@@ -37,7 +38,7 @@ struct reader {
     int n_threads;
 };
 
-/* Decodes and preprocesses one picture. */
+/* Decodes one picture and prepares it. */
 static int read_picture(const struct reader *r, const char *path,
                         struct reader_picture *out, struct infer_error *err)
 {
@@ -49,10 +50,13 @@ static int read_picture(const struct reader *r, const char *path,
         return status;
     dim[2] = r->info.dim[2] > 0 ? r->info.dim[2] : image.height;
     dim[3] = r->info.dim[3] > 0 ? r->info.dim[3] : image.width;
-    out->bytes = tool_bytes(INFER_F32, 4, dim);
+    out->bytes = array_bytes(r->pixels ? INFER_U8 : INFER_F32, 4, dim);
     out->data = out->bytes < SIZE_MAX ? malloc(out->bytes) : NULL;
     if (out->data == NULL)
         status = error_set(err, INFER_EMEMORY, "%s: out of memory", path);
+    else if (r->pixels)
+        status = infer_model_fit(r->model, 0, &image, dim + 2, out->data,
+                                 out->bytes, err);
     else
         status = infer_model_preprocess(r->model, 0, &image, dim + 2, out->data,
                                         out->bytes, err);
@@ -89,8 +93,8 @@ static void *read_ahead(void *context)
 }
 
 int reader_start(const struct infer_model *model, const struct tool_list *list,
-                 int threads, size_t ahead, struct infer_error *err,
-                 struct reader **out)
+                 int threads, size_t ahead, bool pixels,
+                 struct infer_error *err, struct reader **out)
 {
     struct reader *r = calloc(1, sizeof(*r));
     int i;
@@ -100,6 +104,7 @@ int reader_start(const struct infer_model *model, const struct tool_list *list,
     r->model = model;
     infer_model_input(model, 0, &r->info);
     r->list = list;
+    r->pixels = pixels;
     r->ahead = ahead + (size_t)threads;
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->changed, NULL);

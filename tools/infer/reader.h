@@ -7,18 +7,19 @@
 
 /* A picture as the network's first input takes it. */
 struct reader_picture {
-    float *data; /* C,H,W */
+    void *data; /* F32 C,H,W, or U8 H,W,C */
     size_t bytes;
     int64_t hw[2];
 };
 
 struct reader;
 
-/* Starts `threads` > 0 threads that keep `ahead` pictures of the list ready.
+/* Starts `threads` > 0 threads that keep `ahead` pictures of the list ready, as
+ * infer_model_preprocess() makes them, or infer_model_fit() where `pixels`.
  * model and list must outlive the reader. */
 int reader_start(const struct infer_model *model, const struct tool_list *list,
-                 int threads, size_t ahead, struct infer_error *err,
-                 struct reader **out);
+                 int threads, size_t ahead, bool pixels,
+                 struct infer_error *err, struct reader **out);
 /* The next picture, or why it cannot be read.  Not past the list's end. */
 int reader_peek(struct reader *r, struct infer_error *err,
                 const struct reader_picture **out);

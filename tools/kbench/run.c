@@ -302,12 +302,12 @@ static int write_file(const char *path, const struct kb_report *report,
 static void write_json(const struct kb_report *report, FILE *f)
 {
     cJSON *json = kb_json(report);
-    char *text = json ? cJSON_Print(json) : NULL;
+    char *text = json ? cli_json_text(json, false) : NULL;
 
     cJSON_Delete(json);
     if (text)
         fprintf(f, "%s\n", text);
-    cJSON_free(text);
+    free(text);
 }
 
 static int write_reports(const struct run *run, const struct kb_report *report,

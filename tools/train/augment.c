@@ -4,13 +4,35 @@
 #include "tools/train/augment.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PI 3.14159265358979323846
 
 /* ---- words --------------------------------------------------------- */
+
+/* Up to three numbers, a colon before each, none negative or NaN; how many,
+ * or -1. */
+static int take_numbers(const char *text, double v[3])
+{
+    int given = 0;
+
+    while (*text == ':' && given < 3) {
+        char *end;
+
+        v[given] = strtod(text + 1, &end);
+        if (end == text + 1 || !(v[given] >= 0))
+            return -1;
+        given++;
+        text = end;
+    }
+    return *text == '\0' ? given : -1;
+}
+
+static bool is_side(double v)
+{
+    return v < 1000 && v == floor(v);
+}
 
 /* A word with up to three numbers behind colons. */
 static bool take_word(const char *word, size_t length, struct augment *out)
@@ -24,17 +46,18 @@ static bool take_word(const char *word, size_t length, struct augment *out)
     memcpy(text, word, length);
     text[length] = '\0';
     n = (int)strcspn(text, ":");
-    given = text[n] ? sscanf(text + n, ":%lf:%lf:%lf", &v[0], &v[1], &v[2]) : 0;
-    if ((text[n] && given < 1) || v[0] < 0 || v[1] < 0 || v[2] < 0)
+    given = take_numbers(text + n, v);
+    if (given < 0)
         return false;
     text[n] = '\0';
     if (strcmp(text, "flip") == 0 && given == 0) {
         out->flip = true;
-    } else if (strcmp(text, "crop") == 0 && given <= 1 && v[0] < 1000) {
+    } else if (strcmp(text, "crop") == 0 && given <= 1 && is_side(v[0])) {
         out->crop = given ? (int)v[0] : 4;
-    } else if (strcmp(text, "cutout") == 0 && given <= 1 && v[0] < 1000) {
+    } else if (strcmp(text, "cutout") == 0 && given <= 1 && is_side(v[0])) {
         out->cutout = given ? (int)v[0] : 8;
-    } else if (strcmp(text, "affine") == 0 && v[1] < 1) {
+    } else if (strcmp(text, "affine") == 0 && v[0] <= 360 && v[1] < 1 &&
+               v[2] <= 1) {
         out->affine = true;
         out->turn = given > 0 ? v[0] : 15;
         out->scale = given > 1 ? v[1] : 0.2;

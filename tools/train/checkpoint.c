@@ -269,9 +269,10 @@ int checkpoint_write(const char *path, struct net *n,
 
 struct reader {
     const struct weights_dict *dict;
-    size_t used;
+    size_t used, missing, other;    /* other: of another shape */
+    char first_missing[NAME_BYTES]; /* their names */
+    char first_other[NAME_BYTES];
     uint32_t crc;
-    int worst;
 };
 
 static bool same_shape(const struct constant *c, int rank, const int64_t *dim)
@@ -280,7 +281,13 @@ static bool same_shape(const struct constant *c, int rank, const int64_t *dim)
            memcmp(c->dim, dim, (size_t)rank * sizeof(*dim)) == 0;
 }
 
-/* Fills the array from the tensor of that name; every fault is listed. */
+static void note(size_t *count, char first[NAME_BYTES], const char *name)
+{
+    if ((*count)++ == 0)
+        snprintf(first, NAME_BYTES, "%s", name);
+}
+
+/* Fills the array from the tensor of that name; faults are counted. */
 static int take(void *user, const char *name, int rank, const int64_t *dim,
                 float *data, int64_t count, struct infer_error *err)
 {
@@ -288,24 +295,43 @@ static int take(void *user, const char *name, int rank, const int64_t *dim,
     const struct constant *c = weights_dict_find(r->dict, name);
     const size_t bytes = (size_t)count * sizeof(*data);
 
+    (void)err;
     if (!c) {
-        r->worst = error_add(err, INFER_EFORMAT,
-                             "tensor '%s' is missing: the checkpoint is of "
-                             "another network or optimizer",
-                             name);
+        note(&r->missing, r->first_missing, name);
         return 0;
     }
     r->used++;
     if (!same_shape(c, rank, dim)) {
-        r->worst = error_add(err, INFER_EFORMAT,
-                             "tensor '%s' has another shape than in this "
-                             "network",
-                             name);
+        note(&r->other, r->first_other, name);
         return 0;
     }
     memcpy(data, c->data, bytes);
     r->crc = (uint32_t)crc32_z(r->crc, c->data, bytes);
     return 0;
+}
+
+/* What does not fit, in one line each, however many tensors it is. */
+static int check_taken(const struct reader *r, struct infer_error *err)
+{
+    int rc = 0;
+
+    error_clear(err);
+    if (r->missing > 0)
+        rc = error_add(err, INFER_EFORMAT,
+                       "tensor '%s' is missing, and %zu more: the checkpoint "
+                       "is of another network, --optimizer, --ema or --freeze",
+                       r->first_missing, r->missing - 1);
+    if (r->other > 0)
+        rc = error_add(err, INFER_EFORMAT,
+                       "tensor '%s' has another shape than in this network, "
+                       "and %zu more",
+                       r->first_other, r->other - 1);
+    if (r->used != r->dict->count)
+        rc = error_add(err, INFER_EFORMAT,
+                       "holds %zu tensors, of which this network, --optimizer, "
+                       "--ema and --freeze have %zu",
+                       r->dict->count, r->used);
+    return rc;
 }
 
 static int integer(const cJSON *json, const char *key, uint64_t *out,
@@ -428,16 +454,10 @@ static int take_all(struct net *n, const struct weights_dict *dict,
     struct arrays a;
     int rc = arrays_read(n, &a, err);
 
-    error_clear(rc == 0 ? err : NULL);
     if (rc == 0)
         rc = visit_all(n, &a, take, &r, err);
     if (rc == 0)
-        rc = r.worst;
-    if (rc == 0 && r.used != dict->count)
-        rc = error_set(err, INFER_EFORMAT,
-                       "holds %zu tensors, this network and optimizer have "
-                       "%zu",
-                       dict->count, r.used);
+        rc = check_taken(&r, err);
     if (rc == 0 && r.crc != crc)
         rc = error_set(err, INFER_EFORMAT,
                        "the checksum of its tensors is wrong: the file is "
@@ -448,7 +468,8 @@ static int take_all(struct net *n, const struct weights_dict *dict,
     return rc;
 }
 
-int checkpoint_read(const char *path, struct net *n, struct infer_error *err,
+int checkpoint_read(const char *path, struct net *n, checkpoint_judge *judge,
+                    void *user, struct infer_error *err,
                     struct checkpoint_info *info)
 {
     struct weights_options options;
@@ -466,6 +487,8 @@ int checkpoint_read(const char *path, struct net *n, struct infer_error *err,
     rc = read_metadata(path, err, &meta);
     if (rc == 0)
         rc = read_info(meta, &found, &crc, err);
+    if (rc == 0)
+        rc = judge(&found, user, err);
     if (rc == 0)
         rc = take_all(n, &import.dict, crc, err);
     if (rc < 0)

@@ -36,9 +36,13 @@ struct checkpoint_info {
 int checkpoint_write(const char *path, struct net *n,
                      const struct checkpoint_info *info,
                      struct infer_error *err);
+/* Whether a run may go on from what a file says of itself. */
+typedef int checkpoint_judge(const struct checkpoint_info *info, void *user,
+                             struct infer_error *err);
 /* EFORMAT where the file is damaged or of another network; the network is then
- * as it was.  *info: what the file says. */
-int checkpoint_read(const char *path, struct net *n, struct infer_error *err,
+ * as it was.  *info: what the file says, which judge() has agreed to. */
+int checkpoint_read(const char *path, struct net *n, checkpoint_judge *judge,
+                    void *user, struct infer_error *err,
                     struct checkpoint_info *info);
 
 /* What the file says was measured, to be freed; *out is NULL where it says

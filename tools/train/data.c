@@ -54,9 +54,9 @@ static int grow(unsigned char **data, size_t *capacity, size_t max,
 
     if (*capacity >= max)
         return error_set(err, INFER_EFORMAT,
-                         "%s: holds more than the %zu bytes that such a file "
-                         "can have",
-                         path, max);
+                         "%s: holds more than the %zu bytes that it should: "
+                         "it is damaged, or of another set; fetch it again",
+                         path, max - 1);
     if (more > max)
         more = max;
     fresh = realloc(*data, more);
@@ -67,6 +67,24 @@ static int grow(unsigned char **data, size_t *capacity, size_t max,
     return 0;
 }
 
+/* Up to so many bytes; 0 at the end of the file. */
+static int read_some(gzFile f, const char *path, unsigned char *to,
+                     size_t bytes, struct infer_error *err)
+{
+    const int got =
+        gzread(f, to, (unsigned)(bytes > 1 << 24 ? 1 << 24 : bytes));
+    int status;
+
+    (void)gzerror(f, &status);
+    if (got > 0 || (got == 0 && status == Z_OK))
+        return got;
+    return error_set(err, status == Z_ERRNO ? INFER_EIO : INFER_EFORMAT,
+                     "%s: the file is %s; fetch it again", path,
+                     status == Z_ERRNO       ? "unreadable"
+                     : status == Z_BUF_ERROR ? "cut off"
+                                             : "damaged");
+}
+
 static int read_all(gzFile f, const char *path, size_t max,
                     struct infer_error *err, unsigned char **data,
                     size_t *bytes)
@@ -74,7 +92,7 @@ static int read_all(gzFile f, const char *path, size_t max,
     size_t capacity = 0;
 
     for (;;) {
-        int got, status;
+        int got;
 
         if (*bytes == capacity) {
             const int rc = grow(data, &capacity, max + 1, path, err);
@@ -82,39 +100,48 @@ static int read_all(gzFile f, const char *path, size_t max,
             if (rc < 0)
                 return rc;
         }
-        got =
-            gzread(f, *data + *bytes,
-                   (unsigned)(capacity - *bytes > 1 << 24 ? 1 << 24
-                                                          : capacity - *bytes));
-        if (got > 0) {
-            *bytes += (size_t)got;
-            continue;
-        }
-        (void)gzerror(f, &status);
-        if (got == 0 && status == Z_OK)
-            return 0;
-        return error_set(err, status == Z_ERRNO ? INFER_EIO : INFER_EFORMAT,
-                         "%s: the file is %s; fetch it again", path,
-                         status == Z_ERRNO       ? "unreadable"
-                         : status == Z_BUF_ERROR ? "cut off"
-                                                 : "damaged");
+        got = read_some(f, path, *data + *bytes, capacity - *bytes, err);
+        if (got <= 0)
+            return got;
+        *bytes += (size_t)got;
     }
+}
+
+static int open_file(const char *path, struct infer_error *err, gzFile *out)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return error_set(err, INFER_EIO, "%s: not a regular file", path);
+    *out = gzopen(path, "rb");
+    return *out ? 0
+                : error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+}
+
+int data_read_head(const char *path, size_t most, struct infer_error *err,
+                   unsigned char *out, size_t *bytes)
+{
+    gzFile f;
+    int rc = open_file(path, err, &f);
+
+    if (rc < 0)
+        return rc;
+    rc = read_some(f, path, out, most, err);
+    *bytes = rc > 0 ? (size_t)rc : 0;
+    gzclose(f);
+    return rc < 0 ? rc : 0;
 }
 
 int data_read_file(const char *path, size_t max, struct infer_error *err,
                    unsigned char **out, size_t *bytes)
 {
-    struct stat st;
     gzFile f;
-    int rc;
+    int rc = open_file(path, err, &f);
 
     *out = NULL;
     *bytes = 0;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return error_set(err, INFER_EIO, "%s: not a regular file", path);
-    f = gzopen(path, "rb");
-    if (!f)
-        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    if (rc < 0)
+        return rc;
     rc = read_all(f, path, max, err, out, bytes);
     gzclose(f);
     if (rc < 0) {
@@ -137,6 +164,22 @@ int data_check_labels(const struct data_set *set, struct infer_error *err)
     return 0;
 }
 
+static int absent(const char *path, enum data_part part,
+                  struct infer_error *err, struct data_set *out)
+{
+    (void)error_set(err, INFER_EFORMAT,
+                    "%s: holds no %s pictures: neither idx files "
+                    "(%s-images-idx3-ubyte and labels, .gz or not), nor "
+                    "CIFAR-10 batches (%s.bin), nor folders of pictures "
+                    "(%s/CLASS/*.png or .jpg)",
+                    path, part == DATA_TRAIN ? "training" : "test",
+                    part == DATA_TRAIN ? "train" : "t10k",
+                    part == DATA_TRAIN ? "data_batch_1" : "test_batch",
+                    part == DATA_TRAIN ? "train" : "test");
+    data_close(out);
+    return DATA_ABSENT;
+}
+
 int data_open(const char *path, enum data_part part,
               const struct data_wish *wish, struct infer_error *err,
               struct data_set *out)
@@ -156,16 +199,8 @@ int data_open(const char *path, enum data_part part,
     if (rc == 0)
         rc = data_open_folder(path, part, wish, err, out);
     if (rc == 0)
-        rc = error_set(err, INFER_EFORMAT,
-                       "%s: holds no %s pictures: neither idx files "
-                       "(%s-images-idx3-ubyte and labels, .gz or not), nor "
-                       "CIFAR-10 batches (%s.bin), nor folders of pictures "
-                       "(%s/CLASS/*.png or .jpg)",
-                       path, part == DATA_TRAIN ? "training" : "test",
-                       part == DATA_TRAIN ? "train" : "t10k",
-                       part == DATA_TRAIN ? "data_batch_1" : "test_batch",
-                       part == DATA_TRAIN ? "train" : "test");
-    if (rc > 0)
+        rc = absent(path, part, err, out);
+    else if (rc > 0)
         rc = data_check_labels(out, err);
     if (rc == 0 && out->count == 0)
         rc = error_set(err, INFER_EFORMAT, "%s: holds no pictures", path);

@@ -46,8 +46,12 @@ struct data_wish {
 /* Opens the part of a folder, recognised by what is in it:
  *   train-images-idx3-ubyte and train-labels-idx1-ubyte, t10k-... (or with
  *   .gz); data_batch*.bin, test_batch*.bin (or with .gz); train/CLASS/...,
- *   test/CLASS/... or val/CLASS/...; CLASS/... itself.
- * or one .bin file.  EIO, EFORMAT say what is wrong and what to do. */
+ *   test/CLASS/... or val/CLASS/...
+ * For training also CLASS/... itself, or one .bin file: pictures that nothing
+ * divides into parts.
+ * DATA_ABSENT: there is nothing of that part, which err says in full; EIO,
+ * EFORMAT: what is there is broken. */
+#define DATA_ABSENT 1
 int data_open(const char *path, enum data_part part,
               const struct data_wish *wish, struct infer_error *err,
               struct data_set *out);
@@ -66,6 +70,10 @@ static inline size_t data_bytes(const struct data_set *set)
 
 /* ---- for the formats ----------------------------------------------- */
 
+/* The first bytes of a file, decompressed where it is gzip: as many of `most`
+ * as there are. */
+int data_read_head(const char *path, size_t most, struct infer_error *err,
+                   unsigned char *out, size_t *bytes);
 /* A whole file, decompressed where it is gzip.  At most max bytes. */
 int data_read_file(const char *path, size_t max, struct infer_error *err,
                    unsigned char **out, size_t *bytes);

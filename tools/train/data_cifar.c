@@ -14,6 +14,7 @@
 #define RECORD    (1 + PICTURE)
 #define CLASSES   10
 #define MAX_BYTES ((size_t)RECORD * 1000000)
+#define MAX_FILES 64 /* CIFAR-10 has 5 */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -80,20 +81,25 @@ static int by_name(const void *a, const void *b)
 static int add_folder(const char *path, enum data_part part,
                       struct infer_error *err, struct data_set *out)
 {
-    char *name[64];
+    char *name[MAX_FILES];
     int n = 0, rc = 0;
     const struct dirent *entry;
     DIR *dir = opendir(path);
 
     if (!dir)
         return 0;
-    while ((entry = readdir(dir)) != NULL && n < 64)
-        if (is_batch(entry->d_name, part)) {
-            name[n] = data_join(path, entry->d_name);
-            if (!name[n])
-                break;
+    while (rc == 0 && (entry = readdir(dir)) != NULL) {
+        if (!is_batch(entry->d_name, part))
+            continue;
+        if (n == MAX_FILES)
+            rc = error_set(err, INFER_EFORMAT,
+                           "%s: holds more than %d CIFAR-10 batches", path,
+                           MAX_FILES);
+        else if (!(name[n] = data_join(path, entry->d_name)))
+            rc = error_set(err, INFER_EMEMORY, "out of memory");
+        else
             n++;
-        }
+    }
     closedir(dir);
     qsort(name, (size_t)n, sizeof(name[0]), by_name);
     for (int i = 0; i < n; i++) {
@@ -113,7 +119,7 @@ int data_open_cifar(const char *path, enum data_part part,
     out->height = out->width = SIDE;
     out->classes = CLASSES;
     if (ends_with(path, ".bin") || ends_with(path, ".bin.gz"))
-        rc = add_file(path, err, out);
+        rc = part == DATA_TRAIN ? add_file(path, err, out) : 0;
     else
         rc = add_folder(path, part, err, out);
     if (rc == 0)

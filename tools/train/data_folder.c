@@ -213,6 +213,19 @@ static int open_classes(const char *folder, const struct data_wish *wish,
     return rc < 0 ? rc : make_room(out, err);
 }
 
+/* A folder that is named for the part must hold classes. */
+static int open_part(const char *folder, const struct data_wish *wish,
+                     struct infer_error *err, struct data_set *out)
+{
+    const int rc = open_classes(folder, wish, err, out);
+
+    return rc != 0 ? rc
+                   : error_set(err, INFER_EFORMAT,
+                               "%s: holds no folders: pictures belong into "
+                               "one for each class",
+                               folder);
+}
+
 int data_open_folder(const char *path, enum data_part part,
                      const struct data_wish *wish, struct infer_error *err,
                      struct data_set *out)
@@ -229,12 +242,14 @@ int data_open_folder(const char *path, enum data_part part,
         if (!names[part][i])
             continue;
         folder = data_join(path, names[part][i]);
-        rc = folder && is_folder(folder) ? open_classes(folder, wish, err, out)
-                                         : 0;
+        rc =
+            folder && is_folder(folder) ? open_part(folder, wish, err, out) : 0;
         free(folder);
         if (rc != 0)
             return rc;
     }
+    if (part == DATA_TEST)
+        return 0;
     /* Folders of the other part's name are no classes. */
     for (int i = 0; i < 3; i++) {
         char *other = names[!part][i] ? data_join(path, names[!part][i]) : NULL;

@@ -12,10 +12,12 @@
 #define TYPE_U8   8
 #define MAX_BYTES ((size_t)4 << 30)
 
+#define MAX_RANK 3
+
 struct idx {
     unsigned char *file; /* malloc()ed */
-    int rank;
-    int64_t dim[4];
+    int64_t dim[MAX_RANK];
+    size_t bytes; /* of the whole file, by its header */
     const unsigned char *data;
 };
 
@@ -24,58 +26,61 @@ static int64_t big_endian(const unsigned char *p)
     return (int64_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
 }
 
-/* The header against the size of the file. */
-static int parse(struct idx *x, size_t bytes, int rank, const char *path,
-                 struct infer_error *err)
+/* What the header says: nothing else is read before it is believed. */
+static int parse(struct idx *x, const unsigned char *head, size_t bytes,
+                 int rank, const char *path, struct infer_error *err)
 {
-    const size_t head = 4 + 4 * (size_t)rank;
+    const size_t begin = 4 + 4 * (size_t)rank;
     int64_t count;
 
-    if (bytes < 4 || x->file[0] != 0 || x->file[1] != 0)
+    if (bytes < 4 || head[0] != 0 || head[1] != 0)
         return error_set(err, INFER_EFORMAT,
                          "%s: no idx file: it does not start with two zero "
                          "bytes",
                          path);
-    if (x->file[2] != TYPE_U8)
+    if (head[2] != TYPE_U8)
         return error_set(err, INFER_EFORMAT,
                          "%s: elements of type 0x%02x; supported: 0x08, bytes",
-                         path, x->file[2]);
-    if (x->file[3] != rank || bytes < head)
+                         path, head[2]);
+    if (head[3] != rank || bytes < begin)
         return error_set(err, INFER_EFORMAT,
                          "%s: has %d dimensions, expected %d: is it the other "
                          "one of images and labels?",
-                         path, x->file[3], rank);
+                         path, head[3], rank);
     for (int i = 0; i < rank; i++)
-        x->dim[i] = big_endian(x->file + 4 + 4 * i);
-    if (!checked_count(rank, x->dim, &count) ||
-        (uint64_t)count > SIZE_MAX - head || bytes != head + (size_t)count)
+        x->dim[i] = big_endian(head + 4 + 4 * i);
+    if (!checked_count(rank, x->dim, &count) || (uint64_t)count > MAX_BYTES)
         return error_set(err, INFER_EFORMAT,
-                         "%s: its header tells of %lld pictures or labels "
-                         "and %lld bytes, but %zu bytes follow it: the file "
-                         "is cut off or damaged; fetch it again",
-                         path, (long long)x->dim[0],
-                         checked_count(rank, x->dim, &count) ? (long long)count
-                                                             : -1LL,
-                         bytes - head);
-    x->rank = rank;
-    x->data = x->file + head;
+                         "%s: its header tells of %lld pictures or labels of "
+                         "more than %zu bytes: it is damaged; fetch it again",
+                         path, (long long)x->dim[0], MAX_BYTES);
+    x->bytes = begin + (size_t)count;
     return 0;
 }
 
+/* out->file is to be freed whatever comes of it. */
 static int idx_read(const char *path, int rank, struct infer_error *err,
                     struct idx *out)
 {
+    unsigned char head[4 + 4 * MAX_RANK];
+    const size_t begin = 4 + 4 * (size_t)rank;
     size_t bytes;
     int rc;
 
     memset(out, 0, sizeof(*out));
-    rc = data_read_file(path, MAX_BYTES, err, &out->file, &bytes);
+    rc = data_read_head(path, begin, err, head, &bytes);
     if (rc == 0)
-        rc = parse(out, bytes, rank, path, err);
-    if (rc < 0) {
-        free(out->file);
-        out->file = NULL;
-    }
+        rc = parse(out, head, bytes, rank, path, err);
+    if (rc == 0)
+        rc = data_read_file(path, out->bytes, err, &out->file, &bytes);
+    if (rc == 0 && bytes != out->bytes)
+        rc = error_set(err, INFER_EFORMAT,
+                       "%s: its header tells of %lld pictures or labels in "
+                       "%zu bytes, but it holds %zu: the file is cut off; "
+                       "fetch it again",
+                       path, (long long)out->dim[0], out->bytes, bytes);
+    if (rc == 0)
+        out->data = out->file + begin;
     return rc;
 }
 

@@ -123,7 +123,7 @@ int init_from_graph(struct net *n, const struct graph *from,
                     struct infer_error *err, struct init_report *report)
 {
     void *flat = malloc(net_flat_bytes(n, NET_WEIGHTS));
-    int rc;
+    int weights = 0, rc; /* of convolutions and dense layers taken */
 
     memset(report, 0, sizeof(*report));
     if (!flat)
@@ -135,19 +135,21 @@ int init_from_graph(struct net *n, const struct graph *from,
         const struct constant *c = value < 0 ? NULL : from->value[value].data;
 
         if (!c)
-            note_left(report, p, "it has no such tensor");
+            note_left(report, p, "it has no such tensor of that shape");
         else if (c->rank != p->rank ||
                  memcmp(c->dim, p->dim, (size_t)p->rank * sizeof(p->dim[0])) !=
                      0)
             note_left(report, p, "it is of another shape there");
-        else
+        else {
             rc = take_constant(p, c, master(n), flat, err);
+            weights += p->rank > 1;
+        }
     }
     report->taken = n->n_params - report->left;
-    if (rc == 0 && report->taken == 0)
+    /* A bias of as many classes is no kinship. */
+    if (rc == 0 && weights == 0)
         rc = error_set(err, INFER_EFORMAT,
-                       "none of its tensors is a parameter of this network "
-                       "(%s)",
+                       "none of its weights is one of this network (%s)",
                        report->first);
     if (rc == 0)
         rc = write_all(n, flat, err);

@@ -24,7 +24,8 @@ struct init_report {
     char first[128]; /* the first one left, and why */
 };
 /* Takes the parameters that another network has under the same name in the
- * same shape.  EFORMAT where it has none of them. */
+ * same shape.  EFORMAT where no weight of a convolution or dense layer is among
+ * them. */
 int init_from_graph(struct net *n, const struct graph *from,
                     struct infer_error *err, struct init_report *report);
 

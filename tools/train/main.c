@@ -34,8 +34,7 @@ static void print_result(const struct train_run *r, double seconds)
 
     if (!r->cli->json) {
         if (r->last_saved >= 0 && r->cli->verbosity >= 0)
-            printf("%s: step %lld\n", r->request->out,
-                   (long long)r->last_saved);
+            printf("%s: step %lld\n", r->saved_in, (long long)r->last_saved);
         return;
     }
     json = cJSON_CreateObject();
@@ -48,8 +47,8 @@ static void print_result(const struct train_run *r, double seconds)
         cJSON_AddNumberToObject(json, "best_val_accuracy", r->best_accuracy);
     }
     if (r->last_saved >= 0)
-        cJSON_AddStringToObject(json, "checkpoint", r->request->out);
-    cli_print_json(json);
+        cJSON_AddStringToObject(json, "checkpoint", r->saved_in);
+    cli_print_json(json, false);
 }
 
 static int work(struct train_run *r, struct infer_error *err)
@@ -69,6 +68,8 @@ static int work(struct train_run *r, struct infer_error *err)
         return train_overfit(r, err);
     if (q->evaluate)
         return train_judge(r, err);
+    if (!q->out && r->cli->verbosity >= 0)
+        cli_error(r->cli, "no -o: the weights will not be kept");
     rc = train_run(r, err);
     if (rc == 0)
         print_result(r, cli_now() - start);

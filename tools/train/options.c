@@ -208,7 +208,8 @@ static bool span(const char *text, size_t length, struct train_span *out)
     if (out->epochs)
         number_text[length - 1] = '\0';
     return cli_double(number_text, &out->value) && out->value >= 0 &&
-           out->value < 1e12;
+           out->value < 1e12 &&
+           (out->epochs || out->value == floor(out->value));
 }
 
 static int one_span(const struct cli *cli, const char *name, const char *value,
@@ -265,9 +266,11 @@ static int set_augment(const struct cli *cli, struct train_request *q,
 
     if (augment_parse(value, &q->augment, &bad))
         return 0;
-    return cli_bad_value(cli, "augment", bad,
-                         "flip, crop[:pad], cutout[:side], "
-                         "affine[:degrees:scale:shift] or none");
+    return cli_bad_value(
+        cli, "augment", bad,
+        "flip, crop[:pad], cutout[:side], "
+        "affine[:degrees:scale:shift] or none, sides up to 999, "
+        "degrees to 360, scale and shift to 1");
 }
 
 static int set_loss_scale(const struct cli *cli, struct train_request *q,
@@ -386,6 +389,7 @@ static int rate_option(const struct cli *cli, struct train_request *q, int id,
         q->policy_power = true;
         return number(cli, "power", value, 0, 100, &q->power);
     case OPT_LR_FINAL:
+        q->policy_final = true;
         return number(cli, "lr-final", value, 0, 1e6, &q->final_rate);
     case OPT_LR_STEP:
         return set_marks(cli, q, value);
@@ -438,9 +442,9 @@ static int size_option(const struct cli *cli, struct train_request *q, int id,
 
     switch (id) {
     case OPT_EPOCHS:
-        return number(cli, "epochs", value, 0, 1e6, &q->epochs);
+        return number(cli, "epochs", value, 1e-6, 1e6, &q->epochs);
     case OPT_STEPS:
-        return whole(cli, "steps", value, 1, 16000000, &q->steps);
+        return whole(cli, "steps", value, 1, TRAIN_MAX_STEPS, &q->steps);
     case OPT_BATCH:
         return whole(cli, "batch", value, 1, 1 << 20, &q->batch);
     case OPT_ACCUM:
@@ -532,14 +536,13 @@ void train_request_init(struct train_request *q)
     q->policy.rate = -1;
     q->batch = 64;
     q->accumulate = 1;
-    q->epochs = 10;
     q->bn_momentum = 0.1;
     q->device = "cpu";
     q->tune = -1;
 }
 
-/* Numbers that depend on the rule. */
-static void rule_defaults(struct train_request *q)
+/* Numbers that were not given. */
+static void defaults(struct train_request *q)
 {
     const enum kern_update_kind kind = q->update.kind;
     const bool plain = strcmp(q->rule, "sgd") == 0;
@@ -548,6 +551,8 @@ static void rule_defaults(struct train_request *q)
         q->update.beta1 = 0;
     if (q->update.beta2 < 0)
         q->update.beta2 = kind == KERN_UPDATE_RMSPROP ? 0.99f : 0.999f;
+    if (q->epochs == 0)
+        q->epochs = 10;
     if (q->policy.rate < 0)
         q->policy.rate = kind == KERN_UPDATE_SGD ? 0.05 : 0.001;
 }
@@ -574,9 +579,9 @@ static int check_gpus(const struct cli *cli, struct train_request *q)
     return 0;
 }
 
-int train_request_finish(const struct cli *cli, struct train_request *q)
+/* Files and networks that a run cannot do without. */
+static int check_needed(const struct cli *cli, const struct train_request *q)
 {
-    struct policy policy;
     int rc = 0;
 
     if (!q->arch && !q->init_from) {
@@ -587,25 +592,103 @@ int train_request_finish(const struct cli *cli, struct train_request *q)
         cli_error(cli, "no pictures: name their folder with --data");
         rc = -1;
     }
-    if (q->resume_out)
-        q->resume = q->out;
     if (q->resume_out && !q->out) {
         cli_error(cli, "--resume without a file goes on from -o, which is "
                        "not given");
         rc = -1;
     }
-    if (q->resume && q->init_from && q->arch) {
-        cli_error(cli, "--resume and --init-from exclude each other");
+    if (q->evaluate && !q->init_from && !q->resume) {
+        cli_error(cli, "--evaluate of no weights: name some with --init-from");
         rc = -1;
     }
-    if (strcmp(q->rule, "sgd") == 0 && q->update.beta1 > 0 && q->beta1_set) {
+    return rc;
+}
+
+/* An option that was given goes with something else than it was given with. */
+static int misplaced(const struct cli *cli, bool given, bool fits,
+                     const char *option, const char *with)
+{
+    if (!given || fits)
+        return 0;
+    cli_error(cli, "--%s goes with %s", option, with);
+    return -1;
+}
+
+/* What the policy and the rule would leave unread. */
+static int check_unread(const struct cli *cli, const struct train_request *q)
+{
+    const enum policy_kind kind = q->policy.kind;
+    const bool adaptive = q->update.kind != KERN_UPDATE_SGD;
+    const bool step = kind == POLICY_STEP, inv = kind == POLICY_INV;
+    int rc = misplaced(cli, q->marks > 0, step, "lr-step", "--lr-policy=step");
+
+    rc |= misplaced(cli, q->policy_gamma, step || inv || kind == POLICY_EXP,
+                    "gamma", "--lr-policy=step, exp or inv");
+    rc |= misplaced(cli, q->policy_power, inv || kind == POLICY_POLY, "power",
+                    "--lr-policy=inv or poly");
+    rc |= misplaced(cli, q->policy_final, kind == POLICY_COSINE, "lr-final",
+                    "--lr-policy=cosine");
+    rc |= misplaced(cli, q->update.beta2 >= 0, adaptive, "beta2",
+                    "--optimizer=rmsprop, adam or adamw");
+    rc |= misplaced(cli, q->epsilon_set, adaptive, "epsilon",
+                    "--optimizer=rmsprop, adam or adamw");
+    if (strcmp(q->rule, "sgd") == 0 && q->beta1_set && q->update.beta1 > 0) {
         cli_error(cli, "--optimizer=sgd has no momentum: use "
                        "--optimizer=momentum");
         rc = -1;
     }
-    if (check_gpus(cli, q) < 0)
+    if (q->update.nesterov && q->beta1_set && !(q->update.beta1 > 0)) {
+        cli_error(cli, "--optimizer=nesterov needs --momentum above 0");
         rc = -1;
-    rule_defaults(q);
+    }
+    return rc;
+}
+
+static int exclude(const struct cli *cli, bool a, bool b, const char *which)
+{
+    if (!a || !b)
+        return 0;
+    cli_error(cli, "%s exclude each other", which);
+    return -1;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+static int check_contradictions(const struct cli *cli,
+                                const struct train_request *q)
+{
+    const int jobs = q->grad_check + q->overfit + q->time_layers + q->evaluate;
+    int rc = exclude(cli, jobs > 1, true,
+                     "--grad-check, --overfit-batch, --time-layers and "
+                     "--evaluate");
+
+    rc |= exclude(cli, q->resume, q->init_from && q->arch,
+                  "--resume and --init-from");
+    rc |= exclude(cli, q->resume, q->grad_check, "--resume and --grad-check");
+    rc |= exclude(cli, q->steps > 0, q->epochs > 0, "--steps and --epochs");
+    if (same_file(q->out, q->log) || same_file(q->out, q->plot) ||
+        same_file(q->log, q->plot)) {
+        cli_error(cli, "-o, --log and --plot need a file each");
+        rc = -1;
+    }
+    return rc;
+}
+
+int train_request_finish(const struct cli *cli, struct train_request *q)
+{
+    struct policy policy;
+    int rc;
+
+    if (q->resume_out)
+        q->resume = q->out;
+    rc = check_needed(cli, q);
+    rc |= check_unread(cli, q);
+    rc |= check_contradictions(cli, q);
+    rc |= check_gpus(cli, q);
+    defaults(q);
     policy_init(&policy, q->policy.kind, q->policy.rate);
     q->policy = policy;
     return rc;

@@ -85,7 +85,7 @@ static void widen(struct panel *p, figure_fn *figure)
     for (size_t i = 0; i < p->count; i++) {
         const double v = figure(&p->row[i]);
 
-        if (isnan(v))
+        if (!isfinite(v))
             continue;
         p->low = v < p->low ? v : p->low;
         p->high = v > p->high ? v : p->high;
@@ -102,7 +102,7 @@ static void curve(struct text *t, const struct panel *p, figure_fn *figure,
     for (size_t i = 0; i < p->count; i++) {
         const double v = figure(&p->row[i]);
 
-        if (!isnan(v))
+        if (isfinite(v))
             put(t, "%.1f,%.1f ",
                 LEFT + PANEL_W * (double)p->row[i].step / p->steps,
                 p->top + PANEL_H * (p->high - v) / (p->high - p->low));

@@ -127,7 +127,8 @@ int train_evaluate(struct train_run *r, struct infer_error *err)
 
 /* ---- trouble ------------------------------------------------------- */
 
-static int diverged(const struct train_run *r, const char *what,
+/* In step `step`, counted from 0. */
+static int diverged(const struct train_run *r, int64_t step, const char *what,
                     struct infer_error *err)
 {
     char kept[512] = "no checkpoint was written yet";
@@ -135,11 +136,11 @@ static int diverged(const struct train_run *r, const char *what,
     if (r->last_saved >= 0)
         snprintf(kept, sizeof(kept),
                  "the checkpoint of step %lld in %s is unharmed",
-                 (long long)r->last_saved, r->request->out);
+                 (long long)r->last_saved, r->saved_in);
     return error_set(err, INFER_EMISMATCH,
                      "step %lld: %s (learning rate %g).  Lower --lr, add "
                      "--warmup, or cut gradients with --clip-grad=1; %s",
-                     (long long)r->step, what, policy_rate(&r->policy, r->step),
+                     (long long)step + 1, what, policy_rate(&r->policy, step),
                      kept);
 }
 
@@ -154,11 +155,17 @@ static int check_gradients(struct train_run *r, struct infer_error *err)
         return 0;
     rc = net_read_state(r->net, state, err);
     if (rc == 0 && state[KERN_STEP_SKIPPED] > 0)
-        rc = diverged(r, "gradients are not finite", err);
+        rc = diverged(r, r->step - 1, "gradients are not finite", err);
     return rc;
 }
 
 /* ---- saving -------------------------------------------------------- */
+
+static void note_saved(struct train_run *r)
+{
+    r->last_saved = r->step;
+    r->saved_in = r->request->out;
+}
 
 static int save(struct train_run *r, struct infer_error *err)
 {
@@ -171,20 +178,22 @@ static int save(struct train_run *r, struct infer_error *err)
                                    .kernels = r->kernels};
     int rc;
 
-    if (!q->out || r->last_saved == r->step)
+    if (!q->out)
+        return train_leads(r) ? log_write(&r->log, err) : 0;
+    if (r->last_saved == r->step)
         return 0;
     rc = check_gradients(r, err);
     if (rc < 0)
         return rc;
     if (!train_leads(r)) {
-        r->last_saved = r->step;
+        note_saved(r);
         return 0;
     }
     snprintf(info.arch, sizeof(info.arch), "%s", q->arch ? q->arch : "");
     snprintf(info.rule, sizeof(info.rule), "%s", q->rule);
     rc = checkpoint_write(q->out, r->net, &info, err);
     if (rc == 0) {
-        r->last_saved = r->step;
+        note_saved(r);
         rc = log_write(&r->log, err);
     }
     return rc;
@@ -245,7 +254,16 @@ static void live(const struct train_run *r, struct course *c)
     fflush(stderr);
 }
 
-static void epoch_line(const struct train_run *r, const struct tally *t)
+/* The line that live() goes on with is on a terminal. */
+static void clear_line(const struct train_run *r)
+{
+    if (r->cli->verbosity >= 0 && isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+}
+
+/* trained: when the last step ended; validation followed. */
+static void epoch_line(const struct train_run *r, const struct tally *t,
+                       double trained)
 {
     char seconds[32], val[96] = "";
 
@@ -255,21 +273,20 @@ static void epoch_line(const struct train_run *r, const struct tally *t)
     if (r->val.count > 0)
         snprintf(val, sizeof(val), "validation loss %.4f, accuracy %.2f%%, ",
                  r->val_loss, 100 * r->val_accuracy);
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K");
+    clear_line(r);
     printf("epoch %lld: loss %.4f, accuracy %.2f%%, %s%.0f images/s, %s\n",
            (long long)((r->step - 1) / r->steps_per_epoch + 1),
            t->loss / (double)t->pictures,
            100 * (double)t->hit / (double)t->pictures, val,
-           (double)t->pictures / (cli_now() - t->begun), seconds);
+           (double)t->pictures / (trained - t->begun), seconds);
     fflush(stdout);
 }
 
 static int add_row(struct train_run *r, const struct course *c, bool validated,
-                   struct infer_error *err)
+                   double trained, struct infer_error *err)
 {
     const struct tally *t = &c->part;
-    const double now = cli_now(), n = (double)t->pictures;
+    const double n = (double)t->pictures;
     struct log_row row = {
         .step = r->step,
         .epoch = (double)r->step / (double)r->steps_per_epoch,
@@ -278,8 +295,8 @@ static int add_row(struct train_run *r, const struct course *c, bool validated,
         .accuracy = n > 0 ? (double)t->hit / n : NAN,
         .val_loss = validated ? r->val_loss : NAN,
         .val_accuracy = validated ? r->val_accuracy : NAN,
-        .images_per_second = n > 0 ? n / (now - t->begun) : NAN,
-        .seconds = now - c->begun,
+        .images_per_second = n > 0 ? n / (trained - t->begun) : NAN,
+        .seconds = cli_now() - c->begun,
     };
 
     return log_add(&r->log, &row, err);
@@ -304,28 +321,28 @@ static void restart(struct tally *t)
 static int end_epoch(struct train_run *r, struct course *c,
                      struct infer_error *err)
 {
+    const double trained = cli_now();
     int rc = check_gradients(r, err);
 
     if (rc == 0)
         rc = train_evaluate(r, err);
     if (rc == 0)
-        rc = add_row(r, c, r->val.count > 0, err);
-    epoch_line(r, &c->epoch);
+        rc = add_row(r, c, r->val.count > 0, trained, err);
+    if (rc < 0)
+        return rc;
+    epoch_line(r, &c->epoch, trained);
     if (r->val_accuracy > r->best_accuracy)
         r->best_accuracy = r->val_accuracy;
     restart(&c->epoch);
     restart(&c->part);
-    return rc;
+    return 0;
 }
 
 /* What is due behind a step: a row, a checkpoint, the end of an epoch. */
 static int after_step(struct train_run *r, struct course *c,
                       struct infer_error *err)
 {
-    const struct train_span span = r->request->snapshot;
-    const int64_t every =
-        (int64_t)(span.epochs ? span.value * (double)r->steps_per_epoch
-                              : span.value);
+    const int64_t every = train_steps_of(r, r->request->snapshot);
     const int64_t rows =
         r->steps_per_epoch > 100 ? r->steps_per_epoch / 100 : 1;
     const bool ends =
@@ -335,7 +352,7 @@ static int after_step(struct train_run *r, struct course *c,
     if (ends)
         rc = end_epoch(r, c, err);
     else if (r->step % rows == 0) {
-        rc = add_row(r, c, false, err);
+        rc = add_row(r, c, false, cli_now(), err);
         restart(&c->part);
     }
     if (rc == 0 &&
@@ -347,10 +364,12 @@ static int after_step(struct train_run *r, struct course *c,
 
 static int loop(struct train_run *r, struct infer_error *err)
 {
+    /* Batches follow one another through the epochs, whatever a step takes of
+     * them: an epoch need not end with a step. */
+    const int64_t taken = r->step * r->request->accumulate;
+    const int64_t batches = loader_batches(r->loader);
     struct course c = {.begun = cli_now(), .first_step = r->step};
-    int rc = loader_start(r->loader, r->step / r->steps_per_epoch,
-                          r->step % r->steps_per_epoch * r->request->accumulate,
-                          err);
+    int rc = loader_start(r->loader, taken / batches, taken % batches, err);
 
     c.shown = c.begun;
     restart(&c.epoch);
@@ -361,7 +380,7 @@ static int loop(struct train_run *r, struct infer_error *err)
 
         rc = train_step(r, NULL, err, &m, &pictures);
         if (rc == 0 && !isfinite(m.loss))
-            rc = diverged(r, "the loss is not finite", err);
+            rc = diverged(r, r->step, "the loss is not finite", err);
         if (rc < 0)
             break;
         r->step++;
@@ -389,6 +408,10 @@ int train_run(struct train_run *r, struct infer_error *err)
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
     rc = loop(r, err);
+    clear_line(r);
+    /* How a run went wrong is what the log is read for. */
+    if (rc < 0 && train_leads(r))
+        (void)log_write(&r->log, NULL);
     if (rc == 0 && r->stop && train_leads(r)) {
         cli_error(r->cli, "stopped at step %lld of %lld; %s",
                   (long long)r->step, (long long)r->total_steps,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "libinfer/file_write.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
 #include "weights/weights.h"
@@ -48,6 +49,7 @@ static int read_weights(const struct train_request *q, struct infer_error *err,
     int rc;
 
     weights_options_init(&options);
+    options.partial = true; /* report_taken() says what is left out */
     rc = weights_read(q->init_from, &options, err, &import);
     if (rc < 0)
         return rc;
@@ -61,7 +63,7 @@ static int read_weights(const struct train_request *q, struct infer_error *err,
     } else {
         rc = arch_open(q->arch, &import.dict, err, &g);
         if (rc == 0)
-            rc = weights_bind(g, &import.dict, NULL, err);
+            rc = weights_bind(g, &import.dict, &options, err);
     }
     weights_import_clear(&import);
     if (rc < 0) {
@@ -131,18 +133,23 @@ static int open_data(struct train_run *r, const struct data_wish *wish,
 
     if (rc == 0)
         rc = check_size(&r->train, wish, err);
-    if (rc < 0)
-        return rc;
+    if (rc != 0)
+        return rc < 0 ? rc : INFER_EFORMAT;
     rc = data_open(q->val ? q->val : q->data, DATA_TEST, wish, err, &r->val);
-    /* A folder of test pictures alone is what --val may name as well. */
-    if (rc < 0 && q->val)
+    /* Test pictures alone, in no part, are what --val may name as well. */
+    if (rc == DATA_ABSENT && q->val)
         rc = data_open(q->val, DATA_TRAIN, wish, err, &r->val);
-    if (rc < 0 && !q->val) {
-        cli_verbose(r->cli, "%s: no test pictures there: no validation",
-                    q->data);
+    if (rc == DATA_ABSENT && !q->val) {
+        if (r->cli->verbosity >= 0)
+            cli_error(r->cli,
+                      "%s: no test pictures there: no validation (--val names "
+                      "some)",
+                      q->data);
         return 0;
     }
-    return rc < 0 ? rc : check_size(&r->val, wish, err);
+    if (rc != 0)
+        return rc < 0 ? rc : INFER_EFORMAT;
+    return check_size(&r->val, wish, err);
 }
 
 static int check_classes(const struct train_run *r, const struct net *n,
@@ -150,6 +157,12 @@ static int check_classes(const struct train_run *r, const struct net *n,
 {
     const int64_t have = r->train.classes, want = n->classes;
 
+    if (have < 2)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: all its pictures are of one class%s%s: there is "
+                         "nothing to tell apart (folders: one for each class)",
+                         r->train.path, r->train.class_name ? ", " : "",
+                         r->train.class_name ? r->train.class_name[0] : "");
     if (have > want || (r->train.class_name && have != want))
         return error_set(err, INFER_EFORMAT,
                          "%s: has %lld classes, but the network scores %lld: "
@@ -157,8 +170,10 @@ static int check_classes(const struct train_run *r, const struct net *n,
                          r->train.path, (long long)have, (long long)want);
     if (r->val.count > 0 && r->val.classes > want)
         return error_set(err, INFER_EFORMAT,
-                         "%s: has %d classes, but the network scores %lld",
-                         r->val.path, r->val.classes, (long long)want);
+                         "%s: has %d classes, but the network scores %lld: it "
+                         "belongs to another set than %s",
+                         r->val.path, r->val.classes, (long long)want,
+                         r->train.path);
     return 0;
 }
 
@@ -244,9 +259,26 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
     return rc;
 }
 
-/* First weights: random ones, then those of a file. */
-static int first_weights(struct train_run *r, struct net *n,
-                         struct infer_error *err)
+/* What starts anew is worth a word: a classifier of other classes is meant to,
+ * a misspelt name is not. */
+static int report_taken(const struct train_run *r,
+                        const struct init_report *report,
+                        struct infer_error *err)
+{
+    if (report->left > 0 && r->request->evaluate)
+        return error_set(err, INFER_EFORMAT,
+                         "%d of the network's parameters are not in it (%s): "
+                         "there is nothing to evaluate",
+                         report->left, report->first);
+    if (report->left > 0 && r->cli->verbosity >= 0)
+        cli_error(r->cli, "%s: %d parameters taken, %d start anew (%s)",
+                  r->request->init_from, report->taken, report->left,
+                  report->first);
+    return 0;
+}
+
+int train_first_weights(struct train_run *r, struct net *n,
+                        struct infer_error *err)
 {
     const struct train_request *q = r->request;
     struct init_report report;
@@ -260,11 +292,10 @@ static int first_weights(struct train_run *r, struct net *n,
         return rc;
     rc = init_from_graph(n, g, err, &report);
     graph_free(g);
+    if (rc == 0)
+        rc = report_taken(r, &report, err);
     if (rc < 0)
         error_prefix(err, "%s", q->init_from);
-    else if (report.left > 0)
-        cli_verbose(r->cli, "%s: %d parameters taken, %d start anew (%s)",
-                    q->init_from, report.taken, report.left, report.first);
     return rc;
 }
 
@@ -311,7 +342,7 @@ static int open_loaders(struct train_run *r, struct infer_error *err)
 
 /* ---- positions ----------------------------------------------------- */
 
-static int64_t steps_of(const struct train_run *r, struct train_span span)
+int64_t train_steps_of(const struct train_run *r, struct train_span span)
 {
     return (int64_t)(span.epochs ? span.value * (double)r->steps_per_epoch + 0.5
                                  : span.value);
@@ -328,18 +359,18 @@ static void set_policy(struct train_run *r)
         r->policy.power = q->power;
     r->policy.final = q->final_rate;
     r->policy.total = r->total_steps;
-    r->policy.warmup = steps_of(r, q->warmup);
+    r->policy.warmup = train_steps_of(r, q->warmup);
     r->policy.marks = q->marks;
     for (int i = 0; i < q->marks; i++)
-        r->policy.mark[i] = steps_of(r, q->mark[i]);
-    /* Without marks: three falls, as Caffe's examples have them. */
+        r->policy.mark[i] = train_steps_of(r, q->mark[i]);
+    /* Without marks: a fall behind each third of the run. */
     if (r->policy.kind == POLICY_STEP && q->marks == 0) {
         r->policy.marks = 1;
         r->policy.mark[0] = r->total_steps / 3 > 0 ? r->total_steps / 3 : 1;
     }
 }
 
-static void set_length(struct train_run *r)
+static int set_length(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
 
@@ -349,7 +380,20 @@ static void set_length(struct train_run *r)
     r->total_steps =
         q->steps > 0 ? q->steps
                      : (int64_t)(q->epochs * (double)r->steps_per_epoch + 0.5);
+    if (r->total_steps < 1)
+        r->total_steps = 1;
+    if (r->total_steps > TRAIN_MAX_STEPS)
+        return error_set(err, INFER_EARGUMENT,
+                         "%g epochs are %lld steps; a run can have %d",
+                         q->epochs, (long long)r->total_steps, TRAIN_MAX_STEPS);
     set_policy(r);
+    if (r->policy.warmup >= r->total_steps && r->cli->verbosity >= 0 &&
+        train_is_run(q))
+        cli_error(r->cli,
+                  "the warm-up of %lld steps is as long as the run, which "
+                  "ends at step %lld",
+                  (long long)r->policy.warmup, (long long)r->total_steps);
+    return 0;
 }
 
 /* ---- resuming ------------------------------------------------------ */
@@ -365,14 +409,19 @@ static int differs(struct infer_error *err, const char *what, int64_t was,
                      what, (long long)was, (long long)is);
 }
 
-static int check_resumed(const struct train_run *r,
-                         const struct checkpoint_info *info,
+static int check_resumed(const struct checkpoint_info *info, void *user,
                          struct infer_error *err)
 {
+    const struct train_run *r = user;
     const struct train_request *q = r->request;
     int rc = 0;
 
     error_clear(err);
+    /* A built-in name says the network; files may have been moved. */
+    if (q->arch && arch_find(info->arch) && arch_find(q->arch) &&
+        strcmp(info->arch, q->arch) != 0)
+        rc = error_add(err, INFER_EARGUMENT, "the run was begun with --arch=%s",
+                       info->arch);
     if (strcmp(info->rule, q->rule) != 0)
         rc = error_add(err, INFER_EARGUMENT,
                        "the run was begun with --optimizer=%s", info->rule);
@@ -390,16 +439,14 @@ static int resume(struct train_run *r, struct infer_error *err)
 {
     struct checkpoint_info info;
     const char *path = r->request->resume;
-    int rc = checkpoint_read(path, r->net, err, &info);
+    int rc = checkpoint_read(path, r->net, check_resumed, r, err, &info);
 
     if (rc < 0)
         return rc;
-    rc = check_resumed(r, &info, err);
-    if (rc < 0) {
-        error_prefix(err, "%s", path);
-        return rc;
-    }
+    cli_verbose(r->cli, "%s: going on behind step %lld of %lld", path,
+                (long long)info.step, (long long)r->total_steps);
     r->step = r->last_saved = info.step;
+    r->saved_in = path;
     return log_resume(&r->log, info.step, err);
 }
 
@@ -426,7 +473,7 @@ static enum infer_dtype dtype_of(enum infer_precision precision)
 }
 
 /* The device of this process, and its tie to the others. */
-static int open_device(struct train_run *r, struct infer_error *err)
+static int open_place(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
     struct group *g = r->group;
@@ -451,6 +498,38 @@ static int open_device(struct train_run *r, struct infer_error *err)
     return rc < 0 ? rc : exchange_open(g, &r->device, err, &r->exchange);
 }
 
+static int open_device(struct train_run *r, struct infer_error *err)
+{
+    const int rc = open_place(r, err);
+
+    return rc < 0 ? rc
+                  : device_check_backend(&r->device, r->request->backend, err);
+}
+
+/* Whether a file can be written there, while there is nothing to lose yet. */
+static int try_output(const char *path, struct infer_error *err)
+{
+    struct file_writer w;
+    const int rc = path ? file_writer_open(path, err, &w) : 0;
+
+    if (path && rc == 0)
+        file_writer_abort(&w);
+    return rc;
+}
+
+static int try_outputs(const struct train_run *r, struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    int rc = 0;
+
+    if (!train_is_run(q) || !train_leads(r))
+        return 0;
+    rc = try_output(q->out, err);
+    if (rc == 0)
+        rc = try_output(q->log, err);
+    return rc < 0 ? rc : try_output(q->plot, err);
+}
+
 int train_open(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
@@ -460,6 +539,8 @@ int train_open(struct train_run *r, struct infer_error *err)
 
     r->last_saved = -1;
     log_init(&r->log, q->log, q->plot);
+    if (rc == 0)
+        rc = try_outputs(r, err);
     if (rc == 0)
         rc = open_graph(q, 0, err, &g);
     if (rc < 0)
@@ -480,10 +561,11 @@ int train_open(struct train_run *r, struct infer_error *err)
         rc = open_loaders(r, err);
     if (rc < 0)
         return rc;
-    set_length(r);
-    rc = set_loss_scale(r, err);
+    rc = set_length(r, err);
+    if (rc == 0)
+        rc = set_loss_scale(r, err);
     if (rc == 0 && train_leads(r))
-        rc = q->resume ? resume(r, err) : first_weights(r, r->net, err);
+        rc = q->resume ? resume(r, err) : train_first_weights(r, r->net, err);
     if (rc == 0 && r->exchange)
         rc = net_share(r->net, &r->step, err);
     return rc;

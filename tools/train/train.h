@@ -18,6 +18,9 @@ struct train_span {
     bool epochs;
 };
 
+/* Steps are counted in single precision on the device. */
+#define TRAIN_MAX_STEPS 16000000
+
 /* Everything one run was asked for. */
 struct train_request {
     const char *arch, *data, *val, *out, *init_from, *freeze, *log, *plot;
@@ -34,14 +37,14 @@ struct train_request {
     const char *tune_cache;
     int64_t batch; /* over all GPUs */
     int accumulate;
-    double epochs;
+    double epochs;    /* 0 while not said */
     int64_t steps;    /* 0: by epochs */
     const char *rule; /* word of --optimizer */
     struct kern_update update;
     bool beta1_set, epsilon_set;
     bool average, decay_all, sync_norm;
     struct policy policy;
-    bool policy_gamma, policy_power;
+    bool policy_gamma, policy_power, policy_final;
     double gamma, power, final_rate;
     struct train_span warmup, mark[POLICY_MAX_MARKS], snapshot;
     int marks;
@@ -52,6 +55,12 @@ struct train_request {
     enum init_scheme init;
     bool grad_check, overfit, time_layers, evaluate;
 };
+
+/* Not a check or a measurement, which write nothing. */
+static inline bool train_is_run(const struct train_request *q)
+{
+    return !q->grad_check && !q->overfit && !q->time_layers && !q->evaluate;
+}
 
 struct train_run {
     struct cli *cli;
@@ -68,17 +77,23 @@ struct train_run {
     struct log log;
     struct policy policy;
     int64_t steps_per_epoch, total_steps, step;
-    int64_t last_saved; /* step of the newest checkpoint; -1: none */
-    bool stop;          /* a signal asked for the end, and all processes know */
+    int64_t last_saved;   /* step of the newest checkpoint; -1: none */
+    const char *saved_in; /* its file */
+    bool stop; /* a signal asked for the end, and all processes know */
     double best_accuracy, val_loss, val_accuracy;
 };
 
 /* setup.c: data, graph, network, first weights. */
 int train_open(struct train_run *r, struct infer_error *err);
 void train_close(struct train_run *r);
+/* In steps, rounded. */
+int64_t train_steps_of(const struct train_run *r, struct train_span span);
 /* A network on the run's data; dtype F64 for gradients checks. */
 int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
                    bool check, struct infer_error *err, struct net **out);
+/* First weights: random ones, then those of a file. */
+int train_first_weights(struct train_run *r, struct net *n,
+                        struct infer_error *err);
 
 /* choice.c: the run's network, its kernels chosen as was asked for. */
 int train_choose(struct train_run *r, enum infer_dtype dtype, int64_t batch,
@@ -94,15 +109,14 @@ bool train_leads(const struct train_run *r);
 int train_step(struct train_run *r, const struct loader_batch *again,
                struct infer_error *err, struct net_metrics *out,
                int64_t *pictures);
-void train_progress(const struct train_run *r, double loss, double accuracy,
-                    double rate, double since);
 
-/* check.c: --grad-check, --overfit-batch, --time-layers, --evaluate. */
+/* check.c: --grad-check, --overfit-batch, --evaluate. */
 int train_grad_check(struct train_run *r, struct infer_error *err);
 int train_overfit(struct train_run *r, struct infer_error *err);
-int train_time_layers(struct train_run *r, struct infer_error *err);
-/* --evaluate */
 int train_judge(struct train_run *r, struct infer_error *err);
+
+/* times.c: --time-layers */
+int train_time_layers(struct train_run *r, struct infer_error *err);
 
 /* gradient.c: compares gradients with finite differences in double precision;
  * `each` elements of every parameter. */

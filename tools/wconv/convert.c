@@ -404,6 +404,8 @@ static int load(struct wconv_request *r, struct wconv_subject *s,
     if (r->name != NULL) {
         free(g->name);
         g->name = strdup(r->name);
+        if (g->name == NULL)
+            return error_set(err, INFER_EMEMORY, "out of memory");
     }
     if ((status = wconv_preprocess_store(&r->preprocess, g, err)) < 0)
         return status;

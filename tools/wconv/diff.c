@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wconv diff A B: which nodes and tensors differ, and by how much. */
+/* wconv diff A B: what of two networks differs, and by how much. */
 #include "tools/wconv/wconv.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/error.h"
-#include "kernels/scalar.h"
+#include "tools/difference.h"
 
 static const struct cli_option options[] = {{NULL, 0, CLI_FLAG, NULL, NULL, 0}};
 
 static const char usage[] =
     "usage: wconv diff A B\n"
     "\n"
-    "Compares two models or weight files by the names of their nodes and\n"
-    "tensors.  Exit status 0: equal; 3: they differ.\n";
+    "Compares two models or weight files: nodes and tensors by their names,\n"
+    "inputs with their preprocessing, outputs, labels.  Exit status 0: equal;\n"
+    "3: they differ.\n";
 
 static int no_option(struct cli *cli, int id, const char *value, void *user)
 {
@@ -58,23 +58,16 @@ static struct constant *tensor_find(const struct wconv_subject *s,
     return weights_dict_find(&s->import.dict, name);
 }
 
-/* The elements of a constant as doubles; to be freed. */
-static double *load_doubles(const struct constant *c, struct infer_error *err)
+/* The bytes of a constant; to be freed. */
+static void *load_bytes(const struct constant *c, struct infer_error *err)
 {
-    size_t i, n = (size_t)constant_count(c);
     void *raw = malloc(c->bytes > 0 ? c->bytes : 1);
-    double *out = calloc(n > 0 ? n : 1, sizeof(*out));
 
-    if (raw == NULL || out == NULL) {
+    if (raw == NULL)
         error_set(err, INFER_EMEMORY, "out of memory");
-    } else if (constant_load(c, raw, err) == INFER_OK) {
-        for (i = 0; i < n; i++)
-            out[i] = scalar_load(c->dtype, raw, (int64_t)i);
-        free(raw);
-        return out;
-    }
+    else if (constant_load(c, raw, err) == INFER_OK)
+        return raw;
     free(raw);
-    free(out);
     return NULL;
 }
 
@@ -82,9 +75,10 @@ static double *load_doubles(const struct constant *c, struct infer_error *err)
 static int compare_tensor(const char *name, const struct constant *a,
                           const struct constant *b, struct infer_error *err)
 {
+    const int64_t n = constant_count(a);
     char sa[128], sb[128];
-    double *x, *y, worst = 0, scale = 0;
-    int64_t i, n, different = 0;
+    struct difference d = {0};
+    void *x, *y;
 
     if (a->dtype != b->dtype || a->rank != b->rank ||
         memcmp(a->dim, b->dim, sizeof(*a->dim) * (size_t)a->rank) != 0) {
@@ -95,29 +89,19 @@ static int compare_tensor(const char *name, const struct constant *a,
                   wconv_format_shape(b->rank, b->dim, sb, sizeof(sb)));
         return 1;
     }
-    x = load_doubles(a, err);
-    y = x != NULL ? load_doubles(b, err) : NULL;
-    n = constant_count(a);
-    for (i = 0; y != NULL && i < n; i++) {
-        double d = fabs(x[i] - y[i]);
-
-        if (isnan(x[i]) && isnan(y[i]))
-            continue;
-        different += !(d == 0);
-        if (!(d <= worst))
-            worst = d;
-        if (fabs(y[i]) > scale)
-            scale = fabs(y[i]);
-    }
+    x = load_bytes(a, err);
+    y = x != NULL ? load_bytes(b, err) : NULL;
+    if (y != NULL)
+        difference_of(a->dtype, x, b->dtype, y, n, &d);
     free(x);
     free(y);
     if (y == NULL)
         return err->code;
-    if (different > 0)
+    if (d.count > 0)
         cli_print("! %s: %lld of %lld differ, at most by %.3g (largest value "
                   "%.3g)\n",
-                  name, (long long)different, (long long)n, worst, scale);
-    return different > 0;
+                  name, (long long)d.count, (long long)n, d.max_abs, d.scale);
+    return d.count > 0;
 }
 
 static int compare_tensors(const struct wconv_subject *a,
@@ -169,9 +153,9 @@ static char *node_text(const cJSON *graph, const char *name)
     return NULL;
 }
 
-static int compare_nodes(const struct graph *a, const struct graph *b)
+static int compare_nodes(const struct graph *a, const struct graph *b,
+                         const cJSON *ja, const cJSON *jb)
 {
-    cJSON *ja = graph_to_json(a), *jb = graph_to_json(b);
     int i, differences = 0;
 
     for (i = 0; i < a->n_nodes; i++) {
@@ -191,6 +175,44 @@ static int compare_nodes(const struct graph *a, const struct graph *b)
             cli_print("+ node %s\n", b->node[i].name);
             differences++;
         }
+    return differences;
+}
+
+/* What is asked of a caller, and told to one: inputs with their preprocessing,
+ * outputs, labels. */
+static int compare_ends(const cJSON *ja, const cJSON *jb)
+{
+    static const char *const parts[] = {"inputs", "outputs", "labels"};
+    int differences = 0;
+    size_t i;
+
+    for (i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        const cJSON *a = cJSON_GetObjectItemCaseSensitive(ja, parts[i]);
+        const cJSON *b = cJSON_GetObjectItemCaseSensitive(jb, parts[i]);
+        char *x = a != NULL ? cJSON_PrintUnformatted(a) : NULL;
+        char *y = b != NULL ? cJSON_PrintUnformatted(b) : NULL;
+
+        if ((x == NULL) != (y == NULL) || (x != NULL && strcmp(x, y) != 0)) {
+            cli_print("! %s\n    %.200s\n    %.200s\n", parts[i],
+                      x != NULL ? x : "none", y != NULL ? y : "none");
+            differences++;
+        }
+        cJSON_free(x);
+        cJSON_free(y);
+    }
+    return differences;
+}
+
+static int compare_graphs(const struct graph *a, const struct graph *b,
+                          struct infer_error *err)
+{
+    cJSON *ja = graph_to_json(a), *jb = graph_to_json(b);
+    int differences;
+
+    if (ja == NULL || jb == NULL)
+        differences = error_set(err, INFER_EMEMORY, "out of memory");
+    else
+        differences = compare_nodes(a, b, ja, jb) + compare_ends(ja, jb);
     cJSON_Delete(ja);
     cJSON_Delete(jb);
     return differences;
@@ -215,11 +237,10 @@ int wconv_diff(int argc, char **argv)
     status = wconv_subject_open(argv[0], &weights, &err, &a);
     if (status == INFER_OK)
         status = wconv_subject_open(argv[1], &weights, &err, &b);
-    if (status == INFER_OK) {
-        if (a.graph != NULL && b.graph != NULL)
-            differences = compare_nodes(a.graph, b.graph);
+    if (status == INFER_OK && a.graph != NULL && b.graph != NULL)
+        status = differences = compare_graphs(a.graph, b.graph, &err);
+    if (status >= 0)
         status = compare_tensors(&a, &b, &err);
-    }
     wconv_subject_close(&a);
     wconv_subject_close(&b);
     if (status < 0)

@@ -235,7 +235,7 @@ static int show(const struct cli *cli, const struct inspect_request *r,
 
         if (json == NULL)
             return error_set(err, INFER_EMEMORY, "out of memory");
-        cli_print_json(json);
+        cli_print_json(json, false);
         return INFER_OK;
     }
     if ((r->dot || r->layers) && s->graph == NULL)

@@ -123,7 +123,7 @@ static void print_json(const struct wconv_request *r,
         cJSON_AddStringToObject(item, "why", t->why);
         cJSON_AddItemToArray(list, item);
     }
-    cli_print_json(json);
+    cli_print_json(json, false);
 }
 
 void wconv_report(const struct cli *cli, const struct wconv_request *request,

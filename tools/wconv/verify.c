@@ -10,46 +10,23 @@
 #include "kernels/error.h"
 #include "kernels/scalar.h"
 #include "libinfer/model.h"
-
-#define MAX_ARRAYS 64
+#include "tools/array.h"
+#include "tools/difference.h"
 
 /* Free dimensions are verified at this size (batch) or extent (space). */
 #define FREE_BATCH  2
 #define FREE_EXTENT 64
-
-/* Inputs or outputs of one run; data belongs to it. */
-struct arrays {
-    struct infer_array item[MAX_ARRAYS];
-    int count;
-};
-
-static void arrays_clear(struct arrays *a)
-{
-    while (a->count > 0)
-        free(a->item[--a->count].data);
-}
-
-static size_t dense_bytes(enum infer_dtype dtype, int rank, const int64_t *dim)
-{
-    size_t bytes = infer_dtype_size(dtype);
-    int i;
-
-    for (i = 0; i < rank; i++)
-        bytes *= (size_t)dim[i];
-    return bytes;
-}
 
 /* Random inputs for every input of a graph: pixels-like values in [-1, 1), or
  * small counts for integer inputs. */
 static int random_inputs(const struct graph *g, uint64_t seed,
                          struct arrays *in, struct infer_error *err)
 {
-    int i, k;
+    int i, k, status;
 
-    for (i = 0; i < g->n_inputs && i < MAX_ARRAYS; i++) {
+    for (i = 0; i < g->n_inputs; i++) {
         const struct graph_value *v = &g->value[g->input[i]];
         struct infer_array *a = &in->item[i];
-        int64_t j, n;
 
         memset(a, 0, sizeof(*a));
         a->name = v->name;
@@ -60,20 +37,11 @@ static int random_inputs(const struct graph *g, uint64_t seed,
                         : k == 0       ? FREE_BATCH
                         : k == 1       ? 3
                                        : FREE_EXTENT;
-        a->bytes = dense_bytes(a->dtype, a->rank, a->dim);
-        a->data = malloc(a->bytes > 0 ? a->bytes : 1);
-        if (a->data == NULL)
-            return error_set(err, INFER_EMEMORY, "out of memory");
+        status = array_alloc("input", a->name, a, err);
+        if (status < 0)
+            return status;
         in->count = i + 1;
-        n = (int64_t)(a->bytes / infer_dtype_size(a->dtype));
-        for (j = 0; j < n; j++) {
-            double x = cli_random(&seed);
-
-            if (a->dtype == INFER_F32)
-                ((float *)a->data)[j] = (float)x;
-            else
-                scalar_store(a->dtype, a->data, j, floor(4 * x + 4));
-        }
+        array_fill(a, &seed);
     }
     return INFER_OK;
 }
@@ -85,14 +53,13 @@ static int recorded_inputs(const struct graph *g,
 {
     int i;
 
-    for (i = 0; i < g->n_inputs && i < MAX_ARRAYS; i++) {
+    for (i = 0; i < g->n_inputs; i++) {
         const char *name = g->value[g->input[i]].name;
         const struct constant *c = weights_dict_find(recorded, name);
         struct infer_array *a = &in->item[i];
 
         if (c == NULL)
-            return error_set(err, INFER_EARGUMENT,
-                             "--verify: the file has no array for input '%s'",
+            return error_set(err, INFER_EARGUMENT, "no array for input '%s'",
                              name);
         memset(a, 0, sizeof(*a));
         a->name = name;
@@ -128,17 +95,17 @@ static int run_graph(const struct graph *g, const struct arrays *in,
         status = infer_session_create(model, &options, err, &session);
     if (status == INFER_OK)
         status = infer_session_prepare(session, in->item, in->count, err);
-    for (i = 0; status == INFER_OK && i < g->n_outputs && i < MAX_ARRAYS; i++) {
+    for (i = 0; status == INFER_OK && i < g->n_outputs; i++) {
         struct infer_array *a = &out->item[i];
         struct infer_tensor_info info;
 
         memset(a, 0, sizeof(*a));
         infer_session_output(session, i, &info);
-        a->bytes = dense_bytes(info.dtype, info.rank, info.dim);
-        a->data = malloc(a->bytes > 0 ? a->bytes : 1);
-        if (a->data == NULL)
-            status = error_set(err, INFER_EMEMORY, "out of memory");
-        else
+        a->dtype = info.dtype;
+        a->rank = info.rank;
+        memcpy(a->dim, info.dim, sizeof(a->dim));
+        status = array_alloc("output", info.name, a, err);
+        if (status == INFER_OK)
             out->count = i + 1;
     }
     if (status == INFER_OK)
@@ -151,36 +118,23 @@ static int run_graph(const struct graph *g, const struct arrays *in,
     return status;
 }
 
-/* Adds the differences of one output to the verdict. */
+/* Adds the differences of one output to the verdict; false where the number of
+ * elements is another. */
 static bool compare(const struct infer_array *a, enum infer_dtype dtype,
                     const void *expected, size_t count,
                     struct wconv_verdict *verdict)
 {
-    double scale = 0, worst = 0;
-    size_t i, at = 0;
+    struct difference d;
 
     if (a->bytes / infer_dtype_size(a->dtype) != count)
         return false;
-    for (i = 0; i < count; i++) {
-        double x = scalar_load(a->dtype, a->data, (int64_t)i);
-        double y = scalar_load(dtype, expected, (int64_t)i);
-        double d = fabs(x - y);
-
-        if (fabs(y) > scale)
-            scale = fabs(y);
-        if (isnan(x) && isnan(y))
-            continue;
-        if (!(d <= worst)) {
-            worst = isnan(d) ? INFINITY : d;
-            at = i;
-        }
-    }
-    if (worst >= verdict->max_abs)
-        snprintf(verdict->worst, sizeof(verdict->worst), "%.96s, element %zu",
-                 a->name, at);
-    verdict->max_abs = fmax(verdict->max_abs, worst);
-    verdict->max_rel =
-        fmax(verdict->max_rel, worst == 0 ? 0 : worst / fmax(scale, 1e-30));
+    difference_of(a->dtype, a->data, dtype, expected, (int64_t)count, &d);
+    if (d.max_abs >= verdict->max_abs)
+        snprintf(verdict->worst, sizeof(verdict->worst),
+                 "%.48s, element %lld: %.9g, expected %.9g", a->name,
+                 (long long)d.at, d.found, d.expected);
+    verdict->max_abs = fmax(verdict->max_abs, d.max_abs);
+    verdict->max_rel = fmax(verdict->max_rel, d.max_rel);
     return true;
 }
 
@@ -231,19 +185,54 @@ static int against_recorded(const struct graph *converted,
         const struct constant *c = weights_dict_find(recorded, a.item[i].name);
 
         if (c == NULL)
-            status = error_set(err, INFER_EARGUMENT,
-                               "--verify: the file has no array for output "
-                               "'%s'",
+            status = error_set(err, INFER_EARGUMENT, "no array for output '%s'",
                                a.item[i].name);
         else if (!compare(&a.item[i], c->dtype, c->data,
                           (size_t)constant_count(c), verdict))
             status = error_set(
                 err, INFER_EMISMATCH,
-                "output '%s' has %zu elements, the file %lld", a.item[i].name,
+                "output '%s' has %zu elements, the array %lld", a.item[i].name,
                 a.item[i].bytes / infer_dtype_size(a.item[i].dtype),
                 (long long)constant_count(c));
     }
     arrays_clear(&a);
+    return status;
+}
+
+static int with_recorded(const struct graph *converted, const char *path,
+                         struct wconv_verdict *verdict, struct infer_error *err)
+{
+    struct weights_import recorded;
+    struct weights_options options;
+    struct arrays in = {0};
+    int status;
+
+    weights_import_init(&recorded);
+    weights_options_init(&options);
+    options.from = "npz";
+    status = weights_read(path, &options, err, &recorded);
+    if (status < 0)
+        return status;
+    status = recorded_inputs(converted, &recorded.dict, &in, err);
+    if (status == INFER_OK)
+        status = against_recorded(converted, &recorded.dict, &in, verdict, err);
+    if (status < 0)
+        error_prefix(err, "%s", path);
+    arrays_clear(&in);
+    weights_import_clear(&recorded);
+    return status;
+}
+
+static int with_random(const struct graph *converted,
+                       const struct graph *original, uint64_t seed,
+                       struct wconv_verdict *verdict, struct infer_error *err)
+{
+    struct arrays in = {0};
+    int status = random_inputs(converted, seed, &in, err);
+
+    if (status == INFER_OK)
+        status = against_original(converted, original, &in, verdict, err);
+    arrays_clear(&in);
     return status;
 }
 
@@ -252,33 +241,19 @@ int wconv_verify(const struct graph *converted, const struct graph *original,
                  struct infer_error *err, struct wconv_verdict *out)
 {
     struct wconv_verdict verdict = {0};
-    struct weights_import recorded;
-    struct weights_options options;
-    struct arrays in = {0};
-    double start = cli_now();
     int status;
 
-    weights_import_init(&recorded);
-    weights_options_init(&options);
-    options.from = "npz";
-    if (original == NULL) {
+    if (converted->n_inputs > ARRAYS_MAX || converted->n_outputs > ARRAYS_MAX)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "%s: --verify takes at most %d inputs and outputs",
+                         request->in, ARRAYS_MAX);
+    if (original == NULL)
         status =
-            weights_read(request->verify_reference, &options, err, &recorded);
-        if (status == INFER_OK)
-            status = recorded_inputs(converted, &recorded.dict, &in, err);
-        if (status == INFER_OK)
-            status =
-                against_recorded(converted, &recorded.dict, &in, &verdict, err);
-    } else {
-        status = random_inputs(converted, cli->seed, &in, err);
-        if (status == INFER_OK)
-            status = against_original(converted, original, &in, &verdict, err);
-    }
-    arrays_clear(&in);
-    weights_import_clear(&recorded);
+            with_recorded(converted, request->verify_reference, &verdict, err);
+    else
+        status = with_random(converted, original, cli->seed, &verdict, err);
     if (status == INFER_OK)
         status = judge(request, &verdict, err);
-    verdict.seconds = cli_now() - start;
     if (status == INFER_OK)
         *out = verdict;
     return status;

@@ -84,8 +84,7 @@ int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
  * recorded arrays of an .npz (inputs and outputs by name). */
 struct wconv_verdict {
     double max_abs, max_rel; /* largest |a-b|, and that over max |b| */
-    char worst[128];         /* output and position of the largest difference */
-    double seconds;
+    char worst[128];         /* where the largest difference is, and what */
 };
 int wconv_verify(const struct graph *converted, const struct graph *original,
                  const struct wconv_request *request, struct cli *cli,
@@ -107,7 +106,7 @@ void wconv_report(const struct cli *cli, const struct wconv_request *request,
 
 /* Bytes of all constants of a graph. */
 size_t wconv_weight_bytes(const struct graph *g);
-/* "1x3x224x224"; a free dimension is N (the first) or ?.  Returns buf. */
+/* "1x3x224x224"; a dimension that is free until a run is N.  Returns buf. */
 const char *wconv_format_shape(int rank, const int64_t *dim, char *buf,
                                size_t bytes);
 

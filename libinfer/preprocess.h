@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a model says of pictures, for the two that do it: preprocess.c on the
+ * CPU, pixels.c as layers of the network. */
+#ifndef LIBINFER_PREPROCESS_H
+#define LIBINFER_PREPROCESS_H
+
+#include "libinfer/graph.h"
+
+/* EARGUMENT where the graph has no such input or it takes no picture, which is
+ * N, 1 or 3, H, W. */
+int preprocess_check(const struct graph *g, int index, struct infer_error *err);
+/* What is said of the input, or what holds where nothing is: its size, values
+ * in 0 .. 1. */
+const struct graph_preprocess *preprocess_of(const struct graph *g, int index);
+
+/* Channel c of the input is pixel[source] * scale + shift. */
+int preprocess_source(const struct graph_preprocess *p, int c, int channels);
+float preprocess_scale(const struct graph_preprocess *p, int c);
+float preprocess_shift(const struct graph_preprocess *p, int c);
+
+#endif

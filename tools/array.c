@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays that go into runs and come out of them. */
+#include "tools/array.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/checked.h"
+#include "kernels/error.h"
+#include "kernels/scalar.h"
+#include "libinfer/device.h"
+#include "tools/cli.h"
+
+void arrays_clear(struct arrays *a)
+{
+    while (a->count > 0)
+        free(a->item[--a->count].data);
+}
+
+int64_t array_count(const struct infer_array *a)
+{
+    int64_t n = 1;
+    int i;
+
+    for (i = 0; i < a->rank; i++)
+        n *= a->dim[i];
+    return n;
+}
+
+size_t array_bytes(enum infer_dtype dtype, int rank, const int64_t *dim)
+{
+    size_t bytes = 0;
+    int64_t count;
+
+    if (!checked_count(rank, dim, &count) ||
+        !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes))
+        return SIZE_MAX;
+    return bytes;
+}
+
+int array_alloc(const char *what, const char *name, struct infer_array *a,
+                struct infer_error *err)
+{
+    const uint64_t memory = device_cpu_memory();
+    char needed[32], here[32];
+
+    a->bytes = array_bytes(a->dtype, a->rank, a->dim);
+    if (a->bytes > memory / 2)
+        return error_set(
+            err, INFER_EMEMORY,
+            "%s '%s' of a batch of %lld: %s are needed, and of the %s of this "
+            "machine half may be used",
+            what, name, (long long)(a->rank > 0 ? a->dim[0] : 1),
+            a->bytes == SIZE_MAX
+                ? "more bytes than there are addresses"
+                : cli_bytes((double)a->bytes, needed, sizeof(needed)),
+            cli_bytes((double)memory, here, sizeof(here)));
+    a->data = malloc(a->bytes > 0 ? a->bytes : 1);
+    if (a->data == NULL)
+        return error_set(err, INFER_EMEMORY, "%s '%s': out of memory", what,
+                         name);
+    return INFER_OK;
+}
+
+void array_fill(struct infer_array *a, uint64_t *seed)
+{
+    const int64_t n = array_count(a);
+    int64_t i;
+
+    for (i = 0; i < n; i++) {
+        const double x = cli_random(seed);
+
+        if (a->dtype == INFER_F32)
+            ((float *)a->data)[i] = (float)x;
+        else
+            scalar_store(a->dtype, a->data, i, floor(4 * x + 4));
+    }
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How far two arrays of numbers lie apart. */
+#include "tools/difference.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/scalar.h"
+
+/* Divides where everything that was expected is 0. */
+#define LEAST_SCALE 1e-30
+
+void difference_of(enum infer_dtype found_type, const void *found,
+                   enum infer_dtype expected_type, const void *expected,
+                   int64_t n, struct difference *out)
+{
+    int64_t i;
+
+    memset(out, 0, sizeof(*out));
+    for (i = 0; i < n; i++) {
+        const double x = scalar_load(found_type, found, i);
+        const double y = scalar_load(expected_type, expected, i);
+        const double d = fabs(x - y);
+
+        /* An infinite scale would make every difference small. */
+        if (isfinite(y))
+            out->scale = fmax(out->scale, fabs(y));
+        if (x == y || (isnan(x) && isnan(y)))
+            continue;
+        out->count++;
+        if (!(d <= out->max_abs)) {
+            out->max_abs = isnan(d) ? INFINITY : d;
+            out->at = i;
+            out->found = x;
+            out->expected = y;
+        }
+    }
+    if (out->count > 0)
+        out->max_rel = out->max_abs / fmax(out->scale, LEAST_SCALE);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How far two arrays of numbers lie apart, for wconv and infer. */
+#ifndef TOOLS_DIFFERENCE_H
+#define TOOLS_DIFFERENCE_H
+
+#include "libinfer/infer.h"
+
+struct difference {
+    /* Largest |found - expected|; INFINITY where only one of the two is NaN, or
+     * they are different infinities. */
+    double max_abs;
+    double max_rel;         /* max_abs over scale */
+    double scale;           /* largest finite |expected| */
+    double found, expected; /* where they lie furthest apart: element `at` */
+    int64_t at;
+    int64_t count; /* elements that are not equal; NaN equals NaN */
+};
+
+/* Compares n elements; never fails. */
+void difference_of(enum infer_dtype found_type, const void *found,
+                   enum infer_dtype expected_type, const void *expected,
+                   int64_t n, struct difference *out);
+
+#endif
