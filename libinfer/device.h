@@ -40,7 +40,7 @@ struct device_ops {
 
     /* The rest is NULL where a device does not need it. */
 
-    /* Name and driver, on which measured times depend. */
+    /* Name and driver, or threads: on which measured times depend. */
     int (*describe)(const struct device *d, struct infer_error *err, char *text,
                     size_t bytes);
 
@@ -109,6 +109,9 @@ int device_check_backend(const struct device *d, enum infer_backend backend,
 extern const struct device_ops device_cpu;
 /* Bytes of physical memory; 8 GiB where the system does not say. */
 uint64_t device_cpu_memory(void);
+/* What the processor calls itself, "not x86" where it has no way to.  Returns
+ * text. */
+const char *device_cpu_name(char *text, size_t bytes);
 /* Cores that the process may use, at least 1. */
 int device_cpu_cores(void);
 

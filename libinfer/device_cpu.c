@@ -3,9 +3,14 @@
 #include "config.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
 
 #include "kernels/error.h"
 #include "libinfer/arena.h"
@@ -54,6 +59,19 @@ static int cpu_nothing(const struct device *d, struct infer_error *err)
     return 0;
 }
 
+/* Times depend on how many threads share the work as well. */
+static int cpu_describe(const struct device *d, struct infer_error *err,
+                        char *text, size_t bytes)
+{
+    char name[64];
+
+    (void)err;
+    snprintf(text, bytes, "cpu, %s, %d thread%s",
+             device_cpu_name(name, sizeof name), d->kern.threads,
+             d->kern.threads == 1 ? "" : "s");
+    return 0;
+}
+
 const struct device_ops device_cpu = {
     .name = "cpu",
     .host_memory = true,
@@ -64,7 +82,32 @@ const struct device_ops device_cpu = {
     .copy_within = cpu_copy,
     .begin = cpu_nothing,
     .end = cpu_nothing,
+    .describe = cpu_describe,
 };
+
+const char *device_cpu_name(char *text, size_t bytes)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    unsigned int word[12] = {0}, i;
+    char name[sizeof word + 1] = "";
+    const char *start = name;
+
+    /* Leaves 0x80000002 to 4 hold the brand, four words each. */
+    if ((unsigned int)__get_cpuid_max(0x80000000, NULL) >= 0x80000004) {
+        for (i = 0; i < 3; i++)
+            __get_cpuid(0x80000002 + i, &word[4 * i], &word[4 * i + 1],
+                        &word[4 * i + 2], &word[4 * i + 3]);
+        memcpy(name, word, sizeof word);
+        name[sizeof word] = '\0';
+    }
+    while (*start == ' ')
+        start++;
+    snprintf(text, bytes, "%s", *start ? start : "unknown x86");
+#else
+    snprintf(text, bytes, "not x86");
+#endif
+    return text;
+}
 
 uint64_t device_cpu_memory(void)
 {

@@ -6,10 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#if defined(__x86_64__) || defined(__i386__)
-#include <cpuid.h>
-#endif
-
 #ifdef HAVE_ONEDNN
 #include "kernels/onednn/onednn.h"
 #endif
@@ -47,25 +43,9 @@ static void say(struct report *r, const char *fmt, ...)
 
 static void say_processor(struct report *r)
 {
-#if defined(__x86_64__) || defined(__i386__)
-    unsigned int word[12] = {0}, i;
-    char name[sizeof word + 1] = "";
-    const char *start = name;
+    char name[64];
 
-    /* Leaves 0x80000002 to 4 hold the brand, four words each. */
-    if ((unsigned int)__get_cpuid_max(0x80000000, NULL) >= 0x80000004) {
-        for (i = 0; i < 3; i++)
-            __get_cpuid(0x80000002 + i, &word[4 * i], &word[4 * i + 1],
-                        &word[4 * i + 2], &word[4 * i + 3]);
-        memcpy(name, word, sizeof word);
-        name[sizeof word] = '\0';
-    }
-    while (*start == ' ')
-        start++;
-    say(r, "processor: %s\n", *start ? start : "unknown x86");
-#else
-    say(r, "processor: not x86\n");
-#endif
+    say(r, "processor: %s\n", device_cpu_name(name, sizeof name));
 }
 
 static void say_simd(struct report *r)

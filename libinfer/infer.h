@@ -9,7 +9,7 @@
  *     struct infer_model *model;
  *     struct infer_session *session;
  *
- *     if (infer_model_open("net.infer", NULL, &err, &model) < 0 ||
+ *     if (infer_model_open("net.infer", &err, &model) < 0 ||
  *         infer_session_create(model, NULL, &err, &session) < 0)
  *         fprintf(stderr, "%s\n", err.text);
  *
@@ -314,7 +314,8 @@ void infer_image_free(struct infer_image *image);
  * input's shape in fp32 to `out` (capacity in bytes).  width and height are
  * those of the input where it has fixed ones; else pass the wanted size in
  * *shape_hw (height, width), NULL otherwise.
- * Errors: EARGUMENT (small buffer, input is no image), EMEMORY. */
+ * Errors: EARGUMENT (small buffer, input is no image, the picture has neither 1
+ * nor 3 channels), EMEMORY (also: the resized picture has over 2^28 pixels). */
 int infer_model_preprocess(const struct infer_model *model, int index,
                            const struct infer_image *image,
                            const int64_t *shape_hw, float *out, size_t bytes,

@@ -2,12 +2,17 @@
 /* From a picture to an input tensor, as the model says. */
 #include "libinfer/image.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
 #include "kernels/error.h"
 #include "libinfer/model.h"
 #include "libinfer/preprocess.h"
+
+/* Of a picture that was resized, and then is cut: what infer_image_load() takes
+ * by default. */
+#define MAX_PIXELS 0x1p28
 
 /* A model that says nothing gets its input's size and values in 0 .. 1. */
 static const struct graph_preprocess by_default = {
@@ -31,9 +36,10 @@ static int centred(int outer, int inner)
     return (int)nearbyint((outer - inner) / 2.0);
 }
 
-static int atleast_one(double x)
+/* A long strip of a picture may become longer than can be counted. */
+static int extent(double x)
 {
-    return x < 1 ? 1 : (int)x;
+    return x < 1 ? 1 : x < INT_MAX ? (int)x : INT_MAX;
 }
 
 static void place(const struct graph_preprocess *p,
@@ -48,19 +54,19 @@ static void place(const struct graph_preprocess *p,
         /* torchvision.transforms.Resize(size): the longer side is cut off. */
         if (w <= h) {
             at->width = p->resize;
-            at->height = atleast_one(p->resize * h / w);
+            at->height = extent(p->resize * h / w);
         } else {
-            at->width = atleast_one(p->resize * w / h);
+            at->width = extent(p->resize * w / h);
             at->height = p->resize;
         }
     } else if (p->policy == GRAPH_RESIZE_SHORTER) {
         scale = fmax(width / w, height / h);
-        at->width = atleast_one(round(w * scale));
-        at->height = atleast_one(round(h * scale));
+        at->width = extent(round(w * scale));
+        at->height = extent(round(h * scale));
     } else if (p->policy == GRAPH_RESIZE_LETTERBOX) {
         scale = fmin(width / w, height / h);
-        at->width = atleast_one(round(w * scale));
-        at->height = atleast_one(round(h * scale));
+        at->width = extent(round(w * scale));
+        at->height = extent(round(h * scale));
     }
     at->left = centred(at->width, width);
     at->top = centred(at->height, height);
@@ -136,7 +142,16 @@ static int fit(const struct graph_preprocess *p,
     struct placement at;
     int status;
 
+    if (image == NULL || image->pixels == NULL || image->width < 1 ||
+        image->height < 1 || (image->channels != 1 && image->channels != 3))
+        return error_set(err, INFER_EARGUMENT,
+                         "no picture, or not of 1 or 3 channels");
     place(p, image, width, height, &at);
+    if ((double)at.width * at.height > MAX_PIXELS)
+        return error_set(err, INFER_EMEMORY,
+                         "a picture of %d x %d pixels would be resized to "
+                         "%d x %d",
+                         image->width, image->height, at.width, at.height);
     if (p->policy == GRAPH_RESIZE_NONE &&
         (image->width != width || image->height != height))
         return error_set(err, INFER_EARGUMENT,
@@ -168,14 +183,18 @@ struct wanted {
 
 /* bytes: of the caller's buffer, for values of `size` bytes each. */
 static int find_wanted(const struct infer_model *model, int index,
-                       const int64_t *shape_hw, size_t bytes, size_t size,
-                       struct wanted *w, struct infer_error *err)
+                       const int64_t *shape_hw, const void *out, size_t bytes,
+                       size_t size, struct wanted *w, struct infer_error *err)
 {
-    const struct graph *g = infer_model_graph(model);
+    const struct graph *g;
     const struct graph_value *v;
     int64_t hw[2] = {0, 0};
-    int status = preprocess_check(g, index, err);
+    int status;
 
+    if (model == NULL || out == NULL)
+        return error_set(err, INFER_EARGUMENT, "no model or no room given");
+    g = infer_model_graph(model);
+    status = preprocess_check(g, index, err);
     if (status < 0)
         return status;
     v = &g->value[g->input[index]];
@@ -237,7 +256,8 @@ int infer_model_fit(const struct infer_model *model, int index,
                     uint8_t *out, size_t bytes, struct infer_error *err)
 {
     struct wanted w;
-    const int status = find_wanted(model, index, shape_hw, bytes, 1, &w, err);
+    const int status =
+        find_wanted(model, index, shape_hw, out, bytes, 1, &w, err);
 
     return status < 0
                ? status
@@ -252,7 +272,7 @@ int infer_model_preprocess(const struct infer_model *model, int index,
     struct infer_image window;
     struct wanted w;
     int status =
-        find_wanted(model, index, shape_hw, bytes, sizeof(*out), &w, err);
+        find_wanted(model, index, shape_hw, out, bytes, sizeof(*out), &w, err);
 
     if (status == INFER_OK)
         status = image_new(w.width, w.height, w.channels, err, &window);

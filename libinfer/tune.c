@@ -24,6 +24,9 @@
 #include "kernels/checked.h"
 #include "kernels/cudnn/cudnn.h"
 #include "kernels/error.h"
+#ifdef HAVE_ONEDNN
+#include "kernels/onednn/onednn.h"
+#endif
 #include "libinfer/view.h"
 
 /* A series takes this long, seconds, but has no more launches than MAX_SERIES;
@@ -91,6 +94,10 @@ static void name_rivals(const enum infer_backend *backend, int n, char *text,
 
     text[0] = '\0';
     for (i = 0; i < n; i++) {
+#ifdef HAVE_ONEDNN
+        if (backend[i] == INFER_BACKEND_ONEDNN)
+            snprintf(text, bytes, ", %s", kern_onednn_version());
+#endif
         if (backend[i] != INFER_BACKEND_CUDNN)
             continue;
 #ifdef HAVE_CUDNN

@@ -10,8 +10,8 @@
  *
  * It is rewritten as a whole beside what others wrote meanwhile; of two
  * processes that write at once, the later one wins.  A file that is damaged or
- * something else is not touched before there is something to write, and is then
- * replaced.
+ * of another version is not touched before there is something to write, and is
+ * then replaced; one that is something else altogether stays as it is.
  */
 #include "libinfer/tune.h"
 
@@ -177,14 +177,36 @@ static int read_cache(const char *path, struct infer_error *err, cJSON **out)
     return rc;
 }
 
+/* All entries of the device where none are known yet: an object's members are
+ * a list, and to look each of them up takes time that grows with the square of
+ * their number. */
+static void adopt_section(struct tune_cache *c, cJSON *section)
+{
+    cJSON *e = section->child, *next;
+
+    for (; e; e = next) {
+        next = e->next;
+        if (!good_entry(e))
+            cJSON_Delete(cJSON_DetachItemViaPointer(section, e));
+    }
+    cJSON_Delete(c->known);
+    c->known = section;
+}
+
 /* Entries of this device, in the place of those that are there. */
 static void take_section(struct tune_cache *c, const cJSON *root)
 {
+    cJSON *devices = cJSON_GetObjectItemCaseSensitive(root, "devices"),
+          *section;
     const cJSON *e;
-    const cJSON *section = json_member(json_member(root, "devices"), c->label);
 
+    section = cJSON_GetObjectItemCaseSensitive(devices, c->label);
     if (!cJSON_IsObject(section))
         return;
+    if (!c->known->child) {
+        adopt_section(c, cJSON_DetachItemViaPointer(devices, section));
+        return;
+    }
     cJSON_ArrayForEach(e, section)
     {
         cJSON *copy = good_entry(e) ? cJSON_Duplicate(e, true) : NULL;
@@ -286,13 +308,31 @@ static int write_text(const char *path, const char *text,
     return file_writer_commit(&w, err);
 }
 
+/* Whether the file is a tuning cache, of whatever version and however damaged,
+ * or holds nothing that could be lost. */
+static bool may_replace(const char *path)
+{
+    char head[64];
+    FILE *f = fopen(path, "rb");
+    size_t got;
+
+    if (!f)
+        return errno == ENOENT;
+    got = fread(head, 1, sizeof head - 1, f);
+    fclose(f);
+    head[got] = '\0';
+    return got == 0 || strstr(head, "\"" FORMAT_KEY "\"");
+}
+
 static int write_cache(const struct tune_cache *c, struct infer_error *err)
 {
     cJSON *root = NULL;
     char *text = NULL;
     int rc = INFER_EMEMORY;
 
-    if (read_cache(c->path, NULL, &root) < 0 || !root)
+    if (read_cache(c->path, NULL, &root) < 0 && !may_replace(c->path))
+        return error_set(err, INFER_EFORMAT, "%s: is something else", c->path);
+    if (!root)
         root = new_document();
     if (root && merge(c, c->added, root))
         text = cJSON_Print(root);

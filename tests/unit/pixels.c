@@ -223,9 +223,51 @@ static void test_names_what_is_wrong(void **state)
     infer_image_free(&image);
 }
 
+/* What is no picture, and a strip that would become longer than an int holds.
+ */
+static void test_impossible_pictures(void **unused)
+{
+    struct graph_preprocess p = imagenet();
+    struct infer_model *model;
+    uint8_t pixel[4] = {0};
+    struct infer_image image = {1, 1, 3, pixel};
+    struct infer_error err = {0};
+    float out[3 * 8 * 8];
+    const size_t bytes = sizeof(out);
+
+    (void)unused;
+    p.policy = GRAPH_RESIZE_SHORTER;
+    p.resize = 256;
+    model = make_model(3, 8, 8, &p);
+    assert_int_equal(
+        infer_model_preprocess(model, 0, &image, NULL, out, bytes, &err), 0);
+    assert_int_equal(
+        infer_model_preprocess(NULL, 0, &image, NULL, out, bytes, &err),
+        INFER_EARGUMENT);
+    assert_int_equal(
+        infer_model_preprocess(model, 0, NULL, NULL, out, bytes, &err),
+        INFER_EARGUMENT);
+    assert_int_equal(
+        infer_model_preprocess(model, 0, &image, NULL, NULL, bytes, &err),
+        INFER_EARGUMENT);
+    image.channels = 4;
+    assert_int_equal(
+        infer_model_preprocess(model, 0, &image, NULL, out, bytes, &err),
+        INFER_EARGUMENT);
+    image.channels = 3;
+    /* The pixels are not looked at. */
+    image.height = 1 << 28;
+    assert_int_equal(
+        infer_model_preprocess(model, 0, &image, NULL, out, bytes, &err),
+        INFER_EMEMORY);
+    assert_non_null(strstr(err.text, "1 x 268435456 pixels"));
+    infer_model_close(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_impossible_pictures),
         cmocka_unit_test(test_same_scores),
         cmocka_unit_test(test_takes_pixels_once),
         cmocka_unit_test(test_names_what_is_wrong),
