@@ -81,6 +81,41 @@ expect 0 'conv_wgrad_ref' "$kbench" $small --dir=dgrad,wgrad --backends=ref
 # shellcheck disable=SC2086
 expect 2 'csv.infer' "$kbench" $small --backends=ref \
     --compare-with="$dir/csv.infer"
+# Reports: one document on standard output, none kept back by another, and
+# what cannot be written is said before anything is measured.
+# shellcheck disable=SC2086
+expect 1 '^0$' sh -c "'$kbench' $small --backends=ref --csv=- | grep -vc ,"
+# shellcheck disable=SC2086
+expect 1 'one can go to standard output' "$kbench" $small --csv=- --json
+for name in a b; do
+    # shellcheck disable=SC2086
+    expect 2 "nowhere/$name: " "$kbench" $small --json="$dir/csv.infer" \
+        --csv="$dir/nowhere/a" --html="$dir/nowhere/b"
+done
+expect 0 'model,layer,batch' head -n 1 "$dir/csv.infer"
+if [ -w /dev/full ]; then
+    # shellcheck disable=SC2086
+    expect 2 '/dev/full: ' "$kbench" $small --backends=ref --csv=/dev/full \
+        --json="$dir/json.infer"
+    expect 0 '"kbench":' cat "$dir/json.infer"
+fi
+odd=$(printf 'caf\351.infer')
+cp "$model" "$dir/$odd"
+expect 0 . "$kbench" all -m "$dir/$odd" --threads=1 --rounds=1 --backends=ref \
+    --html="$dir/odd.infer"
+expect 0 'caf.xE9' cat "$dir/odd.infer"
+rm "$dir/$odd"
+# ---- kbench: words that do not go together, and runs that show nothing
+expect 1 'figures of their own' "$kbench" -m lenet5 -n4
+# shellcheck disable=SC2086
+expect 1 'batch goes with --model' "$kbench" $small -b4
+# shellcheck disable=SC2086
+expect 1 '^1$' sh -c "! '$kbench' --problem=mb1ic8ih9oc8oh7kh3 --bias --rounds=1 \
+    --threads=1 --backends=ref --csv=- | grep -c conv_fprop.mb"
+# shellcheck disable=SC2086
+expect 2 'none of the kernels' "$kbench" $small --backends=ref --kernels='*cpu*'
+# shellcheck disable=SC2086
+expect 3 'fail-below: no problem' "$kbench" $small --backends=ref --fail-below=1
 expect 1 'dir' "$kbench" conv -H9 --dir=backward
 expect 1 'only convolutions' "$kbench" pool -H9 --dir=dgrad
 expect 1 'no problem' "$kbench" --rounds=1

@@ -256,6 +256,12 @@ head -c 3000 /dev/zero >"$dir/cifar/data_batch_1.bin"
 expect 2 'no whole number' "$train" --arch=resnet20-cifar \
     --data="$dir/cifar" -o "$dir/x"
 head -c 3073 /dev/zero >"$dir/cifar/data_batch_1.bin"
+cp "$dir/cifar/data_batch_1.bin" "$dir/cifar/data_batch_2.bin"
+gzip -k "$dir/cifar/data_batch_1.bin"
+expect 0 '^2 training' "$train" --arch=resnet20-cifar --data="$dir/cifar" \
+    --steps=1 -v
+grep -q '2 pictures do not fill a batch of 64' "$dir/out" ||
+    fail 'a batch that is not filled went unsaid'
 expect 2 '3x32x32.*1x14x14' "$train" "$arch" --data="$dir/cifar" -o "$dir/x"
 mkdir -p "$dir/ten/train/cat" "$dir/none/train"
 cp "$pictures/1.png" "$dir/none/train"
@@ -264,6 +270,9 @@ expect 2 'train: holds no folders' "$train" "$arch" --data="$dir/none" \
 expect 2 'without pictures' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
 printf 'no picture' >"$dir/ten/train/cat/1.png"
 expect 2 'of one class, cat' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+ln -s .. "$dir/ten/train/cat/loop"
+expect 2 'nested more than' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
+rm "$dir/ten/train/cat/loop"
 mkdir "$dir/ten/train/dog"
 cp "$pictures/1.png" "$dir/ten/train/dog"
 expect 2 '2 classes.*scores 10' "$train" "$arch" --data="$dir/ten" -o "$dir/x"
@@ -308,6 +317,7 @@ expect 1 'takes one GPU' run "$dir/x" --gpus=2 --grad-check
 expect 1 'steps and --epochs exclude' run "$dir/x" --steps=1 --epochs=1
 expect 1 'evaluate exclude each other' run "$dir/x" --grad-check --time-layers
 expect 1 'resume and --grad-check' run "$a" --grad-check --resume
+expect 1 'resume and --evaluate' run "$a" --evaluate --resume
 expect 1 'evaluate of no weights' run "$dir/x" --evaluate
 expect 1 'a file each' run "$dir/x" --steps=1 --log="$dir/x"
 expect 1 'lr-step goes with --lr-policy=step' run "$dir/x" --lr-step=1e,2e

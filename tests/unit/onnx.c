@@ -459,6 +459,33 @@ static void test_gemm(void **state)
     graph_free(g);
 }
 
+/* Weights that lie as dense wants them stay the tensors that they are: two
+ * layers share them, under their names. */
+static void test_gemm_names(void **state)
+{
+    struct pb_message m = EMPTY, a = EMPTY, b = EMPTY;
+    const struct graph_node *n;
+    struct graph *g;
+
+    (void)state;
+    graph_input(&m, "x", DIMS(-1, 2));
+    graph_output(&m, "y");
+    graph_floats(&m, "fc.weight", DIMS(2, 2), FLOATS(1, 2, 3, 4));
+    graph_floats(&m, "fc.bias", DIMS(2), FLOATS(1, 2));
+    attr_int(&a, "transB", 1);
+    graph_node(&m, "Gemm", "x fc.weight fc.bias", "z", &a);
+    attr_int(&b, "transB", 1);
+    graph_node(&m, "Gemm", "z fc.weight fc.bias", "y", &b);
+    g = must_read(model_of(&m, 13));
+    n = &g->node[g->n_nodes - 1];
+    assert_string_equal(g->value[n->in[1]].name, "fc.weight");
+    assert_string_equal(g->value[n->in[2]].name, "fc.bias");
+    assert_int_equal(g->node[0].in[1], n->in[1]);
+    assert_int_equal(g->node[0].in[2], n->in[2]);
+    assert_output(g, 0, DIMS(-1, 2));
+    graph_free(g);
+}
+
 /* A matrix that is computed makes a product; one addend is no bias. */
 static void test_gemm_product(void **state)
 {
@@ -963,6 +990,7 @@ int main(void)
         cmocka_unit_test(test_initializer_input),
         cmocka_unit_test(test_merged_graphs),
         cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_gemm_names),
         cmocka_unit_test(test_gemm_product),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_clip),

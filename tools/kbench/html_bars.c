@@ -147,8 +147,11 @@ static void put_total(FILE *f, const struct kb_group *g, int at, double most)
             "<rect class=\"tick\" x=\"%.1f\" y=\"%g\" width=\"2.5\" "
             "height=\"20\"/>",
             TOTAL_LEFT + fmin(g->floor / g->rival, most) * unit, y - 2);
-    fprintf(f, "<text x=\"%d\" y=\"%g\">%s against %s</text></g>\n",
+    fprintf(f, "<text x=\"%d\" y=\"%g\">%s against %s",
             TOTAL_LEFT + TOTAL_WIDTH + 14, y + 12, a, b);
+    if (ours > most) /* the bar is cut off */
+        fprintf(f, ": %.0f%%", 100 * ours);
+    fputs("</text></g>\n", f);
 }
 
 void kb_html_totals(const struct kb_report *r, FILE *f)
@@ -174,7 +177,7 @@ void kb_html_totals(const struct kb_report *r, FILE *f)
           "</i>floor: what the device allows</span></div>\n",
           f);
     fprintf(f,
-            "<svg viewBox=\"0 0 960 %d\" role=\"img\" "
+            "<div class=\"chart\"><svg viewBox=\"0 0 960 %d\" role=\"img\" "
             "aria-label=\"Time of all layers\">\n",
             n * TOTAL_STEP + 30);
     for (double x = 0; x <= most + 1e-9; x += 0.25) {
@@ -188,7 +191,7 @@ void kb_html_totals(const struct kb_report *r, FILE *f)
     for (int i = 0; i < s->n_groups; i++)
         if (s->group[i].compared > 0 && s->group[i].model[0])
             put_total(f, &s->group[i], at++, most);
-    fputs("</svg></div>\n", f);
+    fputs("</svg></div></div>\n", f);
 }
 
 /* ---- layer by layer ------------------------------------------------ */

@@ -166,7 +166,7 @@ static void put_chart(const struct kb_report *r, const struct kb_precision *p,
             "var(--ours);border-radius:50%%\"></i>our best</span><span><i "
             "style=\"border:2px solid var(--rival);border-radius:50%%\"></i>"
             "rival's best</span></div>\n"
-            "<svg viewBox=\"0 0 %g %g\" role=\"img\" "
+            "<div class=\"chart\"><svg viewBox=\"0 0 %g %g\" role=\"img\" "
             "aria-label=\"Roofline\">\n",
             p->name, peak / 1e12, r->peaks->memory.value / 1e9,
             r->peaks->cache.value > 0 && !r->request->cold
@@ -180,7 +180,7 @@ static void put_chart(const struct kb_report *r, const struct kb_precision *p,
     for (int i = 0; i < r->cases->count; i++)
         if (shown(&r->cases->item[i], p))
             put_point(f, a, &r->cases->item[i]);
-    fputs("</svg></div>\n", f);
+    fputs("</svg></div></div>\n", f);
 }
 
 void kb_html_roofline(const struct kb_report *r, FILE *f)

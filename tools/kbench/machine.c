@@ -13,26 +13,11 @@
 #ifdef HAVE_CUDNN
 #include "kernels/cudnn/cudnn.h"
 #endif
+#ifdef HAVE_ONEDNN
+#include "kernels/onednn/onednn.h"
+#endif
+#include "libinfer/device.h"
 #include "tools/kbench/kbench.h"
-
-/* "model name : AMD EPYC ..." of /proc/cpuinfo. */
-static void cpu_name(char *out, size_t bytes)
-{
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[256];
-
-    snprintf(out, bytes, "unknown processor");
-    while (f && fgets(line, sizeof(line), f)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon)
-            continue;
-        colon += 1 + strspn(colon + 1, " ");
-        snprintf(out, bytes, "%.*s", (int)strcspn(colon, "\n"), colon);
-        break;
-    }
-    if (f)
-        fclose(f);
-}
 
 #ifdef HAVE_CUDA
 /* The libraries of the rivals, where they are here. */
@@ -57,14 +42,19 @@ static void add_vendor(struct kb_machine *out)
 static void device_text(const struct device *d, struct kb_machine *out)
 {
     char cpu[96];
+    const int cores = device_cpu_cores();
 
-    cpu_name(cpu, sizeof(cpu));
-    snprintf(out->host, sizeof(out->host), "%s, %d cores", cpu,
-             device_cpu_cores());
-    snprintf(out->device, sizeof(out->device), "%s, %d threads", cpu,
-             d->kern.threads);
+    device_cpu_name(cpu, sizeof(cpu));
+    snprintf(out->host, sizeof(out->host), "%s, %d core%s", cpu, cores,
+             cores == 1 ? "" : "s");
+    snprintf(out->device, sizeof(out->device), "%s, %d thread%s", cpu,
+             d->kern.threads, d->kern.threads == 1 ? "" : "s");
     snprintf(out->software, sizeof(out->software), "libinfer %s",
              infer_version());
+#ifdef HAVE_ONEDNN
+    snprintf(out->software, sizeof(out->software), "libinfer %s, %s",
+             infer_version(), kern_onednn_version());
+#endif
 #ifdef HAVE_CUDA
     if (d->kern.kind == KERN_CUDA) {
         char name[96] = "NVIDIA GPU";

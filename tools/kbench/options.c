@@ -442,6 +442,36 @@ static int take_operations(struct kb_request *r, int count, char **words)
     return 0;
 }
 
+static bool is_stdout(const char *path)
+{
+    return path && strcmp(path, "-") == 0;
+}
+
+/* Words that do not go together, or would have no effect. */
+static int check_request(const struct kb_request *r)
+{
+    const bool model = r->n_models > 0;
+    const struct {
+        bool wrong;
+        const char *text;
+    } rules[] = {
+        {is_stdout(r->csv) + is_stdout(r->json) + is_stdout(r->html) > 1,
+         "of --csv, --json and --html one can go to standard output"},
+        {model && r->any_figure && r->n_problems + r->n_sweeps == 0,
+         "the layers of --model have figures of their own (-b is the batch)"},
+        {!model && r->n_batches > 0, "--batch goes with --model (-n: images)"},
+        {!model && r->extent > 0, "--extent goes with --model"},
+    };
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+        if (rules[i].wrong) {
+            cli_error(r->cli, "%s", rules[i].text);
+            rc = -1;
+        }
+    return rc;
+}
+
 int kb_parse(struct cli *cli, int argc, char **argv, struct kb_request *r)
 {
     int count = 0;
@@ -454,12 +484,15 @@ int kb_parse(struct cli *cli, int argc, char **argv, struct kb_request *r)
     r->rounds = 11;
     r->time_limit = 2;
     r->reference_limit = 1e8;
-    r->extent = 224;
     r->sort = "none";
     kb_figures_init(&r->figures, KERN_CONV_FPROP);
     int rc = cli_parse(cli, argc, argv, handle, r, &count);
     if (rc == 0)
         rc = take_operations(r, count, argv);
+    if (rc == 0)
+        rc = check_request(r);
+    if (r->extent == 0)
+        r->extent = 224;
     if (r->n_batches == 0)
         r->batch[r->n_batches++] = 1;
     if (!r->dir[KB_FPROP] && !r->dir[KB_DGRAD] && !r->dir[KB_WGRAD])

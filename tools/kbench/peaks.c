@@ -92,7 +92,7 @@ static int measure_flops(const struct kb_plan *plan,
         if (loop > out->value) {
             out->value = loop;
             snprintf(out->how, sizeof(out->how),
-                     "a loop of multiply-adds on %d threads",
+                     "a loop of multiply-adds, threads: %d",
                      plan->device->kern.threads);
         }
     }
@@ -123,7 +123,7 @@ static int measure_copy(const struct kb_plan *plan, size_t bytes,
         if (copied > out->value) {
             out->value = copied;
             snprintf(out->how, sizeof(out->how),
-                     "memcpy on %d threads, %zu KiB, read and written",
+                     "memcpy, threads: %d, %zu KiB, read and written",
                      plan->device->kern.threads, bytes >> 10);
         }
     }

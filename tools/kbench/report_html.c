@@ -2,11 +2,22 @@
 /* One page, well-formed and complete in itself: nothing is fetched. */
 #include <string.h>
 
+#include "kernels/text.h"
 #include "tools/kbench/kbench.h"
 
 void kb_html_text(FILE *f, const char *text)
 {
-    for (; *text; text++)
+    size_t left = strlen(text), n;
+    uint32_t code;
+
+    for (; left > 0; text += n, left -= n) {
+        n = text_utf8(text, left, &code);
+        if (n == 0) {
+            /* A file's name may be anything; the page is UTF-8. */
+            fprintf(f, "\\x%02X", (unsigned)(unsigned char)*text);
+            n = 1;
+            continue;
+        }
         switch (*text) {
         case '<':
             fputs("&lt;", f);
@@ -22,8 +33,12 @@ void kb_html_text(FILE *f, const char *text)
             break;
         default:
             /* Control characters are not allowed in XML. */
-            fputc((unsigned char)*text < 32 && *text != '\n' ? ' ' : *text, f);
+            if (code < 32 && code != '\n')
+                fputc(' ', f);
+            else
+                fwrite(text, 1, n, f);
         }
+    }
 }
 
 /* ---- figures on top ------------------------------------------------ */

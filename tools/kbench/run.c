@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run from the problems to the reports. */
 #include <errno.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -233,17 +234,27 @@ static void forget(struct run *run, int from)
     run->cases.count = from;
 }
 
+/* Whether a report goes to standard output, where then nothing else does. */
+static bool is_quiet(const struct kb_request *r)
+{
+    const char *const path[] = {r->csv, r->json, r->html};
+    bool quiet = r->cli->verbosity < 0;
+
+    for (int i = 0; i < 3; i++)
+        quiet = quiet || (path[i] && strcmp(path[i], "-") == 0);
+    return quiet;
+}
+
 static int measure(struct run *run, struct infer_error *err)
 {
     const struct kb_request *r = run->request;
     const struct kb_plan plan = make_plan(run, &run->device);
     const struct kb_report head = {
         r, &run->cases, &run->peaks, &run->machine, NULL, NULL};
-    const bool quiet = r->cli->verbosity < 0 || (r->json && *r->json == '-');
     int rc = kb_peaks_measure(&plan, r->precision, r->n_precisions, &run->peaks,
                               err);
 
-    if (rc == 0 && !quiet)
+    if (rc == 0 && !is_quiet(r))
         kb_text_head(&head);
     if (rc == 0)
         rc = prove(run, err);
@@ -281,21 +292,58 @@ static int by_time(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+/* Long work must not end in a file that cannot be written: asked before, and
+ * without touching what is there. */
+static int check_file(const char *path, struct infer_error *err)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    char folder[4096] = ".";
+    int fd;
+
+    if (!path || strcmp(path, "-") == 0)
+        return 0;
+    fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0)
+        return close(fd);
+    if (slash)
+        snprintf(folder, sizeof(folder), "%.*s",
+                 slash == path ? 1 : (int)(slash - path), path);
+    if (errno == ENXIO || (errno == ENOENT && access(folder, W_OK) == 0))
+        return 0;
+    return error_add(err, INFER_EIO, "%s: %s", path, strerror(errno));
+}
+
+static int check_files(const struct kb_request *r, struct infer_error *err)
+{
+    const char *const path[] = {r->csv, r->json, r->html};
+    int rc = 0;
+
+    error_clear(err);
+    for (int i = 0; i < 3; i++)
+        if (check_file(path[i], err) < 0)
+            rc = INFER_EIO;
+    return rc;
+}
+
+/* Adds what is wrong to the report. */
 static int write_file(const char *path, const struct kb_report *report,
                       void (*write)(const struct kb_report *, FILE *),
                       struct infer_error *err)
 {
-    FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    FILE *f;
 
+    if (!path)
+        return 0;
+    f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
     if (!f)
-        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+        return error_add(err, INFER_EIO, "%s: %s", path, strerror(errno));
     write(report, f);
     bool failed = ferror(f) != 0;
     if (f == stdout)
         failed = fflush(f) != 0 || failed;
     else
         failed = fclose(f) != 0 || failed;
-    return failed ? error_set(err, INFER_EIO, "%s: %s", path, strerror(errno))
+    return failed ? error_add(err, INFER_EIO, "%s: %s", path, strerror(errno))
                   : 0;
 }
 
@@ -310,13 +358,13 @@ static void write_json(const struct kb_report *report, FILE *f)
     free(text);
 }
 
+/* One that cannot be written keeps none of the others back. */
 static int write_reports(const struct run *run, const struct kb_report *report,
                          struct infer_error *err)
 {
     const struct kb_request *r = run->request;
-    int rc = 0;
 
-    if (r->cli->verbosity >= 0 && !(r->json && *r->json == '-')) {
+    if (!is_quiet(r)) {
         if (!r->all && run->cases.count > 1)
             printf("\n%6s %9s %5s %9s %5s  %s\n", "ratio", "ours", "floor",
                    "rival", "floor", "problem, layers, fastest kernel");
@@ -325,13 +373,11 @@ static int write_reports(const struct run *run, const struct kb_report *report,
         kb_text_summary(report);
         kb_text_change(report);
     }
-    if (r->csv)
-        rc = write_file(r->csv, report, kb_csv, err);
-    if (rc == 0 && r->json)
-        rc = write_file(r->json, report, write_json, err);
-    if (rc == 0 && r->html)
-        rc = write_file(r->html, report, kb_html, err);
-    return rc;
+    error_clear(err);
+    const int csv = write_file(r->csv, report, kb_csv, err);
+    const int json = write_file(r->json, report, write_json, err);
+    const int html = write_file(r->html, report, kb_html, err);
+    return csv < 0 ? csv : json < 0 ? json : html;
 }
 
 /* 3 where a kernel is wrong or a ratio too low. */
@@ -349,6 +395,28 @@ static enum cli_exit verdict(const struct run *run)
             code = CLI_MISMATCH;
     }
     return code;
+}
+
+/* A run that could not have failed has shown nothing. */
+static int check_results(const struct run *run, struct infer_error *err)
+{
+    int results = 0, ratios = 0;
+
+    for (int i = 0; i < run->cases.count; i++) {
+        results += run->cases.item[i].n_results;
+        ratios += run->cases.item[i].ratio > 0;
+    }
+    if (stopped)
+        return 0;
+    if (results == 0)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "none of the kernels that were asked for takes any of "
+                         "the problems");
+    if (run->request->fail_below > 0 && ratios == 0)
+        return error_set(err, INFER_EMISMATCH,
+                         "--fail-below: no problem has kernels of ours and of "
+                         "a rival");
+    return 0;
 }
 
 static int report(struct run *run, struct infer_error *err)
@@ -394,7 +462,10 @@ int kb_run(const struct kb_request *r, const char *command,
     struct infer_error later = {0};
 
     catch_interrupts();
-    int rc = open_devices(&run, err);
+    int rc = check_files(r, err);
+
+    if (rc == 0)
+        rc = open_devices(&run, err);
 
     if (rc == 0)
         rc = kb_collect(r, &run.cases, err);
@@ -410,6 +481,8 @@ int kb_run(const struct kb_request *r, const char *command,
         if (rc == 0)
             rc = written;
     }
+    if (rc == 0)
+        rc = check_results(&run, err);
     *code = verdict(&run);
     close_run(&run);
     return rc;

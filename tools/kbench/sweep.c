@@ -182,7 +182,8 @@ static int collect_figures(const struct kb_request *r, enum kb_dir dir,
     int rc = 0;
 
     start.dir = dir;
-    if (r->any_figure || r->n_sweeps > 0)
+    /* Beside --problem, figures only change what its text leaves open. */
+    if ((r->any_figure && r->n_problems == 0) || r->n_sweeps > 0)
         rc = add_sweeps(r, 0, start, precision, out, err);
     for (int i = 0; rc == 0 && i < r->n_problems; i++) {
         struct kb_figures f = start;

@@ -77,6 +77,15 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* A batch that lies there compressed as well is one batch. */
+static bool is_copy(const char *name, const char *before)
+{
+    const size_t length = strlen(before);
+
+    return strncmp(name, before, length) == 0 &&
+           strcmp(name + length, ".gz") == 0;
+}
+
 /* The batches of a folder, in the order of their names. */
 static int add_folder(const char *path, enum data_part part,
                       struct infer_error *err, struct data_set *out)
@@ -102,11 +111,11 @@ static int add_folder(const char *path, enum data_part part,
     }
     closedir(dir);
     qsort(name, (size_t)n, sizeof(name[0]), by_name);
-    for (int i = 0; i < n; i++) {
-        if (rc >= 0)
+    for (int i = 0; rc >= 0 && i < n; i++)
+        if (i == 0 || !is_copy(name[i], name[i - 1]))
             rc = add_file(name[i], err, out);
+    for (int i = 0; i < n; i++)
         free(name[i]);
-    }
     return rc;
 }
 

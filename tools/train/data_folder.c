@@ -4,6 +4,7 @@
 #include "tools/train/data.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -81,19 +82,29 @@ static bool is_picture(const char *name)
             strcasecmp(dot, ".jpeg") == 0);
 }
 
-/* Pictures below a folder, at any depth. */
+static int open_folder(const char *folder, struct infer_error *err, DIR **out)
+{
+    *out = opendir(folder);
+    return *out ? 0
+                : error_set(err, INFER_EIO, "%s: %s", folder, strerror(errno));
+}
+
+/* Pictures below a folder. */
 static int find_pictures(const char *folder, int depth, struct names *out,
                          struct infer_error *err)
 {
-    DIR *dir = opendir(folder);
     const struct dirent *entry;
-    int rc = 0;
+    DIR *dir;
+    int rc;
 
-    if (!dir || depth > MAX_DEPTH) {
-        if (dir)
-            closedir(dir);
-        return 0;
-    }
+    if (depth > MAX_DEPTH)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: folders are nested more than %d deep (a link to "
+                         "one of them?)",
+                         folder, MAX_DEPTH);
+    rc = open_folder(folder, err, &dir);
+    if (rc < 0)
+        return rc;
     while (rc == 0 && (entry = readdir(dir)) != NULL) {
         char *path;
 
@@ -116,12 +127,12 @@ static int find_pictures(const char *folder, int depth, struct names *out,
 static int find_classes(const char *folder, struct names *out,
                         struct infer_error *err)
 {
-    DIR *dir = opendir(folder);
     const struct dirent *entry;
-    int rc = 0;
+    DIR *dir;
+    int rc = open_folder(folder, err, &dir);
 
-    if (!dir)
-        return 0;
+    if (rc < 0)
+        return rc;
     while (rc == 0 && (entry = readdir(dir)) != NULL) {
         char *path = data_join(folder, entry->d_name);
 

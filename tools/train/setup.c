@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run stands on: the graph, the pictures, the network, its first
- * weights. */
+/* What a run stands on: the graph, the network, its first weights, its
+ * length. */
 #include "tools/train/train.h"
 
 #include <stdio.h>
@@ -88,113 +88,6 @@ static int open_graph(const struct train_request *q, int classes,
     return read_weights(q, err, out);
 }
 
-/* ---- pictures ------------------------------------------------------ */
-
-static int wish_of(const struct graph *g, struct infer_error *err,
-                   struct data_wish *out)
-{
-    static const struct graph_preprocess unit = {
-        .present = true, .scale = 1.0f / 255, .std = {1, 1, 1, 1}};
-    const struct graph_value *v =
-        g->n_inputs > 0 ? &g->value[g->input[0]] : NULL;
-
-    if (!v || v->rank != 4 || (v->dim[1] != 1 && v->dim[1] != 3) ||
-        v->dim[2] < 1 || v->dim[3] < 1 || v->dim[2] > 16384 ||
-        v->dim[3] > 16384)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "the network's input is no picture of 1 or 3 "
-                         "channels and a fixed size");
-    out->channels = (int)v->dim[1];
-    out->height = (int)v->dim[2];
-    out->width = (int)v->dim[3];
-    out->preprocess = g->preprocess[0].present ? g->preprocess[0] : unit;
-    return 0;
-}
-
-/* Sets that cannot be resized must be what the network takes. */
-static int check_size(const struct data_set *set, const struct data_wish *wish,
-                      struct infer_error *err)
-{
-    if (set->channels == wish->channels && set->height == wish->height &&
-        set->width == wish->width)
-        return 0;
-    return error_set(err, INFER_EFORMAT,
-                     "%s: its pictures are %dx%dx%d, but the network takes "
-                     "%dx%dx%d: choose another --arch",
-                     set->path, set->channels, set->height, set->width,
-                     wish->channels, wish->height, wish->width);
-}
-
-static int open_data(struct train_run *r, const struct data_wish *wish,
-                     struct infer_error *err)
-{
-    const struct train_request *q = r->request;
-    int rc = data_open(q->data, DATA_TRAIN, wish, err, &r->train);
-
-    if (rc == 0)
-        rc = check_size(&r->train, wish, err);
-    if (rc != 0)
-        return rc < 0 ? rc : INFER_EFORMAT;
-    rc = data_open(q->val ? q->val : q->data, DATA_TEST, wish, err, &r->val);
-    /* Test pictures alone, in no part, are what --val may name as well. */
-    if (rc == DATA_ABSENT && q->val)
-        rc = data_open(q->val, DATA_TRAIN, wish, err, &r->val);
-    if (rc == DATA_ABSENT && !q->val) {
-        if (r->cli->verbosity >= 0)
-            cli_error(r->cli,
-                      "%s: no test pictures there: no validation (--val names "
-                      "some)",
-                      q->data);
-        return 0;
-    }
-    if (rc != 0)
-        return rc < 0 ? rc : INFER_EFORMAT;
-    return check_size(&r->val, wish, err);
-}
-
-static int check_classes(const struct train_run *r, const struct net *n,
-                         struct infer_error *err)
-{
-    const int64_t have = r->train.classes, want = n->classes;
-
-    if (have < 2)
-        return error_set(err, INFER_EFORMAT,
-                         "%s: all its pictures are of one class%s%s: there is "
-                         "nothing to tell apart (folders: one for each class)",
-                         r->train.path, r->train.class_name ? ", " : "",
-                         r->train.class_name ? r->train.class_name[0] : "");
-    if (have > want || (r->train.class_name && have != want))
-        return error_set(err, INFER_EFORMAT,
-                         "%s: has %lld classes, but the network scores %lld: "
-                         "choose another --arch, or change its last layer",
-                         r->train.path, (long long)have, (long long)want);
-    if (r->val.count > 0 && r->val.classes > want)
-        return error_set(err, INFER_EFORMAT,
-                         "%s: has %d classes, but the network scores %lld: it "
-                         "belongs to another set than %s",
-                         r->val.path, r->val.classes, (long long)want,
-                         r->train.path);
-    return 0;
-}
-
-/* Folders of both parts must number their classes alike. */
-static int check_names(const struct train_run *r, struct infer_error *err)
-{
-    const struct data_set *a = &r->train, *b = &r->val;
-
-    if (!a->class_name || !b->class_name)
-        return 0;
-    if (a->classes != b->classes)
-        return error_set(err, INFER_EFORMAT, "%s has %d classes, %s has %d",
-                         a->path, a->classes, b->path, b->classes);
-    for (int i = 0; i < a->classes; i++)
-        if (strcmp(a->class_name[i], b->class_name[i]) != 0)
-            return error_set(
-                err, INFER_EFORMAT, "class %d is '%s' in %s and '%s' in %s", i,
-                a->class_name[i], a->path, b->class_name[i], b->path);
-    return 0;
-}
-
 /* ---- the network --------------------------------------------------- */
 
 static void fill_options(const struct train_run *r, struct net_options *o)
@@ -251,7 +144,7 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
     tuner_finish(r->tuner);
     if (rc < 0)
         return rc;
-    rc = check_classes(r, *out, err);
+    rc = train_check_classes(r, *out, err);
     if (rc < 0) {
         net_free(*out);
         *out = NULL;
@@ -533,7 +426,6 @@ static int try_outputs(const struct train_run *r, struct infer_error *err)
 int train_open(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
-    struct data_wish wish;
     struct graph *g;
     int rc = open_device(r, err);
 
@@ -545,17 +437,10 @@ int train_open(struct train_run *r, struct infer_error *err)
         rc = open_graph(q, 0, err, &g);
     if (rc < 0)
         return rc;
-    rc = wish_of(g, err, &wish);
+    rc = train_open_pictures(r, g, err);
     graph_free(g);
-    if (rc == 0)
-        rc = open_data(r, &wish, err);
-    if (rc == 0)
-        rc = check_names(r, err);
-    if (rc < 0)
+    if (rc < 0 || q->grad_check)
         return rc;
-    r->preprocess = wish.preprocess;
-    if (q->grad_check)
-        return 0;
     rc = train_choose(r, dtype_of(q->precision), train_part(r), err);
     if (rc == 0)
         rc = open_loaders(r, err);

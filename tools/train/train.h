@@ -83,6 +83,14 @@ struct train_run {
     double best_accuracy, val_loss, val_accuracy;
 };
 
+/* pictures.c: opens those that the graph's input takes, for training and
+ * validation. */
+int train_open_pictures(struct train_run *r, const struct graph *g,
+                        struct infer_error *err);
+/* Whether the network scores the classes that the pictures have. */
+int train_check_classes(const struct train_run *r, const struct net *n,
+                        struct infer_error *err);
+
 /* setup.c: data, graph, network, first weights. */
 int train_open(struct train_run *r, struct infer_error *err);
 void train_close(struct train_run *r);

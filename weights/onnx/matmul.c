@@ -61,21 +61,34 @@ struct gemm {
     int64_t outputs;
 };
 
-/* c as a bias vector of `outputs` elements; *out is NULL where it is none. */
-static int bias_vector(struct onnx_import *im, const struct gemm *g,
-                       struct constant **out, struct infer_error *err)
+/* The matrix as the weight of dense; one that is so already stays the tensor
+ * that it is, with its name. */
+static int gemm_weight(struct onnx_import *im, const struct gemm *g, int *out,
+                       struct infer_error *err)
+{
+    if (g->trans_b && g->alpha == 1.0f)
+        return onnx_input(im, 1, out, err);
+    return add_weight(im, g->w, !g->trans_b, g->alpha, out, err);
+}
+
+/* c as a bias vector of `outputs` elements, which it may be already; *out is
+ * -1 where it is none. */
+static int bias_vector(struct onnx_import *im, const struct gemm *g, int *out,
+                       struct infer_error *err)
 {
     int64_t n, i;
     struct constant *c, *r;
     int status = onnx_input_constant(im, 2, &c, err);
 
-    *out = NULL;
+    *out = -1;
     if (status < 0 || !c || !scalar_is_float(c->dtype))
         return status;
     n = constant_count(c);
     if (c->rank > 2 || (c->rank == 2 && c->dim[0] != 1) ||
         (n != 1 && n != g->outputs))
         return 0;
+    if (n == g->outputs && c->rank == 1 && g->beta == 1.0f)
+        return onnx_input(im, 2, out, err);
     if (n == g->outputs) {
         r = constant_reshape(c, 1, &g->outputs);
         if (!r)
@@ -88,8 +101,8 @@ static int bias_vector(struct onnx_import *im, const struct gemm *g,
             scalar_store(INFER_F32, r->data, i,
                          scalar_load(c->dtype, c->data, 0));
     }
-    *out = scaled(r, g->beta);
-    return *out ? 0 : out_of_memory(err);
+    r = scaled(r, g->beta);
+    return r ? onnx_add_constant(im, r, out, err) : out_of_memory(err);
 }
 
 /* y + beta c, where c is not a plain bias. */
@@ -111,8 +124,7 @@ static int gemm_dense(struct onnx_import *im, struct gemm *g,
 {
     static const int64_t swap[] = {1, 0};
     bool addend = onnx_has_input(im, 2) && g->beta != 0.0f;
-    struct constant *bias = NULL;
-    int in[3], y, status = 0;
+    int in[3] = {-1, -1, -1}, y, status = 0;
 
     g->outputs = g->w->dim[g->trans_b ? 0 : 1];
     in[0] = g->a;
@@ -120,16 +132,14 @@ static int gemm_dense(struct onnx_import *im, struct gemm *g,
         status =
             onnx_emit_dims(im, GRAPH_TRANSPOSE, g->a, 2, swap, -1, &in[0], err);
     if (status == 0)
-        status = add_weight(im, g->w, !g->trans_b, g->alpha, &in[1], err);
+        status = gemm_weight(im, g, &in[1], err);
     if (status == 0 && addend)
-        status = bias_vector(im, g, &bias, err);
-    if (status == 0 && bias)
-        status = onnx_add_constant(im, bias, &in[2], err);
+        status = bias_vector(im, g, &in[2], err);
     if (status < 0)
         return status;
-    addend = addend && !bias;
-    status = onnx_emit(im, GRAPH_DENSE, NULL, in, bias ? 3 : 2, addend ? -1 : 0,
-                       &y, err);
+    addend = addend && in[2] < 0;
+    status = onnx_emit(im, GRAPH_DENSE, NULL, in, in[2] >= 0 ? 3 : 2,
+                       addend ? -1 : 0, &y, err);
     if (status == 0 && addend)
         status = add_addend(im, g, y, err);
     return status;

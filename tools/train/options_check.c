@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of `train` together: what they are where they are not given, and
+ * what does not go together. */
+#include "tools/train/options.h"
+
+#include <string.h>
+
+void train_request_init(struct train_request *q)
+{
+    memset(q, 0, sizeof(*q));
+    q->rule = "momentum";
+    q->update.kind = KERN_UPDATE_SGD;
+    q->update.beta1 = 0.9f;
+    q->update.beta2 = -1;
+    q->update.epsilon = 1e-8f;
+    q->policy.rate = -1;
+    q->batch = 64;
+    q->accumulate = 1;
+    q->bn_momentum = 0.1;
+    q->device = "cpu";
+    q->tune = -1;
+}
+
+/* Numbers that were not given. */
+static void defaults(struct train_request *q)
+{
+    const enum kern_update_kind kind = q->update.kind;
+    const bool plain = strcmp(q->rule, "sgd") == 0;
+
+    if ((plain || kind == KERN_UPDATE_RMSPROP) && !q->beta1_set)
+        q->update.beta1 = 0;
+    if (q->update.beta2 < 0)
+        q->update.beta2 = kind == KERN_UPDATE_RMSPROP ? 0.99f : 0.999f;
+    if (q->epochs == 0)
+        q->epochs = 10;
+    if (q->policy.rate < 0)
+        q->policy.rate = kind == KERN_UPDATE_SGD ? 0.05 : 0.001;
+}
+
+/* --gpus=N alone means the first N. */
+static int check_gpus(const struct cli *cli, struct train_request *q)
+{
+    if (q->gpus == 0) {
+        q->gpus = 1;
+        return 0;
+    }
+    if (!q->device_set)
+        q->device = "cuda";
+    if (strncmp(q->device, "cuda", 4) != 0 ||
+        (q->gpus > 1 && strcmp(q->device, "cuda") != 0)) {
+        cli_error(cli, "--gpus=%d goes with --device=cuda, not with %s",
+                  q->gpus, q->device);
+        return -1;
+    }
+    if (q->gpus > 1 && q->grad_check) {
+        cli_error(cli, "--grad-check takes one GPU");
+        return -1;
+    }
+    return 0;
+}
+
+/* Files and networks that a run cannot do without. */
+static int check_needed(const struct cli *cli, const struct train_request *q)
+{
+    int rc = 0;
+
+    if (!q->arch && !q->init_from) {
+        cli_error(cli, "no network: name one with --arch (see --list-archs)");
+        rc = -1;
+    }
+    if (!q->data) {
+        cli_error(cli, "no pictures: name their folder with --data");
+        rc = -1;
+    }
+    if (q->resume_out && !q->out) {
+        cli_error(cli, "--resume without a file goes on from -o, which is "
+                       "not given");
+        rc = -1;
+    }
+    if (q->evaluate && !q->init_from) {
+        cli_error(cli, "--evaluate of no weights: name some with --init-from");
+        rc = -1;
+    }
+    return rc;
+}
+
+/* An option that was given goes with something else than it was given with. */
+static int misplaced(const struct cli *cli, bool given, bool fits,
+                     const char *option, const char *with)
+{
+    if (!given || fits)
+        return 0;
+    cli_error(cli, "--%s goes with %s", option, with);
+    return -1;
+}
+
+/* What the policy and the rule would leave unread. */
+static int check_unread(const struct cli *cli, const struct train_request *q)
+{
+    const enum policy_kind kind = q->policy.kind;
+    const bool adaptive = q->update.kind != KERN_UPDATE_SGD;
+    const bool step = kind == POLICY_STEP, inv = kind == POLICY_INV;
+    int rc = misplaced(cli, q->marks > 0, step, "lr-step", "--lr-policy=step");
+
+    rc |= misplaced(cli, q->policy_gamma, step || inv || kind == POLICY_EXP,
+                    "gamma", "--lr-policy=step, exp or inv");
+    rc |= misplaced(cli, q->policy_power, inv || kind == POLICY_POLY, "power",
+                    "--lr-policy=inv or poly");
+    rc |= misplaced(cli, q->policy_final, kind == POLICY_COSINE, "lr-final",
+                    "--lr-policy=cosine");
+    rc |= misplaced(cli, q->update.beta2 >= 0, adaptive, "beta2",
+                    "--optimizer=rmsprop, adam or adamw");
+    rc |= misplaced(cli, q->epsilon_set, adaptive, "epsilon",
+                    "--optimizer=rmsprop, adam or adamw");
+    if (strcmp(q->rule, "sgd") == 0 && q->beta1_set && q->update.beta1 > 0) {
+        cli_error(cli, "--optimizer=sgd has no momentum: use "
+                       "--optimizer=momentum");
+        rc = -1;
+    }
+    if (q->update.nesterov && q->beta1_set && !(q->update.beta1 > 0)) {
+        cli_error(cli, "--optimizer=nesterov needs --momentum above 0");
+        rc = -1;
+    }
+    return rc;
+}
+
+static int exclude(const struct cli *cli, bool a, bool b, const char *which)
+{
+    if (!a || !b)
+        return 0;
+    cli_error(cli, "%s exclude each other", which);
+    return -1;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+static int check_contradictions(const struct cli *cli,
+                                const struct train_request *q)
+{
+    const int jobs = q->grad_check + q->overfit + q->time_layers + q->evaluate;
+    int rc = exclude(cli, jobs > 1, true,
+                     "--grad-check, --overfit-batch, --time-layers and "
+                     "--evaluate");
+
+    rc |= exclude(cli, q->resume, q->init_from && q->arch,
+                  "--resume and --init-from");
+    rc |= exclude(cli, q->resume, q->grad_check, "--resume and --grad-check");
+    rc |= exclude(cli, q->resume, q->evaluate, "--resume and --evaluate");
+    rc |= exclude(cli, q->steps > 0, q->epochs > 0, "--steps and --epochs");
+    if (same_file(q->out, q->log) || same_file(q->out, q->plot) ||
+        same_file(q->log, q->plot)) {
+        cli_error(cli, "-o, --log and --plot need a file each");
+        rc = -1;
+    }
+    return rc;
+}
+
+int train_request_finish(const struct cli *cli, struct train_request *q)
+{
+    struct policy policy;
+    int rc;
+
+    if (q->resume_out)
+        q->resume = q->out;
+    rc = check_needed(cli, q);
+    rc |= check_unread(cli, q);
+    rc |= check_contradictions(cli, q);
+    rc |= check_gpus(cli, q);
+    defaults(q);
+    policy_init(&policy, q->policy.kind, q->policy.rate);
+    q->policy = policy;
+    return rc;
+}

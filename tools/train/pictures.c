@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pictures of a run: found, and held against the network and each other. */
+#include "tools/train/train.h"
+
+#include <string.h>
+
+#include "kernels/error.h"
+
+static int wish_of(const struct graph *g, struct infer_error *err,
+                   struct data_wish *out)
+{
+    static const struct graph_preprocess unit = {
+        .present = true, .scale = 1.0f / 255, .std = {1, 1, 1, 1}};
+    const struct graph_value *v =
+        g->n_inputs > 0 ? &g->value[g->input[0]] : NULL;
+
+    if (!v || v->rank != 4 || (v->dim[1] != 1 && v->dim[1] != 3) ||
+        v->dim[2] < 1 || v->dim[3] < 1 || v->dim[2] > 16384 ||
+        v->dim[3] > 16384)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "the network's input is no picture of 1 or 3 "
+                         "channels and a fixed size");
+    out->channels = (int)v->dim[1];
+    out->height = (int)v->dim[2];
+    out->width = (int)v->dim[3];
+    out->preprocess = g->preprocess[0].present ? g->preprocess[0] : unit;
+    return 0;
+}
+
+/* Sets that cannot be resized must be what the network takes. */
+static int check_size(const struct data_set *set, const struct data_wish *wish,
+                      struct infer_error *err)
+{
+    if (set->channels == wish->channels && set->height == wish->height &&
+        set->width == wish->width)
+        return 0;
+    return error_set(err, INFER_EFORMAT,
+                     "%s: its pictures are %dx%dx%d, but the network takes "
+                     "%dx%dx%d: choose another --arch",
+                     set->path, set->channels, set->height, set->width,
+                     wish->channels, wish->height, wish->width);
+}
+
+static int open_data(struct train_run *r, const struct data_wish *wish,
+                     struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+    int rc = data_open(q->data, DATA_TRAIN, wish, err, &r->train);
+
+    if (rc == 0)
+        rc = check_size(&r->train, wish, err);
+    if (rc != 0)
+        return rc < 0 ? rc : INFER_EFORMAT;
+    rc = data_open(q->val ? q->val : q->data, DATA_TEST, wish, err, &r->val);
+    /* Test pictures alone, in no part, are what --val may name as well. */
+    if (rc == DATA_ABSENT && q->val)
+        rc = data_open(q->val, DATA_TRAIN, wish, err, &r->val);
+    if (rc == DATA_ABSENT && !q->val) {
+        if (r->cli->verbosity >= 0)
+            cli_error(r->cli,
+                      "%s: no test pictures there: no validation (--val names "
+                      "some)",
+                      q->data);
+        return 0;
+    }
+    if (rc != 0)
+        return rc < 0 ? rc : INFER_EFORMAT;
+    return check_size(&r->val, wish, err);
+}
+
+/* Folders of both parts must number their classes alike. */
+static int check_names(const struct train_run *r, struct infer_error *err)
+{
+    const struct data_set *a = &r->train, *b = &r->val;
+
+    if (!a->class_name || !b->class_name)
+        return 0;
+    if (a->classes != b->classes)
+        return error_set(err, INFER_EFORMAT, "%s has %d classes, %s has %d",
+                         a->path, a->classes, b->path, b->classes);
+    for (int i = 0; i < a->classes; i++)
+        if (strcmp(a->class_name[i], b->class_name[i]) != 0)
+            return error_set(
+                err, INFER_EFORMAT, "class %d is '%s' in %s and '%s' in %s", i,
+                a->class_name[i], a->path, b->class_name[i], b->path);
+    return 0;
+}
+
+int train_check_classes(const struct train_run *r, const struct net *n,
+                        struct infer_error *err)
+{
+    const int64_t have = r->train.classes, want = n->classes;
+
+    if (have < 2)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: all its pictures are of one class%s%s: there is "
+                         "nothing to tell apart (folders: one for each class)",
+                         r->train.path, r->train.class_name ? ", " : "",
+                         r->train.class_name ? r->train.class_name[0] : "");
+    if (have > want || (r->train.class_name && have != want))
+        return error_set(err, INFER_EFORMAT,
+                         "%s: has %lld classes, but the network scores %lld: "
+                         "choose another --arch, or change its last layer",
+                         r->train.path, (long long)have, (long long)want);
+    if (r->val.count > 0 && r->val.classes > want)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: has %d classes, but the network scores %lld: it "
+                         "belongs to another set than %s",
+                         r->val.path, r->val.classes, (long long)want,
+                         r->train.path);
+    return 0;
+}
+
+/* Losses and gradients are divided by the batch, whatever of it is filled. */
+static void note_small_set(const struct train_run *r)
+{
+    if (r->train.count < r->request->batch && r->cli->verbosity >= 0)
+        cli_error(r->cli,
+                  "%s: %lld pictures do not fill a batch of %lld: a smaller -b "
+                  "trains faster",
+                  r->train.path, (long long)r->train.count,
+                  (long long)r->request->batch);
+}
+
+int train_open_pictures(struct train_run *r, const struct graph *g,
+                        struct infer_error *err)
+{
+    struct data_wish wish;
+    int rc = wish_of(g, err, &wish);
+
+    if (rc == 0)
+        rc = open_data(r, &wish, err);
+    if (rc == 0)
+        rc = check_names(r, err);
+    if (rc < 0)
+        return rc;
+    r->preprocess = wish.preprocess;
+    if (!r->request->grad_check)
+        note_small_set(r);
+    return 0;
+}
