@@ -8,6 +8,7 @@
 #define KERNELS_ONEDNN_CPU_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "kernels/kern.h"
 
@@ -125,6 +126,23 @@ static inline void cpu_epilogue(const struct kern_epilogue *ep, float *y,
         cpu_act(&ep->act, y, y, n);
     if (residual && ep->residual_last)
         cpu_add(residual, y, n);
+}
+
+/* The bits of a float, and the float of bits, in bodies that vectorise. */
+CPU_INLINE uint32_t cpu_bits_of(float x)
+{
+    uint32_t u;
+
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+CPU_INLINE float cpu_float_of(uint32_t u)
+{
+    float x;
+
+    memcpy(&x, &u, sizeof x);
+    return x;
 }
 
 /* ---- checks -------------------------------------------------------- */
