@@ -81,3 +81,30 @@ size_t text_escape(char *out, size_t room, const char *text)
     out[used] = '\0';
     return used;
 }
+
+#define LETTERS 63
+
+size_t text_distance(const char *a, const char *b)
+{
+    size_t row[LETTERS + 1], la = strnlen(a, LETTERS), lb = strnlen(b, LETTERS);
+    size_t i, j;
+
+    for (j = 0; j <= lb; j++)
+        row[j] = j;
+    for (i = 1; i <= la; i++) {
+        size_t corner = row[0];
+
+        row[0] = i;
+        for (j = 1; j <= lb; j++) {
+            size_t best = corner + (a[i - 1] != b[j - 1]);
+
+            corner = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[lb];
+}

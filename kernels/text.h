@@ -19,4 +19,8 @@ bool text_is_utf8(const void *text, size_t bytes);
  * fit.  The result is at most four times as long. */
 size_t text_escape(char *out, size_t room, const char *text);
 
+/* Levenshtein distance of the first 63 bytes of two words: for "did you
+ * mean". */
+size_t text_distance(const char *a, const char *b);
+
 #endif

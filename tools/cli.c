@@ -69,6 +69,13 @@ void cli_error(const struct cli *cli, const char *fmt, ...)
     print_lines(cli, text);
 }
 
+int cli_bad_value(const struct cli *cli, const char *option, const char *value,
+                  const char *wanted)
+{
+    cli_error(cli, "--%s takes %s, not '%s'", option, wanted, value);
+    return -1;
+}
+
 enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err)
 {
     cli_progress_end(cli);
@@ -474,57 +481,24 @@ int cli_word(const char *text, const char *const *words)
     return -1;
 }
 
-int cli_bad_value(const struct cli *cli, const char *name, const char *value,
-                  const char *wanted)
-{
-    cli_error(cli, "--%s takes %s, not '%s'", name, wanted, value);
-    return -1;
-}
-
-int cli_option_amount(const struct cli *cli, const char *name,
+int cli_option_amount(const struct cli *cli, const char *option,
                       const char *value, double *out)
 {
     if (!cli_double(value, out) || *out < 0)
-        return cli_bad_value(cli, name, value, "a number from 0");
+        return cli_bad_value(cli, option, value, "a number from 0");
     return 0;
 }
 
-int cli_option_word(const struct cli *cli, const char *name, const char *value,
-                    const char *const *words, const char *wanted, int *out)
+int cli_option_word(const struct cli *cli, const char *option,
+                    const char *value, const char *const *words,
+                    const char *wanted, int *out)
 {
     const int which = cli_word(value, words);
 
     if (which < 0)
-        return cli_bad_value(cli, name, value, wanted);
+        return cli_bad_value(cli, option, value, wanted);
     *out = which;
     return 0;
-}
-
-/* Levenshtein distance of two words of at most 63 letters. */
-static size_t edit_distance(const char *a, const char *b)
-{
-    size_t row[64], la = strlen(a), lb = strlen(b), i, j;
-
-    if (la > 63 || lb > 63)
-        return 64;
-    for (j = 0; j <= lb; j++)
-        row[j] = j;
-    for (i = 1; i <= la; i++) {
-        size_t corner = row[0];
-
-        row[0] = i;
-        for (j = 1; j <= lb; j++) {
-            size_t best = corner + (a[i - 1] != b[j - 1]);
-
-            corner = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[lb];
 }
 
 const char *cli_nearest(const char *text, const char *const *words)
@@ -534,7 +508,7 @@ const char *cli_nearest(const char *text, const char *const *words)
     int i;
 
     for (i = 0; words[i] != NULL; i++) {
-        size_t distance = edit_distance(text, words[i]);
+        size_t distance = text_distance(text, words[i]);
 
         if (distance < best) {
             best = distance;

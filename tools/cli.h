@@ -76,6 +76,9 @@ int cli_parse(struct cli *cli, int argc, char **argv, cli_handler *handler,
 /* "tool: text" on standard error, safe for a terminal. */
 void cli_error(const struct cli *cli, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* "--option takes WANTED, not 'value'"; returns -1. */
+int cli_bad_value(const struct cli *cli, const char *option, const char *value,
+                  const char *wanted);
 /* Every line of err->text behind "tool: "; returns the exit code. */
 enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err);
 /* printf() for text that holds names from files: what a terminal must not see
@@ -100,15 +103,13 @@ int cli_word(const char *text, const char *const *words);
 const char *cli_nearest(const char *text, const char *const *words);
 
 /* Values of an option, for handlers: 0, or -1 after printing what is wrong.
- * "--name takes WANTED, not 'value'"; returns -1. */
-int cli_bad_value(const struct cli *cli, const char *name, const char *value,
-                  const char *wanted);
-/* A number from 0 up. */
-int cli_option_amount(const struct cli *cli, const char *name,
+ * A number from 0 up. */
+int cli_option_amount(const struct cli *cli, const char *option,
                       const char *value, double *out);
 /* *out: its index among NULL-terminated words, which WANTED lists. */
-int cli_option_word(const struct cli *cli, const char *name, const char *value,
-                    const char *const *words, const char *wanted, int *out);
+int cli_option_word(const struct cli *cli, const char *option,
+                    const char *value, const char *const *words,
+                    const char *wanted, int *out);
 
 /* Human-readable bytes: "97.5 MiB".  Returns buf. */
 const char *cli_bytes(double bytes, char *buf, size_t size);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "libinfer/model_file.h"
 
 typedef int build_fn(const struct arch_row *row, int classes,
@@ -114,39 +115,19 @@ static int build(const struct arch_row *row, const struct weights_dict *dict,
     return status;
 }
 
-/* Levenshtein distance, cut at 31 letters: for "did you mean". */
-static unsigned distance(const char *a, const char *b)
+/* A name that goes on where the word ends is what was meant, more likely than
+ * one with another letter: resnet20 is resnet20-cifar, and not resnet50. */
+static const char *nearest(const char *word)
 {
-    unsigned row[32];
-    size_t n = strlen(b);
+    const size_t length = strlen(word);
+    const char *best = NULL;
 
-    if (n > 31)
-        n = 31;
-    for (unsigned j = 0; j <= n; j++)
-        row[j] = j;
-    for (; *a; a++) {
-        unsigned diagonal = row[0]++;
-
-        for (size_t j = 1; j <= n; j++) {
-            unsigned best = diagonal + (*a != b[j - 1]);
-
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[n];
-}
-
-static const char *nearest(const char *name)
-{
-    const char *best = rows[0].name;
-
-    for (size_t i = 1; i < arch_count(); i++)
-        if (distance(name, rows[i].name) < distance(name, best))
+    for (size_t i = 0; i < arch_count(); i++)
+        if (length > 0 && strncmp(rows[i].name, word, length) == 0)
+            return rows[i].name;
+    for (size_t i = 0; i < arch_count(); i++)
+        if (!best ||
+            text_distance(word, rows[i].name) < text_distance(word, best))
             best = rows[i].name;
     return best;
 }

@@ -292,9 +292,10 @@ static int bind_architecture(const struct wconv_request *r,
 
     if (r->weights.arch == NULL)
         return error_set(err, INFER_EUNSUPPORTED,
-                         "%s: holds %zu tensors but no network: name its "
+                         "%s: holds %zu tensor%s but no network: name its "
                          "architecture with --arch (see --list-archs)",
-                         r->in, s->import.dict.count);
+                         r->in, s->import.dict.count,
+                         s->import.dict.count == 1 ? "" : "s");
     status = arch_open(r->weights.arch, &s->import.dict, err, &s->graph);
     if (status == INFER_OK)
         status = weights_bind(s->graph, &s->import.dict, &r->weights, err);
