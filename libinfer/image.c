@@ -127,6 +127,8 @@ int infer_image_decode(const void *data, size_t bytes, uint64_t max_pixels,
     struct infer_image image = {0};
     int orientation = 1, status;
 
+    if ((data == NULL && bytes > 0) || out == NULL)
+        return error_set(err, INFER_EARGUMENT, "no picture or no room given");
     if (max_pixels == 0)
         max_pixels = DEFAULT_MAX_PIXELS;
     if (bytes >= 8 && memcmp(head, "\x89PNG\r\n\x1a\n", 8) == 0)
@@ -150,10 +152,13 @@ int infer_image_decode(const void *data, size_t bytes, uint64_t max_pixels,
 int infer_image_load(const char *path, uint64_t max_pixels,
                      struct infer_error *err, struct infer_image *out)
 {
-    struct file_source *source = file_source_open(path, err);
+    struct file_source *source;
     unsigned char *data = NULL;
     int status;
 
+    if (path == NULL || out == NULL)
+        return error_set(err, INFER_EARGUMENT, "no file name or no room given");
+    source = file_source_open(path, err);
     if (source == NULL)
         return err != NULL ? err->code : INFER_EIO;
     if (source->bytes > MAX_FILE_BYTES) {

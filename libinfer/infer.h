@@ -165,8 +165,9 @@ struct infer_session_options {
     int threads;       /* CPU threads of a run; 0 (default): all cores */
     int deterministic; /* 1: same bits on every run; default 0 */
     /* Kernel choice on a GPU: 1 (default) measures the likely kernels of each
-     * layer when its plan is made, unless the tuning cache knows the answer; 2
-     * measures every kernel, and on a CPU too; 0 goes by estimates.
+     * layer when its plan is made, unless the tuning cache knows the answer,
+     * and those of vendors' libraries, which take their time, for 10 seconds;
+     * 2 measures every kernel, and on a CPU too; 0 goes by estimates.
      * deterministic implies 0. */
     int tune;
     int keep_tensors; /* 1: every intermediate tensor stays readable after a
@@ -180,6 +181,10 @@ struct infer_session_options {
      * that the stream holds when they begin, and its later work waits for
      * them.  The stream stays the caller's and must outlive the session. */
     void *stream;
+    /* Called between the steps of a plan whose kernels are measured, by the
+     * thread that plans: `done` of `total`.  NULL (default): not. */
+    void (*progress)(void *user, int done, int total);
+    void *progress_user;
 };
 
 /* Fills *options with the defaults stated above. */

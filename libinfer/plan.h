@@ -35,6 +35,8 @@ struct plan_config {
     bool keep_tensors;
     enum infer_precision precision;
     struct tuner *tuner; /* NULL: nothing is measured */
+    void (*progress)(void *user, int done, int total); /* of it; may be NULL */
+    void *progress_user;
 };
 
 enum plan_memory {

@@ -38,10 +38,15 @@ static int tune_step(struct plan *plan, struct plan_step *s,
 
 int plan_tune(struct plan *plan, struct infer_error *err)
 {
+    const struct plan_config *c = plan->config;
+    const bool tells = c->progress && tuner_mode(c->tuner) != TUNE_OFF;
     int i, rc = 0;
 
-    for (i = 0; rc == 0 && i < plan->n_steps; i++)
+    for (i = 0; rc == 0 && i < plan->n_steps; i++) {
         rc = tune_step(plan, plan->step[i], err);
+        if (rc == 0 && tells)
+            c->progress(c->progress_user, i + 1, plan->n_steps);
+    }
     tuner_finish(plan->config->tuner);
     return rc;
 }

@@ -100,6 +100,8 @@ static int configure(struct infer_session *s,
     s->config.deterministic = o->deterministic != 0;
     s->config.keep_tensors = o->keep_tensors != 0;
     s->config.precision = o->precision;
+    s->config.progress = o->progress;
+    s->config.progress_user = o->progress_user;
     s->profile = o->profile != 0;
     rc = choose_backends(o, &s->device, &s->config, err);
     return rc < 0 ? rc : open_tuner(s, o, err);

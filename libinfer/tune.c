@@ -48,9 +48,10 @@
 /* Variants of a row that are tried, but for an exhaustive search: a row offers
  * the best first, and a vendor's library takes its time to prepare each. */
 #define MAX_VARIANTS 8
-/* Seconds of measuring after which only the first variant of a row is tried,
- * but for an exhaustive search. */
-#define PATIENCE 30.0
+/* Seconds of measuring after which vendors' libraries, which compile some of
+ * their kernels while they prepare them, only stand in for rows that are not
+ * there, with their first variant; but for an exhaustive search. */
+#define PATIENCE 10.0
 
 #define ALIGN 256
 
@@ -533,20 +534,42 @@ static int measure(struct tuner *t, const struct kern_row *row, int variant,
     return rc;
 }
 
+/* Whether any of the rows is no vendor's. */
+static bool has_own(const struct kern_row *const *row, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (row[i]->backend != INFER_BACKEND_CUDNN)
+            return true;
+    return false;
+}
+
+/* How many variants of a row are tried. */
+static int variants_of(const struct tuner *t, const struct kern_problem *p,
+                       const struct kern_row *row, bool own)
+{
+    const bool late =
+        t->info.seconds > PATIENCE && row->backend == INFER_BACKEND_CUDNN;
+    int n;
+
+    if (t->mode == TUNE_EXHAUSTIVE)
+        return kern_variants(row, p, &t->device->kern, NULL);
+    if (late && own)
+        return 0;
+    n = kern_variants(row, p, &t->device->kern, NULL);
+    return late && n > 1 ? 1 : n > MAX_VARIANTS ? MAX_VARIANTS : n;
+}
+
 static int measure_all(struct tuner *t, const struct kern_problem *p,
                        const struct kern_row *const *row, int n,
                        struct infer_error *err, struct leader *lead)
 {
-    int i, k, rc = 0;
+    const bool own = has_own(row, n);
+    int rc = 0;
 
-    for (i = 0; rc == 0 && i < n; i++) {
-        int variants = kern_variants(row[i], p, &t->device->kern, NULL);
+    for (int i = 0; rc == 0 && i < n; i++) {
+        const int variants = variants_of(t, p, row[i], own);
 
-        if (t->mode != TUNE_EXHAUSTIVE && variants > MAX_VARIANTS)
-            variants = MAX_VARIANTS;
-        if (t->mode != TUNE_EXHAUSTIVE && t->info.seconds > PATIENCE)
-            variants = variants < 1 ? variants : 1;
-        for (k = 0; rc == 0 && k < variants; k++)
+        for (int k = 0; rc == 0 && k < variants; k++)
             rc = measure(t, row[i], k, p, lead, err);
     }
     return rc;

@@ -11,7 +11,11 @@
  * without pads is rather computed on dy as it is, and the result spread out.
  *
  * Packing: one thread an element of the packed rows, inputs of a row
- * innermost.
+ * innermost.  Where outputs lie innermost in the weights, as in dgrad's, they
+ * are turned over through shared memory: a block of 32 x 8 threads moves a tile
+ * of 32 inputs by 32 outputs of one tap, 33 elements a row so that columns
+ * spread over the banks (4.1 KiB).  blockIdx: tiles of outputs, tiles of
+ * inputs, taps times groups.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +31,8 @@ extern "C" {
 #include "kernels/moments.h"
 }
 
-#define THREADS 256
+#define THREADS   256
+#define TURN_TILE 32
 
 /* ---- packing ------------------------------------------------------- */
 
@@ -62,6 +67,28 @@ static __device__ __forceinline__ int64_t weight_at(const struct pack_args &a,
            s * a.stride[3];
 }
 
+/* The element as it is packed. */
+template <typename T>
+static __device__ __forceinline__ float weight_of(const struct pack_args &a,
+                                                  int o, int r, int s, int i)
+{
+    float v = load_as<T>(a.type, a.w, weight_at(a, o, r, s, i));
+
+    if (a.tf32) /* to the nearest, ties away from zero */
+        v = __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u);
+    return v;
+}
+
+/* The kernel behind reads weights before it waits (launch.cuh), which is when
+ * this one has ended: by then they have to be seen everywhere. */
+static __device__ __forceinline__ void publish_weights(void)
+{
+    __threadfence();
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
+}
+
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     pack_kernel(const __grid_constant__ struct pack_args a)
@@ -76,17 +103,51 @@ static __global__ void __launch_bounds__(THREADS)
         const int s = j / a.channels, i = j % a.channels;
         float v = 0;
         if (r < a.r && j >= 0 && s < a.s && i < a.inputs)
-            v = load_as<T>(a.type, a.w, weight_at(a, o, r, s, i));
-        if (a.tf32) /* to the nearest, ties away from zero */
-            v = __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u);
+            v = weight_of<T>(a, o, r, s, i);
         ((T *)a.packed)[at] = from_float<T>(v);
     }
-    /* The kernel behind reads weights before it waits (launch.cuh), which is
-     * when this one has ended: by then they have to be seen everywhere. */
-    __threadfence();
-#if __CUDA_ARCH__ >= 900
-    asm volatile("fence.proxy.async.global;" ::: "memory");
-#endif
+    publish_weights();
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    turn_kernel(const __grid_constant__ struct pack_args a)
+{
+    __shared__ float tile[TURN_TILE][TURN_TILE + 1];
+    const int x = threadIdx.x % TURN_TILE, y = threadIdx.x / TURN_TILE;
+    const int o0 = blockIdx.x * TURN_TILE, i0 = blockIdx.y * TURN_TILE;
+    const int taps = a.r * a.s;
+    const int tap = blockIdx.z % taps, group = blockIdx.z / taps;
+    const int first = group * a.group_outputs;
+
+    spread_wait();
+    for (int j = y; j < TURN_TILE; j += THREADS / TURN_TILE) {
+        float v = 0;
+        if (i0 + j < a.inputs && o0 + x < a.group_outputs)
+            v = weight_of<T>(a, first + o0 + x, tap / a.s, tap % a.s, i0 + j);
+        tile[j][x] = v;
+    }
+    __syncthreads();
+    for (int j = y; j < TURN_TILE; j += THREADS / TURN_TILE)
+        if (i0 + x < a.channels && o0 + j < a.group_outputs)
+            ((T *)a.packed)[(int64_t)(first + o0 + j) * a.pitch +
+                            tap * a.channels + i0 + x] =
+                from_float<T>(tile[x][j]);
+    publish_weights();
+}
+
+/* Whether outputs lie closer together in w than inputs, the rows are nothing
+ * but taps, and the grid can count them. */
+static bool turns(const struct pack_args *a)
+{
+    const int64_t output = a->stride[a->turned ? 1 : 0];
+    const int64_t input = a->stride[a->turned ? 0 : 1];
+    const int64_t taps = (int64_t)a->r * a->s;
+
+    return output < input && a->shift == 0 && a->line == a->s * a->channels &&
+           a->pitch == a->r * a->line &&
+           taps * (a->outputs / a->group_outputs) <= 65535 &&
+           a->channels <= 65535 * TURN_TILE;
 }
 
 /* ---- planning ------------------------------------------------------ */
@@ -421,6 +482,12 @@ static int pack(const struct kern_exec *e, const struct kern_args *args,
         a.stride[i] = e->problem.in[CONV_W].stride[i];
     a.w = args->in[CONV_W];
     a.packed = args->workspace;
+    if (turns(&a))
+        return launch_chained(turn_kernel<T>,
+                              dim3(cuda_blocks(a.group_outputs, TURN_TILE),
+                                   cuda_blocks(a.channels, TURN_TILE),
+                                   a.r * a.s * (a.outputs / a.group_outputs)),
+                              dim3(THREADS), 0, args->stream, a, err);
     return launch_chained(
         pack_kernel<T>, dim3(cuda_grid((int64_t)a.outputs * a.pitch, THREADS)),
         dim3(THREADS), 0, args->stream, a, err);

@@ -250,6 +250,9 @@ expect 2 'empty: the file holds no labels' "$wconv" "$weights" "$arch" \
 expect 2 'bad: labels' "$infer" -m "$model" --labels="$dir/bad" \
     "$pictures/3.png"
 expect 0 'one' "$infer" -m "$model" --labels="$dir/labels" "$pictures/1.png"
+expect 0 'note: 2 labels for 10 classes' "$infer" -m "$model" \
+    --labels="$dir/labels" "$pictures/1.png"
+expect 1 '^0$' sh -c "'$infer' -m '$model' '$pictures/1.png' 2>&1 | grep -c note"
 for option in mean std; do
     expect 1 "has 3 values, but input 'image' has 1 channel" "$wconv" "$weights" \
         "$arch" -o "$dir/y" --$option=1,2,3

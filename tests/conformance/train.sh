@@ -93,6 +93,25 @@ for rule in nesterov rmsprop adamw; do
     done
 done
 
+# ---- the best of a run: what validation found, also of one that is resumed
+best() {
+    out=$1
+    shift
+    run "$out" --best="$out.best" --lr=0.05 --optimizer=sgd "$@"
+}
+expect 0 'step 12' best "$dir/whole.safetensors" --epochs=6 \
+    --write-labels="$dir/names"
+highest=$(sed -n 's/.*validation.*accuracy \([0-9.]*\)%.*/\1/p' "$dir/out" |
+    sort -n | tail -n 1)
+expect 0 "accuracy $highest%" run "$dir/x" --evaluate \
+    --init-from="$dir/whole.safetensors.best"
+expect 0 'step 4' best "$dir/part.safetensors" --epochs=2
+expect 0 'step 12' best "$dir/part.safetensors" --epochs=6 --resume
+same "$dir/whole.safetensors" "$dir/part.safetensors"
+same "$dir/whole.safetensors.best" "$dir/part.safetensors.best"
+expect 0 '^9$' tail -n 1 "$dir/names"
+rm "$dir"/whole.* "$dir"/part.* "$dir/names"
+
 # ---- and where an epoch does not end with a step: of two batches an epoch,
 # a step takes three
 common='-b 4 --accum=3 --augment=flip,crop:2'
@@ -189,6 +208,10 @@ expect 2 'short.safetensors' run "$a" --resume="$dir/short.safetensors"
     tail -c +30002 "$a"
 } >"$dir/bit.safetensors"
 expect 2 'checksum' run "$a" --resume="$dir/bit.safetensors" --epochs=40
+# Another step in the description.
+LC_ALL=C sed 's/"step\(..\):\(..\)60/"step\1:\261/' "$a" >"$dir/bit.safetensors"
+expect 2 'checksum of its description' run "$a" --epochs=40 \
+    --resume="$dir/bit.safetensors"
 "$here/wconv" "$a" "$arch" -o "$dir/bare.infer" >/dev/null
 expect 2 'no training state\|missing' run "$a" --resume="$dir/bare.infer"
 expect 2 '/dev/full\|regular' run /dev/full --steps=1
@@ -209,6 +232,21 @@ same "$a" "$dir/good"
 ) >"$dir/out" 2>&1 && fail 'a full disk went unnoticed'
 grep -q "$a" "$dir/out" || fail 'a full disk was not named'
 same "$a" "$dir/good"
+
+# ---- names that a checkpoint cannot hold, and a path that is no UTF-8
+odd=$dir/$(printf 'a\377"')
+mkdir "$odd"
+cp "$src/tests/arch/tiny.json" "$odd"
+expect 0 'step 2' run "$dir/odd.safetensors" --arch="$odd/tiny.json" --steps=2
+expect 0 'step 3' run "$dir/odd.safetensors" --arch="$odd/tiny.json" --steps=3 \
+    --resume
+for name in train.state __metadata__; do
+    sed "s/conv1.weight/$name/" "$src/tests/arch/tiny.json" >"$dir/odd.json"
+    expect 2 "cannot hold a weight named '$name'" run "$dir/x" --steps=1 \
+        --arch="$dir/odd.json"
+    grep -q 'epoch' "$dir/out" && fail "$name: noticed late"
+    absent "$dir/x"
+done
 
 # ---- divergence: named, and the checkpoint and the log are kept
 expect 3 'Lower --lr.*unharmed' run "$a" --resume --epochs=99 --lr=1e6 \
@@ -319,6 +357,11 @@ expect 1 'evaluate exclude each other' run "$dir/x" --grad-check --time-layers
 expect 1 'resume and --grad-check' run "$a" --grad-check --resume
 expect 1 'resume and --evaluate' run "$a" --evaluate --resume
 expect 1 'evaluate of no weights' run "$dir/x" --evaluate
+expect 1 'best needs test pictures' run "$dir/x" --data="$data/train" \
+    --best="$dir/best"
+expect 1 'write-labels is for folders' "$train" --arch=resnet20-cifar \
+    --data="$dir/cifar" --write-labels="$dir/names" --steps=1
+absent "$dir/names"
 expect 1 'a file each' run "$dir/x" --steps=1 --log="$dir/x"
 expect 1 'lr-step goes with --lr-policy=step' run "$dir/x" --lr-step=1e,2e
 expect 1 'gamma goes with' run "$dir/x" --gamma=0.1 --lr-policy=cosine

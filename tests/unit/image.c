@@ -366,6 +366,9 @@ static void test_limits(void **state)
     assert_int_equal(infer_image_decode("", 0, 0, &err, &image), INFER_EFORMAT);
     assert_int_equal(infer_image_decode("GIF89a", 6, 0, &err, &image),
                      INFER_EUNSUPPORTED);
+    assert_int_equal(infer_image_load(NULL, 0, &err, &image), INFER_EARGUMENT);
+    assert_int_equal(infer_image_decode(NULL, 1, 0, &err, &image),
+                     INFER_EARGUMENT);
     assert_int_equal(infer_image_load("/dev/null", 0, &err, &image), INFER_EIO);
     assert_int_equal(infer_image_load("/", 0, &err, &image), INFER_EIO);
     assert_int_equal(infer_image_load("no such file", 0, &err, &image),

@@ -297,6 +297,21 @@ static struct graph *two_convolutions(void)
     return g;
 }
 
+/* Steps are told of one by one, up to all. */
+struct course {
+    int done, total;
+};
+
+static void follow(void *user, int done, int total)
+{
+    struct course *c = user;
+
+    assert_int_equal(done, c->done + 1);
+    assert_true(done <= total);
+    c->done = done;
+    c->total = total;
+}
+
 static struct infer_array tuned_run(struct infer_model *model, int tune,
                                     int threads, struct infer_tuning_info *info)
 {
@@ -305,13 +320,18 @@ static struct infer_array tuned_run(struct infer_model *model, int tune,
     struct infer_error err = {0};
     uint64_t state = 42;
     struct infer_array x = array_of(&state, DIMS(2, 3, 12, 12)), y;
+    struct course course = {0, 0};
 
     infer_session_options_init(&options);
     options.tune = tune;
+    options.progress = follow;
+    options.progress_user = &course;
     options.threads = threads;
     options.tune_cache = path;
     assert_int_equal(infer_session_create(model, &options, &err, &session), 0);
     y = run(session, &x, 1, 0);
+    assert_int_equal(course.done, course.total);
+    assert_int_equal(course.total > 0, tune > 0);
     assert_int_equal(infer_session_tuning(session, info), 0);
     infer_session_close(&session);
     free(x.data);

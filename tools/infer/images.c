@@ -324,6 +324,20 @@ static int print_row(const struct tool_run *run, const struct infer_array *out,
     return status;
 }
 
+/* Labels of another network name the wrong things. */
+static void check_labels(const struct tool_run *run,
+                         const struct infer_array *out)
+{
+    const int64_t classes = array_count(out) / out->dim[0];
+    const int labels = run->labels.count > 0
+                           ? run->labels.count
+                           : infer_model_label_count(run->model);
+
+    if (labels > 0 && labels != classes && run->cli->verbosity >= 0)
+        cli_error(run->cli, "note: %d labels for %" PRId64 " classes", labels,
+                  classes);
+}
+
 static int run_batch(struct tool_run *run, struct batch *b,
                      const struct tool_list *list, struct infer_error *err)
 {
@@ -441,6 +455,7 @@ static int run_course(struct tool_run *run,
                       int64_t limit, struct infer_error *err)
 {
     struct batch b = {0};
+    bool checked = false;
     int status = INFER_OK;
 
     b.picture = calloc((size_t)limit, sizeof(*b.picture));
@@ -448,6 +463,9 @@ static int run_course(struct tool_run *run,
         status = error_set(err, INFER_EMEMORY, "out of memory");
     while (status == INFER_OK && c->next < c->list->count) {
         status = fill_batch(run, info, c, limit, &b, err);
+        if (status == INFER_OK && b.n > 0 && !checked)
+            check_labels(run, &b.out.item[0]);
+        checked = checked || b.n > 0;
         if (status == INFER_OK && b.n > 0)
             status = run_batch(run, &b, c->list, err);
         cli_progress(run->cli, "classify", c->next, c->list->count);

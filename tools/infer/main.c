@@ -393,6 +393,15 @@ static void report_tuning(const struct tool_run *run)
                     t.measured, t.seconds, t.cached, t.cache);
 }
 
+static void show_tuning(void *user, int done, int total)
+{
+    const struct cli *cli = user;
+
+    cli_progress(cli, "choose kernels", (uint64_t)done, (uint64_t)total);
+    if (done == total)
+        cli_progress_end(cli);
+}
+
 static int open_and_run(struct cli *cli, const struct tool_request *r,
                         char **paths, int n_paths, struct infer_error *err)
 {
@@ -473,6 +482,8 @@ static int infer(int argc, char **argv)
     int count, status, code = CLI_OK;
 
     request_init(&r);
+    r.session.progress = show_tuning;
+    r.session.progress_user = &cli;
     status = cli_parse(&cli, argc, argv, infer_option, &r, &count);
     if (status != 0) {
         code = status > 0 ? CLI_OK : CLI_USAGE;

@@ -11,6 +11,7 @@
 #include <cjson/cJSON.h>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "libinfer/file_write.h"
 #include "libinfer/json.h"
 #include "weights/weights.h"
@@ -96,11 +97,7 @@ static int visit_param(const struct net *n, int index, struct arrays *a,
 
         if (!a->flat[part[i].home])
             continue;
-        if (snprintf(name, sizeof(name), "%s%s", part[i].prefix, p->name) >=
-            NAME_BYTES)
-            return error_set(err, INFER_EUNSUPPORTED,
-                             "the name of weight '%.64s...' is too long",
-                             p->name);
+        snprintf(name, sizeof(name), "%s%s", part[i].prefix, p->name);
         rc = visit(user, name, p->rank, p->dim,
                    a->flat[part[i].home] + p->offset, p->count, err);
     }
@@ -117,6 +114,29 @@ static int visit_all(const struct net *n, struct arrays *a, visit_fn *visit,
         rc = visit_param(n, i, a, visit, user, err);
     return rc < 0 ? rc
                   : visit(user, "train.state", 1, &size, a->state, size, err);
+}
+
+int checkpoint_check(const struct net *n, struct infer_error *err)
+{
+    const size_t longest = NAME_BYTES - sizeof("train.momentum.");
+
+    for (int i = 0; i < n->n_params; i++) {
+        const char *name = n->param[i].name;
+
+        if (strlen(name) > longest)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "the name of weight '%.64s...' is too long for a "
+                             "checkpoint (at most %zu bytes)",
+                             name, longest);
+        if (strcmp(name, "__metadata__") == 0 ||
+            strncmp(name, "train.", 6) == 0 ||
+            !text_is_utf8(name, strlen(name)))
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "a checkpoint cannot hold a weight named '%s': "
+                             "rename it",
+                             name);
+    }
+    return 0;
 }
 
 /* ---- writing ------------------------------------------------------- */
@@ -171,6 +191,23 @@ static void add_integer(cJSON *to, const char *key, uint64_t value)
     cJSON_AddStringToObject(to, key, text);
 }
 
+/* A checksum of what a file says of itself: a step or a seed that is damaged
+ * would be believed. */
+static void info_checksum(const struct checkpoint_info *info, char out[16])
+{
+    char text[512];
+    const int n =
+        snprintf(text, sizeof(text),
+                 "%s\n%s\n%" PRId64 "\n%" PRIu64 "\n%" PRId64 "\n%" PRId64
+                 "\n%" PRId64 "\n%.17g",
+                 info->arch, info->rule, info->step, info->seed, info->batch,
+                 info->accumulate, info->pictures, info->best);
+
+    snprintf(out, 16, "%08" PRIx32,
+             (uint32_t)crc32_z(crc32_z(0, NULL, 0), (unsigned char *)text,
+                               (size_t)n));
+}
+
 /* The text behind "train" in __metadata__. */
 static char *info_text(const struct checkpoint_info *info, uint32_t crc)
 {
@@ -187,6 +224,9 @@ static char *info_text(const struct checkpoint_info *info, uint32_t crc)
     add_integer(json, "batch", (uint64_t)info->batch);
     add_integer(json, "accumulate", (uint64_t)info->accumulate);
     add_integer(json, "pictures", (uint64_t)info->pictures);
+    cJSON_AddNumberToObject(json, "best", info->best);
+    info_checksum(info, text);
+    cJSON_AddStringToObject(json, "info_crc32", text);
     out = cJSON_PrintUnformatted(json);
     cJSON_Delete(json);
     return out;
@@ -257,10 +297,13 @@ int checkpoint_write(const char *path, struct net *n,
                      struct infer_error *err)
 {
     struct arrays a;
-    int rc = arrays_read(n, &a, err);
+    int rc = checkpoint_check(n, err);
 
     if (rc == 0)
-        rc = write_file(path, n, &a, info, err);
+        rc = arrays_read(n, &a, err);
+    if (rc < 0)
+        return rc;
+    rc = write_file(path, n, &a, info, err);
     arrays_clear(&a);
     return rc;
 }
@@ -356,6 +399,7 @@ static int read_info(const cJSON *json, struct checkpoint_info *out,
     const char *text = json_string(json, "crc32");
     const char *arch = json_string(json, "arch");
     const char *rule = json_string(json, "optimizer");
+    char checksum[16];
     uint64_t v[4];
     int rc;
 
@@ -389,6 +433,14 @@ static int read_info(const cJSON *json, struct checkpoint_info *out,
     out->batch = (int64_t)v[1];
     out->accumulate = (int64_t)v[2];
     out->pictures = (int64_t)v[3];
+    out->best = json_double(json, "best", 0);
+    /* The first files had none. */
+    text = json_string(json, "info_crc32");
+    info_checksum(out, checksum);
+    if (text && strcmp(text, checksum) != 0)
+        return error_set(err, INFER_EFORMAT,
+                         "the checksum of its description is wrong: the file "
+                         "is damaged");
     return 0;
 }
 

@@ -9,7 +9,8 @@
  *     train.variance.NAME   second moments
  *     train.state           KERN_STEP_SIZE numbers of the update
  * and in __metadata__, key "train", JSON text:
- *     {"version": 1, "crc32": hex of all tensors' bytes, "step": ..., ...}
+ *     {"version": 1, "crc32": hex of all tensors' bytes, "step": ..., ...,
+ *      "info_crc32": hex of the other values}
  * and, where kernels were chosen by measurement, those choices under
  * "train.kernels", a document like the tuning cache.  Random numbers follow
  * from seed and position, so there is no other state.
@@ -27,11 +28,15 @@ struct checkpoint_info {
     uint64_t seed;
     int64_t batch, accumulate;
     int64_t pictures; /* of the training set */
+    double best;      /* validation accuracy so far; 0: none */
     char arch[256];
     char rule[32];       /* optimizer */
     const char *kernels; /* what was measured; written alone, NULL for none */
 };
 
+/* Whether a file can hold the network's weights under their names, found out
+ * before they are worth something.  EUNSUPPORTED. */
+int checkpoint_check(const struct net *n, struct infer_error *err);
 /* Written beside path, synced, renamed: path is the old file or the new. */
 int checkpoint_write(const char *path, struct net *n,
                      const struct checkpoint_info *info,

@@ -68,7 +68,7 @@ static int work(struct train_run *r, struct infer_error *err)
         return train_overfit(r, err);
     if (q->evaluate)
         return train_judge(r, err);
-    if (!q->out && r->cli->verbosity >= 0)
+    if (!q->out && !q->best && r->cli->verbosity >= 0)
         cli_error(r->cli, "no -o: the weights will not be kept");
     rc = train_run(r, err);
     if (rc == 0)

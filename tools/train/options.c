@@ -13,6 +13,8 @@ enum {
     OPT_DATA,
     OPT_VAL,
     OPT_OUTPUT,
+    OPT_BEST,
+    OPT_WRITE_LABELS,
     OPT_RESUME,
     OPT_INIT_FROM,
     OPT_INIT,
@@ -68,6 +70,11 @@ const struct cli_option train_options[] = {
     {"val", 0, CLI_VALUE, "DIR",
      "pictures to validate on (those for tests in --data)", OPT_VAL},
     {"output", 'o', CLI_VALUE, "FILE", "the checkpoint to write", OPT_OUTPUT},
+    {"best", 0, CLI_VALUE, "FILE",
+     "a checkpoint of the best validation so far as well", OPT_BEST},
+    {"write-labels", 0, CLI_VALUE, "FILE",
+     "names of folders by class, one a line, for wconv --labels",
+     OPT_WRITE_LABELS},
     {"resume", 0, CLI_OPTIONAL, "FILE", "go on from a checkpoint (that of -o)",
      OPT_RESUME},
     {"init-from", 0, CLI_VALUE, "FILE",
@@ -307,6 +314,12 @@ static int file_option(struct train_request *q, int id, const char *value)
         return 0;
     case OPT_OUTPUT:
         q->out = value;
+        return 0;
+    case OPT_BEST:
+        q->best = value;
+        return 0;
+    case OPT_WRITE_LABELS:
+        q->labels = value;
         return 0;
     case OPT_RESUME:
         q->resume = value;

@@ -132,9 +132,17 @@ static int exclude(const struct cli *cli, bool a, bool b, const char *which)
     return -1;
 }
 
-static bool same_file(const char *a, const char *b)
+/* Whether two of the files to write are one. */
+static bool share_a_file(const struct train_request *q)
 {
-    return a && b && strcmp(a, b) == 0;
+    const char *const file[] = {q->out, q->best, q->labels, q->log, q->plot};
+    const size_t n = sizeof(file) / sizeof(file[0]);
+
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n; k++)
+            if (file[i] && file[k] && strcmp(file[i], file[k]) == 0)
+                return true;
+    return false;
 }
 
 static int check_contradictions(const struct cli *cli,
@@ -150,9 +158,9 @@ static int check_contradictions(const struct cli *cli,
     rc |= exclude(cli, q->resume, q->grad_check, "--resume and --grad-check");
     rc |= exclude(cli, q->resume, q->evaluate, "--resume and --evaluate");
     rc |= exclude(cli, q->steps > 0, q->epochs > 0, "--steps and --epochs");
-    if (same_file(q->out, q->log) || same_file(q->out, q->plot) ||
-        same_file(q->log, q->plot)) {
-        cli_error(cli, "-o, --log and --plot need a file each");
+    if (share_a_file(q)) {
+        cli_error(cli, "-o, --best, --write-labels, --log and --plot need a "
+                       "file each");
         rc = -1;
     }
     return rc;

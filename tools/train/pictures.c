@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "libinfer/file_write.h"
 
 static int wish_of(const struct graph *g, struct infer_error *err,
                    struct data_wish *out)
@@ -122,9 +123,39 @@ static void note_small_set(const struct train_run *r)
                   (long long)r->request->batch);
 }
 
+static int write_labels(const struct train_run *r, struct infer_error *err)
+{
+    const struct data_set *set = &r->train;
+    struct file_writer w;
+    uint64_t at = 0;
+    int rc;
+
+    if (!set->class_name)
+        return error_set(err, INFER_EARGUMENT,
+                         "%s: its classes are numbers: --write-labels is for "
+                         "folders",
+                         set->path);
+    rc = file_writer_open(r->request->labels, err, &w);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; rc == 0 && i < set->classes; i++) {
+        const size_t length = strlen(set->class_name[i]);
+
+        rc = file_writer_put(&w, at, set->class_name[i], length, err);
+        if (rc == 0)
+            rc = file_writer_put(&w, at + length, "\n", 1, err);
+        at += length + 1;
+    }
+    if (rc == 0)
+        return file_writer_commit(&w, err);
+    file_writer_abort(&w);
+    return rc;
+}
+
 int train_open_pictures(struct train_run *r, const struct graph *g,
                         struct infer_error *err)
 {
+    const struct train_request *q = r->request;
     struct data_wish wish;
     int rc = wish_of(g, err, &wish);
 
@@ -132,10 +163,15 @@ int train_open_pictures(struct train_run *r, const struct graph *g,
         rc = open_data(r, &wish, err);
     if (rc == 0)
         rc = check_names(r, err);
+    if (rc == 0 && q->best && r->val.count == 0)
+        rc = error_set(err, INFER_EARGUMENT,
+                       "--best needs test pictures: name some with --val");
+    if (rc == 0 && q->labels && train_is_run(q) && train_leads(r))
+        rc = write_labels(r, err);
     if (rc < 0)
         return rc;
     r->preprocess = wish.preprocess;
-    if (!r->request->grad_check)
+    if (!q->grad_check)
         note_small_set(r);
     return 0;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 
 static volatile sig_atomic_t interrupted;
 
@@ -167,7 +168,8 @@ static void note_saved(struct train_run *r)
     r->saved_in = r->request->out;
 }
 
-static int save(struct train_run *r, struct infer_error *err)
+static int write_checkpoint(struct train_run *r, const char *path,
+                            struct infer_error *err)
 {
     const struct train_request *q = r->request;
     struct checkpoint_info info = {.step = r->step,
@@ -175,28 +177,40 @@ static int save(struct train_run *r, struct infer_error *err)
                                    .batch = q->batch,
                                    .accumulate = q->accumulate,
                                    .pictures = r->train.count,
+                                   .best = r->best_accuracy,
                                    .kernels = r->kernels};
+
+    text_escape(info.arch, sizeof(info.arch), q->arch ? q->arch : "");
+    snprintf(info.rule, sizeof(info.rule), "%s", q->rule);
+    return checkpoint_write(path, r->net, &info, err);
+}
+
+static int save(struct train_run *r, struct infer_error *err)
+{
     int rc;
 
-    if (!q->out)
+    if (!r->request->out)
         return train_leads(r) ? log_write(&r->log, err) : 0;
     if (r->last_saved == r->step)
         return 0;
     rc = check_gradients(r, err);
+    if (rc == 0 && train_leads(r))
+        rc = write_checkpoint(r, r->request->out, err);
     if (rc < 0)
         return rc;
-    if (!train_leads(r)) {
-        note_saved(r);
+    note_saved(r);
+    return train_leads(r) ? log_write(&r->log, err) : 0;
+}
+
+/* What the validation that has just been made means for --best. */
+static int keep_best(struct train_run *r, struct infer_error *err)
+{
+    if (!(r->val_accuracy > r->best_accuracy))
         return 0;
-    }
-    snprintf(info.arch, sizeof(info.arch), "%s", q->arch ? q->arch : "");
-    snprintf(info.rule, sizeof(info.rule), "%s", q->rule);
-    rc = checkpoint_write(q->out, r->net, &info, err);
-    if (rc == 0) {
-        note_saved(r);
-        rc = log_write(&r->log, err);
-    }
-    return rc;
+    r->best_accuracy = r->val_accuracy;
+    return r->request->best && train_leads(r)
+               ? write_checkpoint(r, r->request->best, err)
+               : 0;
 }
 
 /* ---- what is shown ------------------------------------------------- */
@@ -331,11 +345,10 @@ static int end_epoch(struct train_run *r, struct course *c,
     if (rc < 0)
         return rc;
     epoch_line(r, &c->epoch, trained);
-    if (r->val_accuracy > r->best_accuracy)
-        r->best_accuracy = r->val_accuracy;
+    rc = keep_best(r, err);
     restart(&c->epoch);
     restart(&c->part);
-    return 0;
+    return rc;
 }
 
 /* What is due behind a step: a row, a checkpoint, the end of an epoch. */

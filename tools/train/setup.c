@@ -340,6 +340,7 @@ static int resume(struct train_run *r, struct infer_error *err)
                 (long long)info.step, (long long)r->total_steps);
     r->step = r->last_saved = info.step;
     r->saved_in = path;
+    r->best_accuracy = info.best;
     return log_resume(&r->log, info.step, err);
 }
 
@@ -413,14 +414,14 @@ static int try_output(const char *path, struct infer_error *err)
 static int try_outputs(const struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
+    const char *const file[] = {q->out, q->best, q->labels, q->log, q->plot};
     int rc = 0;
 
     if (!train_is_run(q) || !train_leads(r))
         return 0;
-    rc = try_output(q->out, err);
-    if (rc == 0)
-        rc = try_output(q->log, err);
-    return rc < 0 ? rc : try_output(q->plot, err);
+    for (size_t i = 0; rc == 0 && i < sizeof(file) / sizeof(file[0]); i++)
+        rc = try_output(file[i], err);
+    return rc;
 }
 
 int train_open(struct train_run *r, struct infer_error *err)
@@ -442,6 +443,8 @@ int train_open(struct train_run *r, struct infer_error *err)
     if (rc < 0 || q->grad_check)
         return rc;
     rc = train_choose(r, dtype_of(q->precision), train_part(r), err);
+    if (rc == 0 && train_is_run(q) && (q->out || q->best))
+        rc = checkpoint_check(r->net, err);
     if (rc == 0)
         rc = open_loaders(r, err);
     if (rc < 0)

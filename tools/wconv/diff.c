@@ -138,43 +138,62 @@ static int compare_tensors(const struct wconv_subject *a,
     return differences;
 }
 
-/* A node as JSON text, or NULL: what is compared of it. */
-static char *node_text(const cJSON *graph, const char *name)
+/* The JSON of each node by its number: what is compared of it.  The document
+ * lists the nodes in the graph's order.  To be freed; NULL where memory is
+ * short. */
+static const cJSON **list_nodes(const struct graph *g, const cJSON *json)
 {
-    const cJSON *node;
+    const cJSON **list = calloc((size_t)g->n_nodes + 1, sizeof(const cJSON *));
+    const cJSON *nodes = cJSON_GetObjectItemCaseSensitive(json, "nodes");
+    const cJSON *node = nodes != NULL ? nodes->child : NULL;
+    int i;
 
-    cJSON_ArrayForEach(node, cJSON_GetObjectItemCaseSensitive(graph, "nodes"))
-    {
-        const cJSON *n = cJSON_GetObjectItemCaseSensitive(node, "name");
+    for (i = 0; list != NULL && i < g->n_nodes && node != NULL; i++)
+        if (g->node[i].op != GRAPH_NONE) {
+            list[i] = node;
+            node = node->next;
+        }
+    return list;
+}
 
-        if (cJSON_IsString(n) && strcmp(n->valuestring, name) == 0)
-            return cJSON_PrintUnformatted(node);
-    }
-    return NULL;
+static int compare_node(const char *name, const cJSON *a, const cJSON *b)
+{
+    char *x = cJSON_PrintUnformatted(a), *y = cJSON_PrintUnformatted(b);
+    const int differs = x == NULL || y == NULL || strcmp(x, y) != 0;
+
+    if (differs)
+        cli_print("! node %s\n    %s\n    %s\n", name, x != NULL ? x : "",
+                  y != NULL ? y : "");
+    cJSON_free(x);
+    cJSON_free(y);
+    return differs;
 }
 
 static int compare_nodes(const struct graph *a, const struct graph *b,
-                         const cJSON *ja, const cJSON *jb)
+                         const cJSON *ja, const cJSON *jb,
+                         struct infer_error *err)
 {
-    int i, differences = 0;
+    const cJSON **in_a = list_nodes(a, ja), **in_b = list_nodes(b, jb);
+    int i, other, differences = 0;
 
-    for (i = 0; i < a->n_nodes; i++) {
-        const char *name = a->node[i].name;
-        char *x = node_text(ja, name), *y = node_text(jb, name);
-
-        if (y == NULL)
-            cli_print("- node %s\n", name);
-        else if (x != NULL && strcmp(x, y) != 0)
-            cli_print("! node %s\n    %s\n    %s\n", name, x, y);
-        differences += x == NULL || y == NULL || strcmp(x, y) != 0;
-        cJSON_free(x);
-        cJSON_free(y);
+    if (in_a == NULL || in_b == NULL)
+        differences = error_set(err, INFER_EMEMORY, "out of memory");
+    for (i = 0; differences >= 0 && i < a->n_nodes; i++) {
+        other = graph_find_node(b, a->node[i].name);
+        if (other >= 0) {
+            differences += compare_node(a->node[i].name, in_a[i], in_b[other]);
+        } else {
+            cli_print("- node %s\n", a->node[i].name);
+            differences++;
+        }
     }
-    for (i = 0; i < b->n_nodes; i++)
+    for (i = 0; differences >= 0 && i < b->n_nodes; i++)
         if (graph_find_node(a, b->node[i].name) < 0) {
             cli_print("+ node %s\n", b->node[i].name);
             differences++;
         }
+    free(in_a);
+    free(in_b);
     return differences;
 }
 
@@ -212,7 +231,9 @@ static int compare_graphs(const struct graph *a, const struct graph *b,
     if (ja == NULL || jb == NULL)
         differences = error_set(err, INFER_EMEMORY, "out of memory");
     else
-        differences = compare_nodes(a, b, ja, jb) + compare_ends(ja, jb);
+        differences = compare_nodes(a, b, ja, jb, err);
+    if (differences >= 0)
+        differences += compare_ends(ja, jb);
     cJSON_Delete(ja);
     cJSON_Delete(jb);
     return differences;
