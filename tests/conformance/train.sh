@@ -137,8 +137,15 @@ highest=$(sed -n 's/.*validation.*accuracy \([0-9.]*\)%.*/\1/p' "$dir/out" |
     sort -n | tail -n 1)
 expect 0 "accuracy $highest%" run "$dir/x" --evaluate \
     --init-from="$dir/whole.safetensors.best"
-expect 0 'step 4' best "$dir/part.safetensors" --epochs=2
-expect 0 'step 12' best "$dir/part.safetensors" --epochs=6 --resume
+expect 0 'step 4' best "$dir/part.safetensors" --epochs=2 \
+    --log="$dir/part.csv"
+expect 0 'step 12' best "$dir/part.safetensors" --epochs=6 --resume \
+    --log="$dir/part.csv"
+expect 0 '^12,6,' tail -n 1 "$dir/part.csv"
+[ "$(grep -c '^[0-9]' "$dir/part.csv")" = 12 ] || fail 'rows of the log are lost'
+count=$((count + 1))
+tail -n +2 "$dir/part.csv" | cut -d, -f9 | sort -g -c 2>/dev/null ||
+    fail 'the seconds of the log begin anew'
 same "$dir/whole.safetensors" "$dir/part.safetensors"
 same "$dir/whole.safetensors.best" "$dir/part.safetensors.best"
 expect 0 '^9$' tail -n 1 "$dir/names"
@@ -288,6 +295,10 @@ expect 3 "step 60 in $a is unharmed" run "$dir/x" --resume="$a" --epochs=99 \
     --lr=1e6 --snapshot=1000 --epsilon=0 --log="$dir/x.csv"
 absent "$dir/x"
 expect 0 '^61,' cat "$dir/x.csv"
+
+expect 3 'not finite.*loss-scale may be too large' run "$dir/x" \
+    --precision=fp16 --loss-scale=16777216 --steps=3
+absent "$dir/x"
 
 # ---- bad data
 expect 2 'No such file' "$train" "$arch" --data="$dir/nothing" -o "$dir/x"

@@ -71,11 +71,6 @@ static int take_constant(const struct net_param *p, const struct constant *c,
     return rc;
 }
 
-static enum infer_dtype master(const struct net *n)
-{
-    return n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
-}
-
 /* Averages start where the weights do. */
 static int write_all(struct net *n, const void *flat, struct infer_error *err)
 {
@@ -102,9 +97,9 @@ int init_random(struct net *n, enum init_scheme scheme, uint64_t seed,
         struct random r = random_at(seed, RANDOM_WEIGHTS, (uint64_t)i);
 
         if (c)
-            rc = take_constant(p, c, master(n), flat, err);
+            rc = take_constant(p, c, net_wide(n), flat, err);
         else
-            fill(p, scheme, &r, master(n), flat);
+            fill(p, scheme, &r, net_wide(n), flat);
     }
     if (rc == 0)
         rc = write_all(n, flat, err);
@@ -141,7 +136,7 @@ int init_from_graph(struct net *n, const struct graph *from,
                      0)
             note_left(report, p, "it is of another shape there");
         else {
-            rc = take_constant(p, c, master(n), flat, err);
+            rc = take_constant(p, c, net_wide(n), flat, err);
             weights += p->rank > 1;
         }
     }

@@ -131,11 +131,6 @@ static void mark_gradients(struct net *n)
 
 /* ---- what stays ---------------------------------------------------- */
 
-static enum infer_dtype wide(const struct net *n)
-{
-    return n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
-}
-
 /* Part of a fixed buffer. */
 static struct view part(int buffer, enum infer_dtype dtype, int64_t offset,
                         int64_t count)
@@ -153,7 +148,7 @@ static int fixed(struct net *n, struct infer_error *err)
 {
     const struct graph_value *in = &n->g->value[n->g->input[0]];
     const int64_t batch = n->options.batch, one = 1, state = KERN_STEP_SIZE;
-    const enum infer_dtype type = wide(n);
+    const enum infer_dtype type = net_wide(n);
     int rc = net_tensor(n, NET_FIXED, type, in->rank, in->dim, NET_LAYOUT, err,
                         &n->input);
 

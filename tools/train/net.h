@@ -207,6 +207,18 @@ struct net {
     void *host_metrics;
 };
 
+/* Whether activations are in 16 bits. */
+static inline bool net_is_half(const struct net *n)
+{
+    return n->options.dtype == INFER_F16 || n->options.dtype == INFER_BF16;
+}
+
+/* The type of masters, losses and statistics. */
+static inline enum infer_dtype net_wide(const struct net *n)
+{
+    return n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
+}
+
 /* Takes over the graph (freed on failure too), whose first input is the batch
  * and whose only output are scores, or their softmax, which is left out.
  * EUNSUPPORTED lists every node that cannot be trained. */

@@ -99,8 +99,7 @@ int net_add_moments(struct net *n, int value, struct net_emit *e,
                     struct infer_error *err)
 {
     const struct kern_tensor *y = &e->out[0].t;
-    const enum infer_dtype type =
-        n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
+    const enum infer_dtype type = net_wide(n);
     const int64_t pixels = kern_tensor_count(y) / y->dim[1];
     const int64_t dim[3] = {moments_parts(MOMENTS_PART, pixels), 2, y->dim[1]};
     const int norm = e->list == NET_LIST_TRAIN ? norm_behind(n, value) : -1;

@@ -8,11 +8,6 @@
 #include "kernels/error.h"
 #include "libinfer/ops/op.h"
 
-static bool is_half(const struct net *n)
-{
-    return n->options.dtype == INFER_F16 || n->options.dtype == INFER_BF16;
-}
-
 /* A parameter as the list sees it: evaluation reads averages where there are
  * any, and matrices are read in the type of the activations. */
 static struct view param_of(const struct net *n, int list, int param,
@@ -20,7 +15,7 @@ static struct view param_of(const struct net *n, int list, int param,
 {
     const bool average =
         list == NET_LIST_EVAL && n->options.average && net_is_trained(n, param);
-    const bool half = matrix && is_half(n);
+    const bool half = matrix && net_is_half(n);
     struct view v;
 
     if (!average)

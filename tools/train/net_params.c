@@ -181,17 +181,6 @@ static int flat(struct net *n, enum net_home home, enum infer_dtype dtype,
     return rc < 0 ? rc : 0;
 }
 
-static bool is_half(const struct net *n)
-{
-    return n->options.dtype == INFER_F16 || n->options.dtype == INFER_BF16;
-}
-
-/* Masters are F32 whatever the network computes in, but for doubles. */
-static enum infer_dtype master(const struct net *n)
-{
-    return n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
-}
-
 int net_find_params(struct net *n, struct infer_error *err)
 {
     const struct net_options *o = &n->options;
@@ -213,16 +202,16 @@ int net_find_params(struct net *n, struct infer_error *err)
         return error_set(err, INFER_EUNSUPPORTED,
                          "the network has nothing to train%s",
                          o->freeze ? ": --freeze names every parameter" : "");
-    rc = flat(n, NET_WEIGHTS, master(n), all, err);
+    rc = flat(n, NET_WEIGHTS, net_wide(n), all, err);
     if (rc == 0)
-        rc = flat(n, NET_GRADS, master(n), trained, err);
+        rc = flat(n, NET_GRADS, net_wide(n), trained, err);
     if (rc == 0 && o->momentum)
         rc = flat(n, NET_M, INFER_F32, trained, err);
     if (rc == 0 && o->second)
         rc = flat(n, NET_V, INFER_F32, trained, err);
     if (rc == 0 && o->average)
         rc = flat(n, NET_AVERAGE, INFER_F32, trained, err);
-    if (rc == 0 && is_half(n))
+    if (rc == 0 && net_is_half(n))
         rc = flat(n, NET_HALF, o->dtype, all, err);
     return rc;
 }
@@ -240,7 +229,7 @@ struct view net_param_view(const struct net *n, int param, enum net_home home)
     memset(&v, 0, sizeof(v));
     v.buffer = n->flat[home];
     v.offset = p->offset;
-    v.t = kern_tensor_dense(home == NET_HALF ? n->options.dtype : master(n),
+    v.t = kern_tensor_dense(home == NET_HALF ? n->options.dtype : net_wide(n),
                             p->rank, p->dim, net_param_layout(n));
     return v;
 }

@@ -141,7 +141,12 @@ static int write_labels(const struct train_run *r, struct infer_error *err)
     for (int i = 0; rc == 0 && i < set->classes; i++) {
         const size_t length = strlen(set->class_name[i]);
 
-        rc = file_writer_put(&w, at, set->class_name[i], length, err);
+        if (strchr(set->class_name[i], '\n'))
+            rc = error_set(err, INFER_EFORMAT,
+                           "%s: the name of class '%s' is more than a line",
+                           set->path, set->class_name[i]);
+        else
+            rc = file_writer_put(&w, at, set->class_name[i], length, err);
         if (rc == 0)
             rc = file_writer_put(&w, at + length, "\n", 1, err);
         at += length + 1;

@@ -156,7 +156,12 @@ static int check_gradients(struct train_run *r, struct infer_error *err)
         return 0;
     rc = net_read_state(r->net, state, err);
     if (rc == 0 && state[KERN_STEP_SKIPPED] > 0)
-        rc = diverged(r, r->step - 1, "gradients are not finite", err);
+        rc = diverged(r, r->step - 1,
+                      r->request->loss_scale > 1
+                          ? "gradients are not finite, for which --loss-scale "
+                            "may be too large"
+                          : "gradients are not finite",
+                      err);
     return rc;
 }
 
@@ -237,6 +242,7 @@ struct tally {
 struct course {
     struct tally epoch, part;
     double begun, shown;
+    double before; /* seconds that the log has of an interrupted run */
     int64_t first_step;
 };
 
@@ -310,7 +316,7 @@ static int add_row(struct train_run *r, const struct course *c, bool validated,
         .val_loss = validated ? r->val_loss : NAN,
         .val_accuracy = validated ? r->val_accuracy : NAN,
         .images_per_second = n > 0 ? n / (trained - t->begun) : NAN,
-        .seconds = cli_now() - c->begun,
+        .seconds = c->before + cli_now() - c->begun,
     };
 
     return log_add(&r->log, &row, err);
@@ -384,6 +390,8 @@ static int loop(struct train_run *r, struct infer_error *err)
     struct course c = {.begun = cli_now(), .first_step = r->step};
     int rc = loader_start(r->loader, taken / batches, taken % batches, err);
 
+    if (r->log.count > 0)
+        c.before = r->log.row[r->log.count - 1].seconds;
     c.shown = c.begun;
     restart(&c.epoch);
     restart(&c.part);

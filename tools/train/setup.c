@@ -347,15 +347,13 @@ static int resume(struct train_run *r, struct infer_error *err)
 /* A loss scale other than 1 from the start. */
 static int set_loss_scale(struct train_run *r, struct infer_error *err)
 {
-    const bool half = r->net->options.dtype == INFER_F16 ||
-                      r->net->options.dtype == INFER_BF16;
     float state[KERN_STEP_SIZE] = {0};
 
     if (r->request->loss_scale > 0)
         state[KERN_STEP_LOSS_SCALE] = (float)r->request->loss_scale;
     else /* bf16 has the range of single precision */
         state[KERN_STEP_LOSS_SCALE] =
-            half && r->net->options.dtype == INFER_F16 ? 65536 : 1;
+            r->net->options.dtype == INFER_F16 ? 65536 : 1;
     return net_write_state(r->net, state, err);
 }
 
