@@ -317,7 +317,7 @@ static int launch_gemv(const struct kern_exec *e, const struct kern_args *args,
 }
 
 /* A warp's steps along k, each longer with every row, or the bytes, or the
- * products.  Rows were measured while they were finished one after another. */
+ * products. */
 static double gemv_microseconds(int64_t rows, int64_t k, int64_t n,
                                 enum infer_dtype dtype)
 {
@@ -331,7 +331,7 @@ static double gemv_microseconds(int64_t rows, int64_t k, int64_t n,
     const double products = rows == 1 ? 0 : 2 * rows * weights / 6e6;
     const double most = bytes > products ? bytes : products;
 
-    return 1.6 + (rows == 1 ? 0 : 0.5 * rows) + (along > most ? along : most);
+    return 1.6 + (along > most ? along : most);
 }
 
 static double estimate_gemv(const struct kern_problem *p,

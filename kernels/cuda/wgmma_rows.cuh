@@ -251,7 +251,8 @@ template <typename C> static double wgmma_waves(const struct wgmma_state *s)
 /* Waves of clusters; a block fills its ring, multiplies and passes its sums on.
  * Few chunks come no sooner than they are fetched; blocks that lie together on
  * a multiprocessor share its rate.  Where weights come from memory, what a tile
- * takes in sets the pace, its empty rows too. */
+ * takes in sets the pace, its empty rows too; a deep ring has more of it under
+ * way. */
 template <typename C>
 static double wgmma_estimate_cluster(const struct kern_problem *p,
                                      const struct wgmma_state *s)
@@ -268,8 +269,10 @@ static double wgmma_estimate_cluster(const struct kern_problem *p,
     const double block = s->chunks / (double)s->cluster * chunk + rest;
     const double taken = (double)s->tiles_n * s->chunks * 128 * rows;
     const double moved = cost_conv_bytes(p, &s->g) / 2.6e6;
-    const double bytes =
-        wgmma_is_streamed<C>(s) && taken / 5e6 > moved ? taken / 5e6 : moved;
+    const double pace = taken / (C::DEEP ? 8e6 : 5e6);
+    const double bytes = !wgmma_is_streamed<C>(s)  ? moved
+                         : pace > moved || C::DEEP ? pace
+                                                   : moved;
 
     return cost_together(wgmma_waves<C>(s) * block, bytes, 0.2);
 }
@@ -506,6 +509,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             STAGES = stages,                                                   \
             TWO_FIT = wgmma_cluster<m, wgs, bn, stages>::SHARED <=             \
                       WGMMA_SHARED_OF_TWO,                                     \
+            DEEP = !TWO_FIT && (stages) > 5,                                   \
             MOMENTS = 0,                                                       \
             PERCENT = percent                                                  \
         };                                                                     \
@@ -527,7 +531,9 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  *   64x256   two take tiles in turn              213,136
  *   128x32   two take tiles in turn              188,640
  * Clusters: 128x128 200,776 (4 stages); where two blocks fit a multiprocessor,
- * up to 115,712: 64x64 100,456 (5), 64x32 108,680 (8). */
+ * up to 115,712: 64x64 100,456 (5), 64x32 108,680 (8); for weights that come
+ * from memory, of which a deep ring has most under way: 64x64 215,240 (12),
+ * 128x64 209,016 (7). */
 #define WGMMA_ROWS(conv, dense, m, kind, flags)                                \
     WGMMA_TILE_ROW(conv##_128x256, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
                    256, 4, 2, 77)                                              \
@@ -556,14 +562,18 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
     WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
                       1, 64, 5, 46)                                            \
     WGMMA_CLUSTER_ROW(dense##_64x32_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      1, 32, 8, 31)
+                      1, 32, 8, 31)                                            \
+    WGMMA_CLUSTER_ROW(dense##_64x64_deep, KERN_DENSE_FPROP, m, kind, flags, 1, \
+                      64, 12, 46)                                              \
+    WGMMA_CLUSTER_ROW(dense##_128x64_deep, KERN_DENSE_FPROP, m, kind, flags,   \
+                      2, 64, 7, 67)
 
-/* The tiles in single precision, which need registers for a second set of sums
- * and two matrices of weights.
+/* The tiles in single precision, which need registers for
+ * a second set of sums and two matrices of weights.
  *   128x128  two consumers share a tile          213,104
  *   128x64   two share a tile                    213,088
- * Clusters: 64x128 198,728 (4 stages), one block a multiprocessor; 64x64 92,216
- * (3), 64x32 92,248 (5). */
+ * Clusters: 64x128 198,728 (4 stages), one block a
+ * multiprocessor; 64x64 92,216 (3), 64x32 92,248 (5). */
 #define WGMMA_ROWS_SPLIT(conv, dense, m, kind, flags)                          \
     WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
                    128, 3, 4, 73)                                              \

@@ -222,8 +222,9 @@ static void make_dense(struct maker *m, int k)
 {
     static const int64_t fixed[][3] = {
         /* rows, C, K */
-        {1, 1, 1},    {1, 2048, 1000}, {8, 512, 10},  {5, 15, 17},
-        {16, 32, 32}, {3, 400, 120},   {1, 784, 300}, {64, 65, 63}};
+        {1, 1, 1},     {1, 2048, 1000}, {8, 512, 10},
+        {5, 15, 17},   {16, 32, 32},    {3, 400, 120},
+        {1, 784, 300}, {64, 65, 63},    {9, 4104, 70}};
     struct kern_problem *p = m->p;
     struct dims x = {.rank = 2}, w = {.rank = 2}, y;
 
@@ -242,6 +243,10 @@ static void make_dense(struct maker *m, int k)
                 x.dim[0] = rng_range(&m->rng, 60, 300);
             x.dim[x.rank - 1] = 8 * rng_range(&m->rng, 1, tall ? 12 : 80);
             w.dim[0] = 8 * rng_range(&m->rng, 1, tall ? 40 : 12);
+        } else if (rng_chance(&m->rng, 20)) { /* a long sum of few rows */
+            x.dim[x.rank - 1] = 8 * rng_range(&m->rng, 80, 400);
+            if (x.rank == 2)
+                x.dim[0] = rng_range(&m->rng, 1, 64);
         }
     }
     w.dim[1] = x.dim[x.rank - 1];
