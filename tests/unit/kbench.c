@@ -61,6 +61,32 @@ static void test_lines(void **state)
     }
 }
 
+/* The types that a line names are those of the run, or it is refused. */
+static void test_line_types(void **state)
+{
+    static const char line[] = "conv_wgrad mb2ic8ih9oc16oh9kh3ph1 nhwc F16:F32";
+    struct kb_figures f;
+    struct kern_problem p = problem_of(line, "fp16");
+    struct infer_error err = {0};
+    char text[256];
+
+    (void)state;
+    assert_int_equal(p.in[0].dtype, INFER_F16);
+    assert_int_equal(p.out[0].dtype, INFER_F32);
+    kb_problem_text(&p, KB_WGRAD, text, sizeof(text));
+    assert_null(strstr(text, "F16 "));
+    assert_non_null(strstr(text, "F16:F32"));
+    kb_figures_init(&f, KERN_CONV_FPROP);
+    assert_int_equal(kb_figures_parse(line, &f, &err), 0);
+    assert_int_equal(
+        kb_figures_problem(&f, kb_precision_find("fp32"), KERN_NHWC, &err, &p),
+        INFER_EARGUMENT);
+    assert_non_null(strstr(err.text, "F16"));
+    kb_figures_init(&f, KERN_CONV_FPROP);
+    assert_int_equal(kb_figures_parse("mb1ic8ih9oc8kh3 F16:F33", &f, &err),
+                     INFER_EARGUMENT);
+}
+
 static void test_figures(void **state)
 {
     struct kern_problem p = problem_of("mb4ic16ih32oc8kh3ph1", "fp16");
@@ -772,21 +798,14 @@ static void test_layers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_figures),
-        cmocka_unit_test(test_directions),
-        cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_bad_lines),
-        cmocka_unit_test(test_sweeps),
-        cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_summary),
-        cmocka_unit_test(test_floor),
-        cmocka_unit_test(test_proof),
-        cmocka_unit_test(test_proof_transform),
-        cmocka_unit_test(test_bench),
-        cmocka_unit_test(test_html),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_lines),   cmocka_unit_test(test_line_types),
+        cmocka_unit_test(test_figures), cmocka_unit_test(test_directions),
+        cmocka_unit_test(test_compare), cmocka_unit_test(test_bad_lines),
+        cmocka_unit_test(test_sweeps),  cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_summary), cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_proof),   cmocka_unit_test(test_proof_transform),
+        cmocka_unit_test(test_bench),   cmocka_unit_test(test_html),
+        cmocka_unit_test(test_json),    cmocka_unit_test(test_csv),
         cmocka_unit_test(test_layers),
     };
 

@@ -179,6 +179,28 @@ static int parse_epilogue(const char *word, struct kb_figures *f,
     return 0;
 }
 
+/* "nhwc", "F16", "F16:F32", "nhwc:nchw": where a printed line ends.  Layout and
+ * type come from their own options; a type that is another one is refused. */
+static bool parse_end(const char *word, struct kb_figures *f)
+{
+    static const char *const known[] = {"F32",  "F16",   "BF16",    "nhwc",
+                                        "nchw", "dense", "strided", NULL};
+    static const enum infer_dtype dtypes[] = {INFER_F32, INFER_F16, INFER_BF16};
+    const size_t n = strcspn(word, ":");
+    char first[16];
+
+    if (n >= sizeof(first))
+        return false;
+    memcpy(first, word, n);
+    first[n] = '\0';
+    const int which = cli_word(first, known);
+    if (which < 0 || (word[n] && cli_word(word + n + 1, known) < 0))
+        return false;
+    if (which < 3)
+        f->dtype = dtypes[which];
+    return true;
+}
+
 static int parse_word(const char *word, struct kb_figures *f,
                       struct infer_error *err)
 {
@@ -187,8 +209,6 @@ static int parse_word(const char *word, struct kb_figures *f,
     static const enum kern_op op_of[] = {KERN_CONV_FPROP, KERN_CONV_FPROP,
                                          KERN_CONV_FPROP, KERN_POOL_FPROP,
                                          KERN_DENSE_FPROP};
-    static const char *const ignored[] = {"nhwc", "nchw", "dense", "F32",
-                                          "F16",  "BF16", "max",   NULL};
     const int op = cli_word(word, ops);
 
     if (op >= 0) {
@@ -203,8 +223,7 @@ static int parse_word(const char *word, struct kb_figures *f,
         f->average = true;
         return 0;
     }
-    /* Layout and type come from their own options. */
-    if (cli_word(word, ignored) >= 0)
+    if (strcmp(word, "max") == 0 || parse_end(word, f))
         return 0;
     return parse_letters(word, f, err);
 }
@@ -357,6 +376,10 @@ int kb_figures_problem(const struct kb_figures *given,
     int rc = 0;
 
     memset(out, 0, sizeof(*out));
+    if (f.dtype != INFER_NONE && f.dtype != precision->dtype)
+        return error_set(err, INFER_EARGUMENT,
+                         "problem: its line says %s, --dtype %s",
+                         infer_dtype_name(f.dtype), precision->name);
     complete(&f);
     out->op = f.op;
     out->n_out = 1;

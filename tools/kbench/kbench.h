@@ -56,6 +56,7 @@ struct kb_figures {
     int pad_top, pad_left, pad_bottom, pad_right; /* -1: as top or left */
     bool bias, residual, residual_last, average;
     struct kern_unary act;
+    enum infer_dtype dtype; /* that a printed line names; INFER_NONE: none */
 };
 void kb_figures_init(struct kb_figures *f, enum kern_op op);
 /* Reads benchdnn's letters, and what kern_problem_format() prints behind them:

@@ -133,7 +133,10 @@ static int set_figure(struct kb_request *r, const char *option,
     if (cli_int(value, 0, INT32_MAX, &number) &&
         kb_figures_set(&r->figures, figure, number))
         return 0;
-    return cli_bad_value(r->cli, option, value, "a number in range");
+    return cli_bad_value(r->cli, option, value,
+                         strcmp(figure, "pad") == 0
+                             ? "a number from 0 to 16777216"
+                             : "a number from 1 to 16777216");
 }
 
 /* Calls add() with each word of a comma-separated list. */
