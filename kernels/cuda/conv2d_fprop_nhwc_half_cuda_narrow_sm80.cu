@@ -163,7 +163,7 @@ static double narrow_estimate(const struct kern_problem *p,
                               const struct kern_device *d)
 {
     (void)d;
-    return 2.2 + kern_problem_bytes(p) / 3.5e6;
+    return 2 + kern_problem_bytes(p) / 4.2e6;
 }
 
 static int narrow_prepare(struct kern_exec *e, const struct kern_device *d,

@@ -319,23 +319,33 @@ static inline double depthwise_estimate(const struct kern_problem *p,
 
 enum { DEPTHWISE_VARIANTS = 3 };
 
+/* Threads of 8 channels by `width` outputs. */
+static inline int64_t depthwise_threads(const struct conv_geometry *g,
+                                        int width)
+{
+    return (int64_t)(g->k / 8) * g->n * g->p * conv_ceil_div(g->q, width);
+}
+
 /* Outputs a thread computes along the width, by variant.  Which is best depends
- * on how far the image fills the device: where it does, 3x3 windows of stride 1
- * share most and take 4, and 5x5 of stride 2 run out of registers (H200). */
+ * on how far the image fills the device (H200).  Where one output a thread
+ * leaves places free, more only last longer.  5x5 windows of stride 2 run out
+ * of registers.  Windows of stride 1 share most and take 4 as soon as that
+ * keeps 384 threads a multiprocessor, 5x5 where it computes nothing beside the
+ * image that 2 do not. */
 static inline int depthwise_width(const struct conv_geometry *g,
                                   const struct kern_device *d, int variant)
 {
     static const int order[][DEPTHWISE_VARIANTS] = {
         {2, 4, 1}, {4, 2, 1}, {1, 2, 4}};
-    /* 4 outputs of 8 channels a thread, 512 threads a multiprocessor. */
-    const bool full =
-        (int64_t)g->m * g->k >= (int64_t)conv_multiprocessors(d) * 512 * 4 * 8;
+    const int64_t sm = conv_multiprocessors(d);
+    const bool even = 2 * conv_ceil_div(g->q, 4) == conv_ceil_div(g->q, 2);
     int row = 0;
 
-    if (full && g->r == 3 && g->stride_w == 1)
-        row = 1;
-    if (full && g->r == 5 && g->stride_w == 2)
+    if (depthwise_threads(g, 1) <= 512 * sm || (g->r == 5 && g->stride_w == 2))
         row = 2;
+    else if (depthwise_threads(g, 4) >= 384 * sm && g->stride_w == 1 &&
+             (g->r == 3 || even))
+        row = 1;
     return order[row][variant];
 }
 

@@ -316,15 +316,22 @@ static int launch_gemv(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run_gemv, &g, args, err);
 }
 
-/* The weights, which are read once; with several rows it is a warp's own work
- * that bounds it. */
+/* A warp's steps along k, each longer with every row, or the bytes, or the
+ * products. */
 static double gemv_microseconds(int64_t rows, int64_t k, int64_t n,
                                 enum infer_dtype dtype)
 {
-    const double bytes =
-        (double)k * (double)n * (double)infer_dtype_size(dtype);
+    const double size = (double)infer_dtype_size(dtype),
+                 weights = (double)(k * n);
+    const int64_t wide = 16 / (int64_t)size;
+    const int64_t lanes = k % wide == 0 ? 32 * wide : 32;
+    const double steps = (double)((k + lanes - 1) / lanes);
+    const double bytes = weights * size / 3.5e6;
+    const double along = steps * (rows == 1 ? 0.27 : 0.27 + 0.14 * rows);
+    const double products = rows == 1 ? 0 : 2 * rows * weights / 6e6;
+    const double most = bytes > products ? bytes : products;
 
-    return rows == 1 ? 2 + bytes / 3e6 : 3.5 + bytes / 0.7e6;
+    return 1.6 + (along > most ? along : most);
 }
 
 static double estimate_gemv(const struct kern_problem *p,

@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/cuda/cost.h"
 #include "kernels/cuda/igemm.cuh"
 
 struct igemm_state {
@@ -89,37 +90,59 @@ static int igemm_supports(const struct kern_problem *p,
 
 /* ---- heuristic ----------------------------------------------------- */
 
-/* Microseconds, roughly: waves of blocks, each as long as its chunks, or the
- * bytes, and the second pass.  Only the order of the rows matters. */
+/* Blocks that a multiprocessor of 233,472 bytes of shared memory holds, each
+ * with 1,024 beside its own; the largest tile runs out of registers first. */
+template <typename C> static int igemm_sharing(void)
+{
+    typedef igemm_tile<typename C::mode, C::BM, C::BN, C::ROW, C::STAGES,
+                       C::WARPS_M, C::WARPS_N, 16>
+        L;
+    const int fit = 233472 / (L::PIPE + 1024);
+
+    return C::BM * C::BN >= 128 * 128 && fit > 2 ? 2 : fit;
+}
+
+/* Microseconds of one block, with `beside` of them on its multiprocessor.  PEAK
+ * times PEAK_PERCENT is its rate in thousandths of a TFLOP/s, that is of a
+ * MFLOP a microsecond; a block alone takes in 82 bytes a nanosecond. */
+template <typename C>
+static double igemm_block_us(const struct igemm_state *s, double beside)
+{
+    const int thousandths = C::PEAK * C::PEAK_PERCENT;
+    const int products = C::BM * C::BN * igemm_config<C>::CHUNK;
+    const double shared = 2e-3 * products / thousandths * beside;
+    const double alone = (C::BM + C::BN) * C::ROW / 82e3;
+    const double chunk =
+        (shared > alone ? shared : alone) + (C::NARROW ? 0.3 : 0);
+    const int rows = s->g.m < C::BM ? s->g.m : (int)C::BM;
+    const int columns = s->g.kg < C::BN ? s->g.kg : (int)C::BN;
+    const double stores = rows * columns / 4096.0 * (0.77 + 0.23 * beside);
+
+    return s->chunks_per_split * chunk + 1.36 + stores;
+}
+
+/* Waves of blocks, or the bytes, and the second pass; fitted to what kbench
+ * measured on an H200.  Only the order of the rows matters. */
 template <typename C>
 static double igemm_estimate(const struct kern_problem *p,
                              const struct kern_device *d)
 {
     struct igemm_state s;
-    const int sm = conv_multiprocessors(d);
-    const int sharing = C::BM * C::BN >= 128 * 128 ? 2 : 3;
+    const int sharing = igemm_sharing<C>();
 
     if (conv_geometry_read_pitched(p, &s.g, NULL) < 0)
         return 1e30;
     igemm_plan<C>(d, &s);
     const double blocks = (double)igemm_blocks<C>(&s.g) * s.splits;
-    const double wave = (double)sm * sharing;
-    const double waves =
-        blocks <= wave ? (blocks <= sm ? 1.0 / sharing : 1.0) : blocks / wave;
-    /* TFLOP/s, that is MFLOP a microsecond, of one multiprocessor; few blocks
-     * with parts of the depth do not get in each other's way. */
-    const int thousandths = (C::SPLIT_K ? 2 : 1) * C::PEAK * C::PEAK_PERCENT;
-    const double rate = 1e-3 * thousandths;
-    const int products = C::BM * C::BN * igemm_config<C>::CHUNK;
-    const double chunk = 2e-6 * products / rate * sharing;
+    const double each = blocks / conv_multiprocessors(d);
+    const double beside = each < 1 ? 1 : each < sharing ? each : sharing;
+    const double waves = each > sharing ? each / sharing : 1;
     const double parts =
-        s.splits > 1 ? 3 + 8e-6 * (double)s.g.m * s.g.k * (s.splits + 1) / 3
-                     : 0;
-    const double tiles =
-        waves * (s.chunks_per_split * (chunk + (C::NARROW ? 1 : 0)) + 1);
-    const double bytes = kern_problem_bytes(p) / 2e6;
+        s.splits > 1 ? 0.7 + 1.9e-6 * s.g.m * s.g.k * (s.splits + 1.0) : 0;
 
-    return 3 + (tiles > bytes ? tiles : bytes) + parts;
+    return 0.85 + parts +
+           cost_together(waves * igemm_block_us<C>(&s, beside),
+                         cost_conv_bytes(p, &s.g) / 2.85e6, 0.23);
 }
 
 /* ---- preparing ----------------------------------------------------- */

@@ -342,13 +342,25 @@ static int stem_supports(const struct kern_problem *p,
     return 0;
 }
 
+/* Microseconds on an H200: one tile's way, or all of them at the pace of many.
+ */
 static double stem_estimate(const struct kern_problem *p,
                             const struct kern_device *d)
 {
-    const double rate = 1e6 * conv_multiprocessors(d); /* flop/us */
+    struct conv_geometry g;
+    struct stem_layout l;
 
-    return 3 + kern_problem_bytes(p) / 1.2e6 +
-           0.5 * kern_problem_flops(p) / rate;
+    if (conv_geometry_read(p, &g, NULL) < 0)
+        return 1e30;
+    stem_layout_of(&g, &l);
+    const double tiles = (double)g.n * conv_ceil_div(g.p, STEM_P) *
+                         conv_ceil_div(g.q, STEM_Q) *
+                         conv_ceil_div(g.k, STEM_K);
+    const double one = 2.3 + 0.4 * l.steps;
+    const double all =
+        tiles / conv_multiprocessors(d) * (1.55 + 0.175 * l.steps);
+
+    return 2 + (one > all ? one : all);
 }
 
 static int stem_prepare(struct kern_exec *e, const struct kern_device *d,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/cost.h"
 #include "kernels/cuda/wgmma_cluster.cuh"
 #include "kernels/cuda/wgmma_finish.cuh"
 #include "kernels/cuda/wgmma_tile.cuh"
@@ -164,9 +165,9 @@ static int wgmma_supports(const struct kern_problem *p,
 
 /* ---- heuristic ----------------------------------------------------- */
 
-/* Microseconds, roughly; the constants are those of an H200.  Of a chunk of a
- * tile: at 1.7 GHz a multiprocessor multiplies 2048 halves or 1024 TF32 a
- * cycle, of which a tile reaches PERCENT. */
+/* Microseconds, roughly; the constants are fitted to what kbench measured on an
+ * H200.  Of a chunk of a tile: at 1.7 GHz a multiprocessor multiplies 2048
+ * halves or 1024 TF32 a cycle, of which a tile reaches PERCENT. */
 template <typename C> static double wgmma_chunk_us(void)
 {
     const int products = C::mode::WEIGHTS == 2 ? 3 : 1;
@@ -175,59 +176,105 @@ template <typename C> static double wgmma_chunk_us(void)
     return cycles / (17.0 * percent);
 }
 
-/* Of products and bytes the longer sets the pace, but the shorter is not quite
- * hidden behind it. */
-static inline double wgmma_together(double products, double bytes)
+/* The bytes: what fits the L2 cache comes quicker.  Channels that end within a
+ * line of 128 bytes make two blocks write it. */
+static inline double wgmma_bytes_us(const struct kern_problem *p,
+                                    const struct conv_geometry *g)
 {
-    return products > bytes ? products + 0.2 * bytes : bytes + 0.2 * products;
+    const int size = (int)infer_dtype_size(p->out[0].dtype);
+    const bool ragged = g->k * size % 128 || g->y_pitch * size % 128;
+    const double more = ragged ? 0.55 * size * g->m * (double)g->k : 0;
+    const double mb = 1e-6 * (cost_conv_bytes(p, g) + more);
+
+    return mb / 6.4 + (mb > 30 ? (mb - 30) / 13 : 0);
 }
 
-/* Rounds of tiles, each as long as its chunks and what of its stores is not
- * hidden, or the bytes. */
+/* A consumer's slots of one tile.  The grid's step keeps a block on the same
+ * channels where tiles_n divides it; then the fullest tiles last longest. */
+template <typename C>
+static double wgmma_stores_us(const struct kern_problem *p,
+                              const struct wgmma_state *s)
+{
+    const int columns = 128 / (int)sizeof(typename C::mode::type);
+    const int full = s->g.k < C::BN ? s->g.k : (int)C::BN;
+    const double slots =
+        s->multiprocessors % s->tiles_n == 0
+            ? conv_ceil_div(full, columns)
+            : conv_ceil_div(s->g.k, columns) / (double)s->tiles_n;
+    const double slot = moments_of(p)                       ? 1
+                        : unary_bends(p->epilogue.act.kind) ? 0.45
+                                                            : 0.85;
+    const double residual = kern_problem_in(p, CONV_RESIDUAL) ? 0.1 : 0;
+
+    return (int)C::MT * slots * (slot + residual);
+}
+
+/* Rounds of tiles, their products one after another, each team's stores behind
+ * its own; or the bytes.  The clock is higher and the L2 cache less asked where
+ * few multiprocessors have work, but where a product is three it is registers
+ * that are asked. */
 template <typename C>
 static double wgmma_estimate_tile(const struct kern_problem *p,
                                   const struct wgmma_state *s)
 {
-    const int rounds =
-        conv_ceil_div(s->tiles_m * s->tiles_n, s->multiprocessors);
-    const double products = s->chunks * wgmma_chunk_us<C>();
-    const bool turns = C::WGS == 2 * C::TEAM;
-    /* Slots with moments take a microsecond each, in turns beside the other
-     * team's. */
-    const double slots = C::MT * C::BN / 64.0;
-    const double measured = turns ? (slots - products) / 2 : slots;
-    const double stores = turns ? 0.2 : C::BN > 128 ? 0.8 : 0.5;
-    const double rest = moments_of(p) && measured > stores ? measured : stores;
-    const double tiles = rounds * (products + rest);
-    const double bytes = kern_problem_bytes(p) / 4.2e6;
+    const int tiles = s->tiles_m * s->tiles_n;
+    const int rounds = conv_ceil_div(tiles, s->multiprocessors);
+    const double idle = 1 - tiles / (2.0 * s->multiprocessors);
+    const bool eased = C::mode::WEIGHTS == 1 && idle > 0;
+    const double chunk = wgmma_chunk_us<C>() * (eased ? 1 - 0.245 * idle : 1);
+    const double products = s->chunks * chunk + 0.33;
+    const double stores = wgmma_stores_us<C>(p, s);
+    double time = rounds * (products + stores);
 
-    return 2.2 + wgmma_together(tiles, bytes);
+    if (C::WGS == 2 * C::TEAM) { /* teams take turns */
+        const double all = rounds * products + stores;
+        const double one = (rounds + 1) / 2 * (products + stores);
+        time = all > one ? all : one;
+    }
+    return 1.35 + cost_together(time, wgmma_bytes_us(p, &s->g), 0.36);
 }
 
-/* Blocks that lie together on a multiprocessor share its rate.  Where weights
- * come from memory, what a tile takes in sets the pace, its empty rows too; a
- * deep ring has more of it under way. */
+/* How often the clusters fill the GPU.  The blocks of one lie in one of the
+ * GPU's parts, about 16 multiprocessors, in each of which half a cluster's
+ * places are left over on average. */
+template <typename C> static double wgmma_waves(const struct wgmma_state *s)
+{
+    const int each = C::TWO_FIT ? 2 : 1, parts = s->multiprocessors / 16;
+    const int places = each * s->multiprocessors - parts * (s->cluster - 1) / 2;
+    const int clusters = places > s->cluster ? places / s->cluster : 1;
+    const int tiles = s->tiles_m * s->tiles_n;
+
+    return tiles > 3 * clusters ? tiles / (double)clusters + 0.5
+                                : conv_ceil_div(tiles, clusters);
+}
+
+/* Waves of clusters; a block fills its ring, multiplies and passes its sums on.
+ * Few chunks come no sooner than they are fetched; blocks that lie together on
+ * a multiprocessor share its rate.  Where weights come from memory, what a tile
+ * takes in sets the pace, its empty rows too; a deep ring has more of it under
+ * way. */
 template <typename C>
 static double wgmma_estimate_cluster(const struct kern_problem *p,
                                      const struct wgmma_state *s)
 {
+    const int most = C::TWO_FIT ? 2 : 1;
     const double blocks = (double)s->tiles_m * s->tiles_n * s->cluster;
     const double load = blocks / s->multiprocessors;
-    const double chunk = wgmma_chunk_us<C>();
-    const double tiles = s->chunks / (double)s->cluster *
-                         (load > 1      ? load * chunk
-                          : chunk > 0.1 ? chunk
-                                        : 0.1);
+    const double shared = (load < most ? load : most) * wgmma_chunk_us<C>();
+    /* Splitting the pixels in registers takes as long whatever BN is. */
+    const double alone = C::mode::WEIGHTS == 2 ? 0.6 : 0.24;
+    const double chunk = shared > alone ? shared : alone;
     const int rows = (int)C::BM + (int)C::mode::WEIGHTS * (int)C::BN;
-    const double taken =
-        (double)s->tiles_m * s->tiles_n * s->chunks * 128 * rows;
-    const double moved = kern_problem_bytes(p) / 2.5e6;
+    const double rest = 0.35 + 0.018 * rows + (s->cluster > 1 ? 0.5 : 0);
+    const double block = s->chunks / (double)s->cluster * chunk + rest;
+    const double taken = (double)s->tiles_n * s->chunks * 128 * rows;
+    const double moved = cost_conv_bytes(p, &s->g) / 2.6e6;
     const double pace = taken / (C::DEEP ? 8e6 : 5e6);
     const double bytes = !wgmma_is_streamed<C>(s)  ? moved
                          : pace > moved || C::DEEP ? pace
                                                    : moved;
 
-    return (s->cluster > 1 ? 3 : 2.5) + wgmma_together(tiles, bytes);
+    return cost_together(wgmma_waves<C>(s) * block, bytes, 0.2);
 }
 
 template <typename C>
@@ -236,7 +283,7 @@ static double wgmma_estimate(const struct kern_problem *p,
 {
     struct wgmma_state s;
 
-    if (wgmma_plan<C>(p, d, 0, &s, NULL) < 0)
+    if (wgmma_plan<C>(p, d, 0, &s, NULL) < 0 || s.tiles_n == 0)
         return 1e30;
     return C::estimate(p, &s);
 }
@@ -421,8 +468,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
 #define WGMMA_ROUND(row_flags)                                                 \
     ((row_flags)&KERN_TF32 ? CONV_ROUND_TF32 : CONV_ROUND_TYPE)
 
-/* percent: what the tile reaches of the multiprocessor's rate, measured on the
- * 3x3 layers of ResNet-50.  Moments want slots of 64 halves. */
+/* percent: what the tile reaches of the multiprocessor's rate.  Moments want
+ * slots of 64 halves. */
 #define WGMMA_TILE_ROW(symbol, operation, m, kind, row_flags, mt, team, wgs,   \
                        bn, stages, slots, percent)                             \
     struct symbol##_config {                                                   \
@@ -489,58 +536,58 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  * 128x64 209,016 (7). */
 #define WGMMA_ROWS(conv, dense, m, kind, flags)                                \
     WGMMA_TILE_ROW(conv##_128x256, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
-                   256, 4, 2, 68)                                              \
+                   256, 4, 2, 77)                                              \
     WGMMA_TILE_ROW(conv##_192x128, KERN_CONV_FPROP, m, kind, flags, 1, 3, 3,   \
-                   128, 4, 2, 84)                                              \
+                   128, 4, 2, 80)                                              \
     WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,   \
-                   128, 4, 5, 80)                                              \
+                   128, 4, 5, 84)                                              \
     WGMMA_TILE_ROW(conv##_256x64, KERN_CONV_FPROP, m, kind, flags, 4, 1, 2,    \
-                   64, 4, 4, 65)                                               \
+                   64, 4, 4, 76)                                               \
     WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,    \
-                   64, 5, 4, 58)                                               \
+                   64, 5, 4, 67)                                               \
     WGMMA_TILE_ROW(conv##_64x256, KERN_CONV_FPROP, m, kind, flags, 1, 1, 2,    \
-                   256, 3, 5, 62)                                              \
+                   256, 3, 5, 68)                                              \
     WGMMA_TILE_ROW(conv##_128x32, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,    \
-                   32, 6, 4, 30)                                               \
+                   32, 6, 4, 48)                                               \
     WGMMA_CLUSTER_ROW(conv##_128x128_cluster, KERN_CONV_FPROP, m, kind, flags, \
-                      2, 128, 4, 60)                                           \
+                      2, 128, 4, 85)                                           \
     WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      1, 64, 5, 37)                                            \
+                      1, 64, 5, 46)                                            \
     WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      1, 32, 8, 24)                                            \
+                      1, 32, 8, 31)                                            \
     WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 2, 1, 2, \
-                   128, 4, 5, 80)                                              \
+                   128, 4, 5, 84)                                              \
     WGMMA_CLUSTER_ROW(dense##_128x128_cluster, KERN_DENSE_FPROP, m, kind,      \
-                      flags, 2, 128, 4, 60)                                    \
+                      flags, 2, 128, 4, 85)                                    \
     WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      1, 64, 5, 37)                                            \
+                      1, 64, 5, 46)                                            \
     WGMMA_CLUSTER_ROW(dense##_64x32_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      1, 32, 8, 24)                                            \
+                      1, 32, 8, 31)                                            \
     WGMMA_CLUSTER_ROW(dense##_64x64_deep, KERN_DENSE_FPROP, m, kind, flags, 1, \
-                      64, 12, 37)                                              \
+                      64, 12, 46)                                              \
     WGMMA_CLUSTER_ROW(dense##_128x64_deep, KERN_DENSE_FPROP, m, kind, flags,   \
-                      2, 64, 7, 50)
+                      2, 64, 7, 67)
 
-/* The tiles in single precision, which need registers for a second set of sums
- * and two matrices of weights.
+/* The tiles in single precision, which need registers for
+ * a second set of sums and two matrices of weights.
  *   128x128  two consumers share a tile          213,104
  *   128x64   two share a tile                    213,088
- * Clusters: 64x128 198,728 (4 stages), one block a multiprocessor; 64x64 92,216
- * (3), 64x32 92,248 (5). */
+ * Clusters: 64x128 198,728 (4 stages), one block a
+ * multiprocessor; 64x64 92,216 (3), 64x32 92,248 (5). */
 #define WGMMA_ROWS_SPLIT(conv, dense, m, kind, flags)                          \
     WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
                    128, 3, 4, 73)                                              \
     WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,    \
                    64, 5, 3, 56)                                               \
     WGMMA_CLUSTER_ROW(conv##_64x128_cluster, KERN_CONV_FPROP, m, kind, flags,  \
-                      1, 128, 4, 36)                                           \
+                      1, 128, 4, 54)                                           \
     WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      1, 64, 3, 46)                                            \
+                      1, 64, 3, 63)                                            \
     WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind, flags,   \
                       1, 32, 5, 27)                                            \
     WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 1, 2, 2, \
                    128, 3, 4, 73)                                              \
     WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      1, 64, 3, 46)
+                      1, 64, 3, 63)
 
 #endif

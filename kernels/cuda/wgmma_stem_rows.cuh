@@ -77,8 +77,8 @@ static int wgmma_stem_supports(const struct kern_problem *p,
     return wgmma_stem_check(&s, C::R, C::G, why);
 }
 
-/* Microseconds, roughly, on an H200: rounds of three tiles a multiprocessor,
- * or the bytes. */
+/* Microseconds, roughly, on an H200: rounds of three tiles a multiprocessor, of
+ * which many run into each other. */
 template <typename C>
 static double wgmma_stem_estimate(const struct kern_problem *p,
                                   const struct kern_device *d)
@@ -88,11 +88,12 @@ static double wgmma_stem_estimate(const struct kern_problem *p,
     if (wgmma_stem_read(p, d, &s, NULL) < 0)
         return 1e30;
     const int64_t tiles = (int64_t)s.g.n * s.g.p * conv_ceil_div(s.g.q, 64);
-    const double rounds =
-        (double)((tiles + 3 * s.multiprocessors - 1) / s.multiprocessors / 3);
-    const double bytes = kern_problem_bytes(p) / 2.5e6;
+    const int64_t places = 3 * (int64_t)s.multiprocessors;
+    const double rounds = tiles > 2 * places
+                              ? (double)tiles / (double)places + 0.5
+                              : (double)((tiles + places - 1) / places);
 
-    return 4 + (rounds * 1.5 > bytes ? rounds * 1.5 : bytes);
+    return 1.5 + rounds * (unary_bends(p->epilogue.act.kind) ? 1.3 : 1.5);
 }
 
 /* ---- preparing ----------------------------------------------------- */
