@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/problem.h"
 #include "libinfer/plan.h"
 #include "libinfer/plan_choice.h"
 
@@ -376,13 +377,11 @@ static int emit_nothing(struct plan *plan, int node, const struct plan_emit *e,
                        out);
 }
 
-/* Vectors beside the activations (bias, scale, statistics, slope) stay in
- * single precision when those are in half. */
-static bool is_vector(const struct plan_emit *e, int i)
+bool plan_is_vector(enum kern_op op, int i)
 {
-    if (i == e->residual || e->in[i].t.dtype == INFER_NONE)
+    if (i == kern_op_residual(op))
         return false;
-    switch (e->p.op) {
+    switch (op) {
     case KERN_CONV_FPROP:
     case KERN_CONV_TRANSPOSE_FPROP:
     case KERN_DENSE_FPROP:
@@ -406,7 +405,7 @@ static int widen_vectors(struct plan *plan, int node, struct plan_emit *e,
     for (i = 0; rc == 0 && i < e->p.n_in; i++) {
         const struct view v = e->in[i];
 
-        if (!is_vector(e, i) ||
+        if (!plan_is_vector(e->p.op, i) ||
             (v.t.dtype != INFER_F16 && v.t.dtype != INFER_BF16))
             continue;
         if (plan->buffer[v.buffer].memory == PLAN_CONSTANT) {

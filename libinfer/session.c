@@ -226,9 +226,8 @@ void infer_session_close(struct infer_session **session)
 
 /* ---- plans --------------------------------------------------------- */
 
-static bool has_shapes(const struct infer_session *s, const struct plan *plan)
+bool session_has_shapes(const struct infer_session *s, const struct graph *g)
 {
-    const struct graph *g = plan->g;
     int i, k;
 
     for (i = 0; i < g->n_inputs; i++) {
@@ -316,7 +315,7 @@ static struct plan *find_plan(const struct infer_session *s)
     int i;
 
     for (i = 0; i < s->n_plans; i++)
-        if (has_shapes(s, s->plan[i]))
+        if (session_has_shapes(s, s->plan[i]->g))
             return s->plan[i];
     return NULL;
 }
@@ -371,10 +370,8 @@ static int make_ready(struct infer_session *s, struct plan *plan,
  * of session->shape. */
 static bool is_current(const struct infer_session *s)
 {
-    if (!s->current || !s->current->prepared)
-        return false;
-    return s->whole ? session_parts_find(s) == s->whole
-                    : has_shapes(s, s->current);
+    return s->current && s->current->prepared &&
+           session_has_shapes(s, session_graph(s));
 }
 
 /* Makes the plan for session->shape the current one, ready to run; or that of

@@ -55,6 +55,8 @@ int session_take_inputs(struct infer_session *s, int64_t first,
 int session_give_outputs(struct infer_session *s, struct infer_array *out,
                          int n_out, struct infer_error *err);
 
+/* Whether the inputs of g have the shapes of session->shape. */
+bool session_has_shapes(const struct infer_session *s, const struct graph *g);
 /* The plan for session->shape, chosen if it is not there yet. */
 int session_plan(struct infer_session *s, struct infer_error *err,
                  struct plan **out);

@@ -48,28 +48,12 @@ void session_parts_close(struct infer_session *s)
     free(s->gathered);
 }
 
-static bool same_shapes(const struct infer_session *s, const struct graph *g)
-{
-    int i, k;
-
-    for (i = 0; i < g->n_inputs; i++) {
-        const struct graph_value *v = &g->value[g->input[i]];
-
-        if (v->rank != s->shape[i].rank)
-            return false;
-        for (k = 0; k < v->rank; k++)
-            if (v->dim[k] != s->shape[i].dim[k])
-                return false;
-    }
-    return true;
-}
-
 struct session_parts *session_parts_find(const struct infer_session *s)
 {
     int i;
 
     for (i = 0; i < s->n_parts; i++)
-        if (same_shapes(s, s->parts[i]->whole))
+        if (session_has_shapes(s, s->parts[i]->whole))
             return s->parts[i];
     return NULL;
 }

@@ -481,6 +481,26 @@ int cli_word(const char *text, const char *const *words)
     return -1;
 }
 
+int cli_option_amount(const struct cli *cli, const char *option,
+                      const char *value, double *out)
+{
+    if (!cli_double(value, out) || *out < 0)
+        return cli_bad_value(cli, option, value, "a number from 0");
+    return 0;
+}
+
+int cli_option_word(const struct cli *cli, const char *option,
+                    const char *value, const char *const *words,
+                    const char *wanted, int *out)
+{
+    const int which = cli_word(value, words);
+
+    if (which < 0)
+        return cli_bad_value(cli, option, value, wanted);
+    *out = which;
+    return 0;
+}
+
 const char *cli_nearest(const char *text, const char *const *words)
 {
     size_t limit = strlen(text) / 3 + 1, best = limit + 1;

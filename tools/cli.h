@@ -102,6 +102,15 @@ int cli_word(const char *text, const char *const *words);
 /* The word nearest to text (edit distance at most a third), or NULL. */
 const char *cli_nearest(const char *text, const char *const *words);
 
+/* Values of an option, for handlers: 0, or -1 after printing what is wrong.
+ * A number from 0 up. */
+int cli_option_amount(const struct cli *cli, const char *option,
+                      const char *value, double *out);
+/* *out: its index among NULL-terminated words, which WANTED lists. */
+int cli_option_word(const struct cli *cli, const char *option,
+                    const char *value, const char *const *words,
+                    const char *wanted, int *out);
+
 /* Human-readable bytes: "97.5 MiB".  Returns buf. */
 const char *cli_bytes(double bytes, char *buf, size_t size);
 

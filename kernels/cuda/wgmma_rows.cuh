@@ -568,12 +568,12 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
     WGMMA_CLUSTER_ROW(dense##_128x64_deep, KERN_DENSE_FPROP, m, kind, flags,   \
                       2, 64, 7, 67)
 
-/* The tiles in single precision, which need registers for a second set of sums
- * and two matrices of weights.
+/* The tiles in single precision, which need registers for
+ * a second set of sums and two matrices of weights.
  *   128x128  two consumers share a tile          213,104
  *   128x64   two share a tile                    213,088
- * Clusters: 64x128 198,728 (4 stages), one block a multiprocessor; 64x64 92,216
- * (3), 64x32 92,248 (5). */
+ * Clusters: 64x128 198,728 (4 stages), one block a
+ * multiprocessor; 64x64 92,216 (3), 64x32 92,248 (5). */
 #define WGMMA_ROWS_SPLIT(conv, dense, m, kind, flags)                          \
     WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
                    128, 3, 4, 73)                                              \

@@ -17,22 +17,6 @@
 
 /* ---- scalar bodies, inlined into each clone ------------------------ */
 
-CPU_INLINE uint32_t bits_of(float x)
-{
-    uint32_t u;
-
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-CPU_INLINE float float_of(uint32_t u)
-{
-    float x;
-
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
 /* Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits. */
 #define MAGIC      12582912.0f
 #define MAGIC_BITS 0x4b400000u
@@ -52,14 +36,14 @@ CPU_INLINE float exp_split(float x, uint32_t *n)
     p = p * f + 5.5503323674201965e-2f;
     p = p * f + 2.4022647738456726e-1f;
     p = p * f + 6.931471824645996e-1f;
-    *n = bits_of(t) - MAGIC_BITS;
+    *n = cpu_bits_of(t) - MAGIC_BITS;
     return p * f;
 }
 
 /* 2^n, n in [-126, 127] */
 CPU_INLINE float pow2(uint32_t n)
 {
-    return float_of((n + 127u) << 23);
+    return cpu_float_of((n + 127u) << 23);
 }
 
 CPU_INLINE float exp_of(float x)
@@ -93,9 +77,9 @@ CPU_INLINE float expm1_of(float x)
 CPU_INLINE float log_normal(float x)
 {
     /* Splits at sqrt(1/2): exponent of x / sqrt(1/2). */
-    const uint32_t u = bits_of(x) - 0x3f3504f3u;
+    const uint32_t u = cpu_bits_of(x) - 0x3f3504f3u;
     const float e = (float)((int32_t)u >> 23);
-    const float m = float_of((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    const float m = cpu_float_of((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
     const float z = m * m;
     float p = 7.0376836292e-2f;
 
@@ -121,7 +105,7 @@ CPU_INLINE float sigmoid_of(float x)
     x = x > 86.0f ? 86.0f : x;
     x = x < -86.0f ? -86.0f : x;
     r = exp_split(-x, &n);
-    return 1.0f / (1.0f + float_of(bits_of(1.0f + r) + (n << 23)));
+    return 1.0f / (1.0f + cpu_float_of(cpu_bits_of(1.0f + r) + (n << 23)));
 }
 
 CPU_INLINE float tanh_of(float x)

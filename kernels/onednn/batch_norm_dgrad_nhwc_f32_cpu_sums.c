@@ -18,11 +18,6 @@ extern const struct kern_row batch_norm_dgrad_nhwc_f32_cpu_sums;
 enum { DY, X, SCALE, MEAN, INVERSE, Y, OLD_DSCALE, OLD_DSHIFT };
 enum { DX, DSCALE, DSHIFT, DRESIDUAL };
 
-static bool channels_last(const struct kern_tensor *t)
-{
-    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NHWC));
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
@@ -30,15 +25,17 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     int i;
 
     if (!channel_shape_of(&p->in[DY], d->threads, &s) ||
-        !channels_last(&p->in[X]) || !channels_last(kern_problem_in(p, Y)) ||
-        !channels_last(&p->out[DX]) ||
-        !channels_last(kern_problem_out(p, DRESIDUAL)))
+        !cpu_is_dense(&p->in[X], KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_in(p, Y), KERN_NHWC) ||
+        !cpu_is_dense(&p->out[DX], KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_out(p, DRESIDUAL), KERN_NHWC))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense channels-last F32 tensors");
     for (i = SCALE; i <= OLD_DSHIFT; i++)
-        if (i != Y && !channel_vector(kern_problem_in(p, i)))
+        if (i != Y && !cpu_is_dense(kern_problem_in(p, i), KERN_NCHW))
             return error_set(why, INFER_EUNSUPPORTED, "takes F32 vectors");
-    if (!channel_vector(&p->out[DSCALE]) || !channel_vector(&p->out[DSHIFT]))
+    if (!cpu_is_dense(&p->out[DSCALE], KERN_NCHW) ||
+        !cpu_is_dense(&p->out[DSHIFT], KERN_NCHW))
         return error_set(why, INFER_EUNSUPPORTED, "takes F32 vectors");
     return 0;
 }

@@ -24,20 +24,17 @@ enum { Y, BATCH_MEAN, BATCH_INVERSE, NEW_MEAN, NEW_VAR, SIGNS };
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
     struct channel_shape s;
     int i;
 
     if (!channel_shape_of(&p->in[X], d->threads, &s) ||
-        !cpu_is_f32(&p->out[Y]) ||
-        !kern_tensor_is_dense(&p->out[Y], KERN_NHWC) ||
-        (residual &&
-         (!cpu_is_f32(residual) || !kern_tensor_is_dense(residual, KERN_NHWC))))
+        !cpu_is_dense(&p->out[Y], KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_in(p, RESIDUAL), KERN_NHWC))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense channels-last F32 tensors");
     for (i = SCALE; i <= VAR; i++)
-        if (!channel_vector(kern_problem_in(p, i)) ||
-            !channel_vector(kern_problem_out(p, i)))
+        if (!cpu_is_dense(kern_problem_in(p, i), KERN_NCHW) ||
+            !cpu_is_dense(kern_problem_out(p, i), KERN_NCHW))
             return error_set(why, INFER_EUNSUPPORTED, "takes F32 vectors");
     if (!cpu_act_known(&p->epilogue.act))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this activation");

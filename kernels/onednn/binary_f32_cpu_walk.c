@@ -10,6 +10,7 @@
 
 #include "kernels/onednn/cpu.h"
 #include "kernels/error.h"
+#include "kernels/problem.h"
 
 extern const struct kern_row binary_f32_cpu_walk;
 
@@ -19,18 +20,13 @@ extern const struct kern_row binary_f32_cpu_walk;
 
 enum { RESIDUAL = 2 };
 
-static bool has_residual(const struct kern_problem *p)
-{
-    return p->n_in > RESIDUAL && p->in[RESIDUAL].dtype != INFER_NONE;
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     (void)d;
     if (!cpu_is_f32(&p->in[0]) || !cpu_is_f32(&p->in[1]) ||
         !cpu_is_f32(&p->out[0]) ||
-        (has_residual(p) && !cpu_is_f32(&p->in[RESIDUAL])))
+        (kern_problem_in(p, RESIDUAL) && !cpu_is_f32(&p->in[RESIDUAL])))
         return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
     switch (p->attr.binary.kind) {
     case KERN_ADD:
@@ -123,7 +119,8 @@ static void block_of(const struct kern_problem *p, float *const *at,
                      const int64_t *stride, int64_t n, float *t)
 {
     const struct kern_epilogue *ep = &p->epilogue;
-    const bool residual = has_residual(p), direct = !residual && stride[0] == 1;
+    const bool residual = kern_problem_in(p, RESIDUAL) != NULL;
+    const bool direct = !residual && stride[0] == 1;
     float *y = direct ? at[0] : t, *r = residual ? at[3] : NULL;
     int64_t i;
 
@@ -144,7 +141,7 @@ static void rows_of(const void *context, int64_t rows, int64_t n,
                     const int64_t *stride)
 {
     const struct kern_problem *p = context;
-    const int operands = has_residual(p) ? 4 : 3;
+    const int operands = kern_problem_in(p, RESIDUAL) ? 4 : 3;
     float t[BLOCK];
     int64_t r, i;
     int k;
@@ -172,7 +169,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     (void)err;
     if (kern_tensor_count(t[0]) == 0)
         return 0;
-    cpu_walk_init(&w, has_residual(p) ? 4 : 3, t);
+    cpu_walk_init(&w, kern_problem_in(p, RESIDUAL) ? 4 : 3, t);
     cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, p);
     return 0;
 }

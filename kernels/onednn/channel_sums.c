@@ -26,8 +26,7 @@ bool channel_shape_of(const struct kern_tensor *x, int threads,
     const int64_t count = kern_tensor_count(x);
     int64_t parts, repeat;
 
-    if (!cpu_is_f32(x) || x->rank < 2 || count < 1 ||
-        !kern_tensor_is_dense(x, KERN_NHWC))
+    if (x->rank < 2 || count < 1 || !cpu_is_dense(x, KERN_NHWC))
         return false;
     s->channels = x->dim[1];
     s->pixels = count / s->channels;
@@ -56,11 +55,6 @@ static size_t part_bytes(const struct channel_shape *s)
 {
     return (size_t)round_up(s->wide, LINE) * 2 *
            (sizeof(double) + sizeof(float));
-}
-
-bool channel_vector(const struct kern_tensor *t)
-{
-    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NCHW));
 }
 
 size_t channel_row_floats(const struct channel_shape *s)

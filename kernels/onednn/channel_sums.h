@@ -32,8 +32,6 @@ struct channel_shape {
 bool channel_shape_of(const struct kern_tensor *x, int threads,
                       struct channel_shape *s);
 
-/* Whether t, which may be absent, is a dense vector of F32. */
-bool channel_vector(const struct kern_tensor *t);
 /* Floats that a vector as wide as a row takes in a workspace: whole lines of 64
  * bytes. */
 size_t channel_row_floats(const struct channel_shape *s);

@@ -20,16 +20,10 @@ extern const struct kern_row conv2d_dgrad_nhwc_f32_cpu_gemm;
 /* in[] of a transposed convolution */
 enum { DY, W, BIAS, RESIDUAL };
 
-static bool channels_last(const struct kern_tensor *t)
-{
-    return cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NHWC);
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     const struct kern_conv *a = &p->attr.conv;
-    const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
     int i;
 
     (void)d;
@@ -43,10 +37,11 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
                                       "pads");
     if (kern_problem_in(p, BIAS) || p->epilogue.act.kind != KERN_IDENTITY)
         return onednn_refuse(why, "knows no bias and no activation");
-    if (!channels_last(&p->in[DY]) || !channels_last(&p->out[0]) ||
-        (residual && !channels_last(residual)))
+    if (!cpu_is_dense(&p->in[DY], KERN_NHWC) ||
+        !cpu_is_dense(&p->out[0], KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_in(p, RESIDUAL), KERN_NHWC))
         return onednn_refuse(why, "takes dense channels-last F32 activations");
-    if (!cpu_is_f32(&p->in[W]) || !kern_tensor_is_dense(&p->in[W], KERN_NCHW))
+    if (!cpu_is_dense(&p->in[W], KERN_NCHW))
         return onednn_refuse(why, "takes dense F32 weights");
     if (kern_tensor_count(&p->in[DY]) == 0 || kern_tensor_count(&p->in[W]) == 0)
         return onednn_refuse(why, "takes no empty tensors");

@@ -33,8 +33,7 @@ static int make_forward(const struct kern_problem *p, struct kern_problem *out,
     int i;
 
     if (p->in[X].rank != 4 || p->attr.conv.groups != 1 ||
-        !(p->constant_in & 1u << W) || !cpu_is_f32(w) ||
-        !kern_tensor_is_dense(w, KERN_NCHW))
+        !(p->constant_in & 1u << W) || !cpu_is_dense(w, KERN_NCHW))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes 2 spatial dimensions, one group and constant "
                          "dense F32 weights");

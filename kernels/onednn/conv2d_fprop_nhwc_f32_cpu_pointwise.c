@@ -20,6 +20,7 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/problem.h"
 #include "kernels/onednn/cpu.h"
 
 extern const struct kern_row conv2d_fprop_nhwc_f32_cpu_pointwise;
@@ -40,17 +41,7 @@ struct state {
     bool merged;
 };
 
-static bool present(const struct kern_problem *p, int i)
-{
-    return i < p->n_in && p->in[i].dtype != INFER_NONE;
-}
-
 /* ---- which problems ------------------------------------------------ */
-
-static bool channels_last(const struct kern_tensor *t)
-{
-    return cpu_is_f32(t) && cpu_channels_inner(t);
-}
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
@@ -59,29 +50,12 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     const struct kern_tensor *x = &p->in[X], *w = &p->in[W];
 
     (void)d;
-    if (!vector_steps())
-        return error_set(why, INFER_EUNSUPPORTED, "needs AVX2 or AVX-512");
     if (x->rank != 4 || w->dim[2] != 1 || w->dim[3] != 1 || a->groups != 1 ||
         a->pad_begin[0] != 0 || a->pad_begin[1] != 0 || a->pad_end[0] > 0 ||
         a->pad_end[1] > 0)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes 1x1 windows without padding or groups");
-    if (!channels_last(x) || !channels_last(&p->out[0]) ||
-        (present(p, RESIDUAL) && !channels_last(&p->in[RESIDUAL])))
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes channels-last F32 activations");
-    if (!(p->constant_in & 1u << W) || !cpu_is_f32(w) ||
-        !kern_tensor_is_dense(w, KERN_NCHW))
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes constant dense F32 weights");
-    if (present(p, BIAS) && (!cpu_is_f32(&p->in[BIAS]) ||
-                             !kern_tensor_is_dense(&p->in[BIAS], KERN_NCHW)))
-        return error_set(why, INFER_EUNSUPPORTED, "takes a dense F32 bias");
-    if (!cpu_act_known(&p->epilogue.act) ||
-        (present(p, RESIDUAL) && p->epilogue.residual_last &&
-         !vector_bounds(&p->epilogue.act)))
-        return error_set(why, INFER_EUNSUPPORTED, "lacks this epilogue");
-    return 0;
+    return vector_conv_supports(p, why);
 }
 
 /* ---- preparation --------------------------------------------------- */
@@ -110,8 +84,9 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     s->steps = vector_steps();
     s->threads = d->threads;
     s->panels = (y->dim[1] + s->steps->panel - 1) / s->steps->panel;
-    s->merged = even(&p->in[X], y, p->attr.conv.stride) && even(y, y, one) &&
-                (!present(p, RESIDUAL) || even(&p->in[RESIDUAL], y, one));
+    s->merged =
+        even(&p->in[X], y, p->attr.conv.stride) && even(y, y, one) &&
+        (!kern_problem_in(p, RESIDUAL) || even(&p->in[RESIDUAL], y, one));
     s->length = y->dim[3];
     s->runs = y->dim[0] * y->dim[2];
     if (s->merged) {
@@ -170,7 +145,7 @@ static struct vector_rows locate(const struct kern_problem *p,
              h * p->attr.conv.stride[0] * x->stride[2] + first * rows.x_step;
     rows.y = (float *)args->out[0] + n * y->stride[0] + h * y->stride[2] +
              first * rows.y_step;
-    if (present(p, RESIDUAL)) {
+    if (kern_problem_in(p, RESIDUAL)) {
         rows.r_step = r->stride[3];
         rows.residual = (const float *)args->in[RESIDUAL] + n * r->stride[0] +
                         h * r->stride[2] + first * rows.r_step;
@@ -195,7 +170,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
     (void)err;
     vector_epilogue_fill(&epilogue, &p->epilogue);
-    epilogue.bias = present(p, BIAS) ? args->in[BIAS] : NULL;
+    epilogue.bias = kern_problem_in(p, BIAS) ? args->in[BIAS] : NULL;
 #pragma omp parallel for num_threads(count) schedule(static) if (count > 1)
     for (i = 0; i < blocks * parts; i++) {
         const int64_t block = i / parts, run = block % s->runs;

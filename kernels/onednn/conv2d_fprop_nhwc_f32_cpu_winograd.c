@@ -16,6 +16,7 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/problem.h"
 #include "kernels/onednn/cpu.h"
 
 extern const struct kern_row conv2d_fprop_nhwc_f32_cpu_winograd;
@@ -40,11 +41,6 @@ struct state {
     size_t block_floats; /* V and M of one block */
 };
 
-static bool present(const struct kern_problem *p, int i)
-{
-    return i < p->n_in && p->in[i].dtype != INFER_NONE;
-}
-
 /* ---- which problems ------------------------------------------------ */
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -55,34 +51,15 @@ static int64_t round_up(int64_t n, int64_t to)
 static int check(const struct kern_problem *p, struct infer_error *why)
 {
     const struct kern_conv *a = &p->attr.conv;
-    const struct kern_tensor *x = &p->in[X], *w = &p->in[W], *y = &p->out[0];
+    const struct kern_tensor *x = &p->in[X], *w = &p->in[W];
 
-    if (!vector_steps())
-        return error_set(why, INFER_EUNSUPPORTED, "needs AVX2 or AVX-512");
     if (x->rank != 4 || w->dim[2] != 3 || w->dim[3] != 3 || a->groups != 1 ||
         a->stride[0] != 1 || a->stride[1] != 1 || a->dilation[0] != 1 ||
         a->dilation[1] != 1)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes 3x3 windows with stride 1, no dilation and no "
                          "groups");
-    if (!cpu_is_f32(x) || !cpu_is_f32(y) || !cpu_channels_inner(x) ||
-        !cpu_channels_inner(y) ||
-        (present(p, RESIDUAL) && (!cpu_is_f32(&p->in[RESIDUAL]) ||
-                                  !cpu_channels_inner(&p->in[RESIDUAL]))))
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes channels-last F32 activations");
-    if (!(p->constant_in & 1u << W) || !cpu_is_f32(w) ||
-        !kern_tensor_is_dense(w, KERN_NCHW))
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes constant dense F32 weights");
-    if (present(p, BIAS) && (!cpu_is_f32(&p->in[BIAS]) ||
-                             !kern_tensor_is_dense(&p->in[BIAS], KERN_NCHW)))
-        return error_set(why, INFER_EUNSUPPORTED, "takes a dense F32 bias");
-    if (!cpu_act_known(&p->epilogue.act) ||
-        (present(p, RESIDUAL) && p->epilogue.residual_last &&
-         !vector_bounds(&p->epilogue.act)))
-        return error_set(why, INFER_EUNSUPPORTED, "lacks this epilogue");
-    return 0;
+    return vector_conv_supports(p, why);
 }
 
 /* What a convolution costs in tiles of so many pixels a side, m = 1 standing
@@ -164,7 +141,7 @@ static void fill_shape(struct winograd *w, const struct kern_problem *p, int m)
     w->tiles = w->images * w->tiles_h * w->tiles_w;
     fill_strides(w->x_stride, x);
     fill_strides(w->y_stride, y);
-    if (present(p, RESIDUAL))
+    if (kern_problem_in(p, RESIDUAL))
         fill_strides(w->r_stride, &p->in[RESIDUAL]);
 }
 
@@ -367,7 +344,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     struct winograd_data data = {
         .x = args->in[X],
         .u = args->in[W],
-        .residual = present(p, RESIDUAL) ? args->in[RESIDUAL] : NULL,
+        .residual = kern_problem_in(p, RESIDUAL) ? args->in[RESIDUAL] : NULL,
         .y = args->out[0],
         .epilogue = &epilogue};
     float *zeros = args->workspace, *blocks = zeros + s->w.v_row;
@@ -375,7 +352,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
     (void)err;
     vector_epilogue_fill(&epilogue, &p->epilogue);
-    epilogue.bias = present(p, BIAS) ? args->in[BIAS] : NULL;
+    epilogue.bias = kern_problem_in(p, BIAS) ? args->in[BIAS] : NULL;
     memset(zeros, 0, (size_t)s->w.v_row * sizeof *zeros);
     if (s->shared) {
         run_shared(s, &data, zeros, blocks);

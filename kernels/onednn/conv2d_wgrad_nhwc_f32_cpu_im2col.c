@@ -79,9 +79,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         !kern_tensor_is_dense(&p->in[DY], KERN_NHWC))
         return onednn_refuse(why, "takes dense channels-last activations");
     if (!kern_tensor_is_dense(&p->out[0], KERN_NCHW) ||
-        (kern_problem_in(p, RESIDUAL) &&
-         (!cpu_is_f32(&p->in[RESIDUAL]) ||
-          !kern_tensor_is_dense(&p->in[RESIDUAL], KERN_NCHW))))
+        !cpu_is_dense(kern_problem_in(p, RESIDUAL), KERN_NCHW))
         return onednn_refuse(why, "takes dense row-major weights");
     if (kern_tensor_count(&p->in[DY]) == 0 || columns(p) == 0)
         return onednn_refuse(why, "takes no empty tensors");

@@ -218,19 +218,14 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-static bool channels_last(const struct kern_tensor *t)
-{
-    return cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NHWC);
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
 
     (void)d;
-    if (p->in[X].rank == 4 && channels_last(&p->in[X]) &&
-        channels_last(&p->in[DY]) && cpu_is_f32(&p->out[0]) &&
+    if (p->in[X].rank == 4 && cpu_is_dense(&p->in[X], KERN_NHWC) &&
+        cpu_is_dense(&p->in[DY], KERN_NHWC) && cpu_is_f32(&p->out[0]) &&
         (!residual || cpu_is_f32(residual)))
         return 0;
     return error_set(why, INFER_EUNSUPPORTED,

@@ -24,11 +24,6 @@ extern const struct kern_row conv_fprop_nhwc_f32_onednn;
 /* in[] of a convolution */
 enum { X, W, BIAS, RESIDUAL };
 
-static bool channels_last(const struct kern_tensor *t)
-{
-    return t->dtype == INFER_F32 && kern_tensor_is_dense(t, KERN_NHWC);
-}
-
 /* Whether some output position along a spatial dimension has every tap in the
  * padding.  There oneDNN 2.6.3 stores the residual alone, without the bias. */
 static bool has_empty_window(const struct kern_problem *p)
@@ -73,7 +68,8 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
 
     if (p->in[X].rank < 3 || p->in[X].rank > 5)
         return onednn_refuse(err, "takes 1 to 3 spatial dimensions");
-    if (!channels_last(&p->in[X]) || !channels_last(&p->out[0]) ||
+    if (!cpu_is_dense(&p->in[X], KERN_NHWC) ||
+        !cpu_is_dense(&p->out[0], KERN_NHWC) ||
         !onednn_describe(&p->in[X], &x) || !onednn_describe(&p->out[0], &y))
         return onednn_refuse(err, "takes dense channels-last F32 activations");
     if (!(p->constant_in & 1u << W) ||
@@ -82,7 +78,7 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
     if (!onednn_layer_bias(p, layer, &bias))
         return onednn_refuse(err, "takes a dense F32 bias");
     layer->has_residual = kern_problem_in(p, RESIDUAL) != NULL;
-    if (layer->has_residual && !channels_last(&p->in[RESIDUAL]))
+    if (layer->has_residual && !cpu_is_dense(&p->in[RESIDUAL], KERN_NHWC))
         return onednn_refuse(err, "takes a dense channels-last F32 residual");
     if (layer->has_residual && has_empty_window(p))
         return onednn_refuse(err, "takes no residual where a window lies "

@@ -63,10 +63,8 @@ static int make(const struct kern_problem *p, int threads,
         !onednn_describe(&p->in[X], &x) || !onednn_describe(&p->out[0], &y))
         return onednn_refuse(err, "takes dense channels-last F32 activations");
     layer->has_residual = kern_problem_in(p, RESIDUAL) != NULL;
-    if (layer->has_residual &&
-        (p->epilogue.act.kind != KERN_IDENTITY ||
-         !kern_tensor_is_dense(&p->in[RESIDUAL], KERN_NHWC) ||
-         p->in[RESIDUAL].dtype != INFER_F32))
+    if (layer->has_residual && (p->epilogue.act.kind != KERN_IDENTITY ||
+                                !cpu_is_dense(&p->in[RESIDUAL], KERN_NHWC)))
         return onednn_refuse(err, "adds a dense channels-last F32 residual, "
                                   "and that without an activation");
     if (!describe_weights(p, &layer->weights, &w))

@@ -38,27 +38,21 @@ static void plan_free(struct plan *plan)
         dnnl_primitive_desc_destroy(plan->reorder);
 }
 
-static bool channels_last(const struct kern_tensor *t)
-{
-    return cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NHWC);
-}
-
 static int describe(const struct kern_problem *p, struct plan *plan,
                     dnnl_convolution_desc_t *conv, struct infer_error *err)
 {
-    const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
     dnnl_memory_desc_t x, dy, any;
     struct onednn_window window;
 
     if (p->in[X].rank < 3 || p->in[X].rank > 5)
         return onednn_refuse(err, "takes 1 to 3 spatial dimensions");
-    if (!channels_last(&p->in[X]) || !channels_last(&p->in[DY]) ||
+    if (!cpu_is_dense(&p->in[X], KERN_NHWC) ||
+        !cpu_is_dense(&p->in[DY], KERN_NHWC) ||
         !onednn_describe(&p->in[X], &x) || !onednn_describe(&p->in[DY], &dy))
         return onednn_refuse(err, "takes dense channels-last F32 activations");
     if (!onednn_describe_weights(&p->out[0], p->attr.conv.groups, &plan->given,
                                  &any) ||
-        (residual &&
-         (!cpu_is_f32(residual) || !kern_tensor_is_dense(residual, KERN_NCHW))))
+        !cpu_is_dense(kern_problem_in(p, RESIDUAL), KERN_NCHW))
         return onednn_refuse(err, "makes dense row-major F32 weights");
     onednn_describe_window(&p->attr.conv, p->in[X].rank - 2, &window);
     return onednn_status(

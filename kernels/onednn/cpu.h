@@ -8,6 +8,7 @@
 #define KERNELS_ONEDNN_CPU_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "kernels/kern.h"
 
@@ -127,11 +128,35 @@ static inline void cpu_epilogue(const struct kern_epilogue *ep, float *y,
         cpu_add(residual, y, n);
 }
 
+/* The bits of a float, and the float of bits, in bodies that vectorise. */
+CPU_INLINE uint32_t cpu_bits_of(float x)
+{
+    uint32_t u;
+
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+CPU_INLINE float cpu_float_of(uint32_t u)
+{
+    float x;
+
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
 /* ---- checks -------------------------------------------------------- */
 
 static inline bool cpu_is_f32(const struct kern_tensor *t)
 {
     return t->dtype == INFER_F32;
+}
+
+/* True where t is dense and F32, or absent (NULL). */
+static inline bool cpu_is_dense(const struct kern_tensor *t,
+                                enum kern_layout layout)
+{
+    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, layout));
 }
 
 /* True where channels lie side by side (or there is one). */

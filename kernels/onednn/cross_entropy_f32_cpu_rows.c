@@ -20,19 +20,15 @@ extern const struct kern_row cross_entropy_f32_cpu_rows;
 enum { LOGITS, LABEL, STEP };
 enum { LOSS, DLOGITS, HIT };
 
-static bool rows_dense(const struct kern_tensor *t)
-{
-    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NCHW));
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     (void)d;
-    if (!rows_dense(&p->in[LOGITS]) || !rows_dense(kern_problem_in(p, STEP)) ||
-        !rows_dense(&p->out[LOSS]) ||
-        !rows_dense(kern_problem_out(p, DLOGITS)) ||
-        !rows_dense(kern_problem_out(p, HIT)) ||
+    if (!cpu_is_dense(&p->in[LOGITS], KERN_NCHW) ||
+        !cpu_is_dense(kern_problem_in(p, STEP), KERN_NCHW) ||
+        !cpu_is_dense(&p->out[LOSS], KERN_NCHW) ||
+        !cpu_is_dense(kern_problem_out(p, DLOGITS), KERN_NCHW) ||
+        !cpu_is_dense(kern_problem_out(p, HIT), KERN_NCHW) ||
         !kern_tensor_is_dense(&p->in[LABEL], KERN_NCHW))
         return error_set(why, INFER_EUNSUPPORTED, "takes dense F32 rows");
     return 0;

@@ -45,12 +45,10 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
     (void)d;
     for (i = 0; i < p->n_in; i++)
-        if (p->in[i].dtype != INFER_NONE &&
-            (!cpu_is_f32(&p->in[i]) ||
-             !kern_tensor_is_dense(&p->in[i], KERN_NCHW)))
+        if (!cpu_is_dense(kern_problem_in(p, i), KERN_NCHW))
             return error_set(why, INFER_EUNSUPPORTED,
                              "takes dense row-major F32");
-    if (!cpu_is_f32(&p->out[0]) || !kern_tensor_is_dense(&p->out[0], KERN_NCHW))
+    if (!cpu_is_dense(&p->out[0], KERN_NCHW))
         return error_set(why, INFER_EUNSUPPORTED, "gives dense row-major F32");
     if (w->rank != 2 || w->dim[1] < LEAST_INPUT || rows_of(x) < 1 ||
         rows_of(x) > MOST_ROWS)

@@ -28,25 +28,18 @@ enum { DX, DSCALE };
 /* Vectors of a thread in the workspace: two of doubles, six of floats. */
 #define VECTOR_BYTES (2 * sizeof(double) + 6 * sizeof(float))
 
-static bool channels_last(const struct kern_tensor *t)
-{
-    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NHWC));
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    const struct kern_tensor *scale = kern_problem_in(p, SCALE);
-
     (void)d;
-    if (!channels_last(&p->in[DY]) || !channels_last(&p->in[X]) ||
-        !channels_last(kern_problem_in(p, RESIDUAL)) ||
-        !channels_last(&p->out[DX]) ||
-        !channels_last(kern_problem_out(p, DSCALE)))
+    if (!cpu_is_dense(&p->in[DY], KERN_NHWC) ||
+        !cpu_is_dense(&p->in[X], KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_in(p, RESIDUAL), KERN_NHWC) ||
+        !cpu_is_dense(&p->out[DX], KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_out(p, DSCALE), KERN_NHWC))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense channels-last F32 tensors");
-    if (scale &&
-        (!cpu_is_f32(scale) || !kern_tensor_is_dense(scale, KERN_NCHW)))
+    if (!cpu_is_dense(kern_problem_in(p, SCALE), KERN_NCHW))
         return error_set(why, INFER_EUNSUPPORTED, "takes a dense F32 scale");
     return 0;
 }

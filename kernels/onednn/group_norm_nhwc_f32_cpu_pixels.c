@@ -16,15 +16,11 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/problem.h"
 
 extern const struct kern_row group_norm_nhwc_f32_cpu_pixels;
 
 enum { X, SCALE, SHIFT };
-
-static bool present(const struct kern_problem *p, int i)
-{
-    return i < p->n_in && p->in[i].dtype != INFER_NONE;
-}
 
 /* Pixels one stride apart: the spatial dimensions merge into one. */
 static bool even_pixels(const struct kern_tensor *t)
@@ -50,8 +46,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes channels-last F32 tensors");
     for (i = SCALE; i <= SHIFT; i++)
-        if (present(p, i) && (!cpu_is_f32(&p->in[i]) ||
-                              (p->in[i].stride[0] != 1 && x->dim[1] != 1)))
+        if (kern_problem_in(p, i) &&
+            (!cpu_is_f32(&p->in[i]) ||
+             (p->in[i].stride[0] != 1 && x->dim[1] != 1)))
             return error_set(why, INFER_EUNSUPPORTED,
                              "takes dense F32 scale and shift");
     return 0;
@@ -191,8 +188,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
             im.x = (const float *)args->in[X] + from * x->stride[0];
             im.y = (float *)args->out[0] + from * y->stride[0];
             norm_image(&im, &p->attr.norm,
-                       present(p, SCALE) ? args->in[SCALE] : NULL,
-                       present(p, SHIFT) ? args->in[SHIFT] : NULL);
+                       kern_problem_in(p, SCALE) ? args->in[SCALE] : NULL,
+                       kern_problem_in(p, SHIFT) ? args->in[SHIFT] : NULL);
         }
     }
     return 0;

@@ -19,21 +19,16 @@ extern const struct kern_row layer_norm_dgrad_f32_cpu_rows;
 enum { DY, X, SCALE, RESIDUAL };
 enum { DX, DSCALE };
 
-static bool dense(const struct kern_tensor *t)
-{
-    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NCHW));
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     (void)d;
     for (int i = 0; i < p->n_in; i++)
-        if (!dense(kern_problem_in(p, i)))
+        if (!cpu_is_dense(kern_problem_in(p, i), KERN_NCHW))
             return error_set(why, INFER_EUNSUPPORTED,
                              "takes dense row-major F32 tensors");
     for (int i = 0; i < p->n_out; i++)
-        if (!dense(kern_problem_out(p, i)))
+        if (!cpu_is_dense(kern_problem_out(p, i), KERN_NCHW))
             return error_set(why, INFER_EUNSUPPORTED,
                              "makes dense row-major F32 tensors");
     return 0;

@@ -10,15 +10,11 @@
 #include <math.h>
 
 #include "kernels/error.h"
+#include "kernels/problem.h"
 
 extern const struct kern_row layer_norm_f32_cpu_rows;
 
 enum { X, SCALE, SHIFT };
-
-static bool present(const struct kern_problem *p, int i)
-{
-    return i < p->n_in && p->in[i].dtype != INFER_NONE;
-}
 
 /* The dimensions from axis on lie row-major without gaps. */
 static bool contiguous(const struct kern_tensor *t, int axis)
@@ -42,8 +38,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
     (void)d;
     for (i = 0; i < 3; i++)
-        if (present(p, i) && (!cpu_is_f32(&p->in[i]) ||
-                              !contiguous(&p->in[i], i == X ? axis : 0)))
+        if (kern_problem_in(p, i) &&
+            (!cpu_is_f32(&p->in[i]) ||
+             !contiguous(&p->in[i], i == X ? axis : 0)))
             return error_set(why, INFER_EUNSUPPORTED,
                              "takes F32 rows without gaps");
     if (!cpu_is_f32(&p->out[0]) || !contiguous(&p->out[0], axis))
@@ -128,8 +125,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct kern_tensor *t[] = {&y, &x};
     void *base[] = {args->out[0], (void *)args->in[X]};
     struct context c = {&p->attr.norm,
-                        present(p, SCALE) ? args->in[SCALE] : NULL,
-                        present(p, SHIFT) ? args->in[SHIFT] : NULL, 1};
+                        kern_problem_in(p, SCALE) ? args->in[SCALE] : NULL,
+                        kern_problem_in(p, SHIFT) ? args->in[SHIFT] : NULL, 1};
     struct cpu_walk w;
     int i;
 

@@ -19,20 +19,16 @@ enum { DY, X, RESIDUAL };
 /* Channels of a pixel: what four arrays may take of a thread's stack. */
 #define MAX_CHANNELS 4096
 
-static bool channels_last(const struct kern_tensor *t)
-{
-    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NHWC));
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     const struct kern_lrn *a = &p->attr.lrn;
 
     (void)d;
-    if (!channels_last(&p->in[DY]) || !channels_last(&p->in[X]) ||
-        !channels_last(&p->out[0]) ||
-        !channels_last(kern_problem_in(p, RESIDUAL)))
+    if (!cpu_is_dense(&p->in[DY], KERN_NHWC) ||
+        !cpu_is_dense(&p->in[X], KERN_NHWC) ||
+        !cpu_is_dense(&p->out[0], KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_in(p, RESIDUAL), KERN_NHWC))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense channels-last F32 tensors");
     if (p->in[DY].dim[1] > MAX_CHANNELS || !(a->alpha >= 0.0f) ||

@@ -38,19 +38,15 @@ struct pool {
     int64_t blocks; /* of channels */
 };
 
-static bool channels_last(const struct kern_tensor *t)
-{
-    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NHWC));
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     (void)d;
     if (p->in[DY].rank < 3 || p->in[DY].rank > 5 ||
-        !channels_last(&p->in[DY]) || !channels_last(&p->out[0]) ||
-        !channels_last(kern_problem_in(p, X)) ||
-        !channels_last(kern_problem_in(p, RESIDUAL)))
+        !cpu_is_dense(&p->in[DY], KERN_NHWC) ||
+        !cpu_is_dense(&p->out[0], KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_in(p, X), KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_in(p, RESIDUAL), KERN_NHWC))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense channels-last F32 tensors with 1 to 3 "
                          "spatial dimensions");
@@ -61,22 +57,6 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 }
 
 /* ---- one window ---------------------------------------------------- */
-
-CPU_INLINE uint32_t bits_of(float x)
-{
-    uint32_t u;
-
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-CPU_INLINE float float_of(uint32_t u)
-{
-    float x;
-
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
 
 /* yes where mask is all ones, no where it is 0: which element of a window is
  * the largest is beyond all branch prediction. */
@@ -107,7 +87,8 @@ CPU_INLINE void keep_top(const float *x, uint32_t tap, float *top, uint32_t *at,
     for (int64_t i = 0; i < n; i++) {
         const uint32_t mask = takes(x[i], top[i]);
 
-        top[i] = float_of(choose(mask, bits_of(x[i]), bits_of(top[i])));
+        top[i] =
+            cpu_float_of(choose(mask, cpu_bits_of(x[i]), cpu_bits_of(top[i])));
         at[i] = choose(mask, tap, at[i]);
     }
 }
@@ -117,7 +98,8 @@ CPU_INLINE void add_where(const float *dy, const uint32_t *at, uint32_t tap,
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        dx[i] += float_of(bits_of(dy[i]) & (0u - (uint32_t)(at[i] == tap)));
+        dx[i] +=
+            cpu_float_of(cpu_bits_of(dy[i]) & (0u - (uint32_t)(at[i] == tap)));
 }
 
 /* The part of a window inside the input. */
@@ -159,13 +141,13 @@ CPU_INLINE void give_taps(int taps, const int64_t *at, const float *dy,
             const float v = x[at[t] + i];
             const uint32_t mask = takes(v, top);
 
-            top = float_of(choose(mask, bits_of(v), bits_of(top)));
+            top = cpu_float_of(choose(mask, cpu_bits_of(v), cpu_bits_of(top)));
             best = choose(mask, (uint32_t)t, best);
         }
 #pragma GCC unroll 9
         for (int t = 0; t < taps; t++)
-            dx[at[t] + i] +=
-                float_of(bits_of(g) & (0u - (uint32_t)(best == (uint32_t)t)));
+            dx[at[t] + i] += cpu_float_of(
+                cpu_bits_of(g) & (0u - (uint32_t)(best == (uint32_t)t)));
     }
 }
 

@@ -43,7 +43,6 @@ static bool flatten(const struct kern_problem *p, struct kern_tensor *flat)
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
     const enum kern_reduce_kind kind = p->attr.reduce.kind;
     struct channel_shape s;
     struct kern_tensor flat;
@@ -56,10 +55,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense F32 tensors of which the channels, that "
                          "lie last, or nothing stays");
-    if (!cpu_is_f32(&p->out[0]) ||
-        !kern_tensor_is_dense(&p->out[0], KERN_NCHW) ||
-        (residual &&
-         (!cpu_is_f32(residual) || !kern_tensor_is_dense(residual, KERN_NCHW))))
+    if (!cpu_is_dense(&p->out[0], KERN_NCHW) ||
+        !cpu_is_dense(kern_problem_in(p, RESIDUAL), KERN_NCHW))
         return error_set(why, INFER_EUNSUPPORTED, "makes dense F32 sums");
     return 0;
 }

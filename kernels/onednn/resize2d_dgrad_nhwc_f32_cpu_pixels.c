@@ -34,11 +34,6 @@ static struct kern_problem forwards(const struct kern_problem *p)
     return f;
 }
 
-static bool channels_last(const struct kern_tensor *t)
-{
-    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, KERN_NHWC));
-}
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
@@ -46,9 +41,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     const float *scale = p->attr.resize.scale;
 
     (void)d;
-    if (p->in[DY].rank != 4 || !channels_last(&p->in[DY]) ||
-        !channels_last(&p->out[0]) ||
-        !channels_last(kern_problem_in(p, RESIDUAL)))
+    if (p->in[DY].rank != 4 || !cpu_is_dense(&p->in[DY], KERN_NHWC) ||
+        !cpu_is_dense(&p->out[0], KERN_NHWC) ||
+        !cpu_is_dense(kern_problem_in(p, RESIDUAL), KERN_NHWC))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense channels-last F32 tensors of rank 4");
     if (scale[0] != 1.0f || scale[1] != 1.0f)

@@ -12,6 +12,7 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/problem.h"
 
 extern const struct kern_row scale_shift_f32_cpu_walk;
 extern const struct kern_row batch_norm_f32_cpu_walk;
@@ -21,11 +22,6 @@ extern const struct kern_row batch_norm_f32_cpu_walk;
 
 /* in[] of both operations */
 enum { X, SCALE, SHIFT, MEAN, VAR };
-
-static bool present(const struct kern_problem *p, int i)
-{
-    return i < p->n_in && p->in[i].dtype != INFER_NONE;
-}
 
 static int residual_of(const struct kern_problem *p)
 {
@@ -39,7 +35,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
     (void)d;
     for (i = 0; i < p->n_in; i++)
-        if (present(p, i) && !cpu_is_f32(&p->in[i]))
+        if (kern_problem_in(p, i) && !cpu_is_f32(&p->in[i]))
             return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
     if (!cpu_is_f32(&p->out[0]) || p->in[X].rank < 2)
         return error_set(why, INFER_EUNSUPPORTED,
@@ -132,7 +128,7 @@ static void fill_vectors(const struct kern_problem *p,
     int i;
 
     for (i = 0; i < KERN_MAX_IN; i++) {
-        in[i] = present(p, i) ? args->in[i] : NULL;
+        in[i] = kern_problem_in(p, i) ? args->in[i] : NULL;
         step[i] = in[i] && p->in[i].dim[0] != 1 ? p->in[i].stride[0] : 0;
     }
     for (c = 0; c < channels; c++) {
@@ -168,7 +164,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct kern_problem *p = &e->problem;
     const int residual = residual_of(p);
-    const struct context c = {&p->epilogue, present(p, residual)};
+    const struct context c = {&p->epilogue,
+                              kern_problem_in(p, residual) != NULL};
     struct kern_tensor vector = {
         .dtype = INFER_F32, .rank = p->in[X].rank, .dim = {0}};
     const struct kern_tensor *t[] = {

@@ -25,14 +25,10 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     if (kern_problem_out(p, KERN_UPDATE_COPY))
         return error_set(why, INFER_EUNSUPPORTED, "makes no 16-bit copy");
     for (int i = 0; i < p->n_in; i++)
-        if (kern_problem_in(p, i) &&
-            (!cpu_is_f32(&p->in[i]) ||
-             !kern_tensor_is_dense(&p->in[i], KERN_NCHW)))
+        if (!cpu_is_dense(kern_problem_in(p, i), KERN_NCHW))
             return error_set(why, INFER_EUNSUPPORTED, "takes dense F32");
     for (int i = 0; i < p->n_out; i++)
-        if (kern_problem_out(p, i) &&
-            (!cpu_is_f32(&p->out[i]) ||
-             !kern_tensor_is_dense(&p->out[i], KERN_NCHW)))
+        if (!cpu_is_dense(kern_problem_out(p, i), KERN_NCHW))
             return error_set(why, INFER_EUNSUPPORTED, "takes dense F32");
     return 0;
 }

@@ -7,7 +7,9 @@
 
 #include <math.h>
 
+#include "kernels/error.h"
 #include "kernels/onednn/cpu.h"
+#include "kernels/problem.h"
 
 enum cpu_isa cpu_limit = CPU_WIDEST;
 
@@ -52,6 +54,34 @@ bool vector_bounds(const struct kern_unary *act)
 {
     return act->kind == KERN_IDENTITY || act->kind == KERN_RELU ||
            act->kind == KERN_CLIP;
+}
+
+static bool lies_channels_last(const struct kern_tensor *t)
+{
+    return !t || (cpu_is_f32(t) && cpu_channels_inner(t));
+}
+
+int vector_conv_supports(const struct kern_problem *p, struct infer_error *why)
+{
+    enum { X, W, BIAS, RESIDUAL }; /* in[] of a convolution */
+    const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
+
+    if (!vector_steps())
+        return error_set(why, INFER_EUNSUPPORTED, "needs AVX2 or AVX-512");
+    if (!lies_channels_last(&p->in[X]) || !lies_channels_last(&p->out[0]) ||
+        !lies_channels_last(residual))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes channels-last F32 activations");
+    if (!(p->constant_in & 1u << W) || !cpu_is_dense(&p->in[W], KERN_NCHW))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes constant dense F32 weights");
+    if (!cpu_is_dense(kern_problem_in(p, BIAS), KERN_NCHW))
+        return error_set(why, INFER_EUNSUPPORTED, "takes a dense F32 bias");
+    if (!cpu_act_known(&p->epilogue.act) ||
+        (residual && p->epilogue.residual_last &&
+         !vector_bounds(&p->epilogue.act)))
+        return error_set(why, INFER_EUNSUPPORTED, "lacks this epilogue");
+    return 0;
 }
 
 void vector_epilogue_fill(struct vector_epilogue *e,

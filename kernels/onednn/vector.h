@@ -25,6 +25,9 @@ struct vector_epilogue {
 
 /* True for the functions that bounds cover. */
 bool vector_bounds(const struct kern_unary *act);
+/* Whether a convolution by these loops takes p's tensors and epilogue: 0, or
+ * EUNSUPPORTED.  The window is the row's own matter. */
+int vector_conv_supports(const struct kern_problem *p, struct infer_error *why);
 /* Fills all but bias. */
 void vector_epilogue_fill(struct vector_epilogue *e,
                           const struct kern_epilogue *of);

@@ -177,7 +177,7 @@ int op_window_split(int64_t total, bool more_at_begin, struct op_window *w,
     return INFER_OK;
 }
 
-static int check_window(const struct op_window *w, struct infer_error *err)
+int op_window_check(const struct op_window *w, struct infer_error *err)
 {
     int status = op_need_range("stride", w->stride, 1, OP_MAX_STEP, err);
 
@@ -217,7 +217,7 @@ int op_window_extent(enum graph_auto_pad auto_pad, bool ceil_mode,
                      struct infer_error *err)
 {
     int64_t effective = 1, room, n;
-    int status = check_window(w, err);
+    int status = op_window_check(w, err);
 
     if (status < 0)
         return status;

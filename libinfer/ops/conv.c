@@ -72,22 +72,14 @@ int op_conv_resolve(const struct graph_conv *conv, int spatial,
 static int check_transposed(const struct graph_conv *conv, int i,
                             const struct op_window *w, struct infer_error *err)
 {
-    int status = op_need_range("stride", w->stride, 1, OP_MAX_STEP, err);
+    int status = op_window_check(w, err);
 
-    if (status == INFER_OK)
-        status = op_need_range("dilation", w->dilation, 1, OP_MAX_STEP, err);
-    if (status == INFER_OK)
-        status = op_need_range("pad", w->pad_begin, 0, OP_MAX_STEP, err);
-    if (status == INFER_OK)
-        status = op_need_range("pad", w->pad_end, 0, OP_MAX_STEP, err);
     if (status == INFER_OK)
         status = op_need_range("output_pad", conv->output_pad[i], 0,
                                OP_MAX_STEP, err);
     if (status == INFER_OK)
         status = op_need_range("output_size", conv->output_size[i], 0,
                                OP_MAX_COUNT, err);
-    if (status == INFER_OK && w->window == 0)
-        status = error_set(err, INFER_EFORMAT, "the window is empty");
     return status;
 }
 

@@ -97,6 +97,8 @@ struct op_window {
     int stride, dilation;
     int pad_begin, pad_end; /* replaced where auto_pad says so */
 };
+/* Whether its numbers are in range and the window is not empty, or EFORMAT. */
+int op_window_check(const struct op_window *w, struct infer_error *err);
 /* The output extent of a window that slides over the input. */
 int op_window_extent(enum graph_auto_pad auto_pad, bool ceil_mode,
                      struct op_window *w, int64_t *extent,

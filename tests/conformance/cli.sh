@@ -3,40 +3,7 @@
 # The command lines as a user meets them: the main job, exit codes, messages,
 # and that nothing is left behind by a failure.  Run by make check, which sets
 # srcdir and builds wconv, infer and kbench beside.
-set -u
-src=${srcdir:-.}
-here=$(pwd)
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failed=0
-count=0
-
-# expect CODE PATTERN COMMAND...: exit status and a line of the output.
-expect() {
-    code=$1 pattern=$2
-    shift 2
-    count=$((count + 1))
-    "$@" >"$dir/out" 2>&1
-    got=$?
-    if [ "$got" != "$code" ]; then
-        echo "FAILED: exit $got, not $code: $*"
-        head -n 5 "$dir/out"
-        failed=$((failed + 1))
-    elif ! grep -q -e "$pattern" "$dir/out"; then
-        echo "FAILED: no '$pattern' from: $*"
-        head -n 5 "$dir/out"
-        failed=$((failed + 1))
-    fi
-}
-
-# absent FILE: it must not exist.
-absent() {
-    count=$((count + 1))
-    if [ -e "$1" ]; then
-        echo "FAILED: $1 was written"
-        failed=$((failed + 1))
-    fi
-}
+. "${srcdir:-.}/tests/conformance/expect.sh"
 
 wconv=$here/wconv
 infer=$here/infer
@@ -85,7 +52,7 @@ expect 0 'resnet50' "$wconv" --list-archs
 expect 0 'onnx' "$wconv" --list-formats
 expect 0 'conv_transpose' "$wconv" --list-ops
 cp "$model" "$dir/copy.infer"
-"$wconv" diff "$model" "$dir/copy.infer" || failed=$((failed + 1))
+"$wconv" diff "$model" "$dir/copy.infer" || fail "diff of a copy"
 expect 0 . "$wconv" "$weights" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
 expect 3 '^! ' "$wconv" diff "$model" "$dir/half.infer"
 expect 0 "% *7 " "$infer" -m "$dir/half.infer" -k1 "$pictures/7.png"
@@ -367,8 +334,6 @@ fi
 
 ls "$dir" | grep -v -x -e out -e '.*\.infer' -e layers -e list -e bad \
     -e empty -e short.safetensors -e short.png -e folder -e labels && {
-    echo "FAILED: temporary files were left behind"
-    failed=$((failed + 1))
+    fail "temporary files were left behind"
 }
-echo "$count checks, $failed failed"
-[ "$failed" = 0 ]
+report

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding the data of others (TEST_DATA) and walking folders, for tests. */
+/* Finding the data of others (TEST_DATA), reading files and walking folders,
+ * for tests. */
 #ifndef TESTS_UNIT_DATA_H
 #define TESTS_UNIT_DATA_H
 
@@ -36,6 +37,30 @@ static inline const char *data_path(const char *path, char *buf, size_t bytes)
             skip();                                                            \
         }                                                                      \
     } while (0)
+
+/* All of a file, which the test needs, and '\0' behind it. */
+struct data_bytes {
+    unsigned char *data; /* to be freed */
+    size_t bytes;
+};
+
+static inline struct data_bytes data_read(const char *path)
+{
+    struct data_bytes b = {NULL, 0};
+    FILE *f = fopen(path, "rb");
+
+    if (f == NULL)
+        fail_msg("cannot open %s", path);
+    fseek(f, 0, SEEK_END);
+    b.bytes = (size_t)ftell(f);
+    rewind(f);
+    b.data = malloc(b.bytes + 1);
+    assert_non_null(b.data);
+    assert_int_equal(fread(b.data, 1, b.bytes, f), b.bytes);
+    b.data[b.bytes] = '\0';
+    fclose(f);
+    return b;
+}
 
 /* Calls visit for every regular file below folder, sorted. */
 static inline void walk_files(const char *folder,

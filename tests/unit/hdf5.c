@@ -18,27 +18,6 @@
 
 /* ---- files --------------------------------------------------------- */
 
-struct bytes {
-    unsigned char *data;
-    size_t bytes;
-};
-
-static struct bytes load(const char *path)
-{
-    struct bytes b = {NULL, 0};
-    FILE *f = fopen(path, "rb");
-
-    if (f == NULL)
-        fail_msg("cannot open %s", path);
-    fseek(f, 0, SEEK_END);
-    b.bytes = (size_t)ftell(f);
-    rewind(f);
-    b.data = malloc(b.bytes + 1);
-    assert_int_equal(fread(b.data, 1, b.bytes, f), b.bytes);
-    fclose(f);
-    return b;
-}
-
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -58,11 +37,10 @@ struct lines {
 static struct lines read_lines(const char *path)
 {
     struct lines l = {NULL, 0, NULL};
-    struct bytes b = load(path);
+    struct data_bytes b = data_read(path);
     size_t capacity = 0;
     char *save = NULL;
 
-    b.data[b.bytes] = '\0';
     for (char *p = strtok_r((char *)b.data, "\n", &save); p != NULL;
          p = strtok_r(NULL, "\n", &save)) {
         if (*p == '#')
@@ -165,7 +143,7 @@ static void check_file(const char *path, struct lines *expected,
     struct check c = {base_name(path), expected, datasets_only, 0};
     struct walk w = {.seen = seen, .user = &c};
     struct infer_error err = {0};
-    struct bytes b = load(path);
+    struct data_bytes b = data_read(path);
     const int rc = walk_bytes(b.data, b.bytes, &w, &err);
 
     free(b.data);
@@ -255,7 +233,7 @@ static void test_made_files(void **state)
 
 static struct hdf5_file *open_file(const char *path, struct infer_error *err)
 {
-    struct bytes b = load(path);
+    struct data_bytes b = data_read(path);
     struct blob *blob = blob_new(b.data, b.bytes);
     struct hdf5_file *f = NULL;
 
@@ -345,7 +323,7 @@ static void test_truncated(void **state)
     for (size_t s = 0; s < 2; s++) {
         char path[4096];
         snprintf(path, sizeof path, SEEDS "%s", seeds[s]);
-        struct bytes b = load(path);
+        struct data_bytes b = data_read(path);
         assert_int_equal(walk_quietly(b.data, b.bytes), 0);
         /* The superblock states the length: any shorter file is refused. */
         for (size_t n = 0; n < b.bytes; n += n < 2048 ? 1 : 7)
@@ -364,7 +342,7 @@ static void test_flipped(void **state)
         char path[4096];
         int refused = 0;
         snprintf(path, sizeof path, SEEDS "%s", seeds[s]);
-        struct bytes b = load(path);
+        struct data_bytes b = data_read(path);
         for (size_t bit = 0; bit < b.bytes * 8; bit += bit < 32768 ? 1 : 13) {
             b.data[bit / 8] ^= (unsigned char)(1u << bit % 8);
             refused += walk_quietly(b.data, b.bytes) < 0;
@@ -376,10 +354,10 @@ static void test_flipped(void **state)
 }
 
 /* Overwrites bytes at an offset from the n-th place of a word. */
-static struct bytes patched(const char *path, const char *word, int nth,
-                            size_t offset, const void *bytes, size_t count)
+static struct data_bytes patched(const char *path, const char *word, int nth,
+                                 size_t offset, const void *bytes, size_t count)
 {
-    struct bytes b = load(path);
+    struct data_bytes b = data_read(path);
     const size_t n = strlen(word);
 
     for (size_t i = 0; i + n + offset + count <= b.bytes; i++) {
@@ -433,7 +411,7 @@ static void test_faults(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct bytes b =
+        struct data_bytes b =
             patched(SEEDS "seed_earliest.h5", cases[i].word, cases[i].nth,
                     cases[i].offset, cases[i].bytes, cases[i].count);
         const int rc = walk_quietly(b.data, b.bytes);
@@ -447,7 +425,8 @@ static void test_faults(void **state)
 /* A B-tree whose only child is itself, one level after the other. */
 static void test_tree_cycle(void **state)
 {
-    struct bytes b = patched(SEEDS "seed_earliest.h5", "TREE", 0, 5, "\x01", 1);
+    struct data_bytes b =
+        patched(SEEDS "seed_earliest.h5", "TREE", 0, 5, "\x01", 1);
     unsigned char *tree = NULL;
 
     (void)state;
@@ -486,7 +465,7 @@ static void one_malformed(const char *path, void *user)
 {
     struct malformed *m = user;
     struct infer_error err = {0};
-    struct bytes b = load(path);
+    struct data_bytes b = data_read(path);
     struct walk w = {0};
     const clock_t before = clock();
     const int rc = walk_bytes(b.data, b.bytes, &w, &err);
@@ -523,7 +502,7 @@ static void one_fuzzed(const char *path, void *user)
 {
     if (strstr(path, "fail-issue") == NULL)
         return;
-    struct bytes b = load(path);
+    struct data_bytes b = data_read(path);
     *(int *)user += walk_quietly(b.data, b.bytes) == INFER_EFORMAT;
     free(b.data);
 }

@@ -313,23 +313,13 @@ static void test_photographs(void **state)
 
 /* ---- damage made here ---------------------------------------------- */
 
-static unsigned char *slurp(const char *path, size_t *bytes)
-{
-    FILE *f = fopen(path, "rb");
-    unsigned char *data = malloc(1 << 20);
-
-    assert_non_null(f);
-    assert_non_null(data);
-    *bytes = fread(data, 1, 1 << 20, f);
-    fclose(f);
-    return data;
-}
-
 /* Every prefix is refused; every flipped bit is survived. */
 static void damage(const char *path)
 {
-    size_t bytes, i;
-    unsigned char *data = slurp(path, &bytes), *copy = malloc(bytes);
+    const struct data_bytes file = data_read(path);
+    const size_t bytes = file.bytes;
+    unsigned char *copy = malloc(bytes);
+    size_t i;
     struct infer_image image;
 
     assert_non_null(copy);
@@ -337,7 +327,7 @@ static void damage(const char *path)
         /* A copy of the exact size lets AddressSanitizer see every overrun. */
         unsigned char *part = malloc(i > 0 ? i : 1);
 
-        memcpy(part, data, i);
+        memcpy(part, file.data, i);
         if (infer_image_decode(part, i, 1 << 20, NULL, &image) == 0) {
             /* Only the end marker may be missing. */
             assert_true(i + 12 >= bytes);
@@ -346,13 +336,13 @@ static void damage(const char *path)
         free(part);
     }
     for (i = 0; i < bytes * 8 && i < 4096 * 8; i++) {
-        memcpy(copy, data, bytes);
+        memcpy(copy, file.data, bytes);
         copy[i / 8] ^= (unsigned char)(1 << i % 8);
         if (infer_image_decode(copy, bytes, 1 << 20, NULL, &image) == 0)
             infer_image_free(&image);
     }
     free(copy);
-    free(data);
+    free(file.data);
 }
 
 static void test_damage(void **state)

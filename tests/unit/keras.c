@@ -65,28 +65,6 @@ static int read_bytes(const void *data, size_t bytes,
     return rc;
 }
 
-struct bytes {
-    unsigned char *data;
-    size_t bytes;
-};
-
-static struct bytes load(const char *path)
-{
-    struct bytes b = {NULL, 0};
-    FILE *f = fopen(path, "rb");
-
-    if (f == NULL)
-        fail_msg("cannot open %s", path);
-    fseek(f, 0, SEEK_END);
-    b.bytes = (size_t)ftell(f);
-    rewind(f);
-    b.data = malloc(b.bytes + 1);
-    assert_int_equal(fread(b.data, 1, b.bytes, f), b.bytes);
-    b.data[b.bytes] = '\0';
-    fclose(f);
-    return b;
-}
-
 /* ---- recorded outputs ---------------------------------------------- */
 
 /* A graph without its weights, as an architecture file would give it. */
@@ -227,7 +205,7 @@ static struct constant *recorded_output(const char *model)
 
     assert_non_null(
         data_path("weights/reference_outputs.json", path, sizeof path));
-    struct bytes b = load(path);
+    struct data_bytes b = data_read(path);
     assert_int_equal(json_parse((char *)b.data, b.bytes, true, &err, &json), 0);
     const cJSON *rows = json_member(
         json_member(json_member(json, "models"), model), "outputs_first10");
@@ -347,9 +325,10 @@ static void test_squeezenet(void **state)
 
 /* Replaces text in the configuration, which the file holds verbatim, by text
  * of the same length (padded with blanks, which JSON ignores). */
-static struct bytes edited(const char *path, const char *from, const char *to)
+static struct data_bytes edited(const char *path, const char *from,
+                                const char *to)
 {
-    struct bytes b = load(path);
+    struct data_bytes b = data_read(path);
     const size_t n = strlen(from), m = strlen(to);
     bool any = false;
 
@@ -425,7 +404,7 @@ static void test_refusals(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weights_import import;
-        struct bytes b =
+        struct data_bytes b =
             edited(SEEDS "seed_model.h5", cases[i].from, cases[i].to);
         const int rc = read_bytes(b.data, b.bytes, &import, &err);
         if (rc != cases[i].code || strstr(err.text, cases[i].word) == NULL)
@@ -513,8 +492,9 @@ static void test_all_listed(void **state)
 {
     struct weights_import import;
     struct infer_error err = {0};
-    struct bytes b = edited(SEEDS "seed_model.h5", "\"class_name\": \"Conv2D\"",
-                            "\"class_name\": \"Lambda\"");
+    struct data_bytes b =
+        edited(SEEDS "seed_model.h5", "\"class_name\": \"Conv2D\"",
+               "\"class_name\": \"Lambda\"");
 
     (void)state;
     for (size_t i = 0; i + 7 < b.bytes; i++)
@@ -599,7 +579,7 @@ static void test_truncated(void **state)
 {
     (void)state;
     for (size_t s = 0; s < sizeof damaged / sizeof *damaged; s++) {
-        struct bytes b = load(damaged[s]);
+        struct data_bytes b = data_read(damaged[s]);
         assert_int_equal(read_quietly(b.data, b.bytes), 0);
         for (size_t n = 0; n < b.bytes; n += n < 512 ? 1 : 97)
             if (read_quietly(b.data, n) >= 0)
@@ -612,7 +592,7 @@ static void test_flipped(void **state)
 {
     (void)state;
     for (size_t s = 0; s < sizeof damaged / sizeof *damaged; s++) {
-        struct bytes b = load(damaged[s]);
+        struct data_bytes b = data_read(damaged[s]);
         int refused = 0;
         for (size_t bit = 0; bit < b.bytes * 8; bit += 37) {
             b.data[bit / 8] ^= (unsigned char)(1u << bit % 8);

@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Model files: there and back, and every way to damage one. */
-#include <dirent.h>
+#include "tests/unit/data.h"
+
 #include <fcntl.h>
 #include <signal.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 
 #include "libinfer/model_file.h"
 
@@ -75,21 +67,6 @@ static struct graph *small_graph(void)
     graph_add_node(g, GRAPH_DENSE, "fc", in, 3, &y, 1);
     graph_add_output(g, y);
     return g;
-}
-
-static unsigned char *read_file(const char *from, size_t *bytes)
-{
-    FILE *f = fopen(from, "rb");
-    unsigned char *data;
-
-    assert_non_null(f);
-    fseek(f, 0, SEEK_END);
-    *bytes = (size_t)ftell(f);
-    rewind(f);
-    data = malloc(*bytes + 1);
-    assert_int_equal(fread(data, 1, *bytes, f), *bytes);
-    fclose(f);
-    return data;
 }
 
 static void write_file(const char *to, const void *data, size_t bytes)
@@ -182,25 +159,24 @@ static void test_rewrite(void **state)
 {
     struct graph *g;
     struct infer_error err;
-    unsigned char *a, *b;
-    size_t a_bytes, b_bytes;
+    struct data_bytes a, b;
 
     (void)state;
     write_small(path);
-    a = read_file(path, &a_bytes);
+    a = data_read(path);
     assert_int_equal(model_file_read(path, &err, &g), 0);
     assert_int_equal(model_file_write(g, other, NULL, &err), 0);
-    b = read_file(other, &b_bytes);
-    assert_int_equal(a_bytes, b_bytes);
-    assert_memory_equal(a, b, a_bytes);
-    free(b);
+    b = data_read(other);
+    assert_int_equal(a.bytes, b.bytes);
+    assert_memory_equal(a.data, b.data, a.bytes);
+    free(b.data);
     assert_int_equal(model_file_write(g, path, NULL, &err), 0);
-    b = read_file(path, &b_bytes);
-    assert_int_equal(a_bytes, b_bytes);
-    assert_memory_equal(a, b, a_bytes);
+    b = data_read(path);
+    assert_int_equal(a.bytes, b.bytes);
+    assert_memory_equal(a.data, b.data, a.bytes);
     graph_free(g);
-    free(a);
-    free(b);
+    free(a.data);
+    free(b.data);
 }
 
 static void test_no_weights(void **state)
@@ -254,14 +230,13 @@ static void test_write_fails_midway(void **state)
     const int64_t big[2] = {3, 100000};
     struct rlimit old, limit;
     struct infer_error err;
-    unsigned char *a, *b;
-    size_t a_bytes, b_bytes;
+    struct data_bytes a, b;
     int v = graph_add_constant(g, "big", constant_new(INFER_F32, 2, big));
     int status;
 
     (void)state;
     write_small(path);
-    a = read_file(path, &a_bytes);
+    a = data_read(path);
     g->value[g->input[0]].dim[1] = 100000;
     g->node[0].in[1] = v;
     signal(SIGXFSZ, SIG_IGN);
@@ -273,13 +248,13 @@ static void test_write_fails_midway(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(status, INFER_EIO);
     assert_int_equal(strangers(), 0);
-    b = read_file(path, &b_bytes);
-    assert_int_equal(a_bytes, b_bytes);
-    assert_memory_equal(a, b, a_bytes);
+    b = data_read(path);
+    assert_int_equal(a.bytes, b.bytes);
+    assert_memory_equal(a.data, b.data, a.bytes);
     assert_int_equal(model_file_write(g, path, NULL, &err), 0);
     graph_free(g);
-    free(a);
-    free(b);
+    free(a.data);
+    free(b.data);
 }
 
 /* Weights that changed in their file since it was opened are not written. */
@@ -287,25 +262,24 @@ static void test_write_damaged_source(void **state)
 {
     struct graph *g;
     struct infer_error err;
-    size_t bytes;
-    unsigned char *data;
+    struct data_bytes file;
     FILE *f;
 
     (void)state;
     write_small(path);
     unlink(other);
-    data = read_file(path, &bytes);
+    file = data_read(path);
     assert_int_equal(model_file_read(path, &err, &g), 0);
     f = fopen(path, "r+b");
     fseek(f, -1, SEEK_END);
-    fputc(data[bytes - 1] ^ 1, f);
+    fputc(file.data[file.bytes - 1] ^ 1, f);
     fclose(f);
     assert_int_equal(model_file_write(g, other, NULL, &err), INFER_EFORMAT);
     assert_non_null(strstr(err.text, "CRC"));
     assert_int_equal(access(other, F_OK), -1);
     assert_int_equal(strangers(), 0);
     graph_free(g);
-    free(data);
+    free(file.data);
 }
 
 /* ---- damage -------------------------------------------------------- */
@@ -313,23 +287,23 @@ static void test_write_damaged_source(void **state)
 static void test_truncated(void **state)
 {
     struct infer_error err;
-    unsigned char *data;
-    size_t bytes, i;
+    struct data_bytes file;
+    size_t i;
 
     (void)state;
     write_small(path);
-    data = read_file(path, &bytes);
-    for (i = 0; i < bytes; i++) {
-        write_file(other, data, i);
+    file = data_read(path);
+    for (i = 0; i < file.bytes; i++) {
+        write_file(other, file.data, i);
         if (read_all(other, &err) == 0)
-            fail_msg("accepted when cut at byte %zu of %zu", i, bytes);
+            fail_msg("accepted when cut at byte %zu of %zu", i, file.bytes);
         assert_non_null(strstr(err.text, other));
     }
     /* And one byte too many. */
-    data[bytes] = 0;
-    write_file(other, data, bytes + 1);
+    file.data[file.bytes] = 0;
+    write_file(other, file.data, file.bytes + 1);
     assert_int_equal(read_all(other, &err), INFER_EFORMAT);
-    free(data);
+    free(file.data);
 }
 
 /* Reads path with byte i replaced, which must be refused. */
@@ -347,41 +321,42 @@ static void expect_damage(int fd, size_t i, unsigned char was,
 static void test_every_bit(void **state)
 {
     struct infer_error err;
-    unsigned char *data;
-    size_t bytes, i;
+    struct data_bytes file;
+    size_t i;
     int fd, bit;
 
     (void)state;
     write_small(path);
-    data = read_file(path, &bytes);
+    file = data_read(path);
     fd = open(path, O_WRONLY);
     assert_true(fd >= 0);
-    for (i = 0; i < bytes; i++)
+    for (i = 0; i < file.bytes; i++)
         for (bit = 0; bit < 8; bit++)
-            expect_damage(fd, i, data[i], data[i] ^ (unsigned char)(1 << bit));
+            expect_damage(fd, i, file.data[i],
+                          file.data[i] ^ (unsigned char)(1 << bit));
     close(fd);
-    free(data);
+    free(file.data);
     assert_int_equal(read_all(path, &err), 0);
 }
 
 static void test_every_byte(void **state)
 {
     static const unsigned char values[] = {0x00, 0xff, ' ', '"'};
-    unsigned char *data;
-    size_t bytes, i, k;
+    struct data_bytes file;
+    size_t i, k;
     int fd;
 
     (void)state;
     write_small(path);
-    data = read_file(path, &bytes);
+    file = data_read(path);
     fd = open(path, O_WRONLY);
     assert_true(fd >= 0);
-    for (i = 0; i < bytes; i++)
+    for (i = 0; i < file.bytes; i++)
         for (k = 0; k < sizeof(values); k++)
-            if (data[i] != values[k])
-                expect_damage(fd, i, data[i], values[k]);
+            if (file.data[i] != values[k])
+                expect_damage(fd, i, file.data[i], values[k]);
     close(fd);
-    free(data);
+    free(file.data);
 }
 
 /* ---- hostile content under a right CRC ----------------------------- */

@@ -7,6 +7,7 @@
 #include "libinfer/arena.h"
 #include "libinfer/device.h"
 #include "libinfer/packed.h"
+#include "libinfer/plan.h"
 #include "libinfer/view.h"
 
 /* ---- arena --------------------------------------------------------- */
@@ -752,6 +753,21 @@ static struct graph *random_network(uint64_t *state, int *n_outputs)
     return r.g;
 }
 
+/* Biases, scales and statistics stay in single precision beside halves;
+ * activations and what is added to them do not. */
+static void test_vectors(void **unused)
+{
+    (void)unused;
+    assert_true(plan_is_vector(KERN_CONV_FPROP, 2));
+    assert_false(plan_is_vector(KERN_CONV_FPROP, 1));
+    assert_false(plan_is_vector(KERN_CONV_FPROP, 3));
+    assert_true(plan_is_vector(KERN_SCALE_SHIFT, 2));
+    assert_false(plan_is_vector(KERN_SCALE_SHIFT, 3));
+    assert_true(plan_is_vector(KERN_BATCH_NORM, 4));
+    assert_false(plan_is_vector(KERN_BATCH_NORM, 5));
+    assert_false(plan_is_vector(KERN_BINARY, 1));
+}
+
 /* Sharing memory, overwriting inputs and building concatenations in place
  * change no bit; the fast backend agrees within rounding. */
 static void test_random_networks(void **unused)
@@ -802,6 +818,7 @@ int main(void)
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_blocks_in_place),
         cmocka_unit_test(test_packed_shared),
+        cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_random_networks),
     };
 

@@ -119,26 +119,6 @@ static int time_option(const struct cli *cli, const char *name,
     return 0;
 }
 
-static int tolerance_option(const struct cli *cli, const char *name,
-                            const char *value, double *out)
-{
-    if (!cli_double(value, out) || *out < 0)
-        return cli_bad_value(cli, name, value, "a number from 0");
-    return 0;
-}
-
-static int word_option(const struct cli *cli, const char *name,
-                       const char *value, const char *const *words,
-                       const char *wanted, int *out)
-{
-    int which = cli_word(value, words);
-
-    if (which < 0)
-        return cli_bad_value(cli, name, value, wanted);
-    *out = which;
-    return 0;
-}
-
 /* NAME:FILE,NAME:FILE or FILE alone. */
 static int load_option(const struct cli *cli, const char *value,
                        struct tool_request *r)
@@ -208,14 +188,14 @@ static int session_option(struct cli *cli, int id, const char *value,
         s->device = value;
         return 0;
     case OPT_BACKEND:
-        if (word_option(cli, "backend", value, backends,
-                        "auto, ref, onednn, cuda or cudnn", &which) < 0)
+        if (cli_option_word(cli, "backend", value, backends,
+                            "auto, ref, onednn, cuda or cudnn", &which) < 0)
             return -1;
         s->backend = (enum infer_backend)which;
         return 0;
     case OPT_PRECISION:
-        if (word_option(cli, "precision", value, precisions,
-                        "fp32, tf32, fp16 or bf16", &which) < 0)
+        if (cli_option_word(cli, "precision", value, precisions,
+                            "fp32, tf32, fp16 or bf16", &which) < 0)
             return -1;
         s->precision = (enum infer_precision)which;
         return 0;
@@ -228,8 +208,8 @@ static int session_option(struct cli *cli, int id, const char *value,
         s->tune_cache = value;
         return 0;
     default:
-        return word_option(cli, "tune", value, tunes, "on, off or exhaustive",
-                           &s->tune);
+        return cli_option_word(cli, "tune", value, tunes,
+                               "on, off or exhaustive", &s->tune);
     }
 }
 
@@ -302,9 +282,9 @@ static int infer_option(struct cli *cli, int id, const char *value, void *user)
         r->layers = true;
         return 0;
     case OPT_ATOL:
-        return tolerance_option(cli, "atol", value, &r->atol);
+        return cli_option_amount(cli, "atol", value, &r->atol);
     case OPT_RTOL:
-        return tolerance_option(cli, "rtol", value, &r->rtol);
+        return cli_option_amount(cli, "rtol", value, &r->rtol);
     case OPT_DUMP_LAYERS:
         r->dump_layers = value;
         r->session.keep_tensors = 1;

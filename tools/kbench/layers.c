@@ -129,25 +129,6 @@ static void set_tensor(struct kern_tensor *t, enum infer_dtype dtype,
     *t = kern_tensor_dense(real ? dtype : t->dtype, t->rank, t->dim, layout);
 }
 
-/* Vectors beside half activations stay in single precision. */
-static bool is_vector(const struct kern_problem *p, int i)
-{
-    switch (p->op) {
-    case KERN_CONV_FPROP:
-    case KERN_CONV_TRANSPOSE_FPROP:
-    case KERN_DENSE_FPROP:
-        return i == 2;
-    case KERN_BATCH_NORM:
-    case KERN_SCALE_SHIFT:
-    case KERN_LAYER_NORM:
-    case KERN_GROUP_NORM:
-    case KERN_PRELU:
-        return i > 0;
-    default:
-        return false;
-    }
-}
-
 static bool is_weight(const struct kern_problem *p, int i)
 {
     return i == 1 && (p->op == KERN_CONV_FPROP || p->op == KERN_DENSE_FPROP ||
@@ -162,7 +143,7 @@ static void lay_out(const struct kb_request *r,
     for (int i = 0; i < p->n_in; i++)
         if (kern_problem_in(p, i))
             set_tensor(&p->in[i],
-                       is_vector(p, i) ? INFER_F32 : precision->dtype,
+                       plan_is_vector(p->op, i) ? INFER_F32 : precision->dtype,
                        is_weight(p, i) ? KERN_NCHW : r->layout);
     for (int i = 0; i < p->n_out; i++)
         set_tensor(&p->out[i], precision->dtype, r->layout);

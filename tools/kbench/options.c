@@ -266,16 +266,12 @@ static int set_number(struct kb_request *r, int id, const char *value)
                                  "a time such as 2s");
         return 0;
     case OPT_REFERENCE_LIMIT:
-        if (!cli_double(value, &x) || x < 0)
-            return cli_bad_value(r->cli, "reference-limit", value,
-                                 "a number from 0");
+        if (cli_option_amount(r->cli, "reference-limit", value, &x) < 0)
+            return -1;
         r->reference_limit = x * 1e6;
         return 0;
     default:
-        if (!cli_double(value, &r->fail_below) || r->fail_below < 0)
-            return cli_bad_value(r->cli, "fail-below", value,
-                                 "a number from 0");
-        return 0;
+        return cli_option_amount(r->cli, "fail-below", value, &r->fail_below);
     }
 }
 

@@ -158,7 +158,8 @@ int data_check_labels(const struct data_set *set, struct infer_error *err)
     for (int64_t i = 0; i < set->count; i++)
         if (set->label[i] < 0 || set->label[i] >= set->classes)
             return error_set(err, INFER_EFORMAT,
-                             "%s: label %lld is %d, but there are %d classes",
+                             "%s: label %lld is %d, but there are %d classes: "
+                             "it is damaged, or of another set",
                              set->path, (long long)i, (int)set->label[i],
                              set->classes);
     return 0;

@@ -266,17 +266,6 @@ static int set_rule(const struct cli *cli, struct train_request *q,
     return 0;
 }
 
-static int set_word(const struct cli *cli, const char *name, const char *value,
-                    const char *const *words, const char *wanted, int *out)
-{
-    const int which = cli_word(value, words);
-
-    if (which < 0)
-        return cli_bad_value(cli, name, value, wanted);
-    *out = which;
-    return 0;
-}
-
 static int set_augment(const struct cli *cli, struct train_request *q,
                        const char *value)
 {
@@ -401,9 +390,9 @@ static int rate_option(const struct cli *cli, struct train_request *q, int id,
     case OPT_LR:
         return number(cli, "lr", value, 0, 1e6, &q->policy.rate);
     case OPT_POLICY:
-        rc =
-            set_word(cli, "lr-policy", value, policy_names,
-                     "fixed, step, exp, inv, poly, cosine or onecycle", &which);
+        rc = cli_option_word(cli, "lr-policy", value, policy_names,
+                             "fixed, step, exp, inv, poly, cosine or onecycle",
+                             &which);
         q->policy.kind = (enum policy_kind)which;
         return rc;
     case OPT_GAMMA:
@@ -500,23 +489,23 @@ static int word_option(const struct cli *cli, struct train_request *q, int id,
 
     switch (id) {
     case OPT_INIT:
-        rc = set_word(cli, "init", value, init_names,
-                      "auto, pytorch, kaiming or xavier", &which);
+        rc = cli_option_word(cli, "init", value, init_names,
+                             "auto, pytorch, kaiming or xavier", &which);
         q->init = (enum init_scheme)which;
         return rc;
     case OPT_BACKEND:
-        rc = set_word(cli, "backend", value, backends,
-                      "auto, ref, onednn, cuda or cudnn", &which);
+        rc = cli_option_word(cli, "backend", value, backends,
+                             "auto, ref, onednn, cuda or cudnn", &which);
         q->backend = (enum infer_backend)which;
         return rc;
     case OPT_PRECISION:
-        rc = set_word(cli, "precision", value, precisions,
-                      "fp32, tf32, fp16 or bf16", &which);
+        rc = cli_option_word(cli, "precision", value, precisions,
+                             "fp32, tf32, fp16 or bf16", &which);
         q->precision = (enum infer_precision)which;
         return rc;
     case OPT_TUNE:
-        return set_word(cli, "tune", value, tunes, "on, off or exhaustive",
-                        &q->tune);
+        return cli_option_word(cli, "tune", value, tunes,
+                               "on, off or exhaustive", &q->tune);
     case OPT_AUGMENT:
         return set_augment(cli, q, value);
     default:

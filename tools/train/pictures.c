@@ -2,6 +2,7 @@
 /* The pictures of a run: found, and held against the network and each other. */
 #include "tools/train/train.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/error.h"
@@ -123,6 +124,29 @@ static void note_small_set(const struct train_run *r)
                   (long long)r->request->batch);
 }
 
+/* Labels may leave numbers out, but a damaged one makes a class of its own, and
+ * a built-in network as many scores. */
+static int note_empty_classes(const struct train_run *r,
+                              struct infer_error *err)
+{
+    const struct data_set *set = &r->train;
+    bool *met = calloc((size_t)set->classes, sizeof(*met));
+    int count = 0;
+
+    if (!met)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    for (int64_t i = 0; i < set->count; i++) {
+        count += !met[set->label[i]];
+        met[set->label[i]] = true;
+    }
+    free(met);
+    if (count < set->classes && r->cli->verbosity >= 0)
+        cli_error(r->cli,
+                  "%s: labels reach %d, but only %d classes have pictures",
+                  set->path, set->classes - 1, count);
+    return 0;
+}
+
 static int write_labels(const struct train_run *r, struct infer_error *err)
 {
     const struct data_set *set = &r->train;
@@ -168,6 +192,8 @@ int train_open_pictures(struct train_run *r, const struct graph *g,
         rc = open_data(r, &wish, err);
     if (rc == 0)
         rc = check_names(r, err);
+    if (rc == 0)
+        rc = note_empty_classes(r, err);
     if (rc == 0 && q->best && r->val.count == 0)
         rc = error_set(err, INFER_EARGUMENT,
                        "--best needs test pictures: name some with --val");

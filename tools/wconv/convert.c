@@ -177,14 +177,6 @@ static int set_dense_order(const struct cli *cli, struct wconv_request *r,
     return 0;
 }
 
-static int set_tolerance(const struct cli *cli, const char *name,
-                         const char *value, double *out)
-{
-    if (!cli_double(value, out) || *out < 0)
-        return cli_bad_value(cli, name, value, "a number from 0");
-    return 0;
-}
-
 /* The lists end the program: 1 stops parsing as --help does. */
 static int print_list(int id)
 {
@@ -234,7 +226,7 @@ static int convert_option(struct cli *cli, int id, const char *value,
     case OPT_INPUT_SHAPE:
         return add_shape(cli, r, value);
     case OPT_BN_EPS:
-        return set_tolerance(cli, "bn-eps", value, &r->weights.bn_eps);
+        return cli_option_amount(cli, "bn-eps", value, &r->weights.bn_eps);
     case OPT_LEVEL:
         if (!cli_int(value, 0, 2, &number))
             return cli_bad_value(cli, "opt-level", value, "0, 1 or 2");
@@ -255,9 +247,9 @@ static int convert_option(struct cli *cli, int id, const char *value,
         r->verify_reference = value;
         return 0;
     case OPT_ATOL:
-        return set_tolerance(cli, "atol", value, &r->atol);
+        return cli_option_amount(cli, "atol", value, &r->atol);
     case OPT_RTOL:
-        return set_tolerance(cli, "rtol", value, &r->rtol);
+        return cli_option_amount(cli, "rtol", value, &r->rtol);
     case OPT_LIST_PASSES:
     case OPT_LIST_OPS:
     case OPT_LIST_ARCHS:
