@@ -106,8 +106,9 @@ int device_check_backend(const struct device *d, enum infer_backend backend,
         return 0;
     if (of_gpu != gpu)
         return error_set(err, INFER_EDEVICE,
-                         "backend %s: not usable on device %s", names[backend],
-                         gpu ? "cuda" : "cpu");
+                         "backend %s: not usable on device %s, only on %s",
+                         names[backend], gpu ? "cuda" : "cpu",
+                         gpu ? "cpu" : "cuda");
     if (!device_has_rows(backend))
         return error_set(err, INFER_EDEVICE,
                          "backend %s: not part of this build", names[backend]);

@@ -233,6 +233,8 @@ expect 2 "$dir/short.png" "$infer" -m "$model" "$dir/short.png"
 head -c 20000 "$model" >"$dir/short.infer"
 expect 2 "$dir/short.infer" "$infer" -m "$dir/short.infer" --bench
 expect 4 'cuda' "$infer" -m "$model" --device=cuda:0 --bench
+expect 4 'cudnn: not usable on device cpu, only on cuda' "$infer" -m "$model" \
+    --backend=cudnn --bench
 expect 3 'verification failed' "$wconv" "$weights" "$arch" -o "$dir/y" --verify \
     --atol=0 --rtol=0
 absent "$dir/y"
