@@ -133,6 +133,34 @@ int file_source_read(struct file_source *source, uint64_t offset, void *buffer,
     return INFER_OK;
 }
 
+int file_read_all(const char *path, uint64_t max, struct infer_error *err,
+                  void **data, size_t *bytes)
+{
+    struct file_source *source = file_source_open(path, err);
+    unsigned char *all = NULL;
+    int status = INFER_OK;
+
+    if (source == NULL)
+        return err != NULL ? err->code : INFER_EIO;
+    if (source->bytes > max)
+        status = error_set(
+            err, INFER_EFORMAT, "%s: %llu bytes are too many (at most %llu)",
+            path, (unsigned long long)source->bytes, (unsigned long long)max);
+    else if ((all = malloc((size_t)source->bytes + 1)) == NULL)
+        status = error_set(err, INFER_EMEMORY, "%s: out of memory", path);
+    else
+        status = file_source_read(source, 0, all, (size_t)source->bytes, err);
+    if (status == INFER_OK) {
+        all[source->bytes] = '\0';
+        *data = all;
+        *bytes = (size_t)source->bytes;
+    } else {
+        free(all);
+    }
+    file_source_unref(source);
+    return status;
+}
+
 /* ---- constants ----------------------------------------------------- */
 
 /* A constant without bytes; NULL on overflow or lack of memory. */

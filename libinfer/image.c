@@ -2,12 +2,8 @@
 /* Opening pictures: which decoder, and which way up. */
 #include "libinfer/image.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
@@ -152,34 +148,18 @@ int infer_image_decode(const void *data, size_t bytes, uint64_t max_pixels,
 int infer_image_load(const char *path, uint64_t max_pixels,
                      struct infer_error *err, struct infer_image *out)
 {
-    struct file_source *source;
-    unsigned char *data = NULL;
+    void *data;
+    size_t bytes;
     int status;
 
     if (path == NULL || out == NULL)
         return error_set(err, INFER_EARGUMENT, "no file name or no room given");
-    source = file_source_open(path, err);
-    if (source == NULL)
-        return err != NULL ? err->code : INFER_EIO;
-    if (source->bytes > MAX_FILE_BYTES) {
-        status = error_set(err, INFER_EMEMORY, "%s: a picture of %llu bytes",
-                           path, (unsigned long long)source->bytes);
-        goto done;
-    }
-    data = malloc(source->bytes > 0 ? (size_t)source->bytes : 1);
-    if (data == NULL) {
-        status = error_set(err, INFER_EMEMORY, "%s: out of memory", path);
-        goto done;
-    }
-    status = file_source_read(source, 0, data, (size_t)source->bytes, err);
+    status = file_read_all(path, MAX_FILE_BYTES, err, &data, &bytes);
     if (status < 0)
-        goto done;
-    status =
-        infer_image_decode(data, (size_t)source->bytes, max_pixels, err, out);
+        return status;
+    status = infer_image_decode(data, bytes, max_pixels, err, out);
     if (status < 0)
         error_prefix(err, "%s", path);
-done:
     free(data);
-    file_source_unref(source);
     return status;
 }

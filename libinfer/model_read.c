@@ -504,33 +504,14 @@ static int parse_arch(char *text, size_t bytes, struct infer_error *err,
 int model_file_read_arch(const char *path, struct infer_error *err,
                          struct graph **out)
 {
-    struct file_source *source = file_source_open(path, err);
-    char *text = NULL;
-    int status;
+    void *text;
+    size_t bytes;
+    int status = file_read_all(path, MAX_ARCH_BYTES, err, &text, &bytes);
 
-    if (source == NULL)
-        return err != NULL ? err->code : INFER_EIO;
-    if (source->bytes > MAX_ARCH_BYTES) {
-        status = error_set(err, INFER_EFORMAT,
-                           "%s: %llu bytes are too many for an architecture "
-                           "file",
-                           path, (unsigned long long)source->bytes);
-        goto done;
-    }
-    text = malloc(source->bytes > 0 ? (size_t)source->bytes : 1);
-    if (text == NULL) {
-        status = error_set(err, INFER_EMEMORY, "%s: out of memory", path);
-        goto done;
-    }
-    status = file_source_read(source, 0, text, (size_t)source->bytes, err);
-    if (status < 0) {
-        free(text);
-        goto done;
-    }
-    status = parse_arch(text, (size_t)source->bytes, err, out);
+    if (status < 0)
+        return status;
+    status = parse_arch(text, bytes, err, out);
     if (status < 0)
         error_prefix(err, "%s", path);
-done:
-    file_source_unref(source);
     return status;
 }

@@ -126,27 +126,21 @@ static bool good_entry(const cJSON *e)
 /* The document in the file: 0 and NULL where there is none. */
 static int read_file(const char *path, struct infer_error *err, cJSON **out)
 {
-    struct file_source *file;
     struct stat st;
-    char *text;
+    size_t bytes;
+    void *text;
     int rc;
 
     *out = NULL;
     if (stat(path, &st) < 0 && errno == ENOENT)
         return 0;
-    file = file_source_open(path, err);
-    if (!file)
-        return INFER_EIO;
-    text = file->bytes <= MAX_BYTES ? malloc((size_t)file->bytes + 1) : NULL;
-    if (!text)
-        rc = error_set(err, INFER_EFORMAT, "%s: too large", path);
-    else
-        rc = file_source_read(file, 0, text, (size_t)file->bytes, err);
-    if (rc == 0 &&
-        (rc = json_parse(text, (size_t)file->bytes, false, err, out)) < 0)
+    rc = file_read_all(path, MAX_BYTES, err, &text, &bytes);
+    if (rc < 0)
+        return rc;
+    rc = json_parse(text, bytes, false, err, out);
+    if (rc < 0)
         error_prefix(err, "%s", path);
     free(text);
-    file_source_unref(file);
     return rc;
 }
 

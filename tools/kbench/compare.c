@@ -10,27 +10,22 @@
 #include "tools/kbench/kbench.h"
 
 /* All kernels of all layers of six networks make some 20 MB. */
-#define MAX_BYTES ((int64_t)1 << 30)
+#define MAX_BYTES ((uint64_t)1 << 30)
 
 /* ---- reading ------------------------------------------------------- */
 
 static int read_json(const char *path, struct infer_error *err, cJSON **out)
 {
-    struct file_source *file = file_source_open(path, err);
-    int rc = 0;
+    size_t bytes;
+    void *text;
+    int rc = file_read_all(path, MAX_BYTES, err, &text, &bytes);
 
-    if (!file)
-        return INFER_EIO;
-    const size_t bytes = (size_t)file->bytes;
-    char *text = (int64_t)bytes <= MAX_BYTES ? malloc(bytes + 1) : NULL;
-    if (!text)
-        rc = error_set(err, INFER_EFORMAT, "%s: too large", path);
-    if (rc == 0)
-        rc = file_source_read(file, 0, text, bytes, err);
-    if (rc == 0 && (rc = json_parse(text, bytes, false, err, out)) < 0)
+    if (rc < 0)
+        return rc;
+    rc = json_parse(text, bytes, false, err, out);
+    if (rc < 0)
         error_prefix(err, "%s", path);
     free(text);
-    file_source_unref(file);
     return rc;
 }
 
