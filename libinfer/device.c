@@ -54,7 +54,7 @@ int device_open(const char *name, int threads, void *stream,
 {
     if (threads < 0)
         return error_set(err, INFER_EARGUMENT,
-                         "threads: %d, expected 0 (all cores) or more",
+                         "threads: %d, expected 0 (most cores) or more",
                          threads);
     if (name && strncmp(name, "cuda", 4) == 0 &&
         (name[4] == '\0' || name[4] == ':'))
@@ -69,7 +69,7 @@ int device_open(const char *name, int threads, void *stream,
     memset(out, 0, sizeof *out);
     out->ops = &device_cpu;
     out->kern.kind = KERN_CPU;
-    out->kern.threads = threads > 0 ? threads : device_cpu_cores();
+    out->kern.threads = threads > 0 ? threads : device_cpu_threads();
     return 0;
 }
 

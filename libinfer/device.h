@@ -114,6 +114,9 @@ uint64_t device_cpu_memory(void);
 const char *device_cpu_name(char *text, size_t bytes);
 /* Cores that the process may use, at least 1. */
 int device_cpu_cores(void);
+/* Threads of a run where the caller does not say: all cores, but one in eight
+ * where there are eight and more. */
+int device_cpu_threads(void);
 
 /* libinfer/device_cuda.c, in builds with CUDA. */
 int device_cuda_open(int ordinal, void *stream, struct infer_error *err,

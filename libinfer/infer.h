@@ -162,7 +162,9 @@ struct infer_session_options {
      * and bf16 keep weights and activations in 16 bits and sum in 32; inputs
      * and outputs keep the model's types. */
     enum infer_precision precision;
-    int threads;       /* CPU threads of a run; 0 (default): all cores */
+    /* CPU threads of a run; 0 (default): all cores, but one in eight, which is
+     * left to others, where there are eight and more. */
+    int threads;
     int deterministic; /* 1: same bits on every run; default 0 */
     /* Kernel choice on a GPU: 1 (default) measures the likely kernels of each
      * layer when its plan is made, unless the tuning cache knows the answer,

@@ -3,7 +3,7 @@
 """infer beside PyTorch on one GPU, in one run: whole networks, median
 milliseconds a batch by the GPU's clock.
 
-    gpu_peers.py --infer=PATH --wconv=PATH [--networks=resnet50,...]
+    gpu_peers.py --infer=PATH --wconv=PATH [--networks=resnet50:1+8,vgg16,...]
                  [--batches=1,8,32,128,256] [--rivals=graph,compile,auto:1+128]
                  [--precision=fp16|fp32] [--tune=on,off] [--markdown=FILE]
                  [--json=FILE] [--check] [--start] [--profile=resnet50:1,...]
@@ -20,7 +20,8 @@ table says so; what --budget leaves no time for is "not reached".  A mode may be
 asked for some of the batches only, and more than once; lines are begun in the
 order given, each batch with all networks.  --at-once lets several lines compile
 together, which is the work of the CPU; while one is timed, the others are
-stopped.  Networks may be measured apart, one run a GPU, with --networks.
+stopped.  Networks may be measured apart, one run a GPU, with --networks, and
+with some of the batches only.
 
 --tune=on,off adds a column of infer without measured kernels.  --check compares
 infer's outputs in every precision, and PyTorch's, with double precision.
@@ -412,13 +413,13 @@ def table_head(args):
     return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
 
 
-def one_network(args, folder, name):
+def one_network(args, folder, name, batches):
     net = make_network(name)
     convert(args, folder, name, net)
     faults = check_infer(args, folder, name, net) if args.check else 0
     del net
     torch.cuda.empty_cache()
-    for batch in args.batches:
+    for batch in batches or args.batches:
         row = {"network": name, "batch": batch, "precision": args.precision,
                "rivals": {},
                "infer": {t: bench_infer(args, folder, name, batch, t)
@@ -436,8 +437,8 @@ def words(text):
     return [w for w in text.split(",") if w]
 
 
-def modes(text):
-    """[(mode, batches)], none for all: "graph,auto:128+1"."""
+def with_batches(text):
+    """[(word, batches)], none for all: "graph,auto:128+1"."""
     found = []
     for word in words(text):
         mode, _, batches = word.partition(":")
@@ -449,11 +450,12 @@ def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--infer", required=True)
     parser.add_argument("--wconv", required=True)
-    parser.add_argument("--networks", type=words, default=NETWORKS)
+    parser.add_argument("--networks", type=with_batches,
+                        default=with_batches(",".join(NETWORKS)))
     parser.add_argument("--batches", default="1,8,32,128,256",
                         type=lambda t: [int(w) for w in words(t)])
-    parser.add_argument("--rivals", type=modes,
-                        default=modes("graph,compile,auto"))
+    parser.add_argument("--rivals", type=with_batches,
+                        default=with_batches("graph,compile,auto"))
     parser.add_argument("--precision", choices=["fp16", "fp32"],
                         default="fp16")
     parser.add_argument("--backend", default="cuda")
@@ -473,9 +475,9 @@ def parse():
     parser.add_argument("--compile-cache",
                         help="folder that keeps what PyTorch compiled")
     args = parser.parse_args()
-    for _, batches in args.rivals:
+    for _, batches in args.rivals + args.networks:
         if not set(batches) <= set(args.batches):
-            parser.error("--rivals names a batch that --batches does not")
+            parser.error("a batch is named that --batches does not")
     return args
 
 
@@ -495,8 +497,8 @@ def main():
     faults = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or temporary
-        for name in args.networks:
-            faults += one_network(args, folder, name)
+        for name, batches in args.networks:
+            faults += one_network(args, folder, name, batches)
         for what in args.profile:
             profile_infer(args, folder, what)
         Rivals(args, folder).all()
