@@ -14,10 +14,7 @@
  * consumer takes CONSUMER; times 128 threads each they make 65536 at most.
  *
  * Tiles.  Block b computes tiles b, b + gridDim.x, ...; channels fastest, so
- * that blocks that run together share pixels in L2.  Where two blocks make a
- * pair (wgmma_shared), they compute tiles side by side, a stage is refilled
- * when both have read it, and each fetches half of what they share for both:
- * what the L2 has to deliver bounds the larger tiles.
+ * that blocks that run together share pixels in L2.
  *
  * Slots.  Finished outputs leave through SLOTS slots a consumer, each 64 rows
  * of 128 bytes of channels (wgmma_finish.cuh).  With a residual, its box is
