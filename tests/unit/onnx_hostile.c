@@ -3,23 +3,6 @@
  * only odd, without a crash, a leak or an unreasonable cost. */
 #include "tests/unit/onnx_model.h"
 
-#define EMPTY                                                                  \
-    {                                                                          \
-        0                                                                      \
-    }
-
-/* y = op(x, ...) with room for more. */
-static struct pb_message start(const char *op, const char *in, int rank,
-                               const int64_t *dim, struct pb_message *attr)
-{
-    struct pb_message g = EMPTY;
-
-    graph_input(&g, "x", rank, dim);
-    graph_output(&g, "y");
-    graph_node(&g, op, in, "y", attr);
-    return g;
-}
-
 static void refuse_graph(struct pb_message g, int code, const char *words)
 {
     must_refuse(model_of(&g, 13), code, words);
@@ -157,7 +140,7 @@ static void test_many_empty(void **state)
 /* A million tiny tensors that nobody uses. */
 static void test_many_tensors(void **state)
 {
-    struct pb_message g = start("Relu", "x", DIMS(-1, 2), NULL);
+    struct pb_message g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     char name[16];
     struct graph *graph;
     int i;
@@ -181,7 +164,7 @@ static void test_many_tensors(void **state)
 
 static void refuse_version(int ir, int opset, int code, const char *words)
 {
-    struct pb_message g = start("Relu", "x", DIMS(-1, 2), NULL), m = EMPTY;
+    struct pb_message g = one_node("Relu", "x", DIMS(-1, 2), NULL), m = EMPTY;
     struct pb_message version = EMPTY;
 
     pb_int(&m, 1, ir);
@@ -195,7 +178,7 @@ static void refuse_version(int ir, int opset, int code, const char *words)
 
 static void test_versions(void **state)
 {
-    struct pb_message g = start("Relu", "x", DIMS(-1, 2), NULL), m;
+    struct pb_message g = one_node("Relu", "x", DIMS(-1, 2), NULL), m;
     struct pb_message version = EMPTY;
 
     (void)state;
@@ -208,9 +191,9 @@ static void test_versions(void **state)
     pb_int(&version, 2, 12);
     pb_nested(&m, 8, &version);
     must_refuse(m, INFER_EFORMAT, "two versions");
-    g = start("Swish", "x", DIMS(-1, 2), NULL);
+    g = one_node("Swish", "x", DIMS(-1, 2), NULL);
     refuse_graph(g, INFER_EUNSUPPORTED, "Swish does not exist");
-    g = start("Upsample", "x", DIMS(-1, 2), NULL);
+    g = one_node("Upsample", "x", DIMS(-1, 2), NULL);
     refuse_graph(g, INFER_EUNSUPPORTED, "Upsample does not exist");
 }
 
@@ -225,18 +208,18 @@ static void test_not_read(void **state)
 
     (void)state;
     for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
-        g = start(ops[i], "x", DIMS(-1, 2), NULL);
+        g = one_node(ops[i], "x", DIMS(-1, 2), NULL);
         refuse_graph(g, INFER_EUNSUPPORTED, *ops[i] ? ops[i] : "''");
     }
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     m = model_of(&g, 13);
     pb_nested(&m, 25, &function);
     must_refuse(m, INFER_EUNSUPPORTED, "functions");
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     m = model_of(&g, 13);
     pb_nested(&m, 20, &info);
     must_refuse(m, INFER_EUNSUPPORTED, "training");
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     pb_nested(&g, 15, &sparse);
     refuse_graph(g, INFER_EUNSUPPORTED, "sparse");
 }
@@ -260,53 +243,53 @@ static void test_domains(void **state)
 
 static void test_graph_faults(void **state)
 {
-    struct pb_message g = start("Relu", "nothing", DIMS(-1, 2), NULL);
+    struct pb_message g = one_node("Relu", "nothing", DIMS(-1, 2), NULL);
 
     (void)state;
     refuse_graph(g, INFER_EFORMAT,
                  "no node before it produces input 'nothing'");
-    g = start("Relu", "y", DIMS(-1, 2), NULL); /* reads itself */
+    g = one_node("Relu", "y", DIMS(-1, 2), NULL); /* reads itself */
     refuse_graph(g, INFER_EFORMAT, "no node before it");
-    g = start("Relu", "z", DIMS(-1, 2), NULL); /* a cycle, or out of order */
+    g = one_node("Relu", "z", DIMS(-1, 2), NULL); /* a cycle, or out of order */
     graph_node(&g, "Relu", "y", "z", NULL);
     refuse_graph(g, INFER_EFORMAT, "no node before it");
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     graph_node(&g, "Tanh", "x", "y", NULL);
     refuse_graph(g, INFER_EFORMAT, "produced twice");
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     graph_node(&g, "Tanh", "x", "x", NULL);
     refuse_graph(g, INFER_EFORMAT, "produced twice");
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     graph_output(&g, "z");
     refuse_graph(g, INFER_EFORMAT, "graph output 'z'");
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     graph_input(&g, "x", DIMS(-1, 2));
     refuse_graph(g, INFER_EFORMAT, "input 'x'");
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     graph_floats(&g, "w", DIMS(1), FLOATS(1));
     graph_floats(&g, "w", DIMS(1), FLOATS(1));
     refuse_graph(g, INFER_EFORMAT, "two initializers");
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     graph_floats(&g, "", DIMS(1), FLOATS(1));
     refuse_graph(g, INFER_EFORMAT, "no name");
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     graph_node(&g, "Relu", "x", "", NULL);
     refuse_graph(g, INFER_EFORMAT, "no output");
 }
 
 static void test_inputs(void **state)
 {
-    struct pb_message g = start("Relu", "x", DIMS(-1, -5), NULL);
+    struct pb_message g = one_node("Relu", "x", DIMS(-1, -5), NULL);
 
     (void)state;
     refuse_graph(g, INFER_EFORMAT, "dimension 1 is -5");
-    g = start("Relu", "x", DIMS(-1, INT64_C(1) << 62), NULL);
+    g = one_node("Relu", "x", DIMS(-1, INT64_C(1) << 62), NULL);
     refuse_graph(g, INFER_EFORMAT, "dimension 1");
-    g = start("Relu", "x", DIMS(2, 0), NULL);
+    g = one_node("Relu", "x", DIMS(2, 0), NULL);
     refuse_graph(g, INFER_EUNSUPPORTED, "empty");
-    g = start("Relu", "x", DIMS(1, 1, 1, 1, 1, 1, 1, 1, 1), NULL);
+    g = one_node("Relu", "x", DIMS(1, 1, 1, 1, 1, 1, 1, 1, 1), NULL);
     refuse_graph(g, INFER_EUNSUPPORTED, "dimensions");
-    g = start("Relu", "x", DIMS(-1, INT32_MAX, INT32_MAX, INT32_MAX), NULL);
+    g = one_node("Relu", "x", DIMS(-1, INT32_MAX, INT32_MAX, INT32_MAX), NULL);
     refuse_graph(g, INFER_EUNSUPPORTED, "impossible size");
     {
         struct pb_message h = EMPTY, info = EMPTY;
@@ -336,14 +319,14 @@ static void test_names(void **state)
     pb_nested(&g, 1, &n);
     refuse_graph(g, INFER_EFORMAT, "1048576 bytes");
     free(big);
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     pb_bytes(&g, 2, "a\0b", 3);
     refuse_graph(g, INFER_EFORMAT, "UTF-8");
-    g = start("Relu", "x", DIMS(-1, 2), NULL);
+    g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     pb_text(&g, 2, "\xed\xa0\x80");
     refuse_graph(g, INFER_EFORMAT, "UTF-8");
     /* control characters in a name are escaped in what people see */
-    g = start("\033[2J", "x", DIMS(-1, 2), NULL);
+    g = one_node("\033[2J", "x", DIMS(-1, 2), NULL);
     refuse_graph(g, INFER_EUNSUPPORTED, "\\x1B");
 }
 
@@ -355,35 +338,35 @@ static void test_attributes(void **state)
 
     (void)state;
     attr_text(&a, "alpha", "x");
-    g = start("LeakyRelu", "x", DIMS(-1, 2), &a);
+    g = one_node("LeakyRelu", "x", DIMS(-1, 2), &a);
     refuse_graph(g, INFER_EFORMAT, "'alpha' has type 3");
     attr_float(&a, "alpha", 1);
     attr_float(&a, "alpha", 2);
-    g = start("LeakyRelu", "x", DIMS(-1, 2), &a);
+    g = one_node("LeakyRelu", "x", DIMS(-1, 2), &a);
     refuse_graph(g, INFER_EFORMAT, "appears twice");
     attr_float(&a, "slope", 1);
-    g = start("LeakyRelu", "x", DIMS(-1, 2), &a);
+    g = one_node("LeakyRelu", "x", DIMS(-1, 2), &a);
     refuse_graph(g, INFER_EUNSUPPORTED, "'slope' is not known");
     pb_text(&inner, 1, "alpha");
     pb_text(&inner, 21, "other");
     pb_nested(&a, 5, &inner);
-    g = start("LeakyRelu", "x", DIMS(-1, 2), &a);
+    g = one_node("LeakyRelu", "x", DIMS(-1, 2), &a);
     refuse_graph(g, INFER_EFORMAT, "ref_attr_name");
     pb_text(&inner, 1, "alpha");
     pb_float(&inner, 2, 1);
     pb_int(&inner, 3, 1);
     pb_nested(&a, 5, &inner);
-    g = start("LeakyRelu", "x", DIMS(-1, 2), &a);
+    g = one_node("LeakyRelu", "x", DIMS(-1, 2), &a);
     refuse_graph(g, INFER_EFORMAT, "two types");
     pb_text(&inner, 1, "alpha");
     pb_int(&inner, 2, 1); /* wrong wire type */
     pb_nested(&a, 5, &inner);
-    g = start("LeakyRelu", "x", DIMS(-1, 2), &a);
+    g = one_node("LeakyRelu", "x", DIMS(-1, 2), &a);
     refuse_graph(g, INFER_EFORMAT, "wire type");
     attr_int(&a, "axis", 7);
-    g = start("Concat", "x", DIMS(-1, 2), &a);
+    g = one_node("Concat", "x", DIMS(-1, 2), &a);
     refuse_graph(g, INFER_EFORMAT, "axis 7");
-    g = start("Concat", "x", DIMS(-1, 2), NULL);
+    g = one_node("Concat", "x", DIMS(-1, 2), NULL);
     refuse_graph(g, INFER_EFORMAT, "'axis' is missing");
 }
 
@@ -397,7 +380,7 @@ static void test_untyped_attribute(void **state)
     pb_text(&inner, 1, "alpha");
     pb_float(&inner, 2, 0.25f);
     pb_nested(&a, 5, &inner);
-    g = start("LeakyRelu", "x", DIMS(-1, 2), &a);
+    g = one_node("LeakyRelu", "x", DIMS(-1, 2), &a);
     graph = must_read(model_of(&g, 6));
     assert_true(the_node(graph, GRAPH_UNARY)->attr.unary.a == 0.25f);
     graph_free(graph);
@@ -408,7 +391,7 @@ static void test_untyped_attribute(void **state)
 /* y = x + w with this TensorProto for w. */
 static void refuse_tensor(struct pb_message t, int code, const char *words)
 {
-    struct pb_message g = start("Add", "x w", DIMS(-1, 4), NULL);
+    struct pb_message g = one_node("Add", "x w", DIMS(-1, 4), NULL);
 
     pb_text(&t, 8, "w");
     pb_nested(&g, 5, &t);
@@ -485,7 +468,7 @@ static void refuse_conv(const char *name, int n, const int64_t *value,
     float w[18] = {0};
 
     attr_ints(&a, name, n, value);
-    g = start("Conv", "x w", DIMS(-1, 1, 4, 4), &a);
+    g = one_node("Conv", "x w", DIMS(-1, 1, 4, 4), &a);
     graph_floats(&g, "w", DIMS(2, 1, 3, 3), w);
     refuse_graph(g, INFER_EFORMAT, words);
 }
@@ -504,29 +487,29 @@ static void test_conv(void **state)
     refuse_conv("pads", 4, INTS(-1, 0, 0, 0), "pad");
     refuse_conv("kernel_shape", 2, INTS(5, 5), "kernel_shape");
     attr_int(&a, "group", 0);
-    g = start("Conv", "x w", DIMS(-1, 1, 4, 4), &a);
+    g = one_node("Conv", "x w", DIMS(-1, 1, 4, 4), &a);
     graph_floats(&g, "w", DIMS(2, 1, 3, 3), w);
     refuse_graph(g, INFER_EFORMAT, "group");
     attr_int(&a, "group", 3);
-    g = start("Conv", "x w", DIMS(-1, 1, 4, 4), &a);
+    g = one_node("Conv", "x w", DIMS(-1, 1, 4, 4), &a);
     graph_floats(&g, "w", DIMS(2, 1, 3, 3), w);
     refuse_graph(g, INFER_EFORMAT, "group");
-    g = start("Conv", "x w", DIMS(-1, 1, 4, 4), NULL); /* leaves nothing */
+    g = one_node("Conv", "x w", DIMS(-1, 1, 4, 4), NULL); /* leaves nothing */
     graph_floats(&g, "w", DIMS(2, 1, 5, 5), w);
     refuse_graph(g, INFER_EFORMAT, "does not fit");
-    g = start("Conv", "x w", DIMS(-1, 1, 4, 4), NULL);
+    g = one_node("Conv", "x w", DIMS(-1, 1, 4, 4), NULL);
     graph_floats(&g, "w", DIMS(2, 1, 3), w);
     refuse_graph(g, INFER_EFORMAT, "rank 3");
     attr_text(&a, "auto_pad", "SAME_UPPER");
     attr_ints(&a, "pads", 4, INTS(1, 1, 1, 1));
-    g = start("Conv", "x w", DIMS(-1, 1, 4, 4), &a);
+    g = one_node("Conv", "x w", DIMS(-1, 1, 4, 4), &a);
     graph_floats(&g, "w", DIMS(2, 1, 3, 3), w);
     refuse_graph(g, INFER_EFORMAT, "both");
 }
 
 static void refuse_target(int n, const int64_t *target, const char *words)
 {
-    struct pb_message g = start("Reshape", "x t", DIMS(2, 6), NULL);
+    struct pb_message g = one_node("Reshape", "x t", DIMS(2, 6), NULL);
 
     graph_ints(&g, "t", 1, (const int64_t[]){n}, target);
     refuse_graph(g, INFER_EFORMAT, words);
@@ -545,45 +528,45 @@ static void test_shapes(void **state)
     refuse_target(2, INTS(INT64_MAX, INT64_MAX), "overflows");
     refuse_target(2, INTS(-2, 6), "-2");
     refuse_target(9, INTS(1, 1, 1, 1, 1, 1, 1, 1, 12), "at most 8");
-    g = start("Slice", "x b e a s", DIMS(2, 6), NULL);
+    g = one_node("Slice", "x b e a s", DIMS(2, 6), NULL);
     graph_ints(&g, "b", DIMS(1), INTS(0));
     graph_ints(&g, "e", DIMS(1), INTS(2));
     graph_ints(&g, "a", DIMS(1), INTS(1));
     graph_ints(&g, "s", DIMS(1), INTS(0));
     refuse_graph(g, INFER_EFORMAT, "step 0");
-    g = start("Gather", "x i", DIMS(2, 6), NULL);
+    g = one_node("Gather", "x i", DIMS(2, 6), NULL);
     graph_ints(&g, "i", DIMS(1), INTS(2));
     refuse_graph(g, INFER_EFORMAT, "index 2");
     attr_int(&a, "axis", -3);
-    g = start("Gather", "x i", DIMS(2, 6), &a);
+    g = one_node("Gather", "x i", DIMS(2, 6), &a);
     graph_ints(&g, "i", DIMS(1), INTS(0));
     refuse_graph(g, INFER_EFORMAT, "axis -3");
-    g = start("MatMul", "x w", DIMS(2, 6), NULL);
+    g = one_node("MatMul", "x w", DIMS(2, 6), NULL);
     graph_floats(&g, "w", DIMS(5, 5), w);
     refuse_graph(g, INFER_EFORMAT, "fit");
     attr_int(&a, "transB", 2);
-    g = start("Gemm", "x w", DIMS(2, 6), &a);
+    g = one_node("Gemm", "x w", DIMS(2, 6), &a);
     graph_floats(&g, "w", DIMS(6, 5), w);
     refuse_graph(g, INFER_EFORMAT, "transB");
-    g = start("Pad", "x p", DIMS(2, 6), NULL);
+    g = one_node("Pad", "x p", DIMS(2, 6), NULL);
     graph_ints(&g, "p", DIMS(4),
                INTS(INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX));
     refuse_graph(g, INFER_EFORMAT, "out of range");
-    g = start("Resize", "x - s", DIMS(2, 6), NULL);
+    g = one_node("Resize", "x - s", DIMS(2, 6), NULL);
     graph_floats(&g, "s", DIMS(2), FLOATS(1e9f, 1e9f));
     must_refuse(model_of(&g, 13), INFER_EUNSUPPORTED, "impossible size");
-    g = start("Resize", "x - s", DIMS(2, 6), NULL);
+    g = one_node("Resize", "x - s", DIMS(2, 6), NULL);
     graph_floats(&g, "s", DIMS(2), FLOATS(1, -1));
     refuse_graph(g, INFER_EFORMAT, "scale -1");
     attr_ints(&a, "perm", 2, INTS(0, 0));
-    g = start("Transpose", "x", DIMS(2, 6), &a);
+    g = one_node("Transpose", "x", DIMS(2, 6), &a);
     refuse_graph(g, INFER_EFORMAT, "permutation");
 }
 
 /* Constants that a few bytes ask for are bounded together. */
 static void test_generated(void **state)
 {
-    struct pb_message g = start("Add", "x w", DIMS(-1, 4), NULL), h = EMPTY;
+    struct pb_message g = one_node("Add", "x w", DIMS(-1, 4), NULL), h = EMPTY;
 
     (void)state;
     graph_input(&h, "x", DIMS(-1, 4));
@@ -599,7 +582,7 @@ static void test_generated(void **state)
 static void test_much_arithmetic(void **state)
 {
     static int64_t zeros[4096];
-    struct pb_message g = start("Relu", "x", DIMS(-1, 4), NULL), m;
+    struct pb_message g = one_node("Relu", "x", DIMS(-1, 4), NULL), m;
     struct infer_error err;
     struct graph *graph;
     char in[32], out[32];

@@ -34,6 +34,11 @@ extern const struct weights_format weights_format_onnx;
         __VA_ARGS__                                                            \
     }
 
+#define EMPTY                                                                  \
+    {                                                                          \
+        0                                                                      \
+    }
+
 /* ---- graph --------------------------------------------------------- */
 
 /* ValueInfoProto as field `number` of a graph; -1 writes a named dimension. */
@@ -315,6 +320,38 @@ static inline void assert_output(const struct graph *g, int index, int rank,
     assert_int_equal(v->rank, rank);
     for (i = 0; i < rank; i++)
         assert_int_equal(v->dim[i], dim[i]);
+}
+
+/* x of this shape -> op -> y. */
+static inline struct pb_message one_node(const char *op, const char *in,
+                                         int rank, const int64_t *dim,
+                                         struct pb_message *attr)
+{
+    struct pb_message g = EMPTY;
+
+    graph_input(&g, "x", rank, dim);
+    graph_output(&g, "y");
+    graph_node(&g, op, in, "y", attr);
+    return g;
+}
+
+static inline struct graph *read_one(const char *op, int opset, int rank,
+                                     const int64_t *dim,
+                                     struct pb_message *attr)
+{
+    struct pb_message g = one_node(op, "x", rank, dim, attr);
+
+    return must_read(model_of(&g, opset));
+}
+
+/* The constant that the only node of an operation takes second. */
+static inline const struct constant *weight_of(const struct graph *g,
+                                               enum graph_op op)
+{
+    const struct constant *c = g->value[the_node(g, op)->in[1]].data;
+
+    assert_non_null(c);
+    return c;
 }
 
 #endif

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "kernels/error.h"
 #include "kernels/scalar.h"
+#include "libinfer/device.h"
 
 /* Folders inside folders, at most. */
 #define MAX_DEPTH 16
@@ -391,13 +391,13 @@ int tool_pictures_open(struct tool_run *run, struct infer_error *err)
  * where the CPU computes as well, one of them keeps up. */
 static int reader_threads(const struct tool_request *r)
 {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const int cores = device_cpu_cores();
 
     if (on_cpu(r))
         return 1;
     if (r->session.threads > 0)
         return r->session.threads;
-    return cores < 1 ? 1 : cores > 16 ? 16 : (int)cores;
+    return cores > 16 ? 16 : cores;
 }
 
 /* The next picture that can be read; NULL at the list's end.  One that cannot
