@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "kernels/factors.h"
 #include "kernels/kern.h"
 #include "kernels/moments.h"
 #include "kernels/names.h"
@@ -291,6 +292,8 @@ static void put_epilogue(struct text *t, const struct kern_problem *p)
     const bool residual = r >= 0 && kern_problem_in(p, r);
     const bool act = p->epilogue.act.kind != KERN_IDENTITY;
 
+    if (factors_of(p))
+        put(t, " +factors");
     if (bias && kern_problem_in(p, 2))
         put(t, " +bias");
     if (residual && !p->epilogue.residual_last)

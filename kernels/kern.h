@@ -36,7 +36,7 @@ extern "C" {
  * that output's own memory: that is how gradients are accumulated, over the
  * uses of a tensor and over micro-batches. */
 enum kern_op {
-    KERN_CONV_FPROP,           /* in: x, w, [bias], [residual]; out[1] */
+    KERN_CONV_FPROP, /* in: x, w, [bias], [residual], [factors]; out[1] */
     KERN_CONV_TRANSPOSE_FPROP, /* in: x, w, [bias], [+residual] */
     KERN_DENSE_FPROP,          /* in: x, w, [bias], [residual] */
     KERN_MATMUL,               /* in: a, b */
@@ -137,7 +137,7 @@ size_t kern_tensor_span(const struct kern_tensor *t);
  * the output extent is that of y in the problem.
  * wgrad: dw[k,c,r] = sum_{n,p} x[n, c, p*stride + r*dilation - pad_begin] *
  * dy[n,k,p].  The bias's gradient is KERN_REDUCE, the sum of dy over all
- * dimensions but 1.  fprop's out[1], moments of y: kernels/moments.h. */
+ * dimensions but 1.  fprop's out[1] and in[4]: kernels/moments.h, factors.h. */
 struct kern_conv {
     int groups;
     int stride[KERN_MAX_SPATIAL];

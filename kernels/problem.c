@@ -9,6 +9,7 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/factors.h"
 #include "kernels/moments.h"
 #include "kernels/scalar.h"
 
@@ -379,11 +380,26 @@ int problem_check_moments(const struct kern_problem *p,
     return 0;
 }
 
+/* One factor an image and channel of the input. */
+static int check_factors(const struct kern_problem *p, struct infer_error *why)
+{
+    const struct kern_tensor *x = &p->in[0], *factors = factors_of(p);
+    int64_t dim[KERN_MAX_RANK] = {x->dim[0], x->dim[1], 1, 1, 1};
+
+    if (factors && (factors->dtype != x->dtype || !scalar_is_float(x->dtype)))
+        return REFUSE(p, why, "factors are %s and the input %s, expected reals",
+                      infer_dtype_name(factors->dtype),
+                      infer_dtype_name(x->dtype));
+    return problem_expect_shape(p, "factors", factors, x->rank, dim, why);
+}
+
 static int check_conv_fprop(const struct kern_problem *p,
                             struct infer_error *why)
 {
-    const int r = check_conv(p, why);
+    int r = check_conv(p, why);
 
+    if (r == 0)
+        r = check_factors(p, why);
     return r < 0 ? r : problem_check_moments(p, &p->out[0], why);
 }
 
@@ -759,7 +775,7 @@ static const struct op_rule {
     int (*check)(const struct kern_problem *p, struct infer_error *why);
     int min_out, max_out;
 } rules[KERN_OP_COUNT] = {
-    [KERN_CONV_FPROP] = {2, 4, true, check_conv_fprop, 1, 2},
+    [KERN_CONV_FPROP] = {2, 5, true, check_conv_fprop, 1, 2},
     [KERN_CONV_TRANSPOSE_FPROP] = {2, 4, true, check_conv_transpose, 1, 1},
     [KERN_DENSE_FPROP] = {2, 4, true, check_dense, 1, 1},
     [KERN_MATMUL] = {2, 2, false, check_matmul, 1, 1},

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/factors.h"
 #include "kernels/kern.h"
 #include "kernels/moments.h"
 
@@ -70,6 +71,9 @@ static int check_row(const struct kern_row *row, const struct kern_problem *p,
                          row->name);
     if (moments_of(p) && !(row->flags & KERN_MOMENTS))
         return error_set(why, INFER_EUNSUPPORTED, "%s knows no moments",
+                         row->name);
+    if (factors_of(p) && !(row->flags & KERN_FACTORS))
+        return error_set(why, INFER_EUNSUPPORTED, "%s knows no factors",
                          row->name);
     return 0;
 }

@@ -81,6 +81,7 @@ int lower_conv(const struct lower *l)
     int64_t extent[KERN_MAX_SPATIAL], window[KERN_MAX_SPATIAL],
         out[KERN_MAX_SPATIAL];
     struct plan_emit e;
+    bool dense;
     int rc = check_spatial(l, x);
 
     if (rc < 0)
@@ -91,7 +92,11 @@ int lower_conv(const struct lower *l)
                          window, &e.p.attr.conv, out, l->err);
     if (rc < 0)
         return named(l, rc);
-    return is_dense_layer(l, &e) ? lower_as_dense(l, &e) : lower_end(l, &e);
+    dense = is_dense_layer(l, &e);
+    rc = lower_take_factors(l, !dense, &e);
+    if (rc < 0)
+        return rc;
+    return dense ? lower_as_dense(l, &e) : lower_end(l, &e);
 }
 
 int lower_conv_transpose(const struct lower *l)

@@ -39,13 +39,20 @@ int lower_prelu(const struct lower *l)
     return lower_end(l, &e);
 }
 
+void lower_begin_binary(const struct lower *l, struct plan_emit *e)
+{
+    lower_begin(l, KERN_BINARY, PLAN_POINTWISE, e);
+    e->p.attr.binary = l->node->attr.binary;
+    raise_all(e);
+}
+
 int lower_binary(const struct lower *l)
 {
     struct plan_emit e;
 
-    lower_begin(l, KERN_BINARY, PLAN_POINTWISE, &e);
-    e.p.attr.binary = l->node->attr.binary;
-    raise_all(&e);
+    if (lower_put_off(l))
+        return 0;
+    lower_begin_binary(l, &e);
     return lower_end(l, &e);
 }
 

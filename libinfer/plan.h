@@ -71,6 +71,10 @@ struct plan_value {
     bool ready; /* view is set */
     struct view view;
     int uses;
+    /* The value is view times these, N, C and ones, a product that nobody has
+     * made yet (lower_factors.c). */
+    bool has_factors;
+    struct view factors;
     /* Where the value is part of a concatenation that is built in place: the
      * value that holds it (-1: none), and where along which axis. */
     int host, host_axis;

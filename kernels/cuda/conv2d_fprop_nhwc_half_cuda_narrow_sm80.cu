@@ -11,12 +11,19 @@
  * halves 0 .. 3 of the first, 4 .. 7 of the second.  Likewise for the outputs:
  * column n of tile j is channel n / 2 * 2 TILES + 2 j + n % 2, so that a lane
  * ends with 2 TILES channels side by side.  No shared memory.
+ *
+ * With factors (kernels/factors.h) a lane multiplies what it has loaded with
+ * those of the same channels, and blocks go from the last pixels to the first:
+ * the global pooling that made the factors has read the last images last, which
+ * the L2 cache still holds.
  */
 #include <stdlib.h>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/output.cuh"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/scale.cuh"
+#include "kernels/cuda/walk.cuh"
 
 #define NARROW_THREADS 128
 #define NARROW_PIXELS  (NARROW_THREADS / 32 * 32) /* of a block */
@@ -25,6 +32,8 @@ struct narrow_args {
     struct conv_geometry g;
     const void *x, *w; /* w: rows of c, one an output */
     struct output_args out;
+    const void *factors;    /* rows of c, one an image; NULL for none */
+    struct fast_div pixels; /* of an image */
 };
 
 /* ---- the kernel ---------------------------------------------------- */
@@ -50,6 +59,26 @@ static __device__ __forceinline__ void narrow_load(const void *from,
     to[1] = v.y;
     to[2] = v.z;
     to[3] = v.w;
+}
+
+/* Multiplies the channels of pixel m, from t * 8 on in each block of 32, with
+ * their factors. */
+template <typename T, int BLOCKS>
+static __device__ __forceinline__ void narrow_scale(const struct narrow_args &a,
+                                                    int m, int i, int t,
+                                                    uint32_t (&x)[BLOCKS][4][4])
+{
+    const T *from = (const T *)a.factors +
+                    (size_t)a.pixels.div((uint32_t)m) * a.g.c + t * 8;
+
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
+        uint32_t factor[4];
+        narrow_load(from + b * 32, factor);
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            x[b][i][j] = scale_pair(T(), x[b][i][j], factor[j]);
+    }
 }
 
 /* Adds 32 channels of 16 pixels; x and x8: those of pixels g and g + 8. */
@@ -87,13 +116,14 @@ narrow_store(const struct narrow_args &a, int m, int t,
     }
 }
 
-/* BLOCKS: of 32 channels; TILES: of 8 outputs. */
-template <typename T, int BLOCKS, int TILES>
+/* BLOCKS: of 32 channels; TILES: of 8 outputs; FACTORS: whether x has them. */
+template <typename T, int BLOCKS, int TILES, bool FACTORS>
 static __global__ void __launch_bounds__(NARROW_THREADS)
     narrow_kernel(const __grid_constant__ struct narrow_args a)
 {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int m0 = (int)blockIdx.x * NARROW_PIXELS + threadIdx.x / 32 * 32;
+    const int block = FACTORS ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    const int m0 = block * NARROW_PIXELS + threadIdx.x / 32 * 32;
     const T *const w = (const T *)a.w + t * 8, *const x =
                                                    (const T *)a.x + t * 8;
     uint32_t f[BLOCKS][TILES][4], v[BLOCKS][4][4];
@@ -115,6 +145,11 @@ static __global__ void __launch_bounds__(NARROW_THREADS)
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
             narrow_load(x + (size_t)m * a.g.x_pitch + b * 32, v[b][i]);
+    }
+    if (FACTORS) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            narrow_scale<T, BLOCKS>(a, min(m0 + g + 8 * i, a.g.m - 1), i, t, v);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -155,6 +190,8 @@ static int narrow_supports(const struct kern_problem *p,
                          "takes pixels that lie multiples of 8 elements apart, "
                          "found %d, %d and %d",
                          g.x_pitch, g.y_pitch, g.r_pitch);
+    if (factors_of(p) && !kern_tensor_is_dense(factors_of(p), KERN_NCHW))
+        return error_set(why, INFER_EUNSUPPORTED, "takes dense factors");
     return 0;
 }
 
@@ -198,11 +235,22 @@ static int narrow_pack(const struct kern_exec *e, int i, const void *src,
 
 typedef void (*narrow_function)(const struct narrow_args);
 
-template <typename T, int BLOCKS> static narrow_function narrow_for(int k)
+template <typename T, int BLOCKS, bool FACTORS>
+static narrow_function narrow_for(int k)
 {
-    return k == 8    ? narrow_kernel<T, BLOCKS, 1>
-           : k == 16 ? narrow_kernel<T, BLOCKS, 2>
-                     : narrow_kernel<T, BLOCKS, 4>;
+    return k == 8    ? narrow_kernel<T, BLOCKS, 1, FACTORS>
+           : k == 16 ? narrow_kernel<T, BLOCKS, 2, FACTORS>
+                     : narrow_kernel<T, BLOCKS, 4, FACTORS>;
+}
+
+template <typename T>
+static narrow_function narrow_of(const struct conv_geometry *g, bool factors)
+{
+    if (g->c == 32)
+        return factors ? narrow_for<T, 1, true>(g->k)
+                       : narrow_for<T, 1, false>(g->k);
+    return factors ? narrow_for<T, 2, true>(g->k)
+                   : narrow_for<T, 2, false>(g->k);
 }
 
 template <typename T>
@@ -218,8 +266,9 @@ static int narrow_launch(const struct kern_exec *e,
     a.out = output_of(e, args, g->k);
     a.out.y_pitch = g->y_pitch;
     a.out.r_pitch = g->r_pitch;
-    return launch_chained(g->c == 32 ? narrow_for<T, 1>(g->k)
-                                     : narrow_for<T, 2>(g->k),
+    a.factors = factors_of(&e->problem) ? args->in[FACTORS_IN] : NULL;
+    a.pixels.init((uint32_t)(g->p * g->q));
+    return launch_chained(narrow_of<T>(g, a.factors != NULL),
                           dim3(conv_ceil_div(g->m, NARROW_PIXELS)),
                           dim3(NARROW_THREADS), 0, args->stream, a, err);
 }
@@ -233,6 +282,7 @@ static int narrow_launch(const struct kern_exec *e,
         .dtype = kind,                                                         \
         .acc = INFER_F32,                                                      \
         .min_sm = 80,                                                          \
+        .flags = KERN_FACTORS,                                                 \
         .supports = narrow_supports,                                           \
         .estimate = narrow_estimate,                                           \
         .prepare = narrow_prepare,                                             \

@@ -457,15 +457,23 @@ static __device__ __forceinline__ void hopper_products_wait(void)
     {                                                                          \
         HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "bf16", ", 0, 0");      \
     }
-#define HOPPER_PRODUCTS_REGISTERS(T, type)                                     \
+#define HOPPER_PRODUCTS_REGISTERS(n, regs, i0, i1, i2, i3, i4, i5)             \
     static __device__ __forceinline__ void hopper_product_registers(           \
-        T, float(&d)[32], const uint32_t(&a)[4], uint64_t b, bool add)         \
+        __half, float(&d)[regs], const uint32_t(&a)[4], uint64_t b, bool add)  \
     {                                                                          \
-        HOPPER_PRODUCT_REGISTERS(m64n64k16, 32, 32, 33, 34, 35, 36, 37, type,  \
-                                 ", 0");                                       \
+        HOPPER_PRODUCT_REGISTERS(m64n##n##k16, regs, i0, i1, i2, i3, i4, i5,   \
+                                 "f16", ", 0");                                \
+    }                                                                          \
+    static __device__ __forceinline__ void hopper_product_registers(           \
+        __nv_bfloat16, float(&d)[regs], const uint32_t(&a)[4], uint64_t b,     \
+        bool add)                                                              \
+    {                                                                          \
+        HOPPER_PRODUCT_REGISTERS(m64n##n##k16, regs, i0, i1, i2, i3, i4, i5,   \
+                                 "bf16", ", 0");                               \
     }
-HOPPER_PRODUCTS_REGISTERS(__half, "f16")
-HOPPER_PRODUCTS_REGISTERS(__nv_bfloat16, "bf16")
+HOPPER_PRODUCTS_REGISTERS(32, 16, 16, 17, 18, 19, 20, 21)
+HOPPER_PRODUCTS_REGISTERS(64, 32, 32, 33, 34, 35, 36, 37)
+HOPPER_PRODUCTS_REGISTERS(128, 64, 64, 65, 66, 67, 68, 69)
 HOPPER_PRODUCTS(32, 16, 16, 17, 18)
 HOPPER_PRODUCTS(64, 32, 32, 33, 34)
 HOPPER_PRODUCTS(128, 64, 64, 65, 66)

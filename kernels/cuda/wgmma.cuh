@@ -23,6 +23,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/output.cuh"
 #include "kernels/cuda/tf32.cuh"
+#include "kernels/cuda/walk.cuh"
 
 extern "C" {
 #include "kernels/cuda/tensor_map.h"
@@ -39,31 +40,34 @@ struct wgmma_args {
     int per_tap; /* chunks of one (r, s) */
     int chunks;  /* of the whole depth */
     int tiles_m, tiles_n;
-    float *moments; /* NULL: none */
+    float *moments;         /* NULL: none */
+    const void *factors;    /* rows of c, one an image (wgmma_factors.cuh) */
+    struct fast_div pixels; /* of an image, where there are factors */
 };
 
 /* ---- types --------------------------------------------------------- */
 
-/* WEIGHTS: matrices of packed weights; HALF: of 16 bits. */
+/* WEIGHTS: matrices of packed weights; HALF: of 16 bits; FACTORS: x is
+ * multiplied with them on its way (wgmma_factors.cuh). */
 struct wgmma_f16 {
     typedef __half type;
-    enum { WEIGHTS = 1, HALF = 1 };
+    enum { WEIGHTS = 1, HALF = 1, FACTORS = 0 };
 };
 struct wgmma_bf16 {
     typedef __nv_bfloat16 type;
-    enum { WEIGHTS = 1, HALF = 1 };
+    enum { WEIGHTS = 1, HALF = 1, FACTORS = 0 };
 };
 /* Factors rounded to TF32: x by the copy engine, w when it is packed. */
 struct wgmma_tf32 {
     typedef float type;
-    enum { WEIGHTS = 1, HALF = 0 };
+    enum { WEIGHTS = 1, HALF = 0, FACTORS = 0 };
 };
 /* Single precision: x = big + small, both TF32 to nearest, likewise w, which
  * is packed as two matrices, and x w = small big + big small + big big; what is
  * dropped is below 2^-21 of a product. */
 struct wgmma_tf32x3 {
     typedef float type;
-    enum { WEIGHTS = 2, HALF = 0 };
+    enum { WEIGHTS = 2, HALF = 0, FACTORS = 0 };
 };
 
 /* ---- the ring ------------------------------------------------------ */
@@ -167,6 +171,19 @@ wgmma_produce(const struct wgmma_args &a, struct wgmma_ring *ring,
 
 /* ---- products ------------------------------------------------------ */
 
+/* What a warpgroup keeps beside a tile's sums, and how it begins: the first of
+ * its MT times 64 pixels is m, the first of its chunks `chunk`.  Nothing but in
+ * wgmma_factors.cuh. */
+template <typename M, int MT> struct wgmma_beside {
+};
+
+template <typename M, int MT>
+static __device__ __forceinline__ void
+wgmma_begin_beside(struct wgmma_beside<M, MT> &, const struct wgmma_args &, int,
+                   int)
+{
+}
+
 #ifndef WGMMA_STEPS
 #define WGMMA_STEPS 4
 #endif
@@ -179,7 +196,8 @@ template <int MT, int BN, int STAGES, typename M>
 static __device__ __forceinline__ void
 wgmma_multiply(M, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
                const unsigned char *, uint32_t base, uint32_t full,
-               uint32_t empty, int x_at, int w_at, int chunks, int turn)
+               uint32_t empty, int x_at, int w_at, int chunks, int turn,
+               struct wgmma_beside<M, MT> &)
 {
     const int stage_bytes = w_at + BN * 128;
     const bool first_lane = threadIdx.x % 32 == 0;
@@ -237,7 +255,8 @@ template <int MT, int BN, int STAGES>
 static __device__ __forceinline__ void
 wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
                const unsigned char *shared, uint32_t base, uint32_t full,
-               uint32_t empty, int x_at, int w_at, int chunks, int turn)
+               uint32_t empty, int x_at, int w_at, int chunks, int turn,
+               struct wgmma_beside<wgmma_tf32x3, MT> &)
 {
     enum { STEPS = WGMMA_STEPS };
     const int stage_bytes = w_at + 2 * BN * 128;

@@ -24,6 +24,7 @@
 #define KERNELS_CUDA_WGMMA_CLUSTER_CUH
 
 #include "kernels/cuda/wgmma.cuh"
+#include "kernels/cuda/wgmma_factors.cuh"
 #include "kernels/cuda/wgmma_finish.cuh"
 
 template <typename M, int WGS, int BN, int STAGES> struct wgmma_cluster {
@@ -138,20 +139,22 @@ template <typename M, int WGS, int BN, int STAGES>
 static __device__ __forceinline__ void
 wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
                       uint32_t base, int rank, int size, int m0, int n0,
-                      int chunks)
+                      int first, int chunks)
 {
     typedef wgmma_cluster<M, WGS, BN, STAGES> L;
     struct wgmma_ring ring = {0, 0};
+    struct wgmma_beside<M, 1> beside;
     float acc[1][BN / 2], r[L::N] = {};
 
     if (!a.known)
         launch_wait();
     wgmma_start_sums<1, BN>(rank == 0 ? a.out.bias : NULL, a.g.k, n0, acc);
     launch_wait();
+    wgmma_begin_beside(beside, a, m0 + hopper_group() * 64, first);
     wgmma_first_residuals<M, L>(a, rank, size, m0, n0, r);
     wgmma_multiply<1, BN, STAGES>(M(), acc, &ring, shared, base, base + L::FULL,
                                   base + L::EMPTY, hopper_group() * 8192,
-                                  L::BM * 128, chunks, 0);
+                                  L::BM * 128, chunks, 0, beside);
     if (size > 1)
         hopper_cluster_wait();          /* the peers' barriers are there */
     hopper_sync(L::MEET, L::CONSUMERS); /* nobody reads the ring any more */
@@ -201,7 +204,7 @@ static __global__ void __launch_bounds__(128 * WGS + 32)
     launch_release();
     if (threadIdx.x < L::CONSUMERS) {
         wgmma_cluster_consume<M, WGS, BN, STAGES>(a, shared, base, rank, size,
-                                                  m0, n0, end - first);
+                                                  m0, n0, first, end - first);
     } else {
         if (threadIdx.x == L::CONSUMERS) {
             struct wgmma_ring ring = {0, 0};

@@ -153,6 +153,11 @@ static int wgmma_supports(const struct kern_problem *p,
     if (!C::CLUSTER && !unary_is_in_place(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "its activation is left to other kernels");
+    if (C::mode::FACTORS && (s.windows || !factors_of(p) ||
+                             !kern_tensor_is_dense(factors_of(p), KERN_NCHW)))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes dense factors, and windows of one without "
+                         "strides and pads");
     if (moments_of(p) &&
         (p->epilogue.act.kind != KERN_IDENTITY ||
          kern_problem_in(p, CONV_RESIDUAL) || p->out[1].dtype != INFER_F32 ||
@@ -312,6 +317,18 @@ static int wgmma_prepare(struct kern_exec *e, const struct kern_device *d,
     return 0;
 }
 
+/* Puts packed weights of 16 bits in the order of wgmma_factors_place(). */
+static inline void wgmma_place_weights(int64_t count, uint16_t *w)
+{
+    uint16_t chunk[64];
+
+    for (; count > 0; count -= 64, w += 64) {
+        memcpy(chunk, w, sizeof(chunk));
+        for (int d = 0; d < 64; d++)
+            w[d] = chunk[wgmma_factors_place(d)];
+    }
+}
+
 template <typename C>
 static int wgmma_pack(const struct kern_exec *e, int i, const void *src,
                       void *dst, struct infer_error *err)
@@ -322,6 +339,8 @@ static int wgmma_pack(const struct kern_exec *e, int i, const void *src,
     (void)err;
     conv_pack_rows(&s->g, e->problem.in[i].dtype, src, to, C::ROUND,
                    s->pitch / (s->g.r * s->g.s), s->pitch, dst);
+    if (C::mode::FACTORS)
+        wgmma_place_weights((int64_t)s->g.k * s->pitch, (uint16_t *)dst);
     if (C::mode::WEIGHTS == 2)
         conv_split_tf32((int64_t)s->g.k * s->pitch, (float *)dst);
     return 0;
@@ -380,6 +399,9 @@ static int wgmma_fill(const struct kern_exec *e, const struct kern_args *args,
     a->out.y_pitch = s->g.y_pitch;
     a->out.r_pitch = s->g.r_pitch;
     a->moments = moments_of(&e->problem) ? (float *)args->out[1] : NULL;
+    a->factors = C::mode::FACTORS ? args->in[FACTORS_IN] : NULL;
+    if (C::mode::FACTORS)
+        a->pixels.init((uint32_t)(s->g.p * s->g.q));
     a->apart = (uintptr_t)a->out.y % 16 != 0;
     a->windows = s->windows;
     a->known = !a->out.bias || (e->problem.constant_in & 1u << CONV_BIAS);
@@ -485,7 +507,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             STAGES = stages,                                                   \
             SLOTS = slots,                                                     \
             TWO_FIT = 0,                                                       \
-            MOMENTS = m::HALF && bn >= 64 && (operation) == KERN_CONV_FPROP,   \
+            MOMENTS = m::HALF && !m::FACTORS && bn >= 64 &&                    \
+                      (operation) == KERN_CONV_FPROP,                          \
             PERCENT = percent                                                  \
         };                                                                     \
         static double estimate(const struct kern_problem *p,                   \
@@ -567,6 +590,20 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
                       64, 12, 46)                                              \
     WGMMA_CLUSTER_ROW(dense##_128x64_deep, KERN_DENSE_FPROP, m, kind, flags,   \
                       2, 64, 7, 67)
+
+/* The tiles whose input is multiplied with factors; registers hold 64 rows of a
+ * chunk and their factors beside the sums, hence no more than MT = 2. */
+#define WGMMA_ROWS_FACTORS(conv, m, kind)                                      \
+    WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, KERN_FACTORS, 2,  \
+                   1, 2, 128, 4, 5, 60)                                        \
+    WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, KERN_FACTORS, 2,   \
+                   1, 2, 64, 5, 4, 45)                                         \
+    WGMMA_TILE_ROW(conv##_128x32, KERN_CONV_FPROP, m, kind, KERN_FACTORS, 2,   \
+                   1, 2, 32, 6, 4, 30)                                         \
+    WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind,          \
+                      KERN_FACTORS, 1, 64, 5, 40)                              \
+    WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind,          \
+                      KERN_FACTORS, 1, 32, 8, 28)
 
 /* The tiles in single precision, which need registers for
  * a second set of sums and two matrices of weights.

@@ -14,7 +14,9 @@
  * consumer takes CONSUMER; times 128 threads each they make 65536 at most.
  *
  * Tiles.  Block b computes tiles b, b + gridDim.x, ...; channels fastest, so
- * that blocks that run together share pixels in L2.
+ * that blocks that run together share pixels in L2.  With factors they are
+ * counted from the last pixels to the first: the global pooling that made the
+ * factors has read the last images last, which L2 still holds.
  *
  * Slots.  Finished outputs leave through SLOTS slots a consumer, each 64 rows
  * of 128 bytes of channels (wgmma_finish.cuh).  With a residual, its box is
@@ -32,6 +34,7 @@
 #define KERNELS_CUDA_WGMMA_TILE_CUH
 
 #include "kernels/cuda/wgmma.cuh"
+#include "kernels/cuda/wgmma_factors.cuh"
 #include "kernels/cuda/wgmma_finish.cuh"
 #include "kernels/cuda/wgmma_moments.cuh"
 
@@ -43,6 +46,7 @@ struct wgmma_tile {
         PARTS = BN / USED,
         BOXES = MT * PARTS, /* slots that a consumer's part of a tile fills */
         BM = 64 * MT * TEAM,
+        BACKWARDS = M::FACTORS,
         TEAMS = WGS / TEAM,
         TURN = 1,   /* the barrier that team 0 awaits; the next is team 1's */
         FILLED = 3, /* those of consumers whose slot is full */
@@ -61,6 +65,16 @@ struct wgmma_tile {
         CONSUMER = WGS == 2 ? 240 : 160
     };
 };
+
+/* The first pixel of a tile. */
+template <typename L>
+static __device__ __forceinline__ int wgmma_tile_m0(const struct wgmma_args &a,
+                                                    int tile)
+{
+    const int row = tile / a.tiles_n;
+
+    return (L::BACKWARDS ? a.tiles_m - 1 - row : row) * L::BM;
+}
 
 /* ---- outputs ------------------------------------------------------- */
 
@@ -230,7 +244,7 @@ wgmma_fetch_residuals(const struct wgmma_args &a, uint32_t base)
     int team = 0;
 
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const int m0 = tile / a.tiles_n * L::BM, n0 = tile % a.tiles_n * BN;
+        const int m0 = wgmma_tile_m0<L>(a, tile), n0 = tile % a.tiles_n * BN;
         for (int i = 0; i < L::BOXES; i++) {
             const int n = n0 + i % L::PARTS * L::USED;
             if (n >= a.g.k)
@@ -272,19 +286,21 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
     wgmma_skip<STAGES>(&ring, team * a.chunks);
     if (L::TEAMS == 2 && team == 1)
         hopper_arrive(L::TURN, 256);
-    if (!a.known)
+    if (!a.known || M::FACTORS)
         launch_wait();
     for (int tile = blockIdx.x + team * gridDim.x; tile < tiles;
          tile += L::TEAMS * gridDim.x) {
-        const int m0 = tile / a.tiles_n * L::BM, n0 = tile % a.tiles_n * BN;
+        const int m0 = wgmma_tile_m0<L>(a, tile), n0 = tile % a.tiles_n * BN;
         float acc[MT][BN / 2];
+        struct wgmma_beside<M, MT> beside;
         wgmma_start_sums<MT, BN>(a.out.bias, a.g.k, n0, acc);
+        wgmma_begin_beside(beside, a, m0 + member * MT * 64, 0);
         if (L::TEAMS == 2)
             hopper_sync(L::TURN + team, 256);
-        wgmma_multiply<MT, BN, STAGES>(M(), acc, &ring, shared, base,
-                                       base + L::FULL, base + L::EMPTY,
-                                       member * MT * 8192, L::X_BYTES, a.chunks,
-                                       L::TEAMS == 2 ? L::TURN + 1 - team : 0);
+        wgmma_multiply<MT, BN, STAGES>(
+            M(), acc, &ring, shared, base, base + L::FULL, base + L::EMPTY,
+            member * MT * 8192, L::X_BYTES, a.chunks,
+            L::TEAMS == 2 ? L::TURN + 1 - team : 0, beside);
         wgmma_skip<STAGES>(&ring, (L::TEAMS - 1) * a.chunks);
         if (!slots.used)
             launch_wait();
@@ -313,7 +329,7 @@ static __device__ __forceinline__ void wgmma_fill(const struct wgmma_args &a,
     launch_wait();
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         wgmma_produce<M, L::BM, BN, STAGES>(
-            a, &ring, base, full, empty, tile / a.tiles_n * L::BM,
+            a, &ring, base, full, empty, wgmma_tile_m0<L>(a, tile),
             tile % a.tiles_n * BN, 0, a.chunks, ahead);
         ahead = 0;
     }

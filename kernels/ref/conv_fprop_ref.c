@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution of 1 to 3 dimensions: one row of outputs at a time, each output
  * summed in the order of the window, then the channels. */
+#include "kernels/factors.h"
 #include "kernels/moments.h"
 #include "kernels/ref/conv.h"
 
-/* Adds one tap of all channels to the sums; x and f are the offsets of its
- * first element in the input's row and in the weights. */
-static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f)
+/* A weight, times the input's factor at the offset s where it has factors. */
+static double weight(const struct ref_conv *v, int64_t f, int64_t s)
 {
+    return ref_load(v->p->in[1].dtype, v->args->in[1], f) *
+           ref_optional(factors_of(v->p), v->args->in[FACTORS_IN], s, 1);
+}
+
+/* Adds one tap of all channels to the sums; x, f and s are the offsets of its
+ * first element in the input's row, in the weights and in the factors. */
+static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f,
+                    int64_t s)
+{
+    const struct kern_tensor *factors = factors_of(v->p);
+    const int64_t step = factors ? factors->stride[1] : 0;
     const struct ref_window *w = &v->w;
     const struct kern_tensor *in = &v->p->in[0], *weights = &v->p->in[1];
     int64_t lo, hi;
@@ -16,8 +27,7 @@ static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f)
     const int64_t column = lo * w->step[2] + r * w->dilation[2] - w->pad[2];
     for (int64_t c = 0; c < weights->dim[1] && lo < hi; c++)
         ref_add_scaled(v->sum + lo,
-                       ref_load(weights->dtype, v->args->in[1],
-                                f + c * weights->stride[1]),
+                       weight(v, f + c * weights->stride[1], s + c * step),
                        in->dtype, v->args->in[0],
                        x + c * in->stride[1] + column * w->x_stride[2],
                        w->step[2] * w->x_stride[2], hi - lo);
@@ -25,7 +35,7 @@ static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f)
 
 /* Adds the whole window to the row (od, oh). */
 static void add_window(const struct ref_conv *v, int64_t od, int64_t oh,
-                       int64_t x, int64_t f)
+                       int64_t x, int64_t f, int64_t s)
 {
     const struct ref_window *w = &v->w;
 
@@ -40,7 +50,8 @@ static void add_window(const struct ref_conv *v, int64_t od, int64_t oh,
             for (int64_t r = 0; r < w->kernel[2]; r++)
                 add_tap(v, r, x + d * w->x_stride[0] + h * w->x_stride[1],
                         f + kd * w->w_stride[0] + kh * w->w_stride[1] +
-                            r * w->w_stride[2]);
+                            r * w->w_stride[2],
+                        s);
         }
     }
 }
@@ -49,12 +60,14 @@ static void add_row(const struct ref_conv *v, int64_t n, int64_t k, int64_t od,
                     int64_t oh)
 {
     const struct kern_tensor *x = &v->p->in[0], *f = &v->p->in[1];
+    const struct kern_tensor *s = factors_of(v->p);
     const int64_t channels = f->dim[1];
     const int64_t per_group = v->p->out[0].dim[1] / v->p->attr.conv.groups;
     const int64_t first = k / per_group * channels;
 
     add_window(v, od, oh, n * x->stride[0] + first * x->stride[1],
-               k * f->stride[0]);
+               k * f->stride[0],
+               s ? n * s->stride[0] + first * s->stride[1] : 0);
 }
 
 /* ---- moments ------------------------------------------------------- */
@@ -117,7 +130,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 const struct kern_row conv_fprop_ref = {
-    REF_ROW(conv_fprop_ref, KERN_CONV_FPROP) | KERN_MOMENTS,
+    REF_ROW(conv_fprop_ref, KERN_CONV_FPROP) | KERN_MOMENTS | KERN_FACTORS,
     .supports = ref_supports_double,
     .prepare = ref_conv_prepare,
     .launch = launch,

@@ -3,6 +3,7 @@
  * ways back.  A convolution's dgrad is a transposed convolution. */
 #include <string.h>
 
+#include "kernels/factors.h"
 #include "kernels/moments.h"
 #include "tests/checkkern/checkkern.h"
 
@@ -309,6 +310,29 @@ static void pixel_shape(struct shape *s, struct rng *r)
     s->in[0] = s->in[1] = 1;
 }
 
+/* What lies behind squeeze-and-excite: a window of one, now and then over more
+ * pixels than a GPU's blocks take at once, or at twice. */
+static void squeezed_shape(struct shape *s, struct rng *r)
+{
+    const bool small = rng_chance(r, 25), twice = rng_chance(r, 50);
+    const bool large = rng_chance(r, 30);
+
+    memset(s, 0, sizeof(*s));
+    plain_windows(s, 1);
+    s->n = rng_range(r, 1, 5);
+    s->c = small ? 32 * rng_range(r, 1, 2) : 8 * rng_range(r, 1, 40);
+    s->k = small ? 8 << rng_range(r, 0, 2) : 8 * rng_range(r, 1, 40);
+    for (int i = 0; i < 2; i++)
+        s->in[i] = rng_range(r, 1, 15);
+    if (large) {
+        s->n = 2;
+        s->c = 8 * rng_range(r, 1, twice ? 4 : 9);
+        s->k = 8;
+        for (int i = 0; i < 2; i++)
+            s->in[i] = (twice ? 132 : 92) + rng_range(r, 0, 5);
+    }
+}
+
 /* Depthwise layers of mobile networks: 3x3 and 5x5, channels in eights, now and
  * then over rows that are worth cutting. */
 static void depthwise_shape(struct shape *s, struct rng *r)
@@ -585,6 +609,32 @@ static void add_moments(struct maker *m)
     p->n_out = 2;
 }
 
+/* Factors of the input, dense as rows of fixed strides take them or not. */
+static void add_factors(struct maker *m)
+{
+    struct kern_problem *p = m->p;
+    const int rank = p->in[0].rank;
+    const int64_t dim[KERN_MAX_RANK] = {p->in[0].dim[0], p->in[0].dim[1], 1, 1,
+                                        1};
+
+    p->in[FACTORS_IN] =
+        rng_chance(&m->rng, 85)
+            ? kern_tensor_dense(p->in[0].dtype, rank, dim, KERN_NCHW)
+            : make_tensor(m, p->in[0].dtype, rank, dim, false);
+    p->n_in = FACTORS_IN + 1;
+}
+
+/* Whether the problem at random gets them: few where a row is for others too.
+ */
+static bool has_factors(struct maker *m, int k)
+{
+    const bool few = m->row->backend == INFER_BACKEND_REF;
+
+    return m->p->op == KERN_CONV_FPROP && k >= window_fixed_count(m->p->op) &&
+           (m->row->flags & KERN_FACTORS) && scalar_is_float(m->dtype) &&
+           rng_chance(&m->rng, few ? 30 : 80);
+}
+
 /* Problem k, or one at random, of convolutions that give moments. */
 static bool has_moments(struct maker *m, int k)
 {
@@ -634,6 +684,10 @@ static void make_shape(struct maker *m, int k, struct shape *s)
         whole_shape(s, &m->rng);
     else if (is_pool(m->p->op) && rng_chance(&m->rng, 25))
         halving_shape(s, &m->rng);
+    else if ((m->row->flags & KERN_FACTORS) &&
+             rng_chance(&m->rng,
+                        m->row->backend == INFER_BACKEND_REF ? 10 : 80))
+        squeezed_shape(s, &m->rng);
     else
         random_shape(s, &m->rng);
 }
@@ -673,4 +727,6 @@ void make_window_problem(struct maker *m, int k)
         fixed_epilogue(m, variant);
     else
         make_epilogue(m);
+    if (has_factors(m, k))
+        add_factors(m);
 }

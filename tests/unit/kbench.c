@@ -43,6 +43,7 @@ static void test_lines(void **state)
         "conv_fprop mb1ic8ih15oc4oh8kh3sh2dh3ph4 nhwc F32",
         "conv_fprop mb1ic4ih14oc8oh14kh1 +bias +residual +relu nhwc F32",
         "conv_fprop mb1ic4ih14oc8oh14kh1 +bias +silu +residual nhwc F32",
+        "conv_fprop mb2ic8ih14oc8oh14kh1 +factors +bias nhwc F32",
         "pool_fprop mb2ic64ih112oh56kh3sh2ph1 max nhwc F32",
         "pool_fprop mb2ic64ih7oh1kh7 average nhwc F32",
         "conv_dgrad mb32ic64ih56oc128oh28kh3sh2ph1 nhwc F32",
@@ -436,6 +437,7 @@ static void test_proof(void **state)
                  "+relu +residual",
                  "fp32", false);
     expect_proof("mb2ic64ih28oc64oh28kh3ph1 +bias", "bf16", false);
+    expect_proof("mb3ic64ih28oc64oh28kh3ph1 +factors +bias", "fp32", false);
     /* Ways back: patches with zeros between, of each remainder of the stride;
      * pairs of channels, within their groups. */
     expect_proof("conv_dgrad mb2ic8ih9oc12oh9kh3ph1", "fp32", true);

@@ -369,7 +369,8 @@ static int build_depth(struct graph *g, uint64_t *state, int x)
 }
 
 /* Squeeze and excite: the scale broadcasts over space. */
-static int build_excite(struct graph *g, uint64_t *state, int x)
+/* Squeeze and excite: x times one number an image and channel. */
+static int add_excited(struct graph *g, uint64_t *state, int x)
 {
     int node, v = add(g, GRAPH_REDUCE, "r", IN(x), &node);
 
@@ -382,12 +383,39 @@ static int build_excite(struct graph *g, uint64_t *state, int x)
     v = add_unary(g, "b", v, KERN_SILU);
     v = add_conv(g, state, "c2", v, 4, 12, 1, 1, 1, -1);
     v = add_unary(g, "d", v, KERN_SIGMOID);
-    v = add_binary(g, "e", x, v, KERN_MUL);
+    return add_binary(g, "e", x, v, KERN_MUL);
+}
+
+static int build_excite(struct graph *g, uint64_t *state, int x)
+{
+    int node, v = add_excited(g, state, x);
+
     v = add(g, GRAPH_REDUCE, "f", IN(v), &node);
     g->node[node].attr.reduce.kind = KERN_REDUCE_MAX;
     g->node[node].attr.reduce.n_axes = 2;
     g->node[node].attr.reduce.axis[0] = 1;
     g->node[node].attr.reduce.axis[1] = 3;
+    return v;
+}
+
+/* The convolutions behind it take the numbers as factors; the image's one with
+ * a window, and the residual is the image as it was. */
+static int build_factors(struct graph *g, uint64_t *state, int x)
+{
+    int v =
+        add_conv(g, state, "f1", add_excited(g, state, x), 12, 12, 1, 1, 1, x);
+
+    v = add_binary(g, "f2", weights(g, state, DIMS(2, 12, 1, 1)), v, KERN_MUL);
+    return add_conv(g, state, "f3", v, 12, 8, 3, 1, 2, -1);
+}
+
+/* Read twice, or not by a convolution, the product has to be there. */
+static int build_products(struct graph *g, uint64_t *state, int x)
+{
+    int v = add_excited(g, state, x);
+
+    v = add_binary(g, "p1", v, add_conv(g, state, "p2", v, 12, 12, 1, 1, 1, -1),
+                   KERN_ADD);
     return v;
 }
 
@@ -510,7 +538,7 @@ static void test_operations(void **unused)
         build_slice,        build_shuffle,   build_flatten, build_split,
         build_tile,         build_expand,    build_depth,   build_excite,
         build_pointwise,    build_resample,  build_matmul,  build_dense_block,
-        build_nested_block, build_epilogues,
+        build_nested_block, build_epilogues, build_factors, build_products,
     };
     const int64_t dim[4] = {2, 12, 4, 6};
 
@@ -568,7 +596,7 @@ static void test_moves(void **unused)
 
 /* ---- concatenation ------------------------------------------------- */
 
-static int copies_of(build_fn *build)
+static int layers_of(build_fn *build, const char *op)
 {
     struct graph *g = graph_new();
     uint64_t state = 1;
@@ -581,10 +609,15 @@ static int copies_of(build_fn *build)
     graph_add_output(g, v);
     model = model_of(g);
     s = session_of(model, INFER_BACKEND_REF, false);
-    n = count_layers(s, "copy");
+    n = count_layers(s, op);
     infer_session_close(&s);
     infer_model_close(&model);
     return n;
+}
+
+static int copies_of(build_fn *build)
+{
+    return layers_of(build, "copy");
 }
 
 static void test_blocks_in_place(void **unused)
@@ -594,6 +627,15 @@ static void test_blocks_in_place(void **unused)
     assert_int_equal(copies_of(build_nested_block), 0);
     /* Parts that are views, or stand twice in it, are copied. */
     assert_int_equal(copies_of(build_split), 3);
+}
+
+/* ---- factors of a convolution's input ------------------------------ */
+
+static void test_factors(void **unused)
+{
+    (void)unused;
+    assert_int_equal(layers_of(build_factors, "binary"), 0);
+    assert_int_equal(layers_of(build_products, "binary"), 2);
 }
 
 /* ---- packed constants ---------------------------------------------- */
@@ -817,6 +859,7 @@ int main(void)
         cmocka_unit_test(test_operations),
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_blocks_in_place),
+        cmocka_unit_test(test_factors),
         cmocka_unit_test(test_packed_shared),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_random_networks),

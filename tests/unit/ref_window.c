@@ -2,6 +2,7 @@
 /* The window operations and products of the reference, and the batch norm that
  * a convolution's moments are for.  The expected values were computed with
  * PyTorch from the same inputs. */
+#include "kernels/factors.h"
 #include "tests/unit/ref_case.h"
 
 static void test_conv2d(void **state)
@@ -318,6 +319,35 @@ static void test_matmul_vectors(void **state)
     free(c);
 }
 
+/* ---- factors ------------------------------------------------------- */
+
+/* Two images of two channels of one pixel and one of padding, windows of two:
+ * what the factors make of the input is the input of the sums. */
+static void test_factors(void **state)
+{
+    static const float x[] = {1, 2, 3, 4}, w[] = {1, 10, 100, 1000};
+    static const float factors[] = {2, 3, 5, -7};
+    static const float e[] = {6020, 602, -27850, -2785};
+    float y[4];
+    struct ref_case *c = ref_new(KERN_CONV_FPROP);
+
+    (void)state;
+    ref_in(c, 0, x, DIMS(2, 2, 1));
+    ref_in(c, 1, w, DIMS(1, 2, 2));
+    ref_in(c, FACTORS_IN, factors, DIMS(2, 2, 1));
+    c->p.attr.conv = (struct kern_conv){.groups = 1,
+                                        .stride = {1},
+                                        .dilation = {1},
+                                        .pad_begin = {1},
+                                        .pad_end = {1}};
+    ref_out(c, INFER_F32, y, DIMS(2, 1, 2));
+    if (ref_launch(c) < 0)
+        fail_msg("%s", c->err.text);
+    assert_memory_equal(y, e, sizeof(e));
+    c->p.in[FACTORS_IN].dim[2] = 2;
+    ref_refused(c, INFER_EUNSUPPORTED, "factors has shape 2x2x2");
+}
+
 /* ---- moments ------------------------------------------------------- */
 
 /* Two channels of 2x2x3 pixels, parts of 8: 1 2 .. 12 and their squares, less
@@ -411,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_epilogue_order),
         cmocka_unit_test(test_pool_empty_window),
         cmocka_unit_test(test_matmul_vectors),
+        cmocka_unit_test(test_factors),
         cmocka_unit_test(test_moments),
         cmocka_unit_test(test_moments_joined),
     };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/factors.h"
 #include "libinfer/graph.h"
 #include "tools/kbench/kbench.h"
 
@@ -164,6 +165,10 @@ static int parse_epilogue(const char *word, struct kb_figures *f,
         f->bias = true;
         return 0;
     }
+    if (strcmp(word, "factors") == 0) {
+        f->factors = true;
+        return 0;
+    }
     if (strcmp(word, "residual") == 0) {
         f->residual = true;
         f->residual_last = f->act.kind != KERN_IDENTITY;
@@ -172,8 +177,8 @@ static int parse_epilogue(const char *word, struct kb_figures *f,
     const int kind = cli_word(word, kern_unary_names);
     if (kind < 0)
         return error_set(err, INFER_EARGUMENT,
-                         "problem: no epilogue '%s' (bias, residual, or an "
-                         "activation such as relu)",
+                         "problem: no epilogue '%s' (bias, residual, factors "
+                         "or an activation such as relu)",
                          word);
     f->act = graph_unary((enum kern_unary_kind)kind);
     return 0;
@@ -321,6 +326,12 @@ static void add_epilogue(const struct kb_figures *f,
     if (f->residual) {
         p->in[3] = kern_tensor_dense(y->dtype, y->rank, y->dim, layout);
         p->n_in = 4;
+    }
+    if (f->factors && f->op == KERN_CONV_FPROP) {
+        const int64_t dim[] = {f->n, f->c, 1, 1};
+        p->in[FACTORS_IN] =
+            kern_tensor_dense(precision->dtype, 4, dim, KERN_NCHW);
+        p->n_in = FACTORS_IN + 1;
     }
 }
 

@@ -54,7 +54,7 @@ struct kb_figures {
     int64_t n, c, h, w, k, r, s, p, q;
     int groups, stride_h, stride_w, dilation_h, dilation_w;
     int pad_top, pad_left, pad_bottom, pad_right; /* -1: as top or left */
-    bool bias, residual, residual_last, average;
+    bool bias, residual, residual_last, average, factors;
     struct kern_unary act;
     enum infer_dtype dtype; /* that a printed line names; INFER_NONE: none */
 };

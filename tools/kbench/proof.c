@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/factors.h"
 #include "tools/kbench/kbench.h"
 #include "tools/verify/verify.h"
 
@@ -233,6 +234,10 @@ static bool map_index(const struct mapping *m, int i, const int64_t *index,
             whole[0] = t->dim[0] - 1;
         return true;
     }
+    if (m->sample == SAMPLE_PIXELS && i == FACTORS_IN) {
+        whole[0] = m->points->at[index[0]][0];
+        return true;
+    }
     if (m->sample == SAMPLE_ALL || !activation)
         return true;
     const int64_t *at = m->points->at[index[0]];
@@ -268,6 +273,8 @@ static void shrink_pixels(struct kern_problem *p, int points)
 
     if (residual >= 0 && kern_problem_in(p, residual))
         flat[2] = &p->in[residual];
+    if (factors_of(p))
+        p->in[FACTORS_IN].dim[0] = points;
     for (int i = 0; i < 3 && flat[i]; i++) {
         struct kern_tensor *t = flat[i];
         if (p->op == KERN_DENSE_FPROP) {

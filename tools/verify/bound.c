@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/factors.h"
 #include "tools/verify/verify.h"
 
 double bound_unit(enum infer_dtype dtype)
@@ -258,9 +259,10 @@ static double sum_terms(const struct kern_problem *p)
 }
 
 /* u: of the accumulator; factor: what the rounding of both factors may change
- * in a product. */
+ * in a product; tiny: what roundings below the smallest normal may change in
+ * the sum. */
 static bool sum_bound(const struct truth *t, double u, double factor,
-                      double *tol, struct infer_error *err)
+                      double tiny, double *tol, struct infer_error *err)
 {
     const int64_t count = kern_tensor_count(&t->p.out[0]);
     const struct kern_unary *act = &t->p.epilogue.act;
@@ -270,7 +272,8 @@ static bool sum_bound(const struct truth *t, double u, double factor,
     for (int64_t i = 0; i < count; i++) {
         const double total = tol[i], y = ((const double *)t->out[0])[i];
         tol[i] =
-            slope(act) * (8 * sqrt(sum_terms(&t->p)) * u + factor) * total +
+            slope(act) *
+                ((8 * sqrt(sum_terms(&t->p)) * u + factor) * total + tiny) +
             function_bound(act, total, y, u);
     }
     return true;
@@ -292,6 +295,18 @@ static void add_bias_rounding(const struct truth *t, enum infer_dtype dtype,
     for (int64_t i = 0; i < kern_tensor_count(y); i++)
         tol[i] += most * u *
                   fabs(scalar_load(b->dtype, t->in[2], i / inner % y->dim[at]));
+}
+
+/* What a row that knows factors may lose where it rounds x times its factor to
+ * x's type: a unit of each product and, where that is subnormal, half of the
+ * smallest number, times a weight, which lies within -1 .. 1. */
+static double factors_loss(const struct kern_exec *e, double *tiny)
+{
+    const bool there = factors_of(&e->problem) != NULL;
+    const enum infer_dtype dtype = e->problem.in[0].dtype;
+
+    *tiny = there ? problem_terms(&e->problem) * bound_tiny(dtype) : 0;
+    return there ? bound_unit(dtype) : 0;
 }
 
 /* Moments are measured on outputs that have their own bound. */
@@ -342,7 +357,9 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
         return true;
     }
     if (count > 0 && local_bound(&t->p, y[0], u) < 0) {
-        const bool ok = sum_bound(t, u, factor, tol, err);
+        double tiny;
+        const double lost = factors_loss(e, &tiny);
+        const bool ok = sum_bound(t, u, factor + lost, tiny, tol, err);
         if (ok && (e->flags & KERN_ROUNDS_BIAS) && kern_problem_in(&t->p, 2))
             add_bias_rounding(t, e->problem.out[0].dtype, tol);
         return ok;

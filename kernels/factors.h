@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Factors: what a convolution's input is multiplied with on its way, one number
+ * an image and channel, as squeeze-and-excite blocks do it.  The product, as
+ * large as the input, then need not exist.
+ *
+ * in[4] of KERN_CONV_FPROP, optional: N, C and 1 for each spatial dimension, of
+ * the input's type.  y is that of x[n, c, i] * factors[n, c] in place of x[n,
+ * c, i]; a row may round this product to the input's type, which is what a
+ * product of its own would store.
+ */
+#ifndef KERNELS_FACTORS_H
+#define KERNELS_FACTORS_H
+
+#include "kernels/problem.h"
+
+/* The flag of rows that know factors, behind that of moments.h; all others are
+ * refused problems with them. */
+#define KERN_FACTORS (1u << 7)
+
+/* in[] of a convolution. */
+#define FACTORS_IN 4
+
+/* The factors that a problem has, or NULL. */
+static inline const struct kern_tensor *factors_of(const struct kern_problem *p)
+{
+    return p->op == KERN_CONV_FPROP ? kern_problem_in(p, FACTORS_IN) : NULL;
+}
+
+#endif
