@@ -232,6 +232,10 @@ head -c 300 "$pictures/3.png" >"$dir/short.png"
 expect 2 "$dir/short.png" "$infer" -m "$model" "$dir/short.png"
 head -c 20000 "$model" >"$dir/short.infer"
 expect 2 "$dir/short.infer" "$infer" -m "$dir/short.infer" --bench
+head -c 500 "$model" >"$dir/short.infer"
+expect 2 'cut short: a header of' "$infer" -m "$dir/short.infer" --bench
+expect 2 '3.png: no model file: wconv makes one' "$infer" -m "$pictures/3.png" \
+    --bench
 expect 4 'cuda' "$infer" -m "$model" --device=cuda:0 --bench
 expect 4 'cudnn: not usable on device cpu, only on cuda' "$infer" -m "$model" \
     --backend=cudnn --bench
