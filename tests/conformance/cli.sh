@@ -351,12 +351,6 @@ if [ -n "${TEST_DATA-}" ]; then
         "$photos/onnx-tutorials-cat.jpg"
     expect 0 ' cat\| tabby' "$infer" -m "$dir/squeeze.infer" -k1 \
         "$photos/caffe-cat.jpg"
-    # Removed experimental operators are all named.
-    expect 2 'ImageScaler' "$wconv" \
-        "$TEST_DATA/weights/onnx-winml/candy.onnx" -o "$dir/y"
-    expect 2 'Crop' "$wconv" \
-        "$TEST_DATA/weights/onnx-winml/candy.onnx" -o "$dir/y"
-    absent "$dir/y"
 else
     echo "photographs are skipped: TEST_DATA is not set"
 fi
