@@ -237,7 +237,7 @@ class Rival:
         with open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, RIVAL, name, state_file(folder, name),
-                 args.precision],
+                 args.precision, os.path.join(folder, "turn")],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=errors, start_new_session=True, env=environment)
         self.rest, self.ended = b"", False
