@@ -103,7 +103,7 @@ static int cut(struct onnx_import *im, int axis, int64_t before, int64_t after,
             return error_set(err, INFER_EFORMAT, "an input of rank %d, not 4",
                              t.rank);
         if (size < 0 ? before >= t.dim[axis] - after
-                             : size > t.dim[axis] - before)
+                     : size > t.dim[axis] - before)
             return error_set(err, INFER_EFORMAT,
                              "border and scale do not fit in a dimension of "
                              "%lld",
