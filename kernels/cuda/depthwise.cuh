@@ -25,11 +25,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/depthwise_columns.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/output.cuh"
+#include "kernels/cuda/walk.cuh"
 
 #define DEPTHWISE_THREADS 256
+
+struct depthwise_args {
+    struct conv_geometry g;
+    const void *x, *w;
+    int64_t count;            /* threads with work */
+    struct fast_div channels; /* vectors of channels */
+    struct fast_div tiles, p; /* tiles of a row, rows of an image */
+    struct output_args out;
+};
+
+struct depthwise_place {
+    int k, q, p, n;
+};
+
+static __device__ __forceinline__ struct depthwise_place
+depthwise_place_of(const struct depthwise_args &a, int64_t i, int v, int tw)
+{
+    uint32_t k, q, p, rest;
+
+    rest = a.channels.divmod((uint32_t)i, &k);
+    rest = a.tiles.divmod(rest, &q);
+    const uint32_t n = a.p.divmod(rest, &p);
+    return {(int)k * v, (int)q * tw, (int)p, (int)n};
+}
 
 /* The number of this thread.  Blocks go from the last to the first: the
  * kernel before, which went from the first to the last, has left the last
@@ -293,7 +317,7 @@ static inline double depthwise_estimate(const struct kern_problem *p,
            kern_problem_bytes(p) / 3e6;
 }
 
-enum { DEPTHWISE_VARIANTS = 4 };
+enum { DEPTHWISE_VARIANTS = 3 };
 
 /* Threads of 8 channels by `width` outputs. */
 static inline int64_t depthwise_threads(const struct conv_geometry *g,
@@ -302,17 +326,17 @@ static inline int64_t depthwise_threads(const struct conv_geometry *g,
     return (int64_t)(g->k / 8) * g->n * g->p * conv_ceil_div(g->q, width);
 }
 
-/* Outputs a thread computes along the width, by variant; 0: columns.  Which is
- * best depends on how far the image fills the device (H200).  Where one output
- * a thread leaves places free, more only last longer.  5x5 windows of stride 2
- * run out of registers.  Windows of stride 1 share most and take 4 as soon as
- * that keeps 384 threads a multiprocessor, 5x5 where it computes nothing beside
- * the image that 2 do not. */
+/* Outputs a thread computes along the width, by variant.  Which is best depends
+ * on how far the image fills the device (H200).  Where one output a thread
+ * leaves places free, more only last longer.  5x5 windows of stride 2 run out
+ * of registers.  Windows of stride 1 share most and take 4 as soon as that
+ * keeps 384 threads a multiprocessor, 5x5 where it computes nothing beside the
+ * image that 2 do not. */
 static inline int depthwise_width(const struct conv_geometry *g,
                                   const struct kern_device *d, int variant)
 {
     static const int order[][DEPTHWISE_VARIANTS] = {
-        {2, 4, 1, 0}, {4, 2, 1, 0}, {1, 2, 4, 0}};
+        {2, 4, 1}, {4, 2, 1}, {1, 2, 4}};
     const int64_t sm = conv_multiprocessors(d);
     const bool even = 2 * conv_ceil_div(g->q, 4) == conv_ceil_div(g->q, 2);
     int row = 0;
@@ -327,7 +351,7 @@ static inline int depthwise_width(const struct conv_geometry *g,
 
 struct depthwise_state {
     struct conv_geometry g;
-    int width, multiprocessors;
+    int width;
     bool packs; /* before each launch */
 };
 
@@ -360,11 +384,7 @@ static inline int depthwise_prepare(struct kern_exec *e,
     }
     s->width = depthwise_width(&s->g, d, e->variant);
     s->packs = !(e->problem.constant_in & 1u << CONV_W);
-    s->multiprocessors = conv_multiprocessors(d);
-    if (s->width == 0)
-        snprintf(e->variant_name, sizeof(e->variant_name), "columns");
-    else
-        snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
+    snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
     e->state = s;
     if (s->packs)
         e->workspace = depthwise_pack_bytes(e, &s->g);
@@ -406,39 +426,10 @@ static int depthwise_launch_width(struct depthwise_args *a, void *stream,
                           dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
 }
 
-/* Strips so high that there are some warps for every multiprocessor, but of 4
- * rows at least: each reads R - STRIDE rows beside its own. */
 template <typename T, int R, int STRIDE>
-static int depthwise_launch_columns(struct depthwise_args *a,
-                                    int multiprocessors, void *stream,
-                                    struct infer_error *err)
-{
-    enum { TW = DEPTHWISE_COLUMNS(STRIDE) };
-    const int tiles = conv_ceil_div(a->g.q, TW);
-    const int64_t columns = (int64_t)(a->g.k / 2) * tiles * a->g.n;
-    const int64_t wanted = 448 * (int64_t)multiprocessors / columns + 1;
-    const int most = conv_ceil_div(a->g.p, 4);
-
-    a->strip = conv_ceil_div(a->g.p, wanted < most ? (int)wanted : most);
-    a->channels.init((uint32_t)(a->g.k / 2));
-    a->tiles.init((uint32_t)tiles);
-    a->p.init((uint32_t)conv_ceil_div(a->g.p, a->strip));
-    a->count = columns * conv_ceil_div(a->g.p, a->strip);
-    return launch_chained(depthwise_columns<T, R, STRIDE, TW>,
-                          dim3(cuda_blocks(a->count, DEPTHWISE_COLUMN_THREADS)),
-                          dim3(DEPTHWISE_COLUMN_THREADS), 0, stream, *a, err);
-}
-
-template <typename T, int R, int STRIDE>
-static int depthwise_launch_unrolled(struct depthwise_args *a,
-                                     const struct depthwise_state *s,
+static int depthwise_launch_unrolled(struct depthwise_args *a, int width,
                                      void *stream, struct infer_error *err)
 {
-    const int width = s->width;
-
-    if (width == 0)
-        return depthwise_launch_columns<T, R, STRIDE>(a, s->multiprocessors,
-                                                      stream, err);
     return width == 4 ? depthwise_launch_width<T, R, STRIDE, 4>(a, stream, err)
            : width == 2
                ? depthwise_launch_width<T, R, STRIDE, 2>(a, stream, err)
@@ -471,7 +462,7 @@ static int depthwise_launch(const struct kern_exec *e,
     struct depthwise_args a;
     const struct depthwise_state *s = (const struct depthwise_state *)e->state;
     const struct conv_geometry *g = &s->g;
-    const int stride = g->stride_w;
+    const int stride = g->stride_w, w = s->width;
 
     if (g->m == 0)
         return 0;
@@ -491,13 +482,13 @@ static int depthwise_launch(const struct kern_exec *e,
         return depthwise_launch_plain<T>(&a, args->stream, err);
     if (g->r == 3)
         return stride == 1
-                   ? depthwise_launch_unrolled<T, 3, 1>(&a, s, args->stream,
+                   ? depthwise_launch_unrolled<T, 3, 1>(&a, w, args->stream,
                                                         err)
-                   : depthwise_launch_unrolled<T, 3, 2>(&a, s, args->stream,
+                   : depthwise_launch_unrolled<T, 3, 2>(&a, w, args->stream,
                                                         err);
     return stride == 1
-               ? depthwise_launch_unrolled<T, 5, 1>(&a, s, args->stream, err)
-               : depthwise_launch_unrolled<T, 5, 2>(&a, s, args->stream, err);
+               ? depthwise_launch_unrolled<T, 5, 1>(&a, w, args->stream, err)
+               : depthwise_launch_unrolled<T, 5, 2>(&a, w, args->stream, err);
 }
 
 #define DEPTHWISE_ROW(symbol, T, kind)                                         \
