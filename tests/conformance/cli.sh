@@ -160,6 +160,17 @@ expect 0 . "$wconv" "$dir/mean.infer" -o "$dir/mean.infer"
 expect 1 "output 'y' has no row for each picture" "$infer" -m "$dir/mean.infer" \
     -b 4 "$pictures"
 
+cat >"$dir/same.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 1, 8, 8]}],
+ "nodes": [{"name": "r", "op": "unary", "attr": {"kind": "relu"}, "in": ["x"],
+            "out": ["y"]}], "outputs": ["y"]}
+END
+expect 0 . "$wconv" "$dir/same.infer" -o "$dir/same.infer"
+expect 0 "note: output 'y' has 4 dimensions and is shown as 64 classes" \
+    "$infer" -m "$dir/same.infer" "$pictures/3.png"
+expect 1 '^0$' sh -c "'$infer' -m '$model' '$pictures/3.png' 2>&1 |
+    grep -c note"
+
 # ---- names that are no UTF-8 or hold a line's end; one document of JSON
 odd=$(printf 'caf\351.png')
 cp "$pictures/3.png" "$dir/$odd"
