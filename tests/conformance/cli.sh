@@ -51,7 +51,13 @@ expect 0 '"op"' "$wconv" inspect --json lenet5
 expect 0 . "$wconv" --list-passes
 expect 0 'resnet50' "$wconv" --list-archs
 expect 0 'onnx' "$wconv" --list-formats
-expect 0 'conv_transpose' "$wconv" --list-ops
+expect 0 '^conv_transpose: x weight .bias.; act' "$wconv" --list-ops
+expect 0 '^    groups=1 stride=1 .*auto_pad=explicit$' "$wconv" --list-ops
+expect 0 '^    auto_pad: explicit same_upper' "$wconv" --list-ops
+# The manual's example is one.
+sed -n -e 's/\\-/-/g' -e '/^{"infer"/,/^ "outputs"/p' \
+    "$src/tools/man/wconv.1" >"$dir/manual.infer"
+expect 0 'dense  *fc  *NxN' "$wconv" inspect --layers "$dir/manual.infer"
 cp "$model" "$dir/copy.infer"
 "$wconv" diff "$model" "$dir/copy.infer" || fail "diff of a copy"
 expect 0 . "$wconv" "$weights" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
