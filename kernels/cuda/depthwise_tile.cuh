@@ -273,7 +273,7 @@ template <int R, int STRIDE, int BLOCKS> struct depthwise_warp {
     int column[2 * BLOCKS];   /* theirs, < 0 for none */
     uint32_t w[R][R];         /* diagonals of the taps */
     float bias[4];
-    float acc[SLOTS][BLOCKS][4]; /* slot 0: the row to be finished next */
+    float acc[SLOTS][BLOCKS][4];
 };
 
 /* The image of a half and the column of its pixel i. */
@@ -351,44 +351,23 @@ depthwise_warp_keep(struct depthwise_warp<R, STRIDE, BLOCKS> &s)
     }
 }
 
-/* The outputs move on by one slot, and the last one begins anew.  That costs
- * nothing where a row is added, whose products take their sums from there: so
- * it is written with each sum. */
+/* Output p is in slot p % SLOTS; of outputs p .. p + SLOTS - 1, number i. */
 template <int R, int STRIDE, int BLOCKS>
-static __device__ __forceinline__ const float *
-depthwise_warp_from(const struct depthwise_warp<R, STRIDE, BLOCKS> &s, int slot,
-                    int block)
+static __device__ __forceinline__ constexpr int depthwise_warp_slot(int p,
+                                                                    int i)
 {
-    return slot < depthwise_warp<R, STRIDE, BLOCKS>::SLOTS ? s.acc[slot][block]
-                                                           : s.bias;
+    return (p + i) % depthwise_warp<R, STRIDE, BLOCKS>::SLOTS;
 }
 
-/* Moves slots first .. last - 1 on without adding anything. */
-template <int R, int STRIDE, int BLOCKS>
-static __device__ __forceinline__ void
-depthwise_warp_move(struct depthwise_warp<R, STRIDE, BLOCKS> &s, int first,
-                    int last)
-{
-#pragma unroll
-    for (int slot = first; slot < last; slot++)
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                s.acc[slot][b][i] = depthwise_warp_from(s, slot + 1, b)[i];
-}
-
-/* Adds a row of the tile to the outputs it is part of: of slot i it is row
- * STRIDE (SLOTS - 1 - i) - BACK of the window.  Outputs that this row is the
- * first one since the last step for move on before. */
+/* Adds a row of the tile to the outputs it is part of: of number i from p on it
+ * is row STRIDE (SLOTS - 1 - i) - BACK of the window.  The first row of one
+ * begins with the bias. */
 template <typename T, int R, int STRIDE, int BLOCKS, int BACK>
 static __device__ __forceinline__ void
-depthwise_warp_add(struct depthwise_warp<R, STRIDE, BLOCKS> &s, uint32_t row)
+depthwise_warp_add(struct depthwise_warp<R, STRIDE, BLOCKS> &s, uint32_t row,
+                   int p)
 {
-    enum {
-        SLOTS = (R + STRIDE - 1) / STRIDE,
-        MOVED = BACK == STRIDE - 1 ? 0 : SLOTS - 1 /* those before have */
-    };
+    enum { SLOTS = (R + STRIDE - 1) / STRIDE };
 
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
@@ -399,10 +378,11 @@ depthwise_warp_add(struct depthwise_warp<R, STRIDE, BLOCKS> &s, uint32_t row)
 #pragma unroll
             for (int i = 0; i < SLOTS; i++) {
                 const int r = STRIDE * (SLOTS - 1 - i) - BACK;
+                float *const acc =
+                    s.acc[depthwise_warp_slot<R, STRIDE, BLOCKS>(p, i)][b];
                 if (r >= 0 && r < R)
-                    depthwise_mma(
-                        T(), s.acc[i][b], x, s.w[r] + 2 * c,
-                        depthwise_warp_from(s, i + (c == 0 && i >= MOVED), b));
+                    depthwise_mma(T(), acc, x, s.w[r] + 2 * c,
+                                  r == 0 && c == 0 ? s.bias : acc);
             }
         }
         depthwise_ldmatrix_x2(x, s.pixel[b] + row + R / 2 * s.step);
@@ -410,9 +390,22 @@ depthwise_warp_add(struct depthwise_warp<R, STRIDE, BLOCKS> &s, uint32_t row)
         for (int i = 0; i < SLOTS; i++) {
             const int r = STRIDE * (SLOTS - 1 - i) - BACK;
             if (r >= 0 && r < R)
-                depthwise_mma_half(T(), s.acc[i][b], x, s.w[r][R - 1]);
+                depthwise_mma_half(
+                    T(), s.acc[depthwise_warp_slot<R, STRIDE, BLOCKS>(p, i)][b],
+                    x, s.w[r][R - 1]);
         }
     }
+}
+
+template <int R, int STRIDE, int BLOCKS>
+static __device__ __forceinline__ void
+depthwise_warp_clear(struct depthwise_warp<R, STRIDE, BLOCKS> &s, int slot)
+{
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s.acc[slot][b][i] = s.bias[i];
 }
 
 /* Outputs of row p once more, product by product and without the padding. */
@@ -452,19 +445,18 @@ depthwise_warp_repeat(const struct depthwise_tile_args &a,
     }
 }
 
-/* Finishes row p, which is in slot 0, and writes it over row p of the tile. */
+/* Finishes row p, which is in a slot, and writes it over row p of the tile. */
 template <typename T, int R, int STRIDE, int BLOCKS>
-static __device__ __forceinline__ void
-depthwise_warp_finish(const struct depthwise_tile_args &a,
-                      const struct depthwise_tile_place &at,
-                      struct depthwise_warp<R, STRIDE, BLOCKS> &s, int p)
+static __device__ __forceinline__ void depthwise_warp_finish(
+    const struct depthwise_tile_args &a, const struct depthwise_tile_place &at,
+    struct depthwise_warp<R, STRIDE, BLOCKS> &s, int slot, int p)
 {
     float v[4 * BLOCKS];
     bool bad = false;
 
 #pragma unroll
     for (int i = 0; i < 4 * BLOCKS; i++)
-        v[i] = s.acc[0][i / 4][i % 4];
+        v[i] = s.acc[slot][i / 4][i % 4];
 #pragma unroll
     for (int i = 0; i < 4 * BLOCKS; i += 2)
         bad = bad || depthwise_any_nan(v[i], v[i + 1]);
@@ -486,8 +478,28 @@ depthwise_warp_finish(const struct depthwise_tile_args &a,
     }
 }
 
-/* Step i adds rows STRIDE i - STRIDE + 1 .. STRIDE i of the tile, which
- * completes row i - SLOTS + 1 of the outputs. */
+/* Adds rows STRIDE i - STRIDE + 1 .. STRIDE i of the tile, which completes row
+ * i - SLOTS + 1 of the outputs.  turn: i % SLOTS. */
+template <typename T, int R, int STRIDE, int BLOCKS>
+static __device__ __forceinline__ void depthwise_warp_step(
+    const struct depthwise_tile_args &a, const struct depthwise_tile_place &at,
+    struct depthwise_warp<R, STRIDE, BLOCKS> &s, int i, int turn)
+{
+    enum { SLOTS = (R + STRIDE - 1) / STRIDE };
+    const int row = STRIDE * i;
+
+    if (STRIDE == 2 && row - 1 >= s.first && row - 1 < s.last)
+        depthwise_warp_add<T, R, STRIDE, BLOCKS, 1>(s, (row - 1) * s.line,
+                                                    turn + 1);
+    if (row >= s.first && row < s.last)
+        depthwise_warp_add<T, R, STRIDE, BLOCKS, 0>(s, row * s.line, turn + 1);
+    else
+        depthwise_warp_clear(s, turn);
+    if (i >= SLOTS - 1)
+        depthwise_warp_finish<T, R, STRIDE, BLOCKS>(
+            a, at, s, (turn + 1) % SLOTS, i - (SLOTS - 1));
+}
+
 template <typename T, int R, int STRIDE, int BLOCKS>
 static __device__ __forceinline__ void
 depthwise_warp_run(const struct depthwise_tile_args &a,
@@ -499,25 +511,14 @@ depthwise_warp_run(const struct depthwise_tile_args &a,
 
 #pragma unroll
     for (int i = 0; i < SLOTS; i++)
-        depthwise_warp_move(s, SLOTS - 1 - i, SLOTS - i);
+        depthwise_warp_clear(s, i);
 #pragma unroll 1
-    for (int i = 0; i < steps; i++) {
-        const int row = STRIDE * i;
-        if (STRIDE == 2) {
-            if (row - 1 >= s.first && row - 1 < s.last)
-                depthwise_warp_add<T, R, STRIDE, BLOCKS, 1>(s,
-                                                            (row - 1) * s.line);
-            else
-                depthwise_warp_move(s, 0, SLOTS - 1);
-        }
-        if (row >= s.first && row < s.last)
-            depthwise_warp_add<T, R, STRIDE, BLOCKS, 0>(s, row * s.line);
-        else
-            depthwise_warp_move(s, STRIDE == 1 ? 0 : SLOTS - 1, SLOTS);
-        if (i >= SLOTS - 1)
-            depthwise_warp_finish<T, R, STRIDE, BLOCKS>(a, at, s,
-                                                        i - (SLOTS - 1));
-    }
+    for (int i = 0; i < steps; i += SLOTS)
+#pragma unroll
+        for (int turn = 0; turn < SLOTS; turn++)
+            if (i + turn < steps)
+                depthwise_warp_step<T, R, STRIDE, BLOCKS>(a, at, s, i + turn,
+                                                          turn);
 }
 
 template <typename T, int R, int STRIDE, int BLOCKS>
