@@ -16,7 +16,8 @@
  *
  * The unrolled kernel takes 3x3 and 5x5, stride 1 and 2, no dilation, one
  * output a channel; the plain one takes everything, with V = 1 where channels
- * are odd or a channel has several outputs.
+ * are odd or a channel has several outputs.  Where there is enough to do,
+ * 16-bit types have tiles for tensor cores beside it: depthwise_tile.cuh.
  */
 #ifndef KERNELS_CUDA_DEPTHWISE_CUH
 #define KERNELS_CUDA_DEPTHWISE_CUH
@@ -318,7 +319,7 @@ static inline double depthwise_estimate(const struct kern_problem *p,
            kern_problem_bytes(p) / 3e6;
 }
 
-enum { DEPTHWISE_WIDTHS = 3, DEPTHWISE_TILES = 4 };
+enum { DEPTHWISE_WIDTHS = 3, DEPTHWISE_TILES = 1 };
 enum { DEPTHWISE_VARIANTS = DEPTHWISE_WIDTHS + DEPTHWISE_TILES };
 
 /* Threads of 8 channels by `width` outputs. */
@@ -358,6 +359,17 @@ struct depthwise_state {
     bool packs; /* before each launch */
 };
 
+/* Whether tiles come before widths: they do where outputs are many, but for 3x3
+ * of stride 2, whose pixels are shared by few windows (H200). */
+static inline bool depthwise_tiles_first(const struct conv_geometry *g,
+                                         const struct kern_device *d)
+{
+    const int64_t each =
+        (int64_t)g->m * g->k / conv_multiprocessors(d); /* outputs */
+
+    return g->r == 5 ? each >= 12000 : g->stride_w == 1 && each >= 40000;
+}
+
 /* How variant e->variant computes the problem. */
 static inline int depthwise_choose(struct kern_exec *e,
                                    const struct kern_device *d,
@@ -366,26 +378,25 @@ static inline int depthwise_choose(struct kern_exec *e,
 {
     static const struct {
         int blocks, kib;
-    } tiles[DEPTHWISE_TILES] = {{2, 72}, {1, 72}, {2, 40}, {1, 40}};
+    } tiles[DEPTHWISE_TILES] = {{1, 40}};
     const bool takes = depthwise_tile_takes(&e->problem, &s->g, d);
-    const int tile = takes ? e->variant : e->variant - DEPTHWISE_WIDTHS;
-    const int width = takes ? e->variant - DEPTHWISE_TILES : e->variant;
+    const bool first = takes && depthwise_tiles_first(&s->g, d);
+    const int tile = e->variant - (first ? 0 : DEPTHWISE_WIDTHS);
+    const int width = e->variant - (first ? DEPTHWISE_TILES : 0);
 
-    if (takes && tile < DEPTHWISE_TILES) {
-        s->width = 0;
-        if (!depthwise_tile_of(&s->g, tiles[tile].blocks,
-                               tiles[tile].kib * 1024, &s->tile))
-            return error_set(err, INFER_EUNSUPPORTED,
-                             "%s: a row is too wide for a tile", e->row->name);
-        snprintf(e->variant_name, sizeof(e->variant_name), "tile%d_%d",
-                 tiles[tile].blocks, tiles[tile].kib);
+    if (width >= 0 && width < DEPTHWISE_WIDTHS) {
+        s->width = depthwise_width(&s->g, d, width);
+        snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
         return 0;
     }
-    if (width >= DEPTHWISE_WIDTHS)
+    if (!takes || tile >= DEPTHWISE_TILES ||
+        !depthwise_tile_of(&s->g, tiles[tile].blocks, tiles[tile].kib * 1024,
+                           &s->tile))
         return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
                          e->row->name, e->variant);
-    s->width = depthwise_width(&s->g, d, width);
-    snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
+    s->width = 0;
+    snprintf(e->variant_name, sizeof(e->variant_name), "tile%dx%d",
+             s->tile.rows, s->tile.columns);
     return 0;
 }
 
