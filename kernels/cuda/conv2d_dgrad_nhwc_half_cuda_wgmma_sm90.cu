@@ -106,8 +106,10 @@ static void make_phase(const struct kern_problem *p, int row, int column,
                               .q = g->q,
                               .m = g->m,
                               .chunks = g->r * g->s * per_tap};
-    f->by_p.init((uint32_t)g->p);
-    f->by_q.init((uint32_t)g->q);
+    if (g->m > 0) {
+        f->by_p.init((uint32_t)g->p);
+        f->by_q.init((uint32_t)g->q);
+    }
 }
 
 /* Products of one team run while the other stores: the longest phase first, the
@@ -183,8 +185,8 @@ static int check_tensors(const struct kern_problem *p, struct infer_error *why)
     for (int i = 0; i < 4; i++)
         if (dy->dim[i] < 1 || dx->dim[i] < 1 || w->dim[i] < 1)
             return error_set(why, INFER_EUNSUPPORTED, "an extent is 0");
-    if (kern_tensor_count(dy) > INT32_MAX || kern_tensor_count(dx) > INT32_MAX ||
-        kern_tensor_count(w) > INT32_MAX)
+    if (kern_tensor_count(dy) > INT32_MAX ||
+        kern_tensor_count(dx) > INT32_MAX || kern_tensor_count(w) > INT32_MAX)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes tensors below 2^31 elements");
     return 0;
@@ -219,8 +221,7 @@ static int read_problem(const struct kern_problem *p,
         p->out[0].dim[1] % 8)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes one group and channels in eights");
-    if (kern_problem_in(p, CONV_BIAS) ||
-        p->epilogue.act.kind != KERN_IDENTITY)
+    if (kern_problem_in(p, CONV_BIAS) || p->epilogue.act.kind != KERN_IDENTITY)
         return error_set(why, INFER_EUNSUPPORTED,
                          "adds nothing but a residual");
     make_plan(p, d, plan);
@@ -281,7 +282,8 @@ static double megabytes(const struct kern_problem *p, const struct plan *plan)
                    (double)kern_tensor_span(&p->in[CONV_W]));
 }
 
-/* Rounds of blocks that take all phases of a tile; see wgmma_estimate_tile(). */
+/* Rounds of blocks that take all phases of a tile; see wgmma_estimate_tile().
+ */
 template <typename C>
 static double estimate_phases(const struct kern_problem *p,
                               const struct plan *plan)
@@ -434,8 +436,8 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
 
 enum { SHAPES = 6 };
 
-/* Bytes of shared memory by phases: 213,152; 229,568; 213,184; 221,328; 213,248;
- * 213,120 of 232,448. */
+/* Bytes of shared memory by phases: 213,152; 229,568; 213,184; 221,328;
+ * 213,248; 213,120 of 232,448. */
 #define SHAPE(text, ...)                                                       \
     {                                                                          \
         text, estimate_tile<tile<M, __VA_ARGS__>>, run<tile<M, __VA_ARGS__>>   \

@@ -344,10 +344,10 @@ static __device__ __forceinline__ uint64_t hopper_operand(uint32_t address)
            (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
-/* The same turned over: 64 depths down, rows of 128 bytes (64 halves of columns)
- * in the 128-byte swizzle, groups of 8 depths 1024 bytes apart, 64 columns
- * further on a box of 8192 bytes further on.  16 depths further on is 2048
- * bytes further on. */
+/* The same turned over: 64 depths down, rows of 128 bytes (64 halves of
+ * columns) in the 128-byte swizzle, groups of 8 depths 1024 bytes apart, 64
+ * columns further on a box of 8192 bytes further on.  16 depths further on is
+ * 2048 bytes further on. */
 static __device__ __forceinline__ uint64_t hopper_operand_down(uint32_t address)
 {
     return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(8192 >> 4) << 16 |

@@ -30,13 +30,13 @@
 enum { WGMMA_MAX_PHASES = 4 };
 
 struct wgmma_phase {
-    int row, column;        /* of dx, below the strides */
-    int r, s;               /* taps; none where one is 0 */
-    int first_r, first_s;   /* the first tap in the window */
-    int pad_top, pad_left;  /* of dy, with the taps turned round */
-    int p, q;               /* extents */
-    int m;                  /* pixels of all images */
-    int chunks;             /* r * s * per_tap */
+    int row, column;       /* of dx, below the strides */
+    int r, s;              /* taps; none where one is 0 */
+    int first_r, first_s;  /* the first tap in the window */
+    int pad_top, pad_left; /* of dy, with the taps turned round */
+    int p, q;              /* extents */
+    int m;                 /* pixels of all images */
+    int chunks;            /* r * s * per_tap */
     struct fast_div by_p, by_q;
 };
 
