@@ -446,12 +446,12 @@ enum { SHAPES = 6 };
 template <typename M> static const struct shape *shape_at(int i)
 {
     static const struct shape list[SHAPES] = {
-        SHAPE("128x256", 1, 2, 2, 256, 4, 2, 4, 77),
-        SHAPE("192x128", 1, 3, 3, 128, 4, 2, 5, 80),
-        SHAPE("128x128", 2, 1, 2, 128, 4, 5, 6, 84),
-        SHAPE("256x64", 4, 1, 2, 64, 4, 4, 5, 76),
-        SHAPE("128x64", 2, 1, 2, 64, 5, 4, 8, 67),
-        SHAPE("64x256", 1, 1, 2, 256, 3, 5, 5, 68),
+        SHAPE("128x256", 1, 2, 2, 256, 4, 2, 4, 88),
+        SHAPE("192x128", 1, 3, 3, 128, 4, 2, 5, 92),
+        SHAPE("128x128", 2, 1, 2, 128, 4, 5, 6, 68),
+        SHAPE("256x64", 4, 1, 2, 64, 4, 4, 5, 70),
+        SHAPE("128x64", 2, 1, 2, 64, 5, 4, 8, 50),
+        SHAPE("64x256", 1, 1, 2, 256, 3, 5, 5, 58),
     };
 
     return &list[i];
