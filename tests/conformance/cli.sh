@@ -51,7 +51,13 @@ expect 0 '"op"' "$wconv" inspect --json lenet5
 expect 0 . "$wconv" --list-passes
 expect 0 'resnet50' "$wconv" --list-archs
 expect 0 'onnx' "$wconv" --list-formats
-expect 0 'conv_transpose' "$wconv" --list-ops
+expect 0 '^conv_transpose: x weight .bias.; act' "$wconv" --list-ops
+expect 0 '^    groups=1 stride=1 .*auto_pad=explicit$' "$wconv" --list-ops
+expect 0 '^    auto_pad: explicit same_upper' "$wconv" --list-ops
+# The manual's example is one.
+sed -n -e 's/\\-/-/g' -e '/^{"infer"/,/^ "outputs"/p' \
+    "$src/tools/man/wconv.1" >"$dir/manual.infer"
+expect 0 'dense  *fc  *NxN' "$wconv" inspect --layers "$dir/manual.infer"
 cp "$model" "$dir/copy.infer"
 "$wconv" diff "$model" "$dir/copy.infer" || fail "diff of a copy"
 expect 0 . "$wconv" "$weights" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
@@ -159,6 +165,17 @@ END
 expect 0 . "$wconv" "$dir/mean.infer" -o "$dir/mean.infer"
 expect 1 "output 'y' has no row for each picture" "$infer" -m "$dir/mean.infer" \
     -b 4 "$pictures"
+
+cat >"$dir/same.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 1, 8, 8]}],
+ "nodes": [{"name": "r", "op": "unary", "attr": {"kind": "relu"}, "in": ["x"],
+            "out": ["y"]}], "outputs": ["y"]}
+END
+expect 0 . "$wconv" "$dir/same.infer" -o "$dir/same.infer"
+expect 0 "note: output 'y' has 4 dimensions and is shown as 64 classes" \
+    "$infer" -m "$dir/same.infer" "$pictures/3.png"
+expect 1 '^0$' sh -c "'$infer' -m '$model' '$pictures/3.png' 2>&1 |
+    grep -c note"
 
 # ---- names that are no UTF-8 or hold a line's end; one document of JSON
 odd=$(printf 'caf\351.png')

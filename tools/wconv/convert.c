@@ -84,7 +84,8 @@ static const struct cli_option options[] = {
      OPT_LIST_FORMATS},
     {"list-archs", 0, CLI_FLAG, NULL, "list built-in architectures",
      OPT_LIST_ARCHS},
-    {"list-ops", 0, CLI_FLAG, NULL, "list operations", OPT_LIST_OPS},
+    {"list-ops", 0, CLI_FLAG, NULL,
+     "list operations, their inputs and attributes", OPT_LIST_OPS},
     {"list-passes", 0, CLI_FLAG, NULL, "list passes", OPT_LIST_PASSES},
     {NULL, 0, CLI_FLAG, NULL, NULL, 0}};
 
