@@ -311,6 +311,7 @@ struct graph_apart_args;
 
 struct graph_op_info {
     const char *name;     /* "conv", as in JSON */
+    const char *inputs;   /* for people, in their order: "x weight [bias]" */
     int min_in, max_in;   /* residual not counted; max_in -1: any number */
     int min_out, max_out; /* max_out -1: any number */
     bool residual;        /* knows an epilogue with a residual */

@@ -56,7 +56,8 @@ int infer_model_open(const char *path, struct infer_error *err,
     int rc;
 
     if (!path || !out)
-        return error_set(err, INFER_EARGUMENT, "model: no file name given");
+        return error_set(err, INFER_EARGUMENT, "model: no %s given",
+                         path ? "place for it" : "file name");
     rc = model_file_read(path, err, &g);
     if (rc < 0)
         return rc;

@@ -73,10 +73,15 @@ static int read_header(struct model *m, struct infer_error *err)
         return status;
     for (i = 0; i < 8; i++)
         bytes |= (uint64_t)length[i] << (8 * i);
-    if (bytes < 2 || bytes > MODEL_MAX_HEADER || bytes > m->source->bytes - 8)
+    if (bytes < 2 || bytes > MODEL_MAX_HEADER)
         return error_set(err, INFER_EFORMAT,
-                         "%s: no model file of wconv's, or damaged: a header "
-                         "of %llu bytes in a file of %llu",
+                         "%s: no model file: wconv makes one of trained "
+                         "weights",
+                         path);
+    if (bytes > m->source->bytes - 8)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: no model file, or cut short: a header of %llu "
+                         "bytes in a file of %llu",
                          path, (unsigned long long)bytes,
                          (unsigned long long)m->source->bytes);
     m->text = malloc((size_t)bytes);

@@ -175,7 +175,8 @@ int infer_session_create(struct infer_model *model,
     int rc;
 
     if (!model || !out)
-        return error_set(err, INFER_EARGUMENT, "session: no model given");
+        return error_set(err, INFER_EARGUMENT, "session: no %s given",
+                         model ? "place for it" : "model");
     if (!options) {
         infer_session_options_init(&defaults);
         options = &defaults;

@@ -5,12 +5,13 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/problem.h"
 #include "kernels/scalar.h"
 #include "libinfer/session.h"
 
-/* "4x3x224x224", with ? where a dimension is free. */
-static const char *format_shape(int rank, const int64_t *dim, char *buf,
-                                size_t bytes)
+/* What a model expects: "?x3x224x224", ? where a dimension is free. */
+static const char *format_expected(int rank, const int64_t *dim, char *buf,
+                                   size_t bytes)
 {
     size_t at = 0;
     int i;
@@ -46,23 +47,28 @@ static bool shape_fits(const struct graph_value *v, const struct infer_array *a)
 static int check_input(const struct graph_value *v, const struct infer_array *a,
                        bool data, struct infer_error *err)
 {
-    char found[192], expected[192];
+    char found[KERN_SHAPE_TEXT], expected[KERN_SHAPE_TEXT];
     size_t size = infer_dtype_size(a->dtype), bytes;
     int64_t count;
 
     if (!shape_fits(v, a))
-        return error_set(
-            err, INFER_EARGUMENT, "input '%s': shape %s, expected %s", v->name,
-            a->rank < 0 || a->rank > INFER_MAX_RANK
-                ? "of impossible rank"
-                : format_shape(a->rank, a->dim, found, sizeof found),
-            format_shape(v->rank < 0 ? 0 : v->rank, v->dim, expected,
-                         sizeof expected));
-    if (size == 0 || !checked_count(a->rank, a->dim, &count) ||
+        return error_set(err, INFER_EARGUMENT,
+                         "input '%s': shape %s, expected %s", v->name,
+                         a->rank < 0 || a->rank > INFER_MAX_RANK
+                             ? "of impossible rank"
+                             : kern_shape_text(a->rank, a->dim, found),
+                         format_expected(v->rank < 0 ? 0 : v->rank, v->dim,
+                                         expected, sizeof expected));
+    if (size == 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "input '%s': %d is no type of elements", v->name,
+                         (int)a->dtype);
+    if (!checked_count(a->rank, a->dim, &count) ||
         !checked_mul((size_t)count, size, &bytes))
         return error_set(err, INFER_EARGUMENT,
-                         "input '%s': type %d or size is impossible", v->name,
-                         (int)a->dtype);
+                         "input '%s': shape %s is impossible: its bytes "
+                         "cannot be counted",
+                         v->name, kern_shape_text(a->rank, a->dim, found));
     if (scalar_is_integer(v->dtype) && !scalar_is_integer(a->dtype))
         return error_set(err, INFER_EARGUMENT,
                          "input '%s': type %s, expected %s or another integer",
@@ -77,7 +83,7 @@ static int check_input(const struct graph_value *v, const struct infer_array *a,
                          "input '%s': %zu bytes of data, expected %zu for %s "
                          "of %s",
                          v->name, a->bytes, bytes,
-                         format_shape(a->rank, a->dim, found, sizeof found),
+                         kern_shape_text(a->rank, a->dim, found),
                          infer_dtype_name(a->dtype));
     return 0;
 }
@@ -99,10 +105,12 @@ int session_match_inputs(struct infer_session *s, const struct infer_array *in,
     const struct graph *g = infer_model_graph(s->model);
     int i, k, rc;
 
-    if (n_in != g->n_inputs || (n_in > 0 && !in))
+    if (n_in != g->n_inputs)
         return error_set(err, INFER_EARGUMENT,
                          "%d inputs given, the model has %d", n_in,
                          g->n_inputs);
+    if (n_in > 0 && !in)
+        return error_set(err, INFER_EARGUMENT, "inputs: NULL given");
     for (i = 0; i < n_in; i++)
         s->in[i] = NULL;
     for (i = 0; i < n_in; i++) {
@@ -210,10 +218,12 @@ int session_match_outputs(struct infer_session *s, struct infer_array *out,
     const struct graph *g = plan->g;
     int i, k;
 
-    if (n_out < 0 || n_out > g->n_outputs || (n_out > 0 && !out))
+    if (n_out < 0 || n_out > g->n_outputs)
         return error_set(err, INFER_EARGUMENT,
                          "%d outputs asked for, the model has %d", n_out,
                          g->n_outputs);
+    if (n_out > 0 && !out)
+        return error_set(err, INFER_EARGUMENT, "outputs: NULL given");
     for (i = 0; i < n_out; i++) {
         size_t bytes;
 

@@ -197,62 +197,6 @@ int tuner_learn(struct tuner *t, const char *text, struct infer_error *err)
     return t && t->cache ? tune_cache_learn(t->cache, text, err) : 0;
 }
 
-/* ---- keys ---------------------------------------------------------- */
-
-static uint64_t add_bytes(uint64_t hash, const void *data, size_t bytes)
-{
-    const unsigned char *p = data;
-
-    while (bytes-- > 0)
-        hash = (hash ^ *p++) * 0x100000001b3u; /* FNV-1a */
-    return hash;
-}
-
-static uint64_t add_tensor(uint64_t hash, const struct kern_tensor *t)
-{
-    int i;
-
-    hash = add_bytes(hash, &t->dtype, sizeof t->dtype);
-    if (t->dtype == INFER_NONE)
-        return hash;
-    hash = add_bytes(hash, &t->rank, sizeof t->rank);
-    for (i = 0; i < t->rank; i++) {
-        const int64_t stride = t->dim[i] > 1 ? t->stride[i] : 0;
-
-        hash = add_bytes(hash, &t->dim[i], sizeof t->dim[i]);
-        hash = add_bytes(hash, &stride, sizeof stride);
-    }
-    return hash;
-}
-
-#define KEY 640
-
-/* The line for people and a hash of all that it leaves out. */
-static void make_key(const struct kern_problem *p, char *key, size_t bytes)
-{
-    const unsigned flags = (p->deterministic ? 1u : 0) |
-                           (p->allow_tf32 ? 2u : 0) |
-                           (p->epilogue.residual_last ? 4u : 0);
-    const struct kern_unary *act = &p->epilogue.act;
-    uint64_t hash = 0xcbf29ce484222325u;
-    char line[512];
-    int i;
-
-    for (i = 0; i < p->n_in; i++)
-        hash = add_tensor(hash, &p->in[i]);
-    for (i = 0; i < p->n_out; i++)
-        hash = add_tensor(hash, &p->out[i]);
-    hash = add_bytes(hash, &p->constant_in, sizeof p->constant_in);
-    hash = add_bytes(hash, &p->attr, sizeof p->attr);
-    hash = add_bytes(hash, &act->kind, sizeof act->kind);
-    hash = add_bytes(hash, &act->a, sizeof act->a);
-    hash = add_bytes(hash, &act->b, sizeof act->b);
-    hash = add_bytes(hash, &flags, sizeof flags);
-    snprintf(key, bytes, "%s #%016llx",
-             kern_problem_format(p, line, sizeof line),
-             (unsigned long long)hash);
-}
-
 /* ---- memory -------------------------------------------------------- */
 
 static bool add_room(size_t bytes, size_t *total, size_t *at)
@@ -579,27 +523,28 @@ bool tuner_known(const struct tuner *t, const struct kern_problem *p,
                  struct tune_choice *out)
 {
     struct tune_entry entry;
-    char key[KEY];
+    char key[TUNE_KEY];
 
-    make_key(p, key, sizeof key);
-    if (!tune_cache_find(t->cache, key, &entry))
+    tune_key(p, key, sizeof key);
+    if (!tune_cache_find(t->cache, key, &entry) ||
+        (t->mode == TUNE_EXHAUSTIVE && !entry.exhaustive && !entry.learned))
         return false;
     memset(out, 0, sizeof *out);
-    out->row = kern_row_find(entry.row);
-    out->variant = entry.variant;
-    out->seconds = entry.seconds;
+    out->row = kern_row_find(entry.best.row);
+    out->variant = entry.best.variant;
+    out->seconds = entry.best.seconds;
     snprintf(out->variant_name, sizeof out->variant_name, "%s",
-             entry.variant_name);
+             entry.best.variant_name);
     return out->row != NULL;
 }
 
 int tuner_take(struct tuner *t, const struct kern_problem *p,
                struct infer_error *err)
 {
-    char key[KEY];
+    char key[TUNE_KEY];
 
     t->info.cached++;
-    make_key(p, key, sizeof key);
+    tune_key(p, key, sizeof key);
     return tune_cache_use(t->cache, key, err);
 }
 
@@ -609,10 +554,10 @@ int tuner_choose(struct tuner *t, const struct kern_problem *p,
 {
     struct leader lead = {.seconds = 1e30};
     const double start = now();
-    char key[KEY];
+    char key[TUNE_KEY];
     int rc;
 
-    make_key(p, key, sizeof key);
+    tune_key(p, key, sizeof key);
     rc = measure_all(t, p, row, n, err, &lead);
     t->info.seconds += now() - start;
     if (rc < 0) {
@@ -627,9 +572,11 @@ int tuner_choose(struct tuner *t, const struct kern_problem *p,
     memcpy(out, &lead.choice, sizeof *out);
     /* As the cache will give it. */
     out->seconds = 1e-6 * ((double)(int64_t)(lead.seconds * 1e8 + 0.5) / 100);
-    rc = tune_cache_add(t->cache, key,
-                        &(struct tune_entry){out->row->name, out->variant,
-                                             out->variant_name, lead.seconds},
-                        err);
+    rc = tune_cache_add(
+        t->cache, key,
+        &(struct tune_entry){.best = {out->row->name, out->variant,
+                                      out->variant_name, lead.seconds},
+                             .exhaustive = t->mode == TUNE_EXHAUSTIVE},
+        err);
     return rc < 0 ? rc : tune_cache_use(t->cache, key, err);
 }

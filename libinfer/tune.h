@@ -66,8 +66,16 @@ int tuner_prepare(const struct tune_choice *choice,
 
 const struct kern_device *tuner_device(const struct tuner *t);
 
-/* What the cache has for the problem.  Whether the row may be taken here and
- * now is for the caller to judge, who then says so with tuner_take(). */
+/* A line for people and a hash of all that it leaves out. */
+#define TUNE_KEY 640
+void tune_key(const struct kern_problem *p, char *key, size_t bytes);
+/* FNV-1a, which stays the same from run to run; begins with TUNE_HASH. */
+#define TUNE_HASH 0xcbf29ce484222325u
+uint64_t tune_hash(uint64_t hash, const void *data, size_t bytes);
+
+/* What the cache has for the problem, found by no lesser search than this
+ * tuner's.  Whether the row may be taken here and now is for the caller to
+ * judge, who then says so with tuner_take(). */
 bool tuner_known(const struct tuner *t, const struct kern_problem *p,
                  struct tune_choice *out);
 int tuner_take(struct tuner *t, const struct kern_problem *p,
@@ -85,8 +93,8 @@ int tuner_choose(struct tuner *t, const struct kern_problem *p,
 /* All choices so far, to be freed with cJSON_free(); NULL where nothing is
  * measured or memory is short. */
 char *tuner_text(const struct tuner *t);
-/* Takes what another tuner of this device has chosen before anything else.
- * EFORMAT */
+/* Takes what another tuner of this device has chosen before anything else,
+ * however it was searched.  EFORMAT */
 int tuner_learn(struct tuner *t, const char *text, struct infer_error *err);
 
 /* ---- the end ------------------------------------------------------- */
@@ -105,11 +113,18 @@ struct tune_cache;
 int tune_cache_open(const char *path, const char *label,
                     struct infer_error *err, struct tune_cache **out);
 void tune_cache_close(struct tune_cache *c);
-struct tune_entry {
+/* A choice as the file has it. */
+struct tune_way {
     const char *row;
     int variant;
     const char *variant_name;
     double seconds; /* as measured */
+};
+/* What is known of a problem. */
+struct tune_entry {
+    struct tune_way best;
+    bool exhaustive; /* found by an exhaustive search */
+    bool learned;    /* when found: came by tune_cache_learn() */
 };
 /* False where the key is not there.  The strings are the cache's until the
  * next call. */

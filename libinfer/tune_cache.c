@@ -8,6 +8,8 @@
  *          "conv_fprop mb1ic64... #89ab...": ["row", variant, us, "variant's
  * name"]}}}
  *
+ * tune_entry.c has all forms of an entry.
+ *
  * It is rewritten as a whole beside what others wrote meanwhile; of two
  * processes that write at once, the later one wins.  A file that is damaged or
  * of another version is not touched before there is something to write, and is
@@ -25,6 +27,7 @@
 #include "libinfer/constant.h"
 #include "libinfer/file_write.h"
 #include "libinfer/json.h"
+#include "libinfer/tune_entry.h"
 
 #define FORMAT_KEY     "libinfer_tuning"
 #define FORMAT_VERSION 1
@@ -34,9 +37,10 @@
 struct tune_cache {
     char *path; /* NULL: memory only */
     char *label;
-    cJSON *known; /* key -> entry */
-    cJSON *added; /* those of them that are not in the file yet */
-    cJSON *used;  /* those of them that were taken */
+    cJSON *known;   /* key -> entry */
+    cJSON *added;   /* those of them that are not in the file yet */
+    cJSON *used;    /* those of them that were taken */
+    cJSON *learned; /* like known, which it comes before */
     char note[512];
 };
 
@@ -81,23 +85,17 @@ static void make_folders(const char *path)
 
 /* ---- what it hashes ------------------------------------------------ */
 
-/* FNV-1a, which stays the same from run to run. */
-static uint64_t add_text(uint64_t hash, const char *text)
-{
-    do {
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-    } while (*text++);
-    return hash;
-}
-
 /* Names of all rows: a build with other kernels measures anew. */
 static uint64_t table_hash(void)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = TUNE_HASH;
     size_t i;
 
-    for (i = 0; i < kern_row_count(); i++)
-        hash = add_text(hash, kern_row_at(i)->name);
+    for (i = 0; i < kern_row_count(); i++) {
+        const char *name = kern_row_at(i)->name;
+
+        hash = tune_hash(hash, name, strlen(name) + 1);
+    }
     return hash;
 }
 
@@ -111,17 +109,6 @@ static char *full_label(const char *device)
 }
 
 /* ---- reading ------------------------------------------------------- */
-
-static bool good_entry(const cJSON *e)
-{
-    const cJSON *row = cJSON_GetArrayItem(e, 0);
-    int64_t variant;
-
-    return cJSON_IsArray(e) && cJSON_GetArraySize(e) == 4 &&
-           cJSON_IsString(row) && cJSON_IsString(cJSON_GetArrayItem(e, 3)) &&
-           json_int64(cJSON_GetArrayItem(e, 1), 0, 1 << 20, &variant) &&
-           cJSON_IsNumber(cJSON_GetArrayItem(e, 2));
-}
 
 /* The document in the file: 0 and NULL where there is none. */
 static int read_file(const char *path, struct infer_error *err, cJSON **out)
@@ -174,21 +161,22 @@ static int read_cache(const char *path, struct infer_error *err, cJSON **out)
 /* All entries of the device where none are known yet: an object's members are
  * a list, and to look each of them up takes time that grows with the square of
  * their number. */
-static void adopt_section(struct tune_cache *c, cJSON *section)
+static void adopt_section(cJSON **list, cJSON *section)
 {
     cJSON *e = section->child, *next;
 
     for (; e; e = next) {
         next = e->next;
-        if (!good_entry(e))
+        if (!tune_entry_good(e))
             cJSON_Delete(cJSON_DetachItemViaPointer(section, e));
     }
-    cJSON_Delete(c->known);
-    c->known = section;
+    cJSON_Delete(*list);
+    *list = section;
 }
 
 /* Entries of this device, in the place of those that are there. */
-static void take_section(struct tune_cache *c, const cJSON *root)
+static void take_section(const struct tune_cache *c, const cJSON *root,
+                         cJSON **list)
 {
     cJSON *devices = cJSON_GetObjectItemCaseSensitive(root, "devices"),
           *section;
@@ -197,18 +185,18 @@ static void take_section(struct tune_cache *c, const cJSON *root)
     section = cJSON_GetObjectItemCaseSensitive(devices, c->label);
     if (!cJSON_IsObject(section))
         return;
-    if (!c->known->child) {
-        adopt_section(c, cJSON_DetachItemViaPointer(devices, section));
+    if (!(*list)->child) {
+        adopt_section(list, cJSON_DetachItemViaPointer(devices, section));
         return;
     }
     cJSON_ArrayForEach(e, section)
     {
-        cJSON *copy = good_entry(e) ? cJSON_Duplicate(e, true) : NULL;
+        cJSON *copy = tune_entry_good(e) ? cJSON_Duplicate(e, true) : NULL;
 
         if (!copy)
             continue;
-        cJSON_DeleteItemFromObjectCaseSensitive(c->known, e->string);
-        if (!cJSON_AddItemToObject(c->known, e->string, copy))
+        cJSON_DeleteItemFromObjectCaseSensitive(*list, e->string);
+        if (!cJSON_AddItemToObject(*list, e->string, copy))
             cJSON_Delete(copy);
     }
 }
@@ -224,7 +212,7 @@ static void take_known(struct tune_cache *c)
                  err.text);
         return;
     }
-    take_section(c, root);
+    take_section(c, root, &c->known);
     cJSON_Delete(root);
 }
 
@@ -237,7 +225,7 @@ int tune_cache_learn(struct tune_cache *c, const char *text,
     if (rc == 0)
         rc = check_format(root, err);
     if (rc == 0)
-        take_section(c, root);
+        take_section(c, root, &c->learned);
     cJSON_Delete(root);
     return rc;
 }
@@ -367,24 +355,26 @@ char *tune_cache_text(const struct tune_cache *c)
 
 /* ---- entries ------------------------------------------------------- */
 
+static const cJSON *find(const struct tune_cache *c, const char *key)
+{
+    const cJSON *e = cJSON_GetObjectItemCaseSensitive(c->learned, key);
+
+    return e ? e : cJSON_GetObjectItemCaseSensitive(c->known, key);
+}
+
 bool tune_cache_find(const struct tune_cache *c, const char *key,
                      struct tune_entry *out)
 {
-    const cJSON *e = cJSON_GetObjectItemCaseSensitive(c->known, key);
-
-    if (!e)
+    if (!tune_entry_read(find(c, key), out))
         return false;
-    out->row = cJSON_GetArrayItem(e, 0)->valuestring;
-    out->variant = cJSON_GetArrayItem(e, 1)->valueint;
-    out->seconds = 1e-6 * cJSON_GetArrayItem(e, 2)->valuedouble;
-    out->variant_name = cJSON_GetArrayItem(e, 3)->valuestring;
+    out->learned = cJSON_GetObjectItemCaseSensitive(c->learned, key) != NULL;
     return true;
 }
 
 int tune_cache_use(struct tune_cache *c, const char *key,
                    struct infer_error *err)
 {
-    const cJSON *e = cJSON_GetObjectItemCaseSensitive(c->known, key);
+    const cJSON *e = find(c, key);
     cJSON *copy = e ? cJSON_Duplicate(e, true) : NULL;
 
     cJSON_DeleteItemFromObjectCaseSensitive(c->used, key);
@@ -394,38 +384,30 @@ int tune_cache_use(struct tune_cache *c, const char *key,
     return error_set(err, INFER_EMEMORY, "tuning: out of memory");
 }
 
-static cJSON *make_entry(const struct tune_entry *entry)
+/* Takes e, which may be NULL. */
+static int add(struct tune_cache *c, const char *key, cJSON *e,
+               struct infer_error *err)
 {
-    cJSON *e = cJSON_CreateArray();
-    /* Hundredths of a microsecond are below what can be measured. */
-    const double us = (double)(int64_t)(entry->seconds * 1e8 + 0.5) / 100;
+    cJSON *copy = e ? cJSON_Duplicate(e, true) : NULL;
 
-    if (!e || !cJSON_AddItemToArray(e, cJSON_CreateString(entry->row)) ||
-        !cJSON_AddItemToArray(e, cJSON_CreateNumber(entry->variant)) ||
-        !cJSON_AddItemToArray(e, cJSON_CreateNumber(us)) ||
-        !cJSON_AddItemToArray(e, cJSON_CreateString(entry->variant_name))) {
+    cJSON_DeleteItemFromObjectCaseSensitive(c->learned, key);
+    cJSON_DeleteItemFromObjectCaseSensitive(c->known, key);
+    cJSON_DeleteItemFromObjectCaseSensitive(c->added, key);
+    if (!e || !cJSON_AddItemToObject(c->known, key, e)) {
         cJSON_Delete(e);
-        return NULL;
+        cJSON_Delete(copy);
+        return error_set(err, INFER_EMEMORY, "tuning: out of memory");
     }
-    return e;
+    if (copy && cJSON_AddItemToObject(c->added, key, copy))
+        return 0;
+    cJSON_Delete(copy);
+    return error_set(err, INFER_EMEMORY, "tuning: out of memory");
 }
 
 int tune_cache_add(struct tune_cache *c, const char *key,
                    const struct tune_entry *entry, struct infer_error *err)
 {
-    cJSON *const list[] = {c->known, c->added};
-    int i;
-
-    for (i = 0; i < 2; i++) {
-        cJSON *e = make_entry(entry);
-
-        cJSON_DeleteItemFromObjectCaseSensitive(list[i], key);
-        if (!e || !cJSON_AddItemToObject(list[i], key, e)) {
-            cJSON_Delete(e);
-            return error_set(err, INFER_EMEMORY, "tuning: out of memory");
-        }
-    }
-    return 0;
+    return add(c, key, tune_entry_json(entry), err);
 }
 
 /* ---- opening ------------------------------------------------------- */
@@ -441,11 +423,12 @@ int tune_cache_open(const char *path, const char *label,
     c->known = cJSON_CreateObject();
     c->added = cJSON_CreateObject();
     c->used = cJSON_CreateObject();
+    c->learned = cJSON_CreateObject();
     if (!path)
         c->path = usual_path();
     else if (path[0])
         c->path = strdup(path);
-    if (!c->label || !c->known || !c->added || !c->used ||
+    if (!c->label || !c->known || !c->added || !c->used || !c->learned ||
         (path && path[0] && !c->path)) {
         tune_cache_close(c);
         return error_set(err, INFER_EMEMORY, "tuning: out of memory");
@@ -465,6 +448,7 @@ void tune_cache_close(struct tune_cache *c)
     cJSON_Delete(c->known);
     cJSON_Delete(c->added);
     cJSON_Delete(c->used);
+    cJSON_Delete(c->learned);
     free(c);
 }
 

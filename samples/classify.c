@@ -32,16 +32,16 @@ static int classify(const struct infer_model *model,
     in.bytes =
         sizeof(float) * (size_t)(info.dim[1] * info.dim[2] * info.dim[3]);
     in.data = malloc(in.bytes);
-    if (in.data == NULL)
-        return INFER_EMEMORY;
-    status =
-        infer_model_preprocess(model, 0, image, NULL, in.data, in.bytes, err);
+    status = in.data == NULL ? INFER_EMEMORY
+                             : infer_model_preprocess(model, 0, image, NULL,
+                                                      in.data, in.bytes, err);
     if (status == INFER_OK) /* data NULL: only describe the output */
         status = infer_session_run(session, &in, 1, &out, 1, err);
-    out.data = malloc(out.bytes);
-    if (status == INFER_OK && out.data != NULL)
+    if (status == INFER_OK && (out.data = malloc(out.bytes)) == NULL)
+        status = INFER_EMEMORY;
+    if (status == INFER_OK)
         status = infer_session_run(session, &in, 1, &out, 1, err);
-    if (status == INFER_OK && out.data != NULL) {
+    if (status == INFER_OK) {
         const char *label;
 
         scores = out.data;
@@ -77,7 +77,8 @@ int main(int argc, char **argv)
     if (status == INFER_OK)
         status = classify(model, session, &image, &err);
     if (status < 0)
-        fprintf(stderr, "classify: %s\n", err.text);
+        fprintf(stderr, "classify: %s\n",
+                err.text[0] != '\0' ? err.text : infer_status_name(status));
     infer_image_free(&image);
     infer_session_close(&session);
     infer_model_close(&model);

@@ -74,6 +74,7 @@ static bool concat_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_concat = {
     .name = "concat",
+    .inputs = "x ...",
     .min_in = 1,
     .max_in = -1,
     .min_out = 1,
@@ -155,6 +156,7 @@ static bool split_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_split = {
     .name = "split",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -262,6 +264,7 @@ static bool slice_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_slice = {
     .name = "slice",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -340,6 +343,7 @@ static bool gather_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_gather = {
     .name = "gather",
+    .inputs = "x indices",
     .min_in = 2,
     .max_in = 2,
     .min_out = 1,
@@ -396,6 +400,7 @@ static int depth_to_space_shape(struct graph_shape_args *args,
 
 const struct graph_op_info graph_op_depth_to_space = {
     .name = "depth_to_space",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -431,6 +436,7 @@ static int space_to_depth_shape(struct graph_shape_args *args,
 
 const struct graph_op_info graph_op_space_to_depth = {
     .name = "space_to_depth",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

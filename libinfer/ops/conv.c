@@ -252,6 +252,7 @@ static int conv_transpose_shape(struct graph_shape_args *args,
 
 const struct graph_op_info graph_op_conv = {
     .name = "conv",
+    .inputs = "x weight [bias]",
     .min_in = 2,
     .max_in = 3,
     .min_out = 1,
@@ -266,6 +267,7 @@ const struct graph_op_info graph_op_conv = {
 
 const struct graph_op_info graph_op_conv_transpose = {
     .name = "conv_transpose",
+    .inputs = "x weight [bias]",
     .min_in = 2,
     .max_in = 3,
     .min_out = 1,

@@ -31,6 +31,7 @@ static int dense_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_dense = {
     .name = "dense",
+    .inputs = "x weight [bias]",
     .min_in = 2,
     .max_in = 3,
     .min_out = 1,
@@ -105,6 +106,7 @@ static bool matmul_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_matmul = {
     .name = "matmul",
+    .inputs = "a b",
     .min_in = 2,
     .max_in = 2,
     .min_out = 1,

@@ -71,6 +71,7 @@ static int batch_norm_shape(struct graph_shape_args *args,
 
 const struct graph_op_info graph_op_batch_norm = {
     .name = "batch_norm",
+    .inputs = "x scale shift mean variance",
     .min_in = 5,
     .max_in = 5,
     .min_out = 1,
@@ -96,6 +97,7 @@ static int scale_shift_shape(struct graph_shape_args *args,
 
 const struct graph_op_info graph_op_scale_shift = {
     .name = "scale_shift",
+    .inputs = "x [scale] [shift]",
     .min_in = 1,
     .max_in = 3,
     .min_out = 1,
@@ -164,6 +166,7 @@ static bool layer_norm_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_layer_norm = {
     .name = "layer_norm",
+    .inputs = "x [scale] [shift]",
     .min_in = 1,
     .max_in = 3,
     .min_out = 1,
@@ -208,6 +211,7 @@ static int group_norm_shape(struct graph_shape_args *args,
 
 const struct graph_op_info graph_op_group_norm = {
     .name = "group_norm",
+    .inputs = "x [scale] [shift]",
     .min_in = 1,
     .max_in = 3,
     .min_out = 1,
@@ -258,6 +262,7 @@ static int lrn_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_lrn = {
     .name = "lrn",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

@@ -83,6 +83,7 @@ static int unary_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_unary = {
     .name = "unary",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -118,6 +119,7 @@ static int cast_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_cast = {
     .name = "cast",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -151,6 +153,7 @@ static int dropout_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_dropout = {
     .name = "dropout",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -215,6 +218,7 @@ static int prelu_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_prelu = {
     .name = "prelu",
+    .inputs = "x slope",
     .min_in = 2,
     .max_in = 2,
     .min_out = 1,
@@ -247,6 +251,7 @@ static int binary_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_binary = {
     .name = "binary",
+    .inputs = "a b",
     .min_in = 2,
     .max_in = 2,
     .min_out = 1,
@@ -277,6 +282,7 @@ static int where_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_where = {
     .name = "where",
+    .inputs = "condition a b",
     .min_in = 3,
     .max_in = 3,
     .min_out = 1,

@@ -120,6 +120,7 @@ static int pool_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_pool = {
     .name = "pool",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

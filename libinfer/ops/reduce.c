@@ -35,6 +35,7 @@ static bool softmax_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_softmax = {
     .name = "softmax",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -106,6 +107,7 @@ static bool reduce_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_reduce = {
     .name = "reduce",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -150,6 +152,7 @@ static bool arg_reduce_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_arg_reduce = {
     .name = "arg_reduce",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

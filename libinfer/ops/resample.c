@@ -71,6 +71,7 @@ static bool pad_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_pad = {
     .name = "pad",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -175,6 +176,7 @@ static bool resize_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_resize = {
     .name = "resize",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

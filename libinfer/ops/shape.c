@@ -92,6 +92,7 @@ static int reshape_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_reshape = {
     .name = "reshape",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -141,6 +142,7 @@ static int flatten_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_flatten = {
     .name = "flatten",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -217,6 +219,7 @@ static int squeeze_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_squeeze = {
     .name = "squeeze",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -253,6 +256,7 @@ static int unsqueeze_shape(struct graph_shape_args *args,
 
 const struct graph_op_info graph_op_unsqueeze = {
     .name = "unsqueeze",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -309,6 +313,7 @@ static bool transpose_apart(const struct graph_apart_args *args)
 
 const struct graph_op_info graph_op_transpose = {
     .name = "transpose",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -340,6 +345,7 @@ static int expand_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_expand = {
     .name = "expand",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -383,6 +389,7 @@ static int tile_shape(struct graph_shape_args *args, struct infer_error *err)
 
 const struct graph_op_info graph_op_tile = {
     .name = "tile",
+    .inputs = "x",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

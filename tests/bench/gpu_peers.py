@@ -225,13 +225,21 @@ class Rival:
         self.row, self.limit = row, args.rival_limit
         name = row["network"]
         self.errors = os.path.join(folder, f"{name}-{row['batch']}.txt")
+        environment = dict(os.environ)
+        if args.compile_cache:
+            # One a line: PyTorch keeps what it measured in one file of the
+            # folder, which processes side by side would write over.
+            own = os.path.join(os.path.abspath(args.compile_cache),
+                               f"{name}-{row['batch']}")
+            environment["TORCHINDUCTOR_CACHE_DIR"] = own
+            environment["TRITON_CACHE_DIR"] = os.path.join(own, "triton")
         # Its errors go to a file: what compiling says fills pages.
         with open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, RIVAL, name, state_file(folder, name),
-                 args.precision],
+                 args.precision, os.path.join(folder, "turn")],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=errors, start_new_session=True)
+                stderr=errors, start_new_session=True, env=environment)
         self.rest, self.ended = b"", False
 
     def ask(self, mode):
@@ -473,7 +481,8 @@ def parse():
     parser.add_argument("--at-once", type=int, default=1,
                         help="lines of PyTorch that compile together")
     parser.add_argument("--compile-cache",
-                        help="folder that keeps what PyTorch compiled")
+                        help="folder that keeps what PyTorch measured and "
+                             "compiled, for a later run")
     args = parser.parse_args()
     for _, batches in args.rivals + args.networks:
         if not set(batches) <= set(args.batches):
@@ -488,10 +497,6 @@ def stop(*_):
 
 def main():
     args = parse()
-    if args.compile_cache:
-        folder = os.path.abspath(args.compile_cache)
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-        os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
     signal.signal(signal.SIGTERM, stop)
     torch.backends.cudnn.benchmark = True
     faults = 0

@@ -3,7 +3,7 @@
 """PyTorch's side of gpu_peers.py: times one network on one GPU in the modes
 that it is told of.
 
-    torch_rival.py NETWORK STATE_DICT fp16|fp32
+    torch_rival.py NETWORK STATE_DICT fp16|fp32 [TURN]
 
 Each line of standard input is "MODE BATCH"; the answer is a line "RESULT " and
 {"ms": median, "setup": seconds until it ran} or {"fault": text} in JSON.  Before
@@ -13,12 +13,18 @@ until "SHARED" or the result.  It is a process of its own so that a mode whose
 compiling takes too long can be given up.  With "start IMAGES" it gives its first
 result and ends: what a fresh process needs for that is the caller's to measure.
 
+Where several compile side by side for one GPU, TURN is a file that they share: who
+measures kernels to choose among holds its lock, so that no other's run meanwhile.
+
 Modes: graph (batch normalisation folded, CUDA graph), compile (torch.compile,
 reduce-overhead, frozen weights), auto (max-autotune, frozen weights).  fp16 runs
 channels last; fp32 is strict, TF32 off, in both layouts, of which the faster one
 counts.  cudnn.benchmark is on: cuDNN measures its algorithms.
 """
+import contextlib
 import copy
+import fcntl
+import functools
 import json
 import sys
 import time
@@ -29,6 +35,49 @@ import torchvision
 # Runs that are queued together, as infer's --bench queues them: what Python
 # needs for a launch hides behind the run before.
 QUEUED = 16
+
+
+class Turn:
+    """The lock of those that measure on one GPU; may be taken again by its
+    holder."""
+
+    def __init__(self):
+        self.file, self.held = None, 0
+
+    def open(self, path):
+        self.file = open(path, "a", encoding="utf-8")
+
+    def __enter__(self):
+        if self.file and not self.held:
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+        self.held += 1
+
+    def __exit__(self, *_):
+        self.held -= 1
+        if self.file and not self.held:
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+
+
+TURN = Turn()
+
+
+def in_turn(function):
+    @functools.wraps(function)
+    def locked(*args, **options):
+        with TURN:
+            return function(*args, **options)
+    return locked
+
+
+def measure_in_turn():
+    """Inductor's two searches: among the kernels of a layer, and among the
+    launches of one kernel."""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+    from torch._inductor.select_algorithm import AlgorithmSelectorCache
+    CachingAutotuner.benchmark_all_configs = in_turn(
+        CachingAutotuner.benchmark_all_configs)
+    AlgorithmSelectorCache.benchmark_choices = classmethod(in_turn(
+        AlgorithmSelectorCache.benchmark_choices.__func__))
 
 
 def queued_ms(run):
@@ -81,9 +130,14 @@ def compiled(net, x, mode):
     return run
 
 
+@contextlib.contextmanager
 def alone():
-    print("\nALONE", flush=True)
-    sys.stdin.readline()
+    """While nothing else has the GPU.  The turn comes first: none of those that
+    are stopped meanwhile is in the middle of a measurement."""
+    with TURN:
+        print("\nALONE", flush=True)
+        sys.stdin.readline()
+        yield
 
 
 def placed(net, batch, precision, layout):
@@ -102,14 +156,14 @@ def layouts_of(precision):
 
 def choose_algorithms(net, batch, precision):
     """cuDNN measures and keeps them for the modes that compile."""
-    alone()
-    for layout in layouts_of(precision):
-        copied, x = placed(net, batch, precision, layout)
-        with torch.no_grad():
-            copied(x)
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    print("\nSHARED", flush=True)
+    with alone():
+        for layout in layouts_of(precision):
+            copied, x = placed(net, batch, precision, layout)
+            with torch.no_grad():
+                copied(x)
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        print("\nSHARED", flush=True)
 
 
 def prepared(net, batch, mode, precision, layout):
@@ -125,19 +179,20 @@ def prepared(net, batch, mode, precision, layout):
 
 def bench(net, batch, mode, precision, chosen):
     torch._dynamo.reset()
-    if mode == "graph":
-        alone()
-    elif batch not in chosen:
+    if mode != "graph" and batch not in chosen:
         choose_algorithms(net, batch, precision)
     chosen.add(batch)
-    begin = time.perf_counter()
-    runs = [prepared(net, batch, mode, precision, layout)
-            for layout in layouts_of(precision)]
-    torch.cuda.synchronize()
-    setup = round(time.perf_counter() - begin, 1)
-    if mode != "graph":
-        alone()
-    return {"ms": min(median_ms(run) for run in runs), "setup": setup}
+    with contextlib.ExitStack() as stack:
+        if mode == "graph":  # no compiling that others could do meanwhile
+            stack.enter_context(alone())
+        begin = time.perf_counter()
+        runs = [prepared(net, batch, mode, precision, layout)
+                for layout in layouts_of(precision)]
+        torch.cuda.synchronize()
+        setup = round(time.perf_counter() - begin, 1)
+        if mode != "graph":
+            stack.enter_context(alone())
+        return {"ms": min(median_ms(run) for run in runs), "setup": setup}
 
 
 def load(name, state):
@@ -147,7 +202,10 @@ def load(name, state):
 
 
 def main():
-    name, state, precision = sys.argv[1:]
+    name, state, precision, *turn = sys.argv[1:]
+    if turn:
+        TURN.open(turn[0])
+        measure_in_turn()
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False

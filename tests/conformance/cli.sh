@@ -46,11 +46,18 @@ expect 0 'conv .*+relu' "$wconv" inspect --layers "$model"
 expect 0 'F32' "$wconv" inspect --weights "$model"
 expect 0 '^digraph' "$wconv" inspect --dot "$model"
 expect 0 'nodes' "$wconv" inspect resnet18
+expect 1 'nearest built-in name: resnet18' "$wconv" inspect resnet19
 expect 0 '"op"' "$wconv" inspect --json lenet5
 expect 0 . "$wconv" --list-passes
 expect 0 'resnet50' "$wconv" --list-archs
 expect 0 'onnx' "$wconv" --list-formats
-expect 0 'conv_transpose' "$wconv" --list-ops
+expect 0 '^conv_transpose: x weight .bias.; act' "$wconv" --list-ops
+expect 0 '^    groups=1 stride=1 .*auto_pad=explicit$' "$wconv" --list-ops
+expect 0 '^    auto_pad: explicit same_upper' "$wconv" --list-ops
+# The manual's example is one.
+sed -n -e 's/\\-/-/g' -e '/^{"infer"/,/^ "outputs"/p' \
+    "$src/tools/man/wconv.1" >"$dir/manual.infer"
+expect 0 'dense  *fc  *NxN' "$wconv" inspect --layers "$dir/manual.infer"
 cp "$model" "$dir/copy.infer"
 "$wconv" diff "$model" "$dir/copy.infer" || fail "diff of a copy"
 expect 0 . "$wconv" "$weights" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
@@ -130,6 +137,7 @@ expect 1 'sweep' "$kbench" conv -H9 --sweep=n=4:1
 expect 1 "'nothing' matches no kernel" "$kbench" conv -H9 --kernels=nothing
 expect 1 'groups' "$kbench" conv -H9 -c8 -k8 -g3
 expect 2 "$dir/missing" "$kbench" -m "$dir/missing"
+expect 1 'nearest built-in name: resnet18' "$kbench" -m resnet19
 expect 4 'cuda' "$kbench" conv -H9 --device=cuda:7
 expect 4 'needs --device=cuda' "$kbench" conv -H9 --backends=cudnn
 expect 2 'precision fp16' "$kbench" conv -H9 --dtype=fp16
@@ -157,6 +165,17 @@ END
 expect 0 . "$wconv" "$dir/mean.infer" -o "$dir/mean.infer"
 expect 1 "output 'y' has no row for each picture" "$infer" -m "$dir/mean.infer" \
     -b 4 "$pictures"
+
+cat >"$dir/same.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 1, 8, 8]}],
+ "nodes": [{"name": "r", "op": "unary", "attr": {"kind": "relu"}, "in": ["x"],
+            "out": ["y"]}], "outputs": ["y"]}
+END
+expect 0 . "$wconv" "$dir/same.infer" -o "$dir/same.infer"
+expect 0 "note: output 'y' has 4 dimensions and is shown as 64 classes" \
+    "$infer" -m "$dir/same.infer" "$pictures/3.png"
+expect 1 '^0$' sh -c "'$infer' -m '$model' '$pictures/3.png' 2>&1 |
+    grep -c note"
 
 # ---- names that are no UTF-8 or hold a line's end; one document of JSON
 odd=$(printf 'caf\351.png')
@@ -186,6 +205,27 @@ expect 1 "compare takes .*not ''" "$infer" -m "$model" --compare=
 expect 1 "not 'magic'" "$infer" -m "$model" --compare=ref,magic
 expect 1 'not on pictures' "$infer" -m "$model" --bench "$pictures"
 expect 1 'layers goes with --compare' "$infer" -m "$model" --layers "$pictures"
+expect 1 'rtol go with --compare' "$infer" -m "$model" --atol=1 "$pictures"
+for option in --warmup=1s --duration=1s --percentile=50 --include-transfers; do
+    expect 1 'go with --bench' "$infer" -m "$model" $option "$pictures"
+done
+expect 1 'topk is for pictures' "$infer" -m "$model" --bench -k1
+expect 1 'rtol go with --verify' "$wconv" "$weights" "$arch" -o "$dir/y" --rtol=1
+absent "$dir/y"
+
+# ---- what is read is not overwritten, by whatever name
+cp "$weights" "$dir/kept.infer"
+ln -s kept.infer "$dir/linked.infer"
+for f in kept linked; do
+    expect 1 "$f.infer: the conversion reads this file" "$wconv" \
+        "$dir/kept.infer" "$arch" -o "$dir/$f.infer"
+done
+cp "$src/samples/digits/digits.json" "$dir/arch.infer"
+expect 1 'reads this file' "$wconv" "$weights" --arch="$dir/arch.infer" \
+    -o "$dir/arch.infer"
+expect 0 '^$' sh -c "cmp '$weights' '$dir/kept.infer' && echo"
+expect 0 '^$' sh -c "cmp '$src/samples/digits/digits.json' '$dir/arch.infer' &&
+    echo"
 expect 1 'export-output is for arrays' "$infer" -m "$model" "$pictures" \
     --export-output="$dir/y.npy"
 expect 1 'do not go with --compare' "$infer" -m "$model" --compare=ref --profile
@@ -232,6 +272,10 @@ head -c 300 "$pictures/3.png" >"$dir/short.png"
 expect 2 "$dir/short.png" "$infer" -m "$model" "$dir/short.png"
 head -c 20000 "$model" >"$dir/short.infer"
 expect 2 "$dir/short.infer" "$infer" -m "$dir/short.infer" --bench
+head -c 500 "$model" >"$dir/short.infer"
+expect 2 'cut short: a header of' "$infer" -m "$dir/short.infer" --bench
+expect 2 '3.png: no model file: wconv makes one' "$infer" -m "$pictures/3.png" \
+    --bench
 expect 4 'cuda' "$infer" -m "$model" --device=cuda:0 --bench
 expect 4 'cudnn: not usable on device cpu, only on cuda' "$infer" -m "$model" \
     --backend=cudnn --bench
@@ -324,12 +368,6 @@ if [ -n "${TEST_DATA-}" ]; then
         "$photos/onnx-tutorials-cat.jpg"
     expect 0 ' cat\| tabby' "$infer" -m "$dir/squeeze.infer" -k1 \
         "$photos/caffe-cat.jpg"
-    # Removed experimental operators are all named.
-    expect 2 'ImageScaler' "$wconv" \
-        "$TEST_DATA/weights/onnx-winml/candy.onnx" -o "$dir/y"
-    expect 2 'Crop' "$wconv" \
-        "$TEST_DATA/weights/onnx-winml/candy.onnx" -o "$dir/y"
-    absent "$dir/y"
 else
     echo "photographs are skipped: TEST_DATA is not set"
 fi

@@ -376,12 +376,17 @@ expect 1 'write-labels is for folders' "$train" --arch=resnet20-cifar \
 absent "$dir/names"
 expect 1 'a file each' run "$dir/x" --steps=1 --log="$dir/x"
 expect 1 'lr-step goes with --lr-policy=step' run "$dir/x" --lr-step=1e,2e
+expect 1 'step needs --lr-step' run "$dir/x" --lr-policy=step
+expect 1 'lr-step takes' run "$dir/x" --lr-policy=step --lr-step=0
 expect 1 'gamma goes with' run "$dir/x" --gamma=0.1 --lr-policy=cosine
 expect 1 'beta2 goes with' run "$dir/x" --optimizer=momentum --beta2=0.9
 expect 1 'nesterov needs' run "$dir/x" --optimizer=nesterov --momentum=0
 expect 1 'snapshot takes steps' run "$dir/x" --snapshot=0.5
 expect 1 'epochs takes a number' run "$dir/x" --epochs=0
 expect 0 'warm-up of 9 steps' run "$dir/x" --warmup=9 --steps=2
+expect 0 'x: is there already and will be replaced' run "$dir/x" --steps=2
+expect 1 '^0$' sh -c "'$train' '$arch' --data='$data' -o '$dir/x' --steps=3 \
+    --resume 2>&1 | grep -c replaced"
 rm "$dir/x"
 absent "$dir/x"
 expect 0 'resnet50-mnist' "$train" --list-archs

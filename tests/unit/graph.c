@@ -369,6 +369,30 @@ static void test_copy(void **state)
     graph_free(copy);
 }
 
+/* "x weight [bias]" names as many inputs as the operation takes; "..." stands
+ * for any number. */
+static void check_inputs(const struct graph_op_info *info)
+{
+    int needed = 0, all = 0;
+    const char *at;
+
+    assert_non_null(info->inputs);
+    for (at = info->inputs; *at != '\0'; at += strspn(at, " ")) {
+        const size_t length = strcspn(at, " ");
+
+        if (strncmp(at, "...", length) == 0) {
+            all = -1;
+        } else {
+            needed += *at != '[';
+            all++;
+            assert_int_equal(*at == '[', at[length - 1] == ']');
+        }
+        at += length;
+    }
+    assert_int_equal(needed, info->min_in);
+    assert_int_equal(all, info->max_in);
+}
+
 static void test_table(void **state)
 {
     int i;
@@ -384,6 +408,7 @@ static void test_table(void **state)
         assert_int_equal(graph_op_find(info->name), i);
         assert_non_null(info->infer_shape);
         assert_true(info->min_in >= 1 && info->min_out >= 1);
+        check_inputs(info);
     }
     for (i = 0; i < KERN_UNARY_COUNT; i++)
         assert_non_null(kern_unary_names[i]);

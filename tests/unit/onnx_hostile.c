@@ -224,6 +224,48 @@ static void test_not_read(void **state)
     refuse_graph(g, INFER_EUNSUPPORTED, "sparse");
 }
 
+/* Attributes of operators that ONNX took back, on a picture 1x2x3x4. */
+static void refuse_removed(const char *op, struct pb_message *attr,
+                           const char *words)
+{
+    struct pb_message g = one_node(op, "x", DIMS(-1, 2, 3, 4), attr);
+
+    refuse_graph(g, INFER_EFORMAT, words);
+}
+
+static void test_removed(void **state)
+{
+    static const int64_t borders[][4] = {
+        {0, 2, 0, 1}, {4, 0, 0, 0}, {0, 0, 5, 0}, {0, 3, 0, 0}};
+    static const int64_t scales[][2] = {{4, 1}, {1, 5}};
+    struct pb_message a = EMPTY, b = EMPTY, c = EMPTY, d = EMPTY, none = EMPTY;
+    size_t i;
+
+    (void)state;
+    refuse_removed("ImageScaler", &none, "one number for each channel");
+    attr_floats(&a, "bias", 3, FLOATS(1, 2, 3));
+    refuse_removed("ImageScaler", &a, "one number for each channel");
+    attr_ints(&b, "bias", 2, INTS(1, 2));
+    refuse_removed("ImageScaler", &b, "one number for each channel");
+    attr_ints(&c, "border", 3, INTS(0, 0, 0));
+    refuse_removed("Crop", &c, "border must be 4 numbers");
+    attr_ints(&d, "border", 4, INTS(0, -1, 0, 0));
+    refuse_removed("Crop", &d, "a border of -1");
+    for (i = 0; i < sizeof(borders) / sizeof(borders[0]); i++) {
+        struct pb_message e = EMPTY;
+
+        attr_ints(&e, "border", 4, borders[i]);
+        refuse_removed("Crop", &e, "do not fit");
+    }
+    for (i = 0; i < sizeof(scales) / sizeof(scales[0]); i++) {
+        struct pb_message e = EMPTY;
+
+        attr_ints(&e, "border", 4, INTS(0, 0, 0, 0));
+        attr_ints(&e, "scale", 2, scales[i]);
+        refuse_removed("Crop", &e, "do not fit");
+    }
+}
+
 static void test_domains(void **state)
 {
     struct pb_message g = EMPTY, n = EMPTY;
@@ -670,6 +712,7 @@ int main(void)
         cmocka_unit_test(test_many_tensors),
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_not_read),
+        cmocka_unit_test(test_removed),
         cmocka_unit_test(test_domains),
         cmocka_unit_test(test_graph_faults),
         cmocka_unit_test(test_inputs),

@@ -184,6 +184,19 @@ static inline void attr_ints(struct pb_message *n, const char *name, int count,
     pb_nested(n, 5, &a);
 }
 
+static inline void attr_floats(struct pb_message *n, const char *name,
+                               int count, const float *v)
+{
+    struct pb_message a = {0};
+    int i;
+
+    pb_text(&a, 1, name);
+    for (i = 0; i < count; i++)
+        pb_float(&a, 7, v[i]);
+    pb_int(&a, 20, ONNX_ATTR_FLOATS);
+    pb_nested(n, 5, &a);
+}
+
 /* Takes the tensor's message over. */
 static inline void attr_tensor(struct pb_message *n, const char *name,
                                struct pb_message tensor)

@@ -339,6 +339,55 @@ static void test_resize_open_size(void **state)
     graph_free(g);
 }
 
+/* Operators that ONNX took back: a picture 1x2x3x4 of 0, 1, 2, ... through
+ * each.  Takes attr over. */
+static void removed(const char *op, int opset, struct pb_message *attr,
+                    int count, const float *want)
+{
+    struct pb_message m = one_node(op, "x", DIMS(-1, 2, 3, 4), attr);
+    float x[24], y[24];
+    int i, rank;
+
+    for (i = 0; i < 24; i++)
+        x[i] = (float)i;
+    rank = run_reference(must_read(model_of(&m, opset)), DIMS(1, 2, 3, 4), x, y,
+                         sizeof(y));
+    assert_int_equal(rank, 4);
+    for (i = 0; i < count; i++)
+        if (y[i] != want[i])
+            fail_msg("%s: %g at %d, not %g", op, (double)y[i], i,
+                     (double)want[i]);
+}
+
+static void test_removed(void **state)
+{
+    struct pb_message a = EMPTY, b = EMPTY, c = EMPTY, d = EMPTY, e = EMPTY;
+    float want[24];
+    int i;
+
+    (void)state;
+    for (i = 0; i < 24; i++)
+        want[i] = 150 * (float)i - 3;
+    attr_float(&a, "alpha", 150);
+    attr_float(&a, "beta", -3);
+    removed("Affine", 7, &a, 24, want);
+    for (i = 0; i < 24; i++)
+        want[i] = (float)i;
+    removed("Affine", 13, &b, 24, want);
+    for (i = 0; i < 24; i++)
+        want[i] = 2 * (float)i + (i < 12 ? -5 : 7);
+    attr_float(&c, "scale", 2);
+    attr_floats(&c, "bias", 2, FLOATS(-5, 7));
+    removed("ImageScaler", 7, &c, 24, want);
+    /* left, top, right, bottom */
+    attr_ints(&d, "border", 4, INTS(2, 1, 1, 0));
+    removed("Crop", 7, &d, 4, FLOATS(6, 10, 18, 22));
+    /* with the height and width of what stays */
+    attr_ints(&e, "border", 4, INTS(1, 1, 0, 0));
+    attr_ints(&e, "scale", 2, INTS(1, 2));
+    removed("Crop", 7, &e, 4, FLOATS(5, 6, 17, 18));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_pads),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_resize_open_size),
+        cmocka_unit_test(test_removed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

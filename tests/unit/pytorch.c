@@ -384,6 +384,9 @@ static void test_archive(void **state)
     zipmaker_add(&z, "net/data.pkl", m.data, m.bytes);
     zipmaker_add(&z, "net/code/__torch__.py", "x", 1);
     archive_refused(&z, "TorchScript");
+    zipmaker_add(&z, "net/models/model_config.json", "{}", 2);
+    zipmaker_add(&z, "net/archive_format", "pt2", 3);
+    archive_refused(&z, "torch.export; save the network's state_dict()");
     zipmaker_add(&z, "net/data.pkl", m.data, m.bytes);
     zipmaker_add(&z, "net/byteorder", "middle", 6);
     archive_refused(&z, "byte order");

@@ -335,6 +335,10 @@ static void test_wrong_arrays(void **unused)
             "2 inputs given, the model has 1");
     REFUSED(infer_session_run(s, NULL, 0, NULL, 0, &err), INFER_EARGUMENT,
             "0 inputs");
+    REFUSED(infer_session_run(s, NULL, 1, NULL, 0, &err), INFER_EARGUMENT,
+            "inputs: NULL given");
+    REFUSED(infer_session_run(s, &x, 1, NULL, 1, &err), INFER_EARGUMENT,
+            "outputs: NULL given");
     bad[0].name = "y";
     REFUSED(infer_session_run(s, bad, 1, NULL, 0, &err), INFER_EARGUMENT,
             "'y'");
@@ -345,7 +349,10 @@ static void test_wrong_arrays(void **unused)
     bad[0] = x;
     bad[0].dim[0] = 0;
     REFUSED(infer_session_run(s, bad, 1, NULL, 0, &err), INFER_EARGUMENT,
-            "0x3x16x16");
+            "shape 0x3x16x16, expected ?x3x16x16");
+    bad[0].dim[0] = -1;
+    REFUSED(infer_session_run(s, bad, 1, NULL, 0, &err), INFER_EARGUMENT,
+            "shape -1x3x16x16, expected ?x3x16x16");
     bad[0] = x;
     bad[0].rank = 3;
     REFUSED(infer_session_run(s, bad, 1, NULL, 0, &err), INFER_EARGUMENT,
@@ -364,11 +371,11 @@ static void test_wrong_arrays(void **unused)
     bad[0] = x;
     bad[0].dtype = INFER_NONE;
     REFUSED(infer_session_run(s, bad, 1, NULL, 0, &err), INFER_EARGUMENT,
-            "type");
+            "0 is no type of elements");
     bad[0] = x;
     bad[0].dim[0] = INT64_C(1) << 60;
     REFUSED(infer_session_run(s, bad, 1, NULL, 0, &err), INFER_EARGUMENT,
-            "impossible");
+            "shape 1152921504606846976x3x16x16 is impossible");
     REFUSED(infer_session_run(s, &x, 1, &out, 1, &err), INFER_EARGUMENT,
             "'probability': room for 36 bytes, 40 needed");
     out.name = "logits";
@@ -411,8 +418,14 @@ static void test_wrong_options(void **unused)
     REFUSED(infer_session_create(model, &o, &err, &s), INFER_EARGUMENT,
             "threads");
     REFUSED(infer_session_create(NULL, NULL, &err, &s), INFER_EARGUMENT,
-            "model");
+            "no model given");
     assert_null(s);
+    REFUSED(infer_session_create(model, NULL, &err, NULL), INFER_EARGUMENT,
+            "no place for it given");
+    REFUSED(infer_model_open("net.infer", &err, NULL), INFER_EARGUMENT,
+            "no place for it given");
+    REFUSED(infer_model_open(NULL, &err, &model), INFER_EARGUMENT,
+            "no file name given");
     infer_model_close(&model);
 }
 

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cjson/cJSON.h>
 #include <cmocka.h>
 
 #include "tools/train/train.h"
@@ -31,7 +32,11 @@ struct run {
     struct net *n;
     struct infer_tuning_info info;
     char note[512];
+    char *text; /* tuner_text() */
 };
+
+/* tuner_learn() of every run; NULL: nothing. */
+static const char *lesson;
 
 static void tuned_net(enum tune_mode mode, bool deterministic, struct run *r)
 {
@@ -52,13 +57,22 @@ static void tuned_net(enum tune_mode mode, bool deterministic, struct run *r)
     assert_int_equal(arch->build(arch, 10, NULL, &g), 0);
     if (tuner_open(mode, path, &cpu, backend, count, &err, &o.tuner) < 0)
         fail_msg("%s", err.text);
+    if (lesson && tuner_learn(o.tuner, lesson, &err) < 0)
+        fail_msg("%s", err.text);
     if (net_new(g, &o, &err, &r->n) < 0)
         fail_msg("%s", err.text);
+    r->text = tuner_text(o.tuner);
     tuner_finish(o.tuner);
     tuner_info(o.tuner, &r->info);
     snprintf(r->note, sizeof r->note, "%s", r->info.note);
     tuner_close(o.tuner);
     assert_int_equal(init_random(r->n, INIT_PYTORCH, 1, NULL), 0);
+}
+
+static void run_free(struct run *r)
+{
+    net_free(r->n);
+    cJSON_free(r->text);
 }
 
 static void same_rows(const struct net *a, const struct net *b)
@@ -136,9 +150,36 @@ static void the_cache_keeps_the_rows(void **state)
     assert_int_equal(second.info.measured, 0);
     same_rows(first.n, second.n);
     same_weights(first.n, second.n);
-    net_free(first.n);
-    net_free(second.n);
+    run_free(&first);
+    run_free(&second);
 }
+
+#ifdef HAVE_ONEDNN
+/* A resumed run goes on with the kernels that it was begun with, however they
+ * were searched. */
+static void what_was_learned_is_taken(void **state)
+{
+    struct run first = {0}, second = {0};
+    char *at;
+
+    (void)state;
+    unlink(path);
+    tuned_net(TUNE_EXHAUSTIVE, false, &first);
+    assert_non_null(first.text);
+    unlink(path);
+    for (at = first.text; (at = strstr(at, "\"exhaustive\""));)
+        memcpy(at, "\"once\"      ", 12);
+    lesson = first.text;
+    tuned_net(TUNE_EXHAUSTIVE, false, &second);
+    lesson = NULL;
+    assert_int_equal(second.info.measured, 0);
+    assert_true(second.info.cached > 0);
+    same_rows(first.n, second.n);
+    same_weights(first.n, second.n);
+    run_free(&first);
+    run_free(&second);
+}
+#endif
 
 /* A CPU goes by the fixed rule but for an exhaustive search. */
 static void off_is_the_rule(void **state)
@@ -152,8 +193,8 @@ static void off_is_the_rule(void **state)
     assert_int_equal(off.info.measured + on.info.measured, 0);
     assert_int_equal(access(path, F_OK), -1);
     same_rows(off.n, on.n);
-    net_free(off.n);
-    net_free(on.n);
+    run_free(&off);
+    run_free(&on);
 }
 
 /* What is measured, and what --deterministic asks for, is computed by rows
@@ -177,10 +218,10 @@ static void choices_are_deterministic(void **state)
     unlink(path);
     tuned_net(TUNE_OFF, true, &run);
     all_is_deterministic(run.n);
-    net_free(run.n);
+    run_free(&run);
     tuned_net(TUNE_EXHAUSTIVE, false, &run);
     all_is_deterministic(run.n);
-    net_free(run.n);
+    run_free(&run);
 }
 
 static void a_damaged_cache_is_ignored(void **state)
@@ -199,8 +240,8 @@ static void a_damaged_cache_is_ignored(void **state)
     assert_int_equal(mended.info.measured, 0);
 #endif
     same_rows(damaged.n, mended.n);
-    net_free(damaged.n);
-    net_free(mended.n);
+    run_free(&damaged);
+    run_free(&mended);
 }
 
 /* ---- the rest ------------------------------------------------------ */
@@ -226,6 +267,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cache_keeps_the_rows),
+#ifdef HAVE_ONEDNN
+        cmocka_unit_test(what_was_learned_is_taken),
+#endif
         cmocka_unit_test(off_is_the_rule),
         cmocka_unit_test(choices_are_deterministic),
         cmocka_unit_test(a_damaged_cache_is_ignored),

@@ -47,7 +47,8 @@ static struct tune_cache *cache_of(const char *label)
 static void add_entry(struct tune_cache *c, const char *key, const char *row,
                       int variant)
 {
-    struct tune_entry e = {row, variant, variant ? "engine" : "", 1.5e-6};
+    const struct tune_entry e = {
+        .best = {row, variant, variant ? "engine" : "", 1.5e-6}};
     struct infer_error err = {0};
 
     assert_int_equal(tune_cache_add(c, key, &e, &err), 0);
@@ -65,19 +66,43 @@ static void test_round_trip(void **unused)
     add_entry(c, "two", "row_b", 3);
     add_entry(c, "one", "row_c", 0); /* measured anew */
     assert_true(tune_cache_find(c, "one", &e));
-    assert_string_equal(e.row, "row_c");
+    assert_string_equal(e.best.row, "row_c");
     tune_cache_write(c);
     assert_string_equal(tune_cache_note(c), "");
     tune_cache_close(c);
 
     c = cache_of("card");
     assert_true(tune_cache_find(c, "one", &e));
-    assert_string_equal(e.row, "row_c");
+    assert_string_equal(e.best.row, "row_c");
     assert_true(tune_cache_find(c, "two", &e));
-    assert_string_equal(e.row, "row_b");
-    assert_int_equal(e.variant, 3);
-    assert_string_equal(e.variant_name, "engine");
+    assert_string_equal(e.best.row, "row_b");
+    assert_int_equal(e.best.variant, 3);
+    assert_string_equal(e.best.variant_name, "engine");
     tune_cache_close(c);
+}
+
+/* How an entry was searched. */
+static void test_search(void **unused)
+{
+    struct tune_entry e = {.best = {"row_a", 0, "", 1e-6}, .exhaustive = true};
+    struct tune_cache *c = cache_of("card");
+    struct infer_error err = {0};
+
+    (void)unused;
+    assert_int_equal(tune_cache_add(c, "thorough", &e, &err), 0);
+    add_entry(c, "plain", "row_b", 0);
+    tune_cache_write(c);
+    tune_cache_close(c);
+
+    c = cache_of("card");
+    assert_true(tune_cache_find(c, "thorough", &e));
+    assert_true(e.exhaustive);
+    assert_false(e.learned);
+    assert_string_equal(e.best.row, "row_a");
+    assert_true(tune_cache_find(c, "plain", &e));
+    assert_false(e.exhaustive);
+    tune_cache_close(c);
+    unlink(path);
 }
 
 /* Two processes, and two devices, keep what the other wrote. */
@@ -100,7 +125,7 @@ static void test_shared(void **unused)
     tune_cache_close(other);
     a = cache_of("card");
     assert_true(tune_cache_find(a, "from a", &e));
-    assert_string_equal(e.row, "row_a");
+    assert_string_equal(e.best.row, "row_a");
     assert_true(tune_cache_find(a, "from b", &e));
     tune_cache_close(a);
 }
@@ -147,13 +172,19 @@ static void test_text(void **unused)
     assert_int_equal(tune_cache_learn(other, text, &err), 0);
     free(text);
     assert_true(tune_cache_find(b, "taken", &e));
-    assert_string_equal(e.row, "row_a");
-    assert_int_equal(e.variant, 2);
-    assert_true(e.seconds > 1.49e-6 && e.seconds < 1.51e-6);
+    assert_string_equal(e.best.row, "row_a");
+    assert_int_equal(e.best.variant, 2);
+    assert_true(e.best.seconds > 1.49e-6 && e.best.seconds < 1.51e-6);
+    assert_true(e.learned);
     assert_false(tune_cache_find(b, "left", &e));
     assert_false(tune_cache_find(other, "taken", &e));
     assert_true(tune_cache_learn(b, "{\"libinfer_tuning\": 7}", &err) < 0);
     assert_true(tune_cache_learn(b, "nonsense", &err) < 0);
+    /* Until it is measured anew. */
+    add_entry(b, "taken", "row_c", 0);
+    assert_true(tune_cache_find(b, "taken", &e));
+    assert_string_equal(e.best.row, "row_c");
+    assert_false(e.learned);
     tune_cache_close(a);
     tune_cache_close(b);
     tune_cache_close(other);
@@ -225,7 +256,8 @@ static void test_many(void **unused)
     c = cache_of("card");
     assert_true(clock() - start < CLOCKS_PER_SEC);
     assert_true(tune_cache_find(c, "key 19999", &e));
-    assert_int_equal(e.variant, 19999);
+    assert_int_equal(e.best.variant, 19999);
+    assert_false(e.exhaustive); /* entries of four elements */
     assert_true(tune_cache_find(c, "one", &e));
     tune_cache_close(c);
     unlink(path);
@@ -369,6 +401,46 @@ static void test_sessions(void **unused)
     infer_model_close(&model);
 }
 
+#ifdef HAVE_ONEDNN
+/* The file's entries as a plain search would have left them. */
+static void make_plain(void)
+{
+    char *text = read_file(), *at;
+    int n = 0;
+
+    for (at = text; (at = strstr(at, "\"exhaustive\"")); n++)
+        memcpy(at, "\"once\"      ", 12);
+    assert_true(n > 0);
+    write_file(text);
+    free(text);
+}
+
+/* A plain entry does not do for an exhaustive search, and gives way. */
+static void test_more_thorough(void **unused)
+{
+    struct infer_model *model = model_of(two_convolutions());
+    struct infer_tuning_info info;
+    struct infer_array y;
+    int measured;
+
+    (void)unused;
+    unlink(path);
+    y = tuned_run(model, 2, 1, &info);
+    free(y.data);
+    measured = info.measured;
+    make_plain();
+    y = tuned_run(model, 2, 1, &info);
+    free(y.data);
+    assert_int_equal(info.measured, measured);
+    assert_int_equal(info.cached, 0);
+    y = tuned_run(model, 2, 1, &info);
+    free(y.data);
+    assert_int_equal(info.measured, 0);
+    assert_int_equal(info.cached, measured);
+    infer_model_close(&model);
+}
+#endif
+
 static void test_options(void **unused)
 {
     struct infer_model *model = model_of(two_convolutions());
@@ -411,6 +483,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_search),
         cmocka_unit_test(test_shared),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_damaged),
@@ -419,6 +492,9 @@ int main(void)
         cmocka_unit_test(test_bad_entries),
         cmocka_unit_test(test_unwritable),
         cmocka_unit_test(test_sessions),
+#ifdef HAVE_ONEDNN
+        cmocka_unit_test(test_more_thorough),
+#endif
         cmocka_unit_test(test_options),
     };
 

@@ -324,18 +324,28 @@ static int print_row(const struct tool_run *run, const struct infer_array *out,
     return status;
 }
 
-/* Labels of another network name the wrong things. */
-static void check_labels(const struct tool_run *run,
-                         const struct infer_array *out)
+/* Labels of another network name the wrong things; a picture, or boxes, are no
+ * scores of classes at all. */
+static void note_output(const struct tool_run *run,
+                        const struct infer_array *out)
 {
     const int64_t classes = array_count(out) / out->dim[0];
     const int labels = run->labels.count > 0
                            ? run->labels.count
                            : infer_model_label_count(run->model);
+    int i, wide = 0;
 
     if (labels > 0 && labels != classes && run->cli->verbosity >= 0)
         cli_error(run->cli, "note: %d labels for %" PRId64 " classes", labels,
                   classes);
+    for (i = 1; i < out->rank; i++)
+        wide += out->dim[i] > 1;
+    if (wide > 1 && run->request->dump_layers == NULL &&
+        run->cli->verbosity >= 0)
+        cli_error(run->cli,
+                  "note: output '%s' has %d dimensions and is shown as %" PRId64
+                  " classes: --load-inputs and --export-output give it whole",
+                  out->name, out->rank, classes);
 }
 
 static int run_batch(struct tool_run *run, struct batch *b,
@@ -464,7 +474,7 @@ static int run_course(struct tool_run *run,
     while (status == INFER_OK && c->next < c->list->count) {
         status = fill_batch(run, info, c, limit, &b, err);
         if (status == INFER_OK && b.n > 0 && !checked)
-            check_labels(run, &b.out.item[0]);
+            note_output(run, &b.out.item[0]);
         checked = checked || b.n > 0;
         if (status == INFER_OK && b.n > 0)
             status = run_batch(run, &b, c->list, err);

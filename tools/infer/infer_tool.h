@@ -25,6 +25,7 @@ struct tool_request {
     struct infer_session_options session;
     int64_t batch; /* 0: 1, or what the model fixes */
     int top;
+    bool top_given;
     const char *labels;
     struct tool_named_file load[ARRAYS_MAX];
     int n_load;
@@ -32,6 +33,7 @@ struct tool_request {
     int n_shape;
     const char *export_output;
     bool bench, include_transfers;
+    bool timing;             /* an option of --bench was given */
     double warmup, duration; /* seconds */
     double percentile[16];
     int n_percentile;
@@ -40,6 +42,7 @@ struct tool_request {
     bool report_memory, report_load_time;
     const char *compare;
     bool layers;
+    bool tolerance;    /* --atol or --rtol was given */
     double atol, rtol; /* rtol < 0: not given */
     const char *dump_layers;
 };

@@ -173,6 +173,23 @@ static int percentile_option(const struct cli *cli, const char *value,
     return 0;
 }
 
+/* Options of --bench. */
+static int timing_option(const struct cli *cli, int id, const char *value,
+                         struct tool_request *r)
+{
+    switch (id) {
+    case OPT_WARMUP:
+        return time_option(cli, "warmup", value, &r->warmup);
+    case OPT_DURATION:
+        return time_option(cli, "duration", value, &r->duration);
+    case OPT_PERCENTILE:
+        return percentile_option(cli, value, r);
+    default:
+        r->include_transfers = true;
+        return 0;
+    }
+}
+
 /* Options of how a run is made. */
 static int session_option(struct cli *cli, int id, const char *value,
                           struct infer_session_options *s)
@@ -237,6 +254,7 @@ static int infer_option(struct cli *cli, int id, const char *value, void *user)
         r->model = value;
         return 0;
     case OPT_TOPK:
+        r->top_given = true;
         return int_option(cli, "topk", value, 1, 1000000, &r->top);
     case OPT_LABELS:
         r->labels = value;
@@ -257,14 +275,11 @@ static int infer_option(struct cli *cli, int id, const char *value, void *user)
         r->bench = true;
         return 0;
     case OPT_INCLUDE_TRANSFERS:
-        r->include_transfers = true;
-        return 0;
     case OPT_WARMUP:
-        return time_option(cli, "warmup", value, &r->warmup);
     case OPT_DURATION:
-        return time_option(cli, "duration", value, &r->duration);
     case OPT_PERCENTILE:
-        return percentile_option(cli, value, r);
+        r->timing = true;
+        return timing_option(cli, id, value, r);
     case OPT_PROFILE:
         r->profile = true;
         r->profile_file = value;
@@ -283,8 +298,10 @@ static int infer_option(struct cli *cli, int id, const char *value, void *user)
         r->layers = true;
         return 0;
     case OPT_ATOL:
+        r->tolerance = true;
         return cli_option_amount(cli, "atol", value, &r->atol);
     case OPT_RTOL:
+        r->tolerance = true;
         return cli_option_amount(cli, "rtol", value, &r->rtol);
     case OPT_DUMP_LAYERS:
         r->dump_layers = value;
@@ -452,9 +469,11 @@ static int check_request(const struct cli *cli, const struct tool_request *r,
         {r->n_load > 0, !pictures, "--load-inputs goes without pictures"},
         {r->n_shape > 0, !pictures, "--input-shape goes without pictures"},
         {r->labels != NULL, pictures, "--labels is for pictures"},
+        {r->top_given, pictures, "--topk is for pictures"},
         {r->layers, compare, "--layers goes with --compare"},
-        {r->include_transfers, r->bench,
-         "--include-transfers goes with "
+        {r->tolerance, compare, "--atol and --rtol go with --compare"},
+        {r->timing, r->bench,
+         "--warmup, --duration, --percentile and --include-transfers go with "
          "--bench"},
         {r->export_output != NULL, !pictures && !r->bench && !compare,
          "--export-output is for arrays: not with pictures, --bench or "

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "kernels/error.h"
 
@@ -51,6 +52,23 @@ static void print_result(const struct train_run *r, double seconds)
     cli_print_json(json, false);
 }
 
+/* What becomes of the checkpoint, before the time is spent. */
+static void note_targets(const struct train_run *r)
+{
+    const struct train_request *q = r->request;
+    struct stat st;
+
+    if (r->cli->verbosity < 0)
+        return;
+    if (!q->out && !q->best)
+        cli_error(r->cli, "no -o: the weights will not be kept");
+    if (q->out && !q->resume && stat(q->out, &st) == 0)
+        cli_error(r->cli,
+                  "%s: is there already and will be replaced "
+                  "(--resume would go on from it)",
+                  q->out);
+}
+
 static int work(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
@@ -68,8 +86,7 @@ static int work(struct train_run *r, struct infer_error *err)
         return train_overfit(r, err);
     if (q->evaluate)
         return train_judge(r, err);
-    if (!q->out && !q->best && r->cli->verbosity >= 0)
-        cli_error(r->cli, "no -o: the weights will not be kept");
+    note_targets(r);
     rc = train_run(r, err);
     if (rc == 0)
         print_result(r, cli_now() - start);

@@ -100,8 +100,9 @@ const struct cli_option train_options[] = {
      "fixed, step, exp, inv, poly, cosine or onecycle (fixed)", OPT_POLICY},
     {"lr-step", 0, CLI_VALUE, "N[e],...",
      "step: period, or where the rate falls (e: epochs)", OPT_LR_STEP},
-    {"gamma", 0, CLI_VALUE, "X", "of step, exp and inv", OPT_GAMMA},
-    {"power", 0, CLI_VALUE, "X", "of inv and poly", OPT_POWER},
+    {"gamma", 0, CLI_VALUE, "X", "of step (0.1), exp (0.9999) and inv (0.0001)",
+     OPT_GAMMA},
+    {"power", 0, CLI_VALUE, "X", "of inv (0.75) and poly (1)", OPT_POWER},
     {"lr-final", 0, CLI_VALUE, "X", "cosine: the last rate (0)", OPT_LR_FINAL},
     {"warmup", 0, CLI_VALUE, "N[e]", "steps of linear warm-up (0)", OPT_WARMUP},
     {"epochs", 0, CLI_VALUE, "X", "times through the data (10)", OPT_EPOCHS},
@@ -238,7 +239,8 @@ static int set_marks(const struct cli *cli, struct train_request *q,
         const size_t length = strcspn(at, ",");
 
         if (q->marks == POLICY_MAX_MARKS ||
-            !span(at, length, &q->mark[q->marks]))
+            !span(at, length, &q->mark[q->marks]) ||
+            !(q->mark[q->marks].value > 0))
             return cli_bad_value(cli, "lr-step", value,
                                  "up to 16 steps or epochs, e.g. 30e,60e");
         q->marks++;

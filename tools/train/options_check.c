@@ -102,6 +102,11 @@ static int check_unread(const struct cli *cli, const struct train_request *q)
     const bool step = kind == POLICY_STEP, inv = kind == POLICY_INV;
     int rc = misplaced(cli, q->marks > 0, step, "lr-step", "--lr-policy=step");
 
+    if (step && q->marks == 0) {
+        cli_error(cli, "--lr-policy=step needs --lr-step, where the rate "
+                       "falls");
+        rc = -1;
+    }
     rc |= misplaced(cli, q->policy_gamma, step || inv || kind == POLICY_EXP,
                     "gamma", "--lr-policy=step, exp or inv");
     rc |= misplaced(cli, q->policy_power, inv || kind == POLICY_POLY, "power",

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "kernels/error.h"
 #include "libinfer/model_file.h"
@@ -83,7 +84,8 @@ static const struct cli_option options[] = {
      OPT_LIST_FORMATS},
     {"list-archs", 0, CLI_FLAG, NULL, "list built-in architectures",
      OPT_LIST_ARCHS},
-    {"list-ops", 0, CLI_FLAG, NULL, "list operations", OPT_LIST_OPS},
+    {"list-ops", 0, CLI_FLAG, NULL,
+     "list operations, their inputs and attributes", OPT_LIST_OPS},
     {"list-passes", 0, CLI_FLAG, NULL, "list passes", OPT_LIST_PASSES},
     {NULL, 0, CLI_FLAG, NULL, NULL, 0}};
 
@@ -247,8 +249,10 @@ static int convert_option(struct cli *cli, int id, const char *value,
         r->verify_reference = value;
         return 0;
     case OPT_ATOL:
+        r->tolerance = true;
         return cli_option_amount(cli, "atol", value, &r->atol);
     case OPT_RTOL:
+        r->tolerance = true;
         return cli_option_amount(cli, "rtol", value, &r->rtol);
     case OPT_LIST_PASSES:
     case OPT_LIST_OPS:
@@ -419,6 +423,33 @@ static int load(struct wconv_request *r, struct wconv_subject *s,
     return status;
 }
 
+static bool same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+
+    return a != NULL && stat(a, &of_a) == 0 && stat(b, &of_b) == 0 &&
+           of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+/* The model must not take the place of what it was made from.  Only a model
+ * file may be converted in place: nothing of it is lost. */
+static int check_target(const struct wconv_request *r,
+                        const struct wconv_subject *s, struct infer_error *err)
+{
+    const char *const read[] = {s->import.format != NULL ? r->in : NULL,
+                                r->weights.arch, r->labels,
+                                r->verify_reference};
+    size_t i;
+
+    for (i = 0; i < sizeof(read) / sizeof(*read); i++)
+        if (same_file(read[i], r->out))
+            return error_set(err, INFER_EARGUMENT,
+                             "%s: the conversion reads this file: name "
+                             "another with -o",
+                             r->out);
+    return INFER_OK;
+}
+
 /* Stores floating-point weights as dtype; vectors stay fp32, they are small
  * and biases need the range. */
 static int convert_weights(struct graph *g, enum infer_dtype dtype)
@@ -511,10 +542,15 @@ int wconv_convert(int argc, char **argv)
                         : count != 1 ? "one input file, please (see --help)"
                                      : "no output file: add -o FILE");
         code = CLI_USAGE;
+    } else if (r.tolerance && !r.verify) {
+        cli_error(&cli, "--atol and --rtol go with --verify");
+        code = CLI_USAGE;
     } else {
         r.in = argv[0];
         cli_progress(&cli, "read", 0, STAGES);
         status = load(&r, &subject, &err);
+        if (status == INFER_OK)
+            status = check_target(&r, &subject, &err);
         if (status == INFER_OK)
             status = optimise_and_write(&cli, &r, &subject, &err);
         if (status < 0)

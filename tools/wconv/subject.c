@@ -49,7 +49,9 @@ int wconv_subject_open(const char *path, const struct weights_options *options,
     memset(out, 0, sizeof(*out));
     out->path = path;
     weights_import_init(&out->import);
-    if (stat(path, &st) < 0 && arch_find(path) != NULL)
+    /* A bare word that is no file is the name of an architecture. */
+    if (stat(path, &st) < 0 &&
+        (arch_find(path) != NULL || path[strcspn(path, "./")] == '\0'))
         return arch_open(path, NULL, err, &out->graph);
     switch (given ? CONTENT_OTHER : look_at(path)) {
     case CONTENT_MODEL:

@@ -31,6 +31,7 @@ struct wconv_request {
     const char *name;
     bool verify;
     const char *verify_reference; /* .npz, or NULL: against the graph as read */
+    bool tolerance;               /* one of these was given */
     double atol, rtol;
 };
 

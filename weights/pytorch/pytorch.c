@@ -26,6 +26,9 @@
 #define MAX_KEY     256
 #define MAX_FOLDER  4096
 
+/* Ends the name of a member of what torch.export.save() writes (.pt2). */
+#define EXPORTED "/archive_format"
+
 struct archive {
     struct zipfile zip;
     char *folder; /* with its slash */
@@ -52,7 +55,9 @@ static int probe_zip(const struct blob *blob)
         for (i = 0; i < zip.count; i++)
             if (ends_with(zip.entry[i].name, strlen(zip.entry[i].name),
                           "/data.pkl") ||
-                strcmp(zip.entry[i].name, "data.pkl") == 0)
+                strcmp(zip.entry[i].name, "data.pkl") == 0 ||
+                ends_with(zip.entry[i].name, strlen(zip.entry[i].name),
+                          EXPORTED))
                 score = 95;
         zipfile_close(&zip);
         return score;
@@ -99,6 +104,11 @@ static int find_folder(struct archive *a, struct infer_error *err)
     for (i = 0; i < a->zip.count; i++) {
         const char *name = a->zip.entry[i].name, *slash = strchr(name, '/');
 
+        if (slash && strcmp(slash, EXPORTED) == 0)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "the file is a program of torch.export; save the "
+                             "network's state_dict() instead, or export it to "
+                             "ONNX");
         if (!slash || strcmp(slash, "/data.pkl") != 0)
             continue;
         if (folder)
