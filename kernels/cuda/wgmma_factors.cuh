@@ -23,7 +23,7 @@
 
 template <typename T> struct wgmma_factors {
     typedef T type;
-    enum { WEIGHTS = 1, HALF = 1, FACTORS = 1 };
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, FACTORS = 1 };
 };
 
 /* Where depth d of a chunk of 64, as the products count it, finds its channel:
