@@ -73,12 +73,19 @@ bool lower_put_off(const struct lower *l)
     return true;
 }
 
-/* Whether the backend that comes first takes the convolution with them. */
-static bool takes(const struct lower *l, struct plan_emit *e)
+/* Whether the backend that comes first takes the convolution with them; its
+ * bias will be there in single precision, as plan_emit() makes it. */
+static bool takes(const struct lower *l, const struct plan_emit *e)
 {
+    struct plan_emit wide;
     struct plan_choice c;
+    int i;
 
-    return plan_find(l->plan, e, l->plan->config->backend[0], NULL, &c);
+    memcpy(&wide, e, sizeof wide);
+    for (i = 0; i < wide.p.n_in; i++)
+        if (plan_is_vector(wide.p.op, i) && wide.in[i].t.dtype != INFER_NONE)
+            wide.in[i].t.dtype = INFER_F32;
+    return plan_find(l->plan, &wide, l->plan->config->backend[0], NULL, &c);
 }
 
 /* The product as a step of its own. */
