@@ -56,15 +56,6 @@ template <int WM, int BN, int STAGES> struct wgmma_wgrad_plan {
 
 /* ---- products ------------------------------------------------------ */
 
-/* An operand of 64 pixels down: rows of 128 bytes (64 channels) in the 128-byte
- * swizzle, groups of 8 pixels 1024 bytes apart, 64 channels further on a box
- * further on.  16 pixels further on is 2048 bytes further on. */
-static __device__ __forceinline__ uint64_t pixels_down(uint32_t address)
-{
-    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(BOX >> 4) << 16 |
-           (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
-}
-
 #if HOPPER
 #define PRODUCT_DOWN(n, regs, ia, ib, ip)                                      \
     static __device__ __forceinline__ void product_down(                       \
@@ -145,8 +136,8 @@ multiply(float (&acc)[wgmma_wgrad_plan<WM, BN, STAGES>::N / 2], uint32_t base,
 
     for (int i = 0; i < chunks; i++) {
         const uint32_t stage = base + ring.stage * P::STAGE;
-        const uint64_t dy = pixels_down(stage + dy_at);
-        const uint64_t x = pixels_down(stage + x_at);
+        const uint64_t dy = hopper_operand_down(stage + dy_at);
+        const uint64_t x = hopper_operand_down(stage + x_at);
         hopper_barrier_wait(base + P::FULL + ring.stage * 8, ring.parity);
         hopper_products_begin();
 #pragma unroll

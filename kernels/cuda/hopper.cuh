@@ -344,6 +344,16 @@ static __device__ __forceinline__ uint64_t hopper_operand(uint32_t address)
            (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
+/* The same turned over: 64 depths down, rows of 128 bytes (64 halves of
+ * columns) in the 128-byte swizzle, groups of 8 depths 1024 bytes apart, 64
+ * columns further on a box of 8192 bytes further on.  16 depths further on is
+ * 2048 bytes further on. */
+static __device__ __forceinline__ uint64_t hopper_operand_down(uint32_t address)
+{
+    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(8192 >> 4) << 16 |
+           (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
 static __device__ __forceinline__ void hopper_products_begin(void)
 {
 #if HOPPER
@@ -457,6 +467,18 @@ static __device__ __forceinline__ void hopper_products_wait(void)
     {                                                                          \
         HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "bf16", ", 0, 0");      \
     }
+/* b is one of hopper_operand_down(). */
+#define HOPPER_PRODUCTS_DOWN(n, regs, ia, ib, ip)                              \
+    static __device__ __forceinline__ void hopper_product_down(                \
+        __half, float(&d)[regs], uint64_t a, uint64_t b, bool add)             \
+    {                                                                          \
+        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "f16", ", 0, 1");       \
+    }                                                                          \
+    static __device__ __forceinline__ void hopper_product_down(                \
+        __nv_bfloat16, float(&d)[regs], uint64_t a, uint64_t b, bool add)      \
+    {                                                                          \
+        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "bf16", ", 0, 1");      \
+    }
 #define HOPPER_PRODUCTS_REGISTERS(T, type)                                     \
     static __device__ __forceinline__ void hopper_product_registers(           \
         T, float(&d)[32], const uint32_t(&a)[4], uint64_t b, bool add)         \
@@ -470,6 +492,9 @@ HOPPER_PRODUCTS(32, 16, 16, 17, 18)
 HOPPER_PRODUCTS(64, 32, 32, 33, 34)
 HOPPER_PRODUCTS(128, 64, 64, 65, 66)
 HOPPER_PRODUCTS(256, 128, 128, 129, 130)
+HOPPER_PRODUCTS_DOWN(64, 32, 32, 33, 34)
+HOPPER_PRODUCTS_DOWN(128, 64, 64, 65, 66)
+HOPPER_PRODUCTS_DOWN(256, 128, 128, 129, 130)
 HOPPER_PRODUCTS_TF32(32, 16, 16, 17, 18, 19, 20, 21)
 HOPPER_PRODUCTS_TF32(64, 32, 32, 33, 34, 35, 36, 37)
 HOPPER_PRODUCTS_TF32(128, 64, 64, 65, 66, 67, 68, 69)
@@ -478,6 +503,11 @@ HOPPER_PRODUCTS_TF32(256, 128, 128, 129, 130, 131, 132, 133)
 template <typename T, int N>
 static __device__ __forceinline__ void hopper_product(T, float (&)[N], uint64_t,
                                                       uint64_t, bool)
+{
+}
+template <typename T, int N>
+static __device__ __forceinline__ void
+hopper_product_down(T, float (&)[N], uint64_t, uint64_t, bool)
 {
 }
 template <typename T, int N>

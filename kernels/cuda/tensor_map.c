@@ -134,6 +134,19 @@ int tensor_map_lines(CUtensorMap *out, enum tensor_map_type type,
                         CU_TENSOR_MAP_SWIZZLE_128B, err);
 }
 
+int tensor_map_taps(CUtensorMap *out, enum tensor_map_type type,
+                    const void *base, int k, int taps, int c,
+                    struct infer_error *err)
+{
+    const cuuint64_t bytes = bytes_of(type);
+    const cuuint64_t size[3] = {(cuuint64_t)c, (cuuint64_t)taps, (cuuint64_t)k};
+    const cuuint64_t stride[2] = {size[0] * bytes, size[0] * size[1] * bytes};
+    const cuuint32_t box[3] = {(cuuint32_t)(ROW / bytes), 1, 64};
+
+    return encode_boxes(out, element(type), base, size, stride, box,
+                        CU_TENSOR_MAP_SWIZZLE_128B, err);
+}
+
 /* Dimensions are C, W, H, N; corners W, H.  The base pixel of a window walks
  * from the lower corner to the upper one, which lies so far past the image's
  * last pixel that an axis has as many windows as outputs. */

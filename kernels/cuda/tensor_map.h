@@ -51,6 +51,12 @@ int tensor_map_lines(CUtensorMap *out, enum tensor_map_type type,
                      const void *base, const struct conv_geometry *g, int pitch,
                      int pixels, struct infer_error *err);
 
+/* Weights w[k][tap][c], c innermost, all dense: boxes of 128 bytes of channels
+ * by one tap by 64 k; coordinates c, tap, k. */
+int tensor_map_taps(CUtensorMap *out, enum tensor_map_type type,
+                    const void *base, int k, int taps, int c,
+                    struct infer_error *err);
+
 /* How far past the last pixel of an axis its last window's base lies: extent,
  * outputs, stride and leading pad of the axis. */
 static inline int tensor_map_upper(int extent, int outputs, int stride, int pad)

@@ -44,26 +44,37 @@ struct wgmma_args {
 
 /* ---- types --------------------------------------------------------- */
 
-/* WEIGHTS: matrices of packed weights; HALF: of 16 bits. */
+/* WEIGHTS: matrices of packed weights; HALF: of 16 bits; DOWN: weights are read
+ * as they lie in training, w[d's channel][tap][n], and may have changed since
+ * the launch before.  Their taps are walked backwards: what is computed is a
+ * gradient of inputs. */
 struct wgmma_f16 {
     typedef __half type;
-    enum { WEIGHTS = 1, HALF = 1 };
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 0 };
 };
 struct wgmma_bf16 {
     typedef __nv_bfloat16 type;
-    enum { WEIGHTS = 1, HALF = 1 };
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 0 };
+};
+struct wgmma_f16_down {
+    typedef __half type;
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 1 };
+};
+struct wgmma_bf16_down {
+    typedef __nv_bfloat16 type;
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 1 };
 };
 /* Factors rounded to TF32: x by the copy engine, w when it is packed. */
 struct wgmma_tf32 {
     typedef float type;
-    enum { WEIGHTS = 1, HALF = 0 };
+    enum { WEIGHTS = 1, HALF = 0, DOWN = 0 };
 };
 /* Single precision: x = big + small, both TF32 to nearest, likewise w, which
  * is packed as two matrices, and x w = small big + big small + big big; what is
  * dropped is below 2^-21 of a product. */
 struct wgmma_tf32x3 {
     typedef float type;
-    enum { WEIGHTS = 2, HALF = 0 };
+    enum { WEIGHTS = 2, HALF = 0, DOWN = 0 };
 };
 
 /* ---- the ring ------------------------------------------------------ */
@@ -93,6 +104,18 @@ static __device__ __forceinline__ void wgmma_skip(struct wgmma_ring *r, int n)
     r->parity ^= (uint32_t)(to / STAGES) & 1;
 }
 
+/* Copies BN columns, n0 the first, of 64 depths d of a tap: boxes of 64
+ * columns. */
+template <int BN>
+static __device__ __forceinline__ void
+wgmma_copy_down(const CUtensorMap *w, uint32_t to, uint32_t barrier, int n0,
+                int tap, int d)
+{
+#pragma unroll
+    for (int j = 0; j < BN / 64; j++)
+        hopper_copy_box(to + j * 8192, w, barrier, n0 + j * 64, tap, d);
+}
+
 /* Starts the copy of chunk i of the weights into a stage. */
 template <typename M, int BM, int BN>
 static __device__ __forceinline__ void
@@ -102,10 +125,16 @@ wgmma_copy_weights(const struct wgmma_args &a, uint32_t stage, uint32_t barrier,
     const int width = 128 / (int)sizeof(typename M::type);
 
     hopper_barrier_expect(barrier, (BM + M::WEIGHTS * BN) * 128);
+    if constexpr (M::DOWN) {
+        wgmma_copy_down<BN>(&a.w, stage + BM * 128, barrier, n0,
+                            a.g.r * a.g.s - 1 - i / a.per_tap,
+                            i % a.per_tap * width);
+    } else {
 #pragma unroll
-    for (int j = 0; j < M::WEIGHTS; j++)
-        hopper_copy_tile(stage + (BM + j * BN) * 128, &a.w, barrier, i * width,
-                         n0 + j * a.g.k);
+        for (int j = 0; j < M::WEIGHTS; j++)
+            hopper_copy_tile(stage + (BM + j * BN) * 128, &a.w, barrier,
+                             i * width, n0 + j * a.g.k);
+    }
 }
 
 /* Before anything else: the weights of the first chunks, which no kernel of the
@@ -171,6 +200,16 @@ wgmma_produce(const struct wgmma_args &a, struct wgmma_ring *ring,
 #define WGMMA_STEPS 4
 #endif
 
+template <typename M, int N>
+static __device__ __forceinline__ void wgmma_product(float (&d)[N], uint64_t x,
+                                                     uint64_t w)
+{
+    if constexpr (M::DOWN)
+        hopper_product_down(typename M::type(), d, x, w, true);
+    else
+        hopper_product(typename M::type(), d, x, w, true);
+}
+
 /* Adds `chunks` chunks of the ring to acc: MT times 64 rows by BN columns.  x
  * of this warpgroup lies x_at bytes into a stage, w at w_at.  One group of
  * products stays under way while the next chunk is awaited.  Where turn is not
@@ -182,21 +221,23 @@ wgmma_multiply(M, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
                uint32_t empty, int x_at, int w_at, int chunks, int turn)
 {
     const int stage_bytes = w_at + BN * 128;
+    const int w_step = (M::DOWN ? 2048 : 32) >> 4; /* of 32 bytes of depth */
     const bool first_lane = threadIdx.x % 32 == 0;
     int before = 0; /* stage whose products may be under way */
 
     for (int i = 0; i < chunks; i++) {
         const uint32_t stage = base + ring->stage * stage_bytes;
         const uint64_t x = hopper_operand(stage + x_at);
-        const uint64_t w = hopper_operand(stage + w_at);
+        const uint64_t w = M::DOWN ? hopper_operand_down(stage + w_at)
+                                   : hopper_operand(stage + w_at);
         hopper_barrier_wait(full + ring->stage * 8, ring->parity);
         hopper_products_begin();
 #pragma unroll
         for (int k = 0; k < 4; k++) /* 32 bytes of depth; 64 rows, 8192 */
 #pragma unroll
             for (int mt = 0; mt < MT; mt++)
-                hopper_product(typename M::type(), acc[mt],
-                               x + k * 2 + mt * (8192 >> 4), w + k * 2, true);
+                wgmma_product<M>(acc[mt], x + k * 2 + mt * (8192 >> 4),
+                                 w + k * w_step);
         hopper_products_commit();
         hopper_products_wait<1>();
         if (i > 0 && first_lane)

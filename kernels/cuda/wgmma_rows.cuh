@@ -176,17 +176,22 @@ template <typename C> static double wgmma_chunk_us(void)
     return cycles / (17.0 * percent);
 }
 
-/* The bytes: what fits the L2 cache comes quicker.  Channels that end within a
- * line of 128 bytes make two blocks write it. */
+/* Megabytes to move: what fits the L2 cache comes quicker. */
+static inline double wgmma_moved_us(double mb)
+{
+    return mb / 6.4 + (mb > 30 ? (mb - 30) / 13 : 0);
+}
+
+/* The bytes.  Channels that end within a line of 128 bytes make two blocks
+ * write it. */
 static inline double wgmma_bytes_us(const struct kern_problem *p,
                                     const struct conv_geometry *g)
 {
     const int size = (int)infer_dtype_size(p->out[0].dtype);
     const bool ragged = g->k * size % 128 || g->y_pitch * size % 128;
     const double more = ragged ? 0.55 * size * g->m * (double)g->k : 0;
-    const double mb = 1e-6 * (cost_conv_bytes(p, g) + more);
 
-    return mb / 6.4 + (mb > 30 ? (mb - 30) / 13 : 0);
+    return wgmma_moved_us(1e-6 * (cost_conv_bytes(p, g) + more));
 }
 
 /* A consumer's slots of one tile.  The grid's step keeps a block on the same

@@ -307,9 +307,11 @@ static __device__ __forceinline__ void wgmma_fill(const struct wgmma_args &a,
     const int tiles = a.tiles_m * a.tiles_n;
     const uint32_t full = base + L::FULL, empty = base + L::EMPTY;
     struct wgmma_ring ring = {0, 0};
-    int ahead = wgmma_begin<M, L::BM, BN, STAGES>(
-        a, base, full, blockIdx.x % a.tiles_n * BN, 0, a.chunks);
+    int ahead = 0;
 
+    if constexpr (!M::DOWN) /* constant */
+        ahead = wgmma_begin<M, L::BM, BN, STAGES>(
+            a, base, full, blockIdx.x % a.tiles_n * BN, 0, a.chunks);
     launch_wait();
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         wgmma_produce<M, L::BM, BN, STAGES>(
