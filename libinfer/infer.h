@@ -194,9 +194,9 @@ void infer_session_options_init(struct infer_session_options *options);
 
 struct infer_session;
 
-/* Creates a session; options NULL means the defaults.
- * Errors: EARGUMENT, EUNSUPPORTED (no kernel for a node; all are listed),
- * EDEVICE (the device asked for is not here), EMEMORY. */
+/* Creates a session; options NULL: the defaults.  Kernels for a batch of one
+ * are chosen now.  Errors: EARGUMENT, EUNSUPPORTED (no kernel for a node; all
+ * are listed), EDEVICE (the device asked for is not here), EMEMORY. */
 int infer_session_create(struct infer_model *model,
                          const struct infer_session_options *options,
                          struct infer_error *err, struct infer_session **out);
@@ -229,7 +229,7 @@ int infer_session_prepare(struct infer_session *session,
 /* Runs the network once.  Inputs are matched by name, or by position where the
  * name is NULL; integer and 16-bit inputs are converted to the model's type.
  * The first dimension may be any batch size >= 1 where the model leaves it
- * free.
+ * free.  A NaN stays one, but activations of oneDNN and cuDNN may make it 0.
  * On the CPU a large batch may be run a few images at a time; arrays, layers
  * and tensors are told of as for the whole. Errors: EARGUMENT (names, shapes,
  * too small output buffers), EMEMORY, EDEVICE. */
