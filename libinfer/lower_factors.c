@@ -59,12 +59,24 @@ static int image_of(const struct lower *l)
     return -1;
 }
 
+/* Elements from which a GPU's convolutions gain: below, the product comes from
+ * the L2 cache while its neighbours start and end, and factors would make the
+ * convolution wait longer (EfficientNet-B0 on an H200). */
+#define GPU_LEAST (INT64_C(1) << 21)
+
+static bool is_worth_it(const struct lower *l, const struct view *image)
+{
+    return l->plan->config->device->ops->host_memory ||
+           kern_tensor_count(&image->t) >= GPU_LEAST;
+}
+
 bool lower_put_off(const struct lower *l)
 {
     const int image = image_of(l);
     struct plan_value *v = &l->plan->value[l->node->out[0]];
 
-    if (image < 0 || l->plan->config->keep_tensors || !feeds_conv(l))
+    if (image < 0 || l->plan->config->keep_tensors ||
+        !is_worth_it(l, lower_in(l, image)) || !feeds_conv(l))
         return false;
     lower_set(l, 0, lower_in(l, image));
     v->has_factors = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 1x1 convolution of up to 64 channels to many, as blocks of mobile networks
+ * 1x1 convolution of up to 32 channels to many, as blocks of mobile networks
  * begin: little arithmetic and many outputs, so that storing them, and the
  * exponentials of their activation, set the pace.
  *
@@ -223,7 +223,7 @@ static int expand_plan(const struct kern_problem *p,
 {
     const int r = conv_geometry_read_pitched(p, &s->g, why);
 
-    s->steps = r < 0 || s->g.c > 32 ? 4 : s->g.c > 16 ? 2 : 1;
+    s->steps = r < 0 || s->g.c > 16 ? 2 : 1;
     s->groups = r < 0 ? 0 : conv_ceil_div(s->g.k, 32);
     s->tiles = r < 0 ? 0 : conv_ceil_div(s->g.m, EXPAND_PIXELS);
     s->multiprocessors = conv_multiprocessors(d);
@@ -257,9 +257,9 @@ static int expand_supports(const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes 1x1 windows without strides and pads, and one "
                          "group");
-    if (g->c > 64 || g->c % 8 || g->k % 8 || expand_bytes(&s) > EXPAND_SHARED)
+    if (g->c > 32 || g->c % 8 || g->k % 8 || expand_bytes(&s) > EXPAND_SHARED)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes up to 64 channels, all in eights, whose "
+                         "takes up to 32 channels, all in eights, whose "
                          "weights fit %d bytes, found %d to %d",
                          EXPAND_SHARED, g->c, g->k);
     if (g->m == 0 || g->x_pitch % 8 || g->y_pitch % 8 || g->r_pitch % 8)
@@ -270,9 +270,10 @@ static int expand_supports(const struct kern_problem *p,
     return 0;
 }
 
-/* A warp finishes 32 pixels' 32 outputs in 0.3 us where each takes an
- * exponential, in half that else; those of a block run side by side, blocks of
- * a multiprocessor one after another.  Or the bytes.  Reckoned, not fitted. */
+/* A warp finishes 32 pixels' 32 outputs in 0.45 us where each takes an
+ * exponential, in less than half that else; those of a block run side by side,
+ * blocks of a multiprocessor one after another.  Or the bytes.  From two layers
+ * on an H200. */
 static double expand_estimate(const struct kern_problem *p,
                               const struct kern_device *d)
 {
@@ -280,11 +281,10 @@ static double expand_estimate(const struct kern_problem *p,
 
     if (expand_plan(p, d, &s, NULL) < 0)
         return 1e30;
-    const double group = unary_bends(p->epilogue.act.kind) ? 0.15 : 0.3;
-    const double each = s.tiles * (double)s.parts / s.multiprocessors;
-    const double turns = each < 1 ? 1 : each;
+    const double group = unary_bends(p->epilogue.act.kind) ? 0.2 : 0.45;
+    const int turns = conv_ceil_div(s.tiles * s.parts, s.multiprocessors);
 
-    return 3 + cost_together(turns * conv_ceil_div(s.groups, s.parts) * group,
+    return 5 + cost_together(turns * conv_ceil_div(s.groups, s.parts) * group,
                              kern_problem_bytes(p) / 4e6, 0.3);
 }
 
@@ -356,12 +356,10 @@ static int expand_launch(const struct kern_exec *e,
     a.out.r_pitch = s->g.r_pitch;
     a.bias = a.out.bias;
     a.out.bias = NULL; /* the sums begin with it */
-    return launch_chained(s->steps == 1   ? expand_kernel<T, 1>
-                          : s->steps == 2 ? expand_kernel<T, 2>
-                                          : expand_kernel<T, 4>,
-                          dim3(s->blocks, s->parts), dim3(EXPAND_THREADS),
-                          (size_t)groups * s->steps * 1024, args->stream, a,
-                          err);
+    return launch_chained(
+        s->steps == 1 ? expand_kernel<T, 1> : expand_kernel<T, 2>,
+        dim3(s->blocks, s->parts), dim3(EXPAND_THREADS),
+        (size_t)groups * s->steps * 1024, args->stream, a, err);
 }
 
 #define EXPAND_ROW(symbol, T, kind)                                            \

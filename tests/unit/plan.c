@@ -3,6 +3,7 @@
  * results must not depend on how memory is shared. */
 #include "tests/unit/network.h"
 
+#include "kernels/factors.h"
 #include "kernels/kern.h"
 #include "libinfer/arena.h"
 #include "libinfer/device.h"
@@ -638,6 +639,70 @@ static void test_factors(void **unused)
     assert_int_equal(layers_of(build_products, "binary"), 2);
 }
 
+/* How a GPU would run a model in half precision; no GPU is needed to plan. */
+static struct plan *plan_for_gpu(struct infer_model *model,
+                                 const struct graph_shape *shape)
+{
+    static const struct device_ops ops = {.name = "planned"};
+    static const struct device gpu = {.ops = &ops,
+                                      .kern = {.kind = KERN_CUDA,
+                                               .sm = 90,
+                                               .threads = 1,
+                                               .multiprocessors = 132,
+                                               .shared_per_block_optin = 232448,
+                                               .l2_bytes = 50 << 20}};
+    static struct plan_config config = {.device = &gpu,
+                                        .backend = {INFER_BACKEND_CUDA},
+                                        .n_backends = 1,
+                                        .strict = true,
+                                        .precision = INFER_PRECISION_FP16};
+    struct infer_error err = {0};
+    struct plan *plan;
+
+    config.model = model;
+    if (plan_new(&config, shape, &err, &plan) < 0)
+        fail_msg("%s", err.text);
+    return plan;
+}
+
+/* Convolutions with factors in a plan for so many images of 16x56x56, whose
+ * products they replace. */
+static int count_folded(int64_t images)
+{
+    const struct graph_shape shape[] = {{4, {images, 16, 56, 56}},
+                                        {4, {images, 16, 1, 1}}};
+    struct infer_model *model;
+    struct graph *g = graph_new();
+    struct plan *plan;
+    uint64_t state = 3;
+    int x, v, folded = 0, products = 0;
+
+    x = input(g, "x", 4, shape[0].dim);
+    v = input(g, "s", 4, shape[1].dim);
+    x = add_conv(g, &state, "before", x, 16, 16, 3, 1, 1, -1);
+    v = add_binary(g, "product", x, v, KERN_MUL);
+    graph_add_output(g, add_conv(g, &state, "y", v, 16, 16, 1, 1, 1, x));
+    model = model_of(g);
+    plan = plan_for_gpu(model, shape);
+    for (int i = 0; i < plan->n_steps; i++) {
+        products += plan->step[i]->exec.problem.op == KERN_BINARY;
+        folded += factors_of(&plan->step[i]->exec.problem) != NULL;
+    }
+    assert_int_equal(folded + products, 1);
+    plan_free(plan);
+    infer_model_close(&model);
+    return folded;
+}
+
+static void test_factors_gpu(void **unused)
+{
+    (void)unused;
+    if (!device_has_rows(INFER_BACKEND_CUDA))
+        skip();
+    assert_int_equal(count_folded(128), 1);
+    assert_int_equal(count_folded(2), 0);
+}
+
 /* ---- packed constants ---------------------------------------------- */
 
 /* Packs by adding the problem's flag `deterministic` to every byte, so that
@@ -860,6 +925,7 @@ int main(void)
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_blocks_in_place),
         cmocka_unit_test(test_factors),
+        cmocka_unit_test(test_factors_gpu),
         cmocka_unit_test(test_packed_shared),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_random_networks),
