@@ -167,10 +167,10 @@ struct infer_session_options {
     int threads;
     int deterministic; /* 1: same bits on every run; default 0 */
     /* Kernel choice on a GPU: 1 (default) measures the likely kernels of each
-     * layer when its plan is made, unless the tuning cache knows the answer,
-     * and those of vendors' libraries, which take their time, for 10 seconds;
-     * 2 measures every kernel, and on a CPU too; 0 goes by estimates.
-     * deterministic implies 0. */
+     * layer, vendors' for 10 seconds, then short runs as a whole for 3 seconds,
+     * but for what the tuning cache knows; 2 measures every kernel, on a CPU
+     * too, and runs for 30 seconds; 0 goes by estimates.  deterministic
+     * implies 0. */
     int tune;
     int keep_tensors; /* 1: every intermediate tensor stays readable after a
                        * run; costs memory; default 0 */
