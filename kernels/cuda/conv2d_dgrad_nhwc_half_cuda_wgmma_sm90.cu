@@ -112,30 +112,6 @@ static void make_phase(const struct kern_problem *p, int row, int column,
     }
 }
 
-/* Products of one team run while the other stores: the longest phase first, the
- * shortest third, behind the one that the longest's stores need time for. */
-static void sort_phases(struct plan *plan)
-{
-    for (int i = 1; i < plan->phases; i++)
-        for (int j = i; j > 0; j--)
-            if (plan->phase[j].chunks > plan->phase[j - 1].chunks) {
-                const struct wgmma_phase f = plan->phase[j];
-                const struct conv_geometry g = plan->g[j];
-                plan->phase[j] = plan->phase[j - 1];
-                plan->g[j] = plan->g[j - 1];
-                plan->phase[j - 1] = f;
-                plan->g[j - 1] = g;
-            }
-    if (plan->phases == WGMMA_MAX_PHASES) {
-        const struct wgmma_phase f = plan->phase[3];
-        const struct conv_geometry g = plan->g[3];
-        plan->phase[3] = plan->phase[2];
-        plan->g[3] = plan->g[2];
-        plan->phase[2] = f;
-        plan->g[2] = g;
-    }
-}
-
 static void make_plan(const struct kern_problem *p, const struct kern_device *d,
                       struct plan *plan)
 {
@@ -158,7 +134,6 @@ static void make_plan(const struct kern_problem *p, const struct kern_device *d,
             n++;
         }
     plan->phases = n;
-    sort_phases(plan);
 }
 
 /* ---- limits -------------------------------------------------------- */
@@ -434,7 +409,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
 
 /* ---- variants ------------------------------------------------------ */
 
-enum { SHAPES = 6 };
+enum { SHAPES = 8 };
 
 /* Bytes of shared memory by phases: 213,152; 229,568; 213,184; 221,328;
  * 213,248; 213,120 of 232,448. */
@@ -451,6 +426,8 @@ template <typename M> static const struct shape *shape_at(int i)
         SHAPE("128x128", 2, 1, 2, 128, 4, 5, 6, 68),
         SHAPE("256x64", 4, 1, 2, 64, 4, 4, 5, 70),
         SHAPE("128x64", 2, 1, 2, 64, 5, 4, 8, 50),
+        SHAPE("128x128_pairs", 1, 2, 4, 128, 5, 2, 6, 84),
+        SHAPE("256x64_pairs", 2, 2, 4, 64, 4, 2, 4, 76),
         SHAPE("64x256", 1, 1, 2, 256, 3, 5, 5, 58),
     };
 
