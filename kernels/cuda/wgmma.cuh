@@ -213,13 +213,12 @@ static __device__ __forceinline__ void wgmma_product(float (&d)[N], uint64_t x,
 /* Adds `chunks` chunks of the ring to acc: MT times 64 rows by BN columns.  x
  * of this warpgroup lies x_at bytes into a stage, w at w_at.  One group of
  * products stays under way while the next chunk is awaited.  Where turn is not
- * 0, arrives at that barrier of `met` threads when the last chunk has come. */
+ * 0, arrives at that barrier of 256 threads when the last chunk has come. */
 template <int MT, int BN, int STAGES, typename M>
 static __device__ __forceinline__ void
 wgmma_multiply(M, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
                const unsigned char *, uint32_t base, uint32_t full,
-               uint32_t empty, int x_at, int w_at, int chunks, int turn,
-               int met)
+               uint32_t empty, int x_at, int w_at, int chunks, int turn)
 {
     const int stage_bytes = w_at + BN * 128;
     const int w_step = (M::DOWN ? 2048 : 32) >> 4; /* of 32 bytes of depth */
@@ -247,7 +246,7 @@ wgmma_multiply(M, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
         wgmma_next<STAGES>(ring);
     }
     if (turn)
-        hopper_arrive(turn, met);
+        hopper_arrive(turn, 256);
     hopper_products_wait<0>();
     if (first_lane)
         hopper_barrier_arrive(empty + before * 8);
@@ -279,8 +278,7 @@ template <int MT, int BN, int STAGES>
 static __device__ __forceinline__ void
 wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
                const unsigned char *shared, uint32_t base, uint32_t full,
-               uint32_t empty, int x_at, int w_at, int chunks, int turn,
-               int met)
+               uint32_t empty, int x_at, int w_at, int chunks, int turn)
 {
     enum { STEPS = WGMMA_STEPS };
     const int stage_bytes = w_at + 2 * BN * 128;
@@ -318,7 +316,7 @@ wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
         wgmma_next<STAGES>(ring);
     }
     if (turn)
-        hopper_arrive(turn, met);
+        hopper_arrive(turn, 256);
 }
 
 #endif

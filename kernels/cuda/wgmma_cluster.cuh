@@ -151,7 +151,7 @@ wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
     wgmma_first_residuals<M, L>(a, rank, size, m0, n0, r);
     wgmma_multiply<1, BN, STAGES>(M(), acc, &ring, shared, base, base + L::FULL,
                                   base + L::EMPTY, hopper_group() * 8192,
-                                  L::BM * 128, chunks, 0, 0);
+                                  L::BM * 128, chunks, 0);
     if (size > 1)
         hopper_cluster_wait();          /* the peers' barriers are there */
     hopper_sync(L::MEET, L::CONSUMERS); /* nobody reads the ring any more */

@@ -162,7 +162,7 @@ wgmma_phases_consume(const struct wgmma_phases_args &a, unsigned char *shared,
     int turn = 0;
 
     if (L::TEAMS == 2 && team == 1)
-        hopper_arrive(L::TURN, L::MET);
+        hopper_arrive(L::TURN, 256);
     launch_wait();
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const int m0 = tile / a.tiles_n * L::BM, n0 = tile % a.tiles_n * BN;
@@ -181,15 +181,14 @@ wgmma_phases_consume(const struct wgmma_phases_args &a, unsigned char *shared,
                 wgmma_phase_residuals<T, L>(a, phase, own, n0, r);
             wgmma_start_sums<MT, BN>(NULL, a.k, n0, acc);
             if (L::TEAMS == 2)
-                hopper_sync(L::TURN + team, L::MET);
+                hopper_sync(L::TURN + team, 256);
             if (phase.chunks > 0)
                 wgmma_multiply<MT, BN, STAGES>(
                     M(), acc, &ring, shared, base, base + L::FULL,
                     base + L::EMPTY, member * MT * 8192, L::X_BYTES,
-                    phase.chunks, L::TEAMS == 2 ? L::TURN + 1 - team : 0,
-                    L::MET);
+                    phase.chunks, L::TEAMS == 2 ? L::TURN + 1 - team : 0);
             else if (L::TEAMS == 2)
-                hopper_arrive(L::TURN + 1 - team, L::MET);
+                hopper_arrive(L::TURN + 1 - team, 256);
             wgmma_phase_store<T, L, MT, BN>(a, phase, acc, r, shared + slot,
                                             base + slot, own, n0);
         }

@@ -44,9 +44,8 @@ struct wgmma_tile {
         BOXES = MT * PARTS, /* slots that a consumer's part of a tile fills */
         BM = 64 * MT * TEAM,
         TEAMS = WGS / TEAM,
-        TURN = 1, /* the barrier that team 0 awaits; the next is team 1's */
-        MET = 256 * TEAM, /* threads of both teams, which meet there */
-        FILLED = 3,       /* those of consumers whose slot is full */
+        TURN = 1,   /* the barrier that team 0 awaits; the next is team 1's */
+        FILLED = 3, /* those of consumers whose slot is full */
         CONSUMERS = 128 * WGS,
         THREADS = CONSUMERS + 128,
         X_BYTES = BM * 128,
@@ -59,9 +58,7 @@ struct wgmma_tile {
         FREED = LOADED + WGS * SLOTS * 8,
         SHARED = FREED + WGS * SLOTS * 8,
         PRODUCER = WGS == 2 ? 24 : 32,
-        CONSUMER = WGS == 2   ? 240
-                   : WGS == 3 ? 160
-                              : 112
+        CONSUMER = WGS == 2 ? 240 : 160
     };
 };
 
@@ -274,7 +271,7 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
 
     wgmma_skip<STAGES>(&ring, team * a.chunks);
     if (L::TEAMS == 2 && team == 1)
-        hopper_arrive(L::TURN, L::MET);
+        hopper_arrive(L::TURN, 256);
     if (!a.known)
         launch_wait();
     for (int tile = blockIdx.x + team * gridDim.x; tile < tiles;
@@ -283,11 +280,11 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
         float acc[MT][BN / 2];
         wgmma_start_sums<MT, BN>(a.out.bias, a.g.k, n0, acc);
         if (L::TEAMS == 2)
-            hopper_sync(L::TURN + team, L::MET);
-        wgmma_multiply<MT, BN, STAGES>(
-            M(), acc, &ring, shared, base, base + L::FULL, base + L::EMPTY,
-            member * MT * 8192, L::X_BYTES, a.chunks,
-            L::TEAMS == 2 ? L::TURN + 1 - team : 0, L::MET);
+            hopper_sync(L::TURN + team, 256);
+        wgmma_multiply<MT, BN, STAGES>(M(), acc, &ring, shared, base,
+                                       base + L::FULL, base + L::EMPTY,
+                                       member * MT * 8192, L::X_BYTES, a.chunks,
+                                       L::TEAMS == 2 ? L::TURN + 1 - team : 0);
         wgmma_skip<STAGES>(&ring, (L::TEAMS - 1) * a.chunks);
         if (!slots.used)
             launch_wait();
