@@ -167,10 +167,10 @@ struct infer_session_options {
     int threads;
     int deterministic; /* 1: same bits on every run; default 0 */
     /* Kernel choice on a GPU: 1 (default) measures the likely kernels of each
-     * layer when its plan is made, unless the tuning cache knows the answer,
-     * and those of vendors' libraries, which take their time, for 10 seconds;
-     * 2 measures every kernel, and on a CPU too; 0 goes by estimates.
-     * deterministic implies 0. */
+     * layer, vendors' for 10 seconds, then short runs as a whole for 3 seconds,
+     * but for what the tuning cache knows; 2 measures every kernel, on a CPU
+     * too, and runs for 30 seconds; 0 goes by estimates.  deterministic
+     * implies 0. */
     int tune;
     int keep_tensors; /* 1: every intermediate tensor stays readable after a
                        * run; costs memory; default 0 */
@@ -194,9 +194,9 @@ void infer_session_options_init(struct infer_session_options *options);
 
 struct infer_session;
 
-/* Creates a session; options NULL means the defaults.
- * Errors: EARGUMENT, EUNSUPPORTED (no kernel for a node; all are listed),
- * EDEVICE (the device asked for is not here), EMEMORY. */
+/* Creates a session; options NULL: the defaults.  Kernels for a batch of one
+ * are chosen now.  Errors: EARGUMENT, EUNSUPPORTED (no kernel for a node; all
+ * are listed), EDEVICE (the device asked for is not here), EMEMORY. */
 int infer_session_create(struct infer_model *model,
                          const struct infer_session_options *options,
                          struct infer_error *err, struct infer_session **out);
@@ -229,7 +229,7 @@ int infer_session_prepare(struct infer_session *session,
 /* Runs the network once.  Inputs are matched by name, or by position where the
  * name is NULL; integer and 16-bit inputs are converted to the model's type.
  * The first dimension may be any batch size >= 1 where the model leaves it
- * free.
+ * free.  A NaN stays one, but activations of oneDNN and cuDNN may make it 0.
  * On the CPU a large batch may be run a few images at a time; arrays, layers
  * and tensors are told of as for the whole. Errors: EARGUMENT (names, shapes,
  * too small output buffers), EMEMORY, EDEVICE. */

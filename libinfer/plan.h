@@ -85,7 +85,8 @@ struct plan_step {
     struct kern_args args;
     struct view in[KERN_MAX_IN], out;
     struct packed *packed[KERN_MAX_IN];
-    struct tune_choice choice; /* of the row and its variant; NULL: as is */
+    struct tune_choice choice;   /* of the row and its variant; NULL: as is */
+    const struct kern_row *rule; /* what was chosen without measuring */
     int node;
     bool once;      /* depends on constants only: run while preparing */
     bool main;      /* the node's own operation, not a copy beside it */
@@ -122,6 +123,7 @@ struct plan {
     void *kept;
     int failed; /* nodes without a kernel, listed in the error */
     bool prepared;
+    bool recalled; /* the tuner knows its choices as those of a network */
     /* What the pointers were set for, the runs since then, and those runs
      * recorded where the device can. */
     const void *bound_arena, *bound_workspace;
@@ -141,9 +143,30 @@ int plan_prepare(struct plan *plan, struct infer_error *err);
 
 /* Replaces the rows of the steps by those that the tuner finds fastest. */
 int plan_tune(struct plan *plan, struct infer_error *err);
+/* Then by those with which this network is known to be the quickest. */
+void plan_recall(struct plan *plan);
+/* Finds these where they are not known: a prepared plan is run, and some of its
+ * steps are prepared anew.  The plan is to be bound afterwards. */
+int plan_refine(struct plan *plan, struct infer_error *err);
+
+/* The constant behind input i of a prepared problem, as it wants it: *out where
+ * it is packed, else in the buffer. */
+int plan_load_constant(struct plan *plan, const struct kern_exec *exec,
+                       const struct view *v, int i, struct infer_error *err,
+                       struct packed **out);
+/* Sets workspace_bytes by the steps. */
+void plan_count_workspace(struct plan *plan);
 
 /* Sets all pointers for these pieces of memory; allocates nothing. */
 void plan_bind(struct plan *plan, void *arena, void *workspace);
+
+/* Launches a step; all steps of a run.  Errors name the node. */
+int plan_launch_step(const struct plan *plan, const struct plan_step *step,
+                     struct infer_error *err);
+int plan_launch(const struct plan *plan, struct infer_error *err);
+/* Records a run, on a device that can. */
+int plan_record(const struct plan *plan, struct infer_error *err,
+                struct device_graph **out);
 
 /* The element with indices 0 of a view, as the plan is bound; NULL for inputs
  * and for constants that no step reads as they are. */

@@ -45,21 +45,22 @@ struct loading {
 /* More threads than this wait for memory, not for one another. */
 #define MAX_LOADERS 8
 
-static int load_constant(struct plan *plan, struct plan_step *s, int i,
-                         struct infer_error *err)
+int plan_load_constant(struct plan *plan, const struct kern_exec *exec,
+                       const struct view *v, int i, struct infer_error *err,
+                       struct packed **out)
 {
     const struct plan_config *config = plan->config;
     struct packed_cache *cache = infer_model_packed(config->model);
-    struct plan_buffer *b = &plan->buffer[s->in[i].buffer];
+    struct plan_buffer *b = &plan->buffer[v->buffer];
     const struct constant *c = plan->g->value[b->value].data;
     int rc = 0;
 
-    if (s->exec.packed[i] > 0)
-        rc = packed_for(cache, b->value, c, &s->exec, i, s->in[i].offset,
-                        config->device, err, &s->packed[i]);
-    else
-        rc = packed_plain(cache, b->value, c, s->in[i].t.dtype, config->device,
-                          err, &b->plain);
+    if (exec->packed[i] > 0)
+        rc = packed_for(cache, b->value, c, exec, i, v->offset, config->device,
+                        err, out);
+    else if (!b->plain)
+        rc = packed_plain(cache, b->value, c, v->t.dtype, config->device, err,
+                          &b->plain);
     if (rc < 0)
         error_prefix(err, "weights '%s'", plan->g->value[b->value].name);
     return rc;
@@ -68,10 +69,13 @@ static int load_constant(struct plan *plan, struct plan_step *s, int i,
 static void load_one(void *context, int64_t i)
 {
     struct loading *all = context;
+    struct plan_step *s = all->load[i].step;
+    const int k = all->load[i].input;
     struct infer_error err;
     int rc;
 
-    rc = load_constant(all->plan, all->load[i].step, all->load[i].input, &err);
+    rc = plan_load_constant(all->plan, &s->exec, &s->in[k], k, &err,
+                            &s->packed[k]);
     if (rc == 0)
         return;
     pthread_mutex_lock(&all->mutex);
@@ -151,6 +155,16 @@ static int load_constants(struct plan *plan, struct infer_error *err)
 
 /* ---- kernels ------------------------------------------------------- */
 
+void plan_count_workspace(struct plan *plan)
+{
+    int i;
+
+    plan->workspace_bytes = 0;
+    for (i = 0; i < plan->n_steps; i++)
+        if (plan->step[i]->exec.workspace > plan->workspace_bytes)
+            plan->workspace_bytes = plan->step[i]->exec.workspace;
+}
+
 static int prepare_step(struct plan *plan, struct plan_step *s,
                         struct infer_error *err)
 {
@@ -171,9 +185,17 @@ static int prepare_step(struct plan *plan, struct plan_step *s,
         return rc;
     }
     s->prepared = true;
-    if (s->exec.workspace > plan->workspace_bytes)
-        plan->workspace_bytes = s->exec.workspace;
     return 0;
+}
+
+static int prepare_steps(struct plan *plan, struct infer_error *err)
+{
+    int i, rc = 0;
+
+    for (i = 0; rc == 0 && i < plan->n_steps; i++)
+        rc = prepare_step(plan, plan->step[i], err);
+    plan_count_workspace(plan);
+    return rc;
 }
 
 /* ---- pointers ------------------------------------------------------ */
@@ -296,10 +318,7 @@ static int run_once(struct plan *plan, struct infer_error *err)
         if (!s->once)
             continue;
         bind_step(plan, s, NULL, workspace);
-        rc = s->exec.row->launch(&s->exec, &s->args, err);
-        if (rc < 0)
-            error_prefix(err, "node '%s' (%s)", plan_step_name(plan, s),
-                         s->exec.row->name);
+        rc = plan_launch_step(plan, s, err);
     }
     if (rc == 0)
         rc = d->ops->end(d, err);
@@ -346,10 +365,10 @@ static int count_weights(struct plan *plan, struct infer_error *err)
 
 int plan_prepare(struct plan *plan, struct infer_error *err)
 {
-    int i, rc = plan_tune(plan, err);
+    int rc = plan_tune(plan, err);
 
-    for (i = 0; rc == 0 && i < plan->n_steps; i++)
-        rc = prepare_step(plan, plan->step[i], err);
+    if (rc == 0)
+        rc = prepare_steps(plan, err);
     if (rc == 0)
         rc = load_constants(plan, err);
     packed_cache_trim(infer_model_packed(plan->config->model));
@@ -359,6 +378,8 @@ int plan_prepare(struct plan *plan, struct infer_error *err)
         rc = list_run(plan, err);
     if (rc == 0)
         rc = run_once(plan, err);
+    if (rc == 0)
+        rc = plan_refine(plan, err);
     if (rc == 0)
         rc = count_weights(plan, err);
     plan->prepared = rc == 0;

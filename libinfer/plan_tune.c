@@ -30,7 +30,7 @@ static int tune_step(struct plan *plan, struct plan_step *s,
 
     if (s->once)
         return 0;
-    s->choice.row = s->exec.row;
+    s->choice.row = s->rule = s->exec.row;
     const int rc = tuner_pick(plan->config->tuner, &q, err, &s->choice);
     s->exec.row = s->choice.row;
     return rc;
@@ -47,6 +47,8 @@ int plan_tune(struct plan *plan, struct infer_error *err)
         if (rc == 0 && tells)
             c->progress(c->progress_user, i + 1, plan->n_steps);
     }
+    if (rc == 0)
+        plan_recall(plan);
     tuner_finish(plan->config->tuner);
     return rc;
 }

@@ -424,43 +424,6 @@ int infer_session_prepare(struct infer_session *session,
 
 /* ---- runs ---------------------------------------------------------- */
 
-static int fail_step(const struct plan *plan, const struct plan_step *step,
-                     int rc, struct infer_error *err)
-{
-    error_prefix(err, "node '%s' (%s)", plan_step_name(plan, step),
-                 step->exec.row->name);
-    return rc;
-}
-
-static int launch_steps(const struct plan *plan, struct infer_error *err)
-{
-    int i, rc;
-
-    for (i = 0; i < plan->n_run; i++) {
-        const struct plan_step *step = plan->run[i];
-
-        rc = step->exec.row->launch(&step->exec, &step->args, err);
-        if (rc < 0)
-            return fail_step(plan, step, rc, err);
-    }
-    return 0;
-}
-
-static int record(struct plan *plan, struct infer_error *err)
-{
-    const struct device *d = plan->config->device;
-    int rc = d->ops->record_begin(d, err);
-
-    if (rc < 0)
-        return rc;
-    rc = launch_steps(plan, err);
-    if (rc < 0) {
-        d->ops->record_end(d, NULL, NULL);
-        return rc;
-    }
-    return d->ops->record_end(d, err, &plan->graph);
-}
-
 /* The first run launches step by step, which loads the kernels; the second
  * records the steps and from then on they are replayed. */
 static int launch_all(struct plan *plan, struct infer_error *err)
@@ -469,9 +432,9 @@ static int launch_all(struct plan *plan, struct infer_error *err)
     int rc = 0;
 
     if (!d->ops->replay || plan->bound_runs++ == 0 || plan->n_run == 0)
-        return launch_steps(plan, err);
+        return plan_launch(plan, err);
     if (!plan->graph)
-        rc = record(plan, err);
+        rc = plan_record(plan, err, &plan->graph);
     return rc < 0 ? rc : d->ops->replay(d, plan->graph, err);
 }
 
@@ -496,11 +459,9 @@ static int launch_marked(const struct device *d, const struct plan *plan,
     int i, rc = d->ops->mark(d, 0, err);
 
     for (i = 0; rc == 0 && i < plan->n_run; i++) {
-        const struct plan_step *step = plan->run[i];
-
-        rc = step->exec.row->launch(&step->exec, &step->args, err);
+        rc = plan_launch_step(plan, plan->run[i], err);
         if (rc < 0)
-            return fail_step(plan, step, rc, err);
+            return rc;
         rc = d->ops->mark(d, i + 1, err);
     }
     if (rc == 0)
@@ -524,14 +485,13 @@ static int launch_timed(const struct device *d, const struct plan *plan,
     if (d->ops->mark)
         return launch_marked(d, plan, err);
     for (i = 0; i < plan->n_run; i++) {
-        struct plan_step *step = plan->run[i];
         double end;
 
-        rc = step->exec.row->launch(&step->exec, &step->args, err);
+        rc = plan_launch_step(plan, plan->run[i], err);
         if (rc < 0)
-            return fail_step(plan, step, rc, err);
+            return rc;
         end = now();
-        add_time(step, end - start);
+        add_time(plan->run[i], end - start);
         start = end;
     }
     return 0;

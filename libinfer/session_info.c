@@ -283,3 +283,8 @@ int infer_session_tuning(const struct infer_session *session,
     tuner_info(session->tuner, out);
     return 0;
 }
+
+int session_exchanged(const struct infer_session *s)
+{
+    return tuner_exchanged(s->tuner);
+}

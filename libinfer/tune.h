@@ -39,6 +39,15 @@ struct tune_choice {
     double seconds; /* as measured; 0: was not */
 };
 
+static inline bool tune_same(const struct tune_choice *a,
+                             const struct tune_choice *b)
+{
+    return a->row == b->row && a->variant == b->variant;
+}
+
+/* Choices that came near to the fastest and are kept beside it, at most. */
+#define TUNE_NEAR 6
+
 /* What is to be computed, and what may do it. */
 struct tune_question {
     const struct kern_problem *problem;
@@ -62,9 +71,53 @@ int tuner_prepare(const struct tune_choice *choice,
                   const struct kern_problem *p, const struct kern_device *d,
                   struct infer_error *err, struct kern_exec *out);
 
-/* ---- for tune_pick.c ----------------------------------------------- */
+/* ---- choices in their network -------------------------------------- */
+
+/*
+ * On a device that records runs neighbours overlap: what is fastest by itself
+ * need not be so in its place.  So where a run is short the whole of it is
+ * timed with other choices, one problem after the other, and those stay with
+ * which it is quicker by more than the noise.  What was found is kept in the
+ * cache, under the problems of the network and their own choices.
+ */
+
+/* One step of a network, in the order in which they run. */
+struct tune_step {
+    const struct kern_problem *problem;
+    struct tune_choice rule;   /* what is taken without measuring */
+    struct tune_choice choice; /* what it has: by tuner_pick() at first */
+};
+
+struct tune_network {
+    struct tune_step *step;
+    int n_steps;
+    void *user; /* of what follows */
+    /* Whether the row may be taken for that step. */
+    bool (*takes)(void *user, int step, const struct kern_row *row);
+    /* Makes a network of the choices that the steps have now, to be tried
+     * beside the one that stands; 1: it cannot be made ready. */
+    int (*ready)(void *user, struct infer_error *err);
+    /* Seconds of n runs of the one that stands and, by turns, of the other. */
+    int (*race)(void *user, int n, struct infer_error *err, double *stands,
+                double *tried);
+    /* The other stands from now on, or it is forgotten. */
+    void (*settle)(void *user, bool stands);
+    double (*now)(void *user); /* a clock, seconds */
+};
+
+/* Sets the choices of a network that the cache knows.  False where it does not
+ * know it, or not all of them may be taken. */
+bool tuner_recall(struct tuner *t, const struct tune_network *n);
+/* Whether there is a choice to be made, and it may be worth the time. */
+bool tuner_may_refine(struct tuner *t, const struct tune_network *n);
+/* Makes it, and has the cache remember it. */
+int tuner_refine(struct tuner *t, const struct tune_network *n,
+                 struct infer_error *err);
+
+/* ---- for tune_pick.c and tune_network.c ----------------------------- */
 
 const struct kern_device *tuner_device(const struct tuner *t);
+struct tune_cache *tuner_cache(const struct tuner *t); /* NULL: off */
 
 /* A line for people and a hash of all that it leaves out. */
 #define TUNE_KEY 640
@@ -73,11 +126,12 @@ void tune_key(const struct kern_problem *p, char *key, size_t bytes);
 #define TUNE_HASH 0xcbf29ce484222325u
 uint64_t tune_hash(uint64_t hash, const void *data, size_t bytes);
 
-/* What the cache has for the problem, found by no lesser search than this
- * tuner's.  Whether the row may be taken here and now is for the caller to
- * judge, who then says so with tuner_take(). */
-bool tuner_known(const struct tuner *t, const struct kern_problem *p,
-                 struct tune_choice *out);
+/* Numbers of both signs and moderate size into memory of the device. */
+int tuner_fill(const struct device *d, void *memory, size_t bytes,
+               struct infer_error *err);
+/* For tuner_info() and tuner_exchanged(). */
+void tuner_count(struct tuner *t, int exchanged, double seconds);
+/* Notes that what the cache has for the problem was taken. */
 int tuner_take(struct tuner *t, const struct kern_problem *p,
                struct infer_error *err);
 
@@ -104,6 +158,8 @@ int tuner_learn(struct tuner *t, const char *text, struct infer_error *err);
 void tuner_finish(struct tuner *t);
 
 void tuner_info(const struct tuner *t, struct infer_tuning_info *out);
+/* Problems of all networks so far whose choice is not the fastest by itself. */
+int tuner_exchanged(const struct tuner *t);
 
 /* ---- the cache ----------------------------------------------------- */
 
@@ -125,6 +181,8 @@ struct tune_entry {
     struct tune_way best;
     bool exhaustive; /* found by an exhaustive search */
     bool learned;    /* when found: came by tune_cache_learn() */
+    int n_near;
+    struct tune_way near[TUNE_NEAR]; /* the fastest first */
 };
 /* False where the key is not there.  The strings are the cache's until the
  * next call. */
@@ -132,6 +190,31 @@ bool tune_cache_find(const struct tune_cache *c, const char *key,
                      struct tune_entry *out);
 int tune_cache_add(struct tune_cache *c, const char *key,
                    const struct tune_entry *entry, struct infer_error *err);
+
+/* What is known of a network. */
+struct tune_exchange {
+    const char *problem; /* its key */
+    struct tune_way way; /* in the place of the fastest by itself */
+};
+struct tune_network_entry {
+    double seconds, alone; /* of a run; without the exchanges */
+    bool exhaustive;
+    int n; /* 0 when found */
+    const struct tune_exchange *exchange;
+};
+bool tune_cache_find_network(const struct tune_cache *c, const char *key,
+                             struct tune_network_entry *out);
+/* The exchange of a problem in a network that was found; false: none. */
+bool tune_cache_exchange(const struct tune_cache *c, const char *key,
+                         const char *problem, struct tune_way *out);
+int tune_cache_add_network(struct tune_cache *c, const char *key,
+                           const struct tune_network_entry *entry,
+                           struct infer_error *err);
+
+/* False where there is no such row.  The strings are those of the choice. */
+bool tune_choice_of(const struct tune_way *way, struct tune_choice *out);
+struct tune_way tune_way_of(const struct tune_choice *c);
+
 /* Notes that the entry was taken. */
 int tune_cache_use(struct tune_cache *c, const char *key,
                    struct infer_error *err);

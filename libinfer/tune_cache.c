@@ -371,6 +371,18 @@ bool tune_cache_find(const struct tune_cache *c, const char *key,
     return true;
 }
 
+bool tune_cache_find_network(const struct tune_cache *c, const char *key,
+                             struct tune_network_entry *out)
+{
+    return tune_entry_read_network(find(c, key), out);
+}
+
+bool tune_cache_exchange(const struct tune_cache *c, const char *key,
+                         const char *problem, struct tune_way *out)
+{
+    return tune_entry_exchange(find(c, key), problem, out);
+}
+
 int tune_cache_use(struct tune_cache *c, const char *key,
                    struct infer_error *err)
 {
@@ -408,6 +420,32 @@ int tune_cache_add(struct tune_cache *c, const char *key,
                    const struct tune_entry *entry, struct infer_error *err)
 {
     return add(c, key, tune_entry_json(entry), err);
+}
+
+int tune_cache_add_network(struct tune_cache *c, const char *key,
+                           const struct tune_network_entry *entry,
+                           struct infer_error *err)
+{
+    return add(c, key, tune_entry_network_json(entry), err);
+}
+
+/* ---- kernels -------------------------------------------------------- */
+
+bool tune_choice_of(const struct tune_way *way, struct tune_choice *out)
+{
+    memset(out, 0, sizeof *out);
+    out->row = kern_row_find(way->row);
+    out->variant = way->variant;
+    out->seconds = way->seconds;
+    snprintf(out->variant_name, sizeof out->variant_name, "%s",
+             way->variant_name);
+    return out->row != NULL;
+}
+
+struct tune_way tune_way_of(const struct tune_choice *c)
+{
+    return (struct tune_way){c->row->name, c->variant, c->variant_name,
+                             c->seconds};
 }
 
 /* ---- opening ------------------------------------------------------- */

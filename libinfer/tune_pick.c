@@ -75,6 +75,21 @@ static void prune(struct candidates *c, int from)
     c->n = n;
 }
 
+/* What the cache has for the problem, found by no lesser search than this
+ * tuner's. */
+static bool read_known(const struct tuner *t, const struct kern_problem *p,
+                       struct tune_choice *out)
+{
+    struct tune_entry entry;
+    char key[TUNE_KEY];
+
+    tune_key(p, key, sizeof key);
+    return tune_cache_find(tuner_cache(t), key, &entry) &&
+           (tuner_mode(t) != TUNE_EXHAUSTIVE || entry.exhaustive ||
+            entry.learned) &&
+           tune_choice_of(&entry.best, out);
+}
+
 /* The choice of the cache, where it may be taken.  Only its row is asked: the
  * others need not even be loaded. */
 static bool find_known(const struct tuner *t, const struct tune_question *q,
@@ -83,7 +98,7 @@ static bool find_known(const struct tuner *t, const struct tune_question *q,
     struct tune_choice known;
     int i;
 
-    if (!tuner_known(t, q->problem, &known) || known.row->op != q->problem->op)
+    if (!read_known(t, q->problem, &known) || known.row->op != q->problem->op)
         return false;
     for (i = 0; i < q->n_backends; i++)
         if (known.row->backend == q->backend[i] && q->takes(q, known.row)) {

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -579,6 +580,14 @@ void cli_progress_end(const struct cli *cli)
 }
 
 /* ---- the rest ------------------------------------------------------ */
+
+bool cli_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+
+    return a != NULL && stat(a, &of_a) == 0 && stat(b, &of_b) == 0 &&
+           of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
 
 double cli_now(void)
 {

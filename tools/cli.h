@@ -130,6 +130,9 @@ void cli_print_json(cJSON *json, bool compact);
 int cli_write_json(const char *path, cJSON *json, bool compact,
                    struct infer_error *err);
 
+/* Whether both are there and are one file, by whatever names; a may be NULL. */
+bool cli_same_file(const char *a, const char *b);
+
 /* Monotonic clock in seconds. */
 double cli_now(void);
 

@@ -24,11 +24,6 @@ static inline uint64_t bytes_le64(const unsigned char *p)
     return (uint64_t)bytes_le32(p) | (uint64_t)bytes_le32(p + 4) << 32;
 }
 
-static inline uint64_t bytes_be64(const unsigned char *p)
-{
-    return __builtin_bswap64(bytes_le64(p));
-}
-
 /* A window of memory and a place in it.  A read that does not fit returns
  * false (or NULL) and moves nothing. */
 struct bytes {

@@ -16,7 +16,8 @@
  *
  * The unrolled kernel takes 3x3 and 5x5, stride 1 and 2, no dilation, one
  * output a channel; the plain one takes everything, with V = 1 where channels
- * are odd or a channel has several outputs.
+ * are odd or a channel has several outputs.  Where there is enough to do,
+ * 16-bit types have tiles for tensor cores beside it: depthwise_tile.cuh.
  */
 #ifndef KERNELS_CUDA_DEPTHWISE_CUH
 #define KERNELS_CUDA_DEPTHWISE_CUH
@@ -25,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/depthwise_tile.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/output.cuh"
 #include "kernels/cuda/walk.cuh"
@@ -317,7 +319,8 @@ static inline double depthwise_estimate(const struct kern_problem *p,
            kern_problem_bytes(p) / 3e6;
 }
 
-enum { DEPTHWISE_VARIANTS = 3 };
+enum { DEPTHWISE_WIDTHS = 3, DEPTHWISE_TILES = 1 };
+enum { DEPTHWISE_VARIANTS = DEPTHWISE_WIDTHS + DEPTHWISE_TILES };
 
 /* Threads of 8 channels by `width` outputs. */
 static inline int64_t depthwise_threads(const struct conv_geometry *g,
@@ -335,7 +338,7 @@ static inline int64_t depthwise_threads(const struct conv_geometry *g,
 static inline int depthwise_width(const struct conv_geometry *g,
                                   const struct kern_device *d, int variant)
 {
-    static const int order[][DEPTHWISE_VARIANTS] = {
+    static const int order[][DEPTHWISE_WIDTHS] = {
         {2, 4, 1}, {4, 2, 1}, {1, 2, 4}};
     const int64_t sm = conv_multiprocessors(d);
     const bool even = 2 * conv_ceil_div(g->q, 4) == conv_ceil_div(g->q, 2);
@@ -351,9 +354,51 @@ static inline int depthwise_width(const struct conv_geometry *g,
 
 struct depthwise_state {
     struct conv_geometry g;
-    int width;
+    int width; /* 0: by tiles */
+    struct depthwise_tile tile;
     bool packs; /* before each launch */
 };
+
+/* Whether tiles come before widths: they do where outputs are many, but for 3x3
+ * of stride 2, whose pixels are shared by few windows (H200). */
+static inline bool depthwise_tiles_first(const struct conv_geometry *g,
+                                         const struct kern_device *d)
+{
+    const int64_t each =
+        (int64_t)g->m * g->k / conv_multiprocessors(d); /* outputs */
+
+    return g->r == 5 ? each >= 12000 : g->stride_w == 1 && each >= 40000;
+}
+
+/* How variant e->variant computes the problem. */
+static inline int depthwise_choose(struct kern_exec *e,
+                                   const struct kern_device *d,
+                                   struct depthwise_state *s,
+                                   struct infer_error *err)
+{
+    static const struct {
+        int blocks, kib;
+    } tiles[DEPTHWISE_TILES] = {{1, 40}};
+    const bool takes = depthwise_tile_takes(&e->problem, &s->g, d);
+    const bool first = takes && depthwise_tiles_first(&s->g, d);
+    const int tile = e->variant - (first ? 0 : DEPTHWISE_WIDTHS);
+    const int width = e->variant - (first ? DEPTHWISE_TILES : 0);
+
+    if (width >= 0 && width < DEPTHWISE_WIDTHS) {
+        s->width = depthwise_width(&s->g, d, width);
+        snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
+        return 0;
+    }
+    if (!takes || tile >= DEPTHWISE_TILES ||
+        !depthwise_tile_of(&s->g, tiles[tile].blocks, tiles[tile].kib * 1024,
+                           &s->tile))
+        return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                         e->row->name, e->variant);
+    s->width = 0;
+    snprintf(e->variant_name, sizeof(e->variant_name), "tile%dx%d",
+             s->tile.rows, s->tile.columns);
+    return 0;
+}
 
 static inline int depthwise_variants(const struct kern_problem *p,
                                      const struct kern_device *d,
@@ -372,19 +417,16 @@ static inline int depthwise_prepare(struct kern_exec *e,
     struct depthwise_state *s;
     int r;
 
-    if (e->variant >= DEPTHWISE_VARIANTS)
-        return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
-                         e->row->name, e->variant);
     s = (struct depthwise_state *)malloc(sizeof(*s));
     r = s ? conv_geometry_read(&e->problem, &s->g, err)
           : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    if (r == 0)
+        r = depthwise_choose(e, d, s, err);
     if (r < 0) {
         free(s);
         return r;
     }
-    s->width = depthwise_width(&s->g, d, e->variant);
     s->packs = !(e->problem.constant_in & 1u << CONV_W);
-    snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
     e->state = s;
     if (s->packs)
         e->workspace = depthwise_pack_bytes(e, &s->g);
@@ -455,6 +497,21 @@ static int depthwise_launch_plain(struct depthwise_args *a, void *stream,
 }
 
 template <typename T>
+static int depthwise_launch_tiles(const struct depthwise_state *s,
+                                  const struct depthwise_args *from,
+                                  void *stream, struct infer_error *err)
+{
+    struct depthwise_tile_args a = {};
+
+    a.g = s->g;
+    a.t = s->tile;
+    a.x = from->x;
+    a.w = from->w;
+    a.out = from->out;
+    return depthwise_tile_launch<T>(&a, stream, err);
+}
+
+template <typename T>
 static int depthwise_launch(const struct kern_exec *e,
                             const struct kern_args *args,
                             struct infer_error *err)
@@ -475,6 +532,9 @@ static int depthwise_launch(const struct kern_exec *e,
     a.x = args->in[CONV_X];
     a.w = s->packs ? args->workspace : args->in[CONV_W];
     a.out = output_of(e, args, g->k);
+    if constexpr (sizeof(T) == 2)
+        if (s->width == 0)
+            return depthwise_launch_tiles<T>(s, &a, args->stream, err);
     /* The unrolled kernel reads some pixel even where its window has none. */
     if (g->h == 0 || g->w == 0 || g->kg != 1 || g->k % (16 / (int)sizeof(T)) ||
         g->r != g->s || g->stride_h != stride || stride > 2 ||

@@ -264,6 +264,16 @@ expect 2 "$dir/bad" "$infer" -m "$model" "$dir/bad"
 expect 2 "$dir/missing" "$infer" -m "$model" "$dir/missing"
 expect 2 'empty: the file is empty' "$infer" -m "$model" "$dir/empty"
 expect 1 'no pictures' "$infer" -m "$model" "$dir/folder"
+x=$dir/layers/0000-image.npy
+expect 0 '"scores"' "$infer" -m "$model" --load-inputs="image:$x" -b1
+expect 1 'holds a batch of 1, --batch is 4' "$infer" -m "$model" \
+    --load-inputs="$x" -b4
+expect 1 "two files for input 'image'" "$infer" -m "$model" \
+    --load-inputs="$x,image:$x"
+cp "$x" "$dir/layers/x.npy"
+expect 1 'x.npy: the run reads this file' "$infer" -m "$model" \
+    --load-inputs="$dir/layers/x.npy" --export-output="$dir/layers/x.npy"
+expect 0 '^$' sh -c "cmp '$x' '$dir/layers/x.npy' && echo"
 expect 1 "no input 'nope' (the first: 'image')" "$infer" -m "$model" \
     --load-inputs="nope:$dir/layers/0000-image.npy"
 expect 1 "no input 'nope'" "$infer" -m "$model" --input-shape=nope:1x1x28x28 \

@@ -166,6 +166,7 @@ static void what_was_learned_is_taken(void **state)
     unlink(path);
     tuned_net(TUNE_EXHAUSTIVE, false, &first);
     assert_non_null(first.text);
+    assert_null(strstr(first.text, "\"near\""));
     unlink(path);
     for (at = first.text; (at = strstr(at, "\"exhaustive\""));)
         memcpy(at, "\"once\"      ", 12);

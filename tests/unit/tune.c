@@ -81,7 +81,7 @@ static void test_round_trip(void **unused)
     tune_cache_close(c);
 }
 
-/* How an entry was searched. */
+/* How an entry was searched, and what came near to it. */
 static void test_search(void **unused)
 {
     struct tune_entry e = {.best = {"row_a", 0, "", 1e-6}, .exhaustive = true};
@@ -89,6 +89,11 @@ static void test_search(void **unused)
     struct infer_error err = {0};
 
     (void)unused;
+    for (int i = 0; i < 2; i++) {
+        const struct tune_way way = {"row_n", i + 5, "near", (i + 2) * 1e-6};
+
+        e.near[e.n_near++] = way;
+    }
     assert_int_equal(tune_cache_add(c, "thorough", &e, &err), 0);
     add_entry(c, "plain", "row_b", 0);
     tune_cache_write(c);
@@ -98,9 +103,17 @@ static void test_search(void **unused)
     assert_true(tune_cache_find(c, "thorough", &e));
     assert_true(e.exhaustive);
     assert_false(e.learned);
-    assert_string_equal(e.best.row, "row_a");
+    assert_int_equal(e.n_near, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(e.near[i].row, "row_n");
+        assert_int_equal(e.near[i].variant, i + 5);
+        assert_string_equal(e.near[i].variant_name, "near");
+        assert_true(e.near[i].seconds > (i + 1.99) * 1e-6 &&
+                    e.near[i].seconds < (i + 2.01) * 1e-6);
+    }
     assert_true(tune_cache_find(c, "plain", &e));
     assert_false(e.exhaustive);
+    assert_int_equal(e.n_near, 0);
     tune_cache_close(c);
     unlink(path);
 }
@@ -258,6 +271,7 @@ static void test_many(void **unused)
     assert_true(tune_cache_find(c, "key 19999", &e));
     assert_int_equal(e.best.variant, 19999);
     assert_false(e.exhaustive); /* entries of four elements */
+    assert_int_equal(e.n_near, 0);
     assert_true(tune_cache_find(c, "one", &e));
     tune_cache_close(c);
     unlink(path);
@@ -266,6 +280,10 @@ static void test_many(void **unused)
 /* Entries that make no sense are passed over one by one. */
 static void test_bad_entries(void **unused)
 {
+    struct tune_entry near = {.best = {"row_a", 0, "", 1e-6},
+                              .n_near = 1,
+                              .near = {{"row_c", 0, "", 1e-6}}};
+    struct infer_error err = {0};
     struct tune_cache *c;
     struct tune_entry e;
     char *text, *quote;
@@ -275,18 +293,23 @@ static void test_bad_entries(void **unused)
     c = cache_of("card");
     add_entry(c, "good", "row_a", 0);
     add_entry(c, "turned", "row_b", 0);
+    assert_int_equal(tune_cache_add(c, "near turned", &near, &err), 0);
     tune_cache_write(c);
     tune_cache_close(c);
     text = read_file();
     quote = strstr(text, "\"row_b\"");
     assert_non_null(quote);
     memcpy(quote, "1234567", 7); /* a number in place of the name */
+    quote = strstr(text, "\"row_c\"");
+    assert_non_null(quote);
+    memcpy(quote, "1234567", 7);
     write_file(text);
     free(text);
     c = cache_of("card");
     assert_string_equal(tune_cache_note(c), "");
     assert_true(tune_cache_find(c, "good", &e));
     assert_false(tune_cache_find(c, "turned", &e));
+    assert_false(tune_cache_find(c, "near turned", &e));
     tune_cache_close(c);
 }
 

@@ -3,6 +3,7 @@
 #include "tools/infer/infer_tool.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,16 +15,27 @@
 /* Extent of a free spatial dimension that nobody names. */
 #define DEFAULT_EXTENT 224
 
-static const struct tool_named_file *file_for(const struct tool_request *r,
-                                              const char *name, int position)
+/* The file of the input at `position`: *out is NULL where none is given. */
+static int file_for(const struct tool_request *r, const char *name,
+                    int position, struct infer_error *err,
+                    const struct tool_named_file **out)
 {
     int i;
 
-    for (i = 0; i < r->n_load; i++)
-        if (r->load[i].name != NULL ? strcmp(r->load[i].name, name) == 0
-                                    : i == position)
-            return &r->load[i];
-    return NULL;
+    *out = NULL;
+    for (i = 0; i < r->n_load; i++) {
+        if (r->load[i].name != NULL ? strcmp(r->load[i].name, name) != 0
+                                    : i != position)
+            continue;
+        if (*out != NULL)
+            return error_set(err, INFER_EARGUMENT,
+                             "--load-inputs: two files for input '%s'", name);
+        *out = &r->load[i];
+    }
+    if (*out == NULL && r->n_load > 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "--load-inputs: no file for input '%s'", name);
+    return INFER_OK;
 }
 
 /* The shape that the command line and the model give input `position`. */
@@ -101,9 +113,31 @@ static int check_inputs(const struct tool_run *run, struct infer_error *err)
 
     for (i = 0; status == INFER_OK && i < r->n_load; i++)
         status = check_input(run, "load-inputs", r->load[i].name, i, err);
+    for (i = 0; status == INFER_OK && i < r->n_load; i++)
+        if (r->export_output != NULL &&
+            cli_same_file(r->load[i].path, r->export_output))
+            status = error_set(err, INFER_EARGUMENT,
+                               "%s: the run reads this file: name another "
+                               "with --export-output",
+                               r->export_output);
     for (i = 0; status == INFER_OK && i < r->n_shape; i++)
         status = check_input(run, "input-shape", r->shape[i].name, i, err);
     return status;
+}
+
+static int read_input(const struct tool_run *run,
+                      const struct tool_named_file *file,
+                      const struct infer_tensor_info *info,
+                      struct infer_array *a, struct infer_error *err)
+{
+    const int64_t batch = run->request->batch;
+    int status = npy_read(file->path, info->name, a, err);
+
+    if (status < 0 || batch == 0 || (a->rank > 0 && a->dim[0] == batch))
+        return status;
+    return error_set(err, INFER_EARGUMENT,
+                     "%s: holds a batch of %" PRId64 ", --batch is %" PRId64,
+                     file->path, a->rank > 0 ? a->dim[0] : 1, batch);
 }
 
 int tool_make_inputs(const struct tool_run *run, struct arrays *in,
@@ -126,14 +160,10 @@ int tool_make_inputs(const struct tool_run *run, struct arrays *in,
 
         memset(a, 0, sizeof(*a));
         infer_model_input(run->model, i, &info);
-        file = file_for(run->request, info.name, i);
-        if (file == NULL && run->request->n_load > 0)
-            status =
-                error_set(err, INFER_EARGUMENT,
-                          "--load-inputs: no file for input '%s'", info.name);
-        else if (file != NULL)
-            status = npy_read(file->path, info.name, a, err);
-        else
+        status = file_for(run->request, info.name, i, err, &file);
+        if (status == INFER_OK && file != NULL)
+            status = read_input(run, file, &info, a, err);
+        else if (status == INFER_OK)
             status = random_input(run, &info, i, &seed, a, err);
         if (status < 0)
             return status;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "libinfer/session.h"
 
 enum {
     OPT_MODEL,
@@ -407,8 +408,10 @@ static void report_tuning(const struct tool_run *run)
         cli_error(run->cli, "%s", t.note);
     if (t.measured + t.cached > 0)
         cli_verbose(run->cli,
-                    "tuning: %d problems measured in %.2f s, %d from '%s'",
-                    t.measured, t.seconds, t.cached, t.cache);
+                    "tuning: %d problems measured in %.2f s, %d from '%s', "
+                    "%d exchanged in the network",
+                    t.measured, t.seconds, t.cached, t.cache,
+                    session_exchanged(run->session));
 }
 
 static void show_tuning(void *user, int done, int total)

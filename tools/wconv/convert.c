@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "kernels/error.h"
 #include "libinfer/model_file.h"
@@ -423,14 +422,6 @@ static int load(struct wconv_request *r, struct wconv_subject *s,
     return status;
 }
 
-static bool same_file(const char *a, const char *b)
-{
-    struct stat of_a, of_b;
-
-    return a != NULL && stat(a, &of_a) == 0 && stat(b, &of_b) == 0 &&
-           of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
-}
-
 /* The model must not take the place of what it was made from.  Only a model
  * file may be converted in place: nothing of it is lost. */
 static int check_target(const struct wconv_request *r,
@@ -442,7 +433,7 @@ static int check_target(const struct wconv_request *r,
     size_t i;
 
     for (i = 0; i < sizeof(read) / sizeof(*read); i++)
-        if (same_file(read[i], r->out))
+        if (cli_same_file(read[i], r->out))
             return error_set(err, INFER_EARGUMENT,
                              "%s: the conversion reads this file: name "
                              "another with -o",

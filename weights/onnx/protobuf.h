@@ -61,7 +61,7 @@ int pb_expect(const struct pb_reader *r, const struct pb_field *f,
               enum pb_wire wire, const char *what, struct infer_error *err);
 
 /* Elements of a repeated scalar field, packed or not.  `wire` is that of one
- * element.  pb_count() gives how many elements this field adds; pb_items()
+ * element.  pb_count() gives how many elements this field adds; pb_item()
  * walks them, *at starting at 0. */
 int pb_count(const struct pb_reader *r, const struct pb_field *f,
              enum pb_wire wire, const char *what, struct infer_error *err,
