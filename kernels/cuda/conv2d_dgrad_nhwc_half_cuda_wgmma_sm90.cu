@@ -257,8 +257,8 @@ static double megabytes(const struct kern_problem *p, const struct plan *plan)
                    (double)kern_tensor_span(&p->in[CONV_W]));
 }
 
-/* Rounds of blocks that take all phases of a tile; see wgmma_estimate_tile().
- */
+/* Rounds of blocks that take all phases of a tile; a fifth of the stores is not
+ * hidden where teams take turns.  See wgmma_estimate_tile(). */
 template <typename C>
 static double estimate_phases(const struct kern_problem *p,
                               const struct plan *plan)
@@ -411,7 +411,9 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
 
 enum { SHAPES = 6 };
 
-/* Bytes of shared memory by phases: 213,152; 229,568; 213,184; 221,328;
+/* The last figure: per cent of the products' rate, fitted.  One warpgroup at a
+ * time does not keep the tensor cores fed with weights that lie down.
+ * Bytes of shared memory by phases: 213,152; 229,568; 213,184; 221,328;
  * 213,248; 213,120 of 232,448. */
 #define SHAPE(text, ...)                                                       \
     {                                                                          \
