@@ -247,6 +247,12 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
         put(t, " axis%d%s", p->attr.softmax.axis,
             p->attr.softmax.log ? " log" : "");
         break;
+    case KERN_SQUEEZE:
+        put(t, "%s +%s", kern_problem_in(p, 3) ? " +bias" : "",
+            NAME_OF(kern_unary_names, p->attr.squeeze.act.kind));
+        if (kern_problem_in(p, 4))
+            put(t, " +bias2");
+        break;
     case KERN_ARG_REDUCE:
         put(t, " axis%d %s", p->attr.arg_reduce.axis,
             p->attr.arg_reduce.min ? "min" : "max");

@@ -25,6 +25,7 @@ static const char *const op_names[KERN_OP_COUNT] = {
     [KERN_WHERE] = "where",
     [KERN_SOFTMAX] = "softmax",
     [KERN_REDUCE] = "reduce",
+    [KERN_SQUEEZE] = "squeeze",
     [KERN_ARG_REDUCE] = "arg_reduce",
     [KERN_GATHER] = "gather",
     [KERN_PAD] = "pad",
@@ -204,6 +205,9 @@ double kern_problem_flops(const struct kern_problem *p)
         if (a->rank < 2 || !p->attr.matmul.transpose_a)
             return 2 * product(y, 0) * (double)a->dim[a->rank - 1];
         return 2 * product(y, 0) * (double)a->dim[a->rank - 2];
+    case KERN_SQUEEZE: /* both layers of each image */
+        return 2 * (double)a->dim[0] *
+               (product(&p->in[1], 0) + product(&p->in[2], 0));
     default:
         return 0;
     }

@@ -52,6 +52,7 @@ enum kern_op {
     KERN_WHERE,                /* in: condition, a, b (broadcast) */
     KERN_SOFTMAX,              /* in: x */
     KERN_REDUCE,               /* in: x, [+residual] */
+    KERN_SQUEEZE,              /* in: x, w, w2, [bias], [bias2] */
     KERN_ARG_REDUCE,           /* in: x; out: I64 */
     KERN_GATHER,               /* in: x, indices */
     KERN_PAD,                  /* in: x */
@@ -296,6 +297,15 @@ struct kern_reduce {
     uint32_t axes; /* bit i: dimension i is reduced */
 };
 
+/* Squeeze and excitation (Hu et al., 2018) without the product behind it:
+ *   m[n,c] = mean over space of x[n,c,...]
+ *   h[n,r] = act(sum_c w[r,c] m[n,c] + bias[r])
+ *   y[n,k] = epilogue's act(sum_r w2[k,r] h[n,r] + bias2[k])
+ * x: N,C,spatial; w: R,C; w2: K,R; y: N,K,1,... of x's rank. */
+struct kern_squeeze {
+    struct kern_unary act; /* between the layers */
+};
+
 /* The axis keeps size 1 in the problem's output tensor, which is I64. */
 struct kern_arg_reduce {
     int axis;
@@ -456,6 +466,7 @@ union kern_attr {
     struct kern_binary binary;
     struct kern_softmax softmax;
     struct kern_reduce reduce;
+    struct kern_squeeze squeeze;
     struct kern_arg_reduce arg_reduce;
     struct kern_gather gather;
     struct kern_pad pad;
@@ -472,8 +483,8 @@ union kern_attr {
  * residual_last.  The residual has y's shape; at launch it may be y's own
  * buffer where their strides are equal, which spares rows that add in place a
  * copy.  Operations that know it: conv, conv_transpose, dense, batch_norm,
- * batch_norm in training, scale_shift, binary, pool (act only), and those with
- * +dx or +dw (residual only). */
+ * batch_norm in training, scale_shift, binary, pool and squeeze (act only), and
+ * those with +dx or +dw (residual only). */
 struct kern_epilogue {
     struct kern_unary act; /* KERN_IDENTITY for none */
     bool residual_last;

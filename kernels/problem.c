@@ -652,6 +652,31 @@ int problem_check_reduce(const struct kern_problem *p, struct infer_error *why)
                          why);
 }
 
+static int check_squeeze(const struct kern_problem *p, struct infer_error *why)
+{
+    const struct kern_tensor *x = &p->in[0], *w = &p->in[1], *w2 = &p->in[2];
+    struct kern_tensor y = *x;
+
+    if (x->rank < 3 || x->rank > 2 + KERN_MAX_SPATIAL || w->rank != 2 ||
+        w2->rank != 2)
+        return REFUSE(p, why, "ranks %d, %d and %d, expected 3 to %d, 2 and 2",
+                      x->rank, w->rank, w2->rank, 2 + KERN_MAX_SPATIAL);
+    if (w->dim[1] != x->dim[1] || w2->dim[1] != w->dim[0])
+        return REFUSE(p, why,
+                      "weights take %lld and %lld values, found %lld and %lld",
+                      (long long)w->dim[1], (long long)w2->dim[1],
+                      (long long)x->dim[1], (long long)w->dim[0]);
+    y.dim[1] = w2->dim[0];
+    for (int i = 2; i < y.rank; i++)
+        y.dim[i] = 1;
+    int r = problem_expect_like(p, "output", &p->out[0], &y, why);
+    if (r == 0)
+        r = check_unary_kind(p, p->attr.squeeze.act.kind, why);
+    if (r == 0)
+        r = expect_vectors(p, 3, 3, "bias", w->dim[0], why);
+    return r < 0 ? r : expect_vectors(p, 4, 4, "bias2", w2->dim[0], why);
+}
+
 static int check_arg_reduce(const struct kern_problem *p,
                             struct infer_error *why)
 {
@@ -775,6 +800,7 @@ static const struct op_rule {
     [KERN_WHERE] = {3, 3, false, check_where, 1, 1},
     [KERN_SOFTMAX] = {1, 1, false, check_softmax, 1, 1},
     [KERN_REDUCE] = {1, 2, false, problem_check_reduce, 1, 1},
+    [KERN_SQUEEZE] = {3, 5, true, check_squeeze, 1, 1},
     [KERN_ARG_REDUCE] = {1, 1, false, check_arg_reduce, 1, 1},
     [KERN_GATHER] = {2, 2, false, check_gather, 1, 1},
     [KERN_PAD] = {1, 1, false, check_pad, 1, 1},

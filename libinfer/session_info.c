@@ -237,8 +237,9 @@ int infer_session_layer(const struct infer_session *session, int index,
     s = plan->prepared ? plan->run[index] : plan->step[index];
     memset(out, 0, sizeof *out);
     out->name = plan_step_name(plan, s);
-    out->op = s->main ? graph_op_info(plan->g->node[s->node].op)->name
-                      : kern_op_name(s->exec.problem.op);
+    out->op = s->main && s->exec.problem.op != KERN_SQUEEZE
+                  ? graph_op_info(plan->g->node[s->node].op)->name
+                  : kern_op_name(s->exec.problem.op);
     out->kernel = s->exec.row->name;
     out->flops = parts * kern_problem_flops(&s->exec.problem);
     out->bytes = parts * kern_problem_bytes(&s->exec.problem);

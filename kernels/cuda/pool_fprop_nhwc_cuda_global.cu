@@ -16,6 +16,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/whole_image.cuh"
 
 extern "C" {
 #include "kernels/cuda/conv.h"
@@ -23,8 +24,6 @@ extern "C" {
 
 #define THREADS 256
 #define WARPS   (THREADS / 32)
-/* Pixels that a thread fetches together. */
-#define BATCH 8
 /* Pixels of a thread, at least, before they are split over more blocks. */
 #define LEAST_PIXELS 4
 
@@ -44,14 +43,6 @@ struct global_args {
     struct kern_unary act;
 };
 
-/* NaN stays: nothing is above it. */
-static __device__ __forceinline__ float join(bool max, float a, float b)
-{
-    if (!max)
-        return a + b;
-    return b > a || b != b ? b : a;
-}
-
 template <typename T>
 static __device__ __forceinline__ void finish(const struct global_args &a,
                                               int n, int c, float v)
@@ -59,29 +50,6 @@ static __device__ __forceinline__ void finish(const struct global_args &a,
     if (!a.max)
         v /= (float)a.s.pixels;
     ((T *)a.y)[n * a.s.y_image + c] = from_float<T>(apply_unary(a.act, v));
-}
-
-/* Joins every lanes-th of `left` pixels from x on, of one vector. */
-template <typename T, int V>
-static __device__ __forceinline__ void join_pixels(const struct global_args &a,
-                                                   const T *x, int left,
-                                                   int lanes, float (&acc)[V])
-{
-    const int64_t step = lanes * a.s.x_pixel;
-
-    for (; left > 0; left -= BATCH * lanes, x += BATCH * step) {
-        vec<T, V> v[BATCH];
-#pragma unroll
-        for (int u = 0; u < BATCH; u++)
-            if (u * lanes < left)
-                v[u] = load_vec<T, V>(x + u * step);
-#pragma unroll
-        for (int u = 0; u < BATCH; u++)
-            if (u * lanes < left)
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                    acc[j] = join(a.max, acc[j], to_float(v[u].at[j]));
-    }
 }
 
 template <typename T, int V>
@@ -101,14 +69,15 @@ static __global__ void __launch_bounds__(THREADS)
     for (int j = 0; j < V; j++)
         acc[j] = a.max ? -INFINITY : 0;
     if (vector * V < a.s.c)
-        join_pixels<T, V>(a,
-                          (const T *)a.x + n * a.s.x_image +
-                              first * a.s.x_pixel + vector * V,
-                          last - first, THREADS / cv, acc);
+        image_join_pixels<T, V>(a.max,
+                                (const T *)a.x + n * a.s.x_image +
+                                    first * a.s.x_pixel + vector * V,
+                                a.s.x_pixel, last - first, THREADS / cv, acc);
     for (int step = cv; step < 32; step *= 2)
 #pragma unroll
         for (int j = 0; j < V; j++)
-            acc[j] = join(a.max, acc[j], __shfl_xor_sync(~0u, acc[j], step));
+            acc[j] =
+                image_join(a.max, acc[j], __shfl_xor_sync(~0u, acc[j], step));
     if (lane < cv)
 #pragma unroll
         for (int j = 0; j < V; j++)
@@ -120,7 +89,7 @@ static __global__ void __launch_bounds__(THREADS)
     float v = part[0][threadIdx.x];
 #pragma unroll
     for (int w = 1; w < WARPS; w++)
-        v = join(a.max, v, part[w][threadIdx.x]);
+        v = image_join(a.max, v, part[w][threadIdx.x]);
     if (a.parts)
         a.parts[((int64_t)blockIdx.z * a.s.n + n) * a.s.c + c] = v;
     else
@@ -141,38 +110,11 @@ static __global__ void __launch_bounds__(THREADS)
     v = a.parts[i];
 #pragma unroll 8
     for (int s = 1; s < a.s.splits; s++)
-        v = join(a.max, v, a.parts[(int64_t)s * count + i]);
+        v = image_join(a.max, v, a.parts[(int64_t)s * count + i]);
     finish<T>(a, i / a.s.c, i % a.s.c, v);
 }
 
 /* ---- the host's side ----------------------------------------------- */
-
-/* Pixels that are evenly spaced in memory; 0 where they are not. */
-static int64_t pixel_step(const struct kern_tensor *x)
-{
-    int64_t step = 0, pixels = 1;
-
-    for (int i = x->rank - 1; i >= 2; i--) {
-        if (x->dim[i] == 1)
-            continue;
-        if (step == 0)
-            step = x->stride[i];
-        if (x->stride[i] != step * pixels)
-            return 0;
-        pixels *= x->dim[i];
-    }
-    return step > 0 ? step : x->dim[1];
-}
-
-/* Vector of channels where everything is aligned to it, else 1. */
-static int width_of(const struct kern_tensor *x)
-{
-    const int v = 16 / (int)infer_dtype_size(x->dtype);
-    const bool wide = x->dim[1] % v == 0 && pixel_step(x) % v == 0 &&
-                      (x->dim[0] == 1 || x->stride[0] % v == 0);
-
-    return wide ? v : 1;
-}
 
 /* Whether more than a quarter of the threads would lie beyond the vectors. */
 static bool idle_quarter(int vectors, int cv)
@@ -186,7 +128,7 @@ static void shape_of(const struct kern_problem *p, const struct kern_device *d,
                      struct global_shape *s)
 {
     const struct kern_tensor *x = &p->in[0];
-    const int vectors = (int)x->dim[1] / width_of(x);
+    const int vectors = (int)x->dim[1] / image_vector(x);
     const int sms = conv_multiprocessors(d);
     int64_t pixels = 1;
 
@@ -196,7 +138,7 @@ static void shape_of(const struct kern_problem *p, const struct kern_device *d,
     s->c = (int)x->dim[1];
     s->pixels = (int)pixels;
     s->x_image = x->stride[0];
-    s->x_pixel = pixel_step(x);
+    s->x_pixel = image_pixel_step(x);
     s->y_image = p->out[0].stride[0];
     s->cv = 32;
     while (s->cv > 4 && (idle_quarter(vectors, s->cv) ||
@@ -228,7 +170,7 @@ static int global_supports(const struct kern_problem *p,
             return error_set(why, INFER_EUNSUPPORTED,
                              "pool: the window is not the whole image");
     if ((x->dim[1] > 1 && (x->stride[1] != 1 || y->stride[1] != 1)) ||
-        pixel_step(x) <= 0 || x->stride[0] < 0)
+        image_pixel_step(x) <= 0 || x->stride[0] < 0)
         return error_set(why, INFER_EUNSUPPORTED,
                          "pool: channels do not lie last");
     if (kern_tensor_count(x) == 0 || kern_tensor_count(x) > INT32_MAX ||
@@ -265,7 +207,7 @@ template <typename T>
 static int global_run(const struct kern_exec *e, const struct kern_args *args,
                       struct infer_error *err)
 {
-    const int wide = 16 / (int)sizeof(T), v = width_of(&e->problem.in[0]);
+    const int wide = 16 / (int)sizeof(T), v = image_vector(&e->problem.in[0]);
     struct global_args a;
 
     a.s = *(const struct global_shape *)e->state;

@@ -90,7 +90,7 @@ static int make_plan(const struct kern_problem *p, int threads,
     dnnl_primitive_attr_t attr;
     int r;
 
-    *plan = (struct plan){NULL};
+    *plan = (struct plan){0};
     r = describe(p, plan, &conv, err);
     if (r == 0)
         r = onednn_attributes(p, false, 1.0f, err, &attr);

@@ -349,6 +349,54 @@ void make_group_norm(struct maker *m, int k)
     p->out[0] = make_out(m, &s);
 }
 
+/* The layers that follow a mean: x's channels to few values and back, or to
+ * any number. */
+static void make_squeeze(struct maker *m, int k)
+{
+    static const int64_t fixed[][5] = {
+        /* N, C, H = W, R, K */
+        {1, 1, 1, 1, 1},     {1, 32, 16, 8, 32},     {2, 96, 7, 4, 96},
+        {3, 144, 5, 6, 144}, {1, 1152, 7, 48, 1152}, {1, 17, 9, 5, 17},
+        {70, 64, 2, 10, 64}, {1, 4104, 1, 3, 20},    {300, 24, 4, 3, 24},
+    };
+    struct kern_problem *p = m->p;
+    struct dims x = {.rank = 4}, w = {.rank = 2}, w2 = {.rank = 2}, y;
+
+    if (k < COUNT(fixed)) {
+        x.dim[0] = fixed[k][0];
+        x.dim[1] = fixed[k][1];
+        x.dim[2] = x.dim[3] = fixed[k][2];
+        w.dim[0] = fixed[k][3];
+        w2.dim[0] = fixed[k][4];
+    } else {
+        x = make_dims(m, k, 3);
+        if (rng_chance(&m->rng, 60))
+            x.dim[1] = 8 * rng_range(&m->rng, 1, 40);
+        if (rng_chance(&m->rng, 10))
+            x.dim[0] = rng_range(&m->rng, 8, 600 / x.dim[1] + 8);
+        w.dim[0] = rng_range(&m->rng, 1, rng_chance(&m->rng, 20) ? 90 : 20);
+        w2.dim[0] =
+            rng_chance(&m->rng, 80) ? x.dim[1] : rng_range(&m->rng, 1, 100);
+    }
+    w.dim[1] = x.dim[1];
+    w2.dim[1] = w.dim[0];
+    y = x;
+    y.dim[1] = w2.dim[0];
+    for (int i = 2; i < y.rank; i++)
+        y.dim[i] = 1;
+    p->n_in = 5;
+    p->in[0] = make_in(m, &x);
+    p->in[1] = make_weights(m, w.rank, w.dim);
+    p->in[2] = make_weights(m, w2.rank, w2.dim);
+    if (rng_chance(&m->rng, 80))
+        p->in[3] = make_vector(m, w.dim[0]);
+    if (rng_chance(&m->rng, 80))
+        p->in[4] = make_vector(m, w2.dim[0]);
+    p->out[0] = make_out(m, &y);
+    p->attr.squeeze.act = make_activation(&m->rng);
+    make_epilogue(m);
+}
+
 static void make_like(struct maker *m, int k, int min_rank)
 {
     const struct dims s = make_dims(m, k, min_rank);
@@ -695,6 +743,9 @@ static void make_operation(struct maker *m, int k)
     case KERN_REDUCE:
         make_reduce(m, k);
         break;
+    case KERN_SQUEEZE:
+        make_squeeze(m, k);
+        break;
     case KERN_ARG_REDUCE:
         make_arg_reduce(m, k);
         break;
@@ -742,6 +793,7 @@ static void spoil_attribute(struct kern_problem *p, struct rng *r)
     case KERN_SCALE_SHIFT:
     case KERN_LAYER_NORM:
     case KERN_GROUP_NORM:
+    case KERN_SQUEEZE: /* a function, of which not all have a bounded slope */
     case KERN_BATCH_NORM_TRAIN:
     case KERN_BATCH_NORM_DGRAD:
     case KERN_LAYER_NORM_DGRAD:
@@ -826,7 +878,9 @@ void problem_make(const struct kern_row *row, const struct problem_id *id,
     /* Weights are known when planning, most of the time. */
     if (out->op < KERN_CONV_WGRAD && !m.changing &&
         (fixed || rng_chance(&m.rng, 80)))
-        out->constant_in = 2 | (kern_op_residual(out->op) == 3 ? 4u : 0);
+        out->constant_in = out->op == KERN_SQUEEZE          ? 6u
+                           : kern_op_residual(out->op) == 3 ? 6u
+                                                            : 2u;
     out->deterministic = rng_chance(&m.rng, 20);
     out->allow_tf32 = (row->flags & KERN_TF32) != 0;
     if (!fixed && out->n_in > 0 && rng_chance(&m.rng, 10))

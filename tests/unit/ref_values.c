@@ -78,6 +78,51 @@ static void test_group_norm(void **state)
     REF_EXPECT(c, e, 1, 4, 2, 2);
 }
 
+static struct ref_case *new_squeeze(void)
+{
+    struct ref_case *c = ref_new(KERN_SQUEEZE);
+
+    ref_ramp(c, 0, 7, 11, DIMS(2, 3, 2, 2));
+    ref_ramp(c, 1, 5, 7, DIMS(2, 3));
+    ref_ramp(c, 2, 3, 5, DIMS(4, 2));
+    ref_ramp(c, 3, 2, 5, DIMS(2));
+    ref_ramp(c, 4, 4, 7, DIMS(4));
+    c->p.attr.squeeze.act = (struct kern_unary){KERN_SILU, 1, 0};
+    c->p.epilogue.act.kind = KERN_SIGMOID;
+    return c;
+}
+
+static void test_squeeze(void **state)
+{
+    static const float e[] = {0.33936749f, 0.57176014f, 0.37845191f,
+                              0.6127831f,  0.34142816f, 0.56046484f,
+                              0.39443937f, 0.61569042f};
+    static const int64_t narrow[] = {2, 2}, wide[] = {4, 3};
+    struct ref_case *c = new_squeeze();
+
+    (void)state;
+    REF_EXPECT(c, e, 2, 4, 1, 1);
+    c = new_squeeze();
+    ref_out(c, INFER_F32, c->out, DIMS(2, 4, 2, 1));
+    ref_refused(c, INFER_EUNSUPPORTED, "output has shape 2x4x2x1");
+    c = new_squeeze();
+    ref_out(c, INFER_F32, c->out, DIMS(2, 4, 1, 1));
+    ref_ramp(c, 1, 5, 7, 2, narrow);
+    ref_refused(c, INFER_EUNSUPPORTED, "weights take 2 and 2 values");
+    c = new_squeeze();
+    ref_out(c, INFER_F32, c->out, DIMS(2, 4, 1, 1));
+    ref_ramp(c, 2, 5, 7, 2, wide);
+    ref_refused(c, INFER_EUNSUPPORTED, "weights take 3 and 3 values");
+    c = new_squeeze();
+    ref_out(c, INFER_F32, c->out, DIMS(2, 4, 1, 1));
+    ref_ramp(c, 4, 5, 7, DIMS(3));
+    ref_refused(c, INFER_EUNSUPPORTED, "bias2 has shape 3");
+    c = new_squeeze();
+    ref_out(c, INFER_F32, c->out, DIMS(2, 4, 1, 1));
+    c->p.attr.squeeze.act.kind = KERN_UNARY_COUNT;
+    ref_refused(c, INFER_EUNSUPPORTED, "unknown function");
+}
+
 static void test_lrn_odd(void **state)
 {
     static const float e[] = {-0.69494265f, 0.27330509f, -0.26881233f,
@@ -513,6 +558,7 @@ int main(void)
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_rms_norm),
         cmocka_unit_test(test_group_norm),
+        cmocka_unit_test(test_squeeze),
         cmocka_unit_test(test_lrn_odd),
         cmocka_unit_test(test_lrn_even),
         cmocka_unit_test(test_softmax),

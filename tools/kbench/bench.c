@@ -205,9 +205,10 @@ static int note_failure(struct bench *b, const struct kern_row *row,
                         int variant, const struct infer_error *why,
                         struct infer_error *err)
 {
-    char name[KERN_VARIANT_NAME];
+    char name[KERN_VARIANT_NAME] = "";
 
-    snprintf(name, sizeof(name), variant ? "variant %d" : "", variant);
+    if (variant)
+        snprintf(name, sizeof(name), "variant %d", variant);
     if (!add_candidate(b, row, name, err))
         return INFER_EMEMORY;
     struct kb_result *r = &b->c->result[b->c->n_results - 1];

@@ -411,7 +411,10 @@ static int check_results(const struct run *run, struct infer_error *err)
     if (results == 0)
         return error_set(err, INFER_EUNSUPPORTED,
                          "none of the kernels that were asked for takes any of "
-                         "the problems");
+                         "the problems%s",
+                         run->request->backend[INFER_BACKEND_REF]
+                             ? ""
+                             : " (--backends=ref adds the reference)");
     if (run->request->fail_below > 0 && ratios == 0)
         return error_set(err, INFER_EMISMATCH,
                          "--fail-below: no problem has kernels of ours and of "

@@ -96,8 +96,7 @@ static bool run_absolute(const struct truth *t, double *out,
 
 /* ---- activations --------------------------------------------------- */
 
-/* Largest slope, or a little above it. */
-static double slope(const struct kern_unary *f)
+double bound_slope(const struct kern_unary *f)
 {
     const double a = fabs((double)f->a), b = fabs((double)f->b);
 
@@ -126,8 +125,7 @@ static double slope(const struct kern_unary *f)
 /* Functions that vendors approximate in single precision: 16 units in the
  * last place of max(1, |y|) covers polynomials for exp, tanh and erf, which
  * lose relative accuracy near zero.  The others are a product and a sum. */
-static double function_bound(const struct kern_unary *f, double x, double y,
-                             double u)
+double bound_function(const struct kern_unary *f, double x, double y, double u)
 {
     switch (f->kind) {
     case KERN_IDENTITY:
@@ -269,9 +267,9 @@ static bool sum_bound(const struct truth *t, double u, double factor,
         return false;
     for (int64_t i = 0; i < count; i++) {
         const double total = tol[i], y = ((const double *)t->out[0])[i];
-        tol[i] =
-            slope(act) * (8 * sqrt(sum_terms(&t->p)) * u + factor) * total +
-            function_bound(act, total, y, u);
+        tol[i] = bound_slope(act) * (8 * sqrt(sum_terms(&t->p)) * u + factor) *
+                     total +
+                 bound_function(act, total, y, u);
     }
     return true;
 }
@@ -284,7 +282,7 @@ static void add_bias_rounding(const struct truth *t, enum infer_dtype dtype,
 {
     const struct kern_tensor *y = &t->p.out[0], *b = &t->p.in[2];
     const int at = t->p.op == KERN_DENSE_FPROP ? y->rank - 1 : 1;
-    const double u = bound_unit(dtype), most = slope(&t->p.epilogue.act);
+    const double u = bound_unit(dtype), most = bound_slope(&t->p.epilogue.act);
     int64_t inner = 1;
 
     for (int i = at + 1; i < y->rank; i++)
@@ -326,13 +324,15 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
         return true;
     if (t->p.op == KERN_CONV_FPROP && o == 1)
         return moments_bound(t, e, u, tol, err);
+    if (t->p.op == KERN_SQUEEZE)
+        return bound_squeeze(t, u, tol);
     if (t->p.op == KERN_LAYER_NORM || t->p.op == KERN_GROUP_NORM) {
         norm_bound(t, u, tol);
         return true;
     }
     if (t->p.op == KERN_UNARY) {
         for (int64_t i = 0; i < count; i++)
-            tol[i] = function_bound(&t->p.attr.unary,
+            tol[i] = bound_function(&t->p.attr.unary,
                                     scalar_load(t->p.in[0].dtype, t->in[0], i),
                                     y[i], u);
         return true;

@@ -91,6 +91,8 @@ double problem_terms(const struct kern_problem *p)
             if (p->attr.reduce.axes >> i & 1)
                 n *= (double)x->dim[i];
         return n;
+    case KERN_SQUEEZE:
+        return product(x->dim, 1, x->rank) + (double)w->dim[0];
     case KERN_REDUCE_DGRAD: /* a norm is a sum over all that it covers */
         return p->attr.reduce.kind == KERN_REDUCE_L2
                    ? product(p->out[0].dim, 0, p->out[0].rank) /
@@ -151,6 +153,21 @@ static bool binary_is_exact(const struct kern_problem *p)
            (p->attr.binary.kind != KERN_POW && p->attr.binary.kind != KERN_DIV);
 }
 
+/* Where a mean is a multiple of 1 / pixels, a power of 2, and the largest sum
+ * on small integers (exact_value()) still has fewer such units than single
+ * precision has; the functions take up to three binary places each. */
+static bool squeeze_is_exact(const struct kern_problem *p)
+{
+    const struct kern_tensor *x = &p->in[0];
+    const double pixels = product(x->dim, 2, x->rank);
+    const double hidden = 2 * 3 * (double)x->dim[1] + 3;
+    int exponent;
+
+    return unary_is_exact(&p->attr.squeeze.act) &&
+           frexp(pixels, &exponent) == 0.5 &&
+           64 * pixels * (2 * hidden * (double)p->in[1].dim[0] + 3) <= 0x1p24;
+}
+
 bool data_is_exact(const struct kern_problem *p)
 {
     if (!unary_is_exact(&p->epilogue.act))
@@ -191,6 +208,8 @@ bool data_is_exact(const struct kern_problem *p)
         return scalar_is_integer(p->in[0].dtype) ||
                (p->attr.reduce.kind != KERN_REDUCE_MEAN &&
                 p->attr.reduce.kind != KERN_REDUCE_L2);
+    case KERN_SQUEEZE:
+        return squeeze_is_exact(p);
     case KERN_RESIZE:
     case KERN_RESIZE_DGRAD:
         return p->attr.resize.mode == KERN_NEAREST;
@@ -229,6 +248,10 @@ static double exact_value(const struct kern_problem *p, int i, struct rng *rng)
     case KERN_MATMUL:
         if (i == 1)
             return sparse(p, rng, (double)rng_range(rng, -2, 2));
+        break;
+    case KERN_SQUEEZE:
+        if (i == 1 || i == 2)
+            return (double)rng_range(rng, -2, 2);
         break;
     case KERN_BATCH_NORM: /* var + epsilon is 1 or 4; epsilon a power of 2 */
         if (i == 4)

@@ -89,6 +89,13 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
 /* The same for the operations of training that are no plain sums
  * (bound_train.c); false where an operation is none of them. */
 bool bound_train(const struct truth *t, int o, double u, double *tol);
+/* And of squeeze and excitation (bound_squeeze.c).  False: out of memory. */
+bool bound_squeeze(const struct truth *t, double u, double *tol);
+/* A function's largest slope, or a little above it. */
+double bound_slope(const struct kern_unary *f);
+/* What it may lose itself where its argument is at most x in magnitude and its
+ * value y. */
+double bound_function(const struct kern_unary *f, double x, double y, double u);
 /* How a row computes what it sums (bound_transform.c): term by term, or by a
  * transform of tiles, with a bound of its own. */
 enum bound_way { BOUND_SUMS, BOUND_WINOGRAD, BOUND_FOURIER };
