@@ -256,8 +256,7 @@ static __global__ void __launch_bounds__(128 * WGS + 128, 1)
     static_assert(M::DOWN && L::USED == 64, "see above");
     if (threadIdx.x == 0) {
         hopper_prefetch(&a.w);
-        if (a.phase[0].chunks > 0)
-            hopper_prefetch(&a.dy[0]);
+        hopper_prefetch(&a.dy[0]);
         for (int i = 0; i < STAGES; i++) {
             hopper_barrier_init(base + L::FULL + i * 8, 1);
             hopper_barrier_init(base + L::EMPTY + i * 8, 4 * TEAM);
