@@ -50,6 +50,11 @@ int lower_reshape(const struct lower *l, const struct view *v, int rank,
 /* Axis of a value that has been through shape inference. */
 int lower_axis(const struct lower *l, int axis, int rank, int *out);
 
+/* A mean over each channel's whole image: where squeeze and excitation begins
+ * with it and the backend has a row for that, emits a step for the whole, and
+ * is done with the node. */
+int lower_squeeze(const struct lower *l, bool *done);
+
 lower_fn lower_conv, lower_conv_transpose, lower_pool, lower_norm, lower_lrn,
     lower_pad, lower_resize;
 lower_fn lower_dense, lower_matmul, lower_softmax, lower_reduce,

@@ -117,11 +117,24 @@ int lower_conv_transpose(const struct lower *l)
     return rc < 0 ? named(l, rc) : lower_end(l, &e);
 }
 
+/* One mean a channel. */
+static bool is_mean(const struct kern_tensor *x, const struct kern_pool *a)
+{
+    int i;
+
+    for (i = 0; i < x->rank - 2; i++)
+        if (a->window[i] != x->dim[i + 2] || a->pad_begin[i] != 0 ||
+            a->pad_end[i] != 0 || (a->window[i] > 1 && a->dilation[i] != 1))
+            return false;
+    return a->kind == KERN_POOL_AVERAGE;
+}
+
 int lower_pool(const struct lower *l)
 {
     const struct view *x = lower_in(l, 0);
     int64_t extent[KERN_MAX_SPATIAL], out[KERN_MAX_SPATIAL];
     struct plan_emit e;
+    bool done = false;
     int rc = check_spatial(l, x);
 
     if (rc < 0)
@@ -129,7 +142,11 @@ int lower_pool(const struct lower *l)
     lower_begin(l, KERN_POOL_FPROP, PLAN_IMAGE, &e);
     rc = op_pool_resolve(&l->node->attr.pool, spatial_of(&x->t, extent), extent,
                          &e.p.attr.pool, out, l->err);
-    return rc < 0 ? named(l, rc) : lower_end(l, &e);
+    if (rc < 0)
+        return named(l, rc);
+    if (is_mean(&x->t, &e.p.attr.pool))
+        rc = lower_squeeze(l, &done);
+    return rc < 0 || done ? rc : lower_end(l, &e);
 }
 
 /* Batch norm, scale and shift, group norm: one parameter a channel. */

@@ -107,6 +107,7 @@ int lower_reduce(const struct lower *l)
     const int rank = lower_in(l, 0)->t.rank;
     struct plan_emit e;
     uint32_t axes = 0;
+    bool done;
     int i, axis, rc;
 
     for (i = 0; i < a->n_axes; i++) {
@@ -117,6 +118,11 @@ int lower_reduce(const struct lower *l)
     }
     if (a->n_axes == 0)
         axes = (1u << rank) - 1;
+    if (a->kind == KERN_REDUCE_MEAN && rank > 2 && axes == (1u << rank) - 4) {
+        rc = lower_squeeze(l, &done);
+        if (rc < 0 || done)
+            return rc;
+    }
     lower_begin(l, KERN_REDUCE, PLAN_ROWS, &e);
     e.p.attr.reduce.kind = a->kind;
     e.p.attr.reduce.axes = axes;

@@ -319,7 +319,7 @@ static inline double depthwise_estimate(const struct kern_problem *p,
            kern_problem_bytes(p) / 3e6;
 }
 
-enum { DEPTHWISE_WIDTHS = 3, DEPTHWISE_TILES = 1 };
+enum { DEPTHWISE_WIDTHS = 3, DEPTHWISE_TILES = 2 };
 enum { DEPTHWISE_VARIANTS = DEPTHWISE_WIDTHS + DEPTHWISE_TILES };
 
 /* Threads of 8 channels by `width` outputs. */
@@ -378,7 +378,7 @@ static inline int depthwise_choose(struct kern_exec *e,
 {
     static const struct {
         int blocks, kib;
-    } tiles[DEPTHWISE_TILES] = {{1, 40}};
+    } tiles[DEPTHWISE_TILES] = {{1, 40}, {2, 72}};
     const bool takes = depthwise_tile_takes(&e->problem, &s->g, d);
     const bool first = takes && depthwise_tiles_first(&s->g, d);
     const int tile = e->variant - (first ? 0 : DEPTHWISE_WIDTHS);
@@ -395,8 +395,8 @@ static inline int depthwise_choose(struct kern_exec *e,
         return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
                          e->row->name, e->variant);
     s->width = 0;
-    snprintf(e->variant_name, sizeof(e->variant_name), "tile%dx%d",
-             s->tile.rows, s->tile.columns);
+    snprintf(e->variant_name, sizeof(e->variant_name), "tile%d_%dx%d",
+             s->tile.blocks, s->tile.rows, s->tile.columns);
     return 0;
 }
 

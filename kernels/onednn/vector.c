@@ -13,7 +13,7 @@
 
 enum cpu_isa cpu_limit = CPU_WIDEST;
 
-#ifdef HAVE_TARGET_CLONES
+#ifdef VECTOR_LEVELS
 bool cpu_has_avx512(void)
 {
     return cpu_limit > CPU_AVX2 && __builtin_cpu_supports("avx512f") &&
@@ -41,7 +41,7 @@ bool cpu_has_avx2(void)
 
 const struct vector_steps *vector_steps(void)
 {
-#ifdef HAVE_TARGET_CLONES
+#ifdef VECTOR_LEVELS
     if (cpu_has_avx512())
         return &vector_steps_avx512;
     if (cpu_has_avx2())

@@ -60,6 +60,11 @@ struct vector_steps {
 
 /* NULL where the machine has neither. */
 const struct vector_steps *vector_steps(void);
+/* Whether the compiler builds single functions for wider instructions. */
+#if defined(__x86_64__) && defined(__GNUC__)
+#define VECTOR_LEVELS 1
+#endif
+
 extern const struct vector_steps vector_steps_avx512;
 extern const struct vector_steps vector_steps_avx2;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inner loops with vectors of 8 floats and 16 registers: a block of
  * 6 rows x 16 channels keeps 12 sums, 2 vectors of U and 1 value of V. */
-#include "config.h"
+#include "kernels/onednn/vector.h"
 
-#ifdef HAVE_TARGET_CLONES
+#ifdef VECTOR_LEVELS
 #define STEPS  vector_steps_avx2
 #define TARGET __attribute__((target("arch=x86-64-v3")))
 #define BYTES  32

@@ -499,6 +499,7 @@ def applications():
             "inception_v3": keras.applications.InceptionV3,
             "nasnet_mobile": keras.applications.NASNetMobile,
             "xception": keras.applications.Xception,
+            "convnext_tiny": keras.applications.ConvNeXtTiny,
             "vgg16": keras.applications.VGG16}
     for name, make in made.items():
         size = 75 if name == "inception_v3" else \
@@ -516,6 +517,12 @@ def seeds():
     model = keras.Model(x, L.Dense(4, name="ee")(d), name="seed")
     model.compile("sgd", "mse")
     save("seed_model", model)
+    # ConvNeXt's layer, which keras.layers does not have.
+    from keras.src.applications.convnext import LayerScale
+    y = L.Dense(4, name="gg")(LayerScale(0.5, 3, name="ff")(a))
+    save("seed_scale", keras.Model(x, L.Add(name="hh")(
+        [y, LayerScale(0.5, 4, name="ii")(y)]), name="scale"),
+        formats=("keras", "h5"))
 
 
 if PART == "seeds":

@@ -151,6 +151,7 @@ static void test_seed(void **state)
 {
     (void)state;
     assert_int_equal(check_model(SEEDS "seed_model.npz", true), 2);
+    assert_int_equal(check_model(SEEDS "seed_scale.npz", false), 2);
 }
 
 /* Not of models without weights, or with layers whose variables a bare file

@@ -258,6 +258,7 @@ keras_variables_fn keras_depthwise_variables;
 keras_variables_fn keras_separable_variables;
 keras_variables_fn keras_dense_variables;
 keras_variables_fn keras_batch_norm_variables;
+keras_variables_fn keras_layer_scale_variables;
 keras_variables_fn keras_norm_variables;
 keras_variables_fn keras_normalization_variables;
 keras_variables_fn keras_prelu_variables;

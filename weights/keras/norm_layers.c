@@ -129,6 +129,30 @@ struct keras_value keras_batch_norm(struct keras_emit *k, struct keras_layer *l,
     return x;
 }
 
+/* Of ConvNeXt in keras.applications: the last axis times gamma. */
+int keras_layer_scale_variables(struct keras_emit *k, struct keras_layer *l)
+{
+    keras_add_variable(l, "gamma", true);
+    return k->status;
+}
+
+struct keras_value keras_layer_scale(struct keras_emit *k,
+                                     struct keras_layer *l,
+                                     const struct keras_value *in, int n)
+{
+    struct keras_value x = channel_first(k, in[0], in[0].rank - 1);
+    const int64_t channels = channels_of(k, l);
+    int one = -1;
+
+    (void)n;
+    const int args[2] = {x.value,
+                         parameter(k, l, "gamma", "weight", channels, 1, &one)};
+    if (k->status < 0)
+        return keras_failed(k);
+    x.value = keras_node(k, GRAPH_SCALE_SHIFT, "", args, 2, NULL);
+    return x;
+}
+
 /* ---- layer and group normalisation --------------------------------- */
 
 /* The first normalised axis: the axes must be the last ones. */
