@@ -57,7 +57,8 @@
 
 #define ALIGN 256
 
-/* Bytes of numbers that fill the memory, over and over. */
+/* Bytes of numbers that fill the memory, over and over.  The first of the pool
+ * are no tensor's. */
 #define PATTERN (1u << 20)
 
 struct tuner {
@@ -74,6 +75,7 @@ struct tuner {
 struct room {
     size_t in[KERN_MAX_IN], in_step[KERN_MAX_IN]; /* step: 0 for one place */
     size_t out[KERN_MAX_OUT];
+    size_t written; /* outputs and workspace lie from here to the end */
     size_t workspace, total;
     int copies[KERN_MAX_IN];
 };
@@ -261,6 +263,7 @@ static bool lay_out(const struct kern_exec *e, struct room *r)
     int i;
 
     memset(r, 0, sizeof *r);
+    r->total = PATTERN;
     for (i = 0; i < p->n_in && good; i++) {
         if (p->in[i].dtype == INFER_NONE)
             continue;
@@ -269,6 +272,7 @@ static bool lay_out(const struct kern_exec *e, struct room *r)
         else
             good = add_tensor_room(&p->in[i], &r->total, &r->in[i]);
     }
+    r->written = r->total;
     for (i = 0; i < p->n_out && good; i++)
         good = add_tensor_room(&p->out[i], &r->total, &r->out[i]);
     return good && add_room(e->workspace, &r->total, &r->workspace);
@@ -290,27 +294,50 @@ static void make_pattern(uint16_t *to)
     }
 }
 
+/* Fills memory whose first bytes are filled. */
+static int fill_on(const struct device *d, unsigned char *to, size_t filled,
+                   size_t bytes, struct infer_error *err)
+{
+    int rc = 0;
+
+    while (rc == 0 && filled < bytes) {
+        const size_t n = bytes - filled < filled ? bytes - filled : filled;
+
+        rc = d->ops->copy_within(d, to + filled, to, n, err);
+        filled += n;
+    }
+    return rc;
+}
+
 int tuner_fill(const struct device *d, void *memory, size_t bytes,
                struct infer_error *err)
 {
-    unsigned char *pool = memory;
     const size_t first = bytes < PATTERN ? bytes : PATTERN;
     uint16_t *pattern = malloc(PATTERN);
-    size_t done;
     int rc;
 
     if (!pattern)
         return error_set(err, INFER_EMEMORY, "tuning: out of memory");
     make_pattern(pattern);
-    rc = d->ops->copy_in(d, pool, pattern, first, err);
-    for (done = first; rc == 0 && done < bytes;) {
-        const size_t n = bytes - done < done ? bytes - done : done;
-
-        rc = d->ops->copy_within(d, pool + done, pool, n, err);
-        done += n;
-    }
+    rc = d->ops->copy_in(d, memory, pattern, first, err);
+    if (rc == 0)
+        rc = fill_on(d, memory, first, bytes, err);
     free(pattern);
     return rc;
+}
+
+/* Fills what a kernel has written.  Left there it would be read by kernels
+ * measured later, and what they make of it by others, until numbers overflow:
+ * kernels that compute rows with NaNs again would seem slow. */
+static int restore(const struct tuner *t, const struct room *r,
+                   struct infer_error *err)
+{
+    const size_t bytes = r->total - r->written;
+    const size_t first = bytes < PATTERN ? bytes : PATTERN;
+    unsigned char *to = t->pool + r->written;
+    int rc = t->device->ops->copy_within(t->device, to, t->pool, first, err);
+
+    return rc < 0 ? rc : fill_on(t->device, to, first, bytes, err);
 }
 
 static int reserve(struct tuner *t, size_t bytes, struct infer_error *err)
@@ -511,6 +538,8 @@ static int measure(struct tuner *t, const struct kern_row *row, int variant,
         return 0;
     }
     rc = race(t, &e, &room, best_of(field), err, &seconds);
+    if (rc == 0)
+        rc = restore(t, &room, err);
     if (rc < 0 && d->ops->give_up)
         d->ops->give_up(d, err);
     if (rc == 0 && seconds < FOREVER) {

@@ -2,6 +2,7 @@
 /* CUDA's errors in the words of this project, and its devices. */
 #include "kernels/cuda/cuda.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +139,35 @@ bool cuda_can_chain(void)
         __atomic_store_n(&known[ordinal], answer, __ATOMIC_RELAXED);
     }
     return answer == 2;
+}
+
+/* ---- launching ----------------------------------------------------- */
+
+/* Dynamic shared memory that every kernel may have; for more it has to ask. */
+#define GRANTED (48u * 1024)
+
+static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
+
+/* What a kernel may have is the process's, not the launch's: another thread
+ * that asks for less before this one has launched would take it away. */
+int cuda_launch(const cudaLaunchConfig_t *config, const void *kernel,
+                void **args, struct infer_error *err)
+{
+    const size_t shared = config->dynamicSmemBytes;
+    cudaError_t code = cudaSuccess;
+
+    if (shared > GRANTED) {
+        pthread_mutex_lock(&asking);
+        code = cudaFuncSetAttribute(
+            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    }
+    if (code == cudaSuccess)
+        code = cudaLaunchKernelExC(config, kernel, args);
+    if (shared > GRANTED)
+        pthread_mutex_unlock(&asking);
+    if (code != cudaSuccess)
+        return cuda_fail(err, code, "a launch", __FILE__, __LINE__);
+    return CUDA_LAUNCHED(err);
 }
 
 int cuda_device_open(int ordinal, struct infer_error *err,

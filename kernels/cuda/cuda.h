@@ -69,6 +69,11 @@ bool cuda_can_chain(void);
 /* Whether this build has code that runs on the current device. */
 bool cuda_has_code(void);
 
+/* Launches a kernel on the caller's current device, with as much dynamic shared
+ * memory as it is asked for; may be called by several threads. */
+int cuda_launch(const cudaLaunchConfig_t *config, const void *kernel,
+                void **args, struct infer_error *err);
+
 /* ---- what rows share ----------------------------------------------- */
 
 /* release() of rows whose state is one block of malloc(). */

@@ -52,12 +52,7 @@ static int launch_chained(void (*kernel)(const Args), dim3 grid, dim3 threads,
     config.stream = (cudaStream_t)stream;
     config.attrs = &attribute;
     config.numAttrs = cuda_can_chain() ? 1 : 0;
-    if (shared > 48 * 1024)
-        CUDA_TRY(err, cudaFuncSetAttribute(
-                          entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                          (int)shared));
-    CUDA_TRY(err, cudaLaunchKernelExC(&config, entry, list));
-    return CUDA_LAUNCHED(err);
+    return cuda_launch(&config, entry, list, err);
 }
 
 /* Launches on the caller's current device; neither allocates nor waits. */
@@ -68,14 +63,13 @@ static int launch_kernel(void (*kernel)(const Args), dim3 grid,
 {
     const void *entry = reinterpret_cast<const void *>(kernel);
     void *list[] = {&args};
+    cudaLaunchConfig_t config = {};
 
-    if (shared > 48 * 1024) /* beyond that a kernel has to ask */
-        CUDA_TRY(err, cudaFuncSetAttribute(
-                          entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                          (int)shared));
-    CUDA_TRY(err, cudaLaunchKernel(entry, grid, dim3(threads), list, shared,
-                                   (cudaStream_t)stream));
-    return CUDA_LAUNCHED(err);
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = (cudaStream_t)stream;
+    return cuda_launch(&config, entry, list, err);
 }
 
 /* launch_chained() in clusters of `cluster` blocks, of which a grid of `blocks`
@@ -103,12 +97,7 @@ static int launch_clusters(void (*kernel)(const Args), int blocks, int cluster,
     config.stream = (cudaStream_t)stream;
     config.attrs = attributes;
     config.numAttrs = cuda_can_chain() ? 2 : 1;
-    if (shared > 48 * 1024)
-        CUDA_TRY(err, cudaFuncSetAttribute(
-                          entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                          (int)shared));
-    CUDA_TRY(err, cudaLaunchKernelExC(&config, entry, list));
-    return CUDA_LAUNCHED(err);
+    return cuda_launch(&config, entry, list, err);
 }
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "tests/unit/network.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -464,6 +465,73 @@ static void test_more_thorough(void **unused)
 }
 #endif
 
+/* A row that leaves infinities behind, and what it found before it. */
+static bool found_infinity;
+static int launches;
+
+static int supports_all(const struct kern_problem *p,
+                        const struct kern_device *d, struct infer_error *why)
+{
+    (void)p;
+    (void)d;
+    (void)why;
+    return 0;
+}
+
+static int overflow(const struct kern_exec *e, const struct kern_args *args,
+                    struct infer_error *err)
+{
+    const int64_t n = e->problem.in[0].dim[0];
+    const float *x = args->in[0];
+    float *y = args->out[0];
+    int64_t i;
+
+    (void)err;
+    launches++;
+    for (i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            found_infinity = true;
+    for (i = 0; i < n; i++)
+        y[i] = INFINITY;
+    return 0;
+}
+
+/* What a row is timed with is no other's result. */
+static void test_inputs_stay(void **unused)
+{
+    static const struct kern_row row = {.name = "overflow",
+                                        .op = KERN_UNARY,
+                                        .backend = INFER_BACKEND_REF,
+                                        .supports = supports_all,
+                                        .launch = overflow};
+    static const int64_t sizes[] = {700000, 300000, 600000};
+    const struct kern_row *rows[] = {&row};
+    const enum infer_backend backend = INFER_BACKEND_REF;
+    struct infer_error err = {0};
+    struct tune_choice choice;
+    struct device cpu;
+    struct tuner *t;
+    size_t i;
+
+    (void)unused;
+    found_infinity = false;
+    launches = 0;
+    assert_int_equal(device_open("cpu", 1, NULL, &err, &cpu), 0);
+    assert_int_equal(
+        tuner_open(TUNE_EXHAUSTIVE, path, &cpu, &backend, 1, &err, &t), 0);
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct kern_problem p = {.op = KERN_UNARY, .n_in = 1, .n_out = 1};
+
+        p.in[0] = p.out[0] =
+            kern_tensor_dense(INFER_F32, 1, &sizes[i], KERN_NCHW);
+        assert_int_equal(tuner_choose(t, &p, rows, 1, &err, &choice), 0);
+    }
+    assert_true(launches >= 6);
+    assert_false(found_infinity);
+    tuner_close(t);
+    device_close(&cpu);
+}
+
 static void test_options(void **unused)
 {
     struct infer_model *model = model_of(two_convolutions());
@@ -518,6 +586,7 @@ int main(void)
 #ifdef HAVE_ONEDNN
         cmocka_unit_test(test_more_thorough),
 #endif
+        cmocka_unit_test(test_inputs_stay),
         cmocka_unit_test(test_options),
     };
 
