@@ -61,23 +61,23 @@ class Turn:
 TURN = Turn()
 
 
-def in_turn(function):
-    @functools.wraps(function)
-    def locked(*args, **options):
-        with TURN:
-            return function(*args, **options)
-    return locked
-
-
 def measure_in_turn():
-    """Inductor's two searches: among the kernels of a layer, and among the
-    launches of one kernel."""
-    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
-    from torch._inductor.select_algorithm import AlgorithmSelectorCache
-    CachingAutotuner.benchmark_all_configs = in_turn(
-        CachingAutotuner.benchmark_all_configs)
-    AlgorithmSelectorCache.benchmark_choices = classmethod(in_turn(
-        AlgorithmSelectorCache.benchmark_choices.__func__))
+    """All that Inductor chooses by measurement goes through these.  A kernel may
+    be compiled when it first runs: that comes before its turn."""
+    from torch._inductor.runtime import benchmarking
+
+    def in_turn(benchmark_gpu):
+        @functools.wraps(benchmark_gpu)
+        def locked(self, run, *args, **options):
+            run()
+            torch.cuda.synchronize()
+            with TURN:
+                return benchmark_gpu(self, run, *args, **options)
+        return locked
+
+    for kind in (benchmarking.TritonBenchmarker,
+                 benchmarking.InductorBenchmarker):
+        kind.benchmark_gpu = in_turn(kind.benchmark_gpu)
 
 
 def queued_ms(run):
