@@ -21,6 +21,10 @@ const struct graph_value *lower_out(const struct lower *l, int k);
 /* Output k is this view, whose dims are those of the output. */
 int lower_set(const struct lower *l, int k, const struct view *v);
 
+/* The only node that reads the value, as its first input, where it stands close
+ * behind this one; else -1. */
+int lower_only_reader(const struct lower *l, int value);
+
 /* A problem whose inputs are those of the node in order, its residual and
  * epilogue included, and whose output is output 0. */
 void lower_begin(const struct lower *l, enum kern_op op, enum plan_class class,

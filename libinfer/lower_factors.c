@@ -23,18 +23,9 @@ static bool same_dims(const struct view *v, int rank, const int64_t *dim)
 /* The node's only reader is a convolution of this value. */
 static bool feeds_conv(const struct lower *l)
 {
-    const struct plan *plan = l->plan;
-    const struct graph *g = plan->g;
-    const int value = l->node->out[0];
-    int i, k;
+    const int reader = lower_only_reader(l, l->node->out[0]);
 
-    if (plan->value[value].uses != 1 || plan->value[value].host >= 0)
-        return false;
-    for (i = l->index + 1; i < g->n_nodes; i++)
-        for (k = 0; k < g->node[i].n_in; k++)
-            if (g->node[i].op != GRAPH_NONE && g->node[i].in[k] == value)
-                return k == 0 && g->node[i].op == GRAPH_CONV;
-    return false;
+    return reader >= 0 && l->plan->g->node[reader].op == GRAPH_CONV;
 }
 
 /* Which input is the image, the other being N, C and ones; -1 where the node is

@@ -15,9 +15,6 @@
 
 enum { X, W, W2, BIAS, BIAS2 };
 
-/* Nodes behind the mean among which the next of the chain is looked for: it
- * stands close, and planning stays linear in the nodes. */
-#define REACH 64
 /* Two layers, their activations, and a few reshapes before each. */
 #define MOST_NODES 12
 
@@ -33,21 +30,6 @@ struct chain {
 };
 
 /* ---- the chain ----------------------------------------------------- */
-
-/* The only node that reads the value, or -1. */
-static int only_user(const struct lower *l, int value)
-{
-    const struct graph *g = l->plan->g;
-    int i, k;
-
-    if (l->plan->value[value].uses != 1 || l->plan->value[value].host >= 0)
-        return -1;
-    for (i = l->index + 1; i < g->n_nodes && i - l->index <= REACH; i++)
-        for (k = 0; k < g->node[i].n_in; k++)
-            if (g->node[i].op != GRAPH_NONE && g->node[i].in[k] == value)
-                return k == 0 ? i : -1;
-    return -1;
-}
 
 /* One number an image and channel: N, features, ones. */
 static bool is_vector(const struct lower *l, int value)
@@ -79,7 +61,7 @@ static bool take(const struct lower *l, struct chain *c, int node)
 static bool skip_reshapes(const struct lower *l, struct chain *c)
 {
     for (;;) {
-        const int i = only_user(l, c->value);
+        const int i = lower_only_reader(l, c->value);
 
         if (i < 0)
             return false;
@@ -154,12 +136,12 @@ static bool take_layer(const struct lower *l, struct chain *c, int which)
 
     if (!skip_reshapes(l, c))
         return false;
-    i = only_user(l, c->value);
+    i = lower_only_reader(l, c->value);
     if (!is_layer(l, &g->node[i]) || !take(l, c, i))
         return false;
     c->layer[which] = &g->node[i];
     c->act[which] = g->node[i].epilogue.act;
-    i = only_user(l, c->value);
+    i = lower_only_reader(l, c->value);
     if (i >= 0 && c->act[which].kind == KERN_IDENTITY &&
         g->node[i].op == GRAPH_UNARY && take(l, c, i))
         c->act[which] = g->node[i].attr.unary;

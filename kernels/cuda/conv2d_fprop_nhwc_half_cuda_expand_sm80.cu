@@ -55,17 +55,6 @@ template <int STEPS> struct expand_lane {
 
 /* ---- the kernel ---------------------------------------------------- */
 
-static __device__ __forceinline__ void
-expand_mma(__half, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_f16(d, a, b);
-}
-static __device__ __forceinline__ void
-expand_mma(__nv_bfloat16, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_bf16(d, a, b);
-}
-
 /* 8 or 16 bytes as registers. */
 static __device__ __forceinline__ void expand_load(const void *from,
                                                    uint32_t (&to)[2])
@@ -149,7 +138,7 @@ expand_multiply(const uint32_t (&x)[4][expand_lane<STEPS>::PARTS]
                     const uint32_t two[4] = {x[2 * i][p][s], x[2 * i + 1][p][s],
                                              x[2 * i][p][s + 1],
                                              x[2 * i + 1][p][s + 1]};
-                    expand_mma(T(), acc[i][j], two, f + s);
+                    ptx_mma(T(), acc[i][j], two, f + s);
                 }
         }
 }

@@ -38,17 +38,6 @@ struct narrow_args {
 
 /* ---- the kernel ---------------------------------------------------- */
 
-static __device__ __forceinline__ void
-narrow_mma(__half, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_f16(d, a, b);
-}
-static __device__ __forceinline__ void
-narrow_mma(__nv_bfloat16, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_bf16(d, a, b);
-}
-
 /* 16 bytes as four registers. */
 static __device__ __forceinline__ void narrow_load(const void *from,
                                                    uint32_t (&to)[4])
@@ -93,7 +82,7 @@ narrow_multiply(const uint32_t (&x)[4], const uint32_t (&x8)[4],
                                x8[2 * step + 1]};
 #pragma unroll
         for (int j = 0; j < TILES; j++)
-            narrow_mma(T(), acc[j], a, w[j] + 2 * step);
+            ptx_mma(T(), acc[j], a, w[j] + 2 * step);
     }
 }
 

@@ -161,7 +161,7 @@ enum plan_kind {
 struct plan {
     struct kern_problem inner;
     enum plan_kind kind;
-    int64_t spread_h, spread_w; /* extents of dy with zeros between */
+    int64_t spread_w; /* columns of dy with zeros between */
 };
 
 struct repack_state {
@@ -188,7 +188,6 @@ static void turn_round(const struct kern_problem *p, struct plan *plan)
 
     for (int i = 0; i < 2; i++)
         extent[i] = (dy->dim[i + 2] - 1) * c->stride[i] + 1;
-    plan->spread_h = extent[0];
     plan->spread_w = extent[1];
     plan->kind = PLAN_PLAIN;
     if (c->stride[0] > 1 || c->stride[1] > 1) {

@@ -75,17 +75,6 @@ template <int ROWS, int TEAM> struct stream_layout {
 
 /* ---- the kernel ---------------------------------------------------- */
 
-static __device__ __forceinline__ void
-stream_mma(__half, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_f16(d, a, b);
-}
-static __device__ __forceinline__ void
-stream_mma(__nv_bfloat16, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_bf16(d, a, b);
-}
-
 /* Where a warp stands. */
 struct stream_warp {
     int lane, warp, member, part; /* of the team; of the depth */
@@ -241,7 +230,7 @@ stream_multiply(const uint4 (&w)[4], const unsigned char *x,
             for (int j = 0; j < 2; j++) {
                 const uint4 f = w[2 * j + half];
                 const uint32_t part[4] = {f.x, f.y, f.z, f.w};
-                stream_mma(T(), acc[j][q], part, b);
+                ptx_mma(T(), acc[j][q], part, b);
             }
         }
 }

@@ -4,6 +4,8 @@
 #ifndef KERNELS_CUDA_PTX_CUH
 #define KERNELS_CUDA_PTX_CUH
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <stdint.h>
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
@@ -103,6 +105,19 @@ ptx_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
+}
+
+/* The one of these that the first argument's type asks for. */
+static __device__ __forceinline__ void
+ptx_mma(__half, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    ptx_mma_f16(d, a, b);
+}
+
+static __device__ __forceinline__ void
+ptx_mma(__nv_bfloat16, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    ptx_mma_bf16(d, a, b);
 }
 
 static __device__ __forceinline__ void

@@ -90,18 +90,6 @@ static inline void stem_layout_of(const struct conv_geometry *g,
     l->shared = l->steps * STEM_STEP + STEM_SUMS + 2 * l->rows * l->pitch * 2;
 }
 
-static __device__ __forceinline__ void
-stem_mma(__half, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_f16(d, a, b);
-}
-
-static __device__ __forceinline__ void
-stem_mma(__nv_bfloat16, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_bf16(d, a, b);
-}
-
 /* Where a tile lies. */
 struct stem_tile {
     int n, p0, q0;
@@ -218,7 +206,7 @@ stem_multiply(const struct stem_args &a, const uint16_t *patch,
                         mask[e / 2];
 #pragma unroll
             for (int j = 0; j < STEM_NT; j++)
-                stem_mma(T(), acc[i][j], fa, fb[j]);
+                ptx_mma(T(), acc[i][j], fa, fb[j]);
         }
     }
 }
