@@ -256,11 +256,6 @@ static void set_policy(struct train_run *r)
     r->policy.marks = q->marks;
     for (int i = 0; i < q->marks; i++)
         r->policy.mark[i] = train_steps_of(r, q->mark[i]);
-    /* Without marks: a fall behind each third of the run. */
-    if (r->policy.kind == POLICY_STEP && q->marks == 0) {
-        r->policy.marks = 1;
-        r->policy.mark[0] = r->total_steps / 3 > 0 ? r->total_steps / 3 : 1;
-    }
 }
 
 static int set_length(struct train_run *r, struct infer_error *err)
