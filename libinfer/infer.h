@@ -284,14 +284,19 @@ struct infer_memory_info {
 int infer_session_memory(const struct infer_session *session,
                          struct infer_memory_info *out);
 
-/* How the kernels of a session's plans were chosen; the session's strings. */
+/* How the kernels of a session's plans were chosen.  The strings are the
+ * session's. */
 struct infer_tuning_info {
-    int measured;      /* problems measured by this session */
-    int cached;        /* problems found in the tuning cache */
+    int measured; /* problems measured by this session */
+    int cached;   /* problems found in the tuning cache */
+    /* Problems whose kernel is not the fastest by itself, but with which a
+     * whole run is quicker. */
+    int exchanged;
     double seconds;    /* that measuring took */
-    const char *cache; /* file name, "" for none; the session's */
+    const char *cache; /* file name, "" for none */
     const char *note;  /* what is wrong with the file, "" for nothing */
 };
+/* EARGUMENT where one of them is NULL. */
 int infer_session_tuning(const struct infer_session *session,
                          struct infer_tuning_info *out);
 

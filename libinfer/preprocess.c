@@ -193,7 +193,7 @@ static int find_wanted(const struct infer_model *model, int index,
 
     if (model == NULL || out == NULL)
         return error_set(err, INFER_EARGUMENT, "no model or no room given");
-    g = infer_model_graph(model);
+    g = model_graph(model);
     status = preprocess_check(g, index, err);
     if (status < 0)
         return status;

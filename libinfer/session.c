@@ -109,7 +109,7 @@ static int configure(struct infer_session *s,
 
 static int allocate(struct infer_session *s, struct infer_error *err)
 {
-    const struct graph *g = infer_model_graph(s->model);
+    const struct graph *g = model_graph(s->model);
     const size_t n_in = (size_t)g->n_inputs + 1;
 
     s->in = calloc(n_in, sizeof(const struct infer_array *));
@@ -140,7 +140,7 @@ static int keep_plan(struct infer_session *s, struct plan *plan,
  * what is unsupported is known now.  The plan is prepared when it is run. */
 static int choose_first(struct infer_session *s, struct infer_error *err)
 {
-    const struct graph *g = infer_model_graph(s->model);
+    const struct graph *g = model_graph(s->model);
     struct plan *plan;
     int i, k, rc;
 
@@ -184,7 +184,7 @@ int infer_session_create(struct infer_model *model,
     s = calloc(1, sizeof *s);
     if (!s)
         return error_set(err, INFER_EMEMORY, "session: out of memory");
-    s->model = infer_model_ref(model);
+    s->model = model_ref(model);
     rc = configure(s, options, err);
     if (rc == 0)
         rc = allocate(s, err);

@@ -102,7 +102,7 @@ static int input_named(const struct graph *g, const char *name)
 int session_match_inputs(struct infer_session *s, const struct infer_array *in,
                          int n_in, bool data, struct infer_error *err)
 {
-    const struct graph *g = infer_model_graph(s->model);
+    const struct graph *g = model_graph(s->model);
     int i, k, rc;
 
     if (n_in != g->n_inputs)

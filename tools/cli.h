@@ -11,6 +11,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "libinfer/file_write.h"
 #include "libinfer/infer.h"
 
 enum cli_exit {
@@ -125,6 +126,10 @@ void cli_progress_end(const struct cli *cli);
 /* JSON as text, over several lines or compact, always UTF-8: to be freed; NULL
  * where memory is short. */
 char *cli_json_text(const cJSON *json, bool compact);
+/* A file of n parts, there whole or not at all; what is no regular file, a pipe
+ * or a device, is written to. */
+int cli_write_file(const char *path, const struct file_part *part, int n,
+                   struct infer_error *err);
 /* Both delete the document: to standard output, and to a file. */
 void cli_print_json(cJSON *json, bool compact);
 int cli_write_json(const char *path, cJSON *json, bool compact,

@@ -39,12 +39,24 @@ expect 0 'scores' ls "$dir/layers"
 expect 0 '^cores' "$infer" --doctor
 printf '%s\n%s\n' "$pictures/1.png" "$pictures/2.png" >"$dir/list"
 expect 0 '2.png' "$infer" -m "$model" "$dir/list"
+printf '\357\273\277%s\r\n\n%s' "$pictures/1.png" "$pictures/2.png" >"$dir/list"
+expect 0 '2.png' "$infer" -m "$model" "$dir/list"
+for start in 'RIFF$\000\000\000WEBP' "$(printf '%05000d' 1)" 'a\rb'; do
+    # shellcheck disable=SC2059
+    printf "$start" >"$dir/list"
+    expect 2 'list: neither a PNG or JPEG picture nor a list' "$infer" \
+        -m "$model" "$dir/list"
+done
 
 # ---- looking inside
 expect 0 'input .*image' "$wconv" inspect "$model"
 expect 0 'conv .*+relu' "$wconv" inspect --layers "$model"
 expect 0 'F32' "$wconv" inspect --weights "$model"
 expect 0 '^digraph' "$wconv" inspect --dot "$model"
+for option in --dot --layers --weights; do
+    expect 1 'three forms' "$wconv" inspect --json $option "$model"
+done
+expect 1 'three forms' "$wconv" inspect --dot --layers "$model"
 expect 0 'nodes' "$wconv" inspect resnet18
 expect 1 'nearest built-in name: resnet18' "$wconv" inspect resnet19
 expect 0 '"op"' "$wconv" inspect --json lenet5
@@ -177,6 +189,20 @@ expect 0 "note: output 'y' has 4 dimensions and is shown as 64 classes" \
 expect 1 '^0$' sh -c "'$infer' -m '$model' '$pictures/3.png' 2>&1 |
     grep -c note"
 
+# Names that differ make files that do.
+cat >"$dir/names.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 4]}],
+ "nodes": [{"name": "r\u001b\"", "op": "unary", "attr": {"kind": "relu"},
+            "in": ["x"], "out": ["y/0"]},
+           {"name": "a", "op": "unary", "attr": {"kind": "abs"}, "in": ["x"],
+            "out": ["y:0"]}], "outputs": ["y/0", "y:0"]}
+END
+expect 0 . "$wconv" "$dir/names.infer" -o "$dir/names.infer"
+expect 0 '^$' sh -c "'$infer' -m '$dir/names.infer' \
+    --dump-layers='$dir/d.infer' --export-output='$dir/e.infer' && echo"
+expect 0 '^2$' sh -c "ls '$dir/e.infer' | grep -c 'y_0.npy'"
+expect 0 'tooltip="r.x1B.""' "$wconv" inspect --dot "$dir/names.infer"
+
 # ---- names that are no UTF-8 or hold a line's end; one document of JSON
 odd=$(printf 'caf\351.png')
 cp "$pictures/3.png" "$dir/$odd"
@@ -210,6 +236,10 @@ for option in --warmup=1s --duration=1s --percentile=50 --include-transfers; do
     expect 1 'go with --bench' "$infer" -m "$model" $option "$pictures"
 done
 expect 1 'topk is for pictures' "$infer" -m "$model" --bench -k1
+for files in '' , image: "image:$dir/layers/0000-image.npy,"; do
+    expect 1 'load-inputs takes files' "$infer" -m "$model" --bench \
+        --load-inputs="$files"
+done
 expect 1 'rtol go with --verify' "$wconv" "$weights" "$arch" -o "$dir/y" --rtol=1
 absent "$dir/y"
 
@@ -230,6 +260,41 @@ expect 1 'export-output is for arrays' "$infer" -m "$model" "$pictures" \
     --export-output="$dir/y.npy"
 expect 1 'do not go with --compare' "$infer" -m "$model" --compare=ref --profile
 absent "$dir/y.npy"
+cp "$model" "$dir/own.infer"
+cp "$pictures/3.png" "$dir/own.png.infer"
+expect 1 'own.infer: the run reads this file: .* --profile' "$infer" \
+    -m "$dir/own.infer" --bench --duration=0 --profile="$dir/./own.infer"
+expect 1 'own.png.infer: the run reads this file' "$infer" -m "$model" \
+    "$dir/own.png.infer" --profile="$dir/own.png.infer"
+expect 0 '^$' sh -c "cmp '$model' '$dir/own.infer' &&
+    cmp '$pictures/3.png' '$dir/own.png.infer' && echo"
+
+# ---- a file that is there keeps its place and its permissions; what cannot be
+# written leaves it as it was
+ln -s own.infer "$dir/link.infer"
+chmod 600 "$dir/own.infer"
+expect 0 . "$wconv" "$model" -o "$dir/link.infer" --name=linked
+expect 0 '^lrwx' ls -l "$dir/link.infer"
+expect 0 '^-rw-------' ls -l "$dir/own.infer"
+expect 0 '^name *linked' "$wconv" inspect "$dir/own.infer"
+ln -s nowhere "$dir/loose.infer"
+expect 2 'loose.infer: cannot follow this link' "$wconv" "$model" \
+    -o "$dir/loose.infer"
+run="-m $model --dump-layers=$dir/layers --profile"
+mkdir "$dir/p.infer"
+printf 'old\n' >"$dir/p.infer/p"
+expect 0 'p: cannot write' sh -c "(ulimit -f 0; trap '' XFSZ
+    '$infer' -m '$model' --bench --duration=0 --profile='$dir/p.infer/p') 2>&1 |
+    cat"
+expect 0 '^old' cat "$dir/p.infer/p"
+expect 0 '^p$' ls "$dir/p.infer"
+# shellcheck disable=SC2086
+expect 0 '"op"' sh -c "'$infer' $run=/dev/stdout | cat"
+# shellcheck disable=SC2086
+expect 2 '/dev/full: ' "$infer" $run=/dev/full
+mkfifo "$dir/pipe.infer"
+expect 0 'not written: .*pipe.infer' "$infer" -m "$model" --bench --duration=0 \
+    --tune=exhaustive --tune-cache="$dir/pipe.infer"
 
 # ---- usage
 expect 1 'no input file' "$wconv"

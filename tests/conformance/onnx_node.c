@@ -335,7 +335,7 @@ static int run_graph(struct graph *g, enum infer_backend backend,
     struct infer_session_options options;
     struct infer_session *session = NULL;
     struct infer_model *model = NULL;
-    int status = infer_model_from_graph(g, err, &model);
+    int status = model_from_graph(g, err, &model);
 
     *ok = false;
     infer_session_options_init(&options);

@@ -153,7 +153,7 @@ static inline struct infer_model *model_of(struct graph *g)
     struct infer_model *model = NULL;
     struct infer_error err = {0};
 
-    if (infer_model_from_graph(g, &err, &model) < 0)
+    if (model_from_graph(g, &err, &model) < 0)
         fail_msg("%s", err.text);
     return model;
 }

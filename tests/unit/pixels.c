@@ -36,7 +36,7 @@ static struct infer_model *make_model(int64_t channels, int64_t height,
     bias = weights(g, &state, DIMS(OUTPUTS));
     y = add(g, GRAPH_DENSE, "scores", IN(y, w, bias), &node);
     assert_true(graph_add_output(g, y) >= 0);
-    if (infer_model_from_graph(g, &err, &model) < 0)
+    if (model_from_graph(g, &err, &model) < 0)
         fail_msg("%s", err.text);
     return model;
 }

@@ -141,7 +141,7 @@ static void planned(struct infer_model *model, const struct device *d,
         fail_msg("%s", err.text);
     tuner_info(config.tuner, &info);
     *measured = info.measured;
-    *exchanged = tuner_exchanged(config.tuner);
+    *exchanged = info.exchanged;
     rows[0] = '\0';
     for (int i = 0; i < plan->n_run; i++) {
         const struct kern_exec *e = &plan->run[i]->exec;

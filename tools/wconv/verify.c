@@ -90,7 +90,7 @@ static int run_graph(const struct graph *g, const struct arrays *in,
         return error_set(err, INFER_EMEMORY, "out of memory");
     infer_session_options_init(&options);
     options.backend = INFER_BACKEND_REF;
-    status = infer_model_from_graph(copy, err, &model);
+    status = model_from_graph(copy, err, &model);
     if (status == INFER_OK)
         status = infer_session_create(model, &options, err, &session);
     if (status == INFER_OK)
