@@ -124,6 +124,8 @@ static struct result *add_result(const char *set, const char *name)
 
 /* ---- tensors ------------------------------------------------------- */
 
+/* 1e-3 of the value and 1e-7 are what the project's own runner allows
+ * (onnx.backend.test.runner). */
 static bool close_enough(double got, double want, bool exact)
 {
     if (isnan(want) || isnan(got))

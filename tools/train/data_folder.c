@@ -136,7 +136,9 @@ static int find_classes(const char *folder, struct names *out,
     while (rc == 0 && (entry = readdir(dir)) != NULL) {
         char *path = data_join(folder, entry->d_name);
 
-        if (entry->d_name[0] != '.' && path && is_folder(path))
+        if (!path)
+            rc = error_set(err, INFER_EMEMORY, "out of memory");
+        else if (entry->d_name[0] != '.' && is_folder(path))
             rc = names_add(out, NULL, entry->d_name, err);
         free(path);
     }
