@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Atomic replacement of files. */
+#include "config.h"
+
 #include "libinfer/file_write.h"
 
 #include <errno.h>

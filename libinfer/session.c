@@ -10,8 +10,6 @@
 #include "kernels/checked.h"
 #include "kernels/error.h"
 
-static const char *const precision_names[] = {"fp32", "tf32", "fp16", "bf16"};
-
 void infer_session_options_init(struct infer_session_options *options)
 {
     memset(options, 0, sizeof *options);
@@ -92,9 +90,9 @@ static int configure(struct infer_session *s,
         return error_set(err, INFER_EARGUMENT, "precision %d: unknown",
                          (int)o->precision);
     if (o->precision != INFER_PRECISION_FP32 && !gpu)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "precision %s: device %s supports fp32",
-                         precision_names[o->precision], s->device.ops->name);
+        return error_set(
+            err, INFER_EUNSUPPORTED, "precision %s: device %s supports fp32",
+            device_precision_names[o->precision], s->device.ops->name);
     s->config.model = s->model;
     s->config.device = &s->device;
     s->config.deterministic = o->deterministic != 0;

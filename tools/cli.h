@@ -135,8 +135,10 @@ void cli_print_json(cJSON *json, bool compact);
 int cli_write_json(const char *path, cJSON *json, bool compact,
                    struct infer_error *err);
 
-/* Whether both are there and are one file, by whatever names; a may be NULL. */
+/* Whether both are there and are one file, by whatever names; NULL is none. */
 bool cli_same_file(const char *a, const char *b);
+/* The same of files to write, which need not be there yet. */
+bool cli_same_target(const char *a, const char *b);
 
 /* Monotonic clock in seconds. */
 double cli_now(void);

@@ -143,6 +143,15 @@ expect 1 'no problem' "$kbench" --rounds=1
 expect 1 'benchdnn' "$kbench" --problem=mb1zz3
 expect 1 'does not fit' "$kbench" conv -H3 -R9
 expect 1 "no operation 'conf'" "$kbench" conf
+expect 1 'it is empty' "$kbench" --problem=
+expect 1 'needs a pad of 281474959933440' "$kbench" \
+    --problem=ih1oh16777216kh1sh16777216
+expect 1 'batch takes numbers from 1 to 1048576' "$kbench" -m lenet5 -b 9999999
+expect 1 'need a file each' "$kbench" conv -H9 --csv="$dir/x" \
+    --json="$dir/./x"
+cp "$model" "$dir/own.infer"
+expect 1 'none of the models' "$kbench" all -m "$dir/own.infer" \
+    --html="$dir/own.infer"
 expect 1 "did you mean '--threads'" "$kbench" --thread5=2
 expect 1 'dtype' "$kbench" conv -H9 --dtype=fp12
 expect 1 'sweep' "$kbench" conv -H9 --sweep=n=4:1

@@ -56,6 +56,27 @@ expect 0 'right after' run "$dir/x.safetensors" --overfit-batch --steps=5 \
     --lr-policy=onecycle
 rm -f "$dir/x.safetensors"
 
+# ---- files that are one by two names, or that the run reads
+for option in --best --log --plot --write-labels; do
+    expect 1 'need a file each' run "$dir/y.safetensors" --steps=1 \
+        "$option=$dir/./y.safetensors"
+done
+cp "$src/tests/arch/tiny.json" "$dir/own.json"
+cp "$a" "$dir/own.safetensors"
+expect 1 'own.json: the run reads this file' run "$dir/own.json" --steps=1 \
+    --arch="$dir/own.json"
+for option in --log --plot --write-labels; do
+    expect 1 'own.safetensors: the run reads this file' run \
+        "$dir/y.safetensors" --steps=1 --init-from="$dir/own.safetensors" \
+        "$option=$dir/own.safetensors"
+done
+expect 0 . run "$dir/own.safetensors" --steps=1 --init-from="$dir/own.safetensors"
+same "$src/tests/arch/tiny.json" "$dir/own.json"
+rm "$dir/own.json" "$dir/own.safetensors"
+expect 2 'batch=1048576: .* are needed' run "$dir/y.safetensors" --steps=1 \
+    -b 1048576 --arch=resnet18
+absent "$dir/y.safetensors"
+
 # ---- a resumed run is the uninterrupted one, with every rule
 for rule in nesterov rmsprop adamw; do
     common="--optimizer=$rule --lr-policy=cosine --weight-decay=0.001 \

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "libinfer/device.h"
 
 enum {
     OPT_MODEL,
@@ -201,10 +202,6 @@ static int timing_option(const struct cli *cli, int id, const char *value,
 static int session_option(struct cli *cli, int id, const char *value,
                           struct infer_session_options *s)
 {
-    static const char *const backends[] = {"auto", "ref",   "onednn",
-                                           "cuda", "cudnn", NULL};
-    static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16",
-                                             NULL};
     static const char *const tunes[] = {"off", "on", "exhaustive", NULL};
     int which = 0;
 
@@ -213,13 +210,13 @@ static int session_option(struct cli *cli, int id, const char *value,
         s->device = value;
         return 0;
     case OPT_BACKEND:
-        if (cli_option_word(cli, "backend", value, backends,
+        if (cli_option_word(cli, "backend", value, device_backend_names,
                             "auto, ref, onednn, cuda or cudnn", &which) < 0)
             return -1;
         s->backend = (enum infer_backend)which;
         return 0;
     case OPT_PRECISION:
-        if (cli_option_word(cli, "precision", value, precisions,
+        if (cli_option_word(cli, "precision", value, device_precision_names,
                             "fp32, tf32, fp16 or bf16", &which) < 0)
             return -1;
         s->precision = (enum infer_precision)which;
@@ -515,8 +512,8 @@ static int check_targets(const struct cli *cli, const struct tool_request *r,
 
     for (k = 0; k < sizeof(target) / sizeof(*target); k++) {
         const char *path = target[k].path;
-        bool read = cli_same_file(path, r->model) ||
-                    (r->labels != NULL && cli_same_file(path, r->labels));
+        bool read =
+            cli_same_file(path, r->model) || cli_same_file(path, r->labels);
 
         for (i = 0; i < r->n_load; i++)
             read = read || cli_same_file(path, r->load[i].path);

@@ -141,6 +141,8 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
         o.momentum = o.second = false;
     }
     rc = net_new(g, &o, err, out);
+    if (rc == INFER_EMEMORY)
+        error_prefix(err, "--batch=%lld", (long long)q->batch);
     tuner_finish(r->tuner);
     if (rc < 0)
         return rc;
