@@ -323,6 +323,28 @@ int constant_load(const struct constant *c, void *buffer,
     return INFER_OK;
 }
 
+int constant_in_memory(struct constant *c, struct infer_error *err,
+                       struct constant **out)
+{
+    struct constant *copy;
+    int status;
+
+    if (c->data != NULL) {
+        *out = constant_ref(c);
+        return INFER_OK;
+    }
+    copy = constant_new(c->dtype, c->rank, c->dim);
+    if (copy == NULL)
+        return error_set(err, INFER_EMEMORY, "%s: out of memory",
+                         c->source->path);
+    status = constant_load(c, copy->data, err);
+    if (status < 0)
+        constant_unref(copy);
+    else
+        *out = copy;
+    return status;
+}
+
 struct constant *constant_convert(struct constant *c, enum infer_dtype dtype)
 {
     struct constant *to;

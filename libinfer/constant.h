@@ -82,6 +82,11 @@ int64_t constant_count(const struct constant *c);
 int constant_load(const struct constant *c, void *buffer,
                   struct infer_error *err);
 
+/* A new reference to c where its bytes are in memory, else to a copy whose are.
+ * EMEMORY, EIO, or EFORMAT where the CRC does not match. */
+int constant_in_memory(struct constant *c, struct infer_error *err,
+                       struct constant **out);
+
 /* Same values in another dtype or shape (equal count); in memory constants
  * only.  A new reference where nothing changes; NULL when out of memory. */
 struct constant *constant_convert(struct constant *c, enum infer_dtype dtype);

@@ -14,6 +14,9 @@
  * by default. */
 #define MAX_PIXELS 0x1p28
 
+/* Pixels of a side of an input. */
+#define MAX_SIDE (1 << 20)
+
 /* A model that says nothing gets its input's size and values in 0 .. 1. */
 static const struct graph_preprocess by_default = {
     .present = true,
@@ -122,13 +125,18 @@ static int wanted_extent(const struct graph_value *v, const int64_t *shape_hw,
 
     for (i = 0; i < 2; i++) {
         hw[i] = v->dim[2 + i];
-        if (hw[i] < 0 && shape_hw != NULL)
-            hw[i] = shape_hw[i];
-        if (hw[i] < 1 || hw[i] > 1 << 20)
+        if (hw[i] < 0 && shape_hw == NULL)
             return error_set(err, INFER_EARGUMENT,
                              "input '%s': height and width are free, and no "
-                             "usable size was given",
+                             "size was given",
                              v->name);
+        if (hw[i] < 0)
+            hw[i] = shape_hw[i];
+        if (hw[i] < 1 || hw[i] > MAX_SIDE)
+            return error_set(err, INFER_EARGUMENT,
+                             "input '%s': a side of %lld pixels, 1 to %d are "
+                             "possible",
+                             v->name, (long long)hw[i], MAX_SIDE);
     }
     return INFER_OK;
 }

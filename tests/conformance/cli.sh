@@ -72,6 +72,7 @@ sed -n -e 's/\\-/-/g' -e '/^{"infer"/,/^ "outputs"/p' \
 expect 0 'dense  *fc  *NxN' "$wconv" inspect --layers "$dir/manual.infer"
 cp "$model" "$dir/copy.infer"
 "$wconv" diff "$model" "$dir/copy.infer" || fail "diff of a copy"
+expect 1 'writes no JSON' "$wconv" diff --json "$model" "$dir/copy.infer"
 expect 0 . "$wconv" "$weights" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
 expect 3 '^! ' "$wconv" diff "$model" "$dir/half.infer"
 expect 0 "% *7 " "$infer" -m "$dir/half.infer" -k1 "$pictures/7.png"
@@ -197,6 +198,29 @@ expect 0 "note: output 'y' has 4 dimensions and is shown as 64 classes" \
     "$infer" -m "$dir/same.infer" "$pictures/3.png"
 expect 1 '^0$' sh -c "'$infer' -m '$model' '$pictures/3.png' 2>&1 |
     grep -c note"
+
+# Inputs whose shape is open, that take integers, or that are no picture's.
+cat >"$dir/open.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32"}],
+ "nodes": [{"name": "r", "op": "unary", "attr": {"kind": "relu"}, "in": ["x"],
+            "out": ["y"]}], "outputs": ["y"]}
+END
+expect 1 "verify: the shape of input 'x' is open: name one" "$wconv" \
+    "$dir/open.infer" -o "$dir/open.infer" --verify
+expect 0 . "$wconv" "$dir/open.infer" -o "$dir/open.infer"
+expect 1 "shape of input 'x' open: name one" "$infer" -m "$dir/open.infer" --bench
+expect 0 'batch 3,' "$infer" -m "$dir/open.infer" --bench --duration=0 \
+    --input-shape=3x5
+for type in U8:8 F32:2097152; do
+    cat >"$dir/side.infer" <<END
+{"infer": 1, "inputs": [{"name": "x", "dtype": "${type%:*}",
+                         "shape": [-1, 1, ${type#*:}, 1]}],
+ "nodes": [], "outputs": ["x"]}
+END
+    expect 0 . "$wconv" "$dir/side.infer" -o "$dir/side.infer"
+    expect 1 'takes U8\|a side of 2097152 pixels' "$infer" \
+        -m "$dir/side.infer" "$pictures/3.png"
+done
 
 # Names that differ make files that do.
 cat >"$dir/names.infer" <<'END'
@@ -434,6 +458,18 @@ expect 0 . "$wconv" "$weights" "$arch" -o "$dir/kept.infer" --keep-training
 expect 0 'batch_norm' "$wconv" inspect --layers "$dir/kept.infer"
 expect 1 '^0$' sh -c "'$wconv' inspect --layers '$model' | grep -c batch_norm"
 expect 0 "% *7 " "$infer" -m "$dir/kept.infer" -k1 "$pictures/7.png"
+
+# ---- a model is converted once more as what it was made from would be
+for option in -O0 --keep-bn; do
+    expect 0 . "$wconv" "$weights" "$arch" -o "$dir/kept.infer" $option
+    expect 0 'batch_norm' "$wconv" inspect --layers "$dir/kept.infer"
+    expect 0 'fold-batch-norm' "$wconv" "$dir/kept.infer" \
+        -o "$dir/again.infer" --verify
+    expect 0 '^$' sh -c "'$wconv' diff '$model' '$dir/again.infer' && echo"
+done
+expect 0 . "$wconv" "$model" -o "$dir/again.infer" --dtype=fp16
+expect 0 '^conv1.weight *F16' "$wconv" inspect --weights "$dir/again.infer"
+expect 0 "% *7 " "$infer" -m "$dir/again.infer" -k1 "$pictures/7.png"
 
 # ---- photographs, where the data is
 if [ -n "${TEST_DATA-}" ]; then

@@ -55,13 +55,19 @@ static int input_shape(const struct tool_request *r,
         if (r->shape[i].name != NULL ? strcmp(r->shape[i].name, info->name) != 0
                                      : i != position)
             continue;
-        if (r->shape[i].rank != info->rank)
+        if (info->rank >= 0 && r->shape[i].rank != info->rank)
             return error_set(err, INFER_EARGUMENT,
                              "--input-shape: input '%s' has %d dimensions, "
                              "not %d",
                              info->name, info->rank, r->shape[i].rank);
+        a->rank = r->shape[i].rank;
         memcpy(a->dim, r->shape[i].dim, sizeof(a->dim));
     }
+    if (a->rank < 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "the model leaves the shape of input '%s' open: name "
+                         "one with --input-shape",
+                         info->name);
     if (r->batch > 0 && a->rank > 0)
         a->dim[0] = r->batch;
     for (k = 0; k < a->rank; k++)

@@ -394,6 +394,11 @@ static int check_input(const struct infer_model *model,
                          "input '%s' is no picture (N,1 or 3,H,W): use "
                          "--load-inputs",
                          info->name);
+    if (scalar_is_integer(info->dtype))
+        return error_set(err, INFER_EARGUMENT,
+                         "input '%s' takes %s, not the values of "
+                         "preprocessed pictures: use --load-inputs",
+                         info->name, infer_dtype_name(info->dtype));
     return INFER_OK;
 }
 

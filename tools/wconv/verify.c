@@ -28,6 +28,11 @@ static int random_inputs(const struct graph *g, uint64_t seed,
         const struct graph_value *v = &g->value[g->input[i]];
         struct infer_array *a = &in->item[i];
 
+        if (v->rank < 0)
+            return error_set(err, INFER_EARGUMENT,
+                             "--verify: the shape of input '%s' is open: name "
+                             "one with --input-shape",
+                             v->name);
         memset(a, 0, sizeof(*a));
         a->name = v->name;
         a->dtype = scalar_is_integer(v->dtype) ? v->dtype : INFER_F32;
