@@ -184,6 +184,39 @@ static void pictures_change_as_asked(void **state)
     assert_in_range(moved, 70, 99);
 }
 
+/* A square of zeros, cut off at the edges, in the same place of every plane. */
+static void cutout_blanks_a_square(void **state)
+{
+    const struct augment a = {.cutout = 4};
+    int whole = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 100; i++) {
+        struct random r = random_at(1, RANDOM_AUGMENT, i);
+        int left = 8, top = 8, right = -1, bottom = -1, blank = 0;
+        uint8_t x[2 * 64], scratch[2 * 64];
+
+        memset(x, 1, sizeof(x));
+        augment_apply(&a, &r, x, 2, 8, 8, scratch);
+        assert_memory_equal(x, x + 64, 64);
+        for (int at = 0; at < 64; at++) {
+            if (x[at] != 0)
+                continue;
+            left = at % 8 < left ? at % 8 : left;
+            right = at % 8 > right ? at % 8 : right;
+            top = at / 8 < top ? at / 8 : top;
+            bottom = at / 8;
+            blank++;
+        }
+        assert_in_range(right - left + 1, 2, 4);
+        assert_in_range(bottom - top + 1, 2, 4);
+        assert_int_equal(blank, (right - left + 1) * (bottom - top + 1));
+        whole += blank == 16;
+    }
+    /* 5 of 8 places along each side: 39 in the mean. */
+    assert_in_range(whole, 20, 60);
+}
+
 static void affine_of_nothing_is_the_picture(void **state)
 {
     const struct augment a = {.affine = true};
@@ -390,6 +423,7 @@ int main(void)
         cmocka_unit_test(warmup_comes_first),
         cmocka_unit_test(words_of_augmentation),
         cmocka_unit_test(pictures_change_as_asked),
+        cmocka_unit_test(cutout_blanks_a_square),
         cmocka_unit_test(affine_of_nothing_is_the_picture),
         cmocka_unit_test(folders_fit_as_infer_does),
         cmocka_unit_test(shuffles_are_permutations),
