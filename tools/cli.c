@@ -136,14 +136,16 @@ void cli_print(const char *fmt, ...)
 
 void cli_verbose(const struct cli *cli, const char *fmt, ...)
 {
+    char raw[2048], text[4 * sizeof(raw) + 1];
     va_list args;
 
     if (cli->verbosity < 1)
         return;
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    vsnprintf(raw, sizeof(raw), fmt, args);
     va_end(args);
-    fputc('\n', stderr);
+    text_escape(text, sizeof(text), raw);
+    fprintf(stderr, "%s\n", text);
 }
 
 /* ---- the standard streams ------------------------------------------ */

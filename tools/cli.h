@@ -85,7 +85,7 @@ enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err);
 /* printf() for text that holds names from files: what a terminal must not see
  * is written as \xNN. */
 void cli_print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Standard error, only with -v. */
+/* A line on standard error, only with -v, safe for a terminal. */
 void cli_verbose(const struct cli *cli, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -206,6 +206,10 @@ static void test_names_what_is_wrong(void **state)
     uint8_t few[3 * 12 * 9 - 1];
 
     (void)state;
+    assert_int_equal(infer_model_take_pixels(NULL, 0, &err, &out),
+                     INFER_EARGUMENT);
+    assert_int_equal(infer_model_take_pixels(model, 0, &err, NULL),
+                     INFER_EARGUMENT);
     assert_int_equal(infer_model_take_pixels(model, 1, &err, &out),
                      INFER_EARGUMENT);
     assert_int_equal(infer_model_take_pixels(model, -1, &err, &out),

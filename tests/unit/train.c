@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "tools/train/augment.h"
+#include "tools/train/data.h"
 #include "tools/train/loader.h"
 #include "tools/train/log.h"
 #include "tools/train/policy.h"
@@ -249,6 +250,40 @@ static void fill_set(struct data_set *set, uint8_t *pixels, int32_t *label)
     }
 }
 
+/* Pictures of folders are cut as infer cuts them: the middle of 112 pixels for
+ * 109 begins at 2, the even one of 1 and 2. */
+static void folders_fit_as_infer_does(void **state)
+{
+    static const char file[] = SOURCE_DIR "/samples/digits/images/3.png";
+    struct data_set set = {.channels = 1,
+                           .height = 109,
+                           .width = 109,
+                           .preprocess = {.resize = 112}};
+    struct infer_image whole;
+    struct infer_error err = {0};
+    uint8_t cut[109 * 109];
+
+    (void)state;
+    assert_int_equal(infer_image_load(file, 0, &err, &whole), 0);
+    assert_int_equal(whole.width, 112);
+    assert_int_equal(whole.channels, 1);
+    set.preprocess.policy = GRAPH_RESIZE_SHORTER;
+    assert_int_equal(data_decode(&set, file, cut, &err), 0);
+    for (int y = 0; y < 109; y++)
+        assert_memory_equal(cut + 109 * y, whole.pixels + 112 * (y + 2) + 2,
+                            109);
+    set.preprocess.policy = GRAPH_RESIZE_LETTERBOX;
+    set.preprocess.fill = 77;
+    set.height = 5;
+    assert_int_equal(data_decode(&set, file, cut, &err), 0);
+    assert_int_equal(cut[0], 77);
+    assert_int_not_equal(cut[5 * 109 / 2], 77);
+    set.preprocess.policy = GRAPH_RESIZE_NONE;
+    assert_int_equal(data_decode(&set, file, cut, &err), INFER_EARGUMENT);
+    assert_non_null(strstr(err.text, "3.png"));
+    infer_image_free(&whole);
+}
+
 static void shuffles_are_permutations(void **state)
 {
     uint32_t a[50], b[50];
@@ -390,6 +425,7 @@ int main(void)
         cmocka_unit_test(pictures_change_as_asked),
         cmocka_unit_test(cutout_blanks_a_square),
         cmocka_unit_test(affine_of_nothing_is_the_picture),
+        cmocka_unit_test(folders_fit_as_infer_does),
         cmocka_unit_test(shuffles_are_permutations),
         cmocka_unit_test(batches_follow_from_their_number),
         cmocka_unit_test(the_last_batch_is_filled_up),
