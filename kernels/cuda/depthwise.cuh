@@ -319,7 +319,7 @@ static inline double depthwise_estimate(const struct kern_problem *p,
            kern_problem_bytes(p) / 3e6;
 }
 
-enum { DEPTHWISE_WIDTHS = 3, DEPTHWISE_TILES = 2 };
+enum { DEPTHWISE_WIDTHS = 3, DEPTHWISE_TILES = 3 };
 enum { DEPTHWISE_VARIANTS = DEPTHWISE_WIDTHS + DEPTHWISE_TILES };
 
 /* Threads of 8 channels by `width` outputs. */
@@ -359,15 +359,14 @@ struct depthwise_state {
     bool packs; /* before each launch */
 };
 
-/* Whether tiles come before widths: they do where outputs are many, but for 3x3
- * of stride 2, whose pixels are shared by few windows (H200). */
+/* Whether tiles come before widths: they do where outputs are many (H200). */
 static inline bool depthwise_tiles_first(const struct conv_geometry *g,
                                          const struct kern_device *d)
 {
     const int64_t each =
         (int64_t)g->m * g->k / conv_multiprocessors(d); /* outputs */
 
-    return g->r == 5 ? each >= 12000 : g->stride_w == 1 && each >= 40000;
+    return each >= (g->r == 5 ? 12000 : 40000);
 }
 
 /* How variant e->variant computes the problem. */
@@ -378,7 +377,7 @@ static inline int depthwise_choose(struct kern_exec *e,
 {
     static const struct {
         int blocks, kib;
-    } tiles[DEPTHWISE_TILES] = {{1, 40}, {2, 72}};
+    } tiles[DEPTHWISE_TILES] = {{1, 40}, {1, 24}, {2, 72}};
     const bool takes = depthwise_tile_takes(&e->problem, &s->g, d);
     const bool first = takes && depthwise_tiles_first(&s->g, d);
     const int tile = e->variant - (first ? 0 : DEPTHWISE_WIDTHS);
@@ -395,8 +394,8 @@ static inline int depthwise_choose(struct kern_exec *e,
         return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
                          e->row->name, e->variant);
     s->width = 0;
-    snprintf(e->variant_name, sizeof(e->variant_name), "tile%d_%dx%d",
-             s->tile.blocks, s->tile.rows, s->tile.columns);
+    snprintf(e->variant_name, sizeof(e->variant_name), "tile%d_%dk_%dx%d",
+             s->tile.blocks, tiles[tile].kib, s->tile.rows, s->tile.columns);
     return 0;
 }
 

@@ -20,6 +20,16 @@ static __device__ __forceinline__ void depthwise_ldmatrix_x2(uint32_t d[2],
 #endif
 }
 
+/* A word of global memory, not later than it is written here: the compiler
+ * would let it wait for the tile. */
+static __device__ __forceinline__ uint32_t depthwise_load(const void *from)
+{
+    uint32_t word;
+
+    asm volatile("ld.global.b32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+    return word;
+}
+
 static __device__ __forceinline__ uint32_t depthwise_load_word(uint32_t from)
 {
     uint32_t word;
@@ -93,16 +103,14 @@ depthwise_mma_half(T, float *, const uint32_t *, uint32_t)
 /* ---- a warp -------------------------------------------------------- */
 
 template <int R, int STRIDE, int BLOCKS> struct depthwise_warp {
-    enum { SLOTS = (R + STRIDE - 1) / STRIDE };
-    int k;                    /* of this lane's first channel */
-    int first, last;          /* rows of the tile inside the image */
-    int line, step;           /* bytes from row to row, pair of taps to pair */
-    uint32_t pixel[BLOCKS];   /* row of a matrix that this lane names, below */
-    uint32_t out[2 * BLOCKS]; /* its pixels in the next row of the outputs */
-    int column[2 * BLOCKS];   /* theirs, < 0 for none */
-    uint32_t w[R][R];         /* diagonals of the taps */
+    enum { SLOTS = (R + STRIDE - 1) / STRIDE, RING = SLOTS + 1 };
+    int k;                     /* of this lane's first channel */
+    uint32_t pixel[BLOCKS];    /* row of a matrix that this lane names, below */
+    uint32_t out[2 * BLOCKS];  /* its pixels in the row to be finished */
+    uint32_t next[2 * BLOCKS]; /* from there to the next one; 0 for none */
+    uint32_t w[R][R];          /* diagonals of the taps */
     float bias[4];
-    float acc[SLOTS][BLOCKS][4];
+    float acc[RING][BLOCKS][4];
 };
 
 /* The image of a half and the column of its pixel i. */
@@ -114,18 +122,24 @@ depthwise_tile_pixel(const struct depthwise_tile &t, int half, int i,
     return half >> t.halves;
 }
 
+/* Told by one lane, so that the compiler knows that all have the same. */
+static __device__ __forceinline__ int depthwise_warp_number(void)
+{
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+}
+
 /* What lane 4g + j needs to know: it has pixels g of each half, and channels
- * 2j and 2j + 1 of the warp's.  Pixels that there are none of are others. */
+ * 2j and 2j + 1 of the warp's.  Where there is no pixel it reads another one,
+ * and writes what comes of it to a word of its own behind the tile. */
 template <typename T, int R, int STRIDE, int BLOCKS>
 static __device__ __forceinline__ void
 depthwise_warp_begin(const struct depthwise_tile_args &a,
                      const struct depthwise_tile_place &at,
                      struct depthwise_warp<R, STRIDE, BLOCKS> &s)
 {
-    const int lane = threadIdx.x % 32, group = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, group = depthwise_warp_number();
     const int g = lane / 4, j = lane % 4;
     const uint32_t base = at.shared + group * 16;
-    const uint32_t mask = g / 2 != j ? 0 : g % 2 ? 0xffff0000u : 0xffffu;
     int column;
 
 #pragma unroll
@@ -141,51 +155,59 @@ depthwise_warp_begin(const struct depthwise_tile_args &a,
 #pragma unroll
     for (int i = 0; i < 2 * BLOCKS; i++) {
         const int image = depthwise_tile_pixel(a.t, i, g, &column);
+        const bool ok = image < at.images && column < at.columns;
         s.out[i] =
-            base + image * a.t.high * a.t.line + column * a.t.pixel + 4 * j;
-        s.column[i] = image < at.images && column < at.columns ? column : -1;
+            ok ? base + image * a.t.high * a.t.line + column * a.t.pixel + 4 * j
+               : at.shared + a.t.images * a.t.high * a.t.line +
+                     DEPTHWISE_TILE_SPARE * group + 4 * lane;
+        s.next[i] = ok ? a.t.line : 0;
     }
     s.k = min(at.k + 8 * group, a.g.k - 8) + 2 * j;
 #pragma unroll
     for (int r = 0; r < R; r++)
 #pragma unroll
         for (int c = 0; c < R; c++)
-            s.w[r][c] = __ldg((const uint32_t *)((const T *)a.w +
-                                                 (r * R + c) * a.g.k + s.k)) &
-                        mask;
-    s.bias[0] = s.bias[2] = a.out.bias ? __ldg(a.out.bias + s.k) : 0;
-    s.bias[1] = s.bias[3] = a.out.bias ? __ldg(a.out.bias + s.k + 1) : 0;
-    s.first = at.first;
-    s.last = at.last;
-    s.line = a.t.line;
-    s.step = (STRIDE == 1 ? 2 : 1) * a.t.pixel;
+            s.w[r][c] =
+                depthwise_load((const T *)a.w + (r * R + c) * a.g.k + s.k);
+    s.bias[0] = s.bias[1] = 0;
+    if (a.out.bias) {
+        s.bias[0] = __uint_as_float(depthwise_load(a.out.bias + s.k));
+        s.bias[1] = __uint_as_float(depthwise_load(a.out.bias + s.k + 1));
+    }
+    s.bias[2] = s.bias[0];
+    s.bias[3] = s.bias[1];
 }
 
-/* What every row needs stays in registers. */
+/* Weights are there: the lane's of the diagonals is that of channel g.  What
+ * every row needs stays in registers. */
 template <int R, int STRIDE, int BLOCKS>
 static __device__ __forceinline__ void
 depthwise_warp_keep(struct depthwise_warp<R, STRIDE, BLOCKS> &s)
 {
-    depthwise_keep(s.first);
-    depthwise_keep(s.last);
-    depthwise_keep(s.line);
-    depthwise_keep(s.step);
+    const int g = threadIdx.x % 32 / 4, j = threadIdx.x % 4;
+    const uint32_t mask = g / 2 != j ? 0 : g % 2 ? 0xffff0000u : 0xffffu;
+
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int c = 0; c < R; c++)
+            s.w[r][c] &= mask;
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
         depthwise_keep(s.pixel[i]);
 #pragma unroll
     for (int i = 0; i < 2 * BLOCKS; i++) {
         depthwise_keep(s.out[i]);
-        depthwise_keep(s.column[i]);
+        depthwise_keep(s.next[i]);
     }
 }
 
-/* Output p is in slot p % SLOTS; of outputs p .. p + SLOTS - 1, number i. */
+/* Output p is in slot p % RING; of outputs p .. p + SLOTS - 1, number i. */
 template <int R, int STRIDE, int BLOCKS>
 static __device__ __forceinline__ constexpr int depthwise_warp_slot(int p,
                                                                     int i)
 {
-    return (p + i) % depthwise_warp<R, STRIDE, BLOCKS>::SLOTS;
+    return (p + i) % depthwise_warp<R, STRIDE, BLOCKS>::RING;
 }
 
 /* Adds a row of the tile to the outputs it is part of: of number i from p on it
@@ -193,17 +215,19 @@ static __device__ __forceinline__ constexpr int depthwise_warp_slot(int p,
  * begins with the bias. */
 template <typename T, int R, int STRIDE, int BLOCKS, int BACK>
 static __device__ __forceinline__ void
-depthwise_warp_add(struct depthwise_warp<R, STRIDE, BLOCKS> &s, uint32_t row,
+depthwise_warp_add(const struct depthwise_tile &t,
+                   struct depthwise_warp<R, STRIDE, BLOCKS> &s, uint32_t row,
                    int p)
 {
     enum { SLOTS = (R + STRIDE - 1) / STRIDE };
+    const int step = (STRIDE == 1 ? 2 : 1) * t.pixel;
 
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
         uint32_t x[4];
 #pragma unroll
         for (int c = 0; c < R / 2; c++) {
-            ptx_ldmatrix_x4(x, s.pixel[b] + row + c * s.step);
+            ptx_ldmatrix_x4(x, s.pixel[b] + row + c * step);
 #pragma unroll
             for (int i = 0; i < SLOTS; i++) {
                 const int r = STRIDE * (SLOTS - 1 - i) - BACK;
@@ -214,7 +238,7 @@ depthwise_warp_add(struct depthwise_warp<R, STRIDE, BLOCKS> &s, uint32_t row,
                                   r == 0 && c == 0 ? s.bias : acc);
             }
         }
-        depthwise_ldmatrix_x2(x, s.pixel[b] + row + R / 2 * s.step);
+        depthwise_ldmatrix_x2(x, s.pixel[b] + row + R / 2 * step);
 #pragma unroll
         for (int i = 0; i < SLOTS; i++) {
             const int r = STRIDE * (SLOTS - 1 - i) - BACK;
@@ -248,17 +272,19 @@ depthwise_warp_repeat(const struct depthwise_tile_args &a,
 #pragma unroll
     for (int i = 0; i < 2 * BLOCKS; i++) {
         float sum[2] = {s.bias[0], s.bias[1]};
-        if (s.column[i] < 0)
+        int column;
+        depthwise_tile_pixel(a.t, i, threadIdx.x % 32 / 4, &column);
+        if (s.next[i] == 0)
             continue;
 #pragma unroll 1
         for (int tap = 0; tap < R * R; tap++) {
             const int row = STRIDE * p + tap / R;
-            const int w = at.w + STRIDE * s.column[i] + tap % R;
-            if (row < s.first || row >= s.last ||
+            const int w = at.w + STRIDE * column + tap % R;
+            if (row < at.first || row >= at.last ||
                 (unsigned)w >= (unsigned)a.g.w)
                 continue;
             const uint32_t word = depthwise_load_word(
-                s.out[i] + (row - p) * s.line +
+                s.out[i] + (row - p) * a.t.line +
                 depthwise_tile_column<STRIDE>(a.t, tap % R));
             float x[2], f[2];
             vec<T, 2> pair;
@@ -301,32 +327,34 @@ static __device__ __forceinline__ void depthwise_warp_finish(
         pair.at[0] = from_float<T>(v[2 * i]);
         pair.at[1] = from_float<T>(v[2 * i + 1]);
         memcpy(&word, &pair, sizeof(word));
-        if (s.column[i] >= 0)
-            depthwise_store_word(s.out[i], word);
-        s.out[i] += s.line;
+        depthwise_store_word(s.out[i], word);
+        s.out[i] += s.next[i];
     }
 }
 
 /* Adds rows STRIDE i - STRIDE + 1 .. STRIDE i of the tile, which completes row
- * i - SLOTS + 1 of the outputs.  turn: i % SLOTS. */
+ * i - SLOTS + 1 of the outputs, and finishes the one before, while tensor cores
+ * are still at it: so there is one slot more than rows are in the making.
+ * turn: i % RING. */
 template <typename T, int R, int STRIDE, int BLOCKS>
 static __device__ __forceinline__ void depthwise_warp_step(
     const struct depthwise_tile_args &a, const struct depthwise_tile_place &at,
     struct depthwise_warp<R, STRIDE, BLOCKS> &s, int i, int turn)
 {
-    enum { SLOTS = (R + STRIDE - 1) / STRIDE };
+    enum { SLOTS = (R + STRIDE - 1) / STRIDE, RING = SLOTS + 1 };
     const int row = STRIDE * i;
 
-    if (STRIDE == 2 && row - 1 >= s.first && row - 1 < s.last)
-        depthwise_warp_add<T, R, STRIDE, BLOCKS, 1>(s, (row - 1) * s.line,
-                                                    turn + 1);
-    if (row >= s.first && row < s.last)
-        depthwise_warp_add<T, R, STRIDE, BLOCKS, 0>(s, row * s.line, turn + 1);
+    if (STRIDE == 2 && row - 1 >= at.first && row - 1 < at.last)
+        depthwise_warp_add<T, R, STRIDE, BLOCKS, 1>(
+            a.t, s, (row - 1) * a.t.line, turn + 2);
+    if (row >= at.first && row < at.last)
+        depthwise_warp_add<T, R, STRIDE, BLOCKS, 0>(a.t, s, row * a.t.line,
+                                                    turn + 2);
     else
         depthwise_warp_clear(s, turn);
-    if (i >= SLOTS - 1)
-        depthwise_warp_finish<T, R, STRIDE, BLOCKS>(
-            a, at, s, (turn + 1) % SLOTS, i - (SLOTS - 1));
+    if (i >= SLOTS)
+        depthwise_warp_finish<T, R, STRIDE, BLOCKS>(a, at, s, (turn + 1) % RING,
+                                                    i - SLOTS);
 }
 
 template <typename T, int R, int STRIDE, int BLOCKS>
@@ -335,16 +363,16 @@ depthwise_warp_run(const struct depthwise_tile_args &a,
                    const struct depthwise_tile_place &at,
                    struct depthwise_warp<R, STRIDE, BLOCKS> &s)
 {
-    enum { SLOTS = (R + STRIDE - 1) / STRIDE };
-    const int steps = at.rows + SLOTS - 1;
+    enum { SLOTS = (R + STRIDE - 1) / STRIDE, RING = SLOTS + 1 };
+    const int steps = at.rows + SLOTS;
 
 #pragma unroll
-    for (int i = 0; i < SLOTS; i++)
+    for (int i = 0; i < RING; i++)
         depthwise_warp_clear(s, i);
 #pragma unroll 1
-    for (int i = 0; i < steps; i += SLOTS)
+    for (int i = 0; i < steps; i += RING)
 #pragma unroll
-        for (int turn = 0; turn < SLOTS; turn++)
+        for (int turn = 0; turn < RING; turn++)
             if (i + turn < steps)
                 depthwise_warp_step<T, R, STRIDE, BLOCKS>(a, at, s, i + turn,
                                                           turn);
@@ -352,7 +380,7 @@ depthwise_warp_run(const struct depthwise_tile_args &a,
 
 template <typename T, int R, int STRIDE, int BLOCKS>
 static __global__ void __launch_bounds__(32 * DEPTHWISE_TILE_GROUPS,
-                                         BLOCKS == 1 ? 3 : 2)
+                                         BLOCKS == 1 ? 4 : 2)
     depthwise_tile_kernel(const __grid_constant__ struct depthwise_tile_args a)
 {
     LAUNCH_SHARED(shared);
@@ -362,13 +390,13 @@ static __global__ void __launch_bounds__(32 * DEPTHWISE_TILE_GROUPS,
     struct depthwise_warp<R, STRIDE, BLOCKS> s;
 
     launch_wait();
+    depthwise_warp_begin<T, R, STRIDE, BLOCKS>(a, at, s);
     depthwise_tile_fill<T, STRIDE>(a, at);
     ptx_cp_async_commit();
-    depthwise_warp_begin<T, R, STRIDE, BLOCKS>(a, at, s);
     ptx_cp_async_wait<0>();
     __syncthreads();
     depthwise_warp_keep(s);
-    if (at.k + 8 * ((int)threadIdx.x / 32) < a.g.k)
+    if (at.k + 8 * depthwise_warp_number() < a.g.k)
         depthwise_warp_run<T, R, STRIDE, BLOCKS>(a, at, s);
     __syncthreads();
     depthwise_tile_drain<T>(a, at, shared);

@@ -20,9 +20,10 @@
  * columns: with halves of 8 columns numbered through the images, mma b has
  * halves 2b and 2b + 1.  A row of the image is loaded once for all outputs that
  * it is part of: SLOTS = R / STRIDE, rounded up, rows of them are in the making
- * at once.  Registers: 4 SLOTS BLOCKS sums, R R weights.  A finished row is
- * written over the first one of its window, which nothing needs any more; when
- * all warps are done, the block copies the rows out.
+ * at once.  A row is finished while the next is multiplied, so that one more
+ * has sums: registers: 4 (SLOTS + 1) BLOCKS sums, R R weights.  A finished row
+ * is written over the first one of its window, which nothing needs any more;
+ * when all warps are done, the block copies the rows out.
  *
  * Zeros of the diagonal matrix times an infinity are NaN in the other channels
  * of that pixel, and so are zeros beside the image times an infinite weight. So
@@ -37,7 +38,14 @@
 #include "kernels/cuda/walk.cuh"
 
 /* Warps of a block: eights of channels. */
-#define DEPTHWISE_TILE_GROUPS 8
+#define DEPTHWISE_TILE_GROUPS 6
+
+/* Rows that a thread copies out at a time. */
+#define DEPTHWISE_DRAIN 4
+
+/* Bytes behind the tile for what a warp computes beside the image: a word of
+ * each lane. */
+#define DEPTHWISE_TILE_SPARE (32 * 4)
 
 /* How outputs are shared out. */
 struct depthwise_tile {
@@ -135,6 +143,7 @@ depthwise_tile_fill(const struct depthwise_tile_args &a,
                             k;
             uint32_t to = at.shared + (image * a.t.high + begin) * a.t.line +
                           depthwise_tile_column<STRIDE>(a.t, i) + group * 16;
+#pragma unroll 4
             for (int row = begin; row < at.last; row += step) {
                 ptx_cp_async<16>(to, from, ok);
                 from += step * row_pitch;
@@ -169,10 +178,20 @@ depthwise_tile_drain(const struct depthwise_tile_args &a,
                 k;
         const unsigned char *from = shared + (image * a.t.high + y) * a.t.line +
                                     (int)column * a.t.pixel + (int)group * 16;
-        for (int row = y; row < at.rows; row += step) {
-            store_vec<T, 8>(to, load_vec<T, 8>((const T *)from));
-            from += step * a.t.line;
-            to += step * row_pitch;
+#pragma unroll 1
+        for (int row = y; row < at.rows; row += DEPTHWISE_DRAIN * step) {
+            vec<T, 8> v[DEPTHWISE_DRAIN];
+#pragma unroll
+            for (int i = 0; i < DEPTHWISE_DRAIN; i++)
+                if (row + i * step < at.rows)
+                    v[i] =
+                        load_vec<T, 8>((const T *)(from + i * step * a.t.line));
+#pragma unroll
+            for (int i = 0; i < DEPTHWISE_DRAIN; i++)
+                if (row + i * step < at.rows)
+                    store_vec<T, 8>(to + i * step * row_pitch, v[i]);
+            from += DEPTHWISE_DRAIN * step * a.t.line;
+            to += DEPTHWISE_DRAIN * step * row_pitch;
         }
     }
 }
@@ -180,10 +199,13 @@ depthwise_tile_drain(const struct depthwise_tile_args &a,
 /* ---- the host's side ----------------------------------------------- */
 
 /* Eights of channels of a block: what leaves the fewest beyond the last one,
- * whole sectors of 32 bytes before others, and many of them. */
-static inline int depthwise_tile_groups(int eights)
+ * whole sectors of 32 bytes before others, and many of them, or four where a
+ * warp has two blocks of pixels. */
+static inline int depthwise_tile_groups(int eights, int blocks)
 {
-    static const int order[] = {8, 6, 4, 2, 7, 5, 3, 1};
+    static const int orders[][DEPTHWISE_TILE_GROUPS] = {{6, 4, 2, 5, 3, 1},
+                                                        {4, 6, 2, 5, 3, 1}};
+    const int *const order = orders[blocks - 1];
     int best = 0, least = 0;
 
     for (int i = 0; i < DEPTHWISE_TILE_GROUPS; i++) {
@@ -204,7 +226,7 @@ static inline bool depthwise_tile_of(const struct conv_geometry *g, int blocks,
     const int stride = g->stride_w;
 
     t->blocks = blocks;
-    t->groups = depthwise_tile_groups(g->k / 8);
+    t->groups = depthwise_tile_groups(g->k / 8, blocks);
     t->pixel = 16 * (t->groups | 1);
     t->across = conv_ceil_div(g->q, 16 * blocks);
     t->columns = conv_ceil_div(g->q, t->across);
@@ -220,7 +242,8 @@ static inline bool depthwise_tile_of(const struct conv_geometry *g, int blocks,
     t->rows = conv_ceil_div(g->p, t->down);
     t->high = (t->rows - 1) * stride + g->r;
     t->slices = conv_ceil_div(g->k / 8, t->groups);
-    t->bytes = (size_t)t->images * (size_t)t->high * (size_t)t->line;
+    t->bytes = (size_t)t->images * (size_t)t->high * (size_t)t->line +
+               (size_t)t->groups * DEPTHWISE_TILE_SPARE;
     return true;
 }
 
