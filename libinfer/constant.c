@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Constants, the blobs they share, and the files they still lie in. */
+#include "config.h"
+
 #include "libinfer/constant.h"
 
 #include <errno.h>
@@ -57,6 +59,17 @@ void blob_unref(struct blob *blob)
 
 /* ---- files --------------------------------------------------------- */
 
+static const char *kind_of(mode_t mode)
+{
+    if (S_ISDIR(mode))
+        return "a folder";
+    if (S_ISCHR(mode) || S_ISBLK(mode))
+        return "a device";
+    if (S_ISFIFO(mode))
+        return "a FIFO";
+    return S_ISSOCK(mode) ? "a socket" : "something else";
+}
+
 struct file_source *file_source_open(const char *path, struct infer_error *err)
 {
     struct file_source *source = calloc(1, sizeof(*source));
@@ -70,7 +83,9 @@ struct file_source *file_source_open(const char *path, struct infer_error *err)
     source->refs = 1;
     /* O_NONBLOCK keeps a FIFO from hanging the open; the check below then
      * refuses it. */
-    source->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    do {
+        source->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    } while (source->fd < 0 && errno == EINTR);
     if (source->fd < 0) {
         error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
         goto fail;
@@ -80,7 +95,8 @@ struct file_source *file_source_open(const char *path, struct infer_error *err)
         goto fail;
     }
     if (!S_ISREG(st.st_mode)) {
-        error_set(err, INFER_EIO, "%s: not a regular file", path);
+        error_set(err, INFER_EIO, "%s: is %s, not a regular file", path,
+                  kind_of(st.st_mode));
         goto fail;
     }
     source->bytes = (uint64_t)st.st_size;
@@ -133,6 +149,17 @@ int file_source_read(struct file_source *source, uint64_t offset, void *buffer,
     return INFER_OK;
 }
 
+/* A file that still grows would be taken for one that is cut short. */
+static int check_end(const struct file_source *source, struct infer_error *err)
+{
+    unsigned char beyond;
+
+    if (pread(source->fd, &beyond, 1, (off_t)source->bytes) <= 0)
+        return INFER_OK;
+    return error_set(err, INFER_EIO, "%s: the file changed while it was read",
+                     source->path);
+}
+
 int file_read_all(const char *path, uint64_t max, struct infer_error *err,
                   void **data, size_t *bytes)
 {
@@ -142,14 +169,18 @@ int file_read_all(const char *path, uint64_t max, struct infer_error *err,
 
     if (source == NULL)
         return err != NULL ? err->code : INFER_EIO;
-    if (source->bytes > max)
-        status = error_set(
-            err, INFER_EFORMAT, "%s: %llu bytes are too many (at most %llu)",
-            path, (unsigned long long)source->bytes, (unsigned long long)max);
+    if (source->bytes > max || source->bytes > SIZE_MAX / 2)
+        status = error_set(err, INFER_EMEMORY,
+                           "%s: its %llu bytes are more than the limit of %llu",
+                           path, (unsigned long long)source->bytes,
+                           (unsigned long long)max);
     else if ((all = malloc((size_t)source->bytes + 1)) == NULL)
-        status = error_set(err, INFER_EMEMORY, "%s: out of memory", path);
+        status = error_set(err, INFER_EMEMORY, "%s: no memory for %llu bytes",
+                           path, (unsigned long long)source->bytes);
     else
         status = file_source_read(source, 0, all, (size_t)source->bytes, err);
+    if (status == INFER_OK)
+        status = check_end(source, err);
     if (status == INFER_OK) {
         all[source->bytes] = '\0';
         *data = all;
@@ -290,6 +321,28 @@ int constant_load(const struct constant *c, void *buffer,
                          "CRC-32: the file is damaged",
                          c->source->path, (unsigned long long)c->offset);
     return INFER_OK;
+}
+
+int constant_in_memory(struct constant *c, struct infer_error *err,
+                       struct constant **out)
+{
+    struct constant *copy;
+    int status;
+
+    if (c->data != NULL) {
+        *out = constant_ref(c);
+        return INFER_OK;
+    }
+    copy = constant_new(c->dtype, c->rank, c->dim);
+    if (copy == NULL)
+        return error_set(err, INFER_EMEMORY, "%s: out of memory",
+                         c->source->path);
+    status = constant_load(c, copy->data, err);
+    if (status < 0)
+        constant_unref(copy);
+    else
+        *out = copy;
+    return status;
 }
 
 struct constant *constant_convert(struct constant *c, enum infer_dtype dtype)

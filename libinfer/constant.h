@@ -42,7 +42,7 @@ void file_source_unref(struct file_source *source);
 int file_source_read(struct file_source *source, uint64_t offset, void *buffer,
                      size_t bytes, struct infer_error *err);
 /* The whole of a regular file, with a NUL behind it; to be freed.  EIO;
- * EFORMAT where it is longer than max; EMEMORY. */
+ * EMEMORY, also where it is longer than max. */
 int file_read_all(const char *path, uint64_t max, struct infer_error *err,
                   void **data, size_t *bytes);
 
@@ -81,6 +81,11 @@ int64_t constant_count(const struct constant *c);
  * not match. */
 int constant_load(const struct constant *c, void *buffer,
                   struct infer_error *err);
+
+/* A new reference to c where its bytes are in memory, else to a copy whose are.
+ * EMEMORY, EIO, or EFORMAT where the CRC does not match. */
+int constant_in_memory(struct constant *c, struct infer_error *err,
+                       struct constant **out);
 
 /* Same values in another dtype or shape (equal count); in memory constants
  * only.  A new reference where nothing changes; NULL when out of memory. */

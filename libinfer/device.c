@@ -82,6 +82,11 @@ void device_close(struct device *d)
 
 /* ---- backends ------------------------------------------------------ */
 
+const char *const device_backend_names[INFER_BACKEND_COUNT + 1] = {
+    "auto", "ref", "onednn", "cuda", "cudnn", NULL};
+const char *const device_precision_names[] = {"fp32", "tf32", "fp16", "bf16",
+                                              NULL};
+
 bool device_has_rows(enum infer_backend backend)
 {
     for (size_t i = 0; i < kern_row_count(); i++)
@@ -93,8 +98,6 @@ bool device_has_rows(enum infer_backend backend)
 int device_check_backend(const struct device *d, enum infer_backend backend,
                          struct infer_error *err)
 {
-    static const char *const names[INFER_BACKEND_COUNT] = {
-        "auto", "ref", "onednn", "cuda", "cudnn"};
     const bool gpu = d->kern.kind == KERN_CUDA;
     const bool of_gpu =
         backend == INFER_BACKEND_CUDA || backend == INFER_BACKEND_CUDNN;
@@ -107,14 +110,15 @@ int device_check_backend(const struct device *d, enum infer_backend backend,
     if (of_gpu != gpu)
         return error_set(err, INFER_EDEVICE,
                          "backend %s: not usable on device %s, only on %s",
-                         names[backend], gpu ? "cuda" : "cpu",
+                         device_backend_names[backend], gpu ? "cuda" : "cpu",
                          gpu ? "cpu" : "cuda");
     if (!device_has_rows(backend))
         return error_set(err, INFER_EDEVICE,
-                         "backend %s: not part of this build", names[backend]);
+                         "backend %s: not part of this build",
+                         device_backend_names[backend]);
 #ifdef HAVE_CUDNN
     if (backend == INFER_BACKEND_CUDNN && kern_cudnn_open(err) < 0) {
-        error_prefix(err, "backend %s", names[backend]);
+        error_prefix(err, "backend %s", device_backend_names[backend]);
         return INFER_EDEVICE;
     }
 #endif

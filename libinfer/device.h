@@ -99,6 +99,11 @@ int device_open(const char *name, int threads, void *stream,
                 struct infer_error *err, struct device *out);
 void device_close(struct device *d); /* also one that is all zero */
 
+/* Words for enum infer_backend and enum infer_precision, by their values and
+ * with NULL behind. */
+extern const char *const device_backend_names[INFER_BACKEND_COUNT + 1];
+extern const char *const device_precision_names[];
+
 /* Whether this build has kernels of the backend. */
 bool device_has_rows(enum infer_backend backend);
 /* Whether a backend that was named can compute on the device; AUTO: 0.

@@ -78,22 +78,17 @@ static void say_simd(struct report *r)
 
 static void say_kernels(struct report *r)
 {
-    static const char *const name[INFER_BACKEND_COUNT] = {
-        [INFER_BACKEND_REF] = "ref",
-        [INFER_BACKEND_ONEDNN] = "onednn",
-        [INFER_BACKEND_CUDA] = "cuda",
-        [INFER_BACKEND_CUDNN] = "cudnn",
-    };
     int count[INFER_BACKEND_COUNT] = {0};
     size_t i;
 
     for (i = 0; i < kern_row_count(); i++)
         count[kern_row_at(i)->backend]++;
-    for (i = 0; i < INFER_BACKEND_COUNT; i++)
-        if (name[i] && count[i] > 0)
-            say(r, "backend %s: %d kernels\n", name[i], count[i]);
-        else if (name[i])
-            say(r, "backend %s: not built\n", name[i]);
+    for (i = INFER_BACKEND_AUTO + 1; i < INFER_BACKEND_COUNT; i++)
+        if (count[i] > 0)
+            say(r, "backend %s: %d kernels\n", device_backend_names[i],
+                count[i]);
+        else
+            say(r, "backend %s: not built\n", device_backend_names[i]);
 }
 
 static void say_cuda(struct report *r)

@@ -270,28 +270,35 @@ struct infer_layer_info {
     double seconds;     /* mean over the runs so far; 0 unless profiling */
     struct infer_tensor_info output; /* its first output */
 };
+/* The count is 0 where there is no plan; EARGUMENT for an index outside 0 ..
+ * count-1. */
 int infer_session_layer_count(const struct infer_session *session);
 int infer_session_layer(const struct infer_session *session, int index,
                         struct infer_layer_info *out);
 
 /* Bytes that are held for the latest plan; EARGUMENT where there is none. */
 struct infer_memory_info {
-    size_t activations; /* the arena */
-    size_t weights;     /* packed constants */
-    size_t workspace;
+    size_t activations;          /* the arena */
+    size_t weights;              /* packed constants */
+    size_t workspace;            /* scratch memory of one kernel at a time */
     size_t activations_unshared; /* the arena without reuse, for comparison */
 };
 int infer_session_memory(const struct infer_session *session,
                          struct infer_memory_info *out);
 
-/* How the kernels of a session's plans were chosen; the session's strings. */
+/* How the kernels of a session's plans were chosen.  The strings are the
+ * session's. */
 struct infer_tuning_info {
-    int measured;      /* problems measured by this session */
-    int cached;        /* problems found in the tuning cache */
+    int measured; /* problems measured by this session */
+    int cached;   /* problems found in the tuning cache */
+    /* Problems whose kernel is not the fastest by itself, but with which a
+     * whole run is quicker. */
+    int exchanged;
     double seconds;    /* that measuring took */
-    const char *cache; /* file name, "" for none; the session's */
+    const char *cache; /* file name, "" for none */
     const char *note;  /* what is wrong with the file, "" for nothing */
 };
+/* EARGUMENT where one of them is NULL. */
 int infer_session_tuning(const struct infer_session *session,
                          struct infer_tuning_info *out);
 

@@ -15,8 +15,8 @@ struct infer_model {
     struct packed_cache *packed;
 };
 
-int infer_model_from_graph(struct graph *g, struct infer_error *err,
-                           struct infer_model **out)
+int model_from_graph(struct graph *g, struct infer_error *err,
+                     struct infer_model **out)
 {
     struct infer_model *model = NULL;
     int rc;
@@ -61,13 +61,13 @@ int infer_model_open(const char *path, struct infer_error *err,
     rc = model_file_read(path, err, &g);
     if (rc < 0)
         return rc;
-    rc = infer_model_from_graph(g, err, out);
+    rc = model_from_graph(g, err, out);
     if (rc < 0)
         error_prefix(err, "%s", path);
     return rc;
 }
 
-struct infer_model *infer_model_ref(struct infer_model *model)
+struct infer_model *model_ref(struct infer_model *model)
 {
     __atomic_add_fetch(&model->refs, 1, __ATOMIC_RELAXED);
     return model;
@@ -88,12 +88,12 @@ void infer_model_close(struct infer_model **model)
     free(m);
 }
 
-const struct graph *infer_model_graph(const struct infer_model *model)
+const struct graph *model_graph(const struct infer_model *model)
 {
     return model->graph;
 }
 
-struct packed_cache *infer_model_packed(struct infer_model *model)
+struct packed_cache *model_packed(struct infer_model *model)
 {
     return model->packed;
 }

@@ -8,16 +8,16 @@
 
 /* A model on a graph in memory, which it takes over (freed on failure too):
  * for verification of conversions, constant folding and tests. */
-int infer_model_from_graph(struct graph *g, struct infer_error *err,
-                           struct infer_model **out);
+int model_from_graph(struct graph *g, struct infer_error *err,
+                     struct infer_model **out);
 /* The graph of a model; it belongs to the model. */
-const struct graph *infer_model_graph(const struct infer_model *model);
+const struct graph *model_graph(const struct infer_model *model);
 
 /* Models are counted: a session holds one reference, the caller of open
  * another.  infer_model_close() drops one. */
-struct infer_model *infer_model_ref(struct infer_model *model);
+struct infer_model *model_ref(struct infer_model *model);
 
 /* The packed constants that the sessions of the model share. */
-struct packed_cache *infer_model_packed(struct infer_model *model);
+struct packed_cache *model_packed(struct infer_model *model);
 
 #endif

@@ -133,10 +133,13 @@ static int add_layers(struct graph *g, int index)
 int infer_model_take_pixels(const struct infer_model *model, int index,
                             struct infer_error *err, struct infer_model **out)
 {
-    const struct graph *from = infer_model_graph(model);
+    const struct graph *from = model ? model_graph(model) : NULL;
     struct graph *g;
-    int status = preprocess_check(from, index, err);
+    int status;
 
+    if (!from || !out)
+        return error_set(err, INFER_EARGUMENT, "no model or no room given");
+    status = preprocess_check(from, index, err);
     if (status < 0)
         return status;
     if (graph_is_output(from, from->input[index]))
@@ -153,5 +156,5 @@ int infer_model_take_pixels(const struct infer_model *model, int index,
     }
     g->preprocess[index] = graph_preprocess_default();
     g->preprocess[index].present = false; /* the layers say it now */
-    return infer_model_from_graph(g, err, out);
+    return model_from_graph(g, err, out);
 }

@@ -346,7 +346,7 @@ static int make(struct plan *plan, const struct graph_shape *shape,
 {
     int rc;
 
-    plan->g = graph_copy(infer_model_graph(plan->config->model));
+    plan->g = graph_copy(model_graph(plan->config->model));
     if (!plan->g)
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
     rc = graph_infer_shapes(plan->g, shape, err);
@@ -397,7 +397,7 @@ void plan_free(struct plan *plan)
 
     if (!plan)
         return;
-    cache = infer_model_packed(plan->config->model);
+    cache = model_packed(plan->config->model);
     for (i = 0; i < plan->n_steps; i++) {
         struct plan_step *s = plan->step[i];
 

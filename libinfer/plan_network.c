@@ -147,7 +147,7 @@ static bool is_constant(const struct plan *plan, const struct plan_step *s,
 
 static void free_spare(const struct trials *t, struct spare *spare)
 {
-    struct packed_cache *cache = infer_model_packed(t->plan->config->model);
+    struct packed_cache *cache = model_packed(t->plan->config->model);
     int i;
 
     if (!spare->there)
@@ -365,7 +365,7 @@ static void bind_plan(const struct trials *t)
 /* Constants that only a step read which reads them packed by now. */
 static void drop_unread(struct plan *plan)
 {
-    struct packed_cache *cache = infer_model_packed(plan->config->model);
+    struct packed_cache *cache = model_packed(plan->config->model);
     int b, i, k;
 
     for (b = 0; b < plan->n_buffers; b++) {
@@ -399,7 +399,7 @@ static void finish(struct trials *t)
     plan->bound_runs = 0;
     drop_unread(plan);
     plan_count_workspace(plan);
-    packed_cache_trim(infer_model_packed(plan->config->model));
+    packed_cache_trim(model_packed(plan->config->model));
     tuner_finish(plan->config->tuner);
 }
 

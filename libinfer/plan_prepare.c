@@ -50,7 +50,7 @@ int plan_load_constant(struct plan *plan, const struct kern_exec *exec,
                        struct packed **out)
 {
     const struct plan_config *config = plan->config;
-    struct packed_cache *cache = infer_model_packed(config->model);
+    struct packed_cache *cache = model_packed(config->model);
     struct plan_buffer *b = &plan->buffer[v->buffer];
     const struct constant *c = plan->g->value[b->value].data;
     int rc = 0;
@@ -371,7 +371,7 @@ int plan_prepare(struct plan *plan, struct infer_error *err)
         rc = prepare_steps(plan, err);
     if (rc == 0)
         rc = load_constants(plan, err);
-    packed_cache_trim(infer_model_packed(plan->config->model));
+    packed_cache_trim(model_packed(plan->config->model));
     if (plan->config->device->ops->host_memory)
         kern_onednn_settle();
     if (rc == 0)

@@ -14,6 +14,9 @@
  * by default. */
 #define MAX_PIXELS 0x1p28
 
+/* Pixels of a side of an input. */
+#define MAX_SIDE (1 << 20)
+
 /* A model that says nothing gets its input's size and values in 0 .. 1. */
 static const struct graph_preprocess by_default = {
     .present = true,
@@ -122,56 +125,20 @@ static int wanted_extent(const struct graph_value *v, const int64_t *shape_hw,
 
     for (i = 0; i < 2; i++) {
         hw[i] = v->dim[2 + i];
-        if (hw[i] < 0 && shape_hw != NULL)
-            hw[i] = shape_hw[i];
-        if (hw[i] < 1 || hw[i] > 1 << 20)
+        if (hw[i] < 0 && shape_hw == NULL)
             return error_set(err, INFER_EARGUMENT,
                              "input '%s': height and width are free, and no "
-                             "usable size was given",
+                             "size was given",
                              v->name);
+        if (hw[i] < 0)
+            hw[i] = shape_hw[i];
+        if (hw[i] < 1 || hw[i] > MAX_SIDE)
+            return error_set(err, INFER_EARGUMENT,
+                             "input '%s': a side of %lld pixels, 1 to %d are "
+                             "possible",
+                             v->name, (long long)hw[i], MAX_SIDE);
     }
     return INFER_OK;
-}
-
-/* Colour, size, window. */
-static int fit(const struct graph_preprocess *p,
-               const struct infer_image *image, int channels, int width,
-               int height, uint8_t *out, struct infer_error *err)
-{
-    struct infer_image colored, resized = {0};
-    struct placement at;
-    int status;
-
-    if (image == NULL || image->pixels == NULL || image->width < 1 ||
-        image->height < 1 || (image->channels != 1 && image->channels != 3))
-        return error_set(err, INFER_EARGUMENT,
-                         "no picture, or not of 1 or 3 channels");
-    place(p, image, width, height, &at);
-    if ((double)at.width * at.height > MAX_PIXELS)
-        return error_set(err, INFER_EMEMORY,
-                         "a picture of %d x %d pixels would be resized to "
-                         "%d x %d",
-                         image->width, image->height, at.width, at.height);
-    if (p->policy == GRAPH_RESIZE_NONE &&
-        (image->width != width || image->height != height))
-        return error_set(err, INFER_EARGUMENT,
-                         "the picture has %d x %d pixels, the model wants "
-                         "exactly %d x %d",
-                         image->width, image->height, width, height);
-    status = image_convert(image, channels, err, &colored);
-    if (status < 0)
-        return status;
-    if (at.width == colored.width && at.height == colored.height) {
-        resized = colored;
-    } else {
-        status = image_resize(&colored, at.width, at.height, p->filter, err,
-                              &resized);
-        infer_image_free(&colored);
-    }
-    if (status == INFER_OK)
-        cut_window(p, &resized, &at, width, height, out);
-    infer_image_free(&resized);
-    return status;
 }
 
 /* What the model says of an input that takes pictures. */
@@ -193,7 +160,7 @@ static int find_wanted(const struct infer_model *model, int index,
 
     if (model == NULL || out == NULL)
         return error_set(err, INFER_EARGUMENT, "no model or no room given");
-    g = infer_model_graph(model);
+    g = model_graph(model);
     status = preprocess_check(g, index, err);
     if (status < 0)
         return status;
@@ -234,6 +201,18 @@ int preprocess_check(const struct graph *g, int index, struct infer_error *err)
     return INFER_OK;
 }
 
+void preprocess_open_size(const struct graph_preprocess *p,
+                          const struct infer_image *image, int64_t *height,
+                          int64_t *width)
+{
+    struct placement at = {.width = image->width, .height = image->height};
+
+    if (p->policy == GRAPH_RESIZE_SHORTER && p->resize > 0)
+        place(p, image, image->width, image->height, &at);
+    *height = at.height;
+    *width = at.width;
+}
+
 int preprocess_source(const struct graph_preprocess *p, int c, int channels)
 {
     return p->color == GRAPH_BGR ? channels - 1 - c : c;
@@ -249,6 +228,46 @@ float preprocess_shift(const struct graph_preprocess *p, int c)
     return -p->mean[c] / p->std[c];
 }
 
+int preprocess_fit(const struct graph_preprocess *p,
+                   const struct infer_image *image, int channels, int width,
+                   int height, uint8_t *out, struct infer_error *err)
+{
+    struct infer_image colored, resized = {0};
+    struct placement at;
+    int status;
+
+    if (image == NULL || image->pixels == NULL || image->width < 1 ||
+        image->height < 1 || (image->channels != 1 && image->channels != 3))
+        return error_set(err, INFER_EARGUMENT,
+                         "no picture, or not of 1 or 3 channels");
+    place(p, image, width, height, &at);
+    if ((double)at.width * at.height > MAX_PIXELS)
+        return error_set(err, INFER_EMEMORY,
+                         "a picture of %d x %d pixels would be resized to "
+                         "%d x %d",
+                         image->width, image->height, at.width, at.height);
+    if (p->policy == GRAPH_RESIZE_NONE &&
+        (image->width != width || image->height != height))
+        return error_set(err, INFER_EARGUMENT,
+                         "the picture has %d x %d pixels, the model wants "
+                         "exactly %d x %d",
+                         image->width, image->height, width, height);
+    status = image_convert(image, channels, err, &colored);
+    if (status < 0)
+        return status;
+    if (at.width == colored.width && at.height == colored.height) {
+        resized = colored;
+    } else {
+        status = image_resize(&colored, at.width, at.height, p->filter, err,
+                              &resized);
+        infer_image_free(&colored);
+    }
+    if (status == INFER_OK)
+        cut_window(p, &resized, &at, width, height, out);
+    infer_image_free(&resized);
+    return status;
+}
+
 /* ---- for everybody ------------------------------------------------- */
 
 int infer_model_fit(const struct infer_model *model, int index,
@@ -259,9 +278,9 @@ int infer_model_fit(const struct infer_model *model, int index,
     const int status =
         find_wanted(model, index, shape_hw, out, bytes, 1, &w, err);
 
-    return status < 0
-               ? status
-               : fit(w.p, image, w.channels, w.width, w.height, out, err);
+    return status < 0 ? status
+                      : preprocess_fit(w.p, image, w.channels, w.width,
+                                       w.height, out, err);
 }
 
 int infer_model_preprocess(const struct infer_model *model, int index,
@@ -278,7 +297,8 @@ int infer_model_preprocess(const struct infer_model *model, int index,
         status = image_new(w.width, w.height, w.channels, err, &window);
     if (status < 0)
         return status;
-    status = fit(w.p, image, w.channels, w.width, w.height, window.pixels, err);
+    status = preprocess_fit(w.p, image, w.channels, w.width, w.height,
+                            window.pixels, err);
     if (status == INFER_OK)
         write_planes(w.p, window.pixels, w.channels, w.count, out);
     infer_image_free(&window);

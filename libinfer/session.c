@@ -10,8 +10,6 @@
 #include "kernels/checked.h"
 #include "kernels/error.h"
 
-static const char *const precision_names[] = {"fp32", "tf32", "fp16", "bf16"};
-
 void infer_session_options_init(struct infer_session_options *options)
 {
     memset(options, 0, sizeof *options);
@@ -92,9 +90,9 @@ static int configure(struct infer_session *s,
         return error_set(err, INFER_EARGUMENT, "precision %d: unknown",
                          (int)o->precision);
     if (o->precision != INFER_PRECISION_FP32 && !gpu)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "precision %s: device %s supports fp32",
-                         precision_names[o->precision], s->device.ops->name);
+        return error_set(
+            err, INFER_EUNSUPPORTED, "precision %s: device %s supports fp32",
+            device_precision_names[o->precision], s->device.ops->name);
     s->config.model = s->model;
     s->config.device = &s->device;
     s->config.deterministic = o->deterministic != 0;
@@ -109,7 +107,7 @@ static int configure(struct infer_session *s,
 
 static int allocate(struct infer_session *s, struct infer_error *err)
 {
-    const struct graph *g = infer_model_graph(s->model);
+    const struct graph *g = model_graph(s->model);
     const size_t n_in = (size_t)g->n_inputs + 1;
 
     s->in = calloc(n_in, sizeof(const struct infer_array *));
@@ -140,7 +138,7 @@ static int keep_plan(struct infer_session *s, struct plan *plan,
  * what is unsupported is known now.  The plan is prepared when it is run. */
 static int choose_first(struct infer_session *s, struct infer_error *err)
 {
-    const struct graph *g = infer_model_graph(s->model);
+    const struct graph *g = model_graph(s->model);
     struct plan *plan;
     int i, k, rc;
 
@@ -184,7 +182,7 @@ int infer_session_create(struct infer_model *model,
     s = calloc(1, sizeof *s);
     if (!s)
         return error_set(err, INFER_EMEMORY, "session: out of memory");
-    s->model = infer_model_ref(model);
+    s->model = model_ref(model);
     rc = configure(s, options, err);
     if (rc == 0)
         rc = allocate(s, err);

@@ -61,10 +61,6 @@ bool session_has_shapes(const struct infer_session *s, const struct graph *g);
 int session_plan(struct infer_session *s, struct infer_error *err,
                  struct plan **out);
 
-/* For the tools: problems whose kernel is not the fastest by itself, but with
- * which a whole run is quicker. */
-int session_exchanged(const struct infer_session *s);
-
 /* The shapes of the latest plan, or of the batch that it is a part of. */
 static inline const struct graph *session_graph(const struct infer_session *s)
 {

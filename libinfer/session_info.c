@@ -28,7 +28,7 @@ int infer_session_output(const struct infer_session *session, int index,
         return INFER_EARGUMENT;
     describe(&g->value[g->output[index]], out);
     /* The name outlives the plan. */
-    g = infer_model_graph(session->model);
+    g = model_graph(session->model);
     out->name = g->value[g->output[index]].name;
     return 0;
 }
@@ -40,7 +40,7 @@ const char *infer_session_tensor_name(const struct infer_session *session,
 
     if (!session || index < 0)
         return NULL;
-    g = infer_model_graph(session->model);
+    g = model_graph(session->model);
     return index < g->n_values ? g->value[index].name : NULL;
 }
 
@@ -130,7 +130,7 @@ static int read_packed_away(struct infer_session *s, const struct view *v,
                             struct infer_error *err)
 {
     const struct plan *plan = s->ran;
-    struct packed_cache *cache = infer_model_packed(s->model);
+    struct packed_cache *cache = model_packed(s->model);
     const int value = plan->buffer[v->buffer].value;
     struct packed *p;
     void *host = NULL;
@@ -178,11 +178,11 @@ int infer_session_read(struct infer_session *session, const char *name,
 
     if (!s || !name || !out)
         return error_set(err, INFER_EARGUMENT, "tensor: no name given");
-    value = graph_find_value(infer_model_graph(s->model), name);
+    value = graph_find_value(model_graph(s->model), name);
     if (value < 0)
         return error_set(err, INFER_EARGUMENT,
                          "tensor '%s': the model has no such tensor", name);
-    v = &infer_model_graph(s->model)->value[value];
+    v = &model_graph(s->model)->value[value];
     if (v->data)
         return read_constant(v, out, err);
     if (!s->ran)
@@ -233,7 +233,7 @@ int infer_session_layer(const struct infer_session *session, int index,
     plan = session->current;
     if (session->whole)
         parts = (double)session->whole->batch / (double)session->whole->images;
-    model = infer_model_graph(session->model);
+    model = model_graph(session->model);
     s = plan->prepared ? plan->run[index] : plan->step[index];
     memset(out, 0, sizeof *out);
     out->name = plan_step_name(plan, s);
@@ -283,9 +283,4 @@ int infer_session_tuning(const struct infer_session *session,
         return INFER_EARGUMENT;
     tuner_info(session->tuner, out);
     return 0;
-}
-
-int session_exchanged(const struct infer_session *s)
-{
-    return tuner_exchanged(s->tuner);
 }

@@ -9,14 +9,18 @@
 #include "kernels/scalar.h"
 #include "libinfer/session.h"
 
-/* What a model expects: "?x3x224x224", ? where a dimension is free. */
+/* What a model expects: "?x3x224x224", ? where a dimension is free; rank -1:
+ * anything. */
 static const char *format_expected(int rank, const int64_t *dim, char *buf,
                                    size_t bytes)
 {
     size_t at = 0;
     int i;
 
-    snprintf(buf, bytes, rank == 0 ? "a single number" : "%s", "");
+    snprintf(buf, bytes, "%s",
+             rank == 0  ? "a single number"
+             : rank < 0 ? "any of up to 8 dimensions"
+                        : "");
     for (i = 0; i < rank && i < INFER_MAX_RANK && at < bytes; i++) {
         int n = dim[i] < 0
                     ? snprintf(buf + at, bytes - at, "%s?", i > 0 ? "x" : "")
@@ -52,13 +56,12 @@ static int check_input(const struct graph_value *v, const struct infer_array *a,
     int64_t count;
 
     if (!shape_fits(v, a))
-        return error_set(err, INFER_EARGUMENT,
-                         "input '%s': shape %s, expected %s", v->name,
-                         a->rank < 0 || a->rank > INFER_MAX_RANK
-                             ? "of impossible rank"
-                             : kern_shape_text(a->rank, a->dim, found),
-                         format_expected(v->rank < 0 ? 0 : v->rank, v->dim,
-                                         expected, sizeof expected));
+        return error_set(
+            err, INFER_EARGUMENT, "input '%s': shape %s, expected %s", v->name,
+            a->rank < 0 || a->rank > INFER_MAX_RANK
+                ? "of impossible rank"
+                : kern_shape_text(a->rank, a->dim, found),
+            format_expected(v->rank, v->dim, expected, sizeof expected));
     if (size == 0)
         return error_set(err, INFER_EARGUMENT,
                          "input '%s': %d is no type of elements", v->name,
@@ -102,7 +105,7 @@ static int input_named(const struct graph *g, const char *name)
 int session_match_inputs(struct infer_session *s, const struct infer_array *in,
                          int n_in, bool data, struct infer_error *err)
 {
-    const struct graph *g = infer_model_graph(s->model);
+    const struct graph *g = model_graph(s->model);
     int i, k, rc;
 
     if (n_in != g->n_inputs)

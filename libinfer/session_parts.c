@@ -63,7 +63,7 @@ struct session_parts *session_parts_find(const struct infer_session *s)
 /* The batch that all inputs have and the model leaves open; 0 for none. */
 static int64_t batch_of(const struct infer_session *s)
 {
-    const struct graph *g = infer_model_graph(s->model);
+    const struct graph *g = model_graph(s->model);
     int i;
 
     for (i = 0; i < g->n_inputs; i++) {
@@ -80,7 +80,7 @@ static void set_batch(struct infer_session *s, int64_t images)
 {
     int i;
 
-    for (i = 0; i < infer_model_graph(s->model)->n_inputs; i++)
+    for (i = 0; i < model_graph(s->model)->n_inputs; i++)
         s->shape[i].dim[0] = images;
 }
 
@@ -159,7 +159,7 @@ static int make(struct infer_session *s, struct plan *part, int64_t batch,
                 struct session_parts **out)
 {
     struct session_parts *p = calloc(1, sizeof *p);
-    struct graph *whole = graph_copy(infer_model_graph(s->model));
+    struct graph *whole = graph_copy(model_graph(s->model));
     int rc = 0;
 
     if (!p || !whole) {

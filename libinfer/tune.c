@@ -68,7 +68,6 @@ struct tuner {
     unsigned char *pool;
     size_t pool_bytes;
     struct infer_tuning_info info;
-    int exchanged;
 };
 
 /* Where a problem's tensors lie in the pool. */
@@ -181,7 +180,7 @@ struct tune_cache *tuner_cache(const struct tuner *t)
 
 void tuner_count(struct tuner *t, int exchanged, double seconds)
 {
-    t->exchanged += exchanged;
+    t->info.exchanged += exchanged;
     t->info.seconds += seconds;
 }
 
@@ -201,11 +200,6 @@ void tuner_info(const struct tuner *t, struct infer_tuning_info *out)
         memset(out, 0, sizeof *out);
     out->cache = t && t->cache ? tune_cache_path(t->cache) : "";
     out->note = t && t->cache ? tune_cache_note(t->cache) : "";
-}
-
-int tuner_exchanged(const struct tuner *t)
-{
-    return t ? t->exchanged : 0;
 }
 
 char *tuner_text(const struct tuner *t)

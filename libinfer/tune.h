@@ -129,7 +129,7 @@ uint64_t tune_hash(uint64_t hash, const void *data, size_t bytes);
 /* Numbers of both signs and moderate size into memory of the device. */
 int tuner_fill(const struct device *d, void *memory, size_t bytes,
                struct infer_error *err);
-/* For tuner_info() and tuner_exchanged(). */
+/* For tuner_info(). */
 void tuner_count(struct tuner *t, int exchanged, double seconds);
 /* Notes that what the cache has for the problem was taken. */
 int tuner_take(struct tuner *t, const struct kern_problem *p,
@@ -158,8 +158,6 @@ int tuner_learn(struct tuner *t, const char *text, struct infer_error *err);
 void tuner_finish(struct tuner *t);
 
 void tuner_info(const struct tuner *t, struct infer_tuning_info *out);
-/* Problems of all networks so far whose choice is not the fastest by itself. */
-int tuner_exchanged(const struct tuner *t);
 
 /* ---- the cache ----------------------------------------------------- */
 

@@ -272,34 +272,21 @@ static bool merge(const struct tune_cache *c, const cJSON *entries, cJSON *root)
     return good;
 }
 
-static int write_text(const char *path, const char *text,
-                      struct infer_error *err)
-{
-    struct file_writer w;
-    int rc;
-
-    make_folders(path);
-    rc = file_writer_open(path, err, &w);
-    if (rc < 0)
-        return rc;
-    rc = file_writer_put(&w, 0, text, strlen(text), err);
-    if (rc < 0) {
-        file_writer_abort(&w);
-        return rc;
-    }
-    return file_writer_commit(&w, err);
-}
-
 /* Whether the file is a tuning cache, of whatever version and however damaged,
  * or holds nothing that could be lost. */
 static bool may_replace(const char *path)
 {
     char head[64];
-    FILE *f = fopen(path, "rb");
+    struct stat st;
     size_t got;
+    FILE *f;
 
-    if (!f)
+    if (stat(path, &st) < 0)
         return errno == ENOENT;
+    /* To open a pipe would wait for its other end. */
+    f = S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
+    if (!f)
+        return false;
     got = fread(head, 1, sizeof head - 1, f);
     fclose(f);
     head[got] = '\0';
@@ -318,10 +305,14 @@ static int write_cache(const struct tune_cache *c, struct infer_error *err)
         root = new_document();
     if (root && merge(c, c->added, root))
         text = cJSON_Print(root);
-    if (text)
-        rc = write_text(c->path, text, err);
-    else
+    if (text) {
+        const struct file_part part = {text, strlen(text)};
+
+        make_folders(c->path);
+        rc = file_replace(c->path, &part, 1, true, err);
+    } else {
         error_set(err, rc, "%s: out of memory", c->path);
+    }
     cJSON_free(text);
     cJSON_Delete(root);
     return rc;

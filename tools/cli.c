@@ -136,14 +136,16 @@ void cli_print(const char *fmt, ...)
 
 void cli_verbose(const struct cli *cli, const char *fmt, ...)
 {
+    char raw[2048], text[4 * sizeof(raw) + 1];
     va_list args;
 
     if (cli->verbosity < 1)
         return;
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    vsnprintf(raw, sizeof(raw), fmt, args);
     va_end(args);
-    fputc('\n', stderr);
+    text_escape(text, sizeof(text), raw);
+    fprintf(stderr, "%s\n", text);
 }
 
 /* ---- the standard streams ------------------------------------------ */
@@ -585,8 +587,42 @@ bool cli_same_file(const char *a, const char *b)
 {
     struct stat of_a, of_b;
 
-    return a != NULL && stat(a, &of_a) == 0 && stat(b, &of_b) == 0 &&
-           of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+    return a != NULL && b != NULL && stat(a, &of_a) == 0 &&
+           stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+}
+
+/* The folder that a file lies in; NULL where memory is short. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash == NULL ? strdup(".")
+                         : strndup(path, (size_t)(slash - path) + 1);
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash == NULL ? path : slash + 1;
+}
+
+bool cli_same_target(const char *a, const char *b)
+{
+    char *of_a, *of_b;
+    bool same;
+
+    if (a == NULL || b == NULL)
+        return false;
+    if (cli_same_file(a, b))
+        return true;
+    of_a = folder_of(a);
+    of_b = folder_of(b);
+    same = strcmp(last_part(a), last_part(b)) == 0 && cli_same_file(of_a, of_b);
+    free(of_a);
+    free(of_b);
+    return same;
 }
 
 double cli_now(void)

@@ -11,6 +11,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "libinfer/file_write.h"
 #include "libinfer/infer.h"
 
 enum cli_exit {
@@ -84,7 +85,7 @@ enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err);
 /* printf() for text that holds names from files: what a terminal must not see
  * is written as \xNN. */
 void cli_print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Standard error, only with -v. */
+/* A line on standard error, only with -v, safe for a terminal. */
 void cli_verbose(const struct cli *cli, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -125,13 +126,19 @@ void cli_progress_end(const struct cli *cli);
 /* JSON as text, over several lines or compact, always UTF-8: to be freed; NULL
  * where memory is short. */
 char *cli_json_text(const cJSON *json, bool compact);
+/* A file of n parts, there whole or not at all; what is no regular file, a pipe
+ * or a device, is written to. */
+int cli_write_file(const char *path, const struct file_part *part, int n,
+                   struct infer_error *err);
 /* Both delete the document: to standard output, and to a file. */
 void cli_print_json(cJSON *json, bool compact);
 int cli_write_json(const char *path, cJSON *json, bool compact,
                    struct infer_error *err);
 
-/* Whether both are there and are one file, by whatever names; a may be NULL. */
+/* Whether both are there and are one file, by whatever names; NULL is none. */
 bool cli_same_file(const char *a, const char *b);
+/* The same of files to write, which need not be there yet. */
+bool cli_same_target(const char *a, const char *b);
 
 /* Monotonic clock in seconds. */
 double cli_now(void);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON that the tools write.  Names of files and tensors come from anywhere,
- * and JSON is UTF-8: what is not is written as \xNN, as messages write it. */
+/* Files and JSON that the tools write.  Names of files and tensors come from
+ * anywhere, and JSON is UTF-8: what is not is written as \xNN, as messages
+ * write it. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "kernels/error.h"
 #include "kernels/text.h"
@@ -44,23 +48,79 @@ char *cli_json_text(const cJSON *json, bool compact)
     return text;
 }
 
+/* ---- files --------------------------------------------------------- */
+
+static bool write_stream(int fd, const struct file_part *part, int n)
+{
+    int i;
+
+    for (i = 0; i < n; i++) {
+        const unsigned char *from = part[i].data;
+        size_t left = part[i].bytes;
+
+        while (left > 0) {
+            const ssize_t done = write(fd, from, left);
+
+            if (done < 0 && errno == EINTR)
+                continue;
+            if (done < 0)
+                return false;
+            from += done;
+            left -= (size_t)done;
+        }
+    }
+    return true;
+}
+
+/* The standard stream that the path names (/dev/stdout), or -1. */
+static int stream_of(const struct stat *st)
+{
+    struct stat of;
+    int fd;
+
+    for (fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fstat(fd, &of) == 0 && of.st_dev == st->st_dev &&
+            of.st_ino == st->st_ino)
+            return fd;
+    return -1;
+}
+
+int cli_write_file(const char *path, const struct file_part *part, int n,
+                   struct infer_error *err)
+{
+    struct stat st;
+    bool good;
+    int fd;
+
+    if (stat(path, &st) < 0)
+        return file_replace(path, part, n, false, err);
+    fd = stream_of(&st);
+    if (fd < 0 && S_ISREG(st.st_mode))
+        return file_replace(path, part, n, false, err);
+    fflush(stdout);
+    fd = fd < 0 ? open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC) : dup(fd);
+    good = fd >= 0 && write_stream(fd, part, n);
+    if (!good)
+        error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return good ? INFER_OK : INFER_EIO;
+}
+
 int cli_write_json(const char *path, cJSON *json, bool compact,
                    struct infer_error *err)
 {
     char *text = cli_json_text(json, compact);
-    FILE *f;
-    bool bad;
+    int status;
 
     cJSON_Delete(json);
     if (text == NULL)
         return error_set(err, INFER_EMEMORY, "%s: out of memory", path);
-    f = fopen(path, "w");
-    bad = f == NULL || fputs(text, f) < 0 || fputc('\n', f) < 0;
-    if (f != NULL && fclose(f) != 0)
-        bad = true;
+    status = cli_write_file(
+        path, (const struct file_part[]){{text, strlen(text)}, {"\n", 1}}, 2,
+        err);
     free(text);
-    return bad ? error_set(err, INFER_EIO, "%s: %s", path, strerror(errno))
-               : INFER_OK;
+    return status;
 }
 
 void cli_print_json(cJSON *json, bool compact)

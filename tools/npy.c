@@ -2,7 +2,6 @@
 /* NumPy .npy files, as NEP 1 and numpy.lib.format define them. */
 #include "tools/npy.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "kernels/error.h"
 #include "kernels/scalar.h"
+#include "tools/cli.h"
 #include "weights/weights.h"
 
 /* NumPy has no bfloat16: it is written as float32. */
@@ -72,32 +72,24 @@ int npy_write(const char *path, const struct infer_array *array,
               struct infer_error *err)
 {
     unsigned char header[512];
-    size_t length = format_header(array, header, sizeof(header));
-    size_t bytes = array->bytes;
-    const void *data = array->data;
+    struct file_part part[2] = {
+        {header, format_header(array, header, sizeof(header))},
+        {array->data, array->bytes}};
     float *wide = NULL;
-    FILE *f;
-    int bad;
+    int status;
 
     if (array->dtype == INFER_BF16) {
-        size_t n = bytes / 2;
+        const size_t n = array->bytes / 2;
 
         wide = malloc(n > 0 ? n * sizeof(*wide) : 1);
         if (wide == NULL)
             return error_set(err, INFER_EMEMORY, "out of memory");
-        scalar_convert(INFER_BF16, data, INFER_F32, wide, n);
-        data = wide;
-        bytes = n * sizeof(*wide);
+        scalar_convert(INFER_BF16, array->data, INFER_F32, wide, n);
+        part[1] = (struct file_part){wide, n * sizeof(*wide)};
     }
-    f = fopen(path, "wb");
-    bad = f == NULL || fwrite(header, 1, length, f) != length ||
-          fwrite(data, 1, bytes, f) != bytes;
-    if (f != NULL && fclose(f) != 0)
-        bad = 1;
+    status = cli_write_file(path, part, 2, err);
     free(wide);
-    if (bad)
-        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
-    return INFER_OK;
+    return status;
 }
 
 int npy_read(const char *path, const char *member, struct infer_array *array,

@@ -194,7 +194,7 @@ static int read_any(const struct kern_problem *p, bool pitched,
     g->depth = (int)depth * g->cg;
     read_pitches(p, g);
     /* Offsets of padding pixels count as well. */
-    if (p->op == KERN_CONV_FPROP && padded_pixels(g) * g->x_pitch > MAX_COUNT)
+    if (p->op == KERN_CONV_FPROP && padded_pixels(g) > MAX_COUNT / g->x_pitch)
         return REFUSE(why, "padded input has more than 2^31 elements");
     return 0;
 }

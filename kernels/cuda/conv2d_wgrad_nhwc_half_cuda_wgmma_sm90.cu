@@ -54,31 +54,6 @@ template <int WM, int BN, int STAGES> struct wgmma_wgrad_plan {
     };
 };
 
-/* ---- products ------------------------------------------------------ */
-
-#if HOPPER
-#define PRODUCT_DOWN(n, regs, ia, ib, ip)                                      \
-    static __device__ __forceinline__ void product_down(                       \
-        __half, float(&d)[regs], uint64_t a, uint64_t b, bool add)             \
-    {                                                                          \
-        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "f16", ", 1, 1");       \
-    }                                                                          \
-    static __device__ __forceinline__ void product_down(                       \
-        __nv_bfloat16, float(&d)[regs], uint64_t a, uint64_t b, bool add)      \
-    {                                                                          \
-        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "bf16", ", 1, 1");      \
-    }
-PRODUCT_DOWN(64, 32, 32, 33, 34)
-PRODUCT_DOWN(128, 64, 64, 65, 66)
-PRODUCT_DOWN(256, 128, 128, 129, 130)
-#else
-template <typename T, int N>
-static __device__ __forceinline__ void product_down(T, float (&)[N], uint64_t,
-                                                    uint64_t, bool)
-{
-}
-#endif
-
 /* ---- filling ------------------------------------------------------- */
 
 template <int WM, int BN, int STAGES>
@@ -142,8 +117,8 @@ multiply(float (&acc)[wgmma_wgrad_plan<WM, BN, STAGES>::N / 2], uint32_t base,
         hopper_products_begin();
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            product_down(T(), acc, dy + k * (2048 >> 4), x + k * (2048 >> 4),
-                         i + k > 0);
+            hopper_product_both_down(T(), acc, dy + k * (2048 >> 4),
+                                     x + k * (2048 >> 4), i + k > 0);
         hopper_products_commit();
         hopper_products_wait<1>();
         if (i > 0 && first_lane)

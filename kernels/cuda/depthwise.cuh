@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/depthwise_tile.cuh"
+#include "kernels/cuda/depthwise_mma.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/output.cuh"
 #include "kernels/cuda/walk.cuh"

@@ -456,29 +456,24 @@ static __device__ __forceinline__ void hopper_products_wait(void)
         HOPPER_PRODUCT_REGISTERS(m64n##n##k8, regs, i0, i1, i2, i3, i4, i5,    \
                                  "tf32", "");                                  \
     }
-#define HOPPER_PRODUCTS(n, regs, ia, ib, ip)                                   \
-    static __device__ __forceinline__ void hopper_product(                     \
+/* order: of a and of b, 0 where it is one of hopper_operand(), 1 where it is
+ * one of hopper_operand_down(). */
+#define HOPPER_PRODUCTS_OF(name, order, n, regs, ia, ib, ip)                   \
+    static __device__ __forceinline__ void name(                               \
         __half, float(&d)[regs], uint64_t a, uint64_t b, bool add)             \
     {                                                                          \
-        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "f16", ", 0, 0");       \
+        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "f16", order);          \
     }                                                                          \
-    static __device__ __forceinline__ void hopper_product(                     \
+    static __device__ __forceinline__ void name(                               \
         __nv_bfloat16, float(&d)[regs], uint64_t a, uint64_t b, bool add)      \
     {                                                                          \
-        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "bf16", ", 0, 0");      \
+        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "bf16", order);         \
     }
-/* b is one of hopper_operand_down(). */
-#define HOPPER_PRODUCTS_DOWN(n, regs, ia, ib, ip)                              \
-    static __device__ __forceinline__ void hopper_product_down(                \
-        __half, float(&d)[regs], uint64_t a, uint64_t b, bool add)             \
-    {                                                                          \
-        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "f16", ", 0, 1");       \
-    }                                                                          \
-    static __device__ __forceinline__ void hopper_product_down(                \
-        __nv_bfloat16, float(&d)[regs], uint64_t a, uint64_t b, bool add)      \
-    {                                                                          \
-        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "bf16", ", 0, 1");      \
-    }
+#define HOPPER_PRODUCTS(...)                                                   \
+    HOPPER_PRODUCTS_OF(hopper_product, ", 0, 0", __VA_ARGS__)
+#define HOPPER_PRODUCTS_DOWN(...)                                              \
+    HOPPER_PRODUCTS_OF(hopper_product_down, ", 0, 1", __VA_ARGS__)             \
+    HOPPER_PRODUCTS_OF(hopper_product_both_down, ", 1, 1", __VA_ARGS__)
 #define HOPPER_PRODUCTS_REGISTERS(n, regs, i0, i1, i2, i3, i4, i5)             \
     static __device__ __forceinline__ void hopper_product_registers(           \
         __half, float(&d)[regs], const uint32_t(&a)[4], uint64_t b, bool add)  \
@@ -516,6 +511,11 @@ static __device__ __forceinline__ void hopper_product(T, float (&)[N], uint64_t,
 template <typename T, int N>
 static __device__ __forceinline__ void
 hopper_product_down(T, float (&)[N], uint64_t, uint64_t, bool)
+{
+}
+template <typename T, int N>
+static __device__ __forceinline__ void
+hopper_product_both_down(T, float (&)[N], uint64_t, uint64_t, bool)
 {
 }
 template <typename T, int N>

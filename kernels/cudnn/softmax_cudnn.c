@@ -55,7 +55,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
     (void)d;
     if (!cudnn_library(why))
-        return INFER_EUNSUPPORTED;
+        return cudnn_refuse(why, INFER_EDEVICE);
     if (x->dtype != y->dtype)
         return error_set(
             why, INFER_EUNSUPPORTED, "softmax: input is %s and output %s",

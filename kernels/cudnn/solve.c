@@ -99,13 +99,19 @@ int cudnn_pretend(const char *json, struct infer_error *err)
 
 /* ---- finding out --------------------------------------------------- */
 
-static void known_free(struct known *k)
+static void drop_parts(struct known *k)
 {
     for (int i = 0; i < 2; i++)
         if (k->part[i].lib) {
             cudnn_plan_free(k->part[i].lib, &k->plan[i]);
             cudnn_graph_free(&k->part[i]);
         }
+    k->n_parts = 0;
+}
+
+static void known_free(struct known *k)
+{
+    drop_parts(k);
     free(k);
 }
 
@@ -137,18 +143,9 @@ static int solve_part(struct known *k, int i, enum cudnn_part which,
     return rc;
 }
 
-static void drop_parts(struct known *k)
-{
-    for (int i = 0; i < 2; i++)
-        if (k->part[i].lib) {
-            cudnn_plan_free(k->part[i].lib, &k->plan[i]);
-            cudnn_graph_free(&k->part[i]);
-        }
-    k->n_parts = 0;
-}
-
 /* The whole problem, or else its two parts.  Whatever cuDNN says against it is
- * a reason to refuse it, but not that memory or the device is gone. */
+ * a reason to refuse it, but not that there is no memory, which may be there
+ * the next time. */
 static int solve(struct known *k, struct infer_error *err)
 {
     const struct cudnn_library *lib = cudnn_library(err);
@@ -176,7 +173,7 @@ static int solve(struct known *k, struct infer_error *err)
     else
         error_clear(&k->why);
     planning_end(&planning);
-    return 0;
+    return rc == INFER_EMEMORY ? error_set(err, rc, "%s", k->why.text) : 0;
 }
 
 /* ---- remembering --------------------------------------------------- */
@@ -212,31 +209,32 @@ static struct known *recall(const struct cudnn_recipe *r,
 }
 
 /* What is known of a problem, found out where it is not; the list is locked.
- * NULL where that fails for a reason that is not the problem's. */
-static struct known *find_out(const struct cudnn_recipe *r,
-                              const struct kern_problem *p, int ordinal,
-                              struct infer_error *err)
+ * Fails for reasons that are not the problem's. */
+static int find_out(const struct cudnn_recipe *r, const struct kern_problem *p,
+                    int ordinal, struct infer_error *err, struct known **out)
 {
     struct known *k = recall(r, p, ordinal);
+    int rc;
 
+    *out = k;
     if (k)
-        return k;
+        return 0;
     k = calloc(1, sizeof(*k));
-    if (!k) {
-        error_set(err, INFER_EMEMORY, "cuDNN: out of memory");
-        return NULL;
-    }
+    if (!k)
+        return error_set(err, INFER_EMEMORY, "cuDNN: out of memory");
     k->recipe = r;
     k->ordinal = ordinal;
     memcpy(&k->problem, p, sizeof(*p));
-    if (solve(k, err) < 0) {
+    rc = solve(k, err);
+    if (rc < 0) {
         known_free(k);
-        return NULL;
+        return rc;
     }
     k->next = all_known;
     all_known = k;
     trim();
-    return k;
+    *out = k;
+    return 0;
 }
 
 /* ---- rows ---------------------------------------------------------- */
@@ -276,26 +274,24 @@ int cudnn_recipe_supports(const struct cudnn_recipe *r,
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&lock);
-    k = find_out(r, p, d->ordinal, &err);
-    if (k && k->why.code != 0)
-        error_set(&err, INFER_EUNSUPPORTED, "%s", k->why.text);
+    rc = find_out(r, p, d->ordinal, &err, &k);
+    if (rc == 0 && k->why.code != 0)
+        rc = error_set(&err, INFER_EUNSUPPORTED, "%s", k->why.text);
     pthread_mutex_unlock(&lock);
-    if (k && err.code == 0)
-        return 0;
-    return error_set(why, INFER_EUNSUPPORTED, "%s", err.text);
+    return rc < 0 ? error_set(why, INFER_EUNSUPPORTED, "%s", err.text) : 0;
 }
 
 int cudnn_recipe_variants(const struct cudnn_recipe *r,
                           const struct kern_problem *p,
                           const struct kern_device *d, struct infer_error *err)
 {
-    int n = INFER_EDEVICE;
+    struct known *k;
 
     pthread_mutex_lock(&lock);
-    struct known *k = find_out(r, p, d->ordinal, err);
-    if (k && k->why.code == 0)
+    int n = find_out(r, p, d->ordinal, err, &k);
+    if (n == 0 && k->why.code == 0)
         n = k->part[0].n_engines - k->first[0];
-    else if (k)
+    else if (n == 0)
         n = error_set(err, INFER_EUNSUPPORTED, "%s", k->why.text);
     pthread_mutex_unlock(&lock);
     return n;
@@ -357,8 +353,9 @@ int cudnn_recipe_prepare(const struct cudnn_recipe *r, struct kern_exec *e,
         return error_set(err, INFER_EMEMORY, "cuDNN: out of memory");
     s->ordinal = d->ordinal;
     pthread_mutex_lock(&lock);
-    k = find_out(r, &e->problem, d->ordinal, err);
-    rc = k ? choose(k, e->variant, err, s) : INFER_EDEVICE;
+    rc = find_out(r, &e->problem, d->ordinal, err, &k);
+    if (rc == 0)
+        rc = choose(k, e->variant, err, s);
     if (rc == 0 && !pretended)
         rc = cudnn_hold(d->ordinal, err);
     if (rc == 0) {

@@ -211,7 +211,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         return r;
     if (kern_problem_in(p, RESIDUAL) && args->in[RESIDUAL] != args->out[0])
         cpu_copy(args->in[RESIDUAL], args->out[0],
-                 kern_tensor_count(&p->out[0]), 1);
+                 kern_tensor_count(&p->out[0]), onednn_threads(s->conv));
     apart.in[0] = apart.out[0];
     apart.out[0] = args->out[0];
     return onednn_run(s->reorder, &apart, err);

@@ -26,7 +26,8 @@ struct job {
     void *result[KERN_MAX_OUT], *again[KERN_MAX_OUT];
     double *tol[KERN_MAX_OUT];
     struct truth truth;
-    int alias; /* the input whose memory output 0 is, in this run; -1: none */
+    /* The input whose memory out[i] is, in this run; -1: none. */
+    int alias[KERN_MAX_OUT];
 };
 
 static void free_job(struct job *j)
@@ -73,7 +74,8 @@ fail(const struct job *j, const char *fmt, ...)
 
 /* What kern.h promises of workspace and packed weights. */
 #define SCRATCH_ALIGN 64
-/* And of tensors on a GPU, but for rows that take any strides. */
+/* And of tensors on a GPU, but for rows that take any strides; on a CPU only
+ * that they are aligned as their type is. */
 #define TENSOR_ALIGN 16
 
 /* Where tensor t of an argument begins: three problems of four give no better
@@ -81,11 +83,11 @@ fail(const struct job *j, const char *fmt, ...)
 static size_t lead_of(const struct job *j, const struct kern_tensor *t,
                       int argument)
 {
-    const size_t unit = j->c->row->flags & KERN_STRIDED
+    const size_t unit = !j->c->gpu || (j->c->row->flags & KERN_STRIDED)
                             ? infer_dtype_size(t->dtype)
                             : TENSOR_ALIGN;
 
-    if (!j->c->gpu || j->c->id.number % 4 == 0)
+    if (j->c->id.number % 4 == 0)
         return 0;
     return unit * (size_t)(1 + (j->c->id.number + argument) % 3);
 }
@@ -173,6 +175,7 @@ static bool pack_input(struct job *j, int i, struct infer_error *err)
     if (j->c->row->pack(&j->exec, i, j->in[i].origin, j->packed[i].origin,
                         err) < 0)
         return false;
+    guarded_remember(&j->packed[i]);
     if (guarded_bytes_intact(&j->packed[i], j->exec.packed[i], 0xff))
         return true;
     snprintf(err->text, sizeof(err->text),
@@ -226,13 +229,13 @@ static bool send_outputs(struct job *j, int poison, struct kern_args *args,
             continue;
         args->out[i] = guarded_at(&j->out[i]);
         guarded_poison(&j->out[i], poison);
-        if (i == 0 && j->alias >= 0)
-            guarded_scatter(&j->out[i], j->dense[j->alias]);
+        if (j->alias[i] >= 0) {
+            guarded_scatter(&j->out[i], j->dense[j->alias[i]]);
+            args->in[j->alias[i]] = args->out[i];
+        }
         if (!guarded_send(&j->out[i], err))
             return false;
     }
-    if (j->alias >= 0)
-        args->in[j->alias] = args->out[0];
     return guarded_send_scratch(&j->workspace, err);
 }
 
@@ -275,7 +278,9 @@ static bool run_once(struct job *j, int poison, void *const *result,
 static enum verdict check_guards(struct job *j, int poison)
 {
     for (int i = 0; i < j->p->n_in; i++)
-        if (kern_problem_in(j->p, i) && !guarded_unchanged(&j->in[i]))
+        if (kern_problem_in(j->p, i) &&
+            (!guarded_unchanged(&j->in[i]) ||
+             (j->exec.packed[i] && !guarded_unchanged(&j->packed[i]))))
             return fail(j, "input %d was changed", i);
     for (int i = 0; i < j->p->n_out; i++)
         if (kern_problem_out(j->p, i) && !guarded_intact(&j->out[i], poison))
@@ -356,10 +361,12 @@ static enum verdict run_pass(struct job *j, enum pass pass)
 
 /* ---- in place ------------------------------------------------------ */
 
-/* The input that launch() lets the output take the place of where they lie
- * alike: see kern.h. */
-static int in_place_of(enum kern_op op)
+/* The input whose place launch() lets output o take where they lie alike, -1
+ * for none: see kern.h.  Of batch norm's two gradients one may have dy's. */
+static int in_place_of(const struct job *j, int o)
 {
+    const enum kern_op op = j->p->op;
+
     switch (op) {
     case KERN_UNARY:
     case KERN_BINARY:
@@ -367,9 +374,19 @@ static int in_place_of(enum kern_op op)
     case KERN_BATCH_NORM:
     case KERN_UNARY_DGRAD:
     case KERN_DROPOUT:
-        return 0;
+        return o == 0 ? 0 : -1;
+    case KERN_BATCH_NORM_TRAIN: /* and the running statistics */
+        return o == 0 ? kern_op_residual(op) : o == 3 || o == 4 ? o : -1;
+    case KERN_BATCH_NORM_DGRAD:
+        if (o == 1 || o == 2)
+            return o + 5;
+        return o == (j->c->id.number % 2 ? 3 : 0) ? 0 : -1;
+    case KERN_STEP:
+        return o + 1;
+    case KERN_UPDATE:
+        return o == KERN_UPDATE_W ? 0 : o == KERN_UPDATE_COPY ? -1 : o + 3;
     default:
-        return kern_op_residual(op);
+        return o == 0 ? kern_op_residual(op) : -1;
     }
 }
 
@@ -383,26 +400,49 @@ static bool lie_alike(const struct kern_tensor *a, const struct kern_tensor *b)
     return alike;
 }
 
-/* Once more with the output where that input was. */
+/* How many outputs take the place of an input. */
+static int find_aliases(struct job *j)
+{
+    int n = 0;
+
+    for (int o = 0; o < j->p->n_out; o++) {
+        const int i = in_place_of(j, o);
+        const struct kern_tensor *x = i < 0 ? NULL : kern_problem_in(j->p, i);
+        const struct kern_tensor *y = kern_problem_out(j->p, o);
+        if (!x || !y || j->exec.packed[i] || !lie_alike(x, y))
+            continue;
+        j->alias[o] = i;
+        n++;
+    }
+    return n;
+}
+
+static void forget_aliases(struct job *j)
+{
+    for (int o = 0; o < KERN_MAX_OUT; o++)
+        j->alias[o] = -1;
+}
+
+/* Once more with outputs where inputs were. */
 static enum verdict run_in_place(struct job *j)
 {
-    const int alias = in_place_of(j->p->op);
-    const struct kern_tensor *x =
-        alias < 0 ? NULL : kern_problem_in(j->p, alias);
-    const struct kern_tensor *y = &j->p->out[0];
     struct infer_error err = {0};
     char text[VERIFY_TEXT];
 
-    if (!x || j->exec.packed[alias] || !lie_alike(x, y))
+    if (find_aliases(j) == 0)
         return VERDICT_OK;
-    j->alias = alias;
     const bool ran = run_once(j, 0xff, j->again, &err);
-    j->alias = -1;
+    forget_aliases(j);
     if (!ran)
         return fail(j, "launch in place: %s", err.text);
-    if (!verify_compare(&j->truth, 0, y->dtype, j->again[0], PASS_REAL,
-                        j->tol[0], &j->c->worst, text))
-        return fail(j, "in place of input %d: %s", alias, text);
+    for (int o = 0; o < j->p->n_out; o++) {
+        if (!kern_problem_out(j->p, o))
+            continue;
+        truth_follow(&j->truth, o, j->p->out[0].dtype, j->again[0]);
+        if (!verify_compare(&j->truth, o, j->p->out[o].dtype, j->again[o],
+                            PASS_REAL, j->tol[o], &j->c->worst, text))
+            return fail(j, "in place: %s", text);
+    }
     return check_guards(j, 0xff);
 }
 
@@ -472,10 +512,11 @@ static bool takes_infinite(const struct check *c, const struct kern_problem *p)
 
 enum verdict check_problem(struct check *c, const struct kern_problem *p)
 {
-    struct job j = {.c = c, .p = p, .alias = -1};
+    struct job j = {.c = c, .p = p};
     struct infer_error err = {0};
     enum verdict v = VERDICT_OK;
 
+    forget_aliases(&j);
     rotate(c);
     const int r = kern_row_supports(c->row, p, c->device, &err);
     if (r < 0) {

@@ -13,6 +13,8 @@
 #include "libinfer/device.h"
 #include "tools/verify/verify.h"
 
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
 /* ---- problems ------------------------------------------------------ */
 
 /* Problems 0 .. count-1 of an operation are a fixed list, the rest random. */
@@ -49,7 +51,13 @@ struct dims {
 };
 struct kern_tensor make_tensor(struct maker *m, enum infer_dtype dtype,
                                int rank, const int64_t *dim, bool writable);
+/* Channels of a wider tensor, as the parts of a concatenation are: dense but
+ * for the distance from pixel to pixel. */
+struct kern_tensor make_slice(struct maker *m, enum infer_dtype dtype, int rank,
+                              const int64_t *dim);
 struct kern_tensor make_weights(struct maker *m, int rank, const int64_t *dim);
+/* Weights that are not factors of a product: bias, scale, statistics. */
+struct kern_tensor make_vectors(struct maker *m, int rank, const int64_t *dim);
 /* Problem k's shape: from a fixed list first, then random. */
 struct dims make_dims(struct maker *m, int k, int min_rank);
 struct kern_tensor make_in(struct maker *m, const struct dims *s);
@@ -59,7 +67,10 @@ struct kern_tensor make_vector(struct maker *m, int64_t n);
 enum infer_dtype vector_dtype(const struct maker *m);
 /* And that of moments. */
 enum infer_dtype moments_dtype(const struct maker *m);
+struct kern_unary make_activation(struct rng *r);
 void make_window_problem(struct maker *m, int k);
+/* Operations of inference but those with windows. */
+void make_plain_problem(struct maker *m, int k);
 /* Ways forward that a way back of the same name is made from. */
 void make_layer_norm(struct maker *m, int k);
 void make_group_norm(struct maker *m, int k);

@@ -30,6 +30,9 @@ enum fault {
     FAULT_REASON,      /* refuses without saying why */
     FAULT_CODE,        /* refuses with another code */
     FAULT_READS_AHEAD, /* takes the element behind the last input */
+    FAULT_PACK_BEHIND, /* packs a byte more than it said */
+    FAULT_PACKED,      /* writes to its packed input */
+    FAULT_IN_PLACE,    /* reads what it has written already */
     FAULT_COUNT
 };
 
@@ -50,7 +53,19 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 {
     (void)d;
     e->workspace = 64;
+    if (fault == FAULT_PACK_BEHIND || fault == FAULT_PACKED)
+        e->packed[0] = N * sizeof(float);
     return fault == FAULT_PREPARE ? error_set(err, INFER_EMEMORY, "no") : 0;
+}
+
+static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
+                struct infer_error *err)
+{
+    (void)err;
+    memcpy(dst, src, e->packed[i]);
+    if (fault == FAULT_PACK_BEHIND)
+        ((char *)dst)[e->packed[i]] = 0;
+    return 0;
 }
 
 /* The identity, and then something else. */
@@ -63,7 +78,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
     (void)e;
     runs++;
-    memcpy(y, x, (fault == FAULT_UNWRITTEN ? N - 1 : N) * sizeof(*y));
+    if (fault == FAULT_IN_PLACE)
+        y[7] = 9;
+    memmove(y, x, (fault == FAULT_UNWRITTEN ? N - 1 : N) * sizeof(*y));
     switch (fault) {
     case FAULT_NAN:
         y[7] = NAN;
@@ -72,7 +89,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         y[7] += 1e-5f;
         break;
     case FAULT_OFF_BY_ONE:
-        memcpy(y, x + 1, (N - 1) * sizeof(*y));
+        memmove(y, x + 1, (N - 1) * sizeof(*y));
         break;
     case FAULT_BEFORE:
         y[-1] = 0;
@@ -84,6 +101,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         ((char *)args->workspace)[64] = 0;
         break;
     case FAULT_INPUT:
+    case FAULT_PACKED:
         ((float *)(uintptr_t)x)[3] = 9;
         break;
     case FAULT_UNSTABLE:
@@ -107,6 +125,7 @@ static const struct kern_row row = {.name = "selftest",
                                     .acc = INFER_F32,
                                     .supports = supports,
                                     .prepare = prepare,
+                                    .pack = pack,
                                     .launch = launch};
 
 static enum verdict check(const struct kern_row *r, enum kern_unary_kind kind)

@@ -105,6 +105,10 @@ def run_shard(o, shard, rows):
         except subprocess.TimeoutExpired:
             err.write("FAIL: out of time\n")
             code = 124
+        else:
+            # The rows say themselves what is wrong or short with them.
+            if code not in (0, 3):
+                err.write(f"FAIL: exit {code}\n")
     print(f"shard {shard}: exit {code}, {time.monotonic() - start:.0f} s",
           flush=True)
     return code
@@ -182,7 +186,7 @@ def print_sum(folders, count):
           f" {len(bad)} not good, {reports} reports of tools")
     for name, text in faults:
         print(f"\n{name}: {text}", file=sys.stderr)
-    return 3 if bad or reports else 0
+    return 3 if bad or reports or faults else 0
 
 
 # ---- command line ----------------------------------------------------

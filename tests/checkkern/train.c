@@ -3,8 +3,6 @@
 #include "kernels/moments.h"
 #include "tests/checkkern/checkkern.h"
 
-#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
-
 static void set_in(struct kern_problem *p, int i, struct kern_tensor t)
 {
     p->in[i] = t;

@@ -113,8 +113,6 @@ static const struct window_case pool_cases[] = {
     {2, 16, 7, 8, 16, 2, 2, 2, {1, 0, 1, 1}, 1, 1},
 };
 
-#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
-
 /* Each shape of a list stands with every variant: epilogues of convolution,
  * kinds of pooling, residuals of gradients. */
 #define VARIANTS 4

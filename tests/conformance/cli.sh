@@ -39,12 +39,24 @@ expect 0 'scores' ls "$dir/layers"
 expect 0 '^cores' "$infer" --doctor
 printf '%s\n%s\n' "$pictures/1.png" "$pictures/2.png" >"$dir/list"
 expect 0 '2.png' "$infer" -m "$model" "$dir/list"
+printf '\357\273\277%s\r\n\n%s' "$pictures/1.png" "$pictures/2.png" >"$dir/list"
+expect 0 '2.png' "$infer" -m "$model" "$dir/list"
+for start in 'RIFF$\000\000\000WEBP' "$(printf '%05000d' 1)" 'a\rb'; do
+    # shellcheck disable=SC2059
+    printf "$start" >"$dir/list"
+    expect 2 'list: neither a PNG or JPEG picture nor a list' "$infer" \
+        -m "$model" "$dir/list"
+done
 
 # ---- looking inside
 expect 0 'input .*image' "$wconv" inspect "$model"
 expect 0 'conv .*+relu' "$wconv" inspect --layers "$model"
 expect 0 'F32' "$wconv" inspect --weights "$model"
 expect 0 '^digraph' "$wconv" inspect --dot "$model"
+for option in --dot --layers --weights; do
+    expect 1 'three forms' "$wconv" inspect --json $option "$model"
+done
+expect 1 'three forms' "$wconv" inspect --dot --layers "$model"
 expect 0 'nodes' "$wconv" inspect resnet18
 expect 1 'nearest built-in name: resnet18' "$wconv" inspect resnet19
 expect 0 '"op"' "$wconv" inspect --json lenet5
@@ -60,6 +72,7 @@ sed -n -e 's/\\-/-/g' -e '/^{"infer"/,/^ "outputs"/p' \
 expect 0 'dense  *fc  *NxN' "$wconv" inspect --layers "$dir/manual.infer"
 cp "$model" "$dir/copy.infer"
 "$wconv" diff "$model" "$dir/copy.infer" || fail "diff of a copy"
+expect 1 'writes no JSON' "$wconv" diff --json "$model" "$dir/copy.infer"
 expect 0 . "$wconv" "$weights" "$arch" -o "$dir/half.infer" --dtype=fp16 -O1
 expect 3 '^! ' "$wconv" diff "$model" "$dir/half.infer"
 expect 0 "% *7 " "$infer" -m "$dir/half.infer" -k1 "$pictures/7.png"
@@ -131,6 +144,15 @@ expect 1 'no problem' "$kbench" --rounds=1
 expect 1 'benchdnn' "$kbench" --problem=mb1zz3
 expect 1 'does not fit' "$kbench" conv -H3 -R9
 expect 1 "no operation 'conf'" "$kbench" conf
+expect 1 'it is empty' "$kbench" --problem=
+expect 1 'needs a pad of 281474959933440' "$kbench" \
+    --problem=ih1oh16777216kh1sh16777216
+expect 1 'batch takes numbers from 1 to 1048576' "$kbench" -m lenet5 -b 9999999
+expect 1 'need a file each' "$kbench" conv -H9 --csv="$dir/x" \
+    --json="$dir/./x"
+cp "$model" "$dir/own.infer"
+expect 1 'none of the models' "$kbench" all -m "$dir/own.infer" \
+    --html="$dir/own.infer"
 expect 1 "did you mean '--threads'" "$kbench" --thread5=2
 expect 1 'dtype' "$kbench" conv -H9 --dtype=fp12
 expect 1 'sweep' "$kbench" conv -H9 --sweep=n=4:1
@@ -177,6 +199,61 @@ expect 0 "note: output 'y' has 4 dimensions and is shown as 64 classes" \
 expect 1 '^0$' sh -c "'$infer' -m '$model' '$pictures/3.png' 2>&1 |
     grep -c note"
 
+# Inputs whose shape is open, that take integers, or that are no picture's.
+cat >"$dir/open.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32"}],
+ "nodes": [{"name": "r", "op": "unary", "attr": {"kind": "relu"}, "in": ["x"],
+            "out": ["y"]}], "outputs": ["y"]}
+END
+expect 1 "verify: the shape of input 'x' is open: name one" "$wconv" \
+    "$dir/open.infer" -o "$dir/open.infer" --verify
+expect 0 . "$wconv" "$dir/open.infer" -o "$dir/open.infer"
+expect 1 "shape of input 'x' open: name one" "$infer" -m "$dir/open.infer" --bench
+expect 0 'batch 3,' "$infer" -m "$dir/open.infer" --bench --duration=0 \
+    --input-shape=3x5
+for type in U8:8 F32:2097152; do
+    cat >"$dir/side.infer" <<END
+{"infer": 1, "inputs": [{"name": "x", "dtype": "${type%:*}",
+                         "shape": [-1, 1, ${type#*:}, 1]}],
+ "nodes": [], "outputs": ["x"]}
+END
+    expect 0 . "$wconv" "$dir/side.infer" -o "$dir/side.infer"
+    expect 1 'takes U8\|a side of 2097152 pixels' "$infer" \
+        -m "$dir/side.infer" "$pictures/3.png"
+done
+
+# An input of free size takes the whole picture as it is resized; one that
+# would become too large is named.
+cat >"$dir/free.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32",
+                         "shape": [-1, 1, -1, -1]}],
+ "nodes": [], "outputs": ["x"]}
+END
+expect 0 . "$wconv" "$dir/free.infer" -o "$dir/sized.infer" --resize=56
+expect 0 'shown as 3136 classes' "$infer" -m "$dir/sized.infer" "$pictures/3.png"
+expect 0 . "$wconv" "$dir/free.infer" -o "$dir/sized.infer" --resize=letterbox
+expect 0 'shown as 12544 classes' "$infer" -m "$dir/sized.infer" \
+    "$pictures/3.png"
+expect 0 . "$wconv" "$dir/free.infer" -o "$dir/sized.infer" --resize=65536
+expect 2 '3.png: a picture of 112 x 112 pixels would' "$infer" \
+    -m "$dir/sized.infer" "$pictures/3.png" "$pictures/4.png"
+expect 3 'rtol: weights of 16 bits' "$wconv" "$model" -o "$dir/half.infer" \
+    --dtype=bf16 --verify
+
+# Names that differ make files that do.
+cat >"$dir/names.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 4]}],
+ "nodes": [{"name": "r\u001b\"", "op": "unary", "attr": {"kind": "relu"},
+            "in": ["x"], "out": ["y/0"]},
+           {"name": "a", "op": "unary", "attr": {"kind": "abs"}, "in": ["x"],
+            "out": ["y:0"]}], "outputs": ["y/0", "y:0"]}
+END
+expect 0 . "$wconv" "$dir/names.infer" -o "$dir/names.infer"
+expect 0 '^$' sh -c "'$infer' -m '$dir/names.infer' \
+    --dump-layers='$dir/d.infer' --export-output='$dir/e.infer' && echo"
+expect 0 '^2$' sh -c "ls '$dir/e.infer' | grep -c 'y_0.npy'"
+expect 0 'tooltip="r.x1B.""' "$wconv" inspect --dot "$dir/names.infer"
+
 # ---- names that are no UTF-8 or hold a line's end; one document of JSON
 odd=$(printf 'caf\351.png')
 cp "$pictures/3.png" "$dir/$odd"
@@ -210,6 +287,10 @@ for option in --warmup=1s --duration=1s --percentile=50 --include-transfers; do
     expect 1 'go with --bench' "$infer" -m "$model" $option "$pictures"
 done
 expect 1 'topk is for pictures' "$infer" -m "$model" --bench -k1
+for files in '' , image: "image:$dir/layers/0000-image.npy,"; do
+    expect 1 'load-inputs takes files' "$infer" -m "$model" --bench \
+        --load-inputs="$files"
+done
 expect 1 'rtol go with --verify' "$wconv" "$weights" "$arch" -o "$dir/y" --rtol=1
 absent "$dir/y"
 
@@ -230,6 +311,41 @@ expect 1 'export-output is for arrays' "$infer" -m "$model" "$pictures" \
     --export-output="$dir/y.npy"
 expect 1 'do not go with --compare' "$infer" -m "$model" --compare=ref --profile
 absent "$dir/y.npy"
+cp "$model" "$dir/own.infer"
+cp "$pictures/3.png" "$dir/own.png.infer"
+expect 1 'own.infer: the run reads this file: .* --profile' "$infer" \
+    -m "$dir/own.infer" --bench --duration=0 --profile="$dir/./own.infer"
+expect 1 'own.png.infer: the run reads this file' "$infer" -m "$model" \
+    "$dir/own.png.infer" --profile="$dir/own.png.infer"
+expect 0 '^$' sh -c "cmp '$model' '$dir/own.infer' &&
+    cmp '$pictures/3.png' '$dir/own.png.infer' && echo"
+
+# ---- a file that is there keeps its place and its permissions; what cannot be
+# written leaves it as it was
+ln -s own.infer "$dir/link.infer"
+chmod 600 "$dir/own.infer"
+expect 0 . "$wconv" "$model" -o "$dir/link.infer" --name=linked
+expect 0 '^lrwx' ls -l "$dir/link.infer"
+expect 0 '^-rw-------' ls -l "$dir/own.infer"
+expect 0 '^name *linked' "$wconv" inspect "$dir/own.infer"
+ln -s nowhere "$dir/loose.infer"
+expect 2 'loose.infer: cannot follow this link' "$wconv" "$model" \
+    -o "$dir/loose.infer"
+run="-m $model --dump-layers=$dir/layers --profile"
+mkdir "$dir/p.infer"
+printf 'old\n' >"$dir/p.infer/p"
+expect 0 'p: cannot write' sh -c "(ulimit -f 0; trap '' XFSZ
+    '$infer' -m '$model' --bench --duration=0 --profile='$dir/p.infer/p') 2>&1 |
+    cat"
+expect 0 '^old' cat "$dir/p.infer/p"
+expect 0 '^p$' ls "$dir/p.infer"
+# shellcheck disable=SC2086
+expect 0 '"op"' sh -c "'$infer' $run=/dev/stdout | cat"
+# shellcheck disable=SC2086
+expect 2 '/dev/full: ' "$infer" $run=/dev/full
+mkfifo "$dir/pipe.infer"
+expect 0 'not written: .*pipe.infer' "$infer" -m "$model" --bench --duration=0 \
+    --tune=exhaustive --tune-cache="$dir/pipe.infer"
 
 # ---- usage
 expect 1 'no input file' "$wconv"
@@ -360,6 +476,18 @@ expect 0 . "$wconv" "$weights" "$arch" -o "$dir/kept.infer" --keep-training
 expect 0 'batch_norm' "$wconv" inspect --layers "$dir/kept.infer"
 expect 1 '^0$' sh -c "'$wconv' inspect --layers '$model' | grep -c batch_norm"
 expect 0 "% *7 " "$infer" -m "$dir/kept.infer" -k1 "$pictures/7.png"
+
+# ---- a model is converted once more as what it was made from would be
+for option in -O0 --keep-bn; do
+    expect 0 . "$wconv" "$weights" "$arch" -o "$dir/kept.infer" $option
+    expect 0 'batch_norm' "$wconv" inspect --layers "$dir/kept.infer"
+    expect 0 'fold-batch-norm' "$wconv" "$dir/kept.infer" \
+        -o "$dir/again.infer" --verify
+    expect 0 '^$' sh -c "'$wconv' diff '$model' '$dir/again.infer' && echo"
+done
+expect 0 . "$wconv" "$model" -o "$dir/again.infer" --dtype=fp16
+expect 0 '^conv1.weight *F16' "$wconv" inspect --weights "$dir/again.infer"
+expect 0 "% *7 " "$infer" -m "$dir/again.infer" -k1 "$pictures/7.png"
 
 # ---- photographs, where the data is
 if [ -n "${TEST_DATA-}" ]; then

@@ -124,6 +124,8 @@ static struct result *add_result(const char *set, const char *name)
 
 /* ---- tensors ------------------------------------------------------- */
 
+/* 1e-3 of the value and 1e-7 are what the project's own runner allows
+ * (onnx.backend.test.runner). */
 static bool close_enough(double got, double want, bool exact)
 {
     if (isnan(want) || isnan(got))
@@ -333,7 +335,7 @@ static int run_graph(struct graph *g, enum infer_backend backend,
     struct infer_session_options options;
     struct infer_session *session = NULL;
     struct infer_model *model = NULL;
-    int status = infer_model_from_graph(g, err, &model);
+    int status = model_from_graph(g, err, &model);
 
     *ok = false;
     infer_session_options_init(&options);

@@ -317,7 +317,7 @@ static int run_graph(const struct graph *g,
 {
     struct graph *copy = graph_copy(g);
     struct infer_model *model = NULL;
-    int status = copy != NULL ? infer_model_from_graph(copy, err, &model)
+    int status = copy != NULL ? model_from_graph(copy, err, &model)
                               : error_set(err, INFER_EMEMORY, "no memory");
 
     if (status == INFER_OK)

@@ -56,6 +56,27 @@ expect 0 'right after' run "$dir/x.safetensors" --overfit-batch --steps=5 \
     --lr-policy=onecycle
 rm -f "$dir/x.safetensors"
 
+# ---- files that are one by two names, or that the run reads
+for option in --best --log --plot --write-labels; do
+    expect 1 'need a file each' run "$dir/y.safetensors" --steps=1 \
+        "$option=$dir/./y.safetensors"
+done
+cp "$src/tests/arch/tiny.json" "$dir/own.json"
+cp "$a" "$dir/own.safetensors"
+expect 1 'own.json: the run reads this file' run "$dir/own.json" --steps=1 \
+    --arch="$dir/own.json"
+for option in --log --plot --write-labels; do
+    expect 1 'own.safetensors: the run reads this file' run \
+        "$dir/y.safetensors" --steps=1 --init-from="$dir/own.safetensors" \
+        "$option=$dir/own.safetensors"
+done
+expect 0 . run "$dir/own.safetensors" --steps=1 --init-from="$dir/own.safetensors"
+same "$src/tests/arch/tiny.json" "$dir/own.json"
+rm -f "$dir/own.json" "$dir/own.safetensors"
+expect 2 'batch=1048576: .* are needed' run "$dir/y.safetensors" --steps=1 \
+    -b 1048576 --arch=resnet18
+absent "$dir/y.safetensors"
+
 # ---- a resumed run is the uninterrupted one, with every rule
 for rule in nesterov rmsprop adamw; do
     common="--optimizer=$rule --lr-policy=cosine --weight-decay=0.001 \
@@ -172,8 +193,9 @@ done
 expect 0 '10 test pictures.*accuracy 100' run "$dir/b.safetensors" \
     --evaluate --init-from="$a"
 absent "$dir/b.safetensors"
-expect 0 '9 parameters taken\|accuracy' run "$dir/b.safetensors" --steps=2 -v \
-    --init-from="$a" --freeze='^conv|^bn'
+# What was learned is there from the first step on.
+expect 0 'validation loss.*accuracy 100' run "$dir/b.safetensors" --steps=2 \
+    --lr=0.0001 --init-from="$a" --freeze='^conv|^bn'
 expect 1 'matches none' run "$dir/c.safetensors" --freeze='nowhere'
 expect 2 'nothing to train' run "$dir/c.safetensors" --freeze='.'
 expect 2 'none of its weights' run "$dir/c.safetensors" \
@@ -220,7 +242,7 @@ LC_ALL=C sed 's/"step\(..\):\(..\)60/"step\1:\261/' "$a" >"$dir/bit.safetensors"
 expect 2 'checksum of its description' run "$a" --epochs=40 \
     --resume="$dir/bit.safetensors"
 "$here/wconv" "$a" "$arch" -o "$dir/bare.infer" >/dev/null
-expect 2 'no training state\|missing' run "$a" --resume="$dir/bare.infer"
+expect 2 'no training state' run "$a" --resume="$dir/bare.infer"
 expect 2 '/dev/full\|regular' run /dev/full --steps=1
 expect 2 "$dir/nowhere" run "$dir/nowhere/x" --steps=1
 # Where a file cannot be written is said before anything is computed.

@@ -400,8 +400,7 @@ static bool check(const struct model_case *m, const cJSON *models)
         model_optimise(g, &lean, &err) == INFER_OK) {
         struct graph *copy = graph_copy(g);
 
-        if (copy != NULL &&
-            infer_model_from_graph(copy, &err, &plain) == INFER_OK)
+        if (copy != NULL && model_from_graph(copy, &err, &plain) == INFER_OK)
             o.worst[0] =
                 compare_rows(plain, model_reference(), m, &d, rows, &err);
         o.worst[1] = compare_rows(lean, model_reference(), m, &d, rows, &err);

@@ -233,7 +233,7 @@ static void open_network(struct graph *g, bool reference, struct network *net)
     infer_session_options_init(&options);
     if (reference)
         options.backend = INFER_BACKEND_REF;
-    if (infer_model_from_graph(g, &err, &net->model) < 0 ||
+    if (model_from_graph(g, &err, &net->model) < 0 ||
         infer_session_create(net->model, &options, &err, &net->session) < 0)
         fail_msg("%s", err.text);
 }
@@ -312,7 +312,7 @@ static void compare(const char *what, const float *have, const float *want,
 static void fill_pictures(struct network *net, enum data data,
                           struct infer_array *in)
 {
-    const struct graph *g = infer_model_graph(net->model);
+    const struct graph *g = model_graph(net->model);
     const struct graph_preprocess *p = &g->preprocess[0];
     size_t count = in->bytes / sizeof(float);
     size_t plane = (size_t)(in->dim[2] * in->dim[3]);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What checkkern does not ask of the fast CPU rows: that one prepared
- * convolution can be launched by several threads at once, that a residual may
- * lie where the result goes, that the number of threads does not change a bit,
- * and that rows refuse what they are not made for.
+ * convolution can be launched by several threads at once, that neither a
+ * residual where the result goes nor the number of threads changes a bit, and
+ * that rows refuse what they are not made for.
  */
 #include "config.h"
 

@@ -107,7 +107,7 @@ static inline double run_graph(const struct graph *g,
     double worst = 0;
     int n_in = 0, n_out = 0, rc;
 
-    rc = infer_model_from_graph(graph_copy(g), &err, &model);
+    rc = model_from_graph(graph_copy(g), &err, &model);
     infer_session_options_init(&options);
     options.backend = INFER_BACKEND_REF;
     options.threads = 1;

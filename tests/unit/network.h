@@ -132,12 +132,28 @@ static inline int add_concat(struct graph *g, const char *name, const int *in,
     return v;
 }
 
+/* Two 3x3 convolutions of images of 3x12x12, the second with so many outputs.
+ */
+static inline struct graph *two_convolutions(int64_t outputs)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 88172645463325252u;
+    int x, y;
+
+    assert_non_null(g);
+    x = input(g, "x", DIMS(-1, 3, 12, 12));
+    y = add_conv(g, &state, "first", x, 3, 8, 3, 1, 1, -1);
+    y = add_conv(g, &state, "second", y, 8, outputs, 3, 1, 1, -1);
+    assert_int_equal(graph_add_output(g, y), 0);
+    return g;
+}
+
 static inline struct infer_model *model_of(struct graph *g)
 {
     struct infer_model *model = NULL;
     struct infer_error err = {0};
 
-    if (infer_model_from_graph(g, &err, &model) < 0)
+    if (model_from_graph(g, &err, &model) < 0)
         fail_msg("%s", err.text);
     return model;
 }

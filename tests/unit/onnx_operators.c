@@ -167,7 +167,7 @@ static int run_reference(struct graph *g, int rank, const int64_t *dim,
     in.bytes = count_of(rank, dim) * sizeof(*x);
     infer_session_options_init(&options);
     options.backend = INFER_BACKEND_REF;
-    if (infer_model_from_graph(g, &err, &model) < 0 ||
+    if (model_from_graph(g, &err, &model) < 0 ||
         infer_session_create(model, &options, &err, &session) < 0 ||
         infer_session_run(session, &in, 1, &out, 1, &err) < 0)
         fail_msg("%s", err.text);

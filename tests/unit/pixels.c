@@ -36,7 +36,7 @@ static struct infer_model *make_model(int64_t channels, int64_t height,
     bias = weights(g, &state, DIMS(OUTPUTS));
     y = add(g, GRAPH_DENSE, "scores", IN(y, w, bias), &node);
     assert_true(graph_add_output(g, y) >= 0);
-    if (infer_model_from_graph(g, &err, &model) < 0)
+    if (model_from_graph(g, &err, &model) < 0)
         fail_msg("%s", err.text);
     return model;
 }
@@ -206,6 +206,10 @@ static void test_names_what_is_wrong(void **state)
     uint8_t few[3 * 12 * 9 - 1];
 
     (void)state;
+    assert_int_equal(infer_model_take_pixels(NULL, 0, &err, &out),
+                     INFER_EARGUMENT);
+    assert_int_equal(infer_model_take_pixels(model, 0, &err, NULL),
+                     INFER_EARGUMENT);
     assert_int_equal(infer_model_take_pixels(model, 1, &err, &out),
                      INFER_EARGUMENT);
     assert_int_equal(infer_model_take_pixels(model, -1, &err, &out),

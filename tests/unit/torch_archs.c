@@ -79,7 +79,7 @@ static void run(struct graph *g, const struct constant *in, float *out,
     y.data = out;
     y.bytes = bytes;
     err.text[0] = 0;
-    if (infer_model_from_graph(g, &err, &model) < 0 ||
+    if (model_from_graph(g, &err, &model) < 0 ||
         infer_session_create(model, &options, &err, &session) < 0 ||
         infer_session_run(session, &x, 1, &y, 1, &err) < 0)
         fail_msg("%s", err.text);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "tools/train/augment.h"
+#include "tools/train/data.h"
 #include "tools/train/loader.h"
 #include "tools/train/log.h"
 #include "tools/train/policy.h"
@@ -183,6 +184,39 @@ static void pictures_change_as_asked(void **state)
     assert_in_range(moved, 70, 99);
 }
 
+/* A square of zeros, cut off at the edges, in the same place of every plane. */
+static void cutout_blanks_a_square(void **state)
+{
+    const struct augment a = {.cutout = 4};
+    int whole = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 100; i++) {
+        struct random r = random_at(1, RANDOM_AUGMENT, i);
+        int left = 8, top = 8, right = -1, bottom = -1, blank = 0;
+        uint8_t x[2 * 64], scratch[2 * 64];
+
+        memset(x, 1, sizeof(x));
+        augment_apply(&a, &r, x, 2, 8, 8, scratch);
+        assert_memory_equal(x, x + 64, 64);
+        for (int at = 0; at < 64; at++) {
+            if (x[at] != 0)
+                continue;
+            left = at % 8 < left ? at % 8 : left;
+            right = at % 8 > right ? at % 8 : right;
+            top = at / 8 < top ? at / 8 : top;
+            bottom = at / 8;
+            blank++;
+        }
+        assert_in_range(right - left + 1, 2, 4);
+        assert_in_range(bottom - top + 1, 2, 4);
+        assert_int_equal(blank, (right - left + 1) * (bottom - top + 1));
+        whole += blank == 16;
+    }
+    /* 5 of 8 places along each side: 39 in the mean. */
+    assert_in_range(whole, 20, 60);
+}
+
 static void affine_of_nothing_is_the_picture(void **state)
 {
     const struct augment a = {.affine = true};
@@ -214,6 +248,40 @@ static void fill_set(struct data_set *set, uint8_t *pixels, int32_t *label)
         pixels[2 * i + 1] = (uint8_t)(100 + i);
         label[i] = i;
     }
+}
+
+/* Pictures of folders are cut as infer cuts them: the middle of 112 pixels for
+ * 109 begins at 2, the even one of 1 and 2. */
+static void folders_fit_as_infer_does(void **state)
+{
+    static const char file[] = SOURCE_DIR "/samples/digits/images/3.png";
+    struct data_set set = {.channels = 1,
+                           .height = 109,
+                           .width = 109,
+                           .preprocess = {.resize = 112}};
+    struct infer_image whole;
+    struct infer_error err = {0};
+    uint8_t cut[109 * 109];
+
+    (void)state;
+    assert_int_equal(infer_image_load(file, 0, &err, &whole), 0);
+    assert_int_equal(whole.width, 112);
+    assert_int_equal(whole.channels, 1);
+    set.preprocess.policy = GRAPH_RESIZE_SHORTER;
+    assert_int_equal(data_decode(&set, file, cut, &err), 0);
+    for (int y = 0; y < 109; y++)
+        assert_memory_equal(cut + 109 * y, whole.pixels + 112 * (y + 2) + 2,
+                            109);
+    set.preprocess.policy = GRAPH_RESIZE_LETTERBOX;
+    set.preprocess.fill = 77;
+    set.height = 5;
+    assert_int_equal(data_decode(&set, file, cut, &err), 0);
+    assert_int_equal(cut[0], 77);
+    assert_int_not_equal(cut[5 * 109 / 2], 77);
+    set.preprocess.policy = GRAPH_RESIZE_NONE;
+    assert_int_equal(data_decode(&set, file, cut, &err), INFER_EARGUMENT);
+    assert_non_null(strstr(err.text, "3.png"));
+    infer_image_free(&whole);
 }
 
 static void shuffles_are_permutations(void **state)
@@ -355,7 +423,9 @@ int main(void)
         cmocka_unit_test(warmup_comes_first),
         cmocka_unit_test(words_of_augmentation),
         cmocka_unit_test(pictures_change_as_asked),
+        cmocka_unit_test(cutout_blanks_a_square),
         cmocka_unit_test(affine_of_nothing_is_the_picture),
+        cmocka_unit_test(folders_fit_as_infer_does),
         cmocka_unit_test(shuffles_are_permutations),
         cmocka_unit_test(batches_follow_from_their_number),
         cmocka_unit_test(the_last_batch_is_filled_up),

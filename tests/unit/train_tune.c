@@ -16,14 +16,13 @@
 #include <cjson/cJSON.h>
 #include <cmocka.h>
 
+#include "tests/unit/tuning_file.h"
 #include "tools/train/train.h"
 #include "weights/arch.h"
 
 #define BATCH 4
 #define SIDE  28
 
-static char folder[] = "train-tune-XXXXXX";
-static char path[64];
 static struct device cpu;
 
 /* ---- runs ---------------------------------------------------------- */
@@ -55,7 +54,7 @@ static void tuned_net(enum tune_mode mode, bool deterministic, struct run *r)
 
     assert_non_null(arch);
     assert_int_equal(arch->build(arch, 10, NULL, &g), 0);
-    if (tuner_open(mode, path, &cpu, backend, count, &err, &o.tuner) < 0)
+    if (tuner_open(mode, tuning_path, &cpu, backend, count, &err, &o.tuner) < 0)
         fail_msg("%s", err.text);
     if (lesson && tuner_learn(o.tuner, lesson, &err) < 0)
         fail_msg("%s", err.text);
@@ -121,15 +120,6 @@ static void same_weights(struct net *a, struct net *b)
     free(y);
 }
 
-static void write_file(const char *text)
-{
-    FILE *f = fopen(path, "w");
-
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-}
-
 /* ---- tests --------------------------------------------------------- */
 
 /* A second run, a resumed one say, asks the cache and measures nothing: the
@@ -139,12 +129,12 @@ static void the_cache_keeps_the_rows(void **state)
     struct run first = {0}, second = {0};
 
     (void)state;
-    unlink(path);
+    unlink(tuning_path);
     tuned_net(TUNE_EXHAUSTIVE, false, &first);
     assert_string_equal(first.note, "");
 #ifdef HAVE_ONEDNN
     assert_true(first.info.measured > 0);
-    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(access(tuning_path, F_OK), 0);
 #endif
     tuned_net(TUNE_EXHAUSTIVE, false, &second);
     assert_int_equal(second.info.measured, 0);
@@ -163,11 +153,11 @@ static void what_was_learned_is_taken(void **state)
     char *at;
 
     (void)state;
-    unlink(path);
+    unlink(tuning_path);
     tuned_net(TUNE_EXHAUSTIVE, false, &first);
     assert_non_null(first.text);
     assert_null(strstr(first.text, "\"near\""));
-    unlink(path);
+    unlink(tuning_path);
     for (at = first.text; (at = strstr(at, "\"exhaustive\""));)
         memcpy(at, "\"once\"      ", 12);
     lesson = first.text;
@@ -188,11 +178,11 @@ static void off_is_the_rule(void **state)
     struct run off = {0}, on = {0};
 
     (void)state;
-    unlink(path);
+    unlink(tuning_path);
     tuned_net(TUNE_OFF, false, &off);
     tuned_net(TUNE_ON, false, &on);
     assert_int_equal(off.info.measured + on.info.measured, 0);
-    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(access(tuning_path, F_OK), -1);
     same_rows(off.n, on.n);
     run_free(&off);
     run_free(&on);
@@ -216,7 +206,7 @@ static void choices_are_deterministic(void **state)
     struct run run = {0};
 
     (void)state;
-    unlink(path);
+    unlink(tuning_path);
     tuned_net(TUNE_OFF, true, &run);
     all_is_deterministic(run.n);
     run_free(&run);
@@ -230,7 +220,7 @@ static void a_damaged_cache_is_ignored(void **state)
     struct run damaged = {0}, mended = {0};
 
     (void)state;
-    write_file("{\"libinfer_tuning\": 1, \"devices\": ");
+    tuning_file_write("{\"libinfer_tuning\": 1, \"devices\": ");
     tuned_net(TUNE_EXHAUSTIVE, false, &damaged);
     assert_non_null(strstr(damaged.note, "ignored"));
     free(trained(damaged.n));
@@ -250,18 +240,16 @@ static void a_damaged_cache_is_ignored(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/tuning.json", folder);
-    return device_open("cpu", 1, NULL, NULL, &cpu);
+    const int r = tuning_file_set_up(state);
+
+    return r < 0 ? r : device_open("cpu", 1, NULL, NULL, &cpu);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
     device_close(&cpu);
-    unlink(path);
-    return rmdir(folder);
+    return tuning_file_tear_down(state);
 }
 
 int main(void)

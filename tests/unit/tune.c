@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "tests/unit/network.h"
+#include "tests/unit/tuning_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,22 +13,10 @@
 
 #include "libinfer/tune.h"
 
-static char folder[] = "tune-XXXXXX";
-static char path[64];
-
-static void write_file(const char *text)
-{
-    FILE *f = fopen(path, "w");
-
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-}
-
 static char *read_file(void)
 {
     char *text = calloc(1, 1 << 16);
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(tuning_path, "r");
 
     assert_non_null(text);
     assert_non_null(f);
@@ -41,7 +30,7 @@ static struct tune_cache *cache_of(const char *label)
     struct infer_error err = {0};
     struct tune_cache *c = NULL;
 
-    assert_int_equal(tune_cache_open(path, label, &err, &c), 0);
+    assert_int_equal(tune_cache_open(tuning_path, label, &err, &c), 0);
     return c;
 }
 
@@ -116,7 +105,7 @@ static void test_search(void **unused)
     assert_false(e.exhaustive);
     assert_int_equal(e.n_near, 0);
     tune_cache_close(c);
-    unlink(path);
+    unlink(tuning_path);
 }
 
 /* Two processes, and two devices, keep what the other wrote. */
@@ -150,7 +139,7 @@ static void check_ignored(const char *text)
     struct tune_entry e;
     char *kept;
 
-    write_file(text);
+    tuning_file_write(text);
     c = cache_of("card");
     assert_non_null(strstr(tune_cache_note(c), "ignored"));
     kept = read_file(); /* nothing is written where nothing is new */
@@ -217,7 +206,7 @@ static void check_kept(const char *text)
     struct tune_cache *c;
     char *kept;
 
-    write_file(text);
+    tuning_file_write(text);
     c = cache_of("card");
     assert_non_null(strstr(tune_cache_note(c), "ignored"));
     add_entry(c, "new", "row_a", 0);
@@ -227,7 +216,7 @@ static void check_kept(const char *text)
     kept = read_file();
     assert_string_equal(kept, text);
     free(kept);
-    unlink(path);
+    unlink(tuning_path);
 }
 
 static void test_something_else(void **unused)
@@ -257,7 +246,7 @@ static void test_many(void **unused)
     text = read_file();
     at = strstr(text, "\"one\"");
     assert_non_null(at);
-    f = fopen(path, "w");
+    f = fopen(tuning_path, "w");
     assert_non_null(f);
     fprintf(f, "%.*s", (int)(at - text), text);
     for (i = 0; i < 20000; i++)
@@ -275,7 +264,7 @@ static void test_many(void **unused)
     assert_int_equal(e.n_near, 0);
     assert_true(tune_cache_find(c, "one", &e));
     tune_cache_close(c);
-    unlink(path);
+    unlink(tuning_path);
 }
 
 /* Entries that make no sense are passed over one by one. */
@@ -290,7 +279,7 @@ static void test_bad_entries(void **unused)
     char *text, *quote;
 
     (void)unused;
-    unlink(path);
+    unlink(tuning_path);
     c = cache_of("card");
     add_entry(c, "good", "row_a", 0);
     add_entry(c, "turned", "row_b", 0);
@@ -304,7 +293,7 @@ static void test_bad_entries(void **unused)
     quote = strstr(text, "\"row_c\"");
     assert_non_null(quote);
     memcpy(quote, "1234567", 7);
-    write_file(text);
+    tuning_file_write(text);
     free(text);
     c = cache_of("card");
     assert_string_equal(tune_cache_note(c), "");
@@ -322,7 +311,7 @@ static void test_unwritable(void **unused)
 
     (void)unused;
     /* A file where a folder should be. */
-    snprintf(inside, sizeof inside, "%s/below.json", path);
+    snprintf(inside, sizeof inside, "%s/below.json", tuning_path);
     assert_int_equal(tune_cache_open(inside, "card", &err, &c), 0);
     add_entry(c, "one", "row_a", 0);
     tune_cache_write(c);
@@ -338,20 +327,6 @@ static void test_unwritable(void **unused)
 }
 
 /* ---- sessions ------------------------------------------------------ */
-
-static struct graph *two_convolutions(void)
-{
-    struct graph *g = graph_new();
-    uint64_t state = 88172645463325252u;
-    int x, y;
-
-    assert_non_null(g);
-    x = input(g, "x", DIMS(-1, 3, 12, 12));
-    y = add_conv(g, &state, "first", x, 3, 8, 3, 1, 1, -1);
-    y = add_conv(g, &state, "second", y, 8, 8, 3, 1, 1, -1);
-    assert_int_equal(graph_add_output(g, y), 0);
-    return g;
-}
 
 /* Steps are told of one by one, up to all. */
 struct course {
@@ -383,7 +358,7 @@ static struct infer_array tuned_run(struct infer_model *model, int tune,
     options.progress = follow;
     options.progress_user = &course;
     options.threads = threads;
-    options.tune_cache = path;
+    options.tune_cache = tuning_path;
     assert_int_equal(infer_session_create(model, &options, &err, &session), 0);
     y = run(session, &x, 1, 0);
     assert_int_equal(course.done, course.total);
@@ -396,20 +371,20 @@ static struct infer_array tuned_run(struct infer_model *model, int tune,
 
 static void test_sessions(void **unused)
 {
-    struct infer_model *model = model_of(two_convolutions());
+    struct infer_model *model = model_of(two_convolutions(8));
     struct infer_tuning_info info;
     struct infer_array plain, first, second, third;
 
     (void)unused;
-    unlink(path);
+    unlink(tuning_path);
     plain = tuned_run(model, 0, 1, &info);
     assert_int_equal(info.measured + info.cached, 0);
-    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(access(tuning_path, F_OK), -1);
     first = tuned_run(model, 2, 1, &info);
     assert_close(&first, &plain, 1e-5);
 #ifdef HAVE_ONEDNN
     assert_true(info.measured > 0);
-    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(access(tuning_path, F_OK), 0);
 #endif
     second = tuned_run(model, 2, 1, &info);
     assert_int_equal(info.measured, 0);
@@ -435,20 +410,20 @@ static void make_plain(void)
     for (at = text; (at = strstr(at, "\"exhaustive\"")); n++)
         memcpy(at, "\"once\"      ", 12);
     assert_true(n > 0);
-    write_file(text);
+    tuning_file_write(text);
     free(text);
 }
 
 /* A plain entry does not do for an exhaustive search, and gives way. */
 static void test_more_thorough(void **unused)
 {
-    struct infer_model *model = model_of(two_convolutions());
+    struct infer_model *model = model_of(two_convolutions(8));
     struct infer_tuning_info info;
     struct infer_array y;
     int measured;
 
     (void)unused;
-    unlink(path);
+    unlink(tuning_path);
     y = tuned_run(model, 2, 1, &info);
     free(y.data);
     measured = info.measured;
@@ -518,7 +493,8 @@ static void test_inputs_stay(void **unused)
     launches = 0;
     assert_int_equal(device_open("cpu", 1, NULL, &err, &cpu), 0);
     assert_int_equal(
-        tuner_open(TUNE_EXHAUSTIVE, path, &cpu, &backend, 1, &err, &t), 0);
+        tuner_open(TUNE_EXHAUSTIVE, tuning_path, &cpu, &backend, 1, &err, &t),
+        0);
     for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct kern_problem p = {.op = KERN_UNARY, .n_in = 1, .n_out = 1};
 
@@ -534,7 +510,7 @@ static void test_inputs_stay(void **unused)
 
 static void test_options(void **unused)
 {
-    struct infer_model *model = model_of(two_convolutions());
+    struct infer_model *model = model_of(two_convolutions(8));
     struct infer_session_options options;
     struct infer_session *session = NULL;
     struct infer_error err = {0};
@@ -547,27 +523,6 @@ static void test_options(void **unused)
                      INFER_EARGUMENT);
     assert_int_equal(infer_session_tuning(NULL, &info), INFER_EARGUMENT);
     infer_model_close(&model);
-}
-
-static int make_folder(void **unused)
-{
-    (void)unused;
-    if (!mkdtemp(folder))
-        return -1;
-    /* Folders that are missing are made. */
-    snprintf(path, sizeof path, "%s/cache/tuning.json", folder);
-    return 0;
-}
-
-static int remove_folder(void **unused)
-{
-    char inner[64];
-
-    (void)unused;
-    snprintf(inner, sizeof inner, "%s/cache", folder);
-    unlink(path);
-    rmdir(inner);
-    return rmdir(folder);
 }
 
 int main(void)
@@ -590,5 +545,6 @@ int main(void)
         cmocka_unit_test(test_options),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, tuning_file_set_up,
+                                  tuning_file_tear_down);
 }

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choices in their network: the search on a network that only pretends to run,
- * and a plan on a CPU whose clock is made up. */
-#include "config.h"
-
+/* Choices in their network: the search on a network that only pretends to run.
+ */
 #include "tests/unit/network.h"
-
-#include <unistd.h>
+#include "tests/unit/tuning_file.h"
 
 #include "kernels/error.h"
 #include "libinfer/plan.h"
 #include "libinfer/tune.h"
-
-static char folder[] = "tune-network-XXXXXX";
-static char path[64];
 
 /* ---- a network of three problems, the first of which it has twice ---- */
 
@@ -32,8 +26,8 @@ struct pretended {
     double noise;       /* of a run, this part at most */
     uint64_t state;
     int trials, turns;
-    int refused; /* a variant that no step takes; -1: none */
-    int unready; /* likewise, which cannot be made ready */
+    int unready;  /* a variant that cannot be made ready; -1: none */
+    bool refuses; /* no step takes any row */
     bool fails;
 };
 
@@ -47,7 +41,7 @@ static bool pretend_takes(void *user, int step, const struct kern_row *row)
 {
     const struct pretended *f = user;
 
-    return row->op == f->step[step].problem->op && f->refused < 0;
+    return row->op == f->step[step].problem->op && !f->refuses;
 }
 
 static double noisy(struct pretended *f, double seconds)
@@ -124,12 +118,13 @@ static void open_pretended(struct pretended *f, enum tune_mode mode,
     assert_int_equal(device_open("cpu", 1, NULL, &err, &f->device), 0);
     f->device.kern.kind = KERN_CUDA; /* nothing is measured on a CPU */
     assert_int_equal(
-        tuner_open(mode, path, &f->device, &backend, 1, &err, &f->tuner), 0);
+        tuner_open(mode, tuning_path, &f->device, &backend, 1, &err, &f->tuner),
+        0);
     f->cost = cost;
     f->each = 0.01;
     f->noise = 5e-4;
     f->state = 88172645463325252u;
-    f->refused = f->unready = -1;
+    f->unready = -1;
     f->network = (struct tune_network){.step = f->step,
                                        .n_steps = STEPS,
                                        .user = f,
@@ -153,6 +148,13 @@ static void open_pretended(struct pretended *f, enum tune_mode mode,
         f->step[i].rule = choice(0, 0);
         f->stands[i] = 1;
     }
+}
+
+/* A first search, of which nothing is known. */
+static void open_first(struct pretended *f, double (*cost)(const int *))
+{
+    unlink(tuning_path);
+    open_pretended(f, TUNE_ON, cost);
 }
 
 static void know_problems(struct pretended *f)
@@ -188,6 +190,14 @@ static void expect(const struct pretended *f, int a, int b, int c)
         assert_int_equal(f->step[i].choice.variant, want[problem_of[i]]);
 }
 
+static int exchanges(const struct pretended *f)
+{
+    struct infer_tuning_info info;
+
+    tuner_info(f->tuner, &info);
+    return info.exchanged;
+}
+
 /* Refines, and finds the search where it left the network. */
 static void refine(struct pretended *f)
 {
@@ -199,6 +209,28 @@ static void refine(struct pretended *f)
         fail_msg("%s", err.text);
     for (int i = 0; i < STEPS; i++)
         assert_int_equal(f->step[i].choice.variant, f->stands[i]);
+}
+
+/* One start of many, from opening to closing: a search, or what is left of it.
+ */
+static void search(enum tune_mode mode, double (*cost)(const int *))
+{
+    struct pretended f;
+
+    open_pretended(&f, mode, cost);
+    refine(&f);
+    close_pretended(&f);
+}
+
+static bool recalls(enum tune_mode mode, double (*cost)(const int *))
+{
+    struct pretended f;
+    bool found;
+
+    open_pretended(&f, mode, cost);
+    found = tuner_recall(f.tuner, &f.network);
+    close_pretended(&f);
+    return found;
 }
 
 /* ---- the search ---------------------------------------------------- */
@@ -215,11 +247,10 @@ static void test_finds(void **unused)
     struct pretended f;
 
     (void)unused;
-    unlink(path);
-    open_pretended(&f, TUNE_ON, third_overlaps);
+    open_first(&f, third_overlaps);
     refine(&f);
     expect(&f, 1, 3, 1);
-    assert_int_equal(tuner_exchanged(f.tuner), 1);
+    assert_int_equal(exchanges(&f), 1);
     /* The rule's set, three others for each of three problems, and all of them
      * again but for two that were far behind. */
     assert_int_equal(f.trials, 1 + 9 + 7);
@@ -230,7 +261,7 @@ static void test_finds(void **unused)
     assert_true(tuner_recall(f.tuner, &f.network));
     expect(&f, 1, 3, 1);
     assert_string_equal(f.step[1].choice.variant_name, "v3");
-    assert_int_equal(tuner_exchanged(f.tuner), 1);
+    assert_int_equal(exchanges(&f), 1);
     assert_int_equal(f.trials, 0);
     close_pretended(&f);
 }
@@ -250,11 +281,10 @@ static void test_rule(void **unused)
     struct pretended f;
 
     (void)unused;
-    unlink(path);
-    open_pretended(&f, TUNE_ON, all_or_none);
+    open_first(&f, all_or_none);
     refine(&f);
     expect(&f, 0, 0, 0);
-    assert_int_equal(tuner_exchanged(f.tuner), 3);
+    assert_int_equal(exchanges(&f), 3);
     close_pretended(&f);
 }
 
@@ -270,8 +300,7 @@ static void test_passes(void **unused)
     struct pretended f;
 
     (void)unused;
-    unlink(path);
-    open_pretended(&f, TUNE_ON, second_thought);
+    open_first(&f, second_thought);
     refine(&f);
     expect(&f, 2, 1, 2);
     close_pretended(&f);
@@ -297,15 +326,13 @@ static void test_gives_up(void **unused)
     struct pretended f;
 
     (void)unused;
-    unlink(path);
-    open_pretended(&f, TUNE_ON, far_behind);
+    open_first(&f, far_behind);
     refine(&f);
     expect(&f, 1, 1, 1);
     assert_int_equal(f.trials, 10);
     assert_int_equal(f.turns, 4 * f.trials);
     close_pretended(&f);
-    unlink(path);
-    open_pretended(&f, TUNE_ON, all_alike);
+    open_first(&f, all_alike);
     refine(&f);
     assert_in_range(f.turns, 4 * f.trials + 1, 45 * f.trials - 1);
     close_pretended(&f);
@@ -322,8 +349,7 @@ static void test_small_gain(void **unused)
     struct pretended f;
 
     (void)unused;
-    unlink(path);
-    open_pretended(&f, TUNE_ON, slightly);
+    open_first(&f, slightly);
     f.noise = 3e-3;
     refine(&f);
     expect(&f, 1, 1, 2);
@@ -343,11 +369,10 @@ static void test_noise(void **unused)
 
     (void)unused;
     for (int i = 0; i < 2; i++) {
-        unlink(path);
-        open_pretended(&f, TUNE_ON, cost[i]);
+        open_first(&f, cost[i]);
         refine(&f);
         expect(&f, 1, 1, 1);
-        assert_int_equal(tuner_exchanged(f.tuner), 0);
+        assert_int_equal(exchanges(&f), 0);
         /* The rule's set, and three others for each of three problems. */
         assert_int_equal(f.trials, 10);
         close_pretended(&f);
@@ -364,8 +389,7 @@ static void test_bounds(void **unused)
     struct pretended f;
 
     (void)unused;
-    unlink(path);
-    open_pretended(&f, TUNE_ON, all_alike);
+    open_first(&f, all_alike);
     f.each = 1;
     refine(&f);
     assert_in_range(f.trials, 3, 4);
@@ -389,14 +413,12 @@ static void test_unready(void **unused)
     struct infer_error err = {0};
 
     (void)unused;
-    unlink(path);
-    open_pretended(&f, TUNE_ON, third_overlaps);
+    open_first(&f, third_overlaps);
     f.unready = 3;
     refine(&f);
     expect(&f, 1, 1, 1);
     close_pretended(&f);
-    unlink(path);
-    open_pretended(&f, TUNE_ON, third_overlaps);
+    open_first(&f, third_overlaps);
     know_problems(&f);
     f.fails = true;
     assert_int_equal(tuner_refine(f.tuner, &f.network, &err), INFER_EDEVICE);
@@ -416,11 +438,9 @@ static void test_stale(void **unused)
     struct pretended f;
 
     (void)unused;
-    unlink(path);
-    open_pretended(&f, TUNE_ON, third_overlaps);
-    refine(&f);
-    close_pretended(&f);
-
+    unlink(tuning_path);
+    search(TUNE_ON, third_overlaps);
+    assert_true(recalls(TUNE_ON, third_overlaps));
     /* One of the network's own choices is another by now. */
     open_pretended(&f, TUNE_ON, third_overlaps);
     f.step[3].choice.variant = 2;
@@ -428,10 +448,10 @@ static void test_stale(void **unused)
     close_pretended(&f);
     /* A row that cannot be taken. */
     open_pretended(&f, TUNE_ON, third_overlaps);
-    f.refused = 0;
+    f.refuses = true;
     assert_false(tuner_recall(f.tuner, &f.network));
     expect(&f, 1, 1, 1);
-    assert_int_equal(tuner_exchanged(f.tuner), 0);
+    assert_int_equal(exchanges(&f), 0);
     close_pretended(&f);
     /* Another network of the same problems. */
     open_pretended(&f, TUNE_ON, third_overlaps);
@@ -446,17 +466,11 @@ static void test_exhaustive(void **unused)
     struct pretended f;
 
     (void)unused;
-    unlink(path);
-    open_pretended(&f, TUNE_ON, third_overlaps);
-    refine(&f);
-    close_pretended(&f);
-    open_pretended(&f, TUNE_EXHAUSTIVE, third_overlaps);
-    assert_false(tuner_recall(f.tuner, &f.network));
-    refine(&f);
-    close_pretended(&f);
-    open_pretended(&f, TUNE_EXHAUSTIVE, third_overlaps);
-    assert_true(tuner_recall(f.tuner, &f.network));
-    close_pretended(&f);
+    unlink(tuning_path);
+    search(TUNE_ON, third_overlaps);
+    assert_false(recalls(TUNE_EXHAUSTIVE, third_overlaps));
+    search(TUNE_EXHAUSTIVE, third_overlaps);
+    assert_true(recalls(TUNE_EXHAUSTIVE, third_overlaps));
     open_pretended(&f, TUNE_ON, third_overlaps);
     assert_true(tuner_recall(f.tuner, &f.network));
     expect(&f, 1, 3, 1);
@@ -467,238 +481,6 @@ static void test_exhaustive(void **unused)
     close_pretended(&f);
 }
 
-/* ---- a plan -------------------------------------------------------- */
-
-#ifdef HAVE_ONEDNN
-/* A CPU that records what it has launched already, by its seconds, and whose
- * time passes with replays only. */
-struct device_graph {
-    double seconds;
-};
-
-static struct {
-    const struct plan *plan;
-    double (*cost)(const struct plan *);
-    double clock, mark[4096];
-    int recorded;
-} fake;
-
-static int fake_record_begin(const struct device *d, struct infer_error *err)
-{
-    (void)d;
-    (void)err;
-    return 0;
-}
-
-static int fake_record_end(const struct device *d, struct infer_error *err,
-                           struct device_graph **out)
-{
-    (void)d;
-    (void)err;
-    if (!out)
-        return 0;
-    *out = calloc(1, sizeof **out);
-    assert_non_null(*out);
-    /* While rows are measured by themselves all are as fast. */
-    (*out)->seconds = fake.plan->n_run > 0 ? fake.cost(fake.plan) : 20e-6;
-    fake.recorded++;
-    return 0;
-}
-
-static int fake_replay(const struct device *d, struct device_graph *graph,
-                       struct infer_error *err)
-{
-    (void)d;
-    (void)err;
-    fake.clock += graph->seconds;
-    return 0;
-}
-
-static void fake_graph_free(const struct device *d, struct device_graph *graph)
-{
-    (void)d;
-    free(graph);
-}
-
-static int fake_mark(const struct device *d, int index, struct infer_error *err)
-{
-    (void)d;
-    (void)err;
-    assert_in_range(index, 0, 4095);
-    fake.mark[index] = fake.clock;
-    return 0;
-}
-
-static int fake_elapsed(const struct device *d, int index,
-                        struct infer_error *err, double *seconds)
-{
-    (void)d;
-    (void)err;
-    *seconds = fake.mark[index] - fake.mark[index - 1];
-    return 0;
-}
-
-/* The second convolution is quicker in any other way than its own, which is
- * the first that was measured, and the first is slower. */
-static double odd_cost(const struct plan *plan)
-{
-    double seconds = 0;
-    int convolutions = 0;
-
-    for (int i = 0; i < plan->n_run; i++) {
-        const struct plan_step *s = plan->run[i];
-        const bool first = s->exec.problem.op == KERN_CONV_FPROP;
-
-        seconds += 10e-6;
-        convolutions += first;
-        if (first && (s->exec.row != s->rule || s->exec.variant > 0))
-            seconds += convolutions == 2 ? -5e-6 : 5e-6;
-    }
-    return seconds;
-}
-
-static struct graph *two_convolutions(void)
-{
-    struct graph *g = graph_new();
-    uint64_t state = 88172645463325252u;
-    int x, y;
-
-    assert_non_null(g);
-    x = input(g, "x", DIMS(-1, 3, 12, 12));
-    y = add_conv(g, &state, "first", x, 3, 8, 3, 1, 1, -1);
-    y = add_conv(g, &state, "second", y, 8, 16, 3, 1, 1, -1);
-    assert_int_equal(graph_add_output(g, y), 0);
-    return g;
-}
-
-/* One run of a prepared plan on memory of its own. */
-static void run_plan(struct plan *plan, const struct infer_array *x,
-                     struct infer_array *y)
-{
-    void *arena = calloc(1, plan->arena_bytes + 64);
-    void *workspace = calloc(1, plan->workspace_bytes + 64);
-    void *aligned[2] = {(void *)(((uintptr_t)arena + 63) / 64 * 64),
-                        (void *)(((uintptr_t)workspace + 63) / 64 * 64)};
-    struct infer_error err = {0};
-
-    assert_non_null(arena);
-    assert_non_null(workspace);
-    plan_bind(plan, aligned[0], aligned[1]);
-    for (int i = 0; i < plan->n_patches; i++)
-        *plan->patch[i].slot =
-            (const unsigned char *)x->data + plan->patch[i].bytes;
-    if (plan_launch(plan, &err) < 0)
-        fail_msg("%s", err.text);
-    memcpy(y->data, plan_locate(plan, &plan->output[0]), y->bytes);
-    free(arena);
-    free(workspace);
-}
-
-static void planned(struct infer_model *model, const struct device *d,
-                    const struct infer_array *x, struct infer_array *y,
-                    int *measured, int *exchanged, char *rows)
-{
-    struct plan_config config = {
-        .model = model,
-        .device = d,
-        .backend = {INFER_BACKEND_ONEDNN, INFER_BACKEND_REF},
-        .n_backends = 2};
-    const struct graph_shape shape = {.rank = 4, .dim = {2, 3, 12, 12}};
-    struct infer_error err = {0};
-    struct infer_tuning_info info;
-    struct plan *plan = NULL;
-
-    assert_int_equal(tuner_open(TUNE_EXHAUSTIVE, path, d, config.backend, 2,
-                                &err, &config.tuner),
-                     0);
-    assert_int_equal(plan_new(&config, &shape, &err, &plan), 0);
-    fake.plan = plan;
-    fake.cost = odd_cost;
-    if (plan_prepare(plan, &err) < 0)
-        fail_msg("%s", err.text);
-    tuner_info(config.tuner, &info);
-    *measured = info.measured;
-    *exchanged = tuner_exchanged(config.tuner);
-    rows[0] = '\0';
-    for (int i = 0; i < plan->n_run; i++) {
-        const struct kern_exec *e = &plan->run[i]->exec;
-
-        snprintf(rows + strlen(rows), 1024 - strlen(rows), "%s %s %d\n",
-                 e->row->name, e->variant_name, e->variant);
-        assert_true(e->workspace <= plan->workspace_bytes);
-    }
-    run_plan(plan, x, y);
-    plan_free(plan);
-    tuner_close(config.tuner);
-}
-
-static void test_plan(void **unused)
-{
-    struct infer_model *model = model_of(two_convolutions());
-    struct device_ops ops = device_cpu;
-    struct infer_error err = {0};
-    int measured, exchanged;
-    uint64_t state = 42;
-    struct infer_array x = array_of(&state, DIMS(2, 3, 12, 12)), want, got;
-    struct infer_session *session = session_of(model, INFER_BACKEND_REF, false);
-    char rows[1024], again[1024];
-    struct device d;
-
-    (void)unused;
-    unlink(path);
-    want = run(session, &x, 1, 0);
-    got = want;
-    got.data = calloc(1, want.bytes);
-    assert_non_null(got.data);
-    assert_int_equal(device_open("cpu", 1, NULL, &err, &d), 0);
-    ops.record_begin = fake_record_begin;
-    ops.record_end = fake_record_end;
-    ops.replay = fake_replay;
-    ops.graph_free = fake_graph_free;
-    ops.mark = fake_mark;
-    ops.elapsed = fake_elapsed;
-    d.ops = &ops;
-    planned(model, &d, &x, &got, &measured, &exchanged, rows);
-    assert_true(measured > 0);
-    assert_int_equal(exchanged, 1);
-    assert_true(fake.recorded > 0);
-    assert_close(&got, &want, 1e-5);
-
-    fake.recorded = 0;
-    memset(got.data, 0, got.bytes);
-    planned(model, &d, &x, &got, &measured, &exchanged, again);
-    assert_int_equal(measured, 0);
-    assert_int_equal(exchanged, 1);
-    assert_int_equal(fake.recorded, 0);
-    assert_string_equal(again, rows);
-    assert_close(&got, &want, 1e-5);
-    device_close(&d);
-    infer_session_close(&session);
-    infer_model_close(&model);
-    free(x.data);
-    free(want.data);
-    free(got.data);
-}
-#endif
-
-/* ---- the rest ------------------------------------------------------ */
-
-static int make_folder(void **unused)
-{
-    (void)unused;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/tuning.json", folder);
-    return 0;
-}
-
-static int remove_folder(void **unused)
-{
-    (void)unused;
-    unlink(path);
-    return rmdir(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -707,10 +489,8 @@ int main(void)
         cmocka_unit_test(test_small_gain), cmocka_unit_test(test_noise),
         cmocka_unit_test(test_bounds),     cmocka_unit_test(test_unready),
         cmocka_unit_test(test_stale),      cmocka_unit_test(test_exhaustive),
-#ifdef HAVE_ONEDNN
-        cmocka_unit_test(test_plan),
-#endif
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, tuning_file_set_up,
+                                  tuning_file_tear_down);
 }

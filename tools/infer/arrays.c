@@ -15,6 +15,9 @@
 /* Extent of a free spatial dimension that nobody names. */
 #define DEFAULT_EXTENT 224
 
+/* Of a file name that a tensor's gives, with its end. */
+#define NAME_BYTES 200
+
 /* The file of the input at `position`: *out is NULL where none is given. */
 static int file_for(const struct tool_request *r, const char *name,
                     int position, struct infer_error *err,
@@ -52,13 +55,19 @@ static int input_shape(const struct tool_request *r,
         if (r->shape[i].name != NULL ? strcmp(r->shape[i].name, info->name) != 0
                                      : i != position)
             continue;
-        if (r->shape[i].rank != info->rank)
+        if (info->rank >= 0 && r->shape[i].rank != info->rank)
             return error_set(err, INFER_EARGUMENT,
                              "--input-shape: input '%s' has %d dimensions, "
                              "not %d",
                              info->name, info->rank, r->shape[i].rank);
+        a->rank = r->shape[i].rank;
         memcpy(a->dim, r->shape[i].dim, sizeof(a->dim));
     }
+    if (a->rank < 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "the model leaves the shape of input '%s' open: name "
+                         "one with --input-shape",
+                         info->name);
     if (r->batch > 0 && a->rank > 0)
         a->dim[0] = r->batch;
     for (k = 0; k < a->rank; k++)
@@ -113,13 +122,6 @@ static int check_inputs(const struct tool_run *run, struct infer_error *err)
 
     for (i = 0; status == INFER_OK && i < r->n_load; i++)
         status = check_input(run, "load-inputs", r->load[i].name, i, err);
-    for (i = 0; status == INFER_OK && i < r->n_load; i++)
-        if (r->export_output != NULL &&
-            cli_same_file(r->load[i].path, r->export_output))
-            status = error_set(err, INFER_EARGUMENT,
-                               "%s: the run reads this file: name another "
-                               "with --export-output",
-                               r->export_output);
     for (i = 0; status == INFER_OK && i < r->n_shape; i++)
         status = check_input(run, "input-shape", r->shape[i].name, i, err);
     return status;
@@ -233,7 +235,7 @@ static bool ends_with(const char *text, const char *end)
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* A tensor's name as a file name. */
+/* A tensor's name as a file name; different names may give the same. */
 static void file_name(const char *name, char *out, size_t bytes)
 {
     size_t i;
@@ -248,11 +250,42 @@ static void file_name(const char *name, char *out, size_t bytes)
     out[i] = '\0';
 }
 
-int tool_export(const char *path, const struct arrays *out,
-                struct infer_error *err)
+/* Whether an output before this one has the same file name. */
+static bool is_taken(const struct arrays *out, int output, const char *name)
+{
+    char other[NAME_BYTES];
+    int i;
+
+    for (i = 0; i < output; i++) {
+        file_name(out->item[i].name, other, sizeof(other));
+        if (strcmp(name, other) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int export_folder(const char *path, const struct arrays *out,
+                         struct infer_error *err)
 {
     int i, status = INFER_OK;
 
+    if (mkdir(path, 0777) < 0 && errno != EEXIST)
+        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    for (i = 0; status == INFER_OK && i < out->count; i++) {
+        char name[NAME_BYTES], number[16] = "", file[4096];
+
+        file_name(out->item[i].name, name, sizeof(name));
+        if (is_taken(out, i, name))
+            snprintf(number, sizeof(number), "%d-", i);
+        snprintf(file, sizeof(file), "%s/%s%s.npy", path, number, name);
+        status = npy_write(file, &out->item[i], err);
+    }
+    return status;
+}
+
+int tool_export(const char *path, const struct arrays *out,
+                struct infer_error *err)
+{
     if (strcmp(path, "-") == 0) {
         cli_print_json(tool_outputs_json(out), true);
         return INFER_OK;
@@ -272,16 +305,7 @@ int tool_export(const char *path, const struct arrays *out,
                              path, out->count);
         return npy_write(path, &out->item[0], err);
     }
-    if (mkdir(path, 0777) < 0 && errno != EEXIST)
-        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
-    for (i = 0; status == INFER_OK && i < out->count; i++) {
-        char name[200], file[4096];
-
-        file_name(out->item[i].name, name, sizeof(name));
-        snprintf(file, sizeof(file), "%s/%s.npy", path, name);
-        status = npy_write(file, &out->item[i], err);
-    }
-    return status;
+    return export_folder(path, out, err);
 }
 
 int tool_dump_layers(struct infer_session *session, const char *folder,
@@ -294,7 +318,7 @@ int tool_dump_layers(struct infer_session *session, const char *folder,
         return error_set(err, INFER_EIO, "%s: %s", folder, strerror(errno));
     for (i = 0; (name = infer_session_tensor_name(session, i)) != NULL; i++) {
         struct infer_array a = {0};
-        char safe[200], file[4096];
+        char safe[NAME_BYTES], file[4096];
         int status = infer_session_read(session, name, &a, err);
 
         if (status < 0)

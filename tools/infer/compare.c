@@ -7,10 +7,8 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "libinfer/device.h"
 #include "tools/difference.h"
-
-static const char *const backend_words[] = {"auto", "ref",   "onednn",
-                                            "cuda", "cudnn", NULL};
 
 static bool measure(const struct infer_array *a, const struct infer_array *b,
                     struct difference *d)
@@ -176,11 +174,12 @@ static int compare_one(struct tool_run *run, int backend,
     int status;
 
     if (json != NULL)
-        cJSON_AddStringToObject(json, "against", backend_words[backend]);
+        cJSON_AddStringToObject(json, "against", device_backend_names[backend]);
     status =
         run_backend(run, (enum infer_backend)backend, in, &out, &other, err);
     if (status == INFER_OK)
-        compare_outputs(run, backend_words[backend], my_out, &out, json, bad);
+        compare_outputs(run, device_backend_names[backend], my_out, &out, json,
+                        bad);
     if (status == INFER_OK && run->request->layers)
         status = compare_layers(run, mine, other, json, &first, err);
     if (first != NULL && json != NULL)
@@ -207,7 +206,7 @@ static int parse_backends(const char *text, int *backend,
         if (length < sizeof(word)) {
             memcpy(word, text, length);
             word[length] = '\0';
-            which = cli_word(word, backend_words);
+            which = cli_word(word, device_backend_names);
         }
         if (which <= INFER_BACKEND_AUTO || n == INFER_BACKEND_COUNT)
             return error_set(err, INFER_EARGUMENT,

@@ -59,26 +59,45 @@ static bool is_picture(FILE *f)
            (got >= 3 && memcmp(head, "\xff\xd8\xff", 3) == 0);
 }
 
+/* The next line without its end: its length, -1 at the end of the file, -2
+ * where it cannot be a path. */
+static int read_line(FILE *f, char *line, int room)
+{
+    int length = 0, c;
+
+    while ((c = getc(f)) != EOF && c != '\n') {
+        if (length + 1 == room || (c < 0x20 && c != '\r'))
+            return -2;
+        line[length++] = (char)c;
+    }
+    if (c == EOF && length == 0)
+        return -1;
+    if (length > 0 && line[length - 1] == '\r')
+        length--;
+    line[length] = '\0';
+    return memchr(line, '\r', (size_t)length) ? -2 : length;
+}
+
 static int add_lines(struct tool_list *list, FILE *f, const char *path,
                      struct infer_error *err)
 {
+    static const char mark[] = "\xef\xbb\xbf"; /* of byte order, in UTF-8 */
     char line[4096];
-    int status = INFER_OK;
     unsigned number = 0;
+    int length, status = INFER_OK;
 
-    while (status == INFER_OK && fgets(line, sizeof(line), f) != NULL) {
-        size_t length = strcspn(line, "\r\n"), i;
+    while (status == INFER_OK &&
+           (length = read_line(f, line, (int)sizeof(line))) != -1) {
+        const int skip =
+            number++ == 0 && length >= 3 && memcmp(line, mark, 3) == 0 ? 3 : 0;
 
-        number++;
-        for (i = 0; i < length; i++)
-            if ((unsigned char)line[i] < 0x20)
-                return error_set(err, INFER_EFORMAT,
-                                 "%s: neither a PNG or JPEG picture nor a "
-                                 "list of pictures (line %u)",
-                                 path, number);
-        line[length] = '\0';
-        if (length > 0)
-            status = list_append(list, line, err);
+        if (length == -2)
+            return error_set(err, INFER_EFORMAT,
+                             "%s: neither a PNG or JPEG picture nor a "
+                             "list of pictures (line %u)",
+                             path, number);
+        if (length > skip)
+            status = list_append(list, line + skip, err);
     }
     return status;
 }
@@ -375,6 +394,11 @@ static int check_input(const struct infer_model *model,
                          "input '%s' is no picture (N,1 or 3,H,W): use "
                          "--load-inputs",
                          info->name);
+    if (scalar_is_integer(info->dtype))
+        return error_set(err, INFER_EARGUMENT,
+                         "input '%s' takes %s, not the values of "
+                         "preprocessed pictures: use --load-inputs",
+                         info->name, infer_dtype_name(info->dtype));
     return INFER_OK;
 }
 

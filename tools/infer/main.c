@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
-#include "libinfer/session.h"
+#include "libinfer/device.h"
 
 enum {
     OPT_MODEL,
@@ -125,23 +125,30 @@ static int time_option(const struct cli *cli, const char *name,
 static int load_option(const struct cli *cli, const char *value,
                        struct tool_request *r)
 {
-    char *copy = strdup(value), *word, *rest = NULL;
+    const char *word = value;
 
-    for (word = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; word != NULL;
-         word = strtok_r(NULL, ",", &rest)) {
+    for (;;) {
+        const size_t length = strcspn(word, ",");
+        const char *colon = memchr(word, ':', length);
+        const char *path = colon != NULL ? colon + 1 : word;
         struct tool_named_file *f = &r->load[r->n_load];
-        char *colon = strchr(word, ':');
 
-        if (r->n_load == ARRAYS_MAX) {
-            free(copy);
+        if (r->n_load == ARRAYS_MAX)
             return cli_bad_value(cli, "load-inputs", value, "at most 64 files");
-        }
+        if (path == word + length)
+            return cli_bad_value(cli, "load-inputs", value,
+                                 "files such as x:in.npy,y:other.npy");
+        f->path = strndup(path, (size_t)(word + length - path));
         f->name = colon != NULL ? strndup(word, (size_t)(colon - word)) : NULL;
-        f->path = strdup(colon != NULL ? colon + 1 : word);
         r->n_load++;
+        if (f->path == NULL || (colon != NULL && f->name == NULL)) {
+            cli_error(cli, "out of memory");
+            return -1;
+        }
+        if (word[length] == '\0')
+            return 0;
+        word += length + 1;
     }
-    free(copy);
-    return 0;
 }
 
 static int shape_option(const struct cli *cli, const char *value,
@@ -195,10 +202,6 @@ static int timing_option(const struct cli *cli, int id, const char *value,
 static int session_option(struct cli *cli, int id, const char *value,
                           struct infer_session_options *s)
 {
-    static const char *const backends[] = {"auto", "ref",   "onednn",
-                                           "cuda", "cudnn", NULL};
-    static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16",
-                                             NULL};
     static const char *const tunes[] = {"off", "on", "exhaustive", NULL};
     int which = 0;
 
@@ -207,13 +210,13 @@ static int session_option(struct cli *cli, int id, const char *value,
         s->device = value;
         return 0;
     case OPT_BACKEND:
-        if (cli_option_word(cli, "backend", value, backends,
+        if (cli_option_word(cli, "backend", value, device_backend_names,
                             "auto, ref, onednn, cuda or cudnn", &which) < 0)
             return -1;
         s->backend = (enum infer_backend)which;
         return 0;
     case OPT_PRECISION:
-        if (cli_option_word(cli, "precision", value, precisions,
+        if (cli_option_word(cli, "precision", value, device_precision_names,
                             "fp32, tf32, fp16 or bf16", &which) < 0)
             return -1;
         s->precision = (enum infer_precision)which;
@@ -410,8 +413,7 @@ static void report_tuning(const struct tool_run *run)
         cli_verbose(run->cli,
                     "tuning: %d problems measured in %.2f s, %d from '%s', "
                     "%d exchanged in the network",
-                    t.measured, t.seconds, t.cached, t.cache,
-                    session_exchanged(run->session));
+                    t.measured, t.seconds, t.cached, t.cache, t.exchanged);
 }
 
 static void show_tuning(void *user, int done, int total)
@@ -497,6 +499,36 @@ static int check_request(const struct cli *cli, const struct tool_request *r,
     return status;
 }
 
+/* What a run reads is not what it writes. */
+static int check_targets(const struct cli *cli, const struct tool_request *r,
+                         char **pictures, int n_pictures)
+{
+    const struct {
+        const char *option, *path;
+    } target[] = {{"profile", r->profile_file},
+                  {"export-output", r->export_output}};
+    int status = 0, i;
+    size_t k;
+
+    for (k = 0; k < sizeof(target) / sizeof(*target); k++) {
+        const char *path = target[k].path;
+        bool read =
+            cli_same_file(path, r->model) || cli_same_file(path, r->labels);
+
+        for (i = 0; i < r->n_load; i++)
+            read = read || cli_same_file(path, r->load[i].path);
+        for (i = 0; i < n_pictures; i++)
+            read = read || cli_same_file(path, pictures[i]);
+        if (read) {
+            cli_error(cli,
+                      "%s: the run reads this file: name another with --%s",
+                      path, target[k].option);
+            status = -1;
+        }
+    }
+    return status;
+}
+
 static int infer(int argc, char **argv)
 {
     struct cli cli = {.tool = "infer", .usage = usage, .option = options};
@@ -510,7 +542,7 @@ static int infer(int argc, char **argv)
     status = cli_parse(&cli, argc, argv, infer_option, &r, &count);
     if (status != 0) {
         code = status > 0 ? CLI_OK : CLI_USAGE;
-    } else if (r.model == NULL) {
+    } else if (r.model == NULL || r.model[0] == '\0') {
         cli_error(&cli, "no model: add -m FILE (see --help)");
         code = CLI_USAGE;
     } else if (count == 0 && !r.bench && r.n_load == 0 && r.compare == NULL &&
@@ -518,7 +550,8 @@ static int infer(int argc, char **argv)
         cli_error(&cli, "nothing to run on: name pictures, --load-inputs or "
                         "--bench (see --help)");
         code = CLI_USAGE;
-    } else if (check_request(&cli, &r, count > 0) < 0) {
+    } else if (check_request(&cli, &r, count > 0) < 0 ||
+               check_targets(&cli, &r, argv, count) < 0) {
         code = CLI_USAGE;
     } else {
         status = open_and_run(&cli, &r, argv, count, &err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Problems from words: benchdnn's letters, options, sweeps. */
 #include <ctype.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,6 +239,8 @@ int kb_figures_parse(const char *text, struct kb_figures *f,
 {
     char word[128];
 
+    if (text[strspn(text, " ")] == '\0')
+        return error_set(err, INFER_EARGUMENT, "problem: it is empty");
     for (;;) {
         text += strspn(text, " ");
         const size_t n = strcspn(text, " ");
@@ -287,7 +290,13 @@ static int settle(int64_t in, int64_t window, int stride, int dilation,
     const int64_t reach = dilation * (window - 1) + 1;
 
     if (*out > 0) {
-        *end = (int)((*out - 1) * stride + reach - in - begin);
+        const int64_t pad = (*out - 1) * stride + reach - in - begin;
+
+        if (pad < INT_MIN || pad > INT_MAX)
+            return error_set(err, INFER_EARGUMENT,
+                             "problem: an output of %lld needs a pad of %lld",
+                             (long long)*out, (long long)pad);
+        *end = (int)pad;
     } else {
         if (*end < 0)
             *end = begin;

@@ -93,7 +93,7 @@ static int open_model(const char *path, struct infer_error *err,
             rc = fuse(s.graph, err);
     }
     if (rc == 0) {
-        rc = infer_model_from_graph(s.graph, err, out);
+        rc = model_from_graph(s.graph, err, out);
         s.graph = NULL; /* moved */
     }
     wconv_subject_close(&s);
@@ -222,7 +222,7 @@ int kb_layers(const struct kb_request *r, const char *model, int64_t batch,
     if (rc == 0)
         rc = open_model(model, err, &m);
     if (rc == 0) {
-        const struct graph *g = infer_model_graph(m);
+        const struct graph *g = model_graph(m);
         config.model = m;
         shape = calloc((size_t)g->n_inputs + 1, sizeof(*shape));
         rc = shape ? input_shapes(r, g, batch, shape, err)

@@ -189,9 +189,7 @@ static bool add_direction(struct kb_request *r, const char *word)
 
 static bool add_backend(struct kb_request *r, const char *word)
 {
-    static const char *const names[] = {"auto", "ref",   "onednn",
-                                        "cuda", "cudnn", NULL};
-    const int i = cli_word(word, names);
+    const int i = cli_word(word, device_backend_names);
 
     if (i < 1)
         return false;
@@ -237,11 +235,13 @@ static int set_number(struct kb_request *r, int id, const char *value)
     switch (id) {
     case OPT_EXTENT:
         if (!cli_int(value, 1, 1 << 20, &r->extent))
-            return cli_bad_value(r->cli, "extent", value, "a number from 1");
+            return cli_bad_value(r->cli, "extent", value,
+                                 "a number from 1 to 1048576");
         return 0;
     case OPT_THREADS:
-        if (!cli_int(value, 1, 4096, &n))
-            return cli_bad_value(r->cli, "threads", value, "a number from 1");
+        if (!cli_int(value, 1, 1024, &n))
+            return cli_bad_value(r->cli, "threads", value,
+                                 "a number from 1 to 1024");
         r->threads = (int)n;
         return 0;
     case OPT_ROUNDS:
@@ -370,7 +370,8 @@ static int handle(struct cli *cli, int id, const char *value, void *user)
         return add_text(cli, "model", r->model, &r->n_models, KB_MAX_ITEMS,
                         value);
     case OPT_BATCH:
-        return each_word(r, "batch", value, add_batch, "numbers from 1");
+        return each_word(r, "batch", value, add_batch,
+                         "numbers from 1 to 1048576");
     case OPT_DTYPE:
         return each_word(r, "dtype", value, add_precision,
                          "each of fp32, tf32, fp16, bf16 once");
@@ -451,6 +452,22 @@ static bool is_stdout(const char *path)
     return path && strcmp(path, "-") == 0;
 }
 
+/* Two reports in one file, or one in the place of a model. */
+static bool overwrites(const struct kb_request *r)
+{
+    const char *const file[] = {r->csv, r->json, r->html};
+
+    for (int i = 0; i < 3; i++) {
+        for (int k = i + 1; k < 3; k++)
+            if (!is_stdout(file[i]) && cli_same_target(file[i], file[k]))
+                return true;
+        for (int k = 0; k < r->n_models; k++)
+            if (cli_same_file(file[i], r->model[k]))
+                return true;
+    }
+    return false;
+}
+
 /* Words that do not go together, or would have no effect. */
 static int check_request(const struct kb_request *r)
 {
@@ -461,6 +478,8 @@ static int check_request(const struct kb_request *r)
     } rules[] = {
         {is_stdout(r->csv) + is_stdout(r->json) + is_stdout(r->html) > 1,
          "of --csv, --json and --html one can go to standard output"},
+        {overwrites(r), "--csv, --json and --html need a file each, which is "
+                        "none of the models"},
         {model && r->any_figure && r->n_problems + r->n_sweeps == 0,
          "the layers of --model have figures of their own (-b is the batch)"},
         {!model && r->n_batches > 0, "--batch goes with --model (-n: images)"},

@@ -343,7 +343,9 @@ static int write_file(const char *path, const struct kb_report *report,
         failed = fflush(f) != 0 || failed;
     else
         failed = fclose(f) != 0 || failed;
-    return failed ? error_add(err, INFER_EIO, "%s: %s", path, strerror(errno))
+    return failed ? error_add(err, INFER_EIO, "%s: %s",
+                              f == stdout ? "standard output" : path,
+                              strerror(errno))
                   : 0;
 }
 

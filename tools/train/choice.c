@@ -32,7 +32,7 @@ static int open_tuner(struct train_run *r, struct infer_error *err)
 static void learn_resumed(struct train_run *r)
 {
     const char *path = r->request->resume;
-    struct infer_error err;
+    struct infer_error err = {0};
     char *text = NULL;
 
     if (!path || tuner_mode(r->tuner) == TUNE_OFF ||

@@ -93,6 +93,7 @@ int data_open_cifar(const char *path, enum data_part part,
 int data_open_folder(const char *path, enum data_part part,
                      const struct data_wish *wish, struct infer_error *err,
                      struct data_set *out);
+/* A file of a folder as planes of the set's size, cut as infer would. */
 int data_decode(const struct data_set *set, const char *file, uint8_t *out,
                 struct infer_error *err);
 

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "kernels/error.h"
-#include "libinfer/image.h"
+#include "libinfer/preprocess.h"
 
 #define MAX_DEPTH   8
 #define MAX_CLASSES 100000
@@ -136,7 +136,9 @@ static int find_classes(const char *folder, struct names *out,
     while (rc == 0 && (entry = readdir(dir)) != NULL) {
         char *path = data_join(folder, entry->d_name);
 
-        if (entry->d_name[0] != '.' && path && is_folder(path))
+        if (!path)
+            rc = error_set(err, INFER_EMEMORY, "out of memory");
+        else if (entry->d_name[0] != '.' && is_folder(path))
             rc = names_add(out, NULL, entry->d_name, err);
         free(path);
     }
@@ -275,77 +277,41 @@ int data_open_folder(const char *path, enum data_part part,
 
 /* ---- pictures ------------------------------------------------------ */
 
-/* The size to resize to so that height x width can be cut out of it. */
-static void resized_to(const struct data_set *set,
-                       const struct infer_image *image, int *width, int *height)
+/* Pixels as planes. */
+static void to_planes(const struct data_set *set, const uint8_t *pixels,
+                      uint8_t *out)
 {
-    const struct graph_preprocess *p = &set->preprocess;
-    const double w = image->width, h = image->height;
-    const double side = p->resize;
-
-    *width = set->width;
-    *height = set->height;
-    if (p->policy != GRAPH_RESIZE_SHORTER)
-        return;
-    if (p->resize > 0) {
-        *width = w <= h ? p->resize : (int)(side * w / h);
-        *height = w <= h ? (int)(side * h / w) : p->resize;
-    } else if (w * set->height > h * set->width) {
-        *width = (int)(w * set->height / h + 0.5);
-    } else {
-        *height = (int)(h * set->width / w + 0.5);
-    }
-    if (*width < set->width)
-        *width = set->width;
-    if (*height < set->height)
-        *height = set->height;
-}
-
-/* The middle of the picture as planes. */
-static void to_planes(const struct data_set *set,
-                      const struct infer_image *image, uint8_t *out)
-{
-    const int left = (image->width - set->width) / 2;
-    const int top = (image->height - set->height) / 2;
+    const size_t count = (size_t)set->height * (size_t)set->width;
     const int channels = set->channels;
 
     for (int c = 0; c < channels; c++) {
-        const int from =
-            set->preprocess.color == GRAPH_BGR ? channels - 1 - c : c;
+        const uint8_t *from =
+            pixels + preprocess_source(&set->preprocess, c, channels);
 
-        for (int y = 0; y < set->height; y++) {
-            const uint8_t *row =
-                image->pixels +
-                ((size_t)(y + top) * (size_t)image->width + (size_t)left) *
-                    (size_t)channels;
-
-            for (int x = 0; x < set->width; x++)
-                *out++ = row[x * channels + from];
-        }
+        for (size_t i = 0; i < count; i++)
+            *out++ = from[i * (size_t)channels];
     }
 }
 
 int data_decode(const struct data_set *set, const char *file, uint8_t *out,
                 struct infer_error *err)
 {
-    struct infer_image image = {0}, color = {0}, sized = {0};
-    int width, height;
-    int rc = infer_image_load(file, MAX_PIXELS, err, &image);
+    uint8_t *pixels = malloc(data_bytes(set));
+    struct infer_image image = {0};
+    int rc;
 
-    if (rc < 0)
-        return rc; /* names the file */
-    rc = image_convert(&image, set->channels, err, &color);
+    if (!pixels)
+        return error_set(err, INFER_EMEMORY, "%s: out of memory", file);
+    rc = infer_image_load(file, MAX_PIXELS, err, &image); /* names the file */
     if (rc == 0) {
-        resized_to(set, &color, &width, &height);
-        rc = image_resize(&color, width, height, set->preprocess.filter, err,
-                          &sized);
+        rc = preprocess_fit(&set->preprocess, &image, set->channels, set->width,
+                            set->height, pixels, err);
+        if (rc < 0)
+            error_prefix(err, "%s", file);
     }
     if (rc == 0)
-        to_planes(set, &sized, out);
-    else
-        error_prefix(err, "%s", file);
+        to_planes(set, pixels, out);
     infer_image_free(&image);
-    infer_image_free(&color);
-    infer_image_free(&sized);
+    free(pixels);
     return rc;
 }

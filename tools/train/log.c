@@ -124,34 +124,19 @@ int log_resume(struct log *log, int64_t step, struct infer_error *err)
 
 /* ---- files --------------------------------------------------------- */
 
-static int write_file(const char *path, const char *text, size_t bytes,
-                      struct infer_error *err)
-{
-    struct file_writer w;
-    int rc = file_writer_open(path, err, &w);
-
-    if (rc < 0)
-        return rc;
-    rc = file_writer_put(&w, 0, text, bytes, err);
-    if (rc == 0)
-        return file_writer_commit(&w, err);
-    file_writer_abort(&w);
-    return rc;
-}
-
 static int write_csv(const struct log *log, struct infer_error *err)
 {
     const size_t room = sizeof(head) + log->count * LINE;
     char *text = malloc(room);
-    size_t bytes = sizeof(head) - 1;
+    struct file_part part = {text, sizeof(head) - 1};
     int rc;
 
     if (!text)
         return error_set(err, INFER_EMEMORY, "out of memory");
     memcpy(text, head, sizeof(head));
     for (size_t i = 0; i < log->count; i++)
-        bytes += (size_t)format(&log->row[i], text + bytes);
-    rc = write_file(log->csv, text, bytes, err);
+        part.bytes += (size_t)format(&log->row[i], text + part.bytes);
+    rc = file_replace(log->csv, &part, 1, true, err);
     free(text);
     return rc;
 }
@@ -159,15 +144,16 @@ static int write_csv(const struct log *log, struct infer_error *err)
 int log_write(const struct log *log, struct infer_error *err)
 {
     int rc = log->csv ? write_csv(log, err) : 0;
-    size_t bytes;
+    struct file_part part;
     char *svg;
 
     if (rc < 0 || !log->svg)
         return rc;
-    svg = plot_svg(log->row, log->count, &bytes);
+    svg = plot_svg(log->row, log->count, &part.bytes);
     if (!svg)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    rc = write_file(log->svg, svg, bytes, err);
+    part.data = svg;
+    rc = file_replace(log->svg, &part, 1, true, err);
     free(svg);
     return rc;
 }

@@ -35,7 +35,7 @@ static void print_result(const struct train_run *r, double seconds)
 
     if (!r->cli->json) {
         if (r->last_saved >= 0 && r->cli->verbosity >= 0)
-            printf("%s: step %lld\n", r->saved_in, (long long)r->last_saved);
+            cli_print("%s: step %lld\n", r->saved_in, (long long)r->last_saved);
         return;
     }
     json = cJSON_CreateObject();

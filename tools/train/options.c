@@ -217,8 +217,7 @@ static bool span(const char *text, size_t length, struct train_span *out)
     if (out->epochs)
         number_text[length - 1] = '\0';
     return cli_double(number_text, &out->value) && out->value >= 0 &&
-           out->value < 1e12 &&
-           (out->epochs || out->value == floor(out->value));
+           out->value < 1e9 && (out->epochs || out->value == floor(out->value));
 }
 
 static int one_span(const struct cli *cli, const char *name, const char *value,
@@ -483,10 +482,6 @@ static int size_option(const struct cli *cli, struct train_request *q, int id,
 static int word_option(const struct cli *cli, struct train_request *q, int id,
                        const char *value)
 {
-    static const char *const backends[] = {"auto", "ref",   "onednn",
-                                           "cuda", "cudnn", NULL};
-    static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16",
-                                             NULL};
     static const char *const tunes[] = {"off", "on", "exhaustive", NULL};
     int which = 0, rc;
 
@@ -497,12 +492,12 @@ static int word_option(const struct cli *cli, struct train_request *q, int id,
         q->init = (enum init_scheme)which;
         return rc;
     case OPT_BACKEND:
-        rc = cli_option_word(cli, "backend", value, backends,
+        rc = cli_option_word(cli, "backend", value, device_backend_names,
                              "auto, ref, onednn, cuda or cudnn", &which);
         q->backend = (enum infer_backend)which;
         return rc;
     case OPT_PRECISION:
-        rc = cli_option_word(cli, "precision", value, precisions,
+        rc = cli_option_word(cli, "precision", value, device_precision_names,
                              "fp32, tf32, fp16 or bf16", &which);
         q->precision = (enum infer_precision)which;
         return rc;

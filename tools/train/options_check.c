@@ -137,17 +137,30 @@ static int exclude(const struct cli *cli, bool a, bool b, const char *which)
     return -1;
 }
 
-/* Whether two of the files to write are one. */
-static bool share_a_file(const struct train_request *q)
+/* Two of the files to write that are one; or one that the run reads, but for
+ * the checkpoint, which may take the place of the weights it began with. */
+static int check_files(const struct cli *cli, const struct train_request *q)
 {
     const char *const file[] = {q->out, q->best, q->labels, q->log, q->plot};
     const size_t n = sizeof(file) / sizeof(file[0]);
+    int rc = 0;
 
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = i + 1; k < n; k++)
-            if (file[i] && file[k] && strcmp(file[i], file[k]) == 0)
-                return true;
-    return false;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = i + 1; k < n && rc == 0; k++)
+            if (cli_same_target(file[i], file[k])) {
+                cli_error(cli, "-o, --best, --write-labels, --log and --plot "
+                               "need a file each");
+                rc = -1;
+            }
+        if (cli_same_file(file[i], q->arch) ||
+            (i > 1 && (cli_same_file(file[i], q->init_from) ||
+                       cli_same_file(file[i], q->resume)))) {
+            cli_error(cli, "%s: the run reads this file: name another to write",
+                      file[i]);
+            rc = -1;
+        }
+    }
+    return rc;
 }
 
 static int check_contradictions(const struct cli *cli,
@@ -163,11 +176,6 @@ static int check_contradictions(const struct cli *cli,
     rc |= exclude(cli, q->resume, q->grad_check, "--resume and --grad-check");
     rc |= exclude(cli, q->resume, q->evaluate, "--resume and --evaluate");
     rc |= exclude(cli, q->steps > 0, q->epochs > 0, "--steps and --epochs");
-    if (share_a_file(q)) {
-        cli_error(cli, "-o, --best, --write-labels, --log and --plot need a "
-                       "file each");
-        rc = -1;
-    }
     return rc;
 }
 
@@ -181,6 +189,7 @@ int train_request_finish(const struct cli *cli, struct train_request *q)
     rc = check_needed(cli, q);
     rc |= check_unread(cli, q);
     rc |= check_contradictions(cli, q);
+    rc |= check_files(cli, q);
     rc |= check_gpus(cli, q);
     defaults(q);
     policy_init(&policy, q->policy.kind, q->policy.rate);

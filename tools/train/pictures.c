@@ -7,12 +7,11 @@
 
 #include "kernels/error.h"
 #include "libinfer/file_write.h"
+#include "libinfer/preprocess.h"
 
 static int wish_of(const struct graph *g, struct infer_error *err,
                    struct data_wish *out)
 {
-    static const struct graph_preprocess unit = {
-        .present = true, .scale = 1.0f / 255, .std = {1, 1, 1, 1}};
     const struct graph_value *v =
         g->n_inputs > 0 ? &g->value[g->input[0]] : NULL;
 
@@ -25,7 +24,7 @@ static int wish_of(const struct graph *g, struct infer_error *err,
     out->channels = (int)v->dim[1];
     out->height = (int)v->dim[2];
     out->width = (int)v->dim[3];
-    out->preprocess = g->preprocess[0].present ? g->preprocess[0] : unit;
+    out->preprocess = *preprocess_of(g, 0);
     return 0;
 }
 

@@ -141,6 +141,8 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
         o.momentum = o.second = false;
     }
     rc = net_new(g, &o, err, out);
+    if (rc == INFER_EMEMORY)
+        error_prefix(err, "--batch=%lld", (long long)q->batch);
     tuner_finish(r->tuner);
     if (rc < 0)
         return rc;
@@ -256,11 +258,6 @@ static void set_policy(struct train_run *r)
     r->policy.marks = q->marks;
     for (int i = 0; i < q->marks; i++)
         r->policy.mark[i] = train_steps_of(r, q->mark[i]);
-    /* Without marks: a fall behind each third of the run. */
-    if (r->policy.kind == POLICY_STEP && q->marks == 0) {
-        r->policy.marks = 1;
-        r->policy.mark[0] = r->total_steps / 3 > 0 ? r->total_steps / 3 : 1;
-    }
 }
 
 static int set_length(struct train_run *r, struct infer_error *err)

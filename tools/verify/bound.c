@@ -58,8 +58,8 @@ static void make_absolute(struct kern_problem *p)
         p->attr.matmul.alpha = fabsf(p->attr.matmul.alpha);
 }
 
-/* x - mean loses what |x| + |mean| may lose, so the mean turns negative. */
-/* What chooses among gradients keeps its order. */
+/* x - mean loses what |x| + |mean| may lose, so the mean turns negative.  What
+ * chooses among gradients keeps its order. */
 static double magnitude(const struct kern_problem *p, int i, double v)
 {
     const enum kern_reduce_kind kind = p->attr.reduce.kind;

@@ -380,6 +380,23 @@ static int store_labels(const char *path, struct graph *g,
     return INFER_OK;
 }
 
+/* The passes compute with weights; those of a model file still lie in it. */
+static int load_weights(struct graph *g, struct infer_error *err)
+{
+    int i, status = INFER_OK;
+
+    for (i = 0; status == INFER_OK && i < g->n_values; i++) {
+        struct constant *c;
+
+        if (g->value[i].data == NULL)
+            continue;
+        status = constant_in_memory(g->value[i].data, err, &c);
+        if (status == INFER_OK)
+            status = graph_set_constant(g, i, c, err);
+    }
+    return status;
+}
+
 /* Reads, binds, names: the graph as the file means it. */
 static int load(struct wconv_request *r, struct wconv_subject *s,
                 struct infer_error *err)
@@ -398,6 +415,8 @@ static int load(struct wconv_request *r, struct wconv_subject *s,
                            r->in);
     else
         status = check_has_weights(r, s->graph, err);
+    if (status == INFER_OK)
+        status = load_weights(s->graph, err);
     if (status < 0)
         return status;
     g = s->graph;

@@ -251,6 +251,11 @@ int wconv_diff(int argc, char **argv)
     status = cli_parse(&cli, argc, argv, no_option, NULL, &count);
     if (status != 0)
         return status > 0 ? CLI_OK : CLI_USAGE;
+    if (cli.json) {
+        cli_error(&cli, "diff writes no JSON: its exit status says whether "
+                        "the two differ");
+        return CLI_USAGE;
+    }
     if (count != 2) {
         cli_error(&cli, "diff takes two files (see --help)");
         return CLI_USAGE;

@@ -91,10 +91,13 @@ static void print_layers(const struct graph *g)
 static void print_quoted(const char *text)
 {
     putchar('"');
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
-            putchar('\\');
-        putchar(*text);
+    while (*text != '\0') {
+        const size_t plain = strcspn(text, "\"\\");
+
+        cli_print("%.*s", (int)plain, text);
+        text += plain;
+        if (*text != '\0')
+            printf("\\%c", *text++);
     }
     putchar('"');
 }
@@ -267,6 +270,11 @@ int wconv_inspect(int argc, char **argv)
         return status > 0 ? CLI_OK : CLI_USAGE;
     if (count != 1) {
         cli_error(&cli, "inspect takes one file (see --help)");
+        return CLI_USAGE;
+    }
+    if (cli.json + r.dot + (r.layers || r.weights) > 1) {
+        cli_error(&cli, "--json, --dot, and --layers with --weights are three "
+                        "forms of the answer: name one");
         return CLI_USAGE;
     }
     weights.from = r.from;

@@ -28,6 +28,11 @@ static int random_inputs(const struct graph *g, uint64_t seed,
         const struct graph_value *v = &g->value[g->input[i]];
         struct infer_array *a = &in->item[i];
 
+        if (v->rank < 0)
+            return error_set(err, INFER_EARGUMENT,
+                             "--verify: the shape of input '%s' is open: name "
+                             "one with --input-shape",
+                             v->name);
         memset(a, 0, sizeof(*a));
         a->name = v->name;
         a->dtype = scalar_is_integer(v->dtype) ? v->dtype : INFER_F32;
@@ -90,7 +95,7 @@ static int run_graph(const struct graph *g, const struct arrays *in,
         return error_set(err, INFER_EMEMORY, "out of memory");
     infer_session_options_init(&options);
     options.backend = INFER_BACKEND_REF;
-    status = infer_model_from_graph(copy, err, &model);
+    status = model_from_graph(copy, err, &model);
     if (status == INFER_OK)
         status = infer_session_create(model, &options, err, &session);
     if (status == INFER_OK)
@@ -141,13 +146,16 @@ static bool compare(const struct infer_array *a, enum infer_dtype dtype,
 static int judge(const struct wconv_request *r,
                  const struct wconv_verdict *verdict, struct infer_error *err)
 {
+    const bool half = r->dtype == INFER_F16 || r->dtype == INFER_BF16;
+
     if (verdict->max_abs <= r->atol || verdict->max_rel <= r->rtol)
         return INFER_OK;
-    return error_set(err, INFER_EMISMATCH,
-                     "%s: verification failed: largest difference %.3g, %.3g "
-                     "of the largest output (%s); tolerances %.3g and %.3g",
-                     r->in, verdict->max_abs, verdict->max_rel, verdict->worst,
-                     r->atol, r->rtol);
+    return error_set(
+        err, INFER_EMISMATCH,
+        "%s: verification failed: largest difference %.3g, %.3g "
+        "of the largest output (%s); tolerances %.3g and %.3g%s",
+        r->in, verdict->max_abs, verdict->max_rel, verdict->worst, r->atol,
+        r->rtol, half ? " (--rtol: weights of 16 bits need a wider one)" : "");
 }
 
 static int against_original(const struct graph *converted,

@@ -289,7 +289,7 @@ static int run_range(struct folding *f, int first, int last)
     options.backend = INFER_BACKEND_REF;
     options.threads = 1;
     options.keep_tensors = 1;
-    status = infer_model_from_graph(small, NULL, &model);
+    status = model_from_graph(small, NULL, &model);
     if (status == 0)
         status = infer_session_create(model, &options, NULL, &session);
     if (status == 0)

@@ -259,7 +259,7 @@ static void run(struct graph *g, uint64_t seed, bool absolute,
     options.backend = INFER_BACKEND_REF;
     options.threads = 1;
     err.text[0] = 0;
-    if (infer_model_from_graph(g, &err, &model) < 0 ||
+    if (model_from_graph(g, &err, &model) < 0 ||
         infer_session_create(model, &options, &err, &session) < 0 ||
         infer_session_run(session, in, n_in, out->array, out->count, &err) < 0)
         fail_msg("%s", err.text);
