@@ -270,15 +270,17 @@ struct infer_layer_info {
     double seconds;     /* mean over the runs so far; 0 unless profiling */
     struct infer_tensor_info output; /* its first output */
 };
+/* The count is 0 where there is no plan; EARGUMENT for an index outside 0 ..
+ * count-1. */
 int infer_session_layer_count(const struct infer_session *session);
 int infer_session_layer(const struct infer_session *session, int index,
                         struct infer_layer_info *out);
 
 /* Bytes that are held for the latest plan; EARGUMENT where there is none. */
 struct infer_memory_info {
-    size_t activations; /* the arena */
-    size_t weights;     /* packed constants */
-    size_t workspace;
+    size_t activations;          /* the arena */
+    size_t weights;              /* packed constants */
+    size_t workspace;            /* scratch memory of one kernel at a time */
     size_t activations_unshared; /* the arena without reuse, for comparison */
 };
 int infer_session_memory(const struct infer_session *session,

@@ -201,6 +201,18 @@ int preprocess_check(const struct graph *g, int index, struct infer_error *err)
     return INFER_OK;
 }
 
+void preprocess_open_size(const struct graph_preprocess *p,
+                          const struct infer_image *image, int64_t *height,
+                          int64_t *width)
+{
+    struct placement at = {.width = image->width, .height = image->height};
+
+    if (p->policy == GRAPH_RESIZE_SHORTER && p->resize > 0)
+        place(p, image, image->width, image->height, &at);
+    *height = at.height;
+    *width = at.width;
+}
+
 int preprocess_source(const struct graph_preprocess *p, int c, int channels)
 {
     return p->color == GRAPH_BGR ? channels - 1 - c : c;

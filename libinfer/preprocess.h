@@ -20,6 +20,12 @@ int preprocess_fit(const struct graph_preprocess *p,
                    const struct infer_image *image, int channels, int width,
                    int height, uint8_t *out, struct infer_error *err);
 
+/* The size that a picture takes where the input leaves its own open: that
+ * behind resizing by the shorter side, else the picture's. */
+void preprocess_open_size(const struct graph_preprocess *p,
+                          const struct infer_image *image, int64_t *height,
+                          int64_t *width);
+
 /* Channel c of the input is pixel[source] * scale + shift. */
 int preprocess_source(const struct graph_preprocess *p, int c, int channels);
 float preprocess_scale(const struct graph_preprocess *p, int c);

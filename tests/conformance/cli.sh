@@ -222,6 +222,24 @@ END
         -m "$dir/side.infer" "$pictures/3.png"
 done
 
+# An input of free size takes the whole picture as it is resized; one that
+# would become too large is named.
+cat >"$dir/free.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32",
+                         "shape": [-1, 1, -1, -1]}],
+ "nodes": [], "outputs": ["x"]}
+END
+expect 0 . "$wconv" "$dir/free.infer" -o "$dir/sized.infer" --resize=56
+expect 0 'shown as 3136 classes' "$infer" -m "$dir/sized.infer" "$pictures/3.png"
+expect 0 . "$wconv" "$dir/free.infer" -o "$dir/sized.infer" --resize=letterbox
+expect 0 'shown as 12544 classes' "$infer" -m "$dir/sized.infer" \
+    "$pictures/3.png"
+expect 0 . "$wconv" "$dir/free.infer" -o "$dir/sized.infer" --resize=65536
+expect 2 '3.png: a picture of 112 x 112 pixels would' "$infer" \
+    -m "$dir/sized.infer" "$pictures/3.png" "$pictures/4.png"
+expect 3 'rtol: weights of 16 bits' "$wconv" "$model" -o "$dir/half.infer" \
+    --dtype=bf16 --verify
+
 # Names that differ make files that do.
 cat >"$dir/names.infer" <<'END'
 {"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 4]}],

@@ -72,7 +72,7 @@ for option in --log --plot --write-labels; do
 done
 expect 0 . run "$dir/own.safetensors" --steps=1 --init-from="$dir/own.safetensors"
 same "$src/tests/arch/tiny.json" "$dir/own.json"
-rm "$dir/own.json" "$dir/own.safetensors"
+rm -f "$dir/own.json" "$dir/own.safetensors"
 expect 2 'batch=1048576: .* are needed' run "$dir/y.safetensors" --steps=1 \
     -b 1048576 --arch=resnet18
 absent "$dir/y.safetensors"

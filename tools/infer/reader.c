@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "libinfer/model.h"
+#include "libinfer/preprocess.h"
 
 enum slot_state { EMPTY, READING, READY };
 
@@ -44,22 +46,28 @@ static int read_picture(const struct reader *r, const char *path,
 {
     struct infer_image image = {0};
     int64_t dim[4] = {1, r->info.dim[1], 0, 0};
-    int status = infer_image_load(path, 0, err, &image);
+    int status = infer_image_load(path, 0, err, &image); /* names the file */
 
     if (status < 0)
         return status;
-    dim[2] = r->info.dim[2] > 0 ? r->info.dim[2] : image.height;
-    dim[3] = r->info.dim[3] > 0 ? r->info.dim[3] : image.width;
+    preprocess_open_size(preprocess_of(model_graph(r->model), 0), &image,
+                         &dim[2], &dim[3]);
+    if (r->info.dim[2] > 0)
+        dim[2] = r->info.dim[2];
+    if (r->info.dim[3] > 0)
+        dim[3] = r->info.dim[3];
     out->bytes = array_bytes(r->pixels ? INFER_U8 : INFER_F32, 4, dim);
     out->data = out->bytes < SIZE_MAX ? malloc(out->bytes) : NULL;
     if (out->data == NULL)
-        status = error_set(err, INFER_EMEMORY, "%s: out of memory", path);
+        status = error_set(err, INFER_EMEMORY, "out of memory");
     else if (r->pixels)
         status = infer_model_fit(r->model, 0, &image, dim + 2, out->data,
                                  out->bytes, err);
     else
         status = infer_model_preprocess(r->model, 0, &image, dim + 2, out->data,
                                         out->bytes, err);
+    if (status < 0)
+        error_prefix(err, "%s", path);
     out->hw[0] = dim[2];
     out->hw[1] = dim[3];
     infer_image_free(&image);

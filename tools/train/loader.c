@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "libinfer/preprocess.h"
 
 #define MAX_THREADS 16
 /* One is read, each thread makes one, and one more waits. */
@@ -285,7 +286,7 @@ static void fill_table(struct loader *l)
     for (int c = 0; c < 4; c++)
         for (int i = 0; i < 256; i++) {
             l->narrow[c][i] =
-                (float)i * (p->scale / p->std[c]) + -p->mean[c] / p->std[c];
+                (float)i * preprocess_scale(p, c) + preprocess_shift(p, c);
             l->table[c][i] = (double)l->narrow[c][i];
         }
 }

@@ -146,13 +146,16 @@ static bool compare(const struct infer_array *a, enum infer_dtype dtype,
 static int judge(const struct wconv_request *r,
                  const struct wconv_verdict *verdict, struct infer_error *err)
 {
+    const bool half = r->dtype == INFER_F16 || r->dtype == INFER_BF16;
+
     if (verdict->max_abs <= r->atol || verdict->max_rel <= r->rtol)
         return INFER_OK;
-    return error_set(err, INFER_EMISMATCH,
-                     "%s: verification failed: largest difference %.3g, %.3g "
-                     "of the largest output (%s); tolerances %.3g and %.3g",
-                     r->in, verdict->max_abs, verdict->max_rel, verdict->worst,
-                     r->atol, r->rtol);
+    return error_set(
+        err, INFER_EMISMATCH,
+        "%s: verification failed: largest difference %.3g, %.3g "
+        "of the largest output (%s); tolerances %.3g and %.3g%s",
+        r->in, verdict->max_abs, verdict->max_rel, verdict->worst, r->atol,
+        r->rtol, half ? " (--rtol: weights of 16 bits need a wider one)" : "");
 }
 
 static int against_original(const struct graph *converted,
