@@ -23,6 +23,7 @@ struct wconv_request {
     struct weights_options weights;
     struct weights_input_shape shape[16];
     struct pass_options passes;
+    double bn_eps;            /* of every batch norm; < 0: as it is */
     const char *disabled[64]; /* NULL-terminated; words of disabled_text */
     char *disabled_text;
     enum infer_dtype dtype; /* of stored weights; INFER_NONE: as they are */
