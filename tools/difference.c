@@ -23,8 +23,10 @@ void difference_of(enum infer_dtype found_type, const void *found,
         const double d = fabs(x - y);
 
         /* An infinite scale would make every difference small. */
-        if (isfinite(y))
+        if (isfinite(y)) {
             out->scale = fmax(out->scale, fabs(y));
+            out->finite++;
+        }
         if (x == y || (isnan(x) && isnan(y)))
             continue;
         out->count++;

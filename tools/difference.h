@@ -13,7 +13,8 @@ struct difference {
     double scale;           /* largest finite |expected| */
     double found, expected; /* where they lie furthest apart: element `at` */
     int64_t at;
-    int64_t count; /* elements that are not equal; NaN equals NaN */
+    int64_t count;  /* elements that are not equal; NaN equals NaN */
+    int64_t finite; /* elements of which a finite number was expected */
 };
 
 /* Compares n elements; never fails. */

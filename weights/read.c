@@ -29,7 +29,7 @@ const struct weights_format *weights_format_at(size_t i)
 
 void weights_options_init(struct weights_options *options)
 {
-    *options = (struct weights_options){.bn_eps = -1.0};
+    *options = (struct weights_options){0};
 }
 
 void weights_import_init(struct weights_import *import)

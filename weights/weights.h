@@ -101,7 +101,6 @@ enum weights_dense_order {
 struct weights_options {
     const char *from; /* row name of formats.def, or NULL/"auto" */
     const char *arch; /* architecture file or built-in name, or NULL */
-    double bn_eps;    /* < 0: as the file or architecture says */
     enum weights_layout layout;
     enum weights_dense_order dense_order;
     int input_count; /* --input-shape, by position or name */

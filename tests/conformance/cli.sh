@@ -477,6 +477,33 @@ expect 0 'batch_norm' "$wconv" inspect --layers "$dir/kept.infer"
 expect 1 '^0$' sh -c "'$wconv' inspect --layers '$model' | grep -c batch_norm"
 expect 0 "% *7 " "$infer" -m "$dir/kept.infer" -k1 "$pictures/7.png"
 
+# ---- results that show nothing
+cat >"$dir/nan.infer" <<'END'
+{"infer": 1, "inputs": [{"name": "x", "dtype": "F32", "shape": [-1, 4]}],
+ "nodes": [{"name": "e", "op": "unary", "attr": {"kind": "exp"}, "in": ["x"],
+            "out": ["e"]},
+           {"name": "n", "op": "unary", "attr": {"kind": "neg"}, "in": ["e"],
+            "out": ["n"]},
+           {"name": "l", "op": "unary", "attr": {"kind": "log"}, "in": ["n"],
+            "out": ["y"]}], "outputs": ["y"]}
+END
+expect 3 'verification shows nothing' "$wconv" "$dir/nan.infer" -o "$dir/y" \
+    --verify
+absent "$dir/y"
+expect 0 . "$wconv" "$dir/nan.infer" -o "$dir/nan.infer"
+expect 3 'no output against ref holds a finite number' "$infer" \
+    -m "$dir/nan.infer" --compare=ref
+
+# ---- options that find nothing to change
+for option in --src-layout=nhwc --dense-order=hwc; do
+    expect 1 'src-layout and --dense-order are for bare' "$wconv" "$model" \
+        -o "$dir/y" $option
+done
+expect 1 'bn-eps: .* has no batch norm' "$wconv" "$model" -o "$dir/y" --bn-eps=1
+absent "$dir/y"
+expect 0 . "$wconv" "$weights" "$arch" -o "$dir/again.infer" --bn-eps=1
+expect 3 '^! conv1.weight' "$wconv" diff "$model" "$dir/again.infer"
+
 # ---- a model is converted once more as what it was made from would be
 for option in -O0 --keep-bn; do
     expect 0 . "$wconv" "$weights" "$arch" -o "$dir/kept.infer" $option

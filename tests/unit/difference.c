@@ -40,6 +40,7 @@ static void test_equal(void **unused)
 
     (void)unused;
     assert_int_equal(d.count, 0);
+    assert_int_equal(d.finite, 1);
     assert_true(d.max_abs == 0 && d.max_rel == 0);
 }
 

@@ -132,6 +132,40 @@ static inline int add_concat(struct graph *g, const char *name, const int *in,
     return v;
 }
 
+/* A bit of everything: conv+relu, max pool, two branches concatenated, a
+ * residual convolution, global pool, flatten, dense, softmax.  Batch free. */
+static inline struct graph *small_network(void)
+{
+    struct graph *g = graph_new();
+    uint64_t state = 88172645463325252u;
+    int node, x, a, b, c, y, w, bias;
+
+    assert_non_null(g);
+    x = input(g, "x", DIMS(-1, 3, 16, 16));
+    y = add_conv(g, &state, "stem", x, 3, 8, 3, 1, 1, -1);
+    g->node[g->n_nodes - 1].epilogue.act = graph_unary(KERN_RELU);
+    y = add(g, GRAPH_POOL, "pool", IN(y), &node);
+    for (int i = 0; i < 2; i++) {
+        g->node[node].attr.pool.pool.window[i] = 3;
+        g->node[node].attr.pool.pool.stride[i] = 2;
+        g->node[node].attr.pool.pool.pad_begin[i] = 1;
+    }
+    a = add_conv(g, &state, "branch1", y, 8, 8, 1, 1, 1, -1);
+    b = add_conv(g, &state, "branch3", y, 8, 8, 3, 1, 8, -1);
+    c = add_concat(g, "joined", IN(a, b), 1);
+    y = add_conv(g, &state, "block", c, 16, 16, 3, 1, 1, c);
+    g->node[g->n_nodes - 1].epilogue.act = graph_unary(KERN_RELU);
+    y = add(g, GRAPH_POOL, "global", IN(y), &node);
+    g->node[node].attr.pool.pool.kind = KERN_POOL_AVERAGE;
+    y = add(g, GRAPH_FLATTEN, "flat", IN(y), NULL);
+    w = weights(g, &state, DIMS(10, 16));
+    bias = weights(g, &state, DIMS(10));
+    y = add(g, GRAPH_DENSE, "logits", IN(y, w, bias), NULL);
+    y = add(g, GRAPH_SOFTMAX, "probability", IN(y), NULL);
+    assert_int_equal(graph_add_output(g, y), 0);
+    return g;
+}
+
 /* Two 3x3 convolutions of images of 3x12x12, the second with so many outputs.
  */
 static inline struct graph *two_convolutions(int64_t outputs)
@@ -255,5 +289,14 @@ static inline int count_layers(const struct infer_session *session,
     }
     return n;
 }
+
+/* A call fails with this code and a text in which this part stands. */
+#define REFUSED(call, code, part)                                              \
+    do {                                                                       \
+        err.text[0] = '\0';                                                    \
+        assert_int_equal(call, code);                                          \
+        if (!strstr(err.text, part))                                           \
+            fail_msg("no \"%s\" in \"%s\"", part, err.text);                   \
+    } while (0)
 
 #endif

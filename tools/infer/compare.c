@@ -147,6 +147,7 @@ static void compare_outputs(struct tool_run *run, const char *word,
                             const struct arrays *other, cJSON *json, bool *bad)
 {
     cJSON *list = json != NULL ? cJSON_AddArrayToObject(json, "outputs") : NULL;
+    int64_t elements = 0, finite = 0;
     int i;
 
     for (i = 0; i < mine->count; i++) {
@@ -159,6 +160,13 @@ static void compare_outputs(struct tool_run *run, const char *word,
         else
             print_output(mine->item[i].name, word, &d, good);
         *bad = *bad || !good;
+        elements += array_count(&other->item[i]);
+        finite += d.finite;
+    }
+    /* NaN agrees with NaN, which shows nothing where there is nothing else. */
+    if (elements > 0 && finite == 0) {
+        cli_error(run->cli, "no output against %s holds a finite number", word);
+        *bad = true;
     }
 }
 

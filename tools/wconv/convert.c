@@ -227,7 +227,7 @@ static int convert_option(struct cli *cli, int id, const char *value,
     case OPT_INPUT_SHAPE:
         return add_shape(cli, r, value);
     case OPT_BN_EPS:
-        return cli_option_amount(cli, "bn-eps", value, &r->weights.bn_eps);
+        return cli_option_amount(cli, "bn-eps", value, &r->bn_eps);
     case OPT_LEVEL:
         if (!cli_int(value, 0, 2, &number))
             return cli_bad_value(cli, "opt-level", value, "0, 1 or 2");
@@ -268,6 +268,7 @@ static void request_init(struct wconv_request *r)
     memset(r, 0, sizeof(*r));
     weights_options_init(&r->weights);
     pass_options_init(&r->passes);
+    r->bn_eps = -1;
     r->atol = 1e-5;
     r->rtol = 1e-4;
     wconv_preprocess_init(&r->preprocess);
@@ -325,13 +326,40 @@ static int check_has_weights(const struct wconv_request *r,
                      r->in, missing);
 }
 
-static void set_epsilon(struct graph *g, double epsilon)
+/* Gives batch norms the epsilon of --bn-eps. */
+static int set_epsilon(struct graph *g, const struct wconv_request *r,
+                       struct infer_error *err)
 {
-    int i;
+    int i, met = 0;
 
+    if (r->bn_eps < 0)
+        return INFER_OK;
     for (i = 0; i < g->n_nodes; i++)
-        if (g->node[i].op == GRAPH_BATCH_NORM)
-            g->node[i].attr.norm.epsilon = (float)epsilon;
+        if (g->node[i].op == GRAPH_BATCH_NORM) {
+            g->node[i].attr.norm.epsilon = (float)r->bn_eps;
+            met++;
+        }
+    return met > 0 ? INFER_OK
+                   : error_set(err, INFER_EARGUMENT,
+                               "--bn-eps: %s has no batch norm", r->in);
+}
+
+/* Options of bare weights say nothing of a network that the file holds. */
+static int check_network(const struct wconv_request *r, const struct graph *g,
+                         struct infer_error *err)
+{
+    if (r->weights.arch != NULL)
+        return error_set(err, INFER_EARGUMENT,
+                         "%s: holds a network of its own: --arch is for "
+                         "bare weights",
+                         r->in);
+    if (r->weights.layout != WEIGHTS_LAYOUT_AUTO ||
+        r->weights.dense_order != WEIGHTS_DENSE_AUTO)
+        return error_set(err, INFER_EARGUMENT,
+                         "%s: holds a network of its own: --src-layout and "
+                         "--dense-order are for bare weights",
+                         r->in);
+    return check_has_weights(r, g, err);
 }
 
 /* Gives inputs the shapes of --input-shape. */
@@ -406,23 +434,15 @@ static int load(struct wconv_request *r, struct wconv_subject *s,
 
     if (status < 0)
         return status;
-    if (s->graph == NULL)
-        status = bind_architecture(r, s, err);
-    else if (r->weights.arch != NULL)
-        status = error_set(err, INFER_EARGUMENT,
-                           "%s: holds a network of its own: --arch is for "
-                           "bare weights",
-                           r->in);
-    else
-        status = check_has_weights(r, s->graph, err);
+    status = s->graph == NULL ? bind_architecture(r, s, err)
+                              : check_network(r, s->graph, err);
     if (status == INFER_OK)
         status = load_weights(s->graph, err);
     if (status < 0)
         return status;
     g = s->graph;
-    if (r->weights.bn_eps >= 0)
-        set_epsilon(g, r->weights.bn_eps);
-    if ((status = set_shapes(g, r, err)) < 0)
+    if ((status = set_epsilon(g, r, err)) < 0 ||
+        (status = set_shapes(g, r, err)) < 0)
         return status;
     if (r->name != NULL) {
         free(g->name);

@@ -138,6 +138,8 @@ static bool compare(const struct infer_array *a, enum infer_dtype dtype,
         snprintf(verdict->worst, sizeof(verdict->worst),
                  "%.48s, element %lld: %.9g, expected %.9g", a->name,
                  (long long)d.at, d.found, d.expected);
+    verdict->elements += (int64_t)count;
+    verdict->finite += d.finite;
     verdict->max_abs = fmax(verdict->max_abs, d.max_abs);
     verdict->max_rel = fmax(verdict->max_rel, d.max_rel);
     return true;
@@ -148,6 +150,12 @@ static int judge(const struct wconv_request *r,
 {
     const bool half = r->dtype == INFER_F16 || r->dtype == INFER_BF16;
 
+    if (verdict->elements > 0 && verdict->finite == 0)
+        return error_set(err, INFER_EMISMATCH,
+                         "%s: verification shows nothing: no output holds a "
+                         "finite number (--verify=REF.npz takes recorded "
+                         "arrays)",
+                         r->in);
     if (verdict->max_abs <= r->atol || verdict->max_rel <= r->rtol)
         return INFER_OK;
     return error_set(

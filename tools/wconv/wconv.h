@@ -23,6 +23,7 @@ struct wconv_request {
     struct weights_options weights;
     struct weights_input_shape shape[16];
     struct pass_options passes;
+    double bn_eps;            /* of every batch norm; < 0: as it is */
     const char *disabled[64]; /* NULL-terminated; words of disabled_text */
     char *disabled_text;
     enum infer_dtype dtype; /* of stored weights; INFER_NONE: as they are */
@@ -84,8 +85,9 @@ int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
 /* Compares what two graphs compute on random inputs, or one graph with the
  * recorded arrays of an .npz (inputs and outputs by name). */
 struct wconv_verdict {
-    double max_abs, max_rel; /* largest |a-b|, and that over max |b| */
-    char worst[128];         /* where the largest difference is, and what */
+    double max_abs, max_rel;  /* largest |a-b|, and that over max |b| */
+    char worst[128];          /* where the largest difference is, and what */
+    int64_t elements, finite; /* of all outputs; those that are numbers */
 };
 int wconv_verify(const struct graph *converted, const struct graph *original,
                  const struct wconv_request *request, struct cli *cli,

@@ -103,7 +103,7 @@ struct keras_value keras_batch_norm(struct keras_emit *k, struct keras_layer *l,
 {
     struct keras_value x =
         channel_first(k, in[0], single_axis(k, l->config, in[0].rank));
-    double epsilon = keras_double(k, l->config, "epsilon", 1e-3);
+    const double epsilon = keras_double(k, l->config, "epsilon", 1e-3);
     const int mode = keras_int(k, l->config, "mode", 0, 2, 0);
     const int64_t channels = channels_of(k, l);
     int one = -1, zero = -1, node;
@@ -112,8 +112,6 @@ struct keras_value keras_batch_norm(struct keras_emit *k, struct keras_layer *l,
     if (mode != 0)
         return keras_fail(k, INFER_EUNSUPPORTED,
                           "mode %d uses the statistics of the batch", mode);
-    if (k->options != NULL && k->options->bn_eps >= 0)
-        epsilon = k->options->bn_eps;
     if (!(epsilon >= 0))
         return keras_fail(k, INFER_EFORMAT, "epsilon is negative");
     const int args[5] = {

@@ -55,8 +55,6 @@ int onnx_import_batch_norm(struct onnx_import *im, int param,
     onnx_ignore(im, "is_test");
     if (status == 0)
         status = get_epsilon(im, &attr.norm.epsilon, err);
-    if (im->options->bn_eps >= 0.0) /* the user knows better */
-        attr.norm.epsilon = (float)im->options->bn_eps;
     if (status == 0)
         status = onnx_flag(im, "spatial", &spatial, err);
     if (status == 0)
