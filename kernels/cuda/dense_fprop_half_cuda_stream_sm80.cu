@@ -476,7 +476,8 @@ static double stream_estimate(const struct kern_problem *p,
         return 1e30;
     const double way = 2.8 + 0.13 * g.m;
     const double bytes = 2.0 * g.c * g.k / 4.3e6;
-    return bytes > way ? bytes + 0.13 * way : way + 0.6 * bytes;
+    const double second = g.m > 8 ? 1.8 : 0; /* part of the rows */
+    return bytes > way ? bytes + 0.13 * way + second : way + 0.6 * bytes;
 }
 
 /* ---- preparing ----------------------------------------------------- */
