@@ -11,7 +11,8 @@
 
 #include <infer.h>
 
-/* Runs the network on one picture and prints the best class. */
+/* Runs the network, whose scores are F32, on one picture and prints the best
+ * class. */
 static int classify(const struct infer_model *model,
                     struct infer_session *session,
                     const struct infer_image *image, struct infer_error *err)
@@ -20,9 +21,10 @@ static int classify(const struct infer_model *model,
     struct infer_array in = {0}, out = {0};
     float *scores;
     size_t i, n, best = 0;
-    int status;
+    int status = infer_model_input(model, 0, &info);
 
-    infer_model_input(model, 0, &info);
+    if (status < 0)
+        return status; /* no input at all */
     in.dtype = INFER_F32;
     in.rank = 4;
     in.dim[0] = 1;

@@ -130,6 +130,9 @@ char *cli_json_text(const cJSON *json, bool compact);
  * or a device, is written to. */
 int cli_write_file(const char *path, const struct file_part *part, int n,
                    struct infer_error *err);
+/* Whether that can be done, so far as it shows before there is anything to
+ * write; NULL and "-" can. */
+int cli_try_file(const char *path, struct infer_error *err);
 /* Both delete the document: to standard output, and to a file. */
 void cli_print_json(cJSON *json, bool compact);
 int cli_write_json(const char *path, cJSON *json, bool compact,

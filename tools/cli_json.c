@@ -107,6 +107,24 @@ int cli_write_file(const char *path, const struct file_part *part, int n,
     return good ? INFER_OK : INFER_EIO;
 }
 
+int cli_try_file(const char *path, struct infer_error *err)
+{
+    struct file_writer w;
+    struct stat st;
+    int status;
+
+    if (path == NULL || strcmp(path, "-") == 0)
+        return INFER_OK;
+    if (stat(path, &st) == 0 && (stream_of(&st) >= 0 || !S_ISREG(st.st_mode)))
+        return S_ISDIR(st.st_mode)
+                   ? error_set(err, INFER_EIO, "%s: %s", path, strerror(EISDIR))
+                   : INFER_OK;
+    status = file_writer_open(path, err, &w);
+    if (status == INFER_OK)
+        file_writer_abort(&w);
+    return status;
+}
+
 int cli_write_json(const char *path, cJSON *json, bool compact,
                    struct infer_error *err)
 {

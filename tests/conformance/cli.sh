@@ -343,6 +343,12 @@ expect 0 '^p$' ls "$dir/p.infer"
 expect 0 '"op"' sh -c "'$infer' $run=/dev/stdout | cat"
 # shellcheck disable=SC2086
 expect 2 '/dev/full: ' "$infer" $run=/dev/full
+expect 2 'nowhere/x: ' "$infer" -m "$dir/missing" --bench --duration=1m \
+    --profile="$dir/nowhere/x"
+expect 2 'nowhere/x.npy: ' "$infer" -m "$dir/missing" --dump-layers="$dir/z" \
+    --export-output="$dir/nowhere/x.npy"
+expect 2 'layers: Is a directory' "$infer" -m "$model" --bench --duration=1m \
+    --profile="$dir/layers"
 mkfifo "$dir/pipe.infer"
 expect 0 'not written: .*pipe.infer' "$infer" -m "$model" --bench --duration=0 \
     --tune=exhaustive --tune-cache="$dir/pipe.infer"

@@ -283,6 +283,13 @@ static int export_folder(const char *path, const struct arrays *out,
     return status;
 }
 
+bool tool_exports_folder(const char *path)
+{
+    return path != NULL && strcmp(path, "-") != 0 &&
+           !ends_with(path, ".json") && !ends_with(path, ".npy") &&
+           !ends_with(path, ".npz");
+}
+
 int tool_export(const char *path, const struct arrays *out,
                 struct infer_error *err)
 {

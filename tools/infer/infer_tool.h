@@ -72,6 +72,8 @@ int tool_make_outputs(struct infer_session *session,
                       struct infer_error *err);
 /* {"name": {"dtype", "shape", "data": [flat]}} */
 cJSON *tool_outputs_json(const struct arrays *out);
+/* Whether a path of --export-output, or NULL, is that of a folder. */
+bool tool_exports_folder(const char *path);
 /* Writes outputs: .npy (one output), .json (all), or a folder of .npy. */
 int tool_export(const char *path, const struct arrays *out,
                 struct infer_error *err);

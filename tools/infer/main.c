@@ -425,6 +425,16 @@ static void show_tuning(void *user, int done, int total)
         cli_progress_end(cli);
 }
 
+/* Long work must not end in a file that cannot be written. */
+static int try_outputs(const struct tool_request *r, struct infer_error *err)
+{
+    const int status = cli_try_file(r->profile_file, err);
+
+    return status < 0 || tool_exports_folder(r->export_output)
+               ? status
+               : cli_try_file(r->export_output, err);
+}
+
 static int open_and_run(struct cli *cli, const struct tool_request *r,
                         char **paths, int n_paths, struct infer_error *err)
 {
@@ -433,7 +443,9 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     double start = cli_now();
     int i, status;
 
-    status = infer_model_open(r->model, err, &run.model);
+    status = try_outputs(r, err);
+    if (status == INFER_OK)
+        status = infer_model_open(r->model, err, &run.model);
     if (status == INFER_OK && r->compare == NULL)
         status = n_paths > 0 && !r->bench
                      ? tool_pictures_open(&run, err)

@@ -129,7 +129,8 @@ static int open_devices(struct run *run, struct infer_error *err)
                                  "backend %s: needs --device=cuda",
                                  i == INFER_BACKEND_CUDA ? "cuda" : "cudnn");
         for (int i = 0; i < r->n_precisions; i++)
-            if (r->precision[i]->dtype != INFER_F32 && !r->backend[1])
+            if (r->precision[i]->dtype != INFER_F32 &&
+                !r->backend[INFER_BACKEND_REF])
                 return error_set(err, INFER_EUNSUPPORTED,
                                  "precision %s: on a CPU only --backends=ref "
                                  "computes it",
