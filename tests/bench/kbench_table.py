@@ -6,6 +6,9 @@
 
 Problems without a model make the first table, layers of models the second, by
 network and batch; then every layer whose ratio is below 0.9 with its reason.
+Of a problem that several files have, ours is from the last of them and the
+rival is the best of all: ours may have changed in between, the rival's heuristics
+offer other engines from run to run.
 A reason is not judged by eye: it is a letter for each rule below that the
 figures of the problem, of our kernel's tile and of the device fulfil, with the
 figure that fulfils it.
@@ -225,10 +228,11 @@ def print_below(problems, facts):
 
 def print_head(runs):
     print("Commands:\n")
-    for run in runs:
-        print("    " + run["command"])
-    print(f"\n{runs[0]['device']}; {runs[0]['software']}; "
-          f"{runs[0]['date']}. Peaks of these runs, the highest of each:\n")
+    for date in dict.fromkeys(run["date"] for run in runs):
+        of_date = [r["command"] for r in runs if r["date"] == date]
+        print(f"{date}:\n\n    " + "\n    ".join(of_date) + "\n")
+    print(f"{runs[-1]['device']}; {runs[-1]['software']}. Peaks of these runs, "
+          "the highest of each:\n")
     print(head("what", "value", "how"))
     for name in dict.fromkeys(n for r in runs for n in r["peaks"]):
         known = [r["peaks"][name] for r in runs if name in r["peaks"]]
@@ -243,6 +247,33 @@ def print_head(runs):
                   top["how"]))
 
 
+# ---- several runs ----------------------------------------------------------
+
+def problem_key(p):
+    return tuple(p.get(k) for k in ("model", "direction", "precision", "batch",
+                                    "problem"))
+
+
+def merged(earlier, later):
+    """One problem of two runs."""
+    newest = later if best(later, "ours") else earlier
+    both = dict(newest)
+    both["kernels"] = [k for k in newest["kernels"] if k["side"] != "rival"] + \
+        [k for p in (earlier, later) for k in p["kernels"]
+         if k["side"] == "rival"]
+    ours, rival = us_of(both, "ours"), us_of(both, "rival")
+    if ours and rival:
+        both["ratio"] = rival / ours
+    return both
+
+
+def facts_of(run):
+    """What the rules need to know of a run's device."""
+    sms = re.search(r"(\d+) multiprocessors", run["device"])
+    return {"sms": int(sms.group(1)) if sms else 1,
+            "launch_us": run["peaks"]["launch_us"]}
+
+
 def main():
     runs = []
     for path in sys.argv[1:]:
@@ -251,13 +282,14 @@ def main():
     if not runs:
         print(__doc__, file=sys.stderr)
         return 1
-    facts = {}
+    found, known = {}, {}
     for run in runs:
-        sms = re.search(r"(\d+) multiprocessors", run["device"])
         for p in run["problems"]:
-            facts[id(p)] = {"sms": int(sms.group(1)) if sms else 1,
-                            "launch_us": run["peaks"]["launch_us"]}
-    problems = [p for run in runs for p in run["problems"]]
+            key = problem_key(p)
+            found[key] = merged(found[key], p) if key in found else p
+            known[key] = facts_of(run)
+    problems = list(found.values())
+    facts = {id(p): known[key] for key, p in found.items()}
     single = [p for p in problems if "model" not in p]
     layers = [p for p in problems if "model" in p]
     print_head(runs)
