@@ -75,7 +75,7 @@ static int read_line(FILE *f, char *line, int room)
     if (length > 0 && line[length - 1] == '\r')
         length--;
     line[length] = '\0';
-    return memchr(line, '\r', (size_t)length) ? -2 : length;
+    return strchr(line, '\r') ? -2 : length;
 }
 
 static int add_lines(struct tool_list *list, FILE *f, const char *path,
