@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole small networks: gradients against finite differences in double
  * precision, accumulation, frozen parameters, evaluation. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -500,7 +501,9 @@ static float *read_flat(struct net *n, enum net_home home)
     return flat;
 }
 
-/* The fast rows of the CPU make the reference's gradients. */
+/* The fast rows of the CPU make the reference's gradients, but for roundings: a
+ * sum of some hundred terms and a dozen layers on either side lose a few tens
+ * of them where they add up and a few where they do not. */
 static void fast_rows_agree(void **state)
 {
     (void)state;
@@ -520,7 +523,7 @@ static void fast_rows_agree(void **state)
         for (size_t i = 0; i < count; i++)
             largest = fmaxf(largest, fabsf(a[i]));
         for (size_t i = 0; i < count; i++)
-            if (!(fabsf(a[i] - b[i]) <= 1e-5f + 1e-4f * largest))
+            if (!(fabsf(a[i] - b[i]) <= 64 * FLT_EPSILON * largest))
                 fail_msg("network %d: gradient %d is %g, expected %g", (int)k,
                          (int)i, (double)b[i], (double)a[i]);
         free(a);
