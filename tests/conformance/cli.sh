@@ -121,6 +121,12 @@ if [ -w /dev/full ]; then
         --json="$dir/json.infer"
     expect 0 '"kbench":' cat "$dir/json.infer"
 fi
+# A report that cannot be written whole leaves the one before.
+printf 'before\n' > "$dir/html.infer"
+# shellcheck disable=SC2086
+expect 2 'html.infer: ' sh -c "trap '' XFSZ; ulimit -f 1; exec '$kbench' $small \
+    --backends=ref -q --html='$dir/html.infer'"
+expect 0 '^before$' cat "$dir/html.infer"
 odd=$(printf 'caf\351.infer')
 cp "$model" "$dir/$odd"
 expect 0 . "$kbench" all -m "$dir/$odd" --threads=1 --rounds=1 --backends=ref \

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run from the problems to the reports. */
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "kernels/error.h"
 #include "tools/kbench/kbench.h"
@@ -295,35 +293,30 @@ static int by_time(const void *a, const void *b)
 
 /* Long work must not end in a file that cannot be written: asked before, and
  * without touching what is there. */
-static int check_file(const char *path, struct infer_error *err)
-{
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    char folder[4096] = ".";
-    int fd;
-
-    if (!path || strcmp(path, "-") == 0)
-        return 0;
-    fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd >= 0)
-        return close(fd);
-    if (slash)
-        snprintf(folder, sizeof(folder), "%.*s",
-                 slash == path ? 1 : (int)(slash - path), path);
-    if (errno == ENXIO || (errno == ENOENT && access(folder, W_OK) == 0))
-        return 0;
-    return error_add(err, INFER_EIO, "%s: %s", path, strerror(errno));
-}
-
 static int check_files(const struct kb_request *r, struct infer_error *err)
 {
     const char *const path[] = {r->csv, r->json, r->html};
+    struct infer_error one;
     int rc = 0;
 
     error_clear(err);
     for (int i = 0; i < 3; i++)
-        if (check_file(path[i], err) < 0)
-            rc = INFER_EIO;
+        if (cli_try_file(path[i], &one) < 0)
+            rc = error_add(err, one.code, "%s", one.text);
     return rc;
+}
+
+/* To standard output, of which another report may have been part, or a file
+ * that is there whole or as it was. */
+static int put_report(const char *path, const struct file_part *text,
+                      struct infer_error *err)
+{
+    if (strcmp(path, "-") != 0)
+        return cli_write_file(path, text, 1, err);
+    if (fwrite(text->data, 1, text->bytes, stdout) == text->bytes &&
+        fflush(stdout) == 0)
+        return 0;
+    return error_set(err, INFER_EIO, "standard output: %s", strerror(errno));
 }
 
 /* Adds what is wrong to the report. */
@@ -331,23 +324,24 @@ static int write_file(const char *path, const struct kb_report *report,
                       void (*write)(const struct kb_report *, FILE *),
                       struct infer_error *err)
 {
-    FILE *f;
+    struct infer_error one;
+    char *text = NULL;
+    size_t bytes = 0;
+    int rc;
 
     if (!path)
         return 0;
-    f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-    if (!f)
-        return error_add(err, INFER_EIO, "%s: %s", path, strerror(errno));
-    write(report, f);
-    bool failed = ferror(f) != 0;
-    if (f == stdout)
-        failed = fflush(f) != 0 || failed;
-    else
-        failed = fclose(f) != 0 || failed;
-    return failed ? error_add(err, INFER_EIO, "%s: %s",
-                              f == stdout ? "standard output" : path,
-                              strerror(errno))
-                  : 0;
+    FILE *f = open_memstream(&text, &bytes);
+    bool good = f != NULL;
+    if (good) {
+        write(report, f);
+        good = ferror(f) == 0;
+        good = fclose(f) == 0 && good;
+    }
+    rc = good ? put_report(path, &(struct file_part){text, bytes}, &one)
+              : error_set(&one, INFER_EMEMORY, "%s: out of memory", path);
+    free(text);
+    return rc < 0 ? error_add(err, rc, "%s", one.text) : 0;
 }
 
 static void write_json(const struct kb_report *report, FILE *f)
