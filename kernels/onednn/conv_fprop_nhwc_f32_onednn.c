@@ -155,12 +155,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
     const struct kern_problem *p = &e->problem;
-    int r;
+    const int r = onednn_layer_launch(e, args, err);
 
-    if (kern_problem_in(p, RESIDUAL))
-        r = onednn_launch_residual(e, args, err);
-    else
-        r = onednn_launch(e, args, err);
     if (r == 0 && act_apart(p))
         cpu_act_parallel(&p->epilogue.act, args->out[0],
                          kern_tensor_count(&p->out[0]),

@@ -138,7 +138,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     int r;
 
     if (!kern_problem_in(&e->problem, RESIDUAL))
-        return onednn_launch(e, args, err);
+        return onednn_layer_launch(e, args, err);
     apart.out[0] = (char *)args->workspace + e->workspace - kern_tensor_span(y);
     r = onednn_launch(e, &apart, err);
     if (r < 0)

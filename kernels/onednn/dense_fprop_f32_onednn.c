@@ -72,14 +72,6 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return onednn_layer_prepare(make, e, d, err);
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    if (kern_problem_in(&e->problem, RESIDUAL))
-        return onednn_launch_residual(e, args, err);
-    return onednn_launch(e, args, err);
-}
-
 const struct kern_row dense_fprop_f32_onednn = {
     .name = "dense_fprop_f32_onednn",
     .op = KERN_DENSE_FPROP,
@@ -90,6 +82,6 @@ const struct kern_row dense_fprop_f32_onednn = {
     .supports = supports,
     .prepare = prepare,
     .pack = onednn_pack,
-    .launch = launch,
+    .launch = onednn_layer_launch,
     .release = onednn_release,
 };

@@ -4,6 +4,7 @@
 
 #include "kernels/onednn/layer.h"
 
+#include "kernels/onednn/cpu.h"
 #include "kernels/problem.h"
 
 bool onednn_layer_bias(const struct kern_problem *p, struct onednn_layer *layer,
@@ -57,6 +58,9 @@ static int bind(const struct onednn_layer *layer, struct onednn_primitive *x,
     onednn_bind(x, DNNL_ARG_DST, ONEDNN_OUT(0),
                 dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0));
     e->workspace = onednn_bind_scratchpad(x, layer->pd);
+    if (onednn_wants_alignment())
+        e->workspace = (e->workspace + 63) / 64 * 64 +
+                       kern_tensor_span(&e->problem.out[0]);
     return onednn_finish(x, err);
 }
 
@@ -75,5 +79,28 @@ int onednn_layer_prepare(onednn_layer_make *make, struct kern_exec *e,
     dnnl_primitive_desc_destroy(layer.pd);
     if (r < 0)
         onednn_release(e);
+    return r;
+}
+
+int onednn_layer_launch(const struct kern_exec *e, const struct kern_args *args,
+                        struct infer_error *err)
+{
+    const struct kern_tensor *y = &e->problem.out[0];
+    const void *residual = kern_problem_in(&e->problem, ONEDNN_LAYER_RESIDUAL)
+                               ? args->in[ONEDNN_LAYER_RESIDUAL]
+                               : NULL;
+    const int threads = onednn_threads(e->state);
+    const int64_t count = kern_tensor_count(y);
+    struct kern_args a = *args;
+    int r;
+
+    if (onednn_wants_alignment() && !onednn_is_aligned(a.out[0]))
+        a.out[0] =
+            (unsigned char *)a.workspace + e->workspace - kern_tensor_span(y);
+    if (residual && residual != a.out[0])
+        cpu_copy(residual, a.out[0], count, threads);
+    r = onednn_launch(e, &a, err);
+    if (r == 0 && a.out[0] != args->out[0])
+        cpu_copy(a.out[0], args->out[0], count, threads);
     return r;
 }

@@ -38,10 +38,13 @@ int onednn_layer_choose(const struct kern_problem *p, const void *op_desc,
                         bool residual, int threads, struct onednn_layer *layer,
                         struct infer_error *err);
 
-/* supports() and prepare() of such a row. */
+/* supports(), prepare() and launch() of such a row. */
 int onednn_layer_supports(onednn_layer_make *make, const struct kern_problem *p,
                           const struct kern_device *d, struct infer_error *why);
 int onednn_layer_prepare(onednn_layer_make *make, struct kern_exec *e,
                          const struct kern_device *d, struct infer_error *err);
+/* Runs the primitive, which finds the residual where the result goes. */
+int onednn_layer_launch(const struct kern_exec *e, const struct kern_args *args,
+                        struct infer_error *err);
 
 #endif

@@ -326,6 +326,7 @@ struct argument_set {
     struct argument_set *next;
     dnnl_exec_arg_t arg[ONEDNN_MAX_ARG];
     const void *address[ONEDNN_MAX_ARG];
+    void *bias; /* x->bias copied to where it is aligned */
 };
 
 struct onednn_primitive {
@@ -336,6 +337,7 @@ struct onednn_primitive {
     int source[ONEDNN_MAX_ARG];
     size_t bytes[ONEDNN_MAX_ARG];
     int packed_in; /* the input that pack() turns from given into packed */
+    int bias;      /* the argument that has to be aligned; -1: none */
     dnnl_memory_desc_t given, packed;
     atomic_flag lock; /* held for a few instructions, over `idle` only */
     struct argument_set *idle;
@@ -348,6 +350,7 @@ static void set_destroy(struct argument_set *set, int count)
     for (i = 0; i < count; i++)
         if (set->arg[i].memory)
             dnnl_memory_destroy(set->arg[i].memory);
+    free(set->bias);
     free(set);
 }
 
@@ -357,8 +360,12 @@ static int set_create(const struct onednn_primitive *x, struct infer_error *err,
     struct argument_set *set = calloc(1, sizeof *set);
     int i, r = 0;
 
-    if (!set)
+    if (set && x->bias >= 0)
+        set->bias = aligned_alloc(64, (x->bytes[x->bias] + 63) / 64 * 64);
+    if (!set || (x->bias >= 0 && !set->bias)) {
+        free(set);
         return error_set(err, INFER_EMEMORY, "oneDNN arguments: out of memory");
+    }
     for (i = 0; i < x->count && r == 0; i++) {
         dnnl_dims_t dims = {(dnnl_dim_t)x->bytes[i]};
         dnnl_memory_desc_t md;
@@ -425,6 +432,7 @@ int onednn_create(dnnl_primitive_desc_t pd, int threads,
         return error_set(err, INFER_EMEMORY, "oneDNN primitive: out of memory");
     atomic_flag_clear(&x->lock);
     x->threads = threads;
+    x->bias = -1;
     before = use_threads(threads);
     r = onednn_status(dnnl_primitive_create(&x->handle, pd),
                       "dnnl_primitive_create", err);
@@ -437,12 +445,26 @@ int onednn_create(dnnl_primitive_desc_t pd, int threads,
     return 0;
 }
 
+#define ALIGN 16 /* see onednn_wants_alignment() */
+
+bool onednn_wants_alignment(void)
+{
+    return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_sse41;
+}
+
+bool onednn_is_aligned(const void *address)
+{
+    return (uintptr_t)address % ALIGN == 0;
+}
+
 void onednn_bind(struct onednn_primitive *x, int arg, int source,
                  const dnnl_memory_desc_t *md)
 {
     x->arg[x->count] = arg;
     x->source[x->count] = source;
     x->bytes[x->count] = dnnl_memory_desc_get_size(md);
+    if (arg == DNNL_ARG_BIAS && onednn_wants_alignment())
+        x->bias = x->count;
     x->count++;
 }
 
@@ -501,6 +523,8 @@ int onednn_run(struct onednn_primitive *x, const struct kern_args *args,
     for (i = 0; i < x->count && status == dnnl_success; i++) {
         const void *address = address_of(x->source[i], args);
 
+        if (i == x->bias && !onednn_is_aligned(address))
+            address = memcpy(set->bias, address, x->bytes[i]);
         if (address == set->address[i])
             continue;
         set->address[i] = address;
@@ -537,19 +561,6 @@ int onednn_launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
     return onednn_run(e->state, args, err);
-}
-
-int onednn_launch_residual(const struct kern_exec *e,
-                           const struct kern_args *args,
-                           struct infer_error *err)
-{
-    const struct onednn_primitive *x = e->state;
-    const void *residual = args->in[e->problem.n_in - 1];
-
-    if (residual != args->out[0])
-        cpu_copy(residual, args->out[0], kern_tensor_count(&e->problem.out[0]),
-                 x->threads);
-    return onednn_launch(e, args, err);
 }
 
 void onednn_release(struct kern_exec *e)

@@ -71,14 +71,15 @@ int onednn_run(struct onednn_primitive *x, const struct kern_args *args,
                struct infer_error *err);
 void onednn_destroy(struct onednn_primitive *x);
 
+/* Whether biases and outputs have to be so: oneDNN 2.6.3 for SSE4.1 adds what
+ * is there by instructions that want 16 bytes of alignment, where a tensor has
+ * that of its type.  Biases are seen to by onednn_run(). */
+bool onednn_wants_alignment(void);
+bool onednn_is_aligned(const void *address);
+
 /* Row functions for rows whose state is one struct onednn_primitive. */
 int onednn_launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err);
-/* The same after copying the residual, the last input, to where the result
- * goes, unless it is there already. */
-int onednn_launch_residual(const struct kern_exec *e,
-                           const struct kern_args *args,
-                           struct infer_error *err);
 int onednn_pack(const struct kern_exec *e, int i, const void *src, void *dst,
                 struct infer_error *err);
 void onednn_release(struct kern_exec *e);
