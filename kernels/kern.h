@@ -599,7 +599,9 @@ struct kern_row {
     int (*prepare)(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err);
     /* Repacks constant input i from the layout of the problem.  Runs on the
-     * CPU for every backend: src and dst are host memory. */
+     * CPU for every backend: src and dst are host memory.  Equal weights become
+     * equal bytes, so that plans can share them: a CPU's row writes all of dst,
+     * a GPU's finds zeros there and may leave them. */
     int (*pack)(const struct kern_exec *e, int i, const void *src, void *dst,
                 struct infer_error *err);
     /* Runs.  Never allocates, never synchronises.  Thread-safe for one e

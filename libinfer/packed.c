@@ -283,7 +283,7 @@ static int make_packed(struct scratch *work, struct packed *p,
         return rc;
     src = (const char *)src + offset * (int64_t)infer_dtype_size(dtype);
     if (!d->ops->host_memory)
-        memset(dst, 0, p->bytes); /* padding that pack() leaves is hashed */
+        memset(dst, 0, p->bytes); /* see pack() in kern.h */
     rc = exec->row->pack(exec, i, src, dst, err);
     if (rc < 0) {
         device_cpu.free(d, dst);

@@ -26,6 +26,8 @@ enum { X, W, BIAS, RESIDUAL };
 
 /* Floats in a cache line. */
 #define LINE 16
+/* Floats behind each plane of U that are no filter's. */
+#define U_GAP (2 * LINE)
 
 /* Bytes of V and M that a block may take, and the fewest tiles for which the
  * products are limited by arithmetic rather than by reading U: each float of
@@ -154,7 +156,7 @@ static void fill_layout(struct state *s)
     int64_t most, blocks;
 
     w->panels = (w->outputs + panel - 1) / panel;
-    w->u_plane = w->panels * panel * w->channels + 2 * LINE;
+    w->u_plane = w->panels * panel * w->channels + U_GAP;
     w->v_row = round_up(w->channels, LINE) + LINE;
     w->m_row = w->panels * panel + LINE;
     most =
@@ -278,10 +280,14 @@ static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
 {
     const struct state *s = e->state;
     const int64_t blocks = (s->w.channels + PACK_INPUTS - 1) / PACK_INPUTS;
+    const int64_t planes = (int64_t)s->w.a * s->w.a;
     int64_t b;
 
     if (i != W)
         return error_set(err, INFER_EARGUMENT, "input %d is not packed", i);
+    for (b = 1; b <= planes; b++)
+        memset((float *)dst + b * s->w.u_plane - U_GAP, 0,
+               U_GAP * sizeof(float));
 #pragma omp parallel for num_threads(s->threads) schedule(static)
     for (b = 0; b < s->w.panels * blocks; b++)
         pack_block(s, src, b / blocks, b % blocks * PACK_INPUTS, dst);

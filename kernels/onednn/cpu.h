@@ -14,7 +14,8 @@
 
 /* Compiles a function for AVX-512, AVX2 and the baseline; the loader chooses.
  * Sanitizers run before the loader's choice can be made, and profit little. */
-#if defined(HAVE_TARGET_CLONES) && !defined(__SANITIZE_ADDRESS__)
+#if defined(HAVE_TARGET_CLONES) && !defined(__SANITIZE_ADDRESS__) &&           \
+    !defined(__SANITIZE_THREAD__)
 #define CPU_CLONES                                                             \
     __attribute__((                                                            \
         target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

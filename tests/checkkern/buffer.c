@@ -218,6 +218,11 @@ bool guarded_unchanged(const struct guarded *g)
     return memcmp(g->copy, g->block, g->bytes) == 0;
 }
 
+bool guarded_bytes_unchanged(const struct guarded *g, size_t bytes)
+{
+    return memcmp(g->copy + (g->origin - g->block), g->origin, bytes) == 0;
+}
+
 bool guarded_intact(struct guarded *g, int byte)
 {
     const int64_t size = (int64_t)infer_dtype_size(g->tensor.dtype);

@@ -169,19 +169,42 @@ static bool start(struct job *j)
 
 /* ---- running ------------------------------------------------------- */
 
-static bool pack_input(struct job *j, int i, struct infer_error *err)
+static bool pack_over(struct job *j, int i, int poison, struct infer_error *err)
 {
-    guarded_poison(&j->packed[i], 0xff);
-    if (j->c->row->pack(&j->exec, i, j->in[i].origin, j->packed[i].origin,
-                        err) < 0)
+    struct guarded *g = &j->packed[i];
+
+    guarded_poison(g, poison);
+    if (j->c->row->pack(&j->exec, i, j->in[i].origin, g->origin, err) < 0)
         return false;
-    guarded_remember(&j->packed[i]);
-    if (guarded_bytes_intact(&j->packed[i], j->exec.packed[i], 0xff))
+    if (guarded_bytes_intact(g, j->exec.packed[i], poison))
         return true;
     snprintf(err->text, sizeof(err->text),
              "packing input %d wrote outside its %zu bytes", i,
              j->exec.packed[i]);
     return false;
+}
+
+/* On a CPU twice, over other poison: equal bytes mean that all are written. */
+static bool pack_input(struct job *j, int i, struct infer_error *err)
+{
+    struct guarded *g = &j->packed[i];
+
+    if (j->c->device->kind == KERN_CPU) {
+        if (!pack_over(j, i, 0, err))
+            return false;
+        guarded_remember(g);
+    }
+    if (!pack_over(j, i, 0xff, err))
+        return false;
+    if (j->c->device->kind == KERN_CPU &&
+        !guarded_bytes_unchanged(g, j->exec.packed[i])) {
+        snprintf(err->text, sizeof(err->text),
+                 "packing input %d left some of its %zu bytes", i,
+                 j->exec.packed[i]);
+        return false;
+    }
+    guarded_remember(g);
+    return true;
 }
 
 static bool fill_inputs(struct job *j, enum pass pass, struct infer_error *err)

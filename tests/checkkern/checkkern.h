@@ -127,6 +127,8 @@ void guarded_gather(const struct guarded *g, void *dense);
 /* Remembers the block; then: is every byte as remembered? */
 void guarded_remember(struct guarded *g);
 bool guarded_unchanged(const struct guarded *g);
+/* The same of so many bytes from the tensor's first. */
+bool guarded_bytes_unchanged(const struct guarded *g, size_t bytes);
 /* Are all bytes but those of the tensor's elements still the poison? */
 bool guarded_intact(struct guarded *g, int byte);
 bool guarded_bytes_intact(const struct guarded *g, size_t bytes, int byte);

@@ -31,6 +31,7 @@ enum fault {
     FAULT_CODE,        /* refuses with another code */
     FAULT_READS_AHEAD, /* takes the element behind the last input */
     FAULT_PACK_BEHIND, /* packs a byte more than it said */
+    FAULT_PACK_GAP,    /* leaves a byte that no run reads */
     FAULT_PACKED,      /* writes to its packed input */
     FAULT_IN_PLACE,    /* reads what it has written already */
     FAULT_COUNT
@@ -55,6 +56,8 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     e->workspace = 64;
     if (fault == FAULT_PACK_BEHIND || fault == FAULT_PACKED)
         e->packed[0] = N * sizeof(float);
+    if (fault == FAULT_PACK_GAP)
+        e->packed[0] = N * sizeof(float) + 1;
     return fault == FAULT_PREPARE ? error_set(err, INFER_EMEMORY, "no") : 0;
 }
 
@@ -62,7 +65,7 @@ static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
                 struct infer_error *err)
 {
     (void)err;
-    memcpy(dst, src, e->packed[i]);
+    memcpy(dst, src, N * sizeof(float));
     if (fault == FAULT_PACK_BEHIND)
         ((char *)dst)[e->packed[i]] = 0;
     return 0;
