@@ -82,6 +82,23 @@ size_t text_escape(char *out, size_t room, const char *text)
     return used;
 }
 
+bool text_begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+bool text_ends(const char *text, const char *with)
+{
+    return text_part_ends(text, strlen(text), with);
+}
+
+bool text_part_ends(const char *text, size_t bytes, const char *with)
+{
+    const size_t n = strlen(with);
+
+    return bytes >= n && memcmp(text + bytes - n, with, n) == 0;
+}
+
 #define LETTERS 63
 
 size_t text_distance(const char *a, const char *b)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text from strangers: what is UTF-8, and what a terminal may see. */
+/* Text from strangers: what is UTF-8, what a terminal may see, and how names
+ * begin and end. */
 #ifndef KERNELS_TEXT_H
 #define KERNELS_TEXT_H
 
@@ -18,6 +19,11 @@ bool text_is_utf8(const void *text, size_t bytes);
  * bytes written, the final NUL not counted; stops before a piece that does not
  * fit.  The result is at most four times as long. */
 size_t text_escape(char *out, size_t room, const char *text);
+
+bool text_begins(const char *text, const char *with);
+bool text_ends(const char *text, const char *with);
+/* Of text that need not end with NUL. */
+bool text_part_ends(const char *text, size_t bytes, const char *with);
 
 /* Levenshtein distance of the first 63 bytes of two words: for "did you
  * mean". */

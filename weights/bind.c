@@ -14,6 +14,7 @@
 
 #include "kernels/error.h"
 #include "kernels/scalar.h"
+#include "kernels/text.h"
 #include "weights/layout.h"
 
 /* What wrappers put before every key (DataParallel, Lightning, EMA). */
@@ -34,24 +35,12 @@ static const struct {
     {"AuxLogits.", "", "auxiliary classifier, used in training only"},
 };
 
-static bool begins_with(const char *text, const char *begin)
-{
-    return strncmp(text, begin, strlen(begin)) == 0;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static const char *training_reason(const char *name)
 {
     for (size_t i = 0; i < sizeof(training_only) / sizeof(training_only[0]);
          i++)
-        if (begins_with(name, training_only[i].begin) &&
-            ends_with(name, training_only[i].end))
+        if (text_begins(name, training_only[i].begin) &&
+            text_ends(name, training_only[i].end))
             return training_only[i].why;
     return NULL;
 }
@@ -76,7 +65,7 @@ static bool all_begin_with(const struct weights_dict *dict, size_t skip,
 {
     for (size_t i = 0; i < dict->count; i++)
         if (strlen(dict->entry[i].name) < skip ||
-            !begins_with(dict->entry[i].name + skip, prefix))
+            !text_begins(dict->entry[i].name + skip, prefix))
             return false;
     return dict->count > 0;
 }
@@ -230,7 +219,7 @@ static const char *present_name(const char *name, char *buf, size_t bytes)
     const char *dot = layer ? strchr(layer, '.') : NULL;
 
     if (!dot || strlen(name) >= bytes ||
-        (!begins_with(dot, ".norm.") && !begins_with(dot, ".conv.")))
+        (!text_begins(dot, ".norm.") && !text_begins(dot, ".conv.")))
         return name;
     snprintf(buf, bytes, "%.*s%s", (int)(dot + 5 - name), name, dot + 6);
     return buf;

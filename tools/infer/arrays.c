@@ -10,6 +10,7 @@
 
 #include "kernels/error.h"
 #include "kernels/scalar.h"
+#include "kernels/text.h"
 #include "tools/npy.h"
 
 /* Extent of a free spatial dimension that nobody names. */
@@ -228,13 +229,6 @@ cJSON *tool_outputs_json(const struct arrays *out)
     return json;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t a = strlen(text), b = strlen(end);
-
-    return a >= b && strcmp(text + a - b, end) == 0;
-}
-
 /* A tensor's name as a file name; different names may give the same. */
 static void file_name(const char *name, char *out, size_t bytes)
 {
@@ -286,8 +280,8 @@ static int export_folder(const char *path, const struct arrays *out,
 bool tool_exports_folder(const char *path)
 {
     return path != NULL && strcmp(path, "-") != 0 &&
-           !ends_with(path, ".json") && !ends_with(path, ".npy") &&
-           !ends_with(path, ".npz");
+           !text_ends(path, ".json") && !text_ends(path, ".npy") &&
+           !text_ends(path, ".npz");
 }
 
 int tool_export(const char *path, const struct arrays *out,
@@ -297,14 +291,14 @@ int tool_export(const char *path, const struct arrays *out,
         cli_print_json(tool_outputs_json(out), true);
         return INFER_OK;
     }
-    if (ends_with(path, ".json"))
+    if (text_ends(path, ".json"))
         return cli_write_json(path, tool_outputs_json(out), true, err);
-    if (ends_with(path, ".npz"))
+    if (text_ends(path, ".npz"))
         return error_set(err, INFER_EARGUMENT,
                          "%s: outputs are written as .npy, .json or into a "
                          "folder",
                          path);
-    if (ends_with(path, ".npy")) {
+    if (text_ends(path, ".npy")) {
         if (out->count != 1)
             return error_set(err, INFER_EARGUMENT,
                              "%s: the network has %d outputs: name a .json "

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 
 /* Timed runs at most; a run below a microsecond does not exist. */
 #define MAX_RUNS 1000000
@@ -131,8 +132,7 @@ static int time_repeats(struct tool_run *run, struct arrays *in,
 
 static bool on_gpu(const struct tool_request *r)
 {
-    return r->session.device != NULL &&
-           strncmp(r->session.device, "cuda", 4) == 0;
+    return r->session.device != NULL && text_begins(r->session.device, "cuda");
 }
 
 int tool_bench(struct tool_run *run, struct infer_error *err)

@@ -2,6 +2,7 @@
 /* The ways back of a convolution: dgrad and wgrad as problems of their own. */
 #include <string.h>
 
+#include "kernels/text.h"
 #include "tools/kbench/kbench.h"
 
 const char *const kb_dir_names[] = {"fprop", "dgrad", "wgrad", NULL};
@@ -31,7 +32,7 @@ void kb_problem_turn(struct kern_problem *p, enum kb_dir dir)
 void kb_problem_lay_weights(const struct kb_request *r, enum kb_dir dir,
                             struct kern_problem *p)
 {
-    const bool gpu = strncmp(r->device, "cuda", 4) == 0;
+    const bool gpu = text_begins(r->device, "cuda");
     const struct kern_tensor w = p->in[1], dw = p->out[0];
 
     if (dir == KB_WGRAD)
@@ -56,7 +57,7 @@ const char *kb_problem_text(const struct kern_problem *p, enum kb_dir dir,
         forwards.out[0] = p->in[0];
     }
     kern_problem_format(&forwards, buf, bytes);
-    if (dir == KB_DGRAD && strncmp(buf, usual, strlen(usual)) == 0)
+    if (dir == KB_DGRAD && text_begins(buf, usual))
         memcpy(buf, turned, strlen(turned));
     return buf;
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/error.h"
 #include "kernels/factors.h"
+#include "kernels/text.h"
 #include "libinfer/graph.h"
 #include "tools/kbench/kbench.h"
 
@@ -225,7 +226,7 @@ static int parse_word(const char *word, struct kb_figures *f,
     }
     if (*word == '+')
         return parse_epilogue(word + 1, f, err);
-    if (strncmp(word, "average", 7) == 0) {
+    if (text_begins(word, "average")) {
         f->average = true;
         return 0;
     }

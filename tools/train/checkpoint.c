@@ -128,8 +128,7 @@ int checkpoint_check(const struct net *n, struct infer_error *err)
                              "the name of weight '%.64s...' is too long for a "
                              "checkpoint (at most %zu bytes)",
                              name, longest);
-        if (strcmp(name, "__metadata__") == 0 ||
-            strncmp(name, "train.", 6) == 0 ||
+        if (strcmp(name, "__metadata__") == 0 || text_begins(name, "train.") ||
             !text_is_utf8(name, strlen(name)))
             return error_set(err, INFER_EUNSUPPORTED,
                              "a checkpoint cannot hold a weight named '%s': "

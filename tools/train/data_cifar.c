@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 
 #define SIDE      32
 #define PICTURE   (3 * SIDE * SIDE)
@@ -16,19 +17,12 @@
 #define MAX_BYTES ((size_t)RECORD * 1000000)
 #define MAX_FILES 64 /* CIFAR-10 has 5 */
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static bool is_batch(const char *name, enum data_part part)
 {
     const char *begin = part == DATA_TRAIN ? "data_batch" : "test_batch";
 
-    return strncmp(name, begin, strlen(begin)) == 0 &&
-           (ends_with(name, ".bin") || ends_with(name, ".bin.gz"));
+    return text_begins(name, begin) &&
+           (text_ends(name, ".bin") || text_ends(name, ".bin.gz"));
 }
 
 static int add_file(const char *path, struct infer_error *err,
@@ -127,7 +121,7 @@ int data_open_cifar(const char *path, enum data_part part,
     out->channels = 3;
     out->height = out->width = SIDE;
     out->classes = CLASSES;
-    if (ends_with(path, ".bin") || ends_with(path, ".bin.gz"))
+    if (text_ends(path, ".bin") || text_ends(path, ".bin.gz"))
         rc = part == DATA_TRAIN ? add_file(path, err, out) : 0;
     else
         rc = add_folder(path, part, err, out);

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "kernels/text.h"
+
 void train_request_init(struct train_request *q)
 {
     memset(q, 0, sizeof(*q));
@@ -46,7 +48,7 @@ static int check_gpus(const struct cli *cli, struct train_request *q)
     }
     if (!q->device_set)
         q->device = "cuda";
-    if (strncmp(q->device, "cuda", 4) != 0 ||
+    if (!text_begins(q->device, "cuda") ||
         (q->gpus > 1 && strcmp(q->device, "cuda") != 0)) {
         cli_error(cli, "--gpus=%d goes with --device=cuda, not with %s",
                   q->gpus, q->device);

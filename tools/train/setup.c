@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "libinfer/file_write.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
@@ -371,7 +372,7 @@ static int open_place(struct train_run *r, struct infer_error *err)
 
     if (!g || g->size == 1)
         return device_open(q->device, q->threads, NULL, err, &r->device);
-    if (strncmp(q->device, "cuda", 4) != 0)
+    if (!text_begins(q->device, "cuda"))
         return error_set(err, INFER_EARGUMENT,
                          "%d processes train on GPUs only: --device=cuda",
                          g->size);

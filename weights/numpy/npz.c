@@ -17,6 +17,7 @@
 
 #include "kernels/checked.h"
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "weights/bytes.h"
 #include "weights/numpy/npy.h"
 #include "weights/numpy/numpy.h"
@@ -28,13 +29,6 @@ static bool is_npy(const unsigned char *data, size_t bytes)
     return bytes >= 6 && memcmp(data, "\x93NUMPY", 6) == 0;
 }
 
-static bool ends_with(const char *text, size_t bytes, const char *end)
-{
-    size_t n = strlen(end);
-
-    return bytes > n && memcmp(text + bytes - n, end, n) == 0;
-}
-
 static int probe_zip(const struct blob *blob)
 {
     struct zipfile zip;
@@ -43,8 +37,7 @@ static int probe_zip(const struct blob *blob)
 
     if (zipfile_open((struct blob *)(uintptr_t)blob, NULL, &zip) == 0) {
         for (i = 0; i < zip.count; i++)
-            arrays +=
-                ends_with(zip.entry[i].name, strlen(zip.entry[i].name), ".npy");
+            arrays += text_ends(zip.entry[i].name, ".npy");
         score = arrays > 0 ? 80 : 0;
         zipfile_close(&zip);
         return score;
@@ -52,7 +45,7 @@ static int probe_zip(const struct blob *blob)
     if (blob->bytes >= 30) {
         first = bytes_le16(blob->data + 26);
         if (first <= blob->bytes - 30 &&
-            ends_with((const char *)blob->data + 30, first, ".npy"))
+            text_part_ends((const char *)blob->data + 30, first, ".npy"))
             score = 60;
     }
     return score;
@@ -183,7 +176,7 @@ static int read_zip(struct blob *blob, struct infer_error *err,
     for (i = 0; rc == 0 && i < zip.count; i++) {
         if (zip.entry[i].directory)
             continue;
-        if (!ends_with(zip.entry[i].name, strlen(zip.entry[i].name), ".npy"))
+        if (!text_ends(zip.entry[i].name, ".npy"))
             rc = error_set(err, INFER_EFORMAT, "member '%s' is no .npy array",
                            zip.entry[i].name);
         else

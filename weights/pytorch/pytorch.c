@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "weights/bytes.h"
 #include "weights/pytorch/torch.h"
 #include "weights/zip.h"
@@ -37,13 +38,6 @@ struct archive {
 
 /* ---- probing ------------------------------------------------------- */
 
-static bool ends_with(const char *text, size_t bytes, const char *end)
-{
-    size_t n = strlen(end);
-
-    return bytes >= n && memcmp(text + bytes - n, end, n) == 0;
-}
-
 /* Looks at the directory; where that is damaged, at the first member. */
 static int probe_zip(const struct blob *blob)
 {
@@ -53,11 +47,9 @@ static int probe_zip(const struct blob *blob)
 
     if (zipfile_open((struct blob *)(uintptr_t)blob, NULL, &zip) == 0) {
         for (i = 0; i < zip.count; i++)
-            if (ends_with(zip.entry[i].name, strlen(zip.entry[i].name),
-                          "/data.pkl") ||
+            if (text_ends(zip.entry[i].name, "/data.pkl") ||
                 strcmp(zip.entry[i].name, "data.pkl") == 0 ||
-                ends_with(zip.entry[i].name, strlen(zip.entry[i].name),
-                          EXPORTED))
+                text_ends(zip.entry[i].name, EXPORTED))
                 score = 95;
         zipfile_close(&zip);
         return score;
@@ -65,7 +57,7 @@ static int probe_zip(const struct blob *blob)
     if (blob->bytes >= 30) {
         first = bytes_le16(blob->data + 26);
         if (first <= blob->bytes - 30 &&
-            ends_with((const char *)blob->data + 30, first, "data.pkl"))
+            text_part_ends((const char *)blob->data + 30, first, "data.pkl"))
             score = 60;
     }
     return score;
@@ -184,8 +176,7 @@ static int check_records(struct archive *a, struct infer_error *err)
     for (i = 0; i < a->zip.count; i++) {
         const char *name = a->zip.entry[i].name + strlen(a->folder);
 
-        if (strcmp(name, "constants.pkl") == 0 ||
-            strncmp(name, "code/", 5) == 0)
+        if (strcmp(name, "constants.pkl") == 0 || text_begins(name, "code/"))
             return error_set(err, INFER_EUNSUPPORTED,
                              "the file is a TorchScript program; save the "
                              "network's state_dict() instead, or export it to "
