@@ -225,23 +225,22 @@ static int read_shape(const cJSON *shape, struct tensor *t)
     return INFER_OK;
 }
 
-static int read_offsets(const cJSON *pair, uint64_t data_bytes,
-                        struct tensor *t)
+/* Whether they lie in the file, check_cover() sees. */
+static int read_offsets(const cJSON *pair, struct tensor *t)
 {
     int64_t begin, end;
 
     if (!cJSON_IsArray(pair) || cJSON_GetArraySize(pair) != 2 ||
         !json_int64(pair->child, 0, INT64_MAX, &begin) ||
-        !json_int64(pair->child->next, 0, INT64_MAX, &end) || begin > end ||
-        (uint64_t)end > data_bytes)
+        !json_int64(pair->child->next, 0, INT64_MAX, &end) || begin > end)
         return INFER_EFORMAT;
     t->begin = (uint64_t)begin;
     t->end = (uint64_t)end;
     return INFER_OK;
 }
 
-static int read_tensor(const struct model *m, const cJSON *entry,
-                       struct tensor *t, struct infer_error *err)
+static int read_tensor(const cJSON *entry, struct tensor *t,
+                       struct infer_error *err)
 {
     const char *dtype = json_string(entry, "dtype");
     int64_t count;
@@ -265,11 +264,11 @@ static int read_tensor(const struct model *m, const cJSON *entry,
                          "tensor '%.100s': shape is not a list of at most %d "
                          "sizes",
                          t->name, INFER_MAX_RANK);
-    if (read_offsets(json_member(entry, "data_offsets"), m->data_bytes, t) < 0)
+    if (read_offsets(json_member(entry, "data_offsets"), t) < 0)
         return error_add(err, INFER_EFORMAT,
-                         "tensor '%.100s': data_offsets are not two offsets "
-                         "within the %llu bytes of data",
-                         t->name, (unsigned long long)m->data_bytes);
+                         "tensor '%.100s': data_offsets are not two numbers of "
+                         "bytes, the first no larger",
+                         t->name);
     if (!checked_count(t->rank, t->dim, &count) ||
         !checked_mul((size_t)count, infer_dtype_size(t->dtype), &bytes) ||
         bytes != t->end - t->begin)
@@ -315,10 +314,12 @@ static int check_cover(const struct model *m, struct infer_error *err)
         at = sorted[i]->end;
     }
     if (status == INFER_OK && at != m->data_bytes)
-        status = error_set(err, INFER_EFORMAT,
-                           "the tensors make up %llu bytes, the file has %llu",
-                           (unsigned long long)at,
-                           (unsigned long long)m->data_bytes);
+        status = error_set(
+            err, INFER_EFORMAT,
+            at > m->data_bytes
+                ? "cut short: the tensors make up %llu bytes, %llu are there"
+                : "the tensors make up %llu bytes, the file has %llu",
+            (unsigned long long)at, (unsigned long long)m->data_bytes);
     free(sorted);
     return status;
 }
@@ -334,7 +335,7 @@ static int read_tensors(struct model *m, struct infer_error *err)
         return error_set(err, INFER_EMEMORY, "out of memory");
     cJSON_ArrayForEach(entry, m->header)
     {
-        int one = read_tensor(m, entry, &m->tensor[m->tensors], err);
+        int one = read_tensor(entry, &m->tensor[m->tensors], err);
 
         m->tensors++;
         if (status == INFER_OK)
