@@ -37,6 +37,7 @@ expect 0 . "$infer" -m "$model" --dump-layers="$dir/layers" \
     "$pictures/3.png"
 expect 0 'scores' ls "$dir/layers"
 expect 0 '^cores' "$infer" --doctor
+expect 0 '"backend ref":' "$infer" --doctor --json
 printf '%s\n%s\n' "$pictures/1.png" "$pictures/2.png" >"$dir/list"
 expect 0 '2.png' "$infer" -m "$model" "$dir/list"
 printf '\357\273\277%s\r\n\n%s' "$pictures/1.png" "$pictures/2.png" >"$dir/list"
@@ -66,6 +67,9 @@ expect 0 'onnx' "$wconv" --list-formats
 expect 0 '^conv_transpose: x weight .bias.; act' "$wconv" --list-ops
 expect 0 '^    groups=1 stride=1 .*auto_pad=explicit$' "$wconv" --list-ops
 expect 0 '^    auto_pad: explicit same_upper' "$wconv" --list-ops
+expect 0 '"name":.*"conv_transpose"' "$wconv" --list-ops --json
+expect 0 '"level":.*1' "$wconv" --json --list-passes
+expect 1 'unknown option' "$wconv" --list-ops --what
 # The manual's example is one.
 sed -n -e 's/\\-/-/g' -e '/^{"infer"/,/^ "outputs"/p' \
     "$src/tools/man/wconv.1" >"$dir/manual.infer"

@@ -45,6 +45,7 @@ struct tool_request {
     bool tolerance;    /* --atol or --rtol was given */
     double atol, rtol; /* rtol < 0: not given */
     const char *dump_layers;
+    bool doctor;
 };
 
 /* A model that is open and has a session. */

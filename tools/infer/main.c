@@ -235,17 +235,36 @@ static int session_option(struct cli *cli, int id, const char *value,
     }
 }
 
-static int print_doctor(void)
+/* What stands before ": " in a line of the report names what follows. */
+static cJSON *doctor_json(char *text)
+{
+    cJSON *json = cJSON_CreateObject();
+    char *line, *value, *rest = NULL;
+
+    for (line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        value = strstr(line, ": ");
+        if (value == NULL)
+            continue;
+        *value = '\0';
+        cJSON_AddStringToObject(json, line, value + 2);
+    }
+    return json;
+}
+
+static void print_doctor(bool as_json)
 {
     size_t need = infer_doctor(NULL, 0);
     char *text = malloc(need + 1);
 
-    if (text != NULL) {
-        infer_doctor(text, need + 1);
+    if (text == NULL)
+        return;
+    infer_doctor(text, need + 1);
+    if (as_json)
+        cli_print_json(doctor_json(text), false);
+    else
         fputs(text, stdout);
-    }
     free(text);
-    return 1; /* ends the program as --help does */
 }
 
 static int infer_option(struct cli *cli, int id, const char *value, void *user)
@@ -312,7 +331,8 @@ static int infer_option(struct cli *cli, int id, const char *value, void *user)
         r->session.keep_tensors = 1;
         return 0;
     case OPT_DOCTOR:
-        return print_doctor();
+        r->doctor = true;
+        return 0;
     default:
         return session_option(cli, id, value, &r->session);
     }
@@ -554,6 +574,8 @@ static int infer(int argc, char **argv)
     status = cli_parse(&cli, argc, argv, infer_option, &r, &count);
     if (status != 0) {
         code = status > 0 ? CLI_OK : CLI_USAGE;
+    } else if (r.doctor) {
+        print_doctor(cli.json);
     } else if (r.model == NULL || r.model[0] == '\0') {
         cli_error(&cli, "no model: add -m FILE (see --help)");
         code = CLI_USAGE;

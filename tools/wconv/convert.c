@@ -178,26 +178,6 @@ static int set_dense_order(const struct cli *cli, struct wconv_request *r,
     return 0;
 }
 
-/* The lists end the program: 1 stops parsing as --help does. */
-static int print_list(int id)
-{
-    switch (id) {
-    case OPT_LIST_PASSES:
-        wconv_list_passes();
-        break;
-    case OPT_LIST_OPS:
-        wconv_list_ops();
-        break;
-    case OPT_LIST_ARCHS:
-        wconv_list_archs();
-        break;
-    default:
-        wconv_list_formats();
-        break;
-    }
-    return 1;
-}
-
 static int convert_option(struct cli *cli, int id, const char *value,
                           void *user)
 {
@@ -257,7 +237,8 @@ static int convert_option(struct cli *cli, int id, const char *value,
     case OPT_LIST_OPS:
     case OPT_LIST_ARCHS:
     case OPT_LIST_FORMATS:
-        return print_list(id);
+        r->list = (enum wconv_list)(id - OPT_LIST_PASSES);
+        return 0;
     default:
         return wconv_preprocess_option(cli, id, value, &r->preprocess);
     }
@@ -268,6 +249,7 @@ static void request_init(struct wconv_request *r)
     memset(r, 0, sizeof(*r));
     weights_options_init(&r->weights);
     pass_options_init(&r->passes);
+    r->list = WCONV_NO_LIST;
     r->bn_eps = -1;
     r->atol = 1e-5;
     r->rtol = 1e-4;
@@ -567,6 +549,8 @@ int wconv_convert(int argc, char **argv)
     status = cli_parse(&cli, argc, argv, convert_option, &r, &count);
     if (status != 0) {
         code = status > 0 ? CLI_OK : CLI_USAGE;
+    } else if (r.list != WCONV_NO_LIST) {
+        wconv_print_list(r.list, cli.json);
     } else if (count != 1 || r.out == NULL) {
         cli_error(&cli, count == 0   ? "no input file (see --help)"
                         : count != 1 ? "one input file, please (see --help)"

@@ -17,12 +17,22 @@ struct wconv_preprocess {
     int64_t crop[2]; /* height and width; 0: not given */
 };
 
+/* --list-passes and so on, in the order of the options. */
+enum wconv_list {
+    WCONV_LIST_PASSES,
+    WCONV_LIST_OPS,
+    WCONV_LIST_ARCHS,
+    WCONV_LIST_FORMATS,
+    WCONV_NO_LIST
+};
+
 /* Everything one conversion was asked for. */
 struct wconv_request {
     const char *in, *out;
     struct weights_options weights;
     struct weights_input_shape shape[16];
     struct pass_options passes;
+    enum wconv_list list;     /* to print and nothing else */
     double bn_eps;            /* of every batch norm; < 0: as it is */
     const char *disabled[64]; /* NULL-terminated; words of disabled_text */
     char *disabled_text;
@@ -52,11 +62,8 @@ void wconv_subject_close(struct wconv_subject *subject);
 int wconv_convert(int argc, char **argv);
 int wconv_inspect(int argc, char **argv);
 int wconv_diff(int argc, char **argv);
-/* --list-ops, --list-passes, --list-archs, --list-formats. */
-void wconv_list_ops(void);
-void wconv_list_passes(void);
-void wconv_list_archs(void);
-void wconv_list_formats(void);
+/* Prints one list of what there is. */
+void wconv_print_list(enum wconv_list which, bool as_json);
 
 /* ---- preprocess.c -------------------------------------------------- */
 
