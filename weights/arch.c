@@ -115,20 +115,43 @@ static int build(const struct arch_row *row, const struct weights_dict *dict,
     return status;
 }
 
-/* A name that goes on where the word ends is what was meant, more likely than
- * one with another letter: resnet20 is resnet20-cifar, and not resnet50. */
+/* Whether every part of the word stands somewhere in the name. */
+static bool has_parts(const char *name, const char *word)
+{
+    static const char between[] = "-_";
+    const size_t bytes = strlen(name);
+    size_t n;
+
+    word += strspn(word, between);
+    if (*word == '\0')
+        return false;
+    for (; *word != '\0'; word += n, word += strspn(word, between)) {
+        n = strcspn(word, between);
+        if (memmem(name, bytes, word, n) == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* A name that has all of the word is what was meant, more likely than one with
+ * another letter: cifar-resnet20 is resnet20-cifar, and not resnet50.  NULL
+ * where more than a third of the letters are others. */
 static const char *nearest(const char *word)
 {
-    const size_t length = strlen(word);
+    size_t least = strlen(word) / 3 + 2;
     const char *best = NULL;
 
     for (size_t i = 0; i < arch_count(); i++)
-        if (length > 0 && strncmp(rows[i].name, word, length) == 0)
+        if (has_parts(rows[i].name, word))
             return rows[i].name;
-    for (size_t i = 0; i < arch_count(); i++)
-        if (!best ||
-            text_distance(word, rows[i].name) < text_distance(word, best))
+    for (size_t i = 0; i < arch_count(); i++) {
+        const size_t distance = text_distance(word, rows[i].name);
+
+        if (distance < least) {
+            least = distance;
             best = rows[i].name;
+        }
+    }
     return best;
 }
 
@@ -136,14 +159,18 @@ int arch_open(const char *name_or_path, const struct weights_dict *dict,
               struct infer_error *err, struct graph **out)
 {
     const struct arch_row *row = arch_find(name_or_path);
+    const char *near;
     struct stat st;
 
     if (row)
         return build(row, dict, err, out);
-    if (stat(name_or_path, &st) != 0)
+    if (stat(name_or_path, &st) != 0) {
+        near = nearest(name_or_path);
         return error_set(err, INFER_EARGUMENT,
                          "architecture '%s' is neither a built-in name nor a "
-                         "file (nearest built-in name: %s)",
-                         name_or_path, nearest(name_or_path));
+                         "file%s%s%s",
+                         name_or_path, near ? " (nearest built-in name: " : "",
+                         near ? near : "", near ? ")" : "");
+    }
     return model_file_read_arch(name_or_path, err, out);
 }

@@ -60,6 +60,8 @@ done
 expect 1 'three forms' "$wconv" inspect --dot --layers "$model"
 expect 0 'nodes' "$wconv" inspect resnet18
 expect 1 'nearest built-in name: resnet18' "$wconv" inspect resnet19
+expect 1 'name: resnet20-cifar' "$wconv" inspect cifar_resnet20
+expect 1 'nor a file$' "$wconv" inspect xyzxyz
 expect 0 '"op"' "$wconv" inspect --json lenet5
 expect 0 . "$wconv" --list-passes
 expect 0 'resnet50' "$wconv" --list-archs
