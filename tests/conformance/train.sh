@@ -65,6 +65,10 @@ cp "$src/tests/arch/tiny.json" "$dir/own.json"
 cp "$a" "$dir/own.safetensors"
 expect 1 'own.json: the run reads this file' run "$dir/own.json" --steps=1 \
     --arch="$dir/own.json"
+printf '\000' >"$dir/own.bin"
+expect 1 'own.bin: the run reads this file' run "$dir/own.bin" --steps=1 \
+    --data="$dir/own.bin"
+rm -f "$dir/own.bin"
 for option in --log --plot --write-labels; do
     expect 1 'own.safetensors: the run reads this file' run \
         "$dir/y.safetensors" --steps=1 --init-from="$dir/own.safetensors" \

@@ -155,6 +155,7 @@ static int check_files(const struct cli *cli, const struct train_request *q)
                 rc = -1;
             }
         if (cli_same_file(file[i], q->arch) ||
+            cli_same_file(file[i], q->data) || cli_same_file(file[i], q->val) ||
             (i > 1 && (cli_same_file(file[i], q->init_from) ||
                        cli_same_file(file[i], q->resume)))) {
             cli_error(cli, "%s: the run reads this file: name another to write",
