@@ -5,11 +5,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include "libinfer/model_file.h"
+#include "tests/unit/seed.h"
 
 static char folder[] = "/tmp/model_file_test_XXXXXX";
 static char path[64], other[64];
@@ -504,13 +504,11 @@ static void test_signed_random(void **state)
     static const char header[] = META(GRAPH, CRC) W(GOOD);
     static const char letters[] = "0123456789{}[]\",:\\-.eEtrufalsnwxyF \xc3";
     const char *digits = strstr(header, "00000000");
-    unsigned seed = (unsigned)time(NULL);
     struct infer_error err;
     int i, k, accepted = 0;
 
     (void)state;
-    print_message("seed %u\n", seed);
-    srand(seed);
+    seed_start();
     for (i = 0; i < 20000; i++) {
         char text[sizeof(header)];
 
