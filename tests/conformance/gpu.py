@@ -10,8 +10,9 @@
 `run` gives each model in each precision through each backend a process of
 tests/conformance/weights, which reads TEST_DATA, and keeps what it printed
 below DIR.  `sum` prints one Markdown table of one or several such folders: how
-many of the data set are right, how far the outputs are from the reference,
-relative to the largest, and what ran on another backend's kernels.
+many of the data set are right, for networks that classify one, how far the
+outputs are from the reference, relative to the largest, and what ran on another
+backend's kernels.
 
 Exit: 0 all models do what they must, 1 usage, 3 one does not.
 """
@@ -25,6 +26,9 @@ import sys
 LINE = re.compile(
     r"(ok|FAILED) +(\S+) +(-?\d+) right \((-?\d+)\), (\S+) as read,"
     r" (\S+) reference, (\S+) backend; others: (.*)")
+ARRAYS = re.compile(
+    r"(ok|FAILED) +(\S+?)(?:, (\S+))?: \S+ reference, \S+ backend as read;"
+    r" \S+, (\S+) optimised; others: (.*)")
 
 
 # ---- running ---------------------------------------------------------
@@ -71,16 +75,23 @@ def print_sum(folders):
             for line in text.splitlines():
                 if line.startswith("FAILED"):
                     failures.append(f"{backend} {precision}: {line}")
-                match = LINE.match(line)
+                match = LINE.match(line) or ARRAYS.match(line)
                 if not match:
                     continue
-                good, model, right, want, _, _, worst, other = match.groups()
+                if match.re is LINE:
+                    good, model, right, want, _, _, worst, other = \
+                        match.groups()
+                else:
+                    good, model, what, worst, other = match.groups()
+                    right = want = ""
+                    if what:
+                        model += ", " + os.path.basename(what)
                 column = (backend, precision)
                 if column not in columns:
                     columns.append(column)
                 expected[model] = want
                 mark = "" if good == "ok" else " **wrong**"
-                table[model][column] = f"{right} ({worst}){mark}"
+                table[model][column] = f"{right} ({worst}){mark}".strip()
                 if other != "none":
                     others[model].add(f"{backend}: {other}")
     order = ["fp32", "tf32", "fp16", "bf16"]

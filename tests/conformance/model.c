@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 #include "libinfer/json.h"
 #include "libinfer/model_file.h"
 #include "weights/arch.h"
@@ -107,4 +108,46 @@ cJSON *model_records(const char *folder)
         json = NULL;
     free(text);
     return json;
+}
+
+/* ---- what is allowed ----------------------------------------------- */
+
+bool model_on_gpu(const struct infer_session_options *asked)
+{
+    return asked->device != NULL && text_begins(asked->device, "cuda");
+}
+
+/* Of halves the unit roundoff of the factors, 2^-11 for TF32 and halves and
+ * 2^-8 for bfloat16, times 8: errors of the layers add up like random steps. */
+double model_bound(const struct infer_session_options *asked)
+{
+    static const double bound[] = {CONFORMANCE_RELATIVE, 8 * 0x1p-11,
+                                   8 * 0x1p-11, 8 * 0x1p-8};
+
+    return bound[asked->precision];
+}
+
+void model_name_others(const struct infer_session *session,
+                       enum infer_backend asked, char *out, size_t bytes)
+{
+    int steps[KERN_OP_COUNT] = {0};
+    struct infer_layer_info layer;
+    size_t used = 0;
+    int i;
+
+    out[0] = '\0';
+    if (asked == INFER_BACKEND_AUTO)
+        return;
+    for (i = 0; i < infer_session_layer_count(session); i++) {
+        const struct kern_row *row = NULL;
+
+        if (infer_session_layer(session, i, &layer) == INFER_OK)
+            row = kern_row_find(layer.kernel);
+        if (row != NULL && row->backend != asked)
+            steps[row->op]++;
+    }
+    for (i = 0; i < KERN_OP_COUNT && used < bytes; i++)
+        if (steps[i] > 0)
+            used += (size_t)snprintf(out + used, bytes - used, " %s %d",
+                                     kern_op_name((enum kern_op)i), steps[i]);
 }

@@ -8,8 +8,13 @@
 #include "libinfer/graph.h"
 #include "libinfer/model.h"
 
-/* Largest difference from recorded outputs, relative to the largest of them. */
-#define CONFORMANCE_RELATIVE 1e-4
+/* Largest difference from recorded outputs, relative to the largest of them:
+ * the roundings of single precision over a score of layers, in two orders. */
+#define CONFORMANCE_RELATIVE 1e-5
+
+/* That of a session with these options from the reference. */
+double model_bound(const struct infer_session_options *asked);
+bool model_on_gpu(const struct infer_session_options *asked);
 
 /* The graph of the file below folder/weights, as read.  arch: a built-in name
  * or a file of tests/arch, for bare weights, of which there is no graph (*out
@@ -23,6 +28,10 @@ int model_optimise(const struct graph *g, struct infer_model **out,
 
 /* Options of a session on the reference backend. */
 const struct infer_session_options *model_reference(void);
+
+/* How often each operation ran on another backend than this: " softmax 1". */
+void model_name_others(const struct infer_session *session,
+                       enum infer_backend asked, char *out, size_t bytes);
 
 /* folder/weights/reference_outputs.json; NULL where it cannot be read. */
 cJSON *model_records(const char *folder);

@@ -96,6 +96,7 @@ bool recorded_has(const char *path)
 struct arrays {
     int n;
     struct constant *item[MAX_ARRAYS];
+    char others[256]; /* of outputs: as model_name_others() says */
 };
 
 static void clear(struct arrays *a)
@@ -227,6 +228,9 @@ static int run(struct infer_model *model,
     }
     for (i = 0; i < n_out; i++)
         free(to[i].data);
+    if (status == INFER_OK)
+        model_name_others(session, options->backend, out->others,
+                          sizeof(out->others));
     infer_session_close(&session);
     return status;
 }
@@ -262,6 +266,13 @@ static double difference(const struct arrays *got, const struct arrays *want,
     return worst;
 }
 
+/* Half a unit in the last of the five digits that a probability is recorded
+ * with. */
+static double left_open(double value)
+{
+    return value > 0 ? 0.5 * pow(10, floor(log10(value)) - 4) : 0;
+}
+
 /* Classes and probabilities of the five best, against those of the record. */
 static double difference_top5(const struct arrays *got, const cJSON *top5)
 {
@@ -288,7 +299,7 @@ static double difference_top5(const struct arrays *got, const cJSON *top5)
             return INFINITY;
         last = value;
         largest = fmax(largest, want);
-        worst = fmax(worst, fabs(value - want));
+        worst = fmax(worst, fabs(value - want) - left_open(want));
     }
     return worst / largest;
 }
@@ -380,14 +391,51 @@ static int run_four(const struct graph *g,
     return status;
 }
 
+/* How much further roundings grow than in other networks: a shrunk network
+ * has instance norms over as few as 12x12 pixels, one behind the other. */
+static double spread(const struct recorded_case *c)
+{
+    return c->source == SHRUNK ? 10 : 1;
+}
+
+/* How far result i of run_four() is from what it is held against: the record,
+ * but the reference's result for one of a GPU. */
+static double departure(const struct recorded_case *c,
+                        const struct infer_session_options *options,
+                        const struct arrays got[4], int i,
+                        const struct arrays *want, const cJSON *top5)
+{
+    if (i % 2 == 1 && model_on_gpu(options))
+        return difference(&got[i], &got[i - 1], got[i - 1].n);
+    if (c->source == TOP5)
+        return difference_top5(&got[i], top5);
+    return difference(&got[i], want, c->source == FIRST ? 1 : want->n);
+}
+
+static void print_line(bool good, const struct recorded_case *c, int k,
+                       const double worst[4], const char *others)
+{
+    char what[128] = "";
+
+    if (c->source == DATA_SETS)
+        snprintf(what, sizeof(what), ", test_data_set_%d", k);
+    else if (c->argument != NULL)
+        snprintf(what, sizeof(what), ", %s", c->argument);
+    printf("%-6s %s%s: %.1e reference, %.1e backend as read; %.1e, %.1e "
+           "optimised; others:%s\n",
+           good ? "ok" : "FAILED", c->path, what, worst[0], worst[1], worst[2],
+           worst[3], others[0] != '\0' ? others : " none");
+}
+
 static bool check_one(const char *folder,
                       const struct infer_session_options *options,
                       const struct recorded_case *c, int k, const cJSON *record,
                       const struct graph *g)
 {
+    const cJSON *top5 = c->source == TOP5 ? top5_of(record, c->argument) : NULL;
     struct arrays in = {0}, want = {0}, got[4] = {{0}};
     struct infer_error err = {0};
-    double worst[4];
+    double worst[4], bound;
     bool good;
     int i, status;
 
@@ -396,17 +444,11 @@ static bool check_one(const char *folder,
         status = run_four(g, options, &in, got, &err);
     good = status == INFER_OK;
     for (i = 0; i < 4; i++) {
-        worst[i] =
-            c->source == TOP5
-                ? difference_top5(&got[i], top5_of(record, c->argument))
-                : difference(&got[i], &want, c->source == FIRST ? 1 : want.n);
-        good = good && worst[i] <= CONFORMANCE_RELATIVE;
+        worst[i] = departure(c, options, got, i, &want, top5);
+        bound = i % 2 == 1 ? model_bound(options) : CONFORMANCE_RELATIVE;
+        good = good && worst[i] <= bound * spread(c);
     }
-    printf("%-6s %s%s%s: %.1e reference, %.1e backend as read; %.1e, %.1e "
-           "optimised\n",
-           good ? "ok" : "FAILED", c->path, c->argument ? ", " : "",
-           c->argument ? c->argument : "", worst[0], worst[1], worst[2],
-           worst[3]);
+    print_line(good, c, k, worst, got[3].others);
     if (status != INFER_OK)
         printf("       %s\n", err.text);
     clear(&in);
@@ -457,6 +499,17 @@ static size_t check(const char *folder,
     fflush(stdout);
     graph_free(g);
     return (size_t)n;
+}
+
+void recorded_list(bool (*known)(const char *path))
+{
+    size_t i;
+
+    /* Cases of one file stand side by side. */
+    for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        if (cases[i].source != BARE && !known(cases[i].path) &&
+            (i == 0 || strcmp(cases[i].path, cases[i - 1].path) != 0))
+            printf("%s\n", cases[i].path);
 }
 
 size_t recorded_run(const char *folder,

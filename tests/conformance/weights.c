@@ -12,10 +12,10 @@
  *
  * Each model is run three ways: the graph as read on the reference backend and
  * the optimised model file on the reference and on the backend asked for (the
- * first ten rows of each, within 1e-4 of the largest output); then the whole
+ * first ten rows of each, within 1e-5 of the largest output); then the whole
  * data set is classified on the backend asked for, whose count must be exact.
- * recorded.c runs, in single precision, what comes with arrays instead of
- * pictures.  Every record and every weight file of the folder is in some case.
+ * recorded.c runs what comes with arrays instead of pictures, or with
+ * nothing.  Every record and every weight file of the folder is in some case.
  *
  * On a GPU its rows are held against those of the reference, within the bound
  * of the precision, and where products are not IEEE single precision the count
@@ -36,11 +36,6 @@
 #include "tests/conformance/recorded.h"
 #include "tests/conformance/tensor.h"
 
-/* Of the largest output.  Single precision: the sums' rounding over a score of
- * layers.  Else the unit roundoff of the factors, 2^-11 for TF32 and halves
- * and 2^-8 for bfloat16, times 8: errors of the layers add up like random
- * steps. */
-static const double gpu_bound[] = {1e-5, 8 * 0x1p-11, 8 * 0x1p-11, 8 * 0x1p-8};
 #define BATCH 100
 #define ROWS  10
 
@@ -272,32 +267,6 @@ struct outcome {
     char others[256]; /* " softmax 1 pool_fprop 2": steps of other backends */
 };
 
-/* Appends how often each operation ran on another backend than asked for. */
-static void name_others(const struct infer_session *session, char *out,
-                        size_t bytes)
-{
-    int steps[KERN_OP_COUNT] = {0};
-    struct infer_layer_info layer;
-    size_t used = 0;
-    int i;
-
-    out[0] = '\0';
-    if (asked.backend == INFER_BACKEND_AUTO)
-        return;
-    for (i = 0; i < infer_session_layer_count(session); i++) {
-        const struct kern_row *row = NULL;
-
-        if (infer_session_layer(session, i, &layer) == INFER_OK)
-            row = kern_row_find(layer.kernel);
-        if (row != NULL && row->backend != asked.backend)
-            steps[row->op]++;
-    }
-    for (i = 0; i < KERN_OP_COUNT && used < bytes; i++)
-        if (steps[i] > 0)
-            used += (size_t)snprintf(out + used, bytes - used, " %s %d",
-                                     kern_op_name((enum kern_op)i), steps[i]);
-}
-
 static int count_right(struct infer_model *model, const struct model_case *m,
                        const struct dataset *d, struct outcome *o,
                        struct infer_error *err)
@@ -326,7 +295,7 @@ static int count_right(struct infer_model *model, const struct model_case *m,
         free(y);
     }
     if (status == INFER_OK)
-        name_others(session, o->others, sizeof(o->others));
+        model_name_others(session, asked.backend, o->others, sizeof(o->others));
     infer_session_close(&session);
     return status < 0 ? -1 : right;
 }
@@ -360,8 +329,7 @@ static void print_row(const struct model_case *m, bool good,
 /* Whether the departures and the count are those of a sound run. */
 static bool judge(const struct outcome *o, int expected, int count)
 {
-    const double last =
-        on_gpu ? gpu_bound[asked.precision] : CONFORMANCE_RELATIVE;
+    const double last = model_bound(&asked);
     const int slack = on_gpu && asked.precision != INFER_PRECISION_FP32
                           ? 2 * count / 1000
                           : 0;
@@ -453,7 +421,7 @@ static void take_argument(const char *a)
     asked.precision = (enum infer_precision)take_word(
         a, "--precision=", precisions, (int)asked.precision);
     asked.tune = take_word(a, "--tune=", tunes, asked.tune);
-    on_gpu = asked.device != NULL && strncmp(asked.device, "cuda", 4) == 0;
+    on_gpu = model_on_gpu(&asked);
 }
 
 static bool has_pictures(const char *path)
@@ -516,6 +484,7 @@ int main(int argc, char **argv)
     if (list_only) {
         for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
             printf("%s\n", cases[i].path);
+        recorded_list(has_pictures);
         return 0;
     }
     records = model_records(data_folder);
@@ -532,9 +501,8 @@ int main(int argc, char **argv)
             failed += !check(&cases[i], json_member(records, "models"));
             checked++;
         }
-    if (asked.precision == INFER_PRECISION_FP32)
-        checked += recorded_run(data_folder, &asked, match,
-                                json_member(records, "models"), &failed);
+    checked += recorded_run(data_folder, &asked, match,
+                            json_member(records, "models"), &failed);
     failed += uncovered(json_member(records, "models"));
     cJSON_Delete(records);
     printf("%zu models, %zu failed\n", checked, failed);
