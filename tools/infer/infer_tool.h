@@ -45,7 +45,7 @@ struct tool_request {
     bool tolerance;    /* --atol or --rtol was given */
     double atol, rtol; /* rtol < 0: not given */
     const char *dump_layers;
-    bool doctor;
+    bool doctor; /* say what this machine offers, and nothing else */
 };
 
 /* A model that is open and has a session. */
