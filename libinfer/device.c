@@ -80,6 +80,17 @@ void device_close(struct device *d)
     memset(d, 0, sizeof *d);
 }
 
+int device_launch(const struct device *d, const struct kern_exec *exec,
+                  const struct kern_args *args, struct infer_error *err)
+{
+    const struct kern_row *row = exec->row;
+    int rc = 0;
+
+    if (d->ops->order)
+        rc = d->ops->order(d, row->backend, args->stream, err);
+    return rc < 0 ? rc : row->launch(exec, args, err);
+}
+
 /* ---- backends ------------------------------------------------------ */
 
 const char *const device_backend_names[INFER_BACKEND_COUNT + 1] = {

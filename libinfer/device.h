@@ -72,6 +72,10 @@ struct device_ops {
     int (*replay)(const struct device *d, struct device_graph *graph,
                   struct infer_error *err);
     void (*graph_free)(const struct device *d, struct device_graph *graph);
+    /* Before a launch of a row of this backend into the stream: keeps what may
+     * not start before the work in front has ended from doing so. */
+    int (*order)(const struct device *d, enum infer_backend backend,
+                 void *stream, struct infer_error *err);
     /* A second stream beside the first: launches on *stream wait for what was
      * launched before branch(), those on the device's own stream for none of
      * them until rejoin().  Recorded, they are branches of the graph. */
@@ -98,6 +102,10 @@ struct device {
 int device_open(const char *name, int threads, void *stream,
                 struct infer_error *err, struct device *out);
 void device_close(struct device *d); /* also one that is all zero */
+
+/* Launches what was prepared behind all that its stream holds. */
+int device_launch(const struct device *d, const struct kern_exec *exec,
+                  const struct kern_args *args, struct infer_error *err);
 
 /* Words for enum infer_backend and enum infer_precision, by their values and
  * with NULL behind. */

@@ -32,6 +32,7 @@ struct device_state {
     cudaEvent_t order;           /* between the two streams */
     cudaStream_t aside;          /* of branch(); NULL until it is needed */
     cudaEvent_t fork;
+    void *foreign; /* the stream whose last kernel is a library's, or NULL */
     unsigned char *stage; /* pinned */
     size_t stage_bytes, staged;
     struct arrival *arrival;
@@ -368,6 +369,27 @@ static void gpu_graph_free(const struct device *d, struct device_graph *graph)
     free(graph);
 }
 
+/* ---- order --------------------------------------------------------- */
+
+/* Kernels of this project let the next one start before they have ended, which
+ * waits for them by itself.  Of cuDNN's some start early too and do not wait:
+ * one read a sum's operand before our kernel had written it (cuDNN 9.19 on an
+ * H200, engine 4). */
+static int gpu_order(const struct device *d, enum infer_backend backend,
+                     void *stream, struct infer_error *err)
+{
+    struct device_state *s = d->state;
+    int rc = 0;
+
+    if (backend == INFER_BACKEND_CUDNN && s->foreign != stream)
+        rc = cuda_fence(stream, err);
+    if (backend == INFER_BACKEND_CUDNN)
+        s->foreign = stream;
+    else if (s->foreign == stream)
+        s->foreign = NULL;
+    return rc;
+}
+
 /* ---- branches ------------------------------------------------------ */
 
 /* What runs aside fills the gaps of what runs in the first stream, which goes
@@ -532,6 +554,7 @@ static const struct device_ops device_cuda = {
     .record_end = gpu_record_end,
     .replay = gpu_replay,
     .graph_free = gpu_graph_free,
+    .order = gpu_order,
     .branch = gpu_branch,
     .rejoin = gpu_rejoin,
     .mark = gpu_mark,

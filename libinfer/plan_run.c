@@ -6,7 +6,8 @@
 int plan_launch_step(const struct plan *plan, const struct plan_step *step,
                      struct infer_error *err)
 {
-    const int rc = step->exec.row->launch(&step->exec, &step->args, err);
+    const int rc =
+        device_launch(plan->config->device, &step->exec, &step->args, err);
 
     if (rc < 0)
         error_prefix(err, "node '%s' (%s)", plan_step_name(plan, step),

@@ -369,7 +369,7 @@ static int launch(const struct tuner *t, const struct kern_exec *e,
         args.out[i] = t->pool + r->out[i];
     args.workspace = t->pool + r->workspace;
     args.stream = t->device->stream;
-    return e->row->launch(e, &args, err);
+    return device_launch(t->device, e, &args, err);
 }
 
 /* Seconds of one launch between marks. */

@@ -3,6 +3,7 @@
  * and what a plan for a GPU folds together. */
 #include "tests/unit/network.h"
 
+#include "kernels/error.h"
 #include "kernels/factors.h"
 #include "kernels/kern.h"
 #include "libinfer/device.h"
@@ -72,6 +73,45 @@ static void test_factors_gpu(void **unused)
         skip();
     assert_int_equal(count_folded(128), 1);
     assert_int_equal(count_folded(2), 0);
+}
+
+/* ---- order of launches --------------------------------------------- */
+
+static enum infer_backend ordered;
+
+static int refuse_order(const struct device *d, enum infer_backend backend,
+                        void *stream, struct infer_error *err)
+{
+    (void)d;
+    (void)stream;
+    ordered = backend;
+    return error_set(err, INFER_EDEVICE, "no order");
+}
+
+static int never_launched(const struct kern_exec *exec,
+                          const struct kern_args *args, struct infer_error *err)
+{
+    (void)exec;
+    (void)args;
+    (void)err;
+    fail_msg("launched");
+    return 0;
+}
+
+/* The device is told whose kernel comes next before it is launched. */
+static void test_ordered(void **unused)
+{
+    const struct device_ops ops = {.order = refuse_order};
+    const struct device gpu = {.ops = &ops};
+    const struct kern_row row = {.backend = INFER_BACKEND_CUDNN,
+                                 .launch = never_launched};
+    const struct kern_exec exec = {.row = &row};
+    const struct kern_args args = {0};
+    struct infer_error err;
+
+    (void)unused;
+    assert_int_equal(device_launch(&gpu, &exec, &args, &err), INFER_EDEVICE);
+    assert_int_equal(ordered, INFER_BACKEND_CUDNN);
 }
 
 /* ---- precision ----------------------------------------------------- */
@@ -227,6 +267,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_factors_gpu),
+        cmocka_unit_test(test_ordered),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_random_networks),
     };

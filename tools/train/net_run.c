@@ -28,7 +28,7 @@ static int launch(struct net *n, const struct net_op *op,
         if (op->packed[i])
             rc = e->row->pack(e, i, net_at(n, &op->in[i]), op->packed[i], err);
     if (rc == 0)
-        rc = e->row->launch(e, &op->args, err);
+        rc = device_launch(n->options.device, e, &op->args, err);
     if (rc < 0)
         error_prefix(err, "node '%s' (%s)", node_name(n, op), e->row->name);
     return rc;

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An empty kernel outside of the chain (launch.cuh): it starts when the kernels
+ * before it have ended, and what is launched behind it when it has. */
+#include "kernels/cuda/launch.cuh"
+
+static __global__ void fence_kernel(void)
+{
+}
+
+extern "C" int cuda_fence(void *stream, struct infer_error *err)
+{
+    cudaLaunchConfig_t config = {};
+
+    config.gridDim = config.blockDim = dim3(1);
+    config.stream = (cudaStream_t)stream;
+    return cuda_launch(&config, (const void *)fence_kernel, NULL, err);
+}
