@@ -187,9 +187,18 @@ const struct kern_row *plan_best_row(const struct plan *plan,
     return best;
 }
 
+/* Whether the row has nothing to say about the problem that would be worth more
+ * than what another has said: it is for another type. */
+static bool is_beside(const struct kern_row *row, const struct plan_emit *e,
+                      const struct infer_error *why)
+{
+    return row->dtype != INFER_NONE && row->dtype != e->in[0].t.dtype &&
+           (!why || why->text[0]);
+}
+
 bool plan_find(const struct plan *plan, const struct plan_emit *e,
-               enum infer_backend backend, struct infer_error *why,
-               struct plan_choice *out)
+               enum infer_backend backend, bool baselines,
+               struct infer_error *why, struct plan_choice *out)
 {
     struct plan_attempt a[4];
     size_t r;
@@ -199,7 +208,8 @@ bool plan_find(const struct plan *plan, const struct plan_emit *e,
         const struct kern_row *row = kern_row_at(r);
 
         if (row->op != e->p.op || row->backend != backend ||
-            (row->flags & KERN_BASELINE))
+            ((row->flags & KERN_BASELINE) != 0) != baselines ||
+            is_beside(row, e, why))
             continue;
         n = attempts(e, row, a);
         for (i = 0; i < n; i++) {

@@ -19,12 +19,12 @@ struct plan_choice {
     struct kern_problem problem;
 };
 
-/* Of the backend's rows in the order of the table, and of the ways to lay the
- * tensors out for each, the first that is taken; false, and why, where there
- * is none. */
+/* Of the backend's rows in the order of the table, those for comparison or the
+ * others, and of the ways to lay the tensors out for each, the first that is
+ * taken; false, and why, where there is none. */
 bool plan_find(const struct plan *plan, const struct plan_emit *e,
-               enum infer_backend backend, struct infer_error *why,
-               struct plan_choice *out);
+               enum infer_backend backend, bool baselines,
+               struct infer_error *why, struct plan_choice *out);
 /* Whether this way copies input i into another layout first. */
 bool plan_moves(const struct plan_emit *e, int i, const struct plan_attempt *a);
 /* Whether the row takes the problem on the plan's device, views apart. */

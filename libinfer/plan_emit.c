@@ -5,7 +5,7 @@
  * For each backend in order of preference and each of its rows, a few ways to
  * lay the tensors out are put to the row's supports() (plan_choice.c); the
  * first that it takes is used, with copies in front where the inputs lie
- * otherwise.
+ * otherwise.  Rows for comparison are asked where no other computes a problem.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -428,26 +428,41 @@ int plan_backends(const struct plan *plan, enum kern_op op)
                                                   : plan->config->n_backends;
 }
 
+/* Emits the node through one backend, its epilogue as steps of their own where
+ * the backend fuses none; 1: it has no row for it. */
+static int emit_through(struct plan *plan, int node, const struct plan_emit *e,
+                        enum infer_backend backend, bool baselines,
+                        struct infer_error *why, struct infer_error *err,
+                        struct view *out)
+{
+    struct plan_emit bare;
+    struct plan_choice c;
+
+    if (plan_find(plan, e, backend, baselines, why, &c))
+        return emit_choice(plan, node, e, &c, err, out);
+    if (!has_epilogue(e))
+        return 1;
+    make_bare(e, &bare);
+    if (plan_find(plan, &bare, backend, baselines, NULL, &c))
+        return emit_split(plan, node, e, &c, &bare, err, out);
+    return 1;
+}
+
 static int emit_any(struct plan *plan, int node, const struct plan_emit *e,
                     struct infer_error *err, struct view *out)
 {
-    const struct plan_config *config = plan->config;
+    const int n = plan_backends(plan, e->p.op);
     struct infer_error why;
-    struct plan_emit bare;
-    struct plan_choice c;
-    int i;
+    int i, rc = 1;
 
     why.text[0] = '\0';
-    for (i = 0; i < plan_backends(plan, e->p.op); i++) {
-        if (plan_find(plan, e, config->backend[i], &why, &c))
-            return emit_choice(plan, node, e, &c, err, out);
-        if (!has_epilogue(e))
-            continue;
-        make_bare(e, &bare);
-        if (plan_find(plan, &bare, config->backend[i], NULL, &c))
-            return emit_split(plan, node, e, &c, &bare, err, out);
-    }
-    return emit_nothing(plan, node, e, &why, err, out);
+    for (i = 0; i < n && rc > 0; i++)
+        rc = emit_through(plan, node, e, plan->config->backend[i], false, &why,
+                          err, out);
+    for (i = 0; i < n && rc > 0; i++)
+        rc = emit_through(plan, node, e, plan->config->backend[i], true, NULL,
+                          err, out);
+    return rc > 0 ? emit_nothing(plan, node, e, &why, err, out) : rc;
 }
 
 int plan_emit(struct plan *plan, int node, const struct plan_emit *e,

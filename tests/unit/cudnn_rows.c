@@ -13,22 +13,7 @@
 #include <cmocka.h>
 
 #include "kernels/cudnn/cudnn.h"
-#include "kernels/cudnn/solve.h"
-
-/* An H200, as cuDNN describes it. */
-static const char h200[] =
-    "{\"maxGridSize\":[2147483647,65535,65535],"
-    "\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":65536,"
-    "\"multiProcessorCount\":132,\"warpSize\":32,"
-    "\"maxSharedMemoryPerBlock\":49152,"
-    "\"maxSharedMemoryPerBlockOptin\":232448,"
-    "\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,"
-    "\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,"
-    "\"maxThreadsPerSM\":2048,\"pciDeviceId\":6,\"isTccDriver\":0,"
-    "\"supportCoopLaunch\":1,\"totalGlobalMem\":150109880320,"
-    "\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,"
-    "\"l2CacheSize\":62914560,\"cudaDeviceId\":0,\"deviceVer\":900,"
-    "\"driverVer\":13000,\"deviceName\":\"NVIDIA H200\"}";
+#include "tests/unit/cudnn_pretend.h"
 
 static const struct kern_device device = {
     .kind = KERN_CUDA, .sm = 90, .multiprocessors = 132};
@@ -70,28 +55,6 @@ static int supports(const char *name, const struct kern_problem *p,
     assert_non_null(row);
     return kern_row_supports(row, p, &device, why);
 }
-
-static int set_up(void **state)
-{
-    struct infer_error why = {0};
-
-    (void)state;
-    if (kern_cudnn_open(&why) < 0) {
-        assert_non_null(strstr(why.text, "cuDNN"));
-        print_message("skipped: %s\n", why.text);
-        return 0;
-    }
-    if (cudnn_pretend(h200, &why) < 0)
-        fail_msg("%s", why.text);
-    return 0;
-}
-
-/* cmocka has no skipping of a whole group from its setup. */
-#define SKIP_WITHOUT_CUDNN()                                                   \
-    do {                                                                       \
-        if (!kern_cudnn_version(NULL))                                         \
-            skip();                                                            \
-    } while (0)
 
 /* What is missing is named, and so is the library that is there. */
 static void test_library(void **state)
@@ -354,5 +317,5 @@ int main(void)
         cmocka_unit_test(test_rotation),  cmocka_unit_test(test_baselines),
     };
 
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    return cmocka_run_group_tests(tests, cudnn_set_up, NULL);
 }
