@@ -158,9 +158,10 @@ struct infer_session_options {
      * backend of the device where it lacks it (ref on the CPU, cuda on a GPU),
      * as infer_session_layer() shows. */
     enum infer_backend backend;
-    /* Default INFER_PRECISION_FP32, the only one on the CPU.  On a GPU fp16
-     * and bf16 keep weights and activations in 16 bits and sum in 32; inputs
-     * and outputs keep the model's types. */
+    /* Default INFER_PRECISION_FP32.  fp16 and bf16 keep weights and activations
+     * in 16 bits and sum in 32 (the reference in 64); inputs and outputs keep
+     * the model's types.  They are for GPUs, and on the CPU for the reference
+     * (INFER_BACKEND_REF), which shows what rounding does to a network. */
     enum infer_precision precision;
     /* CPU threads of a run; 0 (default): all cores, but one in eight, which is
      * left to others, where there are eight and more. */

@@ -89,10 +89,14 @@ static int configure(struct infer_session *s,
     if ((int)o->precision < 0 || o->precision > INFER_PRECISION_BF16)
         return error_set(err, INFER_EARGUMENT, "precision %d: unknown",
                          (int)o->precision);
-    if (o->precision != INFER_PRECISION_FP32 && !gpu)
-        return error_set(
-            err, INFER_EUNSUPPORTED, "precision %s: device %s supports fp32",
-            device_precision_names[o->precision], s->device.ops->name);
+    if (o->precision != INFER_PRECISION_FP32 && !gpu &&
+        (o->precision == INFER_PRECISION_TF32 ||
+         o->backend != INFER_BACKEND_REF))
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "precision %s: device %s supports fp32, and fp16 and "
+                         "bf16 with backend ref",
+                         device_precision_names[o->precision],
+                         s->device.ops->name);
     s->config.model = s->model;
     s->config.device = &s->device;
     s->config.deterministic = o->deterministic != 0;

@@ -123,6 +123,10 @@ static void test_wrong_options(void **unused)
     o.precision = INFER_PRECISION_BF16;
     REFUSED(infer_session_create(model, &o, &err, &s), INFER_EUNSUPPORTED,
             "bf16");
+    o.backend = INFER_BACKEND_REF; /* which has no products of TF32 */
+    o.precision = INFER_PRECISION_TF32;
+    REFUSED(infer_session_create(model, &o, &err, &s), INFER_EUNSUPPORTED,
+            "tf32");
     infer_session_options_init(&o);
     o.threads = -1;
     REFUSED(infer_session_create(model, &o, &err, &s), INFER_EARGUMENT,

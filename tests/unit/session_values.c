@@ -3,6 +3,8 @@
  * outputs. */
 #include "tests/unit/network.h"
 
+#include <math.h>
+
 #include "kernels/scalar.h"
 
 /* y = x * w in F16: computed in F32, declared and returned as F16. */
@@ -42,6 +44,46 @@ static void test_half(void **unused)
                              scalar_to_f16(data[i] * (float)(i + 1)));
     }
     infer_session_close(&s);
+    infer_model_close(&model);
+}
+
+/* The reference that rounds to 16 bits departs by roundings, of bfloat16 by
+ * some eight times as much as of halves, and takes and returns the model's
+ * types. */
+static void test_rounding(void **unused)
+{
+    const enum infer_precision precision[] = {INFER_PRECISION_FP16,
+                                              INFER_PRECISION_BF16};
+    struct infer_model *model = model_of(small_network());
+    struct infer_session *exact = session_of(model, INFER_BACKEND_REF, false);
+    uint64_t state = 23;
+    struct infer_array x = array_of(&state, DIMS(2, 3, 16, 16));
+    struct infer_array want = run(exact, &x, 1, 0);
+    double worst[2] = {0};
+
+    (void)unused;
+    for (int k = 0; k < 2; k++) {
+        struct infer_session_options o;
+        struct infer_session *s = NULL;
+        struct infer_array y;
+
+        infer_session_options_init(&o);
+        o.backend = INFER_BACKEND_REF;
+        o.precision = precision[k];
+        assert_int_equal(infer_session_create(model, &o, NULL, &s), 0);
+        y = run(s, &x, 1, 0);
+        assert_int_equal(y.dtype, INFER_F32);
+        for (int i = 0; i < 20; i++)
+            worst[k] = fmax(worst[k], fabs((double)((float *)y.data)[i] -
+                                           (double)((float *)want.data)[i]));
+        free(y.data);
+        infer_session_close(&s);
+    }
+    assert_true(worst[0] > 0x1p-20 && worst[0] < 0x1p-8);
+    assert_true(worst[1] > 2 * worst[0] && worst[1] < 0x1p-5);
+    free(want.data);
+    free(x.data);
+    infer_session_close(&exact);
     infer_model_close(&model);
 }
 
@@ -176,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_half),
+        cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_cast_through_half),
         cmocka_unit_test(test_plain_outputs),
         cmocka_unit_test(test_integer_input),
