@@ -9,10 +9,11 @@
 
 `run` gives each model in each precision through each backend a process of
 tests/conformance/weights, which reads TEST_DATA, and keeps what it printed
-below DIR.  `sum` prints one Markdown table of one or several such folders: how
-many of the data set are right, for networks that classify one, how far the
-outputs are from the reference, relative to the largest, and what ran on another
-backend's kernels.
+below DIR.  `sum` prints Markdown tables of one or several such folders: of
+networks that classify a data set, how many are right and how far the outputs are
+from the reference, relative to the largest; of the others how far, and behind it
+how far the reference is that only rounds weights and activations; and what ran
+on another backend's kernels.
 
 Exit: 0 all models do what they must, 1 usage, 3 one does not.
 """
@@ -27,8 +28,8 @@ LINE = re.compile(
     r"(ok|FAILED) +(\S+) +(-?\d+) right \((-?\d+)\), (\S+) as read,"
     r" (\S+) reference, (\S+) backend; others: (.*)")
 ARRAYS = re.compile(
-    r"(ok|FAILED) +(\S+?)(?:, (\S+))?: \S+ reference, \S+ backend as read;"
-    r" \S+, (\S+) optimised; others: (.*)")
+    r"(ok|FAILED) +(\S+?)(?:, (\S+))?: \S+ reference, \S+ backend, \S+ rounding"
+    r" as read; \S+, (\S+), (\S+) optimised; others: (.*)")
 
 
 # ---- running ---------------------------------------------------------
@@ -63,54 +64,76 @@ def run(o):
 # ---- summing ---------------------------------------------------------
 
 
-def print_sum(folders):
-    table = collections.defaultdict(dict)
-    expected, others, failures = {}, collections.defaultdict(set), []
-    columns = []
-    for folder in folders:
-        for name in sorted(os.listdir(folder)):
-            backend, precision, _ = name.split("-")
-            with open(os.path.join(folder, name)) as f:
-                text = f.read()
-            for line in text.splitlines():
-                if line.startswith("FAILED"):
-                    failures.append(f"{backend} {precision}: {line}")
-                match = LINE.match(line) or ARRAYS.match(line)
-                if not match:
-                    continue
-                if match.re is LINE:
-                    good, model, right, want, _, _, worst, other = \
-                        match.groups()
-                else:
-                    good, model, what, worst, other = match.groups()
-                    right = want = ""
-                    if what:
-                        model += ", " + os.path.basename(what)
-                column = (backend, precision)
-                if column not in columns:
-                    columns.append(column)
-                expected[model] = want
-                mark = "" if good == "ok" else " **wrong**"
-                table[model][column] = f"{right} ({worst}){mark}".strip()
-                if other != "none":
-                    others[model].add(f"{backend}: {other}")
-    order = ["fp32", "tf32", "fp16", "bf16"]
-    columns.sort(key=lambda c: (c[0], order.index(c[1])))
-    print("| model | recorded | " +
-          " | ".join(f"{b} {p}" for b, p in columns) + " |")
-    print("|---" * (len(columns) + 2) + "|")
+class Sum:
+    """What the files of some folders say."""
+
+    def __init__(self, folders):
+        self.pictures = collections.defaultdict(dict)
+        self.arrays = collections.defaultdict(dict)
+        self.expected = {}
+        self.others = collections.defaultdict(set)
+        self.failures = []
+        self.columns = []
+        for folder in folders:
+            for name in sorted(os.listdir(folder)):
+                column = tuple(name.split("-")[:2])
+                if column not in self.columns:
+                    self.columns.append(column)
+                with open(os.path.join(folder, name)) as f:
+                    for line in f:
+                        self.take(column, line.rstrip())
+        order = ["fp32", "tf32", "fp16", "bf16"]
+        self.columns.sort(key=lambda c: (c[0], order.index(c[1])))
+
+    def take(self, column, line):
+        if line.startswith("FAILED"):
+            self.failures.append(f"{column[0]} {column[1]}: {line}")
+        if match := LINE.match(line):
+            good, model, right, want, _, _, worst, others = match.groups()
+            self.expected[model] = want
+            cell, table = f"{right} ({worst})", self.pictures
+        elif match := ARRAYS.match(line):
+            good, model, what, worst, rounding, others = match.groups()
+            if what:
+                model += ", " + os.path.basename(what)
+            cell, table = worst, self.arrays
+            if column[1] != "fp32":
+                cell += f" ({rounding})"
+        else:
+            return
+        table[model][column] = cell + ("" if good == "ok" else " **wrong**")
+        if others != "none":
+            self.others[model].add(f"{column[0]}: {others}")
+
+    def missing(self):
+        return sum(c not in cells for table in (self.pictures, self.arrays)
+                   for cells in table.values() for c in self.columns)
+
+
+def print_table(sums, table, first):
+    print("| model | " + first +
+          " | ".join(f"{b} {p}" for b, p in sums.columns) + " |")
+    print("|---" * (len(sums.columns) + 1 + bool(first)) + "|")
     for model, cells in table.items():
-        print(f"| {model} | {expected[model]} | " +
-              " | ".join(cells.get(c, "not run") for c in columns) + " |")
-    print("\n| model | steps that another backend's kernels ran |\n|---|---|")
-    for model, words in others.items():
+        want = f"{sums.expected[model]} | " if first else ""
+        print(f"| {model} | {want}" +
+              " | ".join(cells.get(c, "not run") for c in sums.columns) + " |")
+    print()
+
+
+def print_sum(folders):
+    sums = Sum(folders)
+    print_table(sums, sums.pictures, "recorded | ")
+    print_table(sums, sums.arrays, "")
+    print("| model | steps that another backend's kernels ran |\n|---|---|")
+    for model, words in sums.others.items():
         print(f"| {model} | {'; '.join(sorted(words))} |")
-    missing = sum(c not in cells for cells in table.values() for c in columns)
-    print(f"\n{len(table)} models, {len(columns)} columns, {missing} not run,"
-          f" {len(failures)} failed")
-    for line in failures:
+    models = len(sums.pictures) + len(sums.arrays)
+    print(f"\n{models} models, {len(sums.columns)} columns, {sums.missing()} not"
+          f" run, {len(sums.failures)} failed")
+    for line in sums.failures:
         print(f"\n    {line}")
-    return 3 if failures or missing or not table else 0
+    return 3 if sums.failures or sums.missing() or not models else 0
 
 
 # ---- command line ----------------------------------------------------

@@ -12,8 +12,9 @@
  * the roundings of single precision over a score of layers, in two orders. */
 #define CONFORMANCE_RELATIVE 1e-5
 
-/* That of a session with these options from the reference. */
-double model_bound(const struct infer_session_options *asked);
+/* That of a session with these options from the reference.  rounded: how far
+ * from it one with the options of model_rounding() is; 0: not known. */
+double model_bound(const struct infer_session_options *asked, double rounded);
 bool model_on_gpu(const struct infer_session_options *asked);
 
 /* The graph of the file below folder/weights, as read.  arch: a built-in name
@@ -28,6 +29,11 @@ int model_optimise(const struct graph *g, struct infer_model **out,
 
 /* Options of a session on the reference backend. */
 const struct infer_session_options *model_reference(void);
+
+/* The same for one that rounds weights and activations to the type of this
+ * precision, and nothing else: to halves for TF32, which keeps as many bits. */
+const struct infer_session_options *
+model_rounding(const struct infer_session_options *asked);
 
 /* How often each operation ran on another backend than this: " softmax 1". */
 void model_name_others(const struct infer_session *session,

@@ -329,7 +329,7 @@ static void print_row(const struct model_case *m, bool good,
 /* Whether the departures and the count are those of a sound run. */
 static bool judge(const struct outcome *o, int expected, int count)
 {
-    const double last = model_bound(&asked);
+    const double last = model_bound(&asked, 0);
     const int slack = on_gpu && asked.precision != INFER_PRECISION_FP32
                           ? 2 * count / 1000
                           : 0;
