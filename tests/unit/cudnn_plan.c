@@ -3,34 +3,8 @@
  * Skipped where the library is not found. */
 #include "tests/unit/network.h"
 
-#include "libinfer/plan.h"
 #include "tests/unit/cudnn_pretend.h"
-
-static struct plan *plan_of(struct infer_model *model,
-                            const struct graph_shape *shape)
-{
-    static const struct device_ops ops = {.name = "planned"};
-    static const struct device gpu = {.ops = &ops,
-                                      .kern = {.kind = KERN_CUDA,
-                                               .sm = 90,
-                                               .threads = 1,
-                                               .multiprocessors = 132,
-                                               .shared_per_block_optin = 232448,
-                                               .l2_bytes = 50 << 20}};
-    static struct plan_config config = {
-        .device = &gpu,
-        .backend = {INFER_BACKEND_CUDNN, INFER_BACKEND_CUDA},
-        .n_backends = 2,
-        .strict = true,
-        .precision = INFER_PRECISION_BF16};
-    struct infer_error err = {0};
-    struct plan *plan;
-
-    config.model = model;
-    if (plan_new(&config, shape, &err, &plan) < 0)
-        fail_msg("%s", err.text);
-    return plan;
-}
+#include "tests/unit/gpu_plan.h"
 
 /* Whether the row that the planner takes first computes what a step does. */
 static bool is_refused(const struct plan *plan, const struct plan_step *step)
@@ -57,7 +31,8 @@ static void expect_rows(int groups, enum kern_unary_kind kind, bool fused)
     g->node[g->n_nodes - 1].epilogue.act = graph_unary(kind);
     graph_add_output(g, y);
     model = model_of(g);
-    plan = plan_of(model, &shape);
+    plan =
+        plan_for_gpu(model, &shape, INFER_BACKEND_CUDNN, INFER_PRECISION_BF16);
     for (int i = 0; i < plan->n_steps; i++) {
         const struct plan_step *step = plan->step[i];
         const struct kern_row *row = step->exec.row;

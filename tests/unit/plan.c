@@ -7,35 +7,9 @@
 #include "kernels/factors.h"
 #include "kernels/kern.h"
 #include "libinfer/device.h"
-#include "libinfer/plan.h"
+#include "tests/unit/gpu_plan.h"
 
 /* ---- factors of a convolution's input ------------------------------ */
-
-/* How a GPU would run a model in half precision; no GPU is needed to plan. */
-static struct plan *plan_for_gpu(struct infer_model *model,
-                                 const struct graph_shape *shape)
-{
-    static const struct device_ops ops = {.name = "planned"};
-    static const struct device gpu = {.ops = &ops,
-                                      .kern = {.kind = KERN_CUDA,
-                                               .sm = 90,
-                                               .threads = 1,
-                                               .multiprocessors = 132,
-                                               .shared_per_block_optin = 232448,
-                                               .l2_bytes = 50 << 20}};
-    static struct plan_config config = {.device = &gpu,
-                                        .backend = {INFER_BACKEND_CUDA},
-                                        .n_backends = 1,
-                                        .strict = true,
-                                        .precision = INFER_PRECISION_FP16};
-    struct infer_error err = {0};
-    struct plan *plan;
-
-    config.model = model;
-    if (plan_new(&config, shape, &err, &plan) < 0)
-        fail_msg("%s", err.text);
-    return plan;
-}
 
 /* Convolutions with factors in a plan for so many images of 16x56x56, whose
  * products they replace. */
@@ -55,7 +29,7 @@ static int count_folded(int64_t images)
     v = add_binary(g, "product", x, v, KERN_MUL);
     graph_add_output(g, add_conv(g, &state, "y", v, 16, 16, 1, 1, 1, x));
     model = model_of(g);
-    plan = plan_for_gpu(model, shape);
+    plan = plan_for_gpu(model, shape, INFER_BACKEND_CUDA, INFER_PRECISION_FP16);
     for (int i = 0; i < plan->n_steps; i++) {
         products += plan->step[i]->exec.problem.op == KERN_BINARY;
         folded += factors_of(&plan->step[i]->exec.problem) != NULL;
