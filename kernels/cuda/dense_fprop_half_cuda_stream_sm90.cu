@@ -103,19 +103,6 @@ stream_block_of(const struct stream_args &a)
     return b;
 }
 
-/* `bytes` in one piece, a multiple of 16. */
-static __device__ __forceinline__ void
-stream_copy(uint32_t to, const void *from, int bytes, uint32_t barrier)
-{
-#if HOPPER
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global"
-        ".mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-        "l"(from), "r"(bytes), "r"(barrier)
-        : "memory");
-#endif
-}
-
 template <typename L>
 static __device__ __forceinline__ void
 stream_fetch_weights(const struct stream_args &a, const struct stream_block &b,
@@ -130,8 +117,8 @@ stream_fetch_weights(const struct stream_args &a, const struct stream_block &b,
         hopper_barrier_wait(base + L::W_EMPTY + ring.stage * 8,
                             ring.parity ^ 1);
         hopper_barrier_expect(full, STREAM_CHUNK);
-        stream_copy(base + ring.stage * STREAM_CHUNK,
-                    from + (size_t)i * STREAM_CHUNK, STREAM_CHUNK, full);
+        hopper_copy_bytes(base + ring.stage * STREAM_CHUNK,
+                          from + (size_t)i * STREAM_CHUNK, full, STREAM_CHUNK);
         wgmma_next<L::W>(&ring);
     }
 }

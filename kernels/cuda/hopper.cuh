@@ -131,6 +131,19 @@ static __device__ __forceinline__ void hopper_copy_box(uint32_t to,
 #endif
 }
 
+/* `bytes` as they lie, a multiple of 16. */
+static __device__ __forceinline__ void
+hopper_copy_bytes(uint32_t to, const void *from, uint32_t barrier, int bytes)
+{
+#if HOPPER
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global"
+        ".mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "l"(from), "r"(bytes), "r"(barrier)
+        : "memory");
+#endif
+}
+
 /* A column of an image's windows: channels c on, of the pixels at the offset
  * (s, r) from the window that starts at (w, h) of image n, and from those that
  * follow it. */
