@@ -27,9 +27,10 @@ import sys
 LINE = re.compile(
     r"(ok|FAILED) +(\S+) +(-?\d+) right \((-?\d+)\), (\S+) as read,"
     r" (\S+) reference, (\S+) backend; others: (.*)")
+WAY = r"\S+ reference, (\S+) backend(?:, (\S+) rounding)?"
 ARRAYS = re.compile(
-    r"(ok|FAILED) +(\S+?)(?:, (\S+))?: \S+ reference, \S+ backend, \S+ rounding"
-    r" as read; \S+, (\S+), (\S+) optimised; others: (.*)")
+    rf"(ok|FAILED) +(\S+?)(?:, (\S+))?: as read {WAY}; optimised {WAY};"
+    r" others: (.*)")
 
 
 # ---- running ---------------------------------------------------------
@@ -93,12 +94,11 @@ class Sum:
             self.expected[model] = want
             cell, table = f"{right} ({worst})", self.pictures
         elif match := ARRAYS.match(line):
-            good, model, what, worst, rounding, others = match.groups()
+            good, model, what, _, _, worst, rounding, others = match.groups()
             if what:
                 model += ", " + os.path.basename(what)
-            cell, table = worst, self.arrays
-            if column[1] != "fp32":
-                cell += f" ({rounding})"
+            cell = f"{worst} ({rounding})" if rounding else worst
+            table = self.arrays
         else:
             return
         table[model][column] = cell + ("" if good == "ok" else " **wrong**")
@@ -111,6 +111,8 @@ class Sum:
 
 
 def print_table(sums, table, first):
+    if not table:
+        return
     print("| model | " + first +
           " | ".join(f"{b} {p}" for b, p in sums.columns) + " |")
     print("|---" * (len(sums.columns) + 1 + bool(first)) + "|")

@@ -456,20 +456,27 @@ static void judge(const struct recorded_case *c,
     }
 }
 
-static void print_line(const struct recorded_case *c, int k,
-                       const struct verdict *v, const char *others)
+/* Departures of the network as read (0) or optimised (1). */
+static void print_departures(const char *which, const struct verdict *v, int i,
+                             bool rounds)
 {
-    char what[128] = "";
+    printf("%s %.1e reference, %.1e backend", which, v->reference[i],
+           v->backend[i]);
+    if (rounds)
+        printf(", %.1e rounding", v->rounding[i]);
+}
 
+static void print_line(const struct recorded_case *c, int k,
+                       const struct verdict *v, bool rounds, const char *others)
+{
+    printf("%-6s %s", v->good ? "ok" : "FAILED", c->path);
     if (c->source == DATA_SETS)
-        snprintf(what, sizeof(what), ", test_data_set_%d", k);
+        printf(", test_data_set_%d", k);
     else if (c->argument != NULL)
-        snprintf(what, sizeof(what), ", %s", c->argument);
-    printf("%-6s %s%s: %.1e reference, %.1e backend, %.1e rounding as read; "
-           "%.1e, %.1e, %.1e optimised; others:%s\n",
-           v->good ? "ok" : "FAILED", c->path, what, v->reference[0],
-           v->backend[0], v->rounding[0], v->reference[1], v->backend[1],
-           v->rounding[1], others[0] != '\0' ? others : " none");
+        printf(", %s", c->argument);
+    print_departures(": as read", v, 0, rounds);
+    print_departures("; optimised", v, 1, rounds);
+    printf("; others:%s\n", others[0] != '\0' ? others : " none");
 }
 
 static bool check_one(const char *folder,
@@ -489,7 +496,7 @@ static bool check_one(const char *folder,
         status = run_ways(g, options, &in, &w, &err);
     v.good = status == INFER_OK;
     judge(c, options, &w, &want, top5, &v);
-    print_line(c, k, &v, w.backend[1].others);
+    print_line(c, k, &v, has_rounding(options), w.backend[1].others);
     if (status != INFER_OK)
         printf("       %s\n", err.text);
     clear(&in);

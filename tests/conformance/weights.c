@@ -8,7 +8,7 @@
  *                [--backend=auto|ref|onednn|cuda|cudnn] [--tune=off|on]
  *                [--markdown]
  *                [--match=TEXT] only models whose path holds the text
- *                [--list] only the paths of those that classify pictures
+ *                [--list] only the paths of the networks
  *
  * Each model is run three ways: the graph as read on the reference backend and
  * the optimised model file on the reference and on the backend asked for (the
