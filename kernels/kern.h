@@ -539,7 +539,8 @@ enum {
     KERN_STRIDED = 1u << 1,          /* takes any strides, out included */
     KERN_INEXACT = 1u << 2,    /* not exact on small integers (Winograd, FFT) */
     KERN_TF32 = 1u << 3,       /* rounds F32 factors to TF32: allow_tf32 only */
-    KERN_BASELINE = 1u << 4,   /* for comparison: taken where no other can be */
+    KERN_BASELINE = 1u << 4,   /* for comparison: plans of inference take it
+                                * where no other row can be taken */
     KERN_ROUNDS_BIAS = 1u << 5 /* the bias, to the type of the output */
 };
 

@@ -91,6 +91,19 @@ int device_launch(const struct device *d, const struct kern_exec *exec,
     return rc < 0 ? rc : row->launch(exec, args, err);
 }
 
+bool device_needs_fence(const void **foreign, enum infer_backend backend,
+                        const void *stream)
+{
+    const bool library = backend == INFER_BACKEND_CUDNN;
+    const bool known = *foreign == stream;
+
+    if (library)
+        *foreign = stream;
+    else if (known)
+        *foreign = NULL;
+    return library && !known;
+}
+
 /* ---- backends ------------------------------------------------------ */
 
 const char *const device_backend_names[INFER_BACKEND_COUNT + 1] = {

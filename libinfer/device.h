@@ -107,6 +107,12 @@ void device_close(struct device *d); /* also one that is all zero */
 int device_launch(const struct device *d, const struct kern_exec *exec,
                   const struct kern_args *args, struct infer_error *err);
 
+/* Whether a fence must stand in front of a launch of a row of this backend into
+ * the stream.  *foreign is the stream whose last kernel is a library's, NULL
+ * where none is known to be, and is set for the next launch. */
+bool device_needs_fence(const void **foreign, enum infer_backend backend,
+                        const void *stream);
+
 /* Words for enum infer_backend and enum infer_precision, by their values and
  * with NULL behind. */
 extern const char *const device_backend_names[INFER_BACKEND_COUNT + 1];

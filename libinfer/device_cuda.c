@@ -32,7 +32,7 @@ struct device_state {
     cudaEvent_t order;           /* between the two streams */
     cudaStream_t aside;          /* of branch(); NULL until it is needed */
     cudaEvent_t fork;
-    void *foreign; /* the stream whose last kernel is a library's, or NULL */
+    const void *foreign;  /* see device_needs_fence() */
     unsigned char *stage; /* pinned */
     size_t stage_bytes, staged;
     struct arrival *arrival;
@@ -318,6 +318,7 @@ static void gpu_give_up(const struct device *d, const struct infer_error *err)
 
 static int gpu_record_begin(const struct device *d, struct infer_error *err)
 {
+    d->state->foreign = NULL; /* what a recording follows changes */
     /* Other threads may go on allocating meanwhile. */
     CUDA_TRY(err, cudaStreamBeginCapture(d->state->stream,
                                          cudaStreamCaptureModeThreadLocal));
@@ -332,7 +333,8 @@ static int gpu_record_end(const struct device *d, struct infer_error *err,
     cudaGraphExec_t exec = NULL;
     cudaError_t code = cudaStreamEndCapture(d->state->stream, &graph);
 
-    if (!out) { /* a launch failed: the recording is dropped */
+    d->state->foreign = NULL; /* nothing was run */
+    if (!out) {               /* a launch failed: the recording is dropped */
         if (graph)
             (void)cudaGraphDestroy(graph);
         (void)cudaGetLastError();
@@ -355,6 +357,7 @@ static int gpu_record_end(const struct device *d, struct infer_error *err,
 static int gpu_replay(const struct device *d, struct device_graph *graph,
                       struct infer_error *err)
 {
+    d->state->foreign = NULL;
     CUDA_TRY(err, cudaGraphLaunch(graph->exec, d->state->stream));
     return 0;
 }
@@ -372,20 +375,20 @@ static void gpu_graph_free(const struct device *d, struct device_graph *graph)
 /* ---- order --------------------------------------------------------- */
 
 /* Kernels of this project let the next one start before they have ended, which
- * waits for them by itself.  Of cuDNN's some start early too and do not wait:
- * one read a sum's operand before our kernel had written it (cuDNN 9.19 on an
- * H200, engine 4). */
+ * waits for them by itself (kernels/cuda/launch.cuh).  Not every kernel of a
+ * library does: behind our pooling a convolution of cuDNN 9.19 read a residual
+ * before it was written (engine 4, on an H200).  Kernels of libraries are taken
+ * to keep the order among themselves. */
 static int gpu_order(const struct device *d, enum infer_backend backend,
                      void *stream, struct infer_error *err)
 {
     struct device_state *s = d->state;
-    int rc = 0;
+    int rc;
 
-    if (backend == INFER_BACKEND_CUDNN && s->foreign != stream)
-        rc = cuda_fence(stream, err);
-    if (backend == INFER_BACKEND_CUDNN)
-        s->foreign = stream;
-    else if (s->foreign == stream)
+    if (!device_needs_fence(&s->foreign, backend, stream))
+        return 0;
+    rc = cuda_fence(stream, err);
+    if (rc < 0)
         s->foreign = NULL;
     return rc;
 }
@@ -415,6 +418,7 @@ static int gpu_branch(const struct device *d, struct infer_error *err,
 
     if (rc < 0)
         return rc;
+    s->foreign = NULL; /* one stream follows the other from here on */
     CUDA_TRY(err, cudaEventRecord(s->fork, s->stream));
     CUDA_TRY(err, cudaStreamWaitEvent(s->aside, s->fork, 0));
     *stream = s->aside;
@@ -425,6 +429,7 @@ static int gpu_rejoin(const struct device *d, struct infer_error *err)
 {
     struct device_state *s = d->state;
 
+    s->foreign = NULL;
     CUDA_TRY(err, cudaEventRecord(s->fork, s->aside));
     CUDA_TRY(err, cudaStreamWaitEvent(s->stream, s->fork, 0));
     return 0;

@@ -156,7 +156,8 @@ struct infer_session_options {
      * convolution, dense layer and matrix product, or the session is refused;
      * what only moves, scales or compares elements may come from another
      * backend of the device where it lacks it (ref on the CPU, cuda on a GPU),
-     * as infer_session_layer() shows. */
+     * as infer_session_layer() shows.  cuDNN's rows that round the bias to 16
+     * bits are taken where it has no other for a layer. */
     enum infer_backend backend;
     /* Default INFER_PRECISION_FP32.  fp16 and bf16 keep weights and activations
      * in 16 bits and sum in 32 (the reference in 64); inputs and outputs keep

@@ -74,8 +74,8 @@ bool cuda_has_code(void);
 int cuda_launch(const cudaLaunchConfig_t *config, const void *kernel,
                 void **args, struct infer_error *err);
 
-/* Between a chained kernel and one of a library that starts early as well, but
- * counts on the one before not to let it (kernels/cuda/fence.cu). */
+/* What is launched behind it starts when all before it has ended
+ * (kernels/cuda/fence.cu).  Nothing where kernels are not chained. */
 int cuda_fence(void *stream, struct infer_error *err);
 
 /* ---- what rows share ----------------------------------------------- */

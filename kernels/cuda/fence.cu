@@ -11,6 +11,8 @@ extern "C" int cuda_fence(void *stream, struct infer_error *err)
 {
     cudaLaunchConfig_t config = {};
 
+    if (!cuda_can_chain())
+        return 0;
     config.gridDim = config.blockDim = dim3(1);
     config.stream = (cudaStream_t)stream;
     return cuda_launch(&config, (const void *)fence_kernel, NULL, err);

@@ -16,7 +16,8 @@
  * does before launch_wait(), is hidden.  Every thread calls launch_wait()
  * before it reads what a kernel may have written, or writes anything; only
  * constants may be read earlier.  The kernel behind may be started when all
- * blocks of this one have called it or launch_release(), or ended. */
+ * blocks of this one have called it or launch_release(), or ended.  Kernels of
+ * others need not wait: device_launch() puts a fence in front of them. */
 static __device__ __forceinline__ void launch_release(void)
 {
 #if __CUDA_ARCH__ >= 900

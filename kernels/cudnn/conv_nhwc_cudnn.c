@@ -13,7 +13,7 @@
  * ResNet of MLPerf Tiny loses half of its accuracy to it), so the planner's
  * rows keep the bias in single precision, for which kernels are made while
  * planning, in half a second each.  The compiled engines are rows of their own
- * (bias16), to be compared with.
+ * (bias16), to be compared with and for what the others do not compute.
  */
 #include <string.h>
 

@@ -134,7 +134,8 @@ bool model_on_gpu(const struct infer_session_options *asked)
  * 2^-8 for bfloat16, times 8: errors of the layers add up like random steps.
  * Some networks make more of them; how much, the reference says that rounds
  * likewise.  A GPU sums in another order, so that some results round the other
- * way: it departs by another sample of the same size, hence twice that. */
+ * way: it departs by another sample of the same size, hence twice that, up to 8
+ * times the plain bound, beyond which nothing would be shown. */
 double model_bound(const struct infer_session_options *asked, double rounded)
 {
     static const double bound[] = {CONFORMANCE_RELATIVE, 8 * 0x1p-11,
@@ -143,7 +144,7 @@ double model_bound(const struct infer_session_options *asked, double rounded)
 
     if (asked->precision == INFER_PRECISION_FP32 || !isfinite(rounded))
         return least;
-    return fmax(least, 2 * rounded);
+    return fmax(least, fmin(2 * rounded, 8 * least));
 }
 
 void model_name_others(const struct infer_session *session,

@@ -520,7 +520,8 @@ static int free_extent(const struct graph *g, struct graph_node *node,
 
         if (conv->output_size[i] == 0)
             continue;
-        if (conv->auto_pad != GRAPH_PAD_VALID || conv->output_size[i] < full)
+        if (conv->auto_pad != GRAPH_PAD_VALID || conv->conv.dilation[i] != 1 ||
+            conv->output_pad[i] != 0 || conv->output_size[i] < full)
             return error_set(err, INFER_EUNSUPPORTED,
                              "the output's extent cannot be freed");
         conv->output_pad[i] = (int)(conv->output_size[i] - full);

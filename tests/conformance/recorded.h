@@ -10,8 +10,9 @@
 #include "libinfer/json.h"
 
 /* Runs the cases whose path contains word on the reference backend and as
- * asked for, as read and optimised.  On a CPU all four results are held against
- * the record; on a GPU its own against those of the reference.  models: the
+ * asked for, as read and optimised.  On a CPU all results are held against the
+ * record; on a GPU its own against those of the reference, within the bound of
+ * the precision or what the reference that rounds likewise says.  models: the
  * records.  Returns the number of cases and adds those that failed to *failed.
  */
 size_t recorded_run(const char *folder,

@@ -18,9 +18,11 @@
  * nothing.  Every record and every weight file of the folder is in some case.
  *
  * On a GPU its rows are held against those of the reference, within the bound
- * of the precision, and where products are not IEEE single precision the count
- * may differ by 2 of 1,000.  Steps that the backend asked for has no kernel
- * for, and so ran on another one's, are named.
+ * of the precision (recorded.c allows networks more that make more of
+ * roundings), and where products are not IEEE single precision the count may
+ * differ by 2 of 1,000.  Other precisions than fp32 are for a GPU.  Steps that
+ * the backend asked for has no kernel for, and so ran on another one's, are
+ * named.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -481,6 +483,10 @@ int main(int argc, char **argv)
             printf("%s\n", cases[i].path);
         recorded_list(has_pictures);
         return 0;
+    }
+    if (asked.precision != INFER_PRECISION_FP32 && !on_gpu) {
+        printf("FAILED a precision other than fp32 wants --device=cuda\n");
+        return 1;
     }
     data_folder = getenv("TEST_DATA");
     if (data_folder == NULL || data_folder[0] == '\0') {

@@ -296,7 +296,7 @@ static void test_rotation(void **state)
     kern_release(&second);
 }
 
-/* The planner is not offered what is only there to be compared with. */
+/* Rows that are there to be compared with are marked so. */
 static void test_baselines(void **state)
 {
     const struct kern_row *row =

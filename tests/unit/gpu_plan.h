@@ -7,7 +7,8 @@
 #include "libinfer/device.h"
 #include "libinfer/plan.h"
 
-/* How an H200 would run a model through a backend that was named. */
+/* How an H200 would run a model through a backend that was named; one plan at a
+ * time. */
 static inline struct plan *plan_for_gpu(struct infer_model *model,
                                         const struct graph_shape *shape,
                                         enum infer_backend backend,
@@ -28,7 +29,8 @@ static inline struct plan *plan_for_gpu(struct infer_model *model,
     config = (struct plan_config){.model = model,
                                   .device = &gpu,
                                   .backend = {backend, INFER_BACKEND_CUDA},
-                                  .n_backends = 2,
+                                  .n_backends =
+                                      backend == INFER_BACKEND_CUDA ? 1 : 2,
                                   .strict = true,
                                   .precision = precision};
     if (plan_new(&config, shape, &err, &plan) < 0)

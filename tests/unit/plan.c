@@ -72,6 +72,27 @@ static int never_launched(const struct kern_exec *exec,
     return 0;
 }
 
+/* Where kernels of ours and of a library meet in a stream, and only there; what
+ * is known of one stream says nothing of another. */
+static void test_fences(void **unused)
+{
+    const enum infer_backend ours = INFER_BACKEND_CUDA;
+    const enum infer_backend library = INFER_BACKEND_CUDNN;
+    const void *foreign = NULL;
+    const char stream[2] = {0};
+
+    (void)unused;
+    assert_false(device_needs_fence(&foreign, ours, &stream[0]));
+    assert_true(device_needs_fence(&foreign, library, &stream[0]));
+    assert_false(device_needs_fence(&foreign, library, &stream[0]));
+    assert_false(device_needs_fence(&foreign, ours, &stream[1]));
+    assert_false(device_needs_fence(&foreign, library, &stream[0]));
+    assert_false(device_needs_fence(&foreign, ours, &stream[0]));
+    assert_true(device_needs_fence(&foreign, library, &stream[0]));
+    assert_true(device_needs_fence(&foreign, library, &stream[1]));
+    assert_true(device_needs_fence(&foreign, library, &stream[0]));
+}
+
 /* The device is told whose kernel comes next before it is launched. */
 static void test_ordered(void **unused)
 {
@@ -240,9 +261,8 @@ static void test_random_networks(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_factors_gpu),
-        cmocka_unit_test(test_ordered),
-        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_factors_gpu),     cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_ordered),         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_random_networks),
     };
 
