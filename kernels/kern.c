@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/checked.h"
+#include "kernels/base/checked.h"
 #include "kernels/problem.h"
 
 static const char *const op_names[KERN_OP_COUNT] = {

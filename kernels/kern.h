@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libinfer/infer.h"
+#include "include/infer.h"
 
 #ifdef __cplusplus
 extern "C" {

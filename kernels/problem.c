@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
 
 int problem_refuse(const struct kern_problem *p, struct infer_error *why,
                    int code)

@@ -4,7 +4,7 @@
 #ifndef KERNELS_PROBLEM_CHECK_H
 #define KERNELS_PROBLEM_CHECK_H
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/problem.h"
 
 /* Refuses: the text is prefixed with the operation's name. */

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "kernels/scalar.h"
+#include "kernels/base/scalar.h"
 
 /* ---- parts of several checks --------------------------------------- */
 

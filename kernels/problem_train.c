@@ -3,8 +3,8 @@
  * losses and updates; problem.c checks the others. */
 #include "kernels/problem_check.h"
 
-#include "kernels/error.h"
-#include "kernels/scalar.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 
 /* Where F32 is expected, F64 is as good: the tests' reference keeps it. */
 static int expect_dtype(const struct kern_problem *p, const char *what,

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
+#include "kernels/base/scalar.h"
 #include "kernels/factors.h"
 #include "kernels/moments.h"
-#include "kernels/scalar.h"
 
 static int check_spatial(const struct kern_problem *p, struct infer_error *why)
 {

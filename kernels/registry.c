@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/factors.h"
 #include "kernels/kern.h"
 #include "kernels/moments.h"

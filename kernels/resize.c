@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
 
 /* Below this the antialias filter spans more than 2^20 inputs. */
 #define MIN_SCALE 0x1p-18

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
 
 void infer_session_options_init(struct infer_session_options *options)
 {

@@ -3,9 +3,9 @@
 #ifndef LIBINFER_SESSION_H
 #define LIBINFER_SESSION_H
 
-#include "libinfer/device.h"
-#include "libinfer/model.h"
-#include "libinfer/plan.h"
+#include "libinfer/device/device.h"
+#include "libinfer/model/model.h"
+#include "libinfer/plan/plan.h"
 
 /* A batch that is run in parts (session_parts.c). */
 struct session_parts {

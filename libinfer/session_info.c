@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "libinfer/session.h"
 
 static void describe(const struct graph_value *v, struct infer_tensor_info *out)

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 #include "kernels/problem.h"
-#include "kernels/scalar.h"
 #include "libinfer/session.h"
 
 /* What a model expects: "?x3x224x224", ? where a dimension is free; rank -1:

@@ -5,10 +5,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
-#include "kernels/scalar.h"
-#include "libinfer/device.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "libinfer/device/device.h"
 #include "tools/cli.h"
 
 void arrays_clear(struct arrays *a)

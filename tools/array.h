@@ -3,7 +3,7 @@
 #ifndef TOOLS_ARRAY_H
 #define TOOLS_ARRAY_H
 
-#include "libinfer/infer.h"
+#include "include/infer.h"
 
 /* Inputs or outputs of one network, at most. */
 #define ARRAYS_MAX 64

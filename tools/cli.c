@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 #define MAX_OPTIONS 96
 

@@ -11,8 +11,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "libinfer/file_write.h"
-#include "libinfer/infer.h"
+#include "include/infer.h"
+#include "kernels/base/file_write.h"
 
 enum cli_exit {
     CLI_OK = 0,

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/error.h"
-#include "kernels/text.h"
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
 #include "tools/cli.h"
 
 /* The text with every byte that is no UTF-8 as "\\xNN", five characters that a

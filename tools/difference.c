@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/scalar.h"
+#include "kernels/base/scalar.h"
 
 /* Divides where everything that was expected is 0. */
 #define LEAST_SCALE 1e-30

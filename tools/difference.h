@@ -3,7 +3,7 @@
 #ifndef TOOLS_DIFFERENCE_H
 #define TOOLS_DIFFERENCE_H
 
-#include "libinfer/infer.h"
+#include "include/infer.h"
 
 struct difference {
     /* Largest |found - expected|; INFINITY where only one of the two is NaN, or

@@ -3,7 +3,7 @@
 #ifndef TOOLS_LABELS_H
 #define TOOLS_LABELS_H
 
-#include "libinfer/infer.h"
+#include "include/infer.h"
 
 struct labels {
     char **text;

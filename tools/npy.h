@@ -3,7 +3,7 @@
 #ifndef TOOLS_NPY_H
 #define TOOLS_NPY_H
 
-#include "libinfer/infer.h"
+#include "include/infer.h"
 
 /* Writes one array, format version 1.0, C order. */
 int npy_write(const char *path, const struct infer_array *array,

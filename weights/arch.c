@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/error.h"
-#include "kernels/text.h"
-#include "libinfer/model_file.h"
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
+#include "libinfer/graph/model_file.h"
 
 typedef int build_fn(const struct arch_row *row, int classes,
                      struct infer_error *err, struct graph **out);

@@ -3,7 +3,7 @@
 #ifndef WEIGHTS_ARCH_H
 #define WEIGHTS_ARCH_H
 
-#include "libinfer/graph.h"
+#include "libinfer/graph/graph.h"
 #include "weights/weights.h"
 
 struct arch_row {

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/scalar.h"
-#include "kernels/text.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "kernels/base/text.h"
 #include "weights/layout.h"
 
 /* What wrappers put before every key (DataParallel, Lightning, EMA). */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/hash.h"
+#include "kernels/base/error.h"
+#include "kernels/base/hash.h"
 
 #define NO_ENTRY UINT32_MAX /* a slot that names no entry */
 

@@ -3,8 +3,8 @@
  * mapping: a file that changes meanwhile can give an error but not a fault. */
 #include "weights/weights.h"
 
-#include "kernels/error.h"
-#include "libinfer/device.h"
+#include "kernels/base/error.h"
+#include "libinfer/device/device.h"
 
 int weights_file_read(const char *path, uint64_t max_bytes,
                       struct infer_error *err, struct weights_file *out)

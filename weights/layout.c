@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 /* A layer's weight in both layouts.  order[] turns the last shape into the
  * first, but for the two axes C, M that a depthwise one joins. */

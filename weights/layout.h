@@ -3,7 +3,7 @@
 #ifndef WEIGHTS_LAYOUT_H
 #define WEIGHTS_LAYOUT_H
 
-#include "libinfer/graph.h"
+#include "libinfer/graph/graph.h"
 #include "weights/weights.h"
 
 /* Turns the weights of conv, conv_transpose and dense layers from *layout into

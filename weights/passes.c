@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 /* Times round the table.  A real network needs three or four; the bound keeps
  * a file made for it from costing more.  Stopping early is always right: each

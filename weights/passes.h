@@ -5,7 +5,7 @@
 #ifndef WEIGHTS_PASSES_H
 #define WEIGHTS_PASSES_H
 
-#include "libinfer/graph.h"
+#include "libinfer/graph/graph.h"
 #include "weights/weights.h"
 
 /* What happened to the network, for people: read, folded, fused, removed,

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 #define WEIGHTS_FORMAT(symbol) extern const struct weights_format symbol;
 #include "weights/formats.def"

@@ -19,9 +19,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
-#include "libinfer/json.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "kernels/base/json.h"
 #include "weights/bytes.h"
 #include "weights/numpy/numpy.h"
 #include "weights/safetensors_header.h"

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libinfer/infer.h"
+#include "include/infer.h"
 
 struct safetensors_entry {
     size_t name;    /* offset into names, NUL-terminated there */

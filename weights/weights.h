@@ -14,16 +14,16 @@
  * reader.  Nothing is executed, fetched, or opened outside the folder of the
  * model.
  */
-#ifndef WEIGHTS_H
-#define WEIGHTS_H
+#ifndef WEIGHTS_WEIGHTS_H
+#define WEIGHTS_WEIGHTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libinfer/constant.h"
-#include "libinfer/graph.h"
-#include "libinfer/infer.h"
+#include "include/infer.h"
+#include "libinfer/graph/constant.h"
+#include "libinfer/graph/graph.h"
 
 /* ---- dictionaries of bare tensors ---------------------------------- */
 

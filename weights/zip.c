@@ -7,7 +7,7 @@
 
 #include <zlib.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 /* zlib counts in unsigned int: larger members go through in pieces. */
 #define PIECE ((uint64_t)1 << 30)

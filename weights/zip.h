@@ -15,8 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libinfer/constant.h"
-#include "libinfer/infer.h"
+#include "include/infer.h"
+#include "libinfer/graph/constant.h"
 
 /* Deflate cannot expand by more than 1032 to 1. */
 #define ZIPFILE_MAX_RATIO 1032

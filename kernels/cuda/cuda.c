@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA's errors in the words of this project, and its devices. */
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_rt.h"
 
 #include <pthread.h>
 #include <stdio.h>

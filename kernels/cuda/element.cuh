@@ -10,7 +10,7 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_rt.h"
 
 /* ---- conversions --------------------------------------------------- */
 
@@ -70,8 +70,8 @@ static __device__ __forceinline__ void store_vec(T *p, const vec<T, N> &v)
 
 /* ---- any data type ------------------------------------------------- */
 
-/* Converted as kernels/scalar.h says.  For paths where the type is known only
- * when running. */
+/* Converted as kernels/base/scalar.h says.  For paths where the type is known
+ * only when running. */
 static __device__ __forceinline__ double load_any(enum infer_dtype t,
                                                   const void *p, int64_t i)
 {

@@ -3,7 +3,7 @@
 #ifndef KERNELS_CUDA_LAUNCH_CUH
 #define KERNELS_CUDA_LAUNCH_CUH
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_rt.h"
 
 /* Dynamic shared memory of the block, aligned for the copy engine's swizzle. */
 #define LAUNCH_SHARED(name)                                                    \

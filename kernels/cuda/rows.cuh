@@ -3,7 +3,7 @@
 #ifndef KERNELS_CUDA_ROWS_CUH
 #define KERNELS_CUDA_ROWS_CUH
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_rt.h"
 
 #define CUDA_ROW(symbol, operation, type, limits, run)                         \
     CUDA_ROW_TIMED(symbol, operation, type, limits, NULL, run)

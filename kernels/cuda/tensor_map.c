@@ -2,7 +2,7 @@
 /* Descriptions of tensors for Hopper's copy engine. */
 #include "kernels/cuda/tensor_map.h"
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_rt.h"
 
 typedef CUresult (*encode_tiled)(CUtensorMap *, CUtensorMapDataType, cuuint32_t,
                                  void *, const cuuint64_t *, const cuuint64_t *,

@@ -6,7 +6,7 @@
 
 #include <cuda.h>
 
-#include "kernels/cuda/conv.h"
+#include "kernels/cuda/conv/conv.h"
 
 enum tensor_map_type {
     TENSOR_MAP_F16,

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_rt.h"
 
 /* Blocks of a loop over the grid: enough to fill any GPU several times. */
 static inline unsigned cuda_grid(int64_t n, int threads)

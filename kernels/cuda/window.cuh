@@ -4,7 +4,7 @@
 #ifndef KERNELS_CUDA_WINDOW_CUH
 #define KERNELS_CUDA_WINDOW_CUH
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_rt.h"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/walk.cuh"
 

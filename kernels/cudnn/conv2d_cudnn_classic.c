@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/conv.h"
+#include "kernels/base/scalar.h"
+#include "kernels/cuda/conv/conv.h"
 #include "kernels/problem.h"
-#include "kernels/scalar.h"
 
 #define REFUSE(why, ...) error_set(why, INFER_EUNSUPPORTED, __VA_ARGS__)
 

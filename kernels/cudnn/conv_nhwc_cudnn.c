@@ -17,10 +17,10 @@
  */
 #include <string.h>
 
-#include "kernels/cuda/conv.h"
+#include "kernels/base/scalar.h"
+#include "kernels/cuda/conv/conv.h"
 #include "kernels/cudnn/solve.h"
 #include "kernels/problem.h"
-#include "kernels/scalar.h"
 
 /* ---- shapes -------------------------------------------------------- */
 

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/scalar.h"
 #include "kernels/problem.h"
-#include "kernels/scalar.h"
 
 #define REFUSE(why, ...) error_set(why, INFER_EUNSUPPORTED, __VA_ARGS__)
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cudnn/cudnn.h"
+#include "kernels/cudnn/cudnn_api.h"
 
 /* The oldest cuDNN whose graph interface the rows are written for. */
 #define CUDNN_OLDEST 90000

@@ -16,7 +16,7 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/kern.h"
 
 #define KERN_ROW(symbol) extern const struct kern_row symbol;

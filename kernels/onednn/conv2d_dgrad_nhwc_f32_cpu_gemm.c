@@ -10,7 +10,7 @@
 #include <dnnl.h>
 #include <omp.h>
 
-#include "kernels/onednn/cpu.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/onednn/primitive.h"
 
 #include "kernels/problem.h"

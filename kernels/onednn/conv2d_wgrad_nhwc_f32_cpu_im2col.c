@@ -18,10 +18,10 @@
 #include <dnnl.h>
 #include <omp.h>
 
-#include "kernels/onednn/cpu.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/onednn/primitive.h"
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/problem.h"
 
 extern const struct kern_row conv2d_wgrad_nhwc_f32_cpu_im2col;

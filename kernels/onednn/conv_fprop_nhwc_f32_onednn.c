@@ -11,12 +11,12 @@
  */
 #include "config.h"
 
+#include "kernels/cpu/conv/vector.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/onednn/convolution.h"
-#include "kernels/onednn/cpu.h"
 #include "kernels/onednn/layer.h"
-#include "kernels/onednn/vector.h"
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/problem.h"
 
 extern const struct kern_row conv_fprop_nhwc_f32_onednn;

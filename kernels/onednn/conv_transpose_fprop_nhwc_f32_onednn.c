@@ -5,11 +5,11 @@
  */
 #include "config.h"
 
+#include "kernels/cpu/cpu.h"
 #include "kernels/onednn/convolution.h"
-#include "kernels/onednn/cpu.h"
 #include "kernels/onednn/layer.h"
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/problem.h"
 
 extern const struct kern_row conv_transpose_fprop_nhwc_f32_onednn;

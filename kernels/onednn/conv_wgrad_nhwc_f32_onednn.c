@@ -7,12 +7,12 @@
  */
 #include "config.h"
 
+#include "kernels/cpu/cpu.h"
 #include "kernels/onednn/convolution.h"
-#include "kernels/onednn/cpu.h"
 
 #include <stdlib.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/problem.h"
 
 extern const struct kern_row conv_wgrad_nhwc_f32_onednn;

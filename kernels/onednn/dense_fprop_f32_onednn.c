@@ -8,7 +8,7 @@
 
 #include "kernels/onednn/layer.h"
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/problem.h"
 
 extern const struct kern_row dense_fprop_f32_onednn;

@@ -4,7 +4,7 @@
 
 #include "kernels/onednn/layer.h"
 
-#include "kernels/onednn/cpu.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
 
 bool onednn_layer_bias(const struct kern_problem *p, struct onednn_layer *layer,

@@ -7,7 +7,7 @@
 
 #include "kernels/onednn/primitive.h"
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 extern const struct kern_row matmul_f32_onednn;
 

@@ -28,8 +28,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/onednn/cpu.h"
+#include "kernels/base/error.h"
+#include "kernels/cpu/cpu.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static dnnl_status_t start_status;

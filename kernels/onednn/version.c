@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/onednn/cpu.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/onednn/pages.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

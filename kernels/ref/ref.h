@@ -10,10 +10,10 @@
 #ifndef KERNELS_REF_REF_H
 #define KERNELS_REF_REF_H
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 #include "kernels/kern.h"
 #include "kernels/problem.h"
-#include "kernels/scalar.h"
 
 #define KERN_ROW(symbol) extern const struct kern_row symbol;
 #include "kernels/kernels.def"

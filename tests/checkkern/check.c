@@ -10,7 +10,7 @@
 #include <string.h>
 
 #ifdef HAVE_CUDNN
-#include "kernels/cudnn/cudnn.h"
+#include "kernels/cudnn/cudnn_api.h"
 #endif
 #include "tests/checkkern/checkkern.h"
 

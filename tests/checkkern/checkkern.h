@@ -5,12 +5,12 @@
  * A problem is made from a row, a seed and a number, so that one command
  * replays it.  Rows of the reference itself are held against the reference on
  * dense single or double precision: that proves their strides, conversions,
- * guard zones and workspace (tests/unit/ref.c proves their arithmetic).
+ * guard zones and workspace (tests/unit/kernels/ref.c proves their arithmetic).
  */
-#ifndef CHECKKERN_H
-#define CHECKKERN_H
+#ifndef TESTS_CHECKKERN_CHECKKERN_H
+#define TESTS_CHECKKERN_CHECKKERN_H
 
-#include "libinfer/device.h"
+#include "libinfer/device/device.h"
 #include "tools/verify/verify.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tests/checkkern/checkkern.h"
 
 #define N 24

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/error.h"
-#include "kernels/text.h"
-#include "libinfer/json.h"
-#include "libinfer/model_file.h"
+#include "kernels/base/error.h"
+#include "kernels/base/json.h"
+#include "kernels/base/text.h"
+#include "libinfer/graph/model_file.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
 #include "weights/weights.h"

@@ -5,8 +5,8 @@
 
 #include <cJSON.h>
 
-#include "libinfer/graph.h"
-#include "libinfer/model.h"
+#include "libinfer/graph/graph.h"
+#include "libinfer/model/model.h"
 
 /* Largest difference from recorded outputs, relative to the largest of them:
  * the roundings of single precision over a score of layers, in two orders. */

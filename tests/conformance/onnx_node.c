@@ -25,10 +25,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/scalar.h"
-#include "libinfer/model.h"
+#include "kernels/base/scalar.h"
+#include "libinfer/model/model.h"
 #include "tests/conformance/tensor.h"
-#include "tests/unit/protobuf_writer.h"
+#include "tests/unit/weights/protobuf_writer.h"
 #include "weights/onnx/onnx.h"
 #include "weights/passes.h"
 #include "weights/weights.h"

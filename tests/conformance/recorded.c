@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/scalar.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 #include "tests/conformance/model.h"
 #include "tests/conformance/tensor.h"
 #include "weights/weights.h"

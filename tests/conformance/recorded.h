@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "libinfer/infer.h"
-#include "libinfer/json.h"
+#include "include/infer.h"
+#include "kernels/base/json.h"
 
 /* Runs the cases whose path contains word on the reference backend and as
  * asked for, as read and optimised.  On a CPU all results are held against the

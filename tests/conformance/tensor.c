@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "weights/onnx/proto.h"
 
 bool tensor_file_bytes(const char *path, struct pb_message *out)

@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
-#include "libinfer/constant.h"
-#include "libinfer/infer.h"
-#include "tests/unit/protobuf_writer.h"
+#include "include/infer.h"
+#include "libinfer/graph/constant.h"
+#include "tests/unit/weights/protobuf_writer.h"
 
 /* A whole file; false where it cannot be read. */
 bool tensor_file_bytes(const char *path, struct pb_message *out);

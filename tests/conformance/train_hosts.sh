@@ -7,7 +7,7 @@ set -u
 src=${srcdir:-.}
 run() {
     timeout 60 "$src/tests/conformance/two_hosts.sh" 2 \
-        tests/unit/train_mpi "$1"
+        tests/unit/tools/train_mpi "$1"
 }
 
 run hosts

@@ -30,9 +30,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/json.h"
-#include "libinfer/model.h"
+#include "kernels/base/error.h"
+#include "kernels/base/json.h"
+#include "libinfer/model/model.h"
 #include "tests/conformance/data.h"
 #include "tests/conformance/model.h"
 #include "tests/conformance/recorded.h"

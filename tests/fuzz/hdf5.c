@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: HDF5 files, every object and attribute of them. */
 #include "tests/fuzz/fuzz.h"
-#include "tests/unit/hdf5_walk.h"
+#include "tests/unit/weights/hdf5_walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

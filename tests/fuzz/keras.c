@@ -3,7 +3,7 @@
  * configurations as bare JSON.  A graph that comes out must hold together. */
 #include "tests/fuzz/fuzz.h"
 
-#include "libinfer/json.h"
+#include "kernels/base/json.h"
 #include "weights/keras/keras.h"
 
 extern const struct weights_format weights_format_keras;

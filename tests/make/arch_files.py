@@ -12,7 +12,7 @@ import sys
 
 
 class Net:
-    """A graph in the JSON of libinfer/model_file.h."""
+    """A graph in the JSON of libinfer/graph/model_file.h."""
 
     def __init__(self, name):
         self.name = name

@@ -7,7 +7,7 @@
     hdf5_files.py --expect FILE...  prints the datasets that h5py reads in
                                     existing files, but optimiser state
 
-tests/unit/hdf5 compares its own reading with these lines when the environment
+tests/unit/weights/hdf5 compares its own reading with these lines when the environment
 names the folder in HDF5_FILES.  A line is
 
     FILE PATH KIND TYPE (SHAPE) SUM

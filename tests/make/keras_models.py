@@ -8,7 +8,7 @@
 Each model NAME is written as NAME.keras, NAME.h5 and NAME.weights.h5, with its
 inputs and outputs in Keras' own order of axes in NAME.npz (input0, ...,
 output0, ...; batch of two).  --applications adds networks of keras.applications
-with random weights.  tests/unit/keras runs the models when the environment
+with random weights.  tests/unit/weights/keras runs the models when the environment
 names the folder in KERAS_FILES.
 
 Channels-first models are run by the torch backend, because TensorFlow has no

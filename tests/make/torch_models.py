@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random-weight networks of torchvision for tests/unit/torch_archs.c.
+"""Random-weight networks of torchvision for tests/unit/weights/torch_archs.c.
 
     tests/make/torch_models.py DIR [NAME...]
 

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/error.h"
-#include "kernels/scalar.h"
-#include "kernels/text.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "kernels/base/text.h"
 #include "tools/npy.h"
 
 /* Extent of a free spatial dimension that nobody names. */

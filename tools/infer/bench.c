@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/text.h"
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 /* Timed runs at most; a run below a microsecond does not exist. */
 #define MAX_RUNS 1000000

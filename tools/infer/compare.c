@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/device.h"
+#include "kernels/base/error.h"
+#include "libinfer/device/device.h"
 #include "tools/difference.h"
 
 static bool measure(const struct infer_array *a, const struct infer_array *b,

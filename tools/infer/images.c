@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/error.h"
-#include "kernels/scalar.h"
-#include "libinfer/device.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "libinfer/device/device.h"
 
 /* Folders inside folders, at most. */
 #define MAX_DEPTH 16

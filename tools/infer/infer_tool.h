@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the command line `infer`. */
-#ifndef TOOLS_INFER_TOOL_H
-#define TOOLS_INFER_TOOL_H
+#ifndef TOOLS_INFER_INFER_TOOL_H
+#define TOOLS_INFER_INFER_TOOL_H
 
-#include "libinfer/infer.h"
+#include "include/infer.h"
 #include "tools/array.h"
 #include "tools/cli.h"
 #include "tools/labels.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/device.h"
+#include "kernels/base/error.h"
+#include "libinfer/device/device.h"
 
 enum {
     OPT_MODEL,

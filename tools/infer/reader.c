@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/model.h"
-#include "libinfer/preprocess.h"
+#include "kernels/base/error.h"
+#include "libinfer/image/preprocess.h"
+#include "libinfer/model/model.h"
 
 enum slot_state { EMPTY, READING, READY };
 

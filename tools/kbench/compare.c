@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/constant.h"
-#include "libinfer/json.h"
+#include "kernels/base/error.h"
+#include "kernels/base/json.h"
+#include "libinfer/graph/constant.h"
 #include "tools/kbench/kbench.h"
 
 /* All kernels of all layers of six networks make some 20 MB. */

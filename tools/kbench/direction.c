@@ -2,7 +2,7 @@
 /* The ways back of a convolution: dgrad and wgrad as problems of their own. */
 #include <string.h>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 #include "tools/kbench/kbench.h"
 
 const char *const kb_dir_names[] = {"fprop", "dgrad", "wgrad", NULL};

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
 #include "kernels/factors.h"
-#include "kernels/text.h"
-#include "libinfer/graph.h"
+#include "libinfer/graph/graph.h"
 #include "tools/kbench/kbench.h"
 
 /* No figure of a real network comes near; products of all stay in range. */

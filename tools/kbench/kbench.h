@@ -10,14 +10,14 @@
  *     stats.c, compare.c             numbers, and those of an earlier run
  *     report_*.c, html_*.c           for people and for machines
  */
-#ifndef TOOLS_KBENCH_H
-#define TOOLS_KBENCH_H
+#ifndef TOOLS_KBENCH_KBENCH_H
+#define TOOLS_KBENCH_KBENCH_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
 #include "kernels/kern.h"
-#include "libinfer/device.h"
+#include "libinfer/device/device.h"
 #include "tools/cli.h"
 
 /* ---- problems ------------------------------------------------------ */

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/problem.h"
-#include "libinfer/model.h"
-#include "libinfer/plan.h"
+#include "libinfer/model/model.h"
+#include "libinfer/plan/plan.h"
 #include "tools/kbench/kbench.h"
 #include "tools/wconv/wconv.h"
 #include "weights/passes.h"

@@ -8,15 +8,15 @@
 #include <time.h>
 
 #ifdef HAVE_CUDA
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_rt.h"
 #endif
 #ifdef HAVE_CUDNN
-#include "kernels/cudnn/cudnn.h"
+#include "kernels/cudnn/cudnn_api.h"
 #endif
 #ifdef HAVE_ONEDNN
 #include "kernels/onednn/onednn.h"
 #endif
-#include "libinfer/device.h"
+#include "libinfer/device/device.h"
 #include "tools/kbench/kbench.h"
 
 #ifdef HAVE_CUDA

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/graph.h"
+#include "kernels/base/error.h"
+#include "libinfer/graph/graph.h"
 #include "tools/kbench/kbench.h"
 
 enum {

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tools/kbench/kbench.h"
 
 #define GPU_COLUMNS 4096

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/factors.h"
 #include "tools/kbench/kbench.h"
 #include "tools/verify/verify.h"

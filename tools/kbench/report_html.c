@@ -2,7 +2,7 @@
 /* One page, well-formed and complete in itself: nothing is fetched. */
 #include <string.h>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 #include "tools/kbench/kbench.h"
 
 void kb_html_text(FILE *f, const char *text)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tools/kbench/kbench.h"
 
 /* Of a CPU, at most; also where the system does not say. */

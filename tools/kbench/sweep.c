@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tools/kbench/kbench.h"
 
 /* ---- one sweep ----------------------------------------------------- */

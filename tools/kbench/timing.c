@@ -11,7 +11,7 @@
  */
 #include <stdlib.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tools/kbench/bench.h"
 
 /* Seconds that a round of one candidate takes at least, where MAX_SERIES

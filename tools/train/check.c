@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 /* Pictures of a gradient check, the most elements of a parameter (fewer where
  * there are many parameters, but never one alone), elements in all that this

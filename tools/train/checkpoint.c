@@ -10,10 +10,10 @@
 
 #include <cjson/cJSON.h>
 
-#include "kernels/error.h"
-#include "kernels/text.h"
-#include "libinfer/file_write.h"
-#include "libinfer/json.h"
+#include "kernels/base/error.h"
+#include "kernels/base/file_write.h"
+#include "kernels/base/json.h"
+#include "kernels/base/text.h"
 #include "weights/weights.h"
 
 #define NAME_BYTES 512

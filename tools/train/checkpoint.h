@@ -18,7 +18,7 @@
 #ifndef TOOLS_TRAIN_CHECKPOINT_H
 #define TOOLS_TRAIN_CHECKPOINT_H
 
-#include "tools/train/net.h"
+#include "tools/train/net/net.h"
 
 #define CHECKPOINT_VERSION 1
 

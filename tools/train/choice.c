@@ -6,7 +6,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tools/train/train.h"
 
 /* What must be the same on every run is not left to measurements, which vary,

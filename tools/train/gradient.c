@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "tools/train/random.h"
+#include "kernels/base/error.h"
+#include "tools/train/data/random.h"
 
 /* A step is small enough to cross few corners of ReLU or of a maximum, and
  * large enough that a loss of about 2, known to 2e-16, gives a difference

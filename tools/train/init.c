@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "tools/train/random.h"
+#include "kernels/base/error.h"
+#include "tools/train/data/random.h"
 
 const char *const init_names[] = {"auto", "pytorch", "kaiming", "xavier", NULL};
 

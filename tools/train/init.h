@@ -3,7 +3,7 @@
 #ifndef TOOLS_TRAIN_INIT_H
 #define TOOLS_TRAIN_INIT_H
 
-#include "tools/train/net.h"
+#include "tools/train/net/net.h"
 
 enum init_scheme {
     INIT_AUTO,    /* KAIMING where there is batch norm, else PYTORCH */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/file_write.h"
+#include "kernels/base/error.h"
+#include "kernels/base/file_write.h"
 
 static const char head[] = "step,epoch,rate,loss,accuracy,val_loss,"
                            "val_accuracy,images_per_second,seconds\n";

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stddef.h>
 
-#include "libinfer/infer.h"
+#include "include/infer.h"
 
 /* One line.  Figures that were not measured are NaN. */
 struct log_row {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 static void print_plan(const struct train_run *r)
 {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 void train_request_init(struct train_request *q)
 {

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/file_write.h"
-#include "libinfer/preprocess.h"
+#include "kernels/base/error.h"
+#include "kernels/base/file_write.h"
+#include "libinfer/image/preprocess.h"
 
 static int wish_of(const struct graph *g, struct infer_error *err,
                    struct data_wish *out)

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/error.h"
-#include "kernels/text.h"
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 static volatile sig_atomic_t interrupted;
 

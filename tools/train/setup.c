@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/text.h"
-#include "libinfer/file_write.h"
+#include "kernels/base/error.h"
+#include "kernels/base/file_write.h"
+#include "kernels/base/text.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
 #include "weights/weights.h"

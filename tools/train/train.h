@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the command line `train`. */
-#ifndef TOOLS_TRAIN_H
-#define TOOLS_TRAIN_H
+#ifndef TOOLS_TRAIN_TRAIN_H
+#define TOOLS_TRAIN_TRAIN_H
 
 #include "tools/cli.h"
-#include "tools/train/augment.h"
 #include "tools/train/checkpoint.h"
+#include "tools/train/data/augment.h"
+#include "tools/train/data/loader.h"
 #include "tools/train/init.h"
-#include "tools/train/loader.h"
 #include "tools/train/log.h"
-#include "tools/train/net.h"
+#include "tools/train/net/net.h"
 #include "tools/train/policy.h"
 
 /* A number of steps, or of epochs. */

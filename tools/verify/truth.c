@@ -2,7 +2,7 @@
 /* What is true of a problem: the reference on types that hold every value. */
 #include <stdlib.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tools/verify/verify.h"
 
 const struct kern_row *truth_row(enum kern_op op)

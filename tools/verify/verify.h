@@ -4,12 +4,12 @@
  * true of a problem, and how far from it a row may be.  checkkern and kbench
  * share it, so that what one accepts the other does too.
  */
-#ifndef TOOLS_VERIFY_H
-#define TOOLS_VERIFY_H
+#ifndef TOOLS_VERIFY_VERIFY_H
+#define TOOLS_VERIFY_VERIFY_H
 
+#include "kernels/base/scalar.h"
 #include "kernels/kern.h"
 #include "kernels/problem.h"
-#include "kernels/scalar.h"
 
 /* ---- random numbers (splitmix64) ----------------------------------- */
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/model_file.h"
+#include "kernels/base/error.h"
+#include "libinfer/graph/model_file.h"
 #include "tools/labels.h"
 
 enum {

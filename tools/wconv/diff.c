@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tools/difference.h"
 
 static const struct cli_option options[] = {{NULL, 0, CLI_FLAG, NULL, NULL, 0}};

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 enum { OPT_LAYERS, OPT_WEIGHTS, OPT_DOT, OPT_FROM };
 

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libinfer/graph_fields.h"
-#include "libinfer/json.h"
+#include "kernels/base/json.h"
+#include "libinfer/graph/graph_fields.h"
 
 #define COLUMNS 78
 

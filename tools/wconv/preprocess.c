@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tools/wconv/wconv.h"
 
 void wconv_preprocess_init(struct wconv_preprocess *p)

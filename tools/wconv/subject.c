@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "libinfer/model_file.h"
+#include "libinfer/graph/model_file.h"
 
 enum content { CONTENT_OTHER, CONTENT_MODEL, CONTENT_ARCH };
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/scalar.h"
-#include "libinfer/model.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
+#include "libinfer/model/model.h"
 #include "tools/array.h"
 #include "tools/difference.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of wconv. */
-#ifndef TOOLS_WCONV_H
-#define TOOLS_WCONV_H
+#ifndef TOOLS_WCONV_WCONV_H
+#define TOOLS_WCONV_WCONV_H
 
 #include "tools/cli.h"
 #include "weights/arch.h"

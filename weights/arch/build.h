@@ -11,7 +11,7 @@
 #ifndef WEIGHTS_ARCH_BUILD_H
 #define WEIGHTS_ARCH_BUILD_H
 
-#include "libinfer/graph.h"
+#include "libinfer/graph/graph.h"
 #include "weights/arch.h"
 
 struct arch_build {

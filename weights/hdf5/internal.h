@@ -4,9 +4,9 @@
 #ifndef WEIGHTS_HDF5_INTERNAL_H
 #define WEIGHTS_HDF5_INTERNAL_H
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
-#include "weights/hdf5/hdf5.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "weights/hdf5/hdf5_reader.h"
 
 /* An address of all ones, whatever its width: nothing is there. */
 #define HDF5_UNDEFINED UINT64_MAX

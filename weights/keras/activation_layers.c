@@ -3,7 +3,7 @@
 #include <float.h>
 #include <string.h>
 
-#include "libinfer/json.h"
+#include "kernels/base/json.h"
 #include "weights/keras/keras.h"
 
 /* Graph files are JSON, which has no infinity: the largest finite number does

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/json.h"
+#include "kernels/base/error.h"
+#include "kernels/base/json.h"
 #include "weights/keras/keras.h"
 
 /* ---- classes ------------------------------------------------------- */

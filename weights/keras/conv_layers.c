@@ -7,8 +7,8 @@
  * (K,C,R,S) and one-dimensional ones as (R,1,C,K). */
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "libinfer/json.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/json.h"
 #include "weights/keras/keras.h"
 
 static bool uses_bias(struct keras_emit *k, const struct keras_layer *l)

@@ -25,8 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
 #include "weights/keras/keras.h"
 
 /* What a variable is. */

@@ -18,13 +18,13 @@
  * the last axis of a tensor that never was a picture), and results are exact
  * everywhere.
  */
-#ifndef WEIGHTS_KERAS_H
-#define WEIGHTS_KERAS_H
+#ifndef WEIGHTS_KERAS_KERAS_H
+#define WEIGHTS_KERAS_KERAS_H
 
 #include <cjson/cJSON.h>
 
-#include "libinfer/graph.h"
-#include "weights/hdf5/hdf5.h"
+#include "libinfer/graph/graph.h"
+#include "weights/hdf5/hdf5_reader.h"
 #include "weights/weights.h"
 
 #define KERAS_MAX_VARIABLES 4

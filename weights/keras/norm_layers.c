@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/scalar.h"
-#include "libinfer/json.h"
+#include "kernels/base/json.h"
+#include "kernels/base/scalar.h"
 #include "weights/keras/keras.h"
 
 int keras_norm_variables(struct keras_emit *k, struct keras_layer *l)

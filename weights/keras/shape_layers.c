@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libinfer/json.h"
+#include "kernels/base/json.h"
 #include "weights/keras/keras.h"
 
 struct keras_value keras_identity(struct keras_emit *k, struct keras_layer *l,

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "weights/keras/keras.h"
 
 /* ---- attributes with lists of names -------------------------------- */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The header of a .npy file. */
-#ifndef WEIGHTS_NPY_H
-#define WEIGHTS_NPY_H
+#ifndef WEIGHTS_NUMPY_NPY_H
+#define WEIGHTS_NUMPY_NPY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libinfer/infer.h"
+#include "include/infer.h"
 
 struct npy_header {
     enum infer_dtype dtype;

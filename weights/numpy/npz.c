@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
-#include "kernels/text.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
 #include "weights/bytes.h"
 #include "weights/numpy/npy.h"
 #include "weights/numpy/numpy.h"

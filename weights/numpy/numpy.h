@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element types as numpy writes them, in .npy headers and in pickles. */
-#ifndef WEIGHTS_NUMPY_H
-#define WEIGHTS_NUMPY_H
+#ifndef WEIGHTS_NUMPY_NUMPY_H
+#define WEIGHTS_NUMPY_NUMPY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "libinfer/constant.h"
-#include "libinfer/infer.h"
+#include "include/infer.h"
+#include "libinfer/graph/constant.h"
 
 /* Reads "<f4", ">i8", "|u1", "f8", "?": the kind, the size in bytes and the
  * byte order ('<', '>', '|', '=' or none).  False for every type that is no

@@ -8,7 +8,7 @@
  * the batch is free in this reading: whatever differs between the probes does
  * so for its sake.
  */
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "weights/onnx/onnx.h"
 
 static bool varies(const struct onnx_import *im, int value, int d)

@@ -3,8 +3,8 @@
  * import time. */
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/scalar.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 #include "weights/onnx/onnx.h"
 
 /* A scalar or list attribute as a constant. */

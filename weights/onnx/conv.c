@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "weights/onnx/onnx.h"
 #include "weights/onnx/window.h"
 

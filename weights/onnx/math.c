@@ -3,8 +3,8 @@
 #include <float.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/scalar.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 #include "weights/onnx/onnx.h"
 
 /* ---- one argument -------------------------------------------------- */

@@ -2,8 +2,8 @@
 /* Nodes and attributes of an ONNX graph. */
 #include <string.h>
 
-#include "kernels/error.h"
-#include "libinfer/graph.h"
+#include "kernels/base/error.h"
+#include "libinfer/graph/graph.h"
 #include "weights/onnx/proto.h"
 
 static int out_of_memory(struct infer_error *err)

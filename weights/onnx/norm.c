@@ -3,8 +3,8 @@
 #include <limits.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/scalar.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 #include "weights/onnx/onnx.h"
 
 /* All inputs of the node into in[0 .. max-1]; absent ones are -1. */

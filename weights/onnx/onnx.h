@@ -9,15 +9,15 @@
  * a number depends on the batch exactly where its probes differ.  Models with
  * no free dimension have one probe.
  */
-#ifndef WEIGHTS_ONNX_H
-#define WEIGHTS_ONNX_H
+#ifndef WEIGHTS_ONNX_ONNX_H
+#define WEIGHTS_ONNX_ONNX_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libinfer/graph.h"
-#include "libinfer/ops/op.h"
+#include "libinfer/graph/graph.h"
+#include "libinfer/graph/ops/op.h"
 #include "weights/onnx/proto.h"
 #include "weights/weights.h"
 

@@ -2,7 +2,7 @@
 /* ONNX pooling. */
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "weights/onnx/onnx.h"
 #include "weights/onnx/window.h"
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
-#include "kernels/text.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 /* Protobuf itself stops here. */
 #define ONNX_MAX_FILE INT32_MAX

@@ -13,9 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libinfer/constant.h"
-#include "libinfer/graph.h"
-#include "libinfer/infer.h"
+#include "include/infer.h"
+#include "libinfer/graph/constant.h"
+#include "libinfer/graph/graph.h"
 #include "weights/onnx/protobuf.h"
 
 /* What a file may hold: far above any network, and low enough that lists made

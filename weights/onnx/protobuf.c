@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 /* A field number has 29 bits. */
 #define PB_MAX_FIELD 0x1fffffffu

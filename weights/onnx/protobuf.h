@@ -14,14 +14,14 @@
  * inside are opened only where the caller asks for it, with pb_enter(), so
  * nesting costs nothing until then; the depth is capped all the same.
  */
-#ifndef WEIGHTS_PROTOBUF_H
-#define WEIGHTS_PROTOBUF_H
+#ifndef WEIGHTS_ONNX_PROTOBUF_H
+#define WEIGHTS_ONNX_PROTOBUF_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libinfer/infer.h"
+#include "include/infer.h"
 
 #define PB_MAX_DEPTH 32
 

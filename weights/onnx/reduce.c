@@ -2,7 +2,7 @@
 /* ONNX reductions, arg reductions and softmax. */
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "weights/onnx/onnx.h"
 
 /* ---- reductions ---------------------------------------------------- */

@@ -4,7 +4,7 @@
  * definitions: docs/Operators.md of ONNX 1.4, "experimental". */
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "weights/onnx/onnx.h"
 
 /* x op c, unless that changes nothing; *x becomes the result. */

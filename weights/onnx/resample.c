@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "weights/onnx/onnx.h"
 
 /* ---- Pad ----------------------------------------------------------- */

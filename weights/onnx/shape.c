@@ -3,8 +3,8 @@
 #include <limits.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/scalar.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 #include "weights/onnx/onnx.h"
 
 static int out_of_memory(struct infer_error *err)

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
-#include "kernels/scalar.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 
 /* ---- making -------------------------------------------------------- */
 

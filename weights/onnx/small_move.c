@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
 
 int small_reshape(struct onnx_import *im, const struct onnx_small *a, int rank,
                   const int64_t *dim, struct infer_error *err,

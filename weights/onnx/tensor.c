@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
-#include "kernels/scalar.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "kernels/base/scalar.h"
 #include "weights/onnx/proto.h"
 
 /* Smaller payloads are copied: a reference would cost as much. */

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
-#include "kernels/scalar.h"
-#include "libinfer/hash.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "kernels/base/hash.h"
+#include "kernels/base/scalar.h"
 #include "weights/onnx/onnx.h"
 
 /* Constants that a few bytes of file ask for (ConstantOfShape, Expand): enough

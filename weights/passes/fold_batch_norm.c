@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/scalar.h"
+#include "kernels/base/scalar.h"
 
 int pass_fold_batch_norm(struct graph *g, struct pass_report *report,
                          struct infer_error *err);

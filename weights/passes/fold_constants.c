@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "libinfer/model.h"
+#include "kernels/base/checked.h"
+#include "libinfer/model/model.h"
 
 int pass_fold_constants(struct graph *g, struct pass_report *report,
                         struct infer_error *err);

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/scalar.h"
+#include "kernels/base/scalar.h"
 
 int pass_fold_scale(struct graph *g, struct pass_report *report,
                     struct infer_error *err);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/scalar.h"
+#include "kernels/base/scalar.h"
 
 /* Weights as a matrix of rows that share one output channel and blocks that
  * share one input channel; see the two walkers below. */

@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-#include "kernels/scalar.h"
+#include "kernels/base/scalar.h"
 
 int pass_match_activations(struct graph *g, struct pass_report *report,
                            struct infer_error *err);

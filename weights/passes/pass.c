@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/scalar.h"
+#include "kernels/base/scalar.h"
 
 /* ---- the index ----------------------------------------------------- */
 

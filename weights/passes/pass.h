@@ -15,8 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/error.h"
-#include "libinfer/graph.h"
+#include "kernels/base/error.h"
+#include "libinfer/graph/graph.h"
 #include "weights/passes.h"
 
 /* A running pass.  The index is kept by the pass_* functions below; graph_*

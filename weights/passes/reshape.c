@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "kernels/checked.h"
+#include "kernels/base/checked.h"
 
 int pass_merge_reshapes(struct graph *g, struct pass_report *report,
                         struct infer_error *err);

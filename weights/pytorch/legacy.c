@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "weights/bytes.h"
 #include "weights/pytorch/torch.h"
 

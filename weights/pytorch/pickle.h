@@ -12,14 +12,14 @@
  * index, so that cycles and deep nesting need no care when they are freed.
  * Memory is bounded by PICKLE_BUDGET_*.
  */
-#ifndef WEIGHTS_PICKLE_H
-#define WEIGHTS_PICKLE_H
+#ifndef WEIGHTS_PYTORCH_PICKLE_H
+#define WEIGHTS_PYTORCH_PICKLE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libinfer/infer.h"
+#include "include/infer.h"
 
 /* Memory that one pickle may cost: base + factor * its bytes.  The state_dict
  * of 200,000 scalars, the worst that was met, needs 5.3 times its bytes. */

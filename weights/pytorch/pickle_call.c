@@ -3,7 +3,7 @@
  * for number and kind; nothing is called. */
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "weights/numpy/numpy.h"
 #include "weights/pytorch/pickle_machine.h"
 #include "weights/pytorch/pickle_text.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the pickle machine share. */
-#ifndef WEIGHTS_PICKLE_MACHINE_H
-#define WEIGHTS_PICKLE_MACHINE_H
+#ifndef WEIGHTS_PYTORCH_PICKLE_MACHINE_H
+#define WEIGHTS_PYTORCH_PICKLE_MACHINE_H
 
 #include "weights/bytes.h"
 #include "weights/pytorch/pickle.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/checked.h"
-#include "kernels/error.h"
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
 
 /* A line of text may be as long as the text it holds, but a number may not. */
 #define MAX_NUMBER_TEXT 4096

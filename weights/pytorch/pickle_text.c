@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/checked.h"
+#include "kernels/base/checked.h"
 
 static bool is_digit(unsigned char c)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text arguments of pickle protocol 0. */
-#ifndef WEIGHTS_PICKLE_TEXT_H
-#define WEIGHTS_PICKLE_TEXT_H
+#ifndef WEIGHTS_PYTORCH_PICKLE_TEXT_H
+#define WEIGHTS_PYTORCH_PICKLE_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>

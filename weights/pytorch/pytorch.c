@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/text.h"
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
 #include "weights/bytes.h"
 #include "weights/pytorch/torch.h"
 #include "weights/zip.h"

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 #define MAX_DEPTH 64 /* of nested containers */
 #define MAX_NAME  65536

@@ -2,8 +2,8 @@
 /* What the two containers of PyTorch, zip and legacy, have in common: storages
  * found by key, tensors that are views of them, and the search for the
  * state_dict in a checkpoint. */
-#ifndef WEIGHTS_TORCH_H
-#define WEIGHTS_TORCH_H
+#ifndef WEIGHTS_PYTORCH_TORCH_H
+#define WEIGHTS_PYTORCH_TORCH_H
 
 #include "weights/pytorch/pickle.h"
 #include "weights/weights.h"

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Single elements of any data type. */
+#include "kernels/base/scalar.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint32_t float_bits(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static float bits_float(uint32_t bits)
+{
+    float value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+float scalar_from_f16(uint16_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x8000) << 16;
+    uint32_t exponent = (bits >> 10) & 0x1f;
+    uint32_t fraction = bits & 0x3ff;
+
+    if (exponent == 0x1f)
+        return bits_float(sign | 0x7f800000 | fraction << 13);
+    if (exponent == 0) {
+        float tiny = (float)fraction * 0x1p-24f; /* subnormal, exact */
+
+        return sign ? -tiny : tiny;
+    }
+    return bits_float(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+uint16_t scalar_to_f16(float value)
+{
+    uint32_t bits = float_bits(value);
+    uint32_t sign = (bits >> 16) & 0x8000;
+    uint32_t magnitude = bits & 0x7fffffff;
+    uint32_t half, rest;
+
+    if (magnitude > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00);
+    if (magnitude >= 0x477ff000) /* 65520 and above round to infinity */
+        return (uint16_t)(sign | 0x7c00);
+    if (magnitude < 0x38800000) { /* below 2^-14: subnormal or zero */
+        /* Adding 0.5 lines the value up so that the last place of the sum is
+         * 2^-24, that of subnormal halves; the addition rounds. */
+        float sum = bits_float(magnitude) + 0.5f;
+
+        return (uint16_t)(sign | (float_bits(sum) - float_bits(0.5f)));
+    }
+    half = (magnitude - 0x38000000) >> 13;
+    rest = magnitude & 0x1fff;
+    if (rest > 0x1000 || (rest == 0x1000 && (half & 1)))
+        half++;
+    return (uint16_t)(sign | half);
+}
+
+float scalar_from_bf16(uint16_t bits)
+{
+    return bits_float((uint32_t)bits << 16);
+}
+
+uint16_t scalar_to_bf16(float value)
+{
+    uint32_t bits = float_bits(value);
+
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40); /* quiet, payload kept */
+    bits += 0x7fff + ((bits >> 16) & 1);
+    return (uint16_t)(bits >> 16);
+}
+
+double scalar_load(enum infer_dtype dtype, const void *base, int64_t i)
+{
+    switch (dtype) {
+    case INFER_F64:
+        return ((const double *)base)[i];
+    case INFER_F32:
+        return ((const float *)base)[i];
+    case INFER_F16:
+        return scalar_from_f16(((const uint16_t *)base)[i]);
+    case INFER_BF16:
+        return scalar_from_bf16(((const uint16_t *)base)[i]);
+    case INFER_U64:
+        return (double)((const uint64_t *)base)[i];
+    default:
+        return (double)scalar_load_i64(dtype, base, i);
+    }
+}
+
+int64_t scalar_load_i64(enum infer_dtype dtype, const void *base, int64_t i)
+{
+    uint64_t wide;
+
+    switch (dtype) {
+    case INFER_I64:
+        return ((const int64_t *)base)[i];
+    case INFER_I32:
+        return ((const int32_t *)base)[i];
+    case INFER_I16:
+        return ((const int16_t *)base)[i];
+    case INFER_I8:
+        return ((const int8_t *)base)[i];
+    case INFER_U64:
+        wide = ((const uint64_t *)base)[i];
+        return wide > INT64_MAX ? INT64_MAX : (int64_t)wide;
+    case INFER_U32:
+        return ((const uint32_t *)base)[i];
+    case INFER_U16:
+        return ((const uint16_t *)base)[i];
+    case INFER_U8:
+        return ((const uint8_t *)base)[i];
+    case INFER_BOOL:
+        return ((const uint8_t *)base)[i] != 0;
+    case INFER_F64:
+    case INFER_F32:
+    case INFER_F16:
+    case INFER_BF16: {
+        double value = scalar_load(dtype, base, i);
+
+        if (isnan(value))
+            return 0;
+        if (value >= 0x1p63)
+            return INT64_MAX;
+        return value < -0x1p63 ? INT64_MIN : (int64_t)value;
+    }
+    default:
+        return 0;
+    }
+}
+
+void scalar_store(enum infer_dtype dtype, void *base, int64_t i, double value)
+{
+    switch (dtype) {
+    case INFER_F64:
+        ((double *)base)[i] = value;
+        break;
+    case INFER_F32:
+        ((float *)base)[i] = (float)value;
+        break;
+    case INFER_F16:
+        ((uint16_t *)base)[i] = scalar_to_f16((float)value);
+        break;
+    case INFER_BF16:
+        ((uint16_t *)base)[i] = scalar_to_bf16((float)value);
+        break;
+    case INFER_BOOL:
+        ((uint8_t *)base)[i] = value != 0;
+        break;
+    case INFER_U64:
+        if (!(value > 0))
+            ((uint64_t *)base)[i] = 0;
+        else
+            ((uint64_t *)base)[i] =
+                value >= 0x1p64 ? UINT64_MAX : (uint64_t)value;
+        break;
+    default:
+        scalar_store_i64(dtype, base, i, scalar_load_i64(INFER_F64, &value, 0));
+        break;
+    }
+}
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+void scalar_store_i64(enum infer_dtype dtype, void *base, int64_t i,
+                      int64_t value)
+{
+    switch (dtype) {
+    case INFER_I64:
+        ((int64_t *)base)[i] = value;
+        break;
+    case INFER_I32:
+        ((int32_t *)base)[i] = (int32_t)clamp(value, INT32_MIN, INT32_MAX);
+        break;
+    case INFER_I16:
+        ((int16_t *)base)[i] = (int16_t)clamp(value, INT16_MIN, INT16_MAX);
+        break;
+    case INFER_I8:
+        ((int8_t *)base)[i] = (int8_t)clamp(value, INT8_MIN, INT8_MAX);
+        break;
+    case INFER_U64:
+        ((uint64_t *)base)[i] = value < 0 ? 0 : (uint64_t)value;
+        break;
+    case INFER_U32:
+        ((uint32_t *)base)[i] = (uint32_t)clamp(value, 0, UINT32_MAX);
+        break;
+    case INFER_U16:
+        ((uint16_t *)base)[i] = (uint16_t)clamp(value, 0, UINT16_MAX);
+        break;
+    case INFER_U8:
+        ((uint8_t *)base)[i] = (uint8_t)clamp(value, 0, UINT8_MAX);
+        break;
+    case INFER_BOOL:
+        ((uint8_t *)base)[i] = value != 0;
+        break;
+    case INFER_F64:
+    case INFER_F32:
+    case INFER_F16:
+    case INFER_BF16:
+        scalar_store(dtype, base, i, (double)value);
+        break;
+    default:
+        break;
+    }
+}
+
+bool scalar_is_integer(enum infer_dtype dtype)
+{
+    return dtype >= INFER_I64 && dtype <= INFER_BOOL;
+}
+
+bool scalar_is_float(enum infer_dtype dtype)
+{
+    return dtype >= INFER_F64 && dtype <= INFER_BF16;
+}
+
+void scalar_convert(enum infer_dtype from, const void *src, enum infer_dtype to,
+                    void *dst, size_t n)
+{
+    int64_t i, count = (int64_t)n;
+
+    if (from == to) {
+        if (n > 0)
+            memcpy(dst, src, n * infer_dtype_size(from));
+    } else if (from == INFER_F16 && to == INFER_F32) {
+        for (i = 0; i < count; i++)
+            ((float *)dst)[i] = scalar_from_f16(((const uint16_t *)src)[i]);
+    } else if (from == INFER_F32 && to == INFER_F16) {
+        for (i = 0; i < count; i++)
+            ((uint16_t *)dst)[i] = scalar_to_f16(((const float *)src)[i]);
+    } else if (from == INFER_F32 && to == INFER_BF16) {
+        for (i = 0; i < count; i++)
+            ((uint16_t *)dst)[i] = scalar_to_bf16(((const float *)src)[i]);
+    } else if (scalar_is_integer(from) && scalar_is_integer(to)) {
+        for (i = 0; i < count; i++)
+            scalar_store_i64(to, dst, i, scalar_load_i64(from, src, i));
+    } else {
+        for (i = 0; i < count; i++)
+            scalar_store(to, dst, i, scalar_load(from, src, i));
+    }
+}

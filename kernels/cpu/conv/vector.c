@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which vector instructions the machine has, and what the inner loops need to
+ * know of an epilogue. */
+#include "config.h"
+
+#include "kernels/cpu/conv/vector.h"
+
+#include <math.h>
+
+#include "kernels/base/error.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/problem.h"
+
+enum cpu_isa cpu_limit = CPU_WIDEST;
+
+#ifdef VECTOR_LEVELS
+bool cpu_has_avx512(void)
+{
+    return cpu_limit > CPU_AVX2 && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+
+bool cpu_has_avx2(void)
+{
+    return cpu_limit >= CPU_AVX2 && __builtin_cpu_supports("avx2") &&
+           __builtin_cpu_supports("fma");
+}
+#else
+bool cpu_has_avx512(void)
+{
+    return false;
+}
+
+bool cpu_has_avx2(void)
+{
+    return false;
+}
+#endif
+
+const struct vector_steps *vector_steps(void)
+{
+#ifdef VECTOR_LEVELS
+    if (cpu_has_avx512())
+        return &vector_steps_avx512;
+    if (cpu_has_avx2())
+        return &vector_steps_avx2;
+#endif
+    return NULL;
+}
+
+bool vector_bounds(const struct kern_unary *act)
+{
+    return act->kind == KERN_IDENTITY || act->kind == KERN_RELU ||
+           act->kind == KERN_CLIP;
+}
+
+static bool lies_channels_last(const struct kern_tensor *t)
+{
+    return !t || (cpu_is_f32(t) && cpu_channels_inner(t));
+}
+
+int vector_conv_supports(const struct kern_problem *p, struct infer_error *why)
+{
+    enum { X, W, BIAS, RESIDUAL }; /* in[] of a convolution */
+    const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
+
+    if (!vector_steps())
+        return error_set(why, INFER_EUNSUPPORTED, "needs AVX2 or AVX-512");
+    if (!lies_channels_last(&p->in[X]) || !lies_channels_last(&p->out[0]) ||
+        !lies_channels_last(residual))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes channels-last F32 activations");
+    if (!(p->constant_in & 1u << W) || !cpu_is_dense(&p->in[W], KERN_NCHW))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes constant dense F32 weights");
+    if (!cpu_is_dense(kern_problem_in(p, BIAS), KERN_NCHW))
+        return error_set(why, INFER_EUNSUPPORTED, "takes a dense F32 bias");
+    if (!cpu_act_known(&p->epilogue.act) ||
+        (residual && p->epilogue.residual_last &&
+         !vector_bounds(&p->epilogue.act)))
+        return error_set(why, INFER_EUNSUPPORTED, "lacks this epilogue");
+    return 0;
+}
+
+void vector_epilogue_fill(struct vector_epilogue *e,
+                          const struct kern_epilogue *of)
+{
+    e->bias = NULL;
+    e->of = *of;
+    e->bounded = vector_bounds(&of->act);
+    e->low = -INFINITY;
+    e->high = INFINITY;
+    if (of->act.kind == KERN_RELU)
+        e->low = 0.0f;
+    if (of->act.kind == KERN_CLIP) {
+        e->low = of->act.a;
+        e->high = of->act.b;
+    }
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the rows written in plain C for the CPU share: clones for wider vector
+ * instructions, division of work among threads, walks over strided tensors,
+ * and activations over arrays.
+ */
+#ifndef KERNELS_CPU_CPU_H
+#define KERNELS_CPU_CPU_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/kern.h"
+
+/* Compiles a function for AVX-512, AVX2 and the baseline; the loader chooses.
+ * Sanitizers run before the loader's choice can be made, and profit little. */
+#if defined(HAVE_TARGET_CLONES) && !defined(__SANITIZE_ADDRESS__) &&           \
+    !defined(__SANITIZE_THREAD__)
+#define CPU_CLONES                                                             \
+    __attribute__((                                                            \
+        target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CPU_CLONES
+#endif
+
+/* For bodies that must be compiled within their clone. */
+#if defined(__GNUC__)
+#define CPU_INLINE static inline __attribute__((always_inline))
+#else
+#define CPU_INLINE static inline
+#endif
+
+/* Elements that make it worth waking another thread: waking costs about 2 us,
+ * in which one core moves some 10 thousand elements. */
+#define CPU_GRAIN 16384
+
+/* How many of `threads` to use on that many elements of work. */
+static inline int cpu_threads(int threads, int64_t elements)
+{
+    const int64_t useful = elements / CPU_GRAIN + 1;
+
+    return useful < threads ? (int)useful : threads;
+}
+
+/* The part [*from, *to) of n that falls to thread i of count. */
+static inline void cpu_share(int64_t n, int i, int count, int64_t *from,
+                             int64_t *to)
+{
+    *from = n / count * i + (n % count < i ? n % count : i);
+    *to = *from + n / count + (i < n % count);
+}
+
+/* See kern_onednn_each(). */
+void cpu_each(int threads, int64_t n, void (*fn)(void *context, int64_t i),
+              void *context);
+
+/* ---- walks --------------------------------------------------------- */
+
+#define CPU_MAX_OPERAND 6
+
+/* Several tensors of one shape (broadcast ones with stride 0), their
+ * dimensions sorted by the strides of operand 0 and merged where all allow. */
+struct cpu_walk {
+    int rank, operands;
+    int64_t weight; /* work of an element, in elements; 1 at first */
+    int64_t dim[KERN_MAX_RANK];
+    int64_t stride[CPU_MAX_OPERAND][KERN_MAX_RANK];
+};
+
+/* Every tensor has the dimensions of t[0], or broadcasts to them. */
+void cpu_walk_init(struct cpu_walk *w, int operands,
+                   const struct kern_tensor *const *t);
+
+/* Handles `rows` rows of n elements; strides are in elements. */
+typedef void cpu_walk_fn(const void *context, int64_t rows, int64_t n,
+                         float *const *at, const int64_t *row_stride,
+                         const int64_t *stride);
+
+/* Calls fn over all elements, from several threads at once.  base[i] is the
+ * address of element 0 of operand i; elements are 4 bytes wide. */
+void cpu_walk_run(const struct cpu_walk *w, int threads, void *const *base,
+                  cpu_walk_fn *fn, const void *context);
+
+/* Copies n dense elements of 4 bytes. */
+void cpu_copy(const void *from, void *to, int64_t n, int threads);
+
+/* ---- element-wise -------------------------------------------------- */
+
+/* y[i] = act(x[i]); y may be x. */
+void cpu_act(const struct kern_unary *act, const float *x, float *y, int64_t n);
+/* The same on a dense array in place, by several threads. */
+void cpu_act_parallel(const struct kern_unary *act, float *y, int64_t n,
+                      int threads);
+/* True where cpu_act() knows the function. */
+bool cpu_act_known(const struct kern_unary *act);
+/* The widest vectors that functions chosen by hand may use: a test's wish.
+ * Clones follow the machine: they are one source compiled several times. */
+enum cpu_isa { CPU_SSE41, CPU_AVX2, CPU_WIDEST };
+extern enum cpu_isa cpu_limit;
+/* True where the functions and files named after these may run. */
+bool cpu_has_avx2(void);
+bool cpu_has_avx512(void);
+/* y[i] = sigmoid(a x[i]), times x[i] if asked; y may be x. */
+void cpu_sigmoid_avx512(float a, bool times_x, const float *x, float *y,
+                        int64_t n);
+/* dx[i] = dy[i] act'(x[i]), or the same by y[i] = act(x[i]) where
+ * kern_unary_knows_y(); dx may be dy. */
+void cpu_slope_by_x(const struct kern_unary *act, const float *dy,
+                    const float *x, float *dx, int64_t n);
+void cpu_slope_by_y(const struct kern_unary *act, const float *dy,
+                    const float *y, float *dx, int64_t n);
+/* y[i] = exp(x[i] - shift), unless y is NULL; returns the sum. */
+float cpu_exp_sum(const float *x, float shift, float *y, int64_t n);
+/* y[i] += x[i] */
+void cpu_add(const float *x, float *y, int64_t n);
+
+/* y[i] = log(x[i]) for normal x > 0 */
+void cpu_log(const float *x, float *y, int64_t n);
+
+/* Applies p's epilogue to n finished sums in y; residual may be NULL. */
+static inline void cpu_epilogue(const struct kern_epilogue *ep, float *y,
+                                const float *residual, int64_t n)
+{
+    if (residual && !ep->residual_last)
+        cpu_add(residual, y, n);
+    if (ep->act.kind != KERN_IDENTITY)
+        cpu_act(&ep->act, y, y, n);
+    if (residual && ep->residual_last)
+        cpu_add(residual, y, n);
+}
+
+/* The bits of a float, and the float of bits, in bodies that vectorise. */
+CPU_INLINE uint32_t cpu_bits_of(float x)
+{
+    uint32_t u;
+
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+CPU_INLINE float cpu_float_of(uint32_t u)
+{
+    float x;
+
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* ---- checks -------------------------------------------------------- */
+
+static inline bool cpu_is_f32(const struct kern_tensor *t)
+{
+    return t->dtype == INFER_F32;
+}
+
+/* True where t is dense and F32, or absent (NULL). */
+static inline bool cpu_is_dense(const struct kern_tensor *t,
+                                enum kern_layout layout)
+{
+    return !t || (cpu_is_f32(t) && kern_tensor_is_dense(t, layout));
+}
+
+/* True where channels lie side by side (or there is one). */
+static inline bool cpu_channels_inner(const struct kern_tensor *t)
+{
+    return t->rank >= 2 && (t->stride[1] == 1 || t->dim[1] == 1);
+}
+
+/* The state of rows that need only this. */
+struct cpu_state {
+    int threads;
+};
+
+int cpu_prepare(struct kern_exec *e, const struct kern_device *d,
+                struct infer_error *err);
+void cpu_release(struct kern_exec *e);
+static inline int cpu_threads_of(const struct kern_exec *e)
+{
+    return ((const struct cpu_state *)e->state)->threads;
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * y = x < 0 ? slope x : x, with the slope broadcast to x, any strides.
+ */
+#include "config.h"
+
+#include "kernels/base/error.h"
+#include "kernels/cpu/cpu.h"
+
+extern const struct kern_row prelu_f32_cpu_walk;
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    (void)d;
+    if (!cpu_is_f32(&p->in[0]) || !cpu_is_f32(&p->in[1]) ||
+        !cpu_is_f32(&p->out[0]))
+        return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    return 0;
+}
+
+CPU_INLINE void row(const float *x, int64_t sx, const float *slope, int64_t ss,
+                    float *y, int64_t sy, int64_t n)
+{
+    int64_t i;
+
+#pragma omp simd
+    for (i = 0; i < n; i++) {
+        const float v = x[i * sx];
+
+        y[i * sy] = v < 0.0f ? slope[i * ss] * v : v;
+    }
+}
+
+CPU_CLONES static void rows_of(const void *context, int64_t rows, int64_t n,
+                               float *const *at, const int64_t *row_stride,
+                               const int64_t *stride)
+{
+    const bool dense = stride[0] == 1 && stride[1] == 1;
+    int64_t r;
+
+    (void)context;
+    for (r = 0; r < rows; r++) {
+        float *y = at[0] + r * row_stride[0];
+        const float *x = at[1] + r * row_stride[1];
+        const float *slope = at[2] + r * row_stride[2];
+
+        if (dense && stride[2] == 1)
+            row(x, 1, slope, 1, y, 1, n);
+        else if (dense && stride[2] == 0)
+            row(x, 1, slope, 0, y, 1, n);
+        else
+            row(x, stride[1], slope, stride[2], y, stride[0], n);
+    }
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_tensor *t[] = {&p->out[0], &p->in[0], &p->in[1]};
+    void *base[] = {args->out[0], (void *)args->in[0], (void *)args->in[1]};
+    struct cpu_walk w;
+
+    (void)err;
+    if (kern_tensor_count(t[0]) == 0)
+        return 0;
+    cpu_walk_init(&w, 3, t);
+    cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, NULL);
+    return 0;
+}
+
+const struct kern_row prelu_f32_cpu_walk = {
+    .name = "prelu_f32_cpu_walk",
+    .op = KERN_PRELU,
+    .backend = INFER_BACKEND_ONEDNN,
+    .layout = KERN_NHWC,
+    .dtype = INFER_F32,
+    .acc = INFER_F32,
+    .flags = KERN_STRIDED,
+    .supports = supports,
+    .prepare = cpu_prepare,
+    .launch = launch,
+    .release = cpu_release,
+};

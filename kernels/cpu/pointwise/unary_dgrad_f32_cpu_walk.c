@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradient of functions of one argument, by x or by y, any strides; quick where
+ * the innermost dimension is contiguous in all tensors.
+ */
+#include "config.h"
+
+#include "kernels/cpu/cpu.h"
+
+#include "kernels/base/error.h"
+#include "kernels/problem.h"
+
+extern const struct kern_row unary_dgrad_f32_cpu_walk;
+
+enum { DY, X, Y, RESIDUAL };
+
+/* Elements that stay in the L1 cache between the product and the sum. */
+#define BLOCK 512
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    const struct kern_unary *f = &p->attr.unary;
+    int i;
+
+    (void)d;
+    for (i = 0; i < p->n_in; i++)
+        if (kern_problem_in(p, i) && !cpu_is_f32(&p->in[i]))
+            return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    if (!cpu_is_f32(&p->out[0]))
+        return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    /* For alpha <= 0 both branches of celu's formula count. */
+    if (f->kind == KERN_CELU && !(f->a > 0.0f))
+        return error_set(why, INFER_EUNSUPPORTED, "takes celu's alpha above 0");
+    return 0;
+}
+
+struct context {
+    const struct kern_unary *act;
+    bool by_x, residual;
+};
+
+/* n contiguous elements; residual may be NULL or dx. */
+static void block_of(const struct context *c, const float *dy, const float *v,
+                     const float *residual, float *dx, int64_t n)
+{
+    float t[BLOCK];
+    float *to = residual ? t : dx;
+
+    if (c->by_x)
+        cpu_slope_by_x(c->act, dy, v, to, n);
+    else
+        cpu_slope_by_y(c->act, dy, v, to, n);
+    if (!residual)
+        return;
+    if (residual != dx)
+        cpu_copy(residual, dx, n, 1);
+    cpu_add(t, dx, n);
+}
+
+/* Operands: dx, dy, x or y, residual. */
+static void rows_of(const void *context, int64_t rows, int64_t n,
+                    float *const *at, const int64_t *row_stride,
+                    const int64_t *stride)
+{
+    const struct context *c = context;
+    const bool dense = stride[0] == 1 && stride[1] == 1 && stride[2] == 1 &&
+                       (!c->residual || stride[3] == 1);
+    const int64_t step = dense ? BLOCK : 1;
+
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i += step) {
+            const float *residual =
+                c->residual ? at[3] + r * row_stride[3] + i * stride[3] : NULL;
+
+            block_of(c, at[1] + r * row_stride[1] + i * stride[1],
+                     at[2] + r * row_stride[2] + i * stride[2], residual,
+                     at[0] + r * row_stride[0] + i * stride[0],
+                     n - i < step ? n - i : step);
+        }
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct context c = {&p->attr.unary, kern_problem_in(p, X) != NULL,
+                              kern_problem_in(p, RESIDUAL) != NULL};
+    const int from = c.by_x ? X : Y;
+    const struct kern_tensor *t[] = {&p->out[0], &p->in[DY], &p->in[from],
+                                     &p->in[RESIDUAL]};
+    void *base[] = {args->out[0], (void *)args->in[DY], (void *)args->in[from],
+                    (void *)args->in[RESIDUAL]};
+    struct cpu_walk w;
+
+    (void)err;
+    if (kern_tensor_count(t[0]) == 0)
+        return 0;
+    cpu_walk_init(&w, c.residual ? 4 : 3, t);
+    cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, &c);
+    return 0;
+}
+
+const struct kern_row unary_dgrad_f32_cpu_walk = {
+    .name = "unary_dgrad_f32_cpu_walk",
+    .op = KERN_UNARY_DGRAD,
+    .backend = INFER_BACKEND_ONEDNN,
+    .layout = KERN_NHWC,
+    .dtype = INFER_F32,
+    .acc = INFER_F32,
+    .flags = KERN_STRIDED,
+    .supports = supports,
+    .prepare = cpu_prepare,
+    .launch = launch,
+    .release = cpu_release,
+};

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Element-wise functions of one tensor, any strides.
+ */
+#include "config.h"
+
+#include "kernels/base/error.h"
+#include "kernels/cpu/cpu.h"
+
+extern const struct kern_row unary_f32_cpu_walk;
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    (void)d;
+    if (!cpu_is_f32(&p->in[0]) || !cpu_is_f32(&p->out[0]))
+        return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    if (!cpu_act_known(&p->attr.unary))
+        return error_set(why, INFER_EUNSUPPORTED, "lacks this function");
+    return 0;
+}
+
+static void rows_of(const void *context, int64_t rows, int64_t n,
+                    float *const *at, const int64_t *row_stride,
+                    const int64_t *stride)
+{
+    const struct kern_unary *act = context;
+    int64_t r, i;
+
+    for (r = 0; r < rows; r++) {
+        float *y = at[0] + r * row_stride[0];
+        const float *x = at[1] + r * row_stride[1];
+
+        if (stride[0] == 1 && stride[1] == 1) {
+            cpu_act(act, x, y, n);
+            continue;
+        }
+        for (i = 0; i < n; i++)
+            cpu_act(act, x + i * stride[1], y + i * stride[0], 1);
+    }
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_tensor *t[] = {&p->out[0], &p->in[0]};
+    void *base[] = {args->out[0], (void *)args->in[0]};
+    struct cpu_walk w;
+
+    (void)err;
+    if (kern_tensor_count(t[0]) == 0)
+        return 0;
+    cpu_walk_init(&w, 2, t);
+    cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, &p->attr.unary);
+    return 0;
+}
+
+const struct kern_row unary_f32_cpu_walk = {
+    .name = "unary_f32_cpu_walk",
+    .op = KERN_UNARY,
+    .backend = INFER_BACKEND_ONEDNN,
+    .layout = KERN_NHWC,
+    .dtype = INFER_F32,
+    .acc = INFER_F32,
+    .flags = KERN_STRIDED,
+    .supports = supports,
+    .prepare = cpu_prepare,
+    .launch = launch,
+    .release = cpu_release,
+};

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pooling over windows, and reductions over all spatial dimensions, which are
+ * pooling with one window.  Channels lie side by side; pixels may lie at any
+ * distance, so a result may be a slice of a concatenation.
+ *
+ * An item of work is one row of output pixels, or a part of its channels where
+ * there are fewer rows than threads.  Up to 64 channels of an output pixel stay
+ * in registers while the pixels of its window are folded in.
+ */
+#include "config.h"
+
+#include "kernels/base/error.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/problem.h"
+
+extern const struct kern_row pool_fprop_nhwc_f32_cpu_direct;
+extern const struct kern_row reduce_nhwc_f32_cpu_direct;
+
+enum fold { FOLD_MAX, FOLD_MIN, FOLD_SUM };
+
+/* One spatial dimension of a pool. */
+struct axis {
+    int64_t in, out, window, stride, dilation, begin, end;
+    int64_t x_stride, y_stride;
+};
+
+/* Everything that an item needs; axes are D,H,W with size 1 where absent. */
+struct pool {
+    enum fold fold;
+    bool average, count_include_pad;
+    struct axis axis[KERN_MAX_SPATIAL];
+    int64_t images, channels, x_image, y_image;
+    const struct kern_epilogue *epilogue; /* may be NULL */
+};
+
+/* ---- folding ------------------------------------------------------- */
+
+typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t mask __attribute__((vector_size(64)));
+#define LANES 16
+
+CPU_INLINE vec fold_vec(enum fold fold, vec a, vec b)
+{
+    mask take;
+
+    if (fold == FOLD_SUM)
+        return a + b;
+    take = fold == FOLD_MAX ? a < b : b < a;
+    return (vec)(((mask)b & take) | ((mask)a & ~take));
+}
+
+CPU_INLINE float fold_one(enum fold fold, float a, float b)
+{
+    if (fold == FOLD_SUM)
+        return a + b;
+    return (fold == FOLD_MAX ? a < b : b < a) ? b : a;
+}
+
+/* Part of a window that is a run of pixels, `rows` times. */
+struct run {
+    const float *x;
+    int64_t step, taps, row_step, rows;
+};
+
+/* y = fold of y (unless first) and the run, `count` vectors of channels. */
+CPU_INLINE void fold_vectors(enum fold fold, bool first, int count,
+                             const struct run *r, int64_t c, float *y)
+{
+    vec v[4];
+    int64_t h, t;
+    int i;
+
+#pragma GCC unroll 4
+    for (i = 0; i < count; i++)
+        v[i] = *(const vec *)((first ? r->x : y) + c + i * LANES);
+    for (h = 0; h < r->rows; h++) {
+        const float *x = r->x + h * r->row_step + c;
+
+        for (t = first && h == 0 ? 1 : 0; t < r->taps; t++)
+#pragma GCC unroll 4
+            for (i = 0; i < count; i++)
+                v[i] = fold_vec(fold, v[i],
+                                *(const vec *)(x + t * r->step + i * LANES));
+    }
+#pragma GCC unroll 4
+    for (i = 0; i < count; i++)
+        *(vec *)(y + c + i * LANES) = v[i];
+}
+
+/* n channels of one output pixel. */
+CPU_INLINE void fold_channels(enum fold fold, bool first, const struct run *r,
+                              float *y, int64_t n)
+{
+    int64_t c = 0, h, t;
+
+    for (; c + 4 * LANES <= n; c += 4 * LANES)
+        fold_vectors(fold, first, 4, r, c, y);
+    for (; c + LANES <= n; c += LANES)
+        fold_vectors(fold, first, 1, r, c, y);
+    for (; c < n; c++) {
+        float v = first ? r->x[c] : y[c];
+
+        for (h = 0; h < r->rows; h++)
+            for (t = first && h == 0 ? 1 : 0; t < r->taps; t++)
+                v = fold_one(fold, v, r->x[h * r->row_step + t * r->step + c]);
+        y[c] = v;
+    }
+}
+
+CPU_CLONES static void fold_run(enum fold fold, bool first, const struct run *r,
+                                float *y, int64_t n)
+{
+    if (fold == FOLD_MAX)
+        fold_channels(FOLD_MAX, first, r, y, n);
+    else if (fold == FOLD_MIN)
+        fold_channels(FOLD_MIN, first, r, y, n);
+    else
+        fold_channels(FOLD_SUM, first, r, y, n);
+}
+
+CPU_CLONES static void scale_row(float *y, float factor, int64_t n)
+{
+    int64_t c;
+
+#pragma omp simd
+    for (c = 0; c < n; c++)
+        y[c] *= factor;
+}
+
+/* ---- windows ------------------------------------------------------- */
+
+/* The taps [*from, *to) of output o that lie inside the input, and *counted,
+ * those that lie inside the padded input (the overhang of ceil mode does not).
+ */
+static void window(const struct axis *a, int64_t o, int64_t *from, int64_t *to,
+                   int64_t *counted)
+{
+    const int64_t origin = o * a->stride - a->begin;
+    int64_t first = 0, last = a->window, padded = a->window;
+
+    if (origin < 0)
+        first = (-origin + a->dilation - 1) / a->dilation;
+    if (origin + (last - 1) * a->dilation >= a->in)
+        last = origin >= a->in ? 0 : (a->in - 1 - origin) / a->dilation + 1;
+    if (origin + (padded - 1) * a->dilation >= a->in + a->end)
+        padded = origin >= a->in + a->end
+                     ? 0
+                     : (a->in + a->end - 1 - origin) / a->dilation + 1;
+    *from = first;
+    *to = last < first ? first : last;
+    *counted = padded;
+}
+
+/* Channels [c, c + n) of one output pixel; y is its address. */
+static void pool_pixel(const struct pool *p, const float *x, float *y,
+                       const int64_t o[3], int64_t n)
+{
+    const struct axis *a = p->axis;
+    int64_t from[3], to[3], counted[3], at[3], d, i, area = 1;
+
+    for (i = 0; i < 3; i++) {
+        window(&a[i], o[i], &from[i], &to[i], &counted[i]);
+        area *= to[i] - from[i];
+        at[i] = o[i] * a[i].stride - a[i].begin + from[i] * a[i].dilation;
+        x += at[i] * a[i].x_stride;
+    }
+    for (d = from[0]; d < to[0] && area > 0; d++) {
+        const struct run run = {x + (d - from[0]) * a[0].dilation *
+                                        a[0].x_stride,
+                                a[2].dilation * a[2].x_stride, to[2] - from[2],
+                                a[1].dilation * a[1].x_stride, to[1] - from[1]};
+
+        fold_run(p->fold, d == from[0], &run, y, n);
+    }
+    if (area == 0)
+        for (i = 0; i < n; i++)
+            y[i] = 0.0f;
+    if (p->count_include_pad)
+        area = counted[0] * counted[1] * counted[2];
+    if (p->average && area > 1)
+        scale_row(y, 1.0f / (float)area, n);
+    if (p->epilogue)
+        cpu_epilogue(p->epilogue, y, NULL, n);
+}
+
+static void pool_run(const struct pool *p, int threads, const float *x,
+                     float *y)
+{
+    const struct axis *a = p->axis;
+    const int64_t rows = p->images * a[0].out * a[1].out;
+    int64_t taps = a[0].window * a[1].window * a[2].window, parts = 1, item;
+    int count;
+
+    taps *= rows * a[2].out;
+    count = cpu_threads(threads, taps * p->channels);
+    /* Parts hold at least a cache line of channels. */
+    if (rows < count && p->channels >= 32)
+        parts = p->channels / 16 < count ? p->channels / 16 : count;
+#pragma omp parallel for num_threads(count) schedule(static) if (count > 1)
+    for (item = 0; item < rows * parts; item++) {
+        const int64_t row = item / parts;
+        int64_t o[3], c, end, n;
+
+        cpu_share((p->channels + 15) / 16, (int)(item % parts), (int)parts, &c,
+                  &end);
+        c *= 16;
+        n = (end * 16 < p->channels ? end * 16 : p->channels) - c;
+        o[1] = row % a[1].out;
+        o[0] = row / a[1].out % a[0].out;
+        for (o[2] = 0; o[2] < a[2].out && n > 0; o[2]++) {
+            const int64_t image = row / (a[1].out * a[0].out);
+
+            pool_pixel(p, x + image * p->x_image + c,
+                       y + image * p->y_image + o[0] * a[0].y_stride +
+                           o[1] * a[1].y_stride + o[2] * a[2].y_stride + c,
+                       o, n);
+        }
+    }
+}
+
+/* ---- pooling ------------------------------------------------------- */
+
+static void fill_tensors(struct pool *pool, const struct kern_tensor *x,
+                         const struct kern_tensor *y)
+{
+    const int spatial = x->rank - 2;
+    int i;
+
+    pool->images = x->dim[0];
+    pool->channels = x->dim[1];
+    pool->x_image = x->stride[0];
+    pool->y_image = y->stride[0];
+    for (i = 0; i < KERN_MAX_SPATIAL; i++) {
+        const int d = i - (KERN_MAX_SPATIAL - spatial);
+        struct axis *a = &pool->axis[i];
+
+        *a = (struct axis){1, 1, 1, 1, 1, 0, 0, 0, 0};
+        if (d < 0)
+            continue;
+        a->in = x->dim[2 + d];
+        a->out = y->dim[2 + d];
+        a->x_stride = x->stride[2 + d];
+        a->y_stride = y->stride[2 + d];
+    }
+}
+
+static int check_tensors(const struct kern_problem *p, struct infer_error *why)
+{
+    const struct kern_tensor *x = &p->in[0], *y = &p->out[0];
+
+    if (!cpu_is_f32(x) || !cpu_is_f32(y) || x->rank < 3 || x->rank > 5)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes F32 with 1 to 3 spatial dimensions");
+    if (!cpu_channels_inner(x) || !cpu_channels_inner(y))
+        return error_set(why, INFER_EUNSUPPORTED, "takes channels last");
+    return 0;
+}
+
+static int pool_supports(const struct kern_problem *p,
+                         const struct kern_device *d, struct infer_error *why)
+{
+    int i;
+
+    (void)d;
+    if (!cpu_act_known(&p->epilogue.act))
+        return error_set(why, INFER_EUNSUPPORTED, "lacks this activation");
+    for (i = 0; i < p->in[0].rank - 2 && i < KERN_MAX_SPATIAL; i++)
+        if (p->attr.pool.pad_begin[i] < 0 || p->attr.pool.pad_end[i] < 0)
+            return error_set(why, INFER_EUNSUPPORTED, "takes pads from 0 up");
+    return check_tensors(p, why);
+}
+
+static int pool_launch(const struct kern_exec *e, const struct kern_args *args,
+                       struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_pool *attr = &p->attr.pool;
+    const int spatial = p->in[0].rank - 2;
+    struct pool pool = {
+        .fold = attr->kind == KERN_POOL_MAX ? FOLD_MAX : FOLD_SUM,
+        .average = attr->kind == KERN_POOL_AVERAGE,
+        .count_include_pad = attr->count_include_pad,
+        .epilogue =
+            p->epilogue.act.kind == KERN_IDENTITY ? NULL : &p->epilogue};
+    int i;
+
+    (void)err;
+    fill_tensors(&pool, &p->in[0], &p->out[0]);
+    for (i = 0; i < spatial; i++) {
+        struct axis *a = &pool.axis[KERN_MAX_SPATIAL - spatial + i];
+
+        a->window = attr->window[i];
+        a->stride = attr->stride[i];
+        a->dilation = attr->dilation[i];
+        a->begin = attr->pad_begin[i];
+        a->end = attr->pad_end[i];
+    }
+    pool_run(&pool, cpu_threads_of(e), args->in[0], args->out[0]);
+    return 0;
+}
+
+const struct kern_row pool_fprop_nhwc_f32_cpu_direct = {
+    .name = "pool_fprop_nhwc_f32_cpu_direct",
+    .op = KERN_POOL_FPROP,
+    .backend = INFER_BACKEND_ONEDNN,
+    .layout = KERN_NHWC,
+    .dtype = INFER_F32,
+    .acc = INFER_F32,
+    .supports = pool_supports,
+    .prepare = cpu_prepare,
+    .launch = pool_launch,
+    .release = cpu_release,
+};
+
+/* ---- reductions ---------------------------------------------------- */
+
+static int reduce_supports(const struct kern_problem *p,
+                           const struct kern_device *d, struct infer_error *why)
+{
+    int i, r = check_tensors(p, why);
+
+    (void)d;
+    if (r < 0)
+        return r;
+    if (kern_problem_in(p, 1))
+        return error_set(why, INFER_EUNSUPPORTED, "adds no residual");
+    if (p->attr.reduce.kind > KERN_REDUCE_MIN)
+        return error_set(why, INFER_EUNSUPPORTED, "does mean, sum, max, min");
+    for (i = 0; i < p->in[0].rank; i++) {
+        const bool reduced = p->attr.reduce.axes >> i & 1;
+
+        if (p->in[0].dim[i] < 1 || (reduced ? i < 2 : i >= 2))
+            return error_set(why, INFER_EUNSUPPORTED,
+                             "reduces all spatial dimensions and no other");
+    }
+    return 0;
+}
+
+static int reduce_launch(const struct kern_exec *e,
+                         const struct kern_args *args, struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const enum kern_reduce_kind kind = p->attr.reduce.kind;
+    struct pool pool = {.fold = kind == KERN_REDUCE_MAX   ? FOLD_MAX
+                                : kind == KERN_REDUCE_MIN ? FOLD_MIN
+                                                          : FOLD_SUM,
+                        .average = kind == KERN_REDUCE_MEAN};
+    int i;
+
+    (void)err;
+    fill_tensors(&pool, &p->in[0], &p->out[0]);
+    for (i = 0; i < KERN_MAX_SPATIAL; i++)
+        pool.axis[i].window = pool.axis[i].in;
+    pool_run(&pool, cpu_threads_of(e), args->in[0], args->out[0]);
+    return 0;
+}
+
+const struct kern_row reduce_nhwc_f32_cpu_direct = {
+    .name = "reduce_nhwc_f32_cpu_direct",
+    .op = KERN_REDUCE,
+    .backend = INFER_BACKEND_ONEDNN,
+    .layout = KERN_NHWC,
+    .dtype = INFER_F32,
+    .acc = INFER_F32,
+    .supports = reduce_supports,
+    .prepare = cpu_prepare,
+    .launch = reduce_launch,
+    .release = cpu_release,
+};

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradient of means, sums and sums of magnitudes: each element gets that of its
+ * output, divided by their number or with its own sign.  Any strides.
+ */
+#include "config.h"
+
+#include "kernels/cpu/cpu.h"
+
+#include "kernels/base/error.h"
+#include "kernels/problem.h"
+
+extern const struct kern_row reduce_dgrad_f32_cpu_walk;
+
+enum { DY, X, RESIDUAL };
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    const enum kern_reduce_kind kind = p->attr.reduce.kind;
+    int i;
+
+    (void)d;
+    for (i = 0; i < p->n_in; i++)
+        if (kern_problem_in(p, i) && !cpu_is_f32(&p->in[i]))
+            return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    if (!cpu_is_f32(&p->out[0]))
+        return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    if (kind != KERN_REDUCE_MEAN && kind != KERN_REDUCE_SUM &&
+        kind != KERN_REDUCE_L1)
+        return error_set(why, INFER_EUNSUPPORTED, "does mean, sum and L1");
+    return 0;
+}
+
+/* Operands: dx, dy, then x and the residual where there are such. */
+struct context {
+    float factor;
+    int x, residual; /* operand; 0: none */
+};
+
+/* dx = factor dy + residual, with strides that the compiler knows. */
+CPU_INLINE void scale_row(float factor, const float *dy, int64_t sdy,
+                          const float *residual, int64_t sr, float *dx,
+                          int64_t sdx, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        dx[i * sdx] =
+            factor * dy[i * sdy] + (residual ? residual[i * sr] : 0.0f);
+}
+
+CPU_CLONES static void scale(float factor, const float *dy, int64_t sdy,
+                             const float *residual, int64_t sr, float *dx,
+                             int64_t sdx, int64_t n)
+{
+    if (sdx == 1 && sdy == 1 && !residual)
+        scale_row(factor, dy, 1, NULL, 0, dx, 1, n);
+    else if (sdx == 1 && sdy == 0 && !residual)
+        scale_row(factor, dy, 0, NULL, 0, dx, 1, n);
+    else if (sdx == 1 && sdy == 1 && sr == 1)
+        scale_row(factor, dy, 1, residual, 1, dx, 1, n);
+    else if (sdx == 1 && sdy == 0 && sr == 1)
+        scale_row(factor, dy, 0, residual, 1, dx, 1, n);
+    else
+        scale_row(factor, dy, sdy, residual, sr, dx, sdx, n);
+}
+
+CPU_CLONES static void sign_row(const float *dy, int64_t sdy, const float *x,
+                                int64_t sx, const float *residual, int64_t sr,
+                                float *dx, int64_t sdx, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        const float v = x[i * sx], g = dy[i * sdy];
+
+        dx[i * sdx] = (v > 0.0f   ? g
+                       : v < 0.0f ? -g
+                                  : 0.0f) +
+                      (residual ? residual[i * sr] : 0.0f);
+    }
+}
+
+static void rows_of(const void *context, int64_t rows, int64_t n,
+                    float *const *at, const int64_t *row_stride,
+                    const int64_t *stride)
+{
+    const struct context *c = context;
+    const int64_t sr = stride[c->residual];
+
+    for (int64_t r = 0; r < rows; r++) {
+        const float *residual =
+            c->residual ? at[c->residual] + r * row_stride[c->residual] : NULL;
+        const float *dy = at[1] + r * row_stride[1];
+        float *dx = at[0] + r * row_stride[0];
+
+        if (c->x)
+            sign_row(dy, stride[1], at[c->x] + r * row_stride[c->x],
+                     stride[c->x], residual, sr, dx, stride[0], n);
+        else
+            scale(c->factor, dy, stride[1], residual, sr, dx, stride[0], n);
+    }
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_tensor *t[4] = {&p->out[0], &p->in[DY]};
+    void *base[4] = {args->out[0], (void *)args->in[DY]};
+    struct context c = {1.0f, 0, 0};
+    struct cpu_walk w;
+    int n = 2;
+
+    (void)err;
+    if (kern_tensor_count(t[0]) == 0)
+        return 0;
+    if (p->attr.reduce.kind == KERN_REDUCE_MEAN)
+        c.factor = (float)((double)kern_tensor_count(t[1]) /
+                           (double)kern_tensor_count(t[0]));
+    for (int i = X; i <= RESIDUAL; i++)
+        if (kern_problem_in(p, i)) {
+            *(i == X ? &c.x : &c.residual) = n;
+            t[n] = &p->in[i];
+            base[n++] = (void *)args->in[i];
+        }
+    cpu_walk_init(&w, n, t);
+    cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, &c);
+    return 0;
+}
+
+const struct kern_row reduce_dgrad_f32_cpu_walk = {
+    .name = "reduce_dgrad_f32_cpu_walk",
+    .op = KERN_REDUCE_DGRAD,
+    .backend = INFER_BACKEND_ONEDNN,
+    .layout = KERN_NHWC,
+    .dtype = INFER_F32,
+    .acc = INFER_F32,
+    .flags = KERN_STRIDED,
+    .supports = supports,
+    .prepare = cpu_prepare,
+    .launch = launch,
+    .release = cpu_release,
+};

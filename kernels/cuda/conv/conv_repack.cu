@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolution with weights that change from launch to launch, and its dgrad
+ * (the transposed convolution), on the implicit GEMM rows of the way forwards:
+ * a first kernel packs the weights on the device into the workspace as those
+ * rows want them, and they do the rest.
+ *
+ * dgrad: dx is a convolution of dy, stride 1, with the window turned round and
+ * the roles of K and C exchanged; pads become dilation (R - 1) - pad.  With a
+ * stride, dy is first spread out with zeros between its pixels; a 1x1 window
+ * without pads is rather computed on dy as it is, and the result spread out.
+ *
+ * Packing: one thread an element of the packed rows, inputs of a row
+ * innermost.  Where outputs lie innermost in the weights, as in dgrad's, they
+ * are turned over through shared memory: a block of 32 x 8 threads moves a tile
+ * of 32 inputs by 32 outputs of one tap, 33 elements a row so that columns
+ * spread over the banks (4.1 KiB).  blockIdx: tiles of outputs, tiles of
+ * inputs, taps times groups.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/conv/spread.cuh"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/walk.cuh"
+
+extern "C" {
+#include "kernels/base/checked.h"
+#include "kernels/cuda/conv/conv.h"
+#include "kernels/moments.h"
+}
+
+#define THREADS   256
+#define TURN_TILE 32
+
+/* ---- packing ------------------------------------------------------- */
+
+/* Rows as conv_pack_rows() makes them: one an output o, in it (r, s, i) with
+ * the inputs i of the group innermost and zeros up to `channels`, then zeros up
+ * to pitch.  A row of the window takes `line` elements, of which the first
+ * `shift` are zeros: first layers want that. */
+struct pack_args {
+    int outputs, group_outputs, inputs, channels, r, s, pitch;
+    int line, shift;
+    bool turned; /* dgrad */
+    bool tf32;   /* round to TF32 */
+    enum infer_dtype type;
+    int64_t stride[4]; /* of w: k, c, r, s */
+    const void *w;
+    void *packed;
+};
+
+/* Where the element lies in w. */
+static __device__ __forceinline__ int64_t weight_at(const struct pack_args &a,
+                                                    int o, int r, int s, int i)
+{
+    int k = o, c = i;
+
+    if (a.turned) {
+        k = o / a.group_outputs * a.inputs + i;
+        c = o % a.group_outputs;
+        r = a.r - 1 - r;
+        s = a.s - 1 - s;
+    }
+    return k * a.stride[0] + c * a.stride[1] + r * a.stride[2] +
+           s * a.stride[3];
+}
+
+/* The element as it is packed. */
+template <typename T>
+static __device__ __forceinline__ float weight_of(const struct pack_args &a,
+                                                  int o, int r, int s, int i)
+{
+    float v = load_as<T>(a.type, a.w, weight_at(a, o, r, s, i));
+
+    if (a.tf32) /* to the nearest, ties away from zero */
+        v = __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u);
+    return v;
+}
+
+/* The kernel behind reads weights before it waits (launch.cuh), which is when
+ * this one has ended: by then they have to be seen everywhere. */
+static __device__ __forceinline__ void publish_weights(void)
+{
+    __threadfence();
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    pack_kernel(const __grid_constant__ struct pack_args a)
+{
+    const int64_t count = (int64_t)a.outputs * a.pitch;
+
+    spread_wait();
+    for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < count;
+         at += (int64_t)gridDim.x * THREADS) {
+        const int o = (int)(at / a.pitch), d = (int)(at % a.pitch);
+        const int r = d / a.line, j = d % a.line - a.shift;
+        const int s = j / a.channels, i = j % a.channels;
+        float v = 0;
+        if (r < a.r && j >= 0 && s < a.s && i < a.inputs)
+            v = weight_of<T>(a, o, r, s, i);
+        ((T *)a.packed)[at] = from_float<T>(v);
+    }
+    publish_weights();
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    turn_kernel(const __grid_constant__ struct pack_args a)
+{
+    __shared__ float tile[TURN_TILE][TURN_TILE + 1];
+    const int x = threadIdx.x % TURN_TILE, y = threadIdx.x / TURN_TILE;
+    const int o0 = blockIdx.x * TURN_TILE, i0 = blockIdx.y * TURN_TILE;
+    const int taps = a.r * a.s;
+    const int tap = blockIdx.z % taps, group = blockIdx.z / taps;
+    const int first = group * a.group_outputs;
+
+    spread_wait();
+    for (int j = y; j < TURN_TILE; j += THREADS / TURN_TILE) {
+        float v = 0;
+        if (i0 + j < a.inputs && o0 + x < a.group_outputs)
+            v = weight_of<T>(a, first + o0 + x, tap / a.s, tap % a.s, i0 + j);
+        tile[j][x] = v;
+    }
+    __syncthreads();
+    for (int j = y; j < TURN_TILE; j += THREADS / TURN_TILE)
+        if (i0 + x < a.channels && o0 + j < a.group_outputs)
+            ((T *)a.packed)[(int64_t)(first + o0 + j) * a.pitch +
+                            tap * a.channels + i0 + x] =
+                from_float<T>(tile[x][j]);
+    publish_weights();
+}
+
+/* Whether outputs lie closer together in w than inputs, the rows are nothing
+ * but taps, and the grid can count them. */
+static bool turns(const struct pack_args *a)
+{
+    const int64_t output = a->stride[a->turned ? 1 : 0];
+    const int64_t input = a->stride[a->turned ? 0 : 1];
+    const int64_t taps = (int64_t)a->r * a->s;
+
+    return output < input && a->shift == 0 && a->line == a->s * a->channels &&
+           a->pitch == a->r * a->line &&
+           taps * (a->outputs / a->group_outputs) <= 65535 &&
+           a->channels <= 65535 * TURN_TILE;
+}
+
+/* ---- planning ------------------------------------------------------ */
+
+enum plan_kind {
+    PLAN_PLAIN,  /* pack, multiply */
+    PLAN_BEFORE, /* spread dy, pack, multiply */
+    PLAN_BEHIND  /* pack, multiply, spread the result */
+};
+
+struct plan {
+    struct kern_problem inner;
+    enum plan_kind kind;
+    int64_t spread_w; /* columns of dy with zeros between */
+};
+
+struct repack_state {
+    struct kern_exec inner;
+    struct plan plan;
+    int pitch;
+    size_t spread_at, inner_at; /* in the workspace; packed weights lie at 0 */
+};
+
+static void set_pads(struct kern_conv *c, int i, int64_t begin, int64_t end)
+{
+    c->pad_begin[i] = (int)begin;
+    c->pad_end[i] = (int)end;
+}
+
+/* The convolution whose output is dx. */
+static void turn_round(const struct kern_problem *p, struct plan *plan)
+{
+    const struct kern_conv *c = &p->attr.conv;
+    const struct kern_tensor *dy = &p->in[CONV_X], *w = &p->in[CONV_W];
+    const struct kern_tensor *dx = &p->out[0];
+    struct kern_problem *inner = &plan->inner;
+    int64_t x_dim[4], w_dim[4], extent[2];
+
+    for (int i = 0; i < 2; i++)
+        extent[i] = (dy->dim[i + 2] - 1) * c->stride[i] + 1;
+    plan->spread_w = extent[1];
+    plan->kind = PLAN_PLAIN;
+    if (c->stride[0] > 1 || c->stride[1] > 1) {
+        const bool single = w->dim[2] == 1 && w->dim[3] == 1 &&
+                            c->pad_begin[0] == 0 && c->pad_begin[1] == 0;
+        plan->kind = single ? PLAN_BEHIND : PLAN_BEFORE;
+    }
+    inner->op = KERN_CONV_FPROP;
+    for (int i = 0; i < 4; i++)
+        x_dim[i] = dy->dim[i];
+    for (int i = 0; i < 2; i++) {
+        const int64_t reach = c->dilation[i] * (w->dim[i + 2] - 1);
+        const int64_t begin = reach - c->pad_begin[i];
+        inner->attr.conv.stride[i] = 1;
+        if (plan->kind == PLAN_BEFORE)
+            x_dim[i + 2] = extent[i];
+        if (plan->kind == PLAN_BEHIND)
+            set_pads(&inner->attr.conv, i, 0, 0);
+        else
+            set_pads(&inner->attr.conv, i, begin,
+                     dx->dim[i + 2] - x_dim[i + 2] - begin + reach);
+    }
+    inner->in[CONV_X] = kern_tensor_dense(dy->dtype, 4, x_dim, KERN_NHWC);
+    w_dim[0] = dx->dim[1];
+    w_dim[1] = dy->dim[1] / c->groups;
+    w_dim[2] = w->dim[2];
+    w_dim[3] = w->dim[3];
+    inner->in[CONV_W] = kern_tensor_dense(dy->dtype, 4, w_dim, KERN_NCHW);
+    if (plan->kind == PLAN_BEHIND) {
+        x_dim[1] = dx->dim[1];
+        inner->out[0] = kern_tensor_dense(dx->dtype, 4, x_dim, KERN_NHWC);
+        /* What is added at the pixels that get a product is gathered to where
+         * the result goes, so that the sum is rounded once. */
+        if (kern_problem_in(p, CONV_RESIDUAL))
+            inner->in[CONV_RESIDUAL] = inner->out[0];
+    }
+}
+
+static bool is_dgrad(const struct kern_problem *p)
+{
+    return p->op == KERN_CONV_DGRAD;
+}
+
+static int make_plan(const struct kern_problem *p, struct plan *plan,
+                     struct infer_error *why)
+{
+    const struct kern_tensor *w = &p->in[CONV_W];
+
+    if (p->in[CONV_X].rank != 4)
+        return error_set(why, INFER_EUNSUPPORTED, "takes 2 spatial dimensions");
+    for (int i = 0; i < 4; i++)
+        if (p->in[CONV_X].dim[i] == 0 || p->out[0].dim[i] == 0 ||
+            w->dim[i] == 0 || p->out[0].dim[i] > 1 << 24)
+            return error_set(why, INFER_EUNSUPPORTED,
+                             "an extent is 0 or above 2^24");
+    if (w->dtype != p->in[CONV_X].dtype && w->dtype != INFER_F32)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "weights are neither F32 nor of the input's type");
+    plan->inner = *p;
+    plan->kind = PLAN_PLAIN;
+    plan->inner.constant_in = 1u << CONV_W;
+    if (!is_dgrad(p)) {
+        if (p->constant_in & 1u << CONV_W)
+            return error_set(why, INFER_EUNSUPPORTED,
+                             "weights are constant: others pack them once");
+        plan->inner.in[CONV_W] =
+            kern_tensor_dense(p->in[CONV_X].dtype, 4, w->dim, KERN_NCHW);
+        return 0;
+    }
+    turn_round(p, plan);
+    if (!kern_tensor_is_dense(&p->in[CONV_X], KERN_NHWC) ||
+        !kern_tensor_is_dense(&p->out[0], KERN_NHWC) ||
+        (kern_problem_in(p, CONV_RESIDUAL) &&
+         !kern_tensor_is_dense(&p->in[CONV_RESIDUAL], KERN_NHWC)) ||
+        kern_tensor_count(&plan->inner.in[CONV_X]) > INT32_MAX ||
+        kern_tensor_count(&p->out[0]) > INT32_MAX)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes dense channels-last activations below 2^31 "
+                         "elements");
+    if (plan->kind == PLAN_BEHIND &&
+        (kern_problem_in(p, CONV_BIAS) ||
+         p->epilogue.act.kind != KERN_IDENTITY ||
+         (kern_problem_in(p, CONV_RESIDUAL) &&
+          p->in[CONV_RESIDUAL].dtype != p->in[CONV_X].dtype) ||
+         p->out[0].dtype != p->in[CONV_X].dtype))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes a residual and nothing else behind a strided "
+                         "1x1 window");
+    return 0;
+}
+
+/* The rows that multiply.  They are the variants, the quickest by its own
+ * estimate first. */
+#define TILES(prefix)                                                          \
+    &prefix##_128x128, &prefix##_128x64, &prefix##_64x64, &prefix##_64x32,     \
+        &prefix##_64x64_splitk, &prefix##_64x32_splitk, &prefix##_64x64_gather
+#define HOPPER_TILES(prefix)                                                   \
+    &prefix##_128x256, &prefix##_192x128, &prefix##_128x128, &prefix##_256x64, \
+        &prefix##_128x64, &prefix##_64x256, &prefix##_128x32,                  \
+        &prefix##_128x128_cluster, &prefix##_64x64_cluster,                    \
+        &prefix##_64x32_cluster
+
+static const struct kern_row *const tiles[] = {
+    TILES(conv2d_fprop_nhwc_f16_cuda_igemm_sm80),
+    TILES(conv2d_fprop_nhwc_bf16_cuda_igemm_sm80),
+    TILES(conv2d_fprop_nhwc_tf32_cuda_igemm_sm80),
+    TILES(conv2d_fprop_nhwc_f32_cuda_igemm_tf32x3_sm80),
+    HOPPER_TILES(conv2d_fprop_nhwc_f16_cuda_wgmma_sm90),
+    HOPPER_TILES(conv2d_fprop_nhwc_bf16_cuda_wgmma_sm90),
+    HOPPER_TILES(conv2d_fprop_nhwc_tf32_cuda_wgmma_sm90),
+    &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_7x24,
+    &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_3x16,
+    &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_7x24,
+    &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_3x16,
+};
+
+/* Elements that a row of the window takes in the rows for first layers; 0 of
+ * others. */
+static int stem_line(const struct kern_row *row)
+{
+    if (row == &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_7x24 ||
+        row == &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_7x24)
+        return 24;
+    if (row == &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_3x16 ||
+        row == &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_3x16)
+        return 16;
+    return 0;
+}
+
+/* Those that take the problem, the quickest first. */
+struct ranked {
+    const struct kern_row *row[sizeof(tiles) / sizeof(tiles[0])];
+    double time[sizeof(tiles) / sizeof(tiles[0])]; /* microseconds */
+    int n;
+};
+
+/* flags: whether TF32 will do. */
+static void rank(const struct plan *plan, const struct kern_device *d,
+                 unsigned flags, struct infer_error *why, struct ranked *out)
+{
+    out->n = 0;
+    for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
+        const struct kern_row *row = tiles[i];
+        if ((row->flags & KERN_TF32) != (flags & KERN_TF32) ||
+            kern_row_supports(row, &plan->inner, d, why) < 0)
+            continue;
+        const double time = row->estimate(&plan->inner, d);
+        int at = out->n++;
+        for (; at > 0 && out->time[at - 1] > time; at--) {
+            out->row[at] = out->row[at - 1];
+            out->time[at] = out->time[at - 1];
+        }
+        out->row[at] = row;
+        out->time[at] = time;
+    }
+}
+
+/* The two together. */
+template <unsigned FLAGS>
+static int read_problem(const struct kern_problem *p,
+                        const struct kern_device *d, struct plan *plan,
+                        struct ranked *ranked, struct infer_error *why)
+{
+    const int r = make_plan(p, plan, why);
+
+    if (r < 0)
+        return r;
+    rank(plan, d, FLAGS, why, ranked);
+    return ranked->n > 0 ? 0 : INFER_EUNSUPPORTED;
+}
+
+template <unsigned FLAGS>
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    struct ranked ranked;
+    struct plan plan;
+
+    return read_problem<FLAGS>(p, d, &plan, &ranked, why);
+}
+
+template <unsigned FLAGS>
+static int variants(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *err)
+{
+    struct ranked ranked;
+    struct plan plan;
+    const int r = read_problem<FLAGS>(p, d, &plan, &ranked, err);
+
+    return r < 0 ? r : ranked.n;
+}
+
+template <unsigned FLAGS>
+static double estimate(const struct kern_problem *p,
+                       const struct kern_device *d)
+{
+    struct ranked ranked;
+    struct plan plan;
+
+    if (read_problem<FLAGS>(p, d, &plan, &ranked, NULL) < 0)
+        return 1e30;
+    /* One more launch, or two. */
+    return ranked.time[0] + (plan.kind == PLAN_PLAIN ? 2 : 5);
+}
+
+/* ---- preparing ----------------------------------------------------- */
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* What is spread out, or the result before it is. */
+static size_t spread_bytes(const struct plan *plan)
+{
+    const struct kern_tensor *t = plan->kind == PLAN_BEFORE
+                                      ? &plan->inner.in[CONV_X]
+                                      : &plan->inner.out[0];
+
+    return plan->kind == PLAN_PLAIN ? 0 : kern_tensor_span(t);
+}
+
+template <unsigned FLAGS>
+static int prepare(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err)
+{
+    struct repack_state *s = (struct repack_state *)calloc(1, sizeof(*s));
+    struct ranked ranked = {};
+    int r = s ? read_problem<FLAGS>(&e->problem, d, &s->plan, &ranked, err)
+              : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+
+    if (r == 0 && e->variant >= ranked.n)
+        r = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                      e->row->name, e->variant);
+    if (r == 0)
+        r = kern_prepare(ranked.row[e->variant], &s->plan.inner, d, err,
+                         &s->inner);
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    snprintf(e->variant_name, sizeof(e->variant_name), "%s",
+             s->inner.row->name);
+    const size_t packed = s->inner.packed[CONV_W];
+    s->pitch = (int)(packed / infer_dtype_size(e->problem.in[CONV_X].dtype) /
+                     (size_t)s->plan.inner.out[0].dim[1]);
+    s->spread_at = aligned(packed);
+    s->inner_at = s->spread_at + aligned(spread_bytes(&s->plan));
+    e->workspace = s->inner_at + s->inner.workspace;
+    e->state = s;
+    return 0;
+}
+
+static void release(struct kern_exec *e)
+{
+    struct repack_state *s = (struct repack_state *)e->state;
+
+    kern_release(&s->inner);
+    free(s);
+}
+
+/* ---- launching ----------------------------------------------------- */
+
+template <typename T>
+static int pack(const struct kern_exec *e, const struct kern_args *args,
+                struct infer_error *err)
+{
+    const struct repack_state *s = (const struct repack_state *)e->state;
+    const struct kern_tensor *w = &s->plan.inner.in[CONV_W];
+    struct pack_args a = {};
+
+    a.outputs = (int)w->dim[0];
+    a.group_outputs = a.outputs / e->problem.attr.conv.groups;
+    a.inputs = (int)w->dim[1];
+    a.r = (int)w->dim[2];
+    a.s = (int)w->dim[3];
+    a.pitch = s->pitch;
+    a.line = stem_line(s->inner.row);
+    /* Hopper's rows pad the channels of each tap, the others the whole row. */
+    a.channels = s->inner.row->min_sm >= 90 && a.line == 0
+                     ? a.pitch / (a.r * a.s)
+                     : a.inputs;
+    if (a.line > 0) /* windows start at even elements */
+        a.shift = s->plan.inner.attr.conv.pad_begin[1] * a.inputs & 1;
+    else
+        a.line = a.s * a.channels;
+    a.turned = is_dgrad(&e->problem);
+    a.tf32 = s->inner.flags & KERN_TF32;
+    a.type = e->problem.in[CONV_W].dtype;
+    for (int i = 0; i < 4; i++)
+        a.stride[i] = e->problem.in[CONV_W].stride[i];
+    a.w = args->in[CONV_W];
+    a.packed = args->workspace;
+    if (turns(&a))
+        return launch_chained(turn_kernel<T>,
+                              dim3(cuda_blocks(a.group_outputs, TURN_TILE),
+                                   cuda_blocks(a.channels, TURN_TILE),
+                                   a.r * a.s * (a.outputs / a.group_outputs)),
+                              dim3(THREADS), 0, args->stream, a, err);
+    return launch_chained(
+        pack_kernel<T>, dim3(cuda_grid((int64_t)a.outputs * a.pitch, THREADS)),
+        dim3(THREADS), 0, args->stream, a, err);
+}
+
+template <typename T>
+static int run(const struct kern_exec *e, const struct kern_args *args,
+               struct infer_error *err)
+{
+    const struct repack_state *s = (const struct repack_state *)e->state;
+    const struct kern_problem *p = &e->problem, *inner = &s->plan.inner;
+    char *base = (char *)args->workspace;
+    const void *residual =
+        kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL] : NULL;
+    struct kern_args rest = *args;
+    int r = pack<T>(e, args, err);
+
+    rest.in[CONV_W] = base;
+    rest.workspace = base + s->inner_at;
+    if (r == 0 && s->plan.kind == PLAN_BEFORE) {
+        rest.in[CONV_X] = base + s->spread_at;
+        r = spread<T>(&p->attr.conv, MOVE_SPREAD, &p->in[CONV_X],
+                      args->in[CONV_X], &inner->in[CONV_X], base + s->spread_at,
+                      NULL, args->stream, err);
+    }
+    if (s->plan.kind == PLAN_BEHIND) {
+        rest.out[0] = base + s->spread_at;
+        rest.in[CONV_RESIDUAL] = base + s->spread_at;
+        if (r == 0 && residual)
+            r = spread<T>(&p->attr.conv, MOVE_GATHER, &p->in[CONV_RESIDUAL],
+                          residual, &inner->out[0], base + s->spread_at, NULL,
+                          args->stream, err);
+    }
+    if (r == 0)
+        r = s->inner.row->launch(&s->inner, &rest, err);
+    if (r < 0 || s->plan.kind != PLAN_BEHIND)
+        return r;
+    /* What is added in place stays where nothing comes to it. */
+    return spread<T>(&p->attr.conv,
+                     residual == args->out[0] ? MOVE_SCATTER : MOVE_SPREAD,
+                     &inner->out[0], base + s->spread_at, &p->out[0],
+                     args->out[0], residual, args->stream, err);
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    switch (e->problem.in[CONV_X].dtype) {
+    case INFER_F16:
+        return run<__half>(e, args, err);
+    case INFER_BF16:
+        return run<__nv_bfloat16>(e, args, err);
+    default:
+        return run<float>(e, args, err);
+    }
+}
+
+#define REPACK_ROW(symbol, operation, type, row_flags)                         \
+    extern "C" const struct kern_row symbol;                                   \
+    const struct kern_row symbol = {.name = #symbol,                           \
+                                    .op = operation,                           \
+                                    .backend = INFER_BACKEND_CUDA,             \
+                                    .layout = KERN_NHWC,                       \
+                                    .dtype = type,                             \
+                                    .acc = INFER_F32,                          \
+                                    .min_sm = 80,                              \
+                                    .flags = row_flags,                        \
+                                    .supports = supports<row_flags>,           \
+                                    .estimate = estimate<row_flags>,           \
+                                    .variants = variants<row_flags>,           \
+                                    .prepare = prepare<row_flags>,             \
+                                    .launch = launch,                          \
+                                    .release = release};
+
+/* Rows that multiply halves on Hopper give moments of their outputs. */
+#define REPACK_ROWS(direction, operation, halves)                              \
+    REPACK_ROW(conv2d_##direction##_nhwc_f16_cuda_repack, operation,           \
+               INFER_F16, halves)                                              \
+    REPACK_ROW(conv2d_##direction##_nhwc_bf16_cuda_repack, operation,          \
+               INFER_BF16, halves)                                             \
+    REPACK_ROW(conv2d_##direction##_nhwc_tf32_cuda_repack, operation,          \
+               INFER_F32, KERN_TF32)                                           \
+    REPACK_ROW(conv2d_##direction##_nhwc_f32_cuda_repack, operation,           \
+               INFER_F32, 0)
+
+REPACK_ROWS(fprop, KERN_CONV_FPROP, KERN_MOMENTS)
+REPACK_ROWS(dgrad, KERN_CONV_DGRAD, 0)

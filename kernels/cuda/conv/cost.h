@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the estimates of several kernels share. */
+#ifndef KERNELS_CUDA_CONV_COST_H
+#define KERNELS_CUDA_CONV_COST_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "kernels/cuda/conv/conv.h"
+
+/* Of products and bytes the longer sets the pace; `part` of the shorter is not
+ * hidden behind it. */
+static inline double cost_together(double products, double bytes, double part)
+{
+    return products > bytes ? products + part * bytes : bytes + part * products;
+}
+
+/* Bytes that a convolution touches: a window smaller than its stride leaves
+ * pixels out. */
+static inline double cost_conv_bytes(const struct kern_problem *p,
+                                     const struct conv_geometry *g)
+{
+    const double x =
+        (double)infer_dtype_size(p->in[0].dtype) * g->n * g->c * g->h * g->w;
+    const double rows = g->r < g->stride_h ? (double)g->r / g->stride_h : 1;
+    const double columns = g->s < g->stride_w ? (double)g->s / g->stride_w : 1;
+
+    return kern_problem_bytes(p) - x * (1 - rows * columns);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

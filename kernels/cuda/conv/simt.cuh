@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Implicit GEMM convolution with plain multiply-adds in single precision: any
+ * GPU, any channels, groups, strides, dilations and pads.
+ *
+ * The product.  Rows m are output pixels, columns n the output channels of one
+ * group, the depth d = (r, s, c).  A block of 256 threads owns BM x BN outputs
+ * and walks the depth 16 at a time.  blockIdx.x counts tiles, channels
+ * fastest; blockIdx.z counts groups.
+ *
+ * Shared memory, floats, two of each so that a chunk is fetched while the last
+ * one is used: x[16][BM + 4] (transposed, so that a thread reads its pixels as
+ * float4; 4 more keep rows on 16 bytes and spread the transposing stores) and
+ * w[16][BN].  Besides a table of BM pixels of 16 bytes.  Bytes:
+ * 2 * 16 * (BM + 4 + BN) * 4 + BM * 16; 36,096 for 128 x 128.
+ *
+ * Threads, fetching.  VECTOR adjacent channels an access (4 where cg is a
+ * multiple of 4, else 1).  Thread t takes depth t % (16 / VECTOR) of every
+ * 256 / (16 / VECTOR)-th pixel: one depth position a thread, advanced without
+ * division.  Weights are packed depth-major, 4 channels an access.
+ *
+ * Threads, computing.  Thread t holds TM x TN sums: pixels 4 (t / TX) .. + 3
+ * (and the same BM / 2 further where TM is 8), channels TNP (t % TX) .. in the
+ * same way, where TX = BN / TN and TNP = min(TN, 4).
+ */
+#ifndef KERNELS_CUDA_CONV_SIMT_CUH
+#define KERNELS_CUDA_CONV_SIMT_CUH
+
+#include <stdlib.h>
+
+#include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/conv/pixel.cuh"
+#include "kernels/cuda/launch.cuh"
+
+#define SIMT_THREADS 256
+#define SIMT_CHUNK   16
+
+struct simt_args {
+    struct conv_geometry g;
+    const void *x;
+    const float *w; /* [group][depth_pad][kg_pad] */
+    int depth_pad, kg_pad;
+    int tiles_n;
+    struct output_args out;
+};
+
+template <int BM, int BN, int TM, int TN, int VECTOR> struct simt_tile {
+    enum {
+        PITCH = BM + 4,
+        TX = BN / TN,
+        TMP = TM < 4 ? TM : 4, /* adjacent pixels, channels of a thread */
+        TNP = TN < 4 ? TN : 4,
+        COLUMNS = SIMT_CHUNK / VECTOR,
+        STEP = SIMT_THREADS / COLUMNS,
+        X_COPIES = BM / STEP,
+        W_VECTORS = SIMT_CHUNK * BN / 4,
+        W_COPIES = (W_VECTORS + SIMT_THREADS - 1) / SIMT_THREADS,
+        STAGE = SIMT_CHUNK * (PITCH + BN), /* floats */
+        SHARED = 2 * STAGE * 4 + BM * 16
+    };
+};
+
+/* ---- fetching ------------------------------------------------------ */
+
+template <typename T, typename L, int VECTOR>
+static __device__ __forceinline__ void
+simt_fetch_x(const struct simt_args &a, const int4 *table,
+             const struct conv_depth &d, float (&to)[L::X_COPIES][VECTOR])
+{
+    const int tap = conv_tap_offset(a.g, d), row = threadIdx.x / L::COLUMNS;
+
+#pragma unroll
+    for (int i = 0; i < L::X_COPIES; i++) {
+        const int4 p = table[row + i * L::STEP];
+        if (conv_inside(a.g, p.y, p.z, d)) {
+            load_floats<T, VECTOR>((const T *)a.x + (p.x + tap), to[i]);
+        } else {
+#pragma unroll
+            for (int j = 0; j < VECTOR; j++)
+                to[i][j] = 0;
+        }
+    }
+}
+
+template <typename L, int VECTOR>
+static __device__ __forceinline__ void
+simt_put_x(const float (&from)[L::X_COPIES][VECTOR], float *x)
+{
+    const int row = threadIdx.x / L::COLUMNS;
+    const int d = threadIdx.x % L::COLUMNS * VECTOR;
+
+#pragma unroll
+    for (int i = 0; i < L::X_COPIES; i++)
+#pragma unroll
+        for (int j = 0; j < VECTOR; j++)
+            x[(d + j) * L::PITCH + row + i * L::STEP] = from[i][j];
+}
+
+/* Depth `at` on, channels n0 on. */
+template <typename L, int BN>
+static __device__ __forceinline__ void
+simt_fetch_w(const struct simt_args &a, const float *w, int at, int n0,
+             float4 (&to)[L::W_COPIES])
+{
+#pragma unroll
+    for (int i = 0; i < L::W_COPIES; i++) {
+        const int v = threadIdx.x + i * SIMT_THREADS;
+        const int d = v / (BN / 4), n = n0 + v % (BN / 4) * 4;
+        to[i] = make_float4(0, 0, 0, 0);
+        if (v < L::W_VECTORS && n < a.kg_pad)
+            to[i] =
+                __ldg((const float4 *)(w + (size_t)(at + d) * a.kg_pad + n));
+    }
+}
+
+template <typename L>
+static __device__ __forceinline__ void
+simt_put_w(const float4 (&from)[L::W_COPIES], float *w)
+{
+#pragma unroll
+    for (int i = 0; i < L::W_COPIES; i++) {
+        const int v = threadIdx.x + i * SIMT_THREADS;
+        if (v < L::W_VECTORS)
+            ((float4 *)w)[v] = from[i];
+    }
+}
+
+/* ---- computing ----------------------------------------------------- */
+
+/* Part i of a thread's pixels or channels: TMP of them, BM / 2 apart. */
+template <typename L, int BM, int BN, int TM, int TN>
+static __device__ __forceinline__ void
+simt_chunk(const float *x, const float *w, float (&acc)[TM][TN])
+{
+    const int ty = threadIdx.x / L::TX, tx = threadIdx.x % L::TX;
+
+#pragma unroll
+    for (int d = 0; d < SIMT_CHUNK; d++) {
+        float fx[TM], fw[TN];
+#pragma unroll
+        for (int i = 0; i < TM; i += L::TMP)
+            load_floats<float, L::TMP>(
+                x + d * L::PITCH + ty * L::TMP + i / L::TMP * (BM / 2), fx + i);
+#pragma unroll
+        for (int j = 0; j < TN; j += L::TNP)
+            load_floats<float, L::TNP>(
+                w + d * BN + tx * L::TNP + j / L::TNP * (BN / 2), fw + j);
+#pragma unroll
+        for (int i = 0; i < TM; i++)
+#pragma unroll
+            for (int j = 0; j < TN; j++)
+                acc[i][j] = fmaf(fx[i], fw[j], acc[i][j]);
+    }
+}
+
+template <typename T, typename L, int BM, int BN, int TM, int TN>
+static __device__ __forceinline__ void simt_finish(const struct simt_args &a,
+                                                   int m0, int n0, int group,
+                                                   float (&acc)[TM][TN])
+{
+    const int ty = threadIdx.x / L::TX, tx = threadIdx.x % L::TX;
+    const bool whole = a.g.kg % L::TNP == 0;
+
+#pragma unroll
+    for (int i = 0; i < TM; i++) {
+        const int m = m0 + ty * L::TMP + i % L::TMP + i / L::TMP * (BM / 2);
+#pragma unroll
+        for (int j = 0; j < TN; j += L::TNP) {
+            const int n = n0 + tx * L::TNP + j / L::TNP * (BN / 2);
+            if (m >= a.g.m || n >= a.g.kg)
+                continue;
+            if (whole)
+                output_vector<T, L::TNP>(a.out, m, group * a.g.kg + n,
+                                         &acc[i][j]);
+            else
+                output_scalars<T, L::TNP>(a.out, m, group * a.g.kg + n,
+                                          (group + 1) * a.g.kg, &acc[i][j]);
+        }
+    }
+}
+
+/* ---- the kernel ---------------------------------------------------- */
+
+template <typename T, int BM, int BN, int TM, int TN, int VECTOR>
+static __global__ void __launch_bounds__(SIMT_THREADS)
+    simt_kernel(const __grid_constant__ struct simt_args a)
+{
+    typedef simt_tile<BM, BN, TM, TN, VECTOR> L;
+    LAUNCH_SHARED(shared);
+    float *stage = (float *)shared;
+    int4 *table = (int4 *)(shared + 2 * L::STAGE * 4);
+    const int m0 = (int)(blockIdx.x / a.tiles_n) * BM;
+    const int n0 = (int)(blockIdx.x % a.tiles_n) * BN, group = blockIdx.z;
+    const float *w = a.w + (size_t)group * a.depth_pad * a.kg_pad;
+
+    for (int i = threadIdx.x; i < BM; i += SIMT_THREADS) {
+        const struct conv_pixel p = conv_pixel_at(a.g, m0 + i, group);
+        table[i] = make_int4(p.offset, p.h, p.w, 0);
+    }
+    __syncthreads();
+    launch_wait();
+
+    struct conv_depth depth =
+        conv_depth_at(a.g, (int)threadIdx.x % L::COLUMNS * VECTOR);
+    float fx[L::X_COPIES][VECTOR];
+    float4 fw[L::W_COPIES];
+    float acc[TM][TN];
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j++)
+            acc[i][j] = 0;
+
+    simt_fetch_x<T, L, VECTOR>(a, table, depth, fx);
+    simt_fetch_w<L, BN>(a, w, 0, n0, fw);
+    simt_put_x<L, VECTOR>(fx, stage);
+    simt_put_w<L>(fw, stage + SIMT_CHUNK * L::PITCH);
+    __syncthreads();
+    for (int at = 0; at < a.depth_pad; at += SIMT_CHUNK) {
+        const bool more = at + SIMT_CHUNK < a.depth_pad;
+        const float *now = stage + at / SIMT_CHUNK % 2 * L::STAGE;
+        float *next = stage + (at / SIMT_CHUNK + 1) % 2 * L::STAGE;
+        if (more) {
+            conv_depth_advance(a.g, &depth, SIMT_CHUNK);
+            simt_fetch_x<T, L, VECTOR>(a, table, depth, fx);
+            simt_fetch_w<L, BN>(a, w, at + SIMT_CHUNK, n0, fw);
+        }
+        simt_chunk<L, BM, BN, TM, TN>(now, now + SIMT_CHUNK * L::PITCH, acc);
+        if (more) {
+            simt_put_x<L, VECTOR>(fx, next);
+            simt_put_w<L>(fw, next + SIMT_CHUNK * L::PITCH);
+        }
+        __syncthreads();
+    }
+    simt_finish<T, L, BM, BN, TM, TN>(a, m0, n0, group, acc);
+}
+
+/* ---- the host's side ----------------------------------------------- */
+
+struct simt_state {
+    struct conv_geometry g;
+    int depth_pad, kg_pad;
+};
+
+static int simt_supports(const struct kern_problem *p,
+                         const struct kern_device *d, struct infer_error *why)
+{
+    struct conv_geometry g;
+    const int r = conv_geometry_read(p, &g, why);
+
+    (void)d;
+    return r < 0 ? r : conv_weights_packable(p, why);
+}
+
+/* Waves of blocks; 0.4 TFLOP/s a multiprocessor where the tile is full. */
+template <typename C>
+static double simt_estimate(const struct kern_problem *p,
+                            const struct kern_device *d)
+{
+    struct conv_geometry g;
+
+    if (conv_geometry_read(p, &g, NULL) < 0)
+        return 1e30;
+    const int bm = C::BM, bn = C::BN, sums = C::TM * C::TN;
+    const double blocks =
+        (double)conv_ceil_div(g.m, bm) * conv_ceil_div(g.kg, bn) * g.groups;
+    const double wave = 2.0 * conv_multiprocessors(d);
+    const double waves = blocks <= wave / 2 ? 0.5
+                         : blocks <= wave   ? 1
+                                            : blocks / wave;
+    const double rate = sums >= 64 ? 0.26 : sums >= 16 ? 0.2 : 0.15;
+    return 3 + waves * (2 + 4e-6 * bm * bn * (g.depth + 16.0) / rate);
+}
+
+static int simt_prepare(struct kern_exec *e, const struct kern_device *d,
+                        struct infer_error *err)
+{
+    struct simt_state *s = (struct simt_state *)malloc(sizeof(*s));
+    const int r =
+        s ? conv_geometry_read(&e->problem, &s->g, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+
+    (void)d;
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    s->depth_pad = conv_round_up(s->g.depth, SIMT_CHUNK);
+    s->kg_pad = conv_round_up(s->g.kg, 4);
+    e->state = s;
+    e->packed[CONV_W] = (size_t)s->g.groups * (size_t)s->depth_pad *
+                        (size_t)s->kg_pad * sizeof(float);
+    return 0;
+}
+
+static int simt_pack(const struct kern_exec *e, int i, const void *src,
+                     void *dst, struct infer_error *err)
+{
+    const struct simt_state *s = (const struct simt_state *)e->state;
+
+    (void)err;
+    conv_pack_columns(&s->g, e->problem.in[i].dtype, src, s->depth_pad,
+                      s->kg_pad, (float *)dst);
+    return 0;
+}
+
+template <typename C>
+static int simt_launch(const struct kern_exec *e, const struct kern_args *args,
+                       struct infer_error *err)
+{
+    typedef typename C::type T;
+    typedef simt_tile<C::BM, C::BN, C::TM, C::TN, 4> L;
+    const struct simt_state *s = (const struct simt_state *)e->state;
+    struct simt_args a;
+
+    if (s->g.m == 0)
+        return 0;
+    a.g = s->g;
+    a.x = args->in[CONV_X];
+    a.w = (const float *)args->in[CONV_W];
+    a.depth_pad = s->depth_pad;
+    a.kg_pad = s->kg_pad;
+    a.tiles_n = conv_ceil_div(s->g.kg, C::BN);
+    a.out = output_of(e, args, s->g.k);
+    const dim3 grid(conv_ceil_div(s->g.m, C::BM) * a.tiles_n, 1, s->g.groups);
+    return launch_chained(
+        s->g.cg % 4 == 0 ? simt_kernel<T, C::BM, C::BN, C::TM, C::TN, 4>
+                         : simt_kernel<T, C::BM, C::BN, C::TM, C::TN, 1>,
+        grid, dim3(SIMT_THREADS), L::SHARED, args->stream, a, err);
+}
+
+#define SIMT_ROW(symbol, operation, T, kind, bm, bn, tm, tn)                   \
+    struct symbol##_config {                                                   \
+        typedef T type;                                                        \
+        enum { BM = bm, BN = bn, TM = tm, TN = tn };                           \
+    };                                                                         \
+    const struct kern_row symbol = {                                           \
+        .name = #symbol,                                                       \
+        .op = operation,                                                       \
+        .backend = INFER_BACKEND_CUDA,                                         \
+        .layout = (operation) == KERN_CONV_FPROP ? KERN_NHWC : KERN_NCHW,      \
+        .dtype = kind,                                                         \
+        .acc = INFER_F32,                                                      \
+        .min_sm = 75,                                                          \
+        .supports = simt_supports,                                             \
+        .estimate = simt_estimate<symbol##_config>,                            \
+        .prepare = simt_prepare,                                               \
+        .pack = simt_pack,                                                     \
+        .launch = simt_launch<symbol##_config>,                                \
+        .release = cuda_state_release,                                         \
+    };
+
+#endif

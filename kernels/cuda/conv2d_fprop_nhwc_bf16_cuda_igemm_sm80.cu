@@ -1,7 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution and dense layers on mma.sync: bf16.
- * igemm.cuh describes the kernel, igemm_rows.cuh the tiles. */
-#include "kernels/cuda/igemm_rows.cuh"
-
-IGEMM_ROWS(conv2d_fprop_nhwc_bf16_cuda_igemm_sm80,
-           dense_fprop_bf16_cuda_igemm_sm80, igemm_bf16, INFER_BF16, 0, 20)

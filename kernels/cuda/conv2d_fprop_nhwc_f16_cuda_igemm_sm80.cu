@@ -1,7 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution and dense layers on mma.sync: f16.
- * igemm.cuh describes the kernel, igemm_rows.cuh the tiles. */
-#include "kernels/cuda/igemm_rows.cuh"
-
-IGEMM_ROWS(conv2d_fprop_nhwc_f16_cuda_igemm_sm80,
-           dense_fprop_f16_cuda_igemm_sm80, igemm_f16, INFER_F16, 0, 20)

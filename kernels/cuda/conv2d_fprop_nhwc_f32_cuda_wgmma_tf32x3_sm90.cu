@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution and dense layers on Hopper's wgmma and TMA, F32 as three products
- * of TF32.  wgmma.cuh describes the product, wgmma_rows.cuh the tiles. */
-#include "kernels/cuda/wgmma_rows.cuh"
-
-WGMMA_ROWS_SPLIT(conv2d_fprop_nhwc_f32_cuda_wgmma_tf32x3_sm90,
-                 dense_fprop_f32_cuda_wgmma_tf32x3_sm90, wgmma_tf32x3,
-                 INFER_F32, 0)

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution and dense layers on mma.sync: single precision with products in
- * TF32. igemm.cuh describes the kernel, igemm_rows.cuh the tiles. */
-#include "kernels/cuda/igemm_rows.cuh"
-
-IGEMM_ROWS(conv2d_fprop_nhwc_tf32_cuda_igemm_sm80,
-           dense_fprop_tf32_cuda_igemm_sm80, igemm_tf32, INFER_F32, KERN_TF32,
-           10)

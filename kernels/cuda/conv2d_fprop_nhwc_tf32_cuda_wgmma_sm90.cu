@@ -1,7 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution and dense layers on Hopper's wgmma and TMA, F32 rounded to TF32.
- * wgmma.cuh describes the product, wgmma_rows.cuh the tiles. */
-#include "kernels/cuda/wgmma_rows.cuh"
-
-WGMMA_ROWS(conv2d_fprop_nhwc_tf32_cuda_wgmma_sm90,
-           dense_fprop_tf32_cuda_wgmma_sm90, wgmma_tf32, INFER_F32, KERN_TF32)

@@ -1,0 +1,620 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Dense layers of few rows, whose weights come from memory: each weight is used
+ * once, so that only the bytes under way count.
+ *
+ * y^T = w x^T by mma.sync: 16 outputs by 16 deep of the weights are its first
+ * factor, 8 rows of x the second.  pack() lays the weights as warps read them:
+ * tiles of 32 outputs, of each its chunks of 32 deep, 2 KiB each, of these four
+ * fragments (16 outputs, half the depth) of 16 bytes a lane.  Which depth
+ * stands where in a chunk does not matter as long as x and w agree, so lane
+ * 4 g + t takes 16 bytes of row g of x, depths 8 t .. 8 t + 7, and they are its
+ * parts of two products: halves 0 .. 3 of the first, 4 .. 7 of the second.
+ *
+ * Threads.  Eight warps, of which TEAM stand side by side, 32 outputs each, and
+ * 8 / TEAM share the depth, chunk by chunk; the blocks of a cluster share it
+ * too.  blockIdx.x counts blocks of 32 TEAM outputs times those of a cluster.
+ *
+ * The ring.  Each stage holds a chunk of weights a warp, which the lane that
+ * copies them also reads, and the rows of x that go with them, which the
+ * warps of a team share.  A multiprocessor holds two such blocks, so that the
+ * next kernel's first weights are fetched while this one ends.
+ *
+ * The sum.  Each warp lays its sums into the ring, which nothing needs any
+ * more, as rows of 36 floats (4 words beyond 32 spread a fragment's rows over
+ * the banks), and each thread adds those of an output in the order of the
+ * depth, so that the result does not depend on timing.  The bias is where the
+ * first one's sums start.
+ *
+ * Bytes: STAGES * (8 * 2048 + 8 / TEAM * ROWS * 64).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/wgmma/wgmma_finish.cuh"
+
+extern "C" {
+#include "kernels/base/scalar.h"
+}
+
+#define STREAM_WARPS    8
+#define STREAM_THREADS  (STREAM_WARPS * 32)
+#define STREAM_OUTPUTS  32 /* of a warp */
+#define STREAM_DEPTH    32 /* of a chunk */
+#define STREAM_CHUNK    2048
+#define STREAM_FRAGMENT 512
+#define STREAM_ROWS     16 /* at most */
+/* Up to which two blocks fit a multiprocessor of compute capability 9.0: half
+ * of 233,472, of which each block takes 1,024 beside its own. */
+#define STREAM_SHARED 115712
+
+struct stream_args {
+    const void *x, *w;
+    int m, c, x_pitch;
+    int chunks, tiles;
+    int known; /* the bias is constant: no kernel of the stream writes it */
+    struct output_args out;
+};
+
+template <int ROWS, int TEAM> struct stream_layout {
+    enum {
+        SPLIT = STREAM_WARPS / TEAM, /* warps that share the depth */
+        PARTS = ROWS / 8,
+        OWN = (PARTS + TEAM - 1) / TEAM, /* parts of x that a warp copies */
+        X = STREAM_WARPS * STREAM_CHUNK,
+        STAGE = X + SPLIT * PARTS * STREAM_FRAGMENT,
+        STAGES = STREAM_SHARED / STAGE,
+        PITCH = STREAM_OUTPUTS + 4,
+        SUMS = ROWS * PITCH, /* floats of a warp */
+        SHARED = STAGES * STAGE
+    };
+};
+
+/* ---- the kernel ---------------------------------------------------- */
+
+/* Where a warp stands. */
+struct stream_warp {
+    int lane, warp, member, part; /* of the team; of the depth */
+    int tile;                     /* of 32 outputs */
+    int first, end, steps;        /* chunks of the block; of each warp */
+};
+
+template <int TEAM>
+static __device__ __forceinline__ struct stream_warp
+stream_warp_of(const struct stream_args &a, int rank, int size)
+{
+    const int split = STREAM_WARPS / TEAM;
+    struct stream_warp s;
+
+    s.lane = threadIdx.x % 32;
+    s.warp = threadIdx.x / 32;
+    s.member = s.warp % TEAM;
+    s.part = s.warp / TEAM;
+    s.tile = (int)blockIdx.x / size * TEAM + s.member;
+    s.first = (int)((int64_t)rank * a.chunks / size);
+    s.end = (int)((int64_t)(rank + 1) * a.chunks / size);
+    s.steps = (s.end - s.first + split - 1) / split;
+    return s;
+}
+
+/* The weights of step i, or zeros. */
+template <typename L>
+static __device__ __forceinline__ void
+stream_copy_weights(const struct stream_args &a, const struct stream_warp &s,
+                    uint32_t stage, int i)
+{
+    const int chunk = s.first + i * L::SPLIT + s.part;
+    const char *const from =
+        (const char *)a.w + ((size_t)s.tile * a.chunks + chunk) * STREAM_CHUNK +
+        s.lane * 16;
+    const uint32_t to = stage + s.warp * STREAM_CHUNK + s.lane * 16;
+    const bool valid = chunk < s.end && s.tile < a.tiles;
+
+#pragma unroll
+    for (int j = 0; j < STREAM_CHUNK / STREAM_FRAGMENT; j++)
+        ptx_cp_async<16>(to + j * STREAM_FRAGMENT, from + j * STREAM_FRAGMENT,
+                         valid);
+}
+
+/* Where this lane's 16 bytes of part q of x are in step i; NULL for zeros. */
+template <typename T, typename L>
+static __device__ __forceinline__ const T *
+stream_x_at(const struct stream_args &a, const struct stream_warp &s, int q,
+            int i)
+{
+    const int chunk = s.first + i * L::SPLIT + s.part;
+    const int row = q * 8 + s.lane / 4;
+    const int k = chunk * STREAM_DEPTH + s.lane % 4 * 8;
+
+    if (chunk >= s.end || row >= a.m || k >= a.c)
+        return NULL;
+    return (const T *)a.x + (size_t)row * a.x_pitch + k;
+}
+
+/* Offset of part q of x in a stage. */
+template <typename L>
+static __device__ __forceinline__ int
+stream_x_offset(const struct stream_warp &s, int q)
+{
+    return L::X + (s.part * L::PARTS + q) * STREAM_FRAGMENT + s.lane * 16;
+}
+
+template <typename T, typename L, int TEAM>
+static __device__ __forceinline__ void
+stream_copy_x(const struct stream_args &a, const struct stream_warp &s,
+              uint32_t stage, int i)
+{
+#pragma unroll
+    for (int j = 0; j < L::OWN; j++) {
+        const int q = s.member + j * TEAM;
+        if (q < L::PARTS) {
+            const T *const from = stream_x_at<T, L>(a, s, q, i);
+            ptx_cp_async<16>(stage + stream_x_offset<L>(s, q),
+                             from ? from : (const T *)a.x, from != NULL);
+        }
+    }
+}
+
+/* The same for the first stages, whose weights are on their way: through
+ * registers, since copies are waited for in their order. */
+template <typename T, typename L, int TEAM>
+static __device__ __forceinline__ void
+stream_first_x(const struct stream_args &a, const struct stream_warp &s,
+               unsigned char *shared)
+{
+    uint4 v[L::STAGES - 1][L::OWN];
+
+#pragma unroll
+    for (int i = 0; i < L::STAGES - 1; i++)
+#pragma unroll
+        for (int j = 0; j < L::OWN; j++) {
+            const int q = s.member + j * TEAM;
+            const T *const from =
+                q < L::PARTS ? stream_x_at<T, L>(a, s, q, i) : NULL;
+            v[i][j] = make_uint4(0, 0, 0, 0);
+            if (from)
+                v[i][j] = *(const uint4 *)from;
+        }
+#pragma unroll
+    for (int i = 0; i < L::STAGES - 1; i++)
+#pragma unroll
+        for (int j = 0; j < L::OWN; j++) {
+            const int q = s.member + j * TEAM;
+            if (q < L::PARTS)
+                *(uint4 *)(shared + i * L::STAGE + stream_x_offset<L>(s, q)) =
+                    v[i][j];
+        }
+}
+
+/* Starts the sums, with the bias where this warp is the first of the depth. */
+template <int PARTS>
+static __device__ __forceinline__ void
+stream_start(const struct stream_args &a, const struct stream_warp &s,
+             bool first, float (&acc)[2][PARTS][4])
+{
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int n = s.tile * STREAM_OUTPUTS + 16 * j + 8 * h + s.lane / 4;
+            const float b =
+                first && a.out.bias && n < a.out.k ? __ldg(a.out.bias + n) : 0;
+#pragma unroll
+            for (int q = 0; q < PARTS; q++)
+                acc[j][q][2 * h] = acc[j][q][2 * h + 1] = b;
+        }
+}
+
+/* Adds a chunk.  w: four fragments; x: this lane's of part 0.  Products that
+ * add to the same sums stand as far apart as they can. */
+template <typename T, int PARTS>
+static __device__ __forceinline__ void
+stream_multiply(const uint4 (&w)[4], const unsigned char *x,
+                float (&acc)[2][PARTS][4])
+{
+    uint4 v[PARTS];
+
+#pragma unroll
+    for (int q = 0; q < PARTS; q++)
+        v[q] = *(const uint4 *)(x + q * STREAM_FRAGMENT);
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+#pragma unroll
+        for (int q = 0; q < PARTS; q++) {
+            const uint32_t b[2] = {half ? v[q].z : v[q].x,
+                                   half ? v[q].w : v[q].y};
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const uint4 f = w[2 * j + half];
+                const uint32_t part[4] = {f.x, f.y, f.z, f.w};
+                ptx_mma(T(), acc[j][q], part, b);
+            }
+        }
+}
+
+/* All steps of this warp. */
+template <typename T, typename L, int TEAM>
+static __device__ __forceinline__ void
+stream_steps(const struct stream_args &a, const struct stream_warp &s,
+             unsigned char *shared, float (&acc)[2][L::PARTS][4])
+{
+    const uint32_t base = ptx_shared(shared);
+    int now = 0, next = L::STAGES - 1;
+
+    for (int i = 0; i < s.steps; i++) {
+        const unsigned char *const stage = shared + now * L::STAGE;
+        uint4 w[4];
+
+        ptx_cp_async_wait<L::STAGES - 2>();
+        /* The stage before this one has been read, and x is there. */
+        if (TEAM > 1)
+            __syncthreads();
+        else
+            __syncwarp();
+#pragma unroll
+        for (int f = 0; f < 4; f++)
+            w[f] = *(const uint4 *)(stage + s.warp * STREAM_CHUNK +
+                                    f * STREAM_FRAGMENT + s.lane * 16);
+        if (i + L::STAGES - 1 < s.steps) {
+            stream_copy_weights<L>(a, s, base + next * L::STAGE,
+                                   i + L::STAGES - 1);
+            stream_copy_x<T, L, TEAM>(a, s, base + next * L::STAGE,
+                                      i + L::STAGES - 1);
+        }
+        ptx_cp_async_commit();
+        stream_multiply<T, L::PARTS>(w, stage + stream_x_offset<L>(s, 0), acc);
+        now = now + 1 < L::STAGES ? now + 1 : 0;
+        next = next + 1 < L::STAGES ? next + 1 : 0;
+    }
+}
+
+/* Lays a warp's sums: sums[row][output]. */
+template <int PARTS, int PITCH>
+static __device__ __forceinline__ void
+stream_lay(const float (&acc)[2][PARTS][4], int lane, float *sums)
+{
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+#pragma unroll
+        for (int q = 0; q < PARTS; q++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sums[(q * 8 + lane % 4 * 2 + e % 2) * PITCH + j * 16 +
+                     e / 2 * 8 + lane / 4] = acc[j][q][e];
+}
+
+static __device__ __forceinline__ float stream_load_peer(uint32_t from)
+{
+    float v = 0;
+
+#if HOPPER
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(from));
+#endif
+    return v;
+}
+
+/* Adds and stores this block's part of the outputs. */
+template <typename T, typename L, int TEAM>
+static __device__ __forceinline__ void
+stream_finish(const struct stream_args &a, const float *sums, int rank,
+              int size, int n0)
+{
+    const int width = TEAM * STREAM_OUTPUTS;
+    struct output_args out = a.out;
+
+    out.bias = NULL; /* added */
+    for (int i = rank * STREAM_THREADS + threadIdx.x; i < a.m * width;
+         i += size * STREAM_THREADS) {
+        const int row = i / width, column = i % width;
+        const float *const own = sums + column / STREAM_OUTPUTS * L::SUMS +
+                                 row * L::PITCH + column % STREAM_OUTPUTS;
+        float v = 0;
+        if (n0 + column >= a.out.k)
+            continue;
+#pragma unroll 4
+        for (int r = 0; r < size; r++) {
+            const uint32_t peer =
+                size > 1 ? hopper_peer(ptx_shared(own), r) : 0;
+#pragma unroll
+            for (int p = 0; p < L::SPLIT; p++)
+                v += size > 1 ? stream_load_peer(peer + p * TEAM * L::SUMS * 4)
+                              : own[p * TEAM * L::SUMS];
+        }
+        output_vector<T, 1>(out, row, n0 + column, &v);
+    }
+}
+
+template <typename T, int ROWS, int TEAM>
+static __global__ void __launch_bounds__(STREAM_THREADS, 2)
+    stream_kernel(const __grid_constant__ struct stream_args a)
+{
+    typedef stream_layout<ROWS, TEAM> L;
+    LAUNCH_SHARED(shared);
+    const int rank = hopper_cluster_rank(), size = hopper_cluster_size();
+    const struct stream_warp s = stream_warp_of<TEAM>(a, rank, size);
+    float *const sums = (float *)shared;
+    float acc[2][L::PARTS][4];
+
+#pragma unroll
+    for (int i = 0; i < L::STAGES - 1; i++) {
+        stream_copy_weights<L>(a, s, ptx_shared(shared) + i * L::STAGE, i);
+        ptx_cp_async_commit();
+    }
+    if (!a.known)
+        launch_wait();
+    stream_start<L::PARTS>(a, s, rank == 0 && s.part == 0, acc);
+    launch_wait();
+    stream_first_x<T, L, TEAM>(a, s, shared);
+    stream_steps<T, L, TEAM>(a, s, shared, acc);
+    ptx_cp_async_wait<0>();
+    __syncthreads(); /* nobody reads the ring any more */
+    stream_lay<L::PARTS, L::PITCH>(acc, s.lane, sums + s.warp * L::SUMS);
+    if (size > 1) {
+        hopper_cluster_arrive();
+        hopper_cluster_wait();
+    } else {
+        __syncthreads();
+    }
+    stream_finish<T, L, TEAM>(a, sums, rank, size,
+                              (s.tile - s.member) * STREAM_OUTPUTS);
+    if (size > 1) { /* the peers have read this block's sums */
+        hopper_cluster_arrive();
+        hopper_cluster_wait();
+    }
+}
+
+/* ---- plans --------------------------------------------------------- */
+
+struct stream_state {
+    struct conv_geometry g;
+    int chunks, tiles;
+    int rows, team, cluster;
+};
+
+/* Blocks of a cluster: as many as find a place, `each` a multiprocessor, with a
+ * chunk or more for each warp.  8 of 32 outputs were slower than 4. */
+static int stream_cluster(const struct stream_state *s, int team, int each,
+                          const struct kern_device *d)
+{
+    const int tiles = conv_ceil_div(s->tiles, team);
+    const int places = each * conv_multiprocessors(d);
+    int size = wgmma_check_device(d, NULL) < 0 ? 1 : team == 1 ? 4 : 8;
+
+    while (size > 1 && ((int64_t)size * tiles > places ||
+                        s->chunks < size * STREAM_WARPS / team))
+        size /= 2;
+    return size;
+}
+
+/* Outputs of a block by 32s, and blocks a multiprocessor, the best first; 0: no
+ * cluster, whose sums take longest where there is little to add. */
+static const struct {
+    int team, each;
+} stream_choices[] = {{1, 1}, {1, 2}, {4, 1}, {1, 0}};
+#define STREAM_CHOICES 4
+
+/* Fills in the variant; returns how many there are up to it. */
+static int stream_choose(struct stream_state *s, int variant,
+                         const struct kern_device *d)
+{
+    int team[STREAM_CHOICES], cluster[STREAM_CHOICES], n = 0;
+
+    for (int i = 0; i < STREAM_CHOICES && n <= variant; i++) {
+        bool is_new = true;
+
+        team[n] = stream_choices[i].team;
+        cluster[n] = stream_cluster(s, team[n], stream_choices[i].each, d);
+        for (int j = 0; j < n; j++)
+            if (team[j] == team[n] && cluster[j] == cluster[n])
+                is_new = false;
+        if (is_new)
+            n++;
+    }
+    s->team = team[n - 1];
+    s->cluster = cluster[n - 1];
+    return n;
+}
+
+static int stream_plan(const struct kern_problem *p,
+                       const struct kern_device *d, int variant,
+                       struct stream_state *s, struct infer_error *why)
+{
+    const int r = conv_geometry_read_pitched(p, &s->g, why);
+
+    if (r < 0)
+        return r;
+    s->chunks = conv_ceil_div(s->g.c, STREAM_DEPTH);
+    s->tiles = conv_ceil_div(s->g.k, STREAM_OUTPUTS);
+    s->rows = s->g.m <= 8 ? 8 : STREAM_ROWS;
+    if (stream_choose(s, variant, d) <= variant)
+        return error_set(why, INFER_EUNSUPPORTED, "has no variant %d", variant);
+    return 0;
+}
+
+static int stream_variants(const struct kern_problem *p,
+                           const struct kern_device *d, struct infer_error *err)
+{
+    struct stream_state s;
+    const int r = stream_plan(p, d, 0, &s, err);
+
+    return r < 0 ? r : stream_choose(&s, STREAM_CHOICES - 1, d);
+}
+
+static int stream_supports(const struct kern_problem *p,
+                           const struct kern_device *d, struct infer_error *why)
+{
+    struct stream_state s;
+    int r = stream_plan(p, d, 0, &s, why);
+
+    if (r == 0)
+        r = conv_weights_packable(p, why);
+    if (r < 0)
+        return r;
+    if (s.g.m < 1 || s.g.m > STREAM_ROWS)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes 1 to %d rows, found %d", STREAM_ROWS, s.g.m);
+    if (s.g.c % 8 || s.g.x_pitch % 8)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes inputs in 8s, and rows that lie multiples of 8 "
+                         "apart, found %d and %d",
+                         s.g.c, s.g.x_pitch);
+    return 0;
+}
+
+/* The weights' bytes, or the way of the rows through the kernel, of which the
+ * shorter is not quite hidden behind the longer: as measured on an H200. */
+static double stream_estimate(const struct kern_problem *p,
+                              const struct kern_device *d)
+{
+    struct conv_geometry g;
+
+    (void)d;
+    if (conv_geometry_read_pitched(p, &g, NULL) < 0)
+        return 1e30;
+    const double way = 2.8 + 0.13 * g.m;
+    const double bytes = 2.0 * g.c * g.k / 4.3e6;
+    const double second = g.m > 8 ? 1.8 : 0; /* part of the rows */
+    return bytes > way ? bytes + 0.13 * way + second : way + 0.6 * bytes;
+}
+
+/* ---- preparing ----------------------------------------------------- */
+
+static int stream_prepare(struct kern_exec *e, const struct kern_device *d,
+                          struct infer_error *err)
+{
+    struct stream_state *s = (struct stream_state *)malloc(sizeof(*s));
+    const int r =
+        s ? stream_plan(&e->problem, d, e->variant, s, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    e->state = s;
+    snprintf(e->variant_name, sizeof(e->variant_name), "n%d cluster%d",
+             s->team * STREAM_OUTPUTS, s->cluster);
+    e->packed[CONV_W] = (size_t)s->tiles * (size_t)s->chunks * STREAM_CHUNK;
+    return 0;
+}
+
+/* Two elements, converted. */
+static void stream_pack_pair(enum infer_dtype from, const void *src, size_t at,
+                             enum infer_dtype to, uint16_t *dst)
+{
+    if (from == to) {
+        memcpy(dst, (const uint16_t *)src + at, 2 * sizeof(*dst));
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        scalar_store(to, dst, i, scalar_load(from, src, (int64_t)at + i));
+}
+
+/* Output n's weights; dst: its lane's fragment of the first chunk. */
+static void stream_pack_row(const struct stream_state *s, enum infer_dtype from,
+                            const void *src, enum infer_dtype to, int n,
+                            uint16_t *dst)
+{
+    for (int k = 0; k < s->g.c; k += 4) {
+        const int chunk = k / STREAM_DEPTH, t = k % STREAM_DEPTH / 8;
+        const size_t at = (size_t)n * (size_t)s->g.c + (size_t)k;
+        uint16_t *const lane = dst + (size_t)chunk * (STREAM_CHUNK / 2) +
+                               k % 8 / 4 * (STREAM_FRAGMENT / 2) + t * 8;
+
+        stream_pack_pair(from, src, at, to, lane);
+        stream_pack_pair(from, src, at + 2, to, lane + 4);
+    }
+}
+
+/* Lane 4 g + t of a fragment holds, as two words of two each, depths of outputs
+ * g (words 0 and 2) and g + 8 (words 1 and 3). */
+static int stream_pack(const struct kern_exec *e, int i, const void *src,
+                       void *dst, struct infer_error *err)
+{
+    const struct stream_state *s = (const struct stream_state *)e->state;
+
+    (void)err;
+    memset(dst, 0, e->packed[i]);
+    for (int n = 0; n < s->g.k; n++) {
+        const int tile = n / STREAM_OUTPUTS, j = n % STREAM_OUTPUTS / 16;
+        uint16_t *const chunk = (uint16_t *)dst + (size_t)tile *
+                                                      (size_t)s->chunks *
+                                                      (STREAM_CHUNK / 2);
+
+        stream_pack_row(s, e->problem.in[i].dtype, src,
+                        e->problem.in[CONV_X].dtype, n,
+                        chunk + j * 2 * (STREAM_FRAGMENT / 2) + n % 8 * 32 +
+                            n % 16 / 8 * 2);
+    }
+    return 0;
+}
+
+/* ---- launching ----------------------------------------------------- */
+
+template <typename T, int ROWS, int TEAM>
+static int stream_start_kernel(const struct stream_state *s,
+                               const struct stream_args *a, void *stream,
+                               struct infer_error *err)
+{
+    typedef stream_layout<ROWS, TEAM> L;
+    const int blocks = conv_ceil_div(s->tiles, TEAM);
+
+    if (s->cluster == 1)
+        return launch_chained(stream_kernel<T, ROWS, TEAM>, dim3(blocks),
+                              dim3(STREAM_THREADS), L::SHARED, stream, *a, err);
+    return launch_clusters(stream_kernel<T, ROWS, TEAM>, blocks * s->cluster,
+                           s->cluster, STREAM_THREADS, L::SHARED, stream, *a,
+                           err);
+}
+
+template <typename T>
+static int stream_launch(const struct kern_exec *e,
+                         const struct kern_args *args, struct infer_error *err)
+{
+    const struct stream_state *s = (const struct stream_state *)e->state;
+    void *const to = args->stream;
+    struct stream_args a;
+
+    a.x = args->in[CONV_X];
+    a.w = args->in[CONV_W];
+    a.m = s->g.m;
+    a.c = s->g.c;
+    a.x_pitch = s->g.x_pitch;
+    a.chunks = s->chunks;
+    a.tiles = s->tiles;
+    a.out = output_of(e, args, s->g.k);
+    a.out.y_pitch = s->g.y_pitch;
+    a.out.r_pitch = s->g.r_pitch;
+    a.known = !a.out.bias || (e->problem.constant_in & 1u << CONV_BIAS);
+    if (s->rows == 8)
+        return s->team == 1 ? stream_start_kernel<T, 8, 1>(s, &a, to, err)
+                            : stream_start_kernel<T, 8, 4>(s, &a, to, err);
+    return s->team == 1
+               ? stream_start_kernel<T, STREAM_ROWS, 1>(s, &a, to, err)
+               : stream_start_kernel<T, STREAM_ROWS, 4>(s, &a, to, err);
+}
+
+#define STREAM_ROW(symbol, T, kind)                                            \
+    extern "C" const struct kern_row symbol;                                   \
+    const struct kern_row symbol = {                                           \
+        .name = #symbol,                                                       \
+        .op = KERN_DENSE_FPROP,                                                \
+        .backend = INFER_BACKEND_CUDA,                                         \
+        .layout = KERN_NCHW,                                                   \
+        .dtype = kind,                                                         \
+        .acc = INFER_F32,                                                      \
+        .min_sm = 80,                                                          \
+        .supports = stream_supports,                                           \
+        .estimate = stream_estimate,                                           \
+        .variants = stream_variants,                                           \
+        .prepare = stream_prepare,                                             \
+        .pack = stream_pack,                                                   \
+        .launch = stream_launch<T>,                                            \
+        .release = cuda_state_release,                                         \
+    };
+
+STREAM_ROW(dense_fprop_f16_cuda_stream_sm80, __half, INFER_F16)
+STREAM_ROW(dense_fprop_bf16_cuda_stream_sm80, __nv_bfloat16, INFER_BF16)

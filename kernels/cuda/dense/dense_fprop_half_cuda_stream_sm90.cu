@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Dense layers of up to 128 rows on Hopper, whose weights come from memory:
+ * each weight is used once, so that the bytes under way set the pace.
+ *
+ * y^T = w x^T by wgmma: 64 outputs of the weights are its first factor, the
+ * rows of x the second, so that few rows make a narrow product and not an empty
+ * half of one.  pack() lays the weights as they are to lie in shared memory:
+ * tiles of 64 outputs, of each its chunks of 64 deep, 8 KiB each, in the
+ * 128-byte swizzle; a chunk is one plain copy.
+ *
+ * Threads.  Four warps multiply, one fetches weights, one fetches x, which a
+ * map of tensors brings 64 deep at a time.  The copy engine takes its time over
+ * rows that are not there, so that boxes end with the last eight rows; what
+ * lies behind them in a stage makes sums that nobody reads.  The blocks of a
+ * cluster share a tile's depth.  blockIdx.x counts tiles times those.
+ *
+ * The rings.  Weights have a ring of W stages and x one of X, since weights
+ * come from memory and x, which all tiles read, from the L2 cache.  full[i]:
+ * the producer announces the bytes, the phase ends when they are there;
+ * empty[i]: a lane of each of the four warps arrives when its products have
+ * read the stage.  DEEP rings take a multiprocessor's shared memory, others
+ * half of it: a GPU of 132 multiprocessors holds 66 clusters of 2 deep blocks,
+ * but 15 of 8, which would make a second wave.
+ *
+ * The sum.  Each block lays its sums into the rings, which nothing needs any
+ * more, as rows of 68 floats (4 words beyond 64 spread the 8 outputs x 4 pairs
+ * of rows of a fragment over all banks).  Each block finishes a part of the
+ * rows and adds the others' sums in the order of the depth, so that the result
+ * does not depend on timing.  The bias is what it starts from.
+ *
+ * Bytes: W * 8192 + X * ROWS * 128 + 16 * (W + X).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/wgmma/wgmma.cuh"
+#include "kernels/cuda/wgmma/wgmma_finish.cuh"
+
+extern "C" {
+#include "kernels/base/scalar.h"
+}
+
+#define STREAM_OUTPUTS 64 /* of a tile */
+#define STREAM_DEPTH   64 /* of a chunk */
+#define STREAM_CHUNK   8192
+#define STREAM_ROWS    128 /* at most */
+#define STREAM_THREADS 192
+#define STREAM_STEP    4 /* outputs that a thread finishes at a time */
+
+struct stream_args {
+    CUtensorMap x;
+    const unsigned char *w;
+    int m;
+    int box; /* rows that are copied */
+    int chunks;
+    int known; /* the bias is constant: no kernel of the stream writes it */
+    int wide;  /* outputs can be written STREAM_STEP at a time */
+    struct output_args out;
+};
+
+template <int ROWS, int DEEP> struct stream_layout {
+    enum {
+        X_BYTES = ROWS * 128,
+        /* Of 232,448 or 115,712 bytes, in multiples of 1024. */
+        W = DEEP ? (ROWS == 128  ? 14
+                    : ROWS == 64 ? 18
+                                 : 20)
+                 : (ROWS == 128  ? 6
+                    : ROWS == 64 ? 9
+                                 : 10),
+        X = ((DEEP ? 224 : 112) * 1024 - W * STREAM_CHUNK) / X_BYTES,
+        X_AT = W * STREAM_CHUNK,
+        W_FULL = X_AT + X * X_BYTES,
+        W_EMPTY = W_FULL + W * 8,
+        X_FULL = W_EMPTY + W * 8,
+        X_EMPTY = X_FULL + X * 8,
+        SHARED = X_EMPTY + X * 8,
+        PITCH = STREAM_OUTPUTS + 4 /* floats of a row of sums */
+    };
+};
+
+/* ---- the kernel ---------------------------------------------------- */
+
+/* Where a block stands. */
+struct stream_block {
+    int rank, size; /* in the cluster */
+    int tile;
+    int first, count; /* chunks */
+};
+
+static __device__ __forceinline__ struct stream_block
+stream_block_of(const struct stream_args &a)
+{
+    struct stream_block b;
+
+    b.rank = hopper_cluster_rank();
+    b.size = hopper_cluster_size();
+    b.tile = (int)blockIdx.x / b.size;
+    b.first = b.rank * a.chunks / b.size;
+    b.count = (b.rank + 1) * a.chunks / b.size - b.first;
+    return b;
+}
+
+template <typename L>
+static __device__ __forceinline__ void
+stream_fetch_weights(const struct stream_args &a, const struct stream_block &b,
+                     uint32_t base)
+{
+    const unsigned char *const from =
+        a.w + ((size_t)b.tile * a.chunks + b.first) * STREAM_CHUNK;
+    struct wgmma_ring ring = {0, 0};
+
+    for (int i = 0; i < b.count; i++) {
+        const uint32_t full = base + L::W_FULL + ring.stage * 8;
+        hopper_barrier_wait(base + L::W_EMPTY + ring.stage * 8,
+                            ring.parity ^ 1);
+        hopper_barrier_expect(full, STREAM_CHUNK);
+        hopper_copy_bytes(base + ring.stage * STREAM_CHUNK,
+                          from + (size_t)i * STREAM_CHUNK, full, STREAM_CHUNK);
+        wgmma_next<L::W>(&ring);
+    }
+}
+
+template <typename L>
+static __device__ __forceinline__ void
+stream_fetch_x(const struct stream_args &a, const struct stream_block &b,
+               uint32_t base)
+{
+    struct wgmma_ring ring = {0, 0};
+
+    for (int i = 0; i < b.count; i++) {
+        const uint32_t full = base + L::X_FULL + ring.stage * 8;
+        hopper_barrier_wait(base + L::X_EMPTY + ring.stage * 8,
+                            ring.parity ^ 1);
+        hopper_barrier_expect(full, a.box * 128);
+        hopper_copy_tile(base + L::X_AT + ring.stage * L::X_BYTES, &a.x, full,
+                         (b.first + i) * STREAM_DEPTH, 0);
+        wgmma_next<L::X>(&ring);
+    }
+}
+
+/* Adds all chunks: sums as a product leaves them, outputs by rows.  One group
+ * of products stays under way while the next chunk is awaited. */
+template <typename T, typename L, int ROWS>
+static __device__ __forceinline__ void
+stream_multiply(const struct stream_block &b, uint32_t base,
+                float (&acc)[ROWS / 2])
+{
+    const bool first_lane = threadIdx.x % 32 == 0;
+    struct wgmma_ring w = {0, 0}, x = {0, 0};
+    uint32_t w_before = 0, x_before = 0;
+
+#pragma unroll
+    for (int i = 0; i < ROWS / 2; i++)
+        acc[i] = 0;
+    for (int i = 0; i < b.count; i++) {
+        const uint64_t left = hopper_operand(base + w.stage * STREAM_CHUNK);
+        const uint64_t right =
+            hopper_operand(base + L::X_AT + x.stage * L::X_BYTES);
+        hopper_barrier_wait(base + L::W_FULL + w.stage * 8, w.parity);
+        hopper_barrier_wait(base + L::X_FULL + x.stage * 8, x.parity);
+        hopper_products_begin();
+#pragma unroll
+        for (int k = 0; k < 4; k++) /* 32 bytes of depth */
+            hopper_product(T(), acc, left + k * 2, right + k * 2, true);
+        hopper_products_commit();
+        hopper_products_wait<1>();
+        if (i > 0 && first_lane) {
+            hopper_barrier_arrive(w_before);
+            hopper_barrier_arrive(x_before);
+        }
+        w_before = base + L::W_EMPTY + w.stage * 8;
+        x_before = base + L::X_EMPTY + x.stage * 8;
+        wgmma_next<L::W>(&w);
+        wgmma_next<L::X>(&x);
+    }
+    hopper_products_wait<0>();
+}
+
+/* Lays a warpgroup's sums: sums[row][output]. */
+template <typename L, int ROWS>
+static __device__ __forceinline__ void stream_lay(const float (&acc)[ROWS / 2],
+                                                  float *sums)
+{
+    const int lane = threadIdx.x % 32;
+    float *const to =
+        sums + lane % 4 * 2 * L::PITCH + threadIdx.x / 32 * 16 + lane / 4;
+
+#pragma unroll
+    for (int j = 0; j < ROWS / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            to[(j * 8 + e % 2) * L::PITCH + e / 2 * 8] = acc[j * 4 + e];
+}
+
+/* Four floats of shared memory, here or in another block of the cluster. */
+static __device__ __forceinline__ float4 stream_load_peer(uint32_t from)
+{
+    float4 v = {0, 0, 0, 0};
+
+#if HOPPER
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(from)
+                 : "memory");
+#endif
+    return v;
+}
+
+/* The biases of the outputs that this thread finishes. */
+static __device__ __forceinline__ void
+stream_load_bias(const struct stream_args &a, int n, float (&bias)[STREAM_STEP])
+{
+#pragma unroll
+    for (int e = 0; e < STREAM_STEP; e++)
+        bias[e] = a.out.bias && n + e < a.out.k ? __ldg(a.out.bias + n + e) : 0;
+}
+
+/* Adds and stores this block's part of the rows, from output n on.  sums: the
+ * address of this thread's outputs of row 0. */
+template <typename T, typename L>
+static __device__ __forceinline__ void
+stream_finish(const struct stream_args &a, const struct stream_block &b,
+              uint32_t sums, int n, const float (&bias)[STREAM_STEP])
+{
+    const int per_row = STREAM_OUTPUTS / STREAM_STEP;
+    const int rows = (a.m + b.size - 1) / b.size;
+    const int end = min(a.m, (b.rank + 1) * rows);
+    struct output_args out = a.out;
+
+    out.bias = NULL; /* added */
+    if (n >= a.out.k)
+        return;
+    for (int row = b.rank * rows + threadIdx.x / per_row; row < end;
+         row += STREAM_THREADS / per_row) {
+        float v[STREAM_STEP];
+#pragma unroll
+        for (int e = 0; e < STREAM_STEP; e++)
+            v[e] = bias[e];
+#pragma unroll 4
+        for (int r = 0; r < b.size; r++) {
+            const float4 part =
+                stream_load_peer(hopper_peer(sums + row * L::PITCH * 4, r));
+            v[0] += part.x;
+            v[1] += part.y;
+            v[2] += part.z;
+            v[3] += part.w;
+        }
+        if (a.wide)
+            output_vector<T, STREAM_STEP>(out, row, n, v);
+        else
+            output_scalars<T, STREAM_STEP>(out, row, n, a.out.k, v);
+    }
+}
+
+template <typename L>
+static __device__ __forceinline__ void
+stream_init_barriers(const struct stream_args &a, uint32_t base)
+{
+    hopper_prefetch(&a.x);
+    for (int i = 0; i < L::W; i++) {
+        hopper_barrier_init(base + L::W_FULL + i * 8, 1);
+        hopper_barrier_init(base + L::W_EMPTY + i * 8, 4);
+    }
+    for (int i = 0; i < L::X; i++) {
+        hopper_barrier_init(base + L::X_FULL + i * 8, 1);
+        hopper_barrier_init(base + L::X_EMPTY + i * 8, 4);
+    }
+    hopper_barrier_publish();
+}
+
+/* The blocks of the cluster meet; what they wrote to shared memory before is
+ * seen after it. */
+static __device__ __forceinline__ void stream_meet(int size)
+{
+    __syncthreads();
+    if (size > 1) {
+        hopper_cluster_arrive();
+        hopper_cluster_wait();
+    }
+}
+
+/* Stays until the peers have read this block's sums: nothing was written that
+ * others wait for. */
+static __device__ __forceinline__ void stream_part(int size)
+{
+#if HOPPER
+    if (size > 1) {
+        asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+        hopper_cluster_wait();
+    }
+#endif
+}
+
+template <typename T, int ROWS, int DEEP>
+static __global__ void __launch_bounds__(STREAM_THREADS)
+    stream_kernel(const __grid_constant__ struct stream_args a)
+{
+    typedef stream_layout<ROWS, DEEP> L;
+    LAUNCH_SHARED(shared);
+    const uint32_t base = ptx_shared(shared);
+    const struct stream_block b = stream_block_of(a);
+    const int warp = threadIdx.x / 32;
+    const int column =
+        threadIdx.x % (STREAM_OUTPUTS / STREAM_STEP) * STREAM_STEP;
+    const int n = b.tile * STREAM_OUTPUTS + column;
+    float bias[STREAM_STEP];
+
+    if (threadIdx.x == 128)
+        stream_init_barriers<L>(a, base);
+    __syncthreads();
+    launch_release();
+    if (warp == 4) { /* constant */
+        if (threadIdx.x == 128)
+            stream_fetch_weights<L>(a, b, base);
+        __syncwarp();
+    }
+    if (!a.known)
+        launch_wait();
+    stream_load_bias(a, n, bias);
+    launch_wait();
+    if (warp < 4) {
+        float acc[ROWS / 2];
+        stream_multiply<T, L, ROWS>(b, base, acc);
+        hopper_sync(1, 128); /* nobody reads the rings any more */
+        stream_lay<L, ROWS>(acc, (float *)shared);
+    } else if (warp == 5) {
+        if (threadIdx.x == 160)
+            stream_fetch_x<L>(a, b, base);
+        __syncwarp();
+    }
+    stream_meet(b.size);
+    stream_finish<T, L>(a, b, base + column * 4, n, bias);
+    stream_part(b.size);
+}
+
+/* ---- plans --------------------------------------------------------- */
+
+struct stream_state {
+    struct conv_geometry g;
+    int chunks, tiles;
+    int rows, cluster, deep;
+};
+
+/* Blocks of a cluster: as many as there are multiprocessors for, with two
+ * chunks or more each; 8 pass more sums on than few chunks are worth.  Variant
+ * 1 has half of 4 or 8. */
+static int stream_cluster(const struct stream_state *s,
+                          const struct kern_device *d)
+{
+    int size = s->chunks < 32 ? 4 : 8;
+
+    while (size > 1 && ((int64_t)size * s->tiles > conv_multiprocessors(d) ||
+                        s->chunks < 2 * size))
+        size /= 2;
+    return size;
+}
+
+static int stream_plan(const struct kern_problem *p,
+                       const struct kern_device *d, int variant,
+                       struct stream_state *s, struct infer_error *why)
+{
+    const int r = conv_geometry_read_pitched(p, &s->g, why);
+
+    if (r < 0)
+        return r;
+    s->chunks = conv_ceil_div(s->g.c, STREAM_DEPTH);
+    s->tiles = conv_ceil_div(s->g.k, STREAM_OUTPUTS);
+    s->rows = s->g.m <= 32 ? 32 : s->g.m <= 64 ? 64 : STREAM_ROWS;
+    s->cluster = stream_cluster(s, d);
+    if (variant > (s->cluster > 2))
+        return error_set(why, INFER_EUNSUPPORTED, "has no variant %d", variant);
+    s->cluster >>= variant;
+    s->deep = s->cluster <= 2;
+    return 0;
+}
+
+static int stream_variants(const struct kern_problem *p,
+                           const struct kern_device *d, struct infer_error *err)
+{
+    struct stream_state s;
+    const int r = stream_plan(p, d, 0, &s, err);
+
+    return r < 0 ? r : s.cluster > 2 ? 2 : 1;
+}
+
+static int stream_supports(const struct kern_problem *p,
+                           const struct kern_device *d, struct infer_error *why)
+{
+    struct stream_state s;
+    int r = stream_plan(p, d, 0, &s, why);
+
+    if (r == 0)
+        r = conv_weights_packable(p, why);
+    if (r == 0)
+        r = wgmma_check_device(d, why);
+    if (r < 0)
+        return r;
+    if (s.g.m < 1 || s.g.m > STREAM_ROWS)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes 1 to %d rows, found %d", STREAM_ROWS, s.g.m);
+    if (s.g.k < 1 || s.g.c < 1 || s.g.c % 8 || s.g.x_pitch % 8)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes inputs in 8s, rows that lie multiples of 8 "
+                         "apart, and outputs, found %d, %d and %d",
+                         s.g.c, s.g.x_pitch, s.g.k);
+    return 0;
+}
+
+/* Microseconds, as measured on an H200: the way through the kernel and the sum,
+ * which is longer where rows are many and blocks of a cluster; and the chunks
+ * of a block, whose pace memory sets as long as the rings are deep enough for
+ * the rows beside them. */
+static double stream_estimate(const struct kern_problem *p,
+                              const struct kern_device *d)
+{
+    struct stream_state s;
+
+    if (stream_plan(p, d, 0, &s, NULL) < 0)
+        return 1e30;
+    const int blocks = s.tiles * s.cluster, places = conv_multiprocessors(d);
+    const double beside = 1 + (s.deep ? 0.0015 : 0.006) * s.g.m;
+    const double memory = 0.00184 * (blocks < places ? blocks : places);
+    const double chunk = (memory > 0.12 ? memory : 0.12) * beside;
+    const double way = (s.deep ? 2.3 : 2.8) + 0.007 * s.g.m;
+
+    return way + (s.rows > 64 ? 1 : 0) +
+           conv_ceil_div(blocks, places) * chunk * s.chunks / s.cluster;
+}
+
+/* ---- preparing ----------------------------------------------------- */
+
+static int stream_prepare(struct kern_exec *e, const struct kern_device *d,
+                          struct infer_error *err)
+{
+    struct stream_state *s = (struct stream_state *)malloc(sizeof(*s));
+    const int r =
+        s ? stream_plan(&e->problem, d, e->variant, s, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    e->state = s;
+    snprintf(e->variant_name, sizeof(e->variant_name), "cluster%d", s->cluster);
+    e->packed[CONV_W] = (size_t)s->tiles * (size_t)s->chunks * STREAM_CHUNK;
+    return 0;
+}
+
+/* Output n's weights, 16 bytes at a time; dst: its row of the first chunk. */
+static void stream_pack_row(const struct stream_state *s, enum infer_dtype from,
+                            const unsigned char *src, enum infer_dtype to,
+                            int n, unsigned char *dst)
+{
+    for (int k = 0; k < s->g.c; k += 8) {
+        const int chunk = k / STREAM_DEPTH, v = k % STREAM_DEPTH / 8;
+
+        scalar_convert(from, src + (size_t)k * infer_dtype_size(from), to,
+                       dst + (size_t)chunk * STREAM_CHUNK + (v ^ n % 8) * 16,
+                       8);
+    }
+}
+
+static int stream_pack(const struct kern_exec *e, int i, const void *src,
+                       void *dst, struct infer_error *err)
+{
+    const struct stream_state *s = (const struct stream_state *)e->state;
+    const enum infer_dtype from = e->problem.in[i].dtype;
+    const size_t row = (size_t)s->g.c * infer_dtype_size(from);
+
+    (void)err;
+    memset(dst, 0, e->packed[i]);
+    for (int n = 0; n < s->g.k; n++) {
+        const size_t tile = (size_t)(n / STREAM_OUTPUTS);
+
+        stream_pack_row(s, from, (const unsigned char *)src + (size_t)n * row,
+                        e->problem.in[CONV_X].dtype, n,
+                        (unsigned char *)dst +
+                            tile * (size_t)s->chunks * STREAM_CHUNK +
+                            n % STREAM_OUTPUTS * 128);
+    }
+    return 0;
+}
+
+/* ---- launching ----------------------------------------------------- */
+
+template <typename T, int ROWS, int DEEP>
+static int stream_start(const struct stream_state *s,
+                        const struct stream_args *a, void *stream,
+                        struct infer_error *err)
+{
+    typedef stream_layout<ROWS, DEEP> L;
+
+    if (s->cluster == 1)
+        return launch_chained(stream_kernel<T, ROWS, DEEP>, dim3(s->tiles),
+                              dim3(STREAM_THREADS), L::SHARED, stream, *a, err);
+    return launch_clusters(stream_kernel<T, ROWS, DEEP>, s->tiles * s->cluster,
+                           s->cluster, STREAM_THREADS, L::SHARED, stream, *a,
+                           err);
+}
+
+template <typename T, int ROWS>
+static int stream_start_rows(const struct stream_state *s,
+                             const struct stream_args *a, void *stream,
+                             struct infer_error *err)
+{
+    return s->deep ? stream_start<T, ROWS, 1>(s, a, stream, err)
+                   : stream_start<T, ROWS, 0>(s, a, stream, err);
+}
+
+template <typename T>
+static int stream_launch(const struct kern_exec *e,
+                         const struct kern_args *args, struct infer_error *err)
+{
+    const struct stream_state *s = (const struct stream_state *)e->state;
+    const int step = STREAM_STEP * (int)sizeof(T);
+    struct stream_args a;
+
+    memset(&a, 0, sizeof(a));
+    a.w = (const unsigned char *)args->in[CONV_W];
+    a.m = s->g.m;
+    a.box = conv_round_up(s->g.m, 8);
+    a.chunks = s->chunks;
+    a.out = output_of(e, args, s->g.k);
+    a.out.y_pitch = s->g.y_pitch;
+    a.out.r_pitch = s->g.r_pitch;
+    a.known = !a.out.bias || (e->problem.constant_in & 1u << CONV_BIAS);
+    a.wide = output_is_wide(&a.out, STREAM_STEP) &&
+             (uintptr_t)a.out.y % step == 0 &&
+             (uintptr_t)a.out.residual % step == 0;
+    const int r = tensor_map_rows(
+        &a.x, tensor_map_type_of(e->problem.in[CONV_X].dtype), args->in[CONV_X],
+        s->g.m, s->g.c, s->g.x_pitch, a.box, err);
+    if (r < 0)
+        return r;
+    return s->rows == 32 ? stream_start_rows<T, 32>(s, &a, args->stream, err)
+           : s->rows == 64
+               ? stream_start_rows<T, 64>(s, &a, args->stream, err)
+               : stream_start_rows<T, STREAM_ROWS>(s, &a, args->stream, err);
+}
+
+#define STREAM_ROW(symbol, T, kind)                                            \
+    extern "C" const struct kern_row symbol;                                   \
+    const struct kern_row symbol = {                                           \
+        .name = #symbol,                                                       \
+        .op = KERN_DENSE_FPROP,                                                \
+        .backend = INFER_BACKEND_CUDA,                                         \
+        .layout = KERN_NCHW,                                                   \
+        .dtype = kind,                                                         \
+        .acc = INFER_F32,                                                      \
+        .min_sm = 90,                                                          \
+        .supports = stream_supports,                                           \
+        .estimate = stream_estimate,                                           \
+        .variants = stream_variants,                                           \
+        .prepare = stream_prepare,                                             \
+        .pack = stream_pack,                                                   \
+        .launch = stream_launch<T>,                                            \
+        .release = cuda_state_release,                                         \
+    };
+
+STREAM_ROW(dense_fprop_f16_cuda_stream_sm90, __half, INFER_F16)
+STREAM_ROW(dense_fprop_bf16_cuda_stream_sm90, __nv_bfloat16, INFER_BF16)

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradient of a depthwise convolution's weights, channels last, 3x3 and 5x5 of
+ * stride 1 and 2: dw[c, r, s] = sum over n, p, q of x[n, c, h, w] dy[n, c, p,
+ * q], bound by memory.
+ *
+ * A thread owns V channels and all R x S sums of them, in registers, and walks
+ * strips: up to `length` pixels of a row of dy.  Step j reads pixel j of dy and
+ * the STRIDE columns of x that begin a window there, R rows of each, and
+ * multiplies these with the last DEPTH pixels of dy, whose windows hold them:
+ * of its own strip every vector of x is read once a row of the window.  The
+ * next steps' vectors are under way meanwhile, to places in shared memory that
+ * are the thread's own (STAGES of COUNT vectors), so that nobody waits for
+ * another.  V is 16 bytes for 3x3 and 8 for 5x5, which is what sums there are
+ * registers for.
+ *
+ * A block is `chunk` vectors of channels times `lanes` strips, neighbours in a
+ * warp with neighbouring channels, lanes on neighbouring rows in step, so that
+ * the rows of x that they share come from the L1 cache.  blockIdx.x counts
+ * chunks of channels, y ranges of strips.  At the end the lanes are added in
+ * order in shared memory, a row of the window at a time, up to 12 KiB; each
+ * range writes its sums to the workspace, parts[range][K][r, s], and
+ * wgrad_sum() adds them in order: the same bits every time.
+ */
+#include <stdlib.h>
+
+#include "kernels/cuda/mma/wgrad.cuh"
+
+enum {
+    THREADS = 128,
+    STAGES = 4,
+    MOST_UNITS = 16,  /* vectors of channels in a block */
+    LEAST_LENGTH = 14 /* of a strip, where a row is cut */
+};
+
+/* Blocks that a multiprocessor holds at a time: what registers allow. */
+static constexpr int blocks_of(int r, int stride)
+{
+    return r == 5 && stride == 2 ? 2 : 3;
+}
+
+struct strips_args {
+    struct conv_geometry g;
+    struct fast_div p, strips; /* strips: of a row */
+    int units, chunk, lanes;   /* units: vectors of all channels */
+    int count, per_range;      /* strips */
+    int length;
+    const void *x, *dy;
+    float *parts;
+};
+
+/* ---- strips -------------------------------------------------------- */
+
+/* A strip: pixels q0 .. q1 - 1 of a row of dy, and the rows of x below. */
+template <typename T, int R> struct strip {
+    const T *dy, *x[R];
+    bool inside[R];
+    int q0, q1;
+};
+
+template <typename T, int R>
+static __device__ __forceinline__ struct strip<T, R>
+strip_of(const struct strips_args &a, int number, int c) {
+    struct strip<T, R> at;
+    uint32_t part, p;
+    const uint32_t row = a.strips.divmod((uint32_t)number, &part);
+    const int n = (int)a.p.divmod(row, &p);
+    const int h = (int)p * a.g.stride_h - a.g.pad_top;
+
+    at.q0 = (int)part * a.length;
+    at.q1 = min(at.q0 + a.length, a.g.q);
+    at.dy = (const T *)a.dy + (int)row * a.g.q * a.g.k + c;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        at.inside[r] = (unsigned)(h + r) < (unsigned)a.g.h;
+        const int line = n * a.g.h + (at.inside[r] ? h + r : 0);
+        at.x[r] = (const T *)a.x + line * a.g.w * a.g.c + c;
+    }
+    return at;
+}
+
+/* What a step reads. */
+template <typename T, int V, int R, int STRIDE>
+struct step {
+    vec<T, V> dy, x[STRIDE][R];
+};
+
+/* Where that lies in shared memory, the threads' vectors side by side. */
+template <typename T, int V, int R, int STRIDE> struct step_shape {
+    enum {
+        BYTES = V * (int)sizeof(T),
+        PITCH = THREADS * BYTES, /* from vector to vector of a thread */
+        STAGE = (1 + STRIDE * R) * PITCH,
+        JOIN = R * PITCH / (int)sizeof(T) * 4, /* of join_row() */
+        SHARED = STAGES * STAGE > JOIN ? STAGES *STAGE : JOIN
+    };
+};
+
+static __device__ __forceinline__ int clamp(int i, int n)
+{
+    return min(max(i, 0), n - 1);
+}
+
+/* Through L1, where lanes on neighbouring rows meet. */
+template <int BYTES>
+static __device__ __forceinline__ void copy_cached(uint32_t to,
+                                                   const void *from)
+{
+#if PTX_SM80
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to),
+                 "l"(from), "n"(BYTES)
+                 : "memory");
+#endif
+}
+
+/* Starts to copy step j.  All is copied: what is outside, from a pixel at the
+ * edge, is not used. */
+template <typename T, int V, int R, int STRIDE>
+static __device__ __forceinline__ void start_step(const struct strips_args &a,
+                                                  const struct strip<T, R> &at,
+                                                  int j, uint32_t to)
+{
+    typedef step_shape<T, V, R, STRIDE> S;
+
+    copy_cached<S::BYTES>(to, at.dy + clamp(j, a.g.q) * a.g.k);
+#pragma unroll
+    for (int b = 0; b < STRIDE; b++) {
+        const int w = clamp(j * STRIDE + b - a.g.pad_left, a.g.w);
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            copy_cached<S::BYTES>(to + (1 + b * R + r) * S::PITCH,
+                                  at.x[r] + w * a.g.c);
+    }
+    ptx_cp_async_commit();
+}
+
+template <typename T, int V, int R, int STRIDE>
+static __device__ __forceinline__ struct step<T, V, R, STRIDE>
+take_step(const unsigned char *from) {
+    typedef step_shape<T, V, R, STRIDE> S;
+    struct step<T, V, R, STRIDE> s;
+
+    s.dy = load_vec<T, V>((const T *)from);
+#pragma unroll
+    for (int b = 0; b < STRIDE; b++)
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            s.x[b][r] =
+                load_vec<T, V>((const T *)(from + (1 + b * R + r) * S::PITCH));
+    return s;
+}
+
+/* Adds a step's products.  dy[(turn + DEPTH - i) % DEPTH] is the pixel i steps
+ * back.  What is outside is left out, not multiplied by 0: it may meet an
+ * infinity. */
+template <typename T, int V, int R, int STRIDE, int DEPTH>
+static __device__ __forceinline__ void
+add_step(const struct strips_args &a, const struct strip<T, R> &at, int j,
+         int turn, const struct step<T, V, R, STRIDE> &now,
+         const float (&dy)[DEPTH][V], float (&acc)[R][R][V])
+{
+    bool known[DEPTH];
+
+#pragma unroll
+    for (int i = 0; i < DEPTH; i++)
+        known[i] = j - i >= at.q0 && j - i < at.q1;
+#pragma unroll
+    for (int b = 0; b < STRIDE; b++) {
+        const int w = j * STRIDE + b - a.g.pad_left;
+        const bool column = (unsigned)w < (unsigned)a.g.w;
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            float x[V];
+#pragma unroll
+            for (int v = 0; v < V; v++)
+                x[v] = to_float(now.x[b][r].at[v]);
+#pragma unroll
+            for (int i = 0; i * STRIDE + b < R; i++)
+                if (column && at.inside[r] && known[i])
+#pragma unroll
+                    for (int v = 0; v < V; v++)
+                        acc[r][i * STRIDE + b][v] =
+                            fmaf(x[v], dy[(turn + DEPTH - i) % DEPTH][v],
+                                 acc[r][i * STRIDE + b][v]);
+        }
+    }
+}
+
+/* own: the thread's part of the first stage. */
+template <typename T, int V, int R, int STRIDE>
+static __device__ __forceinline__ void
+add_strip(const struct strips_args &a, int number, int c, unsigned char *own,
+          float (&acc)[R][R][V])
+{
+    typedef step_shape<T, V, R, STRIDE> S;
+    constexpr int DEPTH = (R - 1) / STRIDE + 1;
+    const struct strip<T, R> at = strip_of<T, R>(a, number, c);
+    const int end = at.q0 + a.length + DEPTH - 1;
+    float dy[DEPTH][V] = {};
+    int stage = 0;
+
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++)
+        start_step<T, V, R, STRIDE>(a, at, at.q0 + i,
+                                    ptx_shared(own + i * S::STAGE));
+    for (int j0 = at.q0; j0 < end; j0 += DEPTH)
+#pragma unroll
+        for (int turn = 0; turn < DEPTH; turn++) {
+            const int j = j0 + turn;
+            const int free = stage == 0 ? STAGES - 1 : stage - 1;
+            ptx_cp_async_wait<STAGES - 2>();
+            const struct step<T, V, R, STRIDE> now =
+                take_step<T, V, R, STRIDE>(own + stage * S::STAGE);
+            start_step<T, V, R, STRIDE>(a, at, j + STAGES - 1,
+                                        ptx_shared(own + free * S::STAGE));
+            stage = stage == STAGES - 1 ? 0 : stage + 1;
+#pragma unroll
+            for (int v = 0; v < V; v++)
+                dy[turn][v] = to_float(now.dy.at[v]);
+            add_step<T, V, R, STRIDE, DEPTH>(a, at, j, turn, now, dy, acc);
+        }
+    ptx_cp_async_wait<0>();
+}
+
+/* ---- the kernel ---------------------------------------------------- */
+
+/* Adds the lanes' sums of row r of the window and writes them. */
+template <int V, int R>
+static __device__ __forceinline__ void join_row(const struct strips_args &a,
+                                                int r, const float (&acc)[R][V],
+                                                float *shared)
+{
+    enum { L = V < 4 ? V : 4 };
+    const int unit = threadIdx.x % a.chunk, lane = threadIdx.x / a.chunk;
+    const int wide = a.chunk * V;
+
+    __syncthreads(); /* the row before has been read */
+    if (lane < a.lanes)
+#pragma unroll
+        for (int s = 0; s < R; s++)
+#pragma unroll
+            for (int v = 0; v < V; v += L)
+                store_floats<float, L>(shared + (s * a.lanes + lane) * wide +
+                                           unit * V + v,
+                                       acc[s] + v);
+    __syncthreads();
+    for (int i = threadIdx.x; i < R * wide; i += THREADS) {
+        const int s = i / wide, c = i % wide;
+        const int k = (int)blockIdx.x * wide + c;
+        float sum = 0;
+        for (int z = 0; z < a.lanes; z++)
+            sum += shared[(s * a.lanes + z) * wide + c];
+        if (k < a.g.k)
+            a.parts[((size_t)blockIdx.y * a.g.k + k) * (R * R) + r * R + s] =
+                sum;
+    }
+}
+
+template <typename T, int V, int R, int STRIDE>
+static __global__ void __launch_bounds__(THREADS, blocks_of(R, STRIDE))
+    strips_kernel(const __grid_constant__ struct strips_args a)
+{
+    LAUNCH_SHARED(shared);
+    const int lane = threadIdx.x / a.chunk;
+    const int unit = (int)blockIdx.x * a.chunk + threadIdx.x % a.chunk;
+    const int first = (int)blockIdx.y * a.per_range;
+    const int end = min(first + a.per_range, a.count);
+    float acc[R][R][V] = {};
+
+    launch_wait();
+    if (lane < a.lanes && unit < a.units)
+        for (int i = first + lane; i < end; i += a.lanes)
+            add_strip<T, V, R, STRIDE>(
+                a, i, unit * V, shared + threadIdx.x * (V * (int)sizeof(T)),
+                acc);
+#pragma unroll
+    for (int r = 0; r < R; r++)
+        join_row<V, R>(a, r, acc[r], (float *)shared);
+}
+
+/* ---- limits -------------------------------------------------------- */
+
+/* Elements of a vector. */
+static int vector_of(const struct conv_geometry *g, enum infer_dtype type)
+{
+    return (g->r == 3 ? 16 : 8) / (int)infer_dtype_size(type);
+}
+
+static int read_problem(const struct kern_problem *p, struct conv_geometry *g,
+                        struct infer_error *why)
+{
+    const int r = wgrad_geometry(p, g, why);
+
+    if (r < 0)
+        return r;
+    if (g->cg != 1 || g->kg != 1 || g->r != g->s || (g->r != 3 && g->r != 5) ||
+        g->stride_h != g->stride_w || g->stride_h > 2 || g->dilation_h != 1 ||
+        g->dilation_w != 1)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes one channel a group, in and out, 3x3 and 5x5, "
+                         "stride 1 and 2, no dilation");
+    if (g->k % (16 / (int)infer_dtype_size(p->in[0].dtype)) != 0 || g->h < 1 ||
+        g->w < 1)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes channels in whole vectors and no empty "
+                         "pictures");
+    return 0;
+}
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    struct conv_geometry g;
+
+    (void)d;
+    return read_problem(p, &g, why);
+}
+
+/* ---- preparing ----------------------------------------------------- */
+
+struct strips_state {
+    struct conv_geometry g;
+    int units, chunk, chunks, lanes;
+    int strips, length; /* of a row */
+    int count, per_range, ranges;
+};
+
+/* Blocks for all places of the device, if there is so much to do: rows are cut
+ * until every lane has several strips, or strips would be short.  All ranges
+ * then take as many turns. */
+static void plan(const struct kern_device *d, enum infer_dtype type,
+                 struct strips_state *s)
+{
+    const struct conv_geometry *g = &s->g;
+    const int rows = g->n * g->p;
+
+    s->units = g->k / vector_of(g, type);
+    s->chunks = conv_ceil_div(s->units, MOST_UNITS);
+    s->chunk = conv_ceil_div(s->units, s->chunks);
+    s->lanes = THREADS / s->chunk;
+    const int most = conv_ceil_div(
+        blocks_of(g->r, g->stride_h) * conv_multiprocessors(d), s->chunks);
+    s->strips = 1;
+    while ((int64_t)rows * s->strips < 6 * (int64_t)most * s->lanes &&
+           g->q >= 2 * s->strips * LEAST_LENGTH)
+        s->strips *= 2;
+    s->length = conv_ceil_div(g->q, s->strips);
+    s->strips = conv_ceil_div(g->q, s->length);
+    s->count = rows * s->strips;
+    s->per_range = conv_ceil_div(s->count, most * s->lanes) * s->lanes;
+    s->ranges = conv_ceil_div(s->count, s->per_range);
+}
+
+static int prepare(struct kern_exec *e, const struct kern_device *d,
+                   struct infer_error *err)
+{
+    struct strips_state *s = (struct strips_state *)calloc(1, sizeof(*s));
+    const int r =
+        s ? read_problem(&e->problem, &s->g, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    plan(d, e->problem.in[0].dtype, s);
+    e->state = s;
+    e->workspace = (size_t)s->ranges * (size_t)s->g.k * (size_t)s->g.r *
+                   (size_t)s->g.s * sizeof(float);
+    return 0;
+}
+
+/* ---- launching ----------------------------------------------------- */
+
+template <typename T, int R, int STRIDE>
+static int run(const struct strips_state *s, const struct strips_args *a,
+               void *stream, struct infer_error *err)
+{
+    enum { V = (R == 3 ? 16 : 8) / (int)sizeof(T) };
+
+    return launch_chained(strips_kernel<T, V, R, STRIDE>,
+                          dim3(s->chunks, s->ranges), dim3(THREADS),
+                          step_shape<T, V, R, STRIDE>::SHARED, stream, *a, err);
+}
+
+template <typename T, int R>
+static int run_window(const struct strips_state *s, const struct strips_args *a,
+                      void *stream, struct infer_error *err)
+{
+    return s->g.stride_h == 1 ? run<T, R, 1>(s, a, stream, err)
+                              : run<T, R, 2>(s, a, stream, err);
+}
+
+template <typename T>
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct strips_state *s = (const struct strips_state *)e->state;
+    const struct wgrad_join_shape shape = {s->g.k, 1, s->g.r, s->g.s,
+                                           s->ranges};
+    struct strips_args a = {};
+
+    a.g = s->g;
+    a.p.init((uint32_t)s->g.p);
+    a.strips.init((uint32_t)s->strips);
+    a.units = s->units;
+    a.chunk = s->chunk;
+    a.lanes = s->lanes;
+    a.count = s->count;
+    a.per_range = s->per_range;
+    a.length = s->length;
+    a.x = args->in[0];
+    a.dy = args->in[1];
+    a.parts = (float *)args->workspace;
+    const int r = s->g.r == 3 ? run_window<T, 3>(s, &a, args->stream, err)
+                              : run_window<T, 5>(s, &a, args->stream, err);
+    return r < 0 ? r : wgrad_join(e, &shape, args, err);
+}
+
+#define STRIPS_ROW(symbol, T, kind)                                            \
+    extern "C" const struct kern_row symbol;                                   \
+    const struct kern_row symbol = {.name = #symbol,                           \
+                                    .op = KERN_CONV_WGRAD,                     \
+                                    .backend = INFER_BACKEND_CUDA,             \
+                                    .layout = KERN_NHWC,                       \
+                                    .dtype = kind,                             \
+                                    .acc = INFER_F32,                          \
+                                    .min_sm = 80,                              \
+                                    .supports = supports,                      \
+                                    .prepare = prepare,                        \
+                                    .launch = launch<T>,                       \
+                                    .release = cuda_state_release};
+
+STRIPS_ROW(conv2d_wgrad_nhwc_f32_cuda_depthwise, float, INFER_F32)
+STRIPS_ROW(conv2d_wgrad_nhwc_f16_cuda_depthwise, __half, INFER_F16)
+STRIPS_ROW(conv2d_wgrad_nhwc_bf16_cuda_depthwise, __nv_bfloat16, INFER_BF16)

@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Depthwise convolution (one input channel a group), channels last.
+ *
+ * Bound by memory: 18 operations on 4 bytes for 3x3 in half precision.  So a
+ * thread moves 16 bytes of adjacent channels (V of them) at a time, neighbours
+ * in a warp take neighbouring channels, and each thread computes TW outputs
+ * along the width, so that a pixel is read once for all the windows of the
+ * thread that hold it: (TW - 1) * STRIDE + S reads a row of the window instead
+ * of TW * S.  Rows shared between threads come from the L1 cache.
+ *
+ * Thread i computes channels V * (i % (C/V)), columns TW * (i / (C/V) % tiles)
+ * and on, of row i / (C/V) / tiles of all rows n, p.  No shared memory.
+ * Weights are packed [r][s][k] in the type of the activations: by pack() where
+ * they are constant, else by a kernel in front, one thread a weight.
+ *
+ * The unrolled kernel takes 3x3 and 5x5, stride 1 and 2, no dilation, one
+ * output a channel; the plain one takes everything, with V = 1 where channels
+ * are odd or a channel has several outputs.  Where there is enough to do,
+ * 16-bit types have tiles for tensor cores beside it: depthwise_tile.cuh.
+ */
+#ifndef KERNELS_CUDA_DEPTHWISE_DEPTHWISE_CUH
+#define KERNELS_CUDA_DEPTHWISE_DEPTHWISE_CUH
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/depthwise/depthwise_mma.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/walk.cuh"
+
+#define DEPTHWISE_THREADS 256
+
+struct depthwise_args {
+    struct conv_geometry g;
+    const void *x, *w;
+    int64_t count;            /* threads with work */
+    struct fast_div channels; /* vectors of channels */
+    struct fast_div tiles, p; /* tiles of a row, rows of an image */
+    struct output_args out;
+};
+
+struct depthwise_place {
+    int k, q, p, n;
+};
+
+static __device__ __forceinline__ struct depthwise_place
+depthwise_place_of(const struct depthwise_args &a, int64_t i, int v, int tw)
+{
+    uint32_t k, q, p, rest;
+
+    rest = a.channels.divmod((uint32_t)i, &k);
+    rest = a.tiles.divmod(rest, &q);
+    const uint32_t n = a.p.divmod(rest, &p);
+    return {(int)k * v, (int)q * tw, (int)p, (int)n};
+}
+
+/* The number of this thread.  Blocks go from the last to the first: the
+ * kernel before, which went from the first to the last, has left the last
+ * images in the L2 cache, and the kernel behind begins with the first, which
+ * this one has just written. */
+static __device__ __forceinline__ int64_t depthwise_thread(void)
+{
+    return (int64_t)(gridDim.x - 1 - blockIdx.x) * DEPTHWISE_THREADS +
+           (int)threadIdx.x;
+}
+
+/* Zero where the pixel is none of the image's: word by word as it was loaded,
+ * which is half as many as values of 16 bits. */
+template <typename T, int V>
+static __device__ __forceinline__ vec<T, V> depthwise_mask(vec<T, V> v, bool ok)
+{
+    const uint32_t mask = ok ? 0xffffffffu : 0;
+    uint32_t word[sizeof(v) / 4];
+
+    memcpy(word, &v, sizeof(v));
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(v) / 4); i++)
+        word[i] &= mask;
+    memcpy(&v, word, sizeof(v));
+    return v;
+}
+
+/* One row of the window for TW outputs; x points at the image's row, which is
+ * inside or not.  All loads are made first and unconditionally, those outside
+ * of a pixel inside, so that they are under way together. */
+template <typename T, int V, int S, int STRIDE, int TW>
+static __device__ __forceinline__ void
+depthwise_row(const struct depthwise_args &a, const T *x, const T *taps,
+              bool inside, int column, float (&acc)[TW][V])
+{
+    enum { COLUMNS = (TW - 1) * STRIDE + S };
+    vec<T, V> v[COLUMNS], f[S];
+    float w[S][V];
+
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+        const bool ok = (unsigned)(column + i) < (unsigned)a.g.w;
+        v[i] = load_vec<T, V>(x + (ok ? column + i : 0) * a.g.c);
+    }
+#pragma unroll
+    for (int s = 0; s < S; s++)
+        f[s] = load_vec<T, V>(taps + s * a.g.k);
+#pragma unroll
+    for (int s = 0; s < S; s++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            w[s][j] = to_float(f[s].at[j]);
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+        const bool ok = inside && (unsigned)(column + i) < (unsigned)a.g.w;
+        const vec<T, V> masked = depthwise_mask<T, V>(v[i], ok);
+        float x_i[V];
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            x_i[j] = to_float(masked.at[j]);
+#pragma unroll
+        for (int t = 0; t < TW; t++) {
+            if (i - t * STRIDE < 0 || i - t * STRIDE >= S)
+                continue;
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                acc[t][j] = fmaf(x_i[j], w[i - t * STRIDE][j], acc[t][j]);
+        }
+    }
+}
+
+/* Finishes channels k .. k+V-1 of `count` of TW adjacent pixels, m the first,
+ * with the bias fetched once for all of them. */
+template <typename T, int V, int TW>
+static __device__ __forceinline__ void
+depthwise_finish(const struct output_args &o, int m, int k, int count,
+                 float (&acc)[TW][V])
+{
+    enum { L = V < 4 ? V : 4 };
+    float bias[V], r[V];
+
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        bias[j] = 0;
+    if (o.bias)
+#pragma unroll
+        for (int j = 0; j < V; j += L)
+            load_floats<float, L>(o.bias + k + j, bias + j);
+#pragma unroll
+    for (int t = 0; t < TW; t++) {
+        if (t >= count)
+            continue;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            acc[t][j] += bias[j];
+        if (o.residual)
+            output_load_residual<T, V>(o, m + t, k, r);
+        output_with_residual<T, V>(o, m + t, k, acc[t], r);
+    }
+}
+
+template <typename T, int V, int R, int STRIDE, int TW>
+static __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
+    depthwise_unrolled(const __grid_constant__ struct depthwise_args a)
+{
+    const int64_t i = depthwise_thread();
+
+    launch_wait();
+    if (i >= a.count)
+        return;
+    const struct depthwise_place at = depthwise_place_of(a, i, V, TW);
+    const int row = at.p * STRIDE - a.g.pad_top;
+    const int column = at.q * STRIDE - a.g.pad_left;
+    float acc[TW][V];
+#pragma unroll
+    for (int t = 0; t < TW; t++)
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            acc[t][j] = 0;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const bool inside = (unsigned)(row + r) < (unsigned)a.g.h;
+        const int line = at.n * a.g.h + (inside ? row + r : 0);
+        depthwise_row<T, V, R, STRIDE, TW>(
+            a, (const T *)a.x + line * a.g.w * a.g.c + at.k,
+            (const T *)a.w + r * R * a.g.k + at.k, inside, column, acc);
+    }
+    depthwise_finish<T, V, TW>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q,
+                               at.k, a.g.q - at.q, acc);
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
+    depthwise_plain(const __grid_constant__ struct depthwise_args a)
+{
+    const int64_t i = depthwise_thread();
+
+    launch_wait();
+    if (i >= a.count)
+        return;
+    const struct depthwise_place at = depthwise_place_of(a, i, V, 1);
+    float acc[V], x[V], w[V];
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        acc[j] = 0;
+    for (int r = 0; r < a.g.r; r++) {
+        const int h = at.p * a.g.stride_h - a.g.pad_top + r * a.g.dilation_h;
+        if ((unsigned)h >= (unsigned)a.g.h)
+            continue;
+        for (int s = 0; s < a.g.s; s++) {
+            const int c =
+                at.q * a.g.stride_w - a.g.pad_left + s * a.g.dilation_w;
+            if ((unsigned)c >= (unsigned)a.g.w)
+                continue;
+            load_floats<T, V>((const T *)a.x +
+                                  ((at.n * a.g.h + h) * a.g.w + c) * a.g.c +
+                                  at.k / a.g.kg,
+                              x);
+            load_floats<T, V>((const T *)a.w + (r * a.g.s + s) * a.g.k + at.k,
+                              w);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                acc[j] = fmaf(x[j], w[j], acc[j]);
+        }
+    }
+    output_vector<T, V>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q, at.k, acc);
+}
+
+/* ---- weights that change ------------------------------------------- */
+
+struct depthwise_pack_args {
+    int count, k, s;
+    enum infer_dtype type;
+    int64_t stride[3]; /* of w: k, r, s */
+    const void *w;
+    void *packed;
+};
+
+template <typename T>
+static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
+    depthwise_pack_kernel(const __grid_constant__ struct depthwise_pack_args a)
+{
+    const int i = blockIdx.x * DEPTHWISE_THREADS + threadIdx.x;
+
+    launch_wait();
+    if (i >= a.count)
+        return;
+    const int tap = i / a.k;
+    const int64_t at = i % a.k * a.stride[0] + tap / a.s * a.stride[1] +
+                       tap % a.s * a.stride[2];
+    ((T *)a.packed)[i] = from_float<T>(load_as<T>(a.type, a.w, at));
+}
+
+/* Packs a problem's weights, one a group and tap, into the workspace. */
+template <typename T>
+static int
+depthwise_pack_weights(const struct kern_exec *e, const struct conv_geometry *g,
+                       const struct kern_args *args, struct infer_error *err)
+{
+    const struct kern_tensor *w = &e->problem.in[CONV_W];
+    struct depthwise_pack_args a = {};
+
+    a.count = g->k * g->r * g->s;
+    a.k = g->k;
+    a.s = g->s;
+    a.type = w->dtype;
+    a.stride[0] = w->stride[0];
+    a.stride[1] = w->rank > 3 ? w->stride[2] : 0;
+    a.stride[2] = w->stride[w->rank - 1];
+    a.w = args->in[CONV_W];
+    a.packed = args->workspace;
+    return launch_chained(depthwise_pack_kernel<T>,
+                          dim3(cuda_blocks(a.count, DEPTHWISE_THREADS)),
+                          dim3(DEPTHWISE_THREADS), 0, args->stream, a, err);
+}
+
+static inline size_t depthwise_pack_bytes(const struct kern_exec *e,
+                                          const struct conv_geometry *g)
+{
+    return (size_t)g->k * (size_t)g->r * (size_t)g->s *
+           infer_dtype_size(e->problem.in[CONV_X].dtype);
+}
+
+/* Weights that the kernel in front can read. */
+static inline int depthwise_weights_readable(const struct kern_problem *p,
+                                             struct infer_error *why)
+{
+    if (cuda_is_real(p->in[CONV_W].dtype))
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "weights are %s, supported F32, F16 and BF16",
+                     infer_dtype_name(p->in[CONV_W].dtype));
+}
+
+/* ---- the host's side ----------------------------------------------- */
+
+static inline int depthwise_supports(const struct kern_problem *p,
+                                     const struct kern_device *d,
+                                     struct infer_error *why)
+{
+    struct conv_geometry g;
+    int r = conv_geometry_read(p, &g, why);
+
+    (void)d;
+    if (r == 0)
+        r = p->constant_in & 1u << CONV_W ? conv_weights_packable(p, why)
+                                          : depthwise_weights_readable(p, why);
+    if (r == 0 && g.cg != 1)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "%d channels a group, supported 1", g.cg);
+    return r;
+}
+
+/* Bytes at 3 TB/s: what it comes to when the caches do their part; 2 us a
+ * launch. */
+static inline double depthwise_estimate(const struct kern_problem *p,
+                                        const struct kern_device *d)
+{
+    (void)d;
+    return (p->constant_in & 1u << CONV_W ? 2 : 4) +
+           kern_problem_bytes(p) / 3e6;
+}
+
+enum { DEPTHWISE_WIDTHS = 3, DEPTHWISE_TILES = 3 };
+enum { DEPTHWISE_VARIANTS = DEPTHWISE_WIDTHS + DEPTHWISE_TILES };
+
+/* Threads of 8 channels by `width` outputs. */
+static inline int64_t depthwise_threads(const struct conv_geometry *g,
+                                        int width)
+{
+    return (int64_t)(g->k / 8) * g->n * g->p * conv_ceil_div(g->q, width);
+}
+
+/* Outputs a thread computes along the width, by variant.  Which is best depends
+ * on how far the image fills the device (H200).  Where one output a thread
+ * leaves places free, more only last longer.  5x5 windows of stride 2 run out
+ * of registers.  Windows of stride 1 share most and take 4 as soon as that
+ * keeps 384 threads a multiprocessor, 5x5 where it computes nothing beside the
+ * image that 2 do not. */
+static inline int depthwise_width(const struct conv_geometry *g,
+                                  const struct kern_device *d, int variant)
+{
+    static const int order[][DEPTHWISE_WIDTHS] = {
+        {2, 4, 1}, {4, 2, 1}, {1, 2, 4}};
+    const int64_t sm = conv_multiprocessors(d);
+    const bool even = 2 * conv_ceil_div(g->q, 4) == conv_ceil_div(g->q, 2);
+    int row = 0;
+
+    if (depthwise_threads(g, 1) <= 512 * sm || (g->r == 5 && g->stride_w == 2))
+        row = 2;
+    else if (depthwise_threads(g, 4) >= 384 * sm && g->stride_w == 1 &&
+             (g->r == 3 || even))
+        row = 1;
+    return order[row][variant];
+}
+
+struct depthwise_state {
+    struct conv_geometry g;
+    int width; /* 0: by tiles */
+    struct depthwise_tile tile;
+    bool packs; /* before each launch */
+};
+
+/* Whether tiles come before widths: they do where outputs are many (H200). */
+static inline bool depthwise_tiles_first(const struct conv_geometry *g,
+                                         const struct kern_device *d)
+{
+    const int64_t each =
+        (int64_t)g->m * g->k / conv_multiprocessors(d); /* outputs */
+
+    return each >= (g->r == 5 ? 12000 : 40000);
+}
+
+/* How variant e->variant computes the problem. */
+static inline int depthwise_choose(struct kern_exec *e,
+                                   const struct kern_device *d,
+                                   struct depthwise_state *s,
+                                   struct infer_error *err)
+{
+    static const struct {
+        int blocks, kib;
+    } tiles[DEPTHWISE_TILES] = {{1, 40}, {1, 24}, {2, 72}};
+    const bool takes = depthwise_tile_takes(&e->problem, &s->g, d);
+    const bool first = takes && depthwise_tiles_first(&s->g, d);
+    const int tile = e->variant - (first ? 0 : DEPTHWISE_WIDTHS);
+    const int width = e->variant - (first ? DEPTHWISE_TILES : 0);
+
+    if (width >= 0 && width < DEPTHWISE_WIDTHS) {
+        s->width = depthwise_width(&s->g, d, width);
+        snprintf(e->variant_name, sizeof(e->variant_name), "width%d", s->width);
+        return 0;
+    }
+    if (!takes || tile >= DEPTHWISE_TILES ||
+        !depthwise_tile_of(&s->g, tiles[tile].blocks, tiles[tile].kib * 1024,
+                           &s->tile))
+        return error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                         e->row->name, e->variant);
+    s->width = 0;
+    snprintf(e->variant_name, sizeof(e->variant_name), "tile%d_%dk_%dx%d",
+             s->tile.blocks, tiles[tile].kib, s->tile.rows, s->tile.columns);
+    return 0;
+}
+
+static inline int depthwise_variants(const struct kern_problem *p,
+                                     const struct kern_device *d,
+                                     struct infer_error *err)
+{
+    (void)p;
+    (void)d;
+    (void)err;
+    return DEPTHWISE_VARIANTS;
+}
+
+static inline int depthwise_prepare(struct kern_exec *e,
+                                    const struct kern_device *d,
+                                    struct infer_error *err)
+{
+    struct depthwise_state *s;
+    int r;
+
+    s = (struct depthwise_state *)malloc(sizeof(*s));
+    r = s ? conv_geometry_read(&e->problem, &s->g, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    if (r == 0)
+        r = depthwise_choose(e, d, s, err);
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    s->packs = !(e->problem.constant_in & 1u << CONV_W);
+    e->state = s;
+    if (s->packs)
+        e->workspace = depthwise_pack_bytes(e, &s->g);
+    else
+        e->packed[CONV_W] = depthwise_pack_bytes(e, &s->g);
+    return 0;
+}
+
+static inline int depthwise_pack(const struct kern_exec *e, int i,
+                                 const void *src, void *dst,
+                                 struct infer_error *err)
+{
+    (void)err;
+    conv_pack_taps(&((const struct depthwise_state *)e->state)->g,
+                   e->problem.in[i].dtype, src, e->problem.in[CONV_X].dtype,
+                   dst);
+    return 0;
+}
+
+static inline void depthwise_split(struct depthwise_args *a, int v, int tw)
+{
+    const int tiles = conv_ceil_div(a->g.q, tw);
+
+    a->channels.init((uint32_t)(a->g.k / v));
+    a->tiles.init((uint32_t)tiles);
+    a->p.init((uint32_t)a->g.p);
+    a->count = (int64_t)(a->g.k / v) * tiles * a->g.p * a->g.n;
+}
+
+template <typename T, int R, int STRIDE, int TW>
+static int depthwise_launch_width(struct depthwise_args *a, void *stream,
+                                  struct infer_error *err)
+{
+    enum { V = 16 / (int)sizeof(T) };
+
+    depthwise_split(a, V, TW);
+    return launch_chained(depthwise_unrolled<T, V, R, STRIDE, TW>,
+                          dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                          dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
+}
+
+template <typename T, int R, int STRIDE>
+static int depthwise_launch_unrolled(struct depthwise_args *a, int width,
+                                     void *stream, struct infer_error *err)
+{
+    return width == 4 ? depthwise_launch_width<T, R, STRIDE, 4>(a, stream, err)
+           : width == 2
+               ? depthwise_launch_width<T, R, STRIDE, 2>(a, stream, err)
+               : depthwise_launch_width<T, R, STRIDE, 1>(a, stream, err);
+}
+
+template <typename T>
+static int depthwise_launch_plain(struct depthwise_args *a, void *stream,
+                                  struct infer_error *err)
+{
+    enum { V = 16 / (int)sizeof(T) };
+
+    if (a->g.kg == 1 && a->g.k % V == 0) {
+        depthwise_split(a, V, 1);
+        return launch_chained(depthwise_plain<T, V>,
+                              dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                              dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
+    }
+    depthwise_split(a, 1, 1);
+    return launch_chained(depthwise_plain<T, 1>,
+                          dim3(cuda_blocks(a->count, DEPTHWISE_THREADS)),
+                          dim3(DEPTHWISE_THREADS), 0, stream, *a, err);
+}
+
+template <typename T>
+static int depthwise_launch_tiles(const struct depthwise_state *s,
+                                  const struct depthwise_args *from,
+                                  void *stream, struct infer_error *err)
+{
+    struct depthwise_tile_args a = {};
+
+    a.g = s->g;
+    a.t = s->tile;
+    a.x = from->x;
+    a.w = from->w;
+    a.out = from->out;
+    return depthwise_tile_launch<T>(&a, stream, err);
+}
+
+template <typename T>
+static int depthwise_launch(const struct kern_exec *e,
+                            const struct kern_args *args,
+                            struct infer_error *err)
+{
+    struct depthwise_args a;
+    const struct depthwise_state *s = (const struct depthwise_state *)e->state;
+    const struct conv_geometry *g = &s->g;
+    const int stride = g->stride_w, w = s->width;
+
+    if (g->m == 0)
+        return 0;
+    if (s->packs) {
+        const int r = depthwise_pack_weights<T>(e, g, args, err);
+        if (r < 0)
+            return r;
+    }
+    a.g = *g;
+    a.x = args->in[CONV_X];
+    a.w = s->packs ? args->workspace : args->in[CONV_W];
+    a.out = output_of(e, args, g->k);
+    if constexpr (sizeof(T) == 2)
+        if (s->width == 0)
+            return depthwise_launch_tiles<T>(s, &a, args->stream, err);
+    /* The unrolled kernel reads some pixel even where its window has none. */
+    if (g->h == 0 || g->w == 0 || g->kg != 1 || g->k % (16 / (int)sizeof(T)) ||
+        g->r != g->s || g->stride_h != stride || stride > 2 ||
+        g->dilation_h != 1 || g->dilation_w != 1 || (g->r != 3 && g->r != 5))
+        return depthwise_launch_plain<T>(&a, args->stream, err);
+    if (g->r == 3)
+        return stride == 1
+                   ? depthwise_launch_unrolled<T, 3, 1>(&a, w, args->stream,
+                                                        err)
+                   : depthwise_launch_unrolled<T, 3, 2>(&a, w, args->stream,
+                                                        err);
+    return stride == 1
+               ? depthwise_launch_unrolled<T, 5, 1>(&a, w, args->stream, err)
+               : depthwise_launch_unrolled<T, 5, 2>(&a, w, args->stream, err);
+}
+
+#define DEPTHWISE_ROW(symbol, T, kind)                                         \
+    const struct kern_row symbol = {                                           \
+        .name = #symbol,                                                       \
+        .op = KERN_CONV_FPROP,                                                 \
+        .backend = INFER_BACKEND_CUDA,                                         \
+        .layout = KERN_NHWC,                                                   \
+        .dtype = kind,                                                         \
+        .acc = INFER_F32,                                                      \
+        .min_sm = 75,                                                          \
+        .supports = depthwise_supports,                                        \
+        .estimate = depthwise_estimate,                                        \
+        .variants = depthwise_variants,                                        \
+        .prepare = depthwise_prepare,                                          \
+        .pack = depthwise_pack,                                                \
+        .launch = depthwise_launch<T>,                                         \
+        .release = cuda_state_release,                                         \
+    };
+
+#endif

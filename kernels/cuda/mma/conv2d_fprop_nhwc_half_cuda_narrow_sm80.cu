@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * 1x1 convolution of 32 or 64 channels to 8, 16 or 32: so little arithmetic
+ * that only the bytes count, and so few outputs that larger tiles are half
+ * empty.
+ *
+ * A warp takes 32 pixels, two tiles of 16, and all outputs, by mma.sync from
+ * registers alone.  Which channel stands where in the depth does not matter as
+ * long as x and w agree, so lane 4 g + t loads 16 bytes, channels 8 t .. 8 t +
+ * 7 of 32, of pixels g and g + 8, and they are its parts of two steps of 16:
+ * halves 0 .. 3 of the first, 4 .. 7 of the second.  Likewise for the outputs:
+ * column n of tile j is channel n / 2 * 2 TILES + 2 j + n % 2, so that a lane
+ * ends with 2 TILES channels side by side.  No shared memory.
+ *
+ * With factors (kernels/factors.h) a lane multiplies what it has loaded with
+ * those of the same channels, and blocks go from the last pixels to the first:
+ * the global pooling that made the factors has read the last images last, which
+ * the L2 cache still holds.
+ */
+#include <stdlib.h>
+
+#include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/conv/scale.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/walk.cuh"
+
+#define NARROW_THREADS 128
+#define NARROW_PIXELS  (NARROW_THREADS / 32 * 32) /* of a block */
+
+struct narrow_args {
+    struct conv_geometry g;
+    const void *x, *w; /* w: rows of c, one an output */
+    struct output_args out;
+    const void *factors;    /* rows of c, one an image; NULL for none */
+    struct fast_div pixels; /* of an image */
+};
+
+/* ---- the kernel ---------------------------------------------------- */
+
+/* 16 bytes as four registers. */
+static __device__ __forceinline__ void narrow_load(const void *from,
+                                                   uint32_t (&to)[4])
+{
+    const uint4 v = *(const uint4 *)from;
+
+    to[0] = v.x;
+    to[1] = v.y;
+    to[2] = v.z;
+    to[3] = v.w;
+}
+
+/* Multiplies the channels of pixel m, from t * 8 on in each block of 32, with
+ * their factors. */
+template <typename T, int BLOCKS>
+static __device__ __forceinline__ void narrow_scale(const struct narrow_args &a,
+                                                    int m, int i, int t,
+                                                    uint32_t (&x)[BLOCKS][4][4])
+{
+    const T *from = (const T *)a.factors +
+                    (size_t)a.pixels.div((uint32_t)m) * a.g.c + t * 8;
+
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
+        uint32_t factor[4];
+        narrow_load(from + b * 32, factor);
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            x[b][i][j] = scale_pair(T(), x[b][i][j], factor[j]);
+    }
+}
+
+/* Adds 32 channels of 16 pixels; x and x8: those of pixels g and g + 8. */
+template <typename T, int TILES>
+static __device__ __forceinline__ void
+narrow_multiply(const uint32_t (&x)[4], const uint32_t (&x8)[4],
+                const uint32_t (&w)[TILES][4], float (&acc)[TILES][4])
+{
+#pragma unroll
+    for (int step = 0; step < 2; step++) {
+        const uint32_t a[4] = {x[2 * step], x8[2 * step], x[2 * step + 1],
+                               x8[2 * step + 1]};
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+            ptx_mma(T(), acc[j], a, w[j] + 2 * step);
+    }
+}
+
+/* Finishes pixels m and m + 8. */
+template <typename T, int TILES>
+static __device__ __forceinline__ void
+narrow_store(const struct narrow_args &a, int m, int t,
+             const float (&acc)[TILES][4])
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float v[2 * TILES];
+#pragma unroll
+        for (int j = 0; j < TILES; j++) {
+            v[2 * j] = acc[j][2 * half];
+            v[2 * j + 1] = acc[j][2 * half + 1];
+        }
+        if (m + 8 * half < a.g.m)
+            output_vector<T, 2 * TILES>(a.out, m + 8 * half, t * 2 * TILES, v);
+    }
+}
+
+/* BLOCKS: of 32 channels; TILES: of 8 outputs; FACTORS: whether x has them. */
+template <typename T, int BLOCKS, int TILES, bool FACTORS>
+static __global__ void __launch_bounds__(NARROW_THREADS)
+    narrow_kernel(const __grid_constant__ struct narrow_args a)
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int block = FACTORS ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    const int m0 = block * NARROW_PIXELS + threadIdx.x / 32 * 32;
+    const T *const w = (const T *)a.w + t * 8, *const x =
+                                                   (const T *)a.x + t * 8;
+    uint32_t f[BLOCKS][TILES][4], v[BLOCKS][4][4];
+    float acc[2][TILES][4] = {};
+
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+            narrow_load(w + (g / 2 * 2 * TILES + 2 * j + g % 2) * a.g.c +
+                            b * 32,
+                        f[b][j]);
+    launch_wait();
+    if (m0 >= a.g.m)
+        return; /* the whole warp */
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int m = min(m0 + g + 8 * i, a.g.m - 1);
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+            narrow_load(x + (size_t)m * a.g.x_pitch + b * 32, v[b][i]);
+    }
+    if (FACTORS) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            narrow_scale<T, BLOCKS>(a, min(m0 + g + 8 * i, a.g.m - 1), i, t, v);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
+            narrow_multiply<T, TILES>(v[b][2 * i], v[b][2 * i + 1], f[b],
+                                      acc[i]);
+        }
+        narrow_store<T, TILES>(a, m0 + 16 * i + g, t, acc[i]);
+    }
+}
+
+/* ---- the host's side ----------------------------------------------- */
+
+static int narrow_supports(const struct kern_problem *p,
+                           const struct kern_device *d, struct infer_error *why)
+{
+    struct conv_geometry g;
+    int r = conv_geometry_read_pitched(p, &g, why);
+
+    (void)d;
+    if (r == 0)
+        r = conv_weights_packable(p, why);
+    if (r < 0)
+        return r;
+    if (g.r != 1 || g.s != 1 || g.stride_h != 1 || g.stride_w != 1 ||
+        g.p != g.h || g.q != g.w || g.pad_top || g.pad_left || g.groups != 1)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes 1x1 windows without strides and pads, and one "
+                         "group");
+    if ((g.c != 32 && g.c != 64) || (g.k != 8 && g.k != 16 && g.k != 32))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes 32 or 64 channels to 8, 16 or 32, found %d to "
+                         "%d",
+                         g.c, g.k);
+    if (g.m == 0 || g.x_pitch % 8 || g.y_pitch % 8 || g.r_pitch % 8)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes pixels that lie multiples of 8 elements apart, "
+                         "found %d, %d and %d",
+                         g.x_pitch, g.y_pitch, g.r_pitch);
+    if (factors_of(p) && !kern_tensor_is_dense(factors_of(p), KERN_NCHW))
+        return error_set(why, INFER_EUNSUPPORTED, "takes dense factors");
+    return 0;
+}
+
+/* The bytes, at what was measured on an H200. */
+static double narrow_estimate(const struct kern_problem *p,
+                              const struct kern_device *d)
+{
+    (void)d;
+    return 2 + kern_problem_bytes(p) / 4.2e6;
+}
+
+static int narrow_prepare(struct kern_exec *e, const struct kern_device *d,
+                          struct infer_error *err)
+{
+    struct conv_geometry *g = (struct conv_geometry *)malloc(sizeof(*g));
+    const int r =
+        g ? conv_geometry_read_pitched(&e->problem, g, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+
+    (void)d;
+    if (r < 0) {
+        free(g);
+        return r;
+    }
+    e->state = g;
+    e->packed[CONV_W] = (size_t)g->k * (size_t)g->c *
+                        infer_dtype_size(e->problem.in[CONV_X].dtype);
+    return 0;
+}
+
+static int narrow_pack(const struct kern_exec *e, int i, const void *src,
+                       void *dst, struct infer_error *err)
+{
+    const struct conv_geometry *g = (const struct conv_geometry *)e->state;
+
+    (void)err;
+    conv_pack_rows(g, e->problem.in[i].dtype, src, e->problem.in[CONV_X].dtype,
+                   CONV_ROUND_TYPE, g->c, g->c, dst);
+    return 0;
+}
+
+typedef void (*narrow_function)(const struct narrow_args);
+
+template <typename T, int BLOCKS, bool FACTORS>
+static narrow_function narrow_for(int k)
+{
+    return k == 8    ? narrow_kernel<T, BLOCKS, 1, FACTORS>
+           : k == 16 ? narrow_kernel<T, BLOCKS, 2, FACTORS>
+                     : narrow_kernel<T, BLOCKS, 4, FACTORS>;
+}
+
+template <typename T>
+static narrow_function narrow_of(const struct conv_geometry *g, bool factors)
+{
+    if (g->c == 32)
+        return factors ? narrow_for<T, 1, true>(g->k)
+                       : narrow_for<T, 1, false>(g->k);
+    return factors ? narrow_for<T, 2, true>(g->k)
+                   : narrow_for<T, 2, false>(g->k);
+}
+
+template <typename T>
+static int narrow_launch(const struct kern_exec *e,
+                         const struct kern_args *args, struct infer_error *err)
+{
+    const struct conv_geometry *g = (const struct conv_geometry *)e->state;
+    struct narrow_args a;
+
+    a.g = *g;
+    a.x = args->in[CONV_X];
+    a.w = args->in[CONV_W];
+    a.out = output_of(e, args, g->k);
+    a.out.y_pitch = g->y_pitch;
+    a.out.r_pitch = g->r_pitch;
+    a.factors = factors_of(&e->problem) ? args->in[FACTORS_IN] : NULL;
+    a.pixels.init((uint32_t)(g->p * g->q));
+    return launch_chained(narrow_of<T>(g, a.factors != NULL),
+                          dim3(conv_ceil_div(g->m, NARROW_PIXELS)),
+                          dim3(NARROW_THREADS), 0, args->stream, a, err);
+}
+
+#define NARROW_ROW(symbol, T, kind)                                            \
+    const struct kern_row symbol = {                                           \
+        .name = #symbol,                                                       \
+        .op = KERN_CONV_FPROP,                                                 \
+        .backend = INFER_BACKEND_CUDA,                                         \
+        .layout = KERN_NHWC,                                                   \
+        .dtype = kind,                                                         \
+        .acc = INFER_F32,                                                      \
+        .min_sm = 80,                                                          \
+        .flags = KERN_FACTORS,                                                 \
+        .supports = narrow_supports,                                           \
+        .estimate = narrow_estimate,                                           \
+        .prepare = narrow_prepare,                                             \
+        .pack = narrow_pack,                                                   \
+        .launch = narrow_launch<T>,                                            \
+        .release = cuda_state_release,                                         \
+    };
+
+NARROW_ROW(conv2d_fprop_nhwc_f16_cuda_narrow_sm80, __half, INFER_F16)
+NARROW_ROW(conv2d_fprop_nhwc_bf16_cuda_narrow_sm80, __nv_bfloat16, INFER_BF16)

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Implicit GEMM convolution on tensor cores through mma.sync (sm_80).
+ *
+ * The product.  Rows m are output pixels, columns n the output channels of one
+ * group, the depth d = (r, s, c).  Nothing is unfolded in memory: the address
+ * of x[m, d] is worked out while copying to shared memory.  A block owns a tile
+ * of BM x BN outputs and walks the depth in chunks of ROW bytes (64 or 128) a
+ * row; blockIdx.x counts tiles, channels fastest (neighbours share pixels in
+ * L2), blockIdx.z counts groups and, within a group, split-K's parts.
+ *
+ * Shared memory.  STAGES chunks of BM + BN rows of ROW bytes.  A row holds
+ * ROW/16 vectors of 16 bytes; vector v of row i lies at v ^ f(i), where f(i)
+ * is i % 8 for 128-byte rows and i / 2 % 4 for 64-byte rows: then the eight
+ * rows that an ldmatrix phase reads, one vector each, cover all 32 banks.
+ * Afterwards the same memory stages the tile of sums, BM rows of BN + 8 floats:
+ * 8 words from row to row spread the 4 rows of a half-warp's float2 stores over
+ * all banks.  Bytes: max(STAGES * (BM + BN) * ROW, BM * (BN + 8) * 4).
+ *
+ * Threads, copying.  Thread t copies vector t % (ROW/16) of rows t / (ROW/16)
+ * and every THREADS / (ROW/16) further, of both operands: one depth position
+ * (r, s, c) a thread, advanced by a chunk at a time without division.  VECTOR
+ * is the width of one copy: 16 bytes need cg to be a multiple of 16 bytes;
+ * narrower ones take any cg and keep the pixels' table in shared memory
+ * (16 bytes a row) because a thread then copies too many rows for registers.
+ * Pixels outside the image and depths beyond the window are filled with zeros
+ * by the copy itself.
+ *
+ * Threads, computing.  WARPS_M x WARPS_N warps, each a tile of WM x WN from
+ * m16n8 instructions: 32 bytes of depth an instruction (16 halves or 8 TF32),
+ * so one ldmatrix layout serves every type.
+ *
+ * TF32X3 keeps single precision: x = big + small, both TF32 to nearest, and
+ * x w = big big + big small + small big; what is dropped is below 2^-21 of a
+ * product.  Tensor cores truncate their sums, so each step of 8 is summed
+ * apart and added in round-to-nearest arithmetic.
+ */
+#ifndef KERNELS_CUDA_MMA_IGEMM_CUH
+#define KERNELS_CUDA_MMA_IGEMM_CUH
+
+#include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/conv/pixel.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/tf32.cuh"
+
+struct igemm_args {
+    struct conv_geometry g;
+    const void *x, *w; /* w: rows of `pitch` elements, one an output channel */
+    float *parts;      /* split-K's parts, NULL where the tile is finished */
+    int pitch;         /* elements, a multiple of a chunk */
+    int chunks;        /* of the whole depth */
+    int splits, chunks_per_split;
+    int tiles_n;
+    bool wide; /* outputs are stored 16 bytes at a time */
+    struct output_args out;
+};
+
+/* ---- types --------------------------------------------------------- */
+
+struct igemm_f16 {
+    typedef __half type;
+    enum { SPLIT = 0, WIDE = 0 };
+};
+struct igemm_bf16 {
+    typedef __nv_bfloat16 type;
+    enum { SPLIT = 0, WIDE = 0 };
+};
+struct igemm_tf32 {
+    typedef float type;
+    enum { SPLIT = 0, WIDE = 1 };
+};
+struct igemm_tf32x3 {
+    typedef float type;
+    enum { SPLIT = 1, WIDE = 1 };
+};
+
+static __device__ __forceinline__ void
+igemm_mma(igemm_f16, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    ptx_mma_f16(d, a, b);
+}
+
+static __device__ __forceinline__ void
+igemm_mma(igemm_bf16, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    ptx_mma_bf16(d, a, b);
+}
+
+static __device__ __forceinline__ void
+igemm_mma(igemm_tf32, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    ptx_mma_tf32(d, a, b);
+}
+
+static __device__ __forceinline__ void
+igemm_mma(igemm_tf32x3, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    ptx_mma_tf32(d, a, b);
+}
+
+/* ---- tiles --------------------------------------------------------- */
+
+template <typename M, int BM, int BN, int ROW, int STAGES, int WARPS_M,
+          int WARPS_N, int VECTOR>
+struct igemm_tile {
+    typedef typename M::type T;
+    enum {
+        THREADS = 32 * WARPS_M * WARPS_N,
+        CHUNK = ROW / (int)sizeof(T), /* elements of depth */
+        STAGE = (BM + BN) * ROW,      /* bytes */
+        PITCH = BN + 8,               /* floats of a staged row */
+        PIPE = STAGES * STAGE > BM *PITCH * 4 ? STAGES *STAGE : BM *PITCH * 4,
+        TABLE = VECTOR == 16 ? 0 : BM * 16,
+        SHARED = PIPE + TABLE,
+        WM = BM / WARPS_M,
+        WN = BN / WARPS_N,
+        MT = WM / 16, /* m16 tiles of a warp */
+        NT = WN / 8,  /* n8 tiles of a warp */
+        /* Copies of 16 bytes. */
+        VECTORS = ROW / 16,
+        STEP = THREADS / VECTORS,
+        A_COPIES = BM / STEP,
+        B_COPIES = BN / STEP,
+        /* Narrow copies of x. */
+        NARROW = ROW / VECTOR,
+        NARROW_STEP = THREADS / NARROW,
+        NARROW_COPIES = BM / NARROW_STEP
+    };
+};
+
+/* Byte offset of vector v of row i in a chunk. */
+template <int ROW>
+static __device__ __forceinline__ int igemm_swizzle(int i, int v)
+{
+    return i * ROW + ((v ^ (ROW == 128 ? i & 7 : (i >> 1) & 3)) << 4);
+}
+
+/* ---- copying ------------------------------------------------------- */
+
+/* What one thread copies of x: 16 bytes of each of A_COPIES rows. */
+template <typename L> struct igemm_wide_rows {
+    struct conv_pixel pixel[L::A_COPIES];
+};
+
+template <typename L, int ROW>
+static __device__ __forceinline__ void
+igemm_copy_wide(const struct igemm_args &a,
+                const struct igemm_wide_rows<L> &rows,
+                const struct conv_depth &d, uint32_t stage)
+{
+    typedef typename L::T T;
+    const int v = threadIdx.x % L::VECTORS, row = threadIdx.x / L::VECTORS;
+    const int tap = conv_tap_offset(a.g, d);
+
+#pragma unroll
+    for (int i = 0; i < L::A_COPIES; i++) {
+        const bool ok = conv_inside(a.g, rows.pixel[i].h, rows.pixel[i].w, d);
+        const T *from = (const T *)a.x + (ok ? rows.pixel[i].offset + tap : 0);
+        ptx_cp_async<16>(stage + igemm_swizzle<ROW>(row + i * L::STEP, v), from,
+                         ok);
+    }
+}
+
+/* The same with copies of VECTOR bytes (2: through a register). */
+template <typename L, int ROW, int VECTOR>
+static __device__ __forceinline__ void
+igemm_copy_narrow(const struct igemm_args &a, const int4 *table,
+                  const struct conv_depth &d, unsigned char *chunk)
+{
+    typedef typename L::T T;
+    const int v = threadIdx.x % L::NARROW, row = threadIdx.x / L::NARROW;
+    const int tap = conv_tap_offset(a.g, d), byte = v * VECTOR;
+
+#pragma unroll 4
+    for (int i = 0; i < L::NARROW_COPIES; i++) {
+        const int at = row + i * L::NARROW_STEP;
+        const int4 p = table[at];
+        const bool ok = conv_inside(a.g, p.y, p.z, d);
+        const T *from = (const T *)a.x + (ok ? p.x + tap : 0);
+        unsigned char *to =
+            chunk + igemm_swizzle<ROW>(at, byte / 16) + byte % 16;
+        if (VECTOR >= 4)
+            ptx_cp_async < VECTOR<4 ? 4 : VECTOR>(ptx_shared(to), from, ok);
+        else
+            *(uint16_t *)to =
+                ok ? __ldg((const unsigned short *)from) : (uint16_t)0;
+    }
+}
+
+/* Weights: always whole vectors, the packed rows are padded. */
+template <typename L, int ROW>
+static __device__ __forceinline__ void
+igemm_copy_weights(const struct igemm_args &a, int group, int n0, int chunk,
+                   uint32_t stage)
+{
+    typedef typename L::T T;
+    const int v = threadIdx.x % L::VECTORS, row = threadIdx.x / L::VECTORS;
+
+#pragma unroll
+    for (int i = 0; i < L::B_COPIES; i++) {
+        const int n = n0 + row + i * L::STEP;
+        const bool ok = n < a.g.kg;
+        const T *from =
+            (const T *)a.w +
+            (ok ? (size_t)(group * a.g.kg + n) * a.pitch +
+                      (size_t)chunk * L::CHUNK + v * (16 / (int)sizeof(T))
+                : 0);
+        ptx_cp_async<16>(stage + igemm_swizzle<ROW>(row + i * L::STEP, v), from,
+                         ok);
+    }
+}
+
+/* ---- computing ----------------------------------------------------- */
+
+template <typename M, typename L>
+static __device__ __forceinline__ void
+igemm_multiply(float (&acc)[L::MT][L::NT][4], const uint32_t (&fa)[L::MT][4],
+               const uint32_t (&fb)[L::NT][2])
+{
+#pragma unroll
+    for (int i = 0; i < L::MT; i++)
+#pragma unroll
+        for (int j = 0; j < L::NT; j++)
+            igemm_mma(M(), acc[i][j], fa[i], fb[j]);
+}
+
+/* Three products, the small ones first.  Tensor cores truncate their sums, so
+ * those of a step are added to the others in round-to-nearest arithmetic. */
+template <typename M, typename L>
+static __device__ __forceinline__ void
+igemm_multiply_split(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
+                     uint32_t (&fb)[L::NT][2])
+{
+    uint32_t small_a[L::MT][4], small_b[L::NT][2];
+    float part[L::MT][L::NT][4] = {};
+
+#pragma unroll
+    for (int i = 0; i < L::MT; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            tf32_split(fa[i][e], &fa[i][e], &small_a[i][e]);
+#pragma unroll
+    for (int j = 0; j < L::NT; j++)
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            tf32_split(fb[j][e], &fb[j][e], &small_b[j][e]);
+    igemm_multiply<M, L>(part, small_a, fb);
+    igemm_multiply<M, L>(part, fa, small_b);
+    igemm_multiply<M, L>(part, fa, fb);
+#pragma unroll
+    for (int i = 0; i < L::MT; i++)
+#pragma unroll
+        for (int j = 0; j < L::NT; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                acc[i][j][e] += part[i][j][e];
+}
+
+/* One chunk: stage holds BM rows of x, then BN rows of w. */
+template <typename M, typename L, int BM, int ROW, int WARPS_N>
+static __device__ __forceinline__ void
+igemm_chunk(float (&acc)[L::MT][L::NT][4], uint32_t stage)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int row_a = warp / WARPS_N * L::WM + lane % 16;
+    const int row_b = warp % WARPS_N * L::WN + lane % 8 + lane / 16 * 8;
+    const uint32_t stage_b = stage + BM * ROW;
+
+#pragma unroll
+    for (int step = 0; step < ROW / 32; step++) {
+        uint32_t fa[L::MT][4], fb[L::NT][2];
+#pragma unroll
+        for (int i = 0; i < L::MT; i++)
+            ptx_ldmatrix_x4(fa[i],
+                            stage + igemm_swizzle<ROW>(row_a + i * 16,
+                                                       step * 2 + lane / 16));
+#pragma unroll
+        for (int j = 0; j < L::NT; j += 2) {
+            uint32_t four[4];
+            ptx_ldmatrix_x4(
+                four, stage_b + igemm_swizzle<ROW>(row_b + j * 8,
+                                                   step * 2 + lane / 8 % 2));
+            fb[j][0] = four[0];
+            fb[j][1] = four[1];
+            fb[j + 1][0] = four[2];
+            fb[j + 1][1] = four[3];
+        }
+        if (M::SPLIT) {
+            igemm_multiply_split<M, L>(acc, fa, fb);
+        } else {
+            if (M::WIDE) { /* weights are rounded when they are packed */
+#pragma unroll
+                for (int i = 0; i < L::MT; i++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        fa[i][e] = tf32_round(fa[i][e]);
+            }
+            igemm_multiply<M, L>(acc, fa, fb);
+        }
+    }
+}
+
+/* ---- the tile's end ------------------------------------------------ */
+
+template <typename L, int WARPS_N>
+static __device__ __forceinline__ void
+igemm_stage_sums(const float (&acc)[L::MT][L::NT][4], float *tile)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int row = warp / WARPS_N * L::WM + lane / 4;
+    const int column = warp % WARPS_N * L::WN + lane % 4 * 2;
+
+#pragma unroll
+    for (int i = 0; i < L::MT; i++)
+#pragma unroll
+        for (int j = 0; j < L::NT; j++) {
+            float *to = tile + (row + i * 16) * L::PITCH + column + j * 8;
+            *(float2 *)to = make_float2(acc[i][j][0], acc[i][j][1]);
+            *(float2 *)(to + 8 * L::PITCH) =
+                make_float2(acc[i][j][2], acc[i][j][3]);
+        }
+}
+
+/* N sums of the staged tile, as they go to memory. */
+template <typename T, int N>
+static __device__ __forceinline__ void igemm_store(const struct igemm_args &a,
+                                                   int split, int m, int k,
+                                                   int end, const float *from)
+{
+    float v[N];
+
+#pragma unroll
+    for (int i = 0; i < N; i += 4)
+        load_floats<float, 4>(from + i, v + i);
+    const bool whole = a.g.kg % N == 0;
+    if (a.parts) {
+        float *to = a.parts + ((size_t)split * a.g.m + m) * a.g.k + k;
+#pragma unroll
+        for (int i = 0; i < N; i += 4)
+            if (whole)
+                store_floats<float, 4>(to + i, v + i);
+        for (int i = 0; i < N && !whole; i++)
+            if (k + i < end)
+                to[i] = from[i];
+    } else if (a.wide) {
+        output_vector<T, N>(a.out, m, k, v);
+    } else {
+        output_scalars<T, N>(a.out, m, k, end, v);
+    }
+}
+
+template <typename L, int BM, int BN>
+static __device__ __forceinline__ void
+igemm_finish(const struct igemm_args &a, const float *tile, int m0, int n0,
+             int group, int split)
+{
+    typedef typename L::T T;
+    const int N = 16 / (int)sizeof(T), per_row = BN / N;
+
+#pragma unroll 2
+    for (int i = threadIdx.x; i < BM * per_row; i += L::THREADS) {
+        const int row = i / per_row, column = i % per_row * N;
+        if (m0 + row < a.g.m && n0 + column < a.g.kg)
+            igemm_store<T, N>(a, split, m0 + row, group * a.g.kg + n0 + column,
+                              (group + 1) * a.g.kg,
+                              tile + row * L::PITCH + column);
+    }
+}
+
+/* ---- the kernel ---------------------------------------------------- */
+
+template <typename M, int BM, int BN, int ROW, int STAGES, int WARPS_M,
+          int WARPS_N, int VECTOR>
+static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
+    igemm_kernel(const __grid_constant__ struct igemm_args a)
+{
+    typedef igemm_tile<M, BM, BN, ROW, STAGES, WARPS_M, WARPS_N, VECTOR> L;
+    typedef typename L::T T;
+    LAUNCH_SHARED(shared);
+    const int m0 = (int)(blockIdx.x / a.tiles_n) * BM;
+    const int n0 = (int)(blockIdx.x % a.tiles_n) * BN;
+    const int group = blockIdx.z / a.splits, split = blockIdx.z % a.splits;
+    const int first = split * a.chunks_per_split;
+    const int count = min(a.chunks_per_split, a.chunks - first);
+    const uint32_t base = ptx_shared(shared);
+    int4 *table = (int4 *)(shared + L::PIPE);
+
+    struct igemm_wide_rows<L> rows;
+    struct conv_depth depth;
+    if (VECTOR == 16) {
+#pragma unroll
+        for (int i = 0; i < L::A_COPIES; i++)
+            rows.pixel[i] = conv_pixel_at(
+                a.g, m0 + (int)threadIdx.x / L::VECTORS + i * L::STEP, group);
+        depth = conv_depth_at(a.g,
+                              first * L::CHUNK + (int)threadIdx.x % L::VECTORS *
+                                                     (16 / (int)sizeof(T)));
+    } else {
+        for (int i = threadIdx.x; i < BM; i += L::THREADS) {
+            const struct conv_pixel p = conv_pixel_at(a.g, m0 + i, group);
+            table[i] = make_int4(p.offset, p.h, p.w, 0);
+        }
+        depth = conv_depth_at(a.g,
+                              first * L::CHUNK + (int)threadIdx.x % L::NARROW *
+                                                     (VECTOR / (int)sizeof(T)));
+        __syncthreads();
+    }
+
+    float acc[L::MT][L::NT][4];
+#pragma unroll
+    for (int i = 0; i < L::MT; i++)
+#pragma unroll
+        for (int j = 0; j < L::NT; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                acc[i][j][e] = 0;
+
+                /* Chunk i lies in stage i % STAGES.  The copies of a chunk
+                 * start when the barrier has shown that every warp is done with
+                 * the chunk that lay there before.  Weights are constant: those
+                 * of the first chunks need not wait for the layer before. */
+#define IGEMM_COPY_WEIGHTS(i)                                                  \
+    igemm_copy_weights<L, ROW>(a, group, n0, first + (i),                      \
+                               base + (i) % STAGES * L::STAGE + BM * ROW)
+#define IGEMM_COPY(i)                                                          \
+    do {                                                                       \
+        const int stage_at = (i) % STAGES * L::STAGE;                          \
+        if (VECTOR == 16)                                                      \
+            igemm_copy_wide<L, ROW>(a, rows, depth, base + stage_at);          \
+        else                                                                   \
+            igemm_copy_narrow<L, ROW, VECTOR>(a, table, depth,                 \
+                                              shared + stage_at);              \
+        conv_depth_advance(a.g, &depth, L::CHUNK);                             \
+    } while (0)
+
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++)
+        if (i < count)
+            IGEMM_COPY_WEIGHTS(i);
+    launch_wait();
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++) {
+        if (i < count)
+            IGEMM_COPY(i);
+        ptx_cp_async_commit();
+    }
+    for (int i = 0; i < count; i++) {
+        ptx_cp_async_wait<STAGES - 2>();
+        __syncthreads();
+        if (i + STAGES - 1 < count) {
+            IGEMM_COPY_WEIGHTS(i + STAGES - 1);
+            IGEMM_COPY(i + STAGES - 1);
+        }
+        ptx_cp_async_commit();
+        igemm_chunk<M, L, BM, ROW, WARPS_N>(acc, base + i % STAGES * L::STAGE);
+    }
+#undef IGEMM_COPY
+#undef IGEMM_COPY_WEIGHTS
+
+    /* No copy is under way: those past the last chunk were never started. */
+    __syncthreads();
+    igemm_stage_sums<L, WARPS_N>(acc, (float *)shared);
+    __syncthreads();
+    igemm_finish<L, BM, BN>(a, (const float *)shared, m0, n0, group, split);
+}
+
+#endif

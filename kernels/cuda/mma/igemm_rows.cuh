@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The host's side of the implicit GEMM rows: limits, split-K, packing, launch,
+ * and the macro that makes a row of each tile.
+ *
+ * A configuration names the tile and says whether the row takes any number of
+ * channels (narrow copies) and whether it splits the depth.
+ */
+#ifndef KERNELS_CUDA_MMA_IGEMM_ROWS_CUH
+#define KERNELS_CUDA_MMA_IGEMM_ROWS_CUH
+
+#include <stdlib.h>
+
+#include "kernels/cuda/conv/cost.h"
+#include "kernels/cuda/mma/igemm.cuh"
+
+struct igemm_state {
+    struct conv_geometry g;
+    int pitch, chunks, splits, chunks_per_split;
+};
+
+template <typename C> struct igemm_config {
+    typedef typename C::mode::type T;
+    enum {
+        CHUNK = C::ROW / (int)sizeof(T),
+        LANE = 16 / (int)sizeof(T) /* elements of 16 bytes */
+    };
+};
+
+/* ---- split-K ------------------------------------------------------- */
+
+/* Parts of the depth: two blocks a multiprocessor, 2 chunks or more each, and
+ * 32 parts at most, so that the second pass stays small. */
+static inline int igemm_splits(int64_t blocks, int chunks, int multiprocessors)
+{
+    int64_t splits = 2 * (int64_t)multiprocessors / (blocks > 0 ? blocks : 1);
+
+    splits = splits < chunks / 2 ? splits : chunks / 2;
+    splits = splits < 32 ? splits : 32;
+    return splits > 1 ? (int)splits : 1;
+}
+
+template <typename C> static int64_t igemm_blocks(const struct conv_geometry *g)
+{
+    return (int64_t)conv_ceil_div(g->m, C::BM) * conv_ceil_div(g->kg, C::BN) *
+           g->groups;
+}
+
+template <typename C>
+static void igemm_plan(const struct kern_device *d, struct igemm_state *s)
+{
+    s->pitch = conv_round_up(s->g.depth, igemm_config<C>::CHUNK);
+    s->chunks = s->pitch / igemm_config<C>::CHUNK;
+    s->splits = C::SPLIT_K ? igemm_splits(igemm_blocks<C>(&s->g), s->chunks,
+                                          conv_multiprocessors(d))
+                           : 1;
+    s->chunks_per_split = conv_ceil_div(s->chunks, s->splits);
+    /* No part may be empty. */
+    s->splits = conv_ceil_div(s->chunks, s->chunks_per_split);
+}
+
+/* ---- limits -------------------------------------------------------- */
+
+template <typename C>
+static int igemm_supports(const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *why)
+{
+    struct igemm_state s;
+    int r = conv_geometry_read_pitched(p, &s.g, why);
+
+    if (r == 0)
+        r = conv_weights_packable(p, why);
+    if (r < 0)
+        return r;
+    if (!C::NARROW && s.g.cg % igemm_config<C>::LANE)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "%d channels a group are not a multiple of %d", s.g.cg,
+                         (int)igemm_config<C>::LANE);
+    if (!C::NARROW && s.g.x_pitch % igemm_config<C>::LANE)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "input pixels are %d elements apart, not a multiple "
+                         "of %d",
+                         s.g.x_pitch, (int)igemm_config<C>::LANE);
+    igemm_plan<C>(d, &s);
+    if (C::SPLIT_K && s.splits == 1)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "the outputs fill the device without split-K");
+    return 0;
+}
+
+/* ---- heuristic ----------------------------------------------------- */
+
+/* Blocks that a multiprocessor of 233,472 bytes of shared memory holds, each
+ * with 1,024 beside its own; the largest tile runs out of registers first. */
+template <typename C> static int igemm_sharing(void)
+{
+    typedef igemm_tile<typename C::mode, C::BM, C::BN, C::ROW, C::STAGES,
+                       C::WARPS_M, C::WARPS_N, 16>
+        L;
+    const int fit = 233472 / (L::PIPE + 1024);
+
+    return C::BM * C::BN >= 128 * 128 && fit > 2 ? 2 : fit;
+}
+
+/* Microseconds of one block, with `beside` of them on its multiprocessor.  PEAK
+ * times PEAK_PERCENT is its rate in thousandths of a TFLOP/s, that is of a
+ * MFLOP a microsecond; a block alone takes in 82 bytes a nanosecond. */
+template <typename C>
+static double igemm_block_us(const struct igemm_state *s, double beside)
+{
+    const int thousandths = C::PEAK * C::PEAK_PERCENT;
+    const int products = C::BM * C::BN * igemm_config<C>::CHUNK;
+    const double shared = 2e-3 * products / thousandths * beside;
+    const double alone = (C::BM + C::BN) * C::ROW / 82e3;
+    const double chunk =
+        (shared > alone ? shared : alone) + (C::NARROW ? 0.3 : 0);
+    const int rows = s->g.m < C::BM ? s->g.m : (int)C::BM;
+    const int columns = s->g.kg < C::BN ? s->g.kg : (int)C::BN;
+    const double stores = rows * columns / 4096.0 * (0.77 + 0.23 * beside);
+
+    return s->chunks_per_split * chunk + 1.36 + stores;
+}
+
+/* Waves of blocks, or the bytes, and the second pass; fitted to what kbench
+ * measured on an H200.  Only the order of the rows matters. */
+template <typename C>
+static double igemm_estimate(const struct kern_problem *p,
+                             const struct kern_device *d)
+{
+    struct igemm_state s;
+    const int sharing = igemm_sharing<C>();
+
+    if (conv_geometry_read_pitched(p, &s.g, NULL) < 0)
+        return 1e30;
+    igemm_plan<C>(d, &s);
+    const double blocks = (double)igemm_blocks<C>(&s.g) * s.splits;
+    const double each = blocks / conv_multiprocessors(d);
+    const double beside = each < 1 ? 1 : each < sharing ? each : sharing;
+    const double waves = each > sharing ? each / sharing : 1;
+    const double parts =
+        s.splits > 1 ? 0.7 + 1.9e-6 * s.g.m * s.g.k * (s.splits + 1.0) : 0;
+
+    return 0.85 + parts +
+           cost_together(waves * igemm_block_us<C>(&s, beside),
+                         cost_conv_bytes(p, &s.g) / 2.85e6, 0.23);
+}
+
+/* ---- preparing ----------------------------------------------------- */
+
+template <typename C>
+static int igemm_prepare(struct kern_exec *e, const struct kern_device *d,
+                         struct infer_error *err)
+{
+    typedef typename C::mode::type T;
+    struct igemm_state *s = (struct igemm_state *)malloc(sizeof(*s));
+    int r = s ? conv_geometry_read_pitched(&e->problem, &s->g, err)
+              : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    igemm_plan<C>(d, s);
+    e->state = s;
+    e->packed[CONV_W] = (size_t)s->g.k * (size_t)s->pitch * sizeof(T);
+    if (s->splits > 1)
+        e->workspace =
+            (size_t)s->splits * (size_t)s->g.m * (size_t)s->g.k * sizeof(float);
+    return 0;
+}
+
+template <typename C>
+static int igemm_pack(const struct kern_exec *e, int i, const void *src,
+                      void *dst, struct infer_error *err)
+{
+    const struct igemm_state *s = (const struct igemm_state *)e->state;
+
+    (void)err;
+    conv_pack_rows(
+        &s->g, e->problem.in[i].dtype, src, e->problem.in[CONV_X].dtype,
+        C::mode::WIDE && !C::mode::SPLIT ? CONV_ROUND_TF32 : CONV_ROUND_TYPE,
+        s->g.cg, s->pitch, dst);
+    return 0;
+}
+
+/* ---- launching ----------------------------------------------------- */
+
+template <typename C, int VECTOR>
+static int igemm_launch_tile(const struct igemm_args *a, void *stream,
+                             struct infer_error *err)
+{
+    typedef igemm_tile<typename C::mode, C::BM, C::BN, C::ROW, C::STAGES,
+                       C::WARPS_M, C::WARPS_N, VECTOR>
+        L;
+    const dim3 grid(conv_ceil_div(a->g.m, C::BM) * a->tiles_n, 1,
+                    a->g.groups * a->splits);
+
+    return launch_chained(
+        igemm_kernel<typename C::mode, C::BM, C::BN, C::ROW, C::STAGES,
+                     C::WARPS_M, C::WARPS_N, VECTOR>,
+        grid, dim3(L::THREADS), L::SHARED, stream, *a, err);
+}
+
+template <typename T>
+static int igemm_launch_reduce(const struct igemm_args *a, void *stream,
+                               struct infer_error *err)
+{
+    enum { LANE = 16 / (int)sizeof(T) };
+    const struct reduce_args r = {a->out, a->parts, a->g.m, a->splits};
+    const int n = output_is_wide(&a->out, LANE) ? LANE : 1;
+    const size_t threads = (size_t)a->g.m * (a->g.k / n);
+    const dim3 grid((unsigned)((threads + 255) / 256));
+
+    return n == LANE ? launch_chained(output_reduce<T, LANE>, grid, dim3(256),
+                                      0, stream, r, err)
+                     : launch_chained(output_reduce<T, 1>, grid, dim3(256), 0,
+                                      stream, r, err);
+}
+
+static inline void igemm_fill(const struct kern_exec *e,
+                              const struct kern_args *args,
+                              const struct igemm_state *s, int bn, int lane,
+                              struct igemm_args *a)
+{
+    a->g = s->g;
+    a->x = args->in[CONV_X];
+    a->w = args->in[CONV_W];
+    a->parts = s->splits > 1 ? (float *)args->workspace : NULL;
+    a->pitch = s->pitch;
+    a->chunks = s->chunks;
+    a->splits = s->splits;
+    a->chunks_per_split = s->chunks_per_split;
+    a->tiles_n = conv_ceil_div(s->g.kg, bn);
+    a->out = output_of(e, args, s->g.k);
+    a->out.y_pitch = s->g.y_pitch;
+    a->out.r_pitch = s->g.r_pitch;
+    a->wide = s->g.kg % lane == 0 && output_is_wide(&a->out, lane);
+}
+
+template <typename C>
+static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
+                        struct infer_error *err)
+{
+    typedef typename C::mode::type T;
+    const struct igemm_state *s = (const struct igemm_state *)e->state;
+    struct igemm_args a;
+    int r;
+
+    if (s->g.m == 0)
+        return 0;
+    igemm_fill(e, args, s, C::BN, igemm_config<C>::LANE, &a);
+    if (!C::NARROW)
+        r = igemm_launch_tile<C, 16>(&a, args->stream, err);
+    else if (sizeof(T) == 4 || (s->g.cg % 2 == 0 && s->g.x_pitch % 2 == 0))
+        r = igemm_launch_tile < C, C::NARROW ? 4 : 16 > (&a, args->stream, err);
+    else
+        r = igemm_launch_tile < C,
+        C::NARROW ? (int)sizeof(T) : 16 > (&a, args->stream, err);
+    if (r == 0 && s->splits > 1)
+        r = igemm_launch_reduce<T>(&a, args->stream, err);
+    return r;
+}
+
+/* ---- rows ---------------------------------------------------------- */
+
+/* peak: tenths of a TFLOP/s that a multiprocessor of an H200 reaches with the
+ * largest tile; percent: what a tile reaches of it. */
+#define IGEMM_ROW(symbol, operation, m, type, row_flags, peak, percent, bm,    \
+                  bn, row, stages, wm, wn, split, narrow)                      \
+    struct symbol##_config {                                                   \
+        typedef m mode;                                                        \
+        enum {                                                                 \
+            BM = bm,                                                           \
+            BN = bn,                                                           \
+            ROW = row,                                                         \
+            STAGES = stages,                                                   \
+            WARPS_M = wm,                                                      \
+            WARPS_N = wn,                                                      \
+            SPLIT_K = split,                                                   \
+            NARROW = narrow,                                                   \
+            PEAK = peak,                                                       \
+            PEAK_PERCENT = percent                                             \
+        };                                                                     \
+    };                                                                         \
+    extern "C" const struct kern_row symbol;                                   \
+    const struct kern_row symbol = {                                           \
+        .name = #symbol,                                                       \
+        .op = operation,                                                       \
+        .backend = INFER_BACKEND_CUDA,                                         \
+        .layout = (operation) == KERN_CONV_FPROP ? KERN_NHWC : KERN_NCHW,      \
+        .dtype = type,                                                         \
+        .acc = INFER_F32,                                                      \
+        .min_sm = 80,                                                          \
+        .flags = row_flags,                                                    \
+        .supports = igemm_supports<symbol##_config>,                           \
+        .estimate = igemm_estimate<symbol##_config>,                           \
+        .prepare = igemm_prepare<symbol##_config>,                             \
+        .pack = igemm_pack<symbol##_config>,                                   \
+        .launch = igemm_launch<symbol##_config>,                               \
+        .release = cuda_state_release,                                         \
+    };
+
+/* The tiles of one type.  conv and dense are prefixes of the rows' names;
+ * peak is the rate of mma.sync, as above.
+ *   128x128, 128x64, 64x64, 64x32: outputs x channels of a block;
+ *   splitk: two passes, for few outputs; gather: any number of channels. */
+#define IGEMM_ROWS(conv, dense, m, type, flags, peak)                          \
+    IGEMM_ROW(conv##_128x128, KERN_CONV_FPROP, m, type, flags, peak, 100, 128, \
+              128, 64, 4, 2, 4, 0, 0)                                          \
+    IGEMM_ROW(conv##_128x64, KERN_CONV_FPROP, m, type, flags, peak, 85, 128,   \
+              64, 64, 4, 2, 2, 0, 0)                                           \
+    IGEMM_ROW(conv##_64x64, KERN_CONV_FPROP, m, type, flags, peak, 70, 64, 64, \
+              128, 4, 2, 2, 0, 0)                                              \
+    IGEMM_ROW(conv##_64x32, KERN_CONV_FPROP, m, type, flags, peak, 50, 64, 32, \
+              128, 4, 2, 2, 0, 0)                                              \
+    IGEMM_ROW(conv##_64x64_splitk, KERN_CONV_FPROP, m, type, flags, peak, 70,  \
+              64, 64, 128, 4, 2, 2, 1, 0)                                      \
+    IGEMM_ROW(conv##_64x32_splitk, KERN_CONV_FPROP, m, type, flags, peak, 50,  \
+              64, 32, 128, 4, 2, 2, 1, 0)                                      \
+    IGEMM_ROW(conv##_64x64_gather, KERN_CONV_FPROP, m, type, flags, peak, 50,  \
+              64, 64, 64, 4, 2, 2, 0, 1)                                       \
+    IGEMM_ROW(dense##_128x128, KERN_DENSE_FPROP, m, type, flags, peak, 100,    \
+              128, 128, 64, 4, 2, 4, 0, 0)                                     \
+    IGEMM_ROW(dense##_64x64, KERN_DENSE_FPROP, m, type, flags, peak, 70, 64,   \
+              64, 128, 4, 2, 2, 0, 0)                                          \
+    IGEMM_ROW(dense##_64x64_splitk, KERN_DENSE_FPROP, m, type, flags, peak,    \
+              70, 64, 64, 128, 4, 2, 2, 1, 0)                                  \
+    IGEMM_ROW(dense##_64x32_splitk, KERN_DENSE_FPROP, m, type, flags, peak,    \
+              50, 64, 32, 128, 4, 2, 2, 1, 0)                                  \
+    IGEMM_ROW(dense##_64x64_gather, KERN_DENSE_FPROP, m, type, flags, peak,    \
+              60, 64, 64, 64, 4, 2, 2, 0, 1)
+
+#endif

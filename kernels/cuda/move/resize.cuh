@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What resizing and its way back share on the host: tables in device memory,
+ * the order of dimensions, limits. */
+#ifndef KERNELS_CUDA_MOVE_RESIZE_CUH
+#define KERNELS_CUDA_MOVE_RESIZE_CUH
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/rows.cuh"
+
+extern "C" {
+#include "kernels/resize.h"
+}
+
+/* The state of an exec: what is passed to the kernel, and the device memory
+ * that it points to. */
+template <typename Args> struct resize_state {
+    Args args;
+    void *memory;
+};
+
+template <typename Args> static void resize_release(struct kern_exec *e)
+{
+    struct resize_state<Args> *s = (struct resize_state<Args> *)e->state;
+
+    if (!s)
+        return;
+    if (s->memory)
+        (void)cudaFree(s->memory);
+    free(s);
+    e->state = NULL;
+}
+
+/* Copies to memory that is allocated for it. */
+static inline int resize_upload(const void *host, size_t bytes, void **memory,
+                                struct infer_error *err)
+{
+    CUDA_TRY(err, cudaMalloc(memory, bytes));
+    CUDA_TRY(err, cudaMemcpy(*memory, host, bytes, cudaMemcpyHostToDevice));
+    /* The copy of so little may still be under way, and streams that do not
+     * wait for the default one would read tables that are not there yet. */
+    CUDA_TRY(err, cudaStreamSynchronize(cudaStreamLegacy));
+    return 0;
+}
+
+static inline void resize_free_tables(struct resize_table *t)
+{
+    for (int d = 0; d < KERN_MAX_RANK; d++)
+        resize_table_free(&t[d]);
+}
+
+static inline int64_t resize_reach(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+/* Dimensions by their strides, outermost first. */
+static inline void resize_sort(const struct kern_tensor *t, int *order)
+{
+    for (int i = 0; i < t->rank; i++) {
+        int at = i;
+        while (at > 0 && resize_reach(t->stride[order[at - 1]]) <
+                             resize_reach(t->stride[i])) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+}
+
+/* Limits of the way forwards p: taps are numbered with 32 bits. */
+static inline int resize_limits(const struct kern_problem *p,
+                                struct infer_error *why)
+{
+    const struct kern_resize *a = &p->attr.resize;
+    double taps = 1;
+    const int r = resize_check(p, why);
+
+    if (r < 0)
+        return r;
+    for (int i = 0; i < p->in[0].rank; i++)
+        if (a->mode != KERN_NEAREST && a->scale[i] != 1.0f)
+            taps *= a->antialias && a->scale[i] < 1 ? 4.0 / a->scale[i] + 4 : 4;
+    if (taps > 1e9)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "resize: more than 10^9 inputs an output");
+    return 0;
+}
+
+#define RESIZE_ROW(symbol, operation, type, limits, ready, run, done)          \
+    const struct kern_row symbol = {.name = #symbol,                           \
+                                    .op = operation,                           \
+                                    .backend = INFER_BACKEND_CUDA,             \
+                                    .layout = KERN_NHWC,                       \
+                                    .dtype = type,                             \
+                                    .acc = INFER_F32,                          \
+                                    .min_sm = 75,                              \
+                                    .flags = KERN_STRIDED,                     \
+                                    .supports = limits,                        \
+                                    .prepare = ready,                          \
+                                    .launch = run,                             \
+                                    .release = done};
+
+#endif

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions of two arguments that broadcast to each other, with a residual and
+ * an activation behind them: pointwise.cuh has the index map.  Comparisons
+ * give BOOL; integers go one by one. */
+#include "kernels/cuda/integer.cuh"
+#include "kernels/cuda/pointwise/pointwise.cuh"
+
+#define THREADS 256
+
+/* 0 for what is no comparison. */
+template <typename V>
+static __device__ __forceinline__ bool compare(enum kern_binary_kind kind, V a,
+                                               V b)
+{
+    switch (kind) {
+    case KERN_EQUAL:
+        return a == b;
+    case KERN_LESS:
+        return a < b;
+    case KERN_LESS_EQUAL:
+        return a <= b;
+    case KERN_GREATER:
+        return a > b;
+    case KERN_GREATER_EQUAL:
+        return a >= b;
+    case KERN_AND:
+        return a != 0 && b != 0;
+    case KERN_OR:
+        return a != 0 || b != 0;
+    default:
+        return false;
+    }
+}
+
+/* The sign of the divisor, as Python's %. */
+static __device__ float modulo(float a, float b)
+{
+    const float r = fmodf(a, b);
+
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+static __device__ __noinline__ float binary_rare(enum kern_binary_kind kind,
+                                                 float a, float b)
+{
+    switch (kind) {
+    case KERN_POW:
+        return powf(a, b);
+    case KERN_MOD:
+        return modulo(a, b);
+    default:
+        return compare(kind, a, b);
+    }
+}
+
+static __device__ __forceinline__ float apply_binary(enum kern_binary_kind kind,
+                                                     float a, float b)
+{
+    switch (kind) {
+    case KERN_ADD:
+        return a + b;
+    case KERN_SUB:
+        return a - b;
+    case KERN_MUL:
+        return a * b;
+    case KERN_DIV:
+        return a / b;
+    case KERN_MIN: /* NaN wins */
+        return a < b || a != a ? a : b;
+    case KERN_MAX:
+        return a > b || a != a ? a : b;
+    default:
+        return binary_rare(kind, a, b);
+    }
+}
+
+struct binary {
+    static const int N = 3;
+    static __device__ __forceinline__ float neutral(int)
+    {
+        return 0;
+    }
+    static __device__ __forceinline__ float apply(const struct pointwise<3> &a,
+                                                  const float *x)
+    {
+        return apply_epilogue(a.epilogue, apply_binary(a.f.binary, x[0], x[1]),
+                              x[2]);
+    }
+};
+
+/* ---- one number a channel of each image ------------------------------ */
+
+/*
+ * y[n,p,c] = x[n,p,c] * z[n,c], channels last: the end of a block with squeeze
+ * and excitation.  A block of 256 threads takes DEPTH * 256 vectors of 16 bytes
+ * that lie one behind the other in one image, a thread every 256th of them, so
+ * that its loads are under way together.  Blocks go from the last image to the
+ * first: the kernel before, which went from the first to the last, has left the
+ * last in the L2 cache, and the kernel behind begins with the first.
+ */
+struct gate_args {
+    const void *x, *z;
+    void *y;
+    int64_t x_image, x_pixel, z_image, y_image, y_pixel; /* strides */
+    uint32_t count;                                      /* vectors an image */
+    struct fast_div across;                              /* vectors a pixel */
+};
+
+template <typename T, int V>
+static __device__ __forceinline__ vec<T, V> gate_multiply(vec<T, V> x,
+                                                          const vec<T, V> &z)
+{
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        x.at[j] = from_float<T>(to_float(x.at[j]) * to_float(z.at[j]));
+    return x;
+}
+
+template <typename T, int DEPTH>
+static __global__ void __launch_bounds__(THREADS)
+    gate_kernel(const __grid_constant__ struct gate_args a)
+{
+    enum { V = 16 / (int)sizeof(T) };
+    const int n = (int)(gridDim.y - 1 - blockIdx.y);
+    const uint32_t first =
+        (gridDim.x - 1 - blockIdx.x) * (DEPTH * THREADS) + threadIdx.x;
+    const T *const x = (const T *)a.x + n * a.x_image;
+    const T *const z = (const T *)a.z + n * a.z_image;
+    T *const y = (T *)a.y + n * a.y_image;
+    vec<T, V> v[DEPTH], f[DEPTH];
+    int64_t to[DEPTH];
+
+    launch_wait();
+#pragma unroll
+    for (int i = 0; i < DEPTH; i++) {
+        /* Beyond the last vector the last is read again. */
+        const uint32_t at = min(first + i * THREADS, a.count - 1);
+        uint32_t k;
+        const uint32_t pixel = a.across.divmod(at, &k);
+        v[i] = load_vec<T, V>(x + pixel * a.x_pixel + k * V);
+        f[i] = load_vec<T, V>(z + k * V);
+        to[i] = pixel * a.y_pixel + k * V;
+    }
+#pragma unroll
+    for (int i = 0; i < DEPTH; i++)
+        if (first + i * THREADS < a.count)
+            store_vec<T, V>(y + to[i], gate_multiply<T, V>(v[i], f[i]));
+}
+
+/* Reads the walk of x, z, residual and y, in vectors: images (if more than
+ * one), pixels, channels.  False where it is another. */
+static bool gate_read(const struct pointwise<3> *a, int v, struct gate_args *g)
+{
+    const struct cuda_walk<4> *w = &a->walk;
+    const int c = w->rank - 1, p = c - 1;
+
+    if (w->rank < 2 || w->rank > 3 || a->f.binary != KERN_MUL ||
+        a->type[0] != a->type[1] || a->type[2] != INFER_NONE ||
+        a->epilogue.act.kind != KERN_IDENTITY || w->stride[0][c] != v ||
+        w->stride[1][c] != v || w->dim[p] > INT32_MAX / 2 / w->dim[c] ||
+        (w->rank == 3 && w->dim[0] > 65535))
+        return false;
+    const int z = w->stride[1][p] == 0 ? 1 : 0, x = 1 - z;
+    if (w->stride[z][p] != 0)
+        return false;
+    g->x = a->in[x];
+    g->z = a->in[z];
+    g->y = a->out;
+    g->x_image = w->rank == 3 ? w->stride[x][0] : 0;
+    g->z_image = w->rank == 3 ? w->stride[z][0] : 0;
+    g->y_image = w->rank == 3 ? w->stride[3][0] : 0;
+    g->x_pixel = w->stride[x][p];
+    g->y_pixel = w->stride[3][p];
+    g->count = (uint32_t)(w->dim[p] * w->dim[c]);
+    g->across.init((uint32_t)w->dim[c]);
+    return true;
+}
+
+/* Vectors in all from which on a thread takes four. */
+#define GATE_MANY (1 << 19)
+
+template <typename T>
+static int gate_run(const struct pointwise<3> *a, const struct gate_args *g,
+                    void *stream, struct infer_error *err)
+{
+    const bool many = a->walk.count >= GATE_MANY;
+    const dim3 grid(cuda_blocks(g->count, (many ? 4 : 1) * THREADS),
+                    a->walk.rank == 3 ? (unsigned)a->walk.dim[0] : 1);
+
+    return launch_chained(many ? gate_kernel<T, 4> : gate_kernel<T, 1>, grid,
+                          dim3(THREADS), 0, stream, *g, err);
+}
+
+/* ---- everything else ------------------------------------------------- */
+
+template <typename T>
+static int run(const struct kern_problem *p, const struct kern_args *args,
+               struct infer_error *err)
+{
+    struct pointwise<3> a = {
+    };
+    struct gate_args g;
+
+    pointwise_init<binary>(&a, p, args, 1, 0);
+    a.f.binary = p->attr.binary.kind;
+    if (p->out[0].dtype == INFER_BOOL)
+        return pointwise_run<binary, T, uint8_t>(&a, args, err);
+    const int v = pointwise_vectors<binary, T, T>(&a);
+    if (v > 1 && gate_read(&a, v, &g))
+        return gate_run<T>(&a, &g, args->stream, err);
+    return pointwise_start<binary, T, T>(&a, v, args, err);
+}
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    struct kern_problem same = *p;
+
+    (void)d;
+    if (p->out[0].dtype == INFER_BOOL)
+        same.out[0].dtype = p->in[0].dtype;
+    return check_types(&same, 1, 0, why);
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
+}
+
+CUDA_ROWS(binary, vec, KERN_BINARY, supports, launch)
+
+/* ---- integers ------------------------------------------------------ */
+
+struct integer_args {
+    struct cuda_walk<3> walk;
+    const void *x, *z;
+    void *y;
+    enum infer_dtype x_type, z_type, y_type;
+    enum kern_binary_kind kind;
+};
+
+static __device__ int64_t subtract_i64(int64_t a, int64_t b)
+{
+    const int64_t r = (int64_t)((uint64_t)a - (uint64_t)b);
+
+    if (((a ^ b) & (a ^ r)) < 0)
+        return a < 0 ? INT64_MIN : INT64_MAX;
+    return r;
+}
+
+static __device__ int64_t divide_i64(int64_t a, int64_t b)
+{
+    if (b == 0)
+        return 0;
+    return b == -1 ? integer_multiply(a, -1) : a / b;
+}
+
+static __device__ int64_t modulo_i64(int64_t a, int64_t b)
+{
+    if (b == 0 || b == -1)
+        return 0;
+    const int64_t r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+/* By squaring; a negative power is 1 / a^|b|, truncated. */
+static __device__ int64_t power_i64(int64_t a, int64_t b)
+{
+    int64_t r = 1;
+
+    if (b < 0)
+        return a == 1 || a == -1 ? (b & 1 ? a : 1) : 0;
+    while (b > 0) {
+        if (b & 1)
+            r = integer_multiply(r, a);
+        b >>= 1;
+        if (b > 0)
+            a = integer_multiply(a, a);
+    }
+    return r;
+}
+
+static __device__ int64_t apply_i64(enum kern_binary_kind kind, int64_t a,
+                                    int64_t b)
+{
+    switch (kind) {
+    case KERN_ADD:
+        return integer_add(a, b);
+    case KERN_SUB:
+        return subtract_i64(a, b);
+    case KERN_MUL:
+        return integer_multiply(a, b);
+    case KERN_DIV:
+        return divide_i64(a, b);
+    case KERN_POW:
+        return power_i64(a, b);
+    case KERN_MIN:
+        return a < b ? a : b;
+    case KERN_MAX:
+        return a > b ? a : b;
+    case KERN_MOD:
+        return modulo_i64(a, b);
+    default:
+        return compare(kind, a, b);
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    integer_kernel(const __grid_constant__ struct integer_args a)
+{
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
+        int64_t at[3];
+        a.walk.offsets(i, at);
+        store_i64(a.y_type, a.y, at[2],
+                  apply_i64(a.kind, load_i64(a.x_type, a.x, at[0]),
+                            load_i64(a.z_type, a.z, at[1])));
+    }
+}
+
+static int supports_integer(const struct kern_problem *p,
+                            const struct kern_device *d,
+                            struct infer_error *why)
+{
+    (void)d;
+    if (!is_integer(p->in[0].dtype) || !is_integer(p->in[1].dtype) ||
+        !is_integer(p->out[0].dtype) || p->in[0].dtype == INFER_U64 ||
+        p->in[1].dtype == INFER_U64)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "binary: %s and %s to %s, supported are integers but "
+                         "U64",
+                         infer_dtype_name(p->in[0].dtype),
+                         infer_dtype_name(p->in[1].dtype),
+                         infer_dtype_name(p->out[0].dtype));
+    if (kern_problem_in(p, 2) || p->epilogue.act.kind != KERN_IDENTITY)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "binary: nothing may follow a function of integers");
+    return 0;
+}
+
+static int launch_integer(const struct kern_exec *e,
+                          const struct kern_args *args, struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_tensor *const t[3] = {&p->in[0], &p->in[1], &p->out[0]};
+    struct integer_args a = {};
+
+    a.walk.init(p->out[0].rank, p->out[0].dim, t);
+    a.x = args->in[0];
+    a.z = args->in[1];
+    a.y = args->out[0];
+    a.x_type = p->in[0].dtype;
+    a.z_type = p->in[1].dtype;
+    a.y_type = p->out[0].dtype;
+    a.kind = p->attr.binary.kind;
+    if (a.walk.count == 0)
+        return 0;
+    integer_kernel<<<cuda_grid(a.walk.count, THREADS), THREADS, 0,
+                     cuda_stream(args)>>>(a);
+    return CUDA_LAUNCHED(err);
+}
+
+CUDA_ROW(binary_cuda_integer, KERN_BINARY, INFER_NONE, supports_integer,
+         launch_integer)

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Element by element over up to seven strided tensors.
+ *
+ * One thread handles V neighbours of the output at a time, 16 bytes where all
+ * tensors lie so that they can be moved as one and one element elsewhere, in a
+ * loop over the grid.  No shared memory.
+ *
+ * A function is a struct with N (inputs), neutral(k) (the value of an absent
+ * input k) and apply(a, x) on one element of each input.
+ */
+#ifndef KERNELS_CUDA_POINTWISE_POINTWISE_CUH
+#define KERNELS_CUDA_POINTWISE_POINTWISE_CUH
+
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/walk.cuh"
+
+#define POINTWISE_THREADS 256
+
+template <int N> struct pointwise {
+    struct cuda_walk<N + 1> walk; /* the inputs, then the output */
+    const void *in[N];
+    enum infer_dtype type[N]; /* INFER_NONE: absent */
+    void *out;
+    struct kern_epilogue epilogue;
+    union {
+        struct kern_unary unary;
+        enum kern_binary_kind binary;
+        float epsilon;
+    } f;
+};
+
+/* V elements from one address, of the kernel's type or, rarely, another. */
+template <typename T, int V>
+static __device__ __forceinline__ void load_operand(const void *p, int64_t at,
+                                                    enum infer_dtype type,
+                                                    bool spreads, float *out)
+{
+    if (V == 1 || spreads) {
+        const float v = load_as<T>(type, p, at);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            out[j] = v;
+    } else if (type == dtype_of<T>::value) {
+        const vec<T, V> v = load_vec<T, V>((const T *)p + at);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            out[j] = to_float(v.at[j]);
+    } else { /* only F32 comes here: vectorise() saw its alignment */
+#pragma unroll
+        for (int j = 0; j < V; j += 4) {
+            const vec<float, 4> v =
+                load_vec<float, 4>((const float *)p + at + j);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                out[j + i] = v.at[i];
+        }
+    }
+}
+
+template <class F, typename T, typename Out, int V>
+static __global__ void __launch_bounds__(POINTWISE_THREADS)
+    pointwise_kernel(const __grid_constant__ struct pointwise<F::N> a)
+{
+    launch_wait();
+    for (int64_t i = blockIdx.x * (int64_t)POINTWISE_THREADS + threadIdx.x;
+         i < a.walk.count; i += (int64_t)gridDim.x * POINTWISE_THREADS) {
+        int64_t at[F::N + 1];
+        float x[F::N][V];
+        vec<Out, V> y;
+
+        a.walk.offsets(i, at);
+#pragma unroll
+        for (int k = 0; k < F::N; k++) {
+            if (a.type[k] == INFER_NONE) {
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    x[k][j] = F::neutral(k);
+            } else {
+                load_operand<T, V>(a.in[k], at[k], a.type[k],
+                                   V > 1 && a.walk.spreads(k), x[k]);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            float e[F::N];
+#pragma unroll
+            for (int k = 0; k < F::N; k++)
+                e[k] = x[k][j];
+            y.at[j] = from_float<Out>(F::apply(a, e));
+        }
+        store_vec<Out, V>((Out *)a.out + at[F::N], y);
+    }
+}
+
+/* Sets everything but f from the problem, whose inputs are those of F; the
+ * vectors from..to lie along dimension 1. */
+template <class F>
+static void pointwise_init(struct pointwise<F::N> *a,
+                           const struct kern_problem *p,
+                           const struct kern_args *args, int from, int to)
+{
+    const struct kern_tensor *t[F::N + 1];
+    struct kern_tensor vector[F::N];
+    const struct kern_tensor *y = &p->out[0];
+
+    for (int k = 0; k < F::N; k++) {
+        t[k] = kern_problem_in(p, k);
+        a->in[k] = args->in[k];
+        a->type[k] = t[k] ? t[k]->dtype : INFER_NONE;
+        if (!t[k] || k < from || k > to)
+            continue;
+        /* Size 1 in every dimension but the channels'. */
+        vector[k] = *y;
+        for (int d = 0; d < y->rank; d++)
+            vector[k].dim[d] = d == 1 ? y->dim[d] : 1;
+        vector[k].stride[1] = t[k]->stride[0];
+        t[k] = &vector[k];
+    }
+    t[F::N] = y;
+    a->out = args->out[0];
+    a->epilogue = p->epilogue;
+    a->walk.init(y->rank, y->dim, t);
+}
+
+/* Makes the walk one of vectors where all tensors allow.  Returns the elements
+ * of a vector. */
+template <class F, typename T, typename Out>
+static int pointwise_vectors(struct pointwise<F::N> *a)
+{
+    const int wide = sizeof(T) == sizeof(Out) ? 16 / sizeof(T) : 1;
+    const void *at[F::N + 1];
+    size_t size[F::N + 1];
+
+    for (int k = 0; k < F::N; k++) {
+        at[k] = a->in[k];
+        size[k] = infer_dtype_size(a->type[k]);
+    }
+    at[F::N] = a->out;
+    size[F::N] = sizeof(Out);
+    /* Whole vectors are of T or F32; anything else goes one by one. */
+    bool plain = true;
+    for (int k = 0; k < F::N; k++)
+        plain = plain && (a->type[k] == INFER_NONE || a->type[k] == INFER_F32 ||
+                          a->type[k] == dtype_of<T>::value);
+    const bool vectors = plain && wide > 1 && a->walk.count > 0 &&
+                         a->walk.vectorise(wide, at, size);
+    return vectors ? wide : 1;
+}
+
+/* v: of pointwise_vectors(). */
+template <class F, typename T, typename Out>
+static int pointwise_start(const struct pointwise<F::N> *a, int v,
+                           const struct kern_args *args,
+                           struct infer_error *err)
+{
+    const int wide = sizeof(T) == sizeof(Out) ? 16 / sizeof(T) : 1;
+
+    if (a->walk.count == 0)
+        return 0;
+    return launch_chained(v > 1 ? pointwise_kernel<F, T, Out, wide>
+                                : pointwise_kernel<F, T, Out, 1>,
+                          dim3(cuda_grid(a->walk.count, POINTWISE_THREADS)),
+                          dim3(POINTWISE_THREADS), 0, args->stream, *a, err);
+}
+
+template <class F, typename T, typename Out>
+static int pointwise_run(struct pointwise<F::N> *a,
+                         const struct kern_args *args, struct infer_error *err)
+{
+    const int v = pointwise_vectors<F, T, Out>(a);
+
+    return pointwise_start<F, T, Out>(a, v, args, err);
+}
+
+#endif

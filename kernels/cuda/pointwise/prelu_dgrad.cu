@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradients of PReLU: dx = (x < 0 ? slope dy : dy) + residual, and dslope =
+ * x < 0 ? dy x : 0 before it is summed.
+ *
+ * One thread V neighbours of dx, 16 bytes where all tensors lie so (the slope
+ * may be one for all of them), else one element; the grid loops.
+ */
+#include "kernels/cuda/gradient.cuh"
+#include "kernels/cuda/pointwise/pointwise.cuh"
+
+enum { DY, X, SLOPE, RESIDUAL, INPUTS, DSLOPE = INPUTS, DX, OPERANDS };
+
+struct prelu_args {
+    struct cuda_walk<OPERANDS> walk;
+    const void *in[INPUTS];
+    enum infer_dtype type[INPUTS]; /* INFER_NONE: absent */
+    void *dslope, *dx;             /* dslope NULL: nobody wants it */
+};
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(POINTWISE_THREADS)
+    prelu_kernel(const __grid_constant__ struct prelu_args a)
+{
+    launch_wait();
+    for (int64_t i = blockIdx.x * (int64_t)POINTWISE_THREADS + threadIdx.x;
+         i < a.walk.count; i += (int64_t)gridDim.x * POINTWISE_THREADS) {
+        int64_t at[OPERANDS];
+        float v[INPUTS][V];
+        vec<T, V> dx, dslope;
+
+        a.walk.offsets(i, at);
+#pragma unroll
+        for (int k = 0; k < INPUTS; k++) {
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                v[k][j] = 0;
+            if (a.type[k] != INFER_NONE)
+                load_operand<T, V>(a.in[k], at[k], a.type[k],
+                                   V > 1 && a.walk.spreads(k), v[k]);
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const float dy = v[DY][j], x = v[X][j];
+            dx.at[j] =
+                from_float<T>((x < 0 ? v[SLOPE][j] * dy : dy) + v[RESIDUAL][j]);
+            dslope.at[j] = from_float<T>(x < 0 ? dy * x : 0);
+        }
+        store_vec<T, V>((T *)a.dx + at[DX], dx);
+        if (a.dslope)
+            store_vec<T, V>((T *)a.dslope + at[DSLOPE], dslope);
+    }
+}
+
+template <typename T>
+static int run(const struct kern_problem *p, const struct kern_args *args,
+               struct infer_error *err)
+{
+    const int wide = 16 / (int)sizeof(T);
+    const struct kern_tensor *t[OPERANDS];
+    const void *base[OPERANDS];
+    size_t size[OPERANDS];
+    struct prelu_args a = {};
+
+    for (int k = 0; k < OPERANDS; k++) {
+        t[k] = k < INPUTS    ? kern_problem_in(p, k)
+               : k == DSLOPE ? kern_problem_out(p, 1)
+                             : &p->out[0];
+        base[k] = k < INPUTS ? args->in[k] : args->out[k == DSLOPE];
+        size[k] = t[k] ? infer_dtype_size(t[k]->dtype) : 0;
+        if (k < INPUTS) {
+            a.in[k] = base[k];
+            a.type[k] = t[k] ? t[k]->dtype : INFER_NONE;
+        }
+    }
+    a.dslope = t[DSLOPE] ? args->out[1] : NULL;
+    a.dx = args->out[0];
+    a.walk.init(p->out[0].rank, p->out[0].dim, t);
+    if (a.walk.count == 0)
+        return 0;
+    const bool vectors = a.walk.vectorise(wide, base, size);
+    return launch_chained(vectors ? prelu_kernel<T, wide> : prelu_kernel<T, 1>,
+                          dim3(cuda_grid(a.walk.count, POINTWISE_THREADS)),
+                          dim3(POINTWISE_THREADS), 0, args->stream, a, err);
+}
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    (void)d;
+    return check_gradients(p, why);
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
+}
+
+CUDA_ROWS(prelu_dgrad, vec, KERN_PRELU_DGRAD, supports, launch)

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What Hopper's convolution kernels share: the product, the ring of chunks and
+ * the thread that fills it.
+ *
+ * The product.  Rows m are output pixels, columns n output channels, the depth
+ * d = (r, s, c) with c padded to whole chunks in the packed weights.  A chunk
+ * is 128 bytes of channels of one (r, s): 64 halves or 32 floats.  Windows are
+ * found by the copy engine itself, in its im2col mode; a 1x1 window with
+ * neither stride nor pads is a plain matrix.  Both fill with zeros outside the
+ * image, past the last channel and past the last pixel.
+ *
+ * The ring.  STAGES chunks of BM rows of x, then BN rows of w, 128 bytes each
+ * in the 128-byte swizzle, which wants 1024-byte alignment.  full[i]: the
+ * producer arrives once and announces the bytes; the phase ends when they are
+ * there.  empty[i]: one lane of each consumer warp arrives when its products
+ * have read the stage.
+ */
+#ifndef KERNELS_CUDA_WGMMA_WGMMA_CUH
+#define KERNELS_CUDA_WGMMA_WGMMA_CUH
+
+#include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/tf32.cuh"
+#include "kernels/cuda/walk.cuh"
+
+extern "C" {
+#include "kernels/cuda/tensor_map.h"
+}
+
+struct wgmma_args {
+    CUtensorMap x, w;
+    CUtensorMap y, residual; /* where the copy engine writes outputs */
+    struct conv_geometry g;
+    struct output_args out;
+    int windows; /* x is a map of windows, not of rows */
+    int known;   /* the bias is constant: no kernel of the stream writes it */
+    int apart;   /* y is not aligned: its elements are stored one by one */
+    int per_tap; /* chunks of one (r, s) */
+    int chunks;  /* of the whole depth */
+    int tiles_m, tiles_n;
+    float *moments;         /* NULL: none */
+    const void *factors;    /* rows of c, one an image (wgmma_factors.cuh) */
+    struct fast_div pixels; /* of an image, where there are factors */
+};
+
+/* ---- types --------------------------------------------------------- */
+
+/* WEIGHTS: matrices of packed weights; HALF: of 16 bits; DOWN: weights are read
+ * as they lie in training, w[d's channel][tap][n], and may have changed since
+ * the launch before.  Their taps are walked backwards: what is computed is a
+ * gradient of inputs.  FACTORS: x is multiplied with them on its way
+ * (wgmma_factors.cuh). */
+struct wgmma_f16 {
+    typedef __half type;
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, FACTORS = 0 };
+};
+struct wgmma_bf16 {
+    typedef __nv_bfloat16 type;
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, FACTORS = 0 };
+};
+struct wgmma_f16_down {
+    typedef __half type;
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 1, FACTORS = 0 };
+};
+struct wgmma_bf16_down {
+    typedef __nv_bfloat16 type;
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 1, FACTORS = 0 };
+};
+/* Factors rounded to TF32: x by the copy engine, w when it is packed. */
+struct wgmma_tf32 {
+    typedef float type;
+    enum { WEIGHTS = 1, HALF = 0, DOWN = 0, FACTORS = 0 };
+};
+/* Single precision: x = big + small, both TF32 to nearest, likewise w, which
+ * is packed as two matrices, and x w = small big + big small + big big; what is
+ * dropped is below 2^-21 of a product. */
+struct wgmma_tf32x3 {
+    typedef float type;
+    enum { WEIGHTS = 2, HALF = 0, DOWN = 0, FACTORS = 0 };
+};
+
+/* ---- the ring ------------------------------------------------------ */
+
+/* Where a ring stands: the stage and the parity of its phase. */
+struct wgmma_ring {
+    int stage;
+    uint32_t parity;
+};
+
+template <int STAGES>
+static __device__ __forceinline__ void wgmma_next(struct wgmma_ring *r)
+{
+    if (++r->stage == STAGES) {
+        r->stage = 0;
+        r->parity ^= 1;
+    }
+}
+
+/* Passes over n stages. */
+template <int STAGES>
+static __device__ __forceinline__ void wgmma_skip(struct wgmma_ring *r, int n)
+{
+    const int to = r->stage + n;
+
+    r->stage = to % STAGES;
+    r->parity ^= (uint32_t)(to / STAGES) & 1;
+}
+
+/* Copies BN columns, n0 the first, of 64 depths d of a tap: boxes of 64
+ * columns. */
+template <int BN>
+static __device__ __forceinline__ void
+wgmma_copy_down(const CUtensorMap *w, uint32_t to, uint32_t barrier, int n0,
+                int tap, int d)
+{
+#pragma unroll
+    for (int j = 0; j < BN / 64; j++)
+        hopper_copy_box(to + j * 8192, w, barrier, n0 + j * 64, tap, d);
+}
+
+/* Starts the copy of chunk i of the weights into a stage. */
+template <typename M, int BM, int BN>
+static __device__ __forceinline__ void
+wgmma_copy_weights(const struct wgmma_args &a, uint32_t stage, uint32_t barrier,
+                   int i, int n0)
+{
+    const int width = 128 / (int)sizeof(typename M::type);
+
+    hopper_barrier_expect(barrier, (BM + M::WEIGHTS * BN) * 128);
+    if constexpr (M::DOWN) {
+        wgmma_copy_down<BN>(&a.w, stage + BM * 128, barrier, n0,
+                            a.g.r * a.g.s - 1 - i / a.per_tap,
+                            i % a.per_tap * width);
+    } else {
+#pragma unroll
+        for (int j = 0; j < M::WEIGHTS; j++)
+            hopper_copy_tile(stage + (BM + j * BN) * 128, &a.w, barrier,
+                             i * width, n0 + j * a.g.k);
+    }
+}
+
+/* Before anything else: the weights of the first chunks, which no kernel of the
+ * stream writes.  Returns how many. */
+template <typename M, int BM, int BN, int STAGES>
+static __device__ __forceinline__ int wgmma_begin(const struct wgmma_args &a,
+                                                  uint32_t base, uint32_t full,
+                                                  int n0, int first, int end)
+{
+    const int ahead = min(STAGES, end - first);
+
+    for (int i = 0; i < ahead; i++)
+        wgmma_copy_weights<M, BM, BN>(a,
+                                      base + i * (BM + M::WEIGHTS * BN) * 128,
+                                      full + i * 8, first + i, n0);
+    return ahead;
+}
+
+/* Fills the ring with chunks first .. end - 1 of the tile at (m0, n0); the
+ * weights of the first `ahead` chunks are on their way.  full and empty:
+ * addresses of the barriers. */
+template <typename M, int BM, int BN, int STAGES>
+static __device__ __forceinline__ void
+wgmma_produce(const struct wgmma_args &a, struct wgmma_ring *ring,
+              uint32_t base, uint32_t full, uint32_t empty, int m0, int n0,
+              int first, int end, int ahead)
+{
+    const int width = 128 / (int)sizeof(typename M::type);
+    const int q = m0 % a.g.q, np = m0 / a.g.q;
+    const int w = q * a.g.stride_w - a.g.pad_left;
+    const int h = np % a.g.p * a.g.stride_h - a.g.pad_top;
+    const int n = np / a.g.p;
+    int c = first % a.per_tap;
+    int s = first / a.per_tap % a.g.s, r = first / a.per_tap / a.g.s;
+
+    for (int i = first; i < end; i++) {
+        const uint32_t stage =
+            base + ring->stage * (BM + M::WEIGHTS * BN) * 128;
+        const uint32_t barrier = full + ring->stage * 8;
+        if (i - first >= ahead) {
+            hopper_barrier_wait(empty + ring->stage * 8, ring->parity ^ 1);
+            wgmma_copy_weights<M, BM, BN>(a, stage, barrier, i, n0);
+        }
+        if (a.windows)
+            hopper_copy_im2col(stage, &a.x, barrier, c * width, w, h, n,
+                               s * a.g.dilation_w, r * a.g.dilation_h);
+        else
+            hopper_copy_tile(stage, &a.x, barrier, c * width, m0);
+        wgmma_next<STAGES>(ring);
+        if (++c == a.per_tap) {
+            c = 0;
+            if (++s == a.g.s) {
+                s = 0;
+                r++;
+            }
+        }
+    }
+}
+
+/* ---- products ------------------------------------------------------ */
+
+/* What a warpgroup keeps beside a tile's sums, and how it begins: the first of
+ * its MT times 64 pixels is m, the first of its chunks `chunk`.  Nothing but in
+ * wgmma_factors.cuh. */
+template <typename M, int MT> struct wgmma_beside {
+};
+
+template <typename M, int MT>
+static __device__ __forceinline__ void
+wgmma_begin_beside(struct wgmma_beside<M, MT> &, const struct wgmma_args &, int,
+                   int)
+{
+}
+
+#ifndef WGMMA_STEPS
+#define WGMMA_STEPS 4
+#endif
+
+template <typename M, int N>
+static __device__ __forceinline__ void wgmma_product(float (&d)[N], uint64_t x,
+                                                     uint64_t w)
+{
+    if constexpr (M::DOWN)
+        hopper_product_down(typename M::type(), d, x, w, true);
+    else
+        hopper_product(typename M::type(), d, x, w, true);
+}
+
+/* Adds `chunks` chunks of the ring to acc: MT times 64 rows by BN columns.  x
+ * of this warpgroup lies x_at bytes into a stage, w at w_at.  One group of
+ * products stays under way while the next chunk is awaited.  Where turn is not
+ * 0, arrives at that barrier of 256 threads when the last chunk has come. */
+template <int MT, int BN, int STAGES, typename M>
+static __device__ __forceinline__ void
+wgmma_multiply(M, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
+               const unsigned char *, uint32_t base, uint32_t full,
+               uint32_t empty, int x_at, int w_at, int chunks, int turn,
+               struct wgmma_beside<M, MT> &)
+{
+    const int stage_bytes = w_at + BN * 128;
+    const int w_step = (M::DOWN ? 2048 : 32) >> 4; /* of 32 bytes of depth */
+    const bool first_lane = threadIdx.x % 32 == 0;
+    int before = 0; /* stage whose products may be under way */
+
+    for (int i = 0; i < chunks; i++) {
+        const uint32_t stage = base + ring->stage * stage_bytes;
+        const uint64_t x = hopper_operand(stage + x_at);
+        const uint64_t w = M::DOWN ? hopper_operand_down(stage + w_at)
+                                   : hopper_operand(stage + w_at);
+        hopper_barrier_wait(full + ring->stage * 8, ring->parity);
+        hopper_products_begin();
+#pragma unroll
+        for (int k = 0; k < 4; k++) /* 32 bytes of depth; 64 rows, 8192 */
+#pragma unroll
+            for (int mt = 0; mt < MT; mt++)
+                wgmma_product<M>(acc[mt], x + k * 2 + mt * (8192 >> 4),
+                                 w + k * w_step);
+        hopper_products_commit();
+        hopper_products_wait<1>();
+        if (i > 0 && first_lane)
+            hopper_barrier_arrive(empty + before * 8);
+        before = ring->stage;
+        wgmma_next<STAGES>(ring);
+    }
+    if (turn)
+        hopper_arrive(turn, 256);
+    hopper_products_wait<0>();
+    if (first_lane)
+        hopper_barrier_arrive(empty + before * 8);
+}
+
+/* This lane's part of 64 rows of a chunk of x, split: four steps of depth. */
+static __device__ __forceinline__ void wgmma_load_split(const unsigned char *x,
+                                                        uint32_t (&big)[4][4],
+                                                        uint32_t (&small)[4][4])
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const unsigned char *row =
+        x + (threadIdx.x / 32 % 4 * 16 + g) * 128 + t * 4;
+
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int vector = (k * 2 + e / 2) ^ g; /* of 16 bytes, swizzled */
+            tf32_split(*(const uint32_t *)(row + e % 2 * 1024 + (vector << 4)),
+                       &big[k][e], &small[k][e]);
+        }
+}
+
+/* The same in single precision.  Tensor cores truncate their sums, so each
+ * chunk is summed apart and added in round-to-nearest arithmetic; small
+ * products come first, so that few truncations are of the full size. */
+template <int MT, int BN, int STAGES>
+static __device__ __forceinline__ void
+wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
+               const unsigned char *shared, uint32_t base, uint32_t full,
+               uint32_t empty, int x_at, int w_at, int chunks, int turn,
+               struct wgmma_beside<wgmma_tf32x3, MT> &)
+{
+    enum { STEPS = WGMMA_STEPS };
+    const int stage_bytes = w_at + 2 * BN * 128;
+    const bool first_lane = threadIdx.x % 32 == 0;
+    float part[BN / 2];
+
+    for (int i = 0; i < chunks; i++) {
+        const int stage = ring->stage * stage_bytes;
+        const uint64_t w = hopper_operand(base + stage + w_at);
+        const uint64_t w_small = w + (BN * 128 >> 4);
+        uint32_t big[4][4], small[4][4];
+        hopper_barrier_wait(full + ring->stage * 8, ring->parity);
+        wgmma_load_split(shared + stage + x_at, big, small);
+#pragma unroll
+        for (int from = 0; from < 4; from += STEPS) {
+            hopper_products_begin();
+#pragma unroll
+            for (int k = from; k < from + STEPS; k++) {
+                hopper_product_registers(0.0f, part, small[k], w + k * 2,
+                                         k > from);
+                hopper_product_registers(0.0f, part, big[k], w_small + k * 2,
+                                         true);
+            }
+#pragma unroll
+            for (int k = from; k < from + STEPS; k++)
+                hopper_product_registers(0.0f, part, big[k], w + k * 2, true);
+            hopper_products_commit();
+            hopper_products_wait<0>();
+            if (from + STEPS == 4 && first_lane)
+                hopper_barrier_arrive(empty + ring->stage * 8);
+#pragma unroll
+            for (int j = 0; j < BN / 2; j++)
+                acc[0][j] += part[j];
+        }
+        wgmma_next<STAGES>(ring);
+    }
+    if (turn)
+        hopper_arrive(turn, 256);
+}
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products on Hopper of an input that is multiplied with factors on its way
+ * (kernels/factors.h): from shared memory to registers, times the factors of
+ * its image and channels, and from there to wgmma.
+ *
+ * Which channel of a chunk stands where in the depth does not matter as long as
+ * x and w agree.  So lane 4 g + t takes channels 16 t .. 16 t + 15 of pixels g
+ * and g + 8 of its warp's 16, two vectors of 16 bytes each and as many of the
+ * factors: words 4 v + 2 j and 4 v + 2 j + 1 of its row's eight are its words t
+ * and t + 4 in step 2 v + j.  wgmma_factors_place() orders the packed weights
+ * likewise.  Eight lanes, two rows of x, read all 32 banks: vector 2 t + v of
+ * row g lies at (2 t + v) ^ g.
+ *
+ * The product of x and its factor is rounded to 16 bits, as a kernel of its own
+ * would store it.  Channels past the last are zeros in both.
+ */
+#ifndef KERNELS_CUDA_WGMMA_WGMMA_FACTORS_CUH
+#define KERNELS_CUDA_WGMMA_WGMMA_FACTORS_CUH
+
+#include "kernels/cuda/conv/scale.cuh"
+#include "kernels/cuda/wgmma/wgmma.cuh"
+
+template <typename T> struct wgmma_factors {
+    typedef T type;
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, FACTORS = 1 };
+};
+
+/* Where depth d of a chunk of 64, as the products count it, finds its channel:
+ * d = 16 k + 8 u + 2 t + h is channel 16 t + 4 k + 2 u + h. */
+static inline int wgmma_factors_place(int d)
+{
+    const int k = d / 16, u = d / 8 % 2, t = d / 2 % 4;
+
+    return 16 * t + 4 * k + 2 * u + d % 2;
+}
+
+/* ---- factors ------------------------------------------------------- */
+
+/* Where the factors of this lane's channels of its pixels are, those of the
+ * next chunk, and its first channel in that.  Pixels past the last have the
+ * last one's, and are not stored. */
+template <typename T, int MT> struct wgmma_beside<wgmma_factors<T>, MT> {
+    const T *from[MT][2];
+    uint4 factor[MT][2][2];
+    int c, end;
+};
+
+/* Loads those of the next chunk. */
+template <typename T, int MT>
+static __device__ __forceinline__ void
+wgmma_load_factors(struct wgmma_beside<wgmma_factors<T>, MT> &b)
+{
+#pragma unroll
+    for (int i = 0; i < 4 * MT; i++) {
+        const int mt = i / 4, e = i / 2 % 2, v = i % 2, at = b.c + v * 8;
+        b.factor[mt][e][v] = at < b.end ? *(const uint4 *)(b.from[mt][e] + at)
+                                        : make_uint4(0, 0, 0, 0);
+    }
+}
+
+template <typename T, int MT>
+static __device__ __forceinline__ void
+wgmma_begin_beside(struct wgmma_beside<wgmma_factors<T>, MT> &b,
+                   const struct wgmma_args &a, int m, int chunk)
+{
+    const int row = m + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+
+#pragma unroll
+    for (int i = 0; i < 2 * MT; i++) {
+        const int pixel = min(row + i / 2 * 64 + i % 2 * 8, a.g.m - 1);
+        const size_t image = a.pixels.div((uint32_t)pixel);
+        b.from[i / 2][i % 2] = (const T *)a.factors + image * a.g.c;
+    }
+    b.c = chunk * 64 + threadIdx.x % 4 * 16;
+    b.end = a.g.c;
+    wgmma_load_factors(b);
+}
+
+/* ---- products ------------------------------------------------------ */
+
+/* This lane's part of MT times 64 rows of a chunk, times the factors: x[mt] is
+ * four steps of depth. */
+template <typename T, int MT>
+static __device__ __forceinline__ void
+wgmma_load_scaled(const unsigned char *chunk, const uint4 (&factor)[MT][2][2],
+                  uint32_t (&x)[MT][4][4])
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const unsigned char *row = chunk + (threadIdx.x / 32 % 4 * 16 + g) * 128;
+
+#pragma unroll
+    for (int i = 0; i < 4 * MT; i++) {
+        const int mt = i / 4, e = i / 2 % 2, v = i % 2;
+        const uint4 f = factor[mt][e][v];
+        const uint4 w = *(const uint4 *)(row + mt * 8192 + e * 1024 +
+                                         (((2 * t + v) ^ g) << 4));
+        x[mt][2 * v][e] = scale_pair(T(), w.x, f.x);
+        x[mt][2 * v][2 + e] = scale_pair(T(), w.y, f.y);
+        x[mt][2 * v + 1][e] = scale_pair(T(), w.z, f.z);
+        x[mt][2 * v + 1][2 + e] = scale_pair(T(), w.w, f.w);
+    }
+#pragma unroll
+    for (int i = 0; i < 16 * MT; i++)
+        hopper_settle(x[i / 16][i / 4 % 4][i % 4]);
+}
+
+/* As wgmma_multiply() of plain halves; the factors of the next chunk are
+ * fetched while the products of this one run. */
+template <int MT, int BN, int STAGES, typename T>
+static __device__ __forceinline__ void
+wgmma_multiply(wgmma_factors<T>, float (&acc)[MT][BN / 2],
+               struct wgmma_ring *ring, const unsigned char *shared,
+               uint32_t base, uint32_t full, uint32_t empty, int x_at, int w_at,
+               int chunks, int turn,
+               struct wgmma_beside<wgmma_factors<T>, MT> &beside)
+{
+    const int stage_bytes = w_at + BN * 128;
+
+    for (int i = 0; i < chunks; i++) {
+        const int stage = ring->stage * stage_bytes;
+        const uint64_t w = hopper_operand(base + stage + w_at);
+        uint32_t x[MT][4][4];
+        hopper_barrier_wait(full + ring->stage * 8, ring->parity);
+        wgmma_load_scaled<T, MT>(shared + stage + x_at, beside.factor, x);
+        hopper_products_begin();
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+#pragma unroll
+            for (int mt = 0; mt < MT; mt++)
+                hopper_product_registers(T(), acc[mt], x[mt][k], w + k * 2,
+                                         true);
+        hopper_products_commit();
+        beside.c += 64;
+        wgmma_load_factors(beside);
+        hopper_products_wait<0>();
+        if (threadIdx.x % 32 == 0)
+            hopper_barrier_arrive(empty + ring->stage * 8);
+        wgmma_next<STAGES>(ring);
+    }
+    if (turn)
+        hopper_arrive(turn, 256);
+}
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a warpgroup's sums in registers, which start with the bias, to outputs
+ * in shared memory, where the copy engine fetches them: residual, activation,
+ * conversion.
+ *
+ * A slot is 64 rows of 128 bytes of channels in the 128-byte swizzle: vector v
+ * (16 bytes) of row i lies at v ^ (i % 8), so the 8 rows x 4 lanes of a
+ * fragment of halves cover all 32 banks, and a half-warp's of floats each bank
+ * twice.
+ */
+#ifndef KERNELS_CUDA_WGMMA_WGMMA_FINISH_CUH
+#define KERNELS_CUDA_WGMMA_WGMMA_FINISH_CUH
+
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/hopper.cuh"
+
+/* ---- limits -------------------------------------------------------- */
+
+/* Code for sm_90a runs on compute capability 9.0 and on no other; other builds
+ * hold empty kernels in its place. */
+static inline int wgmma_check_device(const struct kern_device *d,
+                                     struct infer_error *why)
+{
+#ifdef HAVE_CUDA_SM90A
+    const bool built = true;
+#else
+    const bool built = false;
+#endif
+
+    if (d->sm != 90 || !built)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "is for compute capability 9.0, found %d.%d and code "
+                         "for %s",
+                         d->sm / 10, d->sm % 10, CUDA_ARCH_LIST);
+    return 0;
+}
+
+/* ---- sums ---------------------------------------------------------- */
+
+/* Starts a warpgroup's sums, MT times 64 rows by BN columns, n0 the first,
+ * with the bias: added there, it costs nothing behind the products.  v[mt]: as
+ * a product leaves them; k: channels of the whole output. */
+template <int MT, int BN>
+static __device__ __forceinline__ void
+wgmma_start_sums(const float *bias, int k, int n0, float (&v)[MT][BN / 2])
+{
+    const int at = n0 + threadIdx.x % 4 * 2;
+
+#pragma unroll
+    for (int j = 0; j < BN / 8; j++) {
+        float2 b = {0, 0};
+        if (bias && at + j * 8 < k)
+            b = __ldg((const float2 *)(bias + at + j * 8));
+#pragma unroll
+        for (int mt = 0; mt < MT; mt++) {
+            v[mt][j * 4] = v[mt][j * 4 + 2] = b.x;
+            v[mt][j * 4 + 1] = v[mt][j * 4 + 3] = b.y;
+        }
+    }
+}
+
+/* ---- halves -------------------------------------------------------- */
+
+/* Two neighbours of a row as the 32 bits that lie in memory. */
+template <typename T>
+static __device__ __forceinline__ uint32_t wgmma_pair(float x, float y);
+template <>
+__device__ __forceinline__ uint32_t wgmma_pair<__half>(float x, float y)
+{
+    const __half2 h = __floats2half2_rn(x, y);
+    return *(const uint32_t *)&h;
+}
+template <>
+__device__ __forceinline__ uint32_t wgmma_pair<__nv_bfloat16>(float x, float y)
+{
+    const __nv_bfloat162 h = __floats2bfloat162_rn(x, y);
+    return *(const uint32_t *)&h;
+}
+
+template <typename T>
+static __device__ __forceinline__ float2 wgmma_floats(uint32_t pair);
+template <>
+__device__ __forceinline__ float2 wgmma_floats<__half>(uint32_t pair)
+{
+    return __half22float2(*(const __half2 *)&pair);
+}
+template <>
+__device__ __forceinline__ float2 wgmma_floats<__nv_bfloat16>(uint32_t pair)
+{
+    return __bfloat1622float2(*(const __nv_bfloat162 *)&pair);
+}
+
+/* Halves move between fragments and a slot four 8x8 matrices at a time: rows 0
+ * to 7 and 8 to 15 of vector 2i, then of vector 2i + 1.  This lane's address
+ * for i = 0 in its warp's 16 rows; that of i has bits 5 and up flipped by i. */
+static __device__ __forceinline__ uint32_t wgmma_matrices_at(uint32_t slot)
+{
+    const int lane = threadIdx.x % 32, row = lane % 16;
+
+    return slot + (threadIdx.x / 32 % 4 * 16 + row) * 128 +
+           ((lane / 16 ^ row % 8) << 4);
+}
+
+/* Adds the residuals in this lane's part of a slot.  v: J times 4 sums. */
+template <typename T, int J> struct wgmma_slot_of {
+    static __device__ __forceinline__ void add(uint32_t slot, float *v)
+    {
+        const uint32_t from = wgmma_matrices_at(slot);
+
+#pragma unroll
+        for (int i = 0; i < J / 2; i++) {
+            uint32_t r[4];
+            ptx_ldmatrix_x4(r, from ^ i << 5);
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const float2 f = wgmma_floats<T>(r[e]);
+                v[i * 8 + e * 2] += f.x;
+                v[i * 8 + e * 2 + 1] += f.y;
+            }
+        }
+    }
+    static __device__ __forceinline__ void store(uint32_t slot, const float *v)
+    {
+        const uint32_t to = wgmma_matrices_at(slot);
+
+#pragma unroll
+        for (int i = 0; i < J / 2; i++) {
+            uint32_t r[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                r[e] = wgmma_pair<T>(v[i * 8 + e * 2], v[i * 8 + e * 2 + 1]);
+            hopper_store_matrices(to ^ i << 5, r);
+        }
+    }
+};
+
+/* ---- floats -------------------------------------------------------- */
+
+/* Columns 8 j + 2 t and the next of row g, of 32 columns in 8 vectors. */
+template <int J> struct wgmma_slot_of<float, J> {
+    static __device__ __forceinline__ uint32_t at(uint32_t slot, int j)
+    {
+        const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+
+        return slot + (threadIdx.x / 32 % 4 * 16 + g) * 128 +
+               ((2 * j + t / 2 ^ g) << 4) + t % 2 * 8;
+    }
+    static __device__ __forceinline__ void add(uint32_t slot, float *v)
+    {
+#pragma unroll
+        for (int j = 0; j < J; j++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                float x, y;
+                hopper_load_pair(at(slot, j) + half * 1024, &x, &y);
+                v[j * 4 + half * 2] += x;
+                v[j * 4 + half * 2 + 1] += y;
+            }
+    }
+    static __device__ __forceinline__ void store(uint32_t slot, const float *v)
+    {
+#pragma unroll
+        for (int j = 0; j < J; j++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                hopper_store_pair(at(slot, j) + half * 1024,
+                                  v[j * 4 + half * 2], v[j * 4 + half * 2 + 1]);
+    }
+};
+
+/* ---- outputs ------------------------------------------------------- */
+
+/* What is known of what follows the sums. */
+enum wgmma_behind {
+    WGMMA_ANY,
+    WGMMA_BENDS,  /* the activation is one of unary_bends() */
+    WGMMA_NOTHING /* neither residual nor activation */
+};
+
+/* Turns a slot's columns of sums into outputs in this lane's part of the slot,
+ * where the residual lies if there is one.  v: J times 4 sums as a product
+ * leaves them. */
+template <typename T, int J, wgmma_behind BEHIND>
+static __device__ __forceinline__ void
+wgmma_finish(const struct output_args &out, float *v, uint32_t slot)
+{
+    const bool last = out.epilogue.residual_last;
+
+    if constexpr (BEHIND == WGMMA_NOTHING) {
+        wgmma_slot_of<T, J>::store(slot, v);
+        return;
+    }
+    if (out.residual && !last)
+        wgmma_slot_of<T, J>::add(slot, v);
+    if constexpr (BEHIND == WGMMA_BENDS)
+        unary_bend<4 * J>(out.epilogue.act, v);
+    else
+        unary_in_place<4 * J>(out.epilogue.act, v);
+    if (out.residual && last)
+        wgmma_slot_of<T, J>::add(slot, v);
+    wgmma_slot_of<T, J>::store(slot, v);
+}
+
+#endif

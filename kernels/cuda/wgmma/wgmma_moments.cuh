@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moments (kernels/moments.h) of 64 rows of outputs, from the slot of shared
+ * memory where they lie as they are stored: halves, as wgmma_finish.cuh lays
+ * them.
+ *
+ * Warp w of a warpgroup takes columns 16 w to 16 w + 15 of a slot's 64, all 64
+ * rows.  Loaded as transposed 8x8 matrices, lane 4g + t has rows 8 i + 2t and
+ * the next of columns g and g + 8, which is a left factor of mma.sync with
+ * columns for rows: times ones, the tensor core leaves the sums of the lane's
+ * own two columns, exact but for the rounding of an F32 sum.  Deviations from
+ * the mean are squared in single precision and added across the 4 lanes of a
+ * column.
+ */
+#ifndef KERNELS_CUDA_WGMMA_WGMMA_MOMENTS_CUH
+#define KERNELS_CUDA_WGMMA_WGMMA_MOMENTS_CUH
+
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/wgmma/wgmma_finish.cuh"
+
+extern "C" {
+#include "kernels/moments.h"
+}
+
+/* d += the sums of rows of a, in both columns of d's rows. */
+template <typename T>
+static __device__ __forceinline__ void wgmma_add_rows(float (&d)[4],
+                                                      const uint32_t (&a)[4]);
+template <>
+__device__ __forceinline__ void wgmma_add_rows<__half>(float (&d)[4],
+                                                       const uint32_t (&a)[4])
+{
+    const uint32_t ones[2] = {0x3c003c00u, 0x3c003c00u};
+
+    ptx_mma_f16(d, a, ones);
+}
+template <>
+__device__ __forceinline__ void
+wgmma_add_rows<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4])
+{
+    const uint32_t ones[2] = {0x3f803f80u, 0x3f803f80u};
+
+    ptx_mma_bf16(d, a, ones);
+}
+
+/* Sums of 64 rows beyond the last pixel become 0; `rows` are left of them.  v:
+ * as a product leaves them. */
+template <int N>
+static __device__ __forceinline__ void wgmma_clear_rest(float *v, int rows)
+{
+    const int row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+
+    if (rows >= 64)
+        return;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (row + i / 2 % 2 * 8 >= rows)
+            v[i] = 0;
+}
+
+/* Sums of squared deviations of this lane's columns g and g + 8 from their
+ * means, over its rows below `rows` where not WHOLE. */
+template <typename T, bool WHOLE>
+static __device__ __forceinline__ void
+wgmma_square(const uint32_t (&y)[4][4], float mean0, float mean1, int rows,
+             float *squares0, float *squares1)
+{
+    float s[2] = {0, 0};
+
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        const int row = i / 4 * 16 + i % 2 * 8 + threadIdx.x % 4 * 2;
+        const float mean = i / 2 % 2 ? mean1 : mean0;
+        const float2 f = wgmma_floats<T>(y[i / 4][i % 4]);
+        const float x = WHOLE || row < rows ? f.x - mean : 0;
+        const float z = WHOLE || row + 1 < rows ? f.y - mean : 0;
+        s[i / 2 % 2] = fmaf(z, z, fmaf(x, x, s[i / 2 % 2]));
+    }
+    *squares0 = s[0];
+    *squares1 = s[1];
+}
+
+/* Moments of a full slot's first `rows` rows, all 64 where there are more: this
+ * lane's one of the four numbers of columns g and g + 8, see wgmma_keep(). */
+template <typename T>
+static __device__ __forceinline__ float wgmma_measure(uint32_t slot, int rows)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const uint32_t from =
+        slot + lane % 16 * 128 + ((warp * 2 + lane / 16 ^ lane % 8) << 4);
+    const float inverse = rows >= 64 ? 1.0f / 64 : 1.0f / (float)rows;
+    uint32_t y[4][4];
+    float sum[4] = {0, 0, 0, 0}, squares0, squares1;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        ptx_ldmatrix_x4_trans(y[i], from + i * 2048);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint32_t a[4] = {y[i][0], y[i][2], y[i][1], y[i][3]};
+        wgmma_add_rows<T>(sum, a);
+    }
+    const float mean0 = sum[0] * inverse, mean1 = sum[2] * inverse;
+    if (rows >= 64)
+        wgmma_square<T, true>(y, mean0, mean1, 64, &squares0, &squares1);
+    else
+        wgmma_square<T, false>(y, mean0, mean1, rows, &squares0, &squares1);
+    for (int step = 1; step < 4; step *= 2) {
+        squares0 += __shfl_xor_sync(~0u, squares0, step);
+        squares1 += __shfl_xor_sync(~0u, squares1, step);
+    }
+    if (lane & 2)
+        return lane & 1 ? squares1 : squares0;
+    return lane & 1 ? mean1 : mean0;
+}
+
+/* Stores what wgmma_measure() has made of a slot: part `part`, whose first
+ * column is channel n of k. */
+static __device__ __forceinline__ void wgmma_keep(float *moments, int k,
+                                                  int part, int n, float number)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const int column = n + warp * 16 + lane % 2 * 8 + lane / 4;
+
+    if (column < k)
+        moments[((size_t)part * 2 + lane / 2 % 2) * k + column] = number;
+}
+
+#endif

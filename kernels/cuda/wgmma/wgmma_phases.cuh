@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradients of the inputs of a strided convolution on Hopper, in one launch.
+ * wgmma.cuh describes the product and the ring, wgmma_tile.cuh threads, teams
+ * and registers, which are the same here.
+ *
+ * Phases.  Pixels of dx whose rows and columns leave the same rest when divided
+ * by the strides see the same taps, every stride-th of the window: they are a
+ * convolution of dy of stride 1 with those, turned round.  For row
+ * h = stride h' + a the first tap is r0 = (a + pad) mod stride, the i-th is
+ * r0 + stride i, i < R' = ceil((R - r0) / stride), and
+ * dx[h'] = sum over i of dy[h' + (a + pad - r0) / stride - i] w[r0 + stride i].
+ *
+ * Parts.  A block takes BM pixels by BN channels of one phase after the other,
+ * so that all blocks have the same to do, what they read of dy is in L2 from
+ * the phase before, and neighbours in dx are written soon after each other.
+ * Teams take parts in turn.
+ *
+ * Outputs.  Pixels of a phase lie strides apart: each warp lays 16 of them by
+ * 64 channels into its quarter of a slot, and writes them from there, 16 bytes
+ * a lane, whole lines of 128 bytes.  Residuals are loaded the same way before
+ * the products begin.
+ */
+#ifndef KERNELS_CUDA_WGMMA_WGMMA_PHASES_CUH
+#define KERNELS_CUDA_WGMMA_WGMMA_PHASES_CUH
+
+#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/wgmma/wgmma_tile.cuh"
+
+enum { WGMMA_MAX_PHASES = 4 };
+
+struct wgmma_phase {
+    int row, column;       /* of dx, below the strides */
+    int r, s;              /* taps; none where one is 0 */
+    int first_r, first_s;  /* the first tap in the window */
+    int pad_top, pad_left; /* of dy, with the taps turned round */
+    int p, q;              /* extents */
+    int m;                 /* pixels of all images */
+    int chunks;            /* r * s * per_tap */
+    struct fast_div by_p, by_q;
+};
+
+struct wgmma_phases_args {
+    CUtensorMap dy[WGMMA_MAX_PHASES];
+    CUtensorMap w;
+    struct wgmma_phase phase[WGMMA_MAX_PHASES];
+    int phases;
+    int h, wide, k; /* dx: its extents and channels */
+    int stride_h, stride_w;
+    int window_s; /* columns of the window */
+    int per_tap;  /* chunks of a tap */
+    int tiles_m, tiles_n;
+    const void *residual; /* NULL: none; may be dx */
+    void *dx;
+};
+
+/* ---- pixels -------------------------------------------------------- */
+
+/* The four pixels of a box of 64 that this lane moves, 16 bytes each: pixel
+ * lane / 8 + 4 i of its warp's 16.  -1 past the last. */
+static __device__ __forceinline__ void
+wgmma_phase_pixels(const struct wgmma_phases_args &a,
+                   const struct wgmma_phase &phase, int m0, int (&pixel)[4])
+{
+    const int lane = threadIdx.x % 32;
+    const int m = m0 + threadIdx.x / 32 % 4 * 16 + lane % 16;
+    int own = -1;
+
+    if (m < phase.m) {
+        uint32_t q, p;
+        const uint32_t np = phase.by_q.divmod((uint32_t)m, &q);
+        const uint32_t n = phase.by_p.divmod(np, &p);
+        own = ((int)n * a.h + (int)p * a.stride_h + phase.row) * a.wide +
+              (int)q * a.stride_w + phase.column;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        pixel[i] = __shfl_sync(0xffffffffu, own, lane / 8 + 4 * i);
+}
+
+/* Where this lane's 16 bytes of its i-th pixel lie in a slot. */
+static __device__ __forceinline__ int wgmma_phase_at(int i)
+{
+    const int lane = threadIdx.x % 32, row = lane / 8 + 4 * i;
+
+    return (threadIdx.x / 32 % 4 * 16 + row) * 128 +
+           ((lane % 8 ^ row % 8) << 4);
+}
+
+/* The residuals of a consumer's part of a tile. */
+template <typename T, typename L>
+static __device__ __forceinline__ void
+wgmma_phase_residuals(const struct wgmma_phases_args &a,
+                      const struct wgmma_phase &phase, int m0, int n0,
+                      uint4 (&r)[L::BOXES][4])
+{
+#pragma unroll
+    for (int box = 0; box < L::BOXES; box++) {
+        const int n = n0 + box % L::PARTS * 64 + threadIdx.x % 8 * 8;
+        int pixel[4];
+        wgmma_phase_pixels(a, phase, m0 + box / L::PARTS * 64, pixel);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (pixel[i] >= 0 && n < a.k)
+                r[box][i] = *(const uint4 *)((const T *)a.residual +
+                                             (size_t)pixel[i] * a.k + n);
+    }
+}
+
+/* ---- storing ------------------------------------------------------- */
+
+/* Adds residuals, converts and stores a consumer's part of a tile. */
+template <typename T, typename L, int MT, int BN>
+static __device__ __forceinline__ void
+wgmma_phase_store(const struct wgmma_phases_args &a,
+                  const struct wgmma_phase &phase, float (&acc)[MT][BN / 2],
+                  const uint4 (&r)[L::BOXES][4], unsigned char *slot,
+                  uint32_t base, int m0, int n0)
+{
+#pragma unroll
+    for (int box = 0; box < L::BOXES; box++) {
+        const int n = n0 + box % L::PARTS * 64;
+        float *v = acc[box / L::PARTS] + box % L::PARTS * 32;
+        int pixel[4];
+        if (n >= a.k)
+            continue;
+        __syncwarp(); /* the box before has been read */
+        if (a.residual) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                *(uint4 *)(slot + wgmma_phase_at(i)) = r[box][i];
+            __syncwarp();
+            wgmma_slot_of<T, 8>::add(base, v);
+            __syncwarp();
+        }
+        wgmma_slot_of<T, 8>::store(base, v);
+        wgmma_phase_pixels(a, phase, m0 + box / L::PARTS * 64, pixel);
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const uint4 out = *(const uint4 *)(slot + wgmma_phase_at(i));
+            const int column = n + threadIdx.x % 8 * 8;
+            if (pixel[i] >= 0 && column < a.k)
+                *(uint4 *)((T *)a.dx + (size_t)pixel[i] * a.k + column) = out;
+        }
+    }
+}
+
+/* ---- the kernel ---------------------------------------------------- */
+
+template <typename M, typename L, int MT, int TEAM, int BN, int STAGES>
+static __device__ __forceinline__ void
+wgmma_phases_consume(const struct wgmma_phases_args &a, unsigned char *shared,
+                     uint32_t base)
+{
+    typedef typename M::type T;
+    const int tiles = a.tiles_m * a.tiles_n;
+    const int group = hopper_group();
+    const int team = group / TEAM, member = group % TEAM;
+    const int slot = L::SLOTS_AT + group * L::SLOT;
+    struct wgmma_ring ring = {0, 0};
+    struct wgmma_beside<M, MT> none;
+    int turn = 0;
+
+    if (L::TEAMS == 2 && team == 1)
+        hopper_arrive(L::TURN, 256);
+    launch_wait();
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const int m0 = tile / a.tiles_n * L::BM, n0 = tile % a.tiles_n * BN;
+        const int own = m0 + member * MT * 64;
+        for (int f = 0; f < a.phases; f++) {
+            const struct wgmma_phase &phase = a.phase[f];
+            float acc[MT][BN / 2];
+            uint4 r[L::BOXES][4] = {};
+            if (m0 >= phase.m)
+                continue;
+            if (L::TEAMS == 2 && turn++ % 2 != team) {
+                wgmma_skip<STAGES>(&ring, phase.chunks);
+                continue;
+            }
+            if (a.residual)
+                wgmma_phase_residuals<T, L>(a, phase, own, n0, r);
+            wgmma_start_sums<MT, BN>(NULL, a.k, n0, acc);
+            if (L::TEAMS == 2)
+                hopper_sync(L::TURN + team, 256);
+            if (phase.chunks > 0)
+                wgmma_multiply<MT, BN, STAGES>(
+                    M(), acc, &ring, shared, base, base + L::FULL,
+                    base + L::EMPTY, member * MT * 8192, L::X_BYTES,
+                    phase.chunks, L::TEAMS == 2 ? L::TURN + 1 - team : 0, none);
+            else if (L::TEAMS == 2)
+                hopper_arrive(L::TURN + 1 - team, 256);
+            wgmma_phase_store<T, L, MT, BN>(a, phase, acc, r, shared + slot,
+                                            base + slot, own, n0);
+        }
+    }
+}
+
+/* Fills the ring with the chunks of one part: taps of dy forwards, of w
+ * backwards. */
+template <typename L, int BN, int STAGES>
+static __device__ __forceinline__ void
+wgmma_phases_produce(const struct wgmma_phases_args &a, int f,
+                     struct wgmma_ring *ring, uint32_t base, int m0, int n0)
+{
+    const struct wgmma_phase &phase = a.phase[f];
+    uint32_t q, p;
+    const uint32_t np = phase.by_q.divmod((uint32_t)m0, &q);
+    const int n = (int)phase.by_p.divmod(np, &p);
+    const int w = (int)q - phase.pad_left, h = (int)p - phase.pad_top;
+
+    for (int r = 0; r < phase.r; r++)
+        for (int s = 0; s < phase.s; s++) {
+            const int tap =
+                (phase.first_r + a.stride_h * (phase.r - 1 - r)) * a.window_s +
+                phase.first_s + a.stride_w * (phase.s - 1 - s);
+            for (int c = 0; c < a.per_tap; c++) {
+                const uint32_t stage =
+                    base + ring->stage * (L::X_BYTES + L::W_BYTES);
+                const uint32_t full = base + L::FULL + ring->stage * 8;
+                hopper_barrier_wait(base + L::EMPTY + ring->stage * 8,
+                                    ring->parity ^ 1);
+                hopper_barrier_expect(full, L::X_BYTES + L::W_BYTES);
+                wgmma_copy_down<BN>(&a.w, stage + L::X_BYTES, full, n0, tap,
+                                    c * 64);
+                hopper_copy_im2col(stage, &a.dy[f], full, c * 64, w, h, n, s,
+                                   r);
+                wgmma_next<STAGES>(ring);
+            }
+        }
+}
+
+template <typename L, int BN, int STAGES>
+static __device__ __forceinline__ void
+wgmma_phases_fill(const struct wgmma_phases_args &a, uint32_t base)
+{
+    const int tiles = a.tiles_m * a.tiles_n;
+    struct wgmma_ring ring = {0, 0};
+
+    launch_wait();
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const int m0 = tile / a.tiles_n * L::BM, n0 = tile % a.tiles_n * BN;
+        for (int f = 0; f < a.phases; f++)
+            if (m0 < a.phase[f].m)
+                wgmma_phases_produce<L, BN, STAGES>(a, f, &ring, base, m0, n0);
+    }
+}
+
+template <typename M, int MT, int TEAM, int WGS, int BN, int STAGES>
+static __global__ void __launch_bounds__(128 * WGS + 128, 1)
+    wgmma_phases_kernel(const __grid_constant__ struct wgmma_phases_args a)
+{
+    typedef wgmma_tile<M, MT, TEAM, WGS, BN, STAGES, 1> L;
+    LAUNCH_SHARED(shared);
+    const uint32_t base = ptx_shared(shared);
+
+    static_assert(M::DOWN && L::USED == 64, "see above");
+    if (threadIdx.x == 0) {
+        hopper_prefetch(&a.w);
+        hopper_prefetch(&a.dy[0]);
+        for (int i = 0; i < STAGES; i++) {
+            hopper_barrier_init(base + L::FULL + i * 8, 1);
+            hopper_barrier_init(base + L::EMPTY + i * 8, 4 * TEAM);
+        }
+        hopper_barrier_publish();
+    }
+    __syncthreads();
+    launch_release();
+    if (threadIdx.x < L::CONSUMERS) {
+        hopper_take<L::CONSUMER>();
+        wgmma_phases_consume<M, L, MT, TEAM, BN, STAGES>(a, shared, base);
+    } else {
+        hopper_give<L::PRODUCER>();
+        if (threadIdx.x == L::CONSUMERS)
+            wgmma_phases_fill<L, BN, STAGES>(a, base);
+    }
+}
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The host's side of the wgmma stem rows: limits, packing, launch. */
+#ifndef KERNELS_CUDA_WGMMA_WGMMA_STEM_ROWS_CUH
+#define KERNELS_CUDA_WGMMA_WGMMA_STEM_ROWS_CUH
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/wgmma/wgmma_stem.cuh"
+
+extern "C" {
+#include "kernels/base/scalar.h"
+#include "kernels/cuda/tensor_map.h"
+}
+
+struct wgmma_stem_state {
+    struct conv_geometry g;
+    int shift, multiprocessors;
+};
+
+static int wgmma_stem_read(const struct kern_problem *p,
+                           const struct kern_device *d,
+                           struct wgmma_stem_state *s, struct infer_error *why)
+{
+    const int r = conv_geometry_read(p, &s->g, why);
+
+    s->shift = r < 0 ? 0 : s->g.pad_left * s->g.c & 1;
+    s->multiprocessors = conv_multiprocessors(d);
+    return r;
+}
+
+/* ---- limits -------------------------------------------------------- */
+
+static inline int wgmma_stem_check(const struct wgmma_stem_state *s, int rows,
+                                   int groups, struct infer_error *why)
+{
+    const struct conv_geometry *g = &s->g;
+
+    if (g->groups != 1 || g->dilation_h != 1 || g->dilation_w != 1)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes one group and no dilation");
+    if (g->r != rows || conv_ceil_div(g->s * g->c + s->shift, 8) != groups)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes windows of %d rows of up to %d elements", rows,
+                         groups * 8);
+    if (g->stride_w * g->c > 6 || g->w * g->c % 8)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "windows start too far apart, or rows of the image "
+                         "are not aligned");
+    if (g->k % 8 || g->k > 64)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes up to 64 output channels in 8s, found %d",
+                         g->k);
+    if (g->m == 0 || g->m > INT32_MAX / 128)
+        return error_set(why, INFER_EUNSUPPORTED, "has no or too many outputs");
+    return 0;
+}
+
+template <typename C>
+static int wgmma_stem_supports(const struct kern_problem *p,
+                               const struct kern_device *d,
+                               struct infer_error *why)
+{
+    struct wgmma_stem_state s;
+    int r = wgmma_stem_read(p, d, &s, why);
+
+    if (r == 0)
+        r = conv_weights_packable(p, why);
+    if (r == 0)
+        r = wgmma_check_device(d, why);
+    if (r < 0)
+        return r;
+    if (kern_problem_in(p, CONV_RESIDUAL) ||
+        !unary_is_in_place(p->epilogue.act.kind))
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes no residual and common activations only");
+    return wgmma_stem_check(&s, C::R, C::G, why);
+}
+
+/* Microseconds, roughly, on an H200: rounds of three tiles a multiprocessor, of
+ * which many run into each other. */
+template <typename C>
+static double wgmma_stem_estimate(const struct kern_problem *p,
+                                  const struct kern_device *d)
+{
+    struct wgmma_stem_state s;
+
+    if (wgmma_stem_read(p, d, &s, NULL) < 0)
+        return 1e30;
+    const int64_t tiles = (int64_t)s.g.n * s.g.p * conv_ceil_div(s.g.q, 64);
+    const int64_t places = 3 * (int64_t)s.multiprocessors;
+    const double rounds = tiles > 2 * places
+                              ? (double)tiles / (double)places + 0.5
+                              : (double)((tiles + places - 1) / places);
+
+    return 1.5 + rounds * (unary_bends(p->epilogue.act.kind) ? 1.3 : 1.5);
+}
+
+/* ---- preparing ----------------------------------------------------- */
+
+template <typename C>
+static int wgmma_stem_prepare(struct kern_exec *e, const struct kern_device *d,
+                              struct infer_error *err)
+{
+    struct wgmma_stem_state *s = (struct wgmma_stem_state *)malloc(sizeof(*s));
+    const int r =
+        s ? wgmma_stem_read(&e->problem, d, s, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    e->state = s;
+    e->packed[CONV_W] = (size_t)s->g.k * wgmma_stem<C::R, C::G>::CHUNKS * 128;
+    return 0;
+}
+
+/* Row k of the packed weights: w[k][c][r][s] at (r * G * 8 + shift + s * C +
+ * c). */
+template <typename C>
+static int wgmma_stem_pack(const struct kern_exec *e, int i, const void *src,
+                           void *dst, struct infer_error *err)
+{
+    const struct wgmma_stem_state *s =
+        (const struct wgmma_stem_state *)e->state;
+    const struct conv_geometry *g = &s->g;
+    const enum infer_dtype from = e->problem.in[i].dtype;
+    const int64_t pitch = wgmma_stem<C::R, C::G>::CHUNKS * 64;
+    const int window = g->r * g->s;
+
+    (void)err;
+    memset(dst, 0, e->packed[CONV_W]);
+    for (int k = 0; k < g->k; k++)
+        for (int c = 0; c < g->c; c++)
+            for (int rs = 0; rs < window; rs++)
+                scalar_store(
+                    e->problem.in[CONV_X].dtype, dst,
+                    k * pitch + rs / g->s * C::G * 8 + s->shift +
+                        rs % g->s * g->c + c,
+                    scalar_load(from, src,
+                                ((int64_t)k * g->c + c) * window + rs));
+    return 0;
+}
+
+/* ---- launching ----------------------------------------------------- */
+
+template <typename C>
+static int wgmma_stem_maps(const struct wgmma_stem_state *s,
+                           const struct kern_args *args, enum infer_dtype dtype,
+                           struct wgmma_stem_args *a, struct infer_error *err)
+{
+    typedef wgmma_stem<C::R, C::G> L;
+    const enum tensor_map_type type = tensor_map_type_of(dtype);
+    int r =
+        tensor_map_patches(&a->x, args->in[CONV_X], &s->g, L::WORDS, C::R, err);
+
+    if (r == 0)
+        r = tensor_map_rows(&a->w, type, args->in[CONV_W], s->g.k,
+                            L::CHUNKS * 64, L::CHUNKS * 64, 64, err);
+    if (r == 0)
+        r = tensor_map_lines(&a->y, type, args->out[0], &s->g, s->g.k, 16, err);
+    return r;
+}
+
+template <typename C>
+static int wgmma_stem_launch(const struct kern_exec *e,
+                             const struct kern_args *args,
+                             struct infer_error *err)
+{
+    typedef wgmma_stem<C::R, C::G> L;
+    const struct wgmma_stem_state *s =
+        (const struct wgmma_stem_state *)e->state;
+    struct wgmma_stem_args a;
+    int r;
+
+    memset(&a, 0, sizeof(a));
+    r = wgmma_stem_maps<C>(s, args, e->problem.in[CONV_X].dtype, &a, err);
+    if (r < 0)
+        return r;
+    a.g = s->g;
+    a.out = output_of(e, args, s->g.k);
+    a.shift = s->shift;
+    a.lead = (4 - (s->g.pad_left * s->g.c + s->shift) / 2 % 4) % 4;
+    a.step = s->g.stride_w * s->g.c;
+    a.tiles_q = conv_ceil_div(s->g.q, 64);
+    a.tiles = s->g.n * s->g.p * a.tiles_q;
+    return launch_chained(
+        wgmma_stem_kernel<typename C::type, C::R, C::G>,
+        dim3(a.tiles < s->multiprocessors ? a.tiles : s->multiprocessors),
+        dim3(L::THREADS), L::SHARED, args->stream, a, err);
+}
+
+/* ---- rows ---------------------------------------------------------- */
+
+/* rows: of the window; groups: of 8 elements in a row of it. */
+#define WGMMA_STEM_ROW(symbol, T, kind, rows, groups)                          \
+    struct symbol##_config {                                                   \
+        typedef T type;                                                        \
+        enum { R = rows, G = groups };                                         \
+    };                                                                         \
+    extern "C" const struct kern_row symbol;                                   \
+    const struct kern_row symbol = {                                           \
+        .name = #symbol,                                                       \
+        .op = KERN_CONV_FPROP,                                                 \
+        .backend = INFER_BACKEND_CUDA,                                         \
+        .layout = KERN_NHWC,                                                   \
+        .dtype = kind,                                                         \
+        .acc = INFER_F32,                                                      \
+        .min_sm = 90,                                                          \
+        .supports = wgmma_stem_supports<symbol##_config>,                      \
+        .estimate = wgmma_stem_estimate<symbol##_config>,                      \
+        .prepare = wgmma_stem_prepare<symbol##_config>,                        \
+        .pack = wgmma_stem_pack<symbol##_config>,                              \
+        .launch = wgmma_stem_launch<symbol##_config>,                          \
+        .release = cuda_state_release,                                         \
+    };
+
+#endif

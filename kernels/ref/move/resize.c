@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What resizing and its way back share: the tables of all dimensions. */
+#include "kernels/ref/move/resize.h"
+
+#include <stdlib.h>
+
+void ref_resize_release(struct kern_exec *e)
+{
+    struct ref_resize *s = e->state;
+
+    if (!s)
+        return;
+    for (int d = 0; d < s->rank; d++)
+        resize_table_free(&s->table[d]);
+    free(s);
+    e->state = NULL;
+}
+
+int ref_resize_prepare(struct kern_exec *e, const struct kern_problem *p,
+                       struct infer_error *err)
+{
+    struct ref_resize *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
+    e->state = s;
+    if (kern_tensor_count(&p->out[0]) == 0)
+        return 0;
+    s->rank = p->in[0].rank;
+    for (int d = 0; d < s->rank; d++) {
+        const int r = resize_table_make(p, d, err, &s->table[d]);
+        if (r < 0) {
+            ref_resize_release(e);
+            return r;
+        }
+    }
+    return 0;
+}

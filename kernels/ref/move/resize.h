@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What resizing and its way back share: the tables of all dimensions. */
+#ifndef KERNELS_REF_MOVE_RESIZE_H
+#define KERNELS_REF_MOVE_RESIZE_H
+
+#include "kernels/ref/ref.h"
+#include "kernels/resize.h"
+
+/* The state of an exec. */
+struct ref_resize {
+    int rank; /* 0 where nothing is resized: a tensor is empty */
+    struct resize_table table[KERN_MAX_RANK];
+};
+
+/* Fills e->state with the tables of the way forwards, p. */
+int ref_resize_prepare(struct kern_exec *e, const struct kern_problem *p,
+                       struct infer_error *err);
+void ref_resize_release(struct kern_exec *e);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradient of ONNX Resize: each output hands its gradient to the inputs that
+ * it was made of, with the same weights.  Sums are kept in the workspace, an
+ * element for each of dx, row-major. */
+#include <string.h>
+
+#include "kernels/ref/move/resize.h"
+
+/* The way forwards, from a dense x: its tables hold places in the sums. */
+static struct kern_problem forwards(const struct kern_problem *p)
+{
+    struct kern_problem f = *p;
+
+    f.in[0] =
+        kern_tensor_dense(INFER_F64, p->out[0].rank, p->out[0].dim, KERN_NCHW);
+    f.out[0] = p->in[0];
+    return f;
+}
+
+static int prepare(struct kern_exec *e, const struct kern_device *device,
+                   struct infer_error *err)
+{
+    const struct kern_problem f = forwards(&e->problem);
+
+    (void)device;
+    e->workspace = kern_tensor_span(&f.in[0]);
+    return ref_resize_prepare(e, &f, err);
+}
+
+static void give(const struct ref_resize *s, const int64_t *index, double dy,
+                 double *sum)
+{
+    int64_t taps[KERN_MAX_RANK];
+    struct ref_walk w;
+
+    for (int d = 0; d < s->rank; d++)
+        taps[d] = s->table[d].taps;
+    for (ref_walk_start(&w, s->rank, taps); !w.done; ref_walk_next(&w)) {
+        double weight = 1;
+        int64_t offset = 0;
+        for (int d = 0; d < s->rank; d++) {
+            const int64_t i = index[d] * taps[d] + w.index[d];
+            weight *= s->table[d].weight[i];
+            offset += s->table[d].index[i];
+        }
+        sum[offset] += weight * dy;
+    }
+}
+
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_tensor *dy = &p->in[0], *dx = &p->out[0];
+    const struct kern_tensor *residual = kern_problem_in(p, 1);
+    double *sum = args->workspace;
+    struct ref_walk w;
+
+    (void)err;
+    memset(sum, 0, e->workspace);
+    ref_walk_start(&w, dy->rank, dy->dim);
+    ref_walk_add(&w, dy);
+    for (; !w.done; ref_walk_next(&w))
+        give(e->state, w.index, ref_load(dy->dtype, args->in[0], w.offset[0]),
+             sum);
+    ref_walk_start(&w, dx->rank, dx->dim);
+    ref_walk_add(&w, dx);
+    if (residual)
+        ref_walk_add(&w, residual);
+    for (int64_t i = 0; !w.done; ref_walk_next(&w), i++)
+        ref_store(dx->dtype, args->out[0], w.offset[0],
+                  sum[i] + ref_optional(residual, args->in[1], w.offset[1], 0));
+    return 0;
+}
+
+static int supports(const struct kern_problem *p, const struct kern_device *d,
+                    struct infer_error *why)
+{
+    const struct kern_problem f = forwards(p);
+    const int r = resize_check(&f, why);
+
+    return r < 0 ? r : ref_supports_double(p, d, why);
+}
+
+const struct kern_row resize_dgrad_ref = {
+    REF_ROW(resize_dgrad_ref, KERN_RESIZE_DGRAD),
+    .supports = supports,
+    .prepare = prepare,
+    .launch = launch,
+    .release = ref_resize_release,
+};

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this machine and this build offer, for people and for bug reports. */
+#include "config.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifdef HAVE_ONEDNN
+#include "kernels/onednn/onednn.h"
+#endif
+#ifdef HAVE_CUDA
+#include "kernels/cuda/cuda_rt.h"
+#endif
+#ifdef HAVE_CUDNN
+#include "kernels/cudnn/cudnn_api.h"
+#endif
+#include "kernels/kern.h"
+#include "libinfer/device/device.h"
+
+/* A report that counts on where the buffer ends. */
+struct report {
+    char *text;
+    size_t room, length;
+};
+
+static void say(struct report *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void say(struct report *r, const char *fmt, ...)
+{
+    bool fits = r->length < r->room;
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(fits ? r->text + r->length : NULL,
+                  fits ? r->room - r->length : 0, fmt, args);
+    va_end(args);
+    if (n > 0)
+        r->length += (size_t)n;
+}
+
+static void say_processor(struct report *r)
+{
+    char name[64];
+
+    say(r, "processor: %s\n", device_cpu_name(name, sizeof name));
+}
+
+static void say_simd(struct report *r)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    static const char none[] = " none beyond the baseline";
+    size_t before;
+
+    __builtin_cpu_init();
+    say(r, "simd:");
+    before = r->length;
+#define SAY(feature)                                                           \
+    if (__builtin_cpu_supports(feature))                                       \
+    say(r, " %s", feature)
+    SAY("sse4.2");
+    SAY("avx");
+    SAY("fma");
+    SAY("avx2");
+    SAY("avx512f");
+    SAY("avx512bw");
+    SAY("avx512vl");
+    SAY("avx512vnni");
+    SAY("avx512bf16");
+#undef SAY
+    say(r, "%s\n", r->length == before ? none : "");
+#else
+    say(r, "simd: unknown\n");
+#endif
+}
+
+static void say_kernels(struct report *r)
+{
+    int count[INFER_BACKEND_COUNT] = {0};
+    size_t i;
+
+    for (i = 0; i < kern_row_count(); i++)
+        count[kern_row_at(i)->backend]++;
+    for (i = INFER_BACKEND_AUTO + 1; i < INFER_BACKEND_COUNT; i++)
+        if (count[i] > 0)
+            say(r, "backend %s: %d kernels\n", device_backend_names[i],
+                count[i]);
+        else
+            say(r, "backend %s: not built\n", device_backend_names[i]);
+}
+
+static void say_cuda(struct report *r)
+{
+#ifdef HAVE_CUDA
+    struct infer_error err = {0};
+    struct kern_device d;
+    char name[256];
+    int i, count;
+
+    say(r, "CUDA: runtime %d.%d, code for %s\n", CUDART_VERSION / 1000,
+        CUDART_VERSION % 1000 / 10, CUDA_ARCH_LIST);
+    if (cuda_device_count(&err, &count) < 0) {
+        say(r, "GPU: none usable: %s\n", err.text);
+        return;
+    }
+    if (count == 0)
+        say(r, "GPU: none\n");
+    for (i = 0; i < count; i++)
+        if (cuda_device_name(i, &err, name, sizeof name) < 0 ||
+            cuda_device_open(i, &err, &d) < 0)
+            say(r, "GPU cuda:%d: not usable: %s\n", i, err.text);
+        else
+            say(r,
+                "GPU cuda:%d: %s, compute capability %d.%d, %d "
+                "multiprocessors\n",
+                i, name, d.sm / 10, d.sm % 10, d.multiprocessors);
+#else
+    say(r, "CUDA: not built\n");
+#endif
+}
+
+/* The libraries of the cuDNN backend, or why they are not there. */
+static void say_vendor(struct report *r)
+{
+#ifdef HAVE_CUDNN
+    struct infer_error why = {0};
+    const char *text = kern_cudnn_version(&why);
+
+    say(r, "cuDNN: %s\n", text ? text : why.text);
+    text = kern_cublas_version(&why);
+    say(r, "cuBLAS: %s\n", text ? text : why.text);
+#else
+    say(r, "cuDNN: not built\n");
+#endif
+}
+
+size_t infer_doctor(char *text, size_t bytes)
+{
+    struct report r = {text, text ? bytes : 0, 0};
+
+    if (r.room > 0)
+        text[0] = '\0';
+    say(&r, "libinfer: %s\n", infer_version());
+    say_processor(&r);
+    say_simd(&r);
+    say(&r, "cores: %d usable by this process\n", device_cpu_cores());
+#ifdef HAVE_ONEDNN
+    say(&r, "oneDNN: %s\n", kern_onednn_version());
+#else
+    say(&r, "oneDNN: not built\n");
+#endif
+    say_kernels(&r);
+    say_cuda(&r);
+    say_vendor(&r);
+    return r.length;
+}

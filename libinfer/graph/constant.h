@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Constants: named arrays that come from files.
+ *
+ * A constant is dense, row-major and immutable while shared.  Its bytes lie
+ * either in memory (owned, or inside a blob that several constants share) or
+ * still in a model file, from where constant_load() reads them once more each
+ * time it is called.
+ */
+#ifndef LIBINFER_GRAPH_CONSTANT_H
+#define LIBINFER_GRAPH_CONSTANT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "include/infer.h"
+
+/* A reference-counted block of memory: the contents of a weight file.  Counts
+ * are atomic. */
+struct blob {
+    int refs;
+    unsigned char *data;
+    size_t bytes;
+};
+/* Takes ownership of malloc()ed data; on failure (NULL) data is freed. */
+struct blob *blob_new(void *data, size_t bytes);
+struct blob *blob_ref(struct blob *blob);
+void blob_unref(struct blob *blob); /* NULL is fine */
+
+/* A reference-counted open file. */
+struct file_source {
+    int refs;
+    int fd;
+    uint64_t bytes;
+    char *path; /* for messages */
+};
+struct file_source *file_source_open(const char *path, struct infer_error *err);
+struct file_source *file_source_ref(struct file_source *source);
+void file_source_unref(struct file_source *source);
+/* Reads exactly bytes at offset, or fails with EIO naming the file. */
+int file_source_read(struct file_source *source, uint64_t offset, void *buffer,
+                     size_t bytes, struct infer_error *err);
+/* The whole of a regular file, with a NUL behind it; to be freed.  EIO;
+ * EMEMORY, also where it is longer than max. */
+int file_read_all(const char *path, uint64_t max, struct infer_error *err,
+                  void **data, size_t *bytes);
+
+struct constant {
+    int refs;
+    enum infer_dtype dtype;
+    int rank;
+    int64_t dim[INFER_MAX_RANK];
+    size_t bytes;
+    unsigned char *data; /* NULL where the bytes are still in the file */
+    struct blob *blob;   /* owner of data; NULL: data is malloc()ed */
+    struct file_source *source;
+    uint64_t offset;
+    uint32_t crc; /* CRC-32 (zlib) of the bytes; checked on load from a file */
+};
+
+/* A constant with fresh zeroed memory, or NULL.  Shapes must be >= 0. */
+struct constant *constant_new(enum infer_dtype dtype, int rank,
+                              const int64_t *dim);
+/* A view of part of a blob: data must be aligned for dtype (blob readers move
+ * or copy what is not). */
+struct constant *constant_in_blob(enum infer_dtype dtype, int rank,
+                                  const int64_t *dim, struct blob *blob,
+                                  unsigned char *data);
+/* A constant whose bytes stay in a file. */
+struct constant *constant_in_file(enum infer_dtype dtype, int rank,
+                                  const int64_t *dim,
+                                  struct file_source *source, uint64_t offset,
+                                  uint32_t crc);
+struct constant *constant_ref(struct constant *c);
+void constant_unref(struct constant *c); /* NULL is fine */
+
+int64_t constant_count(const struct constant *c);
+
+/* Copies the bytes into buffer (c->bytes).  EIO, or EFORMAT where the CRC does
+ * not match. */
+int constant_load(const struct constant *c, void *buffer,
+                  struct infer_error *err);
+
+/* A new reference to c where its bytes are in memory, else to a copy whose are.
+ * EMEMORY, EIO, or EFORMAT where the CRC does not match. */
+int constant_in_memory(struct constant *c, struct infer_error *err,
+                       struct constant **out);
+
+/* Same values in another dtype or shape (equal count); in memory constants
+ * only.  A new reference where nothing changes; NULL when out of memory. */
+struct constant *constant_convert(struct constant *c, enum infer_dtype dtype);
+struct constant *constant_reshape(struct constant *c, int rank,
+                                  const int64_t *dim);
+/* Dimension i of the result is dimension order[i] of c. */
+struct constant *constant_transpose(const struct constant *c, const int *order);
+/* For in-place edits: c itself where nobody else holds it, else a copy (the
+ * reference to c is given up).  NULL when out of memory, c is then kept.  Two
+ * constants may not be views of the same bytes of a blob: readers that meet
+ * shared storage copy. */
+struct constant *constant_writable(struct constant *c);
+
+#endif

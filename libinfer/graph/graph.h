@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The graph: what a network computes, without a word on how.
+ *
+ * Values are tensors in logical N,C,spatial order; nodes are operations of
+ * ops.def.  The same graph is built by the readers of weights/, changed by the
+ * passes, written to and read from JSON, and planned by plan.c.
+ *
+ * Values and nodes are named by index; -1 is an absent optional input.  Nodes
+ * may stand in any order until graph_sort() puts producers first.  Deleted
+ * nodes and values stay as holes (op GRAPH_NONE, name NULL) until
+ * graph_compact().
+ */
+#ifndef LIBINFER_GRAPH_GRAPH_H
+#define LIBINFER_GRAPH_GRAPH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "include/infer.h"
+#include "kernels/base/dtype.h"
+#include "kernels/kern.h"
+#include "kernels/names.h"
+#include "libinfer/graph/constant.h"
+
+struct cJSON;
+struct graph_index;
+
+/* Limits that keep a hostile file from costing more than it weighs: a node of
+ * ten bytes of file takes half a KiB, and all of them are to fit into 64 MiB.
+ * The largest classifiers have some thousands. */
+#define GRAPH_MAX_NODES  32768
+#define GRAPH_MAX_VALUES 98304
+#define GRAPH_MAX_NAME   65535 /* bytes */
+#define GRAPH_MAX_INPUTS 4096  /* of one node, and of the graph; outputs too */
+
+/* GRAPH_CONV and so on, from ops.def; GRAPH_NONE is 0 and marks a hole. */
+enum graph_op {
+    GRAPH_NONE = 0,
+#define GRAPH_OP(symbol, name, file) symbol,
+#include "libinfer/graph/ops.def"
+#undef GRAPH_OP
+    GRAPH_OP_COUNT
+};
+
+/* ---- attributes of nodes ------------------------------------------- */
+
+enum graph_auto_pad {
+    GRAPH_PAD_EXPLICIT,
+    GRAPH_PAD_SAME_UPPER, /* TensorFlow's SAME: the odd one at the end */
+    GRAPH_PAD_SAME_LOWER,
+    GRAPH_PAD_VALID
+};
+
+/* conv: groups 0 is not allowed.  Entries past the spatial rank are ignored.
+ * conv_transpose: output_pad adds to the end of the output; output_size (where
+ * not 0) fixes the extent and overrules the pads as ONNX defines it. */
+struct graph_conv {
+    struct kern_conv conv;
+    enum graph_auto_pad auto_pad;
+    int output_pad[KERN_MAX_SPATIAL];
+    int64_t output_size[KERN_MAX_SPATIAL];
+};
+
+/* window 0 in every dimension: global pooling (stride, pads ignored). */
+struct graph_pool {
+    struct kern_pool pool;
+    enum graph_auto_pad auto_pad;
+    bool ceil_mode;
+};
+
+struct graph_axis { /* concat, softmax, gather, flatten, arg_reduce */
+    int axis;       /* may be negative: from the end */
+    bool log;       /* softmax: logarithm of it */
+    bool flatten;   /* softmax: over all dimensions from axis on (opset < 13) */
+    bool min, select_last, keep_dims; /* arg_reduce */
+};
+
+#define GRAPH_MAX_PARTS 64
+struct graph_split {
+    int axis;
+    int n_sizes;               /* 0: equal parts, the last smaller */
+    int size[GRAPH_MAX_PARTS]; /* narrow: the largest of union graph_attr */
+};
+
+/* Python's slice semantics; end is clamped; step not 0. */
+struct graph_slice {
+    int n_axes;
+    int axis[INFER_MAX_RANK];
+    int64_t begin[INFER_MAX_RANK], end[INFER_MAX_RANK], step[INFER_MAX_RANK];
+};
+
+/* reshape: entries > 0 are sizes, 0 copies the input's size at that place, -1
+ * (once) takes the rest.  expand and tile: target sizes (1 and -1: as input)
+ * and repeats.  squeeze and unsqueeze: the axes.  transpose: the order. */
+struct graph_dims {
+    int n;
+    int64_t dim[INFER_MAX_RANK];
+};
+
+struct graph_reduce {
+    enum kern_reduce_kind kind;
+    bool keep_dims;
+    int n_axes; /* 0: all */
+    int axis[INFER_MAX_RANK];
+};
+
+/* Where n_sizes is not 0 the output's sizes are given, else the scales; both
+ * one a dimension.  size 0 or scale 1: as the input. */
+struct graph_resize {
+    struct kern_resize resize; /* its scale[] is the attribute */
+    int n_sizes;
+    int64_t size[INFER_MAX_RANK];
+};
+
+struct graph_cast {
+    enum infer_dtype to;
+};
+
+struct graph_dropout {
+    float ratio; /* of the elements that training drops; 0 .. 1, below 1 */
+};
+
+struct graph_depth_space { /* depth_to_space and space_to_depth */
+    int block;
+    bool crd; /* depth order column-row-depth instead of depth-column-row */
+};
+
+union graph_attr {
+    struct graph_conv conv;
+    struct graph_pool pool;
+    struct kern_norm norm;
+    struct kern_lrn lrn;
+    struct kern_unary unary;
+    struct kern_binary binary;
+    struct graph_axis axis;
+    struct graph_split split;
+    struct graph_slice slice;
+    struct graph_dims dims;
+    struct graph_reduce reduce;
+    struct kern_pad pad;
+    struct graph_resize resize;
+    struct graph_cast cast;
+    struct graph_dropout dropout;
+    struct graph_depth_space depth_space;
+    struct kern_matmul matmul;
+};
+
+/* ---- values, nodes, graphs ----------------------------------------- */
+
+struct graph_value {
+    char *name;
+    enum infer_dtype dtype;
+    int rank;                    /* -1: not known yet */
+    int64_t dim[INFER_MAX_RANK]; /* -1: free (batch, or spatial of an input) */
+    struct constant *data;       /* constants only */
+    int producer;                /* node, or -1: input or constant */
+};
+
+struct graph_node {
+    char *name;
+    enum graph_op op;
+    union graph_attr attr;
+    struct kern_epilogue epilogue;
+    int n_in, n_out;
+    int *in; /* values; -1 absent.  A residual is the input after the last
+              * one of ops.def (conv: x, w, bias, residual) */
+    int *out;
+};
+
+/* How a picture becomes an input tensor.  Order of work: resize, crop or
+ * letterbox, colour order, then (pixel * scale - mean) / std per channel,
+ * pixel in 0 .. 255. */
+enum graph_resize_policy {
+    GRAPH_RESIZE_EXACT,     /* to the input's size, aspect ignored */
+    GRAPH_RESIZE_SHORTER,   /* shorter side to resize, then centre crop */
+    GRAPH_RESIZE_LETTERBOX, /* longer side fits, the rest filled */
+    GRAPH_RESIZE_NONE       /* the picture must have the input's size */
+};
+enum graph_color { GRAPH_RGB, GRAPH_BGR, GRAPH_GRAY };
+enum graph_filter { GRAPH_BILINEAR, GRAPH_NEAREST, GRAPH_BICUBIC };
+struct graph_preprocess {
+    bool present;
+    enum graph_resize_policy policy;
+    int resize; /* SHORTER: pixels of the shorter side; 0: as the crop */
+    enum graph_filter filter; /* all with antialias, as Pillow */
+    enum graph_color color;
+    float scale; /* e.g. 1/255; default 1 */
+    float mean[4];
+    float std[4]; /* default 1 */
+    uint8_t fill; /* letterbox colour */
+};
+
+struct graph {
+    char *name;
+    struct graph_value *value;
+    int n_values, values_capacity;
+    struct graph_node *node;
+    int n_nodes, nodes_capacity;
+    int *input, n_inputs;
+    int *output, n_outputs;
+    struct graph_preprocess *preprocess; /* one an input */
+    char **label;
+    int n_labels;
+    struct graph_index *index; /* of names; graph.c's own */
+};
+
+struct graph *graph_new(void);
+void graph_free(struct graph *g);                /* NULL is fine */
+struct graph *graph_copy(const struct graph *g); /* constants are shared */
+
+/* All graph_add_* return the new index, or a negative INFER_E*: EMEMORY, also
+ * for more nodes or values than the limits, or EARGUMENT where the name is
+ * taken.  Names are copied; name NULL makes a fresh unique one. */
+int graph_add_input(struct graph *g, const char *name, enum infer_dtype dtype,
+                    int rank, const int64_t *dim);
+/* Takes over the reference to c (released on failure).  NULL, from a
+ * constant_new() that found no memory, is EMEMORY. */
+int graph_add_constant(struct graph *g, const char *name, struct constant *c);
+/* A value that some node will produce. */
+int graph_add_value(struct graph *g, const char *name);
+/* attr and epilogue are set to the defaults of the operation: fill them
+ * through g->node[index] afterwards.  Output values get this producer. */
+int graph_add_node(struct graph *g, enum graph_op op, const char *name,
+                   const int *in, int n_in, const int *out, int n_out);
+int graph_add_output(struct graph *g, int value);
+/* Sets the error of such an EMEMORY, which it returns: names the limit that
+ * the graph has reached, if any. */
+int graph_no_room(const struct graph *g, struct infer_error *err);
+
+/* -1 where absent.  Constant time: graph_add_* and graph_rename_value() keep an
+ * index, so names must not be changed in any other way. */
+int graph_find_value(const struct graph *g, const char *name);
+int graph_find_node(const struct graph *g, const char *name);
+/* EARGUMENT where the name is taken. */
+int graph_rename_value(struct graph *g, int value, const char *name);
+
+/* Number of node inputs and graph outputs that read the value. */
+int graph_count_uses(const struct graph *g, int value);
+bool graph_is_output(const struct graph *g, int value);
+/* The only node that reads the value, or -1 (none, several, or an output). */
+int graph_single_user(const struct graph *g, int value);
+/* All of them at once, in one walk over the graph: malloc()ed, one an entry
+ * of g->value; NULL when out of memory. */
+int *graph_count_all_uses(const struct graph *g);
+/* Every reader of `from` reads `to` afterwards, graph outputs included.  A
+ * graph output keeps its name where that is possible: the two values swap
+ * names unless `to` is itself a graph input or output. */
+void graph_replace_value(struct graph *g, int from, int to);
+void graph_remove_node(struct graph *g, int node);
+/* Removes nodes and values that no output needs; graph inputs stay.  Returns
+ * how many nodes, or EMEMORY. */
+int graph_remove_dead(struct graph *g);
+/* Producers first; EFORMAT names the nodes of a cycle. */
+int graph_sort(struct graph *g, struct infer_error *err);
+/* Sorts, removes holes, renumbers. */
+int graph_compact(struct graph *g, struct infer_error *err);
+
+/* Checks everything that does not depend on shapes, and every shape that is
+ * known: counts and types of inputs, attributes in range, one producer a
+ * value, no cycle, weights that fit.  All faults are listed in one report. */
+int graph_validate(const struct graph *g, struct infer_error *err);
+
+/* Fills dtype, rank and dim of every value from the inputs.  dim[i] has the
+ * full shape of input i where shapes is not NULL; else free dimensions stay
+ * free where that is decidable (-1 propagates).  All faults are listed.
+ * The graph must be sorted. */
+struct graph_shape {
+    int rank;
+    int64_t dim[INFER_MAX_RANK];
+};
+int graph_infer_shapes(struct graph *g, const struct graph_shape *shapes,
+                       struct infer_error *err);
+
+/* Whether the images of a batch do not meet: dimension 0 of every value that
+ * depends on an input is the batch, and no node mixes its entries.  whole and
+ * part are copies of one graph with their shapes inferred for two batches;
+ * true says that part, run over slices of whole's inputs, gives slices of
+ * whole's outputs. */
+bool graph_apart(const struct graph *whole, const struct graph *part);
+
+/* ---- operations ---------------------------------------------------- */
+
+enum graph_field_type {
+    GRAPH_FIELD_BOOL,
+    GRAPH_FIELD_INT,    /* int */
+    GRAPH_FIELD_INTS,   /* int[count], written up to the needed length */
+    GRAPH_FIELD_INT64S, /* int64_t[], length in the int at count_offset */
+    GRAPH_FIELD_INTN,   /* int[], length in the int at count_offset */
+    GRAPH_FIELD_FLOAT,
+    GRAPH_FIELD_FLOATS, /* float[count] */
+    GRAPH_FIELD_SIZES,  /* int64_t[count], written up to the needed length */
+    GRAPH_FIELD_PADS,   /* int[count] begins, then int[count] ends right behind
+                         * them; one list: the begins, then the ends */
+    GRAPH_FIELD_ENUM    /* int-sized enum, written as one of names[] */
+};
+
+/* One attribute of an operation, for JSON, inspect and diff.  A field equal to
+ * its default is not written. */
+struct graph_field {
+    const char *name;
+    enum graph_field_type type;
+    size_t offset;            /* in union graph_attr */
+    size_t count_offset;      /* INT64S, INTN */
+    int count;                /* lists: capacity */
+    const char *const *names; /* ENUM: NULL-terminated */
+};
+
+struct graph_shape_args; /* see ops/op.h */
+struct graph_apart_args;
+
+struct graph_op_info {
+    const char *name;     /* "conv", as in JSON */
+    const char *inputs;   /* for people, in their order: "x weight [bias]" */
+    int min_in, max_in;   /* residual not counted; max_in -1: any number */
+    int min_out, max_out; /* max_out -1: any number */
+    bool residual;        /* knows an epilogue with a residual */
+    bool activation;      /* knows an epilogue with an activation */
+    const struct graph_field *field; /* ends with a NULL name; may be NULL */
+    void (*defaults)(union graph_attr *attr); /* may be NULL: all zero */
+    /* Sets dtype, rank and dim of the outputs from those of the inputs, or
+     * says what is wrong. */
+    int (*infer_shape)(struct graph_shape_args *args, struct infer_error *err);
+    /* Whether entry n along dimension 0 of the output follows from entry n of
+     * the inputs alone, given that the sizes say nothing against it.  NULL: no,
+     * for all that is known. */
+    bool (*apart)(const struct graph_apart_args *args);
+};
+
+/* Never NULL for a valid op. */
+const struct graph_op_info *graph_op_info(enum graph_op op);
+/* GRAPH_NONE where no operation has the name. */
+enum graph_op graph_op_find(const char *name);
+/* A function with the constants it usually has: a 0.01 for leaky relu, 1 for
+ * silu and elu, and so on (ops/pointwise.c lists them). */
+struct kern_unary graph_unary(enum kern_unary_kind kind);
+
+/* ---- JSON ---------------------------------------------------------- */
+
+/* The graph as JSON (format in model_file.h), constants by name only.
+ * The result belongs to the caller; NULL when out of memory. */
+struct cJSON *graph_to_json(const struct graph *g);
+/* The inverse.  Weights become values without data but with the shapes and
+ * types the JSON states (rank -1 where it states none); bind data with
+ * graph_set_constant().  EFORMAT lists every fault. */
+int graph_from_json(const struct cJSON *json, struct infer_error *err,
+                    struct graph **out);
+/* Takes over the reference to c. */
+int graph_set_constant(struct graph *g, int value, struct constant *c,
+                       struct infer_error *err);
+
+#endif

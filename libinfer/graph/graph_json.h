@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The words of a graph's JSON that its writer and its reader share. */
+#ifndef LIBINFER_GRAPH_GRAPH_JSON_H
+#define LIBINFER_GRAPH_GRAPH_JSON_H
+
+#include "libinfer/graph/graph.h"
+
+/* Version of the graph's JSON, the member "infer". */
+#define GRAPH_JSON_VERSION 1
+
+/* The fields of struct graph_preprocess but for fill, which is a byte. */
+extern const struct graph_field graph_preprocess_fields[];
+/* Preprocessing as graph_add_input() leaves it, but present. */
+struct graph_preprocess graph_preprocess_default(void);
+
+#endif

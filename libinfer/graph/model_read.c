@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading model files and architecture files from strangers.  The layout
+ * stands in model_file.h.  Only the header is read; what it says of the data
+ * is checked against the size of the file, and the data's CRCs when it is
+ * loaded. */
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "kernels/base/json.h"
+#include "libinfer/graph/graph_check.h"
+#include "libinfer/graph/model_file.h"
+#include "libinfer/graph/model_layout.h"
+
+/* No architecture of a million nodes is larger. */
+#define MAX_ARCH_BYTES (UINT64_C(256) << 20)
+
+struct tensor {
+    char *name;
+    enum infer_dtype dtype;
+    int rank;
+    int64_t dim[INFER_MAX_RANK];
+    uint64_t begin, end;
+};
+
+/* Everything that reading holds on to.  The header's text, its tree and the
+ * trees inside it are given up one after the other: together they would take
+ * several times the file. */
+struct model {
+    struct file_source *source;
+    char *text; /* the header */
+    size_t bytes;
+    cJSON *header, *metadata, *crcs;
+    struct tensor *tensor;
+    size_t tensors;
+    uint64_t data_bytes;
+    struct graph *g;
+};
+
+static void model_clear(struct model *m)
+{
+    size_t i;
+
+    file_source_unref(m->source);
+    free(m->text);
+    cJSON_Delete(m->header);
+    cJSON_Delete(m->metadata);
+    cJSON_Delete(m->crcs);
+    for (i = 0; i < m->tensors; i++)
+        free(m->tensor[i].name);
+    free(m->tensor);
+    graph_free(m->g);
+}
+
+/* ---- header -------------------------------------------------------- */
+
+/* Reads the header's bytes.  Error texts name the file already. */
+static int read_header(struct model *m, struct infer_error *err)
+{
+    const char *path = m->source->path;
+    unsigned char length[8];
+    uint64_t bytes = 0;
+    int i, status;
+
+    if (m->source->bytes < 10)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: %llu bytes are too few for a model file", path,
+                         (unsigned long long)m->source->bytes);
+    status = file_source_read(m->source, 0, length, 8, err);
+    if (status < 0)
+        return status;
+    for (i = 0; i < 8; i++)
+        bytes |= (uint64_t)length[i] << (8 * i);
+    if (bytes < 2 || bytes > MODEL_MAX_HEADER)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: no model file: wconv makes one of trained "
+                         "weights",
+                         path);
+    if (bytes > m->source->bytes - 8)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: no model file, or cut short: a header of %llu "
+                         "bytes in a file of %llu",
+                         path, (unsigned long long)bytes,
+                         (unsigned long long)m->source->bytes);
+    m->text = malloc((size_t)bytes);
+    if (m->text == NULL)
+        return error_set(err, INFER_EMEMORY, "%s: out of memory", path);
+    m->bytes = (size_t)bytes;
+    m->data_bytes = m->source->bytes - 8 - bytes;
+    return file_source_read(m->source, 8, m->text, m->bytes, err);
+}
+
+/* The version before everything else: a newer one may check differently. */
+static int check_version(const struct model *m, struct infer_error *err)
+{
+    const char *text = json_string(m->metadata, MODEL_KEY_VERSION);
+    long version;
+    char *end;
+
+    if (text == NULL)
+        return error_set(err, INFER_EFORMAT,
+                         "a safetensors file, but no model (it has no '%s'): "
+                         "convert it with wconv",
+                         MODEL_KEY_VERSION);
+    if (text[0] < '1' || text[0] > '9' || strlen(text) > 9)
+        return error_set(err, INFER_EFORMAT, "version '%.20s' is no number",
+                         text);
+    version = strtol(text, &end, 10);
+    if (*end != '\0')
+        return error_set(err, INFER_EFORMAT, "version '%.20s' is no number",
+                         text);
+    if (version > MODEL_FILE_VERSION)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "format version %ld is newer than this library reads "
+                         "(up to %d)",
+                         version, MODEL_FILE_VERSION);
+    return INFER_OK;
+}
+
+/* Where the 8 digits of the header's CRC stand in its text, or NULL. */
+static const char *find_crc(const struct model *m)
+{
+    size_t mark = strlen(MODEL_HEADER_CRC_MARK), i;
+
+    for (i = 0; i + mark + 8 <= m->bytes; i++) {
+        const char *at = memchr(m->text + i, '"', m->bytes - i);
+
+        if (at == NULL)
+            return NULL;
+        i = (size_t)(at - m->text);
+        if (i + mark + 8 <= m->bytes &&
+            memcmp(at, MODEL_HEADER_CRC_MARK, mark) == 0)
+            return at + mark;
+    }
+    return NULL;
+}
+
+static int check_header_crc(const struct model *m, struct infer_error *err)
+{
+    const char *stated = json_string(m->metadata, MODEL_KEY_HEADER_CRC);
+    const char *digits = find_crc(m);
+    uLong crc, want = 0;
+    int i;
+
+    if (stated == NULL || digits == NULL || strlen(stated) != 8 ||
+        memcmp(stated, digits, 8) != 0)
+        return error_set(err, INFER_EFORMAT, "no '%s'", MODEL_KEY_HEADER_CRC);
+    for (i = 0; i < 8; i++) {
+        /* Lower case only: so that every changed bit is noticed. */
+        const char *hex = "0123456789abcdef";
+        const char *at = strchr(hex, stated[i]);
+
+        if (at == NULL)
+            return error_set(err, INFER_EFORMAT,
+                             "'%s' is not 8 hexadecimal digits",
+                             MODEL_KEY_HEADER_CRC);
+        want = want << 4 | (uLong)(at - hex);
+    }
+    i = (int)(digits - m->text);
+    crc = crc32(0, (const Bytef *)m->text, (uInt)i);
+    crc = crc32(crc, (const Bytef *)"00000000", 8);
+    crc = crc32(crc, (const Bytef *)digits + 8, (uInt)(m->bytes - 8) - (uInt)i);
+    if (crc != want)
+        return error_set(err, INFER_EFORMAT,
+                         "the header does not match its CRC-32: the file is "
+                         "damaged");
+    return INFER_OK;
+}
+
+static int parse_header(struct model *m, struct infer_error *err)
+{
+    const cJSON *item;
+    int status;
+
+    if (m->text[0] != '{')
+        return error_set(err, INFER_EFORMAT,
+                         "no model file: the header does not start with '{'");
+    status = json_parse(m->text, m->bytes, false, err, &m->header);
+    if (status < 0) {
+        error_prefix(err, "header");
+        return status;
+    }
+    m->metadata =
+        cJSON_DetachItemFromObjectCaseSensitive(m->header, MODEL_METADATA);
+    status = check_version(m, err);
+    if (status == INFER_OK)
+        status = check_header_crc(m, err);
+    free(m->text);
+    m->text = NULL;
+    if (status < 0)
+        return status;
+    cJSON_ArrayForEach(item, m->metadata)
+    {
+        if (!cJSON_IsString(item))
+            status =
+                error_add(err, INFER_EFORMAT,
+                          "metadata '%.100s' is not a string", item->string);
+        else if (strcmp(item->string, MODEL_KEY_VERSION) != 0 &&
+                 strcmp(item->string, MODEL_KEY_HEADER_CRC) != 0 &&
+                 strcmp(item->string, MODEL_KEY_GRAPH) != 0 &&
+                 strcmp(item->string, MODEL_KEY_CRC) != 0)
+            status = error_add(err, INFER_EFORMAT,
+                               "metadata '%.100s' is not known", item->string);
+    }
+    return status;
+}
+
+/* ---- tensors ------------------------------------------------------- */
+
+static int read_shape(const cJSON *shape, struct tensor *t)
+{
+    const cJSON *item;
+
+    t->rank = 0;
+    if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > INFER_MAX_RANK)
+        return INFER_EFORMAT;
+    cJSON_ArrayForEach(item, shape)
+    {
+        if (!json_int64(item, 0, OP_MAX_COUNT, &t->dim[t->rank]))
+            return INFER_EFORMAT;
+        t->rank++;
+    }
+    return INFER_OK;
+}
+
+/* Whether they lie in the file, check_cover() sees. */
+static int read_offsets(const cJSON *pair, struct tensor *t)
+{
+    int64_t begin, end;
+
+    if (!cJSON_IsArray(pair) || cJSON_GetArraySize(pair) != 2 ||
+        !json_int64(pair->child, 0, INT64_MAX, &begin) ||
+        !json_int64(pair->child->next, 0, INT64_MAX, &end) || begin > end)
+        return INFER_EFORMAT;
+    t->begin = (uint64_t)begin;
+    t->end = (uint64_t)end;
+    return INFER_OK;
+}
+
+static int read_tensor(const cJSON *entry, struct tensor *t,
+                       struct infer_error *err)
+{
+    const char *dtype = json_string(entry, "dtype");
+    int64_t count;
+    size_t bytes;
+
+    t->name = strdup(entry->string);
+    if (t->name == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    t->dtype = dtype != NULL ? dtype_find(dtype) : INFER_NONE;
+    if (!cJSON_IsObject(entry) || cJSON_GetArraySize(entry) != 3)
+        return error_add(err, INFER_EFORMAT,
+                         "tensor '%.100s': not an object with dtype, shape "
+                         "and data_offsets",
+                         t->name);
+    if (t->dtype == INFER_NONE)
+        return error_add(err, INFER_EFORMAT,
+                         "tensor '%.100s': dtype '%.20s' is not known", t->name,
+                         dtype != NULL ? dtype : "");
+    if (read_shape(json_member(entry, "shape"), t) < 0)
+        return error_add(err, INFER_EFORMAT,
+                         "tensor '%.100s': shape is not a list of at most %d "
+                         "sizes",
+                         t->name, INFER_MAX_RANK);
+    if (read_offsets(json_member(entry, "data_offsets"), t) < 0)
+        return error_add(err, INFER_EFORMAT,
+                         "tensor '%.100s': data_offsets are not two numbers of "
+                         "bytes, the first no larger",
+                         t->name);
+    if (!checked_count(t->rank, t->dim, &count) ||
+        !checked_mul((size_t)count, infer_dtype_size(t->dtype), &bytes) ||
+        bytes != t->end - t->begin)
+        return error_add(err, INFER_EFORMAT,
+                         "tensor '%.100s': shape and type do not make %llu "
+                         "bytes",
+                         t->name, (unsigned long long)(t->end - t->begin));
+    return INFER_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct tensor *x = *(const struct tensor *const *)a;
+    const struct tensor *y = *(const struct tensor *const *)b;
+
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return x->end < y->end ? -1 : x->end > y->end;
+}
+
+/* The tensors must cover the data without overlap or hole. */
+static int check_cover(const struct model *m, struct infer_error *err)
+{
+    const struct tensor **sorted =
+        malloc((m->tensors > 0 ? m->tensors : 1) * sizeof(*sorted));
+    int status = INFER_OK;
+    uint64_t at = 0;
+    size_t i;
+
+    if (sorted == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    for (i = 0; i < m->tensors; i++)
+        sorted[i] = &m->tensor[i];
+    qsort(sorted, m->tensors, sizeof(*sorted), compare);
+    for (i = 0; i < m->tensors && status == INFER_OK; i++) {
+        if (sorted[i]->begin != at)
+            status = error_set(
+                err, INFER_EFORMAT,
+                "tensor '%.100s' begins at byte %llu of the data, %llu is "
+                "expected: overlap or hole",
+                sorted[i]->name, (unsigned long long)sorted[i]->begin,
+                (unsigned long long)at);
+        at = sorted[i]->end;
+    }
+    if (status == INFER_OK && at != m->data_bytes)
+        status = error_set(
+            err, INFER_EFORMAT,
+            at > m->data_bytes
+                ? "cut short: the tensors make up %llu bytes, %llu are there"
+                : "the tensors make up %llu bytes, the file has %llu",
+            (unsigned long long)at, (unsigned long long)m->data_bytes);
+    free(sorted);
+    return status;
+}
+
+static int read_tensors(struct model *m, struct infer_error *err)
+{
+    size_t members = (size_t)cJSON_GetArraySize(m->header);
+    const cJSON *entry;
+    int status = INFER_OK;
+
+    m->tensor = calloc(members > 0 ? members : 1, sizeof(*m->tensor));
+    if (m->tensor == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    cJSON_ArrayForEach(entry, m->header)
+    {
+        int one = read_tensor(entry, &m->tensor[m->tensors], err);
+
+        m->tensors++;
+        if (status == INFER_OK)
+            status = one;
+    }
+    cJSON_Delete(m->header);
+    m->header = NULL;
+    return status == INFER_OK ? check_cover(m, err) : status;
+}
+
+/* ---- graph --------------------------------------------------------- */
+
+/* Parses one of the JSON texts inside the metadata. */
+static int parse_inner(const struct model *m, const char *key, cJSON **out,
+                       struct infer_error *err)
+{
+    const char *text = json_string(m->metadata, key);
+    int status;
+
+    if (text == NULL)
+        return error_set(err, INFER_EFORMAT, "no '%s'", key);
+    status = json_parse(text, strlen(text), false, err, out);
+    if (status < 0)
+        error_prefix(err, "%s", key);
+    return status;
+}
+
+/* CRCs by value of the graph; -1 where there is none, -2 for inputs, which
+ * are no weights. */
+static int read_crcs(struct model *m, int64_t *crc, struct infer_error *err)
+{
+    const cJSON *item;
+    int status = INFER_OK, i;
+
+    if (!cJSON_IsObject(m->crcs))
+        return error_set(err, INFER_EFORMAT, "'%s' is not an object",
+                         MODEL_KEY_CRC);
+    for (i = 0; i < m->g->n_values; i++)
+        crc[i] = -1;
+    cJSON_ArrayForEach(item, m->crcs)
+    {
+        int value = graph_find_value(m->g, item->string);
+
+        if (value < 0 || !json_int64(item, 0, UINT32_MAX, &crc[value]))
+            status = error_add(err, INFER_EFORMAT,
+                               "CRC-32 of '%.100s': no such tensor, or no "
+                               "number of 32 bits",
+                               item->string);
+    }
+    for (i = 0; i < m->g->n_inputs; i++)
+        crc[m->g->input[i]] = -2;
+    return status;
+}
+
+static int bind_tensor(struct model *m, const struct tensor *t,
+                       const int64_t *crc, struct infer_error *err)
+{
+    int value = graph_find_value(m->g, t->name);
+    struct constant *c;
+
+    if (value < 0 || m->g->value[value].producer >= 0 || crc[value] == -2)
+        return error_add(err, INFER_EFORMAT,
+                         "tensor '%.100s' is no weight of the graph", t->name);
+    if (crc[value] < 0)
+        return error_add(err, INFER_EFORMAT, "tensor '%.100s' has no CRC-32",
+                         t->name);
+    c = constant_in_file(t->dtype, t->rank, t->dim, m->source,
+                         m->source->bytes - m->data_bytes + t->begin,
+                         (uint32_t)crc[value]);
+    if (c == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    return graph_set_constant(m->g, value, c, err);
+}
+
+static int bind_tensors(struct model *m, struct infer_error *err)
+{
+    int64_t *crc = malloc((m->g->n_values > 0 ? (size_t)m->g->n_values : 1) *
+                          sizeof(*crc));
+    int status, one;
+    size_t i;
+
+    if (crc == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    status = read_crcs(m, crc, err);
+    for (i = 0; status == INFER_OK && i < m->tensors; i++) {
+        one = bind_tensor(m, &m->tensor[i], crc, err);
+        if (status == INFER_OK)
+            status = one;
+    }
+    free(crc);
+    return status;
+}
+
+static int read_graph(struct model *m, struct infer_error *err)
+{
+    cJSON *json = NULL;
+    int status = parse_inner(m, MODEL_KEY_GRAPH, &json, err);
+
+    if (status == INFER_OK)
+        status = graph_from_json(json, err, &m->g);
+    cJSON_Delete(json);
+    cJSON_DeleteItemFromObjectCaseSensitive(m->metadata, MODEL_KEY_GRAPH);
+    if (status == INFER_OK)
+        status = parse_inner(m, MODEL_KEY_CRC, &m->crcs, err);
+    if (status == INFER_OK)
+        status = bind_tensors(m, err);
+    if (status == INFER_OK)
+        status = graph_validate(m->g, err);
+    if (status == INFER_OK)
+        status = graph_sort(m->g, err);
+    if (status == INFER_OK)
+        status = graph_infer_shapes(m->g, NULL, err);
+    return status;
+}
+
+int model_file_read(const char *path, struct infer_error *err,
+                    struct graph **out)
+{
+    struct model m = {.source = NULL};
+    int status;
+
+    error_clear(err);
+    m.source = file_source_open(path, err);
+    if (m.source == NULL)
+        return err != NULL ? err->code : INFER_EIO;
+    status = read_header(&m, err);
+    if (status < 0)
+        goto done;
+    status = parse_header(&m, err);
+    if (status == INFER_OK)
+        status = read_tensors(&m, err);
+    if (status == INFER_OK)
+        status = read_graph(&m, err);
+    if (status < 0) {
+        error_prefix(err, "%s", path);
+        goto done;
+    }
+    *out = m.g;
+    m.g = NULL;
+done:
+    model_clear(&m);
+    return status;
+}
+
+/* ---- architecture files -------------------------------------------- */
+
+/* Gives the text up once it is a tree. */
+static int parse_arch(char *text, size_t bytes, struct infer_error *err,
+                      struct graph **out)
+{
+    cJSON *json = NULL;
+    struct graph *g = NULL;
+    int status = json_parse(text, bytes, false, err, &json);
+
+    free(text);
+    if (status == INFER_OK)
+        status = graph_from_json(json, err, &g);
+    cJSON_Delete(json);
+    if (status == INFER_OK)
+        status = graph_check(g, true, err);
+    if (status == INFER_OK)
+        status = graph_sort(g, err);
+    if (status == INFER_OK)
+        status = graph_infer_shapes(g, NULL, err);
+    if (status < 0)
+        graph_free(g);
+    else
+        *out = g;
+    return status;
+}
+
+int model_file_read_arch(const char *path, struct infer_error *err,
+                         struct graph **out)
+{
+    void *text;
+    size_t bytes;
+    int status = file_read_all(path, MAX_ARCH_BYTES, err, &text, &bytes);
+
+    if (status < 0)
+        return status;
+    status = parse_arch(text, bytes, err, out);
+    if (status < 0)
+        error_prefix(err, "%s", path);
+    return status;
+}

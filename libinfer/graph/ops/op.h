@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a shape rule sees of one node, and the helpers that rules share.
+ *
+ * A rule first checks the attributes, then as much of the shapes as is known:
+ * a rank of -1 and a dimension of -1 fit everything, and make what depends on
+ * them -1 in the output.  Error texts say what is wrong; the caller puts the
+ * node's name before them. */
+#ifndef LIBINFER_GRAPH_OPS_OP_H
+#define LIBINFER_GRAPH_OPS_OP_H
+
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "libinfer/graph/graph.h"
+
+/* Highest stride, dilation, pad and window: sums of a few fit in an int. */
+#define OP_MAX_STEP (1 << 24)
+/* Highest extent and element count of a tensor: exact as a double in JSON. */
+#define OP_MAX_COUNT (INT64_C(1) << 53)
+
+struct graph_type {
+    enum infer_dtype dtype; /* INFER_NONE: absent, or not known yet */
+    int rank;               /* -1: unknown */
+    int64_t dim[INFER_MAX_RANK];
+};
+
+struct graph_shape_args {
+    const struct graph_node *node;
+    const union graph_attr *attr;
+    int n_in, n_out;
+    const struct graph_type *in;
+    /* Constant inputs, else NULL; their bytes may still be in a file. */
+    struct constant *const *data;
+    struct graph_type *out; /* preset to unknown */
+};
+
+/* What a rule on batches sees of one node: every input that varies, and every
+ * output, has the batch as its dimension 0, and sizes that do not depend on it
+ * beyond. */
+struct graph_apart_args {
+    const union graph_attr *attr;
+    int n_in, residual; /* index that a residual would have */
+    const bool *varies; /* by input: depends on an input of the graph */
+    const struct graph_value *const *in; /* NULL: absent */
+    const struct graph_value *out;
+};
+
+/* Rules that several operations share. */
+/* One input, and none of its entries is moved along dimension 0: the sizes
+ * decide. */
+bool op_apart_sizes(const struct graph_apart_args *args);
+/* Only input 0, of rank 2 and more, and the residual vary. */
+bool op_apart_first(const struct graph_apart_args *args);
+/* Element by element: inputs that vary are not broadcast to a higher rank. */
+bool op_apart_broadcast(const struct graph_apart_args *args);
+/* The axis, which may be negative, is not dimension 0 of input 0. */
+bool op_apart_axis(const struct graph_apart_args *args, int axis);
+
+/* ---- resolving attributes against extents -------------------------- */
+
+/* Explicit pads of a window operation, auto_pad resolved.  The extents of x
+ * must be known for SAME: else its pads are left 0.  Extents that are not
+ * known (-1) give -1.  Shared by shape rules and lowering.
+ * Transposed: pad_end is such that (in - 1) * stride + effective window -
+ * pad_begin - pad_end is the output extent, so it is negative where
+ * output_pad or output_size asks for more than the pads take away. */
+int op_conv_resolve(const struct graph_conv *conv, int spatial,
+                    const int64_t *in_extent, const int64_t *window,
+                    struct kern_conv *out, int64_t *out_extent,
+                    struct infer_error *err);
+int op_conv_transpose_resolve(const struct graph_conv *conv, int spatial,
+                              const int64_t *in_extent, const int64_t *window,
+                              struct kern_conv *out, int64_t *out_extent,
+                              struct infer_error *err);
+/* Global pooling becomes a window of the input's extent.  The overhang that
+ * ceil_mode adds shows in out_extent only, not in the pads. */
+int op_pool_resolve(const struct graph_pool *pool, int spatial,
+                    const int64_t *in_extent, struct kern_pool *out,
+                    int64_t *out_extent, struct infer_error *err);
+/* Target of reshape for an input shape; -1 dims (free) propagate. */
+int op_reshape_resolve(const struct graph_dims *dims,
+                       const struct graph_type *in, struct graph_type *out,
+                       struct infer_error *err);
+/* One axis of a slice over an extent: the first element, and how many. */
+int op_slice_resolve(int64_t begin, int64_t end, int64_t step, int64_t extent,
+                     int64_t *first, int64_t *count, struct infer_error *err);
+/* numpy broadcasting of two shapes; out->dtype is left alone. */
+int op_broadcast(const struct graph_type *a, const struct graph_type *b,
+                 struct graph_type *out, struct infer_error *err);
+/* Axis in 0 .. rank-1 from one that may be negative, or EFORMAT. */
+int op_axis(int axis, int rank, int *out, struct infer_error *err);
+
+/* ---- small things that rules share --------------------------------- */
+
+/* One dimension of a convolution's or a pool's window. */
+struct op_window {
+    int64_t in, window; /* -1: unknown */
+    int stride, dilation;
+    int pad_begin, pad_end; /* replaced where auto_pad says so */
+};
+/* Whether its numbers are in range and the window is not empty, or EFORMAT. */
+int op_window_check(const struct op_window *w, struct infer_error *err);
+/* The output extent of a window that slides over the input. */
+int op_window_extent(enum graph_auto_pad auto_pad, bool ceil_mode,
+                     struct op_window *w, int64_t *extent,
+                     struct infer_error *err);
+/* The window with its dilation: (window - 1) * dilation + 1. */
+int op_window_effective(const struct op_window *w, int64_t *out,
+                        struct infer_error *err);
+/* Splits a total padding into pads. */
+int op_window_split(int64_t total, bool more_at_begin, struct op_window *w,
+                    struct infer_error *err);
+
+/* Whether input i is given. */
+static inline bool op_has(const struct graph_shape_args *args, int i)
+{
+    return i < args->n_in && args->node->in[i] >= 0;
+}
+
+/* Whether two dimensions may be equal. */
+static inline bool op_fits(int64_t a, int64_t b)
+{
+    return a < 0 || b < 0 || a == b;
+}
+
+/* Inputs of a floating type, or of one not known yet; else EFORMAT. */
+int op_need_float(const struct graph_shape_args *args, struct infer_error *err);
+/* Input i, where it is there, must be a vector of n (-1: any) elements. */
+int op_need_vector(const struct graph_shape_args *args, int i, const char *what,
+                   int64_t n, struct infer_error *err);
+/* min <= value <= max, or EFORMAT naming the attribute. */
+int op_need_range(const char *what, int64_t value, int64_t min, int64_t max,
+                  struct infer_error *err);
+/* Output 0 is as input 0. */
+void op_same(const struct graph_shape_args *args);
+/* Product of dimensions [from, to): -1 where one is unknown. */
+int op_product(const struct graph_type *t, int from, int to, int64_t *out,
+               struct infer_error *err);
+/* "64x3x?x7", "scalar" or "unknown".  Returns buf. */
+#define OP_TEXT 192
+const char *op_text(const struct graph_type *t, char buf[OP_TEXT]);
+
+/* ---- rows of field tables ------------------------------------------ */
+
+#define OP_AT(member) offsetof(union graph_attr, member)
+#define OP_FIELD(n, kind, member)                                              \
+    {                                                                          \
+        .name = n, .type = GRAPH_FIELD_##kind, .offset = OP_AT(member)         \
+    }
+/* kind INTS, FLOATS, SIZES or PADS */
+#define OP_LIST(n, kind, member, capacity)                                     \
+    {                                                                          \
+        .name = n, .type = GRAPH_FIELD_##kind, .offset = OP_AT(member),        \
+        .count = capacity                                                      \
+    }
+/* kind INTN or INT64S: the length is an attribute too */
+#define OP_COUNTED(n, kind, member, length, capacity)                          \
+    {                                                                          \
+        .name = n, .type = GRAPH_FIELD_##kind, .offset = OP_AT(member),        \
+        .count_offset = OP_AT(length), .count = capacity                       \
+    }
+#define OP_ENUM(n, member, words)                                              \
+    {                                                                          \
+        .name = n, .type = GRAPH_FIELD_ENUM, .offset = OP_AT(member),          \
+        .names = words                                                         \
+    }
+#define OP_END                                                                 \
+    {                                                                          \
+        .name = NULL                                                           \
+    }
+
+/* The rows of ops.def. */
+#define GRAPH_OP(symbol, name, file)                                           \
+    extern const struct graph_op_info graph_op_##name;
+#include "libinfer/graph/ops.def"
+#undef GRAPH_OP
+
+extern const char *const op_auto_pad_names[];
+
+#endif

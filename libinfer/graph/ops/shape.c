@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations that join, cut or rename dimensions: reshape and its kin.  Those
+ * that move elements about stand in arrange.c. */
+#include "libinfer/graph/ops/op.h"
+
+/* ---- reshape ------------------------------------------------------- */
+
+static const struct graph_field reshape_fields[] = {
+    OP_COUNTED("shape", INT64S, dims.dim, dims.n, INFER_MAX_RANK),
+    OP_END,
+};
+
+/* Reads the target: fills out where it is stated, says which dimension takes
+ * the rest (-1: none), and clears the input dimensions that are copied. */
+static int read_target(const struct graph_dims *dims, struct graph_type *in,
+                       struct graph_type *out, int *rest,
+                       struct infer_error *err)
+{
+    int i;
+
+    *rest = -1;
+    out->rank = dims->n;
+    for (i = 0; i < dims->n; i++) {
+        int64_t d = dims->dim[i];
+
+        if (d < -1 || d > OP_MAX_COUNT)
+            return error_set(err, INFER_EFORMAT, "size %lld is out of range",
+                             (long long)d);
+        if (d == -1 && *rest >= 0)
+            return error_set(err, INFER_EFORMAT, "two sizes are -1");
+        if (d == -1)
+            *rest = i;
+        out->dim[i] = d == 0 ? -1 : d;
+        if (d != 0)
+            continue;
+        if (in->rank >= 0 && i >= in->rank)
+            return error_set(err, INFER_EFORMAT,
+                             "size 0 copies dimension %d of a tensor of rank "
+                             "%d",
+                             i, in->rank);
+        if (in->rank >= 0) {
+            out->dim[i] = in->dim[i];
+            /* Copied on both sides, so it cancels, free or not. */
+            in->dim[i] = 1;
+        }
+    }
+    return INFER_OK;
+}
+
+int op_reshape_resolve(const struct graph_dims *dims,
+                       const struct graph_type *in, struct graph_type *out,
+                       struct infer_error *err)
+{
+    struct graph_type left = *in, right;
+    char ls[OP_TEXT], rs[OP_TEXT];
+    int64_t have = -1, want;
+    int rest, i, status;
+
+    if (dims->n < 0 || dims->n > INFER_MAX_RANK)
+        return error_set(err, INFER_EFORMAT, "%d sizes are given", dims->n);
+    out->dtype = in->dtype;
+    status = read_target(dims, &left, out, &rest, err);
+    if (status < 0)
+        return status;
+    /* What the target states, with the copied dimensions out of account. */
+    right = *out;
+    for (i = 0; i < right.rank; i++)
+        if (dims->dim[i] == 0 || i == rest)
+            right.dim[i] = 1;
+    status = op_product(&right, 0, right.rank, &want, err);
+    if (status == INFER_OK && in->rank >= 0)
+        status = op_product(&left, 0, left.rank, &have, err);
+    if (status < 0)
+        return status;
+    /* A free dimension that is not copied leaves the rest free. */
+    if (have < 0)
+        return INFER_OK;
+    if (rest >= 0 ? want == 0 || have % want != 0 : have != want)
+        return error_set(err, INFER_EFORMAT,
+                         "a tensor of shape %s cannot have shape %s",
+                         op_text(in, ls), op_text(out, rs));
+    if (rest >= 0)
+        out->dim[rest] = have / want;
+    return INFER_OK;
+}
+
+static int reshape_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    return op_reshape_resolve(&args->attr->dims, &args->in[0], &args->out[0],
+                              err);
+}
+
+const struct graph_op_info graph_op_reshape = {
+    .name = "reshape",
+    .inputs = "x",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .field = reshape_fields,
+    .infer_shape = reshape_shape,
+    .apart = op_apart_sizes,
+};
+
+/* ---- flatten ------------------------------------------------------- */
+
+static const struct graph_field flatten_fields[] = {
+    OP_FIELD("axis", INT, axis.axis),
+    OP_END,
+};
+
+static void flatten_defaults(union graph_attr *attr)
+{
+    attr->axis.axis = 1;
+}
+
+/* Two dimensions: the product before the axis, and from it on. */
+static int flatten_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    const struct graph_type *x = &args->in[0];
+    struct graph_type *out = &args->out[0];
+    int axis = args->attr->axis.axis, status;
+
+    out->dtype = x->dtype;
+    if (x->rank < 0) {
+        out->rank = 2;
+        out->dim[0] = out->dim[1] = -1;
+        return INFER_OK;
+    }
+    if (axis < -x->rank || axis > x->rank)
+        return error_set(err, INFER_EFORMAT,
+                         "axis %d is outside a tensor of rank %d", axis,
+                         x->rank);
+    if (axis < 0)
+        axis += x->rank;
+    out->rank = 2;
+    status = op_product(x, 0, axis, &out->dim[0], err);
+    if (status == INFER_OK)
+        status = op_product(x, axis, x->rank, &out->dim[1], err);
+    return status;
+}
+
+const struct graph_op_info graph_op_flatten = {
+    .name = "flatten",
+    .inputs = "x",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .field = flatten_fields,
+    .defaults = flatten_defaults,
+    .infer_shape = flatten_shape,
+    .apart = op_apart_sizes,
+};
+
+/* ---- squeeze and unsqueeze ----------------------------------------- */
+
+static const struct graph_field axes_fields[] = {
+    OP_COUNTED("axes", INT64S, dims.dim, dims.n, INFER_MAX_RANK),
+    OP_END,
+};
+
+/* The axes as bits; each in range of rank and given once. */
+static int axis_bits(const struct graph_dims *dims, int rank, unsigned *out,
+                     struct infer_error *err)
+{
+    unsigned bits = 0;
+    int i, axis;
+
+    for (i = 0; i < dims->n; i++) {
+        int status = op_need_range("axis", dims->dim[i], -INFER_MAX_RANK,
+                                   INFER_MAX_RANK - 1, err);
+
+        if (status == INFER_OK)
+            status = op_axis((int)dims->dim[i], rank, &axis, err);
+        if (status < 0)
+            return status;
+        if (bits >> axis & 1)
+            return error_set(err, INFER_EFORMAT, "axis %d is given twice",
+                             (int)dims->dim[i]);
+        bits |= 1u << axis;
+    }
+    *out = bits;
+    return INFER_OK;
+}
+
+static int squeeze_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    const struct graph_type *x = &args->in[0];
+    struct graph_type *out = &args->out[0];
+    bool all = args->attr->dims.n == 0;
+    unsigned bits;
+    int i, status;
+
+    out->dtype = x->dtype;
+    if (x->rank < 0)
+        return INFER_OK;
+    status = axis_bits(&args->attr->dims, x->rank, &bits, err);
+    if (status < 0)
+        return status;
+    out->rank = 0;
+    for (i = 0; i < x->rank; i++) {
+        bool named = bits >> i & 1;
+
+        if (named && x->dim[i] > 1)
+            return error_set(err, INFER_EFORMAT,
+                             "dimension %d has size %lld, not 1", i,
+                             (long long)x->dim[i]);
+        if (all && x->dim[i] < 0) {
+            /* Even the rank depends on a size that is not known. */
+            out->rank = -1;
+            return INFER_OK;
+        }
+        if (!named && !(all && x->dim[i] == 1))
+            out->dim[out->rank++] = x->dim[i];
+    }
+    return INFER_OK;
+}
+
+const struct graph_op_info graph_op_squeeze = {
+    .name = "squeeze",
+    .inputs = "x",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .field = axes_fields,
+    .infer_shape = squeeze_shape,
+    .apart = op_apart_sizes,
+};
+
+/* The axes count in the output. */
+static int unsqueeze_shape(struct graph_shape_args *args,
+                           struct infer_error *err)
+{
+    const struct graph_type *x = &args->in[0];
+    struct graph_type *out = &args->out[0];
+    int rank = x->rank + args->attr->dims.n, i, from = 0, status;
+    unsigned bits;
+
+    out->dtype = x->dtype;
+    if (x->rank < 0)
+        return INFER_OK;
+    if (rank > INFER_MAX_RANK)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "rank %d is above the highest supported, %d", rank,
+                         INFER_MAX_RANK);
+    status = axis_bits(&args->attr->dims, rank, &bits, err);
+    if (status < 0)
+        return status;
+    out->rank = rank;
+    for (i = 0; i < rank; i++)
+        out->dim[i] = bits >> i & 1 ? 1 : x->dim[from++];
+    return INFER_OK;
+}
+
+const struct graph_op_info graph_op_unsqueeze = {
+    .name = "unsqueeze",
+    .inputs = "x",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .field = axes_fields,
+    .infer_shape = unsqueeze_shape,
+    .apart = op_apart_sizes,
+};
+
+/* ---- transpose ----------------------------------------------------- */
+
+static const struct graph_field transpose_fields[] = {
+    OP_COUNTED("order", INT64S, dims.dim, dims.n, INFER_MAX_RANK),
+    OP_END,
+};
+
+/* Dimension i of the output is dimension order[i] of the input; without an
+ * order, the reverse. */
+static int transpose_shape(struct graph_shape_args *args,
+                           struct infer_error *err)
+{
+    const struct graph_dims *order = &args->attr->dims;
+    const struct graph_type *x = &args->in[0];
+    struct graph_type *out = &args->out[0];
+    unsigned seen = 0;
+    int i;
+
+    out->dtype = x->dtype;
+    if (x->rank < 0)
+        return INFER_OK;
+    if (order->n != 0 && order->n != x->rank)
+        return error_set(err, INFER_EFORMAT,
+                         "order has %d entries for a tensor of rank %d",
+                         order->n, x->rank);
+    out->rank = x->rank;
+    for (i = 0; i < x->rank; i++) {
+        int64_t from = order->n == 0 ? x->rank - 1 - i : order->dim[i];
+
+        if (from < 0 || from >= x->rank || seen >> from & 1)
+            return error_set(err, INFER_EFORMAT,
+                             "order is no permutation of 0 .. %d", x->rank - 1);
+        seen |= 1u << from;
+        out->dim[i] = x->dim[from];
+    }
+    return INFER_OK;
+}
+
+static bool transpose_apart(const struct graph_apart_args *args)
+{
+    const struct graph_dims *order = &args->attr->dims;
+
+    return order->n > 0 ? order->dim[0] == 0 : args->in[0]->rank == 1;
+}
+
+const struct graph_op_info graph_op_transpose = {
+    .name = "transpose",
+    .inputs = "x",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .field = transpose_fields,
+    .infer_shape = transpose_shape,
+    .apart = transpose_apart,
+};
+
+/* ---- expand and tile ----------------------------------------------- */
+
+static int expand_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    const struct graph_dims *dims = &args->attr->dims;
+    const struct graph_type *x = &args->in[0];
+    struct graph_type target = {.rank = dims->n};
+    int i;
+
+    for (i = 0; i < dims->n; i++) {
+        int status = op_need_range("size", dims->dim[i], -1, OP_MAX_COUNT, err);
+
+        if (status < 0)
+            return status;
+        target.dim[i] = dims->dim[i] == -1 ? 1 : dims->dim[i];
+    }
+    args->out[0].dtype = x->dtype;
+    return op_broadcast(x, &target, &args->out[0], err);
+}
+
+const struct graph_op_info graph_op_expand = {
+    .name = "expand",
+    .inputs = "x",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .field = reshape_fields,
+    .infer_shape = expand_shape,
+    .apart = op_apart_sizes,
+};
+
+static const struct graph_field tile_fields[] = {
+    OP_COUNTED("repeats", INT64S, dims.dim, dims.n, INFER_MAX_RANK),
+    OP_END,
+};
+
+static int tile_shape(struct graph_shape_args *args, struct infer_error *err)
+{
+    const struct graph_dims *repeats = &args->attr->dims;
+    const struct graph_type *x = &args->in[0];
+    int i;
+
+    for (i = 0; i < repeats->n; i++) {
+        int status =
+            op_need_range("repeats", repeats->dim[i], 0, OP_MAX_COUNT, err);
+
+        if (status < 0)
+            return status;
+    }
+    op_same(args);
+    if (x->rank < 0)
+        return INFER_OK;
+    if (repeats->n != x->rank)
+        return error_set(err, INFER_EFORMAT,
+                         "%d repeats are given for a tensor of rank %d",
+                         repeats->n, x->rank);
+    for (i = 0; i < x->rank; i++)
+        if (x->dim[i] >= 0 &&
+            !checked_mul_i64(x->dim[i], repeats->dim[i], &args->out[0].dim[i]))
+            return error_set(err, INFER_EFORMAT, "the output is too large");
+    return INFER_OK;
+}
+
+const struct graph_op_info graph_op_tile = {
+    .name = "tile",
+    .inputs = "x",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .field = tile_fields,
+    .infer_shape = tile_shape,
+    .apart = op_apart_sizes,
+};

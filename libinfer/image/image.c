@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening pictures: which decoder, and which way up. */
+#include "libinfer/image/image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "libinfer/graph/constant.h"
+
+#define DEFAULT_MAX_PIXELS ((uint64_t)1 << 28)
+
+/* A compressed picture larger than this is no picture for a network. */
+#define MAX_FILE_BYTES ((uint64_t)1 << 30)
+
+int image_new(int width, int height, int channels, struct infer_error *err,
+              struct infer_image *out)
+{
+    size_t bytes;
+
+    if (width < 1 || height < 1)
+        return error_set(err, INFER_EARGUMENT,
+                         "a picture of %d x %d pixels cannot be made", width,
+                         height);
+    if (!checked_mul((size_t)width, (size_t)height, &bytes) ||
+        !checked_mul(bytes, (size_t)channels, &bytes))
+        return error_set(err, INFER_EMEMORY, "%d x %d pixels are too many",
+                         width, height);
+    out->pixels = calloc(bytes, 1);
+    if (out->pixels == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory for %zu bytes",
+                         bytes);
+    out->width = width;
+    out->height = height;
+    out->channels = channels;
+    return INFER_OK;
+}
+
+void infer_image_free(struct infer_image *image)
+{
+    if (image == NULL)
+        return;
+    free(image->pixels);
+    memset(image, 0, sizeof(*image));
+}
+
+/* ---- orientation --------------------------------------------------- */
+
+/* Where the pixel (x, y) of the upright picture lies in the stored one:
+ * TIFF 6.0, tag 274.  5 to 8 exchange width and height. */
+static size_t stored_pixel(const struct infer_image *in, int orientation, int x,
+                           int y)
+{
+    int w = in->width, h = in->height, sx = x, sy = y;
+
+    switch (orientation) {
+    case 2:
+        sx = w - 1 - x;
+        break;
+    case 3:
+        sx = w - 1 - x;
+        sy = h - 1 - y;
+        break;
+    case 4:
+        sy = h - 1 - y;
+        break;
+    case 5:
+        sx = y;
+        sy = x;
+        break;
+    case 6:
+        sx = y;
+        sy = h - 1 - x;
+        break;
+    case 7:
+        sx = w - 1 - y;
+        sy = h - 1 - x;
+        break;
+    case 8:
+        sx = w - 1 - y;
+        sy = x;
+        break;
+    default:
+        break;
+    }
+    return ((size_t)sy * (size_t)w + (size_t)sx) * (size_t)in->channels;
+}
+
+static int turn_upright(struct infer_image *image, int orientation,
+                        struct infer_error *err)
+{
+    bool swap = orientation >= 5;
+    struct infer_image up;
+    uint8_t *to;
+    int x, y, status;
+
+    if (orientation < 2 || orientation > 8)
+        return INFER_OK;
+    status = image_new(swap ? image->height : image->width,
+                       swap ? image->width : image->height, image->channels,
+                       err, &up);
+    if (status < 0)
+        return status;
+    to = up.pixels;
+    for (y = 0; y < up.height; y++)
+        for (x = 0; x < up.width; x++) {
+            memcpy(to, image->pixels + stored_pixel(image, orientation, x, y),
+                   (size_t)up.channels);
+            to += up.channels;
+        }
+    infer_image_free(image);
+    *image = up;
+    return INFER_OK;
+}
+
+/* ---- decoding ------------------------------------------------------ */
+
+int infer_image_decode(const void *data, size_t bytes, uint64_t max_pixels,
+                       struct infer_error *err, struct infer_image *out)
+{
+    const unsigned char *head = data;
+    struct infer_image image = {0};
+    int orientation = 1, status;
+
+    if ((data == NULL && bytes > 0) || out == NULL)
+        return error_set(err, INFER_EARGUMENT, "no picture or no room given");
+    if (max_pixels == 0)
+        max_pixels = DEFAULT_MAX_PIXELS;
+    if (bytes >= 8 && memcmp(head, "\x89PNG\r\n\x1a\n", 8) == 0)
+        status = image_decode_png(data, bytes, max_pixels, err, &image);
+    else if (bytes >= 3 && memcmp(head, "\xff\xd8\xff", 3) == 0)
+        status = image_decode_jpeg(data, bytes, max_pixels, err, &image,
+                                   &orientation);
+    else
+        return error_set(err, bytes == 0 ? INFER_EFORMAT : INFER_EUNSUPPORTED,
+                         bytes == 0 ? "the file is empty"
+                                    : "neither PNG nor JPEG");
+    if (status == INFER_OK)
+        status = turn_upright(&image, orientation, err);
+    if (status < 0)
+        infer_image_free(&image);
+    else
+        *out = image;
+    return status;
+}
+
+int infer_image_load(const char *path, uint64_t max_pixels,
+                     struct infer_error *err, struct infer_image *out)
+{
+    void *data;
+    size_t bytes;
+    int status;
+
+    if (path == NULL || out == NULL)
+        return error_set(err, INFER_EARGUMENT, "no file name or no room given");
+    status = file_read_all(path, MAX_FILE_BYTES, err, &data, &bytes);
+    if (status < 0)
+        return status;
+    status = infer_image_decode(data, bytes, max_pixels, err, out);
+    if (status < 0)
+        error_prefix(err, "%s", path);
+    free(data);
+    return status;
+}

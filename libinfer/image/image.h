@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pictures inside the library: decoders and resampling. */
+#ifndef LIBINFER_IMAGE_IMAGE_H
+#define LIBINFER_IMAGE_IMAGE_H
+
+#include "include/infer.h"
+#include "libinfer/graph/graph.h"
+
+/* Decoders: data is a whole file; max_pixels is at least 1.  On success the
+ * pixels belong to the caller. */
+int image_decode_png(const unsigned char *data, size_t bytes,
+                     uint64_t max_pixels, struct infer_error *err,
+                     struct infer_image *out);
+/* *orientation: EXIF 1 .. 8, 1 where the file has none. */
+int image_decode_jpeg(const unsigned char *data, size_t bytes,
+                      uint64_t max_pixels, struct infer_error *err,
+                      struct infer_image *out, int *orientation);
+
+/* Pixels of a new picture, zeroed.  EMEMORY, or EARGUMENT for sizes < 1. */
+int image_new(int width, int height, int channels, struct infer_error *err,
+              struct infer_image *out);
+
+/* Resamples to width x height.  Bilinear and bicubic (a = -0.5) widen their
+ * filter when shrinking; arithmetic and rounding are Pillow's: weights in
+ * 22-bit fixed point, rows first, 8-bit between the two steps. */
+int image_resize(const struct infer_image *in, int width, int height,
+                 enum graph_filter filter, struct infer_error *err,
+                 struct infer_image *out);
+
+/* 1 or 3 channels; gray is ITU-R BT.601 luma as Pillow rounds it. */
+int image_convert(const struct infer_image *in, int channels,
+                  struct infer_error *err, struct infer_image *out);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JPEG through libjpeg-turbo, with its default (accurate) inverse transform
+ * and fancy upsampling, as Pillow decodes.  Damaged entropy data is an error,
+ * not a gray area; bytes between segments that should not be there are not. */
+#include "libinfer/image/image.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+#include "kernels/base/error.h"
+
+/* A progressive picture of more scans than this costs more than it shows. */
+#define MAX_SCANS 100
+
+struct reader {
+    struct jpeg_error_mgr manager; /* first: libjpeg hands it back */
+    struct jpeg_progress_mgr progress;
+    struct infer_error *err;
+    jmp_buf jump;
+    struct infer_image image;
+    unsigned char *line; /* one row of CMYK */
+};
+
+static void fail(j_common_ptr cinfo, const char *text)
+{
+    struct reader *r = (struct reader *)cinfo->err;
+
+    error_set(r->err, INFER_EFORMAT, "JPEG: %s", text);
+    longjmp(r->jump, 1);
+}
+
+static void on_error(j_common_ptr cinfo)
+{
+    char text[JMSG_LENGTH_MAX];
+
+    cinfo->err->format_message(cinfo, text);
+    fail(cinfo, text);
+}
+
+/* Warnings that mean lost picture data are errors. */
+static void on_message(j_common_ptr cinfo, int level)
+{
+    if (level < 0 && (cinfo->err->msg_code == JWRN_HIT_MARKER ||
+                      cinfo->err->msg_code == JWRN_JPEG_EOF ||
+                      cinfo->err->msg_code == JWRN_HUFF_BAD_CODE ||
+                      cinfo->err->msg_code == JWRN_ARITH_BAD_CODE))
+        on_error(cinfo);
+}
+
+static void on_progress(j_common_ptr cinfo)
+{
+    j_decompress_ptr d = (j_decompress_ptr)cinfo;
+
+    if (cinfo->is_decompressor && d->input_scan_number > MAX_SCANS)
+        fail(cinfo, "more than 100 scans");
+}
+
+/* ---- EXIF ---------------------------------------------------------- */
+
+static unsigned read_u16(const JOCTET *p, bool big)
+{
+    return big ? (unsigned)p[0] << 8 | p[1] : (unsigned)p[1] << 8 | p[0];
+}
+
+static unsigned long read_u32(const JOCTET *p, bool big)
+{
+    return big ? (unsigned long)read_u16(p, big) << 16 | read_u16(p + 2, big)
+               : (unsigned long)read_u16(p + 2, big) << 16 | read_u16(p, big);
+}
+
+/* The orientation tag (274) of the first directory, or 1. */
+static int exif_orientation(const JOCTET *p, size_t n)
+{
+    unsigned long offset;
+    unsigned count, i;
+    bool big;
+
+    if (n < 14 || memcmp(p, "Exif\0\0", 6) != 0)
+        return 1;
+    p += 6;
+    n -= 6;
+    big = p[0] == 'M';
+    if (read_u16(p + 2, big) != 42)
+        return 1;
+    offset = read_u32(p + 4, big);
+    if (offset > n - 2)
+        return 1;
+    count = read_u16(p + offset, big);
+    for (i = 0; i < count; i++) {
+        size_t entry = (size_t)offset + 2 + (size_t)i * 12;
+        unsigned value;
+
+        if (entry + 12 > n)
+            return 1;
+        if (read_u16(p + entry, big) != 274)
+            continue;
+        value = read_u16(p + entry + 8, big);
+        return value >= 1 && value <= 8 ? (int)value : 1;
+    }
+    return 1;
+}
+
+static int find_orientation(const struct jpeg_decompress_struct *d)
+{
+    const struct jpeg_marker_struct *m;
+
+    for (m = d->marker_list; m != NULL; m = m->next)
+        if (m->marker == JPEG_APP0 + 1) {
+            int orientation = exif_orientation(m->data, m->data_length);
+
+            if (orientation != 1)
+                return orientation;
+        }
+    return 1;
+}
+
+/* ---- pixels -------------------------------------------------------- */
+
+/* CMYK (YCCK comes as CMYK) to RGB, naively; Adobe stores it inverted. */
+static void cmyk_to_rgb(const unsigned char *from, unsigned char *to,
+                        unsigned width, bool inverted)
+{
+    unsigned x;
+    int c;
+
+    for (x = 0; x < width; x++, from += 4, to += 3)
+        for (c = 0; c < 3; c++) {
+            unsigned ink = inverted ? from[c] : 255u - from[c];
+            unsigned key = inverted ? from[3] : 255u - from[3];
+
+            to[c] = (unsigned char)((ink * key + 127) / 255);
+        }
+}
+
+static void choose_output(struct jpeg_decompress_struct *d)
+{
+    switch (d->jpeg_color_space) {
+    case JCS_GRAYSCALE:
+        d->out_color_space = JCS_GRAYSCALE;
+        break;
+    case JCS_CMYK:
+    case JCS_YCCK:
+        d->out_color_space = JCS_CMYK;
+        break;
+    default:
+        d->out_color_space = JCS_RGB;
+        break;
+    }
+}
+
+/* Runs under the jump buffer of r. */
+static int read_picture(struct reader *r, struct jpeg_decompress_struct *d,
+                        uint64_t max_pixels, int *orientation)
+{
+    bool cmyk;
+    int status;
+
+    jpeg_read_header(d, TRUE);
+    if ((uint64_t)d->image_width * d->image_height > max_pixels)
+        return error_set(r->err, INFER_EMEMORY,
+                         "JPEG: %u x %u pixels, more than the %llu allowed",
+                         d->image_width, d->image_height,
+                         (unsigned long long)max_pixels);
+    *orientation = find_orientation(d);
+    choose_output(d);
+    cmyk = d->out_color_space == JCS_CMYK;
+    jpeg_start_decompress(d);
+    status = image_new((int)d->output_width, (int)d->output_height,
+                       d->out_color_space == JCS_GRAYSCALE ? 1 : 3, r->err,
+                       &r->image);
+    if (status == INFER_OK && cmyk) {
+        r->line = malloc((size_t)d->output_width * 4);
+        if (r->line == NULL)
+            status = error_set(r->err, INFER_EMEMORY, "out of memory");
+    }
+    if (status < 0)
+        return status;
+    while (d->output_scanline < d->output_height) {
+        size_t pitch = (size_t)d->output_width * (size_t)r->image.channels;
+        unsigned char *to = r->image.pixels + d->output_scanline * pitch;
+        JSAMPROW row = cmyk ? r->line : to;
+
+        if (jpeg_read_scanlines(d, &row, 1) == 1 && cmyk)
+            cmyk_to_rgb(r->line, to, d->output_width, d->saw_Adobe_marker);
+    }
+    jpeg_finish_decompress(d);
+    return INFER_OK;
+}
+
+int image_decode_jpeg(const unsigned char *data, size_t bytes,
+                      uint64_t max_pixels, struct infer_error *err,
+                      struct infer_image *out, int *orientation)
+{
+    struct jpeg_decompress_struct d;
+    struct reader r = {.err = err};
+    int status;
+
+    d.err = jpeg_std_error(&r.manager);
+    r.manager.error_exit = on_error;
+    r.manager.emit_message = on_message;
+    if (setjmp(r.jump) == 0) {
+        jpeg_create_decompress(&d);
+        r.progress.progress_monitor = on_progress;
+        d.progress = &r.progress;
+        jpeg_save_markers(&d, JPEG_APP0 + 1, 0xffff);
+        jpeg_mem_src(&d, data, (unsigned long)bytes);
+        status = read_picture(&r, &d, max_pixels, orientation);
+    } else {
+        status = INFER_EFORMAT; /* fail() said what */
+    }
+    jpeg_destroy_decompress(&d);
+    free(r.line);
+    if (status < 0)
+        infer_image_free(&r.image);
+    else
+        *out = r.image;
+    return status;
+}

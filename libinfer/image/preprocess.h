@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a model says of pictures, for those that do it: preprocess.c on the CPU,
+ * pixels.c as layers of the network, train with pictures to learn from. */
+#ifndef LIBINFER_IMAGE_PREPROCESS_H
+#define LIBINFER_IMAGE_PREPROCESS_H
+
+#include "include/infer.h"
+#include "libinfer/graph/graph.h"
+
+/* EARGUMENT where the graph has no such input or it takes no picture, which is
+ * N, 1 or 3, H, W. */
+int preprocess_check(const struct graph *g, int index, struct infer_error *err);
+/* What is said of the input, or what holds where nothing is: its size, values
+ * in 0 .. 1. */
+const struct graph_preprocess *preprocess_of(const struct graph *g, int index);
+
+/* Colour and size of a picture as p says: dense height, width, channels.
+ * EARGUMENT (no picture, or not of the one size that is taken), EMEMORY. */
+int preprocess_fit(const struct graph_preprocess *p,
+                   const struct infer_image *image, int channels, int width,
+                   int height, uint8_t *out, struct infer_error *err);
+
+/* The size that a picture takes where the input leaves its own open: that
+ * behind resizing by the shorter side, else the picture's. */
+void preprocess_open_size(const struct graph_preprocess *p,
+                          const struct infer_image *image, int64_t *height,
+                          int64_t *width);
+
+/* Channel c of the input is pixel[source] * scale + shift. */
+int preprocess_source(const struct graph_preprocess *p, int c, int channels);
+float preprocess_scale(const struct graph_preprocess *p, int c);
+float preprocess_shift(const struct graph_preprocess *p, int c);
+
+#endif

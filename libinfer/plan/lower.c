@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From graph operations to problems and views: the table, and what all rows
+ * share. */
+#include "libinfer/plan/lower.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "libinfer/graph/ops/op.h"
+
+static lower_fn *const table[GRAPH_OP_COUNT] = {
+    [GRAPH_CONV] = lower_conv,
+    [GRAPH_CONV_TRANSPOSE] = lower_conv_transpose,
+    [GRAPH_DENSE] = lower_dense,
+    [GRAPH_MATMUL] = lower_matmul,
+    [GRAPH_POOL] = lower_pool,
+    [GRAPH_BATCH_NORM] = lower_norm,
+    [GRAPH_SCALE_SHIFT] = lower_norm,
+    [GRAPH_LAYER_NORM] = lower_layer_norm,
+    [GRAPH_GROUP_NORM] = lower_norm,
+    [GRAPH_LRN] = lower_lrn,
+    [GRAPH_UNARY] = lower_unary,
+    [GRAPH_PRELU] = lower_prelu,
+    [GRAPH_BINARY] = lower_binary,
+    [GRAPH_WHERE] = lower_where,
+    [GRAPH_CAST] = lower_cast,
+    [GRAPH_DROPOUT] = lower_identity,
+    [GRAPH_SOFTMAX] = lower_softmax,
+    [GRAPH_REDUCE] = lower_reduce,
+    [GRAPH_ARG_REDUCE] = lower_arg_reduce,
+    [GRAPH_CONCAT] = lower_concat,
+    [GRAPH_SPLIT] = lower_split,
+    [GRAPH_SLICE] = lower_slice,
+    [GRAPH_RESHAPE] = lower_reshaped,
+    [GRAPH_FLATTEN] = lower_reshaped,
+    [GRAPH_SQUEEZE] = lower_reshaped,
+    [GRAPH_UNSQUEEZE] = lower_reshaped,
+    [GRAPH_TRANSPOSE] = lower_transpose,
+    [GRAPH_EXPAND] = lower_expand,
+    [GRAPH_TILE] = lower_tile,
+    [GRAPH_GATHER] = lower_gather,
+    [GRAPH_DEPTH_TO_SPACE] = lower_depth_to_space,
+    [GRAPH_SPACE_TO_DEPTH] = lower_space_to_depth,
+    [GRAPH_PAD] = lower_pad,
+    [GRAPH_RESIZE] = lower_resize,
+};
+
+int lower_node(struct plan *plan, int node, struct infer_error *err)
+{
+    const struct lower l = {plan, &plan->g->node[node], node, err};
+
+    return table[l.node->op](&l);
+}
+
+const struct view *lower_in(const struct lower *l, int i)
+{
+    if (i >= l->node->n_in || l->node->in[i] < 0)
+        return NULL;
+    return &l->plan->value[l->node->in[i]].view;
+}
+
+const struct graph_value *lower_out(const struct lower *l, int k)
+{
+    return &l->plan->g->value[l->node->out[k]];
+}
+
+int lower_set(const struct lower *l, int k, const struct view *v)
+{
+    plan_set(l->plan, l->node->out[k], v);
+    return 0;
+}
+
+/* Nodes behind one among which a reader is looked for: planning stays linear in
+ * the nodes. */
+#define REACH 64
+
+int lower_only_reader(const struct lower *l, int value)
+{
+    const struct graph *g = l->plan->g;
+    int i, k;
+
+    if (l->plan->value[value].uses != 1 || l->plan->value[value].host >= 0)
+        return -1;
+    for (i = l->index + 1; i < g->n_nodes && i - l->index <= REACH; i++)
+        for (k = 0; k < g->node[i].n_in; k++)
+            if (g->node[i].op != GRAPH_NONE && g->node[i].in[k] == value)
+                return k == 0 ? i : -1;
+    return -1;
+}
+
+void lower_begin(const struct lower *l, enum kern_op op, enum plan_class class,
+                 struct plan_emit *e)
+{
+    const struct graph_op_info *info = graph_op_info(l->node->op);
+    const struct graph_value *out = lower_out(l, 0);
+    int i;
+
+    memset(e, 0, sizeof *e);
+    e->class = class;
+    e->p.op = op;
+    e->p.n_out = 1;
+    e->p.epilogue = l->node->epilogue;
+    e->value = l->node->out[0];
+    e->residual = -1;
+    for (i = 0; i < l->node->n_in && i < KERN_MAX_IN; i++) {
+        const struct view *v = lower_in(l, i);
+
+        if (!v)
+            continue;
+        e->in[i] = *v;
+        e->p.n_in = i + 1;
+        if (i == info->max_in)
+            e->residual = i;
+    }
+    e->p.out[0].dtype = plan_dtype(l->plan, out->dtype);
+    e->p.out[0].rank = out->rank;
+    memcpy(e->p.out[0].dim, out->dim, sizeof out->dim);
+}
+
+int lower_end(const struct lower *l, const struct plan_emit *e)
+{
+    struct view out;
+    int rc = plan_emit(l->plan, l->index, e, l->err, &out);
+
+    return rc < 0 ? rc : lower_set(l, 0, &out);
+}
+
+void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
+                  const struct view *in, enum infer_dtype dtype, int rank,
+                  const int64_t *dim, struct plan_emit *e)
+{
+    memset(e, 0, sizeof *e);
+    (void)l;
+    e->class = class;
+    e->p.op = op;
+    e->p.n_in = e->p.n_out = 1;
+    e->in[0] = *in;
+    e->p.out[0].dtype = dtype;
+    e->p.out[0].rank = rank;
+    memcpy(e->p.out[0].dim, dim, (size_t)rank * sizeof dim[0]);
+    e->value = -1;
+    e->residual = -1;
+}
+
+/* A channels-last tensor of the new dims, filled from v, where v does not have
+ * its last dimension innermost and the new dims can be split into v's: channel
+ * shuffles then stay channels last. */
+static int reshape_last(const struct lower *l, const struct view *v, int rank,
+                        const int64_t *dim, bool *done, struct view *out)
+{
+    struct view fresh, as_v;
+    int rc;
+
+    *done = false;
+    if (rank < 3 || v->t.rank < 3 || v->t.stride[v->t.rank - 1] == 1)
+        return 0;
+    rc = plan_buffer(l->plan, l->index, v->t.dtype, rank, dim, KERN_NHWC,
+                     l->err, &fresh);
+    if (rc < 0 || !view_reshape(&fresh, v->t.rank, v->t.dim, &as_v))
+        return rc;
+    rc = plan_copy_to(l->plan, l->index, v, &as_v, l->err);
+    *done = rc == 0;
+    *out = fresh;
+    return rc;
+}
+
+int lower_reshape(const struct lower *l, const struct view *v, int rank,
+                  const int64_t *dim, struct view *out)
+{
+    struct view dense;
+    bool done;
+    int rc;
+
+    if (view_reshape(v, rank, dim, out))
+        return 0;
+    if (kern_tensor_count(&v->t) == 0)
+        return plan_buffer(l->plan, l->index, v->t.dtype, rank, dim, KERN_NCHW,
+                           l->err, out);
+    rc = reshape_last(l, v, rank, dim, &done, out);
+    if (rc < 0 || done)
+        return rc;
+    rc = plan_dense(l->plan, l->index, v, KERN_NCHW, l->err, &dense);
+    if (rc < 0)
+        return rc;
+    if (!view_reshape(&dense, rank, dim, out))
+        return error_set(l->err, INFER_EFORMAT,
+                         "node '%s': shapes before and after do not agree",
+                         l->node->name ? l->node->name : "");
+    return 0;
+}
+
+int lower_axis(const struct lower *l, int axis, int rank, int *out)
+{
+    int rc = op_axis(axis, rank, out, l->err);
+
+    if (rc < 0)
+        error_prefix(l->err, "node '%s'", l->node->name ? l->node->name : "");
+    return rc;
+}

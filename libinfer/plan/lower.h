@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the functions that lower one operation share. */
+#ifndef LIBINFER_PLAN_LOWER_H
+#define LIBINFER_PLAN_LOWER_H
+
+#include "libinfer/plan/plan.h"
+
+struct lower {
+    struct plan *plan;
+    const struct graph_node *node;
+    int index; /* of the node */
+    struct infer_error *err;
+};
+
+typedef int lower_fn(const struct lower *l);
+
+/* View of input i, or NULL where it is absent. */
+const struct view *lower_in(const struct lower *l, int i);
+/* Shape and declared type of output k. */
+const struct graph_value *lower_out(const struct lower *l, int k);
+/* Output k is this view, whose dims are those of the output. */
+int lower_set(const struct lower *l, int k, const struct view *v);
+
+/* The only node that reads the value, as its first input, where it stands close
+ * behind this one; else -1. */
+int lower_only_reader(const struct lower *l, int value);
+
+/* A problem whose inputs are those of the node in order, its residual and
+ * epilogue included, and whose output is output 0. */
+void lower_begin(const struct lower *l, enum kern_op op, enum plan_class class,
+                 struct plan_emit *e);
+/* Emits it and sets output 0. */
+int lower_end(const struct lower *l, const struct plan_emit *e);
+/* The problem's only tensors: one input and one output of these dims, which
+ * need not be those of the graph. */
+void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
+                  const struct view *in, enum infer_dtype dtype, int rank,
+                  const int64_t *dim, struct plan_emit *e);
+
+/* The problem of a binary node. */
+void lower_begin_binary(const struct lower *l, struct plan_emit *e);
+
+/* A product that a convolution may take along as factors of its input
+ * (lower_factors.c): true where the node has been lowered to its image. */
+bool lower_put_off(const struct lower *l);
+/* The same when that convolution is lowered: puts the factors of its input, if
+ * it has any, into e, or, unless `may` and a row takes them, their product. */
+int lower_take_factors(const struct lower *l, bool may, struct plan_emit *e);
+
+/* v with other dims: a view where strides can express it, else a view of a
+ * dense copy. */
+int lower_reshape(const struct lower *l, const struct view *v, int rank,
+                  const int64_t *dim, struct view *out);
+/* Axis of a value that has been through shape inference. */
+int lower_axis(const struct lower *l, int axis, int rank, int *out);
+
+/* A mean over each channel's whole image: where squeeze and excitation begins
+ * with it and the backend has a row for that, emits a step for the whole, and
+ * is done with the node. */
+int lower_squeeze(const struct lower *l, bool *done);
+
+lower_fn lower_conv, lower_conv_transpose, lower_pool, lower_norm, lower_lrn,
+    lower_pad, lower_resize;
+lower_fn lower_dense, lower_matmul, lower_softmax, lower_reduce,
+    lower_arg_reduce, lower_gather, lower_layer_norm;
+lower_fn lower_unary, lower_prelu, lower_binary, lower_where, lower_cast,
+    lower_identity;
+lower_fn lower_concat, lower_split, lower_slice, lower_reshaped,
+    lower_transpose, lower_expand, lower_tile, lower_depth_to_space,
+    lower_space_to_depth;
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Element by element: all operands are raised to the rank of the result, so
+ * that kernels see aligned dimensions of size 1 where they broadcast. */
+#include <string.h>
+
+#include "libinfer/plan/lower.h"
+
+static void raise_all(struct plan_emit *e)
+{
+    int i;
+
+    for (i = 0; i < e->p.n_in; i++)
+        if (e->in[i].t.dtype != INFER_NONE)
+            e->in[i] = view_raise(&e->in[i], e->p.out[0].rank);
+}
+
+int lower_identity(const struct lower *l)
+{
+    return lower_set(l, 0, lower_in(l, 0));
+}
+
+int lower_unary(const struct lower *l)
+{
+    struct plan_emit e;
+
+    if (l->node->attr.unary.kind == KERN_IDENTITY)
+        return lower_identity(l);
+    lower_begin(l, KERN_UNARY, PLAN_POINTWISE, &e);
+    e.p.attr.unary = l->node->attr.unary;
+    return lower_end(l, &e);
+}
+
+int lower_prelu(const struct lower *l)
+{
+    struct plan_emit e;
+
+    lower_begin(l, KERN_PRELU, PLAN_POINTWISE, &e);
+    raise_all(&e);
+    return lower_end(l, &e);
+}
+
+void lower_begin_binary(const struct lower *l, struct plan_emit *e)
+{
+    lower_begin(l, KERN_BINARY, PLAN_POINTWISE, e);
+    e->p.attr.binary = l->node->attr.binary;
+    raise_all(e);
+}
+
+int lower_binary(const struct lower *l)
+{
+    struct plan_emit e;
+
+    if (lower_put_off(l))
+        return 0;
+    lower_begin_binary(l, &e);
+    return lower_end(l, &e);
+}
+
+int lower_where(const struct lower *l)
+{
+    struct plan_emit e;
+
+    lower_begin(l, KERN_WHERE, PLAN_POINTWISE, &e);
+    raise_all(&e);
+    return lower_end(l, &e);
+}
+
+/* Rounds to half precision where the graph says so, although such values are
+ * kept in single precision. */
+static int round_through(const struct lower *l, enum infer_dtype narrow,
+                         const struct view *in, struct view *out)
+{
+    enum kern_layout layout = view_layout(&in->t);
+    struct view half;
+    int rc = plan_buffer(l->plan, l->index, narrow, in->t.rank, in->t.dim,
+                         layout, l->err, &half);
+
+    if (rc == 0)
+        rc = plan_copy_to(l->plan, l->index, in, &half, l->err);
+    if (rc == 0)
+        rc = plan_buffer(l->plan, l->index, INFER_F32, in->t.rank, in->t.dim,
+                         layout, l->err, out);
+    if (rc == 0)
+        rc = plan_copy_to(l->plan, l->index, &half, out, l->err);
+    return rc;
+}
+
+int lower_cast(const struct lower *l)
+{
+    const struct view *x = lower_in(l, 0);
+    enum infer_dtype to = lower_out(l, 0)->dtype;
+    enum infer_dtype from = l->plan->g->value[l->node->in[0]].dtype;
+    enum infer_dtype kept = plan_dtype(l->plan, to);
+    struct view out;
+    int rc;
+
+    if (from == to)
+        return lower_identity(l);
+    if (kept == INFER_F32 && to != INFER_F32)
+        rc = round_through(l, to, x, &out);
+    else if (x->t.dtype == kept)
+        return lower_identity(l); /* reals are kept in one type anyway */
+    else {
+        rc = plan_buffer(l->plan, l->index, kept, x->t.rank, x->t.dim,
+                         view_layout(&x->t), l->err, &out);
+        if (rc == 0)
+            rc = plan_copy_to(l->plan, l->index, x, &out, l->err);
+    }
+    return rc < 0 ? rc : lower_set(l, 0, &out);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations that move data: views where strides can express them. */
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "libinfer/graph/ops/op.h"
+#include "libinfer/plan/lower.h"
+
+/* Reshape, flatten, squeeze, unsqueeze: the shape rule did the work. */
+int lower_reshaped(const struct lower *l)
+{
+    const struct graph_value *out = lower_out(l, 0);
+    struct view v;
+    int rc = lower_reshape(l, lower_in(l, 0), out->rank, out->dim, &v);
+
+    return rc < 0 ? rc : lower_set(l, 0, &v);
+}
+
+int lower_transpose(const struct lower *l)
+{
+    const struct view *x = lower_in(l, 0);
+    const struct graph_dims *d = &l->node->attr.dims;
+    int64_t order[INFER_MAX_RANK];
+    struct view v;
+    int i;
+
+    for (i = 0; i < x->t.rank; i++)
+        order[i] = d->n > 0 ? d->dim[i] : x->t.rank - 1 - i;
+    v = view_permute(x, order);
+    return lower_set(l, 0, &v);
+}
+
+int lower_expand(const struct lower *l)
+{
+    const struct graph_value *out = lower_out(l, 0);
+    struct view v = view_raise(lower_in(l, 0), out->rank);
+
+    v = view_expand(&v, out->dim);
+    return lower_set(l, 0, &v);
+}
+
+int lower_split(const struct lower *l)
+{
+    const struct view *x = lower_in(l, 0);
+    int64_t at = 0;
+    int axis, k, rc = lower_axis(l, l->node->attr.split.axis, x->t.rank, &axis);
+
+    if (rc < 0)
+        return rc;
+    for (k = 0; k < l->node->n_out; k++) {
+        int64_t size = lower_out(l, k)->dim[axis];
+        struct view v = view_slice(x, axis, at, 1, size);
+
+        lower_set(l, k, &v);
+        at += size;
+    }
+    return 0;
+}
+
+int lower_slice(const struct lower *l)
+{
+    const struct graph_slice *s = &l->node->attr.slice;
+    struct view v = *lower_in(l, 0);
+    int64_t first, count;
+    int i, axis, rc;
+
+    for (i = 0; i < s->n_axes; i++) {
+        rc = lower_axis(l, s->axis[i], v.t.rank, &axis);
+        if (rc == 0)
+            rc = op_slice_resolve(s->begin[i], s->end[i], s->step[i],
+                                  v.t.dim[axis], &first, &count, l->err);
+        if (rc < 0)
+            return rc;
+        v = view_slice(&v, axis, first, s->step[i], count);
+    }
+    return lower_set(l, 0, &v);
+}
+
+/* ---- concat -------------------------------------------------------- */
+
+/* The layout of the first part of full rank, for a buffer nobody made yet. */
+static enum kern_layout concat_layout(const struct lower *l)
+{
+    const struct view *x = lower_in(l, 0);
+
+    return x->t.rank < 3 || kern_tensor_is_dense(&x->t, KERN_NCHW)
+               ? KERN_NCHW
+               : view_layout(&x->t);
+}
+
+int lower_concat(const struct lower *l)
+{
+    const int out = l->node->out[0];
+    struct plan *plan = l->plan;
+    struct view home, part;
+    int64_t at = 0;
+    int i, axis, rc;
+
+    if (l->node->n_in == 1)
+        return lower_identity(l);
+    rc = lower_axis(l, l->node->attr.axis.axis, lower_out(l, 0)->rank, &axis);
+    if (rc == 0)
+        rc = plan_home(plan, out, concat_layout(l), l->err, &home);
+    if (rc < 0)
+        return rc;
+    for (i = 0; i < l->node->n_in; i++) {
+        struct plan_value *v = &plan->value[l->node->in[i]];
+        int64_t size = v->view.t.dim[axis];
+
+        part = view_slice(&home, axis, at, 1, size);
+        at += size;
+        if (v->homed && view_same(&v->home, &part))
+            continue; /* it was built here */
+        rc = plan_copy_to(plan, l->index, &v->view, &part, l->err);
+        if (rc < 0)
+            return rc;
+        /* An enclosing concatenation finds it in place now. */
+        if (v->has_home && view_same(&v->home, &part))
+            v->homed = true;
+    }
+    plan->value[out].homed = true;
+    return lower_set(l, 0, &home);
+}
+
+/* ---- tile ---------------------------------------------------------- */
+
+/* One dimension repeated: [outer, d, inner] becomes [outer, r, d, inner],
+ * copied from a view whose r has stride 0. */
+static int tile_one(const struct lower *l, const struct view *x, int axis,
+                    int64_t repeats, struct view *out)
+{
+    int64_t dim[INFER_MAX_RANK], merged[3] = {1, 1, 1};
+    struct view dense, flat, from, to;
+    int i, rc;
+
+    for (i = 0; i < x->t.rank; i++) {
+        dim[i] = x->t.dim[i];
+        merged[i < axis ? 0 : i == axis ? 1 : 2] *= dim[i];
+    }
+    dim[axis] *= repeats;
+    rc = plan_dense(l->plan, l->index, x, KERN_NCHW, l->err, &dense);
+    if (rc == 0)
+        rc = lower_reshape(l, &dense, 3, merged, &flat);
+    if (rc == 0)
+        rc = plan_buffer(l->plan, l->index, x->t.dtype, x->t.rank, dim,
+                         KERN_NCHW, l->err, out);
+    if (rc < 0)
+        return rc;
+    merged[1] *= repeats;
+    to = *out;
+    to.t = kern_tensor_dense(x->t.dtype, 3, merged, KERN_NCHW);
+    to = view_split(&to, 1, repeats);
+    from = view_split(&flat, 1, 1);
+    from = view_expand(&from, to.t.dim);
+    return plan_copy_to(l->plan, l->index, &from, &to, l->err);
+}
+
+int lower_tile(const struct lower *l)
+{
+    const struct graph_value *out = lower_out(l, 0);
+    struct view v = *lower_in(l, 0);
+    int i, rc;
+
+    if (kern_tensor_count(&v.t) == 0) {
+        rc = plan_buffer(l->plan, l->index, v.t.dtype, out->rank, out->dim,
+                         KERN_NCHW, l->err, &v);
+        return rc < 0 ? rc : lower_set(l, 0, &v);
+    }
+    for (i = 0; i < out->rank; i++) {
+        int64_t repeats = out->dim[i] / v.t.dim[i];
+
+        if (repeats == 0) {
+            rc = plan_buffer(l->plan, l->index, v.t.dtype, out->rank, out->dim,
+                             KERN_NCHW, l->err, &v);
+            return rc < 0 ? rc : lower_set(l, 0, &v);
+        }
+        if (repeats == 1)
+            continue;
+        rc = tile_one(l, &v, i, repeats, &v);
+        if (rc < 0)
+            return rc;
+    }
+    return lower_set(l, 0, &v);
+}
+
+/* ---- depth and space ----------------------------------------------- */
+
+/* Both are one copy between six-dimensional views N, b, b, C, H, W (in the
+ * order that the attribute says) and N, C, H, b, W, b. */
+static struct view as_depth(const struct view *deep, int64_t b, bool crd)
+{
+    static const int64_t dcr[6] = {0, 3, 4, 1, 5, 2};
+    static const int64_t channels_first[6] = {0, 1, 4, 2, 5, 3};
+    struct view v;
+
+    if (crd) { /* C, b, b, H, W */
+        v = view_split(deep, 1, deep->t.dim[1] / (b * b));
+        v = view_split(&v, 2, b);
+        return view_permute(&v, channels_first);
+    }
+    v = view_split(deep, 1, b); /* b, b, C, H, W */
+    v = view_split(&v, 2, b);
+    return view_permute(&v, dcr);
+}
+
+static struct view as_space(const struct view *wide, int64_t b)
+{
+    struct view v = view_split(wide, 2, wide->t.dim[2] / b);
+
+    return view_split(&v, 4, v.t.dim[4] / b);
+}
+
+static int depth_space(const struct lower *l, bool to_space)
+{
+    const struct graph_depth_space *a = &l->node->attr.depth_space;
+    const struct view *x = lower_in(l, 0);
+    const struct graph_value *y = lower_out(l, 0);
+    struct view out, from, to;
+    int rc = plan_buffer(l->plan, l->index, x->t.dtype, y->rank, y->dim,
+                         view_layout(&x->t), l->err, &out);
+
+    if (rc < 0)
+        return rc;
+    if (kern_tensor_count(&x->t) > 0) {
+        from = to_space ? as_depth(x, a->block, a->crd) : as_space(x, a->block);
+        to = to_space ? as_space(&out, a->block)
+                      : as_depth(&out, a->block, a->crd);
+        rc = plan_copy_to(l->plan, l->index, &from, &to, l->err);
+        if (rc < 0)
+            return rc;
+    }
+    return lower_set(l, 0, &out);
+}
+
+int lower_depth_to_space(const struct lower *l)
+{
+    return depth_space(l, true);
+}
+
+int lower_space_to_depth(const struct lower *l)
+{
+    return depth_space(l, false);
+}

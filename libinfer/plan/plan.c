@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making a plan: shapes, values, buffers, the walk over the nodes, outputs,
+ * and the arena.  What makes it runnable is in plan_prepare.c. */
+#include "libinfer/plan/plan.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "libinfer/memory/arena.h"
+
+static bool is_real(enum infer_dtype t)
+{
+    return t == INFER_F32 || t == INFER_F16 || t == INFER_BF16;
+}
+
+enum infer_dtype plan_dtype(const struct plan *plan, enum infer_dtype declared)
+{
+    if (!is_real(declared))
+        return declared;
+    switch (plan->config->precision) {
+    case INFER_PRECISION_FP16:
+        return INFER_F16;
+    case INFER_PRECISION_BF16:
+        return INFER_BF16;
+    default:
+        return INFER_F32;
+    }
+}
+
+enum infer_dtype plan_input_dtype(const struct plan *plan,
+                                  enum infer_dtype declared)
+{
+    return plan->config->device->ops->host_memory ? plan_dtype(plan, declared)
+                                                  : declared;
+}
+
+static const char *node_name(const struct plan *plan, int node)
+{
+    const char *name = node >= 0 ? plan->g->node[node].name : NULL;
+
+    return name ? name : "";
+}
+
+static int add_buffer(struct plan *plan, enum plan_memory memory, size_t bytes,
+                      int value, struct infer_error *err)
+{
+    struct plan_buffer *b;
+
+    if (plan->n_buffers == plan->buffers_capacity) {
+        int capacity = plan->buffers_capacity ? 2 * plan->buffers_capacity : 64;
+        struct plan_buffer *buffer =
+            realloc(plan->buffer, (size_t)capacity * sizeof *buffer);
+
+        if (!buffer)
+            return error_set(err, INFER_EMEMORY, "plan: out of memory");
+        plan->buffer = buffer;
+        plan->buffers_capacity = capacity;
+    }
+    b = &plan->buffer[plan->n_buffers];
+    memset(b, 0, sizeof *b);
+    b->memory = memory;
+    b->bytes = bytes;
+    b->first = INT_MAX;
+    b->last = -1;
+    b->value = value;
+    b->copies = -1;
+    return plan->n_buffers++;
+}
+
+int plan_buffer(struct plan *plan, int node, enum infer_dtype dtype, int rank,
+                const int64_t *dim, enum kern_layout layout,
+                struct infer_error *err, struct view *out)
+{
+    struct view v;
+    size_t bytes;
+    int index;
+
+    if (view_dense(plan->n_buffers, dtype, rank, dim, layout, &bytes, &v) < 0)
+        return error_set(err, INFER_EMEMORY,
+                         "node '%s': its output does not fit in memory",
+                         node_name(plan, node));
+    index = add_buffer(plan, PLAN_ARENA, bytes, -1, err);
+    if (index < 0)
+        return index;
+    *out = v;
+    return 0;
+}
+
+void plan_set(struct plan *plan, int value, const struct view *view)
+{
+    struct plan_value *v = &plan->value[value];
+
+    v->ready = true;
+    v->view = *view;
+    plan->buffer[view->buffer].pending += v->uses;
+}
+
+/* An input or a constant as a dense row-major value. */
+static int make_source(struct plan *plan, int value, enum plan_memory memory,
+                       int index, enum infer_dtype dtype,
+                       struct infer_error *err, struct view *out)
+{
+    const struct graph_value *v = &plan->g->value[value];
+    size_t bytes;
+
+    if (v->rank < 0 || view_dense(plan->n_buffers, dtype, v->rank, v->dim,
+                                  KERN_NCHW, &bytes, out) < 0)
+        return error_set(err, INFER_EMEMORY,
+                         "tensor '%s' does not fit in memory", v->name);
+    return add_buffer(plan, memory, bytes, index, err);
+}
+
+/* An input as the device gets it, then as the plan computes with it: one copy
+ * converts the type and, for images, puts channels last. */
+static int set_input(struct plan *plan, int i, struct infer_error *err)
+{
+    const int value = plan->g->input[i];
+    const struct graph_value *v = &plan->g->value[value];
+    const enum infer_dtype to = plan_dtype(plan, v->dtype);
+    struct view given, kept;
+    int rc = make_source(plan, value, PLAN_INPUT, i,
+                         plan_input_dtype(plan, v->dtype), err, &given);
+
+    if (rc < 0)
+        return rc;
+    plan->input_buffer[i] = rc;
+    plan->buffer[rc].first = -1;
+    /* On a device of its own memory a run may be repeated on its inputs. */
+    if (!plan->config->device->ops->host_memory)
+        plan->buffer[rc].last = INT_MAX;
+    kept = given;
+    if (given.t.dtype != to) {
+        rc = plan_buffer(plan, -1, to, v->rank, v->dim, KERN_NHWC, err, &kept);
+        if (rc == 0)
+            rc = plan_copy_to(plan, -1, &given, &kept, err);
+        if (rc < 0)
+            return rc;
+    }
+    plan_set(plan, value, &kept);
+    return 0;
+}
+
+int plan_constant_as(struct plan *plan, const struct view *v,
+                     enum infer_dtype dtype, struct infer_error *err,
+                     struct view *out)
+{
+    const int value = plan->buffer[v->buffer].value;
+    struct view whole;
+    int i, rc;
+
+    *out = *v;
+    out->t.dtype = dtype;
+    for (i = 0; i < plan->n_buffers; i++)
+        if (plan->buffer[i].memory == PLAN_CONSTANT &&
+            plan->buffer[i].value == value && plan->buffer[i].dtype == dtype) {
+            out->buffer = i;
+            return 0;
+        }
+    rc = make_source(plan, value, PLAN_CONSTANT, value, dtype, err, &whole);
+    if (rc < 0)
+        return rc;
+    plan->buffer[rc].dtype = dtype;
+    out->buffer = rc;
+    return 0;
+}
+
+static int set_sources(struct plan *plan, struct infer_error *err)
+{
+    const struct graph *g = plan->g;
+    int i, rc;
+
+    for (i = 0; i < g->n_inputs; i++) {
+        rc = set_input(plan, i, err);
+        if (rc < 0)
+            return rc;
+    }
+    for (i = 0; i < g->n_values; i++)
+        if (g->value[i].data && plan->value[i].uses > 0) {
+            const enum infer_dtype dtype = plan_dtype(plan, g->value[i].dtype);
+            struct view view;
+
+            rc = make_source(plan, i, PLAN_CONSTANT, i, dtype, err, &view);
+            if (rc < 0)
+                return rc;
+            plan->buffer[rc].dtype = dtype;
+            plan_set(plan, i, &view);
+        }
+    return 0;
+}
+
+static void count_uses(struct plan *plan)
+{
+    const struct graph *g = plan->g;
+    int i, k;
+
+    for (i = 0; i < g->n_nodes; i++)
+        for (k = 0; k < g->node[i].n_in; k++)
+            if (g->node[i].op != GRAPH_NONE && g->node[i].in[k] >= 0)
+                plan->value[g->node[i].in[k]].uses++;
+    for (i = 0; i < g->n_outputs; i++)
+        plan->value[g->output[i]].uses++;
+}
+
+/* With complete input shapes every shape must be known, and positive products
+ * are checked where buffers are made. */
+static int check_shapes(const struct plan *plan, struct infer_error *err)
+{
+    const struct graph *g = plan->g;
+    int i, k;
+
+    for (i = 0; i < g->n_values; i++) {
+        const struct graph_value *v = &g->value[i];
+
+        if (!v->name || plan->value[i].uses == 0)
+            continue;
+        for (k = 0; k < v->rank && v->dim[k] >= 0; k++)
+            ;
+        if (v->rank < 0 || k < v->rank)
+            return error_set(err, INFER_EUNSUPPORTED,
+                             "tensor '%s': its shape depends on data", v->name);
+    }
+    return 0;
+}
+
+static int lower_all(struct plan *plan, struct infer_error *err)
+{
+    const struct graph *g = plan->g;
+    int i, k, rc;
+
+    for (i = 0; i < g->n_nodes; i++) {
+        const struct graph_node *n = &g->node[i];
+
+        if (n->op == GRAPH_NONE)
+            continue;
+        for (k = 0; k < n->n_in; k++)
+            if (n->in[k] >= 0 && !plan->value[n->in[k]].ready)
+                return error_set(err, INFER_EFORMAT,
+                                 "node '%s': input '%s' has no value",
+                                 node_name(plan, i), g->value[n->in[k]].name);
+        rc = lower_node(plan, i, err);
+        if (rc < 0)
+            return rc;
+        for (k = 0; k < n->n_in; k++)
+            if (n->in[k] >= 0)
+                plan->buffer[plan->value[n->in[k]].view.buffer].pending--;
+    }
+    return 0;
+}
+
+/* Outputs as callers see them: dense, row-major, of the declared type, and
+ * still there after the run. */
+static int lay_outputs(struct plan *plan, struct infer_error *err)
+{
+    const struct graph *g = plan->g;
+    int i, rc;
+
+    for (i = 0; i < g->n_outputs; i++) {
+        const struct graph_value *v = &g->value[g->output[i]];
+        const struct plan_value *pv = &plan->value[g->output[i]];
+        struct view *out = &plan->output[i];
+
+        if (!pv->ready)
+            return error_set(err, INFER_EFORMAT, "output '%s' has no value",
+                             v->name);
+        *out = pv->view;
+        if (out->t.dtype != v->dtype ||
+            !kern_tensor_is_dense(&out->t, KERN_NCHW) ||
+            (plan->buffer[out->buffer].memory != PLAN_ARENA &&
+             plan->buffer[out->buffer].memory != PLAN_KEPT)) {
+            rc = plan_buffer(plan, v->producer, v->dtype, v->rank, v->dim,
+                             KERN_NCHW, err, out);
+            if (rc == 0)
+                rc = plan_copy_to(plan, v->producer, &pv->view, out, err);
+            if (rc < 0)
+                return rc;
+        }
+        plan->buffer[out->buffer].last = INT_MAX;
+    }
+    return 0;
+}
+
+/* Places every buffer of the arena, and those of the kept memory behind one
+ * another. */
+static int lay_memory(struct plan *plan, struct infer_error *err)
+{
+    const bool reuse = !plan->config->keep_tensors;
+    struct arena_item *item = calloc((size_t)plan->n_buffers + 1, sizeof *item);
+    size_t total = 0;
+    int i, rc = INFER_EMEMORY;
+
+    if (!item)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    for (i = 0; i < plan->n_buffers; i++) {
+        struct plan_buffer *b = &plan->buffer[i];
+        size_t bytes = b->bytes;
+
+        /* What no step touches needs no place. */
+        if (b->memory == PLAN_CONSTANT || bytes == 0 || b->first == INT_MAX)
+            continue;
+        if (b->memory == PLAN_KEPT) {
+            b->offset = plan->kept_bytes;
+            bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+            if (!checked_add(plan->kept_bytes, bytes, &plan->kept_bytes)) {
+                error_set(err, INFER_EMEMORY, "constants do not fit in memory");
+                goto done;
+            }
+            continue;
+        }
+        item[i].bytes = bytes;
+        item[i].first = b->first;
+        item[i].last = b->last < b->first ? b->first : b->last;
+        if (!checked_add(total, bytes, &total)) {
+            error_set(err, INFER_EMEMORY, "activations do not fit in memory");
+            goto done;
+        }
+    }
+    plan->unshared_bytes = total;
+    rc = arena_place(item, plan->n_buffers, reuse, err, &plan->arena_bytes);
+    for (i = 0; rc == 0 && i < plan->n_buffers; i++)
+        if (plan->buffer[i].memory == PLAN_ARENA ||
+            plan->buffer[i].memory == PLAN_INPUT)
+            plan->buffer[i].offset = item[i].offset;
+done:
+    free(item);
+    return rc;
+}
+
+static int allocate(struct plan *plan, struct infer_error *err)
+{
+    const struct graph *g = plan->g;
+
+    plan->value = calloc((size_t)g->n_values + 1, sizeof *plan->value);
+    plan->output = calloc((size_t)g->n_outputs + 1, sizeof *plan->output);
+    plan->input_buffer =
+        calloc((size_t)g->n_inputs + 1, sizeof *plan->input_buffer);
+    if (!plan->value || !plan->output || !plan->input_buffer)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    return 0;
+}
+
+static int make(struct plan *plan, const struct graph_shape *shape,
+                struct infer_error *err)
+{
+    int rc;
+
+    plan->g = graph_copy(model_graph(plan->config->model));
+    if (!plan->g)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    rc = graph_infer_shapes(plan->g, shape, err);
+    if (rc == 0)
+        rc = allocate(plan, err);
+    if (rc < 0)
+        return rc;
+    count_uses(plan);
+    rc = check_shapes(plan, err);
+    if (rc == 0)
+        rc = set_sources(plan, err);
+    if (rc < 0)
+        return rc;
+    plan_host(plan);
+    error_clear(err);
+    rc = lower_all(plan, err);
+    if (rc == 0)
+        rc = lay_outputs(plan, err);
+    if (rc == 0 && plan->failed > 0)
+        rc = INFER_EUNSUPPORTED; /* the error lists the nodes */
+    if (rc == 0)
+        rc = lay_memory(plan, err);
+    return rc;
+}
+
+int plan_new(const struct plan_config *config, const struct graph_shape *shape,
+             struct infer_error *err, struct plan **out)
+{
+    struct plan *plan = calloc(1, sizeof *plan);
+    int rc;
+
+    if (!plan)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    plan->config = config;
+    rc = make(plan, shape, err);
+    if (rc < 0) {
+        plan_free(plan);
+        return rc;
+    }
+    *out = plan;
+    return 0;
+}
+
+void plan_free(struct plan *plan)
+{
+    struct packed_cache *cache;
+    int i, k;
+
+    if (!plan)
+        return;
+    cache = model_packed(plan->config->model);
+    for (i = 0; i < plan->n_steps; i++) {
+        struct plan_step *s = plan->step[i];
+
+        if (s->prepared)
+            kern_release(&s->exec);
+        for (k = 0; k < KERN_MAX_IN; k++)
+            packed_unref(cache, s->packed[k]);
+        free(s);
+    }
+    for (i = 0; i < plan->n_buffers; i++)
+        packed_unref(cache, plan->buffer[i].plain);
+    if (plan->graph)
+        plan->config->device->ops->graph_free(plan->config->device,
+                                              plan->graph);
+    if (plan->kept)
+        plan->config->device->ops->free(plan->config->device, plan->kept);
+    free(plan->step);
+    free(plan->run);
+    free(plan->patch);
+    free(plan->buffer);
+    free(plan->copy);
+    free(plan->value);
+    free(plan->output);
+    free(plan->input_buffer);
+    graph_free(plan->g);
+    free(plan);
+}

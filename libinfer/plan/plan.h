@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A plan: how one model runs for one set of input shapes.
+ *
+ * plan_new() walks the graph once, producers first.  Each node is lowered
+ * (lower.c) to views or to steps (plan_emit.c); a step is one row of the
+ * kernel table on views of buffers.  Then plan_prepare() makes the steps
+ * runnable: it prepares kernels, packs constants, and computes what depends on
+ * constants alone.  plan_bind() sets the pointers.
+ *
+ * Everything here is private to the runtime.
+ */
+#ifndef LIBINFER_PLAN_PLAN_H
+#define LIBINFER_PLAN_PLAN_H
+
+#include "kernels/kern.h"
+#include "libinfer/device/device.h"
+#include "libinfer/graph/graph.h"
+#include "libinfer/memory/view.h"
+#include "libinfer/model/model.h"
+#include "libinfer/model/packed.h"
+#include "libinfer/tune/tune.h"
+
+/* What a session asks of its plans. */
+struct plan_config {
+    struct infer_model *model;
+    const struct device *device;
+    /* Backends in order of preference. */
+    enum infer_backend backend[2];
+    int n_backends;
+    /* Products (convolution, dense, matmul) must be computed by backend[0]:
+     * it was asked for by name. */
+    bool strict;
+    bool deterministic;
+    bool keep_tensors;
+    enum infer_precision precision;
+    struct tuner *tuner; /* NULL: nothing is measured */
+    void (*progress)(void *user, int done, int total); /* of it; may be NULL */
+    void *progress_user;
+};
+
+enum plan_memory {
+    PLAN_ARENA,   /* in the session's arena, shared by lifetime */
+    PLAN_KEPT,    /* computed from constants once, held by the plan */
+    PLAN_INPUT,   /* the caller's array, or its copy in the arena */
+    PLAN_CONSTANT /* a constant of the graph */
+};
+
+struct plan_buffer {
+    enum plan_memory memory;
+    size_t bytes;
+    size_t offset;   /* in the arena or the kept memory */
+    int first, last; /* steps; an input is written at -1 */
+    int value;       /* PLAN_CONSTANT: graph value; PLAN_INPUT: its index */
+    enum infer_dtype dtype; /* PLAN_CONSTANT: as what it is read */
+    int copies;             /* head of the chain in plan->copy, or -1 */
+    /* Reads of values in this buffer that nodes not yet lowered, and graph
+     * outputs, will make.  1 while the only reader is lowered: that one may
+     * overwrite it. */
+    int64_t pending;
+    struct packed *plain; /* PLAN_CONSTANT: where some step reads it as it is */
+};
+
+/* A dense copy of a view, kept for the next node that needs the same. */
+struct plan_copy {
+    struct view from, to;
+    int next;
+};
+
+struct plan_value {
+    bool ready; /* view is set */
+    struct view view;
+    int uses;
+    /* The value is view times these, N, C and ones, a product that nobody has
+     * made yet (lower_factors.c). */
+    bool has_factors;
+    struct view factors;
+    /* Where the value is part of a concatenation that is built in place: the
+     * value that holds it (-1: none), and where along which axis. */
+    int host, host_axis;
+    int64_t host_offset;
+    int host_depth;
+    bool has_home, homed; /* home is known; the data is (going to be) there */
+    struct view home;
+};
+
+struct plan_step {
+    struct kern_exec exec;
+    struct kern_args args;
+    struct view in[KERN_MAX_IN], out;
+    struct packed *packed[KERN_MAX_IN];
+    struct tune_choice choice;   /* of the row and its variant; NULL: as is */
+    const struct kern_row *rule; /* what was chosen without measuring */
+    int node;
+    bool once;      /* depends on constants only: run while preparing */
+    bool main;      /* the node's own operation, not a copy beside it */
+    bool prepared;  /* exec is to be released */
+    double seconds; /* sum of all profiled runs */
+    uint64_t runs;
+};
+
+/* An argument that points into the caller's input. */
+struct plan_patch {
+    const void **slot;
+    int input;
+    size_t bytes; /* from the start of the array */
+};
+
+struct plan {
+    const struct plan_config *config;
+    struct graph *g; /* with the shapes of this plan */
+    struct plan_value *value;
+    struct plan_buffer *buffer;
+    int n_buffers, buffers_capacity;
+    struct plan_copy *copy;
+    int n_copies, copies_capacity;
+    struct plan_step **step;
+    int n_steps, steps_capacity;
+    struct plan_step **run; /* the steps that are not `once` */
+    int n_run;
+    struct plan_patch *patch;
+    int n_patches;
+    struct view *output; /* dense row-major, in declared types */
+    int *input_buffer;   /* one an input */
+    size_t arena_bytes, unshared_bytes, kept_bytes, workspace_bytes;
+    size_t weight_bytes;
+    void *kept;
+    int failed; /* nodes without a kernel, listed in the error */
+    bool prepared;
+    bool recalled; /* the tuner knows its choices as those of a network */
+    /* What the pointers were set for, the runs since then, and those runs
+     * recorded where the device can. */
+    const void *bound_arena, *bound_workspace;
+    uint64_t bound_runs;
+    struct device_graph *graph;
+};
+
+/* Chooses kernels and lays out memory; shape: one an input, complete.
+ * EUNSUPPORTED lists every node for which there is no kernel. */
+int plan_new(const struct plan_config *config, const struct graph_shape *shape,
+             struct infer_error *err, struct plan **out);
+void plan_free(struct plan *plan); /* NULL is fine */
+
+/* Prepares kernels and constants and runs the steps on constants.  Sets
+ * workspace_bytes and weight_bytes. */
+int plan_prepare(struct plan *plan, struct infer_error *err);
+
+/* Replaces the rows of the steps by those that the tuner finds fastest. */
+int plan_tune(struct plan *plan, struct infer_error *err);
+/* Then by those with which this network is known to be the quickest. */
+void plan_recall(struct plan *plan);
+/* Finds these where they are not known: a prepared plan is run, and some of its
+ * steps are prepared anew.  The plan is to be bound afterwards. */
+int plan_refine(struct plan *plan, struct infer_error *err);
+
+/* The constant behind input i of a prepared problem, as it wants it: *out where
+ * it is packed, else in the buffer. */
+int plan_load_constant(struct plan *plan, const struct kern_exec *exec,
+                       const struct view *v, int i, struct infer_error *err,
+                       struct packed **out);
+/* Sets workspace_bytes by the steps. */
+void plan_count_workspace(struct plan *plan);
+
+/* Sets all pointers for these pieces of memory; allocates nothing. */
+void plan_bind(struct plan *plan, void *arena, void *workspace);
+
+/* Launches a step; all steps of a run.  Errors name the node. */
+int plan_launch_step(const struct plan *plan, const struct plan_step *step,
+                     struct infer_error *err);
+int plan_launch(const struct plan *plan, struct infer_error *err);
+/* Records a run, on a device that can. */
+int plan_record(const struct plan *plan, struct infer_error *err,
+                struct device_graph **out);
+
+/* The element with indices 0 of a view, as the plan is bound; NULL for inputs
+ * and for constants that no step reads as they are. */
+void *plan_locate(const struct plan *plan, const struct view *v);
+
+/* Name for people of a step: its node's, or that of the output it makes. */
+const char *plan_step_name(const struct plan *plan,
+                           const struct plan_step *step);
+
+/* Whether a row computes the problem on these views, whose tensors are those
+ * of the problem: supports() and, but for KERN_STRIDED rows, alignment. */
+bool plan_takes(const struct plan *plan, const struct kern_row *row,
+                const struct kern_problem *p, const struct view *in,
+                const struct view *out);
+/* Backends that may compute the operation: the first n of the session's. */
+int plan_backends(const struct plan *plan, enum kern_op op);
+
+/* ---- for lowering -------------------------------------------------- */
+
+/* The type in which values declared as this one are computed and kept: that of
+ * the session's precision for single and half, since precision is asked for by
+ * the session and not by the file. */
+enum infer_dtype plan_dtype(const struct plan *plan, enum infer_dtype declared);
+/* The type in which an input reaches the device: the declared one where the
+ * device converts, else that of plan_dtype(). */
+enum infer_dtype plan_input_dtype(const struct plan *plan,
+                                  enum infer_dtype declared);
+
+/* The value lies there from now on. */
+void plan_set(struct plan *plan, int value, const struct view *view);
+
+/* A new dense buffer and its view; named in errors after the node. */
+int plan_buffer(struct plan *plan, int node, enum infer_dtype dtype, int rank,
+                const int64_t *dim, enum kern_layout layout,
+                struct infer_error *err, struct view *out);
+
+/* A view of a constant in another type: the constant is converted when it is
+ * packed, not in a run. */
+int plan_constant_as(struct plan *plan, const struct view *v,
+                     enum infer_dtype dtype, struct infer_error *err,
+                     struct view *out);
+
+/* Which inputs of a problem follow the layout of its output. */
+enum plan_class {
+    PLAN_IMAGE,     /* in[0], the residual and the output have one layout */
+    PLAN_POINTWISE, /* all of them; any layout will do */
+    PLAN_ROWS       /* row-major unless the row takes what is there */
+};
+
+/* A problem on views: attr, op and epilogue are set in p, tensors in in[] and
+ * p.out[0] (dtype, rank, dim; strides are chosen here). */
+struct plan_emit {
+    enum plan_class class;
+    struct kern_problem p;
+    struct view in[KERN_MAX_IN];
+    int value;    /* the value that it becomes as it is, or -1 */
+    int residual; /* index in in[], or -1 */
+};
+
+/* Whether input i of an operation is a vector beside the activations (bias,
+ * scale, statistics, slope): it stays in single precision when those are in
+ * half. */
+bool plan_is_vector(enum kern_op op, int i);
+
+/* Chooses a row and layouts, adds the steps, says where the result is. */
+int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
+              struct infer_error *err, struct view *out);
+/* Copies into a given view, converting type and strides. */
+int plan_copy_to(struct plan *plan, int node, const struct view *from,
+                 const struct view *to, struct infer_error *err);
+/* v itself where it is dense in the layout, else a copy that is. */
+int plan_dense(struct plan *plan, int node, const struct view *v,
+               enum kern_layout layout, struct infer_error *err,
+               struct view *out);
+
+/* ---- concatenation in place ---------------------------------------- */
+
+/* Decides which values are built inside a concatenation. */
+void plan_host(struct plan *plan);
+/* Where a hosted value, or a concatenation's result, lies; creates the buffer
+ * in this layout when nobody asked before. */
+int plan_home(struct plan *plan, int value, enum kern_layout layout,
+              struct infer_error *err, struct view *out);
+
+/* ---- lowering ------------------------------------------------------ */
+
+/* Sets the view of every output of the node. */
+int lower_node(struct plan *plan, int node, struct infer_error *err);
+
+#endif

@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From one problem on views to steps.
+ *
+ * For each backend in order of preference and each of its rows, a few ways to
+ * lay the tensors out are put to the row's supports() (plan_choice.c); the
+ * first that it takes is used, with copies in front where the inputs lie
+ * otherwise.  Rows for comparison are asked where no other computes a problem.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/problem.h"
+#include "libinfer/plan/plan.h"
+#include "libinfer/plan/plan_choice.h"
+
+/* ---- steps --------------------------------------------------------- */
+
+static void touch(struct plan *plan, const struct view *v, int step)
+{
+    struct plan_buffer *b = &plan->buffer[v->buffer];
+
+    if (step < b->first)
+        b->first = step;
+    if (step > b->last)
+        b->last = step;
+}
+
+/* Computed once, before the first run. */
+static bool is_steady(const struct plan *plan, const struct view *v)
+{
+    enum plan_memory memory = plan->buffer[v->buffer].memory;
+
+    return memory == PLAN_CONSTANT || memory == PLAN_KEPT;
+}
+
+static bool inputs_steady(const struct plan *plan, const struct view *in,
+                          int n_in)
+{
+    int i;
+
+    for (i = 0; i < n_in; i++)
+        if (in[i].t.dtype != INFER_NONE && !is_steady(plan, &in[i]))
+            return false;
+    return true;
+}
+
+/* A buffer that nothing wrote yet, and all of which the view covers. */
+static bool is_fresh(const struct plan *plan, const struct view *v)
+{
+    const struct plan_buffer *b = &plan->buffer[v->buffer];
+
+    return b->memory == PLAN_ARENA && b->first == INT_MAX &&
+           (size_t)kern_tensor_count(&v->t) * infer_dtype_size(v->t.dtype) ==
+               b->bytes;
+}
+
+static int add_step(struct plan *plan, int node, const struct kern_row *row,
+                    const struct kern_problem *p, const struct view *in,
+                    const struct view *out, bool is_main,
+                    struct infer_error *err)
+{
+    struct plan_step *s;
+    int i;
+
+    if (plan->n_steps == plan->steps_capacity) {
+        int capacity = plan->steps_capacity ? 2 * plan->steps_capacity : 64;
+        struct plan_step **step =
+            realloc(plan->step, (size_t)capacity * sizeof *step);
+
+        if (!step)
+            return error_set(err, INFER_EMEMORY, "plan: out of memory");
+        plan->step = step;
+        plan->steps_capacity = capacity;
+    }
+    s = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    s->exec.row = row;
+    memcpy(&s->exec.problem, p, sizeof *p);
+    s->node = node;
+    s->main = is_main;
+    s->out = *out;
+    s->once = is_fresh(plan, out) && inputs_steady(plan, in, p->n_in);
+    if (s->once)
+        plan->buffer[out->buffer].memory = PLAN_KEPT;
+    for (i = 0; i < p->n_in; i++) {
+        s->in[i] = in[i];
+        if (in[i].t.dtype != INFER_NONE)
+            touch(plan, &in[i], plan->n_steps);
+    }
+    touch(plan, out, plan->n_steps);
+    plan->step[plan->n_steps++] = s;
+    return 0;
+}
+
+/* ---- where the output goes ----------------------------------------- */
+
+/* The input that the output may overwrite, as kern.h allows it, or -1: in[0]
+ * of element-wise operations, the residual of a convolution. */
+static int overwritable(const struct plan_emit *e)
+{
+    switch (e->p.op) {
+    case KERN_UNARY:
+    case KERN_BINARY:
+    case KERN_SCALE_SHIFT:
+    case KERN_BATCH_NORM:
+        return 0;
+    case KERN_CONV_FPROP:
+        return e->residual;
+    default:
+        return -1;
+    }
+}
+
+static bool same_strides(const struct kern_tensor *a,
+                         const struct kern_tensor *b)
+{
+    int i;
+
+    if (a->rank != b->rank)
+        return false;
+    for (i = 0; i < a->rank; i++)
+        if (a->dim[i] != b->dim[i] ||
+            (a->dim[i] > 1 && a->stride[i] != b->stride[i]))
+            return false;
+    return true;
+}
+
+/* The input whose memory the output takes over, or -1: nobody else reads that
+ * buffer, not even this step through another input. */
+static int in_place(const struct plan *plan, const struct plan_emit *e,
+                    const struct plan_choice *c, const struct view *in)
+{
+    const struct kern_tensor *out = &c->problem.out[0];
+    const int over = overwritable(e);
+    const struct plan_buffer *b;
+    int i;
+
+    if (over < 0 || plan->config->keep_tensors)
+        return -1;
+    b = &plan->buffer[in[over].buffer];
+    if (b->memory != PLAN_ARENA || b->pending != 1 ||
+        infer_dtype_size(in[over].t.dtype) != infer_dtype_size(out->dtype) ||
+        !same_strides(&in[over].t, out))
+        return -1;
+    for (i = 0; i < c->problem.n_in; i++)
+        if (i != over && in[i].t.dtype != INFER_NONE &&
+            in[i].buffer == in[over].buffer)
+            return -1;
+    return over;
+}
+
+/* Microseconds of a copy, roughly: its launch, and its bytes at 2 TB/s. */
+static double copy_estimate(const struct kern_tensor *t)
+{
+    return 3 + 2e-6 * (double)kern_tensor_count(t) *
+                   (double)infer_dtype_size(t->dtype);
+}
+
+/* Inside the concatenation that the value is part of, where some row of the
+ * same backend writes there and is not so much slower that the value is better
+ * copied there later. */
+static int try_home(struct plan *plan, const struct plan_emit *e,
+                    struct plan_choice *c, const struct view *in,
+                    struct infer_error *err, bool *done, struct view *out)
+{
+    struct plan_value *v = &plan->value[e->value];
+    const struct kern_tensor *want = &e->p.out[0];
+    const enum infer_backend backend = c->row->backend;
+    const struct kern_row *row;
+    struct kern_problem p;
+    struct view home, dense;
+    double here, there;
+    int rc;
+
+    rc = plan_home(plan, e->value, c->attempt.out, err, &home);
+    if (rc < 0)
+        return rc;
+    if (home.t.dtype != want->dtype || home.t.rank != want->rank ||
+        memcmp(home.t.dim, want->dim,
+               (size_t)want->rank * sizeof want->dim[0]) != 0)
+        return 0;
+    memcpy(&p, &c->problem, sizeof p);
+    p.out[0] = home.t;
+    row = plan_best_row(plan, &p, backend, in, &home, &there);
+    if (!row)
+        return 0;
+    dense = home; /* in a buffer of its own: any aligned place will do */
+    dense.offset = 0;
+    dense.t = c->problem.out[0];
+    (void)plan_best_row(plan, &c->problem, backend, in, &dense, &here);
+    if (here > 0 && (there == 0 || there > here + copy_estimate(want)))
+        return 0;
+    c->row = row;
+    memcpy(&c->problem, &p, sizeof p);
+    v->homed = true;
+    *out = home;
+    *done = true;
+    return 0;
+}
+
+static int place_output(struct plan *plan, int node, const struct plan_emit *e,
+                        struct plan_choice *c, const struct view *in,
+                        struct infer_error *err, struct view *out)
+{
+    const struct kern_tensor *t = &e->p.out[0];
+    bool done = false;
+    int over, rc;
+
+    if (e->value >= 0 && plan->value[e->value].host >= 0 &&
+        !inputs_steady(plan, in, c->problem.n_in)) {
+        rc = try_home(plan, e, c, in, err, &done, out);
+        if (rc < 0 || done)
+            return rc;
+    }
+    over = in_place(plan, e, c, in);
+    if (over >= 0) {
+        *out = in[over];
+        out->t.dtype = t->dtype;
+        /* Copies of what was there are stale now. */
+        plan->buffer[out->buffer].copies = -1;
+        return 0;
+    }
+    return plan_buffer(plan, node, t->dtype, t->rank, t->dim, c->attempt.out,
+                       err, out);
+}
+
+static int emit_choice(struct plan *plan, int node, const struct plan_emit *e,
+                       struct plan_choice *c, struct infer_error *err,
+                       struct view *out)
+{
+    struct view in[KERN_MAX_IN];
+    const struct kern_row *best;
+    double us;
+    int i, rc;
+
+    memset(in, 0, sizeof in);
+    for (i = 0; i < e->p.n_in; i++) {
+        in[i] = e->in[i];
+        if (!plan_moves(e, i, &c->attempt))
+            continue;
+        rc = plan_dense(plan, node, &e->in[i], c->attempt.layout, err, &in[i]);
+        if (rc < 0)
+            return rc;
+    }
+    rc = place_output(plan, node, e, c, in, err, out);
+    if (rc < 0)
+        return rc;
+    best = plan_best_row(plan, &c->problem, c->row->backend, in, out, &us);
+    return add_step(plan, node, best ? best : c->row, &c->problem, in, out,
+                    true, err);
+}
+
+/* ---- epilogues that a backend does not fuse ------------------------ */
+
+static bool has_epilogue(const struct plan_emit *e)
+{
+    return e->p.epilogue.act.kind != KERN_IDENTITY || e->residual >= 0;
+}
+
+/* Emits a step whose in[0] is y, which nobody else reads. */
+static int emit_over(struct plan *plan, int node, const struct plan_emit *e,
+                     struct infer_error *err, struct view *y)
+{
+    const int buffer = y->buffer;
+    const int64_t pending = plan->buffer[buffer].pending;
+    int rc;
+
+    plan->buffer[buffer].pending = 1;
+    rc = plan_emit(plan, node, e, err, y);
+    plan->buffer[buffer].pending = pending;
+    return rc;
+}
+
+static int emit_activation(struct plan *plan, int node, struct view *y,
+                           const struct kern_unary *act, int value,
+                           struct infer_error *err)
+{
+    struct plan_emit u;
+
+    memset(&u, 0, sizeof u);
+    u.class = PLAN_POINTWISE;
+    u.p.op = KERN_UNARY;
+    u.p.attr.unary = *act;
+    u.p.n_in = 1;
+    u.in[0] = *y;
+    u.p.out[0] = y->t;
+    u.value = value;
+    u.residual = -1;
+    return emit_over(plan, node, &u, err, y);
+}
+
+static int emit_sum(struct plan *plan, int node, struct view *y,
+                    const struct view *residual, const struct kern_unary *act,
+                    int value, struct infer_error *err)
+{
+    struct plan_emit b;
+
+    memset(&b, 0, sizeof b);
+    b.class = PLAN_POINTWISE;
+    b.p.op = KERN_BINARY;
+    b.p.attr.binary.kind = KERN_ADD;
+    if (act)
+        b.p.epilogue.act = *act;
+    b.p.n_in = 2;
+    b.in[0] = *y;
+    b.in[1] = *residual;
+    b.p.out[0] = y->t;
+    b.value = value;
+    b.residual = -1;
+    return emit_over(plan, node, &b, err, y);
+}
+
+/* The operation bare, then what the epilogue holds as steps of its own. */
+static int emit_split(struct plan *plan, int node, const struct plan_emit *e,
+                      struct plan_choice *c, const struct plan_emit *bare,
+                      struct infer_error *err, struct view *out)
+{
+    const struct kern_unary *act = &e->p.epilogue.act;
+    bool last = e->p.epilogue.residual_last;
+    struct view y;
+    int rc = emit_choice(plan, node, bare, c, err, &y);
+
+    if (rc < 0)
+        return rc;
+    if (e->residual < 0) {
+        rc = emit_activation(plan, node, &y, act, e->value, err);
+    } else if (act->kind == KERN_IDENTITY || !last) {
+        rc = emit_sum(plan, node, &y, &e->in[e->residual], act, e->value, err);
+    } else {
+        rc = emit_activation(plan, node, &y, act, -1, err);
+        if (rc == 0)
+            rc = emit_sum(plan, node, &y, &e->in[e->residual], NULL, e->value,
+                          err);
+    }
+    *out = y;
+    return rc;
+}
+
+static void make_bare(const struct plan_emit *e, struct plan_emit *bare)
+{
+    memcpy(bare, e, sizeof *bare);
+    memset(&bare->p.epilogue, 0, sizeof bare->p.epilogue);
+    if (e->residual >= 0)
+        memset(&bare->in[e->residual], 0, sizeof bare->in[0]);
+    while (bare->p.n_in > 0 && bare->in[bare->p.n_in - 1].t.dtype == INFER_NONE)
+        bare->p.n_in--;
+    bare->residual = -1;
+    bare->value = -1;
+}
+
+/* ---- entry --------------------------------------------------------- */
+
+static bool is_product(enum kern_op op)
+{
+    return op == KERN_CONV_FPROP || op == KERN_CONV_TRANSPOSE_FPROP ||
+           op == KERN_DENSE_FPROP || op == KERN_MATMUL || op == KERN_SQUEEZE;
+}
+
+/* Notes that nothing computes the node and goes on with a result of the right
+ * shape, so that the nodes after it are judged as well. */
+static int emit_nothing(struct plan *plan, int node, const struct plan_emit *e,
+                        const struct infer_error *why, struct infer_error *err,
+                        struct view *out)
+{
+    const struct graph_node *n = &plan->g->node[node];
+    const struct kern_tensor *t = &e->p.out[0];
+
+    plan->failed++;
+    error_add(err, INFER_EUNSUPPORTED, "node '%s' (%s): no kernel%s%s",
+              n->name ? n->name : "", graph_op_info(n->op)->name,
+              why->text[0] ? ": " : "", why->text);
+    return plan_buffer(plan, node, t->dtype, t->rank, t->dim, KERN_NCHW, err,
+                       out);
+}
+
+bool plan_is_vector(enum kern_op op, int i)
+{
+    if (i == kern_op_residual(op))
+        return false;
+    switch (op) {
+    case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_DENSE_FPROP:
+        return i == 2;
+    case KERN_BATCH_NORM:
+    case KERN_SCALE_SHIFT:
+    case KERN_LAYER_NORM:
+    case KERN_GROUP_NORM:
+    case KERN_PRELU:
+        return i > 0;
+    case KERN_SQUEEZE:
+        return i > 2;
+    default:
+        return false;
+    }
+}
+
+static int widen_vectors(struct plan *plan, int node, struct plan_emit *e,
+                         struct infer_error *err)
+{
+    int i, rc = 0;
+
+    for (i = 0; rc == 0 && i < e->p.n_in; i++) {
+        const struct view v = e->in[i];
+
+        if (!plan_is_vector(e->p.op, i) ||
+            (v.t.dtype != INFER_F16 && v.t.dtype != INFER_BF16))
+            continue;
+        if (plan->buffer[v.buffer].memory == PLAN_CONSTANT) {
+            rc = plan_constant_as(plan, &v, INFER_F32, err, &e->in[i]);
+            continue;
+        }
+        rc = plan_buffer(plan, node, INFER_F32, v.t.rank, v.t.dim, KERN_NCHW,
+                         err, &e->in[i]);
+        if (rc == 0)
+            rc = plan_copy_to(plan, node, &v, &e->in[i], err);
+    }
+    return rc;
+}
+
+int plan_backends(const struct plan *plan, enum kern_op op)
+{
+    return plan->config->strict && is_product(op) ? 1
+                                                  : plan->config->n_backends;
+}
+
+/* Emits the node through one backend, its epilogue as steps of their own where
+ * the backend fuses none; 1: it has no row for it. */
+static int emit_through(struct plan *plan, int node, const struct plan_emit *e,
+                        enum infer_backend backend, bool baselines,
+                        struct infer_error *why, struct infer_error *err,
+                        struct view *out)
+{
+    struct plan_emit bare;
+    struct plan_choice c;
+
+    if (plan_find(plan, e, backend, baselines, why, &c))
+        return emit_choice(plan, node, e, &c, err, out);
+    if (!has_epilogue(e))
+        return 1;
+    make_bare(e, &bare);
+    if (plan_find(plan, &bare, backend, baselines, NULL, &c))
+        return emit_split(plan, node, e, &c, &bare, err, out);
+    return 1;
+}
+
+static int emit_any(struct plan *plan, int node, const struct plan_emit *e,
+                    struct infer_error *err, struct view *out)
+{
+    const int n = plan_backends(plan, e->p.op);
+    struct infer_error why;
+    int i, rc = 1;
+
+    why.text[0] = '\0';
+    for (i = 0; i < n && rc > 0; i++)
+        rc = emit_through(plan, node, e, plan->config->backend[i], false, &why,
+                          err, out);
+    for (i = 0; i < n && rc > 0; i++)
+        rc = emit_through(plan, node, e, plan->config->backend[i], true, NULL,
+                          err, out);
+    return rc > 0 ? emit_nothing(plan, node, e, &why, err, out) : rc;
+}
+
+int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
+              struct infer_error *err, struct view *out)
+{
+    struct plan_emit wide;
+    int rc;
+
+    if (kern_tensor_count(&e->p.out[0]) == 0)
+        return plan_buffer(plan, node, e->p.out[0].dtype, e->p.out[0].rank,
+                           e->p.out[0].dim, KERN_NCHW, err, out);
+    if (plan->config->precision == INFER_PRECISION_FP32 ||
+        plan->config->precision == INFER_PRECISION_TF32)
+        return emit_any(plan, node, e, err, out);
+    memcpy(&wide, e, sizeof wide);
+    rc = widen_vectors(plan, node, &wide, err);
+    return rc < 0 ? rc : emit_any(plan, node, &wide, err, out);
+}
+
+/* ---- copies -------------------------------------------------------- */
+
+/* The row for a copy: the merged form is put to a backend before the plain
+ * one, since more kernels walk few dimensions. */
+static const struct kern_row *find_copy(const struct plan *plan,
+                                        struct kern_problem *p)
+{
+    const struct plan_config *config = plan->config;
+    struct kern_problem merged;
+    size_t r;
+    int i;
+
+    memcpy(&merged, p, sizeof merged);
+    view_coalesce(&merged.in[0], &merged.out[0]);
+    for (i = 0; i < config->n_backends; i++)
+        for (r = 0; r < kern_row_count(); r++) {
+            const struct kern_row *row = kern_row_at(r);
+
+            if (row->op != KERN_COPY || row->backend != config->backend[i])
+                continue;
+            if (plan_supports(plan, row, &merged, NULL)) {
+                memcpy(p, &merged, sizeof *p);
+                return row;
+            }
+            if (plan_supports(plan, row, p, NULL))
+                return row;
+        }
+    return NULL;
+}
+
+int plan_copy_to(struct plan *plan, int node, const struct view *from,
+                 const struct view *to, struct infer_error *err)
+{
+    struct kern_problem p;
+    const struct kern_row *row;
+    struct view in[KERN_MAX_IN];
+
+    if (kern_tensor_count(&from->t) == 0)
+        return 0;
+    memset(&p, 0, sizeof p);
+    p.op = KERN_COPY;
+    p.n_in = p.n_out = 1;
+    p.in[0] = from->t;
+    p.out[0] = to->t;
+    p.deterministic = plan->config->deterministic;
+    row = find_copy(plan, &p);
+    if (!row) {
+        plan->failed++;
+        error_add(err, INFER_EUNSUPPORTED,
+                  "no kernel copies %s to %s (rank %d)",
+                  infer_dtype_name(from->t.dtype),
+                  infer_dtype_name(to->t.dtype), from->t.rank);
+        return 0;
+    }
+    memset(in, 0, sizeof in);
+    in[0] = *from;
+    return add_step(plan, node, row, &p, in, to, false, err);
+}
+
+static int remember_copy(struct plan *plan, const struct view *from,
+                         const struct view *to, struct infer_error *err)
+{
+    struct plan_copy *c;
+
+    if (plan->n_copies == plan->copies_capacity) {
+        int capacity = plan->copies_capacity ? 2 * plan->copies_capacity : 16;
+        struct plan_copy *copy =
+            realloc(plan->copy, (size_t)capacity * sizeof *copy);
+
+        if (!copy)
+            return error_set(err, INFER_EMEMORY, "plan: out of memory");
+        plan->copy = copy;
+        plan->copies_capacity = capacity;
+    }
+    c = &plan->copy[plan->n_copies];
+    c->from = *from;
+    c->to = *to;
+    c->next = plan->buffer[from->buffer].copies;
+    plan->buffer[from->buffer].copies = plan->n_copies++;
+    return 0;
+}
+
+int plan_dense(struct plan *plan, int node, const struct view *v,
+               enum kern_layout layout, struct infer_error *err,
+               struct view *out)
+{
+    struct view copy;
+    int i, rc;
+
+    if (kern_tensor_is_dense(&v->t, layout)) {
+        *out = *v;
+        return 0;
+    }
+    for (i = plan->buffer[v->buffer].copies; i >= 0; i = plan->copy[i].next)
+        if (view_same(&plan->copy[i].from, v) &&
+            kern_tensor_is_dense(&plan->copy[i].to.t, layout)) {
+            *out = plan->copy[i].to;
+            return 0;
+        }
+    rc = plan_buffer(plan, node, v->t.dtype, v->t.rank, v->t.dim, layout, err,
+                     &copy);
+    if (rc == 0)
+        rc = plan_copy_to(plan, node, v, &copy, err);
+    if (rc == 0)
+        rc = remember_copy(plan, v, &copy, err);
+    if (rc == 0)
+        *out = copy;
+    return rc;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Entries of the tuning cache.  That of a problem, the fifth element where
+ * there is something to say:
+ *
+ *     ["row", variant, us, "variant's name",
+ *      {"exhaustive": true, "near": [["row", variant, us, "name"], ...]}]
+ *
+ * and that of a network, whose runs take `us` microseconds and took `alone_us`
+ * when every problem had the choice that is the fastest by itself:
+ *
+ *     {"us": 151.3, "alone_us": 164.9, "exhaustive": true,
+ *      "exchanged": {"a problem's key": ["row", variant, 0, "name"], ...}}
+ */
+#include "libinfer/tune/tune_entry.h"
+
+#include "kernels/base/json.h"
+
+#define MAX_VARIANT (1 << 20)
+
+/* Hundredths of a microsecond are below what can be measured. */
+static double micros(double seconds)
+{
+    return (double)(int64_t)(seconds * 1e8 + 0.5) / 100;
+}
+
+/* Adds what may be NULL, and what is then freed where it cannot be added; key
+ * NULL: to an array. */
+static bool put(cJSON *to, const char *key, cJSON *item)
+{
+    const bool good = key ? cJSON_AddItemToObject(to, key, item)
+                          : cJSON_AddItemToArray(to, item);
+
+    if (!good)
+        cJSON_Delete(item);
+    return good;
+}
+
+/* ---- ways ---------------------------------------------------------- */
+
+static bool good_way(const cJSON *e, int elements)
+{
+    int64_t variant;
+
+    return cJSON_IsArray(e) && cJSON_GetArraySize(e) == elements &&
+           cJSON_IsString(cJSON_GetArrayItem(e, 0)) &&
+           cJSON_IsString(cJSON_GetArrayItem(e, 3)) &&
+           json_int64(cJSON_GetArrayItem(e, 1), 0, MAX_VARIANT, &variant) &&
+           cJSON_IsNumber(cJSON_GetArrayItem(e, 2));
+}
+
+static void read_way(const cJSON *e, struct tune_way *out)
+{
+    out->row = cJSON_GetArrayItem(e, 0)->valuestring;
+    out->variant = cJSON_GetArrayItem(e, 1)->valueint;
+    out->seconds = 1e-6 * cJSON_GetArrayItem(e, 2)->valuedouble;
+    out->variant_name = cJSON_GetArrayItem(e, 3)->valuestring;
+}
+
+static cJSON *way_json(const struct tune_way *way)
+{
+    cJSON *e = cJSON_CreateArray();
+
+    if (!e || !put(e, NULL, cJSON_CreateString(way->row)) ||
+        !put(e, NULL, cJSON_CreateNumber(way->variant)) ||
+        !put(e, NULL, cJSON_CreateNumber(micros(way->seconds))) ||
+        !put(e, NULL, cJSON_CreateString(way->variant_name))) {
+        cJSON_Delete(e);
+        return NULL;
+    }
+    return e;
+}
+
+/* ---- problems ------------------------------------------------------ */
+
+static bool good_near(const cJSON *near)
+{
+    const cJSON *e;
+
+    if (!near)
+        return true;
+    cJSON_ArrayForEach(e, near)
+    {
+        if (!good_way(e, 4))
+            return false;
+    }
+    return cJSON_IsArray(near);
+}
+
+static bool good_problem(const cJSON *e)
+{
+    const cJSON *more = cJSON_GetArrayItem(e, 4);
+
+    return good_way(e, 4) || (good_way(e, 5) && cJSON_IsObject(more) &&
+                              good_near(json_member(more, "near")));
+}
+
+bool tune_entry_read(const cJSON *e, struct tune_entry *out)
+{
+    const cJSON *more = cJSON_GetArrayItem(e, 4), *near;
+
+    if (!cJSON_IsArray(e))
+        return false;
+    *out = (struct tune_entry){0};
+    read_way(e, &out->best);
+    out->exhaustive = json_bool(more, "exhaustive", false);
+    cJSON_ArrayForEach(near, json_member(more, "near"))
+    {
+        if (out->n_near < TUNE_NEAR)
+            read_way(near, &out->near[out->n_near++]);
+    }
+    return true;
+}
+
+static bool add_near(cJSON *more, const struct tune_entry *entry)
+{
+    cJSON *list =
+        entry->n_near > 0 ? cJSON_AddArrayToObject(more, "near") : NULL;
+    int i;
+
+    if (entry->n_near > 0 && !list)
+        return false;
+    for (i = 0; i < entry->n_near; i++)
+        if (!put(list, NULL, way_json(&entry->near[i])))
+            return false;
+    return true;
+}
+
+cJSON *tune_entry_json(const struct tune_entry *entry)
+{
+    cJSON *e = way_json(&entry->best), *more;
+
+    if (!e || (!entry->exhaustive && entry->n_near == 0))
+        return e;
+    more = cJSON_CreateObject();
+    if (!put(e, NULL, more) ||
+        (entry->exhaustive && !cJSON_AddTrueToObject(more, "exhaustive")) ||
+        !add_near(more, entry)) {
+        cJSON_Delete(e);
+        return NULL;
+    }
+    return e;
+}
+
+/* ---- networks ------------------------------------------------------ */
+
+static bool good_network(const cJSON *e)
+{
+    const cJSON *exchanged = json_member(e, "exchanged"), *way;
+
+    if (!cJSON_IsNumber(json_member(e, "us")) ||
+        !cJSON_IsNumber(json_member(e, "alone_us")) ||
+        !cJSON_IsObject(exchanged))
+        return false;
+    cJSON_ArrayForEach(way, exchanged)
+    {
+        if (!good_way(way, 4))
+            return false;
+    }
+    return true;
+}
+
+bool tune_entry_read_network(const cJSON *e, struct tune_network_entry *out)
+{
+    if (!cJSON_IsObject(e))
+        return false;
+    *out = (struct tune_network_entry){
+        .seconds = 1e-6 * json_double(e, "us", 0),
+        .alone = 1e-6 * json_double(e, "alone_us", 0),
+        .exhaustive = json_bool(e, "exhaustive", false)};
+    return true;
+}
+
+bool tune_entry_exchange(const cJSON *e, const char *problem,
+                         struct tune_way *out)
+{
+    const cJSON *way = json_member(json_member(e, "exchanged"), problem);
+
+    if (!way)
+        return false;
+    read_way(way, out);
+    return true;
+}
+
+static bool fill_network(cJSON *e, const struct tune_network_entry *entry)
+{
+    cJSON *list;
+    int i;
+
+    if (!cJSON_AddNumberToObject(e, "us", micros(entry->seconds)) ||
+        !cJSON_AddNumberToObject(e, "alone_us", micros(entry->alone)) ||
+        (entry->exhaustive && !cJSON_AddTrueToObject(e, "exhaustive")))
+        return false;
+    list = cJSON_AddObjectToObject(e, "exchanged");
+    if (!list)
+        return false;
+    for (i = 0; i < entry->n; i++)
+        if (!put(list, entry->exchange[i].problem,
+                 way_json(&entry->exchange[i].way)))
+            return false;
+    return true;
+}
+
+cJSON *tune_entry_network_json(const struct tune_network_entry *entry)
+{
+    cJSON *e = cJSON_CreateObject();
+
+    if (e && !fill_network(e, entry)) {
+        cJSON_Delete(e);
+        return NULL;
+    }
+    return e;
+}
+
+bool tune_entry_good(const cJSON *e)
+{
+    return cJSON_IsObject(e) ? good_network(e) : good_problem(e);
+}

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The window operations and products of the reference, and the batch norm that
+ * a convolution's moments are for.  The expected values were computed with
+ * PyTorch from the same inputs. */
+#include "kernels/factors.h"
+#include "tests/unit/kernels/ref_case.h"
+
+static void test_conv2d(void **state)
+{
+    static const float e[] = {
+        0,       0,       0,       0,       0.4375f, 0,       0.4375f, 0,
+        0,       0.3125f, 0,       0,       2.3125f, 0.8125f, 0.6875f, 0,
+        0.9375f, 3.25f,   0.0625f, 1.0625f, 0,       0.8125f, 1.1875f, 0,
+        0,       1.25f,   0,       0,       2.5625f, 0,       0,       0,
+        0.625f,  0.1875f, 0.4375f, 0,       0.8125f, 0.0625f, 0,       0.3125f,
+        0,       1.25f,   0.9375f, 1.3125f, 0,       1.1875f, 0.9375f, 0.75f};
+    struct ref_case *c = ref_new(KERN_CONV_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(1, 4, 4, 5));
+    ref_ramp(c, 1, 5, 7, DIMS(4, 2, 3, 2));
+    ref_ramp(c, 2, 3, 5, DIMS(4));
+    c->p.attr.conv = (struct kern_conv){.groups = 2,
+                                        .stride = {2, 1},
+                                        .dilation = {1, 2},
+                                        .pad_begin = {1, 0},
+                                        .pad_end = {2, 1}};
+    c->p.epilogue.act.kind = KERN_RELU;
+    REF_EXPECT(c, e, 1, 4, 3, 4);
+}
+
+static void test_conv1d(void **state)
+{
+    static const float e[] = {0.25f,    0.4375f,  2,       -1.375f,  0.125f,
+                              -1.0625f, -1.25f,   1.125f,  0.4375f,  0.9375f,
+                              -1,       0.125f,   0,       -1.1875f, -1.6875f,
+                              2.0625f,  0.25f,    1.9375f, -1.6875f, -0.8125f,
+                              -0.375f,  -1.0625f, 1.8125f, -1.0625f};
+    struct ref_case *c = ref_new(KERN_CONV_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(2, 2, 6));
+    ref_ramp(c, 1, 5, 7, DIMS(3, 2, 3));
+    c->p.attr.conv = (struct kern_conv){.groups = 1,
+                                        .stride = {2},
+                                        .dilation = {1},
+                                        .pad_begin = {2},
+                                        .pad_end = {1}};
+    REF_EXPECT(c, e, 2, 3, 4);
+}
+
+static void test_conv3d(void **state)
+{
+    static const float e[] = {-0.625f, 0.3125f,  1.5f,    0.375f,
+                              0.125f,  -1.6875f, -1.875f, -0.9375f,
+                              1.25f,   -0.25f,   0.875f,  0.0625f,
+                              0.5625f, -0.3125f, 0.6875f, -0.1875f};
+    struct ref_case *c = ref_new(KERN_CONV_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(1, 2, 3, 3, 3));
+    ref_ramp(c, 1, 5, 7, DIMS(2, 2, 2, 2, 2));
+    c->p.attr.conv = (struct kern_conv){.groups = 1,
+                                        .stride = {2, 1, 1},
+                                        .dilation = {1, 1, 1},
+                                        .pad_begin = {1, 0, 0},
+                                        .pad_end = {1, 0, 0}};
+    REF_EXPECT(c, e, 1, 2, 2, 2, 2);
+}
+
+static void test_depthwise(void **state)
+{
+    static const float e[] = {1.0625f,  -0.25f,   -0.8125f, -0.0625f,
+                              0.75f,    -1.3125f, 0.75f,    -0.625f,
+                              -0.8125f, 0.5f,     1.0625f,  -1.0625f};
+    struct ref_case *c = ref_new(KERN_CONV_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(1, 3, 3, 3));
+    ref_ramp(c, 1, 5, 7, DIMS(3, 1, 2, 2));
+    c->p.attr.conv =
+        (struct kern_conv){.groups = 3, .stride = {1, 1}, .dilation = {1, 1}};
+    REF_EXPECT(c, e, 1, 3, 2, 2);
+}
+
+static void test_conv_transpose(void **state)
+{
+    static const float e[] = {
+        0,        -0.5f, 0.125f,  -0.5f, -1.25f,   -0.5f, -0.25f,
+        -3.0625f, -0.5f, 0.25f,   -0.5f, 0.9375f,  -0.5f, -0.8125f,
+        -0.125f,  -0.5f, -1.25f,  -0.5f, -1.25f,   -0.5f, -0.125f,
+        0.0625f,  -0.5f, 0.6875f, -0.5f, -0.5625f, -0.5f, -1.625f,
+        -0.125f,  0.25f, 1.125f,  0.25f, -0.375f,  0.25f, 0.3125f,
+        0.125f,   0.25f, -1.75f,  0.25f, 1.375f,   0.25f, -0.5f,
+        0.125f,   0.25f, 1.4375f, 0.25f, -0.0625f, 0.25f, 0.375f,
+        0.125f,   0.25f, -0.5f,   0.25f, 0.875f,   0.25f, -0.25f};
+    struct ref_case *c = ref_new(KERN_CONV_TRANSPOSE_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(1, 4, 2, 3));
+    ref_ramp(c, 1, 5, 7, DIMS(4, 1, 3, 2));
+    ref_ramp(c, 2, 3, 5, DIMS(2));
+    c->p.attr.conv = (struct kern_conv){.groups = 2,
+                                        .stride = {2, 2},
+                                        .dilation = {1, 2},
+                                        .pad_begin = {1, 0},
+                                        .pad_end = {1, 0}};
+    REF_EXPECT(c, e, 1, 2, 4, 7);
+}
+
+static void test_dense(void **state)
+{
+    static const float e[] = {0.6875f,  1.125f,  -0.5625f, -0.125f,
+                              -1.3125f, -0.375f, -1.125f,  -0.1875f};
+    struct ref_case *c = ref_new(KERN_DENSE_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(2, 3));
+    ref_ramp(c, 1, 5, 7, DIMS(4, 3));
+    ref_ramp(c, 2, 3, 5, DIMS(4));
+    REF_EXPECT(c, e, 2, 4);
+}
+
+static void test_matmul(void **state)
+{
+    static const float e[] = {
+        0.5625f, -1,    -1.5f, 0.3125f, 0.8125f, 0.5625f, 0.1875f, -1.5f,
+        -1.5f,   0.25f, -1.5f, 0.1875f, 0.25f,   -1.5f,   0.3125f, -1.5f};
+    struct ref_case *c = ref_new(KERN_MATMUL);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(2, 1, 2, 3));
+    ref_ramp(c, 1, 5, 7, DIMS(2, 3, 2));
+    c->p.attr.matmul.alpha = 1;
+    REF_EXPECT(c, e, 2, 2, 2, 2);
+}
+
+static void test_pool_max(void **state)
+{
+    static const float e[] = {1, 1.25f, 1.25f, 1, 1, 1.25f, 0.75f, 1, 0.5f};
+    struct ref_case *c = ref_new(KERN_POOL_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
+    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_MAX,
+                                        .count_include_pad = false,
+                                        .window = {3, 3},
+                                        .stride = {2, 2},
+                                        .dilation = {1, 1},
+                                        .pad_begin = {1, 1},
+                                        .pad_end = {1, 1}};
+    REF_EXPECT(c, e, 1, 1, 3, 3);
+}
+
+static void test_pool_max_ceil(void **state)
+{
+    static const float e[] = {1, 1.25f, 0.25f, 1, 0.75f, 0.5f};
+    struct ref_case *c = ref_new(KERN_POOL_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
+    c->p.in[0].dim[3] = 4;
+    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_MAX,
+                                        .count_include_pad = false,
+                                        .window = {2, 2},
+                                        .stride = {2, 2},
+                                        .dilation = {1, 1},
+                                        .pad_begin = {0, 0},
+                                        .pad_end = {0, 0}};
+    REF_EXPECT(c, e, 1, 1, 3, 2);
+}
+
+static void test_pool_max_dilation(void **state)
+{
+    static const float e[] = {0.5f, 1.25f, 1.25f, 1, 1, 1, 0.75f, 0.5f, 1.25f};
+    struct ref_case *c = ref_new(KERN_POOL_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
+    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_MAX,
+                                        .count_include_pad = false,
+                                        .window = {2, 2},
+                                        .stride = {1, 1},
+                                        .dilation = {2, 2},
+                                        .pad_begin = {0, 0},
+                                        .pad_end = {0, 0}};
+    REF_EXPECT(c, e, 1, 1, 3, 3);
+}
+
+static void test_pool_average(void **state)
+{
+    static const float e[] = {
+        -0.125f,       0.20833333f, 0.3125f, -0.29166667f, -0.11111111f,
+        -0.083333333f, 0,           -0.125f, -0.25f};
+    struct ref_case *c = ref_new(KERN_POOL_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
+    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_AVERAGE,
+                                        .count_include_pad = false,
+                                        .window = {3, 3},
+                                        .stride = {2, 2},
+                                        .dilation = {1, 1},
+                                        .pad_begin = {1, 1},
+                                        .pad_end = {1, 1}};
+    REF_EXPECT(c, e, 1, 1, 3, 3);
+}
+
+static void test_pool_average_pad(void **state)
+{
+    static const float e[] = {
+        -0.055555556f, 0.13888889f, 0.13888889f,   -0.19444444f, -0.11111111f,
+        -0.055555556f, 0,           -0.083333333f, -0.11111111f};
+    struct ref_case *c = ref_new(KERN_POOL_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
+    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_AVERAGE,
+                                        .count_include_pad = true,
+                                        .window = {3, 3},
+                                        .stride = {2, 2},
+                                        .dilation = {1, 1},
+                                        .pad_begin = {1, 1},
+                                        .pad_end = {1, 1}};
+    REF_EXPECT(c, e, 1, 1, 3, 3);
+}
+
+static void test_pool_average_ceil(void **state)
+{
+    static const float e[] = {-0.055555556f, 0.13888889f,  0.041666667f,
+                              -0.19444444f,  -0.11111111f, -0.25f,
+                              -0.083333333f, 0.041666667f, 0};
+    struct ref_case *c = ref_new(KERN_POOL_FPROP);
+
+    (void)state;
+    ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
+    c->p.in[0].dim[3] = 4;
+    c->p.in[0].dim[2] = 4;
+    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_AVERAGE,
+                                        .count_include_pad = true,
+                                        .window = {3, 3},
+                                        .stride = {2, 2},
+                                        .dilation = {1, 1},
+                                        .pad_begin = {1, 1},
+                                        .pad_end = {1, 1}};
+    REF_EXPECT(c, e, 1, 1, 3, 3);
+}
+
+/* y = act(x W^T + bias + r), and act(...) + r with residual_last. */
+static void test_epilogue_order(void **state)
+{
+    static const float x[] = {1, 2}, w[] = {1, 1, -1, -1}, bias[] = {1, -1};
+    static const float r[] = {-5, 5};
+    static const float inside[] = {0, 1}, behind[] = {-1, 5};
+
+    (void)state;
+    for (int last = 0; last < 2; last++) {
+        struct ref_case *c = ref_new(KERN_DENSE_FPROP);
+        ref_in(c, 0, x, DIMS(1, 2));
+        ref_in(c, 1, w, DIMS(2, 2));
+        ref_in(c, 2, bias, DIMS(2));
+        ref_in(c, 3, r, DIMS(1, 2));
+        c->p.epilogue.act.kind = KERN_RELU;
+        c->p.epilogue.residual_last = last == 1;
+        ref_expect(c, last ? behind : inside, 2, DIMS(1, 2));
+    }
+}
+
+/* A window that holds nothing gives 0. */
+static void test_pool_empty_window(void **state)
+{
+    static const float x[] = {-3}, e[] = {0, -3, 0};
+
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        struct ref_case *c = ref_new(KERN_POOL_FPROP);
+        ref_in(c, 0, x, DIMS(1, 1, 1));
+        c->p.attr.pool = (struct kern_pool){.kind = (enum kern_pool_kind)kind,
+                                            .window = {1},
+                                            .stride = {1},
+                                            .dilation = {1},
+                                            .pad_begin = {1},
+                                            .pad_end = {1}};
+        REF_EXPECT(c, e, 1, 1, 3);
+    }
+}
+
+/* Vectors count as a row and as a column; alpha scales. */
+static void test_matmul_vectors(void **state)
+{
+    static const float m[] = {1, 2, 3, 4}, v[] = {10, 100};
+    static const float row[] = {155, 210}, column[] = {105, 215};
+    static const float dot[] = {5050}, transposed[] = {155, 210};
+    struct ref_case *c = ref_new(KERN_MATMUL);
+
+    (void)state;
+    c->p.attr.matmul.alpha = 0.5f;
+    ref_in(c, 0, v, DIMS(2));
+    ref_in(c, 1, m, DIMS(2, 2));
+    REF_EXPECT(c, row, 2);
+    c = ref_new(KERN_MATMUL);
+    c->p.attr.matmul.alpha = 0.5f;
+    ref_in(c, 0, m, DIMS(2, 2));
+    ref_in(c, 1, v, DIMS(2));
+    REF_EXPECT(c, column, 2);
+    c = ref_new(KERN_MATMUL);
+    c->p.attr.matmul.alpha = 0.5f;
+    c->p.attr.matmul.transpose_a = true;
+    ref_in(c, 0, m, DIMS(2, 2));
+    ref_in(c, 1, v, DIMS(2));
+    REF_EXPECT(c, transposed, 2);
+    c = ref_new(KERN_MATMUL);
+    c->p.attr.matmul.alpha = 0.5f;
+    ref_in(c, 0, v, DIMS(2));
+    ref_in(c, 1, v, DIMS(2));
+    ref_out(c, INFER_F32, c->out, 0, NULL);
+    assert_int_equal(ref_launch(c), 0);
+    assert_float_equal(c->out[0], dot[0], 0);
+    free(c);
+}
+
+/* ---- factors ------------------------------------------------------- */
+
+/* Two images of two channels of one pixel and one of padding, windows of two:
+ * what the factors make of the input is the input of the sums. */
+static void test_factors(void **state)
+{
+    static const float x[] = {1, 2, 3, 4}, w[] = {1, 10, 100, 1000};
+    static const float factors[] = {2, 3, 5, -7};
+    static const float e[] = {6020, 602, -27850, -2785};
+    float y[4];
+    struct ref_case *c = ref_new(KERN_CONV_FPROP);
+
+    (void)state;
+    ref_in(c, 0, x, DIMS(2, 2, 1));
+    ref_in(c, 1, w, DIMS(1, 2, 2));
+    ref_in(c, FACTORS_IN, factors, DIMS(2, 2, 1));
+    c->p.attr.conv = (struct kern_conv){.groups = 1,
+                                        .stride = {1},
+                                        .dilation = {1},
+                                        .pad_begin = {1},
+                                        .pad_end = {1}};
+    ref_out(c, INFER_F32, y, DIMS(2, 1, 2));
+    if (ref_launch(c) < 0)
+        fail_msg("%s", c->err.text);
+    assert_memory_equal(y, e, sizeof(e));
+    c->p.in[FACTORS_IN].dim[2] = 2;
+    ref_refused(c, INFER_EUNSUPPORTED, "factors has shape 2x2x2");
+}
+
+/* ---- moments ------------------------------------------------------- */
+
+/* Two channels of 2x2x3 pixels, parts of 8: 1 2 .. 12 and their squares, less
+ * 50, which a 1x1 window leaves as they are. */
+static struct ref_case *make_moments(float *y, float *moments)
+{
+    static const float w[] = {1, 0, 0, 1};
+    struct ref_case *c = ref_new(KERN_CONV_FPROP);
+
+    for (int i = 0; i < 12; i++) {
+        float *to = c->in[0] + i / 6 * 12 + i % 6;
+        to[0] = (float)(i + 1);
+        to[6] = (float)((i + 1) * (i + 1) - 50);
+    }
+    ref_in(c, 0, c->in[0], DIMS(2, 2, 2, 3));
+    ref_in(c, 1, w, DIMS(2, 2, 1, 1));
+    c->p.attr.conv =
+        (struct kern_conv){.groups = 1, .stride = {1, 1}, .dilation = {1, 1}};
+    ref_out(c, INFER_F32, y, DIMS(2, 2, 2, 3));
+    c->p.out[1] = kern_tensor_dense(INFER_F32, DIMS(2, 2, 2), KERN_NCHW);
+    c->args.out[1] = moments;
+    c->p.n_out = 2;
+    return c;
+}
+
+static void test_moments(void **state)
+{
+    /* Mean and squares of 1..8, then of 9..12. */
+    static const float e[] = {4.5f, -24.5f, 42, 3570, 10.5f, 61.5f, 5, 2209};
+    float y[24], moments[8];
+    struct ref_case *c = make_moments(y, moments);
+
+    (void)state;
+    if (ref_launch(c) < 0)
+        fail_msg("%s", c->err.text);
+    assert_memory_equal(moments, e, sizeof(e));
+    c->p.out[1].dim[0] = 5; /* of 4, 4 and 4 pixels */
+    ref_refused(c, INFER_EUNSUPPORTED, "no moments of 5 parts");
+}
+
+/* Batch norm makes the same of moments as of what they were taken from. */
+static void test_moments_joined(void **state)
+{
+    static const float ones[] = {1, 1}, zeros[] = {0, 0};
+    float y[24], moments[8], norm[2][24], mean[2][2], inverse[2][2];
+    struct ref_case *c = make_moments(y, moments);
+
+    (void)state;
+    assert_int_equal(ref_launch(c), 0);
+    free(c);
+    for (int i = 0; i < 2; i++) {
+        c = ref_new(KERN_BATCH_NORM_TRAIN);
+        ref_in(c, 0, y, DIMS(2, 2, 2, 3));
+        ref_in(c, 1, ones, DIMS(2));
+        ref_in(c, 2, zeros, DIMS(2));
+        if (i == 1)
+            ref_in(c, 6, moments, DIMS(2, 2, 2));
+        ref_out(c, INFER_F32, norm[i], DIMS(2, 2, 2, 3));
+        c->p.out[1] = c->p.out[2] = c->p.in[1];
+        c->args.out[1] = mean[i];
+        c->args.out[2] = inverse[i];
+        c->p.n_out = 3;
+        if (ref_launch(c) < 0)
+            fail_msg("%s", c->err.text);
+        free(c);
+    }
+    for (int k = 0; k < 2; k++) {
+        assert_float_equal(mean[0][k], mean[1][k], 1e-6);
+        assert_float_equal(inverse[0][k], inverse[1][k], 1e-7);
+    }
+    for (int k = 0; k < 24; k++)
+        assert_float_equal(norm[0][k], norm[1][k], 1e-6);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv2d),
+        cmocka_unit_test(test_conv1d),
+        cmocka_unit_test(test_conv3d),
+        cmocka_unit_test(test_depthwise),
+        cmocka_unit_test(test_conv_transpose),
+        cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_pool_max),
+        cmocka_unit_test(test_pool_max_ceil),
+        cmocka_unit_test(test_pool_max_dilation),
+        cmocka_unit_test(test_pool_average),
+        cmocka_unit_test(test_pool_average_pad),
+        cmocka_unit_test(test_pool_average_ceil),
+        cmocka_unit_test(test_epilogue_order),
+        cmocka_unit_test(test_pool_empty_window),
+        cmocka_unit_test(test_matmul_vectors),
+        cmocka_unit_test(test_factors),
+        cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_moments_joined),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

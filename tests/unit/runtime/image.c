@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pictures: decoders against independent decodes, resampling against Pillow,
+ * damaged files. */
+#include "tests/unit/graph/data.h"
+
+#include <math.h>
+#include <zlib.h>
+
+#include "libinfer/image/image.h"
+
+/* ---- resampling ---------------------------------------------------- */
+
+static struct infer_image test_picture(int width, int height)
+{
+    struct infer_image image;
+    int x, y, c;
+    uint8_t *p;
+
+    assert_int_equal(image_new(width, height, 3, NULL, &image), 0);
+    p = image.pixels;
+    for (y = 0; y < height; y++)
+        for (x = 0; x < width; x++)
+            for (c = 0; c < 3; c++)
+                *p++ = (uint8_t)(x * x * 7 + y * 13 + c * 50 + x * y);
+    return image;
+}
+
+static uint32_t picture_crc(const struct infer_image *image)
+{
+    return (uint32_t)crc32(
+        0, image->pixels,
+        (uInt)(image->width * image->height * image->channels));
+}
+
+/* Image.fromarray(test_picture(23, 17)).resize((w, h), FILTER) of Pillow 13:
+ * crc32(tobytes()). */
+static void test_resize_equals_pillow(void **state)
+{
+    static const struct {
+        enum graph_filter filter;
+        int width, height;
+        uint32_t crc;
+    } expected[] = {
+        {GRAPH_BILINEAR, 7, 5, 0xac51d4c1},
+        {GRAPH_BILINEAR, 40, 31, 0x272b1fbf},
+        {GRAPH_BILINEAR, 23, 9, 0x46d3dcfe},
+        {GRAPH_BILINEAR, 11, 17, 0x060a24ae},
+        {GRAPH_BILINEAR, 1, 1, 0x34b54f6b},
+        {GRAPH_BICUBIC, 7, 5, 0xeec3c47f},
+        {GRAPH_BICUBIC, 40, 31, 0x04effba2},
+        {GRAPH_BICUBIC, 23, 9, 0x4219d42a},
+        {GRAPH_BICUBIC, 11, 17, 0x3d16a497},
+        {GRAPH_BICUBIC, 1, 1, 0x2c6c141d},
+        {GRAPH_NEAREST, 7, 5, 0x22dfa020},
+        {GRAPH_NEAREST, 40, 31, 0xbcdee00e},
+        {GRAPH_NEAREST, 23, 9, 0x503b17ba},
+        {GRAPH_NEAREST, 11, 17, 0x4f079afb},
+        {GRAPH_NEAREST, 1, 1, 0xd473c0ed},
+    };
+    struct infer_image in = test_picture(23, 17), out;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
+        assert_int_equal(image_resize(&in, expected[i].width,
+                                      expected[i].height, expected[i].filter,
+                                      NULL, &out),
+                         0);
+        assert_int_equal(picture_crc(&out), expected[i].crc);
+        infer_image_free(&out);
+    }
+    assert_int_equal(image_convert(&in, 1, NULL, &out), 0);
+    assert_int_equal(picture_crc(&out), 0xb5f4521b);
+    infer_image_free(&out);
+    assert_int_equal(image_resize(&in, 0, 5, GRAPH_BILINEAR, NULL, &out),
+                     INFER_EARGUMENT);
+    infer_image_free(&in);
+}
+
+/* ---- PNG ----------------------------------------------------------- */
+
+struct png_case {
+    const char *top;
+    char *table;
+    int valid, refused;
+};
+
+/* The row of path in the table, or NULL. */
+static const char *table_row(const struct png_case *c, const char *path)
+{
+    size_t n = strlen(path);
+    const char *line = c->table;
+
+    while (line != NULL && *line != '\0') {
+        if (strncmp(line, path, n) == 0 && line[n] == '\t')
+            return line + n + 1;
+        line = strchr(line, '\n');
+        line = line != NULL ? line + 1 : NULL;
+    }
+    return NULL;
+}
+
+static void check_png(const char *path, void *user)
+{
+    struct png_case *c = user;
+    const char *row = table_row(c, path + strlen(c->top) + 1);
+    struct infer_image image = {0};
+    struct infer_error err = {0};
+    int width, height, channels;
+    unsigned crc;
+
+    if (strstr(path, ".png") == NULL)
+        return;
+    if (infer_image_load(path, 0, &err, &image) < 0) {
+        if (row != NULL)
+            fail_msg("%s is valid: %s", path, err.text);
+        assert_non_null(strstr(err.text, path));
+        c->refused++;
+        return;
+    }
+    if (row == NULL) {
+        /* The independent decoder refuses damage in chunks that hold no
+         * pixels; those may pass here. */
+        if (strstr(path, "corrupt/") != NULL || strstr(path, "iphone/") != NULL)
+            fail_msg("%s must be refused", path);
+    } else {
+        assert_int_equal(
+            sscanf(row, "%d\t%d\t%d\t%x", &width, &height, &channels, &crc), 4);
+        if (image.width != width || image.height != height ||
+            image.channels != channels || picture_crc(&image) != crc)
+            fail_msg("%s: decoded differently: %d x %d x %d, %08x", path,
+                     image.width, image.height, image.channels,
+                     picture_crc(&image));
+        c->valid++;
+    }
+    infer_image_free(&image);
+}
+
+static void test_png_suites(void **state)
+{
+    struct png_case c = {0};
+    char top[2048];
+    FILE *f;
+    size_t got;
+
+    (void)state;
+    REQUIRE_DATA("png-tests", top);
+    c.top = top;
+    c.table = calloc(1, 1 << 20);
+    f = fopen(SOURCE_DIR "/tests/expected/png.tsv", "r");
+    assert_non_null(f);
+    got = fread(c.table, 1, (1 << 20) - 1, f);
+    fclose(f);
+    assert_true(got > 0);
+    walk_files(top, check_png, &c);
+    free(c.table);
+    print_message("%d valid, %d refused\n", c.valid, c.refused);
+    assert_int_equal(c.valid, 185);
+    assert_int_equal(c.refused, 28);
+}
+
+/* ---- JPEG ---------------------------------------------------------- */
+
+struct outcome {
+    int read, refused;
+};
+
+/* The reference decodes were made by another decoder with another inverse
+ * transform and upsampling: a few levels at edges of chroma, far less on the
+ * average. */
+static void check_jpeg_pair(const char *path, void *user)
+{
+    struct outcome *o = user;
+    char twin[4096];
+    struct infer_image a, b, gray;
+    struct infer_error err = {0};
+    size_t i, n, length = strlen(path);
+    double sum = 0;
+
+    if (length < 5 || strcmp(path + length - 4, ".jpg") != 0)
+        return;
+    snprintf(twin, sizeof(twin), "%.*s.png", (int)(length - 4), path);
+    if (infer_image_load(twin, 0, &err, &b) < 0)
+        fail_msg("%s", err.text);
+    if (infer_image_load(path, 0, &err, &a) < 0) {
+        /* Policy: a picture that ends in the middle of its data is refused. */
+        if (strstr(path, "partial") == NULL && strstr(path, "missing") == NULL)
+            fail_msg("%s", err.text);
+        o->refused++;
+        infer_image_free(&b);
+        return;
+    }
+    assert_int_equal(a.width, b.width);
+    assert_int_equal(a.height, b.height);
+    if (a.channels != b.channels) {
+        assert_int_equal(image_convert(&b, a.channels, NULL, &gray), 0);
+        infer_image_free(&b);
+        b = gray;
+    }
+    n = (size_t)a.width * (size_t)a.height * (size_t)a.channels;
+    for (i = 0; i < n; i++)
+        sum += abs(a.pixels[i] - b.pixels[i]);
+    if (!(sum / (double)n < 2.5))
+        fail_msg("%s: mean difference %g", path, sum / (double)n);
+    o->read++;
+    infer_image_free(&a);
+    infer_image_free(&b);
+}
+
+static void test_jpeg_reference(void **state)
+{
+    struct outcome o = {0};
+    char top[2048];
+
+    (void)state;
+    REQUIRE_DATA("jpeg-tests/reftest", top);
+    walk_files(top, check_jpeg_pair, &o);
+    print_message("%d read, %d refused\n", o.read, o.refused);
+    assert_int_equal(o.read, 23);
+    assert_int_equal(o.refused, 1);
+}
+
+/* Against the PPM beside it: at most `most` levels away anywhere, and `mean`
+ * on the average. */
+static void check_near_ppm(const char *jpeg, const char *ppm, int most,
+                           double mean)
+{
+    struct infer_image image;
+    uint8_t *expected;
+    char head[16];
+    double sum = 0;
+    size_t i, n;
+    FILE *f;
+
+    assert_int_equal(infer_image_load(jpeg, 0, NULL, &image), 0);
+    assert_int_equal(image.width, 227);
+    assert_int_equal(image.height, 149);
+    n = (size_t)image.width * (size_t)image.height * 3;
+    f = fopen(ppm, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(head, 1, 15, f), 15); /* "P6\n227 149\n255\n" */
+    expected = malloc(n);
+    assert_non_null(expected);
+    assert_int_equal(fread(expected, 1, n, f), n);
+    fclose(f);
+    for (i = 0; i < n; i++) {
+        int d = abs(image.pixels[i] - expected[i]);
+
+        assert_true(d <= most);
+        sum += d;
+    }
+    assert_true(sum / (double)n < mean);
+    free(expected);
+    infer_image_free(&image);
+}
+
+/* The PPM was made with djpeg -dct fast, whose transform is coarser than ours:
+ * at most 3 levels, and 0.19 on the average.  testimgint was compressed once
+ * more; Pillow's decode of it is 17 levels away at most, 0.47 on the average.
+ */
+static void test_jpeg_near_djpeg(void **state)
+{
+    char path[2048], again[2048], ppm[2048];
+
+    (void)state;
+    REQUIRE_DATA("jpeg-tests/libjpeg-turbo/testorig.jpg", path);
+    REQUIRE_DATA("jpeg-tests/libjpeg-turbo/testimgint.jpg", again);
+    REQUIRE_DATA("jpeg-tests/libjpeg-turbo/testorig.ppm", ppm);
+    check_near_ppm(path, ppm, 3, 0.2);
+    check_near_ppm(again, ppm, 18, 0.5);
+}
+
+static void survive(const char *path, void *user)
+{
+    struct outcome *o = user;
+    struct infer_image image;
+    struct infer_error err = {0};
+
+    if (infer_image_load(path, 0, &err, &image) < 0) {
+        assert_non_null(strstr(err.text, path));
+        assert_true(err.code < 0);
+        o->refused++;
+    } else {
+        assert_true(image.width > 0 && image.height > 0);
+        infer_image_free(&image);
+        o->read++;
+    }
+}
+
+static void test_jpeg_crashers(void **state)
+{
+    struct outcome o = {0};
+    char top[2048];
+
+    (void)state;
+    REQUIRE_DATA("jpeg-tests/crashtest", top);
+    walk_files(top, survive, &o);
+    print_message("%d read, %d refused\n", o.read, o.refused);
+    assert_int_equal(o.read + o.refused, 74);
+    assert_true(o.refused > 60);
+}
+
+static void test_photographs(void **state)
+{
+    struct outcome o = {0};
+    char top[2048];
+
+    (void)state;
+    REQUIRE_DATA("photos", top);
+    walk_files(top, survive, &o);
+    assert_int_equal(o.read, 14);
+}
+
+/* ---- damage made here ---------------------------------------------- */
+
+/* Every prefix is refused; every flipped bit is survived. */
+static void damage(const char *path)
+{
+    const struct data_bytes file = data_read(path);
+    const size_t bytes = file.bytes;
+    unsigned char *copy = malloc(bytes);
+    size_t i;
+    struct infer_image image;
+
+    assert_non_null(copy);
+    for (i = 0; i + 2 < bytes; i++) {
+        /* A copy of the exact size lets AddressSanitizer see every overrun. */
+        unsigned char *part = malloc(i > 0 ? i : 1);
+
+        memcpy(part, file.data, i);
+        if (infer_image_decode(part, i, 1 << 20, NULL, &image) == 0) {
+            /* Only the end marker may be missing. */
+            assert_true(i + 12 >= bytes);
+            infer_image_free(&image);
+        }
+        free(part);
+    }
+    for (i = 0; i < bytes * 8 && i < 4096 * 8; i++) {
+        memcpy(copy, file.data, bytes);
+        copy[i / 8] ^= (unsigned char)(1 << i % 8);
+        if (infer_image_decode(copy, bytes, 1 << 20, NULL, &image) == 0)
+            infer_image_free(&image);
+    }
+    free(copy);
+    free(file.data);
+}
+
+static void test_damage(void **state)
+{
+    char path[2048];
+
+    (void)state;
+    REQUIRE_DATA("png-tests/pngsuite/primary/basi3p04.png", path);
+    damage(path);
+    REQUIRE_DATA("jpeg-tests/reftest/grayscale_16x24_sampling2x2.jpg", path);
+    damage(path);
+}
+
+static void test_limits(void **state)
+{
+    struct infer_image image;
+    struct infer_error err = {0};
+    char path[2048];
+
+    (void)state;
+    assert_int_equal(infer_image_decode("", 0, 0, &err, &image), INFER_EFORMAT);
+    assert_int_equal(infer_image_decode("GIF89a", 6, 0, &err, &image),
+                     INFER_EUNSUPPORTED);
+    assert_int_equal(infer_image_load(NULL, 0, &err, &image), INFER_EARGUMENT);
+    assert_int_equal(infer_image_decode(NULL, 1, 0, &err, &image),
+                     INFER_EARGUMENT);
+    assert_int_equal(infer_image_load("/dev/null", 0, &err, &image), INFER_EIO);
+    assert_int_equal(infer_image_load("/", 0, &err, &image), INFER_EIO);
+    assert_int_equal(infer_image_load("no such file", 0, &err, &image),
+                     INFER_EIO);
+    assert_non_null(strstr(err.text, "no such file"));
+    REQUIRE_DATA("photos/onnx-tutorials-cat.jpg", path);
+    assert_int_equal(infer_image_load(path, 100, &err, &image), INFER_EMEMORY);
+    assert_non_null(strstr(err.text, "pixels"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resize_equals_pillow),
+        cmocka_unit_test(test_png_suites),
+        cmocka_unit_test(test_jpeg_reference),
+        cmocka_unit_test(test_jpeg_near_djpeg),
+        cmocka_unit_test(test_jpeg_crashers),
+        cmocka_unit_test(test_photographs),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_limits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run allocates nothing.  A program of its own, since every allocation of the
+ * process counts: the threads of another test may end after the test, and a
+ * thread of OpenMP loads libgcc when it ends. */
+#include "tests/unit/runtime/network.h"
+
+/* ---- counting allocations ------------------------------------------ */
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) &&                    \
+    !defined(__SANITIZE_THREAD__)
+#define COUNT_ALLOCATIONS 1
+
+static int allocations;
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t n, size_t bytes);
+void *__libc_realloc(void *p, size_t bytes);
+void *__libc_memalign(size_t align, size_t bytes);
+void *malloc(size_t bytes);
+void *calloc(size_t n, size_t bytes);
+void *realloc(void *p, size_t bytes);
+int posix_memalign(void **out, size_t align, size_t bytes);
+void *aligned_alloc(size_t align, size_t bytes);
+
+static void count(void)
+{
+    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
+}
+
+void *malloc(size_t bytes)
+{
+    count();
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+    count();
+    return __libc_calloc(n, bytes);
+}
+
+void *realloc(void *p, size_t bytes)
+{
+    count();
+    return __libc_realloc(p, bytes);
+}
+
+int posix_memalign(void **out, size_t align, size_t bytes)
+{
+    count();
+    *out = __libc_memalign(align, bytes);
+    return *out ? 0 : 12; /* ENOMEM */
+}
+
+void *aligned_alloc(size_t align, size_t bytes)
+{
+    count();
+    return __libc_memalign(align, bytes);
+}
+#endif
+
+/* ---- runs ---------------------------------------------------------- */
+
+/* On the reference: what oneDNN allocates inside a call is its own. */
+static void test_no_allocation(void **unused)
+{
+#ifdef COUNT_ALLOCATIONS
+    struct infer_model *model = model_of(small_network());
+    struct infer_session *s = session_of(model, INFER_BACKEND_REF, false);
+    uint64_t state = 15;
+    struct infer_array x = array_of(&state, DIMS(2, 3, 16, 16));
+    struct infer_array half = array_of(&state, DIMS(2, 3, 16, 16)), y;
+    int before;
+
+    y = run(s, &x, 1, 0);
+    before = allocations;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(infer_session_run(s, &x, 1, &y, 1, NULL), 0);
+    assert_int_equal(allocations, before);
+    half.dtype = INFER_F16;
+    memset(half.data, 0, half.bytes);
+    assert_int_equal(infer_session_run(s, &half, 1, &y, 1, NULL), 0);
+    assert_int_equal(allocations, before);
+    free(half.data);
+    free(x.data);
+    free(y.data);
+    infer_session_close(&s);
+    infer_model_close(&model);
+    (void)unused;
+#else
+    (void)unused;
+    skip();
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_allocation),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The built-in architectures and the binding of dictionaries to them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/base/scalar.h"
+#include "weights/arch.h"
+#include "weights/passes.h"
+
+/* Values that wait for data. */
+static bool is_weight(const struct graph *g, int v)
+{
+    for (int i = 0; i < g->n_inputs; i++)
+        if (g->input[i] == v)
+            return false;
+    return g->value[v].producer < 0 && !g->value[v].data;
+}
+
+/* A dictionary with a tensor for every weight of a graph. */
+static void fill(const struct graph *g, const char *prefix,
+                 struct weights_dict *dict)
+{
+    weights_dict_init(dict);
+    for (int v = 0; v < g->n_values; v++) {
+        const struct graph_value *value = &g->value[v];
+        struct infer_error err;
+        struct constant *c;
+        char name[256];
+
+        if (!is_weight(g, v))
+            continue;
+        c = constant_new(INFER_F32, value->rank, value->dim);
+        assert_non_null(c);
+        scalar_store(INFER_F32, c->data, 0, v);
+        snprintf(name, sizeof(name), "%s%s", prefix, value->name);
+        assert_int_equal(weights_dict_add(dict, name, c, &err), 0);
+    }
+}
+
+static struct graph *build(const char *name, const struct weights_dict *dict)
+{
+    struct infer_error err;
+    struct graph *g = NULL;
+
+    err.text[0] = 0;
+    if (arch_open(name, dict, &err, &g) < 0)
+        fail_msg("%s", err.text);
+    return g;
+}
+
+static struct constant *tensor(int rank, const int64_t *dim)
+{
+    struct constant *c = constant_new(INFER_F32, rank, dim);
+
+    assert_non_null(c);
+    return c;
+}
+
+/* Every row builds a valid graph whose shapes end in the usual classes. */
+static void every_row(void **state)
+{
+    (void)state;
+    assert_true(arch_count() >= 30);
+    for (size_t i = 0; i < arch_count(); i++) {
+        const struct arch_row *row = arch_at(i);
+        struct graph *g = build(row->name, NULL);
+        const struct graph_value *out;
+        struct weights_dict dict;
+        struct infer_error err;
+        int64_t side;
+
+        fill(g, "", &dict);
+        if (weights_bind(g, &dict, NULL, &err) < 0)
+            fail_msg("%s: %s", row->name, err.text);
+        weights_dict_clear(&dict);
+        assert_ptr_equal(arch_find(row->name), row);
+        assert_int_equal(graph_sort(g, &err), 0);
+        if (graph_infer_shapes(g, NULL, &err) < 0)
+            fail_msg("%s: %s", row->name, err.text);
+        if (graph_validate(g, &err) < 0)
+            fail_msg("%s: %s", row->name, err.text);
+        out = &g->value[g->output[0]];
+        side = g->value[g->input[0]].dim[2];
+        assert_int_equal(out->rank, 2);
+        assert_int_equal(out->dim[0], -1);
+        assert_int_equal(out->dim[1], side == 224 ? 1000 : 10);
+        assert_true(g->preprocess[0].present);
+        assert_string_equal(g->name, row->name);
+        graph_free(g);
+    }
+    assert_null(arch_at(arch_count()));
+    assert_null(arch_find("resnet51"));
+}
+
+static void unknown_name(void **state)
+{
+    struct infer_error err;
+    struct graph *g;
+
+    (void)state;
+    assert_int_equal(arch_open("resnet51", NULL, &err, &g), INFER_EARGUMENT);
+    assert_non_null(strstr(err.text, "resnet"));
+}
+
+/* Prefixes of wrappers, one or several. */
+static void prefixes(void **state)
+{
+    static const char *const prefix[] = {"", "module.", "model.module.",
+                                         "state_dict.model."};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(prefix) / sizeof(prefix[0]); i++) {
+        struct graph *g = build("lenet5", NULL);
+        struct weights_dict dict;
+        struct infer_error err;
+        int fc1;
+
+        fill(g, prefix[i], &dict);
+        if (weights_bind(g, &dict, NULL, &err) < 0)
+            fail_msg("%s", err.text);
+        fc1 = graph_find_value(g, "fc1.weight");
+        assert_non_null(g->value[fc1].data);
+        assert_int_equal(
+            (int)scalar_load(INFER_F32, g->value[fc1].data->data, 0), fc1);
+        weights_dict_clear(&dict);
+        graph_free(g);
+    }
+}
+
+/* The classifier of the file decides; a prefix does not hide it. */
+static void class_count(void **state)
+{
+    static const struct {
+        const char *arch, *weight, *bias;
+        int64_t dim[4];
+        int rank;
+    } row[] = {
+        {"resnet18", "module.fc.weight", "module.fc.bias", {7, 512}, 2},
+        {"squeezenet1_1",
+         "module.classifier.1.weight",
+         "module.classifier.1.bias",
+         {7, 512, 1, 1},
+         4},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct weights_dict dict;
+        struct infer_error err;
+        struct graph *g;
+
+        weights_dict_init(&dict);
+        assert_int_equal(weights_dict_add(&dict, row[i].weight,
+                                          tensor(row[i].rank, row[i].dim),
+                                          &err),
+                         0);
+        g = build(row[i].arch, &dict);
+        assert_int_equal(graph_sort(g, &err), 0);
+        assert_int_equal(graph_infer_shapes(g, NULL, &err), 0);
+        assert_int_equal(g->value[g->output[0]].dim[1], 7);
+        graph_free(g);
+        weights_dict_clear(&dict);
+    }
+}
+
+/* Everything that does not fit stands in one report. */
+static void every_fault(void **state)
+{
+    const int64_t wrong[2] = {300, 783}, extra[1] = {5};
+    struct graph *g = build("lenet-300-100", NULL);
+    struct weights_dict full, dict;
+    struct infer_error err;
+
+    (void)state;
+    fill(g, "", &full);
+    weights_dict_init(&dict);
+    for (size_t i = 0; i < full.count; i++) {
+        const char *name = full.entry[i].name;
+        struct constant *c = constant_ref(full.entry[i].value);
+
+        if (strcmp(name, "fc2.bias") == 0 || strcmp(name, "fc1.weight") == 0)
+            constant_unref(c);
+        else
+            assert_int_equal(weights_dict_add(&dict, name, c, &err), 0);
+    }
+    assert_int_equal(
+        weights_dict_add(&dict, "fc1.weight", tensor(2, wrong), &err), 0);
+    assert_int_equal(
+        weights_dict_add(&dict, "fc9.weight", tensor(1, extra), &err), 0);
+    assert_int_equal(weights_bind(g, &dict, NULL, &err), INFER_EFORMAT);
+    assert_non_null(strstr(err.text, "'fc2.bias' 100 is missing"));
+    assert_non_null(strstr(err.text, "'fc1.weight' is 300x783"));
+    assert_non_null(strstr(err.text, "wants 300x784"));
+    assert_non_null(strstr(err.text, "'fc9.weight'"));
+    /* A tensor of the wrong shape is not missing as well. */
+    assert_null(strstr(err.text, "fc1.weight' 300x784 is missing"));
+    weights_dict_clear(&dict);
+    weights_dict_clear(&full);
+    graph_free(g);
+}
+
+/* Dimensions of size 1 do not count; other types become fp32. */
+static void squeezed_shapes(void **state)
+{
+    const int64_t dim[4] = {1000, 512, 1, 1};
+    struct graph *g = build("resnet18", NULL);
+    struct weights_dict full, dict;
+    struct infer_error err;
+    int fc;
+
+    (void)state;
+    fill(g, "", &full);
+    weights_dict_init(&dict);
+    for (size_t i = 0; i < full.count; i++) {
+        struct constant *c = constant_ref(full.entry[i].value);
+
+        if (strcmp(full.entry[i].name, "fc.weight") == 0) {
+            constant_unref(c);
+            c = constant_new(INFER_F16, 4, dim);
+            assert_non_null(c);
+            scalar_store(INFER_F16, c->data, 3, 0.5);
+        }
+        assert_int_equal(weights_dict_add(&dict, full.entry[i].name, c, &err),
+                         0);
+    }
+    if (weights_bind(g, &dict, NULL, &err) < 0)
+        fail_msg("%s", err.text);
+    fc = graph_find_value(g, "fc.weight");
+    assert_int_equal(g->value[fc].rank, 2);
+    assert_int_equal(g->value[fc].dtype, INFER_F32);
+    assert_true(scalar_load(INFER_F32, g->value[fc].data->data, 3) == 0.5);
+    weights_dict_clear(&dict);
+    weights_dict_clear(&full);
+    graph_free(g);
+}
+
+/* What only training needs is noted as stripped, not refused. */
+static void training_state(void **state)
+{
+    static const char *const names[] = {"bn1.num_batches_tracked",
+                                        "aux1.fc1.weight"};
+    const int64_t one[1] = {1};
+    struct graph *g = build("googlenet", NULL);
+    struct weights_dict dict;
+    struct infer_error err;
+
+    (void)state;
+    fill(g, "", &dict);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            weights_dict_add(&dict, names[i], tensor(1, one), &err), 0);
+    if (weights_bind(g, &dict, NULL, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(dict.stripped_count, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(dict.stripped[i].name, names[i]);
+        assert_int_equal(dict.stripped[i].bytes, 4);
+    }
+    weights_dict_clear(&dict);
+    graph_free(g);
+}
+
+/* The names that torchvision's DenseNet files still have. */
+static void old_densenet_names(void **state)
+{
+    struct graph *g = build("densenet121", NULL);
+    struct weights_dict full, dict;
+    struct infer_error err;
+
+    (void)state;
+    fill(g, "", &full);
+    weights_dict_init(&dict);
+    for (size_t i = 0; i < full.count; i++) {
+        const char *name = full.entry[i].name;
+        const char *layer = strstr(name, "denselayer");
+        const char *dot = layer ? strchr(layer, '.') : NULL;
+        char old[256];
+
+        snprintf(old, sizeof(old), "%s", name);
+        if (dot) /* ".norm1." to ".norm.1." */
+            snprintf(old, sizeof(old), "%.*s.%s", (int)(dot + 5 - name), name,
+                     dot + 5);
+        assert_int_equal(weights_dict_add(&dict, old,
+                                          constant_ref(full.entry[i].value),
+                                          &err),
+                         0);
+    }
+    if (weights_bind(g, &dict, NULL, &err) < 0)
+        fail_msg("%s", err.text);
+    weights_dict_clear(&dict);
+    weights_dict_clear(&full);
+    graph_free(g);
+}
+
+/* Binding and folding edit the tensors in place once the dictionary is gone:
+ * no second copy of the weights. */
+static void folding_in_place(void **state)
+{
+    struct graph *g = build("resnet18", NULL);
+    struct weights_dict dict;
+    struct infer_error err;
+    const unsigned char *before;
+    int w;
+
+    (void)state;
+    fill(g, "", &dict);
+    assert_int_equal(weights_bind(g, &dict, NULL, &err), 0);
+    weights_dict_clear(&dict);
+    w = graph_find_value(g, "layer4.1.conv2.weight");
+    before = g->value[w].data->data;
+    if (weights_run_passes(g, NULL, NULL, &err) < 0)
+        fail_msg("%s", err.text);
+    w = graph_find_value(g, "layer4.1.conv2.weight");
+    assert_ptr_equal(g->value[w].data->data, before);
+    graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row),
+        cmocka_unit_test(unknown_name),
+        cmocka_unit_test(prefixes),
+        cmocka_unit_test(class_count),
+        cmocka_unit_test(every_fault),
+        cmocka_unit_test(squeezed_shapes),
+        cmocka_unit_test(training_state),
+        cmocka_unit_test(old_densenet_names),
+        cmocka_unit_test(folding_in_place),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

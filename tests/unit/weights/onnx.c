@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ONNX reader on models written by hand: batch, constants, reports, tensors
+ * beside the model. */
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/base/scalar.h"
+#include "libinfer/model/model.h"
+#include "tests/unit/weights/onnx_model.h"
+
+/* ---- table --------------------------------------------------------- */
+
+static void test_table(void **state)
+{
+#define ONNX_OP(name, since, until, function, param) name,
+    static const char *const names[] = {
+#include "weights/onnx/ops.def"
+    };
+#undef ONNX_OP
+    size_t i, n = sizeof(names) / sizeof(names[0]);
+
+    (void)state;
+    for (i = 0; i < n; i++) {
+        if (i > 0)
+            assert_true(strcmp(names[i - 1], names[i]) < 0);
+        assert_non_null(onnx_op_find(names[i]));
+        assert_string_equal(onnx_op_find(names[i])->name, names[i]);
+    }
+    assert_null(onnx_op_find("Loop"));
+    assert_null(onnx_op_find(""));
+}
+
+/* ---- batch --------------------------------------------------------- */
+
+static void test_named_batch(void **state)
+{
+    struct graph *g = read_one("Relu", 13, DIMS(-1, 3, 8, 8), NULL);
+
+    (void)state;
+    assert_output(g, 0, DIMS(-1, 3, 8, 8));
+    assert_int_equal(the_node(g, GRAPH_UNARY)->attr.unary.kind, KERN_RELU);
+    graph_free(g);
+}
+
+/* A literal batch of 1 means any; a literal 2 means 2. */
+static void test_literal_batch(void **state)
+{
+    struct graph *g = read_one("Relu", 13, DIMS(1, 3, 8, 8), NULL);
+
+    (void)state;
+    assert_output(g, 0, DIMS(-1, 3, 8, 8));
+    graph_free(g);
+    g = read_one("Relu", 13, DIMS(2, 3, 8, 8), NULL);
+    assert_output(g, 0, DIMS(2, 3, 8, 8));
+    graph_free(g);
+}
+
+/* Two inputs of which only one could have a batch: it stays 1. */
+static void test_batch_that_stays(void **state)
+{
+    struct pb_message m = EMPTY;
+    struct graph *g;
+
+    (void)state;
+    graph_input(&m, "x", DIMS(1, 4));
+    graph_output(&m, "y");
+    graph_floats(&m, "w", DIMS(3, 4),
+                 FLOATS(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+    graph_node(&m, "Add", "x w", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    assert_output(g, 0, DIMS(3, 4));
+    assert_int_equal(g->value[g->input[0]].dim[0], 1);
+    graph_free(g);
+}
+
+/* Shapes that work out for any batch, but sums that would run over it. */
+static void test_batch_that_would_mix(void **state)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+    struct graph *g;
+
+    (void)state;
+    attr_int(&a, "axis", 0);
+    g = read_one("Softmax", 13, DIMS(1, 4), &a);
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+    attr_int(&a, "axis", 0);
+    g = read_one("Softmax", 11, DIMS(1, 4), &a);
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+    graph_input(&m, "x", DIMS(1, 4));
+    graph_output(&m, "y");
+    graph_node(&m, "ReduceMean", "x", "mean", NULL);
+    graph_node(&m, "Sub", "x mean", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+    graph_input(&m, "x", DIMS(1, 4));
+    graph_output(&m, "y");
+    graph_node(&m, "Transpose", "x", "t", NULL);
+    graph_node(&m, "MatMul", "t x", "q", NULL);
+    graph_node(&m, "MatMul", "x q", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    assert_output(g, 0, DIMS(1, 4));
+    graph_free(g);
+}
+
+static struct graph *reshaped(int rank, const int64_t *dim, int n,
+                              const int64_t *target)
+{
+    struct pb_message m = one_node("Reshape", "x t", rank, dim, NULL);
+
+    graph_ints(&m, "t", 1, (const int64_t[]){n}, target);
+    return must_read(model_of(&m, 13));
+}
+
+static void test_reshape(void **state)
+{
+    struct graph *g = reshaped(DIMS(1, 4, 2, 2), 2, INTS(1, 16));
+
+    (void)state;
+    assert_output(g, 0, DIMS(-1, 16));
+    assert_int_equal(the_node(g, GRAPH_RESHAPE)->attr.dims.dim[0], 0);
+    graph_free(g);
+    g = reshaped(DIMS(-1, 4, 2, 2), 3, INTS(0, -1, 2));
+    assert_output(g, 0, DIMS(-1, 8, 2));
+    graph_free(g);
+    g = reshaped(DIMS(-1, 4, 2, 2), 2, INTS(-1, 8));
+    assert_output(g, 0, DIMS(-1, 8));
+    assert_int_equal(the_node(g, GRAPH_RESHAPE)->attr.dims.dim[0], -1);
+    graph_free(g);
+    /* the batch disappears, so it can only be the stated 1 */
+    g = reshaped(DIMS(1, 4, 2, 2), 1, INTS(16));
+    assert_output(g, 0, DIMS(16));
+    graph_free(g);
+}
+
+static void node_int(struct pb_message *g, const char *op, const char *in,
+                     const char *out, const char *name, int64_t value)
+{
+    struct pb_message a = EMPTY;
+
+    attr_int(&a, name, value);
+    graph_node(g, op, in, out, &a);
+}
+
+/* ShuffleNet's way: Shape, Gather, Unsqueeze, Concat, Reshape. */
+static void test_shape_glue(void **state)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+    struct graph *g;
+
+    (void)state;
+    graph_input(&m, "x", DIMS(-1, 6, 4, 4));
+    graph_output(&m, "y");
+    graph_ints(&m, "zero", 0, NULL, INTS(0));
+    graph_ints(&m, "two", DIMS(1), INTS(2));
+    graph_ints(&m, "rest", DIMS(3), INTS(3, 4, 4));
+    graph_node(&m, "Shape", "x", "s", NULL);
+    node_int(&m, "Gather", "s zero", "n", "axis", 0);
+    attr_ints(&a, "axes", 1, INTS(0));
+    graph_node(&m, "Unsqueeze", "n", "n1", &a);
+    node_int(&m, "Concat", "n1 two rest", "t", "axis", 0);
+    graph_node(&m, "Reshape", "x t", "y", NULL);
+    g = must_read(model_of(&m, 11));
+    assert_output(g, 0, DIMS(-1, 2, 3, 4, 4));
+    assert_int_equal(g->n_nodes, 1);
+    graph_free(g);
+}
+
+/* A target of 2 N: arithmetic on the batch. */
+static void test_batch_arithmetic(void **state)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+    struct graph *g;
+
+    (void)state;
+    graph_input(&m, "x", DIMS(-1, 6, 4));
+    graph_output(&m, "y");
+    graph_ints(&m, "start", DIMS(1), INTS(0));
+    graph_ints(&m, "end", DIMS(1), INTS(1));
+    graph_ints(&m, "two", DIMS(1), INTS(2));
+    graph_ints(&m, "rest", DIMS(2), INTS(3, 4));
+    graph_node(&m, "Shape", "x", "s", NULL);
+    graph_node(&m, "Slice", "s start end", "n", NULL);
+    graph_node(&m, "Mul", "n two", "n2", NULL);
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Concat", "n2 rest", "t", &a);
+    graph_node(&m, "Reshape", "x t", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    assert_output(g, 0, DIMS(-1, 3, 4));
+    assert_int_equal(the_node(g, GRAPH_RESHAPE)->attr.dims.dim[0], -1);
+    graph_free(g);
+}
+
+/* torch.export writes a reshape as a gather of 0, 1, 2, ... */
+static void test_counting_gather(void **state)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+    struct graph *g;
+
+    (void)state;
+    graph_input(&m, "x", DIMS(-1, 3));
+    graph_output(&m, "y");
+    graph_ints(&m, "zero", 0, NULL, INTS(0));
+    graph_ints(&m, "one", 0, NULL, INTS(1));
+    graph_ints(&m, "three", 0, NULL, INTS(3));
+    graph_ints(&m, "flat", DIMS(1), INTS(-1));
+    graph_ints(&m, "last", DIMS(1), INTS(1));
+    graph_ints(&m, "row", DIMS(3), INTS(0, 1, 2));
+    graph_node(&m, "Reshape", "x flat", "v", NULL);
+    graph_node(&m, "Shape", "x", "s", NULL);
+    attr_int(&a, "axis", 0);
+    graph_node(&m, "Gather", "s zero", "n", &a);
+    graph_node(&m, "Range", "zero n one", "r", NULL);
+    graph_node(&m, "Mul", "r three", "r3", NULL);
+    graph_node(&m, "Unsqueeze", "r3 last", "c", NULL);
+    graph_node(&m, "Add", "c row", "i", NULL);
+    graph_node(&m, "Gather", "v i", "y", NULL);
+    g = must_read(model_of(&m, 13));
+    assert_output(g, 0, DIMS(-1, 3));
+    assert_int_equal(g->n_nodes, 2);
+    assert_int_equal(g->node[1].op, GRAPH_RESHAPE);
+    graph_free(g);
+}
+
+/* A number computed from the batch cannot be data. */
+static void test_batch_as_data(void **state)
+{
+    struct pb_message m = EMPTY, a = EMPTY;
+
+    (void)state;
+    graph_input(&m, "x", DIMS(-1, 4));
+    graph_output(&m, "y");
+    graph_node(&m, "Size", "x", "n", NULL);
+    attr_int(&a, "to", ONNX_FLOAT);
+    graph_node(&m, "Cast", "n", "f", &a);
+    graph_node(&m, "Mul", "x f", "y", NULL);
+    must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, "depends on the batch");
+}
+
+static void test_given_shape(void **state)
+{
+    struct weights_input_shape shape = {"x", 4, {-1, 3, 20, 24}};
+    struct weights_options options;
+    struct pb_message m = one_node("Relu", "x", DIMS(-1, 3, -1, -1), NULL);
+    struct infer_error err;
+    struct graph *g;
+
+    (void)state;
+    weights_options_init(&options);
+    options.input_count = 1;
+    options.input_shape = &shape;
+    m = model_of(&m, 13);
+    assert_int_equal(read_at(NULL, &m, &options, &err, &g), 0);
+    assert_int_equal(graph_infer_shapes(g, NULL, &err), 0);
+    assert_output(g, 0, DIMS(-1, 3, 20, 24));
+    graph_free(g);
+    shape.rank = 3;
+    assert_int_equal(read_at(NULL, &m, &options, &err, &g), INFER_EARGUMENT);
+    pb_free(&m);
+}
+
+/* ---- constants ----------------------------------------------------- */
+
+/* A large payload is not copied, wherever it starts in the file. */
+static void test_payload_in_place(void **state)
+{
+    enum { K = 16, C = 8 };
+    float data[K * C];
+    size_t shift, i;
+
+    (void)state;
+    for (i = 0; i < K * C; i++)
+        data[i] = (float)i;
+    for (shift = 0; shift < 8; shift++) {
+        char padding[9] = "aaaaaaaa";
+        struct pb_message m = EMPTY;
+        struct graph *g;
+        const struct constant *c;
+
+        padding[shift] = 0;
+        graph_input(&m, "x", DIMS(-1, C));
+        pb_text(&m, 10, padding); /* doc_string */
+        graph_output(&m, "y");
+        graph_floats(&m, "w", DIMS(K, C), data);
+        {
+            struct pb_message a = EMPTY;
+
+            attr_int(&a, "transB", 1);
+            graph_node(&m, "Gemm", "x w", "y", &a);
+        }
+        g = must_read(model_of(&m, 13));
+        c = weight_of(g, GRAPH_DENSE);
+        assert_non_null(c->blob);
+        assert_int_equal((uintptr_t)c->data % sizeof(float), 0);
+        assert_memory_equal(c->data, data, sizeof(data));
+        graph_free(g);
+    }
+}
+
+/* Builds y = x + w from a ready TensorProto of four elements. */
+static struct graph *add_tensor(struct pb_message t)
+{
+    struct pb_message m = one_node("Add", "x w", DIMS(-1, 4), NULL);
+
+    pb_nested(&m, 5, &t);
+    return must_read(model_of(&m, 13));
+}
+
+static struct pb_message tensor_head(int type)
+{
+    struct pb_message t = EMPTY;
+
+    pb_int(&t, 1, 4);
+    pb_int(&t, 2, type);
+    pb_text(&t, 8, "w");
+    return t;
+}
+
+static void assert_weight(struct graph *g, enum infer_dtype dtype)
+{
+    const struct constant *c = weight_of(g, GRAPH_BINARY);
+    int i;
+
+    assert_int_equal(c->dtype, dtype);
+    for (i = 0; i < 4; i++)
+        assert_true(scalar_load(dtype, c->data, i) == (double)i - 1.5);
+    graph_free(g);
+}
+
+/* The same numbers in every field that may hold them. */
+static void test_typed_data(void **state)
+{
+    static const float f[] = {-1.5f, -0.5f, 0.5f, 1.5f};
+    static const double d[] = {-1.5, -0.5, 0.5, 1.5};
+    struct pb_message t = tensor_head(ONNX_FLOAT);
+    int i;
+
+    (void)state;
+    pb_bytes(&t, 4, f, sizeof(f)); /* packed */
+    assert_weight(add_tensor(t), INFER_F32);
+    t = tensor_head(ONNX_FLOAT);
+    for (i = 0; i < 4; i++)
+        pb_float(&t, 4, f[i]);
+    assert_weight(add_tensor(t), INFER_F32);
+    t = tensor_head(ONNX_FLOAT16);
+    for (i = 0; i < 4; i++)
+        pb_int(&t, 5, scalar_to_f16(f[i]));
+    assert_weight(add_tensor(t), INFER_F16);
+    t = tensor_head(ONNX_BFLOAT16);
+    for (i = 0; i < 4; i++)
+        pb_int(&t, 5, scalar_to_bf16(f[i]));
+    assert_weight(add_tensor(t), INFER_BF16);
+    t = tensor_head(ONNX_DOUBLE); /* computed in single precision */
+    pb_bytes(&t, 10, d, sizeof(d));
+    assert_weight(add_tensor(t), INFER_F32);
+}
+
+/* IR versions below 4 list initializers as inputs too. */
+static void test_initializer_input(void **state)
+{
+    struct pb_message m = one_node("Mul", "x w", DIMS(-1, 4), NULL);
+    struct graph *g;
+
+    (void)state;
+    graph_input(&m, "w", DIMS(4));
+    graph_floats(&m, "w", DIMS(4), FLOATS(1, 2, 3, 4));
+    g = must_read(model_of(&m, 8));
+    assert_int_equal(g->n_inputs, 1);
+    graph_free(g);
+}
+
+/* A second graph message adds to the first. */
+static void test_merged_graphs(void **state)
+{
+    struct pb_message first = EMPTY, second = EMPTY, m;
+    struct graph *g;
+
+    (void)state;
+    graph_input(&first, "x", DIMS(-1, 4));
+    graph_node(&first, "Relu", "x", "h", NULL);
+    graph_output(&second, "y");
+    graph_node(&second, "Tanh", "h", "y", NULL);
+    m = model_of(&first, 13);
+    pb_nested(&m, 7, &second);
+    g = must_read(m);
+    assert_int_equal(g->n_nodes, 2);
+    graph_free(g);
+}
+
+/* ---- reports ------------------------------------------------------- */
+
+/* All faults stand in one report; what depends on a refused node does not. */
+static void test_all_faults(void **state)
+{
+    struct pb_message m = EMPTY, copy;
+    struct infer_error err;
+    struct graph *g;
+
+    (void)state;
+    graph_input(&m, "x", DIMS(-1, 4));
+    graph_output(&m, "y");
+    graph_node(&m, "Loop", "x", "a", NULL);
+    graph_node(&m, "Relu", "a", "b", NULL);
+    graph_node(&m, "NonMaxSuppression", "x", "c", NULL);
+    graph_node(&m, "Add", "b c", "y", NULL);
+    copy = model_of(&m, 13);
+    assert_int_equal(read_at(NULL, &copy, NULL, &err, &g), INFER_EUNSUPPORTED);
+    assert_non_null(strstr(err.text, "Loop"));
+    assert_non_null(strstr(err.text, "NonMaxSuppression"));
+    assert_non_null(strstr(err.text, "opset 13"));
+    assert_null(strstr(err.text, "Relu"));
+    assert_null(strstr(err.text, "Add"));
+    pb_free(&copy);
+}
+
+static void test_probe(void **state)
+{
+    struct pb_message m = one_node("Relu", "x", DIMS(-1, 4), NULL);
+    struct weights_file file = {NULL, NULL};
+    static const char *const others[] = {"\x89PNG\r\n\x1a\n",
+                                         "PK\3\4 and more of a zip file",
+                                         "\x89HDF\r\n\x1a\n",
+                                         "\x93NUMPY\1",
+                                         "{\"a\": 1}",
+                                         "\x80\2.",
+                                         ""};
+    size_t i;
+
+    (void)state;
+    m = model_of(&m, 13);
+    file.blob = blob_new(m.data, m.size);
+    assert_true(weights_format_onnx.probe(&file) >= 90);
+    blob_unref(file.blob);
+    for (i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        char *copy = strdup(others[i]);
+
+        assert_non_null(copy);
+        file.blob = blob_new(copy, strlen(copy));
+        assert_int_equal(weights_format_onnx.probe(&file), 0);
+        blob_unref(file.blob);
+    }
+}
+
+/* ---- external data ------------------------------------------------- */
+
+static void write_file(const char *path, const void *data, size_t bytes)
+{
+    FILE *f = fopen(path, "wb");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, bytes, f), bytes);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void external_key(struct pb_message *t, const char *key,
+                         const char *value)
+{
+    struct pb_message e = EMPTY;
+
+    pb_text(&e, 1, key);
+    pb_text(&e, 2, value);
+    pb_nested(t, 13, &e);
+}
+
+/* y = x + w, w outside; NULL leaves a key out. */
+static struct pb_message external_model(const char *location,
+                                        const char *offset, const char *length)
+{
+    struct pb_message m = one_node("Add", "x w", DIMS(-1, 4), NULL);
+    struct pb_message t = tensor_head(ONNX_FLOAT);
+
+    if (location)
+        external_key(&t, "location", location);
+    if (offset)
+        external_key(&t, "offset", offset);
+    if (length)
+        external_key(&t, "length", length);
+    pb_int(&t, 14, 1);
+    pb_nested(&m, 5, &t);
+    return model_of(&m, 13);
+}
+
+struct folder {
+    char path[64], model[128];
+};
+
+static void expect_external(const struct folder *f, struct pb_message m,
+                            const char *words)
+{
+    struct infer_error err;
+    struct graph *g;
+    int status = read_at(f->model, &m, NULL, &err, &g);
+
+    pb_free(&m);
+    if (!words) {
+        if (status < 0)
+            fail_msg("%s", err.text);
+        assert_weight(g, INFER_F32);
+        return;
+    }
+    graph_free(g);
+    assert_true(status < 0);
+    if (!strstr(err.text, words))
+        fail_msg("'%s' does not say '%s'", err.text, words);
+}
+
+static void in_folder(const struct folder *f, const char *name, char *path)
+{
+    snprintf(path, 256, "%s/%s", f->path, name);
+}
+
+static void make_folder(struct folder *f)
+{
+    static const float data[] = {9, -1.5f, -0.5f, 0.5f, 1.5f};
+    char path[256], other[256];
+
+    snprintf(f->path, sizeof(f->path), "/tmp/onnx-test-XXXXXX");
+    assert_non_null(mkdtemp(f->path));
+    in_folder(f, "model.onnx", f->model);
+    in_folder(f, "w.bin", path);
+    write_file(path, data, sizeof(data));
+    in_folder(f, "link.bin", other);
+    assert_int_equal(symlink("w.bin", other), 0);
+    in_folder(f, "sub", other);
+    assert_int_equal(mkdir(other, 0700), 0);
+    in_folder(f, "sub/w.bin", other);
+    write_file(other, data, sizeof(data));
+    in_folder(f, "up", other);
+    assert_int_equal(symlink("sub", other), 0);
+    in_folder(f, "fifo", other);
+    assert_int_equal(mkfifo(other, 0600), 0);
+    in_folder(f, "first.bin", path);
+    write_file(path, data, sizeof(data));
+    in_folder(f, "second.bin", other);
+    assert_int_equal(link(path, other), 0);
+}
+
+static void remove_folder(const struct folder *f)
+{
+    static const char *const names[] = {"w.bin", "link.bin",  "sub/w.bin",
+                                        "up",    "fifo",      "first.bin",
+                                        "sub",   "second.bin"};
+    char path[256];
+    size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        in_folder(f, names[i], path);
+        assert_int_equal(remove(path), 0);
+    }
+    assert_int_equal(rmdir(f->path), 0);
+}
+
+static void test_external(void **state)
+{
+    struct folder f;
+    struct pb_message m;
+    char path[300];
+    size_t i;
+    static const struct {
+        const char *location, *offset, *length, *words;
+    } cases[] = {
+        {"w.bin", "4", "16", NULL},
+        {"./sub//w.bin", "4", NULL, NULL},
+        {"w.bin", "8", "16", "the file has 20"},
+        {"w.bin", "99999999999", NULL, "the file has 20"},
+        {"w.bin", "18446744073709551615", NULL, "no byte count"},
+        {"w.bin", "-4", NULL, "no byte count"},
+        {"w.bin", "", NULL, "no byte count"},
+        {"w.bin", "4", "12", "the shape needs 16"},
+        {"w.bin", "4", "x", "no byte count"},
+        {NULL, NULL, NULL, "without a location"},
+        {"", NULL, NULL, "is empty"},
+        {"missing.bin", NULL, NULL, "missing.bin"},
+        {"../w.bin", NULL, NULL, "leaves"},
+        {"sub/../../w.bin", NULL, NULL, "leaves"},
+        {"sub/..", NULL, NULL, "leaves"},
+        {"/etc/passwd", NULL, NULL, "absolute"},
+        {"link.bin", NULL, NULL, "link"},
+        {"up/w.bin", NULL, NULL, "link"},
+        {"w.bin/x", NULL, NULL, "link"},
+        {"fifo", NULL, NULL, "regular"},
+        {"sub", NULL, NULL, "regular"},
+        {".", NULL, NULL, "regular"},
+        {"first.bin", NULL, NULL, "hard link"},
+        {"sub\\w.bin", NULL, NULL, "backslash"},
+        {"file://w.bin", NULL, NULL, "URL"},
+        {"w.bin\n", NULL, NULL, "control"},
+    };
+
+    (void)state;
+    make_folder(&f);
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        expect_external(
+            &f,
+            external_model(cases[i].location, cases[i].offset, cases[i].length),
+            cases[i].words);
+    snprintf(path, sizeof(path), "%s/w.bin", f.path);
+    expect_external(&f, external_model(path, NULL, NULL), "absolute");
+    m = external_model("w.bin", NULL, NULL);
+    must_refuse(m, INFER_EUNSUPPORTED, "without a folder");
+    remove_folder(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_named_batch),
+        cmocka_unit_test(test_literal_batch),
+        cmocka_unit_test(test_batch_that_stays),
+        cmocka_unit_test(test_batch_that_would_mix),
+        cmocka_unit_test(test_reshape),
+        cmocka_unit_test(test_shape_glue),
+        cmocka_unit_test(test_batch_arithmetic),
+        cmocka_unit_test(test_counting_gather),
+        cmocka_unit_test(test_batch_as_data),
+        cmocka_unit_test(test_given_shape),
+        cmocka_unit_test(test_payload_in_place),
+        cmocka_unit_test(test_typed_data),
+        cmocka_unit_test(test_initializer_input),
+        cmocka_unit_test(test_merged_graphs),
+        cmocka_unit_test(test_all_faults),
+        cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_external),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

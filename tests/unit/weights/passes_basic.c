@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* remove-dead, fold-constants, remove-identity, remove-dropout and merge-pad:
+ * before and after on the reference backend, the graphs in which they must do
+ * nothing, and all passes together. */
+#include "tests/unit/weights/passes/net.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- remove-dead --------------------------------------------------- */
+
+static void dead_nodes(void **state)
+{
+    struct net net;
+    int x;
+
+    (void)state;
+    net_begin(&net, 1);
+    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    net_output(&net, net_unary(&net, x, KERN_RELU));
+    net_conv(&net, x, 2, 3, 1, 0);
+    net_check(&net, "remove-dead", 1, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    assert_int_equal(net.g->n_values, 2);
+    net_end(&net);
+}
+
+/* ---- fold-constants ------------------------------------------------ */
+
+static void computed_weights(void **state)
+{
+    struct net net;
+    int x, w, s;
+
+    (void)state;
+    net_begin(&net, 2);
+    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    w = net_weight(&net, NET_DIMS(4, 27));
+    w = net_reshape(&net, w, NET_DIMS(4, 3, 3, 3));
+    s = net_unary(&net, net_weight(&net, NET_DIMS(4, 1, 1, 1)), KERN_LINEAR);
+    net_attr(&net)->unary.a = 2;
+    w = net_binary(&net, KERN_MUL, w, s);
+    net_output(&net, net_node(&net, GRAPH_CONV, NET_IN(x, w)));
+    net_check(&net, "fold-constants", 2, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+/* The reshaped constant is read elsewhere in its old shape. */
+static void shared_constant(void **state)
+{
+    struct net net;
+    int x, c, y;
+
+    (void)state;
+    net_begin(&net, 3);
+    x = net_input(&net, NET_DIMS(2, 4));
+    c = net_weight(&net, NET_DIMS(2, 4));
+    y = net_binary(&net, KERN_ADD, x, c);
+    c = net_reshape(&net, c, NET_DIMS(1, 2, 4));
+    net_output(&net, net_binary(&net, KERN_MUL, y, c));
+    net_check(&net, "fold-constants", 1, 1);
+    assert_int_equal(net.g->n_nodes, 2);
+    net_end(&net);
+}
+
+static void transposed_weights(void **state)
+{
+    struct net net;
+    int x, w;
+
+    (void)state;
+    net_begin(&net, 4);
+    x = net_input(&net, NET_DIMS(-1, 6));
+    w = net_transpose(&net, net_weight(&net, NET_DIMS(6, 5)), NET_DIMS(1, 0));
+    net_output(&net, net_node(&net, GRAPH_DENSE, NET_IN(x, w)));
+    net_check(&net, "fold-constants", 1, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+/* A copy of the graph shares its constants: editing one must leave the other
+ * as it is, through a reshaped view too. */
+static void shared_with_copy(void **state)
+{
+    struct infer_error err;
+    struct graph *copy;
+    struct net net;
+    float first;
+    int x, w, y, v;
+
+    (void)state;
+    net_begin(&net, 6);
+    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    w = net_weight(&net, NET_DIMS(4, 27));
+    v = w;
+    w = net_reshape(&net, w, NET_DIMS(4, 3, 3, 3));
+    y = net_node(&net, GRAPH_CONV, NET_IN(x, w));
+    net_output(&net, net_batch_norm(&net, y, 4));
+    memcpy(&first, net.g->value[v].data->data, sizeof(first));
+    copy = graph_copy(net.g);
+    assert_non_null(copy);
+    assert_int_equal(weights_run_passes(net.g, NULL, NULL, &err), 0);
+    assert_int_equal(net.g->n_nodes, 1);
+    assert_memory_equal(&first, copy->value[v].data->data, sizeof(first));
+    graph_free(copy);
+    net_end(&net);
+}
+
+/* A result of half a gigabyte from one number is not stored. */
+static void expanding_constant(void **state)
+{
+    struct net net;
+    int y;
+
+    (void)state;
+    net_begin(&net, 5);
+    net_input(&net, NET_DIMS(1));
+    y = net_node(&net, GRAPH_EXPAND, NET_IN(net_number(&net, 1)));
+    net_attr(&net)->dims.n = 1;
+    net_attr(&net)->dims.dim[0] = (int64_t)1 << 27;
+    y = net_reduce(&net, y, KERN_REDUCE_MAX, NET_DIMS(0), true);
+    net_output(&net, net_unary(&net, y, KERN_RELU));
+    net_refuses_unrun(&net, "fold-constants");
+    net_end(&net);
+}
+
+/* ---- remove-identity ----------------------------------------------- */
+
+static int add_identity(struct net *net, int x, int kind)
+{
+    int y = x;
+
+    switch (kind) {
+    case 0:
+        return net_unary(net, x, KERN_IDENTITY);
+    case 1:
+        return net_node(net, GRAPH_DROPOUT, NET_IN(x));
+    case 2:
+        return net_reshape(net, x, NET_DIMS(-1, 3, 4, 4));
+    case 3:
+        return net_transpose(net, x, NET_DIMS(0, 1, 2, 3));
+    case 4:
+        y = net_node(net, GRAPH_CAST, NET_IN(x));
+        net_attr(net)->cast.to = INFER_F32;
+        return y;
+    case 5:
+        y = net_node(net, GRAPH_SLICE, NET_IN(x));
+        net_attr(net)->slice.n_axes = 2;
+        net_attr(net)->slice.axis[0] = 0;
+        net_attr(net)->slice.axis[1] = 2;
+        for (int i = 0; i < 2; i++) {
+            net_attr(net)->slice.begin[i] = 0;
+            net_attr(net)->slice.end[i] = INT64_MAX;
+            net_attr(net)->slice.step[i] = 1;
+        }
+        return y;
+    case 6:
+        return net_node(net, GRAPH_PAD, NET_IN(x));
+    case 7:
+        y = net_node(net, GRAPH_RESIZE, NET_IN(x));
+        for (int i = 0; i < 4; i++)
+            net_attr(net)->resize.resize.scale[i] = 1;
+        return y;
+    case 8:
+        return net_binary(net, KERN_MUL, x,
+                          net_fill(net, 1, NET_DIMS(3, 1, 1)));
+    case 9:
+        return net_binary(net, KERN_SUB, x, net_number(net, 0));
+    case 10:
+        return net_node(net, GRAPH_SCALE_SHIFT,
+                        NET_IN(x, net_fill(net, 1, NET_DIMS(3)),
+                               net_fill(net, 0, NET_DIMS(3))));
+    case 11:
+        return net_node(net, GRAPH_CONCAT, NET_IN(x));
+    case 12:
+        y = net_unary(net, x, KERN_CLIP);
+        net_attr(net)->unary.a = -INFINITY;
+        net_attr(net)->unary.b = INFINITY;
+        return y;
+    case 13:
+        y = net_node(net, GRAPH_POOL, NET_IN(x));
+        for (int i = 0; i < 2; i++) {
+            net_attr(net)->pool.pool.window[i] = 1;
+            net_attr(net)->pool.pool.stride[i] = 1;
+        }
+        return y;
+    default:
+        return -1;
+    }
+}
+
+static void identities(void **state)
+{
+    struct net net;
+
+    (void)state;
+    for (int kind = 0;; kind++) {
+        int x, y;
+
+        net_begin(&net, 10 + (uint64_t)kind);
+        x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+        y = add_identity(&net, net_conv(&net, x, 3, 3, 1, 0), kind);
+        if (y < 0) {
+            net_end(&net);
+            break;
+        }
+        /* Two readers, and a chain of the same. */
+        net_output(&net, net_unary(&net, y, KERN_RELU));
+        net_output(&net,
+                   net_unary(&net, add_identity(&net, y, kind), KERN_TANH));
+        net_check(&net, kind == 1 ? "remove-dropout" : "remove-identity", 2, 1);
+        assert_int_equal(net.g->n_nodes, 3);
+        net_end(&net);
+    }
+}
+
+/* The name of an output is part of the interface. */
+static void identity_at_output(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 30);
+    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    y = net_conv(&net, x, 3, 3, 1, 0);
+    net_output(&net, net_unary(&net, y, KERN_RELU));
+    y = net_node(&net, GRAPH_DROPOUT, NET_IN(y));
+    assert_int_equal(graph_rename_value(net.g, y, "the output"), 0);
+    net_output(&net, y);
+    net_check(&net, "remove-dropout", 1, 1);
+    assert_int_equal(net_count(&net, GRAPH_DROPOUT), 0);
+    assert_string_equal(net.g->value[net.g->output[1]].name, "the output");
+    net_end(&net);
+}
+
+static void identity_between_ends(void **state)
+{
+    struct net net;
+    int x;
+
+    (void)state;
+    net_begin(&net, 31);
+    x = net_input(&net, NET_DIMS(-1, 3));
+    net_output(&net, net_unary(&net, x, KERN_IDENTITY));
+    net_refuses(&net, "remove-identity");
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+static void not_identities(void **state)
+{
+    struct net net;
+
+    (void)state;
+    for (int kind = 0; kind < 8; kind++) {
+        int x, y = -1;
+
+        net_begin(&net, 40 + (uint64_t)kind);
+        x = net_input(&net, NET_DIMS(kind == 7 ? -1 : 2, 3, 4, 4));
+        x = net_unary(&net, x, KERN_TANH);
+        switch (kind) {
+        case 0: /* reversed */
+            y = net_node(&net, GRAPH_SLICE, NET_IN(x));
+            net_attr(&net)->slice.n_axes = 1;
+            net_attr(&net)->slice.axis[0] = 2;
+            net_attr(&net)->slice.begin[0] = -1;
+            net_attr(&net)->slice.end[0] = INT64_MIN + 1;
+            net_attr(&net)->slice.step[0] = -1;
+            break;
+        case 1: /* a square plane turned */
+            y = net_transpose(&net, x, NET_DIMS(0, 1, 3, 2));
+            break;
+        case 2: /* nearest with a scale that keeps the size */
+            y = net_node(&net, GRAPH_RESIZE, NET_IN(x));
+            for (int i = 0; i < 4; i++)
+                net_attr(&net)->resize.resize.scale[i] = 1;
+            net_attr(&net)->resize.resize.scale[2] = 1.2f;
+            net_attr(&net)->resize.resize.coord = KERN_ASYMMETRIC;
+            break;
+        case 3: /* enlarges */
+            y = net_binary(&net, KERN_ADD, x,
+                           net_fill(&net, 0, NET_DIMS(2, 1, 1, 1, 1)));
+            break;
+        case 4: /* shifted by padding and cropping */
+            y = net_node(&net, GRAPH_PAD, NET_IN(x));
+            net_attr(&net)->pad.begin[2] = 1;
+            net_attr(&net)->pad.end[2] = -1;
+            break;
+        case 5: /* 0 - x */
+            y = net_binary(&net, KERN_SUB, net_number(&net, 0), x);
+            break;
+        case 7: /* twice the batch, which is free before and after */
+            y = net_node(&net, GRAPH_TILE, NET_IN(x));
+            net_attr(&net)->dims.n = 4;
+            for (int i = 0; i < 4; i++)
+                net_attr(&net)->dims.dim[i] = i == 0 ? 2 : 1;
+            break;
+        default: /* an activation of its own */
+            y = net_node(&net, GRAPH_SCALE_SHIFT, NET_IN(x));
+            net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
+            break;
+        }
+        net_output(&net, net_unary(&net, y, KERN_SIGMOID));
+        net_refuses(&net, "remove-identity");
+        net_end(&net);
+    }
+}
+
+/* ---- merge-pad ----------------------------------------------------- */
+
+static int add_pad(struct net *net, int x, int top, int left, int bottom,
+                   int right, float value)
+{
+    int y = net_node(net, GRAPH_PAD, NET_IN(x));
+
+    net_attr(net)->pad.begin[2] = top;
+    net_attr(net)->pad.begin[3] = left;
+    net_attr(net)->pad.end[2] = bottom;
+    net_attr(net)->pad.end[3] = right;
+    net_attr(net)->pad.value = value;
+    return y;
+}
+
+static int add_pool(struct net *net, int x, enum kern_pool_kind kind, int own)
+{
+    int y = net_node(net, GRAPH_POOL, NET_IN(x));
+    struct graph_pool *pool = &net_attr(net)->pool;
+
+    pool->pool.kind = kind;
+    for (int i = 0; i < 2; i++) {
+        pool->pool.window[i] = 3;
+        pool->pool.stride[i] = 2;
+        pool->pool.pad_begin[i] = own;
+        pool->pool.pad_end[i] = own;
+    }
+    return y;
+}
+
+static void pad_into_conv(void **state)
+{
+    struct net net;
+    int x;
+
+    (void)state;
+    for (int own = 0; own < 2; own++) {
+        net_begin(&net, 50 + (uint64_t)own);
+        x = net_input(&net, NET_DIMS(-1, 3, 6, 5));
+        x = add_pad(&net, x, 0, 1, 1, 0, 0);
+        net_output(&net, net_conv(&net, x, 4, 3, 3, own));
+        net_check(&net, "merge-pad", 1, 1);
+        assert_int_equal(net.g->n_nodes, 1);
+        net_end(&net);
+    }
+}
+
+static void pad_into_average_pool(void **state)
+{
+    struct net net;
+    int x;
+
+    (void)state;
+    net_begin(&net, 52);
+    x = net_input(&net, NET_DIMS(-1, 3, 7, 6));
+    x = add_pad(&net, x, 1, 1, 1, 2, 0);
+    net_output(&net, add_pool(&net, x, KERN_POOL_AVERAGE, 0));
+    net_check(&net, "merge-pad", 1, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    assert_true(net.g->node[0].attr.pool.pool.count_include_pad);
+    net_end(&net);
+}
+
+static void pad_into_max_pool(void **state)
+{
+    struct net net;
+    int x;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        net_begin(&net, 53 + (uint64_t)i);
+        x = net_input(&net, NET_DIMS(-1, 3, 7, 6));
+        if (i == 0)
+            x = net_unary(&net, x, KERN_RELU);
+        x = add_pad(&net, x, 1, 1, 1, 1, i ? -INFINITY : 0);
+        net_output(&net, add_pool(&net, x, KERN_POOL_MAX, 0));
+        /* The magnitude network would be infinite. */
+        if (i == 0)
+            net_check(&net, "merge-pad", 1, 1);
+        net_end(&net);
+    }
+}
+
+static void pads_that_stay(void **state)
+{
+    struct net net;
+
+    (void)state;
+    for (int kind = 0; kind < 7; kind++) {
+        int x, y;
+
+        net_begin(&net, 60 + (uint64_t)kind);
+        x = net_input(&net, NET_DIMS(-1, 3, 8, 8));
+        y = add_pad(&net, x, 1, 1, 1, 1, kind == 0 ? 0.5f : 0);
+        if (kind == 1)
+            net_attr(&net)->pad.mode = KERN_PAD_REFLECT;
+        if (kind == 2) {
+            /* A channel of padding. */
+            net_attr(&net)->pad.begin[1] = 1;
+            y = net_conv(&net, y, 4, 4, 3, 0);
+        } else if (kind < 2) {
+            y = net_conv(&net, y, 4, 3, 3, 0);
+        } else if (kind == 3) {
+            /* Its own padding does not count, the other does. */
+            y = add_pool(&net, y, KERN_POOL_AVERAGE, 1);
+        } else if (kind == 4) {
+            /* Zero wins against negative elements. */
+            y = add_pool(&net, y, KERN_POOL_MAX, 0);
+        } else if (kind == 5) {
+            y = add_pool(&net, y, KERN_POOL_AVERAGE, 0);
+            net_attr(&net)->pool.ceil_mode = true;
+        } else {
+            /* Windows of padding alone. */
+            net_attr(&net)->pad.begin[2] = 3;
+            y = net_conv(&net, y, 4, 3, 3, 0);
+        }
+        net_output(&net, y);
+        net_refuses(&net, "merge-pad");
+        net_end(&net);
+    }
+}
+
+/* ---- the driver ---------------------------------------------------- */
+
+static void whole_block(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 130);
+    x = net_input(&net, NET_DIMS(-1, 4, 6, 6));
+    y = net_conv(&net, x, 4, 4, 3, 1);
+    y = net_unary(&net, net_batch_norm(&net, y, 4), KERN_RELU);
+    y = net_batch_norm(&net, net_conv(&net, y, 4, 4, 3, 1), 4);
+    y = net_unary(&net, net_binary(&net, KERN_ADD, y, x), KERN_RELU);
+    net_output(&net, y);
+    net_check_all(&net, 2);
+    assert_int_equal(net.g->n_nodes, 2);
+    net_end(&net);
+}
+
+static void options(void **state)
+{
+    static const char *const unknown[] = {"fold-everything", NULL};
+    struct pass_options options;
+    struct infer_error err;
+    struct net net;
+    int x;
+
+    (void)state;
+    net_begin(&net, 131);
+    x = net_input(&net, NET_DIMS(-1, 4, 6, 6));
+    x = net_batch_norm(&net, net_conv(&net, x, 4, 4, 3, 1), 4);
+    net_output(&net, net_unary(&net, x, KERN_RELU));
+
+    pass_options_init(&options);
+    options.disabled = unknown;
+    assert_int_equal(weights_run_passes(net.g, &options, NULL, &err),
+                     INFER_EARGUMENT);
+    assert_non_null(strstr(err.text, "fold-everything"));
+    options.disabled = NULL;
+    options.level = 0;
+    assert_int_equal(weights_run_passes(net.g, &options, NULL, &err), 0);
+    assert_int_equal(net.g->n_nodes, 3);
+    options.level = 2;
+    options.keep_bn = true;
+    assert_int_equal(weights_run_passes(net.g, &options, NULL, &err), 0);
+    assert_int_equal(net_count(&net, GRAPH_BATCH_NORM), 1);
+    options.keep_bn = false;
+    assert_int_equal(weights_run_passes(net.g, &options, NULL, &err), 0);
+    /* The activation was fused into the norm; it moves on. */
+    assert_int_equal(net.g->n_nodes, 1);
+    assert_int_equal(net.g->node[0].epilogue.act.kind, KERN_RELU);
+    net_end(&net);
+}
+
+/* What training goes on with stays where that is asked for. */
+static void kept_for_training(void **state)
+{
+    struct pass_options options;
+    struct infer_error err;
+    struct net net;
+    int x;
+
+    (void)state;
+    net_begin(&net, 132);
+    x = net_input(&net, NET_DIMS(-1, 4, 6, 6));
+    x = net_batch_norm(&net, net_conv(&net, x, 4, 4, 3, 1), 4);
+    x = net_unary(&net, net_unary(&net, x, KERN_RELU), KERN_IDENTITY);
+    net_output(&net, net_node(&net, GRAPH_DROPOUT, NET_IN(x)));
+    pass_options_init(&options);
+    options.keep_training = true;
+    assert_int_equal(weights_run_passes(net.g, &options, NULL, &err), 0);
+    assert_int_equal(net_count(&net, GRAPH_BATCH_NORM), 1);
+    assert_int_equal(net_count(&net, GRAPH_DROPOUT), 1);
+    assert_int_equal(net.g->n_nodes, 3);
+    options.keep_training = false;
+    assert_int_equal(weights_run_passes(net.g, &options, NULL, &err), 0);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dead_nodes),
+        cmocka_unit_test(computed_weights),
+        cmocka_unit_test(shared_constant),
+        cmocka_unit_test(transposed_weights),
+        cmocka_unit_test(shared_with_copy),
+        cmocka_unit_test(expanding_constant),
+        cmocka_unit_test(identities),
+        cmocka_unit_test(identity_at_output),
+        cmocka_unit_test(identity_between_ends),
+        cmocka_unit_test(not_identities),
+        cmocka_unit_test(pad_into_conv),
+        cmocka_unit_test(pad_into_average_pool),
+        cmocka_unit_test(pad_into_max_pool),
+        cmocka_unit_test(pads_that_stay),
+        cmocka_unit_test(whole_block),
+        cmocka_unit_test(options),
+        cmocka_unit_test(kept_for_training),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

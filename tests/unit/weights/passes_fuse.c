@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuse-activation and fuse-residual: before and after on the reference backend,
+ * and the graphs in which they must do nothing. */
+#include "tests/unit/weights/passes/net.h"
+
+#include <math.h>
+#include <string.h>
+
+static void activations(void **state)
+{
+    struct net net;
+
+    (void)state;
+    for (int kind = KERN_RELU; kind <= KERN_LINEAR; kind++) {
+        int x, y;
+
+        net_begin(&net, 70 + (uint64_t)kind);
+        x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+        y = net_conv(&net, x, 4, 3, 3, 1);
+        y = net_unary(&net, y, (enum kern_unary_kind)kind);
+        net_output(&net, y);
+        /* No activation has a slope above 2 where these inputs lie. */
+        net_check(&net, "fuse-activation", 1, 2);
+        assert_int_equal(net.g->n_nodes, 1);
+        net_end(&net);
+    }
+}
+
+static void activation_of_shared(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 100);
+    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+    y = net_conv(&net, x, 4, 3, 3, 1);
+    net_output(&net, net_unary(&net, y, KERN_RELU));
+    net_output(&net, net_unary(&net, y, KERN_TANH));
+    net_refuses(&net, "fuse-activation");
+    net_end(&net);
+}
+
+static void second_activation(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 101);
+    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+    y = net_unary(&net, net_conv(&net, x, 4, 3, 3, 1), KERN_TANH);
+    net_output(&net, net_unary(&net, y, KERN_RELU));
+    net_check(&net, "fuse-activation", 1, 1);
+    assert_int_equal(net.g->n_nodes, 2);
+    net_end(&net);
+}
+
+/* conv + x, [relu]; x is ready before the convolution. */
+static void residual(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    for (int act = 0; act < 2; act++) {
+        net_begin(&net, 110 + (uint64_t)act);
+        x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+        y = net_conv(&net, x, 3, 3, 3, 1);
+        net_output(&net, net_binary(&net, KERN_ADD, x, y));
+        if (act)
+            net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
+        net_check(&net, "fuse-residual", 1, 1);
+        assert_int_equal(net.g->n_nodes, 1);
+        assert_false(net.g->node[0].epilogue.residual_last);
+        assert_int_equal(net.g->node[0].epilogue.act.kind,
+                         act ? KERN_RELU : KERN_IDENTITY);
+        net_end(&net);
+    }
+}
+
+static void residual_behind_activation(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 112);
+    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+    y = net_conv(&net, x, 3, 3, 3, 1);
+    net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
+    net_output(&net, net_binary(&net, KERN_ADD, y, x));
+    net_check(&net, "fuse-residual", 1, 1);
+    assert_true(net.g->node[0].epilogue.residual_last);
+    net_end(&net);
+}
+
+/* Both sides are convolutions: the later one takes the earlier one's. */
+static void two_convolutions(void **state)
+{
+    struct net net;
+    int x, y, z;
+
+    (void)state;
+    net_begin(&net, 113);
+    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+    y = net_conv(&net, x, 4, 3, 3, 1);
+    z = net_conv(&net, x, 4, 3, 1, 0);
+    net_output(&net, net_binary(&net, KERN_ADD, y, z));
+    net_check(&net, "fuse-residual", 1, 1);
+    assert_int_equal(net.g->n_nodes, 2);
+    net_end(&net);
+}
+
+static void dense_residual(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 114);
+    x = net_input(&net, NET_DIMS(-1, 4));
+    y = net_dense(&net, x, 4, 4);
+    net_output(&net, net_binary(&net, KERN_ADD, y, x));
+    net_check(&net, "fuse-residual", 1, 1);
+    net_end(&net);
+}
+
+static void residuals_that_stay(void **state)
+{
+    struct net net;
+
+    (void)state;
+    for (int kind = 0; kind < 5; kind++) {
+        int x, y;
+
+        net_begin(&net, 120 + (uint64_t)kind);
+        x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+        y = net_conv(&net, x, 3, 3, 3, 1);
+        if (kind == 0) /* broadcast */
+            x = net_reduce(&net, x, KERN_REDUCE_MEAN, NET_DIMS(2, 3), true);
+        if (kind == 1) /* also read elsewhere */
+            net_output(&net, net_unary(&net, y, KERN_TANH));
+        if (kind == 2) /* two activations */
+            net_latest(&net)->epilogue.act = graph_unary(KERN_TANH);
+        if (kind == 3) /* twice itself */
+            x = y;
+        net_output(&net,
+                   net_binary(&net, kind == 4 ? KERN_MUL : KERN_ADD, y, x));
+        if (kind == 2)
+            net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
+        net_refuses(&net, "fuse-residual");
+        net_end(&net);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(activations),
+        cmocka_unit_test(activation_of_shared),
+        cmocka_unit_test(second_activation),
+        cmocka_unit_test(residual),
+        cmocka_unit_test(residual_behind_activation),
+        cmocka_unit_test(two_convolutions),
+        cmocka_unit_test(dense_residual),
+        cmocka_unit_test(residuals_that_stay),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* remove-transposes, merge-reshapes and reorder-dense: before and after on the
+ * reference backend, and the graphs in which they must do nothing. */
+#include "tests/unit/weights/passes/net.h"
+
+#define TRANSPOSES "remove-transposes"
+
+static int to_nhwc(struct net *net, int x)
+{
+    return net_transpose(net, x, NET_DIMS(0, 2, 3, 1));
+}
+
+static int to_nchw(struct net *net, int x)
+{
+    return net_transpose(net, x, NET_DIMS(0, 3, 1, 2));
+}
+
+/* conv as TensorFlow's exporter writes it: N,H,W,C in and out. */
+static int nhwc_conv(struct net *net, int x, int out, int in)
+{
+    return to_nhwc(net, net_conv(net, to_nchw(net, x), out, in, 3, 1));
+}
+
+/* After all passes the transposes of a graph are those at its ends. */
+static void leaves_transposes(struct net *net, int n)
+{
+    net_check_all(net, 2);
+    assert_int_equal(net_count(net, GRAPH_TRANSPOSE), n);
+    net_end(net);
+}
+
+static void elementwise(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 1);
+    x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
+    y = nhwc_conv(&net, x, 4, 3);
+    y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(4)));
+    y = net_unary(&net, y, KERN_RELU);
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(5, 1)));
+    y = nhwc_conv(&net, y, 4, 4);
+    net_output(&net, y);
+    /* One at the input, one at the output. */
+    leaves_transposes(&net, 2);
+}
+
+static void residual_block(void **state)
+{
+    struct net net;
+    int x, y, z;
+
+    (void)state;
+    net_begin(&net, 2);
+    x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
+    y = net_unary(&net, nhwc_conv(&net, x, 4, 3), KERN_RELU);
+    z = nhwc_conv(&net, net_unary(&net, nhwc_conv(&net, y, 4, 4), KERN_RELU), 4,
+                  4);
+    y = net_unary(&net, net_binary(&net, KERN_ADD, y, z), KERN_RELU);
+    y = net_reduce(&net, nhwc_conv(&net, y, 2, 4), KERN_REDUCE_MEAN,
+                   NET_DIMS(1, 2), false);
+    net_output(&net, y);
+    leaves_transposes(&net, 1);
+}
+
+/* Operations with axes. */
+static void axes(void **state)
+{
+    struct net net;
+
+    (void)state;
+    for (int kind = 0; kind < 6; kind++) {
+        int x, y, z;
+
+        net_begin(&net, 10 + (uint64_t)kind);
+        x = net_input(&net, NET_DIMS(-1, 3, 6, 4));
+        y = to_nhwc(&net, x);
+        if (kind == 0) {
+            z = to_nhwc(&net, net_conv(&net, x, 2, 3, 1, 0));
+            y = net_node(&net, GRAPH_CONCAT, NET_IN(y, z));
+            net_attr(&net)->axis.axis = -1;
+        } else if (kind == 1) {
+            y = net_node(&net, GRAPH_PAD, NET_IN(y));
+            net_attr(&net)->pad.begin[1] = 1;
+            net_attr(&net)->pad.end[2] = 2;
+        } else if (kind == 2) {
+            y = net_node(&net, GRAPH_SOFTMAX, NET_IN(y));
+            net_attr(&net)->axis.axis = 3;
+        } else if (kind == 3) {
+            y = net_node(&net, GRAPH_SLICE, NET_IN(y));
+            net_attr(&net)->slice.n_axes = 2;
+            net_attr(&net)->slice.axis[0] = 1;
+            net_attr(&net)->slice.axis[1] = -1;
+            net_attr(&net)->slice.begin[0] = 1;
+            net_attr(&net)->slice.end[0] = 5;
+            net_attr(&net)->slice.step[0] = 2;
+            net_attr(&net)->slice.begin[1] = 1;
+            net_attr(&net)->slice.end[1] = 3;
+            net_attr(&net)->slice.step[1] = 1;
+        } else if (kind == 4) {
+            y = net_reduce(&net, y, KERN_REDUCE_MAX, NET_DIMS(3), true);
+        } else {
+            y = net_node(&net, GRAPH_RESIZE, NET_IN(y));
+            for (int i = 0; i < 4; i++)
+                net_attr(&net)->resize.resize.scale[i] = i == 2 ? 2 : 1;
+        }
+        net_output(&net, net_unary(&net, to_nchw(&net, y), KERN_TANH));
+        net_check(&net, TRANSPOSES, -1, 2);
+        assert_int_equal(net_count(&net, GRAPH_TRANSPOSE), 1);
+        net_end(&net);
+        /* The last one is the identity, which another pass takes off. */
+    }
+}
+
+/* A reduction that drops dimensions: N,H,W,C over W gives N,H,C. */
+static void dropped_dimensions(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 20);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 4));
+    y = net_reduce(&net, to_nhwc(&net, x), KERN_REDUCE_SUM, NET_DIMS(2), false);
+    net_output(&net, y);
+    net_check(&net, TRANSPOSES, -1, 1);
+    net_end(&net);
+}
+
+static void split_into_parts(void **state)
+{
+    struct net net;
+    int x, y, out[2];
+
+    (void)state;
+    net_begin(&net, 21);
+    x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
+    y = to_nhwc(&net, x);
+    for (int i = 0; i < 2; i++)
+        out[i] = graph_add_value(net.g, NULL);
+    assert_true(graph_add_node(net.g, GRAPH_SPLIT, NULL, &y, 1, out, 2) >= 0);
+    net_attr(&net)->split.axis = 3;
+    y = net_binary(&net, KERN_SUB, to_nchw(&net, out[1]),
+                   to_nchw(&net, out[0]));
+    net_output(&net, y);
+    leaves_transposes(&net, 0);
+}
+
+/* Squeeze and excitation on N,H,W,C: the gate is N,1,1,C. */
+static void gate(void **state)
+{
+    struct net net;
+    int x, y, z;
+
+    (void)state;
+    net_begin(&net, 22);
+    x = net_input(&net, NET_DIMS(-1, 6, 5, 4));
+    y = nhwc_conv(&net, x, 4, 4);
+    z = net_reduce(&net, y, KERN_REDUCE_MEAN, NET_DIMS(1, 2), false);
+    z = net_unary(&net, net_dense(&net, z, 4, 4), KERN_SIGMOID);
+    z = net_reshape(&net, z, NET_DIMS(-1, 1, 1, 4));
+    y = nhwc_conv(&net, net_binary(&net, KERN_MUL, y, z), 3, 4);
+    net_output(&net,
+               net_reduce(&net, y, KERN_REDUCE_MAX, NET_DIMS(1, 2), false));
+    leaves_transposes(&net, 1);
+}
+
+/* Preprocessing on the N,H,W,C input: the transpose rises above it. */
+static void input_arithmetic(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 23);
+    x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
+    y = net_binary(&net, KERN_SUB, x, net_weight(&net, NET_DIMS(3)));
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(1, 1, 1, 3)));
+    y = net_unary(&net, y, KERN_TANH);
+    net_output(&net, net_conv(&net, to_nchw(&net, y), 4, 3, 3, 1));
+    net_check(&net, TRANSPOSES, 3, 2);
+    assert_int_equal(net.g->node[0].op, GRAPH_TRANSPOSE);
+    net_end(&net);
+}
+
+static void two_in_a_row(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 24);
+    x = net_input(&net, NET_DIMS(-1, 2, 3, 4));
+    y = net_transpose(&net, x, NET_DIMS(0, 2, 1, 3));
+    net_output(&net, net_transpose(&net, y, NET_DIMS(0, 3, 1, 2)));
+    net_check(&net, TRANSPOSES, 1, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+static void one_element_planes(void **state)
+{
+    struct net net;
+    int x;
+
+    (void)state;
+    net_begin(&net, 25);
+    x = net_input(&net, NET_DIMS(-1, 5, 1, 1));
+    net_output(&net, to_nhwc(&net, x));
+    net_check(&net, TRANSPOSES, 1, 1);
+    assert_int_equal(net.g->node[0].op, GRAPH_RESHAPE);
+    net_end(&net);
+}
+
+static void transposes_that_stay(void **state)
+{
+    struct net net;
+
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        int x, y;
+
+        net_begin(&net, 30 + (uint64_t)kind);
+        x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
+        if (kind == 0) { /* no channels-last order */
+            y = net_transpose(&net, x, NET_DIMS(0, 1, 3, 2));
+            y = net_unary(&net, y, KERN_RELU);
+        } else if (kind == 1) { /* the other operand is in N,H,W,C */
+            int z = net_input(&net, NET_DIMS(-1, 6, 5, 4));
+
+            y = net_binary(&net, KERN_ADD, to_nhwc(&net, x), z);
+        } else if (kind == 2) { /* rows of pixels, as detectors want them */
+            y = net_reshape(&net, to_nhwc(&net, x), NET_DIMS(-1, 60, 2));
+        } else { /* at the output */
+            y = to_nhwc(&net, x);
+        }
+        net_output(&net, y);
+        net_refuses(&net, TRANSPOSES);
+        net_end(&net);
+    }
+}
+
+/* ---- reshapes ------------------------------------------------------ */
+
+static void reshapes(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 40);
+    x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
+    y = net_reshape(&net, x, NET_DIMS(-1, 2, 2, 30));
+    y = net_node(&net, GRAPH_FLATTEN, NET_IN(y));
+    net_attr(&net)->axis.axis = 1;
+    net_output(&net, net_reshape(&net, y, NET_DIMS(-1, 12, 10)));
+    net_check(&net, "merge-reshapes", -1, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+/* ---- dense --------------------------------------------------------- */
+
+static int flattened(struct net *net, int x, int kind)
+{
+    int y = kind == 2 ? net_transpose(net, x, NET_DIMS(0, 3, 2, 1))
+                      : to_nhwc(net, x);
+
+    if (kind == 1) {
+        y = net_node(net, GRAPH_FLATTEN, NET_IN(y));
+        net_attr(net)->axis.axis = 1;
+        return y;
+    }
+    return net_reshape(net, y, NET_DIMS(-1, 120));
+}
+
+static void dense_columns(void **state)
+{
+    struct net net;
+
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        int x;
+
+        net_begin(&net, 50 + (uint64_t)kind);
+        x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
+        net_output(&net, net_dense(&net, flattened(&net, x, kind), 7, 120));
+        net_check(&net, "reorder-dense", 1, 1);
+        assert_int_equal(net_count(&net, GRAPH_TRANSPOSE), 0);
+        net_end(&net);
+    }
+}
+
+static void dense_that_stays(void **state)
+{
+    struct net net;
+
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        int x, y;
+
+        net_begin(&net, 60 + (uint64_t)kind);
+        x = net_input(&net, NET_DIMS(2, 4, 6, 5));
+        if (kind == 0) { /* the batch moves */
+            y = net_transpose(&net, x, NET_DIMS(1, 0, 2, 3));
+            y = net_dense(&net, net_reshape(&net, y, NET_DIMS(4, 60)), 7, 60);
+        } else if (kind == 1) { /* rows of the picture */
+            y = net_reshape(&net, to_nhwc(&net, x), NET_DIMS(2, 6, 20));
+            y = net_dense(&net, y, 7, 20);
+        } else { /* somebody else reads the row */
+            y = flattened(&net, x, 0);
+            net_output(&net, net_unary(&net, y, KERN_RELU));
+            y = net_dense(&net, y, 7, 120);
+        }
+        net_output(&net, y);
+        net_refuses(&net, "reorder-dense");
+        net_end(&net);
+    }
+}
+
+/* All of it: a small network as Keras and tf2onnx write it. */
+static void keras_network(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 70);
+    x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
+    y = net_unary(&net, nhwc_conv(&net, x, 4, 3), KERN_RELU);
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(4)));
+    y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(4)));
+    y = net_reshape(&net, y, NET_DIMS(-1, 120));
+    y = net_node(&net, GRAPH_MATMUL,
+                 NET_IN(y, net_weight(&net, NET_DIMS(120, 7))));
+    y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(7)));
+    net_output(&net, net_unary(&net, y, KERN_SIGMOID));
+    net_check_all(&net, 2);
+    assert_int_equal(net_count(&net, GRAPH_TRANSPOSE), 1);
+    assert_int_equal(net_count(&net, GRAPH_DENSE), 1);
+    assert_int_equal(net_count(&net, GRAPH_BINARY), 0);
+    net_end(&net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elementwise),
+        cmocka_unit_test(residual_block),
+        cmocka_unit_test(axes),
+        cmocka_unit_test(dropped_dimensions),
+        cmocka_unit_test(split_into_parts),
+        cmocka_unit_test(gate),
+        cmocka_unit_test(input_arithmetic),
+        cmocka_unit_test(two_in_a_row),
+        cmocka_unit_test(one_element_planes),
+        cmocka_unit_test(transposes_that_stay),
+        cmocka_unit_test(reshapes),
+        cmocka_unit_test(dense_columns),
+        cmocka_unit_test(dense_that_stays),
+        cmocka_unit_test(keras_network),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fold-batch-norm and fold-scale: before and after on the reference backend,
+ * and the graphs in which they must not fold. */
+#include "tests/unit/weights/passes/net.h"
+
+#define BN    "fold-batch-norm"
+#define SCALE "fold-scale"
+
+/* ---- into the layer before ----------------------------------------- */
+
+static void conv_then_bn(void **state)
+{
+    struct net net;
+
+    (void)state;
+    for (int groups = 1; groups <= 4; groups *= 2) {
+        int x, w, y;
+
+        net_begin(&net, 1 + (uint64_t)groups);
+        x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
+        w = net_weight(&net, NET_DIMS(8, 4 / groups, 3, 3));
+        y = net_node(&net, GRAPH_CONV, NET_IN(x, w));
+        net_attr(&net)->conv.conv.groups = groups;
+        net_attr(&net)->conv.conv.pad_begin[0] = 1;
+        net_output(&net, net_batch_norm(&net, y, 8));
+        net_check(&net, BN, 1, 1);
+        assert_int_equal(net_count(&net, GRAPH_BATCH_NORM), 0);
+        assert_int_equal(net_count(&net, GRAPH_SCALE_SHIFT), 0);
+        assert_int_equal(net.g->n_nodes, 1);
+        net_end(&net);
+    }
+}
+
+static void conv_transpose_then_bn(void **state)
+{
+    struct net net;
+    int x, w, b, y;
+
+    (void)state;
+    net_begin(&net, 11);
+    x = net_input(&net, NET_DIMS(-1, 4, 5, 4));
+    w = net_weight(&net, NET_DIMS(4, 3, 2, 2));
+    b = net_weight(&net, NET_DIMS(6));
+    y = net_node(&net, GRAPH_CONV_TRANSPOSE, NET_IN(x, w, b));
+    net_attr(&net)->conv.conv.groups = 2;
+    net_attr(&net)->conv.conv.stride[0] = 2;
+    net_attr(&net)->conv.conv.stride[1] = 2;
+    net_output(&net, net_batch_norm(&net, y, 6));
+    net_check(&net, BN, 1, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+static void dense_then_bn(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 12);
+    x = net_input(&net, NET_DIMS(-1, 7));
+    y = net_dense(&net, x, 5, 7);
+    net_output(&net, net_batch_norm(&net, y, 5));
+    net_check(&net, BN, 1, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+/* The weights of two layers are one tensor: each gets its own. */
+static void shared_weights(void **state)
+{
+    struct net net;
+    int x, w, y[2];
+
+    (void)state;
+    net_begin(&net, 13);
+    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+    w = net_weight(&net, NET_DIMS(3, 3, 3, 3));
+    for (int i = 0; i < 2; i++) {
+        y[i] = net_node(&net, GRAPH_CONV, NET_IN(x, w));
+        y[i] = net_batch_norm(&net, y[i], 3);
+        net_output(&net, y[i]);
+    }
+    net_check(&net, BN, 2, 1);
+    assert_int_equal(net.g->n_nodes, 2);
+    assert_int_not_equal(net.g->node[0].in[1], net.g->node[1].in[1]);
+    net_end(&net);
+}
+
+/* An activation behind the batch norm moves with it. */
+static void activation_moves(void **state)
+{
+    struct net net;
+    int x;
+
+    (void)state;
+    net_begin(&net, 14);
+    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+    net_output(&net, net_batch_norm(&net, net_conv(&net, x, 4, 3, 3, 1), 4));
+    net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
+    net_check(&net, BN, 1, 1);
+    assert_int_equal(net.g->node[0].epilogue.act.kind, KERN_RELU);
+    net_end(&net);
+}
+
+/* ---- into the layer after ------------------------------------------ */
+
+static void bn_then_conv(void **state)
+{
+    struct net net;
+    int x, w, y;
+
+    (void)state;
+    for (int groups = 1; groups <= 3; groups += 2) {
+        net_begin(&net, 20 + (uint64_t)groups);
+        x = net_input(&net, NET_DIMS(-1, 6, 6, 6));
+        y = net_batch_norm(&net, x, 6);
+        w = net_weight(&net, NET_DIMS(9, 6 / groups, 3, 3));
+        y = net_node(&net, GRAPH_CONV, NET_IN(y, w));
+        net_attr(&net)->conv.conv.groups = groups;
+        net_output(&net, y);
+        net_check(&net, BN, 1, 1);
+        assert_int_equal(net.g->n_nodes, 1);
+        net_end(&net);
+    }
+}
+
+static void bn_then_dense(void **state)
+{
+    struct net net;
+    int x;
+
+    (void)state;
+    net_begin(&net, 24);
+    x = net_input(&net, NET_DIMS(-1, 6));
+    net_output(&net, net_dense(&net, net_batch_norm(&net, x, 6), 3, 6));
+    net_check(&net, BN, 1, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+/* ---- where it must not fold ---------------------------------------- */
+
+/* With padding the zeros come after the shift: scale_shift instead. */
+static void padded_conv_after(void **state)
+{
+    struct net net;
+    int x;
+
+    (void)state;
+    net_begin(&net, 30);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    net_output(&net, net_conv(&net, net_batch_norm(&net, x, 3), 4, 3, 3, 1));
+    net_check(&net, BN, 1, 1);
+    assert_int_equal(net_count(&net, GRAPH_SCALE_SHIFT), 1);
+    assert_int_equal(net_count(&net, GRAPH_CONV), 1);
+    net_refuses(&net, SCALE);
+    net_end(&net);
+}
+
+/* Somebody else reads the convolution. */
+static void shared_output(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 31);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    y = net_conv(&net, x, 4, 3, 3, 1);
+    net_output(&net, net_batch_norm(&net, y, 4));
+    net_output(&net, net_unary(&net, y, KERN_RELU));
+    net_check(&net, BN, 1, 1);
+    assert_int_equal(net_count(&net, GRAPH_SCALE_SHIFT), 1);
+    net_refuses(&net, SCALE);
+    net_end(&net);
+}
+
+static void graph_output_between(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 32);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    y = net_conv(&net, x, 4, 3, 3, 1);
+    net_output(&net, y);
+    net_output(&net, net_batch_norm(&net, y, 4));
+    net_check(&net, BN, 1, 1);
+    assert_int_equal(net_count(&net, GRAPH_SCALE_SHIFT), 1);
+    net_end(&net);
+}
+
+/* Statistics that are computed, not stored. */
+static void computed_statistics(void **state)
+{
+    struct net net;
+    int x, mean, in[5];
+
+    (void)state;
+    net_begin(&net, 33);
+    x = net_input(&net, NET_DIMS(2, 3, 6, 6));
+    mean = net_input(&net, NET_DIMS(4));
+    in[0] = net_conv(&net, x, 4, 3, 3, 1);
+    in[1] = net_weight(&net, NET_DIMS(4));
+    in[2] = net_weight(&net, NET_DIMS(4));
+    in[3] = net_binary(&net, KERN_MUL, mean, mean);
+    in[4] = net_positive(&net, NET_DIMS(4));
+    net_output(&net, net_node(&net, GRAPH_BATCH_NORM, in, 5));
+    net_refuses_unrun(&net, BN);
+    net_end(&net);
+}
+
+/* An activation lies between. */
+static void activation_between(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 34);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    y = net_conv(&net, x, 4, 3, 3, 1);
+    net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
+    net_output(&net, net_batch_norm(&net, y, 4));
+    net_check(&net, BN, 1, 1);
+    assert_int_equal(net_count(&net, GRAPH_SCALE_SHIFT), 1);
+    net_end(&net);
+}
+
+/* The channels of a dense layer on rank 3 are not those of the norm. */
+static void dense_of_rank_3(void **state)
+{
+    struct net net;
+    int x;
+
+    (void)state;
+    net_begin(&net, 35);
+    x = net_input(&net, NET_DIMS(-1, 5, 5));
+    net_output(&net, net_batch_norm(&net, net_dense(&net, x, 5, 5), 5));
+    net_check(&net, BN, 1, 1);
+    assert_int_equal(net_count(&net, GRAPH_SCALE_SHIFT), 1);
+    net_refuses(&net, SCALE);
+    net_end(&net);
+}
+
+/* ---- scales -------------------------------------------------------- */
+
+static void arithmetic_after_conv(void **state)
+{
+    static const enum kern_binary_kind kind[4] = {KERN_ADD, KERN_SUB, KERN_MUL,
+                                                  KERN_DIV};
+    struct net net;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        int x, y, c;
+
+        net_begin(&net, 40 + (uint64_t)i);
+        x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+        y = net_conv(&net, x, 4, 3, 3, 1);
+        c = net_positive(&net, NET_DIMS(4, 1, 1));
+        net_output(&net, net_binary(&net, kind[i], y, c));
+        net_check(&net, SCALE, 1, 1);
+        assert_int_equal(net.g->n_nodes, 1);
+        net_end(&net);
+    }
+}
+
+static void number_minus_conv(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 45);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    y = net_conv(&net, x, 4, 3, 3, 1);
+    net_output(&net, net_binary(&net, KERN_SUB, net_number(&net, 2.5), y));
+    net_check(&net, SCALE, 1, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+/* A matrix product's bias on N,H,W,C: the last dimension. */
+static void bias_of_dense(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 46);
+    x = net_input(&net, NET_DIMS(-1, 4, 4, 6));
+    y = net_node(&net, GRAPH_DENSE,
+                 NET_IN(x, net_weight(&net, NET_DIMS(5, 6))));
+    y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(5)));
+    net_output(&net, y);
+    net_check(&net, SCALE, 1, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+/* A factor for each channel behind the transpose that follows the layer. */
+static void factor_behind_transpose(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 52);
+    x = net_input(&net, NET_DIMS(-1, 4, 3, 6));
+    y = net_transpose(&net, net_dense(&net, x, 5, 6), NET_DIMS(0, 3, 1, 2));
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(5, 1, 1)));
+    net_output(&net, y);
+    net_check(&net, SCALE, 1, 1);
+    assert_int_equal(net.g->n_nodes, 2);
+    net_end(&net);
+
+    /* The factor belongs to another dimension. */
+    net_begin(&net, 53);
+    x = net_input(&net, NET_DIMS(-1, 5, 3, 6));
+    y = net_transpose(&net, net_dense(&net, x, 5, 6), NET_DIMS(0, 3, 1, 2));
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(5, 1)));
+    net_output(&net, y);
+    net_refuses(&net, SCALE);
+    net_end(&net);
+}
+
+/* (x - mean) / std in front of a convolution without padding. */
+static void normalised_input(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 47);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    y = net_binary(&net, KERN_SUB, x, net_weight(&net, NET_DIMS(1, 3, 1, 1)));
+    y = net_binary(&net, KERN_DIV, y, net_positive(&net, NET_DIMS(3, 1, 1)));
+    net_output(&net, net_conv(&net, y, 4, 3, 3, 0));
+    net_check(&net, SCALE, 2, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+/* The same before padding: the factor folds, the offset stays. */
+static void normalised_input_with_padding(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 48);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    y = net_binary(&net, KERN_SUB, x, net_weight(&net, NET_DIMS(1, 3, 1, 1)));
+    y = net_binary(&net, KERN_MUL, y, net_positive(&net, NET_DIMS(3, 1, 1)));
+    net_output(&net, net_conv(&net, y, 4, 3, 3, 1));
+    net_check(&net, SCALE, 1, 1);
+    assert_int_equal(net_count(&net, GRAPH_BINARY), 1);
+    assert_int_equal(net.g->n_nodes, 2);
+    net_end(&net);
+}
+
+/* A factor alone passes through zero padding. */
+static void factor_before_padded_conv(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 49);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    y = net_binary(&net, KERN_DIV, x, net_number(&net, 255));
+    net_output(&net, net_conv(&net, y, 4, 3, 3, 1));
+    net_check(&net, SCALE, 1, 1);
+    assert_int_equal(net.g->n_nodes, 1);
+    net_end(&net);
+}
+
+static void numbers_become_linear(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 50);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    y = net_binary(&net, KERN_MUL, x, net_number(&net, 0.25));
+    y = net_binary(&net, KERN_ADD, y, net_number(&net, -3));
+    net_output(&net, net_unary(&net, y, KERN_SIGMOID));
+    net_check(&net, SCALE, 1, 1);
+    assert_int_equal(net.g->node[0].attr.unary.kind, KERN_LINEAR);
+    net_end(&net);
+}
+
+/* TensorFlow's batch normalisation: x * g + (b - m * g). */
+static void channels_become_scale_shift(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 51);
+    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    y = net_binary(&net, KERN_MUL, x, net_weight(&net, NET_DIMS(3, 1, 1)));
+    y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(1, 3, 1, 1)));
+    net_output(&net, net_unary(&net, y, KERN_SIGMOID));
+    net_check(&net, SCALE, 1, 1);
+    assert_int_equal(net.g->node[0].op, GRAPH_SCALE_SHIFT);
+    assert_int_equal(net.g->n_nodes, 2);
+    net_end(&net);
+}
+
+/* Constants that vary over space, over the wrong axis, or that enlarge. */
+static void other_constants(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        net_begin(&net, 60 + (uint64_t)i);
+        x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+        y = net_conv(&net, x, 4, 3, 3, 1);
+        if (i == 0)
+            y = net_binary(&net, KERN_MUL, y,
+                           net_weight(&net, NET_DIMS(4, 4, 4)));
+        else if (i == 1)
+            y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(4)));
+        else if (i == 2)
+            y = net_binary(&net, KERN_ADD, y,
+                           net_weight(&net, NET_DIMS(1, 1, 4, 1, 1)));
+        else
+            y = net_binary(&net, KERN_DIV, net_number(&net, 1.5), y);
+        net_output(&net, y);
+        if (i < 3)
+            net_refuses(&net, SCALE);
+        else
+            net_refuses_unrun(&net, SCALE);
+        net_end(&net);
+    }
+}
+
+/* Factors that together leave the range of a float. */
+static void extreme_chain(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 71);
+    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    y = net_binary(&net, KERN_MUL, x, net_number(&net, 1e-25));
+    y = net_binary(&net, KERN_MUL, y, net_number(&net, 1e-15));
+    net_output(&net, y);
+    net_refuses_unrun(&net, SCALE);
+    net_end(&net);
+}
+
+static void division_by_zero(void **state)
+{
+    struct net net;
+    int x, y;
+
+    (void)state;
+    net_begin(&net, 70);
+    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    y = net_conv(&net, x, 4, 3, 3, 1);
+    net_output(&net, net_binary(&net, KERN_DIV, y, net_number(&net, 0)));
+    net_refuses_unrun(&net, SCALE);
+    net_end(&net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conv_then_bn),
+        cmocka_unit_test(conv_transpose_then_bn),
+        cmocka_unit_test(dense_then_bn),
+        cmocka_unit_test(shared_weights),
+        cmocka_unit_test(activation_moves),
+        cmocka_unit_test(bn_then_conv),
+        cmocka_unit_test(bn_then_dense),
+        cmocka_unit_test(padded_conv_after),
+        cmocka_unit_test(shared_output),
+        cmocka_unit_test(graph_output_between),
+        cmocka_unit_test(computed_statistics),
+        cmocka_unit_test(activation_between),
+        cmocka_unit_test(dense_of_rank_3),
+        cmocka_unit_test(arithmetic_after_conv),
+        cmocka_unit_test(number_minus_conv),
+        cmocka_unit_test(bias_of_dense),
+        cmocka_unit_test(factor_behind_transpose),
+        cmocka_unit_test(normalised_input),
+        cmocka_unit_test(normalised_input_with_padding),
+        cmocka_unit_test(factor_before_padded_conv),
+        cmocka_unit_test(numbers_become_linear),
+        cmocka_unit_test(channels_become_scale_shift),
+        cmocka_unit_test(other_constants),
+        cmocka_unit_test(extreme_chain),
+        cmocka_unit_test(division_by_zero),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening a set of pictures in whatever form it is. */
+#include "tools/train/data/data.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include "kernels/base/error.h"
+
+char *data_join(const char *folder, const char *name)
+{
+    const size_t n = strlen(folder), m = strlen(name);
+    char *path = malloc(n + m + 2);
+
+    if (!path)
+        return NULL;
+    memcpy(path, folder, n);
+    path[n] = '/';
+    memcpy(path + n + 1, name, m + 1);
+    return path;
+}
+
+char *data_find(const char *folder, const char *name)
+{
+    static const char *const ends[] = {"", ".gz"};
+    char with_end[256];
+    struct stat st;
+
+    for (int i = 0; i < 2; i++) {
+        char *path;
+
+        if (strlen(name) + 4 > sizeof(with_end))
+            return NULL;
+        strcpy(with_end, name);
+        strcat(with_end, ends[i]);
+        path = data_join(folder, with_end);
+        if (path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+/* ---- files --------------------------------------------------------- */
+
+static int grow(unsigned char **data, size_t *capacity, size_t max,
+                const char *path, struct infer_error *err)
+{
+    size_t more = *capacity ? *capacity * 2 : (size_t)1 << 20;
+    unsigned char *fresh;
+
+    if (*capacity >= max)
+        return error_set(err, INFER_EFORMAT,
+                         "%s: holds more than the %zu bytes that it should: "
+                         "it is damaged, or of another set; fetch it again",
+                         path, max - 1);
+    if (more > max)
+        more = max;
+    fresh = realloc(*data, more);
+    if (!fresh)
+        return error_set(err, INFER_EMEMORY, "%s: out of memory", path);
+    *data = fresh;
+    *capacity = more;
+    return 0;
+}
+
+/* Up to so many bytes; 0 at the end of the file. */
+static int read_some(gzFile f, const char *path, unsigned char *to,
+                     size_t bytes, struct infer_error *err)
+{
+    const int got =
+        gzread(f, to, (unsigned)(bytes > 1 << 24 ? 1 << 24 : bytes));
+    int status;
+
+    (void)gzerror(f, &status);
+    if (got > 0 || (got == 0 && status == Z_OK))
+        return got;
+    return error_set(err, status == Z_ERRNO ? INFER_EIO : INFER_EFORMAT,
+                     "%s: the file is %s; fetch it again", path,
+                     status == Z_ERRNO       ? "unreadable"
+                     : status == Z_BUF_ERROR ? "cut off"
+                                             : "damaged");
+}
+
+static int read_all(gzFile f, const char *path, size_t max,
+                    struct infer_error *err, unsigned char **data,
+                    size_t *bytes)
+{
+    size_t capacity = 0;
+
+    for (;;) {
+        int got;
+
+        if (*bytes == capacity) {
+            const int rc = grow(data, &capacity, max + 1, path, err);
+
+            if (rc < 0)
+                return rc;
+        }
+        got = read_some(f, path, *data + *bytes, capacity - *bytes, err);
+        if (got <= 0)
+            return got;
+        *bytes += (size_t)got;
+    }
+}
+
+static int open_file(const char *path, struct infer_error *err, gzFile *out)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return error_set(err, INFER_EIO, "%s: not a regular file", path);
+    *out = gzopen(path, "rb");
+    return *out ? 0
+                : error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+}
+
+int data_read_head(const char *path, size_t most, struct infer_error *err,
+                   unsigned char *out, size_t *bytes)
+{
+    gzFile f;
+    int rc = open_file(path, err, &f);
+
+    if (rc < 0)
+        return rc;
+    rc = read_some(f, path, out, most, err);
+    *bytes = rc > 0 ? (size_t)rc : 0;
+    gzclose(f);
+    return rc < 0 ? rc : 0;
+}
+
+int data_read_file(const char *path, size_t max, struct infer_error *err,
+                   unsigned char **out, size_t *bytes)
+{
+    gzFile f;
+    int rc = open_file(path, err, &f);
+
+    *out = NULL;
+    *bytes = 0;
+    if (rc < 0)
+        return rc;
+    rc = read_all(f, path, max, err, out, bytes);
+    gzclose(f);
+    if (rc < 0) {
+        free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+/* ---- sets ---------------------------------------------------------- */
+
+int data_check_labels(const struct data_set *set, struct infer_error *err)
+{
+    for (int64_t i = 0; i < set->count; i++)
+        if (set->label[i] < 0 || set->label[i] >= set->classes)
+            return error_set(err, INFER_EFORMAT,
+                             "%s: label %lld is %d, but there are %d classes: "
+                             "it is damaged, or of another set",
+                             set->path, (long long)i, (int)set->label[i],
+                             set->classes);
+    return 0;
+}
+
+static int absent(const char *path, enum data_part part,
+                  struct infer_error *err, struct data_set *out)
+{
+    (void)error_set(err, INFER_EFORMAT,
+                    "%s: holds no %s pictures: neither idx files "
+                    "(%s-images-idx3-ubyte and labels, .gz or not), nor "
+                    "CIFAR-10 batches (%s.bin), nor folders of pictures "
+                    "(%s/CLASS/*.png or .jpg)",
+                    path, part == DATA_TRAIN ? "training" : "test",
+                    part == DATA_TRAIN ? "train" : "t10k",
+                    part == DATA_TRAIN ? "data_batch_1" : "test_batch",
+                    part == DATA_TRAIN ? "train" : "test");
+    data_close(out);
+    return DATA_ABSENT;
+}
+
+int data_open(const char *path, enum data_part part,
+              const struct data_wish *wish, struct infer_error *err,
+              struct data_set *out)
+{
+    struct stat st;
+    int rc;
+
+    memset(out, 0, sizeof(*out));
+    if (stat(path, &st) != 0)
+        return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
+    out->path = strdup(path);
+    if (!out->path)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    rc = data_open_idx(path, part, err, out);
+    if (rc == 0)
+        rc = data_open_cifar(path, part, err, out);
+    if (rc == 0)
+        rc = data_open_folder(path, part, wish, err, out);
+    if (rc == 0)
+        rc = absent(path, part, err, out);
+    else if (rc > 0)
+        rc = data_check_labels(out, err);
+    if (rc == 0 && out->count == 0)
+        rc = error_set(err, INFER_EFORMAT, "%s: holds no pictures", path);
+    if (rc < 0)
+        data_close(out);
+    return rc;
+}
+
+void data_close(struct data_set *set)
+{
+    for (int64_t i = 0; set->file && i < set->count; i++)
+        free(set->file[i]);
+    for (int i = 0; set->class_name && i < set->classes; i++)
+        free(set->class_name[i]);
+    free(set->file);
+    free(set->class_name);
+    free(set->decoded);
+    free(set->pixels);
+    free(set->label);
+    free(set->path);
+    memset(set, 0, sizeof(*set));
+}
+
+int data_picture(struct data_set *set, int64_t i, uint8_t *scratch,
+                 struct infer_error *err, const uint8_t **out)
+{
+    const size_t bytes = data_bytes(set);
+    uint8_t *home = set->pixels ? set->pixels + (size_t)i * bytes : scratch;
+    unsigned char state = DATA_NOT_YET;
+    int rc;
+
+    *out = home;
+    if (!set->file || (set->keep && atomic_load(&set->decoded[i]) == DATA_KEPT))
+        return 0;
+    *out = scratch;
+    rc = data_decode(set, set->file[i], scratch, err);
+    if (rc == 0 && set->keep &&
+        atomic_compare_exchange_strong(&set->decoded[i], &state,
+                                       DATA_BEING_KEPT)) {
+        memcpy(home, scratch, bytes);
+        atomic_store(&set->decoded[i], DATA_KEPT);
+    }
+    return rc;
+}

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A network in training: a graph turned into lists of kernel launches.
+ *
+ * net_new() walks the graph once forwards and once backwards and chooses a row
+ * of the kernel table for every problem.  Three lists come of it: train
+ * (forward, loss, backward), update, and eval (forward with running statistics,
+ * loss).  All memory is laid out then; a step allocates nothing.
+ *
+ * Parameters lie in one flat array, and so do gradients, moments and averages,
+ * in one order: what is trained with weight decay, what is trained without,
+ * what is frozen, running statistics.  An update is one launch a range, and
+ * what several devices exchange is one array.
+ */
+#ifndef TOOLS_TRAIN_NET_NET_H
+#define TOOLS_TRAIN_NET_NET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/base/scalar.h"
+#include "kernels/kern.h"
+#include "libinfer/device/device.h"
+#include "libinfer/graph/graph.h"
+#include "libinfer/memory/view.h"
+#include "libinfer/tune/tune.h"
+#include "tools/train/group/exchange.h"
+
+/* ---- memory -------------------------------------------------------- */
+
+/* Where a buffer lies.  TRAIN and EVAL share one arena by lifetime: the lists
+ * never run at once. */
+enum net_home {
+    NET_TRAIN,
+    NET_EVAL,
+    NET_FIXED, /* batch, metrics, step state, constants */
+    NET_WEIGHTS,
+    NET_GRADS,
+    NET_M,
+    NET_V,
+    NET_AVERAGE,
+    NET_HALF, /* weights in 16 bits */
+    NET_HOMES
+};
+
+struct net_buffer {
+    enum net_home home;
+    size_t bytes, offset;
+    int first, last; /* launches of the list; TRAIN and EVAL only */
+};
+
+/* ---- parameters ---------------------------------------------------- */
+
+enum net_role { NET_DECAY, NET_PLAIN, NET_FROZEN, NET_RUNNING, NET_ROLES };
+
+enum net_init {
+    NET_INIT_CONV, /* the scheme of the run */
+    NET_INIT_DENSE,
+    NET_INIT_BIAS,
+    NET_INIT_ONE,
+    NET_INIT_ZERO,
+    NET_INIT_SLOPE /* of PReLU: 0.25 */
+};
+
+struct net_param {
+    char *name; /* of the graph's value */
+    int value;
+    int rank;
+    int64_t dim[KERN_MAX_RANK];
+    int64_t offset, count; /* elements of the flat arrays */
+    enum net_role role;
+    enum net_init init;
+    int64_t fan_in, fan_out;
+    bool written; /* some launch has set its gradient */
+    bool aside;   /* its gradient is made beside the way back */
+};
+
+/* ---- launches ------------------------------------------------------ */
+
+enum net_stage {
+    NET_FPROP,
+    NET_LOSS,
+    NET_DGRAD,
+    NET_WGRAD,
+    NET_EXCHANGE,
+    NET_STEP,
+    NET_STAGES
+};
+extern const char *const net_stage_names[];
+
+/* What an operation does that launches no kernel but deals with the other
+ * processes of the run. */
+enum net_transfer {
+    NET_NO_TRANSFER,
+    NET_SUM,  /* starts adding up in[0] */
+    NET_MEAN, /* starts averaging in[0] */
+    NET_JOIN  /* waits for what was started */
+};
+
+struct net_op {
+    struct view in[KERN_MAX_IN], out[KERN_MAX_OUT];
+    struct kern_exec exec;
+    struct kern_args args;
+    void *packed[KERN_MAX_IN]; /* weights repacked before every launch */
+    int node;                  /* of the graph; -1: none */
+    enum net_stage stage;
+    enum net_transfer transfer;
+    bool prepared;
+    bool aside; /* on the device's second stream, with its own workspace */
+    double seconds;
+    uint64_t runs;
+};
+
+enum net_list_name {
+    NET_LIST_TRAIN,
+    NET_LIST_UPDATE,
+    NET_LIST_EVAL,
+    NET_LIST_CLEAR, /* gradients to 0, where batches accumulate */
+    NET_LIST_HALF,  /* weights that came from the host to 16 bits */
+    NET_LISTS
+};
+
+struct net_list {
+    struct net_op **op;
+    int n, capacity;
+    struct device_graph *recorded;
+    uint64_t runs;
+};
+
+/* ---- the network --------------------------------------------------- */
+
+struct net_options {
+    const struct device *device;
+    struct exchange *exchange;  /* with other processes; NULL: alone */
+    enum infer_backend backend; /* AUTO: the fastest of the device */
+    struct tuner *tuner;        /* chooses rows; NULL: the fixed rule */
+    enum infer_dtype dtype;     /* of activations: F32, F16, BF16, F64 */
+    bool deterministic, allow_tf32;
+    int64_t batch;      /* of this process */
+    int accumulate;     /* batches a step, at least 1 */
+    bool update;        /* false: gradients only */
+    bool sync_norm;     /* batch norms see the batch of all processes */
+    bool decay_all;     /* weight decay on biases and batch norm as well */
+    bool keep;          /* no memory is shared: every value stays readable */
+    const char *freeze; /* extended regular expression, or NULL */
+    float bn_momentum;
+    float smoothing;
+    struct kern_update rule; /* decay included */
+    bool momentum, second;   /* the rule keeps m, v */
+    bool average;
+    struct kern_step step;
+};
+
+/* Read-back of one batch, over all processes. */
+struct net_metrics {
+    double loss; /* sum over the batch */
+    int64_t hit; /* of them right */
+    bool stop;   /* some process was told net_put_stop() */
+};
+
+struct net_value {
+    struct view view[2]; /* as the train and eval lists see it */
+    struct view grad;    /* dtype NONE: none yet */
+    struct view passed;  /* signs: grad is 0 but where they say; NONE: none */
+    struct view moments; /* kernels/moments.h; dtype NONE: none */
+    bool needs_grad;
+    int param; /* index, or -1 */
+};
+
+/* What is launched as one: a head, and behind it an addition and an activation
+ * that its epilogue computes. */
+struct net_chain {
+    int head, add, act; /* nodes; -1: none */
+    int residual;       /* value; -1 */
+};
+
+struct net {
+    struct net_options options;
+    struct graph *g;
+    struct net_value *value;
+    struct net_chain *chain; /* of the node that ends it */
+    bool *absorbed;          /* node is in a chain that ends elsewhere */
+    struct net_param *param;
+    int n_params;
+    int64_t role_begin[NET_ROLES + 1]; /* elements of the flat arrays */
+    struct net_buffer *buffer;
+    int n_buffers, buffers_capacity;
+    int flat[NET_HOMES]; /* buffers of the flat arrays; -1: none */
+    struct net_list list[NET_LISTS];
+    struct device_graph *step; /* of net_step() */
+    uint64_t step_runs;
+    unsigned char *base[NET_HOMES];
+    size_t arena_bytes, fixed_bytes, workspace_bytes, packed_bytes;
+    size_t aside_bytes; /* largest workspace of launches aside */
+    void *arena, *workspace, *aside;
+    /* Of batch norms in training, by node; variance: of the whole batch; signs:
+     * of their y, dtype NONE where the way back reads y itself. */
+    struct view *mean, *deviation, *variance, *signs;
+    uint32_t *stream;     /* of dropouts, by node */
+    struct view averages; /* eval's 16-bit copy of the averages */
+    int dropouts;
+    int logits; /* value */
+    /* In NET_FIXED; rate and random are one copy, loss and hit too. */
+    struct view input, label, random, rate, loss, hit, stop, state, norm, zero;
+    int control, metrics; /* buffers */
+    int64_t classes;
+    void *host_metrics;
+};
+
+/* Whether activations are in 16 bits. */
+static inline bool net_is_half(const struct net *n)
+{
+    return n->options.dtype == INFER_F16 || n->options.dtype == INFER_BF16;
+}
+
+/* The type of masters, losses and statistics. */
+static inline enum infer_dtype net_wide(const struct net *n)
+{
+    return n->options.dtype == INFER_F64 ? INFER_F64 : INFER_F32;
+}
+
+/* Takes over the graph (freed on failure too), whose first input is the batch
+ * and whose only output are scores, or their softmax, which is left out.
+ * EUNSUPPORTED lists every node that cannot be trained. */
+int net_new(struct graph *g, const struct net_options *options,
+            struct infer_error *err, struct net **out);
+void net_free(struct net *n); /* NULL is fine */
+
+/* The batch: dense N,C,H,W pictures with channels last, F32 (F64 for a network
+ * of doubles), and one label a picture; -1 marks a row that only fills up. */
+int net_put_batch(struct net *n, const void *x, const int32_t *label,
+                  struct infer_error *err);
+/* The same with x in memory of the device's alloc_host(), which stays as it is
+ * until the metrics are read. */
+int net_put_readable(struct net *n, const void *x, const int32_t *label,
+                     struct infer_error *err);
+/* What changes every batch: the learning rate, and the place of dropout's
+ * random numbers. */
+int net_put_control(struct net *n, float rate, uint64_t seed, uint64_t place,
+                    struct infer_error *err);
+/* Whether this process wishes to stop, which all learn with the metrics of the
+ * next batch; only where there are several. */
+int net_put_stop(struct net *n, bool stop, struct infer_error *err);
+/* Forward, loss and gradients; first: of the step (gradients start at 0). */
+int net_train(struct net *n, bool first, struct infer_error *err);
+int net_update(struct net *n, struct infer_error *err);
+/* Both for a step of one batch, recorded as one where the device can.
+ * Gradients that are not finite leave the weights as they are. */
+int net_step(struct net *n, struct infer_error *err);
+/* The launch of the training list that reads a parameter first. */
+int net_first_use(const struct net *n, int param);
+/* Forward and loss of the training list alone, from a launch on; what those
+ * before it have made must still be there (net_options.keep), or from is 0. */
+int net_train_loss(struct net *n, int from, struct infer_error *err);
+/* Forward and loss as in inference, with averaged weights where the network
+ * keeps averages. */
+int net_eval(struct net *n, struct infer_error *err);
+int net_read_metrics(struct net *n, struct infer_error *err,
+                     struct net_metrics *out);
+/* KERN_STEP_SIZE numbers. */
+int net_read_state(struct net *n, float *out, struct infer_error *err);
+int net_write_state(struct net *n, const float *in, struct infer_error *err);
+/* Everything between begin and end is one run of the device. */
+int net_begin(struct net *n, struct infer_error *err);
+int net_end(struct net *n, struct infer_error *err);
+
+/* Flat arrays, whole, to and from the host, where every parameter is row-major:
+ * element size that of the dtype. */
+size_t net_flat_bytes(const struct net *n, enum net_home home); /* 0: absent */
+int net_read_flat(struct net *n, enum net_home home, void *out,
+                  struct infer_error *err);
+int net_write_flat(struct net *n, enum net_home home, const void *in,
+                   struct infer_error *err);
+/* Weights that came from elsewhere to 16 bits. */
+int net_refresh_half(struct net *n, struct infer_error *err);
+/* Weights, moments, averages, state and *step of process 0 to all others. */
+int net_share(struct net *n, int64_t *step, struct infer_error *err);
+/* Any view of the network, dense row-major. */
+int net_read_view(struct net *n, const struct view *v, void *out,
+                  struct infer_error *err);
+
+/* Runs a list launch by launch and adds the times to net_op.seconds. */
+int net_time(struct net *n, enum net_list_name list, struct infer_error *err);
+/* The seconds of `count` whole steps on the batch that is there, one behind the
+ * other, recorded where the device can. */
+int net_time_steps(struct net *n, int count, double *seconds,
+                   struct infer_error *err);
+
+/* ---- for the files of the network ---------------------------------- */
+
+struct net_emit {
+    struct kern_problem p; /* op, attr, epilogue; tensors come from the views */
+    struct view in[KERN_MAX_IN], out[KERN_MAX_OUT];
+    enum net_stage stage;
+    int node;
+    int list;   /* enum net_list_name */
+    bool aside; /* nothing before the end of the list needs the result */
+};
+
+/* net_emit.c */
+void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
+                    enum net_stage stage, int node);
+int net_emit(struct net *n, struct net_emit *e, struct infer_error *err);
+/* The row that would be taken, or NULL; no view needs a buffer yet. */
+const struct kern_row *net_row(const struct net *n, struct net_emit *e);
+/* Seconds of what would be taken, by measurement; 0 where nothing is measured.
+ */
+int net_seconds(const struct net *n, struct net_emit *e,
+                struct infer_error *err, double *out);
+/* Backends of a device that may compute, the preferred one first; how many. */
+int net_backends(const struct device *d, enum infer_backend wanted,
+                 enum infer_backend out[2]);
+/* Deals with the other processes behind what is in the list; array: of dtype
+ * NONE for NET_JOIN. */
+int net_emit_transfer(struct net *n, int list, enum net_transfer kind, int node,
+                      const struct view *array, struct infer_error *err);
+int net_buffer(struct net *n, enum net_home home, size_t bytes,
+               struct infer_error *err);
+/* A dense tensor in a buffer of its own. */
+int net_tensor(struct net *n, enum net_home home, enum infer_dtype dtype,
+               int rank, const int64_t *dim, enum kern_layout layout,
+               struct infer_error *err, struct view *out);
+/* Pictures lie with channels last. */
+#define NET_LAYOUT KERN_NHWC
+int net_copy(struct net *n, int list, enum net_stage stage, int node,
+             const struct view *from, const struct view *to,
+             struct infer_error *err);
+
+/* net_params.c */
+int net_find_params(struct net *n, struct infer_error *err);
+/* Kernels of a GPU read weights of convolutions with their inputs innermost,
+ * so they lie like that there, masters, gradients and moments too. */
+enum kern_layout net_param_layout(const struct net *n);
+struct view net_param_view(const struct net *n, int param, enum net_home home);
+bool net_is_trained(const struct net *n, int param); /* -1: false */
+
+/* net_chain.c */
+int net_find_chains(struct net *n, struct infer_error *err);
+
+/* net_operand.c */
+/* What a node reads as input i: a value, or a parameter in the type of the
+ * masters (vectors) or of products (matrix).  dtype NONE where absent. */
+struct view net_operand(const struct net *n, int list, int value, bool matrix);
+/* A value that is known beforehand gets its view. */
+int net_constants(struct net *n, struct infer_error *err);
+int net_conv_attr(const struct net *n, const struct graph_node *node,
+                  struct kern_conv *out, struct infer_error *err);
+int net_pool_attr(const struct net *n, const struct graph_node *node,
+                  struct kern_pool *out, struct infer_error *err);
+int net_conv_transpose_attr(const struct net *n, const struct graph_node *node,
+                            struct kern_conv *out, struct infer_error *err);
+/* Layer norm's axis counted from the front. */
+int net_norm_attr(const struct graph_node *node, int rank,
+                  struct kern_norm *out, struct infer_error *err);
+struct kern_resize net_resize_attr(const struct net *n,
+                                   const struct graph_node *node);
+/* v, whose last dimension is the columns, as rows, columns, 1, 1: a dense layer
+ * is a 1x1 convolution over one pixel, whose attributes these are. */
+int net_as_pixels(const struct graph_node *node, const struct view *v,
+                  struct infer_error *err, struct view *out);
+struct kern_conv net_pixel_conv(void);
+/* v as softmax sees it: itself, or, where a node takes all dimensions from its
+ * axis on at once, as a matrix.  *axis: of the result. */
+int net_softmax_view(const struct graph_node *node, const struct view *v,
+                     struct infer_error *err, int *axis, struct view *out);
+/* Dimension i of a transpose's result is dimension order[i] of its input. */
+void net_transpose_order(const struct graph_node *node, int rank,
+                         int64_t *order);
+/* A tiled tensor and what was tiled with one more dimension in front of each
+ * that is repeated, of the repeats in the former and 1 in the latter. */
+int net_tile_views(const struct graph_node *node, const struct view *tiled,
+                   const struct view *one, struct infer_error *err,
+                   struct view *tiled_out, struct view *one_out);
+/* A batch norm whose scale and shift are frozen keeps its statistics too. */
+bool net_norm_is_frozen(const struct net *n, const struct graph_node *node);
+
+/* net_forward.c */
+int net_forward(struct net *n, int list, struct infer_error *err);
+/* net_backward_layers.c */
+/* The way back of a chain's batch norm but for where its results go; by_sign:
+ * through the activation by y's signs. */
+void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
+                          const struct view *y, const struct view *dy,
+                          bool by_sign, struct net_emit *e);
+/* net_backward.c */
+int net_backward(struct net *n, struct infer_error *err);
+bool net_has_backward(const struct graph_node *node);
+
+/* net_moments.c: asks for the moments of a convolution's output where they
+ * pay. */
+int net_add_moments(struct net *n, int value, struct net_emit *e,
+                    struct infer_error *err);
+
+/* net_order.c: the ends of chains in the order in which they are undone, to be
+ * freed; returns their number. */
+int net_back_order(const struct net *n, struct infer_error *err, int **out);
+
+/* net_grad.c: gradients of values and parameters as they gather. */
+/* Where a launch puts a value's gradient; `add` where it holds a part already,
+ * which the launch must add to. */
+int net_grad_slot(struct net *n, int value, struct infer_error *err,
+                  struct view *out, bool *add);
+/* Adds g, of the value's dims, to its gradient; net_grad_give() gives up the
+ * memory of g, which may become the gradient itself. */
+int net_grad_add(struct net *n, int node, int value, const struct view *g,
+                 struct infer_error *err);
+int net_grad_give(struct net *n, int node, int value, const struct view *g,
+                  struct infer_error *err);
+/* to += g, a part of a gradient that is there. */
+int net_grad_sum(struct net *n, int node, const struct view *to,
+                 const struct view *g, struct infer_error *err);
+/* The gradient of a parameter; add as above. */
+struct view net_grad_param(struct net *n, int param, bool *add);
+/* A fresh tensor like another, dense. */
+int net_like(struct net *n, const struct view *v, struct infer_error *err,
+             struct view *out);
+int net_fill_zero(struct net *n, int list, int node, const struct view *to,
+                  struct infer_error *err);
+
+/* net_loss.c */
+int net_loss(struct net *n, int list, struct infer_error *err);
+int net_make_update(struct net *n, struct infer_error *err);
+/* net_exchange.c: nothing where a process is alone. */
+int net_ranks(const struct net *n);
+/* Puts what is exchanged among the launches of all lists. */
+int net_add_exchange(struct net *n, struct infer_error *err);
+/* Runs one operation with a transfer. */
+int net_transfer(struct net *n, const struct net_op *op,
+                 struct infer_error *err);
+/* net_sync_norm.c */
+bool net_syncs_norms(const struct net *n);
+/* Launches for what e, a batch norm in training with all but outputs 1 to 4
+ * set, asks for, by the statistics of all processes; e is used up. */
+int net_sync_norm(struct net *n, struct net_emit *e, struct infer_error *err);
+/* The same for its way back. */
+int net_sync_norm_back(struct net *n, const struct net_emit *e,
+                       struct infer_error *err);
+/* net_memory.c */
+int net_place(struct net *n, struct infer_error *err);
+void *net_at(const struct net *n, const struct view *v);
+
+#endif

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From one problem on views to a launch: the choice of a row. */
+#include "tools/train/net/net.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/problem.h"
+
+const char *const net_stage_names[] = {"fprop",    "loss",   "dgrad", "wgrad",
+                                       "exchange", "update", NULL};
+
+/* ---- buffers ------------------------------------------------------- */
+
+int net_buffer(struct net *n, enum net_home home, size_t bytes,
+               struct infer_error *err)
+{
+    if (n->n_buffers == n->buffers_capacity) {
+        int capacity = n->buffers_capacity ? 2 * n->buffers_capacity : 64;
+        struct net_buffer *more =
+            realloc(n->buffer, (size_t)capacity * sizeof(*more));
+
+        if (!more)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        n->buffer = more;
+        n->buffers_capacity = capacity;
+    }
+    n->buffer[n->n_buffers] = (struct net_buffer){
+        .home = home, .bytes = bytes, .first = INT_MAX, .last = -1};
+    return n->n_buffers++;
+}
+
+int net_tensor(struct net *n, enum net_home home, enum infer_dtype dtype,
+               int rank, const int64_t *dim, enum kern_layout layout,
+               struct infer_error *err, struct view *out)
+{
+    size_t bytes;
+    int buffer;
+
+    if (view_dense(0, dtype, rank, dim, layout, &bytes, out) < 0)
+        return error_set(err, INFER_EMEMORY,
+                         "a tensor of the network is beyond all memory");
+    buffer = net_buffer(n, home, bytes, err);
+    if (buffer < 0)
+        return buffer;
+    out->buffer = buffer;
+    return 0;
+}
+
+static void touch(struct net *n, const struct view *v, int at)
+{
+    struct net_buffer *b = &n->buffer[v->buffer];
+
+    if (v->t.dtype == INFER_NONE)
+        return;
+    if (at < b->first)
+        b->first = at;
+    if (at > b->last)
+        b->last = at;
+}
+
+/* ---- choosing ------------------------------------------------------ */
+
+int net_backends(const struct device *d, enum infer_backend wanted,
+                 enum infer_backend out[2])
+{
+    const bool cpu = d->kern.kind == KERN_CPU;
+    const enum infer_backend other =
+        cpu ? INFER_BACKEND_REF : INFER_BACKEND_CUDA;
+
+    out[0] = wanted;
+    if (out[0] == INFER_BACKEND_AUTO)
+        out[0] = cpu ? INFER_BACKEND_ONEDNN : INFER_BACKEND_CUDA;
+    if (out[0] != other) {
+        out[1] = other;
+        return 2;
+    }
+    if (!cpu && wanted == INFER_BACKEND_AUTO) {
+        out[1] = INFER_BACKEND_CUDNN;
+        return 2;
+    }
+    return 1;
+}
+
+/* The row of a backend that takes the problem with the lowest estimate; rows
+ * that give none come in the order of the table. */
+static const struct kern_row *best_row(const struct net *n,
+                                       enum infer_backend backend,
+                                       const struct kern_problem *p,
+                                       struct infer_error *why)
+{
+    const struct kern_device *d = &n->options.device->kern;
+    const struct kern_row *best = NULL;
+    double best_time = 0;
+
+    for (size_t i = 0; i < kern_row_count(); i++) {
+        const struct kern_row *row = kern_row_at(i);
+        double time;
+
+        if (row->backend != backend || row->op != p->op ||
+            (row->flags & KERN_BASELINE) ||
+            kern_row_supports(row, p, d, why) < 0)
+            continue;
+        time = row->estimate ? row->estimate(p, d) : 0;
+        if (!best || (row->estimate && best->estimate && time < best_time)) {
+            best = row;
+            best_time = time;
+        }
+    }
+    return best;
+}
+
+/* Inputs that are parameters; the launch may repack them on a CPU. */
+static uint32_t weight_inputs(const struct net *n, const struct net_emit *e)
+{
+    uint32_t bits = 0;
+
+    if (!n->options.device->ops->host_memory ||
+        (e->p.op != KERN_CONV_FPROP && e->p.op != KERN_DENSE_FPROP &&
+         e->p.op != KERN_CONV_TRANSPOSE_FPROP))
+        return 0;
+    for (int i = 1; i < KERN_MAX_IN && i < 3; i++)
+        if (e->in[i].t.dtype != INFER_NONE)
+            bits |= 1u << i;
+    return bits;
+}
+
+/* Rows that read weights as they lie come before rows of the same backend that
+ * want them packed, which costs a pass over them every step. */
+static const struct kern_row *choose(const struct net *n,
+                                     const struct net_emit *e,
+                                     struct kern_problem *p,
+                                     struct infer_error *why)
+{
+    enum infer_backend backend[2];
+    const int count =
+        net_backends(n->options.device, n->options.backend, backend);
+    const uint32_t weights = weight_inputs(n, e);
+    const struct kern_row *row;
+
+    for (int i = 0; i < count; i++) {
+        p->constant_in = 0;
+        row = best_row(n, backend[i], p, why);
+        if (!row && weights && backend[i] != INFER_BACKEND_REF) {
+            p->constant_in = weights;
+            row = best_row(n, backend[i], p, why);
+        }
+        if (row)
+            return row;
+    }
+    return NULL;
+}
+
+/* Rows of a GPU read and write up to this many bytes at once (kern.h). */
+#define GPU_ALIGN 16
+
+/* Buffers are aligned; a view that starts inside one may not be. */
+static bool is_aligned(const struct net_emit *e)
+{
+    const struct view *list[] = {e->in, e->out};
+    const int count[] = {KERN_MAX_IN, KERN_MAX_OUT};
+
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < count[k]; i++) {
+            const struct view *v = &list[k][i];
+
+            if (v->t.dtype != INFER_NONE &&
+                v->offset * (int64_t)infer_dtype_size(v->t.dtype) % GPU_ALIGN)
+                return false;
+        }
+    return true;
+}
+
+struct asked {
+    const struct kern_device *device;
+    const struct kern_row *rule; /* what the fixed rule takes */
+    bool aligned;
+};
+
+static bool takes(const struct tune_question *q, const struct kern_row *row)
+{
+    const struct asked *a = q->user;
+
+    return row == a->rule ||
+           ((a->aligned || (row->flags & KERN_STRIDED)) &&
+            kern_row_supports(row, q->problem, a->device, NULL) == 0);
+}
+
+/* What is fastest by measurement, where the network has a tuner.  Libraries
+ * compete in an exhaustive search on a GPU where no backend was named: to make
+ * their plans takes longer than most runs would win back.  Else only rows of
+ * the backend that the rule takes: a CPU's reference is far behind in any case.
+ */
+static int tune(const struct net *n, const struct net_emit *e,
+                struct infer_error *err, struct tune_choice *choice)
+{
+    const struct asked a = {&n->options.device->kern, choice->row,
+                            is_aligned(e)};
+    const enum infer_backend same = choice->row->backend;
+    const bool all = n->options.device->kern.kind == KERN_CUDA &&
+                     n->options.backend == INFER_BACKEND_AUTO &&
+                     tuner_mode(n->options.tuner) == TUNE_EXHAUSTIVE;
+    enum infer_backend backend[2];
+    struct tune_question q = {.problem = &e->p,
+                              .backend = &same,
+                              .n_backends = 1,
+                              .takes = takes,
+                              .user = &a};
+
+    if (all) {
+        q.n_backends =
+            net_backends(n->options.device, n->options.backend, backend);
+        q.backend = backend;
+    }
+    return tuner_pick(n->options.tuner, &q, err, choice);
+}
+
+/* ---- problems ------------------------------------------------------ */
+
+void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
+                    enum net_stage stage, int node)
+{
+    memset(e, 0, sizeof(*e));
+    e->p.op = op;
+    e->list = list;
+    e->stage = stage;
+    e->node = node;
+}
+
+static void describe(const struct net *n, struct net_emit *e)
+{
+    struct kern_problem *p = &e->p;
+
+    p->n_in = p->n_out = 0;
+    for (int i = 0; i < KERN_MAX_IN; i++) {
+        p->in[i] = e->in[i].t;
+        if (p->in[i].dtype != INFER_NONE)
+            p->n_in = i + 1;
+    }
+    for (int i = 0; i < KERN_MAX_OUT; i++) {
+        p->out[i] = e->out[i].t;
+        if (p->out[i].dtype != INFER_NONE)
+            p->n_out = i + 1;
+    }
+    /* Processes that exchange gradients must make the same weights of them.
+     * What is measured to be fastest must not vary from run to run either: a
+     * run that is resumed equals one that was not. */
+    p->deterministic = n->options.deterministic ||
+                       tuner_mode(n->options.tuner) != TUNE_OFF ||
+                       (e->list == NET_LIST_UPDATE && n->options.exchange);
+    p->allow_tf32 = n->options.allow_tf32;
+}
+
+/* ---- launches ------------------------------------------------------ */
+
+static int append(struct net_list *l, struct net_op *op,
+                  struct infer_error *err)
+{
+    if (l->n == l->capacity) {
+        int capacity = l->capacity ? 2 * l->capacity : 64;
+        struct net_op **more = realloc(l->op, (size_t)capacity * sizeof(*more));
+
+        if (!more)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        l->op = more;
+        l->capacity = capacity;
+    }
+    l->op[l->n++] = op;
+    return 0;
+}
+
+static int no_row(const struct net *n, const struct net_emit *e,
+                  const struct infer_error *why, struct infer_error *err)
+{
+    const char *name = e->node >= 0 && n->g->node[e->node].name
+                           ? n->g->node[e->node].name
+                           : "";
+    char text[512];
+
+    kern_problem_format(&e->p, text, sizeof(text));
+    return error_set(err, INFER_EUNSUPPORTED,
+                     "node '%s' (%s): no kernel for %s: %s", name,
+                     net_stage_names[e->stage], text,
+                     why->text[0] ? why->text : "there is none at all");
+}
+
+/* Buffers live as long as the launches of their own list use them; those of
+ * launches aside to its end. */
+static void touch_all(struct net *n, const struct net_emit *e, int at)
+{
+    for (int i = 0; i < KERN_MAX_IN; i++)
+        touch(n, &e->in[i], at);
+    for (int i = 0; i < KERN_MAX_OUT; i++)
+        touch(n, &e->out[i], at);
+}
+
+const struct kern_row *net_row(const struct net *n, struct net_emit *e)
+{
+    describe(n, e);
+    return choose(n, e, &e->p, NULL);
+}
+
+int net_seconds(const struct net *n, struct net_emit *e,
+                struct infer_error *err, double *out)
+{
+    struct tune_choice choice = {.row = net_row(n, e)};
+    const int rc = choice.row ? tune(n, e, err, &choice) : 0;
+
+    *out = choice.seconds;
+    return rc;
+}
+
+int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
+{
+    struct net_list *list = &n->list[e->list];
+    struct tune_choice choice = {0};
+    struct infer_error why;
+    struct net_op *op;
+    int rc;
+
+    why.text[0] = '\0';
+    describe(n, e);
+    /* Reasons are put together only when they are needed: that takes longer
+     * than all checks. */
+    choice.row = choose(n, e, &e->p, NULL);
+    if (!choice.row) {
+        (void)choose(n, e, &e->p, &why);
+        return no_row(n, e, &why, err);
+    }
+    rc = tune(n, e, err, &choice);
+    if (rc < 0)
+        return rc;
+    op = calloc(1, sizeof(*op));
+    if (!op)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    memcpy(op->in, e->in, sizeof(op->in));
+    memcpy(op->out, e->out, sizeof(op->out));
+    op->node = e->node;
+    op->stage = e->stage;
+    rc =
+        tuner_prepare(&choice, &e->p, &n->options.device->kern, err, &op->exec);
+    op->prepared = rc == 0;
+    if (rc == 0)
+        rc = append(list, op, err);
+    if (rc < 0) {
+        if (op->prepared)
+            kern_release(&op->exec);
+        free(op);
+        return rc;
+    }
+    op->aside = e->aside;
+    touch_all(n, e, list->n - 1);
+    if (e->aside)
+        touch_all(n, e, INT_MAX);
+    if (op->exec.workspace > n->workspace_bytes)
+        n->workspace_bytes = op->exec.workspace;
+    if (op->aside && op->exec.workspace > n->aside_bytes)
+        n->aside_bytes = op->exec.workspace;
+    return 0;
+}
+
+int net_emit_transfer(struct net *n, int list, enum net_transfer kind, int node,
+                      const struct view *array, struct infer_error *err)
+{
+    struct net_list *l = &n->list[list];
+    struct net_op *op = calloc(1, sizeof(*op));
+    int rc;
+
+    if (!op)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    op->in[0] = *array;
+    op->node = node;
+    op->stage = NET_EXCHANGE;
+    op->transfer = kind;
+    rc = append(l, op, err);
+    if (rc < 0)
+        free(op);
+    else
+        touch(n, array, l->n - 1);
+    return rc;
+}
+
+int net_copy(struct net *n, int list, enum net_stage stage, int node,
+             const struct view *from, const struct view *to,
+             struct infer_error *err)
+{
+    struct net_emit e;
+
+    net_emit_begin(&e, list, KERN_COPY, stage, node);
+    e.in[0] = *from;
+    e.out[0] = *to;
+    return net_emit(n, &e, err);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the way forward share: one node being lowered. */
+#ifndef TOOLS_TRAIN_NET_NET_FORWARD_H
+#define TOOLS_TRAIN_NET_NET_FORWARD_H
+
+#include "tools/train/net/net.h"
+
+/* One node, or one chain, being lowered. */
+struct forward {
+    struct net *n;
+    int list;
+    const struct net_chain *chain;
+    const struct graph_node *node; /* the head */
+    int out;                       /* value that the chain ends in */
+    struct infer_error *err;
+};
+
+static inline enum net_home home(const struct forward *f)
+{
+    return f->list == NET_LIST_EVAL ? NET_EVAL : NET_TRAIN;
+}
+
+static inline struct view *slot(const struct forward *f, int value)
+{
+    return &f->n->value[value].view[f->list == NET_LIST_EVAL];
+}
+
+static inline struct view input(const struct forward *f, int i, bool matrix)
+{
+    return i < f->node->n_in
+               ? net_operand(f->n, f->list, f->node->in[i], matrix)
+               : net_operand(f->n, f->list, -1, false);
+}
+
+static inline int node_index(const struct forward *f)
+{
+    return (int)(f->node - f->n->g->node);
+}
+
+static inline void begin(const struct forward *f, enum kern_op op,
+                         struct net_emit *e)
+{
+    net_emit_begin(e, f->list, op, NET_FPROP, node_index(f));
+    if (f->chain->act >= 0)
+        e->p.epilogue.act = f->n->g->node[f->chain->act].attr.unary;
+}
+
+/* A fresh tensor for a value; integers keep their type. */
+int net_forth_make(const struct forward *f, int value, struct view *out);
+/* Emits a problem whose only output is the chain's. */
+int net_forth_finish(const struct forward *f, struct net_emit *e);
+
+/* Whether the node is one of zeros round its input that a copy makes. */
+bool net_forth_pads_zeros(const struct forward *f, const struct kern_pad *a);
+
+/* net_forward_moves.c: nodes that move data. */
+int net_forth_reshape(const struct forward *f);
+int net_forth_concat(const struct forward *f);
+int net_forth_slice(const struct forward *f);
+int net_forth_split(const struct forward *f);
+int net_forth_transpose(const struct forward *f);
+int net_forth_expand(const struct forward *f);
+int net_forth_tile(const struct forward *f);
+
+/* net_forward_norm.c */
+int net_forth_batch_norm(const struct forward *f);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All memory of a network, laid out once: the arena of both lists by the
+ * lifetimes of their buffers, flat arrays, workspace; then the pointers of
+ * every launch. */
+#include "tools/train/net/net.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+#include "libinfer/memory/arena.h"
+
+static int allocate(struct net *n, size_t bytes, struct infer_error *err,
+                    void **out)
+{
+    const struct device *d = n->options.device;
+
+    *out = NULL;
+    if (bytes == 0)
+        return 0;
+    return d->ops->alloc(d, bytes, err, out);
+}
+
+/* Fresh memory is whatever it was: that which is read before it is written
+ * (padding between parameters, moments, state) starts with zeros. */
+static int allocate_zeroed(struct net *n, size_t bytes, struct infer_error *err,
+                           void **out)
+{
+    const struct device *d = n->options.device;
+    unsigned char *zeros;
+    int rc = allocate(n, bytes, err, out);
+
+    if (rc < 0 || bytes == 0)
+        return rc;
+    zeros = calloc(1, bytes);
+    if (!zeros)
+        return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes", bytes);
+    rc = d->ops->copy_in(d, *out, zeros, bytes, err);
+    free(zeros);
+    return rc;
+}
+
+/* Offsets of the buffers of one list; *total: bytes that they need. */
+static int place_list(struct net *n, enum net_home home, size_t *total,
+                      struct infer_error *err)
+{
+    struct arena_item *item = calloc((size_t)n->n_buffers + 1, sizeof(*item));
+    int count = 0, rc;
+
+    if (!item)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    for (int i = 0; i < n->n_buffers; i++) {
+        const struct net_buffer *b = &n->buffer[i];
+
+        if (b->home == home && b->last >= 0)
+            item[count++] = (struct arena_item){
+                .bytes = b->bytes, .first = b->first, .last = b->last};
+    }
+    rc = arena_place(item, count, !n->options.keep, err, total);
+    count = 0;
+    for (int i = 0; rc == 0 && i < n->n_buffers; i++)
+        if (n->buffer[i].home == home && n->buffer[i].last >= 0)
+            n->buffer[i].offset = item[count++].offset;
+    free(item);
+    return rc;
+}
+
+/* Offsets one behind the other. */
+static int place_fixed(struct net *n, struct infer_error *err)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < n->n_buffers; i++) {
+        struct net_buffer *b = &n->buffer[i];
+
+        if (b->home != NET_FIXED)
+            continue;
+        b->offset = at;
+        if (!checked_add(at, b->bytes, &at) ||
+            !checked_add(at, ARENA_ALIGN - 1, &at))
+            return error_set(err, INFER_EMEMORY,
+                             "the network needs more memory than there is");
+        at = at / ARENA_ALIGN * ARENA_ALIGN;
+    }
+    n->fixed_bytes = at;
+    return 0;
+}
+
+static int allocate_all(struct net *n, struct infer_error *err)
+{
+    size_t train = 0, eval = 0;
+    void *memory;
+    int rc = place_list(n, NET_TRAIN, &train, err);
+
+    if (rc == 0)
+        rc = place_list(n, NET_EVAL, &eval, err);
+    if (rc == 0)
+        rc = place_fixed(n, err);
+    n->arena_bytes = train > eval ? train : eval;
+    if (rc == 0)
+        rc = allocate(n, n->arena_bytes, err, &n->arena);
+    n->base[NET_TRAIN] = n->base[NET_EVAL] = n->arena;
+    if (rc == 0)
+        rc = allocate(n, n->workspace_bytes, err, &n->workspace);
+    if (rc == 0)
+        rc = allocate(n, n->aside_bytes, err, &n->aside);
+    for (int home = NET_FIXED; rc == 0 && home < NET_HOMES; home++) {
+        const size_t bytes = home == NET_FIXED ? n->fixed_bytes
+                             : n->flat[home] < 0
+                                 ? 0
+                                 : n->buffer[n->flat[home]].bytes;
+
+        rc = allocate_zeroed(n, bytes, err, &memory);
+        n->base[home] = memory;
+    }
+    return rc;
+}
+
+void *net_at(const struct net *n, const struct view *v)
+{
+    const struct net_buffer *b = &n->buffer[v->buffer];
+
+    return n->base[b->home] + b->offset +
+           v->offset * (int64_t)infer_dtype_size(v->t.dtype);
+}
+
+/* Memory for weights that a launch wants packed. */
+static int bind_packed(struct net *n, struct net_op *op,
+                       struct infer_error *err)
+{
+    for (int i = 0; i < op->exec.problem.n_in; i++) {
+        int rc;
+
+        if (op->exec.packed[i] == 0)
+            continue;
+        rc = allocate(n, op->exec.packed[i], err, &op->packed[i]);
+        if (rc < 0)
+            return rc;
+        n->packed_bytes += op->exec.packed[i];
+        op->args.in[i] = op->packed[i];
+    }
+    return 0;
+}
+
+static int bind(struct net *n, struct net_op *op, struct infer_error *err)
+{
+    for (int i = 0; i < KERN_MAX_IN; i++)
+        if (op->in[i].t.dtype != INFER_NONE)
+            op->args.in[i] = net_at(n, &op->in[i]);
+    for (int i = 0; i < KERN_MAX_OUT; i++)
+        if (op->out[i].t.dtype != INFER_NONE)
+            op->args.out[i] = net_at(n, &op->out[i]);
+    op->args.workspace = n->workspace;
+    op->args.stream = n->options.device->stream;
+    return bind_packed(n, op, err);
+}
+
+static int upload_constants(struct net *n, struct infer_error *err)
+{
+    const struct device *d = n->options.device;
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < n->g->n_values; i++) {
+        const struct constant *c = n->g->value[i].data;
+        void *bytes;
+
+        if (!c || n->value[i].param >= 0 || c->bytes == 0)
+            continue;
+        bytes = malloc(c->bytes);
+        if (!bytes)
+            return error_set(err, INFER_EMEMORY, "out of memory");
+        rc = constant_load(c, bytes, err);
+        if (rc == 0)
+            rc = d->ops->copy_in(d, net_at(n, &n->value[i].view[0]), bytes,
+                                 c->bytes, err);
+        free(bytes);
+    }
+    return rc;
+}
+
+int net_place(struct net *n, struct infer_error *err)
+{
+    int rc = allocate_all(n, err);
+
+    for (int l = 0; l < NET_LISTS; l++)
+        for (int i = 0; rc == 0 && i < n->list[l].n; i++)
+            rc = bind(n, n->list[l].op[i], err);
+    return rc < 0 ? rc : upload_constants(n, err);
+}

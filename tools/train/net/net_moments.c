@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moments (kernels/moments.h) where they pay: what a convolution takes longer
+ * for leaving them against what the batch norm behind it need not do.  By
+ * measurement of both launches, with and without; by estimates where nothing
+ * is measured.
+ */
+#include "tools/train/net/net.h"
+
+#include <string.h>
+
+#include "kernels/moments.h"
+
+/* The batch norm that takes the batch's statistics of the value, and is all
+ * that reads it; -1: none. */
+static int norm_behind(const struct net *n, int value)
+{
+    const int user = graph_single_user(n->g, value);
+    const bool fits = user >= 0 && n->g->node[user].op == GRAPH_BATCH_NORM &&
+                      n->g->node[user].in[0] == value &&
+                      !net_norm_is_frozen(n, &n->g->node[user]);
+
+    return fits ? user : -1;
+}
+
+/* Moments may cost as much as what the batch norm need not read any more, on an
+ * H200 as in the estimates.  Rows that estimate nothing are as quick with them
+ * as without. */
+static bool pay_by_estimate(const struct net *n, const struct net_emit *with,
+                            const struct net_emit *without)
+{
+    const struct kern_device *d = &n->options.device->kern;
+    const double bytes = (double)kern_tensor_span(&with->out[0].t);
+    struct net_emit a = *with, b = *without;
+    const struct kern_row *x = net_row(n, &a), *y = net_row(n, &b);
+
+    if (!x || !y || !x->estimate || !y->estimate)
+        return x && x == y;
+    return x->estimate(&a.p, d) - y->estimate(&b.p, d) <= bytes / 4e6;
+}
+
+/* The batch norm's launch as it is going to be, but for the signs of its
+ * result; the residual is what it adds to. */
+static void norm_launch(const struct net *n, int node,
+                        const struct net_emit *conv, struct net_emit *e)
+{
+    const struct graph_node *norm = &n->g->node[node];
+    const struct net_chain *c = NULL;
+
+    for (int i = 0; i < n->g->n_nodes; i++)
+        if (!n->absorbed[i] && n->chain[i].head == node)
+            c = &n->chain[i];
+    net_emit_begin(e, NET_LIST_TRAIN, KERN_BATCH_NORM_TRAIN, NET_FPROP, node);
+    e->p.attr.norm = norm->attr.norm;
+    e->p.attr.norm.momentum = n->options.bn_momentum;
+    e->in[0] = e->out[0] = conv->out[0];
+    for (int i = 1; i < 5; i++)
+        e->in[i] = net_operand(n, NET_LIST_TRAIN, norm->in[i], false);
+    for (int i = 1; i < 5; i++)
+        e->out[i] = e->in[i < 3 ? 1 : i];
+    if (c && c->act >= 0)
+        e->p.epilogue.act = n->g->node[c->act].attr.unary;
+    if (c && c->residual >= 0)
+        e->in[5] = conv->out[0];
+    e->in[6] = conv->out[1];
+}
+
+/* Seconds of the convolution and of the batch norm; 0: not measured. */
+static int time_both(struct net *n, int norm, const struct net_emit *conv,
+                     struct infer_error *err, double *seconds)
+{
+    struct net_emit launch[2] = {*conv};
+    double each[2] = {0, 0};
+    int rc = 0;
+
+    norm_launch(n, norm, conv, &launch[1]);
+    for (int i = 0; rc == 0 && i < 2; i++)
+        rc = net_seconds(n, &launch[i], err, &each[i]);
+    *seconds = each[0] > 0 && each[1] > 0 ? each[0] + each[1] : 0;
+    return rc;
+}
+
+static int moments_pay(struct net *n, int norm, const struct net_emit *with,
+                       const struct net_emit *without, struct infer_error *err,
+                       bool *pay)
+{
+    double a = 0, b = 0;
+    int rc = 0;
+
+    if (!net_syncs_norms(n))
+        rc = time_both(n, norm, with, err, &a);
+    if (rc == 0 && a > 0)
+        rc = time_both(n, norm, without, err, &b);
+    *pay = a > 0 && b > 0 ? a < b : pay_by_estimate(n, with, without);
+    return rc;
+}
+
+int net_add_moments(struct net *n, int value, struct net_emit *e,
+                    struct infer_error *err)
+{
+    const struct kern_tensor *y = &e->out[0].t;
+    const enum infer_dtype type = net_wide(n);
+    const int64_t pixels = kern_tensor_count(y) / y->dim[1];
+    const int64_t dim[3] = {moments_parts(MOMENTS_PART, pixels), 2, y->dim[1]};
+    const int norm = e->list == NET_LIST_TRAIN ? norm_behind(n, value) : -1;
+    struct net_emit with = *e, ask;
+    bool pay = false;
+    int rc;
+
+    if (norm < 0)
+        return 0;
+    with.out[1].t = kern_tensor_dense(type, 3, dim, KERN_NCHW);
+    ask = with;
+    if (!net_row(n, &ask))
+        return 0;
+    rc = moments_pay(n, norm, &with, e, err, &pay);
+    if (rc < 0 || !pay)
+        return rc;
+    rc = net_tensor(n, NET_TRAIN, type, 3, dim, KERN_NCHW, err, &e->out[1]);
+    n->value[value].moments = e->out[1];
+    return rc;
+}

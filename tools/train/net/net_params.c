@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which values of the graph are parameters, and where they lie in the flat
+ * arrays. */
+#include "tools/train/net/net.h"
+
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/checked.h"
+#include "kernels/base/error.h"
+
+/* Elements: parameters start at a cache line. */
+#define ALIGN 16
+
+/* What operand i of a node is; false: no parameter. */
+static bool operand(const struct graph_node *node, int i, enum net_init *init,
+                    enum net_role *role)
+{
+    static const enum net_init norm[5] = {0, NET_INIT_ONE, NET_INIT_ZERO,
+                                          NET_INIT_ZERO, NET_INIT_ONE};
+
+    *role = i == 1 ? NET_DECAY : NET_PLAIN;
+    switch (node->op) {
+    case GRAPH_CONV:
+    case GRAPH_CONV_TRANSPOSE:
+        *init = i == 1 ? NET_INIT_CONV : NET_INIT_BIAS;
+        return i == 1 || i == 2;
+    case GRAPH_DENSE:
+        *init = i == 1 ? NET_INIT_DENSE : NET_INIT_BIAS;
+        return i == 1 || i == 2;
+    case GRAPH_BATCH_NORM:
+        *role = i > 2 ? NET_RUNNING : NET_PLAIN;
+        *init = i < 5 ? norm[i] : NET_INIT_ZERO;
+        return i >= 1 && i <= 4;
+    case GRAPH_LAYER_NORM:
+    case GRAPH_GROUP_NORM:
+    case GRAPH_SCALE_SHIFT:
+        *role = NET_PLAIN;
+        *init = i == 1 ? NET_INIT_ONE : NET_INIT_ZERO;
+        return i == 1 || i == 2;
+    case GRAPH_PRELU:
+        *role = NET_PLAIN;
+        *init = NET_INIT_SLOPE;
+        return i == 1;
+    default:
+        return false;
+    }
+}
+
+/* As PyTorch's init._calculate_fan_in_and_fan_out(); a bias has its layer's. */
+static void set_fans(const struct graph_value *w, struct net_param *p)
+{
+    int64_t window = 1;
+
+    for (int i = 2; i < w->rank; i++)
+        window *= w->dim[i];
+    p->fan_in = w->rank > 1 ? w->dim[1] * window : 1;
+    p->fan_out = w->rank > 1 ? w->dim[0] * window : 1;
+}
+
+static int add_param(struct net *n, const struct graph_node *node, int i,
+                     enum net_init init, enum net_role role,
+                     struct infer_error *err)
+{
+    const int value = node->in[i];
+    const struct graph_value *v = &n->g->value[value];
+    struct net_param *p;
+
+    if (v->producer >= 0)
+        return error_add(err, INFER_EUNSUPPORTED,
+                         "node '%s': its operand '%s' is computed by the "
+                         "network; only stored weights can be trained",
+                         node->name, v->name);
+    if (n->value[value].param >= 0)
+        return 0; /* shared by several nodes */
+    p = realloc(n->param, ((size_t)n->n_params + 1) * sizeof(*p));
+    if (!p)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    n->param = p;
+    p += n->n_params;
+    memset(p, 0, sizeof(*p));
+    p->value = value;
+    p->rank = v->rank;
+    memcpy(p->dim, v->dim, sizeof(v->dim));
+    if (v->rank < 0 || !checked_count(v->rank, v->dim, &p->count) ||
+        p->count < 1)
+        return error_add(err, INFER_EFORMAT,
+                         "node '%s': the shape of weight '%s' is not known",
+                         node->name, v->name);
+    p->init = init;
+    p->role = role;
+    set_fans(&n->g->value[node->in[1]], p);
+    p->name = strdup(v->name);
+    if (!p->name)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    n->value[value].param = n->n_params++;
+    return 0;
+}
+
+static int collect(struct net *n, struct infer_error *err)
+{
+    enum net_init init;
+    enum net_role role;
+    int worst = 0;
+
+    error_clear(err);
+    for (int i = 0; i < n->g->n_nodes; i++) {
+        const struct graph_node *node = &n->g->node[i];
+
+        for (int k = 0; k < node->n_in; k++) {
+            int rc = 0;
+
+            if (node->in[k] >= 0 && operand(node, k, &init, &role))
+                rc = add_param(n, node, k, init, role, err);
+            if (rc == INFER_EMEMORY)
+                return rc;
+            worst = rc < 0 ? rc : worst;
+        }
+    }
+    return worst;
+}
+
+static int freeze(struct net *n, struct infer_error *err)
+{
+    regex_t re;
+    int hits = 0, rc;
+    char text[256];
+
+    if (!n->options.freeze)
+        return 0;
+    rc = regcomp(&re, n->options.freeze, REG_EXTENDED | REG_NOSUB);
+    if (rc != 0) {
+        regerror(rc, &re, text, sizeof(text));
+        return error_set(err, INFER_EARGUMENT, "--freeze='%s': %s",
+                         n->options.freeze, text);
+    }
+    for (int i = 0; i < n->n_params; i++) {
+        struct net_param *p = &n->param[i];
+
+        if (regexec(&re, p->name, 0, NULL, 0) != 0)
+            continue;
+        hits++;
+        if (p->role != NET_RUNNING)
+            p->role = NET_FROZEN;
+    }
+    regfree(&re);
+    if (hits == 0)
+        return error_set(err, INFER_EARGUMENT,
+                         "--freeze='%s' matches none of the %d parameters "
+                         "(the first is '%s')",
+                         n->options.freeze, n->n_params,
+                         n->n_params ? n->param[0].name : "");
+    return 0;
+}
+
+/* Places every parameter, role by role. */
+static void place(struct net *n)
+{
+    int64_t at = 0;
+
+    for (int role = 0; role < NET_ROLES; role++) {
+        n->role_begin[role] = at;
+        for (int i = 0; i < n->n_params; i++) {
+            if (n->param[i].role != (enum net_role)role)
+                continue;
+            n->param[i].offset = at;
+            at += (n->param[i].count + ALIGN - 1) / ALIGN * ALIGN;
+        }
+    }
+    n->role_begin[NET_ROLES] = at;
+}
+
+static int flat(struct net *n, enum net_home home, enum infer_dtype dtype,
+                int64_t count, struct infer_error *err)
+{
+    const int rc =
+        net_buffer(n, home, (size_t)count * infer_dtype_size(dtype), err);
+
+    n->flat[home] = rc;
+    return rc < 0 ? rc : 0;
+}
+
+int net_find_params(struct net *n, struct infer_error *err)
+{
+    const struct net_options *o = &n->options;
+    int64_t all, trained;
+    int rc = collect(n, err);
+
+    if (rc == 0)
+        rc = freeze(n, err);
+    if (rc < 0)
+        return rc;
+    if (o->decay_all)
+        for (int i = 0; i < n->n_params; i++)
+            if (n->param[i].role == NET_PLAIN)
+                n->param[i].role = NET_DECAY;
+    place(n);
+    all = n->role_begin[NET_ROLES];
+    trained = n->role_begin[NET_FROZEN];
+    if (trained == 0)
+        return error_set(err, INFER_EUNSUPPORTED,
+                         "the network has nothing to train%s",
+                         o->freeze ? ": --freeze names every parameter" : "");
+    rc = flat(n, NET_WEIGHTS, net_wide(n), all, err);
+    if (rc == 0)
+        rc = flat(n, NET_GRADS, net_wide(n), trained, err);
+    if (rc == 0 && o->momentum)
+        rc = flat(n, NET_M, INFER_F32, trained, err);
+    if (rc == 0 && o->second)
+        rc = flat(n, NET_V, INFER_F32, trained, err);
+    if (rc == 0 && o->average)
+        rc = flat(n, NET_AVERAGE, INFER_F32, trained, err);
+    if (rc == 0 && net_is_half(n))
+        rc = flat(n, NET_HALF, o->dtype, all, err);
+    return rc;
+}
+
+enum kern_layout net_param_layout(const struct net *n)
+{
+    return n->options.device->ops->host_memory ? KERN_NCHW : KERN_NHWC;
+}
+
+struct view net_param_view(const struct net *n, int param, enum net_home home)
+{
+    const struct net_param *p = &n->param[param];
+    struct view v;
+
+    memset(&v, 0, sizeof(v));
+    v.buffer = n->flat[home];
+    v.offset = p->offset;
+    v.t = kern_tensor_dense(home == NET_HALF ? n->options.dtype : net_wide(n),
+                            p->rank, p->dim, net_param_layout(n));
+    return v;
+}
+
+bool net_is_trained(const struct net *n, int param)
+{
+    return param >= 0 && n->param[param].role < NET_FROZEN;
+}
