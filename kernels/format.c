@@ -6,9 +6,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "kernels/factors.h"
+#include "kernels/input_scale.h"
 #include "kernels/kern.h"
-#include "kernels/moments.h"
+#include "kernels/bn_stats.h"
 #include "kernels/names.h"
 #include "kernels/problem.h"
 
@@ -248,9 +248,9 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
         put(t, " axis%d%s", p->attr.softmax.axis,
             p->attr.softmax.log ? " log" : "");
         break;
-    case KERN_SQUEEZE:
+    case KERN_SQUEEZE_EXCITE:
         put(t, "%s +%s", kern_problem_in(p, 3) ? " +bias" : "",
-            NAME_OF(kern_unary_names, p->attr.squeeze.act.kind));
+            NAME_OF(kern_unary_names, p->attr.squeeze_excite.act.kind));
         if (kern_problem_in(p, 4))
             put(t, " +bias2");
         break;
@@ -298,7 +298,7 @@ static void put_epilogue(struct text *t, const struct kern_problem *p)
     const bool residual = r >= 0 && kern_problem_in(p, r);
     const bool act = p->epilogue.act.kind != KERN_IDENTITY;
 
-    if (factors_of(p))
+    if (input_scale_of(p))
         put(t, " +factors");
     if (bias && kern_problem_in(p, 2))
         put(t, " +bias");
@@ -308,8 +308,8 @@ static void put_epilogue(struct text *t, const struct kern_problem *p)
         put(t, " +%s", NAME_OF(kern_unary_names, p->epilogue.act.kind));
     if (residual && p->epilogue.residual_last)
         put(t, " +residual");
-    if (moments_of(p))
-        put(t, " +moments");
+    if (bn_stats_of(p))
+        put(t, " +bn_stats");
 }
 
 static const char *layout_name(const struct kern_tensor *t)

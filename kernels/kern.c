@@ -25,7 +25,7 @@ static const char *const op_names[KERN_OP_COUNT] = {
     [KERN_WHERE] = "where",
     [KERN_SOFTMAX] = "softmax",
     [KERN_REDUCE] = "reduce",
-    [KERN_SQUEEZE] = "squeeze",
+    [KERN_SQUEEZE_EXCITE] = "squeeze",
     [KERN_ARG_REDUCE] = "arg_reduce",
     [KERN_GATHER] = "gather",
     [KERN_PAD] = "pad",
@@ -84,7 +84,7 @@ int kern_op_residual(enum kern_op op)
     }
 }
 
-bool kern_unary_knows_y(const struct kern_unary *f)
+bool kern_unary_grad_from_output(const struct kern_unary *f)
 {
     switch (f->kind) {
     case KERN_IDENTITY:
@@ -205,7 +205,7 @@ double kern_problem_flops(const struct kern_problem *p)
         if (a->rank < 2 || !p->attr.matmul.transpose_a)
             return 2 * product(y, 0) * (double)a->dim[a->rank - 1];
         return 2 * product(y, 0) * (double)a->dim[a->rank - 2];
-    case KERN_SQUEEZE: /* both layers of each image */
+    case KERN_SQUEEZE_EXCITE: /* both layers of each image */
         return 2 * (double)a->dim[0] *
                (product(&p->in[1], 0) + product(&p->in[2], 0));
     default:

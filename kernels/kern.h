@@ -52,7 +52,7 @@ enum kern_op {
     KERN_WHERE,                /* in: condition, a, b (broadcast) */
     KERN_SOFTMAX,              /* in: x */
     KERN_REDUCE,               /* in: x, [+residual] */
-    KERN_SQUEEZE,              /* in: x, w, w2, [bias], [bias2] */
+    KERN_SQUEEZE_EXCITE,       /* in: x, w, w2, [bias], [bias2] */
     KERN_ARG_REDUCE,           /* in: x; out: I64 */
     KERN_GATHER,               /* in: x, indices */
     KERN_PAD,                  /* in: x */
@@ -138,7 +138,8 @@ size_t kern_tensor_span(const struct kern_tensor *t);
  * the output extent is that of y in the problem.
  * wgrad: dw[k,c,r] = sum_{n,p} x[n, c, p*stride + r*dilation - pad_begin] *
  * dy[n,k,p].  The bias's gradient is KERN_REDUCE, the sum of dy over all
- * dimensions but 1.  fprop's out[1] and in[4]: kernels/moments.h, factors.h. */
+ * dimensions but 1.  fprop's out[1] and in[4]: kernels/bn_stats.h,
+ * input_scale.h. */
 struct kern_conv {
     int groups;
     int stride[KERN_MAX_SPATIAL];
@@ -175,16 +176,16 @@ struct kern_pool {
  * back.  Running statistics are those of in[3], in[4] moved towards the
  * batch's: running + momentum * (batch - running), the variance as / (n - 1);
  * both there or both absent, in and out, and at launch out may be in's memory.
- * y = act(... + residual); residual_last is refused.  in[6]: moments.h.
+ * y = act(... + residual); residual_last is refused.  in[6]: bn_stats.h.
  *
  * Its dgrad undoes the same activation first: dz = dy * act'(z), known from y
- * (kern_unary_knows_y()) or, ReLU's, from y's signs: U8 of C / 8 channels, bit
- * j of (n,i,p) being y(n, 8i + j, p) > 0; 8 divides C.  dresidual is dz.  in[6]
- * and in[7] are added to dscale and dshift and may be their memory; one of dx
- * and dresidual may be dy's.
- * The dgrads of layer and group norm take their statistics from x once more.
- * Their dscale has x's shape: dy (x - mean) / sqrt(var + epsilon), each element
- * for itself, which KERN_REDUCE then sums. */
+ * (kern_unary_grad_from_output()) or, ReLU's, from y's signs: U8 of C / 8
+ * channels, bit j of (n,i,p) being y(n, 8i + j, p) > 0; 8 divides C.  dresidual
+ * is dz.  in[6] and in[7] are added to dscale and dshift and may be their
+ * memory; one of dx and dresidual may be dy's. The dgrads of layer and group
+ * norm take their statistics from x once more. Their dscale has x's shape: dy
+ * (x - mean) / sqrt(var + epsilon), each element for itself, which KERN_REDUCE
+ * then sums. */
 struct kern_norm {
     float epsilon;
     float momentum; /* of running statistics, in training alone */
@@ -244,7 +245,7 @@ struct kern_unary {
  * derivative there is 0 (ReLU, clip: those inside the bounds pass), or the one
  * of the branch that the definition above takes; roundings, sign and NOT have
  * derivative 0. */
-bool kern_unary_knows_y(const struct kern_unary *f);
+bool kern_unary_grad_from_output(const struct kern_unary *f);
 
 enum kern_binary_kind {
     KERN_ADD,
@@ -302,7 +303,7 @@ struct kern_reduce {
  *   h[n,r] = act(sum_c w[r,c] m[n,c] + bias[r])
  *   y[n,k] = epilogue's act(sum_r w2[k,r] h[n,r] + bias2[k])
  * x: N,C,spatial; w: R,C; w2: K,R; y: N,K,1,... of x's rank. */
-struct kern_squeeze {
+struct kern_squeeze_excite {
     struct kern_unary act; /* between the layers */
 };
 
@@ -466,7 +467,7 @@ union kern_attr {
     struct kern_binary binary;
     struct kern_softmax softmax;
     struct kern_reduce reduce;
-    struct kern_squeeze squeeze;
+    struct kern_squeeze_excite squeeze_excite;
     struct kern_arg_reduce arg_reduce;
     struct kern_gather gather;
     struct kern_pad pad;
@@ -537,11 +538,14 @@ struct kern_device {
 enum {
     KERN_NONDETERMINISTIC = 1u << 0, /* two runs may differ in rounding */
     KERN_STRIDED = 1u << 1,          /* takes any strides, out included */
-    KERN_INEXACT = 1u << 2,    /* not exact on small integers (Winograd, FFT) */
-    KERN_TF32 = 1u << 3,       /* rounds F32 factors to TF32: allow_tf32 only */
-    KERN_BASELINE = 1u << 4,   /* for comparison: plans of inference take it
-                                * where no other row can be taken */
-    KERN_ROUNDS_BIAS = 1u << 5 /* the bias, to the type of the output */
+    KERN_INEXACT = 1u << 2,  /* not exact on small integers (Winograd, FFT) */
+    KERN_TF32 = 1u << 3,     /* rounds F32 factors to TF32: allow_tf32 only */
+    KERN_BASELINE = 1u << 4, /* for comparison: plans of inference take it
+                              * where no other row can be taken */
+    KERN_ROUNDS_BIAS = 1u << 5, /* the bias, to the type of the output */
+    KERN_BN_STATS = 1u << 6,    /* knows partial statistics (bn_stats.h) */
+    KERN_INPUT_SCALE = 1u << 7  /* knows a scale of its input
+                                 * (input_scale.h) */
 };
 
 struct kern_row;

@@ -196,7 +196,7 @@ static const struct op_rule {
     [KERN_WHERE] = {3, 3, false, problem_check_where, 1, 1},
     [KERN_SOFTMAX] = {1, 1, false, problem_check_softmax, 1, 1},
     [KERN_REDUCE] = {1, 2, false, problem_check_reduce, 1, 1},
-    [KERN_SQUEEZE] = {3, 5, true, problem_check_squeeze, 1, 1},
+    [KERN_SQUEEZE_EXCITE] = {3, 5, true, problem_check_squeeze, 1, 1},
     [KERN_ARG_REDUCE] = {1, 1, false, problem_check_arg_reduce, 1, 1},
     [KERN_GATHER] = {2, 2, false, problem_check_gather, 1, 1},
     [KERN_PAD] = {1, 1, false, problem_check_pad, 1, 1},

@@ -42,9 +42,9 @@ int problem_check_conv_wgrad(const struct kern_problem *p,
 int problem_check_pool(const struct kern_problem *p, struct infer_error *why);
 int problem_check_pool_dgrad(const struct kern_problem *p,
                              struct infer_error *why);
-int problem_check_moments(const struct kern_problem *p,
-                          const struct kern_tensor *of,
-                          struct infer_error *why);
+int problem_check_bn_stats(const struct kern_problem *p,
+                           const struct kern_tensor *of,
+                           struct infer_error *why);
 
 /* ---- problem_plain.c: parts of several checks, then one an operation */
 

@@ -277,7 +277,7 @@ int problem_check_squeeze(const struct kern_problem *p, struct infer_error *why)
         y.dim[i] = 1;
     int r = problem_expect_like(p, "output", &p->out[0], &y, why);
     if (r == 0)
-        r = problem_check_unary_kind(p, p->attr.squeeze.act.kind, why);
+        r = problem_check_unary_kind(p, p->attr.squeeze_excite.act.kind, why);
     if (r == 0)
         r = problem_expect_vectors(p, 3, 3, "bias", w->dim[0], why);
     return r < 0 ? r

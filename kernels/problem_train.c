@@ -94,7 +94,7 @@ int problem_check_batch_norm_train(const struct kern_problem *p,
     if (r == 0 && p->epilogue.residual_last)
         return REFUSE(p, why, "adds its residual before the activation only");
     if (r == 0)
-        r = problem_check_moments(p, x, why);
+        r = problem_check_bn_stats(p, x, why);
     if (r == 0)
         r = check_signs(p, kern_problem_out(p, 5), x, why);
     return r < 0 ? r : check_float_but(p, -1, 5, why);
@@ -122,7 +122,7 @@ int problem_check_batch_norm_dgrad(const struct kern_problem *p,
         r = signs ? check_signs(p, y, x, why)
                   : problem_expect_like(p, "y", y, x, why);
     if (r == 0 && p->epilogue.act.kind != KERN_IDENTITY &&
-        (!y || !kern_unary_knows_y(&p->epilogue.act)))
+        (!y || !kern_unary_grad_from_output(&p->epilogue.act)))
         return REFUSE(p, why,
                       "needs y and an activation whose derivative is "
                       "known from it");
@@ -167,7 +167,7 @@ int problem_check_unary_dgrad(const struct kern_problem *p,
         r = problem_expect_like(p, "y", y, &p->in[0], why);
     if (r == 0 && !x == !y)
         return REFUSE(p, why, "needs one of x and y");
-    if (r == 0 && !x && !kern_unary_knows_y(&p->attr.unary))
+    if (r == 0 && !x && !kern_unary_grad_from_output(&p->attr.unary))
         return REFUSE(p, why, "the derivative is not known from y");
     return r < 0 ? r : check_float(p, why);
 }
@@ -295,7 +295,7 @@ int problem_check_step(const struct kern_problem *p, struct infer_error *why)
 }
 
 /* The moments that a kind of update moves: m where it has a momentum. */
-static int check_moments(const struct kern_problem *p, struct infer_error *why)
+static int check_bn_stats(const struct kern_problem *p, struct infer_error *why)
 {
     const enum kern_update_kind kind = p->attr.update.kind;
     const bool adam = kind == KERN_UPDATE_ADAM || kind == KERN_UPDATE_ADAMW;
@@ -339,5 +339,5 @@ int problem_check_update(const struct kern_problem *p, struct infer_error *why)
                       infer_dtype_name(copy->dtype));
     if (r == 0)
         r = problem_expect_shape(p, "copy", copy, 1, &n, why);
-    return r < 0 ? r : check_moments(p, why);
+    return r < 0 ? r : check_bn_stats(p, why);
 }

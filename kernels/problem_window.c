@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "kernels/base/scalar.h"
-#include "kernels/factors.h"
-#include "kernels/moments.h"
+#include "kernels/input_scale.h"
+#include "kernels/bn_stats.h"
 
 static int check_spatial(const struct kern_problem *p, struct infer_error *why)
 {
@@ -131,11 +131,12 @@ int problem_check_conv_wgrad(const struct kern_problem *p,
     return check_conv(&fprop, why);
 }
 
-/* Moments have parts as kernels/moments.h has them. */
-int problem_check_moments(const struct kern_problem *p,
-                          const struct kern_tensor *of, struct infer_error *why)
+/* Moments have parts as kernels/bn_stats.h has them. */
+int problem_check_bn_stats(const struct kern_problem *p,
+                           const struct kern_tensor *of,
+                           struct infer_error *why)
 {
-    const struct kern_tensor *t = moments_of(p);
+    const struct kern_tensor *t = bn_stats_of(p);
 
     if (!t)
         return 0;
@@ -150,16 +151,17 @@ int problem_check_moments(const struct kern_problem *p,
         return REFUSE(p, why, "moments are not dense P, 2, %lld",
                       (long long)of->dim[1]);
     if (pixels < 1 || t->dim[0] < 1 ||
-        t->dim[0] != moments_parts(moments_part(t->dim[0], pixels), pixels))
+        t->dim[0] != bn_stats_parts(bn_stats_part(t->dim[0], pixels), pixels))
         return REFUSE(p, why, "%lld pixels have no moments of %lld parts",
                       (long long)pixels, (long long)t->dim[0]);
     return 0;
 }
 
 /* One factor an image and channel of the input. */
-static int check_factors(const struct kern_problem *p, struct infer_error *why)
+static int check_input_scale(const struct kern_problem *p,
+                             struct infer_error *why)
 {
-    const struct kern_tensor *x = &p->in[0], *factors = factors_of(p);
+    const struct kern_tensor *x = &p->in[0], *factors = input_scale_of(p);
     int64_t dim[KERN_MAX_RANK] = {x->dim[0], x->dim[1], 1, 1, 1};
 
     if (factors && (factors->dtype != x->dtype || !scalar_is_float(x->dtype)))
@@ -175,8 +177,8 @@ int problem_check_conv_fprop(const struct kern_problem *p,
     int r = check_conv(p, why);
 
     if (r == 0)
-        r = check_factors(p, why);
-    return r < 0 ? r : problem_check_moments(p, &p->out[0], why);
+        r = check_input_scale(p, why);
+    return r < 0 ? r : problem_check_bn_stats(p, &p->out[0], why);
 }
 
 /* The output extent is free: every output takes what reaches it. */

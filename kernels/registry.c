@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/factors.h"
+#include "kernels/input_scale.h"
 #include "kernels/kern.h"
-#include "kernels/moments.h"
+#include "kernels/bn_stats.h"
 
 #define KERN_ROW(symbol) extern const struct kern_row symbol;
 #include "kernels/kernels.def"
@@ -69,10 +69,10 @@ static int check_row(const struct kern_row *row, const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED,
                          "%s computes in TF32, which was not asked for",
                          row->name);
-    if (moments_of(p) && !(row->flags & KERN_MOMENTS))
-        return error_set(why, INFER_EUNSUPPORTED, "%s knows no moments",
+    if (bn_stats_of(p) && !(row->flags & KERN_BN_STATS))
+        return error_set(why, INFER_EUNSUPPORTED, "%s knows no bn_stats",
                          row->name);
-    if (factors_of(p) && !(row->flags & KERN_FACTORS))
+    if (input_scale_of(p) && !(row->flags & KERN_INPUT_SCALE))
         return error_set(why, INFER_EUNSUPPORTED, "%s knows no factors",
                          row->name);
     return 0;

@@ -237,7 +237,7 @@ int infer_session_layer(const struct infer_session *session, int index,
     s = plan->prepared ? plan->run[index] : plan->step[index];
     memset(out, 0, sizeof *out);
     out->name = plan_step_name(plan, s);
-    out->op = s->main && s->exec.problem.op != KERN_SQUEEZE
+    out->op = s->main && s->exec.problem.op != KERN_SQUEEZE_EXCITE
                   ? graph_op_info(plan->g->node[s->node].op)->name
                   : kern_op_name(s->exec.problem.op);
     out->kernel = s->exec.row->name;

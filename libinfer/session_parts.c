@@ -6,9 +6,9 @@
  * each layer waits for memory; a few images at a time stay inside, at the
  * price of reading the weights once for each part.  So a batch is run in parts
  * where an image moves more activations than there are weights, and where its
- * images do not meet (graph_apart()).  One plan serves all parts: where they
- * do not divide the batch evenly the last one begins earlier, inside the part
- * before it, and computes a few images again.
+ * images do not meet (graph_separable()).  One plan serves all parts: where
+ * they do not divide the batch evenly the last one begins earlier, inside the
+ * part before it, and computes a few images again.
  *
  * Outputs of all parts are gathered in memory of the session, where
  * infer_session_read() finds them.
@@ -173,7 +173,7 @@ static int make(struct infer_session *s, struct plan *part, int64_t batch,
     p->images = images;
     /* Sizes that do not fit are left to the plan of the whole to explain. */
     if (graph_infer_shapes(whole, s->shape, NULL) < 0 ||
-        !graph_apart(whole, part->g)) {
+        !graph_separable(whole, part->g)) {
         parts_free(p);
         return 0;
     }

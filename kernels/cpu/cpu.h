@@ -104,7 +104,7 @@ bool cpu_has_avx512(void);
 void cpu_sigmoid_avx512(float a, bool times_x, const float *x, float *y,
                         int64_t n);
 /* dx[i] = dy[i] act'(x[i]), or the same by y[i] = act(x[i]) where
- * kern_unary_knows_y(); dx may be dy. */
+ * kern_unary_grad_from_output(); dx may be dy. */
 void cpu_slope_by_x(const struct kern_unary *act, const float *dy,
                     const float *x, float *dx, int64_t n);
 void cpu_slope_by_y(const struct kern_unary *act, const float *dy,

@@ -103,7 +103,7 @@ int64_t ref_mul_i64(int64_t a, int64_t b);
 /* ---- functions ----------------------------------------------------- */
 
 double ref_unary(const struct kern_unary *f, double x);
-/* Its derivative, from x, and from y where kern_unary_knows_y(). */
+/* Its derivative, from x, and from y where kern_unary_grad_from_output(). */
 double ref_unary_slope(const struct kern_unary *f, double x);
 double ref_unary_slope_by_y(const struct kern_unary *f, double y);
 

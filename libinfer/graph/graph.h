@@ -278,7 +278,7 @@ int graph_infer_shapes(struct graph *g, const struct graph_shape *shapes,
  * part are copies of one graph with their shapes inferred for two batches;
  * true says that part, run over slices of whole's inputs, gives slices of
  * whole's outputs. */
-bool graph_apart(const struct graph *whole, const struct graph *part);
+bool graph_separable(const struct graph *whole, const struct graph *part);
 
 /* ---- operations ---------------------------------------------------- */
 
@@ -308,7 +308,7 @@ struct graph_field {
 };
 
 struct graph_shape_args; /* see ops/op.h */
-struct graph_apart_args;
+struct graph_separable_args;
 
 struct graph_op_info {
     const char *name;     /* "conv", as in JSON */
@@ -325,7 +325,7 @@ struct graph_op_info {
     /* Whether entry n along dimension 0 of the output follows from entry n of
      * the inputs alone, given that the sizes say nothing against it.  NULL: no,
      * for all that is known. */
-    bool (*apart)(const struct graph_apart_args *args);
+    bool (*apart)(const struct graph_separable_args *args);
 };
 
 /* Never NULL for a valid op. */

@@ -28,14 +28,14 @@ static bool sizes_follow(const struct pair *p, int value)
                   (size_t)(w->rank - 1) * sizeof w->dim[0]) == 0;
 }
 
-static bool node_apart(struct pair *p, const struct graph_node *n)
+static bool node_separable(struct pair *p, const struct graph_node *n)
 {
     const struct graph_op_info *info = graph_op_info(n->op);
-    struct graph_apart_args args = {.attr = &n->attr,
-                                    .n_in = n->n_in,
-                                    .residual = info->max_in,
-                                    .varies = p->in_varies,
-                                    .in = p->in};
+    struct graph_separable_args args = {.attr = &n->attr,
+                                        .n_in = n->n_in,
+                                        .residual = info->max_in,
+                                        .varies = p->in_varies,
+                                        .in = p->in};
     bool any = false;
     int i;
 
@@ -59,7 +59,7 @@ static bool node_apart(struct pair *p, const struct graph_node *n)
     return info->apart && info->apart(&args);
 }
 
-static bool inputs_apart(struct pair *p)
+static bool inputs_separable(struct pair *p)
 {
     const struct graph *g = p->whole;
     int i;
@@ -78,15 +78,15 @@ static bool inputs_apart(struct pair *p)
     return g->n_inputs > 0 && p->whole_batch != p->part_batch;
 }
 
-static bool all_apart(struct pair *p)
+static bool all_separable(struct pair *p)
 {
     const struct graph *g = p->whole;
     int i;
 
-    if (!inputs_apart(p))
+    if (!inputs_separable(p))
         return false;
     for (i = 0; i < g->n_nodes; i++)
-        if (g->node[i].op != GRAPH_NONE && !node_apart(p, &g->node[i]))
+        if (g->node[i].op != GRAPH_NONE && !node_separable(p, &g->node[i]))
             return false;
     for (i = 0; i < g->n_outputs; i++)
         if (!p->varies[g->output[i]])
@@ -94,7 +94,7 @@ static bool all_apart(struct pair *p)
     return true;
 }
 
-bool graph_apart(const struct graph *whole, const struct graph *part)
+bool graph_separable(const struct graph *whole, const struct graph *part)
 {
     struct pair p = {.whole = whole, .part = part};
     size_t most = 1;
@@ -108,7 +108,7 @@ bool graph_apart(const struct graph *whole, const struct graph *part)
     p.in_varies = calloc(most, sizeof *p.in_varies);
     p.in = calloc(most, sizeof(const struct graph_value *));
     if (p.varies && p.in_varies && p.in)
-        apart = all_apart(&p);
+        apart = all_separable(&p);
     free(p.varies);
     free(p.in_varies);
     free(p.in);

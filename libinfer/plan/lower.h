@@ -41,11 +41,12 @@ void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
 void lower_begin_binary(const struct lower *l, struct plan_emit *e);
 
 /* A product that a convolution may take along as factors of its input
- * (lower_factors.c): true where the node has been lowered to its image. */
-bool lower_put_off(const struct lower *l);
+ * (lower_input_scale.c): true where the node has been lowered to its image. */
+bool lower_defer_scale(const struct lower *l);
 /* The same when that convolution is lowered: puts the factors of its input, if
  * it has any, into e, or, unless `may` and a row takes them, their product. */
-int lower_take_factors(const struct lower *l, bool may, struct plan_emit *e);
+int lower_fuse_input_scale(const struct lower *l, bool may,
+                           struct plan_emit *e);
 
 /* v with other dims: a view where strides can express it, else a view of a
  * dense copy. */

@@ -50,7 +50,7 @@ int lower_binary(const struct lower *l)
 {
     struct plan_emit e;
 
-    if (lower_put_off(l))
+    if (lower_defer_scale(l))
         return 0;
     lower_begin_binary(l, &e);
     return lower_end(l, &e);

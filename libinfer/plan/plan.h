@@ -72,8 +72,8 @@ struct plan_value {
     struct view view;
     int uses;
     /* The value is view times these, N, C and ones, a product that nobody has
-     * made yet (lower_factors.c). */
-    bool has_factors;
+     * made yet (lower_input_scale.c). */
+    bool has_input_scale;
     struct view factors;
     /* Where the value is part of a concatenation that is built in place: the
      * value that holds it (-1: none), and where along which axis. */

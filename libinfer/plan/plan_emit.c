@@ -357,7 +357,8 @@ static void make_bare(const struct plan_emit *e, struct plan_emit *bare)
 static bool is_product(enum kern_op op)
 {
     return op == KERN_CONV_FPROP || op == KERN_CONV_TRANSPOSE_FPROP ||
-           op == KERN_DENSE_FPROP || op == KERN_MATMUL || op == KERN_SQUEEZE;
+           op == KERN_DENSE_FPROP || op == KERN_MATMUL ||
+           op == KERN_SQUEEZE_EXCITE;
 }
 
 /* Notes that nothing computes the node and goes on with a result of the right
@@ -392,7 +393,7 @@ bool plan_is_vector(enum kern_op op, int i)
     case KERN_GROUP_NORM:
     case KERN_PRELU:
         return i > 0;
-    case KERN_SQUEEZE:
+    case KERN_SQUEEZE_EXCITE:
         return i > 2;
     default:
         return false;

@@ -65,8 +65,8 @@ struct kern_tensor make_out(struct maker *m, const struct dims *s);
 /* A vector beside activations, and the type that those have. */
 struct kern_tensor make_vector(struct maker *m, int64_t n);
 enum infer_dtype vector_dtype(const struct maker *m);
-/* And that of moments. */
-enum infer_dtype moments_dtype(const struct maker *m);
+/* And that of bn_stats. */
+enum infer_dtype bn_stats_dtype(const struct maker *m);
 struct kern_unary make_activation(struct rng *r);
 void make_window_problem(struct maker *m, int k);
 /* Operations of inference but those with windows. */

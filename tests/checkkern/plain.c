@@ -192,7 +192,7 @@ static void make_squeeze(struct maker *m, int k)
     if (rng_chance(&m->rng, 80))
         p->in[4] = make_vector(m, w2.dim[0]);
     p->out[0] = make_out(m, &y);
-    p->attr.squeeze.act = make_activation(&m->rng);
+    p->attr.squeeze_excite.act = make_activation(&m->rng);
     make_epilogue(m);
 }
 
@@ -507,7 +507,7 @@ void make_plain_problem(struct maker *m, int k)
     case KERN_REDUCE:
         make_reduce(m, k);
         break;
-    case KERN_SQUEEZE:
+    case KERN_SQUEEZE_EXCITE:
         make_squeeze(m, k);
         break;
     case KERN_ARG_REDUCE:

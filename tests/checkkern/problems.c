@@ -78,7 +78,7 @@ enum infer_dtype vector_dtype(const struct maker *m)
                                                                     : m->dtype;
 }
 
-enum infer_dtype moments_dtype(const struct maker *m)
+enum infer_dtype bn_stats_dtype(const struct maker *m)
 {
     return m->dtype == INFER_F64 ? INFER_F64 : INFER_F32;
 }
@@ -260,7 +260,8 @@ static void spoil_attribute(struct kern_problem *p, struct rng *r)
     case KERN_SCALE_SHIFT:
     case KERN_LAYER_NORM:
     case KERN_GROUP_NORM:
-    case KERN_SQUEEZE: /* a function, of which not all have a bounded slope */
+    case KERN_SQUEEZE_EXCITE: /* a function, of which not all have a bounded
+                                 slope */
     case KERN_BATCH_NORM_TRAIN:
     case KERN_BATCH_NORM_DGRAD:
     case KERN_LAYER_NORM_DGRAD:
@@ -345,7 +346,7 @@ void problem_make(const struct kern_row *row, const struct problem_id *id,
     /* Weights are known when planning, most of the time. */
     if (out->op < KERN_CONV_WGRAD && !m.changing &&
         (fixed || rng_chance(&m.rng, 80)))
-        out->constant_in = out->op == KERN_SQUEEZE          ? 6u
+        out->constant_in = out->op == KERN_SQUEEZE_EXCITE   ? 6u
                            : kern_op_residual(out->op) == 3 ? 6u
                                                             : 2u;
     out->deterministic = rng_chance(&m.rng, 20);

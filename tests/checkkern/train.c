@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Problems of training: ways back, statistics, losses, updates. */
-#include "kernels/moments.h"
+#include "kernels/bn_stats.h"
 #include "tests/checkkern/checkkern.h"
 
 static void set_in(struct kern_problem *p, int i, struct kern_tensor t)
@@ -83,14 +83,14 @@ static struct kern_tensor make_signs(struct maker *m, const struct dims *s,
 }
 
 /* Of a convolution before it, in parts of any size. */
-static struct kern_tensor make_moments_of(struct maker *m,
-                                          const struct kern_tensor *x)
+static struct kern_tensor make_bn_stats_of(struct maker *m,
+                                           const struct kern_tensor *x)
 {
     const int64_t pixels = kern_tensor_count(x) / x->dim[1];
     const int64_t part = (int64_t)1 << rng_range(&m->rng, 0, 7);
-    const int64_t dim[3] = {moments_parts(part, pixels), 2, x->dim[1]};
+    const int64_t dim[3] = {bn_stats_parts(part, pixels), 2, x->dim[1]};
 
-    return kern_tensor_dense(moments_dtype(m), 3, dim, KERN_NCHW);
+    return kern_tensor_dense(bn_stats_dtype(m), 3, dim, KERN_NCHW);
 }
 
 static void make_batch_norm_train(struct maker *m, int k)
@@ -107,8 +107,8 @@ static void make_batch_norm_train(struct maker *m, int k)
         set_out(p, i, out_vector(m, c));
     }
     some_residual(m, &s);
-    if (m->row->flags & KERN_MOMENTS && rng_chance(&m->rng, 30))
-        set_in(p, 6, make_moments_of(m, &p->in[0]));
+    if (m->row->flags & KERN_BN_STATS && rng_chance(&m->rng, 30))
+        set_in(p, 6, make_bn_stats_of(m, &p->in[0]));
     p->attr.norm.epsilon = 0x1p-10f;
     p->attr.norm.momentum = 0.1f;
     p->epilogue.act = make_known(&m->rng);
@@ -184,7 +184,7 @@ static void make_unary_dgrad(struct maker *m, int k)
     if (f->kind == KERN_LEAKY_RELU || f->kind == KERN_HARD_SIGMOID)
         f->a = 0.25f;
     set_in(p, 0, make_in(m, &s));
-    set_in(p, kern_unary_knows_y(f) && rng_chance(&m->rng, 60) ? 2 : 1,
+    set_in(p, kern_unary_grad_from_output(f) && rng_chance(&m->rng, 60) ? 2 : 1,
            make_in(m, &s));
     set_out(p, 0, make_out(m, &s));
     some_residual(m, &s);
@@ -308,7 +308,7 @@ static void make_step(struct maker *m)
 }
 
 /* m and v where the rule has them. */
-static void make_moments(struct maker *m, int64_t n)
+static void make_bn_stats(struct maker *m, int64_t n)
 {
     struct kern_problem *p = m->p;
     const enum kern_update_kind kind = p->attr.update.kind;
@@ -349,7 +349,7 @@ static void make_update(struct maker *m, int k)
     }
     if (a->kind >= KERN_UPDATE_ADAM || rng_chance(&m->rng, 60))
         set_in(p, 3, flat(INFER_F32, KERN_STEP_SIZE));
-    make_moments(m, n);
+    make_bn_stats(m, n);
     if (a->kind == KERN_UPDATE_NONE || rng_chance(&m->rng, 40)) {
         set_in(p, 6, flat(INFER_F32, n));
         set_out(p, KERN_UPDATE_AVERAGE, flat(INFER_F32, n));

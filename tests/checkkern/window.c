@@ -3,8 +3,8 @@
  * ways back.  A convolution's dgrad is a transposed convolution. */
 #include <string.h>
 
-#include "kernels/factors.h"
-#include "kernels/moments.h"
+#include "kernels/input_scale.h"
+#include "kernels/bn_stats.h"
 #include "tests/checkkern/checkkern.h"
 
 /* One 2-D problem; pads are top, left, bottom, right. */
@@ -140,7 +140,7 @@ int window_fixed_count(enum kern_op op)
     (void)list_of(op, &count);
     if (op == KERN_CONV_TRANSPOSE_FPROP)
         count += COUNT(conv_cases);
-    /* Behind all others, weights that are not constant, and moments. */
+    /* Behind all others, weights that are not constant, and bn_stats. */
     return count * VARIANTS + (op == KERN_CONV_FPROP ? 2 * count : 0);
 }
 
@@ -589,58 +589,58 @@ static void fixed_epilogue(struct maker *m, int variant)
 
 /* Moments of the output, in the parts that rows give, at random in others, and
  * nothing behind the sum but a bias. */
-static void add_moments(struct maker *m)
+static void add_bn_stats(struct maker *m)
 {
     struct kern_problem *p = m->p;
     const int64_t k = p->out[0].dim[1];
     const int64_t pixels = kern_tensor_count(&p->out[0]) / k;
     const int64_t part = rng_chance(&m->rng, 85)
-                             ? MOMENTS_PART
+                             ? BN_STATS_PART
                              : (int64_t)1 << rng_range(&m->rng, 0, 8);
-    const int64_t dim[3] = {moments_parts(part, pixels), 2, k};
+    const int64_t dim[3] = {bn_stats_parts(part, pixels), 2, k};
 
     if (rng_chance(&m->rng, 40)) {
         p->in[2] = make_vector(m, k);
         p->n_in = 3;
     }
-    p->out[1] = kern_tensor_dense(moments_dtype(m), 3, dim, KERN_NCHW);
+    p->out[1] = kern_tensor_dense(bn_stats_dtype(m), 3, dim, KERN_NCHW);
     p->n_out = 2;
 }
 
 /* Factors of the input, dense as rows of fixed strides take them or not. */
-static void add_factors(struct maker *m)
+static void add_input_scale(struct maker *m)
 {
     struct kern_problem *p = m->p;
     const int rank = p->in[0].rank;
     const int64_t dim[KERN_MAX_RANK] = {p->in[0].dim[0], p->in[0].dim[1], 1, 1,
                                         1};
 
-    p->in[FACTORS_IN] =
+    p->in[INPUT_SCALE_IN] =
         rng_chance(&m->rng, 85)
             ? kern_tensor_dense(p->in[0].dtype, rank, dim, KERN_NCHW)
             : make_tensor(m, p->in[0].dtype, rank, dim, false);
-    p->n_in = FACTORS_IN + 1;
+    p->n_in = INPUT_SCALE_IN + 1;
 }
 
 /* Whether the problem at random gets them: few where a row is for others too.
  */
-static bool has_factors(struct maker *m, int k)
+static bool has_input_scale(struct maker *m, int k)
 {
     const bool few = m->row->backend == INFER_BACKEND_REF;
 
     return m->p->op == KERN_CONV_FPROP && k >= window_fixed_count(m->p->op) &&
-           (m->row->flags & KERN_FACTORS) && scalar_is_float(m->dtype) &&
+           (m->row->flags & KERN_INPUT_SCALE) && scalar_is_float(m->dtype) &&
            rng_chance(&m->rng, few ? 30 : 80);
 }
 
-/* Problem k, or one at random, of convolutions that give moments. */
-static bool has_moments(struct maker *m, int k)
+/* Problem k, or one at random, of convolutions that give bn_stats. */
+static bool has_bn_stats(struct maker *m, int k)
 {
     if (m->p->op != KERN_CONV_FPROP)
         return false;
     if (k < window_fixed_count(m->p->op))
         return k >= COUNT(conv_cases) * (VARIANTS + 1);
-    return m->row->flags & KERN_MOMENTS && rng_chance(&m->rng, 30);
+    return m->row->flags & KERN_BN_STATS && rng_chance(&m->rng, 30);
 }
 
 /* The convolution whose dgrad is problem k, or false: a transposed one. */
@@ -682,7 +682,7 @@ static void make_shape(struct maker *m, int k, struct shape *s)
         whole_shape(s, &m->rng);
     else if (is_pool(m->p->op) && rng_chance(&m->rng, 25))
         halving_shape(s, &m->rng);
-    else if ((m->row->flags & KERN_FACTORS) &&
+    else if ((m->row->flags & KERN_INPUT_SCALE) &&
              rng_chance(&m->rng,
                         m->row->backend == INFER_BACKEND_REF ? 10 : 80))
         squeezed_shape(s, &m->rng);
@@ -719,12 +719,12 @@ void make_window_problem(struct maker *m, int k)
         fill_pool(m, &s, variant == 1 || rng_chance(&m->rng, 30));
     else
         fill_conv(m, &s);
-    if (has_moments(m, k))
-        add_moments(m);
+    if (has_bn_stats(m, k))
+        add_bn_stats(m);
     else if (fixed && !pool)
         fixed_epilogue(m, variant);
     else
         make_epilogue(m);
-    if (has_factors(m, k))
-        add_factors(m);
+    if (has_input_scale(m, k))
+        add_input_scale(m);
 }

@@ -7,7 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
-#include "kernels/factors.h"
+#include "kernels/input_scale.h"
 #include "libinfer/graph/graph.h"
 #include "tools/kbench/kbench.h"
 
@@ -339,9 +339,9 @@ static void add_epilogue(const struct kb_figures *f,
     }
     if (f->factors && f->op == KERN_CONV_FPROP) {
         const int64_t dim[] = {f->n, f->c, 1, 1};
-        p->in[FACTORS_IN] =
+        p->in[INPUT_SCALE_IN] =
             kern_tensor_dense(precision->dtype, 4, dim, KERN_NCHW);
-        p->n_in = FACTORS_IN + 1;
+        p->n_in = INPUT_SCALE_IN + 1;
     }
 }
 

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/factors.h"
+#include "kernels/input_scale.h"
 #include "tools/kbench/kbench.h"
 #include "tools/verify/verify.h"
 
@@ -234,7 +234,7 @@ static bool map_index(const struct mapping *m, int i, const int64_t *index,
             whole[0] = t->dim[0] - 1;
         return true;
     }
-    if (m->sample == SAMPLE_PIXELS && i == FACTORS_IN) {
+    if (m->sample == SAMPLE_PIXELS && i == INPUT_SCALE_IN) {
         whole[0] = m->points->at[index[0]][0];
         return true;
     }
@@ -273,8 +273,8 @@ static void shrink_pixels(struct kern_problem *p, int points)
 
     if (residual >= 0 && kern_problem_in(p, residual))
         flat[2] = &p->in[residual];
-    if (factors_of(p))
-        p->in[FACTORS_IN].dim[0] = points;
+    if (input_scale_of(p))
+        p->in[INPUT_SCALE_IN].dim[0] = points;
     for (int i = 0; i < 3 && flat[i]; i++) {
         struct kern_tensor *t = flat[i];
         if (p->op == KERN_DENSE_FPROP) {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/factors.h"
+#include "kernels/input_scale.h"
 #include "tools/verify/verify.h"
 
 double bound_unit(enum infer_dtype dtype)
@@ -51,7 +51,7 @@ static void make_absolute(struct kern_problem *p)
     p->epilogue.act.kind = KERN_IDENTITY;
     p->epilogue.residual_last = false;
     if (p->op == KERN_CONV_FPROP)
-        p->n_out = 1; /* without moments */
+        p->n_out = 1; /* without bn_stats */
     if (p->op == KERN_BINARY && p->attr.binary.kind == KERN_SUB)
         p->attr.binary.kind = KERN_ADD;
     if (p->op == KERN_MATMUL)
@@ -298,9 +298,9 @@ static void add_bias_rounding(const struct truth *t, enum infer_dtype dtype,
 /* What a row that knows factors may lose where it rounds x times its factor to
  * x's type: a unit of each product and, where that is subnormal, half of the
  * smallest number, times a weight, which lies within -1 .. 1. */
-static double factors_loss(const struct kern_exec *e, double *tiny)
+static double input_scale_loss(const struct kern_exec *e, double *tiny)
 {
-    const bool there = factors_of(&e->problem) != NULL;
+    const bool there = input_scale_of(&e->problem) != NULL;
     const enum infer_dtype dtype = e->problem.in[0].dtype;
 
     *tiny = there ? problem_terms(&e->problem) * bound_tiny(dtype) : 0;
@@ -308,15 +308,15 @@ static double factors_loss(const struct kern_exec *e, double *tiny)
 }
 
 /* Moments are measured on outputs that have their own bound. */
-static bool moments_bound(const struct truth *t, const struct kern_exec *e,
-                          double u, double *tol, struct infer_error *err)
+static bool bn_stats_bound(const struct truth *t, const struct kern_exec *e,
+                           double u, double *tol, struct infer_error *err)
 {
     const size_t count = (size_t)kern_tensor_count(&t->p.out[0]);
     double *y = calloc(count + 1, sizeof(*y));
     const bool ok = y && bound_fill(t, 0, e, y, err);
 
     if (ok)
-        bound_moments(t, e->problem.out[0].dtype, u, y, tol);
+        bound_bn_stats(t, e->problem.out[0].dtype, u, y, tol);
     free(y);
     return ok;
 }
@@ -338,8 +338,8 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
     if (bound_train(t, o, u, tol))
         return true;
     if (t->p.op == KERN_CONV_FPROP && o == 1)
-        return moments_bound(t, e, u, tol, err);
-    if (t->p.op == KERN_SQUEEZE)
+        return bn_stats_bound(t, e, u, tol, err);
+    if (t->p.op == KERN_SQUEEZE_EXCITE)
         return bound_squeeze(t, u, tol);
     if (t->p.op == KERN_LAYER_NORM || t->p.op == KERN_GROUP_NORM) {
         norm_bound(t, u, tol);
@@ -358,7 +358,7 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
     }
     if (count > 0 && local_bound(&t->p, y[0], u) < 0) {
         double tiny;
-        const double lost = factors_loss(e, &tiny);
+        const double lost = input_scale_loss(e, &tiny);
         const bool ok = sum_bound(t, u, factor + lost, tiny, tol, err);
         if (ok && (e->flags & KERN_ROUNDS_BIAS) && kern_problem_in(&t->p, 2))
             add_bias_rounding(t, e->problem.out[0].dtype, tol);

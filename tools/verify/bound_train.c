@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/moments.h"
+#include "kernels/bn_stats.h"
 #include "tools/verify/verify.h"
 
 static double load(const struct truth *t, int i, int64_t at)
@@ -62,7 +62,7 @@ static struct statistics measure(const struct truth *t,
 static struct statistics join(const struct truth *t, const struct channel *ch)
 {
     const int64_t parts = t->p.in[6].dim[0];
-    const int64_t size = moments_part(parts, ch->n);
+    const int64_t size = bn_stats_part(parts, ch->n);
     struct statistics s = {0, 0, 0};
 
     for (int pass = 0; pass < 2; pass++)
@@ -90,7 +90,7 @@ static void train_channel(const struct truth *t, int o,
 {
     const double n = (double)ch->n, sums = 8 * sqrt(n) * u;
     const struct statistics s =
-        moments_of(&t->p) ? join(t, ch) : measure(t, ch);
+        bn_stats_of(&t->p) ? join(t, ch) : measure(t, ch);
     const double mean = s.mean, var = s.var;
     const double inverse = 1 / sqrt(var + (double)t->p.attr.norm.epsilon);
     const double kappa = 1 + (var + 2 * s.square) * inverse * inverse;

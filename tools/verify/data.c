@@ -91,7 +91,7 @@ double problem_terms(const struct kern_problem *p)
             if (p->attr.reduce.axes >> i & 1)
                 n *= (double)x->dim[i];
         return n;
-    case KERN_SQUEEZE:
+    case KERN_SQUEEZE_EXCITE:
         return product(x->dim, 1, x->rank) + (double)w->dim[0];
     case KERN_REDUCE_DGRAD: /* a norm is a sum over all that it covers */
         return p->attr.reduce.kind == KERN_REDUCE_L2
@@ -163,7 +163,7 @@ static bool squeeze_is_exact(const struct kern_problem *p)
     const double hidden = 2 * 3 * (double)x->dim[1] + 3;
     int exponent;
 
-    return unary_is_exact(&p->attr.squeeze.act) &&
+    return unary_is_exact(&p->attr.squeeze_excite.act) &&
            frexp(pixels, &exponent) == 0.5 &&
            64 * pixels * (2 * hidden * (double)p->in[1].dim[0] + 3) <= 0x1p24;
 }
@@ -208,7 +208,7 @@ bool data_is_exact(const struct kern_problem *p)
         return scalar_is_integer(p->in[0].dtype) ||
                (p->attr.reduce.kind != KERN_REDUCE_MEAN &&
                 p->attr.reduce.kind != KERN_REDUCE_L2);
-    case KERN_SQUEEZE:
+    case KERN_SQUEEZE_EXCITE:
         return squeeze_is_exact(p);
     case KERN_RESIZE:
     case KERN_RESIZE_DGRAD:
@@ -249,7 +249,7 @@ static double exact_value(const struct kern_problem *p, int i, struct rng *rng)
         if (i == 1)
             return sparse(p, rng, (double)rng_range(rng, -2, 2));
         break;
-    case KERN_SQUEEZE:
+    case KERN_SQUEEZE_EXCITE:
         if (i == 1 || i == 2)
             return (double)rng_range(rng, -2, 2);
         break;

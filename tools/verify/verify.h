@@ -89,7 +89,8 @@ bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
 /* The same for the operations of training that are no plain sums
  * (bound_train.c); false where an operation is none of them. */
 bool bound_train(const struct truth *t, int o, double u, double *tol);
-/* And of squeeze and excitation (bound_squeeze.c).  False: out of memory. */
+/* And of squeeze and excitation (bound_squeeze_excite.c).  False: out of
+ * memory. */
 bool bound_squeeze(const struct truth *t, double u, double *tol);
 /* A function's largest slope, or a little above it. */
 double bound_slope(const struct kern_unary *f);
@@ -106,9 +107,9 @@ enum bound_way bound_way(const struct kern_row *row);
 void bound_transform(const struct truth *t, enum bound_way way, double u,
                      double *tol);
 /* Those of the moments of a convolution whose outputs, of type `stored`, have
- * the bounds y_tol (bound_moments.c). */
-void bound_moments(const struct truth *t, enum infer_dtype stored, double u,
-                   const double *y_tol, double *tol);
+ * the bounds y_tol (bound_bn_stats.c). */
+void bound_bn_stats(const struct truth *t, enum infer_dtype stored, double u,
+                    const double *y_tol, double *tol);
 /* Half a unit in the last place of a type, relative; and the absolute one
  * where results underflow. */
 double bound_unit(enum infer_dtype dtype);

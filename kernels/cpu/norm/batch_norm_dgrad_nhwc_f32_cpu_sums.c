@@ -198,10 +198,10 @@ static void store_vector(const struct kern_problem *p,
     ((float *)args->out[out])[c] = (float)v;
 }
 
-static void fill_factors(const struct kern_problem *p,
-                         const struct kern_args *args,
-                         const struct channel_shape *s, const double *sum,
-                         float *a, float *b, float *d)
+static void fill_input_scale(const struct kern_problem *p,
+                             const struct kern_args *args,
+                             const struct channel_shape *s, const double *sum,
+                             float *a, float *b, float *d)
 {
     const float *scale = args->in[SCALE], *inverse = args->in[INVERSE];
     const double n = (double)s->pixels;
@@ -243,8 +243,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     for (int64_t i = 0; i < s.channels; i++)
         mean[i] = ((const float *)args->in[MEAN])[i];
     channel_widen(&s, mean);
-    fill_factors(p, args, &s, channel_sum(&sums, c + channel_row_floats(&s)), a,
-                 b, c);
+    fill_input_scale(p, args, &s,
+                     channel_sum(&sums, c + channel_row_floats(&s)), a, b, c);
     channel_widen(&s, a);
     channel_widen(&s, b);
     channel_widen(&s, c);

@@ -131,7 +131,7 @@ static void measure(const struct image *m)
 }
 
 /* a, b and c from the means of h and h xn. */
-static void fill_factors(const struct image *m)
+static void fill_input_scale(const struct image *m)
 {
     const int64_t n = m->channels / m->norm->groups;
 
@@ -176,7 +176,7 @@ static void run_image(const struct image *m)
     measure(m);
     for (int64_t c = 0; c < m->channels; c++)
         m->ones[c] = 1.0f;
-    fill_factors(m);
+    fill_input_scale(m);
     for (int64_t p = 0; p < m->pixels; p++)
         store_pixel(m, p * m->channels);
 }

@@ -85,7 +85,7 @@ CPU_INLINE void rmsprop(bool has_m, const struct rule *r,
     }
 }
 
-/* AdamW's decay does not go through the moments. */
+/* AdamW's decay does not go through the bn_stats. */
 CPU_INLINE void adam(bool decoupled, const struct rule *r,
                      const struct arrays *a, int64_t n)
 {

@@ -28,7 +28,7 @@
 extern "C" {
 #include "kernels/base/checked.h"
 #include "kernels/cuda/conv/conv.h"
-#include "kernels/moments.h"
+#include "kernels/bn_stats.h"
 }
 
 #define THREADS   256
@@ -572,5 +572,5 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     REPACK_ROW(conv2d_##direction##_nhwc_f32_cuda_repack, operation,           \
                INFER_F32, 0)
 
-REPACK_ROWS(fprop, KERN_CONV_FPROP, KERN_MOMENTS)
+REPACK_ROWS(fprop, KERN_CONV_FPROP, KERN_BN_STATS)
 REPACK_ROWS(dgrad, KERN_CONV_DGRAD, 0)

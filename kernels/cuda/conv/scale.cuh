@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two adjacent numbers of 16 bits times their factors (kernels/factors.h), each
- * product rounded to the type. */
+/* Two adjacent numbers of 16 bits times their factors (kernels/input_scale.h),
+ * each product rounded to the type. */
 #ifndef KERNELS_CUDA_CONV_SCALE_CUH
 #define KERNELS_CUDA_CONV_SCALE_CUH
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 extern "C" {
-#include "kernels/factors.h"
+#include "kernels/input_scale.h"
 }
 
 template <typename PAIR>

@@ -12,10 +12,10 @@
  * column n of tile j is channel n / 2 * 2 TILES + 2 j + n % 2, so that a lane
  * ends with 2 TILES channels side by side.  No shared memory.
  *
- * With factors (kernels/factors.h) a lane multiplies what it has loaded with
- * those of the same channels, and blocks go from the last pixels to the first:
- * the global pooling that made the factors has read the last images last, which
- * the L2 cache still holds.
+ * With factors (kernels/input_scale.h) a lane multiplies what it has loaded
+ * with those of the same channels, and blocks go from the last pixels to the
+ * first: the global pooling that made the factors has read the last images
+ * last, which the L2 cache still holds.
  */
 #include <stdlib.h>
 
@@ -105,13 +105,14 @@ narrow_store(const struct narrow_args &a, int m, int t,
     }
 }
 
-/* BLOCKS: of 32 channels; TILES: of 8 outputs; FACTORS: whether x has them. */
-template <typename T, int BLOCKS, int TILES, bool FACTORS>
+/* BLOCKS: of 32 channels; TILES: of 8 outputs; INPUT_SCALE: whether x has them.
+ */
+template <typename T, int BLOCKS, int TILES, bool INPUT_SCALE>
 static __global__ void __launch_bounds__(NARROW_THREADS)
     narrow_kernel(const __grid_constant__ struct narrow_args a)
 {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int block = FACTORS ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    const int block = INPUT_SCALE ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     const int m0 = block * NARROW_PIXELS + threadIdx.x / 32 * 32;
     const T *const w = (const T *)a.w + t * 8, *const x =
                                                    (const T *)a.x + t * 8;
@@ -135,7 +136,7 @@ static __global__ void __launch_bounds__(NARROW_THREADS)
         for (int b = 0; b < BLOCKS; b++)
             narrow_load(x + (size_t)m * a.g.x_pitch + b * 32, v[b][i]);
     }
-    if (FACTORS) {
+    if (INPUT_SCALE) {
 #pragma unroll
         for (int i = 0; i < 4; i++)
             narrow_scale<T, BLOCKS>(a, min(m0 + g + 8 * i, a.g.m - 1), i, t, v);
@@ -179,7 +180,8 @@ static int narrow_supports(const struct kern_problem *p,
                          "takes pixels that lie multiples of 8 elements apart, "
                          "found %d, %d and %d",
                          g.x_pitch, g.y_pitch, g.r_pitch);
-    if (factors_of(p) && !kern_tensor_is_dense(factors_of(p), KERN_NCHW))
+    if (input_scale_of(p) &&
+        !kern_tensor_is_dense(input_scale_of(p), KERN_NCHW))
         return error_set(why, INFER_EUNSUPPORTED, "takes dense factors");
     return 0;
 }
@@ -224,12 +226,12 @@ static int narrow_pack(const struct kern_exec *e, int i, const void *src,
 
 typedef void (*narrow_function)(const struct narrow_args);
 
-template <typename T, int BLOCKS, bool FACTORS>
+template <typename T, int BLOCKS, bool INPUT_SCALE>
 static narrow_function narrow_for(int k)
 {
-    return k == 8    ? narrow_kernel<T, BLOCKS, 1, FACTORS>
-           : k == 16 ? narrow_kernel<T, BLOCKS, 2, FACTORS>
-                     : narrow_kernel<T, BLOCKS, 4, FACTORS>;
+    return k == 8    ? narrow_kernel<T, BLOCKS, 1, INPUT_SCALE>
+           : k == 16 ? narrow_kernel<T, BLOCKS, 2, INPUT_SCALE>
+                     : narrow_kernel<T, BLOCKS, 4, INPUT_SCALE>;
 }
 
 template <typename T>
@@ -255,7 +257,7 @@ static int narrow_launch(const struct kern_exec *e,
     a.out = output_of(e, args, g->k);
     a.out.y_pitch = g->y_pitch;
     a.out.r_pitch = g->r_pitch;
-    a.factors = factors_of(&e->problem) ? args->in[FACTORS_IN] : NULL;
+    a.factors = input_scale_of(&e->problem) ? args->in[INPUT_SCALE_IN] : NULL;
     a.pixels.init((uint32_t)(g->p * g->q));
     return launch_chained(narrow_of<T>(g, a.factors != NULL),
                           dim3(conv_ceil_div(g->m, NARROW_PIXELS)),
@@ -271,7 +273,7 @@ static int narrow_launch(const struct kern_exec *e,
         .dtype = kind,                                                         \
         .acc = INFER_F32,                                                      \
         .min_sm = 80,                                                          \
-        .flags = KERN_FACTORS,                                                 \
+        .flags = KERN_INPUT_SCALE,                                             \
         .supports = narrow_supports,                                           \
         .estimate = narrow_estimate,                                           \
         .prepare = narrow_prepare,                                             \

@@ -137,7 +137,7 @@ static __device__ __forceinline__ void factors(const struct dgrad_args &a,
 }
 
 static __global__ void __launch_bounds__(NORM_THREADS)
-    factors_kernel(const __grid_constant__ struct dgrad_args a)
+    input_scale_kernel(const __grid_constant__ struct dgrad_args a)
 {
     const int c = (int)(blockIdx.x * (NORM_THREADS / 32) + threadIdx.x / 32);
     float dz, product;
@@ -224,7 +224,7 @@ static int run_act(struct dgrad_args *a, const struct kern_args *args,
                            args->stream, *a, err);
 
     if (r == 0 && !a->s.brief)
-        r = launch_chained(factors_kernel,
+        r = launch_chained(input_scale_kernel,
                            dim3(cuda_blocks(a->s.channels, NORM_THREADS / 32)),
                            dim3(NORM_THREADS), 0, args->stream, *a, err);
     if (r < 0)

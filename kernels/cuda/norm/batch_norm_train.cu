@@ -15,12 +15,12 @@
 #include "kernels/cuda/walk.cuh"
 
 extern "C" {
-#include "kernels/moments.h"
+#include "kernels/bn_stats.h"
 }
 
 #define VECTORS_IN  0x1eu /* scale, shift, mean, var */
 #define VECTORS_OUT 0x1eu
-#define MOMENTS     6 /* of in[] */
+#define BN_STATS    6 /* of in[] */
 
 /* Vectors that a thread of the first pass has on their way at once, vectors of
  * each tensor that one of the last pass has, and blocks of that pass that a
@@ -33,7 +33,7 @@ template <typename T, int V> struct moments {
     typedef pack<T, V> operands;
     float x0[V];
 
-    __device__ __forceinline__ moments(const struct train_args &a, int c)
+    __device__ __forceinline__ bn_stats(const struct train_args &a, int c)
     {
         unpack<T, V>(pack_load<T, V>((const T *)a.x + c), x0);
     }
@@ -61,8 +61,8 @@ static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     sum_kernel(const __grid_constant__ struct train_args a)
 {
     launch_wait();
-    norm_sum_part<moments<T, V>, struct train_args, V, SUM_BATCH>(a, a.s,
-                                                                  a.parts);
+    norm_sum_part<bn_stats<T, V>, struct train_args, V, SUM_BATCH>(a, a.s,
+                                                                   a.parts);
 }
 
 /* The same sums over pixels, part by part: a part of n pixels adds n d and its
@@ -76,12 +76,12 @@ template <int V> struct joined {
 
     __device__ __forceinline__ joined(const struct train_args &a, int c)
     {
-        unpack<float, V>(pack_load<float, V>(a.moments + c), x0);
+        unpack<float, V>(pack_load<float, V>(a.bn_stats + c), x0);
     }
     static __device__ __forceinline__ void
     load(const struct train_args &a, int64_t part, int c, struct operands *o)
     {
-        const float *at = a.moments + part * 2 * a.s.channels + c;
+        const float *at = a.bn_stats + part * 2 * a.s.channels + c;
 
         o->mean = pack_load<float, V>(at);
         o->squares = pack_load<float, V>(at + a.s.channels);
@@ -137,7 +137,7 @@ static __device__ __forceinline__ uint32_t place(const struct train_args &a,
     const uint32_t end =
         (a.vectors + NORM_THREADS - 1) / NORM_THREADS * NORM_THREADS;
 
-    if (!a.moments || i >= end)
+    if (!a.bn_stats || i >= end)
         return i;
     return end - NORM_THREADS - i + 2 * threadIdx.x;
 }
@@ -222,9 +222,9 @@ static struct norm_shape summed_shape(const struct train_args *a,
                                       const struct kern_tensor *x,
                                       int multiprocessors)
 {
-    if (!a->moments)
+    if (!a->bn_stats)
         return norm_shape_of(x, V, NORM_FEW, multiprocessors);
-    const int64_t dim[2] = {moments_parts(a->part, a->pixels), x->dim[1]};
+    const int64_t dim[2] = {bn_stats_parts(a->part, a->pixels), x->dim[1]};
     const struct kern_tensor parts =
         kern_tensor_dense(INFER_F32, 2, dim, KERN_NCHW);
 
@@ -235,12 +235,12 @@ template <typename T, int V>
 static int sum_up(const struct train_args *a, const struct kern_tensor *x,
                   void *stream, struct infer_error *err)
 {
-    const int v = a->moments ? joined_at_once(x) : V;
+    const int v = a->bn_stats ? joined_at_once(x) : V;
     const dim3 grid(cuda_blocks(a->s.channels / v, a->s.columns), a->s.parts);
     void (*const join)(const struct train_args) =
         v == JOINED ? join_kernel<JOINED> : join_kernel<1>;
 
-    return launch_chained(a->moments ? join : sum_kernel<T, V>, grid,
+    return launch_chained(a->bn_stats ? join : sum_kernel<T, V>, grid,
                           dim3(NORM_THREADS), 0, stream, *a, err);
 }
 
@@ -317,9 +317,9 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.x = args->in[0];
     a.residual = kern_problem_in(p, 5) ? args->in[5] : NULL;
     a.pixels = (int)(kern_tensor_count(&p->in[0]) / p->in[0].dim[1]);
-    if (moments_of(p)) {
-        a.moments = (const float *)args->in[MOMENTS];
-        a.part = (int)moments_part(p->in[MOMENTS].dim[0], a.pixels);
+    if (bn_stats_of(p)) {
+        a.bn_stats = (const float *)args->in[BN_STATS];
+        a.part = (int)bn_stats_part(p->in[BN_STATS].dim[0], a.pixels);
     }
     a.scale = (const float *)args->in[1];
     a.shift = (const float *)args->in[2];
@@ -338,7 +338,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.act = p->epilogue.act;
     if (s->shape.vectors)
         return run_resident<T, wide>(&a, s, &p->in[0], args->stream, err);
-    if (norm_vectors(p, args, VECTORS_IN | 1u << MOMENTS, VECTORS_OUT, wide))
+    if (norm_vectors(p, args, VECTORS_IN | 1u << BN_STATS, VECTORS_OUT, wide))
         return run_vectors<T, wide>(&a, args, &p->in[0], sms, err);
     return run_vectors<T, 1>(&a, args, &p->in[0], sms, err);
 }
@@ -349,9 +349,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     struct kern_problem rest = *p;
 
     (void)d;
-    if (moments_of(p) && p->in[MOMENTS].dtype != INFER_F32)
+    if (bn_stats_of(p) && p->in[BN_STATS].dtype != INFER_F32)
         return error_set(why, INFER_EUNSUPPORTED, "takes moments in F32");
-    rest.in[MOMENTS].dtype = INFER_NONE; /* neither vector nor activation */
+    rest.in[BN_STATS].dtype = INFER_NONE; /* neither vector nor activation */
     return norm_supports(&rest, VECTORS_IN, VECTORS_OUT, why);
 }
 
@@ -361,8 +361,9 @@ static struct resident_shape resident_of(const struct kern_problem *p,
 {
     const struct resident_shape none = {0, 0};
 
-    return moments_of(p) ? none
-                         : resident_shape_of(&p->in[0], RESIDENT_TRAIN_MOST, d);
+    return bn_stats_of(p)
+               ? none
+               : resident_shape_of(&p->in[0], RESIDENT_TRAIN_MOST, d);
 }
 
 static int variants(const struct kern_problem *p, const struct kern_device *d,
@@ -384,4 +385,4 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
 }
 
-RESIDENT_ROWS(batch_norm_train, KERN_BATCH_NORM_TRAIN, KERN_MOMENTS)
+RESIDENT_ROWS(batch_norm_train, KERN_BATCH_NORM_TRAIN, KERN_BN_STATS)

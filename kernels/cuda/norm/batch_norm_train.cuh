@@ -9,7 +9,7 @@
 struct train_args {
     struct norm_shape s;      /* of what is summed: x or its parts */
     const void *x, *residual; /* NULL: none */
-    const float *moments;     /* NULL: none */
+    const float *bn_stats;    /* NULL: none */
     int pixels, part;         /* of x, and of a part */
     const float *scale, *shift, *mean_in, *var_in;
     float *mean, *inverse, *mean_out, *var_out;
@@ -30,7 +30,7 @@ statistics(const struct train_args &a, int c, float sum, float squares,
 {
     const float n = (float)a.pixels;
     const float offset = sum / n;
-    const float x0 = a.moments ? a.moments[c] : to_float(((const T *)a.x)[c]);
+    const float x0 = a.bn_stats ? a.bn_stats[c] : to_float(((const T *)a.x)[c]);
     const float mean = x0 + offset;
     const float var = fmaxf(squares / n - offset * offset, 0.0f);
     const float inverse = 1.0f / sqrtf(var + a.epsilon);

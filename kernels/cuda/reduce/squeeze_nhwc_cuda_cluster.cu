@@ -379,7 +379,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
                   ? (const float *)args->in[BIAS2]
                   : NULL;
     a.y = args->out[0];
-    a.act = e->problem.attr.squeeze.act;
+    a.act = e->problem.attr.squeeze_excite.act;
     a.act2 = e->problem.epilogue.act;
     if (image_vector(&e->problem.in[X]) > 1)
         return run_width<T, 16 / (int)sizeof(T)>(a, args->stream, err);
@@ -395,7 +395,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 #define SQUEEZE_ROW(symbol, type)                                              \
     const struct kern_row symbol = {                                           \
         .name = #symbol,                                                       \
-        .op = KERN_SQUEEZE,                                                    \
+        .op = KERN_SQUEEZE_EXCITE,                                             \
         .backend = INFER_BACKEND_CUDA,                                         \
         .layout = KERN_NHWC,                                                   \
         .dtype = type,                                                         \

@@ -40,8 +40,8 @@ struct wgmma_args {
     int per_tap; /* chunks of one (r, s) */
     int chunks;  /* of the whole depth */
     int tiles_m, tiles_n;
-    float *moments;         /* NULL: none */
-    const void *factors;    /* rows of c, one an image (wgmma_factors.cuh) */
+    float *bn_stats;     /* NULL: none */
+    const void *factors; /* rows of c, one an image (wgmma_input_scale.cuh) */
     struct fast_div pixels; /* of an image, where there are factors */
 };
 
@@ -50,35 +50,35 @@ struct wgmma_args {
 /* WEIGHTS: matrices of packed weights; HALF: of 16 bits; DOWN: weights are read
  * as they lie in training, w[d's channel][tap][n], and may have changed since
  * the launch before.  Their taps are walked backwards: what is computed is a
- * gradient of inputs.  FACTORS: x is multiplied with them on its way
- * (wgmma_factors.cuh). */
+ * gradient of inputs.  INPUT_SCALE: x is multiplied with them on its way
+ * (wgmma_input_scale.cuh). */
 struct wgmma_f16 {
     typedef __half type;
-    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, FACTORS = 0 };
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, INPUT_SCALE = 0 };
 };
 struct wgmma_bf16 {
     typedef __nv_bfloat16 type;
-    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, FACTORS = 0 };
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, INPUT_SCALE = 0 };
 };
 struct wgmma_f16_down {
     typedef __half type;
-    enum { WEIGHTS = 1, HALF = 1, DOWN = 1, FACTORS = 0 };
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 1, INPUT_SCALE = 0 };
 };
 struct wgmma_bf16_down {
     typedef __nv_bfloat16 type;
-    enum { WEIGHTS = 1, HALF = 1, DOWN = 1, FACTORS = 0 };
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 1, INPUT_SCALE = 0 };
 };
 /* Factors rounded to TF32: x by the copy engine, w when it is packed. */
 struct wgmma_tf32 {
     typedef float type;
-    enum { WEIGHTS = 1, HALF = 0, DOWN = 0, FACTORS = 0 };
+    enum { WEIGHTS = 1, HALF = 0, DOWN = 0, INPUT_SCALE = 0 };
 };
 /* Single precision: x = big + small, both TF32 to nearest, likewise w, which
  * is packed as two matrices, and x w = small big + big small + big big; what is
  * dropped is below 2^-21 of a product. */
 struct wgmma_tf32x3 {
     typedef float type;
-    enum { WEIGHTS = 2, HALF = 0, DOWN = 0, FACTORS = 0 };
+    enum { WEIGHTS = 2, HALF = 0, DOWN = 0, INPUT_SCALE = 0 };
 };
 
 /* ---- the ring ------------------------------------------------------ */
@@ -202,7 +202,7 @@ wgmma_produce(const struct wgmma_args &a, struct wgmma_ring *ring,
 
 /* What a warpgroup keeps beside a tile's sums, and how it begins: the first of
  * its MT times 64 pixels is m, the first of its chunks `chunk`.  Nothing but in
- * wgmma_factors.cuh. */
+ * wgmma_input_scale.cuh. */
 template <typename M, int MT> struct wgmma_beside {
 };
 

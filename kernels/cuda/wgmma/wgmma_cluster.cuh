@@ -24,7 +24,7 @@
 #define KERNELS_CUDA_WGMMA_WGMMA_CLUSTER_CUH
 
 #include "kernels/cuda/wgmma/wgmma.cuh"
-#include "kernels/cuda/wgmma/wgmma_factors.cuh"
+#include "kernels/cuda/wgmma/wgmma_input_scale.cuh"
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
 
 template <typename M, int WGS, int BN, int STAGES> struct wgmma_cluster {

@@ -153,12 +153,13 @@ static int wgmma_supports(const struct kern_problem *p,
     if (!C::CLUSTER && !unary_is_in_place(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "its activation is left to other kernels");
-    if (C::mode::FACTORS && (s.windows || !factors_of(p) ||
-                             !kern_tensor_is_dense(factors_of(p), KERN_NCHW)))
+    if (C::mode::INPUT_SCALE &&
+        (s.windows || !input_scale_of(p) ||
+         !kern_tensor_is_dense(input_scale_of(p), KERN_NCHW)))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense factors, and windows of one without "
                          "strides and pads");
-    if (moments_of(p) &&
+    if (bn_stats_of(p) &&
         (p->epilogue.act.kind != KERN_IDENTITY ||
          kern_problem_in(p, CONV_RESIDUAL) || p->out[1].dtype != INFER_F32 ||
          p->out[1].dim[0] != conv_ceil_div(s.g.m, 64)))
@@ -211,7 +212,7 @@ static double wgmma_stores_us(const struct kern_problem *p,
         s->multiprocessors % s->tiles_n == 0
             ? conv_ceil_div(full, columns)
             : conv_ceil_div(s->g.k, columns) / (double)s->tiles_n;
-    const double slot = moments_of(p)                       ? 1
+    const double slot = bn_stats_of(p)                      ? 1
                         : unary_bends(p->epilogue.act.kind) ? 0.45
                                                             : 0.85;
     const double residual = kern_problem_in(p, CONV_RESIDUAL) ? 0.1 : 0;
@@ -322,7 +323,7 @@ static int wgmma_prepare(struct kern_exec *e, const struct kern_device *d,
     return 0;
 }
 
-/* Puts packed weights of 16 bits in the order of wgmma_factors_place(). */
+/* Puts packed weights of 16 bits in the order of wgmma_input_scale_place(). */
 static inline void wgmma_place_weights(int64_t count, uint16_t *w)
 {
     uint16_t chunk[64];
@@ -330,7 +331,7 @@ static inline void wgmma_place_weights(int64_t count, uint16_t *w)
     for (; count > 0; count -= 64, w += 64) {
         memcpy(chunk, w, sizeof(chunk));
         for (int d = 0; d < 64; d++)
-            w[d] = chunk[wgmma_factors_place(d)];
+            w[d] = chunk[wgmma_input_scale_place(d)];
     }
 }
 
@@ -344,7 +345,7 @@ static int wgmma_pack(const struct kern_exec *e, int i, const void *src,
     (void)err;
     conv_pack_rows(&s->g, e->problem.in[i].dtype, src, to, C::ROUND,
                    s->pitch / (s->g.r * s->g.s), s->pitch, dst);
-    if (C::mode::FACTORS)
+    if (C::mode::INPUT_SCALE)
         wgmma_place_weights((int64_t)s->g.k * s->pitch, (uint16_t *)dst);
     if (C::mode::WEIGHTS == 2)
         conv_split_tf32((int64_t)s->g.k * s->pitch, (float *)dst);
@@ -403,9 +404,9 @@ static int wgmma_fill(const struct kern_exec *e, const struct kern_args *args,
     a->out = output_of(e, args, s->g.k);
     a->out.y_pitch = s->g.y_pitch;
     a->out.r_pitch = s->g.r_pitch;
-    a->moments = moments_of(&e->problem) ? (float *)args->out[1] : NULL;
-    a->factors = C::mode::FACTORS ? args->in[FACTORS_IN] : NULL;
-    if (C::mode::FACTORS)
+    a->bn_stats = bn_stats_of(&e->problem) ? (float *)args->out[1] : NULL;
+    a->factors = C::mode::INPUT_SCALE ? args->in[INPUT_SCALE_IN] : NULL;
+    if (C::mode::INPUT_SCALE)
         a->pixels.init((uint32_t)(s->g.p * s->g.q));
     a->apart = (uintptr_t)a->out.y % 16 != 0;
     a->windows = s->windows;
@@ -431,7 +432,7 @@ static int wgmma_launch_tile(const struct kern_exec *e,
                           C::STAGES, C::SLOTS, false>;
     void (*const measuring)(const struct wgmma_args) =
         wgmma_tile_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
-                          C::STAGES, C::SLOTS, C::MOMENTS != 0>;
+                          C::STAGES, C::SLOTS, C::BN_STATS != 0>;
     const struct wgmma_state *s = (const struct wgmma_state *)e->state;
     const int tiles = s->tiles_m * s->tiles_n;
     struct wgmma_args a;
@@ -442,7 +443,7 @@ static int wgmma_launch_tile(const struct kern_exec *e,
     if (r < 0)
         return r;
     return launch_chained(
-        a.moments ? measuring : plain,
+        a.bn_stats ? measuring : plain,
         dim3(tiles < s->multiprocessors ? tiles : s->multiprocessors),
         dim3(L::THREADS), L::SHARED, args->stream, a, err);
 }
@@ -481,7 +482,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
         .dtype = kind,                                                         \
         .acc = INFER_F32,                                                      \
         .min_sm = 90,                                                          \
-        .flags = (row_flags) | (symbol##_config::MOMENTS ? KERN_MOMENTS : 0u), \
+        .flags =                                                               \
+            (row_flags) | (symbol##_config::BN_STATS ? KERN_BN_STATS : 0u),    \
         .supports = wgmma_supports<symbol##_config>,                           \
         .estimate = wgmma_estimate<symbol##_config>,                           \
         .variants =                                                            \
@@ -512,8 +514,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             STAGES = stages,                                                   \
             SLOTS = slots,                                                     \
             TWO_FIT = 0,                                                       \
-            MOMENTS = m::HALF && !m::FACTORS && bn >= 64 &&                    \
-                      (operation) == KERN_CONV_FPROP,                          \
+            BN_STATS = m::HALF && !m::INPUT_SCALE && bn >= 64 &&               \
+                       (operation) == KERN_CONV_FPROP,                         \
             PERCENT = percent                                                  \
         };                                                                     \
         static double estimate(const struct kern_problem *p,                   \
@@ -538,7 +540,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             TWO_FIT = wgmma_cluster<m, wgs, bn, stages>::SHARED <=             \
                       WGMMA_SHARED_OF_TWO,                                     \
             DEEP = !TWO_FIT && (stages) > 5,                                   \
-            MOMENTS = 0,                                                       \
+            BN_STATS = 0,                                                      \
             PERCENT = percent                                                  \
         };                                                                     \
         static double estimate(const struct kern_problem *p,                   \
@@ -598,17 +600,17 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
 
 /* The tiles whose input is multiplied with factors; registers hold 64 rows of a
  * chunk and their factors beside the sums, hence no more than MT = 2. */
-#define WGMMA_ROWS_FACTORS(conv, m, kind)                                      \
-    WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, KERN_FACTORS, 2,  \
-                   1, 2, 128, 4, 5, 60)                                        \
-    WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, KERN_FACTORS, 2,   \
-                   1, 2, 64, 5, 4, 45)                                         \
-    WGMMA_TILE_ROW(conv##_128x32, KERN_CONV_FPROP, m, kind, KERN_FACTORS, 2,   \
-                   1, 2, 32, 6, 4, 30)                                         \
+#define WGMMA_ROWS_INPUT_SCALE(conv, m, kind)                                  \
+    WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, KERN_INPUT_SCALE, \
+                   2, 1, 2, 128, 4, 5, 60)                                     \
+    WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, KERN_INPUT_SCALE,  \
+                   2, 1, 2, 64, 5, 4, 45)                                      \
+    WGMMA_TILE_ROW(conv##_128x32, KERN_CONV_FPROP, m, kind, KERN_INPUT_SCALE,  \
+                   2, 1, 2, 32, 6, 4, 30)                                      \
     WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind,          \
-                      KERN_FACTORS, 1, 64, 5, 40)                              \
+                      KERN_INPUT_SCALE, 1, 64, 5, 40)                          \
     WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind,          \
-                      KERN_FACTORS, 1, 32, 8, 28)
+                      KERN_INPUT_SCALE, 1, 32, 8, 28)
 
 /* The tiles in single precision, which need registers for
  * a second set of sums and two matrices of weights.

@@ -23,9 +23,9 @@
  * fetched into the slot beforehand (loaded[], freed[] are the barriers) and
  * replaced in place.
  *
- * Moments (kernels/moments.h), where MOMENTS is set: when all warps of a
+ * Moments (kernels/bn_stats.h), where BN_STATS is set: when all warps of a
  * consumer have filled a slot, each takes them of 16 of its columns
- * (wgmma_moments.cuh).  A slot is filled again two barriers later at least.
+ * (wgmma_bn_stats.cuh).  A slot is filled again two barriers later at least.
  *
  * Bytes: STAGES * (BM + WEIGHTS * BN) * 128 + WGS * SLOTS * 8192 + barriers of
  * 8 bytes, two a stage and two a slot.
@@ -34,9 +34,9 @@
 #define KERNELS_CUDA_WGMMA_WGMMA_TILE_CUH
 
 #include "kernels/cuda/wgmma/wgmma.cuh"
-#include "kernels/cuda/wgmma/wgmma_factors.cuh"
+#include "kernels/cuda/wgmma/wgmma_input_scale.cuh"
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
-#include "kernels/cuda/wgmma/wgmma_moments.cuh"
+#include "kernels/cuda/wgmma/wgmma_bn_stats.cuh"
 
 template <typename M, int MT, int TEAM, int WGS, int BN, int STAGES, int SLOTS>
 struct wgmma_tile {
@@ -46,7 +46,7 @@ struct wgmma_tile {
         PARTS = BN / USED,
         BOXES = MT * PARTS, /* slots that a consumer's part of a tile fills */
         BM = 64 * MT * TEAM,
-        BACKWARDS = M::FACTORS,
+        BACKWARDS = M::INPUT_SCALE,
         TEAMS = WGS / TEAM,
         TURN = 1,   /* the barrier that team 0 awaits; the next is team 1's */
         FILLED = 3, /* those of consumers whose slot is full */
@@ -88,8 +88,8 @@ struct wgmma_slots {
  * engine cannot write. */
 template <typename T, int COLUMNS>
 static __device__ __forceinline__ void
-wgmma_store_apart(const struct wgmma_args &a, const unsigned char *rows, int m,
-                  int n)
+wgmma_store_separable(const struct wgmma_args &a, const unsigned char *rows,
+                      int m, int n)
 {
     for (int i = threadIdx.x % 32; i < 16 * COLUMNS; i += 32) {
         const int row = i / COLUMNS, column = i % COLUMNS;
@@ -148,7 +148,8 @@ wgmma_send(const struct wgmma_args &a, float *v, struct wgmma_slots *s,
     hopper_publish();
     __syncwarp();
     if (a.apart)
-        wgmma_store_apart<T, L::USED>(a, shared + at + rows * 128, m + rows, n);
+        wgmma_store_separable<T, L::USED>(a, shared + at + rows * 128, m + rows,
+                                          n);
     if (first && !a.apart)
         hopper_copy_back(&a.y, base + at + rows * 128, n, m + rows);
     if (first) {
@@ -208,7 +209,7 @@ wgmma_store_measured(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
 {
     float kept[L::BOXES] = {};
 
-    static_assert(SLOTS > 1 && L::USED == 64, "see above, wgmma_moments.cuh");
+    static_assert(SLOTS > 1 && L::USED == 64, "see above, wgmma_bn_stats.cuh");
 #pragma unroll
     for (int box = 0; box < L::BOXES; box++) {
         const int n = n0 + box % L::PARTS * L::USED;
@@ -228,7 +229,7 @@ wgmma_store_measured(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
     for (int box = 0; box < L::BOXES; box++) {
         const int m = m0 + box / L::PARTS * 64;
         if (m < a.g.m)
-            wgmma_keep(a.moments, a.g.k, m / 64, n0 + box % L::PARTS * L::USED,
+            wgmma_keep(a.bn_stats, a.g.k, m / 64, n0 + box % L::PARTS * L::USED,
                        kept[box]);
     }
 }
@@ -273,7 +274,7 @@ wgmma_fetch_residuals(const struct wgmma_args &a, uint32_t base)
 /* ---- the kernel ---------------------------------------------------- */
 
 template <typename M, typename L, int MT, int TEAM, int BN, int STAGES,
-          int SLOTS, bool MOMENTS>
+          int SLOTS, bool BN_STATS>
 static __device__ __forceinline__ void
 wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
 {
@@ -286,7 +287,7 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
     wgmma_skip<STAGES>(&ring, team * a.chunks);
     if (L::TEAMS == 2 && team == 1)
         hopper_arrive(L::TURN, 256);
-    if (!a.known || M::FACTORS)
+    if (!a.known || M::INPUT_SCALE)
         launch_wait();
     for (int tile = blockIdx.x + team * gridDim.x; tile < tiles;
          tile += L::TEAMS * gridDim.x) {
@@ -304,7 +305,7 @@ wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
         wgmma_skip<STAGES>(&ring, (L::TEAMS - 1) * a.chunks);
         if (!slots.used)
             launch_wait();
-        if constexpr (MOMENTS)
+        if constexpr (BN_STATS)
             wgmma_store_measured<typename M::type, L, MT, BN, SLOTS>(
                 a, acc, &slots, shared, base, group, m0 + member * MT * 64, n0);
         else
@@ -338,7 +339,7 @@ static __device__ __forceinline__ void wgmma_fill(const struct wgmma_args &a,
 }
 
 template <typename M, int MT, int TEAM, int WGS, int BN, int STAGES, int SLOTS,
-          bool MOMENTS>
+          bool BN_STATS>
 static __global__ void __launch_bounds__(128 * WGS + 128, 1)
     wgmma_tile_kernel(const __grid_constant__ struct wgmma_args a)
 {
@@ -367,8 +368,8 @@ static __global__ void __launch_bounds__(128 * WGS + 128, 1)
     launch_release();
     if (threadIdx.x < L::CONSUMERS) {
         hopper_take<L::CONSUMER>();
-        wgmma_consume<M, L, MT, TEAM, BN, STAGES, SLOTS, MOMENTS>(a, shared,
-                                                                  base);
+        wgmma_consume<M, L, MT, TEAM, BN, STAGES, SLOTS, BN_STATS>(a, shared,
+                                                                   base);
     } else {
         hopper_give<L::PRODUCER>();
         if (threadIdx.x == L::CONSUMERS) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution of 1 to 3 dimensions: one row of outputs at a time, each output
  * summed in the order of the window, then the channels. */
-#include "kernels/factors.h"
-#include "kernels/moments.h"
+#include "kernels/input_scale.h"
+#include "kernels/bn_stats.h"
 #include "kernels/ref/conv/conv.h"
 
 /* A weight, times the input's factor at the offset s where it has factors. */
 static double weight(const struct ref_conv *v, int64_t f, int64_t s)
 {
     return ref_load(v->p->in[1].dtype, v->args->in[1], f) *
-           ref_optional(factors_of(v->p), v->args->in[FACTORS_IN], s, 1);
+           ref_optional(input_scale_of(v->p), v->args->in[INPUT_SCALE_IN], s,
+                        1);
 }
 
 /* Adds one tap of all channels to the sums; x, f and s are the offsets of its
@@ -17,7 +18,7 @@ static double weight(const struct ref_conv *v, int64_t f, int64_t s)
 static void add_tap(const struct ref_conv *v, int64_t r, int64_t x, int64_t f,
                     int64_t s)
 {
-    const struct kern_tensor *factors = factors_of(v->p);
+    const struct kern_tensor *factors = input_scale_of(v->p);
     const int64_t step = factors ? factors->stride[1] : 0;
     const struct ref_window *w = &v->w;
     const struct kern_tensor *in = &v->p->in[0], *weights = &v->p->in[1];
@@ -60,7 +61,7 @@ static void add_row(const struct ref_conv *v, int64_t n, int64_t k, int64_t od,
                     int64_t oh)
 {
     const struct kern_tensor *x = &v->p->in[0], *f = &v->p->in[1];
-    const struct kern_tensor *s = factors_of(v->p);
+    const struct kern_tensor *s = input_scale_of(v->p);
     const int64_t channels = f->dim[1];
     const int64_t per_group = v->p->out[0].dim[1] / v->p->attr.conv.groups;
     const int64_t first = k / per_group * channels;
@@ -70,7 +71,7 @@ static void add_row(const struct ref_conv *v, int64_t n, int64_t k, int64_t od,
                s ? n * s->stride[0] + first * s->stride[1] : 0);
 }
 
-/* ---- moments ------------------------------------------------------- */
+/* ---- bn_stats ------------------------------------------------------- */
 
 /* Pixels first .. end - 1 of channel k of y, as it was stored. */
 static void measure_part(const struct kern_tensor *y, const void *base,
@@ -101,9 +102,9 @@ static void measure_part(const struct kern_tensor *y, const void *base,
 
 static void measure(const struct kern_problem *p, const struct kern_args *args)
 {
-    const struct kern_tensor *t = moments_of(p), *y = &p->out[0];
+    const struct kern_tensor *t = bn_stats_of(p), *y = &p->out[0];
     const int64_t pixels = kern_tensor_count(y) / y->dim[1];
-    const int64_t part = moments_part(t->dim[0], pixels);
+    const int64_t part = bn_stats_part(t->dim[0], pixels);
 
     for (int64_t i = 0; i < t->dim[0]; i++)
         for (int64_t k = 0; k < y->dim[1]; k++) {
@@ -124,13 +125,13 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 {
     (void)err;
     ref_conv_run(e, args, add_row);
-    if (moments_of(&e->problem) && kern_tensor_count(&e->problem.out[0]) > 0)
+    if (bn_stats_of(&e->problem) && kern_tensor_count(&e->problem.out[0]) > 0)
         measure(&e->problem, args);
     return 0;
 }
 
 const struct kern_row conv_fprop_ref = {
-    REF_ROW(conv_fprop_ref, KERN_CONV_FPROP) | KERN_MOMENTS | KERN_FACTORS,
+    REF_ROW(conv_fprop_ref, KERN_CONV_FPROP) | KERN_BN_STATS | KERN_INPUT_SCALE,
     .supports = ref_supports_double,
     .prepare = ref_conv_prepare,
     .launch = launch,

@@ -2,7 +2,7 @@
 /* Batch normalisation in training: by the batch's own statistics. */
 #include <math.h>
 
-#include "kernels/moments.h"
+#include "kernels/bn_stats.h"
 #include "kernels/ref/ref.h"
 
 struct statistics {
@@ -47,7 +47,7 @@ static struct statistics join(const struct kern_tensor *x,
 {
     struct statistics m = {0, 0, (double)(kern_tensor_count(x) / x->dim[1])};
     const int64_t pixels = kern_tensor_count(x) / x->dim[1];
-    const int64_t part = moments_part(t->dim[0], pixels);
+    const int64_t part = bn_stats_part(t->dim[0], pixels);
 
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < t->dim[0]; i++) {
@@ -142,9 +142,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
     (void)err;
     for (int64_t c = 0; c < x->dim[1]; c++) {
-        const struct statistics m = moments_of(p)
-                                        ? join(x, moments_of(p), args->in[6], c)
-                                        : measure(x, args->in[0], c);
+        const struct statistics m =
+            bn_stats_of(p) ? join(x, bn_stats_of(p), args->in[6], c)
+                           : measure(x, args->in[0], c);
         const double inverse = 1 / sqrt(m.var + (double)p->attr.norm.epsilon);
         /* One element has no variance to estimate: 0, not 0 / 0. */
         const double free = m.count > 1 ? m.count - 1 : 1;
@@ -160,7 +160,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 const struct kern_row batch_norm_train_ref = {
-    REF_ROW(batch_norm_train_ref, KERN_BATCH_NORM_TRAIN) | KERN_MOMENTS,
+    REF_ROW(batch_norm_train_ref, KERN_BATCH_NORM_TRAIN) | KERN_BN_STATS,
     .supports = ref_supports_double,
     .launch = launch,
 };

@@ -12,7 +12,7 @@ static void normalise(const struct kern_problem *p,
     const int64_t from = n * x->stride[0] + first * x->stride[1];
     const int64_t to = n * y->stride[0] + first * y->stride[1];
     const struct ref_moments m =
-        ref_block_moments(b, x->dtype, args->in[0], from, &p->attr.norm);
+        ref_block_stats(b, x->dtype, args->in[0], from, &p->attr.norm);
     struct ref_walk w;
 
     for (ref_block_walk(b, &w); !w.done; ref_walk_next(&w)) {

@@ -13,7 +13,7 @@ static void normalise(const struct kern_problem *p,
     const struct kern_tensor *shift = kern_problem_in(p, 2);
     const struct kern_tensor none = {.rank = 0};
     const struct ref_moments m =
-        ref_block_moments(b, x->dtype, args->in[0], from, &p->attr.norm);
+        ref_block_stats(b, x->dtype, args->in[0], from, &p->attr.norm);
     struct ref_walk w;
 
     ref_block_walk(b, &w);

@@ -15,10 +15,9 @@ void ref_block_walk(const struct ref_block *b, struct ref_walk *w)
     memcpy(w->stride[1], b->y_stride, bytes);
 }
 
-struct ref_moments ref_block_moments(const struct ref_block *b,
-                                     enum infer_dtype dtype, const void *x,
-                                     int64_t offset,
-                                     const struct kern_norm *attr)
+struct ref_moments ref_block_stats(const struct ref_block *b,
+                                   enum infer_dtype dtype, const void *x,
+                                   int64_t offset, const struct kern_norm *attr)
 {
     struct ref_moments m = {0, 0};
     struct ref_walk w;

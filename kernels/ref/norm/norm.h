@@ -18,10 +18,10 @@ struct ref_block {
 struct ref_moments {
     double mean, inverse;
 };
-struct ref_moments ref_block_moments(const struct ref_block *b,
-                                     enum infer_dtype dtype, const void *x,
-                                     int64_t offset,
-                                     const struct kern_norm *attr);
+struct ref_moments ref_block_stats(const struct ref_block *b,
+                                   enum infer_dtype dtype, const void *x,
+                                   int64_t offset,
+                                   const struct kern_norm *attr);
 
 /* The walk over a block, x at offset 0 and y at offset 1. */
 void ref_block_walk(const struct ref_block *b, struct ref_walk *w);

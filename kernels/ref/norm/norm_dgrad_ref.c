@@ -128,7 +128,7 @@ static void measure(struct block *b)
         r.x_stride[i] = x->stride[i];
     }
     b->m =
-        ref_block_moments(&r, x->dtype, b->args->in[X], from, &b->p->attr.norm);
+        ref_block_stats(&r, x->dtype, b->args->in[X], from, &b->p->attr.norm);
 }
 
 static void run_block(struct block *b)

@@ -70,7 +70,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     for (int64_t n = 0; n < x->dim[0]; n++) {
         take_means(x, args->in[X], n * x->stride[0], mean);
         for (int64_t r = 0; r < p->in[W].dim[0]; r++)
-            hidden[r] = ref_unary(&p->attr.squeeze.act,
+            hidden[r] = ref_unary(&p->attr.squeeze_excite.act,
                                   layer(p, args, W, BIAS, r, mean));
         for (int64_t k = 0; k < y->dim[1]; k++)
             ref_store(y->dtype, args->out[0],
@@ -82,7 +82,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 const struct kern_row squeeze_ref = {
-    REF_ROW(squeeze_ref, KERN_SQUEEZE),
+    REF_ROW(squeeze_ref, KERN_SQUEEZE_EXCITE),
     .supports = ref_supports_double,
     .prepare = prepare,
     .launch = launch,

@@ -67,9 +67,9 @@ static int concat_shape(struct graph_shape_args *args, struct infer_error *err)
     return status;
 }
 
-static bool concat_apart(const struct graph_apart_args *args)
+static bool concat_separable(const struct graph_separable_args *args)
 {
-    return op_apart_axis(args, args->attr->axis.axis);
+    return op_separable_axis(args, args->attr->axis.axis);
 }
 
 const struct graph_op_info graph_op_concat = {
@@ -82,7 +82,7 @@ const struct graph_op_info graph_op_concat = {
     .field = axis_fields,
     .defaults = concat_defaults,
     .infer_shape = concat_shape,
-    .apart = concat_apart,
+    .apart = concat_separable,
 };
 
 /* ---- split --------------------------------------------------------- */
@@ -149,9 +149,9 @@ static int split_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
-static bool split_apart(const struct graph_apart_args *args)
+static bool split_separable(const struct graph_separable_args *args)
 {
-    return op_apart_axis(args, args->attr->split.axis);
+    return op_separable_axis(args, args->attr->split.axis);
 }
 
 const struct graph_op_info graph_op_split = {
@@ -163,7 +163,7 @@ const struct graph_op_info graph_op_split = {
     .max_out = -1,
     .field = split_fields,
     .infer_shape = split_shape,
-    .apart = split_apart,
+    .apart = split_separable,
 };
 
 /* ---- slice --------------------------------------------------------- */
@@ -251,13 +251,13 @@ static int slice_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
-static bool slice_apart(const struct graph_apart_args *args)
+static bool slice_separable(const struct graph_separable_args *args)
 {
     const struct graph_slice *s = &args->attr->slice;
     int i;
 
     for (i = 0; i < s->n_axes; i++)
-        if (!op_apart_axis(args, s->axis[i]))
+        if (!op_separable_axis(args, s->axis[i]))
             return false;
     return true;
 }
@@ -272,7 +272,7 @@ const struct graph_op_info graph_op_slice = {
     .field = slice_fields,
     .defaults = slice_defaults,
     .infer_shape = slice_shape,
-    .apart = slice_apart,
+    .apart = slice_separable,
 };
 
 /* ---- gather -------------------------------------------------------- */
@@ -331,9 +331,9 @@ static int gather_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
-static bool gather_apart(const struct graph_apart_args *args)
+static bool gather_separable(const struct graph_separable_args *args)
 {
-    const bool first = !op_apart_axis(args, args->attr->axis.axis);
+    const bool first = !op_separable_axis(args, args->attr->axis.axis);
 
     /* Either the same places are taken from every entry, or every entry says
      * what to take from a table. */
@@ -350,7 +350,7 @@ const struct graph_op_info graph_op_gather = {
     .max_out = 1,
     .field = axis_fields,
     .infer_shape = gather_shape,
-    .apart = gather_apart,
+    .apart = gather_separable,
 };
 
 /* ---- depth and space ----------------------------------------------- */
@@ -407,7 +407,7 @@ const struct graph_op_info graph_op_depth_to_space = {
     .max_out = 1,
     .field = depth_space_fields,
     .infer_shape = depth_to_space_shape,
-    .apart = op_apart_sizes,
+    .apart = op_separable_sizes,
 };
 
 static int space_to_depth_shape(struct graph_shape_args *args,
@@ -443,5 +443,5 @@ const struct graph_op_info graph_op_space_to_depth = {
     .max_out = 1,
     .field = depth_space_fields,
     .infer_shape = space_to_depth_shape,
-    .apart = op_apart_sizes,
+    .apart = op_separable_sizes,
 };

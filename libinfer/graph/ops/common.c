@@ -252,12 +252,12 @@ int op_window_extent(enum graph_auto_pad auto_pad, bool ceil_mode,
 
 /* ---- batches ------------------------------------------------------- */
 
-bool op_apart_sizes(const struct graph_apart_args *args)
+bool op_separable_sizes(const struct graph_separable_args *args)
 {
     return args->n_in == 1;
 }
 
-bool op_apart_first(const struct graph_apart_args *args)
+bool op_separable_first(const struct graph_separable_args *args)
 {
     int i;
 
@@ -267,7 +267,7 @@ bool op_apart_first(const struct graph_apart_args *args)
     return args->varies[0] && args->in[0]->rank >= 2;
 }
 
-bool op_apart_broadcast(const struct graph_apart_args *args)
+bool op_separable_broadcast(const struct graph_separable_args *args)
 {
     int i;
 
@@ -277,7 +277,7 @@ bool op_apart_broadcast(const struct graph_apart_args *args)
     return true;
 }
 
-bool op_apart_axis(const struct graph_apart_args *args, int axis)
+bool op_separable_axis(const struct graph_separable_args *args, int axis)
 {
     return axis != 0 && axis != -args->in[0]->rank;
 }

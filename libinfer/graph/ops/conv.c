@@ -262,7 +262,7 @@ const struct graph_op_info graph_op_conv = {
     .field = conv_fields,
     .defaults = conv_defaults,
     .infer_shape = conv_shape,
-    .apart = op_apart_first,
+    .apart = op_separable_first,
 };
 
 const struct graph_op_info graph_op_conv_transpose = {
@@ -276,5 +276,5 @@ const struct graph_op_info graph_op_conv_transpose = {
     .field = conv_transpose_fields,
     .defaults = conv_defaults,
     .infer_shape = conv_transpose_shape,
-    .apart = op_apart_first,
+    .apart = op_separable_first,
 };

@@ -39,7 +39,7 @@ const struct graph_op_info graph_op_dense = {
     .residual = true,
     .activation = true,
     .infer_shape = dense_shape,
-    .apart = op_apart_first,
+    .apart = op_separable_first,
 };
 
 static const struct graph_field matmul_fields[] = {
@@ -91,7 +91,7 @@ static int matmul_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
-static bool matmul_apart(const struct graph_apart_args *args)
+static bool matmul_separable(const struct graph_separable_args *args)
 {
     const struct kern_matmul *m = &args->attr->matmul;
     const int rank = args->out->rank;
@@ -114,5 +114,5 @@ const struct graph_op_info graph_op_matmul = {
     .field = matmul_fields,
     .defaults = matmul_defaults,
     .infer_shape = matmul_shape,
-    .apart = matmul_apart,
+    .apart = matmul_separable,
 };

@@ -81,7 +81,7 @@ const struct graph_op_info graph_op_batch_norm = {
     .field = batch_norm_fields,
     .defaults = norm_defaults,
     .infer_shape = batch_norm_shape,
-    .apart = op_apart_first,
+    .apart = op_separable_first,
 };
 
 static int scale_shift_shape(struct graph_shape_args *args,
@@ -105,7 +105,7 @@ const struct graph_op_info graph_op_scale_shift = {
     .residual = true,
     .activation = true,
     .infer_shape = scale_shift_shape,
-    .apart = op_apart_first,
+    .apart = op_separable_first,
 };
 
 /* ---- layer norm ---------------------------------------------------- */
@@ -159,9 +159,10 @@ static int layer_norm_shape(struct graph_shape_args *args,
     return status;
 }
 
-static bool layer_norm_apart(const struct graph_apart_args *args)
+static bool layer_norm_separable(const struct graph_separable_args *args)
 {
-    return op_apart_first(args) && op_apart_axis(args, args->attr->norm.axis);
+    return op_separable_first(args) &&
+           op_separable_axis(args, args->attr->norm.axis);
 }
 
 const struct graph_op_info graph_op_layer_norm = {
@@ -174,7 +175,7 @@ const struct graph_op_info graph_op_layer_norm = {
     .field = layer_norm_fields,
     .defaults = norm_defaults,
     .infer_shape = layer_norm_shape,
-    .apart = layer_norm_apart,
+    .apart = layer_norm_separable,
 };
 
 /* ---- group norm ---------------------------------------------------- */
@@ -219,7 +220,7 @@ const struct graph_op_info graph_op_group_norm = {
     .field = group_norm_fields,
     .defaults = norm_defaults,
     .infer_shape = group_norm_shape,
-    .apart = op_apart_first,
+    .apart = op_separable_first,
 };
 
 /* ---- local response ------------------------------------------------ */
@@ -270,5 +271,5 @@ const struct graph_op_info graph_op_lrn = {
     .field = lrn_fields,
     .defaults = lrn_defaults,
     .infer_shape = lrn_shape,
-    .apart = op_apart_first,
+    .apart = op_separable_first,
 };

@@ -36,7 +36,7 @@ struct graph_shape_args {
 /* What a rule on batches sees of one node: every input that varies, and every
  * output, has the batch as its dimension 0, and sizes that do not depend on it
  * beyond. */
-struct graph_apart_args {
+struct graph_separable_args {
     const union graph_attr *attr;
     int n_in, residual; /* index that a residual would have */
     const bool *varies; /* by input: depends on an input of the graph */
@@ -47,13 +47,13 @@ struct graph_apart_args {
 /* Rules that several operations share. */
 /* One input, and none of its entries is moved along dimension 0: the sizes
  * decide. */
-bool op_apart_sizes(const struct graph_apart_args *args);
+bool op_separable_sizes(const struct graph_separable_args *args);
 /* Only input 0, of rank 2 and more, and the residual vary. */
-bool op_apart_first(const struct graph_apart_args *args);
+bool op_separable_first(const struct graph_separable_args *args);
 /* Element by element: inputs that vary are not broadcast to a higher rank. */
-bool op_apart_broadcast(const struct graph_apart_args *args);
+bool op_separable_broadcast(const struct graph_separable_args *args);
 /* The axis, which may be negative, is not dimension 0 of input 0. */
-bool op_apart_axis(const struct graph_apart_args *args, int axis);
+bool op_separable_axis(const struct graph_separable_args *args, int axis);
 
 /* ---- resolving attributes against extents -------------------------- */
 

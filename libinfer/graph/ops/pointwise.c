@@ -90,7 +90,7 @@ const struct graph_op_info graph_op_unary = {
     .max_out = 1,
     .field = unary_fields,
     .infer_shape = unary_shape,
-    .apart = op_apart_sizes,
+    .apart = op_separable_sizes,
 };
 
 /* ---- cast and dropout ---------------------------------------------- */
@@ -126,7 +126,7 @@ const struct graph_op_info graph_op_cast = {
     .max_out = 1,
     .field = cast_fields,
     .infer_shape = cast_shape,
-    .apart = op_apart_sizes,
+    .apart = op_separable_sizes,
 };
 
 static const struct graph_field dropout_fields[] = {
@@ -161,7 +161,7 @@ const struct graph_op_info graph_op_dropout = {
     .field = dropout_fields,
     .defaults = dropout_defaults,
     .infer_shape = dropout_shape,
-    .apart = op_apart_sizes,
+    .apart = op_separable_sizes,
 };
 
 /* ---- several arguments --------------------------------------------- */
@@ -224,7 +224,7 @@ const struct graph_op_info graph_op_prelu = {
     .min_out = 1,
     .max_out = 1,
     .infer_shape = prelu_shape,
-    .apart = op_apart_broadcast,
+    .apart = op_separable_broadcast,
 };
 
 static const struct graph_field binary_fields[] = {
@@ -260,7 +260,7 @@ const struct graph_op_info graph_op_binary = {
     .activation = true,
     .field = binary_fields,
     .infer_shape = binary_shape,
-    .apart = op_apart_broadcast,
+    .apart = op_separable_broadcast,
 };
 
 static int where_shape(struct graph_shape_args *args, struct infer_error *err)
@@ -288,5 +288,5 @@ const struct graph_op_info graph_op_where = {
     .min_out = 1,
     .max_out = 1,
     .infer_shape = where_shape,
-    .apart = op_apart_broadcast,
+    .apart = op_separable_broadcast,
 };

@@ -129,5 +129,5 @@ const struct graph_op_info graph_op_pool = {
     .field = pool_fields,
     .defaults = pool_defaults,
     .infer_shape = pool_shape,
-    .apart = op_apart_first,
+    .apart = op_separable_first,
 };

@@ -28,9 +28,9 @@ static int softmax_shape(struct graph_shape_args *args, struct infer_error *err)
     return status;
 }
 
-static bool softmax_apart(const struct graph_apart_args *args)
+static bool softmax_separable(const struct graph_separable_args *args)
 {
-    return op_apart_axis(args, args->attr->axis.axis);
+    return op_separable_axis(args, args->attr->axis.axis);
 }
 
 const struct graph_op_info graph_op_softmax = {
@@ -43,7 +43,7 @@ const struct graph_op_info graph_op_softmax = {
     .field = softmax_fields,
     .defaults = softmax_defaults,
     .infer_shape = softmax_shape,
-    .apart = softmax_apart,
+    .apart = softmax_separable,
 };
 
 /* ---- reductions ---------------------------------------------------- */
@@ -94,13 +94,13 @@ static int reduce_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
-static bool reduce_apart(const struct graph_apart_args *args)
+static bool reduce_separable(const struct graph_separable_args *args)
 {
     const struct graph_reduce *r = &args->attr->reduce;
     int i;
 
     for (i = 0; i < r->n_axes; i++)
-        if (!op_apart_axis(args, r->axis[i]))
+        if (!op_separable_axis(args, r->axis[i]))
             return false;
     return r->n_axes > 0;
 }
@@ -114,7 +114,7 @@ const struct graph_op_info graph_op_reduce = {
     .max_out = 1,
     .field = reduce_fields,
     .infer_shape = reduce_shape,
-    .apart = reduce_apart,
+    .apart = reduce_separable,
 };
 
 static const struct graph_field arg_reduce_fields[] = {
@@ -145,9 +145,9 @@ static int arg_reduce_shape(struct graph_shape_args *args,
     return INFER_OK;
 }
 
-static bool arg_reduce_apart(const struct graph_apart_args *args)
+static bool arg_reduce_separable(const struct graph_separable_args *args)
 {
-    return op_apart_axis(args, args->attr->axis.axis);
+    return op_separable_axis(args, args->attr->axis.axis);
 }
 
 const struct graph_op_info graph_op_arg_reduce = {
@@ -159,5 +159,5 @@ const struct graph_op_info graph_op_arg_reduce = {
     .max_out = 1,
     .field = arg_reduce_fields,
     .infer_shape = arg_reduce_shape,
-    .apart = arg_reduce_apart,
+    .apart = arg_reduce_separable,
 };

@@ -64,7 +64,7 @@ static int pad_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
-static bool pad_apart(const struct graph_apart_args *args)
+static bool pad_separable(const struct graph_separable_args *args)
 {
     return args->attr->pad.begin[0] == 0 && args->attr->pad.end[0] == 0;
 }
@@ -78,7 +78,7 @@ const struct graph_op_info graph_op_pad = {
     .max_out = 1,
     .field = pad_fields,
     .infer_shape = pad_shape,
-    .apart = pad_apart,
+    .apart = pad_separable,
 };
 
 /* ---- resize -------------------------------------------------------- */
@@ -165,7 +165,7 @@ static int resize_shape(struct graph_shape_args *args, struct infer_error *err)
     return status;
 }
 
-static bool resize_apart(const struct graph_apart_args *args)
+static bool resize_separable(const struct graph_separable_args *args)
 {
     const struct graph_resize *r = &args->attr->resize;
 
@@ -184,5 +184,5 @@ const struct graph_op_info graph_op_resize = {
     .field = resize_fields,
     .defaults = resize_defaults,
     .infer_shape = resize_shape,
-    .apart = resize_apart,
+    .apart = resize_separable,
 };

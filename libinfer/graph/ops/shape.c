@@ -99,7 +99,7 @@ const struct graph_op_info graph_op_reshape = {
     .max_out = 1,
     .field = reshape_fields,
     .infer_shape = reshape_shape,
-    .apart = op_apart_sizes,
+    .apart = op_separable_sizes,
 };
 
 /* ---- flatten ------------------------------------------------------- */
@@ -150,7 +150,7 @@ const struct graph_op_info graph_op_flatten = {
     .field = flatten_fields,
     .defaults = flatten_defaults,
     .infer_shape = flatten_shape,
-    .apart = op_apart_sizes,
+    .apart = op_separable_sizes,
 };
 
 /* ---- squeeze and unsqueeze ----------------------------------------- */
@@ -226,7 +226,7 @@ const struct graph_op_info graph_op_squeeze = {
     .max_out = 1,
     .field = axes_fields,
     .infer_shape = squeeze_shape,
-    .apart = op_apart_sizes,
+    .apart = op_separable_sizes,
 };
 
 /* The axes count in the output. */
@@ -263,7 +263,7 @@ const struct graph_op_info graph_op_unsqueeze = {
     .max_out = 1,
     .field = axes_fields,
     .infer_shape = unsqueeze_shape,
-    .apart = op_apart_sizes,
+    .apart = op_separable_sizes,
 };
 
 /* ---- transpose ----------------------------------------------------- */
@@ -304,7 +304,7 @@ static int transpose_shape(struct graph_shape_args *args,
     return INFER_OK;
 }
 
-static bool transpose_apart(const struct graph_apart_args *args)
+static bool transpose_separable(const struct graph_separable_args *args)
 {
     const struct graph_dims *order = &args->attr->dims;
 
@@ -320,7 +320,7 @@ const struct graph_op_info graph_op_transpose = {
     .max_out = 1,
     .field = transpose_fields,
     .infer_shape = transpose_shape,
-    .apart = transpose_apart,
+    .apart = transpose_separable,
 };
 
 /* ---- expand and tile ----------------------------------------------- */
@@ -352,7 +352,7 @@ const struct graph_op_info graph_op_expand = {
     .max_out = 1,
     .field = reshape_fields,
     .infer_shape = expand_shape,
-    .apart = op_apart_sizes,
+    .apart = op_separable_sizes,
 };
 
 static const struct graph_field tile_fields[] = {
@@ -396,5 +396,5 @@ const struct graph_op_info graph_op_tile = {
     .max_out = 1,
     .field = tile_fields,
     .infer_shape = tile_shape,
-    .apart = op_apart_sizes,
+    .apart = op_separable_sizes,
 };

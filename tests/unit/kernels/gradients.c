@@ -356,7 +356,7 @@ static void check_unary(enum kern_unary_kind kind, bool by_y)
     struct run *f = new_run(KERN_UNARY), *b = new_run(KERN_UNARY_DGRAD);
     double g[MAX];
 
-    if (by_y && !kern_unary_knows_y(&attr)) {
+    if (by_y && !kern_unary_grad_from_output(&attr)) {
         free(f);
         free(b);
         return;

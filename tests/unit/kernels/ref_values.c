@@ -80,14 +80,14 @@ static void test_group_norm(void **state)
 
 static struct ref_case *new_squeeze(void)
 {
-    struct ref_case *c = ref_new(KERN_SQUEEZE);
+    struct ref_case *c = ref_new(KERN_SQUEEZE_EXCITE);
 
     ref_ramp(c, 0, 7, 11, DIMS(2, 3, 2, 2));
     ref_ramp(c, 1, 5, 7, DIMS(2, 3));
     ref_ramp(c, 2, 3, 5, DIMS(4, 2));
     ref_ramp(c, 3, 2, 5, DIMS(2));
     ref_ramp(c, 4, 4, 7, DIMS(4));
-    c->p.attr.squeeze.act = (struct kern_unary){KERN_SILU, 1, 0};
+    c->p.attr.squeeze_excite.act = (struct kern_unary){KERN_SILU, 1, 0};
     c->p.epilogue.act.kind = KERN_SIGMOID;
     return c;
 }
@@ -119,7 +119,7 @@ static void test_squeeze(void **state)
     ref_refused(c, INFER_EUNSUPPORTED, "bias2 has shape 3");
     c = new_squeeze();
     ref_out(c, INFER_F32, c->out, DIMS(2, 4, 1, 1));
-    c->p.attr.squeeze.act.kind = KERN_UNARY_COUNT;
+    c->p.attr.squeeze_excite.act.kind = KERN_UNARY_COUNT;
     ref_refused(c, INFER_EUNSUPPORTED, "unknown function");
 }
 

@@ -2,7 +2,7 @@
 /* The window operations and products of the reference, and the batch norm that
  * a convolution's moments are for.  The expected values were computed with
  * PyTorch from the same inputs. */
-#include "kernels/factors.h"
+#include "kernels/input_scale.h"
 #include "tests/unit/kernels/ref_case.h"
 
 static void test_conv2d(void **state)
@@ -323,7 +323,7 @@ static void test_matmul_vectors(void **state)
 
 /* Two images of two channels of one pixel and one of padding, windows of two:
  * what the factors make of the input is the input of the sums. */
-static void test_factors(void **state)
+static void test_input_scale(void **state)
 {
     static const float x[] = {1, 2, 3, 4}, w[] = {1, 10, 100, 1000};
     static const float factors[] = {2, 3, 5, -7};
@@ -334,7 +334,7 @@ static void test_factors(void **state)
     (void)state;
     ref_in(c, 0, x, DIMS(2, 2, 1));
     ref_in(c, 1, w, DIMS(1, 2, 2));
-    ref_in(c, FACTORS_IN, factors, DIMS(2, 2, 1));
+    ref_in(c, INPUT_SCALE_IN, factors, DIMS(2, 2, 1));
     c->p.attr.conv = (struct kern_conv){.groups = 1,
                                         .stride = {1},
                                         .dilation = {1},
@@ -344,15 +344,15 @@ static void test_factors(void **state)
     if (ref_launch(c) < 0)
         fail_msg("%s", c->err.text);
     assert_memory_equal(y, e, sizeof(e));
-    c->p.in[FACTORS_IN].dim[2] = 2;
+    c->p.in[INPUT_SCALE_IN].dim[2] = 2;
     ref_refused(c, INFER_EUNSUPPORTED, "factors has shape 2x2x2");
 }
 
-/* ---- moments ------------------------------------------------------- */
+/* ---- bn_stats ------------------------------------------------------- */
 
 /* Two channels of 2x2x3 pixels, parts of 8: 1 2 .. 12 and their squares, less
  * 50, which a 1x1 window leaves as they are. */
-static struct ref_case *make_moments(float *y, float *moments)
+static struct ref_case *make_bn_stats(float *y, float *bn_stats)
 {
     static const float w[] = {1, 0, 0, 1};
     struct ref_case *c = ref_new(KERN_CONV_FPROP);
@@ -368,22 +368,22 @@ static struct ref_case *make_moments(float *y, float *moments)
         (struct kern_conv){.groups = 1, .stride = {1, 1}, .dilation = {1, 1}};
     ref_out(c, INFER_F32, y, DIMS(2, 2, 2, 3));
     c->p.out[1] = kern_tensor_dense(INFER_F32, DIMS(2, 2, 2), KERN_NCHW);
-    c->args.out[1] = moments;
+    c->args.out[1] = bn_stats;
     c->p.n_out = 2;
     return c;
 }
 
-static void test_moments(void **state)
+static void test_bn_stats(void **state)
 {
     /* Mean and squares of 1..8, then of 9..12. */
     static const float e[] = {4.5f, -24.5f, 42, 3570, 10.5f, 61.5f, 5, 2209};
-    float y[24], moments[8];
-    struct ref_case *c = make_moments(y, moments);
+    float y[24], bn_stats[8];
+    struct ref_case *c = make_bn_stats(y, bn_stats);
 
     (void)state;
     if (ref_launch(c) < 0)
         fail_msg("%s", c->err.text);
-    assert_memory_equal(moments, e, sizeof(e));
+    assert_memory_equal(bn_stats, e, sizeof(e));
     c->p.out[1].dim[0] = 5; /* of 4, 4 and 4 pixels */
     ref_refused(c, INFER_EUNSUPPORTED, "no moments of 5 parts");
 }
@@ -392,8 +392,8 @@ static void test_moments(void **state)
 static void test_moments_joined(void **state)
 {
     static const float ones[] = {1, 1}, zeros[] = {0, 0};
-    float y[24], moments[8], norm[2][24], mean[2][2], inverse[2][2];
-    struct ref_case *c = make_moments(y, moments);
+    float y[24], bn_stats[8], norm[2][24], mean[2][2], inverse[2][2];
+    struct ref_case *c = make_bn_stats(y, bn_stats);
 
     (void)state;
     assert_int_equal(ref_launch(c), 0);
@@ -404,7 +404,7 @@ static void test_moments_joined(void **state)
         ref_in(c, 1, ones, DIMS(2));
         ref_in(c, 2, zeros, DIMS(2));
         if (i == 1)
-            ref_in(c, 6, moments, DIMS(2, 2, 2));
+            ref_in(c, 6, bn_stats, DIMS(2, 2, 2));
         ref_out(c, INFER_F32, norm[i], DIMS(2, 2, 2, 3));
         c->p.out[1] = c->p.out[2] = c->p.in[1];
         c->args.out[1] = mean[i];
@@ -441,8 +441,8 @@ int main(void)
         cmocka_unit_test(test_epilogue_order),
         cmocka_unit_test(test_pool_empty_window),
         cmocka_unit_test(test_matmul_vectors),
-        cmocka_unit_test(test_factors),
-        cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_input_scale),
+        cmocka_unit_test(test_bn_stats),
         cmocka_unit_test(test_moments_joined),
     };
 

@@ -4,7 +4,7 @@
 #include "tests/unit/runtime/network.h"
 
 #include "kernels/base/error.h"
-#include "kernels/factors.h"
+#include "kernels/input_scale.h"
 #include "kernels/kern.h"
 #include "libinfer/device/device.h"
 #include "tests/unit/runtime/gpu_plan.h"
@@ -32,7 +32,7 @@ static int count_folded(int64_t images)
     plan = plan_for_gpu(model, shape, INFER_BACKEND_CUDA, INFER_PRECISION_FP16);
     for (int i = 0; i < plan->n_steps; i++) {
         products += plan->step[i]->exec.problem.op == KERN_BINARY;
-        folded += factors_of(&plan->step[i]->exec.problem) != NULL;
+        folded += input_scale_of(&plan->step[i]->exec.problem) != NULL;
     }
     assert_int_equal(folded + products, 1);
     plan_free(plan);
@@ -40,7 +40,7 @@ static int count_folded(int64_t images)
     return folded;
 }
 
-static void test_factors_gpu(void **unused)
+static void test_input_scale_gpu(void **unused)
 {
     (void)unused;
     if (!device_has_rows(INFER_BACKEND_CUDA))
@@ -261,7 +261,7 @@ static void test_random_networks(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_factors_gpu),     cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_input_scale_gpu), cmocka_unit_test(test_fences),
         cmocka_unit_test(test_ordered),         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_random_networks),
     };

@@ -189,7 +189,7 @@ static int build_excite(struct graph *g, uint64_t *state, int x)
 
 /* Convolutions behind it; one has the image as it was for its residual, the
  * other a window. */
-static int build_factors(struct graph *g, uint64_t *state, int x)
+static int build_input_scale(struct graph *g, uint64_t *state, int x)
 {
     int v =
         add_conv(g, state, "f1", add_excited(g, state, x), 12, 12, 1, 1, 1, x);
@@ -324,10 +324,12 @@ static int build_matmul(struct graph *g, uint64_t *state, int x)
 static void test_operations(void **unused)
 {
     static build_fn *const build[] = {
-        build_slice,        build_shuffle,   build_flatten, build_split,
-        build_tile,         build_expand,    build_depth,   build_excite,
-        build_pointwise,    build_resample,  build_matmul,  build_dense_block,
-        build_nested_block, build_epilogues, build_factors, build_products,
+        build_slice,        build_shuffle,   build_flatten,
+        build_split,        build_tile,      build_expand,
+        build_depth,        build_excite,    build_pointwise,
+        build_resample,     build_matmul,    build_dense_block,
+        build_nested_block, build_epilogues, build_input_scale,
+        build_products,
     };
     const int64_t dim[4] = {2, 12, 4, 6};
 

@@ -434,7 +434,7 @@ static void test_which_graphs(void **state)
         /* Shapes that fit one batch only are no parts either. */
         found = graph_infer_shapes(whole, many, &err) == 0 &&
                 graph_infer_shapes(part, few, &err) == 0 &&
-                graph_apart(whole, part);
+                graph_separable(whole, part);
         if (found != apart[i])
             fail_msg("case %zu: %s %s", i, found ? "apart" : "not apart",
                      err.text);

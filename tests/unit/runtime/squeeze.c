@@ -15,7 +15,7 @@
 enum {
     BY_REDUCE = 1 << 0, /* a reduction for the mean */
     DROPPED = 1 << 1,   /* whose dimensions go; then dense layers */
-    APART = 1 << 2,     /* activations are nodes of their own */
+    SEPARABLE = 1 << 2, /* activations are nodes of their own */
     IMAGES = 1 << 3,    /* reshaped back to an image before the layers */
     NO_BIAS = 1 << 4,
     NO_ACT = 1 << 5,
@@ -91,7 +91,7 @@ static int add_layer(struct made *m, const char *name, int x, int c, int k,
                 m->g->node[node].attr.conv.conv.pad_begin[i] = 1;
             }
     }
-    if (m->how & APART)
+    if (m->how & SEPARABLE)
         return add_unary(m->g, NULL, v, act);
     if (!(m->how & NO_ACT))
         m->g->node[node].epilogue.act = graph_unary(act);
@@ -181,12 +181,12 @@ static void test_taken(void **state)
         BY_REDUCE,
         DROPPED,
         DROPPED | IMAGES,
-        APART,
-        DROPPED | APART,
+        SEPARABLE,
+        DROPPED | SEPARABLE,
         NO_BIAS,
         NO_ACT,
         ALONE,
-        BY_REDUCE | NO_BIAS | APART | ALONE,
+        BY_REDUCE | NO_BIAS | SEPARABLE | ALONE,
         JOINED,
         JOINED | DROPPED,
         JOINED | ALONE,

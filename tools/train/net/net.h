@@ -162,7 +162,7 @@ struct net_value {
     struct view view[2]; /* as the train and eval lists see it */
     struct view grad;    /* dtype NONE: none yet */
     struct view passed;  /* signs: grad is 0 but where they say; NONE: none */
-    struct view moments; /* kernels/moments.h; dtype NONE: none */
+    struct view moments; /* kernels/bn_stats.h; dtype NONE: none */
     bool needs_grad;
     int param; /* index, or -1 */
 };
@@ -386,14 +386,14 @@ void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
 int net_backward(struct net *n, struct infer_error *err);
 bool net_has_backward(const struct graph_node *node);
 
-/* net_moments.c: asks for the moments of a convolution's output where they
+/* net_bn_stats.c: asks for the moments of a convolution's output where they
  * pay. */
-int net_add_moments(struct net *n, int value, struct net_emit *e,
-                    struct infer_error *err);
+int net_add_bn_stats(struct net *n, int value, struct net_emit *e,
+                     struct infer_error *err);
 
 /* net_order.c: the ends of chains in the order in which they are undone, to be
  * freed; returns their number. */
-int net_back_order(const struct net *n, struct infer_error *err, int **out);
+int net_bwd_order(const struct net *n, struct infer_error *err, int **out);
 
 /* net_grad.c: gradients of values and parameters as they gather. */
 /* Where a launch puts a value's gradient; `add` where it holds a part already,

@@ -10,7 +10,7 @@
 #include "kernels/base/error.h"
 #include "libinfer/graph/ops/op.h"
 
-int net_back_dx(const struct backward *b, struct net_emit *e, int plus)
+int net_bwd_dx(const struct backward *b, struct net_emit *e, int plus)
 {
     bool add;
     int rc = net_grad_slot(b->n, source(b, 0), b->err, &e->out[0], &add);
@@ -24,7 +24,7 @@ int net_back_dx(const struct backward *b, struct net_emit *e, int plus)
 
 /* ---- activations --------------------------------------------------- */
 
-int net_back_undo_act(const struct backward *b)
+int net_bwd_undo_act(const struct backward *b)
 {
     struct net_emit e;
 
@@ -46,12 +46,12 @@ static int unary(const struct backward *b)
     begin(b, KERN_UNARY_DGRAD, NET_DGRAD, &e);
     e.p.attr.unary = b->node->attr.unary;
     e.in[0] = b->dy;
-    if (kern_unary_knows_y(&b->node->attr.unary))
+    if (kern_unary_grad_from_output(&b->node->attr.unary))
         e.in[2] = b->y;
     else
         e.in[1] = input(b, 0, false);
     if (b->n->value[x].grad.t.dtype != INFER_NONE)
-        return net_back_dx(b, &e, 3);
+        return net_bwd_dx(b, &e, 3);
     e.out[0] = b->dy;
     int rc = net_emit(b->n, &e, b->err);
     return rc < 0 ? rc : net_grad_give(b->n, b->at, x, &b->dy, b->err);
@@ -59,7 +59,7 @@ static int unary(const struct backward *b)
 
 /* ---- products ------------------------------------------------------ */
 
-int net_back_bias(const struct backward *b, int channel_axis)
+int net_bwd_bias(const struct backward *b, int channel_axis)
 {
     int64_t dim[KERN_MAX_RANK];
     struct net_emit e;
@@ -133,9 +133,9 @@ static int conv(const struct backward *b)
     int rc = net_conv_attr(b->n, b->node, &p.attr, b->err);
 
     if (rc == 0)
-        rc = net_back_undo_act(b);
+        rc = net_bwd_undo_act(b);
     if (rc == 0)
-        rc = net_back_bias(b, 1);
+        rc = net_bwd_bias(b, 1);
     if (rc == 0)
         rc = weight_grad(b, &p);
     if (rc < 0 || !wants(b, 0))
@@ -144,7 +144,7 @@ static int conv(const struct backward *b)
     e.p.attr.conv = p.attr;
     e.in[0] = p.dz;
     e.in[1] = p.w;
-    return net_back_dx(b, &e, 3);
+    return net_bwd_dx(b, &e, 3);
 }
 
 static int as_pixels(const struct backward *b, const struct view *v,
@@ -168,9 +168,9 @@ static int dense(const struct backward *b)
     if (rc == 0)
         rc = as_pixels(b, &b->dy, &p.dz);
     if (rc == 0)
-        rc = net_back_undo_act(b);
+        rc = net_bwd_undo_act(b);
     if (rc == 0)
-        rc = net_back_bias(b, b->dy.t.rank - 1);
+        rc = net_bwd_bias(b, b->dy.t.rank - 1);
     if (rc == 0)
         rc = weight_grad(b, &p);
     if (rc < 0 || !wants(b, 0))
@@ -197,7 +197,7 @@ static int lrn(const struct backward *b)
     e.p.attr.lrn = b->node->attr.lrn;
     e.in[0] = b->dy;
     e.in[1] = input(b, 0, false);
-    return net_back_dx(b, &e, 2);
+    return net_bwd_dx(b, &e, 2);
 }
 
 /* ---- pooling and reductions ---------------------------------------- */
@@ -214,7 +214,7 @@ static int pool(const struct backward *b)
     e.in[0] = b->dy;
     if (e.p.attr.pool.kind == KERN_POOL_MAX)
         e.in[1] = input(b, 0, false);
-    return net_back_dx(b, &e, 2);
+    return net_bwd_dx(b, &e, 2);
 }
 
 static bool reads_x(enum kern_reduce_kind kind)
@@ -241,7 +241,7 @@ static int reduce(const struct backward *b)
     view_reshape(&b->dy, x.t.rank, dim, &e.in[0]);
     if (reads_x(a->kind))
         e.in[1] = x;
-    return net_back_dx(b, &e, 2);
+    return net_bwd_dx(b, &e, 2);
 }
 
 /* ---- dropout ------------------------------------------------------- */
@@ -273,27 +273,27 @@ static int (*rule(const struct graph_node *node))(const struct backward *)
     case GRAPH_DENSE:
         return dense;
     case GRAPH_BATCH_NORM:
-        return net_back_batch_norm;
+        return net_bwd_batch_norm;
     case GRAPH_POOL:
         return pool;
     case GRAPH_CONV_TRANSPOSE:
-        return net_back_conv_transpose;
+        return net_bwd_conv_transpose;
     case GRAPH_LAYER_NORM:
     case GRAPH_GROUP_NORM:
-        return net_back_norm;
+        return net_bwd_norm;
     case GRAPH_SCALE_SHIFT:
-        return net_back_scale_shift;
+        return net_bwd_scale_shift;
     case GRAPH_PRELU:
-        return net_back_prelu;
+        return net_bwd_prelu;
     case GRAPH_RESIZE:
-        return net_back_resize;
+        return net_bwd_resize;
     case GRAPH_UNARY:
         return unary;
     case GRAPH_BINARY:
         return node->attr.binary.kind <= KERN_DIV ||
                        node->attr.binary.kind == KERN_MIN ||
                        node->attr.binary.kind == KERN_MAX
-                   ? net_back_binary
+                   ? net_bwd_binary
                    : NULL;
     case GRAPH_LRN:
         return lrn;
@@ -301,7 +301,7 @@ static int (*rule(const struct graph_node *node))(const struct backward *)
         for (int i = 0; i < KERN_MAX_RANK; i++)
             if (node->attr.pad.begin[i] < 0 || node->attr.pad.end[i] < 0)
                 return NULL;
-        return node->attr.pad.mode == KERN_PAD_CONSTANT ? net_back_pad : NULL;
+        return node->attr.pad.mode == KERN_PAD_CONSTANT ? net_bwd_pad : NULL;
     case GRAPH_REDUCE:
         return node->attr.reduce.kind == KERN_REDUCE_PROD ? NULL : reduce;
     case GRAPH_DROPOUT:
@@ -310,21 +310,21 @@ static int (*rule(const struct graph_node *node))(const struct backward *)
     case GRAPH_FLATTEN:
     case GRAPH_SQUEEZE:
     case GRAPH_UNSQUEEZE:
-        return net_back_reshape;
+        return net_bwd_reshape;
     case GRAPH_CONCAT:
-        return net_back_concat;
+        return net_bwd_concat;
     case GRAPH_SLICE:
-        return net_back_slice;
+        return net_bwd_slice;
     case GRAPH_SPLIT:
-        return net_back_split;
+        return net_bwd_split;
     case GRAPH_TRANSPOSE:
-        return net_back_transpose;
+        return net_bwd_transpose;
     case GRAPH_EXPAND:
-        return net_back_expand;
+        return net_bwd_expand;
     case GRAPH_TILE:
-        return net_back_tile;
+        return net_bwd_tile;
     case GRAPH_SOFTMAX:
-        return net_back_softmax;
+        return net_bwd_softmax;
     default:
         return NULL;
     }
@@ -365,7 +365,7 @@ static int undo(struct net *n, int i, struct infer_error *err)
 int net_backward(struct net *n, struct infer_error *err)
 {
     int *order = NULL;
-    const int count = net_back_order(n, err, &order);
+    const int count = net_bwd_order(n, err, &order);
     int rc = count < 0 ? count : 0;
 
     for (int k = 0; rc == 0 && k < count; k++)

@@ -51,37 +51,37 @@ static inline void begin(const struct backward *b, enum kern_op op,
 
 /* Emits a launch that makes, or adds to (through input `plus`), the gradient of
  * input 0. */
-int net_back_dx(const struct backward *b, struct net_emit *e, int plus);
+int net_bwd_dx(const struct backward *b, struct net_emit *e, int plus);
 /* dy becomes the gradient before the chain's activation, in place. */
-int net_back_undo_act(const struct backward *b);
+int net_bwd_undo_act(const struct backward *b);
 /* A bias's gradient: dz summed over everything but the channels. */
-int net_back_bias(const struct backward *b, int channel_axis);
+int net_bwd_bias(const struct backward *b, int channel_axis);
 
 /* Adds g, of the output's shape, to the gradient of input i, summed over the
  * dimensions along which that was broadcast; give: nobody reads g any more. */
-int net_back_unbroadcast(const struct backward *b, int i, const struct view *g,
-                         bool give);
+int net_bwd_unbroadcast(const struct backward *b, int i, const struct view *g,
+                        bool give);
 
 /* net_backward_moves.c: rules of nodes that move data. */
-int net_back_reshape(const struct backward *b);
-int net_back_concat(const struct backward *b);
-int net_back_slice(const struct backward *b);
-int net_back_split(const struct backward *b);
-int net_back_transpose(const struct backward *b);
-int net_back_expand(const struct backward *b);
-int net_back_tile(const struct backward *b);
-int net_back_pad(const struct backward *b);
+int net_bwd_reshape(const struct backward *b);
+int net_bwd_concat(const struct backward *b);
+int net_bwd_slice(const struct backward *b);
+int net_bwd_split(const struct backward *b);
+int net_bwd_transpose(const struct backward *b);
+int net_bwd_expand(const struct backward *b);
+int net_bwd_tile(const struct backward *b);
+int net_bwd_pad(const struct backward *b);
 
 /* net_backward_pointwise.c: arithmetic and softmax. */
-int net_back_binary(const struct backward *b);
-int net_back_softmax(const struct backward *b);
+int net_bwd_binary(const struct backward *b);
+int net_bwd_softmax(const struct backward *b);
 
 /* net_backward_layers.c: rules of nodes. */
-int net_back_conv_transpose(const struct backward *b);
-int net_back_batch_norm(const struct backward *b);
-int net_back_norm(const struct backward *b); /* layer and group norm */
-int net_back_scale_shift(const struct backward *b);
-int net_back_prelu(const struct backward *b);
-int net_back_resize(const struct backward *b);
+int net_bwd_conv_transpose(const struct backward *b);
+int net_bwd_batch_norm(const struct backward *b);
+int net_bwd_norm(const struct backward *b); /* layer and group norm */
+int net_bwd_scale_shift(const struct backward *b);
+int net_bwd_prelu(const struct backward *b);
+int net_bwd_resize(const struct backward *b);
 
 #endif

@@ -113,7 +113,7 @@ static int batch_norm_frozen(const struct backward *b)
     const int residual = b->chain->residual;
     struct net_emit e;
     struct view none;
-    int rc = net_back_undo_act(b);
+    int rc = net_bwd_undo_act(b);
 
     if (rc == 0 && residual >= 0)
         rc = net_grad_add(b->n, b->at, residual, &b->dy, b->err);
@@ -136,7 +136,7 @@ static int batch_norm_frozen(const struct backward *b)
                   : net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
 }
 
-int net_back_batch_norm(const struct backward *b)
+int net_bwd_batch_norm(const struct backward *b)
 {
     return net_norm_is_frozen(b->n, b->node) ? batch_norm_frozen(b)
                                              : batch_norm_of_batch(b);
@@ -185,14 +185,14 @@ static int dx_and_param(const struct backward *b, struct net_emit *e, int first)
         if (rc == 0)
             rc = net_emit(b->n, e, b->err);
     } else if (rc == 0) {
-        rc = net_back_dx(b, e, 3);
+        rc = net_bwd_dx(b, e, 3);
     }
     if (rc == 0 && trains(b, 1))
         rc = sum_to_param(b, 1, &e->out[1], first);
     return rc;
 }
 
-int net_back_norm(const struct backward *b)
+int net_bwd_norm(const struct backward *b)
 {
     const bool layer = b->node->op == GRAPH_LAYER_NORM;
     const int rank = b->dy.t.rank;
@@ -212,7 +212,7 @@ int net_back_norm(const struct backward *b)
     return rc < 0 ? rc : dx_and_param(b, &e, first);
 }
 
-int net_back_prelu(const struct backward *b)
+int net_bwd_prelu(const struct backward *b)
 {
     struct net_emit e;
 
@@ -222,7 +222,7 @@ int net_back_prelu(const struct backward *b)
 }
 
 /* dscale is the sum of dy x, dx is dy scaled. */
-int net_back_scale_shift(const struct backward *b)
+int net_bwd_scale_shift(const struct backward *b)
 {
     struct net_emit e;
     int rc = 0;
@@ -253,19 +253,19 @@ int net_back_scale_shift(const struct backward *b)
 
 /* ---- pictures ------------------------------------------------------ */
 
-int net_back_resize(const struct backward *b)
+int net_bwd_resize(const struct backward *b)
 {
     struct net_emit e;
 
     begin(b, KERN_RESIZE_DGRAD, NET_DGRAD, &e);
     e.p.attr.resize = net_resize_attr(b->n, b->node);
     e.in[0] = b->dy;
-    return net_back_dx(b, &e, 1);
+    return net_bwd_dx(b, &e, 1);
 }
 
 /* With x and y in each other's place it is a convolution: dx that of dy, dw the
  * weight gradient with dy for x and x for dy. */
-int net_back_conv_transpose(const struct backward *b)
+int net_bwd_conv_transpose(const struct backward *b)
 {
     const struct view w = input(b, 1, true);
     struct kern_conv attr;
@@ -275,7 +275,7 @@ int net_back_conv_transpose(const struct backward *b)
     int rc = net_conv_transpose_attr(b->n, b->node, &attr, b->err);
 
     if (rc == 0)
-        rc = net_back_bias(b, 1);
+        rc = net_bwd_bias(b, 1);
     if (rc == 0 && trains(b, 1)) {
         begin(b, KERN_CONV_WGRAD, NET_WGRAD, &e);
         e.p.attr.conv = attr;
@@ -293,5 +293,5 @@ int net_back_conv_transpose(const struct backward *b)
     e.p.attr.conv = attr;
     e.in[0] = b->dy;
     e.in[1] = w;
-    return net_back_dx(b, &e, 3);
+    return net_bwd_dx(b, &e, 3);
 }

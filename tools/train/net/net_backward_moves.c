@@ -6,7 +6,7 @@
 #include "kernels/base/error.h"
 #include "libinfer/graph/ops/op.h"
 
-int net_back_reshape(const struct backward *b)
+int net_bwd_reshape(const struct backward *b)
 {
     const struct view x = input(b, 0, false);
     struct view g;
@@ -17,7 +17,7 @@ int net_back_reshape(const struct backward *b)
     return net_grad_give(b->n, b->at, source(b, 0), &g, b->err);
 }
 
-int net_back_concat(const struct backward *b)
+int net_bwd_concat(const struct backward *b)
 {
     int64_t at = 0;
     int axis,
@@ -34,7 +34,7 @@ int net_back_concat(const struct backward *b)
 }
 
 /* Elements that were not taken have gradient 0. */
-int net_back_slice(const struct backward *b)
+int net_bwd_slice(const struct backward *b)
 {
     const struct graph_slice *s = &b->node->attr.slice;
     struct view part;
@@ -60,7 +60,7 @@ int net_back_slice(const struct backward *b)
     return net_grad_sum(b->n, b->at, &part, &b->dy, b->err);
 }
 
-int net_back_pad(const struct backward *b)
+int net_bwd_pad(const struct backward *b)
 {
     const struct kern_pad *a = &b->node->attr.pad;
     const struct view x = input(b, 0, false);
@@ -72,7 +72,7 @@ int net_back_pad(const struct backward *b)
 }
 
 /* Outputs that nobody reads have gradient 0. */
-int net_back_split(const struct backward *b)
+int net_bwd_split(const struct backward *b)
 {
     const struct graph_node *node = b->node;
     struct view whole;
@@ -102,7 +102,7 @@ int net_back_split(const struct backward *b)
     return rc;
 }
 
-int net_back_transpose(const struct backward *b)
+int net_bwd_transpose(const struct backward *b)
 {
     int64_t order[KERN_MAX_RANK], inverse[KERN_MAX_RANK];
     struct view g;
@@ -114,13 +114,13 @@ int net_back_transpose(const struct backward *b)
     return net_grad_give(b->n, b->at, source(b, 0), &g, b->err);
 }
 
-int net_back_expand(const struct backward *b)
+int net_bwd_expand(const struct backward *b)
 {
-    return net_back_unbroadcast(b, 0, &b->dy, true);
+    return net_bwd_unbroadcast(b, 0, &b->dy, true);
 }
 
 /* The sum over the repetitions. */
-int net_back_tile(const struct backward *b)
+int net_bwd_tile(const struct backward *b)
 {
     const struct view x = input(b, 0, false);
     struct view ones, parts, sum;

@@ -6,8 +6,8 @@
 #include "kernels/base/error.h"
 #include "libinfer/graph/ops/op.h"
 
-int net_back_unbroadcast(const struct backward *b, int i, const struct view *g,
-                         bool give)
+int net_bwd_unbroadcast(const struct backward *b, int i, const struct view *g,
+                        bool give)
 {
     const struct view to = input(b, i, false);
     const int lead = g->t.rank - to.t.rank;
@@ -126,7 +126,7 @@ static int operand_grad(const struct backward *b, int i, struct view *out)
     return 0;
 }
 
-int net_back_binary(const struct backward *b)
+int net_bwd_binary(const struct backward *b)
 {
     struct view g;
     int rc = 0;
@@ -136,7 +136,7 @@ int net_back_binary(const struct backward *b)
             continue;
         rc = operand_grad(b, i, &g);
         if (rc == 0)
-            rc = net_back_unbroadcast(
+            rc = net_bwd_unbroadcast(
                 b, i, &g, g.buffer != b->dy.buffer || i == 1 || !wants(b, 1));
     }
     return rc;
@@ -207,7 +207,7 @@ static int softmax_grad(const struct backward *b, const struct view *y,
     return rc < 0 ? rc : into(b, KERN_MUL, dx, y, dx);
 }
 
-int net_back_softmax(const struct backward *b)
+int net_bwd_softmax(const struct backward *b)
 {
     struct view y, dy, dx, fresh;
     int axis, rc = net_softmax_view(b->node, &b->y, b->err, &axis, &y);

@@ -66,7 +66,7 @@ static void chain_from(struct net *n, int head, bool *taken)
         }
     }
     act = is_head(node) ? reader(n, n->g->node[end].out[0], GRAPH_UNARY) : -1;
-    if (act >= 0 && kern_unary_knows_y(&n->g->node[act].attr.unary)) {
+    if (act >= 0 && kern_unary_grad_from_output(&n->g->node[act].attr.unary)) {
         c.act = act;
         end = act;
     }

@@ -8,7 +8,7 @@
 #include "kernels/base/error.h"
 #include "libinfer/graph/ops/op.h"
 
-int net_forth_make(const struct forward *f, int value, struct view *out)
+int net_fwd_make(const struct forward *f, int value, struct view *out)
 {
     const struct graph_value *v = &f->n->g->value[value];
     int rc = net_tensor(f->n, home(f), f->n->options.dtype, v->rank, v->dim,
@@ -19,9 +19,9 @@ int net_forth_make(const struct forward *f, int value, struct view *out)
     return rc;
 }
 
-int net_forth_finish(const struct forward *f, struct net_emit *e)
+int net_fwd_finish(const struct forward *f, struct net_emit *e)
 {
-    int rc = net_forth_make(f, f->out, &e->out[0]);
+    int rc = net_fwd_make(f, f->out, &e->out[0]);
 
     return rc < 0 ? rc : net_emit(f->n, e, f->err);
 }
@@ -44,9 +44,9 @@ static int conv(const struct forward *f, enum kern_op op, conv_attr_fn *attr)
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
     e.in[2] = input(f, 2, false);
-    rc = net_forth_make(f, f->out, &e.out[0]);
+    rc = net_fwd_make(f, f->out, &e.out[0]);
     if (rc == 0 && op == KERN_CONV_FPROP)
-        rc = net_add_moments(f->n, f->out, &e, f->err);
+        rc = net_add_bn_stats(f->n, f->out, &e, f->err);
     return rc < 0 ? rc : net_emit(f->n, &e, f->err);
 }
 
@@ -56,7 +56,7 @@ static int dense_as_conv(const struct forward *f)
     const struct view x = input(f, 0, false), w = input(f, 1, true);
     struct net_emit e;
     struct view y;
-    int rc = net_forth_make(f, f->out, &y);
+    int rc = net_fwd_make(f, f->out, &y);
 
     begin(f, KERN_CONV_FPROP, &e);
     e.p.attr.conv = net_pixel_conv();
@@ -80,7 +80,7 @@ static int dense(const struct forward *f)
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
     e.in[2] = input(f, 2, false);
-    return net_forth_finish(f, &e);
+    return net_fwd_finish(f, &e);
 }
 
 /* Layer and group norm, and scale and shift. */
@@ -94,7 +94,7 @@ static int norm(const struct forward *f, enum kern_op op)
         e.in[i] = input(f, i, false);
     if (op != KERN_SCALE_SHIFT)
         rc = net_norm_attr(f->node, e.in[0].t.rank, &e.p.attr.norm, f->err);
-    return rc < 0 ? rc : net_forth_finish(f, &e);
+    return rc < 0 ? rc : net_fwd_finish(f, &e);
 }
 
 static int prelu(const struct forward *f)
@@ -104,7 +104,7 @@ static int prelu(const struct forward *f)
     begin(f, KERN_PRELU, &e);
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, true);
-    return net_forth_finish(f, &e);
+    return net_fwd_finish(f, &e);
 }
 
 static int resize(const struct forward *f)
@@ -114,7 +114,7 @@ static int resize(const struct forward *f)
     begin(f, KERN_RESIZE, &e);
     e.p.attr.resize = net_resize_attr(f->n, f->node);
     e.in[0] = input(f, 0, false);
-    return net_forth_finish(f, &e);
+    return net_fwd_finish(f, &e);
 }
 
 static int pool(const struct forward *f)
@@ -127,7 +127,7 @@ static int pool(const struct forward *f)
     if (rc < 0)
         return rc;
     e.in[0] = input(f, 0, false);
-    return net_forth_finish(f, &e);
+    return net_fwd_finish(f, &e);
 }
 
 static int unary(const struct forward *f)
@@ -137,7 +137,7 @@ static int unary(const struct forward *f)
     begin(f, KERN_UNARY, &e);
     e.p.attr.unary = f->node->attr.unary;
     e.in[0] = input(f, 0, false);
-    return net_forth_finish(f, &e);
+    return net_fwd_finish(f, &e);
 }
 
 static int binary(const struct forward *f)
@@ -148,7 +148,7 @@ static int binary(const struct forward *f)
     e.p.attr.binary = f->node->attr.binary;
     e.in[0] = input(f, 0, false);
     e.in[1] = input(f, 1, false);
-    return net_forth_finish(f, &e);
+    return net_fwd_finish(f, &e);
 }
 
 static int softmax(const struct forward *f)
@@ -178,7 +178,7 @@ static int lrn(const struct forward *f)
     begin(f, KERN_LRN, &e);
     e.p.attr.lrn = f->node->attr.lrn;
     e.in[0] = input(f, 0, false);
-    return net_forth_finish(f, &e);
+    return net_fwd_finish(f, &e);
 }
 
 /* Zeros round a copy move whole vectors where pixels are what they were. */
@@ -188,7 +188,7 @@ static int pad_zeros(const struct forward *f, const struct kern_pad *a)
     const int at = node_index(f);
     const struct view zero = view_raise(&f->n->zero, x.t.rank);
     struct view whole, part, from;
-    int rc = net_forth_make(f, f->out, &whole);
+    int rc = net_fwd_make(f, f->out, &whole);
 
     from = view_expand(&zero, whole.t.dim);
     if (rc == 0)
@@ -200,7 +200,7 @@ static int pad_zeros(const struct forward *f, const struct kern_pad *a)
                   : net_copy(f->n, f->list, NET_FPROP, at, &x, &part, f->err);
 }
 
-bool net_forth_pads_zeros(const struct forward *f, const struct kern_pad *a)
+bool net_fwd_pads_zeros(const struct forward *f, const struct kern_pad *a)
 {
     bool ok = a->mode == KERN_PAD_CONSTANT && a->value == 0 &&
               !f->n->options.device->ops->host_memory;
@@ -214,12 +214,12 @@ static int pad(const struct forward *f)
 {
     struct net_emit e;
 
-    if (net_forth_pads_zeros(f, &f->node->attr.pad))
+    if (net_fwd_pads_zeros(f, &f->node->attr.pad))
         return pad_zeros(f, &f->node->attr.pad);
     begin(f, KERN_PAD, &e);
     e.p.attr.pad = f->node->attr.pad;
     e.in[0] = input(f, 0, false);
-    return net_forth_finish(f, &e);
+    return net_fwd_finish(f, &e);
 }
 
 static int reduce(const struct forward *f)
@@ -270,7 +270,7 @@ static int dropout(const struct forward *f)
     e.p.attr.dropout.stream = f->n->stream[e.node] = (uint32_t)f->n->dropouts++;
     e.in[0] = input(f, 0, false);
     e.in[1] = f->n->random;
-    return net_forth_finish(f, &e);
+    return net_fwd_finish(f, &e);
 }
 
 /* ---- all nodes ----------------------------------------------------- */
@@ -283,7 +283,7 @@ static int lower(const struct forward *f)
     case GRAPH_DENSE:
         return dense(f);
     case GRAPH_BATCH_NORM:
-        return net_forth_batch_norm(f);
+        return net_fwd_batch_norm(f);
     case GRAPH_CONV_TRANSPOSE:
         return conv(f, KERN_CONV_TRANSPOSE_FPROP, net_conv_transpose_attr);
     case GRAPH_LAYER_NORM:
@@ -314,19 +314,19 @@ static int lower(const struct forward *f)
     case GRAPH_FLATTEN:
     case GRAPH_SQUEEZE:
     case GRAPH_UNSQUEEZE:
-        return net_forth_reshape(f);
+        return net_fwd_reshape(f);
     case GRAPH_CONCAT:
-        return net_forth_concat(f);
+        return net_fwd_concat(f);
     case GRAPH_SLICE:
-        return net_forth_slice(f);
+        return net_fwd_slice(f);
     case GRAPH_SPLIT:
-        return net_forth_split(f);
+        return net_fwd_split(f);
     case GRAPH_TRANSPOSE:
-        return net_forth_transpose(f);
+        return net_fwd_transpose(f);
     case GRAPH_EXPAND:
-        return net_forth_expand(f);
+        return net_fwd_expand(f);
     case GRAPH_TILE:
-        return net_forth_tile(f);
+        return net_fwd_tile(f);
     case GRAPH_SOFTMAX:
         return softmax(f);
     default:

@@ -46,23 +46,23 @@ static inline void begin(const struct forward *f, enum kern_op op,
 }
 
 /* A fresh tensor for a value; integers keep their type. */
-int net_forth_make(const struct forward *f, int value, struct view *out);
+int net_fwd_make(const struct forward *f, int value, struct view *out);
 /* Emits a problem whose only output is the chain's. */
-int net_forth_finish(const struct forward *f, struct net_emit *e);
+int net_fwd_finish(const struct forward *f, struct net_emit *e);
 
 /* Whether the node is one of zeros round its input that a copy makes. */
-bool net_forth_pads_zeros(const struct forward *f, const struct kern_pad *a);
+bool net_fwd_pads_zeros(const struct forward *f, const struct kern_pad *a);
 
 /* net_forward_moves.c: nodes that move data. */
-int net_forth_reshape(const struct forward *f);
-int net_forth_concat(const struct forward *f);
-int net_forth_slice(const struct forward *f);
-int net_forth_split(const struct forward *f);
-int net_forth_transpose(const struct forward *f);
-int net_forth_expand(const struct forward *f);
-int net_forth_tile(const struct forward *f);
+int net_fwd_reshape(const struct forward *f);
+int net_fwd_concat(const struct forward *f);
+int net_fwd_slice(const struct forward *f);
+int net_fwd_split(const struct forward *f);
+int net_fwd_transpose(const struct forward *f);
+int net_fwd_expand(const struct forward *f);
+int net_fwd_tile(const struct forward *f);
 
 /* net_forward_norm.c */
-int net_forth_batch_norm(const struct forward *f);
+int net_fwd_batch_norm(const struct forward *f);
 
 #endif

@@ -8,7 +8,7 @@
 
 /* The same elements in the same logical order under other dimensions: a view
  * where the picture has one pixel, else a row-major copy. */
-int net_forth_reshape(const struct forward *f)
+int net_fwd_reshape(const struct forward *f)
 {
     const struct graph_value *to = &f->n->g->value[f->out];
     const struct view x = input(f, 0, false);
@@ -31,11 +31,11 @@ int net_forth_reshape(const struct forward *f)
     return 0;
 }
 
-int net_forth_concat(const struct forward *f)
+int net_fwd_concat(const struct forward *f)
 {
     struct view whole;
     int64_t at = 0;
-    int axis, rc = net_forth_make(f, f->out, &whole);
+    int axis, rc = net_fwd_make(f, f->out, &whole);
 
     if (rc == 0)
         rc = op_axis(f->node->attr.axis.axis, whole.t.rank, &axis, f->err);
@@ -57,10 +57,10 @@ static bool is_copied_next(const struct forward *f)
     const struct graph_node *node = user >= 0 ? &f->n->g->node[user] : NULL;
 
     return node && node->op == GRAPH_PAD &&
-           net_forth_pads_zeros(f, &node->attr.pad);
+           net_fwd_pads_zeros(f, &node->attr.pad);
 }
 
-int net_forth_slice(const struct forward *f)
+int net_fwd_slice(const struct forward *f)
 {
     const struct graph_slice *s = &f->node->attr.slice;
     struct view v = input(f, 0, false), whole;
@@ -80,7 +80,7 @@ int net_forth_slice(const struct forward *f)
         return 0;
     }
     if (rc == 0)
-        rc = net_forth_make(f, f->out, &whole);
+        rc = net_fwd_make(f, f->out, &whole);
     return rc < 0 ? rc
                   : net_copy(f->n, f->list, NET_FPROP, node_index(f), &v,
                              &whole, f->err);
@@ -90,14 +90,14 @@ int net_forth_slice(const struct forward *f)
 static int copy_out(const struct forward *f, const struct view *from)
 {
     struct view whole;
-    int rc = net_forth_make(f, f->out, &whole);
+    int rc = net_fwd_make(f, f->out, &whole);
 
     return rc < 0 ? rc
                   : net_copy(f->n, f->list, NET_FPROP, node_index(f), from,
                              &whole, f->err);
 }
 
-int net_forth_split(const struct forward *f)
+int net_fwd_split(const struct forward *f)
 {
     const struct view x = input(f, 0, false);
     int64_t at = 0;
@@ -106,7 +106,7 @@ int net_forth_split(const struct forward *f)
     for (int i = 0; rc == 0 && i < f->node->n_out; i++) {
         struct view part, whole;
 
-        rc = net_forth_make(f, f->node->out[i], &whole);
+        rc = net_fwd_make(f, f->node->out[i], &whole);
         if (rc < 0)
             break;
         part = view_slice(&x, axis, at, 1, whole.t.dim[axis]);
@@ -117,7 +117,7 @@ int net_forth_split(const struct forward *f)
     return rc;
 }
 
-int net_forth_transpose(const struct forward *f)
+int net_fwd_transpose(const struct forward *f)
 {
     const struct view x = input(f, 0, false);
     int64_t order[KERN_MAX_RANK];
@@ -127,7 +127,7 @@ int net_forth_transpose(const struct forward *f)
     return copy_out(f, &turned);
 }
 
-int net_forth_expand(const struct forward *f)
+int net_fwd_expand(const struct forward *f)
 {
     const struct graph_value *to = &f->n->g->value[f->out];
     const struct view x = input(f, 0, false);
@@ -137,10 +137,10 @@ int net_forth_expand(const struct forward *f)
     return copy_out(f, &whole);
 }
 
-int net_forth_tile(const struct forward *f)
+int net_fwd_tile(const struct forward *f)
 {
     struct view x = input(f, 0, false), from, whole, to;
-    int rc = net_forth_make(f, f->out, &whole);
+    int rc = net_fwd_make(f, f->out, &whole);
 
     if (rc == 0)
         rc = net_tile_views(f->node, &whole, &x, f->err, &to, &from);

@@ -60,7 +60,7 @@ static int norm_of_batch(const struct forward *f, struct net_emit *e)
     e->out[2] = n->deviation[at];
     e->out[3] = e->in[3];
     e->out[4] = e->in[4];
-    rc = net_forth_make(f, f->out, &e->out[0]);
+    rc = net_fwd_make(f, f->out, &e->out[0]);
     if (rc == 0)
         rc = keep_signs(f, e);
     return rc < 0 ? rc : net_emit(n, e, f->err);
@@ -69,12 +69,12 @@ static int norm_of_batch(const struct forward *f, struct net_emit *e)
 /* The same where the batch is that of all processes. */
 static int norm_of_all(const struct forward *f, struct net_emit *e)
 {
-    const int rc = net_forth_make(f, f->out, &e->out[0]);
+    const int rc = net_fwd_make(f, f->out, &e->out[0]);
 
     return rc < 0 ? rc : net_sync_norm(f->n, e, f->err);
 }
 
-int net_forth_batch_norm(const struct forward *f)
+int net_fwd_batch_norm(const struct forward *f)
 {
     const bool train =
         f->list == NET_LIST_TRAIN && !net_norm_is_frozen(f->n, f->node);
@@ -86,7 +86,7 @@ int net_forth_batch_norm(const struct forward *f)
         e.in[i] = input(f, i, false);
     e.in[5] = net_operand(f->n, f->list, f->chain->residual, false);
     if (!train)
-        return net_forth_finish(f, &e);
+        return net_fwd_finish(f, &e);
     e.in[6] = f->n->value[f->node->in[0]].moments;
     return net_syncs_norms(f->n) ? norm_of_all(f, &e) : norm_of_batch(f, &e);
 }

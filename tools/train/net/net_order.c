@@ -52,7 +52,7 @@ static int first_reader(const struct net *n, int i)
     return i;
 }
 
-int net_back_order(const struct net *n, struct infer_error *err, int **out)
+int net_bwd_order(const struct net *n, struct infer_error *err, int **out)
 {
     const int nodes = n->g->n_nodes;
     int *after = malloc(((size_t)nodes + 1) * sizeof(*after)), count = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far the moments that a convolution gives (kernels/moments.h) may be from
+/* How far the moments that a convolution gives (kernels/bn_stats.h) may be from
  * the reference. */
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/moments.h"
+#include "kernels/bn_stats.h"
 #include "tools/verify/verify.h"
 
 /* Part `at` of channel k. */
@@ -55,14 +55,14 @@ static void bound_part(const struct part *v, double u, double *mean,
     *squares = spread;
 }
 
-void bound_moments(const struct truth *t, enum infer_dtype stored, double u,
-                   const double *y_tol, double *tol)
+void bound_bn_stats(const struct truth *t, enum infer_dtype stored, double u,
+                    const double *y_tol, double *tol)
 {
-    const struct kern_tensor *moments = &t->p.out[1], *y = &t->p.out[0];
+    const struct kern_tensor *bn_stats = &t->p.out[1], *y = &t->p.out[0];
     const int64_t k = y->dim[1], pixels = kern_tensor_count(y) / k;
-    const int64_t size = moments_part(moments->dim[0], pixels);
+    const int64_t size = bn_stats_part(bn_stats->dim[0], pixels);
 
-    for (int64_t i = 0; i < moments->dim[0]; i++)
+    for (int64_t i = 0; i < bn_stats->dim[0]; i++)
         for (int64_t c = 0; c < k; c++) {
             const int64_t end = (i + 1) * size;
             const struct part v = {.t = t,

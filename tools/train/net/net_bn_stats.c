@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moments (kernels/moments.h) where they pay: what a convolution takes longer
+ * Moments (kernels/bn_stats.h) where they pay: what a convolution takes longer
  * for leaving them against what the batch norm behind it need not do.  By
  * measurement of both launches, with and without; by estimates where nothing
  * is measured.
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "kernels/moments.h"
+#include "kernels/bn_stats.h"
 
 /* The batch norm that takes the batch's statistics of the value, and is all
  * that reads it; -1: none. */
@@ -80,9 +80,9 @@ static int time_both(struct net *n, int norm, const struct net_emit *conv,
     return rc;
 }
 
-static int moments_pay(struct net *n, int norm, const struct net_emit *with,
-                       const struct net_emit *without, struct infer_error *err,
-                       bool *pay)
+static int bn_stats_pay(struct net *n, int norm, const struct net_emit *with,
+                        const struct net_emit *without, struct infer_error *err,
+                        bool *pay)
 {
     double a = 0, b = 0;
     int rc = 0;
@@ -95,13 +95,14 @@ static int moments_pay(struct net *n, int norm, const struct net_emit *with,
     return rc;
 }
 
-int net_add_moments(struct net *n, int value, struct net_emit *e,
-                    struct infer_error *err)
+int net_add_bn_stats(struct net *n, int value, struct net_emit *e,
+                     struct infer_error *err)
 {
     const struct kern_tensor *y = &e->out[0].t;
     const enum infer_dtype type = net_wide(n);
     const int64_t pixels = kern_tensor_count(y) / y->dim[1];
-    const int64_t dim[3] = {moments_parts(MOMENTS_PART, pixels), 2, y->dim[1]};
+    const int64_t dim[3] = {bn_stats_parts(BN_STATS_PART, pixels), 2,
+                            y->dim[1]};
     const int norm = e->list == NET_LIST_TRAIN ? norm_behind(n, value) : -1;
     struct net_emit with = *e, ask;
     bool pay = false;
@@ -113,7 +114,7 @@ int net_add_moments(struct net *n, int value, struct net_emit *e,
     ask = with;
     if (!net_row(n, &ask))
         return 0;
-    rc = moments_pay(n, norm, &with, e, err, &pay);
+    rc = bn_stats_pay(n, norm, &with, e, err, &pay);
     if (rc < 0 || !pay)
         return rc;
     rc = net_tensor(n, NET_TRAIN, type, 3, dim, KERN_NCHW, err, &e->out[1]);

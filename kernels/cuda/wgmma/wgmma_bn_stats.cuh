@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moments (kernels/moments.h) of 64 rows of outputs, from the slot of shared
+ * Moments (kernels/bn_stats.h) of 64 rows of outputs, from the slot of shared
  * memory where they lie as they are stored: halves, as wgmma_finish.cuh lays
  * them.
  *
@@ -12,15 +12,15 @@
  * the mean are squared in single precision and added across the 4 lanes of a
  * column.
  */
-#ifndef KERNELS_CUDA_WGMMA_WGMMA_MOMENTS_CUH
-#define KERNELS_CUDA_WGMMA_WGMMA_MOMENTS_CUH
+#ifndef KERNELS_CUDA_WGMMA_WGMMA_BN_STATS_CUH
+#define KERNELS_CUDA_WGMMA_WGMMA_BN_STATS_CUH
 
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
 
 extern "C" {
-#include "kernels/moments.h"
+#include "kernels/bn_stats.h"
 }
 
 /* d += the sums of rows of a, in both columns of d's rows. */
@@ -117,14 +117,14 @@ static __device__ __forceinline__ float wgmma_measure(uint32_t slot, int rows)
 
 /* Stores what wgmma_measure() has made of a slot: part `part`, whose first
  * column is channel n of k. */
-static __device__ __forceinline__ void wgmma_keep(float *moments, int k,
+static __device__ __forceinline__ void wgmma_keep(float *bn_stats, int k,
                                                   int part, int n, float number)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int column = n + warp * 16 + lane % 2 * 8 + lane / 4;
 
     if (column < k)
-        moments[((size_t)part * 2 + lane / 2 % 2) * k + column] = number;
+        bn_stats[((size_t)part * 2 + lane / 2 % 2) * k + column] = number;
 }
 
 #endif

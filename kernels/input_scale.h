@@ -9,22 +9,19 @@
  * c, i]; a row may round this product to the input's type, which is what a
  * product of its own would store.
  */
-#ifndef KERNELS_FACTORS_H
-#define KERNELS_FACTORS_H
+#ifndef KERNELS_INPUT_SCALE_H
+#define KERNELS_INPUT_SCALE_H
 
 #include "kernels/problem.h"
 
-/* The flag of rows that know factors, behind that of moments.h; all others are
- * refused problems with them. */
-#define KERN_FACTORS (1u << 7)
-
 /* in[] of a convolution. */
-#define FACTORS_IN 4
+#define INPUT_SCALE_IN 4
 
 /* The factors that a problem has, or NULL. */
-static inline const struct kern_tensor *factors_of(const struct kern_problem *p)
+static inline const struct kern_tensor *
+input_scale_of(const struct kern_problem *p)
 {
-    return p->op == KERN_CONV_FPROP ? kern_problem_in(p, FACTORS_IN) : NULL;
+    return p->op == KERN_CONV_FPROP ? kern_problem_in(p, INPUT_SCALE_IN) : NULL;
 }
 
 #endif

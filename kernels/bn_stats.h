@@ -13,20 +13,16 @@
  * for computing sample variances", 1979), without the cancellation that sums of
  * squares have.
  */
-#ifndef KERNELS_MOMENTS_H
-#define KERNELS_MOMENTS_H
+#ifndef KERNELS_BN_STATS_H
+#define KERNELS_BN_STATS_H
 
 #include "kernels/problem.h"
 
-/* The flag of rows that know moments, behind those of kern.h; all others are
- * refused problems with them. */
-#define KERN_MOMENTS (1u << 6)
-
 /* R as rows of convolution give it. */
-#define MOMENTS_PART 64
+#define BN_STATS_PART 64
 
 /* R of so many parts. */
-static inline int64_t moments_part(int64_t parts, int64_t pixels)
+static inline int64_t bn_stats_part(int64_t parts, int64_t pixels)
 {
     const int64_t least = (pixels + parts - 1) / parts;
     int64_t part = 1;
@@ -37,13 +33,14 @@ static inline int64_t moments_part(int64_t parts, int64_t pixels)
 }
 
 /* P of parts of R pixels. */
-static inline int64_t moments_parts(int64_t part, int64_t pixels)
+static inline int64_t bn_stats_parts(int64_t part, int64_t pixels)
 {
     return (pixels + part - 1) / part;
 }
 
 /* The moments that a problem has, or NULL. */
-static inline const struct kern_tensor *moments_of(const struct kern_problem *p)
+static inline const struct kern_tensor *
+bn_stats_of(const struct kern_problem *p)
 {
     if (p->op == KERN_CONV_FPROP)
         return kern_problem_out(p, 1);

@@ -44,7 +44,7 @@ static void take_means(const struct truth *t, int64_t n, int64_t pixels,
 static void bound_hidden(const struct truth *t, double u, double pixels,
                          const double *mean, double *hidden)
 {
-    const struct kern_unary *act = &t->p.attr.squeeze.act;
+    const struct kern_unary *act = &t->p.attr.squeeze_excite.act;
     const int64_t rows = t->p.in[W].dim[0], channels = t->p.in[W].dim[1];
 
     for (int64_t r = 0; r < rows; r++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Factors of a convolution's input (kernels/factors.h).
+ * Factors of a convolution's input (kernels/input_scale.h).
  *
  * Where a product of an image with one number an image and channel is read by a
  * convolution alone, as behind squeeze-and-excite, its node is lowered to the
@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "kernels/factors.h"
+#include "kernels/input_scale.h"
 #include "libinfer/plan/lower.h"
 #include "libinfer/plan/plan_choice.h"
 
@@ -62,7 +62,7 @@ static bool is_worth_it(const struct lower *l, const struct view *image)
            kern_tensor_count(&image->t) >= GPU_LEAST;
 }
 
-bool lower_put_off(const struct lower *l)
+bool lower_defer_scale(const struct lower *l)
 {
     const int image = image_of(l);
     struct plan_value *v = &l->plan->value[l->node->out[0]];
@@ -71,7 +71,7 @@ bool lower_put_off(const struct lower *l)
         !is_worth_it(l, lower_in(l, image)) || !feeds_conv(l))
         return false;
     lower_set(l, 0, lower_in(l, image));
-    v->has_factors = true;
+    v->has_input_scale = true;
     v->factors = *lower_in(l, 1 - image);
     l->plan->buffer[v->factors.buffer].pending++;
     return true;
@@ -105,18 +105,18 @@ static int make_product(const struct lower *l, struct view *out)
     return plan_emit(l->plan, node, &e, l->err, out);
 }
 
-int lower_take_factors(const struct lower *l, bool may, struct plan_emit *e)
+int lower_fuse_input_scale(const struct lower *l, bool may, struct plan_emit *e)
 {
     const struct plan_value *v = &l->plan->value[l->node->in[0]];
     const int n_in = e->p.n_in;
     int rc = 0;
 
-    if (!v->has_factors)
+    if (!v->has_input_scale)
         return 0;
-    e->in[FACTORS_IN] = v->factors;
-    e->p.n_in = FACTORS_IN + 1;
+    e->in[INPUT_SCALE_IN] = v->factors;
+    e->p.n_in = INPUT_SCALE_IN + 1;
     if (!may || !takes(l, e)) {
-        memset(&e->in[FACTORS_IN], 0, sizeof e->in[FACTORS_IN]);
+        memset(&e->in[INPUT_SCALE_IN], 0, sizeof e->in[INPUT_SCALE_IN]);
         e->p.n_in = n_in;
         rc = make_product(l, &e->in[0]);
     }

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Products on Hopper of an input that is multiplied with factors on its way
- * (kernels/factors.h): from shared memory to registers, times the factors of
- * its image and channels, and from there to wgmma.
+ * (kernels/input_scale.h): from shared memory to registers, times the factors
+ * of its image and channels, and from there to wgmma.
  *
  * Which channel of a chunk stands where in the depth does not matter as long as
  * x and w agree.  So lane 4 g + t takes channels 16 t .. 16 t + 15 of pixels g
  * and g + 8 of its warp's 16, two vectors of 16 bytes each and as many of the
  * factors: words 4 v + 2 j and 4 v + 2 j + 1 of its row's eight are its words t
- * and t + 4 in step 2 v + j.  wgmma_factors_place() orders the packed weights
- * likewise.  Eight lanes, two rows of x, read all 32 banks: vector 2 t + v of
- * row g lies at (2 t + v) ^ g.
+ * and t + 4 in step 2 v + j.  wgmma_input_scale_place() orders the packed
+ * weights likewise.  Eight lanes, two rows of x, read all 32 banks: vector 2 t
+ * + v of row g lies at (2 t + v) ^ g.
  *
  * The product of x and its factor is rounded to 16 bits, as a kernel of its own
  * would store it.  Channels past the last are zeros in both.
  */
-#ifndef KERNELS_CUDA_WGMMA_WGMMA_FACTORS_CUH
-#define KERNELS_CUDA_WGMMA_WGMMA_FACTORS_CUH
+#ifndef KERNELS_CUDA_WGMMA_WGMMA_INPUT_SCALE_CUH
+#define KERNELS_CUDA_WGMMA_WGMMA_INPUT_SCALE_CUH
 
 #include "kernels/cuda/conv/scale.cuh"
 #include "kernels/cuda/wgmma/wgmma.cuh"
 
-template <typename T> struct wgmma_factors {
+template <typename T> struct wgmma_input_scale {
     typedef T type;
-    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, FACTORS = 1 };
+    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, INPUT_SCALE = 1 };
 };
 
 /* Where depth d of a chunk of 64, as the products count it, finds its channel:
  * d = 16 k + 8 u + 2 t + h is channel 16 t + 4 k + 2 u + h. */
-static inline int wgmma_factors_place(int d)
+static inline int wgmma_input_scale_place(int d)
 {
     const int k = d / 16, u = d / 8 % 2, t = d / 2 % 4;
 
@@ -40,7 +40,7 @@ static inline int wgmma_factors_place(int d)
 /* Where the factors of this lane's channels of its pixels are, those of the
  * next chunk, and its first channel in that.  Pixels past the last have the
  * last one's, and are not stored. */
-template <typename T, int MT> struct wgmma_beside<wgmma_factors<T>, MT> {
+template <typename T, int MT> struct wgmma_beside<wgmma_input_scale<T>, MT> {
     const T *from[MT][2];
     uint4 factor[MT][2][2];
     int c, end;
@@ -49,7 +49,7 @@ template <typename T, int MT> struct wgmma_beside<wgmma_factors<T>, MT> {
 /* Loads those of the next chunk. */
 template <typename T, int MT>
 static __device__ __forceinline__ void
-wgmma_load_factors(struct wgmma_beside<wgmma_factors<T>, MT> &b)
+wgmma_load_input_scale(struct wgmma_beside<wgmma_input_scale<T>, MT> &b)
 {
 #pragma unroll
     for (int i = 0; i < 4 * MT; i++) {
@@ -61,7 +61,7 @@ wgmma_load_factors(struct wgmma_beside<wgmma_factors<T>, MT> &b)
 
 template <typename T, int MT>
 static __device__ __forceinline__ void
-wgmma_begin_beside(struct wgmma_beside<wgmma_factors<T>, MT> &b,
+wgmma_begin_beside(struct wgmma_beside<wgmma_input_scale<T>, MT> &b,
                    const struct wgmma_args &a, int m, int chunk)
 {
     const int row = m + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
@@ -74,7 +74,7 @@ wgmma_begin_beside(struct wgmma_beside<wgmma_factors<T>, MT> &b,
     }
     b.c = chunk * 64 + threadIdx.x % 4 * 16;
     b.end = a.g.c;
-    wgmma_load_factors(b);
+    wgmma_load_input_scale(b);
 }
 
 /* ---- products ------------------------------------------------------ */
@@ -109,11 +109,11 @@ wgmma_load_scaled(const unsigned char *chunk, const uint4 (&factor)[MT][2][2],
  * fetched while the products of this one run. */
 template <int MT, int BN, int STAGES, typename T>
 static __device__ __forceinline__ void
-wgmma_multiply(wgmma_factors<T>, float (&acc)[MT][BN / 2],
+wgmma_multiply(wgmma_input_scale<T>, float (&acc)[MT][BN / 2],
                struct wgmma_ring *ring, const unsigned char *shared,
                uint32_t base, uint32_t full, uint32_t empty, int x_at, int w_at,
                int chunks, int turn,
-               struct wgmma_beside<wgmma_factors<T>, MT> &beside)
+               struct wgmma_beside<wgmma_input_scale<T>, MT> &beside)
 {
     const int stage_bytes = w_at + BN * 128;
 
@@ -132,7 +132,7 @@ wgmma_multiply(wgmma_factors<T>, float (&acc)[MT][BN / 2],
                                          true);
         hopper_products_commit();
         beside.c += 64;
-        wgmma_load_factors(beside);
+        wgmma_load_input_scale(beside);
         hopper_products_wait<0>();
         if (threadIdx.x % 32 == 0)
             hopper_barrier_arrive(empty + ring->stage * 8);

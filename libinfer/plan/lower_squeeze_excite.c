@@ -186,11 +186,11 @@ static int make_problem(const struct lower *l, const struct chain *c,
 
     for (i = 0; i < x->t.rank; i++)
         dim[i] = i < 2 ? y->dim[i] : 1;
-    lower_single(l, KERN_SQUEEZE, PLAN_IMAGE, x, plan_dtype(l->plan, y->dtype),
-                 x->t.rank, dim, e);
+    lower_single(l, KERN_SQUEEZE_EXCITE, PLAN_IMAGE, x,
+                 plan_dtype(l->plan, y->dtype), x->t.rank, dim, e);
     if (y->rank == x->t.rank)
         e->value = c->value;
-    e->p.attr.squeeze.act = c->act[0];
+    e->p.attr.squeeze_excite.act = c->act[0];
     e->p.epilogue.act = c->act[1];
     *good = true;
     for (i = 0; i < 2 && rc == 0; i++) {
