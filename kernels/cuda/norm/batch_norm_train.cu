@@ -2,7 +2,7 @@
 /*
  * Batch normalisation in training, channels last: sums of x - x0 and its square
  * (batch_norm.cuh; x0, the channel's first element, takes a large common mean
- * out of both; or sums of the moments of parts of x, where x0 is the mean of
+ * out of both; or sums of the partial statistics of x, where x0 is the mean of
  * the first part), statistics by one warp a channel, then one pass that
  * normalises, adds, activates.  The statistics' warps leave factor and summand
  * of each channel in the workspace for that; where the sums are few, the last
@@ -29,11 +29,11 @@ extern "C" {
 #define BATCH     4
 #define RESIDENT  3
 
-template <typename T, int V> struct moments {
+template <typename T, int V> struct bn_sums {
     typedef pack<T, V> operands;
     float x0[V];
 
-    __device__ __forceinline__ bn_stats(const struct train_args &a, int c)
+    __device__ __forceinline__ bn_sums(const struct train_args &a, int c)
     {
         unpack<T, V>(pack_load<T, V>((const T *)a.x + c), x0);
     }
@@ -61,8 +61,8 @@ static __global__ void __launch_bounds__(NORM_THREADS, NORM_RESIDENT)
     sum_kernel(const __grid_constant__ struct train_args a)
 {
     launch_wait();
-    norm_sum_part<bn_stats<T, V>, struct train_args, V, SUM_BATCH>(a, a.s,
-                                                                   a.parts);
+    norm_sum_part<bn_sums<T, V>, struct train_args, V, SUM_BATCH>(a, a.s,
+                                                                  a.parts);
 }
 
 /* The same sums over pixels, part by part: a part of n pixels adds n d and its
@@ -128,9 +128,10 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 }
 
 /* The vector at place i of a thread's walk; behind the last: none.  With
- * moments nothing has read x since it was written: its end is in the cache, so
- * that the walk begins there, and leaves the beginning of y to whoever comes
- * next.  Blocks keep their order within, and so signs their bytes. */
+ * partial statistics nothing has read x since it was written: its end is in the
+ * cache, so that the walk begins there, and leaves the beginning of y to
+ * whoever comes next.  Blocks keep their order within, and so signs their
+ * bytes. */
 static __device__ __forceinline__ uint32_t place(const struct train_args &a,
                                                  uint32_t i)
 {
@@ -208,7 +209,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
     }
 }
 
-/* Channels of moments that a thread joins at once, where all fit. */
+/* Channels of partial statistics that a thread joins at once, where all fit. */
 #define JOINED 4
 
 static int joined_at_once(const struct kern_tensor *x)
@@ -350,7 +351,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
     (void)d;
     if (bn_stats_of(p) && p->in[BN_STATS].dtype != INFER_F32)
-        return error_set(why, INFER_EUNSUPPORTED, "takes moments in F32");
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes partial statistics in F32");
     rest.in[BN_STATS].dtype = INFER_NONE; /* neither vector nor activation */
     return norm_supports(&rest, VECTORS_IN, VECTORS_OUT, why);
 }
