@@ -482,8 +482,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
         .dtype = kind,                                                         \
         .acc = INFER_F32,                                                      \
         .min_sm = 90,                                                          \
-        .flags =                                                               \
-            (row_flags) | (symbol##_config::BN_STATS ? KERN_BN_STATS : 0u),    \
+        .flags = (row_flags) |                                                 \
+                 (symbol##_config::BN_STATS ? (unsigned)KERN_BN_STATS : 0u),   \
         .supports = wgmma_supports<symbol##_config>,                           \
         .estimate = wgmma_estimate<symbol##_config>,                           \
         .variants =                                                            \
