@@ -10,14 +10,6 @@
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 
-void infer_session_options_init(struct infer_session_options *options)
-{
-    memset(options, 0, sizeof *options);
-    options->backend = INFER_BACKEND_AUTO;
-    options->precision = INFER_PRECISION_FP32;
-    options->tune = 1;
-}
-
 /* ---- creation ------------------------------------------------------ */
 
 static void add_backend(struct plan_config *config, enum infer_backend backend)
@@ -172,22 +164,21 @@ int infer_session_create(struct infer_model *model,
                          const struct infer_session_options *options,
                          struct infer_error *err, struct infer_session **out)
 {
-    struct infer_session_options defaults;
+    struct infer_session_options o;
     struct infer_session *s;
-    int rc;
+    int rc = session_options_read(options, err, &o);
+
+    if (rc < 0)
+        return rc;
 
     if (!model || !out)
         return error_set(err, INFER_EARGUMENT, "session: no %s given",
                          model ? "place for it" : "model");
-    if (!options) {
-        infer_session_options_init(&defaults);
-        options = &defaults;
-    }
     s = calloc(1, sizeof *s);
     if (!s)
         return error_set(err, INFER_EMEMORY, "session: out of memory");
     s->model = model_ref(model);
-    rc = configure(s, options, err);
+    rc = configure(s, &o, err);
     if (rc == 0)
         rc = allocate(s, err);
     if (rc == 0)

@@ -41,6 +41,12 @@ struct infer_session {
     int *out_index;
 };
 
+/* Copies the caller's options, whose size may be that of another release;
+ * fields beyond it get their defaults.  given NULL: the defaults. */
+int session_options_read(const struct infer_session_options *given,
+                         struct infer_error *err,
+                         struct infer_session_options *out);
+
 /* Checks the arrays against the graph's inputs; fills session->in and
  * session->shape.  With data: also that there is data and enough of it. */
 int session_match_inputs(struct infer_session *s, const struct infer_array *in,

@@ -143,6 +143,54 @@ static void test_wrong_options(void **unused)
     infer_model_close(&model);
 }
 
+/* Options of a caller that was compiled with another release's header. */
+static void test_sized_options(void **unused)
+{
+    struct {
+        struct infer_session_options o;
+        unsigned char later[8];
+    } caller;
+    struct infer_session_options *o = &caller.o;
+    const size_t older = offsetof(struct infer_session_options, tune);
+    struct infer_model *model = model_of(small_network());
+    struct infer_session *s = NULL;
+    struct infer_error err;
+
+    (void)unused;
+    memset(&caller, 0xff, sizeof caller);
+    infer_session_options_init(o);
+    assert_int_equal(o->size, sizeof *o);
+    assert_int_equal(caller.later[0], 0xff);
+    assert_int_equal(o->tune, 1);
+
+    /* An older caller: nothing is written or read after its last field. */
+    memset(&caller, 0xff, sizeof caller);
+    infer_session_options_init_sized(o, older);
+    assert_int_equal(o->size, older);
+    assert_int_equal(o->threads, 0);
+    assert_int_equal(o->tune, -1);
+    assert_int_equal(infer_session_create(model, o, &err, &s), 0);
+    infer_session_close(&s);
+    infer_session_options_init(o);
+    o->tune = -1;
+    REFUSED(infer_session_create(model, o, &err, &s), INFER_EARGUMENT, "tune");
+
+    /* A newer caller, which may not set what this release lacks. */
+    infer_session_options_init_sized(o, sizeof caller);
+    assert_int_equal(o->size, sizeof caller);
+    assert_int_equal(o->tune, 1);
+    assert_int_equal(infer_session_create(model, o, &err, &s), 0);
+    infer_session_close(&s);
+    caller.later[7] = 1;
+    REFUSED(infer_session_create(model, o, &err, &s), INFER_EUNSUPPORTED,
+            "options: byte");
+
+    memset(&caller, 0, sizeof caller); /* without _init() */
+    REFUSED(infer_session_create(model, o, &err, &s), INFER_EARGUMENT,
+            "options: size 0");
+    infer_model_close(&model);
+}
+
 /* A reshape to a fixed size works for one batch only. */
 static void test_fixed_inside(void **unused)
 {
@@ -222,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_read_refused),
         cmocka_unit_test(test_wrong_arrays),
         cmocka_unit_test(test_wrong_options),
+        cmocka_unit_test(test_sized_options),
         cmocka_unit_test(test_fixed_inside),
         cmocka_unit_test(test_unsupported_listed),
     };
