@@ -24,7 +24,7 @@
 #include "kernels/base/json.h"
 #include "weights/bytes.h"
 #include "weights/numpy/numpy.h"
-#include "weights/safetensors_header.h"
+#include "weights/safetensors/safetensors_header.h"
 #include "weights/weights.h"
 
 #define MAX_HEADER ((uint64_t)100000000) /* as the reference reader */

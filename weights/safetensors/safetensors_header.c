@@ -9,7 +9,7 @@
  * no tree, takes integers as integers (1e3 and 3.0 are none), and has no depth
  * to recurse into.
  */
-#include "weights/safetensors_header.h"
+#include "weights/safetensors/safetensors_header.h"
 
 #include <stdio.h>
 #include <stdlib.h>
