@@ -146,4 +146,17 @@ const struct weights_format *weights_format_at(size_t i);
 int weights_read(const char *path, const struct weights_options *options,
                  struct infer_error *err, struct weights_import *out);
 
+/* A network or bare weights, from a model file, an architecture file, the name
+ * of a built-in architecture, or any format above. */
+struct weights_network {
+    const char *path;
+    struct graph *graph;          /* NULL for bare weights */
+    struct weights_import import; /* zeroed unless weights_read() made it */
+    uint64_t bytes;               /* of the files */
+};
+int weights_network_open(const char *path,
+                         const struct weights_options *options,
+                         struct infer_error *err, struct weights_network *out);
+void weights_network_close(struct weights_network *network);
+
 #endif

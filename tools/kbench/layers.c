@@ -16,8 +16,8 @@
 #include "libinfer/model/model.h"
 #include "libinfer/plan/plan.h"
 #include "tools/kbench/kbench.h"
-#include "tools/wconv/wconv.h"
 #include "weights/passes.h"
+#include "weights/weights.h"
 
 /* ---- the graph ----------------------------------------------------- */
 
@@ -79,10 +79,10 @@ static int open_model(const char *path, struct infer_error *err,
                       struct infer_model **out)
 {
     struct weights_options options;
-    struct wconv_subject s;
+    struct weights_network s;
 
     weights_options_init(&options);
-    int rc = wconv_subject_open(path, &options, err, &s);
+    int rc = weights_network_open(path, &options, err, &s);
     if (rc == 0 && !s.graph)
         rc = error_set(err, INFER_EUNSUPPORTED,
                        "%s: bare weights: name an architecture or a model",
@@ -96,7 +96,7 @@ static int open_model(const char *path, struct infer_error *err,
         rc = model_from_graph(s.graph, err, out);
         s.graph = NULL; /* moved */
     }
-    wconv_subject_close(&s);
+    weights_network_close(&s);
     return rc;
 }
 

@@ -272,7 +272,7 @@ static void request_clear(struct wconv_request *r)
 
 /* A dictionary of bare weights becomes a graph. */
 static int bind_architecture(const struct wconv_request *r,
-                             struct wconv_subject *s, struct infer_error *err)
+                             struct weights_network *s, struct infer_error *err)
 {
     int status;
 
@@ -408,11 +408,11 @@ static int load_weights(struct graph *g, struct infer_error *err)
 }
 
 /* Reads, binds, names: the graph as the file means it. */
-static int load(struct wconv_request *r, struct wconv_subject *s,
+static int load(struct wconv_request *r, struct weights_network *s,
                 struct infer_error *err)
 {
     struct graph *g;
-    int status = wconv_subject_open(r->in, &r->weights, err, s);
+    int status = weights_network_open(r->in, &r->weights, err, s);
 
     if (status < 0)
         return status;
@@ -446,7 +446,8 @@ static int load(struct wconv_request *r, struct wconv_subject *s,
 /* The model must not take the place of what it was made from.  Only a model
  * file may be converted in place: nothing of it is lost. */
 static int check_target(const struct wconv_request *r,
-                        const struct wconv_subject *s, struct infer_error *err)
+                        const struct weights_network *s,
+                        struct infer_error *err)
 {
     const char *const read[] = {s->import.format != NULL ? r->in : NULL,
                                 r->weights.arch, r->labels,
@@ -488,7 +489,8 @@ static int convert_weights(struct graph *g, enum infer_dtype dtype)
 
 /* Everything between a loaded graph and a written file. */
 static int optimise_and_write(struct cli *cli, struct wconv_request *r,
-                              struct wconv_subject *s, struct infer_error *err)
+                              struct weights_network *s,
+                              struct infer_error *err)
 {
     struct wconv_summary summary = {0};
     struct wconv_verdict verdict;
@@ -541,7 +543,7 @@ int wconv_convert(int argc, char **argv)
 {
     struct cli cli = {.tool = "wconv", .usage = usage, .option = options};
     struct wconv_request r;
-    struct wconv_subject subject = {0};
+    struct weights_network subject = {0};
     struct infer_error err = {0};
     int status, count, code = CLI_OK;
 
@@ -570,7 +572,7 @@ int wconv_convert(int argc, char **argv)
         if (status < 0)
             code = cli_fail(&cli, &err);
     }
-    wconv_subject_close(&subject);
+    weights_network_close(&subject);
     request_clear(&r);
     return code;
 }

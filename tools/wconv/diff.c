@@ -28,13 +28,13 @@ static int no_option(struct cli *cli, int id, const char *value, void *user)
 }
 
 /* Tensors of a subject, by position: those of the graph, then bare ones. */
-static size_t tensor_count(const struct wconv_subject *s)
+static size_t tensor_count(const struct weights_network *s)
 {
     return s->import.dict.count +
            (s->graph != NULL ? (size_t)s->graph->n_values : 0);
 }
 
-static const char *tensor_at(const struct wconv_subject *s, size_t i,
+static const char *tensor_at(const struct weights_network *s, size_t i,
                              struct constant **out)
 {
     size_t values = s->graph != NULL ? (size_t)s->graph->n_values : 0;
@@ -48,7 +48,7 @@ static const char *tensor_at(const struct wconv_subject *s, size_t i,
     return s->import.dict.entry[i - values].name;
 }
 
-static struct constant *tensor_find(const struct wconv_subject *s,
+static struct constant *tensor_find(const struct weights_network *s,
                                     const char *name)
 {
     int v = s->graph != NULL ? graph_find_value(s->graph, name) : -1;
@@ -104,8 +104,8 @@ static int compare_tensor(const char *name, const struct constant *a,
     return d.count > 0;
 }
 
-static int compare_tensors(const struct wconv_subject *a,
-                           const struct wconv_subject *b,
+static int compare_tensors(const struct weights_network *a,
+                           const struct weights_network *b,
                            struct infer_error *err)
 {
     int differences = 0, status;
@@ -243,7 +243,7 @@ int wconv_diff(int argc, char **argv)
 {
     struct cli cli = {.tool = "wconv", .usage = usage, .option = options};
     struct weights_options weights;
-    struct wconv_subject a = {0}, b = {0};
+    struct weights_network a = {0}, b = {0};
     struct infer_error err = {0};
     int count, status, differences = 0;
 
@@ -260,15 +260,15 @@ int wconv_diff(int argc, char **argv)
         cli_error(&cli, "diff takes two files (see --help)");
         return CLI_USAGE;
     }
-    status = wconv_subject_open(argv[0], &weights, &err, &a);
+    status = weights_network_open(argv[0], &weights, &err, &a);
     if (status == INFER_OK)
-        status = wconv_subject_open(argv[1], &weights, &err, &b);
+        status = weights_network_open(argv[1], &weights, &err, &b);
     if (status == INFER_OK && a.graph != NULL && b.graph != NULL)
         status = differences = compare_graphs(a.graph, b.graph, &err);
     if (status >= 0)
         status = compare_tensors(&a, &b, &err);
-    wconv_subject_close(&a);
-    wconv_subject_close(&b);
+    weights_network_close(&a);
+    weights_network_close(&b);
     if (status < 0)
         return cli_fail(&cli, &err);
     return differences + status > 0 ? CLI_MISMATCH : CLI_OK;

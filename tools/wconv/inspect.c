@@ -143,7 +143,7 @@ static void print_tensor(const char *name, enum infer_dtype dtype, int rank,
               wconv_format_shape(rank, dim, shape, sizeof(shape)), bytes);
 }
 
-static void print_weights(const struct wconv_subject *s)
+static void print_weights(const struct weights_network *s)
 {
     const struct weights_dict *d = &s->import.dict;
     size_t i;
@@ -165,7 +165,7 @@ static void print_weights(const struct wconv_subject *s)
                   d->stripped[i].why, d->stripped[i].bytes);
 }
 
-static void print_summary(const struct wconv_subject *s)
+static void print_summary(const struct weights_network *s)
 {
     const struct graph *g = s->graph;
     size_t weights = 0, tensors = s->import.dict.count, i;
@@ -219,7 +219,7 @@ static cJSON *dict_json(const struct weights_dict *d)
 }
 
 static int show(const struct cli *cli, const struct inspect_request *r,
-                struct wconv_subject *s, struct infer_error *err)
+                struct weights_network *s, struct infer_error *err)
 {
     int status = INFER_OK;
 
@@ -260,7 +260,7 @@ int wconv_inspect(int argc, char **argv)
     struct cli cli = {.tool = "wconv", .usage = usage, .option = options};
     struct inspect_request r = {0};
     struct weights_options weights;
-    struct wconv_subject s = {0};
+    struct weights_network s = {0};
     struct infer_error err = {0};
     int count, status;
 
@@ -278,9 +278,9 @@ int wconv_inspect(int argc, char **argv)
         return CLI_USAGE;
     }
     weights.from = r.from;
-    status = wconv_subject_open(argv[0], &weights, &err, &s);
+    status = weights_network_open(argv[0], &weights, &err, &s);
     if (status == INFER_OK)
         status = show(&cli, &r, &s, &err);
-    wconv_subject_close(&s);
+    weights_network_close(&s);
     return status < 0 ? (int)cli_fail(&cli, &err) : CLI_OK;
 }

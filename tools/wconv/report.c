@@ -3,6 +3,7 @@
  * before and after. */
 #include "tools/wconv/wconv.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -134,4 +135,33 @@ void wconv_report(const struct cli *cli, const struct wconv_request *request,
         print_json(request, summary);
     else if (cli->verbosity >= 0)
         print_text(cli, request, summary);
+}
+
+size_t wconv_weight_bytes(const struct graph *g)
+{
+    size_t total = 0;
+    int i;
+
+    for (i = 0; i < g->n_values; i++)
+        if (g->value[i].data != NULL)
+            total += g->value[i].data->bytes;
+    return total;
+}
+
+const char *wconv_format_shape(int rank, const int64_t *dim, char *buf,
+                               size_t bytes)
+{
+    size_t used = 0;
+    int i;
+
+    snprintf(buf, bytes, rank < 0 ? "?" : rank == 0 ? "scalar" : "");
+    for (i = 0; i < rank && used + 24 < bytes; i++) {
+        if (dim[i] < 0)
+            used +=
+                (size_t)snprintf(buf + used, bytes - used, "%sN", i ? "x" : "");
+        else
+            used += (size_t)snprintf(buf + used, bytes - used, "%s%" PRId64,
+                                     i ? "x" : "", dim[i]);
+    }
+    return buf;
 }

@@ -46,18 +46,6 @@ struct wconv_request {
     double atol, rtol;
 };
 
-/* Something that can be inspected or compared: a model file, a network in any
- * format, bare weights, or a built-in architecture. */
-struct wconv_subject {
-    const char *path;
-    struct graph *graph;          /* NULL for bare weights */
-    struct weights_import import; /* zeroed where not read by weights_read */
-    uint64_t bytes;               /* of the files */
-};
-int wconv_subject_open(const char *path, const struct weights_options *options,
-                       struct infer_error *err, struct wconv_subject *out);
-void wconv_subject_close(struct wconv_subject *subject);
-
 /* Main programs of the subcommands: argv[0] is the subcommand's word. */
 int wconv_convert(int argc, char **argv);
 int wconv_inspect(int argc, char **argv);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening whatever wconv's subcommands are given. */
-#include "tools/wconv/wconv.h"
+/* Opens a network by its path or name, whatever holds it. */
+#include "weights/weights.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "libinfer/graph/model_file.h"
+#include "weights/arch.h"
 
 enum content { CONTENT_OTHER, CONTENT_MODEL, CONTENT_ARCH };
 
-/* What is told by the first bytes: model_file_write() puts "infer.version"
+/* Classifies a file by its first bytes: model_file_write() puts "infer.version"
  * first, and an architecture file is a JSON object that names "infer" early. */
-static enum content look_at(const char *path)
+static enum content content_of(const char *path)
 {
     static const char mark[] = "{\"__metadata__\":{\"infer.version\"";
     enum content content = CONTENT_OTHER;
@@ -38,8 +38,9 @@ static enum content look_at(const char *path)
     return content;
 }
 
-int wconv_subject_open(const char *path, const struct weights_options *options,
-                       struct infer_error *err, struct wconv_subject *out)
+int weights_network_open(const char *path,
+                         const struct weights_options *options,
+                         struct infer_error *err, struct weights_network *out)
 {
     const bool given =
         options->from != NULL && strcmp(options->from, "auto") != 0;
@@ -53,7 +54,7 @@ int wconv_subject_open(const char *path, const struct weights_options *options,
     if (stat(path, &st) < 0 &&
         (arch_find(path) != NULL || path[strcspn(path, "./")] == '\0'))
         return arch_open(path, NULL, err, &out->graph);
-    switch (given ? CONTENT_OTHER : look_at(path)) {
+    switch (given ? CONTENT_OTHER : content_of(path)) {
     case CONTENT_MODEL:
         out->bytes = (uint64_t)st.st_size;
         return model_file_read(path, err, &out->graph);
@@ -71,38 +72,9 @@ int wconv_subject_open(const char *path, const struct weights_options *options,
     return INFER_OK;
 }
 
-void wconv_subject_close(struct wconv_subject *subject)
+void weights_network_close(struct weights_network *network)
 {
-    graph_free(subject->graph);
-    weights_import_clear(&subject->import);
-    memset(subject, 0, sizeof(*subject));
-}
-
-size_t wconv_weight_bytes(const struct graph *g)
-{
-    size_t total = 0;
-    int i;
-
-    for (i = 0; i < g->n_values; i++)
-        if (g->value[i].data != NULL)
-            total += g->value[i].data->bytes;
-    return total;
-}
-
-const char *wconv_format_shape(int rank, const int64_t *dim, char *buf,
-                               size_t bytes)
-{
-    size_t used = 0;
-    int i;
-
-    snprintf(buf, bytes, rank < 0 ? "?" : rank == 0 ? "scalar" : "");
-    for (i = 0; i < rank && used + 24 < bytes; i++) {
-        if (dim[i] < 0)
-            used +=
-                (size_t)snprintf(buf + used, bytes - used, "%sN", i ? "x" : "");
-        else
-            used += (size_t)snprintf(buf + used, bytes - used, "%s%" PRId64,
-                                     i ? "x" : "", dim[i]);
-    }
-    return buf;
+    graph_free(network->graph);
+    weights_import_clear(&network->import);
+    memset(network, 0, sizeof(*network));
 }
