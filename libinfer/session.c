@@ -12,43 +12,6 @@
 
 /* ---- creation ------------------------------------------------------ */
 
-static void add_backend(struct plan_config *config, enum infer_backend backend)
-{
-    config->backend[config->n_backends++] = backend;
-}
-
-/* The order in which backends are asked.  A backend that was named must
- * compute the products itself; what only moves or scales data may come from
- * the backend that has every operation of the device, and the layer list says
- * so. */
-static int choose_backends(const struct infer_session_options *o,
-                           const struct device *d, struct plan_config *config,
-                           struct infer_error *err)
-{
-    const bool gpu = d->kern.kind == KERN_CUDA;
-    const enum infer_backend last =
-        gpu ? INFER_BACKEND_CUDA : INFER_BACKEND_REF;
-    enum infer_backend first = o->backend;
-    int rc;
-
-    if (first == INFER_BACKEND_AUTO) {
-        if (!gpu && device_has_rows(INFER_BACKEND_ONEDNN))
-            add_backend(config, INFER_BACKEND_ONEDNN);
-        add_backend(config, last);
-        if (gpu && device_has_rows(INFER_BACKEND_CUDNN))
-            add_backend(config, INFER_BACKEND_CUDNN);
-        return 0;
-    }
-    rc = device_check_backend(d, first, err);
-    if (rc < 0)
-        return rc;
-    add_backend(config, first);
-    if (first != last)
-        add_backend(config, last);
-    config->strict = first != INFER_BACKEND_REF;
-    return 0;
-}
-
 /* Times vary from run to run, and with them what is fastest: what must not vary
  * is not measured. */
 static int open_tuner(struct infer_session *s,
@@ -63,8 +26,8 @@ static int open_tuner(struct infer_session *s,
                          o->tune);
     if (o->deterministic)
         mode = TUNE_OFF;
-    rc = tuner_open(mode, o->tune_cache, &s->device, s->config.backend,
-                    s->config.n_backends, err, &s->tuner);
+    rc = tuner_open(mode, o->tune_cache, &s->device, &s->config.tiers, err,
+                    &s->tuner);
     s->config.tuner = s->tuner;
     return rc;
 }
@@ -97,8 +60,11 @@ static int configure(struct infer_session *s,
     s->config.progress = o->progress;
     s->config.progress_user = o->progress_user;
     s->profile = o->profile != 0;
-    rc = choose_backends(o, &s->device, &s->config, err);
-    return rc < 0 ? rc : open_tuner(s, o, err);
+    rc = device_check_backend(&s->device, o->backend, err);
+    if (rc < 0)
+        return rc;
+    row_tiers_choose(&s->device, o->backend, &s->config.tiers);
+    return open_tuner(s, o, err);
 }
 
 static int allocate(struct infer_session *s, struct infer_error *err)

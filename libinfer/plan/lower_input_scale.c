@@ -89,8 +89,8 @@ static bool takes(const struct lower *l, const struct plan_emit *e)
     for (i = 0; i < wide.p.n_in; i++)
         if (plan_is_vector(wide.p.op, i) && wide.in[i].t.dtype != INFER_NONE)
             wide.in[i].t.dtype = INFER_F32;
-    return plan_find(l->plan, &wide, l->plan->config->backend[0], false, NULL,
-                     &c);
+    return plan_find(l->plan, &wide, l->plan->config->tiers.tier[0], false,
+                     NULL, &c);
 }
 
 /* The product as a step of its own. */

@@ -209,7 +209,7 @@ static bool is_better(const struct lower *l, const struct plan_emit *e)
     struct plan_choice c;
     double image;
 
-    if (!plan_find(plan, e, plan->config->backend[0], false, NULL, &c) ||
+    if (!plan_find(plan, e, plan->config->tiers.tier[0], false, NULL, &c) ||
         plan_moves(e, X, &c.attempt))
         return false;
     image = (double)kern_tensor_count(&e->in[X].t) *

@@ -25,12 +25,7 @@
 struct plan_config {
     struct infer_model *model;
     const struct device *device;
-    /* Backends in order of preference. */
-    enum infer_backend backend[2];
-    int n_backends;
-    /* Products (convolution, dense, matmul) must be computed by backend[0]:
-     * it was asked for by name. */
-    bool strict;
+    struct row_tiers tiers;
     bool deterministic;
     bool keep_tensors;
     enum infer_precision precision;
@@ -180,13 +175,13 @@ void *plan_locate(const struct plan *plan, const struct view *v);
 const char *plan_step_name(const struct plan *plan,
                            const struct plan_step *step);
 
-/* Whether a row computes the problem on these views, whose tensors are those
- * of the problem: supports() and, but for KERN_STRIDED rows, alignment. */
-bool plan_takes(const struct plan *plan, const struct kern_row *row,
-                const struct kern_problem *p, const struct view *in,
-                const struct view *out);
-/* Backends that may compute the operation: the first n of the session's. */
-int plan_backends(const struct plan *plan, enum kern_op op);
+/* The question which rows take the problem on these views, whose tensors are
+ * those of the problem. */
+struct row_query plan_query(const struct plan *plan,
+                            const struct kern_problem *p, const struct view *in,
+                            const struct view *out);
+/* How many of the session's tiers may compute the operation. */
+int plan_tiers(const struct plan *plan, enum kern_op op);
 
 /* ---- for lowering -------------------------------------------------- */
 

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "kernels/base/error.h"
-
 /* The input whose layout the output follows. */
 static const struct kern_tensor *leader(const struct plan_emit *e)
 {
@@ -107,116 +105,70 @@ static void build(const struct plan *plan, const struct plan_emit *e,
                                   e->p.out[0].dim, a->out);
 }
 
-bool plan_supports(const struct plan *plan, const struct kern_row *row,
-                   const struct kern_problem *p, struct infer_error *why)
-{
-    return kern_row_supports(row, p, &plan->config->device->kern, why) == 0;
-}
-
-/* Kernels of a GPU read and write up to this many bytes at once. */
-#define GPU_ALIGN 16
-
-/* Buffers are aligned; a view that starts inside one may not be. */
 static bool is_aligned(const struct plan *plan, const struct view *v)
 {
-    const int64_t size = (int64_t)infer_dtype_size(v->t.dtype);
-
-    return plan->config->device->ops->host_memory || size == 0 ||
-           plan->buffer[v->buffer].memory == PLAN_CONSTANT ||
-           v->offset * size % GPU_ALIGN == 0;
+    return plan->buffer[v->buffer].memory == PLAN_CONSTANT ||
+           row_view_is_aligned(plan->config->device, v->t.dtype, v->offset);
 }
 
-bool plan_takes(const struct plan *plan, const struct kern_row *row,
-                const struct kern_problem *p, const struct view *in,
-                const struct view *out)
+struct row_query plan_query(const struct plan *plan,
+                            const struct kern_problem *p, const struct view *in,
+                            const struct view *out)
 {
-    bool good = (row->flags & KERN_STRIDED) || is_aligned(plan, out);
-    int i;
+    struct row_query q = {p, &plan->config->device->kern,
+                          is_aligned(plan, out)};
 
-    for (i = 0; i < p->n_in && good; i++)
-        good = in[i].t.dtype == INFER_NONE || (row->flags & KERN_STRIDED) ||
-               is_aligned(plan, &in[i]);
-    return good && plan_supports(plan, row, p, NULL);
+    for (int i = 0; i < p->n_in && q.aligned; i++)
+        q.aligned = in[i].t.dtype == INFER_NONE || is_aligned(plan, &in[i]);
+    return q;
 }
 
-/* The same for a way that may copy inputs first; the output is a buffer of its
- * own. */
-static bool takes_attempt(const struct plan *plan, const struct kern_row *row,
-                          const struct plan_emit *e,
-                          const struct plan_attempt *a,
-                          const struct kern_problem *p, struct infer_error *why)
+/* The same for an attempt, which may copy inputs first; the output is a buffer
+ * of its own. */
+static struct row_query attempt_query(const struct plan *plan,
+                                      const struct plan_emit *e,
+                                      const struct plan_attempt *a,
+                                      const struct kern_problem *p)
 {
-    int i;
+    struct row_query q = {p, &plan->config->device->kern, true};
 
-    for (i = 0; i < p->n_in; i++)
-        if (e->in[i].t.dtype != INFER_NONE && !(row->flags & KERN_STRIDED) &&
-            !plan_moves(e, i, a) && !is_aligned(plan, &e->in[i])) {
-            error_set(why, INFER_EUNSUPPORTED,
-                      "%s takes inputs aligned to %d bytes", row->name,
-                      GPU_ALIGN);
-            return false;
-        }
-    return plan_supports(plan, row, p, why);
+    for (int i = 0; i < p->n_in && q.aligned; i++)
+        q.aligned = e->in[i].t.dtype == INFER_NONE || plan_moves(e, i, a) ||
+                    is_aligned(plan, &e->in[i]);
+    return q;
 }
 
-const struct kern_row *plan_best_row(const struct plan *plan,
-                                     const struct kern_problem *p,
-                                     enum infer_backend backend,
-                                     const struct view *in,
-                                     const struct view *out, double *us)
-{
-    const struct kern_row *best = NULL;
-    size_t r;
-
-    *us = 0;
-    for (r = 0; r < kern_row_count(); r++) {
-        const struct kern_row *row = kern_row_at(r);
-        double estimate;
-
-        if (row->op != p->op || row->backend != backend ||
-            (row->flags & KERN_BASELINE) || (best && !row->estimate) ||
-            !plan_takes(plan, row, p, in, out))
-            continue;
-        estimate =
-            row->estimate ? row->estimate(p, &plan->config->device->kern) : 0;
-        if (!best || *us == 0 || estimate < *us) {
-            best = row;
-            *us = estimate;
-        }
-    }
-    return best;
-}
-
-/* Whether the row has nothing to say about the problem that would be worth more
- * than what another has said: it is for another type. */
-static bool is_beside(const struct kern_row *row, const struct plan_emit *e,
-                      const struct infer_error *why)
+/* True if the row is for another type: its reason is not worth asking for once
+ * another row has given one. */
+static bool is_other_type(const struct kern_row *row, const struct plan_emit *e,
+                          const struct infer_error *why)
 {
     return row->dtype != INFER_NONE && row->dtype != e->in[0].t.dtype &&
            (!why || why->text[0]);
 }
 
 bool plan_find(const struct plan *plan, const struct plan_emit *e,
-               enum infer_backend backend, bool baselines,
-               struct infer_error *why, struct plan_choice *out)
+               uint32_t tier, bool baselines, struct infer_error *why,
+               struct plan_choice *out)
 {
     struct plan_attempt a[4];
-    size_t r;
-    int i, n;
 
-    for (r = 0; r < kern_row_count(); r++) {
+    for (size_t r = 0; r < kern_row_count(); r++) {
         const struct kern_row *row = kern_row_at(r);
 
-        if (row->op != e->p.op || row->backend != backend ||
+        if (!row_is_of(row, tier, e->p.op) ||
             ((row->flags & KERN_BASELINE) != 0) != baselines ||
-            is_beside(row, e, why))
+            is_other_type(row, e, why))
             continue;
-        n = attempts(e, row, a);
-        for (i = 0; i < n; i++) {
+        const int n = attempts(e, row, a);
+        for (int i = 0; i < n; i++) {
             build(plan, e, &a[i], &out->problem);
-            if (!takes_attempt(plan, row, e, &a[i], &out->problem, why))
+            const struct row_query q =
+                attempt_query(plan, e, &a[i], &out->problem);
+            if (!row_takes(&q, row, why))
                 continue;
             out->row = row;
+            out->tier = tier;
             out->attempt = a[i];
             return true;
         }

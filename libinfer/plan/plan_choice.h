@@ -15,28 +15,18 @@ struct plan_attempt {
 
 struct plan_choice {
     const struct kern_row *row;
+    uint32_t tier; /* of the row */
     struct plan_attempt attempt;
     struct kern_problem problem;
 };
 
-/* Of the backend's rows in the order of the table, those for comparison or the
- * others, and of the ways to lay the tensors out for each, the first that is
- * taken; false, and why, where there is none. */
+/* Of the tier's rows in the order of the table, baseline rows or the others,
+ * and of the ways to lay the tensors out for each, the first that is taken;
+ * false, and why, where there is none. */
 bool plan_find(const struct plan *plan, const struct plan_emit *e,
-               enum infer_backend backend, bool baselines,
-               struct infer_error *why, struct plan_choice *out);
+               uint32_t tier, bool baselines, struct infer_error *why,
+               struct plan_choice *out);
 /* Whether this way copies input i into another layout first. */
 bool plan_moves(const struct plan_emit *e, int i, const struct plan_attempt *a);
-/* Whether the row takes the problem on the plan's device, views apart. */
-bool plan_supports(const struct plan *plan, const struct kern_row *row,
-                   const struct kern_problem *p, struct infer_error *why);
-/* Of a backend's rows that take the problem on these views, the one that holds
- * itself for the fastest; where none has an estimate, the first.  *us is 0
- * without one. */
-const struct kern_row *plan_best_row(const struct plan *plan,
-                                     const struct kern_problem *p,
-                                     enum infer_backend backend,
-                                     const struct view *in,
-                                     const struct view *out, double *us);
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * From one problem on views to steps.
  *
- * For each backend in order of preference and each of its rows, a few ways to
- * lay the tensors out are put to the row's supports() (plan_choice.c); the
- * first that it takes is used, with copies in front where the inputs lie
- * otherwise.  Rows for comparison are asked where no other computes a problem.
+ * For each tier of backends and each of its rows, a few ways to lay the tensors
+ * out are put to the row's supports() (plan_choice.c); the first that it takes
+ * is used, after copies of the inputs that lie otherwise.  Baseline rows are
+ * asked where no other computes a problem.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -169,8 +169,8 @@ static int try_home(struct plan *plan, const struct plan_emit *e,
 {
     struct plan_value *v = &plan->value[e->value];
     const struct kern_tensor *want = &e->p.out[0];
-    const enum infer_backend backend = c->row->backend;
     const struct kern_row *row;
+    struct row_query q;
     struct kern_problem p;
     struct view home, dense;
     double here, there;
@@ -185,13 +185,15 @@ static int try_home(struct plan *plan, const struct plan_emit *e,
         return 0;
     memcpy(&p, &c->problem, sizeof p);
     p.out[0] = home.t;
-    row = plan_best_row(plan, &p, backend, in, &home, &there);
+    q = plan_query(plan, &p, in, &home);
+    row = row_best(&q, c->tier, NULL, &there);
     if (!row)
         return 0;
     dense = home; /* in a buffer of its own: any aligned place will do */
     dense.offset = 0;
     dense.t = c->problem.out[0];
-    (void)plan_best_row(plan, &c->problem, backend, in, &dense, &here);
+    q = plan_query(plan, &c->problem, in, &dense);
+    (void)row_best(&q, c->tier, NULL, &here);
     if (here > 0 && (there == 0 || there > here + copy_estimate(want)))
         return 0;
     c->row = row;
@@ -234,7 +236,7 @@ static int emit_choice(struct plan *plan, int node, const struct plan_emit *e,
 {
     struct view in[KERN_MAX_IN];
     const struct kern_row *best;
-    double us;
+    struct row_query q;
     int i, rc;
 
     memset(in, 0, sizeof in);
@@ -249,7 +251,8 @@ static int emit_choice(struct plan *plan, int node, const struct plan_emit *e,
     rc = place_output(plan, node, e, c, in, err, out);
     if (rc < 0)
         return rc;
-    best = plan_best_row(plan, &c->problem, c->row->backend, in, out, &us);
+    q = plan_query(plan, &c->problem, in, out);
+    best = row_best(&q, c->tier, NULL, NULL);
     return add_step(plan, node, best ? best : c->row, &c->problem, in, out,
                     true, err);
 }
@@ -423,28 +426,28 @@ static int widen_vectors(struct plan *plan, int node, struct plan_emit *e,
     return rc;
 }
 
-int plan_backends(const struct plan *plan, enum kern_op op)
+int plan_tiers(const struct plan *plan, enum kern_op op)
 {
-    return plan->config->strict && is_product(op) ? 1
-                                                  : plan->config->n_backends;
+    const struct row_tiers *t = &plan->config->tiers;
+
+    return t->strict && is_product(op) ? 1 : t->n;
 }
 
-/* Emits the node through one backend, its epilogue as steps of their own where
- * the backend fuses none; 1: it has no row for it. */
+/* Emits the node through one tier, its epilogue as steps of their own where the
+ * tier fuses none; 1: it has no row for it. */
 static int emit_through(struct plan *plan, int node, const struct plan_emit *e,
-                        enum infer_backend backend, bool baselines,
-                        struct infer_error *why, struct infer_error *err,
-                        struct view *out)
+                        uint32_t tier, bool baselines, struct infer_error *why,
+                        struct infer_error *err, struct view *out)
 {
     struct plan_emit bare;
     struct plan_choice c;
 
-    if (plan_find(plan, e, backend, baselines, why, &c))
+    if (plan_find(plan, e, tier, baselines, why, &c))
         return emit_choice(plan, node, e, &c, err, out);
     if (!has_epilogue(e))
         return 1;
     make_bare(e, &bare);
-    if (plan_find(plan, &bare, backend, baselines, NULL, &c))
+    if (plan_find(plan, &bare, tier, baselines, NULL, &c))
         return emit_split(plan, node, e, &c, &bare, err, out);
     return 1;
 }
@@ -452,17 +455,16 @@ static int emit_through(struct plan *plan, int node, const struct plan_emit *e,
 static int emit_any(struct plan *plan, int node, const struct plan_emit *e,
                     struct infer_error *err, struct view *out)
 {
-    const int n = plan_backends(plan, e->p.op);
+    const uint32_t *tier = plan->config->tiers.tier;
+    const int n = plan_tiers(plan, e->p.op);
     struct infer_error why;
     int i, rc = 1;
 
     why.text[0] = '\0';
     for (i = 0; i < n && rc > 0; i++)
-        rc = emit_through(plan, node, e, plan->config->backend[i], false, &why,
-                          err, out);
+        rc = emit_through(plan, node, e, tier[i], false, &why, err, out);
     for (i = 0; i < n && rc > 0; i++)
-        rc = emit_through(plan, node, e, plan->config->backend[i], true, NULL,
-                          err, out);
+        rc = emit_through(plan, node, e, tier[i], true, NULL, err, out);
     return rc > 0 ? emit_nothing(plan, node, e, &why, err, out) : rc;
 }
 
@@ -485,29 +487,30 @@ int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
 
 /* ---- copies -------------------------------------------------------- */
 
-/* The row for a copy: the merged form is put to a backend before the plain
+/* The row for a copy: the merged form is put to a row before the plain
  * one, since more kernels walk few dimensions. */
 static const struct kern_row *find_copy(const struct plan *plan,
                                         struct kern_problem *p)
 {
     const struct plan_config *config = plan->config;
     struct kern_problem merged;
-    size_t r;
-    int i;
+    struct row_query q = {p, &config->device->kern, true};
 
     memcpy(&merged, p, sizeof merged);
     view_coalesce(&merged.in[0], &merged.out[0]);
-    for (i = 0; i < config->n_backends; i++)
-        for (r = 0; r < kern_row_count(); r++) {
+    for (int i = 0; i < config->tiers.n; i++)
+        for (size_t r = 0; r < kern_row_count(); r++) {
             const struct kern_row *row = kern_row_at(r);
 
-            if (row->op != KERN_COPY || row->backend != config->backend[i])
+            if (!row_is_of(row, config->tiers.tier[i], KERN_COPY))
                 continue;
-            if (plan_supports(plan, row, &merged, NULL)) {
+            q.problem = &merged;
+            if (row_takes(&q, row, NULL)) {
                 memcpy(p, &merged, sizeof *p);
                 return row;
             }
-            if (plan_supports(plan, row, p, NULL))
+            q.problem = p;
+            if (row_takes(&q, row, NULL))
                 return row;
         }
     return NULL;

@@ -47,7 +47,10 @@ static bool takes(void *user, int step, const struct kern_row *row)
     const struct trials *t = user;
     const struct plan_step *s = t->step[step];
 
-    return plan_takes(t->plan, row, &s->exec.problem, s->in, &s->out);
+    const struct row_query q =
+        plan_query(t->plan, &s->exec.problem, s->in, &s->out);
+
+    return row_takes(&q, row, NULL);
 }
 
 static double now(void *user)

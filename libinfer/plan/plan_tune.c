@@ -1,37 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps of a plan by measurement: which rows may stand in for the one that
  * the plan was made with. */
-#include <string.h>
-
 #include "libinfer/plan/plan.h"
-
-struct place {
-    const struct plan *plan;
-    const struct plan_step *step;
-};
-
-static bool takes(const struct tune_question *q, const struct kern_row *row)
-{
-    const struct place *at = q->user;
-
-    return plan_takes(at->plan, row, q->problem, at->step->in, &at->step->out);
-}
 
 static int tune_step(struct plan *plan, struct plan_step *s,
                      struct infer_error *err)
 {
-    const struct place at = {plan, s};
-    const struct tune_question q = {.problem = &s->exec.problem,
-                                    .backend = plan->config->backend,
-                                    .n_backends =
-                                        plan_backends(plan, s->exec.problem.op),
-                                    .takes = takes,
-                                    .user = &at};
+    const struct row_query q =
+        plan_query(plan, &s->exec.problem, s->in, &s->out);
 
     if (s->once)
         return 0;
     s->choice.row = s->rule = s->exec.row;
-    const int rc = tuner_pick(plan->config->tuner, &q, err, &s->choice);
+    const int rc = tuner_pick(plan->config->tuner, &q, plan->config->tiers.tier,
+                              plan_tiers(plan, q.problem->op), err, &s->choice);
     s->exec.row = s->choice.row;
     return rc;
 }

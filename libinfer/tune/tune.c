@@ -89,39 +89,39 @@ static double now(void)
 
 /* ---- opening ------------------------------------------------------- */
 
-/* The libraries whose kernels may be chosen and their versions, "" for none.
- * They are loaded for that, also where no kernel of theirs is the fastest:
- * choices that were made against others do not hold. */
-static void name_rivals(const enum infer_backend *backend, int n, char *text,
-                        size_t bytes)
+/* The vendors' libraries whose kernels may be chosen, with their versions; ""
+ * for none.  They are loaded for that even if no kernel of theirs turns out the
+ * fastest: a choice that was measured against other versions does not hold. */
+static void name_libraries(const struct row_tiers *tiers, char *text,
+                           size_t bytes)
 {
-    int i;
+    uint32_t all = 0;
 
+    for (int i = 0; i < tiers->n; i++)
+        all |= tiers->tier[i];
     text[0] = '\0';
-    for (i = 0; i < n; i++) {
 #ifdef HAVE_ONEDNN
-        if (backend[i] == INFER_BACKEND_ONEDNN)
-            snprintf(text, bytes, ", %s", kern_onednn_version());
+    if (all & ROW_TIER(INFER_BACKEND_ONEDNN))
+        snprintf(text, bytes, ", %s", kern_onednn_version());
 #endif
-        if (backend[i] != INFER_BACKEND_CUDNN)
-            continue;
 #ifdef HAVE_CUDNN
+    if (all & ROW_TIER(INFER_BACKEND_CUDNN)) {
         const char *dnn = kern_cudnn_version(NULL);
         const char *blas = kern_cublas_version(NULL);
         snprintf(text, bytes, ", %s, %s", dnn ? dnn : "no cuDNN",
                  blas ? blas : "no cuBLAS");
-#else
-        (void)bytes;
-#endif
     }
+#endif
+    (void)all;
+    (void)bytes;
 }
 
 int tuner_open(enum tune_mode mode, const char *path,
-               const struct device *device, const enum infer_backend *backend,
-               int n, struct infer_error *err, struct tuner **out)
+               const struct device *device, const struct row_tiers *tiers,
+               struct infer_error *err, struct tuner **out)
 {
     struct tuner *t = calloc(1, sizeof *t);
-    char name[160] = "cpu", rivals[64], label[224];
+    char name[160] = "cpu", libraries[64], label[224];
     int rc = 0;
 
     if (!t)
@@ -131,10 +131,10 @@ int tuner_open(enum tune_mode mode, const char *path,
     t->mode = mode;
     t->device = device;
     if (mode != TUNE_OFF) {
-        name_rivals(backend, n, rivals, sizeof rivals);
+        name_libraries(tiers, libraries, sizeof libraries);
         if (device->ops->describe)
             rc = device->ops->describe(device, err, name, sizeof name);
-        snprintf(label, sizeof label, "%.140s%.62s", name, rivals);
+        snprintf(label, sizeof label, "%.140s%.62s", name, libraries);
         if (rc == 0)
             rc = tune_cache_open(path, label, err, &t->cache);
     }

@@ -14,6 +14,7 @@
 #include "include/infer.h"
 #include "kernels/kern.h"
 #include "libinfer/device/device.h"
+#include "libinfer/tune/rows.h"
 
 enum tune_mode { TUNE_OFF, TUNE_ON, TUNE_EXHAUSTIVE };
 
@@ -21,11 +22,11 @@ struct tuner;
 
 /* path: the cache file, NULL for the usual place, "" for none.  A file that
  * cannot be used is no error: tuner_info() says why.  device must outlive the
- * tuner; on a CPU TUNE_ON measures nothing.  backend: the n whose rows may
+ * tuner; on a CPU TUNE_ON measures nothing.  tiers: the backends whose rows may
  * compete: what is fastest depends on them and on their libraries' versions. */
 int tuner_open(enum tune_mode mode, const char *path,
-               const struct device *device, const enum infer_backend *backend,
-               int n, struct infer_error *err, struct tuner **out);
+               const struct device *device, const struct row_tiers *tiers,
+               struct infer_error *err, struct tuner **out);
 void tuner_close(struct tuner *t); /* NULL is fine */
 
 enum tune_mode tuner_mode(const struct tuner *t);
@@ -48,22 +49,13 @@ static inline bool tune_same(const struct tune_choice *a,
 /* Choices that came near to the fastest and are kept beside it, at most. */
 #define TUNE_NEAR 6
 
-/* What is to be computed, and what may do it. */
-struct tune_question {
-    const struct kern_problem *problem;
-    const enum infer_backend *backend; /* whose rows compete */
-    int n_backends;
-    /* Whether a row of these backends may be taken, which supports() its
-     * problem at least. */
-    bool (*takes)(const struct tune_question *q, const struct kern_row *row);
-    const void *user; /* for takes() */
-};
-
-/* The choice of the cache where it has one that may be taken, else the fastest
- * by measurement.  *choice comes in as what is taken where nothing can be
- * measured: operands that are indices, or no more than one way to go. */
-int tuner_pick(struct tuner *t, const struct tune_question *q,
-               struct infer_error *err, struct tune_choice *choice);
+/* Sets *choice to that of the cache where it has one that may be taken, else to
+ * the fastest by measurement among the rows of the first n tiers that take the
+ * problem.  *choice comes in as the choice without measuring: its row may be
+ * taken in any case, and it stays where nothing can be measured (operands that
+ * are indices) or where there is no alternative. */
+int tuner_pick(struct tuner *t, const struct row_query *q, const uint32_t *tier,
+               int n, struct infer_error *err, struct tune_choice *choice);
 
 /* Prepares a choice, or its row's first variant where the one that was chosen
  * is not what it was when it was measured. */

@@ -6,7 +6,7 @@
 #include "kernels/base/error.h"
 #include "libinfer/tune/tune.h"
 
-/* Rows of one backend whose estimate is this many times the lowest are not
+/* Rows of one tier whose estimate is this many times the lowest are not
  * worth measuring, but for an exhaustive search. */
 #define HOPELESS 5.0
 
@@ -39,19 +39,26 @@ static bool is_measurable(const struct kern_problem *p)
     return p->n_in > 0;
 }
 
-static void collect(const struct tune_question *q, enum infer_backend backend,
-                    const struct kern_device *d, struct candidates *c)
+static bool may_take(const struct row_query *q, const struct kern_row *row,
+                     const struct tune_choice *given)
+{
+    return row == given->row || row_takes(q, row, NULL);
+}
+
+static void collect(const struct row_query *q, uint32_t tier,
+                    const struct tune_choice *given, struct candidates *c)
 {
     size_t i;
 
     for (i = 0; i < kern_row_count(); i++) {
         const struct kern_row *row = kern_row_at(i);
 
-        if (row->op != q->problem->op || row->backend != backend ||
-            (row->flags & KERN_BASELINE) || !q->takes(q, row))
+        if (!row_is_of(row, tier, q->problem->op) ||
+            (row->flags & KERN_BASELINE) || !may_take(q, row, given))
             continue;
         c->row[c->n] = row;
-        c->estimate[c->n++] = row->estimate ? row->estimate(q->problem, d) : 0;
+        c->estimate[c->n++] =
+            row->estimate ? row->estimate(q->problem, q->device) : 0;
     }
 }
 
@@ -92,32 +99,30 @@ static bool read_known(const struct tuner *t, const struct kern_problem *p,
 
 /* The choice of the cache, where it may be taken.  Only its row is asked: the
  * others need not even be loaded. */
-static bool find_known(const struct tuner *t, const struct tune_question *q,
-                       struct tune_choice *choice)
+static bool find_known(const struct tuner *t, const struct row_query *q,
+                       const uint32_t *tier, int n, struct tune_choice *choice)
 {
     struct tune_choice known;
-    int i;
+    uint32_t all = 0;
 
-    if (!read_known(t, q->problem, &known) || known.row->op != q->problem->op)
+    for (int i = 0; i < n; i++)
+        all |= tier[i];
+    if (!read_known(t, q->problem, &known) ||
+        !row_is_of(known.row, all, q->problem->op) ||
+        !may_take(q, known.row, choice))
         return false;
-    for (i = 0; i < q->n_backends; i++)
-        if (known.row->backend == q->backend[i] && q->takes(q, known.row)) {
-            memcpy(choice, &known, sizeof known);
-            return true;
-        }
-    return false;
+    memcpy(choice, &known, sizeof known);
+    return true;
 }
 
-static int choose(struct tuner *t, const struct tune_question *q,
-                  struct candidates *c, struct infer_error *err,
-                  struct tune_choice *choice)
+static int choose(struct tuner *t, const struct row_query *q,
+                  const uint32_t *tier, int n, struct candidates *c,
+                  struct infer_error *err, struct tune_choice *choice)
 {
-    int i;
-
-    for (i = 0; i < q->n_backends; i++) {
+    for (int i = 0; i < n; i++) {
         const int from = c->n;
 
-        collect(q, q->backend[i], tuner_device(t), c);
+        collect(q, tier[i], choice, c);
         if (tuner_mode(t) != TUNE_EXHAUSTIVE)
             prune(c, from);
     }
@@ -127,22 +132,22 @@ static int choose(struct tuner *t, const struct tune_question *q,
     return tuner_choose(t, q->problem, c->row, c->n, err, choice);
 }
 
-int tuner_pick(struct tuner *t, const struct tune_question *q,
-               struct infer_error *err, struct tune_choice *choice)
+int tuner_pick(struct tuner *t, const struct row_query *q, const uint32_t *tier,
+               int n, struct infer_error *err, struct tune_choice *choice)
 {
     struct candidates c = {0};
     int rc;
 
     if (tuner_mode(t) == TUNE_OFF || !is_measurable(q->problem))
         return 0;
-    if (find_known(t, q, choice))
+    if (find_known(t, q, tier, n, choice))
         return tuner_take(t, q->problem, err);
     c.row = calloc(kern_row_count(), sizeof(const struct kern_row *));
     c.estimate = calloc(kern_row_count(), sizeof *c.estimate);
     if (!c.row || !c.estimate)
         rc = error_set(err, INFER_EMEMORY, "tuning: out of memory");
     else
-        rc = choose(t, q, &c, err, choice);
+        rc = choose(t, q, tier, n, &c, err, choice);
     free(c.row);
     free(c.estimate);
     return rc;

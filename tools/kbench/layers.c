@@ -214,10 +214,10 @@ int kb_layers(const struct kb_request *r, const char *model, int64_t batch,
     struct plan *plan = NULL;
     struct graph_shape *shape = NULL;
     int rc = device_open("cpu", 1, NULL, err, &cpu);
-    struct plan_config config = {.device = &cpu,
-                                 .backend = {INFER_BACKEND_REF},
-                                 .n_backends = 1,
-                                 .precision = INFER_PRECISION_FP32};
+    struct plan_config config = {
+        .device = &cpu,
+        .tiers = {.n = 1, .tier = {ROW_TIER(INFER_BACKEND_REF)}},
+        .precision = INFER_PRECISION_FP32};
 
     if (rc == 0)
         rc = open_model(model, err, &m);

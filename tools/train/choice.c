@@ -14,17 +14,16 @@
 static int open_tuner(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
-    enum infer_backend backend[2];
-    int n = net_backends(&r->device, q->backend, backend);
     enum tune_mode mode = q->deterministic ? TUNE_OFF : TUNE_ON;
+    struct row_tiers tiers;
 
+    row_tiers_choose(&r->device, q->backend, &tiers);
     if (q->tune >= 0)
         mode = (enum tune_mode)q->tune;
     /* Only an exhaustive search lets libraries compete (net_emit.c). */
     if (q->backend == INFER_BACKEND_AUTO && mode != TUNE_EXHAUSTIVE)
-        n = 1;
-    return tuner_open(mode, q->tune_cache, &r->device, backend, n, err,
-                      &r->tuner);
+        tiers.n = 1;
+    return tuner_open(mode, q->tune_cache, &r->device, &tiers, err, &r->tuner);
 }
 
 /* A run goes on with the kernels that it was begun with; that the file can be

@@ -26,13 +26,9 @@ static inline struct plan *plan_for_gpu(struct infer_model *model,
     struct infer_error err = {0};
     struct plan *plan;
 
-    config = (struct plan_config){.model = model,
-                                  .device = &gpu,
-                                  .backend = {backend, INFER_BACKEND_CUDA},
-                                  .n_backends =
-                                      backend == INFER_BACKEND_CUDA ? 1 : 2,
-                                  .strict = true,
-                                  .precision = precision};
+    config = (struct plan_config){
+        .model = model, .device = &gpu, .precision = precision};
+    row_tiers_choose(&gpu, backend, &config.tiers);
     if (plan_new(&config, shape, &err, &plan) < 0)
         fail_msg("%s", err.text);
     return plan;

@@ -481,7 +481,8 @@ static void test_inputs_stay(void **unused)
                                         .launch = overflow};
     static const int64_t sizes[] = {700000, 300000, 600000};
     const struct kern_row *rows[] = {&row};
-    const enum infer_backend backend = INFER_BACKEND_REF;
+    const struct row_tiers tiers = {.n = 1,
+                                    .tier = {ROW_TIER(INFER_BACKEND_REF)}};
     struct infer_error err = {0};
     struct tune_choice choice;
     struct device cpu;
@@ -493,8 +494,7 @@ static void test_inputs_stay(void **unused)
     launches = 0;
     assert_int_equal(device_open("cpu", 1, NULL, &err, &cpu), 0);
     assert_int_equal(
-        tuner_open(TUNE_EXHAUSTIVE, tuning_path, &cpu, &backend, 1, &err, &t),
-        0);
+        tuner_open(TUNE_EXHAUSTIVE, tuning_path, &cpu, &tiers, &err, &t), 0);
     for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct kern_problem p = {.op = KERN_UNARY, .n_in = 1, .n_out = 1};
 

@@ -111,15 +111,15 @@ static struct tune_choice choice(int variant, double seconds)
 static void open_pretended(struct pretended *f, enum tune_mode mode,
                            double (*cost)(const int *))
 {
-    const enum infer_backend backend = INFER_BACKEND_REF;
+    const struct row_tiers tiers = {.n = 1,
+                                    .tier = {ROW_TIER(INFER_BACKEND_REF)}};
     struct infer_error err = {0};
 
     memset(f, 0, sizeof *f);
     assert_int_equal(device_open("cpu", 1, NULL, &err, &f->device), 0);
     f->device.kern.kind = KERN_CUDA; /* nothing is measured on a CPU */
     assert_int_equal(
-        tuner_open(mode, tuning_path, &f->device, &backend, 1, &err, &f->tuner),
-        0);
+        tuner_open(mode, tuning_path, &f->device, &tiers, &err, &f->tuner), 0);
     f->cost = cost;
     f->each = 0.01;
     f->noise = 5e-4;

@@ -124,15 +124,16 @@ static void planned(struct infer_model *model, const struct device *d,
     struct plan_config config = {
         .model = model,
         .device = d,
-        .backend = {INFER_BACKEND_ONEDNN, INFER_BACKEND_REF},
-        .n_backends = 2};
+        .tiers = {.n = 2,
+                  .tier = {ROW_TIER(INFER_BACKEND_ONEDNN),
+                           ROW_TIER(INFER_BACKEND_REF)}}};
     const struct graph_shape shape = {.rank = 4, .dim = {2, 3, 12, 12}};
     struct infer_error err = {0};
     struct infer_tuning_info info;
     struct plan *plan = NULL;
 
-    assert_int_equal(tuner_open(TUNE_EXHAUSTIVE, tuning_path, d, config.backend,
-                                2, &err, &config.tuner),
+    assert_int_equal(tuner_open(TUNE_EXHAUSTIVE, tuning_path, d, &config.tiers,
+                                &err, &config.tuner),
                      0);
     assert_int_equal(plan_new(&config, &shape, &err, &plan), 0);
     fake.plan = plan;

@@ -47,14 +47,14 @@ static void tuned_net(enum tune_mode mode, bool deterministic, struct run *r)
                             .update = true,
                             .rule = {.kind = KERN_UPDATE_SGD}};
     const struct arch_row *arch = arch_find("lenet5");
-    enum infer_backend backend[2];
-    const int count = net_backends(&cpu, INFER_BACKEND_AUTO, backend);
+    struct row_tiers tiers;
     struct infer_error err = {0};
     struct graph *g = NULL;
 
     assert_non_null(arch);
     assert_int_equal(arch->build(arch, 10, NULL, &g), 0);
-    if (tuner_open(mode, tuning_path, &cpu, backend, count, &err, &o.tuner) < 0)
+    row_tiers_choose(&cpu, INFER_BACKEND_AUTO, &tiers);
+    if (tuner_open(mode, tuning_path, &cpu, &tiers, &err, &o.tuner) < 0)
         fail_msg("%s", err.text);
     if (lesson && tuner_learn(o.tuner, lesson, &err) < 0)
         fail_msg("%s", err.text);

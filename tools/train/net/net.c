@@ -279,6 +279,7 @@ int net_new(struct graph *g, const struct net_options *options,
     }
     n->g = g;
     n->options = *options;
+    row_tiers_choose(options->device, options->backend, &n->tiers);
     for (int i = 0; i < NET_HOMES; i++)
         n->flat[i] = -1;
     rc = make(n, err);

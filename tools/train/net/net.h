@@ -176,6 +176,7 @@ struct net_chain {
 
 struct net {
     struct net_options options;
+    struct row_tiers tiers; /* of options.backend */
     struct graph *g;
     struct net_value *value;
     struct net_chain *chain; /* of the node that ends it */
@@ -307,9 +308,6 @@ const struct kern_row *net_row(const struct net *n, struct net_emit *e);
  */
 int net_seconds(const struct net *n, struct net_emit *e,
                 struct infer_error *err, double *out);
-/* Backends of a device that may compute, the preferred one first; how many. */
-int net_backends(const struct device *d, enum infer_backend wanted,
-                 enum infer_backend out[2]);
 /* Deals with the other processes behind what is in the list; array: of dtype
  * NONE for NET_JOIN. */
 int net_emit_transfer(struct net *n, int list, enum net_transfer kind, int node,

@@ -63,55 +63,6 @@ static void touch(struct net *n, const struct view *v, int at)
 
 /* ---- choosing ------------------------------------------------------ */
 
-int net_backends(const struct device *d, enum infer_backend wanted,
-                 enum infer_backend out[2])
-{
-    const bool cpu = d->kern.kind == KERN_CPU;
-    const enum infer_backend other =
-        cpu ? INFER_BACKEND_REF : INFER_BACKEND_CUDA;
-
-    out[0] = wanted;
-    if (out[0] == INFER_BACKEND_AUTO)
-        out[0] = cpu ? INFER_BACKEND_ONEDNN : INFER_BACKEND_CUDA;
-    if (out[0] != other) {
-        out[1] = other;
-        return 2;
-    }
-    if (!cpu && wanted == INFER_BACKEND_AUTO) {
-        out[1] = INFER_BACKEND_CUDNN;
-        return 2;
-    }
-    return 1;
-}
-
-/* The row of a backend that takes the problem with the lowest estimate; rows
- * that give none come in the order of the table. */
-static const struct kern_row *best_row(const struct net *n,
-                                       enum infer_backend backend,
-                                       const struct kern_problem *p,
-                                       struct infer_error *why)
-{
-    const struct kern_device *d = &n->options.device->kern;
-    const struct kern_row *best = NULL;
-    double best_time = 0;
-
-    for (size_t i = 0; i < kern_row_count(); i++) {
-        const struct kern_row *row = kern_row_at(i);
-        double time;
-
-        if (row->backend != backend || row->op != p->op ||
-            (row->flags & KERN_BASELINE) ||
-            kern_row_supports(row, p, d, why) < 0)
-            continue;
-        time = row->estimate ? row->estimate(p, d) : 0;
-        if (!best || (row->estimate && best->estimate && time < best_time)) {
-            best = row;
-            best_time = time;
-        }
-    }
-    return best;
-}
-
 /* Inputs that are parameters; the launch may repack them on a CPU. */
 static uint32_t weight_inputs(const struct net *n, const struct net_emit *e)
 {
@@ -134,18 +85,17 @@ static const struct kern_row *choose(const struct net *n,
                                      struct kern_problem *p,
                                      struct infer_error *why)
 {
-    enum infer_backend backend[2];
-    const int count =
-        net_backends(n->options.device, n->options.backend, backend);
+    const struct row_query q = {p, &n->options.device->kern, true};
     const uint32_t weights = weight_inputs(n, e);
+    const uint32_t *tier = n->tiers.tier;
     const struct kern_row *row;
 
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < n->tiers.n; i++) {
         p->constant_in = 0;
-        row = best_row(n, backend[i], p, why);
-        if (!row && weights && backend[i] != INFER_BACKEND_REF) {
+        row = row_best(&q, tier[i], why, NULL);
+        if (!row && weights && tier[i] != ROW_TIER(INFER_BACKEND_REF)) {
             p->constant_in = weights;
-            row = best_row(n, backend[i], p, why);
+            row = row_best(&q, tier[i], why, NULL);
         }
         if (row)
             return row;
@@ -153,68 +103,40 @@ static const struct kern_row *choose(const struct net *n,
     return NULL;
 }
 
-/* Rows of a GPU read and write up to this many bytes at once (kern.h). */
-#define GPU_ALIGN 16
-
-/* Buffers are aligned; a view that starts inside one may not be. */
-static bool is_aligned(const struct net_emit *e)
+/* The question which rows take the problem as its views lie. */
+static struct row_query query(const struct net *n, const struct net_emit *e)
 {
-    const struct view *list[] = {e->in, e->out};
-    const int count[] = {KERN_MAX_IN, KERN_MAX_OUT};
+    const struct device *d = n->options.device;
+    struct row_query q = {&e->p, &d->kern, true};
 
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; i < count[k]; i++) {
-            const struct view *v = &list[k][i];
-
-            if (v->t.dtype != INFER_NONE &&
-                v->offset * (int64_t)infer_dtype_size(v->t.dtype) % GPU_ALIGN)
-                return false;
-        }
-    return true;
+    for (int i = 0; i < KERN_MAX_IN; i++)
+        q.aligned = q.aligned &&
+                    row_view_is_aligned(d, e->in[i].t.dtype, e->in[i].offset);
+    for (int i = 0; i < KERN_MAX_OUT; i++)
+        q.aligned = q.aligned &&
+                    row_view_is_aligned(d, e->out[i].t.dtype, e->out[i].offset);
+    return q;
 }
 
-struct asked {
-    const struct kern_device *device;
-    const struct kern_row *rule; /* what the fixed rule takes */
-    bool aligned;
-};
-
-static bool takes(const struct tune_question *q, const struct kern_row *row)
-{
-    const struct asked *a = q->user;
-
-    return row == a->rule ||
-           ((a->aligned || (row->flags & KERN_STRIDED)) &&
-            kern_row_supports(row, q->problem, a->device, NULL) == 0);
-}
-
-/* What is fastest by measurement, where the network has a tuner.  Libraries
- * compete in an exhaustive search on a GPU where no backend was named: to make
- * their plans takes longer than most runs would win back.  Else only rows of
- * the backend that the rule takes: a CPU's reference is far behind in any case.
- */
+/* The fastest row by measurement, if the network has a tuner.  Vendors'
+ * libraries compete only in an exhaustive search on a GPU with no backend
+ * named: making their plans takes longer than most runs would win back.
+ * Otherwise the rows of the tier that the fixed rule takes compete: a CPU's
+ * reference is far slower in any case. */
 static int tune(const struct net *n, const struct net_emit *e,
                 struct infer_error *err, struct tune_choice *choice)
 {
-    const struct asked a = {&n->options.device->kern, choice->row,
-                            is_aligned(e)};
-    const enum infer_backend same = choice->row->backend;
     const bool all = n->options.device->kern.kind == KERN_CUDA &&
                      n->options.backend == INFER_BACKEND_AUTO &&
                      tuner_mode(n->options.tuner) == TUNE_EXHAUSTIVE;
-    enum infer_backend backend[2];
-    struct tune_question q = {.problem = &e->p,
-                              .backend = &same,
-                              .n_backends = 1,
-                              .takes = takes,
-                              .user = &a};
+    const struct row_query q = query(n, e);
+    const uint32_t *tier = n->tiers.tier;
 
-    if (all) {
-        q.n_backends =
-            net_backends(n->options.device, n->options.backend, backend);
-        q.backend = backend;
-    }
-    return tuner_pick(n->options.tuner, &q, err, choice);
+    if (all)
+        return tuner_pick(n->options.tuner, &q, tier, n->tiers.n, err, choice);
+    while (!row_is_of(choice->row, *tier, e->p.op))
+        tier++;
+    return tuner_pick(n->options.tuner, &q, tier, 1, err, choice);
 }
 
 /* ---- problems ------------------------------------------------------ */
