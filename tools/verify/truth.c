@@ -3,17 +3,8 @@
 #include <stdlib.h>
 
 #include "kernels/base/error.h"
+#include "kernels/reference.h"
 #include "tools/verify/verify.h"
-
-const struct kern_row *truth_row(enum kern_op op)
-{
-    for (size_t i = 0; i < kern_row_count(); i++) {
-        const struct kern_row *row = kern_row_at(i);
-        if (row->backend == INFER_BACKEND_REF && row->op == op)
-            return row;
-    }
-    return NULL;
-}
 
 /* Operations that move elements: their tensors are of one type. */
 static bool moves(enum kern_op op)
@@ -101,26 +92,11 @@ void truth_follow(struct truth *t, int o, enum infer_dtype dtype,
 
 bool truth_run(const struct truth *t, struct infer_error *err)
 {
-    const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
-    const struct kern_row *row = truth_row(t->p.op);
     struct kern_args args = {0};
-    struct kern_exec e;
 
-    if (!row) {
-        error_set(err, INFER_EUNSUPPORTED, "no reference for %s",
-                  kern_op_name(t->p.op));
-        return false;
-    }
-    if (kern_prepare(row, &t->p, &cpu, err, &e) < 0)
-        return false;
     for (int i = 0; i < KERN_MAX_IN; i++)
         args.in[i] = t->in[i];
     for (int i = 0; i < KERN_MAX_OUT; i++)
         args.out[i] = t->out[i];
-    args.workspace = malloc(e.workspace + 1);
-    const int r = args.workspace ? row->launch(&e, &args, err)
-                                 : error_set(err, INFER_EMEMORY, "no memory");
-    free(args.workspace);
-    kern_release(&e);
-    return r == 0;
+    return kern_reference_run(&t->p, &args, err) == 0;
 }

@@ -76,8 +76,6 @@ bool truth_run(const struct truth *t, struct infer_error *err);
  * what it must be beside result[0] (row-major, of the given type). */
 void truth_follow(struct truth *t, int o, enum infer_dtype dtype,
                   const void *result);
-/* The row of the reference that computes an operation, or NULL. */
-const struct kern_row *truth_row(enum kern_op op);
 
 /* ---- bounds -------------------------------------------------------- */
 

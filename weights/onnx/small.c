@@ -8,6 +8,7 @@
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
+#include "kernels/reference.h"
 
 /* ---- making -------------------------------------------------------- */
 
@@ -107,392 +108,346 @@ bool onnx_small_is_fixed(const struct onnx_import *im,
     return true;
 }
 
-/* ---- elements ------------------------------------------------------ */
-
-/* Rounds a result to the precision of its type. */
-static double rounded(enum infer_dtype dtype, double v)
-{
-    switch (dtype) {
-    case INFER_F32:
-        return (double)(float)v;
-    case INFER_F16:
-        return (double)scalar_from_f16(scalar_to_f16((float)v));
-    case INFER_BF16:
-        return (double)scalar_from_bf16(scalar_to_bf16((float)v));
-    default:
-        return v;
-    }
-}
+/* ---- running the reference kernels --------------------------------- */
 
 /* Wraps a result to the width of its type. */
 static int64_t wrapped(enum infer_dtype dtype, uint64_t v)
 {
-    switch (dtype) {
-    case INFER_I32:
-        return (int32_t)(uint32_t)v;
-    case INFER_I16:
-        return (int16_t)(uint16_t)v;
-    case INFER_I8:
-        return (int8_t)(uint8_t)v;
-    case INFER_U32:
-        return (int64_t)(uint32_t)v;
-    case INFER_U16:
-        return (int64_t)(uint16_t)v;
-    case INFER_U8:
-        return (int64_t)(uint8_t)v;
-    case INFER_BOOL:
+    const unsigned spare = 64 - 8 * (unsigned)infer_dtype_size(dtype);
+
+    if (dtype == INFER_BOOL)
         return v != 0;
-    default:
-        return (int64_t)v;
+    if (dtype == INFER_U32 || dtype == INFER_U16 || dtype == INFER_U8)
+        return (int64_t)(v << spare >> spare);
+    return (int64_t)(v << spare) >> spare;
+}
+
+/* Rounds or wraps the elements to the tensor's own type. */
+static void to_own_type(struct onnx_small *s)
+{
+    for (int64_t k = 0; k < s->count; k++) {
+        double own;
+
+        if (s->i) {
+            s->i[k] = wrapped(s->dtype, (uint64_t)s->i[k]);
+            continue;
+        }
+        scalar_store(s->dtype, &own, 0, s->d[k]);
+        s->d[k] = scalar_load(s->dtype, &own, 0);
     }
 }
 
-static bool unary_float(enum kern_unary_kind kind, double x, double *out)
+/* A problem of the kernel table whose tensors are small ones.  The kernels see
+ * elements as they are held: I64 or F64. */
+struct call {
+    struct kern_problem p;
+    struct kern_args args;
+};
+
+static struct kern_tensor tensor_of(const struct onnx_small *s)
 {
-    switch (kind) {
-    case KERN_IDENTITY:
-        *out = x;
-        return true;
-    case KERN_NEG:
-        *out = -x;
-        return true;
-    case KERN_ABS:
-        *out = fabs(x);
-        return true;
-    case KERN_FLOOR:
-        *out = floor(x);
-        return true;
-    case KERN_CEIL:
-        *out = ceil(x);
-        return true;
-    case KERN_ROUND:
-        *out = rint(x);
-        return true;
-    case KERN_SQRT:
-        *out = sqrt(x);
-        return true;
-    case KERN_RECIPROCAL:
-        *out = 1.0 / x;
-        return true;
-    case KERN_EXP:
-        *out = exp(x);
-        return true;
-    case KERN_LOG:
-        *out = log(x);
-        return true;
-    default:
-        return false;
-    }
+    return kern_tensor_dense(s->i ? INFER_I64 : INFER_F64, s->rank, s->dim,
+                             KERN_NCHW);
 }
 
-static bool unary_int(enum kern_unary_kind kind, int64_t x, uint64_t *out)
+static void add_input(struct call *c, const struct onnx_small *s)
 {
-    switch (kind) {
-    case KERN_IDENTITY:
-    case KERN_FLOOR:
-    case KERN_CEIL:
-        *out = (uint64_t)x;
-        return true;
-    case KERN_NEG:
-        *out = 0 - (uint64_t)x;
-        return true;
-    case KERN_ABS:
-        *out = x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
-        return true;
-    case KERN_SIGN:
-        *out = (uint64_t)((x > 0) - (x < 0));
-        return true;
-    case KERN_NOT:
-        *out = x == 0;
-        return true;
-    default:
-        return false;
-    }
+    c->p.in[c->p.n_in] = tensor_of(s);
+    c->args.in[c->p.n_in++] = s->i ? (void *)s->i : (void *)s->d;
 }
+
+/* Computes into out.  Returns as small.h says: 0 where the reference refuses
+ * the problem. */
+static int run_into(struct call *c, struct onnx_small *out, int64_t offset,
+                    struct infer_error *err)
+{
+    int rc;
+
+    if (kern_tensor_count(&c->p.out[0]) == 0)
+        return 1;
+    c->p.n_out = 1;
+    c->args.out[0] =
+        out->i ? (void *)(out->i + offset) : (void *)(out->d + offset);
+    rc = kern_reference_run(&c->p, &c->args, err);
+    if (rc == INFER_EUNSUPPORTED)
+        return 0;
+    return rc < 0 ? rc : 1;
+}
+
+static int run(struct call *c, struct onnx_small *out, struct infer_error *err)
+{
+    int rc;
+
+    c->p.out[0] = tensor_of(out);
+    rc = run_into(c, out, 0, err);
+    if (rc > 0)
+        to_own_type(out);
+    return rc;
+}
+
+/* The same for functions whose result may be of another type than their input:
+ * truth values are computed as BOOL. */
+static int run_any(struct call *c, struct onnx_small *out,
+                   struct infer_error *err)
+{
+    int rc;
+
+    if (out->dtype != INFER_BOOL)
+        return run(c, out, err);
+    c->p.out[0] = tensor_of(out);
+    c->p.out[0].dtype = INFER_BOOL;
+    rc = run_into(c, out, 0, err);
+    for (int64_t k = out->count - 1; k >= 0 && rc > 0; k--)
+        out->i[k] = scalar_load_i64(INFER_BOOL, out->i, k); /* in place */
+    return rc;
+}
+
+/* ---- element-wise -------------------------------------------------- */
 
 int small_unary(struct onnx_import *im, enum kern_unary_kind kind,
                 const struct onnx_small *a, struct infer_error *err,
                 struct onnx_small **out)
 {
-    int64_t k;
-    int status = onnx_small_new(im, a->dtype, a->rank, a->dim, err, out);
+    struct call c = {.p = {.op = KERN_UNARY, .attr.unary.kind = kind}};
+    int rc;
 
-    if (status <= 0)
-        return status;
-    for (k = 0; k < a->count; k++) {
-        uint64_t bits = 0;
-        double v = 0.0;
-
-        if (a->i ? !unary_int(kind, a->i[k], &bits)
-                 : !unary_float(kind, a->d[k], &v))
-            return 0;
-        if (a->i)
-            (*out)->i[k] = wrapped(a->dtype, bits);
-        else
-            (*out)->d[k] = rounded(a->dtype, v);
-    }
-    return 1;
-}
-
-/* 1: done; 0: not computed here; -1: division by zero. */
-static int binary_int(enum kern_binary_kind kind, int64_t a, int64_t b,
-                      uint64_t *out)
-{
-    switch (kind) {
-    case KERN_ADD:
-        *out = (uint64_t)a + (uint64_t)b;
-        return 1;
-    case KERN_SUB:
-        *out = (uint64_t)a - (uint64_t)b;
-        return 1;
-    case KERN_MUL:
-        *out = (uint64_t)a * (uint64_t)b;
-        return 1;
-    case KERN_DIV:
-    case KERN_MOD:
-        if (b == 0)
-            return -1;
-        if (b == -1) /* INT64_MIN / -1 does not fit */
-            *out = kind == KERN_DIV ? 0 - (uint64_t)a : 0;
-        else if (kind == KERN_DIV)
-            *out = (uint64_t)(a / b);
-        else
-            *out = (uint64_t)(a % b != 0 && (a < 0) != (b < 0) ? a % b + b
-                                                               : a % b);
-        return 1;
-    case KERN_MIN:
-        *out = (uint64_t)(a < b ? a : b);
-        return 1;
-    case KERN_MAX:
-        *out = (uint64_t)(a > b ? a : b);
-        return 1;
-    case KERN_EQUAL:
-        *out = a == b;
-        return 1;
-    case KERN_LESS:
-        *out = a < b;
-        return 1;
-    case KERN_LESS_EQUAL:
-        *out = a <= b;
-        return 1;
-    case KERN_GREATER:
-        *out = a > b;
-        return 1;
-    case KERN_GREATER_EQUAL:
-        *out = a >= b;
-        return 1;
-    case KERN_AND:
-        *out = a && b;
-        return 1;
-    case KERN_OR:
-        *out = a || b;
-        return 1;
-    default:
+    if (a->i ? kind == KERN_ROUND : kind == KERN_NOT || kind == KERN_SIGN)
         return 0;
-    }
+    rc = onnx_small_new(im, a->dtype, a->rank, a->dim, err, out);
+    if (rc <= 0)
+        return rc;
+    add_input(&c, a);
+    return run_any(&c, *out, err);
 }
 
-static bool binary_float(enum kern_binary_kind kind, double a, double b,
-                         double *out)
+/* The tensor that n inputs broadcast to.  Results as in small.h. */
+static int new_broadcast(struct onnx_import *im, const struct call *c,
+                         enum infer_dtype dtype, struct infer_error *err,
+                         struct onnx_small **out)
 {
-    switch (kind) {
-    case KERN_ADD:
-        *out = a + b;
-        return true;
-    case KERN_SUB:
-        *out = a - b;
-        return true;
-    case KERN_MUL:
-        *out = a * b;
-        return true;
-    case KERN_DIV:
-        *out = a / b;
-        return true;
-    case KERN_POW:
-        *out = pow(a, b);
-        return true;
-    case KERN_MIN:
-        *out = a < b ? a : b;
-        return true;
-    case KERN_MAX:
-        *out = a > b ? a : b;
-        return true;
-    case KERN_EQUAL:
-        *out = a == b;
-        return true;
-    case KERN_LESS:
-        *out = a < b;
-        return true;
-    case KERN_LESS_EQUAL:
-        *out = a <= b;
-        return true;
-    case KERN_GREATER:
-        *out = a > b;
-        return true;
-    case KERN_GREATER_EQUAL:
-        *out = a >= b;
-        return true;
-    default:
-        return false;
+    struct graph_type all = {.rank = 0};
+
+    for (int i = 0; i < c->p.n_in; i++) {
+        struct graph_type one = {.rank = c->p.in[i].rank};
+        int rc;
+
+        memcpy(one.dim, c->p.in[i].dim, sizeof(one.dim));
+        rc = op_broadcast(&all, &one, &all, err);
+        if (rc < 0)
+            return rc;
     }
+    return onnx_small_new(im, dtype, all.rank, all.dim, err, out);
 }
 
-static bool is_comparison(enum kern_binary_kind kind)
+static bool has_zero(const struct onnx_small *s)
 {
-    return kind >= KERN_EQUAL && kind <= KERN_OR;
-}
-
-/* ---- broadcasting -------------------------------------------------- */
-
-static bool broadcast(const struct onnx_small *a, int *rank, int64_t *dim)
-{
-    int d, shift;
-
-    if (a->rank > *rank) {
-        shift = a->rank - *rank;
-        memmove(dim + shift, dim, (size_t)*rank * sizeof(*dim));
-        for (d = 0; d < shift; d++)
-            dim[d] = 1;
-        *rank = a->rank;
-    }
-    shift = *rank - a->rank;
-    for (d = 0; d < a->rank; d++) {
-        if (a->dim[d] == 1 || a->dim[d] == dim[shift + d])
-            continue;
-        if (dim[shift + d] != 1)
-            return false;
-        dim[shift + d] = a->dim[d];
-    }
-    return true;
-}
-
-/* Element of a that stands at linear index k of the broadcast shape. */
-static int64_t broadcast_index(const struct onnx_small *a, int rank,
-                               const int64_t *dim, int64_t k)
-{
-    int64_t index = 0, step = 1;
-    int d;
-
-    for (d = rank - 1; d >= 0; d--) {
-        int own = d - (rank - a->rank);
-        int64_t at = k % dim[d];
-
-        k /= dim[d];
-        if (own < 0)
-            continue;
-        if (a->dim[own] != 1)
-            index += at * step;
-        step *= a->dim[own];
-    }
-    return index;
-}
-
-static int shapes_differ(struct infer_error *err)
-{
-    return error_set(err, INFER_EFORMAT, "shapes do not broadcast");
+    for (int64_t k = 0; k < s->count; k++)
+        if (s->i[k] == 0)
+            return true;
+    return false;
 }
 
 int small_binary(struct onnx_import *im, enum kern_binary_kind kind,
                  const struct onnx_small *a, const struct onnx_small *b,
                  struct infer_error *err, struct onnx_small **out)
 {
-    enum infer_dtype dtype = is_comparison(kind) ? INFER_BOOL : a->dtype;
-    int64_t dim[INFER_MAX_RANK], k;
-    int rank = 0, status;
+    const bool compares = kind >= KERN_EQUAL && kind <= KERN_OR;
+    struct call c = {.p = {.op = KERN_BINARY, .attr.binary.kind = kind}};
+    int rc;
 
-    if (a->dtype != b->dtype || a->dtype == INFER_U64)
+    if (a->dtype != b->dtype || a->dtype == INFER_U64 ||
+        (a->i ? kind == KERN_POW
+              : kind == KERN_MOD || kind == KERN_AND || kind == KERN_OR))
         return 0;
-    if (!broadcast(a, &rank, dim) || !broadcast(b, &rank, dim))
-        return shapes_differ(err);
-    status = onnx_small_new(im, dtype, rank, dim, err, out);
-    if (status <= 0)
-        return status;
-    for (k = 0; k < (*out)->count; k++) {
-        int64_t ka = broadcast_index(a, rank, dim, k);
-        int64_t kb = broadcast_index(b, rank, dim, k);
-        uint64_t bits = 0;
-        double v = 0.0;
-        int done = a->i ? binary_int(kind, a->i[ka], b->i[kb], &bits)
-                        : binary_float(kind, a->d[ka], b->d[kb], &v);
-
-        if (done < 0)
-            return error_set(err, INFER_EFORMAT, "division by zero");
-        if (!done)
-            return 0;
-        if (!(*out)->i)
-            (*out)->d[k] = rounded(dtype, v);
-        else
-            (*out)->i[k] = wrapped(dtype, a->i ? bits : (uint64_t)(v != 0.0));
-    }
-    return 1;
+    add_input(&c, a);
+    add_input(&c, b);
+    rc = new_broadcast(im, &c, compares ? INFER_BOOL : a->dtype, err, out);
+    if (rc <= 0)
+        return rc;
+    if ((kind == KERN_DIV || kind == KERN_MOD) && b->i && (*out)->count > 0 &&
+        has_zero(b))
+        return error_set(err, INFER_EFORMAT, "division by zero");
+    return run_any(&c, *out, err);
 }
 
-int small_where(struct onnx_import *im, const struct onnx_small *c,
+int small_where(struct onnx_import *im, const struct onnx_small *condition,
                 const struct onnx_small *a, const struct onnx_small *b,
                 struct infer_error *err, struct onnx_small **out)
 {
-    int64_t dim[INFER_MAX_RANK], k;
-    int rank = 0, status;
+    struct call c = {.p = {.op = KERN_WHERE}};
+    int rc;
 
-    if (!c->i || a->dtype != b->dtype)
+    if (!condition->i || a->dtype != b->dtype)
         return 0;
-    if (!broadcast(c, &rank, dim) || !broadcast(a, &rank, dim) ||
-        !broadcast(b, &rank, dim))
-        return shapes_differ(err);
-    status = onnx_small_new(im, a->dtype, rank, dim, err, out);
-    if (status <= 0)
-        return status;
-    for (k = 0; k < (*out)->count; k++) {
-        bool first = c->i[broadcast_index(c, rank, dim, k)] != 0;
-        const struct onnx_small *s = first ? a : b;
-        int64_t at = broadcast_index(s, rank, dim, k);
-
-        if (s->i)
-            (*out)->i[k] = s->i[at];
-        else
-            (*out)->d[k] = s->d[at];
-    }
-    return 1;
-}
-
-/* Toward zero, saturating; NaN gives 0. */
-static int64_t int_of_double(double v)
-{
-    if (!(v > -9.2e18))
-        return v <= -9.2e18 ? INT64_MIN : 0;
-    return v < 9.2e18 ? (int64_t)v : INT64_MAX;
+    add_input(&c, condition);
+    add_input(&c, a);
+    add_input(&c, b);
+    rc = new_broadcast(im, &c, a->dtype, err, out);
+    return rc <= 0 ? rc : run(&c, *out, err);
 }
 
 int small_cast(struct onnx_import *im, const struct onnx_small *a,
                enum infer_dtype to, struct infer_error *err,
                struct onnx_small **out)
 {
-    int64_t k;
-    int status = onnx_small_new(im, to, a->rank, a->dim, err, out);
+    struct call c = {.p = {.op = KERN_COPY}};
+    int rc = onnx_small_new(im, to, a->rank, a->dim, err, out);
 
-    if (status <= 0)
-        return status;
-    for (k = 0; k < a->count; k++) {
-        if ((*out)->d)
-            (*out)->d[k] = rounded(to, a->d ? a->d[k] : (double)a->i[k]);
-        else if (to == INFER_BOOL)
-            (*out)->i[k] = a->d ? a->d[k] != 0.0 : a->i[k] != 0;
-        else
-            (*out)->i[k] = wrapped(
-                to, (uint64_t)(a->d ? int_of_double(a->d[k]) : a->i[k]));
-    }
+    if (rc <= 0)
+        return rc;
+    add_input(&c, a);
+    return run_any(&c, *out, err);
+}
+
+int small_reduce(struct onnx_import *im, const struct onnx_small *a,
+                 enum kern_reduce_kind kind, uint32_t axes, bool keep,
+                 struct infer_error *err, struct onnx_small **out)
+{
+    struct call c = {
+        .p = {.op = KERN_REDUCE, .attr.reduce = {.kind = kind, .axes = axes}}};
+    int64_t dim[INFER_MAX_RANK];
+    int rank = 0, rc;
+
+    if (a->count == 0 || a->dtype == INFER_BOOL)
+        return 0;
+    for (int d = 0; d < a->rank; d++)
+        dim[d] = axes >> d & 1 ? 1 : a->dim[d];
+    rc = onnx_small_new(im, a->dtype, a->rank, dim, err, out);
+    if (rc <= 0)
+        return rc;
+    add_input(&c, a);
+    rc = run(&c, *out, err);
+    if (rc <= 0 || keep)
+        return rc;
+    for (int d = 0; d < a->rank; d++)
+        if (!(axes >> d & 1))
+            dim[rank++] = a->dim[d];
+    return small_reshape(im, *out, rank, dim, err, out);
+}
+
+/* ---- moving elements ----------------------------------------------- */
+
+int small_view(struct onnx_import *im, const struct onnx_small *a, int rank,
+               const int64_t *dim, int64_t start, const int64_t *step,
+               struct infer_error *err, struct onnx_small **out)
+{
+    struct call c = {.p = {.op = KERN_COPY}};
+    int rc = onnx_small_new(im, a->dtype, rank, dim, err, out);
+
+    if (rc <= 0)
+        return rc;
+    c.p.n_in = 1;
+    c.p.in[0] = tensor_of(*out);
+    for (int d = 0; d < rank; d++)
+        c.p.in[0].stride[d] = step[d];
+    c.args.in[0] = a->i ? (void *)(a->i + start) : (void *)(a->d + start);
+    return run(&c, *out, err);
+}
+
+int small_reshape(struct onnx_import *im, const struct onnx_small *a, int rank,
+                  const int64_t *dim, struct infer_error *err,
+                  struct onnx_small **out)
+{
+    struct onnx_small *s;
+    int rc = onnx_small_new(im, a->dtype, rank, dim, err, &s);
+
+    if (rc <= 0)
+        return rc;
+    if (s->count != a->count)
+        return error_set(err, INFER_EFORMAT, "%lld elements cannot become %lld",
+                         (long long)a->count, (long long)s->count);
+    /* Tensors do not change once they are made: the elements are shared. */
+    s->i = a->i;
+    s->d = a->d;
+    *out = s;
     return 1;
 }
 
-/* ---- numbers in a row ------------------------------------------------ */
+int small_fill(struct onnx_import *im, const struct onnx_small *value, int rank,
+               const int64_t *dim, struct infer_error *err,
+               struct onnx_small **out)
+{
+    static const int64_t in_place[INFER_MAX_RANK];
+
+    return small_view(im, value, rank, dim, 0, in_place, err, out);
+}
+
+int small_concat(struct onnx_import *im, const struct onnx_small *const *in,
+                 int n, int axis, struct infer_error *err,
+                 struct onnx_small **out)
+{
+    int64_t dim[INFER_MAX_RANK], at = 0;
+    struct kern_tensor whole;
+    int rc;
+
+    memcpy(dim, in[0]->dim, sizeof(dim));
+    for (int i = 1; i < n; i++) {
+        if (in[i]->dtype != in[0]->dtype || in[i]->rank != in[0]->rank)
+            return error_set(err, INFER_EFORMAT,
+                             "inputs of different rank or type");
+        for (int d = 0; d < in[0]->rank; d++)
+            if (d != axis && in[i]->dim[d] != in[0]->dim[d])
+                return error_set(err, INFER_EFORMAT,
+                                 "inputs of different shapes");
+        if (!checked_add_i64(dim[axis], in[i]->dim[axis], &dim[axis]))
+            return error_set(err, INFER_EFORMAT, "the shape overflows");
+    }
+    rc = onnx_small_new(im, in[0]->dtype, in[0]->rank, dim, err, out);
+    if (rc <= 0)
+        return rc;
+    whole = tensor_of(*out);
+    for (int i = 0; i < n && rc > 0; i++) {
+        struct call c = {.p = {.op = KERN_COPY}};
+
+        add_input(&c, in[i]);
+        c.p.out[0] = whole;
+        c.p.out[0].dim[axis] = in[i]->dim[axis];
+        rc = run_into(&c, *out, at * whole.stride[axis], err);
+        at += in[i]->dim[axis];
+    }
+    return rc;
+}
+
+int small_gather(struct onnx_import *im, const struct onnx_small *a,
+                 const struct onnx_small *index, int axis,
+                 struct infer_error *err, struct onnx_small **out)
+{
+    struct call c = {.p = {.op = KERN_GATHER, .attr.gather.axis = axis}};
+    int64_t dim[2 * INFER_MAX_RANK];
+    int rank = 0, rc;
+
+    for (int d = 0; d < axis; d++)
+        dim[rank++] = a->dim[d];
+    for (int d = 0; d < index->rank; d++)
+        dim[rank++] = index->dim[d];
+    for (int d = axis + 1; d < a->rank; d++)
+        dim[rank++] = a->dim[d];
+    if (!index->i)
+        return error_set(err, INFER_EFORMAT, "indices must be integers");
+    for (int64_t k = 0; k < index->count; k++)
+        if (index->i[k] < -a->dim[axis] || index->i[k] >= a->dim[axis])
+            return error_set(err, INFER_EFORMAT,
+                             "index %lld is outside a dimension of %lld",
+                             (long long)index->i[k], (long long)a->dim[axis]);
+    if (rank > INFER_MAX_RANK)
+        return 0;
+    rc = onnx_small_new(im, a->dtype, rank, dim, err, out);
+    if (rc <= 0)
+        return rc;
+    add_input(&c, a);
+    add_input(&c, index);
+    return run(&c, *out, err);
+}
+
+/* ---- Range --------------------------------------------------------- */
 
 int small_range(struct onnx_import *im, const struct onnx_small *start,
                 const struct onnx_small *limit, const struct onnx_small *delta,
                 struct infer_error *err, struct onnx_small **out)
 {
     double a, b, step, n;
-    int64_t count, k;
-    int status;
+    int64_t count;
+    int rc;
 
     if (start->count != 1 || limit->count != 1 || delta->count != 1 ||
         start->dtype != limit->dtype || start->dtype != delta->dtype)
@@ -507,88 +462,16 @@ int small_range(struct onnx_import *im, const struct onnx_small *start,
     if (n > ONNX_MAX_SMALL)
         return 0;
     count = n > 0.0 ? (int64_t)n : 0;
-    status = onnx_small_new(im, start->dtype, 1, &count, err, out);
-    if (status <= 0)
-        return status;
-    for (k = 0; k < count; k++) {
+    rc = onnx_small_new(im, start->dtype, 1, &count, err, out);
+    if (rc <= 0)
+        return rc;
+    for (int64_t k = 0; k < count; k++) {
         if (start->i)
-            (*out)->i[k] =
-                wrapped(start->dtype, (uint64_t)start->i[0] +
-                                          (uint64_t)k * (uint64_t)delta->i[0]);
+            (*out)->i[k] = (int64_t)((uint64_t)start->i[0] +
+                                     (uint64_t)k * (uint64_t)delta->i[0]);
         else
-            (*out)->d[k] = rounded(start->dtype, a + (double)k * step);
+            (*out)->d[k] = a + (double)k * step;
     }
-    return 1;
-}
-
-/* ---- reductions ---------------------------------------------------- */
-
-static void combine(enum kern_reduce_kind kind, bool first,
-                    const struct onnx_small *a, int64_t i,
-                    struct onnx_small *to, int64_t k)
-{
-    if (first) {
-        small_copy(a, i, to, k);
-    } else if (a->i) {
-        uint64_t x = (uint64_t)to->i[k], y = (uint64_t)a->i[i];
-
-        to->i[k] = kind == KERN_REDUCE_SUM    ? (int64_t)(x + y)
-                   : kind == KERN_REDUCE_PROD ? (int64_t)(x * y)
-                   : (kind == KERN_REDUCE_MAX) == (a->i[i] > to->i[k])
-                       ? a->i[i]
-                       : to->i[k];
-    } else {
-        double x = to->d[k], y = a->d[i];
-
-        to->d[k] = kind == KERN_REDUCE_SUM                ? x + y
-                   : kind == KERN_REDUCE_PROD             ? x * y
-                   : (kind == KERN_REDUCE_MAX) == (y > x) ? y
-                                                          : x;
-    }
-}
-
-/* Sum, product, maximum and minimum; others are left to the graph. */
-int small_reduce(struct onnx_import *im, const struct onnx_small *a,
-                 enum kern_reduce_kind kind, uint32_t axes, bool keep,
-                 struct infer_error *err, struct onnx_small **out)
-{
-    int64_t dim[INFER_MAX_RANK], step[INFER_MAX_RANK], size = 1, k;
-    uint8_t seen[ONNX_MAX_SMALL] = {0};
-    int rank = 0, d, status;
-
-    if (kind != KERN_REDUCE_SUM && kind != KERN_REDUCE_PROD &&
-        kind != KERN_REDUCE_MAX && kind != KERN_REDUCE_MIN)
-        return 0;
-    for (d = a->rank - 1; d >= 0; d--) {
-        step[d] = axes >> d & 1 ? 0 : size;
-        size *= axes >> d & 1 ? 1 : a->dim[d];
-    }
-    for (d = 0; d < a->rank; d++) {
-        if (!(axes >> d & 1))
-            dim[rank++] = a->dim[d];
-        else if (keep)
-            dim[rank++] = 1;
-    }
-    if (a->count == 0 || a->dtype == INFER_BOOL)
-        return 0;
-    status = onnx_small_new(im, a->dtype, rank, dim, err, out);
-    if (status <= 0)
-        return status;
-    for (k = 0; k < a->count; k++) {
-        int64_t rest = k, to = 0;
-
-        for (d = a->rank - 1; d >= 0; d--) {
-            to += rest % a->dim[d] * step[d];
-            rest /= a->dim[d];
-        }
-        combine(kind, !seen[to], a, k, *out, to);
-        seen[to] = 1;
-    }
-    for (k = 0; k < (*out)->count; k++) {
-        if ((*out)->i)
-            (*out)->i[k] = wrapped(a->dtype, (uint64_t)(*out)->i[k]);
-        else
-            (*out)->d[k] = rounded(a->dtype, (*out)->d[k]);
-    }
+    to_own_type(*out);
     return 1;
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arithmetic on small tensors: what the folding of shape glue is made of.
+/* Arithmetic on small tensors, by the reference kernels: what the folding of
+ * shape glue is made of.
+ *
+ * Integers are computed in 64 bits, where they saturate, and then wrapped to
+ * their type; floating point in double precision, and then rounded.
  *
  * Functions that make a tensor return 1 and set *out; 0 where the result would
  * be larger than the limits in onnx.h or the case is left to the graph; a
@@ -9,16 +13,6 @@
 
 #include "weights/onnx/onnx.h"
 
-/* Element i of one tensor becomes element k of another of its type. */
-static inline void small_copy(const struct onnx_small *from, int64_t i,
-                              struct onnx_small *to, int64_t k)
-{
-    if (from->i)
-        to->i[k] = from->i[i];
-    else
-        to->d[k] = from->d[i];
-}
-
 int small_unary(struct onnx_import *im, enum kern_unary_kind kind,
                 const struct onnx_small *a, struct infer_error *err,
                 struct onnx_small **out);
@@ -26,7 +20,7 @@ int small_unary(struct onnx_import *im, enum kern_unary_kind kind,
 int small_binary(struct onnx_import *im, enum kern_binary_kind kind,
                  const struct onnx_small *a, const struct onnx_small *b,
                  struct infer_error *err, struct onnx_small **out);
-int small_where(struct onnx_import *im, const struct onnx_small *c,
+int small_where(struct onnx_import *im, const struct onnx_small *condition,
                 const struct onnx_small *a, const struct onnx_small *b,
                 struct infer_error *err, struct onnx_small **out);
 int small_cast(struct onnx_import *im, const struct onnx_small *a,

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "kernels/base/philox.h"
-#include "kernels/kern.h"
+#include "kernels/reference.h"
 
 #define MAX   1024 /* elements of any tensor here */
 #define STEP  1e-5
@@ -78,29 +78,15 @@ static void special(struct run *r, int i, enum infer_dtype dtype,
 
 static void launch(struct run *r)
 {
-    const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
-    const struct kern_row *row = NULL;
     struct kern_args args = {0};
     struct infer_error err = {0};
-    struct kern_exec e;
 
-    for (size_t i = 0; i < kern_row_count() && !row; i++)
-        if (kern_row_at(i)->op == r->p.op &&
-            kern_row_at(i)->backend == INFER_BACKEND_REF)
-            row = kern_row_at(i);
-    assert_non_null(row);
-    if (kern_prepare(row, &r->p, &cpu, &err, &e) < 0)
-        fail_msg("%s", err.text);
     for (int i = 0; i < KERN_MAX_IN; i++)
         args.in[i] = r->other[i] ? r->other[i] : r->in[i];
     for (int i = 0; i < KERN_MAX_OUT; i++)
         args.out[i] = r->out[i];
-    args.workspace = malloc(e.workspace + 1);
-    assert_non_null(args.workspace);
-    if (row->launch(&e, &args, &err) < 0)
+    if (kern_reference_run(&r->p, &args, &err) < 0)
         fail_msg("%s", err.text);
-    free(args.workspace);
-    kern_release(&e);
 }
 
 static double dot(const struct kern_tensor *t, const double *a, const double *b)

@@ -114,7 +114,7 @@ static void test_table(void **state)
     assert_null(kern_row_find("no_such_row"));
     for (int op = 0; op < KERN_OP_COUNT; op++) {
         assert_non_null(kern_op_name((enum kern_op)op));
-        assert_non_null(ref_row((enum kern_op)op));
+        assert_non_null(kern_reference_row((enum kern_op)op));
     }
     assert_string_equal(kern_op_name(KERN_OP_COUNT), "unknown");
     for (size_t i = 0; i < kern_row_count(); i++)

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/kern.h"
+#include "kernels/reference.h"
 
 #define REF_CASE_MAX 512 /* elements of any tensor here */
 
@@ -74,30 +74,10 @@ static inline void ref_out(struct ref_case *c, enum infer_dtype dtype,
     c->args.out[0] = data;
 }
 
-static inline const struct kern_row *ref_row(enum kern_op op)
-{
-    for (size_t i = 0; i < kern_row_count(); i++)
-        if (kern_row_at(i)->op == op &&
-            kern_row_at(i)->backend == INFER_BACKEND_REF)
-            return kern_row_at(i);
-    return NULL;
-}
-
 /* The status of the first thing that fails. */
 static inline int ref_launch(struct ref_case *c)
 {
-    const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
-    struct kern_exec e;
-    int r = kern_prepare(ref_row(c->p.op), &c->p, &cpu, &c->err, &e);
-
-    if (r < 0)
-        return r;
-    c->args.workspace = malloc(e.workspace + 1);
-    assert_non_null(c->args.workspace);
-    r = e.row->launch(&e, &c->args, &c->err);
-    free(c->args.workspace);
-    kern_release(&e);
-    return r;
+    return kern_reference_run(&c->p, &c->args, &c->err);
 }
 
 /* Runs into c->out, of the given shape, and compares with n values that are

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "kernels/base/scalar.h"
+#include "kernels/reference.h"
 #include "tests/unit/tools/kbench_problem.h"
 #include "tools/verify/verify.h"
 
@@ -19,10 +20,8 @@
 /* The whole output by the reference, in the problem's own storage. */
 static void *whole_output(const struct kern_problem *p)
 {
-    const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
     struct kern_args args = {0};
     struct kb_values v;
-    struct kern_exec e;
     struct infer_error err;
 
     assert_true(kb_values_new(&v, p, SEED));
@@ -38,11 +37,7 @@ static void *whole_output(const struct kern_problem *p)
         args.in[i] = data;
     }
     args.out[0] = malloc(kern_tensor_span(&p->out[0]));
-    assert_int_equal(kern_prepare(truth_row(p->op), p, &cpu, &err, &e), 0);
-    args.workspace = malloc(e.workspace + 1);
-    assert_int_equal(e.row->launch(&e, &args, &err), 0);
-    kern_release(&e);
-    free(args.workspace);
+    assert_int_equal(kern_reference_run(p, &args, &err), 0);
     for (int i = 0; i < p->n_in; i++)
         free((void *)(uintptr_t)args.in[i]);
     kb_values_free(&v);
