@@ -7,8 +7,8 @@
 
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory_size.h"
 #include "kernels/base/scalar.h"
-#include "libinfer/device/device.h"
 #include "tools/cli.h"
 
 void arrays_clear(struct arrays *a)
@@ -41,7 +41,7 @@ size_t array_bytes(enum infer_dtype dtype, int rank, const int64_t *dim)
 int array_alloc(const char *what, const char *name, struct infer_array *a,
                 struct infer_error *err)
 {
-    const uint64_t memory = device_cpu_memory();
+    const uint64_t memory = memory_size();
     char needed[32], here[32];
 
     a->bytes = array_bytes(a->dtype, a->rank, a->dim);

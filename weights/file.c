@@ -4,7 +4,7 @@
 #include "weights/weights.h"
 
 #include "kernels/base/error.h"
-#include "libinfer/device/device.h"
+#include "kernels/base/memory_size.h"
 
 int weights_file_read(const char *path, uint64_t max_bytes,
                       struct infer_error *err, struct weights_file *out)
@@ -15,7 +15,7 @@ int weights_file_read(const char *path, uint64_t max_bytes,
     int rc;
 
     if (max_bytes == 0)
-        max_bytes = device_cpu_memory() / 2;
+        max_bytes = memory_size() / 2;
     rc = file_read_all(path, max_bytes, err, &data, &bytes);
     if (rc < 0)
         return rc;

@@ -126,8 +126,6 @@ int device_check_backend(const struct device *d, enum infer_backend backend,
                          struct infer_error *err);
 
 extern const struct device_ops device_cpu;
-/* Bytes of physical memory; 8 GiB where the system does not say. */
-uint64_t device_cpu_memory(void);
 /* What the processor calls itself, "not x86" where it has no way to.  Returns
  * text. */
 const char *device_cpu_name(char *text, size_t bytes);

@@ -13,6 +13,7 @@
 #endif
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory_size.h"
 #include "libinfer/device/device.h"
 #include "libinfer/memory/arena.h"
 
@@ -26,10 +27,10 @@ static int cpu_alloc(const struct device *d, size_t bytes,
     (void)d;
     /* The system may promise more than there is, and kill the process when it
      * is used. */
-    if (bytes > device_cpu_memory())
+    if (bytes > memory_size())
         return error_set(
             err, INFER_EMEMORY, "%.1f GiB are needed, this machine has %.1f",
-            (double)bytes / GIB, (double)device_cpu_memory() / GIB);
+            (double)bytes / GIB, (double)memory_size() / GIB);
     if (posix_memalign(&memory, ARENA_ALIGN, bytes) != 0)
         return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes", bytes);
     *out = memory;
@@ -107,15 +108,6 @@ const char *device_cpu_name(char *text, size_t bytes)
     snprintf(text, bytes, "not x86");
 #endif
     return text;
-}
-
-uint64_t device_cpu_memory(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-
-    if (pages <= 0 || page <= 0)
-        return (uint64_t)8 << 30;
-    return (uint64_t)pages * (uint64_t)page;
 }
 
 int device_cpu_cores(void)
