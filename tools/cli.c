@@ -18,14 +18,7 @@
 
 #define MAX_OPTIONS 96
 
-static const struct cli_option common[] = {
-    {"help", 'h', CLI_FLAG, NULL, "show this text", CLI_HELP},
-    {"version", 0, CLI_FLAG, NULL, "show the version", CLI_VERSION},
-    {"verbose", 'v', CLI_FLAG, NULL, "say more", CLI_VERBOSE},
-    {"quiet", 'q', CLI_FLAG, NULL, "say only what goes wrong", CLI_QUIET},
-    {"json", 0, CLI_FLAG, NULL, "results as JSON", CLI_JSON},
-    {"seed", 0, CLI_VALUE, "N", "seed of random inputs (1)", CLI_SEED},
-};
+const char *const cli_tune_words[] = {"off", "on", "exhaustive", NULL};
 
 enum cli_exit cli_exit_of(int status)
 {
@@ -172,14 +165,56 @@ int cli_main(const char *tool, int argc, char **argv,
 
 /* ---- parsing ------------------------------------------------------- */
 
+static void print_help(const struct cli *cli);
+
+static int show_help(struct cli *cli, const struct cli_option *o,
+                     const char *value, void *user)
+{
+    (void)o, (void)value, (void)user;
+    print_help(cli);
+    return 1;
+}
+
+static int show_version(struct cli *cli, const struct cli_option *o,
+                        const char *value, void *user)
+{
+    (void)o, (void)value, (void)user;
+    printf("%s (libinfer) %s\n", cli->tool, infer_version());
+    return 1;
+}
+
+static int set_seed(struct cli *cli, const struct cli_option *o,
+                    const char *value, void *user)
+{
+    int64_t seed;
+
+    (void)o, (void)user;
+    if (!cli_int(value, 0, INT64_MAX, &seed))
+        return CLI_BAD;
+    cli->seed = (uint64_t)seed;
+    return 0;
+}
+
+/* The options of every tool: fields of struct cli. */
+static const struct cli_option common[] = {
+    {"help", 'h', CLI_SET, NULL, "show this text", .set = show_help},
+    {"version", 0, CLI_SET, NULL, "show the version", .set = show_version},
+    {"verbose", 'v', CLI_FLAG, NULL, "say more",
+     CLI_FIELD(struct cli, verbosity)},
+    {"quiet", 'q', CLI_FLAG, NULL, "say only what goes wrong",
+     CLI_FIELD(struct cli, verbosity), .store = -1},
+    {"json", 0, CLI_FLAG, NULL, "results as JSON", CLI_FIELD(struct cli, json)},
+    {"seed", 0, CLI_SET, "N", "seed of random inputs (1)",
+     .wanted = "a number from 0", .set = set_seed},
+};
+#define COMMON (sizeof(common) / sizeof(*common))
+
 static void print_option(const struct cli_option *o)
 {
     char left[64];
-    const char *before = o->arity == CLI_OPTIONAL ? "[=" : "=";
-    const char *after = o->arity == CLI_OPTIONAL ? "]" : "";
+    const char *before = o->optional ? "[=" : "=";
+    const char *after = o->optional ? "]" : "";
 
-    if (o->help == NULL)
-        return;
     snprintf(left, sizeof(left), "%c%c%s --%s%s%s%s", o->letter ? '-' : ' ',
              o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
              o->value ? before : "", o->value ? o->value : "",
@@ -207,7 +242,7 @@ static void print_help(const struct cli *cli)
     printf("\nOptions:\n");
     for (o = cli->option; o->name != NULL; o++)
         print_option(o);
-    for (i = 0; i < sizeof(common) / sizeof(*common); i++)
+    for (i = 0; i < COMMON; i++)
         if (!has_option(cli, common[i].name))
             print_option(&common[i]);
 }
@@ -229,15 +264,15 @@ static void table_add(struct getopt_table *t, const struct cli_option *o)
         return;
     t->all[t->count] = o;
     t->names[t->count] = o->name;
-    t->longs[t->count] = (struct option){
-        o->name,
-        o->arity == CLI_FLAG
-            ? no_argument
-            : (o->arity == CLI_VALUE ? required_argument : optional_argument),
-        NULL, 256 + t->count};
+    t->longs[t->count] =
+        (struct option){o->name,
+                        o->value == NULL ? no_argument
+                                         : (o->optional ? optional_argument
+                                                        : required_argument),
+                        NULL, 256 + t->count};
     if (o->letter) {
         t->shorts[used++] = o->letter;
-        if (o->arity == CLI_VALUE)
+        if (o->value != NULL && !o->optional)
             t->shorts[used++] = ':';
         t->shorts[used] = '\0';
     }
@@ -253,7 +288,7 @@ static void table_fill(struct getopt_table *t, const struct cli *cli)
     t->shorts[0] = ':'; /* tell a missing value from an unknown option */
     for (o = cli->option; o->name != NULL; o++)
         table_add(t, o);
-    for (i = 0; i < sizeof(common) / sizeof(*common); i++)
+    for (i = 0; i < COMMON; i++)
         if (!has_option(cli, common[i].name))
             table_add(t, &common[i]);
 }
@@ -290,51 +325,164 @@ static int unknown_option(const struct cli *cli, const struct getopt_table *t,
     return -1;
 }
 
-/* The options that every tool has.  1: end here, 0: go on, -1: usage error. */
-static int common_option(struct cli *cli, int id, const char *value)
+/* "auto, ref or cuda".  Returns buf. */
+static const char *list_words(const char *const *words, char *buf, size_t size)
 {
-    int64_t seed;
+    size_t used = 0;
+    int i;
 
-    switch (id) {
-    case CLI_HELP:
-        print_help(cli);
-        return 1;
-    case CLI_VERSION:
-        printf("%s (libinfer) %s\n", cli->tool, infer_version());
-        return 1;
-    case CLI_VERBOSE:
-        cli->verbosity = 1;
-        return 0;
-    case CLI_QUIET:
-        cli->verbosity = -1;
-        return 0;
-    case CLI_JSON:
-        cli->json = true;
-        return 0;
-    default:
-        if (!cli_int(value, 0, INT64_MAX, &seed)) {
-            cli_error(cli, "--seed takes a number from 0, not '%s'", value);
-            return -1;
-        }
-        cli->seed = (uint64_t)seed;
-        return 0;
+    for (i = 0; words[i] != NULL && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s",
+                                 i == 0                 ? ""
+                                 : words[i + 1] == NULL ? " or "
+                                                        : ", ",
+                                 words[i]);
+    return buf;
+}
+
+static int bad_value(const struct cli *cli, const struct cli_option *o,
+                     const char *value)
+{
+    const char *wanted = o->wanted;
+    char text[256] = "";
+
+    if (wanted == NULL) {
+        wanted = text;
+        if (o->kind == CLI_WORD)
+            list_words(o->words, text, sizeof(text));
+        else if (o->kind == CLI_INT)
+            snprintf(text, sizeof(text), "a number from %lld to %lld",
+                     (long long)o->min, (long long)o->max);
+        else if (o->kind == CLI_REAL)
+            snprintf(text, sizeof(text), "a number from %g to %g", o->min,
+                     o->max);
+        else if (o->kind == CLI_AMOUNT)
+            wanted = "a number from 0";
+        else
+            wanted = "a time such as 2s";
+    }
+    return cli_bad_value(cli, o->name, value, wanted);
+}
+
+static void store_int(void *field, size_t size, int64_t value)
+{
+    const int whole = (int)value;
+    const uint8_t byte = (uint8_t)value;
+
+    if (size == sizeof(value))
+        memcpy(field, &value, size);
+    else if (size == sizeof(whole))
+        memcpy(field, &whole, size);
+    else
+        memcpy(field, &byte, size);
+}
+
+static void store_real(void *field, size_t size, double value)
+{
+    const float single = (float)value;
+
+    if (size == sizeof(value))
+        memcpy(field, &value, size);
+    else
+        memcpy(field, &single, size);
+}
+
+static int each_word(struct cli *cli, const struct cli_option *o,
+                     const char *value, void *user)
+{
+    char word[64];
+    int rc;
+
+    for (;;) {
+        const size_t n = strcspn(value, ",");
+
+        if (n == 0 || n >= sizeof(word))
+            return bad_value(cli, o, value);
+        memcpy(word, value, n);
+        word[n] = '\0';
+        rc = o->set(cli, o, word, user);
+        if (rc != 0)
+            return rc == CLI_BAD ? bad_value(cli, o, word) : rc;
+        if (value[n] == '\0')
+            return 0;
+        value += n + 1;
     }
 }
 
-int cli_parse(struct cli *cli, int argc, char **argv, cli_handler *handler,
-              void *user, int *count)
+/* Stores the value in the option's field of *base: 0, or as set(). */
+static int store_value(struct cli *cli, const struct cli_option *o,
+                       const char *value, void *base)
+{
+    void *field = (char *)base + o->offset;
+    int64_t whole = 0;
+    double real = 0;
+
+    switch (o->kind) {
+    case CLI_FLAG:
+        store_int(field, o->size, o->store != 0 ? o->store : 1);
+        return 0;
+    case CLI_TEXT:
+        memcpy(field, &value, sizeof(value));
+        return 0;
+    case CLI_INT:
+        if (!cli_int(value, (int64_t)o->min, (int64_t)o->max, &whole))
+            return CLI_BAD;
+        store_int(field, o->size, whole);
+        return 0;
+    case CLI_REAL: /* written so that NaN fails */
+        if (!cli_double(value, &real) || !(real >= o->min && real <= o->max))
+            return CLI_BAD;
+        store_real(field, o->size, real);
+        return 0;
+    case CLI_AMOUNT:
+        if (!cli_double(value, &real) || real < 0)
+            return CLI_BAD;
+        store_real(field, o->size, real);
+        return 0;
+    case CLI_TIME:
+        if (!cli_seconds(value, &real))
+            return CLI_BAD;
+        store_real(field, o->size, real);
+        return 0;
+    case CLI_WORD:
+        whole = cli_word(value, o->words);
+        if (whole < 0)
+            return CLI_BAD;
+        store_int(field, o->size, whole);
+        return 0;
+    case CLI_SET:
+        return o->set(cli, o, value, base);
+    case CLI_EACH:
+        return each_word(cli, o, value, base);
+    }
+    return -1;
+}
+
+static int take_option(struct cli *cli, const struct cli_option *o,
+                       const char *value, void *user)
+{
+    const bool shared = o >= common && o < common + COMMON;
+    const int rc = store_value(cli, o, value, shared ? cli : user);
+    const bool given = true;
+
+    if (rc == CLI_BAD)
+        return bad_value(cli, o, value);
+    if (o->given != 0)
+        memcpy((char *)user + o->given, &given, sizeof(given));
+    return rc;
+}
+
+int cli_parse(struct cli *cli, int argc, char **argv, void *user, int *count)
 {
     struct getopt_table table;
-    int code, i, status;
+    int code, i, rc;
 
     cli->seed = 1;
     table_fill(&table, cli);
     opterr = 0;
-    optind = 0; /* a tool may parse again behind a subcommand */
+    optind = 0; /* a tool may parse again after a subcommand */
     while ((code = getopt_long(argc, argv, table.shorts, table.longs, NULL)) !=
            -1) {
-        const struct cli_option *o = NULL;
-
         if (code == ':') {
             cli_error(cli, "option '%s' needs a value", argv[optind - 1]);
             return -1;
@@ -349,11 +497,9 @@ int cli_parse(struct cli *cli, int argc, char **argv, cli_handler *handler,
             return unknown_option(cli, &table,
                                   optopt ? letter : argv[optind - 1]);
         }
-        o = table_find(&table, code);
-        status = o->id < 0 ? common_option(cli, o->id, optarg)
-                           : handler(cli, o->id, optarg, user);
-        if (status != 0)
-            return status;
+        rc = take_option(cli, table_find(&table, code), optarg, user);
+        if (rc != 0)
+            return rc;
     }
     *count = argc - optind;
     for (i = 0; i < *count; i++)
@@ -482,26 +628,6 @@ int cli_word(const char *text, const char *const *words)
         if (strcmp(text, words[i]) == 0)
             return i;
     return -1;
-}
-
-int cli_option_amount(const struct cli *cli, const char *option,
-                      const char *value, double *out)
-{
-    if (!cli_double(value, out) || *out < 0)
-        return cli_bad_value(cli, option, value, "a number from 0");
-    return 0;
-}
-
-int cli_option_word(const struct cli *cli, const char *option,
-                    const char *value, const char *const *words,
-                    const char *wanted, int *out)
-{
-    const int which = cli_word(value, words);
-
-    if (which < 0)
-        return cli_bad_value(cli, option, value, wanted);
-    *out = which;
-    return 0;
 }
 
 const char *cli_nearest(const char *text, const char *const *words)

@@ -25,27 +25,51 @@ enum cli_exit {
 /* Exit code that belongs to a status of the library. */
 enum cli_exit cli_exit_of(int status);
 
-/* One option.  Values are always written --name=VALUE or --name VALUE; an
- * option with optional value takes it only after '='. */
-enum cli_arity { CLI_FLAG, CLI_VALUE, CLI_OPTIONAL };
+struct cli;
+
+/* What an option's value is, and what cli_parse() does with it. */
+enum cli_kind {
+    CLI_FLAG,   /* no value: stores `store`, or 1 where that is 0 */
+    CLI_TEXT,   /* stores the text; NULL where an optional value is absent */
+    CLI_INT,    /* a whole number from min to max */
+    CLI_REAL,   /* a number or fraction from min to max; NaN is refused */
+    CLI_AMOUNT, /* a number or fraction from 0 */
+    CLI_TIME,   /* seconds: 200ms, 3s, 1m, 0.5 */
+    CLI_WORD,   /* stores the index among `words` */
+    CLI_SET,    /* calls set() */
+    CLI_EACH    /* calls set() for each word of a comma-separated list */
+};
+
+/* What set() returns where the value is not one of the option's: cli_parse()
+ * prints "--name takes WANTED, not 'value'". */
+#define CLI_BAD (-2)
+
+/* One option, bound to the field that it fills.  Values are always written
+ * --name=VALUE or --name VALUE; an option with optional value takes it only
+ * after '='.  The field is a bool or int (CLI_FLAG), const char * (CLI_TEXT),
+ * uint8_t, int or int64_t (CLI_INT), float or double (CLI_REAL), double
+ * (CLI_AMOUNT, CLI_TIME), int or an enumeration (CLI_WORD). */
 struct cli_option {
     const char *name; /* without the dashes; NULL ends the table */
     char letter;      /* 0: none */
-    enum cli_arity arity;
-    const char *value; /* how --help shows the value: "FILE" */
-    const char *help;  /* one line; NULL hides the option */
-    int id;            /* given to the handler */
+    enum cli_kind kind;
+    const char *value;   /* how --help shows the value: "FILE"; NULL: none */
+    const char *help;    /* one line */
+    size_t offset, size; /* of the field; size 0: none */
+    size_t given;        /* offset of a bool that becomes true; 0: none */
+    double min, max;
+    int store;
+    bool optional; /* the value may be absent */
+    const char *const *words;
+    const char *wanted; /* for messages; NULL: from the kind and its limits */
+    /* Returns 0, 1 to end the program, CLI_BAD, or -1 after printing. */
+    int (*set)(struct cli *cli, const struct cli_option *o, const char *value,
+               void *user);
 };
 
-/* Ids that cli_parse() handles itself. */
-enum {
-    CLI_HELP = -1,
-    CLI_VERSION = -2,
-    CLI_VERBOSE = -3,
-    CLI_QUIET = -4,
-    CLI_JSON = -5,
-    CLI_SEED = -6
-};
+/* offset and size of a member. */
+#define CLI_FIELD(type, member)                                                \
+    .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
 
 /* The whole of a main(): runs body and returns its exit code.  Standard streams
  * that the caller closed are opened to nothing, so that no file of ours takes
@@ -63,16 +87,12 @@ struct cli {
     uint64_t seed;
 };
 
-/* Handles one option; returns 0, or -1 after printing what is wrong. */
-typedef int cli_handler(struct cli *cli, int id, const char *value, void *user);
-
-/* Parses argv[1..]: options may stand anywhere before "--".  The options that
- * all tools have (-h -v -q --version --json --seed) are added to the table.
- * Positional arguments are moved to the front of argv; *count is their number.
- * Returns 0 to go on, 1 when --help or --version was printed, -1 after a usage
- * error was printed. */
-int cli_parse(struct cli *cli, int argc, char **argv, cli_handler *handler,
-              void *user, int *count);
+/* Parses argv[1..] into `user`, the struct of the table's fields: options may
+ * stand anywhere before "--".  The options that all tools have (-h -v -q
+ * --version --json --seed) are added to the table.  Positional arguments are
+ * moved to the front of argv; *count is their number.  Returns 0 to go on, 1
+ * when --help or --version was printed, -1 after a usage error was printed. */
+int cli_parse(struct cli *cli, int argc, char **argv, void *user, int *count);
 
 /* "tool: text" on standard error, safe for a terminal. */
 void cli_error(const struct cli *cli, const char *fmt, ...)
@@ -103,14 +123,8 @@ int cli_word(const char *text, const char *const *words);
 /* The word nearest to text (edit distance at most a third), or NULL. */
 const char *cli_nearest(const char *text, const char *const *words);
 
-/* Values of an option, for handlers: 0, or -1 after printing what is wrong.
- * A number from 0 up. */
-int cli_option_amount(const struct cli *cli, const char *option,
-                      const char *value, double *out);
-/* *out: its index among NULL-terminated words, which WANTED lists. */
-int cli_option_word(const struct cli *cli, const char *option,
-                    const char *value, const char *const *words,
-                    const char *wanted, int *out);
+/* Values of --tune, in the order of enum tune_mode. */
+extern const char *const cli_tune_words[];
 
 /* Human-readable bytes: "97.5 MiB".  Returns buf. */
 const char *cli_bytes(double bytes, char *buf, size_t size);

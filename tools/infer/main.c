@@ -8,86 +8,6 @@
 #include "kernels/base/error.h"
 #include "libinfer/device/device.h"
 
-enum {
-    OPT_MODEL,
-    OPT_TOPK,
-    OPT_LABELS,
-    OPT_BATCH,
-    OPT_DEVICE,
-    OPT_BACKEND,
-    OPT_PRECISION,
-    OPT_THREADS,
-    OPT_DETERMINISTIC,
-    OPT_TUNE,
-    OPT_TUNE_CACHE,
-    OPT_LOAD_INPUTS,
-    OPT_INPUT_SHAPE,
-    OPT_EXPORT_OUTPUT,
-    OPT_BENCH,
-    OPT_INCLUDE_TRANSFERS,
-    OPT_WARMUP,
-    OPT_DURATION,
-    OPT_PERCENTILE,
-    OPT_PROFILE,
-    OPT_REPORT_MEMORY,
-    OPT_REPORT_LOAD_TIME,
-    OPT_COMPARE,
-    OPT_LAYERS,
-    OPT_ATOL,
-    OPT_RTOL,
-    OPT_DUMP_LAYERS,
-    OPT_DOCTOR
-};
-
-static const struct cli_option options[] = {
-    {"model", 'm', CLI_VALUE, "FILE", "the model file", OPT_MODEL},
-    {"topk", 'k', CLI_VALUE, "N", "classes shown for a picture (5)", OPT_TOPK},
-    {"labels", 0, CLI_VALUE, "FILE", "class labels, one a line", OPT_LABELS},
-    {"batch", 'b', CLI_VALUE, "N", "pictures a run (1)", OPT_BATCH},
-    {"device", 'd', CLI_VALUE, "DEVICE", "cpu (default), cuda or cuda:N",
-     OPT_DEVICE},
-    {"backend", 0, CLI_VALUE, "NAME", "auto, ref, onednn, cuda or cudnn",
-     OPT_BACKEND},
-    {"precision", 0, CLI_VALUE, "P", "fp32 (default), tf32, fp16 or bf16",
-     OPT_PRECISION},
-    {"threads", 0, CLI_VALUE, "N", "CPU threads (all cores, 7 of 8 of many)",
-     OPT_THREADS},
-    {"deterministic", 0, CLI_FLAG, NULL, "the same bits on every run",
-     OPT_DETERMINISTIC},
-    {"tune", 0, CLI_VALUE, "on|off|exhaustive",
-     "measured kernel choice on a GPU (on)", OPT_TUNE},
-    {"tune-cache", 0, CLI_VALUE, "FILE", "where measured choices are kept",
-     OPT_TUNE_CACHE},
-    {"load-inputs", 0, CLI_VALUE, "NAME:FILE,...",
-     "inputs from .npy or .npz files", OPT_LOAD_INPUTS},
-    {"input-shape", 0, CLI_VALUE, "[NAME:]SHAPE", "shape of a free input",
-     OPT_INPUT_SHAPE},
-    {"export-output", 0, CLI_VALUE, "FILE",
-     "outputs as .npy, .json or into a folder", OPT_EXPORT_OUTPUT},
-    {"bench", 0, CLI_FLAG, NULL, "time runs on random input", OPT_BENCH},
-    {"include-transfers", 0, CLI_FLAG, NULL,
-     "with --bench on a GPU: time the arrays' way as well",
-     OPT_INCLUDE_TRANSFERS},
-    {"warmup", 0, CLI_VALUE, "TIME", "untimed runs first (200ms)", OPT_WARMUP},
-    {"duration", 0, CLI_VALUE, "TIME", "how long to time (3s)", OPT_DURATION},
-    {"percentile", 0, CLI_VALUE, "P,...", "percentiles shown (50,90,95,99)",
-     OPT_PERCENTILE},
-    {"profile", 0, CLI_OPTIONAL, "FILE", "time of each layer (FILE: as JSON)",
-     OPT_PROFILE},
-    {"report-memory", 0, CLI_FLAG, NULL, "bytes held", OPT_REPORT_MEMORY},
-    {"report-load-time", 0, CLI_FLAG, NULL, "seconds to open and to plan",
-     OPT_REPORT_LOAD_TIME},
-    {"compare", 0, CLI_VALUE, "BACKEND,...",
-     "the same input through other backends", OPT_COMPARE},
-    {"layers", 0, CLI_FLAG, NULL, "with --compare: every tensor", OPT_LAYERS},
-    {"atol", 0, CLI_VALUE, "X", "absolute tolerance (1e-6)", OPT_ATOL},
-    {"rtol", 0, CLI_VALUE, "X", "relative to the largest value (fp32: 1e-4)",
-     OPT_RTOL},
-    {"dump-layers", 0, CLI_VALUE, "DIR", "every tensor as .npy",
-     OPT_DUMP_LAYERS},
-    {"doctor", 0, CLI_FLAG, NULL, "what this machine offers", OPT_DOCTOR},
-    {NULL, 0, CLI_FLAG, NULL, NULL, 0}};
-
 static const char usage[] =
     "usage: infer -m MODEL PICTURE|FOLDER|LIST... [options]\n"
     "       infer -m MODEL --load-inputs=x:in.npy --export-output=out.npy\n"
@@ -98,33 +18,11 @@ static const char usage[] =
 
 /* ---- option values ------------------------------------------------- */
 
-static int int_option(const struct cli *cli, const char *name,
-                      const char *value, int64_t min, int64_t max, int *out)
-{
-    char wanted[64];
-    int64_t number;
-
-    if (!cli_int(value, min, max, &number)) {
-        snprintf(wanted, sizeof(wanted), "a number from %lld to %lld",
-                 (long long)min, (long long)max);
-        return cli_bad_value(cli, name, value, wanted);
-    }
-    *out = (int)number;
-    return 0;
-}
-
-static int time_option(const struct cli *cli, const char *name,
-                       const char *value, double *out)
-{
-    if (!cli_seconds(value, out))
-        return cli_bad_value(cli, name, value, "a time such as 200ms or 3s");
-    return 0;
-}
-
 /* NAME:FILE,NAME:FILE or FILE alone. */
-static int load_option(const struct cli *cli, const char *value,
-                       struct tool_request *r)
+static int add_loads(struct cli *cli, const struct cli_option *o,
+                     const char *value, void *user)
 {
+    struct tool_request *r = user;
     const char *word = value;
 
     for (;;) {
@@ -134,10 +32,9 @@ static int load_option(const struct cli *cli, const char *value,
         struct tool_named_file *f = &r->load[r->n_load];
 
         if (r->n_load == ARRAYS_MAX)
-            return cli_bad_value(cli, "load-inputs", value, "at most 64 files");
+            return cli_bad_value(cli, o->name, value, "at most 64 files");
         if (path == word + length)
-            return cli_bad_value(cli, "load-inputs", value,
-                                 "files such as x:in.npy,y:other.npy");
+            return CLI_BAD;
         f->path = strndup(path, (size_t)(word + length - path));
         f->name = colon != NULL ? strndup(word, (size_t)(colon - word)) : NULL;
         r->n_load++;
@@ -151,89 +48,95 @@ static int load_option(const struct cli *cli, const char *value,
     }
 }
 
-static int shape_option(const struct cli *cli, const char *value,
-                        struct tool_request *r)
+static int add_shape(struct cli *cli, const struct cli_option *o,
+                     const char *value, void *user)
 {
+    struct tool_request *r = user;
     struct tool_shape *s = &r->shape[r->n_shape];
 
+    (void)cli, (void)o;
     if (r->n_shape == ARRAYS_MAX ||
         !cli_shape(value, &s->name, &s->rank, s->dim))
-        return cli_bad_value(cli, "input-shape", value,
-                             "a shape such as x:1x3x224x224 or [1,3,224,224]");
+        return CLI_BAD;
     r->n_shape++;
     return 0;
 }
 
-static int percentile_option(const struct cli *cli, const char *value,
-                             struct tool_request *r)
+static int set_percentiles(struct cli *cli, const struct cli_option *o,
+                           const char *value, void *user)
 {
-    int i;
+    struct tool_request *r = user;
 
+    (void)cli, (void)o;
     r->n_percentile = cli_doubles(value, r->percentile, 16);
-    for (i = 0; i < r->n_percentile; i++)
+    for (int i = 0; i < r->n_percentile; i++)
         if (r->percentile[i] < 0 || r->percentile[i] > 100)
             r->n_percentile = -1;
-    if (r->n_percentile < 0) {
-        r->n_percentile = 0;
-        return cli_bad_value(cli, "percentile", value,
-                             "numbers from 0 to 100 such as 50,99");
-    }
-    return 0;
+    return r->n_percentile < 0 ? CLI_BAD : 0;
 }
 
-/* Options of --bench. */
-static int timing_option(const struct cli *cli, int id, const char *value,
-                         struct tool_request *r)
-{
-    switch (id) {
-    case OPT_WARMUP:
-        return time_option(cli, "warmup", value, &r->warmup);
-    case OPT_DURATION:
-        return time_option(cli, "duration", value, &r->duration);
-    case OPT_PERCENTILE:
-        return percentile_option(cli, value, r);
-    default:
-        r->include_transfers = true;
-        return 0;
-    }
-}
+/* ---- the options --------------------------------------------------- */
 
-/* Options of how a run is made. */
-static int session_option(struct cli *cli, int id, const char *value,
-                          struct infer_session_options *s)
-{
-    static const char *const tunes[] = {"off", "on", "exhaustive", NULL};
-    int which = 0;
+#define TO(member)    CLI_FIELD(struct tool_request, member)
+#define GIVEN(member) .given = offsetof(struct tool_request, member)
 
-    switch (id) {
-    case OPT_DEVICE:
-        s->device = value;
-        return 0;
-    case OPT_BACKEND:
-        if (cli_option_word(cli, "backend", value, device_backend_names,
-                            "auto, ref, onednn, cuda or cudnn", &which) < 0)
-            return -1;
-        s->backend = (enum infer_backend)which;
-        return 0;
-    case OPT_PRECISION:
-        if (cli_option_word(cli, "precision", value, device_precision_names,
-                            "fp32, tf32, fp16 or bf16", &which) < 0)
-            return -1;
-        s->precision = (enum infer_precision)which;
-        return 0;
-    case OPT_THREADS:
-        return int_option(cli, "threads", value, 1, 1024, &s->threads);
-    case OPT_DETERMINISTIC:
-        s->deterministic = 1;
-        return 0;
-    case OPT_TUNE_CACHE:
-        s->tune_cache = value;
-        return 0;
-    default:
-        return cli_option_word(cli, "tune", value, tunes,
-                               "on, off or exhaustive", &s->tune);
-    }
-}
+static const struct cli_option options[] = {
+    {"model", 'm', CLI_TEXT, "FILE", "the model file", TO(model)},
+    {"topk", 'k', CLI_INT, "N", "classes shown for a picture (5)", TO(top),
+     GIVEN(top_given), .min = 1, .max = 1000000},
+    {"labels", 0, CLI_TEXT, "FILE", "class labels, one a line", TO(labels)},
+    {"batch", 'b', CLI_INT, "N", "pictures a run (1)", TO(batch), .min = 1,
+     .max = 1 << 20},
+    {"device", 'd', CLI_TEXT, "DEVICE", "cpu (default), cuda or cuda:N",
+     TO(session.device)},
+    {"backend", 0, CLI_WORD, "NAME", "auto, ref, onednn, cuda or cudnn",
+     TO(session.backend), .words = device_backend_names},
+    {"precision", 0, CLI_WORD, "P", "fp32 (default), tf32, fp16 or bf16",
+     TO(session.precision), .words = device_precision_names},
+    {"threads", 0, CLI_INT, "N", "CPU threads (all cores, 7 of 8 of many)",
+     TO(session.threads), .min = 1, .max = 1024},
+    {"deterministic", 0, CLI_FLAG, NULL, "the same bits on every run",
+     TO(session.deterministic)},
+    {"tune", 0, CLI_WORD, "on|off|exhaustive",
+     "measured kernel choice on a GPU (on)", TO(session.tune),
+     .words = cli_tune_words, .wanted = "on, off or exhaustive"},
+    {"tune-cache", 0, CLI_TEXT, "FILE", "where measured choices are kept",
+     TO(session.tune_cache)},
+    {"load-inputs", 0, CLI_SET, "NAME:FILE,...",
+     "inputs from .npy or .npz files",
+     .wanted = "files such as x:in.npy,y:other.npy", .set = add_loads},
+    {"input-shape", 0, CLI_SET, "[NAME:]SHAPE", "shape of a free input",
+     .wanted = "a shape such as x:1x3x224x224 or [1,3,224,224]",
+     .set = add_shape},
+    {"export-output", 0, CLI_TEXT, "FILE",
+     "outputs as .npy, .json or into a folder", TO(export_output)},
+    {"bench", 0, CLI_FLAG, NULL, "time runs on random input", TO(bench)},
+    {"include-transfers", 0, CLI_FLAG, NULL,
+     "with --bench on a GPU: time the arrays' way as well",
+     TO(include_transfers), GIVEN(timing)},
+    {"warmup", 0, CLI_TIME, "TIME", "untimed runs first (200ms)", TO(warmup),
+     GIVEN(timing), .wanted = "a time such as 200ms or 3s"},
+    {"duration", 0, CLI_TIME, "TIME", "how long to time (3s)", TO(duration),
+     GIVEN(timing), .wanted = "a time such as 200ms or 3s"},
+    {"percentile", 0, CLI_SET, "P,...", "percentiles shown (50,90,95,99)",
+     GIVEN(timing), .wanted = "numbers from 0 to 100 such as 50,99",
+     .set = set_percentiles},
+    {"profile", 0, CLI_TEXT, "FILE", "time of each layer (FILE: as JSON)",
+     TO(profile_file), GIVEN(profile), .optional = true},
+    {"report-memory", 0, CLI_FLAG, NULL, "bytes held", TO(report_memory)},
+    {"report-load-time", 0, CLI_FLAG, NULL, "seconds to open and to plan",
+     TO(report_load_time)},
+    {"compare", 0, CLI_TEXT, "BACKEND,...",
+     "the same input through other backends", TO(compare)},
+    {"layers", 0, CLI_FLAG, NULL, "with --compare: every tensor", TO(layers)},
+    {"atol", 0, CLI_AMOUNT, "X", "absolute tolerance (1e-6)", TO(atol),
+     GIVEN(tolerance)},
+    {"rtol", 0, CLI_AMOUNT, "X", "relative to the largest value (fp32: 1e-4)",
+     TO(rtol), GIVEN(tolerance)},
+    {"dump-layers", 0, CLI_TEXT, "DIR", "every tensor as .npy",
+     TO(dump_layers)},
+    {"doctor", 0, CLI_FLAG, NULL, "what this machine offers", TO(doctor)},
+    {NULL}};
 
 /* What stands before ": " in a line of the report names what follows. */
 static cJSON *doctor_json(char *text)
@@ -265,77 +168,6 @@ static void print_doctor(bool as_json)
     else
         fputs(text, stdout);
     free(text);
-}
-
-static int infer_option(struct cli *cli, int id, const char *value, void *user)
-{
-    struct tool_request *r = user;
-    int number = 0;
-
-    switch (id) {
-    case OPT_MODEL:
-        r->model = value;
-        return 0;
-    case OPT_TOPK:
-        r->top_given = true;
-        return int_option(cli, "topk", value, 1, 1000000, &r->top);
-    case OPT_LABELS:
-        r->labels = value;
-        return 0;
-    case OPT_BATCH:
-        if (int_option(cli, "batch", value, 1, 1 << 20, &number) < 0)
-            return -1;
-        r->batch = number;
-        return 0;
-    case OPT_LOAD_INPUTS:
-        return load_option(cli, value, r);
-    case OPT_INPUT_SHAPE:
-        return shape_option(cli, value, r);
-    case OPT_EXPORT_OUTPUT:
-        r->export_output = value;
-        return 0;
-    case OPT_BENCH:
-        r->bench = true;
-        return 0;
-    case OPT_INCLUDE_TRANSFERS:
-    case OPT_WARMUP:
-    case OPT_DURATION:
-    case OPT_PERCENTILE:
-        r->timing = true;
-        return timing_option(cli, id, value, r);
-    case OPT_PROFILE:
-        r->profile = true;
-        r->profile_file = value;
-        r->session.profile = 1;
-        return 0;
-    case OPT_REPORT_MEMORY:
-        r->report_memory = true;
-        return 0;
-    case OPT_REPORT_LOAD_TIME:
-        r->report_load_time = true;
-        return 0;
-    case OPT_COMPARE:
-        r->compare = value;
-        return 0;
-    case OPT_LAYERS:
-        r->layers = true;
-        return 0;
-    case OPT_ATOL:
-        r->tolerance = true;
-        return cli_option_amount(cli, "atol", value, &r->atol);
-    case OPT_RTOL:
-        r->tolerance = true;
-        return cli_option_amount(cli, "rtol", value, &r->rtol);
-    case OPT_DUMP_LAYERS:
-        r->dump_layers = value;
-        r->session.keep_tensors = 1;
-        return 0;
-    case OPT_DOCTOR:
-        r->doctor = true;
-        return 0;
-    default:
-        return session_option(cli, id, value, &r->session);
-    }
 }
 
 static void request_init(struct tool_request *r)
@@ -571,7 +403,9 @@ static int infer(int argc, char **argv)
     request_init(&r);
     r.session.progress = show_tuning;
     r.session.progress_user = &cli;
-    status = cli_parse(&cli, argc, argv, infer_option, &r, &count);
+    status = cli_parse(&cli, argc, argv, &r, &count);
+    r.session.profile = r.profile;
+    r.session.keep_tensors = r.dump_layers != NULL;
     if (status != 0) {
         code = status > 0 ? CLI_OK : CLI_USAGE;
     } else if (r.doctor) {

@@ -171,6 +171,8 @@ void kb_peaks_apply(const struct kb_peaks *peaks, bool cold, struct kb_case *c);
 
 #define KB_MAX_ITEMS 16
 
+enum kb_sort { KB_SORT_NONE, KB_SORT_RATIO, KB_SORT_TIME };
+
 struct kb_request {
     struct cli *cli;
     struct kb_figures figures;
@@ -196,9 +198,11 @@ struct kb_request {
     const char *kernels;               /* glob */
     bool cold, all, every_kernel;
     int rounds, variants;
-    double fail_below, time_limit, reference_limit;
-    double prepare_limit; /* seconds; 0: none */
-    const char *sort, *csv, *json, *html, *before;
+    double fail_below, time_limit; /* time_limit in seconds */
+    double reference_limit;        /* MFLOP */
+    double prepare_limit;          /* seconds; 0: none */
+    enum kb_sort sort;
+    const char *csv, *json, *html, *before;
 };
 
 /* Fills *r from the command line.  As cli_parse(): 0 to go on, 1 to end here,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of kbench. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,312 +8,112 @@
 #include "libinfer/graph/graph.h"
 #include "tools/kbench/kbench.h"
 
-enum {
-    OPT_N,
-    OPT_C,
-    OPT_H,
-    OPT_W,
-    OPT_K,
-    OPT_R,
-    OPT_S,
-    OPT_GROUPS,
-    OPT_STRIDE,
-    OPT_PAD,
-    OPT_DILATION,
-    OPT_BIAS,
-    OPT_RESIDUAL,
-    OPT_ACT,
-    OPT_AVERAGE,
-    OPT_PROBLEM,
-    OPT_SWEEP,
-    OPT_MODEL,
-    OPT_BATCH,
-    OPT_EXTENT,
-    OPT_DIR,
-    OPT_DEVICE,
-    OPT_THREADS,
-    OPT_BACKENDS,
-    OPT_KERNELS,
-    OPT_DTYPE,
-    OPT_LAYOUT,
-    OPT_NARROW,
-    OPT_COLD,
-    OPT_ROUNDS,
-    OPT_VARIANTS,
-    OPT_TIME_LIMIT,
-    OPT_REFERENCE_LIMIT,
-    OPT_ALL,
-    OPT_EVERY,
-    OPT_SORT,
-    OPT_CSV,
-    OPT_JSON,
-    OPT_HTML,
-    OPT_FAIL_BELOW,
-    OPT_PREPARE_LIMIT,
-    OPT_BEFORE
-};
-
-static const struct cli_option options[] = {
-    {"images", 'n', CLI_VALUE, "N", "images (1)", OPT_N},
-    {"channels", 'c', CLI_VALUE, "C", "channels of the input", OPT_C},
-    {"height", 'H', CLI_VALUE, "H", "height of the input", OPT_H},
-    {"width", 'W', CLI_VALUE, "W", "its width (as the height)", OPT_W},
-    {"filters", 'k', CLI_VALUE, "K", "channels of the output", OPT_K},
-    {"window-height", 'R', CLI_VALUE, "R", "height of the window", OPT_R},
-    {"window-width", 'S', CLI_VALUE, "S", "its width (as the height)", OPT_S},
-    {"groups", 'g', CLI_VALUE, "G", "groups (1)", OPT_GROUPS},
-    {"stride", 0, CLI_VALUE, "N", "stride, both ways (1)", OPT_STRIDE},
-    {"pad", 0, CLI_VALUE, "N", "padding on all sides (0)", OPT_PAD},
-    {"dilation", 0, CLI_VALUE, "N", "dilation, both ways (1)", OPT_DILATION},
-    {"bias", 0, CLI_FLAG, NULL, "adds a bias", OPT_BIAS},
-    {"residual", 0, CLI_FLAG, NULL, "adds a residual", OPT_RESIDUAL},
-    {"act", 0, CLI_VALUE, "NAME", "activation at the end", OPT_ACT},
-    {"average", 0, CLI_FLAG, NULL, "average pooling (max)", OPT_AVERAGE},
-    {"problem", 0, CLI_VALUE, "TEXT", "figures in benchdnn's letters",
-     OPT_PROBLEM},
-    {"sweep", 0, CLI_VALUE, "NAME=VALUES",
-     "n=1:64:x2, k=1,4,16; may be given "
-     "again",
-     OPT_SWEEP},
-    {"model", 'm', CLI_VALUE, "FILE",
-     "layers of a model file, an architecture file or a built-in name",
-     OPT_MODEL},
-    {"batch", 'b', CLI_VALUE, "N,...", "batch sizes of the model (1)",
-     OPT_BATCH},
-    {"extent", 0, CLI_VALUE, "N", "free height and width of a model (224)",
-     OPT_EXTENT},
-    {"dir", 0, CLI_VALUE, "D,...",
-     "of convolutions: fprop (default), dgrad, wgrad", OPT_DIR},
-    {"device", 'd', CLI_VALUE, "DEVICE", "cpu (default), cuda or cuda:N",
-     OPT_DEVICE},
-    {"threads", 0, CLI_VALUE, "N", "CPU threads (all cores, 7 of 8 of many)",
-     OPT_THREADS},
-    {"backends", 0, CLI_VALUE, "NAME,...",
-     "cuda, cudnn, onednn, ref (all of the device but ref)", OPT_BACKENDS},
-    {"kernels", 0, CLI_VALUE, "GLOB", "rows of the table by name", OPT_KERNELS},
-    {"dtype", 0, CLI_VALUE, "P,...", "fp32 (default), tf32, fp16, bf16",
-     OPT_DTYPE},
-    {"layout", 0, CLI_VALUE, "nhwc|nchw", "layout of activations (nhwc)",
-     OPT_LAYOUT},
-    {"narrow-gradient", 0, CLI_FLAG, NULL,
-     "gradients of weights in the type of the activations (fp32)", OPT_NARROW},
-    {"cold-cache", 0, CLI_FLAG, NULL,
-     "pass through twice the cache between launches on the same data",
-     OPT_COLD},
-    {"variants", 0, CLI_VALUE, "N", "variants of a row at most (all)",
-     OPT_VARIANTS},
-    {"prepare-limit", 0, CLI_VALUE, "TIME",
-     "no variant of a row is prepared after that (none)", OPT_PREPARE_LIMIT},
-    {"rounds", 0, CLI_VALUE, "N", "measured rounds (11)", OPT_ROUNDS},
-    {"time-limit", 0, CLI_VALUE, "TIME", "rounds of one problem (2s)",
-     OPT_TIME_LIMIT},
-    {"reference-limit", 0, CLI_VALUE, "MFLOP",
-     "larger problems are not timed on ref (100)", OPT_REFERENCE_LIMIT},
-    {"all", 'a', CLI_FLAG, NULL, "show every kernel of every problem", OPT_ALL},
-    {"every-kernel", 0, CLI_FLAG, NULL,
-     "try also kernels whose estimate is hopeless", OPT_EVERY},
-    {"sort", 0, CLI_VALUE, "ratio|time|none", "order of problems (none)",
-     OPT_SORT},
-    {"csv", 0, CLI_VALUE, "FILE", "a line a kernel", OPT_CSV},
-    {"json", 0, CLI_OPTIONAL, "FILE", "everything (standard output)", OPT_JSON},
-    {"html", 0, CLI_VALUE, "FILE", "one page with charts", OPT_HTML},
-    {"compare-with", 0, CLI_VALUE, "FILE",
-     "what --json wrote earlier: which kernels of ours became slower",
-     OPT_BEFORE},
-    {"fail-below", 0, CLI_VALUE, "RATIO",
-     "exit 3 where a problem's ratio is lower", OPT_FAIL_BELOW},
-    {NULL, 0, CLI_FLAG, NULL, NULL, 0}};
-
 /* ---- values -------------------------------------------------------- */
 
-static int set_figure(struct kb_request *r, const char *option,
-                      const char *figure, const char *value)
+/* A figure goes by its letter, or by its name where it has none. */
+static int set_figure(struct cli *cli, const struct cli_option *o,
+                      const char *value, void *user)
 {
+    const char letter[] = {(char)tolower((unsigned char)o->letter), '\0'};
+    struct kb_request *r = user;
     int64_t number;
 
-    r->any_figure = true;
-    if (cli_int(value, 0, INT32_MAX, &number) &&
-        kb_figures_set(&r->figures, figure, number))
-        return 0;
-    return cli_bad_value(r->cli, option, value,
-                         strcmp(figure, "pad") == 0
-                             ? "a number from 0 to 16777216"
-                             : "a number from 1 to 16777216");
+    (void)cli;
+    return cli_int(value, 0, INT32_MAX, &number) &&
+                   kb_figures_set(&r->figures, letter[0] ? letter : o->name,
+                                  number)
+               ? 0
+               : CLI_BAD;
 }
 
-/* Calls add() with each word of a comma-separated list. */
-static int each_word(struct kb_request *r, const char *option,
-                     const char *value,
-                     bool (*add)(struct kb_request *r, const char *word),
-                     const char *expected)
+static int set_activation(struct cli *cli, const struct cli_option *o,
+                          const char *value, void *user)
 {
-    char word[64];
+    const int kind = cli_word(value, kern_unary_names);
+    struct kb_request *r = user;
 
-    for (;;) {
-        const size_t n = strcspn(value, ",");
-        if (n == 0 || n >= sizeof(word))
-            return cli_bad_value(r->cli, option, value, expected);
-        memcpy(word, value, n);
-        word[n] = '\0';
-        if (!add(r, word))
-            return cli_bad_value(r->cli, option, word, expected);
-        if (value[n] == '\0')
-            return 0;
-        value += n + 1;
-    }
+    (void)cli, (void)o;
+    if (kind < 0)
+        return CLI_BAD;
+    r->figures.act = graph_unary((enum kern_unary_kind)kind);
+    return 0;
 }
 
-static bool add_batch(struct kb_request *r, const char *word)
+static int add_batch(struct cli *cli, const struct cli_option *o,
+                     const char *word, void *user)
 {
+    struct kb_request *r = user;
+
+    (void)cli, (void)o;
     return r->n_batches < KB_MAX_ITEMS &&
-           cli_int(word, 1, 1 << 20, &r->batch[r->n_batches++]);
+                   cli_int(word, 1, 1 << 20, &r->batch[r->n_batches++])
+               ? 0
+               : CLI_BAD;
 }
 
-static bool add_precision(struct kb_request *r, const char *word)
+static int add_precision(struct cli *cli, const struct cli_option *o,
+                         const char *word, void *user)
 {
     const struct kb_precision *p = kb_precision_find(word);
+    struct kb_request *r = user;
 
+    (void)cli, (void)o;
     for (int i = 0; i < r->n_precisions; i++)
         if (r->precision[i] == p)
-            return false;
-    if (p)
-        r->precision[r->n_precisions++] = p;
-    return p != NULL;
+            return CLI_BAD;
+    if (!p)
+        return CLI_BAD;
+    r->precision[r->n_precisions++] = p;
+    return 0;
 }
 
-static bool add_direction(struct kb_request *r, const char *word)
+static int add_direction(struct cli *cli, const struct cli_option *o,
+                         const char *word, void *user)
 {
     const int i = cli_word(word, kb_dir_names);
+    struct kb_request *r = user;
 
-    return i >= 0 && (r->dir[i] = true);
+    (void)cli, (void)o;
+    if (i < 0)
+        return CLI_BAD;
+    r->dir[i] = true;
+    return 0;
 }
 
-static bool add_backend(struct kb_request *r, const char *word)
+static int add_backend(struct cli *cli, const struct cli_option *o,
+                       const char *word, void *user)
 {
     const int i = cli_word(word, device_backend_names);
+    struct kb_request *r = user;
 
+    (void)cli, (void)o;
     if (i < 1)
-        return false;
-    return r->backend[i] = true;
+        return CLI_BAD;
+    r->backend[i] = true;
+    return 0;
 }
 
-static int add_sweep(struct kb_request *r, const char *value)
+static int add_sweep(struct cli *cli, const struct cli_option *o,
+                     const char *value, void *user)
 {
+    struct kb_request *r = user;
     struct infer_error err = {0};
     struct kb_sweep *list =
         realloc(r->sweep, ((size_t)r->n_sweeps + 1) * sizeof(*list));
 
+    (void)o;
     if (!list) {
-        cli_error(r->cli, "out of memory");
+        cli_error(cli, "out of memory");
         return -1;
     }
     r->sweep = list;
     if (kb_sweep_parse(value, &list[r->n_sweeps], &err) < 0) {
-        cli_error(r->cli, "%s", err.text);
+        cli_error(cli, "%s", err.text);
         return -1;
     }
     r->n_sweeps++;
     return 0;
 }
-
-static int set_activation(struct kb_request *r, const char *value)
-{
-    const int kind = cli_word(value, kern_unary_names);
-
-    r->any_figure = true;
-    if (kind < 0)
-        return cli_bad_value(r->cli, "act", value,
-                             "an activation such as relu");
-    r->figures.act = graph_unary((enum kern_unary_kind)kind);
-    return 0;
-}
-
-static int set_number(struct kb_request *r, int id, const char *value)
-{
-    int64_t n;
-    double x;
-
-    switch (id) {
-    case OPT_EXTENT:
-        if (!cli_int(value, 1, 1 << 20, &r->extent))
-            return cli_bad_value(r->cli, "extent", value,
-                                 "a number from 1 to 1048576");
-        return 0;
-    case OPT_THREADS:
-        if (!cli_int(value, 1, 1024, &n))
-            return cli_bad_value(r->cli, "threads", value,
-                                 "a number from 1 to 1024");
-        r->threads = (int)n;
-        return 0;
-    case OPT_ROUNDS:
-        if (!cli_int(value, 1, 10000, &n))
-            return cli_bad_value(r->cli, "rounds", value,
-                                 "a number from 1 to 10000");
-        r->rounds = (int)n;
-        return 0;
-    case OPT_VARIANTS:
-        if (!cli_int(value, 1, 10000, &n))
-            return cli_bad_value(r->cli, "variants", value,
-                                 "a number from 1 to 10000");
-        r->variants = (int)n;
-        return 0;
-    case OPT_TIME_LIMIT:
-        if (!cli_seconds(value, &r->time_limit))
-            return cli_bad_value(r->cli, "time-limit", value,
-                                 "a time such as 2s");
-        return 0;
-    case OPT_PREPARE_LIMIT:
-        if (!cli_seconds(value, &r->prepare_limit))
-            return cli_bad_value(r->cli, "prepare-limit", value,
-                                 "a time such as 2s");
-        return 0;
-    case OPT_REFERENCE_LIMIT:
-        if (cli_option_amount(r->cli, "reference-limit", value, &x) < 0)
-            return -1;
-        r->reference_limit = x * 1e6;
-        return 0;
-    default:
-        return cli_option_amount(r->cli, "fail-below", value, &r->fail_below);
-    }
-}
-
-static int set_word(struct kb_request *r, int id, const char *value)
-{
-    static const char *const layouts[] = {"nchw", "nhwc", NULL};
-    static const char *const orders[] = {"none", "ratio", "time", NULL};
-    int i;
-
-    if (id == OPT_LAYOUT) {
-        i = cli_word(value, layouts);
-        r->layout = i == 0 ? KERN_NCHW : KERN_NHWC;
-        return i < 0 ? cli_bad_value(r->cli, "layout", value, "nhwc or nchw")
-                     : 0;
-    }
-    r->sort = value;
-    return cli_word(value, orders) < 0
-               ? cli_bad_value(r->cli, "sort", value, "ratio, time or none")
-               : 0;
-}
-
-/* ---- the handler --------------------------------------------------- */
-
-/* Options that are one figure. */
-static const struct {
-    int id;
-    const char *option, *figure;
-} figures[] = {
-    {OPT_N, "images", "n"},
-    {OPT_C, "channels", "c"},
-    {OPT_H, "height", "h"},
-    {OPT_W, "width", "w"},
-    {OPT_K, "filters", "k"},
-    {OPT_R, "window-height", "r"},
-    {OPT_S, "window-width", "s"},
-    {OPT_GROUPS, "groups", "g"},
-    {OPT_STRIDE, "stride", "stride"},
-    {OPT_PAD, "pad", "pad"},
-    {OPT_DILATION, "dilation", "dilation"},
-};
 
 static int add_text(const struct cli *cli, const char *option,
                     const char **list, int *n, int capacity, const char *value)
@@ -325,95 +126,136 @@ static int add_text(const struct cli *cli, const char *option,
     return 0;
 }
 
-static int set_flag(struct kb_request *r, int id)
-{
-    switch (id) {
-    case OPT_BIAS:
-        r->figures.bias = r->any_figure = true;
-        return 0;
-    case OPT_RESIDUAL:
-        r->figures.residual = r->any_figure = true;
-        return 0;
-    case OPT_AVERAGE:
-        r->figures.average = r->any_figure = true;
-        return 0;
-    case OPT_NARROW:
-        r->narrow_gradient = true;
-        return 0;
-    case OPT_COLD:
-        r->cold = true;
-        return 0;
-    case OPT_ALL:
-        r->all = true;
-        return 0;
-    default:
-        r->every_kernel = true;
-        return 0;
-    }
-}
-
-static int handle(struct cli *cli, int id, const char *value, void *user)
+static int add_problem(struct cli *cli, const struct cli_option *o,
+                       const char *value, void *user)
 {
     struct kb_request *r = user;
 
-    for (size_t i = 0; i < sizeof(figures) / sizeof(*figures); i++)
-        if (figures[i].id == id)
-            return set_figure(r, figures[i].option, figures[i].figure, value);
-    switch (id) {
-    case OPT_ACT:
-        return set_activation(r, value);
-    case OPT_PROBLEM:
-        return add_text(cli, "problem", r->problem, &r->n_problems, 64, value);
-    case OPT_SWEEP:
-        return add_sweep(r, value);
-    case OPT_MODEL:
-        return add_text(cli, "model", r->model, &r->n_models, KB_MAX_ITEMS,
-                        value);
-    case OPT_BATCH:
-        return each_word(r, "batch", value, add_batch,
-                         "numbers from 1 to 1048576");
-    case OPT_DTYPE:
-        return each_word(r, "dtype", value, add_precision,
-                         "each of fp32, tf32, fp16, bf16 once");
-    case OPT_BACKENDS:
-        return each_word(r, "backends", value, add_backend,
-                         "cuda, cudnn, onednn, ref");
-    case OPT_DEVICE:
-        r->device = value;
-        return 0;
-    case OPT_KERNELS:
-        r->kernels = value;
-        return 0;
-    case OPT_CSV:
-        r->csv = value;
-        return 0;
-    case OPT_JSON:
-        r->json = value ? value : "-";
-        return 0;
-    case OPT_HTML:
-        r->html = value;
-        return 0;
-    case OPT_BEFORE:
-        r->before = value;
-        return 0;
-    case OPT_DIR:
-        return each_word(r, "dir", value, add_direction, "fprop, dgrad, wgrad");
-    case OPT_LAYOUT:
-    case OPT_SORT:
-        return set_word(r, id, value);
-    case OPT_EXTENT:
-    case OPT_THREADS:
-    case OPT_ROUNDS:
-    case OPT_VARIANTS:
-    case OPT_TIME_LIMIT:
-    case OPT_PREPARE_LIMIT:
-    case OPT_REFERENCE_LIMIT:
-    case OPT_FAIL_BELOW:
-        return set_number(r, id, value);
-    default:
-        return set_flag(r, id);
-    }
+    return add_text(cli, o->name, r->problem, &r->n_problems, 64, value);
 }
+
+static int add_model(struct cli *cli, const struct cli_option *o,
+                     const char *value, void *user)
+{
+    struct kb_request *r = user;
+
+    return add_text(cli, o->name, r->model, &r->n_models, KB_MAX_ITEMS, value);
+}
+
+static int set_json(struct cli *cli, const struct cli_option *o,
+                    const char *value, void *user)
+{
+    struct kb_request *r = user;
+
+    (void)cli, (void)o;
+    r->json = value ? value : "-";
+    return 0;
+}
+
+/* ---- the options --------------------------------------------------- */
+
+#define TO(member)    CLI_FIELD(struct kb_request, member)
+#define GIVEN(member) .given = offsetof(struct kb_request, member)
+
+static const char *const layouts[] = {
+    [KERN_NCHW] = "nchw", [KERN_NHWC] = "nhwc", NULL};
+static const char *const orders[] = {[KB_SORT_NONE] = "none",
+                                     [KB_SORT_RATIO] = "ratio",
+                                     [KB_SORT_TIME] = "time",
+                                     NULL};
+
+static const struct cli_option options[] = {
+    {"images", 'n', CLI_SET, "N", "images (1)", GIVEN(any_figure),
+     .set = set_figure, .wanted = "a number from 1 to 16777216"},
+    {"channels", 'c', CLI_SET, "C", "channels of the input", GIVEN(any_figure),
+     .set = set_figure, .wanted = "a number from 1 to 16777216"},
+    {"height", 'H', CLI_SET, "H", "height of the input", GIVEN(any_figure),
+     .set = set_figure, .wanted = "a number from 1 to 16777216"},
+    {"width", 'W', CLI_SET, "W", "its width (as the height)", GIVEN(any_figure),
+     .set = set_figure, .wanted = "a number from 1 to 16777216"},
+    {"filters", 'k', CLI_SET, "K", "channels of the output", GIVEN(any_figure),
+     .set = set_figure, .wanted = "a number from 1 to 16777216"},
+    {"window-height", 'R', CLI_SET, "R", "height of the window",
+     GIVEN(any_figure), .set = set_figure,
+     .wanted = "a number from 1 to 16777216"},
+    {"window-width", 'S', CLI_SET, "S", "its width (as the height)",
+     GIVEN(any_figure), .set = set_figure,
+     .wanted = "a number from 1 to 16777216"},
+    {"groups", 'g', CLI_SET, "G", "groups (1)", GIVEN(any_figure),
+     .set = set_figure, .wanted = "a number from 1 to 16777216"},
+    {"stride", 0, CLI_SET, "N", "stride, both ways (1)", GIVEN(any_figure),
+     .set = set_figure, .wanted = "a number from 1 to 16777216"},
+    {"pad", 0, CLI_SET, "N", "padding on all sides (0)", GIVEN(any_figure),
+     .set = set_figure, .wanted = "a number from 0 to 16777216"},
+    {"dilation", 0, CLI_SET, "N", "dilation, both ways (1)", GIVEN(any_figure),
+     .set = set_figure, .wanted = "a number from 1 to 16777216"},
+    {"bias", 0, CLI_FLAG, NULL, "adds a bias", TO(figures.bias),
+     GIVEN(any_figure)},
+    {"residual", 0, CLI_FLAG, NULL, "adds a residual", TO(figures.residual),
+     GIVEN(any_figure)},
+    {"act", 0, CLI_SET, "NAME", "activation at the end", GIVEN(any_figure),
+     .set = set_activation, .wanted = "an activation such as relu"},
+    {"average", 0, CLI_FLAG, NULL, "average pooling (max)", TO(figures.average),
+     GIVEN(any_figure)},
+    {"problem", 0, CLI_SET, "TEXT", "figures in benchdnn's letters",
+     .set = add_problem},
+    {"sweep", 0, CLI_SET, "NAME=VALUES",
+     "n=1:64:x2, k=1,4,16; may be given "
+     "again",
+     .set = add_sweep},
+    {"model", 'm', CLI_SET, "FILE",
+     "layers of a model file, an architecture file or a built-in name",
+     .set = add_model},
+    {"batch", 'b', CLI_EACH, "N,...", "batch sizes of the model (1)",
+     .set = add_batch, .wanted = "numbers from 1 to 1048576"},
+    {"extent", 0, CLI_INT, "N", "free height and width of a model (224)",
+     TO(extent), .min = 1, .max = 1 << 20},
+    {"dir", 0, CLI_EACH, "D,...",
+     "of convolutions: fprop (default), dgrad, wgrad", .set = add_direction,
+     .wanted = "fprop, dgrad, wgrad"},
+    {"device", 'd', CLI_TEXT, "DEVICE", "cpu (default), cuda or cuda:N",
+     TO(device)},
+    {"threads", 0, CLI_INT, "N", "CPU threads (all cores, 7 of 8 of many)",
+     TO(threads), .min = 1, .max = 1024},
+    {"backends", 0, CLI_EACH, "NAME,...",
+     "cuda, cudnn, onednn, ref (all of the device but ref)", .set = add_backend,
+     .wanted = "cuda, cudnn, onednn, ref"},
+    {"kernels", 0, CLI_TEXT, "GLOB", "rows of the table by name", TO(kernels)},
+    {"dtype", 0, CLI_EACH, "P,...", "fp32 (default), tf32, fp16, bf16",
+     .set = add_precision, .wanted = "each of fp32, tf32, fp16, bf16 once"},
+    {"layout", 0, CLI_WORD, "nhwc|nchw", "layout of activations (nhwc)",
+     TO(layout), .words = layouts, .wanted = "nhwc or nchw"},
+    {"narrow-gradient", 0, CLI_FLAG, NULL,
+     "gradients of weights in the type of the activations (fp32)",
+     TO(narrow_gradient)},
+    {"cold-cache", 0, CLI_FLAG, NULL,
+     "pass through twice the cache between launches on the same data",
+     TO(cold)},
+    {"variants", 0, CLI_INT, "N", "variants of a row at most (all)",
+     TO(variants), .min = 1, .max = 10000},
+    {"prepare-limit", 0, CLI_TIME, "TIME",
+     "no variant of a row is prepared after that (none)", TO(prepare_limit)},
+    {"rounds", 0, CLI_INT, "N", "measured rounds (11)", TO(rounds), .min = 1,
+     .max = 10000},
+    {"time-limit", 0, CLI_TIME, "TIME", "rounds of one problem (2s)",
+     TO(time_limit)},
+    {"reference-limit", 0, CLI_AMOUNT, "MFLOP",
+     "larger problems are not timed on ref (100)", TO(reference_limit)},
+    {"all", 'a', CLI_FLAG, NULL, "show every kernel of every problem", TO(all)},
+    {"every-kernel", 0, CLI_FLAG, NULL,
+     "try also kernels whose estimate is hopeless", TO(every_kernel)},
+    {"sort", 0, CLI_WORD, "ratio|time|none", "order of problems (none)",
+     TO(sort), .words = orders, .wanted = "ratio, time or none"},
+    {"csv", 0, CLI_TEXT, "FILE", "a line a kernel", TO(csv)},
+    {"json", 0, CLI_SET, "FILE", "everything (standard output)",
+     .set = set_json, .optional = true},
+    {"html", 0, CLI_TEXT, "FILE", "one page with charts", TO(html)},
+    {"compare-with", 0, CLI_TEXT, "FILE",
+     "what --json wrote earlier: which kernels of ours became slower",
+     TO(before)},
+    {"fail-below", 0, CLI_AMOUNT, "RATIO",
+     "exit 3 where a problem's ratio is lower", TO(fail_below)},
+    {NULL}};
 
 /* ---- the whole ----------------------------------------------------- */
 
@@ -506,10 +348,9 @@ int kb_parse(struct cli *cli, int argc, char **argv, struct kb_request *r)
     r->layout = KERN_NHWC;
     r->rounds = 11;
     r->time_limit = 2;
-    r->reference_limit = 1e8;
-    r->sort = "none";
+    r->reference_limit = 100;
     kb_figures_init(&r->figures, KERN_CONV_FPROP);
-    int rc = cli_parse(cli, argc, argv, handle, r, &count);
+    int rc = cli_parse(cli, argc, argv, r, &count);
     if (rc == 0)
         rc = take_operations(r, count, argv);
     if (rc == 0)

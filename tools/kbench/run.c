@@ -184,7 +184,7 @@ static int bench_case(struct run *run, int i, struct infer_error *err)
         if (!each[d]->ops)
             continue;
         struct kb_plan plan = make_plan(run, each[d]);
-        if (c->flops > r->reference_limit)
+        if (c->flops > 1e6 * r->reference_limit)
             plan.backend[INFER_BACKEND_REF] = false;
         rc = kb_bench(&plan, &run->proof[i], c, err);
     }
@@ -424,10 +424,10 @@ static int report(struct run *run, struct infer_error *err)
     struct kb_summary summary;
     struct kb_change change = {0};
 
-    if (strcmp(run->request->sort, "none") != 0)
+    if (run->request->sort != KB_SORT_NONE)
         qsort(run->cases.item, (size_t)run->cases.count,
               sizeof(*run->cases.item),
-              strcmp(run->request->sort, "time") == 0 ? by_time : by_ratio);
+              run->request->sort == KB_SORT_TIME ? by_time : by_ratio);
     if (kb_summarise(&run->cases, &summary) < 0)
         return error_set(err, INFER_EMEMORY, "out of memory");
     int rc = run->request->before ? kb_change_of(&run->cases, &change) : 0;

@@ -141,7 +141,7 @@ static int train(int argc, char **argv)
     int count, rc;
 
     train_request_init(&request);
-    rc = cli_parse(&cli, argc, argv, train_option, &request, &count);
+    rc = cli_parse(&cli, argc, argv, &request, &count);
     if (rc != 0)
         return rc > 0 ? CLI_OK : CLI_USAGE;
     if (count > 0) {

@@ -5,12 +5,11 @@
 
 #include "tools/train/train.h"
 
+/* Fields of struct train_request. */
 extern const struct cli_option train_options[];
 extern const char train_usage[];
 
 void train_request_init(struct train_request *q);
-/* For cli_parse(); user is a struct train_request. */
-int train_option(struct cli *cli, int id, const char *value, void *user);
 /* Defaults that depend on other options, and what does not go together:
  * every fault is printed.  0 or -1. */
 int train_request_finish(const struct cli *cli, struct train_request *q);

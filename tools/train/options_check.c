@@ -74,7 +74,7 @@ static int check_needed(const struct cli *cli, const struct train_request *q)
         cli_error(cli, "no pictures: name their folder with --data");
         rc = -1;
     }
-    if (q->resume_out && !q->out) {
+    if (q->resume_given && !q->resume) {
         cli_error(cli, "--resume without a file goes on from -o, which is "
                        "not given");
         rc = -1;
@@ -187,7 +187,7 @@ int train_request_finish(const struct cli *cli, struct train_request *q)
     struct policy policy;
     int rc;
 
-    if (q->resume_out)
+    if (q->resume_given && !q->resume)
         q->resume = q->out;
     rc = check_needed(cli, q);
     rc |= check_unread(cli, q);

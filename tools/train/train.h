@@ -26,7 +26,7 @@ struct train_request {
     const char *arch, *data, *val, *init_from, *freeze;
     const char *out, *best, *labels, *log, *plot; /* files to write */
     const char *resume;                           /* file; NULL: a fresh run */
-    bool resume_out; /* --resume without a file: from -o */
+    bool resume_given; /* --resume; without a file: from -o */
     const char *device;
     bool device_set;
     int gpus; /* of this host, each with a process of its own; 0: not said */

@@ -2,91 +2,13 @@
 /* wconv IN -o OUT: read, bind, optimise, verify, write, report. */
 #include "tools/wconv/wconv.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
 #include "libinfer/graph/model_file.h"
 #include "tools/labels.h"
-
-enum {
-    OPT_OUTPUT,
-    OPT_FROM,
-    OPT_ARCH,
-    OPT_SRC_LAYOUT,
-    OPT_DENSE_ORDER,
-    OPT_BN_EPS,
-    OPT_INPUT_SHAPE,
-    OPT_LEVEL,
-    OPT_KEEP_BN,
-    OPT_KEEP_TRAINING,
-    OPT_DISABLE_PASS,
-    OPT_LIST_PASSES,
-    OPT_LIST_OPS,
-    OPT_LIST_ARCHS,
-    OPT_LIST_FORMATS,
-    OPT_DTYPE,
-    OPT_NAME,
-    OPT_LABELS,
-    OPT_VERIFY,
-    OPT_ATOL,
-    OPT_RTOL
-};
-
-static const struct cli_option options[] = {
-    {"output", 'o', CLI_VALUE, "FILE", "the model file to write", OPT_OUTPUT},
-    {"from", 0, CLI_VALUE, "FORMAT",
-     "auto, onnx, pytorch, safetensors, npz or keras", OPT_FROM},
-    {"arch", 0, CLI_VALUE, "FILE|NAME", "architecture for bare weights",
-     OPT_ARCH},
-    {"src-layout", 0, CLI_VALUE, "LAYOUT",
-     "layout of bare weights: auto, nchw or nhwc", OPT_SRC_LAYOUT},
-    {"dense-order", 0, CLI_VALUE, "ORDER",
-     "inputs of a dense layer behind a picture: auto, hwc or chw",
-     OPT_DENSE_ORDER},
-    {"input-shape", 0, CLI_VALUE, "[NAME:]SHAPE",
-     "fix an input's shape, e.g. 1x3x224x224 (-1: free)", OPT_INPUT_SHAPE},
-    {"bn-eps", 0, CLI_VALUE, "X", "epsilon of every batch norm", OPT_BN_EPS},
-    {"opt-level", 'O', CLI_VALUE, "0|1|2", "how much to optimise (2)",
-     OPT_LEVEL},
-    {"keep-bn", 0, CLI_FLAG, NULL, "do not fold batch norm", OPT_KEEP_BN},
-    {"keep-training", 0, CLI_FLAG, NULL,
-     "leave what training needs: batch norm and dropout", OPT_KEEP_TRAINING},
-    {"disable-pass", 0, CLI_VALUE, "NAME,...", "leave passes out",
-     OPT_DISABLE_PASS},
-    {"dtype", 0, CLI_VALUE, "TYPE", "store weights as fp32, fp16 or bf16",
-     OPT_DTYPE},
-    {"name", 0, CLI_VALUE, "NAME", "name of the network", OPT_NAME},
-    {"labels", 0, CLI_VALUE, "FILE", "class labels, one a line", OPT_LABELS},
-    {"preset", 0, CLI_VALUE, "NAME",
-     "preprocessing: imagenet, caffe, unit, signed or raw", WCONV_PRESET},
-    {"scale", 0, CLI_VALUE, "X", "pixels (0-255) times this, e.g. 1/255",
-     WCONV_SCALE},
-    {"mean", 0, CLI_VALUE, "A,B,C", "then minus the mean", WCONV_MEAN},
-    {"std", 0, CLI_VALUE, "A,B,C", "then divided by this", WCONV_STD},
-    {"color", 0, CLI_VALUE, "ORDER", "rgb, bgr or gray", WCONV_COLOR},
-    {"resize", 0, CLI_VALUE, "HOW",
-     "shorter side in pixels (then centre crop), exact, letterbox or none",
-     WCONV_RESIZE},
-    {"crop", 0, CLI_VALUE, "SIZE",
-     "then the middle of it: 224 or 224x224 (the input's size)", WCONV_CROP},
-    {"interp", 0, CLI_VALUE, "FILTER", "bilinear, nearest or bicubic",
-     WCONV_INTERP},
-    {"fill", 0, CLI_VALUE, "0-255", "colour of letterbox bars (114)",
-     WCONV_FILL},
-    {"verify", 0, CLI_OPTIONAL, "REF.npz",
-     "compare with the network as read, or with recorded arrays", OPT_VERIFY},
-    {"atol", 0, CLI_VALUE, "X", "absolute tolerance (1e-5)", OPT_ATOL},
-    {"rtol", 0, CLI_VALUE, "X", "relative to the largest output (1e-4)",
-     OPT_RTOL},
-    {"list-formats", 0, CLI_FLAG, NULL, "list what can be read",
-     OPT_LIST_FORMATS},
-    {"list-archs", 0, CLI_FLAG, NULL, "list built-in architectures",
-     OPT_LIST_ARCHS},
-    {"list-ops", 0, CLI_FLAG, NULL,
-     "list operations, their inputs and attributes", OPT_LIST_OPS},
-    {"list-passes", 0, CLI_FLAG, NULL, "list passes", OPT_LIST_PASSES},
-    {NULL, 0, CLI_FLAG, NULL, NULL, 0}};
 
 static const char usage[] =
     "usage: wconv IN -o OUT [options]\n"
@@ -99,26 +21,27 @@ static const char usage[] =
 
 /* ---- option values ------------------------------------------------- */
 
-static int add_shape(const struct cli *cli, struct wconv_request *r,
-                     const char *value)
+static int add_shape(struct cli *cli, const struct cli_option *o,
+                     const char *value, void *user)
 {
+    struct wconv_request *r = user;
     struct weights_input_shape *s = &r->shape[r->weights.input_count];
     char *name;
 
     if (r->weights.input_count == (int)(sizeof(r->shape) / sizeof(*r->shape)))
-        return cli_bad_value(cli, "input-shape", value, "at most 16 shapes");
+        return cli_bad_value(cli, o->name, value, "at most 16 shapes");
     if (!cli_shape(value, &name, &s->rank, s->dim))
-        return cli_bad_value(cli, "input-shape", value,
-                             "a shape such as x:1x3x224x224 or [1,3,224,224]");
+        return CLI_BAD;
     s->name = name;
     r->weights.input_shape = r->shape;
     r->weights.input_count++;
     return 0;
 }
 
-static int disable_passes(const struct cli *cli, struct wconv_request *r,
-                          const char *value)
+static int disable_passes(struct cli *cli, const struct cli_option *o,
+                          const char *value, void *user)
 {
+    struct wconv_request *r = user;
     size_t n = 0;
     char *word, *rest = NULL;
 
@@ -132,8 +55,7 @@ static int disable_passes(const struct cli *cli, struct wconv_request *r,
          word = strtok_r(NULL, ",", &rest)) {
         if (pass_find(word) == NULL ||
             n + 1 == sizeof(r->disabled) / sizeof(*r->disabled))
-            return cli_bad_value(cli, "disable-pass", word,
-                                 "names of --list-passes");
+            return cli_bad_value(cli, o->name, word, o->wanted);
         r->disabled[n++] = word;
     }
     r->disabled[n] = NULL;
@@ -141,115 +63,108 @@ static int disable_passes(const struct cli *cli, struct wconv_request *r,
     return 0;
 }
 
-static int set_dtype(const struct cli *cli, struct wconv_request *r,
-                     const char *value)
+static int set_dtype(struct cli *cli, const struct cli_option *o,
+                     const char *value, void *user)
 {
     static const char *const words[] = {"fp32", "fp16", "bf16", NULL};
     static const enum infer_dtype dtypes[] = {INFER_F32, INFER_F16, INFER_BF16};
-    int which = cli_word(value, words);
+    struct wconv_request *r = user;
+    const int which = cli_word(value, words);
 
+    (void)cli, (void)o;
     if (which < 0)
-        return cli_bad_value(cli, "dtype", value, "fp32, fp16 or bf16");
+        return CLI_BAD;
     r->dtype = dtypes[which];
     return 0;
 }
 
-static int set_layout(const struct cli *cli, struct wconv_request *r,
-                      const char *value)
-{
-    static const char *const words[] = {"auto", "nchw", "nhwc", NULL};
-    int which = cli_word(value, words);
+/* ---- the options --------------------------------------------------- */
 
-    if (which < 0)
-        return cli_bad_value(cli, "src-layout", value, "auto, nchw or nhwc");
-    r->weights.layout = (enum weights_layout)which;
-    return 0;
-}
+#define TO(member)    CLI_FIELD(struct wconv_request, member)
+#define GIVEN(member) .given = offsetof(struct wconv_request, member)
+#define PREPROCESS    GIVEN(preprocess.given)
 
-static int set_dense_order(const struct cli *cli, struct wconv_request *r,
-                           const char *value)
-{
-    static const char *const words[] = {"auto", "hwc", "chw", NULL};
-    int which = cli_word(value, words);
+/* Each in the order of its enumeration. */
+static const char *const layouts[] = {"auto", "nchw", "nhwc", NULL};
+static const char *const orders[] = {"auto", "hwc", "chw", NULL};
+static const char *const colors[] = {"rgb", "bgr", "gray", NULL};
+static const char *const filters[] = {"bilinear", "nearest", "bicubic", NULL};
 
-    if (which < 0)
-        return cli_bad_value(cli, "dense-order", value, "auto, hwc or chw");
-    r->weights.dense_order = (enum weights_dense_order)which;
-    return 0;
-}
-
-static int convert_option(struct cli *cli, int id, const char *value,
-                          void *user)
-{
-    struct wconv_request *r = user;
-    int64_t number;
-
-    switch (id) {
-    case OPT_OUTPUT:
-        r->out = value;
-        return 0;
-    case OPT_FROM:
-        r->weights.from = value;
-        return 0;
-    case OPT_ARCH:
-        r->weights.arch = value;
-        return 0;
-    case OPT_SRC_LAYOUT:
-        return set_layout(cli, r, value);
-    case OPT_DENSE_ORDER:
-        return set_dense_order(cli, r, value);
-    case OPT_NAME:
-        r->name = value;
-        return 0;
-    case OPT_LABELS:
-        r->labels = value;
-        return 0;
-    case OPT_INPUT_SHAPE:
-        return add_shape(cli, r, value);
-    case OPT_BN_EPS:
-        return cli_option_amount(cli, "bn-eps", value, &r->bn_eps);
-    case OPT_LEVEL:
-        if (!cli_int(value, 0, 2, &number))
-            return cli_bad_value(cli, "opt-level", value, "0, 1 or 2");
-        r->passes.level = (int)number;
-        return 0;
-    case OPT_KEEP_BN:
-        r->passes.keep_bn = true;
-        return 0;
-    case OPT_KEEP_TRAINING:
-        r->passes.keep_training = true;
-        return 0;
-    case OPT_DISABLE_PASS:
-        return disable_passes(cli, r, value);
-    case OPT_DTYPE:
-        return set_dtype(cli, r, value);
-    case OPT_VERIFY:
-        r->verify = true;
-        r->verify_reference = value;
-        return 0;
-    case OPT_ATOL:
-        r->tolerance = true;
-        return cli_option_amount(cli, "atol", value, &r->atol);
-    case OPT_RTOL:
-        r->tolerance = true;
-        return cli_option_amount(cli, "rtol", value, &r->rtol);
-    case OPT_LIST_PASSES:
-    case OPT_LIST_OPS:
-    case OPT_LIST_ARCHS:
-    case OPT_LIST_FORMATS:
-        r->list = (enum wconv_list)(id - OPT_LIST_PASSES);
-        return 0;
-    default:
-        return wconv_preprocess_option(cli, id, value, &r->preprocess);
-    }
-}
+static const struct cli_option options[] = {
+    {"output", 'o', CLI_TEXT, "FILE", "the model file to write", TO(out)},
+    {"from", 0, CLI_TEXT, "FORMAT",
+     "auto, onnx, pytorch, safetensors, npz or keras", TO(weights.from)},
+    {"arch", 0, CLI_TEXT, "FILE|NAME", "architecture for bare weights",
+     TO(weights.arch)},
+    {"src-layout", 0, CLI_WORD, "LAYOUT",
+     "layout of bare weights: auto, nchw or nhwc", TO(weights.layout),
+     .words = layouts},
+    {"dense-order", 0, CLI_WORD, "ORDER",
+     "inputs of a dense layer behind a picture: auto, hwc or chw",
+     TO(weights.dense_order), .words = orders},
+    {"input-shape", 0, CLI_SET, "[NAME:]SHAPE",
+     "fix an input's shape, e.g. 1x3x224x224 (-1: free)", .set = add_shape,
+     .wanted = "a shape such as x:1x3x224x224 or [1,3,224,224]"},
+    {"bn-eps", 0, CLI_AMOUNT, "X", "epsilon of every batch norm", TO(bn_eps)},
+    {"opt-level", 'O', CLI_INT, "0|1|2", "how much to optimise (2)",
+     TO(passes.level), .max = 2, .wanted = "0, 1 or 2"},
+    {"keep-bn", 0, CLI_FLAG, NULL, "do not fold batch norm",
+     TO(passes.keep_bn)},
+    {"keep-training", 0, CLI_FLAG, NULL,
+     "leave what training needs: batch norm and dropout",
+     TO(passes.keep_training)},
+    {"disable-pass", 0, CLI_SET, "NAME,...", "leave passes out",
+     .set = disable_passes, .wanted = "names of --list-passes"},
+    {"dtype", 0, CLI_SET, "TYPE", "store weights as fp32, fp16 or bf16",
+     .set = set_dtype, .wanted = "fp32, fp16 or bf16"},
+    {"name", 0, CLI_TEXT, "NAME", "name of the network", TO(name)},
+    {"labels", 0, CLI_TEXT, "FILE", "class labels, one a line", TO(labels)},
+    {"preset", 0, CLI_SET, "NAME",
+     "preprocessing: imagenet, caffe, unit, signed or raw", PREPROCESS,
+     .set = wconv_set_preset, .wanted = "imagenet, caffe, unit, signed or raw"},
+    {"scale", 0, CLI_REAL, "X", "pixels (0-255) times this, e.g. 1/255",
+     TO(preprocess.stored.scale), PREPROCESS, .min = -DBL_MAX, .max = DBL_MAX,
+     .wanted = "a number or fraction"},
+    {"mean", 0, CLI_SET, "A,B,C", "then minus the mean", PREPROCESS,
+     .set = wconv_set_mean, .wanted = "1 to 4 numbers"},
+    {"std", 0, CLI_SET, "A,B,C", "then divided by this", PREPROCESS,
+     .set = wconv_set_std, .wanted = "1 to 4 numbers"},
+    {"color", 0, CLI_WORD, "ORDER", "rgb, bgr or gray",
+     TO(preprocess.stored.color), PREPROCESS, .words = colors},
+    {"resize", 0, CLI_SET, "HOW",
+     "shorter side in pixels (then centre crop), exact, letterbox or none",
+     PREPROCESS, .set = wconv_set_resize,
+     .wanted = "pixels, exact, shorter, letterbox or none"},
+    {"crop", 0, CLI_SET, "SIZE",
+     "then the middle of it: 224 or 224x224 (the input's size)", PREPROCESS,
+     .set = wconv_set_crop, .wanted = "a size: 224 or 224x224"},
+    {"interp", 0, CLI_WORD, "FILTER", "bilinear, nearest or bicubic",
+     TO(preprocess.stored.filter), PREPROCESS, .words = filters},
+    {"fill", 0, CLI_INT, "0-255", "colour of letterbox bars (114)",
+     TO(preprocess.stored.fill), PREPROCESS, .max = 255, .wanted = "0 to 255"},
+    {"verify", 0, CLI_TEXT, "REF.npz",
+     "compare with the network as read, or with recorded arrays",
+     TO(verify_reference), GIVEN(verify), .optional = true},
+    {"atol", 0, CLI_AMOUNT, "X", "absolute tolerance (1e-5)", TO(atol),
+     GIVEN(tolerance)},
+    {"rtol", 0, CLI_AMOUNT, "X", "relative to the largest output (1e-4)",
+     TO(rtol), GIVEN(tolerance)},
+    {"list-formats", 0, CLI_FLAG, NULL, "list what can be read", TO(list),
+     .store = WCONV_LIST_FORMATS},
+    {"list-archs", 0, CLI_FLAG, NULL, "list built-in architectures", TO(list),
+     .store = WCONV_LIST_ARCHS},
+    {"list-ops", 0, CLI_FLAG, NULL,
+     "list operations, their inputs and attributes", TO(list),
+     .store = WCONV_LIST_OPS},
+    {"list-passes", 0, CLI_FLAG, NULL, "list passes", TO(list),
+     .store = WCONV_LIST_PASSES},
+    {NULL}};
 
 static void request_init(struct wconv_request *r)
 {
     memset(r, 0, sizeof(*r));
     weights_options_init(&r->weights);
     pass_options_init(&r->passes);
-    r->list = WCONV_NO_LIST;
     r->bn_eps = -1;
     r->atol = 1e-5;
     r->rtol = 1e-4;
@@ -548,7 +463,7 @@ int wconv_convert(int argc, char **argv)
     int status, count, code = CLI_OK;
 
     request_init(&r);
-    status = cli_parse(&cli, argc, argv, convert_option, &r, &count);
+    status = cli_parse(&cli, argc, argv, &r, &count);
     if (status != 0) {
         code = status > 0 ? CLI_OK : CLI_USAGE;
     } else if (r.list != WCONV_NO_LIST) {

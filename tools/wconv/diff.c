@@ -9,7 +9,7 @@
 #include "kernels/base/error.h"
 #include "tools/difference.h"
 
-static const struct cli_option options[] = {{NULL, 0, CLI_FLAG, NULL, NULL, 0}};
+static const struct cli_option options[] = {{NULL}};
 
 static const char usage[] =
     "usage: wconv diff A B\n"
@@ -17,15 +17,6 @@ static const char usage[] =
     "Compares two models or weight files: nodes and tensors by their names,\n"
     "inputs with their preprocessing, outputs, labels.  Exit status 0: equal;\n"
     "3: they differ.\n";
-
-static int no_option(struct cli *cli, int id, const char *value, void *user)
-{
-    (void)cli;
-    (void)id;
-    (void)value;
-    (void)user;
-    return 0;
-}
 
 /* Tensors of a subject, by position: those of the graph, then bare ones. */
 static size_t tensor_count(const struct weights_network *s)
@@ -248,7 +239,7 @@ int wconv_diff(int argc, char **argv)
     int count, status, differences = 0;
 
     weights_options_init(&weights);
-    status = cli_parse(&cli, argc, argv, no_option, NULL, &count);
+    status = cli_parse(&cli, argc, argv, NULL, &count);
     if (status != 0)
         return status > 0 ? CLI_OK : CLI_USAGE;
     if (cli.json) {

@@ -8,15 +8,6 @@
 
 #include "kernels/base/error.h"
 
-enum { OPT_LAYERS, OPT_WEIGHTS, OPT_DOT, OPT_FROM };
-
-static const struct cli_option options[] = {
-    {"layers", 0, CLI_FLAG, NULL, "list the nodes", OPT_LAYERS},
-    {"weights", 0, CLI_FLAG, NULL, "list the tensors", OPT_WEIGHTS},
-    {"dot", 0, CLI_FLAG, NULL, "the graph for Graphviz", OPT_DOT},
-    {"from", 0, CLI_VALUE, "FORMAT", "format of the file (auto)", OPT_FROM},
-    {NULL, 0, CLI_FLAG, NULL, NULL, 0}};
-
 static const char usage[] =
     "usage: wconv inspect FILE|ARCHITECTURE [options]\n"
     "\n"
@@ -29,28 +20,14 @@ struct inspect_request {
     const char *from;
 };
 
-static int inspect_option(struct cli *cli, int id, const char *value,
-                          void *user)
-{
-    struct inspect_request *r = user;
+#define TO(member) CLI_FIELD(struct inspect_request, member)
 
-    (void)cli;
-    switch (id) {
-    case OPT_LAYERS:
-        r->layers = true;
-        break;
-    case OPT_WEIGHTS:
-        r->weights = true;
-        break;
-    case OPT_DOT:
-        r->dot = true;
-        break;
-    default:
-        r->from = value;
-        break;
-    }
-    return 0;
-}
+static const struct cli_option options[] = {
+    {"layers", 0, CLI_FLAG, NULL, "list the nodes", TO(layers)},
+    {"weights", 0, CLI_FLAG, NULL, "list the tensors", TO(weights)},
+    {"dot", 0, CLI_FLAG, NULL, "the graph for Graphviz", TO(dot)},
+    {"from", 0, CLI_TEXT, "FORMAT", "format of the file (auto)", TO(from)},
+    {NULL}};
 
 static void print_value(const char *what, const struct graph_value *v)
 {
@@ -265,7 +242,7 @@ int wconv_inspect(int argc, char **argv)
     int count, status;
 
     weights_options_init(&weights);
-    status = cli_parse(&cli, argc, argv, inspect_option, &r, &count);
+    status = cli_parse(&cli, argc, argv, &r, &count);
     if (status != 0)
         return status > 0 ? CLI_OK : CLI_USAGE;
     if (count != 1) {

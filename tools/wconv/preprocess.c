@@ -23,22 +23,39 @@ void wconv_preprocess_init(struct wconv_preprocess *p)
 /* ---- option values ------------------------------------------------- */
 
 /* One to four numbers; a single one stands for every channel. */
-static int channel_values(const struct cli *cli, const char *name,
-                          const char *text, float *out, int *count)
+static int channel_values(const char *text, float *out, int *count)
 {
     double v[4];
     int i, n = cli_doubles(text, v, 4);
 
     if (n < 1)
-        return cli_bad_value(cli, name, text, "1 to 4 numbers");
+        return CLI_BAD;
     for (i = 0; i < 4; i++)
         out[i] = (float)v[i < n ? i : n - 1];
     *count = n;
     return 0;
 }
 
-static int set_preset(const struct cli *cli, struct wconv_preprocess *p,
-                      const char *word)
+int wconv_set_mean(struct cli *cli, const struct cli_option *o,
+                   const char *value, void *user)
+{
+    struct wconv_preprocess *p = &((struct wconv_request *)user)->preprocess;
+
+    (void)cli, (void)o;
+    return channel_values(value, p->stored.mean, &p->means);
+}
+
+int wconv_set_std(struct cli *cli, const struct cli_option *o,
+                  const char *value, void *user)
+{
+    struct wconv_preprocess *p = &((struct wconv_request *)user)->preprocess;
+
+    (void)cli, (void)o;
+    return channel_values(value, p->stored.std, &p->stds);
+}
+
+int wconv_set_preset(struct cli *cli, const struct cli_option *o,
+                     const char *word, void *user)
 {
     static const char *const words[] = {"imagenet", "caffe", "unit",
                                         "signed",   "raw",   NULL};
@@ -59,11 +76,12 @@ static int set_preset(const struct cli *cli, struct wconv_preprocess *p,
         {1 / 127.5f, {1, 1, 1}, {1, 1, 1}, GRAPH_RGB, 0, 1},
         {1, {0, 0, 0}, {1, 1, 1}, GRAPH_RGB, 0, 1},
     };
+    struct wconv_preprocess *p = &((struct wconv_request *)user)->preprocess;
     int i, which = cli_word(word, words);
 
+    (void)cli, (void)o;
     if (which < 0)
-        return cli_bad_value(cli, "preset", word,
-                             "imagenet, caffe, unit, signed or raw");
+        return CLI_BAD;
     p->stored.scale = preset[which].scale;
     for (i = 0; i < 3; i++) {
         p->stored.mean[i] = preset[which].mean[i];
@@ -79,91 +97,42 @@ static int set_preset(const struct cli *cli, struct wconv_preprocess *p,
     return 0;
 }
 
-static int set_resize(const struct cli *cli, struct graph_preprocess *p,
-                      const char *word)
+int wconv_set_resize(struct cli *cli, const struct cli_option *o,
+                     const char *word, void *user)
 {
     static const char *const words[] = {"exact", "shorter", "letterbox", "none",
                                         NULL};
-    int which = cli_word(word, words);
-    int64_t pixels;
+    struct wconv_preprocess *p = &((struct wconv_request *)user)->preprocess;
+    const int which = cli_word(word, words);
+    int64_t pixels = 0;
 
-    if (which >= 0) {
-        p->policy = (enum graph_resize_policy)which;
-        p->resize = 0;
-        return 0;
-    }
-    if (!cli_int(word, 1, 65536, &pixels))
-        return cli_bad_value(cli, "resize", word,
-                             "pixels, exact, shorter, letterbox or none");
-    p->policy = GRAPH_RESIZE_SHORTER;
-    p->resize = (int)pixels;
+    (void)cli, (void)o;
+    if (which < 0 && !cli_int(word, 1, 65536, &pixels))
+        return CLI_BAD;
+    p->resized = true;
+    p->stored.policy =
+        which >= 0 ? (enum graph_resize_policy)which : GRAPH_RESIZE_SHORTER;
+    p->stored.resize = (int)pixels;
     return 0;
 }
 
-static int set_crop(const struct cli *cli, struct wconv_preprocess *p,
-                    const char *word)
+int wconv_set_crop(struct cli *cli, const struct cli_option *o,
+                   const char *word, void *user)
 {
+    struct wconv_preprocess *p = &((struct wconv_request *)user)->preprocess;
     int64_t dim[INFER_MAX_RANK];
     char *name = NULL;
     int rank = 0;
     bool good = cli_shape(word, &name, &rank, dim) && name == NULL &&
                 (rank == 1 || rank == 2) && dim[0] > 0 && dim[rank - 1] > 0;
 
+    (void)cli, (void)o;
     free(name);
     if (!good)
-        return cli_bad_value(cli, "crop", word, "a size: 224 or 224x224");
+        return CLI_BAD;
     p->crop[0] = dim[0];
     p->crop[1] = dim[rank - 1];
     return 0;
-}
-
-int wconv_preprocess_option(const struct cli *cli, int id, const char *value,
-                            struct wconv_preprocess *p)
-{
-    static const char *const colors[] = {"rgb", "bgr", "gray", NULL};
-    static const char *const filters[] = {"bilinear", "nearest", "bicubic",
-                                          NULL};
-    double number;
-    int64_t level;
-    int which;
-
-    p->given = true;
-    switch (id) {
-    case WCONV_PRESET:
-        return set_preset(cli, p, value);
-    case WCONV_MEAN:
-        return channel_values(cli, "mean", value, p->stored.mean, &p->means);
-    case WCONV_STD:
-        return channel_values(cli, "std", value, p->stored.std, &p->stds);
-    case WCONV_CROP:
-        return set_crop(cli, p, value);
-    case WCONV_SCALE:
-        if (!cli_double(value, &number))
-            return cli_bad_value(cli, "scale", value, "a number or fraction");
-        p->stored.scale = (float)number;
-        return 0;
-    case WCONV_COLOR:
-        which = cli_word(value, colors);
-        if (which < 0)
-            return cli_bad_value(cli, "color", value, "rgb, bgr or gray");
-        p->stored.color = (enum graph_color)which;
-        return 0;
-    case WCONV_INTERP:
-        which = cli_word(value, filters);
-        if (which < 0)
-            return cli_bad_value(cli, "interp", value,
-                                 "bilinear, nearest or bicubic");
-        p->stored.filter = (enum graph_filter)which;
-        return 0;
-    case WCONV_FILL:
-        if (!cli_int(value, 0, 255, &level))
-            return cli_bad_value(cli, "fill", value, "0 to 255");
-        p->stored.fill = (uint8_t)level;
-        return 0;
-    default:
-        p->resized = true;
-        return set_resize(cli, &p->stored, value);
-    }
 }
 
 /* ---- storing ------------------------------------------------------- */

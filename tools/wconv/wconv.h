@@ -17,13 +17,13 @@ struct wconv_preprocess {
     int64_t crop[2]; /* height and width; 0: not given */
 };
 
-/* --list-passes and so on, in the order of the options. */
+/* --list-passes and so on. */
 enum wconv_list {
+    WCONV_NO_LIST,
     WCONV_LIST_PASSES,
     WCONV_LIST_OPS,
     WCONV_LIST_ARCHS,
-    WCONV_LIST_FORMATS,
-    WCONV_NO_LIST
+    WCONV_LIST_FORMATS
 };
 
 /* Everything one conversion was asked for. */
@@ -55,22 +55,18 @@ void wconv_print_list(enum wconv_list which, bool as_json);
 
 /* ---- preprocess.c -------------------------------------------------- */
 
-/* Ids of its options; convert.c has those from 0 on. */
-enum {
-    WCONV_PRESET = 100,
-    WCONV_MEAN,
-    WCONV_STD,
-    WCONV_SCALE,
-    WCONV_COLOR,
-    WCONV_RESIZE,
-    WCONV_CROP,
-    WCONV_INTERP,
-    WCONV_FILL
-};
 void wconv_preprocess_init(struct wconv_preprocess *p);
-/* As cli_handler. */
-int wconv_preprocess_option(const struct cli *cli, int id, const char *value,
-                            struct wconv_preprocess *p);
+/* Setters of options (struct cli_option) of struct wconv_request. */
+int wconv_set_preset(struct cli *cli, const struct cli_option *o,
+                     const char *value, void *user);
+int wconv_set_mean(struct cli *cli, const struct cli_option *o,
+                   const char *value, void *user);
+int wconv_set_std(struct cli *cli, const struct cli_option *o,
+                  const char *value, void *user);
+int wconv_set_resize(struct cli *cli, const struct cli_option *o,
+                     const char *value, void *user);
+int wconv_set_crop(struct cli *cli, const struct cli_option *o,
+                   const char *value, void *user);
 /* Stores it for the first input, where any was asked for.  EARGUMENT where the
  * values are not those of the input's channels, or the crop not its size; a
  * size that the input leaves free becomes the crop's. */
