@@ -6,26 +6,25 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "libinfer/graph/ops/op.h"
 
 static lower_fn *const table[GRAPH_OP_COUNT] = {
     [GRAPH_CONV] = lower_conv,
-    [GRAPH_CONV_TRANSPOSE] = lower_conv_transpose,
-    [GRAPH_DENSE] = lower_dense,
-    [GRAPH_MATMUL] = lower_matmul,
+    [GRAPH_CONV_TRANSPOSE] = lower_layer,
+    [GRAPH_DENSE] = lower_layer,
+    [GRAPH_MATMUL] = lower_layer,
     [GRAPH_POOL] = lower_pool,
-    [GRAPH_BATCH_NORM] = lower_norm,
-    [GRAPH_SCALE_SHIFT] = lower_norm,
-    [GRAPH_LAYER_NORM] = lower_layer_norm,
-    [GRAPH_GROUP_NORM] = lower_norm,
-    [GRAPH_LRN] = lower_lrn,
+    [GRAPH_BATCH_NORM] = lower_layer,
+    [GRAPH_SCALE_SHIFT] = lower_layer,
+    [GRAPH_LAYER_NORM] = lower_layer,
+    [GRAPH_GROUP_NORM] = lower_layer,
+    [GRAPH_LRN] = lower_layer,
     [GRAPH_UNARY] = lower_unary,
-    [GRAPH_PRELU] = lower_prelu,
+    [GRAPH_PRELU] = lower_layer,
     [GRAPH_BINARY] = lower_binary,
-    [GRAPH_WHERE] = lower_where,
+    [GRAPH_WHERE] = lower_layer,
     [GRAPH_CAST] = lower_cast,
     [GRAPH_DROPOUT] = lower_identity,
-    [GRAPH_SOFTMAX] = lower_softmax,
+    [GRAPH_SOFTMAX] = lower_layer,
     [GRAPH_REDUCE] = lower_reduce,
     [GRAPH_ARG_REDUCE] = lower_arg_reduce,
     [GRAPH_CONCAT] = lower_concat,
@@ -38,11 +37,11 @@ static lower_fn *const table[GRAPH_OP_COUNT] = {
     [GRAPH_TRANSPOSE] = lower_transpose,
     [GRAPH_EXPAND] = lower_expand,
     [GRAPH_TILE] = lower_tile,
-    [GRAPH_GATHER] = lower_gather,
+    [GRAPH_GATHER] = lower_layer,
     [GRAPH_DEPTH_TO_SPACE] = lower_depth_to_space,
     [GRAPH_SPACE_TO_DEPTH] = lower_space_to_depth,
-    [GRAPH_PAD] = lower_pad,
-    [GRAPH_RESIZE] = lower_resize,
+    [GRAPH_PAD] = lower_layer,
+    [GRAPH_RESIZE] = lower_layer,
 };
 
 int lower_node(struct plan *plan, int node, struct infer_error *err)
@@ -88,33 +87,43 @@ int lower_only_reader(const struct lower *l, int value)
     return -1;
 }
 
-void lower_begin(const struct lower *l, enum kern_op op, enum plan_class class,
-                 struct plan_emit *e)
+/* Kernels of these see dimensions of size 1 where an input broadcasts. */
+static bool raises(const struct plan_emit *e)
+{
+    return e->class == PLAN_POINTWISE || e->p.op == KERN_MATMUL;
+}
+
+int lower_begin(const struct lower *l, struct plan_emit *e)
 {
     const struct graph_op_info *info = graph_op_info(l->node->op);
-    const struct graph_value *out = lower_out(l, 0);
-    int i;
+    int rc;
 
     memset(e, 0, sizeof *e);
-    e->class = class;
-    e->p.op = op;
-    e->p.n_out = 1;
+    rc = problem_of_node(l->plan->g, l->node, l->err, &e->p, &e->class);
+    if (rc < 0)
+        return rc;
     e->p.epilogue = l->node->epilogue;
     e->value = l->node->out[0];
     e->residual = -1;
-    for (i = 0; i < l->node->n_in && i < KERN_MAX_IN; i++) {
+    for (int i = 0; i < l->node->n_in && i < KERN_MAX_IN; i++) {
         const struct view *v = lower_in(l, i);
 
         if (!v)
             continue;
-        e->in[i] = *v;
+        e->in[i] = raises(e) ? view_raise(v, e->p.out[0].rank) : *v;
         e->p.n_in = i + 1;
         if (i == info->max_in)
             e->residual = i;
     }
-    e->p.out[0].dtype = plan_dtype(l->plan, out->dtype);
-    e->p.out[0].rank = out->rank;
-    memcpy(e->p.out[0].dim, out->dim, sizeof out->dim);
+    e->p.out[0].dtype = plan_dtype(l->plan, lower_out(l, 0)->dtype);
+    return 0;
+}
+
+static bool same_shape(const struct kern_tensor *t, int rank,
+                       const int64_t *dim)
+{
+    return t->rank == rank &&
+           memcmp(t->dim, dim, (size_t)rank * sizeof dim[0]) == 0;
 }
 
 int lower_end(const struct lower *l, const struct plan_emit *e)
@@ -123,6 +132,35 @@ int lower_end(const struct lower *l, const struct plan_emit *e)
     int rc = plan_emit(l->plan, l->index, e, l->err, &out);
 
     return rc < 0 ? rc : lower_set(l, 0, &out);
+}
+
+/* The kernel sees other dims than the graph. */
+static int lower_reshaping(const struct lower *l, struct plan_emit *e)
+{
+    const struct kern_tensor *x = &e->p.in[0];
+    const struct graph_value *y = lower_out(l, 0);
+    const struct view given = e->in[0];
+    struct view out;
+    int rc = lower_reshape(l, &given, x->rank, x->dim, &e->in[0]);
+
+    e->value = -1;
+    if (rc == 0)
+        rc = plan_emit(l->plan, l->index, e, l->err, &out);
+    if (rc == 0)
+        rc = lower_reshape(l, &out, y->rank, y->dim, &out);
+    return rc < 0 ? rc : lower_set(l, 0, &out);
+}
+
+int lower_layer(const struct lower *l)
+{
+    struct plan_emit e;
+    const int rc = lower_begin(l, &e);
+
+    if (rc < 0)
+        return rc;
+    return same_shape(&e.p.in[0], lower_in(l, 0)->t.rank, lower_in(l, 0)->t.dim)
+               ? lower_end(l, &e)
+               : lower_reshaping(l, &e);
 }
 
 void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
@@ -187,13 +225,4 @@ int lower_reshape(const struct lower *l, const struct view *v, int rank,
                          "node '%s': shapes before and after do not agree",
                          l->node->name ? l->node->name : "");
     return 0;
-}
-
-int lower_axis(const struct lower *l, int axis, int rank, int *out)
-{
-    int rc = op_axis(axis, rank, out, l->err);
-
-    if (rc < 0)
-        error_prefix(l->err, "node '%s'", l->node->name ? l->node->name : "");
-    return rc;
 }

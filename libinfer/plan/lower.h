@@ -25,20 +25,18 @@ int lower_set(const struct lower *l, int k, const struct view *v);
  * behind this one; else -1. */
 int lower_only_reader(const struct lower *l, int value);
 
-/* A problem whose inputs are those of the node in order, its residual and
- * epilogue included, and whose output is output 0. */
-void lower_begin(const struct lower *l, enum kern_op op, enum plan_class class,
-                 struct plan_emit *e);
+/* The node's problem: its inputs in order, its residual and epilogue included,
+ * and output 0. */
+int lower_begin(const struct lower *l, struct plan_emit *e);
 /* Emits it and sets output 0. */
 int lower_end(const struct lower *l, const struct plan_emit *e);
+/* A node that is one step (or one and its copies). */
+lower_fn lower_layer;
 /* The problem's only tensors: one input and one output of these dims, which
  * need not be those of the graph. */
 void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
                   const struct view *in, enum infer_dtype dtype, int rank,
                   const int64_t *dim, struct plan_emit *e);
-
-/* The problem of a binary node. */
-void lower_begin_binary(const struct lower *l, struct plan_emit *e);
 
 /* A product that a convolution may take along as factors of its input
  * (lower_input_scale.c): true where the node has been lowered to its image. */
@@ -52,20 +50,13 @@ int lower_fuse_input_scale(const struct lower *l, bool may,
  * dense copy. */
 int lower_reshape(const struct lower *l, const struct view *v, int rank,
                   const int64_t *dim, struct view *out);
-/* Axis of a value that has been through shape inference. */
-int lower_axis(const struct lower *l, int axis, int rank, int *out);
-
 /* A mean over each channel's whole image: where squeeze and excitation begins
  * with it and the backend has a row for that, emits a step for the whole, and
  * is done with the node. */
 int lower_squeeze(const struct lower *l, bool *done);
 
-lower_fn lower_conv, lower_conv_transpose, lower_pool, lower_norm, lower_lrn,
-    lower_pad, lower_resize;
-lower_fn lower_dense, lower_matmul, lower_softmax, lower_reduce,
-    lower_arg_reduce, lower_gather, lower_layer_norm;
-lower_fn lower_unary, lower_prelu, lower_binary, lower_where, lower_cast,
-    lower_identity;
+lower_fn lower_conv, lower_pool, lower_reduce, lower_arg_reduce, lower_unary,
+    lower_binary, lower_cast, lower_identity;
 lower_fn lower_concat, lower_split, lower_slice, lower_reshaped,
     lower_transpose, lower_expand, lower_tile, lower_depth_to_space,
     lower_space_to_depth;

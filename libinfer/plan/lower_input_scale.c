@@ -100,9 +100,9 @@ static int make_product(const struct lower *l, struct view *out)
     const struct lower product = {l->plan, &l->plan->g->node[node], node,
                                   l->err};
     struct plan_emit e;
+    const int rc = lower_begin(&product, &e);
 
-    lower_begin_binary(&product, &e);
-    return plan_emit(l->plan, node, &e, l->err, out);
+    return rc < 0 ? rc : plan_emit(l->plan, node, &e, l->err, out);
 }
 
 int lower_fuse_input_scale(const struct lower *l, bool may, struct plan_emit *e)

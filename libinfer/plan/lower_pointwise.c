@@ -1,18 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element by element: all operands are raised to the rank of the result, so
- * that kernels see aligned dimensions of size 1 where they broadcast. */
-#include <string.h>
-
+/* Element-wise nodes that may need no step, and casts. */
 #include "libinfer/plan/lower.h"
-
-static void raise_all(struct plan_emit *e)
-{
-    int i;
-
-    for (i = 0; i < e->p.n_in; i++)
-        if (e->in[i].t.dtype != INFER_NONE)
-            e->in[i] = view_raise(&e->in[i], e->p.out[0].rank);
-}
 
 int lower_identity(const struct lower *l)
 {
@@ -21,48 +9,13 @@ int lower_identity(const struct lower *l)
 
 int lower_unary(const struct lower *l)
 {
-    struct plan_emit e;
-
-    if (l->node->attr.unary.kind == KERN_IDENTITY)
-        return lower_identity(l);
-    lower_begin(l, KERN_UNARY, PLAN_POINTWISE, &e);
-    e.p.attr.unary = l->node->attr.unary;
-    return lower_end(l, &e);
-}
-
-int lower_prelu(const struct lower *l)
-{
-    struct plan_emit e;
-
-    lower_begin(l, KERN_PRELU, PLAN_POINTWISE, &e);
-    raise_all(&e);
-    return lower_end(l, &e);
-}
-
-void lower_begin_binary(const struct lower *l, struct plan_emit *e)
-{
-    lower_begin(l, KERN_BINARY, PLAN_POINTWISE, e);
-    e->p.attr.binary = l->node->attr.binary;
-    raise_all(e);
+    return l->node->attr.unary.kind == KERN_IDENTITY ? lower_identity(l)
+                                                     : lower_layer(l);
 }
 
 int lower_binary(const struct lower *l)
 {
-    struct plan_emit e;
-
-    if (lower_defer_scale(l))
-        return 0;
-    lower_begin_binary(l, &e);
-    return lower_end(l, &e);
-}
-
-int lower_where(const struct lower *l)
-{
-    struct plan_emit e;
-
-    lower_begin(l, KERN_WHERE, PLAN_POINTWISE, &e);
-    raise_all(&e);
-    return lower_end(l, &e);
+    return lower_defer_scale(l) ? 0 : lower_layer(l);
 }
 
 /* Rounds to half precision where the graph says so, although such values are

@@ -2,8 +2,6 @@
 /* Operations that move data: views where strides can express them. */
 #include <string.h>
 
-#include "kernels/base/error.h"
-#include "libinfer/graph/ops/op.h"
 #include "libinfer/plan/lower.h"
 
 /* Reshape, flatten, squeeze, unsqueeze: the shape rule did the work. */
@@ -19,13 +17,10 @@ int lower_reshaped(const struct lower *l)
 int lower_transpose(const struct lower *l)
 {
     const struct view *x = lower_in(l, 0);
-    const struct graph_dims *d = &l->node->attr.dims;
     int64_t order[INFER_MAX_RANK];
     struct view v;
-    int i;
 
-    for (i = 0; i < x->t.rank; i++)
-        order[i] = d->n > 0 ? d->dim[i] : x->t.rank - 1 - i;
+    problem_transpose_order(l->node, x->t.rank, order);
     v = view_permute(x, order);
     return lower_set(l, 0, &v);
 }
@@ -43,7 +38,9 @@ int lower_split(const struct lower *l)
 {
     const struct view *x = lower_in(l, 0);
     int64_t at = 0;
-    int axis, k, rc = lower_axis(l, l->node->attr.split.axis, x->t.rank, &axis);
+    int axis, k,
+        rc = problem_axis(l->node, l->node->attr.split.axis, x->t.rank, l->err,
+                          &axis);
 
     if (rc < 0)
         return rc;
@@ -59,21 +56,10 @@ int lower_split(const struct lower *l)
 
 int lower_slice(const struct lower *l)
 {
-    const struct graph_slice *s = &l->node->attr.slice;
-    struct view v = *lower_in(l, 0);
-    int64_t first, count;
-    int i, axis, rc;
+    struct view v;
+    const int rc = problem_slice(l->node, lower_in(l, 0), l->err, &v);
 
-    for (i = 0; i < s->n_axes; i++) {
-        rc = lower_axis(l, s->axis[i], v.t.rank, &axis);
-        if (rc == 0)
-            rc = op_slice_resolve(s->begin[i], s->end[i], s->step[i],
-                                  v.t.dim[axis], &first, &count, l->err);
-        if (rc < 0)
-            return rc;
-        v = view_slice(&v, axis, first, s->step[i], count);
-    }
-    return lower_set(l, 0, &v);
+    return rc < 0 ? rc : lower_set(l, 0, &v);
 }
 
 /* ---- concat -------------------------------------------------------- */
@@ -98,7 +84,8 @@ int lower_concat(const struct lower *l)
 
     if (l->node->n_in == 1)
         return lower_identity(l);
-    rc = lower_axis(l, l->node->attr.axis.axis, lower_out(l, 0)->rank, &axis);
+    rc = problem_axis(l->node, l->node->attr.axis.axis, lower_out(l, 0)->rank,
+                      l->err, &axis);
     if (rc == 0)
         rc = plan_home(plan, out, concat_layout(l), l->err, &home);
     if (rc < 0)

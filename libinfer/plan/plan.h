@@ -19,6 +19,7 @@
 #include "libinfer/memory/view.h"
 #include "libinfer/model/model.h"
 #include "libinfer/model/packed.h"
+#include "libinfer/plan/problem.h"
 #include "libinfer/tune/tune.h"
 
 /* What a session asks of its plans. */
@@ -207,13 +208,6 @@ int plan_buffer(struct plan *plan, int node, enum infer_dtype dtype, int rank,
 int plan_constant_as(struct plan *plan, const struct view *v,
                      enum infer_dtype dtype, struct infer_error *err,
                      struct view *out);
-
-/* Which inputs of a problem follow the layout of its output. */
-enum plan_class {
-    PLAN_IMAGE,     /* in[0], the residual and the output have one layout */
-    PLAN_POINTWISE, /* all of them; any layout will do */
-    PLAN_ROWS       /* row-major unless the row takes what is there */
-};
 
 /* A problem on views: attr, op and epilogue are set in p, tensors in in[] and
  * p.out[0] (dtype, rank, dim; strides are chosen here). */

@@ -23,6 +23,7 @@
 #include "libinfer/device/device.h"
 #include "libinfer/graph/graph.h"
 #include "libinfer/memory/view.h"
+#include "libinfer/plan/problem.h"
 #include "libinfer/tune/tune.h"
 #include "tools/train/group/exchange.h"
 
@@ -341,29 +342,15 @@ int net_find_chains(struct net *n, struct infer_error *err);
 struct view net_operand(const struct net *n, int list, int value, bool matrix);
 /* A value that is known beforehand gets its view. */
 int net_constants(struct net *n, struct infer_error *err);
-int net_conv_attr(const struct net *n, const struct graph_node *node,
-                  struct kern_conv *out, struct infer_error *err);
-int net_pool_attr(const struct net *n, const struct graph_node *node,
-                  struct kern_pool *out, struct infer_error *err);
-int net_conv_transpose_attr(const struct net *n, const struct graph_node *node,
-                            struct kern_conv *out, struct infer_error *err);
-/* Layer norm's axis counted from the front. */
-int net_norm_attr(const struct graph_node *node, int rank,
-                  struct kern_norm *out, struct infer_error *err);
-struct kern_resize net_resize_attr(const struct net *n,
-                                   const struct graph_node *node);
 /* v, whose last dimension is the columns, as rows, columns, 1, 1: a dense layer
  * is a 1x1 convolution over one pixel, whose attributes these are. */
 int net_as_pixels(const struct graph_node *node, const struct view *v,
                   struct infer_error *err, struct view *out);
 struct kern_conv net_pixel_conv(void);
-/* v as softmax sees it: itself, or, where a node takes all dimensions from its
- * axis on at once, as a matrix.  *axis: of the result. */
-int net_softmax_view(const struct graph_node *node, const struct view *v,
-                     struct infer_error *err, int *axis, struct view *out);
-/* Dimension i of a transpose's result is dimension order[i] of its input. */
-void net_transpose_order(const struct graph_node *node, int rank,
-                         int64_t *order);
+/* v with the dims of t, a tensor of the problem of a node. */
+int net_problem_view(const struct graph_node *node, const struct kern_tensor *t,
+                     const struct view *v, struct infer_error *err,
+                     struct view *out);
 /* A tiled tensor and what was tiled with one more dimension in front of each
  * that is repeated, of the repeats in the former and 1 in the latter. */
 int net_tile_views(const struct graph_node *node, const struct view *tiled,

@@ -8,7 +8,16 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "libinfer/graph/ops/op.h"
+
+int net_bwd_begin(const struct backward *b, enum kern_op op, struct net_emit *e)
+{
+    int rc;
+
+    begin(b, op, NET_DGRAD, e);
+    rc = problem_of_node(b->n->g, b->node, b->err, &e->p, NULL);
+    e->p.op = op;
+    return rc;
+}
 
 int net_bwd_dx(const struct backward *b, struct net_emit *e, int plus)
 {
@@ -130,8 +139,9 @@ static int conv(const struct backward *b)
     struct product p = {
         .x = input(b, 0, false), .w = input(b, 1, true), .dz = b->dy};
     struct net_emit e;
-    int rc = net_conv_attr(b->n, b->node, &p.attr, b->err);
+    int rc = net_bwd_begin(b, KERN_CONV_DGRAD, &e);
 
+    p.attr = e.p.attr.conv;
     if (rc == 0)
         rc = net_bwd_undo_act(b);
     if (rc == 0)
@@ -140,8 +150,6 @@ static int conv(const struct backward *b)
         rc = weight_grad(b, &p);
     if (rc < 0 || !wants(b, 0))
         return rc;
-    begin(b, KERN_CONV_DGRAD, NET_DGRAD, &e);
-    e.p.attr.conv = p.attr;
     e.in[0] = p.dz;
     e.in[1] = p.w;
     return net_bwd_dx(b, &e, 3);
@@ -192,12 +200,11 @@ static int dense(const struct backward *b)
 static int lrn(const struct backward *b)
 {
     struct net_emit e;
+    const int rc = net_bwd_begin(b, KERN_LRN_DGRAD, &e);
 
-    begin(b, KERN_LRN_DGRAD, NET_DGRAD, &e);
-    e.p.attr.lrn = b->node->attr.lrn;
     e.in[0] = b->dy;
     e.in[1] = input(b, 0, false);
-    return net_bwd_dx(b, &e, 2);
+    return rc < 0 ? rc : net_bwd_dx(b, &e, 2);
 }
 
 /* ---- pooling and reductions ---------------------------------------- */
@@ -205,16 +212,12 @@ static int lrn(const struct backward *b)
 static int pool(const struct backward *b)
 {
     struct net_emit e;
-    int rc;
+    const int rc = net_bwd_begin(b, KERN_POOL_DGRAD, &e);
 
-    begin(b, KERN_POOL_DGRAD, NET_DGRAD, &e);
-    rc = net_pool_attr(b->n, b->node, &e.p.attr.pool, b->err);
-    if (rc < 0)
-        return rc;
     e.in[0] = b->dy;
     if (e.p.attr.pool.kind == KERN_POOL_MAX)
         e.in[1] = input(b, 0, false);
-    return net_bwd_dx(b, &e, 2);
+    return rc < 0 ? rc : net_bwd_dx(b, &e, 2);
 }
 
 static bool reads_x(enum kern_reduce_kind kind)
@@ -224,22 +227,14 @@ static bool reads_x(enum kern_reduce_kind kind)
 
 static int reduce(const struct backward *b)
 {
-    const struct graph_reduce *a = &b->node->attr.reduce;
     const struct view x = input(b, 0, false);
-    int64_t dim[KERN_MAX_RANK];
     struct net_emit e;
-    int axis;
+    const int rc = net_bwd_begin(b, KERN_REDUCE_DGRAD, &e);
 
-    begin(b, KERN_REDUCE_DGRAD, NET_DGRAD, &e);
-    e.p.attr.reduce.kind = a->kind;
-    e.p.attr.reduce.axes = a->n_axes == 0 ? (1u << x.t.rank) - 1 : 0;
-    for (int i = 0; i < a->n_axes; i++)
-        if (op_axis(a->axis[i], x.t.rank, &axis, b->err) == 0)
-            e.p.attr.reduce.axes |= 1u << axis;
-    for (int i = 0; i < x.t.rank; i++)
-        dim[i] = e.p.attr.reduce.axes >> i & 1 ? 1 : x.t.dim[i];
-    view_reshape(&b->dy, x.t.rank, dim, &e.in[0]);
-    if (reads_x(a->kind))
+    if (rc < 0)
+        return rc;
+    view_reshape(&b->dy, e.p.out[0].rank, e.p.out[0].dim, &e.in[0]);
+    if (reads_x(e.p.attr.reduce.kind))
         e.in[1] = x;
     return net_bwd_dx(b, &e, 2);
 }
@@ -250,15 +245,14 @@ static int reduce(const struct backward *b)
 static int dropout(const struct backward *b)
 {
     struct net_emit e;
-    int rc;
+    int rc = net_bwd_begin(b, KERN_DROPOUT, &e);
 
-    begin(b, KERN_DROPOUT, NET_DGRAD, &e);
-    e.p.attr.dropout.ratio = b->node->attr.dropout.ratio;
     e.p.attr.dropout.stream = b->n->stream[b->at];
     e.in[0] = b->dy;
     e.in[1] = b->n->random;
     e.out[0] = b->dy;
-    rc = net_emit(b->n, &e, b->err);
+    if (rc == 0)
+        rc = net_emit(b->n, &e, b->err);
     return rc < 0 ? rc
                   : net_grad_give(b->n, b->at, source(b, 0), &b->dy, b->err);
 }

@@ -49,6 +49,9 @@ static inline void begin(const struct backward *b, enum kern_op op,
     net_emit_begin(e, NET_LIST_TRAIN, op, stage, b->at);
 }
 
+/* begin() for the data gradient, with the attributes of the node. */
+int net_bwd_begin(const struct backward *b, enum kern_op op,
+                  struct net_emit *e);
 /* Emits a launch that makes, or adds to (through input `plus`), the gradient of
  * input 0. */
 int net_bwd_dx(const struct backward *b, struct net_emit *e, int plus);

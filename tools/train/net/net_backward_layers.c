@@ -195,13 +195,11 @@ static int dx_and_param(const struct backward *b, struct net_emit *e, int first)
 int net_bwd_norm(const struct backward *b)
 {
     const bool layer = b->node->op == GRAPH_LAYER_NORM;
-    const int rank = b->dy.t.rank;
     struct net_emit e;
-    int first = 1, rc = 0;
+    int first = 1;
+    int rc = net_bwd_begin(
+        b, layer ? KERN_LAYER_NORM_DGRAD : KERN_GROUP_NORM_DGRAD, &e);
 
-    begin(b, layer ? KERN_LAYER_NORM_DGRAD : KERN_GROUP_NORM_DGRAD, NET_DGRAD,
-          &e);
-    rc = net_norm_attr(b->node, rank, &e.p.attr.norm, b->err);
     if (rc < 0)
         return rc;
     if (layer)
@@ -256,11 +254,10 @@ int net_bwd_scale_shift(const struct backward *b)
 int net_bwd_resize(const struct backward *b)
 {
     struct net_emit e;
+    const int rc = net_bwd_begin(b, KERN_RESIZE_DGRAD, &e);
 
-    begin(b, KERN_RESIZE_DGRAD, NET_DGRAD, &e);
-    e.p.attr.resize = net_resize_attr(b->n, b->node);
     e.in[0] = b->dy;
-    return net_bwd_dx(b, &e, 1);
+    return rc < 0 ? rc : net_bwd_dx(b, &e, 1);
 }
 
 /* With x and y in each other's place it is a convolution: dx that of dy, dw the
@@ -268,17 +265,16 @@ int net_bwd_resize(const struct backward *b)
 int net_bwd_conv_transpose(const struct backward *b)
 {
     const struct view w = input(b, 1, true);
-    struct kern_conv attr;
-    struct net_emit e;
+    struct net_emit e, dgrad;
     struct view dw;
     bool add;
-    int rc = net_conv_transpose_attr(b->n, b->node, &attr, b->err);
+    int rc = net_bwd_begin(b, KERN_CONV_FPROP, &dgrad);
 
     if (rc == 0)
         rc = net_bwd_bias(b, 1);
     if (rc == 0 && trains(b, 1)) {
         begin(b, KERN_CONV_WGRAD, NET_WGRAD, &e);
-        e.p.attr.conv = attr;
+        e.p.attr = dgrad.p.attr;
         e.in[0] = b->dy;
         e.in[1] = input(b, 0, false);
         dw = net_grad_param(b->n, param(b, 1), &add);
@@ -289,9 +285,7 @@ int net_bwd_conv_transpose(const struct backward *b)
     }
     if (rc < 0 || !wants(b, 0))
         return rc;
-    begin(b, KERN_CONV_FPROP, NET_DGRAD, &e);
-    e.p.attr.conv = attr;
-    e.in[0] = b->dy;
-    e.in[1] = w;
-    return net_bwd_dx(b, &e, 3);
+    dgrad.in[0] = b->dy;
+    dgrad.in[1] = w;
+    return net_bwd_dx(b, &dgrad, 3);
 }

@@ -36,22 +36,14 @@ int net_bwd_concat(const struct backward *b)
 /* Elements that were not taken have gradient 0. */
 int net_bwd_slice(const struct backward *b)
 {
-    const struct graph_slice *s = &b->node->attr.slice;
-    struct view part;
-    int64_t first, count;
+    struct view whole, part;
     bool add;
-    int axis, rc = net_grad_slot(b->n, source(b, 0), b->err, &part, &add);
+    int rc = net_grad_slot(b->n, source(b, 0), b->err, &whole, &add);
 
     if (rc == 0 && !add)
-        rc = net_fill_zero(b->n, NET_LIST_TRAIN, b->at, &part, b->err);
-    for (int i = 0; rc == 0 && i < s->n_axes; i++) {
-        rc = op_axis(s->axis[i], part.t.rank, &axis, b->err);
-        if (rc == 0)
-            rc = op_slice_resolve(s->begin[i], s->end[i], s->step[i],
-                                  part.t.dim[axis], &first, &count, b->err);
-        if (rc == 0)
-            part = view_slice(&part, axis, first, s->step[i], count);
-    }
+        rc = net_fill_zero(b->n, NET_LIST_TRAIN, b->at, &whole, b->err);
+    if (rc == 0)
+        rc = problem_slice(b->node, &whole, b->err, &part);
     if (rc < 0)
         return rc;
     if (!add)
@@ -107,7 +99,7 @@ int net_bwd_transpose(const struct backward *b)
     int64_t order[KERN_MAX_RANK], inverse[KERN_MAX_RANK];
     struct view g;
 
-    net_transpose_order(b->node, b->dy.t.rank, order);
+    problem_transpose_order(b->node, b->dy.t.rank, order);
     for (int i = 0; i < b->dy.t.rank; i++)
         inverse[order[i]] = i;
     g = view_permute(&b->dy, inverse);

@@ -4,7 +4,6 @@
 #include "tools/train/net/net_backward.h"
 
 #include "kernels/base/error.h"
-#include "libinfer/graph/ops/op.h"
 
 int net_bwd_unbroadcast(const struct backward *b, int i, const struct view *g,
                         bool give)
@@ -210,16 +209,20 @@ static int softmax_grad(const struct backward *b, const struct view *y,
 int net_bwd_softmax(const struct backward *b)
 {
     struct view y, dy, dx, fresh;
-    int axis, rc = net_softmax_view(b->node, &b->y, b->err, &axis, &y);
+    struct net_emit e;
+    const struct kern_tensor *t = &e.p.out[0];
+    int rc = net_bwd_begin(b, KERN_SOFTMAX, &e);
 
     if (rc == 0)
-        rc = net_softmax_view(b->node, &b->dy, b->err, &axis, &dy);
+        rc = net_problem_view(b->node, t, &b->y, b->err, &y);
+    if (rc == 0)
+        rc = net_problem_view(b->node, t, &b->dy, b->err, &dy);
     if (rc == 0)
         rc = net_like(b->n, &b->dy, b->err, &fresh);
     if (rc == 0)
-        rc = net_softmax_view(b->node, &fresh, b->err, &axis, &dx);
+        rc = net_problem_view(b->node, t, &fresh, b->err, &dx);
     if (rc == 0)
-        rc = softmax_grad(b, &y, &dy, axis, &dx);
+        rc = softmax_grad(b, &y, &dy, e.p.attr.softmax.axis, &dx);
     return rc < 0 ? rc
                   : net_grad_give(b->n, b->at, source(b, 0), &fresh, b->err);
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "libinfer/graph/ops/op.h"
 
 int net_fwd_make(const struct forward *f, int value, struct view *out)
 {
@@ -28,24 +27,42 @@ int net_fwd_finish(const struct forward *f, struct net_emit *e)
 
 /* ---- layers -------------------------------------------------------- */
 
-typedef int conv_attr_fn(const struct net *n, const struct graph_node *node,
-                         struct kern_conv *out, struct infer_error *err);
+/* Matrices are read in the type of the activations, vectors in the masters'. */
+static bool is_matrix(enum graph_op op, int i)
+{
+    return i == 1 && (op == GRAPH_CONV || op == GRAPH_CONV_TRANSPOSE ||
+                      op == GRAPH_DENSE || op == GRAPH_PRELU);
+}
 
-/* A convolution, plain or transposed. */
-static int conv(const struct forward *f, enum kern_op op, conv_attr_fn *attr)
+int net_fwd_begin(const struct forward *f, struct net_emit *e)
+{
+    const struct graph *g = f->n->g;
+
+    net_emit_begin(e, f->list, KERN_COPY, NET_FPROP, node_index(f));
+    if (f->chain->act >= 0)
+        e->p.epilogue.act = g->node[f->chain->act].attr.unary;
+    for (int i = 0; i < f->node->n_in && i < KERN_MAX_IN; i++)
+        e->in[i] = input(f, i, is_matrix(f->node->op, i));
+    return problem_of_node(g, f->node, f->err, &e->p, NULL);
+}
+
+/* A node that is one launch, with an output of its own. */
+static int layer(const struct forward *f)
 {
     struct net_emit e;
-    int rc;
+    const int rc = net_fwd_begin(f, &e);
 
-    begin(f, op, &e);
-    rc = attr(f->n, f->node, &e.p.attr.conv, f->err);
-    if (rc < 0)
-        return rc;
-    e.in[0] = input(f, 0, false);
-    e.in[1] = input(f, 1, true);
-    e.in[2] = input(f, 2, false);
-    rc = net_fwd_make(f, f->out, &e.out[0]);
-    if (rc == 0 && op == KERN_CONV_FPROP)
+    return rc < 0 ? rc : net_fwd_finish(f, &e);
+}
+
+static int conv(const struct forward *f)
+{
+    struct net_emit e;
+    int rc = net_fwd_begin(f, &e);
+
+    if (rc == 0)
+        rc = net_fwd_make(f, f->out, &e.out[0]);
+    if (rc == 0)
         rc = net_add_bn_stats(f->n, f->out, &e, f->err);
     return rc < 0 ? rc : net_emit(f->n, &e, f->err);
 }
@@ -58,7 +75,9 @@ static int dense_as_conv(const struct forward *f)
     struct view y;
     int rc = net_fwd_make(f, f->out, &y);
 
-    begin(f, KERN_CONV_FPROP, &e);
+    net_emit_begin(&e, f->list, KERN_CONV_FPROP, NET_FPROP, node_index(f));
+    if (f->chain->act >= 0)
+        e.p.epilogue.act = f->n->g->node[f->chain->act].attr.unary;
     e.p.attr.conv = net_pixel_conv();
     if (rc == 0)
         rc = net_as_pixels(f->node, &x, f->err, &e.in[0]);
@@ -72,113 +91,26 @@ static int dense_as_conv(const struct forward *f)
 
 static int dense(const struct forward *f)
 {
-    struct net_emit e;
-
-    if (!f->n->options.device->ops->host_memory)
-        return dense_as_conv(f);
-    begin(f, KERN_DENSE_FPROP, &e);
-    e.in[0] = input(f, 0, false);
-    e.in[1] = input(f, 1, true);
-    e.in[2] = input(f, 2, false);
-    return net_fwd_finish(f, &e);
-}
-
-/* Layer and group norm, and scale and shift. */
-static int norm(const struct forward *f, enum kern_op op)
-{
-    struct net_emit e;
-    int rc = 0;
-
-    begin(f, op, &e);
-    for (int i = 0; i < 3; i++)
-        e.in[i] = input(f, i, false);
-    if (op != KERN_SCALE_SHIFT)
-        rc = net_norm_attr(f->node, e.in[0].t.rank, &e.p.attr.norm, f->err);
-    return rc < 0 ? rc : net_fwd_finish(f, &e);
-}
-
-static int prelu(const struct forward *f)
-{
-    struct net_emit e;
-
-    begin(f, KERN_PRELU, &e);
-    e.in[0] = input(f, 0, false);
-    e.in[1] = input(f, 1, true);
-    return net_fwd_finish(f, &e);
-}
-
-static int resize(const struct forward *f)
-{
-    struct net_emit e;
-
-    begin(f, KERN_RESIZE, &e);
-    e.p.attr.resize = net_resize_attr(f->n, f->node);
-    e.in[0] = input(f, 0, false);
-    return net_fwd_finish(f, &e);
-}
-
-static int pool(const struct forward *f)
-{
-    struct net_emit e;
-    int rc;
-
-    begin(f, KERN_POOL_FPROP, &e);
-    rc = net_pool_attr(f->n, f->node, &e.p.attr.pool, f->err);
-    if (rc < 0)
-        return rc;
-    e.in[0] = input(f, 0, false);
-    return net_fwd_finish(f, &e);
-}
-
-static int unary(const struct forward *f)
-{
-    struct net_emit e;
-
-    begin(f, KERN_UNARY, &e);
-    e.p.attr.unary = f->node->attr.unary;
-    e.in[0] = input(f, 0, false);
-    return net_fwd_finish(f, &e);
-}
-
-static int binary(const struct forward *f)
-{
-    struct net_emit e;
-
-    begin(f, KERN_BINARY, &e);
-    e.p.attr.binary = f->node->attr.binary;
-    e.in[0] = input(f, 0, false);
-    e.in[1] = input(f, 1, false);
-    return net_fwd_finish(f, &e);
+    return f->n->options.device->ops->host_memory ? layer(f) : dense_as_conv(f);
 }
 
 static int softmax(const struct forward *f)
 {
-    const struct view x = input(f, 0, false);
     struct net_emit e;
-    struct view y;
-    int rc = net_tensor(f->n, home(f), x.t.dtype, x.t.rank, x.t.dim,
+    struct view x, y;
+    int rc = net_fwd_begin(f, &e);
+
+    x = e.in[0];
+    if (rc == 0)
+        rc = net_tensor(f->n, home(f), x.t.dtype, x.t.rank, x.t.dim,
                         view_layout(&x.t), f->err, &y);
-
+    if (rc < 0)
+        return rc;
     *slot(f, f->out) = y;
-    begin(f, KERN_SOFTMAX, &e);
-    e.p.attr.softmax.log = f->node->attr.axis.log;
+    rc = net_problem_view(f->node, &e.p.in[0], &x, f->err, &e.in[0]);
     if (rc == 0)
-        rc = net_softmax_view(f->node, &x, f->err, &e.p.attr.softmax.axis,
-                              &e.in[0]);
-    if (rc == 0)
-        rc = net_softmax_view(f->node, &y, f->err, &e.p.attr.softmax.axis,
-                              &e.out[0]);
+        rc = net_problem_view(f->node, &e.p.out[0], &y, f->err, &e.out[0]);
     return rc < 0 ? rc : net_emit(f->n, &e, f->err);
-}
-
-static int lrn(const struct forward *f)
-{
-    struct net_emit e;
-
-    begin(f, KERN_LRN, &e);
-    e.p.attr.lrn = f->node->attr.lrn;
-    e.in[0] = input(f, 0, false);
-    return net_fwd_finish(f, &e);
 }
 
 /* Zeros round a copy move whole vectors where pixels are what they were. */
@@ -212,44 +144,24 @@ bool net_fwd_pads_zeros(const struct forward *f, const struct kern_pad *a)
 
 static int pad(const struct forward *f)
 {
-    struct net_emit e;
-
-    if (net_fwd_pads_zeros(f, &f->node->attr.pad))
-        return pad_zeros(f, &f->node->attr.pad);
-    begin(f, KERN_PAD, &e);
-    e.p.attr.pad = f->node->attr.pad;
-    e.in[0] = input(f, 0, false);
-    return net_fwd_finish(f, &e);
+    return net_fwd_pads_zeros(f, &f->node->attr.pad)
+               ? pad_zeros(f, &f->node->attr.pad)
+               : layer(f);
 }
 
 static int reduce(const struct forward *f)
 {
-    const struct graph_reduce *a = &f->node->attr.reduce;
-    const struct view x = input(f, 0, false);
-    int64_t dim[KERN_MAX_RANK];
+    const struct graph_value *y = &f->n->g->value[f->out];
     struct net_emit e;
-    int rc, axis;
+    int rc = net_fwd_begin(f, &e);
 
-    begin(f, KERN_REDUCE, &e);
-    e.p.attr.reduce.kind = a->kind;
-    e.p.attr.reduce.axes = a->n_axes == 0 ? (1u << x.t.rank) - 1 : 0;
-    for (int i = 0; i < a->n_axes; i++) {
-        rc = op_axis(a->axis[i], x.t.rank, &axis, f->err);
-        if (rc < 0)
-            return rc;
-        e.p.attr.reduce.axes |= 1u << axis;
-    }
-    for (int i = 0; i < x.t.rank; i++)
-        dim[i] = e.p.attr.reduce.axes >> i & 1 ? 1 : x.t.dim[i];
-    rc = net_tensor(f->n, home(f), f->n->options.dtype, x.t.rank, dim,
-                    KERN_NCHW, f->err, &e.out[0]);
-    if (rc < 0)
-        return rc;
-    e.in[0] = x;
-    rc = net_emit(f->n, &e, f->err);
-    /* The dimensions of size 1 go where the graph lacks them. */
-    if (rc == 0 && !view_reshape(&e.out[0], f->n->g->value[f->out].rank,
-                                 f->n->g->value[f->out].dim, slot(f, f->out)))
+    if (rc == 0)
+        rc = net_tensor(f->n, home(f), f->n->options.dtype, e.p.out[0].rank,
+                        e.p.out[0].dim, KERN_NCHW, f->err, &e.out[0]);
+    if (rc == 0)
+        rc = net_emit(f->n, &e, f->err);
+    /* The graph may lack the dimensions of size 1. */
+    if (rc == 0 && !view_reshape(&e.out[0], y->rank, y->dim, slot(f, f->out)))
         rc =
             error_set(f->err, INFER_EUNSUPPORTED,
                       "node '%s': its shape cannot be followed", f->node->name);
@@ -260,17 +172,16 @@ static int reduce(const struct forward *f)
 static int dropout(const struct forward *f)
 {
     struct net_emit e;
+    int rc;
 
     if (f->list == NET_LIST_EVAL) {
         *slot(f, f->out) = input(f, 0, false);
         return 0;
     }
-    begin(f, KERN_DROPOUT, &e);
-    e.p.attr.dropout.ratio = f->node->attr.dropout.ratio;
+    rc = net_fwd_begin(f, &e);
     e.p.attr.dropout.stream = f->n->stream[e.node] = (uint32_t)f->n->dropouts++;
-    e.in[0] = input(f, 0, false);
     e.in[1] = f->n->random;
-    return net_fwd_finish(f, &e);
+    return rc < 0 ? rc : net_fwd_finish(f, &e);
 }
 
 /* ---- all nodes ----------------------------------------------------- */
@@ -279,31 +190,22 @@ static int lower(const struct forward *f)
 {
     switch (f->node->op) {
     case GRAPH_CONV:
-        return conv(f, KERN_CONV_FPROP, net_conv_attr);
+        return conv(f);
     case GRAPH_DENSE:
         return dense(f);
     case GRAPH_BATCH_NORM:
         return net_fwd_batch_norm(f);
     case GRAPH_CONV_TRANSPOSE:
-        return conv(f, KERN_CONV_TRANSPOSE_FPROP, net_conv_transpose_attr);
     case GRAPH_LAYER_NORM:
-        return norm(f, KERN_LAYER_NORM);
     case GRAPH_GROUP_NORM:
-        return norm(f, KERN_GROUP_NORM);
     case GRAPH_SCALE_SHIFT:
-        return norm(f, KERN_SCALE_SHIFT);
     case GRAPH_PRELU:
-        return prelu(f);
     case GRAPH_RESIZE:
-        return resize(f);
     case GRAPH_POOL:
-        return pool(f);
     case GRAPH_UNARY:
-        return unary(f);
     case GRAPH_BINARY:
-        return binary(f);
     case GRAPH_LRN:
-        return lrn(f);
+        return layer(f);
     case GRAPH_PAD:
         return pad(f);
     case GRAPH_REDUCE:

@@ -37,14 +37,9 @@ static inline int node_index(const struct forward *f)
     return (int)(f->node - f->n->g->node);
 }
 
-static inline void begin(const struct forward *f, enum kern_op op,
-                         struct net_emit *e)
-{
-    net_emit_begin(e, f->list, op, NET_FPROP, node_index(f));
-    if (f->chain->act >= 0)
-        e->p.epilogue.act = f->n->g->node[f->chain->act].attr.unary;
-}
-
+/* The problem of the chain's head, with its operands and the chain's
+ * activation. */
+int net_fwd_begin(const struct forward *f, struct net_emit *e);
 /* A fresh tensor for a value; integers keep their type. */
 int net_fwd_make(const struct forward *f, int value, struct view *out);
 /* Emits a problem whose only output is the chain's. */

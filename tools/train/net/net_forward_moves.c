@@ -62,19 +62,10 @@ static bool is_copied_next(const struct forward *f)
 
 int net_fwd_slice(const struct forward *f)
 {
-    const struct graph_slice *s = &f->node->attr.slice;
-    struct view v = input(f, 0, false), whole;
-    int64_t first, count;
-    int axis, rc = 0;
+    const struct view x = input(f, 0, false);
+    struct view v, whole;
+    int rc = problem_slice(f->node, &x, f->err, &v);
 
-    for (int i = 0; rc == 0 && i < s->n_axes; i++) {
-        rc = op_axis(s->axis[i], v.t.rank, &axis, f->err);
-        if (rc == 0)
-            rc = op_slice_resolve(s->begin[i], s->end[i], s->step[i],
-                                  v.t.dim[axis], &first, &count, f->err);
-        if (rc == 0)
-            v = view_slice(&v, axis, first, s->step[i], count);
-    }
     if (rc == 0 && is_copied_next(f)) {
         *slot(f, f->out) = v;
         return 0;
@@ -122,7 +113,7 @@ int net_fwd_transpose(const struct forward *f)
     const struct view x = input(f, 0, false);
     int64_t order[KERN_MAX_RANK];
 
-    net_transpose_order(f->node, x.t.rank, order);
+    problem_transpose_order(f->node, x.t.rank, order);
     const struct view turned = view_permute(&x, order);
     return copy_out(f, &turned);
 }

@@ -80,10 +80,12 @@ int net_fwd_batch_norm(const struct forward *f)
         f->list == NET_LIST_TRAIN && !net_norm_is_frozen(f->n, f->node);
     struct net_emit e;
 
-    begin(f, train ? KERN_BATCH_NORM_TRAIN : KERN_BATCH_NORM, &e);
-    e.p.attr.norm = f->node->attr.norm;
-    for (int i = 0; i < 5; i++)
-        e.in[i] = input(f, i, false);
+    const int rc = net_fwd_begin(f, &e);
+
+    if (rc < 0)
+        return rc;
+    if (train)
+        e.p.op = KERN_BATCH_NORM_TRAIN;
     e.in[5] = net_operand(f->n, f->list, f->chain->residual, false);
     if (!train)
         return net_fwd_finish(f, &e);

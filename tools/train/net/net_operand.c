@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "libinfer/graph/ops/op.h"
 
 /* A parameter as the list sees it: evaluation reads averages where there are
  * any, and matrices are read in the type of the activations. */
@@ -59,115 +58,19 @@ int net_constants(struct net *n, struct infer_error *err)
 
 /* ---- attributes ---------------------------------------------------- */
 
-static int spatial(const struct graph_value *v, int64_t *extent)
+int net_problem_view(const struct graph_node *node, const struct kern_tensor *t,
+                     const struct view *v, struct infer_error *err,
+                     struct view *out)
 {
-    for (int i = 2; i < v->rank && i - 2 < KERN_MAX_SPATIAL; i++)
-        extent[i - 2] = v->dim[i];
-    return v->rank - 2;
-}
-
-static int named(const struct graph_node *node, int rc, struct infer_error *err)
-{
-    if (rc < 0)
-        error_prefix(err, "node '%s'", node->name ? node->name : "");
-    return rc;
-}
-
-int net_conv_attr(const struct net *n, const struct graph_node *node,
-                  struct kern_conv *out, struct infer_error *err)
-{
-    int64_t extent[KERN_MAX_SPATIAL], window[KERN_MAX_SPATIAL],
-        ignored[KERN_MAX_SPATIAL];
-    const int dims = spatial(&n->g->value[node->in[0]], extent);
-
-    spatial(&n->g->value[node->in[1]], window);
-    return named(node,
-                 op_conv_resolve(&node->attr.conv, dims, extent, window, out,
-                                 ignored, err),
-                 err);
-}
-
-int net_pool_attr(const struct net *n, const struct graph_node *node,
-                  struct kern_pool *out, struct infer_error *err)
-{
-    int64_t extent[KERN_MAX_SPATIAL], ignored[KERN_MAX_SPATIAL];
-    const int dims = spatial(&n->g->value[node->in[0]], extent);
-
-    return named(
-        node,
-        op_pool_resolve(&node->attr.pool, dims, extent, out, ignored, err),
-        err);
-}
-
-int net_conv_transpose_attr(const struct net *n, const struct graph_node *node,
-                            struct kern_conv *out, struct infer_error *err)
-{
-    int64_t extent[KERN_MAX_SPATIAL], window[KERN_MAX_SPATIAL],
-        ignored[KERN_MAX_SPATIAL];
-    const int dims = spatial(&n->g->value[node->in[0]], extent);
-
-    spatial(&n->g->value[node->in[1]], window);
-    return named(node,
-                 op_conv_transpose_resolve(&node->attr.conv, dims, extent,
-                                           window, out, ignored, err),
-                 err);
-}
-
-int net_norm_attr(const struct graph_node *node, int rank,
-                  struct kern_norm *out, struct infer_error *err)
-{
-    *out = node->attr.norm;
-    if (node->op != GRAPH_LAYER_NORM)
-        return 0;
-    return named(node, op_axis(node->attr.norm.axis, rank, &out->axis, err),
-                 err);
-}
-
-/* Sizes that the model states instead of scales become scales. */
-struct kern_resize net_resize_attr(const struct net *n,
-                                   const struct graph_node *node)
-{
-    const struct graph_resize *a = &node->attr.resize;
-    const struct graph_value *x = &n->g->value[node->in[0]];
-    const struct graph_value *y = &n->g->value[node->out[0]];
-    struct kern_resize out = a->resize;
-
-    for (int i = 0; i < x->rank; i++)
-        if (a->n_sizes > 0 && x->dim[i] > 0)
-            out.scale[i] = (float)((double)y->dim[i] / (double)x->dim[i]);
-        else if (out.scale[i] == 0.0f)
-            out.scale[i] = 1.0f;
-    return out;
-}
-
-int net_softmax_view(const struct graph_node *node, const struct view *v,
-                     struct infer_error *err, int *axis, struct view *out)
-{
-    const struct graph_axis *a = &node->attr.axis;
-    int64_t dim[2] = {1, 1};
-    int rc = named(node, op_axis(a->axis, v->t.rank, axis, err), err);
-
     *out = *v;
-    if (rc < 0 || !a->flatten || *axis == v->t.rank - 1)
-        return rc;
-    for (int i = 0; i < v->t.rank; i++)
-        dim[i >= *axis] *= v->t.dim[i];
-    *axis = 1;
-    if (view_reshape(v, 2, dim, out))
+    if ((t->rank == v->t.rank &&
+         memcmp(t->dim, v->t.dim, (size_t)t->rank * sizeof t->dim[0]) == 0) ||
+        view_reshape(v, t->rank, t->dim, out))
         return 0;
     return error_set(err, INFER_EUNSUPPORTED,
-                     "node '%s': softmax over several dimensions of a picture "
-                     "with its channels last",
-                     node->name);
-}
-
-void net_transpose_order(const struct graph_node *node, int rank,
-                         int64_t *order)
-{
-    const struct graph_dims *d = &node->attr.dims;
-
-    for (int i = 0; i < rank; i++)
-        order[i] = d->n > 0 ? d->dim[i] : rank - 1 - i;
+                     "node '%s': %s over several dimensions of a picture with "
+                     "its channels last",
+                     node->name, graph_op_info(node->op)->name);
 }
 
 int net_tile_views(const struct graph_node *node, const struct view *tiled,
