@@ -28,9 +28,9 @@ static int cpu_alloc(const struct device *d, size_t bytes,
     /* The system may promise more than there is, and kill the process when it
      * is used. */
     if (bytes > memory_size())
-        return error_set(
-            err, INFER_EMEMORY, "%.1f GiB are needed, this machine has %.1f",
-            (double)bytes / GIB, (double)memory_size() / GIB);
+        return error_set(err, INFER_EMEMORY,
+                         "%.1f GiB are needed, this machine has %.1f",
+                         (double)bytes / GIB, (double)memory_size() / GIB);
     if (posix_memalign(&memory, ARENA_ALIGN, bytes) != 0)
         return error_set(err, INFER_EMEMORY, "out of memory: %zu bytes", bytes);
     *out = memory;

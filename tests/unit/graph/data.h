@@ -5,16 +5,12 @@
 #define TESTS_UNIT_GRAPH_DATA_H
 
 #include <dirent.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
+#include "tests/unit/test.h"
 
 /* TEST_DATA/path in buf, or NULL where TEST_DATA is unset or has no such
  * file. */

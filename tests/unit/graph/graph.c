@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs: building, names, editing, order, copies. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "libinfer/graph/graph.h"
+#include "tests/unit/test.h"
 
 static int add_value(struct graph *g, const char *name)
 {
@@ -37,14 +33,13 @@ static int add_weight(struct graph *g, const char *name, int rank,
 
 /* ---- names --------------------------------------------------------- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
     const int64_t dim[2] = {-1, 3};
     struct graph *g = graph_new();
     int x = graph_add_input(g, "x", INFER_F32, 2, dim);
     int y = add_value(g, "y"), fresh = add_value(g, NULL);
 
-    (void)state;
     assert_int_equal(graph_find_value(g, "x"), x);
     assert_int_equal(graph_find_value(g, "y"), y);
     assert_int_equal(graph_find_value(g, "z"), -1);
@@ -71,13 +66,12 @@ static void test_names(void **state)
 }
 
 /* A made-up name must not be one that is taken. */
-static void test_fresh_names(void **state)
+TEST(test_fresh_names)
 {
     struct graph *g = graph_new();
     char name[32];
     int i;
 
-    (void)state;
     for (i = 0; i < 50; i += 2) {
         snprintf(name, sizeof(name), "value_%d", i);
         add_value(g, name);
@@ -90,7 +84,7 @@ static void test_fresh_names(void **state)
     graph_free(g);
 }
 
-static void test_bad_ends(void **state)
+TEST(test_bad_ends)
 {
     struct graph *g = graph_new();
     int64_t one = 1;
@@ -98,7 +92,6 @@ static void test_bad_ends(void **state)
     int y = add_value(g, "y"), w = add_weight(g, "w", 1, &one);
     int bad;
 
-    (void)state;
     assert_int_equal(link(g, "a", x, w), INFER_EARGUMENT);
     bad = 99;
     assert_int_equal(link(g, "a", bad, y), INFER_EARGUMENT);
@@ -139,12 +132,11 @@ static struct graph *chain(void)
     return g;
 }
 
-static void test_uses(void **state)
+TEST(test_uses)
 {
     struct graph *g = chain();
     int *uses;
 
-    (void)state;
     assert_int_equal(graph_count_uses(g, 1), 1);
     assert_int_equal(graph_count_uses(g, 3), 1);
     assert_int_equal(graph_single_user(g, 1), 1);
@@ -164,12 +156,11 @@ static void test_uses(void **state)
     graph_free(g);
 }
 
-static void test_replace(void **state)
+TEST(test_replace)
 {
     struct graph *g = chain();
     struct infer_error err;
 
-    (void)state;
     /* The last node goes: its input takes over the output and its name. */
     graph_replace_value(g, 3, 2);
     graph_remove_node(g, 2);
@@ -196,11 +187,10 @@ static void test_replace(void **state)
 }
 
 /* An input keeps its name even where it becomes the output. */
-static void test_replace_by_input(void **state)
+TEST(test_replace_by_input)
 {
     struct graph *g = chain();
 
-    (void)state;
     graph_replace_value(g, 3, 0);
     assert_int_equal(g->output[0], 0);
     assert_string_equal(g->value[0].name, "x");
@@ -208,7 +198,7 @@ static void test_replace_by_input(void **state)
     graph_free(g);
 }
 
-static void test_remove_dead(void **state)
+TEST(test_remove_dead)
 {
     struct graph *g = chain();
     int64_t one = 1;
@@ -216,7 +206,6 @@ static void test_remove_dead(void **state)
     int d = add_value(g, "d"), e = add_value(g, "e");
     int w = add_weight(g, "w", 1, &one), in[2] = {d, w};
 
-    (void)state;
     graph_add_input(g, "unused", INFER_F32, 1, &one);
     link(g, "nd", 1, d);
     graph_add_node(g, GRAPH_BINARY, "ne", in, 2, &e, 1);
@@ -238,7 +227,7 @@ static void test_remove_dead(void **state)
 
 /* ---- order --------------------------------------------------------- */
 
-static void test_sort(void **state)
+TEST(test_sort)
 {
     struct graph *g = graph_new();
     int64_t one = 1;
@@ -246,7 +235,6 @@ static void test_sort(void **state)
     int x = graph_add_input(g, "x", INFER_F32, 1, &one);
     int a = add_value(g, "a"), b = add_value(g, "b"), c = add_value(g, "c");
 
-    (void)state;
     link(g, "nc", b, c);
     link(g, "nb", a, b);
     link(g, "na", x, a);
@@ -266,12 +254,11 @@ static void test_sort(void **state)
     graph_free(g);
 }
 
-static void test_cycle(void **state)
+TEST(test_cycle)
 {
     struct graph *g = chain();
     struct infer_error err;
 
-    (void)state;
     g->node[1].in[0] = 3;
     assert_int_equal(graph_sort(g, &err), INFER_EFORMAT);
     assert_non_null(strstr(err.text, "'nb'"));
@@ -294,7 +281,7 @@ static double now(void)
 
 /* The longest chain, last node first: deep for a recursion, and long for
  * anything quadratic.  One node more is too many. */
-static void test_large(void **state)
+TEST(test_large)
 {
     enum { N = GRAPH_MAX_NODES };
     struct graph *g = graph_new(), *copy;
@@ -304,7 +291,6 @@ static void test_large(void **state)
     char name[16];
     int i;
 
-    (void)state;
     graph_add_input(g, "v0", INFER_F32, 1, &one);
     for (i = 1; i <= N; i++) {
         snprintf(name, sizeof(name), "v%d", i);
@@ -336,14 +322,13 @@ static void test_large(void **state)
 
 /* ---- copies -------------------------------------------------------- */
 
-static void test_copy(void **state)
+TEST(test_copy)
 {
     struct graph *g = chain(), *copy;
     int64_t one = 1;
     struct infer_error err;
     int w = add_weight(g, "w", 1, &one);
 
-    (void)state;
     free(g->name);
     g->name = strdup("net");
     g->label = calloc(2, sizeof(*g->label));
@@ -393,11 +378,10 @@ static void check_inputs(const struct graph_op_info *info)
     assert_int_equal(all, info->max_in);
 }
 
-static void test_table(void **state)
+TEST(test_table)
 {
     int i;
 
-    (void)state;
     assert_null(graph_op_info(GRAPH_NONE));
     assert_null(graph_op_info(GRAPH_OP_COUNT));
     assert_int_equal(graph_op_find("no such"), GRAPH_NONE);

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs as JSON, there and back, and what validation finds in them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kernels/base/json.h"
 #include "libinfer/graph/graph.h"
+#include "tests/unit/test.h"
 
 static int add_value(struct graph *g, const char *name)
 {
@@ -134,14 +130,13 @@ static struct graph *rich_graph(void)
     return g;
 }
 
-static void test_json_round_trip(void **state)
+TEST(test_json_round_trip)
 {
     struct graph *g = rich_graph(), *back, *again;
     struct infer_error err;
     char *text = to_text(g), *text_back, *text_again;
     const struct graph_node *n;
 
-    (void)state;
     assert_int_equal(graph_validate(g, &err), 0);
     assert_int_equal(from_text(text, &err, &back), 0);
     n = &back->node[0];
@@ -180,13 +175,12 @@ static void test_json_round_trip(void **state)
 }
 
 /* People read it: short words, no defaults, no digits without meaning. */
-static void test_json_text(void **state)
+TEST(test_json_text)
 {
     struct graph *g = rich_graph();
     struct infer_error err;
     char *text;
 
-    (void)state;
     assert_int_equal(graph_infer_shapes(g, NULL, &err), 0);
     text = to_text(g);
     assert_non_null(strstr(
@@ -327,12 +321,11 @@ static void expect_bad(const char *text, const char *says)
     assert_null(g);
 }
 
-static void test_json_refused(void **state)
+TEST(test_json_refused)
 {
     char text[1024];
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(bad_graphs) / sizeof(bad_graphs[0]); i++)
         expect_bad(bad_graphs[i].text, bad_graphs[i].says);
     for (i = 0; i < sizeof(bad_nodes) / sizeof(bad_nodes[0]); i++) {
@@ -345,7 +338,7 @@ static void test_json_refused(void **state)
 }
 
 /* What the JSON does not say is usual. */
-static void test_json_defaults(void **state)
+TEST(test_json_defaults)
 {
     static const char text[] =
         "{\"infer\":1,\"inputs\":[{\"name\":\"x\",\"dtype\":\"F32\"}],"
@@ -360,7 +353,6 @@ static void test_json_defaults(void **state)
     char *back;
     int i;
 
-    (void)state;
     assert_int_equal(from_text(text, &err, &g), 0);
     assert_int_equal(g->value[graph_find_value(g, "x")].rank, -1);
     assert_true(g->node[0].attr.unary.a == 1);
@@ -392,13 +384,12 @@ static void expect_fault(struct graph *g, const char *says)
     graph_free(g);
 }
 
-static void test_validate(void **state)
+TEST(test_validate)
 {
     struct graph *g = rich_graph();
     struct infer_error err;
     int64_t dim[2] = {1, 2};
 
-    (void)state;
     assert_int_equal(graph_validate(g, &err), 0);
     g->node[0].attr.conv.conv.groups = 0;
     expect_fault(g, "node 'conv1' (conv): groups 0");

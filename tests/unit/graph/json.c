@@ -2,17 +2,13 @@
 /* The JSON layer: what RFC 8259 allows and what it does not, in the manner of
  * JSONTestSuite (y_, n_ and i_ files), and the limits that untrusted texts
  * meet. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "kernels/base/json.h"
+#include "tests/unit/test.h"
 
 static int parse(const char *text, size_t bytes, struct infer_error *err,
                  cJSON **out)
@@ -53,7 +49,7 @@ static void expect_refused(const char *text, size_t bytes)
     assert_null(json);
 }
 
-static void test_accepted(void **state)
+TEST(test_accepted)
 {
     static const char *const texts[] = {
         "null",
@@ -86,12 +82,11 @@ static void test_accepted(void **state)
     };
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         expect_ok(texts[i]);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     static const char *const texts[] = {
         "",
@@ -181,7 +176,6 @@ static void test_refused(void **state)
     };
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         expect_refused(texts[i], strlen(texts[i]));
     expect_refused("[\0]", 3);
@@ -190,19 +184,18 @@ static void test_refused(void **state)
 }
 
 /* Every beginning of a text that is no text itself. */
-static void test_truncated(void **state)
+TEST(test_truncated)
 {
     static const char text[] = "{\"a\":[1.5e3,true,null,\"\\u00e9\\ud83d\\ude00"
                                "\xc3\xa9\"],\"b\":{\"c\":[]}}";
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(text) - 1; i++)
         expect_refused(text, i);
     expect_ok(text);
 }
 
-static void test_values(void **state)
+TEST(test_values)
 {
     static const char text[] =
         "{\"i\":-7,\"f\":0.5,\"s\":\"h\\u00e9\",\"t\":true,\"big\":1e17,"
@@ -211,7 +204,6 @@ static void test_values(void **state)
     cJSON *json;
     int64_t n = 99;
 
-    (void)state;
     assert_int_equal(parse(text, strlen(text), &err, &json), 0);
     assert_true(json_int64(json_member(json, "i"), -7, 7, &n));
     assert_int_equal(n, -7);
@@ -233,14 +225,13 @@ static void test_values(void **state)
     cJSON_Delete(json);
 }
 
-static void test_python_nan(void **state)
+TEST(test_python_nan)
 {
     static const char text[] = "[NaN,Infinity,-Infinity,\"NaN -Infinity "
                                "\\\"NaN\\\"\",{\"I\":NaN}]";
     struct infer_error err;
     cJSON *json;
 
-    (void)state;
     assert_int_equal(json_parse(text, strlen(text), true, &err, &json), 0);
     assert_int_equal(cJSON_GetArraySize(json), 5);
     assert_true(cJSON_IsNull(json->child));
@@ -272,13 +263,12 @@ static char *nested(size_t n, const char *open, const char *close)
     return text;
 }
 
-static void test_depth(void **state)
+TEST(test_depth)
 {
     static const size_t deep[] = {65, 1000, 100000, 10000000};
     char *text = nested(64, "[", "]");
     size_t i;
 
-    (void)state;
     expect_ok(text);
     free(text);
     text = nested(64, "{\"a\":", "}");
@@ -295,11 +285,10 @@ static void test_depth(void **state)
     }
 }
 
-static void test_long_number(void **state)
+TEST(test_long_number)
 {
     char *text = malloc(1000001);
 
-    (void)state;
     assert_non_null(text);
     memset(text, '7', 1000000);
     text[63] = '\0';
@@ -312,7 +301,7 @@ static void test_long_number(void **state)
     free(text);
 }
 
-static void test_too_many_values(void **state)
+TEST(test_too_many_values)
 {
     size_t values = 10000000, bytes = values * 2 + 1;
     char *text = malloc(bytes);
@@ -320,7 +309,6 @@ static void test_too_many_values(void **state)
     cJSON *json;
     size_t i;
 
-    (void)state;
     assert_non_null(text);
     for (i = 0; i < values; i++)
         memcpy(text + 2 * i, ",0", 2);
@@ -370,14 +358,13 @@ static double seconds_to_parse(int members)
     return best;
 }
 
-static void test_duplicates(void **state)
+TEST(test_duplicates)
 {
     static const int sizes[] = {2, 8, 9, 100, 20000};
     struct infer_error err;
     cJSON *json;
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         char *text = object_of(sizes[i], false);
 
@@ -393,18 +380,16 @@ static void test_duplicates(void **state)
 
 /* Quadratic work would take 256 times as long for 16 times the text; caches
  * and a busy machine get a factor of 4. */
-static void test_linear_time(void **state)
+TEST(test_linear_time)
 {
     double small = seconds_to_parse(10000), large = seconds_to_parse(160000);
 
-    (void)state;
     if (large > 64 * small && large > 0.5)
         fail_msg("10,000 members: %g s, 160,000: %g s", small, large);
 }
 
-static void test_utf8(void **state)
+TEST(test_utf8)
 {
-    (void)state;
     assert_true(json_is_utf8("", 0));
     assert_true(json_is_utf8("a\xc3\xa9", 3));
     assert_false(json_is_utf8("a\xc3\xa9", 2));

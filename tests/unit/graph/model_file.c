@@ -117,7 +117,7 @@ static void write_small(const char *to)
 
 /* ---- there and back ------------------------------------------------ */
 
-static void test_round_trip(void **state)
+TEST(test_round_trip)
 {
     struct graph *g = small_graph(), *back;
     struct infer_error err;
@@ -127,7 +127,6 @@ static void test_round_trip(void **state)
     float w[15];
     int v, i;
 
-    (void)state;
     assert_int_equal(model_file_write(g, path, &written, &err), 0);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal((uint64_t)st.st_size, written);
@@ -155,13 +154,12 @@ static void test_round_trip(void **state)
 
 /* A model that was read is written again without its bytes being in memory,
  * onto itself too, and comes out the same. */
-static void test_rewrite(void **state)
+TEST(test_rewrite)
 {
     struct graph *g;
     struct infer_error err;
     struct data_bytes a, b;
 
-    (void)state;
     write_small(path);
     a = data_read(path);
     assert_int_equal(model_file_read(path, &err, &g), 0);
@@ -179,7 +177,7 @@ static void test_rewrite(void **state)
     free(b.data);
 }
 
-static void test_no_weights(void **state)
+TEST(test_no_weights)
 {
     struct graph *g = graph_new();
     int64_t dim[2] = {-1, 4};
@@ -187,7 +185,6 @@ static void test_no_weights(void **state)
     int y = graph_add_value(g, "y");
     struct infer_error err;
 
-    (void)state;
     graph_add_node(g, GRAPH_SOFTMAX, "s", &x, 1, &y, 1);
     graph_add_output(g, y);
     assert_int_equal(model_file_write(g, path, NULL, &err), 0);
@@ -197,13 +194,12 @@ static void test_no_weights(void **state)
 
 /* ---- refusals of the writer ---------------------------------------- */
 
-static void test_write_refused(void **state)
+TEST(test_write_refused)
 {
     struct graph *g = small_graph();
     struct infer_error err;
     char bad[128];
 
-    (void)state;
     unlink(path);
     snprintf(bad, sizeof(bad), "%s/none/m.infer", folder);
     assert_int_equal(model_file_write(g, bad, NULL, &err), INFER_EIO);
@@ -224,7 +220,7 @@ static void test_write_refused(void **state)
 }
 
 /* A full disk (a limit on file sizes stands for it) leaves the old file. */
-static void test_write_fails_midway(void **state)
+TEST(test_write_fails_midway)
 {
     struct graph *g = small_graph();
     const int64_t big[2] = {3, 100000};
@@ -234,7 +230,6 @@ static void test_write_fails_midway(void **state)
     int v = graph_add_constant(g, "big", constant_new(INFER_F32, 2, big));
     int status;
 
-    (void)state;
     write_small(path);
     a = data_read(path);
     g->value[g->input[0]].dim[1] = 100000;
@@ -258,14 +253,13 @@ static void test_write_fails_midway(void **state)
 }
 
 /* Weights that changed in their file since it was opened are not written. */
-static void test_write_damaged_source(void **state)
+TEST(test_write_damaged_source)
 {
     struct graph *g;
     struct infer_error err;
     struct data_bytes file;
     FILE *f;
 
-    (void)state;
     write_small(path);
     unlink(other);
     file = data_read(path);
@@ -284,13 +278,12 @@ static void test_write_damaged_source(void **state)
 
 /* ---- damage -------------------------------------------------------- */
 
-static void test_truncated(void **state)
+TEST(test_truncated)
 {
     struct infer_error err;
     struct data_bytes file;
     size_t i;
 
-    (void)state;
     write_small(path);
     file = data_read(path);
     for (i = 0; i < file.bytes; i++) {
@@ -318,14 +311,13 @@ static void expect_damage(int fd, size_t i, unsigned char was,
     assert_int_equal(pwrite(fd, &was, 1, (off_t)i), 1);
 }
 
-static void test_every_bit(void **state)
+TEST(test_every_bit)
 {
     struct infer_error err;
     struct data_bytes file;
     size_t i;
     int fd, bit;
 
-    (void)state;
     write_small(path);
     file = data_read(path);
     fd = open(path, O_WRONLY);
@@ -339,14 +331,13 @@ static void test_every_bit(void **state)
     assert_int_equal(read_all(path, &err), 0);
 }
 
-static void test_every_byte(void **state)
+TEST(test_every_byte)
 {
     static const unsigned char values[] = {0x00, 0xff, ' ', '"'};
     struct data_bytes file;
     size_t i, k;
     int fd;
 
-    (void)state;
     write_small(path);
     file = data_read(path);
     fd = open(path, O_WRONLY);
@@ -478,12 +469,11 @@ static const struct {
      0, "no 'infer.graph'"},
 };
 
-static void test_signed(void **state)
+TEST(test_signed)
 {
     struct infer_error err;
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(signed_files) / sizeof(signed_files[0]); i++) {
         int status;
 
@@ -499,7 +489,7 @@ static void test_signed(void **state)
 
 /* Random changes of the header with the CRC put right again: whatever comes
  * of them, nothing worse than a refusal. */
-static void test_signed_random(void **state)
+TEST(test_signed_random)
 {
     static const char header[] = META(GRAPH, CRC) W(GOOD);
     static const char letters[] = "0123456789{}[]\",:\\-.eEtrufalsnwxyF \xc3";
@@ -507,7 +497,6 @@ static void test_signed_random(void **state)
     struct infer_error err;
     int i, k, accepted = 0;
 
-    (void)state;
     seed_start();
     for (i = 0; i < 20000; i++) {
         char text[sizeof(header)];
@@ -527,14 +516,13 @@ static void test_signed_random(void **state)
     assert_true(accepted < 20000);
 }
 
-static void test_no_file(void **state)
+TEST(test_no_file)
 {
     struct infer_error err;
     struct graph *g;
     unsigned char length[16] = {0xff, 0xff, 0xff, 0xff, 0xff,
                                 0xff, 0xff, 0xff, '{',  '}'};
 
-    (void)state;
     unlink(other);
     assert_int_equal(model_file_read(other, &err, &g), INFER_EIO);
     assert_int_equal(model_file_read(folder, &err, &g), INFER_EIO);
@@ -550,7 +538,7 @@ static void test_no_file(void **state)
 
 /* ---- architecture files -------------------------------------------- */
 
-static void test_arch(void **state)
+TEST(test_arch)
 {
     static const char text[] =
         "{\"infer\":1,\"name\":\"net\",\"inputs\":[{\"name\":\"x\","
@@ -562,7 +550,6 @@ static void test_arch(void **state)
     struct infer_error err;
     struct graph *g;
 
-    (void)state;
     write_file(other, text, sizeof(text) - 1);
     assert_int_equal(model_file_read_arch(other, &err, &g), 0);
     assert_string_equal(g->node[0].name, "c");

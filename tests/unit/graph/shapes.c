@@ -4,20 +4,16 @@
  * wrong they are PyTorch's (ceil_mode) and onnxruntime's (resize by 0.7).
  * Cases that expect a message are wrong for what they compute, whether or not
  * onnx's inference notices. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/json.h"
 #include "libinfer/graph/graph.h"
 #include "libinfer/graph/ops/op.h"
 #include "tests/unit/graph/seed.h"
+#include "tests/unit/test.h"
 
 /* Shapes stand with spaces between them, "?" is a free dimension, "-" an
  * absent input, "scalar" rank 0, ":I64" behind a shape its type (F32 without);
@@ -443,39 +439,33 @@ static void run_case(const struct shape_case *c)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)              \
     run_case(&cases[i])
 
-static void test_conv(void **state)
+TEST(test_conv)
 {
-    (void)state;
     RUN(conv_cases);
 }
 
-static void test_pool(void **state)
+TEST(test_pool)
 {
-    (void)state;
     RUN(pool_cases);
 }
 
-static void test_product(void **state)
+TEST(test_product)
 {
-    (void)state;
     RUN(product_cases);
 }
 
-static void test_pointwise(void **state)
+TEST(test_pointwise)
 {
-    (void)state;
     RUN(pointwise_cases);
 }
 
-static void test_arrange(void **state)
+TEST(test_arrange)
 {
-    (void)state;
     RUN(arrange_cases);
 }
 
-static void test_shape(void **state)
+TEST(test_shape)
 {
-    (void)state;
     RUN(shape_cases);
 }
 
@@ -544,11 +534,10 @@ static void disturb_cases(const struct shape_case *c, size_t n)
 
 #define DISTURB(cases) disturb_cases(cases, sizeof(cases) / sizeof(cases[0]))
 
-static void test_any_numbers(void **state)
+TEST(test_any_numbers)
 {
     int i;
 
-    (void)state;
     seed_start();
     for (i = 0; i < 50; i++) {
         DISTURB(conv_cases);

@@ -1,27 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What shape rules give beside the shapes: pads and windows, and the shapes and
  * faults of whole graphs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/base/error.h"
 #include "libinfer/graph/graph.h"
 #include "libinfer/graph/ops/op.h"
+#include "tests/unit/test.h"
 
 /* ---- pads, which shapes do not show -------------------------------- */
 
-static void test_same_pads(void **state)
+TEST(test_same_pads)
 {
     struct graph_conv conv = {.auto_pad = GRAPH_PAD_SAME_UPPER};
     const int64_t in[2] = {7, 8}, window[2] = {2, 3};
     struct kern_conv out;
     int64_t extent[2];
 
-    (void)state;
     conv.conv = (struct kern_conv){
         .groups = 1, .stride = {2, 2, 1}, .dilation = {1, 1, 1}};
     assert_int_equal(op_conv_resolve(&conv, 2, in, window, &out, extent, NULL),
@@ -39,7 +34,7 @@ static void test_same_pads(void **state)
     assert_int_equal(out.pad_end[0], 0);
 }
 
-static void test_transposed_pads(void **state)
+TEST(test_transposed_pads)
 {
     struct graph_conv conv = {.output_size = {10, 8}};
     const int64_t in[2] = {3, 3}, window[2] = {3, 3};
@@ -47,7 +42,6 @@ static void test_transposed_pads(void **state)
     int64_t extent[2];
     int i;
 
-    (void)state;
     conv.conv = (struct kern_conv){
         .groups = 1, .stride = {3, 2, 1}, .dilation = {1, 1, 1}};
     assert_int_equal(
@@ -70,14 +64,13 @@ static void test_transposed_pads(void **state)
     assert_int_equal(out.pad_end[0], 2);
 }
 
-static void test_global_window(void **state)
+TEST(test_global_window)
 {
     struct graph_pool pool = {.ceil_mode = true};
     const int64_t in[2] = {5, 7};
     struct kern_pool out;
     int64_t extent[2];
 
-    (void)state;
     assert_int_equal(op_pool_resolve(&pool, 2, in, &out, extent, NULL), 0);
     assert_int_equal(out.window[0], 5);
     assert_int_equal(out.window[1], 7);
@@ -108,14 +101,13 @@ static struct graph *small_graph(void)
     return g;
 }
 
-static void test_given_shapes(void **state)
+TEST(test_given_shapes)
 {
     struct graph *g = small_graph();
     struct graph_shape shape = {4, {2, 3, 8, 9}};
     struct infer_error err;
     int y = graph_find_value(g, "y");
 
-    (void)state;
     assert_int_equal(graph_infer_shapes(g, NULL, &err), 0);
     assert_int_equal(g->value[y].dim[2], -1);
     assert_int_equal(graph_infer_shapes(g, &shape, &err), 0);
@@ -131,14 +123,13 @@ static void test_given_shapes(void **state)
 }
 
 /* A fault does not hide the next one, nor bring forth others. */
-static void test_all_faults(void **state)
+TEST(test_all_faults)
 {
     struct graph *g = small_graph();
     struct infer_error err;
     int v = graph_add_value(g, "z"), w = graph_add_value(g, "zz");
     int node = graph_add_node(g, GRAPH_SOFTMAX, "soft", &g->input[0], 1, &v, 1);
 
-    (void)state;
     g->node[node].attr.axis.axis = 4;
     node = graph_add_node(g, GRAPH_LRN, "lrn", &v, 1, &w, 1);
     g->node[node].attr.lrn.size = -1;
@@ -151,7 +142,7 @@ static void test_all_faults(void **state)
     graph_free(g);
 }
 
-static void test_residual(void **state)
+TEST(test_residual)
 {
     struct graph *g = graph_new();
     const int64_t x_dim[4] = {1, 2, 4, 4}, w_dim[4] = {3, 2, 1, 1};
@@ -159,7 +150,6 @@ static void test_residual(void **state)
     struct infer_error err;
     int in[4], y, node;
 
-    (void)state;
     in[0] = graph_add_input(g, "x", INFER_F32, 4, x_dim);
     in[1] = graph_add_constant(g, "w", constant_new(INFER_F16, 4, w_dim));
     in[2] = -1;
@@ -181,7 +171,7 @@ static void test_residual(void **state)
     graph_free(g);
 }
 
-static void test_gather_indices(void **state)
+TEST(test_gather_indices)
 {
     struct graph *g = graph_new();
     const int64_t x_dim[2] = {-1, 3}, n = 2;
@@ -189,7 +179,6 @@ static void test_gather_indices(void **state)
     struct infer_error err;
     int in[2], y, node;
 
-    (void)state;
     ((int64_t *)(void *)c->data)[0] = -3;
     ((int64_t *)(void *)c->data)[1] = 2;
     in[0] = graph_add_input(g, "x", INFER_F32, 2, x_dim);

@@ -3,13 +3,9 @@
  * is in single precision: it holds, it is not far, and a tile that is kept in
  * half precision breaks it. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tools/verify/verify.h"
 
 #define TILE  6
@@ -116,11 +112,10 @@ static double share_of_bound(int c, bool half, struct rng *rng)
     return worst;
 }
 
-static void test_winograd(void **state)
+TEST(test_winograd)
 {
     struct rng rng = {11};
 
-    (void)state;
     for (int c = 1; c <= MAX_C; c *= 4) {
         double worst = 0, least = INFINITY;
         for (int i = 0; i < 300; i++) {
@@ -134,14 +129,13 @@ static void test_winograd(void **state)
 }
 
 /* Fourier's has no gain; either grows with the filter and the activations. */
-static void test_scale(void **state)
+TEST(test_scale)
 {
     const struct kern_problem p = problem_of(1);
     float x[TILE * TILE], w[9] = {0};
     double one[OUT * OUT], other[OUT * OUT];
     struct truth t;
 
-    (void)state;
     for (int i = 0; i < TILE * TILE; i++)
         x[i] = i % 3 == 0 ? 0.f : i % 2 ? 1.f : -1.f; /* pads count for none */
     w[0] = 1;

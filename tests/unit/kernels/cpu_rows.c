@@ -7,19 +7,13 @@
  */
 #include "config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/kern.h"
 #include "kernels/onednn/onednn.h"
+#include "tests/unit/test.h"
 
 #define LAUNCHES 4
 
@@ -153,9 +147,8 @@ static void *launch_thread(void *p)
     return NULL;
 }
 
-static void several_launches(void **state)
+TEST(several_launches)
 {
-    (void)state;
     for (int k = 0; k < 3; k++) {
         const struct kern_problem p = make_problem(windows[k], false);
         struct launch launch[LAUNCHES];
@@ -183,9 +176,8 @@ static void several_launches(void **state)
 
 /* ---- residual in place --------------------------------------------- */
 
-static void residual_in_place(void **state)
+TEST(residual_in_place)
 {
-    (void)state;
     for (int k = 0; k < 3; k++)
         for (int last = 0; last < 2; last++) {
             struct kern_problem p = make_problem(windows[k], true);
@@ -207,9 +199,8 @@ static void residual_in_place(void **state)
 
 /* ---- threads ------------------------------------------------------- */
 
-static void same_bits_on_any_threads(void **state)
+TEST(same_bits_on_any_threads)
 {
-    (void)state;
     for (int k = 0; k < 3; k++) {
         const struct kern_problem p = make_problem(windows[k], false);
         struct run one, three;
@@ -240,11 +231,10 @@ static void refuses(const char *name, const struct kern_problem *p)
     assert_true(strlen(err.text) > 0);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     struct kern_problem p = make_problem(3, false);
 
-    (void)state;
     p.constant_in = 0;
     for (int k = 0; k < 3; k++)
         refuses(conv_rows[k], &p);
@@ -266,9 +256,8 @@ static void refusals(void **state)
     refuses(conv_rows[0], &p);
 }
 
-static void version(void **state)
+TEST(version)
 {
-    (void)state;
     assert_non_null(kern_onednn_version());
     assert_non_null(strstr(kern_onednn_version(), "oneDNN "));
 }

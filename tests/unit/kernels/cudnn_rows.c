@@ -4,16 +4,11 @@
  * device that is only described.  Whether the results are right is for
  * checkkern, on a GPU.  Skipped where the library is not found.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/cudnn/cudnn_api.h"
 #include "tests/unit/kernels/cudnn_pretend.h"
+#include "tests/unit/test.h"
 
 static const struct kern_device device = {
     .kind = KERN_CUDA, .sm = 90, .multiprocessors = 132};
@@ -57,12 +52,11 @@ static int supports(const char *name, const struct kern_problem *p,
 }
 
 /* What is missing is named, and so is the library that is there. */
-static void test_library(void **state)
+TEST(test_library)
 {
     struct infer_error why = {0};
     const char *text = kern_cudnn_version(&why);
 
-    (void)state;
     if (text)
         assert_int_equal(strncmp(text, "cuDNN 9.", 8), 0);
     else
@@ -70,7 +64,7 @@ static void test_library(void **state)
 }
 
 /* The engines that round the bias. */
-static void test_variants(void **state)
+TEST(test_variants)
 {
     const struct kern_row *row =
         kern_row_find("conv_fprop_nhwc_f16_cudnn_bias16");
@@ -78,7 +72,6 @@ static void test_variants(void **state)
     struct infer_error err = {0};
     struct kern_exec first, e;
 
-    (void)state;
     SKIP_WITHOUT_CUDNN();
     if (supports(row->name, &p, &err) < 0)
         fail_msg("%s", err.text);
@@ -104,13 +97,12 @@ static void test_variants(void **state)
 }
 
 /* Strict single precision gets no engine that rounds factors. */
-static void test_precision(void **state)
+TEST(test_precision)
 {
     struct kern_problem p = conv3x3(INFER_F32, 1, 1);
     struct infer_error err = {0};
     struct kern_exec e;
 
-    (void)state;
     SKIP_WITHOUT_CUDNN();
     assert_int_equal(supports("conv_fprop_nhwc_tf32_cudnn", &p, &err),
                      INFER_EUNSUPPORTED);
@@ -144,32 +136,29 @@ static void check_deterministic(const struct kern_row *row,
         }
 }
 
-static void test_deterministic(void **state)
+TEST(test_deterministic)
 {
     struct kern_problem p = conv3x3(INFER_F32, 1, 1);
 
-    (void)state;
     SKIP_WITHOUT_CUDNN();
     check_deterministic(kern_row_find("conv_fprop_nhwc_f32_cudnn"), &p);
 }
 
 /* TensorFlow's pads, which differ at both ends. */
-static void test_pads(void **state)
+TEST(test_pads)
 {
     const struct kern_problem p = conv3x3(INFER_F16, 0, 1);
     struct infer_error err = {0};
 
-    (void)state;
     SKIP_WITHOUT_CUDNN();
     assert_int_equal(supports("conv_fprop_nhwc_f16_cudnn_bias16", &p, &err), 0);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     struct kern_problem p = conv3x3(INFER_F32, 1, 1);
     struct infer_error err = {0};
 
-    (void)state;
     SKIP_WITHOUT_CUDNN();
     p.epilogue.act.kind = KERN_TANH;
     assert_int_equal(supports("conv_fprop_nhwc_f32_cudnn", &p, &err),
@@ -214,7 +203,7 @@ static struct kern_problem gradient(enum kern_op op, enum infer_dtype dtype,
 
 /* As training has them: weights that change, and their gradient, lie channels
  * last; nothing is packed. */
-static void test_gradients(void **state)
+TEST(test_gradients)
 {
     static const struct {
         enum kern_op op;
@@ -224,7 +213,6 @@ static void test_gradients(void **state)
     struct infer_error err = {0};
     struct kern_exec e;
 
-    (void)state;
     SKIP_WITHOUT_CUDNN();
     for (int i = 0; i < 2; i++) {
         const struct kern_row *row = kern_row_find(rows[i].row);
@@ -262,20 +250,19 @@ static bool offers(const struct kern_problem *p, const char *engine)
 }
 
 /* Engines that compute with other pads than were asked for. */
-static void test_faulty(void **state)
+TEST(test_faulty)
 {
     const struct kern_problem even = gradient(KERN_CONV_WGRAD, INFER_F32, 1, 1);
     const struct kern_problem uneven =
         gradient(KERN_CONV_WGRAD, INFER_F32, 0, 1);
 
-    (void)state;
     SKIP_WITHOUT_CUDNN();
     assert_true(offers(&even, "eng1"));
     assert_false(offers(&uneven, "eng1"));
     assert_false(offers(&uneven, "eng20"));
 }
 
-static void test_rotation(void **state)
+TEST(test_rotation)
 {
     const struct kern_row *row =
         kern_row_find("conv_fprop_nhwc_f16_cudnn_bias16");
@@ -283,7 +270,6 @@ static void test_rotation(void **state)
     struct infer_error err = {0};
     struct kern_exec second, first;
 
-    (void)state;
     SKIP_WITHOUT_CUDNN();
     assert_int_equal(kern_prepare_variant(row, &p, &device, 1, &err, &second),
                      0);
@@ -297,12 +283,11 @@ static void test_rotation(void **state)
 }
 
 /* Rows that are there to be compared with are marked so. */
-static void test_baselines(void **state)
+TEST(test_baselines)
 {
     const struct kern_row *row =
         kern_row_find("conv2d_fprop_nhwc_f32_cudnn_implicit_gemm");
 
-    (void)state;
     assert_non_null(row);
     assert_true(row->flags & KERN_BASELINE);
 }

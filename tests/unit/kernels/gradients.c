@@ -6,17 +6,12 @@
  * <g, fprop(v)> = <dgrad(g), v> for any v.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kernels/base/philox.h"
 #include "kernels/reference.h"
+#include "tests/unit/test.h"
 
 #define MAX   1024 /* elements of any tensor here */
 #define STEP  1e-5

@@ -3,7 +3,7 @@
 #include "kernels/base/error.h"
 #include "tests/unit/kernels/ref_case.h"
 
-static void test_dense(void **state)
+TEST(test_dense)
 {
     const int64_t dim[] = {2, 3, 4, 5};
     const struct kern_tensor a =
@@ -12,7 +12,6 @@ static void test_dense(void **state)
         kern_tensor_dense(INFER_F16, 4, dim, KERN_NHWC);
     const int64_t nchw[] = {60, 20, 5, 1}, nhwc[] = {60, 1, 15, 3};
 
-    (void)state;
     assert_memory_equal(a.stride, nchw, sizeof(nchw));
     assert_memory_equal(b.stride, nhwc, sizeof(nhwc));
     assert_true(kern_tensor_is_dense(&a, KERN_NCHW));
@@ -26,14 +25,13 @@ static void test_dense(void **state)
 
 /* Where C or all of space is 1, and below rank 3, the layouts coincide; the
  * stride of a dimension of size 1 does not matter. */
-static void test_dense_both(void **state)
+TEST(test_dense_both)
 {
     struct kern_tensor t =
         kern_tensor_dense(INFER_F32, 4, (int64_t[]){2, 7, 1, 1}, KERN_NHWC);
     const struct kern_tensor m =
         kern_tensor_dense(INFER_F32, 2, (int64_t[]){2, 7}, KERN_NHWC);
 
-    (void)state;
     t.stride[2] = 1234;
     assert_true(kern_tensor_is_dense(&t, KERN_NCHW));
     assert_true(kern_tensor_is_dense(&t, KERN_NHWC));
@@ -42,12 +40,11 @@ static void test_dense_both(void **state)
     assert_true(kern_tensor_is_dense(&m, KERN_NHWC));
 }
 
-static void test_span(void **state)
+TEST(test_span)
 {
     struct kern_tensor t =
         kern_tensor_dense(INFER_F32, 2, (int64_t[]){3, 4}, KERN_NCHW);
 
-    (void)state;
     t.stride[0] = -10;
     assert_int_equal(kern_tensor_span(&t), (20 + 3 + 1) * 4);
     t.stride[0] = 0;
@@ -76,22 +73,20 @@ static struct kern_problem resnet_conv(void)
     return p;
 }
 
-static void test_figures(void **state)
+TEST(test_figures)
 {
     const struct kern_problem p = resnet_conv();
 
-    (void)state;
     assert_true(kern_problem_flops(&p) == 2.0 * 64 * 64 * 9 * 56 * 56);
     assert_true(kern_problem_bytes(&p) ==
                 4.0 * (2 * 64 * 56 * 56 + 64 * 64 * 9));
 }
 
-static void test_format(void **state)
+TEST(test_format)
 {
     struct kern_problem p = resnet_conv();
     char buf[128], small[8];
 
-    (void)state;
     assert_string_equal(kern_problem_format(&p, buf, sizeof(buf)),
                         "conv_fprop mb1ic64ih56oc64oh56kh3ph1 nhwc F32");
     p.in[0].dim[3] = 28;
@@ -106,9 +101,8 @@ static void test_format(void **state)
 }
 
 /* Every operation has a name and a reference; no two rows share one. */
-static void test_table(void **state)
+TEST(test_table)
 {
-    (void)state;
     assert_true(kern_row_count() >= KERN_OP_COUNT);
     assert_null(kern_row_at(kern_row_count()));
     assert_null(kern_row_find("no_such_row"));
@@ -131,7 +125,7 @@ static int no_supports(const struct kern_problem *p,
 }
 
 /* What holds for all rows is checked before a row is asked. */
-static void test_row_checks(void **state)
+TEST(test_row_checks)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
     const struct kern_device gpu = {.kind = KERN_CUDA, .sm = 80};
@@ -143,7 +137,6 @@ static void test_row_checks(void **state)
     struct kern_problem p = resnet_conv();
     struct infer_error why;
 
-    (void)state;
     assert_int_equal(kern_row_supports(&row, &p, &cpu, &why), 0);
     assert_int_equal(kern_row_supports(&row, &p, &gpu, &why), -2);
     assert_non_null(strstr(why.text, "CPU only"));
@@ -191,7 +184,7 @@ static int prepare_some(struct kern_exec *e, const struct kern_device *d,
 
 /* A row without variants has the one numbered 0; with them, each is prepared
  * by its number and may be refused. */
-static void test_variants(void **state)
+TEST(test_variants)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
     const struct kern_problem p = resnet_conv();
@@ -204,7 +197,6 @@ static void test_variants(void **state)
     struct kern_exec e;
     struct infer_error err;
 
-    (void)state;
     assert_int_equal(kern_variants(&row, &p, &cpu, &err), 1);
     assert_int_equal(kern_prepare_variant(&row, &p, &cpu, 0, &err, &e), 0);
     assert_int_equal(kern_prepare_variant(&row, &p, &cpu, 1, &err, &e), -2);
@@ -222,11 +214,10 @@ static void test_variants(void **state)
     assert_int_equal(kern_prepare_variant(&row, &p, &cpu, -1, &err, &e), -2);
 }
 
-static void test_release_zeroed(void **state)
+TEST(test_release_zeroed)
 {
     struct kern_exec e = {0};
 
-    (void)state;
     kern_release(&e);
     assert_null(e.row);
 }

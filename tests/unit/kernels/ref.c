@@ -35,12 +35,11 @@ static void run(struct ref_case *c)
 }
 
 /* A 1 at one place of x puts the kernel, turned round, around it. */
-static void test_impulse(void **state)
+TEST(test_impulse)
 {
     struct ref_case *c = ref_new(KERN_CONV_FPROP);
     const int64_t n = 7, at = 3;
 
-    (void)state;
     c->p.attr.conv = (struct kern_conv){.groups = 1,
                                         .stride = {1, 1},
                                         .dilation = {1, 1},
@@ -60,11 +59,10 @@ static void test_impulse(void **state)
 }
 
 /* conv(2 x + x') = 2 conv(x) + conv(x'); all sums are exact here. */
-static void test_linearity(void **state)
+TEST(test_linearity)
 {
     struct ref_case *a = new_conv(), *b = new_conv(), *both = new_conv();
 
-    (void)state;
     for (int64_t i = 0; i < kern_tensor_count(&a->p.in[0]); i++) {
         b->in[0][i] = (float)(i * 3 % 5) - 2;
         both->in[0][i] = 2 * a->in[0][i] + b->in[0][i];
@@ -80,12 +78,11 @@ static void test_linearity(void **state)
 }
 
 /* Moving x by one stride moves y by one, away from the borders. */
-static void test_shift(void **state)
+TEST(test_shift)
 {
     struct ref_case *a = ref_new(KERN_CONV_FPROP), *b;
     const int64_t n = 12;
 
-    (void)state;
     a->p.attr.conv =
         (struct kern_conv){.groups = 1, .stride = {2}, .dilation = {1}};
     ref_ramp(a, 0, 7, 11, DIMS(1, 1, n));
@@ -117,12 +114,11 @@ static double inner(const float *a, const float *b, int64_t n)
 
 /* <dy, conv(x)> = <conv_transpose(dy), x>: the weights of the one are those of
  * the other, and the transposed output has x's extent. */
-static void test_adjoint(void **state)
+TEST(test_adjoint)
 {
     struct ref_case *c = new_conv();
     struct ref_case *t = ref_new(KERN_CONV_TRANSPOSE_FPROP);
 
-    (void)state;
     t->p.attr.conv = conv;
     ref_ramp(t, 0, 3, 13, DIMS(Y_DIMS));
     ref_ramp(t, 1, 5, 7, DIMS(W_DIMS));
@@ -138,12 +134,11 @@ static void test_adjoint(void **state)
 }
 
 /* The same numbers in any layout give the same result. */
-static void test_layouts_agree(void **state)
+TEST(test_layouts_agree)
 {
     struct ref_case *a = new_conv(), *b = new_conv();
     const int64_t dim[] = {X_DIMS};
 
-    (void)state;
     b->p.in[0] = kern_tensor_dense(INFER_F32, 4, dim, KERN_NHWC);
     for (int64_t i = 0; i < 2 * 4 * 6 * 5; i++) {
         const int64_t w = i % 5, h = i / 5 % 6, ch = i / 30 % 4, n = i / 120;
@@ -220,7 +215,7 @@ static void spoil(struct kern_problem *p, int what)
     }
 }
 
-static void test_conv_refusals(void **state)
+TEST(test_conv_refusals)
 {
     static const char *const words[] = {
         "weights has shape 6x3x3x2, expected 6x2x3x2",
@@ -243,7 +238,6 @@ static void test_conv_refusals(void **state)
         "pads",
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(words); i++) {
         struct ref_case *c = new_conv();
         spoil(&c->p, (int)i);
@@ -252,11 +246,10 @@ static void test_conv_refusals(void **state)
 }
 
 /* A problem of nothing but zeros is refused by every row, not crashed on. */
-static void test_empty_problem(void **state)
+TEST(test_empty_problem)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
 
-    (void)state;
     for (size_t i = 0; i < kern_row_count(); i++) {
         struct kern_problem p = {.op = kern_row_at(i)->op};
         struct infer_error why = {0};

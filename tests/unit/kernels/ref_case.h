@@ -3,16 +3,11 @@
 #ifndef TESTS_UNIT_KERNELS_REF_CASE_H
 #define TESTS_UNIT_KERNELS_REF_CASE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kernels/reference.h"
+#include "tests/unit/test.h"
 
 #define REF_CASE_MAX 512 /* elements of any tensor here */
 

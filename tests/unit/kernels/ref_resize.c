@@ -78,9 +78,8 @@ static const struct line_case lines[] = {
      .e = {-0.56122512f, 0.23206072f, 0.69770408f}},
 };
 
-static void test_line(void **state)
+TEST(test_line)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(lines); i++) {
         struct ref_case *c = ref_new(KERN_RESIZE);
         c->p.attr.resize = lines[i].attr;
@@ -91,7 +90,7 @@ static void test_line(void **state)
 }
 
 /* Twice the size from the corner: every other output lies between two. */
-static void test_nearest_ties(void **state)
+TEST(test_nearest_ties)
 {
     static const float x[] = {1, 2, 3};
     static const struct {
@@ -104,7 +103,6 @@ static void test_nearest_ties(void **state)
         {KERN_CEIL_NEAREST, {1, 2, 2, 3, 3, 3}},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct ref_case *c = ref_new(KERN_RESIZE);
         c->p.attr.resize.coord = KERN_ASYMMETRIC;
@@ -124,7 +122,7 @@ struct image_case {
     float e[32];
 };
 
-static void test_image(void **state)
+TEST(test_image)
 {
     static const struct image_case cases[] = {
         {KERN_BILINEAR,
@@ -176,7 +174,6 @@ static void test_image(void **state)
           0.375f, 1.2080078f, 0.25f}},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct image_case *v = &cases[i];
         struct ref_case *c = ref_new(KERN_RESIZE);
@@ -193,12 +190,11 @@ static void test_image(void **state)
     }
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     static const float x[] = {1, 2, 3};
     struct ref_case *c = ref_new(KERN_RESIZE);
 
-    (void)state;
     c->p.attr.resize.scale[0] = 2;
     ref_in(c, 0, x, DIMS(3));
     ref_out(c, INFER_F32, c->out, DIMS(9));

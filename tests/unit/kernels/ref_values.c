@@ -4,7 +4,7 @@
  * inputs. */
 #include "tests/unit/kernels/ref_case.h"
 
-static void test_batch_norm(void **state)
+TEST(test_batch_norm)
 {
     static const float e[] = {
         0.39951905f, -1.1160254f, -0.25f,      -1.7655445f,
@@ -15,7 +15,6 @@ static void test_batch_norm(void **state)
         0,           0,           0,           0};
     struct ref_case *c = ref_new(KERN_BATCH_NORM);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(2, 3, 2, 2));
     ref_ramp(c, 1, 5, 7, DIMS(3));
     ref_ramp(c, 2, 2, 3, DIMS(3));
@@ -25,7 +24,7 @@ static void test_batch_norm(void **state)
     REF_EXPECT(c, e, 2, 3, 2, 2);
 }
 
-static void test_layer_norm(void **state)
+TEST(test_layer_norm)
 {
     static const float e[] = {0.48479281f,  0.51261142f,  -0.25f, -0.15652854f,
                               -0.64999808f, -0.44999104f, -0.25f, 0.59999872f,
@@ -35,7 +34,6 @@ static void test_layer_norm(void **state)
                               -1.2831324f,  0.1295181f,   -0.25f, 0.13855429f};
     struct ref_case *c = ref_new(KERN_LAYER_NORM);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(2, 3, 2, 2));
     ref_ramp(c, 1, 5, 7, DIMS(2, 2));
     ref_ramp(c, 2, 3, 5, DIMS(2, 2));
@@ -43,7 +41,7 @@ static void test_layer_norm(void **state)
     REF_EXPECT(c, e, 2, 3, 2, 2);
 }
 
-static void test_rms_norm(void **state)
+TEST(test_rms_norm)
 {
     static const float e[] = {0.98479281f,  0.26261142f,  0, -0.65652854f,
                               -0.29417058f, -0.58834116f, 0, 0,
@@ -53,7 +51,6 @@ static void test_rms_norm(void **state)
                               -0.72057078f, -0.16012684f, 0, -0.32025368f};
     struct ref_case *c = ref_new(KERN_LAYER_NORM);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(2, 3, 2, 2));
     ref_ramp(c, 1, 5, 7, DIMS(2, 2));
     c->p.attr.norm =
@@ -61,7 +58,7 @@ static void test_rms_norm(void **state)
     REF_EXPECT(c, e, 2, 3, 2, 2);
 }
 
-static void test_group_norm(void **state)
+TEST(test_group_norm)
 {
     static const float e[] = {
         0.71876225f, -0.90625408f, 0.022326679f, -1.6026897f,
@@ -70,7 +67,6 @@ static void test_group_norm(void **state)
         0.1738024f,  0.78782141f,  -0.28671186f, 0.32730715f};
     struct ref_case *c = ref_new(KERN_GROUP_NORM);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 4, 2, 2));
     ref_ramp(c, 1, 5, 7, DIMS(4));
     ref_ramp(c, 2, 3, 5, DIMS(4));
@@ -92,7 +88,7 @@ static struct ref_case *new_squeeze(void)
     return c;
 }
 
-static void test_squeeze(void **state)
+TEST(test_squeeze)
 {
     static const float e[] = {0.33936749f, 0.57176014f, 0.37845191f,
                               0.6127831f,  0.34142816f, 0.56046484f,
@@ -100,7 +96,6 @@ static void test_squeeze(void **state)
     static const int64_t narrow[] = {2, 2}, wide[] = {4, 3};
     struct ref_case *c = new_squeeze();
 
-    (void)state;
     REF_EXPECT(c, e, 2, 4, 1, 1);
     c = new_squeeze();
     ref_out(c, INFER_F32, c->out, DIMS(2, 4, 2, 1));
@@ -123,7 +118,7 @@ static void test_squeeze(void **state)
     ref_refused(c, INFER_EUNSUPPORTED, "unknown function");
 }
 
-static void test_lrn_odd(void **state)
+TEST(test_lrn_odd)
 {
     static const float e[] = {-0.69494265f, 0.27330509f, -0.26881233f,
                               0.68326273f,  0.13016148f, -0.40239419f,
@@ -131,14 +126,13 @@ static void test_lrn_odd(void **state)
                               0.42801967f};
     struct ref_case *c = ref_new(KERN_LRN);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 5, 1, 2));
     c->p.attr.lrn =
         (struct kern_lrn){.size = 5, .alpha = 0.5f, .beta = 0.75f, .bias = 2};
     REF_EXPECT(c, e, 1, 5, 1, 2);
 }
 
-static void test_lrn_even(void **state)
+TEST(test_lrn_even)
 {
     static const float e[] = {-1.0673938f, 0.41143044f, -0.39716004f,
                               1.0285761f,  0.20664958f, -0.60356168f,
@@ -146,14 +140,13 @@ static void test_lrn_even(void **state)
                               0.71273538f};
     struct ref_case *c = ref_new(KERN_LRN);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 5, 1, 2));
     c->p.attr.lrn =
         (struct kern_lrn){.size = 4, .alpha = 0.5f, .beta = 0.75f, .bias = 1};
     REF_EXPECT(c, e, 1, 5, 1, 2);
 }
 
-static void test_softmax(void **state)
+TEST(test_softmax)
 {
     static const float e[] = {0.13160165f, 0.29381477f, 0.27860069f,
                               0.62200588f, 0.58979766f, 0.084179342f,
@@ -161,13 +154,12 @@ static void test_softmax(void **state)
                               0.62200588f, 0.20150283f, 0.084179342f};
     struct ref_case *c = ref_new(KERN_SOFTMAX);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(2, 3, 2));
     c->p.attr.softmax.axis = 1;
     REF_EXPECT(c, e, 2, 3, 2);
 }
 
-static void test_log_softmax(void **state)
+TEST(test_log_softmax)
 {
     static const float e[] = {-2.3502066f,  -0.47407698f, -0.47407698f,
                               -0.47407698f, -0.47407698f, -0.47407698f,
@@ -175,7 +167,6 @@ static void test_log_softmax(void **state)
                               -0.97407698f, -0.97407698f, -0.97407698f};
     struct ref_case *c = ref_new(KERN_SOFTMAX);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(2, 3, 2));
     c->p.attr.softmax.log = true;
     REF_EXPECT(c, e, 2, 3, 2);
@@ -186,7 +177,7 @@ struct unary_case {
     float e[7];
 };
 
-static void test_unary(void **state)
+TEST(test_unary)
 {
     static const float x[] = {-3, -1, -0.5f, 0, 0.5f, 1, 4};
     static const struct {
@@ -252,7 +243,6 @@ static void test_unary(void **state)
         {KERN_NOT, {0, 0, 0, 1, 0, 0, 0}},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct ref_case *c = ref_new(KERN_UNARY);
         c->p.attr.unary.kind = cases[i].kind;
@@ -266,7 +256,7 @@ static void test_unary(void **state)
     }
 }
 
-static void test_unary_positive(void **state)
+TEST(test_unary_positive)
 {
     static const float x[] = {0.25f, 1, 2, 9};
     static const enum kern_unary_kind kinds[] = {KERN_LOG, KERN_SQRT,
@@ -277,7 +267,6 @@ static void test_unary_positive(void **state)
         {4, 1, 0.5f, 0.11111111f},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(kinds); i++) {
         struct ref_case *c = ref_new(KERN_UNARY);
         c->p.attr.unary.kind = kinds[i];
@@ -286,7 +275,7 @@ static void test_unary_positive(void **state)
     }
 }
 
-static void test_reduce(void **state)
+TEST(test_reduce)
 {
     static const float e[KERN_REDUCE_KIND_COUNT][3] = {
         [KERN_REDUCE_MEAN] = {0.0625f, 0.125f, -0.5f},
@@ -298,7 +287,6 @@ static void test_reduce(void **state)
         [KERN_REDUCE_L2] = {1.677051f, 1.8371173f, 1.5f},
     };
 
-    (void)state;
     for (int kind = 0; kind < KERN_REDUCE_KIND_COUNT; kind++) {
         struct ref_case *c = ref_new(KERN_REDUCE);
         c->p.attr.reduce.kind = (enum kern_reduce_kind)kind;
@@ -309,7 +297,7 @@ static void test_reduce(void **state)
 }
 
 /* numpy: the remainder has the divisor's sign; comparisons give 0 and 1. */
-static void test_binary(void **state)
+TEST(test_binary)
 {
     static const float a[] = {-7, 2, 0}, b[] = {2, -3};
     static const struct {
@@ -332,7 +320,6 @@ static void test_binary(void **state)
         {KERN_OR, {1, 1, 1, 1, 1, 1}},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct ref_case *c = ref_new(KERN_BINARY);
         c->p.attr.binary.kind = cases[i].kind;
@@ -342,13 +329,12 @@ static void test_binary(void **state)
     }
 }
 
-static void test_power(void **state)
+TEST(test_power)
 {
     static const float a[] = {2, 9, -2, 0}, b[] = {-1, 0.5f, 3, 0};
     static const float e[] = {0.5f, 3, -8, 1};
     struct ref_case *c = ref_new(KERN_BINARY);
 
-    (void)state;
     c->p.attr.binary.kind = KERN_POW;
     ref_in(c, 0, a, DIMS(4));
     ref_in(c, 1, b, DIMS(4));
@@ -357,7 +343,7 @@ static void test_power(void **state)
 
 /* Exact where double is not, saturating where int64 is not enough, and never
  * a trap. */
-static void test_binary_integers(void **state)
+TEST(test_binary_integers)
 {
     static const int64_t big = INT64_C(9007199254740993); /* 2^53 + 1 */
     static const struct {
@@ -384,7 +370,6 @@ static void test_binary_integers(void **state)
         {KERN_MAX, 9007199254740993, 9007199254740992, 9007199254740993},
     };
 
-    (void)state;
     assert_true(big == cases[0].e);
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct ref_case *c = ref_new(KERN_BINARY);
@@ -401,7 +386,7 @@ static void test_binary_integers(void **state)
     }
 }
 
-static void test_prelu_where(void **state)
+TEST(test_prelu_where)
 {
     static const float x[] = {-2, 3, -4, 5}, slope[] = {0.5f, 2};
     static const float prelu[] = {-1, 3, -8, 5};
@@ -410,7 +395,6 @@ static void test_prelu_where(void **state)
     static const float where[] = {-2, 9, -4, 9};
     struct ref_case *c = ref_new(KERN_PRELU);
 
-    (void)state;
     ref_in(c, 0, x, DIMS(1, 2, 2));
     ref_in(c, 1, slope, DIMS(2, 1));
     REF_EXPECT(c, prelu, 1, 2, 2);
@@ -421,12 +405,11 @@ static void test_prelu_where(void **state)
     REF_EXPECT(c, where, 2, 2);
 }
 
-static void test_arg_reduce(void **state)
+TEST(test_arg_reduce)
 {
     static const float x[] = {3, 1, 3, 1, 2, 2};
     static const int64_t e[4][2] = {{0, 1}, {2, 2}, {1, 0}, {1, 0}};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct ref_case *c = ref_new(KERN_ARG_REDUCE);
         int64_t out[2] = {-1, -1};
@@ -441,14 +424,13 @@ static void test_arg_reduce(void **state)
     }
 }
 
-static void test_gather(void **state)
+TEST(test_gather)
 {
     static const float x[] = {1, 2, 3, 4, 5, 6};
     static const int64_t list[] = {2, -3, -1, 0};
     static const float e[] = {3, 1, 3, 1, 6, 4, 6, 4};
     struct ref_case *c = ref_new(KERN_GATHER);
 
-    (void)state;
     c->p.attr.gather.axis = 1;
     ref_in(c, 0, x, DIMS(2, 3));
     ref_data(c, 1, INFER_I64, list, DIMS(2, 2));
@@ -456,13 +438,12 @@ static void test_gather(void **state)
 }
 
 /* An index outside is named; nothing is read there. */
-static void test_gather_outside(void **state)
+TEST(test_gather_outside)
 {
     static const float x[] = {1, 2, 3};
     static const int32_t lists[] = {3, -4};
     static const char *const words[] = {"index 3 ", "index -4 "};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct ref_case *c = ref_new(KERN_GATHER);
         ref_in(c, 0, x, DIMS(3));
@@ -472,7 +453,7 @@ static void test_gather_outside(void **state)
     }
 }
 
-static void test_pad(void **state)
+TEST(test_pad)
 {
     static const float x[] = {1, 2, 3, 4};
     static const float constant[] = {7, 7, 1, 2, 3};
@@ -490,7 +471,6 @@ static void test_pad(void **state)
         {KERN_PAD_WRAP, 5, 2, wrap},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct ref_case *c = ref_new(KERN_PAD);
         const int64_t n = 4 + cases[i].begin + cases[i].end;
@@ -504,7 +484,7 @@ static void test_pad(void **state)
 }
 
 /* Truncation toward zero, saturation, truth. */
-static void test_copy_types(void **state)
+TEST(test_copy_types)
 {
     static const float x[] = {-1.75f, 1.75f, 300, 0};
     static const uint8_t bytes[] = {0, 1, 255, 0}, truth[] = {1, 1, 1, 0};
@@ -512,7 +492,6 @@ static void test_copy_types(void **state)
     unsigned char out[16];
     struct ref_case *c = ref_new(KERN_COPY);
 
-    (void)state;
     ref_in(c, 0, x, DIMS(4));
     ref_out(c, INFER_U8, out, DIMS(4));
     assert_int_equal(ref_launch(c), 0);
@@ -527,7 +506,7 @@ static void test_copy_types(void **state)
 }
 
 /* Reversed, transposed and repeated views of 1 2 3 4 5 6. */
-static void test_copy_strides(void **state)
+TEST(test_copy_strides)
 {
     static const float x[] = {1, 2, 3, 4, 5, 6};
     static const float reversed[] = {6, 5, 4, 3, 2, 1};
@@ -535,7 +514,6 @@ static void test_copy_strides(void **state)
     static const float repeated[] = {1, 1, 2, 2, 3, 3};
     struct ref_case *c = ref_new(KERN_COPY);
 
-    (void)state;
     ref_in(c, 0, x + 5, DIMS(6));
     c->p.in[0].stride[0] = -1;
     REF_EXPECT(c, reversed, 6);

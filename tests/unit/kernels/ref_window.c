@@ -5,7 +5,7 @@
 #include "kernels/input_scale.h"
 #include "tests/unit/kernels/ref_case.h"
 
-static void test_conv2d(void **state)
+TEST(test_conv2d)
 {
     static const float e[] = {
         0,       0,       0,       0,       0.4375f, 0,       0.4375f, 0,
@@ -16,7 +16,6 @@ static void test_conv2d(void **state)
         0,       1.25f,   0.9375f, 1.3125f, 0,       1.1875f, 0.9375f, 0.75f};
     struct ref_case *c = ref_new(KERN_CONV_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 4, 4, 5));
     ref_ramp(c, 1, 5, 7, DIMS(4, 2, 3, 2));
     ref_ramp(c, 2, 3, 5, DIMS(4));
@@ -29,7 +28,7 @@ static void test_conv2d(void **state)
     REF_EXPECT(c, e, 1, 4, 3, 4);
 }
 
-static void test_conv1d(void **state)
+TEST(test_conv1d)
 {
     static const float e[] = {0.25f,    0.4375f,  2,       -1.375f,  0.125f,
                               -1.0625f, -1.25f,   1.125f,  0.4375f,  0.9375f,
@@ -38,7 +37,6 @@ static void test_conv1d(void **state)
                               -0.375f,  -1.0625f, 1.8125f, -1.0625f};
     struct ref_case *c = ref_new(KERN_CONV_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(2, 2, 6));
     ref_ramp(c, 1, 5, 7, DIMS(3, 2, 3));
     c->p.attr.conv = (struct kern_conv){.groups = 1,
@@ -49,7 +47,7 @@ static void test_conv1d(void **state)
     REF_EXPECT(c, e, 2, 3, 4);
 }
 
-static void test_conv3d(void **state)
+TEST(test_conv3d)
 {
     static const float e[] = {-0.625f, 0.3125f,  1.5f,    0.375f,
                               0.125f,  -1.6875f, -1.875f, -0.9375f,
@@ -57,7 +55,6 @@ static void test_conv3d(void **state)
                               0.5625f, -0.3125f, 0.6875f, -0.1875f};
     struct ref_case *c = ref_new(KERN_CONV_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 2, 3, 3, 3));
     ref_ramp(c, 1, 5, 7, DIMS(2, 2, 2, 2, 2));
     c->p.attr.conv = (struct kern_conv){.groups = 1,
@@ -68,14 +65,13 @@ static void test_conv3d(void **state)
     REF_EXPECT(c, e, 1, 2, 2, 2, 2);
 }
 
-static void test_depthwise(void **state)
+TEST(test_depthwise)
 {
     static const float e[] = {1.0625f,  -0.25f,   -0.8125f, -0.0625f,
                               0.75f,    -1.3125f, 0.75f,    -0.625f,
                               -0.8125f, 0.5f,     1.0625f,  -1.0625f};
     struct ref_case *c = ref_new(KERN_CONV_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 3, 3, 3));
     ref_ramp(c, 1, 5, 7, DIMS(3, 1, 2, 2));
     c->p.attr.conv =
@@ -83,7 +79,7 @@ static void test_depthwise(void **state)
     REF_EXPECT(c, e, 1, 3, 2, 2);
 }
 
-static void test_conv_transpose(void **state)
+TEST(test_conv_transpose)
 {
     static const float e[] = {
         0,        -0.5f, 0.125f,  -0.5f, -1.25f,   -0.5f, -0.25f,
@@ -96,7 +92,6 @@ static void test_conv_transpose(void **state)
         0.125f,   0.25f, -0.5f,   0.25f, 0.875f,   0.25f, -0.25f};
     struct ref_case *c = ref_new(KERN_CONV_TRANSPOSE_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 4, 2, 3));
     ref_ramp(c, 1, 5, 7, DIMS(4, 1, 3, 2));
     ref_ramp(c, 2, 3, 5, DIMS(2));
@@ -108,39 +103,36 @@ static void test_conv_transpose(void **state)
     REF_EXPECT(c, e, 1, 2, 4, 7);
 }
 
-static void test_dense(void **state)
+TEST(test_dense)
 {
     static const float e[] = {0.6875f,  1.125f,  -0.5625f, -0.125f,
                               -1.3125f, -0.375f, -1.125f,  -0.1875f};
     struct ref_case *c = ref_new(KERN_DENSE_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(2, 3));
     ref_ramp(c, 1, 5, 7, DIMS(4, 3));
     ref_ramp(c, 2, 3, 5, DIMS(4));
     REF_EXPECT(c, e, 2, 4);
 }
 
-static void test_matmul(void **state)
+TEST(test_matmul)
 {
     static const float e[] = {
         0.5625f, -1,    -1.5f, 0.3125f, 0.8125f, 0.5625f, 0.1875f, -1.5f,
         -1.5f,   0.25f, -1.5f, 0.1875f, 0.25f,   -1.5f,   0.3125f, -1.5f};
     struct ref_case *c = ref_new(KERN_MATMUL);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(2, 1, 2, 3));
     ref_ramp(c, 1, 5, 7, DIMS(2, 3, 2));
     c->p.attr.matmul.alpha = 1;
     REF_EXPECT(c, e, 2, 2, 2, 2);
 }
 
-static void test_pool_max(void **state)
+TEST(test_pool_max)
 {
     static const float e[] = {1, 1.25f, 1.25f, 1, 1, 1.25f, 0.75f, 1, 0.5f};
     struct ref_case *c = ref_new(KERN_POOL_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
     c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_MAX,
                                         .count_include_pad = false,
@@ -152,12 +144,11 @@ static void test_pool_max(void **state)
     REF_EXPECT(c, e, 1, 1, 3, 3);
 }
 
-static void test_pool_max_ceil(void **state)
+TEST(test_pool_max_ceil)
 {
     static const float e[] = {1, 1.25f, 0.25f, 1, 0.75f, 0.5f};
     struct ref_case *c = ref_new(KERN_POOL_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
     c->p.in[0].dim[3] = 4;
     c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_MAX,
@@ -170,12 +161,11 @@ static void test_pool_max_ceil(void **state)
     REF_EXPECT(c, e, 1, 1, 3, 2);
 }
 
-static void test_pool_max_dilation(void **state)
+TEST(test_pool_max_dilation)
 {
     static const float e[] = {0.5f, 1.25f, 1.25f, 1, 1, 1, 0.75f, 0.5f, 1.25f};
     struct ref_case *c = ref_new(KERN_POOL_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
     c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_MAX,
                                         .count_include_pad = false,
@@ -187,14 +177,13 @@ static void test_pool_max_dilation(void **state)
     REF_EXPECT(c, e, 1, 1, 3, 3);
 }
 
-static void test_pool_average(void **state)
+TEST(test_pool_average)
 {
     static const float e[] = {
         -0.125f,       0.20833333f, 0.3125f, -0.29166667f, -0.11111111f,
         -0.083333333f, 0,           -0.125f, -0.25f};
     struct ref_case *c = ref_new(KERN_POOL_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
     c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_AVERAGE,
                                         .count_include_pad = false,
@@ -206,14 +195,13 @@ static void test_pool_average(void **state)
     REF_EXPECT(c, e, 1, 1, 3, 3);
 }
 
-static void test_pool_average_pad(void **state)
+TEST(test_pool_average_pad)
 {
     static const float e[] = {
         -0.055555556f, 0.13888889f, 0.13888889f,   -0.19444444f, -0.11111111f,
         -0.055555556f, 0,           -0.083333333f, -0.11111111f};
     struct ref_case *c = ref_new(KERN_POOL_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
     c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_AVERAGE,
                                         .count_include_pad = true,
@@ -225,14 +213,13 @@ static void test_pool_average_pad(void **state)
     REF_EXPECT(c, e, 1, 1, 3, 3);
 }
 
-static void test_pool_average_ceil(void **state)
+TEST(test_pool_average_ceil)
 {
     static const float e[] = {-0.055555556f, 0.13888889f,  0.041666667f,
                               -0.19444444f,  -0.11111111f, -0.25f,
                               -0.083333333f, 0.041666667f, 0};
     struct ref_case *c = ref_new(KERN_POOL_FPROP);
 
-    (void)state;
     ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
     c->p.in[0].dim[3] = 4;
     c->p.in[0].dim[2] = 4;
@@ -247,13 +234,12 @@ static void test_pool_average_ceil(void **state)
 }
 
 /* y = act(x W^T + bias + r), and act(...) + r with residual_last. */
-static void test_epilogue_order(void **state)
+TEST(test_epilogue_order)
 {
     static const float x[] = {1, 2}, w[] = {1, 1, -1, -1}, bias[] = {1, -1};
     static const float r[] = {-5, 5};
     static const float inside[] = {0, 1}, behind[] = {-1, 5};
 
-    (void)state;
     for (int last = 0; last < 2; last++) {
         struct ref_case *c = ref_new(KERN_DENSE_FPROP);
         ref_in(c, 0, x, DIMS(1, 2));
@@ -267,11 +253,10 @@ static void test_epilogue_order(void **state)
 }
 
 /* A window that holds nothing gives 0. */
-static void test_pool_empty_window(void **state)
+TEST(test_pool_empty_window)
 {
     static const float x[] = {-3}, e[] = {0, -3, 0};
 
-    (void)state;
     for (int kind = 0; kind < 2; kind++) {
         struct ref_case *c = ref_new(KERN_POOL_FPROP);
         ref_in(c, 0, x, DIMS(1, 1, 1));
@@ -286,14 +271,13 @@ static void test_pool_empty_window(void **state)
 }
 
 /* Vectors count as a row and as a column; alpha scales. */
-static void test_matmul_vectors(void **state)
+TEST(test_matmul_vectors)
 {
     static const float m[] = {1, 2, 3, 4}, v[] = {10, 100};
     static const float row[] = {155, 210}, column[] = {105, 215};
     static const float dot[] = {5050}, transposed[] = {155, 210};
     struct ref_case *c = ref_new(KERN_MATMUL);
 
-    (void)state;
     c->p.attr.matmul.alpha = 0.5f;
     ref_in(c, 0, v, DIMS(2));
     ref_in(c, 1, m, DIMS(2, 2));
@@ -323,7 +307,7 @@ static void test_matmul_vectors(void **state)
 
 /* Two images of two channels of one pixel and one of padding, windows of two:
  * what the factors make of the input is the input of the sums. */
-static void test_input_scale(void **state)
+TEST(test_input_scale)
 {
     static const float x[] = {1, 2, 3, 4}, w[] = {1, 10, 100, 1000};
     static const float factors[] = {2, 3, 5, -7};
@@ -331,7 +315,6 @@ static void test_input_scale(void **state)
     float y[4];
     struct ref_case *c = ref_new(KERN_CONV_FPROP);
 
-    (void)state;
     ref_in(c, 0, x, DIMS(2, 2, 1));
     ref_in(c, 1, w, DIMS(1, 2, 2));
     ref_in(c, INPUT_SCALE_IN, factors, DIMS(2, 2, 1));
@@ -373,14 +356,13 @@ static struct ref_case *make_bn_stats(float *y, float *bn_stats)
     return c;
 }
 
-static void test_bn_stats(void **state)
+TEST(test_bn_stats)
 {
     /* Mean and squares of 1..8, then of 9..12. */
     static const float e[] = {4.5f, -24.5f, 42, 3570, 10.5f, 61.5f, 5, 2209};
     float y[24], bn_stats[8];
     struct ref_case *c = make_bn_stats(y, bn_stats);
 
-    (void)state;
     if (ref_launch(c) < 0)
         fail_msg("%s", c->err.text);
     assert_memory_equal(bn_stats, e, sizeof(e));
@@ -389,13 +371,12 @@ static void test_bn_stats(void **state)
 }
 
 /* Batch norm makes the same of moments as of what they were taken from. */
-static void test_moments_joined(void **state)
+TEST(test_moments_joined)
 {
     static const float ones[] = {1, 1}, zeros[] = {0, 0};
     float y[24], bn_stats[8], norm[2][24], mean[2][2], inverse[2][2];
     struct ref_case *c = make_bn_stats(y, bn_stats);
 
-    (void)state;
     assert_int_equal(ref_launch(c), 0);
     free(c);
     for (int i = 0; i < 2; i++) {

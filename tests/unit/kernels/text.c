@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text from strangers, words that are nearly right, and how names end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kernels/base/text.h"
+#include "tests/unit/test.h"
 
 /* Examples of RFC 3629 and one of every fault it names. */
-static void test_utf8(void **state)
+TEST(test_utf8)
 {
     static const struct {
         const char *text;
@@ -34,7 +29,6 @@ static void test_utf8(void **state)
     };
     uint32_t code;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         const size_t bytes = strlen(row[i].text);
 
@@ -49,11 +43,10 @@ static void test_utf8(void **state)
     assert_true(text_is_utf8("", 0));
 }
 
-static void test_escape(void **state)
+TEST(test_escape)
 {
     char out[64], small[8];
 
-    (void)state;
     assert_int_equal(text_escape(out, sizeof(out), "a\nb"), 3);
     assert_string_equal(out, "a\nb");
     text_escape(out, sizeof(out), "\x1b[2J\xc3\xa9\xff");
@@ -66,11 +59,10 @@ static void test_escape(void **state)
     assert_string_equal(small, "abcde");
 }
 
-static void test_distance(void **state)
+TEST(test_distance)
 {
     char a[101], b[101];
 
-    (void)state;
     assert_int_equal(text_distance("", ""), 0);
     assert_int_equal(text_distance("", "abc"), 3);
     assert_int_equal(text_distance("kitten", "sitting"), 3);
@@ -83,9 +75,8 @@ static void test_distance(void **state)
     assert_int_equal(text_distance(a, b), 0);
 }
 
-static void test_ends(void **state)
+TEST(test_ends)
 {
-    (void)state;
     assert_true(text_begins("cuda:0", "cuda"));
     assert_true(text_begins("cuda", ""));
     assert_false(text_begins("cud", "cuda"));

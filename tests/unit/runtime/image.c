@@ -34,7 +34,7 @@ static uint32_t picture_crc(const struct infer_image *image)
 
 /* Image.fromarray(test_picture(23, 17)).resize((w, h), FILTER) of Pillow 13:
  * crc32(tobytes()). */
-static void test_resize_equals_pillow(void **state)
+TEST(test_resize_equals_pillow)
 {
     static const struct {
         enum graph_filter filter;
@@ -60,7 +60,6 @@ static void test_resize_equals_pillow(void **state)
     struct infer_image in = test_picture(23, 17), out;
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
         assert_int_equal(image_resize(&in, expected[i].width,
                                       expected[i].height, expected[i].filter,
@@ -136,14 +135,13 @@ static void check_png(const char *path, void *user)
     infer_image_free(&image);
 }
 
-static void test_png_suites(void **state)
+TEST(test_png_suites)
 {
     struct png_case c = {0};
     char top[2048];
     FILE *f;
     size_t got;
 
-    (void)state;
     REQUIRE_DATA("png-tests", top);
     c.top = top;
     c.table = calloc(1, 1 << 20);
@@ -207,12 +205,11 @@ static void check_jpeg_pair(const char *path, void *user)
     infer_image_free(&b);
 }
 
-static void test_jpeg_reference(void **state)
+TEST(test_jpeg_reference)
 {
     struct outcome o = {0};
     char top[2048];
 
-    (void)state;
     REQUIRE_DATA("jpeg-tests/reftest", top);
     walk_files(top, check_jpeg_pair, &o);
     print_message("%d read, %d refused\n", o.read, o.refused);
@@ -258,11 +255,10 @@ static void check_near_ppm(const char *jpeg, const char *ppm, int most,
  * at most 3 levels, and 0.19 on the average.  testimgint was compressed once
  * more; Pillow's decode of it is 17 levels away at most, 0.47 on the average.
  */
-static void test_jpeg_near_djpeg(void **state)
+TEST(test_jpeg_near_djpeg)
 {
     char path[2048], again[2048], ppm[2048];
 
-    (void)state;
     REQUIRE_DATA("jpeg-tests/libjpeg-turbo/testorig.jpg", path);
     REQUIRE_DATA("jpeg-tests/libjpeg-turbo/testimgint.jpg", again);
     REQUIRE_DATA("jpeg-tests/libjpeg-turbo/testorig.ppm", ppm);
@@ -287,12 +283,11 @@ static void survive(const char *path, void *user)
     }
 }
 
-static void test_jpeg_crashers(void **state)
+TEST(test_jpeg_crashers)
 {
     struct outcome o = {0};
     char top[2048];
 
-    (void)state;
     REQUIRE_DATA("jpeg-tests/crashtest", top);
     walk_files(top, survive, &o);
     print_message("%d read, %d refused\n", o.read, o.refused);
@@ -300,12 +295,11 @@ static void test_jpeg_crashers(void **state)
     assert_true(o.refused > 60);
 }
 
-static void test_photographs(void **state)
+TEST(test_photographs)
 {
     struct outcome o = {0};
     char top[2048];
 
-    (void)state;
     REQUIRE_DATA("photos", top);
     walk_files(top, survive, &o);
     assert_int_equal(o.read, 14);
@@ -345,24 +339,22 @@ static void damage(const char *path)
     free(file.data);
 }
 
-static void test_damage(void **state)
+TEST(test_damage)
 {
     char path[2048];
 
-    (void)state;
     REQUIRE_DATA("png-tests/pngsuite/primary/basi3p04.png", path);
     damage(path);
     REQUIRE_DATA("jpeg-tests/reftest/grayscale_16x24_sampling2x2.jpg", path);
     damage(path);
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
     struct infer_image image;
     struct infer_error err = {0};
     char path[2048];
 
-    (void)state;
     assert_int_equal(infer_image_decode("", 0, 0, &err, &image), INFER_EFORMAT);
     assert_int_equal(infer_image_decode("GIF89a", 6, 0, &err, &image),
                      INFER_EUNSUPPORTED);

@@ -3,10 +3,6 @@
  * process takes at most twice the file and 64 MiB.  Each file is written by
  * one child and read by another, so that the peak of the second is that of
  * reading. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +12,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include <cmocka.h>
-
 #include "libinfer/graph/model_file.h"
+#include "tests/unit/test.h"
 #include "tests/unit/weights/protobuf_writer.h"
 #include "weights/weights.h"
 
@@ -431,7 +426,7 @@ static uint64_t peak_of(reader_fn *read, const char *words)
     return (uint64_t)usage.ru_maxrss << 10;
 }
 
-static void test_peaks(void **state)
+TEST(test_peaks)
 {
     static const struct {
         const char *name;
@@ -473,7 +468,6 @@ static void test_peaks(void **state)
     bool within = true;
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         struct stat st;
         uint64_t allowed, peak;

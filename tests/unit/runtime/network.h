@@ -3,20 +3,15 @@
 #ifndef TESTS_UNIT_RUNTIME_NETWORK_H
 #define TESTS_UNIT_RUNTIME_NETWORK_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "include/infer.h"
 #include "libinfer/graph/graph.h"
 #include "libinfer/model/model.h"
+#include "tests/unit/test.h"
 
 /* Numbers from a fixed sequence: xorshift, so that failures repeat. */
 static inline uint32_t random_bits(uint64_t *state)

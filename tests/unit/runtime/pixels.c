@@ -158,11 +158,10 @@ static struct graph_preprocess imagenet(void)
     return p;
 }
 
-static void test_same_scores(void **state)
+TEST(test_same_scores)
 {
     struct graph_preprocess p = imagenet();
 
-    (void)state;
     p.policy = GRAPH_RESIZE_SHORTER;
     p.resize = 14;
     compare(&p, 3, 12, 12, 3);
@@ -182,13 +181,12 @@ static void test_same_scores(void **state)
 }
 
 /* What the layers compute is not done twice. */
-static void test_takes_pixels_once(void **state)
+TEST(test_takes_pixels_once)
 {
     const struct graph_preprocess p = imagenet();
     struct infer_model *planes = make_model(3, 12, 9, &p), *pixels, *again;
     struct infer_error err = {0};
 
-    (void)state;
     assert_int_equal(infer_model_take_pixels(planes, 0, &err, &pixels), 0);
     infer_model_close(&planes);
     assert_int_equal(infer_model_take_pixels(pixels, 0, &err, &again),
@@ -197,7 +195,7 @@ static void test_takes_pixels_once(void **state)
     infer_model_close(&pixels);
 }
 
-static void test_names_what_is_wrong(void **state)
+TEST(test_names_what_is_wrong)
 {
     struct infer_model *model = make_model(3, 12, 9, NULL), *out;
     uint64_t random = 7;
@@ -205,7 +203,6 @@ static void test_names_what_is_wrong(void **state)
     struct infer_error err = {0};
     uint8_t few[3 * 12 * 9 - 1];
 
-    (void)state;
     assert_int_equal(infer_model_take_pixels(NULL, 0, &err, &out),
                      INFER_EARGUMENT);
     assert_int_equal(infer_model_take_pixels(model, 0, &err, NULL),

@@ -3,18 +3,13 @@
  * normalisation, and as wconv folds it and a session runs it, it has the same
  * pictures of MNIST right. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "libinfer/graph/model_file.h"
 #include "tests/unit/graph/data.h"
+#include "tests/unit/test.h"
 #include "tools/train/train.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
@@ -159,7 +154,7 @@ static struct loader *open_pictures(struct data_set *set)
     return l;
 }
 
-static void folding_loses_nothing(void **state)
+TEST(folding_loses_nothing)
 {
     float before[BATCH * CLASSES], after[BATCH * CLASSES];
     struct data_set set;
@@ -170,7 +165,6 @@ static void folding_loses_nothing(void **state)
     int64_t right = 0, folded = 0;
     double largest = 0;
 
-    (void)state;
     assert_int_equal(device_open("cpu", 1, NULL, NULL, &cpu), 0);
     n = make_net(&cpu);
     for (int i = 0; i < PICTURES / BATCH; i++) {

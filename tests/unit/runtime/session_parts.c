@@ -71,7 +71,7 @@ static void assert_same(const struct infer_array *a,
 
 /* With the reference the parts give the bits of the whole.  Batches that parts
  * divide and that they do not; back to one seen before. */
-static void test_same_as_whole(void **state)
+TEST(test_same_as_whole)
 {
     static const int64_t batches[] = {4, 5, 7, 9, 4};
     struct infer_model *model = model_of(wide_network());
@@ -80,7 +80,6 @@ static void test_same_as_whole(void **state)
     uint64_t seed = 7;
     size_t i;
 
-    (void)state;
     for (int threads = 1; threads < 4; threads++) {
         struct infer_session *parts =
             open_session(model, INFER_BACKEND_REF, threads, false);
@@ -110,7 +109,7 @@ static void test_same_as_whole(void **state)
 }
 
 /* With the fastest backend an image has the same bits in any batch. */
-static void test_same_as_single(void **state)
+TEST(test_same_as_single)
 {
     struct infer_model *model = model_of(wide_network());
     struct infer_session *parts =
@@ -122,7 +121,6 @@ static void test_same_as_single(void **state)
     struct infer_array x = array_of(&seed, DIMS(batch, 3, SIDE, SIDE));
     struct infer_array all, one, in = x;
 
-    (void)state;
     all = run(parts, &x, 1, 0);
     assert_non_null(parts->whole);
     /* The network was made for it: an image a part. */
@@ -144,7 +142,7 @@ static void test_same_as_single(void **state)
 }
 
 /* Inputs of another type are converted part by part. */
-static void test_converted_input(void **state)
+TEST(test_converted_input)
 {
     struct infer_model *model = model_of(wide_network());
     struct infer_session *s = open_session(model, INFER_BACKEND_REF, 1, false);
@@ -153,7 +151,6 @@ static void test_converted_input(void **state)
     struct infer_array a, b;
     size_t count = x.bytes / sizeof(float);
 
-    (void)state;
     half.dtype = INFER_F16;
     half.bytes = x.bytes / 2;
     half.data = malloc(half.bytes);
@@ -174,7 +171,7 @@ static void test_converted_input(void **state)
 
 /* ---- what a session tells ------------------------------------------ */
 
-static void test_told(void **state)
+TEST(test_told)
 {
     struct infer_model *model = model_of(wide_network());
     struct infer_session *s = open_session(model, INFER_BACKEND_REF, 1, false);
@@ -187,7 +184,6 @@ static void test_told(void **state)
     struct infer_layer_info layer, same;
     struct infer_error err = {0};
 
-    (void)state;
     y = run(s, &x, 1, 1);
     assert_non_null(s->whole);
     /* Outputs can be read, of the whole batch, as without parts. */
@@ -225,7 +221,7 @@ static void test_told(void **state)
 }
 
 /* A batch of few images, or with little to them, is run whole. */
-static void test_small_runs_whole(void **state)
+TEST(test_small_runs_whole)
 {
     struct graph *g = graph_new();
     struct infer_model *model;
@@ -234,7 +230,6 @@ static void test_small_runs_whole(void **state)
     struct infer_array x;
     int w, y;
 
-    (void)state;
     assert_non_null(g);
     y = input(g, "x", DIMS(-1, 100));
     w = weights(g, &seed, DIMS(200, 100));
@@ -405,7 +400,7 @@ static void fill(struct probe *p, int which)
     }
 }
 
-static void test_which_graphs(void **state)
+TEST(test_which_graphs)
 {
     static const bool apart[] = {
         true, false, false, true,  false, true, false, false, true,
@@ -413,7 +408,6 @@ static void test_which_graphs(void **state)
         true, true,  true,  false, false, true, false, true};
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof apart / sizeof apart[0]; i++) {
         struct probe p = {.g = graph_new(), .state = 23};
         const struct graph_shape many[2] = {{4, {6, 4, 4, 4}}, {2, {6, 6}}};

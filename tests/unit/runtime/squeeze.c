@@ -174,7 +174,7 @@ static int check(int how, enum infer_backend backend)
     return layers;
 }
 
-static void test_taken(void **state)
+TEST(test_taken)
 {
     static const int hows[] = {
         0,
@@ -192,13 +192,12 @@ static void test_taken(void **state)
         JOINED | ALONE,
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof hows / sizeof hows[0]; i++)
         if (check(hows[i], INFER_BACKEND_REF) != 1)
             fail_msg("0x%x: is not one step", (unsigned)hows[i]);
 }
 
-static void test_left(void **state)
+TEST(test_left)
 {
     static const int hows[] = {
         MAXIMUM,   MAXIMUM | BY_REDUCE,
@@ -208,16 +207,14 @@ static void test_left(void **state)
         WINDOW,
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof hows / sizeof hows[0]; i++)
         if (check(hows[i], INFER_BACKEND_REF) != 0)
             fail_msg("0x%x: is one step", (unsigned)hows[i]);
 }
 
 /* A backend without a row for it keeps its own kernels. */
-static void test_other_backend(void **state)
+TEST(test_other_backend)
 {
-    (void)state;
 #ifdef HAVE_ONEDNN
     assert_int_equal(check(0, INFER_BACKEND_ONEDNN), 0);
 #else

@@ -3,16 +3,12 @@
 #ifndef TESTS_UNIT_RUNTIME_TUNING_FILE_H
 #define TESTS_UNIT_RUNTIME_TUNING_FILE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/test.h"
 
 static char tuning_folder[] = "tuning-XXXXXX";
 static char tuning_inner[64]; /* not there at first: the cache makes it */

@@ -2,13 +2,8 @@
 /* How far arrays lie apart: what is infinite or no number must neither hide a
  * difference nor be one. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tools/difference.h"
 
 #define N 4

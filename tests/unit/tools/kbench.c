@@ -2,16 +2,12 @@
 /* kbench: the truth it holds kernels to, and the bench as a whole. */
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kernels/base/scalar.h"
 #include "kernels/reference.h"
+#include "tests/unit/test.h"
 #include "tests/unit/tools/kbench_problem.h"
 #include "tools/verify/verify.h"
 
@@ -89,9 +85,8 @@ static void expect_proof(const char *line, const char *precision, bool all)
     free(y);
 }
 
-static void test_proof(void **state)
+TEST(test_proof)
 {
-    (void)state;
     expect_proof("mb2ic8ih9oc12kh3ph1 +bias +residual +relu", "fp32", true);
     expect_proof("mb2ic8ih9oc12kh3ph1 +bias", "fp16", true);
     /* Pixels: strides, dilation, groups, pads that differ, a residual. */
@@ -114,7 +109,7 @@ static void test_proof(void **state)
 }
 
 /* Kernels that go through a transform are held to its bound. */
-static void test_proof_transform(void **state)
+TEST(test_proof_transform)
 {
     const struct kern_problem p =
         problem_of("mb2ic64ih28oc64oh28kh3ph1", "fp32");
@@ -126,7 +121,6 @@ static void test_proof_transform(void **state)
     char *y = whole_output(&p), text[384];
     double worst = 0;
 
-    (void)state;
     assert_int_equal(kb_proof_new(&p, SEED, &proof, &err), 0);
     assert_non_null(proof.tol[KB_WINOGRAD]);
     assert_non_null(proof.tol[KB_FOURIER]);
@@ -143,7 +137,7 @@ static void test_proof_transform(void **state)
 }
 
 /* The bench as a whole: every candidate is right and has a time. */
-static void test_bench(void **state)
+TEST(test_bench)
 {
     const struct kern_problem p = problem_of("mb1ic8ih12oc8kh3ph1", "fp32");
     struct kb_cases cases = {0};
@@ -152,7 +146,6 @@ static void test_bench(void **state)
     struct infer_error err = {0};
     struct kb_proof proof;
 
-    (void)state;
     assert_int_equal(device_open("cpu", 1, NULL, &err, &cpu), 0);
     struct kb_case *c =
         kb_cases_add(&cases, &p, KB_FPROP, kb_precision_find("fp32"));

@@ -3,13 +3,7 @@
 #ifndef TESTS_UNIT_TOOLS_KBENCH_PROBLEM_H
 #define TESTS_UNIT_TOOLS_KBENCH_PROBLEM_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tools/kbench/kbench.h"
 
 static struct kern_problem problem_of(const char *text, const char *precision)

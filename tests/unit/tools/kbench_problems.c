@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kbench: problems from words, from sweeps and from models. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tests/unit/tools/kbench_problem.h"
 
 /* A printed line can be given back, and means the same. */
-static void test_lines(void **state)
+TEST(test_lines)
 {
     static const char *const lines[] = {
         "conv_fprop mb32ic64ih56oc64oh56kh3ph1 nhwc F32",
@@ -29,7 +25,6 @@ static void test_lines(void **state)
     };
     char text[256];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
         const struct kern_problem p = problem_of(lines[i], "fp32");
         kb_problem_text(&p, p.op == KERN_CONV_DGRAD ? KB_DGRAD : KB_FPROP, text,
@@ -41,7 +36,7 @@ static void test_lines(void **state)
 }
 
 /* The types that a line names are those of the run, or it is refused. */
-static void test_line_types(void **state)
+TEST(test_line_types)
 {
     static const char line[] = "conv_wgrad mb2ic8ih9oc16oh9kh3ph1 nhwc F16:F32";
     struct kb_figures f;
@@ -49,7 +44,6 @@ static void test_line_types(void **state)
     struct infer_error err = {0};
     char text[256];
 
-    (void)state;
     assert_int_equal(p.in[0].dtype, INFER_F16);
     assert_int_equal(p.out[0].dtype, INFER_F32);
     kb_problem_text(&p, KB_WGRAD, text, sizeof(text));
@@ -66,13 +60,12 @@ static void test_line_types(void **state)
                      INFER_EARGUMENT);
 }
 
-static void test_figures(void **state)
+TEST(test_figures)
 {
     struct kern_problem p = problem_of("mb4ic16ih32oc8kh3ph1", "fp16");
     struct kb_figures f;
     struct infer_error err;
 
-    (void)state;
     assert_int_equal(p.in[0].dtype, INFER_F16);
     assert_int_equal(p.out[0].dim[2], 32);
     assert_int_equal(p.attr.conv.pad_end[1], 1);
@@ -99,7 +92,7 @@ static void test_figures(void **state)
 
 /* The ways back have the tensors of their way forwards in other places, and no
  * epilogue. */
-static void test_directions(void **state)
+TEST(test_directions)
 {
     struct kern_problem p =
         problem_of("conv_dgrad mb4ic16ih32oc8oh16kh3sh2ph1 +relu", "fp16");
@@ -109,7 +102,6 @@ static void test_directions(void **state)
     struct infer_error err = {0};
     struct kb_figures f;
 
-    (void)state;
     assert_int_equal(p.op, KERN_CONV_DGRAD);
     assert_int_equal(p.n_in, 2);
     assert_int_equal(p.epilogue.act.kind, KERN_IDENTITY);
@@ -152,7 +144,7 @@ static void test_directions(void **state)
         INFER_EARGUMENT);
 }
 
-static void test_bad_lines(void **state)
+TEST(test_bad_lines)
 {
     static const char *const lines[] = {
         "mb",
@@ -170,7 +162,6 @@ static void test_bad_lines(void **state)
         "mb1ic4ih8oc4kh99999999",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
         struct infer_error err = {0};
         struct kb_figures f;
@@ -194,7 +185,7 @@ static void expect_sweep(const char *text, const char *name, int count,
     assert_memory_equal(s.value, value, (size_t)count * sizeof(*value));
 }
 
-static void test_sweeps(void **state)
+TEST(test_sweeps)
 {
     static const char *const bad[] = {
         "n",        "n=",    "=1",     "n=0:4",      "n=4:1",     "n=1:8:0",
@@ -202,7 +193,6 @@ static void test_sweeps(void **state)
     struct infer_error err;
     struct kb_sweep s;
 
-    (void)state;
     expect_sweep("n=1,4,16", "n", 3, (int64_t[]){1, 4, 16});
     expect_sweep("k=1:64:x4", "k", 4, (int64_t[]){1, 4, 16, 64});
     expect_sweep("hw=7:9", "hw", 3, (int64_t[]){7, 8, 9});
@@ -213,7 +203,7 @@ static void test_sweeps(void **state)
 }
 
 /* Every layer of a built-in network, repeats counted, epilogues fused. */
-static void test_layers(void **state)
+TEST(test_layers)
 {
     struct kb_request r = {.device = "cpu", .layout = KERN_NHWC, .extent = 224};
     struct kb_cases cases = {0};
@@ -221,7 +211,6 @@ static void test_layers(void **state)
     bool residual = false;
     int layers = 0;
 
-    (void)state;
     r.ops[KERN_CONV_FPROP] = true;
     if (kb_layers(&r, "resnet18", 8, KB_FPROP, kb_precision_find("fp16"),
                   &cases, &err))

@@ -2,25 +2,20 @@
 /* kbench: statistics, and the reports that are written of them. */
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tests/unit/tools/kbench_problem.h"
 
 /* ---- statistics ---------------------------------------------------- */
 
-static void test_stats(void **state)
+TEST(test_stats)
 {
     double odd[] = {5, 1, 3, 2, 4}, even[] = {4, 1, 3, 2}, one[] = {7};
     struct kb_stats s = kb_stats_of(odd, 5);
 
-    (void)state;
     assert_float_equal(s.min, 1, 0);
     assert_float_equal(s.median, 3, 0);
     assert_float_equal(s.p95, 4.8, 1e-12);
@@ -78,12 +73,11 @@ static void make_cases(struct kb_cases *cases)
     }
 }
 
-static void test_summary(void **state)
+TEST(test_summary)
 {
     struct kb_cases cases = {0};
     struct kb_summary s;
 
-    (void)state;
     make_cases(&cases);
     assert_float_equal(cases.item[0].ratio, 2, 1e-12);
     assert_float_equal(cases.item[1].ratio, 0.5, 1e-12);
@@ -101,14 +95,13 @@ static void test_summary(void **state)
     kb_cases_clear(&cases);
 }
 
-static void test_floor(void **state)
+TEST(test_floor)
 {
     struct kb_cases cases = {0};
     struct kb_peaks peaks = {.memory = {.value = 1e9},
                              .cache = {.value = 4e9},
                              .cache_bytes = 1 << 30};
 
-    (void)state;
     make_cases(&cases);
     struct kb_case *c = &cases.item[0];
     peaks.flops[0].value = 1e15;
@@ -222,13 +215,12 @@ static int walk_page(const char *s)
     return elements;
 }
 
-static void test_html(void **state)
+TEST(test_html)
 {
     static const char *const outside[] = {"http:",   "https:", " src=", "url(",
                                           "@import", "<link",  " href="};
     struct made m;
 
-    (void)state;
     make_report(&m);
     char *page = written(kb_html, &m.report);
     assert_true(walk_page(page) > 50);
@@ -253,14 +245,13 @@ static void write_json(const struct kb_report *r, FILE *f)
 }
 
 /* A run against what it wrote itself, with times changed. */
-static void test_compare(void **state)
+TEST(test_compare)
 {
     char path[] = "/tmp/kbench-test-XXXXXX";
     struct infer_error err = {0};
     struct kb_change change;
     struct made m;
 
-    (void)state;
     make_report(&m);
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -297,11 +288,10 @@ static void test_compare(void **state)
     free_report(&m);
 }
 
-static void test_json(void **state)
+TEST(test_json)
 {
     struct made m;
 
-    (void)state;
     make_report(&m);
     char *text = written(write_json, &m.report);
     cJSON *json = cJSON_Parse(text);
@@ -334,12 +324,11 @@ static int count_fields(const char **at)
     return n;
 }
 
-static void test_csv(void **state)
+TEST(test_csv)
 {
     struct made m;
     int lines = 0;
 
-    (void)state;
     make_report(&m);
     char *text = written(kb_csv, &m.report);
     const char *at = text;

@@ -2,15 +2,10 @@
 /* The parts of train that need no network: random numbers, learning rates,
  * augmentation, the order of pictures, batches, the log. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tools/train/data/augment.h"
 #include "tools/train/data/data.h"
 #include "tools/train/data/loader.h"
@@ -23,7 +18,7 @@
 
 /* ---- random numbers ------------------------------------------------ */
 
-static void random_depends_on_its_place(void **state)
+TEST(random_depends_on_its_place)
 {
     struct random a = random_at(7, RANDOM_SHUFFLE, 1);
     struct random again = random_at(7, RANDOM_SHUFFLE, 1);
@@ -32,7 +27,6 @@ static void random_depends_on_its_place(void **state)
     struct random seed = random_at(8, RANDOM_SHUFFLE, 1);
     int same[3] = {0};
 
-    (void)state;
     for (int i = 0; i < 64; i++) {
         const uint32_t x = random_u32(&a);
 
@@ -45,13 +39,12 @@ static void random_depends_on_its_place(void **state)
         assert_true(same[i] < 2);
 }
 
-static void random_is_uniform_and_normal(void **state)
+TEST(random_is_uniform_and_normal)
 {
     struct random r = random_at(1, RANDOM_WEIGHTS, 0);
     double sum = 0, squares = 0;
     int below[5] = {0};
 
-    (void)state;
     for (int i = 0; i < 50000; i++) {
         const double x = (double)random_normal(&r);
         const float u = random_unit(&r);
@@ -70,11 +63,10 @@ static void random_is_uniform_and_normal(void **state)
 /* ---- learning rates ------------------------------------------------ */
 
 /* Values by the formulas of PyTorch's schedulers and of Caffe. */
-static void rates_are_as_published(void **state)
+TEST(rates_are_as_published)
 {
     struct policy p;
 
-    (void)state;
     policy_init(&p, POLICY_STEP, 0.1);
     p.mark[0] = 10;
     p.marks = 1;
@@ -100,11 +92,10 @@ static void rates_are_as_published(void **state)
 }
 
 /* OneCycleLR(max_lr=0.01, total_steps=100): its first, highest and last. */
-static void one_cycle_rises_and_falls(void **state)
+TEST(one_cycle_rises_and_falls)
 {
     struct policy p;
 
-    (void)state;
     policy_init(&p, POLICY_ONECYCLE, 0.01);
     p.total = 100;
     NEAR(policy_rate(&p, 0), 0.0004);
@@ -113,11 +104,10 @@ static void one_cycle_rises_and_falls(void **state)
     assert_true(policy_rate(&p, 15) < 0.01 && policy_rate(&p, 15) > 0.0004);
 }
 
-static void warmup_comes_first(void **state)
+TEST(warmup_comes_first)
 {
     struct policy p;
 
-    (void)state;
     policy_init(&p, POLICY_COSINE, 1);
     p.warmup = 4;
     p.total = 14;
@@ -129,12 +119,11 @@ static void warmup_comes_first(void **state)
 
 /* ---- augmentation -------------------------------------------------- */
 
-static void words_of_augmentation(void **state)
+TEST(words_of_augmentation)
 {
     struct augment a;
     const char *bad = NULL;
 
-    (void)state;
     assert_true(augment_parse("flip,crop:2,cutout,affine:5", &a, &bad));
     assert_true(a.flip && a.crop == 2 && a.cutout == 8 && a.turn == 5);
     assert_true(augment_parse("none", &a, &bad));
@@ -154,13 +143,12 @@ static void words_of_augmentation(void **state)
 }
 
 /* A flip reverses rows; a crop moves by at most its pad and brings zeros. */
-static void pictures_change_as_asked(void **state)
+TEST(pictures_change_as_asked)
 {
     struct augment flip = {.flip = true}, crop = {.crop = 1};
     uint8_t scratch[12];
     int flipped = 0, moved = 0;
 
-    (void)state;
     for (uint64_t i = 0; i < 100; i++) {
         uint8_t x[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
         struct random r = random_at(1, RANDOM_AUGMENT, i);
@@ -185,12 +173,11 @@ static void pictures_change_as_asked(void **state)
 }
 
 /* A square of zeros, cut off at the edges, in the same place of every plane. */
-static void cutout_blanks_a_square(void **state)
+TEST(cutout_blanks_a_square)
 {
     const struct augment a = {.cutout = 4};
     int whole = 0;
 
-    (void)state;
     for (uint64_t i = 0; i < 100; i++) {
         struct random r = random_at(1, RANDOM_AUGMENT, i);
         int left = 8, top = 8, right = -1, bottom = -1, blank = 0;
@@ -217,14 +204,13 @@ static void cutout_blanks_a_square(void **state)
     assert_in_range(whole, 20, 60);
 }
 
-static void affine_of_nothing_is_the_picture(void **state)
+TEST(affine_of_nothing_is_the_picture)
 {
     const struct augment a = {.affine = true};
     uint8_t x[12] = {1, 20, 3, 40, 5, 60, 7, 80, 9, 100, 11, 120};
     uint8_t was[12], scratch[12];
     struct random r = random_at(1, RANDOM_AUGMENT, 0);
 
-    (void)state;
     memcpy(was, x, sizeof(x));
     augment_apply(&a, &r, x, 1, 3, 4, scratch);
     assert_memory_equal(x, was, sizeof(x));
@@ -252,7 +238,7 @@ static void fill_set(struct data_set *set, uint8_t *pixels, int32_t *label)
 
 /* Pictures of folders are cut as infer cuts them: the middle of 112 pixels for
  * 109 begins at 2, the even one of 1 and 2. */
-static void folders_fit_as_infer_does(void **state)
+TEST(folders_fit_as_infer_does)
 {
     static const char file[] = SOURCE_DIR "/samples/digits/images/3.png";
     struct data_set set = {.channels = 1,
@@ -263,7 +249,6 @@ static void folders_fit_as_infer_does(void **state)
     struct infer_error err = {0};
     uint8_t cut[109 * 109];
 
-    (void)state;
     assert_int_equal(infer_image_load(file, 0, &err, &whole), 0);
     assert_int_equal(whole.width, 112);
     assert_int_equal(whole.channels, 1);
@@ -284,13 +269,12 @@ static void folders_fit_as_infer_does(void **state)
     infer_image_free(&whole);
 }
 
-static void shuffles_are_permutations(void **state)
+TEST(shuffles_are_permutations)
 {
     uint32_t a[50], b[50];
     uint64_t seen = 0;
     int moved = 0;
 
-    (void)state;
     loader_order(5, 0, true, 50, a);
     loader_order(5, 1, true, 50, b);
     for (int i = 0; i < 50; i++) {
@@ -305,7 +289,7 @@ static void shuffles_are_permutations(void **state)
 
 /* Every picture once an epoch, with its label; begun in the middle, the same
  * batches follow. */
-static void batches_follow_from_their_number(void **state)
+TEST(batches_follow_from_their_number)
 {
     uint8_t pixels[2 * PICTURES];
     int32_t label[PICTURES], first[3];
@@ -314,7 +298,6 @@ static void batches_follow_from_their_number(void **state)
     struct loader *l;
     int seen = 0;
 
-    (void)state;
     fill_set(&set, pixels, label);
     const struct loader_options o = {
         .set = &set,
@@ -344,7 +327,7 @@ static void batches_follow_from_their_number(void **state)
     loader_free(l);
 }
 
-static void the_last_batch_is_filled_up(void **state)
+TEST(the_last_batch_is_filled_up)
 {
     uint8_t pixels[2 * PICTURES];
     int32_t label[PICTURES];
@@ -352,7 +335,6 @@ static void the_last_batch_is_filled_up(void **state)
     const struct loader_batch *b = NULL;
     struct loader *l;
 
-    (void)state;
     fill_set(&set, pixels, label);
     const struct loader_options o = {
         .set = &set,
@@ -372,7 +354,7 @@ static void the_last_batch_is_filled_up(void **state)
 
 /* ---- the log ------------------------------------------------------- */
 
-static void a_plot_has_its_curves(void **state)
+TEST(a_plot_has_its_curves)
 {
     struct log_row row[3] = {
         {.step = 1,
@@ -394,7 +376,6 @@ static void a_plot_has_its_curves(void **state)
     size_t bytes = 0;
     char *svg = plot_svg(row, 3, &bytes);
 
-    (void)state;
     assert_non_null(svg);
     assert_int_equal(bytes, strlen(svg));
     assert_non_null(strstr(svg, "polyline"));

@@ -4,18 +4,13 @@
  * processes with GPUs. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tools/train/data/random.h"
 #include "tools/train/train.h"
 #include "weights/arch/build.h"
@@ -293,11 +288,10 @@ static void near(const float *a, const float *b, size_t bytes, double limit)
 
 /* Without batch normalisation three ranks do what one does with the whole
  * batch, and all of them end with the same bits. */
-static void ranks_train_as_one(void **state)
+TEST(ranks_train_as_one)
 {
     struct meeting m;
 
-    (void)state;
     for (int accumulate = 1; accumulate <= 2; accumulate++) {
         struct task one = {.accumulate = accumulate, .steps = 4};
         struct task t[RANKS];
@@ -333,7 +327,7 @@ static void ranks_train_as_one(void **state)
 
 /* With it every rank normalises by its own part; running statistics become
  * their mean. */
-static void norms_keep_common_statistics(void **state)
+TEST(norms_keep_common_statistics)
 {
     struct task one = {.accumulate = 1, .steps = 3, .norms = NORM};
     struct task t[RANKS];
@@ -341,7 +335,6 @@ static void norms_keep_common_statistics(void **state)
     const struct net *n;
     bool moved = false;
 
-    (void)state;
     run_all(&one, 1, &m);
     for (int r = 0; r < RANKS; r++)
         t[r] = (struct task){.accumulate = 1, .steps = 3, .norms = NORM};
@@ -368,11 +361,10 @@ static void norms_keep_common_statistics(void **state)
 /* With the statistics of all ranks' batch three ranks do what one does with the
  * whole of it, in batch norms' gradients and running statistics too; with
  * statistics of their own parts they do something else. */
-static void norms_see_the_whole_batch(void **state)
+TEST(norms_see_the_whole_batch)
 {
     struct meeting m;
 
-    (void)state;
     for (int accumulate = 1; accumulate <= 2; accumulate++) {
         const struct task plan = {
             .accumulate = accumulate, .steps = 4, .norms = NORMS};
@@ -444,13 +436,12 @@ static struct loader *open_loader(struct data_set *set, int rank, int ranks,
     return l;
 }
 
-static void ranks_share_batches(void **state)
+TEST(ranks_share_batches)
 {
     uint8_t pixels[PICTURES];
     int32_t label[PICTURES];
     struct data_set set;
 
-    (void)state;
     fill_set(&set, pixels, label);
     for (int whole = 0; whole < 2; whole++) {
         struct loader *one = open_loader(&set, 0, 1, whole);
@@ -535,11 +526,10 @@ static int alone_work(struct group *g, void *user)
     return g->size == 1 && g->rank == 0 && group_may_tell(g) ? 0 : 1;
 }
 
-static void processes_start_and_end(void **state)
+TEST(processes_start_and_end)
 {
     int pid = 0;
 
-    (void)state;
     told = 0;
     assert_int_equal(group_run(1, alone_work, &pid, tell), 0);
     assert_int_equal(pid, (int)getpid());

@@ -5,16 +5,11 @@
  * see the batch of all GPUs take other launches for the same.  Skipped where
  * there is no GPU or no NCCL. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tools/train/data/random.h"
 #include "tools/train/train.h"
 #include "weights/arch.h"
@@ -130,9 +125,8 @@ static void compare(enum infer_dtype dtype, int accumulate)
     net_free(without);
 }
 
-static void an_exchange_alone_changes_nothing(void **state)
+TEST(an_exchange_alone_changes_nothing)
 {
-    (void)state;
     compare(INFER_F32, 1);
     compare(INFER_BF16, 1);
     compare(INFER_F32, 2);
@@ -187,9 +181,8 @@ static void compare_sync(enum infer_dtype dtype, int accumulate, double limit,
     net_free(without);
 }
 
-static void norms_of_all_equal_norms(void **state)
+TEST(norms_of_all_equal_norms)
 {
-    (void)state;
     compare_sync(INFER_F32, 1, 5e-3, 0.01);
     compare_sync(INFER_F32, 2, 5e-3, 0.01);
     compare_sync(INFER_BF16, 1, 0.3, 0.3);

@@ -3,15 +3,10 @@
  * precision, accumulation, frozen parameters, evaluation. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "tools/train/data/random.h"
 #include "tools/train/train.h"
 #include "weights/arch/build.h"
@@ -410,15 +405,14 @@ static body_fn *const bodies[] = {
 
 #define BODIES (sizeof(bodies) / sizeof(bodies[0]))
 
-static void gradients_are_right(void **state)
+TEST(gradients_are_right)
 {
-    (void)state;
     for (size_t i = 0; i < BODIES; i++)
         check_gradients(bodies[i], i % 2 ? 0.1f : 0);
 }
 
 /* A check that cannot fail is none: a wrong gradient is found. */
-static void a_wrong_gradient_is_found(void **state)
+TEST(a_wrong_gradient_is_found)
 {
     struct net_options o = {.dtype = INFER_F64, .keep = true};
     struct net *n = make(residual, &o);
@@ -426,7 +420,6 @@ static void a_wrong_gradient_is_found(void **state)
     int32_t label[BATCH];
     struct gradient_check found;
 
-    (void)state;
     /* Batch norms go back with another epsilon and no activation. */
     for (int i = 0; i < n->list[NET_LIST_TRAIN].n; i++) {
         struct net_op *op = n->list[NET_LIST_TRAIN].op[i];
@@ -458,7 +451,7 @@ static int by_signs(const struct net *n)
 
 /* Signs are kept where the rows of both ways know them and channels come in
  * eights; never for the sake of a slower row. */
-static void signs_are_kept(void **state)
+TEST(signs_are_kept)
 {
     struct net_options o = {.dtype = INFER_F32};
     struct net_options fast = {.backend = INFER_BACKEND_ONEDNN,
@@ -466,7 +459,6 @@ static void signs_are_kept(void **state)
     struct net *eights = make(projected, &o), *fours = make(residual, &o);
     struct net *cpu_rows = make(projected, &fast);
 
-    (void)state;
     /* Two and back, and the shortcut's by those of the addition. */
     assert_int_equal(by_signs(eights), 5);
     assert_int_equal(by_signs(fours), 0);
@@ -504,9 +496,8 @@ static float *read_flat(struct net *n, enum net_home home)
 /* The fast rows of the CPU make the reference's gradients, but for roundings: a
  * sum of some hundred terms and a dozen layers on either side lose a few tens
  * of them where they add up and a few where they do not. */
-static void fast_rows_agree(void **state)
+TEST(fast_rows_agree)
 {
-    (void)state;
     for (size_t k = 0; k < BODIES; k++) {
         struct net_options o = {.dtype = INFER_F32, .update = true};
         struct net_options fast = {.backend = INFER_BACKEND_ONEDNN,
@@ -534,7 +525,7 @@ static void fast_rows_agree(void **state)
 }
 
 /* Two batches accumulated are the mean of their gradients. */
-static void gradients_accumulate(void **state)
+TEST(gradients_accumulate)
 {
     struct net_options o = {.dtype = INFER_F32, .update = true};
     struct net_options twice = {
@@ -543,7 +534,6 @@ static void gradients_accumulate(void **state)
     const size_t count = net_flat_bytes(one, NET_GRADS) / sizeof(float);
     float *a, *b, *sum;
 
-    (void)state;
     run_step(one, true, 0);
     a = read_flat(one, NET_GRADS);
     run_step(one, true, 1);
@@ -576,7 +566,7 @@ static struct view weights_of(const struct net *n, const char *name)
 
 /* One update moves what is trained and leaves what is frozen, running
  * statistics of frozen batch norms included. */
-static void frozen_parameters_stay(void **state)
+TEST(frozen_parameters_stay)
 {
     static const struct {
         const char *name;
@@ -592,7 +582,6 @@ static void frozen_parameters_stay(void **state)
     struct net *n = make(residual, &o);
     float before[1000], after[1000];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
         const struct view v = weights_of(n, expected[i].name);
         const size_t bytes = (size_t)kern_tensor_count(&v.t) * sizeof(float);
@@ -609,7 +598,7 @@ static void frozen_parameters_stay(void **state)
 }
 
 /* Rows that only fill a batch count for nothing. */
-static void filling_rows_do_not_count(void **state)
+TEST(filling_rows_do_not_count)
 {
     struct net_options o = {.dtype = INFER_F32, .update = true};
     struct net *n = make(pools, &o);
@@ -617,7 +606,6 @@ static void filling_rows_do_not_count(void **state)
     int32_t all[BATCH] = {1, 1, 1}, one[BATCH] = {1, -1, -1};
     struct net_metrics whole, part;
 
-    (void)state;
     assert_int_equal(net_begin(n, NULL), 0);
     assert_int_equal(net_put_batch(n, x, all, NULL), 0);
     assert_int_equal(net_eval(n, NULL), 0);
@@ -640,7 +628,7 @@ static int untrainable(struct arch_build *b, int x, int *channels)
     return arch_node(b, GRAPH_DEPTH_TO_SPACE, "shuffle", &x, 1, &node);
 }
 
-static void what_cannot_be_trained_is_named(void **state)
+TEST(what_cannot_be_trained_is_named)
 {
     struct net_options o = {
         .dtype = INFER_F32, .device = &cpu, .batch = 2, .accumulate = 1};
@@ -648,7 +636,6 @@ static void what_cannot_be_trained_is_named(void **state)
     struct net *n = NULL;
     struct graph *g = network(untrainable);
 
-    (void)state;
     for (int i = 0; i < g->n_nodes; i++)
         if (g->node[i].op == GRAPH_DEPTH_TO_SPACE)
             g->node[i].attr.depth_space.block = 1;

@@ -3,10 +3,6 @@
  * again, whatever its file holds training goes on. */
 #include "config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +10,8 @@
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
-
 #include "tests/unit/runtime/tuning_file.h"
+#include "tests/unit/test.h"
 #include "tools/train/train.h"
 #include "weights/arch.h"
 
@@ -124,11 +119,10 @@ static void same_weights(struct net *a, struct net *b)
 
 /* A second run, a resumed one say, asks the cache and measures nothing: the
  * same rows, and so the same bits. */
-static void the_cache_keeps_the_rows(void **state)
+TEST(the_cache_keeps_the_rows)
 {
     struct run first = {0}, second = {0};
 
-    (void)state;
     unlink(tuning_path);
     tuned_net(TUNE_EXHAUSTIVE, false, &first);
     assert_string_equal(first.note, "");
@@ -147,12 +141,11 @@ static void the_cache_keeps_the_rows(void **state)
 #ifdef HAVE_ONEDNN
 /* A resumed run goes on with the kernels that it was begun with, however they
  * were searched. */
-static void what_was_learned_is_taken(void **state)
+TEST(what_was_learned_is_taken)
 {
     struct run first = {0}, second = {0};
     char *at;
 
-    (void)state;
     unlink(tuning_path);
     tuned_net(TUNE_EXHAUSTIVE, false, &first);
     assert_non_null(first.text);
@@ -173,11 +166,10 @@ static void what_was_learned_is_taken(void **state)
 #endif
 
 /* A CPU goes by the fixed rule but for an exhaustive search. */
-static void off_is_the_rule(void **state)
+TEST(off_is_the_rule)
 {
     struct run off = {0}, on = {0};
 
-    (void)state;
     unlink(tuning_path);
     tuned_net(TUNE_OFF, false, &off);
     tuned_net(TUNE_ON, false, &on);
@@ -201,11 +193,10 @@ static void all_is_deterministic(struct net *n)
         }
 }
 
-static void choices_are_deterministic(void **state)
+TEST(choices_are_deterministic)
 {
     struct run run = {0};
 
-    (void)state;
     unlink(tuning_path);
     tuned_net(TUNE_OFF, true, &run);
     all_is_deterministic(run.n);
@@ -215,11 +206,10 @@ static void choices_are_deterministic(void **state)
     run_free(&run);
 }
 
-static void a_damaged_cache_is_ignored(void **state)
+TEST(a_damaged_cache_is_ignored)
 {
     struct run damaged = {0}, mended = {0};
 
-    (void)state;
     tuning_file_write("{\"libinfer_tuning\": 1, \"devices\": ");
     tuned_net(TUNE_EXHAUSTIVE, false, &damaged);
     assert_non_null(strstr(damaged.note, "ignored"));

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The built-in architectures and the binding of dictionaries to them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kernels/base/scalar.h"
+#include "tests/unit/test.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
 
@@ -63,9 +58,8 @@ static struct constant *tensor(int rank, const int64_t *dim)
 }
 
 /* Every row builds a valid graph whose shapes end in the usual classes. */
-static void every_row(void **state)
+TEST(every_row)
 {
-    (void)state;
     assert_true(arch_count() >= 30);
     for (size_t i = 0; i < arch_count(); i++) {
         const struct arch_row *row = arch_at(i);
@@ -98,23 +92,21 @@ static void every_row(void **state)
     assert_null(arch_find("resnet51"));
 }
 
-static void unknown_name(void **state)
+TEST(unknown_name)
 {
     struct infer_error err;
     struct graph *g;
 
-    (void)state;
     assert_int_equal(arch_open("resnet51", NULL, &err, &g), INFER_EARGUMENT);
     assert_non_null(strstr(err.text, "resnet"));
 }
 
 /* Prefixes of wrappers, one or several. */
-static void prefixes(void **state)
+TEST(prefixes)
 {
     static const char *const prefix[] = {"", "module.", "model.module.",
                                          "state_dict.model."};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(prefix) / sizeof(prefix[0]); i++) {
         struct graph *g = build("lenet5", NULL);
         struct weights_dict dict;
@@ -134,7 +126,7 @@ static void prefixes(void **state)
 }
 
 /* The classifier of the file decides; a prefix does not hide it. */
-static void class_count(void **state)
+TEST(class_count)
 {
     static const struct {
         const char *arch, *weight, *bias;
@@ -149,7 +141,6 @@ static void class_count(void **state)
          4},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         struct weights_dict dict;
         struct infer_error err;
@@ -170,14 +161,13 @@ static void class_count(void **state)
 }
 
 /* Everything that does not fit stands in one report. */
-static void every_fault(void **state)
+TEST(every_fault)
 {
     const int64_t wrong[2] = {300, 783}, extra[1] = {5};
     struct graph *g = build("lenet-300-100", NULL);
     struct weights_dict full, dict;
     struct infer_error err;
 
-    (void)state;
     fill(g, "", &full);
     weights_dict_init(&dict);
     for (size_t i = 0; i < full.count; i++) {
@@ -206,7 +196,7 @@ static void every_fault(void **state)
 }
 
 /* Dimensions of size 1 do not count; other types become fp32. */
-static void squeezed_shapes(void **state)
+TEST(squeezed_shapes)
 {
     const int64_t dim[4] = {1000, 512, 1, 1};
     struct graph *g = build("resnet18", NULL);
@@ -214,7 +204,6 @@ static void squeezed_shapes(void **state)
     struct infer_error err;
     int fc;
 
-    (void)state;
     fill(g, "", &full);
     weights_dict_init(&dict);
     for (size_t i = 0; i < full.count; i++) {
@@ -241,7 +230,7 @@ static void squeezed_shapes(void **state)
 }
 
 /* What only training needs is noted as stripped, not refused. */
-static void training_state(void **state)
+TEST(training_state)
 {
     static const char *const names[] = {"bn1.num_batches_tracked",
                                         "aux1.fc1.weight"};
@@ -250,7 +239,6 @@ static void training_state(void **state)
     struct weights_dict dict;
     struct infer_error err;
 
-    (void)state;
     fill(g, "", &dict);
     for (int i = 0; i < 2; i++)
         assert_int_equal(
@@ -267,13 +255,12 @@ static void training_state(void **state)
 }
 
 /* The names that torchvision's DenseNet files still have. */
-static void old_densenet_names(void **state)
+TEST(old_densenet_names)
 {
     struct graph *g = build("densenet121", NULL);
     struct weights_dict full, dict;
     struct infer_error err;
 
-    (void)state;
     fill(g, "", &full);
     weights_dict_init(&dict);
     for (size_t i = 0; i < full.count; i++) {
@@ -300,7 +287,7 @@ static void old_densenet_names(void **state)
 
 /* Binding and folding edit the tensors in place once the dictionary is gone:
  * no second copy of the weights. */
-static void folding_in_place(void **state)
+TEST(folding_in_place)
 {
     struct graph *g = build("resnet18", NULL);
     struct weights_dict dict;
@@ -308,7 +295,6 @@ static void folding_in_place(void **state)
     const unsigned char *before;
     int w;
 
-    (void)state;
     fill(g, "", &dict);
     assert_int_equal(weights_bind(g, &dict, NULL, &err), 0);
     weights_dict_clear(&dict);

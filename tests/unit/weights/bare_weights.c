@@ -11,20 +11,16 @@
  * by name, from any other implementation), those are compared too.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "kernels/base/json.h"
 #include "libinfer/model/model.h"
+#include "tests/unit/test.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
 
@@ -442,11 +438,10 @@ static void against_others(struct network *net, const struct row *row)
     weights_import_clear(&io);
 }
 
-static void every_row(void **state)
+TEST(every_row)
 {
     cJSON *references = read_references();
 
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const struct row *row = &rows[i];
         struct network net;

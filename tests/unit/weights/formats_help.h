@@ -4,17 +4,12 @@
 #ifndef TESTS_UNIT_WEIGHTS_FORMATS_HELP_H
 #define TESTS_UNIT_WEIGHTS_FORMATS_HELP_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "kernels/base/scalar.h"
+#include "tests/unit/test.h"
 #include "tests/zipmaker.h"
 #include "weights/weights.h"
 

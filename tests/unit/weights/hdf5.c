@@ -162,18 +162,17 @@ static void check_all_used(const struct lines *l)
             fail_msg("not read: %s", l->line[i]);
 }
 
-static void test_seeds(void **state)
+TEST(test_seeds)
 {
     struct lines l = read_lines(SEEDS "seeds.txt");
 
-    (void)state;
     check_file(SEEDS "seed_earliest.h5", &l, true);
     check_file(SEEDS "seed_latest.h5", &l, true);
     check_all_used(&l);
     free_lines(&l);
 }
 
-static void test_real_files(void **state)
+TEST(test_real_files)
 {
     static const char *const files[] = {
         "weights/keras-mini-xception/fer2013_mini_XCEPTION.102-0.66.hdf5",
@@ -188,7 +187,6 @@ static void test_real_files(void **state)
         "hdf5-malformed/libmysofa/tester2.sofa"};
     char path[sizeof files / sizeof *files][4096];
 
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         REQUIRE_DATA(files[i], path[i]); /* skips: nothing is held yet */
     struct lines l = read_lines(SOURCE_DIR "/tests/expected/hdf5.txt");
@@ -198,13 +196,12 @@ static void test_real_files(void **state)
     free_lines(&l);
 }
 
-static void test_made_files(void **state)
+TEST(test_made_files)
 {
     const char *folder = getenv("HDF5_FILES");
     struct dirent **names;
     char path[4096];
 
-    (void)state;
     if (folder == NULL) {
         print_message("skipped: HDF5_FILES is not set "
                       "(tests/make/hdf5_files.py)\n");
@@ -263,7 +260,7 @@ static int read_dataset(struct hdf5_file *f, const char *path,
     return rc;
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const struct {
         const char *path;
@@ -291,7 +288,6 @@ static void test_refusals(void **state)
     struct infer_error err = {0};
     struct hdf5_file *f = open_file(SEEDS "refused.h5", &err);
 
-    (void)state;
     assert_non_null(f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         err.text[0] = '\0';
@@ -315,11 +311,10 @@ static int walk_quietly(const void *data, size_t bytes)
     return rc;
 }
 
-static void test_truncated(void **state)
+TEST(test_truncated)
 {
     static const char *const seeds[] = {"seed_earliest.h5", "seed_latest.h5"};
 
-    (void)state;
     for (size_t s = 0; s < 2; s++) {
         char path[4096];
         snprintf(path, sizeof path, SEEDS "%s", seeds[s]);
@@ -333,11 +328,10 @@ static void test_truncated(void **state)
     }
 }
 
-static void test_flipped(void **state)
+TEST(test_flipped)
 {
     static const char *const seeds[] = {"seed_earliest.h5", "seed_latest.h5"};
 
-    (void)state;
     for (size_t s = 0; s < 2; s++) {
         char path[4096];
         int refused = 0;
@@ -371,7 +365,7 @@ static struct data_bytes patched(const char *path, const char *word, int nth,
 }
 
 /* Faults that a plain reader follows into a loop or out of the file. */
-static void test_faults(void **state)
+TEST(test_faults)
 {
     static const struct {
         const char *word;
@@ -409,7 +403,6 @@ static void test_faults(void **state)
         {"GCOL", 0, 24, "\xff\xff", 2, INFER_EFORMAT} /* object size */
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct data_bytes b =
             patched(SEEDS "seed_earliest.h5", cases[i].word, cases[i].nth,
@@ -423,13 +416,12 @@ static void test_faults(void **state)
 }
 
 /* A B-tree whose only child is itself, one level after the other. */
-static void test_tree_cycle(void **state)
+TEST(test_tree_cycle)
 {
     struct data_bytes b =
         patched(SEEDS "seed_earliest.h5", "TREE", 0, 5, "\x01", 1);
     unsigned char *tree = NULL;
 
-    (void)state;
     for (size_t i = 0; i + 4 < b.bytes && tree == NULL; i++)
         if (memcmp(b.data + i, "TREE", 4) == 0)
             tree = b.data + i;
@@ -440,11 +432,10 @@ static void test_tree_cycle(void **state)
     free(b.data);
 }
 
-static void test_not_hdf5(void **state)
+TEST(test_not_hdf5)
 {
     unsigned char zeros[4096] = {0};
 
-    (void)state;
     assert_int_equal(walk_quietly(zeros, 0), INFER_EFORMAT);
     assert_int_equal(walk_quietly(zeros, sizeof zeros), INFER_EFORMAT);
     assert_false(hdf5_probe(zeros, sizeof zeros));
@@ -483,12 +474,11 @@ static void one_malformed(const char *path, void *user)
 /* All were made to crash or hang a reader.  Where the fault lies in what this
  * reader never looks at (times, free lists, references, compound types), the
  * rest is read; a change of these numbers wants a reason. */
-static void test_published(void **state)
+TEST(test_published)
 {
     struct malformed m = {0};
     char path[4096];
 
-    (void)state;
     REQUIRE_DATA("hdf5-malformed/cvefiles", path);
     walk_files(path, one_malformed, &m);
     print_message("%d files: %d refused, %d with parts refused\n", m.files,
@@ -507,12 +497,11 @@ static void one_fuzzed(const char *path, void *user)
     free(b.data);
 }
 
-static void test_fuzzed(void **state)
+TEST(test_fuzzed)
 {
     char path[4096];
     int refused = 0;
 
-    (void)state;
     REQUIRE_DATA("hdf5-malformed/libmysofa", path);
     walk_files(path, one_fuzzed, &refused);
     assert_int_equal(refused, 7);

@@ -147,9 +147,8 @@ static int check_model(const char *npz, bool bind)
     return models;
 }
 
-static void test_seed(void **state)
+TEST(test_seed)
 {
-    (void)state;
     assert_int_equal(check_model(SEEDS "seed_model.npz", true), 2);
     assert_int_equal(check_model(SEEDS "seed_scale.npz", false), 2);
 }
@@ -168,13 +167,12 @@ static bool can_bind(const char *name)
     return true;
 }
 
-static void test_made_models(void **state)
+TEST(test_made_models)
 {
     const char *folder = getenv("KERAS_FILES");
     struct dirent **names;
     int models = 0;
 
-    (void)state;
     if (folder == NULL) {
         print_message("skipped: KERAS_FILES is not set "
                       "(tests/make/keras_models.py)\n");
@@ -223,7 +221,7 @@ static struct constant *recorded_output(const char *model)
     return c;
 }
 
-static void test_real_models(void **state)
+TEST(test_real_models)
 {
     static const struct {
         const char *path, *input;
@@ -235,7 +233,6 @@ static void test_real_models(void **state)
                  {"keras-mlperf-tiny/vww_96.h5", "vww_96-input.npy", 86, 222}};
     struct infer_error err = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weights_import import, input;
         char path[4096], name[512];
@@ -268,13 +265,12 @@ static void test_real_models(void **state)
 }
 
 /* Both files hold the same weights: they give the same graph. */
-static void test_same_weights(void **state)
+TEST(test_same_weights)
 {
     struct weights_import a, b;
     struct infer_error err = {0};
     char path[4096];
 
-    (void)state;
     REQUIRE_DATA("weights/keras-mnist-cnn/mnist_cnn.h5", path);
     assert_int_equal(read_path(path, &a, &err), 0);
     REQUIRE_DATA("weights/keras-mnist-cnn/mnist_cnn.keras", path);
@@ -298,13 +294,12 @@ static void test_same_weights(void **state)
 }
 
 /* Keras 1, weights alone, with odd names of datasets. */
-static void test_squeezenet(void **state)
+TEST(test_squeezenet)
 {
     struct weights_import import;
     struct infer_error err = {0};
     char path[4096];
 
-    (void)state;
     REQUIRE_DATA("weights/keras-squeezenet/"
                  "squeezenet_weights_tf_dim_ordering_tf_kernels_notop.h5",
                  path);
@@ -346,7 +341,7 @@ static struct data_bytes edited(const char *path, const char *from,
     return b;
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const struct {
         const char *from, *to;
@@ -402,7 +397,6 @@ static void test_refusals(void **state)
          INFER_EFORMAT, "shape"}};
     struct infer_error err = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weights_import import;
         struct data_bytes b =
@@ -418,7 +412,7 @@ static void test_refusals(void **state)
 }
 
 /* Configurations that no file of ours holds. */
-static void test_configurations(void **state)
+TEST(test_configurations)
 {
 #define MODEL(layers)                                                          \
     "{\"class_name\": \"Sequential\", \"config\": [" layers "]}"
@@ -451,7 +445,6 @@ static void test_configurations(void **state)
 #undef RELU
     struct infer_error err = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct keras_model *model = NULL;
         cJSON *json;
@@ -467,14 +460,13 @@ static void test_configurations(void **state)
 }
 
 /* Models inside models, deeper than any sane file. */
-static void test_depth(void **state)
+TEST(test_depth)
 {
     struct keras_model *model = NULL;
     struct infer_error err = {0};
     cJSON *json = cJSON_Parse("{\"class_name\": \"ReLU\", \"config\": "
                               "{\"name\": \"r\"}}");
 
-    (void)state;
     for (int i = 0; i < 40; i++) {
         cJSON *outer = cJSON_CreateObject();
         cJSON *config = cJSON_AddObjectToObject(outer, "config");
@@ -489,7 +481,7 @@ static void test_depth(void **state)
 }
 
 /* All unsupported layers come in one report. */
-static void test_all_listed(void **state)
+TEST(test_all_listed)
 {
     struct weights_import import;
     struct infer_error err = {0};
@@ -497,7 +489,6 @@ static void test_all_listed(void **state)
         edited(SEEDS "seed_model.h5", "\"class_name\": \"Conv2D\"",
                "\"class_name\": \"Lambda\"");
 
-    (void)state;
     for (size_t i = 0; i + 7 < b.bytes; i++)
         if (memcmp(b.data + i, "\"Dense\"", 7) == 0)
             memcpy(b.data + i, "\"Tense\"", 7);
@@ -508,7 +499,7 @@ static void test_all_listed(void **state)
     free(b.data);
 }
 
-static void test_other_formats(void **state)
+TEST(test_other_formats)
 {
     static const struct {
         const char *path;
@@ -523,7 +514,6 @@ static void test_other_formats(void **state)
     struct infer_error err = {0};
     char path[4096];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weights_import import;
         REQUIRE_DATA(cases[i].path, path);
@@ -546,12 +536,11 @@ static void one_malformed(const char *path, void *user)
     ++*(int *)user;
 }
 
-static void test_malformed(void **state)
+TEST(test_malformed)
 {
     char path[4096];
     int files = 0;
 
-    (void)state;
     REQUIRE_DATA("hdf5-malformed/cvefiles", path);
     walk_files(path, one_malformed, &files);
     assert_int_equal(files, 91);
@@ -576,9 +565,8 @@ static const char *const damaged[] = {SEEDS "seed_model.h5",
                                       SEEDS "seed_model.keras",
                                       SEEDS "seed_model.weights.h5"};
 
-static void test_truncated(void **state)
+TEST(test_truncated)
 {
-    (void)state;
     for (size_t s = 0; s < sizeof damaged / sizeof *damaged; s++) {
         struct data_bytes b = data_read(damaged[s]);
         assert_int_equal(read_quietly(b.data, b.bytes), 0);
@@ -589,9 +577,8 @@ static void test_truncated(void **state)
     }
 }
 
-static void test_flipped(void **state)
+TEST(test_flipped)
 {
-    (void)state;
     for (size_t s = 0; s < sizeof damaged / sizeof *damaged; s++) {
         struct data_bytes b = data_read(damaged[s]);
         int refused = 0;

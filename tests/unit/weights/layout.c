@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Channels-last bare weights: bound, they equal the channels-first ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/unit/test.h"
 #include "weights/arch.h"
 
 /* A value of its own for each element of each tensor of these sizes. */
@@ -150,7 +145,7 @@ static int bind(const struct run *r, int *weights, char *text, size_t bytes)
     return right;
 }
 
-static void by_shape_and_by_word(void **state)
+TEST(by_shape_and_by_word)
 {
     static const struct run runs[] = {
         {"lenet5", "fc1.weight", 16, WEIGHTS_LAYOUT_AUTO, WEIGHTS_DENSE_AUTO},
@@ -160,7 +155,6 @@ static void by_shape_and_by_word(void **state)
     };
     char text[512];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
         int weights, right = bind(&runs[i], &weights, text, sizeof(text));
 
@@ -171,27 +165,25 @@ static void by_shape_and_by_word(void **state)
 }
 
 /* The order of the dense inputs alone changes one weight. */
-static void dense_order_alone(void **state)
+TEST(dense_order_alone)
 {
     struct run r = {"lenet5", "fc1.weight", 16, WEIGHTS_CHANNELS_LAST,
                     WEIGHTS_DENSE_CHW};
     char text[512];
     int weights, right;
 
-    (void)state;
     right = bind(&r, &weights, text, sizeof(text));
     assert_int_equal(right, weights - 1);
 }
 
 /* A layout that was named is not guessed at. */
-static void wrong_layout(void **state)
+TEST(wrong_layout)
 {
     struct run r = {"lenet5", "fc1.weight", 16, WEIGHTS_CHANNELS_FIRST,
                     WEIGHTS_DENSE_AUTO};
     char text[512];
     int weights;
 
-    (void)state;
     assert_int_equal(bind(&r, &weights, text, sizeof(text)), INFER_EFORMAT);
     assert_non_null(strstr(text, "conv2.weight"));
 }

@@ -49,13 +49,12 @@ static const struct constant *read_npy(int version, const char *header,
 
 static const float values[6] = {0, 1, 2, 3, 4, 5};
 
-static void test_versions(void **state)
+TEST(test_versions)
 {
     struct weights_import import;
     const struct constant *c;
     int version;
 
-    (void)state;
     for (version = 1; version <= 3; version++) {
         c = read_npy(version,
                      "{'descr': '<f4', 'fortran_order': False, 'shape': (2, "
@@ -87,7 +86,7 @@ static void test_versions(void **state)
     weights_import_clear(&import);
 }
 
-static void test_orders(void **state)
+TEST(test_orders)
 {
     static const unsigned char big[6] = {0, 1, 1, 0, 0xff, 0xfe};
     static const int32_t columns[6] = {1, 4, 2, 5, 3, 6}; /* 123 / 456 */
@@ -96,7 +95,6 @@ static void test_orders(void **state)
     const struct constant *c;
     int i;
 
-    (void)state;
     c = read_npy(1, "{'descr':'>i2','fortran_order':False,'shape':(3,)}", big,
                  6, &import);
     assert_int_equal(scalar_load_i64(c->dtype, c->data, 0), 1);
@@ -120,7 +118,7 @@ static void test_orders(void **state)
     weights_import_clear(&import);
 }
 
-static void test_header(void **state)
+TEST(test_header)
 {
     static const char *const malformed[] = {
         "",
@@ -158,7 +156,6 @@ static void test_header(void **state)
     };
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof malformed / sizeof *malformed; i++)
         refused(malformed[i], values, sizeof values, ".npy header");
     refused("{'descr':'<f4','fortran_order':False,'shape':(65536,65536)}",
@@ -174,7 +171,7 @@ static void test_header(void **state)
             values, 4, "dimensions");
 }
 
-static void test_types(void **state)
+TEST(test_types)
 {
     static const char *const types[] = {
         "'|O'",  "'|O8'", "'|S4'",          "'<U1'",        "'<M8'", "'|V4'",
@@ -183,7 +180,6 @@ static void test_types(void **state)
     char header[128];
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof types / sizeof *types; i++) {
         snprintf(header, sizeof header,
                  "{'descr':%s,'fortran_order':False,'shape':(1,)}", types[i]);
@@ -191,14 +187,13 @@ static void test_types(void **state)
     }
 }
 
-static void test_frame(void **state)
+TEST(test_frame)
 {
     static const char header[] =
         "{'descr':'<f4','fortran_order':False,'shape':(6,)}";
     static char long_header[20000];
     struct maker m = {0};
 
-    (void)state;
     make_npy(&m, 4, header, values, sizeof values);
     help_refused(NPZ, m.data, m.bytes, "version 4.0");
     m.data[6] = 0;
@@ -228,7 +223,7 @@ static void test_frame(void **state)
     maker_clear(&m);
 }
 
-static void test_archives(void **state)
+TEST(test_archives)
 {
     static const int64_t shape[] = {6};
     static const char header[] =
@@ -239,7 +234,6 @@ static void test_archives(void **state)
     struct maker m = {0};
     const struct constant *c;
 
-    (void)state;
     make_npy(&m, 1, header, values, sizeof values);
     struct zipmaker_entry packed = {
         .name = "layer/b.npy", .data = m.data, .bytes = m.bytes, .method = 8};
@@ -295,7 +289,7 @@ static double sum_of(const struct weights_import *import)
     return sum;
 }
 
-static void test_published(void **state)
+TEST(test_published)
 {
     static const struct {
         const char *name;
@@ -322,7 +316,6 @@ static void test_published(void **state)
     char path[512];
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof files / sizeof *files; i++) {
         help_data(path, sizeof path, files[i].name);
         int rc = weights_read(path, NULL, &err, &import);

@@ -13,7 +13,7 @@
 
 /* ---- table --------------------------------------------------------- */
 
-static void test_table(void **state)
+TEST(test_table)
 {
 #define ONNX_OP(name, since, until, function, param) name,
     static const char *const names[] = {
@@ -22,7 +22,6 @@ static void test_table(void **state)
 #undef ONNX_OP
     size_t i, n = sizeof(names) / sizeof(names[0]);
 
-    (void)state;
     for (i = 0; i < n; i++) {
         if (i > 0)
             assert_true(strcmp(names[i - 1], names[i]) < 0);
@@ -35,22 +34,20 @@ static void test_table(void **state)
 
 /* ---- batch --------------------------------------------------------- */
 
-static void test_named_batch(void **state)
+TEST(test_named_batch)
 {
     struct graph *g = read_one("Relu", 13, DIMS(-1, 3, 8, 8), NULL);
 
-    (void)state;
     assert_output(g, 0, DIMS(-1, 3, 8, 8));
     assert_int_equal(the_node(g, GRAPH_UNARY)->attr.unary.kind, KERN_RELU);
     graph_free(g);
 }
 
 /* A literal batch of 1 means any; a literal 2 means 2. */
-static void test_literal_batch(void **state)
+TEST(test_literal_batch)
 {
     struct graph *g = read_one("Relu", 13, DIMS(1, 3, 8, 8), NULL);
 
-    (void)state;
     assert_output(g, 0, DIMS(-1, 3, 8, 8));
     graph_free(g);
     g = read_one("Relu", 13, DIMS(2, 3, 8, 8), NULL);
@@ -59,12 +56,11 @@ static void test_literal_batch(void **state)
 }
 
 /* Two inputs of which only one could have a batch: it stays 1. */
-static void test_batch_that_stays(void **state)
+TEST(test_batch_that_stays)
 {
     struct pb_message m = EMPTY;
     struct graph *g;
 
-    (void)state;
     graph_input(&m, "x", DIMS(1, 4));
     graph_output(&m, "y");
     graph_floats(&m, "w", DIMS(3, 4),
@@ -77,12 +73,11 @@ static void test_batch_that_stays(void **state)
 }
 
 /* Shapes that work out for any batch, but sums that would run over it. */
-static void test_batch_that_would_mix(void **state)
+TEST(test_batch_that_would_mix)
 {
     struct pb_message m = EMPTY, a = EMPTY;
     struct graph *g;
 
-    (void)state;
     attr_int(&a, "axis", 0);
     g = read_one("Softmax", 13, DIMS(1, 4), &a);
     assert_output(g, 0, DIMS(1, 4));
@@ -117,11 +112,10 @@ static struct graph *reshaped(int rank, const int64_t *dim, int n,
     return must_read(model_of(&m, 13));
 }
 
-static void test_reshape(void **state)
+TEST(test_reshape)
 {
     struct graph *g = reshaped(DIMS(1, 4, 2, 2), 2, INTS(1, 16));
 
-    (void)state;
     assert_output(g, 0, DIMS(-1, 16));
     assert_int_equal(the_node(g, GRAPH_RESHAPE)->attr.dims.dim[0], 0);
     graph_free(g);
@@ -148,12 +142,11 @@ static void node_int(struct pb_message *g, const char *op, const char *in,
 }
 
 /* ShuffleNet's way: Shape, Gather, Unsqueeze, Concat, Reshape. */
-static void test_shape_glue(void **state)
+TEST(test_shape_glue)
 {
     struct pb_message m = EMPTY, a = EMPTY;
     struct graph *g;
 
-    (void)state;
     graph_input(&m, "x", DIMS(-1, 6, 4, 4));
     graph_output(&m, "y");
     graph_ints(&m, "zero", 0, NULL, INTS(0));
@@ -172,12 +165,11 @@ static void test_shape_glue(void **state)
 }
 
 /* A target of 2 N: arithmetic on the batch. */
-static void test_batch_arithmetic(void **state)
+TEST(test_batch_arithmetic)
 {
     struct pb_message m = EMPTY, a = EMPTY;
     struct graph *g;
 
-    (void)state;
     graph_input(&m, "x", DIMS(-1, 6, 4));
     graph_output(&m, "y");
     graph_ints(&m, "start", DIMS(1), INTS(0));
@@ -197,12 +189,11 @@ static void test_batch_arithmetic(void **state)
 }
 
 /* torch.export writes a reshape as a gather of 0, 1, 2, ... */
-static void test_counting_gather(void **state)
+TEST(test_counting_gather)
 {
     struct pb_message m = EMPTY, a = EMPTY;
     struct graph *g;
 
-    (void)state;
     graph_input(&m, "x", DIMS(-1, 3));
     graph_output(&m, "y");
     graph_ints(&m, "zero", 0, NULL, INTS(0));
@@ -228,11 +219,10 @@ static void test_counting_gather(void **state)
 }
 
 /* A number computed from the batch cannot be data. */
-static void test_batch_as_data(void **state)
+TEST(test_batch_as_data)
 {
     struct pb_message m = EMPTY, a = EMPTY;
 
-    (void)state;
     graph_input(&m, "x", DIMS(-1, 4));
     graph_output(&m, "y");
     graph_node(&m, "Size", "x", "n", NULL);
@@ -242,7 +232,7 @@ static void test_batch_as_data(void **state)
     must_refuse(model_of(&m, 13), INFER_EUNSUPPORTED, "depends on the batch");
 }
 
-static void test_given_shape(void **state)
+TEST(test_given_shape)
 {
     struct weights_input_shape shape = {"x", 4, {-1, 3, 20, 24}};
     struct weights_options options;
@@ -250,7 +240,6 @@ static void test_given_shape(void **state)
     struct infer_error err;
     struct graph *g;
 
-    (void)state;
     weights_options_init(&options);
     options.input_count = 1;
     options.input_shape = &shape;
@@ -267,13 +256,12 @@ static void test_given_shape(void **state)
 /* ---- constants ----------------------------------------------------- */
 
 /* A large payload is not copied, wherever it starts in the file. */
-static void test_payload_in_place(void **state)
+TEST(test_payload_in_place)
 {
     enum { K = 16, C = 8 };
     float data[K * C];
     size_t shift, i;
 
-    (void)state;
     for (i = 0; i < K * C; i++)
         data[i] = (float)i;
     for (shift = 0; shift < 8; shift++) {
@@ -333,14 +321,13 @@ static void assert_weight(struct graph *g, enum infer_dtype dtype)
 }
 
 /* The same numbers in every field that may hold them. */
-static void test_typed_data(void **state)
+TEST(test_typed_data)
 {
     static const float f[] = {-1.5f, -0.5f, 0.5f, 1.5f};
     static const double d[] = {-1.5, -0.5, 0.5, 1.5};
     struct pb_message t = tensor_head(ONNX_FLOAT);
     int i;
 
-    (void)state;
     pb_bytes(&t, 4, f, sizeof(f)); /* packed */
     assert_weight(add_tensor(t), INFER_F32);
     t = tensor_head(ONNX_FLOAT);
@@ -361,12 +348,11 @@ static void test_typed_data(void **state)
 }
 
 /* IR versions below 4 list initializers as inputs too. */
-static void test_initializer_input(void **state)
+TEST(test_initializer_input)
 {
     struct pb_message m = one_node("Mul", "x w", DIMS(-1, 4), NULL);
     struct graph *g;
 
-    (void)state;
     graph_input(&m, "w", DIMS(4));
     graph_floats(&m, "w", DIMS(4), FLOATS(1, 2, 3, 4));
     g = must_read(model_of(&m, 8));
@@ -375,12 +361,11 @@ static void test_initializer_input(void **state)
 }
 
 /* A second graph message adds to the first. */
-static void test_merged_graphs(void **state)
+TEST(test_merged_graphs)
 {
     struct pb_message first = EMPTY, second = EMPTY, m;
     struct graph *g;
 
-    (void)state;
     graph_input(&first, "x", DIMS(-1, 4));
     graph_node(&first, "Relu", "x", "h", NULL);
     graph_output(&second, "y");
@@ -395,13 +380,12 @@ static void test_merged_graphs(void **state)
 /* ---- reports ------------------------------------------------------- */
 
 /* All faults stand in one report; what depends on a refused node does not. */
-static void test_all_faults(void **state)
+TEST(test_all_faults)
 {
     struct pb_message m = EMPTY, copy;
     struct infer_error err;
     struct graph *g;
 
-    (void)state;
     graph_input(&m, "x", DIMS(-1, 4));
     graph_output(&m, "y");
     graph_node(&m, "Loop", "x", "a", NULL);
@@ -418,7 +402,7 @@ static void test_all_faults(void **state)
     pb_free(&copy);
 }
 
-static void test_probe(void **state)
+TEST(test_probe)
 {
     struct pb_message m = one_node("Relu", "x", DIMS(-1, 4), NULL);
     struct weights_file file = {NULL, NULL};
@@ -431,7 +415,6 @@ static void test_probe(void **state)
                                          ""};
     size_t i;
 
-    (void)state;
     m = model_of(&m, 13);
     file.blob = blob_new(m.data, m.size);
     assert_true(weights_format_onnx.probe(&file) >= 90);
@@ -555,7 +538,7 @@ static void remove_folder(const struct folder *f)
     assert_int_equal(rmdir(f->path), 0);
 }
 
-static void test_external(void **state)
+TEST(test_external)
 {
     struct folder f;
     struct pb_message m;
@@ -592,7 +575,6 @@ static void test_external(void **state)
         {"w.bin\n", NULL, NULL, "control"},
     };
 
-    (void)state;
     make_folder(&f);
     for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         expect_external(

@@ -38,11 +38,10 @@ static struct pb_message seed(void)
 
 /* ---- whole files --------------------------------------------------- */
 
-static void test_seed(void **state)
+TEST(test_seed)
 {
     struct graph *g = must_read(seed());
 
-    (void)state;
     assert_output(g, 0, DIMS(-1, 3));
     graph_free(g);
 }
@@ -57,24 +56,22 @@ static void try_to_read(const struct pb_message *m)
     graph_free(g);
 }
 
-static void test_truncated(void **state)
+TEST(test_truncated)
 {
     struct pb_message m = seed();
     size_t whole = m.size;
 
-    (void)state;
     for (m.size = 0; m.size < whole; m.size++)
         try_to_read(&m);
     pb_free(&m);
 }
 
-static void test_bit_flips(void **state)
+TEST(test_bit_flips)
 {
     struct pb_message m = seed();
     size_t i;
     int bit;
 
-    (void)state;
     for (i = 0; i < m.size; i++)
         for (bit = 0; bit < 8; bit++) {
             m.data[i] ^= (unsigned char)(1 << bit);
@@ -84,13 +81,12 @@ static void test_bit_flips(void **state)
     pb_free(&m);
 }
 
-static void test_bytes_set(void **state)
+TEST(test_bytes_set)
 {
     static const unsigned char values[] = {0x00, 0x7f, 0x80, 0xff};
     struct pb_message m = seed();
     size_t i, k;
 
-    (void)state;
     for (i = 0; i < m.size; i++)
         for (k = 0; k < sizeof(values); k++) {
             unsigned char saved = m.data[i];
@@ -102,24 +98,22 @@ static void test_bytes_set(void **state)
     pb_free(&m);
 }
 
-static void test_no_graph(void **state)
+TEST(test_no_graph)
 {
     struct pb_message m = EMPTY;
 
-    (void)state;
     must_refuse(m, INFER_EFORMAT, "no graph");
     pb_int(&m, 1, 8);
     must_refuse(m, INFER_EFORMAT, "no graph");
 }
 
 /* Two-byte nodes and inputs must cost no more than a few bytes each. */
-static void test_many_empty(void **state)
+TEST(test_many_empty)
 {
     static const unsigned fields[] = {1, 5, 11, 12};
     size_t i;
     int k;
 
-    (void)state;
     for (i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         struct pb_message g = EMPTY;
         char *zeros;
@@ -138,14 +132,13 @@ static void test_many_empty(void **state)
 }
 
 /* A million tiny tensors that nobody uses. */
-static void test_many_tensors(void **state)
+TEST(test_many_tensors)
 {
     struct pb_message g = one_node("Relu", "x", DIMS(-1, 2), NULL);
     char name[16];
     struct graph *graph;
     int i;
 
-    (void)state;
     for (i = 0; i < 200000; i++) {
         struct pb_message t = EMPTY;
 
@@ -176,12 +169,11 @@ static void refuse_version(int ir, int opset, int code, const char *words)
     must_refuse(m, code, words);
 }
 
-static void test_versions(void **state)
+TEST(test_versions)
 {
     struct pb_message g = one_node("Relu", "x", DIMS(-1, 2), NULL), m;
     struct pb_message version = EMPTY;
 
-    (void)state;
     refuse_version(8, -1, INFER_EFORMAT, "no version");
     refuse_version(8, 0, INFER_EFORMAT, "version 0");
     refuse_version(8, 999, INFER_EUNSUPPORTED, "opset 999");
@@ -199,14 +191,13 @@ static void test_versions(void **state)
 
 /* ---- what is not read ---------------------------------------------- */
 
-static void test_not_read(void **state)
+TEST(test_not_read)
 {
     static const char *const ops[] = {"If",          "Loop",        "Scan",
                                       "QLinearConv", "NoSuchThing", ""};
     struct pb_message g, m, function = EMPTY, info = EMPTY, sparse = EMPTY;
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         g = one_node(ops[i], "x", DIMS(-1, 2), NULL);
         refuse_graph(g, INFER_EUNSUPPORTED, *ops[i] ? ops[i] : "''");
@@ -233,7 +224,7 @@ static void refuse_removed(const char *op, struct pb_message *attr,
     refuse_graph(g, INFER_EFORMAT, words);
 }
 
-static void test_removed(void **state)
+TEST(test_removed)
 {
     static const int64_t borders[][4] = {
         {0, 2, 0, 1}, {4, 0, 0, 0}, {0, 0, 5, 0}, {0, 3, 0, 0}};
@@ -241,7 +232,6 @@ static void test_removed(void **state)
     struct pb_message a = EMPTY, b = EMPTY, c = EMPTY, d = EMPTY, none = EMPTY;
     size_t i;
 
-    (void)state;
     refuse_removed("ImageScaler", &none, "one number for each channel");
     attr_floats(&a, "bias", 3, FLOATS(1, 2, 3));
     refuse_removed("ImageScaler", &a, "one number for each channel");
@@ -266,11 +256,10 @@ static void test_removed(void **state)
     }
 }
 
-static void test_domains(void **state)
+TEST(test_domains)
 {
     struct pb_message g = EMPTY, n = EMPTY;
 
-    (void)state;
     graph_input(&g, "x", DIMS(-1, 2));
     graph_output(&g, "y");
     node_names(&n, 1, "x");
@@ -283,11 +272,10 @@ static void test_domains(void **state)
 
 /* ---- the graph ----------------------------------------------------- */
 
-static void test_graph_faults(void **state)
+TEST(test_graph_faults)
 {
     struct pb_message g = one_node("Relu", "nothing", DIMS(-1, 2), NULL);
 
-    (void)state;
     refuse_graph(g, INFER_EFORMAT,
                  "no node before it produces input 'nothing'");
     g = one_node("Relu", "y", DIMS(-1, 2), NULL); /* reads itself */
@@ -319,11 +307,10 @@ static void test_graph_faults(void **state)
     refuse_graph(g, INFER_EFORMAT, "no output");
 }
 
-static void test_inputs(void **state)
+TEST(test_inputs)
 {
     struct pb_message g = one_node("Relu", "x", DIMS(-1, -5), NULL);
 
-    (void)state;
     refuse_graph(g, INFER_EFORMAT, "dimension 1 is -5");
     g = one_node("Relu", "x", DIMS(-1, INT64_C(1) << 62), NULL);
     refuse_graph(g, INFER_EFORMAT, "dimension 1");
@@ -344,12 +331,11 @@ static void test_inputs(void **state)
     }
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
     struct pb_message g = EMPTY, n = EMPTY;
     char *big = malloc(1 << 20);
 
-    (void)state;
     assert_non_null(big);
     memset(big, 'n', 1 << 20);
     graph_input(&g, "x", DIMS(-1, 2));
@@ -374,11 +360,10 @@ static void test_names(void **state)
 
 /* ---- attributes ---------------------------------------------------- */
 
-static void test_attributes(void **state)
+TEST(test_attributes)
 {
     struct pb_message a = EMPTY, inner = EMPTY, g;
 
-    (void)state;
     attr_text(&a, "alpha", "x");
     g = one_node("LeakyRelu", "x", DIMS(-1, 2), &a);
     refuse_graph(g, INFER_EFORMAT, "'alpha' has type 3");
@@ -413,12 +398,11 @@ static void test_attributes(void **state)
 }
 
 /* An old file that states no attribute types. */
-static void test_untyped_attribute(void **state)
+TEST(test_untyped_attribute)
 {
     struct pb_message a = EMPTY, inner = EMPTY, g;
     struct graph *graph;
 
-    (void)state;
     pb_text(&inner, 1, "alpha");
     pb_float(&inner, 2, 0.25f);
     pb_nested(&a, 5, &inner);
@@ -449,7 +433,7 @@ static struct pb_message tensor(int64_t dim, int type)
     return t;
 }
 
-static void test_tensors(void **state)
+TEST(test_tensors)
 {
     static const float f[4] = {1, 2, 3, 4};
     static const int bad_types[] = {8, 14, 15, 17, 22, 26};
@@ -457,7 +441,6 @@ static void test_tensors(void **state)
     size_t i;
     int k;
 
-    (void)state;
     refuse_tensor(tensor(-1, ONNX_FLOAT), INFER_EFORMAT, "dimension 0 is -1");
     t = tensor(INT64_C(1) << 62, ONNX_FLOAT);
     pb_int(&t, 1, 8);
@@ -515,12 +498,11 @@ static void refuse_conv(const char *name, int n, const int64_t *value,
     refuse_graph(g, INFER_EFORMAT, words);
 }
 
-static void test_conv(void **state)
+TEST(test_conv)
 {
     struct pb_message a = EMPTY, g;
     float w[50] = {0};
 
-    (void)state;
     refuse_conv("strides", 2, INTS(0, 1), "strides");
     refuse_conv("strides", 1, INTS(1), "1 entries");
     refuse_conv("dilations", 2, INTS(1, 0), "dilations");
@@ -557,12 +539,11 @@ static void refuse_target(int n, const int64_t *target, const char *words)
     refuse_graph(g, INFER_EFORMAT, words);
 }
 
-static void test_shapes(void **state)
+TEST(test_shapes)
 {
     struct pb_message a = EMPTY, g;
     float w[50] = {0};
 
-    (void)state;
     refuse_target(2, INTS(-1, -1), "second open size");
     refuse_target(3, INTS(2, 6, 0), "does not have");
     refuse_target(2, INTS(5, -1), "do not fit");
@@ -606,11 +587,10 @@ static void test_shapes(void **state)
 }
 
 /* Constants that a few bytes ask for are bounded together. */
-static void test_generated(void **state)
+TEST(test_generated)
 {
     struct pb_message g = one_node("Add", "x w", DIMS(-1, 4), NULL), h = EMPTY;
 
-    (void)state;
     graph_input(&h, "x", DIMS(-1, 4));
     graph_output(&h, "y");
     graph_ints(&h, "s", DIMS(2), INTS(1 << 20, 1 << 20));
@@ -621,7 +601,7 @@ static void test_generated(void **state)
 }
 
 /* Nodes that each ask for a little arithmetic, without end. */
-static void test_much_arithmetic(void **state)
+TEST(test_much_arithmetic)
 {
     static int64_t zeros[4096];
     struct pb_message g = one_node("Relu", "x", DIMS(-1, 4), NULL), m;
@@ -630,7 +610,6 @@ static void test_much_arithmetic(void **state)
     char in[32], out[32];
     int i;
 
-    (void)state;
     graph_ints(&g, "t0", DIMS(4096), zeros);
     for (i = 0; i < 20000; i++) {
         snprintf(in, sizeof(in), "t%d", i);
@@ -644,13 +623,12 @@ static void test_much_arithmetic(void **state)
 }
 
 /* A large graph in which nothing fits must be refused in linear time. */
-static void test_many_faults(void **state)
+TEST(test_many_faults)
 {
     struct pb_message g = EMPTY;
     char out[32];
     int i;
 
-    (void)state;
     graph_input(&g, "x", DIMS(-1, 2));
     graph_output(&g, "y");
     for (i = 0; i < ONNX_MAX_NODES; i++) {
@@ -660,11 +638,10 @@ static void test_many_faults(void **state)
     refuse_graph(g, INFER_EFORMAT, "no node before it");
 }
 
-static void test_constants(void **state)
+TEST(test_constants)
 {
     struct pb_message g = EMPTY, a = EMPTY;
 
-    (void)state;
     graph_input(&g, "x", DIMS(-1, 4));
     graph_output(&g, "y");
     attr_int(&a, "value_int", 1);
@@ -675,14 +652,13 @@ static void test_constants(void **state)
 }
 
 /* Arithmetic on numbers from the file: no overflow, no division by zero. */
-static void test_arithmetic(void **state)
+TEST(test_arithmetic)
 {
     static const char *const ops[] = {"Add", "Sub", "Mul", "Div",
                                       "Mod", "Max", "Min"};
     static const int64_t values[] = {INT64_MIN, INT64_MAX, -1, 0, 1};
     size_t i, k, j;
 
-    (void)state;
     for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
         for (k = 0; k < 5; k++)
             for (j = 0; j < 5; j++) {

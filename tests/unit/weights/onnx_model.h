@@ -3,15 +3,10 @@
 #ifndef TESTS_UNIT_WEIGHTS_ONNX_MODEL_H
 #define TESTS_UNIT_WEIGHTS_ONNX_MODEL_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "kernels/base/error.h"
+#include "tests/unit/test.h"
 #include "tests/unit/weights/protobuf_writer.h"
 #include "weights/onnx/onnx.h"
 

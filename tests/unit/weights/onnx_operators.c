@@ -18,13 +18,12 @@ static void assert_floats(const struct constant *c, const float *want)
 }
 
 /* alpha, beta and the transposes end up in weight (K,C) and bias. */
-static void test_gemm(void **state)
+TEST(test_gemm)
 {
     struct pb_message m = EMPTY, a = EMPTY;
     const struct graph_node *n;
     struct graph *g;
 
-    (void)state;
     graph_input(&m, "x", DIMS(-1, 2));
     graph_output(&m, "y");
     graph_floats(&m, "w", DIMS(2, 3), FLOATS(1, 2, 3, 4, 5, 6));
@@ -43,13 +42,12 @@ static void test_gemm(void **state)
 
 /* Weights that lie as dense wants them stay the tensors that they are: two
  * layers share them, under their names. */
-static void test_gemm_names(void **state)
+TEST(test_gemm_names)
 {
     struct pb_message m = EMPTY, a = EMPTY, b = EMPTY;
     const struct graph_node *n;
     struct graph *g;
 
-    (void)state;
     graph_input(&m, "x", DIMS(-1, 2));
     graph_output(&m, "y");
     graph_floats(&m, "fc.weight", DIMS(2, 2), FLOATS(1, 2, 3, 4));
@@ -69,12 +67,11 @@ static void test_gemm_names(void **state)
 }
 
 /* A matrix that is computed makes a product; one addend is no bias. */
-static void test_gemm_product(void **state)
+TEST(test_gemm_product)
 {
     struct pb_message m = EMPTY, a = EMPTY;
     struct graph *g;
 
-    (void)state;
     graph_input(&m, "x", DIMS(4, 2));
     graph_input(&m, "w", DIMS(3, 4));
     graph_input(&m, "c", DIMS(2, 3));
@@ -90,12 +87,11 @@ static void test_gemm_product(void **state)
     graph_free(g);
 }
 
-static void test_matmul(void **state)
+TEST(test_matmul)
 {
     struct pb_message m = one_node("MatMul", "x w", DIMS(-1, 5, 2), NULL);
     struct graph *g;
 
-    (void)state;
     graph_floats(&m, "w", DIMS(2, 3), FLOATS(1, 2, 3, 4, 5, 6));
     g = must_read(model_of(&m, 13));
     assert_floats(weight_of(g, GRAPH_DENSE), FLOATS(1, 4, 2, 5, 3, 6));
@@ -104,13 +100,12 @@ static void test_matmul(void **state)
 }
 
 /* Limits as attributes, as inputs, and as inputs of which one is absent. */
-static void test_clip(void **state)
+TEST(test_clip)
 {
     struct pb_message a = EMPTY, m;
     struct kern_unary u;
     struct graph *g;
 
-    (void)state;
     attr_float(&a, "min", 0.0f);
     attr_float(&a, "max", 6.0f);
     g = read_one("Clip", 6, DIMS(-1, 4), &a);
@@ -126,12 +121,11 @@ static void test_clip(void **state)
 }
 
 /* Axes as an attribute before opset 13, as an input later. */
-static void test_axes(void **state)
+TEST(test_axes)
 {
     struct pb_message a = EMPTY, m;
     struct graph *g;
 
-    (void)state;
     attr_ints(&a, "axes", 2, INTS(2, -1));
     g = read_one("Squeeze", 11, DIMS(-1, 3, 1, 1), &a);
     assert_output(g, 0, DIMS(-1, 3));
@@ -209,7 +203,7 @@ static void reduce_to(const char *op, int opset, enum axes axes, bool noop,
 
 /* Without axes everything is reduced, unless noop_with_empty_axes says that
  * nothing is; a list of none is the same as no list. */
-static void test_empty_axes(void **state)
+TEST(test_empty_axes)
 {
     static const struct {
         const char *op;
@@ -229,7 +223,6 @@ static void test_empty_axes(void **state)
     };
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         reduce_to(row[i].op, 11, AXES_ABSENT, false, 1, &row[i].all);
         reduce_to(row[i].op, 18, AXES_ABSENT, false, 1, &row[i].all);
@@ -241,12 +234,11 @@ static void test_empty_axes(void **state)
 }
 
 /* The same where the tensor is known while converting. */
-static void test_empty_axes_folded(void **state)
+TEST(test_empty_axes_folded)
 {
     static const float x[2] = {1, 1}, one[2] = {3, 3}, both[2] = {6, 6};
     int noop, i;
 
-    (void)state;
     for (noop = 0; noop < 2; noop++) {
         struct pb_message m = EMPTY, attr = EMPTY;
         const float *want = noop ? one : both;
@@ -267,11 +259,10 @@ static void test_empty_axes_folded(void **state)
     }
 }
 
-static void test_softmax(void **state)
+TEST(test_softmax)
 {
     struct graph *g = read_one("Softmax", 11, DIMS(-1, 3, 4), NULL);
 
-    (void)state;
     assert_int_equal(the_node(g, GRAPH_SOFTMAX)->attr.axis.axis, 1);
     assert_true(the_node(g, GRAPH_SOFTMAX)->attr.axis.flatten);
     graph_free(g);
@@ -281,13 +272,12 @@ static void test_softmax(void **state)
     graph_free(g);
 }
 
-static void test_pads(void **state)
+TEST(test_pads)
 {
     struct pb_message a = EMPTY;
     struct kern_pool pool;
     struct graph *g;
 
-    (void)state;
     attr_ints(&a, "kernel_shape", 2, INTS(3, 5));
     attr_ints(&a, "pads", 4, INTS(0, 1, 2, 3));
     attr_ints(&a, "strides", 2, INTS(2, 1));
@@ -301,12 +291,11 @@ static void test_pads(void **state)
     graph_free(g);
 }
 
-static void test_dropout(void **state)
+TEST(test_dropout)
 {
     struct pb_message m = EMPTY;
     struct graph *g;
 
-    (void)state;
     graph_input(&m, "x", DIMS(-1, 4));
     graph_output(&m, "y");
     graph_node(&m, "Dropout", "x", "y mask", NULL);
@@ -316,13 +305,12 @@ static void test_dropout(void **state)
 }
 
 /* Sizes that follow the input through Shape become scales. */
-static void test_resize_open_size(void **state)
+TEST(test_resize_open_size)
 {
     struct pb_message m = EMPTY, a = EMPTY, mode = EMPTY;
     const struct graph_resize *r;
     struct graph *g;
 
-    (void)state;
     graph_input(&m, "x", DIMS(-1, 3, -1, -1));
     graph_output(&m, "y");
     graph_ints(&m, "by", DIMS(4), INTS(1, 1, 2, 2));
@@ -359,13 +347,12 @@ static void removed(const char *op, int opset, struct pb_message *attr,
                      (double)want[i]);
 }
 
-static void test_removed(void **state)
+TEST(test_removed)
 {
     struct pb_message a = EMPTY, b = EMPTY, c = EMPTY, d = EMPTY, e = EMPTY;
     float want[24];
     int i;
 
-    (void)state;
     for (i = 0; i < 24; i++)
         want[i] = 150 * (float)i - 3;
     attr_float(&a, "alpha", 150);

@@ -9,12 +9,11 @@
 
 /* ---- remove-dead --------------------------------------------------- */
 
-static void dead_nodes(void **state)
+TEST(dead_nodes)
 {
     struct net net;
     int x;
 
-    (void)state;
     net_begin(&net, 1);
     x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
     net_output(&net, net_unary(&net, x, KERN_RELU));
@@ -27,12 +26,11 @@ static void dead_nodes(void **state)
 
 /* ---- fold-constants ------------------------------------------------ */
 
-static void computed_weights(void **state)
+TEST(computed_weights)
 {
     struct net net;
     int x, w, s;
 
-    (void)state;
     net_begin(&net, 2);
     x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
     w = net_weight(&net, NET_DIMS(4, 27));
@@ -47,12 +45,11 @@ static void computed_weights(void **state)
 }
 
 /* The reshaped constant is read elsewhere in its old shape. */
-static void shared_constant(void **state)
+TEST(shared_constant)
 {
     struct net net;
     int x, c, y;
 
-    (void)state;
     net_begin(&net, 3);
     x = net_input(&net, NET_DIMS(2, 4));
     c = net_weight(&net, NET_DIMS(2, 4));
@@ -64,12 +61,11 @@ static void shared_constant(void **state)
     net_end(&net);
 }
 
-static void transposed_weights(void **state)
+TEST(transposed_weights)
 {
     struct net net;
     int x, w;
 
-    (void)state;
     net_begin(&net, 4);
     x = net_input(&net, NET_DIMS(-1, 6));
     w = net_transpose(&net, net_weight(&net, NET_DIMS(6, 5)), NET_DIMS(1, 0));
@@ -81,7 +77,7 @@ static void transposed_weights(void **state)
 
 /* A copy of the graph shares its constants: editing one must leave the other
  * as it is, through a reshaped view too. */
-static void shared_with_copy(void **state)
+TEST(shared_with_copy)
 {
     struct infer_error err;
     struct graph *copy;
@@ -89,7 +85,6 @@ static void shared_with_copy(void **state)
     float first;
     int x, w, y, v;
 
-    (void)state;
     net_begin(&net, 6);
     x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
     w = net_weight(&net, NET_DIMS(4, 27));
@@ -108,12 +103,11 @@ static void shared_with_copy(void **state)
 }
 
 /* A result of half a gigabyte from one number is not stored. */
-static void expanding_constant(void **state)
+TEST(expanding_constant)
 {
     struct net net;
     int y;
 
-    (void)state;
     net_begin(&net, 5);
     net_input(&net, NET_DIMS(1));
     y = net_node(&net, GRAPH_EXPAND, NET_IN(net_number(&net, 1)));
@@ -190,11 +184,10 @@ static int add_identity(struct net *net, int x, int kind)
     }
 }
 
-static void identities(void **state)
+TEST(identities)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0;; kind++) {
         int x, y;
 
@@ -216,12 +209,11 @@ static void identities(void **state)
 }
 
 /* The name of an output is part of the interface. */
-static void identity_at_output(void **state)
+TEST(identity_at_output)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 30);
     x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
     y = net_conv(&net, x, 3, 3, 1, 0);
@@ -235,12 +227,11 @@ static void identity_at_output(void **state)
     net_end(&net);
 }
 
-static void identity_between_ends(void **state)
+TEST(identity_between_ends)
 {
     struct net net;
     int x;
 
-    (void)state;
     net_begin(&net, 31);
     x = net_input(&net, NET_DIMS(-1, 3));
     net_output(&net, net_unary(&net, x, KERN_IDENTITY));
@@ -249,11 +240,10 @@ static void identity_between_ends(void **state)
     net_end(&net);
 }
 
-static void not_identities(void **state)
+TEST(not_identities)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0; kind < 8; kind++) {
         int x, y = -1;
 
@@ -338,12 +328,11 @@ static int add_pool(struct net *net, int x, enum kern_pool_kind kind, int own)
     return y;
 }
 
-static void pad_into_conv(void **state)
+TEST(pad_into_conv)
 {
     struct net net;
     int x;
 
-    (void)state;
     for (int own = 0; own < 2; own++) {
         net_begin(&net, 50 + (uint64_t)own);
         x = net_input(&net, NET_DIMS(-1, 3, 6, 5));
@@ -355,12 +344,11 @@ static void pad_into_conv(void **state)
     }
 }
 
-static void pad_into_average_pool(void **state)
+TEST(pad_into_average_pool)
 {
     struct net net;
     int x;
 
-    (void)state;
     net_begin(&net, 52);
     x = net_input(&net, NET_DIMS(-1, 3, 7, 6));
     x = add_pad(&net, x, 1, 1, 1, 2, 0);
@@ -371,12 +359,11 @@ static void pad_into_average_pool(void **state)
     net_end(&net);
 }
 
-static void pad_into_max_pool(void **state)
+TEST(pad_into_max_pool)
 {
     struct net net;
     int x;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         net_begin(&net, 53 + (uint64_t)i);
         x = net_input(&net, NET_DIMS(-1, 3, 7, 6));
@@ -391,11 +378,10 @@ static void pad_into_max_pool(void **state)
     }
 }
 
-static void pads_that_stay(void **state)
+TEST(pads_that_stay)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0; kind < 7; kind++) {
         int x, y;
 
@@ -432,12 +418,11 @@ static void pads_that_stay(void **state)
 
 /* ---- the driver ---------------------------------------------------- */
 
-static void whole_block(void **state)
+TEST(whole_block)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 130);
     x = net_input(&net, NET_DIMS(-1, 4, 6, 6));
     y = net_conv(&net, x, 4, 4, 3, 1);
@@ -450,7 +435,7 @@ static void whole_block(void **state)
     net_end(&net);
 }
 
-static void options(void **state)
+TEST(options)
 {
     static const char *const unknown[] = {"fold-everything", NULL};
     struct pass_options options;
@@ -458,7 +443,6 @@ static void options(void **state)
     struct net net;
     int x;
 
-    (void)state;
     net_begin(&net, 131);
     x = net_input(&net, NET_DIMS(-1, 4, 6, 6));
     x = net_batch_norm(&net, net_conv(&net, x, 4, 4, 3, 1), 4);
@@ -486,14 +470,13 @@ static void options(void **state)
 }
 
 /* What training goes on with stays where that is asked for. */
-static void kept_for_training(void **state)
+TEST(kept_for_training)
 {
     struct pass_options options;
     struct infer_error err;
     struct net net;
     int x;
 
-    (void)state;
     net_begin(&net, 132);
     x = net_input(&net, NET_DIMS(-1, 4, 6, 6));
     x = net_batch_norm(&net, net_conv(&net, x, 4, 4, 3, 1), 4);

@@ -6,11 +6,10 @@
 #include <math.h>
 #include <string.h>
 
-static void activations(void **state)
+TEST(activations)
 {
     struct net net;
 
-    (void)state;
     for (int kind = KERN_RELU; kind <= KERN_LINEAR; kind++) {
         int x, y;
 
@@ -26,12 +25,11 @@ static void activations(void **state)
     }
 }
 
-static void activation_of_shared(void **state)
+TEST(activation_of_shared)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 100);
     x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
     y = net_conv(&net, x, 4, 3, 3, 1);
@@ -41,12 +39,11 @@ static void activation_of_shared(void **state)
     net_end(&net);
 }
 
-static void second_activation(void **state)
+TEST(second_activation)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 101);
     x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
     y = net_unary(&net, net_conv(&net, x, 4, 3, 3, 1), KERN_TANH);
@@ -57,12 +54,11 @@ static void second_activation(void **state)
 }
 
 /* conv + x, [relu]; x is ready before the convolution. */
-static void residual(void **state)
+TEST(residual)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     for (int act = 0; act < 2; act++) {
         net_begin(&net, 110 + (uint64_t)act);
         x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
@@ -79,12 +75,11 @@ static void residual(void **state)
     }
 }
 
-static void residual_behind_activation(void **state)
+TEST(residual_behind_activation)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 112);
     x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
     y = net_conv(&net, x, 3, 3, 3, 1);
@@ -96,12 +91,11 @@ static void residual_behind_activation(void **state)
 }
 
 /* Both sides are convolutions: the later one takes the earlier one's. */
-static void two_convolutions(void **state)
+TEST(two_convolutions)
 {
     struct net net;
     int x, y, z;
 
-    (void)state;
     net_begin(&net, 113);
     x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
     y = net_conv(&net, x, 4, 3, 3, 1);
@@ -112,12 +106,11 @@ static void two_convolutions(void **state)
     net_end(&net);
 }
 
-static void dense_residual(void **state)
+TEST(dense_residual)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 114);
     x = net_input(&net, NET_DIMS(-1, 4));
     y = net_dense(&net, x, 4, 4);
@@ -126,11 +119,10 @@ static void dense_residual(void **state)
     net_end(&net);
 }
 
-static void residuals_that_stay(void **state)
+TEST(residuals_that_stay)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0; kind < 5; kind++) {
         int x, y;
 

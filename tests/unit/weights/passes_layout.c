@@ -29,12 +29,11 @@ static void leaves_transposes(struct net *net, int n)
     net_end(net);
 }
 
-static void elementwise(void **state)
+TEST(elementwise)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 1);
     x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
     y = nhwc_conv(&net, x, 4, 3);
@@ -47,12 +46,11 @@ static void elementwise(void **state)
     leaves_transposes(&net, 2);
 }
 
-static void residual_block(void **state)
+TEST(residual_block)
 {
     struct net net;
     int x, y, z;
 
-    (void)state;
     net_begin(&net, 2);
     x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
     y = net_unary(&net, nhwc_conv(&net, x, 4, 3), KERN_RELU);
@@ -66,11 +64,10 @@ static void residual_block(void **state)
 }
 
 /* Operations with axes. */
-static void axes(void **state)
+TEST(axes)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0; kind < 6; kind++) {
         int x, y, z;
 
@@ -115,12 +112,11 @@ static void axes(void **state)
 }
 
 /* A reduction that drops dimensions: N,H,W,C over W gives N,H,C. */
-static void dropped_dimensions(void **state)
+TEST(dropped_dimensions)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 20);
     x = net_input(&net, NET_DIMS(-1, 3, 6, 4));
     y = net_reduce(&net, to_nhwc(&net, x), KERN_REDUCE_SUM, NET_DIMS(2), false);
@@ -129,12 +125,11 @@ static void dropped_dimensions(void **state)
     net_end(&net);
 }
 
-static void split_into_parts(void **state)
+TEST(split_into_parts)
 {
     struct net net;
     int x, y, out[2];
 
-    (void)state;
     net_begin(&net, 21);
     x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
     y = to_nhwc(&net, x);
@@ -149,12 +144,11 @@ static void split_into_parts(void **state)
 }
 
 /* Squeeze and excitation on N,H,W,C: the gate is N,1,1,C. */
-static void gate(void **state)
+TEST(gate)
 {
     struct net net;
     int x, y, z;
 
-    (void)state;
     net_begin(&net, 22);
     x = net_input(&net, NET_DIMS(-1, 6, 5, 4));
     y = nhwc_conv(&net, x, 4, 4);
@@ -168,12 +162,11 @@ static void gate(void **state)
 }
 
 /* Preprocessing on the N,H,W,C input: the transpose rises above it. */
-static void input_arithmetic(void **state)
+TEST(input_arithmetic)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 23);
     x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
     y = net_binary(&net, KERN_SUB, x, net_weight(&net, NET_DIMS(3)));
@@ -185,12 +178,11 @@ static void input_arithmetic(void **state)
     net_end(&net);
 }
 
-static void two_in_a_row(void **state)
+TEST(two_in_a_row)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 24);
     x = net_input(&net, NET_DIMS(-1, 2, 3, 4));
     y = net_transpose(&net, x, NET_DIMS(0, 2, 1, 3));
@@ -200,12 +192,11 @@ static void two_in_a_row(void **state)
     net_end(&net);
 }
 
-static void one_element_planes(void **state)
+TEST(one_element_planes)
 {
     struct net net;
     int x;
 
-    (void)state;
     net_begin(&net, 25);
     x = net_input(&net, NET_DIMS(-1, 5, 1, 1));
     net_output(&net, to_nhwc(&net, x));
@@ -214,11 +205,10 @@ static void one_element_planes(void **state)
     net_end(&net);
 }
 
-static void transposes_that_stay(void **state)
+TEST(transposes_that_stay)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0; kind < 4; kind++) {
         int x, y;
 
@@ -244,12 +234,11 @@ static void transposes_that_stay(void **state)
 
 /* ---- reshapes ------------------------------------------------------ */
 
-static void reshapes(void **state)
+TEST(reshapes)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 40);
     x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
     y = net_reshape(&net, x, NET_DIMS(-1, 2, 2, 30));
@@ -276,11 +265,10 @@ static int flattened(struct net *net, int x, int kind)
     return net_reshape(net, y, NET_DIMS(-1, 120));
 }
 
-static void dense_columns(void **state)
+TEST(dense_columns)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         int x;
 
@@ -293,11 +281,10 @@ static void dense_columns(void **state)
     }
 }
 
-static void dense_that_stays(void **state)
+TEST(dense_that_stays)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         int x, y;
 
@@ -321,12 +308,11 @@ static void dense_that_stays(void **state)
 }
 
 /* All of it: a small network as Keras and tf2onnx write it. */
-static void keras_network(void **state)
+TEST(keras_network)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 70);
     x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
     y = net_unary(&net, nhwc_conv(&net, x, 4, 3), KERN_RELU);

@@ -8,11 +8,10 @@
 
 /* ---- into the layer before ----------------------------------------- */
 
-static void conv_then_bn(void **state)
+TEST(conv_then_bn)
 {
     struct net net;
 
-    (void)state;
     for (int groups = 1; groups <= 4; groups *= 2) {
         int x, w, y;
 
@@ -31,12 +30,11 @@ static void conv_then_bn(void **state)
     }
 }
 
-static void conv_transpose_then_bn(void **state)
+TEST(conv_transpose_then_bn)
 {
     struct net net;
     int x, w, b, y;
 
-    (void)state;
     net_begin(&net, 11);
     x = net_input(&net, NET_DIMS(-1, 4, 5, 4));
     w = net_weight(&net, NET_DIMS(4, 3, 2, 2));
@@ -51,12 +49,11 @@ static void conv_transpose_then_bn(void **state)
     net_end(&net);
 }
 
-static void dense_then_bn(void **state)
+TEST(dense_then_bn)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 12);
     x = net_input(&net, NET_DIMS(-1, 7));
     y = net_dense(&net, x, 5, 7);
@@ -67,12 +64,11 @@ static void dense_then_bn(void **state)
 }
 
 /* The weights of two layers are one tensor: each gets its own. */
-static void shared_weights(void **state)
+TEST(shared_weights)
 {
     struct net net;
     int x, w, y[2];
 
-    (void)state;
     net_begin(&net, 13);
     x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
     w = net_weight(&net, NET_DIMS(3, 3, 3, 3));
@@ -88,12 +84,11 @@ static void shared_weights(void **state)
 }
 
 /* An activation behind the batch norm moves with it. */
-static void activation_moves(void **state)
+TEST(activation_moves)
 {
     struct net net;
     int x;
 
-    (void)state;
     net_begin(&net, 14);
     x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
     net_output(&net, net_batch_norm(&net, net_conv(&net, x, 4, 3, 3, 1), 4));
@@ -105,12 +100,11 @@ static void activation_moves(void **state)
 
 /* ---- into the layer after ------------------------------------------ */
 
-static void bn_then_conv(void **state)
+TEST(bn_then_conv)
 {
     struct net net;
     int x, w, y;
 
-    (void)state;
     for (int groups = 1; groups <= 3; groups += 2) {
         net_begin(&net, 20 + (uint64_t)groups);
         x = net_input(&net, NET_DIMS(-1, 6, 6, 6));
@@ -125,12 +119,11 @@ static void bn_then_conv(void **state)
     }
 }
 
-static void bn_then_dense(void **state)
+TEST(bn_then_dense)
 {
     struct net net;
     int x;
 
-    (void)state;
     net_begin(&net, 24);
     x = net_input(&net, NET_DIMS(-1, 6));
     net_output(&net, net_dense(&net, net_batch_norm(&net, x, 6), 3, 6));
@@ -142,12 +135,11 @@ static void bn_then_dense(void **state)
 /* ---- where it must not fold ---------------------------------------- */
 
 /* With padding the zeros come after the shift: scale_shift instead. */
-static void padded_conv_after(void **state)
+TEST(padded_conv_after)
 {
     struct net net;
     int x;
 
-    (void)state;
     net_begin(&net, 30);
     x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
     net_output(&net, net_conv(&net, net_batch_norm(&net, x, 3), 4, 3, 3, 1));
@@ -159,12 +151,11 @@ static void padded_conv_after(void **state)
 }
 
 /* Somebody else reads the convolution. */
-static void shared_output(void **state)
+TEST(shared_output)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 31);
     x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
     y = net_conv(&net, x, 4, 3, 3, 1);
@@ -176,12 +167,11 @@ static void shared_output(void **state)
     net_end(&net);
 }
 
-static void graph_output_between(void **state)
+TEST(graph_output_between)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 32);
     x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
     y = net_conv(&net, x, 4, 3, 3, 1);
@@ -193,12 +183,11 @@ static void graph_output_between(void **state)
 }
 
 /* Statistics that are computed, not stored. */
-static void computed_statistics(void **state)
+TEST(computed_statistics)
 {
     struct net net;
     int x, mean, in[5];
 
-    (void)state;
     net_begin(&net, 33);
     x = net_input(&net, NET_DIMS(2, 3, 6, 6));
     mean = net_input(&net, NET_DIMS(4));
@@ -213,12 +202,11 @@ static void computed_statistics(void **state)
 }
 
 /* An activation lies between. */
-static void activation_between(void **state)
+TEST(activation_between)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 34);
     x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
     y = net_conv(&net, x, 4, 3, 3, 1);
@@ -230,12 +218,11 @@ static void activation_between(void **state)
 }
 
 /* The channels of a dense layer on rank 3 are not those of the norm. */
-static void dense_of_rank_3(void **state)
+TEST(dense_of_rank_3)
 {
     struct net net;
     int x;
 
-    (void)state;
     net_begin(&net, 35);
     x = net_input(&net, NET_DIMS(-1, 5, 5));
     net_output(&net, net_batch_norm(&net, net_dense(&net, x, 5, 5), 5));
@@ -247,13 +234,12 @@ static void dense_of_rank_3(void **state)
 
 /* ---- scales -------------------------------------------------------- */
 
-static void arithmetic_after_conv(void **state)
+TEST(arithmetic_after_conv)
 {
     static const enum kern_binary_kind kind[4] = {KERN_ADD, KERN_SUB, KERN_MUL,
                                                   KERN_DIV};
     struct net net;
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         int x, y, c;
 
@@ -268,12 +254,11 @@ static void arithmetic_after_conv(void **state)
     }
 }
 
-static void number_minus_conv(void **state)
+TEST(number_minus_conv)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 45);
     x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
     y = net_conv(&net, x, 4, 3, 3, 1);
@@ -284,12 +269,11 @@ static void number_minus_conv(void **state)
 }
 
 /* A matrix product's bias on N,H,W,C: the last dimension. */
-static void bias_of_dense(void **state)
+TEST(bias_of_dense)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 46);
     x = net_input(&net, NET_DIMS(-1, 4, 4, 6));
     y = net_node(&net, GRAPH_DENSE,
@@ -302,12 +286,11 @@ static void bias_of_dense(void **state)
 }
 
 /* A factor for each channel behind the transpose that follows the layer. */
-static void factor_behind_transpose(void **state)
+TEST(factor_behind_transpose)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 52);
     x = net_input(&net, NET_DIMS(-1, 4, 3, 6));
     y = net_transpose(&net, net_dense(&net, x, 5, 6), NET_DIMS(0, 3, 1, 2));
@@ -328,12 +311,11 @@ static void factor_behind_transpose(void **state)
 }
 
 /* (x - mean) / std in front of a convolution without padding. */
-static void normalised_input(void **state)
+TEST(normalised_input)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 47);
     x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
     y = net_binary(&net, KERN_SUB, x, net_weight(&net, NET_DIMS(1, 3, 1, 1)));
@@ -345,12 +327,11 @@ static void normalised_input(void **state)
 }
 
 /* The same before padding: the factor folds, the offset stays. */
-static void normalised_input_with_padding(void **state)
+TEST(normalised_input_with_padding)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 48);
     x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
     y = net_binary(&net, KERN_SUB, x, net_weight(&net, NET_DIMS(1, 3, 1, 1)));
@@ -363,12 +344,11 @@ static void normalised_input_with_padding(void **state)
 }
 
 /* A factor alone passes through zero padding. */
-static void factor_before_padded_conv(void **state)
+TEST(factor_before_padded_conv)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 49);
     x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
     y = net_binary(&net, KERN_DIV, x, net_number(&net, 255));
@@ -378,12 +358,11 @@ static void factor_before_padded_conv(void **state)
     net_end(&net);
 }
 
-static void numbers_become_linear(void **state)
+TEST(numbers_become_linear)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 50);
     x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
     y = net_binary(&net, KERN_MUL, x, net_number(&net, 0.25));
@@ -395,12 +374,11 @@ static void numbers_become_linear(void **state)
 }
 
 /* TensorFlow's batch normalisation: x * g + (b - m * g). */
-static void channels_become_scale_shift(void **state)
+TEST(channels_become_scale_shift)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 51);
     x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
     y = net_binary(&net, KERN_MUL, x, net_weight(&net, NET_DIMS(3, 1, 1)));
@@ -413,12 +391,11 @@ static void channels_become_scale_shift(void **state)
 }
 
 /* Constants that vary over space, over the wrong axis, or that enlarge. */
-static void other_constants(void **state)
+TEST(other_constants)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         net_begin(&net, 60 + (uint64_t)i);
         x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
@@ -443,12 +420,11 @@ static void other_constants(void **state)
 }
 
 /* Factors that together leave the range of a float. */
-static void extreme_chain(void **state)
+TEST(extreme_chain)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 71);
     x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
     y = net_binary(&net, KERN_MUL, x, net_number(&net, 1e-25));
@@ -458,12 +434,11 @@ static void extreme_chain(void **state)
     net_end(&net);
 }
 
-static void division_by_zero(void **state)
+TEST(division_by_zero)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 70);
     x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
     y = net_conv(&net, x, 4, 3, 3, 1);

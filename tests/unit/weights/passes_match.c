@@ -41,12 +41,11 @@ static int begin(struct net *net, uint64_t seed)
 
 /* ---- activations --------------------------------------------------- */
 
-static void silu(void **state)
+TEST(silu)
 {
     struct net net;
     int x;
 
-    (void)state;
     for (int side = 0; side < 2; side++) {
         int s;
 
@@ -59,12 +58,11 @@ static void silu(void **state)
 }
 
 /* The gate of another tensor is no silu. */
-static void other_gate(void **state)
+TEST(other_gate)
 {
     struct net net;
     int x, s;
 
-    (void)state;
     x = begin(&net, 3);
     s = net_unary(&net, net_unary(&net, x, KERN_TANH), KERN_SIGMOID);
     net_output(&net, net_binary(&net, KERN_MUL, x, s));
@@ -72,12 +70,11 @@ static void other_gate(void **state)
     net_end(&net);
 }
 
-static void hard_sigmoid(void **state)
+TEST(hard_sigmoid)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     /* clip(x + 3, 0, 6) / 6 */
     x = begin(&net, 10);
     y = clip(&net, number(&net, KERN_ADD, x, 3), 0, 6);
@@ -96,11 +93,10 @@ static void hard_sigmoid(void **state)
     becomes(&net, KERN_HARD_SIGMOID, 1);
 }
 
-static void hard_swish(void **state)
+TEST(hard_swish)
 {
     struct net net;
 
-    (void)state;
     for (int spelling = 0; spelling < 4; spelling++) {
         int x = begin(&net, 20 + (uint64_t)spelling);
         int y = clip(&net, number(&net, KERN_ADD, x, 3), 0, 6);
@@ -124,11 +120,10 @@ static void hard_swish(void **state)
     }
 }
 
-static void near_misses(void **state)
+TEST(near_misses)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0; kind < 6; kind++) {
         int x = begin(&net, 30 + (uint64_t)kind);
         int y = number(&net, KERN_ADD, x, 3);
@@ -159,12 +154,11 @@ static void near_misses(void **state)
     }
 }
 
-static void clips(void **state)
+TEST(clips)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     x = begin(&net, 40); /* relu, then a minimum: relu6 */
     y = number(&net, KERN_MIN, net_unary(&net, x, KERN_RELU), 6);
     net_output(&net, y);
@@ -184,11 +178,10 @@ static void clips(void **state)
     becomes(&net, KERN_CLIP, 1);
 }
 
-static void gelu(void **state)
+TEST(gelu)
 {
     struct net net;
 
-    (void)state;
     for (int spelling = 0; spelling < 4; spelling++) {
         int x = begin(&net, 50 + (uint64_t)spelling);
         int e, y;
@@ -209,11 +202,10 @@ static void gelu(void **state)
     }
 }
 
-static void gelu_tanh(void **state)
+TEST(gelu_tanh)
 {
     struct net net;
 
-    (void)state;
     for (int spelling = 0; spelling < 2; spelling++) {
         int x = begin(&net, 60 + (uint64_t)spelling);
         int cube, t;
@@ -231,12 +223,11 @@ static void gelu_tanh(void **state)
     }
 }
 
-static void prelu(void **state)
+TEST(prelu)
 {
     struct net net;
     int x;
 
-    (void)state;
     x = begin(&net, 70);
     net_output(&net,
                net_node(&net, GRAPH_PRELU,
@@ -251,11 +242,10 @@ static void prelu(void **state)
 
 /* ---- layers -------------------------------------------------------- */
 
-static void global_pooling(void **state)
+TEST(global_pooling)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0; kind < 4; kind++) {
         int x = begin(&net, 80 + (uint64_t)kind);
 
@@ -270,12 +260,11 @@ static void global_pooling(void **state)
     }
 }
 
-static void other_reductions(void **state)
+TEST(other_reductions)
 {
     struct net net;
     int x;
 
-    (void)state;
     x = begin(&net, 90);
     net_output(&net,
                net_reduce(&net, x, KERN_REDUCE_MEAN, NET_DIMS(1, 2), true));
@@ -286,11 +275,10 @@ static void other_reductions(void **state)
     net_end(&net);
 }
 
-static void matrix_products(void **state)
+TEST(matrix_products)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         int x = begin(&net, 100 + (uint64_t)kind);
         int w = kind == 1 ? net_weight(&net, NET_DIMS(6, 5))
@@ -307,12 +295,11 @@ static void matrix_products(void **state)
     }
 }
 
-static void other_products(void **state)
+TEST(other_products)
 {
     struct net net;
     int x;
 
-    (void)state;
     x = begin(&net, 110);
     net_output(&net, net_node(&net, GRAPH_MATMUL,
                               NET_IN(x, net_weight(&net, NET_DIMS(3, 5, 6)))));
@@ -324,11 +311,10 @@ static void other_products(void **state)
     net_end(&net);
 }
 
-static void pixel_shuffle(void **state)
+TEST(pixel_shuffle)
 {
     struct net net;
 
-    (void)state;
     for (int crd = 0; crd < 2; crd++) {
         int x, y;
 
@@ -350,12 +336,11 @@ static void pixel_shuffle(void **state)
 }
 
 /* A channel shuffle has two of the three nodes. */
-static void channel_shuffle(void **state)
+TEST(channel_shuffle)
 {
     struct net net;
     int x, y;
 
-    (void)state;
     net_begin(&net, 122);
     x = net_input(&net, NET_DIMS(-1, 8, 3, 4));
     y = net_reshape(&net, x, NET_DIMS(-1, 2, 4, 3, 4));
@@ -372,11 +357,10 @@ static void channel_shuffle(void **state)
  * this from |x - mean| / deviation. */
 #define NORM_FACTOR 16
 
-static void torch_layer_norm(void **state)
+TEST(torch_layer_norm)
 {
     struct net net;
 
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         int x, d, v, y;
 
@@ -422,11 +406,10 @@ static int keras_layer_norm(struct net *net, int other_mean)
     return net_binary(net, KERN_ADD, net_binary(net, KERN_MUL, x, r), b);
 }
 
-static void tensorflow_layer_norm(void **state)
+TEST(tensorflow_layer_norm)
 {
     struct net net;
 
-    (void)state;
     net_begin(&net, 140);
     net_output(&net, keras_layer_norm(&net, 0));
     net_check(&net, NORM, 1, NORM_FACTOR);
@@ -440,12 +423,11 @@ static void tensorflow_layer_norm(void **state)
 }
 
 /* The mean runs over a dimension in the middle. */
-static void norm_over_channels(void **state)
+TEST(norm_over_channels)
 {
     struct net net;
     int x, d, v;
 
-    (void)state;
     net_begin(&net, 142);
     x = net_input(&net, NET_DIMS(-1, 4, 5, 6));
     d = net_binary(&net, KERN_SUB, x,

@@ -45,7 +45,7 @@ static const struct pickle_node *root(const struct pickle *p)
 
 /* ---- values -------------------------------------------------------- */
 
-static void test_integers(void **state)
+TEST(test_integers)
 {
     static const struct {
         const char *stream;
@@ -67,7 +67,6 @@ static void test_integers(void **state)
     };
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pickle *p = read_stream(cases[i].stream, cases[i].bytes);
 
@@ -85,7 +84,7 @@ static void test_integers(void **state)
     pickle_clear(p);
 }
 
-static void test_text(void **state)
+TEST(test_text)
 {
     static const struct {
         const char *stream;
@@ -104,7 +103,6 @@ static void test_text(void **state)
     };
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pickle *p = read_stream(cases[i].stream, cases[i].bytes);
 
@@ -122,11 +120,10 @@ static void test_text(void **state)
     pickle_clear(p);
 }
 
-static void test_containers(void **state)
+TEST(test_containers)
 {
     struct pickle *p;
 
-    (void)state;
     p = read_stream(S("\x80\2}q\0(X\1\0\0\0aK\1X\1\0\0\0bK\2u."));
     assert_int_equal(root(p)->kind, PICKLE_DICT);
     assert_int_equal(root(p)->count, 4);
@@ -149,19 +146,18 @@ static void test_containers(void **state)
 }
 
 /* Python 2: OrderedDict([['a', 1]]) */
-static void test_pairs(void **state)
+TEST(test_pairs)
 {
     struct pickle *p =
         read_stream(S("\x80\2ccollections\nOrderedDict\n](](U\1aK\1ee\x85R."));
 
-    (void)state;
     assert_int_equal(root(p)->kind, PICKLE_DICT);
     assert_int_equal(
         pickle_at(p, (uint32_t)pickle_find(p, root(p), "a"))->u.integer, 1);
     pickle_clear(p);
 }
 
-static void test_tensor(void **state)
+TEST(test_tensor)
 {
     struct pickle *p = read_stream(
         S("\x80\2ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storage"
@@ -170,7 +166,6 @@ static void test_tensor(void **state)
           "ccollections\nOrderedDict\n)RtR."));
     const struct pickle_node *storage;
 
-    (void)state;
     assert_int_equal(root(p)->kind, PICKLE_TENSOR);
     storage = pickle_at(p, root(p)->u.item[PICKLE_TENSOR_STORAGE]);
     assert_int_equal(storage->kind, PICKLE_STORAGE);
@@ -184,11 +179,10 @@ static void test_tensor(void **state)
 
 /* ---- names --------------------------------------------------------- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
     struct infer_error err;
 
-    (void)state;
     refused(S("\x80\2cos\nsystem\nX\2\0\0\0ls\x85R."), "os.system");
     refused(S("cposix\nsystem\n(S'ls'\ntR."), "posix.system");
     refused(S("\x80\2cbuiltins\neval\n."), "builtins.eval");
@@ -212,9 +206,8 @@ static void test_names(void **state)
     assert_null(strstr(strstr(err.text, "a.b") + 3, "a.b"));
 }
 
-static void test_forbidden(void **state)
+TEST(test_forbidden)
 {
-    (void)state;
     refused(S("(ios\nsystem\n."), "opcode 0x69");
     refused(S("\x80\2(ccollections\nOrderedDict\no."), "opcode 0x6f");
     refused(S("\x80\4)\x92."), "opcode 0x92");
@@ -227,9 +220,8 @@ static void test_forbidden(void **state)
     refused(S("\x80\2\xfe."), "unknown opcode");
 }
 
-static void test_calls(void **state)
+TEST(test_calls)
 {
-    (void)state;
     refused(S("\x80\2K\1)R."), "no name");
     refused(S("\x80\2ctorch\nFloatStorage\n)R."), "it would call");
     refused(S("\x80\2ctorch\nfloat32\n)R."), "it would call");
@@ -266,14 +258,13 @@ static void test_calls(void **state)
 /* ---- the machine --------------------------------------------------- */
 
 /* Every opcode that takes something off an empty stack, or one with a mark. */
-static void test_underflow(void **state)
+TEST(test_underflow)
 {
     static const char takers[] = "01Q2RbadelstuRh\x81\x85\x86\x87\x90\x91\x93"
                                  "\x94qrgjp";
     char stream[8];
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof takers - 1; i++) {
         struct infer_error err;
 
@@ -292,9 +283,8 @@ static void test_underflow(void **state)
     refused(S("\x80\2N(K\1R."), "too few");
 }
 
-static void test_targets(void **state)
+TEST(test_targets)
 {
-    (void)state;
     refused(S("\x80\2]K\1K\2s."), "cannot hold");
     refused(S("\x80\2](K\1K\2u."), "cannot hold");
     refused(S("\x80\2)(K\1K\2u."), "cannot hold");
@@ -306,9 +296,8 @@ static void test_targets(void **state)
     refused(S("\x80\2(e."), "too few");
 }
 
-static void test_framing(void **state)
+TEST(test_framing)
 {
-    (void)state;
     refused(S(""), "no STOP");
     refused(S("\x80\2N"), "no STOP");
     refused(S("\x80\6N."), "protocol 6");
@@ -338,11 +327,10 @@ static void test_framing(void **state)
     refused(S("\x80\2X\1\0\0\0\xff."), "not UTF-8");
 }
 
-static void test_memo(void **state)
+TEST(test_memo)
 {
     struct pickle *p;
 
-    (void)state;
     refused(S("\x80\2h\0."), "memo");
     refused(S("\x80\2Nq\0h\1."), "memo");
     refused(S("\x80\2Nr\xff\xff\xff\xff."), "memo"); /* 4 G slots */
@@ -359,14 +347,13 @@ static void test_memo(void **state)
 }
 
 /* Streams that are cheap to write and dear to build. */
-static void test_bombs(void **state)
+TEST(test_bombs)
 {
     size_t n = 1000000, i;
     char *stream = malloc(2 * n + 64);
     struct infer_error err;
     struct maker m = {0};
 
-    (void)state;
     assert_non_null(stream);
     /* ((((...)))), 300,000 deep; a million deep takes too much memory. */
     stream[0] = ')';
@@ -426,7 +413,7 @@ static void test_bombs(void **state)
 }
 
 /* Damage of a stream that has a bit of everything. */
-static void test_damage(void **state)
+TEST(test_damage)
 {
     static const char seed[] =
         "\x80\2}q\0(X\1\0\0\0aq\1ctorch._utils\n_rebuild_tensor_v2\nq\2((X\7\0"
@@ -442,7 +429,6 @@ static void test_damage(void **state)
     struct infer_error err;
     char copy[sizeof seed];
 
-    (void)state;
     if (try_stream(seed, bytes, &err) < 0)
         fail_msg("%s", err.text);
     for (i = 0; i < bytes; i++)

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The protobuf reader: every wire type, and every way to malform one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "kernels/base/error.h"
+#include "tests/unit/test.h"
 #include "tests/unit/weights/protobuf_writer.h"
 #include "weights/onnx/protobuf.h"
 
@@ -43,14 +38,13 @@ static void expect_bad(const void *bytes, size_t size, const char *text)
     expect_bad((const unsigned char[]){__VA_ARGS__},                           \
                sizeof((const unsigned char[]){__VA_ARGS__}), text)
 
-static void test_fields(void **state)
+TEST(test_fields)
 {
     struct pb_message m = {0};
     struct infer_error err;
     struct pb_reader r;
     struct pb_field f;
 
-    (void)state;
     pb_int(&m, 1, 300);
     pb_int(&m, 2, -1);
     pb_float(&m, 3, 1.0f);
@@ -76,17 +70,16 @@ static void test_fields(void **state)
     pb_free(&m);
 }
 
-static void test_empty(void **state)
+TEST(test_empty)
 {
     struct infer_error err;
     int fields;
 
-    (void)state;
     assert_int_equal(walk((unsigned char *)"", 0, &fields, &err), 0);
     assert_int_equal(fields, 0);
 }
 
-static void test_varints(void **state)
+TEST(test_varints)
 {
     static unsigned char longest[] = {8,    0xff, 0xff, 0xff, 0xff, 0xff,
                                       0xff, 0xff, 0xff, 0xff, 1};
@@ -95,7 +88,6 @@ static void test_varints(void **state)
     struct pb_reader r;
     struct pb_field f;
 
-    (void)state;
     pb_open(&r, longest, sizeof(longest));
     assert_int_equal(pb_next(&r, &f, &err), 1);
     assert_true(f.value == UINT64_MAX);
@@ -111,9 +103,8 @@ static void test_varints(void **state)
     BAD("tag", 0x80);
 }
 
-static void test_malformed(void **state)
+TEST(test_malformed)
 {
-    (void)state;
     BAD("groups", 0x0b);
     BAD("groups", 0x0c);
     BAD("wire type", 0x0e, 0);
@@ -129,7 +120,7 @@ static void test_malformed(void **state)
     BAD("byte 2", 8, 1, 0x0b); /* the offset of the fault */
 }
 
-static void test_packed(void **state)
+TEST(test_packed)
 {
     static unsigned char packed[] = {0x0a, 4, 1, 0xac, 2, 3};
     static unsigned char cut[] = {0x0a, 2, 1, 0x80};
@@ -141,7 +132,6 @@ static void test_packed(void **state)
     uint64_t v;
     size_t n, at = 0;
 
-    (void)state;
     pb_open(&r, packed, sizeof(packed));
     assert_int_equal(pb_next(&r, &f, &err), 1);
     assert_int_equal(pb_count(&r, &f, PB_VARINT, "x", &err, &n), 0);
@@ -164,7 +154,7 @@ static void test_packed(void **state)
 }
 
 /* Elements may also come one a field, and must then have their wire type. */
-static void test_unpacked(void **state)
+TEST(test_unpacked)
 {
     struct pb_message m = {0};
     struct infer_error err;
@@ -173,7 +163,6 @@ static void test_unpacked(void **state)
     uint64_t v;
     size_t n, at = 0;
 
-    (void)state;
     pb_int(&m, 1, 7);
     pb_open(&r, m.data, m.size);
     assert_int_equal(pb_next(&r, &f, &err), 1);
@@ -186,7 +175,7 @@ static void test_unpacked(void **state)
     pb_free(&m);
 }
 
-static void test_depth(void **state)
+TEST(test_depth)
 {
     struct pb_message m = {0};
     struct infer_error err;
@@ -194,7 +183,6 @@ static void test_depth(void **state)
     struct pb_field f;
     int depth;
 
-    (void)state;
     for (depth = 0; depth < PB_MAX_DEPTH + 2; depth++) {
         struct pb_message outer = {0};
 
@@ -214,13 +202,12 @@ static void test_depth(void **state)
 }
 
 /* No input of three bytes makes it read outside them. */
-static void test_exhaustive(void **state)
+TEST(test_exhaustive)
 {
     struct infer_error err;
     unsigned char *b = malloc(3);
     int i, k, j, fields, status;
 
-    (void)state;
     assert_non_null(b);
     for (i = 0; i < 256; i++)
         for (k = 0; k < 256; k++)

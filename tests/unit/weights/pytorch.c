@@ -36,14 +36,13 @@ static void spec_read(const struct spec *s, const void *record, size_t bytes,
 
 /* ---- tensors ------------------------------------------------------- */
 
-static void test_views(void **state)
+TEST(test_views)
 {
     static const float turned[12] = {0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11};
     struct weights_import import;
     const struct constant *c;
     struct spec s = honest;
 
-    (void)state;
     spec_read(&s, values, sizeof values, &import);
     c = help_tensor(&import, "w", 2, s.size);
     assert_memory_equal(c->data, values, sizeof values);
@@ -72,11 +71,10 @@ static void test_views(void **state)
     weights_import_clear(&import);
 }
 
-static void test_bad_tensors(void **state)
+TEST(test_bad_tensors)
 {
     struct spec s;
 
-    (void)state;
     s = honest, s.offset = 1;
     spec_refused(&s, "reaches beyond");
     s = honest, s.offset = INT64_MAX;
@@ -122,7 +120,7 @@ static void test_bad_tensors(void **state)
 }
 
 /* The same storage under two types. */
-static void test_shared_storage(void **state)
+TEST(test_shared_storage)
 {
     struct spec a = honest, b = honest;
     struct weights_import import;
@@ -131,7 +129,6 @@ static void test_shared_storage(void **state)
     struct infer_error err;
     struct maker m = {0};
 
-    (void)state;
     b.class = "IntStorage";
     maker_text(&m, "\x80\2}");
     put_text(&m, "a");
@@ -176,7 +173,7 @@ static void pickle_refused(struct maker *m, const char *word)
     m->bytes = 0;
 }
 
-static void test_structure(void **state)
+TEST(test_structure)
 {
     struct weights_import import;
     struct zipmaker z = {0};
@@ -184,7 +181,6 @@ static void test_structure(void **state)
     struct maker m = {0};
     int i;
 
-    (void)state;
     maker_text(&m, "\x80\2}."); /* no tensor at all */
     pickle_refused(&m, "no tensor");
     maker_text(&m, "\x80\2K\1.");

@@ -13,13 +13,12 @@ static void archive_refused(struct zipmaker *z, const char *word)
     zipmaker_clear(z);
 }
 
-static void test_archive(void **state)
+TEST(test_archive)
 {
     struct zipmaker z = {0};
     struct maker m = {0};
     struct zipmaker_entry e;
 
-    (void)state;
     put_dict(&m, &honest);
     zipmaker_add(&z, "net/x", "", 0);
     archive_refused(&z, "no FOLDER/data.pkl");
@@ -67,7 +66,7 @@ static void test_archive(void **state)
 }
 
 /* Deflated records and big-endian ones are read all the same. */
-static void test_odd_records(void **state)
+TEST(test_odd_records)
 {
     unsigned char big[sizeof values];
     struct weights_import import;
@@ -77,7 +76,6 @@ static void test_odd_records(void **state)
     struct maker m = {0};
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof values; i++)
         big[i] = ((const unsigned char *)values)[i / 4 * 4 + 3 - i % 4];
     put_dict(&m, &honest);
@@ -96,12 +94,11 @@ static void test_odd_records(void **state)
     maker_clear(&m);
 }
 
-static void test_zip_damage(void **state)
+TEST(test_zip_damage)
 {
     struct zipmaker z = {0};
     struct maker m = {0};
 
-    (void)state;
     put_dict(&m, &honest);
     make_zip(&z, &m, values, sizeof values);
     help_truncate(PT, z.file.data, z.file.bytes);
@@ -180,7 +177,7 @@ static void legacy_refused(const struct legacy *l, const char *system,
 #define SYSTEM LITERAL(good_system)
 #define KEYS   LITERAL(one_key)
 
-static void test_legacy(void **state)
+TEST(test_legacy)
 {
     struct weights_import import;
     struct legacy l = good_legacy;
@@ -189,7 +186,6 @@ static void test_legacy(void **state)
     struct infer_error err;
     struct maker m = {0};
 
-    (void)state;
     make_legacy(&m, &l, SYSTEM, KEYS);
     if (help_read(PT, m.data, m.bytes, &err, &import) < 0)
         fail_msg("%s", err.text);
@@ -230,11 +226,10 @@ static void test_legacy(void **state)
     maker_clear(&m);
 }
 
-static void test_bad_legacy(void **state)
+TEST(test_bad_legacy)
 {
     struct legacy l;
 
-    (void)state;
     l = good_legacy, l.protocol = "M\xea\3";
     legacy_refused(&l, SYSTEM, KEYS, "legacy protocol 1002");
     l = good_legacy;

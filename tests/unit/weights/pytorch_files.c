@@ -104,7 +104,7 @@ static size_t compare_file(const cJSON *file, const char *path)
     return found;
 }
 
-static void test_published(void **state)
+TEST(test_published)
 {
     struct infer_error err;
     unsigned char *text;
@@ -113,7 +113,6 @@ static void test_published(void **state)
     char path[1024];
     size_t bytes, tensors = 0, files = 0;
 
-    (void)state;
     help_data(path, sizeof path, "torch-format-tests/expected.json");
     text = help_file(path, &bytes);
     if (json_parse((char *)text, bytes, true, &err, &expected) < 0)
@@ -134,7 +133,7 @@ static void test_published(void **state)
 }
 
 /* Sums computed once with PyTorch itself. */
-static void test_weights(void **state)
+TEST(test_weights)
 {
     static const struct {
         const char *file, *name;
@@ -172,7 +171,6 @@ static void test_weights(void **state)
     size_t i;
     int64_t j;
 
-    (void)state;
     for (i = 0; i < sizeof files / sizeof *files; i++) {
         const struct constant *c;
         double sum = 0;
@@ -201,7 +199,7 @@ static int is_benign(const char *name)
            strcmp(name, "int_arrays_compressed.npz") == 0;
 }
 
-static void test_malicious(void **state)
+TEST(test_malicious)
 {
     static const char *const folders[] = {
         "pickle-malicious-DO-NOT-UNPICKLE/data",
@@ -213,7 +211,6 @@ static void test_malicious(void **state)
     size_t f, files = 0;
     DIR *dir;
 
-    (void)state;
     for (f = 0; f < 2; f++) {
         help_data(folder, sizeof folder, folders[f]);
         dir = opendir(folder);

@@ -47,7 +47,7 @@ static void accepted(const char *header, const void *data, size_t bytes,
 static const float values[6] = {0, 1, 2, 3, 4, 5};
 static const int64_t shape23[] = {2, 3};
 
-static void test_reads(void **state)
+TEST(test_reads)
 {
     static const char *const headers[] = {
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}",
@@ -60,7 +60,6 @@ static void test_reads(void **state)
     const struct constant *c;
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof headers / sizeof *headers; i++) {
         accepted(headers[i], values, sizeof values, &import);
         c = help_tensor(&import, "a", 2, shape23);
@@ -74,7 +73,7 @@ static void test_reads(void **state)
 }
 
 /* Elements that do not start at a multiple of their size. */
-static void test_alignment(void **state)
+TEST(test_alignment)
 {
     unsigned char data[3 + 8 + 4] = {1, 2, 3};
     struct weights_import import;
@@ -82,7 +81,6 @@ static void test_alignment(void **state)
     double d = 1.25;
     float f = 2.5f;
 
-    (void)state;
     memcpy(data + 3, &d, 8);
     memcpy(data + 11, &f, 4);
     accepted("{\"b\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[0,3]},"
@@ -110,7 +108,7 @@ static void test_alignment(void **state)
     "{\"a\":{\"dtype\":" dtype ",\"shape\":" shape                             \
     ",\"data_offsets\":" offsets "}}"
 
-static void test_entries(void **state)
+TEST(test_entries)
 {
     static const char *const malformed[] = {
         ENTRY("\"F32\"", "[-1]", "[0,4]"),
@@ -171,7 +169,6 @@ static void test_entries(void **state)
     };
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof malformed / sizeof *malformed; i++)
         refused(malformed[i], 4, "header, byte");
     refused("{\"\xff\":{}}", 4, "UTF-8");
@@ -202,11 +199,10 @@ static void test_entries(void **state)
     "]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" #b0 "," #b1  \
     "]}}"
 
-static void test_tiling(void **state)
+TEST(test_tiling)
 {
     struct weights_import import;
 
-    (void)state;
     accepted(TWO(4, 8, 0, 4), "abcdefgh", 8, &import);
     assert_memory_equal(weights_dict_find(&import.dict, "a")->data, "efgh", 4);
     assert_string_equal(import.dict.entry[0].name, "a"); /* file's order */
@@ -223,11 +219,10 @@ static void test_tiling(void **state)
             8, "'b'"); /* both are named */
 }
 
-static void test_length(void **state)
+TEST(test_length)
 {
     struct maker m = {0};
 
-    (void)state;
     make_file(&m, ENTRY("\"F32\"", "[1]", "[0,4]"), values, 4);
     help_truncate(ST, m.data, m.bytes);
     help_flip(ST, m.data, m.bytes);
@@ -241,7 +236,7 @@ static void test_length(void **state)
 }
 
 /* Nesting and sheer numbers. */
-static void test_large(void **state)
+TEST(test_large)
 {
     size_t depth = 100000, i, count = 100000;
     struct maker m = {0};
@@ -249,7 +244,6 @@ static void test_large(void **state)
     struct infer_error err;
     char entry[128];
 
-    (void)state;
     maker_int(&m, 2 * depth, 8);
     for (i = 0; i < depth; i++)
         maker_text(&m, "{\"a\":");
@@ -330,14 +324,13 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
-static void test_shards(void **state)
+TEST(test_shards)
 {
     char folder[] = "/tmp/shards-XXXXXX", link[64];
     struct weights_import import;
     struct infer_error err;
     struct maker m = {0};
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     make_file(&m, ENTRY("\"F32\"", "[2,3]", "[0,24]"), values, 24);
     write_file(folder, "1.safetensors", m.data, m.bytes);
@@ -398,7 +391,7 @@ static void check_sum(const struct weights_import *import, const char *name,
     assert_true(fabs(sum - expected) < 1e-9);
 }
 
-static void test_published(void **state)
+TEST(test_published)
 {
     static const struct {
         const char *name;
@@ -423,7 +416,6 @@ static void test_published(void **state)
     struct infer_error err;
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(name, sizeof name, "safetensors-format-tests/%s.safetensors",
                  files[i].name);
@@ -468,7 +460,7 @@ static void test_published(void **state)
 }
 
 /* What weights_read() does before and around the readers. */
-static void test_file_kinds(void **state)
+TEST(test_file_kinds)
 {
     char folder[] = "/tmp/kinds-XXXXXX", path[128];
     struct weights_options options;
@@ -476,7 +468,6 @@ static void test_file_kinds(void **state)
     struct infer_error err;
     struct maker m = {0};
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     assert_int_equal(weights_read(folder, NULL, &err, &import), INFER_EIO);
     assert_non_null(strstr(err.text, "a folder"));

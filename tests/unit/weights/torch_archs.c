@@ -6,18 +6,13 @@
  * the largest one.  INFER_TEST_BACKEND=ref runs the reference backend.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "libinfer/model/model.h"
+#include "tests/unit/test.h"
 #include "weights/arch.h"
 #include "weights/passes.h"
 
@@ -135,12 +130,11 @@ static int test_one(const char *folder, const struct arch_row *row)
     return 1;
 }
 
-static void all_that_are_there(void **state)
+TEST(all_that_are_there)
 {
     const char *folder = getenv("TORCH_MODELS");
     int tested = 0;
 
-    (void)state;
     for (size_t i = 0; i < arch_count(); i++)
         tested += test_one(folder, arch_at(i));
     assert_true(tested > 0);

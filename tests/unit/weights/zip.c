@@ -88,14 +88,13 @@ static void make_archive(struct zipmaker *z)
     zipmaker_end(z);
 }
 
-static void test_reads(void **state)
+TEST(test_reads)
 {
     struct zipfile_data member, again;
     struct zipmaker z = {0};
     struct infer_error err;
     struct zipfile zip;
 
-    (void)state;
     make_archive(&z);
     assert_int_equal(open_bytes(z.file.data, z.file.bytes, &err, &zip), 0);
     assert_int_equal(zip.count, 4);
@@ -121,14 +120,13 @@ static void test_reads(void **state)
     zipmaker_clear(&z);
 }
 
-static void test_damage(void **state)
+TEST(test_damage)
 {
     struct zipmaker z = {0};
     struct infer_error err;
     unsigned char *copy;
     size_t i;
 
-    (void)state;
     make_archive(&z);
     for (i = 0; i < z.file.bytes; i++)
         assert_true(try_all(z.file.data, i, &err) < 0);
@@ -153,12 +151,11 @@ static void test_damage(void **state)
     zipmaker_clear(&z);
 }
 
-static void test_end_record(void **state)
+TEST(test_end_record)
 {
     struct zipmaker z = {0};
     unsigned char *end;
 
-    (void)state;
     make_archive(&z);
     z.file.data[z.file.bytes - 2] = 5; /* comment of 5 bytes, not there */
     refused(&z, "no end record");
@@ -199,12 +196,11 @@ static void test_end_record(void **state)
     accepted(&z);
 }
 
-static void test_lies(void **state)
+TEST(test_lies)
 {
     struct zipmaker_entry e = {.name = "x", .data = "0123456789", .bytes = 10};
     struct zipmaker_entry lie;
 
-    (void)state;
     lie = e, lie.crc_plus = 1;
     refused_entry(&lie, "damaged");
     lie = e, lie.local_crc_plus = 1;
@@ -240,7 +236,7 @@ static void test_lies(void **state)
 }
 
 /* Names that are dangerous somewhere. */
-static void test_names(void **state)
+TEST(test_names)
 {
     static const struct {
         const char *name;
@@ -254,7 +250,6 @@ static void test_names(void **state)
     struct zipmaker z = {0};
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct zipmaker_entry e = {.name = bad[i].name,
                                    .name_bytes = bad[i].bytes,
@@ -277,11 +272,10 @@ static void test_names(void **state)
     refused(&z, "is empty");
 }
 
-static void test_descriptors(void **state)
+TEST(test_descriptors)
 {
     int kind;
 
-    (void)state;
     for (kind = 1; kind <= 3; kind++) {
         struct zipmaker_entry e = {.name = "s",
                                    .data = "stored stream",
@@ -328,7 +322,7 @@ static void test_tail(void)
 }
 
 /* Deflate streams that are no good, or not what they declare. */
-static void test_deflate(void **state)
+TEST(test_deflate)
 {
     static const struct {
         const char *bits;
@@ -345,7 +339,6 @@ static void test_deflate(void **state)
     };
     size_t i;
 
-    (void)state;
     for (i = 0; i < sizeof streams / sizeof *streams; i++) {
         struct zipmaker_entry e = {
             .name = "x", .data = streams[i].bits, .bytes = streams[i].bytes};
@@ -368,7 +361,7 @@ static void test_deflate(void **state)
     refused_entry(&e, "inflates to 1000 bytes");
 }
 
-static void test_bombs(void **state)
+TEST(test_bombs)
 {
     size_t bytes = (size_t)32 << 20;
     unsigned char *zeros = calloc(1, bytes);
@@ -377,7 +370,6 @@ static void test_bombs(void **state)
     char name[8];
     int i;
 
-    (void)state;
     assert_non_null(zeros);
     e.bytes = 1000;
     e.bytes_plus = 2200000000u; /* far more than deflate can make */
@@ -398,13 +390,12 @@ static void test_bombs(void **state)
 }
 
 /* Two directory headers for one local header, and overlapping ones. */
-static void test_overlap(void **state)
+TEST(test_overlap)
 {
     struct zipmaker z = {0};
     struct zipmaker_entry inner = {.name = "inner", .data = "x", .bytes = 1};
     unsigned char quoted[64];
 
-    (void)state;
     zipmaker_put(&z, &inner); /* the bytes of a member, quoted in another */
     memcpy(quoted, z.file.data, z.file.bytes);
     size_t bytes = z.file.bytes;
@@ -419,7 +410,7 @@ static void test_overlap(void **state)
 }
 
 /* Saturated fields, whose values stand in the zip64 field. */
-static void test_zip64(void **state)
+TEST(test_zip64)
 {
     struct zipmaker z = {0};
     unsigned char *central;
@@ -430,7 +421,6 @@ static void test_zip64(void **state)
                                         "\0\0\0\0",
                                .extra_bytes = 20};
 
-    (void)state;
     zipmaker_put(&z, &e);
     central = z.central.data;
     memset(central + 20, 0xff, 8); /* both sizes */
@@ -461,14 +451,13 @@ static void test_zip64(void **state)
 }
 
 /* The zip64 end record and its locator. */
-static void test_zip64_end(void **state)
+TEST(test_zip64_end)
 {
     struct zipmaker z = {0};
     unsigned char end[22];
     size_t start, record;
     int lie;
 
-    (void)state;
     for (lie = 0; lie < 5; lie++) {
         zipmaker_add(&z, "x", "abc", 3);
         start = z.file.bytes;
@@ -504,9 +493,8 @@ static void test_zip64_end(void **state)
     }
 }
 
-static void test_utf8(void **state)
+TEST(test_utf8)
 {
-    (void)state;
     assert_true(text_is_utf8("", 0));
     assert_true(text_is_utf8("a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", 10));
     assert_false(text_is_utf8("\x80", 1));

@@ -15,14 +15,8 @@
 #ifndef TESTS_UNIT_WEIGHTS_PASSES_NET_H
 #define TESTS_UNIT_WEIGHTS_PASSES_NET_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "libinfer/graph/graph.h"
+#include "tests/unit/test.h"
 #include "weights/passes.h"
 
 struct net {
