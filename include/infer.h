@@ -153,12 +153,15 @@ const char *infer_model_label(const struct infer_model *model, int index);
 
 /* ---- sessions ------------------------------------------------------ */
 
+/* Values are not reused; new backends come before INFER_BACKEND_COUNT, which is
+ * the only value that changes then. */
 enum infer_backend {
     INFER_BACKEND_AUTO = 0, /* the fastest of this machine */
     INFER_BACKEND_REF,      /* naive loops, double accumulators */
-    INFER_BACKEND_ONEDNN,
-    INFER_BACKEND_CUDA,  /* kernels of this project */
-    INFER_BACKEND_CUDNN, /* cuDNN and cuBLAS */
+    INFER_BACKEND_ONEDNN,   /* oneDNN and INFER_BACKEND_CPU, layer by layer */
+    INFER_BACKEND_CUDA,     /* kernels of this project for GPUs */
+    INFER_BACKEND_CUDNN,    /* cuDNN and cuBLAS */
+    INFER_BACKEND_CPU,      /* kernels of this project for CPUs */
     INFER_BACKEND_COUNT
 };
 

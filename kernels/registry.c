@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "kernels/input_scale.h"
 #include "kernels/kern.h"
@@ -37,20 +38,13 @@ const struct kern_row *kern_row_find(const char *name)
     return NULL;
 }
 
-static enum kern_device_kind device_of(enum infer_backend backend)
-{
-    return backend == INFER_BACKEND_CUDA || backend == INFER_BACKEND_CUDNN
-               ? KERN_CUDA
-               : KERN_CPU;
-}
-
 static int check_row(const struct kern_row *row, const struct kern_problem *p,
                      const struct kern_device *d, struct infer_error *why)
 {
     if (row->op != p->op)
         return error_set(why, INFER_EUNSUPPORTED, "%s does not compute %s",
                          row->name, kern_op_name(p->op));
-    if (device_of(row->backend) != d->kind)
+    if (kern_backend_of(row->backend)->device != d->kind)
         return error_set(why, INFER_EUNSUPPORTED, "%s runs on a %s", row->name,
                          d->kind == KERN_CPU ? "GPU only" : "CPU only");
     if (d->kind == KERN_CUDA && d->sm < row->min_sm)

@@ -30,8 +30,8 @@ void cpu_release(struct kern_exec *e)
 
 /* Loops inside a parallel region run on the thread that meets them, which is
  * OpenMP's default. */
-void cpu_each(int threads, int64_t n, void (*fn)(void *context, int64_t i),
-              void *context)
+void kern_cpu_each(int threads, int64_t n, void (*fn)(void *context, int64_t i),
+                   void *context)
 {
     int64_t i;
 

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "kernels/kern.h"
 
 /* Compiles a function for AVX-512, AVX2 and the baseline; the loader chooses.
@@ -50,10 +51,6 @@ static inline void cpu_share(int64_t n, int i, int count, int64_t *from,
     *to = *from + n / count + (i < n % count);
 }
 
-/* See kern_onednn_each(). */
-void cpu_each(int threads, int64_t n, void (*fn)(void *context, int64_t i),
-              void *context);
-
 /* ---- walks --------------------------------------------------------- */
 
 #define CPU_MAX_OPERAND 6
@@ -93,10 +90,6 @@ void cpu_act_parallel(const struct kern_unary *act, float *y, int64_t n,
                       int threads);
 /* True where cpu_act() knows the function. */
 bool cpu_act_known(const struct kern_unary *act);
-/* The widest vectors that functions chosen by hand may use: a test's wish.
- * Clones follow the machine: they are one source compiled several times. */
-enum cpu_isa { CPU_SSE41, CPU_AVX2, CPU_WIDEST };
-extern enum cpu_isa cpu_limit;
 /* True where the functions and files named after these may run. */
 bool cpu_has_avx2(void);
 bool cpu_has_avx512(void);

@@ -313,7 +313,7 @@ static int find(const struct cublas_library *lib, cublasLtHandle_t handle,
     if (rc == 0 && g->n_found == 0)
         rc = REFUSE(err, "cuBLAS: no algorithm computes this");
     if (rc == 0)
-        cudnn_rotate(g->found, sizeof(g->found[0]), g->n_found);
+        cudnn_order_engines(g->found, sizeof(g->found[0]), g->n_found);
     return rc;
 }
 

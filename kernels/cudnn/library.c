@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cudnn/cudnn_api.h"
+#include "kernels/backend.h"
+#include "kernels/test_hooks.h"
 
 /* The oldest cuDNN whose graph interface the rows are written for. */
 #define CUDNN_OLDEST 90000
@@ -109,55 +110,34 @@ const struct cublas_library *cublas_library(struct infer_error *why)
     return NULL;
 }
 
-int kern_cudnn_open(struct infer_error *why)
+static int open_cudnn(struct infer_error *why)
 {
     return cudnn_library(why) ? 0 : INFER_EDEVICE;
 }
 
-const char *kern_cudnn_version(struct infer_error *why)
+static const char *cudnn_version(struct infer_error *why)
 {
     return cudnn_library(why) ? cudnn_text : NULL;
 }
 
-const char *kern_cublas_version(struct infer_error *why)
+static const char *cublas_version(struct infer_error *why)
 {
     return cublas_library(why) ? cublas_text : NULL;
 }
 
-/* ---- order of engines ---------------------------------------------- */
+extern const struct kern_backend kern_backend_cudnn;
+const struct kern_backend kern_backend_cudnn = {
+    .device = KERN_CUDA,
+    .library = {{"cuDNN", cudnn_version}, {"cuBLAS", cublas_version}},
+    .open = open_cudnn,
+};
 
-static _Thread_local int rotation;
-
-void kern_cudnn_rotate(int n)
+void cudnn_order_engines(void *engine, size_t size, int count)
 {
-    rotation = n;
-}
+    void (*const order)(void *, size_t, int) = KERN_TEST_HOOK(order_engines);
 
-static void swap(unsigned char *a, unsigned char *b, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        const unsigned char c = a[i];
-        a[i] = b[i];
-        b[i] = c;
-    }
-}
-
-static void reverse(unsigned char *first, size_t size, int count)
-{
-    for (int i = 0; i < count / 2; i++)
-        swap(first + (size_t)i * size, first + (size_t)(count - 1 - i) * size,
-             size);
-}
-
-void cudnn_rotate(void *engine, size_t size, int count)
-{
-    const int n = count > 0 ? rotation % count : 0;
-
-    if (n == 0)
-        return;
-    reverse(engine, size, n);
-    reverse((unsigned char *)engine + (size_t)n * size, size, count - n);
-    reverse(engine, size, count);
+    if (order)
+        order(engine, size, count);
 }
 
 /* ---- errors -------------------------------------------------------- */

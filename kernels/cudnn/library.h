@@ -151,9 +151,8 @@ int cublas_handle(int ordinal, struct infer_error *err, cublasLtHandle_t *out);
 
 /* ---- what rows share ----------------------------------------------- */
 
-/* Puts `count` engines of `size` bytes into the order that kern_cudnn_rotate()
- * asked for. */
-void cudnn_rotate(void *engine, size_t size, int count);
+/* Lets a test reorder `count` engines of `size` bytes. */
+void cudnn_order_engines(void *engine, size_t size, int count);
 
 /* Turing is the oldest GPU for all rows; BF16 and TF32 came with Ampere. */
 #define CUDNN_MIN_SM(type, flags)                                              \

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/problem.h"
+#include "kernels/test_hooks.h"
 
 /* Answers that nobody uses are kept up to this number. */
 #define CASES_KEPT 256
@@ -38,7 +39,6 @@ struct state {
 /* Guards the list and all that is planned; launches do not need it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct known *all_known;
-static cudnnBackendDescriptor_t pretended;
 
 /* ---- for what is planned ------------------------------------------- */
 
@@ -51,8 +51,8 @@ static int planning_begin(int ordinal, struct infer_error *err,
                           struct planning *out)
 {
     memset(out, 0, sizeof(*out));
-    out->target.device = pretended;
-    if (pretended)
+    out->target.device = KERN_TEST_HOOK(cudnn_device);
+    if (out->target.device)
         return 0;
     return cudnn_enter_planning(ordinal, err, &out->lane, &out->target.handle);
 }
@@ -62,40 +62,6 @@ static void planning_end(struct planning *p)
     if (p->lane)
         cudnn_leave(p->lane);
 }
-
-#if CUDNN_VERSION >= 90800
-int cudnn_pretend(const char *json, struct infer_error *err)
-{
-    const struct cudnn_library *lib = cudnn_library(err);
-    cudnnBackendDescriptor_t d = NULL;
-    int rc;
-
-    if (!lib)
-        return INFER_EDEVICE;
-    rc = CUDNN_CALL(
-        err, lib,
-        cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d));
-    if (rc == 0)
-        rc = CUDNN_CALL(err, lib,
-                        cudnnBackendSetAttribute(
-                            d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                            CUDNN_TYPE_CHAR, (int64_t)strlen(json) + 1, json));
-    if (rc == 0)
-        rc = CUDNN_CALL(err, lib, cudnnBackendFinalize(d));
-    if (rc == 0)
-        pretended = d;
-    else if (d)
-        lib->cudnnBackendDestroyDescriptor(d);
-    return rc;
-}
-#else
-int cudnn_pretend(const char *json, struct infer_error *err)
-{
-    (void)json;
-    return error_set(err, INFER_EUNSUPPORTED,
-                     "cuDNN: describing devices needs the headers of 9.8");
-}
-#endif
 
 /* ---- finding out --------------------------------------------------- */
 
@@ -133,7 +99,7 @@ static int solve_part(struct known *k, int i, enum cudnn_part which,
     if (rc < 0)
         return rc;
     if (i == 0)
-        cudnn_rotate(g->engine, sizeof(*g->engine), g->n_engines);
+        cudnn_order_engines(g->engine, sizeof(*g->engine), g->n_engines);
     for (int e = 0; e < g->n_engines; e++) {
         rc = cudnn_plan_new(g, e, target, err, &k->plan[i]);
         k->first[i] = e;
@@ -356,7 +322,7 @@ int cudnn_recipe_prepare(const struct cudnn_recipe *r, struct kern_exec *e,
     rc = find_out(r, &e->problem, d->ordinal, err, &k);
     if (rc == 0)
         rc = choose(k, e->variant, err, s);
-    if (rc == 0 && !pretended)
+    if (rc == 0 && !KERN_TEST_HOOK(cudnn_device))
         rc = cudnn_hold(d->ordinal, err);
     if (rc == 0) {
         s->known = k;
@@ -427,7 +393,7 @@ void cudnn_recipe_release(struct kern_exec *e)
     pthread_mutex_lock(&lock);
     cudnn_plan_free(s->known->part[0].lib, &s->own);
     s->known->users--;
-    if (!pretended)
+    if (!KERN_TEST_HOOK(cudnn_device))
         cudnn_unhold(s->ordinal);
     pthread_mutex_unlock(&lock);
     free(s);

@@ -53,8 +53,4 @@ void cudnn_add_epilogue(struct cudnn_graph *g, const struct kern_problem *p,
 /* Whether there is anything of the kind. */
 bool cudnn_has_epilogue(const struct kern_problem *p, int bias, int residual);
 
-/* From now on plans are made for this device, described as cuDNN does in JSON,
- * and not for the one that is here.  For tests on machines without one. */
-int cudnn_pretend(const char *json, struct infer_error *err);
-
 #endif

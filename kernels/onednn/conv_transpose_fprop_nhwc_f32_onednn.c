@@ -146,7 +146,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     s.a = apart.out[0];
     s.b = args->in[RESIDUAL];
     s.y = args->out[0];
-    cpu_each(onednn_threads(e->state), (s.n + PART - 1) / PART, add_part, &s);
+    kern_cpu_each(onednn_threads(e->state), (s.n + PART - 1) / PART, add_part,
+                  &s);
     return 0;
 }
 

@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of the backend beside its rows, also where there is none: the
- * name of the oneDNN that is linked, its threads, narrower vectors. */
+/* The oneDNN that is linked: its version and its vector instructions. */
 #include "config.h"
-
-#include "kernels/onednn/onednn.h"
-
-#include <stddef.h>
-
-#ifdef HAVE_ONEDNN
 
 #include <dnnl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/backend.h"
 #include "kernels/onednn/pages.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -53,59 +45,17 @@ static void fill(void)
              v->patch, isa_name(dnnl_get_effective_cpu_isa()));
 }
 
-const char *kern_onednn_version(void)
+/* "oneDNN 2.6.3 (avx512_core)": the widest vectors that it uses here. */
+static const char *version(struct infer_error *why)
 {
+    (void)why;
     pthread_once(&once, fill);
     return text;
 }
 
-void kern_onednn_each(int threads, int64_t n,
-                      void (*fn)(void *context, int64_t i), void *context)
-{
-    cpu_each(threads, n, fn, context);
-}
-
-void kern_onednn_settle(void)
-{
-    onednn_drop_pages();
-}
-
-bool kern_onednn_limit(const char *isa)
-{
-    const bool avx2 = strcmp(isa, "avx2") == 0;
-
-    if (!avx2 && strcmp(isa, "sse41") != 0)
-        return false;
-    cpu_limit = avx2 ? CPU_AVX2 : CPU_SSE41;
-    return dnnl_set_max_cpu_isa(avx2 ? dnnl_cpu_isa_avx2
-                                     : dnnl_cpu_isa_sse41) == dnnl_success;
-}
-
-#else
-
-const char *kern_onednn_version(void)
-{
-    return NULL;
-}
-
-void kern_onednn_each(int threads, int64_t n,
-                      void (*fn)(void *context, int64_t i), void *context)
-{
-    int64_t i;
-
-    (void)threads;
-    for (i = 0; i < n; i++)
-        fn(context, i);
-}
-
-void kern_onednn_settle(void)
-{
-}
-
-bool kern_onednn_limit(const char *isa)
-{
-    (void)isa;
-    return false;
-}
-
-#endif
+extern const struct kern_backend kern_backend_onednn;
+const struct kern_backend kern_backend_onednn = {
+    .device = KERN_CPU,
+    .library = {{"oneDNN", version}},
+    .settle = onednn_drop_pages,
+};

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "kernels/base/error.h"
-#include "kernels/cudnn/cudnn_api.h"
 
 /* N of "cuda" (0) or "cuda:N"; -1 where that is no number. */
 static int ordinal_of(const char *name)
@@ -107,7 +107,7 @@ bool device_needs_fence(const void **foreign, enum infer_backend backend,
 /* ---- backends ------------------------------------------------------ */
 
 const char *const device_backend_names[INFER_BACKEND_COUNT + 1] = {
-    "auto", "ref", "onednn", "cuda", "cudnn", NULL};
+    "auto", "ref", "onednn", "cuda", "cudnn", "cpu", NULL};
 const char *const device_precision_names[] = {"fp32", "tf32", "fp16", "bf16",
                                               NULL};
 
@@ -123,15 +123,15 @@ int device_check_backend(const struct device *d, enum infer_backend backend,
                          struct infer_error *err)
 {
     const bool gpu = d->kern.kind == KERN_CUDA;
-    const bool of_gpu =
-        backend == INFER_BACKEND_CUDA || backend == INFER_BACKEND_CUDNN;
+    const struct kern_backend *b;
 
     if ((int)backend < 0 || backend >= INFER_BACKEND_COUNT)
         return error_set(err, INFER_EARGUMENT, "backend %d: unknown",
                          (int)backend);
     if (backend == INFER_BACKEND_AUTO)
         return 0;
-    if (of_gpu != gpu)
+    b = kern_backend_of(backend);
+    if (b->device != d->kern.kind)
         return error_set(err, INFER_EDEVICE,
                          "backend %s: not usable on device %s, only on %s",
                          device_backend_names[backend], gpu ? "cuda" : "cpu",
@@ -140,11 +140,9 @@ int device_check_backend(const struct device *d, enum infer_backend backend,
         return error_set(err, INFER_EDEVICE,
                          "backend %s: not part of this build",
                          device_backend_names[backend]);
-#ifdef HAVE_CUDNN
-    if (backend == INFER_BACKEND_CUDNN && kern_cudnn_open(err) < 0) {
+    if (b->open && b->open(err) < 0) {
         error_prefix(err, "backend %s", device_backend_names[backend]);
         return INFER_EDEVICE;
     }
-#endif
     return 0;
 }

@@ -44,6 +44,11 @@ struct device_ops {
     int (*describe)(const struct device *d, struct infer_error *err, char *text,
                     size_t bytes);
 
+    /* Name and runtime for people: "NVIDIA H200" and "CUDA runtime 13.0, driver
+     * for CUDA 13.0". */
+    void (*identify)(const struct device *d, char *name, size_t name_bytes,
+                     char *runtime, size_t runtime_bytes);
+
     /* Makes the device the calling thread's current one. */
     int (*enter)(const struct device *d, struct infer_error *err);
     /* Makes room for `copies` copies of `bytes` in all a run, so that a run
@@ -138,5 +143,9 @@ int device_cpu_threads(void);
 /* libinfer/device/device_cuda.c, in builds with CUDA. */
 int device_cuda_open(int ordinal, void *stream, struct infer_error *err,
                      struct device *out);
+/* Line i of a report, without a line feed: the runtime, then one line for each
+ * GPU of this machine or the reason for there being none.  False after the
+ * last. */
+bool device_cuda_line(int i, char *text, size_t bytes);
 
 #endif

@@ -510,6 +510,20 @@ static int gpu_describe(const struct device *d, struct infer_error *err,
     return 0;
 }
 
+static void gpu_identify(const struct device *d, char *name, size_t name_bytes,
+                         char *runtime, size_t runtime_bytes)
+{
+    int driver = 0, version = 0;
+
+    snprintf(name, name_bytes, "NVIDIA GPU");
+    (void)cuda_device_name(d->kern.ordinal, NULL, name, name_bytes);
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&version);
+    snprintf(runtime, runtime_bytes,
+             "CUDA runtime %d.%d, driver for CUDA %d.%d", version / 1000,
+             version % 1000 / 10, driver / 1000, driver % 1000 / 10);
+}
+
 static void gpu_close(struct device *d)
 {
     struct device_state *s = d->state;
@@ -548,6 +562,7 @@ static const struct device_ops device_cuda = {
     .begin = gpu_begin,
     .end = gpu_end,
     .describe = gpu_describe,
+    .identify = gpu_identify,
     .enter = enter,
     .reserve = gpu_reserve,
     .stage = gpu_stage,
@@ -598,4 +613,35 @@ int device_cuda_open(int ordinal, void *stream, struct infer_error *err,
     d.stream = d.state->stream;
     *out = d;
     return 0;
+}
+
+bool device_cuda_line(int i, char *text, size_t bytes)
+{
+    struct infer_error err = {0};
+    struct kern_device d;
+    char name[256];
+    int count = 0;
+
+    if (i == 0) {
+        snprintf(text, bytes, "CUDA: runtime %d.%d, code for %s",
+                 CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+                 CUDA_ARCH_LIST);
+        return true;
+    }
+    const int rc = cuda_device_count(&err, &count), gpu = i - 1;
+    if (gpu > 0 && gpu >= count)
+        return false;
+    if (rc < 0)
+        snprintf(text, bytes, "GPU: none usable: %s", err.text);
+    else if (count == 0)
+        snprintf(text, bytes, "GPU: none");
+    else if (cuda_device_name(gpu, &err, name, sizeof name) < 0 ||
+             cuda_device_open(gpu, &err, &d) < 0)
+        snprintf(text, bytes, "GPU cuda:%d: not usable: %s", gpu, err.text);
+    else
+        snprintf(text, bytes,
+                 "GPU cuda:%d: %s, compute capability %d.%d, %d "
+                 "multiprocessors",
+                 gpu, name, d.sm / 10, d.sm % 10, d.multiprocessors);
+    return true;
 }

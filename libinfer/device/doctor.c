@@ -6,15 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#ifdef HAVE_ONEDNN
-#include "kernels/onednn/onednn.h"
-#endif
-#ifdef HAVE_CUDA
-#include "kernels/cuda/cuda_rt.h"
-#endif
-#ifdef HAVE_CUDNN
-#include "kernels/cudnn/cudnn_api.h"
-#endif
+#include "kernels/backend.h"
 #include "kernels/kern.h"
 #include "libinfer/device/device.h"
 
@@ -94,46 +86,29 @@ static void say_kernels(struct report *r)
 static void say_cuda(struct report *r)
 {
 #ifdef HAVE_CUDA
-    struct infer_error err = {0};
-    struct kern_device d;
-    char name[256];
-    int i, count;
+    char line[512];
 
-    say(r, "CUDA: runtime %d.%d, code for %s\n", CUDART_VERSION / 1000,
-        CUDART_VERSION % 1000 / 10, CUDA_ARCH_LIST);
-    if (cuda_device_count(&err, &count) < 0) {
-        say(r, "GPU: none usable: %s\n", err.text);
-        return;
-    }
-    if (count == 0)
-        say(r, "GPU: none\n");
-    for (i = 0; i < count; i++)
-        if (cuda_device_name(i, &err, name, sizeof name) < 0 ||
-            cuda_device_open(i, &err, &d) < 0)
-            say(r, "GPU cuda:%d: not usable: %s\n", i, err.text);
-        else
-            say(r,
-                "GPU cuda:%d: %s, compute capability %d.%d, %d "
-                "multiprocessors\n",
-                i, name, d.sm / 10, d.sm % 10, d.multiprocessors);
+    for (int i = 0; device_cuda_line(i, line, sizeof line); i++)
+        say(r, "%s\n", line);
 #else
     say(r, "CUDA: not built\n");
 #endif
 }
 
-/* The libraries of the cuDNN backend, or why they are not there. */
-static void say_vendor(struct report *r)
+/* The libraries of a backend, or why they are not there. */
+static void say_libraries(struct report *r, enum infer_backend backend,
+                          const char *name)
 {
-#ifdef HAVE_CUDNN
-    struct infer_error why = {0};
-    const char *text = kern_cudnn_version(&why);
+    const struct kern_library *l = kern_backend_of(backend)->library;
 
-    say(r, "cuDNN: %s\n", text ? text : why.text);
-    text = kern_cublas_version(&why);
-    say(r, "cuBLAS: %s\n", text ? text : why.text);
-#else
-    say(r, "cuDNN: not built\n");
-#endif
+    if (!l->name)
+        say(r, "%s: not built\n", name);
+    for (; l->name; l++) {
+        struct infer_error why = {0};
+        const char *version = l->version(&why);
+
+        say(r, "%s: %s\n", l->name, version ? version : why.text);
+    }
 }
 
 size_t infer_doctor(char *text, size_t bytes)
@@ -146,13 +121,9 @@ size_t infer_doctor(char *text, size_t bytes)
     say_processor(&r);
     say_simd(&r);
     say(&r, "cores: %d usable by this process\n", device_cpu_cores());
-#ifdef HAVE_ONEDNN
-    say(&r, "oneDNN: %s\n", kern_onednn_version());
-#else
-    say(&r, "oneDNN: not built\n");
-#endif
+    say_libraries(&r, INFER_BACKEND_ONEDNN, "oneDNN");
     say_kernels(&r);
     say_cuda(&r);
-    say_vendor(&r);
+    say_libraries(&r, INFER_BACKEND_CUDNN, "cuDNN");
     return r.length;
 }

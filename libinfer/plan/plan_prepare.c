@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "kernels/base/error.h"
-#include "kernels/onednn/onednn.h"
 #include "libinfer/plan/plan.h"
 
 const char *plan_step_name(const struct plan *plan,
@@ -142,7 +142,7 @@ static int load_constants(struct plan *plan, struct infer_error *err)
     }
     qsort(all.load, (size_t)all.n, sizeof *all.load, compare_loads);
     all.failed = all.n;
-    kern_onednn_each(threads, all.n, load_one, &all);
+    kern_cpu_each(threads, all.n, load_one, &all);
     if (all.failed < all.n) {
         rc = all.err.code;
         if (err)
@@ -363,6 +363,16 @@ static int count_weights(struct plan *plan, struct infer_error *err)
     return 0;
 }
 
+static void settle(const struct device *d)
+{
+    for (int i = 0; i < INFER_BACKEND_COUNT; i++) {
+        const struct kern_backend *b = kern_backend_of((enum infer_backend)i);
+
+        if (b->device == d->kern.kind && b->settle)
+            b->settle();
+    }
+}
+
 int plan_prepare(struct plan *plan, struct infer_error *err)
 {
     int rc = plan_tune(plan, err);
@@ -372,8 +382,7 @@ int plan_prepare(struct plan *plan, struct infer_error *err)
     if (rc == 0)
         rc = load_constants(plan, err);
     packed_cache_trim(model_packed(plan->config->model));
-    if (plan->config->device->ops->host_memory)
-        kern_onednn_settle();
+    settle(plan->config->device);
     if (rc == 0)
         rc = list_run(plan, err);
     if (rc == 0)

@@ -4,6 +4,9 @@
 
 #include "kernels/base/error.h"
 
+/* oneDNN's rows and our own for CPUs compete, also if oneDNN is named. */
+#define FAST_CPU (ROW_TIER(INFER_BACKEND_ONEDNN) | ROW_TIER(INFER_BACKEND_CPU))
+
 static void add_tier(struct row_tiers *t, uint32_t backends)
 {
     t->tier[t->n++] = backends;
@@ -18,13 +21,14 @@ void row_tiers_choose(const struct device *d, enum infer_backend wanted,
 
     *out = (struct row_tiers){.strict = wanted != INFER_BACKEND_AUTO};
     if (out->strict) {
-        add_tier(out, ROW_TIER(wanted));
+        add_tier(out,
+                 wanted == INFER_BACKEND_ONEDNN ? FAST_CPU : ROW_TIER(wanted));
         if (wanted != whole)
             add_tier(out, ROW_TIER(whole));
         return;
     }
-    if (!gpu && device_has_rows(INFER_BACKEND_ONEDNN))
-        add_tier(out, ROW_TIER(INFER_BACKEND_ONEDNN));
+    if (!gpu)
+        add_tier(out, FAST_CPU);
     add_tier(out, ROW_TIER(whole));
     if (gpu && device_has_rows(INFER_BACKEND_CUDNN))
         add_tier(out, ROW_TIER(INFER_BACKEND_CUDNN));

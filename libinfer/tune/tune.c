@@ -21,12 +21,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/backend.h"
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
-#include "kernels/cudnn/cudnn_api.h"
-#ifdef HAVE_ONEDNN
-#include "kernels/onednn/onednn.h"
-#endif
 #include "libinfer/memory/view.h"
 
 /* A series takes this long, seconds, but has no more launches than MAX_SERIES;
@@ -96,24 +93,23 @@ static void name_libraries(const struct row_tiers *tiers, char *text,
                            size_t bytes)
 {
     uint32_t all = 0;
+    size_t used = 0;
 
     for (int i = 0; i < tiers->n; i++)
         all |= tiers->tier[i];
     text[0] = '\0';
-#ifdef HAVE_ONEDNN
-    if (all & ROW_TIER(INFER_BACKEND_ONEDNN))
-        snprintf(text, bytes, ", %s", kern_onednn_version());
-#endif
-#ifdef HAVE_CUDNN
-    if (all & ROW_TIER(INFER_BACKEND_CUDNN)) {
-        const char *dnn = kern_cudnn_version(NULL);
-        const char *blas = kern_cublas_version(NULL);
-        snprintf(text, bytes, ", %s, %s", dnn ? dnn : "no cuDNN",
-                 blas ? blas : "no cuBLAS");
+    for (int i = 0; i < INFER_BACKEND_COUNT; i++) {
+        const struct kern_library *l =
+            kern_backend_of((enum infer_backend)i)->library;
+
+        for (; (all >> i & 1) != 0 && l->name && used < bytes; l++) {
+            const char *version = l->version(NULL);
+
+            used += (size_t)snprintf(text + used, bytes - used, ", %s%s",
+                                     version ? "" : "no ",
+                                     version ? version : l->name);
+        }
     }
-#endif
-    (void)all;
-    (void)bytes;
 }
 
 int tuner_open(enum tune_mode mode, const char *path,

@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef HAVE_CUDNN
-#include "kernels/cudnn/cudnn_api.h"
-#endif
+#include "kernels/test_hooks.h"
 #include "tests/checkkern/checkkern.h"
+#include "tests/engine_order.h"
+
+struct kern_test_hooks kern_test_hooks = {.order_engines = order_engines};
 
 /* Everything that one problem needs while it is checked. */
 struct job {
@@ -492,15 +493,6 @@ static bool chooses(const struct check *c)
            c->id.number % CHOSEN_EVERY == 0;
 }
 
-static void rotate(const struct check *c)
-{
-#ifdef HAVE_CUDNN
-    kern_cudnn_rotate(chooses(c) ? 0 : c->id.number);
-#else
-    (void)c;
-#endif
-}
-
 /* Each problem tries another variant of the row, and the first where that one
  * does not take it. */
 static bool prepare(struct job *j, struct infer_error *err)
@@ -540,7 +532,7 @@ enum verdict check_problem(struct check *c, const struct kern_problem *p)
     enum verdict v = VERDICT_OK;
 
     forget_aliases(&j);
-    rotate(c);
+    first_engine = chooses(c) ? 0 : c->id.number;
     const int r = kern_row_supports(c->row, p, c->device, &err);
     if (r < 0) {
         if (c->verbose)

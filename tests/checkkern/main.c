@@ -18,6 +18,11 @@
  * Exit: 0 all agree, 1 usage, 3 a row is wrong, short or was not checked,
  * 77 no row could be checked for lack of hardware.
  */
+#include "config.h"
+
+#ifdef HAVE_ONEDNN
+#include <dnnl.h>
+#endif
 #include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -28,7 +33,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/onednn/onednn.h"
+#include "kernels/test_hooks.h"
 #include "tests/checkkern/checkkern.h"
 
 #define EXIT_WRONG 3
@@ -122,6 +127,22 @@ static bool parse_dtype(struct options *o, const char *text)
     return false;
 }
 
+/* The rows behave as on a machine with vectors of this kind at most. */
+static bool limit_isa(const char *isa)
+{
+    const bool avx2 = strcmp(isa, "avx2") == 0;
+
+    if (!avx2 && strcmp(isa, "sse41") != 0)
+        return false;
+    kern_test_hooks.isa = avx2 ? TEST_ISA_AVX2 : TEST_ISA_SSE41;
+#ifdef HAVE_ONEDNN
+    return dnnl_set_max_cpu_isa(avx2 ? dnnl_cpu_isa_avx2
+                                     : dnnl_cpu_isa_sse41) == dnnl_success;
+#else
+    return true;
+#endif
+}
+
 static bool parse(struct options *o, const char *arg)
 {
     const char *v;
@@ -142,7 +163,7 @@ static bool parse(struct options *o, const char *arg)
     if ((v = value_of(arg, "--op")))
         return (o->op = v) != NULL;
     if ((v = value_of(arg, "--isa")))
-        return kern_onednn_limit(v);
+        return limit_isa(v);
     if ((v = value_of(arg, "--seed")) && parse_number(v, &n)) {
         o->seed = n;
         return true;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "libinfer/device/device.h"
 #include "tools/difference.h"
@@ -50,7 +51,7 @@ static int run_backend(struct tool_run *run, enum infer_backend backend,
 
     options.backend = backend;
     options.keep_tensors = run->request->layers;
-    if (backend == INFER_BACKEND_REF || backend == INFER_BACKEND_ONEDNN) {
+    if (kern_backend_of(backend)->device == KERN_CPU) {
         options.device = NULL;
         options.precision = INFER_PRECISION_FP32;
     }
@@ -218,8 +219,8 @@ static int parse_backends(const char *text, int *backend,
         }
         if (which <= INFER_BACKEND_AUTO || n == INFER_BACKEND_COUNT)
             return error_set(err, INFER_EARGUMENT,
-                             "--compare takes ref, onednn, cuda or cudnn, "
-                             "not '%.*s'",
+                             "--compare takes ref, cpu, onednn, cuda or "
+                             "cudnn, not '%.*s'",
                              (int)length, text);
         backend[n++] = which;
         if (text[length] == '\0')

@@ -89,7 +89,7 @@ static const struct cli_option options[] = {
      .max = 1 << 20},
     {"device", 'd', CLI_TEXT, "DEVICE", "cpu (default), cuda or cuda:N",
      TO(session.device)},
-    {"backend", 0, CLI_WORD, "NAME", "auto, ref, onednn, cuda or cudnn",
+    {"backend", 0, CLI_WORD, "NAME", "auto, ref, cpu, onednn, cuda or cudnn",
      TO(session.backend), .words = device_backend_names},
     {"precision", 0, CLI_WORD, "P", "fp32 (default), tf32, fp16 or bf16",
      TO(session.precision), .words = device_precision_names},

@@ -1,43 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where and when a measurement was taken. */
-#include "config.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
 
-#ifdef HAVE_CUDA
-#include "kernels/cuda/cuda_rt.h"
-#endif
-#ifdef HAVE_CUDNN
-#include "kernels/cudnn/cudnn_api.h"
-#endif
-#ifdef HAVE_ONEDNN
-#include "kernels/onednn/onednn.h"
-#endif
+#include "kernels/backend.h"
 #include "libinfer/device/device.h"
 #include "tools/kbench/kbench.h"
 
-#ifdef HAVE_CUDA
-/* The libraries of the rivals, where they are here. */
-static void add_vendor(struct kb_machine *out)
+/* Adds the libraries of a backend that are found here. */
+static void add_libraries(enum infer_backend backend, struct kb_machine *out)
 {
-#ifdef HAVE_CUDNN
-    const char *const text[] = {kern_cudnn_version(NULL),
-                                kern_cublas_version(NULL)};
-
-    for (int i = 0; i < 2; i++) {
+    for (const struct kern_library *l = kern_backend_of(backend)->library;
+         l->name; l++) {
         const size_t used = strlen(out->software);
-        if (text[i])
+        const char *version = l->version(NULL);
+        if (version)
             snprintf(out->software + used, sizeof(out->software) - used, ", %s",
-                     text[i]);
+                     version);
     }
-#else
-    (void)out;
-#endif
 }
-#endif
 
 static void device_text(const struct device *d, struct kb_machine *out)
 {
@@ -47,32 +30,22 @@ static void device_text(const struct device *d, struct kb_machine *out)
     device_cpu_name(cpu, sizeof(cpu));
     snprintf(out->host, sizeof(out->host), "%s, %d core%s", cpu, cores,
              cores == 1 ? "" : "s");
+    if (d->ops->identify) {
+        char name[96], runtime[64];
+        d->ops->identify(d, name, sizeof(name), runtime, sizeof(runtime));
+        snprintf(out->device, sizeof(out->device),
+                 "%s, %d multiprocessors, compute capability %d.%d", name,
+                 d->kern.multiprocessors, d->kern.sm / 10, d->kern.sm % 10);
+        snprintf(out->software, sizeof(out->software), "libinfer %s, %s",
+                 infer_version(), runtime);
+        add_libraries(INFER_BACKEND_CUDNN, out);
+        return;
+    }
     snprintf(out->device, sizeof(out->device), "%s, %d thread%s", cpu,
              d->kern.threads, d->kern.threads == 1 ? "" : "s");
     snprintf(out->software, sizeof(out->software), "libinfer %s",
              infer_version());
-#ifdef HAVE_ONEDNN
-    snprintf(out->software, sizeof(out->software), "libinfer %s, %s",
-             infer_version(), kern_onednn_version());
-#endif
-#ifdef HAVE_CUDA
-    if (d->kern.kind == KERN_CUDA) {
-        char name[96] = "NVIDIA GPU";
-        int driver = 0, runtime = 0;
-
-        (void)cuda_device_name(d->kern.ordinal, NULL, name, sizeof(name));
-        (void)cudaDriverGetVersion(&driver);
-        (void)cudaRuntimeGetVersion(&runtime);
-        snprintf(out->device, sizeof(out->device),
-                 "%s, %d multiprocessors, compute capability %d.%d", name,
-                 d->kern.multiprocessors, d->kern.sm / 10, d->kern.sm % 10);
-        snprintf(out->software, sizeof(out->software),
-                 "libinfer %s, CUDA runtime %d.%d, driver for CUDA %d.%d",
-                 infer_version(), runtime / 1000, runtime % 1000 / 10,
-                 driver / 1000, driver % 1000 / 10);
-        add_vendor(out);
-    }
-#endif
+    add_libraries(INFER_BACKEND_ONEDNN, out);
 }
 
 /* The command line, words with spaces in quotes. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "tools/kbench/kbench.h"
 
@@ -17,7 +18,7 @@
 
 struct run {
     const struct kb_request *request;
-    struct device device, cpu; /* cpu: for ref and oneDNN beside a GPU */
+    struct device device, cpu; /* cpu: for its backends in addition to a GPU */
     struct kb_pool pool, no_pool;
     struct kb_cases cases;
     struct kb_proof *proof; /* one a case */
@@ -59,15 +60,15 @@ static size_t cpu_cache(void)
     return LAST_LEVEL_CACHE;
 }
 
-static bool is_gpu_backend(int backend)
+static enum kern_device_kind device_of(int backend)
 {
-    return backend == INFER_BACKEND_CUDA || backend == INFER_BACKEND_CUDNN;
+    return kern_backend_of((enum infer_backend)backend)->device;
 }
 
 /* What the command line names; without a word all of the device but the
- * reference. */
-static void choose_backends(const struct kb_request *r, bool gpu,
-                            struct kb_plan *plan)
+ * reference.  onednn includes the rows that compete with it. */
+static void choose_backends(const struct kb_request *r,
+                            enum kern_device_kind kind, struct kb_plan *plan)
 {
     bool any = false;
 
@@ -75,7 +76,9 @@ static void choose_backends(const struct kb_request *r, bool gpu,
         any = any || r->backend[i];
     for (int i = 0; i < INFER_BACKEND_COUNT; i++)
         plan->backend[i] = (any ? r->backend[i] : i != INFER_BACKEND_REF) &&
-                           is_gpu_backend(i) == gpu;
+                           device_of(i) == kind;
+    if (plan->backend[INFER_BACKEND_ONEDNN])
+        plan->backend[INFER_BACKEND_CPU] = true;
 }
 
 static struct kb_plan make_plan(struct run *run, const struct device *d)
@@ -94,7 +97,7 @@ static struct kb_plan make_plan(struct run *run, const struct device *d)
                            .prepare_limit = r->prepare_limit,
                            .seed = r->cli->seed};
 
-    choose_backends(r, gpu, &plan);
+    choose_backends(r, d->kern.kind, &plan);
     return plan;
 }
 
@@ -122,10 +125,10 @@ static int open_devices(struct run *run, struct infer_error *err)
         return rc;
     if (run->device.kern.kind == KERN_CPU) {
         for (int i = 0; i < INFER_BACKEND_COUNT; i++)
-            if (r->backend[i] && is_gpu_backend(i))
+            if (r->backend[i] && device_of(i) == KERN_CUDA)
                 return error_set(err, INFER_EDEVICE,
                                  "backend %s: needs --device=cuda",
-                                 i == INFER_BACKEND_CUDA ? "cuda" : "cudnn");
+                                 device_backend_names[i]);
         for (int i = 0; i < r->n_precisions; i++)
             if (r->precision[i]->dtype != INFER_F32 &&
                 !r->backend[INFER_BACKEND_REF])
@@ -141,9 +144,10 @@ static int open_devices(struct run *run, struct infer_error *err)
         run->pool.memory = memory;
         run->pool.bytes = POOL;
     }
-    return r->backend[INFER_BACKEND_REF] || r->backend[INFER_BACKEND_ONEDNN]
-               ? device_open("cpu", r->threads, NULL, err, &run->cpu)
-               : 0;
+    for (int i = 0; i < INFER_BACKEND_COUNT; i++)
+        if (r->backend[i] && device_of(i) == KERN_CPU)
+            return device_open("cpu", r->threads, NULL, err, &run->cpu);
+    return 0;
 }
 
 /* ---- measuring ----------------------------------------------------- */

@@ -213,7 +213,7 @@ const struct cli_option train_options[] = {
      GIVEN(device_set)},
     {"gpus", 0, CLI_INT, "N", "GPUs of this host that share every batch (1)",
      TO(gpus), .min = 1, .max = GROUP_MAX, .wanted = WHOLE(GROUP_MAX)},
-    {"backend", 0, CLI_WORD, "NAME", "auto, ref, onednn, cuda or cudnn",
+    {"backend", 0, CLI_WORD, "NAME", "auto, ref, cpu, onednn, cuda or cudnn",
      TO(backend), .words = device_backend_names},
     {"precision", 0, CLI_WORD, "TYPE",
      "fp32, tf32, fp16 or bf16 (masters stay fp32)", TO(precision),

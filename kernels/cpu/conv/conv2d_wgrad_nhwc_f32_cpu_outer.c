@@ -212,9 +212,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     fill_side(&w.x, args->in[X], p->in[X].dim[1], dw->dim[1], w.x_is_vector);
     fill_side(&w.dy, args->in[DY], p->in[DY].dim[1], dw->dim[0] / groups,
               !w.x_is_vector);
-    cpu_each(cpu_threads_of(e),
-             groups * dw->dim[2] * dw->dim[3] * w.x.count * w.dy.count, task,
-             &w);
+    kern_cpu_each(cpu_threads_of(e),
+                  groups * dw->dim[2] * dw->dim[3] * w.x.count * w.dy.count,
+                  task, &w);
     return 0;
 }
 

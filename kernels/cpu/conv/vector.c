@@ -10,13 +10,13 @@
 #include "kernels/base/error.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
-
-enum cpu_isa cpu_limit = CPU_WIDEST;
+#include "kernels/test_hooks.h"
 
 #ifdef VECTOR_LEVELS
 bool cpu_has_avx512(void)
 {
-    return cpu_limit > CPU_AVX2 && __builtin_cpu_supports("avx512f") &&
+    return KERN_TEST_HOOK(isa) == TEST_ISA_ALL &&
+           __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl");
@@ -24,8 +24,8 @@ bool cpu_has_avx512(void)
 
 bool cpu_has_avx2(void)
 {
-    return cpu_limit >= CPU_AVX2 && __builtin_cpu_supports("avx2") &&
-           __builtin_cpu_supports("fma");
+    return KERN_TEST_HOOK(isa) != TEST_ISA_SSE41 &&
+           __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 #else
 bool cpu_has_avx512(void)

@@ -142,7 +142,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     struct context c = {e, args};
 
     (void)err;
-    cpu_each(
+    kern_cpu_each(
         cpu_threads(cpu_threads_of(e), kern_tensor_count(&e->problem.in[DY])),
         e->problem.in[DY].dim[0], image, &c);
     return 0;

@@ -13,7 +13,9 @@
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
+#ifdef _OPENMP
 #include <omp.h>
+#endif
 #include <string.h>
 
 #include "kernels/base/checked.h"
@@ -181,6 +183,15 @@ static void run_image(const struct image *m)
         store_pixel(m, p * m->channels);
 }
 
+static size_t thread_number(void)
+{
+#ifdef _OPENMP
+    return (size_t)omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
 static struct image image_of(const struct kern_exec *e,
                              const struct kern_args *args, int64_t number)
 {
@@ -188,9 +199,8 @@ static struct image image_of(const struct kern_exec *e,
     const int64_t channels = p->in[X].dim[1];
     const int64_t each = kern_tensor_count(&p->in[X]) / p->in[X].dim[0];
     const size_t wide = ((size_t)channels + 15) / 16 * 16;
-    double *memory =
-        (double *)((char *)args->workspace +
-                   (size_t)omp_get_thread_num() * wide * VECTOR_BYTES);
+    double *memory = (double *)((char *)args->workspace +
+                                thread_number() * wide * VECTOR_BYTES);
     float *floats = (float *)(memory + 2 * wide);
     const int64_t at = number * each;
     const struct image m = {

@@ -334,8 +334,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     if (count == 0)
         return 0;
     fill_axes(&v);
-    cpu_each(cpu_threads(cpu_threads_of(e), count), p->out[0].dim[0] * v.blocks,
-             item, &v);
+    kern_cpu_each(cpu_threads(cpu_threads_of(e), count),
+                  p->out[0].dim[0] * v.blocks, item, &v);
     return 0;
 }
 

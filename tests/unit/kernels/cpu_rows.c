@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "kernels/kern.h"
-#include "kernels/onednn/onednn.h"
 #include "tests/unit/test.h"
 
 #define LAUNCHES 4
@@ -258,8 +258,11 @@ TEST(refusals)
 
 TEST(version)
 {
-    assert_non_null(kern_onednn_version());
-    assert_non_null(strstr(kern_onednn_version(), "oneDNN "));
+    const struct kern_library *l =
+        kern_backend_of(INFER_BACKEND_ONEDNN)->library;
+
+    assert_string_equal(l->name, "oneDNN");
+    assert_non_null(strstr(l->version(NULL), "oneDNN "));
 }
 
 int main(void)

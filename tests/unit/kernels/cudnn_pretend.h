@@ -5,8 +5,12 @@
 
 #include <string.h>
 
-#include "kernels/cudnn/cudnn_api.h"
-#include "kernels/cudnn/solve.h"
+#include "kernels/cudnn/library.h"
+#include "kernels/test_hooks.h"
+#include "tests/engine_order.h"
+#include "tests/unit/test.h"
+
+struct kern_test_hooks kern_test_hooks = {.order_engines = order_engines};
 
 /* An H200, as cuDNN describes it. */
 static const char h200[] =
@@ -23,18 +27,46 @@ static const char h200[] =
     "\"l2CacheSize\":62914560,\"cudaDeviceId\":0,\"deviceVer\":900,"
     "\"driverVer\":13000,\"deviceName\":\"NVIDIA H200\"}";
 
+/* From now on plans are made for the H200. */
+static int describe_h200(const struct cudnn_library *lib,
+                         struct infer_error *err)
+{
+#if CUDNN_VERSION >= 90800
+    cudnnBackendDescriptor_t d = NULL;
+    int rc;
+
+    rc = CUDNN_CALL(
+        err, lib,
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d));
+    if (rc == 0)
+        rc = CUDNN_CALL(err, lib,
+                        cudnnBackendSetAttribute(
+                            d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                            CUDNN_TYPE_CHAR, (int64_t)sizeof h200, h200));
+    if (rc == 0)
+        rc = CUDNN_CALL(err, lib, cudnnBackendFinalize(d));
+    kern_test_hooks.cudnn_device = d;
+    return rc;
+#else
+    (void)lib;
+    return error_set(err, INFER_EUNSUPPORTED,
+                     "cuDNN: describing devices needs the headers of 9.8");
+#endif
+}
+
 /* The set-up of a group of tests. */
 static int cudnn_set_up(void **state)
 {
     struct infer_error why = {0};
+    const struct cudnn_library *lib = cudnn_library(&why);
 
     (void)state;
-    if (kern_cudnn_open(&why) < 0) {
+    if (!lib) {
         assert_non_null(strstr(why.text, "cuDNN"));
         print_message("skipped: %s\n", why.text);
         return 0;
     }
-    if (cudnn_pretend(h200, &why) < 0)
+    if (describe_h200(lib, &why) < 0)
         fail_msg("%s", why.text);
     return 0;
 }
@@ -42,7 +74,7 @@ static int cudnn_set_up(void **state)
 /* cmocka has no skipping of a whole group from its setup. */
 #define SKIP_WITHOUT_CUDNN()                                                   \
     do {                                                                       \
-        if (!kern_cudnn_version(NULL))                                         \
+        if (!cudnn_library(NULL))                                              \
             skip();                                                            \
     } while (0)
 

@@ -6,9 +6,8 @@
  */
 #include <string.h>
 
-#include "kernels/cudnn/cudnn_api.h"
+#include "kernels/backend.h"
 #include "tests/unit/kernels/cudnn_pretend.h"
-#include "tests/unit/test.h"
 
 static const struct kern_device device = {
     .kind = KERN_CUDA, .sm = 90, .multiprocessors = 132};
@@ -55,7 +54,8 @@ static int supports(const char *name, const struct kern_problem *p,
 TEST(test_library)
 {
     struct infer_error why = {0};
-    const char *text = kern_cudnn_version(&why);
+    const char *text =
+        kern_backend_of(INFER_BACKEND_CUDNN)->library[0].version(&why);
 
     if (text)
         assert_int_equal(strncmp(text, "cuDNN 9.", 8), 0);
@@ -274,9 +274,9 @@ TEST(test_rotation)
     assert_int_equal(kern_prepare_variant(row, &p, &device, 1, &err, &second),
                      0);
     p.allow_tf32 = true; /* another problem, of the same engines */
-    kern_cudnn_rotate(1);
+    first_engine = 1;
     assert_int_equal(kern_prepare(row, &p, &device, &err, &first), 0);
-    kern_cudnn_rotate(0);
+    first_engine = 0;
     assert_string_equal(first.variant_name, second.variant_name);
     kern_release(&first);
     kern_release(&second);

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# AX_WITH_ONEDNN: --with-onednn[=DIR].  oneDNN (libdnnl) has the fast CPU
-# kernels; it is used where found, and without it the CPU runs the reference.
+# AX_WITH_ONEDNN: --with-onednn[=DIR].  oneDNN (libdnnl) has fast CPU kernels;
+# it is used where found, in addition to our own.
 AC_DEFUN([AX_WITH_ONEDNN], [
 AC_ARG_WITH([onednn], [AS_HELP_STRING([--with-onednn@<:@=DIR@:>@],
-  [fast CPU kernels through oneDNN (default: where found)])],
+  [further CPU kernels through oneDNN (default: where found)])],
   [], [with_onednn=auto])
 have_onednn=no
 AS_IF([test "$with_onednn" != no], [

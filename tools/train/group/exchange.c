@@ -5,31 +5,8 @@
 #include "tools/train/group/exchange.h"
 
 #include "kernels/base/error.h"
-#ifdef HAVE_NCCL
-#include "kernels/cuda/cuda_rt.h"
-#endif
 
-#ifdef HAVE_NCCL
-
-int exchange_check(const struct group *g, struct infer_error *err)
-{
-    int count = 0;
-    int rc = cuda_device_count(err, &count);
-
-    if (rc == 0 && count < g->local_size)
-        rc = error_set(err, INFER_EDEVICE,
-                       "%d GPUs were asked for, but this machine has %d",
-                       g->local_size, count);
-    return rc < 0 ? rc : exchange_nccl_check(err);
-}
-
-int exchange_open(struct group *g, const struct device *d,
-                  struct infer_error *err, struct exchange **out)
-{
-    return exchange_nccl_open(g, d, err, out);
-}
-
-#else
+#ifndef HAVE_NCCL
 
 int exchange_check(const struct group *g, struct infer_error *err)
 {

@@ -44,9 +44,4 @@ int exchange_open(struct group *g, const struct device *d,
                   struct infer_error *err, struct exchange **out);
 void exchange_close(struct exchange *x); /* NULL is fine */
 
-/* exchange_nccl.c, in builds with NCCL. */
-int exchange_nccl_check(struct infer_error *err);
-int exchange_nccl_open(struct group *g, const struct device *d,
-                       struct infer_error *err, struct exchange **out);
-
 #endif

@@ -64,7 +64,7 @@ static void load(void)
 #undef TAKE
 }
 
-int exchange_nccl_check(struct infer_error *err)
+static int load_nccl(struct infer_error *err)
 {
     pthread_once(&once, load);
     return nccl_why.code == 0
@@ -195,10 +195,22 @@ static int connect(struct ring *r, struct group *g, struct infer_error *err)
     return 0;
 }
 
-int exchange_nccl_open(struct group *g, const struct device *d,
-                       struct infer_error *err, struct exchange **out)
+int exchange_check(const struct group *g, struct infer_error *err)
 {
-    int rc = exchange_nccl_check(err);
+    int count = 0;
+    int rc = cuda_device_count(err, &count);
+
+    if (rc == 0 && count < g->local_size)
+        rc = error_set(err, INFER_EDEVICE,
+                       "%d GPUs were asked for, but this machine has %d",
+                       g->local_size, count);
+    return rc < 0 ? rc : load_nccl(err);
+}
+
+int exchange_open(struct group *g, const struct device *d,
+                  struct infer_error *err, struct exchange **out)
+{
+    int rc = load_nccl(err);
     struct ring *r;
 
     if (rc == 0)

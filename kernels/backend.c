@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of backends. */
+#include "config.h"
+
+#include "kernels/backend.h"
+
+static const struct kern_backend on_cpu = {.device = KERN_CPU};
+static const struct kern_backend on_gpu = {.device = KERN_CUDA};
+
+/* kernels/onednn/version.c, kernels/cudnn/library.c */
+extern const struct kern_backend kern_backend_onednn, kern_backend_cudnn;
+
+static const struct kern_backend *const backends[INFER_BACKEND_COUNT] = {
+    [INFER_BACKEND_AUTO] = &on_cpu,
+    [INFER_BACKEND_REF] = &on_cpu,
+    [INFER_BACKEND_CPU] = &on_cpu,
+    [INFER_BACKEND_CUDA] = &on_gpu,
+#ifdef HAVE_ONEDNN
+    [INFER_BACKEND_ONEDNN] = &kern_backend_onednn,
+#else
+    [INFER_BACKEND_ONEDNN] = &on_cpu,
+#endif
+#ifdef HAVE_CUDNN
+    [INFER_BACKEND_CUDNN] = &kern_backend_cudnn,
+#else
+    [INFER_BACKEND_CUDNN] = &on_gpu,
+#endif
+};
+
+const struct kern_backend *kern_backend_of(enum infer_backend backend)
+{
+    return backends[backend];
+}
