@@ -84,31 +84,6 @@ int kern_op_residual(enum kern_op op)
     }
 }
 
-bool kern_unary_grad_from_output(const struct kern_unary *f)
-{
-    switch (f->kind) {
-    case KERN_IDENTITY:
-    case KERN_RELU:
-    case KERN_CLIP:
-    case KERN_SIGMOID:
-    case KERN_TANH:
-    case KERN_SOFTPLUS:
-    case KERN_LINEAR:
-    case KERN_EXP:
-    case KERN_SQRT:
-    case KERN_RECIPROCAL:
-    case KERN_NEG:
-        return true;
-    case KERN_LEAKY_RELU: /* y has x's sign */
-    case KERN_ELU:
-        return f->a > 0;
-    case KERN_SELU:
-        return f->a > 0 && f->b > 0;
-    default:
-        return false;
-    }
-}
-
 /* ---- tensors ------------------------------------------------------- */
 
 /* Dimension that lies at place i of the physical order, 0 outermost. */

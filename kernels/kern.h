@@ -201,39 +201,11 @@ struct kern_lrn {
     float alpha, beta, bias;
 };
 
-/* Element-wise functions of one argument.  a and b as named behind each. */
+/* Element-wise functions of one argument: kernels/unary.def defines each, its
+ * parameters a and b, and its derivative. */
 enum kern_unary_kind {
-    KERN_IDENTITY,
-    KERN_RELU,
-    KERN_LEAKY_RELU, /* x < 0 ? a x : x */
-    KERN_CLIP,       /* min(max(x, a), b) */
-    KERN_SIGMOID,
-    KERN_TANH,
-    KERN_SILU,             /* x * sigmoid(a x) */
-    KERN_HARD_SIGMOID,     /* clip(a x + b, 0, 1) */
-    KERN_HARD_SWISH,       /* x * clip(x / 6 + 1 / 2, 0, 1) */
-    KERN_ELU,              /* x < 0 ? a (exp x - 1) : x */
-    KERN_SELU,             /* b (x < 0 ? a (exp x - 1) : x) */
-    KERN_CELU,             /* max(0, x) + min(0, a (exp(x / a) - 1)) */
-    KERN_SOFTPLUS,         /* log(exp x + 1) */
-    KERN_SOFTSIGN,         /* x / (1 + |x|) */
-    KERN_MISH,             /* x tanh(softplus x) */
-    KERN_GELU,             /* x Phi(x), exact */
-    KERN_GELU_TANH,        /* tanh approximation */
-    KERN_THRESHOLDED_RELU, /* x > a ? x : 0 */
-    KERN_LINEAR,           /* a x + b */
-    KERN_ERF,
-    KERN_EXP,
-    KERN_LOG,
-    KERN_SQRT,
-    KERN_RECIPROCAL,
-    KERN_ABS,
-    KERN_NEG,
-    KERN_SIGN,
-    KERN_FLOOR,
-    KERN_CEIL,
-    KERN_ROUND, /* halves to even */
-    KERN_NOT,
+#define UNARY(kind, name, facts, value, derivative) kind,
+#include "kernels/unary.def"
     KERN_UNARY_COUNT
 };
 struct kern_unary {
@@ -241,10 +213,7 @@ struct kern_unary {
     float a, b;
 };
 /* dgrad: dx = dy * f'(x).  in[1] is x, in[2] is y = f(x); one of them, y only
- * where the derivative is known from it.  Where a function has a corner, its
- * derivative there is 0 (ReLU, clip: those inside the bounds pass), or the one
- * of the branch that the definition above takes; roundings, sign and NOT have
- * derivative 0. */
+ * where the derivative is known from it. */
 bool kern_unary_grad_from_output(const struct kern_unary *f);
 
 enum kern_binary_kind {

@@ -98,10 +98,10 @@ void cpu_sigmoid_avx512(float a, bool times_x, const float *x, float *y,
                         int64_t n);
 /* dx[i] = dy[i] act'(x[i]), or the same by y[i] = act(x[i]) where
  * kern_unary_grad_from_output(); dx may be dy. */
-void cpu_slope_by_x(const struct kern_unary *act, const float *dy,
-                    const float *x, float *dx, int64_t n);
-void cpu_slope_by_y(const struct kern_unary *act, const float *dy,
-                    const float *y, float *dx, int64_t n);
+void cpu_act_grad(const struct kern_unary *act, const float *dy, const float *x,
+                  float *dx, int64_t n);
+void cpu_act_grad_from_output(const struct kern_unary *act, const float *dy,
+                              const float *y, float *dx, int64_t n);
 /* y[i] = exp(x[i] - shift), unless y is NULL; returns the sum. */
 float cpu_exp_sum(const float *x, float shift, float *y, int64_t n);
 /* y[i] += x[i] */

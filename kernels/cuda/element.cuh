@@ -212,98 +212,78 @@ static __device__ __forceinline__ float softplus(float x)
     return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
 }
 
-static __device__ __forceinline__ float gelu_tanh(float x)
+/* NaN passes through both bounds. */
+static __device__ __forceinline__ float clip(float x, float low, float high)
 {
-    const float root = 0.79788456080286535588f; /* sqrt(2/pi) */
-
-    return 0.5f * x * (1.0f + tanhf(root * (x + 0.044715f * x * x * x)));
+    x = x < low ? low : x;
+    return x > high ? high : x;
 }
 
-/* The rarer kinds, kept out of line so that the common ones stay small. */
+/* The words of kernels/unary.def. */
+typedef float real;
+#define REAL(c)               c##f
+#define REAL_ABS              fabsf
+#define REAL_CEIL             ceilf
+#define REAL_ERF              erff
+#define REAL_EXP              expf
+#define REAL_EXPM1            expm1f
+#define REAL_FLOOR            floorf
+#define REAL_LOG              logf
+#define REAL_RINT             rintf
+#define REAL_SQRT             sqrtf
+#define REAL_TANH             tanhf
+#define REAL_SIGMOID          sigmoid
+#define REAL_SOFTPLUS         softplus
+#define REAL_CLIP             clip
+#define REAL_MADD(a, x, b)    fmaf(a, x, b)
+#define REAL_DIV_ADD(x, c, b) fmaf(x, 1.0f / REAL(c), REAL(b))
+#define REAL_ABOVE(x, a)      ((x) > (a) || (x) != (x))
+#define REAL_FLAT(x)          0
+#define FORM                  static __device__ __forceinline__
+#include "kernels/unary_forms.h"
+
+/* Kinds that are computed in line.  The others are calls, so that code that
+ * takes any kind stays small. */
+static constexpr __host__ __device__ bool
+unary_is_common(enum kern_unary_kind kind)
+{
+    return kind <= KERN_HARD_SWISH;
+}
+
 static __device__ __noinline__ float unary_rare(struct kern_unary f, float x)
 {
+    const float a = f.a, b = f.b;
+
     switch (f.kind) {
-    case KERN_ELU:
-        return x < 0 ? f.a * expm1f(x) : x;
-    case KERN_SELU:
-        return f.b * (x < 0 ? f.a * expm1f(x) : x);
-    case KERN_CELU:
-        return x < 0 ? f.a * expm1f(x / f.a) : x;
-    case KERN_SOFTPLUS:
-        return softplus(x);
-    case KERN_SOFTSIGN:
-        return x / (1 + fabsf(x));
-    case KERN_MISH:
-        return x * tanhf(softplus(x));
-    case KERN_GELU:
-        return 0.5f * x * (1 + erff(x * 0.70710678118654752440f));
-    case KERN_GELU_TANH:
-        return gelu_tanh(x);
-    case KERN_THRESHOLDED_RELU:
-        return x > f.a || x != x ? x : 0;
-    case KERN_LINEAR:
-        return fmaf(f.a, x, f.b);
-    case KERN_ERF:
-        return erff(x);
-    case KERN_EXP:
-        return expf(x);
-    case KERN_LOG:
-        return logf(x);
-    case KERN_SQRT:
-        return sqrtf(x);
-    case KERN_RECIPROCAL:
-        return 1 / x;
-    case KERN_ABS:
-        return fabsf(x);
-    case KERN_NEG:
-        return -x;
-    case KERN_SIGN:
-        return x > 0 ? 1 : x < 0 ? -1 : x;
-    case KERN_FLOOR:
-        return floorf(x);
-    case KERN_CEIL:
-        return ceilf(x);
-    case KERN_ROUND:
-        return rintf(x);
-    case KERN_NOT:
-        return x == 0;
-    default:
-        return x;
+#define UNARY(kind, name, facts, value, derivative)                            \
+    case kind:                                                                 \
+        if (!unary_is_common(kind))                                            \
+            return value;                                                      \
+        break;
+#include "kernels/unary.def"
+    case KERN_UNARY_COUNT:
+        break;
     }
+    return x;
 }
 
 /* As ref_unary().  NaN passes through, as it does there. */
 static __device__ __forceinline__ float apply_unary(struct kern_unary f,
                                                     float x)
 {
+    const float a = f.a, b = f.b;
+
     switch (f.kind) {
-    case KERN_IDENTITY:
-        return x;
-    case KERN_RELU:
-        return x < 0 ? 0 : x;
-    case KERN_LEAKY_RELU:
-        return x < 0 ? f.a * x : x;
-    case KERN_CLIP:
-        x = x < f.a ? f.a : x;
-        return x > f.b ? f.b : x;
-    case KERN_SIGMOID:
-        return sigmoid(x);
-    case KERN_SILU:
-        return x * sigmoid(f.a * x);
-    case KERN_HARD_SIGMOID:
-        x = fmaf(f.a, x, f.b);
-        x = x < 0 ? 0 : x;
-        return x > 1 ? 1 : x;
-    case KERN_HARD_SWISH: {
-        float s = fmaf(x, 1.0f / 6, 0.5f);
-        s = s < 0 ? 0 : s;
-        return x * (s > 1 ? 1 : s);
+#define UNARY(kind, name, facts, value, derivative)                            \
+    case kind:                                                                 \
+        if (unary_is_common(kind))                                             \
+            return value;                                                      \
+        break;
+#include "kernels/unary.def"
+    case KERN_UNARY_COUNT:
+        break;
     }
-    case KERN_TANH:
-        return tanhf(x);
-    default:
-        return unary_rare(f, x);
-    }
+    return unary_rare(f, x);
 }
 
 /* y = act(acc + residual), or act(acc) + residual. */

@@ -104,8 +104,8 @@ int64_t ref_mul_i64(int64_t a, int64_t b);
 
 double ref_unary(const struct kern_unary *f, double x);
 /* Its derivative, from x, and from y where kern_unary_grad_from_output(). */
-double ref_unary_slope(const struct kern_unary *f, double x);
-double ref_unary_slope_by_y(const struct kern_unary *f, double y);
+double ref_unary_derivative(const struct kern_unary *f, double x);
+double ref_unary_derivative_from_output(const struct kern_unary *f, double y);
 
 /* y = act(acc + residual), or act(acc) + residual. */
 static inline double ref_epilogue(const struct kern_epilogue *e, double acc,

@@ -21,6 +21,7 @@
 #include "include/infer.h"
 #include "kernels/base/dtype.h"
 #include "kernels/kern.h"
+#include "kernels/unary.h"
 #include "kernels/names.h"
 #include "libinfer/graph/constant.h"
 
@@ -332,9 +333,11 @@ struct graph_op_info {
 const struct graph_op_info *graph_op_info(enum graph_op op);
 /* GRAPH_NONE where no operation has the name. */
 enum graph_op graph_op_find(const char *name);
-/* A function with the constants it usually has: a 0.01 for leaky relu, 1 for
- * silu and elu, and so on (ops/pointwise.c lists them). */
-struct kern_unary graph_unary(enum kern_unary_kind kind);
+/* A function with its default parameters (kernels/unary.def). */
+static inline struct kern_unary graph_unary(enum kern_unary_kind kind)
+{
+    return kern_unary_default(kind);
+}
 
 /* ---- JSON ---------------------------------------------------------- */
 

@@ -97,69 +97,28 @@ static bool run_absolute(const struct truth *t, double *out,
 
 /* ---- activations --------------------------------------------------- */
 
-double bound_slope(const struct kern_unary *f)
-{
-    const double a = fabs((double)f->a), b = fabs((double)f->b);
-
-    switch (f->kind) {
-    case KERN_LEAKY_RELU:
-    case KERN_ELU:
-        return fmax(1, a);
-    case KERN_SELU:
-        return b * fmax(1, a);
-    case KERN_LINEAR:
-    case KERN_HARD_SIGMOID:
-        return a;
-    case KERN_SILU:
-        return 1 + fmax(0.1, a / 4);
-    case KERN_HARD_SWISH:
-        return 1.5;
-    case KERN_GELU:
-    case KERN_GELU_TANH:
-    case KERN_MISH:
-        return 1.2;
-    default:
-        return 1;
-    }
-}
-
 /* Functions that vendors approximate in single precision: 16 units in the
  * last place of max(1, |y|) covers polynomials for exp, tanh and erf, which
- * lose relative accuracy near zero.  The others are a product and a sum. */
+ * lose relative accuracy near zero. */
 double bound_function(const struct kern_unary *f, double x, double y, double u)
 {
-    switch (f->kind) {
-    case KERN_IDENTITY:
-    case KERN_RELU:
-    case KERN_CLIP:
-    case KERN_ABS:
-    case KERN_NEG:
-    case KERN_SIGN:
-    case KERN_FLOOR:
-    case KERN_CEIL:
-    case KERN_ROUND:
-    case KERN_NOT:
-    case KERN_THRESHOLDED_RELU:
+    switch (kern_unary_info(f->kind)->bound) {
+    case KERN_ERROR_NONE:
         return 0;
-    case KERN_LEAKY_RELU:
-    case KERN_LINEAR:
-    case KERN_HARD_SIGMOID:
-    case KERN_HARD_SWISH:
+    case KERN_ERROR_AFFINE:
         return 4 * u *
                (fabs((double)f->a * x) + fabs((double)f->b) + fabs(x) + 1);
-    case KERN_SQRT:
-    case KERN_RECIPROCAL:
+    case KERN_ERROR_ROUNDED:
         return 4 * u * fabs(y);
-    case KERN_EXP: /* the argument's rounding is magnified by |x| */
+    case KERN_ERROR_EXPONENTIAL: /* the argument's rounding, magnified */
         return 8 * u * fabs(y) * (1 + fabs(x));
-    case KERN_SILU: /* x times such a function of it, which for x far below */
-    case KERN_GELU: /* zero is a difference of near equals */
-    case KERN_GELU_TANH:
-    case KERN_MISH:
+    case KERN_ERROR_TIMES_X: /* far below zero the approximation is a difference
+                              * of near equals */
         return 16 * u * fmax(1, fabs(x));
-    default:
+    case KERN_ERROR_APPROXIMATE:
         return 16 * u * fmax(1, fabs(y));
     }
+    return 0;
 }
 
 /* ---- operations that are no plain sums ----------------------------- */
@@ -270,7 +229,7 @@ static bool sum_bound(const struct truth *t, double u, double factor,
     for (int64_t i = 0; i < count; i++) {
         const double total = tol[i], y = ((const double *)t->out[0])[i];
         tol[i] =
-            bound_slope(act) *
+            kern_unary_steepest(act) *
                 ((8 * sqrt(sum_terms(&t->p)) * u + factor) * total + tiny) +
             bound_function(act, total, y, u);
     }
@@ -285,7 +244,8 @@ static void add_bias_rounding(const struct truth *t, enum infer_dtype dtype,
 {
     const struct kern_tensor *y = &t->p.out[0], *b = &t->p.in[2];
     const int at = t->p.op == KERN_DENSE_FPROP ? y->rank - 1 : 1;
-    const double u = bound_unit(dtype), most = bound_slope(&t->p.epilogue.act);
+    const double u = bound_unit(dtype),
+                 most = kern_unary_steepest(&t->p.epilogue.act);
     int64_t inner = 1;
 
     for (int i = at + 1; i < y->rank; i++)

@@ -56,7 +56,7 @@ static void bound_hidden(const struct truth *t, double u, double pixels,
         }
         const double y = ref_unary(act, sum);
         hidden[r] = fabs(y);
-        hidden[rows + r] = bound_slope(act) * 8 *
+        hidden[rows + r] = kern_unary_steepest(act) * 8 *
                                (sqrt(pixels) + sqrt((double)channels)) * u *
                                total +
                            bound_function(act, total, y, u);
@@ -77,9 +77,9 @@ static void bound_outputs(const struct truth *t, double u, int64_t n,
             total += w * hidden[r];
             lost += w * hidden[rows + r];
         }
-        tol[n * outputs + k] =
-            bound_slope(act) * (lost + 8 * sqrt((double)rows) * u * total) +
-            bound_function(act, total, y, u);
+        tol[n * outputs + k] = kern_unary_steepest(act) *
+                                   (lost + 8 * sqrt((double)rows) * u * total) +
+                               bound_function(act, total, y, u);
     }
 }
 

@@ -116,35 +116,24 @@ static bool is_plain(float v)
     return v == 0 || (fabsf(v) <= 64 && v * 8 == floorf(v * 8));
 }
 
-static bool unary_is_exact(const struct kern_unary *f)
+static bool has_plain_params(const struct kern_unary *f)
 {
-    switch (f->kind) {
-    case KERN_IDENTITY:
-    case KERN_RELU:
-    case KERN_ABS:
-    case KERN_NEG:
-    case KERN_SIGN:
-    case KERN_FLOOR:
-    case KERN_CEIL:
-    case KERN_ROUND:
-    case KERN_NOT:
-        return true;
-    case KERN_LEAKY_RELU:
-        return is_plain(f->a);
-    case KERN_CLIP:
-    case KERN_LINEAR:
-    case KERN_THRESHOLDED_RELU:
-        return is_plain(f->a) && is_plain(f->b);
-    default:
-        return false;
-    }
+    const int n = kern_unary_info(f->kind)->params;
+
+    return (n < 1 || is_plain(f->a)) && (n < 2 || is_plain(f->b));
 }
 
-/* Whether a function's derivative at an integer is a small number. */
-static bool slope_is_exact(const struct kern_unary *f)
+static bool unary_is_exact(const struct kern_unary *f)
 {
-    return unary_is_exact(f) ||
-           (f->kind == KERN_HARD_SIGMOID && is_plain(f->a) && is_plain(f->b));
+    return kern_unary_info(f->kind)->exact && has_plain_params(f);
+}
+
+/* True if the derivative at an integer is a small number. */
+static bool derivative_is_exact(const struct kern_unary *f)
+{
+    const struct kern_unary_info *info = kern_unary_info(f->kind);
+
+    return (info->exact || info->exact_derivative) && has_plain_params(f);
 }
 
 static bool binary_is_exact(const struct kern_problem *p)
@@ -194,7 +183,7 @@ bool data_is_exact(const struct kern_problem *p)
     case KERN_POOL_DGRAD:
         return p->attr.pool.kind == KERN_POOL_MAX;
     case KERN_UNARY_DGRAD:
-        return slope_is_exact(&p->attr.unary);
+        return derivative_is_exact(&p->attr.unary);
     case KERN_REDUCE_DGRAD:
         return p->attr.reduce.kind != KERN_REDUCE_MEAN &&
                p->attr.reduce.kind != KERN_REDUCE_L2;
@@ -285,15 +274,15 @@ static double away(struct rng *rng)
 
 static double unary_value(const struct kern_problem *p, struct rng *rng)
 {
-    switch (p->attr.unary.kind) {
-    case KERN_LOG:
-    case KERN_SQRT:
+    switch (kern_unary_info(p->attr.unary.kind)->domain) {
+    case KERN_POSITIVE:
         return fabs(away(rng)) * 4;
-    case KERN_RECIPROCAL:
+    case KERN_NONZERO:
         return away(rng);
-    default:
-        return rng_real(rng) * 6;
+    case KERN_REALS:
+        break;
     }
+    return rng_real(rng) * 6;
 }
 
 static double real_value(const struct kern_problem *p, int i, struct rng *rng)

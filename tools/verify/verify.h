@@ -10,6 +10,7 @@
 #include "kernels/base/scalar.h"
 #include "kernels/kern.h"
 #include "kernels/problem.h"
+#include "kernels/unary.h"
 
 /* ---- random numbers (splitmix64) ----------------------------------- */
 
@@ -90,8 +91,6 @@ bool bound_train(const struct truth *t, int o, double u, double *tol);
 /* And of squeeze and excitation (bound_squeeze_excite.c).  False: out of
  * memory. */
 bool bound_squeeze(const struct truth *t, double u, double *tol);
-/* A function's largest slope, or a little above it. */
-double bound_slope(const struct kern_unary *f);
 /* What it may lose itself where its argument is at most x in magnitude and its
  * value y. */
 double bound_function(const struct kern_unary *f, double x, double y, double u);

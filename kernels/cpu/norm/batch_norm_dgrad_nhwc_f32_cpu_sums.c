@@ -109,8 +109,8 @@ static void add(const struct channel_sums *s, int64_t at, int64_t rows,
         for (int64_t i = 0; i < n; i += BLOCK) {
             const int64_t count = n - i < BLOCK ? n - i : BLOCK;
 
-            cpu_slope_by_y(&f->p->epilogue.act, f->dy + at + i, f->y + at + i,
-                           dz, count);
+            cpu_act_grad_from_output(&f->p->epilogue.act, f->dy + at + i,
+                                     f->y + at + i, dz, count);
             part.x = f->x + at + i;
             part.mean = f->mean + i;
             add_rows(false, &part, 0, 1, count, a + i, b + i);
@@ -180,8 +180,8 @@ static void store(const void *context, int64_t at, int64_t rows, int64_t n)
         for (int64_t i = 0; i < n; i += BLOCK) {
             const int64_t count = n - i < BLOCK ? n - i : BLOCK;
 
-            cpu_slope_by_y(&f->p->epilogue.act, f->dy + at + i, f->y + at + i,
-                           dz, count);
+            cpu_act_grad_from_output(&f->p->epilogue.act, f->dy + at + i,
+                                     f->y + at + i, dz, count);
             store_block(f, dz, at, i, count);
         }
 }

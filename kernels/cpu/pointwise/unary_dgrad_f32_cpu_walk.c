@@ -48,9 +48,9 @@ static void block_of(const struct context *c, const float *dy, const float *v,
     float *to = residual ? t : dx;
 
     if (c->by_x)
-        cpu_slope_by_x(c->act, dy, v, to, n);
+        cpu_act_grad(c->act, dy, v, to, n);
     else
-        cpu_slope_by_y(c->act, dy, v, to, n);
+        cpu_act_grad_from_output(c->act, dy, v, to, n);
     if (!residual)
         return;
     if (residual != dx)

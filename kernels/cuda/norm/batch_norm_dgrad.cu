@@ -11,7 +11,7 @@
  */
 #include "kernels/cuda/norm/batch_norm_resident.cuh"
 #include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/slope.cuh"
+#include "kernels/cuda/derivative.cuh"
 #include "kernels/cuda/walk.cuh"
 
 #define VECTORS_IN  0xdcu /* scale, mean, inverse, dscale, dshift */
@@ -74,7 +74,7 @@ static __device__ __forceinline__ void undo_act(const struct kern_unary &act,
         else if (ACT == NORM_RELU)
             dz[j] *= y[j] > 0 ? 1.0f : 0.0f;
         else if (ACT == NORM_ANY)
-            dz[j] *= unary_slope_by_y(act, y[j]);
+            dz[j] *= unary_derivative_from_output(act, y[j]);
 }
 
 /* The second sum is of dz (x - mean). */

@@ -6,24 +6,24 @@
  * element; the grid loops.
  */
 #include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/slope.cuh"
+#include "kernels/cuda/derivative.cuh"
 #include "kernels/cuda/walk.cuh"
 
 #define THREADS 256
 
 enum { DY, FROM, RESIDUAL, DX };
 
-struct slope_args {
+struct unary_grad_args {
     struct cuda_walk<4> walk;
     struct kern_unary f;
-    bool by_y;
+    bool from_output;
     const void *dy, *from, *residual; /* NULL: none */
     void *dx;
 };
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS)
-    slope_kernel(const __grid_constant__ struct slope_args a)
+    unary_grad_kernel(const __grid_constant__ struct unary_grad_args a)
 {
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
          i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
@@ -37,8 +37,8 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int j = 0; j < V; j++) {
             const float v = to_float(from.at[j]);
-            const float s =
-                a.by_y ? unary_slope_by_y(a.f, v) : unary_slope(a.f, v);
+            const float s = a.from_output ? unary_derivative_from_output(a.f, v)
+                                          : unary_derivative(a.f, v);
             float g = to_float(dy.at[j]) * s;
             if (a.residual)
                 g += to_float(r.at[j]);
@@ -59,13 +59,13 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
                                  args->in[3], args->out[0]};
     const size_t size[4] = {sizeof(T), sizeof(T), sizeof(T), sizeof(T)};
     const int wide = 16 / (int)sizeof(T);
-    struct slope_args a = {};
+    struct unary_grad_args a = {};
 
     a.walk.init(p->out[0].rank, p->out[0].dim, t);
     if (a.walk.count == 0)
         return 0;
     a.f = p->attr.unary;
-    a.by_y = !x;
+    a.from_output = !x;
     a.dy = base[DY];
     a.from = base[FROM];
     a.residual = t[RESIDUAL] ? base[RESIDUAL] : NULL;
@@ -75,11 +75,11 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     for (int k = 0; k < 4 && a.walk.rank > 0; k++)
         spread = spread || (t[k] && a.walk.spreads(k));
     if (!spread && a.walk.vectorise(wide, base, size))
-        slope_kernel<T, wide><<<cuda_grid(a.walk.count, THREADS), THREADS, 0,
-                                cuda_stream(args)>>>(a);
+        unary_grad_kernel<T, wide><<<cuda_grid(a.walk.count, THREADS), THREADS,
+                                     0, cuda_stream(args)>>>(a);
     else
-        slope_kernel<T, 1><<<cuda_grid(a.walk.count, THREADS), THREADS, 0,
-                             cuda_stream(args)>>>(a);
+        unary_grad_kernel<T, 1><<<cuda_grid(a.walk.count, THREADS), THREADS, 0,
+                                  cuda_stream(args)>>>(a);
     return CUDA_LAUNCHED(err);
 }
 

@@ -55,7 +55,7 @@ static double dz_at(const struct kern_problem *p, const struct kern_args *args,
     if (has_signs(p))
         return ((const uint8_t *)args->in[Y])[w->offset[2]] >> c % 8 & 1 ? dy
                                                                          : 0;
-    return dy * ref_unary_slope_by_y(
+    return dy * ref_unary_derivative_from_output(
                     &p->epilogue.act,
                     ref_load(p->in[Y].dtype, args->in[Y], w->offset[2]));
 }

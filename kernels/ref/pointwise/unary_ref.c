@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of one argument, alone and as the activation of others. */
+/* Functions of one argument, alone and as the activation of others, and their
+ * derivatives: kernels/unary.def in double precision. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
+#include "kernels/unary.h"
+
+typedef double real;
 
 /* NaN passes through both bounds. */
 static double clip(double x, double low, double high)
@@ -23,117 +27,81 @@ static double softplus(double x)
     return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
 }
 
-static double gelu(double x)
-{
-    return 0.5 * x * (1 + erf(x * 0.70710678118654752440)); /* 1/sqrt(2) */
-}
+#define REAL(c)               c
+#define REAL_ABS              fabs
+#define REAL_CEIL             ceil
+#define REAL_ERF              erf
+#define REAL_EXP              exp
+#define REAL_EXPM1            expm1
+#define REAL_FLOOR            floor
+#define REAL_LOG              log
+#define REAL_RINT             nearbyint
+#define REAL_SQRT             sqrt
+#define REAL_TANH             tanh
+#define REAL_SIGMOID          sigmoid
+#define REAL_SOFTPLUS         softplus
+#define REAL_CLIP             clip
+#define REAL_MADD(a, x, b)    ((a) * (x) + (b))
+#define REAL_DIV_ADD(x, c, b) ((x) / (c) + (b))
+#define REAL_ABOVE(x, a)      ((x) > (a) || isnan(x))
+#define REAL_FLAT(x)          0
+#define FORM                  static inline
+#include "kernels/unary_forms.h"
 
-static double gelu_tanh(double x)
-{
-    const double root = 0.79788456080286535588; /* sqrt(2/pi) */
-
-    return 0.5 * x * (1 + tanh(root * (x + 0.044715 * x * x * x)));
-}
-
-static double sign(double x)
-{
-    if (x > 0)
-        return 1;
-    return x < 0 ? -1 : x; /* zero and NaN stay */
-}
+/* Override: multiplies in another order than single precision does. */
+#define DERIVATIVE_KERN_GELU                                                   \
+    , 0.5 * (1 + erf(x * 0.70710678118654752440)) +                            \
+          x *(exp(-0.5 * x * x) * 0.39894228040143267794)
 
 double ref_unary(const struct kern_unary *f, double x)
 {
     const double a = (double)f->a, b = (double)f->b;
 
     switch (f->kind) {
-    case KERN_IDENTITY:
-        return x;
-    case KERN_RELU:
-        return x < 0 ? 0 : x;
-    case KERN_LEAKY_RELU:
-        return x < 0 ? a * x : x;
-    case KERN_CLIP:
-        return clip(x, a, b);
-    case KERN_SIGMOID:
-        return sigmoid(x);
-    case KERN_TANH:
-        return tanh(x);
-    case KERN_SILU:
-        return x * sigmoid(a * x);
-    case KERN_HARD_SIGMOID:
-        return clip(a * x + b, 0, 1);
-    case KERN_HARD_SWISH:
-        return x * clip(x / 6 + 0.5, 0, 1);
-    case KERN_ELU:
-        return x < 0 ? a * expm1(x) : x;
-    case KERN_SELU:
-        return b * (x < 0 ? a * expm1(x) : x);
-    case KERN_CELU:
-        return x < 0 ? a * expm1(x / a) : x;
-    case KERN_SOFTPLUS:
-        return softplus(x);
-    case KERN_SOFTSIGN:
-        return x / (1 + fabs(x));
-    case KERN_MISH:
-        return x * tanh(softplus(x));
-    case KERN_GELU:
-        return gelu(x);
-    case KERN_GELU_TANH:
-        return gelu_tanh(x);
-    case KERN_THRESHOLDED_RELU:
-        return x > a || isnan(x) ? x : 0;
-    case KERN_LINEAR:
-        return a * x + b;
-    case KERN_ERF:
-        return erf(x);
-    case KERN_EXP:
-        return exp(x);
-    case KERN_LOG:
-        return log(x);
-    case KERN_SQRT:
-        return sqrt(x);
-    case KERN_RECIPROCAL:
-        return 1 / x;
-    case KERN_ABS:
-        return fabs(x);
-    case KERN_NEG:
-        return -x;
-    case KERN_SIGN:
-        return sign(x);
-    case KERN_FLOOR:
-        return floor(x);
-    case KERN_CEIL:
-        return ceil(x);
-    case KERN_ROUND:
-        return nearbyint(x);
-    case KERN_NOT:
-        return x == 0;
+#define UNARY(kind, name, facts, value, derivative)                            \
+    case kind:                                                                 \
+        return value;
+#include "kernels/unary.def"
     case KERN_UNARY_COUNT:
         break;
     }
-    return x;
+    return NAN;
 }
 
-/* Kinds whose value on an integer is an integer: computed without double. */
-static bool is_exact_kind(enum kern_unary_kind kind)
+double ref_unary_derivative(const struct kern_unary *f, double x)
 {
-    switch (kind) {
-    case KERN_IDENTITY:
-    case KERN_RELU:
-    case KERN_CLIP:
-    case KERN_ABS:
-    case KERN_NEG:
-    case KERN_SIGN:
-    case KERN_FLOOR:
-    case KERN_CEIL:
-    case KERN_ROUND:
-    case KERN_NOT:
-        return true;
-    default:
-        return false;
+    const double a = (double)f->a, b = (double)f->b;
+
+    switch (f->kind) {
+#define UNARY(kind, name, facts, value, derivative)                            \
+    case kind:                                                                 \
+        return OVERRIDE_OR(DERIVATIVE_##kind, derivative);
+#include "kernels/unary.def"
+    case KERN_UNARY_COUNT:
+        break;
     }
+    return NAN;
 }
+
+double ref_unary_derivative_from_output(const struct kern_unary *f, double y)
+{
+    const double a = (double)f->a, b = (double)f->b;
+
+    switch (f->kind) {
+#define UNARY(kind, name, facts, value, derivative)                            \
+    case kind:                                                                 \
+        return ref_unary_derivative(f, y);
+#define UNARY_FROM_OUTPUT(kind, name, facts, value, derivative, from_output)   \
+    case kind:                                                                 \
+        return from_output;
+#include "kernels/unary.def"
+    case KERN_UNARY_COUNT:
+        break;
+    }
+    return NAN;
+}
+
+/* ---- integers ------------------------------------------------------ */
 
 /* The bounds are cut to 64 bits; scalar_load_i64() of a double saturates. */
 static int64_t clip_i64(int64_t x, float low, float high)
@@ -147,30 +115,23 @@ static int64_t clip_i64(int64_t x, float low, float high)
     return x > to ? to : x;
 }
 
+#define INT_NEG(x)  ref_mul_i64(x, -1)
+#define INT_CLIP(x) clip_i64(x, f->a, f->b)
+
+/* f keeps integers: kern_unary_keeps_integers(). */
 static int64_t unary_i64(const struct kern_unary *f, int64_t x)
 {
-    switch (f->kind) {
-    case KERN_RELU:
-        return x < 0 ? 0 : x;
-    case KERN_CLIP:
-        return clip_i64(x, f->a, f->b);
-    case KERN_ABS:
-        return x < 0 ? ref_mul_i64(x, -1) : x;
-    case KERN_NEG:
-        return ref_mul_i64(x, -1);
-    case KERN_SIGN:
-        return (x > 0) - (x < 0);
-    case KERN_NOT:
-        return x == 0;
-    default: /* identity and the roundings */
-        return x;
-    }
+#define UNARY_INTEGER(of, value)                                               \
+    if (f->kind == (of))                                                       \
+        return value;
+#include "kernels/unary.def"
+    return 0;
 }
 
 static bool is_exact(const struct kern_problem *p)
 {
     return scalar_is_integer(p->in[0].dtype) &&
-           is_exact_kind(p->attr.unary.kind);
+           kern_unary_keeps_integers(p->attr.unary.kind);
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,

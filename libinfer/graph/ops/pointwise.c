@@ -1,44 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise operations: attributes and shapes. */
-#include <math.h>
-
 #include "kernels/base/scalar.h"
 #include "libinfer/graph/ops/op.h"
 
 /* ---- one argument -------------------------------------------------- */
-
-struct kern_unary graph_unary(enum kern_unary_kind kind)
-{
-    struct kern_unary u = {.kind = kind};
-
-    switch (kind) {
-    case KERN_LEAKY_RELU:
-        u.a = 0.01f;
-        break;
-    case KERN_CLIP:
-        u.a = -INFINITY;
-        u.b = INFINITY;
-        break;
-    case KERN_HARD_SIGMOID: /* ONNX; PyTorch and Keras 3 have a = 1/6 */
-        u.a = 0.2f;
-        u.b = 0.5f;
-        break;
-    case KERN_SELU: /* Klambauer et al. 2017 */
-        u.a = 1.67326324235437728f;
-        u.b = 1.05070098735548049f;
-        break;
-    case KERN_SILU:
-    case KERN_ELU:
-    case KERN_CELU:
-    case KERN_THRESHOLDED_RELU:
-    case KERN_LINEAR:
-        u.a = 1;
-        break;
-    default:
-        break;
-    }
-    return u;
-}
 
 static const struct graph_field unary_fields[] = {
     OP_ENUM("kind", unary.kind, kern_unary_names),
@@ -47,30 +12,12 @@ static const struct graph_field unary_fields[] = {
     OP_END,
 };
 
-/* Functions whose results are no integers, or that only reals know. */
-static bool needs_float(enum kern_unary_kind kind)
-{
-    switch (kind) {
-    case KERN_IDENTITY:
-    case KERN_RELU:
-    case KERN_CLIP:
-    case KERN_LINEAR:
-    case KERN_ABS:
-    case KERN_NEG:
-    case KERN_SIGN:
-    case KERN_NOT:
-        return false;
-    default:
-        return true;
-    }
-}
-
 static int unary_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     enum kern_unary_kind kind = args->attr->unary.kind;
     int status = INFER_OK;
 
-    if (needs_float(kind))
+    if (!kern_unary_info(kind)->any_type)
         status = op_need_float(args, err);
     else if (kind == KERN_NOT && args->in[0].dtype != INFER_NONE &&
              args->in[0].dtype != INFER_BOOL)
