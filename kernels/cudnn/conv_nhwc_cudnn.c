@@ -207,7 +207,7 @@ static bool has_rest(const struct kern_problem *p)
            p->out[0].dtype != p->in[CONV_X].dtype;
 }
 
-static void build(const struct kern_problem *p, enum cudnn_part part,
+static void build(const struct kern_problem *p, enum cudnn_subgraph which,
                   struct cudnn_graph *g)
 {
     const bool rest = has_rest(p);
@@ -220,15 +220,15 @@ static void build(const struct kern_problem *p, enum cudnn_part part,
     g->narrow = p->in[CONV_X].dtype != INFER_F32;
     struct cudnn_shape wide = s.out;
     wide.dtype = CUDNN_DATA_FLOAT;
-    if (part != CUDNN_WHOLE)
+    if (which != CUDNN_WHOLE)
         v = cudnn_graph_tensor(g, &wide, CUDNN_SCRATCH);
     else if (rest)
         v = cudnn_graph_virtual(g, &s.out);
     else
         v = cudnn_graph_tensor(g, &s.out, CUDNN_OUT);
-    if (part != CUDNN_SECOND)
+    if (which != CUDNN_SECOND)
         add_convolution(p, &s, v, g);
-    if (part != CUDNN_FIRST && rest)
+    if (which != CUDNN_FIRST && rest)
         cudnn_add_epilogue(g, p, &s.out, bias_of(p), residual_of(p), v);
 }
 

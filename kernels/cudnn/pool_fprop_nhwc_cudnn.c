@@ -108,7 +108,7 @@ static void read_window(const struct kern_problem *p, struct cudnn_window *win)
     }
 }
 
-static void build(const struct kern_problem *p, enum cudnn_part part,
+static void build(const struct kern_problem *p, enum cudnn_subgraph which,
                   struct cudnn_graph *g)
 {
     const struct cudnn_shape x = shape_of(&p->in[0]), y = shape_of(&p->out[0]);
@@ -119,16 +119,16 @@ static void build(const struct kern_problem *p, enum cudnn_part part,
 
     read_window(p, &win);
     wide.dtype = CUDNN_DATA_FLOAT;
-    if (part != CUDNN_WHOLE)
+    if (which != CUDNN_WHOLE)
         v = cudnn_graph_tensor(g, &wide, CUDNN_SCRATCH);
     else if (rest)
         v = cudnn_graph_virtual(g, &y);
     else
         v = cudnn_graph_tensor(g, &y, CUDNN_OUT);
-    if (part != CUDNN_SECOND)
+    if (which != CUDNN_SECOND)
         cudnn_graph_pool(g, &win, &p->attr.pool,
                          cudnn_graph_tensor(g, &x, CUDNN_IN), v);
-    if (part != CUDNN_FIRST && rest)
+    if (which != CUDNN_FIRST && rest)
         cudnn_add_epilogue(g, p, &y, -1, -1, v);
 }
 

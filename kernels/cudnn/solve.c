@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From recipes to plans, and what is remembered of them: see solve.h. */
+/* Makes plans of recipes and keeps what cuDNN said about each problem: see
+ * solve.h. */
 #include "kernels/cudnn/solve.h"
 
 #include <pthread.h>
@@ -9,21 +10,21 @@
 #include "kernels/problem.h"
 #include "kernels/test_hooks.h"
 
-/* Answers that nobody uses are kept up to this number. */
+/* Entries without users that are kept, at most. */
 #define CASES_KEPT 256
-/* What part of the workspace begins at. */
+/* Alignment of the areas of the workspace, bytes. */
 #define ROUND 256
 
-/* What is known of one problem. */
+/* A problem and what cuDNN said about it. */
 struct known {
     struct known *next;
     const struct cudnn_recipe *recipe;
     int ordinal;
     struct kern_problem problem;
     int users;              /* prepared states */
-    struct infer_error why; /* code 0: computed by the parts */
-    int n_parts;
-    struct cudnn_graph part[2];
+    struct infer_error why; /* code 0: the subgraphs compute it */
+    int n_subgraphs;
+    struct cudnn_graph subgraph[2];
     struct cudnn_plan plan[2]; /* of the first engine that works, */
     int first[2];              /* which is this one */
     size_t scratch;
@@ -32,7 +33,7 @@ struct known {
 struct state {
     struct known *known;
     struct cudnn_plan own;         /* of another variant than the first */
-    const struct cudnn_plan *plan; /* of part 0 */
+    const struct cudnn_plan *plan; /* of subgraph 0 */
     int ordinal;
 };
 
@@ -40,7 +41,7 @@ struct state {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct known *all_known;
 
-/* ---- for what is planned ------------------------------------------- */
+/* ---- the device that plans are made for --------------------------- */
 
 struct planning {
     struct cudnn_target target;
@@ -63,33 +64,33 @@ static void planning_end(struct planning *p)
         cudnn_leave(p->lane);
 }
 
-/* ---- finding out --------------------------------------------------- */
+/* ---- solving ------------------------------------------------------- */
 
-static void drop_parts(struct known *k)
+static void drop_subgraphs(struct known *k)
 {
     for (int i = 0; i < 2; i++)
-        if (k->part[i].lib) {
-            cudnn_plan_free(k->part[i].lib, &k->plan[i]);
-            cudnn_graph_free(&k->part[i]);
+        if (k->subgraph[i].lib) {
+            cudnn_plan_free(k->subgraph[i].lib, &k->plan[i]);
+            cudnn_graph_free(&k->subgraph[i]);
         }
-    k->n_parts = 0;
+    k->n_subgraphs = 0;
 }
 
 static void known_free(struct known *k)
 {
-    drop_parts(k);
+    drop_subgraphs(k);
     free(k);
 }
 
-/* Builds part i and makes the first plan that works. */
-static int solve_part(struct known *k, int i, enum cudnn_part which,
-                      const struct cudnn_library *lib,
-                      const struct cudnn_target *target,
-                      struct infer_error *err)
+/* Builds subgraph i and makes the first plan that works. */
+static int solve_subgraph(struct known *k, int i, enum cudnn_subgraph which,
+                          const struct cudnn_library *lib,
+                          const struct cudnn_target *target,
+                          struct infer_error *err)
 {
     const bool ieee = k->recipe->products && which != CUDNN_SECOND &&
                       k->problem.in[0].dtype == INFER_F32 && !k->recipe->tf32;
-    struct cudnn_graph *g = &k->part[i];
+    struct cudnn_graph *g = &k->subgraph[i];
     int rc;
 
     cudnn_graph_init(g, lib, ieee, err);
@@ -109,8 +110,8 @@ static int solve_part(struct known *k, int i, enum cudnn_part which,
     return rc;
 }
 
-/* The whole problem, or else its two parts.  Whatever cuDNN says against it is
- * a reason to refuse it, but not that there is no memory, which may be there
+/* The whole problem, or else its two subgraphs.  Whatever cuDNN says against it
+ * is a reason to refuse it, but not that there is no memory, which may be there
  * the next time. */
 static int solve(struct known *k, struct infer_error *err)
 {
@@ -123,28 +124,29 @@ static int solve(struct known *k, struct infer_error *err)
     rc = planning_begin(k->ordinal, err, &planning);
     if (rc < 0)
         return rc;
-    k->n_parts = 1;
-    rc = solve_part(k, 0, CUDNN_WHOLE, lib, &planning.target, &k->why);
+    k->n_subgraphs = 1;
+    rc = solve_subgraph(k, 0, CUDNN_WHOLE, lib, &planning.target, &k->why);
     k->scratch =
         rc < 0 && k->recipe->scratch ? k->recipe->scratch(&k->problem) : 0;
     if (k->scratch > 0) {
-        drop_parts(k);
-        rc = solve_part(k, 0, CUDNN_FIRST, lib, &planning.target, &k->why);
+        drop_subgraphs(k);
+        rc = solve_subgraph(k, 0, CUDNN_FIRST, lib, &planning.target, &k->why);
         if (rc == 0)
-            rc = solve_part(k, 1, CUDNN_SECOND, lib, &planning.target, &k->why);
-        k->n_parts = 2;
+            rc = solve_subgraph(k, 1, CUDNN_SECOND, lib, &planning.target,
+                                &k->why);
+        k->n_subgraphs = 2;
     }
     if (rc < 0)
-        drop_parts(k);
+        drop_subgraphs(k);
     else
         error_clear(&k->why);
     planning_end(&planning);
     return rc == INFER_EMEMORY ? error_set(err, rc, "%s", k->why.text) : 0;
 }
 
-/* ---- remembering --------------------------------------------------- */
+/* ---- known problems ------------------------------------------------ */
 
-/* Drops the oldest of the answers that nobody uses; the list is newest
+/* Drops the oldest of too many entries without users; the list is newest
  * first. */
 static void trim(void)
 {
@@ -174,10 +176,10 @@ static struct known *recall(const struct cudnn_recipe *r,
     return k;
 }
 
-/* What is known of a problem, found out where it is not; the list is locked.
- * Fails for reasons that are not the problem's. */
-static int find_out(const struct cudnn_recipe *r, const struct kern_problem *p,
-                    int ordinal, struct infer_error *err, struct known **out)
+/* The entry of a problem, solved now if it is new; the list is locked.  Fails
+ * only for reasons that are not the problem's. */
+static int look_up(const struct cudnn_recipe *r, const struct kern_problem *p,
+                   int ordinal, struct infer_error *err, struct known **out)
 {
     struct known *k = recall(r, p, ordinal);
     int rc;
@@ -206,7 +208,7 @@ static int find_out(const struct cudnn_recipe *r, const struct kern_problem *p,
 /* ---- rows ---------------------------------------------------------- */
 
 /* tanh in the kernels that cuDNN makes is good to 6e-6 (9.19): not single
- * precision, and in 16 bits not where a sum behind it may cancel. */
+ * precision, and in 16 bits not where a sum after it may cancel. */
 static int check_activation(const struct cudnn_recipe *r,
                             const struct kern_problem *p,
                             struct infer_error *why)
@@ -240,7 +242,7 @@ int cudnn_recipe_supports(const struct cudnn_recipe *r,
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&lock);
-    rc = find_out(r, p, d->ordinal, &err, &k);
+    rc = look_up(r, p, d->ordinal, &err, &k);
     if (rc == 0 && k->why.code != 0)
         rc = error_set(&err, INFER_EUNSUPPORTED, "%s", k->why.text);
     pthread_mutex_unlock(&lock);
@@ -254,9 +256,9 @@ int cudnn_recipe_variants(const struct cudnn_recipe *r,
     struct known *k;
 
     pthread_mutex_lock(&lock);
-    int n = find_out(r, p, d->ordinal, err, &k);
+    int n = look_up(r, p, d->ordinal, err, &k);
     if (n == 0 && k->why.code == 0)
-        n = k->part[0].n_engines - k->first[0];
+        n = k->subgraph[0].n_engines - k->first[0];
     else if (n == 0)
         n = error_set(err, INFER_EUNSUPPORTED, "%s", k->why.text);
     pthread_mutex_unlock(&lock);
@@ -264,7 +266,7 @@ int cudnn_recipe_variants(const struct cudnn_recipe *r,
 }
 
 /* The plan of variant v: that of the first engine that works for 0, then those
- * of the engines behind it. */
+ * of the engines after it. */
 static int choose(struct known *k, int v, struct infer_error *err,
                   struct state *s)
 {
@@ -274,12 +276,12 @@ static int choose(struct known *k, int v, struct infer_error *err,
     s->plan = &k->plan[0];
     if (v == 0)
         return 0;
-    if (v >= k->part[0].n_engines - k->first[0])
+    if (v >= k->subgraph[0].n_engines - k->first[0])
         return error_set(err, INFER_EUNSUPPORTED, "cuDNN: no variant %d", v);
     rc = planning_begin(k->ordinal, err, &planning);
     if (rc < 0)
         return rc;
-    rc = cudnn_plan_new(&k->part[0], k->first[0] + v, &planning.target, err,
+    rc = cudnn_plan_new(&k->subgraph[0], k->first[0] + v, &planning.target, err,
                         &s->own);
     planning_end(&planning);
     s->plan = &s->own;
@@ -295,10 +297,10 @@ static void fill(struct kern_exec *e, const struct known *k,
                  const struct state *s)
 {
     const struct cudnn_engine *engine =
-        &k->part[0].engine[k->first[0] + e->variant];
+        &k->subgraph[0].engine[k->first[0] + e->variant];
     size_t most = s->plan->workspace;
 
-    if (k->n_parts > 1 && k->plan[1].workspace > most)
+    if (k->n_subgraphs > 1 && k->plan[1].workspace > most)
         most = k->plan[1].workspace;
     e->workspace = round_up(k->scratch) + most;
     e->flags |= engine->flags;
@@ -319,7 +321,7 @@ int cudnn_recipe_prepare(const struct cudnn_recipe *r, struct kern_exec *e,
         return error_set(err, INFER_EMEMORY, "cuDNN: out of memory");
     s->ordinal = d->ordinal;
     pthread_mutex_lock(&lock);
-    rc = find_out(r, &e->problem, d->ordinal, err, &k);
+    rc = look_up(r, &e->problem, d->ordinal, err, &k);
     if (rc == 0)
         rc = choose(k, e->variant, err, s);
     if (rc == 0 && !KERN_TEST_HOOK(cudnn_device))
@@ -329,7 +331,7 @@ int cudnn_recipe_prepare(const struct cudnn_recipe *r, struct kern_exec *e,
         k->users++;
         fill(e, k, s);
     } else if (k) {
-        cudnn_plan_free(k->part[0].lib, &s->own);
+        cudnn_plan_free(k->subgraph[0].lib, &s->own);
     }
     pthread_mutex_unlock(&lock);
     if (rc < 0) {
@@ -352,9 +354,10 @@ static void *pointer_of(const struct cudnn_graph *g,
     return (void *)(uintptr_t)args->in[uid - CUDNN_IN];
 }
 
-static int run_part(const struct cudnn_graph *g, const struct cudnn_plan *plan,
-                    cudnnHandle_t handle, const struct kern_args *args,
-                    void *workspace, struct infer_error *err)
+static int run_subgraph(const struct cudnn_graph *g,
+                        const struct cudnn_plan *plan, cudnnHandle_t handle,
+                        const struct kern_args *args, void *workspace,
+                        struct infer_error *err)
 {
     void *pointer[CUDNN_MAX_TENSORS];
 
@@ -377,9 +380,10 @@ int cudnn_recipe_launch(const struct kern_exec *e, const struct kern_args *args,
         return rc;
     if (workspace)
         workspace += round_up(k->scratch);
-    rc = run_part(&k->part[0], s->plan, handle, args, workspace, err);
-    if (rc == 0 && k->n_parts > 1)
-        rc = run_part(&k->part[1], &k->plan[1], handle, args, workspace, err);
+    rc = run_subgraph(&k->subgraph[0], s->plan, handle, args, workspace, err);
+    if (rc == 0 && k->n_subgraphs > 1)
+        rc = run_subgraph(&k->subgraph[1], &k->plan[1], handle, args, workspace,
+                          err);
     cudnn_leave(lane);
     return rc;
 }
@@ -391,7 +395,7 @@ void cudnn_recipe_release(struct kern_exec *e)
     if (!s)
         return;
     pthread_mutex_lock(&lock);
-    cudnn_plan_free(s->known->part[0].lib, &s->own);
+    cudnn_plan_free(s->known->subgraph[0].lib, &s->own);
     s->known->users--;
     if (!KERN_TEST_HOOK(cudnn_device))
         cudnn_unhold(s->ordinal);

@@ -3,27 +3,28 @@
  * Rows that are operation graphs: a recipe says how a problem becomes a graph,
  * and everything else is the same for all of them.
  *
- * Where no engine computes the whole of a problem, it may be computed in two
- * parts: the operation alone into single precision at the start of the
+ * Where no engine computes the whole of a problem, two subgraphs
+ * may compute it: the operation alone into single precision at the start of the
  * workspace, then bias, residual and activation from there.
  *
- * Whether cuDNN takes a problem is known only when a plan has been made, which
- * is slow, so what was found out is kept for the prepare() that follows.
+ * Only making a plan shows whether cuDNN takes a problem.  That is slow, so the
+ * answer is kept for the prepare() that follows.
  */
 #ifndef KERNELS_CUDNN_SOLVE_H
 #define KERNELS_CUDNN_SOLVE_H
 
 #include "kernels/cudnn/graph.h"
 
-enum cudnn_part { CUDNN_WHOLE, CUDNN_FIRST, CUDNN_SECOND };
+enum cudnn_subgraph { CUDNN_WHOLE, CUDNN_FIRST, CUDNN_SECOND };
 
 struct cudnn_recipe {
     /* Limits that are ours and not cuDNN's.  0 or EUNSUPPORTED. */
     int (*check)(const struct kern_problem *p, struct infer_error *why);
-    /* Adds the operations of a part; failures are remembered in g. */
-    void (*build)(const struct kern_problem *p, enum cudnn_part part,
+    /* Adds the operations of a subgraph; failures are remembered in g. */
+    void (*build)(const struct kern_problem *p, enum cudnn_subgraph which,
                   struct cudnn_graph *g);
-    /* Bytes of the first part's result; 0 where two parts make no sense. */
+    /* Bytes of the first subgraph's result; 0 if the recipe has no second
+     * one. */
     size_t (*scratch)(const struct kern_problem *p);
     bool products;    /* multiplies activations by weights, */
     bool tf32;        /* which may be rounded to TF32 */
@@ -43,7 +44,7 @@ int cudnn_recipe_launch(const struct kern_exec *e, const struct kern_args *args,
                         struct infer_error *err);
 void cudnn_recipe_release(struct kern_exec *e);
 
-/* Adds residual, bias and activation behind v, which is the operation's result
+/* Adds residual, bias and activation after v, which is the operation's result
  * of that shape; the last of them writes CUDNN_OUT in p's type, and a copy
  * does where there is none.  bias and residual: indices in p->in, -1 for none.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The gradient of a convolution's weights through oneDNN's backward_weights,
- * 1-D to 3-D, channels last.  It makes them in a blocked order of its own, in
- * the workspace behind its scratchpad; a reorder then takes them, or adds them,
- * to where they belong.
+ * 1-D to 3-D, channels last.  oneDNN writes the gradient in a blocked layout to
+ * the workspace, after its scratchpad; a reorder then copies it to the output,
+ * or adds it to the residual there.
  */
 #include "config.h"
 
@@ -20,9 +20,9 @@ extern const struct kern_row conv_wgrad_nhwc_f32_onednn;
 /* in[] of a weight gradient */
 enum { X, DY, RESIDUAL };
 
-struct plan {
+struct wgrad_config {
     dnnl_primitive_desc_t conv, reorder;
-    dnnl_memory_desc_t given; /* dw as the problem wants it */
+    dnnl_memory_desc_t given; /* the layout of dw */
 };
 
 struct state {
@@ -30,15 +30,15 @@ struct state {
     size_t at; /* of the blocked weights in the workspace */
 };
 
-static void plan_free(struct plan *plan)
+static void config_free(struct wgrad_config *config)
 {
-    if (plan->conv)
-        dnnl_primitive_desc_destroy(plan->conv);
-    if (plan->reorder)
-        dnnl_primitive_desc_destroy(plan->reorder);
+    if (config->conv)
+        dnnl_primitive_desc_destroy(config->conv);
+    if (config->reorder)
+        dnnl_primitive_desc_destroy(config->reorder);
 }
 
-static int describe(const struct kern_problem *p, struct plan *plan,
+static int describe(const struct kern_problem *p, struct wgrad_config *config,
                     dnnl_convolution_desc_t *conv, struct infer_error *err)
 {
     dnnl_memory_desc_t x, dy, any;
@@ -50,8 +50,8 @@ static int describe(const struct kern_problem *p, struct plan *plan,
         !cpu_is_dense(&p->in[DY], KERN_NHWC) ||
         !onednn_describe(&p->in[X], &x) || !onednn_describe(&p->in[DY], &dy))
         return onednn_refuse(err, "takes dense channels-last F32 activations");
-    if (!onednn_describe_weights(&p->out[0], p->attr.conv.groups, &plan->given,
-                                 &any) ||
+    if (!onednn_describe_weights(&p->out[0], p->attr.conv.groups,
+                                 &config->given, &any) ||
         !cpu_is_dense(kern_problem_in(p, RESIDUAL), KERN_NCHW))
         return onednn_refuse(err, "makes dense row-major F32 weights");
     onednn_describe_window(&p->attr.conv, p->in[X].rank - 2, &window);
@@ -62,47 +62,47 @@ static int describe(const struct kern_problem *p, struct plan *plan,
         "dnnl_dilated_convolution_backward_weights_desc_init", err);
 }
 
-/* From what the convolution makes to what the problem wants. */
-static int plan_reorder(const struct kern_problem *p, struct plan *plan,
-                        struct infer_error *err)
+/* The reorder from the convolution's blocked layout to the output's. */
+static int config_reorder(const struct kern_problem *p,
+                          struct wgrad_config *config, struct infer_error *err)
 {
-    const dnnl_memory_desc_t *from =
-        dnnl_primitive_desc_query_md(plan->conv, dnnl_query_diff_weights_md, 0);
+    const dnnl_memory_desc_t *from = dnnl_primitive_desc_query_md(
+        config->conv, dnnl_query_diff_weights_md, 0);
     dnnl_engine_t engine = onednn_engine(err);
     dnnl_primitive_attr_t attr;
-    int r = onednn_attributes(p, kern_problem_in(p, RESIDUAL) != NULL, 1.0f,
-                              err, &attr);
+    int rc = onednn_attributes(p, kern_problem_in(p, RESIDUAL) != NULL, 1.0f,
+                               err, &attr);
 
-    if (r < 0)
-        return r;
-    r = onednn_status(dnnl_reorder_primitive_desc_create(&plan->reorder, from,
-                                                         engine, &plan->given,
-                                                         engine, attr),
-                      "dnnl_reorder_primitive_desc_create", err);
+    if (rc < 0)
+        return rc;
+    rc = onednn_status(
+        dnnl_reorder_primitive_desc_create(&config->reorder, from, engine,
+                                           &config->given, engine, attr),
+        "dnnl_reorder_primitive_desc_create", err);
     dnnl_primitive_attr_destroy(attr);
-    return r;
+    return rc;
 }
 
-static int make_plan(const struct kern_problem *p, int threads,
-                     struct plan *plan, struct infer_error *err)
+static int make_config(const struct kern_problem *p, int threads,
+                       struct wgrad_config *config, struct infer_error *err)
 {
     dnnl_convolution_desc_t conv;
     dnnl_primitive_attr_t attr;
-    int r;
+    int rc;
 
-    *plan = (struct plan){0};
-    r = describe(p, plan, &conv, err);
-    if (r == 0)
-        r = onednn_attributes(p, false, 1.0f, err, &attr);
-    if (r < 0)
-        return r;
-    r = onednn_choose(&conv, attr, threads, err, &plan->conv);
+    *config = (struct wgrad_config){0};
+    rc = describe(p, config, &conv, err);
+    if (rc == 0)
+        rc = onednn_attributes(p, false, 1.0f, err, &attr);
+    if (rc < 0)
+        return rc;
+    rc = onednn_choose(&conv, attr, threads, err, &config->conv);
     dnnl_primitive_attr_destroy(attr);
-    if (r == 0)
-        r = plan_reorder(p, plan, err);
-    if (r < 0)
-        plan_free(plan);
-    return r;
+    if (rc == 0)
+        rc = config_reorder(p, config, err);
+    if (rc < 0)
+        config_free(config);
+    return rc;
 }
 
 /* A 1x1 window with stride 1 and no pads is one matrix product.  With few
@@ -122,15 +122,15 @@ static bool is_pointwise(const struct kern_problem *p)
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    struct plan plan;
-    int r;
+    struct wgrad_config config;
+    int rc;
 
     if (is_pointwise(p))
         return onednn_refuse(why, "leaves 1x1 windows to matrix products");
-    r = make_plan(p, d->threads, &plan, why);
-    if (r == 0)
-        plan_free(&plan);
-    return r < 0 ? INFER_EUNSUPPORTED : 0;
+    rc = make_config(p, d->threads, &config, why);
+    if (rc == 0)
+        config_free(&config);
+    return rc < 0 ? INFER_EUNSUPPORTED : 0;
 }
 
 static void release(struct kern_exec *e)
@@ -145,56 +145,57 @@ static void release(struct kern_exec *e)
     e->state = NULL;
 }
 
-/* The convolution's result is the reorder's source: in[0] and out[0] of
- * launches that launch() makes up. */
-static int bind(const struct plan *plan, struct kern_exec *e,
+/* launch() runs both with arguments of its own: the convolution's out[0] is the
+ * reorder's in[0]. */
+static int bind(const struct wgrad_config *config, struct kern_exec *e,
                 struct infer_error *err)
 {
     struct state *s = e->state;
-    const dnnl_memory_desc_t *blocked =
-        dnnl_primitive_desc_query_md(plan->conv, dnnl_query_diff_weights_md, 0);
-    int r;
+    const dnnl_memory_desc_t *blocked = dnnl_primitive_desc_query_md(
+        config->conv, dnnl_query_diff_weights_md, 0);
+    int rc;
 
-    onednn_bind(s->conv, DNNL_ARG_SRC, ONEDNN_IN(X),
-                dnnl_primitive_desc_query_md(plan->conv, dnnl_query_src_md, 0));
+    onednn_bind(
+        s->conv, DNNL_ARG_SRC, ONEDNN_IN(X),
+        dnnl_primitive_desc_query_md(config->conv, dnnl_query_src_md, 0));
     onednn_bind(
         s->conv, DNNL_ARG_DIFF_DST, ONEDNN_IN(DY),
-        dnnl_primitive_desc_query_md(plan->conv, dnnl_query_diff_dst_md, 0));
+        dnnl_primitive_desc_query_md(config->conv, dnnl_query_diff_dst_md, 0));
     onednn_bind(s->conv, DNNL_ARG_DIFF_WEIGHTS, ONEDNN_OUT(0), blocked);
-    s->at = onednn_bind_scratchpad(s->conv, plan->conv);
+    s->at = onednn_bind_scratchpad(s->conv, config->conv);
     onednn_bind(s->reorder, DNNL_ARG_FROM, ONEDNN_IN(0), blocked);
-    onednn_bind(s->reorder, DNNL_ARG_TO, ONEDNN_OUT(0), &plan->given);
-    e->workspace = onednn_bind_scratchpad(s->reorder, plan->reorder);
+    onednn_bind(s->reorder, DNNL_ARG_TO, ONEDNN_OUT(0), &config->given);
+    e->workspace = onednn_bind_scratchpad(s->reorder, config->reorder);
     if (e->workspace < s->at)
         e->workspace = s->at;
     s->at = (e->workspace + 63) / 64 * 64;
     e->workspace = s->at + dnnl_memory_desc_get_size(blocked);
-    r = onednn_finish(s->conv, err);
-    return r < 0 ? r : onednn_finish(s->reorder, err);
+    rc = onednn_finish(s->conv, err);
+    return rc < 0 ? rc : onednn_finish(s->reorder, err);
 }
 
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
     struct state *s;
-    struct plan plan;
-    int r = make_plan(&e->problem, d->threads, &plan, err);
+    struct wgrad_config config;
+    int rc = make_config(&e->problem, d->threads, &config, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     e->state = s = calloc(1, sizeof *s);
     if (!s)
-        r = error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
-    if (r == 0)
-        r = onednn_create(plan.conv, d->threads, err, &s->conv);
-    if (r == 0)
-        r = onednn_create(plan.reorder, d->threads, err, &s->reorder);
-    if (r == 0)
-        r = bind(&plan, e, err);
-    plan_free(&plan);
-    if (r < 0)
+        rc = error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
+    if (rc == 0)
+        rc = onednn_create(config.conv, d->threads, err, &s->conv);
+    if (rc == 0)
+        rc = onednn_create(config.reorder, d->threads, err, &s->reorder);
+    if (rc == 0)
+        rc = bind(&config, e, err);
+    config_free(&config);
+    if (rc < 0)
         release(e);
-    return r;
+    return rc;
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
@@ -202,19 +203,19 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct state *s = e->state;
     const struct kern_problem *p = &e->problem;
-    struct kern_args apart = *args;
-    int r;
+    struct kern_args inner = *args;
+    int rc;
 
-    apart.out[0] = (char *)args->workspace + s->at;
-    r = onednn_run(s->conv, &apart, err);
-    if (r < 0)
-        return r;
+    inner.out[0] = (char *)args->workspace + s->at;
+    rc = onednn_run(s->conv, &inner, err);
+    if (rc < 0)
+        return rc;
     if (kern_problem_in(p, RESIDUAL) && args->in[RESIDUAL] != args->out[0])
         cpu_copy(args->in[RESIDUAL], args->out[0],
                  kern_tensor_count(&p->out[0]), onednn_threads(s->conv));
-    apart.in[0] = apart.out[0];
-    apart.out[0] = args->out[0];
-    return onednn_run(s->reorder, &apart, err);
+    inner.in[0] = inner.out[0];
+    inner.out[0] = args->out[0];
+    return onednn_run(s->reorder, &inner, err);
 }
 
 const struct kern_row conv_wgrad_nhwc_f32_onednn = {
