@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the rows written in plain C for the CPU share: clones for wider vector
- * instructions, division of work among threads, walks over strided tensors,
- * and activations over arrays.
+ * What the rows written in plain C for the CPU share: division of work among
+ * threads, walks over strided tensors, activations over arrays.
  */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
@@ -11,25 +10,8 @@
 #include <string.h>
 
 #include "kernels/backend.h"
+#include "kernels/base/clones.h"
 #include "kernels/kern.h"
-
-/* Compiles a function for AVX-512, AVX2 and the baseline; the loader chooses.
- * Sanitizers run before the loader's choice can be made, and profit little. */
-#if defined(HAVE_TARGET_CLONES) && !defined(__SANITIZE_ADDRESS__) &&           \
-    !defined(__SANITIZE_THREAD__)
-#define CPU_CLONES                                                             \
-    __attribute__((                                                            \
-        target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define CPU_CLONES
-#endif
-
-/* For bodies that must be compiled within their clone. */
-#if defined(__GNUC__)
-#define CPU_INLINE static inline __attribute__((always_inline))
-#else
-#define CPU_INLINE static inline
-#endif
 
 /* Elements that make it worth waking another thread: waking costs about 2 us,
  * in which one core moves some 10 thousand elements. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/base/clones.h"
 #include "tools/kbench/kbench.h"
 
 /* Independent sums that keep two multiply-add units of latency 4 busy, with
