@@ -8,7 +8,7 @@
  *     bench.c, timing.c              candidates: verified, then timed
  *     peaks.c                        what the device can do at best
  *     stats.c, compare.c             numbers, and those of an earlier run
- *     report_*.c, html_*.c           for people and for machines
+ *     report_*.c, page.html           for people and for machines
  */
 #ifndef TOOLS_KBENCH_KBENCH_H
 #define TOOLS_KBENCH_KBENCH_H
@@ -386,17 +386,5 @@ void kb_text_change(const struct kb_report *r);
 void kb_csv(const struct kb_report *r, FILE *f);
 cJSON *kb_json(const struct kb_report *r);
 void kb_html(const struct kb_report *r, FILE *f);
-
-/* Parts of the page. */
-void kb_html_text(FILE *f, const char *text); /* escaped */
-void kb_html_ratios(const struct kb_report *r, FILE *f);
-/* "resnet50", "resnet50, dgrad". */
-void kb_html_group(FILE *f, const struct kb_group *g);
-void kb_html_change(const struct kb_report *r, FILE *f);
-void kb_html_matrix(const struct kb_report *r, FILE *f);
-void kb_html_totals(const struct kb_report *r, FILE *f);
-void kb_html_roofline(const struct kb_report *r, FILE *f);
-void kb_html_table(const struct kb_report *r, FILE *f);
-extern const char kb_html_style[], kb_html_script[];
 
 #endif

@@ -138,7 +138,8 @@ static void make_report(struct made *m)
     make_cases(&m->cases);
     m->peaks.flops[0].value = 1e14;
     m->peaks.memory.value = 1e12;
-    snprintf(m->machine.device, sizeof(m->machine.device), "A <GPU> & more");
+    snprintf(m->machine.device, sizeof(m->machine.device),
+             "A <GPU> & more</script>");
     snprintf(m->machine.date, sizeof(m->machine.date), "2026-11-21");
     m->machine.command = "kbench '--problem=\"x\" <&>'";
     m->request.n_precisions = 1;
@@ -170,49 +171,27 @@ static char *written(void (*write)(const struct kb_report *, FILE *),
     return text;
 }
 
-/* Follows the tags of a page: each is closed by its own name, attributes are
- * quoted, and nothing but known entities follows an ampersand.  Returns how
- * many elements there were. */
-static int walk_page(const char *s)
+/* The JSON in the page, parsed.  Nothing of it may look like markup. */
+static cJSON *report_in(const char *page)
 {
-    char open[64][16];
-    int depth = 0, elements = 0;
+    static const char begin[] =
+        "<script type=\"application/json\" id=\"report\">\n";
+    const char *from = strstr(page, begin);
 
-    assert_int_equal(strncmp(s, "<!DOCTYPE html>\n", 16), 0);
-    for (s += 16; *s; s++) {
-        assert_true((unsigned char)*s >= 32 || *s == '\n');
-        if (*s == '&')
-            assert_true(strncmp(s, "&lt;", 4) == 0 ||
-                        strncmp(s, "&gt;", 4) == 0 ||
-                        strncmp(s, "&amp;", 5) == 0 ||
-                        strncmp(s, "&quot;", 6) == 0 || s[1] == '#');
-        if (*s != '<')
-            continue;
-        const bool closing = s[1] == '/';
-        const char *name = s + 1 + closing;
-        const size_t n = strcspn(name, " />\n");
-        assert_true(n > 0 && n < sizeof(open[0]));
-        int quotes = 0;
-        for (s = name; *s != '>' || quotes % 2; s++) {
-            if (*s == '\0' || (*s == '<' && quotes % 2 == 0))
-                fail_msg("not a tag: %.60s", name - 1);
-            quotes += *s == '"';
-        }
-        assert_int_equal(quotes % 2, 0);
-        if (closing) {
-            assert_true(depth > 0);
-            depth--;
-            assert_int_equal(strlen(open[depth]), n);
-            assert_memory_equal(open[depth], name, n);
-        } else if (s[-1] != '/') {
-            assert_true(depth < 64);
-            memcpy(open[depth], name, n);
-            open[depth++][n] = '\0';
-        }
-        elements += !closing;
-    }
-    assert_int_equal(depth, 0);
-    return elements;
+    assert_int_equal(strncmp(page, "<!DOCTYPE html>\n", 16), 0);
+    assert_non_null(from);
+    from += sizeof(begin) - 1;
+    const char *end = strchr(from, '<');
+    assert_non_null(end);
+    assert_int_equal(strncmp(end, "</script>\n", 10), 0);
+    for (const char *s = from; s < end - 1; s++)
+        assert_true((unsigned char)*s >= 32);
+    const size_t n = strlen(page);
+    assert_true(n > 8 && strcmp(page + n - 8, "</html>\n") == 0);
+    assert_null(strstr(page, "@REPORT@"));
+    cJSON *json = cJSON_ParseWithLength(from, (size_t)(end - from));
+    assert_non_null(json);
+    return json;
 }
 
 TEST(test_html)
@@ -223,13 +202,14 @@ TEST(test_html)
 
     make_report(&m);
     char *page = written(kb_html, &m.report);
-    assert_true(walk_page(page) > 50);
+    cJSON *json = report_in(page), *same = kb_json(&m.report);
+    assert_true(cJSON_Compare(json, same, true));
+    assert_string_equal(cJSON_GetObjectItem(json, "device")->valuestring,
+                        "A <GPU> & more</script>");
     for (size_t i = 0; i < sizeof(outside) / sizeof(*outside); i++)
         assert_null(strstr(page, outside[i]));
-    assert_non_null(strstr(page, "A &lt;GPU&gt; &amp; more"));
-    assert_non_null(strstr(page, "2026-11-21"));
-    assert_non_null(strstr(page, "kbench '--problem"));
-    assert_null(strstr(page, "nan"));
+    cJSON_Delete(same);
+    cJSON_Delete(json);
     free(page);
     free_report(&m);
 }
@@ -275,8 +255,14 @@ TEST(test_compare)
     m.report.change = &change;
     m.request.before = path;
     char *page = written(kb_html, &m.report);
-    assert_true(walk_page(page) > 50);
-    assert_non_null(strstr(page, "1 slower and 1 faster"));
+    cJSON *json = report_in(page);
+    assert_string_equal(cJSON_GetObjectItem(json, "compared_with")->valuestring,
+                        path);
+    const cJSON *first =
+        cJSON_GetArrayItem(cJSON_GetObjectItem(json, "problems"), 0);
+    assert_float_equal(cJSON_GetObjectItem(first, "before_us")->valuedouble, 2,
+                       1e-9);
+    cJSON_Delete(json);
     free(page);
     kb_change_free(&change);
     f = fopen(path, "w");
