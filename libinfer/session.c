@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
@@ -260,7 +259,7 @@ static int reserve(const struct infer_session *s, const struct plan *plan,
     if (!d->ops->reserve)
         return 0;
     for (i = 0; i < plan->g->n_inputs; i++)
-        if (!checked_add(bytes, plan->buffer[plan->input_buffer[i]].bytes,
+        if (!checked_add(bytes, plan->buffers.at[plan->input_buffer[i]].bytes,
                          &bytes))
             return error_set(err, INFER_EMEMORY, "inputs too large");
     for (i = 0; i < plan->g->n_outputs; i++)
@@ -397,63 +396,10 @@ static int launch_all(struct plan *plan, struct infer_error *err)
     return rc < 0 ? rc : d->ops->replay(d, plan->graph, err);
 }
 
-static double now(void)
+static int launch_step(void *user, struct plan_step *step,
+                       struct infer_error *err)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void add_time(struct plan_step *step, double seconds)
-{
-    step->seconds += seconds;
-    step->runs++;
-}
-
-/* On a device with a queue: between marks in the queue. */
-static int launch_marked(const struct device *d, const struct plan *plan,
-                         struct infer_error *err)
-{
-    int i, rc = d->ops->mark(d, 0, err);
-
-    for (i = 0; rc == 0 && i < plan->n_run; i++) {
-        rc = plan_launch_step(plan, plan->run[i], err);
-        if (rc < 0)
-            return rc;
-        rc = d->ops->mark(d, i + 1, err);
-    }
-    if (rc == 0)
-        rc = d->ops->end(d, err);
-    for (i = 0; rc == 0 && i < plan->n_run; i++) {
-        double seconds;
-
-        rc = d->ops->elapsed(d, i + 1, err, &seconds);
-        if (rc == 0)
-            add_time(plan->run[i], seconds);
-    }
-    return rc;
-}
-
-static int launch_timed(const struct device *d, const struct plan *plan,
-                        struct infer_error *err)
-{
-    double start = now();
-    int i, rc;
-
-    if (d->ops->mark)
-        return launch_marked(d, plan, err);
-    for (i = 0; i < plan->n_run; i++) {
-        double end;
-
-        rc = plan_launch_step(plan, plan->run[i], err);
-        if (rc < 0)
-            return rc;
-        end = now();
-        add_time(plan->run[i], end - start);
-        start = end;
-    }
-    return 0;
+    return plan_launch_step(user, step, err);
 }
 
 static int run_from(struct infer_session *s, int64_t first,
@@ -463,8 +409,10 @@ static int run_from(struct infer_session *s, int64_t first,
 
     if (rc < 0)
         return rc;
-    return s->profile ? launch_timed(&s->device, s->current, err)
-                      : launch_all(s->current, err);
+    return s->profile
+               ? plan_time(&s->device, s->current->run, s->current->n_run,
+                           launch_step, s->current, err)
+               : launch_all(s->current, err);
 }
 
 static int run_parts(struct infer_session *s, struct infer_error *err)

@@ -94,9 +94,9 @@ static int read_view(struct infer_session *s, const struct view *v,
 
     if (span == 0 || kern_tensor_count(&v->t) == 0)
         return 0;
-    if (s->ran->buffer[v->buffer].memory == PLAN_INPUT)
+    if (s->ran->buffers.at[v->buffer].memory == PLAN_INPUT)
         from = (const unsigned char *)s->arena +
-               s->ran->buffer[v->buffer].offset +
+               s->ran->buffers.at[v->buffer].offset +
                (size_t)v->offset * infer_dtype_size(v->t.dtype);
     else
         from = plan_locate(s->ran, v);
@@ -121,8 +121,8 @@ static int read_constant(const struct graph_value *v, struct infer_array *out,
 /* The constant itself where a value is a view of one. */
 static bool is_view_of_constant(const struct plan *plan, const struct view *v)
 {
-    return plan->buffer[v->buffer].memory == PLAN_CONSTANT &&
-           !plan->buffer[v->buffer].plain;
+    return plan->buffers.at[v->buffer].memory == PLAN_CONSTANT &&
+           !plan->buffers.at[v->buffer].plain;
 }
 
 static int read_packed_away(struct infer_session *s, const struct view *v,
@@ -131,7 +131,7 @@ static int read_packed_away(struct infer_session *s, const struct view *v,
 {
     const struct plan *plan = s->ran;
     struct packed_cache *cache = model_packed(s->model);
-    const int value = plan->buffer[v->buffer].value;
+    const int value = plan->buffers.at[v->buffer].value;
     struct packed *p;
     void *host = NULL;
     int rc = packed_plain(cache, value, plan->g->value[value].data, v->t.dtype,
@@ -217,7 +217,7 @@ int infer_session_layer_count(const struct infer_session *session)
 
     if (!plan)
         return 0;
-    return plan->prepared ? plan->n_run : plan->n_steps;
+    return plan->prepared ? plan->n_run : plan->steps.n;
 }
 
 int infer_session_layer(const struct infer_session *session, int index,
@@ -234,7 +234,7 @@ int infer_session_layer(const struct infer_session *session, int index,
     if (session->whole)
         parts = (double)session->whole->batch / (double)session->whole->images;
     model = model_graph(session->model);
-    s = plan->prepared ? plan->run[index] : plan->step[index];
+    s = plan->prepared ? plan->run[index] : plan->steps.at[index];
     memset(out, 0, sizeof *out);
     out->name = plan_step_name(plan, s);
     out->op = s->main && s->exec.problem.op != KERN_SQUEEZE_EXCITE

@@ -143,7 +143,7 @@ int session_take_inputs(struct infer_session *s, int64_t first,
     int i, rc;
 
     for (i = 0; i < plan->g->n_inputs; i++) {
-        const struct plan_buffer *b = &plan->buffer[plan->input_buffer[i]];
+        const struct plan_buffer *b = &plan->buffers.at[plan->input_buffer[i]];
         const struct infer_array *a = s->in[i];
         const enum infer_dtype want =
             plan_input_dtype(plan, plan->g->value[plan->g->input[i]].dtype);

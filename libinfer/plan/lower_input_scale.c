@@ -73,7 +73,7 @@ bool lower_defer_scale(const struct lower *l)
     lower_set(l, 0, lower_in(l, image));
     v->has_input_scale = true;
     v->factors = *lower_in(l, 1 - image);
-    l->plan->buffer[v->factors.buffer].pending++;
+    l->plan->buffers.at[v->factors.buffer].pending++;
     return true;
 }
 
@@ -120,6 +120,6 @@ int lower_fuse_input_scale(const struct lower *l, bool may, struct plan_emit *e)
         e->p.n_in = n_in;
         rc = make_product(l, &e->in[0]);
     }
-    l->plan->buffer[v->factors.buffer].pending--;
+    l->plan->buffers.at[v->factors.buffer].pending--;
     return rc;
 }

@@ -84,7 +84,8 @@ static bool skip_reshapes(const struct lower *l, struct chain *c)
 static bool is_constant(const struct plan *plan, int value)
 {
     return plan->value[value].ready &&
-           plan->buffer[plan->value[value].view.buffer].memory == PLAN_CONSTANT;
+           plan->buffers.at[plan->value[value].view.buffer].memory ==
+               PLAN_CONSTANT;
 }
 
 /* A window of one pixel and no padding about it. */

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/checked.h"
 #include "kernels/base/error.h"
-#include "libinfer/memory/arena.h"
 
 static bool is_real(enum infer_dtype t)
 {
@@ -44,32 +42,6 @@ static const char *node_name(const struct plan *plan, int node)
     return name ? name : "";
 }
 
-static int add_buffer(struct plan *plan, enum plan_memory memory, size_t bytes,
-                      int value, struct infer_error *err)
-{
-    struct plan_buffer *b;
-
-    if (plan->n_buffers == plan->buffers_capacity) {
-        int capacity = plan->buffers_capacity ? 2 * plan->buffers_capacity : 64;
-        struct plan_buffer *buffer =
-            realloc(plan->buffer, (size_t)capacity * sizeof *buffer);
-
-        if (!buffer)
-            return error_set(err, INFER_EMEMORY, "plan: out of memory");
-        plan->buffer = buffer;
-        plan->buffers_capacity = capacity;
-    }
-    b = &plan->buffer[plan->n_buffers];
-    memset(b, 0, sizeof *b);
-    b->memory = memory;
-    b->bytes = bytes;
-    b->first = INT_MAX;
-    b->last = -1;
-    b->value = value;
-    b->copies = -1;
-    return plan->n_buffers++;
-}
-
 int plan_buffer(struct plan *plan, int node, enum infer_dtype dtype, int rank,
                 const int64_t *dim, enum kern_layout layout,
                 struct infer_error *err, struct view *out)
@@ -78,11 +50,11 @@ int plan_buffer(struct plan *plan, int node, enum infer_dtype dtype, int rank,
     size_t bytes;
     int index;
 
-    if (view_dense(plan->n_buffers, dtype, rank, dim, layout, &bytes, &v) < 0)
+    if (view_dense(plan->buffers.n, dtype, rank, dim, layout, &bytes, &v) < 0)
         return error_set(err, INFER_EMEMORY,
                          "node '%s': its output does not fit in memory",
                          node_name(plan, node));
-    index = add_buffer(plan, PLAN_ARENA, bytes, -1, err);
+    index = plan_add_buffer(&plan->buffers, PLAN_ARENA, bytes, err);
     if (index < 0)
         return index;
     *out = v;
@@ -95,7 +67,7 @@ void plan_set(struct plan *plan, int value, const struct view *view)
 
     v->ready = true;
     v->view = *view;
-    plan->buffer[view->buffer].pending += v->uses;
+    plan->buffers.at[view->buffer].pending += v->uses;
 }
 
 /* An input or a constant as a dense row-major value. */
@@ -105,12 +77,16 @@ static int make_source(struct plan *plan, int value, enum plan_memory memory,
 {
     const struct graph_value *v = &plan->g->value[value];
     size_t bytes;
+    int buffer;
 
-    if (v->rank < 0 || view_dense(plan->n_buffers, dtype, v->rank, v->dim,
+    if (v->rank < 0 || view_dense(plan->buffers.n, dtype, v->rank, v->dim,
                                   KERN_NCHW, &bytes, out) < 0)
         return error_set(err, INFER_EMEMORY,
                          "tensor '%s' does not fit in memory", v->name);
-    return add_buffer(plan, memory, bytes, index, err);
+    buffer = plan_add_buffer(&plan->buffers, memory, bytes, err);
+    if (buffer >= 0)
+        plan->buffers.at[buffer].value = index;
+    return buffer;
 }
 
 /* An input as the device gets it, then as the plan computes with it: one copy
@@ -127,10 +103,10 @@ static int set_input(struct plan *plan, int i, struct infer_error *err)
     if (rc < 0)
         return rc;
     plan->input_buffer[i] = rc;
-    plan->buffer[rc].first = -1;
+    plan->buffers.at[rc].first = -1;
     /* On a device of its own memory a run may be repeated on its inputs. */
     if (!plan->config->device->ops->host_memory)
-        plan->buffer[rc].last = INT_MAX;
+        plan->buffers.at[rc].last = INT_MAX;
     kept = given;
     if (given.t.dtype != to) {
         rc = plan_buffer(plan, -1, to, v->rank, v->dim, KERN_NHWC, err, &kept);
@@ -147,22 +123,23 @@ int plan_constant_as(struct plan *plan, const struct view *v,
                      enum infer_dtype dtype, struct infer_error *err,
                      struct view *out)
 {
-    const int value = plan->buffer[v->buffer].value;
+    const int value = plan->buffers.at[v->buffer].value;
     struct view whole;
     int i, rc;
 
     *out = *v;
     out->t.dtype = dtype;
-    for (i = 0; i < plan->n_buffers; i++)
-        if (plan->buffer[i].memory == PLAN_CONSTANT &&
-            plan->buffer[i].value == value && plan->buffer[i].dtype == dtype) {
+    for (i = 0; i < plan->buffers.n; i++)
+        if (plan->buffers.at[i].memory == PLAN_CONSTANT &&
+            plan->buffers.at[i].value == value &&
+            plan->buffers.at[i].dtype == dtype) {
             out->buffer = i;
             return 0;
         }
     rc = make_source(plan, value, PLAN_CONSTANT, value, dtype, err, &whole);
     if (rc < 0)
         return rc;
-    plan->buffer[rc].dtype = dtype;
+    plan->buffers.at[rc].dtype = dtype;
     out->buffer = rc;
     return 0;
 }
@@ -185,7 +162,7 @@ static int set_sources(struct plan *plan, struct infer_error *err)
             rc = make_source(plan, i, PLAN_CONSTANT, i, dtype, err, &view);
             if (rc < 0)
                 return rc;
-            plan->buffer[rc].dtype = dtype;
+            plan->buffers.at[rc].dtype = dtype;
             plan_set(plan, i, &view);
         }
     return 0;
@@ -245,7 +222,7 @@ static int lower_all(struct plan *plan, struct infer_error *err)
             return rc;
         for (k = 0; k < n->n_in; k++)
             if (n->in[k] >= 0)
-                plan->buffer[plan->value[n->in[k]].view.buffer].pending--;
+                plan->buffers.at[plan->value[n->in[k]].view.buffer].pending--;
     }
     return 0;
 }
@@ -268,8 +245,8 @@ static int lay_outputs(struct plan *plan, struct infer_error *err)
         *out = pv->view;
         if (out->t.dtype != v->dtype ||
             !kern_tensor_is_dense(&out->t, KERN_NCHW) ||
-            (plan->buffer[out->buffer].memory != PLAN_ARENA &&
-             plan->buffer[out->buffer].memory != PLAN_KEPT)) {
+            (plan->buffers.at[out->buffer].memory != PLAN_ARENA &&
+             plan->buffers.at[out->buffer].memory != PLAN_KEPT)) {
             rc = plan_buffer(plan, v->producer, v->dtype, v->rank, v->dim,
                              KERN_NCHW, err, out);
             if (rc == 0)
@@ -277,55 +254,21 @@ static int lay_outputs(struct plan *plan, struct infer_error *err)
             if (rc < 0)
                 return rc;
         }
-        plan->buffer[out->buffer].last = INT_MAX;
+        plan->buffers.at[out->buffer].last = INT_MAX;
     }
     return 0;
 }
 
-/* Places every buffer of the arena, and those of the kept memory behind one
- * another. */
 static int lay_memory(struct plan *plan, struct infer_error *err)
 {
-    const bool reuse = !plan->config->keep_tensors;
-    struct arena_item *item = calloc((size_t)plan->n_buffers + 1, sizeof *item);
-    size_t total = 0;
-    int i, rc = INFER_EMEMORY;
+    const int rc =
+        plan_place_in_row(&plan->buffers, PLAN_KEPT, err, &plan->kept_bytes);
 
-    if (!item)
-        return error_set(err, INFER_EMEMORY, "plan: out of memory");
-    for (i = 0; i < plan->n_buffers; i++) {
-        struct plan_buffer *b = &plan->buffer[i];
-        size_t bytes = b->bytes;
-
-        /* What no step touches needs no place. */
-        if (b->memory == PLAN_CONSTANT || bytes == 0 || b->first == INT_MAX)
-            continue;
-        if (b->memory == PLAN_KEPT) {
-            b->offset = plan->kept_bytes;
-            bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-            if (!checked_add(plan->kept_bytes, bytes, &plan->kept_bytes)) {
-                error_set(err, INFER_EMEMORY, "constants do not fit in memory");
-                goto done;
-            }
-            continue;
-        }
-        item[i].bytes = bytes;
-        item[i].first = b->first;
-        item[i].last = b->last < b->first ? b->first : b->last;
-        if (!checked_add(total, bytes, &total)) {
-            error_set(err, INFER_EMEMORY, "activations do not fit in memory");
-            goto done;
-        }
-    }
-    plan->unshared_bytes = total;
-    rc = arena_place(item, plan->n_buffers, reuse, err, &plan->arena_bytes);
-    for (i = 0; rc == 0 && i < plan->n_buffers; i++)
-        if (plan->buffer[i].memory == PLAN_ARENA ||
-            plan->buffer[i].memory == PLAN_INPUT)
-            plan->buffer[i].offset = item[i].offset;
-done:
-    free(item);
-    return rc;
+    return rc < 0
+               ? rc
+               : plan_place(&plan->buffers, 1u << PLAN_ARENA | 1u << PLAN_INPUT,
+                            !plan->config->keep_tensors, err,
+                            &plan->arena_bytes, &plan->unshared_bytes);
 }
 
 static int allocate(struct plan *plan, struct infer_error *err)
@@ -398,26 +341,20 @@ void plan_free(struct plan *plan)
     if (!plan)
         return;
     cache = model_packed(plan->config->model);
-    for (i = 0; i < plan->n_steps; i++) {
-        struct plan_step *s = plan->step[i];
-
-        if (s->prepared)
-            kern_release(&s->exec);
+    for (i = 0; i < plan->steps.n; i++)
         for (k = 0; k < KERN_MAX_IN; k++)
-            packed_unref(cache, s->packed[k]);
-        free(s);
-    }
-    for (i = 0; i < plan->n_buffers; i++)
-        packed_unref(cache, plan->buffer[i].plain);
+            packed_unref(cache, plan->steps.at[i]->packed[k]);
+    plan_free_steps(&plan->steps);
+    for (i = 0; i < plan->buffers.n; i++)
+        packed_unref(cache, plan->buffers.at[i].plain);
     if (plan->graph)
         plan->config->device->ops->graph_free(plan->config->device,
                                               plan->graph);
     if (plan->kept)
         plan->config->device->ops->free(plan->config->device, plan->kept);
-    free(plan->step);
     free(plan->run);
     free(plan->patch);
-    free(plan->buffer);
+    free(plan->buffers.at);
     free(plan->copy);
     free(plan->value);
     free(plan->output);

@@ -13,14 +13,10 @@
 #ifndef LIBINFER_PLAN_PLAN_H
 #define LIBINFER_PLAN_PLAN_H
 
-#include "kernels/kern.h"
-#include "libinfer/device/device.h"
 #include "libinfer/graph/graph.h"
-#include "libinfer/memory/view.h"
 #include "libinfer/model/model.h"
-#include "libinfer/model/packed.h"
 #include "libinfer/plan/problem.h"
-#include "libinfer/tune/tune.h"
+#include "libinfer/plan/program.h"
 
 /* What a session asks of its plans. */
 struct plan_config {
@@ -40,21 +36,6 @@ enum plan_memory {
     PLAN_KEPT,    /* computed from constants once, held by the plan */
     PLAN_INPUT,   /* the caller's array, or its copy in the arena */
     PLAN_CONSTANT /* a constant of the graph */
-};
-
-struct plan_buffer {
-    enum plan_memory memory;
-    size_t bytes;
-    size_t offset;   /* in the arena or the kept memory */
-    int first, last; /* steps; an input is written at -1 */
-    int value;       /* PLAN_CONSTANT: graph value; PLAN_INPUT: its index */
-    enum infer_dtype dtype; /* PLAN_CONSTANT: as what it is read */
-    int copies;             /* head of the chain in plan->copy, or -1 */
-    /* Reads of values in this buffer that nodes not yet lowered, and graph
-     * outputs, will make.  1 while the only reader is lowered: that one may
-     * overwrite it. */
-    int64_t pending;
-    struct packed *plain; /* PLAN_CONSTANT: where some step reads it as it is */
 };
 
 /* A dense copy of a view, kept for the next node that needs the same. */
@@ -80,21 +61,6 @@ struct plan_value {
     struct view home;
 };
 
-struct plan_step {
-    struct kern_exec exec;
-    struct kern_args args;
-    struct view in[KERN_MAX_IN], out;
-    struct packed *packed[KERN_MAX_IN];
-    struct tune_choice choice;   /* of the row and its variant; NULL: as is */
-    const struct kern_row *rule; /* what was chosen without measuring */
-    int node;
-    bool once;      /* depends on constants only: run while preparing */
-    bool main;      /* the node's own operation, not a copy beside it */
-    bool prepared;  /* exec is to be released */
-    double seconds; /* sum of all profiled runs */
-    uint64_t runs;
-};
-
 /* An argument that points into the caller's input. */
 struct plan_patch {
     const void **slot;
@@ -106,12 +72,10 @@ struct plan {
     const struct plan_config *config;
     struct graph *g; /* with the shapes of this plan */
     struct plan_value *value;
-    struct plan_buffer *buffer;
-    int n_buffers, buffers_capacity;
+    struct plan_buffers buffers; /* memory: enum plan_memory */
     struct plan_copy *copy;
     int n_copies, copies_capacity;
-    struct plan_step **step;
-    int n_steps, steps_capacity;
+    struct plan_steps steps;
     struct plan_step **run; /* the steps that are not `once` */
     int n_run;
     struct plan_patch *patch;

@@ -98,7 +98,7 @@ static void build(const struct plan *plan, const struct plan_emit *e,
             continue;
         if (plan_moves(e, i, a))
             p->in[i] = kern_tensor_dense(t->dtype, t->rank, t->dim, a->layout);
-        else if (plan->buffer[e->in[i].buffer].memory == PLAN_CONSTANT)
+        else if (plan->buffers.at[e->in[i].buffer].memory == PLAN_CONSTANT)
             p->constant_in |= 1u << i;
     }
     p->out[0] = kern_tensor_dense(e->p.out[0].dtype, e->p.out[0].rank,
@@ -107,7 +107,7 @@ static void build(const struct plan *plan, const struct plan_emit *e,
 
 static bool is_aligned(const struct plan *plan, const struct view *v)
 {
-    return plan->buffer[v->buffer].memory == PLAN_CONSTANT ||
+    return plan->buffers.at[v->buffer].memory == PLAN_CONSTANT ||
            row_view_is_aligned(plan->config->device, v->t.dtype, v->offset);
 }
 

@@ -18,20 +18,10 @@
 
 /* ---- steps --------------------------------------------------------- */
 
-static void touch(struct plan *plan, const struct view *v, int step)
-{
-    struct plan_buffer *b = &plan->buffer[v->buffer];
-
-    if (step < b->first)
-        b->first = step;
-    if (step > b->last)
-        b->last = step;
-}
-
 /* Computed once, before the first run. */
 static bool is_steady(const struct plan *plan, const struct view *v)
 {
-    enum plan_memory memory = plan->buffer[v->buffer].memory;
+    const int memory = plan->buffers.at[v->buffer].memory;
 
     return memory == PLAN_CONSTANT || memory == PLAN_KEPT;
 }
@@ -50,7 +40,7 @@ static bool inputs_steady(const struct plan *plan, const struct view *in,
 /* A buffer that nothing wrote yet, and all of which the view covers. */
 static bool is_fresh(const struct plan *plan, const struct view *v)
 {
-    const struct plan_buffer *b = &plan->buffer[v->buffer];
+    const struct plan_buffer *b = &plan->buffers.at[v->buffer];
 
     return b->memory == PLAN_ARENA && b->first == INT_MAX &&
            (size_t)kern_tensor_count(&v->t) * infer_dtype_size(v->t.dtype) ==
@@ -62,38 +52,24 @@ static int add_step(struct plan *plan, int node, const struct kern_row *row,
                     const struct view *out, bool is_main,
                     struct infer_error *err)
 {
-    struct plan_step *s;
-    int i;
+    struct plan_step *s = calloc(1, sizeof *s);
+    int rc;
 
-    if (plan->n_steps == plan->steps_capacity) {
-        int capacity = plan->steps_capacity ? 2 * plan->steps_capacity : 64;
-        struct plan_step **step =
-            realloc(plan->step, (size_t)capacity * sizeof *step);
-
-        if (!step)
-            return error_set(err, INFER_EMEMORY, "plan: out of memory");
-        plan->step = step;
-        plan->steps_capacity = capacity;
-    }
-    s = calloc(1, sizeof *s);
     if (!s)
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
     s->exec.row = row;
     memcpy(&s->exec.problem, p, sizeof *p);
     s->node = node;
     s->main = is_main;
-    s->out = *out;
+    s->out[0] = *out;
     s->once = is_fresh(plan, out) && inputs_steady(plan, in, p->n_in);
     if (s->once)
-        plan->buffer[out->buffer].memory = PLAN_KEPT;
-    for (i = 0; i < p->n_in; i++) {
-        s->in[i] = in[i];
-        if (in[i].t.dtype != INFER_NONE)
-            touch(plan, &in[i], plan->n_steps);
-    }
-    touch(plan, out, plan->n_steps);
-    plan->step[plan->n_steps++] = s;
-    return 0;
+        plan->buffers.at[out->buffer].memory = PLAN_KEPT;
+    memcpy(s->in, in, (size_t)p->n_in * sizeof in[0]);
+    rc = plan_append(&plan->steps, &plan->buffers, s, err);
+    if (rc < 0)
+        free(s);
+    return rc;
 }
 
 /* ---- where the output goes ----------------------------------------- */
@@ -141,7 +117,7 @@ static int in_place(const struct plan *plan, const struct plan_emit *e,
 
     if (over < 0 || plan->config->keep_tensors)
         return -1;
-    b = &plan->buffer[in[over].buffer];
+    b = &plan->buffers.at[in[over].buffer];
     if (b->memory != PLAN_ARENA || b->pending != 1 ||
         infer_dtype_size(in[over].t.dtype) != infer_dtype_size(out->dtype) ||
         !same_strides(&in[over].t, out))
@@ -223,7 +199,7 @@ static int place_output(struct plan *plan, int node, const struct plan_emit *e,
         *out = in[over];
         out->t.dtype = t->dtype;
         /* Copies of what was there are stale now. */
-        plan->buffer[out->buffer].copies = -1;
+        plan->buffers.at[out->buffer].copies = -1;
         return 0;
     }
     return plan_buffer(plan, node, t->dtype, t->rank, t->dim, c->attempt.out,
@@ -269,12 +245,12 @@ static int emit_over(struct plan *plan, int node, const struct plan_emit *e,
                      struct infer_error *err, struct view *y)
 {
     const int buffer = y->buffer;
-    const int64_t pending = plan->buffer[buffer].pending;
+    const int64_t pending = plan->buffers.at[buffer].pending;
     int rc;
 
-    plan->buffer[buffer].pending = 1;
+    plan->buffers.at[buffer].pending = 1;
     rc = plan_emit(plan, node, e, err, y);
-    plan->buffer[buffer].pending = pending;
+    plan->buffers.at[buffer].pending = pending;
     return rc;
 }
 
@@ -414,7 +390,7 @@ static int widen_vectors(struct plan *plan, int node, struct plan_emit *e,
         if (!plan_is_vector(e->p.op, i) ||
             (v.t.dtype != INFER_F16 && v.t.dtype != INFER_BF16))
             continue;
-        if (plan->buffer[v.buffer].memory == PLAN_CONSTANT) {
+        if (plan->buffers.at[v.buffer].memory == PLAN_CONSTANT) {
             rc = plan_constant_as(plan, &v, INFER_F32, err, &e->in[i]);
             continue;
         }
@@ -563,8 +539,8 @@ static int remember_copy(struct plan *plan, const struct view *from,
     c = &plan->copy[plan->n_copies];
     c->from = *from;
     c->to = *to;
-    c->next = plan->buffer[from->buffer].copies;
-    plan->buffer[from->buffer].copies = plan->n_copies++;
+    c->next = plan->buffers.at[from->buffer].copies;
+    plan->buffers.at[from->buffer].copies = plan->n_copies++;
     return 0;
 }
 
@@ -579,7 +555,7 @@ int plan_dense(struct plan *plan, int node, const struct view *v,
         *out = *v;
         return 0;
     }
-    for (i = plan->buffer[v->buffer].copies; i >= 0; i = plan->copy[i].next)
+    for (i = plan->buffers.at[v->buffer].copies; i >= 0; i = plan->copy[i].next)
         if (view_same(&plan->copy[i].from, v) &&
             kern_tensor_is_dense(&plan->copy[i].to.t, layout)) {
             *out = plan->copy[i].to;

@@ -48,7 +48,7 @@ static bool takes(void *user, int step, const struct kern_row *row)
     const struct plan_step *s = t->step[step];
 
     const struct row_query q =
-        plan_query(t->plan, &s->exec.problem, s->in, &s->out);
+        plan_query(t->plan, &s->exec.problem, s->in, s->out);
 
     return row_takes(&q, row, NULL);
 }
@@ -81,7 +81,7 @@ static void add_step(struct trials *t, struct plan_step *s)
 
 static bool open_network(struct plan *plan, struct trials *t)
 {
-    const size_t n = (size_t)plan->n_steps + 1;
+    const size_t n = (size_t)plan->steps.n + 1;
     int i;
 
     *t = (struct trials){.plan = plan};
@@ -95,9 +95,9 @@ static bool open_network(struct plan *plan, struct trials *t)
         close_network(t);
         return false;
     }
-    for (i = 0; i < plan->n_steps; i++)
-        if (!plan->step[i]->once)
-            add_step(t, plan->step[i]);
+    for (i = 0; i < plan->steps.n; i++)
+        if (!plan->steps.at[i]->once)
+            add_step(t, plan->steps.at[i]);
     return true;
 }
 
@@ -145,7 +145,7 @@ static bool is_constant(const struct plan *plan, const struct plan_step *s,
                         int i)
 {
     return s->in[i].t.dtype != INFER_NONE &&
-           plan->buffer[s->in[i].buffer].memory == PLAN_CONSTANT;
+           plan->buffers.at[s->in[i].buffer].memory == PLAN_CONSTANT;
 }
 
 static void free_spare(const struct trials *t, struct spare *spare)
@@ -361,7 +361,7 @@ static void bind_plan(const struct trials *t)
         const int buffer = plan->input_buffer[p->input];
 
         *p->slot = (const unsigned char *)t->arena +
-                   plan->buffer[buffer].offset + p->bytes;
+                   plan->buffers.at[buffer].offset + p->bytes;
     }
 }
 
@@ -371,18 +371,19 @@ static void drop_unread(struct plan *plan)
     struct packed_cache *cache = model_packed(plan->config->model);
     int b, i, k;
 
-    for (b = 0; b < plan->n_buffers; b++) {
+    for (b = 0; b < plan->buffers.n; b++) {
         bool read = false;
 
-        for (i = 0; plan->buffer[b].plain && !read && i < plan->n_steps; i++)
-            for (k = 0; k < plan->step[i]->exec.problem.n_in; k++)
-                read = read || (is_constant(plan, plan->step[i], k) &&
-                                plan->step[i]->in[k].buffer == b &&
-                                plan->step[i]->exec.packed[k] == 0);
+        for (i = 0; plan->buffers.at[b].plain && !read && i < plan->steps.n;
+             i++)
+            for (k = 0; k < plan->steps.at[i]->exec.problem.n_in; k++)
+                read = read || (is_constant(plan, plan->steps.at[i], k) &&
+                                plan->steps.at[i]->in[k].buffer == b &&
+                                plan->steps.at[i]->exec.packed[k] == 0);
         if (read)
             continue;
-        packed_unref(cache, plan->buffer[b].plain);
-        plan->buffer[b].plain = NULL;
+        packed_unref(cache, plan->buffers.at[b].plain);
+        plan->buffers.at[b].plain = NULL;
     }
 }
 

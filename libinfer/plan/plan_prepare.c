@@ -51,7 +51,7 @@ int plan_load_constant(struct plan *plan, const struct kern_exec *exec,
 {
     const struct plan_config *config = plan->config;
     struct packed_cache *cache = model_packed(config->model);
-    struct plan_buffer *b = &plan->buffer[v->buffer];
+    struct plan_buffer *b = &plan->buffers.at[v->buffer];
     const struct constant *c = plan->g->value[b->value].data;
     int rc = 0;
 
@@ -89,26 +89,27 @@ static void load_one(void *context, int64_t i)
 /* Packed constants step by step; plain ones once a buffer. */
 static int64_t list_loads(const struct plan *plan, struct load *load)
 {
-    bool *seen = calloc((size_t)plan->n_buffers + 1, sizeof *seen);
+    bool *seen = calloc((size_t)plan->buffers.n + 1, sizeof *seen);
     int64_t n = 0;
     int i, k;
 
     if (!seen)
         return -1;
-    for (i = 0; i < plan->n_steps; i++) {
-        struct plan_step *s = plan->step[i];
+    for (i = 0; i < plan->steps.n; i++) {
+        struct plan_step *s = plan->steps.at[i];
 
         for (k = 0; k < s->exec.problem.n_in; k++) {
             const int b = s->in[k].buffer;
 
             if (s->in[k].t.dtype == INFER_NONE ||
-                plan->buffer[b].memory != PLAN_CONSTANT ||
+                plan->buffers.at[b].memory != PLAN_CONSTANT ||
                 (s->exec.packed[k] == 0 && seen[b]))
                 continue;
             seen[b] = seen[b] || s->exec.packed[k] == 0;
             load[n].step = s;
             load[n].input = k;
-            load[n++].bytes = plan->g->value[plan->buffer[b].value].data->bytes;
+            load[n++].bytes =
+                plan->g->value[plan->buffers.at[b].value].data->bytes;
         }
     }
     free(seen);
@@ -134,7 +135,7 @@ static int load_constants(struct plan *plan, struct infer_error *err)
     int rc = 0;
 
     all.load =
-        calloc((size_t)plan->n_steps * KERN_MAX_IN + 1, sizeof *all.load);
+        calloc((size_t)plan->steps.n * KERN_MAX_IN + 1, sizeof *all.load);
     all.n = all.load ? list_loads(plan, all.load) : -1;
     if (all.n < 0 || pthread_mutex_init(&all.mutex, NULL) != 0) {
         free(all.load);
@@ -160,9 +161,9 @@ void plan_count_workspace(struct plan *plan)
     int i;
 
     plan->workspace_bytes = 0;
-    for (i = 0; i < plan->n_steps; i++)
-        if (plan->step[i]->exec.workspace > plan->workspace_bytes)
-            plan->workspace_bytes = plan->step[i]->exec.workspace;
+    for (i = 0; i < plan->steps.n; i++)
+        if (plan->steps.at[i]->exec.workspace > plan->workspace_bytes)
+            plan->workspace_bytes = plan->steps.at[i]->exec.workspace;
 }
 
 static int prepare_step(struct plan *plan, struct plan_step *s,
@@ -192,8 +193,8 @@ static int prepare_steps(struct plan *plan, struct infer_error *err)
 {
     int i, rc = 0;
 
-    for (i = 0; rc == 0 && i < plan->n_steps; i++)
-        rc = prepare_step(plan, plan->step[i], err);
+    for (i = 0; rc == 0 && i < plan->steps.n; i++)
+        rc = prepare_step(plan, plan->steps.at[i], err);
     plan_count_workspace(plan);
     return rc;
 }
@@ -205,7 +206,7 @@ static int prepare_steps(struct plan *plan, struct infer_error *err)
 static void *locate(const struct plan *plan, const struct view *v,
                     unsigned char *arena)
 {
-    const struct plan_buffer *b = &plan->buffer[v->buffer];
+    const struct plan_buffer *b = &plan->buffers.at[v->buffer];
     const ptrdiff_t at =
         (ptrdiff_t)(v->offset * (int64_t)infer_dtype_size(v->t.dtype));
 
@@ -233,9 +234,9 @@ static void bind_step(const struct plan *plan, struct plan_step *s, void *arena,
         if (s->packed[i])
             s->args.in[i] = packed_data(s->packed[i]);
         else if (s->in[i].t.dtype != INFER_NONE &&
-                 plan->buffer[s->in[i].buffer].memory != PLAN_INPUT)
+                 plan->buffers.at[s->in[i].buffer].memory != PLAN_INPUT)
             s->args.in[i] = locate(plan, &s->in[i], arena);
-    s->args.out[0] = locate(plan, &s->out, arena);
+    s->args.out[0] = locate(plan, &s->out[0], arena);
     s->args.workspace = workspace;
     s->args.stream = plan->config->device->stream;
 }
@@ -268,22 +269,22 @@ static int list_run(struct plan *plan, struct infer_error *err)
 {
     int i, k, n = 0;
 
-    plan->run = calloc((size_t)plan->n_steps + 1, sizeof(struct plan_step *));
-    for (i = 0; i < plan->n_steps; i++)
-        for (k = 0; k < plan->step[i]->exec.problem.n_in; k++)
-            if (plan->step[i]->in[k].t.dtype != INFER_NONE)
-                n += plan->buffer[plan->step[i]->in[k].buffer].memory ==
+    plan->run = calloc((size_t)plan->steps.n + 1, sizeof(struct plan_step *));
+    for (i = 0; i < plan->steps.n; i++)
+        for (k = 0; k < plan->steps.at[i]->exec.problem.n_in; k++)
+            if (plan->steps.at[i]->in[k].t.dtype != INFER_NONE)
+                n += plan->buffers.at[plan->steps.at[i]->in[k].buffer].memory ==
                      PLAN_INPUT;
     plan->patch = calloc((size_t)n + 1, sizeof *plan->patch);
     if (!plan->run || !plan->patch)
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
-    for (i = 0; i < plan->n_steps; i++) {
-        struct plan_step *s = plan->step[i];
+    for (i = 0; i < plan->steps.n; i++) {
+        struct plan_step *s = plan->steps.at[i];
 
         if (!s->once)
             plan->run[plan->n_run++] = s;
         for (k = 0; k < s->exec.problem.n_in; k++) {
-            const struct plan_buffer *b = &plan->buffer[s->in[k].buffer];
+            const struct plan_buffer *b = &plan->buffers.at[s->in[k].buffer];
             struct plan_patch *p = &plan->patch[plan->n_patches];
 
             if (s->in[k].t.dtype == INFER_NONE || b->memory != PLAN_INPUT)
@@ -312,8 +313,8 @@ static int run_once(struct plan *plan, struct infer_error *err)
         rc = d->ops->alloc(d, plan->workspace_bytes, err, &workspace);
     if (rc == 0)
         rc = d->ops->begin(d, err);
-    for (i = 0; rc == 0 && i < plan->n_steps; i++) {
-        struct plan_step *s = plan->step[i];
+    for (i = 0; rc == 0 && i < plan->steps.n; i++) {
+        struct plan_step *s = plan->steps.at[i];
 
         if (!s->once)
             continue;
@@ -340,20 +341,20 @@ static int compare_packed(const void *a, const void *b)
 static int count_weights(struct plan *plan, struct infer_error *err)
 {
     size_t capacity =
-        (size_t)plan->n_steps * KERN_MAX_IN + (size_t)plan->n_buffers + 1;
+        (size_t)plan->steps.n * KERN_MAX_IN + (size_t)plan->buffers.n + 1;
     struct packed **all = calloc(capacity, sizeof(struct packed *));
     size_t n = 0, i;
     int k;
 
     if (!all)
         return error_set(err, INFER_EMEMORY, "plan: out of memory");
-    for (i = 0; i < (size_t)plan->n_steps; i++)
+    for (i = 0; i < (size_t)plan->steps.n; i++)
         for (k = 0; k < KERN_MAX_IN; k++)
-            if (plan->step[i]->packed[k])
-                all[n++] = plan->step[i]->packed[k];
-    for (i = 0; i < (size_t)plan->n_buffers; i++)
-        if (plan->buffer[i].plain)
-            all[n++] = plan->buffer[i].plain;
+            if (plan->steps.at[i]->packed[k])
+                all[n++] = plan->steps.at[i]->packed[k];
+    for (i = 0; i < (size_t)plan->buffers.n; i++)
+        if (plan->buffers.at[i].plain)
+            all[n++] = plan->buffers.at[i].plain;
     qsort(all, n, sizeof(struct packed *), compare_packed);
     plan->weight_bytes = plan->kept_bytes;
     for (i = 0; i < n; i++)

@@ -7,7 +7,7 @@ static int tune_step(struct plan *plan, struct plan_step *s,
                      struct infer_error *err)
 {
     const struct row_query q =
-        plan_query(plan, &s->exec.problem, s->in, &s->out);
+        plan_query(plan, &s->exec.problem, s->in, s->out);
 
     if (s->once)
         return 0;
@@ -24,10 +24,10 @@ int plan_tune(struct plan *plan, struct infer_error *err)
     const bool tells = c->progress && tuner_mode(c->tuner) != TUNE_OFF;
     int i, rc = 0;
 
-    for (i = 0; rc == 0 && i < plan->n_steps; i++) {
-        rc = tune_step(plan, plan->step[i], err);
+    for (i = 0; rc == 0 && i < plan->steps.n; i++) {
+        rc = tune_step(plan, plan->steps.at[i], err);
         if (rc == 0 && tells)
-            c->progress(c->progress_user, i + 1, plan->n_steps);
+            c->progress(c->progress_user, i + 1, plan->steps.n);
     }
     if (rc == 0)
         plan_recall(plan);

@@ -178,10 +178,10 @@ static int add_steps(const struct kb_request *r, const char *model,
     const int from = out->count;
     char text[256];
 
-    for (int i = 0; i < plan->n_steps; i++) {
-        struct kern_problem p = plan->step[i]->exec.problem;
-        if (!plan->step[i]->main || plan->step[i]->once || !r->ops[p.op] ||
-            (dir != KB_FPROP && p.op != KERN_CONV_FPROP))
+    for (int i = 0; i < plan->steps.n; i++) {
+        struct kern_problem p = plan->steps.at[i]->exec.problem;
+        if (!plan->steps.at[i]->main || plan->steps.at[i]->once ||
+            !r->ops[p.op] || (dir != KB_FPROP && p.op != KERN_CONV_FPROP))
             continue;
         lay_out(r, precision, &p);
         kb_problem_turn(&p, dir);
@@ -199,7 +199,7 @@ static int add_steps(const struct kb_request *r, const char *model,
         snprintf(c->model, sizeof(c->model), "%.*s", (int)strcspn(name, "."),
                  name);
         snprintf(c->name, sizeof(c->name), "%s",
-                 plan_step_name(plan, plan->step[i]));
+                 plan_step_name(plan, plan->steps.at[i]));
         c->batch = batch;
     }
     return 0;

@@ -124,7 +124,7 @@ static int check_all(struct checker *c, int each, struct gradient_check *out)
 
     if (rc == 0)
         rc = net_read_flat(c->n, NET_GRADS, c->grad, c->err);
-    for (int at = c->n->list[NET_LIST_TRAIN].n - 1; at >= 0; at--)
+    for (int at = c->n->list[NET_LIST_TRAIN].steps.n - 1; at >= 0; at--)
         for (int i = 0; rc == 0 && i < c->n->n_params; i++) {
             if (!net_is_trained(c->n, i) || net_first_use(c->n, i) != at)
                 continue;

@@ -24,7 +24,7 @@ static void print_plan(const struct train_run *r)
         r->cli,
         "%d launches a step, %s of activations and gradients, %s of "
         "weights",
-        n->list[NET_LIST_TRAIN].n + n->list[NET_LIST_UPDATE].n,
+        n->list[NET_LIST_TRAIN].steps.n + n->list[NET_LIST_UPDATE].steps.n,
         cli_bytes((double)n->arena_bytes, arena, sizeof(arena)),
         cli_bytes((double)net_flat_bytes(n, NET_WEIGHTS), flat, sizeof(flat)));
 }

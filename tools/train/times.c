@@ -27,15 +27,15 @@ static int time_steps(struct train_run *r, struct infer_error *err)
         if (i != TIME_WARMUP - 1)
             continue;
         for (int l = 0; l < NET_LISTS; l++)
-            for (int k = 0; k < r->net->list[l].n; k++) {
-                r->net->list[l].op[k]->seconds = 0;
-                r->net->list[l].op[k]->runs = 0;
+            for (int k = 0; k < r->net->list[l].steps.n; k++) {
+                r->net->list[l].steps.at[k]->seconds = 0;
+                r->net->list[l].steps.at[k]->runs = 0;
             }
     }
     return rc;
 }
 
-static double milliseconds(const struct net_op *op)
+static double milliseconds(const struct plan_step *op)
 {
     return op->runs > 0 ? 1e3 * op->seconds / (double)op->runs : 0;
 }
@@ -50,7 +50,7 @@ struct launch {
     double ms, gflops;
 };
 
-static struct launch launch_of(const struct net *n, const struct net_op *op)
+static struct launch launch_of(const struct net *n, const struct plan_step *op)
 {
     const char *layer = op->node >= 0 ? n->g->node[op->node].name : NULL;
     const double ms = milliseconds(op);
@@ -85,8 +85,8 @@ static void add_launch(cJSON *list, const struct launch *l)
 static void tell_list(const struct net *n, enum net_list_name list, cJSON *json,
                       double *total)
 {
-    for (int i = 0; i < n->list[list].n; i++) {
-        const struct net_op *op = n->list[list].op[i];
+    for (int i = 0; i < n->list[list].steps.n; i++) {
+        const struct plan_step *op = n->list[list].steps.at[i];
         const struct launch l = launch_of(n, op);
 
         total[op->stage] += l.ms;

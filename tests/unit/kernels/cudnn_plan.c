@@ -28,10 +28,10 @@ static const struct plan_step *only_step(const struct plan *plan,
 {
     const struct plan_step *found = NULL;
 
-    for (int i = 0; i < plan->n_steps; i++)
-        if (plan->step[i]->exec.problem.op == op) {
+    for (int i = 0; i < plan->steps.n; i++)
+        if (plan->steps.at[i]->exec.problem.op == op) {
             assert_null(found);
-            found = plan->step[i];
+            found = plan->steps.at[i];
         }
     return found;
 }

@@ -30,9 +30,9 @@ static int count_folded(int64_t images)
     graph_add_output(g, add_conv(g, &state, "y", v, 16, 16, 1, 1, 1, x));
     model = model_of(g);
     plan = plan_for_gpu(model, shape, INFER_BACKEND_CUDA, INFER_PRECISION_FP16);
-    for (int i = 0; i < plan->n_steps; i++) {
-        products += plan->step[i]->exec.problem.op == KERN_BINARY;
-        folded += input_scale_of(&plan->step[i]->exec.problem) != NULL;
+    for (int i = 0; i < plan->steps.n; i++) {
+        products += plan->steps.at[i]->exec.problem.op == KERN_BINARY;
+        folded += input_scale_of(&plan->steps.at[i]->exec.problem) != NULL;
     }
     assert_int_equal(folded + products, 1);
     plan_free(plan);

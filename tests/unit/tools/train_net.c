@@ -421,8 +421,8 @@ TEST(a_wrong_gradient_is_found)
     struct gradient_check found;
 
     /* Batch norms go back with another epsilon and no activation. */
-    for (int i = 0; i < n->list[NET_LIST_TRAIN].n; i++) {
-        struct net_op *op = n->list[NET_LIST_TRAIN].op[i];
+    for (int i = 0; i < n->list[NET_LIST_TRAIN].steps.n; i++) {
+        struct plan_step *op = n->list[NET_LIST_TRAIN].steps.at[i];
 
         if (op->stage == NET_DGRAD) {
             op->exec.problem.attr.norm.epsilon = 0.5f;
@@ -441,11 +441,11 @@ static int by_signs(const struct net *n)
     const struct net_list *l = &n->list[NET_LIST_TRAIN];
     int count = 0;
 
-    for (int i = 0; i < l->n; i++)
-        count += (l->op[i]->exec.problem.op == KERN_BATCH_NORM_TRAIN &&
-                  l->op[i]->out[5].t.dtype == INFER_U8) ||
-                 (l->op[i]->exec.problem.op == KERN_BATCH_NORM_DGRAD &&
-                  l->op[i]->in[5].t.dtype == INFER_U8);
+    for (int i = 0; i < l->steps.n; i++)
+        count += (l->steps.at[i]->exec.problem.op == KERN_BATCH_NORM_TRAIN &&
+                  l->steps.at[i]->out[5].t.dtype == INFER_U8) ||
+                 (l->steps.at[i]->exec.problem.op == KERN_BATCH_NORM_DGRAD &&
+                  l->steps.at[i]->in[5].t.dtype == INFER_U8);
     return count;
 }
 

@@ -72,10 +72,10 @@ static void run_free(struct run *r)
 static void same_rows(const struct net *a, const struct net *b)
 {
     for (int l = 0; l < NET_LISTS; l++) {
-        assert_int_equal(a->list[l].n, b->list[l].n);
-        for (int i = 0; i < a->list[l].n; i++) {
-            const struct kern_exec *x = &a->list[l].op[i]->exec;
-            const struct kern_exec *y = &b->list[l].op[i]->exec;
+        assert_int_equal(a->list[l].steps.n, b->list[l].steps.n);
+        for (int i = 0; i < a->list[l].steps.n; i++) {
+            const struct kern_exec *x = &a->list[l].steps.at[i]->exec;
+            const struct kern_exec *y = &b->list[l].steps.at[i]->exec;
 
             assert_ptr_equal(x->row, y->row);
             assert_string_equal(x->variant_name, y->variant_name);
@@ -185,8 +185,8 @@ TEST(off_is_the_rule)
 static void all_is_deterministic(struct net *n)
 {
     for (int l = 0; l < NET_LISTS; l++)
-        for (int i = 0; i < n->list[l].n; i++) {
-            const struct kern_exec *e = &n->list[l].op[i]->exec;
+        for (int i = 0; i < n->list[l].steps.n; i++) {
+            const struct kern_exec *e = &n->list[l].steps.at[i]->exec;
 
             assert_true(e->problem.deterministic);
             assert_false(e->flags & KERN_NONDETERMINISTIC);

@@ -259,9 +259,10 @@ static int make(struct net *n, struct infer_error *err)
 static int reserve(struct net *n, struct infer_error *err)
 {
     const struct device *d = n->options.device;
-    const size_t batch =
-        n->buffer[n->input.buffer].bytes + n->buffer[n->label.buffer].bytes +
-        24 + 2 * n->buffer[n->metrics].bytes + KERN_STEP_SIZE * sizeof(float);
+    const size_t batch = n->buffers.at[n->input.buffer].bytes +
+                         n->buffers.at[n->label.buffer].bytes + 24 +
+                         2 * n->buffers.at[n->metrics].bytes +
+                         KERN_STEP_SIZE * sizeof(float);
 
     return d->ops->reserve ? d->ops->reserve(d, batch, 8, err) : 0;
 }
@@ -299,16 +300,10 @@ static void free_list(struct net *n, struct net_list *l)
 {
     const struct device *d = n->options.device;
 
-    for (int i = 0; i < l->n; i++) {
-        struct net_op *op = l->op[i];
-
+    for (int i = 0; i < l->steps.n; i++)
         for (int k = 0; k < KERN_MAX_IN; k++)
-            d->ops->free(d, op->packed[k]);
-        if (op->prepared)
-            kern_release(&op->exec);
-        free(op);
-    }
-    free(l->op);
+            d->ops->free(d, l->steps.at[i]->repacked[k]);
+    plan_free_steps(&l->steps);
     if (l->recorded)
         d->ops->graph_free(d, l->recorded);
 }
@@ -339,7 +334,7 @@ void net_free(struct net *n)
     free(n->signs);
     free(n->variance);
     free(n->stream);
-    free(n->buffer);
+    free(n->buffers.at);
     free(n->host_metrics);
     graph_free(n->g);
     free(n);

@@ -22,9 +22,8 @@
 #include "kernels/kern.h"
 #include "libinfer/device/device.h"
 #include "libinfer/graph/graph.h"
-#include "libinfer/memory/view.h"
 #include "libinfer/plan/problem.h"
-#include "libinfer/tune/tune.h"
+#include "libinfer/plan/program.h"
 #include "tools/train/group/exchange.h"
 
 /* ---- memory -------------------------------------------------------- */
@@ -42,12 +41,6 @@ enum net_home {
     NET_AVERAGE,
     NET_HALF, /* weights in 16 bits */
     NET_HOMES
-};
-
-struct net_buffer {
-    enum net_home home;
-    size_t bytes, offset;
-    int first, last; /* launches of the list; TRAIN and EVAL only */
 };
 
 /* ---- parameters ---------------------------------------------------- */
@@ -89,27 +82,13 @@ enum net_stage {
 };
 extern const char *const net_stage_names[];
 
-/* What an operation does that launches no kernel but deals with the other
- * processes of the run. */
+/* What a step does that launches no kernel but deals with the other processes
+ * of the run. */
 enum net_transfer {
     NET_NO_TRANSFER,
     NET_SUM,  /* starts adding up in[0] */
     NET_MEAN, /* starts averaging in[0] */
     NET_JOIN  /* waits for what was started */
-};
-
-struct net_op {
-    struct view in[KERN_MAX_IN], out[KERN_MAX_OUT];
-    struct kern_exec exec;
-    struct kern_args args;
-    void *packed[KERN_MAX_IN]; /* weights repacked before every launch */
-    int node;                  /* of the graph; -1: none */
-    enum net_stage stage;
-    enum net_transfer transfer;
-    bool prepared;
-    bool aside; /* on the device's second stream, with its own workspace */
-    double seconds;
-    uint64_t runs;
 };
 
 enum net_list_name {
@@ -122,8 +101,7 @@ enum net_list_name {
 };
 
 struct net_list {
-    struct net_op **op;
-    int n, capacity;
+    struct plan_steps steps;
     struct device_graph *recorded;
     uint64_t runs;
 };
@@ -185,8 +163,7 @@ struct net {
     struct net_param *param;
     int n_params;
     int64_t role_begin[NET_ROLES + 1]; /* elements of the flat arrays */
-    struct net_buffer *buffer;
-    int n_buffers, buffers_capacity;
+    struct plan_buffers buffers;       /* memory: enum net_home */
     int flat[NET_HOMES]; /* buffers of the flat arrays; -1: none */
     struct net_list list[NET_LISTS];
     struct device_graph *step; /* of net_step() */
@@ -410,7 +387,7 @@ int net_ranks(const struct net *n);
 /* Puts what is exchanged among the launches of all lists. */
 int net_add_exchange(struct net *n, struct infer_error *err);
 /* Runs one operation with a transfer. */
-int net_transfer(struct net *n, const struct net_op *op,
+int net_transfer(struct net *n, const struct plan_step *op,
                  struct infer_error *err);
 /* net_sync_norm.c */
 bool net_syncs_norms(const struct net *n);

@@ -17,19 +17,7 @@ const char *const net_stage_names[] = {"fprop",    "loss",   "dgrad", "wgrad",
 int net_buffer(struct net *n, enum net_home home, size_t bytes,
                struct infer_error *err)
 {
-    if (n->n_buffers == n->buffers_capacity) {
-        int capacity = n->buffers_capacity ? 2 * n->buffers_capacity : 64;
-        struct net_buffer *more =
-            realloc(n->buffer, (size_t)capacity * sizeof(*more));
-
-        if (!more)
-            return error_set(err, INFER_EMEMORY, "out of memory");
-        n->buffer = more;
-        n->buffers_capacity = capacity;
-    }
-    n->buffer[n->n_buffers] = (struct net_buffer){
-        .home = home, .bytes = bytes, .first = INT_MAX, .last = -1};
-    return n->n_buffers++;
+    return plan_add_buffer(&n->buffers, home, bytes, err);
 }
 
 int net_tensor(struct net *n, enum net_home home, enum infer_dtype dtype,
@@ -47,18 +35,6 @@ int net_tensor(struct net *n, enum net_home home, enum infer_dtype dtype,
         return buffer;
     out->buffer = buffer;
     return 0;
-}
-
-static void touch(struct net *n, const struct view *v, int at)
-{
-    struct net_buffer *b = &n->buffer[v->buffer];
-
-    if (v->t.dtype == INFER_NONE)
-        return;
-    if (at < b->first)
-        b->first = at;
-    if (at > b->last)
-        b->last = at;
 }
 
 /* ---- choosing ------------------------------------------------------ */
@@ -177,22 +153,6 @@ static void describe(const struct net *n, struct net_emit *e)
 
 /* ---- launches ------------------------------------------------------ */
 
-static int append(struct net_list *l, struct net_op *op,
-                  struct infer_error *err)
-{
-    if (l->n == l->capacity) {
-        int capacity = l->capacity ? 2 * l->capacity : 64;
-        struct net_op **more = realloc(l->op, (size_t)capacity * sizeof(*more));
-
-        if (!more)
-            return error_set(err, INFER_EMEMORY, "out of memory");
-        l->op = more;
-        l->capacity = capacity;
-    }
-    l->op[l->n++] = op;
-    return 0;
-}
-
 static int no_row(const struct net *n, const struct net_emit *e,
                   const struct infer_error *why, struct infer_error *err)
 {
@@ -206,16 +166,6 @@ static int no_row(const struct net *n, const struct net_emit *e,
                      "node '%s' (%s): no kernel for %s: %s", name,
                      net_stage_names[e->stage], text,
                      why->text[0] ? why->text : "there is none at all");
-}
-
-/* Buffers live as long as the launches of their own list use them; those of
- * launches aside to its end. */
-static void touch_all(struct net *n, const struct net_emit *e, int at)
-{
-    for (int i = 0; i < KERN_MAX_IN; i++)
-        touch(n, &e->in[i], at);
-    for (int i = 0; i < KERN_MAX_OUT; i++)
-        touch(n, &e->out[i], at);
 }
 
 const struct kern_row *net_row(const struct net *n, struct net_emit *e)
@@ -234,73 +184,90 @@ int net_seconds(const struct net *n, struct net_emit *e,
     return rc;
 }
 
+static struct plan_step *new_step(enum net_stage stage, int node,
+                                  struct infer_error *err)
+{
+    struct plan_step *step = calloc(1, sizeof *step);
+
+    if (!step) {
+        error_set(err, INFER_EMEMORY, "out of memory");
+        return NULL;
+    }
+    step->stage = stage;
+    step->node = node;
+    return step;
+}
+
+/* Also keeps the buffers of a step on the side stream to the end of its list.
+ */
+static void count_workspace(struct net *n, const struct plan_step *step)
+{
+    const size_t bytes = step->exec.workspace;
+
+    if (bytes > n->workspace_bytes)
+        n->workspace_bytes = bytes;
+    if (!step->side)
+        return;
+    for (int i = 0; i < KERN_MAX_IN; i++)
+        plan_touch(&n->buffers, &step->in[i], INT_MAX);
+    for (int i = 0; i < KERN_MAX_OUT; i++)
+        plan_touch(&n->buffers, &step->out[i], INT_MAX);
+    if (bytes > n->aside_bytes)
+        n->aside_bytes = bytes;
+}
+
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
 {
-    struct net_list *list = &n->list[e->list];
-    struct tune_choice choice = {0};
     struct infer_error why;
-    struct net_op *op;
+    struct plan_step *step;
     int rc;
 
     why.text[0] = '\0';
     describe(n, e);
     /* Reasons are put together only when they are needed: that takes longer
      * than all checks. */
-    choice.row = choose(n, e, &e->p, NULL);
-    if (!choice.row) {
+    const struct kern_row *rule = choose(n, e, &e->p, NULL);
+    if (!rule) {
         (void)choose(n, e, &e->p, &why);
         return no_row(n, e, &why, err);
     }
-    rc = tune(n, e, err, &choice);
-    if (rc < 0)
-        return rc;
-    op = calloc(1, sizeof(*op));
-    if (!op)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    memcpy(op->in, e->in, sizeof(op->in));
-    memcpy(op->out, e->out, sizeof(op->out));
-    op->node = e->node;
-    op->stage = e->stage;
-    rc =
-        tuner_prepare(&choice, &e->p, &n->options.device->kern, err, &op->exec);
-    op->prepared = rc == 0;
+    step = new_step(e->stage, e->node, err);
+    if (!step)
+        return INFER_EMEMORY;
+    memcpy(step->in, e->in, sizeof step->in);
+    memcpy(step->out, e->out, sizeof step->out);
+    step->side = e->aside;
+    step->choice.row = rule;
+    rc = tune(n, e, err, &step->choice);
     if (rc == 0)
-        rc = append(list, op, err);
+        rc = tuner_prepare(&step->choice, &e->p, &n->options.device->kern, err,
+                           &step->exec);
+    step->prepared = rc == 0;
+    if (rc == 0)
+        rc = plan_append(&n->list[e->list].steps, &n->buffers, step, err);
     if (rc < 0) {
-        if (op->prepared)
-            kern_release(&op->exec);
-        free(op);
+        if (step->prepared)
+            kern_release(&step->exec);
+        free(step);
         return rc;
     }
-    op->aside = e->aside;
-    touch_all(n, e, list->n - 1);
-    if (e->aside)
-        touch_all(n, e, INT_MAX);
-    if (op->exec.workspace > n->workspace_bytes)
-        n->workspace_bytes = op->exec.workspace;
-    if (op->aside && op->exec.workspace > n->aside_bytes)
-        n->aside_bytes = op->exec.workspace;
+    count_workspace(n, step);
     return 0;
 }
 
 int net_emit_transfer(struct net *n, int list, enum net_transfer kind, int node,
                       const struct view *array, struct infer_error *err)
 {
-    struct net_list *l = &n->list[list];
-    struct net_op *op = calloc(1, sizeof(*op));
+    struct plan_step *step = new_step(NET_EXCHANGE, node, err);
     int rc;
 
-    if (!op)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    op->in[0] = *array;
-    op->node = node;
-    op->stage = NET_EXCHANGE;
-    op->transfer = kind;
-    rc = append(l, op, err);
+    if (!step)
+        return INFER_EMEMORY;
+    step->in[0] = *array;
+    step->transfer = kind;
+    rc = plan_append(&n->list[list].steps, &n->buffers, step, err);
     if (rc < 0)
-        free(op);
-    else
-        touch(n, array, l->n - 1);
+        free(step);
     return rc;
 }
 

@@ -45,9 +45,9 @@ static int last_writer(const struct net *n, int list, int buffer, int64_t from,
 {
     int last = -1;
 
-    for (int i = 0; i < n->list[list].n; i++)
+    for (int i = 0; i < n->list[list].steps.n; i++)
         for (int k = 0; k < KERN_MAX_OUT; k++)
-            if (writes(&n->list[list].op[i]->out[k], buffer, from, to))
+            if (writes(&n->list[list].steps.at[i]->out[k], buffer, from, to))
                 last = i;
     return last;
 }
@@ -57,7 +57,7 @@ static int last_writer(const struct net *n, int list, int buffer, int64_t from,
 /* Operations to be put into a list, each behind one of its launches. */
 struct insertions {
     struct {
-        struct net_op *op;
+        struct plan_step *op;
         int behind;
     } * item;
     int n;
@@ -66,7 +66,7 @@ struct insertions {
 static int insert(struct insertions *ins, int behind, enum net_transfer kind,
                   struct view array, struct infer_error *err)
 {
-    struct net_op *op = calloc(1, sizeof(*op));
+    struct plan_step *op = calloc(1, sizeof(*op));
     void *more = realloc(ins->item, ((size_t)ins->n + 1) * sizeof(*ins->item));
 
     if (more)
@@ -104,22 +104,21 @@ static int insert_range(struct net *n, struct insertions *ins, int behind,
 static int merge(struct net_list *list, struct insertions *ins,
                  struct infer_error *err)
 {
-    const int total = list->n + ins->n;
-    struct net_op **op = malloc(((size_t)total + 1) * sizeof(*op));
+    const int total = list->steps.n + ins->n;
+    struct plan_step **op = malloc(((size_t)total + 1) * sizeof(*op));
     int at = 0;
 
     if (!op)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    for (int i = -1; i < list->n; i++) {
+    for (int i = -1; i < list->steps.n; i++) {
         if (i >= 0)
-            op[at++] = list->op[i];
+            op[at++] = list->steps.at[i];
         for (int k = 0; k < ins->n; k++)
             if (ins->item[k].behind == i)
                 op[at++] = ins->item[k].op;
     }
-    free(list->op);
-    list->op = op;
-    list->n = list->capacity = total;
+    free(list->steps.at);
+    list->steps = (struct plan_steps){.at = op, .n = total, .capacity = total};
     ins->n = 0; /* they belong to the list now */
     return 0;
 }
@@ -220,7 +219,7 @@ static int join(struct net *n, int list, struct insertions *ins,
 {
     const struct view none = {.buffer = 0};
 
-    return insert(ins, n->list[list].n - 1, NET_JOIN, none, err);
+    return insert(ins, n->list[list].steps.n - 1, NET_JOIN, none, err);
 }
 
 /* ---- lists --------------------------------------------------------- */
@@ -278,7 +277,7 @@ int net_add_exchange(struct net *n, struct infer_error *err)
     return rc;
 }
 
-int net_transfer(struct net *n, const struct net_op *op,
+int net_transfer(struct net *n, const struct plan_step *op,
                  struct infer_error *err)
 {
     struct exchange *x = n->options.exchange;

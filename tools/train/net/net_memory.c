@@ -42,62 +42,17 @@ static int allocate_zeroed(struct net *n, size_t bytes, struct infer_error *err,
     return rc;
 }
 
-/* Offsets of the buffers of one list; *total: bytes that they need. */
-static int place_list(struct net *n, enum net_home home, size_t *total,
-                      struct infer_error *err)
-{
-    struct arena_item *item = calloc((size_t)n->n_buffers + 1, sizeof(*item));
-    int count = 0, rc;
-
-    if (!item)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    for (int i = 0; i < n->n_buffers; i++) {
-        const struct net_buffer *b = &n->buffer[i];
-
-        if (b->home == home && b->last >= 0)
-            item[count++] = (struct arena_item){
-                .bytes = b->bytes, .first = b->first, .last = b->last};
-    }
-    rc = arena_place(item, count, !n->options.keep, err, total);
-    count = 0;
-    for (int i = 0; rc == 0 && i < n->n_buffers; i++)
-        if (n->buffer[i].home == home && n->buffer[i].last >= 0)
-            n->buffer[i].offset = item[count++].offset;
-    free(item);
-    return rc;
-}
-
-/* Offsets one behind the other. */
-static int place_fixed(struct net *n, struct infer_error *err)
-{
-    size_t at = 0;
-
-    for (int i = 0; i < n->n_buffers; i++) {
-        struct net_buffer *b = &n->buffer[i];
-
-        if (b->home != NET_FIXED)
-            continue;
-        b->offset = at;
-        if (!checked_add(at, b->bytes, &at) ||
-            !checked_add(at, ARENA_ALIGN - 1, &at))
-            return error_set(err, INFER_EMEMORY,
-                             "the network needs more memory than there is");
-        at = at / ARENA_ALIGN * ARENA_ALIGN;
-    }
-    n->fixed_bytes = at;
-    return 0;
-}
-
 static int allocate_all(struct net *n, struct infer_error *err)
 {
     size_t train = 0, eval = 0;
     void *memory;
-    int rc = place_list(n, NET_TRAIN, &train, err);
+    const bool reuse = !n->options.keep;
+    int rc = plan_place(&n->buffers, 1u << NET_TRAIN, reuse, err, &train, NULL);
 
     if (rc == 0)
-        rc = place_list(n, NET_EVAL, &eval, err);
+        rc = plan_place(&n->buffers, 1u << NET_EVAL, reuse, err, &eval, NULL);
     if (rc == 0)
-        rc = place_fixed(n, err);
+        rc = plan_place_in_row(&n->buffers, NET_FIXED, err, &n->fixed_bytes);
     n->arena_bytes = train > eval ? train : eval;
     if (rc == 0)
         rc = allocate(n, n->arena_bytes, err, &n->arena);
@@ -110,7 +65,7 @@ static int allocate_all(struct net *n, struct infer_error *err)
         const size_t bytes = home == NET_FIXED ? n->fixed_bytes
                              : n->flat[home] < 0
                                  ? 0
-                                 : n->buffer[n->flat[home]].bytes;
+                                 : n->buffers.at[n->flat[home]].bytes;
 
         rc = allocate_zeroed(n, bytes, err, &memory);
         n->base[home] = memory;
@@ -120,14 +75,14 @@ static int allocate_all(struct net *n, struct infer_error *err)
 
 void *net_at(const struct net *n, const struct view *v)
 {
-    const struct net_buffer *b = &n->buffer[v->buffer];
+    const struct plan_buffer *b = &n->buffers.at[v->buffer];
 
-    return n->base[b->home] + b->offset +
+    return n->base[b->memory] + b->offset +
            v->offset * (int64_t)infer_dtype_size(v->t.dtype);
 }
 
 /* Memory for weights that a launch wants packed. */
-static int bind_packed(struct net *n, struct net_op *op,
+static int bind_packed(struct net *n, struct plan_step *op,
                        struct infer_error *err)
 {
     for (int i = 0; i < op->exec.problem.n_in; i++) {
@@ -135,16 +90,16 @@ static int bind_packed(struct net *n, struct net_op *op,
 
         if (op->exec.packed[i] == 0)
             continue;
-        rc = allocate(n, op->exec.packed[i], err, &op->packed[i]);
+        rc = allocate(n, op->exec.packed[i], err, &op->repacked[i]);
         if (rc < 0)
             return rc;
         n->packed_bytes += op->exec.packed[i];
-        op->args.in[i] = op->packed[i];
+        op->args.in[i] = op->repacked[i];
     }
     return 0;
 }
 
-static int bind(struct net *n, struct net_op *op, struct infer_error *err)
+static int bind(struct net *n, struct plan_step *op, struct infer_error *err)
 {
     for (int i = 0; i < KERN_MAX_IN; i++)
         if (op->in[i].t.dtype != INFER_NONE)
@@ -185,7 +140,7 @@ int net_place(struct net *n, struct infer_error *err)
     int rc = allocate_all(n, err);
 
     for (int l = 0; l < NET_LISTS; l++)
-        for (int i = 0; rc == 0 && i < n->list[l].n; i++)
-            rc = bind(n, n->list[l].op[i], err);
+        for (int i = 0; rc == 0 && i < n->list[l].steps.n; i++)
+            rc = bind(n, n->list[l].steps.at[i], err);
     return rc < 0 ? rc : upload_constants(n, err);
 }

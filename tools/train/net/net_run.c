@@ -9,14 +9,14 @@
 
 #include "kernels/base/error.h"
 
-static const char *node_name(const struct net *n, const struct net_op *op)
+static const char *node_name(const struct net *n, const struct plan_step *op)
 {
     if (op->node < 0 || !n->g->node[op->node].name)
         return net_stage_names[op->stage];
     return n->g->node[op->node].name;
 }
 
-static int launch(struct net *n, const struct net_op *op,
+static int launch(struct net *n, const struct plan_step *op,
                   struct infer_error *err)
 {
     const struct kern_exec *e = &op->exec;
@@ -25,8 +25,9 @@ static int launch(struct net *n, const struct net_op *op,
     if (op->transfer != NET_NO_TRANSFER)
         return net_transfer(n, op, err);
     for (int i = 0; rc == 0 && i < e->problem.n_in; i++)
-        if (op->packed[i])
-            rc = e->row->pack(e, i, net_at(n, &op->in[i]), op->packed[i], err);
+        if (op->repacked[i])
+            rc =
+                e->row->pack(e, i, net_at(n, &op->in[i]), op->repacked[i], err);
     if (rc == 0)
         rc = device_launch(n->options.device, e, &op->args, err);
     if (rc < 0)
@@ -35,11 +36,11 @@ static int launch(struct net *n, const struct net_op *op,
 }
 
 /* Beside what follows in the list. */
-static int launch_aside(struct net *n, const struct net_op *op,
+static int launch_aside(struct net *n, const struct plan_step *op,
                         struct infer_error *err)
 {
     const struct device *d = n->options.device;
-    struct net_op copy = *op;
+    struct plan_step copy = *op;
     int rc = d->ops->branch(d, err, &copy.args.stream);
 
     copy.args.workspace = n->aside;
@@ -56,16 +57,16 @@ static int launch_all(struct net *n, const struct net_list *l,
     bool aside = false;
     int rc = 0;
 
-    for (int i = 0; rc == 0 && i < l->n; i++) {
-        const struct net_op *op = l->op[i];
+    for (int i = 0; rc == 0 && i < l->steps.n; i++) {
+        const struct plan_step *op = l->steps.at[i];
 
         if (aside && op->transfer != NET_NO_TRANSFER && op->node < 0) {
             rc = d->ops->rejoin(d, err);
             aside = false;
         }
         if (rc == 0)
-            rc = op->aside ? launch_aside(n, op, err) : launch(n, op, err);
-        aside = aside || op->aside;
+            rc = op->side ? launch_aside(n, op, err) : launch(n, op, err);
+        aside = aside || op->side;
     }
     if (aside) {
         const int joined = d->ops->rejoin(d, rc == 0 ? err : NULL);
@@ -128,8 +129,9 @@ static int run(struct net *n, enum net_list_name which, struct infer_error *err)
 {
     struct net_list *l = &n->list[which];
 
-    return l->n == 0 ? 0
-                     : run_recorded(n, &which, 1, &l->runs, &l->recorded, err);
+    return l->steps.n == 0
+               ? 0
+               : run_recorded(n, &which, 1, &l->runs, &l->recorded, err);
 }
 
 /* ---- steps --------------------------------------------------------- */
@@ -205,9 +207,9 @@ int net_first_use(const struct net *n, int param)
     const struct view w = net_param_view(n, param, NET_WEIGHTS);
     const struct net_list *l = &n->list[NET_LIST_TRAIN];
 
-    for (int i = 0; i < l->n; i++)
-        for (int k = 0; k < l->op[i]->exec.problem.n_in; k++) {
-            const struct view *v = &l->op[i]->in[k];
+    for (int i = 0; i < l->steps.n; i++)
+        for (int k = 0; k < l->steps.at[i]->exec.problem.n_in; k++) {
+            const struct view *v = &l->steps.at[i]->in[k];
 
             if (v->t.dtype != INFER_NONE && v->buffer == w.buffer &&
                 v->offset == w.offset)
@@ -221,8 +223,9 @@ int net_train_loss(struct net *n, int from, struct infer_error *err)
     const struct net_list *l = &n->list[NET_LIST_TRAIN];
     int rc = 0;
 
-    for (int i = from; rc == 0 && i < l->n && l->op[i]->stage <= NET_LOSS; i++)
-        rc = launch(n, l->op[i], err);
+    for (int i = from;
+         rc == 0 && i < l->steps.n && l->steps.at[i]->stage <= NET_LOSS; i++)
+        rc = launch(n, l->steps.at[i], err);
     return rc;
 }
 
@@ -287,7 +290,7 @@ int net_write_state(struct net *n, const float *in, struct infer_error *err)
 
 size_t net_flat_bytes(const struct net *n, enum net_home home)
 {
-    return n->flat[home] < 0 ? 0 : n->buffer[n->flat[home]].bytes;
+    return n->flat[home] < 0 ? 0 : n->buffers.at[n->flat[home]].bytes;
 }
 
 /* Elements of a parameter, k, c, window, from the order of the host to that of
@@ -386,7 +389,7 @@ int net_refresh_half(struct net *n, struct infer_error *err)
 {
     int rc = 0;
 
-    if (n->list[NET_LIST_HALF].n == 0)
+    if (n->list[NET_LIST_HALF].steps.n == 0)
         return 0;
     rc = net_begin(n, err);
     if (rc == 0)
@@ -421,46 +424,19 @@ static double seconds_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int time_marked(struct net *n, struct net_list *l,
+static int launch_step(void *user, struct plan_step *step,
                        struct infer_error *err)
 {
-    const struct device *d = n->options.device;
-    int i, rc = net_begin(n, err);
-
-    if (rc == 0)
-        rc = d->ops->mark(d, 0, err);
-    for (i = 0; rc == 0 && i < l->n; i++) {
-        rc = launch(n, l->op[i], err);
-        if (rc == 0)
-            rc = d->ops->mark(d, i + 1, err);
-    }
-    if (rc == 0)
-        rc = net_end(n, err);
-    for (i = 0; rc == 0 && i < l->n; i++) {
-        double seconds = 0;
-
-        rc = d->ops->elapsed(d, i + 1, err, &seconds);
-        l->op[i]->seconds += seconds;
-        l->op[i]->runs++;
-    }
-    return rc;
+    return launch(user, step, err);
 }
 
 int net_time(struct net *n, enum net_list_name list, struct infer_error *err)
 {
-    struct net_list *l = &n->list[list];
-    int rc = 0;
+    const struct device *d = n->options.device;
+    const struct plan_steps *s = &n->list[list].steps;
+    const int rc = d->ops->mark ? net_begin(n, err) : 0;
 
-    if (n->options.device->ops->mark)
-        return time_marked(n, l, err);
-    for (int i = 0; rc == 0 && i < l->n; i++) {
-        const double start = seconds_now();
-
-        rc = launch(n, l->op[i], err);
-        l->op[i]->seconds += seconds_now() - start;
-        l->op[i]->runs++;
-    }
-    return rc;
+    return rc < 0 ? rc : plan_time(d, s->at, s->n, launch_step, n, err);
 }
 
 int net_time_steps(struct net *n, int count, double *seconds,
