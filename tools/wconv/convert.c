@@ -92,8 +92,8 @@ static const char *const filters[] = {"bilinear", "nearest", "bicubic", NULL};
 
 static const struct cli_option options[] = {
     {"output", 'o', CLI_TEXT, "FILE", "the model file to write", TO(out)},
-    {"from", 0, CLI_TEXT, "FORMAT",
-     "auto, onnx, pytorch, safetensors, npz or keras", TO(weights.from)},
+    {"from", 0, CLI_TEXT, "FORMAT", "auto, or a name of --list-formats",
+     TO(weights.from)},
     {"arch", 0, CLI_TEXT, "FILE|NAME", "architecture for bare weights",
      TO(weights.arch)},
     {"src-layout", 0, CLI_WORD, "LAYOUT",
