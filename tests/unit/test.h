@@ -11,6 +11,6 @@
 #include <cmocka.h>
 
 /* A case that takes no state: TEST(name) { ... } */
-#define TEST(name) static void name(void **state __attribute__((unused)))
+#define TEST(name) static void name(void **unused_ __attribute__((unused)))
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ways back of the reference, in double precision.  With a fixed random g,
- * L(x) = <g, fprop(x)>; what a dgrad row makes of dy = g has to be the slope of
- * L in every element, by central differences, and for linear operations
- * <g, fprop(v)> = <dgrad(g), v> for any v.
+ * The backward passes of the reference, in double precision.  With a fixed
+ * random g, L(x) = <g, fprop(x)>; what a dgrad row makes of dy = g has to be
+ * the slope of L in every element, by central differences, and for linear
+ * operations <g, fprop(v)> = <dgrad(g), v> for any v.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static double dot(const struct kern_tensor *t, const double *a, const double *b)
     return sum;
 }
 
-/* <g, output 0> of a way forwards. */
+/* <g, output 0> of a forward pass. */
 static double loss(struct run *f, const double *g)
 {
     launch(f);
@@ -204,21 +204,19 @@ static void check_conv(const struct conv_case *c)
     free(w);
 }
 
-static void test_conv(void **unused)
+TEST(test_conv)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof(convs) / sizeof(convs[0]); i++)
         check_conv(&convs[i]);
 }
 
-/* What is there already is added to, in its own memory. */
-static void test_accumulate(void **unused)
+/* An existing gradient is added to, in place. */
+TEST(test_accumulate)
 {
     struct run *w = new_run(KERN_CONV_WGRAD);
     const struct conv_case *c = &convs[0];
     double once[MAX];
 
-    (void)unused;
     w->p.attr.conv = c->attr;
     input(w, 0, c->rank, c->x);
     input(w, 1, c->rank, c->y);
@@ -234,6 +232,30 @@ static void test_accumulate(void **unused)
     free(w);
 }
 
+/* What a dgrad takes beside dy: the input and the output of the forward pass.
+ */
+enum { DY, DY_AND_X, DY_AND_Y };
+
+/* Checks dx of b, with a random dy, against the slope of f.  Frees both. */
+static void check_dgrad(struct run *f, struct run *b, int takes)
+{
+    double g[MAX];
+
+    for (int i = 0; i < MAX; i++)
+        g[i] = real();
+    launch(f);
+    copy(b, 0, &f->p.out[0], g);
+    if (takes == DY_AND_X)
+        copy(b, 1, &f->p.in[0], f->in[0]);
+    if (takes == DY_AND_Y)
+        copy(b, 2, &f->p.out[0], f->out[0]);
+    like(b, 0, &f->p.in[0]);
+    launch(b);
+    expect_slope(f, 0, g, b->out[0]);
+    free(f);
+    free(b);
+}
+
 /* ---- pooling, reductions ------------------------------------------- */
 
 static void check_pool(enum kern_pool_kind kind, bool include_pad, int64_t q)
@@ -246,37 +268,25 @@ static void check_pool(enum kern_pool_kind kind, bool include_pad, int64_t q)
                                    .pad_begin = {1, 0},
                                    .pad_end = {0, 1}};
     struct run *f = new_run(KERN_POOL_FPROP), *b = new_run(KERN_POOL_DGRAD);
-    double g[MAX];
 
     f->p.attr.pool = b->p.attr.pool = attr;
     input(f, 0, DIMS(2, 2, 6, 6));
     output(f, 0, DIMS(2, 2, 3, q));
-    for (int i = 0; i < MAX; i++)
-        g[i] = real();
-    copy(b, 0, &f->p.out[0], g);
-    if (kind == KERN_POOL_MAX)
-        copy(b, 1, &f->p.in[0], f->in[0]);
-    like(b, 0, &f->p.in[0]);
-    launch(b);
-    expect_slope(f, 0, g, b->out[0]);
-    free(f);
-    free(b);
+    check_dgrad(f, b, kind == KERN_POOL_MAX ? DY_AND_X : DY);
 }
 
-static void test_pool(void **unused)
+TEST(test_pool)
 {
-    (void)unused;
     check_pool(KERN_POOL_MAX, false, 3);
     check_pool(KERN_POOL_AVERAGE, false, 3);
     check_pool(KERN_POOL_AVERAGE, true, 3);
 }
 
-/* Of equal elements the first takes it all. */
-static void test_pool_ties(void **unused)
+/* The first of equal elements takes the whole gradient. */
+TEST(test_pool_ties)
 {
     struct run *b = new_run(KERN_POOL_DGRAD);
 
-    (void)unused;
     b->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_MAX,
                                         .window = {2, 2},
                                         .stride = {2, 2},
@@ -293,30 +303,19 @@ static void test_pool_ties(void **unused)
     free(b);
 }
 
-static void test_reduce(void **unused)
+TEST(test_reduce)
 {
     static const enum kern_reduce_kind kinds[] = {
         KERN_REDUCE_MEAN, KERN_REDUCE_SUM, KERN_REDUCE_MAX,
         KERN_REDUCE_MIN,  KERN_REDUCE_L1,  KERN_REDUCE_L2};
 
-    (void)unused;
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         struct run *f = new_run(KERN_REDUCE), *b = new_run(KERN_REDUCE_DGRAD);
-        double g[MAX];
         f->p.attr.reduce.kind = b->p.attr.reduce.kind = kinds[k];
         f->p.attr.reduce.axes = b->p.attr.reduce.axes = 5;
         input(f, 0, DIMS(3, 2, 4, 2));
         output(f, 0, DIMS(1, 2, 1, 2));
-        for (int i = 0; i < MAX; i++)
-            g[i] = real();
-        copy(b, 0, &f->p.out[0], g);
-        if (k > 1)
-            copy(b, 1, &f->p.in[0], f->in[0]);
-        like(b, 0, &f->p.in[0]);
-        launch(b);
-        expect_slope(f, 0, g, b->out[0]);
-        free(f);
-        free(b);
+        check_dgrad(f, b, k > 1 ? DY_AND_X : DY);
     }
 }
 
@@ -334,59 +333,37 @@ static double argument(enum kern_unary_kind kind, int i)
 static void check_unary(enum kern_unary_kind kind, bool by_y)
 {
     const struct kern_unary attr = {kind, kind == KERN_CLIP ? -1 : 0.7f, 0.45f};
-    struct run *f = new_run(KERN_UNARY), *b = new_run(KERN_UNARY_DGRAD);
-    double g[MAX];
+    struct run *f, *b;
 
-    if (by_y && !kern_unary_grad_from_output(&attr)) {
-        free(f);
-        free(b);
+    if (by_y && !kern_unary_grad_from_output(&attr))
         return;
-    }
+    f = new_run(KERN_UNARY);
+    b = new_run(KERN_UNARY_DGRAD);
     f->p.attr.unary = b->p.attr.unary = attr;
     input(f, 0, DIMS(12));
     output(f, 0, DIMS(12));
     for (int i = 0; i < 12; i++)
         f->in[0][i] = argument(kind, i);
-    for (int i = 0; i < MAX; i++)
-        g[i] = real();
-    launch(f);
-    copy(b, 0, &f->p.out[0], g);
-    copy(b, by_y ? 2 : 1, &f->p.in[0], by_y ? f->out[0] : f->in[0]);
-    like(b, 0, &f->p.in[0]);
-    launch(b);
-    expect_slope(f, 0, g, b->out[0]);
-    free(f);
-    free(b);
+    check_dgrad(f, b, by_y ? DY_AND_Y : DY_AND_X);
 }
 
-static void test_unary(void **unused)
+TEST(test_unary)
 {
-    (void)unused;
     for (int kind = 0; kind < KERN_UNARY_COUNT; kind++) {
         check_unary((enum kern_unary_kind)kind, false);
         check_unary((enum kern_unary_kind)kind, true);
     }
 }
 
-static void test_lrn(void **unused)
+TEST(test_lrn)
 {
     struct run *f = new_run(KERN_LRN), *b = new_run(KERN_LRN_DGRAD);
-    double g[MAX];
 
-    (void)unused;
     f->p.attr.lrn = b->p.attr.lrn =
         (struct kern_lrn){.size = 4, .alpha = 0.8f, .beta = 0.75f, .bias = 1};
     input(f, 0, DIMS(2, 7, 3));
     output(f, 0, DIMS(2, 7, 3));
-    for (int i = 0; i < MAX; i++)
-        g[i] = real();
-    copy(b, 0, &f->p.out[0], g);
-    copy(b, 1, &f->p.in[0], f->in[0]);
-    like(b, 0, &f->p.in[0]);
-    launch(b);
-    expect_slope(f, 0, g, b->out[0]);
-    free(f);
-    free(b);
+    check_dgrad(f, b, DY_AND_X);
 }
 
 /* ---- PReLU, layer and group norm, resizing ------------------------- */
@@ -411,8 +388,9 @@ static void sum_to(const struct kern_tensor *x, const double *d,
     }
 }
 
-/* f has x and an operand of which the way back makes an element each; the
- * operand is looked at as a tensor of dims that broadcast to x. */
+/* f takes x and an operand.  The dgrad gives one gradient per element of x for
+ * the operand too; sum_to() reduces them to the shape of *operand, which
+ * broadcasts to x. */
 static void check_pair(struct run *f, struct run *b,
                        const struct kern_tensor *operand)
 {
@@ -432,7 +410,7 @@ static void check_pair(struct run *f, struct run *b,
         sum_to(&f->p.in[0], b->out[1], operand, sum);
         expect_slope(f, 1, g, sum);
     }
-    /* What is there already is added to. */
+    /* An existing gradient is added to. */
     memcpy(sum, b->out[0], sizeof(sum));
     copy(b, 3, &b->p.out[0], g);
     launch(b);
@@ -442,11 +420,10 @@ static void check_pair(struct run *f, struct run *b,
     free(b);
 }
 
-static void test_prelu(void **unused)
+TEST(test_prelu)
 {
     struct run *f = new_run(KERN_PRELU), *b = new_run(KERN_PRELU_DGRAD);
 
-    (void)unused;
     input(f, 0, DIMS(2, 3, 2, 4));
     input(f, 1, DIMS(3, 1, 1));
     output(f, 0, DIMS(2, 3, 2, 4));
@@ -484,9 +461,8 @@ static void check_group_norm(int groups, bool scale)
     check_pair(f, b, scale ? &channels : NULL);
 }
 
-static void test_norms(void **unused)
+TEST(test_norms)
 {
-    (void)unused;
     for (int i = 0; i < 4; i++)
         check_layer_norm(i & 1, i & 2);
     check_group_norm(1, true);
@@ -525,9 +501,8 @@ static void check_resize(enum kern_resize_mode mode,
     free(b);
 }
 
-static void test_resize(void **unused)
+TEST(test_resize)
 {
-    (void)unused;
     check_resize(KERN_NEAREST, KERN_ASYMMETRIC, false, 8, 10);
     check_resize(KERN_BILINEAR, KERN_HALF_PIXEL, false, 8, 7);
     check_resize(KERN_BILINEAR, KERN_ALIGN_CORNERS, false, 7, 9);
@@ -537,7 +512,7 @@ static void test_resize(void **unused)
 
 /* ---- batch norm ---------------------------------------------------- */
 
-/* by_sign: the way back sees a bit an element of y instead of y. */
+/* by_sign: the dgrad takes a bit mask of y > 0 instead of y. */
 static void check_batch_norm(struct kern_unary act, bool by_sign)
 {
     struct run *f = new_run(KERN_BATCH_NORM_TRAIN);
@@ -584,9 +559,8 @@ static void check_batch_norm(struct kern_unary act, bool by_sign)
     free(b);
 }
 
-static void test_batch_norm(void **unused)
+TEST(test_batch_norm)
 {
-    (void)unused;
     check_batch_norm((struct kern_unary){KERN_IDENTITY, 0, 0}, false);
     check_batch_norm((struct kern_unary){KERN_RELU, 0, 0}, false);
     check_batch_norm((struct kern_unary){KERN_RELU, 0, 0}, true);
@@ -595,11 +569,10 @@ static void test_batch_norm(void **unused)
 }
 
 /* Running statistics: momentum, and n - 1 below the variance. */
-static void test_running(void **unused)
+TEST(test_running)
 {
     struct run *f = new_run(KERN_BATCH_NORM_TRAIN);
 
-    (void)unused;
     f->p.attr.norm.momentum = 0.25f;
     input(f, 0, DIMS(4, 1));
     for (int i = 1; i <= 4; i++)
@@ -621,13 +594,12 @@ static void test_running(void **unused)
 
 /* ---- loss ---------------------------------------------------------- */
 
-static void test_cross_entropy(void **unused)
+TEST(test_cross_entropy)
 {
     static const int32_t label[4] = {2, 0, -1, 4};
     struct run *f = new_run(KERN_CROSS_ENTROPY);
     double gradient[MAX], ones[MAX];
 
-    (void)unused;
     f->p.attr.cross_entropy.smoothing = 0.1f;
     f->p.attr.cross_entropy.scale = 1;
     input(f, 0, DIMS(4, 5));
@@ -651,7 +623,7 @@ static void test_cross_entropy(void **unused)
 /* ---- dropout ------------------------------------------------------- */
 
 /* Known answers of Random123. */
-static void test_philox(void **unused)
+TEST(test_philox)
 {
     static const uint32_t zero[4] = {0, 0, 0, 0};
     static const uint32_t ones[4] = {~0u, ~0u, ~0u, ~0u};
@@ -660,7 +632,6 @@ static void test_philox(void **unused)
     static const uint32_t of_ones[4] = {0x408f276d, 0x41c83b0e, 0xa20bc7c6,
                                         0x6d5451fd};
 
-    (void)unused;
     const struct philox_words a = philox(zero, 0);
     const struct philox_words b = philox(ones, ~(uint64_t)0);
     for (int i = 0; i < 4; i++) {
@@ -671,14 +642,13 @@ static void test_philox(void **unused)
 
 /* The same mask in any layout and another one for every offset; what is kept
  * grows so that the mean stays. */
-static void test_dropout(void **unused)
+TEST(test_dropout)
 {
     uint64_t random[2] = {42, 7};
     struct run *a = new_run(KERN_DROPOUT);
     double first[MAX];
     int kept = 0, moved = 0;
 
-    (void)unused;
     a->p.attr.dropout.ratio = 0.25f;
     input(a, 0, DIMS(4, 16, 4, 4));
     output(a, 0, DIMS(4, 16, 4, 4));

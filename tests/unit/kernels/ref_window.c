@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The window operations and products of the reference, and the batch norm that
- * a convolution's moments are for.  The expected values were computed with
+/* Window operations and products of the reference, and batch norm on the
+ * partial statistics of a convolution.  The expected values were computed with
  * PyTorch from the same inputs. */
 #include "kernels/input_scale.h"
 #include "tests/unit/kernels/ref_case.h"
@@ -128,52 +128,45 @@ TEST(test_matmul)
     REF_EXPECT(c, e, 2, 2, 2, 2);
 }
 
-TEST(test_pool_max)
+/* A pool over 5x5 pixels (or fewer), with the same numbers in both dimensions.
+ */
+static struct ref_case *new_pool(enum kern_pool_kind kind, int window,
+                                 int stride, int dilation, int pad)
 {
-    static const float e[] = {1, 1.25f, 1.25f, 1, 1, 1.25f, 0.75f, 1, 0.5f};
     struct ref_case *c = ref_new(KERN_POOL_FPROP);
 
     ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
-    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_MAX,
-                                        .count_include_pad = false,
-                                        .window = {3, 3},
-                                        .stride = {2, 2},
-                                        .dilation = {1, 1},
-                                        .pad_begin = {1, 1},
-                                        .pad_end = {1, 1}};
+    c->p.attr.pool = (struct kern_pool){.kind = kind,
+                                        .window = {window, window},
+                                        .stride = {stride, stride},
+                                        .dilation = {dilation, dilation},
+                                        .pad_begin = {pad, pad},
+                                        .pad_end = {pad, pad}};
+    return c;
+}
+
+TEST(test_pool_max)
+{
+    static const float e[] = {1, 1.25f, 1.25f, 1, 1, 1.25f, 0.75f, 1, 0.5f};
+    struct ref_case *c = new_pool(KERN_POOL_MAX, 3, 2, 1, 1);
+
     REF_EXPECT(c, e, 1, 1, 3, 3);
 }
 
 TEST(test_pool_max_ceil)
 {
     static const float e[] = {1, 1.25f, 0.25f, 1, 0.75f, 0.5f};
-    struct ref_case *c = ref_new(KERN_POOL_FPROP);
+    struct ref_case *c = new_pool(KERN_POOL_MAX, 2, 2, 1, 0);
 
-    ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
     c->p.in[0].dim[3] = 4;
-    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_MAX,
-                                        .count_include_pad = false,
-                                        .window = {2, 2},
-                                        .stride = {2, 2},
-                                        .dilation = {1, 1},
-                                        .pad_begin = {0, 0},
-                                        .pad_end = {0, 0}};
     REF_EXPECT(c, e, 1, 1, 3, 2);
 }
 
 TEST(test_pool_max_dilation)
 {
     static const float e[] = {0.5f, 1.25f, 1.25f, 1, 1, 1, 0.75f, 0.5f, 1.25f};
-    struct ref_case *c = ref_new(KERN_POOL_FPROP);
+    struct ref_case *c = new_pool(KERN_POOL_MAX, 2, 1, 2, 0);
 
-    ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
-    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_MAX,
-                                        .count_include_pad = false,
-                                        .window = {2, 2},
-                                        .stride = {1, 1},
-                                        .dilation = {2, 2},
-                                        .pad_begin = {0, 0},
-                                        .pad_end = {0, 0}};
     REF_EXPECT(c, e, 1, 1, 3, 3);
 }
 
@@ -182,16 +175,8 @@ TEST(test_pool_average)
     static const float e[] = {
         -0.125f,       0.20833333f, 0.3125f, -0.29166667f, -0.11111111f,
         -0.083333333f, 0,           -0.125f, -0.25f};
-    struct ref_case *c = ref_new(KERN_POOL_FPROP);
+    struct ref_case *c = new_pool(KERN_POOL_AVERAGE, 3, 2, 1, 1);
 
-    ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
-    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_AVERAGE,
-                                        .count_include_pad = false,
-                                        .window = {3, 3},
-                                        .stride = {2, 2},
-                                        .dilation = {1, 1},
-                                        .pad_begin = {1, 1},
-                                        .pad_end = {1, 1}};
     REF_EXPECT(c, e, 1, 1, 3, 3);
 }
 
@@ -200,16 +185,9 @@ TEST(test_pool_average_pad)
     static const float e[] = {
         -0.055555556f, 0.13888889f, 0.13888889f,   -0.19444444f, -0.11111111f,
         -0.055555556f, 0,           -0.083333333f, -0.11111111f};
-    struct ref_case *c = ref_new(KERN_POOL_FPROP);
+    struct ref_case *c = new_pool(KERN_POOL_AVERAGE, 3, 2, 1, 1);
 
-    ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
-    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_AVERAGE,
-                                        .count_include_pad = true,
-                                        .window = {3, 3},
-                                        .stride = {2, 2},
-                                        .dilation = {1, 1},
-                                        .pad_begin = {1, 1},
-                                        .pad_end = {1, 1}};
+    c->p.attr.pool.count_include_pad = true;
     REF_EXPECT(c, e, 1, 1, 3, 3);
 }
 
@@ -218,18 +196,11 @@ TEST(test_pool_average_ceil)
     static const float e[] = {-0.055555556f, 0.13888889f,  0.041666667f,
                               -0.19444444f,  -0.11111111f, -0.25f,
                               -0.083333333f, 0.041666667f, 0};
-    struct ref_case *c = ref_new(KERN_POOL_FPROP);
+    struct ref_case *c = new_pool(KERN_POOL_AVERAGE, 3, 2, 1, 1);
 
-    ref_ramp(c, 0, 7, 11, DIMS(1, 1, 5, 5));
     c->p.in[0].dim[3] = 4;
     c->p.in[0].dim[2] = 4;
-    c->p.attr.pool = (struct kern_pool){.kind = KERN_POOL_AVERAGE,
-                                        .count_include_pad = true,
-                                        .window = {3, 3},
-                                        .stride = {2, 2},
-                                        .dilation = {1, 1},
-                                        .pad_begin = {1, 1},
-                                        .pad_end = {1, 1}};
+    c->p.attr.pool.count_include_pad = true;
     REF_EXPECT(c, e, 1, 1, 3, 3);
 }
 
@@ -238,7 +209,7 @@ TEST(test_epilogue_order)
 {
     static const float x[] = {1, 2}, w[] = {1, 1, -1, -1}, bias[] = {1, -1};
     static const float r[] = {-5, 5};
-    static const float inside[] = {0, 1}, behind[] = {-1, 5};
+    static const float inside[] = {0, 1}, after[] = {-1, 5};
 
     for (int last = 0; last < 2; last++) {
         struct ref_case *c = ref_new(KERN_DENSE_FPROP);
@@ -248,7 +219,7 @@ TEST(test_epilogue_order)
         ref_in(c, 3, r, DIMS(1, 2));
         c->p.epilogue.act.kind = KERN_RELU;
         c->p.epilogue.residual_last = last == 1;
-        ref_expect(c, last ? behind : inside, 2, DIMS(1, 2));
+        ref_expect(c, last ? after : inside, 2, DIMS(1, 2));
     }
 }
 
@@ -303,21 +274,21 @@ TEST(test_matmul_vectors)
     free(c);
 }
 
-/* ---- factors ------------------------------------------------------- */
+/* ---- input scale --------------------------------------------------- */
 
-/* Two images of two channels of one pixel and one of padding, windows of two:
- * what the factors make of the input is the input of the sums. */
+/* Two images of two channels, one pixel and one pixel of padding; windows of
+ * two.  The input is scaled before the sums. */
 TEST(test_input_scale)
 {
     static const float x[] = {1, 2, 3, 4}, w[] = {1, 10, 100, 1000};
-    static const float factors[] = {2, 3, 5, -7};
+    static const float scale[] = {2, 3, 5, -7};
     static const float e[] = {6020, 602, -27850, -2785};
     float y[4];
     struct ref_case *c = ref_new(KERN_CONV_FPROP);
 
     ref_in(c, 0, x, DIMS(2, 2, 1));
     ref_in(c, 1, w, DIMS(1, 2, 2));
-    ref_in(c, INPUT_SCALE_IN, factors, DIMS(2, 2, 1));
+    ref_in(c, INPUT_SCALE_IN, scale, DIMS(2, 2, 1));
     c->p.attr.conv = (struct kern_conv){.groups = 1,
                                         .stride = {1},
                                         .dilation = {1},
@@ -333,8 +304,9 @@ TEST(test_input_scale)
 
 /* ---- bn_stats ------------------------------------------------------- */
 
-/* Two channels of 2x2x3 pixels, parts of 8: 1 2 .. 12 and their squares, less
- * 50, which a 1x1 window leaves as they are. */
+/* Two channels of 2x2x3 pixels in blocks of 8: 1 2 .. 12, and their squares
+ * less
+ * 50.  The 1x1 window is the identity. */
 static struct ref_case *make_bn_stats(float *y, float *bn_stats)
 {
     static const float w[] = {1, 0, 0, 1};
@@ -370,8 +342,8 @@ TEST(test_bn_stats)
     ref_refused(c, INFER_EUNSUPPORTED, "no moments of 5 parts");
 }
 
-/* Batch norm makes the same of moments as of what they were taken from. */
-TEST(test_moments_joined)
+/* Batch norm gives the same from partial statistics as from the tensor. */
+TEST(test_bn_stats_joined)
 {
     static const float ones[] = {1, 1}, zeros[] = {0, 0};
     float y[24], bn_stats[8], norm[2][24], mean[2][2], inverse[2][2];
@@ -424,7 +396,7 @@ int main(void)
         cmocka_unit_test(test_matmul_vectors),
         cmocka_unit_test(test_input_scale),
         cmocka_unit_test(test_bn_stats),
-        cmocka_unit_test(test_moments_joined),
+        cmocka_unit_test(test_bn_stats_joined),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
