@@ -2,11 +2,15 @@
 /* checkkern must be able to fail: rows that are wrong in one way each.  The
  * reports that it prints on the way are expected. */
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "kernels/base/error.h"
 #include "tests/checkkern/checkkern.h"
-#include "tests/unit/test.h"
 
 #define N 24
 
@@ -139,14 +143,16 @@ static enum verdict check(const struct kern_row *r, enum kern_unary_kind kind)
     return check_problem(&c, &p);
 }
 
-TEST(test_right)
+static void test_right(void **state)
 {
+    (void)state;
     fault = FAULT_NONE;
     assert_int_equal(check(&row, KERN_IDENTITY), VERDICT_OK);
 }
 
-TEST(test_faults)
+static void test_faults(void **state)
 {
+    (void)state;
     for (int f = FAULT_NONE + 1; f < FAULT_COUNT; f++) {
         fault = (enum fault)f;
         if (check(&row, KERN_IDENTITY) != VERDICT_FAILED)
@@ -156,20 +162,22 @@ TEST(test_faults)
 
 /* A flagged row may differ between runs, within the tolerance: that of 1 x + 0
  * has room for the last bit, a copy has none. */
-TEST(test_unstable_flagged)
+static void test_unstable_flagged(void **state)
 {
     struct kern_row flagged = row;
 
+    (void)state;
     flagged.flags = KERN_NONDETERMINISTIC | KERN_INEXACT;
     fault = FAULT_UNSTABLE;
     assert_int_equal(check(&flagged, KERN_LINEAR), VERDICT_OK);
 }
 
 /* The same row, seed and number are the same problem. */
-TEST(test_replay)
+static void test_replay(void **state)
 {
     struct kern_problem a, b;
 
+    (void)state;
     for (size_t i = 0; i < kern_row_count(); i++)
         for (int k = 0; k < 60; k++) {
             const struct problem_id id = {.seed = 5, .number = k};
@@ -212,8 +220,9 @@ static bool is_met(const struct kern_row *r, struct problem_id id)
  * where it takes several: a quarter of the numbers give one (each has a kind of
  * function, say, and not every row knows all).  Rows of cuDNN need cuDNN to say
  * so. */
-TEST(test_met)
+static void test_met(void **state)
 {
+    (void)state;
     for (size_t i = 0; i < kern_row_count(); i++) {
         const struct kern_row *r = kern_row_at(i);
         struct problem_id id = {.seed = 3};

@@ -326,9 +326,9 @@ TEST(test_json_refused)
     char text[1024];
     size_t i;
 
-    for (i = 0; i < sizeof(bad_graphs) / sizeof(bad_graphs[0]); i++)
+    for (i = 0; i < COUNT(bad_graphs); i++)
         expect_bad(bad_graphs[i].text, bad_graphs[i].says);
-    for (i = 0; i < sizeof(bad_nodes) / sizeof(bad_nodes[0]); i++) {
+    for (i = 0; i < COUNT(bad_nodes); i++) {
         snprintf(text, sizeof(text),
                  "{\"infer\":1,\"inputs\":[{\"name\":\"x\",\"dtype\":\"F32\"}],"
                  "\"nodes\":[%s],\"outputs\":[\"y\"]}",

@@ -82,7 +82,7 @@ TEST(test_accepted)
     };
     size_t i;
 
-    for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+    for (i = 0; i < COUNT(texts); i++)
         expect_ok(texts[i]);
 }
 
@@ -176,7 +176,7 @@ TEST(test_refused)
     };
     size_t i;
 
-    for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+    for (i = 0; i < COUNT(texts); i++)
         expect_refused(texts[i], strlen(texts[i]));
     expect_refused("[\0]", 3);
     expect_refused("\"a\0b\"", 5);
@@ -274,7 +274,7 @@ TEST(test_depth)
     text = nested(64, "{\"a\":", "}");
     expect_ok(text);
     free(text);
-    for (i = 0; i < sizeof(deep) / sizeof(deep[0]); i++) {
+    for (i = 0; i < COUNT(deep); i++) {
         text = nested(deep[i], "[", "]");
         expect_refused(text, strlen(text));
         expect_refused(text, deep[i]);
@@ -365,7 +365,7 @@ TEST(test_duplicates)
     cJSON *json;
     size_t i;
 
-    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (i = 0; i < COUNT(sizes); i++) {
         char *text = object_of(sizes[i], false);
 
         expect_ok(text);

@@ -474,7 +474,7 @@ TEST(test_signed)
     struct infer_error err;
     size_t i;
 
-    for (i = 0; i < sizeof(signed_files) / sizeof(signed_files[0]); i++) {
+    for (i = 0; i < COUNT(signed_files); i++) {
         int status;
 
         write_signed(signed_files[i].header, signed_files[i].data);

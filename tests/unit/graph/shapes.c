@@ -436,7 +436,7 @@ static void run_case(const struct shape_case *c)
 }
 
 #define RUN(cases)                                                             \
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)              \
+    for (size_t i = 0; i < COUNT(cases); i++)                                  \
     run_case(&cases[i])
 
 TEST(test_conv)
@@ -488,10 +488,9 @@ static void disturb(const char *text, char *out, size_t bytes)
 
         /* "-" alone is an absent input, and in names digits stay. */
         if (digits > 0 && (digits > 1 || *text != '-') && rand() % 4 == 0) {
-            used += (size_t)snprintf(
-                out + used, bytes - used, "%s",
-                extremes[(size_t)rand() %
-                         (sizeof(extremes) / sizeof(extremes[0]))]);
+            used +=
+                (size_t)snprintf(out + used, bytes - used, "%s",
+                                 extremes[(size_t)rand() % (COUNT(extremes))]);
             text += digits;
         } else {
             size_t length = digits > 0 ? digits : 1;
@@ -532,7 +531,7 @@ static void disturb_cases(const struct shape_case *c, size_t n)
     }
 }
 
-#define DISTURB(cases) disturb_cases(cases, sizeof(cases) / sizeof(cases[0]))
+#define DISTURB(cases) disturb_cases(cases, COUNT(cases))
 
 TEST(test_any_numbers)
 {

@@ -24,12 +24,6 @@ struct run {
     const void *other[KERN_MAX_IN]; /* data of another type */
 };
 
-#define DIMS(...)                                                              \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[])     \
-    {                                                                          \
-        __VA_ARGS__                                                            \
-    }
-
 static uint64_t state = 1;
 
 static double real(void)
@@ -206,7 +200,7 @@ static void check_conv(const struct conv_case *c)
 
 TEST(test_conv)
 {
-    for (size_t i = 0; i < sizeof(convs) / sizeof(convs[0]); i++)
+    for (size_t i = 0; i < COUNT(convs); i++)
         check_conv(&convs[i]);
 }
 
@@ -309,7 +303,7 @@ TEST(test_reduce)
         KERN_REDUCE_MEAN, KERN_REDUCE_SUM, KERN_REDUCE_MAX,
         KERN_REDUCE_MIN,  KERN_REDUCE_L1,  KERN_REDUCE_L2};
 
-    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+    for (size_t k = 0; k < COUNT(kinds); k++) {
         struct run *f = new_run(KERN_REDUCE), *b = new_run(KERN_REDUCE_DGRAD);
         f->p.attr.reduce.kind = b->p.attr.reduce.kind = kinds[k];
         f->p.attr.reduce.axes = b->p.attr.reduce.axes = 5;

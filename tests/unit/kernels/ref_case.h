@@ -11,14 +11,6 @@
 
 #define REF_CASE_MAX 512 /* elements of any tensor here */
 
-/* rank, dim for the functions below. */
-#define DIMS(...)                                                              \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[])     \
-    {                                                                          \
-        __VA_ARGS__                                                            \
-    }
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
 struct ref_case {
     struct kern_problem p;
     struct kern_args args;

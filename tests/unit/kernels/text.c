@@ -29,7 +29,7 @@ TEST(test_utf8)
     };
     uint32_t code;
 
-    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+    for (size_t i = 0; i < COUNT(row); i++) {
         const size_t bytes = strlen(row[i].text);
 
         code = 0;

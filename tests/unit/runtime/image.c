@@ -60,7 +60,7 @@ TEST(test_resize_equals_pillow)
     struct infer_image in = test_picture(23, 17), out;
     size_t i;
 
-    for (i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
+    for (i = 0; i < COUNT(expected); i++) {
         assert_int_equal(image_resize(&in, expected[i].width,
                                       expected[i].height, expected[i].filter,
                                       NULL, &out),

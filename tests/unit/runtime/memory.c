@@ -468,7 +468,7 @@ TEST(test_peaks)
     bool within = true;
     size_t i;
 
-    for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+    for (i = 0; i < COUNT(row); i++) {
         struct stat st;
         uint64_t allowed, peak;
 

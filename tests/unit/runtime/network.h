@@ -32,13 +32,6 @@ static inline int random_below(uint64_t *state, int n)
     return (int)(random_bits(state) % (uint32_t)n);
 }
 
-#define DIMS(...)                                                              \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                 \
-        (const int64_t[])                                                      \
-    {                                                                          \
-        __VA_ARGS__                                                            \
-    }
-
 static inline int input(struct graph *g, const char *name, int rank,
                         const int64_t *dim)
 {
@@ -77,10 +70,6 @@ static inline int add(struct graph *g, enum graph_op op, const char *name,
         *node = n;
     return out;
 }
-
-#define IN(...)                                                                \
-    (const int[]){__VA_ARGS__},                                                \
-        (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int))
 
 static inline int add_conv(struct graph *g, uint64_t *state, const char *name,
                            int x, int64_t c, int64_t k, int64_t r, int stride,

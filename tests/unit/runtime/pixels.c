@@ -128,7 +128,7 @@ static void compare(const struct graph_preprocess *p, int64_t channels,
                          0);
         infer_image_free(&image);
     }
-    for (size_t d = 0; d < sizeof(devices) / sizeof(*devices); d++) {
+    for (size_t d = 0; d < COUNT(devices); d++) {
         float want[BATCH * OUTPUTS], got[BATCH * OUTPUTS], most = 0;
 
         if (!score(planes, devices[d], &a, want) ||

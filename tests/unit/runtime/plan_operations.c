@@ -334,7 +334,7 @@ static void test_operations(void **unused)
     const int64_t dim[4] = {2, 12, 4, 6};
 
     (void)unused;
-    for (size_t i = 0; i < sizeof build / sizeof build[0]; i++)
+    for (size_t i = 0; i < COUNT(build); i++)
         check_build(build[i], dim);
 }
 

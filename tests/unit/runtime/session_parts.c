@@ -84,7 +84,7 @@ TEST(test_same_as_whole)
         struct infer_session *parts =
             open_session(model, INFER_BACKEND_REF, threads, false);
 
-        for (i = 0; i < sizeof batches / sizeof batches[0]; i++) {
+        for (i = 0; i < COUNT(batches); i++) {
             struct infer_array x =
                 array_of(&seed, DIMS(batches[i], 3, SIDE, SIDE));
 
@@ -408,7 +408,7 @@ TEST(test_which_graphs)
         true, true,  true,  false, false, true, false, true};
     size_t i;
 
-    for (i = 0; i < sizeof apart / sizeof apart[0]; i++) {
+    for (i = 0; i < COUNT(apart); i++) {
         struct probe p = {.g = graph_new(), .state = 23};
         const struct graph_shape many[2] = {{4, {6, 4, 4, 4}}, {2, {6, 6}}};
         const struct graph_shape few[2] = {{4, {2, 4, 4, 4}}, {2, {2, 6}}};

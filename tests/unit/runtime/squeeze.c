@@ -192,7 +192,7 @@ TEST(test_taken)
         JOINED | ALONE,
     };
 
-    for (size_t i = 0; i < sizeof hows / sizeof hows[0]; i++)
+    for (size_t i = 0; i < COUNT(hows); i++)
         if (check(hows[i], INFER_BACKEND_REF) != 1)
             fail_msg("0x%x: is not one step", (unsigned)hows[i]);
 }
@@ -207,7 +207,7 @@ TEST(test_left)
         WINDOW,
     };
 
-    for (size_t i = 0; i < sizeof hows / sizeof hows[0]; i++)
+    for (size_t i = 0; i < COUNT(hows); i++)
         if (check(hows[i], INFER_BACKEND_REF) != 0)
             fail_msg("0x%x: is one step", (unsigned)hows[i]);
 }

@@ -495,7 +495,7 @@ static void test_inputs_stay(void **unused)
     assert_int_equal(device_open("cpu", 1, NULL, &err, &cpu), 0);
     assert_int_equal(
         tuner_open(TUNE_EXHAUSTIVE, tuning_path, &cpu, &tiers, &err, &t), 0);
-    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (i = 0; i < COUNT(sizes); i++) {
         struct kern_problem p = {.op = KERN_UNARY, .n_in = 1, .n_out = 1};
 
         p.in[0] = p.out[0] =

@@ -25,7 +25,7 @@ TEST(test_lines)
     };
     char text[256];
 
-    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
+    for (size_t i = 0; i < COUNT(lines); i++) {
         const struct kern_problem p = problem_of(lines[i], "fp32");
         kb_problem_text(&p, p.op == KERN_CONV_DGRAD ? KB_DGRAD : KB_FPROP, text,
                         sizeof(text));
@@ -162,7 +162,7 @@ TEST(test_bad_lines)
         "mb1ic4ih8oc4kh99999999",
     };
 
-    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
+    for (size_t i = 0; i < COUNT(lines); i++) {
         struct infer_error err = {0};
         struct kb_figures f;
         kb_figures_init(&f, KERN_CONV_FPROP);
@@ -197,7 +197,7 @@ TEST(test_sweeps)
     expect_sweep("k=1:64:x4", "k", 4, (int64_t[]){1, 4, 16, 64});
     expect_sweep("hw=7:9", "hw", 3, (int64_t[]){7, 8, 9});
     expect_sweep("c=8:31:8", "c", 3, (int64_t[]){8, 16, 24});
-    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+    for (size_t i = 0; i < COUNT(bad); i++)
         if (kb_sweep_parse(bad[i], &s, &err) != INFER_EARGUMENT)
             fail_msg("'%s' was taken", bad[i]);
 }

@@ -206,7 +206,7 @@ TEST(test_html)
     assert_true(cJSON_Compare(json, same, true));
     assert_string_equal(cJSON_GetObjectItem(json, "device")->valuestring,
                         "A <GPU> & more</script>");
-    for (size_t i = 0; i < sizeof(outside) / sizeof(*outside); i++)
+    for (size_t i = 0; i < COUNT(outside); i++)
         assert_null(strstr(page, outside[i]));
     cJSON_Delete(same);
     cJSON_Delete(json);

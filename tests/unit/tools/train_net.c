@@ -403,7 +403,7 @@ static body_fn *const bodies[] = {
     flattened, normalised, scaled,    upwards,      maxout,   projected,
     split,     moved,      attention, flat_softmax, quotients};
 
-#define BODIES (sizeof(bodies) / sizeof(bodies[0]))
+#define BODIES (COUNT(bodies))
 
 TEST(gradients_are_right)
 {
@@ -582,7 +582,7 @@ TEST(frozen_parameters_stay)
     struct net *n = make(residual, &o);
     float before[1000], after[1000];
 
-    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+    for (size_t i = 0; i < COUNT(expected); i++) {
         const struct view v = weights_of(n, expected[i].name);
         const size_t bytes = (size_t)kern_tensor_count(&v.t) * sizeof(float);
 

@@ -107,7 +107,7 @@ TEST(prefixes)
     static const char *const prefix[] = {"", "module.", "model.module.",
                                          "state_dict.model."};
 
-    for (size_t i = 0; i < sizeof(prefix) / sizeof(prefix[0]); i++) {
+    for (size_t i = 0; i < COUNT(prefix); i++) {
         struct graph *g = build("lenet5", NULL);
         struct weights_dict dict;
         struct infer_error err;
@@ -141,7 +141,7 @@ TEST(class_count)
          4},
     };
 
-    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+    for (size_t i = 0; i < COUNT(row); i++) {
         struct weights_dict dict;
         struct infer_error err;
         struct graph *g;

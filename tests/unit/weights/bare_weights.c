@@ -442,7 +442,7 @@ TEST(every_row)
 {
     cJSON *references = read_references();
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         const struct row *row = &rows[i];
         struct network net;
 

@@ -185,12 +185,12 @@ TEST(test_real_files)
         "hdf5-malformed/h5py-valid/vlen_string_dset.h5",
         "hdf5-malformed/libmysofa/tester.sofa",
         "hdf5-malformed/libmysofa/tester2.sofa"};
-    char path[sizeof files / sizeof *files][4096];
+    char path[COUNT(files)][4096];
 
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    for (size_t i = 0; i < COUNT(files); i++)
         REQUIRE_DATA(files[i], path[i]); /* skips: nothing is held yet */
     struct lines l = read_lines(SOURCE_DIR "/tests/expected/hdf5.txt");
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    for (size_t i = 0; i < COUNT(files); i++)
         check_file(path[i], &l, true);
     check_all_used(&l);
     free_lines(&l);
@@ -289,7 +289,7 @@ TEST(test_refusals)
     struct hdf5_file *f = open_file(SEEDS "refused.h5", &err);
 
     assert_non_null(f);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         err.text[0] = '\0';
         const int rc = read_dataset(f, cases[i].path, &err);
         if (rc != cases[i].code || strstr(err.text, cases[i].word) == NULL)
@@ -403,7 +403,7 @@ TEST(test_faults)
         {"GCOL", 0, 24, "\xff\xff", 2, INFER_EFORMAT} /* object size */
     };
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct data_bytes b =
             patched(SEEDS "seed_earliest.h5", cases[i].word, cases[i].nth,
                     cases[i].offset, cases[i].bytes, cases[i].count);

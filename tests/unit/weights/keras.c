@@ -161,7 +161,7 @@ static bool can_bind(const char *name)
                                        "conv1d.", "vectors.", "activations.",
                                        "pools.",  "shapes."};
 
-    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
+    for (size_t i = 0; i < COUNT(not ); i++)
         if (strncmp(name, not [i], strlen(not [i])) == 0)
             return false;
     return true;
@@ -233,7 +233,7 @@ TEST(test_real_models)
                  {"keras-mlperf-tiny/vww_96.h5", "vww_96-input.npy", 86, 222}};
     struct infer_error err = {0};
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct weights_import import, input;
         char path[4096], name[512];
         snprintf(name, sizeof name, "weights/%s", cases[i].path);
@@ -397,7 +397,7 @@ TEST(test_refusals)
          INFER_EFORMAT, "shape"}};
     struct infer_error err = {0};
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct weights_import import;
         struct data_bytes b =
             edited(SEEDS "seed_model.h5", cases[i].from, cases[i].to);
@@ -445,7 +445,7 @@ TEST(test_configurations)
 #undef RELU
     struct infer_error err = {0};
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct keras_model *model = NULL;
         cJSON *json;
         assert_int_equal(json_parse(cases[i].json, strlen(cases[i].json), false,
@@ -514,7 +514,7 @@ TEST(test_other_formats)
     struct infer_error err = {0};
     char path[4096];
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct weights_import import;
         REQUIRE_DATA(cases[i].path, path);
         const int rc = read_path(path, &import, &err);
@@ -567,7 +567,7 @@ static const char *const damaged[] = {SEEDS "seed_model.h5",
 
 TEST(test_truncated)
 {
-    for (size_t s = 0; s < sizeof damaged / sizeof *damaged; s++) {
+    for (size_t s = 0; s < COUNT(damaged); s++) {
         struct data_bytes b = data_read(damaged[s]);
         assert_int_equal(read_quietly(b.data, b.bytes), 0);
         for (size_t n = 0; n < b.bytes; n += n < 512 ? 1 : 97)
@@ -579,7 +579,7 @@ TEST(test_truncated)
 
 TEST(test_flipped)
 {
-    for (size_t s = 0; s < sizeof damaged / sizeof *damaged; s++) {
+    for (size_t s = 0; s < COUNT(damaged); s++) {
         struct data_bytes b = data_read(damaged[s]);
         int refused = 0;
         for (size_t bit = 0; bit < b.bytes * 8; bit += 37) {

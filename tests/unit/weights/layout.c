@@ -155,7 +155,7 @@ TEST(by_shape_and_by_word)
     };
     char text[512];
 
-    for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+    for (size_t i = 0; i < COUNT(runs); i++) {
         int weights, right = bind(&runs[i], &weights, text, sizeof(text));
 
         if (right != weights)

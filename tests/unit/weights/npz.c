@@ -156,7 +156,7 @@ TEST(test_header)
     };
     size_t i;
 
-    for (i = 0; i < sizeof malformed / sizeof *malformed; i++)
+    for (i = 0; i < COUNT(malformed); i++)
         refused(malformed[i], values, sizeof values, ".npy header");
     refused("{'descr':'<f4','fortran_order':False,'shape':(65536,65536)}",
             values, 0, "declared");
@@ -180,7 +180,7 @@ TEST(test_types)
     char header[128];
     size_t i;
 
-    for (i = 0; i < sizeof types / sizeof *types; i++) {
+    for (i = 0; i < COUNT(types); i++) {
         snprintf(header, sizeof header,
                  "{'descr':%s,'fortran_order':False,'shape':(1,)}", types[i]);
         refused(header, values, 4, "not supported");
@@ -316,7 +316,7 @@ TEST(test_published)
     char path[512];
     size_t i;
 
-    for (i = 0; i < sizeof files / sizeof *files; i++) {
+    for (i = 0; i < COUNT(files); i++) {
         help_data(path, sizeof path, files[i].name);
         int rc = weights_read(path, NULL, &err, &import);
 

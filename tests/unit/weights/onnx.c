@@ -20,7 +20,7 @@ TEST(test_table)
 #include "weights/onnx/ops.def"
     };
 #undef ONNX_OP
-    size_t i, n = sizeof(names) / sizeof(names[0]);
+    size_t i, n = COUNT(names);
 
     for (i = 0; i < n; i++) {
         if (i > 0)
@@ -419,7 +419,7 @@ TEST(test_probe)
     file.blob = blob_new(m.data, m.size);
     assert_true(weights_format_onnx.probe(&file) >= 90);
     blob_unref(file.blob);
-    for (i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+    for (i = 0; i < COUNT(others); i++) {
         char *copy = strdup(others[i]);
 
         assert_non_null(copy);
@@ -531,7 +531,7 @@ static void remove_folder(const struct folder *f)
     char path[256];
     size_t i;
 
-    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (i = 0; i < COUNT(names); i++) {
         in_folder(f, names[i], path);
         assert_int_equal(remove(path), 0);
     }
@@ -576,7 +576,7 @@ TEST(test_external)
     };
 
     make_folder(&f);
-    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+    for (i = 0; i < COUNT(cases); i++)
         expect_external(
             &f,
             external_model(cases[i].location, cases[i].offset, cases[i].length),

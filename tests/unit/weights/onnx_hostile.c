@@ -114,7 +114,7 @@ TEST(test_many_empty)
     size_t i;
     int k;
 
-    for (i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+    for (i = 0; i < COUNT(fields); i++) {
         struct pb_message g = EMPTY;
         char *zeros;
         size_t n = 6000000;
@@ -198,7 +198,7 @@ TEST(test_not_read)
     struct pb_message g, m, function = EMPTY, info = EMPTY, sparse = EMPTY;
     size_t i;
 
-    for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+    for (i = 0; i < COUNT(ops); i++) {
         g = one_node(ops[i], "x", DIMS(-1, 2), NULL);
         refuse_graph(g, INFER_EUNSUPPORTED, *ops[i] ? ops[i] : "''");
     }
@@ -241,13 +241,13 @@ TEST(test_removed)
     refuse_removed("Crop", &c, "border must be 4 numbers");
     attr_ints(&d, "border", 4, INTS(0, -1, 0, 0));
     refuse_removed("Crop", &d, "a border of -1");
-    for (i = 0; i < sizeof(borders) / sizeof(borders[0]); i++) {
+    for (i = 0; i < COUNT(borders); i++) {
         struct pb_message e = EMPTY;
 
         attr_ints(&e, "border", 4, borders[i]);
         refuse_removed("Crop", &e, "do not fit");
     }
-    for (i = 0; i < sizeof(scales) / sizeof(scales[0]); i++) {
+    for (i = 0; i < COUNT(scales); i++) {
         struct pb_message e = EMPTY;
 
         attr_ints(&e, "border", 4, INTS(0, 0, 0, 0));
@@ -449,7 +449,7 @@ TEST(test_tensors)
     refuse_tensor(tensor(4, ONNX_FLOAT), INFER_EFORMAT, "0 elements");
     refuse_tensor(tensor(4, 0), INFER_EFORMAT, "data type 0");
     refuse_tensor(tensor(4, 99), INFER_EFORMAT, "data type 99");
-    for (i = 0; i < sizeof(bad_types) / sizeof(bad_types[0]); i++)
+    for (i = 0; i < COUNT(bad_types); i++)
         refuse_tensor(tensor(4, bad_types[i]), INFER_EUNSUPPORTED,
                       onnx_type_name(bad_types[i]));
     t = tensor(4, ONNX_FLOAT);
@@ -659,7 +659,7 @@ TEST(test_arithmetic)
     static const int64_t values[] = {INT64_MIN, INT64_MAX, -1, 0, 1};
     size_t i, k, j;
 
-    for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+    for (i = 0; i < COUNT(ops); i++)
         for (k = 0; k < 5; k++)
             for (j = 0; j < 5; j++) {
                 struct pb_message g = EMPTY, m;

@@ -12,12 +12,6 @@
 
 extern const struct weights_format weights_format_onnx;
 
-#define DIMS(...)                                                              \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                 \
-        (const int64_t[])                                                      \
-    {                                                                          \
-        __VA_ARGS__                                                            \
-    }
 #define FLOATS(...)                                                            \
     (const float[])                                                            \
     {                                                                          \

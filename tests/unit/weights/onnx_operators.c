@@ -223,7 +223,7 @@ TEST(test_empty_axes)
     };
     size_t i;
 
-    for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+    for (i = 0; i < COUNT(row); i++) {
         reduce_to(row[i].op, 11, AXES_ABSENT, false, 1, &row[i].all);
         reduce_to(row[i].op, 18, AXES_ABSENT, false, 1, &row[i].all);
         reduce_to(row[i].op, 18, AXES_EMPTY, false, 1, &row[i].all);

@@ -14,8 +14,7 @@ TEST(dead_nodes)
     struct net net;
     int x;
 
-    net_begin(&net, 1);
-    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    x = net_start(&net, 1, DIMS(-1, 3, 4, 4));
     net_output(&net, net_unary(&net, x, KERN_RELU));
     net_conv(&net, x, 2, 3, 1, 0);
     net_check(&net, "remove-dead", 1, 1);
@@ -31,14 +30,13 @@ TEST(computed_weights)
     struct net net;
     int x, w, s;
 
-    net_begin(&net, 2);
-    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
-    w = net_weight(&net, NET_DIMS(4, 27));
-    w = net_reshape(&net, w, NET_DIMS(4, 3, 3, 3));
-    s = net_unary(&net, net_weight(&net, NET_DIMS(4, 1, 1, 1)), KERN_LINEAR);
+    x = net_start(&net, 2, DIMS(-1, 3, 4, 4));
+    w = net_weight(&net, DIMS(4, 27));
+    w = net_reshape(&net, w, DIMS(4, 3, 3, 3));
+    s = net_unary(&net, net_weight(&net, DIMS(4, 1, 1, 1)), KERN_LINEAR);
     net_attr(&net)->unary.a = 2;
     w = net_binary(&net, KERN_MUL, w, s);
-    net_output(&net, net_node(&net, GRAPH_CONV, NET_IN(x, w)));
+    net_output(&net, net_node(&net, GRAPH_CONV, IN(x, w)));
     net_check(&net, "fold-constants", 2, 1);
     assert_int_equal(net.g->n_nodes, 1);
     net_end(&net);
@@ -50,11 +48,10 @@ TEST(shared_constant)
     struct net net;
     int x, c, y;
 
-    net_begin(&net, 3);
-    x = net_input(&net, NET_DIMS(2, 4));
-    c = net_weight(&net, NET_DIMS(2, 4));
+    x = net_start(&net, 3, DIMS(2, 4));
+    c = net_weight(&net, DIMS(2, 4));
     y = net_binary(&net, KERN_ADD, x, c);
-    c = net_reshape(&net, c, NET_DIMS(1, 2, 4));
+    c = net_reshape(&net, c, DIMS(1, 2, 4));
     net_output(&net, net_binary(&net, KERN_MUL, y, c));
     net_check(&net, "fold-constants", 1, 1);
     assert_int_equal(net.g->n_nodes, 2);
@@ -66,10 +63,9 @@ TEST(transposed_weights)
     struct net net;
     int x, w;
 
-    net_begin(&net, 4);
-    x = net_input(&net, NET_DIMS(-1, 6));
-    w = net_transpose(&net, net_weight(&net, NET_DIMS(6, 5)), NET_DIMS(1, 0));
-    net_output(&net, net_node(&net, GRAPH_DENSE, NET_IN(x, w)));
+    x = net_start(&net, 4, DIMS(-1, 6));
+    w = net_transpose(&net, net_weight(&net, DIMS(6, 5)), DIMS(1, 0));
+    net_output(&net, net_node(&net, GRAPH_DENSE, IN(x, w)));
     net_check(&net, "fold-constants", 1, 1);
     assert_int_equal(net.g->n_nodes, 1);
     net_end(&net);
@@ -85,12 +81,11 @@ TEST(shared_with_copy)
     float first;
     int x, w, y, v;
 
-    net_begin(&net, 6);
-    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
-    w = net_weight(&net, NET_DIMS(4, 27));
+    x = net_start(&net, 6, DIMS(-1, 3, 4, 4));
+    w = net_weight(&net, DIMS(4, 27));
     v = w;
-    w = net_reshape(&net, w, NET_DIMS(4, 3, 3, 3));
-    y = net_node(&net, GRAPH_CONV, NET_IN(x, w));
+    w = net_reshape(&net, w, DIMS(4, 3, 3, 3));
+    y = net_node(&net, GRAPH_CONV, IN(x, w));
     net_output(&net, net_batch_norm(&net, y, 4));
     memcpy(&first, net.g->value[v].data->data, sizeof(first));
     copy = graph_copy(net.g);
@@ -109,11 +104,11 @@ TEST(expanding_constant)
     int y;
 
     net_begin(&net, 5);
-    net_input(&net, NET_DIMS(1));
-    y = net_node(&net, GRAPH_EXPAND, NET_IN(net_number(&net, 1)));
+    net_input(&net, DIMS(1));
+    y = net_node(&net, GRAPH_EXPAND, IN(net_number(&net, 1)));
     net_attr(&net)->dims.n = 1;
     net_attr(&net)->dims.dim[0] = (int64_t)1 << 27;
-    y = net_reduce(&net, y, KERN_REDUCE_MAX, NET_DIMS(0), true);
+    y = net_reduce(&net, y, KERN_REDUCE_MAX, DIMS(0), true);
     net_output(&net, net_unary(&net, y, KERN_RELU));
     net_refuses_unrun(&net, "fold-constants");
     net_end(&net);
@@ -129,17 +124,17 @@ static int add_identity(struct net *net, int x, int kind)
     case 0:
         return net_unary(net, x, KERN_IDENTITY);
     case 1:
-        return net_node(net, GRAPH_DROPOUT, NET_IN(x));
+        return net_node(net, GRAPH_DROPOUT, IN(x));
     case 2:
-        return net_reshape(net, x, NET_DIMS(-1, 3, 4, 4));
+        return net_reshape(net, x, DIMS(-1, 3, 4, 4));
     case 3:
-        return net_transpose(net, x, NET_DIMS(0, 1, 2, 3));
+        return net_transpose(net, x, DIMS(0, 1, 2, 3));
     case 4:
-        y = net_node(net, GRAPH_CAST, NET_IN(x));
+        y = net_node(net, GRAPH_CAST, IN(x));
         net_attr(net)->cast.to = INFER_F32;
         return y;
     case 5:
-        y = net_node(net, GRAPH_SLICE, NET_IN(x));
+        y = net_node(net, GRAPH_SLICE, IN(x));
         net_attr(net)->slice.n_axes = 2;
         net_attr(net)->slice.axis[0] = 0;
         net_attr(net)->slice.axis[1] = 2;
@@ -150,30 +145,29 @@ static int add_identity(struct net *net, int x, int kind)
         }
         return y;
     case 6:
-        return net_node(net, GRAPH_PAD, NET_IN(x));
+        return net_node(net, GRAPH_PAD, IN(x));
     case 7:
-        y = net_node(net, GRAPH_RESIZE, NET_IN(x));
+        y = net_node(net, GRAPH_RESIZE, IN(x));
         for (int i = 0; i < 4; i++)
             net_attr(net)->resize.resize.scale[i] = 1;
         return y;
     case 8:
-        return net_binary(net, KERN_MUL, x,
-                          net_fill(net, 1, NET_DIMS(3, 1, 1)));
+        return net_binary(net, KERN_MUL, x, net_fill(net, 1, DIMS(3, 1, 1)));
     case 9:
         return net_binary(net, KERN_SUB, x, net_number(net, 0));
     case 10:
-        return net_node(net, GRAPH_SCALE_SHIFT,
-                        NET_IN(x, net_fill(net, 1, NET_DIMS(3)),
-                               net_fill(net, 0, NET_DIMS(3))));
+        return net_node(
+            net, GRAPH_SCALE_SHIFT,
+            IN(x, net_fill(net, 1, DIMS(3)), net_fill(net, 0, DIMS(3))));
     case 11:
-        return net_node(net, GRAPH_CONCAT, NET_IN(x));
+        return net_node(net, GRAPH_CONCAT, IN(x));
     case 12:
         y = net_unary(net, x, KERN_CLIP);
         net_attr(net)->unary.a = -INFINITY;
         net_attr(net)->unary.b = INFINITY;
         return y;
     case 13:
-        y = net_node(net, GRAPH_POOL, NET_IN(x));
+        y = net_node(net, GRAPH_POOL, IN(x));
         for (int i = 0; i < 2; i++) {
             net_attr(net)->pool.pool.window[i] = 1;
             net_attr(net)->pool.pool.stride[i] = 1;
@@ -191,8 +185,7 @@ TEST(identities)
     for (int kind = 0;; kind++) {
         int x, y;
 
-        net_begin(&net, 10 + (uint64_t)kind);
-        x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+        x = net_start(&net, 10 + (uint64_t)kind, DIMS(-1, 3, 4, 4));
         y = add_identity(&net, net_conv(&net, x, 3, 3, 1, 0), kind);
         if (y < 0) {
             net_end(&net);
@@ -214,11 +207,10 @@ TEST(identity_at_output)
     struct net net;
     int x, y;
 
-    net_begin(&net, 30);
-    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    x = net_start(&net, 30, DIMS(-1, 3, 4, 4));
     y = net_conv(&net, x, 3, 3, 1, 0);
     net_output(&net, net_unary(&net, y, KERN_RELU));
-    y = net_node(&net, GRAPH_DROPOUT, NET_IN(y));
+    y = net_node(&net, GRAPH_DROPOUT, IN(y));
     assert_int_equal(graph_rename_value(net.g, y, "the output"), 0);
     net_output(&net, y);
     net_check(&net, "remove-dropout", 1, 1);
@@ -232,8 +224,7 @@ TEST(identity_between_ends)
     struct net net;
     int x;
 
-    net_begin(&net, 31);
-    x = net_input(&net, NET_DIMS(-1, 3));
+    x = net_start(&net, 31, DIMS(-1, 3));
     net_output(&net, net_unary(&net, x, KERN_IDENTITY));
     net_refuses(&net, "remove-identity");
     assert_int_equal(net.g->n_nodes, 1);
@@ -247,12 +238,12 @@ TEST(not_identities)
     for (int kind = 0; kind < 8; kind++) {
         int x, y = -1;
 
-        net_begin(&net, 40 + (uint64_t)kind);
-        x = net_input(&net, NET_DIMS(kind == 7 ? -1 : 2, 3, 4, 4));
+        x = net_start(&net, 40 + (uint64_t)kind,
+                      DIMS(kind == 7 ? -1 : 2, 3, 4, 4));
         x = net_unary(&net, x, KERN_TANH);
         switch (kind) {
         case 0: /* reversed */
-            y = net_node(&net, GRAPH_SLICE, NET_IN(x));
+            y = net_node(&net, GRAPH_SLICE, IN(x));
             net_attr(&net)->slice.n_axes = 1;
             net_attr(&net)->slice.axis[0] = 2;
             net_attr(&net)->slice.begin[0] = -1;
@@ -260,10 +251,10 @@ TEST(not_identities)
             net_attr(&net)->slice.step[0] = -1;
             break;
         case 1: /* a square plane turned */
-            y = net_transpose(&net, x, NET_DIMS(0, 1, 3, 2));
+            y = net_transpose(&net, x, DIMS(0, 1, 3, 2));
             break;
         case 2: /* nearest with a scale that keeps the size */
-            y = net_node(&net, GRAPH_RESIZE, NET_IN(x));
+            y = net_node(&net, GRAPH_RESIZE, IN(x));
             for (int i = 0; i < 4; i++)
                 net_attr(&net)->resize.resize.scale[i] = 1;
             net_attr(&net)->resize.resize.scale[2] = 1.2f;
@@ -271,10 +262,10 @@ TEST(not_identities)
             break;
         case 3: /* enlarges */
             y = net_binary(&net, KERN_ADD, x,
-                           net_fill(&net, 0, NET_DIMS(2, 1, 1, 1, 1)));
+                           net_fill(&net, 0, DIMS(2, 1, 1, 1, 1)));
             break;
         case 4: /* shifted by padding and cropping */
-            y = net_node(&net, GRAPH_PAD, NET_IN(x));
+            y = net_node(&net, GRAPH_PAD, IN(x));
             net_attr(&net)->pad.begin[2] = 1;
             net_attr(&net)->pad.end[2] = -1;
             break;
@@ -282,13 +273,13 @@ TEST(not_identities)
             y = net_binary(&net, KERN_SUB, net_number(&net, 0), x);
             break;
         case 7: /* twice the batch, which is free before and after */
-            y = net_node(&net, GRAPH_TILE, NET_IN(x));
+            y = net_node(&net, GRAPH_TILE, IN(x));
             net_attr(&net)->dims.n = 4;
             for (int i = 0; i < 4; i++)
                 net_attr(&net)->dims.dim[i] = i == 0 ? 2 : 1;
             break;
         default: /* an activation of its own */
-            y = net_node(&net, GRAPH_SCALE_SHIFT, NET_IN(x));
+            y = net_node(&net, GRAPH_SCALE_SHIFT, IN(x));
             net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
             break;
         }
@@ -303,7 +294,7 @@ TEST(not_identities)
 static int add_pad(struct net *net, int x, int top, int left, int bottom,
                    int right, float value)
 {
-    int y = net_node(net, GRAPH_PAD, NET_IN(x));
+    int y = net_node(net, GRAPH_PAD, IN(x));
 
     net_attr(net)->pad.begin[2] = top;
     net_attr(net)->pad.begin[3] = left;
@@ -315,7 +306,7 @@ static int add_pad(struct net *net, int x, int top, int left, int bottom,
 
 static int add_pool(struct net *net, int x, enum kern_pool_kind kind, int own)
 {
-    int y = net_node(net, GRAPH_POOL, NET_IN(x));
+    int y = net_node(net, GRAPH_POOL, IN(x));
     struct graph_pool *pool = &net_attr(net)->pool;
 
     pool->pool.kind = kind;
@@ -334,8 +325,7 @@ TEST(pad_into_conv)
     int x;
 
     for (int own = 0; own < 2; own++) {
-        net_begin(&net, 50 + (uint64_t)own);
-        x = net_input(&net, NET_DIMS(-1, 3, 6, 5));
+        x = net_start(&net, 50 + (uint64_t)own, DIMS(-1, 3, 6, 5));
         x = add_pad(&net, x, 0, 1, 1, 0, 0);
         net_output(&net, net_conv(&net, x, 4, 3, 3, own));
         net_check(&net, "merge-pad", 1, 1);
@@ -349,8 +339,7 @@ TEST(pad_into_average_pool)
     struct net net;
     int x;
 
-    net_begin(&net, 52);
-    x = net_input(&net, NET_DIMS(-1, 3, 7, 6));
+    x = net_start(&net, 52, DIMS(-1, 3, 7, 6));
     x = add_pad(&net, x, 1, 1, 1, 2, 0);
     net_output(&net, add_pool(&net, x, KERN_POOL_AVERAGE, 0));
     net_check(&net, "merge-pad", 1, 1);
@@ -365,8 +354,7 @@ TEST(pad_into_max_pool)
     int x;
 
     for (int i = 0; i < 2; i++) {
-        net_begin(&net, 53 + (uint64_t)i);
-        x = net_input(&net, NET_DIMS(-1, 3, 7, 6));
+        x = net_start(&net, 53 + (uint64_t)i, DIMS(-1, 3, 7, 6));
         if (i == 0)
             x = net_unary(&net, x, KERN_RELU);
         x = add_pad(&net, x, 1, 1, 1, 1, i ? -INFINITY : 0);
@@ -385,8 +373,7 @@ TEST(pads_that_stay)
     for (int kind = 0; kind < 7; kind++) {
         int x, y;
 
-        net_begin(&net, 60 + (uint64_t)kind);
-        x = net_input(&net, NET_DIMS(-1, 3, 8, 8));
+        x = net_start(&net, 60 + (uint64_t)kind, DIMS(-1, 3, 8, 8));
         y = add_pad(&net, x, 1, 1, 1, 1, kind == 0 ? 0.5f : 0);
         if (kind == 1)
             net_attr(&net)->pad.mode = KERN_PAD_REFLECT;
@@ -423,8 +410,7 @@ TEST(whole_block)
     struct net net;
     int x, y;
 
-    net_begin(&net, 130);
-    x = net_input(&net, NET_DIMS(-1, 4, 6, 6));
+    x = net_start(&net, 130, DIMS(-1, 4, 6, 6));
     y = net_conv(&net, x, 4, 4, 3, 1);
     y = net_unary(&net, net_batch_norm(&net, y, 4), KERN_RELU);
     y = net_batch_norm(&net, net_conv(&net, y, 4, 4, 3, 1), 4);
@@ -443,8 +429,7 @@ TEST(options)
     struct net net;
     int x;
 
-    net_begin(&net, 131);
-    x = net_input(&net, NET_DIMS(-1, 4, 6, 6));
+    x = net_start(&net, 131, DIMS(-1, 4, 6, 6));
     x = net_batch_norm(&net, net_conv(&net, x, 4, 4, 3, 1), 4);
     net_output(&net, net_unary(&net, x, KERN_RELU));
 
@@ -477,11 +462,10 @@ TEST(kept_for_training)
     struct net net;
     int x;
 
-    net_begin(&net, 132);
-    x = net_input(&net, NET_DIMS(-1, 4, 6, 6));
+    x = net_start(&net, 132, DIMS(-1, 4, 6, 6));
     x = net_batch_norm(&net, net_conv(&net, x, 4, 4, 3, 1), 4);
     x = net_unary(&net, net_unary(&net, x, KERN_RELU), KERN_IDENTITY);
-    net_output(&net, net_node(&net, GRAPH_DROPOUT, NET_IN(x)));
+    net_output(&net, net_node(&net, GRAPH_DROPOUT, IN(x)));
     pass_options_init(&options);
     options.keep_training = true;
     assert_int_equal(weights_run_passes(net.g, &options, NULL, &err), 0);

@@ -13,8 +13,7 @@ TEST(activations)
     for (int kind = KERN_RELU; kind <= KERN_LINEAR; kind++) {
         int x, y;
 
-        net_begin(&net, 70 + (uint64_t)kind);
-        x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+        x = net_start(&net, 70 + (uint64_t)kind, DIMS(-1, 3, 5, 5));
         y = net_conv(&net, x, 4, 3, 3, 1);
         y = net_unary(&net, y, (enum kern_unary_kind)kind);
         net_output(&net, y);
@@ -30,8 +29,7 @@ TEST(activation_of_shared)
     struct net net;
     int x, y;
 
-    net_begin(&net, 100);
-    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+    x = net_start(&net, 100, DIMS(-1, 3, 5, 5));
     y = net_conv(&net, x, 4, 3, 3, 1);
     net_output(&net, net_unary(&net, y, KERN_RELU));
     net_output(&net, net_unary(&net, y, KERN_TANH));
@@ -44,8 +42,7 @@ TEST(second_activation)
     struct net net;
     int x, y;
 
-    net_begin(&net, 101);
-    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+    x = net_start(&net, 101, DIMS(-1, 3, 5, 5));
     y = net_unary(&net, net_conv(&net, x, 4, 3, 3, 1), KERN_TANH);
     net_output(&net, net_unary(&net, y, KERN_RELU));
     net_check(&net, "fuse-activation", 1, 1);
@@ -60,8 +57,7 @@ TEST(residual)
     int x, y;
 
     for (int act = 0; act < 2; act++) {
-        net_begin(&net, 110 + (uint64_t)act);
-        x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+        x = net_start(&net, 110 + (uint64_t)act, DIMS(-1, 3, 5, 5));
         y = net_conv(&net, x, 3, 3, 3, 1);
         net_output(&net, net_binary(&net, KERN_ADD, x, y));
         if (act)
@@ -80,8 +76,7 @@ TEST(residual_behind_activation)
     struct net net;
     int x, y;
 
-    net_begin(&net, 112);
-    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+    x = net_start(&net, 112, DIMS(-1, 3, 5, 5));
     y = net_conv(&net, x, 3, 3, 3, 1);
     net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
     net_output(&net, net_binary(&net, KERN_ADD, y, x));
@@ -96,8 +91,7 @@ TEST(two_convolutions)
     struct net net;
     int x, y, z;
 
-    net_begin(&net, 113);
-    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+    x = net_start(&net, 113, DIMS(-1, 3, 5, 5));
     y = net_conv(&net, x, 4, 3, 3, 1);
     z = net_conv(&net, x, 4, 3, 1, 0);
     net_output(&net, net_binary(&net, KERN_ADD, y, z));
@@ -111,8 +105,7 @@ TEST(dense_residual)
     struct net net;
     int x, y;
 
-    net_begin(&net, 114);
-    x = net_input(&net, NET_DIMS(-1, 4));
+    x = net_start(&net, 114, DIMS(-1, 4));
     y = net_dense(&net, x, 4, 4);
     net_output(&net, net_binary(&net, KERN_ADD, y, x));
     net_check(&net, "fuse-residual", 1, 1);
@@ -126,11 +119,10 @@ TEST(residuals_that_stay)
     for (int kind = 0; kind < 5; kind++) {
         int x, y;
 
-        net_begin(&net, 120 + (uint64_t)kind);
-        x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+        x = net_start(&net, 120 + (uint64_t)kind, DIMS(-1, 3, 5, 5));
         y = net_conv(&net, x, 3, 3, 3, 1);
         if (kind == 0) /* broadcast */
-            x = net_reduce(&net, x, KERN_REDUCE_MEAN, NET_DIMS(2, 3), true);
+            x = net_reduce(&net, x, KERN_REDUCE_MEAN, DIMS(2, 3), true);
         if (kind == 1) /* also read elsewhere */
             net_output(&net, net_unary(&net, y, KERN_TANH));
         if (kind == 2) /* two activations */

@@ -7,12 +7,12 @@
 
 static int to_nhwc(struct net *net, int x)
 {
-    return net_transpose(net, x, NET_DIMS(0, 2, 3, 1));
+    return net_transpose(net, x, DIMS(0, 2, 3, 1));
 }
 
 static int to_nchw(struct net *net, int x)
 {
-    return net_transpose(net, x, NET_DIMS(0, 3, 1, 2));
+    return net_transpose(net, x, DIMS(0, 3, 1, 2));
 }
 
 /* conv as TensorFlow's exporter writes it: N,H,W,C in and out. */
@@ -34,12 +34,11 @@ TEST(elementwise)
     struct net net;
     int x, y;
 
-    net_begin(&net, 1);
-    x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
+    x = net_start(&net, 1, DIMS(-1, 6, 5, 3));
     y = nhwc_conv(&net, x, 4, 3);
-    y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(4)));
+    y = net_binary(&net, KERN_ADD, y, net_weight(&net, DIMS(4)));
     y = net_unary(&net, y, KERN_RELU);
-    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(5, 1)));
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, DIMS(5, 1)));
     y = nhwc_conv(&net, y, 4, 4);
     net_output(&net, y);
     /* One at the input, one at the output. */
@@ -51,14 +50,13 @@ TEST(residual_block)
     struct net net;
     int x, y, z;
 
-    net_begin(&net, 2);
-    x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
+    x = net_start(&net, 2, DIMS(-1, 6, 5, 3));
     y = net_unary(&net, nhwc_conv(&net, x, 4, 3), KERN_RELU);
     z = nhwc_conv(&net, net_unary(&net, nhwc_conv(&net, y, 4, 4), KERN_RELU), 4,
                   4);
     y = net_unary(&net, net_binary(&net, KERN_ADD, y, z), KERN_RELU);
-    y = net_reduce(&net, nhwc_conv(&net, y, 2, 4), KERN_REDUCE_MEAN,
-                   NET_DIMS(1, 2), false);
+    y = net_reduce(&net, nhwc_conv(&net, y, 2, 4), KERN_REDUCE_MEAN, DIMS(1, 2),
+                   false);
     net_output(&net, y);
     leaves_transposes(&net, 1);
 }
@@ -71,22 +69,21 @@ TEST(axes)
     for (int kind = 0; kind < 6; kind++) {
         int x, y, z;
 
-        net_begin(&net, 10 + (uint64_t)kind);
-        x = net_input(&net, NET_DIMS(-1, 3, 6, 4));
+        x = net_start(&net, 10 + (uint64_t)kind, DIMS(-1, 3, 6, 4));
         y = to_nhwc(&net, x);
         if (kind == 0) {
             z = to_nhwc(&net, net_conv(&net, x, 2, 3, 1, 0));
-            y = net_node(&net, GRAPH_CONCAT, NET_IN(y, z));
+            y = net_node(&net, GRAPH_CONCAT, IN(y, z));
             net_attr(&net)->axis.axis = -1;
         } else if (kind == 1) {
-            y = net_node(&net, GRAPH_PAD, NET_IN(y));
+            y = net_node(&net, GRAPH_PAD, IN(y));
             net_attr(&net)->pad.begin[1] = 1;
             net_attr(&net)->pad.end[2] = 2;
         } else if (kind == 2) {
-            y = net_node(&net, GRAPH_SOFTMAX, NET_IN(y));
+            y = net_node(&net, GRAPH_SOFTMAX, IN(y));
             net_attr(&net)->axis.axis = 3;
         } else if (kind == 3) {
-            y = net_node(&net, GRAPH_SLICE, NET_IN(y));
+            y = net_node(&net, GRAPH_SLICE, IN(y));
             net_attr(&net)->slice.n_axes = 2;
             net_attr(&net)->slice.axis[0] = 1;
             net_attr(&net)->slice.axis[1] = -1;
@@ -97,9 +94,9 @@ TEST(axes)
             net_attr(&net)->slice.end[1] = 3;
             net_attr(&net)->slice.step[1] = 1;
         } else if (kind == 4) {
-            y = net_reduce(&net, y, KERN_REDUCE_MAX, NET_DIMS(3), true);
+            y = net_reduce(&net, y, KERN_REDUCE_MAX, DIMS(3), true);
         } else {
-            y = net_node(&net, GRAPH_RESIZE, NET_IN(y));
+            y = net_node(&net, GRAPH_RESIZE, IN(y));
             for (int i = 0; i < 4; i++)
                 net_attr(&net)->resize.resize.scale[i] = i == 2 ? 2 : 1;
         }
@@ -117,9 +114,8 @@ TEST(dropped_dimensions)
     struct net net;
     int x, y;
 
-    net_begin(&net, 20);
-    x = net_input(&net, NET_DIMS(-1, 3, 6, 4));
-    y = net_reduce(&net, to_nhwc(&net, x), KERN_REDUCE_SUM, NET_DIMS(2), false);
+    x = net_start(&net, 20, DIMS(-1, 3, 6, 4));
+    y = net_reduce(&net, to_nhwc(&net, x), KERN_REDUCE_SUM, DIMS(2), false);
     net_output(&net, y);
     net_check(&net, TRANSPOSES, -1, 1);
     net_end(&net);
@@ -130,8 +126,7 @@ TEST(split_into_parts)
     struct net net;
     int x, y, out[2];
 
-    net_begin(&net, 21);
-    x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
+    x = net_start(&net, 21, DIMS(-1, 4, 6, 5));
     y = to_nhwc(&net, x);
     for (int i = 0; i < 2; i++)
         out[i] = graph_add_value(net.g, NULL);
@@ -149,15 +144,13 @@ TEST(gate)
     struct net net;
     int x, y, z;
 
-    net_begin(&net, 22);
-    x = net_input(&net, NET_DIMS(-1, 6, 5, 4));
+    x = net_start(&net, 22, DIMS(-1, 6, 5, 4));
     y = nhwc_conv(&net, x, 4, 4);
-    z = net_reduce(&net, y, KERN_REDUCE_MEAN, NET_DIMS(1, 2), false);
+    z = net_reduce(&net, y, KERN_REDUCE_MEAN, DIMS(1, 2), false);
     z = net_unary(&net, net_dense(&net, z, 4, 4), KERN_SIGMOID);
-    z = net_reshape(&net, z, NET_DIMS(-1, 1, 1, 4));
+    z = net_reshape(&net, z, DIMS(-1, 1, 1, 4));
     y = nhwc_conv(&net, net_binary(&net, KERN_MUL, y, z), 3, 4);
-    net_output(&net,
-               net_reduce(&net, y, KERN_REDUCE_MAX, NET_DIMS(1, 2), false));
+    net_output(&net, net_reduce(&net, y, KERN_REDUCE_MAX, DIMS(1, 2), false));
     leaves_transposes(&net, 1);
 }
 
@@ -167,10 +160,9 @@ TEST(input_arithmetic)
     struct net net;
     int x, y;
 
-    net_begin(&net, 23);
-    x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
-    y = net_binary(&net, KERN_SUB, x, net_weight(&net, NET_DIMS(3)));
-    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(1, 1, 1, 3)));
+    x = net_start(&net, 23, DIMS(-1, 6, 5, 3));
+    y = net_binary(&net, KERN_SUB, x, net_weight(&net, DIMS(3)));
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, DIMS(1, 1, 1, 3)));
     y = net_unary(&net, y, KERN_TANH);
     net_output(&net, net_conv(&net, to_nchw(&net, y), 4, 3, 3, 1));
     net_check(&net, TRANSPOSES, 3, 2);
@@ -183,10 +175,9 @@ TEST(two_in_a_row)
     struct net net;
     int x, y;
 
-    net_begin(&net, 24);
-    x = net_input(&net, NET_DIMS(-1, 2, 3, 4));
-    y = net_transpose(&net, x, NET_DIMS(0, 2, 1, 3));
-    net_output(&net, net_transpose(&net, y, NET_DIMS(0, 3, 1, 2)));
+    x = net_start(&net, 24, DIMS(-1, 2, 3, 4));
+    y = net_transpose(&net, x, DIMS(0, 2, 1, 3));
+    net_output(&net, net_transpose(&net, y, DIMS(0, 3, 1, 2)));
     net_check(&net, TRANSPOSES, 1, 1);
     assert_int_equal(net.g->n_nodes, 1);
     net_end(&net);
@@ -197,8 +188,7 @@ TEST(one_element_planes)
     struct net net;
     int x;
 
-    net_begin(&net, 25);
-    x = net_input(&net, NET_DIMS(-1, 5, 1, 1));
+    x = net_start(&net, 25, DIMS(-1, 5, 1, 1));
     net_output(&net, to_nhwc(&net, x));
     net_check(&net, TRANSPOSES, 1, 1);
     assert_int_equal(net.g->node[0].op, GRAPH_RESHAPE);
@@ -212,17 +202,16 @@ TEST(transposes_that_stay)
     for (int kind = 0; kind < 4; kind++) {
         int x, y;
 
-        net_begin(&net, 30 + (uint64_t)kind);
-        x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
+        x = net_start(&net, 30 + (uint64_t)kind, DIMS(-1, 4, 6, 5));
         if (kind == 0) { /* no channels-last order */
-            y = net_transpose(&net, x, NET_DIMS(0, 1, 3, 2));
+            y = net_transpose(&net, x, DIMS(0, 1, 3, 2));
             y = net_unary(&net, y, KERN_RELU);
         } else if (kind == 1) { /* the other operand is in N,H,W,C */
-            int z = net_input(&net, NET_DIMS(-1, 6, 5, 4));
+            int z = net_input(&net, DIMS(-1, 6, 5, 4));
 
             y = net_binary(&net, KERN_ADD, to_nhwc(&net, x), z);
         } else if (kind == 2) { /* rows of pixels, as detectors want them */
-            y = net_reshape(&net, to_nhwc(&net, x), NET_DIMS(-1, 60, 2));
+            y = net_reshape(&net, to_nhwc(&net, x), DIMS(-1, 60, 2));
         } else { /* at the output */
             y = to_nhwc(&net, x);
         }
@@ -239,12 +228,11 @@ TEST(reshapes)
     struct net net;
     int x, y;
 
-    net_begin(&net, 40);
-    x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
-    y = net_reshape(&net, x, NET_DIMS(-1, 2, 2, 30));
-    y = net_node(&net, GRAPH_FLATTEN, NET_IN(y));
+    x = net_start(&net, 40, DIMS(-1, 4, 6, 5));
+    y = net_reshape(&net, x, DIMS(-1, 2, 2, 30));
+    y = net_node(&net, GRAPH_FLATTEN, IN(y));
     net_attr(&net)->axis.axis = 1;
-    net_output(&net, net_reshape(&net, y, NET_DIMS(-1, 12, 10)));
+    net_output(&net, net_reshape(&net, y, DIMS(-1, 12, 10)));
     net_check(&net, "merge-reshapes", -1, 1);
     assert_int_equal(net.g->n_nodes, 1);
     net_end(&net);
@@ -254,15 +242,15 @@ TEST(reshapes)
 
 static int flattened(struct net *net, int x, int kind)
 {
-    int y = kind == 2 ? net_transpose(net, x, NET_DIMS(0, 3, 2, 1))
-                      : to_nhwc(net, x);
+    int y =
+        kind == 2 ? net_transpose(net, x, DIMS(0, 3, 2, 1)) : to_nhwc(net, x);
 
     if (kind == 1) {
-        y = net_node(net, GRAPH_FLATTEN, NET_IN(y));
+        y = net_node(net, GRAPH_FLATTEN, IN(y));
         net_attr(net)->axis.axis = 1;
         return y;
     }
-    return net_reshape(net, y, NET_DIMS(-1, 120));
+    return net_reshape(net, y, DIMS(-1, 120));
 }
 
 TEST(dense_columns)
@@ -272,8 +260,7 @@ TEST(dense_columns)
     for (int kind = 0; kind < 3; kind++) {
         int x;
 
-        net_begin(&net, 50 + (uint64_t)kind);
-        x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
+        x = net_start(&net, 50 + (uint64_t)kind, DIMS(-1, 4, 6, 5));
         net_output(&net, net_dense(&net, flattened(&net, x, kind), 7, 120));
         net_check(&net, "reorder-dense", 1, 1);
         assert_int_equal(net_count(&net, GRAPH_TRANSPOSE), 0);
@@ -288,13 +275,12 @@ TEST(dense_that_stays)
     for (int kind = 0; kind < 3; kind++) {
         int x, y;
 
-        net_begin(&net, 60 + (uint64_t)kind);
-        x = net_input(&net, NET_DIMS(2, 4, 6, 5));
+        x = net_start(&net, 60 + (uint64_t)kind, DIMS(2, 4, 6, 5));
         if (kind == 0) { /* the batch moves */
-            y = net_transpose(&net, x, NET_DIMS(1, 0, 2, 3));
-            y = net_dense(&net, net_reshape(&net, y, NET_DIMS(4, 60)), 7, 60);
+            y = net_transpose(&net, x, DIMS(1, 0, 2, 3));
+            y = net_dense(&net, net_reshape(&net, y, DIMS(4, 60)), 7, 60);
         } else if (kind == 1) { /* rows of the picture */
-            y = net_reshape(&net, to_nhwc(&net, x), NET_DIMS(2, 6, 20));
+            y = net_reshape(&net, to_nhwc(&net, x), DIMS(2, 6, 20));
             y = net_dense(&net, y, 7, 20);
         } else { /* somebody else reads the row */
             y = flattened(&net, x, 0);
@@ -313,15 +299,13 @@ TEST(keras_network)
     struct net net;
     int x, y;
 
-    net_begin(&net, 70);
-    x = net_input(&net, NET_DIMS(-1, 6, 5, 3));
+    x = net_start(&net, 70, DIMS(-1, 6, 5, 3));
     y = net_unary(&net, nhwc_conv(&net, x, 4, 3), KERN_RELU);
-    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(4)));
-    y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(4)));
-    y = net_reshape(&net, y, NET_DIMS(-1, 120));
-    y = net_node(&net, GRAPH_MATMUL,
-                 NET_IN(y, net_weight(&net, NET_DIMS(120, 7))));
-    y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(7)));
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, DIMS(4)));
+    y = net_binary(&net, KERN_ADD, y, net_weight(&net, DIMS(4)));
+    y = net_reshape(&net, y, DIMS(-1, 120));
+    y = net_node(&net, GRAPH_MATMUL, IN(y, net_weight(&net, DIMS(120, 7))));
+    y = net_binary(&net, KERN_ADD, y, net_weight(&net, DIMS(7)));
     net_output(&net, net_unary(&net, y, KERN_SIGMOID));
     net_check_all(&net, 2);
     assert_int_equal(net_count(&net, GRAPH_TRANSPOSE), 1);

@@ -15,10 +15,9 @@ TEST(conv_then_bn)
     for (int groups = 1; groups <= 4; groups *= 2) {
         int x, w, y;
 
-        net_begin(&net, 1 + (uint64_t)groups);
-        x = net_input(&net, NET_DIMS(-1, 4, 6, 5));
-        w = net_weight(&net, NET_DIMS(8, 4 / groups, 3, 3));
-        y = net_node(&net, GRAPH_CONV, NET_IN(x, w));
+        x = net_start(&net, 1 + (uint64_t)groups, DIMS(-1, 4, 6, 5));
+        w = net_weight(&net, DIMS(8, 4 / groups, 3, 3));
+        y = net_node(&net, GRAPH_CONV, IN(x, w));
         net_attr(&net)->conv.conv.groups = groups;
         net_attr(&net)->conv.conv.pad_begin[0] = 1;
         net_output(&net, net_batch_norm(&net, y, 8));
@@ -35,11 +34,10 @@ TEST(conv_transpose_then_bn)
     struct net net;
     int x, w, b, y;
 
-    net_begin(&net, 11);
-    x = net_input(&net, NET_DIMS(-1, 4, 5, 4));
-    w = net_weight(&net, NET_DIMS(4, 3, 2, 2));
-    b = net_weight(&net, NET_DIMS(6));
-    y = net_node(&net, GRAPH_CONV_TRANSPOSE, NET_IN(x, w, b));
+    x = net_start(&net, 11, DIMS(-1, 4, 5, 4));
+    w = net_weight(&net, DIMS(4, 3, 2, 2));
+    b = net_weight(&net, DIMS(6));
+    y = net_node(&net, GRAPH_CONV_TRANSPOSE, IN(x, w, b));
     net_attr(&net)->conv.conv.groups = 2;
     net_attr(&net)->conv.conv.stride[0] = 2;
     net_attr(&net)->conv.conv.stride[1] = 2;
@@ -54,8 +52,7 @@ TEST(dense_then_bn)
     struct net net;
     int x, y;
 
-    net_begin(&net, 12);
-    x = net_input(&net, NET_DIMS(-1, 7));
+    x = net_start(&net, 12, DIMS(-1, 7));
     y = net_dense(&net, x, 5, 7);
     net_output(&net, net_batch_norm(&net, y, 5));
     net_check(&net, BN, 1, 1);
@@ -69,11 +66,10 @@ TEST(shared_weights)
     struct net net;
     int x, w, y[2];
 
-    net_begin(&net, 13);
-    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
-    w = net_weight(&net, NET_DIMS(3, 3, 3, 3));
+    x = net_start(&net, 13, DIMS(-1, 3, 5, 5));
+    w = net_weight(&net, DIMS(3, 3, 3, 3));
     for (int i = 0; i < 2; i++) {
-        y[i] = net_node(&net, GRAPH_CONV, NET_IN(x, w));
+        y[i] = net_node(&net, GRAPH_CONV, IN(x, w));
         y[i] = net_batch_norm(&net, y[i], 3);
         net_output(&net, y[i]);
     }
@@ -89,8 +85,7 @@ TEST(activation_moves)
     struct net net;
     int x;
 
-    net_begin(&net, 14);
-    x = net_input(&net, NET_DIMS(-1, 3, 5, 5));
+    x = net_start(&net, 14, DIMS(-1, 3, 5, 5));
     net_output(&net, net_batch_norm(&net, net_conv(&net, x, 4, 3, 3, 1), 4));
     net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
     net_check(&net, BN, 1, 1);
@@ -106,11 +101,10 @@ TEST(bn_then_conv)
     int x, w, y;
 
     for (int groups = 1; groups <= 3; groups += 2) {
-        net_begin(&net, 20 + (uint64_t)groups);
-        x = net_input(&net, NET_DIMS(-1, 6, 6, 6));
+        x = net_start(&net, 20 + (uint64_t)groups, DIMS(-1, 6, 6, 6));
         y = net_batch_norm(&net, x, 6);
-        w = net_weight(&net, NET_DIMS(9, 6 / groups, 3, 3));
-        y = net_node(&net, GRAPH_CONV, NET_IN(y, w));
+        w = net_weight(&net, DIMS(9, 6 / groups, 3, 3));
+        y = net_node(&net, GRAPH_CONV, IN(y, w));
         net_attr(&net)->conv.conv.groups = groups;
         net_output(&net, y);
         net_check(&net, BN, 1, 1);
@@ -124,8 +118,7 @@ TEST(bn_then_dense)
     struct net net;
     int x;
 
-    net_begin(&net, 24);
-    x = net_input(&net, NET_DIMS(-1, 6));
+    x = net_start(&net, 24, DIMS(-1, 6));
     net_output(&net, net_dense(&net, net_batch_norm(&net, x, 6), 3, 6));
     net_check(&net, BN, 1, 1);
     assert_int_equal(net.g->n_nodes, 1);
@@ -140,8 +133,7 @@ TEST(padded_conv_after)
     struct net net;
     int x;
 
-    net_begin(&net, 30);
-    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    x = net_start(&net, 30, DIMS(-1, 3, 6, 6));
     net_output(&net, net_conv(&net, net_batch_norm(&net, x, 3), 4, 3, 3, 1));
     net_check(&net, BN, 1, 1);
     assert_int_equal(net_count(&net, GRAPH_SCALE_SHIFT), 1);
@@ -156,8 +148,7 @@ TEST(shared_output)
     struct net net;
     int x, y;
 
-    net_begin(&net, 31);
-    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    x = net_start(&net, 31, DIMS(-1, 3, 6, 6));
     y = net_conv(&net, x, 4, 3, 3, 1);
     net_output(&net, net_batch_norm(&net, y, 4));
     net_output(&net, net_unary(&net, y, KERN_RELU));
@@ -172,8 +163,7 @@ TEST(graph_output_between)
     struct net net;
     int x, y;
 
-    net_begin(&net, 32);
-    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    x = net_start(&net, 32, DIMS(-1, 3, 6, 6));
     y = net_conv(&net, x, 4, 3, 3, 1);
     net_output(&net, y);
     net_output(&net, net_batch_norm(&net, y, 4));
@@ -188,14 +178,13 @@ TEST(computed_statistics)
     struct net net;
     int x, mean, in[5];
 
-    net_begin(&net, 33);
-    x = net_input(&net, NET_DIMS(2, 3, 6, 6));
-    mean = net_input(&net, NET_DIMS(4));
+    x = net_start(&net, 33, DIMS(2, 3, 6, 6));
+    mean = net_input(&net, DIMS(4));
     in[0] = net_conv(&net, x, 4, 3, 3, 1);
-    in[1] = net_weight(&net, NET_DIMS(4));
-    in[2] = net_weight(&net, NET_DIMS(4));
+    in[1] = net_weight(&net, DIMS(4));
+    in[2] = net_weight(&net, DIMS(4));
     in[3] = net_binary(&net, KERN_MUL, mean, mean);
-    in[4] = net_positive(&net, NET_DIMS(4));
+    in[4] = net_positive(&net, DIMS(4));
     net_output(&net, net_node(&net, GRAPH_BATCH_NORM, in, 5));
     net_refuses_unrun(&net, BN);
     net_end(&net);
@@ -207,8 +196,7 @@ TEST(activation_between)
     struct net net;
     int x, y;
 
-    net_begin(&net, 34);
-    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    x = net_start(&net, 34, DIMS(-1, 3, 6, 6));
     y = net_conv(&net, x, 4, 3, 3, 1);
     net_latest(&net)->epilogue.act = graph_unary(KERN_RELU);
     net_output(&net, net_batch_norm(&net, y, 4));
@@ -223,8 +211,7 @@ TEST(dense_of_rank_3)
     struct net net;
     int x;
 
-    net_begin(&net, 35);
-    x = net_input(&net, NET_DIMS(-1, 5, 5));
+    x = net_start(&net, 35, DIMS(-1, 5, 5));
     net_output(&net, net_batch_norm(&net, net_dense(&net, x, 5, 5), 5));
     net_check(&net, BN, 1, 1);
     assert_int_equal(net_count(&net, GRAPH_SCALE_SHIFT), 1);
@@ -243,10 +230,9 @@ TEST(arithmetic_after_conv)
     for (int i = 0; i < 4; i++) {
         int x, y, c;
 
-        net_begin(&net, 40 + (uint64_t)i);
-        x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+        x = net_start(&net, 40 + (uint64_t)i, DIMS(-1, 3, 6, 6));
         y = net_conv(&net, x, 4, 3, 3, 1);
-        c = net_positive(&net, NET_DIMS(4, 1, 1));
+        c = net_positive(&net, DIMS(4, 1, 1));
         net_output(&net, net_binary(&net, kind[i], y, c));
         net_check(&net, SCALE, 1, 1);
         assert_int_equal(net.g->n_nodes, 1);
@@ -259,8 +245,7 @@ TEST(number_minus_conv)
     struct net net;
     int x, y;
 
-    net_begin(&net, 45);
-    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    x = net_start(&net, 45, DIMS(-1, 3, 6, 6));
     y = net_conv(&net, x, 4, 3, 3, 1);
     net_output(&net, net_binary(&net, KERN_SUB, net_number(&net, 2.5), y));
     net_check(&net, SCALE, 1, 1);
@@ -274,11 +259,9 @@ TEST(bias_of_dense)
     struct net net;
     int x, y;
 
-    net_begin(&net, 46);
-    x = net_input(&net, NET_DIMS(-1, 4, 4, 6));
-    y = net_node(&net, GRAPH_DENSE,
-                 NET_IN(x, net_weight(&net, NET_DIMS(5, 6))));
-    y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(5)));
+    x = net_start(&net, 46, DIMS(-1, 4, 4, 6));
+    y = net_node(&net, GRAPH_DENSE, IN(x, net_weight(&net, DIMS(5, 6))));
+    y = net_binary(&net, KERN_ADD, y, net_weight(&net, DIMS(5)));
     net_output(&net, y);
     net_check(&net, SCALE, 1, 1);
     assert_int_equal(net.g->n_nodes, 1);
@@ -291,20 +274,18 @@ TEST(factor_behind_transpose)
     struct net net;
     int x, y;
 
-    net_begin(&net, 52);
-    x = net_input(&net, NET_DIMS(-1, 4, 3, 6));
-    y = net_transpose(&net, net_dense(&net, x, 5, 6), NET_DIMS(0, 3, 1, 2));
-    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(5, 1, 1)));
+    x = net_start(&net, 52, DIMS(-1, 4, 3, 6));
+    y = net_transpose(&net, net_dense(&net, x, 5, 6), DIMS(0, 3, 1, 2));
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, DIMS(5, 1, 1)));
     net_output(&net, y);
     net_check(&net, SCALE, 1, 1);
     assert_int_equal(net.g->n_nodes, 2);
     net_end(&net);
 
     /* The factor belongs to another dimension. */
-    net_begin(&net, 53);
-    x = net_input(&net, NET_DIMS(-1, 5, 3, 6));
-    y = net_transpose(&net, net_dense(&net, x, 5, 6), NET_DIMS(0, 3, 1, 2));
-    y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(5, 1)));
+    x = net_start(&net, 53, DIMS(-1, 5, 3, 6));
+    y = net_transpose(&net, net_dense(&net, x, 5, 6), DIMS(0, 3, 1, 2));
+    y = net_binary(&net, KERN_MUL, y, net_weight(&net, DIMS(5, 1)));
     net_output(&net, y);
     net_refuses(&net, SCALE);
     net_end(&net);
@@ -316,10 +297,9 @@ TEST(normalised_input)
     struct net net;
     int x, y;
 
-    net_begin(&net, 47);
-    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
-    y = net_binary(&net, KERN_SUB, x, net_weight(&net, NET_DIMS(1, 3, 1, 1)));
-    y = net_binary(&net, KERN_DIV, y, net_positive(&net, NET_DIMS(3, 1, 1)));
+    x = net_start(&net, 47, DIMS(-1, 3, 6, 6));
+    y = net_binary(&net, KERN_SUB, x, net_weight(&net, DIMS(1, 3, 1, 1)));
+    y = net_binary(&net, KERN_DIV, y, net_positive(&net, DIMS(3, 1, 1)));
     net_output(&net, net_conv(&net, y, 4, 3, 3, 0));
     net_check(&net, SCALE, 2, 1);
     assert_int_equal(net.g->n_nodes, 1);
@@ -332,10 +312,9 @@ TEST(normalised_input_with_padding)
     struct net net;
     int x, y;
 
-    net_begin(&net, 48);
-    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
-    y = net_binary(&net, KERN_SUB, x, net_weight(&net, NET_DIMS(1, 3, 1, 1)));
-    y = net_binary(&net, KERN_MUL, y, net_positive(&net, NET_DIMS(3, 1, 1)));
+    x = net_start(&net, 48, DIMS(-1, 3, 6, 6));
+    y = net_binary(&net, KERN_SUB, x, net_weight(&net, DIMS(1, 3, 1, 1)));
+    y = net_binary(&net, KERN_MUL, y, net_positive(&net, DIMS(3, 1, 1)));
     net_output(&net, net_conv(&net, y, 4, 3, 3, 1));
     net_check(&net, SCALE, 1, 1);
     assert_int_equal(net_count(&net, GRAPH_BINARY), 1);
@@ -349,8 +328,7 @@ TEST(factor_before_padded_conv)
     struct net net;
     int x, y;
 
-    net_begin(&net, 49);
-    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    x = net_start(&net, 49, DIMS(-1, 3, 6, 6));
     y = net_binary(&net, KERN_DIV, x, net_number(&net, 255));
     net_output(&net, net_conv(&net, y, 4, 3, 3, 1));
     net_check(&net, SCALE, 1, 1);
@@ -363,8 +341,7 @@ TEST(numbers_become_linear)
     struct net net;
     int x, y;
 
-    net_begin(&net, 50);
-    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
+    x = net_start(&net, 50, DIMS(-1, 3, 6, 6));
     y = net_binary(&net, KERN_MUL, x, net_number(&net, 0.25));
     y = net_binary(&net, KERN_ADD, y, net_number(&net, -3));
     net_output(&net, net_unary(&net, y, KERN_SIGMOID));
@@ -379,10 +356,9 @@ TEST(channels_become_scale_shift)
     struct net net;
     int x, y;
 
-    net_begin(&net, 51);
-    x = net_input(&net, NET_DIMS(-1, 3, 6, 6));
-    y = net_binary(&net, KERN_MUL, x, net_weight(&net, NET_DIMS(3, 1, 1)));
-    y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(1, 3, 1, 1)));
+    x = net_start(&net, 51, DIMS(-1, 3, 6, 6));
+    y = net_binary(&net, KERN_MUL, x, net_weight(&net, DIMS(3, 1, 1)));
+    y = net_binary(&net, KERN_ADD, y, net_weight(&net, DIMS(1, 3, 1, 1)));
     net_output(&net, net_unary(&net, y, KERN_SIGMOID));
     net_check(&net, SCALE, 1, 1);
     assert_int_equal(net.g->node[0].op, GRAPH_SCALE_SHIFT);
@@ -397,17 +373,15 @@ TEST(other_constants)
     int x, y;
 
     for (int i = 0; i < 4; i++) {
-        net_begin(&net, 60 + (uint64_t)i);
-        x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+        x = net_start(&net, 60 + (uint64_t)i, DIMS(-1, 3, 4, 4));
         y = net_conv(&net, x, 4, 3, 3, 1);
         if (i == 0)
-            y = net_binary(&net, KERN_MUL, y,
-                           net_weight(&net, NET_DIMS(4, 4, 4)));
+            y = net_binary(&net, KERN_MUL, y, net_weight(&net, DIMS(4, 4, 4)));
         else if (i == 1)
-            y = net_binary(&net, KERN_ADD, y, net_weight(&net, NET_DIMS(4)));
+            y = net_binary(&net, KERN_ADD, y, net_weight(&net, DIMS(4)));
         else if (i == 2)
             y = net_binary(&net, KERN_ADD, y,
-                           net_weight(&net, NET_DIMS(1, 1, 4, 1, 1)));
+                           net_weight(&net, DIMS(1, 1, 4, 1, 1)));
         else
             y = net_binary(&net, KERN_DIV, net_number(&net, 1.5), y);
         net_output(&net, y);
@@ -425,8 +399,7 @@ TEST(extreme_chain)
     struct net net;
     int x, y;
 
-    net_begin(&net, 71);
-    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    x = net_start(&net, 71, DIMS(-1, 3, 4, 4));
     y = net_binary(&net, KERN_MUL, x, net_number(&net, 1e-25));
     y = net_binary(&net, KERN_MUL, y, net_number(&net, 1e-15));
     net_output(&net, y);
@@ -439,8 +412,7 @@ TEST(division_by_zero)
     struct net net;
     int x, y;
 
-    net_begin(&net, 70);
-    x = net_input(&net, NET_DIMS(-1, 3, 4, 4));
+    x = net_start(&net, 70, DIMS(-1, 3, 4, 4));
     y = net_conv(&net, x, 4, 3, 3, 1);
     net_output(&net, net_binary(&net, KERN_DIV, y, net_number(&net, 0)));
     net_refuses_unrun(&net, SCALE);

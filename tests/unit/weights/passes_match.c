@@ -36,7 +36,7 @@ static void becomes(struct net *net, enum kern_unary_kind kind, double factor)
 static int begin(struct net *net, uint64_t seed)
 {
     net_begin(net, seed);
-    return net_input(net, NET_DIMS(-1, 3, 4, 5));
+    return net_input(net, DIMS(-1, 3, 4, 5));
 }
 
 /* ---- activations --------------------------------------------------- */
@@ -134,7 +134,7 @@ TEST(near_misses)
             y = number(&net, KERN_DIV, clip(&net, y, 0, 6), -6);
         else if (kind == 2) /* a number for each row */
             y = net_binary(&net, KERN_DIV, clip(&net, y, 0, 6),
-                           net_positive(&net, NET_DIMS(4, 1)));
+                           net_positive(&net, DIMS(4, 1)));
         else if (kind == 3) /* 0.4 x (1 + erf) */
             y = number(&net, KERN_MUL,
                        net_binary(&net, KERN_MUL, x,
@@ -147,7 +147,7 @@ TEST(near_misses)
                        0.167);
         else /* one bound for each channel */
             y = net_binary(&net, KERN_MIN, y,
-                           net_positive(&net, NET_DIMS(3, 1, 1)));
+                           net_positive(&net, DIMS(3, 1, 1)));
         net_output(&net, y);
         net_refuses(&net, ACT);
         net_end(&net);
@@ -229,13 +229,12 @@ TEST(prelu)
     int x;
 
     x = begin(&net, 70);
-    net_output(&net,
-               net_node(&net, GRAPH_PRELU,
-                        NET_IN(x, net_fill(&net, 0.25, NET_DIMS(3, 1, 1)))));
+    net_output(&net, net_node(&net, GRAPH_PRELU,
+                              IN(x, net_fill(&net, 0.25, DIMS(3, 1, 1)))));
     becomes(&net, KERN_LEAKY_RELU, 1);
     x = begin(&net, 71);
     net_output(&net, net_node(&net, GRAPH_PRELU,
-                              NET_IN(x, net_weight(&net, NET_DIMS(3, 1, 1)))));
+                              IN(x, net_weight(&net, DIMS(3, 1, 1)))));
     net_refuses(&net, ACT);
     net_end(&net);
 }
@@ -252,7 +251,7 @@ TEST(global_pooling)
         net_output(&net,
                    net_reduce(&net, x,
                               kind & 1 ? KERN_REDUCE_MAX : KERN_REDUCE_MEAN,
-                              NET_DIMS(-1, 2), kind & 2));
+                              DIMS(-1, 2), kind & 2));
         net_check(&net, LAYERS, 1, 1);
         assert_int_equal(net_count(&net, GRAPH_POOL), 1);
         assert_int_equal(net_count(&net, GRAPH_REDUCE), 0);
@@ -266,11 +265,9 @@ TEST(other_reductions)
     int x;
 
     x = begin(&net, 90);
-    net_output(&net,
-               net_reduce(&net, x, KERN_REDUCE_MEAN, NET_DIMS(1, 2), true));
-    net_output(&net, net_reduce(&net, x, KERN_REDUCE_MEAN, NET_DIMS(3), true));
-    net_output(&net,
-               net_reduce(&net, x, KERN_REDUCE_SUM, NET_DIMS(2, 3), true));
+    net_output(&net, net_reduce(&net, x, KERN_REDUCE_MEAN, DIMS(1, 2), true));
+    net_output(&net, net_reduce(&net, x, KERN_REDUCE_MEAN, DIMS(3), true));
+    net_output(&net, net_reduce(&net, x, KERN_REDUCE_SUM, DIMS(2, 3), true));
     net_refuses(&net, LAYERS);
     net_end(&net);
 }
@@ -281,10 +278,10 @@ TEST(matrix_products)
 
     for (int kind = 0; kind < 3; kind++) {
         int x = begin(&net, 100 + (uint64_t)kind);
-        int w = kind == 1 ? net_weight(&net, NET_DIMS(6, 5))
-                          : net_weight(&net, NET_DIMS(5, 6));
+        int w = kind == 1 ? net_weight(&net, DIMS(6, 5))
+                          : net_weight(&net, DIMS(5, 6));
 
-        net_output(&net, net_node(&net, GRAPH_MATMUL, NET_IN(x, w)));
+        net_output(&net, net_node(&net, GRAPH_MATMUL, IN(x, w)));
         net_attr(&net)->matmul.transpose_b = kind == 1;
         if (kind == 2) /* somebody else reads the matrix as it is */
             net_output(&net,
@@ -302,11 +299,11 @@ TEST(other_products)
 
     x = begin(&net, 110);
     net_output(&net, net_node(&net, GRAPH_MATMUL,
-                              NET_IN(x, net_weight(&net, NET_DIMS(3, 5, 6)))));
-    net_output(&net, net_node(&net, GRAPH_MATMUL, NET_IN(x, x)));
+                              IN(x, net_weight(&net, DIMS(3, 5, 6)))));
+    net_output(&net, net_node(&net, GRAPH_MATMUL, IN(x, x)));
     net_attr(&net)->matmul.transpose_b = true;
     net_output(&net, net_node(&net, GRAPH_MATMUL,
-                              NET_IN(net_weight(&net, NET_DIMS(2, 4)), x)));
+                              IN(net_weight(&net, DIMS(2, 4)), x)));
     net_refuses(&net, LAYERS);
     net_end(&net);
 }
@@ -318,16 +315,15 @@ TEST(pixel_shuffle)
     for (int crd = 0; crd < 2; crd++) {
         int x, y;
 
-        net_begin(&net, 120 + (uint64_t)crd);
-        x = net_input(&net, NET_DIMS(-1, 8, 3, 4));
+        x = net_start(&net, 120 + (uint64_t)crd, DIMS(-1, 8, 3, 4));
         if (crd) {
-            y = net_reshape(&net, x, NET_DIMS(-1, 2, 2, 2, 3, 4));
-            y = net_transpose(&net, y, NET_DIMS(0, 1, 4, 2, 5, 3));
+            y = net_reshape(&net, x, DIMS(-1, 2, 2, 2, 3, 4));
+            y = net_transpose(&net, y, DIMS(0, 1, 4, 2, 5, 3));
         } else {
-            y = net_reshape(&net, x, NET_DIMS(-1, 2, 2, 2, 3, 4));
-            y = net_transpose(&net, y, NET_DIMS(0, 3, 4, 1, 5, 2));
+            y = net_reshape(&net, x, DIMS(-1, 2, 2, 2, 3, 4));
+            y = net_transpose(&net, y, DIMS(0, 3, 4, 1, 5, 2));
         }
-        net_output(&net, net_reshape(&net, y, NET_DIMS(-1, 2, 6, 8)));
+        net_output(&net, net_reshape(&net, y, DIMS(-1, 2, 6, 8)));
         net_check(&net, LAYERS, 1, 1);
         assert_int_equal(net.g->n_nodes, 1);
         assert_int_equal(net.g->node[0].attr.depth_space.crd, crd);
@@ -341,11 +337,10 @@ TEST(channel_shuffle)
     struct net net;
     int x, y;
 
-    net_begin(&net, 122);
-    x = net_input(&net, NET_DIMS(-1, 8, 3, 4));
-    y = net_reshape(&net, x, NET_DIMS(-1, 2, 4, 3, 4));
-    y = net_transpose(&net, y, NET_DIMS(0, 2, 1, 3, 4));
-    net_output(&net, net_reshape(&net, y, NET_DIMS(-1, 8, 3, 4)));
+    x = net_start(&net, 122, DIMS(-1, 8, 3, 4));
+    y = net_reshape(&net, x, DIMS(-1, 2, 4, 3, 4));
+    y = net_transpose(&net, y, DIMS(0, 2, 1, 3, 4));
+    net_output(&net, net_reshape(&net, y, DIMS(-1, 8, 3, 4)));
     net_refuses(&net, LAYERS);
     net_end(&net);
 }
@@ -364,20 +359,18 @@ TEST(torch_layer_norm)
     for (int kind = 0; kind < 3; kind++) {
         int x, d, v, y;
 
-        net_begin(&net, 130 + (uint64_t)kind);
-        x = net_input(&net, NET_DIMS(-1, 4, 5, 6));
-        d = net_binary(
-            &net, KERN_SUB, x,
-            net_reduce(&net, x, KERN_REDUCE_MEAN, NET_DIMS(-1), true));
+        x = net_start(&net, 130 + (uint64_t)kind, DIMS(-1, 4, 5, 6));
+        d = net_binary(&net, KERN_SUB, x,
+                       net_reduce(&net, x, KERN_REDUCE_MEAN, DIMS(-1), true));
         v = kind ? net_binary(&net, KERN_MUL, d, d)
                  : number(&net, KERN_POW, d, 2);
-        v = net_reduce(&net, v, KERN_REDUCE_MEAN, NET_DIMS(3), true);
+        v = net_reduce(&net, v, KERN_REDUCE_MEAN, DIMS(3), true);
         v = net_unary(&net, number(&net, KERN_ADD, v, 1e-6), KERN_SQRT);
         y = net_binary(&net, KERN_DIV, d, v);
         if (kind) {
-            y = net_binary(&net, KERN_MUL, y, net_weight(&net, NET_DIMS(6)));
+            y = net_binary(&net, KERN_MUL, y, net_weight(&net, DIMS(6)));
             y = net_binary(&net, KERN_ADD, y,
-                           net_weight(&net, NET_DIMS(1, 1, 1, 6)));
+                           net_weight(&net, DIMS(1, 1, 1, 6)));
         }
         net_output(&net, y);
         net_check(&net, NORM, kind ? 3 : 1, NORM_FACTOR);
@@ -389,19 +382,19 @@ TEST(torch_layer_norm)
 
 static int keras_layer_norm(struct net *net, int other_mean)
 {
-    int x = net_input(net, NET_DIMS(-1, 5, 6));
-    int m = net_reduce(net, x, KERN_REDUCE_MEAN, NET_DIMS(2), true);
+    int x = net_input(net, DIMS(-1, 5, 6));
+    int m = net_reduce(net, x, KERN_REDUCE_MEAN, DIMS(2), true);
     int d = net_binary(net, KERN_SUB, x, m);
     int v = net_reduce(net, net_binary(net, KERN_MUL, d, d), KERN_REDUCE_MEAN,
-                       NET_DIMS(2), true);
+                       DIMS(2), true);
     int r, b;
 
     r = net_unary(net, number(net, KERN_ADD, v, 1e-3), KERN_SQRT);
     r = net_unary(net, r, KERN_RECIPROCAL);
-    r = net_binary(net, KERN_MUL, r, net_weight(net, NET_DIMS(6)));
+    r = net_binary(net, KERN_MUL, r, net_weight(net, DIMS(6)));
     if (other_mean)
         m = net_unary(net, m, KERN_RELU);
-    b = net_binary(net, KERN_SUB, net_weight(net, NET_DIMS(6)),
+    b = net_binary(net, KERN_SUB, net_weight(net, DIMS(6)),
                    net_binary(net, KERN_MUL, m, r));
     return net_binary(net, KERN_ADD, net_binary(net, KERN_MUL, x, r), b);
 }
@@ -428,12 +421,11 @@ TEST(norm_over_channels)
     struct net net;
     int x, d, v;
 
-    net_begin(&net, 142);
-    x = net_input(&net, NET_DIMS(-1, 4, 5, 6));
+    x = net_start(&net, 142, DIMS(-1, 4, 5, 6));
     d = net_binary(&net, KERN_SUB, x,
-                   net_reduce(&net, x, KERN_REDUCE_MEAN, NET_DIMS(1), true));
+                   net_reduce(&net, x, KERN_REDUCE_MEAN, DIMS(1), true));
     v = net_reduce(&net, net_binary(&net, KERN_MUL, d, d), KERN_REDUCE_MEAN,
-                   NET_DIMS(1), true);
+                   DIMS(1), true);
     v = net_unary(&net, number(&net, KERN_ADD, v, 1e-6), KERN_SQRT);
     net_output(&net, net_binary(&net, KERN_DIV, d, v));
     net_refuses(&net, NORM);

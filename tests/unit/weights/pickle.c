@@ -67,7 +67,7 @@ TEST(test_integers)
     };
     size_t i;
 
-    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (i = 0; i < COUNT(cases); i++) {
         struct pickle *p = read_stream(cases[i].stream, cases[i].bytes);
 
         assert_true(root(p)->kind == PICKLE_INT ||
@@ -103,7 +103,7 @@ TEST(test_text)
     };
     size_t i;
 
-    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (i = 0; i < COUNT(cases); i++) {
         struct pickle *p = read_stream(cases[i].stream, cases[i].bytes);
 
         assert_true(pickle_is(root(p), cases[i].value));

@@ -26,7 +26,7 @@ static int same_dtype(const char *torch, enum infer_dtype dtype)
                  {"uint8", INFER_U8},    {"bool", INFER_BOOL}};
     size_t i;
 
-    for (i = 0; i < sizeof known / sizeof *known; i++)
+    for (i = 0; i < COUNT(known); i++)
         if (strcmp(known[i].name, torch) == 0)
             return known[i].dtype == dtype;
     return 0;
@@ -171,7 +171,7 @@ TEST(test_weights)
     size_t i;
     int64_t j;
 
-    for (i = 0; i < sizeof files / sizeof *files; i++) {
+    for (i = 0; i < COUNT(files); i++) {
         const struct constant *c;
         double sum = 0;
 

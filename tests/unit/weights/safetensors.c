@@ -60,7 +60,7 @@ TEST(test_reads)
     const struct constant *c;
     size_t i;
 
-    for (i = 0; i < sizeof headers / sizeof *headers; i++) {
+    for (i = 0; i < COUNT(headers); i++) {
         accepted(headers[i], values, sizeof values, &import);
         c = help_tensor(&import, "a", 2, shape23);
         assert_int_equal(c->dtype, INFER_F32);
@@ -169,7 +169,7 @@ TEST(test_entries)
     };
     size_t i;
 
-    for (i = 0; i < sizeof malformed / sizeof *malformed; i++)
+    for (i = 0; i < COUNT(malformed); i++)
         refused(malformed[i], 4, "header, byte");
     refused("{\"\xff\":{}}", 4, "UTF-8");
     refused("{\"\xc0\xaf\":{}}", 4, "UTF-8");
@@ -416,7 +416,7 @@ TEST(test_published)
     struct infer_error err;
     size_t i;
 
-    for (i = 0; i < sizeof files / sizeof *files; i++) {
+    for (i = 0; i < COUNT(files); i++) {
         snprintf(name, sizeof name, "safetensors-format-tests/%s.safetensors",
                  files[i].name);
         help_data(path, sizeof path, name);

@@ -250,7 +250,7 @@ TEST(test_names)
     struct zipmaker z = {0};
     size_t i;
 
-    for (i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (i = 0; i < COUNT(bad); i++) {
         struct zipmaker_entry e = {.name = bad[i].name,
                                    .name_bytes = bad[i].bytes,
                                    .data = "a",
@@ -339,7 +339,7 @@ TEST(test_deflate)
     };
     size_t i;
 
-    for (i = 0; i < sizeof streams / sizeof *streams; i++) {
+    for (i = 0; i < COUNT(streams); i++) {
         struct zipmaker_entry e = {
             .name = "x", .data = streams[i].bits, .bytes = streams[i].bytes};
         struct zipmaker z = {0};

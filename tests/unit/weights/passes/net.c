@@ -59,6 +59,12 @@ static int add_constant(struct net *net, int rank, const int64_t *dim,
     return value;
 }
 
+int net_start(struct net *net, uint64_t seed, int rank, const int64_t *dim)
+{
+    net_begin(net, seed);
+    return net_input(net, rank, dim);
+}
+
 int net_weight(struct net *net, int rank, const int64_t *dim)
 {
     return add_constant(net, rank, dim, 1, 0);
@@ -100,9 +106,9 @@ union graph_attr *net_attr(struct net *net)
 
 int net_conv(struct net *net, int x, int out, int in, int kernel, int pad)
 {
-    int w = net_weight(net, NET_DIMS(out, in, kernel, kernel));
-    int b = net_weight(net, NET_DIMS(out));
-    int y = net_node(net, GRAPH_CONV, NET_IN(x, w, b));
+    int w = net_weight(net, DIMS(out, in, kernel, kernel));
+    int b = net_weight(net, DIMS(out));
+    int y = net_node(net, GRAPH_CONV, IN(x, w, b));
 
     for (int i = 0; i < 2; i++) {
         net_attr(net)->conv.conv.pad_begin[i] = pad;
@@ -113,25 +119,25 @@ int net_conv(struct net *net, int x, int out, int in, int kernel, int pad)
 
 int net_batch_norm(struct net *net, int x, int channels)
 {
-    int scale = net_weight(net, NET_DIMS(channels));
-    int shift = net_weight(net, NET_DIMS(channels));
-    int mean = net_weight(net, NET_DIMS(channels));
-    int var = net_positive(net, NET_DIMS(channels));
+    int scale = net_weight(net, DIMS(channels));
+    int shift = net_weight(net, DIMS(channels));
+    int mean = net_weight(net, DIMS(channels));
+    int var = net_positive(net, DIMS(channels));
 
-    return net_node(net, GRAPH_BATCH_NORM, NET_IN(x, scale, shift, mean, var));
+    return net_node(net, GRAPH_BATCH_NORM, IN(x, scale, shift, mean, var));
 }
 
 int net_dense(struct net *net, int x, int out, int in)
 {
-    int w = net_weight(net, NET_DIMS(out, in));
-    int b = net_weight(net, NET_DIMS(out));
+    int w = net_weight(net, DIMS(out, in));
+    int b = net_weight(net, DIMS(out));
 
-    return net_node(net, GRAPH_DENSE, NET_IN(x, w, b));
+    return net_node(net, GRAPH_DENSE, IN(x, w, b));
 }
 
 int net_unary(struct net *net, int x, enum kern_unary_kind kind)
 {
-    int y = net_node(net, GRAPH_UNARY, NET_IN(x));
+    int y = net_node(net, GRAPH_UNARY, IN(x));
 
     net_attr(net)->unary = graph_unary(kind);
     return y;
@@ -139,7 +145,7 @@ int net_unary(struct net *net, int x, enum kern_unary_kind kind)
 
 int net_binary(struct net *net, enum kern_binary_kind kind, int a, int b)
 {
-    int y = net_node(net, GRAPH_BINARY, NET_IN(a, b));
+    int y = net_node(net, GRAPH_BINARY, IN(a, b));
 
     net_attr(net)->binary.kind = kind;
     return y;
@@ -154,7 +160,7 @@ static void set_dims(struct graph_dims *dims, int n, const int64_t *dim)
 
 int net_transpose(struct net *net, int x, int rank, const int64_t *order)
 {
-    int y = net_node(net, GRAPH_TRANSPOSE, NET_IN(x));
+    int y = net_node(net, GRAPH_TRANSPOSE, IN(x));
 
     set_dims(&net_attr(net)->dims, rank, order);
     return y;
@@ -162,7 +168,7 @@ int net_transpose(struct net *net, int x, int rank, const int64_t *order)
 
 int net_reshape(struct net *net, int x, int rank, const int64_t *dim)
 {
-    int y = net_node(net, GRAPH_RESHAPE, NET_IN(x));
+    int y = net_node(net, GRAPH_RESHAPE, IN(x));
 
     set_dims(&net_attr(net)->dims, rank, dim);
     return y;
@@ -171,7 +177,7 @@ int net_reshape(struct net *net, int x, int rank, const int64_t *dim)
 int net_reduce(struct net *net, int x, enum kern_reduce_kind kind, int n_axes,
                const int64_t *axis, bool keep_dims)
 {
-    int y = net_node(net, GRAPH_REDUCE, NET_IN(x));
+    int y = net_node(net, GRAPH_REDUCE, IN(x));
 
     net_attr(net)->reduce.kind = kind;
     net_attr(net)->reduce.keep_dims = keep_dims;

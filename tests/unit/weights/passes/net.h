@@ -24,18 +24,10 @@ struct net {
     uint64_t seed;
 };
 
-/* Dimensions as a list: NET_DIMS(1, 3, 8, 8). */
-#define NET_DIMS(...)                                                          \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[])     \
-    {                                                                          \
-        __VA_ARGS__                                                            \
-    }
-/* Values as a list for net_node(): NET_IN(x, w, -1). */
-#define NET_IN(...)                                                            \
-    (int[]){__VA_ARGS__}, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int))
-
 void net_begin(struct net *net, uint64_t seed);
 void net_end(struct net *net);
+/* Begins with an input, and returns its value. */
+int net_start(struct net *net, uint64_t seed, int rank, const int64_t *dim);
 /* A uniform number in -1 .. 1. */
 double net_random(struct net *net);
 
