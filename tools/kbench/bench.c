@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The candidates of one problem: every row that supports it, and every variant
- * of the row.  Each is prepared, run once on poisoned output and held against
- * the truth; those that are right are timed beside each other (timing.c).
+ * of the row.  Each is prepared, run once on poisoned output and compared with
+ * the reference; the correct ones are timed in turns (timing.c).
  */
 #include "tools/kbench/bench.h"
 
@@ -13,14 +13,14 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-/* Own rows whose estimate is this many times the lowest are not tried. */
-#define HOPELESS 16.0
+/* Our rows whose estimate is this many times the lowest are not tried. */
+#define PRUNE_RATIO 16.0
 
 /* Tensors start at multiples of this. */
 #define ALIGN ((size_t)512)
 
-/* Variants that a time limit does not leave out: those that the row holds for
- * the best. */
+/* Variants that are prepared after the time limit too: a row lists the best
+ * ones first. */
 #define PREPARED_ANYWAY 3
 
 /* Bytes of values sent to a device at a time. */
@@ -53,8 +53,7 @@ static int allocate(struct bench *b, size_t bytes, struct infer_error *err,
     return rc;
 }
 
-/* Copies of the data that it takes to pass by the cache: of what one launch
- * touches, twice the cache in all. */
+/* Copies of the data that together are twice the cache (--cold-cache). */
 static int count_sets(const struct bench *b)
 {
     if (!b->plan->cold)
@@ -129,7 +128,7 @@ static int make_output(struct bench *b, struct infer_error *err)
 
     for (int s = 0; rc == 0 && s < b->sets; s++)
         b->out[s] = (char *)memory + (size_t)s * step;
-    /* Only the ranges of the proof are ever touched. */
+    /* Only the sampled ranges are ever written. */
     b->fetched = malloc(span + 1);
     if (rc == 0 && !b->fetched)
         return error_set(err, INFER_EMEMORY, "out of memory");
@@ -265,7 +264,8 @@ static int add_rows(struct bench *b, struct infer_error *err)
         if (!selected(b, row))
             continue;
         if (lowest > 0 && row->estimate &&
-            row->estimate(&b->c->p, &b->plan->device->kern) > HOPELESS * lowest)
+            row->estimate(&b->c->p, &b->plan->device->kern) >
+                PRUNE_RATIO * lowest)
             continue;
         rc = add_row(b, row, err);
     }
@@ -362,16 +362,16 @@ struct kb_result *bench_result(const struct bench *b, const struct candidate *k)
 
 /* ---- verifying ----------------------------------------------------- */
 
-/* Copies the proof's ranges of the output there or back. */
+/* Copies the verification's ranges of the output there or back. */
 static int move_ranges(struct bench *b, bool fetch, struct infer_error *err)
 {
     const struct device *d = b->plan->device;
     const size_t size = infer_dtype_size(b->c->p.out[0].dtype);
     int rc = 0;
 
-    for (int r = 0; rc == 0 && r < b->proof->n_ranges; r++) {
-        const size_t at = (size_t)b->proof->range[r][0] * size;
-        const size_t n = (size_t)b->proof->range[r][1] * size;
+    for (int r = 0; rc == 0 && r < b->verification->n_ranges; r++) {
+        const size_t at = (size_t)b->verification->range[r][0] * size;
+        const size_t n = (size_t)b->verification->range[r][1] * size;
         if (fetch) {
             rc = d->ops->copy_out(d, b->fetched + at, b->out[0] + at, n, err);
         } else {
@@ -394,8 +394,8 @@ static int verify(struct bench *b, struct candidate *k, struct infer_error *err)
         rc = move_ranges(b, true, err);
     if (rc < 0)
         return rc;
-    if (!kb_proof_check(b->proof, &b->c->p, &k->exec, b->fetched, &r->worst,
-                        r->text, sizeof(r->text))) {
+    if (!kb_verification_check(b->verification, &b->c->p, &k->exec, b->fetched,
+                               &r->worst, r->text, sizeof(r->text))) {
         r->state = KB_WRONG;
         k->out = true;
     }
@@ -474,15 +474,16 @@ static void release(struct bench *b)
     free(b);
 }
 
-int kb_bench(const struct kb_plan *plan, const struct kb_proof *proof,
-             struct kb_case *c, struct infer_error *err)
+int kb_bench(const struct kb_plan *plan,
+             const struct kb_verification *verification, struct kb_case *c,
+             struct infer_error *err)
 {
     struct bench *b = calloc(1, sizeof(*b));
 
     if (!b)
         return error_set(err, INFER_EMEMORY, "out of memory");
     b->plan = plan;
-    b->proof = proof;
+    b->verification = verification;
     b->c = c;
     int rc = plan->device->ops->enter
                  ? plan->device->ops->enter(plan->device, err)
@@ -495,8 +496,8 @@ int kb_bench(const struct kb_plan *plan, const struct kb_proof *proof,
         rc = verify_all(b, err);
     if (rc == 0)
         rc = bench_time(b, err);
-    if (proof->count > c->verified)
-        c->verified = proof->count;
+    if (verification->count > c->verified)
+        c->verified = verification->count;
     kb_case_judge(c);
     release(b);
     return rc;

@@ -27,7 +27,7 @@ struct candidate {
 
 struct bench {
     const struct kb_plan *plan;
-    const struct kb_proof *proof;
+    const struct kb_verification *verification;
     struct kb_case *c;
     struct candidate *candidate;
     int count;

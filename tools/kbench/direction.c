@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ways back of a convolution: dgrad and wgrad as problems of their own. */
+/* Backward problems of a convolution: dgrad and wgrad. */
 #include <string.h>
 
 #include "kernels/base/text.h"
@@ -7,7 +7,7 @@
 
 const char *const kb_dir_names[] = {"fprop", "dgrad", "wgrad", NULL};
 
-void kb_problem_turn(struct kern_problem *p, enum kb_dir dir)
+void kb_problem_backward(struct kern_problem *p, enum kb_dir dir)
 {
     const struct kern_tensor x = p->in[0], w = p->in[1], y = p->out[0];
 
@@ -48,16 +48,16 @@ void kb_problem_lay_weights(const struct kb_request *r, enum kb_dir dir,
 const char *kb_problem_text(const struct kern_problem *p, enum kb_dir dir,
                             char *buf, size_t bytes)
 {
-    static const char usual[] = "conv_fprop", turned[] = "conv_dgrad";
-    struct kern_problem forwards = *p;
+    static const char fprop[] = "conv_fprop", dgrad[] = "conv_dgrad";
+    struct kern_problem forward = *p;
 
     if (dir == KB_DGRAD) {
-        forwards.op = KERN_CONV_FPROP;
-        forwards.in[0] = p->out[0];
-        forwards.out[0] = p->in[0];
+        forward.op = KERN_CONV_FPROP;
+        forward.in[0] = p->out[0];
+        forward.out[0] = p->in[0];
     }
-    kern_problem_format(&forwards, buf, bytes);
-    if (dir == KB_DGRAD && text_begins(buf, usual))
-        memcpy(buf, turned, strlen(turned));
+    kern_problem_format(&forward, buf, bytes);
+    if (dir == KB_DGRAD && text_begins(buf, fprop))
+        memcpy(buf, dgrad, strlen(dgrad));
     return buf;
 }

@@ -422,7 +422,7 @@ int kb_figures_problem(const struct kb_figures *given,
         return error_set(err, INFER_EARGUMENT,
                          "problem: only convolutions have a %s here",
                          kb_dir_names[f.dir]);
-    kb_problem_turn(out, f.dir);
+    kb_problem_backward(out, f.dir);
     if (kern_problem_check(out, err) < 0) {
         error_prefix(err, "problem");
         err->code = INFER_EARGUMENT; /* of this program, not of a model */

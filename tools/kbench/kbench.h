@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kbench: the kernels of the table beside each other, problem by problem.
+ * kbench: verifies and times the kernels of the table, problem by problem.
  *
  *     figures.c, sweep.c, layers.c   problems from words or from a model
- *     direction.c                    the ways back of a convolution
- *     proof.c                        what is true of a problem
+ *     direction.c                    backward problems: dgrad, wgrad
+ *     verification.c                 expected outputs and tolerances
  *     bench.c, timing.c              candidates: verified, then timed
  *     peaks.c                        what the device can do at best
  *     stats.c, compare.c             numbers, and those of an earlier run
@@ -35,21 +35,21 @@ const struct kb_precision *kb_precision_find(const char *name);
 enum kb_dir { KB_FPROP, KB_DGRAD, KB_WGRAD, KB_DIRS };
 extern const char *const kb_dir_names[]; /* "fprop", ...; NULL at the end */
 
-/* Makes the problem of a convolution that of its way back, as training has it:
- * no epilogue, dw in single precision.  The weights of a dgrad count as
- * constant, so that a library that wants them in another order gets them so;
- * our rows that turn them over in each launch do that in the time that is
- * taken. */
-void kb_problem_turn(struct kern_problem *p, enum kb_dir dir);
-/* One line: kern_problem_format(), but ways back show the figures of the way
- * forwards, "conv_dgrad mb1ic64ih56oc64oh56kh3ph1 nhwc F32".  Returns buf. */
+/* Changes a convolution's problem into its dgrad or wgrad problem, as training
+ * has it: no epilogue, dw in single precision.  The weights of a dgrad count as
+ * constant, so that a library may reorder them once, before the timing; our
+ * rows that flip them in each launch do so within the measured time. */
+void kb_problem_backward(struct kern_problem *p, enum kb_dir dir);
+/* One line of kern_problem_format().  A backward problem shows the figures of
+ * its forward problem: "conv_dgrad mb1ic64ih56oc64oh56kh3ph1 nhwc F32".
+ * Returns buf. */
 const char *kb_problem_text(const struct kern_problem *p, enum kb_dir dir,
                             char *buf, size_t bytes);
 
 /* A convolution, pooling or dense problem in the field's letters.  0 means
  * not given: 1 for most, H for W, R for S; p and q follow from the rest. */
 struct kb_figures {
-    enum kern_op op; /* forwards */
+    enum kern_op op; /* of the forward problem */
     enum kb_dir dir;
     int64_t n, c, h, w, k, r, s, p, q;
     int groups, stride_h, stride_w, dilation_h, dilation_w;
@@ -59,7 +59,7 @@ struct kb_figures {
     enum infer_dtype dtype; /* that a printed line names; INFER_NONE: none */
 };
 void kb_figures_init(struct kb_figures *f, enum kern_op op);
-/* Reads benchdnn's letters, and what kern_problem_format() prints behind them:
+/* Reads benchdnn's letters, and what kern_problem_format() prints after them:
  * "mb32ic64ih56oc64oh56kh3ph1 +bias +relu".  Fields that are not named stay as
  * they are.  EARGUMENT says what is wrong. */
 int kb_figures_parse(const char *text, struct kb_figures *f,
@@ -84,9 +84,9 @@ int kb_sweep_parse(const char *text, struct kb_sweep *out,
 
 /* ---- results ------------------------------------------------------- */
 
-enum kb_side { KB_OURS, KB_RIVAL, KB_REFERENCE, KB_SIDES };
+enum kb_side { KB_OURS, KB_BASELINE, KB_REFERENCE, KB_SIDES };
 extern const char *const kb_side_names[KB_SIDES];
-/* Whose kernel a row is: cuDNN's and oneDNN's are the rivals. */
+/* cuDNN's and oneDNN's rows are the baselines. */
 enum kb_side kb_side_of(const struct kern_row *row);
 
 enum kb_state {
@@ -119,7 +119,7 @@ struct kb_result {
     char text[384]; /* why it is wrong or did not run */
 };
 
-/* One problem and what was found about it. */
+/* One problem and its results. */
 struct kb_case {
     char model[64], name[128]; /* "" outside a model */
     int64_t batch;
@@ -131,11 +131,11 @@ struct kb_case {
     double flops, bytes;
     double floor; /* seconds; 0 before peaks are known */
     bool by_bytes;
-    int64_t verified; /* outputs held against the reference */
+    int64_t verified; /* outputs compared with the reference */
     struct kb_result *result;
     int n_results;
     int best[KB_SIDES]; /* index of the fastest, or -1 */
-    double ratio;       /* rival's best median / ours; 0: one is missing */
+    double ratio;       /* best median: baseline / ours; 0: one is missing */
     int untried;        /* variants left out by --prepare-limit */
     double before;      /* seconds of our best in an earlier run, or 0 */
 };
@@ -214,10 +214,10 @@ void kb_request_clear(struct kb_request *r);
 int kb_run(const struct kb_request *r, const char *command,
            struct infer_error *err, enum cli_exit *code);
 
-/* Weights and their gradients in a problem of a way back lie as training has
- * them.  On a GPU: beside activations whose channels come last, so too, and
- * weights change from step to step; else row-major.  Gradients are in single
- * precision, or in the type that was asked for. */
+/* Lays out the weights or their gradient of a backward problem as training
+ * does: on a GPU as the activations, else row-major.  On a GPU weights change
+ * in each step and are no constants.  Gradients are in single precision, or
+ * with --narrow-gradient in the type of the activations. */
 void kb_problem_lay_weights(const struct kb_request *r, enum kb_dir dir,
                             struct kern_problem *p);
 /* All problems of the request. */
@@ -228,7 +228,8 @@ int kb_layers(const struct kb_request *r, const char *model, int64_t batch,
               enum kb_dir dir, const struct kb_precision *precision,
               struct kb_cases *out, struct infer_error *err);
 
-/* ---- truth --------------------------------------------------------- */
+/* ---- verification ---------------------------------------------------------
+ */
 
 /* Elements after which the values of an input repeat: a prime. */
 #define KB_PERIOD 65521
@@ -242,8 +243,8 @@ bool kb_values_new(struct kb_values *v, const struct kern_problem *p,
                    uint64_t seed);
 void kb_values_free(struct kb_values *v);
 
-/* Indices of tolerances: what a kernel may round beside its result, either or
- * both; and the kernels that go through a transform, which round neither. */
+/* Indices of tolerances.  A kernel may round its operands to TF32, its bias,
+ * or both; transform kernels (Winograd, FFT) round neither. */
 enum {
     KB_ROUNDS_TF32 = 1,
     KB_ROUNDS_BIAS = 2,
@@ -252,12 +253,11 @@ enum {
     KB_BOUNDS
 };
 
-/* Outputs as the reference has them, all or a sample, and how far a kernel may
- * be from them. */
-struct kb_proof {
-    struct kern_tensor out; /* of the sample, dense, in the truth's type */
+/* The reference's outputs, all or a sample, and the tolerances of kernels. */
+struct kb_verification {
+    struct kern_tensor out; /* of the sample, dense, in the reference's type */
     void *expected;
-    double *tol[KB_BOUNDS]; /* NULL: of kernels that do not take the problem */
+    double *tol[KB_BOUNDS]; /* NULL: no kernel of this kind */
     /* Where the sample lies in the output: `ranges` pieces of storage, in
      * elements, and the storage offset of each element of the sample. */
     int64_t (*range)[2]; /* first, count */
@@ -265,19 +265,20 @@ struct kb_proof {
     int64_t *offset;
     int64_t count;
 };
-int kb_proof_new(const struct kern_problem *p, uint64_t seed,
-                 struct kb_proof *out, struct infer_error *err);
-void kb_proof_free(struct kb_proof *proof);
+int kb_verification_new(const struct kern_problem *p, uint64_t seed,
+                        struct kb_verification *out, struct infer_error *err);
+void kb_verification_free(struct kb_verification *verification);
 /* e: the kernel as prepared; y: storage of the output, of which the ranges are
  * filled. */
-bool kb_proof_check(const struct kb_proof *proof, const struct kern_problem *p,
-                    const struct kern_exec *e, const void *y, double *worst,
-                    char *text, size_t bytes);
+bool kb_verification_check(const struct kb_verification *verification,
+                           const struct kern_problem *p,
+                           const struct kern_exec *e, const void *y,
+                           double *worst, char *text, size_t bytes);
 
 /* ---- measuring ----------------------------------------------------- */
 
-/* Device memory that the cases of a run share, so that none of them waits for
- * the driver: each takes pieces from the front. */
+/* Device memory that the cases of a run share, so that no case waits for the
+ * driver.  Pieces are taken from the front. */
 struct kb_pool {
     char *memory; /* NULL: every piece is allocated */
     size_t bytes, used;
@@ -303,8 +304,9 @@ struct kb_plan {
 /* Adds one result a candidate.  Candidates that are wrong or fail are noted
  * in their results; an error means that the device is of no use any more or
  * that memory ran out. */
-int kb_bench(const struct kb_plan *plan, const struct kb_proof *proof,
-             struct kb_case *c, struct infer_error *err);
+int kb_bench(const struct kb_plan *plan,
+             const struct kb_verification *verification, struct kb_case *c,
+             struct infer_error *err);
 
 /* Measures what the device can do at best in the precisions named. */
 int kb_peaks_measure(const struct kb_plan *plan,
@@ -333,9 +335,9 @@ struct kb_group {
     int64_t batch;
     enum kb_dir dir;
     const struct kb_precision *precision;
-    int compared, ahead, layers; /* problems; layers counts repeats */
-    double mean;                 /* geometric, of the ratios */
-    double ours, rival, floor;   /* seconds, layers summed up */
+    int compared, ahead, layers;  /* problems; layers counts repeats */
+    double mean;                  /* geometric, of the ratios */
+    double ours, baseline, floor; /* seconds, layers summed up */
 };
 struct kb_summary {
     struct kb_group all;
@@ -347,7 +349,7 @@ struct kb_summary {
 int kb_summarise(const struct kb_cases *cases, struct kb_summary *out);
 void kb_summary_free(struct kb_summary *s);
 
-/* How our best kernels stand against those of an earlier run. */
+/* Our best kernels compared with those of an earlier run. */
 struct kb_change {
     int count;           /* problems that both have */
     double mean;         /* geometric, of before / now */

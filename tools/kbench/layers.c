@@ -184,7 +184,7 @@ static int add_steps(const struct kb_request *r, const char *model,
             !r->ops[p.op] || (dir != KB_FPROP && p.op != KERN_CONV_FPROP))
             continue;
         lay_out(r, precision, &p);
-        kb_problem_turn(&p, dir);
+        kb_problem_backward(&p, dir);
         kb_problem_lay_weights(r, dir, &p);
         struct kb_case *c =
             find(out, from, kb_problem_text(&p, dir, text, sizeof(text)));

@@ -13,11 +13,10 @@ static const char usage[] =
     "k=1:16:x4\n"
     "       kbench [conv|dense|pool|all] --model=FILE|ARCHITECTURE -b 1,8,32\n"
     "\n"
-    "Holds every kernel that takes a problem against the reference, then "
-    "times\n"
-    "it beside its rivals: ours, those of cuDNN or oneDNN with all their\n"
-    "engines, the reference.  Shows times, rates, the distance from what the\n"
-    "device can do at best, and the ratio to the rival's best.\n";
+    "Verifies each kernel that supports a problem against the reference, then\n"
+    "times it: ours, the baselines of cuDNN or oneDNN with all their engines,\n"
+    "and the reference.  Shows times, rates, the share of what the device can\n"
+    "do at best, and the ratio to the best baseline.\n";
 
 static int kbench(int argc, char **argv)
 {

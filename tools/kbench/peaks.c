@@ -33,7 +33,7 @@ static int fastest(const struct kb_plan *given, const struct kern_problem *p,
 {
     struct kb_plan plan = *given;
     struct kb_cases one = {0};
-    struct kb_proof proof;
+    struct kb_verification verification;
 
     *seconds = 0;
     plan.kernels = NULL;
@@ -44,10 +44,10 @@ static int fastest(const struct kb_plan *given, const struct kern_problem *p,
     struct kb_case *c = kb_cases_add(&one, p, KB_FPROP, precision);
     if (!c)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    int rc = kb_proof_new(p, plan.seed, &proof, err);
+    int rc = kb_verification_new(p, plan.seed, &verification, err);
     if (rc == 0) {
-        rc = kb_bench(&plan, &proof, c, err);
-        kb_proof_free(&proof);
+        rc = kb_bench(&plan, &verification, c, err);
+        kb_verification_free(&verification);
     }
     for (int s = 0; s < KB_SIDES; s++) {
         const int best = c->best[s];

@@ -24,7 +24,7 @@ static void put_result(FILE *f, const struct kb_case *c,
                        const struct kb_result *r)
 {
     const double t = r->time.median;
-    const int rival = c->best[KB_RIVAL];
+    const int baseline = c->best[KB_BASELINE];
 
     put_text(f, c->model);
     fputc(',', f);
@@ -39,7 +39,7 @@ static void put_result(FILE *f, const struct kb_case *c,
             r->time.p95 * 1e6, r->time.spread, r->time.rounds, r->launches,
             kb_rate(c->flops, t) / 1e12, kb_rate(c->bytes, t) / 1e9,
             100 * kb_rate(c->floor, t), r->workspace, r->worst,
-            rival >= 0 ? kb_rate(c->result[rival].time.median, t) : 0);
+            baseline >= 0 ? kb_rate(c->result[baseline].time.median, t) : 0);
     put_text(f, r->text);
     fputc('\n', f);
 }

@@ -6,7 +6,7 @@ static cJSON *result_json(const struct kb_case *c, const struct kb_result *r)
 {
     cJSON *o = cJSON_CreateObject();
     const double t = r->time.median;
-    const int rival = c->best[KB_RIVAL];
+    const int baseline = c->best[KB_BASELINE];
 
     cJSON_AddStringToObject(o, "kernel", r->row->name);
     if (r->variant[0])
@@ -28,9 +28,9 @@ static cJSON *result_json(const struct kb_case *c, const struct kb_result *r)
     cJSON_AddNumberToObject(o, "gbs", kb_rate(c->bytes, t) / 1e9);
     cJSON_AddNumberToObject(o, "floor_percent", 100 * kb_rate(c->floor, t));
     cJSON_AddNumberToObject(o, "error", r->worst);
-    if (rival >= 0)
+    if (baseline >= 0)
         cJSON_AddNumberToObject(o, "ratio",
-                                kb_rate(c->result[rival].time.median, t));
+                                kb_rate(c->result[baseline].time.median, t));
     return o;
 }
 
@@ -87,7 +87,7 @@ static cJSON *group_json(const struct kb_group *g)
     cJSON_AddNumberToObject(o, "ahead", g->ahead);
     cJSON_AddNumberToObject(o, "ratio", g->mean);
     cJSON_AddNumberToObject(o, "ours_us", g->ours * 1e6);
-    cJSON_AddNumberToObject(o, "rival_us", g->rival * 1e6);
+    cJSON_AddNumberToObject(o, "rival_us", g->baseline * 1e6);
     cJSON_AddNumberToObject(o, "floor_us", g->floor * 1e6);
     return o;
 }

@@ -74,18 +74,18 @@ static void print_kernel(const struct kb_case *c, const struct kb_result *r)
         printf("  %-9s %s: %s\n", kb_state_names[r->state], name, r->text);
         return;
     }
-    const int rival = c->best[KB_RIVAL];
+    const int baseline = c->best[KB_BASELINE];
     const double t = r->time.median;
     printf("  %9s %9s %9s %8.2f %8.1f %6.1f %9s %6.2f ", time_text(t, median),
            time_text(r->time.min, least), time_text(r->time.p95, p95),
            kb_rate(c->flops, t) / 1e12, kb_rate(c->bytes, t) / 1e9,
            percent_of_floor(c, t),
            cli_bytes((double)r->workspace, bytes, sizeof(bytes)), r->worst);
-    if (rival >= 0)
-        printf("%6.2f ", kb_rate(c->result[rival].time.median, t));
+    if (baseline >= 0)
+        printf("%6.2f ", kb_rate(c->result[baseline].time.median, t));
     else
         printf("%6s ", "-");
-    printf("%c %s%s\n", "or "[r->side], name,
+    printf("%c %s%s\n", "ob "[r->side], name,
            r -> state == KB_DROPPED ? " (dropped)" : "");
 }
 
@@ -93,8 +93,8 @@ static void print_kernels(const struct kb_case *c)
 {
     int *order = kb_order(c);
 
-    printf("  %9s %9s %9s %8s %8s %6s %9s %6s %6s   kernel (o ours, r "
-           "rival)\n",
+    printf("  %9s %9s %9s %8s %8s %6s %9s %6s %6s   kernel (o ours, b "
+           "baseline)\n",
            "median", "min", "p95", "TFLOP/s", "GB/s", "%floor", "workspace",
            "error", "ratio");
     for (int i = 0; order && i < c->n_results; i++)
@@ -125,15 +125,15 @@ static void print_faults(const struct kb_case *c)
                    c->result[i].text);
 }
 
-/* The faster of both sides, in short. */
+/* The best kernel of the faster side. */
 static const struct kb_result *winner(const struct kb_case *c)
 {
-    const int o = c->best[KB_OURS], r = c->best[KB_RIVAL];
+    const int o = c->best[KB_OURS], b = c->best[KB_BASELINE];
     const int ref = c->best[KB_REFERENCE];
 
-    if (o >= 0 && (r < 0 || c->ratio >= 1))
+    if (o >= 0 && (b < 0 || c->ratio >= 1))
         return &c->result[o];
-    return r >= 0 ? &c->result[r] : ref >= 0 ? &c->result[ref] : NULL;
+    return b >= 0 ? &c->result[b] : ref >= 0 ? &c->result[ref] : NULL;
 }
 
 void kb_text_case(const struct kb_report *r, const struct kb_case *c)
@@ -157,7 +157,7 @@ void kb_text_case(const struct kb_report *r, const struct kb_case *c)
     else
         printf("%6s", "-");
     print_side(c, KB_OURS);
-    print_side(c, KB_RIVAL);
+    print_side(c, KB_BASELINE);
     const struct kb_result *w = winner(c);
     printf("  %s%s%s x%d  %s\n", c->model, c->model[0] ? " " : "", c->text,
            c->count, w ? kb_kernel_text(w, name, sizeof(name)) : "no kernel");
@@ -168,11 +168,11 @@ void kb_text_case(const struct kb_report *r, const struct kb_case *c)
 
 static void print_group(const struct kb_group *g, const char *what)
 {
-    char ours[24], rival[24], floor[24];
+    char ours[24], baseline[24], floor[24];
 
     printf("%-28s %5d %7.3f %6.1f%% %9s %9s %9s\n", what, g->compared, g->mean,
            g->compared ? 100.0 * g->ahead / g->compared : 0,
-           time_text(g->ours, ours), time_text(g->rival, rival),
+           time_text(g->ours, ours), time_text(g->baseline, baseline),
            time_text(g->floor, floor));
 }
 
@@ -183,9 +183,10 @@ void kb_text_summary(const struct kb_report *r)
 
     if (s->all.compared == 0)
         return;
-    printf("\nratio: the rival's best median / ours; above 1 ours is faster\n");
+    printf(
+        "\nratio: the baseline's best median / ours; above 1 ours is faster\n");
     printf("%-28s %5s %7s %7s %9s %9s %9s\n", "", "cases", "ratio", "ahead",
-           "ours", "rival", "floor");
+           "ours", "baseline", "floor");
     for (int i = 0; s->n_groups > 1 && i < s->n_groups; i++) {
         const struct kb_group *g = &s->group[i];
         snprintf(what, sizeof(what), "%s %s%s%s batch %lld",
@@ -200,10 +201,10 @@ void kb_text_summary(const struct kb_report *r)
     for (int i = 0; i < s->n_below; i++) {
         const struct kb_case *c = &r->cases->item[s->below[i]];
         char name[160];
-        printf(
-            "below 0.9: %.2f %s%s%s %s, rival %s\n", c->ratio, c->model,
-            c->model[0] ? " " : "", c->name, c->text,
-            kb_kernel_text(&c->result[c->best[KB_RIVAL]], name, sizeof(name)));
+        printf("below 0.9: %.2f %s%s%s %s, baseline %s\n", c->ratio, c->model,
+               c->model[0] ? " " : "", c->name, c->text,
+               kb_kernel_text(&c->result[c->best[KB_BASELINE]], name,
+                              sizeof(name)));
     }
 }
 

@@ -21,7 +21,7 @@ struct run {
     struct device device, cpu; /* cpu: for its backends in addition to a GPU */
     struct kb_pool pool, no_pool;
     struct kb_cases cases;
-    struct kb_proof *proof; /* one a case */
+    struct kb_verification *verification; /* one a case */
     struct kb_peaks peaks;
     struct kb_machine machine;
 };
@@ -152,22 +152,22 @@ static int open_devices(struct run *run, struct infer_error *err)
 
 /* ---- measuring ----------------------------------------------------- */
 
-/* The truth of all cases first, on all cores: the device waits for nothing
- * afterwards. */
+/* The verification data of all cases first, on all cores: the device waits for
+ * nothing afterwards. */
 static int prove(struct run *run, struct infer_error *err)
 {
     const int n = run->cases.count;
     int failed = 0;
 
-    run->proof = calloc((size_t)n + 1, sizeof(*run->proof));
-    if (!run->proof)
+    run->verification = calloc((size_t)n + 1, sizeof(*run->verification));
+    if (!run->verification)
         return error_set(err, INFER_EMEMORY, "out of memory");
 #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < n; i++) {
         struct infer_error why = {0};
         const int rc =
-            kb_proof_new(&run->cases.item[i].p, run->request->cli->seed,
-                         &run->proof[i], &why);
+            kb_verification_new(&run->cases.item[i].p, run->request->cli->seed,
+                                &run->verification[i], &why);
 #pragma omp critical
         if (rc < 0 && failed == 0) {
             failed = rc;
@@ -190,7 +190,7 @@ static int bench_case(struct run *run, int i, struct infer_error *err)
         struct kb_plan plan = make_plan(run, each[d]);
         if (c->flops > 1e6 * r->reference_limit)
             plan.backend[INFER_BACKEND_REF] = false;
-        rc = kb_bench(&plan, &run->proof[i], c, err);
+        rc = kb_bench(&plan, &run->verification[i], c, err);
     }
     kb_peaks_apply(&run->peaks, r->cold, c);
     return rc;
@@ -232,7 +232,7 @@ static void forget(struct run *run, int from)
 {
     for (int i = from; i < run->cases.count; i++) {
         free(run->cases.item[i].result);
-        kb_proof_free(&run->proof[i]);
+        kb_verification_free(&run->verification[i]);
     }
     run->cases.count = from;
 }
@@ -368,7 +368,7 @@ static int write_reports(const struct run *run, const struct kb_report *report,
     if (!is_quiet(r)) {
         if (!r->all && run->cases.count > 1)
             printf("\n%6s %9s %5s %9s %5s  %s\n", "ratio", "ours", "floor",
-                   "rival", "floor", "problem, layers, fastest kernel");
+                   "baseline", "floor", "problem, layers, fastest kernel");
         for (int i = 0; i < run->cases.count; i++)
             kb_text_case(report, &run->cases.item[i]);
         kb_text_summary(report);
@@ -419,7 +419,7 @@ static int check_results(const struct run *run, struct infer_error *err)
     if (run->request->fail_below > 0 && ratios == 0)
         return error_set(err, INFER_EMISMATCH,
                          "--fail-below: no problem has kernels of ours and of "
-                         "a rival");
+                         "a baseline");
     return 0;
 }
 
@@ -449,9 +449,9 @@ static int report(struct run *run, struct infer_error *err)
 
 static void close_run(struct run *run)
 {
-    for (int i = 0; run->proof && i < run->cases.count; i++)
-        kb_proof_free(&run->proof[i]);
-    free(run->proof);
+    for (int i = 0; run->verification && i < run->cases.count; i++)
+        kb_verification_free(&run->verification[i]);
+    free(run->verification);
     kb_cases_clear(&run->cases);
     if (run->pool.memory)
         run->device.ops->free(&run->device, run->pool.memory);

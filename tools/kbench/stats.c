@@ -9,6 +9,7 @@
 /* Layers under this ratio are named one by one. */
 #define BEHIND 0.9
 
+/* Words of the JSON and CSV reports, which earlier runs have written. */
 const char *const kb_side_names[KB_SIDES] = {"ours", "rival", "reference"};
 const char *const kb_state_names[] = {"timed", "wrong", "failed", "dropped"};
 
@@ -18,9 +19,9 @@ enum kb_side kb_side_of(const struct kern_row *row)
     case INFER_BACKEND_CUDA:
         return KB_OURS;
     case INFER_BACKEND_ONEDNN: /* has plain C beside oneDNN's kernels */
-        return strstr(row->name, "_onednn") ? KB_RIVAL : KB_OURS;
+        return strstr(row->name, "_onednn") ? KB_BASELINE : KB_OURS;
     case INFER_BACKEND_CUDNN:
-        return KB_RIVAL;
+        return KB_BASELINE;
     default:
         return KB_REFERENCE;
     }
@@ -81,10 +82,10 @@ void kb_case_judge(struct kb_case *c)
         if (*best < 0 || r->time.median < c->result[*best].time.median)
             *best = i;
     }
-    const int ours = c->best[KB_OURS], rival = c->best[KB_RIVAL];
-    c->ratio = ours >= 0 && rival >= 0
-                   ? c->result[rival].time.median / c->result[ours].time.median
-                   : 0;
+    const int ours = c->best[KB_OURS], baseline = c->best[KB_BASELINE];
+    c->ratio = ours >= 0 && baseline >= 0 ? c->result[baseline].time.median /
+                                                c->result[ours].time.median
+                                          : 0;
 }
 
 void kb_peaks_apply(const struct kb_peaks *peaks, bool cold, struct kb_case *c)
@@ -142,7 +143,7 @@ static void add_case(struct kb_group *g, const struct kb_case *c)
     g->layers += c->count;
     g->mean += log(c->ratio); /* made a mean at the end */
     g->ours += c->count * c->result[c->best[KB_OURS]].time.median;
-    g->rival += c->count * c->result[c->best[KB_RIVAL]].time.median;
+    g->baseline += c->count * c->result[c->best[KB_BASELINE]].time.median;
     g->floor += c->count * c->floor;
 }
 

@@ -131,7 +131,7 @@ static void drop(struct bench *b, struct candidate *k)
     k->out = true;
 }
 
-/* The first times of the fastest on each side; rivals are never dropped for
+/* The first times of the fastest on each side; baselines are never dropped for
  * being slower than ours. */
 static void fastest(const struct bench *b, double best[KB_SIDES])
 {

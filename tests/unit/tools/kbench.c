@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kbench: the truth it holds kernels to, and the bench as a whole. */
+/* kbench: verification of kernels, and the bench as a whole. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,71 +45,76 @@ static const struct kern_row our_row = {
 
 /* The right output passes and a value changed anywhere in the sample fails;
  * all says whether the sample is the whole output. */
-static void expect_proof(const char *line, const char *precision, bool all)
+static void expect_verified(const char *line, const char *precision, bool all)
 {
     const struct kern_problem p = problem_of(line, precision);
     const enum infer_dtype dtype = p.out[0].dtype;
     const struct kern_exec exec = {.row = &our_row};
     struct infer_error err = {0};
-    struct kb_proof proof;
+    struct kb_verification verification;
     char text[384];
     double worst = 0;
     char *y = whole_output(&p);
 
-    if (kb_proof_new(&p, SEED, &proof, &err) < 0)
+    if (kb_verification_new(&p, SEED, &verification, &err) < 0)
         fail_msg("%s: %s", line, err.text);
-    assert_true(proof.count > 0);
-    assert_int_equal(proof.count == kern_tensor_count(&p.out[0]), all);
-    if (!kb_proof_check(&proof, &p, &exec, y, &worst, text, sizeof(text)))
+    assert_true(verification.count > 0);
+    assert_int_equal(verification.count == kern_tensor_count(&p.out[0]), all);
+    if (!kb_verification_check(&verification, &p, &exec, y, &worst, text,
+                               sizeof(text)))
         fail_msg("%s: %s", line, text);
     assert_true(worst < 1);
-    for (int64_t k = 0; k < proof.count; k += 1 + proof.count / 7) {
-        const int64_t at = proof.offset[k];
+    for (int64_t k = 0; k < verification.count;
+         k += 1 + verification.count / 7) {
+        const int64_t at = verification.offset[k];
         const double right = scalar_load(dtype, y, at);
         bool inside = false;
-        for (int r = 0; r < proof.n_ranges; r++)
-            inside = inside || (at >= proof.range[r][0] &&
-                                at < proof.range[r][0] + proof.range[r][1]);
+        for (int r = 0; r < verification.n_ranges; r++)
+            inside = inside ||
+                     (at >= verification.range[r][0] &&
+                      at < verification.range[r][0] + verification.range[r][1]);
         assert_true(inside);
         scalar_store(dtype, y, at, right + 0.5);
-        assert_false(
-            kb_proof_check(&proof, &p, &exec, y, &worst, text, sizeof(text)));
+        assert_false(kb_verification_check(&verification, &p, &exec, y, &worst,
+                                           text, sizeof(text)));
         scalar_store(dtype, y, at, NAN);
-        assert_false(
-            kb_proof_check(&proof, &p, &exec, y, &worst, text, sizeof(text)));
+        assert_false(kb_verification_check(&verification, &p, &exec, y, &worst,
+                                           text, sizeof(text)));
         scalar_store(dtype, y, at, right);
     }
-    assert_true(
-        kb_proof_check(&proof, &p, &exec, y, &worst, text, sizeof(text)));
-    kb_proof_free(&proof);
+    assert_true(kb_verification_check(&verification, &p, &exec, y, &worst, text,
+                                      sizeof(text)));
+    kb_verification_free(&verification);
     free(y);
 }
 
-TEST(test_proof)
+TEST(test_verification)
 {
-    expect_proof("mb2ic8ih9oc12kh3ph1 +bias +residual +relu", "fp32", true);
-    expect_proof("mb2ic8ih9oc12kh3ph1 +bias", "fp16", true);
+    expect_verified("mb2ic8ih9oc12kh3ph1 +bias +residual +relu", "fp32", true);
+    expect_verified("mb2ic8ih9oc12kh3ph1 +bias", "fp16", true);
     /* Pixels: strides, dilation, groups, pads that differ, a residual. */
-    expect_proof("g2mb3ic48ih30iw33oc64oh15ow17kh3kw3sh2sw2dh1dw1ph2pw1 +bias "
-                 "+relu +residual",
-                 "fp32", false);
-    expect_proof("mb2ic64ih28oc64oh28kh3ph1 +bias", "bf16", false);
-    expect_proof("mb3ic64ih28oc64oh28kh3ph1 +factors +bias", "fp32", false);
+    expect_verified(
+        "g2mb3ic48ih30iw33oc64oh15ow17kh3kw3sh2sw2dh1dw1ph2pw1 +bias "
+        "+relu +residual",
+        "fp32", false);
+    expect_verified("mb2ic64ih28oc64oh28kh3ph1 +bias", "bf16", false);
+    expect_verified("mb3ic64ih28oc64oh28kh3ph1 +factors +bias", "fp32", false);
     /* Ways back: patches with zeros between, of each remainder of the stride;
      * pairs of channels, within their groups. */
-    expect_proof("conv_dgrad mb2ic8ih9oc12oh9kh3ph1", "fp32", true);
-    expect_proof("conv_dgrad mb3ic64ih30iw33oc96oh15ow11kh3kw5sh2sw3ph1pw2",
-                 "fp32", false);
-    expect_proof("conv_dgrad g4mb4ic128ih28oc256oh28kh3dh1ph2", "bf16", false);
-    expect_proof("conv_wgrad mb2ic4ih9oc6oh5kh3sh2ph1", "fp32", true);
-    expect_proof("conv_wgrad mb4ic48ih28oc64oh14kh3sh2ph1", "fp16", false);
-    expect_proof("conv_wgrad g32mb8ic64ih28oc96oh28kh5ph2", "fp32", false);
+    expect_verified("conv_dgrad mb2ic8ih9oc12oh9kh3ph1", "fp32", true);
+    expect_verified("conv_dgrad mb3ic64ih30iw33oc96oh15ow11kh3kw5sh2sw3ph1pw2",
+                    "fp32", false);
+    expect_verified("conv_dgrad g4mb4ic128ih28oc256oh28kh3dh1ph2", "bf16",
+                    false);
+    expect_verified("conv_wgrad mb2ic4ih9oc6oh5kh3sh2ph1", "fp32", true);
+    expect_verified("conv_wgrad mb4ic48ih28oc64oh14kh3sh2ph1", "fp16", false);
+    expect_verified("conv_wgrad g32mb8ic64ih28oc96oh28kh5ph2", "fp32", false);
     /* Images: the first and the last. */
-    expect_proof("pool_fprop mb9ic64ih56oh56kh7ph3 max", "fp32", false);
+    expect_verified("pool_fprop mb9ic64ih56oh56kh7ph3 max", "fp32", false);
 }
 
 /* Kernels that go through a transform are held to its bound. */
-TEST(test_proof_transform)
+TEST(test_verification_transform)
 {
     const struct kern_problem p =
         problem_of("mb2ic64ih28oc64oh28kh3ph1", "fp32");
@@ -117,22 +122,23 @@ TEST(test_proof_transform)
         .name = "conv2d_fprop_nchw_f32_cudnn_winograd_nonfused"};
     const struct kern_exec exec = {.row = &row};
     struct infer_error err = {0};
-    struct kb_proof proof;
+    struct kb_verification verification;
     char *y = whole_output(&p), text[384];
     double worst = 0;
 
-    assert_int_equal(kb_proof_new(&p, SEED, &proof, &err), 0);
-    assert_non_null(proof.tol[KB_WINOGRAD]);
-    assert_non_null(proof.tol[KB_FOURIER]);
-    const double right = scalar_load(INFER_F32, y, proof.offset[0]);
+    assert_int_equal(kb_verification_new(&p, SEED, &verification, &err), 0);
+    assert_non_null(verification.tol[KB_WINOGRAD]);
+    assert_non_null(verification.tol[KB_FOURIER]);
+    const double right = scalar_load(INFER_F32, y, verification.offset[0]);
     for (int off = 0; off < 2; off++) {
-        scalar_store(INFER_F32, y, proof.offset[0],
-                     right + (off ? 1.2 : 0.8) * proof.tol[KB_WINOGRAD][0]);
-        assert_int_equal(
-            kb_proof_check(&proof, &p, &exec, y, &worst, text, sizeof(text)),
-            !off);
+        scalar_store(INFER_F32, y, verification.offset[0],
+                     right +
+                         (off ? 1.2 : 0.8) * verification.tol[KB_WINOGRAD][0]);
+        assert_int_equal(kb_verification_check(&verification, &p, &exec, y,
+                                               &worst, text, sizeof(text)),
+                         !off);
     }
-    kb_proof_free(&proof);
+    kb_verification_free(&verification);
     free(y);
 }
 
@@ -144,7 +150,7 @@ TEST(test_bench)
     struct kb_pool pool = {0};
     struct device cpu;
     struct infer_error err = {0};
-    struct kb_proof proof;
+    struct kb_verification verification;
 
     assert_int_equal(device_open("cpu", 1, NULL, &err, &cpu), 0);
     struct kb_case *c =
@@ -158,8 +164,8 @@ TEST(test_bench)
         .rounds = 3,
         .time_limit = 1,
         .seed = SEED};
-    assert_int_equal(kb_proof_new(&p, SEED, &proof, &err), 0);
-    assert_int_equal(kb_bench(&plan, &proof, c, &err), 0);
+    assert_int_equal(kb_verification_new(&p, SEED, &verification, &err), 0);
+    assert_int_equal(kb_bench(&plan, &verification, c, &err), 0);
     assert_true(c->n_results >= 1);
     assert_true(c->best[KB_REFERENCE] >= 0);
     for (int i = 0; i < c->n_results; i++) {
@@ -168,16 +174,16 @@ TEST(test_bench)
         assert_true(r->time.median > 0 && r->time.min <= r->time.p95);
         assert_true(r->worst < 1);
     }
-    /* Values of another seed are not what this proof expects. */
+    /* Values of another seed are not what this verification expects. */
     struct kb_plan other = plan;
     other.seed = SEED + 1;
     struct kb_case *d =
         kb_cases_add(&cases, &p, KB_FPROP, kb_precision_find("fp32"));
-    assert_int_equal(kb_bench(&other, &proof, d, &err), 0);
+    assert_int_equal(kb_bench(&other, &verification, d, &err), 0);
     for (int i = 0; i < d->n_results; i++)
         assert_int_equal(d->result[i].state, KB_WRONG);
     assert_int_equal(d->best[KB_REFERENCE], -1);
-    kb_proof_free(&proof);
+    kb_verification_free(&verification);
     kb_cases_clear(&cases);
     device_close(&cpu);
 }
@@ -185,8 +191,8 @@ TEST(test_bench)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_proof),
-        cmocka_unit_test(test_proof_transform),
+        cmocka_unit_test(test_verification),
+        cmocka_unit_test(test_verification_transform),
         cmocka_unit_test(test_bench),
     };
 

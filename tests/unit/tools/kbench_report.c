@@ -30,9 +30,9 @@ TEST(test_stats)
 
 static const struct kern_row our_row = {
     .name = "conv_ours", .op = KERN_CONV_FPROP, .backend = INFER_BACKEND_CUDA};
-static const struct kern_row rival_row = {.name = "conv_cudnn",
-                                          .op = KERN_CONV_FPROP,
-                                          .backend = INFER_BACKEND_CUDNN};
+static const struct kern_row baseline_row = {.name = "conv_cudnn",
+                                             .op = KERN_CONV_FPROP,
+                                             .backend = INFER_BACKEND_CUDNN};
 
 static void add_result(struct kb_case *c, const struct kern_row *row,
                        enum kb_state state, double seconds)
@@ -47,7 +47,7 @@ static void add_result(struct kb_case *c, const struct kern_row *row,
     r->launches = 1;
 }
 
-/* Two layers of a network and a problem without a rival. */
+/* Two layers of a network and a problem without a baseline. */
 static void make_cases(struct kb_cases *cases)
 {
     const struct kb_precision *fp32 = kb_precision_find("fp32");
@@ -63,9 +63,9 @@ static void make_cases(struct kb_cases *cases)
         c->count = i + 1;
         add_result(c, &our_row, KB_TIMED, ours[i]);
         if (i < 2)
-            add_result(c, &rival_row, KB_TIMED, 4e-6);
+            add_result(c, &baseline_row, KB_TIMED, 4e-6);
         /* Neither counts, whatever the time. */
-        add_result(c, &rival_row, KB_WRONG, 1e-9);
+        add_result(c, &baseline_row, KB_WRONG, 1e-9);
         add_result(c, &our_row, KB_FAILED, 1e-9);
         snprintf(c->result[c->n_results - 1].text, 64,
                  "no \"memory\", <sorry>");
@@ -88,7 +88,7 @@ TEST(test_summary)
     assert_int_equal(s.all.ahead, 1);
     assert_float_equal(s.all.mean, 1, 1e-12);
     assert_float_equal(s.all.ours, 2e-6 + 2 * 8e-6, 1e-15);
-    assert_float_equal(s.all.rival, 3 * 4e-6, 1e-15);
+    assert_float_equal(s.all.baseline, 3 * 4e-6, 1e-15);
     assert_int_equal(s.n_below, 1);
     assert_int_equal(s.below[0], 1);
     kb_summary_free(&s);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is true of a problem.
+ * Expected outputs and tolerances of a problem.
  *
- * The reference would take minutes on the layers of a large batch, so large
- * problems are sampled, by computing a smaller problem with the same answer:
+ * The reference would take minutes on the layers of a large batch.  Large
+ * problems are therefore sampled: a smaller problem has the same outputs.
  *   convolution, dense   some pixels with all their channels, each from the
  *                        patch of the input that it sees: corners first
  *   transposed (dgrad)   the same, of an input with zeros between its elements
@@ -21,8 +21,7 @@
 #include "tools/kbench/kbench.h"
 #include "tools/verify/verify.h"
 
-/* Multiply-adds times two that the reference is given for one problem: about
- * a twentieth of a second. */
+/* FLOP of the reference for one problem: about 50 ms. */
 #define BUDGET 2e7
 
 #define MIN_POINTS 4
@@ -58,8 +57,8 @@ void kb_values_free(struct kb_values *v)
 
 enum sample { SAMPLE_ALL, SAMPLE_PIXELS, SAMPLE_PAIRS, SAMPLE_IMAGES };
 
-/* Pixels of an output: image and place; or pairs: filter, and channel in its
- * group. */
+/* Pixels of an output (image and position), or pairs of a filter and a channel
+ * of its group. */
 struct points {
     int n;
     int64_t at[MAX_POINTS][1 + KERN_MAX_SPATIAL];
@@ -85,9 +84,10 @@ static enum sample choose_sample(const struct kern_problem *p)
                                                       : SAMPLE_ALL;
 }
 
-/* Places of the output: those of a convolution, rows of a product; pairs of
- * channels of a weight's gradient. */
-static int places(const struct kern_problem *p, int64_t dim[KERN_MAX_RANK])
+/* Extents of the output positions that may be sampled: pixels of a convolution,
+ * rows of a product, pairs of channels of a wgrad. */
+static int position_extents(const struct kern_problem *p,
+                            int64_t dim[KERN_MAX_RANK])
 {
     const struct kern_tensor *y = &p->out[0];
     int n = 0;
@@ -108,7 +108,7 @@ static int places(const struct kern_problem *p, int64_t dim[KERN_MAX_RANK])
     return n;
 }
 
-/* Elements of the output at one place: its channels, or a window. */
+/* Elements of the output at one position: its channels, or a window. */
 static double elements_of_point(const struct kern_problem *p)
 {
     const struct kern_tensor *y = &p->out[0];
@@ -121,14 +121,14 @@ static double elements_of_point(const struct kern_problem *p)
     return n;
 }
 
-/* Opposite corners of the whole output first, then anywhere. */
+/* Opposite corners of the whole output first, then random positions. */
 static void choose_points(const struct kern_problem *p, uint64_t seed,
                           struct points *out)
 {
     const double one = 2 * problem_terms(p) * elements_of_point(p);
     struct rng rng = {seed ^ 0x70697865u};
     int64_t dim[KERN_MAX_RANK];
-    const int rank = places(p, dim);
+    const int rank = position_extents(p, dim);
     const double fit = BUDGET / one;
 
     out->n = fit < MIN_POINTS   ? MIN_POINTS
@@ -168,8 +168,8 @@ static int64_t reach_of(const struct kern_problem *p, int i)
     return p->attr.conv.dilation[i] * (p->in[1].dim[i + 2] - 1) + 1;
 }
 
-/* Where the patch of a place starts; of a transposed convolution: in the input
- * with stride - 1 zeros between its elements. */
+/* First input index of the patch of an output position.  Of a transposed
+ * convolution: in the input with stride - 1 zeros between its elements. */
 static int64_t patch_start(const struct kern_problem *p, int i, int64_t at)
 {
     const struct kern_conv *a = &p->attr.conv;
@@ -339,7 +339,8 @@ static bool fill_input(const struct mapping *m, const struct kb_values *v,
 
 /* Ranges of the output's storage that hold the sample: runs of neighbouring
  * elements where channels lie together, else all of it. */
-static bool fill_ranges(const struct mapping *m, struct kb_proof *proof)
+static bool fill_ranges(const struct mapping *m,
+                        struct kb_verification *verification)
 {
     const struct kern_tensor *y = &m->whole->out[0];
     int64_t index[KERN_MAX_RANK] = {0}, at[KERN_MAX_RANK];
@@ -348,29 +349,31 @@ static bool fill_ranges(const struct mapping *m, struct kb_proof *proof)
     const int last = m->whole->op == KERN_DENSE_FPROP ? y->rank - 1 : 1;
     const bool pixels = m->sample == SAMPLE_PIXELS && y->stride[last] == 1;
 
-    proof->n_ranges = pixels ? m->points->n : (int)images;
-    proof->range = calloc((size_t)proof->n_ranges, sizeof(*proof->range));
-    proof->offset = malloc(((size_t)proof->count + 1) * sizeof(int64_t));
-    if (!proof->range || !proof->offset)
+    verification->n_ranges = pixels ? m->points->n : (int)images;
+    verification->range =
+        calloc((size_t)verification->n_ranges, sizeof(*verification->range));
+    verification->offset =
+        malloc(((size_t)verification->count + 1) * sizeof(int64_t));
+    if (!verification->range || !verification->offset)
         return false;
-    for (int64_t e = 0; e < proof->count; e++) {
+    for (int64_t e = 0; e < verification->count; e++) {
         (void)map_index(m, -1, index, at);
-        proof->offset[e] = offset_of(y, at);
-        step_index(&proof->out, index);
+        verification->offset[e] = offset_of(y, at);
+        step_index(&verification->out, index);
     }
-    for (int r = 0; r < proof->n_ranges; r++) {
-        const int64_t part = proof->count / proof->n_ranges;
+    for (int r = 0; r < verification->n_ranges; r++) {
+        const int64_t part = verification->count / verification->n_ranges;
         if (pixels || m->sample == SAMPLE_IMAGES) {
-            proof->range[r][0] = proof->offset[r * part];
-            proof->range[r][1] = part;
+            verification->range[r][0] = verification->offset[r * part];
+            verification->range[r][1] = part;
         } else {
-            proof->range[r][1] = whole;
+            verification->range[r][1] = whole;
         }
     }
     return true;
 }
 
-/* The tolerances of a kernel. */
+/* Index of a kernel's tolerances. */
 static int bound_of(const struct kern_exec *e)
 {
     switch (bound_way(e->row)) {
@@ -384,9 +387,8 @@ static int bound_of(const struct kern_exec *e)
     }
 }
 
-/* Which of them may be met in a problem: what it lets a kernel round, and what
- * the transforms can do. */
-static bool is_met(const struct kern_problem *p, int kind)
+/* True if a kernel of this kind may support the problem. */
+static bool is_possible(const struct kern_problem *p, int kind)
 {
     const bool half = p->out[0].dtype != INFER_F32;
     const bool wgrad = p->op == KERN_CONV_WGRAD;
@@ -405,8 +407,7 @@ static bool is_met(const struct kern_problem *p, int kind)
            ((half && p->constant_in & 4u) || !(kind & KB_ROUNDS_BIAS));
 }
 
-/* One of them, for an accumulator in single precision; integers are exact
- * whatever it says. */
+/* Tolerances for an accumulator in single precision. */
 static bool fill_bound(const struct truth *t, const struct kern_problem *p,
                        int kind, double *tol, struct infer_error *err)
 {
@@ -425,24 +426,26 @@ static bool fill_bound(const struct truth *t, const struct kern_problem *p,
 }
 
 static bool fill_bounds(const struct truth *t, const struct kern_problem *p,
-                        struct kb_proof *proof, struct infer_error *err)
+                        struct kb_verification *verification,
+                        struct infer_error *err)
 {
     for (int kind = 0; kind < KB_BOUNDS; kind++) {
-        if (!is_met(p, kind))
+        if (!is_possible(p, kind))
             continue;
-        proof->tol[kind] = malloc(((size_t)proof->count + 1) * sizeof(double));
-        if (!proof->tol[kind]) {
+        verification->tol[kind] =
+            malloc(((size_t)verification->count + 1) * sizeof(double));
+        if (!verification->tol[kind]) {
             error_set(err, INFER_EMEMORY, "out of memory");
             return false;
         }
-        if (!fill_bound(t, p, kind, proof->tol[kind], err))
+        if (!fill_bound(t, p, kind, verification->tol[kind], err))
             return false;
     }
     return true;
 }
 
-int kb_proof_new(const struct kern_problem *p, uint64_t seed,
-                 struct kb_proof *out, struct infer_error *err)
+int kb_verification_new(const struct kern_problem *p, uint64_t seed,
+                        struct kb_verification *out, struct infer_error *err)
 {
     struct points points = {0};
     const struct mapping m = {p, choose_sample(p), &points};
@@ -474,42 +477,44 @@ int kb_proof_new(const struct kern_problem *p, uint64_t seed,
         t.out[0] = NULL;
         error_clear(err);
     } else {
-        kb_proof_free(out);
+        kb_verification_free(out);
     }
     truth_free(&t);
     kb_values_free(&values);
     return ok ? 0 : err->code;
 }
 
-void kb_proof_free(struct kb_proof *proof)
+void kb_verification_free(struct kb_verification *verification)
 {
-    free(proof->expected);
+    free(verification->expected);
     for (int kind = 0; kind < KB_BOUNDS; kind++)
-        free(proof->tol[kind]);
-    free(proof->range);
-    free(proof->offset);
-    memset(proof, 0, sizeof(*proof));
+        free(verification->tol[kind]);
+    free(verification->range);
+    free(verification->offset);
+    memset(verification, 0, sizeof(*verification));
 }
 
 /* ---- checking ------------------------------------------------------ */
 
-bool kb_proof_check(const struct kb_proof *proof, const struct kern_problem *p,
-                    const struct kern_exec *e, const void *y, double *worst,
-                    char *text, size_t bytes)
+bool kb_verification_check(const struct kb_verification *verification,
+                           const struct kern_problem *p,
+                           const struct kern_exec *e, const void *y,
+                           double *worst, char *text, size_t bytes)
 {
     const enum infer_dtype dtype = p->out[0].dtype;
     const size_t size = infer_dtype_size(dtype);
     const int kind = bound_of(e);
-    const double *tol = proof->tol[kind] ? proof->tol[kind] : proof->tol[0];
-    struct truth t = {.out = {proof->expected}};
+    const double *tol = verification->tol[kind] ? verification->tol[kind]
+                                                : verification->tol[0];
+    struct truth t = {.out = {verification->expected}};
     char why[VERIFY_TEXT] = "out of memory";
-    char *dense = malloc((size_t)proof->count * size + 1);
+    char *dense = malloc((size_t)verification->count * size + 1);
     bool ok = dense != NULL;
 
-    t.p.out[0] = proof->out;
-    for (int64_t i = 0; ok && i < proof->count; i++)
+    t.p.out[0] = verification->out;
+    for (int64_t i = 0; ok && i < verification->count; i++)
         memcpy(dense + (size_t)i * size,
-               (const char *)y + (size_t)proof->offset[i] * size, size);
+               (const char *)y + (size_t)verification->offset[i] * size, size);
     ok = ok && verify_compare(&t, 0, dtype, dense, PASS_REAL, tol, worst, why);
     free(dense);
     if (!ok)
