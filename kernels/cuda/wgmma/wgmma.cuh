@@ -26,7 +26,7 @@
 #include "kernels/cuda/walk.cuh"
 
 extern "C" {
-#include "kernels/cuda/tensor_map.h"
+#include "kernels/cuda/wgmma/tensor_map.h"
 }
 
 struct wgmma_args {

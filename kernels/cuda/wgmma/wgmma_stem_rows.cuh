@@ -10,7 +10,7 @@
 
 extern "C" {
 #include "kernels/base/scalar.h"
-#include "kernels/cuda/tensor_map.h"
+#include "kernels/cuda/wgmma/tensor_map.h"
 }
 
 struct wgmma_stem_state {

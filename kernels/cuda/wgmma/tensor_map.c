@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptions of tensors for Hopper's copy engine. */
-#include "kernels/cuda/tensor_map.h"
+#include "kernels/cuda/wgmma/tensor_map.h"
 
 #include "kernels/cuda/cuda_rt.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptions of tensors for Hopper's copy engine, made on the host.  The
  * driver's functions are looked up when first needed; nothing links libcuda. */
-#ifndef KERNELS_CUDA_TENSOR_MAP_H
-#define KERNELS_CUDA_TENSOR_MAP_H
+#ifndef KERNELS_CUDA_WGMMA_TENSOR_MAP_H
+#define KERNELS_CUDA_WGMMA_TENSOR_MAP_H
 
 #include <cuda.h>
 
