@@ -287,8 +287,8 @@ static int replay_turns(const struct trials *t, int n, struct infer_error *err)
     return rc;
 }
 
-static int race(void *user, int n, struct infer_error *err, double *stands,
-                double *tried)
+static int time_runs(void *user, int n, struct infer_error *err, double *stands,
+                     double *tried)
 {
     const struct trials *t = user;
     const struct device *d = t->plan->config->device;
@@ -320,7 +320,7 @@ static int ready(void *user, struct infer_error *err)
     return record(t->plan, err, &t->tried);
 }
 
-static void settle(void *user, bool stands)
+static void commit(void *user, bool stands)
 {
     struct trials *t = user;
     const struct device *d = t->plan->config->device;
@@ -346,7 +346,7 @@ static bool reserve(struct trials *t)
     t->workspace_bytes = plan->workspace_bytes + MORE_WORKSPACE;
     return d->ops->alloc(d, t->workspace_bytes, NULL, &t->workspace) == 0 &&
            d->ops->alloc(d, bytes, NULL, &t->arena) == 0 &&
-           tuner_fill(d, t->arena, bytes, NULL) == 0;
+           tune_fill(d, t->arena, bytes, NULL) == 0;
 }
 
 /* Points the plan at the memory, inputs included. */
@@ -421,8 +421,8 @@ static int refine(struct trials *t, struct infer_error *err)
     if (t->series > MAX_SERIES)
         t->series = MAX_SERIES;
     t->network.ready = ready;
-    t->network.race = race;
-    t->network.settle = settle;
+    t->network.time = time_runs;
+    t->network.commit = commit;
     bind_plan(t);
     rc = record(t->plan, err, &t->stands);
     if (rc == 0)

@@ -46,7 +46,7 @@ static inline bool tune_same(const struct tune_choice *a,
     return a->row == b->row && a->variant == b->variant;
 }
 
-/* Choices that came near to the fastest and are kept beside it, at most. */
+/* Most choices that are remembered in addition to the fastest. */
 #define TUNE_NEAR 6
 
 /* Sets *choice to that of the cache where it has one that may be taken, else to
@@ -66,18 +66,18 @@ int tuner_prepare(const struct tune_choice *choice,
 /* ---- choices in their network -------------------------------------- */
 
 /*
- * On a device that records runs neighbours overlap: what is fastest by itself
- * need not be so in its place.  So where a run is short the whole of it is
- * timed with other choices, one problem after the other, and those stay with
- * which it is quicker by more than the noise.  What was found is kept in the
- * cache, under the problems of the network and their own choices.
+ * Steps of a recorded run overlap: the fastest kernel by itself need not be the
+ * fastest in its place.  A short run is therefore timed as a whole with
+ * substitutions, one problem after another, and those that save more than the
+ * noise are kept.  The cache remembers them under the problems of the network
+ * and their own choices.
  */
 
 /* One step of a network, in the order in which they run. */
 struct tune_step {
     const struct kern_problem *problem;
-    struct tune_choice rule;   /* what is taken without measuring */
-    struct tune_choice choice; /* what it has: by tuner_pick() at first */
+    struct tune_choice rule;   /* the choice without measuring */
+    struct tune_choice choice; /* the current one: tuner_pick()'s at first */
 };
 
 struct tune_network {
@@ -86,30 +86,27 @@ struct tune_network {
     void *user; /* of what follows */
     /* Whether the row may be taken for that step. */
     bool (*takes)(void *user, int step, const struct kern_row *row);
-    /* Makes a network of the choices that the steps have now, to be tried
-     * beside the one that stands; 1: it cannot be made ready. */
+    /* Prepares a trial of the choices that the steps have now, in addition to
+     * the current network; 1: it cannot be prepared. */
     int (*ready)(void *user, struct infer_error *err);
-    /* Seconds of n runs of the one that stands and, by turns, of the other. */
-    int (*race)(void *user, int n, struct infer_error *err, double *stands,
+    /* Seconds of n runs of the current network and, by turns, of the trial. */
+    int (*time)(void *user, int n, struct infer_error *err, double *stands,
                 double *tried);
-    /* The other stands from now on, or it is forgotten. */
-    void (*settle)(void *user, bool stands);
+    /* The trial becomes the current network, or is dropped. */
+    void (*commit)(void *user, bool stands);
     double (*now)(void *user); /* a clock, seconds */
 };
 
-/* Sets the choices of a network that the cache knows.  False where it does not
- * know it, or not all of them may be taken. */
+/* Sets a network's choices from the cache.  False where the cache does not know
+ * the network, or a choice may not be taken. */
 bool tuner_recall(struct tuner *t, const struct tune_network *n);
-/* Whether there is a choice to be made, and it may be worth the time. */
+/* True if there are alternatives and the search may be worth its time. */
 bool tuner_may_refine(struct tuner *t, const struct tune_network *n);
-/* Makes it, and has the cache remember it. */
+/* Searches, and adds the result to the cache. */
 int tuner_refine(struct tuner *t, const struct tune_network *n,
                  struct infer_error *err);
 
-/* ---- for tune_pick.c and tune_network.c ----------------------------- */
-
-const struct kern_device *tuner_device(const struct tuner *t);
-struct tune_cache *tuner_cache(const struct tuner *t); /* NULL: off */
+/* ---- keys of the cache --------------------------------------------- */
 
 /* A line for people and a hash of all that it leaves out. */
 #define TUNE_KEY 640
@@ -119,29 +116,16 @@ void tune_key(const struct kern_problem *p, char *key, size_t bytes);
 uint64_t tune_hash(uint64_t hash, const void *data, size_t bytes);
 
 /* Numbers of both signs and moderate size into memory of the device. */
-int tuner_fill(const struct device *d, void *memory, size_t bytes,
-               struct infer_error *err);
-/* For tuner_info(). */
-void tuner_count(struct tuner *t, int exchanged, double seconds);
-/* Notes that what the cache has for the problem was taken. */
-int tuner_take(struct tuner *t, const struct kern_problem *p,
-               struct infer_error *err);
-
-/* Measures n > 0 rows, all of which take the problem, with their variants: the
- * fastest.  Where none could be measured (memory is short, say) it is the
- * first.  EDEVICE where a launch fails. */
-int tuner_choose(struct tuner *t, const struct kern_problem *p,
-                 const struct kern_row *const *row, int n,
-                 struct infer_error *err, struct tune_choice *out);
-
+int tune_fill(const struct device *d, void *memory, size_t bytes,
+              struct infer_error *err);
 /* ---- choices that travel ------------------------------------------- */
 
 /* All choices so far, to be freed with cJSON_free(); NULL where nothing is
  * measured or memory is short. */
 char *tuner_text(const struct tuner *t);
-/* Takes what another tuner of this device has chosen before anything else,
- * however it was searched.  EFORMAT */
-int tuner_learn(struct tuner *t, const char *text, struct infer_error *err);
+/* Imports the choices of another tuner of this device: they come before those
+ * of the file, however thorough the search was.  EFORMAT */
+int tuner_import(struct tuner *t, const char *text, struct infer_error *err);
 
 /* ---- the end ------------------------------------------------------- */
 
@@ -150,75 +134,5 @@ int tuner_learn(struct tuner *t, const char *text, struct infer_error *err);
 void tuner_finish(struct tuner *t);
 
 void tuner_info(const struct tuner *t, struct infer_tuning_info *out);
-
-/* ---- the cache ----------------------------------------------------- */
-
-struct tune_cache;
-
-/* label: the device, as device_ops.describe() puts it, and what competes. */
-int tune_cache_open(const char *path, const char *label,
-                    struct infer_error *err, struct tune_cache **out);
-void tune_cache_close(struct tune_cache *c);
-/* A choice as the file has it. */
-struct tune_way {
-    const char *row;
-    int variant;
-    const char *variant_name;
-    double seconds; /* as measured */
-};
-/* What is known of a problem. */
-struct tune_entry {
-    struct tune_way best;
-    bool exhaustive; /* found by an exhaustive search */
-    bool learned;    /* when found: came by tune_cache_learn() */
-    int n_near;
-    struct tune_way near[TUNE_NEAR]; /* the fastest first */
-};
-/* False where the key is not there.  The strings are the cache's until the
- * next call. */
-bool tune_cache_find(const struct tune_cache *c, const char *key,
-                     struct tune_entry *out);
-int tune_cache_add(struct tune_cache *c, const char *key,
-                   const struct tune_entry *entry, struct infer_error *err);
-
-/* What is known of a network. */
-struct tune_exchange {
-    const char *problem; /* its key */
-    struct tune_way way; /* in the place of the fastest by itself */
-};
-struct tune_network_entry {
-    double seconds, alone; /* of a run; without the exchanges */
-    bool exhaustive;
-    int n; /* 0 when found */
-    const struct tune_exchange *exchange;
-};
-bool tune_cache_find_network(const struct tune_cache *c, const char *key,
-                             struct tune_network_entry *out);
-/* The exchange of a problem in a network that was found; false: none. */
-bool tune_cache_exchange(const struct tune_cache *c, const char *key,
-                         const char *problem, struct tune_way *out);
-int tune_cache_add_network(struct tune_cache *c, const char *key,
-                           const struct tune_network_entry *entry,
-                           struct infer_error *err);
-
-/* False where there is no such row.  The strings are those of the choice. */
-bool tune_choice_of(const struct tune_way *way, struct tune_choice *out);
-struct tune_way tune_way_of(const struct tune_choice *c);
-
-/* Notes that the entry was taken. */
-int tune_cache_use(struct tune_cache *c, const char *key,
-                   struct infer_error *err);
-/* What was taken since the cache was opened, as a document like its file: to be
- * freed with cJSON_free(); NULL where memory is short. */
-char *tune_cache_text(const struct tune_cache *c);
-/* Takes the entries of such a document that are of this device, in the place of
- * those that are known.  EFORMAT */
-int tune_cache_learn(struct tune_cache *c, const char *text,
-                     struct infer_error *err);
-/* Writes what was added since, beside what other processes wrote meanwhile.
- * Never fails: the note says what went wrong. */
-void tune_cache_write(struct tune_cache *c);
-const char *tune_cache_path(const struct tune_cache *c); /* "" for none */
-const char *tune_cache_note(const struct tune_cache *c); /* "" for none */
 
 #endif

@@ -15,7 +15,7 @@
  * of another version is not touched before there is something to write, and is
  * then replaced; one that is something else altogether stays as it is.
  */
-#include "libinfer/tune/tune.h"
+#include "libinfer/tune/tune_cache.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -37,10 +37,10 @@
 struct tune_cache {
     char *path; /* NULL: memory only */
     char *label;
-    cJSON *known;   /* key -> entry */
-    cJSON *added;   /* those of them that are not in the file yet */
-    cJSON *used;    /* those of them that were taken */
-    cJSON *learned; /* like known, which it comes before */
+    cJSON *known;    /* key -> entry */
+    cJSON *added;    /* those of them that are not in the file yet */
+    cJSON *used;     /* those of them that were taken */
+    cJSON *imported; /* like known, which it comes before */
     char note[512];
 };
 
@@ -216,8 +216,8 @@ static void take_known(struct tune_cache *c)
     cJSON_Delete(root);
 }
 
-int tune_cache_learn(struct tune_cache *c, const char *text,
-                     struct infer_error *err)
+int tune_cache_import(struct tune_cache *c, const char *text,
+                      struct infer_error *err)
 {
     cJSON *root = NULL;
     int rc = json_parse(text, strlen(text), false, err, &root);
@@ -225,7 +225,7 @@ int tune_cache_learn(struct tune_cache *c, const char *text,
     if (rc == 0)
         rc = check_format(root, err);
     if (rc == 0)
-        take_section(c, root, &c->learned);
+        take_section(c, root, &c->imported);
     cJSON_Delete(root);
     return rc;
 }
@@ -348,7 +348,7 @@ char *tune_cache_text(const struct tune_cache *c)
 
 static const cJSON *find(const struct tune_cache *c, const char *key)
 {
-    const cJSON *e = cJSON_GetObjectItemCaseSensitive(c->learned, key);
+    const cJSON *e = cJSON_GetObjectItemCaseSensitive(c->imported, key);
 
     return e ? e : cJSON_GetObjectItemCaseSensitive(c->known, key);
 }
@@ -358,7 +358,7 @@ bool tune_cache_find(const struct tune_cache *c, const char *key,
 {
     if (!tune_entry_read(find(c, key), out))
         return false;
-    out->learned = cJSON_GetObjectItemCaseSensitive(c->learned, key) != NULL;
+    out->imported = cJSON_GetObjectItemCaseSensitive(c->imported, key) != NULL;
     return true;
 }
 
@@ -368,10 +368,10 @@ bool tune_cache_find_network(const struct tune_cache *c, const char *key,
     return tune_entry_read_network(find(c, key), out);
 }
 
-bool tune_cache_exchange(const struct tune_cache *c, const char *key,
-                         const char *problem, struct tune_way *out)
+bool tune_cache_substitution(const struct tune_cache *c, const char *key,
+                             const char *problem, struct tune_stored *out)
 {
-    return tune_entry_exchange(find(c, key), problem, out);
+    return tune_entry_substitution(find(c, key), problem, out);
 }
 
 int tune_cache_use(struct tune_cache *c, const char *key,
@@ -393,7 +393,7 @@ static int add(struct tune_cache *c, const char *key, cJSON *e,
 {
     cJSON *copy = e ? cJSON_Duplicate(e, true) : NULL;
 
-    cJSON_DeleteItemFromObjectCaseSensitive(c->learned, key);
+    cJSON_DeleteItemFromObjectCaseSensitive(c->imported, key);
     cJSON_DeleteItemFromObjectCaseSensitive(c->known, key);
     cJSON_DeleteItemFromObjectCaseSensitive(c->added, key);
     if (!e || !cJSON_AddItemToObject(c->known, key, e)) {
@@ -422,21 +422,21 @@ int tune_cache_add_network(struct tune_cache *c, const char *key,
 
 /* ---- kernels -------------------------------------------------------- */
 
-bool tune_choice_of(const struct tune_way *way, struct tune_choice *out)
+bool tune_choice_of(const struct tune_stored *stored, struct tune_choice *out)
 {
     memset(out, 0, sizeof *out);
-    out->row = kern_row_find(way->row);
-    out->variant = way->variant;
-    out->seconds = way->seconds;
+    out->row = kern_row_find(stored->row);
+    out->variant = stored->variant;
+    out->seconds = stored->seconds;
     snprintf(out->variant_name, sizeof out->variant_name, "%s",
-             way->variant_name);
+             stored->variant_name);
     return out->row != NULL;
 }
 
-struct tune_way tune_way_of(const struct tune_choice *c)
+struct tune_stored tune_stored_of(const struct tune_choice *c)
 {
-    return (struct tune_way){c->row->name, c->variant, c->variant_name,
-                             c->seconds};
+    return (struct tune_stored){c->row->name, c->variant, c->variant_name,
+                                c->seconds};
 }
 
 /* ---- opening ------------------------------------------------------- */
@@ -452,12 +452,12 @@ int tune_cache_open(const char *path, const char *label,
     c->known = cJSON_CreateObject();
     c->added = cJSON_CreateObject();
     c->used = cJSON_CreateObject();
-    c->learned = cJSON_CreateObject();
+    c->imported = cJSON_CreateObject();
     if (!path)
         c->path = usual_path();
     else if (path[0])
         c->path = strdup(path);
-    if (!c->label || !c->known || !c->added || !c->used || !c->learned ||
+    if (!c->label || !c->known || !c->added || !c->used || !c->imported ||
         (path && path[0] && !c->path)) {
         tune_cache_close(c);
         return error_set(err, INFER_EMEMORY, "tuning: out of memory");
@@ -477,7 +477,7 @@ void tune_cache_close(struct tune_cache *c)
     cJSON_Delete(c->known);
     cJSON_Delete(c->added);
     cJSON_Delete(c->used);
-    cJSON_Delete(c->learned);
+    cJSON_Delete(c->imported);
     free(c);
 }
 

@@ -36,9 +36,9 @@ static bool put(cJSON *to, const char *key, cJSON *item)
     return good;
 }
 
-/* ---- ways ---------------------------------------------------------- */
+/* ---- choices ------------------------------------------------------- */
 
-static bool good_way(const cJSON *e, int elements)
+static bool good_choice(const cJSON *e, int elements)
 {
     int64_t variant;
 
@@ -49,7 +49,7 @@ static bool good_way(const cJSON *e, int elements)
            cJSON_IsNumber(cJSON_GetArrayItem(e, 2));
 }
 
-static void read_way(const cJSON *e, struct tune_way *out)
+static void read_choice(const cJSON *e, struct tune_stored *out)
 {
     out->row = cJSON_GetArrayItem(e, 0)->valuestring;
     out->variant = cJSON_GetArrayItem(e, 1)->valueint;
@@ -57,14 +57,14 @@ static void read_way(const cJSON *e, struct tune_way *out)
     out->variant_name = cJSON_GetArrayItem(e, 3)->valuestring;
 }
 
-static cJSON *way_json(const struct tune_way *way)
+static cJSON *choice_json(const struct tune_stored *choice)
 {
     cJSON *e = cJSON_CreateArray();
 
-    if (!e || !put(e, NULL, cJSON_CreateString(way->row)) ||
-        !put(e, NULL, cJSON_CreateNumber(way->variant)) ||
-        !put(e, NULL, cJSON_CreateNumber(micros(way->seconds))) ||
-        !put(e, NULL, cJSON_CreateString(way->variant_name))) {
+    if (!e || !put(e, NULL, cJSON_CreateString(choice->row)) ||
+        !put(e, NULL, cJSON_CreateNumber(choice->variant)) ||
+        !put(e, NULL, cJSON_CreateNumber(micros(choice->seconds))) ||
+        !put(e, NULL, cJSON_CreateString(choice->variant_name))) {
         cJSON_Delete(e);
         return NULL;
     }
@@ -81,7 +81,7 @@ static bool good_near(const cJSON *near)
         return true;
     cJSON_ArrayForEach(e, near)
     {
-        if (!good_way(e, 4))
+        if (!good_choice(e, 4))
             return false;
     }
     return cJSON_IsArray(near);
@@ -91,8 +91,8 @@ static bool good_problem(const cJSON *e)
 {
     const cJSON *more = cJSON_GetArrayItem(e, 4);
 
-    return good_way(e, 4) || (good_way(e, 5) && cJSON_IsObject(more) &&
-                              good_near(json_member(more, "near")));
+    return good_choice(e, 4) || (good_choice(e, 5) && cJSON_IsObject(more) &&
+                                 good_near(json_member(more, "near")));
 }
 
 bool tune_entry_read(const cJSON *e, struct tune_entry *out)
@@ -102,12 +102,12 @@ bool tune_entry_read(const cJSON *e, struct tune_entry *out)
     if (!cJSON_IsArray(e))
         return false;
     *out = (struct tune_entry){0};
-    read_way(e, &out->best);
+    read_choice(e, &out->best);
     out->exhaustive = json_bool(more, "exhaustive", false);
     cJSON_ArrayForEach(near, json_member(more, "near"))
     {
         if (out->n_near < TUNE_NEAR)
-            read_way(near, &out->near[out->n_near++]);
+            read_choice(near, &out->near[out->n_near++]);
     }
     return true;
 }
@@ -121,14 +121,14 @@ static bool add_near(cJSON *more, const struct tune_entry *entry)
     if (entry->n_near > 0 && !list)
         return false;
     for (i = 0; i < entry->n_near; i++)
-        if (!put(list, NULL, way_json(&entry->near[i])))
+        if (!put(list, NULL, choice_json(&entry->near[i])))
             return false;
     return true;
 }
 
 cJSON *tune_entry_json(const struct tune_entry *entry)
 {
-    cJSON *e = way_json(&entry->best), *more;
+    cJSON *e = choice_json(&entry->best), *more;
 
     if (!e || (!entry->exhaustive && entry->n_near == 0))
         return e;
@@ -146,15 +146,15 @@ cJSON *tune_entry_json(const struct tune_entry *entry)
 
 static bool good_network(const cJSON *e)
 {
-    const cJSON *exchanged = json_member(e, "exchanged"), *way;
+    const cJSON *exchanged = json_member(e, "exchanged"), *choice;
 
     if (!cJSON_IsNumber(json_member(e, "us")) ||
         !cJSON_IsNumber(json_member(e, "alone_us")) ||
         !cJSON_IsObject(exchanged))
         return false;
-    cJSON_ArrayForEach(way, exchanged)
+    cJSON_ArrayForEach(choice, exchanged)
     {
-        if (!good_way(way, 4))
+        if (!good_choice(choice, 4))
             return false;
     }
     return true;
@@ -171,14 +171,14 @@ bool tune_entry_read_network(const cJSON *e, struct tune_network_entry *out)
     return true;
 }
 
-bool tune_entry_exchange(const cJSON *e, const char *problem,
-                         struct tune_way *out)
+bool tune_entry_substitution(const cJSON *e, const char *problem,
+                             struct tune_stored *out)
 {
-    const cJSON *way = json_member(json_member(e, "exchanged"), problem);
+    const cJSON *choice = json_member(json_member(e, "exchanged"), problem);
 
-    if (!way)
+    if (!choice)
         return false;
-    read_way(way, out);
+    read_choice(choice, out);
     return true;
 }
 
@@ -195,8 +195,8 @@ static bool fill_network(cJSON *e, const struct tune_network_entry *entry)
     if (!list)
         return false;
     for (i = 0; i < entry->n; i++)
-        if (!put(list, entry->exchange[i].problem,
-                 way_json(&entry->exchange[i].way)))
+        if (!put(list, entry->substitution[i].problem,
+                 choice_json(&entry->substitution[i].choice)))
             return false;
     return true;
 }

@@ -5,7 +5,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "libinfer/tune/tune.h"
+#include "libinfer/tune/tune_cache.h"
 
 /* Whether it is an entry of a problem or of a network. */
 bool tune_entry_good(const cJSON *e);
@@ -16,10 +16,10 @@ cJSON *tune_entry_network_json(const struct tune_network_entry *entry);
 
 /* False where it is an entry of another kind.  The strings are the JSON's. */
 bool tune_entry_read(const cJSON *e, struct tune_entry *out);
-/* The same for a network, but for its exchanges. */
+/* The same for a network, except its substitutions. */
 bool tune_entry_read_network(const cJSON *e, struct tune_network_entry *out);
-/* What takes the place of the problem's own choice there; false: nothing. */
-bool tune_entry_exchange(const cJSON *e, const char *problem,
-                         struct tune_way *out);
+/* The substitution for the problem's own choice there; false: none. */
+bool tune_entry_substitution(const cJSON *e, const char *problem,
+                             struct tune_stored *out);
 
 #endif

@@ -2,35 +2,36 @@
 /*
  * Choosing kernels in their network.
  *
- * The network as it stands begins with the choices that are the fastest by
- * themselves.  First the choices that are taken without measuring are tried as
- * a whole; then, problem by problem, those that take the most time first, what
- * came near to its fastest.  All steps of a problem have the same choice.  A
- * trial and what stands are timed by turns, so that a clock that drifts meets
- * both, and the trial stands from then on where it was quicker in most turns.
+ * The network begins with the fastest choice of each problem by itself.  First
+ * the choices without measuring are tried all at once.  Then, problem by
+ * problem in the order of their time, the choices that were nearly as fast are
+ * tried. All steps of a problem have the same choice.  The trial and the
+ * current network are timed by turns, so that a drifting clock meets both; a
+ * trial that is faster in most turns is committed.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "libinfer/tune/tune.h"
+#include "libinfer/tune/tune_private.h"
 
-/* Seconds of the search, and the longest run in which neighbours still matter
- * so much that it is worth it; exhaustive: PATIENT times as much of both. */
-#define PATIENCE  3.0
-#define SHORT_RUN 2e-3
-#define PATIENT   10
+/* Seconds of the search, and the longest run (seconds) whose steps overlap so
+ * much that the search pays; an exhaustive search has EXHAUSTIVE_FACTOR times
+ * both. */
+#define TIME_BUDGET       3.0
+#define SHORT_RUN         2e-3
+#define EXHAUSTIVE_FACTOR 10
 
 /* How often all problems are gone through at most: a later choice may change
  * what an earlier one is worth. */
 #define PASSES 2
 
 /*
- * A trial is given up where it is ahead in fewer than `least` of so many turns,
- * and stands where it is ahead in `enough`.  Of two that are as fast the other
- * one would stand once in a hundred trials; GAIN keeps what is not worth a
- * change out.
+ * A trial is dropped where it wins fewer than `least` of so many turns, and
+ * committed where it wins `enough`.  Of two equally fast choices the new one is
+ * then committed once in a hundred trials.  GAIN is the least part of a run
+ * that a choice must save.
  */
 static const struct stage {
     int turns, least, enough;
@@ -39,19 +40,20 @@ static const struct stage {
 #define MAX_TURNS 45
 #define GAIN      0.002
 
-/* What made a run longer by this part is not tried again in a later pass. */
-#define HOPELESS 0.01
+/* A choice that made a run longer by this part is not tried in a later pass. */
+#define PRUNE_LOSS 0.01
 
-/* The problem's own choice, the rule's and what came near. */
-#define MAX_WAYS (TUNE_NEAR + 2)
+/* The problem's own choice, the rule's, and those nearly as fast. */
+#define MAX_OPTIONS (TUNE_NEAR + 2)
 
 struct problem {
     char key[TUNE_KEY];
     int step;       /* the first that has it */
     double seconds; /* of all of them, each by itself */
-    struct tune_choice way[MAX_WAYS];
-    bool hopeless[MAX_WAYS];
-    int n_ways, rule, at; /* rule: its place among them; at: what stands */
+    struct tune_choice option[MAX_OPTIONS];
+    bool pruned[MAX_OPTIONS];
+    int n_options, rule,
+        at; /* rule: index of the rule's; at: the current one */
 };
 
 struct search {
@@ -131,7 +133,7 @@ static bool open_search(struct tuner *t, const struct tune_network *n,
     return true;
 }
 
-/* Whether every step of the problem may be computed so. */
+/* True if every step of the problem may have the choice. */
 static bool is_taken(const struct search *s, const struct problem *p,
                      const struct tune_choice *c)
 {
@@ -159,19 +161,19 @@ static void set(const struct search *s, const struct problem *p,
 
 /* ---- what may be tried --------------------------------------------- */
 
-/* Adds a way that is not there yet; returns its place. */
-static int add_way(const struct search *s, struct problem *p,
-                   const struct tune_choice *c)
+/* Adds a choice that is not there yet; returns its index. */
+static int add_option(const struct search *s, struct problem *p,
+                      const struct tune_choice *c)
 {
     int i;
 
-    for (i = 0; i < p->n_ways; i++)
-        if (tune_same(&p->way[i], c))
+    for (i = 0; i < p->n_options; i++)
+        if (tune_same(&p->option[i], c))
             return i;
     if (i > 0 && !is_taken(s, p, c))
         return 0;
-    memcpy(&p->way[p->n_ways], c, sizeof *c);
-    return p->n_ways++;
+    memcpy(&p->option[p->n_options], c, sizeof *c);
+    return p->n_options++;
 }
 
 /* What came near to the choice of the problem; returns how many. */
@@ -183,15 +185,15 @@ static int read_near(const struct tuner *t, const struct kern_problem *p,
     int i, n = 0;
 
     tune_key(p, key, sizeof key);
-    if (!tune_cache_find(tuner_cache(t), key, &entry))
+    if (!tune_cache_find(t->cache, key, &entry))
         return 0;
     for (i = 0; i < entry.n_near; i++)
         n += tune_choice_of(&entry.near[i], &out[n]);
     return n;
 }
 
-/* Returns how many choices there are to be made. */
-static int find_ways(const struct search *s)
+/* Returns how many alternatives there are. */
+static int find_options(const struct search *s)
 {
     struct tune_choice near[TUNE_NEAR];
     int i, k, n, choices = 0;
@@ -200,21 +202,21 @@ static int find_ways(const struct search *s)
         struct problem *p = &s->problem[i];
         const struct tune_step *step = &s->n->step[p->step];
 
-        add_way(s, p, &step->choice);
+        add_option(s, p, &step->choice);
         if (step->choice.seconds <= 0)
             continue; /* not measured: nothing to choose from */
-        p->rule = add_way(s, p, &step->rule);
+        p->rule = add_option(s, p, &step->rule);
         n = read_near(s->t, step->problem, near);
         for (k = 0; k < n; k++)
-            add_way(s, p, &near[k]);
-        choices += p->n_ways - 1;
+            add_option(s, p, &near[k]);
+        choices += p->n_options - 1;
     }
     return choices;
 }
 
 static double times(const struct tuner *t)
 {
-    return tuner_mode(t) == TUNE_EXHAUSTIVE ? PATIENT : 1;
+    return tuner_mode(t) == TUNE_EXHAUSTIVE ? EXHAUSTIVE_FACTOR : 1;
 }
 
 /* Of its steps, each by itself. */
@@ -236,7 +238,7 @@ bool tuner_may_refine(struct tuner *t, const struct tune_network *n)
     if (tuner_mode(t) == TUNE_OFF || run_seconds(n) > SHORT_RUN * times(t) ||
         !open_search(t, n, &s))
         return false;
-    may = find_ways(&s) > 0;
+    may = find_options(&s) > 0;
     close_search(&s);
     return may;
 }
@@ -265,7 +267,7 @@ struct turns {
     int n;
 };
 
-/* By how much of its time the network as it stands is slower. */
+/* The part of its time that the network would save by the trial. */
 static double gain(const struct turns *t)
 {
     return 1 - median(t->tried, t->n) / median(t->stands, t->n);
@@ -282,7 +284,7 @@ static int compare(const struct search *s, struct infer_error *err,
     for (i = 0; i < STAGES; i++) {
         int wins = 0;
 
-        rc = n->race(n->user, stages[i].turns - t->n, err, &t->stands[t->n],
+        rc = n->time(n->user, stages[i].turns - t->n, err, &t->stands[t->n],
                      &t->tried[t->n]);
         if (rc < 0)
             return rc;
@@ -297,9 +299,9 @@ static int compare(const struct search *s, struct infer_error *err,
     return 0;
 }
 
-/* Times what the steps have now: 1 where it stands from now on, else 0, and
- * the steps are for the caller to set back.  *gained: part of a run that is
- * won by it. */
+/* Times the network with the choices that its steps have now: 1 where they are
+ * committed, else 0, and the caller restores the steps.  *gained: the part of a
+ * run that they save. */
 static int trial(struct search *s, struct infer_error *err, double *gained)
 {
     const struct tune_network *n = s->n;
@@ -312,7 +314,7 @@ static int trial(struct search *s, struct infer_error *err, double *gained)
     rc = compare(s, err, &turns);
     if (rc < 0)
         return rc;
-    n->settle(n->user, rc);
+    n->commit(n->user, rc);
     *gained = gain(&turns);
     if (s->alone <= 0)
         s->alone = median(turns.stands, turns.n);
@@ -320,7 +322,7 @@ static int trial(struct search *s, struct infer_error *err, double *gained)
     return rc;
 }
 
-/* All that the rule takes at once. */
+/* Tries the choices without measuring, all at once. */
 static int try_rule(struct search *s, struct infer_error *err)
 {
     bool differs = false;
@@ -332,37 +334,36 @@ static int try_rule(struct search *s, struct infer_error *err)
     if (!differs)
         return 0;
     for (i = 0; i < s->n_problems; i++)
-        set(s, &s->problem[i], &s->problem[i].way[s->problem[i].rule]);
+        set(s, &s->problem[i], &s->problem[i].option[s->problem[i].rule]);
     rc = trial(s, err, &gained);
     for (i = 0; i < s->n_problems; i++) {
         struct problem *p = &s->problem[i];
 
         if (rc > 0)
             p->at = p->rule;
-        set(s, p, &p->way[p->at]);
+        set(s, p, &p->option[p->at]);
     }
     return rc;
 }
 
-/* Returns 1 where another choice stands now. */
+/* Returns 1 where another choice was committed. */
 static int try_problem(struct search *s, struct problem *p,
                        struct infer_error *err)
 {
     int i, rc = 0, changed = 0;
     double gained;
 
-    for (i = 0; rc >= 0 && i < p->n_ways; i++) {
-        if (i == p->at || p->hopeless[i] ||
-            s->n->now(s->n->user) >= s->deadline)
+    for (i = 0; rc >= 0 && i < p->n_options; i++) {
+        if (i == p->at || p->pruned[i] || s->n->now(s->n->user) >= s->deadline)
             continue;
-        set(s, p, &p->way[i]);
+        set(s, p, &p->option[i]);
         rc = trial(s, err, &gained);
-        p->hopeless[i] = gained < -HOPELESS;
+        p->pruned[i] = gained < -PRUNE_LOSS;
         if (rc > 0) {
             p->at = i;
             changed = 1;
         }
-        set(s, p, &p->way[p->at]);
+        set(s, p, &p->option[p->at]);
     }
     return rc < 0 ? rc : changed;
 }
@@ -400,7 +401,7 @@ static int remember(const struct search *s, struct infer_error *err,
                                        .alone = s->alone,
                                        .exhaustive =
                                            tuner_mode(s->t) == TUNE_EXHAUSTIVE};
-    struct tune_exchange *list =
+    struct tune_substitution *list =
         calloc((size_t)s->n_problems + 1, sizeof *list);
     int i, rc;
 
@@ -412,10 +413,10 @@ static int remember(const struct search *s, struct infer_error *err,
         if (p->at == 0)
             continue;
         list[entry.n].problem = p->key;
-        list[entry.n++].way = tune_way_of(&p->way[p->at]);
+        list[entry.n++].choice = tune_stored_of(&p->option[p->at]);
     }
-    entry.exchange = list;
-    rc = tune_cache_add_network(tuner_cache(s->t), s->key, &entry, err);
+    entry.substitution = list;
+    rc = tune_cache_add_network(s->t->cache, s->key, &entry, err);
     *exchanged = entry.n;
     free(list);
     return rc;
@@ -430,30 +431,33 @@ int tuner_refine(struct tuner *t, const struct tune_network *n,
 
     if (!open_search(t, n, &s))
         return error_set(err, INFER_EMEMORY, "tuning: out of memory");
-    s.deadline = start + PATIENCE * times(t);
-    find_ways(&s);
+    s.deadline = start + TIME_BUDGET * times(t);
+    find_options(&s);
     rc = try_all(&s, err);
     if (rc == 0)
         rc = remember(&s, err, &exchanged);
-    tuner_count(t, exchanged, n->now(n->user) - start);
+    t->info.exchanged += exchanged;
+    t->info.seconds += n->now(n->user) - start;
     close_search(&s);
     return rc;
 }
 
-/* What the cache has for every problem, where all of it may be taken. */
+/* Reads the choices of all problems from the cache; false where one of them may
+ * not be taken. */
 static bool read_choices(const struct search *s)
 {
-    struct tune_way way;
+    struct tune_stored known;
     int i;
 
     for (i = 0; i < s->n_problems; i++) {
         struct problem *p = &s->problem[i];
 
-        if (!tune_cache_exchange(tuner_cache(s->t), s->key, p->key, &way))
+        if (!tune_cache_substitution(s->t->cache, s->key, p->key, &known))
             continue;
-        if (!tune_choice_of(&way, &p->way[0]) || !is_taken(s, p, &p->way[0]))
+        if (!tune_choice_of(&known, &p->option[0]) ||
+            !is_taken(s, p, &p->option[0]))
             return false;
-        p->n_ways = 1;
+        p->n_options = 1;
     }
     return true;
 }
@@ -465,16 +469,17 @@ bool tuner_recall(struct tuner *t, const struct tune_network *n)
     struct search s;
     int i;
 
-    if (tuner_mode(t) == TUNE_OFF || run_seconds(n) > SHORT_RUN * PATIENT ||
+    if (tuner_mode(t) == TUNE_OFF ||
+        run_seconds(n) > SHORT_RUN * EXHAUSTIVE_FACTOR ||
         !open_search(t, n, &s))
         return false;
-    if (tune_cache_find_network(tuner_cache(t), s.key, &entry) &&
+    if (tune_cache_find_network(t->cache, s.key, &entry) &&
         (tuner_mode(t) != TUNE_EXHAUSTIVE || entry.exhaustive))
         known = read_choices(&s);
     for (i = 0; known && i < s.n_problems; i++)
-        if (s.problem[i].n_ways > 0) {
-            set(&s, &s.problem[i], &s.problem[i].way[0]);
-            tuner_count(t, 1, 0);
+        if (s.problem[i].n_options > 0) {
+            set(&s, &s.problem[i], &s.problem[i].option[0]);
+            t->info.exchanged++;
         }
     close_search(&s);
     return known;

@@ -28,7 +28,7 @@ static int open_tuner(struct train_run *r, struct infer_error *err)
 
 /* A run goes on with the kernels that it was begun with; that the file can be
  * read at all is checked when its weights are. */
-static void learn_resumed(struct train_run *r)
+static void import_resumed(struct train_run *r)
 {
     const char *path = r->request->resume;
     struct infer_error err = {0};
@@ -37,7 +37,7 @@ static void learn_resumed(struct train_run *r)
     if (!path || tuner_mode(r->tuner) == TUNE_OFF ||
         checkpoint_kernels(path, NULL, &text) < 0 || !text)
         return;
-    if (tuner_learn(r->tuner, text, &err) < 0 && r->cli->verbosity >= 0)
+    if (tuner_import(r->tuner, text, &err) < 0 && r->cli->verbosity >= 0)
         cli_error(r->cli, "%s: measured kernels ignored: %s", path, err.text);
     free(text);
 }
@@ -73,7 +73,7 @@ static int share_kernels(struct train_run *r, struct infer_error *err)
     if (rc == 0 && bytes > 0)
         rc = share_bytes(r, text, (size_t)bytes, err);
     if (rc == 0 && bytes > 0 && !train_leads(r))
-        rc = tuner_learn(r->tuner, text, err);
+        rc = tuner_import(r->tuner, text, err);
     cJSON_free(text);
     return rc;
 }
@@ -102,7 +102,7 @@ static int make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
     int rc = open_tuner(r, err);
 
     if (rc == 0 && leads) {
-        learn_resumed(r);
+        import_resumed(r);
         rc = train_make_net(r, dtype, batch, false, err, &r->net);
     }
     if (rc == 0 && r->exchange && tuner_mode(r->tuner) != TUNE_OFF)

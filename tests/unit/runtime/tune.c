@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "libinfer/tune/tune.h"
+#include "libinfer/tune/tune_private.h"
 
 static char *read_file(void)
 {
@@ -80,7 +80,7 @@ static void test_search(void **unused)
 
     (void)unused;
     for (int i = 0; i < 2; i++) {
-        const struct tune_way way = {"row_n", i + 5, "near", (i + 2) * 1e-6};
+        const struct tune_stored way = {"row_n", i + 5, "near", (i + 2) * 1e-6};
 
         e.near[e.n_near++] = way;
     }
@@ -92,7 +92,7 @@ static void test_search(void **unused)
     c = cache_of("card");
     assert_true(tune_cache_find(c, "thorough", &e));
     assert_true(e.exhaustive);
-    assert_false(e.learned);
+    assert_false(e.imported);
     assert_int_equal(e.n_near, 2);
     for (int i = 0; i < 2; i++) {
         assert_string_equal(e.near[i].row, "row_n");
@@ -171,23 +171,23 @@ static void test_text(void **unused)
     assert_int_equal(tune_cache_use(a, "unknown", &err), 0);
     text = tune_cache_text(a);
     assert_non_null(text);
-    assert_int_equal(tune_cache_learn(b, text, &err), 0);
-    assert_int_equal(tune_cache_learn(other, text, &err), 0);
+    assert_int_equal(tune_cache_import(b, text, &err), 0);
+    assert_int_equal(tune_cache_import(other, text, &err), 0);
     free(text);
     assert_true(tune_cache_find(b, "taken", &e));
     assert_string_equal(e.best.row, "row_a");
     assert_int_equal(e.best.variant, 2);
     assert_true(e.best.seconds > 1.49e-6 && e.best.seconds < 1.51e-6);
-    assert_true(e.learned);
+    assert_true(e.imported);
     assert_false(tune_cache_find(b, "left", &e));
     assert_false(tune_cache_find(other, "taken", &e));
-    assert_true(tune_cache_learn(b, "{\"libinfer_tuning\": 7}", &err) < 0);
-    assert_true(tune_cache_learn(b, "nonsense", &err) < 0);
+    assert_true(tune_cache_import(b, "{\"libinfer_tuning\": 7}", &err) < 0);
+    assert_true(tune_cache_import(b, "nonsense", &err) < 0);
     /* Until it is measured anew. */
     add_entry(b, "taken", "row_c", 0);
     assert_true(tune_cache_find(b, "taken", &e));
     assert_string_equal(e.best.row, "row_c");
-    assert_false(e.learned);
+    assert_false(e.imported);
     tune_cache_close(a);
     tune_cache_close(b);
     tune_cache_close(other);

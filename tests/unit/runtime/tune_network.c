@@ -6,7 +6,7 @@
 
 #include "kernels/base/error.h"
 #include "libinfer/plan/plan.h"
-#include "libinfer/tune/tune.h"
+#include "libinfer/tune/tune_private.h"
 
 /* ---- a network of three problems, the first of which it has twice ---- */
 
@@ -65,7 +65,7 @@ static int pretend_ready(void *user, struct infer_error *err)
     return 0;
 }
 
-static int pretend_race(void *user, int n, struct infer_error *err,
+static int pretend_time(void *user, int n, struct infer_error *err,
                         double *stands, double *tried)
 {
     struct pretended *f = user;
@@ -81,7 +81,7 @@ static int pretend_race(void *user, int n, struct infer_error *err,
     return 0;
 }
 
-static void pretend_settle(void *user, bool stands)
+static void pretend_commit(void *user, bool stands)
 {
     struct pretended *f = user;
 
@@ -130,8 +130,8 @@ static void open_pretended(struct pretended *f, enum tune_mode mode,
                                        .user = f,
                                        .takes = pretend_takes,
                                        .ready = pretend_ready,
-                                       .race = pretend_race,
-                                       .settle = pretend_settle,
+                                       .time = pretend_time,
+                                       .commit = pretend_commit,
                                        .now = pretend_now};
     for (int k = 0; k < 3; k++) {
         struct kern_problem *p = &f->problem[k];
@@ -164,14 +164,13 @@ static void know_problems(struct pretended *f)
     for (int k = 0; k < 3; k++) {
         const struct tune_choice c[3] = {choice(1, 10e-6), choice(2, 11e-6),
                                          choice(3, 12e-6)};
-        struct tune_entry e = {.best = tune_way_of(&c[0]), .n_near = 2};
+        struct tune_entry e = {.best = tune_stored_of(&c[0]), .n_near = 2};
         char key[TUNE_KEY];
 
-        e.near[0] = tune_way_of(&c[1]);
-        e.near[1] = tune_way_of(&c[2]);
+        e.near[0] = tune_stored_of(&c[1]);
+        e.near[1] = tune_stored_of(&c[2]);
         tune_key(&f->problem[k], key, sizeof key);
-        assert_int_equal(tune_cache_add(tuner_cache(f->tuner), key, &e, &err),
-                         0);
+        assert_int_equal(tune_cache_add(f->tuner->cache, key, &e, &err), 0);
     }
 }
 

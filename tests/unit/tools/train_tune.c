@@ -29,7 +29,7 @@ struct run {
     char *text; /* tuner_text() */
 };
 
-/* tuner_learn() of every run; NULL: nothing. */
+/* tuner_import() of every run; NULL: nothing. */
 static const char *lesson;
 
 static void tuned_net(enum tune_mode mode, bool deterministic, struct run *r)
@@ -51,7 +51,7 @@ static void tuned_net(enum tune_mode mode, bool deterministic, struct run *r)
     row_tiers_choose(&cpu, INFER_BACKEND_AUTO, &tiers);
     if (tuner_open(mode, tuning_path, &cpu, &tiers, &err, &o.tuner) < 0)
         fail_msg("%s", err.text);
-    if (lesson && tuner_learn(o.tuner, lesson, &err) < 0)
+    if (lesson && tuner_import(o.tuner, lesson, &err) < 0)
         fail_msg("%s", err.text);
     if (net_new(g, &o, &err, &r->n) < 0)
         fail_msg("%s", err.text);
@@ -141,7 +141,7 @@ TEST(the_cache_keeps_the_rows)
 #ifdef HAVE_ONEDNN
 /* A resumed run goes on with the kernels that it was begun with, however they
  * were searched. */
-TEST(what_was_learned_is_taken)
+TEST(what_was_imported_is_taken)
 {
     struct run first = {0}, second = {0};
     char *at;
@@ -247,7 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cache_keeps_the_rows),
 #ifdef HAVE_ONEDNN
-        cmocka_unit_test(what_was_learned_is_taken),
+        cmocka_unit_test(what_was_imported_is_taken),
 #endif
         cmocka_unit_test(off_is_the_rule),
         cmocka_unit_test(choices_are_deterministic),

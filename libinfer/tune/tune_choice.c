@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The choice for one problem: which rows are candidates, their measurement, and
+ * what the cache remembers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "libinfer/tune/tune_private.h"
+
+/* Rows whose estimate is more than this many times the lowest of their tier are
+ * not measured, except in an exhaustive search. */
+#define PRUNE_RATIO 5.0
+
+/* Most variants of a row that are tried outside an exhaustive search: a row
+ * offers its best first, and a vendor's library is slow to prepare each. */
+#define MAX_VARIANTS 8
+/* Seconds of measuring after which a vendor's row is tried only where no other
+ * row takes the problem, and only in its first variant: vendors' libraries
+ * compile kernels while they prepare.  An exhaustive search has no budget. */
+#define TIME_BUDGET 10.0
+
+struct candidates {
+    const struct kern_row **row;
+    double *estimate; /* microseconds; 0 where the row has none */
+    int n;
+};
+
+/* False if an input holds indices: random numbers would be out of range.  The
+ * ReLU bit masks of a batch norm's gradient may be random. */
+static bool is_measurable(const struct kern_problem *p)
+{
+    int i;
+
+    for (i = 0; i < p->n_in; i++)
+        switch (p->in[i].dtype) {
+        case INFER_U8:
+            if (p->op != KERN_BATCH_NORM_DGRAD)
+                return false;
+            break;
+        case INFER_NONE:
+        case INFER_F32:
+        case INFER_F16:
+        case INFER_BF16:
+            break;
+        default:
+            return false;
+        }
+    return p->n_in > 0;
+}
+
+static bool may_take(const struct row_query *q, const struct kern_row *row,
+                     const struct tune_choice *given)
+{
+    return row == given->row || row_takes(q, row, NULL);
+}
+
+static void collect(const struct row_query *q, uint32_t tier,
+                    const struct tune_choice *given, struct candidates *c)
+{
+    size_t i;
+
+    for (i = 0; i < kern_row_count(); i++) {
+        const struct kern_row *row = kern_row_at(i);
+
+        if (!row_is_of(row, tier, q->problem->op) ||
+            (row->flags & KERN_BASELINE) || !may_take(q, row, given))
+            continue;
+        c->row[c->n] = row;
+        c->estimate[c->n++] =
+            row->estimate ? row->estimate(q->problem, q->device) : 0;
+    }
+}
+
+/* Drops candidates from `from` on that the estimates rule out; rows that make
+ * none are measured. */
+static void prune(struct candidates *c, int from)
+{
+    double lowest = 0;
+    int i, n = from;
+
+    for (i = from; i < c->n; i++)
+        if (c->estimate[i] > 0 && (lowest == 0 || c->estimate[i] < lowest))
+            lowest = c->estimate[i];
+    if (lowest == 0)
+        return;
+    for (i = from; i < c->n; i++)
+        if (c->estimate[i] <= PRUNE_RATIO * lowest) {
+            c->row[n] = c->row[i];
+            c->estimate[n++] = c->estimate[i];
+        }
+    c->n = n;
+}
+
+/* Reads the problem's choice from the cache, unless this tuner's search is more
+ * thorough than the one that found it. */
+static bool read_known(const struct tuner *t, const struct kern_problem *p,
+                       struct tune_choice *out)
+{
+    struct tune_entry entry;
+    char key[TUNE_KEY];
+
+    tune_key(p, key, sizeof key);
+    return tune_cache_find(t->cache, key, &entry) &&
+           (tuner_mode(t) != TUNE_EXHAUSTIVE || entry.exhaustive ||
+            entry.imported) &&
+           tune_choice_of(&entry.best, out);
+}
+
+/* The choice of the cache, where it may be taken.  Only its row is asked; the
+ * other rows' libraries stay unloaded. */
+static bool find_known(const struct tuner *t, const struct row_query *q,
+                       const uint32_t *tier, int n, struct tune_choice *choice)
+{
+    struct tune_choice known;
+    uint32_t all = 0;
+
+    for (int i = 0; i < n; i++)
+        all |= tier[i];
+    if (!read_known(t, q->problem, &known) ||
+        !row_is_of(known.row, all, q->problem->op) ||
+        !may_take(q, known.row, choice))
+        return false;
+    memcpy(choice, &known, sizeof known);
+    return true;
+}
+
+/* ---- measuring ----------------------------------------------------- */
+
+/* A choice is near the fastest up to NEAR times its seconds and up to
+ * NEAR_SECONDS more, which a neighbour may win by starting early: of the
+ * choices that networks took on an H200 none was slower by more than 1.75 us.
+ */
+#define NEAR         1.3
+#define NEAR_SECONDS 2e-6
+
+/* The fastest choices so far, in order. */
+struct leaderboard {
+    struct tune_choice at[1 + TUNE_NEAR];
+    int n;
+};
+
+static double best_of(const struct leaderboard *f)
+{
+    return f->n > 0 ? f->at[0].seconds : TUNE_PRUNED;
+}
+
+/* Of two equally fast choices the earlier one stays first. */
+static void enter(struct leaderboard *f, const struct tune_choice *c)
+{
+    int i = f->n;
+
+    if (f->n <= TUNE_NEAR)
+        f->n++;
+    else if (f->at[--i].seconds <= c->seconds)
+        return;
+    for (; i > 0 && f->at[i - 1].seconds > c->seconds; i--)
+        memcpy(&f->at[i], &f->at[i - 1], sizeof *c);
+    memcpy(&f->at[i], c, sizeof *c);
+}
+
+/* Measures one variant; one that cannot be prepared is passed over. */
+static int measure(struct tuner *t, const struct kern_row *row, int variant,
+                   const struct kern_problem *p, struct leaderboard *board,
+                   struct infer_error *err)
+{
+    struct tune_choice c = {.row = row, .variant = variant};
+    struct kern_exec e;
+    int rc = 0;
+
+    if (kern_prepare_variant(row, p, &t->pool.device->kern, variant, NULL, &e) <
+        0)
+        return 0;
+    c.seconds = TUNE_PRUNED;
+    if (!p->deterministic || !(e.flags & KERN_NONDETERMINISTIC))
+        rc = tune_measure(&t->pool, &e, best_of(board), err, &c.seconds);
+    if (rc == 0 && c.seconds < TUNE_PRUNED) {
+        memcpy(c.variant_name, e.variant_name, sizeof c.variant_name);
+        enter(board, &c);
+    }
+    kern_release(&e);
+    return rc;
+}
+
+/* True if one of the rows is not of a vendor's library. */
+static bool has_own(const struct kern_row *const *row, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (row[i]->backend != INFER_BACKEND_CUDNN)
+            return true;
+    return false;
+}
+
+/* How many variants of a row are tried. */
+static int variants_of(const struct tuner *t, const struct kern_problem *p,
+                       const struct kern_row *row, bool own)
+{
+    const bool late =
+        t->info.seconds > TIME_BUDGET && row->backend == INFER_BACKEND_CUDNN;
+    int n;
+
+    if (t->mode == TUNE_EXHAUSTIVE)
+        return kern_variants(row, p, &t->pool.device->kern, NULL);
+    if (late && own)
+        return 0;
+    n = kern_variants(row, p, &t->pool.device->kern, NULL);
+    return late && n > 1 ? 1 : n > MAX_VARIANTS ? MAX_VARIANTS : n;
+}
+
+static int measure_all(struct tuner *t, const struct kern_problem *p,
+                       const struct kern_row *const *row, int n,
+                       struct infer_error *err, struct leaderboard *board)
+{
+    const bool own = has_own(row, n);
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < n; i++) {
+        const int variants = variants_of(t, p, row[i], own);
+
+        for (int k = 0; rc == 0 && k < variants; k++)
+            rc = measure(t, row[i], k, p, board, err);
+    }
+    return rc;
+}
+
+/* ---- the cache ----------------------------------------------------- */
+
+static int take_known(struct tuner *t, const struct kern_problem *p,
+                      struct infer_error *err)
+{
+    char key[TUNE_KEY];
+
+    t->info.cached++;
+    tune_key(p, key, sizeof key);
+    return tune_cache_use(t->cache, key, err);
+}
+
+/* A problem that must be computed alike in every run keeps its own choice in
+ * every network: only the fastest is remembered. */
+static int remember(struct tuner *t, const struct kern_problem *p,
+                    const char *key, const struct leaderboard *f,
+                    struct infer_error *err)
+{
+    struct tune_entry entry = {.best = tune_stored_of(&f->at[0]),
+                               .exhaustive = t->mode == TUNE_EXHAUSTIVE};
+    int i, rc;
+
+    for (i = 1; i < f->n && !p->deterministic; i++)
+        if (f->at[i].seconds <= NEAR * f->at[0].seconds &&
+            f->at[i].seconds <= f->at[0].seconds + NEAR_SECONDS)
+            entry.near[entry.n_near++] = tune_stored_of(&f->at[i]);
+    rc = tune_cache_add(t->cache, key, &entry, err);
+    return rc < 0 ? rc : tune_cache_use(t->cache, key, err);
+}
+
+int tuner_choose(struct tuner *t, const struct kern_problem *p,
+                 const struct kern_row *const *row, int n,
+                 struct infer_error *err, struct tune_choice *out)
+{
+    struct leaderboard board = {.n = 0};
+    const double start = tune_now();
+    char key[TUNE_KEY];
+    int rc;
+
+    tune_key(p, key, sizeof key);
+    rc = measure_all(t, p, row, n, err, &board);
+    t->info.seconds += tune_now() - start;
+    if (rc < 0) {
+        error_prefix(err, "measuring %s", key);
+        return rc;
+    }
+    memset(out, 0, sizeof *out);
+    out->row = row[0];
+    if (board.n == 0)
+        return 0;
+    t->info.measured++;
+    memcpy(out, &board.at[0], sizeof *out);
+    /* As the cache will give it. */
+    out->seconds =
+        1e-6 * ((double)(int64_t)(board.at[0].seconds * 1e8 + 0.5) / 100);
+    return remember(t, p, key, &board, err);
+}
+
+/* ---- choosing ------------------------------------------------------ */
+
+static int choose(struct tuner *t, const struct row_query *q,
+                  const uint32_t *tier, int n, struct candidates *c,
+                  struct infer_error *err, struct tune_choice *choice)
+{
+    for (int i = 0; i < n; i++) {
+        const int from = c->n;
+
+        collect(q, tier[i], choice, c);
+        if (tuner_mode(t) != TUNE_EXHAUSTIVE)
+            prune(c, from);
+    }
+    /* One row may still have variants to choose from. */
+    if (c->n == 0 || (c->n == 1 && !c->row[0]->variants))
+        return 0;
+    return tuner_choose(t, q->problem, c->row, c->n, err, choice);
+}
+
+int tuner_pick(struct tuner *t, const struct row_query *q, const uint32_t *tier,
+               int n, struct infer_error *err, struct tune_choice *choice)
+{
+    struct candidates c = {0};
+    int rc;
+
+    if (tuner_mode(t) == TUNE_OFF || !is_measurable(q->problem))
+        return 0;
+    if (find_known(t, q, tier, n, choice))
+        return take_known(t, q->problem, err);
+    c.row = calloc(kern_row_count(), sizeof(const struct kern_row *));
+    c.estimate = calloc(kern_row_count(), sizeof *c.estimate);
+    if (!c.row || !c.estimate)
+        rc = error_set(err, INFER_EMEMORY, "tuning: out of memory");
+    else
+        rc = choose(t, q, tier, n, &c, err, choice);
+    free(c.row);
+    free(c.estimate);
+    return rc;
+}
+
+int tuner_prepare(const struct tune_choice *choice,
+                  const struct kern_problem *p, const struct kern_device *d,
+                  struct infer_error *err, struct kern_exec *out)
+{
+    if (choice->variant > 0 &&
+        kern_prepare_variant(choice->row, p, d, choice->variant, NULL, out) ==
+            0) {
+        if (strcmp(out->variant_name, choice->variant_name) == 0)
+            return 0;
+        kern_release(out);
+    }
+    return kern_prepare(choice->row, p, d, err, out);
+}
