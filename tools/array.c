@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays that go into runs and come out of them. */
+/* Input and output arrays of runs. */
 #include "tools/array.h"
 
 #include <math.h>

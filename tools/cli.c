@@ -78,8 +78,8 @@ enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err)
     return cli_exit_of(err->code);
 }
 
-/* Writes newlines that names brought in as \x0A, where fmt makes one line or
- * part of one; each is a character that may become four. */
+/* Writes newlines within names as \x0A where fmt makes at most one line.  Each
+ * of them takes four characters instead of one. */
 static void escape_newlines(const char *fmt, char *text)
 {
     const size_t length = strlen(text), inner = strcspn(fmt, "\n");
@@ -87,7 +87,7 @@ static void escape_newlines(const char *fmt, char *text)
     size_t n = 0, i;
 
     if (ends && fmt[inner + 1] != '\0')
-        return; /* several lines, as they should be */
+        return; /* several lines are intended */
     for (i = 0; i < length; i++)
         n += text[i] == '\n' && !(ends && i + 1 == length);
     for (i = length; n > 0 && i-- > 0;) {
@@ -222,7 +222,7 @@ static void print_option(const struct cli_option *o)
     printf("  %-34s %s\n", left, o->help);
 }
 
-/* A tool may have an option of a common one's name: it goes first. */
+/* An option of the tool hides a common option of the same name. */
 static bool has_option(const struct cli *cli, const char *name)
 {
     const struct cli_option *o;
@@ -247,7 +247,7 @@ static void print_help(const struct cli *cli)
             print_option(&common[i]);
 }
 
-/* The option table in the form of getopt. */
+/* The option table for getopt_long(). */
 struct getopt_table {
     const struct cli_option *all[MAX_OPTIONS];
     struct option longs[MAX_OPTIONS + 1];
@@ -718,7 +718,7 @@ bool cli_same_file(const char *a, const char *b)
            of_a.st_ino == of_b.st_ino;
 }
 
-/* The folder that a file lies in; NULL where memory is short. */
+/* Folder of a file; NULL when out of memory. */
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -22,7 +22,7 @@ enum cli_exit {
     CLI_DEVICE = 4     /* device or library */
 };
 
-/* Exit code that belongs to a status of the library. */
+/* Exit code of a library status. */
 enum cli_exit cli_exit_of(int status);
 
 struct cli;
@@ -40,8 +40,8 @@ enum cli_kind {
     CLI_EACH    /* calls set() for each word of a comma-separated list */
 };
 
-/* What set() returns where the value is not one of the option's: cli_parse()
- * prints "--name takes WANTED, not 'value'". */
+/* Result of set() for an unacceptable value: cli_parse() prints "--name takes
+ * WANTED, not 'value'". */
 #define CLI_BAD (-2)
 
 /* One option, bound to the field that it fills.  Values are always written
@@ -71,9 +71,9 @@ struct cli_option {
 #define CLI_FIELD(type, member)                                                \
     .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
 
-/* The whole of a main(): runs body and returns its exit code.  Standard streams
- * that the caller closed are opened to nothing, so that no file of ours takes
- * their place; a full disk behind standard output is an error of the tool. */
+/* Body of every main(): runs body and returns its exit code.  Closed standard
+ * streams are opened to /dev/null, so that no output file takes their number.
+ * A failed write to standard output is an error. */
 int cli_main(const char *tool, int argc, char **argv,
              int (*body)(int argc, char **argv));
 
@@ -100,16 +100,16 @@ void cli_error(const struct cli *cli, const char *fmt, ...)
 /* "--option takes WANTED, not 'value'"; returns -1. */
 int cli_bad_value(const struct cli *cli, const char *option, const char *value,
                   const char *wanted);
-/* Every line of err->text behind "tool: "; returns the exit code. */
+/* Prints each line of err->text after "tool: "; returns the exit code. */
 enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err);
-/* printf() for text that holds names from files: what a terminal must not see
- * is written as \xNN. */
+/* printf() for text with names from files: writes control characters and
+ * malformed UTF-8 as \xNN. */
 void cli_print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* A line on standard error, only with -v, safe for a terminal. */
 void cli_verbose(const struct cli *cli, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Values.  Each returns false, and prints nothing, on anything else. */
+/* Values.  Each returns false, and prints nothing, for a malformed value. */
 bool cli_int(const char *text, int64_t min, int64_t max, int64_t *out);
 bool cli_double(const char *text, double *out);  /* also fractions: 1/255 */
 bool cli_seconds(const char *text, double *out); /* 200ms, 3s, 1m, 0.5 */
@@ -137,24 +137,23 @@ void cli_progress(const struct cli *cli, const char *what, uint64_t done,
 /* Removes the bar. */
 void cli_progress_end(const struct cli *cli);
 
-/* JSON as text, over several lines or compact, always UTF-8: to be freed; NULL
- * where memory is short. */
+/* JSON text, indented or compact, always valid UTF-8; to be freed.  NULL when
+ * out of memory. */
 char *cli_json_text(const cJSON *json, bool compact);
-/* A file of n parts, there whole or not at all; what is no regular file, a pipe
- * or a device, is written to. */
+/* Writes n parts to a file, atomically if it is a regular file; pipes and
+ * devices are written in place. */
 int cli_write_file(const char *path, const struct file_part *part, int n,
                    struct infer_error *err);
-/* Whether that can be done, so far as it shows before there is anything to
- * write; NULL and "-" can. */
+/* Checks that the path can be written, without writing.  NULL and "-" can. */
 int cli_try_file(const char *path, struct infer_error *err);
 /* Both delete the document: to standard output, and to a file. */
 void cli_print_json(cJSON *json, bool compact);
 int cli_write_json(const char *path, cJSON *json, bool compact,
                    struct infer_error *err);
 
-/* Whether both are there and are one file, by whatever names; NULL is none. */
+/* True if both paths exist and name the same file; NULL names none. */
 bool cli_same_file(const char *a, const char *b);
-/* The same of files to write, which need not be there yet. */
+/* The same for output files, which need not exist yet. */
 bool cli_same_target(const char *a, const char *b);
 
 /* Monotonic clock in seconds. */

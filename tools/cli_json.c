@@ -13,8 +13,8 @@
 #include "kernels/base/text.h"
 #include "tools/cli.h"
 
-/* The text with every byte that is no UTF-8 as "\\xNN", five characters that a
- * reader of JSON takes for \xNN; to be freed. */
+/* Copy of the text in which each byte that is not UTF-8 becomes "\\xNN", JSON
+ * for \xNN; to be freed. */
 static char *make_utf8(const char *text)
 {
     size_t left = strlen(text), used = 0, n;
@@ -72,7 +72,8 @@ static bool write_stream(int fd, const struct file_part *part, int n)
     return true;
 }
 
-/* The standard stream that the path names (/dev/stdout), or -1. */
+/* Descriptor of the standard stream that the path names (/dev/stdout), or
+ * -1. */
 static int stream_of(const struct stat *st)
 {
     struct stat of;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far two arrays of numbers lie apart. */
+/* Differences between two arrays of numbers. */
 #include "tools/difference.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "kernels/base/scalar.h"
 
-/* Divides where everything that was expected is 0. */
+/* Divisor if all expected values are 0. */
 #define LEAST_SCALE 1e-30
 
 void difference_of(enum infer_dtype found_type, const void *found,
@@ -22,7 +22,7 @@ void difference_of(enum infer_dtype found_type, const void *found,
         const double y = scalar_load(expected_type, expected, i);
         const double d = fabs(x - y);
 
-        /* An infinite scale would make every difference small. */
+        /* An infinite scale would hide every difference. */
         if (isfinite(y)) {
             out->scale = fmax(out->scale, fabs(y));
             out->finite++;

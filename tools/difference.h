@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far two arrays of numbers lie apart, for wconv and infer. */
+/* Differences between two arrays of numbers, for wconv and infer. */
 #ifndef TOOLS_DIFFERENCE_H
 #define TOOLS_DIFFERENCE_H
 
@@ -11,10 +11,10 @@ struct difference {
     double max_abs;
     double max_rel;         /* max_abs over scale */
     double scale;           /* largest finite |expected| */
-    double found, expected; /* where they lie furthest apart: element `at` */
+    double found, expected; /* index and values of the largest difference */
     int64_t at;
-    int64_t count;  /* elements that are not equal; NaN equals NaN */
-    int64_t finite; /* elements of which a finite number was expected */
+    int64_t count;  /* unequal elements; NaN equals NaN */
+    int64_t finite; /* elements whose expected value is finite */
 };
 
 /* Compares n elements; never fails. */

@@ -32,7 +32,7 @@ static bool is_text(const char *text, size_t bytes)
     return memchr(text, 0, bytes) == NULL && text_is_utf8(text, bytes);
 }
 
-/* "n01440764 tench, Tinca tinca" is a WordNet id and its words. */
+/* Skips the WordNet id of "n01440764 tench, Tinca tinca". */
 static size_t synset_length(const char *line, size_t length)
 {
     size_t i;
@@ -45,8 +45,8 @@ static size_t synset_length(const char *line, size_t length)
     return 10;
 }
 
-/* Bytes of the line at `at`, which ends at LF or at the file's end; *next is
- * where the one after it begins. */
+/* Length of the line at `at`, which ends at LF or the end of the file; *next is
+ * the start of the next line. */
 static size_t line_length(const char *text, size_t bytes, size_t at,
                           size_t *next)
 {
@@ -90,7 +90,7 @@ static int split(const char *text, size_t bytes, struct infer_error *err,
 
 int labels_read(const char *path, struct infer_error *err, struct labels *out)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* of byte order, in UTF-8 */
+    static const char mark[] = "\xef\xbb\xbf"; /* byte order mark, UTF-8 */
     struct labels labels = {NULL, 0};
     struct weights_file file;
     const char *text;

@@ -9,8 +9,8 @@
 int npy_write(const char *path, const struct infer_array *array,
               struct infer_error *err);
 
-/* Reads a .npy file, or an .npz: its only array, else the one that is named as
- * `member`.  array->data is to be freed; array->name is NULL. */
+/* Reads a .npy file, or of an .npz the only array or the one named `member`.
+ * array->data is to be freed; array->name is NULL. */
 int npy_read(const char *path, const char *member, struct infer_array *array,
              struct infer_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays that go into a run and come out of it. */
+/* Input and output arrays of a run. */
 #include "tools/infer/infer_tool.h"
 
 #include <errno.h>
@@ -13,13 +13,14 @@
 #include "kernels/base/text.h"
 #include "tools/npy.h"
 
-/* Extent of a free spatial dimension that nobody names. */
+/* Extent of a free spatial dimension without --input-shape. */
 #define DEFAULT_EXTENT 224
 
-/* Of a file name that a tensor's gives, with its end. */
+/* Longest file name made from a tensor name, with its extension. */
 #define NAME_BYTES 200
 
-/* The file of the input at `position`: *out is NULL where none is given. */
+/* File of --load-inputs for the input at `position`; *out is NULL if there is
+ * none. */
 static int file_for(const struct tool_request *r, const char *name,
                     int position, struct infer_error *err,
                     const struct tool_named_file **out)
@@ -42,7 +43,7 @@ static int file_for(const struct tool_request *r, const char *name,
     return INFER_OK;
 }
 
-/* The shape that the command line and the model give input `position`. */
+/* Shape of input `position` from the command line and the model. */
 static int input_shape(const struct tool_request *r,
                        const struct infer_tensor_info *info, int position,
                        struct infer_array *a, struct infer_error *err)
@@ -92,7 +93,8 @@ static int random_input(const struct tool_run *run,
     return status;
 }
 
-/* An option that names an input (or, by position, means one) must find it. */
+/* Checks that every option for an input matches an input, by name or
+ * position. */
 static int check_input(const struct tool_run *run, const char *option,
                        const char *name, int position, struct infer_error *err)
 {
@@ -229,7 +231,7 @@ cJSON *tool_outputs_json(const struct arrays *out)
     return json;
 }
 
-/* A tensor's name as a file name; different names may give the same. */
+/* File name for a tensor name; different tensors may get the same one. */
 static void file_name(const char *name, char *out, size_t bytes)
 {
     size_t i;
@@ -244,7 +246,7 @@ static void file_name(const char *name, char *out, size_t bytes)
     out[i] = '\0';
 }
 
-/* Whether an output before this one has the same file name. */
+/* True if an earlier output has the same file name. */
 static bool is_taken(const struct arrays *out, int output, const char *name)
 {
     char other[NAME_BYTES];

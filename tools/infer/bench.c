@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --bench: how long runs take. */
+/* --bench: times runs. */
 #include "tools/infer/infer_tool.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
 
-/* Timed runs at most; a run below a microsecond does not exist. */
+/* Limit of timed runs; each takes more than a microsecond. */
 #define MAX_RUNS 1000000
 
 static int compare_doubles(const void *a, const void *b)
@@ -19,8 +19,8 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The nearest-rank percentile of sorted times: the least of them that p per
- * cent do not exceed. */
+/* Nearest-rank percentile p of sorted times: the smallest time that at least p
+ * per cent of the runs do not exceed. */
 static double percentile(const double *sorted, size_t n, double p)
 {
     const size_t rank = (size_t)ceil(p * (double)n / 100);
@@ -79,8 +79,7 @@ static cJSON *bench_json(const struct tool_run *run, const double *sorted,
     return json;
 }
 
-/* Whole runs, arrays and all: for the warm-up, then until the duration is
- * over. */
+/* Runs with host arrays: the warm-up, then until the duration is over. */
 static int time_runs(struct tool_run *run, struct arrays *in,
                      struct arrays *out, double *times, size_t *count,
                      struct infer_error *err)
@@ -104,10 +103,10 @@ static int time_runs(struct tool_run *run, struct arrays *in,
     return status;
 }
 
-/* Runs on a GPU that are queued together. */
+/* GPU runs queued at a time. */
 #define QUEUED 16
 
-/* The same on inputs that are on the GPU already, by its clock. */
+/* The same with inputs in GPU memory, timed by GPU events. */
 static int time_repeats(struct tool_run *run, struct arrays *in,
                         struct arrays *out, double *times, size_t *count,
                         struct infer_error *err)

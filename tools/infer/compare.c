@@ -21,8 +21,8 @@ static bool measure(const struct infer_array *a, const struct infer_array *b,
     return true;
 }
 
-/* Where --rtol is not given: what rounding comes to over the layers of a deep
- * network, some 20 times the unit roundoff of the products' factors. */
+/* Default of --rtol: the rounding error of a deep network, about 20 times the
+ * unit roundoff of the multiplied values. */
 static double tolerance(const struct tool_request *r)
 {
     switch (r->session.precision) {
@@ -41,7 +41,7 @@ static bool within(const struct tool_request *r, const struct difference *d)
     return d->max_abs <= r->atol || d->max_rel <= tolerance(r);
 }
 
-/* A session that keeps what --layers needs, after one run. */
+/* Creates a session and runs it once; with --layers it keeps all tensors. */
 static int run_backend(struct tool_run *run, enum infer_backend backend,
                        const struct arrays *in, struct arrays *out,
                        struct infer_session **session, struct infer_error *err)
@@ -82,7 +82,7 @@ static int read_tensor(struct infer_session *session, const char *name,
     return infer_session_read(session, name, a, err);
 }
 
-/* One comparison in the document of --json. */
+/* Adds one comparison to the document of --json. */
 static void add_json(cJSON *list, const char *name, const struct difference *d,
                      bool good)
 {
@@ -95,8 +95,8 @@ static void add_json(cJSON *list, const char *name, const struct difference *d,
     cJSON_AddItemToArray(list, item);
 }
 
-/* Walks all tensors in graph order; *first gets the name of the first that
- * departs. */
+/* Compares all tensors in graph order; *first gets the name of the first one
+ * beyond the tolerance. */
 static int compare_layers(struct tool_run *run, struct infer_session *mine,
                           struct infer_session *other, cJSON *json,
                           const char **first, struct infer_error *err)
@@ -164,7 +164,7 @@ static void compare_outputs(struct tool_run *run, const char *word,
         elements += array_count(&other->item[i]);
         finite += d.finite;
     }
-    /* NaN agrees with NaN, which shows nothing where there is nothing else. */
+    /* NaN equals NaN; if all values are NaN, the comparison proves nothing. */
     if (elements > 0 && finite == 0) {
         cli_error(run->cli, "no output against %s holds a finite number", word);
         *bad = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures: finding them, running them in batches, naming what they show. */
+/* Pictures: finds them, runs them in batches, prints their classes. */
 #include "tools/infer/reader.h"
 
 #include <dirent.h>
@@ -14,9 +14,9 @@
 #include "kernels/base/scalar.h"
 #include "libinfer/device/device.h"
 
-/* Folders inside folders, at most. */
+/* Limit of nested folders. */
 #define MAX_DEPTH 16
-/* Pictures that are read before they are wanted. */
+/* Pictures read ahead. */
 #define MAX_AHEAD 512
 
 /* ---- finding ------------------------------------------------------- */
@@ -48,7 +48,7 @@ void tool_list_clear(struct tool_list *list)
     memset(list, 0, sizeof(*list));
 }
 
-/* By content: PNG and JPEG start with these bytes. */
+/* True if the file begins as PNG or JPEG. */
 static bool is_picture(FILE *f)
 {
     unsigned char head[4] = {0};
@@ -59,8 +59,8 @@ static bool is_picture(FILE *f)
            (got >= 3 && memcmp(head, "\xff\xd8\xff", 3) == 0);
 }
 
-/* The next line without its end: its length, -1 at the end of the file, -2
- * where it cannot be a path. */
+/* Reads the next line without its newline: its length, -1 at the end of the
+ * file, -2 if it cannot be a path. */
 static int read_line(FILE *f, char *line, int room)
 {
     int length = 0, c;
@@ -81,7 +81,7 @@ static int read_line(FILE *f, char *line, int room)
 static int add_lines(struct tool_list *list, FILE *f, const char *path,
                      struct infer_error *err)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* of byte order, in UTF-8 */
+    static const char mark[] = "\xef\xbb\xbf"; /* byte order mark, UTF-8 */
     char line[4096];
     unsigned number = 0;
     int length, status = INFER_OK;
@@ -129,8 +129,8 @@ static int add_folder(struct tool_list *list, const char *path, int depth,
     return status;
 }
 
-/* What cannot even be looked at: in a folder it is left to the reader, which
- * names it beside other pictures that it cannot read. */
+/* A path that stat() refuses.  In a folder it stays in the list, so that the
+ * reader reports it with the other unreadable pictures. */
 static int unreadable(struct tool_list *list, const char *path,
                       bool inside_folder, struct infer_error *err)
 {
@@ -180,16 +180,16 @@ struct batch {
     struct infer_array in;
     struct arrays out;
     size_t image_bytes;
-    size_t *picture; /* numbers in the list of the n pictures in it */
+    size_t *picture; /* list index of each of the n pictures */
     int64_t n;
 };
 
-/* The pictures of a list on their way through a reader. */
+/* Reads the pictures of a list in order. */
 struct course {
     const struct tool_list *list;
     struct reader *reader;
-    size_t next;   /* number of the one to read next */
-    size_t unread; /* how many could not be read */
+    size_t next;   /* index of the next picture */
+    size_t unread; /* unreadable pictures so far */
 };
 
 static int batch_reserve(struct tool_run *run,
@@ -236,8 +236,8 @@ static const char *label_of(const struct tool_run *run, int64_t class)
     return infer_model_label(run->model, (int)class);
 }
 
-/* Probabilities of one row: as they are where the network ends in a softmax
- * or sigmoid, else their softmax. */
+/* Probabilities of one row: the row itself after a softmax or sigmoid, else its
+ * softmax. */
 static void to_probabilities(double *p, int64_t n)
 {
     double sum = 0, max = -INFINITY;
@@ -257,7 +257,7 @@ static void to_probabilities(double *p, int64_t n)
         p[i] /= sum;
 }
 
-/* The k largest of row, best first; equal values keep their order. */
+/* Indices of the k largest values, best first; ties keep their order. */
 static int best_classes(const double *p, int64_t n, int k, int64_t *best)
 {
     int64_t i;
@@ -343,8 +343,8 @@ static int print_row(const struct tool_run *run, const struct infer_array *out,
     return status;
 }
 
-/* Labels of another network name the wrong things; a picture, or boxes, are no
- * scores of classes at all. */
+/* Notes on standard error: an unequal number of labels, or an output that does
+ * not look like class scores. */
 static void note_output(const struct tool_run *run,
                         const struct infer_array *out)
 {
@@ -421,8 +421,8 @@ int tool_pictures_open(struct tool_run *run, struct infer_error *err)
                                       &r->session, err, &run->session);
 }
 
-/* Threads that read pictures: on a GPU they are all that the CPU has to do;
- * where the CPU computes as well, one of them keeps up. */
+/* Reader threads: one if the CPU also runs the network; with a GPU --threads,
+ * or all cores, 16 at most. */
 static int reader_threads(const struct tool_request *r)
 {
     const int cores = device_cpu_cores();
@@ -434,8 +434,9 @@ static int reader_threads(const struct tool_request *r)
     return cores > 16 ? 16 : cores;
 }
 
-/* The next picture that can be read; NULL at the list's end.  One that cannot
- * is named at once, unless it is the only one: the run's error says it all. */
+/* The next readable picture; NULL at the end of the list.  An unreadable one is
+ * reported at once, unless it is the only picture: then the run fails with its
+ * error. */
 static int next_picture(struct tool_run *run, struct course *c,
                         struct infer_error *err,
                         const struct reader_picture **out)
@@ -456,7 +457,7 @@ static int next_picture(struct tool_run *run, struct course *c,
     return INFER_OK;
 }
 
-/* Fills a batch with pictures of one size: up to `limit` and the list's end. */
+/* Fills a batch with pictures of one size, `limit` at most. */
 static int fill_batch(struct tool_run *run,
                       const struct infer_tensor_info *info, struct course *c,
                       int64_t limit, struct batch *b, struct infer_error *err)
@@ -483,7 +484,7 @@ static int fill_batch(struct tool_run *run,
     return INFER_OK;
 }
 
-/* Batch after batch to the list's end. */
+/* Runs all batches of the list. */
 static int run_course(struct tool_run *run,
                       const struct infer_tensor_info *info, struct course *c,
                       int64_t limit, struct infer_error *err)

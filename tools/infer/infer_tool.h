@@ -19,7 +19,7 @@ struct tool_shape {
     int64_t dim[INFER_MAX_RANK];
 };
 
-/* Everything one run was asked for. */
+/* The request of the command line. */
 struct tool_request {
     const char *model;
     struct infer_session_options session;
@@ -45,10 +45,10 @@ struct tool_request {
     bool tolerance;    /* --atol or --rtol was given */
     double atol, rtol; /* rtol < 0: not given */
     const char *dump_layers;
-    bool doctor; /* say what this machine offers, and nothing else */
+    bool doctor; /* print what this machine offers and end */
 };
 
-/* A model that is open and has a session. */
+/* An open model with its session. */
 struct tool_run {
     struct cli *cli;
     const struct tool_request *request;
@@ -63,17 +63,17 @@ struct tool_run {
 
 /* ---- arrays.c ------------------------------------------------------ */
 
-/* Arrays for every input: from --load-inputs where given, else random, with
- * the shapes of --input-shape and --batch. */
+/* Makes an array for each input: from --load-inputs, else random, with the
+ * shapes of --input-shape and --batch. */
 int tool_make_inputs(const struct tool_run *run, struct arrays *in,
                      struct infer_error *err);
-/* Room for every output of the latest plan. */
+/* Allocates every output of the latest plan. */
 int tool_make_outputs(struct infer_session *session,
                       const struct infer_model *model, struct arrays *out,
                       struct infer_error *err);
 /* {"name": {"dtype", "shape", "data": [flat]}} */
 cJSON *tool_outputs_json(const struct arrays *out);
-/* Whether a path of --export-output, or NULL, is that of a folder. */
+/* True if the path of --export-output names a folder; NULL does not. */
 bool tool_exports_folder(const char *path);
 /* Writes outputs: .npy (one output), .json (all), or a folder of .npy. */
 int tool_export(const char *path, const struct arrays *out,
@@ -85,16 +85,16 @@ struct tool_list {
     char **path;
     size_t count, capacity;
 };
-/* Collects picture files: a picture is taken as it is, a folder is searched
- * (sorted, with its folders), any other file is a list of paths, one a line. */
+/* Adds a picture, all pictures of a folder (recursively, sorted), or those of a
+ * text file with one path a line. */
 int tool_list_add(struct tool_list *list, const char *path,
                   struct infer_error *err);
 void tool_list_clear(struct tool_list *list);
-/* Creates the session for pictures: on a GPU one that takes pixels. */
+/* Creates the session for pictures; on a GPU its input is 8-bit pixels. */
 int tool_pictures_open(struct tool_run *run, struct infer_error *err);
-/* Runs all pictures in batches and prints the best classes of each.  Pictures
- * that cannot be read are named and left out; the others are run all the same
- * before the status says so. */
+/* Runs all pictures in batches and prints the best classes of each.  Unreadable
+ * pictures are reported and skipped; they make the status negative after the
+ * others have run. */
 int tool_classify(struct tool_run *run, const struct tool_list *list,
                   struct infer_error *err);
 
@@ -110,10 +110,10 @@ int tool_dump_layers(struct infer_session *session, const char *folder,
 
 /* ---- report.c ------------------------------------------------------ */
 
-/* The end of a run: --profile, --report-memory and --report-load-time, and with
- * --json the result and them in one document. */
+/* Prints --profile, --report-memory and --report-load-time; with --json one
+ * document with the result. */
 int tool_report(struct tool_run *run, struct infer_error *err);
-/* The most memory that the process ever held. */
+/* Peak resident memory of the process, bytes. */
 size_t tool_peak_bytes(void);
 
 #endif

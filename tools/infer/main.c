@@ -138,7 +138,7 @@ static const struct cli_option options[] = {
     {"doctor", 0, CLI_FLAG, NULL, "what this machine offers", TO(doctor)},
     {NULL}};
 
-/* What stands before ": " in a line of the report names what follows. */
+/* Turns "name: value" lines into an object. */
 static cJSON *doctor_json(char *text)
 {
     cJSON *json = cJSON_CreateObject();
@@ -226,7 +226,7 @@ int tool_run_arrays(struct tool_run *run, struct infer_error *err)
     return status;
 }
 
-/* What was asked for: one of the modes. */
+/* Runs the requested mode. */
 static int run_mode(struct tool_run *run, const struct tool_list *list,
                     struct infer_error *err)
 {
@@ -243,7 +243,7 @@ static int run_mode(struct tool_run *run, const struct tool_list *list,
         status = tool_run_arrays(run, err);
     if (status == INFER_OK && r->dump_layers != NULL)
         status = tool_dump_layers(run->session, r->dump_layers, err);
-    /* What a run found out is told even where not all of it is well. */
+    /* A result is reported even if the run failed later. */
     if (status == INFER_OK || run->result != NULL) {
         const int told = tool_report(run, status == INFER_OK ? err : NULL);
 
@@ -252,7 +252,7 @@ static int run_mode(struct tool_run *run, const struct tool_list *list,
     return status;
 }
 
-/* A tuning cache that is of no use is worth a word; with -v, what was done. */
+/* Reports an unusable tuning cache; with -v also what was tuned. */
 static void report_tuning(const struct tool_run *run)
 {
     struct infer_tuning_info t;
@@ -277,7 +277,7 @@ static void show_tuning(void *user, int done, int total)
         cli_progress_end(cli);
 }
 
-/* Long work must not end in a file that cannot be written. */
+/* Checks the output files before the run. */
 static int try_outputs(const struct tool_request *r, struct infer_error *err)
 {
     const int status = cli_try_file(r->profile_file, err);
@@ -323,7 +323,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     return status;
 }
 
-/* Options that would have no effect on what was asked for: all are named. */
+/* Refuses options without effect in the requested mode; all are reported. */
 static int check_request(const struct cli *cli, const struct tool_request *r,
                          bool pictures)
 {
@@ -363,7 +363,7 @@ static int check_request(const struct cli *cli, const struct tool_request *r,
     return status;
 }
 
-/* What a run reads is not what it writes. */
+/* Refuses output files that the run reads. */
 static int check_targets(const struct cli *cli, const struct tool_request *r,
                          char **pictures, int n_pictures)
 {

@@ -32,7 +32,7 @@ struct reader {
     bool pixels;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    size_t next_read, next_out; /* numbers of pictures */
+    size_t next_read, next_out; /* picture indices */
     bool stop;
     struct slot *slot;
     size_t ahead;

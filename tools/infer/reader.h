@@ -5,7 +5,7 @@
 
 #include "tools/infer/infer_tool.h"
 
-/* A picture as the network's first input takes it. */
+/* A picture in the form of the network's first input. */
 struct reader_picture {
     void *data; /* F32 C,H,W, or U8 H,W,C */
     size_t bytes;
@@ -20,10 +20,10 @@ struct reader;
 int reader_start(const struct infer_model *model, const struct tool_list *list,
                  int threads, size_t ahead, bool pixels,
                  struct infer_error *err, struct reader **out);
-/* The next picture, or why it cannot be read.  Not past the list's end. */
+/* The next picture or its error.  Not to be called past the end of the list. */
 int reader_peek(struct reader *r, struct infer_error *err,
                 const struct reader_picture **out);
-/* Done with that picture. */
+/* Releases the slot of that picture. */
 void reader_drop(struct reader *r);
 void reader_stop(struct reader *r); /* NULL is fine */
 

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* The most memory that the program ever held.  The kernel's VmHWM starts anew
- * with each program, where ru_maxrss keeps that of a large parent. */
+/* Peak resident memory of this program, bytes.  VmHWM restarts with each
+ * program; ru_maxrss would keep the peak of a large parent. */
 size_t tool_peak_bytes(void)
 {
     unsigned long long kib = 0;
@@ -124,7 +124,7 @@ static void add_memory(cJSON *json, const struct infer_session *session)
     cJSON_AddNumberToObject(item, "peak_bytes", (double)tool_peak_bytes());
 }
 
-/* The result alone; with reports, an object that holds both. */
+/* The result alone, or one object with the reports. */
 static void print_document(struct tool_run *run, bool layers)
 {
     const struct tool_request *r = run->request;

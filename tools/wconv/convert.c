@@ -182,10 +182,10 @@ static void request_clear(struct wconv_request *r)
 
 /* ---- the conversion ------------------------------------------------ */
 
-/* Of the progress bar: read, optimise, verify, write. */
+/* Stages of the progress bar: read, optimise, verify, write. */
 #define STAGES 4
 
-/* A dictionary of bare weights becomes a graph. */
+/* Makes a graph from bare weights and --arch. */
 static int bind_architecture(const struct wconv_request *r,
                              struct weights_network *s, struct infer_error *err)
 {
@@ -205,7 +205,7 @@ static int bind_architecture(const struct wconv_request *r,
     return status;
 }
 
-/* An architecture alone is no network that could run. */
+/* Refuses an architecture without weights. */
 static int check_has_weights(const struct wconv_request *r,
                              const struct graph *g, struct infer_error *err)
 {
@@ -223,7 +223,7 @@ static int check_has_weights(const struct wconv_request *r,
                      r->in, missing);
 }
 
-/* Gives batch norms the epsilon of --bn-eps. */
+/* Applies --bn-eps. */
 static int set_epsilon(struct graph *g, const struct wconv_request *r,
                        struct infer_error *err)
 {
@@ -241,7 +241,7 @@ static int set_epsilon(struct graph *g, const struct wconv_request *r,
                                "--bn-eps: %s has no batch norm", r->in);
 }
 
-/* Options of bare weights say nothing of a network that the file holds. */
+/* Refuses options for bare weights if the file holds a network. */
 static int check_network(const struct wconv_request *r, const struct graph *g,
                          struct infer_error *err)
 {
@@ -259,7 +259,7 @@ static int check_network(const struct wconv_request *r, const struct graph *g,
     return check_has_weights(r, g, err);
 }
 
-/* Gives inputs the shapes of --input-shape. */
+/* Applies --input-shape. */
 static int set_shapes(struct graph *g, const struct wconv_request *r,
                       struct infer_error *err)
 {
@@ -305,7 +305,7 @@ static int store_labels(const char *path, struct graph *g,
     return INFER_OK;
 }
 
-/* The passes compute with weights; those of a model file still lie in it. */
+/* Loads the weights of a model file into memory, for the passes. */
 static int load_weights(struct graph *g, struct infer_error *err)
 {
     int i, status = INFER_OK;
@@ -322,7 +322,7 @@ static int load_weights(struct graph *g, struct infer_error *err)
     return status;
 }
 
-/* Reads, binds, names: the graph as the file means it. */
+/* Reads and binds; applies the options that change the graph. */
 static int load(struct wconv_request *r, struct weights_network *s,
                 struct infer_error *err)
 {
@@ -358,8 +358,8 @@ static int load(struct wconv_request *r, struct weights_network *s,
     return status;
 }
 
-/* The model must not take the place of what it was made from.  Only a model
- * file may be converted in place: nothing of it is lost. */
+/* Refuses an output file that the conversion reads.  A model file may be
+ * converted in place. */
 static int check_target(const struct wconv_request *r,
                         const struct weights_network *s,
                         struct infer_error *err)
@@ -378,7 +378,7 @@ static int check_target(const struct wconv_request *r,
     return INFER_OK;
 }
 
-/* Stores floating-point weights as dtype; vectors stay fp32, they are small
+/* Converts floating-point weights to dtype; vectors stay fp32: they are small,
  * and biases need the range. */
 static int convert_weights(struct graph *g, enum infer_dtype dtype)
 {
@@ -402,7 +402,7 @@ static int convert_weights(struct graph *g, enum infer_dtype dtype)
     return INFER_OK;
 }
 
-/* Everything between a loaded graph and a written file. */
+/* Runs passes, verifies, writes, reports. */
 static int optimise_and_write(struct cli *cli, struct wconv_request *r,
                               struct weights_network *s,
                               struct infer_error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wconv diff A B: what of two networks differs, and by how much. */
+/* wconv diff A B: differences between two networks. */
 #include "tools/wconv/wconv.h"
 
 #include <stdio.h>
@@ -18,7 +18,8 @@ static const char usage[] =
     "inputs with their preprocessing, outputs, labels.  Exit status 0: equal;\n"
     "3: they differ.\n";
 
-/* Tensors of a subject, by position: those of the graph, then bare ones. */
+/* Tensors of a network by position: first those of the graph, then the bare
+ * ones. */
 static size_t tensor_count(const struct weights_network *s)
 {
     return s->import.dict.count +
@@ -62,7 +63,7 @@ static void *load_bytes(const struct constant *c, struct infer_error *err)
     return NULL;
 }
 
-/* 1 where two tensors differ (and says how), 0 where not, or an error. */
+/* 1 if two tensors differ (reported), 0 if not, or an error. */
 static int compare_tensor(const char *name, const struct constant *a,
                           const struct constant *b, struct infer_error *err)
 {
@@ -129,9 +130,8 @@ static int compare_tensors(const struct weights_network *a,
     return differences;
 }
 
-/* The JSON of each node by its number: what is compared of it.  The document
- * lists the nodes in the graph's order.  To be freed; NULL where memory is
- * short. */
+/* JSON of each node, in graph order, for the comparison.  To be freed; NULL
+ * when out of memory. */
 static const cJSON **list_nodes(const struct graph *g, const cJSON *json)
 {
     const cJSON **list = calloc((size_t)g->n_nodes + 1, sizeof(const cJSON *));
@@ -188,8 +188,7 @@ static int compare_nodes(const struct graph *a, const struct graph *b,
     return differences;
 }
 
-/* What is asked of a caller, and told to one: inputs with their preprocessing,
- * outputs, labels. */
+/* Compares the interface: inputs with their preprocessing, outputs, labels. */
 static int compare_ends(const cJSON *ja, const cJSON *jb)
 {
     static const char *const parts[] = {"inputs", "outputs", "labels"};

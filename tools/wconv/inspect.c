@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wconv inspect FILE: what a model, a weight file or an architecture holds. */
+/* wconv inspect FILE: contents of a model, weight or architecture file. */
 #include "tools/wconv/wconv.h"
 
 #include <inttypes.h>
@@ -37,7 +37,7 @@ static void print_value(const char *what, const struct graph_value *v)
               wconv_format_shape(v->rank, v->dim, shape, sizeof(shape)));
 }
 
-/* Names of the non-default things that are fused into a node. */
+/* Prints what is fused into a node. */
 static void print_epilogue(const struct graph_node *n)
 {
     const struct graph_op_info *info = graph_op_info(n->op);
@@ -64,7 +64,7 @@ static void print_layers(const struct graph *g)
     }
 }
 
-/* A string between quotes for Graphviz. */
+/* Prints a quoted string for Graphviz. */
 static void print_quoted(const char *text)
 {
     putchar('"');
@@ -174,7 +174,7 @@ static void print_summary(const struct weights_network *s)
            cli_bytes((double)weights, text, sizeof(text)));
 }
 
-/* The dictionary of bare weights as JSON. */
+/* JSON of bare weights. */
 static cJSON *dict_json(const struct weights_dict *d)
 {
     cJSON *json = cJSON_CreateObject();

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lists that wconv prints: made as JSON, which is what --json shows, and
- * written as text from that. */
+/* The lists of wconv, made as JSON (--json) and printed as text from that. */
 #include "tools/wconv/wconv.h"
 
 #include <stdio.h>
@@ -13,7 +12,8 @@
 
 /* ---- what there is ------------------------------------------------- */
 
-/* Of a list the value of each entry; NULL of lists of any length. */
+/* Default value of a field; of a list, that of each entry.  NULL for lists of
+ * any length. */
 static cJSON *default_of(const struct graph_field *f,
                          const union graph_attr *defaults)
 {
@@ -131,7 +131,7 @@ static void print_default(const cJSON *item)
     cJSON_free(text);
 }
 
-/* The values that an attribute may have, in lines of their own. */
+/* Prints the values of an enumeration, on lines of their own. */
 static void print_values(const cJSON *json)
 {
     const cJSON *values = json_member(json, "values"), *value;

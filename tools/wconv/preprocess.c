@@ -137,7 +137,7 @@ int wconv_set_crop(struct cli *cli, const struct cli_option *o,
 
 /* ---- storing ------------------------------------------------------- */
 
-/* One value stands for every channel; more must be one for each. */
+/* Checks that there are one or as many values as channels. */
 static int check_values(const char *what, int values,
                         const struct graph_value *x, struct infer_error *err)
 {
@@ -150,8 +150,8 @@ static int check_values(const char *what, int values,
                      x->dim[1] == 1 ? "" : "s");
 }
 
-/* The middle of a picture that was resized by its shorter side, as large as the
- * input. */
+/* Applies --crop: the centre of a picture resized by its shorter side, of the
+ * size of the input. */
 static int store_crop(struct wconv_preprocess *p, struct graph_value *x,
                       struct infer_error *err)
 {

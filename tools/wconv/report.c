@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a conversion did: read, folded, fused, removed, stripped, and the bytes
- * before and after. */
+/* Report of a conversion: what was read, folded, fused, removed and stripped,
+ * and the bytes before and after. */
 #include "tools/wconv/wconv.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* At most this many names follow a count unless -v is given. */
+/* Names listed after a count; all with -v. */
 #define SHOWN 3
 
-/* One line for each pass that did something: how often, and examples. */
+/* Prints a line for each pass that changed something: a count and examples. */
 static void print_passes(const struct cli *cli, const struct pass_report *r)
 {
     size_t p, i;

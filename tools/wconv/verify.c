@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --verify: the converted graph computes what the one that was read did. */
+/* --verify: compares the outputs of the converted graph with those of the
+ * original. */
 #include "tools/wconv/wconv.h"
 
 #include <math.h>
@@ -17,8 +18,7 @@
 #define FREE_BATCH  2
 #define FREE_EXTENT 64
 
-/* Random inputs for every input of a graph: pixels-like values in [-1, 1), or
- * small counts for integer inputs. */
+/* Random inputs: values in [-1, 1), or small counts for integer inputs. */
 static int random_inputs(const struct graph *g, uint64_t seed,
                          struct arrays *in, struct infer_error *err)
 {
@@ -123,8 +123,8 @@ static int run_graph(const struct graph *g, const struct arrays *in,
     return status;
 }
 
-/* Adds the differences of one output to the verdict; false where the number of
- * elements is another. */
+/* Adds the differences of one output to the verdict; false if the numbers of
+ * elements differ. */
 static bool compare(const struct infer_array *a, enum infer_dtype dtype,
                     const void *expected, size_t count,
                     struct wconv_verdict *verdict)

@@ -8,11 +8,11 @@
 #include "weights/passes.h"
 #include "weights/weights.h"
 
-/* Preprocessing as the options put it together. */
+/* Preprocessing from the options. */
 struct wconv_preprocess {
-    bool given; /* any of it was asked for */
+    bool given; /* an option of preprocessing was given */
     struct graph_preprocess stored;
-    int means, stds; /* how many values were given; 0: none */
+    int means, stds; /* numbers of values; 0: option not given */
     bool resized;    /* --resize, or a preset that has it */
     int64_t crop[2]; /* height and width; 0: not given */
 };
@@ -26,13 +26,13 @@ enum wconv_list {
     WCONV_LIST_FORMATS
 };
 
-/* Everything one conversion was asked for. */
+/* The request of the command line. */
 struct wconv_request {
     const char *in, *out;
     struct weights_options weights;
     struct weights_input_shape shape[16];
     struct pass_options passes;
-    enum wconv_list list;     /* to print and nothing else */
+    enum wconv_list list;     /* prints this list and ends */
     double bn_eps;            /* of every batch norm; < 0: as it is */
     const char *disabled[64]; /* NULL-terminated; words of disabled_text */
     char *disabled_text;
@@ -50,7 +50,7 @@ struct wconv_request {
 int wconv_convert(int argc, char **argv);
 int wconv_inspect(int argc, char **argv);
 int wconv_diff(int argc, char **argv);
-/* Prints one list of what there is. */
+/* Prints one list. */
 void wconv_print_list(enum wconv_list which, bool as_json);
 
 /* ---- preprocess.c -------------------------------------------------- */
@@ -67,24 +67,24 @@ int wconv_set_resize(struct cli *cli, const struct cli_option *o,
                      const char *value, void *user);
 int wconv_set_crop(struct cli *cli, const struct cli_option *o,
                    const char *value, void *user);
-/* Stores it for the first input, where any was asked for.  EARGUMENT where the
- * values are not those of the input's channels, or the crop not its size; a
- * size that the input leaves free becomes the crop's. */
+/* Stores the preprocessing of the first input.  EARGUMENT if the number of
+ * values is not that of the channels or the crop not the size of the input; a
+ * free extent becomes that of the crop. */
 int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
                            struct infer_error *err);
 
-/* Compares what two graphs compute on random inputs, or one graph with the
+/* Compares the outputs of two graphs on random inputs, or of one graph with the
  * recorded arrays of an .npz (inputs and outputs by name). */
 struct wconv_verdict {
     double max_abs, max_rel;  /* largest |a-b|, and that over max |b| */
-    char worst[128];          /* where the largest difference is, and what */
-    int64_t elements, finite; /* of all outputs; those that are numbers */
+    char worst[128];          /* output and values of the largest difference */
+    int64_t elements, finite; /* of all outputs; finite ones */
 };
 int wconv_verify(const struct graph *converted, const struct graph *original,
                  const struct wconv_request *request, struct cli *cli,
                  struct infer_error *err, struct wconv_verdict *out);
 
-/* What the conversion did, as text on standard output, or as JSON. */
+/* The report of a conversion, as text or JSON on standard output. */
 struct wconv_summary {
     const struct weights_import *import;
     const struct graph *graph;
