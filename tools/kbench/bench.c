@@ -63,7 +63,7 @@ static int count_sets(const struct bench *b)
     return sets > BENCH_SETS ? BENCH_SETS : (int)sets;
 }
 
-/* The pool's values over and over, from element 0 on. */
+/* Sends the pool's values repeatedly, from element 0 on. */
 static int send_values(struct bench *b, int i, char *to, int64_t count,
                        struct infer_error *err)
 {
@@ -86,7 +86,7 @@ static int send_values(struct bench *b, int i, char *to, int64_t count,
     return rc;
 }
 
-/* The input as the reference sees it, on the host, for pack(). */
+/* Copy of the input on the host, for pack(). */
 static int keep_host(struct bench *b, int i, struct infer_error *err)
 {
     const struct kern_tensor *t = &b->c->p.in[i];
@@ -274,7 +274,7 @@ static int add_rows(struct bench *b, struct infer_error *err)
 
 /* ---- getting ready ------------------------------------------------- */
 
-/* Weights as the row wants them, on the host. */
+/* Packs the weights on the host. */
 static void pack(const struct bench *b, struct candidate *k)
 {
     for (int i = 0; i < b->c->p.n_in && k->pack_code == 0; i++) {
@@ -289,7 +289,7 @@ static void pack(const struct bench *b, struct candidate *k)
     }
 }
 
-/* Packing takes longer than all launches: every core takes part. */
+/* Packing takes longer than all launches: it uses every core. */
 static void pack_all(struct bench *b)
 {
 #pragma omp parallel for schedule(dynamic)
@@ -362,7 +362,7 @@ struct kb_result *bench_result(const struct bench *b, const struct candidate *k)
 
 /* ---- verifying ----------------------------------------------------- */
 
-/* Copies the verification's ranges of the output there or back. */
+/* Copies the sampled ranges of the output to the device or back. */
 static int move_ranges(struct bench *b, bool fetch, struct infer_error *err)
 {
     const struct device *d = b->plan->device;
@@ -382,7 +382,7 @@ static int move_ranges(struct bench *b, bool fetch, struct infer_error *err)
     return rc;
 }
 
-/* 0 also where the result is wrong: that is noted. */
+/* 0 also for a wrong result, which is noted. */
 static int verify(struct bench *b, struct candidate *k, struct infer_error *err)
 {
     struct kb_result *r = bench_result(b, k);
@@ -402,7 +402,7 @@ static int verify(struct bench *b, struct candidate *k, struct infer_error *err)
     return 0;
 }
 
-/* Whether the device still takes work; else err says since when not. */
+/* True if the device still works; else err says when it failed. */
 static int still_there(const struct bench *b, const struct kb_result *r,
                        const struct infer_error *why, struct infer_error *err)
 {

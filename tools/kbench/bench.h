@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What bench.c and timing.c share: one problem on one device. */
+/* Shared by bench.c and timing.c: one problem on one device. */
 #ifndef TOOLS_KBENCH_BENCH_H
 #define TOOLS_KBENCH_BENCH_H
 
@@ -16,7 +16,7 @@ struct candidate {
     int result; /* index in the case */
     bool out;   /* wrong, failed, or too slow to go on with */
     void *packed[BENCH_SETS][KERN_MAX_IN];
-    void *host[KERN_MAX_IN]; /* packed inputs on their way */
+    void *host[KERN_MAX_IN]; /* packed inputs before the copy to the device */
     int pack_code;
     struct infer_error pack_why;
     struct device_graph *graph; /* `launches` launches, where recorded */
@@ -36,7 +36,7 @@ struct bench {
     char *in[BENCH_SETS][KERN_MAX_IN], *out[BENCH_SETS];
     void *host[KERN_MAX_IN]; /* constant inputs, for pack() */
     char *fetched;           /* the output's storage on the host */
-    char *chunk;             /* values on their way */
+    char *chunk;             /* values before the copy to the device */
     void *workspace;
     size_t workspace_bytes;
     void *memory[BENCH_MEMORY];
@@ -47,11 +47,11 @@ struct kb_result *bench_result(const struct bench *b,
                                const struct candidate *k);
 int bench_launch(struct bench *b, struct candidate *k, int set,
                  struct infer_error *err);
-/* Takes the candidate out with the reason.  Negative where the device is of
- * no use any more. */
+/* Excludes the candidate and notes the reason.  Negative if the device has
+ * failed. */
 int bench_fail(struct bench *b, struct candidate *k,
                const struct infer_error *why, struct infer_error *err);
-/* Times all candidates that are not out, side by side. */
+/* Times all candidates that are not out, in turns. */
 int bench_time(struct bench *b, struct infer_error *err);
 
 #endif

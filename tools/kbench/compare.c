@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Our best kernels against those of an earlier run, problem by problem. */
+/* Compares our best kernels with those of an earlier run, problem by
+ * problem. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Problems from words: benchdnn's letters, options, sweeps. */
+/* Problems from text: benchdnn's letters, options, sweeps. */
 #include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "libinfer/graph/graph.h"
 #include "tools/kbench/kbench.h"
 
-/* No figure of a real network comes near; products of all stay in range. */
+/* Far above the figures of real networks; products stay in range. */
 #define MAX_FIGURE (1 << 24)
 
 static const struct kb_precision precisions[] = {
@@ -98,7 +98,7 @@ bool kb_figures_set(struct kb_figures *f, const char *name, int64_t value)
 
 /* ---- benchdnn's letters -------------------------------------------- */
 
-/* Dilations are counted from 0 there. */
+/* benchdnn counts dilations from 0. */
 static bool set_letters(struct kb_figures *f, const char *letters,
                         int64_t value)
 {
@@ -133,7 +133,7 @@ static bool set_letters(struct kb_figures *f, const char *letters,
 static int parse_letters(const char *word, struct kb_figures *f,
                          struct infer_error *err)
 {
-    /* Pads at the end follow from the output's size, which the letters give. */
+    /* Pads at the end follow from the output size of the text. */
     f->p = f->q = 0;
     f->pad_left = -1;
     while (*word != '\0') {
@@ -186,8 +186,8 @@ static int parse_epilogue(const char *word, struct kb_figures *f,
     return 0;
 }
 
-/* "nhwc", "F16", "F16:F32", "nhwc:nchw": where a printed line ends.  Layout and
- * type come from their own options; a type that is another one is refused. */
+/* "nhwc", "F16", "F16:F32", "nhwc:nchw": the end of a printed line. --layout
+ * and --dtype set layout and type; a different type is refused. */
 static bool parse_end(const char *word, struct kb_figures *f)
 {
     static const char *const known[] = {"F32",  "F16",   "BF16",    "nhwc",
@@ -279,7 +279,7 @@ static void complete(struct kb_figures *f)
     f->stride_w = OR(f->stride_w, f->stride_h);
     f->dilation_h = OR(f->dilation_h, 1);
     f->dilation_w = OR(f->dilation_w, f->dilation_h);
-    /* A line leaves W out where all its figures are those of H. */
+    /* A line omits W if all its figures equal those of H. */
     if (f->p && !f->q && f->w == f->h && f->s == f->r)
         f->q = f->p;
 }
@@ -309,7 +309,7 @@ static int settle(int64_t in, int64_t window, int stride, int dilation,
                              (long long)reach, (long long)in, begin, *end);
         *out = room / stride + 1;
     }
-    /* Rows that the window never reaches count as cropped, not as padding. */
+    /* Rows that no window reaches count as cropped, not as padding. */
     if (*end < 0 && -*end < stride)
         *end = 0;
     return 0;
@@ -352,7 +352,7 @@ static void make_windows(const struct kb_figures *f,
     const int64_t x[] = {f->n, f->c, f->h, f->w};
     const int64_t w[] = {f->k, f->c / f->groups, f->r, f->s};
     const int64_t y[] = {f->n, f->k, f->p, f->q};
-    /* Both attributes begin differently, so each is filled by name. */
+    /* The two attributes have different layouts: filled by name. */
     if (f->op == KERN_CONV_FPROP) {
         p->attr.conv =
             (struct kern_conv){.groups = f->groups,
@@ -425,7 +425,8 @@ int kb_figures_problem(const struct kb_figures *given,
     kb_problem_backward(out, f.dir);
     if (kern_problem_check(out, err) < 0) {
         error_prefix(err, "problem");
-        err->code = INFER_EARGUMENT; /* of this program, not of a model */
+        err->code =
+            INFER_EARGUMENT; /* an error of the command line, not of a model */
         return err->code;
     }
     return 0;

@@ -46,8 +46,8 @@ void kb_problem_backward(struct kern_problem *p, enum kb_dir dir);
 const char *kb_problem_text(const struct kern_problem *p, enum kb_dir dir,
                             char *buf, size_t bytes);
 
-/* A convolution, pooling or dense problem in the field's letters.  0 means
- * not given: 1 for most, H for W, R for S; p and q follow from the rest. */
+/* A convolution, pooling or dense problem.  0 means not given: 1 for most, H
+ * for W, R for S; p and q follow from the rest. */
 struct kb_figures {
     enum kern_op op; /* of the forward problem */
     enum kb_dir dir;
@@ -56,7 +56,7 @@ struct kb_figures {
     int pad_top, pad_left, pad_bottom, pad_right; /* -1: as top or left */
     bool bias, residual, residual_last, average, factors;
     struct kern_unary act;
-    enum infer_dtype dtype; /* that a printed line names; INFER_NONE: none */
+    enum infer_dtype dtype; /* of a printed line; INFER_NONE: none */
 };
 void kb_figures_init(struct kb_figures *f, enum kern_op op);
 /* Reads benchdnn's letters, and what kern_problem_format() prints after them:
@@ -66,7 +66,7 @@ int kb_figures_parse(const char *text, struct kb_figures *f,
                      struct infer_error *err);
 /* Sets one figure by its letter or word: "n", "hw", "stride", "pad", ... */
 bool kb_figures_set(struct kb_figures *f, const char *name, int64_t value);
-/* The whole problem; EARGUMENT where the figures make none. */
+/* The complete problem; EARGUMENT if the figures are inconsistent. */
 int kb_figures_problem(const struct kb_figures *f,
                        const struct kb_precision *precision,
                        enum kern_layout layout, struct infer_error *err,
@@ -93,7 +93,7 @@ enum kb_state {
     KB_TIMED,
     KB_WRONG,  /* verification failed: no time */
     KB_FAILED, /* could not run */
-    KB_DROPPED /* timed once, far behind */
+    KB_DROPPED /* timed once, far slower than the best */
 };
 extern const char *const kb_state_names[];
 
@@ -116,14 +116,14 @@ struct kb_result {
     size_t workspace;
     unsigned flags; /* of the kernel as prepared */
     double worst;   /* largest difference / tolerance */
-    char text[384]; /* why it is wrong or did not run */
+    char text[384]; /* reason if wrong or failed */
 };
 
 /* One problem and its results. */
 struct kb_case {
     char model[64], name[128]; /* "" outside a model */
     int64_t batch;
-    int count; /* layers of the model that are this problem */
+    int count; /* number of layers with this problem */
     enum kb_dir dir;
     struct kern_problem p;
     const struct kb_precision *precision;
@@ -144,8 +144,8 @@ struct kb_cases {
     struct kb_case *item;
     int count, capacity;
 };
-/* The new case, zeroed but for the problem and what follows from it; NULL when
- * out of memory. */
+/* Adds a case with the problem and its derived fields; NULL when out of
+ * memory. */
 struct kb_case *kb_cases_add(struct kb_cases *list,
                              const struct kern_problem *p, enum kb_dir dir,
                              const struct kb_precision *precision);
@@ -161,8 +161,8 @@ struct kb_peak {
 struct kb_peaks {
     struct kb_peak flops[4]; /* in the order of the precisions */
     struct kb_peak memory, cache;
-    size_t cache_bytes; /* problems that touch no more stay in the cache */
-    double launch;      /* seconds: no kernel in a series is shorter */
+    size_t cache_bytes; /* largest problem, in bytes, that stays in the cache */
+    double launch;      /* shortest launch of a series, seconds */
 };
 int kb_precision_index(const struct kb_precision *precision);
 void kb_peaks_apply(const struct kb_peaks *peaks, bool cold, struct kb_case *c);
@@ -193,7 +193,7 @@ struct kb_request {
     const struct kb_precision *precision[4];
     int n_precisions;
     enum kern_layout layout;
-    bool narrow_gradient; /* of weights, in the type of the activations */
+    bool narrow_gradient; /* weight gradient in the type of the activations */
     bool backend[INFER_BACKEND_COUNT]; /* none: all of the device */
     const char *kernels;               /* glob */
     bool cold, all, every_kernel;
@@ -234,8 +234,8 @@ int kb_layers(const struct kb_request *r, const char *model, int64_t batch,
 /* Elements after which the values of an input repeat: a prime. */
 #define KB_PERIOD 65521
 
-/* What a problem's inputs hold: the element at storage offset o of input i is
- * value o % KB_PERIOD. */
+/* Input values: element at storage offset o of input i is value o % KB_PERIOD
+ * of its pool. */
 struct kb_values {
     void *pool[KERN_MAX_IN];
 };
@@ -258,8 +258,8 @@ struct kb_verification {
     struct kern_tensor out; /* of the sample, dense, in the reference's type */
     void *expected;
     double *tol[KB_BOUNDS]; /* NULL: no kernel of this kind */
-    /* Where the sample lies in the output: `ranges` pieces of storage, in
-     * elements, and the storage offset of each element of the sample. */
+    /* Storage of the sample in the output: `ranges` ranges in elements, and the
+     * offset of each sampled element. */
     int64_t (*range)[2]; /* first, count */
     int n_ranges;
     int64_t *offset;
@@ -268,8 +268,7 @@ struct kb_verification {
 int kb_verification_new(const struct kern_problem *p, uint64_t seed,
                         struct kb_verification *out, struct infer_error *err);
 void kb_verification_free(struct kb_verification *verification);
-/* e: the kernel as prepared; y: storage of the output, of which the ranges are
- * filled. */
+/* e: the prepared kernel; y: storage of the output with the ranges filled. */
 bool kb_verification_check(const struct kb_verification *verification,
                            const struct kern_problem *p,
                            const struct kern_exec *e, const void *y,
@@ -293,7 +292,7 @@ struct kb_plan {
     bool cold;           /* rotate through more memory than the cache holds */
     size_t cache_bytes;
     int rounds;
-    bool every_kernel; /* none is left out on its estimate */
+    bool every_kernel; /* estimates exclude no kernel */
     int variants;      /* of a row at most; 0: all */
     double time_limit; /* seconds for one problem */
     /* Seconds after which no further variant of a row is prepared, but for the
@@ -301,14 +300,13 @@ struct kb_plan {
     double prepare_limit;
     uint64_t seed;
 };
-/* Adds one result a candidate.  Candidates that are wrong or fail are noted
- * in their results; an error means that the device is of no use any more or
- * that memory ran out. */
+/* Adds one result a candidate.  A wrong or failed candidate is noted in its
+ * result; an error means that the device has failed or memory ran out. */
 int kb_bench(const struct kb_plan *plan,
              const struct kb_verification *verification, struct kb_case *c,
              struct infer_error *err);
 
-/* Measures what the device can do at best in the precisions named. */
+/* Measures the device's peak rates in the named precisions. */
 int kb_peaks_measure(const struct kb_plan *plan,
                      const struct kb_precision *const *precision, int n,
                      struct kb_peaks *out, struct infer_error *err);

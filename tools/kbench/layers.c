@@ -21,7 +21,7 @@
 
 /* ---- the graph ----------------------------------------------------- */
 
-/* Zeros for weights that an architecture only names. */
+/* Zero weights for an architecture. */
 static int fill_weights(struct graph *g, struct infer_error *err)
 {
     int rc = 0;
@@ -58,7 +58,7 @@ static bool lacks_weights(const struct graph *g)
     return false;
 }
 
-/* Folds and fuses as wconv does; a model file has been through that. */
+/* Folds and fuses as wconv does; a model file is already fused. */
 static int fuse(struct graph *g, struct infer_error *err)
 {
     struct pass_options options;
@@ -137,7 +137,7 @@ static bool is_weight(const struct kern_problem *p, int i)
                       p->op == KERN_CONV_TRANSPOSE_FPROP);
 }
 
-/* The same problem in another type and layout, every tensor dense. */
+/* The problem in another type and layout, with dense tensors. */
 static void lay_out(const struct kb_request *r,
                     const struct kb_precision *precision,
                     struct kern_problem *p)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where and when a measurement was taken. */
+/* Describes machine and time of a measurement. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>

@@ -294,7 +294,7 @@ static bool is_stdout(const char *path)
     return path && strcmp(path, "-") == 0;
 }
 
-/* Two reports in one file, or one in the place of a model. */
+/* True if two reports share a file, or one would replace a model. */
 static bool overwrites(const struct kb_request *r)
 {
     const char *const file[] = {r->csv, r->json, r->html};
@@ -310,7 +310,7 @@ static bool overwrites(const struct kb_request *r)
     return false;
 }
 
-/* Words that do not go together, or would have no effect. */
+/* Refuses options that contradict each other or have no effect. */
 static int check_request(const struct kb_request *r)
 {
     const bool model = r->n_models > 0;

@@ -25,7 +25,7 @@ static bool is_gpu(const struct kb_plan *plan)
     return plan->device->kern.kind == KERN_CUDA;
 }
 
-/* The fastest of all kernels: seconds and its name; 0 where none runs. */
+/* Time (seconds) and name of the fastest kernel; 0 if none runs. */
 static int fastest(const struct kb_plan *given, const struct kern_problem *p,
                    const struct kb_precision *precision,
                    struct infer_error *err, double *seconds, char *name,
@@ -130,8 +130,7 @@ static int measure_copy(const struct kb_plan *plan, size_t bytes,
     return rc;
 }
 
-/* The shortest time that a launch in a series takes: a copy of a few numbers.
- */
+/* Shortest time of a launch in a series: a copy of a few numbers. */
 static int measure_launch(const struct kb_plan *plan, double *out,
                           struct infer_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a CPU can do at best: multiply-adds in registers, and copies. */
+/* Peak rates of a CPU: multiply-adds in registers, and copies. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ double kb_cpu_flops(int threads)
         for (int t = 0; t < threads; t++) {
             float out = (float)t;
             multiply_add(&out);
-            /* Uses the result, which would else be left out. */
+            /* Uses the result, so that the compiler keeps the loop. */
             const volatile float used = out;
             (void)used;
         }

@@ -4,7 +4,7 @@
 
 #include "tools/kbench/kbench.h"
 
-/* Quoted where it has to be (RFC 4180). */
+/* Quoted if necessary (RFC 4180). */
 static void put_text(FILE *f, const char *text)
 {
     if (!strpbrk(text, ",\"\n")) {

@@ -10,7 +10,7 @@ static const char *const page[] = {
 #include "tools/kbench/page.inc"
 };
 
-/* No text of the JSON may end the element that it stands in. */
+/* Escapes '<', so that no text of the JSON ends its element. */
 static void put_json(const struct kb_report *r, FILE *f)
 {
     cJSON *json = kb_json(r);

@@ -47,8 +47,7 @@ static void catch_interrupts(void)
 
 /* ---- devices ------------------------------------------------------- */
 
-/* A virtual machine is told of the whole socket's cache: what a few cores can
- * use of it is bounded. */
+/* Limits the cache size: a virtual machine reports that of the whole socket. */
 static size_t cpu_cache(void)
 {
 #ifdef _SC_LEVEL3_CACHE_SIZE
@@ -101,7 +100,7 @@ static struct kb_plan make_plan(struct run *run, const struct device *d)
     return plan;
 }
 
-/* A pattern that names no row would measure nothing, and say nothing. */
+/* Refuses a pattern that matches no row. */
 static int check_kernels(const char *pattern, struct infer_error *err)
 {
     for (size_t i = 0; pattern && i < kern_row_count(); i++)
@@ -196,8 +195,8 @@ static int bench_case(struct run *run, int i, struct infer_error *err)
     return rc;
 }
 
-/* Whether a kernel multiplies and adds as often as the problem says: not
- * Winograd and FFT, which oneDNN takes without a word. */
+/* True if a kernel does as many multiply-adds as the problem says: false for
+ * Winograd and FFT, which oneDNN does not announce. */
 static bool does_all(const struct kb_result *r)
 {
     return r->state == KB_TIMED && !(r->flags & KERN_INEXACT) &&
@@ -205,7 +204,7 @@ static bool does_all(const struct kb_result *r)
            (r->side == KB_OURS || r->row->backend == INFER_BACKEND_CUDNN);
 }
 
-/* Such a kernel that is faster than the peak shows that the peak is higher. */
+/* Raises the peak to that of a faster kernel of this kind. */
 static void raise_peaks(struct run *run)
 {
     for (int i = 0; i < run->cases.count; i++) {
@@ -227,7 +226,7 @@ static void raise_peaks(struct run *run)
         kb_peaks_apply(&run->peaks, run->request->cold, &run->cases.item[i]);
 }
 
-/* Forgets the problems from number `from` on: they were not measured. */
+/* Drops the problems from number `from` on, which were not measured. */
 static void forget(struct run *run, int from)
 {
     for (int i = from; i < run->cases.count; i++) {
@@ -237,7 +236,7 @@ static void forget(struct run *run, int from)
     run->cases.count = from;
 }
 
-/* Whether a report goes to standard output, where then nothing else does. */
+/* True if a report goes to standard output; nothing else is then printed. */
 static bool is_quiet(const struct kb_request *r)
 {
     const char *const path[] = {r->csv, r->json, r->html};
@@ -295,8 +294,8 @@ static int by_time(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Long work must not end in a file that cannot be written: asked before, and
- * without touching what is there. */
+/* Checks before the run, without changing them, that the output files can be
+ * written. */
 static int check_files(const struct kb_request *r, struct infer_error *err)
 {
     const char *const path[] = {r->csv, r->json, r->html};
@@ -310,8 +309,7 @@ static int check_files(const struct kb_request *r, struct infer_error *err)
     return rc;
 }
 
-/* To standard output, of which another report may have been part, or a file
- * that is there whole or as it was. */
+/* Writes to standard output or atomically to a file. */
 static int put_report(const char *path, const struct file_part *text,
                       struct infer_error *err)
 {
@@ -323,7 +321,7 @@ static int put_report(const char *path, const struct file_part *text,
     return error_set(err, INFER_EIO, "standard output: %s", strerror(errno));
 }
 
-/* Adds what is wrong to the report. */
+/* Adds faults to the report. */
 static int write_file(const char *path, const struct kb_report *report,
                       void (*write)(const struct kb_report *, FILE *),
                       struct infer_error *err)
@@ -359,7 +357,7 @@ static void write_json(const struct kb_report *report, FILE *f)
     free(text);
 }
 
-/* One that cannot be written keeps none of the others back. */
+/* Writes all reports, even if one fails. */
 static int write_reports(const struct run *run, const struct kb_report *report,
                          struct infer_error *err)
 {
@@ -381,7 +379,7 @@ static int write_reports(const struct run *run, const struct kb_report *report,
     return csv < 0 ? csv : json < 0 ? json : html;
 }
 
-/* 3 where a kernel is wrong or a ratio too low. */
+/* 3 if a kernel is wrong or a ratio too low. */
 static enum cli_exit verdict(const struct run *run)
 {
     const struct kb_request *r = run->request;
@@ -398,7 +396,7 @@ static enum cli_exit verdict(const struct run *run)
     return code;
 }
 
-/* A run that could not have failed has shown nothing. */
+/* Refuses a run that could not have failed. */
 static int check_results(const struct run *run, struct infer_error *err)
 {
     int results = 0, ratios = 0;
@@ -478,7 +476,7 @@ int kb_run(const struct kb_request *r, const char *command,
     if (rc == 0) {
         kb_machine_describe(&run.device, command, &run.machine);
         rc = measure(&run, err);
-        /* What was measured before the device failed is still worth having. */
+        /* Reports what was measured before the device failed. */
         const int written = rc == 0 || rc == INFER_EDEVICE
                                 ? report(&run, rc == 0 ? err : &later)
                                 : 0;

@@ -141,7 +141,7 @@ static void add_case(struct kb_group *g, const struct kb_case *c)
     g->compared++;
     g->ahead += c->ratio >= 1;
     g->layers += c->count;
-    g->mean += log(c->ratio); /* made a mean at the end */
+    g->mean += log(c->ratio); /* becomes a mean at the end */
     g->ours += c->count * c->result[c->best[KB_OURS]].time.median;
     g->baseline += c->count * c->result[c->best[KB_BASELINE]].time.median;
     g->floor += c->count * c->floor;

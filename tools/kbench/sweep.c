@@ -154,7 +154,7 @@ static int add_figures(const struct kb_request *r, const struct kb_figures *f,
                : error_set(err, INFER_EMEMORY, "out of memory");
 }
 
-/* The product of all sweeps from number `at` on. */
+/* All combinations of the sweeps from number `at` on. */
 static int add_sweeps(const struct kb_request *r, int at, struct kb_figures f,
                       const struct kb_precision *precision,
                       struct kb_cases *out, struct infer_error *err)
@@ -182,7 +182,7 @@ static int collect_figures(const struct kb_request *r, enum kb_dir dir,
     int rc = 0;
 
     start.dir = dir;
-    /* Beside --problem, figures only change what its text leaves open. */
+    /* With --problem, other figures change only what its text leaves open. */
     if ((r->any_figure && r->n_problems == 0) || r->n_sweeps > 0)
         rc = add_sweeps(r, 0, start, precision, out, err);
     for (int i = 0; rc == 0 && i < r->n_problems; i++) {

@@ -14,14 +14,13 @@
 #include "kernels/base/error.h"
 #include "tools/kbench/bench.h"
 
-/* Seconds that a round of one candidate takes at least, where MAX_SERIES
- * launches are enough for that. */
+/* Shortest round of a candidate, seconds; MAX_SERIES launches at most. */
 #define GPU_ROUND  200e-6
 #define CPU_ROUND  2e-3
 #define MAX_SERIES 64
 
-/* Dropped: a single launch that takes this many times the best one, not
- * counting what an event costs; then a median of the first rounds. */
+/* Drops a candidate whose single launch, less the cost of an event, or later
+ * whose median of the first rounds takes this many times the best one. */
 #define FAR_BEHIND 4.0
 #define EVENT_COST 8e-6
 #define BEHIND     1.8
@@ -44,7 +43,8 @@ static int launch_series(struct bench *b, struct candidate *k, int n,
     return rc;
 }
 
-/* Records the series; candidates that cannot be recorded are launched. */
+/* Records the series; candidates that cannot be recorded are launched one by
+ * one. */
 static void record(struct bench *b, struct candidate *k)
 {
     const struct device *d = b->plan->device;
@@ -71,7 +71,7 @@ static int run_series(struct bench *b, struct candidate *k,
                     : launch_series(b, k, k->launches, err);
 }
 
-/* Seconds of the series between events, after all that came before. */
+/* Seconds of the series between events, after all earlier work. */
 static int time_series(struct bench *b, struct candidate *k,
                        struct infer_error *err, double *seconds)
 {
@@ -99,7 +99,7 @@ static void keep(struct candidate *k, double seconds)
 
 /* ---- before the rounds --------------------------------------------- */
 
-/* One launch alone: how many make a round, and who need not go on. */
+/* Times one launch: sets the launches a round, and drops slow candidates. */
 static int time_once(struct bench *b, struct candidate *k, double *best,
                      struct infer_error *err)
 {
@@ -168,7 +168,7 @@ static void drop_slow(struct bench *b, double factor, double allowance)
             sorted[t] = k->times[t];
         s = kb_stats_of(sorted, n);
         if (s.median > factor * best[bench_result(b, k)->side] + allowance) {
-            if (allowance > 0) /* the launch itself, alone */
+            if (allowance > 0) /* the single launch */
                 k->launches = 1;
             drop(b, k);
         }
@@ -177,7 +177,7 @@ static void drop_slow(struct bench *b, double factor, double allowance)
 
 /* ---- rounds -------------------------------------------------------- */
 
-/* All candidates once, each between two events of its own. */
+/* Times each candidate once, between events of its own. */
 static int run_round_events(struct bench *b, bool count,
                             struct infer_error *err)
 {

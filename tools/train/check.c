@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Proofs: --grad-check, --overfit-batch, --evaluate. */
+/* Checks: --grad-check, --overfit-batch, --evaluate. */
 #include "tools/train/train.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #define CHECK_TOTAL    128
 #define CHECK_LIMIT    1e-4
 
-/* How many elements of each parameter are checked. */
+/* Elements checked of each parameter. */
 static int elements_of(const struct net *n)
 {
     int trained = 0, each;
@@ -111,7 +111,8 @@ int train_overfit(struct train_run *r, struct infer_error *err)
     double loss = INFINITY;
     int rc = loader_start(r->loader, 0, 0, err);
 
-    /* The policy's course is that of the whole run, which this is not. */
+    /* The learning rate follows the policy over the whole run; this is a short
+     * one. */
     policy_init(&r->policy, POLICY_FIXED, r->request->policy.rate);
     if (rc == 0)
         rc = loader_next(r->loader, err, &b);

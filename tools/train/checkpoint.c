@@ -142,10 +142,10 @@ int checkpoint_check(const struct net *n, struct infer_error *err)
 
 struct writer {
     cJSON *header;
-    uint64_t offset; /* of the next tensor behind the header */
+    uint64_t offset; /* file offset of the next tensor */
     uint32_t crc;
     struct file_writer *file;
-    uint64_t data; /* where the tensors begin in the file */
+    uint64_t data; /* file offset of the first tensor */
 };
 
 static int describe(void *user, const char *name, int rank, const int64_t *dim,
@@ -181,7 +181,7 @@ static int store(void *user, const char *name, int rank, const int64_t *dim,
     return file_writer_put(w->file, at, data, bytes, err);
 }
 
-/* Integers of 64 bits do not fit into JSON's numbers: text. */
+/* 64-bit integers exceed the range of JSON numbers: written as text. */
 static void add_integer(cJSON *to, const char *key, uint64_t value)
 {
     char text[32];
@@ -190,8 +190,7 @@ static void add_integer(cJSON *to, const char *key, uint64_t value)
     cJSON_AddStringToObject(to, key, text);
 }
 
-/* A checksum of what a file says of itself: a step or a seed that is damaged
- * would be believed. */
+/* CRC of the run's own values, so that a damaged step or seed is refused. */
 static void info_checksum(const struct checkpoint_info *info, char out[16])
 {
     char text[512];
@@ -311,7 +310,7 @@ int checkpoint_write(const char *path, struct net *n,
 
 struct reader {
     const struct weights_dict *dict;
-    size_t used, missing, other;    /* other: of another shape */
+    size_t used, missing, other;    /* other: of a different shape */
     char first_missing[NAME_BYTES]; /* their names */
     char first_other[NAME_BYTES];
     uint32_t crc;
@@ -329,7 +328,7 @@ static void note(size_t *count, char first[NAME_BYTES], const char *name)
         snprintf(first, NAME_BYTES, "%s", name);
 }
 
-/* Fills the array from the tensor of that name; faults are counted. */
+/* Reads the tensor of that name into the array; counts what does not fit. */
 static int take(void *user, const char *name, int rank, const int64_t *dim,
                 float *data, int64_t count, struct infer_error *err)
 {
@@ -352,7 +351,7 @@ static int take(void *user, const char *name, int rank, const int64_t *dim,
     return 0;
 }
 
-/* What does not fit, in one line each, however many tensors it is. */
+/* Summarises what does not fit, one line a kind. */
 static int check_taken(const struct reader *r, struct infer_error *err)
 {
     int rc = 0;
@@ -433,7 +432,7 @@ static int read_info(const cJSON *json, struct checkpoint_info *out,
     out->accumulate = (int64_t)v[2];
     out->pictures = (int64_t)v[3];
     out->best = json_double(json, "best", 0);
-    /* The first files had none. */
+    /* Absent from the first version's files. */
     text = json_string(json, "info_crc32");
     info_checksum(out, checksum);
     if (text && strcmp(text, checksum) != 0)
@@ -497,7 +496,7 @@ int checkpoint_kernels(const char *path, struct infer_error *err, char **out)
     return rc;
 }
 
-/* Everything is compared before anything is changed. */
+/* All tensors are checked before any is changed. */
 static int take_all(struct net *n, const struct weights_dict *dict,
                     uint32_t crc, struct infer_error *err)
 {

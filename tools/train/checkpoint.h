@@ -22,36 +22,39 @@
 
 #define CHECKPOINT_VERSION 1
 
-/* Where a run stands, and what must be the same for it to go on. */
+/* State of a run, and what must be equal in a resumed run. */
 struct checkpoint_info {
     int64_t step; /* updates made */
     uint64_t seed;
     int64_t batch, accumulate;
     int64_t pictures; /* of the training set */
-    double best;      /* validation accuracy so far; 0: none */
+    double best;      /* best validation accuracy so far; 0: none */
     char arch[256];
     char rule[32];       /* optimizer */
-    const char *kernels; /* what was measured; written alone, NULL for none */
+    const char *kernels; /* measured kernel choices, stored in an entry of their
+                            own; NULL: none */
 };
 
-/* Whether a file can hold the network's weights under their names, found out
- * before they are worth something.  EUNSUPPORTED. */
+/* Checks that a file can hold the network's weights under their names, before
+ * training.  EUNSUPPORTED. */
 int checkpoint_check(const struct net *n, struct infer_error *err);
-/* Written beside path, synced, renamed: path is the old file or the new. */
+/* Writes a temporary file, syncs, renames: path is the old file or the new
+ * one. */
 int checkpoint_write(const char *path, struct net *n,
                      const struct checkpoint_info *info,
                      struct infer_error *err);
-/* Whether a run may go on from what a file says of itself. */
+/* Decides whether a run may continue from this state. */
 typedef int checkpoint_judge(const struct checkpoint_info *info, void *user,
                              struct infer_error *err);
-/* EFORMAT where the file is damaged or of another network; the network is then
- * as it was.  *info: what the file says, which judge() has agreed to. */
+/* Reads a checkpoint.  *info is its state, which judge() has accepted. EFORMAT
+ * if the file is damaged or of a different network; the network is then
+ * unchanged. */
 int checkpoint_read(const char *path, struct net *n, checkpoint_judge *judge,
                     void *user, struct infer_error *err,
                     struct checkpoint_info *info);
 
-/* What the file says was measured, to be freed; *out is NULL where it says
- * nothing.  EFORMAT, EIO. */
+/* The file's kernel choices, to be freed; *out is NULL if it has none. EFORMAT,
+ * EIO. */
 int checkpoint_kernels(const char *path, struct infer_error *err, char **out);
 
 #endif

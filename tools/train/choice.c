@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of a run: who measures them, and how all processes and a resumed
- * run come to take the same. */
+/* Kernel choice of a run: measured by one process, the same in all processes
+ * and in a resumed run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "kernels/base/error.h"
 #include "tools/train/train.h"
 
-/* What must be the same on every run is not left to measurements, which vary,
- * unless they were asked for. */
+/* --deterministic excludes measured choices, which vary, unless --tune was
+ * given. */
 static int open_tuner(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
@@ -26,8 +26,8 @@ static int open_tuner(struct train_run *r, struct infer_error *err)
     return tuner_open(mode, q->tune_cache, &r->device, &tiers, err, &r->tuner);
 }
 
-/* A run goes on with the kernels that it was begun with; that the file can be
- * read at all is checked when its weights are. */
+/* A resumed run keeps its kernels.  A damaged file is reported when its weights
+ * are read. */
 static void import_resumed(struct train_run *r)
 {
     const char *path = r->request->resume;
@@ -42,7 +42,7 @@ static void import_resumed(struct train_run *r)
     free(text);
 }
 
-/* Bytes of process 0 to the others, by way of the devices' memory. */
+/* Sends bytes of process 0 to the others, through device memory. */
 static int share_bytes(struct train_run *r, void *data, size_t bytes,
                        struct infer_error *err)
 {
@@ -61,7 +61,7 @@ static int share_bytes(struct train_run *r, void *data, size_t bytes,
     return rc;
 }
 
-/* The choices of process 0 to the others. */
+/* Sends the choices of process 0 to the others. */
 static int share_kernels(struct train_run *r, struct infer_error *err)
 {
     char *text = train_leads(r) ? tuner_text(r->tuner) : NULL;
@@ -78,7 +78,7 @@ static int share_kernels(struct train_run *r, struct infer_error *err)
     return rc;
 }
 
-/* A tuning cache that is of no use is worth a word; with -v, what was done. */
+/* Reports an unusable tuning cache; with -v also what was tuned. */
 static void report_tuning(const struct train_run *r)
 {
     struct infer_tuning_info t;
@@ -94,7 +94,7 @@ static void report_tuning(const struct train_run *r)
                     t.measured, t.seconds, t.cached, t.cache);
 }
 
-/* One process measures for all, so that all compute alike. */
+/* Process 0 measures for all, so that all compute alike. */
 static int make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
                     struct infer_error *err)
 {

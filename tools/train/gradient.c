@@ -10,9 +10,9 @@
 #include "kernels/base/error.h"
 #include "tools/train/data/random.h"
 
-/* A step is small enough to cross few corners of ReLU or of a maximum, and
- * large enough that a loss of about 2, known to 2e-16, gives a difference
- * quotient to 1e-9.  Smaller gradients count as if they were of FLOOR. */
+/* Step of the central difference.  Small enough to cross few corners of ReLU or
+ * max, large enough that a loss near 2, known to 2e-16, gives 1e-9 accuracy.
+ * Smaller gradients are compared relative to FLOOR. */
 #define STEP  1e-6
 #define FLOOR 1e-5
 
@@ -26,8 +26,8 @@ struct checker {
     struct infer_error *err;
 };
 
-/* Mean loss of the batch with the weights as they are on the host; with the
- * gradients too, or from launch c->from of the way forward on. */
+/* Mean loss of the batch with the host's weights; with gradients, or by a
+ * forward pass from launch c->from on. */
 static int loss_of(struct checker *c, bool gradients, double *out)
 {
     struct net_metrics m;
@@ -73,8 +73,8 @@ static int error_of(struct checker *c, int64_t at, double step, double *out)
     return rc;
 }
 
-/* A corner within the step spoils the quotient, but hardly one within a tenth
- * of it as well; a wrong gradient is wrong with both. */
+/* A corner within the step spoils the quotient, but rarely also that of a step
+ * a tenth as long; a wrong gradient fails with both. */
 static int check_element(struct checker *c, int param, int64_t element,
                          struct gradient_check *out)
 {
@@ -97,7 +97,7 @@ static int check_element(struct checker *c, int param, int64_t element,
     return 0;
 }
 
-/* Some elements of one parameter, drawn by the seed. */
+/* Checks random elements of one parameter. */
 static int check_param(struct checker *c, int param, int each,
                        struct gradient_check *out)
 {
@@ -114,9 +114,8 @@ static int check_param(struct checker *c, int param, int each,
     return rc;
 }
 
-/* From the last parameter of the way forward to the first: what lies before the
- * launch that reads one has been made with the weights as they are, and need
- * not be made again. */
+/* Parameters in reverse order of the forward pass: launches before the first
+ * reader of a parameter need not run again. */
 static int check_all(struct checker *c, int each, struct gradient_check *out)
 {
     double loss;

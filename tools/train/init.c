@@ -21,7 +21,7 @@ static bool has_batch_norm(const struct net *n)
     return false;
 }
 
-/* Bound of a uniform distribution, or deviation of a normal one. */
+/* Bound of the uniform or deviation of the normal distribution. */
 static double spread(const struct net_param *p, enum init_scheme scheme,
                      bool *normal)
 {
@@ -53,7 +53,7 @@ static void fill(const struct net_param *p, enum init_scheme scheme,
     }
 }
 
-/* A stored model brings its values along. */
+/* A stored model has its own values. */
 static int take_constant(const struct net_param *p, const struct constant *c,
                          enum infer_dtype dtype, void *flat,
                          struct infer_error *err)
@@ -71,7 +71,7 @@ static int take_constant(const struct net_param *p, const struct constant *c,
     return rc;
 }
 
-/* Averages start where the weights do. */
+/* Averages start as the weights. */
 static int write_all(struct net *n, const void *flat, struct infer_error *err)
 {
     int rc = net_write_flat(n, NET_WEIGHTS, flat, err);
@@ -118,7 +118,7 @@ int init_from_graph(struct net *n, const struct graph *from,
                     struct infer_error *err, struct init_report *report)
 {
     void *flat = malloc(net_flat_bytes(n, NET_WEIGHTS));
-    int weights = 0, rc; /* of convolutions and dense layers taken */
+    int weights = 0, rc; /* weights of convolutions and dense layers taken */
 
     memset(report, 0, sizeof(*report));
     if (!flat)
@@ -141,7 +141,7 @@ int init_from_graph(struct net *n, const struct graph *from,
         }
     }
     report->taken = n->n_params - report->left;
-    /* A bias of as many classes is no kinship. */
+    /* A matching bias alone does not make the networks related. */
     if (rc == 0 && weights == 0)
         rc = error_set(err, INFER_EFORMAT,
                        "none of its weights is one of this network (%s)",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first values of a network's parameters. */
+/* Initial values of the parameters. */
 #ifndef TOOLS_TRAIN_INIT_H
 #define TOOLS_TRAIN_INIT_H
 
@@ -14,18 +14,17 @@ enum init_scheme {
 };
 extern const char *const init_names[]; /* NULL-terminated, in that order */
 
-/* Values of all parameters from seed and scheme. */
+/* Sets all parameters by seed and scheme. */
 int init_random(struct net *n, enum init_scheme scheme, uint64_t seed,
                 struct infer_error *err);
 
-/* How many parameters a file gave, and why others stay as they are. */
+/* Number of parameters that a file gave, and why others were left. */
 struct init_report {
     int taken, left;
-    char first[128]; /* the first one left, and why */
+    char first[128]; /* first one left, and the reason */
 };
-/* Takes the parameters that another network has under the same name in the
- * same shape.  EFORMAT where no weight of a convolution or dense layer is among
- * them. */
+/* Copies parameters of equal name and shape from another network.  EFORMAT if
+ * no weight of a convolution or dense layer is among them. */
 int init_from_graph(struct net *n, const struct graph *from,
                     struct infer_error *err, struct init_report *report);
 

@@ -45,7 +45,7 @@ int log_add(struct log *log, const struct log_row *row, struct infer_error *err)
 
 /* ---- lines --------------------------------------------------------- */
 
-/* An empty field is a figure that was not measured. */
+/* A figure that was not measured is an empty field. */
 static int put(char *to, size_t room, double value)
 {
     return isnan(value) ? snprintf(to, room, ",")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The course of a run: a CSV file, and a picture drawn from it. */
+/* Log of a run: a CSV file and a chart. */
 #ifndef TOOLS_TRAIN_LOG_H
 #define TOOLS_TRAIN_LOG_H
 
@@ -8,7 +8,7 @@
 
 #include "include/infer.h"
 
-/* One line.  Figures that were not measured are NaN. */
+/* One row.  Figures that were not measured are NaN. */
 struct log_row {
     int64_t step;
     double epoch, rate, loss, accuracy; /* accuracy 0 .. 1 */
@@ -24,12 +24,12 @@ struct log {
 
 void log_init(struct log *log, const char *csv, const char *svg);
 void log_clear(struct log *log);
-/* Rows up to a step from the CSV file of an interrupted run, where there is
- * one; lines that are none are left out. */
+/* Reads the rows up to a step from the CSV file of an interrupted run, if there
+ * is one; malformed lines are left out. */
 int log_resume(struct log *log, int64_t step, struct infer_error *err);
 int log_add(struct log *log, const struct log_row *row,
             struct infer_error *err);
-/* Writes both files anew, each whole or not at all. */
+/* Rewrites both files atomically. */
 int log_write(const struct log *log, struct infer_error *err);
 
 /* plot.c: the SVG text, malloc()ed; NULL when out of memory. */

@@ -52,7 +52,7 @@ static void print_result(const struct train_run *r, double seconds)
     cli_print_json(json, false);
 }
 
-/* What becomes of the checkpoint, before the time is spent. */
+/* Says before the run what happens to the checkpoint. */
 static void note_targets(const struct train_run *r)
 {
     const struct train_request *q = r->request;
@@ -93,7 +93,7 @@ static int work(struct train_run *r, struct infer_error *err)
     return rc;
 }
 
-/* Of several processes one reports. */
+/* One process of several reports; this one does not. */
 static void be_silent(struct train_run *r)
 {
     r->cli->verbosity = -1;
@@ -118,8 +118,8 @@ static int one_process(struct group *g, void *user)
         cli_error(r->cli, "standard output: %s", strerror(errno));
         code = CLI_BAD_MODEL;
     }
-    /* The others may be in the middle of an exchange with this one: only the
-     * end of the process frees it. */
+    /* Other processes may be exchanging with this one: only its end frees the
+     * exchange. */
     if (code == CLI_OK || g->size == 1)
         train_close(r);
     return code;

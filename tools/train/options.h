@@ -10,8 +10,8 @@ extern const struct cli_option train_options[];
 extern const char train_usage[];
 
 void train_request_init(struct train_request *q);
-/* Defaults that depend on other options, and what does not go together:
- * every fault is printed.  0 or -1. */
+/* Sets defaults that depend on other options and checks combinations; prints
+ * every fault.  0 or -1. */
 int train_request_finish(const struct cli *cli, struct train_request *q);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of `train` together: what they are where they are not given, and
- * what does not go together. */
+/* Defaults that depend on other options, and combinations that are refused. */
 #include "tools/train/options.h"
 
 #include <string.h>
@@ -23,7 +22,7 @@ void train_request_init(struct train_request *q)
     q->tune = -1;
 }
 
-/* Numbers that were not given. */
+/* Default numbers. */
 static void defaults(struct train_request *q)
 {
     const enum kern_update_kind kind = q->update.kind;
@@ -61,7 +60,7 @@ static int check_gpus(const struct cli *cli, struct train_request *q)
     return 0;
 }
 
-/* Files and networks that a run cannot do without. */
+/* Required options. */
 static int check_needed(const struct cli *cli, const struct train_request *q)
 {
     int rc = 0;
@@ -86,7 +85,7 @@ static int check_needed(const struct cli *cli, const struct train_request *q)
     return rc;
 }
 
-/* An option that was given goes with something else than it was given with. */
+/* Refuses an option that has no effect with the others. */
 static int misplaced(const struct cli *cli, bool given, bool fits,
                      const char *option, const char *with)
 {
@@ -96,7 +95,7 @@ static int misplaced(const struct cli *cli, bool given, bool fits,
     return -1;
 }
 
-/* What the policy and the rule would leave unread. */
+/* Refuses options that the policy or the rule would not use. */
 static int check_unread(const struct cli *cli, const struct train_request *q)
 {
     const enum policy_kind kind = q->policy.kind;
@@ -139,8 +138,8 @@ static int exclude(const struct cli *cli, bool a, bool b, const char *which)
     return -1;
 }
 
-/* Two of the files to write that are one; or one that the run reads, but for
- * the checkpoint, which may take the place of the weights it began with. */
+/* Refuses equal output files, and output files that the run reads.  Only the
+ * checkpoint may replace the weights that the run starts from. */
 static int check_files(const struct cli *cli, const struct train_request *q)
 {
     const char *const file[] = {q->out, q->best, q->labels, q->log, q->plot};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pictures of a run: found, and held against the network and each other. */
+/* Opens the pictures of a run and checks them against the network and each
+ * other. */
 #include "tools/train/train.h"
 
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static int wish_of(const struct graph *g, struct infer_error *err,
     return 0;
 }
 
-/* Sets that cannot be resized must be what the network takes. */
+/* Pictures that cannot be resized must have the network's input size. */
 static int check_size(const struct data_set *set, const struct data_wish *wish,
                       struct infer_error *err)
 {
@@ -53,7 +54,7 @@ static int open_data(struct train_run *r, const struct data_wish *wish,
     if (rc != 0)
         return rc < 0 ? rc : INFER_EFORMAT;
     rc = data_open(q->val ? q->val : q->data, DATA_TEST, wish, err, &r->val);
-    /* Test pictures alone, in no part, are what --val may name as well. */
+    /* --val may also name test pictures without parts. */
     if (rc == DATA_ABSENT && q->val)
         rc = data_open(q->val, DATA_TRAIN, wish, err, &r->val);
     if (rc == DATA_ABSENT && !q->val) {
@@ -69,7 +70,7 @@ static int open_data(struct train_run *r, const struct data_wish *wish,
     return check_size(&r->val, wish, err);
 }
 
-/* Folders of both parts must number their classes alike. */
+/* Both parts must number their classes alike. */
 static int check_names(const struct train_run *r, struct infer_error *err)
 {
     const struct data_set *a = &r->train, *b = &r->val;
@@ -112,7 +113,7 @@ int train_check_classes(const struct train_run *r, const struct net *n,
     return 0;
 }
 
-/* Losses and gradients are divided by the batch, whatever of it is filled. */
+/* Losses and gradients are divided by the batch size, filling included. */
 static void note_small_set(const struct train_run *r)
 {
     if (r->train.count < r->request->batch && r->cli->verbosity >= 0)
@@ -123,8 +124,8 @@ static void note_small_set(const struct train_run *r)
                   (long long)r->request->batch);
 }
 
-/* Labels may leave numbers out, but a damaged one makes a class of its own, and
- * a built-in network as many scores. */
+/* Unused class numbers are allowed.  A damaged label would add a class, and to
+ * a built-in network a score. */
 static int note_empty_classes(const struct train_run *r,
                               struct infer_error *err)
 {

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Pixels: the picture, and a panel inside it. */
+/* Sizes in pixels: the picture and its panels. */
 #define WIDTH   800
 #define HEIGHT  600
 #define LEFT    70
@@ -49,7 +49,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct text *t,
     t->bytes += (size_t)n;
 }
 
-/* One figure of a row. */
+/* A column of the log. */
 typedef double figure_fn(const struct log_row *row);
 
 static double loss(const struct log_row *row)
@@ -76,7 +76,7 @@ struct panel {
     const struct log_row *row;
     size_t count;
     double top;       /* pixels */
-    double low, high; /* figures at the bottom and the top */
+    double low, high; /* values at the bottom and the top */
     double steps;
 };
 
@@ -141,7 +141,7 @@ static void panel(struct text *t, struct panel *p, const char *title,
     p->high = -INFINITY;
     widen(p, a);
     widen(p, b);
-    if (!(p->low < p->high)) { /* a single point, or none */
+    if (!(p->low < p->high)) { /* one point at most */
         p->low = isfinite(p->low) ? p->low - 0.5 : 0;
         p->high = p->low + 1;
     }

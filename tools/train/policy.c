@@ -31,7 +31,7 @@ static int64_t marks_passed(const struct policy *p, int64_t t)
     return n;
 }
 
-/* Half a cosine from a (at 0) to b (at 1). */
+/* Half a cosine wave from a (at 0) to b (at 1). */
 static double anneal(double a, double b, double at)
 {
     return b + (a - b) / 2 * (1 + cos(PI * at));

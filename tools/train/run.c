@@ -21,7 +21,7 @@ bool train_leads(const struct train_run *r)
 static void on_interrupt(int number)
 {
     interrupted = 1;
-    /* The second one ends the program at once. */
+    /* A second signal ends the program at once. */
     signal(number, SIG_DFL);
 }
 
@@ -34,7 +34,7 @@ static int put_batch(struct train_run *r, const struct loader_batch *b,
                        : net_put_batch(r->net, b->x, b->label, err);
 }
 
-/* Where a batch's random numbers are: every process has its own. */
+/* Position of a batch's random numbers; each process has its own. */
 static uint64_t place(const struct train_run *r, int64_t batch)
 {
     const struct exchange *x = r->exchange;
@@ -58,8 +58,8 @@ static int one_batch(struct train_run *r, const struct loader_batch *b,
     if (rc == 0)
         rc = parts == 1 ? net_step(r->net, err)
                         : net_train(r->net, micro == 0, err);
-    /* The update need not wait until the loss is known: gradients that are not
-     * finite change nothing, and the caller tells of such a loss. */
+    /* The update does not wait for the loss: non-finite gradients change
+     * nothing, and the caller reports a non-finite loss. */
     if (rc == 0 && parts > 1 && micro == parts - 1)
         rc = net_update(r->net, err);
     return rc < 0 ? rc : net_read_metrics(r->net, err, out);
@@ -145,8 +145,7 @@ static int diverged(const struct train_run *r, int64_t step, const char *what,
                      kept);
 }
 
-/* Where no loss scale is being searched, gradients that are not finite mean
- * that the run has diverged. */
+/* Without a searched loss scale, non-finite gradients mean divergence. */
 static int check_gradients(struct train_run *r, struct infer_error *err)
 {
     float state[KERN_STEP_SIZE];
@@ -207,7 +206,7 @@ static int save(struct train_run *r, struct infer_error *err)
     return train_leads(r) ? log_write(&r->log, err) : 0;
 }
 
-/* What the validation that has just been made means for --best. */
+/* Applies the last validation to --best. */
 static int keep_best(struct train_run *r, struct infer_error *err)
 {
     if (!(r->val_accuracy > r->best_accuracy))
@@ -232,23 +231,24 @@ static void time_text(double seconds, char out[32])
         snprintf(out, 32, "%.1fs", seconds);
 }
 
-/* The course since the last line or row. */
+/* Sums since the last line or row. */
 struct tally {
     double loss, begun;
     int64_t hit, pictures;
 };
 
-/* Sums of an epoch, and of what was shown last. */
+/* Sums of the epoch and since the last line. */
 struct course {
     struct tally epoch, part;
     double begun, shown;
-    double before; /* seconds that the log has of an interrupted run */
+    double before; /* seconds logged before an interruption */
     int64_t first_step;
 };
 
 static void live(const struct train_run *r, struct course *c)
 {
-    static const double every[2] = {10, 0.2}; /* seconds; on a terminal */
+    static const double every[2] = {
+        10, 0.2}; /* seconds, between lines on a terminal */
     const bool terminal = isatty(STDERR_FILENO);
     const double now = cli_now();
     const int64_t done = r->step - c->first_step;
@@ -274,14 +274,14 @@ static void live(const struct train_run *r, struct course *c)
     fflush(stderr);
 }
 
-/* The line that live() goes on with is on a terminal. */
+/* True if the progress line is on a terminal. */
 static void clear_line(const struct train_run *r)
 {
     if (r->cli->verbosity >= 0 && isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[K");
 }
 
-/* trained: when the last step ended; validation followed. */
+/* trained: time of the last step, before validation. */
 static void epoch_line(const struct train_run *r, const struct tally *t,
                        double trained)
 {
@@ -357,7 +357,7 @@ static int end_epoch(struct train_run *r, struct course *c,
     return rc;
 }
 
-/* What is due behind a step: a row, a checkpoint, the end of an epoch. */
+/* After each step: a row, a checkpoint, the end of an epoch. */
 static int after_step(struct train_run *r, struct course *c,
                       struct infer_error *err)
 {
@@ -383,8 +383,7 @@ static int after_step(struct train_run *r, struct course *c,
 
 static int loop(struct train_run *r, struct infer_error *err)
 {
-    /* Batches follow one another through the epochs, whatever a step takes of
-     * them: an epoch need not end with a step. */
+    /* Batches run on across epochs: a step may span two. */
     const int64_t taken = r->step * r->request->accumulate;
     const int64_t batches = loader_batches(r->loader);
     struct course c = {.begun = cli_now(), .first_step = r->step};
@@ -405,7 +404,7 @@ static int loop(struct train_run *r, struct infer_error *err)
         if (rc < 0)
             break;
         r->step++;
-        /* Several processes must stop behind the same step. */
+        /* All processes must stop after the same step. */
         r->stop = r->exchange ? m.stop : interrupted != 0;
         count(&c.epoch, &m, pictures);
         count(&c.part, &m, pictures);
@@ -430,7 +429,7 @@ int train_run(struct train_run *r, struct infer_error *err)
     sigaction(SIGTERM, &act, NULL);
     rc = loop(r, err);
     clear_line(r);
-    /* How a run went wrong is what the log is read for. */
+    /* A failed run writes its log too. */
     if (rc < 0 && train_leads(r))
         (void)log_write(&r->log, NULL);
     if (rc == 0 && r->stop && train_leads(r)) {

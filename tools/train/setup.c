@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run stands on: the graph, the network, its first weights, its
- * length. */
+/* Sets up a run: the graph, the network, its first weights, its length. */
 #include "tools/train/train.h"
 
 #include <stdio.h>
@@ -15,7 +14,7 @@
 
 /* ---- graphs -------------------------------------------------------- */
 
-/* A network read whole: its layers recognised, nothing folded or fused. */
+/* Reads a network without folding or fusing. */
 static int simplify(struct graph *g, struct infer_error *err)
 {
     static const char *const off[] = {"fold-scale", "fuse-activation",
@@ -39,8 +38,7 @@ static int simplify(struct graph *g, struct infer_error *err)
     return rc;
 }
 
-/* The network that a file of weights holds, or that the architecture makes of
- * bare ones. */
+/* The network of a weight file, or the architecture for bare weights. */
 static int read_weights(const struct train_request *q, struct infer_error *err,
                         struct graph **out)
 {
@@ -50,7 +48,7 @@ static int read_weights(const struct train_request *q, struct infer_error *err,
     int rc;
 
     weights_options_init(&options);
-    options.partial = true; /* report_taken() says what is left out */
+    options.partial = true; /* report_taken() reports what is left out */
     rc = weights_read(q->init_from, &options, err, &import);
     if (rc < 0)
         return rc;
@@ -76,7 +74,7 @@ static int read_weights(const struct train_request *q, struct infer_error *err,
     return 0;
 }
 
-/* A fresh graph for so many classes (0: the usual number). */
+/* A new graph with that many classes (0: the default). */
 static int open_graph(const struct train_request *q, int classes,
                       struct infer_error *err, struct graph **out)
 {
@@ -155,8 +153,8 @@ int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
     return rc;
 }
 
-/* What starts anew is worth a word: a classifier of other classes is meant to,
- * a misspelt name is not. */
+/* Reports parameters that start anew: intended for a classifier of other
+ * classes, a mistake for a misspelt name. */
 static int report_taken(const struct train_run *r,
                         const struct init_report *report,
                         struct infer_error *err)
@@ -195,14 +193,14 @@ int train_first_weights(struct train_run *r, struct net *n,
     return rc;
 }
 
-/* Pictures of a batch that this process takes. */
+/* Pictures of a batch for this process. */
 static int64_t train_part(const struct train_run *r)
 {
     return r->request->batch / (r->exchange ? r->exchange->size : 1);
 }
 
-/* A CPU that trains has no time to spare; beside a GPU half of the cores make
- * batches, shared with the other processes of this host. */
+/* Loader threads: one if the CPU trains; with a GPU half of the cores, shared
+ * with the other processes of this host. */
 static int loader_threads(const struct train_run *r)
 {
     const int others = r->group ? r->group->local_size : 1;
@@ -308,7 +306,7 @@ static int check_resumed(const struct checkpoint_info *info, void *user,
     int rc = 0;
 
     error_clear(err);
-    /* A built-in name says the network; files may have been moved. */
+    /* A built-in name identifies the network; files may have moved. */
     if (q->arch && arch_find(info->arch) && arch_find(q->arch) &&
         strcmp(info->arch, q->arch) != 0)
         rc = error_add(err, INFER_EARGUMENT, "the run was begun with --arch=%s",
@@ -342,7 +340,7 @@ static int resume(struct train_run *r, struct infer_error *err)
     return log_resume(&r->log, info.step, err);
 }
 
-/* A loss scale other than 1 from the start. */
+/* Sets the initial loss scale: that of --loss-scale, else one for the type. */
 static int set_loss_scale(struct train_run *r, struct infer_error *err)
 {
     float state[KERN_STEP_SIZE] = {0};
@@ -362,7 +360,7 @@ static enum infer_dtype dtype_of(enum infer_precision precision)
                                                : INFER_F32;
 }
 
-/* The device of this process, and its tie to the others. */
+/* Opens the device of this process and its exchange with the others. */
 static int open_place(struct train_run *r, struct infer_error *err)
 {
     const struct train_request *q = r->request;
@@ -396,7 +394,7 @@ static int open_device(struct train_run *r, struct infer_error *err)
                   : device_check_backend(&r->device, r->request->backend, err);
 }
 
-/* Whether a file can be written there, while there is nothing to lose yet. */
+/* Checks that the output files can be written, before the run. */
 static int try_output(const char *path, struct infer_error *err)
 {
     struct file_writer w;

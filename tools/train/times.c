@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --time-layers: what each launch of a step takes, and the step as a whole. */
+/* --time-layers: times each launch of a step, and whole steps. */
 #include "tools/train/train.h"
 
 #include <stdio.h>
@@ -40,11 +40,11 @@ static double milliseconds(const struct plan_step *op)
     return op->runs > 0 ? 1e3 * op->seconds / (double)op->runs : 0;
 }
 
-/* By enum net_transfer.  What runs beside the launches shows where they wait
- * for it. */
+/* By enum net_transfer.  Concurrent transfers show where the launches wait for
+ * them. */
 static const char *const transfer_names[] = {"", "sum", "mean", "wait"};
 
-/* One launch for the reports. */
+/* Adds one launch to the reports. */
 struct launch {
     const char *layer, *stage, *kernel, *variant;
     double ms, gflops;
@@ -81,7 +81,7 @@ static void add_launch(cJSON *list, const struct launch *l)
     cJSON_AddItemToArray(list, json);
 }
 
-/* Every launch of a list, printed or, where there is one, put into `json`. */
+/* Prints every launch of a list, or adds it to `json`. */
 static void tell_list(const struct net *n, enum net_list_name list, cJSON *json,
                       double *total)
 {
@@ -105,7 +105,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What a run of launches one by one and of whole steps has shown. */
+/* Times of single launches and of whole steps. */
 struct times {
     double total[NET_STAGES], sum; /* ms */
     double step[TIME_STEPS];       /* s, ascending */
@@ -145,7 +145,7 @@ int train_time_layers(struct train_run *r, struct infer_error *err)
     cJSON *json, *layers;
     int rc = time_steps(r, err);
 
-    /* Whole steps as a run makes them, without its copies. */
+    /* Whole steps as in a run, without its copies. */
     if (rc == 0)
         rc = net_time_steps(r->net, TIME_STEPS, t.step, err);
     if (rc < 0)

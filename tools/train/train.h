@@ -21,7 +21,7 @@ struct train_span {
 /* Steps are counted in single precision on the device. */
 #define TRAIN_MAX_STEPS 16000000
 
-/* Everything one run was asked for. */
+/* The request of the command line. */
 struct train_request {
     const char *arch, *data, *val, *init_from, *freeze;
     const char *out, *best, *labels, *log, *plot; /* files to write */
@@ -29,16 +29,16 @@ struct train_request {
     bool resume_given; /* --resume; without a file: from -o */
     const char *device;
     bool device_set;
-    int gpus; /* of this host, each with a process of its own; 0: not said */
+    int gpus; /* of this host, one process each; 0: not given */
     int threads;
     enum infer_backend backend;
     enum infer_precision precision;
     bool deterministic;
-    int tune; /* enum tune_mode; -1: not said */
+    int tune; /* enum tune_mode; -1: not given */
     const char *tune_cache;
     int64_t batch; /* over all GPUs */
     int accumulate;
-    double epochs;    /* 0 while not said */
+    double epochs;    /* 0: not given */
     int64_t steps;    /* 0: by epochs */
     const char *rule; /* word of --optimizer */
     struct kern_update update;
@@ -57,7 +57,7 @@ struct train_request {
     bool grad_check, overfit, time_layers, evaluate;
 };
 
-/* Not a check or a measurement, which write nothing. */
+/* False for checks and measurements, which write nothing. */
 static inline bool train_is_run(const struct train_request *q)
 {
     return !q->grad_check && !q->overfit && !q->time_layers && !q->evaluate;
@@ -66,11 +66,11 @@ static inline bool train_is_run(const struct train_request *q)
 struct train_run {
     struct cli *cli;
     const struct train_request *request;
-    struct group *group;       /* NULL: alone */
-    struct exchange *exchange; /* with the group; NULL: alone */
+    struct group *group;       /* NULL: one process */
+    struct exchange *exchange; /* NULL: one process */
     struct device device;
     struct tuner *tuner;
-    char *kernels; /* what it chose, for checkpoints; NULL: nothing */
+    char *kernels; /* its choices as JSON, for checkpoints; NULL: none */
     struct data_set train, val; /* val.count 0: none */
     struct graph_preprocess preprocess;
     struct net *net;
@@ -80,15 +80,14 @@ struct train_run {
     int64_t steps_per_epoch, total_steps, step;
     int64_t last_saved;   /* step of the newest checkpoint; -1: none */
     const char *saved_in; /* its file */
-    bool stop; /* a signal asked for the end, and all processes know */
+    bool stop;            /* a signal asked all processes to end */
     double best_accuracy, val_loss, val_accuracy;
 };
 
-/* pictures.c: opens those that the graph's input takes, for training and
- * validation. */
+/* pictures.c: opens training and validation pictures of the input's size. */
 int train_open_pictures(struct train_run *r, const struct graph *g,
                         struct infer_error *err);
-/* Whether the network scores the classes that the pictures have. */
+/* Checks that the network has as many scores as the pictures have classes. */
 int train_check_classes(const struct train_run *r, const struct net *n,
                         struct infer_error *err);
 
@@ -97,24 +96,24 @@ int train_open(struct train_run *r, struct infer_error *err);
 void train_close(struct train_run *r);
 /* In steps, rounded. */
 int64_t train_steps_of(const struct train_run *r, struct train_span span);
-/* A network on the run's data; dtype F64 for gradients checks. */
+/* A network on the run's data; dtype F64 for gradient checks. */
 int train_make_net(struct train_run *r, enum infer_dtype dtype, int64_t batch,
                    bool check, struct infer_error *err, struct net **out);
 /* First weights: random ones, then those of a file. */
 int train_first_weights(struct train_run *r, struct net *n,
                         struct infer_error *err);
 
-/* choice.c: the run's network, its kernels chosen as was asked for. */
+/* choice.c: the run's network with the kernels that --tune chooses. */
 int train_choose(struct train_run *r, enum infer_dtype dtype, int64_t batch,
                  struct infer_error *err);
 
 /* run.c */
 int train_run(struct train_run *r, struct infer_error *err);
 int train_evaluate(struct train_run *r, struct infer_error *err);
-/* Whether this process writes files and reports: the only one, or the first of
- * several. */
+/* True for the process that writes files and reports: the only one or the
+ * first. */
 bool train_leads(const struct train_run *r);
-/* One step on batches of the loader, or again and again on one. */
+/* One step on the loader's next batches, or on `again`. */
 int train_step(struct train_run *r, const struct loader_batch *again,
                struct infer_error *err, struct net_metrics *out,
                int64_t *pictures);

@@ -11,8 +11,8 @@
 
 /* ---- words --------------------------------------------------------- */
 
-/* Up to three numbers, a colon before each, none negative or NaN; how many,
- * or -1. */
+/* Reads up to three numbers, each after a colon, none negative or NaN: their
+ * number, or -1. */
 static int take_numbers(const char *text, double v[3])
 {
     int given = 0;
@@ -34,7 +34,7 @@ static bool is_side(double v)
     return v < 1000 && v == floor(v);
 }
 
-/* A word with up to three numbers behind colons. */
+/* A word and its numbers. */
 static bool take_word(const char *word, size_t length, struct augment *out)
 {
     double v[3] = {0, 0, 0};
@@ -107,7 +107,7 @@ static void flip(uint8_t *planes, int rows, int width)
     }
 }
 
-/* The picture moved by (dx, dy); what comes in is zero. */
+/* Shifts the picture by (dx, dy), filling with zero. */
 static void move(uint8_t *planes, int channels, int height, int width, int dx,
                  int dy, uint8_t *scratch)
 {
@@ -134,7 +134,7 @@ static void move(uint8_t *planes, int channels, int height, int width, int dx,
         }
 }
 
-/* A square with a random centre; what leaves the picture is cut off. */
+/* Clears a square with a random centre, cropped to the picture. */
 static void cutout(struct random *r, uint8_t *planes, int channels, int height,
                    int width, int side)
 {
@@ -156,7 +156,7 @@ static void cutout(struct random *r, uint8_t *planes, int channels, int height,
                    0, (size_t)(right - left));
 }
 
-/* One plane at a place between pixels; outside is zero. */
+/* Bilinear sample of a plane; zero outside. */
 static uint8_t sample(const uint8_t *plane, int height, int width, double y,
                       double x)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures that vary from epoch to epoch. */
+/* Random changes of training pictures. */
 #ifndef TOOLS_TRAIN_DATA_AUGMENT_H
 #define TOOLS_TRAIN_DATA_AUGMENT_H
 
@@ -10,13 +10,13 @@
 #include "tools/train/data/random.h"
 
 struct augment {
-    bool flip;    /* left to right, half of them */
-    int crop;     /* pixels of zero padding round the cut; 0: none */
+    bool flip;    /* horizontal flip with probability 1/2 */
+    int crop;     /* zero padding before the random crop, pixels; 0: no crop */
     int cutout;   /* side of a square set to zero; 0: none */
-    bool affine;  /* turned, resized, shifted */
-    double turn;  /* at most so many degrees either way */
-    double scale; /* at most this part larger or smaller */
-    double shift; /* at most this part of the side */
+    bool affine;  /* rotation, scaling, shift */
+    double turn;  /* largest rotation, either direction */
+    double scale; /* largest relative change of size */
+    double shift; /* largest shift as a share of the side */
 };
 
 /* Reads "flip,crop:4,cutout:8,affine:15:0.2:0.1" (numbers optional) or "none".

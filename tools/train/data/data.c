@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a set of pictures in whatever form it is. */
+/* Opens a data set of any format. */
 #include "tools/train/data/data.h"
 
 #include <errno.h>

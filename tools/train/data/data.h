@@ -16,8 +16,8 @@
 #include "include/infer.h"
 #include "libinfer/graph/graph.h"
 
-/* A picture of a folder is decoded by whoever needs it first, and kept by one
- * of those who decoded it. */
+/* State of a picture of a folder: the first reader decodes it; one of several
+ * readers stores it. */
 enum { DATA_NOT_YET, DATA_BEING_KEPT, DATA_KEPT };
 
 enum data_part { DATA_TRAIN, DATA_TEST };
@@ -30,14 +30,14 @@ struct data_set {
     char **class_name; /* of folders; NULL: numbers */
     uint8_t *pixels;   /* count * channels * height * width */
     int32_t *label;
-    /* Folders: pictures are decoded when they are first asked for. */
+    /* Folders only: pictures are decoded at first use. */
     char **file;
     atomic_uchar *decoded; /* DATA_NOT_YET, ... */
-    bool keep;             /* in pixels, once decoded; else pixels is NULL */
+    bool keep;             /* if all fit into memory; else pixels is NULL */
     struct graph_preprocess preprocess;
 };
 
-/* What the network wants of folders, whose pictures can be made to fit. */
+/* Picture size for folders, whose pictures can be resized. */
 struct data_wish {
     int channels, height, width;
     struct graph_preprocess preprocess;
@@ -55,7 +55,7 @@ struct data_wish {
 int data_open(const char *path, enum data_part part,
               const struct data_wish *wish, struct infer_error *err,
               struct data_set *out);
-void data_close(struct data_set *set); /* also one that is all zero */
+void data_close(struct data_set *set); /* also an all-zero one */
 
 /* The planes of picture i, in `scratch` (of one picture) or in the set.  By any
  * thread. */
@@ -70,22 +70,22 @@ static inline size_t data_bytes(const struct data_set *set)
 
 /* ---- for the formats ----------------------------------------------- */
 
-/* The first bytes of a file, decompressed where it is gzip: as many of `most`
- * as there are. */
+/* The first bytes of a file, decompressed if gzip; returns how many, `most` at
+ * most. */
 int data_read_head(const char *path, size_t most, struct infer_error *err,
                    unsigned char *out, size_t *bytes);
-/* A whole file, decompressed where it is gzip.  At most max bytes. */
+/* A whole file, decompressed if gzip; max bytes at most. */
 int data_read_file(const char *path, size_t max, struct infer_error *err,
                    unsigned char **out, size_t *bytes);
-/* folder/name, or folder/name.gz: malloc()ed; NULL where neither is there. */
+/* Path of folder/name or folder/name.gz, malloc()ed; NULL if neither exists. */
 char *data_find(const char *folder, const char *name);
 char *data_join(const char *folder, const char *name);
 
-/* Labels must be below classes. */
+/* Checks that labels are below classes. */
 int data_check_labels(const struct data_set *set, struct infer_error *err);
 
-/* Each returns 1 where the folder (or file) holds its format, 0 where it does
- * not, or a negative code. */
+/* Each returns 1 if the folder (or file) holds its format, 0 if not, or a
+ * negative code. */
 int data_open_idx(const char *path, enum data_part part,
                   struct infer_error *err, struct data_set *out);
 int data_open_cifar(const char *path, enum data_part part,
@@ -93,7 +93,8 @@ int data_open_cifar(const char *path, enum data_part part,
 int data_open_folder(const char *path, enum data_part part,
                      const struct data_wish *wish, struct infer_error *err,
                      struct data_set *out);
-/* A file of a folder as planes of the set's size, cut as infer would. */
+/* A picture file as planes of the set's size, resized and cropped as infer
+ * does. */
 int data_decode(const struct data_set *set, const char *file, uint8_t *out,
                 struct infer_error *err);
 

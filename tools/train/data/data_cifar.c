@@ -71,7 +71,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A batch that lies there compressed as well is one batch. */
+/* Skips the .gz of a batch that is also there uncompressed. */
 static bool is_copy(const char *name, const char *before)
 {
     const size_t length = strlen(before);
@@ -80,7 +80,7 @@ static bool is_copy(const char *name, const char *before)
            strcmp(name + length, ".gz") == 0;
 }
 
-/* The batches of a folder, in the order of their names. */
+/* Batch files of a folder, sorted by name. */
 static int add_folder(const char *path, enum data_part part,
                       struct infer_error *err, struct data_set *out)
 {

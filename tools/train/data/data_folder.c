@@ -16,7 +16,7 @@
 #define MAX_DEPTH   8
 #define MAX_CLASSES 100000
 #define MAX_PIXELS  ((uint64_t)1 << 28)
-/* Decoded pictures are kept where all of them need no more than this. */
+/* Decoded pictures are kept in memory if all of them fit into this. */
 #define KEEP_BYTES ((size_t)2 << 30)
 
 struct names {
@@ -89,7 +89,7 @@ static int open_folder(const char *folder, struct infer_error *err, DIR **out)
                 : error_set(err, INFER_EIO, "%s: %s", folder, strerror(errno));
 }
 
-/* Pictures below a folder. */
+/* Adds the pictures below a folder. */
 static int find_pictures(const char *folder, int depth, struct names *out,
                          struct infer_error *err)
 {
@@ -123,7 +123,7 @@ static int find_pictures(const char *folder, int depth, struct names *out,
     return rc;
 }
 
-/* Folders in a folder, by name. */
+/* Subfolders, sorted by name. */
 static int find_classes(const char *folder, struct names *out,
                         struct infer_error *err)
 {
@@ -150,7 +150,7 @@ static int find_classes(const char *folder, struct names *out,
     return rc;
 }
 
-/* Appends the pictures of one class, in the order of their names. */
+/* Adds the pictures of one class, sorted by name. */
 static int add_class(struct data_set *set, const char *folder, int label,
                      struct infer_error *err)
 {
@@ -222,11 +222,11 @@ static int open_classes(const char *folder, const struct data_wish *wish,
                   : error_set(err, INFER_EMEMORY, "out of memory");
         free(path);
     }
-    out->class_name = classes.name; /* all of them, whatever came of it */
+    out->class_name = classes.name; /* all of them, after an error too */
     return rc < 0 ? rc : make_room(out, err);
 }
 
-/* A folder that is named for the part must hold classes. */
+/* A folder with the name of the part must hold classes. */
 static int open_part(const char *folder, const struct data_wish *wish,
                      struct infer_error *err, struct data_set *out)
 {
@@ -263,7 +263,7 @@ int data_open_folder(const char *path, enum data_part part,
     }
     if (part == DATA_TEST)
         return 0;
-    /* Folders of the other part's name are no classes. */
+    /* The folder of the other part is no class. */
     for (int i = 0; i < 3; i++) {
         char *other = names[!part][i] ? data_join(path, names[!part][i]) : NULL;
         const bool there = other && is_folder(other);
@@ -277,7 +277,7 @@ int data_open_folder(const char *path, enum data_part part,
 
 /* ---- pictures ------------------------------------------------------ */
 
-/* Pixels as planes. */
+/* Interleaved pixels to planes. */
 static void to_planes(const struct data_set *set, const uint8_t *pixels,
                       uint8_t *out)
 {

@@ -17,7 +17,7 @@
 struct idx {
     unsigned char *file; /* malloc()ed */
     int64_t dim[MAX_RANK];
-    size_t bytes; /* of the whole file, by its header */
+    size_t bytes; /* of the whole file, from its header */
     const unsigned char *data;
 };
 
@@ -26,7 +26,7 @@ static int64_t big_endian(const unsigned char *p)
     return (int64_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
 }
 
-/* What the header says: nothing else is read before it is believed. */
+/* Checks the header against the file before anything else is read. */
 static int parse(struct idx *x, const unsigned char *head, size_t bytes,
                  int rank, const char *path, struct infer_error *err)
 {
@@ -58,7 +58,7 @@ static int parse(struct idx *x, const unsigned char *head, size_t bytes,
     return 0;
 }
 
-/* out->file is to be freed whatever comes of it. */
+/* out->file is to be freed after an error too. */
 static int idx_read(const char *path, int rank, struct infer_error *err,
                     struct idx *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches: a ring of slots, one being read, the others being made, each by one
- * thread.  Every batch follows from seed, epoch and its number alone. */
+/* Batches: a ring of slots.  The caller reads one while threads make the
+ * others.  A batch depends on seed, epoch and its number only. */
 #include "tools/train/data/loader.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "libinfer/image/preprocess.h"
 
 #define MAX_THREADS 16
-/* One is read, each thread makes one, and one more waits. */
+/* One for the caller, one a thread, one spare. */
 #define MAX_SLOTS (MAX_THREADS + 2)
 
 struct worker {
@@ -26,22 +26,22 @@ struct loader {
     struct loader_options options;
     int64_t batches;
     struct loader_batch slot[MAX_SLOTS];
-    int64_t holds[MAX_SLOTS]; /* batch that is ready there; -1: none */
+    int64_t holds[MAX_SLOTS]; /* finished batch; -1: none */
     int slots;
     struct worker worker[MAX_THREADS];
-    int running;          /* threads that are there */
-    double table[4][256]; /* channel, pixel: the value that the network sees */
+    int running;          /* running threads */
+    double table[4][256]; /* [channel][pixel]: input value of the network */
     float narrow[4][256]; /* the same */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool stop;            /* the threads are to end */
+    bool stop;            /* asks the threads to end */
     int64_t begun, taken; /* batches since the start */
     int64_t epoch, first;
     int failed; /* code of the error */
     struct infer_error err;
 };
 
-/* Fisher and Yates with a sequence that belongs to the epoch. */
+/* Fisher-Yates shuffle with the epoch's random numbers. */
 void loader_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count,
                   uint32_t *order)
 {
@@ -67,7 +67,7 @@ static bool augments(const struct augment *a)
     return a->flip || a->crop > 0 || a->cutout > 0 || a->affine;
 }
 
-/* Planes of bytes to pixels of numbers. */
+/* Planes of bytes to numbers, channels last. */
 static void store(const struct loader *l, const uint8_t *planes, void *x,
                   int64_t row)
 {
@@ -115,7 +115,7 @@ static int make_row(struct worker *w, int64_t epoch, int64_t picture,
     return 0;
 }
 
-/* left, but neither negative nor above most */
+/* remaining, clamped to 0 .. most */
 static int64_t at_most(int64_t left, int64_t most)
 {
     return left < 0 ? 0 : left < most ? left : most;
@@ -137,8 +137,8 @@ static int make_batch(struct worker *w, int64_t epoch, int64_t number,
         if (rc < 0)
             return rc;
     }
-    /* Rows that only fill up keep the pixels of an earlier batch: no label, no
-     * loss. */
+    /* Filling rows keep the pixels of an earlier batch; without a label they
+     * add no loss. */
     for (; row < o->batch; row++)
         b->label[row] = -1;
     return 0;
@@ -146,14 +146,13 @@ static int make_batch(struct worker *w, int64_t epoch, int64_t number,
 
 /* ---- the threads --------------------------------------------------- */
 
-/* The number of the next batch to make, once its slot is free; -1 when it is
- * time to end. */
+/* Number of the next batch to make, once its slot is free; -1 at the end. */
 static int64_t next_to_make(struct loader *l)
 {
     int64_t number = -1;
 
     pthread_mutex_lock(&l->lock);
-    /* The batch taken last is still being read. */
+    /* The caller still reads the last batch. */
     while (!l->stop && l->begun - l->taken >= l->slots - 1)
         pthread_cond_wait(&l->changed, &l->lock);
     if (!l->stop) {
@@ -231,7 +230,7 @@ static int allocate_worker(struct loader *l, struct worker *w,
                : error_set(err, INFER_EMEMORY, "out of memory");
 }
 
-/* Memory from which the device fetches a batch, where it can. */
+/* Memory that the device reads directly (pinned), if it can. */
 static int allocate_pictures(struct loader *l, size_t bytes,
                              struct infer_error *err, struct loader_batch *out)
 {
@@ -278,7 +277,7 @@ static int allocate(struct loader *l, struct infer_error *err)
     return rc;
 }
 
-/* As infer computes it from the stored preprocessing. */
+/* The input values of the stored preprocessing, as in infer. */
 static void fill_table(struct loader *l)
 {
     const struct graph_preprocess *p = &l->options.preprocess;

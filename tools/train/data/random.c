@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequences of random numbers from a counter and a key. */
+/* Counter-based random numbers. */
 #include "tools/train/data/random.h"
 
 #include <math.h>
 
-/* Dropout draws with the seed itself: these sequences stay clear of its. */
+/* Dropout uses the seed itself as its key; this constant keeps these streams
+ * apart from it. */
 #define KEY 0x7472616e646f6d21u
 
 struct random random_at(uint64_t seed, enum random_use use, uint64_t place)
@@ -34,7 +35,8 @@ float random_unit(struct random *r)
 
 uint64_t random_below(struct random *r, uint64_t n)
 {
-    /* Values from the largest multiple of n on would favour small results. */
+    /* Values from the largest multiple of n on are rejected: they would favour
+     * small results. */
     const uint64_t limit = UINT64_MAX - UINT64_MAX % n;
     uint64_t x;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random numbers that depend on where they are used and on nothing else: a
- * resumed run needs no state of a generator. */
+/* Random numbers that depend on their use and position only, so that a resumed
+ * run needs no generator state. */
 #ifndef TOOLS_TRAIN_DATA_RANDOM_H
 #define TOOLS_TRAIN_DATA_RANDOM_H
 
@@ -8,17 +8,17 @@
 
 #include "kernels/base/philox.h"
 
-/* What the numbers are for; keeps the streams of one seed apart. */
+/* Uses of random numbers; each has its own stream. */
 enum random_use { RANDOM_WEIGHTS = 1, RANDOM_SHUFFLE, RANDOM_AUGMENT };
 
 struct random {
     uint64_t key;
     uint32_t counter[4]; /* block, use, place low, place high */
     struct philox_words block;
-    int left; /* words of the block not handed out yet */
+    int left; /* unused words of the block */
 };
 
-/* A sequence of its own for each (seed, use, place). */
+/* Starts the stream of (seed, use, place). */
 struct random random_at(uint64_t seed, enum random_use use, uint64_t place);
 uint32_t random_u32(struct random *r);
 /* Uniform in [0, 1), 24 bits. */

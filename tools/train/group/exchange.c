@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether and through what processes can exchange arrays. */
+/* Chooses how processes exchange arrays. */
 #include "config.h"
 
 #include "tools/train/group/exchange.h"

@@ -18,14 +18,14 @@
 struct exchange;
 
 struct exchange_ops {
-    /* Replaces the array, in device memory, by the sum or the mean over all
-     * processes: the same bits in every one.  Starts behind the launches so
-     * far and runs beside those that follow, until join(). */
+    /* Replaces the array, in device memory, by the sum or mean over all
+     * processes, with the same bits in each.  Starts after the launches so far
+     * and runs concurrently with later ones until join(). */
     int (*reduce)(struct exchange *x, void *data, int64_t count,
                   enum infer_dtype dtype, bool mean, struct infer_error *err);
-    /* What is launched from now on sees what was reduced. */
+    /* Makes later launches wait for the reductions. */
     int (*join)(struct exchange *x, struct infer_error *err);
-    /* The bytes of process 0 to all others; they are there on return. */
+    /* Copies the bytes of process 0 to all others, before it returns. */
     int (*share)(struct exchange *x, void *data, size_t bytes,
                  struct infer_error *err);
     void (*close)(struct exchange *x);
@@ -36,7 +36,7 @@ struct exchange {
     int rank, size;
 };
 
-/* Says before anything is opened whether the processes of this host find their
+/* Checks, before anything is opened, that the processes of this host find their
  * GPUs and NCCL.  EDEVICE. */
 int exchange_check(const struct group *g, struct infer_error *err);
 /* Between the GPUs of a group, through NCCL.  EDEVICE. */

@@ -97,7 +97,7 @@ struct ring {
     int ordinal;
 };
 
-/* Everything that side is given from now on waits for main. */
+/* Makes the side stream wait for the main one. */
 static int follow(struct ring *r, struct infer_error *err)
 {
     CUDA_TRY(err, cudaEventRecord(r->ready, r->main));
@@ -166,7 +166,7 @@ static const struct exchange_ops ring_ops = {
     .close = ring_close,
 };
 
-/* What travels comes first wherever it competes with launches. */
+/* High priority, so that transfers start before competing launches. */
 static int open_streams(struct ring *r, struct infer_error *err)
 {
     int lowest = 0, highest = 0;
@@ -179,7 +179,7 @@ static int open_streams(struct ring *r, struct infer_error *err)
     return 0;
 }
 
-/* All processes meet here. */
+/* Barrier of all processes. */
 static int connect(struct ring *r, struct group *g, struct infer_error *err)
 {
     ncclUniqueId id;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting the processes of a run on one host, and watching over them. */
+/* Starts and watches the processes of a run on one host. */
 #include "config.h"
 
 #include "tools/train/group/group.h"
@@ -21,9 +21,9 @@
 /* ---- shared memory ------------------------------------------------- */
 
 struct group_shared {
-    atomic_int told;    /* somebody has said why the run failed */
-    atomic_int written; /* what group_share() has handed out so far */
-    atomic_int taken;   /* by all processes together */
+    atomic_int told;    /* the reason of the failure has been printed */
+    atomic_int written; /* calls of group_share() answered so far */
+    atomic_int taken;   /* of all processes */
     unsigned char data[GROUP_SHARE];
 };
 
@@ -36,7 +36,7 @@ static void wait_until(atomic_int *counter, int value)
 {
     const struct timespec millisecond = {.tv_nsec = 1000000};
 
-    /* Where the other process has failed, this one is ended. */
+    /* If the other process has failed, the parent ends this one. */
     while (atomic_load(counter) < value)
         nanosleep(&millisecond, NULL);
 }
@@ -54,7 +54,7 @@ int group_share(struct group *g, void *data, size_t bytes,
         return group_mpi_share(data, bytes, err);
 #endif
     if (!s)
-        return 0; /* alone */
+        return 0; /* a single process */
     if (g->rank == 0) {
         wait_until(&s->taken, g->shares * (g->size - 1));
         memcpy(s->data, data, bytes);
@@ -73,8 +73,8 @@ int group_share(struct group *g, void *data, size_t bytes,
 static pid_t child[GROUP_MAX];
 static volatile sig_atomic_t children;
 
-/* A signal from a terminal reaches every process of its own accord; one that
- * some process sent to this one is handed on. */
+/* A terminal sends a signal to every process; one sent to this process only is
+ * passed on. */
 static void hand_on(int number, siginfo_t *info, void *context)
 {
     const int before = errno;
@@ -94,13 +94,13 @@ static void end_all(void)
             (void)kill(child[i], SIGKILL);
 }
 
-/* The exit status of a process that has ended, as the shell counts it. */
+/* Exit status of an ended process, as the shell reports it. */
 static int status_of(int status)
 {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Until all have ended; the first failure ends the rest. */
+/* Waits for all; the first failure ends the rest. */
 static int watch(int size, int *killed_by, int *which)
 {
     int first = 0;
@@ -137,7 +137,7 @@ static void become_member(struct group *g, pid_t parent, group_work *work,
     sigemptyset(&plain.sa_mask);
     sigaction(SIGINT, &plain, NULL);
     sigaction(SIGTERM, &plain, NULL);
-    /* Nobody outlives the process that watches. */
+    /* The children end with the parent. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(EXIT_FAILURE);
@@ -145,12 +145,12 @@ static void become_member(struct group *g, pid_t parent, group_work *work,
 
     fflush(NULL);
     if (code != 0)
-        _exit(code); /* whatever is still running on the GPU */
+        _exit(code); /* even with work on the GPU */
     exit(code);
 }
 
-/* Starts one process for each GPU.  Nothing may have touched a driver before:
- * it does not survive a fork. */
+/* Starts one process a GPU, before any driver is initialised: drivers do not
+ * survive fork(). */
 static int start(struct group *g, group_work *work, void *user,
                  struct infer_error *err)
 {
@@ -199,7 +199,7 @@ static int run_here(struct group *g, group_work *work, void *user,
     return rc;
 }
 
-/* Whether some mpirun has started this process as one of several. */
+/* True if mpirun has started this process as one of several. */
 static bool under_mpirun(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",

@@ -36,10 +36,10 @@ typedef int group_work(struct group *g, void *user);
 int group_run(int size, group_work *work, void *user,
               int (*fail)(const struct infer_error *err, void *user));
 
-/* True for the first process that asks: why a run failed is said once. */
+/* True for the first process that asks, so that a failure is printed once. */
 bool group_may_tell(const struct group *g);
 
-/* The bytes of process 0, up to GROUP_SHARE of them, to all others. */
+/* Copies the bytes of process 0, GROUP_SHARE at most, to all others. */
 #define GROUP_SHARE 256
 int group_share(struct group *g, void *data, size_t bytes,
                 struct infer_error *err);

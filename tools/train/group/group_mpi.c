@@ -11,7 +11,7 @@ int group_mpi_run(group_work *work, void *user)
     MPI_Comm host;
     int code;
 
-    /* Errors end the program: MPI's default. */
+    /* MPI's default: errors end the program. */
     MPI_Init(NULL, NULL);
     MPI_Comm_rank(MPI_COMM_WORLD, &g.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &g.size);
