@@ -544,15 +544,8 @@ struct kern_args {
     void *stream; /* cudaStream_t, NULL on a CPU */
 };
 
-struct kern_row {
-    const char *name;
-    enum kern_op op;
-    enum infer_backend backend;
-    enum kern_layout layout; /* of activations; what KERN_STRIDED prefers */
-    enum infer_dtype dtype;  /* of activations; INFER_NONE: any */
-    enum infer_dtype acc;    /* accumulator */
-    int min_sm;              /* 0 on a CPU */
-    unsigned flags;
+/* What a kernel does.  One may serve several rows. */
+struct kern_functions {
     /* 0, or INFER_EUNSUPPORTED with the reason in *why (may be NULL). */
     int (*supports)(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why);
@@ -589,13 +582,26 @@ struct kern_row {
     void (*release)(struct kern_exec *e);
 };
 
+/* What a kernel is: one line of kernels.def. */
+struct kern_row {
+    const char *name;
+    enum kern_op op;
+    enum infer_backend backend;
+    enum kern_layout layout; /* of activations; what KERN_STRIDED prefers */
+    enum infer_dtype dtype;  /* of activations; INFER_NONE: any */
+    enum infer_dtype acc;    /* accumulator */
+    int min_sm;              /* 0 on a CPU */
+    unsigned flags;
+    const struct kern_functions *fn;
+};
+
 /* All rows of this build, in the order of kernels.def. */
 size_t kern_row_count(void);
 const struct kern_row *kern_row_at(size_t i);
 /* NULL where no row has the name. */
 const struct kern_row *kern_row_find(const char *name);
 
-/* Runs row->supports() after the checks that hold for all rows (op,
+/* Runs row->fn->supports() after the checks that hold for all rows (op,
  * kern_problem_check(), backend present on the device, dtype, minimum SM,
  * deterministic, TF32). */
 int kern_row_supports(const struct kern_row *row, const struct kern_problem *p,

@@ -32,7 +32,7 @@ int kern_reference_run(const struct kern_problem *p,
         return rc;
     with_workspace.workspace = malloc(e.workspace + 1);
     if (with_workspace.workspace)
-        rc = row->launch(&e, &with_workspace, err);
+        rc = row->fn->launch(&e, &with_workspace, err);
     else
         rc = error_set(err, INFER_EMEMORY, "out of memory");
     free(with_workspace.workspace);

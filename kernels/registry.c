@@ -6,16 +6,22 @@
 
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
+#include "kernels/bn_stats.h"
 #include "kernels/input_scale.h"
 #include "kernels/kern.h"
-#include "kernels/bn_stats.h"
+#include "kernels/rows.h"
 
-#define KERN_ROW(symbol) extern const struct kern_row symbol;
-#include "kernels/kernels.def"
-#undef KERN_ROW
-
-static const struct kern_row *const rows[] = {
-#define KERN_ROW(symbol) &symbol,
+static const struct kern_row rows[] = {
+#define KERN_ROW(row, op_, backend_, layout_, dtype_, acc_, sm, flags_, fn_)   \
+    {.name = #row,                                                             \
+     .op = KERN_##op_,                                                         \
+     .backend = INFER_BACKEND_##backend_,                                      \
+     .layout = KERN_##layout_,                                                 \
+     .dtype = INFER_##dtype_,                                                  \
+     .acc = INFER_##acc_,                                                      \
+     .min_sm = sm,                                                             \
+     .flags = flags_,                                                          \
+     .fn = &(fn_)},
 #include "kernels/kernels.def"
 #undef KERN_ROW
 };
@@ -27,14 +33,14 @@ size_t kern_row_count(void)
 
 const struct kern_row *kern_row_at(size_t i)
 {
-    return i < kern_row_count() ? rows[i] : NULL;
+    return i < kern_row_count() ? &rows[i] : NULL;
 }
 
 const struct kern_row *kern_row_find(const char *name)
 {
     for (size_t i = 0; i < kern_row_count(); i++)
-        if (strcmp(rows[i]->name, name) == 0)
-            return rows[i];
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
     return NULL;
 }
 
@@ -80,14 +86,14 @@ int kern_row_supports(const struct kern_row *row, const struct kern_problem *p,
     if (r == 0)
         r = kern_problem_check(p, why);
     if (r == 0)
-        r = row->supports(p, d, why);
+        r = row->fn->supports(p, d, why);
     return r;
 }
 
 int kern_variants(const struct kern_row *row, const struct kern_problem *p,
                   const struct kern_device *d, struct infer_error *err)
 {
-    return row->variants ? row->variants(p, d, err) : 1;
+    return row->fn->variants ? row->fn->variants(p, d, err) : 1;
 }
 
 int kern_prepare_variant(const struct kern_row *row,
@@ -104,11 +110,11 @@ int kern_prepare_variant(const struct kern_row *row,
     e.flags = row->flags;
     int r = kern_row_supports(row, p, d, err);
     /* Rows with variants know themselves how many there are. */
-    if (r == 0 && (variant < 0 || (variant > 0 && !row->variants)))
+    if (r == 0 && (variant < 0 || (variant > 0 && !row->fn->variants)))
         r = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
                       row->name, variant);
-    if (r == 0 && row->prepare)
-        r = row->prepare(&e, d, err);
+    if (r == 0 && row->fn->prepare)
+        r = row->fn->prepare(&e, d, err);
     /* A prepare() that fails has released what it took. */
     if (r == 0)
         *out = e;
@@ -124,7 +130,7 @@ int kern_prepare(const struct kern_row *row, const struct kern_problem *p,
 
 void kern_release(struct kern_exec *e)
 {
-    if (e->row && e->row->release)
-        e->row->release(e);
+    if (e->row && e->row->fn->release)
+        e->row->fn->release(e);
     memset(e, 0, sizeof(*e));
 }

@@ -12,6 +12,7 @@
 #include "kernels/backend.h"
 #include "kernels/base/clones.h"
 #include "kernels/kern.h"
+#include "kernels/rows.h"
 
 /* Elements that make it worth waking another thread: waking costs about 2 us,
  * in which one core moves some 10 thousand elements. */

@@ -23,10 +23,7 @@ extern "C" {
 #include "kernels/base/error.h"
 #include "kernels/kern.h"
 #include "kernels/problem.h"
-
-#define KERN_ROW(symbol) extern const struct kern_row symbol;
-#include "kernels/kernels.def"
-#undef KERN_ROW
+#include "kernels/rows.h"
 
 /* ---- errors -------------------------------------------------------- */
 

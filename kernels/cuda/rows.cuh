@@ -5,50 +5,6 @@
 
 #include "kernels/cuda/cuda_rt.h"
 
-#define CUDA_ROW(symbol, operation, type, limits, run)                         \
-    CUDA_ROW_TIMED(symbol, operation, type, limits, NULL, run)
-
-/* guess: an estimate. */
-#define CUDA_ROW_TIMED(symbol, operation, type, limits, guess, run)            \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = operation,                           \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 75,                              \
-                                    .flags = KERN_STRIDED,                     \
-                                    .supports = limits,                        \
-                                    .estimate = guess,                         \
-                                    .launch = run};
-
-/* prefix_f32_cuda_how, prefix_f16_cuda_how and prefix_bf16_cuda_how. */
-#define CUDA_ROWS(prefix, how, operation, limits, run)                         \
-    CUDA_ROW(prefix##_f32_cuda_##how, operation, INFER_F32, limits, run)       \
-    CUDA_ROW(prefix##_f16_cuda_##how, operation, INFER_F16, limits, run)       \
-    CUDA_ROW(prefix##_bf16_cuda_##how, operation, INFER_BF16, limits, run)
-
-/* The same for kernels that prepare, of dense tensors alone. */
-#define CUDA_PREPARED_ROW(symbol, operation, type, limits, ready, run)         \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = operation,                           \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 75,                              \
-                                    .supports = limits,                        \
-                                    .prepare = ready,                          \
-                                    .launch = run};
-
-#define CUDA_PREPARED_ROWS(prefix, how, operation, limits, ready, run)         \
-    CUDA_PREPARED_ROW(prefix##_f32_cuda_##how, operation, INFER_F32, limits,   \
-                      ready, run)                                              \
-    CUDA_PREPARED_ROW(prefix##_f16_cuda_##how, operation, INFER_F16, limits,   \
-                      ready, run)                                              \
-    CUDA_PREPARED_ROW(prefix##_bf16_cuda_##how, operation, INFER_BF16, limits, \
-                      ready, run)
-
 /* Calls run<T>(arguments) for the type of activations. */
 #define CUDA_DISPATCH(dtype, run, ...)                                         \
     ((dtype) == INFER_F16    ? run<__half>(__VA_ARGS__)                        \

@@ -428,7 +428,14 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                                struct infer_error *err)                        \
     {                                                                          \
         return prepare_with(&name_, e, d, err);                                \
-    }
+    }                                                                          \
+    const struct kern_functions conv2d_cudnn_##name_ = {                       \
+        .supports = supports_##name_,                                          \
+        .prepare = prepare_##name_,                                            \
+        .pack = pack,                                                          \
+        .launch = launch,                                                      \
+        .release = release,                                                    \
+    };
 #define FWD(name_)    CUDNN_CONVOLUTION_FWD_ALGO_##name_
 #define DATA(name_)   CUDNN_CONVOLUTION_BWD_DATA_ALGO_##name_
 #define FILTER(name_) CUDNN_CONVOLUTION_BWD_FILTER_ALGO_##name_
@@ -452,49 +459,3 @@ ALGORITHM(wgrad_fft, CUDNN_WGRAD, FILTER(FFT), FOURIER)
 ALGORITHM(wgrad_fft_tiling, CUDNN_WGRAD, FILTER(FFT_TILING), FOURIER)
 ALGORITHM(wgrad_winograd_nonfused, CUDNN_WGRAD, FILTER(WINOGRAD_NONFUSED),
           WINOGRAD)
-
-/* conv2d_DIRECTION_LAYOUT_TYPE_cudnn_NAME */
-#define ROW(direction_, operation, layout_, upper, type, dtype_, name_,        \
-            flags_)                                                            \
-    const struct kern_row                                                      \
-        conv2d_##direction_##_##layout_##_##type##_cudnn_##name_ = {           \
-            .name =                                                            \
-                "conv2d_" #direction_ "_" #layout_ "_" #type "_cudnn_" #name_, \
-            .op = operation,                                                   \
-            .backend = INFER_BACKEND_CUDNN,                                    \
-            .layout = KERN_##upper,                                            \
-            .dtype = INFER_##dtype_,                                           \
-            .acc = INFER_F32,                                                  \
-            .min_sm = CUDNN_MIN_SM(INFER_##dtype_, 0),                         \
-            .flags = KERN_BASELINE | (flags_),                                 \
-            .supports = supports_##direction_##_##name_,                       \
-            .prepare = prepare_##direction_##_##name_,                         \
-            .pack = pack,                                                      \
-            .launch = launch,                                                  \
-            .release = release};
-#define FPROP(...) ROW(fprop, KERN_CONV_FPROP, __VA_ARGS__)
-#define DGRAD(...) ROW(dgrad, KERN_CONV_DGRAD, __VA_ARGS__)
-#define WGRAD(...) ROW(wgrad, KERN_CONV_WGRAD, __VA_ARGS__)
-#define VARIES     KERN_NONDETERMINISTIC
-#define TYPES(type, dtype)                                                     \
-    FPROP(nhwc, NHWC, type, dtype, implicit_gemm, 0)                           \
-    FPROP(nhwc, NHWC, type, dtype, precomp_gemm, 0)                            \
-    FPROP(nchw, NCHW, type, dtype, gemm, 0)                                    \
-    FPROP(nchw, NCHW, type, dtype, fft, KERN_INEXACT)                          \
-    FPROP(nchw, NCHW, type, dtype, fft_tiling, KERN_INEXACT)                   \
-    FPROP(nchw, NCHW, type, dtype, winograd_nonfused, KERN_INEXACT)            \
-    DGRAD(nchw, NCHW, type, dtype, fft, KERN_INEXACT)                          \
-    DGRAD(nchw, NCHW, type, dtype, fft_tiling, KERN_INEXACT)                   \
-    DGRAD(nchw, NCHW, type, dtype, winograd_nonfused, KERN_INEXACT)            \
-    WGRAD(nhwc, NHWC, type, dtype, algo1, 0)                                   \
-    WGRAD(nchw, NCHW, type, dtype, fft, KERN_INEXACT)                          \
-    WGRAD(nchw, NCHW, type, dtype, fft_tiling, KERN_INEXACT)                   \
-    WGRAD(nchw, NCHW, type, dtype, winograd_nonfused, KERN_INEXACT)
-TYPES(f32, F32)
-TYPES(f16, F16)
-DGRAD(nhwc, NHWC, f32, F32, algo0, VARIES)
-DGRAD(nhwc, NHWC, f32, F32, algo1, 0)
-WGRAD(nhwc, NHWC, f32, F32, algo0, VARIES)
-WGRAD(nchw, NCHW, f32, F32, algo3, VARIES)
-DGRAD(nhwc, NHWC, bf16, BF16, algo1, 0)
-WGRAD(nhwc, NHWC, bf16, BF16, algo1, 0)

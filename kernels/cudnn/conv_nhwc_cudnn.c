@@ -312,35 +312,29 @@ RECIPE_FUNCTIONS(, recipe)
 RECIPE_FUNCTIONS(_tf32, recipe_tf32)
 RECIPE_FUNCTIONS(_bias16, recipe_bias16)
 
-#define ROW(symbol, operation, type, flags, suffix)                            \
-    CUDNN_ROW(symbol, operation, type, flags, suffix, cudnn_recipe_launch,     \
-              cudnn_recipe_release)
-#define BIAS16 (KERN_BASELINE | KERN_ROUNDS_BIAS)
+const struct kern_functions conv_nhwc_tf32_cudnn = {
+    .supports = supports_tf32,
+    .variants = variants_tf32,
+    .prepare = prepare_tf32,
+    .pack = pack,
+    .launch = cudnn_recipe_launch,
+    .release = cudnn_recipe_release,
+};
 
-ROW(conv_fprop_nhwc_tf32_cudnn, KERN_CONV_FPROP, INFER_F32, KERN_TF32, _tf32)
-ROW(conv_fprop_nhwc_f32_cudnn, KERN_CONV_FPROP, INFER_F32, 0, )
-ROW(conv_fprop_nhwc_f16_cudnn, KERN_CONV_FPROP, INFER_F16, 0, )
-ROW(conv_fprop_nhwc_bf16_cudnn, KERN_CONV_FPROP, INFER_BF16, 0, )
-ROW(conv_transpose_fprop_nhwc_tf32_cudnn, KERN_CONV_TRANSPOSE_FPROP, INFER_F32,
-    KERN_TF32, _tf32)
-ROW(conv_transpose_fprop_nhwc_f32_cudnn, KERN_CONV_TRANSPOSE_FPROP, INFER_F32,
-    0, )
-ROW(conv_transpose_fprop_nhwc_f16_cudnn, KERN_CONV_TRANSPOSE_FPROP, INFER_F16,
-    0, )
-ROW(conv_transpose_fprop_nhwc_bf16_cudnn, KERN_CONV_TRANSPOSE_FPROP, INFER_BF16,
-    0, )
-ROW(dense_fprop_tf32_cudnn, KERN_DENSE_FPROP, INFER_F32, KERN_TF32, _tf32)
-ROW(dense_fprop_f32_cudnn, KERN_DENSE_FPROP, INFER_F32, 0, )
-ROW(dense_fprop_f16_cudnn, KERN_DENSE_FPROP, INFER_F16, 0, )
-ROW(dense_fprop_bf16_cudnn, KERN_DENSE_FPROP, INFER_BF16, 0, )
-ROW(conv_wgrad_nhwc_tf32_cudnn, KERN_CONV_WGRAD, INFER_F32, KERN_TF32, _tf32)
-ROW(conv_wgrad_nhwc_f32_cudnn, KERN_CONV_WGRAD, INFER_F32, 0, )
-ROW(conv_wgrad_nhwc_f16_cudnn, KERN_CONV_WGRAD, INFER_F16, 0, )
-ROW(conv_wgrad_nhwc_bf16_cudnn, KERN_CONV_WGRAD, INFER_BF16, 0, )
-ROW(conv_fprop_nhwc_f16_cudnn_bias16, KERN_CONV_FPROP, INFER_F16, BIAS16,
-    _bias16)
-ROW(conv_fprop_nhwc_bf16_cudnn_bias16, KERN_CONV_FPROP, INFER_BF16, BIAS16,
-    _bias16)
-ROW(dense_fprop_f16_cudnn_bias16, KERN_DENSE_FPROP, INFER_F16, BIAS16, _bias16)
-ROW(dense_fprop_bf16_cudnn_bias16, KERN_DENSE_FPROP, INFER_BF16, BIAS16,
-    _bias16)
+const struct kern_functions conv_nhwc_cudnn = {
+    .supports = supports,
+    .variants = variants,
+    .prepare = prepare,
+    .pack = pack,
+    .launch = cudnn_recipe_launch,
+    .release = cudnn_recipe_release,
+};
+
+const struct kern_functions conv_nhwc_cudnn_bias16 = {
+    .supports = supports_bias16,
+    .variants = variants_bias16,
+    .prepare = prepare_bias16,
+    .pack = pack,
+    .launch = cudnn_recipe_launch,
+    .release = cudnn_recipe_release,
+};

@@ -513,14 +513,20 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 FUNCTIONS(, false)
 FUNCTIONS(_tf32, true)
 
-#define ROW(symbol, operation, type, flags, suffix)                            \
-    CUDNN_ROW(symbol, operation, type, flags, suffix, launch, release)
+const struct kern_functions gemm_tf32_cublaslt = {
+    .supports = supports_tf32,
+    .variants = variants_tf32,
+    .prepare = prepare_tf32,
+    .pack = pack,
+    .launch = launch,
+    .release = release,
+};
 
-ROW(dense_fprop_tf32_cublaslt, KERN_DENSE_FPROP, INFER_F32, KERN_TF32, _tf32)
-ROW(dense_fprop_f32_cublaslt, KERN_DENSE_FPROP, INFER_F32, 0, )
-ROW(dense_fprop_f16_cublaslt, KERN_DENSE_FPROP, INFER_F16, 0, )
-ROW(dense_fprop_bf16_cublaslt, KERN_DENSE_FPROP, INFER_BF16, 0, )
-ROW(matmul_tf32_cublaslt, KERN_MATMUL, INFER_F32, KERN_TF32, _tf32)
-ROW(matmul_f32_cublaslt, KERN_MATMUL, INFER_F32, 0, )
-ROW(matmul_f16_cublaslt, KERN_MATMUL, INFER_F16, 0, )
-ROW(matmul_bf16_cublaslt, KERN_MATMUL, INFER_BF16, 0, )
+const struct kern_functions gemm_cublaslt = {
+    .supports = supports,
+    .variants = variants,
+    .prepare = prepare,
+    .pack = pack,
+    .launch = launch,
+    .release = release,
+};

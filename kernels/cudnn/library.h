@@ -18,10 +18,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/kern.h"
-
-#define KERN_ROW(symbol) extern const struct kern_row symbol;
-#include "kernels/kernels.def"
-#undef KERN_ROW
+#include "kernels/rows.h"
 
 /* Every function that is used of either library. */
 #define CUDNN_FUNCTIONS(X)                                                     \
@@ -153,28 +150,6 @@ int cublas_handle(int ordinal, struct infer_error *err, cublasLtHandle_t *out);
 
 /* Lets a test reorder `count` engines of `size` bytes. */
 void cudnn_order_engines(void *engine, size_t size, int count);
-
-/* Turing is the oldest GPU for all rows; BF16 and TF32 came with Ampere. */
-#define CUDNN_MIN_SM(type, flags)                                              \
-    ((type) == INFER_BF16 || ((flags)&KERN_TF32) ? 80 : 75)
-
-/* A row with variants and packed weights; supports, variants and prepare are
- * those of the file with this suffix, pack is its own. */
-#define CUDNN_ROW(symbol, operation, type, flags_, suffix, launch_, release_)  \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = operation,                           \
-                                    .backend = INFER_BACKEND_CUDNN,            \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = CUDNN_MIN_SM(type, flags_),      \
-                                    .flags = flags_,                           \
-                                    .supports = supports##suffix,              \
-                                    .variants = variants##suffix,              \
-                                    .prepare = prepare##suffix,                \
-                                    .pack = pack,                              \
-                                    .launch = launch_,                         \
-                                    .release = release_};
 
 /* Which of y = conv(x, w)'s tensors is computed from the other two: y, x's
  * gradient (what a transposed convolution is too) or w's. */

@@ -160,19 +160,10 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return cudnn_recipe_prepare(&recipe, e, d, err);
 }
 
-#define ROW(symbol, type)                                                      \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = KERN_POOL_FPROP,                     \
-                                    .backend = INFER_BACKEND_CUDNN,            \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = CUDNN_MIN_SM(type, 0),           \
-                                    .supports = supports,                      \
-                                    .variants = variants,                      \
-                                    .prepare = prepare,                        \
-                                    .launch = cudnn_recipe_launch,             \
-                                    .release = cudnn_recipe_release};
-
-ROW(pool_fprop_nhwc_f32_cudnn, INFER_F32)
-ROW(pool_fprop_nhwc_f16_cudnn, INFER_F16)
+const struct kern_functions pool_fprop_nhwc_cudnn = {
+    .supports = supports,
+    .variants = variants,
+    .prepare = prepare,
+    .launch = cudnn_recipe_launch,
+    .release = cudnn_recipe_release,
+};

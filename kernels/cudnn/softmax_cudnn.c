@@ -141,14 +141,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return rc;
 }
 
-const struct kern_row softmax_f32_cudnn = {.name = "softmax_f32_cudnn",
-                                           .op = KERN_SOFTMAX,
-                                           .backend = INFER_BACKEND_CUDNN,
-                                           .layout = KERN_NHWC,
-                                           .dtype = INFER_F32,
-                                           .acc = INFER_F32,
-                                           .min_sm = 75,
-                                           .supports = supports,
-                                           .prepare = prepare,
-                                           .launch = launch,
-                                           .release = release};
+const struct kern_functions softmax_f32_cudnn = {
+    .supports = supports,
+    .prepare = prepare,
+    .launch = launch,
+    .release = release,
+};

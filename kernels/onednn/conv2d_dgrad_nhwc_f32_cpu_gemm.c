@@ -15,8 +15,6 @@
 
 #include "kernels/problem.h"
 
-extern const struct kern_row conv2d_dgrad_nhwc_f32_cpu_gemm;
-
 /* in[] of a transposed convolution */
 enum { DY, W, BIAS, RESIDUAL };
 
@@ -71,13 +69,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r;
 }
 
-const struct kern_row conv2d_dgrad_nhwc_f32_cpu_gemm = {
-    .name = "conv2d_dgrad_nhwc_f32_cpu_gemm",
-    .op = KERN_CONV_DGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions conv2d_dgrad_nhwc_f32_cpu_gemm = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -24,8 +24,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row conv2d_wgrad_nhwc_f32_cpu_im2col;
-
 /* in[] */
 enum { X, DY, RESIDUAL };
 
@@ -195,13 +193,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r;
 }
 
-const struct kern_row conv2d_wgrad_nhwc_f32_cpu_im2col = {
-    .name = "conv2d_wgrad_nhwc_f32_cpu_im2col",
-    .op = KERN_CONV_WGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions conv2d_wgrad_nhwc_f32_cpu_im2col = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

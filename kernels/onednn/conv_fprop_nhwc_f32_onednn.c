@@ -19,8 +19,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row conv_fprop_nhwc_f32_onednn;
-
 /* in[] of a convolution */
 enum { X, W, BIAS, RESIDUAL };
 
@@ -164,13 +162,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r;
 }
 
-const struct kern_row conv_fprop_nhwc_f32_onednn = {
-    .name = "conv_fprop_nhwc_f32_onednn",
-    .op = KERN_CONV_FPROP,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions conv_fprop_nhwc_f32_onednn = {
     .supports = supports,
     .prepare = prepare,
     .pack = onednn_pack,

@@ -12,8 +12,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row conv_transpose_fprop_nhwc_f32_onednn;
-
 /* in[] of a transposed convolution */
 enum { X, W, BIAS, RESIDUAL };
 
@@ -151,13 +149,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row conv_transpose_fprop_nhwc_f32_onednn = {
-    .name = "conv_transpose_fprop_nhwc_f32_onednn",
-    .op = KERN_CONV_TRANSPOSE_FPROP,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions conv_transpose_fprop_nhwc_f32_onednn = {
     .supports = supports,
     .prepare = prepare,
     .pack = onednn_pack,

@@ -15,8 +15,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row conv_wgrad_nhwc_f32_onednn;
-
 /* in[] of a weight gradient */
 enum { X, DY, RESIDUAL };
 
@@ -218,13 +216,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return onednn_run(s->reorder, &inner, err);
 }
 
-const struct kern_row conv_wgrad_nhwc_f32_onednn = {
-    .name = "conv_wgrad_nhwc_f32_onednn",
-    .op = KERN_CONV_WGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions conv_wgrad_nhwc_f32_onednn = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

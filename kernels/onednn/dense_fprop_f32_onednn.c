@@ -11,8 +11,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row dense_fprop_f32_onednn;
-
 /* in[] of a dense layer */
 enum { X, W, BIAS, RESIDUAL };
 
@@ -72,13 +70,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return onednn_layer_prepare(make, e, d, err);
 }
 
-const struct kern_row dense_fprop_f32_onednn = {
-    .name = "dense_fprop_f32_onednn",
-    .op = KERN_DENSE_FPROP,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NCHW,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions dense_fprop_f32_onednn = {
     .supports = supports,
     .prepare = prepare,
     .pack = onednn_pack,

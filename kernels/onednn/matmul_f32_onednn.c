@@ -9,8 +9,6 @@
 
 #include "kernels/base/error.h"
 
-extern const struct kern_row matmul_f32_onednn;
-
 /* Gives t the rank of the product by leading dimensions of size 1, and swaps
  * its last two dimensions where asked. */
 static bool describe_operand(const struct kern_tensor *t, int rank, bool swap,
@@ -122,13 +120,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return r;
 }
 
-const struct kern_row matmul_f32_onednn = {
-    .name = "matmul_f32_onednn",
-    .op = KERN_MATMUL,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NCHW,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions matmul_f32_onednn = {
     .supports = supports,
     .prepare = prepare,
     .launch = onednn_launch,

@@ -14,16 +14,7 @@
 #include "kernels/base/scalar.h"
 #include "kernels/kern.h"
 #include "kernels/problem.h"
-
-#define KERN_ROW(symbol) extern const struct kern_row symbol;
-#include "kernels/kernels.def"
-#undef KERN_ROW
-
-/* A row of this backend; more fields may follow. */
-#define REF_ROW(symbol, operation)                                             \
-    .name = #symbol, .op = operation, .backend = INFER_BACKEND_REF,            \
-    .layout = KERN_NCHW, .dtype = INFER_NONE, .acc = INFER_F64,                \
-    .flags = KERN_STRIDED
+#include "kernels/rows.h"
 
 /* ---- walking ------------------------------------------------------- */
 

@@ -88,7 +88,7 @@ int device_launch(const struct device *d, const struct kern_exec *exec,
 
     if (d->ops->order)
         rc = d->ops->order(d, row->backend, args->stream, err);
-    return rc < 0 ? rc : row->launch(exec, args, err);
+    return rc < 0 ? rc : row->fn->launch(exec, args, err);
 }
 
 bool device_needs_fence(const void **foreign, enum infer_backend backend,

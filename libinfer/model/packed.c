@@ -284,7 +284,7 @@ static int make_packed(struct scratch *work, struct packed *p,
     src = (const char *)src + offset * (int64_t)infer_dtype_size(dtype);
     if (!d->ops->host_memory)
         memset(dst, 0, p->bytes); /* see pack() in kern.h */
-    rc = exec->row->pack(exec, i, src, dst, err);
+    rc = exec->row->fn->pack(exec, i, src, dst, err);
     if (rc < 0) {
         device_cpu.free(d, dst);
         return rc;

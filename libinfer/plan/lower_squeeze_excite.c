@@ -215,8 +215,8 @@ static bool is_better(const struct lower *l, const struct plan_emit *e)
         return false;
     image = (double)kern_tensor_count(&e->in[X].t) *
             (double)infer_dtype_size(e->in[X].t.dtype);
-    return !c.row->estimate ||
-           c.row->estimate(&c.problem, &plan->config->device->kern) <=
+    return !c.row->fn->estimate ||
+           c.row->fn->estimate(&c.problem, &plan->config->device->kern) <=
                CHAIN_TIME + image / 2.5e6;
 }
 

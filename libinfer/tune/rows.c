@@ -65,10 +65,11 @@ const struct kern_row *row_best(const struct row_query *q, uint32_t tier,
 
         if (!row_is_of(row, tier, q->problem->op) ||
             (row->flags & KERN_BASELINE) ||
-            (best && (!best->estimate || !row->estimate)) ||
+            (best && (!best->fn->estimate || !row->fn->estimate)) ||
             !row_takes(q, row, why))
             continue;
-        estimate = row->estimate ? row->estimate(q->problem, q->device) : 0;
+        estimate =
+            row->fn->estimate ? row->fn->estimate(q->problem, q->device) : 0;
         if (!best || estimate < lowest) {
             best = row;
             lowest = estimate;

@@ -67,7 +67,7 @@ static void collect(const struct row_query *q, uint32_t tier,
             continue;
         c->row[c->n] = row;
         c->estimate[c->n++] =
-            row->estimate ? row->estimate(q->problem, q->device) : 0;
+            row->fn->estimate ? row->fn->estimate(q->problem, q->device) : 0;
     }
 }
 
@@ -294,7 +294,7 @@ static int choose(struct tuner *t, const struct row_query *q,
             prune(c, from);
     }
     /* One row may still have variants to choose from. */
-    if (c->n == 0 || (c->n == 1 && !c->row[0]->variants))
+    if (c->n == 0 || (c->n == 1 && !c->row[0]->fn->variants))
         return 0;
     return tuner_choose(t, q->problem, c->row, c->n, err, choice);
 }

@@ -175,7 +175,7 @@ static bool pack_over(struct job *j, int i, int poison, struct infer_error *err)
     struct guarded *g = &j->packed[i];
 
     guarded_poison(g, poison);
-    if (j->c->row->pack(&j->exec, i, j->in[i].origin, g->origin, err) < 0)
+    if (j->c->row->fn->pack(&j->exec, i, j->in[i].origin, g->origin, err) < 0)
         return false;
     if (guarded_bytes_intact(g, j->exec.packed[i], poison))
         return true;
@@ -287,7 +287,7 @@ static bool run_once(struct job *j, int poison, void *const *result,
     bool ok = (!d || d->ops->begin(d, err) == 0) &&
               send_inputs(j, &args, err) &&
               send_outputs(j, poison, &args, err) &&
-              j->c->row->launch(&j->exec, &args, err) == 0 &&
+              j->c->row->fn->launch(&j->exec, &args, err) == 0 &&
               fetch_all(j, err) && (!d || d->ops->end(d, err) == 0);
 
     if (d && !ok)

@@ -121,15 +121,15 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
+static const struct kern_functions functions = {
+    .supports = supports, .prepare = prepare, .pack = pack, .launch = launch};
+
 static const struct kern_row row = {.name = "selftest",
                                     .op = KERN_UNARY,
                                     .backend = INFER_BACKEND_ONEDNN,
                                     .dtype = INFER_F32,
                                     .acc = INFER_F32,
-                                    .supports = supports,
-                                    .prepare = prepare,
-                                    .pack = pack,
-                                    .launch = launch};
+                                    .fn = &functions};
 
 static enum verdict check(const struct kern_row *r, enum kern_unary_kind kind)
 {

@@ -165,9 +165,9 @@ static double lowest_estimate(const struct bench *b)
 
     for (size_t i = 0; i < kern_row_count(); i++) {
         const struct kern_row *row = kern_row_at(i);
-        if (!row->estimate || !selected(b, row))
+        if (!row->fn->estimate || !selected(b, row))
             continue;
-        const double e = row->estimate(&b->c->p, &b->plan->device->kern);
+        const double e = row->fn->estimate(&b->c->p, &b->plan->device->kern);
         if (lowest == 0 || e < lowest)
             lowest = e;
     }
@@ -263,8 +263,8 @@ static int add_rows(struct bench *b, struct infer_error *err)
         const struct kern_row *row = kern_row_at(i);
         if (!selected(b, row))
             continue;
-        if (lowest > 0 && row->estimate &&
-            row->estimate(&b->c->p, &b->plan->device->kern) >
+        if (lowest > 0 && row->fn->estimate &&
+            row->fn->estimate(&b->c->p, &b->plan->device->kern) >
                 PRUNE_RATIO * lowest)
             continue;
         rc = add_row(b, row, err);
@@ -282,10 +282,11 @@ static void pack(const struct bench *b, struct candidate *k)
         if (bytes == 0)
             continue;
         k->host[i] = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
-        k->pack_code = k->host[i] ? k->exec.row->pack(&k->exec, i, b->host[i],
-                                                      k->host[i], &k->pack_why)
-                                  : error_set(&k->pack_why, INFER_EMEMORY,
-                                              "out of memory");
+        k->pack_code =
+            k->host[i]
+                ? k->exec.row->fn->pack(&k->exec, i, b->host[i], k->host[i],
+                                        &k->pack_why)
+                : error_set(&k->pack_why, INFER_EMEMORY, "out of memory");
     }
 }
 
@@ -352,7 +353,7 @@ int bench_launch(struct bench *b, struct candidate *k, int set,
     for (int i = 0; i < b->c->p.n_in; i++)
         if (kern_problem_in(&b->c->p, i))
             args.in[i] = k->exec.packed[i] ? k->packed[set][i] : b->in[set][i];
-    return k->exec.row->launch(&k->exec, &args, err);
+    return k->exec.row->fn->launch(&k->exec, &args, err);
 }
 
 struct kb_result *bench_result(const struct bench *b, const struct candidate *k)

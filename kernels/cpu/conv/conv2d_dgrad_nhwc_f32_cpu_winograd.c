@@ -18,9 +18,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row conv2d_dgrad_nhwc_f32_cpu_winograd;
-extern const struct kern_row conv2d_fprop_nhwc_f32_cpu_winograd;
-
 /* in[] of convolutions in either direction */
 enum { X, W, BIAS, RESIDUAL };
 
@@ -64,8 +61,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     const int r = make_forward(p, &forward, why);
 
     return r < 0 ? r
-                 : kern_row_supports(&conv2d_fprop_nhwc_f32_cpu_winograd,
-                                     &forward, d, why);
+                 : kern_row_supports(
+                       kern_row_at(KERN_ROW_conv2d_fprop_nhwc_f32_cpu_winograd),
+                       &forward, d, why);
 }
 
 static void release(struct kern_exec *e)
@@ -91,8 +89,8 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     inner = calloc(1, sizeof *inner);
     if (!inner)
         return error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
-    r = kern_prepare(&conv2d_fprop_nhwc_f32_cpu_winograd, &forward, d, err,
-                     inner);
+    r = kern_prepare(kern_row_at(KERN_ROW_conv2d_fprop_nhwc_f32_cpu_winograd),
+                     &forward, d, err, inner);
     if (r < 0) {
         free(inner);
         return r;
@@ -128,7 +126,7 @@ static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
     if (!turned)
         return error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
     flip(src, turned, w->dim[0], w->dim[1], w->dim[2] * w->dim[3]);
-    r = inner->row->pack(inner, W, turned, dst, err);
+    r = inner->row->fn->pack(inner, W, turned, dst, err);
     free(turned);
     return r;
 }
@@ -138,17 +136,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct kern_exec *inner = e->state;
 
-    return inner->row->launch(inner, args, err);
+    return inner->row->fn->launch(inner, args, err);
 }
 
-const struct kern_row conv2d_dgrad_nhwc_f32_cpu_winograd = {
-    .name = "conv2d_dgrad_nhwc_f32_cpu_winograd",
-    .op = KERN_CONV_DGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
-    .flags = KERN_INEXACT,
+const struct kern_functions conv2d_dgrad_nhwc_f32_cpu_winograd = {
     .supports = supports,
     .prepare = prepare,
     .pack = pack,

@@ -23,8 +23,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row conv2d_fprop_nhwc_f32_cpu_pointwise;
-
 /* in[] of a convolution */
 enum { X, W, BIAS, RESIDUAL };
 
@@ -186,13 +184,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row conv2d_fprop_nhwc_f32_cpu_pointwise = {
-    .name = "conv2d_fprop_nhwc_f32_cpu_pointwise",
-    .op = KERN_CONV_FPROP,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions conv2d_fprop_nhwc_f32_cpu_pointwise = {
     .supports = supports,
     .prepare = prepare,
     .pack = pack,

@@ -19,8 +19,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row conv2d_fprop_nhwc_f32_cpu_winograd;
-
 /* in[] of a convolution */
 enum { X, W, BIAS, RESIDUAL };
 
@@ -376,14 +374,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row conv2d_fprop_nhwc_f32_cpu_winograd = {
-    .name = "conv2d_fprop_nhwc_f32_cpu_winograd",
-    .op = KERN_CONV_FPROP,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
-    .flags = KERN_INEXACT,
+const struct kern_functions conv2d_fprop_nhwc_f32_cpu_winograd = {
     .supports = supports,
     .prepare = prepare,
     .pack = pack,

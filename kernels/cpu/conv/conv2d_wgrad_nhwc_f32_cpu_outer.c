@@ -18,8 +18,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row conv2d_wgrad_nhwc_f32_cpu_outer;
-
 #define SCALARS 8
 #define VECTOR  64
 
@@ -232,13 +230,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
                      "takes 2-D channels-last F32 activations");
 }
 
-const struct kern_row conv2d_wgrad_nhwc_f32_cpu_outer = {
-    .name = "conv2d_wgrad_nhwc_f32_cpu_outer",
-    .op = KERN_CONV_WGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions conv2d_wgrad_nhwc_f32_cpu_outer = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

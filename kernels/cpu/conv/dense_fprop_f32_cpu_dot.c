@@ -13,8 +13,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row dense_fprop_f32_cpu_dot;
-
 /* in[] of a dense layer */
 enum { X, W, BIAS, RESIDUAL };
 
@@ -184,13 +182,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row dense_fprop_f32_cpu_dot = {
-    .name = "dense_fprop_f32_cpu_dot",
-    .op = KERN_DENSE_FPROP,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NCHW,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions dense_fprop_f32_cpu_dot = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -16,8 +16,6 @@
 
 #include "kernels/base/error.h"
 
-extern const struct kern_row copy_f32_cpu_walk;
-
 /* Side of a transposed tile: one cache line of 4-byte elements. */
 #define TILE 16
 
@@ -176,14 +174,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row copy_f32_cpu_walk = {
-    .name = "copy_f32_cpu_walk",
-    .op = KERN_COPY,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_NONE,
-    .acc = INFER_NONE,
-    .flags = KERN_STRIDED,
+const struct kern_functions copy_f32_cpu_walk = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -15,8 +15,6 @@
 #include "kernels/problem.h"
 #include "kernels/resize.h"
 
-extern const struct kern_row resize2d_dgrad_nhwc_f32_cpu_pixels;
-
 enum { DY, RESIDUAL };
 
 struct state {
@@ -148,13 +146,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row resize2d_dgrad_nhwc_f32_cpu_pixels = {
-    .name = "resize2d_dgrad_nhwc_f32_cpu_pixels",
-    .op = KERN_RESIZE_DGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions resize2d_dgrad_nhwc_f32_cpu_pixels = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

@@ -17,8 +17,6 @@
 
 #include "kernels/base/error.h"
 
-extern const struct kern_row resize2d_nhwc_f32_cpu_pixels;
-
 /* What an output row or column takes: offsets in elements, and a share. */
 struct tap {
     int64_t first, second;
@@ -224,13 +222,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row resize2d_nhwc_f32_cpu_pixels = {
-    .name = "resize2d_nhwc_f32_cpu_pixels",
-    .op = KERN_RESIZE,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions resize2d_nhwc_f32_cpu_pixels = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

@@ -13,8 +13,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row batch_norm_dgrad_nhwc_f32_cpu_sums;
-
 enum { DY, X, SCALE, MEAN, INVERSE, Y, OLD_DSCALE, OLD_DSHIFT };
 enum { DX, DSCALE, DSHIFT, DRESIDUAL };
 
@@ -252,13 +250,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row batch_norm_dgrad_nhwc_f32_cpu_sums = {
-    .name = "batch_norm_dgrad_nhwc_f32_cpu_sums",
-    .op = KERN_BATCH_NORM_DGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions batch_norm_dgrad_nhwc_f32_cpu_sums = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

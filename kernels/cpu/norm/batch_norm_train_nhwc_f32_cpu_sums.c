@@ -16,8 +16,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row batch_norm_train_nhwc_f32_cpu_sums;
-
 enum { X, SCALE, SHIFT, MEAN, VAR, RESIDUAL };
 enum { Y, BATCH_MEAN, BATCH_INVERSE, NEW_MEAN, NEW_VAR, SIGNS };
 
@@ -209,13 +207,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row batch_norm_train_nhwc_f32_cpu_sums = {
-    .name = "batch_norm_train_nhwc_f32_cpu_sums",
-    .op = KERN_BATCH_NORM_TRAIN,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions batch_norm_train_nhwc_f32_cpu_sums = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

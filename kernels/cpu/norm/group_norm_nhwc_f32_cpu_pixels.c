@@ -18,8 +18,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row group_norm_nhwc_f32_cpu_pixels;
-
 enum { X, SCALE, SHIFT };
 
 /* Pixels one stride apart: the spatial dimensions merge into one. */
@@ -195,13 +193,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row group_norm_nhwc_f32_cpu_pixels = {
-    .name = "group_norm_nhwc_f32_cpu_pixels",
-    .op = KERN_GROUP_NORM,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions group_norm_nhwc_f32_cpu_pixels = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

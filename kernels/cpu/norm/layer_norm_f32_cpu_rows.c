@@ -12,8 +12,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row layer_norm_f32_cpu_rows;
-
 enum { X, SCALE, SHIFT };
 
 /* The dimensions from axis on lie row-major without gaps. */
@@ -143,13 +141,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row layer_norm_f32_cpu_rows = {
-    .name = "layer_norm_f32_cpu_rows",
-    .op = KERN_LAYER_NORM,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NCHW,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions layer_norm_f32_cpu_rows = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

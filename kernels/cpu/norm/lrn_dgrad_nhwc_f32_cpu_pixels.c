@@ -12,8 +12,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row lrn_dgrad_nhwc_f32_cpu_pixels;
-
 enum { DY, X, RESIDUAL };
 
 /* Channels of a pixel: what four arrays may take of a thread's stack. */
@@ -108,13 +106,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row lrn_dgrad_nhwc_f32_cpu_pixels = {
-    .name = "lrn_dgrad_nhwc_f32_cpu_pixels",
-    .op = KERN_LRN_DGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions lrn_dgrad_nhwc_f32_cpu_pixels = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

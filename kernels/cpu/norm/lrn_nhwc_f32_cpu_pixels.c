@@ -10,8 +10,6 @@
 #include "kernels/base/error.h"
 #include "kernels/cpu/norm/lrn.h"
 
-extern const struct kern_row lrn_nhwc_f32_cpu_pixels;
-
 #define BLOCK 512
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
@@ -103,13 +101,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row lrn_nhwc_f32_cpu_pixels = {
-    .name = "lrn_nhwc_f32_cpu_pixels",
-    .op = KERN_LRN,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions lrn_nhwc_f32_cpu_pixels = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

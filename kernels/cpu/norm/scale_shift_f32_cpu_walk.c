@@ -14,9 +14,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row scale_shift_f32_cpu_walk;
-extern const struct kern_row batch_norm_f32_cpu_walk;
-
 /* Elements that stay in the L1 cache between the product and its epilogue. */
 #define BLOCK 2048
 
@@ -190,28 +187,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row scale_shift_f32_cpu_walk = {
-    .name = "scale_shift_f32_cpu_walk",
-    .op = KERN_SCALE_SHIFT,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
-    .flags = KERN_STRIDED,
-    .supports = supports,
-    .prepare = prepare,
-    .launch = launch,
-    .release = cpu_release,
-};
-
-const struct kern_row batch_norm_f32_cpu_walk = {
-    .name = "batch_norm_f32_cpu_walk",
-    .op = KERN_BATCH_NORM,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
-    .flags = KERN_STRIDED,
+const struct kern_functions scale_shift_f32_cpu_walk = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

@@ -12,8 +12,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row binary_f32_cpu_walk;
-
 /* Elements for which result and operands stay in the L1 cache between the
  * operation and its epilogue. */
 #define BLOCK 2048
@@ -174,14 +172,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row binary_f32_cpu_walk = {
-    .name = "binary_f32_cpu_walk",
-    .op = KERN_BINARY,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
-    .flags = KERN_STRIDED,
+const struct kern_functions binary_f32_cpu_walk = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

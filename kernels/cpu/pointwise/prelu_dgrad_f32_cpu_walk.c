@@ -7,8 +7,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row prelu_dgrad_f32_cpu_walk;
-
 enum { DY, X, SLOPE, RESIDUAL };
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
@@ -129,14 +127,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row prelu_dgrad_f32_cpu_walk = {
-    .name = "prelu_dgrad_f32_cpu_walk",
-    .op = KERN_PRELU_DGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
-    .flags = KERN_STRIDED,
+const struct kern_functions prelu_dgrad_f32_cpu_walk = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

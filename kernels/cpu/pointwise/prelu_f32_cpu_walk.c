@@ -7,8 +7,6 @@
 #include "kernels/base/error.h"
 #include "kernels/cpu/cpu.h"
 
-extern const struct kern_row prelu_f32_cpu_walk;
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
@@ -70,14 +68,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row prelu_f32_cpu_walk = {
-    .name = "prelu_f32_cpu_walk",
-    .op = KERN_PRELU,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
-    .flags = KERN_STRIDED,
+const struct kern_functions prelu_f32_cpu_walk = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -10,8 +10,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row unary_dgrad_f32_cpu_walk;
-
 enum { DY, X, Y, RESIDUAL };
 
 /* Elements that stay in the L1 cache between the product and the sum. */
@@ -101,14 +99,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row unary_dgrad_f32_cpu_walk = {
-    .name = "unary_dgrad_f32_cpu_walk",
-    .op = KERN_UNARY_DGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
-    .flags = KERN_STRIDED,
+const struct kern_functions unary_dgrad_f32_cpu_walk = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -17,8 +17,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row pool_dgrad_nhwc_f32_cpu_direct;
-
 enum { DY, X, RESIDUAL };
 
 /* Channels whose maxima and taps stay in the first-level cache. */
@@ -339,13 +337,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row pool_dgrad_nhwc_f32_cpu_direct = {
-    .name = "pool_dgrad_nhwc_f32_cpu_direct",
-    .op = KERN_POOL_DGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions pool_dgrad_nhwc_f32_cpu_direct = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -14,9 +14,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row pool_fprop_nhwc_f32_cpu_direct;
-extern const struct kern_row reduce_nhwc_f32_cpu_direct;
-
 enum fold { FOLD_MAX, FOLD_MIN, FOLD_SUM };
 
 /* One spatial dimension of a pool. */
@@ -300,13 +297,7 @@ static int pool_launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row pool_fprop_nhwc_f32_cpu_direct = {
-    .name = "pool_fprop_nhwc_f32_cpu_direct",
-    .op = KERN_POOL_FPROP,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions pool_fprop_nhwc_f32_cpu_direct = {
     .supports = pool_supports,
     .prepare = cpu_prepare,
     .launch = pool_launch,
@@ -356,13 +347,7 @@ static int reduce_launch(const struct kern_exec *e,
     return 0;
 }
 
-const struct kern_row reduce_nhwc_f32_cpu_direct = {
-    .name = "reduce_nhwc_f32_cpu_direct",
-    .op = KERN_REDUCE,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions reduce_nhwc_f32_cpu_direct = {
     .supports = reduce_supports,
     .prepare = cpu_prepare,
     .launch = reduce_launch,

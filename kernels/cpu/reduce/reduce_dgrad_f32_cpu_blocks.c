@@ -13,8 +13,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row reduce_dgrad_f32_cpu_blocks;
-
 enum { DY, X, RESIDUAL };
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
@@ -157,14 +155,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row reduce_dgrad_f32_cpu_blocks = {
-    .name = "reduce_dgrad_f32_cpu_blocks",
-    .op = KERN_REDUCE_DGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
-    .flags = KERN_STRIDED,
+const struct kern_functions reduce_dgrad_f32_cpu_blocks = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

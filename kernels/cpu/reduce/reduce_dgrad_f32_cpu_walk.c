@@ -10,8 +10,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row reduce_dgrad_f32_cpu_walk;
-
 enum { DY, X, RESIDUAL };
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
@@ -128,14 +126,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row reduce_dgrad_f32_cpu_walk = {
-    .name = "reduce_dgrad_f32_cpu_walk",
-    .op = KERN_REDUCE_DGRAD,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
-    .flags = KERN_STRIDED,
+const struct kern_functions reduce_dgrad_f32_cpu_walk = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

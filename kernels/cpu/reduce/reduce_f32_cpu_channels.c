@@ -13,8 +13,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row reduce_f32_cpu_channels;
-
 enum { X, RESIDUAL };
 
 /* The dimensions that stay: none, or the channels of `flat`, which is x or x
@@ -134,13 +132,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row reduce_f32_cpu_channels = {
-    .name = "reduce_f32_cpu_channels",
-    .op = KERN_REDUCE,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions reduce_f32_cpu_channels = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

@@ -11,8 +11,6 @@
 
 #include "kernels/base/error.h"
 
-extern const struct kern_row softmax_f32_cpu_rows;
-
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
@@ -112,13 +110,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row softmax_f32_cpu_rows = {
-    .name = "softmax_f32_cpu_rows",
-    .op = KERN_SOFTMAX,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions softmax_f32_cpu_rows = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -15,8 +15,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row cross_entropy_f32_cpu_rows;
-
 enum { LOGITS, LABEL, STEP };
 enum { LOSS, DLOGITS, HIT };
 
@@ -147,13 +145,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row cross_entropy_f32_cpu_rows = {
-    .name = "cross_entropy_f32_cpu_rows",
-    .op = KERN_CROSS_ENTROPY,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NCHW,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions cross_entropy_f32_cpu_rows = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

@@ -11,8 +11,6 @@
 #include "kernels/base/error.h"
 #include "kernels/base/philox.h"
 
-extern const struct kern_row dropout_f32_cpu_philox;
-
 static bool lies(const struct kern_problem *p, enum kern_layout layout)
 {
     return kern_tensor_is_dense(&p->in[0], layout) &&
@@ -110,13 +108,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row dropout_f32_cpu_philox = {
-    .name = "dropout_f32_cpu_philox",
-    .op = KERN_DROPOUT,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NHWC,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions dropout_f32_cpu_philox = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

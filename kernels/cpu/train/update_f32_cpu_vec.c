@@ -14,8 +14,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-extern const struct kern_row update_f32_cpu_vec;
-
 enum { W, DW, RATE, STEP, M, V, AVERAGE };
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
@@ -224,13 +222,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row update_f32_cpu_vec = {
-    .name = "update_f32_cpu_vec",
-    .op = KERN_UPDATE,
-    .backend = INFER_BACKEND_ONEDNN,
-    .layout = KERN_NCHW,
-    .dtype = INFER_F32,
-    .acc = INFER_F32,
+const struct kern_functions update_f32_cpu_vec = {
     .supports = supports,
     .prepare = cpu_prepare,
     .launch = launch,

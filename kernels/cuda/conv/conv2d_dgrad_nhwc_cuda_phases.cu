@@ -131,12 +131,13 @@ static const struct kern_row *row_of(enum infer_dtype type, unsigned flags)
 {
     switch (type) {
     case INFER_F16:
-        return &conv2d_fprop_nhwc_f16_cuda_repack;
+        return kern_row_at(KERN_ROW_conv2d_fprop_nhwc_f16_cuda_repack);
     case INFER_BF16:
-        return &conv2d_fprop_nhwc_bf16_cuda_repack;
+        return kern_row_at(KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_repack);
     default:
-        return flags & KERN_TF32 ? &conv2d_fprop_nhwc_tf32_cuda_repack
-                                 : &conv2d_fprop_nhwc_f32_cuda_repack;
+        return flags & KERN_TF32
+                   ? kern_row_at(KERN_ROW_conv2d_fprop_nhwc_tf32_cuda_repack)
+                   : kern_row_at(KERN_ROW_conv2d_fprop_nhwc_f32_cuda_repack);
     }
 }
 
@@ -203,7 +204,8 @@ static double estimate(const struct kern_problem *p,
     for (int i = 0; i < phases_of(p); i++) {
         struct phase one;
         phase_at(p, i, &one);
-        time += row_of(p->in[CONV_X].dtype, FLAGS)->estimate(&one.problem, d);
+        time +=
+            row_of(p->in[CONV_X].dtype, FLAGS)->fn->estimate(&one.problem, d);
     }
     return time;
 }
@@ -325,7 +327,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
             s->phase[i].w_offset * (int64_t)infer_dtype_size(w->dtype);
         one.out[0] = base + s->at[i];
         one.workspace = base + s->inner_at;
-        r = s->exec[i].row->launch(&s->exec[i], &one, err);
+        r = s->exec[i].row->fn->launch(&s->exec[i], &one, err);
     }
     if (r < 0)
         return r;
@@ -338,24 +340,20 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     }
 }
 
-#define PHASES_ROW(symbol, type, row_flags)                                    \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = KERN_CONV_DGRAD,                     \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 80,                              \
-                                    .flags = row_flags,                        \
-                                    .supports = supports<row_flags>,           \
-                                    .estimate = estimate<row_flags>,           \
-                                    .variants = variants<row_flags>,           \
-                                    .prepare = prepare<row_flags>,             \
-                                    .launch = launch,                          \
-                                    .release = release};
+const struct kern_functions conv2d_dgrad_nhwc_cuda_phases = {
+    .supports = supports<0>,
+    .estimate = estimate<0>,
+    .variants = variants<0>,
+    .prepare = prepare<0>,
+    .launch = launch,
+    .release = release,
+};
 
-PHASES_ROW(conv2d_dgrad_nhwc_f16_cuda_phases, INFER_F16, 0)
-PHASES_ROW(conv2d_dgrad_nhwc_bf16_cuda_phases, INFER_BF16, 0)
-PHASES_ROW(conv2d_dgrad_nhwc_tf32_cuda_phases, INFER_F32, KERN_TF32)
-PHASES_ROW(conv2d_dgrad_nhwc_f32_cuda_phases, INFER_F32, 0)
+const struct kern_functions conv2d_dgrad_nhwc_tf32_cuda_phases = {
+    .supports = supports<KERN_TF32>,
+    .estimate = estimate<KERN_TF32>,
+    .variants = variants<KERN_TF32>,
+    .prepare = prepare<KERN_TF32>,
+    .launch = launch,
+    .release = release,
+};

@@ -220,15 +220,8 @@ static int pixels_launch(const struct kern_exec *e,
                          : pixels_start_width<T, 1>(&a, args->stream, err);
 }
 
-#define PIXELS_ROW(symbol, T, kind)                                            \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = KERN_CONV_FPROP,                                                 \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NHWC,                                                   \
-        .dtype = kind,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 75,                                                          \
+#define PIXELS_ROW(symbol, T)                                                  \
+    const struct kern_functions symbol = {                                     \
         .supports = pixels_supports,                                           \
         .estimate = pixels_estimate,                                           \
         .prepare = pixels_prepare,                                             \
@@ -237,6 +230,6 @@ static int pixels_launch(const struct kern_exec *e,
         .release = cuda_state_release,                                         \
     };
 
-PIXELS_ROW(conv2d_fprop_nhwc_f32_cuda_pixels, float, INFER_F32)
-PIXELS_ROW(conv2d_fprop_nhwc_f16_cuda_pixels, __half, INFER_F16)
-PIXELS_ROW(conv2d_fprop_nhwc_bf16_cuda_pixels, __nv_bfloat16, INFER_BF16)
+PIXELS_ROW(conv2d_fprop_nhwc_f32_cuda_pixels, float)
+PIXELS_ROW(conv2d_fprop_nhwc_f16_cuda_pixels, __half)
+PIXELS_ROW(conv2d_fprop_nhwc_bf16_cuda_pixels, __nv_bfloat16)

@@ -3,11 +3,7 @@
  * simt.cuh describes the kernel.  128x16 is for groups of few channels. */
 #include "kernels/cuda/conv/simt.cuh"
 
-SIMT_ROW(conv2d_fprop_nhwc_f16_cuda_simt_128x128, KERN_CONV_FPROP, __half,
-         INFER_F16, 128, 128, 8, 8)
-SIMT_ROW(conv2d_fprop_nhwc_f16_cuda_simt_64x64, KERN_CONV_FPROP, __half,
-         INFER_F16, 64, 64, 4, 4)
-SIMT_ROW(conv2d_fprop_nhwc_f16_cuda_simt_128x16, KERN_CONV_FPROP, __half,
-         INFER_F16, 128, 16, 4, 2)
-SIMT_ROW(dense_fprop_f16_cuda_simt_64x64, KERN_DENSE_FPROP, __half, INFER_F16,
-         64, 64, 4, 4)
+SIMT_ROW(conv2d_fprop_nhwc_f16_cuda_simt_128x128, __half, 128, 128, 8, 8)
+SIMT_ROW(conv2d_fprop_nhwc_f16_cuda_simt_64x64, __half, 64, 64, 4, 4)
+SIMT_ROW(conv2d_fprop_nhwc_f16_cuda_simt_128x16, __half, 128, 16, 4, 2)
+SIMT_ROW(dense_fprop_f16_cuda_simt_64x64, __half, 64, 64, 4, 4)

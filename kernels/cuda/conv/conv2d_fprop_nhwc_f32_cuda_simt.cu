@@ -3,11 +3,7 @@
  * simt.cuh describes the kernel.  128x16 is for groups of few channels. */
 #include "kernels/cuda/conv/simt.cuh"
 
-SIMT_ROW(conv2d_fprop_nhwc_f32_cuda_simt_128x128, KERN_CONV_FPROP, float,
-         INFER_F32, 128, 128, 8, 8)
-SIMT_ROW(conv2d_fprop_nhwc_f32_cuda_simt_64x64, KERN_CONV_FPROP, float,
-         INFER_F32, 64, 64, 4, 4)
-SIMT_ROW(conv2d_fprop_nhwc_f32_cuda_simt_128x16, KERN_CONV_FPROP, float,
-         INFER_F32, 128, 16, 4, 2)
-SIMT_ROW(dense_fprop_f32_cuda_simt_64x64, KERN_DENSE_FPROP, float, INFER_F32,
-         64, 64, 4, 4)
+SIMT_ROW(conv2d_fprop_nhwc_f32_cuda_simt_128x128, float, 128, 128, 8, 8)
+SIMT_ROW(conv2d_fprop_nhwc_f32_cuda_simt_64x64, float, 64, 64, 4, 4)
+SIMT_ROW(conv2d_fprop_nhwc_f32_cuda_simt_128x16, float, 128, 16, 4, 2)
+SIMT_ROW(dense_fprop_f32_cuda_simt_64x64, float, 64, 64, 4, 4)

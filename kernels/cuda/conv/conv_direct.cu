@@ -258,12 +258,14 @@ static double estimate_conv(const struct kern_problem *p,
     return 5 + 0.03 * depth + kern_problem_flops(p) / 0.4e6;
 }
 
-#define DIRECT_ROW(type, kind)                                                 \
-    CUDA_ROW_TIMED(conv_fprop_##type##_cuda_direct, KERN_CONV_FPROP, kind,     \
-                   supports, estimate_conv, launch_conv)                       \
-    CUDA_ROW_TIMED(conv_transpose_fprop_##type##_cuda_direct,                  \
-                   KERN_CONV_TRANSPOSE_FPROP, kind, supports, estimate_conv,   \
-                   launch_transpose)
-DIRECT_ROW(f32, INFER_F32)
-DIRECT_ROW(f16, INFER_F16)
-DIRECT_ROW(bf16, INFER_BF16)
+const struct kern_functions conv_fprop_cuda_direct = {
+    .supports = supports,
+    .estimate = estimate_conv,
+    .launch = launch_conv,
+};
+
+const struct kern_functions conv_transpose_fprop_cuda_direct = {
+    .supports = supports,
+    .estimate = estimate_conv,
+    .launch = launch_transpose,
+};

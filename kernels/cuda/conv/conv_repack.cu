@@ -282,15 +282,18 @@ static int make_plan(const struct kern_problem *p, struct plan *plan,
 /* The rows that multiply.  They are the variants, the quickest by its own
  * estimate first. */
 #define TILES(prefix)                                                          \
-    &prefix##_128x128, &prefix##_128x64, &prefix##_64x64, &prefix##_64x32,     \
-        &prefix##_64x64_splitk, &prefix##_64x32_splitk, &prefix##_64x64_gather
+    KERN_ROW_##prefix##_128x128, KERN_ROW_##prefix##_128x64,                   \
+        KERN_ROW_##prefix##_64x64, KERN_ROW_##prefix##_64x32,                  \
+        KERN_ROW_##prefix##_64x64_splitk, KERN_ROW_##prefix##_64x32_splitk,    \
+        KERN_ROW_##prefix##_64x64_gather
 #define HOPPER_TILES(prefix)                                                   \
-    &prefix##_128x256, &prefix##_192x128, &prefix##_128x128, &prefix##_256x64, \
-        &prefix##_128x64, &prefix##_64x256, &prefix##_128x32,                  \
-        &prefix##_128x128_cluster, &prefix##_64x64_cluster,                    \
-        &prefix##_64x32_cluster
+    KERN_ROW_##prefix##_128x256, KERN_ROW_##prefix##_192x128,                  \
+        KERN_ROW_##prefix##_128x128, KERN_ROW_##prefix##_256x64,               \
+        KERN_ROW_##prefix##_128x64, KERN_ROW_##prefix##_64x256,                \
+        KERN_ROW_##prefix##_128x32, KERN_ROW_##prefix##_128x128_cluster,       \
+        KERN_ROW_##prefix##_64x64_cluster, KERN_ROW_##prefix##_64x32_cluster
 
-static const struct kern_row *const tiles[] = {
+static const enum kern_row_number tiles[] = {
     TILES(conv2d_fprop_nhwc_f16_cuda_igemm_sm80),
     TILES(conv2d_fprop_nhwc_bf16_cuda_igemm_sm80),
     TILES(conv2d_fprop_nhwc_tf32_cuda_igemm_sm80),
@@ -298,21 +301,25 @@ static const struct kern_row *const tiles[] = {
     HOPPER_TILES(conv2d_fprop_nhwc_f16_cuda_wgmma_sm90),
     HOPPER_TILES(conv2d_fprop_nhwc_bf16_cuda_wgmma_sm90),
     HOPPER_TILES(conv2d_fprop_nhwc_tf32_cuda_wgmma_sm90),
-    &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_7x24,
-    &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_3x16,
-    &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_7x24,
-    &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_3x16,
+    KERN_ROW_conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_7x24,
+    KERN_ROW_conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_3x16,
+    KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_7x24,
+    KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_3x16,
 };
 
 /* Elements that a row of the window takes in the rows for first layers; 0 of
  * others. */
 static int stem_line(const struct kern_row *row)
 {
-    if (row == &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_7x24 ||
-        row == &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_7x24)
+    if (row == kern_row_at(
+                   KERN_ROW_conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_7x24) ||
+        row == kern_row_at(
+                   KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_7x24))
         return 24;
-    if (row == &conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_3x16 ||
-        row == &conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_3x16)
+    if (row == kern_row_at(
+                   KERN_ROW_conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_3x16) ||
+        row == kern_row_at(
+                   KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_3x16))
         return 16;
     return 0;
 }
@@ -330,11 +337,11 @@ static void rank(const struct plan *plan, const struct kern_device *d,
 {
     out->n = 0;
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
-        const struct kern_row *row = tiles[i];
+        const struct kern_row *row = kern_row_at(tiles[i]);
         if ((row->flags & KERN_TF32) != (flags & KERN_TF32) ||
             kern_row_supports(row, &plan->inner, d, why) < 0)
             continue;
-        const double time = row->estimate(&plan->inner, d);
+        const double time = row->fn->estimate(&plan->inner, d);
         int at = out->n++;
         for (; at > 0 && out->time[at - 1] > time; at--) {
             out->row[at] = out->row[at - 1];
@@ -521,7 +528,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
                           args->stream, err);
     }
     if (r == 0)
-        r = s->inner.row->launch(&s->inner, &rest, err);
+        r = s->inner.row->fn->launch(&s->inner, &rest, err);
     if (r < 0 || s->plan.kind != PLAN_BEHIND)
         return r;
     /* What is added in place stays where nothing comes to it. */
@@ -544,33 +551,30 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     }
 }
 
-#define REPACK_ROW(symbol, operation, type, row_flags)                         \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = operation,                           \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 80,                              \
-                                    .flags = row_flags,                        \
-                                    .supports = supports<row_flags>,           \
-                                    .estimate = estimate<row_flags>,           \
-                                    .variants = variants<row_flags>,           \
-                                    .prepare = prepare<row_flags>,             \
-                                    .launch = launch,                          \
-                                    .release = release};
+/* Halves on Hopper give partial statistics of their outputs. */
+const struct kern_functions conv2d_fprop_nhwc_half_cuda_repack = {
+    .supports = supports<KERN_BN_STATS>,
+    .estimate = estimate<KERN_BN_STATS>,
+    .variants = variants<KERN_BN_STATS>,
+    .prepare = prepare<KERN_BN_STATS>,
+    .launch = launch,
+    .release = release,
+};
 
-/* Rows that multiply halves on Hopper give moments of their outputs. */
-#define REPACK_ROWS(direction, operation, halves)                              \
-    REPACK_ROW(conv2d_##direction##_nhwc_f16_cuda_repack, operation,           \
-               INFER_F16, halves)                                              \
-    REPACK_ROW(conv2d_##direction##_nhwc_bf16_cuda_repack, operation,          \
-               INFER_BF16, halves)                                             \
-    REPACK_ROW(conv2d_##direction##_nhwc_tf32_cuda_repack, operation,          \
-               INFER_F32, KERN_TF32)                                           \
-    REPACK_ROW(conv2d_##direction##_nhwc_f32_cuda_repack, operation,           \
-               INFER_F32, 0)
+const struct kern_functions conv2d_nhwc_tf32_cuda_repack = {
+    .supports = supports<KERN_TF32>,
+    .estimate = estimate<KERN_TF32>,
+    .variants = variants<KERN_TF32>,
+    .prepare = prepare<KERN_TF32>,
+    .launch = launch,
+    .release = release,
+};
 
-REPACK_ROWS(fprop, KERN_CONV_FPROP, KERN_BN_STATS)
-REPACK_ROWS(dgrad, KERN_CONV_DGRAD, 0)
+const struct kern_functions conv2d_nhwc_cuda_repack = {
+    .supports = supports<0>,
+    .estimate = estimate<0>,
+    .variants = variants<0>,
+    .prepare = prepare<0>,
+    .launch = launch,
+    .release = release,
+};

@@ -166,9 +166,8 @@ static double estimate(const struct kern_problem *p,
     return 5 + kern_problem_flops(p) / 5e5;
 }
 
-CUDA_ROW_TIMED(conv_wgrad_f32_cuda_direct, KERN_CONV_WGRAD, INFER_F32, supports,
-               estimate, launch)
-CUDA_ROW_TIMED(conv_wgrad_f16_cuda_direct, KERN_CONV_WGRAD, INFER_F16, supports,
-               estimate, launch)
-CUDA_ROW_TIMED(conv_wgrad_bf16_cuda_direct, KERN_CONV_WGRAD, INFER_BF16,
-               supports, estimate, launch)
+const struct kern_functions conv_wgrad_cuda_direct = {
+    .supports = supports,
+    .estimate = estimate,
+    .launch = launch,
+};

@@ -210,15 +210,8 @@ static int im2col_launch(const struct kern_exec *e,
                          args->stream, a, err);
 }
 
-#define IM2COL_ROW(symbol, T, kind, elements)                                  \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = KERN_CONV_FPROP,                                                 \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NHWC,                                                   \
-        .dtype = kind,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 75,                                                          \
+#define IM2COL_ROW(symbol, T, elements)                                        \
+    const struct kern_functions symbol = {                                     \
         .supports = im2col_supports,                                           \
         .estimate = im2col_estimate,                                           \
         .prepare = im2col_prepare,                                             \

@@ -329,19 +329,12 @@ static int simt_launch(const struct kern_exec *e, const struct kern_args *args,
         grid, dim3(SIMT_THREADS), L::SHARED, args->stream, a, err);
 }
 
-#define SIMT_ROW(symbol, operation, T, kind, bm, bn, tm, tn)                   \
+#define SIMT_ROW(symbol, T, bm, bn, tm, tn)                                    \
     struct symbol##_config {                                                   \
         typedef T type;                                                        \
         enum { BM = bm, BN = bn, TM = tm, TN = tn };                           \
     };                                                                         \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = operation,                                                       \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = (operation) == KERN_CONV_FPROP ? KERN_NHWC : KERN_NCHW,      \
-        .dtype = kind,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 75,                                                          \
+    const struct kern_functions symbol = {                                     \
         .supports = simt_supports,                                             \
         .estimate = simt_estimate<symbol##_config>,                            \
         .prepare = simt_prepare,                                               \

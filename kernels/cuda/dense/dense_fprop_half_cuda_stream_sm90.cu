@@ -542,16 +542,8 @@ static int stream_launch(const struct kern_exec *e,
                : stream_start_rows<T, STREAM_ROWS>(s, &a, args->stream, err);
 }
 
-#define STREAM_ROW(symbol, T, kind)                                            \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = KERN_DENSE_FPROP,                                                \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NCHW,                                                   \
-        .dtype = kind,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 90,                                                          \
+#define STREAM_ROW(symbol, T)                                                  \
+    const struct kern_functions symbol = {                                     \
         .supports = stream_supports,                                           \
         .estimate = stream_estimate,                                           \
         .variants = stream_variants,                                           \
@@ -561,5 +553,5 @@ static int stream_launch(const struct kern_exec *e,
         .release = cuda_state_release,                                         \
     };
 
-STREAM_ROW(dense_fprop_f16_cuda_stream_sm90, __half, INFER_F16)
-STREAM_ROW(dense_fprop_bf16_cuda_stream_sm90, __nv_bfloat16, INFER_BF16)
+STREAM_ROW(dense_fprop_f16_cuda_stream_sm90, __half)
+STREAM_ROW(dense_fprop_bf16_cuda_stream_sm90, __nv_bfloat16)

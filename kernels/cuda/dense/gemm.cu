@@ -354,18 +354,17 @@ static double estimate_dense(const struct kern_problem *p,
     return 5 + 0.16 * (double)p->in[1].dim[1] + kern_problem_flops(p) / 5e6;
 }
 
-#define GEMV_ROW(type, kind)                                                   \
-    CUDA_ROW_TIMED(dense_fprop_##type##_cuda_gemv, KERN_DENSE_FPROP, kind,     \
-                   supports_gemv, estimate_gemv, launch_gemv)
-GEMV_ROW(f32, INFER_F32)
-GEMV_ROW(f16, INFER_F16)
-GEMV_ROW(bf16, INFER_BF16)
-#define SIMT_ROW(type, kind)                                                   \
-    CUDA_ROW_TIMED(dense_fprop_##type##_cuda_simt, KERN_DENSE_FPROP, kind,     \
-                   supports_dense, estimate_dense, launch_dense)
-SIMT_ROW(f32, INFER_F32)
-SIMT_ROW(f16, INFER_F16)
-SIMT_ROW(bf16, INFER_BF16)
+const struct kern_functions dense_fprop_cuda_gemv = {
+    .supports = supports_gemv,
+    .estimate = estimate_gemv,
+    .launch = launch_gemv,
+};
+
+const struct kern_functions dense_fprop_cuda_simt = {
+    .supports = supports_dense,
+    .estimate = estimate_dense,
+    .launch = launch_dense,
+};
 
 /* ---- convolution of one pixel -------------------------------------- */
 
@@ -417,12 +416,11 @@ static int launch_pixel(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(p.in[0].dtype, run_gemv, &g, args, err);
 }
 
-#define PIXEL_ROW(type, kind)                                                  \
-    CUDA_ROW_TIMED(conv_fprop_##type##_cuda_gemv, KERN_CONV_FPROP, kind,       \
-                   supports_pixel, estimate_pixel, launch_pixel)
-PIXEL_ROW(f32, INFER_F32)
-PIXEL_ROW(f16, INFER_F16)
-PIXEL_ROW(bf16, INFER_BF16)
+const struct kern_functions conv_fprop_cuda_gemv = {
+    .supports = supports_pixel,
+    .estimate = estimate_pixel,
+    .launch = launch_pixel,
+};
 
 /* ---- matmul -------------------------------------------------------- */
 
@@ -465,4 +463,7 @@ static int launch_matmul(const struct kern_exec *e,
     return CUDA_DISPATCH(p->in[0].dtype, run_simt, &g, args, err);
 }
 
-CUDA_ROWS(matmul, simt, KERN_MATMUL, supports_matmul, launch_matmul)
+const struct kern_functions matmul_cuda_simt = {
+    .supports = supports_matmul,
+    .launch = launch_matmul,
+};

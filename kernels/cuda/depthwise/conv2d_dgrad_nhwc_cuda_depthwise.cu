@@ -152,11 +152,11 @@ static const struct kern_row *inner_row(const struct kern_problem *p)
 {
     switch (p->in[CONV_X].dtype) {
     case INFER_F16:
-        return &conv2d_fprop_nhwc_f16_cuda_depthwise;
+        return kern_row_at(KERN_ROW_conv2d_fprop_nhwc_f16_cuda_depthwise);
     case INFER_BF16:
-        return &conv2d_fprop_nhwc_bf16_cuda_depthwise;
+        return kern_row_at(KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_depthwise);
     default:
-        return &conv2d_fprop_nhwc_f32_cuda_depthwise;
+        return kern_row_at(KERN_ROW_conv2d_fprop_nhwc_f32_cuda_depthwise);
     }
 }
 
@@ -320,7 +320,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
     if (!has_stride(&e->problem)) {
         turned.in[CONV_W] = (const char *)args->in[CONV_W] + s->offset;
-        return s->inner.row->launch(&s->inner, &turned, err);
+        return s->inner.row->fn->launch(&s->inner, &turned, err);
     }
     const int r = depthwise_pack_weights<T>(e, &s->g, args, err);
     if (r < 0)
@@ -329,15 +329,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                        : launch_window<T, 5, 1>(&s->g, e, args, err);
 }
 
-#define DGRAD_ROW(symbol, T, kind)                                             \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = KERN_CONV_DGRAD,                                                 \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NHWC,                                                   \
-        .dtype = kind,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 75,                                                          \
+#define DGRAD_ROW(symbol, T)                                                   \
+    const struct kern_functions symbol = {                                     \
         .supports = supports,                                                  \
         .estimate = depthwise_estimate,                                        \
         .variants = variants,                                                  \
@@ -346,6 +339,6 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         .release = release,                                                    \
     };
 
-DGRAD_ROW(conv2d_dgrad_nhwc_f32_cuda_depthwise, float, INFER_F32)
-DGRAD_ROW(conv2d_dgrad_nhwc_f16_cuda_depthwise, __half, INFER_F16)
-DGRAD_ROW(conv2d_dgrad_nhwc_bf16_cuda_depthwise, __nv_bfloat16, INFER_BF16)
+DGRAD_ROW(conv2d_dgrad_nhwc_f32_cuda_depthwise, float)
+DGRAD_ROW(conv2d_dgrad_nhwc_f16_cuda_depthwise, __half)
+DGRAD_ROW(conv2d_dgrad_nhwc_bf16_cuda_depthwise, __nv_bfloat16)

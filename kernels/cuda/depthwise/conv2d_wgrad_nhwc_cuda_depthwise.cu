@@ -417,20 +417,14 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r < 0 ? r : wgrad_join(e, &shape, args, err);
 }
 
-#define STRIPS_ROW(symbol, T, kind)                                            \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = KERN_CONV_WGRAD,                     \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = kind,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 80,                              \
-                                    .supports = supports,                      \
-                                    .prepare = prepare,                        \
-                                    .launch = launch<T>,                       \
-                                    .release = cuda_state_release};
+#define STRIPS_ROW(symbol, T)                                                  \
+    const struct kern_functions symbol = {                                     \
+        .supports = supports,                                                  \
+        .prepare = prepare,                                                    \
+        .launch = launch<T>,                                                   \
+        .release = cuda_state_release,                                         \
+    };
 
-STRIPS_ROW(conv2d_wgrad_nhwc_f32_cuda_depthwise, float, INFER_F32)
-STRIPS_ROW(conv2d_wgrad_nhwc_f16_cuda_depthwise, __half, INFER_F16)
-STRIPS_ROW(conv2d_wgrad_nhwc_bf16_cuda_depthwise, __nv_bfloat16, INFER_BF16)
+STRIPS_ROW(conv2d_wgrad_nhwc_f32_cuda_depthwise, float)
+STRIPS_ROW(conv2d_wgrad_nhwc_f16_cuda_depthwise, __half)
+STRIPS_ROW(conv2d_wgrad_nhwc_bf16_cuda_depthwise, __nv_bfloat16)

@@ -550,15 +550,8 @@ static int depthwise_launch(const struct kern_exec *e,
                : depthwise_launch_unrolled<T, 5, 2>(&a, w, args->stream, err);
 }
 
-#define DEPTHWISE_ROW(symbol, T, kind)                                         \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = KERN_CONV_FPROP,                                                 \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NHWC,                                                   \
-        .dtype = kind,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 75,                                                          \
+#define DEPTHWISE_ROW(symbol, T)                                               \
+    const struct kern_functions symbol = {                                     \
         .supports = depthwise_supports,                                        \
         .estimate = depthwise_estimate,                                        \
         .variants = depthwise_variants,                                        \

@@ -4,4 +4,4 @@
 #include "kernels/cuda/mma/igemm_rows.cuh"
 
 IGEMM_ROWS(conv2d_fprop_nhwc_bf16_cuda_igemm_sm80,
-           dense_fprop_bf16_cuda_igemm_sm80, igemm_bf16, INFER_BF16, 0, 20)
+           dense_fprop_bf16_cuda_igemm_sm80, igemm_bf16, 20)

@@ -4,4 +4,4 @@
 #include "kernels/cuda/mma/igemm_rows.cuh"
 
 IGEMM_ROWS(conv2d_fprop_nhwc_f16_cuda_igemm_sm80,
-           dense_fprop_f16_cuda_igemm_sm80, igemm_f16, INFER_F16, 0, 20)
+           dense_fprop_f16_cuda_igemm_sm80, igemm_f16, 20)

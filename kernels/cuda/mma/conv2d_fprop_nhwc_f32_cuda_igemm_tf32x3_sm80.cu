@@ -4,5 +4,4 @@
 #include "kernels/cuda/mma/igemm_rows.cuh"
 
 IGEMM_ROWS(conv2d_fprop_nhwc_f32_cuda_igemm_tf32x3_sm80,
-           dense_fprop_f32_cuda_igemm_tf32x3_sm80, igemm_tf32x3, INFER_F32, 0,
-           3)
+           dense_fprop_f32_cuda_igemm_tf32x3_sm80, igemm_tf32x3, 3)

@@ -351,15 +351,8 @@ static int expand_launch(const struct kern_exec *e,
         (size_t)groups * s->steps * 1024, args->stream, a, err);
 }
 
-#define EXPAND_ROW(symbol, T, kind)                                            \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = KERN_CONV_FPROP,                                                 \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NHWC,                                                   \
-        .dtype = kind,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 80,                                                          \
+#define EXPAND_ROW(symbol, T)                                                  \
+    const struct kern_functions symbol = {                                     \
         .supports = expand_supports,                                           \
         .estimate = expand_estimate,                                           \
         .prepare = expand_prepare,                                             \
@@ -368,5 +361,5 @@ static int expand_launch(const struct kern_exec *e,
         .release = cuda_state_release,                                         \
     };
 
-EXPAND_ROW(conv2d_fprop_nhwc_f16_cuda_expand_sm80, __half, INFER_F16)
-EXPAND_ROW(conv2d_fprop_nhwc_bf16_cuda_expand_sm80, __nv_bfloat16, INFER_BF16)
+EXPAND_ROW(conv2d_fprop_nhwc_f16_cuda_expand_sm80, __half)
+EXPAND_ROW(conv2d_fprop_nhwc_bf16_cuda_expand_sm80, __nv_bfloat16)

@@ -264,16 +264,8 @@ static int narrow_launch(const struct kern_exec *e,
                           dim3(NARROW_THREADS), 0, args->stream, a, err);
 }
 
-#define NARROW_ROW(symbol, T, kind)                                            \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = KERN_CONV_FPROP,                                                 \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NHWC,                                                   \
-        .dtype = kind,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 80,                                                          \
-        .flags = KERN_INPUT_SCALE,                                             \
+#define NARROW_ROW(symbol, T)                                                  \
+    const struct kern_functions symbol = {                                     \
         .supports = narrow_supports,                                           \
         .estimate = narrow_estimate,                                           \
         .prepare = narrow_prepare,                                             \
@@ -282,5 +274,5 @@ static int narrow_launch(const struct kern_exec *e,
         .release = cuda_state_release,                                         \
     };
 
-NARROW_ROW(conv2d_fprop_nhwc_f16_cuda_narrow_sm80, __half, INFER_F16)
-NARROW_ROW(conv2d_fprop_nhwc_bf16_cuda_narrow_sm80, __nv_bfloat16, INFER_BF16)
+NARROW_ROW(conv2d_fprop_nhwc_f16_cuda_narrow_sm80, __half)
+NARROW_ROW(conv2d_fprop_nhwc_bf16_cuda_narrow_sm80, __nv_bfloat16)

@@ -4,5 +4,4 @@
 #include "kernels/cuda/mma/igemm_rows.cuh"
 
 IGEMM_ROWS(conv2d_fprop_nhwc_tf32_cuda_igemm_sm80,
-           dense_fprop_tf32_cuda_igemm_sm80, igemm_tf32, INFER_F32, KERN_TF32,
-           10)
+           dense_fprop_tf32_cuda_igemm_sm80, igemm_tf32, 10)

@@ -312,27 +312,16 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                        : run_depth<MODE, 16, DGRAD>(s, &a, args->stream, err);
 }
 
-#define HALO_ROW(symbol, operation, type, m, dgrad)                            \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = operation,                                                       \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NHWC,                                                   \
-        .dtype = type,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 80,                                                          \
+#define HALO_ROW(symbol, m, dgrad)                                             \
+    const struct kern_functions symbol = {                                     \
         .supports = halo_supports<struct halo_state, read_problem>,            \
         .estimate = estimate,                                                  \
         .prepare = halo_prepare<struct halo_state, read_problem>,              \
         .launch = launch<m, dgrad>,                                            \
-        .release = cuda_state_release};
+        .release = cuda_state_release,                                         \
+    };
 
-HALO_ROW(conv2d_fprop_nhwc_f16_cuda_halo_sm80, KERN_CONV_FPROP, INFER_F16,
-         struct igemm_f16, false)
-HALO_ROW(conv2d_fprop_nhwc_bf16_cuda_halo_sm80, KERN_CONV_FPROP, INFER_BF16,
-         struct igemm_bf16, false)
-HALO_ROW(conv2d_dgrad_nhwc_f16_cuda_halo_sm80, KERN_CONV_DGRAD, INFER_F16,
-         struct igemm_f16, true)
-HALO_ROW(conv2d_dgrad_nhwc_bf16_cuda_halo_sm80, KERN_CONV_DGRAD, INFER_BF16,
-         struct igemm_bf16, true)
+HALO_ROW(conv2d_fprop_nhwc_f16_cuda_halo_sm80, struct igemm_f16, false)
+HALO_ROW(conv2d_fprop_nhwc_bf16_cuda_halo_sm80, struct igemm_bf16, false)
+HALO_ROW(conv2d_dgrad_nhwc_f16_cuda_halo_sm80, struct igemm_f16, true)
+HALO_ROW(conv2d_dgrad_nhwc_bf16_cuda_halo_sm80, struct igemm_bf16, true)

@@ -3,7 +3,5 @@
  * three products for one; see wgrad.cuh. */
 #include "kernels/cuda/mma/wgrad_rows.cuh"
 
-WGRAD_ROW(conv2d_wgrad_nhwc_tf32_cuda_mma_sm80, struct igemm_tf32, INFER_F32,
-          KERN_TF32)
-WGRAD_ROW(conv2d_wgrad_nhwc_f32_cuda_mma_tf32x3_sm80, struct igemm_tf32x3,
-          INFER_F32, 0)
+WGRAD_ROW(conv2d_wgrad_nhwc_tf32_cuda_mma_sm80, struct igemm_tf32)
+WGRAD_ROW(conv2d_wgrad_nhwc_f32_cuda_mma_tf32x3_sm80, struct igemm_tf32x3)

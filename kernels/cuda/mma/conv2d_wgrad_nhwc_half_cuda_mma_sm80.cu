@@ -2,6 +2,5 @@
 /* Weight gradients of 16-bit activations on tensor cores; see wgrad.cuh. */
 #include "kernels/cuda/mma/wgrad_rows.cuh"
 
-WGRAD_ROW(conv2d_wgrad_nhwc_f16_cuda_mma_sm80, struct igemm_f16, INFER_F16, 0)
-WGRAD_ROW(conv2d_wgrad_nhwc_bf16_cuda_mma_sm80, struct igemm_bf16, INFER_BF16,
-          0)
+WGRAD_ROW(conv2d_wgrad_nhwc_f16_cuda_mma_sm80, struct igemm_f16)
+WGRAD_ROW(conv2d_wgrad_nhwc_bf16_cuda_mma_sm80, struct igemm_bf16)

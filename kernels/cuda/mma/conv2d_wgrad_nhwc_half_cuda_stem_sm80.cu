@@ -325,7 +325,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r < 0 ? r : wgrad_join(e, &shape, args, err);
 }
 
-WGRAD_HALF_ROW(conv2d_wgrad_nhwc_f16_cuda_stem_sm80, INFER_F16, 80, NULL,
+WGRAD_HALF_ROW(conv2d_wgrad_nhwc_f16_cuda_stem_sm80, NULL,
                launch<struct igemm_f16>)
-WGRAD_HALF_ROW(conv2d_wgrad_nhwc_bf16_cuda_stem_sm80, INFER_BF16, 80, NULL,
+WGRAD_HALF_ROW(conv2d_wgrad_nhwc_bf16_cuda_stem_sm80, NULL,
                launch<struct igemm_bf16>)

@@ -265,8 +265,8 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
 
 /* peak: tenths of a TFLOP/s that a multiprocessor of an H200 reaches with the
  * largest tile; percent: what a tile reaches of it. */
-#define IGEMM_ROW(symbol, operation, m, type, row_flags, peak, percent, bm,    \
-                  bn, row, stages, wm, wn, split, narrow)                      \
+#define IGEMM_ROW(symbol, m, peak, percent, bm, bn, row, stages, wm, wn,       \
+                  split, narrow)                                               \
     struct symbol##_config {                                                   \
         typedef m mode;                                                        \
         enum {                                                                 \
@@ -282,16 +282,7 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
             PEAK_PERCENT = percent                                             \
         };                                                                     \
     };                                                                         \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = operation,                                                       \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = (operation) == KERN_CONV_FPROP ? KERN_NHWC : KERN_NCHW,      \
-        .dtype = type,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 80,                                                          \
-        .flags = row_flags,                                                    \
+    const struct kern_functions symbol = {                                     \
         .supports = igemm_supports<symbol##_config>,                           \
         .estimate = igemm_estimate<symbol##_config>,                           \
         .prepare = igemm_prepare<symbol##_config>,                             \
@@ -304,30 +295,18 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
  * peak is the rate of mma.sync, as above.
  *   128x128, 128x64, 64x64, 64x32: outputs x channels of a block;
  *   splitk: two passes, for few outputs; gather: any number of channels. */
-#define IGEMM_ROWS(conv, dense, m, type, flags, peak)                          \
-    IGEMM_ROW(conv##_128x128, KERN_CONV_FPROP, m, type, flags, peak, 100, 128, \
-              128, 64, 4, 2, 4, 0, 0)                                          \
-    IGEMM_ROW(conv##_128x64, KERN_CONV_FPROP, m, type, flags, peak, 85, 128,   \
-              64, 64, 4, 2, 2, 0, 0)                                           \
-    IGEMM_ROW(conv##_64x64, KERN_CONV_FPROP, m, type, flags, peak, 70, 64, 64, \
-              128, 4, 2, 2, 0, 0)                                              \
-    IGEMM_ROW(conv##_64x32, KERN_CONV_FPROP, m, type, flags, peak, 50, 64, 32, \
-              128, 4, 2, 2, 0, 0)                                              \
-    IGEMM_ROW(conv##_64x64_splitk, KERN_CONV_FPROP, m, type, flags, peak, 70,  \
-              64, 64, 128, 4, 2, 2, 1, 0)                                      \
-    IGEMM_ROW(conv##_64x32_splitk, KERN_CONV_FPROP, m, type, flags, peak, 50,  \
-              64, 32, 128, 4, 2, 2, 1, 0)                                      \
-    IGEMM_ROW(conv##_64x64_gather, KERN_CONV_FPROP, m, type, flags, peak, 50,  \
-              64, 64, 64, 4, 2, 2, 0, 1)                                       \
-    IGEMM_ROW(dense##_128x128, KERN_DENSE_FPROP, m, type, flags, peak, 100,    \
-              128, 128, 64, 4, 2, 4, 0, 0)                                     \
-    IGEMM_ROW(dense##_64x64, KERN_DENSE_FPROP, m, type, flags, peak, 70, 64,   \
-              64, 128, 4, 2, 2, 0, 0)                                          \
-    IGEMM_ROW(dense##_64x64_splitk, KERN_DENSE_FPROP, m, type, flags, peak,    \
-              70, 64, 64, 128, 4, 2, 2, 1, 0)                                  \
-    IGEMM_ROW(dense##_64x32_splitk, KERN_DENSE_FPROP, m, type, flags, peak,    \
-              50, 64, 32, 128, 4, 2, 2, 1, 0)                                  \
-    IGEMM_ROW(dense##_64x64_gather, KERN_DENSE_FPROP, m, type, flags, peak,    \
-              60, 64, 64, 64, 4, 2, 2, 0, 1)
+#define IGEMM_ROWS(conv, dense, m, peak)                                       \
+    IGEMM_ROW(conv##_128x128, m, peak, 100, 128, 128, 64, 4, 2, 4, 0, 0)       \
+    IGEMM_ROW(conv##_128x64, m, peak, 85, 128, 64, 64, 4, 2, 2, 0, 0)          \
+    IGEMM_ROW(conv##_64x64, m, peak, 70, 64, 64, 128, 4, 2, 2, 0, 0)           \
+    IGEMM_ROW(conv##_64x32, m, peak, 50, 64, 32, 128, 4, 2, 2, 0, 0)           \
+    IGEMM_ROW(conv##_64x64_splitk, m, peak, 70, 64, 64, 128, 4, 2, 2, 1, 0)    \
+    IGEMM_ROW(conv##_64x32_splitk, m, peak, 50, 64, 32, 128, 4, 2, 2, 1, 0)    \
+    IGEMM_ROW(conv##_64x64_gather, m, peak, 50, 64, 64, 64, 4, 2, 2, 0, 1)     \
+    IGEMM_ROW(dense##_128x128, m, peak, 100, 128, 128, 64, 4, 2, 4, 0, 0)      \
+    IGEMM_ROW(dense##_64x64, m, peak, 70, 64, 64, 128, 4, 2, 2, 0, 0)          \
+    IGEMM_ROW(dense##_64x64_splitk, m, peak, 70, 64, 64, 128, 4, 2, 2, 1, 0)   \
+    IGEMM_ROW(dense##_64x32_splitk, m, peak, 50, 64, 32, 128, 4, 2, 2, 1, 0)   \
+    IGEMM_ROW(dense##_64x64_gather, m, peak, 60, 64, 64, 64, 4, 2, 2, 0, 1)
 
 #endif

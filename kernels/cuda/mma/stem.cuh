@@ -433,15 +433,8 @@ static int stem_launch(const struct kern_exec *e, const struct kern_args *args,
                           (size_t)s->l.shared, args->stream, a, err);
 }
 
-#define STEM_ROW(symbol, T, kind)                                              \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = KERN_CONV_FPROP,                                                 \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NHWC,                                                   \
-        .dtype = kind,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 80,                                                          \
+#define STEM_ROW(symbol, T)                                                    \
+    const struct kern_functions symbol = {                                     \
         .supports = stem_supports,                                             \
         .estimate = stem_estimate,                                             \
         .prepare = stem_prepare,                                               \

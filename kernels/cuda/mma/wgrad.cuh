@@ -487,19 +487,13 @@ static inline int wgrad_join(const struct kern_exec *e,
 
 /* A row for one 16-bit type; supports and prepare are the file's, run
  * its launcher for that type, cost its estimate or NULL. */
-#define WGRAD_HALF_ROW(symbol, type, least_sm, cost, run)                      \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = KERN_CONV_WGRAD,                     \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = least_sm,                        \
-                                    .supports = supports,                      \
-                                    .estimate = cost,                          \
-                                    .prepare = prepare,                        \
-                                    .launch = run,                             \
-                                    .release = cuda_state_release};
+#define WGRAD_HALF_ROW(symbol, cost, run)                                      \
+    const struct kern_functions symbol = {                                     \
+        .supports = supports,                                                  \
+        .estimate = cost,                                                      \
+        .prepare = prepare,                                                    \
+        .launch = run,                                                         \
+        .release = cuda_state_release,                                         \
+    };
 
 #endif

@@ -197,20 +197,13 @@ static int wgrad_launch(const struct kern_exec *e, const struct kern_args *args,
     return r < 0 ? r : wgrad_join(e, &shape, args, err);
 }
 
-#define WGRAD_ROW(symbol, m, type, row_flags)                                  \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = KERN_CONV_WGRAD,                     \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 80,                              \
-                                    .flags = row_flags,                        \
-                                    .supports = wgrad_supports,                \
-                                    .variants = wgrad_variants,                \
-                                    .prepare = wgrad_prepare,                  \
-                                    .launch = wgrad_launch<m>,                 \
-                                    .release = cuda_state_release};
+#define WGRAD_ROW(symbol, m)                                                   \
+    const struct kern_functions symbol = {                                     \
+        .supports = wgrad_supports,                                            \
+        .variants = wgrad_variants,                                            \
+        .prepare = wgrad_prepare,                                              \
+        .launch = wgrad_launch<m>,                                             \
+        .release = cuda_state_release,                                         \
+    };
 
 #endif

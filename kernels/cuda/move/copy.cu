@@ -165,7 +165,10 @@ static int launch_vec(const struct kern_exec *e, const struct kern_args *args,
     return COPY_DISPATCH(a.from, a.to, run_vec, &a, args, err);
 }
 
-CUDA_ROW(copy_cuda_vec, KERN_COPY, INFER_NONE, supports_vec, launch_vec)
+const struct kern_functions copy_cuda_vec = {
+    .supports = supports_vec,
+    .launch = launch_vec,
+};
 
 /* ---- transpose ----------------------------------------------------- */
 
@@ -297,8 +300,10 @@ static int launch_transpose(const struct kern_exec *e,
     return COPY_DISPATCH(a.from, a.to, run_transpose, &t, args, err);
 }
 
-CUDA_ROW(copy_cuda_transpose, KERN_COPY, INFER_NONE, supports_transpose,
-         launch_transpose)
+const struct kern_functions copy_cuda_transpose = {
+    .supports = supports_transpose,
+    .launch = launch_transpose,
+};
 
 /* ---- interleave ---------------------------------------------------- */
 
@@ -434,8 +439,10 @@ static int launch_interleave(const struct kern_exec *e,
     return COPY_DISPATCH(a.from, a.to, run_interleave, &t, args, err);
 }
 
-CUDA_ROW(copy_cuda_interleave, KERN_COPY, INFER_NONE, supports_interleave,
-         launch_interleave)
+const struct kern_functions copy_cuda_interleave = {
+    .supports = supports_interleave,
+    .launch = launch_interleave,
+};
 
 /* ---- strided ------------------------------------------------------- */
 
@@ -515,7 +522,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_LAUNCHED(err);
 }
 
-CUDA_ROW(copy_cuda_strided, KERN_COPY, INFER_NONE, supports, launch)
+const struct kern_functions copy_cuda_strided = {
+    .supports = supports,
+    .launch = launch,
+};
 
 bool cuda_has_code(void)
 {

@@ -78,13 +78,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 }
 
 /* Rows that are not flagged strided get aligned tensors. */
-extern "C" const struct kern_row copy_cuda_fill;
-const struct kern_row copy_cuda_fill = {.name = "copy_cuda_fill",
-                                        .op = KERN_COPY,
-                                        .backend = INFER_BACKEND_CUDA,
-                                        .layout = KERN_NHWC,
-                                        .dtype = INFER_NONE,
-                                        .acc = INFER_F32,
-                                        .min_sm = 75,
-                                        .supports = supports,
-                                        .launch = launch};
+const struct kern_functions copy_cuda_fill = {
+    .supports = supports,
+    .launch = launch,
+};

@@ -78,7 +78,10 @@ static int launch_where(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_LAUNCHED(err);
 }
 
-CUDA_ROW(where_cuda_move, KERN_WHERE, INFER_NONE, supports_all, launch_where)
+const struct kern_functions where_cuda_move = {
+    .supports = supports_all,
+    .launch = launch_where,
+};
 
 /* ---- gather -------------------------------------------------------- */
 
@@ -139,7 +142,10 @@ static int launch_gather(const struct kern_exec *e,
     return CUDA_LAUNCHED(err);
 }
 
-CUDA_ROW(gather_cuda_move, KERN_GATHER, INFER_NONE, supports_all, launch_gather)
+const struct kern_functions gather_cuda_move = {
+    .supports = supports_all,
+    .launch = launch_gather,
+};
 
 /* ---- pad ----------------------------------------------------------- */
 
@@ -254,4 +260,7 @@ static int launch_pad(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_LAUNCHED(err);
 }
 
-CUDA_ROW(pad_cuda_move, KERN_PAD, INFER_NONE, supports_all, launch_pad)
+const struct kern_functions pad_cuda_move = {
+    .supports = supports_all,
+    .launch = launch_pad,
+};

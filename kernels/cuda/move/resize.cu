@@ -176,10 +176,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return r < 0 ? r : resize_limits(p, why);
 }
 
-#define TABLE_ROW(symbol, type)                                                \
-    RESIZE_ROW(symbol, KERN_RESIZE, type, supports, prepare, launch,           \
-               resize_release<struct resize_args>)
-
-TABLE_ROW(resize_f32_cuda_table, INFER_F32)
-TABLE_ROW(resize_f16_cuda_table, INFER_F16)
-TABLE_ROW(resize_bf16_cuda_table, INFER_BF16)
+const struct kern_functions resize_cuda_table = {
+    .supports = supports,
+    .prepare = prepare,
+    .launch = launch,
+    .release = resize_release<struct resize_args>,
+};

@@ -88,18 +88,4 @@ static inline int resize_limits(const struct kern_problem *p,
     return 0;
 }
 
-#define RESIZE_ROW(symbol, operation, type, limits, ready, run, done)          \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = operation,                           \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 75,                              \
-                                    .flags = KERN_STRIDED,                     \
-                                    .supports = limits,                        \
-                                    .prepare = ready,                          \
-                                    .launch = run,                             \
-                                    .release = done};
-
 #endif

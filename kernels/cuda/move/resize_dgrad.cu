@@ -410,10 +410,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return r;
 }
 
-#define GATHER_ROW(symbol, type)                                               \
-    RESIZE_ROW(symbol, KERN_RESIZE_DGRAD, type, supports, prepare, launch,     \
-               resize_release<struct gather_args>)
-
-GATHER_ROW(resize_dgrad_f32_cuda_gather, INFER_F32)
-GATHER_ROW(resize_dgrad_f16_cuda_gather, INFER_F16)
-GATHER_ROW(resize_dgrad_bf16_cuda_gather, INFER_BF16)
+const struct kern_functions resize_dgrad_cuda_gather = {
+    .supports = supports,
+    .prepare = prepare,
+    .launch = launch,
+    .release = resize_release<struct gather_args>,
+};

@@ -440,4 +440,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
 }
 
-RESIDENT_ROWS(batch_norm_dgrad, KERN_BATCH_NORM_DGRAD, 0)
+const struct kern_functions batch_norm_dgrad_cuda_sums = {
+    .supports = supports,
+    .variants = variants,
+    .prepare = prepare,
+    .launch = launch,
+    .release = cuda_state_release,
+};

@@ -151,25 +151,4 @@ static inline int resident_prepare(struct kern_exec *e,
     return 0;
 }
 
-/* supports, variants, prepare and launch are the file's. */
-#define RESIDENT_ROW(symbol, operation, type, row_flags)                       \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = operation,                           \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 75,                              \
-                                    .flags = row_flags,                        \
-                                    .supports = supports,                      \
-                                    .variants = variants,                      \
-                                    .prepare = prepare,                        \
-                                    .launch = launch,                          \
-                                    .release = cuda_state_release};
-
-#define RESIDENT_ROWS(prefix, operation, row_flags)                            \
-    RESIDENT_ROW(prefix##_f32_cuda_sums, operation, INFER_F32, row_flags)      \
-    RESIDENT_ROW(prefix##_f16_cuda_sums, operation, INFER_F16, row_flags)      \
-    RESIDENT_ROW(prefix##_bf16_cuda_sums, operation, INFER_BF16, row_flags)
-
 #endif

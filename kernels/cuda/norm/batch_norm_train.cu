@@ -387,4 +387,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
 }
 
-RESIDENT_ROWS(batch_norm_train, KERN_BATCH_NORM_TRAIN, KERN_BN_STATS)
+const struct kern_functions batch_norm_train_cuda_sums = {
+    .supports = supports,
+    .variants = variants,
+    .prepare = prepare,
+    .launch = launch,
+    .release = cuda_state_release,
+};

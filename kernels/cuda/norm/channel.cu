@@ -118,7 +118,15 @@ static int launch_prelu(const struct kern_exec *e, const struct kern_args *args,
                          err);
 }
 
-CUDA_ROWS(scale_shift, vec, KERN_SCALE_SHIFT, supports_vectors,
-          launch_scale_shift)
-CUDA_ROWS(batch_norm, vec, KERN_BATCH_NORM, supports_vectors, launch_batch_norm)
-CUDA_ROWS(prelu, vec, KERN_PRELU, supports_prelu, launch_prelu)
+const struct kern_functions scale_shift_cuda_vec = {
+    .supports = supports_vectors,
+    .launch = launch_scale_shift,
+};
+const struct kern_functions batch_norm_cuda_vec = {
+    .supports = supports_vectors,
+    .launch = launch_batch_norm,
+};
+const struct kern_functions prelu_cuda_vec = {
+    .supports = supports_prelu,
+    .launch = launch_prelu,
+};

@@ -84,4 +84,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(lrn, direct, KERN_LRN, supports, launch)
+const struct kern_functions lrn_cuda_direct = {
+    .supports = supports,
+    .launch = launch,
+};

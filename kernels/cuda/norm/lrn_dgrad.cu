@@ -108,4 +108,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(lrn_dgrad, direct, KERN_LRN_DGRAD, supports, launch)
+const struct kern_functions lrn_dgrad_cuda_direct = {
+    .supports = supports,
+    .launch = launch,
+};

@@ -89,5 +89,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return check_types(p, 1, 2, why);
 }
 
-CUDA_ROWS(layer_norm, block, KERN_LAYER_NORM, supports, launch)
-CUDA_ROWS(group_norm, block, KERN_GROUP_NORM, supports, launch)
+const struct kern_functions norm_cuda_block = {
+    .supports = supports,
+    .launch = launch,
+};

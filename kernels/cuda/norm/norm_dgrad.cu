@@ -125,5 +125,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return check_gradients(p, why);
 }
 
-CUDA_ROWS(layer_norm_dgrad, block, KERN_LAYER_NORM_DGRAD, supports, launch)
-CUDA_ROWS(group_norm_dgrad, block, KERN_GROUP_NORM_DGRAD, supports, launch)
+const struct kern_functions norm_dgrad_cuda_block = {
+    .supports = supports,
+    .launch = launch,
+};

@@ -228,7 +228,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(binary, vec, KERN_BINARY, supports, launch)
+const struct kern_functions binary_cuda_vec = {
+    .supports = supports,
+    .launch = launch,
+};
 
 /* ---- integers ------------------------------------------------------ */
 
@@ -361,5 +364,7 @@ static int launch_integer(const struct kern_exec *e,
     return CUDA_LAUNCHED(err);
 }
 
-CUDA_ROW(binary_cuda_integer, KERN_BINARY, INFER_NONE, supports_integer,
-         launch_integer)
+const struct kern_functions binary_cuda_integer = {
+    .supports = supports_integer,
+    .launch = launch_integer,
+};

@@ -97,4 +97,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(prelu_dgrad, vec, KERN_PRELU_DGRAD, supports, launch)
+const struct kern_functions prelu_dgrad_cuda_vec = {
+    .supports = supports,
+    .launch = launch,
+};

@@ -43,7 +43,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(unary, vec, KERN_UNARY, supports, launch)
+const struct kern_functions unary_cuda_vec = {
+    .supports = supports,
+    .launch = launch,
+};
 
 /* ---- integers ------------------------------------------------------ */
 
@@ -154,5 +157,7 @@ static int launch_integer(const struct kern_exec *e,
     return CUDA_LAUNCHED(err);
 }
 
-CUDA_ROW(unary_cuda_integer, KERN_UNARY, INFER_NONE, supports_integer,
-         launch_integer)
+const struct kern_functions unary_cuda_integer = {
+    .supports = supports_integer,
+    .launch = launch_integer,
+};

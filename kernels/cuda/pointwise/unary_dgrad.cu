@@ -96,4 +96,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(unary_dgrad, vec, KERN_UNARY_DGRAD, supports, launch)
+const struct kern_functions unary_dgrad_cuda_vec = {
+    .supports = supports,
+    .launch = launch,
+};

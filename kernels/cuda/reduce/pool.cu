@@ -309,4 +309,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return pool_supports(p, &p->in[0], &p->out[0], why);
 }
 
-CUDA_ROWS(pool_fprop, direct, KERN_POOL_FPROP, supports, launch)
+const struct kern_functions pool_fprop_cuda_direct = {
+    .supports = supports,
+    .launch = launch,
+};

@@ -256,4 +256,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return pool_supports(p, &p->out[0], &p->in[0], why);
 }
 
-CUDA_ROWS(pool_dgrad, gather, KERN_POOL_DGRAD, supports, launch)
+const struct kern_functions pool_dgrad_cuda_gather = {
+    .supports = supports,
+    .launch = launch,
+};

@@ -384,5 +384,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_PREPARED_ROWS(pool_dgrad, index, KERN_POOL_DGRAD, supports, prepare,
-                   launch)
+const struct kern_functions pool_dgrad_cuda_index = {
+    .supports = supports,
+    .prepare = prepare,
+    .launch = launch,
+};

@@ -233,22 +233,10 @@ static int global_launch(const struct kern_exec *e,
     return CUDA_DISPATCH(e->problem.in[0].dtype, global_run, e, args, err);
 }
 
-#define GLOBAL_ROW(symbol, type)                                               \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = KERN_POOL_FPROP,                                                 \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NHWC,                                                   \
-        .dtype = type,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 75,                                                          \
-        .supports = global_supports,                                           \
-        .estimate = global_estimate,                                           \
-        .prepare = global_prepare,                                             \
-        .launch = global_launch,                                               \
-        .release = cuda_state_release,                                         \
-    };
-
-GLOBAL_ROW(pool_fprop_nhwc_f32_cuda_global, INFER_F32)
-GLOBAL_ROW(pool_fprop_nhwc_f16_cuda_global, INFER_F16)
-GLOBAL_ROW(pool_fprop_nhwc_bf16_cuda_global, INFER_BF16)
+const struct kern_functions pool_fprop_nhwc_cuda_global = {
+    .supports = global_supports,
+    .estimate = global_estimate,
+    .prepare = global_prepare,
+    .launch = global_launch,
+    .release = cuda_state_release,
+};

@@ -178,7 +178,10 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(reduce, block, KERN_REDUCE, supports, launch)
+const struct kern_functions reduce_cuda_block = {
+    .supports = supports,
+    .launch = launch,
+};
 
 /* ---- integers ------------------------------------------------------ */
 
@@ -258,8 +261,10 @@ static int launch_integer(const struct kern_exec *e,
     return CUDA_LAUNCHED(err);
 }
 
-CUDA_ROW(reduce_cuda_integer, KERN_REDUCE, INFER_NONE, supports_integer,
-         launch_integer)
+const struct kern_functions reduce_cuda_integer = {
+    .supports = supports_integer,
+    .launch = launch_integer,
+};
 
 /* ---- index of the extreme ------------------------------------------ */
 
@@ -362,5 +367,7 @@ static int launch_arg(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_LAUNCHED(err);
 }
 
-CUDA_ROW(arg_reduce_cuda_warp, KERN_ARG_REDUCE, INFER_NONE, supports_arg,
-         launch_arg)
+const struct kern_functions arg_reduce_cuda_warp = {
+    .supports = supports_arg,
+    .launch = launch_arg,
+};

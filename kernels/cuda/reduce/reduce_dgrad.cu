@@ -239,4 +239,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(reduce_dgrad, walk, KERN_REDUCE_DGRAD, supports, launch)
+const struct kern_functions reduce_dgrad_cuda_walk = {
+    .supports = supports,
+    .launch = launch,
+};

@@ -282,4 +282,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
 }
 
-CUDA_PREPARED_ROWS(reduce, parts, KERN_REDUCE, supports, prepare, launch)
+const struct kern_functions reduce_cuda_parts = {
+    .supports = supports,
+    .prepare = prepare,
+    .launch = launch,
+};

@@ -90,4 +90,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(softmax, warp, KERN_SOFTMAX, supports, launch)
+const struct kern_functions softmax_cuda_warp = {
+    .supports = supports,
+    .launch = launch,
+};

@@ -392,24 +392,12 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[X].dtype, run, e, args, err);
 }
 
-#define SQUEEZE_ROW(symbol, type)                                              \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = KERN_SQUEEZE_EXCITE,                                             \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NHWC,                                                   \
-        .dtype = type,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 75,                                                          \
-        .supports = supports,                                                  \
-        .estimate = estimate,                                                  \
-        .variants = variants,                                                  \
-        .prepare = prepare,                                                    \
-        .pack = pack,                                                          \
-        .launch = launch,                                                      \
-        .release = cuda_state_release,                                         \
-    };
-
-SQUEEZE_ROW(squeeze_nhwc_f32_cuda_cluster, INFER_F32)
-SQUEEZE_ROW(squeeze_nhwc_f16_cuda_cluster, INFER_F16)
-SQUEEZE_ROW(squeeze_nhwc_bf16_cuda_cluster, INFER_BF16)
+const struct kern_functions squeeze_nhwc_cuda_cluster = {
+    .supports = supports,
+    .estimate = estimate,
+    .variants = variants,
+    .prepare = prepare,
+    .pack = pack,
+    .launch = launch,
+    .release = cuda_state_release,
+};

@@ -160,4 +160,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(cross_entropy, warp, KERN_CROSS_ENTROPY, supports, launch)
+const struct kern_functions cross_entropy_cuda_warp = {
+    .supports = supports,
+    .launch = launch,
+};

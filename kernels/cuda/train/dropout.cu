@@ -81,4 +81,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-CUDA_ROWS(dropout, philox, KERN_DROPOUT, supports, launch)
+const struct kern_functions dropout_cuda_philox = {
+    .supports = supports,
+    .launch = launch,
+};

@@ -101,7 +101,10 @@ static int launch_step(const struct kern_exec *e, const struct kern_args *args,
                           err);
 }
 
-CUDA_ROW(step_f32_cuda_thread, KERN_STEP, INFER_F32, supports_step, launch_step)
+const struct kern_functions step_f32_cuda_thread = {
+    .supports = supports_step,
+    .launch = launch_step,
+};
 
 /* ---- updates ------------------------------------------------------- */
 
@@ -328,5 +331,7 @@ static int launch_update(const struct kern_exec *e,
                           dim3(THREADS), 0, args->stream, a, err);
 }
 
-CUDA_ROW(update_f32_cuda_vec, KERN_UPDATE, INFER_F32, supports_update,
-         launch_update)
+const struct kern_functions update_f32_cuda_vec = {
+    .supports = supports_update,
+    .launch = launch_update,
+};

@@ -537,21 +537,15 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return ((const struct dgrad_state *)e->state)->shape->run(e, args, err);
 }
 
-#define DGRAD_ROW(symbol, type, mode)                                          \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {.name = #symbol,                           \
-                                    .op = KERN_CONV_DGRAD,                     \
-                                    .backend = INFER_BACKEND_CUDA,             \
-                                    .layout = KERN_NHWC,                       \
-                                    .dtype = type,                             \
-                                    .acc = INFER_F32,                          \
-                                    .min_sm = 90,                              \
-                                    .supports = supports,                      \
-                                    .estimate = estimate<mode>,                \
-                                    .variants = variants,                      \
-                                    .prepare = prepare<mode>,                  \
-                                    .launch = launch,                          \
-                                    .release = cuda_state_release};
+#define DGRAD_ROW(symbol, mode)                                                \
+    const struct kern_functions symbol = {                                     \
+        .supports = supports,                                                  \
+        .estimate = estimate<mode>,                                            \
+        .variants = variants,                                                  \
+        .prepare = prepare<mode>,                                              \
+        .launch = launch,                                                      \
+        .release = cuda_state_release,                                         \
+    };
 
-DGRAD_ROW(conv2d_dgrad_nhwc_f16_cuda_wgmma_sm90, INFER_F16, wgmma_f16_down)
-DGRAD_ROW(conv2d_dgrad_nhwc_bf16_cuda_wgmma_sm90, INFER_BF16, wgmma_bf16_down)
+DGRAD_ROW(conv2d_dgrad_nhwc_f16_cuda_wgmma_sm90, wgmma_f16_down)
+DGRAD_ROW(conv2d_dgrad_nhwc_bf16_cuda_wgmma_sm90, wgmma_bf16_down)

@@ -6,4 +6,4 @@
 typedef wgmma_input_scale<__nv_bfloat16> input_scale_mode;
 
 WGMMA_ROWS_INPUT_SCALE(conv2d_fprop_nhwc_bf16_cuda_wgmma_input_scale_sm90,
-                       input_scale_mode, INFER_BF16)
+                       input_scale_mode)

@@ -4,4 +4,4 @@
 #include "kernels/cuda/wgmma/wgmma_rows.cuh"
 
 WGMMA_ROWS(conv2d_fprop_nhwc_bf16_cuda_wgmma_sm90,
-           dense_fprop_bf16_cuda_wgmma_sm90, wgmma_bf16, INFER_BF16, 0)
+           dense_fprop_bf16_cuda_wgmma_sm90, wgmma_bf16, 0)

@@ -6,4 +6,4 @@
 typedef wgmma_input_scale<__half> input_scale_mode;
 
 WGMMA_ROWS_INPUT_SCALE(conv2d_fprop_nhwc_f16_cuda_wgmma_input_scale_sm90,
-                       input_scale_mode, INFER_F16)
+                       input_scale_mode)

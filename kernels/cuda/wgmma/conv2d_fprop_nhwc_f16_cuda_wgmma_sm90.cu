@@ -4,4 +4,4 @@
 #include "kernels/cuda/wgmma/wgmma_rows.cuh"
 
 WGMMA_ROWS(conv2d_fprop_nhwc_f16_cuda_wgmma_sm90,
-           dense_fprop_f16_cuda_wgmma_sm90, wgmma_f16, INFER_F16, 0)
+           dense_fprop_f16_cuda_wgmma_sm90, wgmma_f16, 0)

@@ -4,5 +4,4 @@
 #include "kernels/cuda/wgmma/wgmma_rows.cuh"
 
 WGMMA_ROWS_SPLIT(conv2d_fprop_nhwc_f32_cuda_wgmma_tf32x3_sm90,
-                 dense_fprop_f32_cuda_wgmma_tf32x3_sm90, wgmma_tf32x3,
-                 INFER_F32, 0)
+                 dense_fprop_f32_cuda_wgmma_tf32x3_sm90, wgmma_tf32x3, 0)

@@ -4,4 +4,4 @@
 #include "kernels/cuda/wgmma/wgmma_rows.cuh"
 
 WGMMA_ROWS(conv2d_fprop_nhwc_tf32_cuda_wgmma_sm90,
-           dense_fprop_tf32_cuda_wgmma_sm90, wgmma_tf32, INFER_F32, KERN_TF32)
+           dense_fprop_tf32_cuda_wgmma_sm90, wgmma_tf32, KERN_TF32)

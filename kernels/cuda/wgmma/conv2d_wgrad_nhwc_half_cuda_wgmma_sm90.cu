@@ -414,7 +414,6 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return r < 0 ? r : wgrad_join(e, &shape, args, err);
 }
 
-WGRAD_HALF_ROW(conv2d_wgrad_nhwc_f16_cuda_wgmma_sm90, INFER_F16, 90, estimate,
-               launch<__half>)
-WGRAD_HALF_ROW(conv2d_wgrad_nhwc_bf16_cuda_wgmma_sm90, INFER_BF16, 90, estimate,
+WGRAD_HALF_ROW(conv2d_wgrad_nhwc_f16_cuda_wgmma_sm90, estimate, launch<__half>)
+WGRAD_HALF_ROW(conv2d_wgrad_nhwc_bf16_cuda_wgmma_sm90, estimate,
                launch<__nv_bfloat16>)

@@ -472,18 +472,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
 
 /* ---- rows ---------------------------------------------------------- */
 
-#define WGMMA_ROW(symbol, operation, kind, row_flags, run)                     \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = operation,                                                       \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = (operation) == KERN_CONV_FPROP ? KERN_NHWC : KERN_NCHW,      \
-        .dtype = kind,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 90,                                                          \
-        .flags = (row_flags) |                                                 \
-                 (symbol##_config::BN_STATS ? (unsigned)KERN_BN_STATS : 0u),   \
+#define WGMMA_ROW(symbol, run)                                                 \
+    const struct kern_functions symbol = {                                     \
         .supports = wgmma_supports<symbol##_config>,                           \
         .estimate = wgmma_estimate<symbol##_config>,                           \
         .variants =                                                            \
@@ -499,8 +489,8 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
 
 /* percent: what the tile reaches of the multiprocessor's rate.  Moments want
  * slots of 64 halves. */
-#define WGMMA_TILE_ROW(symbol, operation, m, kind, row_flags, mt, team, wgs,   \
-                       bn, stages, slots, percent)                             \
+#define WGMMA_TILE_ROW(symbol, operation, m, row_flags, mt, team, wgs, bn,     \
+                       stages, slots, percent)                                 \
     struct symbol##_config {                                                   \
         typedef m mode;                                                        \
         static const enum conv_round ROUND = WGMMA_ROUND(row_flags);           \
@@ -524,10 +514,9 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             return wgmma_estimate_tile<symbol##_config>(p, s);                 \
         }                                                                      \
     };                                                                         \
-    WGMMA_ROW(symbol, operation, kind, row_flags, wgmma_launch_tile)
+    WGMMA_ROW(symbol, wgmma_launch_tile)
 
-#define WGMMA_CLUSTER_ROW(symbol, operation, m, kind, row_flags, wgs, bn,      \
-                          stages, percent)                                     \
+#define WGMMA_CLUSTER_ROW(symbol, m, row_flags, wgs, bn, stages, percent)      \
     struct symbol##_config {                                                   \
         typedef m mode;                                                        \
         static const enum conv_round ROUND = WGMMA_ROUND(row_flags);           \
@@ -549,7 +538,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             return wgmma_estimate_cluster<symbol##_config>(p, s);              \
         }                                                                      \
     };                                                                         \
-    WGMMA_ROW(symbol, operation, kind, row_flags, wgmma_launch_cluster)
+    WGMMA_ROW(symbol, wgmma_launch_cluster)
 
 /* The tiles of one type; names give outputs x channels.
  * Persistent tiles, shared memory in bytes of 232,448:
@@ -564,53 +553,43 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  * up to 115,712: 64x64 100,456 (5), 64x32 108,680 (8); for weights that come
  * from memory, of which a deep ring has most under way: 64x64 215,240 (12),
  * 128x64 209,016 (7). */
-#define WGMMA_ROWS(conv, dense, m, kind, flags)                                \
-    WGMMA_TILE_ROW(conv##_128x256, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
-                   256, 4, 2, 77)                                              \
-    WGMMA_TILE_ROW(conv##_192x128, KERN_CONV_FPROP, m, kind, flags, 1, 3, 3,   \
-                   128, 4, 2, 80)                                              \
-    WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,   \
-                   128, 4, 5, 84)                                              \
-    WGMMA_TILE_ROW(conv##_256x64, KERN_CONV_FPROP, m, kind, flags, 4, 1, 2,    \
-                   64, 4, 4, 76)                                               \
-    WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,    \
-                   64, 5, 4, 67)                                               \
-    WGMMA_TILE_ROW(conv##_64x256, KERN_CONV_FPROP, m, kind, flags, 1, 1, 2,    \
-                   256, 3, 5, 68)                                              \
-    WGMMA_TILE_ROW(conv##_128x32, KERN_CONV_FPROP, m, kind, flags, 2, 1, 2,    \
-                   32, 6, 4, 48)                                               \
-    WGMMA_CLUSTER_ROW(conv##_128x128_cluster, KERN_CONV_FPROP, m, kind, flags, \
-                      2, 128, 4, 85)                                           \
-    WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      1, 64, 5, 46)                                            \
-    WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      1, 32, 8, 31)                                            \
-    WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 2, 1, 2, \
-                   128, 4, 5, 84)                                              \
-    WGMMA_CLUSTER_ROW(dense##_128x128_cluster, KERN_DENSE_FPROP, m, kind,      \
-                      flags, 2, 128, 4, 85)                                    \
-    WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      1, 64, 5, 46)                                            \
-    WGMMA_CLUSTER_ROW(dense##_64x32_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      1, 32, 8, 31)                                            \
-    WGMMA_CLUSTER_ROW(dense##_64x64_deep, KERN_DENSE_FPROP, m, kind, flags, 1, \
-                      64, 12, 46)                                              \
-    WGMMA_CLUSTER_ROW(dense##_128x64_deep, KERN_DENSE_FPROP, m, kind, flags,   \
-                      2, 64, 7, 67)
+#define WGMMA_ROWS(conv, dense, m, flags)                                      \
+    WGMMA_TILE_ROW(conv##_128x256, KERN_CONV_FPROP, m, flags, 1, 2, 2, 256, 4, \
+                   2, 77)                                                      \
+    WGMMA_TILE_ROW(conv##_192x128, KERN_CONV_FPROP, m, flags, 1, 3, 3, 128, 4, \
+                   2, 80)                                                      \
+    WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, flags, 2, 1, 2, 128, 4, \
+                   5, 84)                                                      \
+    WGMMA_TILE_ROW(conv##_256x64, KERN_CONV_FPROP, m, flags, 4, 1, 2, 64, 4,   \
+                   4, 76)                                                      \
+    WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, flags, 2, 1, 2, 64, 5,   \
+                   4, 67)                                                      \
+    WGMMA_TILE_ROW(conv##_64x256, KERN_CONV_FPROP, m, flags, 1, 1, 2, 256, 3,  \
+                   5, 68)                                                      \
+    WGMMA_TILE_ROW(conv##_128x32, KERN_CONV_FPROP, m, flags, 2, 1, 2, 32, 6,   \
+                   4, 48)                                                      \
+    WGMMA_CLUSTER_ROW(conv##_128x128_cluster, m, flags, 2, 128, 4, 85)         \
+    WGMMA_CLUSTER_ROW(conv##_64x64_cluster, m, flags, 1, 64, 5, 46)            \
+    WGMMA_CLUSTER_ROW(conv##_64x32_cluster, m, flags, 1, 32, 8, 31)            \
+    WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, flags, 2, 1, 2, 128,  \
+                   4, 5, 84)                                                   \
+    WGMMA_CLUSTER_ROW(dense##_128x128_cluster, m, flags, 2, 128, 4, 85)        \
+    WGMMA_CLUSTER_ROW(dense##_64x64_cluster, m, flags, 1, 64, 5, 46)           \
+    WGMMA_CLUSTER_ROW(dense##_64x32_cluster, m, flags, 1, 32, 8, 31)           \
+    WGMMA_CLUSTER_ROW(dense##_64x64_deep, m, flags, 1, 64, 12, 46)             \
+    WGMMA_CLUSTER_ROW(dense##_128x64_deep, m, flags, 2, 64, 7, 67)
 
 /* The tiles whose input is multiplied with factors; registers hold 64 rows of a
  * chunk and their factors beside the sums, hence no more than MT = 2. */
-#define WGMMA_ROWS_INPUT_SCALE(conv, m, kind)                                  \
-    WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, KERN_INPUT_SCALE, \
-                   2, 1, 2, 128, 4, 5, 60)                                     \
-    WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, KERN_INPUT_SCALE,  \
-                   2, 1, 2, 64, 5, 4, 45)                                      \
-    WGMMA_TILE_ROW(conv##_128x32, KERN_CONV_FPROP, m, kind, KERN_INPUT_SCALE,  \
-                   2, 1, 2, 32, 6, 4, 30)                                      \
-    WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind,          \
-                      KERN_INPUT_SCALE, 1, 64, 5, 40)                          \
-    WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind,          \
-                      KERN_INPUT_SCALE, 1, 32, 8, 28)
+#define WGMMA_ROWS_INPUT_SCALE(conv, m)                                        \
+    WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, KERN_INPUT_SCALE, 2, 1, \
+                   2, 128, 4, 5, 60)                                           \
+    WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, KERN_INPUT_SCALE, 2, 1,  \
+                   2, 64, 5, 4, 45)                                            \
+    WGMMA_TILE_ROW(conv##_128x32, KERN_CONV_FPROP, m, KERN_INPUT_SCALE, 2, 1,  \
+                   2, 32, 6, 4, 30)                                            \
+    WGMMA_CLUSTER_ROW(conv##_64x64_cluster, m, KERN_INPUT_SCALE, 1, 64, 5, 40) \
+    WGMMA_CLUSTER_ROW(conv##_64x32_cluster, m, KERN_INPUT_SCALE, 1, 32, 8, 28)
 
 /* The tiles in single precision, which need registers for
  * a second set of sums and two matrices of weights.
@@ -618,20 +597,16 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  *   128x64   two share a tile                    213,088
  * Clusters: 64x128 198,728 (4 stages), one block a
  * multiprocessor; 64x64 92,216 (3), 64x32 92,248 (5). */
-#define WGMMA_ROWS_SPLIT(conv, dense, m, kind, flags)                          \
-    WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,   \
-                   128, 3, 4, 73)                                              \
-    WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, kind, flags, 1, 2, 2,    \
-                   64, 5, 3, 56)                                               \
-    WGMMA_CLUSTER_ROW(conv##_64x128_cluster, KERN_CONV_FPROP, m, kind, flags,  \
-                      1, 128, 4, 54)                                           \
-    WGMMA_CLUSTER_ROW(conv##_64x64_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      1, 64, 3, 63)                                            \
-    WGMMA_CLUSTER_ROW(conv##_64x32_cluster, KERN_CONV_FPROP, m, kind, flags,   \
-                      1, 32, 5, 27)                                            \
-    WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, kind, flags, 1, 2, 2, \
-                   128, 3, 4, 73)                                              \
-    WGMMA_CLUSTER_ROW(dense##_64x64_cluster, KERN_DENSE_FPROP, m, kind, flags, \
-                      1, 64, 3, 63)
+#define WGMMA_ROWS_SPLIT(conv, dense, m, flags)                                \
+    WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, flags, 1, 2, 2, 128, 3, \
+                   4, 73)                                                      \
+    WGMMA_TILE_ROW(conv##_128x64, KERN_CONV_FPROP, m, flags, 1, 2, 2, 64, 5,   \
+                   3, 56)                                                      \
+    WGMMA_CLUSTER_ROW(conv##_64x128_cluster, m, flags, 1, 128, 4, 54)          \
+    WGMMA_CLUSTER_ROW(conv##_64x64_cluster, m, flags, 1, 64, 3, 63)            \
+    WGMMA_CLUSTER_ROW(conv##_64x32_cluster, m, flags, 1, 32, 5, 27)            \
+    WGMMA_TILE_ROW(dense##_128x128, KERN_DENSE_FPROP, m, flags, 1, 2, 2, 128,  \
+                   3, 4, 73)                                                   \
+    WGMMA_CLUSTER_ROW(dense##_64x64_cluster, m, flags, 1, 64, 3, 63)
 
 #endif

@@ -194,20 +194,12 @@ static int wgmma_stem_launch(const struct kern_exec *e,
 /* ---- rows ---------------------------------------------------------- */
 
 /* rows: of the window; groups: of 8 elements in a row of it. */
-#define WGMMA_STEM_ROW(symbol, T, kind, rows, groups)                          \
+#define WGMMA_STEM_ROW(symbol, T, rows, groups)                                \
     struct symbol##_config {                                                   \
         typedef T type;                                                        \
         enum { R = rows, G = groups };                                         \
     };                                                                         \
-    extern "C" const struct kern_row symbol;                                   \
-    const struct kern_row symbol = {                                           \
-        .name = #symbol,                                                       \
-        .op = KERN_CONV_FPROP,                                                 \
-        .backend = INFER_BACKEND_CUDA,                                         \
-        .layout = KERN_NHWC,                                                   \
-        .dtype = kind,                                                         \
-        .acc = INFER_F32,                                                      \
-        .min_sm = 90,                                                          \
+    const struct kern_functions symbol = {                                     \
         .supports = wgmma_stem_supports<symbol##_config>,                      \
         .estimate = wgmma_stem_estimate<symbol##_config>,                      \
         .prepare = wgmma_stem_prepare<symbol##_config>,                        \

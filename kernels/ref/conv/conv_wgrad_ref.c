@@ -97,8 +97,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row conv_wgrad_ref = {
-    REF_ROW(conv_wgrad_ref, KERN_CONV_WGRAD),
+const struct kern_functions conv_wgrad_ref = {
     .supports = ref_supports_double,
     .launch = launch,
 };

@@ -39,8 +39,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row dense_fprop_ref = {
-    REF_ROW(dense_fprop_ref, KERN_DENSE_FPROP),
+const struct kern_functions dense_fprop_ref = {
     .supports = ref_supports_double,
     .launch = launch,
 };

@@ -61,8 +61,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row copy_ref = {
-    REF_ROW(copy_ref, KERN_COPY),
+const struct kern_functions copy_ref = {
     .supports = ref_supports_all,
     .launch = launch,
 };

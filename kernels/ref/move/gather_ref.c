@@ -49,8 +49,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row gather_ref = {
-    REF_ROW(gather_ref, KERN_GATHER),
+const struct kern_functions gather_ref = {
     .supports = ref_supports_all,
     .launch = launch,
 };

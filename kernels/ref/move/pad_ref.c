@@ -72,8 +72,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row pad_ref = {
-    REF_ROW(pad_ref, KERN_PAD),
+const struct kern_functions pad_ref = {
     .supports = ref_supports_all,
     .launch = launch,
 };

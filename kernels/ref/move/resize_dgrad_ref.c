@@ -82,8 +82,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return r < 0 ? r : ref_supports_double(p, d, why);
 }
 
-const struct kern_row resize_dgrad_ref = {
-    REF_ROW(resize_dgrad_ref, KERN_RESIZE_DGRAD),
+const struct kern_functions resize_dgrad_ref = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,

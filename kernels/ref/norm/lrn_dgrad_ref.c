@@ -71,8 +71,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row lrn_dgrad_ref = {
-    REF_ROW(lrn_dgrad_ref, KERN_LRN_DGRAD),
+const struct kern_functions lrn_dgrad_ref = {
     .supports = ref_supports_double,
     .launch = launch,
 };

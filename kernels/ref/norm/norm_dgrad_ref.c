@@ -178,14 +178,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row layer_norm_dgrad_ref = {
-    REF_ROW(layer_norm_dgrad_ref, KERN_LAYER_NORM_DGRAD),
-    .supports = ref_supports_double,
-    .launch = launch,
-};
-
-const struct kern_row group_norm_dgrad_ref = {
-    REF_ROW(group_norm_dgrad_ref, KERN_GROUP_NORM_DGRAD),
+const struct kern_functions norm_dgrad_ref = {
     .supports = ref_supports_double,
     .launch = launch,
 };

@@ -32,8 +32,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row scale_shift_ref = {
-    REF_ROW(scale_shift_ref, KERN_SCALE_SHIFT),
+const struct kern_functions scale_shift_ref = {
     .supports = ref_supports_double,
     .launch = launch,
 };

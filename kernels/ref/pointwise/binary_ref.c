@@ -190,8 +190,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row binary_ref = {
-    REF_ROW(binary_ref, KERN_BINARY),
+const struct kern_functions binary_ref = {
     .supports = supports,
     .launch = launch,
 };

@@ -37,8 +37,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row prelu_dgrad_ref = {
-    REF_ROW(prelu_dgrad_ref, KERN_PRELU_DGRAD),
+const struct kern_functions prelu_dgrad_ref = {
     .supports = ref_supports_double,
     .launch = launch,
 };

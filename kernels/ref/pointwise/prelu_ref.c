@@ -22,8 +22,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row prelu_ref = {
-    REF_ROW(prelu_ref, KERN_PRELU),
+const struct kern_functions prelu_ref = {
     .supports = ref_supports_double,
     .launch = launch,
 };

@@ -167,8 +167,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row unary_ref = {
-    REF_ROW(unary_ref, KERN_UNARY),
+const struct kern_functions unary_ref = {
     .supports = supports,
     .launch = launch,
 };

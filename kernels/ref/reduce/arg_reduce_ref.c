@@ -48,8 +48,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row arg_reduce_ref = {
-    REF_ROW(arg_reduce_ref, KERN_ARG_REDUCE),
+const struct kern_functions arg_reduce_ref = {
     .supports = ref_supports_all,
     .launch = launch,
 };

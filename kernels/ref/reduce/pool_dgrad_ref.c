@@ -178,8 +178,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row pool_dgrad_ref = {
-    REF_ROW(pool_dgrad_ref, KERN_POOL_DGRAD),
+const struct kern_functions pool_dgrad_ref = {
     .supports = ref_supports_double,
     .prepare = prepare,
     .launch = launch,

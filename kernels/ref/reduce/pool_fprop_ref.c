@@ -120,8 +120,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return ref_supports_double(p, d, why);
 }
 
-const struct kern_row pool_fprop_ref = {
-    REF_ROW(pool_fprop_ref, KERN_POOL_FPROP),
+const struct kern_functions pool_fprop_ref = {
     .supports = supports,
     .launch = launch,
 };

@@ -109,8 +109,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row reduce_ref = {
-    REF_ROW(reduce_ref, KERN_REDUCE),
+const struct kern_functions reduce_ref = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -50,8 +50,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row softmax_ref = {
-    REF_ROW(softmax_ref, KERN_SOFTMAX),
+const struct kern_functions softmax_ref = {
     .supports = ref_supports_double,
     .launch = launch,
 };

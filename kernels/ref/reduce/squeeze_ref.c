@@ -81,8 +81,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row squeeze_ref = {
-    REF_ROW(squeeze_ref, KERN_SQUEEZE_EXCITE),
+const struct kern_functions squeeze_ref = {
     .supports = ref_supports_double,
     .prepare = prepare,
     .launch = launch,

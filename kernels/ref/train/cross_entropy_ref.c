@@ -102,8 +102,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row cross_entropy_ref = {
-    REF_ROW(cross_entropy_ref, KERN_CROSS_ENTROPY),
+const struct kern_functions cross_entropy_ref = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -29,8 +29,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row dropout_ref = {
-    REF_ROW(dropout_ref, KERN_DROPOUT),
+const struct kern_functions dropout_ref = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -56,8 +56,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row step_ref = {
-    REF_ROW(step_ref, KERN_STEP),
+const struct kern_functions step_ref = {
     .supports = ref_supports_all,
     .launch = launch,
 };

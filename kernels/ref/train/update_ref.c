@@ -107,8 +107,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return 0;
 }
 
-const struct kern_row update_ref = {
-    REF_ROW(update_ref, KERN_UPDATE),
+const struct kern_functions update_ref = {
     .supports = ref_supports_all,
     .launch = launch,
 };

@@ -95,7 +95,7 @@ static void run_start(struct run *r, const char *name,
         r->in[i] = new_reals(&p->in[i], (unsigned)i + 7);
     if (r->e.packed[W]) {
         r->packed = new_bytes(r->e.packed[W]);
-        assert_int_equal(row->pack(&r->e, W, r->in[W], r->packed, &err), 0);
+        assert_int_equal(row->fn->pack(&r->e, W, r->in[W], r->packed, &err), 0);
     }
     r->bytes = (size_t)kern_tensor_count(&p->out[0]) * sizeof(float);
 }
@@ -122,7 +122,7 @@ static void run_launch(struct run *r, const float *residual, float *y)
         args.in[RESIDUAL] = residual;
     args.out[0] = y;
     args.workspace = new_bytes(r->e.workspace);
-    assert_int_equal(r->e.row->launch(&r->e, &args, &err), 0);
+    assert_int_equal(r->e.row->fn->launch(&r->e, &args, &err), 0);
     free(args.workspace);
 }
 

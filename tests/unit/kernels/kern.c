@@ -129,11 +129,12 @@ TEST(test_row_checks)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
     const struct kern_device gpu = {.kind = KERN_CUDA, .sm = 80};
+    const struct kern_functions fn = {.supports = no_supports};
     struct kern_row row = {.name = "row",
                            .op = KERN_CONV_FPROP,
                            .backend = INFER_BACKEND_REF,
                            .dtype = INFER_F32,
-                           .supports = no_supports};
+                           .fn = &fn};
     struct kern_problem p = resnet_conv();
     struct infer_error why;
 
@@ -188,12 +189,13 @@ TEST(test_variants)
 {
     const struct kern_device cpu = {.kind = KERN_CPU, .threads = 1};
     const struct kern_problem p = resnet_conv();
-    struct kern_row row = {.name = "row",
-                           .op = KERN_CONV_FPROP,
-                           .backend = INFER_BACKEND_REF,
-                           .dtype = INFER_F32,
-                           .flags = KERN_STRIDED,
-                           .supports = no_supports};
+    struct kern_functions fn = {.supports = no_supports};
+    const struct kern_row row = {.name = "row",
+                                 .op = KERN_CONV_FPROP,
+                                 .backend = INFER_BACKEND_REF,
+                                 .dtype = INFER_F32,
+                                 .flags = KERN_STRIDED,
+                                 .fn = &fn};
     struct kern_exec e;
     struct infer_error err;
 
@@ -201,8 +203,8 @@ TEST(test_variants)
     assert_int_equal(kern_prepare_variant(&row, &p, &cpu, 0, &err, &e), 0);
     assert_int_equal(kern_prepare_variant(&row, &p, &cpu, 1, &err, &e), -2);
     assert_non_null(strstr(err.text, "variant 1"));
-    row.variants = three_variants;
-    row.prepare = prepare_some;
+    fn.variants = three_variants;
+    fn.prepare = prepare_some;
     assert_int_equal(kern_variants(&row, &p, &cpu, &err), 3);
     assert_int_equal(kern_prepare(&row, &p, &cpu, &err, &e), 0);
     assert_int_equal(e.variant, 0);

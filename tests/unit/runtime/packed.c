@@ -20,7 +20,8 @@ static int pack_bytes(const struct kern_exec *e, int i, const void *src,
 
 static void test_packed_shared(void **unused)
 {
-    const struct kern_row row = {.name = "packer", .pack = pack_bytes};
+    const struct kern_functions fn = {.pack = pack_bytes};
+    const struct kern_row row = {.name = "packer", .fn = &fn};
     const int64_t dim[1] = {16};
     struct packed_cache *cache = packed_cache_new(2);
     struct constant *c = constant_new(INFER_F32, 1, dim);

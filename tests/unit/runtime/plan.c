@@ -98,8 +98,8 @@ static void test_ordered(void **unused)
 {
     const struct device_ops ops = {.order = refuse_order};
     const struct device gpu = {.ops = &ops};
-    const struct kern_row row = {.backend = INFER_BACKEND_CUDNN,
-                                 .launch = never_launched};
+    const struct kern_functions fn = {.launch = never_launched};
+    const struct kern_row row = {.backend = INFER_BACKEND_CUDNN, .fn = &fn};
     const struct kern_exec exec = {.row = &row};
     const struct kern_args args = {0};
     struct infer_error err;

@@ -474,11 +474,12 @@ static int overflow(const struct kern_exec *e, const struct kern_args *args,
 /* What a row is timed with is no other's result. */
 static void test_inputs_stay(void **unused)
 {
+    static const struct kern_functions fn = {.supports = supports_all,
+                                             .launch = overflow};
     static const struct kern_row row = {.name = "overflow",
                                         .op = KERN_UNARY,
                                         .backend = INFER_BACKEND_REF,
-                                        .supports = supports_all,
-                                        .launch = overflow};
+                                        .fn = &fn};
     static const int64_t sizes[] = {700000, 300000, 600000};
     const struct kern_row *rows[] = {&row};
     const struct row_tiers tiers = {.n = 1,

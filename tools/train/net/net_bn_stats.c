@@ -34,9 +34,9 @@ static bool pay_by_estimate(const struct net *n, const struct net_emit *with,
     struct net_emit a = *with, b = *without;
     const struct kern_row *x = net_row(n, &a), *y = net_row(n, &b);
 
-    if (!x || !y || !x->estimate || !y->estimate)
+    if (!x || !y || !x->fn->estimate || !y->fn->estimate)
         return x && x == y;
-    return x->estimate(&a.p, d) - y->estimate(&b.p, d) <= bytes / 4e6;
+    return x->fn->estimate(&a.p, d) - y->fn->estimate(&b.p, d) <= bytes / 4e6;
 }
 
 /* The batch norm's launch as it is going to be, but for the signs of its

@@ -26,8 +26,8 @@ static int launch(struct net *n, const struct plan_step *op,
         return net_transfer(n, op, err);
     for (int i = 0; rc == 0 && i < e->problem.n_in; i++)
         if (op->repacked[i])
-            rc =
-                e->row->pack(e, i, net_at(n, &op->in[i]), op->repacked[i], err);
+            rc = e->row->fn->pack(e, i, net_at(n, &op->in[i]), op->repacked[i],
+                                  err);
     if (rc == 0)
         rc = device_launch(n->options.device, e, &op->args, err);
     if (rc < 0)
