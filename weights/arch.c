@@ -100,19 +100,19 @@ static int build(const struct arch_row *row, const struct weights_dict *dict,
                  struct infer_error *err, struct graph **out)
 {
     struct graph *g;
-    int status = row->build(row, 0, err, &g);
+    int rc = row->build(row, 0, err, &g);
     int classes;
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     classes = other_class_count(g, dict);
     if (classes > 0) {
         graph_free(g);
-        status = row->build(row, classes, err, &g);
+        rc = row->build(row, classes, err, &g);
     }
-    if (status == 0)
+    if (rc == 0)
         *out = g;
-    return status;
+    return rc;
 }
 
 /* Whether every part of the word stands somewhere in the name. */

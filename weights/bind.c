@@ -266,18 +266,18 @@ static int bind_entries(struct graph *g, struct weights_dict *dict, size_t skip,
     int worst = 0;
 
     for (size_t i = 0; i < dict->count; i++) {
-        int status = 0;
+        int rc = 0;
 
         if (target[i] >= 0) {
             met[target[i]] = 1;
-            status = bind_one(g, target[i], dict->entry[i].value, partial, err);
+            rc = bind_one(g, target[i], dict->entry[i].value, partial, err);
         } else if (!partial) {
-            status = surplus(dict, i, skip, err);
+            rc = surplus(dict, i, skip, err);
         }
-        if (status == INFER_EMEMORY)
-            return status;
-        if (status < 0)
-            worst = status;
+        if (rc == INFER_EMEMORY)
+            return rc;
+        if (rc < 0)
+            worst = rc;
     }
     return worst;
 }
@@ -306,12 +306,12 @@ static int bind_all(struct graph *g, struct weights_dict *dict, size_t skip,
                     const int *target, bool partial, unsigned char *met,
                     struct infer_error *err)
 {
-    int status = bind_entries(g, dict, skip, target, partial, met, err);
+    int rc = bind_entries(g, dict, skip, target, partial, met, err);
     int missing = 0;
 
-    if (status != INFER_EMEMORY && !partial)
+    if (rc != INFER_EMEMORY && !partial)
         missing = list_missing(g, met, err);
-    return missing < 0 ? missing : status;
+    return missing < 0 ? missing : rc;
 }
 
 int weights_bind(struct graph *g, struct weights_dict *dict,
@@ -324,23 +324,23 @@ int weights_bind(struct graph *g, struct weights_dict *dict,
     size_t skip = shared_prefix(g, dict);
     unsigned char *met = calloc((size_t)g->n_values + 1, 1);
     int *target = calloc(dict->count + 1, sizeof(*target));
-    int status;
+    int rc;
 
     error_clear(err);
     if (met && target) {
         find_targets(g, dict, skip, target);
-        status = weights_to_channels_first(g, dict, target, &layout, err);
+        rc = weights_to_channels_first(g, dict, target, &layout, err);
     } else {
-        status = error_set(err, INFER_EMEMORY, "out of memory");
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
     }
-    if (status == 0)
-        status = bind_all(g, dict, skip, target, options && options->partial,
-                          met, err);
+    if (rc == 0)
+        rc = bind_all(g, dict, skip, target, options && options->partial, met,
+                      err);
     if (order == WEIGHTS_DENSE_AUTO && layout == WEIGHTS_CHANNELS_LAST)
         order = WEIGHTS_DENSE_HWC;
-    if (status == 0 && order == WEIGHTS_DENSE_HWC)
-        status = weights_reorder_dense(g, err);
+    if (rc == 0 && order == WEIGHTS_DENSE_HWC)
+        rc = weights_reorder_dense(g, err);
     free(target);
     free(met);
-    return status;
+    return rc;
 }

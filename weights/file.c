@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a whole file of a stranger into private memory.  One descriptor, no
+/* Reading a whole untrusted file into private memory.  One descriptor, no
  * mapping: a file that changes meanwhile can give an error but not a fault. */
 #include "weights/weights.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bare weights in TensorFlow's layout, turned into the graph's.
+ * Bare weights, converted from TensorFlow's layout to the graph's.
  *
  *                      channels first (graph)   channels last (file)
  *     conv             K, C/groups, window      window, C/groups, K
@@ -8,8 +8,8 @@
  *     conv_transpose   C, K/groups, window      window, K/groups, C
  *     dense            K, C                     C, K
  *
- * A dense layer behind a flattened picture also has its C inputs in the order
- * of that picture: C,H,W or H,W,C.
+ * The C inputs of a dense layer after a flattened picture are in the order of
+ * that picture: C,H,W or H,W,C.
  */
 #include "weights/layout.h"
 
@@ -18,8 +18,8 @@
 
 #include "kernels/base/error.h"
 
-/* A layer's weight in both layouts.  order[] turns the last shape into the
- * first, but for the two axes C, M that a depthwise one joins. */
+/* A layer's weight in both layouts.  order[] transposes the last shape to the
+ * first, except for the two axes C, M that a depthwise one joins. */
 struct layer {
     int rank;
     int64_t first[INFER_MAX_RANK], last[INFER_MAX_RANK];
@@ -143,16 +143,16 @@ static int replace(struct weights_entry *entry, struct constant *c,
 static int to_channels_first(const struct layer *l, struct weights_entry *entry,
                              struct infer_error *err)
 {
-    int status;
+    int rc;
 
     if (!has_shape(entry->value, l->rank, l->last))
         return error_add(err, INFER_EFORMAT,
                          "tensor '%s' has not the shape that this "
                          "architecture has in channels-last (nhwc) layout",
                          entry->name);
-    status = replace(entry, constant_transpose(entry->value, l->order), err);
-    if (status < 0)
-        return status;
+    rc = replace(entry, constant_transpose(entry->value, l->order), err);
+    if (rc < 0)
+        return rc;
     return replace(entry, constant_reshape(entry->value, l->rank, l->first),
                    err);
 }
@@ -228,17 +228,17 @@ static int reorder_dense(struct graph *g, const struct graph_node *n,
 
 int weights_reorder_dense(struct graph *g, struct infer_error *err)
 {
-    int status = graph_sort(g, err), one;
+    int rc = graph_sort(g, err), one;
 
-    if (status == 0)
-        status = graph_infer_shapes(g, NULL, err);
-    if (status < 0)
-        return status;
-    for (int i = 0; i < g->n_nodes && status != INFER_EMEMORY; i++)
+    if (rc == 0)
+        rc = graph_infer_shapes(g, NULL, err);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < g->n_nodes && rc != INFER_EMEMORY; i++)
         if (g->node[i].op == GRAPH_DENSE &&
             (one = reorder_dense(g, &g->node[i], err)) < 0)
-            status = one;
-    return status;
+            rc = one;
+    return rc;
 }
 
 /* ---- the whole file ------------------------------------------------- */
@@ -247,20 +247,20 @@ int weights_to_channels_first(const struct graph *g, struct weights_dict *dict,
                               const int *target, enum weights_layout *layout,
                               struct infer_error *err)
 {
-    int status = 0, one;
+    int rc = 0, one;
 
     if (*layout == WEIGHTS_LAYOUT_AUTO)
         *layout = looks_channels_last(g, dict, target) ? WEIGHTS_CHANNELS_LAST
                                                        : WEIGHTS_CHANNELS_FIRST;
     if (*layout != WEIGHTS_CHANNELS_LAST)
         return 0;
-    for (size_t i = 0; i < dict->count && status != INFER_EMEMORY; i++) {
+    for (size_t i = 0; i < dict->count && rc != INFER_EMEMORY; i++) {
         struct weights_entry *entry = &dict->entry[i];
         struct layer l;
 
         if (find_layer(g, target[i], entry->value, true, &l) &&
             (one = to_channels_first(&l, entry, err)) < 0)
-            status = one;
+            rc = one;
     }
-    return status;
+    return rc;
 }

@@ -45,7 +45,7 @@ int weights_network_open(const char *path,
     const bool given =
         options->from != NULL && strcmp(options->from, "auto") != 0;
     struct stat st;
-    int status;
+    int rc;
 
     memset(out, 0, sizeof(*out));
     out->path = path;
@@ -63,9 +63,9 @@ int weights_network_open(const char *path,
     default:
         break;
     }
-    status = weights_read(path, options, err, &out->import);
-    if (status < 0)
-        return status;
+    rc = weights_read(path, options, err, &out->import);
+    if (rc < 0)
+        return rc;
     out->graph = out->import.graph;
     out->import.graph = NULL; /* moved */
     out->bytes = out->import.bytes;

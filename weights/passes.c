@@ -126,16 +126,16 @@ static int check_disabled(const struct pass_options *options,
 }
 
 /* Brings the graph to the state that passes start from. */
-static int settle(struct graph *g, struct infer_error *err)
+static int normalise(struct graph *g, struct infer_error *err)
 {
-    int status;
+    int rc;
 
-    status = graph_remove_dead(g);
-    if (status < 0)
-        return error_set(err, status, "out of memory");
-    status = graph_compact(g, err);
-    if (status < 0)
-        return status;
+    rc = graph_remove_dead(g);
+    if (rc < 0)
+        return error_set(err, rc, "out of memory");
+    rc = graph_compact(g, err);
+    if (rc < 0)
+        return rc;
     return graph_infer_shapes(g, NULL, err);
 }
 
@@ -144,30 +144,30 @@ int weights_run_passes(struct graph *g, const struct pass_options *options,
 {
     struct pass_options defaults;
     bool changed = true;
-    int status;
+    int rc;
 
     pass_options_init(&defaults);
     if (!options)
         options = &defaults;
-    status = check_disabled(options, err);
-    if (status < 0)
-        return status;
-    status = graph_compact(g, err);
-    if (status == 0)
-        status = graph_infer_shapes(g, NULL, err);
-    for (int round = 0; status >= 0 && changed && round < MAX_ROUNDS; round++) {
+    rc = check_disabled(options, err);
+    if (rc < 0)
+        return rc;
+    rc = graph_compact(g, err);
+    if (rc == 0)
+        rc = graph_infer_shapes(g, NULL, err);
+    for (int round = 0; rc >= 0 && changed && round < MAX_ROUNDS; round++) {
         changed = false;
-        for (size_t i = 0; status >= 0 && i < pass_count(); i++) {
+        for (size_t i = 0; rc >= 0 && i < pass_count(); i++) {
             if (!enabled(&rows[i], options))
                 continue;
-            status = rows[i].run(g, report, err);
-            if (status <= 0)
+            rc = rows[i].run(g, report, err);
+            if (rc <= 0)
                 continue;
             changed = true;
-            status = settle(g, err);
-            if (status < 0)
+            rc = normalise(g, err);
+            if (rc < 0)
                 error_prefix(err, "after pass %s", rows[i].name);
         }
     }
-    return status < 0 ? status : 0;
+    return rc < 0 ? rc : 0;
 }

@@ -10,9 +10,8 @@
  * adds an architecture.  Adding a format is one file and one row of
  * formats.def.
  *
- * Every file is taken to come from a stranger: see untrusted input in each
- * reader.  Nothing is executed, fetched, or opened outside the folder of the
- * model.
+ * Every file is untrusted: see the limits in each reader.  Nothing is executed,
+ * fetched, or opened outside the folder of the model.
  */
 #ifndef WEIGHTS_WEIGHTS_H
 #define WEIGHTS_WEIGHTS_H
@@ -28,7 +27,7 @@
 /* ---- dictionaries of bare tensors ---------------------------------- */
 
 /* In one dictionary.  An entry takes some 400 bytes, however small its tensor:
- * all of them are to fit into 64 MiB beside the file.  The largest networks
+ * all of them fit into 64 MiB in addition to the file.  The largest networks
  * have thousands. */
 #define WEIGHTS_MAX_TENSORS 131072
 
@@ -44,8 +43,8 @@ struct weights_dict {
     /* Open-addressing hash index of names; managed by weights_dict_*. */
     uint32_t *slot;
     size_t slots;
-    /* What the file held beside weights (optimiser state, epochs, ...): names
-     * and bytes, for the report of what was stripped. */
+    /* Entries of the file other than weights (optimiser state, epochs, ...):
+     * names and bytes, for the report of what was stripped. */
     struct weights_stripped *stripped;
     size_t stripped_count, stripped_capacity;
 };
@@ -85,8 +84,8 @@ void weights_file_close(struct weights_file *file);
 
 /* ---- readers ------------------------------------------------------- */
 
-/* How bare weights lie in their file, and in what order the inputs of a dense
- * layer behind a flattened picture are.  AUTO: by the shapes, see layout.c. */
+/* The layout of bare weights in their file, and the order of the inputs of a
+ * dense layer after a flattened picture.  AUTO: by the shapes, see layout.c. */
 enum weights_layout {
     WEIGHTS_LAYOUT_AUTO,
     WEIGHTS_CHANNELS_FIRST, /* PyTorch: K,C,R,S */

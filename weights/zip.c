@@ -44,14 +44,14 @@ static int inflate_raw(const struct zipfile_entry *e, const unsigned char *in,
     uint64_t in_left = e->packed, out_left = e->bytes;
     unsigned char beyond; /* takes a byte too many, to notice it */
     z_stream z = {0};
-    int status = Z_OK;
+    int rc = Z_OK;
 
     if (inflateInit2(&z, -MAX_WBITS) != Z_OK)
         return error_set(err, INFER_EMEMORY, "member '%s': out of memory",
                          e->name);
     z.next_in = (unsigned char *)(uintptr_t)in;
     z.next_out = out;
-    while (status == Z_OK) {
+    while (rc == Z_OK) {
         if (z.avail_in == 0 && in_left > 0) {
             z.avail_in = (uInt)(in_left < PIECE ? in_left : PIECE);
             in_left -= z.avail_in;
@@ -63,7 +63,7 @@ static int inflate_raw(const struct zipfile_entry *e, const unsigned char *in,
             z.next_out = &beyond;
             z.avail_out = 1;
         }
-        status = inflate(&z, Z_NO_FLUSH);
+        rc = inflate(&z, Z_NO_FLUSH);
         if (z.next_out == &beyond + 1)
             break;
     }
@@ -78,9 +78,8 @@ static int inflate_raw(const struct zipfile_entry *e, const unsigned char *in,
                          "member '%s' inflates to more than the %llu bytes "
                          "it declares",
                          e->name, (unsigned long long)e->bytes);
-    if (status != Z_STREAM_END)
-        return error_set(err,
-                         status == Z_MEM_ERROR ? INFER_EMEMORY : INFER_EFORMAT,
+    if (rc != Z_STREAM_END)
+        return error_set(err, rc == Z_MEM_ERROR ? INFER_EMEMORY : INFER_EFORMAT,
                          "member '%s': the deflate stream is damaged or cut "
                          "short",
                          e->name);

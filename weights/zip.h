@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ZIP archives of strangers (.pth, .npz, .keras), in memory.
+ * Untrusted ZIP archives (.pth, .npz, .keras), in memory.
  *
  * Opening checks the whole directory before anything is used: one end record
  * that reaches the end of the file, every local header in agreement with the

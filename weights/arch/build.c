@@ -8,14 +8,14 @@
 
 #include "kernels/base/error.h"
 
-static int failed(struct arch_build *b, int status)
+static int failed(struct arch_build *b, int rc)
 {
     if (b->status == 0) {
-        b->status = status;
-        if (status == INFER_EMEMORY)
-            error_set(b->err, status, "out of memory");
+        b->status = rc;
+        if (rc == INFER_EMEMORY)
+            error_set(b->err, rc, "out of memory");
         else
-            error_set(b->err, status, "the architecture uses a name twice");
+            error_set(b->err, rc, "the architecture uses a name twice");
     }
     return b->status;
 }
@@ -45,12 +45,12 @@ void arch_build_begin(struct arch_build *b, const char *name,
 int arch_build_end(struct arch_build *b, int output, struct graph **out)
 {
     if (b->status == 0 && output >= 0) {
-        int status = graph_rename_value(b->g, output, "output");
+        int rc = graph_rename_value(b->g, output, "output");
 
-        if (status == 0)
-            status = graph_add_output(b->g, output);
-        if (status < 0)
-            failed(b, status);
+        if (rc == 0)
+            rc = graph_add_output(b->g, output);
+        if (rc < 0)
+            failed(b, rc);
     }
     if (b->status < 0) {
         graph_free(b->g);

@@ -47,7 +47,7 @@ struct arch_name arch_join(const char *prefix, const char *name);
 /* "prefix.i" */
 struct arch_name arch_item(const char *prefix, int i);
 
-/* What a convolution needs beside its input; kernel and pad are those of both
+/* Attributes of a convolution; kernel and pad are those of both
  * dimensions.  0 means 1 for groups and stride. */
 struct arch_conv {
     int in, out; /* channels */

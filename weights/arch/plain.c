@@ -163,8 +163,8 @@ int arch_vgg(const struct arch_row *row, int classes, struct infer_error *err,
 
 /* ---- forms for MNIST ----------------------------------------------- */
 
-/* 3x3 convolutions with ReLU, each with a max pooling behind it where `pool`
- * says so; named features.0, features.1, ... */
+/* 3x3 convolutions with ReLU, each followed by a max pooling where pool[i];
+ * named features.0, features.1, ... */
 static int small_features(struct arch_build *b, int x, const int *channels,
                           const bool *pool, int n)
 {

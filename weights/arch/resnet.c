@@ -41,18 +41,25 @@ static int shortcut(struct arch_build *b, const char *name, int x, int in,
                        .in = in, .out = out, .kernel = 1, .stride = stride});
 }
 
-static int basic_block(struct arch_build *b, const char *name, int x, int in,
-                       int planes, int stride)
+/* The two 3x3 convolutions of a basic block. */
+static int two_convs(struct arch_build *b, const char *name, int x, int in,
+                     int planes, int stride)
 {
-    int y = conv_bn(
+    x = conv_bn(
         b, name, "conv1", "bn1", x,
         (struct arch_conv){
             .in = in, .out = planes, .kernel = 3, .stride = stride, .pad = 1});
-
-    y = arch_relu(b, y);
-    y = conv_bn(
-        b, name, "conv2", "bn2", y,
+    x = arch_relu(b, x);
+    return conv_bn(
+        b, name, "conv2", "bn2", x,
         (struct arch_conv){.in = planes, .out = planes, .kernel = 3, .pad = 1});
+}
+
+static int basic_block(struct arch_build *b, const char *name, int x, int in,
+                       int planes, int stride)
+{
+    int y = two_convs(b, name, x, in, planes, stride);
+
     return arch_relu(b,
                      arch_add(b, y, shortcut(b, name, x, in, planes, stride)));
 }
@@ -167,15 +174,8 @@ static int option_a_block(struct arch_build *b, const char *name, int x, int in,
                           int planes)
 {
     int stride = in == planes ? 1 : 2;
-    int y = conv_bn(
-        b, name, "conv1", "bn1", x,
-        (struct arch_conv){
-            .in = in, .out = planes, .kernel = 3, .stride = stride, .pad = 1});
+    int y = two_convs(b, name, x, in, planes, stride);
 
-    y = arch_relu(b, y);
-    y = conv_bn(
-        b, name, "conv2", "bn2", y,
-        (struct arch_conv){.in = planes, .out = planes, .kernel = 3, .pad = 1});
     if (stride != 1)
         x = padded_shortcut(b, x, in, planes);
     return arch_relu(b, arch_add(b, y, x));

@@ -94,12 +94,12 @@ static int undo_deflate(uint64_t address, const unsigned char *in,
     z.avail_in = (uInt)in_bytes;
     z.next_out = out;
     z.avail_out = (uInt)capacity;
-    const int status = inflate(&z, Z_FINISH);
+    const int rc = inflate(&z, Z_FINISH);
     *out_bytes = (size_t)z.total_out;
     inflateEnd(&z);
-    if (status == Z_MEM_ERROR)
+    if (rc == Z_MEM_ERROR)
         return error_set(err, INFER_EMEMORY, "no memory for zlib");
-    if (status != Z_STREAM_END)
+    if (rc != Z_STREAM_END)
         return hdf5_malformed(
             err, address,
             "deflated chunk is damaged or unpacks to more than "

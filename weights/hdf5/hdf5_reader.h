@@ -2,7 +2,7 @@
 /*
  * A reader of HDF5 files in memory: the subset that h5py and Keras write.
  *
- * Read: superblocks 0 to 3 behind a user block of any legal size; object
+ * Read: superblocks 0 to 3 after a user block of any legal size; object
  * headers 1 and 2; groups as symbol tables, link messages and dense links;
  * attributes in headers and dense; integers, IEEE floats (bfloat16 too),
  * strings of fixed and variable length, h5py's booleans, arrays of those;
@@ -10,11 +10,11 @@
  * shuffle and fletcher32.  Everything else is refused by its name: external
  * links and files, virtual datasets, other filters, compound types, ...
  *
- * Files come from strangers.  No address is followed without a check against
- * the file; levels of trees must decrease; memory beside the file is counted
- * and may not exceed the file's size plus HDF5_SPARE_MEMORY; and every block
- * looked at takes from a budget that is proportional to the file, so that no
- * arrangement of shared or repeated blocks costs more time than a large file
+ * Files are untrusted.  No address is followed without a check against
+ * the file; levels of trees must decrease; memory in addition to the file is
+ * counted and may not exceed the file's size plus HDF5_SPARE_MEMORY; and every
+ * block looked at takes from a budget that is proportional to the file, so that
+ * no arrangement of shared or repeated blocks costs more time than a large file
  * would.
  */
 #ifndef WEIGHTS_HDF5_HDF5_READER_H

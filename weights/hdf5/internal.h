@@ -45,7 +45,7 @@ struct hdf5_file {
     unsigned offset_size, length_size;
     uint64_t root;
     unsigned group_leaf_k, group_k, chunk_k;
-    size_t memory, memory_limit; /* bytes held beside the file */
+    size_t memory, memory_limit; /* bytes held in addition to the file */
     size_t delivered;            /* bytes of arrays handed out so far */
     uint64_t work_left;          /* bytes that may still be looked at */
 };
@@ -155,7 +155,7 @@ struct hdf5_dense {
     unsigned index_bytes; /* of the highest creation index in the message */
     unsigned record_type; /* of the name index */
     unsigned before_id, after_id; /* bytes round the heap ID of a record */
-    bool has_flags;               /* message flags stand behind the ID */
+    bool has_flags;               /* message flags follow the ID */
 };
 /* One object of the heap: its message's bytes.  Non-zero ends the walk. */
 typedef int hdf5_dense_fn(struct hdf5_file *f, uint64_t heap,

@@ -329,7 +329,26 @@ static bool read_interpolation(struct keras_emit *k, const cJSON *config,
     return false;
 }
 
-/* Whole factors: nearest repeats; bilinear has pixel centres at one half since
+/* A resize of *x with all scales 1, which becomes its result; NULL on failure.
+ */
+static struct graph_resize *resize_node(struct keras_emit *k,
+                                        struct keras_value *x, bool bilinear)
+{
+    struct graph_resize *r;
+    int node;
+
+    x->value = keras_node(k, GRAPH_RESIZE, "", &x->value, 1, &node);
+    if (x->value < 0)
+        return NULL;
+    r = &k->g->node[node].attr.resize;
+    memset(r, 0, sizeof *r);
+    r->resize.mode = bilinear ? KERN_BILINEAR : KERN_NEAREST;
+    for (int i = 0; i < INFER_MAX_RANK; i++)
+        r->resize.scale[i] = 1;
+    return r;
+}
+
+/* Integer scales: nearest repeats; bilinear has pixel centres at one half since
  * TensorFlow 2, and had corners at the same place before. */
 struct keras_value keras_up_sampling(struct keras_emit *k,
                                      struct keras_layer *l,
@@ -338,7 +357,7 @@ struct keras_value keras_up_sampling(struct keras_emit *k,
     struct keras_value x = keras_spatial_input(k, l, in[0]);
     const char *key =
         keras_key(l->config, "size", keras_key(l->config, "length", "size"));
-    int size[3], node;
+    int size[3];
     bool bilinear;
 
     (void)n;
@@ -346,17 +365,12 @@ struct keras_value keras_up_sampling(struct keras_emit *k,
     if (!read_interpolation(k, l->config, "nearest", &bilinear) ||
         k->status < 0)
         return keras_failed(k);
-    x.value = keras_node(k, GRAPH_RESIZE, "", &x.value, 1, &node);
-    if (x.value < 0)
+    struct graph_resize *r = resize_node(k, &x, bilinear);
+    if (!r)
         return x;
-    struct graph_resize *r = &k->g->node[node].attr.resize;
-    memset(r, 0, sizeof *r);
-    r->resize.mode = bilinear ? KERN_BILINEAR : KERN_NEAREST;
     r->resize.coord =
         bilinear && !k->old_resize ? KERN_HALF_PIXEL : KERN_ASYMMETRIC;
     r->resize.nearest = KERN_FLOOR_NEAREST;
-    for (int i = 0; i < INFER_MAX_RANK; i++)
-        r->resize.scale[i] = 1;
     for (int i = 0; i < l->class->arg; i++)
         r->resize.scale[2 + i] = (float)size[i];
     return x;
@@ -371,7 +385,6 @@ struct keras_value keras_resizing(struct keras_emit *k, struct keras_layer *l,
     const int height = keras_int(k, l->config, "height", 1, INT32_MAX, 0);
     const int width = keras_int(k, l->config, "width", 1, INT32_MAX, 0);
     bool bilinear;
-    int node;
 
     (void)n;
     if (keras_bool(k, l->config, "crop_to_aspect_ratio", false) ||
@@ -383,16 +396,11 @@ struct keras_value keras_resizing(struct keras_emit *k, struct keras_layer *l,
     if (!read_interpolation(k, l->config, "bilinear", &bilinear) ||
         k->status < 0)
         return keras_failed(k);
-    x.value = keras_node(k, GRAPH_RESIZE, "", &x.value, 1, &node);
-    if (x.value < 0)
+    struct graph_resize *r = resize_node(k, &x, bilinear);
+    if (!r)
         return x;
-    struct graph_resize *r = &k->g->node[node].attr.resize;
-    memset(r, 0, sizeof *r);
-    r->resize.mode = bilinear ? KERN_BILINEAR : KERN_NEAREST;
     r->resize.coord = KERN_HALF_PIXEL;
     r->resize.nearest = KERN_ROUND_PREFER_CEIL;
-    for (int i = 0; i < INFER_MAX_RANK; i++)
-        r->resize.scale[i] = 1;
     r->n_sizes = 4;
     r->size[2] = height;
     r->size[3] = width;
@@ -421,7 +429,7 @@ static bool align(struct keras_emit *k, const struct keras_value *in, int n,
             int node;
             x = keras_plain(k, x);
             const int missing = rank - x.rank;
-            const bool behind = any && x.rank == 2;
+            const bool of_channels = any && x.rank == 2;
             x.value =
                 keras_node(k, GRAPH_UNSQUEEZE, "unsqueeze", &x.value, 1, &node);
             if (x.value < 0)
@@ -429,9 +437,9 @@ static bool align(struct keras_emit *k, const struct keras_value *in, int n,
             struct graph_dims *d = &k->g->node[node].attr.dims;
             d->n = missing;
             for (int j = 0; j < missing; j++)
-                d->dim[j] = (behind ? 2 : 1) + j;
+                d->dim[j] = (of_channels ? 2 : 1) + j;
             x.rank = rank;
-            x.swapped = behind;
+            x.swapped = of_channels;
         }
         out[i] = any ? keras_swapped(k, x) : x;
     }

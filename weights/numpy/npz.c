@@ -91,7 +91,7 @@ static int take_elements(struct blob *blob, unsigned char *data,
                          struct constant **out)
 {
     size_t size = infer_dtype_size(h->dtype), bytes = 0, over;
-    struct constant *c, *turned;
+    struct constant *c, *transposed;
 
     if (!checked_mul((size_t)h->count, size, &bytes))
         return error_set(err, INFER_EFORMAT, "its shape is beyond all memory");
@@ -101,9 +101,9 @@ static int take_elements(struct blob *blob, unsigned char *data,
     numpy_settle(h->dtype, h->swapped, data, bytes);
     c = constant_in_blob(h->dtype, h->rank, h->dim, blob, data);
     if (c && h->fortran && h->rank > 1) {
-        turned = numpy_from_fortran(c);
+        transposed = numpy_from_fortran(c);
         constant_unref(c);
-        c = turned;
+        c = transposed;
     }
     if (!c)
         return error_set(err, INFER_EMEMORY, "out of memory");

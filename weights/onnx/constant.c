@@ -43,11 +43,11 @@ int onnx_import_constant(struct onnx_import *im, int param,
     const struct onnx_attr *a, *found = NULL;
     struct constant *c;
     size_t i;
-    int status = onnx_arity(im, 0, 0, err);
+    int rc = onnx_arity(im, 0, 0, err);
 
     (void)param;
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     for (i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         a = onnx_attr(im, forms[i].name);
         if (!a)
@@ -65,14 +65,14 @@ int onnx_import_constant(struct onnx_import *im, int param,
         return error_set(err, INFER_EUNSUPPORTED,
                          "no value of a kind that is supported");
     if (found->type == ONNX_ATTR_TENSOR) {
-        status = onnx_tensor_load(im->model, found->s, err, &c);
-        if (status == 0)
+        rc = onnx_tensor_load(im->model, found->s, err, &c);
+        if (rc == 0)
             constant_ref(c);
     } else {
-        status = constant_of_attr(found, err, &c);
+        rc = constant_of_attr(found, err, &c);
     }
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     return onnx_set_constant(im, 0, c, err);
 }
 
@@ -97,28 +97,27 @@ int onnx_import_fill(struct onnx_import *im, int param, struct infer_error *err)
     int64_t dim[INFER_MAX_RANK];
     enum infer_dtype dtype = INFER_F32;
     struct constant *value = NULL, *c;
-    int n = 0, status = onnx_arity(im, 1, 1, err);
+    int n = 0, rc = onnx_arity(im, 1, 1, err);
 
     (void)param;
-    if (status == 0)
-        status =
-            onnx_input_ints(im, 0, "the shape", INFER_MAX_RANK, dim, &n, err);
-    if (status == 0 && a && a->type != ONNX_ATTR_TENSOR)
-        status = error_set(err, INFER_EFORMAT, "attribute 'value' has type %d",
-                           a->type);
-    if (status == 0 && a)
-        status = onnx_tensor_load(im->model, a->s, err, &value);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_input_ints(im, 0, "the shape", INFER_MAX_RANK, dim, &n, err);
+    if (rc == 0 && a && a->type != ONNX_ATTR_TENSOR)
+        rc = error_set(err, INFER_EFORMAT, "attribute 'value' has type %d",
+                       a->type);
+    if (rc == 0 && a)
+        rc = onnx_tensor_load(im->model, a->s, err, &value);
+    if (rc < 0)
+        return rc;
     if (value && constant_count(value) != 1)
         return error_set(err, INFER_EFORMAT,
                          "attribute 'value' has %lld elements",
                          (long long)constant_count(value));
     if (value)
         dtype = value->dtype;
-    status = onnx_new_constant(im, dtype, n, dim, err, &c);
-    if (status < 0)
-        return status;
+    rc = onnx_new_constant(im, dtype, n, dim, err, &c);
+    if (rc < 0)
+        return rc;
     if (value)
         fill(c, value);
     return onnx_set_constant(im, 0, c, err);

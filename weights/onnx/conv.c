@@ -11,10 +11,10 @@
 int onnx_spatial_rank(struct onnx_import *im, int *out, struct infer_error *err)
 {
     struct graph_type t;
-    int status = onnx_input_type(im, 0, 0, &t, err);
+    int rc = onnx_input_type(im, 0, 0, &t, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (t.rank < 3 || t.rank > 2 + KERN_MAX_SPATIAL)
         return error_set(err, INFER_EUNSUPPORTED,
                          "an input of rank %d; 3 to %d are supported", t.rank,
@@ -28,10 +28,10 @@ int onnx_spatial_ints(struct onnx_import *im, const char *name, int spatial,
 {
     int64_t value[KERN_MAX_SPATIAL];
     int i, n = -1;
-    int status = onnx_ints(im, name, KERN_MAX_SPATIAL, value, &n, err);
+    int rc = onnx_ints(im, name, KERN_MAX_SPATIAL, value, &n, err);
 
-    if (status < 0 || n < 0)
-        return status;
+    if (rc < 0 || n < 0)
+        return rc;
     if (n != spatial)
         return error_set(err, INFER_EFORMAT,
                          "attribute '%s' has %d entries, expected %d", name, n,
@@ -53,12 +53,12 @@ int onnx_pads(struct onnx_import *im, int spatial,
                                         "VALID", NULL};
     int64_t pad[2 * KERN_MAX_SPATIAL];
     int word = 0, n = -1, i;
-    int status = onnx_word(im, "auto_pad", words, &word, err);
+    int rc = onnx_word(im, "auto_pad", words, &word, err);
 
-    if (status == 0)
-        status = onnx_ints(im, "pads", 2 * KERN_MAX_SPATIAL, pad, &n, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_ints(im, "pads", 2 * KERN_MAX_SPATIAL, pad, &n, err);
+    if (rc < 0)
+        return rc;
     *auto_pad = (enum graph_auto_pad)word;
     if (n < 0)
         return 0;
@@ -70,7 +70,7 @@ int onnx_pads(struct onnx_import *im, int spatial,
         if (pad[i] < INT32_MIN || pad[i] > INT32_MAX)
             return error_set(err, INFER_EFORMAT, "attribute 'pads' is %lld",
                              (long long)pad[i]);
-        /* Beside auto_pad, some writers leave pads of 0 behind. */
+        /* Some writers give pads of 0 in addition to auto_pad. */
         if (word != 0 && pad[i] != 0)
             return error_set(err, INFER_EFORMAT,
                              "both 'pads' and 'auto_pad' are given");
@@ -88,12 +88,12 @@ static int check_kernel_shape(struct onnx_import *im, int spatial,
 {
     int window[KERN_MAX_SPATIAL] = {0};
     struct graph_type w;
-    int i, status = onnx_input_type(im, 1, 0, &w, err);
+    int i, rc = onnx_input_type(im, 1, 0, &w, err);
 
-    if (status == 0)
-        status = onnx_spatial_ints(im, "kernel_shape", spatial, 1, window, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_spatial_ints(im, "kernel_shape", spatial, 1, window, err);
+    if (rc < 0)
+        return rc;
     if (w.rank != spatial + 2)
         return error_set(err, INFER_EFORMAT,
                          "the weight has rank %d, the input %d", w.rank,
@@ -110,21 +110,21 @@ static int conv_attributes(struct onnx_import *im, int spatial,
                            struct graph_conv *conv, struct infer_error *err)
 {
     int64_t groups = 1;
-    int status = onnx_int(im, "group", 1, INT32_MAX, &groups, err);
+    int rc = onnx_int(im, "group", 1, INT32_MAX, &groups, err);
 
-    if (status == 0)
-        status = check_kernel_shape(im, spatial, err);
-    if (status == 0)
-        status = onnx_spatial_ints(im, "strides", spatial, 1, conv->conv.stride,
-                                   err);
-    if (status == 0)
-        status = onnx_spatial_ints(im, "dilations", spatial, 1,
-                                   conv->conv.dilation, err);
-    if (status == 0)
-        status = onnx_pads(im, spatial, &conv->auto_pad, conv->conv.pad_begin,
-                           conv->conv.pad_end, err);
+    if (rc == 0)
+        rc = check_kernel_shape(im, spatial, err);
+    if (rc == 0)
+        rc = onnx_spatial_ints(im, "strides", spatial, 1, conv->conv.stride,
+                               err);
+    if (rc == 0)
+        rc = onnx_spatial_ints(im, "dilations", spatial, 1, conv->conv.dilation,
+                               err);
+    if (rc == 0)
+        rc = onnx_pads(im, spatial, &conv->auto_pad, conv->conv.pad_begin,
+                       conv->conv.pad_end, err);
     conv->conv.groups = (int)groups;
-    return status;
+    return rc;
 }
 
 /* What only the transposed form has. */
@@ -134,13 +134,13 @@ static int transpose_attributes(struct onnx_import *im, int spatial,
 {
     int64_t size[INFER_MAX_RANK];
     int i, n = 0;
-    int status = onnx_spatial_ints(im, "output_padding", spatial, 0,
-                                   conv->output_pad, err);
+    int rc = onnx_spatial_ints(im, "output_padding", spatial, 0,
+                               conv->output_pad, err);
 
-    if (status == 0)
-        status = onnx_ints(im, "output_shape", INFER_MAX_RANK, size, &n, err);
-    if (status < 0 || n == 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_ints(im, "output_shape", INFER_MAX_RANK, size, &n, err);
+    if (rc < 0 || n == 0)
+        return rc;
     /* Old writers give N and K too. */
     if (n != spatial && n != spatial + 2)
         return error_set(err, INFER_EFORMAT,
@@ -162,18 +162,18 @@ int onnx_import_conv(struct onnx_import *im, int transposed,
     enum graph_op op = transposed ? GRAPH_CONV_TRANSPOSE : GRAPH_CONV;
     union graph_attr attr;
     int in[3], i, spatial = 0;
-    int status = onnx_arity(im, 2, 3, err);
+    int rc = onnx_arity(im, 2, 3, err);
 
     onnx_defaults(op, &attr);
-    if (status == 0)
-        status = onnx_spatial_rank(im, &spatial, err);
-    if (status == 0)
-        status = conv_attributes(im, spatial, &attr.conv, err);
-    if (status == 0 && transposed)
-        status = transpose_attributes(im, spatial, &attr.conv, err);
-    for (i = 0; i < 3 && status == 0; i++)
-        status = onnx_input(im, i, &in[i], err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_spatial_rank(im, &spatial, err);
+    if (rc == 0)
+        rc = conv_attributes(im, spatial, &attr.conv, err);
+    if (rc == 0 && transposed)
+        rc = transpose_attributes(im, spatial, &attr.conv, err);
+    for (i = 0; i < 3 && rc == 0; i++)
+        rc = onnx_input(im, i, &in[i], err);
+    if (rc < 0)
+        return rc;
     return onnx_emit(im, op, &attr, in, in[2] < 0 ? 2 : 3, 0, NULL, err);
 }

@@ -51,10 +51,10 @@ int onnx_int(struct onnx_import *im, const char *name, int64_t min, int64_t max,
              int64_t *out, struct infer_error *err)
 {
     struct onnx_attr *a;
-    int status = typed_attr(im, name, ONNX_ATTR_INT, &a, err);
+    int rc = typed_attr(im, name, ONNX_ATTR_INT, &a, err);
 
-    if (status < 0 || !a)
-        return status;
+    if (rc < 0 || !a)
+        return rc;
     if (a->i < min || a->i > max)
         return error_set(err, INFER_EFORMAT,
                          "attribute '%s' is %lld, must be %lld to %lld", name,
@@ -67,20 +67,20 @@ int onnx_flag(struct onnx_import *im, const char *name, bool *out,
               struct infer_error *err)
 {
     int64_t value = *out;
-    int status = onnx_int(im, name, 0, 1, &value, err);
+    int rc = onnx_int(im, name, 0, 1, &value, err);
 
     *out = value != 0;
-    return status;
+    return rc;
 }
 
 int onnx_float(struct onnx_import *im, const char *name, float *out,
                struct infer_error *err)
 {
     struct onnx_attr *a;
-    int status = typed_attr(im, name, ONNX_ATTR_FLOAT, &a, err);
+    int rc = typed_attr(im, name, ONNX_ATTR_FLOAT, &a, err);
 
-    if (status < 0 || !a)
-        return status;
+    if (rc < 0 || !a)
+        return rc;
     if (!isfinite(a->f))
         return error_set(err, INFER_EFORMAT, "attribute '%s' is %g", name,
                          (double)a->f);
@@ -92,10 +92,10 @@ int onnx_ints(struct onnx_import *im, const char *name, int max, int64_t *out,
               int *n, struct infer_error *err)
 {
     struct onnx_attr *a;
-    int status = typed_attr(im, name, ONNX_ATTR_INTS, &a, err);
+    int rc = typed_attr(im, name, ONNX_ATTR_INTS, &a, err);
 
-    if (status < 0 || !a)
-        return status;
+    if (rc < 0 || !a)
+        return rc;
     if (a->count > (size_t)max)
         return error_set(err, INFER_EFORMAT,
                          "attribute '%s' has %zu entries, at most %d are read",
@@ -110,10 +110,10 @@ int onnx_word(struct onnx_import *im, const char *name,
               const char *const *words, int *out, struct infer_error *err)
 {
     struct onnx_attr *a;
-    int i, status = typed_attr(im, name, ONNX_ATTR_STRING, &a, err);
+    int i, rc = typed_attr(im, name, ONNX_ATTR_STRING, &a, err);
 
-    if (status < 0 || !a)
-        return status;
+    if (rc < 0 || !a)
+        return rc;
     for (i = 0; words[i]; i++)
         if (a->s.bytes == strlen(words[i]) &&
             memcmp(a->s.data, words[i], a->s.bytes) == 0) {
@@ -143,13 +143,13 @@ static int new_value(struct onnx_import *im, int out, int *value,
 {
     bool named = out >= 0 && onnx_has_output(im, out);
     char *name = NULL;
-    int v, status;
+    int v, rc;
 
     if (named) {
-        status = onnx_string(&im->scratch, im->node->out[out], "tensor name",
-                             err, &name);
-        if (status < 0)
-            return status;
+        rc = onnx_string(&im->scratch, im->node->out[out], "tensor name", err,
+                         &name);
+        if (rc < 0)
+            return rc;
     }
     v = graph_add_value(im->g, name);
     if (v == INFER_EARGUMENT)
@@ -160,9 +160,9 @@ static int new_value(struct onnx_import *im, int out, int *value,
     *value = v;
     if (!named)
         return 0;
-    status = onnx_value_get(im, im->node->out[out], err, &v);
-    if (status < 0)
-        return status;
+    rc = onnx_value_get(im, im->node->out[out], err, &v);
+    if (rc < 0)
+        return rc;
     im->value[v].graph = *value;
     im->value[v].state = ONNX_GRAPH;
     return 0;
@@ -218,24 +218,24 @@ static int infer_types(struct onnx_import *im, int node,
     int n_in = im->g->node[node].n_in, n_out = im->g->node[node].n_out;
     struct graph_type *in, *out, type[ONNX_PROBES];
     struct constant **data;
-    int p, i, status = 0;
+    int p, i, rc = 0;
 
     in = onnx_alloc(&im->scratch, (size_t)n_in * sizeof(*in));
     data = onnx_alloc(&im->scratch, (size_t)n_in * sizeof(struct constant *));
     out = onnx_alloc(&im->scratch, (size_t)n_out * ONNX_PROBES * sizeof(*out));
     if (!in || !out || !data)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    for (p = 0; p < im->probes && status == 0; p++) {
-        status = infer_at(im, node, p, in, data, out + p * n_out, err);
-        for (i = 0; i < n_out && status == 0; i++)
-            status = check_type(&out[p * n_out + i], err);
+    for (p = 0; p < im->probes && rc == 0; p++) {
+        rc = infer_at(im, node, p, in, data, out + p * n_out, err);
+        for (i = 0; i < n_out && rc == 0; i++)
+            rc = check_type(&out[p * n_out + i], err);
     }
-    for (i = 0; i < n_out && status == 0; i++) {
+    for (i = 0; i < n_out && rc == 0; i++) {
         for (p = 0; p < im->probes; p++)
             type[p] = out[p * n_out + i];
-        status = onnx_value_type(im, im->g->node[node].out[i], type, err);
+        rc = onnx_value_type(im, im->g->node[node].out[i], type, err);
     }
-    return status < 0 ? status : onnx_keep_batch(im, node, err);
+    return rc < 0 ? rc : onnx_keep_batch(im, node, err);
 }
 
 /* Name of a graph node: that of the ONNX node, or of its first output where it
@@ -282,28 +282,28 @@ int onnx_emit(struct onnx_import *im, enum graph_op op,
               const union graph_attr *attr, const int *in, int n_in, int out,
               int *value, struct infer_error *err)
 {
-    int v, status = new_value(im, out, &v, err);
+    int v, rc = new_value(im, out, &v, err);
 
-    if (status == 0)
-        status = emit(im, op, attr, in, n_in, &v, 1, err);
-    if (status == 0 && value)
+    if (rc == 0)
+        rc = emit(im, op, attr, in, n_in, &v, 1, err);
+    if (rc == 0 && value)
         *value = v;
-    return status;
+    return rc;
 }
 
 int onnx_emit_all(struct onnx_import *im, enum graph_op op,
                   const union graph_attr *attr, const int *in, int n_in,
                   struct infer_error *err)
 {
-    int i, n = im->node->n_out, status = 0;
+    int i, n = im->node->n_out, rc = 0;
     int *out = onnx_alloc(&im->scratch, (size_t)n * sizeof(*out));
 
     if (!out)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    for (i = 0; i < n && status == 0; i++)
-        status = new_value(im, i, &out[i], err);
-    if (status < 0)
-        return status;
+    for (i = 0; i < n && rc == 0; i++)
+        rc = new_value(im, i, &out[i], err);
+    if (rc < 0)
+        return rc;
     return emit(im, op, attr, in, n_in, out, n, err);
 }
 

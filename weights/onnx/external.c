@@ -2,7 +2,7 @@
 /*
  * External data: the one place that opens a file named by a model.
  *
- * The name comes from a stranger.  It is taken apart here, and each part is
+ * The name is untrusted.  It is split into its parts here, and each part is
  * opened relative to the folder before it without following links, so that
  * nothing outside the model's folder can be reached, whatever is renamed
  * meanwhile.
@@ -146,7 +146,7 @@ static int load_checked(int fd, struct pb_span location, uint64_t offset,
 {
     struct constant *c;
     struct stat st;
-    int status;
+    int rc;
 
     if (fstat(fd, &st) < 0)
         return error_set(err, INFER_EIO, "external data: %s", strerror(errno));
@@ -162,12 +162,12 @@ static int load_checked(int fd, struct pb_span location, uint64_t offset,
     c = constant_new(shape->dtype, shape->rank, shape->dim);
     if (!c)
         return error_set(err, INFER_EMEMORY, "no memory for %zu bytes", bytes);
-    status = read_all(fd, offset, bytes, c->data, err);
-    if (status < 0)
+    rc = read_all(fd, offset, bytes, c->data, err);
+    if (rc < 0)
         constant_unref(c);
     else
         *out = c;
-    return status;
+    return rc;
 }
 
 int onnx_external_load(const struct onnx_model *m, struct pb_span location,
@@ -176,11 +176,11 @@ int onnx_external_load(const struct onnx_model *m, struct pb_span location,
                        struct constant **out)
 {
     int fd = open_location(m->path, location, err);
-    int status;
+    int rc;
 
     if (fd < 0)
         return fd;
-    status = load_checked(fd, location, offset, shape, bytes, err, out);
+    rc = load_checked(fd, location, offset, shape, bytes, err, out);
     close(fd);
-    return status;
+    return rc;
 }

@@ -50,17 +50,17 @@ static int fold_chain(const struct fold *f, struct infer_error *err,
                       struct onnx_small **out)
 {
     const struct onnx_small *so_far = f->in[0];
-    int i, status;
+    int i, rc;
 
     if (f->n_in < 2)
         return 0;
     for (i = 1; i < f->n_in; i++) {
         if (!f->in[i])
             return 0;
-        status = small_binary(f->im, (enum kern_binary_kind)f->param, so_far,
-                              f->in[i], err, out);
-        if (status <= 0)
-            return status;
+        rc = small_binary(f->im, (enum kern_binary_kind)f->param, so_far,
+                          f->in[i], err, out);
+        if (rc <= 0)
+            return rc;
         so_far = *out;
     }
     return 1;
@@ -122,15 +122,15 @@ static int fold_reshape(const struct fold *f, struct infer_error *err,
 {
     int64_t dim[INFER_MAX_RANK];
     bool allow_zero = false;
-    int rank = 0, status;
+    int rank = 0, rc;
 
     if (f->n_in != 2)
         return 0;
-    status = onnx_flag(f->im, "allowzero", &allow_zero, err);
-    if (status == 0)
-        status = reshape_target(f, f->in[0], allow_zero, dim, &rank, err);
-    if (status < 0)
-        return status;
+    rc = onnx_flag(f->im, "allowzero", &allow_zero, err);
+    if (rc == 0)
+        rc = reshape_target(f, f->in[0], allow_zero, dim, &rank, err);
+    if (rc < 0)
+        return rc;
     return small_reshape(f->im, f->in[0], rank, dim, err, out);
 }
 
@@ -141,21 +141,21 @@ static int axes_mask(const struct fold *f, int since, int rank, uint32_t *mask,
 {
     int64_t axis[INFER_MAX_RANK];
     int i, n = -1;
-    int status = onnx_axes(f->im, "axes", 1, since, axis, &n, err);
+    int rc = onnx_axes(f->im, "axes", 1, since, axis, &n, err);
 
     *mask = 0;
     *given = n >= 0;
-    for (i = 0; i < n && status == 0; i++) {
+    for (i = 0; i < n && rc == 0; i++) {
         int64_t a = axis[i] < 0 ? axis[i] + rank : axis[i];
 
         if (a < 0 || a >= rank || *mask >> a & 1)
-            status = error_set(err, INFER_EFORMAT,
-                               "axis %lld is out of range or repeated",
-                               (long long)axis[i]);
+            rc = error_set(err, INFER_EFORMAT,
+                           "axis %lld is out of range or repeated",
+                           (long long)axis[i]);
         else
             *mask |= UINT32_C(1) << a;
     }
-    return status;
+    return rc;
 }
 
 static int fold_squeeze(const struct fold *f, struct infer_error *err,
@@ -165,11 +165,11 @@ static int fold_squeeze(const struct fold *f, struct infer_error *err,
     int64_t dim[INFER_MAX_RANK];
     uint32_t mask;
     bool given;
-    int d, rank = 0, status;
+    int d, rank = 0, rc;
 
-    status = axes_mask(f, 13, a->rank, &mask, &given, err);
-    if (status < 0)
-        return status;
+    rc = axes_mask(f, 13, a->rank, &mask, &given, err);
+    if (rc < 0)
+        return rc;
     for (d = 0; d < a->rank; d++) {
         bool drop = given ? mask >> d & 1 : a->dim[d] == 1;
 
@@ -189,16 +189,16 @@ static int fold_unsqueeze(const struct fold *f, struct infer_error *err,
     int64_t dim[INFER_MAX_RANK], axis[INFER_MAX_RANK];
     uint32_t mask;
     bool given;
-    int d, n = 0, from = 0, status;
+    int d, n = 0, from = 0, rc;
 
-    status = onnx_axes(f->im, "axes", 1, 13, axis, &n, err);
-    if (status < 0)
-        return status;
+    rc = onnx_axes(f->im, "axes", 1, 13, axis, &n, err);
+    if (rc < 0)
+        return rc;
     if (n < 1 || a->rank + n > INFER_MAX_RANK)
         return error_set(err, INFER_EFORMAT, "%d axes", n);
-    status = axes_mask(f, 13, a->rank + n, &mask, &given, err);
-    if (status < 0)
-        return status;
+    rc = axes_mask(f, 13, a->rank + n, &mask, &given, err);
+    if (rc < 0)
+        return rc;
     for (d = 0; d < a->rank + n; d++)
         dim[d] = mask >> d & 1 ? 1 : a->dim[from++];
     return small_reshape(f->im, a, a->rank + n, dim, err, out);
@@ -223,11 +223,11 @@ static int fold_transpose(const struct fold *f, struct infer_error *err,
     int64_t perm[INFER_MAX_RANK], dim[INFER_MAX_RANK], step[INFER_MAX_RANK];
     int64_t own[INFER_MAX_RANK];
     uint32_t seen = 0;
-    int d, n = -1, status;
+    int d, n = -1, rc;
 
-    status = onnx_ints(f->im, "perm", INFER_MAX_RANK, perm, &n, err);
-    if (status < 0)
-        return status;
+    rc = onnx_ints(f->im, "perm", INFER_MAX_RANK, perm, &n, err);
+    if (rc < 0)
+        return rc;
     if (n >= 0 && n != a->rank)
         return error_set(err, INFER_EFORMAT, "perm has %d entries", n);
     steps_of(a, own);
@@ -247,14 +247,13 @@ static int fold_concat(const struct fold *f, struct infer_error *err,
                        struct onnx_small **out)
 {
     int64_t axis = 1;
-    int i, at, status;
+    int i, at, rc;
 
-    status =
-        onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
-    if (status == 0)
-        status = op_axis((int)axis, f->in[0]->rank, &at, err);
-    if (status < 0)
-        return status;
+    rc = onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
+    if (rc == 0)
+        rc = op_axis((int)axis, f->in[0]->rank, &at, err);
+    if (rc < 0)
+        return rc;
     for (i = 0; i < f->n_in; i++)
         if (!f->in[i])
             return 0;
@@ -265,16 +264,15 @@ static int fold_gather(const struct fold *f, struct infer_error *err,
                        struct onnx_small **out)
 {
     int64_t axis = 0;
-    int at, status;
+    int at, rc;
 
     if (f->n_in != 2)
         return 0;
-    status =
-        onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
-    if (status == 0)
-        status = op_axis((int)axis, f->in[0]->rank, &at, err);
-    if (status < 0)
-        return status;
+    rc = onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
+    if (rc == 0)
+        rc = op_axis((int)axis, f->in[0]->rank, &at, err);
+    if (rc < 0)
+        return rc;
     return small_gather(f->im, f->in[0], f->in[1], at, err, out);
 }
 
@@ -307,17 +305,17 @@ static int fold_slice(const struct fold *f, struct infer_error *err,
     int64_t begin[INFER_MAX_RANK], end[INFER_MAX_RANK], axis[INFER_MAX_RANK];
     int64_t step[INFER_MAX_RANK], dim[INFER_MAX_RANK], own[INFER_MAX_RANK];
     int64_t start = 0;
-    int n = -1, n_end = -1, n_axes = -1, n_step = -1, k, status;
+    int n = -1, n_end = -1, n_axes = -1, n_step = -1, k, rc;
 
-    status = slice_list(f, "starts", 1, begin, &n, err);
-    if (status == 0)
-        status = slice_list(f, "ends", 2, end, &n_end, err);
-    if (status == 0)
-        status = slice_list(f, "axes", 3, axis, &n_axes, err);
-    if (status == 0 && f->im->opset >= 10)
-        status = slice_list(f, "steps", 4, step, &n_step, err);
-    if (status < 0)
-        return status;
+    rc = slice_list(f, "starts", 1, begin, &n, err);
+    if (rc == 0)
+        rc = slice_list(f, "ends", 2, end, &n_end, err);
+    if (rc == 0)
+        rc = slice_list(f, "axes", 3, axis, &n_axes, err);
+    if (rc == 0 && f->im->opset >= 10)
+        rc = slice_list(f, "steps", 4, step, &n_step, err);
+    if (rc < 0)
+        return rc;
     if (n < 0 || n != n_end || (n_axes >= 0 && n_axes != n) ||
         (n_step >= 0 && n_step != n))
         return error_set(err, INFER_EFORMAT,
@@ -334,13 +332,13 @@ static int fold_slice(const struct fold *f, struct infer_error *err,
                              (long long)axis[k]);
         if (n_axes >= 0)
             want = (int)axis[k];
-        status = op_axis(want, a->rank, &at, err);
-        if (status < 0)
-            return status;
-        status = op_slice_resolve(begin[k], end[k], by, a->dim[at], &from,
-                                  &dim[at], err);
-        if (status < 0)
-            return status;
+        rc = op_axis(want, a->rank, &at, err);
+        if (rc < 0)
+            return rc;
+        rc = op_slice_resolve(begin[k], end[k], by, a->dim[at], &from, &dim[at],
+                              err);
+        if (rc < 0)
+            return rc;
         if (dim[at] > 0)
             start += from * own[at];
         /* A step that is never taken may be of any size. */
@@ -375,31 +373,31 @@ static int fold_fill(const struct fold *f, struct infer_error *err,
     int64_t dim[INFER_MAX_RANK];
     struct onnx_small *value;
     struct constant *c;
-    int rank, status;
+    int rank, rc;
 
     if (f->n_in != 1)
         return 0;
-    status = shape_list(f->in[0], dim, &rank, err);
-    if (status < 0)
-        return status;
+    rc = shape_list(f->in[0], dim, &rank, err);
+    if (rc < 0)
+        return rc;
     if (!a) {
-        status = onnx_small_new(f->im, INFER_F32, 0, NULL, err, &value);
-        if (status == 0)
+        rc = onnx_small_new(f->im, INFER_F32, 0, NULL, err, &value);
+        if (rc == 0)
             return 0;
     } else {
         if (a->type != ONNX_ATTR_TENSOR)
             return error_set(err, INFER_EFORMAT,
                              "attribute 'value' is no tensor");
-        status = onnx_tensor_load(f->im->model, a->s, err, &c);
-        if (status == 0 && constant_count(c) != 1)
-            status = error_set(err, INFER_EFORMAT,
-                               "attribute 'value' has %lld elements",
-                               (long long)constant_count(c));
-        if (status == 0)
-            status = onnx_small_from_constant(f->im, c, err, &value);
+        rc = onnx_tensor_load(f->im->model, a->s, err, &c);
+        if (rc == 0 && constant_count(c) != 1)
+            rc = error_set(err, INFER_EFORMAT,
+                           "attribute 'value' has %lld elements",
+                           (long long)constant_count(c));
+        if (rc == 0)
+            rc = onnx_small_from_constant(f->im, c, err, &value);
     }
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     return small_fill(f->im, value, rank, dim, err, out);
 }
 
@@ -416,13 +414,13 @@ static int fold_expand(const struct fold *f, struct infer_error *err,
 {
     const struct onnx_small *a = f->in[0];
     int64_t dim[INFER_MAX_RANK], step[INFER_MAX_RANK], own[INFER_MAX_RANK];
-    int rank, d, shift, status;
+    int rank, d, shift, rc;
 
     if (f->n_in != 2)
         return 0;
-    status = shape_list(f->in[1], dim, &rank, err);
-    if (status < 0)
-        return status;
+    rc = shape_list(f->in[1], dim, &rank, err);
+    if (rc < 0)
+        return rc;
     if (rank < a->rank) {
         memmove(dim + (a->rank - rank), dim, (size_t)rank * sizeof(*dim));
         for (d = 0; d < a->rank - rank; d++)
@@ -451,14 +449,14 @@ static int fold_reduce(const struct fold *f, struct infer_error *err,
     int since = f->param == KERN_REDUCE_SUM ? 13 : 18;
     bool given, keep = true, noop = false;
     uint32_t mask;
-    int status = axes_mask(f, since, f->in[0]->rank, &mask, &given, err);
+    int rc = axes_mask(f, since, f->in[0]->rank, &mask, &given, err);
 
-    if (status == 0)
-        status = onnx_flag(f->im, "keepdims", &keep, err);
-    if (status == 0)
-        status = onnx_flag(f->im, "noop_with_empty_axes", &noop, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_flag(f->im, "keepdims", &keep, err);
+    if (rc == 0)
+        rc = onnx_flag(f->im, "noop_with_empty_axes", &noop, err);
+    if (rc < 0)
+        return rc;
     if (mask == 0 && noop)
         return 0;
     if (mask == 0)
@@ -528,26 +526,26 @@ static int shape_at(struct onnx_import *im, int probe, bool size,
 {
     int64_t start = 0, end = INFER_MAX_RANK, count = 1;
     struct graph_type t;
-    int k, status = onnx_input_type(im, 0, probe, &t, err);
+    int k, rc = onnx_input_type(im, 0, probe, &t, err);
 
-    if (status == 0 && !size)
-        status = onnx_int(im, "start", INT64_MIN, INT64_MAX, &start, err);
-    if (status == 0 && !size)
-        status = onnx_int(im, "end", INT64_MIN, INT64_MAX, &end, err);
-    if (status < 0)
-        return status;
+    if (rc == 0 && !size)
+        rc = onnx_int(im, "start", INT64_MIN, INT64_MAX, &start, err);
+    if (rc == 0 && !size)
+        rc = onnx_int(im, "end", INT64_MIN, INT64_MAX, &end, err);
+    if (rc < 0)
+        return rc;
     if (size) {
-        status = onnx_small_new(im, INFER_I64, 0, NULL, err, out);
-        if (status > 0 && !checked_count(t.rank, t.dim, &(*out)->i[0]))
-            status = error_set(err, INFER_EFORMAT, "the size overflows");
-        return status;
+        rc = onnx_small_new(im, INFER_I64, 0, NULL, err, out);
+        if (rc > 0 && !checked_count(t.rank, t.dim, &(*out)->i[0]))
+            rc = error_set(err, INFER_EFORMAT, "the size overflows");
+        return rc;
     }
-    status = op_slice_resolve(start, end, 1, t.rank, &start, &count, err);
-    if (status == 0)
-        status = onnx_small_new(im, INFER_I64, 1, &count, err, out);
-    for (k = 0; status > 0 && k < (int)count; k++)
+    rc = op_slice_resolve(start, end, 1, t.rank, &start, &count, err);
+    if (rc == 0)
+        rc = onnx_small_new(im, INFER_I64, 1, &count, err, out);
+    for (k = 0; rc > 0 && k < (int)count; k++)
         (*out)->i[k] = t.dim[start + k];
-    return status;
+    return rc;
 }
 
 static int fold_shape(struct onnx_import *im, bool size,
@@ -555,21 +553,21 @@ static int fold_shape(struct onnx_import *im, bool size,
 {
     const struct onnx_small **small;
     struct onnx_small *s;
-    int p, status = onnx_arity(im, 1, 1, err);
+    int p, rc = onnx_arity(im, 1, 1, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     small = onnx_alloc(&im->keep, sizeof(*small) * ONNX_PROBES);
     if (!small)
         return error_set(err, INFER_EMEMORY, "out of memory");
     for (p = 0; p < im->probes; p++) {
-        status = shape_at(im, p, size, err, &s);
-        if (status <= 0) /* 0: the limit on small tensors */
-            return status;
+        rc = shape_at(im, p, size, err, &s);
+        if (rc <= 0) /* 0: the limit on small tensors */
+            return rc;
         small[p] = s;
     }
-    status = onnx_set_small(im, 0, small, err);
-    return status < 0 ? status : 1;
+    rc = onnx_set_small(im, 0, small, err);
+    return rc < 0 ? rc : 1;
 }
 
 /* ---- the node ------------------------------------------------------ */
@@ -584,8 +582,8 @@ static int find_fold(const char *op)
     return -1;
 }
 
-/* Whether an input is computed by the graph; looked at first, so that constants
- * beside it are left alone. */
+/* True if an input is computed by the graph.  Checked first, so that the other
+ * inputs are not loaded. */
 static bool reads_graph(const struct onnx_import *im)
 {
     int i;
@@ -603,13 +601,13 @@ static int gather_inputs(struct onnx_import *im,
                          const struct onnx_small *const **in, bool *known,
                          struct infer_error *err)
 {
-    int i, status;
+    int i, rc;
 
     *known = onnx_has_input(im, 0) && !reads_graph(im);
     for (i = 0; i < im->node->n_in && *known; i++) {
-        status = onnx_input_small(im, i, &in[i], err);
-        if (status < 0)
-            return status;
+        rc = onnx_input_small(im, i, &in[i], err);
+        if (rc < 0)
+            return rc;
         if (onnx_has_input(im, i) && !in[i])
             *known = false;
     }
@@ -637,7 +635,7 @@ static int fold_at_probes(struct onnx_import *im, int row,
     const struct onnx_small **at;
     bool fixed = all_fixed(im, in);
     struct fold f;
-    int i, p, status;
+    int i, p, rc;
 
     at = onnx_alloc(&im->scratch, (size_t)im->node->n_in * sizeof(*at));
     if (!at)
@@ -656,9 +654,9 @@ static int fold_at_probes(struct onnx_import *im, int row,
         f.probe = p;
         for (i = 0; i < im->node->n_in; i++)
             at[i] = in[i] ? in[i][p] : NULL;
-        status = folds[row].fold(&f, err, &s);
-        if (status <= 0)
-            return status;
+        rc = folds[row].fold(&f, err, &s);
+        if (rc <= 0)
+            return rc;
         small[p] = s;
     }
     return 1;
@@ -669,7 +667,7 @@ int onnx_fold_node(struct onnx_import *im, struct infer_error *err)
     const struct onnx_small *const **in;
     const struct onnx_small **small;
     bool known;
-    int row, status;
+    int row, rc;
 
     if (strcmp(im->node->op, "Shape") == 0)
         return fold_shape(im, false, err);
@@ -682,12 +680,12 @@ int onnx_fold_node(struct onnx_import *im, struct infer_error *err)
     small = onnx_alloc(&im->keep, sizeof(*small) * ONNX_PROBES);
     if (!in || !small)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    status = gather_inputs(im, in, &known, err);
-    if (status < 0 || !known)
-        return status;
-    status = fold_at_probes(im, row, in, small, err);
-    if (status <= 0)
-        return status;
-    status = onnx_set_small(im, 0, small, err);
-    return status < 0 ? status : 1;
+    rc = gather_inputs(im, in, &known, err);
+    if (rc < 0 || !known)
+        return rc;
+    rc = fold_at_probes(im, row, in, small, err);
+    if (rc <= 0)
+        return rc;
+    rc = onnx_set_small(im, 0, small, err);
+    return rc < 0 ? rc : 1;
 }

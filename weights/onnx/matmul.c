@@ -78,11 +78,11 @@ static int bias_vector(struct onnx_import *im, const struct gemm *g, int *out,
 {
     int64_t n, i;
     struct constant *c, *r;
-    int status = onnx_input_constant(im, 2, &c, err);
+    int rc = onnx_input_constant(im, 2, &c, err);
 
     *out = -1;
-    if (status < 0 || !c || !scalar_is_float(c->dtype))
-        return status;
+    if (rc < 0 || !c || !scalar_is_float(c->dtype))
+        return rc;
     n = constant_count(c);
     if (c->rank > 2 || (c->rank == 2 && c->dim[0] != 1) ||
         (n != 1 && n != g->outputs))
@@ -94,9 +94,9 @@ static int bias_vector(struct onnx_import *im, const struct gemm *g, int *out,
         if (!r)
             return out_of_memory(err);
     } else {
-        status = onnx_new_constant(im, INFER_F32, 1, &g->outputs, err, &r);
-        if (status < 0)
-            return status;
+        rc = onnx_new_constant(im, INFER_F32, 1, &g->outputs, err, &r);
+        if (rc < 0)
+            return rc;
         for (i = 0; i < g->outputs; i++)
             scalar_store(INFER_F32, r->data, i,
                          scalar_load(c->dtype, c->data, 0));
@@ -109,13 +109,12 @@ static int bias_vector(struct onnx_import *im, const struct gemm *g, int *out,
 static int add_addend(struct onnx_import *im, const struct gemm *g, int y,
                       struct infer_error *err)
 {
-    int c, status = onnx_input(im, 2, &c, err);
+    int c, rc = onnx_input(im, 2, &c, err);
 
-    if (status == 0 && g->beta != 1.0f)
-        status =
-            onnx_emit_unary(im, KERN_LINEAR, g->beta, 0.0f, c, -1, &c, err);
-    if (status < 0)
-        return status;
+    if (rc == 0 && g->beta != 1.0f)
+        rc = onnx_emit_unary(im, KERN_LINEAR, g->beta, 0.0f, c, -1, &c, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit_binary(im, KERN_ADD, y, c, 0, NULL, err);
 }
 
@@ -124,25 +123,25 @@ static int gemm_dense(struct onnx_import *im, struct gemm *g,
 {
     static const int64_t swap[] = {1, 0};
     bool addend = onnx_has_input(im, 2) && g->beta != 0.0f;
-    int in[3] = {-1, -1, -1}, y, status = 0;
+    int in[3] = {-1, -1, -1}, y, rc = 0;
 
     g->outputs = g->w->dim[g->trans_b ? 0 : 1];
     in[0] = g->a;
     if (g->trans_a)
-        status =
+        rc =
             onnx_emit_dims(im, GRAPH_TRANSPOSE, g->a, 2, swap, -1, &in[0], err);
-    if (status == 0)
-        status = gemm_weight(im, g, &in[1], err);
-    if (status == 0 && addend)
-        status = bias_vector(im, g, &in[2], err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = gemm_weight(im, g, &in[1], err);
+    if (rc == 0 && addend)
+        rc = bias_vector(im, g, &in[2], err);
+    if (rc < 0)
+        return rc;
     addend = addend && in[2] < 0;
-    status = onnx_emit(im, GRAPH_DENSE, NULL, in, in[2] >= 0 ? 3 : 2,
-                       addend ? -1 : 0, &y, err);
-    if (status == 0 && addend)
-        status = add_addend(im, g, y, err);
-    return status;
+    rc = onnx_emit(im, GRAPH_DENSE, NULL, in, in[2] >= 0 ? 3 : 2,
+                   addend ? -1 : 0, &y, err);
+    if (rc == 0 && addend)
+        rc = add_addend(im, g, y, err);
+    return rc;
 }
 
 static int gemm_product(struct onnx_import *im, const struct gemm *g,
@@ -150,7 +149,7 @@ static int gemm_product(struct onnx_import *im, const struct gemm *g,
 {
     bool addend = onnx_has_input(im, 2) && g->beta != 0.0f;
     union graph_attr attr;
-    int in[2], y, status;
+    int in[2], y, rc;
 
     onnx_defaults(GRAPH_MATMUL, &attr);
     attr.matmul.transpose_a = g->trans_a;
@@ -158,49 +157,48 @@ static int gemm_product(struct onnx_import *im, const struct gemm *g,
     attr.matmul.alpha = g->alpha;
     in[0] = g->a;
     in[1] = g->b;
-    status =
-        onnx_emit(im, GRAPH_MATMUL, &attr, in, 2, addend ? -1 : 0, &y, err);
-    if (status == 0 && addend)
-        status = add_addend(im, g, y, err);
-    return status;
+    rc = onnx_emit(im, GRAPH_MATMUL, &attr, in, 2, addend ? -1 : 0, &y, err);
+    if (rc == 0 && addend)
+        rc = add_addend(im, g, y, err);
+    return rc;
 }
 
 int onnx_import_gemm(struct onnx_import *im, int param, struct infer_error *err)
 {
     struct gemm g = {1.0f, 1.0f, false, false, -1, -1, NULL, 0};
     struct graph_type a, b;
-    int status = onnx_arity(im, 2, 3, err);
+    int rc = onnx_arity(im, 2, 3, err);
 
     (void)param;
     onnx_ignore(im, "broadcast"); /* before opset 7; c always broadcasts */
-    if (status == 0)
-        status = onnx_float(im, "alpha", &g.alpha, err);
-    if (status == 0)
-        status = onnx_float(im, "beta", &g.beta, err);
-    if (status == 0)
-        status = onnx_flag(im, "transA", &g.trans_a, err);
-    if (status == 0)
-        status = onnx_flag(im, "transB", &g.trans_b, err);
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &a, err);
-    if (status == 0)
-        status = onnx_input_type(im, 1, 0, &b, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_float(im, "alpha", &g.alpha, err);
+    if (rc == 0)
+        rc = onnx_float(im, "beta", &g.beta, err);
+    if (rc == 0)
+        rc = onnx_flag(im, "transA", &g.trans_a, err);
+    if (rc == 0)
+        rc = onnx_flag(im, "transB", &g.trans_b, err);
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &a, err);
+    if (rc == 0)
+        rc = onnx_input_type(im, 1, 0, &b, err);
+    if (rc < 0)
+        return rc;
     if (a.rank != 2 || b.rank != 2)
         return error_set(err, INFER_EFORMAT,
                          "matrices of rank %d and %d, expected 2", a.rank,
                          b.rank);
-    status = onnx_input(im, 0, &g.a, err);
-    if (status == 0)
-        status = onnx_input_constant(im, 1, &g.w, err);
-    if (status < 0)
-        return status;
+    rc = onnx_input(im, 0, &g.a, err);
+    if (rc == 0)
+        rc = onnx_input_constant(im, 1, &g.w, err);
+    if (rc < 0)
+        return rc;
     if (g.w && scalar_is_float(g.w->dtype))
         return gemm_dense(im, &g, err);
-    status = onnx_input(im, 1, &g.b, err);
-    if (status < 0)
-        return status;
+    rc = onnx_input(im, 1, &g.b, err);
+    if (rc < 0)
+        return rc;
     return gemm_product(im, &g, err);
 }
 
@@ -213,24 +211,24 @@ static int product_of_vectors(struct onnx_import *im, int rank_a, int rank_b,
 {
     static const int64_t front = 0, back = 1;
     int64_t axes[2];
-    int both[2], n = 0, y, status = 0;
+    int both[2], n = 0, y, rc = 0;
 
     both[0] = in[0];
     both[1] = in[1];
     if (rank_a == 1) {
         axes[n++] = -2;
-        status = onnx_emit_dims(im, GRAPH_UNSQUEEZE, in[0], 1, &front, -1,
-                                &both[0], err);
+        rc = onnx_emit_dims(im, GRAPH_UNSQUEEZE, in[0], 1, &front, -1, &both[0],
+                            err);
     }
-    if (status == 0 && rank_b == 1) {
+    if (rc == 0 && rank_b == 1) {
         axes[n++] = -1;
-        status = onnx_emit_dims(im, GRAPH_UNSQUEEZE, in[1], 1, &back, -1,
-                                &both[1], err);
+        rc = onnx_emit_dims(im, GRAPH_UNSQUEEZE, in[1], 1, &back, -1, &both[1],
+                            err);
     }
-    if (status == 0)
-        status = onnx_emit(im, GRAPH_MATMUL, NULL, both, 2, -1, &y, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_emit(im, GRAPH_MATMUL, NULL, both, 2, -1, &y, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit_dims(im, GRAPH_SQUEEZE, y, n, axes, 0, NULL, err);
 }
 
@@ -239,31 +237,31 @@ int onnx_import_matmul(struct onnx_import *im, int param,
 {
     struct graph_type a, b;
     struct constant *w;
-    int in[2], status = onnx_arity(im, 2, 2, err);
+    int in[2], rc = onnx_arity(im, 2, 2, err);
 
     (void)param;
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &a, err);
-    if (status == 0)
-        status = onnx_input_type(im, 1, 0, &b, err);
-    if (status == 0)
-        status = onnx_input_constant(im, 1, &w, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &a, err);
+    if (rc == 0)
+        rc = onnx_input_type(im, 1, 0, &b, err);
+    if (rc == 0)
+        rc = onnx_input_constant(im, 1, &w, err);
+    if (rc < 0)
+        return rc;
     if (a.rank < 1 || b.rank < 1)
         return error_set(err, INFER_EFORMAT, "a factor is a scalar");
-    status = onnx_input(im, 0, &in[0], err);
-    if (status == 0 && w && b.rank == 2 && a.rank >= 2 &&
+    rc = onnx_input(im, 0, &in[0], err);
+    if (rc == 0 && w && b.rank == 2 && a.rank >= 2 &&
         scalar_is_float(w->dtype) && scalar_is_float(a.dtype)) {
-        status = add_weight(im, w, true, 1.0f, &in[1], err);
-        if (status < 0)
-            return status;
+        rc = add_weight(im, w, true, 1.0f, &in[1], err);
+        if (rc < 0)
+            return rc;
         return onnx_emit(im, GRAPH_DENSE, NULL, in, 2, 0, NULL, err);
     }
-    if (status == 0)
-        status = onnx_input(im, 1, &in[1], err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_input(im, 1, &in[1], err);
+    if (rc < 0)
+        return rc;
     if (a.rank == 1 || b.rank == 1)
         return product_of_vectors(im, a.rank, b.rank, in, err);
     return onnx_emit(im, GRAPH_MATMUL, NULL, in, 2, 0, NULL, err);

@@ -67,17 +67,17 @@ static int attr_value(const struct pb_reader *r, const struct pb_field *f,
 {
     enum onnx_attr_type type = type_of_field(f->number);
     size_t n = 0;
-    int status = 0;
+    int rc = 0;
 
     if (type == ONNX_ATTR_NONE)
         return 0;
     switch (type) {
     case ONNX_ATTR_FLOAT:
-        status = pb_expect(r, f, PB_FIXED32, "a float", err);
+        rc = pb_expect(r, f, PB_FIXED32, "a float", err);
         a->f = float_of_bits(f->value);
         break;
     case ONNX_ATTR_INT:
-        status = pb_expect(r, f, PB_VARINT, "an integer", err);
+        rc = pb_expect(r, f, PB_VARINT, "an integer", err);
         a->i = (int64_t)f->value;
         break;
     case ONNX_ATTR_STRING:
@@ -85,27 +85,27 @@ static int attr_value(const struct pb_reader *r, const struct pb_field *f,
         if (type == ONNX_ATTR_TENSOR && seen->has[type])
             return error_set(err, INFER_EFORMAT,
                              "an attribute holds two tensors");
-        status = pb_expect(r, f, PB_BYTES, "an attribute", err);
+        rc = pb_expect(r, f, PB_BYTES, "an attribute", err);
         a->s = f->span;
         break;
     case ONNX_ATTR_FLOATS:
-        status = pb_count(r, f, PB_FIXED32, "floats", err, &n);
+        rc = pb_count(r, f, PB_FIXED32, "floats", err, &n);
         seen->floats += n;
         break;
     case ONNX_ATTR_INTS:
-        status = pb_count(r, f, PB_VARINT, "integers", err, &n);
+        rc = pb_count(r, f, PB_VARINT, "integers", err, &n);
         seen->ints += n;
         break;
     case ONNX_ATTR_STRINGS:
-        status = pb_expect(r, f, PB_BYTES, "a string", err);
+        rc = pb_expect(r, f, PB_BYTES, "a string", err);
         seen->strings++;
         break;
     default:
-        status = pb_expect(r, f, PB_BYTES, "an attribute", err);
+        rc = pb_expect(r, f, PB_BYTES, "an attribute", err);
         break;
     }
     seen->has[type] = true;
-    return status;
+    return rc;
 }
 
 /* The arrays of an attribute, once their lengths are known. */
@@ -116,13 +116,13 @@ static int attr_arrays(const struct onnx_model *m, struct pb_span span,
     struct pb_reader r = onnx_reader(m, span);
     struct pb_field f;
     size_t floats = 0, ints = 0;
-    int status;
+    int rc;
 
     a->floats = onnx_alloc(arena, seen->floats * sizeof(*a->floats));
     a->ints = onnx_alloc(arena, seen->ints * sizeof(*a->ints));
     if (!a->floats || !a->ints)
         return out_of_memory(err);
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         size_t at = 0;
         uint64_t bits;
 
@@ -133,7 +133,7 @@ static int attr_arrays(const struct onnx_model *m, struct pb_span span,
             while (pb_item(&f, PB_VARINT, &at, &bits))
                 a->ints[ints++] = (int64_t)bits;
     }
-    return status;
+    return rc;
 }
 
 /* Fixes the type, and refuses contents of another one. */
@@ -172,14 +172,14 @@ static int attr_fields(const struct onnx_model *m, struct pb_span span,
     struct pb_reader r = onnx_reader(m, span);
     struct pb_span name = {NULL, 0};
     struct pb_field f;
-    int status;
+    int rc;
 
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         if (f.number == 1) {
-            status = pb_expect(&r, &f, PB_BYTES, "a name", err);
+            rc = pb_expect(&r, &f, PB_BYTES, "a name", err);
             name = f.span;
         } else if (f.number == 20) {
-            status = pb_expect(&r, &f, PB_VARINT, "a type", err);
+            rc = pb_expect(&r, &f, PB_VARINT, "a type", err);
             a->type =
                 f.value > ONNX_ATTR_OTHER ? ONNX_ATTR_OTHER : (int)f.value;
         } else if (f.number == 21 && f.span.bytes > 0) {
@@ -187,14 +187,14 @@ static int attr_fields(const struct onnx_model *m, struct pb_span span,
                              "an attribute refers to a function's "
                              "(ref_attr_name) outside a function");
         } else {
-            status = attr_value(&r, &f, a, seen, err);
+            rc = attr_value(&r, &f, a, seen, err);
         }
-        if (status < 0)
-            return status;
+        if (rc < 0)
+            return rc;
     }
-    if (status == 0)
-        status = onnx_string(arena, name, "attribute name", err, &a->name);
-    return status;
+    if (rc == 0)
+        rc = onnx_string(arena, name, "attribute name", err, &a->name);
+    return rc;
 }
 
 static int attr_parse(const struct onnx_model *m, struct pb_span span,
@@ -202,21 +202,21 @@ static int attr_parse(const struct onnx_model *m, struct pb_span span,
                       struct infer_error *err, struct onnx_attr *out)
 {
     struct seen seen;
-    int status;
+    int rc;
 
     memset(&seen, 0, sizeof(seen));
-    status = attr_fields(m, span, arena, &seen, err, out);
-    if (status < 0)
-        return status;
+    rc = attr_fields(m, span, arena, &seen, err, out);
+    if (rc < 0)
+        return rc;
     *items += seen.floats + seen.ints;
     if (*items > ONNX_MAX_ITEMS)
         return error_set(err, INFER_EUNSUPPORTED,
                          "attribute '%s', or those before it, have more than "
                          "%d entries",
                          out->name, ONNX_MAX_ITEMS);
-    status = attr_arrays(m, span, arena, &seen, out, err);
-    if (status < 0)
-        return status;
+    rc = attr_arrays(m, span, arena, &seen, out, err);
+    if (rc < 0)
+        return rc;
     return attr_settle(out, &seen, err);
 }
 
@@ -233,14 +233,14 @@ static int node_layout(const struct onnx_model *m, struct pb_span span,
 {
     struct pb_reader r = onnx_reader(m, span);
     struct pb_field f;
-    int status;
+    int rc;
 
     memset(n, 0, sizeof(*n));
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         if ((f.number >= 1 && f.number <= 5) || f.number == 7)
-            status = pb_expect(&r, &f, PB_BYTES, "a part of a node", err);
-        if (status < 0)
-            return status;
+            rc = pb_expect(&r, &f, PB_BYTES, "a part of a node", err);
+        if (rc < 0)
+            return rc;
         n->in += f.number == 1;
         n->out += f.number == 2;
         n->attr += f.number == 5;
@@ -251,14 +251,14 @@ static int node_layout(const struct onnx_model *m, struct pb_span span,
         else if (f.number == 7)
             n->domain = f.span;
     }
-    if (status == 0 && (n->in > GRAPH_MAX_INPUTS || n->out > GRAPH_MAX_INPUTS))
+    if (rc == 0 && (n->in > GRAPH_MAX_INPUTS || n->out > GRAPH_MAX_INPUTS))
         return error_set(err, INFER_EFORMAT,
                          "a node has more than %d inputs or outputs",
                          GRAPH_MAX_INPUTS);
-    if (status == 0 && n->attr > ONNX_MAX_ATTRS)
+    if (rc == 0 && n->attr > ONNX_MAX_ATTRS)
         return error_set(err, INFER_EFORMAT,
                          "a node has more than %d attributes", ONNX_MAX_ATTRS);
-    return status;
+    return rc;
 }
 
 static int node_lists(const struct onnx_model *m, struct pb_span span,
@@ -268,20 +268,20 @@ static int node_lists(const struct onnx_model *m, struct pb_span span,
     struct pb_reader r = onnx_reader(m, span);
     struct pb_field f;
     size_t items = 0;
-    int status;
+    int rc;
 
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         if (f.number == 1)
             out->in[out->n_in++] = f.span;
         else if (f.number == 2)
             out->out[out->n_out++] = f.span;
         else if (f.number == 5)
-            status = attr_parse(m, f.span, arena, &items, err,
-                                &out->attr[out->n_attr++]);
-        if (status < 0)
-            return status;
+            rc = attr_parse(m, f.span, arena, &items, err,
+                            &out->attr[out->n_attr++]);
+        if (rc < 0)
+            return rc;
     }
-    return status;
+    return rc;
 }
 
 static int check_duplicates(const struct onnx_node *node,
@@ -303,27 +303,25 @@ int onnx_node_parse(const struct onnx_model *m, struct pb_span span,
                     struct onnx_node *out)
 {
     struct node_layout n;
-    int status;
+    int rc;
 
     memset(out, 0, sizeof(*out));
-    status = node_layout(m, span, err, &n);
-    if (status < 0)
-        return status;
+    rc = node_layout(m, span, err, &n);
+    if (rc < 0)
+        return rc;
     out->in = onnx_alloc(arena, n.in * sizeof(*out->in));
     out->out = onnx_alloc(arena, n.out * sizeof(*out->out));
     out->attr = onnx_alloc(arena, n.attr * sizeof(*out->attr));
     if (!out->in || !out->out || !out->attr)
         return out_of_memory(err);
-    if ((status = onnx_string(arena, n.name, "node name", err, &out->name)) <
-            0 ||
-        (status = onnx_string(arena, n.op, "operator", err, &out->op)) < 0 ||
-        (status = onnx_string(arena, n.domain, "domain", err, &out->domain)) <
-            0)
-        return status;
-    status = node_lists(m, span, arena, err, out);
-    if (status < 0) {
+    if ((rc = onnx_string(arena, n.name, "node name", err, &out->name)) < 0 ||
+        (rc = onnx_string(arena, n.op, "operator", err, &out->op)) < 0 ||
+        (rc = onnx_string(arena, n.domain, "domain", err, &out->domain)) < 0)
+        return rc;
+    rc = node_lists(m, span, arena, err, out);
+    if (rc < 0) {
         error_prefix(err, "node '%s' (%s)", out->name, out->op);
-        return status;
+        return rc;
     }
     return check_duplicates(out, err);
 }

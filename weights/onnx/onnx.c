@@ -67,17 +67,17 @@ static int add_initializers(struct onnx_import *im, struct infer_error *err)
     const struct onnx_list *list = &im->model->initializer;
     struct pb_span name;
     size_t i;
-    int v, status;
+    int v, rc;
 
     for (i = 0; i < list->count; i++) {
-        status = onnx_tensor_name(im->model, list->item[i], err, &name);
-        if (status == 0 && name.bytes == 0)
-            status =
+        rc = onnx_tensor_name(im->model, list->item[i], err, &name);
+        if (rc == 0 && name.bytes == 0)
+            rc =
                 error_set(err, INFER_EFORMAT, "initializer %zu has no name", i);
-        if (status == 0)
-            status = onnx_value_get(im, name, err, &v);
-        if (status < 0)
-            return status;
+        if (rc == 0)
+            rc = onnx_value_get(im, name, err, &v);
+        if (rc < 0)
+            return rc;
         if (im->value[v].state != ONNX_UNKNOWN)
             return error_set(
                 err, INFER_EFORMAT, "two initializers are named '%.*s'",
@@ -210,37 +210,36 @@ static int list_inputs(struct onnx_import *im, struct input **out, int *n,
     const struct weights_input_shape *given;
     struct input *input = NULL, in;
     size_t i;
-    int status = 0;
+    int rc = 0;
 
     *n = 0;
-    for (i = 0; i < list->count && status == 0; i++) {
+    for (i = 0; i < list->count && rc == 0; i++) {
         memset(&in, 0, sizeof(in));
-        status = onnx_value_info_parse(im->model, list->item[i], err, &in.info);
-        if (status == 0)
-            status = onnx_value_get(im, in.info.name, err, &in.value);
-        if (status < 0)
+        rc = onnx_value_info_parse(im->model, list->item[i], err, &in.info);
+        if (rc == 0)
+            rc = onnx_value_get(im, in.info.name, err, &in.value);
+        if (rc < 0)
             break;
         if (im->value[in.value].state == ONNX_LAZY)
             continue;
-        status =
-            onnx_string(&im->keep, in.info.name, "input name", err, &in.name);
-        if (status < 0)
+        rc = onnx_string(&im->keep, in.info.name, "input name", err, &in.name);
+        if (rc < 0)
             break;
         if (*n == GRAPH_MAX_INPUTS || !*in.name) {
-            status = error_set(err, INFER_EFORMAT,
-                               *in.name ? "more than 4096 inputs"
-                                        : "a graph input has no name");
+            rc = error_set(err, INFER_EFORMAT,
+                           *in.name ? "more than 4096 inputs"
+                                    : "a graph input has no name");
             break;
         }
         given = given_shape(im, in.name, *n);
         in.given = given != NULL;
-        status = check_input(&in.info, in.name, given, err);
-        if (status == 0) {
+        rc = check_input(&in.info, in.name, given, err);
+        if (rc == 0) {
             struct input *grown =
                 realloc(input, ((size_t)*n + 1) * sizeof(*input));
 
             if (!grown) {
-                status = error_set(err, INFER_EMEMORY, "out of memory");
+                rc = error_set(err, INFER_EMEMORY, "out of memory");
                 break;
             }
             input = grown;
@@ -248,7 +247,7 @@ static int list_inputs(struct onnx_import *im, struct input **out, int *n,
         }
     }
     *out = input;
-    return status;
+    return rc;
 }
 
 /* True where every input has a batch of 1 that may be meant as any batch. */
@@ -267,10 +266,10 @@ static int add_inputs(struct onnx_import *im, struct infer_error *err)
 {
     struct input *input;
     bool free_dims = false;
-    int i, n, status;
+    int i, n, rc;
 
-    status = list_inputs(im, &input, &n, err);
-    if (im->freed_batch && (status < 0 || !can_free_batch(input, n)))
+    rc = list_inputs(im, &input, &n, err);
+    if (im->freed_batch && (rc < 0 || !can_free_batch(input, n)))
         im->freed_batch = false;
     for (i = 0; i < n; i++) {
         if (im->freed_batch)
@@ -279,11 +278,10 @@ static int add_inputs(struct onnx_import *im, struct infer_error *err)
         im->free_extent |= has_free(&input[i].info, 1);
     }
     im->probes = free_dims ? ONNX_PROBES : 1;
-    for (i = 0; i < n && status == 0; i++)
-        status =
-            add_input(im, &input[i].info, input[i].name, input[i].value, err);
+    for (i = 0; i < n && rc == 0; i++)
+        rc = add_input(im, &input[i].info, input[i].name, input[i].value, err);
     free(input);
-    return status;
+    return rc;
 }
 
 /* ---- nodes --------------------------------------------------------- */
@@ -375,37 +373,37 @@ static int check_attributes(struct onnx_import *im, struct infer_error *err)
 static int import_node(struct onnx_import *im, struct infer_error *err)
 {
     const struct onnx_op *op = NULL;
-    int status = find_op(im, &op, err);
+    int rc = find_op(im, &op, err);
 
-    if (status == 0)
-        status = check_outputs(im, err);
-    if (status < 0)
-        return status;
-    status = check_inputs(im, err);
-    if (status != 0)
-        return status;
-    status = onnx_fold_node(im, err);
-    if (status > 0)
+    if (rc == 0)
+        rc = check_outputs(im, err);
+    if (rc < 0)
+        return rc;
+    rc = check_inputs(im, err);
+    if (rc != 0)
+        return rc;
+    rc = onnx_fold_node(im, err);
+    if (rc > 0)
         return 0;
-    if (status == 0)
-        status = op->import(im, op->param, err);
-    if (status == 0)
-        status = check_attributes(im, err);
-    return status;
+    if (rc == 0)
+        rc = op->import(im, op->param, err);
+    if (rc == 0)
+        rc = check_attributes(im, err);
+    return rc;
 }
 
-/* Outputs that a refused node leaves behind: what reads them is skipped, so
- * that one report lists each cause once. */
+/* Marks the outputs of a refused node.  Their readers are skipped, so that the
+ * report lists each cause once. */
 static int fail_outputs(struct onnx_import *im, struct infer_error *err)
 {
-    int i, v, status;
+    int i, v, rc;
 
     for (i = 0; i < im->node->n_out; i++) {
         if (im->node->out[i].bytes == 0)
             continue;
-        status = onnx_value_get(im, im->node->out[i], err, &v);
-        if (status < 0)
-            return status;
+        rc = onnx_value_get(im, im->node->out[i], err, &v);
+        if (rc < 0)
+            return rc;
         if (im->value[v].state == ONNX_UNKNOWN ||
             im->value[v].state == ONNX_GRAPH)
             im->value[v].state = ONNX_FAILED;
@@ -437,29 +435,28 @@ static int import_nodes(struct onnx_import *im, struct infer_error *err)
     struct infer_error fault;
     struct onnx_node node;
     size_t i;
-    int status, result = 0;
+    int rc, result = 0;
 
     for (i = 0; i < list->count; i++) {
         onnx_arena_reset(&im->scratch);
         error_clear(&fault);
-        status = onnx_node_parse(im->model, list->item[i], &im->scratch, &fault,
-                                 &node);
-        if (status < 0) {
+        rc = onnx_node_parse(im->model, list->item[i], &im->scratch, &fault,
+                             &node);
+        if (rc < 0) {
             error_prefix(&fault, "node %zu", i);
-            error_add(err, status, "%s", fault.text);
-            return result < 0 ? result : status;
+            error_add(err, rc, "%s", fault.text);
+            return result < 0 ? result : rc;
         }
         im->node = &node;
         im->emitted = 0;
-        status = import_node(im, &fault);
-        if (status < 0) {
+        rc = import_node(im, &fault);
+        if (rc < 0) {
             label_error(im, i, &fault);
-            error_add(err, status, "%s", fault.text);
+            error_add(err, rc, "%s", fault.text);
             if (result == 0)
-                result = status;
+                result = rc;
         }
-        if (status == INFER_EMEMORY ||
-            (status != 0 && fail_outputs(im, err) < 0))
+        if (rc == INFER_EMEMORY || (rc != 0 && fail_outputs(im, err) < 0))
             return INFER_EMEMORY;
     }
     if (result < 0 && im->free_extent)
@@ -497,29 +494,28 @@ static int add_outputs(struct onnx_import *im, struct infer_error *err)
     const struct onnx_list *list = &im->model->output;
     struct onnx_value_info info;
     size_t i;
-    int v, value, status;
+    int v, value, rc;
 
     if (list->count == 0)
         return error_set(err, INFER_EFORMAT, "the graph has no outputs");
     for (i = 0; i < list->count; i++) {
-        status = onnx_value_info_parse(im->model, list->item[i], err, &info);
-        if (status < 0)
-            return status;
+        rc = onnx_value_info_parse(im->model, list->item[i], err, &info);
+        if (rc < 0)
+            return rc;
         v = onnx_value_find(im, info.name);
         if (v < 0 || im->value[v].state == ONNX_UNKNOWN)
             return error_set(
                 err, INFER_EFORMAT, "nothing produces the graph output '%.*s'",
                 (int)(info.name.bytes < 128 ? info.name.bytes : 128),
                 info.name.bytes ? (char *)info.name.data : "");
-        status = onnx_value_graph(im, v, &value, err);
-        if (status == 0)
-            status = check_freed(im, value, err);
-        if (status < 0)
-            return status;
-        status = graph_add_output(im->g, value);
-        if (status < 0)
-            return error_set(err, status, "graph output %zu cannot be added",
-                             i);
+        rc = onnx_value_graph(im, v, &value, err);
+        if (rc == 0)
+            rc = check_freed(im, value, err);
+        if (rc < 0)
+            return rc;
+        rc = graph_add_output(im->g, value);
+        if (rc < 0)
+            return error_set(err, rc, "graph output %zu cannot be added", i);
     }
     return 0;
 }
@@ -529,11 +525,11 @@ static int add_outputs(struct onnx_import *im, struct infer_error *err)
 static int set_name(struct onnx_import *im, struct infer_error *err)
 {
     char *name;
-    int status =
+    int rc =
         onnx_string(&im->scratch, im->model->name, "graph name", err, &name);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     free(im->g->name);
     im->g->name = strdup(name);
     return im->g->name ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
@@ -541,25 +537,25 @@ static int set_name(struct onnx_import *im, struct infer_error *err)
 
 static int build_graph(struct onnx_import *im, struct infer_error *err)
 {
-    int status;
+    int rc;
 
     im->g = graph_new();
     if (!im->g)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    status = set_name(im, err);
-    if (status == 0)
-        status = add_initializers(im, err);
-    if (status == 0)
-        status = add_inputs(im, err);
-    if (status == 0)
-        status = import_nodes(im, err);
-    if (status == 0)
-        status = add_outputs(im, err);
-    if (status == 0)
+    rc = set_name(im, err);
+    if (rc == 0)
+        rc = add_initializers(im, err);
+    if (rc == 0)
+        rc = add_inputs(im, err);
+    if (rc == 0)
+        rc = import_nodes(im, err);
+    if (rc == 0)
+        rc = add_outputs(im, err);
+    if (rc == 0)
         graph_remove_dead(im->g);
-    if (status == 0)
-        status = graph_compact(im->g, err);
-    return status;
+    if (rc == 0)
+        rc = graph_compact(im->g, err);
+    return rc;
 }
 
 /* One attempt; *freed tells whether a literal batch of 1 was read as free. */
@@ -568,23 +564,23 @@ static int attempt(struct onnx_model *m, const struct weights_options *options,
                    struct graph **out)
 {
     struct onnx_import im;
-    int status;
+    int rc;
 
     memset(&im, 0, sizeof(im));
     error_clear(err);
     im.model = m;
     im.options = options;
     im.freed_batch = free_batch;
-    status = check_versions(&im, err);
-    if (status == 0)
-        status = build_graph(&im, err);
+    rc = check_versions(&im, err);
+    if (rc == 0)
+        rc = build_graph(&im, err);
     *freed = im.freed_batch;
-    if (status == 0)
+    if (rc == 0)
         *out = im.g;
     else
         graph_free(im.g);
     onnx_values_clear(&im);
-    return status;
+    return rc;
 }
 
 /* Most files state a batch of 1 and mean any.  Where that reading does not
@@ -594,11 +590,11 @@ static int import_model(struct onnx_model *m,
                         struct infer_error *err, struct graph **out)
 {
     bool freed;
-    int status = attempt(m, options, true, err, &freed, out);
+    int rc = attempt(m, options, true, err, &freed, out);
 
-    if (status < 0 && freed && status != INFER_EMEMORY)
-        status = attempt(m, options, false, err, &freed, out);
-    return status;
+    if (rc < 0 && freed && rc != INFER_EMEMORY)
+        rc = attempt(m, options, false, err, &freed, out);
+    return rc;
 }
 
 static int read_onnx(struct weights_file *file,
@@ -607,15 +603,15 @@ static int read_onnx(struct weights_file *file,
 {
     struct infer_error local;
     struct onnx_model m;
-    int status;
+    int rc;
 
     if (!err)
         err = &local;
-    status = onnx_model_open(file->blob, file->path, err, &m);
-    if (status < 0)
-        return status;
-    status = import_model(&m, options, err, &out->graph);
-    if (status == 0) {
+    rc = onnx_model_open(file->blob, file->path, err, &m);
+    if (rc < 0)
+        return rc;
+    rc = import_model(&m, options, err, &out->graph);
+    if (rc == 0) {
         snprintf(out->detail, sizeof(out->detail),
                  "opset %lld, IR version %lld, %.*s %.*s",
                  (long long)(m.opset ? m.opset : 1), (long long)m.ir_version,
@@ -628,7 +624,7 @@ static int read_onnx(struct weights_file *file,
         out->bytes = file->blob->bytes + m.external_bytes;
     }
     onnx_model_close(&m);
-    return status;
+    return rc;
 }
 
 /* ---- recognition --------------------------------------------------- */
@@ -644,11 +640,11 @@ static int probe_onnx(const struct weights_file *file)
 
     pb_open(&r, file->blob->data, file->blob->bytes);
     for (n = 0; n < 16; n++) {
-        int status = pb_next(&r, &f, NULL);
+        int rc = pb_next(&r, &f, NULL);
 
-        if (status < 0)
+        if (rc < 0)
             return known > 1 ? 40 : 0; /* cut off: this reader says where */
-        if (status == 0)
+        if (rc == 0)
             break;
         if (f.number == 1 && f.wire == PB_VARINT && f.value >= 1 &&
             f.value <= 1000)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ONNX importer from within: what the functions behind ops.def use.
+ * Internals of the ONNX importer, for the functions of ops.def.
  *
  * Free dimensions (the batch, and spatial extents that the file leaves open)
  * are handled by probes: every shape, and every small integer tensor that is

@@ -176,17 +176,17 @@ static int read_graph(struct onnx_model *m, const struct pb_reader *outer,
 {
     struct pb_reader r;
     struct pb_field f;
-    int status = pb_enter(outer, field, err, &r);
+    int rc = pb_enter(outer, field, err, &r);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     m->has_graph = true;
-    while ((status = pb_next(&r, &f, err)) > 0) {
-        status = graph_field(m, &r, &f, err);
-        if (status < 0)
-            return status;
+    while ((rc = pb_next(&r, &f, err)) > 0) {
+        rc = graph_field(m, &r, &f, err);
+        if (rc < 0)
+            return rc;
     }
-    return status;
+    return rc;
 }
 
 /* ---- model --------------------------------------------------------- */
@@ -204,11 +204,11 @@ static int read_opset(struct onnx_model *m, const struct pb_reader *outer,
     struct pb_reader r;
     struct pb_field f;
     int64_t version = 0;
-    int status = pb_enter(outer, field, err, &r);
+    int rc = pb_enter(outer, field, err, &r);
 
-    if (status < 0)
-        return status;
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    if (rc < 0)
+        return rc;
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         if (f.number == 1) {
             if (pb_expect(&r, &f, PB_BYTES, "a domain", err) < 0)
                 return INFER_EFORMAT;
@@ -219,8 +219,8 @@ static int read_opset(struct onnx_model *m, const struct pb_reader *outer,
             version = (int64_t)f.value;
         }
     }
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (domain.bytes != 0 && !span_is(domain, "ai.onnx"))
         return 0;
     if (m->opset != 0 && m->opset != version)
@@ -272,7 +272,7 @@ int onnx_model_open(struct blob *blob, const char *path,
 {
     struct pb_reader r;
     struct pb_field f;
-    int status;
+    int rc;
 
     memset(out, 0, sizeof(*out));
     if (blob->bytes > ONNX_MAX_FILE)
@@ -282,16 +282,16 @@ int onnx_model_open(struct blob *blob, const char *path,
     out->path = path;
     out->blob = blob_ref(blob);
     pb_open(&r, blob->data, blob->bytes);
-    while ((status = pb_next(&r, &f, err)) > 0) {
-        status = model_field(out, &r, &f, err);
-        if (status < 0)
+    while ((rc = pb_next(&r, &f, err)) > 0) {
+        rc = model_field(out, &r, &f, err);
+        if (rc < 0)
             break;
     }
-    if (status == 0 && !out->has_graph)
-        status = error_set(err, INFER_EFORMAT, "the model has no graph");
-    if (status < 0)
+    if (rc == 0 && !out->has_graph)
+        rc = error_set(err, INFER_EFORMAT, "the model has no graph");
+    if (rc < 0)
         onnx_model_close(out);
-    return status;
+    return rc;
 }
 
 /* ---- value infos --------------------------------------------------- */
@@ -301,19 +301,19 @@ static int read_dim(const struct pb_reader *outer, const struct pb_field *field,
 {
     struct pb_reader r;
     struct pb_field f;
-    int status = pb_enter(outer, field, err, &r);
+    int rc = pb_enter(outer, field, err, &r);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     *out = -1;
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         if (f.number != 1)
             continue;
         if (pb_expect(&r, &f, PB_VARINT, "a dimension", err) < 0)
             return INFER_EFORMAT;
         *out = (int64_t)f.value;
     }
-    return status;
+    return rc;
 }
 
 static int read_shape(const struct pb_reader *outer,
@@ -322,23 +322,23 @@ static int read_shape(const struct pb_reader *outer,
 {
     struct pb_reader r;
     struct pb_field f;
-    int status = pb_enter(outer, field, err, &r);
+    int rc = pb_enter(outer, field, err, &r);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     out->rank = 0;
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         if (f.number != 1)
             continue;
         if (out->rank == INFER_MAX_RANK)
             return error_set(err, INFER_EUNSUPPORTED, "more than %d dimensions",
                              INFER_MAX_RANK);
-        status = read_dim(&r, &f, err, &out->dim[out->rank]);
-        if (status < 0)
-            return status;
+        rc = read_dim(&r, &f, err, &out->dim[out->rank]);
+        if (rc < 0)
+            return rc;
         out->rank++;
     }
-    return status;
+    return rc;
 }
 
 static int read_tensor_type(const struct pb_reader *outer,
@@ -348,22 +348,22 @@ static int read_tensor_type(const struct pb_reader *outer,
 {
     struct pb_reader r;
     struct pb_field f;
-    int status = pb_enter(outer, field, err, &r);
+    int rc = pb_enter(outer, field, err, &r);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     out->is_tensor = true;
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         if (f.number == 1) {
-            status = pb_expect(&r, &f, PB_VARINT, "an element type", err);
+            rc = pb_expect(&r, &f, PB_VARINT, "an element type", err);
             out->elem_type = (int64_t)f.value;
         } else if (f.number == 2) {
-            status = read_shape(&r, &f, err, out);
+            rc = read_shape(&r, &f, err, out);
         }
-        if (status < 0)
-            return status;
+        if (rc < 0)
+            return rc;
     }
-    return status;
+    return rc;
 }
 
 static int read_type(const struct pb_reader *outer,
@@ -372,18 +372,18 @@ static int read_type(const struct pb_reader *outer,
 {
     struct pb_reader r;
     struct pb_field f;
-    int status = pb_enter(outer, field, err, &r);
+    int rc = pb_enter(outer, field, err, &r);
 
-    if (status < 0)
-        return status;
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    if (rc < 0)
+        return rc;
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         if (f.number != 1)
             continue; /* sequences, maps, optionals: not a tensor */
-        status = read_tensor_type(&r, &f, err, out);
-        if (status < 0)
-            return status;
+        rc = read_tensor_type(&r, &f, err, out);
+        if (rc < 0)
+            return rc;
     }
-    return status;
+    return rc;
 }
 
 int onnx_value_info_parse(const struct onnx_model *m, struct pb_span span,
@@ -391,19 +391,19 @@ int onnx_value_info_parse(const struct onnx_model *m, struct pb_span span,
 {
     struct pb_reader r = onnx_reader(m, span);
     struct pb_field f;
-    int status;
+    int rc;
 
     memset(out, 0, sizeof(*out));
     out->rank = -1;
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         if (f.number == 1) {
-            status = pb_expect(&r, &f, PB_BYTES, "a name", err);
+            rc = pb_expect(&r, &f, PB_BYTES, "a name", err);
             out->name = f.span;
         } else if (f.number == 2) {
-            status = read_type(&r, &f, err, out);
+            rc = read_type(&r, &f, err, out);
         }
-        if (status < 0)
-            return status;
+        if (rc < 0)
+            return rc;
     }
-    return status;
+    return rc;
 }

@@ -165,7 +165,7 @@ int onnx_tensor_read(struct blob *blob, struct infer_error *err,
                      struct constant **out);
 
 /* A new constant of this type and shape (`bytes` bytes) from offset of a file
- * of the model's folder.  location comes from a stranger: it must name a
+ * of the model's folder.  location is untrusted: it must name a
  * regular file below that folder through real folders alone. */
 int onnx_external_load(const struct onnx_model *m, struct pb_span location,
                        uint64_t offset, const struct infer_tensor_info *shape,

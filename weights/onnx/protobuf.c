@@ -26,10 +26,10 @@ static unsigned long long offset_of(const struct pb_reader *r,
 int pb_enter(const struct pb_reader *r, const struct pb_field *f,
              struct infer_error *err, struct pb_reader *out)
 {
-    int status = pb_expect(r, f, PB_BYTES, "a message", err);
+    int rc = pb_expect(r, f, PB_BYTES, "a message", err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (r->depth >= PB_MAX_DEPTH)
         return error_set(err, INFER_EFORMAT,
                          "byte %llu: messages nest deeper than %d",
@@ -127,7 +127,7 @@ int pb_next(struct pb_reader *r, struct pb_field *out, struct infer_error *err)
     struct pb_field f;
     uint64_t tag;
     size_t n;
-    int status;
+    int rc;
 
     if (r->at == r->end)
         return 0;
@@ -145,10 +145,10 @@ int pb_next(struct pb_reader *r, struct pb_field *out, struct infer_error *err)
     f.number = (uint32_t)(tag >> 3);
     f.wire = (enum pb_wire)(tag & 7);
     r->at += n;
-    status = payload(r, &f, err);
-    if (status > 0)
+    rc = payload(r, &f, err);
+    if (rc > 0)
         *out = f;
-    return status;
+    return rc;
 }
 
 int pb_expect(const struct pb_reader *r, const struct pb_field *f,

@@ -21,18 +21,18 @@ static int read_reduction(struct onnx_import *im, int since,
     int64_t axis[INFER_MAX_RANK];
     bool noop = false, keep = true;
     int i, n = 0;
-    int status = onnx_arity(im, 1, im->opset >= since ? 2 : 1, err);
+    int rc = onnx_arity(im, 1, im->opset >= since ? 2 : 1, err);
 
-    if (status == 0)
-        status = onnx_flag(im, "keepdims", &keep, err);
-    if (status == 0)
-        status = onnx_flag(im, "noop_with_empty_axes", &noop, err);
-    if (status == 0)
-        status = onnx_axes(im, "axes", 1, since, axis, &n, err);
-    if (status == 0)
-        status = onnx_input(im, 0, &r->in, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_flag(im, "keepdims", &keep, err);
+    if (rc == 0)
+        rc = onnx_flag(im, "noop_with_empty_axes", &noop, err);
+    if (rc == 0)
+        rc = onnx_axes(im, "axes", 1, since, axis, &n, err);
+    if (rc == 0)
+        rc = onnx_input(im, 0, &r->in, err);
+    if (rc < 0)
+        return rc;
     r->reduce.keep_dims = keep;
     r->reduce.n_axes = n;
     for (i = 0; i < n; i++) {
@@ -59,13 +59,13 @@ static int emit_reduce(struct onnx_import *im, const struct reduction *r,
 static int reduce_bool(struct onnx_import *im, const struct reduction *r,
                        struct infer_error *err)
 {
-    int v, status = onnx_emit_cast(im, INFER_U8, r->in, -1, &v, err);
+    int v, rc = onnx_emit_cast(im, INFER_U8, r->in, -1, &v, err);
 
-    if (status == 0)
-        status = emit_reduce(im, r, v, -1, &v, err);
-    if (status == 0)
-        status = onnx_emit_cast(im, INFER_BOOL, v, 0, NULL, err);
-    return status;
+    if (rc == 0)
+        rc = emit_reduce(im, r, v, -1, &v, err);
+    if (rc == 0)
+        rc = onnx_emit_cast(im, INFER_BOOL, v, 0, NULL, err);
+    return rc;
 }
 
 int onnx_import_reduce(struct onnx_import *im, int kind,
@@ -73,12 +73,12 @@ int onnx_import_reduce(struct onnx_import *im, int kind,
 {
     struct reduction r;
     int64_t count;
-    int status;
+    int rc;
 
     memset(&r, 0, sizeof(r));
-    status = read_reduction(im, kind == KERN_REDUCE_SUM ? 13 : 18, &r, err);
-    if (status < 0)
-        return status;
+    rc = read_reduction(im, kind == KERN_REDUCE_SUM ? 13 : 18, &r, err);
+    if (rc < 0)
+        return rc;
     r.reduce.kind = (enum kern_reduce_kind)kind;
     if (r.noop && (kind == KERN_REDUCE_L1 || kind == KERN_REDUCE_L2))
         return onnx_emit_unary(im, KERN_ABS, 0, 0, r.in, 0, NULL, err);
@@ -99,17 +99,17 @@ int onnx_import_reduce_square(struct onnx_import *im, int param,
                               struct infer_error *err)
 {
     struct reduction r;
-    int square, status;
+    int square, rc;
 
     (void)param;
     memset(&r, 0, sizeof(r));
-    status = read_reduction(im, 18, &r, err);
+    rc = read_reduction(im, 18, &r, err);
     r.reduce.kind = KERN_REDUCE_SUM;
-    if (status == 0)
-        status = onnx_emit_binary(im, KERN_MUL, r.in, r.in, r.noop ? 0 : -1,
-                                  &square, err);
-    if (status < 0 || r.noop)
-        return status;
+    if (rc == 0)
+        rc = onnx_emit_binary(im, KERN_MUL, r.in, r.in, r.noop ? 0 : -1,
+                              &square, err);
+    if (rc < 0 || r.noop)
+        return rc;
     return emit_reduce(im, &r, square, 0, NULL, err);
 }
 
@@ -118,17 +118,17 @@ int onnx_import_reduce_log_sum(struct onnx_import *im, int param,
                                struct infer_error *err)
 {
     struct reduction r;
-    int sum, status;
+    int sum, rc;
 
     (void)param;
     memset(&r, 0, sizeof(r));
-    status = read_reduction(im, 18, &r, err);
+    rc = read_reduction(im, 18, &r, err);
     r.reduce.kind = KERN_REDUCE_SUM;
     sum = r.in;
-    if (status == 0 && !r.noop)
-        status = emit_reduce(im, &r, r.in, -1, &sum, err);
-    if (status < 0)
-        return status;
+    if (rc == 0 && !r.noop)
+        rc = emit_reduce(im, &r, r.in, -1, &sum, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit_unary(im, KERN_LOG, 0, 0, sum, 0, NULL, err);
 }
 
@@ -138,20 +138,19 @@ int onnx_import_arg_reduce(struct onnx_import *im, int min,
     union graph_attr attr;
     int64_t axis = 0;
     bool keep = true, last = false;
-    int in, status = onnx_arity(im, 1, 1, err);
+    int in, rc = onnx_arity(im, 1, 1, err);
 
     onnx_defaults(GRAPH_ARG_REDUCE, &attr);
-    if (status == 0)
-        status =
-            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
-    if (status == 0)
-        status = onnx_flag(im, "keepdims", &keep, err);
-    if (status == 0)
-        status = onnx_flag(im, "select_last_index", &last, err);
-    if (status == 0)
-        status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
+    if (rc == 0)
+        rc = onnx_flag(im, "keepdims", &keep, err);
+    if (rc == 0)
+        rc = onnx_flag(im, "select_last_index", &last, err);
+    if (rc == 0)
+        rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     attr.axis.axis = (int)axis;
     attr.axis.keep_dims = keep;
     attr.axis.select_last = last;
@@ -166,16 +165,15 @@ int onnx_import_softmax(struct onnx_import *im, int log,
 {
     union graph_attr attr;
     int64_t axis = im->opset < 13 ? 1 : -1;
-    int in, status = onnx_arity(im, 1, 1, err);
+    int in, rc = onnx_arity(im, 1, 1, err);
 
     onnx_defaults(GRAPH_SOFTMAX, &attr);
-    if (status == 0)
-        status =
-            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
-    if (status == 0)
-        status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
+    if (rc == 0)
+        rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     attr.axis.axis = (int)axis;
     attr.axis.log = log != 0;
     attr.axis.flatten = im->opset < 13;

@@ -16,21 +16,20 @@ static int apply(struct onnx_import *im, enum kern_binary_kind kind,
     const float neutral = kind == KERN_MUL ? 1.0f : 0.0f;
     struct constant *r;
     int64_t i = 0;
-    int value, status;
+    int value, rc;
 
     while (i < channels && c[i] == neutral)
         i++;
     if (i == channels)
         return 0;
-    status =
-        onnx_new_constant(im, INFER_F32, channels > 1 ? 3 : 0, dim, err, &r);
-    if (status < 0)
-        return status;
+    rc = onnx_new_constant(im, INFER_F32, channels > 1 ? 3 : 0, dim, err, &r);
+    if (rc < 0)
+        return rc;
     memcpy(r->data, c, (size_t)channels * sizeof(*c));
-    status = onnx_add_constant(im, r, &value, err);
-    if (status == 0)
-        status = onnx_emit_binary(im, kind, *x, value, -1, x, err);
-    return status;
+    rc = onnx_add_constant(im, r, &value, err);
+    if (rc == 0)
+        rc = onnx_emit_binary(im, kind, *x, value, -1, x, err);
+    return rc;
 }
 
 /* Output 0 is scale x + shift: one number, or one for each channel. */
@@ -38,14 +37,14 @@ static int scale_and_shift(struct onnx_import *im, float scale,
                            const float *shift, int64_t channels,
                            struct infer_error *err)
 {
-    int x, status = onnx_input(im, 0, &x, err);
+    int x, rc = onnx_input(im, 0, &x, err);
 
-    if (status == 0)
-        status = apply(im, KERN_MUL, &scale, 1, &x, err);
-    if (status == 0)
-        status = apply(im, KERN_ADD, shift, channels, &x, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = apply(im, KERN_MUL, &scale, 1, &x, err);
+    if (rc == 0)
+        rc = apply(im, KERN_ADD, shift, channels, &x, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit_unary(im, KERN_IDENTITY, 0, 0, x, 0, NULL, err);
 }
 
@@ -53,14 +52,14 @@ int onnx_import_affine(struct onnx_import *im, int param,
                        struct infer_error *err)
 {
     float alpha = 1.0f, beta = 0.0f;
-    int status = onnx_arity(im, 1, 1, err);
+    int rc = onnx_arity(im, 1, 1, err);
 
     (void)param;
-    if (status == 0)
-        status = onnx_float(im, "alpha", &alpha, err);
-    if (status == 0)
-        status = onnx_float(im, "beta", &beta, err);
-    return status < 0 ? status : scale_and_shift(im, alpha, &beta, 1, err);
+    if (rc == 0)
+        rc = onnx_float(im, "alpha", &alpha, err);
+    if (rc == 0)
+        rc = onnx_float(im, "beta", &beta, err);
+    return rc < 0 ? rc : scale_and_shift(im, alpha, &beta, 1, err);
 }
 
 int onnx_import_image_scaler(struct onnx_import *im, int param,
@@ -69,15 +68,15 @@ int onnx_import_image_scaler(struct onnx_import *im, int param,
     const struct onnx_attr *bias;
     struct graph_type t;
     float scale = 1.0f;
-    int status = onnx_arity(im, 1, 1, err);
+    int rc = onnx_arity(im, 1, 1, err);
 
     (void)param;
-    if (status == 0)
-        status = onnx_float(im, "scale", &scale, err);
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &t, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_float(im, "scale", &scale, err);
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &t, err);
+    if (rc < 0)
+        return rc;
     bias = onnx_attr(im, "bias");
     if (t.rank != 4 || !bias || bias->type != ONNX_ATTR_FLOATS ||
         (int64_t)bias->count != t.dim[1])
@@ -87,18 +86,18 @@ int onnx_import_image_scaler(struct onnx_import *im, int param,
     return scale_and_shift(im, scale, bias->floats, t.dim[1], err);
 }
 
-/* Of height or width: `before` and `after` are cut off, or, where size is not
- * negative, so much is left behind `before`. */
+/* Crops height or width by `before` and `after`; where size is not negative,
+ * to `size` elements from `before` on. */
 static int cut(struct onnx_import *im, int axis, int64_t before, int64_t after,
                int64_t size, struct graph_slice *slice, struct infer_error *err)
 {
     struct graph_type t;
-    int p, status;
+    int p, rc;
 
     for (p = 0; p < im->probes; p++) {
-        status = onnx_input_type(im, 0, p, &t, err);
-        if (status < 0)
-            return status;
+        rc = onnx_input_type(im, 0, p, &t, err);
+        if (rc < 0)
+            return rc;
         if (t.rank != 4)
             return error_set(err, INFER_EFORMAT, "an input of rank %d, not 4",
                              t.rank);
@@ -125,17 +124,17 @@ int onnx_import_crop(struct onnx_import *im, int param, struct infer_error *err)
     int64_t border[4], scale[2] = {-1, -1};
     int in, n = 0, n_scale = -1, i;
     union graph_attr attr;
-    int status = onnx_arity(im, 1, 1, err);
+    int rc = onnx_arity(im, 1, 1, err);
 
     (void)param;
     onnx_defaults(GRAPH_SLICE, &attr);
     attr.slice.n_axes = 0;
-    if (status == 0)
-        status = onnx_ints(im, "border", 4, border, &n, err);
-    if (status == 0)
-        status = onnx_ints(im, "scale", 2, scale, &n_scale, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_ints(im, "border", 4, border, &n, err);
+    if (rc == 0)
+        rc = onnx_ints(im, "scale", 2, scale, &n_scale, err);
+    if (rc < 0)
+        return rc;
     if (n != 4 ||
         (n_scale >= 0 && (n_scale != 2 || scale[0] < 1 || scale[1] < 1)))
         return error_set(err, INFER_EFORMAT,
@@ -144,12 +143,12 @@ int onnx_import_crop(struct onnx_import *im, int param, struct infer_error *err)
         if (border[i] < 0 || border[i] > INT32_MAX)
             return error_set(err, INFER_EFORMAT, "a border of %lld",
                              (long long)border[i]);
-    status = cut(im, 2, border[1], border[3], scale[0], &attr.slice, err);
-    if (status == 0)
-        status = cut(im, 3, border[0], border[2], scale[1], &attr.slice, err);
-    if (status == 0)
-        status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    rc = cut(im, 2, border[1], border[3], scale[0], &attr.slice, err);
+    if (rc == 0)
+        rc = cut(im, 3, border[0], border[2], scale[1], &attr.slice, err);
+    if (rc == 0)
+        rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit(im, GRAPH_SLICE, &attr, &in, 1, 0, NULL, err);
 }

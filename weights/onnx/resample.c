@@ -13,19 +13,18 @@ static int pad_amounts(struct onnx_import *im, int rank, struct kern_pad *pad,
                        struct infer_error *err)
 {
     int64_t amount[2 * INFER_MAX_RANK], axis[INFER_MAX_RANK];
-    int n = -1, n_axes = -1, i, status;
+    int n = -1, n_axes = -1, i, rc;
 
     if (im->opset < 11)
-        status = onnx_ints(im, im->opset < 2 ? "paddings" : "pads",
-                           2 * INFER_MAX_RANK, amount, &n, err);
+        rc = onnx_ints(im, im->opset < 2 ? "paddings" : "pads",
+                       2 * INFER_MAX_RANK, amount, &n, err);
     else
-        status =
+        rc =
             onnx_input_ints(im, 1, "pads", 2 * INFER_MAX_RANK, amount, &n, err);
-    if (status == 0 && im->opset >= 18)
-        status =
-            onnx_input_ints(im, 3, "axes", INFER_MAX_RANK, axis, &n_axes, err);
-    if (status < 0)
-        return status;
+    if (rc == 0 && im->opset >= 18)
+        rc = onnx_input_ints(im, 3, "axes", INFER_MAX_RANK, axis, &n_axes, err);
+    if (rc < 0)
+        return rc;
     if (n_axes < 0)
         for (n_axes = 0; n_axes < rank; n_axes++)
             axis[n_axes] = n_axes;
@@ -54,24 +53,24 @@ int onnx_import_pad(struct onnx_import *im, int param, struct infer_error *err)
                                         NULL};
     union graph_attr attr;
     struct graph_type t;
-    int mode = 0, in, status = onnx_arity(im, 1, im->opset < 11 ? 1 : 4, err);
+    int mode = 0, in, rc = onnx_arity(im, 1, im->opset < 11 ? 1 : 4, err);
 
     (void)param;
     onnx_defaults(GRAPH_PAD, &attr);
-    if (status == 0)
-        status = onnx_word(im, "mode", words, &mode, err);
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &t, err);
-    if (status == 0)
-        status = pad_amounts(im, t.rank, &attr.pad, err);
-    if (status == 0 && im->opset < 11)
-        status = onnx_float(im, "value", &attr.pad.value, err);
-    else if (status == 0 && mode == 0)
-        status = onnx_input_float(im, 2, "the pad value", &attr.pad.value, err);
-    if (status == 0)
-        status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_word(im, "mode", words, &mode, err);
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &t, err);
+    if (rc == 0)
+        rc = pad_amounts(im, t.rank, &attr.pad, err);
+    if (rc == 0 && im->opset < 11)
+        rc = onnx_float(im, "value", &attr.pad.value, err);
+    else if (rc == 0 && mode == 0)
+        rc = onnx_input_float(im, 2, "the pad value", &attr.pad.value, err);
+    if (rc == 0)
+        rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     attr.pad.mode = (enum kern_pad_mode)mode;
     return onnx_emit(im, GRAPH_PAD, &attr, &in, 1, 0, NULL, err);
 }
@@ -86,12 +85,12 @@ static int resize_mode(struct onnx_import *im, struct kern_resize *r,
                        struct infer_error *err)
 {
     int word = 0;
-    int status = onnx_word(im, "mode", resize_modes, &word, err);
+    int rc = onnx_word(im, "mode", resize_modes, &word, err);
 
     if (word == 3)
         word = KERN_BILINEAR;
     r->mode = (enum kern_resize_mode)word;
-    return status;
+    return rc;
 }
 
 static int resize_attributes(struct onnx_import *im, struct kern_resize *r,
@@ -104,7 +103,7 @@ static int resize_attributes(struct onnx_import *im, struct kern_resize *r,
     static const char *const nearest[] = {
         "round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL};
     int coord = 0, round = 0;
-    int status = resize_mode(im, r, err);
+    int rc = resize_mode(im, r, err);
 
     r->coord = KERN_HALF_PIXEL;
     r->nearest = KERN_ROUND_PREFER_FLOOR;
@@ -112,23 +111,23 @@ static int resize_attributes(struct onnx_import *im, struct kern_resize *r,
     if (im->opset < 11) { /* as Upsample */
         r->coord = KERN_ASYMMETRIC;
         r->nearest = KERN_FLOOR_NEAREST;
-        return status;
+        return rc;
     }
-    if (status == 0)
-        status = onnx_word(im, "coordinate_transformation_mode", coords, &coord,
-                           err);
-    if (status == 0)
-        status = onnx_word(im, "nearest_mode", nearest, &round, err);
-    if (status == 0)
-        status = onnx_float(im, "cubic_coeff_a", &r->cubic_a, err);
-    if (status == 0)
-        status = onnx_flag(im, "exclude_outside", &r->exclude_outside, err);
-    if (status == 0)
-        status = onnx_flag(im, "antialias", &r->antialias, err);
+    if (rc == 0)
+        rc = onnx_word(im, "coordinate_transformation_mode", coords, &coord,
+                       err);
+    if (rc == 0)
+        rc = onnx_word(im, "nearest_mode", nearest, &round, err);
+    if (rc == 0)
+        rc = onnx_float(im, "cubic_coeff_a", &r->cubic_a, err);
+    if (rc == 0)
+        rc = onnx_flag(im, "exclude_outside", &r->exclude_outside, err);
+    if (rc == 0)
+        rc = onnx_flag(im, "antialias", &r->antialias, err);
     onnx_ignore(im, "extrapolation_value"); /* of tf_crop_and_resize alone */
     r->coord = (enum kern_resize_coord)coord;
     r->nearest = (enum kern_nearest_mode)round;
-    return status;
+    return rc;
 }
 
 /* ---- Resize: by how much ------------------------------------------- */
@@ -139,10 +138,10 @@ static int resize_axes(struct onnx_import *im, int rank, int *axis, int *n,
 {
     int64_t value[INFER_MAX_RANK];
     int i, given = -1;
-    int status = onnx_ints(im, "axes", INFER_MAX_RANK, value, &given, err);
+    int rc = onnx_ints(im, "axes", INFER_MAX_RANK, value, &given, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     *n = given < 0 ? rank : given;
     for (i = 0; i < *n; i++) {
         int64_t a = given < 0 ? i : value[i] < 0 ? value[i] + rank : value[i];
@@ -178,11 +177,11 @@ static int scales_input(struct onnx_import *im, int i, const int *axis, int n,
 {
     const struct onnx_small *const *s;
     float scale[INFER_MAX_RANK];
-    int k, status = onnx_input_small(im, i, &s, err);
+    int k, rc = onnx_input_small(im, i, &s, err);
 
     *found = false;
-    if (status < 0 || !onnx_has_input(im, i))
-        return status;
+    if (rc < 0 || !onnx_has_input(im, i))
+        return rc;
     if (!s)
         return error_set(err, INFER_EUNSUPPORTED, "scales must be constant");
     if (!onnx_small_is_fixed(im, s))
@@ -207,21 +206,21 @@ static int one_size(struct onnx_import *im, const struct onnx_small *const *s,
 {
     struct graph_type first, t;
     bool fixed = true, own = true, ratio = true;
-    int p, status = onnx_input_type(im, 0, 0, &first, err);
+    int p, rc = onnx_input_type(im, 0, 0, &first, err);
 
-    for (p = 0; p < im->probes && status == 0; p++) {
-        status = onnx_input_type(im, 0, p, &t, err);
+    for (p = 0; p < im->probes && rc == 0; p++) {
+        rc = onnx_input_type(im, 0, p, &t, err);
         fixed &= s[p]->i[i] == s[0]->i[i];
         own &= s[p]->i[i] == t.dim[axis];
-        /* exact: both factors are far below 2^26 in any real case */
+        /* exact: both numbers are far below 2^26 in any real case */
         ratio &= (double)s[p]->i[i] * (double)first.dim[axis] ==
                  (double)s[0]->i[i] * (double)t.dim[axis];
         /* A batch of 1, where 1 is read as any batch. */
         if (im->freed_batch && axis == 0 && s[p]->i[i] == 1)
             own = true;
     }
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (s[0]->i[i] < 1 || s[0]->i[i] > INT32_MAX)
         return error_set(err, INFER_EFORMAT, "size %lld",
                          (long long)s[0]->i[i]);
@@ -246,10 +245,10 @@ static int keep_aspect(struct onnx_import *im, const struct onnx_small *s,
 {
     struct graph_type t;
     double scale = 0.0;
-    int i, status = onnx_input_type(im, 0, 0, &t, err);
+    int i, rc = onnx_input_type(im, 0, 0, &t, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (im->probes > 1)
         return error_set(err, INFER_EUNSUPPORTED,
                          "keep_aspect_ratio_policy with free dimensions");
@@ -277,13 +276,12 @@ static int sizes_input(struct onnx_import *im, int i, int rank, const int *axis,
                                            "not_smaller", NULL};
     const struct onnx_small *const *s;
     bool is_scale = false;
-    int k, p, policy = 0, status = onnx_input_small(im, i, &s, err);
+    int k, p, policy = 0, rc = onnx_input_small(im, i, &s, err);
 
-    if (status == 0)
-        status =
-            onnx_word(im, "keep_aspect_ratio_policy", policies, &policy, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_word(im, "keep_aspect_ratio_policy", policies, &policy, err);
+    if (rc < 0)
+        return rc;
     if (!onnx_has_input(im, i))
         return error_set(err, INFER_EFORMAT, "neither scales nor sizes");
     if (!s)
@@ -295,10 +293,10 @@ static int sizes_input(struct onnx_import *im, int i, int rank, const int *axis,
                              n);
     if (policy != 0)
         return keep_aspect(im, s[0], policy == 2, axis, n, r, err);
-    for (k = 0; k < n && status == 0; k++)
-        status = one_size(im, s, k, axis[k], r, &is_scale, err);
-    if (status < 0)
-        return status;
+    for (k = 0; k < n && rc == 0; k++)
+        rc = one_size(im, s, k, axis[k], r, &is_scale, err);
+    if (rc < 0)
+        return rc;
     if (!is_scale) {
         r->n_sizes = rank;
         return 0;
@@ -314,10 +312,10 @@ static int sizes_input(struct onnx_import *im, int i, int rank, const int *axis,
 static int emit_resize(struct onnx_import *im, const union graph_attr *attr,
                        struct infer_error *err)
 {
-    int in, status = onnx_input(im, 0, &in, err);
+    int in, rc = onnx_input(im, 0, &in, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     return onnx_emit(im, GRAPH_RESIZE, attr, &in, 1, 0, NULL, err);
 }
 
@@ -338,27 +336,27 @@ int onnx_import_resize(struct onnx_import *im, int param,
     struct graph_type t;
     int axis[INFER_MAX_RANK], n = 0;
     bool found = false;
-    int status = onnx_arity(im, 1, 4, err);
+    int rc = onnx_arity(im, 1, 4, err);
 
     (void)param;
     resize_defaults(&attr);
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &t, err);
-    if (status == 0)
-        status = resize_attributes(im, &attr.resize.resize, err);
-    if (status == 0)
-        status = resize_axes(im, t.rank, axis, &n, err);
-    if (status == 0)
-        status = scales_input(im, im->opset < 11 ? 1 : 2, axis, n, &attr.resize,
-                              &found, err);
-    if (status == 0 && !found && im->opset >= 11)
-        status = sizes_input(im, 3, t.rank, axis, n, &attr.resize, err);
-    else if (status == 0 && !found)
-        status = error_set(err, INFER_EFORMAT, "no scales");
-    else if (status == 0)
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &t, err);
+    if (rc == 0)
+        rc = resize_attributes(im, &attr.resize.resize, err);
+    if (rc == 0)
+        rc = resize_axes(im, t.rank, axis, &n, err);
+    if (rc == 0)
+        rc = scales_input(im, im->opset < 11 ? 1 : 2, axis, n, &attr.resize,
+                          &found, err);
+    if (rc == 0 && !found && im->opset >= 11)
+        rc = sizes_input(im, 3, t.rank, axis, n, &attr.resize, err);
+    else if (rc == 0 && !found)
+        rc = error_set(err, INFER_EFORMAT, "no scales");
+    else if (rc == 0)
         onnx_ignore(im, "keep_aspect_ratio_policy"); /* of sizes alone */
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     return emit_resize(im, &attr, err);
 }
 
@@ -370,24 +368,24 @@ static int upsample_scales(struct onnx_import *im, int rank,
     int axis[INFER_MAX_RANK], i;
     struct onnx_attr *a;
     bool found;
-    int status;
+    int rc;
 
     for (i = 0; i < rank; i++)
         axis[i] = i;
     if (im->opset >= 9) {
-        status = scales_input(im, 1, axis, rank, r, &found, err);
-        if (status == 0 && !found)
-            status = error_set(err, INFER_EFORMAT, "no scales");
-        return status;
+        rc = scales_input(im, 1, axis, rank, r, &found, err);
+        if (rc == 0 && !found)
+            rc = error_set(err, INFER_EFORMAT, "no scales");
+        return rc;
     }
     if (im->opset < 7) {
         float scale[4] = {1.0f, 1.0f, 0.0f, 0.0f};
 
-        status = onnx_float(im, "height_scale", &scale[2], err);
-        if (status == 0)
-            status = onnx_float(im, "width_scale", &scale[3], err);
-        if (status < 0)
-            return status;
+        rc = onnx_float(im, "height_scale", &scale[2], err);
+        if (rc == 0)
+            rc = onnx_float(im, "width_scale", &scale[3], err);
+        if (rc < 0)
+            return rc;
         return set_scales(scale, 4, axis, rank, r, err);
     }
     a = onnx_attr(im, "scales");
@@ -401,20 +399,20 @@ int onnx_import_upsample(struct onnx_import *im, int param,
 {
     union graph_attr attr;
     struct graph_type t;
-    int status = onnx_arity(im, 1, 2, err);
+    int rc = onnx_arity(im, 1, 2, err);
 
     (void)param;
     resize_defaults(&attr);
     attr.resize.resize.coord = KERN_ASYMMETRIC;
     attr.resize.resize.nearest = KERN_FLOOR_NEAREST;
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &t, err);
-    if (status == 0)
-        status = resize_mode(im, &attr.resize.resize, err);
-    if (status == 0)
-        status = upsample_scales(im, t.rank, &attr.resize, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &t, err);
+    if (rc == 0)
+        rc = resize_mode(im, &attr.resize.resize, err);
+    if (rc == 0)
+        rc = upsample_scales(im, t.rank, &attr.resize, err);
+    if (rc < 0)
+        return rc;
     return emit_resize(im, &attr, err);
 }
 
@@ -425,20 +423,19 @@ int onnx_import_block(struct onnx_import *im, int op, struct infer_error *err)
     static const char *const words[] = {"DCR", "CRD", NULL};
     union graph_attr attr;
     int64_t block = 0;
-    int mode = 0, in, status = onnx_arity(im, 1, 1, err);
+    int mode = 0, in, rc = onnx_arity(im, 1, 1, err);
 
     onnx_defaults((enum graph_op)op, &attr);
-    if (status == 0 && !onnx_has_attr(im, "blocksize"))
-        status =
-            error_set(err, INFER_EFORMAT, "attribute 'blocksize' is missing");
-    if (status == 0)
-        status = onnx_int(im, "blocksize", 1, INT32_MAX, &block, err);
-    if (status == 0 && op == GRAPH_DEPTH_TO_SPACE)
-        status = onnx_word(im, "mode", words, &mode, err);
-    if (status == 0)
-        status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    if (rc == 0 && !onnx_has_attr(im, "blocksize"))
+        rc = error_set(err, INFER_EFORMAT, "attribute 'blocksize' is missing");
+    if (rc == 0)
+        rc = onnx_int(im, "blocksize", 1, INT32_MAX, &block, err);
+    if (rc == 0 && op == GRAPH_DEPTH_TO_SPACE)
+        rc = onnx_word(im, "mode", words, &mode, err);
+    if (rc == 0)
+        rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     attr.depth_space.block = (int)block;
     attr.depth_space.crd = mode == 1;
     return onnx_emit(im, (enum graph_op)op, &attr, &in, 1, 0, NULL, err);

@@ -26,12 +26,12 @@ static int leads_with_batch(struct onnx_import *im, bool *out,
                             struct infer_error *err)
 {
     struct graph_type a, b;
-    int status = onnx_input_type(im, 0, 0, &a, err);
+    int rc = onnx_input_type(im, 0, 0, &a, err);
 
-    if (status == 0)
-        status = onnx_input_type(im, 0, im->probes - 1, &b, err);
-    *out = status == 0 && a.rank > 0 && a.dim[0] != b.dim[0];
-    return status;
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, im->probes - 1, &b, err);
+    *out = rc == 0 && a.rank > 0 && a.dim[0] != b.dim[0];
+    return rc;
 }
 
 static int resolve_target(struct onnx_import *im, int p, bool allow_zero,
@@ -40,10 +40,10 @@ static int resolve_target(struct onnx_import *im, int p, bool allow_zero,
 {
     int64_t *dim = t->dim[p], known = 1, total;
     struct graph_type in;
-    int i, open = -1, status = onnx_input_type(im, 0, p, &in, err);
+    int i, open = -1, rc = onnx_input_type(im, 0, p, &in, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     for (i = 0; i < t->rank; i++) {
         bool copy = t->copies[i] || (want[i] == 0 && !allow_zero);
 
@@ -84,15 +84,15 @@ static int state_target(struct onnx_import *im, const struct target *t,
 {
     struct graph_type in;
     bool open = false;
-    int i, p, status;
+    int i, p, rc;
 
     for (i = 0; i < t->rank; i++) {
         bool fixed = true, copies = true;
 
         for (p = 0; p < im->probes; p++) {
-            status = onnx_input_type(im, 0, p, &in, err);
-            if (status < 0)
-                return status;
+            rc = onnx_input_type(im, 0, p, &in, err);
+            if (rc < 0)
+                return rc;
             fixed &= t->dim[p][i] == t->dim[0][i];
             copies &= i < in.rank && t->dim[p][i] == in.dim[i];
         }
@@ -118,21 +118,21 @@ static int apply_target(struct onnx_import *im, const struct target *t,
 {
     int64_t dim[INFER_MAX_RANK] = {0};
     struct constant *c;
-    int in, status = onnx_input_constant(im, 0, &c, err);
+    int in, rc = onnx_input_constant(im, 0, &c, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (c) { /* same count at every probe, so the same shape */
         c = constant_reshape(c, t->rank, t->dim[0]);
         if (!c)
             return out_of_memory(err);
         return onnx_set_constant(im, 0, c, err);
     }
-    status = state_target(im, t, dim, err);
-    if (status == 0)
-        status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    rc = state_target(im, t, dim, err);
+    if (rc == 0)
+        rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit_dims(im, GRAPH_RESHAPE, in, t->rank, dim, 0, NULL, err);
 }
 
@@ -141,18 +141,18 @@ static int wanted(struct onnx_import *im, int p, int64_t *want, int *n,
                   struct infer_error *err)
 {
     const struct onnx_small *const *s;
-    int k, status;
+    int k, rc;
 
     *n = -1;
     if (im->opset < 5) {
-        status = onnx_ints(im, "shape", INFER_MAX_RANK, want, n, err);
-        if (status == 0 && *n < 0)
-            status = error_set(err, INFER_EFORMAT, "no target shape");
-        return status;
+        rc = onnx_ints(im, "shape", INFER_MAX_RANK, want, n, err);
+        if (rc == 0 && *n < 0)
+            rc = error_set(err, INFER_EFORMAT, "no target shape");
+        return rc;
     }
-    status = onnx_input_small(im, 1, &s, err);
-    if (status < 0)
-        return status;
+    rc = onnx_input_small(im, 1, &s, err);
+    if (rc < 0)
+        return rc;
     if (!s)
         return error_set(err, INFER_EUNSUPPORTED,
                          "the target shape must not depend on data");
@@ -172,18 +172,18 @@ int onnx_import_reshape(struct onnx_import *im, int param,
     int64_t want[INFER_MAX_RANK] = {0};
     bool allow_zero = false, batch = false;
     struct target t;
-    int p, n, status;
+    int p, n, rc;
 
     (void)param;
     memset(&t, 0, sizeof(t));
-    status = onnx_arity(im, im->opset < 5 ? 1 : 2, im->opset < 5 ? 1 : 2, err);
-    if (status == 0)
-        status = onnx_flag(im, "allowzero", &allow_zero, err);
-    if (status == 0)
-        status = leads_with_batch(im, &batch, err);
-    for (p = 0; p < im->probes && status == 0; p++) {
-        status = wanted(im, p, want, &n, err);
-        if (status < 0)
+    rc = onnx_arity(im, im->opset < 5 ? 1 : 2, im->opset < 5 ? 1 : 2, err);
+    if (rc == 0)
+        rc = onnx_flag(im, "allowzero", &allow_zero, err);
+    if (rc == 0)
+        rc = leads_with_batch(im, &batch, err);
+    for (p = 0; p < im->probes && rc == 0; p++) {
+        rc = wanted(im, p, want, &n, err);
+        if (rc < 0)
             break;
         if (p > 0 && n != t.rank)
             return error_set(err, INFER_EUNSUPPORTED,
@@ -192,10 +192,10 @@ int onnx_import_reshape(struct onnx_import *im, int param,
         /* The file says 1 where it means its batch. */
         if (im->freed_batch && batch && n > 0 && want[0] == 1)
             t.copies[0] = true;
-        status = resolve_target(im, p, allow_zero, want, &t, err);
+        rc = resolve_target(im, p, allow_zero, want, &t, err);
     }
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     return apply_target(im, &t, err);
 }
 
@@ -227,16 +227,16 @@ static int ones(struct onnx_import *im, int64_t *axis, int *n,
                 struct infer_error *err)
 {
     struct graph_type t;
-    int d, p, status, rank = INFER_MAX_RANK;
+    int d, p, rc, rank = INFER_MAX_RANK;
 
     *n = 0;
     for (d = 0; d < rank; d++) {
         bool one = true;
 
         for (p = 0; p < im->probes; p++) {
-            status = onnx_input_type(im, 0, p, &t, err);
-            if (status < 0)
-                return status;
+            rc = onnx_input_type(im, 0, p, &t, err);
+            if (rc < 0)
+                return rc;
             rank = t.rank;
             one &= d < rank && t.dim[d] == 1;
         }
@@ -281,29 +281,29 @@ int onnx_import_ones(struct onnx_import *im, int op, struct infer_error *err)
     int64_t axis[INFER_MAX_RANK];
     struct graph_type t;
     struct constant *c;
-    int in, n = -1, status = onnx_arity(im, 1, 2, err);
+    int in, n = -1, rc = onnx_arity(im, 1, 2, err);
 
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &t, err);
-    if (status == 0)
-        status = onnx_axes(im, "axes", 1, 13, axis, &n, err);
-    if (status == 0 && n < 0 && squeeze)
-        status = ones(im, axis, &n, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &t, err);
+    if (rc == 0)
+        rc = onnx_axes(im, "axes", 1, 13, axis, &n, err);
+    if (rc == 0 && n < 0 && squeeze)
+        rc = ones(im, axis, &n, err);
+    if (rc < 0)
+        return rc;
     if (n < 0 || (!squeeze && t.rank + n > INFER_MAX_RANK))
         return error_set(err, INFER_EFORMAT,
                          n < 0 ? "no axes" : "too many dimensions");
-    status = normalise_axes(axis, n, squeeze ? t.rank : t.rank + n, err);
-    if (status == 0)
-        status = onnx_input_constant(im, 0, &c, err);
-    if (status < 0)
-        return status;
+    rc = normalise_axes(axis, n, squeeze ? t.rank : t.rank + n, err);
+    if (rc == 0)
+        rc = onnx_input_constant(im, 0, &c, err);
+    if (rc < 0)
+        return rc;
     if (c)
         return reshape_ones(im, c, squeeze, axis, n, err);
-    status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     if (n == 0) /* for the graph, no axes would mean all */
         return onnx_emit_unary(im, KERN_IDENTITY, 0, 0, in, 0, NULL, err);
     return onnx_emit_dims(im, (enum graph_op)op, in, n, axis, 0, NULL, err);
@@ -332,24 +332,24 @@ int onnx_import_flatten(struct onnx_import *im, int param,
     struct graph_type t;
     struct constant *c;
     int64_t axis = 1;
-    int in, status = onnx_arity(im, 1, 1, err);
+    int in, rc = onnx_arity(im, 1, 1, err);
 
     (void)param;
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &t, err);
-    if (status == 0)
-        status = onnx_int(im, "axis", -t.rank, t.rank, &axis, err);
-    if (status == 0)
-        status = onnx_input_constant(im, 0, &c, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &t, err);
+    if (rc == 0)
+        rc = onnx_int(im, "axis", -t.rank, t.rank, &axis, err);
+    if (rc == 0)
+        rc = onnx_input_constant(im, 0, &c, err);
+    if (rc < 0)
+        return rc;
     if (axis < 0)
         axis += t.rank;
     if (c)
         return flatten_constant(im, c, (int)axis, err);
-    status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     onnx_defaults(GRAPH_FLATTEN, &attr);
     attr.axis.axis = (int)axis;
     return onnx_emit(im, GRAPH_FLATTEN, &attr, &in, 1, 0, NULL, err);
@@ -363,17 +363,17 @@ int onnx_import_transpose(struct onnx_import *im, int param,
     struct graph_type t;
     struct constant *c;
     uint32_t seen = 0;
-    int status = onnx_arity(im, 1, 1, err);
+    int rc = onnx_arity(im, 1, 1, err);
 
     (void)param;
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &t, err);
-    if (status == 0)
-        status = onnx_ints(im, "perm", INFER_MAX_RANK, perm, &n, err);
-    if (status == 0)
-        status = onnx_input_constant(im, 0, &c, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &t, err);
+    if (rc == 0)
+        rc = onnx_ints(im, "perm", INFER_MAX_RANK, perm, &n, err);
+    if (rc == 0)
+        rc = onnx_input_constant(im, 0, &c, err);
+    if (rc < 0)
+        return rc;
     if (n >= 0 && n != t.rank)
         return error_set(err, INFER_EFORMAT,
                          "perm has %d entries for a tensor of rank %d", n,
@@ -392,9 +392,9 @@ int onnx_import_transpose(struct onnx_import *im, int param,
             return out_of_memory(err);
         return onnx_set_constant(im, 0, c, err);
     }
-    status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit_dims(im, GRAPH_TRANSPOSE, in, t.rank, perm, 0, NULL, err);
 }
 
@@ -402,17 +402,17 @@ int onnx_import_identity(struct onnx_import *im, int param,
                          struct infer_error *err)
 {
     struct constant *c;
-    int in, status = onnx_arity(im, 1, 1, err);
+    int in, rc = onnx_arity(im, 1, 1, err);
 
     (void)param;
-    if (status == 0)
-        status = onnx_input_constant(im, 0, &c, err);
-    if (status == 0 && c)
+    if (rc == 0)
+        rc = onnx_input_constant(im, 0, &c, err);
+    if (rc == 0 && c)
         return onnx_set_constant(im, 0, constant_ref(c), err);
-    if (status == 0)
-        status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit_unary(im, KERN_IDENTITY, 0, 0, in, 0, NULL, err);
 }
 
@@ -423,15 +423,15 @@ static int dropout_mask(struct onnx_import *im, const struct graph_type *t,
                         struct infer_error *err)
 {
     struct constant *c;
-    int status;
+    int rc;
 
     if (!onnx_has_output(im, 1))
         return 0;
     if (im->probes > 1)
         return onnx_drop_outputs(im, 1, err);
-    status = onnx_new_constant(im, INFER_BOOL, t->rank, t->dim, err, &c);
-    if (status < 0)
-        return status;
+    rc = onnx_new_constant(im, INFER_BOOL, t->rank, t->dim, err, &c);
+    if (rc < 0)
+        return rc;
     memset(c->data, 1, c->bytes);
     return onnx_set_constant(im, 1, c, err);
 }
@@ -441,28 +441,28 @@ int onnx_import_dropout(struct onnx_import *im, int param,
 {
     float ratio = 0.5f, training = 0.0f;
     struct graph_type t;
-    int in, status = onnx_arity(im, 1, im->opset >= 12 ? 3 : 1, err);
+    int in, rc = onnx_arity(im, 1, im->opset >= 12 ? 3 : 1, err);
 
     (void)param;
     onnx_ignore(im, "seed");
     onnx_ignore(im, "is_test");
-    if (status == 0)
-        status = onnx_float(im, "ratio", &ratio, err);
-    if (status == 0 && im->opset >= 12)
-        status = onnx_input_float(im, 2, "training_mode", &training, err);
-    if (status == 0 && training != 0.0f)
-        status = onnx_input_float(im, 1, "ratio", &ratio, err);
-    if (status == 0 && training != 0.0f && ratio != 0.0f)
-        status = error_set(err, INFER_EUNSUPPORTED,
-                           "training_mode: results would be random");
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &t, err);
-    if (status == 0)
-        status = onnx_input(im, 0, &in, err);
-    if (status == 0)
-        status = onnx_emit(im, GRAPH_DROPOUT, NULL, &in, 1, 0, NULL, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_float(im, "ratio", &ratio, err);
+    if (rc == 0 && im->opset >= 12)
+        rc = onnx_input_float(im, 2, "training_mode", &training, err);
+    if (rc == 0 && training != 0.0f)
+        rc = onnx_input_float(im, 1, "ratio", &ratio, err);
+    if (rc == 0 && training != 0.0f && ratio != 0.0f)
+        rc = error_set(err, INFER_EUNSUPPORTED,
+                       "training_mode: results would be random");
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &t, err);
+    if (rc == 0)
+        rc = onnx_input(im, 0, &in, err);
+    if (rc == 0)
+        rc = onnx_emit(im, GRAPH_DROPOUT, NULL, &in, 1, 0, NULL, err);
+    if (rc < 0)
+        return rc;
     return dropout_mask(im, &t, err);
 }
 
@@ -474,7 +474,7 @@ static int constant_indices(struct onnx_import *im, const struct constant *c,
 {
     struct constant *r;
     int64_t k, n = constant_count(c);
-    int status;
+    int rc;
 
     for (k = 0; k < n; k++) {
         int64_t i = scalar_load_i64(c->dtype, c->data, k);
@@ -484,9 +484,9 @@ static int constant_indices(struct onnx_import *im, const struct constant *c,
                              "index %lld is outside a dimension of %lld",
                              (long long)i, (long long)size);
     }
-    status = onnx_new_constant(im, INFER_I64, c->rank, c->dim, err, &r);
-    if (status < 0)
-        return status;
+    rc = onnx_new_constant(im, INFER_I64, c->rank, c->dim, err, &r);
+    if (rc < 0)
+        return rc;
     for (k = 0; k < n; k++) {
         int64_t i = scalar_load_i64(c->dtype, c->data, k);
 
@@ -503,15 +503,15 @@ static int counts_up(struct onnx_import *im, struct target *t, bool *out,
     const struct onnx_small *const *s;
     struct graph_type type;
     int64_t k;
-    int p, status = onnx_input_small(im, 1, &s, err);
+    int p, rc = onnx_input_small(im, 1, &s, err);
 
     *out = false;
-    if (status < 0 || !s)
-        return status;
+    if (rc < 0 || !s)
+        return rc;
     for (p = 0; p < im->probes; p++) {
-        status = onnx_input_type(im, 0, p, &type, err);
-        if (status < 0)
-            return status;
+        rc = onnx_input_type(im, 0, p, &type, err);
+        if (rc < 0)
+            return rc;
         if (!s[p]->i || type.rank != 1 || type.dim[0] != s[p]->count ||
             s[p]->rank != s[0]->rank)
             return 0;
@@ -534,37 +534,36 @@ int onnx_import_gather(struct onnx_import *im, int param,
     struct target t;
     int64_t axis = 0;
     bool is_reshape = false;
-    int in[2], at, status = onnx_arity(im, 2, 2, err);
+    int in[2], at, rc = onnx_arity(im, 2, 2, err);
 
     (void)param;
     memset(&t, 0, sizeof(t));
     onnx_defaults(GRAPH_GATHER, &attr);
-    if (status == 0)
-        status =
-            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &first, err);
-    if (status == 0)
-        status = onnx_input_type(im, 0, im->probes - 1, &last, err);
-    if (status == 0)
-        status = op_axis((int)axis, first.rank, &at, err);
-    if (status == 0)
-        status = counts_up(im, &t, &is_reshape, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &first, err);
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, im->probes - 1, &last, err);
+    if (rc == 0)
+        rc = op_axis((int)axis, first.rank, &at, err);
+    if (rc == 0)
+        rc = counts_up(im, &t, &is_reshape, err);
+    if (rc < 0)
+        return rc;
     if (is_reshape)
         return apply_target(im, &t, err);
-    status = onnx_input(im, 0, &in[0], err);
-    if (status == 0)
-        status = onnx_input_constant(im, 1, &c, err);
-    if (status < 0)
-        return status;
+    rc = onnx_input(im, 0, &in[0], err);
+    if (rc == 0)
+        rc = onnx_input_constant(im, 1, &c, err);
+    if (rc < 0)
+        return rc;
     if (c && scalar_is_integer(c->dtype) && first.dim[at] == last.dim[at])
-        status = constant_indices(im, c, first.dim[at], &in[1], err);
+        rc = constant_indices(im, c, first.dim[at], &in[1], err);
     else
-        status = onnx_input(im, 1, &in[1], err);
-    if (status < 0)
-        return status;
+        rc = onnx_input(im, 1, &in[1], err);
+    if (rc < 0)
+        return rc;
     attr.axis.axis = at;
     return onnx_emit(im, GRAPH_GATHER, &attr, in, 2, 0, NULL, err);
 }
@@ -578,12 +577,12 @@ static int expand_size(struct onnx_import *im,
 {
     bool fixed = true, own = true;
     struct graph_type t;
-    int p, at, status;
+    int p, at, rc;
 
     for (p = 0; p < im->probes; p++) {
-        status = onnx_input_type(im, 0, p, &t, err);
-        if (status < 0)
-            return status;
+        rc = onnx_input_type(im, 0, p, &t, err);
+        if (rc < 0)
+            return rc;
         at = i - ((int)s[p]->count - t.rank);
         fixed &= s[p]->i[i] == s[0]->i[i];
         own &= at >= 0 && t.dim[at] == s[p]->i[i];
@@ -603,13 +602,13 @@ int onnx_import_expand(struct onnx_import *im, int param,
 {
     const struct onnx_small *const *s;
     int64_t dim[INFER_MAX_RANK];
-    int in, p, i, n, status = onnx_arity(im, 2, 2, err);
+    int in, p, i, n, rc = onnx_arity(im, 2, 2, err);
 
     (void)param;
-    if (status == 0)
-        status = onnx_input_small(im, 1, &s, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_input_small(im, 1, &s, err);
+    if (rc < 0)
+        return rc;
     if (!s)
         return error_set(err, INFER_EUNSUPPORTED,
                          "the shape must not depend on data");
@@ -620,12 +619,12 @@ int onnx_import_expand(struct onnx_import *im, int param,
                              "the shape is no list of at most %d integers",
                              INFER_MAX_RANK);
     n = (int)s[0]->count;
-    for (i = 0; i < n && status == 0; i++)
-        status = expand_size(im, s, i, &dim[i], err);
-    if (status == 0)
-        status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    for (i = 0; i < n && rc == 0; i++)
+        rc = expand_size(im, s, i, &dim[i], err);
+    if (rc == 0)
+        rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit_dims(im, GRAPH_EXPAND, in, n, dim, 0, NULL, err);
 }
 
@@ -635,21 +634,19 @@ int onnx_import_tile(struct onnx_import *im, int param, struct infer_error *err)
     int64_t repeat[INFER_MAX_RANK], dim[INFER_MAX_RANK];
     struct graph_type t;
     int in, i, n = -1, n_axis = -1;
-    int status =
-        onnx_arity(im, im->opset < 6 ? 3 : 2, im->opset < 6 ? 3 : 2, err);
+    int rc = onnx_arity(im, im->opset < 6 ? 3 : 2, im->opset < 6 ? 3 : 2, err);
 
     (void)param;
-    if (status == 0)
-        status = onnx_input_type(im, 0, 0, &t, err);
-    if (status == 0)
-        status =
-            onnx_input_ints(im, 1, "repeats", INFER_MAX_RANK, repeat, &n, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_input_type(im, 0, 0, &t, err);
+    if (rc == 0)
+        rc = onnx_input_ints(im, 1, "repeats", INFER_MAX_RANK, repeat, &n, err);
+    if (rc < 0)
+        return rc;
     if (im->opset < 6) {
-        status = onnx_input_ints(im, 2, "axis", 1, dim, &n_axis, err);
-        if (status < 0)
-            return status;
+        rc = onnx_input_ints(im, 2, "axis", 1, dim, &n_axis, err);
+        if (rc < 0)
+            return rc;
         if (n != 1 || n_axis != 1 || dim[0] < 0 || dim[0] >= t.rank)
             return error_set(err, INFER_EFORMAT, "malformed tiles or axis");
         n_axis = (int)dim[0];
@@ -662,8 +659,8 @@ int onnx_import_tile(struct onnx_import *im, int param, struct infer_error *err)
     if (n != t.rank)
         return error_set(err, INFER_EFORMAT,
                          "%d repeats for a tensor of rank %d", n, t.rank);
-    status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit_dims(im, GRAPH_TILE, in, n, dim, 0, NULL, err);
 }

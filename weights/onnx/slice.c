@@ -13,24 +13,23 @@ int onnx_import_concat(struct onnx_import *im, int param,
 {
     union graph_attr attr;
     int64_t axis = 1;
-    int i, n = im->node->n_in, status = onnx_arity(im, 1, -1, err);
+    int i, n = im->node->n_in, rc = onnx_arity(im, 1, -1, err);
     int *in = onnx_alloc(&im->scratch, (size_t)n * sizeof(*in));
 
     (void)param;
     if (!in)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    if (status == 0 && im->opset >= 4 && !onnx_has_attr(im, "axis"))
-        status = error_set(err, INFER_EFORMAT, "attribute 'axis' is missing");
-    if (status == 0)
-        status =
-            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
-    for (i = 0; i < n && status == 0; i++) {
-        status = onnx_input(im, i, &in[i], err);
-        if (status == 0 && in[i] < 0)
-            status = error_set(err, INFER_EFORMAT, "input %d is missing", i);
+    if (rc == 0 && im->opset >= 4 && !onnx_has_attr(im, "axis"))
+        rc = error_set(err, INFER_EFORMAT, "attribute 'axis' is missing");
+    if (rc == 0)
+        rc = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
+    for (i = 0; i < n && rc == 0; i++) {
+        rc = onnx_input(im, i, &in[i], err);
+        if (rc == 0 && in[i] < 0)
+            rc = error_set(err, INFER_EFORMAT, "input %d is missing", i);
     }
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     onnx_defaults(GRAPH_CONCAT, &attr);
     attr.axis.axis = (int)axis;
     return onnx_emit(im, GRAPH_CONCAT, &attr, in, n, 0, NULL, err);
@@ -41,14 +40,14 @@ static int check_parts(struct onnx_import *im, struct graph_split *split,
 {
     int64_t parts = im->node->n_out;
     struct graph_type t;
-    int i, axis, status = onnx_input_type(im, 0, 0, &t, err);
+    int i, axis, rc = onnx_input_type(im, 0, 0, &t, err);
 
-    if (status == 0)
-        status = op_axis(split->axis, t.rank, &axis, err);
-    if (status == 0 && im->opset >= 18)
-        status = onnx_int(im, "num_outputs", 1, INT_MAX, &parts, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = op_axis(split->axis, t.rank, &axis, err);
+    if (rc == 0 && im->opset >= 18)
+        rc = onnx_int(im, "num_outputs", 1, INT_MAX, &parts, err);
+    if (rc < 0)
+        return rc;
     for (i = 0; i < im->node->n_out; i++)
         if (!onnx_has_output(im, i) && split->n_sizes == 0)
             return error_set(err, INFER_EFORMAT, "output %d has no name", i);
@@ -69,21 +68,20 @@ static int read_parts(struct onnx_import *im, struct graph_split *split,
                       struct infer_error *err)
 {
     int64_t size[GRAPH_MAX_PARTS];
-    int i, n = -1, status = 0;
+    int i, n = -1, rc = 0;
 
     if (im->opset < 13)
-        status = onnx_ints(im, "split", GRAPH_MAX_PARTS, size, &n, err);
-    if (status == 0 && n < 0 && onnx_has_input(im, 1))
-        status =
-            onnx_input_ints(im, 1, "split", GRAPH_MAX_PARTS, size, &n, err);
-    for (i = 0; i < n && status == 0; i++) {
+        rc = onnx_ints(im, "split", GRAPH_MAX_PARTS, size, &n, err);
+    if (rc == 0 && n < 0 && onnx_has_input(im, 1))
+        rc = onnx_input_ints(im, 1, "split", GRAPH_MAX_PARTS, size, &n, err);
+    for (i = 0; i < n && rc == 0; i++) {
         if (size[i] < 0 || size[i] > INT_MAX)
-            status = error_set(err, INFER_EFORMAT, "part %d has size %lld", i,
-                               (long long)size[i]);
+            rc = error_set(err, INFER_EFORMAT, "part %d has size %lld", i,
+                           (long long)size[i]);
         split->size[i] = (int)size[i];
     }
     split->n_sizes = n < 0 ? 0 : n;
-    return status;
+    return rc;
 }
 
 int onnx_import_split(struct onnx_import *im, int param,
@@ -92,24 +90,22 @@ int onnx_import_split(struct onnx_import *im, int param,
     union graph_attr attr;
     int64_t axis = 0;
     int in;
-    int status =
-        onnx_arity(im, 1, im->opset >= 2 && im->opset < 13 ? 1 : 2, err);
+    int rc = onnx_arity(im, 1, im->opset >= 2 && im->opset < 13 ? 1 : 2, err);
 
     (void)param;
     onnx_defaults(GRAPH_SPLIT, &attr);
-    if (status == 0)
-        status =
-            onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
-    if (status == 0)
-        status = read_parts(im, &attr.split, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
+    if (rc == 0)
+        rc = read_parts(im, &attr.split, err);
+    if (rc < 0)
+        return rc;
     attr.split.axis = (int)axis;
-    status = check_parts(im, &attr.split, err);
-    if (status == 0)
-        status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    rc = check_parts(im, &attr.split, err);
+    if (rc == 0)
+        rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit_all(im, GRAPH_SPLIT, &attr, &in, 1, err);
 }
 
@@ -125,20 +121,20 @@ static int read_bounds(struct onnx_import *im, const char *name, int i,
                        struct bounds *b, struct infer_error *err)
 {
     const struct onnx_small *const *s;
-    int p, k, status;
+    int p, k, rc;
 
     b->n = -1;
     if (im->opset < 10) {
-        status = onnx_ints(im, name, INFER_MAX_RANK, b->at[0], &b->n, err);
+        rc = onnx_ints(im, name, INFER_MAX_RANK, b->at[0], &b->n, err);
         for (p = 1; p < im->probes; p++)
             memcpy(b->at[p], b->at[0], sizeof(b->at[0]));
-        return status;
+        return rc;
     }
     if (!onnx_has_input(im, i))
         return 0;
-    status = onnx_input_small(im, i, &s, err);
-    if (status < 0)
-        return status;
+    rc = onnx_input_small(im, i, &s, err);
+    if (rc < 0)
+        return rc;
     if (!s)
         return error_set(err, INFER_EUNSUPPORTED, "%s must not depend on data",
                          name);
@@ -162,12 +158,12 @@ static int one_bound(struct onnx_import *im, const struct bounds *b, int k,
 {
     bool fixed = true, whole = true;
     struct graph_type t;
-    int p, status;
+    int p, rc;
 
     for (p = 0; p < im->probes; p++) {
-        status = onnx_input_type(im, 0, p, &t, err);
-        if (status < 0)
-            return status;
+        rc = onnx_input_type(im, 0, p, &t, err);
+        if (rc < 0)
+            return rc;
         fixed &= b->at[p][k] == b->at[0][k];
         whole &= b->at[p][k] >= t.dim[axis];
     }
@@ -184,10 +180,10 @@ static int fill_slice(struct onnx_import *im, const struct bounds *begin,
                       struct infer_error *err)
 {
     struct graph_type t;
-    int k, axis, status = onnx_input_type(im, 0, 0, &t, err);
+    int k, axis, rc = onnx_input_type(im, 0, 0, &t, err);
 
     slice->n_axes = begin->n;
-    for (k = 0; k < begin->n && status == 0; k++) {
+    for (k = 0; k < begin->n && rc == 0; k++) {
         if (axes[k] < -t.rank || axes[k] >= t.rank)
             return error_set(err, INFER_EFORMAT,
                              "axis %lld of a tensor of rank %d",
@@ -195,11 +191,11 @@ static int fill_slice(struct onnx_import *im, const struct bounds *begin,
         axis = (int)(axes[k] < 0 ? axes[k] + t.rank : axes[k]);
         slice->axis[k] = axis;
         slice->step[k] = step[k];
-        status = one_bound(im, begin, k, axis, &slice->begin[k], err);
-        if (status == 0)
-            status = one_bound(im, end, k, axis, &slice->end[k], err);
+        rc = one_bound(im, begin, k, axis, &slice->begin[k], err);
+        if (rc == 0)
+            rc = one_bound(im, end, k, axis, &slice->end[k], err);
     }
-    return status;
+    return rc;
 }
 
 int onnx_import_slice(struct onnx_import *im, int param,
@@ -209,7 +205,7 @@ int onnx_import_slice(struct onnx_import *im, int param,
     struct bounds begin, end;
     union graph_attr attr;
     int in, k, n_axes = -1, n_step = -1;
-    int status = onnx_arity(im, 1, im->opset < 10 ? 1 : 5, err);
+    int rc = onnx_arity(im, 1, im->opset < 10 ? 1 : 5, err);
 
     (void)param;
     memset(&begin, 0, sizeof(begin));
@@ -219,25 +215,25 @@ int onnx_import_slice(struct onnx_import *im, int param,
         axes[k] = k;
         step[k] = 1;
     }
-    if (status == 0)
-        status = read_bounds(im, "starts", 1, &begin, err);
-    if (status == 0)
-        status = read_bounds(im, "ends", 2, &end, err);
-    if (status == 0)
-        status = onnx_axes(im, "axes", 3, 10, axes, &n_axes, err);
-    if (status == 0 && im->opset >= 10)
-        status =
+    if (rc == 0)
+        rc = read_bounds(im, "starts", 1, &begin, err);
+    if (rc == 0)
+        rc = read_bounds(im, "ends", 2, &end, err);
+    if (rc == 0)
+        rc = onnx_axes(im, "axes", 3, 10, axes, &n_axes, err);
+    if (rc == 0 && im->opset >= 10)
+        rc =
             onnx_input_ints(im, 4, "steps", INFER_MAX_RANK, step, &n_step, err);
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (begin.n < 0 || begin.n != end.n || (n_axes >= 0 && n_axes != begin.n) ||
         (n_step >= 0 && n_step != begin.n))
         return error_set(err, INFER_EFORMAT,
                          "starts, ends, axes and steps differ in length");
-    status = fill_slice(im, &begin, &end, axes, step, &attr.slice, err);
-    if (status == 0)
-        status = onnx_input(im, 0, &in, err);
-    if (status < 0)
-        return status;
+    rc = fill_slice(im, &begin, &end, axes, step, &attr.slice, err);
+    if (rc == 0)
+        rc = onnx_input(im, 0, &in, err);
+    if (rc < 0)
+        return rc;
     return onnx_emit(im, GRAPH_SLICE, &attr, &in, 1, 0, NULL, err);
 }

@@ -47,14 +47,14 @@ int onnx_small_from_constant(struct onnx_import *im, const struct constant *c,
 {
     struct onnx_small *s;
     int64_t k;
-    int status = onnx_small_new(im, c->dtype, c->rank, c->dim, err, &s);
+    int rc = onnx_small_new(im, c->dtype, c->rank, c->dim, err, &s);
 
-    if (status == 0)
+    if (rc == 0)
         return error_set(err, INFER_EUNSUPPORTED,
                          "more arithmetic on constants than is done while "
                          "converting");
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     for (k = 0; k < s->count; k++) {
         if (s->i)
             s->i[k] = scalar_load_i64(c->dtype, c->data, k);

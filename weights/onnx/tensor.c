@@ -103,10 +103,10 @@ static int add_dims(const struct pb_reader *r, const struct pb_field *f,
 {
     size_t n, at = 0;
     uint64_t bits;
-    int status = pb_count(r, f, PB_VARINT, "dimensions", err, &n);
+    int rc = pb_count(r, f, PB_VARINT, "dimensions", err, &n);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (n > (size_t)(INFER_MAX_RANK - t->rank))
         return error_set(err, INFER_EUNSUPPORTED, "more than %d dimensions",
                          INFER_MAX_RANK);
@@ -123,11 +123,10 @@ static int add_typed(const struct pb_reader *r, const struct pb_field *f,
                      struct infer_error *err, struct layout *t)
 {
     size_t n;
-    int status =
-        pb_count(r, f, element_wire(f->number), "tensor data", err, &n);
+    int rc = pb_count(r, f, element_wire(f->number), "tensor data", err, &n);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (t->typed != 0 && t->typed != f->number)
         return error_set(err, INFER_EFORMAT,
                          "data of two kinds (fields %u and %u)", t->typed,
@@ -206,11 +205,11 @@ static int add_external(const struct pb_reader *outer,
     struct pb_span key = {NULL, 0}, value = {NULL, 0};
     struct pb_reader r;
     struct pb_field f;
-    int status = pb_enter(outer, field, err, &r);
+    int rc = pb_enter(outer, field, err, &r);
 
-    if (status < 0)
-        return status;
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    if (rc < 0)
+        return rc;
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         if (f.number != 1 && f.number != 2)
             continue;
         if (pb_expect(&r, &f, PB_BYTES, "external data", err) < 0)
@@ -220,23 +219,23 @@ static int add_external(const struct pb_reader *outer,
         else
             value = f.span;
     }
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     return external_entry(key, value, &t->external, err);
 }
 
 static int layout_field(const struct pb_reader *r, const struct pb_field *f,
                         struct infer_error *err, struct layout *t)
 {
-    int status = 0;
+    int rc = 0;
 
     switch (f->number) {
     case 1:
         return add_dims(r, f, err, t);
     case 2:
-        status = pb_expect(r, f, PB_VARINT, "data_type", err);
+        rc = pb_expect(r, f, PB_VARINT, "data_type", err);
         t->data_type = (int64_t)f->value;
-        return status;
+        return rc;
     case 3:
         return error_set(err, INFER_EUNSUPPORTED, "segmented tensor");
     case FLOAT_DATA:
@@ -246,23 +245,23 @@ static int layout_field(const struct pb_reader *r, const struct pb_field *f,
     case UINT64_DATA:
         return add_typed(r, f, err, t);
     case 8:
-        status = pb_expect(r, f, PB_BYTES, "a name", err);
+        rc = pb_expect(r, f, PB_BYTES, "a name", err);
         t->name = f->span;
-        return status;
+        return rc;
     case 9:
-        status = pb_expect(r, f, PB_BYTES, "raw_data", err);
+        rc = pb_expect(r, f, PB_BYTES, "raw_data", err);
         t->has_raw = true;
         t->raw = *f;
-        return status;
+        return rc;
     case 13:
         return add_external(r, f, err, t);
     case 14:
-        status = pb_expect(r, f, PB_VARINT, "data_location", err);
-        if (status == 0 && f->value > 1)
+        rc = pb_expect(r, f, PB_VARINT, "data_location", err);
+        if (rc == 0 && f->value > 1)
             return error_set(err, INFER_EFORMAT, "data_location %llu",
                              (unsigned long long)f->value);
         t->is_external = f->value == 1;
-        return status;
+        return rc;
     default:
         return 0;
     }
@@ -273,14 +272,14 @@ static int read_fields(struct pb_reader *r, struct infer_error *err,
                        struct layout *t)
 {
     struct pb_field f;
-    int status;
+    int rc;
 
-    while ((status = pb_next(r, &f, err)) > 0) {
-        status = layout_field(r, &f, err, t);
-        if (status < 0)
-            return status;
+    while ((rc = pb_next(r, &f, err)) > 0) {
+        rc = layout_field(r, &f, err, t);
+        if (rc < 0)
+            return rc;
     }
-    return status;
+    return rc;
 }
 
 static int check_payload(const struct layout *t, struct infer_error *err)
@@ -312,11 +311,11 @@ static int check_payload(const struct layout *t, struct infer_error *err)
 static int read_layout(struct pb_reader *r, struct infer_error *err,
                        struct layout *t)
 {
-    int status = read_fields(r, err, t);
+    int rc = read_fields(r, err, t);
     enum infer_dtype dtype;
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     dtype = onnx_dtype(t->data_type);
     if (dtype == INFER_NONE)
         return error_set(err,
@@ -417,21 +416,21 @@ static int store_typed(struct pb_reader *r, const struct layout *t,
     enum pb_wire wire = element_wire(t->typed);
     struct pb_field f;
     int64_t i = 0;
-    int status;
+    int rc;
 
-    while ((status = pb_next(r, &f, err)) > 0) {
+    while ((rc = pb_next(r, &f, err)) > 0) {
         size_t at = 0;
         uint64_t bits;
 
         if (f.number != t->typed)
             continue;
         while (pb_item(&f, wire, &at, &bits)) {
-            status = store_element(c->dtype, bits, i++, c->data, err);
-            if (status < 0)
-                return status;
+            rc = store_element(c->dtype, bits, i++, c->data, err);
+            if (rc < 0)
+                return rc;
         }
     }
-    return status;
+    return rc;
 }
 
 /* A reference into the file, after a move into alignment that overwrites
@@ -492,7 +491,7 @@ static int copied(struct pb_reader r, const struct layout *t,
 {
     struct constant *c =
         constant_new(onnx_dtype(t->data_type), t->rank, t->dim);
-    int status = 0;
+    int rc = 0;
 
     if (!c)
         return error_set(err, INFER_EMEMORY,
@@ -500,12 +499,12 @@ static int copied(struct pb_reader r, const struct layout *t,
     if (t->has_raw && t->bytes)
         memcpy(c->data, t->raw.span.data, t->bytes);
     else if (t->typed)
-        status = store_typed(&r, t, c, err);
-    if (status < 0)
+        rc = store_typed(&r, t, c, err);
+    if (rc < 0)
         constant_unref(c);
     else
         *out = c;
-    return status;
+    return rc;
 }
 
 /* m is NULL where there is no folder for external data; r stands at the start
@@ -516,19 +515,19 @@ static int build(const struct onnx_model *m, struct blob *blob,
 {
     enum infer_dtype dtype = onnx_dtype(t->data_type);
     struct constant *c = NULL;
-    int status = 0;
+    int rc = 0;
 
     if (t->is_external)
-        status = load_external(m, t, err, &c);
+        rc = load_external(m, t, err, &c);
     else if (t->has_raw)
         c = in_place(blob, dtype, t, &t->raw);
     else if (t->chunks == 1 && element_wire(t->typed) != PB_VARINT &&
              t->packed.wire == PB_BYTES)
         c = in_place(blob, dtype, t, &t->packed);
-    if (status == 0 && !c)
-        status = copied(r, t, err, &c);
-    if (status < 0)
-        return status;
+    if (rc == 0 && !c)
+        rc = copied(r, t, err, &c);
+    if (rc < 0)
+        return rc;
     normalise_bool(c);
     *out = c;
     return 0;
@@ -546,17 +545,17 @@ int onnx_tensor_read(struct blob *blob, struct infer_error *err,
 {
     struct pb_reader r, again;
     struct layout t;
-    int status;
+    int rc;
 
     memset(&t, 0, sizeof(t));
     pb_open(&r, blob->data, blob->bytes);
     again = r;
-    status = read_layout(&r, err, &t);
-    if (status == 0)
-        status = build(NULL, blob, again, &t, err, out);
-    if (status < 0)
+    rc = read_layout(&r, err, &t);
+    if (rc == 0)
+        rc = build(NULL, blob, again, &t, err, out);
+    if (rc < 0)
         name_error(&t, err);
-    return status;
+    return rc;
 }
 
 int onnx_tensor_name(const struct onnx_model *m, struct pb_span span,
@@ -564,18 +563,18 @@ int onnx_tensor_name(const struct onnx_model *m, struct pb_span span,
 {
     struct pb_reader r = onnx_reader(m, span);
     struct pb_field f;
-    int status;
+    int rc;
 
     out->data = NULL;
     out->bytes = 0;
-    while ((status = pb_next(&r, &f, err)) > 0) {
+    while ((rc = pb_next(&r, &f, err)) > 0) {
         if (f.number != 8)
             continue;
         if (pb_expect(&r, &f, PB_BYTES, "a name", err) < 0)
             return INFER_EFORMAT;
         *out = f.span;
     }
-    return status;
+    return rc;
 }
 
 /* ---- the tensors loaded so far ------------------------------------- */
@@ -621,7 +620,7 @@ int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
     struct pb_reader r = onnx_reader(m, span);
     struct onnx_loaded *slot;
     struct layout t;
-    int status;
+    int rc;
 
     if (!loaded_grow(m))
         return error_set(err, INFER_EMEMORY, "out of memory");
@@ -631,12 +630,12 @@ int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
         return 0;
     }
     memset(&t, 0, sizeof(t));
-    status = read_layout(&r, err, &t);
-    if (status == 0)
-        status = build(m, m->blob, onnx_reader(m, span), &t, err, &slot->value);
-    if (status < 0) {
+    rc = read_layout(&r, err, &t);
+    if (rc == 0)
+        rc = build(m, m->blob, onnx_reader(m, span), &t, err, &slot->value);
+    if (rc < 0) {
         name_error(&t, err);
-        return status;
+        return rc;
     }
     if (t.is_external)
         m->external_bytes += t.bytes;

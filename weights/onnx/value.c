@@ -174,24 +174,24 @@ static int add_named(struct onnx_import *im, const char *name,
 int onnx_add_constant(struct onnx_import *im, struct constant *c, int *value,
                       struct infer_error *err)
 {
-    int status = add_named(im, NULL, c, value, err);
+    int rc = add_named(im, NULL, c, value, err);
 
     constant_unref(c);
-    return status;
+    return rc;
 }
 
-/* Loads an initializer that was put off. */
-static int settle(struct onnx_import *im, struct onnx_value *v,
-                  struct infer_error *err)
+/* Loads an initializer on its first use. */
+static int load_lazy(struct onnx_import *im, struct onnx_value *v,
+                     struct infer_error *err)
 {
     struct constant *c;
-    int status;
+    int rc;
 
     if (v->state != ONNX_LAZY)
         return 0;
-    status = onnx_tensor_load(im->model, v->tensor, err, &c);
-    if (status < 0)
-        return status;
+    rc = onnx_tensor_load(im->model, v->tensor, err, &c);
+    if (rc < 0)
+        return rc;
     v->constant = constant_ref(c);
     v->state = ONNX_CONSTANT;
     return 0;
@@ -219,14 +219,14 @@ int onnx_value_graph(struct onnx_import *im, int value, int *out,
 {
     struct onnx_value *v = &im->value[value];
     char *name;
-    int status = settle(im, v, err);
+    int rc = load_lazy(im, v, err);
 
-    if (status == 0)
-        status = small_constant(im, v, err);
-    if (status == 0)
-        status = name_of(im, v, &name, err);
-    if (status < 0)
-        return status;
+    if (rc == 0)
+        rc = small_constant(im, v, err);
+    if (rc == 0)
+        rc = name_of(im, v, &name, err);
+    if (rc < 0)
+        return rc;
     if (v->graph < 0) {
         if (v->state == ONNX_SMALL && !v->constant)
             return error_set(err, INFER_EUNSUPPORTED,
@@ -238,10 +238,10 @@ int onnx_value_graph(struct onnx_import *im, int value, int *out,
                              name);
         if (!v->constant)
             return error_set(err, INFER_EFORMAT, "nothing produces '%s'", name);
-        status = add_named(im, name, v->constant, &v->graph, err);
+        rc = add_named(im, name, v->constant, &v->graph, err);
     }
     *out = v->graph;
-    return status;
+    return rc;
 }
 
 /* ---- inputs of the current node ------------------------------------ */
@@ -272,14 +272,14 @@ int onnx_arity(const struct onnx_import *im, int min, int max,
 int onnx_drop_outputs(struct onnx_import *im, int first,
                       struct infer_error *err)
 {
-    int i, v, status;
+    int i, v, rc;
 
     for (i = first; i < im->node->n_out; i++) {
         if (!onnx_has_output(im, i))
             continue;
-        status = onnx_value_get(im, im->node->out[i], err, &v);
-        if (status < 0)
-            return status;
+        rc = onnx_value_get(im, im->node->out[i], err, &v);
+        if (rc < 0)
+            return rc;
         im->value[v].state = ONNX_DROPPED;
     }
     return 0;
@@ -298,17 +298,17 @@ static int input_value(struct onnx_import *im, int i, struct onnx_value **out,
     if (v < 0) /* the driver has looked all inputs up */
         return error_set(err, INFER_EFORMAT, "input %d is unknown", i);
     *out = &im->value[v];
-    return settle(im, *out, err);
+    return load_lazy(im, *out, err);
 }
 
 int onnx_input(struct onnx_import *im, int i, int *out, struct infer_error *err)
 {
     struct onnx_value *v;
-    int status = input_value(im, i, &v, err);
+    int rc = input_value(im, i, &v, err);
 
     *out = -1;
-    if (status < 0 || !v)
-        return status;
+    if (rc < 0 || !v)
+        return rc;
     return onnx_value_graph(im, (int)(v - im->value), out, err);
 }
 
@@ -316,14 +316,14 @@ int onnx_input_constant(struct onnx_import *im, int i, struct constant **out,
                         struct infer_error *err)
 {
     struct onnx_value *v;
-    int status = input_value(im, i, &v, err);
+    int rc = input_value(im, i, &v, err);
 
     *out = NULL;
-    if (status == 0 && v)
-        status = small_constant(im, v, err);
-    if (status == 0 && v)
+    if (rc == 0 && v)
+        rc = small_constant(im, v, err);
+    if (rc == 0 && v)
         *out = v->constant;
-    return status;
+    return rc;
 }
 
 /* True where a constant is worth computing with while importing. */
@@ -339,15 +339,15 @@ int onnx_input_small(struct onnx_import *im, int i,
     const struct onnx_small **small;
     struct onnx_small *s;
     struct onnx_value *v;
-    int p, status = input_value(im, i, &v, err);
+    int p, rc = input_value(im, i, &v, err);
 
     *out = NULL;
-    if (status < 0 || !v)
-        return status;
+    if (rc < 0 || !v)
+        return rc;
     if (!v->small && v->constant && is_small(v->constant)) {
-        status = onnx_small_from_constant(im, v->constant, err, &s);
-        if (status < 0)
-            return status;
+        rc = onnx_small_from_constant(im, v->constant, err, &s);
+        if (rc < 0)
+            return rc;
         small = onnx_alloc(&im->keep, sizeof(*small) * ONNX_PROBES);
         if (!small)
             return out_of_memory(err);
@@ -363,13 +363,13 @@ int onnx_input_ints(struct onnx_import *im, int i, const char *what, int max,
                     int64_t *out, int *n, struct infer_error *err)
 {
     const struct onnx_small *const *small;
-    int status, k;
+    int rc, k;
 
     if (!onnx_has_input(im, i))
         return 0;
-    status = onnx_input_small(im, i, &small, err);
-    if (status < 0)
-        return status;
+    rc = onnx_input_small(im, i, &small, err);
+    if (rc < 0)
+        return rc;
     if (!small)
         return error_set(err, INFER_EUNSUPPORTED,
                          "%s must be a constant, but is computed at run time",
@@ -394,13 +394,13 @@ int onnx_input_float(struct onnx_import *im, int i, const char *what,
                      float *out, struct infer_error *err)
 {
     const struct onnx_small *const *small;
-    int status;
+    int rc;
 
     if (!onnx_has_input(im, i))
         return 0;
-    status = onnx_input_small(im, i, &small, err);
-    if (status < 0)
-        return status;
+    rc = onnx_input_small(im, i, &small, err);
+    if (rc < 0)
+        return rc;
     if (!small || !onnx_small_is_fixed(im, small))
         return error_set(err, INFER_EUNSUPPORTED, "%s must be a constant",
                          what);
@@ -415,11 +415,11 @@ int onnx_input_type(struct onnx_import *im, int i, int probe,
                     struct graph_type *out, struct infer_error *err)
 {
     struct onnx_value *v;
-    int status = input_value(im, i, &v, err);
+    int rc = input_value(im, i, &v, err);
 
     memset(out, 0, sizeof(*out));
-    if (status < 0 || !v)
-        return status;
+    if (rc < 0 || !v)
+        return rc;
     if (v->state == ONNX_GRAPH) {
         *out = im->type[v->graph][probe];
     } else if (v->small) {
@@ -447,26 +447,26 @@ int onnx_axes(struct onnx_import *im, const char *name, int input, int since,
 static int output_value(struct onnx_import *im, int i, struct onnx_value **out,
                         struct infer_error *err)
 {
-    int v, status;
+    int v, rc;
 
     *out = NULL;
     if (!onnx_has_output(im, i))
         return 0;
-    status = onnx_value_get(im, im->node->out[i], err, &v);
-    if (status == 0)
+    rc = onnx_value_get(im, im->node->out[i], err, &v);
+    if (rc == 0)
         *out = &im->value[v];
-    return status;
+    return rc;
 }
 
 int onnx_set_constant(struct onnx_import *im, int i, struct constant *c,
                       struct infer_error *err)
 {
     struct onnx_value *v;
-    int status = output_value(im, i, &v, err);
+    int rc = output_value(im, i, &v, err);
 
-    if (status < 0 || !v) {
+    if (rc < 0 || !v) {
         constant_unref(c);
-        return status;
+        return rc;
     }
     v->constant = c;
     v->state = ONNX_CONSTANT;
@@ -477,10 +477,10 @@ int onnx_set_small(struct onnx_import *im, int i,
                    const struct onnx_small **small, struct infer_error *err)
 {
     struct onnx_value *v;
-    int status = output_value(im, i, &v, err);
+    int rc = output_value(im, i, &v, err);
 
-    if (status < 0 || !v)
-        return status;
+    if (rc < 0 || !v)
+        return rc;
     v->small = small;
     v->state = ONNX_SMALL;
     return 0;

@@ -4,7 +4,7 @@
  * channel, a = scale / sqrt(var + epsilon) and b = shift - mean * a.
  *
  * It goes into the convolution, transposed convolution or dense layer before
- * it where nobody else reads that layer's output; else into the one after it
+ * it where that layer's output has no other reader; else into the one after it
  * where that is exact (zero pads); else it becomes a scale_shift node, which
  * has two arrays instead of four.
  */
@@ -18,7 +18,7 @@
 int pass_fold_batch_norm(struct graph *g, struct pass_report *report,
                          struct infer_error *err);
 
-/* Four arrays of C elements behind inputs 1 to 4; scale and shift may be
+/* Inputs 1 to 4 are constants of C elements; scale and shift may be
  * absent. */
 static bool has_statistics(const struct pass *p, const struct graph_node *n,
                            int64_t *channels)
@@ -87,7 +87,7 @@ static int fold_before(struct pass *p, int node, int64_t channels,
     struct graph_node *n = &g->node[node];
     int before = g->value[n->in[0]].producer;
     int64_t bytes = statistics_bytes(p, n);
-    int axis, status;
+    int axis, rc;
 
     if (before < 0 || pass_reader(p, n->in[0]) != node ||
         pass_residual(n) >= 0 ||
@@ -96,9 +96,9 @@ static int fold_before(struct pass *p, int node, int64_t channels,
     /* The bias is new weight where the layer had none. */
     if (pass_input(&g->node[before], 2) < 0)
         bytes -= (int64_t)infer_dtype_size(g->value[n->in[4]].dtype) * channels;
-    status = pass_scale_outputs(p, before, channels, a, b);
-    if (status <= 0)
-        return status;
+    rc = pass_scale_outputs(p, before, channels, a, b);
+    if (rc <= 0)
+        return rc;
     pass_note(p, bytes, "%s into %s", g->node[node].name, g->node[before].name);
     g->node[before].epilogue = g->node[node].epilogue;
     pass_absorb(p, before, node);
@@ -112,19 +112,19 @@ static int fold_after(struct pass *p, int node, int64_t channels,
     struct graph_node *n = &g->node[node];
     int after = pass_reader(p, n->out[0]);
     int64_t bytes = statistics_bytes(p, n);
-    int status;
+    int rc;
 
     if (after < 0 || !pass_plain(n) || g->node[after].in[0] != n->out[0])
         return 0;
     /* Dense takes its channels from the last dimension. */
     if (g->node[after].op == GRAPH_DENSE && g->value[n->in[0]].rank != 2)
         return 0;
-    status = pass_scale_inputs(p, after, channels, a, b);
-    if (status <= 0)
-        return status;
-    status = pass_set_input(p, after, 0, g->node[node].in[0]);
-    if (status < 0)
-        return status;
+    rc = pass_scale_inputs(p, after, channels, a, b);
+    if (rc <= 0)
+        return rc;
+    rc = pass_set_input(p, after, 0, g->node[node].in[0]);
+    if (rc < 0)
+        return rc;
     pass_note(p, bytes, "%s into %s after it", g->node[node].name,
               g->node[after].name);
     pass_kill(p, node);
@@ -140,7 +140,7 @@ static int to_scale_shift(struct pass *p, int node, int64_t channels,
     int64_t bytes = statistics_bytes(p, &g->node[node]);
     int residual = pass_residual(&g->node[node]);
     int in[4] = {g->node[node].in[0], -1, -1, residual};
-    int status;
+    int rc;
 
     if (!pass_fits(dtype, channels, a) || !pass_fits(dtype, channels, b))
         return 0;
@@ -152,9 +152,9 @@ static int to_scale_shift(struct pass *p, int node, int64_t channels,
         pass_add_vector(p, g->node[node].name, ".shift", dtype, channels, b);
     if (in[2] < 0)
         return in[2];
-    status = pass_become(p, node, GRAPH_SCALE_SHIFT, in, residual >= 0 ? 4 : 3);
-    if (status < 0)
-        return status;
+    rc = pass_become(p, node, GRAPH_SCALE_SHIFT, in, residual >= 0 ? 4 : 3);
+    if (rc < 0)
+        return rc;
     g->node[node].epilogue = epilogue;
     pass_note(p, bytes - 2 * (int64_t)infer_dtype_size(dtype) * channels,
               "%s becomes scale and shift", g->node[node].name);
@@ -164,23 +164,23 @@ static int to_scale_shift(struct pass *p, int node, int64_t channels,
 static int fold(struct pass *p, int node, int64_t channels, double *a,
                 double *b)
 {
-    int status;
+    int rc;
 
     if (!scale_and_shift(p, &p->g->node[node], channels, a, b))
         return 0;
-    status = fold_before(p, node, channels, a, b);
-    if (status == 0)
-        status = fold_after(p, node, channels, a, b);
-    if (status == 0)
-        status = to_scale_shift(p, node, channels, a, b);
-    return status;
+    rc = fold_before(p, node, channels, a, b);
+    if (rc == 0)
+        rc = fold_after(p, node, channels, a, b);
+    if (rc == 0)
+        rc = to_scale_shift(p, node, channels, a, b);
+    return rc;
 }
 
 static int visit(struct pass *p, int node)
 {
     int64_t channels;
     double *ab;
-    int status;
+    int rc;
 
     if (p->g->node[node].op != GRAPH_BATCH_NORM ||
         !has_statistics(p, &p->g->node[node], &channels))
@@ -188,9 +188,9 @@ static int visit(struct pass *p, int node)
     ab = malloc((size_t)channels * 2 * sizeof(*ab));
     if (!ab)
         return pass_no_memory(p);
-    status = fold(p, node, channels, ab, ab + channels);
+    rc = fold(p, node, channels, ab, ab + channels);
     free(ab);
-    return status;
+    return rc;
 }
 
 int pass_fold_batch_norm(struct graph *g, struct pass_report *report,

@@ -208,18 +208,18 @@ static struct graph *gather(const struct folding *f, int first, int last)
 {
     const struct graph *g = f->p->g;
     struct graph *to = graph_new();
-    int status = to ? 0 : INFER_EMEMORY;
+    int rc = to ? 0 : INFER_EMEMORY;
 
-    for (int n = first; n < last && status >= 0; n++) {
+    for (int n = first; n < last && rc >= 0; n++) {
         if (!f->folded[n])
             continue;
-        status = copy_node(f, to, n);
-        for (int i = 0; i < g->node[n].n_out && status >= 0; i++)
+        rc = copy_node(f, to, n);
+        for (int i = 0; i < g->node[n].n_out && rc >= 0; i++)
             if (wanted(f, g->node[n].out[i]))
-                status = graph_add_output(
+                rc = graph_add_output(
                     to, graph_find_value(to, g->value[g->node[n].out[i]].name));
     }
-    if (status < 0 || to->n_outputs == 0) {
+    if (rc < 0 || to->n_outputs == 0) {
         graph_free(to);
         return NULL;
     }
@@ -281,7 +281,7 @@ static int run_range(struct folding *f, int first, int last)
     struct infer_session_options options;
     struct infer_session *session = NULL;
     struct infer_model *model = NULL;
-    int status;
+    int rc;
 
     if (!small)
         return 0;
@@ -289,16 +289,16 @@ static int run_range(struct folding *f, int first, int last)
     options.backend = INFER_BACKEND_REF;
     options.threads = 1;
     options.keep_tensors = 1;
-    status = model_from_graph(small, NULL, &model);
-    if (status == 0)
-        status = infer_session_create(model, &options, NULL, &session);
-    if (status == 0)
-        status = infer_session_run(session, NULL, 0, NULL, 0, NULL);
-    if (status == 0)
-        status = take_results(f, session, first, last);
+    rc = model_from_graph(small, NULL, &model);
+    if (rc == 0)
+        rc = infer_session_create(model, &options, NULL, &session);
+    if (rc == 0)
+        rc = infer_session_run(session, NULL, 0, NULL, 0, NULL);
+    if (rc == 0)
+        rc = take_results(f, session, first, last);
     infer_session_close(&session);
     infer_model_close(&model);
-    return status;
+    return rc;
 }
 
 /* One node after the other, each with constant inputs of its own. */
@@ -329,24 +329,24 @@ static int fold(struct folding *f)
 {
     struct graph *g = f->p->g;
     int n_nodes = g->n_nodes;
-    int moved = 0, marked = 0, status = 0;
+    int moved = 0, marked = 0, rc = 0;
 
-    for (int n = 0; n < n_nodes && status >= 0; n++) {
+    for (int n = 0; n < n_nodes && rc >= 0; n++) {
         if (g->node[n].op == GRAPH_NONE)
             continue;
-        status = fold_movement(f->p, n);
-        if (status > 0)
+        rc = fold_movement(f->p, n);
+        if (rc > 0)
             moved++;
-        else if (status == 0 && can_fold(f, n))
+        else if (rc == 0 && can_fold(f, n))
             marked += f->folded[n] = 1;
     }
-    if (status < 0 || marked == 0)
-        return status < 0 ? status : moved;
+    if (rc < 0 || marked == 0)
+        return rc < 0 ? rc : moved;
     f->growth = 0;
-    status = run_range(f, 0, n_nodes);
-    if (status < 0)
-        status = run_singly(f, n_nodes);
-    return status < 0 ? status : moved + status;
+    rc = run_range(f, 0, n_nodes);
+    if (rc < 0)
+        rc = run_singly(f, n_nodes);
+    return rc < 0 ? rc : moved + rc;
 }
 
 int pass_fold_constants(struct graph *g, struct pass_report *report,
@@ -354,13 +354,13 @@ int pass_fold_constants(struct graph *g, struct pass_report *report,
 {
     struct pass p;
     struct folding f = {&p, NULL, 0};
-    int status = pass_open(&p, g, report, err, "fold-constants");
+    int rc = pass_open(&p, g, report, err, "fold-constants");
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     f.folded = calloc((size_t)g->n_nodes + 1, 1);
-    status = f.folded ? fold(&f) : pass_no_memory(&p);
+    rc = f.folded ? fold(&f) : pass_no_memory(&p);
     free(f.folded);
     pass_close(&p);
-    return status;
+    return rc;
 }

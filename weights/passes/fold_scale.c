@@ -35,9 +35,9 @@ static bool all_finite(const struct affine *f)
     return pass_fits(INFER_F64, f->n, f->a) && pass_fits(INFER_F64, f->n, f->b);
 }
 
-/* Whether a chain may become one function of this type: a product of factors
- * that leaves the type's normal range would lose digits that the steps one by
- * one keep. */
+/* True if a chain may become one function of this type: a product of scales
+ * outside the type's normal range would lose digits that the single steps
+ * keep. */
 static bool fits_chain(const struct affine *f, enum infer_dtype dtype)
 {
     double most = dtype == INFER_F16 ? 1e4 : 1e30;
@@ -138,8 +138,8 @@ static bool read_scale_shift(const struct pass *p, const struct graph_node *n,
     return true;
 }
 
-/* Reads a node as an affine function along f->axis of f->n channels, its
- * activation left aside.  Returns 1 (release() it), 0 or an error. */
+/* Reads a node as an affine function along f->axis of f->n channels, without
+ * its activation.  Returns 1 (release() it), 0 or an error. */
 static int read_affine(struct pass *p, int node, struct affine *f)
 {
     const struct graph_node *n = &p->g->node[node];
@@ -180,8 +180,8 @@ static int variable_input(const struct pass *p, const struct graph_node *n)
 
 /* ---- into the layer before ----------------------------------------- */
 
-/* The node that makes x when only `reader` reads x, looked for behind a
- * transpose too.  *through is that transpose, or -1. */
+/* The node that makes x, if `reader` is the only reader of x; also through a
+ * transpose.  *through is that transpose, or -1. */
 static int layer_before(const struct pass *p, int x, int reader, int *through)
 {
     const struct graph *g = p->g;
@@ -197,9 +197,9 @@ static int layer_before(const struct pass *p, int x, int reader, int *through)
     return pass_reader(p, x) == before ? g->value[x].producer : -1;
 }
 
-/* Where dimension `axis` stands behind a transpose; -1 where its order is not
- * written out. */
-static int axis_behind(const struct pass *p, int transpose, int axis)
+/* The index of dimension `axis` after a transpose; -1 where its order is not
+ * given. */
+static int axis_after(const struct pass *p, int transpose, int axis)
 {
     const struct graph_dims *order = &p->g->node[transpose].attr.dims;
 
@@ -216,7 +216,7 @@ static int fold_before(struct pass *p, int node)
     int through;
     int layer = layer_before(p, x, node, &through);
     struct affine f;
-    int status;
+    int rc;
 
     if (layer < 0)
         return 0;
@@ -224,16 +224,16 @@ static int fold_before(struct pass *p, int node)
     if (f.n < 1)
         return 0;
     if (through >= 0)
-        f.axis = axis_behind(p, through, f.axis);
+        f.axis = axis_after(p, through, f.axis);
     if (f.axis < 0)
         return 0;
-    status = read_affine(p, node, &f);
-    if (status <= 0)
-        return status;
-    status = f.x == x ? pass_scale_outputs(p, layer, f.n, f.a, f.b) : 0;
+    rc = read_affine(p, node, &f);
+    if (rc <= 0)
+        return rc;
+    rc = f.x == x ? pass_scale_outputs(p, layer, f.n, f.a, f.b) : 0;
     release(&f);
-    if (status <= 0)
-        return status;
+    if (rc <= 0)
+        return rc;
     pass_note(p, 0, "%s into %s", g->node[node].name, g->node[layer].name);
     g->node[layer].epilogue = g->node[node].epilogue;
     pass_absorb(p, through >= 0 ? through : layer, node);
@@ -250,7 +250,7 @@ static int fold_after(struct pass *p, int node)
     int layer = n->n_out == 1 ? pass_reader(p, n->out[0]) : -1;
     const struct graph_value *v;
     struct affine f;
-    int status;
+    int rc;
 
     if (layer < 0 || x < 0 || !pass_plain(n) ||
         g->node[layer].in[0] != n->out[0] ||
@@ -262,16 +262,16 @@ static int fold_after(struct pass *p, int node)
     if (v->rank < 2 || v->dim[f.axis] < 1)
         return 0;
     f.n = v->dim[f.axis];
-    status = read_affine(p, node, &f);
-    if (status <= 0)
-        return status;
-    status = f.x == x ? pass_scale_inputs(p, layer, f.n, f.a, f.b) : 0;
+    rc = read_affine(p, node, &f);
+    if (rc <= 0)
+        return rc;
+    rc = f.x == x ? pass_scale_inputs(p, layer, f.n, f.a, f.b) : 0;
     release(&f);
-    if (status <= 0)
-        return status;
-    status = pass_set_input(p, layer, 0, x);
-    if (status < 0)
-        return status;
+    if (rc <= 0)
+        return rc;
+    rc = pass_set_input(p, layer, 0, x);
+    if (rc < 0)
+        return rc;
     pass_note(p, 0, "%s into %s after it", g->node[node].name,
               g->node[layer].name);
     pass_kill(p, node);
@@ -283,14 +283,14 @@ static int fold_after(struct pass *p, int node)
 static int become_linear(struct pass *p, int node, const struct affine *f)
 {
     struct kern_epilogue epilogue = p->g->node[node].epilogue;
-    int status;
+    int rc;
 
     /* A linear function has no place for an activation. */
     if (epilogue.act.kind != KERN_IDENTITY)
         return 0;
-    status = pass_become(p, node, GRAPH_UNARY, &f->x, 1);
-    if (status < 0)
-        return status;
+    rc = pass_become(p, node, GRAPH_UNARY, &f->x, 1);
+    if (rc < 0)
+        return rc;
     p->g->node[node].attr.unary.kind = KERN_LINEAR;
     p->g->node[node].attr.unary.a = (float)f->a[0];
     p->g->node[node].attr.unary.b = (float)f->b[0];
@@ -303,7 +303,7 @@ static int become_scale_shift(struct pass *p, int node, const struct affine *f)
     struct kern_epilogue epilogue = g->node[node].epilogue;
     enum infer_dtype dtype = g->value[f->x].dtype;
     int in[3] = {f->x, -1, -1};
-    int status;
+    int rc;
 
     in[1] = pass_add_vector(p, g->node[node].name, ".scale", dtype, f->n, f->a);
     if (in[1] < 0)
@@ -311,9 +311,9 @@ static int become_scale_shift(struct pass *p, int node, const struct affine *f)
     in[2] = pass_add_vector(p, g->node[node].name, ".shift", dtype, f->n, f->b);
     if (in[2] < 0)
         return in[2];
-    status = pass_become(p, node, GRAPH_SCALE_SHIFT, in, 3);
-    if (status < 0)
-        return status;
+    rc = pass_become(p, node, GRAPH_SCALE_SHIFT, in, 3);
+    if (rc < 0)
+        return rc;
     g->node[node].epilogue = epilogue;
     return 1;
 }
@@ -332,17 +332,17 @@ static int join(struct pass *p, int before, int node, struct affine *first,
                 const struct affine *second)
 {
     struct graph *g = p->g;
-    int status;
+    int rc;
 
     compose(first, second);
     if (!fits_chain(first, g->value[first->x].dtype))
         return 0;
     pass_note(p, 0, "%s and %s", g->node[before].name, g->node[node].name);
     if (first->scalar)
-        status = become_linear(p, node, first);
+        rc = become_linear(p, node, first);
     else
-        status = become_scale_shift(p, node, first);
-    return status;
+        rc = become_scale_shift(p, node, first);
+    return rc;
 }
 
 static int merge_chain(struct pass *p, int node)
@@ -352,7 +352,7 @@ static int merge_chain(struct pass *p, int node)
     int x = variable_input(p, n);
     int before = x < 0 ? -1 : g->value[x].producer;
     struct affine first, second;
-    int status;
+    int rc;
 
     if (before < 0 || pass_reader(p, x) != node ||
         !pass_plain(&g->node[before]) || g->value[x].rank < 2 ||
@@ -360,27 +360,27 @@ static int merge_chain(struct pass *p, int node)
         return 0;
     first.axis = second.axis = 1;
     first.n = second.n = g->value[x].dim[1];
-    status = read_affine(p, node, &second);
-    if (status <= 0)
-        return status;
-    status = second.x == x ? read_affine(p, before, &first) : 0;
-    if (status > 0) {
-        status = join(p, before, node, &first, &second);
+    rc = read_affine(p, node, &second);
+    if (rc <= 0)
+        return rc;
+    rc = second.x == x ? read_affine(p, before, &first) : 0;
+    if (rc > 0) {
+        rc = join(p, before, node, &first, &second);
         release(&first);
     }
     release(&second);
-    return status;
+    return rc;
 }
 
 static int visit(struct pass *p, int node)
 {
-    int status = fold_before(p, node);
+    int rc = fold_before(p, node);
 
-    if (status == 0)
-        status = fold_after(p, node);
-    if (status == 0)
-        status = merge_chain(p, node);
-    return status;
+    if (rc == 0)
+        rc = fold_after(p, node);
+    if (rc == 0)
+        rc = merge_chain(p, node);
+    return rc;
 }
 
 int pass_fold_scale(struct graph *g, struct pass_report *report,

@@ -8,7 +8,7 @@ int pass_fuse_activation(struct graph *g, struct pass_report *report,
 int pass_fuse_residual(struct graph *g, struct pass_report *report,
                        struct infer_error *err);
 
-/* The functions that networks use behind layers.  The others are left as
+/* The functions that networks use after layers.  The others are left as
  * nodes: no backend gains by them. */
 static bool is_activation(enum kern_unary_kind kind)
 {
@@ -84,7 +84,7 @@ static int visit_residual(struct pass *p, int node)
     struct graph_node *n = &g->node[node];
     struct graph_node *layer;
     const struct graph_value *out;
-    int side, producer, status;
+    int side, producer, rc;
 
     if (n->op != GRAPH_BINARY || n->attr.binary.kind != KERN_ADD ||
         n->n_in < 2 || n->in[0] < 0 || n->in[1] < 0 || n->in[0] == n->in[1] ||
@@ -99,10 +99,10 @@ static int visit_residual(struct pass *p, int node)
     if (side < 0)
         return 0;
     producer = g->value[n->in[side]].producer;
-    status = pass_set_input(
+    rc = pass_set_input(
         p, producer, graph_op_info(g->node[producer].op)->max_in, n->in[!side]);
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     layer = &g->node[producer];
     if (layer->epilogue.act.kind != KERN_IDENTITY)
         layer->epilogue.residual_last = true;

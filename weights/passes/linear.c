@@ -65,9 +65,9 @@ static void plane_channels(const struct linear *l, int64_t i, int64_t j,
     }
 }
 
-/* Whether every weight times the factor of its channel stays in range.
- * Only fp16 is looked through in full: a float would need weights or factors
- * that no trained network holds, and those are found by the factor alone. */
+/* True if every weight times the scale of its channel stays in range.  Only
+ * fp16 is scanned in full: F32 overflows only for weights or scales that no
+ * trained network holds, and those are found by the scale alone. */
 static bool products_fit(const struct linear *l, const double *factor,
                          bool by_input)
 {
@@ -198,7 +198,7 @@ int pass_scale_outputs(struct pass *p, int node, int64_t n, const double *scale,
 {
     struct linear l;
     double *bias;
-    int status = 0;
+    int rc = 0;
 
     if (!pass_plain(&p->g->node[node]) || !describe(p, node, &l) ||
         l.out_channels != n || !bias_fits(p, node, n) ||
@@ -219,12 +219,12 @@ int pass_scale_outputs(struct pass *p, int node, int64_t n, const double *scale,
         if (l.w)
             multiply_weights(&l, scale, false);
         else
-            status = INFER_EMEMORY;
+            rc = INFER_EMEMORY;
     }
-    if (status == 0 && (shift || pass_input(&p->g->node[node], 2) >= 0))
-        status = store_bias(p, node, l.w->dtype, n, bias);
+    if (rc == 0 && (shift || pass_input(&p->g->node[node], 2) >= 0))
+        rc = store_bias(p, node, l.w->dtype, n, bias);
     free(bias);
-    return status < 0 ? status : 1;
+    return rc < 0 ? rc : 1;
 }
 
 /* True where the window never sees padding. */
@@ -276,7 +276,7 @@ int pass_scale_inputs(struct pass *p, int node, int64_t n, const double *scale,
     bool shifted = !all_zero(shift, n);
     struct linear l;
     double *bias = NULL;
-    int status = 0;
+    int rc = 0;
 
     if (!describe(p, node, &l) || l.in_channels != n ||
         !bias_fits(p, node, l.out_channels) ||
@@ -296,15 +296,15 @@ int pass_scale_inputs(struct pass *p, int node, int64_t n, const double *scale,
             free(bias);
             return 0;
         }
-        status = store_bias(p, node, l.w->dtype, l.out_channels, bias);
+        rc = store_bias(p, node, l.w->dtype, l.out_channels, bias);
         free(bias);
     }
-    if (status == 0 && scale) {
+    if (rc == 0 && scale) {
         l.w = pass_edit_constant(p, node, 1);
         if (l.w)
             multiply_weights(&l, scale, true);
         else
-            status = INFER_EMEMORY;
+            rc = INFER_EMEMORY;
     }
-    return status < 0 ? status : 1;
+    return rc < 0 ? rc : 1;
 }

@@ -91,10 +91,10 @@ static void strip_scalars(const struct pass *p, int value, int *x, double *a,
 static int become_unary(struct pass *p, int node, int x,
                         enum kern_unary_kind kind, double a, double b)
 {
-    int status = pass_become(p, node, GRAPH_UNARY, &x, 1);
+    int rc = pass_become(p, node, GRAPH_UNARY, &x, 1);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     p->g->node[node].attr.unary.kind = kind;
     p->g->node[node].attr.unary.a = (float)a;
     p->g->node[node].attr.unary.b = (float)b;
@@ -280,7 +280,7 @@ static int match_scaled_gate(struct pass *p, int node)
 
 /* ---- gelu ---------------------------------------------------------- */
 
-/* A product of at most two variable factors and any numbers. */
+/* A product of at most two variables and any numbers. */
 struct product {
     double number;
     int factor[3];
@@ -440,11 +440,11 @@ static int visit(struct pass *p, int node)
         match_gelu,         match_gate, match_scaled_gate,
         match_hard_sigmoid, match_clip, match_prelu,
     };
-    int status = 0;
+    int rc = 0;
 
-    for (size_t i = 0; i < sizeof(match) / sizeof(match[0]) && status == 0; i++)
-        status = match[i](p, node);
-    return status;
+    for (size_t i = 0; i < sizeof(match) / sizeof(match[0]) && rc == 0; i++)
+        rc = match[i](p, node);
+    return rc;
 }
 
 int pass_match_activations(struct graph *g, struct pass_report *report,

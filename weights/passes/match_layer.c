@@ -55,7 +55,7 @@ static int match_global_pool(struct pass *p, int node)
     struct graph_node *n = &g->node[node];
     struct graph_reduce reduce;
     enum kern_pool_kind kind;
-    int x, pooled, status;
+    int x, pooled, rc;
 
     if (n->op != GRAPH_REDUCE || n->n_in != 1 || !pass_plain(n))
         return 0;
@@ -67,9 +67,9 @@ static int match_global_pool(struct pass *p, int node)
     if (!pass_is_float(&g->value[x]) || !all_spatial(&reduce, &g->value[x]))
         return 0;
     if (reduce.keep_dims) {
-        status = pass_become(p, node, GRAPH_POOL, &x, 1);
-        if (status < 0)
-            return status;
+        rc = pass_become(p, node, GRAPH_POOL, &x, 1);
+        if (rc < 0)
+            return rc;
         global_pool(&g->node[node], kind);
     } else {
         /* The reduction was to N,C: pool, then flatten. */
@@ -77,9 +77,9 @@ static int match_global_pool(struct pass *p, int node)
         if (pooled < 0)
             return pooled;
         global_pool(&g->node[g->value[pooled].producer], kind);
-        status = pass_become(p, node, GRAPH_FLATTEN, &pooled, 1);
-        if (status < 0)
-            return status;
+        rc = pass_become(p, node, GRAPH_FLATTEN, &pooled, 1);
+        if (rc < 0)
+            return rc;
         g->node[node].attr.axis.axis = 1;
     }
     pass_note(p, 0, "%s is global pooling", g->node[node].name);
@@ -114,7 +114,7 @@ static int match_dense(struct pass *p, int node)
     struct graph *g = p->g;
     struct graph_node *n = &g->node[node];
     const struct constant *w;
-    int in[2], status;
+    int in[2], rc;
 
     if (n->op != GRAPH_MATMUL || n->n_in != 2 || !pass_plain(n) ||
         n->attr.matmul.transpose_a || n->attr.matmul.alpha != 1.0f)
@@ -127,9 +127,9 @@ static int match_dense(struct pass *p, int node)
     in[1] = dense_weight(p, node, n->attr.matmul.transpose_b);
     if (in[1] < 0)
         return in[1];
-    status = pass_become(p, node, GRAPH_DENSE, in, 2);
-    if (status < 0)
-        return status;
+    rc = pass_become(p, node, GRAPH_DENSE, in, 2);
+    if (rc < 0)
+        return rc;
     pass_note(p, 0, "%s is a dense layer", g->node[node].name);
     return 1;
 }
@@ -176,7 +176,7 @@ static int match_depth_to_space(struct pass *p, int node)
     static const int dcr_order[6] = {0, 3, 4, 1, 5, 2};
     struct graph *g = p->g;
     const struct graph_node *n = &g->node[node];
-    int transpose, reshape, block, x, status;
+    int transpose, reshape, block, x, rc;
     bool crd;
 
     if (n->op != GRAPH_RESHAPE)
@@ -195,9 +195,9 @@ static int match_depth_to_space(struct pass *p, int node)
                        &g->value[n->out[0]], crd);
     if (block == 0)
         return 0;
-    status = pass_become(p, node, GRAPH_DEPTH_TO_SPACE, &x, 1);
-    if (status < 0)
-        return status;
+    rc = pass_become(p, node, GRAPH_DEPTH_TO_SPACE, &x, 1);
+    if (rc < 0)
+        return rc;
     g->node[node].attr.depth_space.block = block;
     g->node[node].attr.depth_space.crd = crd;
     pass_note(p, 0, "%s is depth to space", g->node[node].name);
@@ -206,13 +206,13 @@ static int match_depth_to_space(struct pass *p, int node)
 
 static int visit(struct pass *p, int node)
 {
-    int status = match_global_pool(p, node);
+    int rc = match_global_pool(p, node);
 
-    if (status == 0)
-        status = match_dense(p, node);
-    if (status == 0)
-        status = match_depth_to_space(p, node);
-    return status;
+    if (rc == 0)
+        rc = match_dense(p, node);
+    if (rc == 0)
+        rc = match_depth_to_space(p, node);
+    return rc;
 }
 
 int pass_match_layers(struct graph *g, struct pass_report *report,

@@ -125,10 +125,10 @@ static bool keeps_shape(const struct pass *p, int node, int x)
 static int become_layer_norm(struct pass *p, int node, int x, int axis,
                              double epsilon)
 {
-    int status = pass_become(p, node, GRAPH_LAYER_NORM, &x, 1);
+    int rc = pass_become(p, node, GRAPH_LAYER_NORM, &x, 1);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     p->g->node[node].attr.norm.axis = axis;
     p->g->node[node].attr.norm.epsilon = (float)epsilon;
     p->g->node[node].attr.norm.rms = false;
@@ -241,7 +241,7 @@ static int match_rates(struct pass *p, int node)
 
         for (int r_side = 0; mul >= 0 && r_side < 2; r_side++) {
             int r = g->node[mul].in[r_side];
-            int gamma, beta, var, d, x, mean, axis, status;
+            int gamma, beta, var, d, x, mean, axis, rc;
             double epsilon;
 
             if (!rate(p, r, &gamma, &var, &epsilon) ||
@@ -251,12 +251,12 @@ static int match_rates(struct pass *p, int node)
                 (gamma >= 0 && !covers(p, gamma, x, axis)) ||
                 !covers(p, beta, x, axis))
                 continue;
-            status = become_layer_norm(p, node, x, axis, epsilon);
-            if (status > 0 && gamma >= 0)
-                status = set_operand(p, node, 1, gamma, x, axis);
-            if (status >= 0)
-                status = set_operand(p, node, 2, beta, x, axis);
-            return status < 0 ? status : 1;
+            rc = become_layer_norm(p, node, x, axis, epsilon);
+            if (rc > 0 && gamma >= 0)
+                rc = set_operand(p, node, 1, gamma, x, axis);
+            if (rc >= 0)
+                rc = set_operand(p, node, 2, beta, x, axis);
+            return rc < 0 ? rc : 1;
         }
     }
     return 0;
@@ -269,7 +269,7 @@ static int take_operand(struct pass *p, int node)
 {
     struct graph *g = p->g;
     const struct graph_node *n = &g->node[node];
-    int variable, constant, norm, axis, which, status;
+    int variable, constant, norm, axis, which, rc;
     bool swapped;
 
     if (n->op != GRAPH_BINARY || !pass_plain(n) ||
@@ -287,9 +287,9 @@ static int take_operand(struct pass *p, int node)
         axis += g->value[variable].rank;
     if (axis < 0 || !covers(p, constant, variable, axis))
         return 0;
-    status = set_operand(p, norm, which, constant, variable, axis);
-    if (status < 0)
-        return status;
+    rc = set_operand(p, norm, which, constant, variable, axis);
+    if (rc < 0)
+        return rc;
     pass_note(p, 0, "%s into %s", g->node[node].name, g->node[norm].name);
     pass_absorb(p, norm, node);
     return 1;
@@ -297,13 +297,13 @@ static int take_operand(struct pass *p, int node)
 
 static int visit(struct pass *p, int node)
 {
-    int status = match_division(p, node);
+    int rc = match_division(p, node);
 
-    if (status == 0)
-        status = match_rates(p, node);
-    if (status == 0)
-        status = take_operand(p, node);
-    return status;
+    if (rc == 0)
+        rc = match_rates(p, node);
+    if (rc == 0)
+        rc = take_operand(p, node);
+    return rc;
 }
 
 int pass_match_layer_norm(struct graph *g, struct pass_report *report,

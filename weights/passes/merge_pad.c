@@ -188,7 +188,7 @@ static int visit(struct pass *p, int node)
     struct graph *g = p->g;
     struct graph_node *n = &g->node[node];
     const struct graph_node *pad;
-    int before, status;
+    int before, rc;
 
     if (n->op != GRAPH_CONV && n->op != GRAPH_POOL)
         return 0;
@@ -201,8 +201,8 @@ static int visit(struct pass *p, int node)
     if (n->op == GRAPH_CONV ? !into_conv(p, n, pad) : !into_pool(p, n, pad))
         return 0;
     pass_note(p, 0, "%s into %s", pad->name, n->name);
-    status = pass_set_input(p, node, 0, pad->in[0]);
-    return status < 0 ? status : 1;
+    rc = pass_set_input(p, node, 0, pad->in[0]);
+    return rc < 0 ? rc : 1;
 }
 
 int pass_merge_pad(struct graph *g, struct pass_report *report,

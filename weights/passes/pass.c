@@ -52,17 +52,17 @@ static void count(struct pass *p, int value, int node, int by)
 int pass_open(struct pass *p, struct graph *g, struct pass_report *report,
               struct infer_error *err, const char *name)
 {
-    int status;
+    int rc;
 
     memset(p, 0, sizeof(*p));
     p->g = g;
     p->report = report;
     p->err = err;
     p->name = name;
-    status = grow(p, g->n_values);
-    if (status < 0) {
+    rc = grow(p, g->n_values);
+    if (rc < 0) {
         pass_close(p);
-        return status;
+        return rc;
     }
     for (int n = 0; n < g->n_nodes; n++)
         if (g->node[n].op != GRAPH_NONE)
@@ -90,19 +90,19 @@ int pass_each(struct graph *g, struct pass_report *report,
     struct pass p;
     int n_nodes = g->n_nodes;
     int changes = 0;
-    int status = pass_open(&p, g, report, err, name);
+    int rc = pass_open(&p, g, report, err, name);
 
-    if (status < 0)
-        return status;
-    for (int n = 0; n < n_nodes && status >= 0; n++) {
+    if (rc < 0)
+        return rc;
+    for (int n = 0; n < n_nodes && rc >= 0; n++) {
         if (g->node[n].op == GRAPH_NONE)
             continue;
-        status = visit(&p, n);
-        if (status > 0)
+        rc = visit(&p, n);
+        if (rc > 0)
             changes++;
     }
     pass_close(&p);
-    return status < 0 ? status : changes;
+    return rc < 0 ? rc : changes;
 }
 
 int pass_no_memory(struct pass *p)
@@ -363,13 +363,13 @@ void pass_absorb(struct pass *p, int node, int last)
 int pass_add_node(struct pass *p, enum graph_op op, const int *in, int n_in)
 {
     int value = graph_add_value(p->g, NULL);
-    int node, status;
+    int node, rc;
 
     if (value < 0)
         return pass_no_memory(p);
-    status = grow(p, p->g->n_values);
-    if (status < 0)
-        return status;
+    rc = grow(p, p->g->n_values);
+    if (rc < 0)
+        return rc;
     node = graph_add_node(p->g, op, NULL, in, n_in, &value, 1);
     if (node < 0)
         return pass_no_memory(p);
@@ -383,7 +383,7 @@ int pass_add_constant(struct pass *p, const char *base, const char *suffix,
 {
     size_t bytes = strlen(base) + strlen(suffix) + 1;
     char *name = malloc(bytes);
-    int value, status;
+    int value, rc;
 
     if (!name) {
         constant_unref(c);
@@ -398,8 +398,8 @@ int pass_add_constant(struct pass *p, const char *base, const char *suffix,
     free(name);
     if (value < 0)
         return pass_no_memory(p);
-    status = grow(p, p->g->n_values);
-    return status < 0 ? status : value;
+    rc = grow(p, p->g->n_values);
+    return rc < 0 ? rc : value;
 }
 
 int pass_add_vector(struct pass *p, const char *base, const char *suffix,

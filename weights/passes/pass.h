@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the passes share: an index of readers, matching of nodes, editing of
+ * Shared by the passes: an index of readers, matching of nodes, editing of
  * nodes and of weights.
  *
  * A pass is a visit function that looks at one node and the nodes before it,
- * and changes the graph where its pattern stands there.  Patterns are anchored
+ * and changes the graph where its pattern matches.  Patterns are anchored
  * at their last node, which keeps its output value, so that no reader has to
  * be redirected.  Nodes that lose their last reader are left for
  * graph_remove_dead(), which runs after each pass that changed something.
@@ -20,7 +20,7 @@
 #include "weights/passes.h"
 
 /* A running pass.  The index is kept by the pass_* functions below; graph_*
- * functions that change inputs must not be used beside them. */
+ * functions that change inputs must not be used meanwhile. */
 struct pass {
     struct graph *g;
     struct pass_report *report;
@@ -58,10 +58,10 @@ int pass_reader(const struct pass *p, int value);
 int pass_producer(const struct pass *p, int value, enum graph_op op);
 /* Input i of a node, -1 where absent. */
 int pass_input(const struct graph_node *n, int i);
-/* The constant in memory behind input i of a node, or NULL. */
+/* The constant, in memory, of input i of a node, or NULL. */
 struct constant *pass_constant(const struct pass *p, const struct graph_node *n,
                                int i);
-/* The constant behind a value, or NULL. */
+/* The constant of a value, or NULL. */
 struct constant *pass_value_constant(const struct pass *p, int value);
 /* The value as a number where it is a constant of one element, which is
  * stored in *out. */

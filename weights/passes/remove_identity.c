@@ -331,16 +331,16 @@ static int run(struct graph *g, struct pass_report *report,
                struct infer_error *err, const char *name, passes_fn *passes)
 {
     struct pass p;
-    int status = pass_open(&p, g, report, err, name);
+    int rc = pass_open(&p, g, report, err, name);
     int *alias;
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     alias = malloc(((size_t)g->n_values + 1) * sizeof(*alias));
-    status = alias ? remove_all(&p, passes, alias) : pass_no_memory(&p);
+    rc = alias ? remove_all(&p, passes, alias) : pass_no_memory(&p);
     free(alias);
     pass_close(&p);
-    return status;
+    return rc;
 }
 
 int pass_remove_identity(struct graph *g, struct pass_report *report,

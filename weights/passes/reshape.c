@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* merge-reshapes and reorder-dense: changes of shape alone, and the dense
- * layer behind a flattened N,H,W,C tensor. */
+ * layer after a flattened N,H,W,C tensor. */
 #include "weights/passes/pass.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static int visit_reshape(struct pass *p, int node)
     struct graph *g = p->g;
     const struct graph_value *out;
     struct graph_dims target;
-    int before, x, unknown = 0, status;
+    int before, x, unknown = 0, rc;
 
     if (!is_reshape(&g->node[node]) || g->node[node].in[0] < 0)
         return 0;
@@ -45,9 +45,9 @@ static int visit_reshape(struct pass *p, int node)
     }
     if (unknown > 1)
         return 0;
-    status = pass_become(p, node, GRAPH_RESHAPE, &x, 1);
-    if (status < 0)
-        return status;
+    rc = pass_become(p, node, GRAPH_RESHAPE, &x, 1);
+    if (rc < 0)
+        return rc;
     g->node[node].attr.dims = target;
     pass_note(p, 0, "%s and %s", g->node[before].name, g->node[node].name);
     return 1;
@@ -81,7 +81,7 @@ static struct constant *reorder(struct constant *w, const struct graph_value *t,
 {
     int64_t dim[INFER_MAX_RANK] = {w->dim[0]};
     int back[INFER_MAX_RANK] = {0};
-    struct constant *split, *turned, *joined;
+    struct constant *split, *transposed, *joined;
 
     /* Column dimensions are t's; dimension order[i] of the input is t's i. */
     for (int i = 1; i < t->rank; i++) {
@@ -91,12 +91,12 @@ static struct constant *reorder(struct constant *w, const struct graph_value *t,
     split = constant_reshape(w, t->rank, dim);
     if (!split)
         return NULL;
-    turned = constant_transpose(split, back);
+    transposed = constant_transpose(split, back);
     constant_unref(split);
-    if (!turned)
+    if (!transposed)
         return NULL;
-    joined = constant_reshape(turned, 2, w->dim);
-    constant_unref(turned);
+    joined = constant_reshape(transposed, 2, w->dim);
+    constant_unref(transposed);
     return joined;
 }
 
@@ -118,7 +118,7 @@ static bool keeps_batch(const struct graph_dims *order, int rank)
 static int visit_dense(struct pass *p, int node)
 {
     struct graph *g = p->g;
-    int flatten, transpose, value, status;
+    int flatten, transpose, value, rc;
     const struct graph_value *t;
     struct graph_dims target;
     struct constant *w;
@@ -149,16 +149,16 @@ static int visit_dense(struct pass *p, int node)
         pass_put_constant(p, value, w);
     } else {
         value = pass_add_constant(p, g->value[value].name, ".chw", w);
-        status = value < 0 ? value : pass_set_input(p, node, 1, value);
-        if (status < 0)
-            return status;
+        rc = value < 0 ? value : pass_set_input(p, node, 1, value);
+        if (rc < 0)
+            return rc;
     }
     pass_note(p, 0, "%s before %s", g->node[transpose].name,
               g->node[node].name);
     value = g->node[transpose].in[0];
-    status = pass_become(p, flatten, GRAPH_RESHAPE, &value, 1);
-    if (status < 0)
-        return status;
+    rc = pass_become(p, flatten, GRAPH_RESHAPE, &value, 1);
+    if (rc < 0)
+        return rc;
     g->node[flatten].attr.dims = target;
     return 1;
 }

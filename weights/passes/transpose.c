@@ -236,7 +236,7 @@ static int reorder_constant(struct pass *p, int value, const struct order *o)
     const struct order back = inverse(o);
     struct constant *c = pass_value_constant(p, value);
     int64_t dim[INFER_MAX_RANK];
-    struct constant *full, *turned;
+    struct constant *full, *transposed;
 
     if (constant_count(c) == 1)
         return value;
@@ -246,11 +246,11 @@ static int reorder_constant(struct pass *p, int value, const struct order *o)
     if (!full)
         return pass_no_memory(p);
     memcpy(full->data, c->data, c->bytes);
-    turned = constant_transpose(full, back.of);
+    transposed = constant_transpose(full, back.of);
     constant_unref(full);
-    if (!turned)
+    if (!transposed)
         return pass_no_memory(p);
-    return pass_add_constant(p, p->g->value[value].name, ".nchw", turned);
+    return pass_add_constant(p, p->g->value[value].name, ".nchw", transposed);
 }
 
 /* All but the first and the last dimension are 1, so that the transpose costs
@@ -320,22 +320,22 @@ static int turn_input(struct pass *p, int node, int i, const struct order *o)
 {
     const struct order back = inverse(o);
     int value = p->g->node[node].in[i];
-    int turned;
+    int transposed;
 
     switch (classify(p, value, o)) {
     case TURNED:
-        turned = p->g->node[p->g->value[value].producer].in[0];
+        transposed = p->g->node[p->g->value[value].producer].in[0];
         break;
     case CONSTANT:
-        turned = reorder_constant(p, value, o);
+        transposed = reorder_constant(p, value, o);
         break;
     default:
-        turned = pass_add_node(p, GRAPH_TRANSPOSE, &value, 1);
-        if (turned >= 0)
-            set_order(&p->g->node[p->g->value[turned].producer], &back);
+        transposed = pass_add_node(p, GRAPH_TRANSPOSE, &value, 1);
+        if (transposed >= 0)
+            set_order(&p->g->node[p->g->value[transposed].producer], &back);
         break;
     }
-    return turned < 0 ? turned : pass_set_input(p, node, i, turned);
+    return transposed < 0 ? transposed : pass_set_input(p, node, i, transposed);
 }
 
 /* A transpose between output i of a node and its readers. */
@@ -368,7 +368,7 @@ static int sink(struct pass *p, int node)
 {
     struct graph *g = p->g;
     struct order o, after;
-    int status = 0;
+    int rc = 0;
 
     if (!find_order(p, &g->node[node], &o) ||
         !attributes_allow(&g->node[node], o.rank) ||
@@ -379,27 +379,27 @@ static int sink(struct pass *p, int node)
     for (int i = 0; i < g->node[node].n_out; i++)
         if (g->value[g->node[node].out[i]].rank != after.rank)
             return 0;
-    for (int i = 0; i < g->node[node].n_in && status >= 0; i++)
-        status = turn_input(p, node, i, &o);
+    for (int i = 0; i < g->node[node].n_in && rc >= 0; i++)
+        rc = turn_input(p, node, i, &o);
     map_attributes(&g->node[node], &o);
-    for (int i = 0; i < g->node[node].n_out && status >= 0; i++)
+    for (int i = 0; i < g->node[node].n_out && rc >= 0; i++)
         if (!in_order(&after))
-            status = turn_output(p, node, i, &after);
-    if (status < 0)
-        return status;
+            rc = turn_output(p, node, i, &after);
+    if (rc < 0)
+        return rc;
     pass_note(p, 0, "through %s", g->node[node].name);
     return 1;
 }
 
 /* ---- rising -------------------------------------------------------- */
 
-/* A transpose to channels-first order behind a node of one variable input:
- * done before it instead. */
+/* Moves a transpose to channels-first order from after a node of one variable
+ * input to before it. */
 static int rise(struct pass *p, int node)
 {
     struct graph *g = p->g;
     struct order o, back;
-    int before, variable = -1, turned, status = 0;
+    int before, variable = -1, transposed, rc = 0;
 
     if (g->node[node].op != GRAPH_TRANSPOSE || !read_order(p, node, &o) ||
         !to_channels_first(&o))
@@ -424,20 +424,21 @@ static int rise(struct pass *p, int node)
         return 0;
     /* Seen from the node before, its view is the inverse of what it gets. */
     back = inverse(&o);
-    for (int i = 0; i < g->node[before].n_in && status >= 0; i++) {
+    for (int i = 0; i < g->node[before].n_in && rc >= 0; i++) {
         int in = g->node[before].in[i];
 
         if (i != variable) {
-            turned = reorder_constant(p, in, &back);
+            transposed = reorder_constant(p, in, &back);
         } else {
-            turned = pass_add_node(p, GRAPH_TRANSPOSE, &in, 1);
-            if (turned >= 0)
-                set_order(&g->node[g->value[turned].producer], &o);
+            transposed = pass_add_node(p, GRAPH_TRANSPOSE, &in, 1);
+            if (transposed >= 0)
+                set_order(&g->node[g->value[transposed].producer], &o);
         }
-        status = turned < 0 ? turned : pass_set_input(p, before, i, turned);
+        rc = transposed < 0 ? transposed
+                            : pass_set_input(p, before, i, transposed);
     }
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     map_attributes(&g->node[before], &back);
     pass_note(p, 0, "before %s", g->node[before].name);
     pass_absorb(p, before, node);
@@ -452,7 +453,7 @@ static int join(struct pass *p, int node)
     struct graph *g = p->g;
     int before = pass_producer(p, g->node[node].in[0], GRAPH_TRANSPOSE);
     struct order first, second, both;
-    int status;
+    int rc;
 
     if (before < 0 || !read_order(p, before, &first) ||
         !read_order(p, node, &second) || first.rank != second.rank)
@@ -460,9 +461,9 @@ static int join(struct pass *p, int node)
     both.rank = first.rank;
     for (int i = 0; i < both.rank; i++)
         both.of[i] = first.of[second.of[i]];
-    status = pass_set_input(p, node, 0, g->node[before].in[0]);
-    if (status < 0)
-        return status;
+    rc = pass_set_input(p, node, 0, g->node[before].in[0]);
+    if (rc < 0)
+        return rc;
     set_order(&g->node[node], &both);
     pass_note(p, 0, "%s and %s", g->node[before].name, g->node[node].name);
     return 1;
@@ -476,7 +477,7 @@ static int to_reshape(struct pass *p, int node)
     const struct graph_value *v = &g->value[x];
     struct graph_dims target;
     struct order o;
-    int last = -1, unknown = 0, status;
+    int last = -1, unknown = 0, rc;
 
     if (!read_order(p, node, &o) || in_order(&o))
         return 0;
@@ -496,9 +497,9 @@ static int to_reshape(struct pass *p, int node)
     target.n = o.rank;
     for (int i = 0; i < o.rank; i++)
         target.dim[i] = v->dim[o.of[i]];
-    status = pass_become(p, node, GRAPH_RESHAPE, &x, 1);
-    if (status < 0)
-        return status;
+    rc = pass_become(p, node, GRAPH_RESHAPE, &x, 1);
+    if (rc < 0)
+        return rc;
     g->node[node].attr.dims = target;
     pass_note(p, 0, "%s is a reshape", g->node[node].name);
     return 1;
@@ -506,14 +507,14 @@ static int to_reshape(struct pass *p, int node)
 
 static int visit(struct pass *p, int node)
 {
-    int status;
+    int rc;
 
     if (p->g->node[node].op != GRAPH_TRANSPOSE)
         return sink(p, node);
-    status = join(p, node);
-    if (status == 0)
-        status = to_reshape(p, node);
-    return status == 0 ? rise(p, node) : status;
+    rc = join(p, node);
+    if (rc == 0)
+        rc = to_reshape(p, node);
+    return rc == 0 ? rise(p, node) : rc;
 }
 
 int pass_remove_transposes(struct graph *g, struct pass_report *report,

@@ -118,7 +118,7 @@ static bool take_line(struct bytes *in, const unsigned char **line,
     return true;
 }
 
-/* Bytes behind a count of `size` bytes. */
+/* Takes a count of `size` bytes and the bytes that it counts. */
 static bool take_counted(struct bytes *in, unsigned size, bool is_signed,
                          struct pickle_op *op)
 {

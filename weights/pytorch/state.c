@@ -2,10 +2,10 @@
 /*
  * The search for the weights in what torch.save() was given.
  *
- * People save a state_dict, a dictionary that holds one beside optimiser,
- * epoch and settings, or nested dictionaries of tensors.  The known names of
- * the first two are looked for; whatever is left is flattened, its keys joined
- * by dots.
+ * People save a state_dict, a dictionary that holds one together with
+ * optimiser, epoch and settings, or nested dictionaries of tensors.  The known
+ * names of the first two are looked for; whatever is left is flattened, its
+ * keys joined by dots.
  */
 #include "weights/pytorch/torch.h"
 
@@ -19,7 +19,7 @@
 #define MAX_NAME  65536
 /* How often the search for a state_dict goes one dictionary deeper. */
 #define MAX_DESCENT 4
-/* Things beside tensors that are reported one by one. */
+/* Entries other than tensors that are reported one by one. */
 #define MAX_NOTES 256
 
 /* Where checkpoints keep their weights, the likeliest first. */
@@ -222,7 +222,7 @@ static int note_stripped(struct weights_import *out,
     return 0;
 }
 
-/* Notes all that a checkpoint holds beside the chosen dictionary. */
+/* Reports the entries of a checkpoint other than the chosen dictionary. */
 static int strip_siblings(const struct pickle *p, uint32_t parent,
                           uint32_t chosen, struct weights_import *out,
                           struct infer_error *err)

@@ -10,7 +10,7 @@
 #include "weights/numpy/numpy.h"
 #include "weights/pytorch/pickle_machine.h"
 
-/* Views that must be copied may cost this much beside the file itself: a
+/* Copies of views may take this many bytes in addition to the file: a
  * stride of 0 makes a tensor of any size from one element. */
 #define COPY_BASE ((uint64_t)64 << 20)
 
@@ -331,7 +331,7 @@ static int array_tensor(struct torch_source *source, uint32_t node,
     const struct pickle_node *n = pickle_at(p, node), *shape, *type, *data;
     int64_t dim[INFER_MAX_RANK], count;
     enum infer_dtype dtype;
-    struct constant *c, *turned;
+    struct constant *c, *transposed;
     size_t bytes;
     uint32_t i;
     int rc;
@@ -365,11 +365,11 @@ static int array_tensor(struct torch_source *source, uint32_t node,
     numpy_settle(dtype, type->swapped, c->data, bytes);
     if (pickle_at(p, n->u.item[PICKLE_ARRAY_FORTRAN])->u.integer &&
         c->rank > 1) {
-        turned = numpy_from_fortran(c);
+        transposed = numpy_from_fortran(c);
         constant_unref(c);
-        if (!turned)
+        if (!transposed)
             return no_memory(name, err);
-        c = turned;
+        c = transposed;
     }
     *out = c;
     return 0;

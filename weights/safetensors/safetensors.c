@@ -145,7 +145,7 @@ static int by_range(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-/* No gaps, no overlaps, nothing behind the last tensor. */
+/* No gaps, no overlaps, nothing after the last tensor. */
 static int check_tiling(const struct safetensors_header *h, uint64_t bytes,
                         struct infer_error *err)
 {
@@ -263,7 +263,7 @@ static bool is_plain_name(const char *name)
            !strpbrk(name, "/\\:") && strlen(name) < 256;
 }
 
-/* Reads the shard that lies beside the index. */
+/* Reads a shard from the folder of the index. */
 static int read_shard(const char *index_path, const char *name,
                       struct infer_error *err, struct weights_import *out)
 {

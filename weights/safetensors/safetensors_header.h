@@ -13,7 +13,7 @@ struct safetensors_entry {
     char dtype[12]; /* as the file writes it */
     int rank;       /* may exceed INFER_MAX_RANK, then dim is cut off */
     int64_t dim[INFER_MAX_RANK];
-    uint64_t begin, end; /* bytes of the buffer behind the header */
+    uint64_t begin, end; /* bytes of the buffer after the header */
 };
 
 struct safetensors_header {
