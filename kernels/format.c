@@ -255,7 +255,24 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
         put(t, " %s%s", NAME_OF(update_names, p->attr.update.kind),
             p->attr.update.nesterov ? " nesterov" : "");
         break;
-    default:
+    case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_DENSE_FPROP:
+    case KERN_BATCH_NORM:
+    case KERN_SCALE_SHIFT:
+    case KERN_PRELU:
+    case KERN_WHERE:
+    case KERN_PAD:
+    case KERN_RESIZE:
+    case KERN_COPY:
+    case KERN_CONV_WGRAD:
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+    case KERN_PRELU_DGRAD:
+    case KERN_RESIZE_DGRAD:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
+    case KERN_OP_COUNT:
         break;
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of operations, shapes of tensors and figures of problems. */
+/* Shapes of tensors and bytes of problems. */
 #include "kernels/kern.h"
 
 #include <stdio.h>
@@ -7,82 +7,6 @@
 
 #include "kernels/base/checked.h"
 #include "kernels/problem.h"
-
-static const char *const op_names[KERN_OP_COUNT] = {
-    [KERN_CONV_FPROP] = "conv_fprop",
-    [KERN_CONV_TRANSPOSE_FPROP] = "conv_transpose_fprop",
-    [KERN_DENSE_FPROP] = "dense_fprop",
-    [KERN_MATMUL] = "matmul",
-    [KERN_POOL_FPROP] = "pool_fprop",
-    [KERN_BATCH_NORM] = "batch_norm",
-    [KERN_SCALE_SHIFT] = "scale_shift",
-    [KERN_LAYER_NORM] = "layer_norm",
-    [KERN_GROUP_NORM] = "group_norm",
-    [KERN_LRN] = "lrn",
-    [KERN_UNARY] = "unary",
-    [KERN_PRELU] = "prelu",
-    [KERN_BINARY] = "binary",
-    [KERN_WHERE] = "where",
-    [KERN_SOFTMAX] = "softmax",
-    [KERN_REDUCE] = "reduce",
-    [KERN_SQUEEZE_EXCITE] = "squeeze",
-    [KERN_ARG_REDUCE] = "arg_reduce",
-    [KERN_GATHER] = "gather",
-    [KERN_PAD] = "pad",
-    [KERN_RESIZE] = "resize",
-    [KERN_COPY] = "copy",
-    [KERN_CONV_WGRAD] = "conv_wgrad",
-    [KERN_BATCH_NORM_TRAIN] = "batch_norm_train",
-    [KERN_BATCH_NORM_DGRAD] = "batch_norm_dgrad",
-    [KERN_POOL_DGRAD] = "pool_dgrad",
-    [KERN_REDUCE_DGRAD] = "reduce_dgrad",
-    [KERN_UNARY_DGRAD] = "unary_dgrad",
-    [KERN_LRN_DGRAD] = "lrn_dgrad",
-    [KERN_PRELU_DGRAD] = "prelu_dgrad",
-    [KERN_LAYER_NORM_DGRAD] = "layer_norm_dgrad",
-    [KERN_GROUP_NORM_DGRAD] = "group_norm_dgrad",
-    [KERN_RESIZE_DGRAD] = "resize_dgrad",
-    [KERN_DROPOUT] = "dropout",
-    [KERN_CROSS_ENTROPY] = "cross_entropy",
-    [KERN_STEP] = "step",
-    [KERN_UPDATE] = "update",
-};
-
-const char *kern_op_name(enum kern_op op)
-{
-    if ((int)op < 0 || op >= KERN_OP_COUNT)
-        return "unknown";
-    return op_names[op];
-}
-
-int kern_op_residual(enum kern_op op)
-{
-    switch (op) {
-    case KERN_CONV_FPROP:
-    case KERN_CONV_TRANSPOSE_FPROP:
-    case KERN_DENSE_FPROP:
-    case KERN_SCALE_SHIFT:
-    case KERN_UNARY_DGRAD:
-    case KERN_PRELU_DGRAD:
-    case KERN_LAYER_NORM_DGRAD:
-    case KERN_GROUP_NORM_DGRAD:
-        return 3;
-    case KERN_BATCH_NORM:
-    case KERN_BATCH_NORM_TRAIN:
-        return 5;
-    case KERN_BINARY:
-    case KERN_CONV_WGRAD:
-    case KERN_POOL_DGRAD:
-    case KERN_REDUCE_DGRAD:
-    case KERN_LRN_DGRAD:
-        return 2;
-    case KERN_REDUCE:
-    case KERN_RESIZE_DGRAD:
-        return 1;
-    default:
-        return -1;
-    }
-}
 
 /* ---- tensors ------------------------------------------------------- */
 
@@ -151,42 +75,6 @@ size_t kern_tensor_span(const struct kern_tensor *t)
 }
 
 /* ---- figures ------------------------------------------------------- */
-
-static double product(const struct kern_tensor *t, int from)
-{
-    double n = 1;
-
-    for (int i = from; i < t->rank; i++)
-        n *= (double)t->dim[i];
-    return n;
-}
-
-double kern_problem_flops(const struct kern_problem *p)
-{
-    const struct kern_tensor *a = &p->in[0];
-    const struct kern_tensor *y = &p->out[0];
-
-    switch (p->op) {
-    case KERN_CONV_FPROP: /* each output: C/groups * window products */
-    case KERN_DENSE_FPROP:
-        return 2 * product(y, 0) * product(&p->in[1], 1);
-    case KERN_CONV_TRANSPOSE_FPROP: /* each input: K/groups * window */
-        return 2 * product(a, 0) * product(&p->in[1], 1);
-    case KERN_CONV_WGRAD: /* each element of dy: C/groups * window */
-        return 2 * product(&p->in[1], 0) * product(y, 1);
-    case KERN_MATMUL:
-        if (a->rank < 1)
-            return 0;
-        if (a->rank < 2 || !p->attr.matmul.transpose_a)
-            return 2 * product(y, 0) * (double)a->dim[a->rank - 1];
-        return 2 * product(y, 0) * (double)a->dim[a->rank - 2];
-    case KERN_SQUEEZE_EXCITE: /* both layers of each image */
-        return 2 * (double)a->dim[0] *
-               (product(&p->in[1], 0) + product(&p->in[2], 0));
-    default:
-        return 0;
-    }
-}
 
 /* Bytes of the elements that differ in place: broadcast ones count once. */
 static double distinct_bytes(const struct kern_tensor *t)

@@ -30,57 +30,10 @@ extern "C" {
 
 /* ---- operations ---------------------------------------------------- */
 
-/* Every operation is documented where its attributes are declared below.
- *
- * [x] may be absent.  +x, where it is there, is added to output 0 and may be
- * that output's own memory: that is how gradients are accumulated, over the
- * uses of a tensor and over micro-batches. */
+/* kernels/ops.def lists every operation with its inputs, outputs and facts. */
 enum kern_op {
-    KERN_CONV_FPROP, /* in: x, w, [bias], [residual], [factors]; out[1] */
-    KERN_CONV_TRANSPOSE_FPROP, /* in: x, w, [bias], [+residual] */
-    KERN_DENSE_FPROP,          /* in: x, w, [bias], [residual] */
-    KERN_MATMUL,               /* in: a, b */
-    KERN_POOL_FPROP,           /* in: x */
-    KERN_BATCH_NORM,           /* in: x, scale, shift, mean, var */
-    KERN_SCALE_SHIFT,          /* in: x, [scale], [shift], one a channel */
-    KERN_LAYER_NORM,           /* in: x, [scale], [shift] */
-    KERN_GROUP_NORM,           /* in: x, [scale], [shift], one a channel */
-    KERN_LRN,                  /* in: x */
-    KERN_UNARY,                /* in: x */
-    KERN_PRELU,                /* in: x, slope (broadcast to x) */
-    KERN_BINARY,               /* in: a, b (broadcast to each other) */
-    KERN_WHERE,                /* in: condition, a, b (broadcast) */
-    KERN_SOFTMAX,              /* in: x */
-    KERN_REDUCE,               /* in: x, [+residual] */
-    KERN_SQUEEZE_EXCITE,       /* in: x, w, w2, [bias], [bias2] */
-    KERN_ARG_REDUCE,           /* in: x; out: I64 */
-    KERN_GATHER,               /* in: x, indices */
-    KERN_PAD,                  /* in: x */
-    KERN_RESIZE,               /* in: x */
-    KERN_COPY,                 /* in: x; converts dtype and strides */
-
-    /* Training: forwards with what the way back needs, backwards, updates. */
-    KERN_CONV_WGRAD,       /* in: x, dy, [+dw]; out: dw */
-    KERN_BATCH_NORM_TRAIN, /* in: x, scale, shift, [mean], [var], [residual];
-                            * out: y, batch mean, batch inverse deviation,
-                            * [mean], [var], [signs] */
-    KERN_BATCH_NORM_DGRAD, /* in: dy, x, scale, batch mean, batch inverse
-                            * deviation, [y, or signs], [+dscale], [+dshift];
-                            * out: dx, dscale, dshift, [dresidual] */
-    KERN_POOL_DGRAD,       /* in: dy, [x], [+dx]; out: dx */
-    KERN_REDUCE_DGRAD,     /* in: dy, [x], [+dx]; out: dx */
-    KERN_UNARY_DGRAD,      /* in: dy, [x], [y], [+dx]; out: dx */
-    KERN_LRN_DGRAD,        /* in: dy, x, [+dx]; out: dx */
-    KERN_PRELU_DGRAD,      /* in: dy, x, slope, [+dx]; out: dx, [dslope] */
-    KERN_LAYER_NORM_DGRAD, /* in: dy, x, [scale], [+dx]; out: dx, [dscale] */
-    KERN_GROUP_NORM_DGRAD, /* in: dy, x, [scale], [+dx]; out: dx, [dscale] */
-    KERN_RESIZE_DGRAD,     /* in: dy, [+dx]; out: dx */
-    KERN_DROPOUT,          /* in: x, random; out: y.  Its own dgrad. */
-    KERN_CROSS_ENTROPY,    /* in: logits, labels, [step]; out: loss, [dlogits],
-                            * [hit] */
-    KERN_STEP,             /* in: norm, step, [random]; out: step, [random] */
-    KERN_UPDATE,           /* in: w, [dw], [rate], [step], [m], [v], [average];
-                            * out: w, [m], [v], [average], [w in 16 bits] */
+#define KERN_OP(op, name, ...) op,
+#include "kernels/ops.def"
     KERN_OP_COUNT
 };
 
@@ -572,10 +525,9 @@ struct kern_functions {
     int (*pack)(const struct kern_exec *e, int i, const void *src, void *dst,
                 struct infer_error *err);
     /* Runs.  Never allocates, never synchronises.  Thread-safe for one e
-     * as long as workspace and outputs differ.  The output may be the memory
-     * of an input of the same strides and element size: of in[0] in unary,
-     * binary, scale_shift, batch_norm, unary_dgrad and dropout, of the
-     * residual everywhere, and where an operation says so above. */
+     * as long as workspace and outputs differ.  An output may be the memory
+     * of an input of the same strides and element size if kernels/ops.def
+     * says so (.in_place), and of the residual everywhere. */
     int (*launch)(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err);
     /* Optional.  Releases e->state. */

@@ -172,55 +172,6 @@ int problem_expect_vectors(const struct kern_problem *p, int from, int to,
 
 /* ---- all operations ------------------------------------------------ */
 
-/* min_in inputs must be there, max_in may; so with outputs. */
-static const struct op_rule {
-    int min_in, max_in;
-    bool act; /* knows an activation behind it */
-    int (*check)(const struct kern_problem *p, struct infer_error *why);
-    int min_out, max_out;
-} rules[KERN_OP_COUNT] = {
-    [KERN_CONV_FPROP] = {2, 5, true, problem_check_conv_fprop, 1, 2},
-    [KERN_CONV_TRANSPOSE_FPROP] = {2, 4, true, problem_check_conv_transpose, 1,
-                                   1},
-    [KERN_DENSE_FPROP] = {2, 4, true, problem_check_dense, 1, 1},
-    [KERN_MATMUL] = {2, 2, false, problem_check_matmul, 1, 1},
-    [KERN_POOL_FPROP] = {1, 1, true, problem_check_pool, 1, 1},
-    [KERN_BATCH_NORM] = {5, 6, true, NULL, 1, 1},
-    [KERN_SCALE_SHIFT] = {1, 4, true, NULL, 1, 1},
-    [KERN_LAYER_NORM] = {1, 3, false, problem_check_layer_norm, 1, 1},
-    [KERN_GROUP_NORM] = {1, 3, false, problem_check_group_norm, 1, 1},
-    [KERN_LRN] = {1, 1, false, problem_check_lrn, 1, 1},
-    [KERN_UNARY] = {1, 1, false, problem_check_unary, 1, 1},
-    [KERN_PRELU] = {2, 2, false, problem_check_prelu, 1, 1},
-    [KERN_BINARY] = {2, 3, true, problem_check_binary, 1, 1},
-    [KERN_WHERE] = {3, 3, false, problem_check_where, 1, 1},
-    [KERN_SOFTMAX] = {1, 1, false, problem_check_softmax, 1, 1},
-    [KERN_REDUCE] = {1, 2, false, problem_check_reduce, 1, 1},
-    [KERN_SQUEEZE_EXCITE] = {3, 5, true, problem_check_squeeze, 1, 1},
-    [KERN_ARG_REDUCE] = {1, 1, false, problem_check_arg_reduce, 1, 1},
-    [KERN_GATHER] = {2, 2, false, problem_check_gather, 1, 1},
-    [KERN_PAD] = {1, 1, false, problem_check_pad, 1, 1},
-    [KERN_RESIZE] = {1, 1, false, problem_check_resize, 1, 1},
-    [KERN_COPY] = {1, 1, false, problem_check_like_input, 1, 1},
-    [KERN_CONV_WGRAD] = {2, 3, false, problem_check_conv_wgrad, 1, 1},
-    [KERN_BATCH_NORM_TRAIN] = {3, 7, true, problem_check_batch_norm_train, 3,
-                               6},
-    [KERN_BATCH_NORM_DGRAD] = {5, 8, true, problem_check_batch_norm_dgrad, 3,
-                               4},
-    [KERN_POOL_DGRAD] = {1, 3, false, problem_check_pool_dgrad, 1, 1},
-    [KERN_REDUCE_DGRAD] = {1, 3, false, problem_check_reduce_dgrad, 1, 1},
-    [KERN_UNARY_DGRAD] = {1, 4, false, problem_check_unary_dgrad, 1, 1},
-    [KERN_LRN_DGRAD] = {2, 3, false, problem_check_lrn_dgrad, 1, 1},
-    [KERN_PRELU_DGRAD] = {3, 4, false, problem_check_prelu_dgrad, 1, 2},
-    [KERN_LAYER_NORM_DGRAD] = {2, 4, false, problem_check_norm_dgrad, 1, 2},
-    [KERN_GROUP_NORM_DGRAD] = {2, 4, false, problem_check_norm_dgrad, 1, 2},
-    [KERN_RESIZE_DGRAD] = {1, 2, false, problem_check_resize_dgrad, 1, 1},
-    [KERN_DROPOUT] = {2, 2, false, problem_check_dropout, 1, 1},
-    [KERN_CROSS_ENTROPY] = {2, 3, false, problem_check_cross_entropy, 1, 3},
-    [KERN_STEP] = {2, 3, false, problem_check_step, 1, 2},
-    [KERN_UPDATE] = {1, 7, false, problem_check_update, 1, 5},
-};
-
 static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
 {
     const int r = kern_op_residual(p->op);
@@ -228,7 +179,7 @@ static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
 
     if (bad < 0)
         return bad;
-    if (p->epilogue.act.kind != KERN_IDENTITY && !rules[p->op].act)
+    if (p->epilogue.act.kind != KERN_IDENTITY && !kern_op_info(p->op)->act)
         return REFUSE(p, why, "knows no activation behind it");
     return r < 0 ? 0
                  : problem_expect_like(p, "residual", kern_problem_in(p, r),
@@ -240,16 +191,11 @@ int kern_problem_check(const struct kern_problem *p, struct infer_error *why)
     if ((int)p->op < 0 || p->op >= KERN_OP_COUNT)
         return error_set(why, INFER_EUNSUPPORTED, "unknown operation %d",
                          (int)p->op);
-    const struct op_rule *rule = &rules[p->op];
-    int r = check_inputs(p, rule->min_in, rule->max_in, why);
+    const struct kern_op_info *info = kern_op_info(p->op);
+    int r = check_inputs(p, info->in.min, info->in.max, why);
     if (r == 0)
-        r = check_outputs(p, rule->min_out, rule->max_out, why);
-    if (r < 0)
-        return r;
-    if (rule->check)
-        r = rule->check(p, why);
-    else
-        r = problem_check_channel_vectors(p, p->op == KERN_BATCH_NORM ? 4 : 2,
-                                          why);
+        r = check_outputs(p, info->out.min, info->out.max, why);
+    if (r == 0)
+        r = info->check(p, why);
     return r < 0 ? r : check_epilogue(p, why);
 }

@@ -4,6 +4,7 @@
 #define KERNELS_PROBLEM_H
 
 #include "kernels/kern.h"
+#include "kernels/op.h"
 
 /* Enough for KERN_MAX_RANK numbers of 64 bits and the signs between. */
 #define KERN_SHAPE_TEXT 192
@@ -25,8 +26,5 @@ kern_problem_out(const struct kern_problem *p, int i)
 {
     return i < p->n_out && p->out[i].dtype != INFER_NONE ? &p->out[i] : NULL;
 }
-
-/* Index of the operation's residual input, or -1 where it knows none. */
-int kern_op_residual(enum kern_op op);
 
 #endif

@@ -59,6 +59,10 @@ int problem_check_like_input(const struct kern_problem *p,
                              struct infer_error *why);
 int problem_check_dense(const struct kern_problem *p, struct infer_error *why);
 int problem_check_matmul(const struct kern_problem *p, struct infer_error *why);
+int problem_check_batch_norm(const struct kern_problem *p,
+                             struct infer_error *why);
+int problem_check_scale_shift(const struct kern_problem *p,
+                              struct infer_error *why);
 int problem_check_group_norm(const struct kern_problem *p,
                              struct infer_error *why);
 int problem_check_layer_norm(const struct kern_problem *p,

@@ -136,6 +136,18 @@ int problem_check_channel_vectors(const struct kern_problem *p, int last,
                                           p->in[0].dim[1], why);
 }
 
+int problem_check_batch_norm(const struct kern_problem *p,
+                             struct infer_error *why)
+{
+    return problem_check_channel_vectors(p, 4, why);
+}
+
+int problem_check_scale_shift(const struct kern_problem *p,
+                              struct infer_error *why)
+{
+    return problem_check_channel_vectors(p, 2, why);
+}
+
 int problem_check_group_norm(const struct kern_problem *p,
                              struct infer_error *why)
 {

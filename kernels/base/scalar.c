@@ -90,9 +90,19 @@ double scalar_load(enum infer_dtype dtype, const void *base, int64_t i)
         return scalar_from_bf16(((const uint16_t *)base)[i]);
     case INFER_U64:
         return (double)((const uint64_t *)base)[i];
-    default:
-        return (double)scalar_load_i64(dtype, base, i);
+    case INFER_I64:
+    case INFER_I32:
+    case INFER_I16:
+    case INFER_I8:
+    case INFER_U32:
+    case INFER_U16:
+    case INFER_U8:
+    case INFER_BOOL:
+    case INFER_NONE:
+    case INFER_DTYPE_COUNT:
+        break;
     }
+    return (double)scalar_load_i64(dtype, base, i);
 }
 
 int64_t scalar_load_i64(enum infer_dtype dtype, const void *base, int64_t i)
@@ -131,9 +141,11 @@ int64_t scalar_load_i64(enum infer_dtype dtype, const void *base, int64_t i)
             return INT64_MAX;
         return value < -0x1p63 ? INT64_MIN : (int64_t)value;
     }
-    default:
-        return 0;
+    case INFER_NONE:
+    case INFER_DTYPE_COUNT:
+        break;
     }
+    return 0;
 }
 
 void scalar_store(enum infer_dtype dtype, void *base, int64_t i, double value)
@@ -161,7 +173,15 @@ void scalar_store(enum infer_dtype dtype, void *base, int64_t i, double value)
             ((uint64_t *)base)[i] =
                 value >= 0x1p64 ? UINT64_MAX : (uint64_t)value;
         break;
-    default:
+    case INFER_I64:
+    case INFER_I32:
+    case INFER_I16:
+    case INFER_I8:
+    case INFER_U32:
+    case INFER_U16:
+    case INFER_U8:
+    case INFER_NONE:
+    case INFER_DTYPE_COUNT:
         scalar_store_i64(dtype, base, i, scalar_load_i64(INFER_F64, &value, 0));
         break;
     }
@@ -209,7 +229,8 @@ void scalar_store_i64(enum infer_dtype dtype, void *base, int64_t i,
     case INFER_BF16:
         scalar_store(dtype, base, i, (double)value);
         break;
-    default:
+    case INFER_NONE:
+    case INFER_DTYPE_COUNT:
         break;
     }
 }

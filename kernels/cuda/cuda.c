@@ -25,7 +25,7 @@ int cuda_fail(struct infer_error *err, cudaError_t code, const char *expression,
 
 bool cuda_is_sticky(cudaError_t code)
 {
-    switch (code) {
+    switch ((int)code) {
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchTimeout:
     case cudaErrorAssert:

@@ -280,80 +280,74 @@ static void add_capped_relu(struct cudnn_graph *g, float b,
                   number(g, shape->rank, b), y);
 }
 
-bool cudnn_graph_knows(enum kern_unary_kind kind)
+/* What a function is to cuDNN beside its mode. */
+enum act_param { ACT_NONE, ACT_A, ACT_ONE };
+
+/* The functions that cuDNN has; identity and clip take more than a mode. */
+static const struct {
+    enum kern_unary_kind kind;
+    cudnnPointwiseMode_t mode;
+    enum act_param param;
+    cudnnBackendAttributeName_t attribute; /* of the parameter */
+} activations[] = {
+    {KERN_IDENTITY, CUDNN_POINTWISE_ADD, ACT_NONE, CUDNN_ATTR_POINTWISE_MODE},
+    {KERN_RELU, CUDNN_POINTWISE_RELU_FWD, ACT_NONE, CUDNN_ATTR_POINTWISE_MODE},
+    {KERN_LEAKY_RELU, CUDNN_POINTWISE_RELU_FWD, ACT_A,
+     CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE},
+    {KERN_CLIP, CUDNN_POINTWISE_RELU_FWD, ACT_A,
+     CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP},
+    {KERN_SIGMOID, CUDNN_POINTWISE_SIGMOID_FWD, ACT_NONE,
+     CUDNN_ATTR_POINTWISE_MODE},
+    {KERN_TANH, CUDNN_POINTWISE_TANH_FWD, ACT_NONE, CUDNN_ATTR_POINTWISE_MODE},
+    {KERN_SILU, CUDNN_POINTWISE_SWISH_FWD, ACT_A,
+     CUDNN_ATTR_POINTWISE_SWISH_BETA},
+    {KERN_ELU, CUDNN_POINTWISE_ELU_FWD, ACT_A, CUDNN_ATTR_POINTWISE_ELU_ALPHA},
+    {KERN_SOFTPLUS, CUDNN_POINTWISE_SOFTPLUS_FWD, ACT_ONE,
+     CUDNN_ATTR_POINTWISE_SOFTPLUS_BETA},
+    {KERN_GELU, CUDNN_POINTWISE_GELU_FWD, ACT_NONE, CUDNN_ATTR_POINTWISE_MODE},
+    {KERN_GELU_TANH, CUDNN_POINTWISE_GELU_APPROX_TANH_FWD, ACT_NONE,
+     CUDNN_ATTR_POINTWISE_MODE},
+};
+
+enum { ACTIVATIONS = sizeof activations / sizeof activations[0] };
+
+/* ACTIVATIONS for a function that cuDNN lacks. */
+static int activation_of(enum kern_unary_kind kind)
 {
-    switch (kind) {
-    case KERN_IDENTITY:
-    case KERN_RELU:
-    case KERN_LEAKY_RELU:
-    case KERN_CLIP:
-    case KERN_SIGMOID:
-    case KERN_TANH:
-    case KERN_SILU:
-    case KERN_ELU:
-    case KERN_SOFTPLUS:
-    case KERN_GELU:
-    case KERN_GELU_TANH:
-        return true;
-    default:
-        return false;
-    }
+    int i = 0;
+
+    while (i < ACTIVATIONS && activations[i].kind != kind)
+        i++;
+    return i;
 }
 
+bool cudnn_graph_knows(enum kern_unary_kind kind)
+{
+    return activation_of(kind) < ACTIVATIONS;
+}
+
+/* act: one that cudnn_graph_knows(). */
 void cudnn_graph_unary(struct cudnn_graph *g, const struct kern_unary *act,
                        const struct cudnn_shape *shape,
                        cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t y)
 {
     const double a = (double)act->a, b = (double)act->b;
-    cudnnBackendDescriptor_t d = NULL;
+    const int i = activation_of(act->kind);
 
-    switch (act->kind) {
-    case KERN_IDENTITY:
+    if (act->kind == KERN_IDENTITY) {
         add_pointwise(g, pointwise(g, CUDNN_POINTWISE_ADD), x,
                       number(g, shape->rank, 0), y);
         return;
-    case KERN_RELU:
-        d = pointwise(g, CUDNN_POINTWISE_RELU_FWD);
-        break;
-    case KERN_LEAKY_RELU:
-        d = pointwise(g, CUDNN_POINTWISE_RELU_FWD);
-        set_real(g, d, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, a);
-        break;
-    case KERN_CLIP:
-        if (act->a == 0 && !g->ieee) {
-            add_capped_relu(g, act->b, shape, x, y);
-            return;
-        }
-        d = pointwise(g, CUDNN_POINTWISE_RELU_FWD);
-        set_real(g, d, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, a);
-        set_real(g, d, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, b);
-        break;
-    case KERN_SIGMOID:
-        d = pointwise(g, CUDNN_POINTWISE_SIGMOID_FWD);
-        break;
-    case KERN_TANH:
-        d = pointwise(g, CUDNN_POINTWISE_TANH_FWD);
-        break;
-    case KERN_SILU:
-        d = pointwise(g, CUDNN_POINTWISE_SWISH_FWD);
-        set_real(g, d, CUDNN_ATTR_POINTWISE_SWISH_BETA, a);
-        break;
-    case KERN_ELU:
-        d = pointwise(g, CUDNN_POINTWISE_ELU_FWD);
-        set_real(g, d, CUDNN_ATTR_POINTWISE_ELU_ALPHA, a);
-        break;
-    case KERN_SOFTPLUS:
-        d = pointwise(g, CUDNN_POINTWISE_SOFTPLUS_FWD);
-        set_real(g, d, CUDNN_ATTR_POINTWISE_SOFTPLUS_BETA, 1);
-        break;
-    case KERN_GELU:
-        d = pointwise(g, CUDNN_POINTWISE_GELU_FWD);
-        break;
-    case KERN_GELU_TANH:
-        d = pointwise(g, CUDNN_POINTWISE_GELU_APPROX_TANH_FWD);
-        break;
-    default: /* cudnn_graph_knows() */
-        break;
     }
+    if (act->kind == KERN_CLIP && act->a == 0 && !g->ieee) {
+        add_capped_relu(g, act->b, shape, x, y);
+        return;
+    }
+    const cudnnBackendDescriptor_t d = pointwise(g, activations[i].mode);
+    if (activations[i].param != ACT_NONE)
+        set_real(g, d, activations[i].attribute,
+                 activations[i].param == ACT_A ? a : 1);
+    if (act->kind == KERN_CLIP)
+        set_real(g, d, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, b);
     add_pointwise(g, d, x, NULL, y);
 }

@@ -412,14 +412,9 @@ int cublas_handle(int ordinal, struct infer_error *err, cublasLtHandle_t *out)
 
 cudnnDataType_t cudnn_dtype(enum infer_dtype dtype)
 {
-    switch (dtype) {
-    case INFER_F16:
+    if (dtype == INFER_F16)
         return CUDNN_DATA_HALF;
-    case INFER_BF16:
-        return CUDNN_DATA_BFLOAT16;
-    default:
-        return CUDNN_DATA_FLOAT;
-    }
+    return dtype == INFER_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
 enum cudnn_direction cudnn_direction_of(const struct kern_problem *p)

@@ -55,7 +55,7 @@ dnnl_engine_t onednn_engine(struct infer_error *err)
 int onednn_status(dnnl_status_t status, const char *call,
                   struct infer_error *err)
 {
-    switch (status) {
+    switch ((int)status) {
     case dnnl_success:
         return 0;
     case dnnl_out_of_memory:
@@ -146,77 +146,51 @@ bool onednn_describe_any(const struct kern_tensor *t, dnnl_memory_desc_t *out)
 
 /* ---- epilogues ----------------------------------------------------- */
 
+/* The activations that oneDNN has, and how many of a and b it takes. */
+static const struct {
+    enum kern_unary_kind kind;
+    dnnl_alg_kind_t alg;
+    int params;
+} activations[] = {
+    {KERN_RELU, dnnl_eltwise_relu, 0},
+    {KERN_LEAKY_RELU, dnnl_eltwise_relu, 1},
+    {KERN_CLIP, dnnl_eltwise_clip, 2},
+    {KERN_SIGMOID, dnnl_eltwise_logistic, 0},
+    {KERN_TANH, dnnl_eltwise_tanh, 0},
+    {KERN_SILU, dnnl_eltwise_swish, 1},
+    {KERN_HARD_SWISH, dnnl_eltwise_hardswish, 0},
+    {KERN_ELU, dnnl_eltwise_elu, 1},
+    {KERN_SOFTPLUS, dnnl_eltwise_soft_relu, 0},
+    {KERN_MISH, dnnl_eltwise_mish, 0},
+    {KERN_GELU, dnnl_eltwise_gelu_erf, 0},
+    {KERN_GELU_TANH, dnnl_eltwise_gelu_tanh, 0},
+    {KERN_LINEAR, dnnl_eltwise_linear, 2},
+};
+
+static int append(dnnl_post_ops_t ops, dnnl_alg_kind_t alg, float a, float b,
+                  struct infer_error *err)
+{
+    return onednn_status(dnnl_post_ops_append_eltwise(ops, 1.0f, alg, a, b),
+                         "dnnl_post_ops_append_eltwise", err);
+}
+
 /* Appends an activation.  EUNSUPPORTED for functions that oneDNN lacks. */
 static int append_act(dnnl_post_ops_t ops, const struct kern_unary *act,
                       struct infer_error *err)
 {
-    dnnl_alg_kind_t alg;
-    float a = 0.0f, b = 0.0f;
-
-    switch (act->kind) {
-    case KERN_IDENTITY:
+    if (act->kind == KERN_IDENTITY)
         return 0;
-    case KERN_RELU:
-        alg = dnnl_eltwise_relu;
-        break;
-    case KERN_LEAKY_RELU:
-        alg = dnnl_eltwise_relu;
-        a = act->a;
-        break;
-    case KERN_CLIP:
-        alg = dnnl_eltwise_clip;
-        a = act->a;
-        b = act->b;
-        break;
-    case KERN_SIGMOID:
-        alg = dnnl_eltwise_logistic;
-        break;
-    case KERN_TANH:
-        alg = dnnl_eltwise_tanh;
-        break;
-    case KERN_SILU:
-        alg = dnnl_eltwise_swish;
-        a = act->a;
-        break;
-    case KERN_HARD_SIGMOID: {
-        dnnl_status_t s = dnnl_post_ops_append_eltwise(
-            ops, 1.0f, dnnl_eltwise_linear, act->a, act->b);
+    if (act->kind == KERN_HARD_SIGMOID) {
+        const int rc = append(ops, dnnl_eltwise_linear, act->a, act->b, err);
 
-        if (onednn_status(s, "dnnl_post_ops_append_eltwise", err) < 0)
-            return err ? err->code : INFER_EDEVICE;
-        alg = dnnl_eltwise_clip;
-        b = 1.0f;
-        break;
+        return rc < 0 ? rc : append(ops, dnnl_eltwise_clip, 0.0f, 1.0f, err);
     }
-    case KERN_HARD_SWISH:
-        alg = dnnl_eltwise_hardswish;
-        break;
-    case KERN_ELU:
-        alg = dnnl_eltwise_elu;
-        a = act->a;
-        break;
-    case KERN_SOFTPLUS:
-        alg = dnnl_eltwise_soft_relu;
-        break;
-    case KERN_MISH:
-        alg = dnnl_eltwise_mish;
-        break;
-    case KERN_GELU:
-        alg = dnnl_eltwise_gelu_erf;
-        break;
-    case KERN_GELU_TANH:
-        alg = dnnl_eltwise_gelu_tanh;
-        break;
-    case KERN_LINEAR:
-        alg = dnnl_eltwise_linear;
-        a = act->a;
-        b = act->b;
-        break;
-    default:
-        return onednn_refuse(err, "oneDNN does not have this activation");
-    }
-    return onednn_status(dnnl_post_ops_append_eltwise(ops, 1.0f, alg, a, b),
-                         "dnnl_post_ops_append_eltwise", err);
+    for (size_t i = 0; i < sizeof activations / sizeof activations[0]; i++)
+        if (activations[i].kind == act->kind)
+            return append(ops, activations[i].alg,
+                          activations[i].params > 0 ? act->a : 0.0f,
+                          activations[i].params > 1 ? act->b : 0.0f, err);
+    return onednn_refuse(err, "oneDNN does not have this activation");
 }
 
 static int append_epilogue(dnnl_post_ops_t ops, const struct kern_problem *p,

@@ -14,7 +14,7 @@ static char text[96];
 
 static const char *isa_name(dnnl_cpu_isa_t isa)
 {
-    switch (isa) {
+    switch ((int)isa) {
     case dnnl_cpu_isa_sse41:
         return "sse41";
     case dnnl_cpu_isa_avx:

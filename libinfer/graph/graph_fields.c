@@ -105,9 +105,14 @@ static size_t element_size(const struct graph_field *f)
     case GRAPH_FIELD_FLOAT:
     case GRAPH_FIELD_FLOATS:
         return sizeof(float);
-    default:
-        return sizeof(int);
+    case GRAPH_FIELD_INT:
+    case GRAPH_FIELD_INTS:
+    case GRAPH_FIELD_INTN:
+    case GRAPH_FIELD_PADS:
+    case GRAPH_FIELD_ENUM:
+        break;
     }
+    return sizeof(int);
 }
 
 static bool is_counted(const struct graph_field *f)
@@ -234,9 +239,13 @@ static cJSON *entry_to_json(const struct graph_field *f, const void *base,
         return graph_float_to_json(load_float(base, f->offset, i));
     case GRAPH_FIELD_ENUM:
         return cJSON_CreateString(f->names[load_int(base, f->offset, 0)]);
-    default:
-        return cJSON_CreateNumber(load_int(base, f->offset, i));
+    case GRAPH_FIELD_INT:
+    case GRAPH_FIELD_INTS:
+    case GRAPH_FIELD_INTN:
+    case GRAPH_FIELD_PADS:
+        break;
     }
+    return cJSON_CreateNumber(load_int(base, f->offset, i));
 }
 
 /* How many entries of a list are written.  Those past the spatial rank (or the
@@ -357,12 +366,18 @@ static bool entry_from_json(const struct graph_field *f, const cJSON *item,
         memcpy((char *)base + f->offset + (size_t)i * sizeof(number), &number,
                sizeof(number));
         return true;
-    default:
-        if (!json_int64(item, INT_MIN, INT_MAX, &value))
-            return false;
-        store_int(base, f->offset, i, (int)value);
-        return true;
+    case GRAPH_FIELD_BOOL:
+    case GRAPH_FIELD_INT:
+    case GRAPH_FIELD_INTS:
+    case GRAPH_FIELD_INTN:
+    case GRAPH_FIELD_PADS:
+    case GRAPH_FIELD_ENUM:
+        break;
     }
+    if (!json_int64(item, INT_MIN, INT_MAX, &value))
+        return false;
+    store_int(base, f->offset, i, (int)value);
+    return true;
 }
 
 static const char *entry_type(const struct graph_field *f)

@@ -87,7 +87,7 @@ static bool takes(const struct lower *l, const struct plan_emit *e)
 
     memcpy(&wide, e, sizeof wide);
     for (i = 0; i < wide.p.n_in; i++)
-        if (plan_is_vector(wide.p.op, i) && wide.in[i].t.dtype != INFER_NONE)
+        if (kern_op_is_vector(wide.p.op, i) && wide.in[i].t.dtype != INFER_NONE)
             wide.in[i].t.dtype = INFER_F32;
     return plan_find(l->plan, &wide, l->plan->config->tiers.tier[0], false,
                      NULL, &c);

@@ -183,11 +183,6 @@ struct plan_emit {
     int residual; /* index in in[], or -1 */
 };
 
-/* Whether input i of an operation is a vector beside the activations (bias,
- * scale, statistics, slope): it stays in single precision when those are in
- * half. */
-bool plan_is_vector(enum kern_op op, int i);
-
 /* Chooses a row and layouts, adds the steps, says where the result is. */
 int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
               struct infer_error *err, struct view *out);

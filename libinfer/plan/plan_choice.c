@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "kernels/op.h"
+
 /* The input whose layout the output follows. */
 static const struct kern_tensor *leader(const struct plan_emit *e)
 {
@@ -20,13 +22,6 @@ static const struct kern_tensor *leader(const struct plan_emit *e)
                 return t;
         }
     return &e->in[0].t;
-}
-
-/* Operations on rows whose output can lie like their input. */
-static bool follows_input(enum kern_op op)
-{
-    return op == KERN_SOFTMAX || op == KERN_REDUCE || op == KERN_ARG_REDUCE ||
-           op == KERN_LAYER_NORM;
 }
 
 /* The first convolution may read the picture as it comes: with so few
@@ -60,7 +55,7 @@ static int attempts(const struct plan_emit *e, const struct kern_row *row,
         a[n++] = (struct plan_attempt){false, KERN_NCHW, KERN_NCHW};
         break;
     case PLAN_ROWS:
-        if (follows_input(e->p.op))
+        if (kern_op_info(e->p.op)->follows_layout)
             a[n++] = (struct plan_attempt){true, lead, lead};
         a[n++] = (struct plan_attempt){true, KERN_NCHW, KERN_NCHW};
         a[n++] = (struct plan_attempt){false, KERN_NCHW, KERN_NCHW};

@@ -78,17 +78,11 @@ static int add_step(struct plan *plan, int node, const struct kern_row *row,
  * of element-wise operations, the residual of a convolution. */
 static int overwritable(const struct plan_emit *e)
 {
-    switch (e->p.op) {
-    case KERN_UNARY:
-    case KERN_BINARY:
-    case KERN_SCALE_SHIFT:
-    case KERN_BATCH_NORM:
-        return 0;
-    case KERN_CONV_FPROP:
-        return e->residual;
-    default:
-        return -1;
-    }
+    const int i = kern_op_in_place(e->p.op, 0);
+
+    if (i != kern_op_residual(e->p.op))
+        return i;
+    return e->p.op == KERN_CONV_FPROP ? e->residual : -1;
 }
 
 static bool same_strides(const struct kern_tensor *a,
@@ -333,13 +327,6 @@ static void make_bare(const struct plan_emit *e, struct plan_emit *bare)
 
 /* ---- entry --------------------------------------------------------- */
 
-static bool is_product(enum kern_op op)
-{
-    return op == KERN_CONV_FPROP || op == KERN_CONV_TRANSPOSE_FPROP ||
-           op == KERN_DENSE_FPROP || op == KERN_MATMUL ||
-           op == KERN_SQUEEZE_EXCITE;
-}
-
 /* Notes that nothing computes the node and goes on with a result of the right
  * shape, so that the nodes after it are judged as well. */
 static int emit_nothing(struct plan *plan, int node, const struct plan_emit *e,
@@ -357,28 +344,6 @@ static int emit_nothing(struct plan *plan, int node, const struct plan_emit *e,
                        out);
 }
 
-bool plan_is_vector(enum kern_op op, int i)
-{
-    if (i == kern_op_residual(op))
-        return false;
-    switch (op) {
-    case KERN_CONV_FPROP:
-    case KERN_CONV_TRANSPOSE_FPROP:
-    case KERN_DENSE_FPROP:
-        return i == 2;
-    case KERN_BATCH_NORM:
-    case KERN_SCALE_SHIFT:
-    case KERN_LAYER_NORM:
-    case KERN_GROUP_NORM:
-    case KERN_PRELU:
-        return i > 0;
-    case KERN_SQUEEZE_EXCITE:
-        return i > 2;
-    default:
-        return false;
-    }
-}
-
 static int widen_vectors(struct plan *plan, int node, struct plan_emit *e,
                          struct infer_error *err)
 {
@@ -387,7 +352,7 @@ static int widen_vectors(struct plan *plan, int node, struct plan_emit *e,
     for (i = 0; rc == 0 && i < e->p.n_in; i++) {
         const struct view v = e->in[i];
 
-        if (!plan_is_vector(e->p.op, i) ||
+        if (!kern_op_is_vector(e->p.op, i) ||
             (v.t.dtype != INFER_F16 && v.t.dtype != INFER_BF16))
             continue;
         if (plan->buffers.at[v.buffer].memory == PLAN_CONSTANT) {
@@ -406,7 +371,7 @@ int plan_tiers(const struct plan *plan, enum kern_op op)
 {
     const struct row_tiers *t = &plan->config->tiers;
 
-    return t->strict && is_product(op) ? 1 : t->n;
+    return t->strict && kern_op_info(op)->product ? 1 : t->n;
 }
 
 /* Emits the node through one tier, its epilogue as steps of their own where the

@@ -391,27 +391,9 @@ static int in_place_of(const struct job *j, int o)
 {
     const enum kern_op op = j->p->op;
 
-    switch (op) {
-    case KERN_UNARY:
-    case KERN_BINARY:
-    case KERN_SCALE_SHIFT:
-    case KERN_BATCH_NORM:
-    case KERN_UNARY_DGRAD:
-    case KERN_DROPOUT:
-        return o == 0 ? 0 : -1;
-    case KERN_BATCH_NORM_TRAIN: /* and the running statistics */
-        return o == 0 ? kern_op_residual(op) : o == 3 || o == 4 ? o : -1;
-    case KERN_BATCH_NORM_DGRAD:
-        if (o == 1 || o == 2)
-            return o + 5;
-        return o == (j->c->id.number % 2 ? 3 : 0) ? 0 : -1;
-    case KERN_STEP:
-        return o + 1;
-    case KERN_UPDATE:
-        return o == KERN_UPDATE_W ? 0 : o == KERN_UPDATE_COPY ? -1 : o + 3;
-    default:
-        return o == 0 ? kern_op_residual(op) : -1;
-    }
+    if (op == KERN_BATCH_NORM_DGRAD && o == (j->c->id.number % 2 ? 0 : 3))
+        return -1;
+    return kern_op_in_place(op, o);
 }
 
 static bool lie_alike(const struct kern_tensor *a, const struct kern_tensor *b)

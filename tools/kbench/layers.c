@@ -145,7 +145,8 @@ static void lay_out(const struct kb_request *r,
     for (int i = 0; i < p->n_in; i++)
         if (kern_problem_in(p, i))
             set_tensor(&p->in[i],
-                       plan_is_vector(p->op, i) ? INFER_F32 : precision->dtype,
+                       kern_op_is_vector(p->op, i) ? INFER_F32
+                                                   : precision->dtype,
                        is_weight(p, i) ? KERN_NCHW : r->layout);
     for (int i = 0; i < p->n_out; i++)
         set_tensor(&p->out[i], precision->dtype, r->layout);

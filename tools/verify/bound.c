@@ -160,13 +160,9 @@ static double local_bound(const struct kern_problem *p, double y, double u)
 {
     const double n = problem_terms(p);
 
-    switch (p->op) {
-    case KERN_WHERE: /* moves */
-    case KERN_GATHER:
-    case KERN_PAD:
-    case KERN_COPY:
-    case KERN_ARG_REDUCE:
+    if (kern_op_info(p->op)->selects)
         return 0;
+    switch (p->op) {
     case KERN_PRELU: /* one product */
         return 2 * u * fabs(y);
     case KERN_LRN: /* a sum of squares and a power */

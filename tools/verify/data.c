@@ -159,23 +159,9 @@ static bool squeeze_is_exact(const struct kern_problem *p)
 
 bool data_is_exact(const struct kern_problem *p)
 {
-    if (!unary_is_exact(&p->epilogue.act))
+    if (!unary_is_exact(&p->epilogue.act) || kern_op_info(p->op)->inexact)
         return false;
     switch (p->op) {
-    case KERN_LAYER_NORM:
-    case KERN_GROUP_NORM:
-    case KERN_LRN:
-    case KERN_SOFTMAX:
-        return false;
-    case KERN_BATCH_NORM_TRAIN:
-    case KERN_BATCH_NORM_DGRAD:
-    case KERN_LRN_DGRAD:
-    case KERN_LAYER_NORM_DGRAD:
-    case KERN_GROUP_NORM_DGRAD:
-    case KERN_CROSS_ENTROPY:
-    case KERN_STEP:
-    case KERN_UPDATE:
-        return false;
     case KERN_DROPOUT: /* 1 / (1 - ratio) is a power of 2 */
         return p->attr.dropout.ratio == 0 || p->attr.dropout.ratio == 0.5f ||
                p->attr.dropout.ratio == 0.75f;

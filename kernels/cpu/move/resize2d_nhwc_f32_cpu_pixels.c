@@ -73,9 +73,10 @@ static double coordinate(const struct kern_resize *a, float stored, int64_t in,
         return x / scale;
     case KERN_HALF_PIXEL_SYMMETRIC:
         return centre * (1 - (double)out / length) + half;
-    default: /* KERN_HALF_PIXEL */
-        return half;
+    case KERN_HALF_PIXEL:
+        break;
     }
+    return half;
 }
 
 static double round_to(enum kern_nearest_mode mode, double x)
@@ -87,9 +88,10 @@ static double round_to(enum kern_nearest_mode mode, double x)
         return floor(x + 0.5);
     case KERN_CEIL_NEAREST:
         return ceil(x);
-    default: /* KERN_FLOOR_NEAREST */
-        return floor(x);
+    case KERN_FLOOR_NEAREST:
+        break;
     }
+    return floor(x);
 }
 
 static int64_t clamped(double x, int64_t n)

@@ -18,6 +18,12 @@
 
 enum { RESIDUAL = 2 };
 
+static bool is_known(enum kern_binary_kind kind)
+{
+    return kind == KERN_ADD || kind == KERN_SUB || kind == KERN_MUL ||
+           kind == KERN_DIV || kind == KERN_MIN || kind == KERN_MAX;
+}
+
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
@@ -26,18 +32,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
         !cpu_is_f32(&p->out[0]) ||
         (kern_problem_in(p, RESIDUAL) && !cpu_is_f32(&p->in[RESIDUAL])))
         return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
-    switch (p->attr.binary.kind) {
-    case KERN_ADD:
-    case KERN_SUB:
-    case KERN_MUL:
-    case KERN_DIV:
-    case KERN_MIN:
-    case KERN_MAX:
-        break;
-    default:
+    if (!is_known(p->attr.binary.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "does add, sub, mul, div, min and max");
-    }
     if (!cpu_act_known(&p->epilogue.act))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this activation");
     return 0;
@@ -45,21 +42,18 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
 CPU_INLINE float apply(enum kern_binary_kind kind, float a, float b)
 {
-    switch (kind) {
-    case KERN_ADD:
+    if (kind == KERN_ADD)
         return a + b;
-    case KERN_SUB:
+    if (kind == KERN_SUB)
         return a - b;
-    case KERN_MUL:
+    if (kind == KERN_MUL)
         return a * b;
-    case KERN_DIV:
+    if (kind == KERN_DIV)
         return a / b;
-    case KERN_MIN:
-        /* NaN in either operand comes through: a + b is NaN then. */
+    /* NaN in either operand comes through: a + b is NaN then. */
+    if (kind == KERN_MIN)
         return a < b ? a : b <= a ? b : a + b;
-    default: /* KERN_MAX */
-        return a > b ? a : b >= a ? b : a + b;
-    }
+    return a > b ? a : b >= a ? b : a + b;
 }
 
 /* One row with constant kind and strides, so that the loop vectorises. */
@@ -91,25 +85,18 @@ CPU_CLONES static void binary_row(enum kern_binary_kind kind, const float *a,
                                   int64_t sa, const float *b, int64_t sb,
                                   float *y, int64_t sy, int64_t n)
 {
-    switch (kind) {
-    case KERN_ADD:
+    if (kind == KERN_ADD)
         rows_of_kind(KERN_ADD, a, sa, b, sb, y, sy, n);
-        break;
-    case KERN_SUB:
+    else if (kind == KERN_SUB)
         rows_of_kind(KERN_SUB, a, sa, b, sb, y, sy, n);
-        break;
-    case KERN_MUL:
+    else if (kind == KERN_MUL)
         rows_of_kind(KERN_MUL, a, sa, b, sb, y, sy, n);
-        break;
-    case KERN_DIV:
+    else if (kind == KERN_DIV)
         rows_of_kind(KERN_DIV, a, sa, b, sb, y, sy, n);
-        break;
-    case KERN_MIN:
+    else if (kind == KERN_MIN)
         rows_of_kind(KERN_MIN, a, sa, b, sb, y, sy, n);
-        break;
-    default:
+    else if (kind == KERN_MAX)
         rows_of_kind(KERN_MAX, a, sa, b, sb, y, sy, n);
-    }
 }
 
 /* One block: through t where there is a residual, which may lie in y. */

@@ -124,8 +124,12 @@ CPU_CLONES static void update(const struct rule *r, const struct arrays *a,
     case KERN_UPDATE_ADAM:
         adam(false, r, a, n);
         break;
-    default: /* KERN_UPDATE_ADAMW */
+    case KERN_UPDATE_ADAMW:
         adam(true, r, a, n);
+        break;
+    case KERN_UPDATE_NONE:
+    case KERN_UPDATE_KIND_COUNT:
+        break;
     }
 }
 

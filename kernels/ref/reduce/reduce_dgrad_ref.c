@@ -24,7 +24,7 @@ static void see(struct block *b, double *best, int64_t i, double x)
     }
 }
 
-static double slope(const struct block *b, int64_t i, double x)
+static double derivative(const struct block *b, int64_t i, double x)
 {
     switch (b->kind) {
     case KERN_REDUCE_MEAN:
@@ -36,9 +36,13 @@ static double slope(const struct block *b, int64_t i, double x)
         return (x > 0) - (x < 0);
     case KERN_REDUCE_L2:
         return b->norm > 0 ? x / sqrt(b->norm) : 0;
-    default:
+    case KERN_REDUCE_SUM:
         return 1;
+    case KERN_REDUCE_PROD: /* refused */
+    case KERN_REDUCE_KIND_COUNT:
+        break;
     }
+    return NAN;
 }
 
 /* The dimensions of t that go, from an offset on. */
@@ -83,7 +87,7 @@ static void give(const struct kern_problem *p, const struct kern_args *args,
     for (int64_t i = 0; !w.done; ref_walk_next(&w), i++) {
         const double v = x ? ref_load(x->dtype, args->in[1], w.offset[1]) : 0;
         ref_store(dx->dtype, args->out[0], w.offset[0],
-                  dy * slope(&b, i, v) +
+                  dy * derivative(&b, i, v) +
                       ref_optional(residual, args->in[2], w.offset[2], 0));
     }
 }

@@ -64,7 +64,8 @@ static void update(struct weight *x, const struct kern_problem *p,
         adam(x, a, rate, element(p, args, STEP, KERN_STEP_CORRECTION1, 1),
              element(p, args, STEP, KERN_STEP_CORRECTION2, 1));
         break;
-    default:
+    case KERN_UPDATE_NONE:
+    case KERN_UPDATE_KIND_COUNT:
         break;
     }
 }

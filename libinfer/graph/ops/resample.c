@@ -31,9 +31,10 @@ static int64_t most_padding(enum kern_pad_mode mode, int64_t extent)
         return extent;
     case KERN_PAD_EDGE:
         return extent > 0 ? OP_MAX_STEP : 0;
-    default:
-        return OP_MAX_STEP;
+    case KERN_PAD_CONSTANT:
+        break;
     }
+    return OP_MAX_STEP;
 }
 
 static int pad_shape(struct graph_shape_args *args, struct infer_error *err)
