@@ -3,8 +3,8 @@
  * checkkern [--row=GLOB,..] [--op=GLOB] [--dtype=TYPE] [--seed=N]
  *           [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]
  *           [--time-limit=SECONDS] [--shard=I/N] [--threads=N]
- *           [--isa=avx2|sse41] [--random-only] [--separate] [--verbose]
- *           [--list]
+ *           [--backend=NAME] [--isa=avx2|sse41] [--random-only] [--separate]
+ *           [--verbose] [--list]
  *
  * A row is checked on the fixed list of its operation, then on --count random
  * problems in each type that it takes: problems that it supports, drawn until
@@ -41,6 +41,7 @@
 
 struct options {
     const char *row, *op;   /* globs; of rows several */
+    const char *backend;    /* NULL: all */
     uint64_t seed;          /* 0: from the clock */
     long problem, draw;     /* -1: all */
     long count;             /* random problems a row and type */
@@ -59,8 +60,8 @@ static const char usage[] =
     "usage: checkkern [--row=GLOB,..] [--op=GLOB] [--dtype=TYPE] [--seed=N]\n"
     "                 [--problem=K[.DRAW]] [--count=N] [--max-mflop=N]\n"
     "                 [--time-limit=SECONDS] [--shard=I/N] [--threads=N]\n"
-    "                 [--isa=avx2|sse41] [--random-only] [--separate]\n"
-    "                 [--verbose] [--list]\n";
+    "                 [--backend=NAME] [--isa=avx2|sse41] [--random-only]\n"
+    "                 [--separate] [--verbose] [--list]\n";
 
 static double now(void)
 {
@@ -162,6 +163,8 @@ static bool parse(struct options *o, const char *arg)
         return (o->row = v) != NULL;
     if ((v = value_of(arg, "--op")))
         return (o->op = v) != NULL;
+    if ((v = value_of(arg, "--backend")))
+        return (o->backend = v) != NULL;
     if ((v = value_of(arg, "--isa")))
         return limit_isa(v);
     if ((v = value_of(arg, "--seed")) && parse_number(v, &n)) {
@@ -215,6 +218,8 @@ static bool matches(const char *patterns, const char *name)
 static bool selected(const struct options *o, const struct kern_row *row)
 {
     return (!o->row || matches(o->row, row->name)) &&
+           (!o->backend ||
+            strcmp(o->backend, device_backend_names[row->backend]) == 0) &&
            (!o->op || fnmatch(o->op, kern_op_name(row->op), 0) == 0);
 }
 

@@ -126,7 +126,7 @@ static const struct kern_functions functions = {
 
 static const struct kern_row row = {.name = "selftest",
                                     .op = KERN_UNARY,
-                                    .backend = INFER_BACKEND_ONEDNN,
+                                    .backend = INFER_BACKEND_CPU,
                                     .dtype = INFER_F32,
                                     .acc = INFER_F32,
                                     .fn = &functions};

@@ -5,7 +5,7 @@
  * (TEST_DATA/weights/reference_outputs.json).
  *
  * usage: weights [--device=cpu|cuda|cuda:N] [--precision=fp32|tf32|fp16|bf16]
- *                [--backend=auto|ref|onednn|cuda|cudnn] [--tune=off|on]
+ *                [--backend=auto|ref|cpu|onednn|cuda|cudnn] [--tune=off|on]
  *                [--markdown]
  *                [--match=TEXT] only models whose path holds the text
  *                [--list] only the paths of the networks
@@ -406,8 +406,8 @@ static int take_word(const char *argument, const char *name,
 
 static void take_argument(const char *a)
 {
-    static const char *const backends[] = {"auto", "ref",   "onednn",
-                                           "cuda", "cudnn", NULL};
+    static const char *const backends[] = {"auto",  "ref", "onednn", "cuda",
+                                           "cudnn", "cpu", NULL};
     static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16",
                                              NULL};
     static const char *const tunes[] = {"off", "on", NULL};

@@ -17,9 +17,9 @@ enum kb_side kb_side_of(const struct kern_row *row)
 {
     switch (row->backend) {
     case INFER_BACKEND_CUDA:
+    case INFER_BACKEND_CPU:
         return KB_OURS;
-    case INFER_BACKEND_ONEDNN: /* has plain C beside oneDNN's kernels */
-        return strstr(row->name, "_onednn") ? KB_BASELINE : KB_OURS;
+    case INFER_BACKEND_ONEDNN:
     case INFER_BACKEND_CUDNN:
         return KB_BASELINE;
     default:

@@ -382,10 +382,8 @@ static void test_sessions(void **unused)
     assert_int_equal(access(tuning_path, F_OK), -1);
     first = tuned_run(model, 2, 1, &info);
     assert_close(&first, &plain, 1e-5);
-#ifdef HAVE_ONEDNN
     assert_true(info.measured > 0);
     assert_int_equal(access(tuning_path, F_OK), 0);
-#endif
     second = tuned_run(model, 2, 1, &info);
     assert_int_equal(info.measured, 0);
     assert_close(&second, &first, 0);
@@ -400,7 +398,6 @@ static void test_sessions(void **unused)
     infer_model_close(&model);
 }
 
-#ifdef HAVE_ONEDNN
 /* The file's entries as a plain search would have left them. */
 static void make_plain(void)
 {
@@ -438,7 +435,6 @@ static void test_more_thorough(void **unused)
     assert_int_equal(info.cached, measured);
     infer_model_close(&model);
 }
-#endif
 
 /* A row that leaves infinities behind, and what it found before it. */
 static bool found_infinity;
@@ -539,9 +535,7 @@ int main(void)
         cmocka_unit_test(test_bad_entries),
         cmocka_unit_test(test_unwritable),
         cmocka_unit_test(test_sessions),
-#ifdef HAVE_ONEDNN
         cmocka_unit_test(test_more_thorough),
-#endif
         cmocka_unit_test(test_inputs_stay),
         cmocka_unit_test(test_options),
     };

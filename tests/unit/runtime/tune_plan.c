@@ -125,7 +125,8 @@ static void planned(struct infer_model *model, const struct device *d,
         .model = model,
         .device = d,
         .tiers = {.n = 2,
-                  .tier = {ROW_TIER(INFER_BACKEND_ONEDNN),
+                  .tier = {ROW_TIER(INFER_BACKEND_ONEDNN) |
+                               ROW_TIER(INFER_BACKEND_CPU),
                            ROW_TIER(INFER_BACKEND_REF)}}};
     const struct graph_shape shape = {.rank = 4, .dim = {2, 3, 12, 12}};
     struct infer_error err = {0};

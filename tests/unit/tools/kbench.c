@@ -155,15 +155,16 @@ TEST(test_bench)
     assert_int_equal(device_open("cpu", 1, NULL, &err, &cpu), 0);
     struct kb_case *c =
         kb_cases_add(&cases, &p, KB_FPROP, kb_precision_find("fp32"));
-    const struct kb_plan plan = {
-        .device = &cpu,
-        .pool = &pool,
-        .backend = {[INFER_BACKEND_REF] = true, [INFER_BACKEND_ONEDNN] = true},
-        .cache_bytes = 1 << 20,
-        .cold = true,
-        .rounds = 3,
-        .time_limit = 1,
-        .seed = SEED};
+    const struct kb_plan plan = {.device = &cpu,
+                                 .pool = &pool,
+                                 .backend = {[INFER_BACKEND_REF] = true,
+                                             [INFER_BACKEND_CPU] = true,
+                                             [INFER_BACKEND_ONEDNN] = true},
+                                 .cache_bytes = 1 << 20,
+                                 .cold = true,
+                                 .rounds = 3,
+                                 .time_limit = 1,
+                                 .seed = SEED};
     assert_int_equal(kb_verification_new(&p, SEED, &verification, &err), 0);
     assert_int_equal(kb_bench(&plan, &verification, c, &err), 0);
     assert_true(c->n_results >= 1);
