@@ -2,7 +2,7 @@
 /* The table of operations. */
 #include "kernels/op.h"
 
-#include "kernels/problem_check.h"
+#include "kernels/check/problem_check.h"
 
 /* ---- flops --------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  * together.  Every row relies on it, so no kernel has to doubt a shape.  Here
  * is what holds for every operation; each one's own check: problem_window.c,
  * problem_plain.c, problem_train.c. */
-#include "kernels/problem_check.h"
+#include "kernels/check/problem_check.h"
 
 #include <stdlib.h>
 #include <string.h>

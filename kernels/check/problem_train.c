@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of the problems of training: batch norm's two directions, gradients,
  * losses and updates; problem.c checks the others. */
-#include "kernels/problem_check.h"
+#include "kernels/check/problem_check.h"
 
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"

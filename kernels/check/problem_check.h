@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the checks of problems share.  Each returns 0, or a negative code with
  * the text in why. */
-#ifndef KERNELS_PROBLEM_CHECK_H
-#define KERNELS_PROBLEM_CHECK_H
+#ifndef KERNELS_CHECK_PROBLEM_CHECK_H
+#define KERNELS_CHECK_PROBLEM_CHECK_H
 
 #include "kernels/base/error.h"
 #include "kernels/problem.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of the problems of inference without windows: products, norms,
  * element-wise functions, reductions, moves. */
-#include "kernels/problem_check.h"
+#include "kernels/check/problem_check.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of the problems of convolution and pooling, both ways. */
-#include "kernels/problem_check.h"
+#include "kernels/check/problem_check.h"
 
 #include <string.h>
 
