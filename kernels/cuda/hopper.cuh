@@ -23,8 +23,8 @@
 
 /* ---- barriers in shared memory ------------------------------------- */
 
-static __device__ __forceinline__ void hopper_barrier_init(uint32_t barrier,
-                                                           int arrivals)
+static __device__ __forceinline__ void mbarrier_init(uint32_t barrier,
+                                                     int arrivals)
 {
 #if HOPPER
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier),
@@ -34,7 +34,7 @@ static __device__ __forceinline__ void hopper_barrier_init(uint32_t barrier,
 }
 
 /* Makes initialised barriers visible to the copy engine. */
-static __device__ __forceinline__ void hopper_barrier_publish(void)
+static __device__ __forceinline__ void fence_mbarrier_init(void)
 {
 #if HOPPER
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void hopper_barrier_publish(void)
 #endif
 }
 
-static __device__ __forceinline__ void hopper_barrier_arrive(uint32_t barrier)
+static __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier)
 {
 #if HOPPER
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier)
@@ -51,8 +51,8 @@ static __device__ __forceinline__ void hopper_barrier_arrive(uint32_t barrier)
 }
 
 /* Arrives, and lets the phase end only when `bytes` have been copied. */
-static __device__ __forceinline__ void hopper_barrier_expect(uint32_t barrier,
-                                                             int bytes)
+static __device__ __forceinline__ void
+mbarrier_arrive_expect_tx(uint32_t barrier, int bytes)
 {
 #if HOPPER
     asm volatile(
@@ -63,8 +63,8 @@ static __device__ __forceinline__ void hopper_barrier_expect(uint32_t barrier,
 }
 
 /* Waits for the end of the phase of the given parity. */
-static __device__ __forceinline__ void hopper_barrier_wait(uint32_t barrier,
-                                                           uint32_t parity)
+static __device__ __forceinline__ void mbarrier_wait(uint32_t barrier,
+                                                     uint32_t parity)
 {
 #if HOPPER
     uint32_t done = 0;
@@ -81,18 +81,18 @@ static __device__ __forceinline__ void hopper_barrier_wait(uint32_t barrier,
 #endif
 }
 
-/* ---- registers ------------------------------------------------------ */
+/* ---- registers ----------------------------------------------------- */
 
 /* Every warp of a warpgroup gives registers back or takes more: a multiple of
  * 8.  The block as a whole keeps what it was launched with. */
-template <int COUNT> static __device__ __forceinline__ void hopper_give(void)
+template <int COUNT> static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
 #if HOPPER
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 #endif
 }
 
-template <int COUNT> static __device__ __forceinline__ void hopper_take(void)
+template <int COUNT> static __device__ __forceinline__ void setmaxnreg_inc(void)
 {
 #if HOPPER
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -102,10 +102,8 @@ template <int COUNT> static __device__ __forceinline__ void hopper_take(void)
 /* ---- the copy engine ----------------------------------------------- */
 
 /* A box of a two-dimensional tensor: element c of row r is its corner. */
-static __device__ __forceinline__ void hopper_copy_tile(uint32_t to,
-                                                        const CUtensorMap *map,
-                                                        uint32_t barrier, int c,
-                                                        int r)
+static __device__ __forceinline__ void
+tma_load_2d(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c, int r)
 {
 #if HOPPER
     asm volatile(
@@ -117,10 +115,10 @@ static __device__ __forceinline__ void hopper_copy_tile(uint32_t to,
 }
 
 /* The same of a three-dimensional tensor; its outermost index is i. */
-static __device__ __forceinline__ void hopper_copy_box(uint32_t to,
-                                                       const CUtensorMap *map,
-                                                       uint32_t barrier, int c,
-                                                       int r, int i)
+static __device__ __forceinline__ void tma_load_3d(uint32_t to,
+                                                   const CUtensorMap *map,
+                                                   uint32_t barrier, int c,
+                                                   int r, int i)
 {
 #if HOPPER
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
@@ -133,7 +131,7 @@ static __device__ __forceinline__ void hopper_copy_box(uint32_t to,
 
 /* `bytes` as they lie, a multiple of 16. */
 static __device__ __forceinline__ void
-hopper_copy_bytes(uint32_t to, const void *from, uint32_t barrier, int bytes)
+tma_load_bulk(uint32_t to, const void *from, uint32_t barrier, int bytes)
 {
 #if HOPPER
     asm volatile(
@@ -148,8 +146,8 @@ hopper_copy_bytes(uint32_t to, const void *from, uint32_t barrier, int bytes)
  * (s, r) from the window that starts at (w, h) of image n, and from those that
  * follow it. */
 static __device__ __forceinline__ void
-hopper_copy_im2col(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c,
-                   int w, int h, int n, int s, int r)
+tma_load_im2col(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c,
+                int w, int h, int n, int s, int r)
 {
 #if HOPPER
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col"
@@ -162,9 +160,9 @@ hopper_copy_im2col(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c,
 }
 
 /* Writes a box of 64 columns back; what lies outside the tensor is dropped.
- * The copy belongs to the group that hopper_copies_commit() ends. */
-static __device__ __forceinline__ void
-hopper_copy_back(const CUtensorMap *map, uint32_t from, int c, int r)
+ * The copy belongs to the group that tma_store_commit_group() ends. */
+static __device__ __forceinline__ void tma_store_2d(const CUtensorMap *map,
+                                                    uint32_t from, int c, int r)
 {
 #if HOPPER
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group "
@@ -175,7 +173,7 @@ hopper_copy_back(const CUtensorMap *map, uint32_t from, int c, int r)
 }
 
 static __device__ __forceinline__ void
-hopper_copy_box_back(const CUtensorMap *map, uint32_t from, int c, int r, int i)
+tma_store_3d(const CUtensorMap *map, uint32_t from, int c, int r, int i)
 {
 #if HOPPER
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
@@ -185,7 +183,7 @@ hopper_copy_box_back(const CUtensorMap *map, uint32_t from, int c, int r, int i)
 #endif
 }
 
-static __device__ __forceinline__ void hopper_copies_commit(void)
+static __device__ __forceinline__ void tma_store_commit_group(void)
 {
 #if HOPPER
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
@@ -195,7 +193,7 @@ static __device__ __forceinline__ void hopper_copies_commit(void)
 /* Waits until shared memory is still read for at most PENDING of this thread's
  * groups. */
 template <int PENDING>
-static __device__ __forceinline__ void hopper_copies_wait(void)
+static __device__ __forceinline__ void tma_store_wait_group(void)
 {
 #if HOPPER
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
@@ -204,7 +202,7 @@ static __device__ __forceinline__ void hopper_copies_wait(void)
 
 /* Makes this thread's stores to shared memory visible to the copy engine, once
  * a barrier has followed. */
-static __device__ __forceinline__ void hopper_publish(void)
+static __device__ __forceinline__ void fence_proxy_async(void)
 {
 #if HOPPER
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -212,18 +210,19 @@ static __device__ __forceinline__ void hopper_publish(void)
 }
 
 /* Brings the descriptor of a tensor into its cache. */
-static __device__ __forceinline__ void hopper_prefetch(const CUtensorMap *map)
+static __device__ __forceinline__ void
+tma_prefetch_descriptor(const CUtensorMap *map)
 {
 #if HOPPER
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 #endif
 }
 
-/* ---- shared memory -------------------------------------------------- */
+/* ---- shared memory ------------------------------------------------- */
 
 /* ptx_ldmatrix_x4() the other way. */
-static __device__ __forceinline__ void
-hopper_store_matrices(uint32_t to, const uint32_t (&d)[4])
+static __device__ __forceinline__ void stmatrix_x4(uint32_t to,
+                                                   const uint32_t (&d)[4])
 {
 #if HOPPER
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], "
@@ -233,8 +232,8 @@ hopper_store_matrices(uint32_t to, const uint32_t (&d)[4])
 #endif
 }
 
-static __device__ __forceinline__ void hopper_load_pair(uint32_t from, float *x,
-                                                        float *y)
+static __device__ __forceinline__ void ld_shared_v2(uint32_t from, float *x,
+                                                    float *y)
 {
 #if HOPPER
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
@@ -246,8 +245,8 @@ static __device__ __forceinline__ void hopper_load_pair(uint32_t from, float *x,
 #endif
 }
 
-static __device__ __forceinline__ void hopper_store_pair(uint32_t to, float x,
-                                                         float y)
+static __device__ __forceinline__ void st_shared_v2(uint32_t to, float x,
+                                                    float y)
 {
 #if HOPPER
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y)
@@ -259,13 +258,14 @@ static __device__ __forceinline__ void hopper_store_pair(uint32_t to, float x,
 
 /* The warpgroup of this thread, in a form that the compiler knows to be the
  * same throughout a warp. */
-static __device__ __forceinline__ int hopper_group(void)
+static __device__ __forceinline__ int warpgroup_index(void)
 {
     return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
 }
 
 /* A barrier among `threads` threads of the block; 0 is __syncthreads()'s. */
-static __device__ __forceinline__ void hopper_sync(int barrier, int threads)
+static __device__ __forceinline__ void named_barrier_sync(int barrier,
+                                                          int threads)
 {
 #if HOPPER
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
@@ -273,14 +273,15 @@ static __device__ __forceinline__ void hopper_sync(int barrier, int threads)
 }
 
 /* Arrives there and goes on. */
-static __device__ __forceinline__ void hopper_arrive(int barrier, int threads)
+static __device__ __forceinline__ void named_barrier_arrive(int barrier,
+                                                            int threads)
 {
 #if HOPPER
     asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 #endif
 }
 
-static __device__ __forceinline__ int hopper_cluster_rank(void)
+static __device__ __forceinline__ int cluster_rank(void)
 {
     int rank = 0;
 
@@ -290,7 +291,7 @@ static __device__ __forceinline__ int hopper_cluster_rank(void)
     return rank;
 }
 
-static __device__ __forceinline__ int hopper_cluster_size(void)
+static __device__ __forceinline__ int cluster_size(void)
 {
     int size = 1;
 
@@ -302,14 +303,14 @@ static __device__ __forceinline__ int hopper_cluster_size(void)
 
 /* All threads of the cluster meet in the second; what they wrote to shared
  * memory before the first is seen after it. */
-static __device__ __forceinline__ void hopper_cluster_arrive(void)
+static __device__ __forceinline__ void cluster_arrive(void)
 {
 #if HOPPER
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #endif
 }
 
-static __device__ __forceinline__ void hopper_cluster_wait(void)
+static __device__ __forceinline__ void cluster_wait(void)
 {
 #if HOPPER
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
@@ -317,8 +318,8 @@ static __device__ __forceinline__ void hopper_cluster_wait(void)
 }
 
 /* This block's address of shared memory, in block `rank` of the cluster. */
-static __device__ __forceinline__ uint32_t hopper_peer(uint32_t address,
-                                                       int rank)
+static __device__ __forceinline__ uint32_t cluster_map_shared(uint32_t address,
+                                                              int rank)
 {
     uint32_t there = address;
 
@@ -334,8 +335,8 @@ static __device__ __forceinline__ uint32_t hopper_peer(uint32_t address,
  * there; all in 16 bytes.  The instruction is for other blocks alone (PTX:
  * "strictly remote"): memcheck reports a copy to the block itself.  The source
  * has to stay until the copy is done, which that barrier alone tells. */
-static __device__ __forceinline__ void
-hopper_copy_to_peer(uint32_t to, uint32_t from, int bytes, uint32_t barrier)
+static __device__ __forceinline__ void cluster_copy(uint32_t to, uint32_t from,
+                                                    int bytes, uint32_t barrier)
 {
 #if HOPPER
     asm volatile(
@@ -351,7 +352,7 @@ hopper_copy_to_peer(uint32_t to, uint32_t from, int bytes, uint32_t barrier)
 /* An operand in shared memory: rows of 128 bytes (64 halves of depth) in the
  * 128-byte swizzle, groups of 8 rows 1024 bytes apart, aligned to 1024 bytes.
  * 16 depths further on is 32 bytes further on. */
-static __device__ __forceinline__ uint64_t hopper_operand(uint32_t address)
+static __device__ __forceinline__ uint64_t smem_desc_k_major(uint32_t address)
 {
     return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)1 << 16 |
            (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
@@ -361,13 +362,13 @@ static __device__ __forceinline__ uint64_t hopper_operand(uint32_t address)
  * columns) in the 128-byte swizzle, groups of 8 depths 1024 bytes apart, 64
  * columns further on a box of 8192 bytes further on.  16 depths further on is
  * 2048 bytes further on. */
-static __device__ __forceinline__ uint64_t hopper_operand_down(uint32_t address)
+static __device__ __forceinline__ uint64_t smem_desc_mn_major(uint32_t address)
 {
     return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(8192 >> 4) << 16 |
            (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
-static __device__ __forceinline__ void hopper_products_begin(void)
+static __device__ __forceinline__ void wgmma_arrive(void)
 {
 #if HOPPER
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -376,12 +377,12 @@ static __device__ __forceinline__ void hopper_products_begin(void)
 
 /* An operand in registers is complete here: due before products begin, since
  * the compiler may compute it later, which would make it wait in between. */
-static __device__ __forceinline__ void hopper_settle(uint32_t &x)
+static __device__ __forceinline__ void register_fence(uint32_t &x)
 {
     asm volatile("" : "+r"(x)::"memory");
 }
 
-static __device__ __forceinline__ void hopper_products_commit(void)
+static __device__ __forceinline__ void wgmma_commit_group(void)
 {
 #if HOPPER
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -390,7 +391,7 @@ static __device__ __forceinline__ void hopper_products_commit(void)
 
 /* Waits until at most PENDING groups are under way. */
 template <int PENDING>
-static __device__ __forceinline__ void hopper_products_wait(void)
+static __device__ __forceinline__ void wgmma_wait_group(void)
 {
 #if HOPPER
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
@@ -401,28 +402,28 @@ static __device__ __forceinline__ void hopper_products_wait(void)
  * four, lane 4g + t holds in d[4j .. 4j+3] the elements (16 w + g, 8 j + 2 t
  * .. + 1) and (16 w + g + 8, the same). */
 /* clang-format off */
-#define HOPPER_R4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define HOPPER_R16(i)                                                          \
-    HOPPER_R4(i), HOPPER_R4(i + 4), HOPPER_R4(i + 8), HOPPER_R4(i + 12)
-#define HOPPER_R32(i) HOPPER_R16(i), HOPPER_R16(i + 16)
-#define HOPPER_R64(i) HOPPER_R32(i), HOPPER_R32(i + 32)
-#define HOPPER_R128(i) HOPPER_R64(i), HOPPER_R64(i + 64)
+#define WGMMA_R4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define WGMMA_R16(i)                                                          \
+    WGMMA_R4(i), WGMMA_R4(i + 4), WGMMA_R4(i + 8), WGMMA_R4(i + 12)
+#define WGMMA_R32(i) WGMMA_R16(i), WGMMA_R16(i + 16)
+#define WGMMA_R64(i) WGMMA_R32(i), WGMMA_R32(i + 32)
+#define WGMMA_R128(i) WGMMA_R64(i), WGMMA_R64(i + 64)
 
-#define HOPPER_D16 \
+#define WGMMA_D16 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, " \
     "%12, %13, %14, %15"
-#define HOPPER_D32 \
-    HOPPER_D16 ", " \
+#define WGMMA_D32 \
+    WGMMA_D16 ", " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, " \
     "%26, %27, %28, %29, %30, %31"
-#define HOPPER_D64 \
-    HOPPER_D32 ", " \
+#define WGMMA_D64 \
+    WGMMA_D32 ", " \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, " \
     "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
     "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
     "%62, %63"
-#define HOPPER_D128 \
-    HOPPER_D64 ", " \
+#define WGMMA_D128 \
+    WGMMA_D64 ", " \
     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, " \
     "%74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
     "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, " \
@@ -434,106 +435,104 @@ static __device__ __forceinline__ void hopper_products_wait(void)
 
 /* n columns in n / 2 registers; ia, ib and ip number the operands that follow
  * the registers. */
-#define HOPPER_PRODUCT(shape, regs, ia, ib, ip, type, ends)                    \
+#define WGMMA_MMA_SS(shape, regs, ia, ib, ip, type, ends)                    \
     asm volatile("{\n.reg .pred p;\n"                                          \
                  "setp.ne.b32 p, %" #ip ", 0;\n"                               \
                  "wgmma.mma_async.sync.aligned." #shape ".f32." type "." type   \
-                 " {" HOPPER_D##regs "}, %" #ia ", %" #ib ", p, 1, 1" ends      \
+                 " {" WGMMA_D##regs "}, %" #ia ", %" #ib ", p, 1, 1" ends      \
                  ";\n}"                                                        \
-                 : HOPPER_R##regs(0)                                           \
+                 : WGMMA_R##regs(0)                                           \
                  : "l"(a), "l"(b), "r"(add ? 1 : 0))
 
 /* a in four registers: lane 4g + t holds word t of rows g and g + 8 of its
  * warp's 16, then word t + 4 of both. */
-#define HOPPER_PRODUCT_REGISTERS(shape, regs, i0, i1, i2, i3, ib, ip, type, e) \
+#define WGMMA_MMA_RS(shape, regs, i0, i1, i2, i3, ib, ip, type, e) \
     asm volatile("{\n.reg .pred p;\n"                                          \
                  "setp.ne.b32 p, %" #ip ", 0;\n"                               \
                  "wgmma.mma_async.sync.aligned." #shape ".f32." type "." type   \
-                 " {" HOPPER_D##regs "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 \
+                 " {" WGMMA_D##regs "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 \
                  "}, %" #ib ", p, 1, 1" e ";\n}"                               \
-                 : HOPPER_R##regs(0)                                           \
+                 : WGMMA_R##regs(0)                                           \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),         \
                    "r"(add ? 1 : 0))
 /* clang-format on */
 
 #if HOPPER
-#define HOPPER_PRODUCTS_TF32(n, regs, i0, i1, i2, i3, i4, i5)                  \
-    static __device__ __forceinline__ void hopper_product(                     \
+#define WGMMA_MMAS_TF32(n, regs, i0, i1, i2, i3, i4, i5)                       \
+    static __device__ __forceinline__ void wgmma_mma(                          \
         float, float(&d)[regs], uint64_t a, uint64_t b, bool add)              \
     {                                                                          \
-        HOPPER_PRODUCT(m64n##n##k8, regs, i0, i1, i2, "tf32", "");             \
+        WGMMA_MMA_SS(m64n##n##k8, regs, i0, i1, i2, "tf32", "");               \
     }                                                                          \
-    static __device__ __forceinline__ void hopper_product_registers(           \
+    static __device__ __forceinline__ void wgmma_mma_rs(                       \
         float, float(&d)[regs], const uint32_t(&a)[4], uint64_t b, bool add)   \
     {                                                                          \
-        HOPPER_PRODUCT_REGISTERS(m64n##n##k8, regs, i0, i1, i2, i3, i4, i5,    \
-                                 "tf32", "");                                  \
+        WGMMA_MMA_RS(m64n##n##k8, regs, i0, i1, i2, i3, i4, i5, "tf32", "");   \
     }
-/* order: of a and of b, 0 where it is one of hopper_operand(), 1 where it is
- * one of hopper_operand_down(). */
-#define HOPPER_PRODUCTS_OF(name, order, n, regs, ia, ib, ip)                   \
+/* order: of a and of b, 0 where it is one of smem_desc_k_major(), 1 where it is
+ * one of smem_desc_mn_major(). */
+#define WGMMA_MMAS_OF(name, order, n, regs, ia, ib, ip)                        \
     static __device__ __forceinline__ void name(                               \
         __half, float(&d)[regs], uint64_t a, uint64_t b, bool add)             \
     {                                                                          \
-        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "f16", order);          \
+        WGMMA_MMA_SS(m64n##n##k16, regs, ia, ib, ip, "f16", order);            \
     }                                                                          \
     static __device__ __forceinline__ void name(                               \
         __nv_bfloat16, float(&d)[regs], uint64_t a, uint64_t b, bool add)      \
     {                                                                          \
-        HOPPER_PRODUCT(m64n##n##k16, regs, ia, ib, ip, "bf16", order);         \
+        WGMMA_MMA_SS(m64n##n##k16, regs, ia, ib, ip, "bf16", order);           \
     }
-#define HOPPER_PRODUCTS(...)                                                   \
-    HOPPER_PRODUCTS_OF(hopper_product, ", 0, 0", __VA_ARGS__)
-#define HOPPER_PRODUCTS_DOWN(...)                                              \
-    HOPPER_PRODUCTS_OF(hopper_product_down, ", 0, 1", __VA_ARGS__)             \
-    HOPPER_PRODUCTS_OF(hopper_product_both_down, ", 1, 1", __VA_ARGS__)
-#define HOPPER_PRODUCTS_REGISTERS(n, regs, i0, i1, i2, i3, i4, i5)             \
-    static __device__ __forceinline__ void hopper_product_registers(           \
+#define WGMMA_MMAS(...) WGMMA_MMAS_OF(wgmma_mma, ", 0, 0", __VA_ARGS__)
+#define WGMMA_MMAS_MN_MAJOR(...)                                               \
+    WGMMA_MMAS_OF(wgmma_mma_b_mn_major, ", 0, 1", __VA_ARGS__)                 \
+    WGMMA_MMAS_OF(wgmma_mma_ab_mn_major, ", 1, 1", __VA_ARGS__)
+#define WGMMA_MMAS_RS(n, regs, i0, i1, i2, i3, i4, i5)                         \
+    static __device__ __forceinline__ void wgmma_mma_rs(                       \
         __half, float(&d)[regs], const uint32_t(&a)[4], uint64_t b, bool add)  \
     {                                                                          \
-        HOPPER_PRODUCT_REGISTERS(m64n##n##k16, regs, i0, i1, i2, i3, i4, i5,   \
-                                 "f16", ", 0");                                \
+        WGMMA_MMA_RS(m64n##n##k16, regs, i0, i1, i2, i3, i4, i5, "f16",        \
+                     ", 0");                                                   \
     }                                                                          \
-    static __device__ __forceinline__ void hopper_product_registers(           \
+    static __device__ __forceinline__ void wgmma_mma_rs(                       \
         __nv_bfloat16, float(&d)[regs], const uint32_t(&a)[4], uint64_t b,     \
         bool add)                                                              \
     {                                                                          \
-        HOPPER_PRODUCT_REGISTERS(m64n##n##k16, regs, i0, i1, i2, i3, i4, i5,   \
-                                 "bf16", ", 0");                               \
+        WGMMA_MMA_RS(m64n##n##k16, regs, i0, i1, i2, i3, i4, i5, "bf16",       \
+                     ", 0");                                                   \
     }
-HOPPER_PRODUCTS_REGISTERS(32, 16, 16, 17, 18, 19, 20, 21)
-HOPPER_PRODUCTS_REGISTERS(64, 32, 32, 33, 34, 35, 36, 37)
-HOPPER_PRODUCTS_REGISTERS(128, 64, 64, 65, 66, 67, 68, 69)
-HOPPER_PRODUCTS(32, 16, 16, 17, 18)
-HOPPER_PRODUCTS(64, 32, 32, 33, 34)
-HOPPER_PRODUCTS(128, 64, 64, 65, 66)
-HOPPER_PRODUCTS(256, 128, 128, 129, 130)
-HOPPER_PRODUCTS_DOWN(64, 32, 32, 33, 34)
-HOPPER_PRODUCTS_DOWN(128, 64, 64, 65, 66)
-HOPPER_PRODUCTS_DOWN(256, 128, 128, 129, 130)
-HOPPER_PRODUCTS_TF32(32, 16, 16, 17, 18, 19, 20, 21)
-HOPPER_PRODUCTS_TF32(64, 32, 32, 33, 34, 35, 36, 37)
-HOPPER_PRODUCTS_TF32(128, 64, 64, 65, 66, 67, 68, 69)
-HOPPER_PRODUCTS_TF32(256, 128, 128, 129, 130, 131, 132, 133)
+WGMMA_MMAS_RS(32, 16, 16, 17, 18, 19, 20, 21)
+WGMMA_MMAS_RS(64, 32, 32, 33, 34, 35, 36, 37)
+WGMMA_MMAS_RS(128, 64, 64, 65, 66, 67, 68, 69)
+WGMMA_MMAS(32, 16, 16, 17, 18)
+WGMMA_MMAS(64, 32, 32, 33, 34)
+WGMMA_MMAS(128, 64, 64, 65, 66)
+WGMMA_MMAS(256, 128, 128, 129, 130)
+WGMMA_MMAS_MN_MAJOR(64, 32, 32, 33, 34)
+WGMMA_MMAS_MN_MAJOR(128, 64, 64, 65, 66)
+WGMMA_MMAS_MN_MAJOR(256, 128, 128, 129, 130)
+WGMMA_MMAS_TF32(32, 16, 16, 17, 18, 19, 20, 21)
+WGMMA_MMAS_TF32(64, 32, 32, 33, 34, 35, 36, 37)
+WGMMA_MMAS_TF32(128, 64, 64, 65, 66, 67, 68, 69)
+WGMMA_MMAS_TF32(256, 128, 128, 129, 130, 131, 132, 133)
 #else
 template <typename T, int N>
-static __device__ __forceinline__ void hopper_product(T, float (&)[N], uint64_t,
-                                                      uint64_t, bool)
+static __device__ __forceinline__ void wgmma_mma(T, float (&)[N], uint64_t,
+                                                 uint64_t, bool)
 {
 }
 template <typename T, int N>
 static __device__ __forceinline__ void
-hopper_product_down(T, float (&)[N], uint64_t, uint64_t, bool)
+wgmma_mma_b_mn_major(T, float (&)[N], uint64_t, uint64_t, bool)
 {
 }
 template <typename T, int N>
 static __device__ __forceinline__ void
-hopper_product_both_down(T, float (&)[N], uint64_t, uint64_t, bool)
+wgmma_mma_ab_mn_major(T, float (&)[N], uint64_t, uint64_t, bool)
 {
 }
 template <typename T, int N>
 static __device__ __forceinline__ void
-hopper_product_registers(T, float (&)[N], const uint32_t (&)[4], uint64_t, bool)
+wgmma_mma_rs(T, float (&)[N], const uint32_t (&)[4], uint64_t, bool)
 {
 }
 #endif

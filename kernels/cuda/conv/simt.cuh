@@ -8,7 +8,7 @@
  * and walks the depth 16 at a time.  blockIdx.x counts tiles, channels
  * fastest; blockIdx.z counts groups.
  *
- * Shared memory, floats, two of each so that a chunk is fetched while the last
+ * Shared memory, floats, two of each so that a k-tile is fetched while the last
  * one is used: x[16][BM + 4] (transposed, so that a thread reads its pixels as
  * float4; 4 more keep rows on 16 bytes and spread the transposing stores) and
  * w[16][BN].  Besides a table of BM pixels of 16 bytes.  Bytes:
@@ -33,7 +33,7 @@
 #include "kernels/cuda/launch.cuh"
 
 #define SIMT_THREADS 256
-#define SIMT_CHUNK   16
+#define SIMT_K_TILE  16
 
 struct simt_args {
     struct conv_geometry g;
@@ -50,12 +50,12 @@ template <int BM, int BN, int TM, int TN, int VECTOR> struct simt_tile {
         TX = BN / TN,
         TMP = TM < 4 ? TM : 4, /* adjacent pixels, channels of a thread */
         TNP = TN < 4 ? TN : 4,
-        COLUMNS = SIMT_CHUNK / VECTOR,
+        COLUMNS = SIMT_K_TILE / VECTOR,
         STEP = SIMT_THREADS / COLUMNS,
         X_COPIES = BM / STEP,
-        W_VECTORS = SIMT_CHUNK * BN / 4,
+        W_VECTORS = SIMT_K_TILE * BN / 4,
         W_COPIES = (W_VECTORS + SIMT_THREADS - 1) / SIMT_THREADS,
-        STAGE = SIMT_CHUNK * (PITCH + BN), /* floats */
+        STAGE = SIMT_K_TILE * (PITCH + BN), /* floats */
         SHARED = 2 * STAGE * 4 + BM * 16
     };
 };
@@ -130,12 +130,12 @@ simt_put_w(const float4 (&from)[L::W_COPIES], float *w)
 /* Part i of a thread's pixels or channels: TMP of them, BM / 2 apart. */
 template <typename L, int BM, int BN, int TM, int TN>
 static __device__ __forceinline__ void
-simt_chunk(const float *x, const float *w, float (&acc)[TM][TN])
+simt_k_tile(const float *x, const float *w, float (&acc)[TM][TN])
 {
     const int ty = threadIdx.x / L::TX, tx = threadIdx.x % L::TX;
 
 #pragma unroll
-    for (int d = 0; d < SIMT_CHUNK; d++) {
+    for (int d = 0; d < SIMT_K_TILE; d++) {
         float fx[TM], fw[TN];
 #pragma unroll
         for (int i = 0; i < TM; i += L::TMP)
@@ -214,21 +214,21 @@ static __global__ void __launch_bounds__(SIMT_THREADS)
     simt_fetch_x<T, L, VECTOR>(a, table, depth, fx);
     simt_fetch_w<L, BN>(a, w, 0, n0, fw);
     simt_put_x<L, VECTOR>(fx, stage);
-    simt_put_w<L>(fw, stage + SIMT_CHUNK * L::PITCH);
+    simt_put_w<L>(fw, stage + SIMT_K_TILE * L::PITCH);
     __syncthreads();
-    for (int at = 0; at < a.depth_pad; at += SIMT_CHUNK) {
-        const bool more = at + SIMT_CHUNK < a.depth_pad;
-        const float *now = stage + at / SIMT_CHUNK % 2 * L::STAGE;
-        float *next = stage + (at / SIMT_CHUNK + 1) % 2 * L::STAGE;
+    for (int at = 0; at < a.depth_pad; at += SIMT_K_TILE) {
+        const bool more = at + SIMT_K_TILE < a.depth_pad;
+        const float *now = stage + at / SIMT_K_TILE % 2 * L::STAGE;
+        float *next = stage + (at / SIMT_K_TILE + 1) % 2 * L::STAGE;
         if (more) {
-            conv_depth_advance(a.g, &depth, SIMT_CHUNK);
+            conv_depth_advance(a.g, &depth, SIMT_K_TILE);
             simt_fetch_x<T, L, VECTOR>(a, table, depth, fx);
-            simt_fetch_w<L, BN>(a, w, at + SIMT_CHUNK, n0, fw);
+            simt_fetch_w<L, BN>(a, w, at + SIMT_K_TILE, n0, fw);
         }
-        simt_chunk<L, BM, BN, TM, TN>(now, now + SIMT_CHUNK * L::PITCH, acc);
+        simt_k_tile<L, BM, BN, TM, TN>(now, now + SIMT_K_TILE * L::PITCH, acc);
         if (more) {
             simt_put_x<L, VECTOR>(fx, next);
-            simt_put_w<L>(fw, next + SIMT_CHUNK * L::PITCH);
+            simt_put_w<L>(fw, next + SIMT_K_TILE * L::PITCH);
         }
         __syncthreads();
     }
@@ -285,7 +285,7 @@ static int simt_prepare(struct kern_exec *e, const struct kern_device *d,
         free(s);
         return r;
     }
-    s->depth_pad = conv_round_up(s->g.depth, SIMT_CHUNK);
+    s->depth_pad = conv_round_up(s->g.depth, SIMT_K_TILE);
     s->kg_pad = conv_round_up(s->g.kg, 4);
     e->state = s;
     e->packed[CONV_W] = (size_t)s->g.groups * (size_t)s->depth_pad *

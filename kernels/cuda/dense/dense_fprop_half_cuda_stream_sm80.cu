@@ -5,17 +5,17 @@
  *
  * y^T = w x^T by mma.sync: 16 outputs by 16 deep of the weights are its first
  * factor, 8 rows of x the second.  pack() lays the weights as warps read them:
- * tiles of 32 outputs, of each its chunks of 32 deep, 2 KiB each, of these four
- * fragments (16 outputs, half the depth) of 16 bytes a lane.  Which depth
- * stands where in a chunk does not matter as long as x and w agree, so lane
+ * tiles of 32 outputs, of each its k-tiles of 32 deep, 2 KiB each, of these
+ * four fragments (16 outputs, half the depth) of 16 bytes a lane.  Which depth
+ * stands where in a k-tile does not matter as long as x and w agree, so lane
  * 4 g + t takes 16 bytes of row g of x, depths 8 t .. 8 t + 7, and they are its
  * parts of two products: halves 0 .. 3 of the first, 4 .. 7 of the second.
  *
  * Threads.  Eight warps, of which TEAM stand side by side, 32 outputs each, and
- * 8 / TEAM share the depth, chunk by chunk; the blocks of a cluster share it
+ * 8 / TEAM share the depth, k-tile by k-tile; the blocks of a cluster share it
  * too.  blockIdx.x counts blocks of 32 TEAM outputs times those of a cluster.
  *
- * The ring.  Each stage holds a chunk of weights a warp, which the lane that
+ * The ring.  Each stage holds a k-tile of weights a warp, which the lane that
  * copies them also reads, and the rows of x that go with them, which the
  * warps of a team share.  A multiprocessor holds two such blocks, so that the
  * next kernel's first weights are fetched while this one ends.
@@ -43,8 +43,8 @@ extern "C" {
 #define STREAM_WARPS    8
 #define STREAM_THREADS  (STREAM_WARPS * 32)
 #define STREAM_OUTPUTS  32 /* of a warp */
-#define STREAM_DEPTH    32 /* of a chunk */
-#define STREAM_CHUNK    2048
+#define STREAM_DEPTH    32 /* of a k-tile */
+#define STREAM_K_TILE   2048
 #define STREAM_FRAGMENT 512
 #define STREAM_ROWS     16 /* at most */
 /* Up to which two blocks fit a multiprocessor of compute capability 9.0: half
@@ -54,7 +54,7 @@ extern "C" {
 struct stream_args {
     const void *x, *w;
     int m, c, x_pitch;
-    int chunks, tiles;
+    int k_tiles, tiles;
     int known; /* the bias is constant: no kernel of the stream writes it */
     struct output_args out;
 };
@@ -64,7 +64,7 @@ template <int ROWS, int TEAM> struct stream_layout {
         SPLIT = STREAM_WARPS / TEAM, /* warps that share the depth */
         PARTS = ROWS / 8,
         OWN = (PARTS + TEAM - 1) / TEAM, /* parts of x that a warp copies */
-        X = STREAM_WARPS * STREAM_CHUNK,
+        X = STREAM_WARPS * STREAM_K_TILE,
         STAGE = X + SPLIT * PARTS * STREAM_FRAGMENT,
         STAGES = STREAM_SHARED / STAGE,
         PITCH = STREAM_OUTPUTS + 4,
@@ -79,7 +79,7 @@ template <int ROWS, int TEAM> struct stream_layout {
 struct stream_warp {
     int lane, warp, member, part; /* of the team; of the depth */
     int tile;                     /* of 32 outputs */
-    int first, end, steps;        /* chunks of the block; of each warp */
+    int first, end, steps;        /* k-tiles of the block; of each warp */
 };
 
 template <int TEAM>
@@ -94,8 +94,8 @@ stream_warp_of(const struct stream_args &a, int rank, int size)
     s.member = s.warp % TEAM;
     s.part = s.warp / TEAM;
     s.tile = (int)blockIdx.x / size * TEAM + s.member;
-    s.first = (int)((int64_t)rank * a.chunks / size);
-    s.end = (int)((int64_t)(rank + 1) * a.chunks / size);
+    s.first = (int)((int64_t)rank * a.k_tiles / size);
+    s.end = (int)((int64_t)(rank + 1) * a.k_tiles / size);
     s.steps = (s.end - s.first + split - 1) / split;
     return s;
 }
@@ -106,15 +106,15 @@ static __device__ __forceinline__ void
 stream_copy_weights(const struct stream_args &a, const struct stream_warp &s,
                     uint32_t stage, int i)
 {
-    const int chunk = s.first + i * L::SPLIT + s.part;
+    const int k_tile = s.first + i * L::SPLIT + s.part;
     const char *const from =
-        (const char *)a.w + ((size_t)s.tile * a.chunks + chunk) * STREAM_CHUNK +
-        s.lane * 16;
-    const uint32_t to = stage + s.warp * STREAM_CHUNK + s.lane * 16;
-    const bool valid = chunk < s.end && s.tile < a.tiles;
+        (const char *)a.w +
+        ((size_t)s.tile * a.k_tiles + k_tile) * STREAM_K_TILE + s.lane * 16;
+    const uint32_t to = stage + s.warp * STREAM_K_TILE + s.lane * 16;
+    const bool valid = k_tile < s.end && s.tile < a.tiles;
 
 #pragma unroll
-    for (int j = 0; j < STREAM_CHUNK / STREAM_FRAGMENT; j++)
+    for (int j = 0; j < STREAM_K_TILE / STREAM_FRAGMENT; j++)
         ptx_cp_async<16>(to + j * STREAM_FRAGMENT, from + j * STREAM_FRAGMENT,
                          valid);
 }
@@ -125,11 +125,11 @@ static __device__ __forceinline__ const T *
 stream_x_at(const struct stream_args &a, const struct stream_warp &s, int q,
             int i)
 {
-    const int chunk = s.first + i * L::SPLIT + s.part;
+    const int k_tile = s.first + i * L::SPLIT + s.part;
     const int row = q * 8 + s.lane / 4;
-    const int k = chunk * STREAM_DEPTH + s.lane % 4 * 8;
+    const int k = k_tile * STREAM_DEPTH + s.lane % 4 * 8;
 
-    if (chunk >= s.end || row >= a.m || k >= a.c)
+    if (k_tile >= s.end || row >= a.m || k >= a.c)
         return NULL;
     return (const T *)a.x + (size_t)row * a.x_pitch + k;
 }
@@ -208,7 +208,7 @@ stream_start(const struct stream_args &a, const struct stream_warp &s,
         }
 }
 
-/* Adds a chunk.  w: four fragments; x: this lane's of part 0.  Products that
+/* Adds a k-tile.  w: four fragments; x: this lane's of part 0.  Products that
  * add to the same sums stand as far apart as they can. */
 template <typename T, int PARTS>
 static __device__ __forceinline__ void
@@ -256,7 +256,7 @@ stream_steps(const struct stream_args &a, const struct stream_warp &s,
             __syncwarp();
 #pragma unroll
         for (int f = 0; f < 4; f++)
-            w[f] = *(const uint4 *)(stage + s.warp * STREAM_CHUNK +
+            w[f] = *(const uint4 *)(stage + s.warp * STREAM_K_TILE +
                                     f * STREAM_FRAGMENT + s.lane * 16);
         if (i + L::STAGES - 1 < s.steps) {
             stream_copy_weights<L>(a, s, base + next * L::STAGE,
@@ -317,7 +317,7 @@ stream_finish(const struct stream_args &a, const float *sums, int rank,
 #pragma unroll 4
         for (int r = 0; r < size; r++) {
             const uint32_t peer =
-                size > 1 ? hopper_peer(ptx_shared(own), r) : 0;
+                size > 1 ? cluster_map_shared(ptx_shared(own), r) : 0;
 #pragma unroll
             for (int p = 0; p < L::SPLIT; p++)
                 v += size > 1 ? stream_load_peer(peer + p * TEAM * L::SUMS * 4)
@@ -333,7 +333,7 @@ static __global__ void __launch_bounds__(STREAM_THREADS, 2)
 {
     typedef stream_layout<ROWS, TEAM> L;
     LAUNCH_SHARED(shared);
-    const int rank = hopper_cluster_rank(), size = hopper_cluster_size();
+    const int rank = cluster_rank(), size = cluster_size();
     const struct stream_warp s = stream_warp_of<TEAM>(a, rank, size);
     float *const sums = (float *)shared;
     float acc[2][L::PARTS][4];
@@ -353,16 +353,16 @@ static __global__ void __launch_bounds__(STREAM_THREADS, 2)
     __syncthreads(); /* nobody reads the ring any more */
     stream_lay<L::PARTS, L::PITCH>(acc, s.lane, sums + s.warp * L::SUMS);
     if (size > 1) {
-        hopper_cluster_arrive();
-        hopper_cluster_wait();
+        cluster_arrive();
+        cluster_wait();
     } else {
         __syncthreads();
     }
     stream_finish<T, L, TEAM>(a, sums, rank, size,
                               (s.tile - s.member) * STREAM_OUTPUTS);
     if (size > 1) { /* the peers have read this block's sums */
-        hopper_cluster_arrive();
-        hopper_cluster_wait();
+        cluster_arrive();
+        cluster_wait();
     }
 }
 
@@ -370,12 +370,12 @@ static __global__ void __launch_bounds__(STREAM_THREADS, 2)
 
 struct stream_state {
     struct conv_geometry g;
-    int chunks, tiles;
+    int k_tiles, tiles;
     int rows, team, cluster;
 };
 
 /* Blocks of a cluster: as many as find a place, `each` a multiprocessor, with a
- * chunk or more for each warp.  8 of 32 outputs were slower than 4. */
+ * k-tile or more for each warp.  8 of 32 outputs were slower than 4. */
 static int stream_cluster(const struct stream_state *s, int team, int each,
                           const struct kern_device *d)
 {
@@ -384,7 +384,7 @@ static int stream_cluster(const struct stream_state *s, int team, int each,
     int size = wgmma_check_device(d, NULL) < 0 ? 1 : team == 1 ? 4 : 8;
 
     while (size > 1 && ((int64_t)size * tiles > places ||
-                        s->chunks < size * STREAM_WARPS / team))
+                        s->k_tiles < size * STREAM_WARPS / team))
         size /= 2;
     return size;
 }
@@ -426,7 +426,7 @@ static int stream_plan(const struct kern_problem *p,
 
     if (r < 0)
         return r;
-    s->chunks = conv_ceil_div(s->g.c, STREAM_DEPTH);
+    s->k_tiles = conv_ceil_div(s->g.c, STREAM_DEPTH);
     s->tiles = conv_ceil_div(s->g.k, STREAM_OUTPUTS);
     s->rows = s->g.m <= 8 ? 8 : STREAM_ROWS;
     if (stream_choose(s, variant, d) <= variant)
@@ -497,7 +497,7 @@ static int stream_prepare(struct kern_exec *e, const struct kern_device *d,
     e->state = s;
     snprintf(e->variant_name, sizeof(e->variant_name), "n%d cluster%d",
              s->team * STREAM_OUTPUTS, s->cluster);
-    e->packed[CONV_W] = (size_t)s->tiles * (size_t)s->chunks * STREAM_CHUNK;
+    e->packed[CONV_W] = (size_t)s->tiles * (size_t)s->k_tiles * STREAM_K_TILE;
     return 0;
 }
 
@@ -513,15 +513,15 @@ static void stream_pack_pair(enum infer_dtype from, const void *src, size_t at,
         scalar_store(to, dst, i, scalar_load(from, src, (int64_t)at + i));
 }
 
-/* Output n's weights; dst: its lane's fragment of the first chunk. */
+/* Output n's weights; dst: its lane's fragment of the first k-tile. */
 static void stream_pack_row(const struct stream_state *s, enum infer_dtype from,
                             const void *src, enum infer_dtype to, int n,
                             uint16_t *dst)
 {
     for (int k = 0; k < s->g.c; k += 4) {
-        const int chunk = k / STREAM_DEPTH, t = k % STREAM_DEPTH / 8;
+        const int k_tile = k / STREAM_DEPTH, t = k % STREAM_DEPTH / 8;
         const size_t at = (size_t)n * (size_t)s->g.c + (size_t)k;
-        uint16_t *const lane = dst + (size_t)chunk * (STREAM_CHUNK / 2) +
+        uint16_t *const lane = dst + (size_t)k_tile * (STREAM_K_TILE / 2) +
                                k % 8 / 4 * (STREAM_FRAGMENT / 2) + t * 8;
 
         stream_pack_pair(from, src, at, to, lane);
@@ -540,13 +540,13 @@ static int stream_pack(const struct kern_exec *e, int i, const void *src,
     memset(dst, 0, e->packed[i]);
     for (int n = 0; n < s->g.k; n++) {
         const int tile = n / STREAM_OUTPUTS, j = n % STREAM_OUTPUTS / 16;
-        uint16_t *const chunk = (uint16_t *)dst + (size_t)tile *
-                                                      (size_t)s->chunks *
-                                                      (STREAM_CHUNK / 2);
+        uint16_t *const k_tile = (uint16_t *)dst + (size_t)tile *
+                                                       (size_t)s->k_tiles *
+                                                       (STREAM_K_TILE / 2);
 
         stream_pack_row(s, e->problem.in[i].dtype, src,
                         e->problem.in[CONV_X].dtype, n,
-                        chunk + j * 2 * (STREAM_FRAGMENT / 2) + n % 8 * 32 +
+                        k_tile + j * 2 * (STREAM_FRAGMENT / 2) + n % 8 * 32 +
                             n % 16 / 8 * 2);
     }
     return 0;
@@ -583,7 +583,7 @@ static int stream_launch(const struct kern_exec *e,
     a.m = s->g.m;
     a.c = s->g.c;
     a.x_pitch = s->g.x_pitch;
-    a.chunks = s->chunks;
+    a.k_tiles = s->k_tiles;
     a.tiles = s->tiles;
     a.out = output_of(e, args, s->g.k);
     a.out.y_pitch = s->g.y_pitch;

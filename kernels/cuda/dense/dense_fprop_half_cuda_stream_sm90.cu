@@ -6,8 +6,8 @@
  * y^T = w x^T by wgmma: 64 outputs of the weights are its first factor, the
  * rows of x the second, so that few rows make a narrow product and not an empty
  * half of one.  pack() lays the weights as they are to lie in shared memory:
- * tiles of 64 outputs, of each its chunks of 64 deep, 8 KiB each, in the
- * 128-byte swizzle; a chunk is one plain copy.
+ * tiles of 64 outputs, of each its k-tiles of 64 deep, 8 KiB each, in the
+ * 128-byte swizzle; a k-tile is one plain copy.
  *
  * Threads.  Four warps multiply, one fetches weights, one fetches x, which a
  * map of tensors brings 64 deep at a time.  The copy engine takes its time over
@@ -43,8 +43,8 @@ extern "C" {
 }
 
 #define STREAM_OUTPUTS 64 /* of a tile */
-#define STREAM_DEPTH   64 /* of a chunk */
-#define STREAM_CHUNK   8192
+#define STREAM_DEPTH   64 /* of a k-tile */
+#define STREAM_K_TILE  8192
 #define STREAM_ROWS    128 /* at most */
 #define STREAM_THREADS 192
 #define STREAM_STEP    4 /* outputs that a thread finishes at a time */
@@ -54,7 +54,7 @@ struct stream_args {
     const unsigned char *w;
     int m;
     int box; /* rows that are copied */
-    int chunks;
+    int k_tiles;
     int known; /* the bias is constant: no kernel of the stream writes it */
     int wide;  /* outputs can be written STREAM_STEP at a time */
     struct output_args out;
@@ -70,8 +70,8 @@ template <int ROWS, int DEEP> struct stream_layout {
                  : (ROWS == 128  ? 6
                     : ROWS == 64 ? 9
                                  : 10),
-        X = ((DEEP ? 224 : 112) * 1024 - W * STREAM_CHUNK) / X_BYTES,
-        X_AT = W * STREAM_CHUNK,
+        X = ((DEEP ? 224 : 112) * 1024 - W * STREAM_K_TILE) / X_BYTES,
+        X_AT = W * STREAM_K_TILE,
         W_FULL = X_AT + X * X_BYTES,
         W_EMPTY = W_FULL + W * 8,
         X_FULL = W_EMPTY + W * 8,
@@ -87,7 +87,7 @@ template <int ROWS, int DEEP> struct stream_layout {
 struct stream_block {
     int rank, size; /* in the cluster */
     int tile;
-    int first, count; /* chunks */
+    int first, count; /* k-tiles */
 };
 
 static __device__ __forceinline__ struct stream_block
@@ -95,11 +95,11 @@ stream_block_of(const struct stream_args &a)
 {
     struct stream_block b;
 
-    b.rank = hopper_cluster_rank();
-    b.size = hopper_cluster_size();
+    b.rank = cluster_rank();
+    b.size = cluster_size();
     b.tile = (int)blockIdx.x / b.size;
-    b.first = b.rank * a.chunks / b.size;
-    b.count = (b.rank + 1) * a.chunks / b.size - b.first;
+    b.first = b.rank * a.k_tiles / b.size;
+    b.count = (b.rank + 1) * a.k_tiles / b.size - b.first;
     return b;
 }
 
@@ -109,17 +109,16 @@ stream_fetch_weights(const struct stream_args &a, const struct stream_block &b,
                      uint32_t base)
 {
     const unsigned char *const from =
-        a.w + ((size_t)b.tile * a.chunks + b.first) * STREAM_CHUNK;
-    struct wgmma_ring ring = {0, 0};
+        a.w + ((size_t)b.tile * a.k_tiles + b.first) * STREAM_K_TILE;
+    struct pipeline_state ring = {0, 0};
 
     for (int i = 0; i < b.count; i++) {
         const uint32_t full = base + L::W_FULL + ring.stage * 8;
-        hopper_barrier_wait(base + L::W_EMPTY + ring.stage * 8,
-                            ring.parity ^ 1);
-        hopper_barrier_expect(full, STREAM_CHUNK);
-        hopper_copy_bytes(base + ring.stage * STREAM_CHUNK,
-                          from + (size_t)i * STREAM_CHUNK, full, STREAM_CHUNK);
-        wgmma_next<L::W>(&ring);
+        mbarrier_wait(base + L::W_EMPTY + ring.stage * 8, ring.parity ^ 1);
+        mbarrier_arrive_expect_tx(full, STREAM_K_TILE);
+        tma_load_bulk(base + ring.stage * STREAM_K_TILE,
+                      from + (size_t)i * STREAM_K_TILE, full, STREAM_K_TILE);
+        pipeline_next<L::W>(&ring);
     }
 }
 
@@ -128,55 +127,54 @@ static __device__ __forceinline__ void
 stream_fetch_x(const struct stream_args &a, const struct stream_block &b,
                uint32_t base)
 {
-    struct wgmma_ring ring = {0, 0};
+    struct pipeline_state ring = {0, 0};
 
     for (int i = 0; i < b.count; i++) {
         const uint32_t full = base + L::X_FULL + ring.stage * 8;
-        hopper_barrier_wait(base + L::X_EMPTY + ring.stage * 8,
-                            ring.parity ^ 1);
-        hopper_barrier_expect(full, a.box * 128);
-        hopper_copy_tile(base + L::X_AT + ring.stage * L::X_BYTES, &a.x, full,
-                         (b.first + i) * STREAM_DEPTH, 0);
-        wgmma_next<L::X>(&ring);
+        mbarrier_wait(base + L::X_EMPTY + ring.stage * 8, ring.parity ^ 1);
+        mbarrier_arrive_expect_tx(full, a.box * 128);
+        tma_load_2d(base + L::X_AT + ring.stage * L::X_BYTES, &a.x, full,
+                    (b.first + i) * STREAM_DEPTH, 0);
+        pipeline_next<L::X>(&ring);
     }
 }
 
-/* Adds all chunks: sums as a product leaves them, outputs by rows.  One group
- * of products stays under way while the next chunk is awaited. */
+/* Adds all k-tiles: sums as a product leaves them, outputs by rows.  One group
+ * of products stays under way while the next k-tile is awaited. */
 template <typename T, typename L, int ROWS>
 static __device__ __forceinline__ void
 stream_multiply(const struct stream_block &b, uint32_t base,
                 float (&acc)[ROWS / 2])
 {
     const bool first_lane = threadIdx.x % 32 == 0;
-    struct wgmma_ring w = {0, 0}, x = {0, 0};
+    struct pipeline_state w = {0, 0}, x = {0, 0};
     uint32_t w_before = 0, x_before = 0;
 
 #pragma unroll
     for (int i = 0; i < ROWS / 2; i++)
         acc[i] = 0;
     for (int i = 0; i < b.count; i++) {
-        const uint64_t left = hopper_operand(base + w.stage * STREAM_CHUNK);
+        const uint64_t left = smem_desc_k_major(base + w.stage * STREAM_K_TILE);
         const uint64_t right =
-            hopper_operand(base + L::X_AT + x.stage * L::X_BYTES);
-        hopper_barrier_wait(base + L::W_FULL + w.stage * 8, w.parity);
-        hopper_barrier_wait(base + L::X_FULL + x.stage * 8, x.parity);
-        hopper_products_begin();
+            smem_desc_k_major(base + L::X_AT + x.stage * L::X_BYTES);
+        mbarrier_wait(base + L::W_FULL + w.stage * 8, w.parity);
+        mbarrier_wait(base + L::X_FULL + x.stage * 8, x.parity);
+        wgmma_arrive();
 #pragma unroll
         for (int k = 0; k < 4; k++) /* 32 bytes of depth */
-            hopper_product(T(), acc, left + k * 2, right + k * 2, true);
-        hopper_products_commit();
-        hopper_products_wait<1>();
+            wgmma_mma(T(), acc, left + k * 2, right + k * 2, true);
+        wgmma_commit_group();
+        wgmma_wait_group<1>();
         if (i > 0 && first_lane) {
-            hopper_barrier_arrive(w_before);
-            hopper_barrier_arrive(x_before);
+            mbarrier_arrive(w_before);
+            mbarrier_arrive(x_before);
         }
         w_before = base + L::W_EMPTY + w.stage * 8;
         x_before = base + L::X_EMPTY + x.stage * 8;
-        wgmma_next<L::W>(&w);
-        wgmma_next<L::X>(&x);
+        pipeline_next<L::W>(&w);
+        pipeline_next<L::X>(&x);
     }
-    hopper_products_wait<0>();
+    wgmma_wait_group<0>();
 }
 
 /* Lays a warpgroup's sums: sums[row][output]. */
@@ -241,8 +239,8 @@ stream_finish(const struct stream_args &a, const struct stream_block &b,
             v[e] = bias[e];
 #pragma unroll 4
         for (int r = 0; r < b.size; r++) {
-            const float4 part =
-                stream_load_peer(hopper_peer(sums + row * L::PITCH * 4, r));
+            const float4 part = stream_load_peer(
+                cluster_map_shared(sums + row * L::PITCH * 4, r));
             v[0] += part.x;
             v[1] += part.y;
             v[2] += part.z;
@@ -259,16 +257,16 @@ template <typename L>
 static __device__ __forceinline__ void
 stream_init_barriers(const struct stream_args &a, uint32_t base)
 {
-    hopper_prefetch(&a.x);
+    tma_prefetch_descriptor(&a.x);
     for (int i = 0; i < L::W; i++) {
-        hopper_barrier_init(base + L::W_FULL + i * 8, 1);
-        hopper_barrier_init(base + L::W_EMPTY + i * 8, 4);
+        mbarrier_init(base + L::W_FULL + i * 8, 1);
+        mbarrier_init(base + L::W_EMPTY + i * 8, 4);
     }
     for (int i = 0; i < L::X; i++) {
-        hopper_barrier_init(base + L::X_FULL + i * 8, 1);
-        hopper_barrier_init(base + L::X_EMPTY + i * 8, 4);
+        mbarrier_init(base + L::X_FULL + i * 8, 1);
+        mbarrier_init(base + L::X_EMPTY + i * 8, 4);
     }
-    hopper_barrier_publish();
+    fence_mbarrier_init();
 }
 
 /* The blocks of the cluster meet; what they wrote to shared memory before is
@@ -277,8 +275,8 @@ static __device__ __forceinline__ void stream_meet(int size)
 {
     __syncthreads();
     if (size > 1) {
-        hopper_cluster_arrive();
-        hopper_cluster_wait();
+        cluster_arrive();
+        cluster_wait();
     }
 }
 
@@ -289,7 +287,7 @@ static __device__ __forceinline__ void stream_part(int size)
 #if HOPPER
     if (size > 1) {
         asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
-        hopper_cluster_wait();
+        cluster_wait();
     }
 #endif
 }
@@ -324,7 +322,7 @@ static __global__ void __launch_bounds__(STREAM_THREADS)
     if (warp < 4) {
         float acc[ROWS / 2];
         stream_multiply<T, L, ROWS>(b, base, acc);
-        hopper_sync(1, 128); /* nobody reads the rings any more */
+        named_barrier_sync(1, 128); /* nobody reads the rings any more */
         stream_lay<L, ROWS>(acc, (float *)shared);
     } else if (warp == 5) {
         if (threadIdx.x == 160)
@@ -340,20 +338,20 @@ static __global__ void __launch_bounds__(STREAM_THREADS)
 
 struct stream_state {
     struct conv_geometry g;
-    int chunks, tiles;
+    int k_tiles, tiles;
     int rows, cluster, deep;
 };
 
 /* Blocks of a cluster: as many as there are multiprocessors for, with two
- * chunks or more each; 8 pass more sums on than few chunks are worth.  Variant
+ * k-tiles or more each; 8 pass more sums on than few k-tiles are worth. Variant
  * 1 has half of 4 or 8. */
 static int stream_cluster(const struct stream_state *s,
                           const struct kern_device *d)
 {
-    int size = s->chunks < 32 ? 4 : 8;
+    int size = s->k_tiles < 32 ? 4 : 8;
 
     while (size > 1 && ((int64_t)size * s->tiles > conv_multiprocessors(d) ||
-                        s->chunks < 2 * size))
+                        s->k_tiles < 2 * size))
         size /= 2;
     return size;
 }
@@ -366,7 +364,7 @@ static int stream_plan(const struct kern_problem *p,
 
     if (r < 0)
         return r;
-    s->chunks = conv_ceil_div(s->g.c, STREAM_DEPTH);
+    s->k_tiles = conv_ceil_div(s->g.c, STREAM_DEPTH);
     s->tiles = conv_ceil_div(s->g.k, STREAM_OUTPUTS);
     s->rows = s->g.m <= 32 ? 32 : s->g.m <= 64 ? 64 : STREAM_ROWS;
     s->cluster = stream_cluster(s, d);
@@ -410,7 +408,7 @@ static int stream_supports(const struct kern_problem *p,
 }
 
 /* Microseconds, as measured on an H200: the way through the kernel and the sum,
- * which is longer where rows are many and blocks of a cluster; and the chunks
+ * which is longer where rows are many and blocks of a cluster; and the k-tiles
  * of a block, whose pace memory sets as long as the rings are deep enough for
  * the rows beside them. */
 static double stream_estimate(const struct kern_problem *p,
@@ -423,11 +421,11 @@ static double stream_estimate(const struct kern_problem *p,
     const int blocks = s.tiles * s.cluster, places = conv_multiprocessors(d);
     const double beside = 1 + (s.deep ? 0.0015 : 0.006) * s.g.m;
     const double memory = 0.00184 * (blocks < places ? blocks : places);
-    const double chunk = (memory > 0.12 ? memory : 0.12) * beside;
+    const double k_tile = (memory > 0.12 ? memory : 0.12) * beside;
     const double way = (s.deep ? 2.3 : 2.8) + 0.007 * s.g.m;
 
     return way + (s.rows > 64 ? 1 : 0) +
-           conv_ceil_div(blocks, places) * chunk * s.chunks / s.cluster;
+           conv_ceil_div(blocks, places) * k_tile * s.k_tiles / s.cluster;
 }
 
 /* ---- preparing ----------------------------------------------------- */
@@ -446,20 +444,20 @@ static int stream_prepare(struct kern_exec *e, const struct kern_device *d,
     }
     e->state = s;
     snprintf(e->variant_name, sizeof(e->variant_name), "cluster%d", s->cluster);
-    e->packed[CONV_W] = (size_t)s->tiles * (size_t)s->chunks * STREAM_CHUNK;
+    e->packed[CONV_W] = (size_t)s->tiles * (size_t)s->k_tiles * STREAM_K_TILE;
     return 0;
 }
 
-/* Output n's weights, 16 bytes at a time; dst: its row of the first chunk. */
+/* Output n's weights, 16 bytes at a time; dst: its row of the first k-tile. */
 static void stream_pack_row(const struct stream_state *s, enum infer_dtype from,
                             const unsigned char *src, enum infer_dtype to,
                             int n, unsigned char *dst)
 {
     for (int k = 0; k < s->g.c; k += 8) {
-        const int chunk = k / STREAM_DEPTH, v = k % STREAM_DEPTH / 8;
+        const int k_tile = k / STREAM_DEPTH, v = k % STREAM_DEPTH / 8;
 
         scalar_convert(from, src + (size_t)k * infer_dtype_size(from), to,
-                       dst + (size_t)chunk * STREAM_CHUNK + (v ^ n % 8) * 16,
+                       dst + (size_t)k_tile * STREAM_K_TILE + (v ^ n % 8) * 16,
                        8);
     }
 }
@@ -479,7 +477,7 @@ static int stream_pack(const struct kern_exec *e, int i, const void *src,
         stream_pack_row(s, from, (const unsigned char *)src + (size_t)n * row,
                         e->problem.in[CONV_X].dtype, n,
                         (unsigned char *)dst +
-                            tile * (size_t)s->chunks * STREAM_CHUNK +
+                            tile * (size_t)s->k_tiles * STREAM_K_TILE +
                             n % STREAM_OUTPUTS * 128);
     }
     return 0;
@@ -523,7 +521,7 @@ static int stream_launch(const struct kern_exec *e,
     a.w = (const unsigned char *)args->in[CONV_W];
     a.m = s->g.m;
     a.box = conv_round_up(s->g.m, 8);
-    a.chunks = s->chunks;
+    a.k_tiles = s->k_tiles;
     a.out = output_of(e, args, s->g.k);
     a.out.y_pitch = s->g.y_pitch;
     a.out.r_pitch = s->g.r_pitch;
@@ -531,7 +529,7 @@ static int stream_launch(const struct kern_exec *e,
     a.wide = output_is_wide(&a.out, STREAM_STEP) &&
              (uintptr_t)a.out.y % step == 0 &&
              (uintptr_t)a.out.residual % step == 0;
-    const int r = tensor_map_rows(
+    const int r = tensor_map_matrix(
         &a.x, tensor_map_type_of(e->problem.in[CONV_X].dtype), args->in[CONV_X],
         s->g.m, s->g.c, s->g.x_pitch, a.box, err);
     if (r < 0)

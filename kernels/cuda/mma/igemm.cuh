@@ -5,11 +5,11 @@
  * The product.  Rows m are output pixels, columns n the output channels of one
  * group, the depth d = (r, s, c).  Nothing is unfolded in memory: the address
  * of x[m, d] is worked out while copying to shared memory.  A block owns a tile
- * of BM x BN outputs and walks the depth in chunks of ROW bytes (64 or 128) a
+ * of BM x BN outputs and walks the depth in k-tiles of ROW bytes (64 or 128) a
  * row; blockIdx.x counts tiles, channels fastest (neighbours share pixels in
  * L2), blockIdx.z counts groups and, within a group, split-K's parts.
  *
- * Shared memory.  STAGES chunks of BM + BN rows of ROW bytes.  A row holds
+ * Shared memory.  STAGES k-tiles of BM + BN rows of ROW bytes.  A row holds
  * ROW/16 vectors of 16 bytes; vector v of row i lies at v ^ f(i), where f(i)
  * is i % 8 for 128-byte rows and i / 2 % 4 for 64-byte rows: then the eight
  * rows that an ldmatrix phase reads, one vector each, cover all 32 banks.
@@ -19,7 +19,7 @@
  *
  * Threads, copying.  Thread t copies vector t % (ROW/16) of rows t / (ROW/16)
  * and every THREADS / (ROW/16) further, of both operands: one depth position
- * (r, s, c) a thread, advanced by a chunk at a time without division.  VECTOR
+ * (r, s, c) a thread, advanced by a k-tile at a time without division.  VECTOR
  * is the width of one copy: 16 bytes need cg to be a multiple of 16 bytes;
  * narrower ones take any cg and keep the pixels' table in shared memory
  * (16 bytes a row) because a thread then copies too many rows for registers.
@@ -48,9 +48,9 @@ struct igemm_args {
     struct conv_geometry g;
     const void *x, *w; /* w: rows of `pitch` elements, one an output channel */
     float *parts;      /* split-K's parts, NULL where the tile is finished */
-    int pitch;         /* elements, a multiple of a chunk */
-    int chunks;        /* of the whole depth */
-    int splits, chunks_per_split;
+    int pitch;         /* elements, a multiple of a k-tile */
+    int k_tiles;       /* of the whole depth */
+    int splits, k_tiles_per_split;
     int tiles_n;
     bool wide; /* outputs are stored 16 bytes at a time */
     struct output_args out;
@@ -107,9 +107,9 @@ struct igemm_tile {
     typedef typename M::type T;
     enum {
         THREADS = 32 * WARPS_M * WARPS_N,
-        CHUNK = ROW / (int)sizeof(T), /* elements of depth */
-        STAGE = (BM + BN) * ROW,      /* bytes */
-        PITCH = BN + 8,               /* floats of a staged row */
+        K_TILE = ROW / (int)sizeof(T), /* elements of depth */
+        STAGE = (BM + BN) * ROW,       /* bytes */
+        PITCH = BN + 8,                /* floats of a staged row */
         PIPE = STAGES * STAGE > BM *PITCH * 4 ? STAGES *STAGE : BM *PITCH * 4,
         TABLE = VECTOR == 16 ? 0 : BM * 16,
         SHARED = PIPE + TABLE,
@@ -129,7 +129,7 @@ struct igemm_tile {
     };
 };
 
-/* Byte offset of vector v of row i in a chunk. */
+/* Byte offset of vector v of row i in a k-tile. */
 template <int ROW>
 static __device__ __forceinline__ int igemm_swizzle(int i, int v)
 {
@@ -166,7 +166,7 @@ igemm_copy_wide(const struct igemm_args &a,
 template <typename L, int ROW, int VECTOR>
 static __device__ __forceinline__ void
 igemm_copy_narrow(const struct igemm_args &a, const int4 *table,
-                  const struct conv_depth &d, unsigned char *chunk)
+                  const struct conv_depth &d, unsigned char *k_tile)
 {
     typedef typename L::T T;
     const int v = threadIdx.x % L::NARROW, row = threadIdx.x / L::NARROW;
@@ -179,7 +179,7 @@ igemm_copy_narrow(const struct igemm_args &a, const int4 *table,
         const bool ok = conv_inside(a.g, p.y, p.z, d);
         const T *from = (const T *)a.x + (ok ? p.x + tap : 0);
         unsigned char *to =
-            chunk + igemm_swizzle<ROW>(at, byte / 16) + byte % 16;
+            k_tile + igemm_swizzle<ROW>(at, byte / 16) + byte % 16;
         if (VECTOR >= 4)
             ptx_cp_async < VECTOR<4 ? 4 : VECTOR>(ptx_shared(to), from, ok);
         else
@@ -191,7 +191,7 @@ igemm_copy_narrow(const struct igemm_args &a, const int4 *table,
 /* Weights: always whole vectors, the packed rows are padded. */
 template <typename L, int ROW>
 static __device__ __forceinline__ void
-igemm_copy_weights(const struct igemm_args &a, int group, int n0, int chunk,
+igemm_copy_weights(const struct igemm_args &a, int group, int n0, int k_tile,
                    uint32_t stage)
 {
     typedef typename L::T T;
@@ -204,7 +204,7 @@ igemm_copy_weights(const struct igemm_args &a, int group, int n0, int chunk,
         const T *from =
             (const T *)a.w +
             (ok ? (size_t)(group * a.g.kg + n) * a.pitch +
-                      (size_t)chunk * L::CHUNK + v * (16 / (int)sizeof(T))
+                      (size_t)k_tile * L::K_TILE + v * (16 / (int)sizeof(T))
                 : 0);
         ptx_cp_async<16>(stage + igemm_swizzle<ROW>(row + i * L::STEP, v), from,
                          ok);
@@ -257,10 +257,10 @@ igemm_multiply_split(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
                 acc[i][j][e] += part[i][j][e];
 }
 
-/* One chunk: stage holds BM rows of x, then BN rows of w. */
+/* One k-tile: stage holds BM rows of x, then BN rows of w. */
 template <typename M, typename L, int BM, int ROW, int WARPS_N>
 static __device__ __forceinline__ void
-igemm_chunk(float (&acc)[L::MT][L::NT][4], uint32_t stage)
+igemm_k_tile(float (&acc)[L::MT][L::NT][4], uint32_t stage)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row_a = warp / WARPS_N * L::WM + lane % 16;
@@ -381,8 +381,8 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
     const int m0 = (int)(blockIdx.x / a.tiles_n) * BM;
     const int n0 = (int)(blockIdx.x % a.tiles_n) * BN;
     const int group = blockIdx.z / a.splits, split = blockIdx.z % a.splits;
-    const int first = split * a.chunks_per_split;
-    const int count = min(a.chunks_per_split, a.chunks - first);
+    const int first = split * a.k_tiles_per_split;
+    const int count = min(a.k_tiles_per_split, a.k_tiles - first);
     const uint32_t base = ptx_shared(shared);
     int4 *table = (int4 *)(shared + L::PIPE);
 
@@ -393,17 +393,17 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
         for (int i = 0; i < L::A_COPIES; i++)
             rows.pixel[i] = conv_pixel_at(
                 a.g, m0 + (int)threadIdx.x / L::VECTORS + i * L::STEP, group);
-        depth = conv_depth_at(a.g,
-                              first * L::CHUNK + (int)threadIdx.x % L::VECTORS *
-                                                     (16 / (int)sizeof(T)));
+        depth = conv_depth_at(a.g, first * L::K_TILE +
+                                       (int)threadIdx.x % L::VECTORS *
+                                           (16 / (int)sizeof(T)));
     } else {
         for (int i = threadIdx.x; i < BM; i += L::THREADS) {
             const struct conv_pixel p = conv_pixel_at(a.g, m0 + i, group);
             table[i] = make_int4(p.offset, p.h, p.w, 0);
         }
-        depth = conv_depth_at(a.g,
-                              first * L::CHUNK + (int)threadIdx.x % L::NARROW *
-                                                     (VECTOR / (int)sizeof(T)));
+        depth = conv_depth_at(a.g, first * L::K_TILE +
+                                       (int)threadIdx.x % L::NARROW *
+                                           (VECTOR / (int)sizeof(T)));
         __syncthreads();
     }
 
@@ -416,10 +416,11 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
             for (int e = 0; e < 4; e++)
                 acc[i][j][e] = 0;
 
-                /* Chunk i lies in stage i % STAGES.  The copies of a chunk
+                /* Chunk i lies in stage i % STAGES.  The copies of a k-tile
                  * start when the barrier has shown that every warp is done with
-                 * the chunk that lay there before.  Weights are constant: those
-                 * of the first chunks need not wait for the layer before. */
+                 * the k-tile that lay there before.  Weights are constant:
+                 * those of the first k-tiles need not wait for the layer
+                 * before. */
 #define IGEMM_COPY_WEIGHTS(i)                                                  \
     igemm_copy_weights<L, ROW>(a, group, n0, first + (i),                      \
                                base + (i) % STAGES * L::STAGE + BM * ROW)
@@ -431,7 +432,7 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
         else                                                                   \
             igemm_copy_narrow<L, ROW, VECTOR>(a, table, depth,                 \
                                               shared + stage_at);              \
-        conv_depth_advance(a.g, &depth, L::CHUNK);                             \
+        conv_depth_advance(a.g, &depth, L::K_TILE);                            \
     } while (0)
 
 #pragma unroll
@@ -453,12 +454,12 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
             IGEMM_COPY(i + STAGES - 1);
         }
         ptx_cp_async_commit();
-        igemm_chunk<M, L, BM, ROW, WARPS_N>(acc, base + i % STAGES * L::STAGE);
+        igemm_k_tile<M, L, BM, ROW, WARPS_N>(acc, base + i % STAGES * L::STAGE);
     }
 #undef IGEMM_COPY
 #undef IGEMM_COPY_WEIGHTS
 
-    /* No copy is under way: those past the last chunk were never started. */
+    /* No copy is under way: those past the last k-tile were never started. */
     __syncthreads();
     igemm_stage_sums<L, WARPS_N>(acc, (float *)shared);
     __syncthreads();

@@ -16,26 +16,26 @@
 
 struct igemm_state {
     struct conv_geometry g;
-    int pitch, chunks, splits, chunks_per_split;
+    int pitch, k_tiles, splits, k_tiles_per_split;
 };
 
 template <typename C> struct igemm_config {
     typedef typename C::mode::type T;
     enum {
-        CHUNK = C::ROW / (int)sizeof(T),
+        K_TILE = C::ROW / (int)sizeof(T),
         LANE = 16 / (int)sizeof(T) /* elements of 16 bytes */
     };
 };
 
 /* ---- split-K ------------------------------------------------------- */
 
-/* Parts of the depth: two blocks a multiprocessor, 2 chunks or more each, and
+/* Parts of the depth: two blocks a multiprocessor, 2 k-tiles or more each, and
  * 32 parts at most, so that the second pass stays small. */
-static inline int igemm_splits(int64_t blocks, int chunks, int multiprocessors)
+static inline int igemm_splits(int64_t blocks, int k_tiles, int multiprocessors)
 {
     int64_t splits = 2 * (int64_t)multiprocessors / (blocks > 0 ? blocks : 1);
 
-    splits = splits < chunks / 2 ? splits : chunks / 2;
+    splits = splits < k_tiles / 2 ? splits : k_tiles / 2;
     splits = splits < 32 ? splits : 32;
     return splits > 1 ? (int)splits : 1;
 }
@@ -47,16 +47,16 @@ template <typename C> static int64_t igemm_blocks(const struct conv_geometry *g)
 }
 
 template <typename C>
-static void igemm_plan(const struct kern_device *d, struct igemm_state *s)
+static void igemm_configure(const struct kern_device *d, struct igemm_state *s)
 {
-    s->pitch = conv_round_up(s->g.depth, igemm_config<C>::CHUNK);
-    s->chunks = s->pitch / igemm_config<C>::CHUNK;
-    s->splits = C::SPLIT_K ? igemm_splits(igemm_blocks<C>(&s->g), s->chunks,
+    s->pitch = conv_round_up(s->g.depth, igemm_config<C>::K_TILE);
+    s->k_tiles = s->pitch / igemm_config<C>::K_TILE;
+    s->splits = C::SPLIT_K ? igemm_splits(igemm_blocks<C>(&s->g), s->k_tiles,
                                           conv_multiprocessors(d))
                            : 1;
-    s->chunks_per_split = conv_ceil_div(s->chunks, s->splits);
+    s->k_tiles_per_split = conv_ceil_div(s->k_tiles, s->splits);
     /* No part may be empty. */
-    s->splits = conv_ceil_div(s->chunks, s->chunks_per_split);
+    s->splits = conv_ceil_div(s->k_tiles, s->k_tiles_per_split);
 }
 
 /* ---- limits -------------------------------------------------------- */
@@ -81,7 +81,7 @@ static int igemm_supports(const struct kern_problem *p,
                          "input pixels are %d elements apart, not a multiple "
                          "of %d",
                          s.g.x_pitch, (int)igemm_config<C>::LANE);
-    igemm_plan<C>(d, &s);
+    igemm_configure<C>(d, &s);
     if (C::SPLIT_K && s.splits == 1)
         return error_set(why, INFER_EUNSUPPORTED,
                          "the outputs fill the device without split-K");
@@ -109,16 +109,16 @@ template <typename C>
 static double igemm_block_us(const struct igemm_state *s, double beside)
 {
     const int thousandths = C::PEAK * C::PEAK_PERCENT;
-    const int products = C::BM * C::BN * igemm_config<C>::CHUNK;
+    const int products = C::BM * C::BN * igemm_config<C>::K_TILE;
     const double shared = 2e-3 * products / thousandths * beside;
     const double alone = (C::BM + C::BN) * C::ROW / 82e3;
-    const double chunk =
+    const double k_tile =
         (shared > alone ? shared : alone) + (C::NARROW ? 0.3 : 0);
     const int rows = s->g.m < C::BM ? s->g.m : (int)C::BM;
     const int columns = s->g.kg < C::BN ? s->g.kg : (int)C::BN;
     const double stores = rows * columns / 4096.0 * (0.77 + 0.23 * beside);
 
-    return s->chunks_per_split * chunk + 1.36 + stores;
+    return s->k_tiles_per_split * k_tile + 1.36 + stores;
 }
 
 /* Waves of blocks, or the bytes, and the second pass; fitted to what kbench
@@ -132,7 +132,7 @@ static double igemm_estimate(const struct kern_problem *p,
 
     if (conv_geometry_read_pitched(p, &s.g, NULL) < 0)
         return 1e30;
-    igemm_plan<C>(d, &s);
+    igemm_configure<C>(d, &s);
     const double blocks = (double)igemm_blocks<C>(&s.g) * s.splits;
     const double each = blocks / conv_multiprocessors(d);
     const double beside = each < 1 ? 1 : each < sharing ? each : sharing;
@@ -160,7 +160,7 @@ static int igemm_prepare(struct kern_exec *e, const struct kern_device *d,
         free(s);
         return r;
     }
-    igemm_plan<C>(d, s);
+    igemm_configure<C>(d, s);
     e->state = s;
     e->packed[CONV_W] = (size_t)s->g.k * (size_t)s->pitch * sizeof(T);
     if (s->splits > 1)
@@ -227,9 +227,9 @@ static inline void igemm_fill(const struct kern_exec *e,
     a->w = args->in[CONV_W];
     a->parts = s->splits > 1 ? (float *)args->workspace : NULL;
     a->pitch = s->pitch;
-    a->chunks = s->chunks;
+    a->k_tiles = s->k_tiles;
     a->splits = s->splits;
-    a->chunks_per_split = s->chunks_per_split;
+    a->k_tiles_per_split = s->k_tiles_per_split;
     a->tiles_n = conv_ceil_div(s->g.kg, bn);
     a->out = output_of(e, args, s->g.k);
     a->out.y_pitch = s->g.y_pitch;

@@ -5,11 +5,11 @@
  * The product.  dw[k, n] = sum over pixels m of dy[m, k] x[m, n], where m
  * counts the output pixels and n = (r, s, c) the window of one group, channels
  * innermost.  A block owns BK x BN weights and a range of pixels, which it
- * walks in chunks of 32; blockIdx.x counts tiles, y groups, z ranges of pixels.
- * Each range writes its sums to the workspace, parts[range][K][N], and a second
- * kernel adds the ranges in order: the same bits every time.
+ * walks in k-tiles of 32; blockIdx.x counts tiles, y groups, z ranges of
+ * pixels. Each range writes its sums to the workspace, parts[range][K][N], and
+ * a second kernel adds the ranges in order: the same bits every time.
  *
- * Shared memory.  STAGES chunks of 32 rows of BK values of dy and 32 of BN of
+ * Shared memory.  STAGES k-tiles of 32 rows of BK values of dy and 32 of BN of
  * x, pixels down, as they lie in memory.  16-bit types: panels of 64 (or 32)
  * columns, 16-byte vectors swizzled as igemm.cuh does, read transposed by
  * ldmatrix.  32-bit types: rows of B + 8 floats, so that the 4 rows by 8
@@ -29,16 +29,16 @@
 #include "kernels/cuda/mma/igemm.cuh"
 #include "kernels/cuda/walk.cuh"
 
-#define WGRAD_DEPTH 32 /* pixels of a chunk */
+#define WGRAD_DEPTH 32 /* pixels of a k-tile */
 
 struct wgrad_args {
     struct conv_geometry g;
     struct fast_div p, q; /* of the output pixels */
     const void *x, *dy;
     float *parts;
-    int n;      /* r * s * cg */
-    int chunks; /* of all pixels */
-    int chunks_per_range, tiles_n;
+    int n;       /* r * s * cg */
+    int k_tiles; /* of all pixels */
+    int k_tiles_per_range, tiles_n;
 };
 
 /* ---- shape --------------------------------------------------------- */
@@ -103,14 +103,14 @@ wgrad_column(const struct wgrad_args &a, int n)
 template <typename M, typename L, int BK, int BN>
 static __device__ __forceinline__ void
 wgrad_copy(const struct wgrad_args &a, int group, int k0,
-           const struct conv_depth &d, int chunk, uint32_t stage)
+           const struct conv_depth &d, int k_tile, uint32_t stage)
 {
     typedef typename L::T T;
     const int va = BK / L::LANE, vb = BN / L::LANE;
     const int step_a = L::THREADS / va, step_b = L::THREADS / vb;
     const int k = k0 + (int)threadIdx.x % va * L::LANE;
     const int tap = conv_tap_offset(a.g, d);
-    const int m0 = chunk * WGRAD_DEPTH;
+    const int m0 = k_tile * WGRAD_DEPTH;
 
 #pragma unroll
     for (int i = 0; i < WGRAD_DEPTH; i += step_a) {
@@ -137,13 +137,13 @@ wgrad_copy(const struct wgrad_args &a, int group, int k0,
 template <typename M, typename L, int BK, int BN>
 static __device__ __forceinline__ void
 wgrad_copy_narrow(const struct wgrad_args &a, int group, int k0,
-                  const struct conv_depth &d, int chunk, unsigned char *stage)
+                  const struct conv_depth &d, int k_tile, unsigned char *stage)
 {
     typedef typename L::T T;
     const int step_a = L::THREADS / BK, step_b = L::THREADS / BN;
     const int ka = threadIdx.x % BK, nb = threadIdx.x % BN;
     const int tap = conv_tap_offset(a.g, d);
-    const int m0 = chunk * WGRAD_DEPTH;
+    const int m0 = k_tile * WGRAD_DEPTH;
 
     for (int row = threadIdx.x / BK; row < WGRAD_DEPTH; row += step_a) {
         const int m = m0 + row;
@@ -247,10 +247,10 @@ wgrad_multiply(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
 }
 
 /* Tensor cores truncate their sums: where single precision is to be kept, each
- * chunk is summed apart and added in round-to-nearest arithmetic. */
+ * k-tile is summed apart and added in round-to-nearest arithmetic. */
 template <typename M, typename L, int BK, int BN, int WARPS_N>
 static __device__ __forceinline__ void
-wgrad_chunk(float (&acc)[L::MT][L::NT][4], const unsigned char *stage)
+wgrad_k_tile(float (&acc)[L::MT][L::NT][4], const unsigned char *stage)
 {
     const int warp = threadIdx.x / 32;
     const int column_a = warp / WARPS_N * L::WM;
@@ -317,8 +317,8 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
     const int k0 = (int)(blockIdx.x / a.tiles_n) * BK;
     const int n0 = (int)(blockIdx.x % a.tiles_n) * BN;
     const int group = blockIdx.y;
-    const int first = blockIdx.z * a.chunks_per_range;
-    const int count = min(a.chunks_per_range, a.chunks - first);
+    const int first = blockIdx.z * a.k_tiles_per_range;
+    const int count = min(a.k_tiles_per_range, a.k_tiles - first);
     const int columns = NARROW ? BN : BN / L::LANE;
     const struct conv_depth d = wgrad_column(
         a, n0 + (int)threadIdx.x % columns * (NARROW ? 1 : (int)L::LANE));
@@ -333,10 +333,10 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
                 acc[i][j][e] = 0;
     if (NARROW) {
         for (int i = 0; i < count; i++) {
-            __syncthreads(); /* the chunk before has been read */
+            __syncthreads(); /* the k-tile before has been read */
             wgrad_copy_narrow<M, L, BK, BN>(a, group, k0, d, first + i, shared);
             __syncthreads();
-            wgrad_chunk<M, L, BK, BN, WARPS_N>(acc, shared);
+            wgrad_k_tile<M, L, BK, BN, WARPS_N>(acc, shared);
         }
     } else {
 #pragma unroll
@@ -355,8 +355,8 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
                                          ptx_shared(shared) +
                                              ahead % STAGES * L::STAGE);
             ptx_cp_async_commit();
-            wgrad_chunk<M, L, BK, BN, WARPS_N>(acc,
-                                               shared + i % STAGES * L::STAGE);
+            wgrad_k_tile<M, L, BK, BN, WARPS_N>(acc,
+                                                shared + i % STAGES * L::STAGE);
         }
     }
     wgrad_store<L, WARPS_N>(a, group, k0, n0, acc);

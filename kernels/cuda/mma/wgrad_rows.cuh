@@ -32,7 +32,7 @@ static const struct wgrad_figures {
 struct wgrad_state {
     struct conv_geometry g;
     enum wgrad_shape shape;
-    int n, chunks, chunks_per_range, ranges, tiles_n, tiles;
+    int n, k_tiles, k_tiles_per_range, ranges, tiles_n, tiles;
 };
 
 /* ---- limits -------------------------------------------------------- */
@@ -94,7 +94,7 @@ static inline int wgrad_supports(const struct kern_problem *p,
 
 /* ---- preparing ----------------------------------------------------- */
 
-/* Ranges of pixels: three blocks a multiprocessor, 4 chunks or more each; and
+/* Ranges of pixels: three blocks a multiprocessor, 4 k-tiles or more each; and
  * no more than 256, so that the second pass stays small. */
 static inline void wgrad_plan(const struct kern_device *d,
                               struct wgrad_state *s)
@@ -104,14 +104,14 @@ static inline void wgrad_plan(const struct kern_device *d,
     s->n = s->g.r * s->g.s * s->g.cg;
     s->tiles_n = conv_ceil_div(s->n, f->bn);
     s->tiles = conv_ceil_div(s->g.kg, f->bk) * s->tiles_n;
-    s->chunks = conv_ceil_div(s->g.m, WGRAD_DEPTH);
+    s->k_tiles = conv_ceil_div(s->g.m, WGRAD_DEPTH);
     const int64_t blocks = (int64_t)s->tiles * s->g.groups;
     int64_t ranges = 3 * (int64_t)conv_multiprocessors(d) / blocks;
-    ranges = ranges < s->chunks / 4 ? ranges : s->chunks / 4;
+    ranges = ranges < s->k_tiles / 4 ? ranges : s->k_tiles / 4;
     ranges = ranges < 256 ? ranges : 256;
     ranges = ranges > 1 ? ranges : 1;
-    s->chunks_per_range = conv_ceil_div(s->chunks, (int)ranges);
-    s->ranges = conv_ceil_div(s->chunks, s->chunks_per_range);
+    s->k_tiles_per_range = conv_ceil_div(s->k_tiles, (int)ranges);
+    s->ranges = conv_ceil_div(s->k_tiles, s->k_tiles_per_range);
 }
 
 static inline int wgrad_prepare(struct kern_exec *e,
@@ -190,8 +190,8 @@ static int wgrad_launch(const struct kern_exec *e, const struct kern_args *args,
     a.dy = args->in[1];
     a.parts = (float *)args->workspace;
     a.n = s->n;
-    a.chunks = s->chunks;
-    a.chunks_per_range = s->chunks_per_range;
+    a.k_tiles = s->k_tiles;
+    a.k_tiles_per_range = s->k_tiles_per_range;
     a.tiles_n = s->tiles_n;
     const int r = wgrad_dispatch<M>(s, &a, args->stream, err);
     return r < 0 ? r : wgrad_join(e, &shape, args, err);

@@ -88,7 +88,7 @@ struct binary {
     }
 };
 
-/* ---- one number a channel of each image ------------------------------ */
+/* ---- one number a channel of each image ---------------------------- */
 
 /*
  * y[n,p,c] = x[n,p,c] * z[n,c], channels last: the end of a block with squeeze
@@ -191,7 +191,7 @@ static int gate_run(const struct pointwise<3> *a, const struct gate_args *g,
                           dim3(THREADS), 0, stream, *g, err);
 }
 
-/* ---- everything else ------------------------------------------------- */
+/* ---- everything else ----------------------------------------------- */
 
 template <typename T>
 static int run(const struct kern_problem *p, const struct kern_args *args,

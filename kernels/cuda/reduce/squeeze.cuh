@@ -149,7 +149,7 @@ static __device__ __forceinline__ void store_peer(float *at, int rank, float v)
 {
 #if HOPPER
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(
-                     hopper_peer(ptx_shared(at), rank)),
+                     cluster_map_shared(ptx_shared(at), rank)),
                  "f"(v)
                  : "memory");
 #else
@@ -237,8 +237,8 @@ fetch_rows(T *to, int to_pitch, const T *from, int pitch, int rows, int width)
 static __device__ __forceinline__ void meet(int blocks)
 {
     if (blocks > 1) {
-        hopper_cluster_arrive();
-        hopper_cluster_wait();
+        cluster_arrive();
+        cluster_wait();
     } else {
         __syncthreads();
     }
@@ -268,7 +268,7 @@ static __global__ void __launch_bounds__(SQUEEZE_MOST_THREADS, 2)
     int pitch = a.s.pitch;
 
     if (blocks > 1)
-        hopper_cluster_arrive();
+        cluster_arrive();
     if (a.s.staged) {
         T *const own = (T *)(shared + a.at.w), *own2 = (T *)(shared + a.at.w2);
         fetch_rows<T>(own, a.s.channels, w, pitch, a.s.hidden, padded);
@@ -295,7 +295,7 @@ static __global__ void __launch_bounds__(SQUEEZE_MOST_THREADS, 2)
         __syncthreads();
         /* All blocks run by now, so that they can be written to. */
         if (blocks > 1 && n == first)
-            hopper_cluster_wait();
+            cluster_wait();
         send_parts<T>(a, w, pitch, padded, mean, blocks,
                       parts + rank * a.s.hidden);
         meet(blocks);

@@ -24,9 +24,9 @@ struct plan {
     int phases; /* 1 where strides are 1 */
     struct conv_geometry g[WGMMA_MAX_PHASES];
     struct wgmma_phase phase[WGMMA_MAX_PHASES];
-    int per_tap, chunks; /* of all phases */
-    int most;            /* pixels of the largest phase */
-    int tapped;          /* phases with taps */
+    int per_position, k_tiles; /* of all phases */
+    int most;                  /* pixels of the largest phase */
+    int tapped;                /* phases with taps */
     int multiprocessors;
 };
 
@@ -71,7 +71,7 @@ static struct taps taps_of(const struct kern_problem *p, int axis, int rest)
 }
 
 static void make_phase(const struct kern_problem *p, int row, int column,
-                       int per_tap, struct conv_geometry *g,
+                       int per_position, struct conv_geometry *g,
                        struct wgmma_phase *f)
 {
     const struct kern_tensor *dy = &p->in[CONV_X], *dx = &p->out[0];
@@ -105,7 +105,7 @@ static void make_phase(const struct kern_problem *p, int row, int column,
                               .p = g->p,
                               .q = g->q,
                               .m = g->m,
-                              .chunks = g->r * g->s * per_tap};
+                              .k_tiles = g->r * g->s * per_position};
     if (g->m > 0) {
         f->by_p.init((uint32_t)g->p);
         f->by_q.init((uint32_t)g->q);
@@ -118,7 +118,7 @@ static void sort_phases(struct plan *plan)
 {
     for (int i = 1; i < plan->phases; i++)
         for (int j = i; j > 0; j--)
-            if (plan->phase[j].chunks > plan->phase[j - 1].chunks) {
+            if (plan->phase[j].k_tiles > plan->phase[j - 1].k_tiles) {
                 const struct wgmma_phase f = plan->phase[j];
                 const struct conv_geometry g = plan->g[j];
                 plan->phase[j] = plan->phase[j - 1];
@@ -143,16 +143,16 @@ static void make_plan(const struct kern_problem *p, const struct kern_device *d,
     int n = 0;
 
     memset(plan, 0, sizeof(*plan));
-    plan->per_tap = conv_ceil_div((int)p->in[CONV_X].dim[1], 64);
+    plan->per_position = conv_ceil_div((int)p->in[CONV_X].dim[1], 64);
     plan->multiprocessors = conv_multiprocessors(d);
     for (int row = 0; row < c->stride[0]; row++)
         for (int column = 0; column < c->stride[1]; column++) {
-            make_phase(p, row, column, plan->per_tap, &plan->g[n],
+            make_phase(p, row, column, plan->per_position, &plan->g[n],
                        &plan->phase[n]);
             if (plan->phase[n].m == 0)
                 continue;
-            plan->chunks += plan->phase[n].chunks;
-            plan->tapped += plan->phase[n].chunks > 0;
+            plan->k_tiles += plan->phase[n].k_tiles;
+            plan->tapped += plan->phase[n].k_tiles > 0;
             if (plan->phase[n].m > plan->most)
                 plan->most = plan->phase[n].m;
             n++;
@@ -226,7 +226,7 @@ static int read_problem(const struct kern_problem *p,
                          "adds nothing but a residual");
     make_plan(p, d, plan);
     for (int i = 0; i < plan->phases; i++)
-        if (plan->phase[i].chunks > 0 && !wgmma_windows_fit(&plan->g[i]))
+        if (plan->phase[i].k_tiles > 0 && !wgmma_im2col_fits(&plan->g[i]))
             return error_set(why, INFER_EUNSUPPORTED,
                              "window or pads are too large for the copy "
                              "engine");
@@ -235,20 +235,20 @@ static int read_problem(const struct kern_problem *p,
 
 /* ---- tiles --------------------------------------------------------- */
 
-/* STAGES and SLOTS as in wgmma_rows.cuh; DEPTH: stages by phases, which take
- * one slot a consumer. */
+/* STAGES and EPI_STAGES as in wgmma_rows.cuh; DEPTH: stages by phases, which
+ * take one slot a consumer. */
 template <typename M, int MT_, int TEAM_, int WGS_, int BN_, int STAGES_,
           int SLOTS_, int DEPTH_, int PERCENT_>
 struct tile {
     typedef M mode;
     enum {
         MT = MT_,
-        TEAM = TEAM_,
+        COOP = TEAM_,
         WGS = WGS_,
         BM = 64 * MT_ * TEAM_,
         BN = BN_,
         STAGES = STAGES_,
-        SLOTS = SLOTS_,
+        EPI_STAGES = SLOTS_,
         DEPTH = DEPTH_,
         PERCENT = PERCENT_
     };
@@ -261,10 +261,10 @@ static struct wgmma_state state_of(const struct plan *plan, int phase)
     struct wgmma_state s = {};
 
     s.g = plan->g[phase];
-    s.per_tap = plan->per_tap;
-    s.chunks = plan->phase[phase].chunks;
-    s.windows = s.g.r != 1 || s.g.s != 1 || s.g.p != s.g.h || s.g.q != s.g.w ||
-                s.g.pad_top || s.g.pad_left;
+    s.per_position = plan->per_position;
+    s.k_tiles = plan->phase[phase].k_tiles;
+    s.im2col = s.g.r != 1 || s.g.s != 1 || s.g.p != s.g.h || s.g.q != s.g.w ||
+               s.g.pad_top || s.g.pad_left;
     s.multiprocessors = plan->multiprocessors;
     s.tiles_m = conv_ceil_div(plan->most, C::BM);
     s.tiles_n = conv_ceil_div(s.g.k, C::BN);
@@ -289,17 +289,18 @@ static double estimate_phases(const struct kern_problem *p,
                               const struct plan *plan)
 {
     const struct wgmma_state s = state_of<C>(plan, 0);
-    const int rounds = conv_ceil_div(s.tiles_m * s.tiles_n, s.multiprocessors);
+    const int waves = conv_ceil_div(s.tiles_m * s.tiles_n, s.multiprocessors);
     const double products =
-        plan->chunks * wgmma_chunk_us<C>() + 0.33 * plan->phases;
+        plan->k_tiles * wgmma_k_tile_us<C>() + 0.33 * plan->phases;
     const double stores = plan->phases * wgmma_stores_us<C>(p, &s);
-    double time = rounds * (products + stores);
+    double time = waves * (products + stores);
 
-    if (C::WGS == 2 * C::TEAM) {
-        const double all = rounds * (products + 0.2 * stores);
+    if (C::WGS == 2 * C::COOP) {
+        const double all = waves * (products + 0.2 * stores);
         time = all > time / 2 ? all : time / 2;
     }
-    return 1.35 + cost_together(time, wgmma_moved_us(megabytes(p, plan)), 0.36);
+    return 1.35 +
+           cost_together(time, wgmma_traffic_us(megabytes(p, plan)), 0.36);
 }
 
 template <typename C>
@@ -328,8 +329,8 @@ template <typename C>
 static int run_plain(const struct kern_exec *e, const struct kern_args *args,
                      struct infer_error *err)
 {
-    typedef wgmma_tile<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
-                       C::STAGES, C::SLOTS>
+    typedef wgmma_tile<typename C::mode, C::MT, C::COOP, C::WGS, C::BN,
+                       C::STAGES, C::EPI_STAGES>
         L;
     const struct dgrad_state *state = (const struct dgrad_state *)e->state;
     const struct wgmma_state s = state_of<C>(&state->plan, 0);
@@ -340,25 +341,25 @@ static int run_plain(const struct kern_exec *e, const struct kern_args *args,
 
     a.g = s.g;
     a.out = output_of(e, args, s.g.k);
-    a.windows = s.windows;
+    a.im2col = s.im2col;
     a.known = 1;
-    a.per_tap = s.per_tap;
-    a.chunks = s.chunks;
+    a.per_position = s.per_position;
+    a.k_tiles = s.k_tiles;
     a.tiles_m = s.tiles_m;
     a.tiles_n = s.tiles_n;
     if (r == 0)
-        r = s.windows ? tensor_map_windows(&a.x, tensor_map_type_of(dtype),
-                                           args->in[CONV_X], &s.g, C::BM, err)
-                      : tensor_map_rows(&a.x, tensor_map_type_of(dtype),
-                                        args->in[CONV_X], s.g.m, s.g.c, s.g.c,
-                                        C::BM, err);
+        r = s.im2col ? tensor_map_im2col(&a.x, tensor_map_type_of(dtype),
+                                         args->in[CONV_X], &s.g, C::BM, err)
+                     : tensor_map_matrix(&a.x, tensor_map_type_of(dtype),
+                                         args->in[CONV_X], s.g.m, s.g.c, s.g.c,
+                                         C::BM, err);
     if (r == 0)
-        r = wgmma_maps_out(&s, dtype, &a, err);
+        r = wgmma_store_maps(&s, dtype, &a, err);
     if (r < 0)
         return r;
     return launch_chained(
-        wgmma_tile_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
-                          C::STAGES, C::SLOTS, false>,
+        wgmma_tile_kernel<typename C::mode, C::MT, C::COOP, C::WGS, C::BN,
+                          C::STAGES, C::EPI_STAGES, false>,
         dim3(tiles < s.multiprocessors ? tiles : s.multiprocessors),
         dim3(L::THREADS), L::SHARED, args->stream, a, err);
 }
@@ -376,12 +377,12 @@ static int fill_phases(const struct kern_exec *e, const struct kern_args *args,
 
     for (int i = 0; r == 0 && i < plan->phases; i++) {
         const int at = a->phases;
-        if (plan->phase[i].chunks == 0 && in_place)
+        if (plan->phase[i].k_tiles == 0 && in_place)
             continue;
         a->phase[at] = plan->phase[i];
-        if (plan->phase[i].chunks > 0)
-            r = tensor_map_windows(&a->dy[at], tensor_map_type_of(dy->dtype),
-                                   args->in[CONV_X], &plan->g[i], bm, err);
+        if (plan->phase[i].k_tiles > 0)
+            r = tensor_map_im2col(&a->dy[at], tensor_map_type_of(dy->dtype),
+                                  args->in[CONV_X], &plan->g[i], bm, err);
         a->phases++;
     }
     return r;
@@ -391,7 +392,7 @@ template <typename C>
 static int run_phases(const struct kern_exec *e, const struct kern_args *args,
                       struct infer_error *err)
 {
-    typedef wgmma_tile<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
+    typedef wgmma_tile<typename C::mode, C::MT, C::COOP, C::WGS, C::BN,
                        C::DEPTH, 1>
         L;
     const struct dgrad_state *state = (const struct dgrad_state *)e->state;
@@ -407,7 +408,7 @@ static int run_phases(const struct kern_exec *e, const struct kern_args *args,
     a.stride_h = p->attr.conv.stride[0];
     a.stride_w = p->attr.conv.stride[1];
     a.window_s = (int)p->in[CONV_W].dim[3];
-    a.per_tap = s.per_tap;
+    a.per_position = s.per_position;
     a.tiles_m = s.tiles_m;
     a.tiles_n = s.tiles_n;
     a.residual =
@@ -418,7 +419,7 @@ static int run_phases(const struct kern_exec *e, const struct kern_args *args,
     if (r < 0)
         return r;
     return launch_chained(
-        wgmma_phases_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
+        wgmma_phases_kernel<typename C::mode, C::MT, C::COOP, C::WGS, C::BN,
                             C::DEPTH>,
         dim3(tiles < s.multiprocessors ? tiles : s.multiprocessors),
         dim3(L::THREADS), L::SHARED, args->stream, a, err);
@@ -547,5 +548,5 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         .release = cuda_state_release,                                         \
     };
 
-DGRAD_ROW(conv2d_dgrad_nhwc_f16_cuda_wgmma_sm90, wgmma_f16_down)
-DGRAD_ROW(conv2d_dgrad_nhwc_bf16_cuda_wgmma_sm90, wgmma_bf16_down)
+DGRAD_ROW(conv2d_dgrad_nhwc_f16_cuda_wgmma_sm90, wgmma_f16_mn_major)
+DGRAD_ROW(conv2d_dgrad_nhwc_bf16_cuda_wgmma_sm90, wgmma_bf16_mn_major)

@@ -5,7 +5,7 @@
  *
  * The product.  dw[k, n] = sum over pixels m of dy[m, k] x[m, n].  Columns n
  * are blocks of 64 channels of one tap (r, s) of the window.  A block owns BM x
- * BN weights and a range of pixels, which it walks in chunks of 64.  Both
+ * BN weights and a range of pixels, which it walks in k-tiles of 64.  Both
  * operands lie as in memory, 64 pixels of 64 channels a box, pixels down: the
  * products take them transposed.  Windows are found by the copy engine's im2col
  * mode, as in wgmma.cuh; a 1x1 window with neither stride nor pads is a plain
@@ -14,10 +14,10 @@
  * parts[range][K][r, s, c], and wgrad_sum() adds them in order: the same bits
  * every time.
  *
- * Threads.  Two consumer warpgroups, then one of which a thread fills the ring.
- * WM consumers share the rows, 64 each; 2 / WM the columns.
+ * Threads.  Two consumer warpgroups, then one of which a thread fills the
+ * pipeline. WM consumers share the rows, 64 each; 2 / WM the columns.
  *
- * Shared memory.  STAGES chunks of BM / 64 boxes of dy and BN / 64 of x, 8192
+ * Shared memory.  STAGES k-tiles of BM / 64 boxes of dy and BN / 64 of x, 8192
  * bytes each in the 128-byte swizzle; barriers full[] and empty[] as in
  * wgmma.cuh.  At most 200 KiB.
  */
@@ -32,14 +32,14 @@
 struct wgmma_wgrad_args {
     CUtensorMap x, dy;
     struct conv_geometry g;
-    int windows;          /* x is a map of windows, not of rows */
-    int per_tap, columns; /* blocks of 64: of a tap, of the window */
-    int chunks, chunks_per_range;
+    int im2col;                /* x is a map of windows, not of rows */
+    int per_position, columns; /* blocks of 64: of a tap, of the window */
+    int k_tiles, k_tiles_per_range;
     int tiles_n, tiles;
     float *parts;
 };
 
-template <int WM, int BN, int STAGES> struct wgmma_wgrad_plan {
+template <int WM, int BN, int STAGES> struct wgmma_wgrad_tile {
     enum {
         BM = 64 * WM,
         WN = 2 / WM,
@@ -61,39 +61,39 @@ static __device__ __forceinline__ void fill(const struct wgmma_wgrad_args &a,
                                             uint32_t base, int k0, int block,
                                             int first, int end)
 {
-    typedef wgmma_wgrad_plan<WM, BN, STAGES> P;
-    struct wgmma_ring ring = {0, 0};
+    typedef wgmma_wgrad_tile<WM, BN, STAGES> P;
+    struct pipeline_state pipe = {0, 0};
     int c[BN / 64], r[BN / 64], s[BN / 64];
 
 #pragma unroll
     for (int j = 0; j < BN / 64; j++) {
         /* Blocks past the last repeat it; nobody stores them. */
-        const int at = min(block + j, a.columns - 1), tap = at / a.per_tap;
-        c[j] = at % a.per_tap * 64;
+        const int at = min(block + j, a.columns - 1), tap = at / a.per_position;
+        c[j] = at % a.per_position * 64;
         s[j] = tap % a.g.s * a.g.dilation_w;
         r[j] = tap / a.g.s * a.g.dilation_h;
     }
     for (int i = first; i < end; i++) {
-        const uint32_t stage = base + ring.stage * P::STAGE;
-        const uint32_t barrier = base + P::FULL + ring.stage * 8;
+        const uint32_t stage = base + pipe.stage * P::STAGE;
+        const uint32_t barrier = base + P::FULL + pipe.stage * 8;
         const int m0 = i * 64, np = m0 / a.g.q;
         const int w = m0 % a.g.q * a.g.stride_w - a.g.pad_left;
         const int h = np % a.g.p * a.g.stride_h - a.g.pad_top;
-        hopper_barrier_wait(base + P::EMPTY + ring.stage * 8, ring.parity ^ 1);
-        hopper_barrier_expect(barrier, P::STAGE);
+        mbarrier_wait(base + P::EMPTY + pipe.stage * 8, pipe.parity ^ 1);
+        mbarrier_arrive_expect_tx(barrier, P::STAGE);
 #pragma unroll
         for (int j = 0; j < WM; j++)
-            hopper_copy_tile(stage + j * BOX, &a.dy, barrier, k0 + j * 64, m0);
+            tma_load_2d(stage + j * BOX, &a.dy, barrier, k0 + j * 64, m0);
 #pragma unroll
         for (int j = 0; j < BN / 64; j++) {
             const uint32_t to = stage + P::DY_BYTES + j * BOX;
-            if (a.windows)
-                hopper_copy_im2col(to, &a.x, barrier, c[j], w, h, np / a.g.p,
-                                   s[j], r[j]);
+            if (a.im2col)
+                tma_load_im2col(to, &a.x, barrier, c[j], w, h, np / a.g.p, s[j],
+                                r[j]);
             else
-                hopper_copy_tile(to, &a.x, barrier, c[j], m0);
+                tma_load_2d(to, &a.x, barrier, c[j], m0);
         }
-        wgmma_next<STAGES>(&ring);
+        pipeline_next<STAGES>(&pipe);
     }
 }
 
@@ -101,32 +101,32 @@ static __device__ __forceinline__ void fill(const struct wgmma_wgrad_args &a,
 
 template <typename T, int WM, int BN, int STAGES>
 static __device__ __forceinline__ void
-multiply(float (&acc)[wgmma_wgrad_plan<WM, BN, STAGES>::N / 2], uint32_t base,
-         int dy_at, int x_at, int chunks)
+multiply(float (&acc)[wgmma_wgrad_tile<WM, BN, STAGES>::N / 2], uint32_t base,
+         int dy_at, int x_at, int k_tiles)
 {
-    typedef wgmma_wgrad_plan<WM, BN, STAGES> P;
+    typedef wgmma_wgrad_tile<WM, BN, STAGES> P;
     const bool first_lane = threadIdx.x % 32 == 0;
-    struct wgmma_ring ring = {0, 0};
+    struct pipeline_state pipe = {0, 0};
     int before = 0; /* stage whose products may be under way */
 
-    for (int i = 0; i < chunks; i++) {
-        const uint32_t stage = base + ring.stage * P::STAGE;
-        const uint64_t dy = hopper_operand_down(stage + dy_at);
-        const uint64_t x = hopper_operand_down(stage + x_at);
-        hopper_barrier_wait(base + P::FULL + ring.stage * 8, ring.parity);
-        hopper_products_begin();
+    for (int i = 0; i < k_tiles; i++) {
+        const uint32_t stage = base + pipe.stage * P::STAGE;
+        const uint64_t dy = smem_desc_mn_major(stage + dy_at);
+        const uint64_t x = smem_desc_mn_major(stage + x_at);
+        mbarrier_wait(base + P::FULL + pipe.stage * 8, pipe.parity);
+        wgmma_arrive();
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            hopper_product_both_down(T(), acc, dy + k * (2048 >> 4),
-                                     x + k * (2048 >> 4), i + k > 0);
-        hopper_products_commit();
-        hopper_products_wait<1>();
+            wgmma_mma_ab_mn_major(T(), acc, dy + k * (2048 >> 4),
+                                  x + k * (2048 >> 4), i + k > 0);
+        wgmma_commit_group();
+        wgmma_wait_group<1>();
         if (i > 0 && first_lane)
-            hopper_barrier_arrive(base + P::EMPTY + before * 8);
-        before = ring.stage;
-        wgmma_next<STAGES>(&ring);
+            mbarrier_arrive(base + P::EMPTY + before * 8);
+        before = pipe.stage;
+        pipeline_next<STAGES>(&pipe);
     }
-    hopper_products_wait<0>();
+    wgmma_wait_group<0>();
 }
 
 /* Rows k on, blocks of 64 columns from `block` on, of one range. */
@@ -142,8 +142,8 @@ static __device__ __forceinline__ void store(const struct wgmma_wgrad_args &a,
 
 #pragma unroll
     for (int b = 0; b < N / 64; b++) {
-        const int at = block + b, tap = at / a.per_tap;
-        const int c0 = at % a.per_tap * 64 + lane % 4 * 2;
+        const int at = block + b, tap = at / a.per_position;
+        const int c0 = at % a.per_position * 64 + lane % 4 * 2;
         float *to = parts + (size_t)tap * a.g.c;
         if (at >= a.columns)
             continue;
@@ -163,37 +163,37 @@ template <typename T, int WM, int BN, int STAGES>
 static __global__ void __launch_bounds__(384, 1)
     wgmma_wgrad_kernel(const __grid_constant__ struct wgmma_wgrad_args a)
 {
-    typedef wgmma_wgrad_plan<WM, BN, STAGES> P;
+    typedef wgmma_wgrad_tile<WM, BN, STAGES> P;
     LAUNCH_SHARED(shared);
     const uint32_t base = ptx_shared(shared);
     /* Tiles first: blocks that run together share pixels in L2. */
     const int range = (int)blockIdx.x / a.tiles, tile = blockIdx.x % a.tiles;
     const int k0 = tile / a.tiles_n * P::BM;
     const int block = tile % a.tiles_n * (BN / 64);
-    const int first = range * a.chunks_per_range;
-    const int end = min(first + a.chunks_per_range, a.chunks);
+    const int first = range * a.k_tiles_per_range;
+    const int end = min(first + a.k_tiles_per_range, a.k_tiles);
 
     if (threadIdx.x == 0) {
-        hopper_prefetch(&a.x);
-        hopper_prefetch(&a.dy);
+        tma_prefetch_descriptor(&a.x);
+        tma_prefetch_descriptor(&a.dy);
         for (int i = 0; i < STAGES; i++) {
-            hopper_barrier_init(base + P::FULL + i * 8, 1);
-            hopper_barrier_init(base + P::EMPTY + i * 8, 8);
+            mbarrier_init(base + P::FULL + i * 8, 1);
+            mbarrier_init(base + P::EMPTY + i * 8, 8);
         }
-        hopper_barrier_publish();
+        fence_mbarrier_init();
     }
     __syncthreads();
     if (threadIdx.x < P::CONSUMERS) {
-        const int group = hopper_group();
+        const int group = warpgroup_index();
         const int wm = WM == 2 ? group : 0, wn = WM == 2 ? 0 : group;
         float acc[P::N / 2];
-        hopper_take<240>();
+        setmaxnreg_inc<240>();
         multiply<T, WM, BN, STAGES>(acc, base, wm * BOX,
                                     P::DY_BYTES + wn * (P::N / 64) * BOX,
                                     end - first);
         store<P::N>(a, range, k0 + wm * 64, block + wn * (P::N / 64), acc);
     } else {
-        hopper_give<24>();
+        setmaxnreg_dec<24>();
         if (threadIdx.x == P::CONSUMERS)
             fill<WM, BN, STAGES>(a, base, k0, block, first, end);
     }
@@ -210,8 +210,8 @@ static const struct {
 struct wgmma_wgrad_state {
     struct conv_geometry g;
     enum shape shape;
-    int windows, per_tap, columns, tiles_n, tiles;
-    int chunks, chunks_per_range, ranges;
+    int im2col, per_position, columns, tiles_n, tiles;
+    int k_tiles, k_tiles_per_range, ranges;
     double cycles; /* of the whole, roughly */
 };
 
@@ -242,23 +242,23 @@ static int read_problem(const struct kern_problem *p,
                          "takes one group, inputs and outputs in 8s from 32 "
                          "on, found %d groups of %d to %d channels",
                          g->groups, g->cg, g->kg);
-    s->windows = g->r != 1 || g->s != 1 || g->stride_h != 1 ||
-                 g->stride_w != 1 || g->p != g->h || g->q != g->w ||
-                 g->pad_top || g->pad_left;
-    if (s->windows &&
+    s->im2col = g->r != 1 || g->s != 1 || g->stride_h != 1 ||
+                g->stride_w != 1 || g->p != g->h || g->q != g->w ||
+                g->pad_top || g->pad_left;
+    if (s->im2col &&
         !(axis_fits(g->h, g->p, g->r, g->stride_h, g->dilation_h, g->pad_top) &&
           axis_fits(g->w, g->q, g->s, g->stride_w, g->dilation_w, g->pad_left)))
         return error_set(why, INFER_EUNSUPPORTED,
                          "window, stride or pads are too large for the copy "
                          "engine");
-    s->per_tap = conv_ceil_div(g->c, 64);
-    s->columns = g->r * g->s * s->per_tap;
-    s->chunks = conv_ceil_div(g->m, 64);
+    s->per_position = conv_ceil_div(g->c, 64);
+    s->columns = g->r * g->s * s->per_position;
+    s->k_tiles = conv_ceil_div(g->m, 64);
     return 0;
 }
 
-/* Cycles of a chunk: 2048 products each, or what comes from L2, 48 bytes. */
-static double chunk_cycles(const struct wgmma_wgrad_state *s, int shape)
+/* Cycles of a k-tile: 2048 products each, or what comes from L2, 48 bytes. */
+static double k_tile_cycles(const struct wgmma_wgrad_state *s, int shape)
 {
     const int bm = figures[shape].bm, bn = figures[shape].bn;
     const double products = bm * bn / 32 / 0.85;
@@ -269,7 +269,7 @@ static double chunk_cycles(const struct wgmma_wgrad_state *s, int shape)
     return tiles * (products > bytes ? products : bytes);
 }
 
-/* Ranges of pixels, four chunks or more each: as many as make the rounds of
+/* Ranges of pixels, four k-tiles or more each: as many as make the rounds of
  * tiles and the passes over the parts, at 2000 bytes a cycle, shortest. */
 static void choose_ranges(const struct kern_device *d, double cycles,
                           struct wgmma_wgrad_state *s)
@@ -279,30 +279,30 @@ static void choose_ranges(const struct kern_device *d, double cycles,
     double best = 0;
 
     s->ranges = 0;
-    for (int ranges = 1; ranges <= 256 && 4 * ranges <= s->chunks + 3;
+    for (int ranges = 1; ranges <= 256 && 4 * ranges <= s->k_tiles + 3;
          ranges++) {
-        const int each = conv_ceil_div(s->chunks, ranges);
-        const int rounds = conv_ceil_div(s->tiles * ranges, sms);
+        const int each = conv_ceil_div(s->k_tiles, ranges);
+        const int waves = conv_ceil_div(s->tiles * ranges, sms);
         const double time =
-            rounds * (each * cycles / s->tiles + 3000) + ranges * part;
+            waves * (each * cycles / s->tiles + 3000) + ranges * part;
         if (s->ranges == 0 || time < best) {
             best = time;
             s->ranges = ranges;
         }
     }
     s->cycles = best;
-    s->chunks_per_range = conv_ceil_div(s->chunks, s->ranges);
-    s->ranges = conv_ceil_div(s->chunks, s->chunks_per_range);
+    s->k_tiles_per_range = conv_ceil_div(s->k_tiles, s->ranges);
+    s->ranges = conv_ceil_div(s->k_tiles, s->k_tiles_per_range);
 }
 
 static void choose(const struct kern_device *d, struct wgmma_wgrad_state *s)
 {
-    double best = chunk_cycles(s, 0);
+    double best = k_tile_cycles(s, 0);
 
     s->shape = SHAPE_128x256;
     for (int i = 1; i < SHAPES; i++)
-        if (chunk_cycles(s, i) < best) {
-            best = chunk_cycles(s, i);
+        if (k_tile_cycles(s, i) < best) {
+            best = k_tile_cycles(s, i);
             s->shape = (enum shape)i;
         }
     s->tiles_n = conv_ceil_div(s->columns, figures[s->shape].bn / 64);
@@ -357,7 +357,7 @@ static int run(const struct wgmma_wgrad_state *s,
                const struct wgmma_wgrad_args *a, void *stream,
                struct infer_error *err)
 {
-    typedef wgmma_wgrad_plan<WM, BN, STAGES> P;
+    typedef wgmma_wgrad_tile<WM, BN, STAGES> P;
 
     return launch_kernel(wgmma_wgrad_kernel<T, WM, BN, STAGES>,
                          dim3(s->tiles * s->ranges), P::THREADS, P::SHARED,
@@ -395,20 +395,20 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     int r;
 
     a.g = s->g;
-    a.windows = s->windows;
-    a.per_tap = s->per_tap;
+    a.im2col = s->im2col;
+    a.per_position = s->per_position;
     a.columns = s->columns;
-    a.chunks = s->chunks;
-    a.chunks_per_range = s->chunks_per_range;
+    a.k_tiles = s->k_tiles;
+    a.k_tiles_per_range = s->k_tiles_per_range;
     a.tiles_n = s->tiles_n;
     a.tiles = s->tiles;
     a.parts = (float *)args->workspace;
-    r = s->windows ? tensor_map_windows(&a.x, type, args->in[0], &s->g, 64, err)
-                   : tensor_map_rows(&a.x, type, args->in[0], s->g.m, s->g.c,
-                                     s->g.c, 64, err);
+    r = s->im2col ? tensor_map_im2col(&a.x, type, args->in[0], &s->g, 64, err)
+                  : tensor_map_matrix(&a.x, type, args->in[0], s->g.m, s->g.c,
+                                      s->g.c, 64, err);
     if (r == 0)
-        r = tensor_map_rows(&a.dy, type, args->in[1], s->g.m, s->g.k, s->g.k,
-                            64, err);
+        r = tensor_map_matrix(&a.dy, type, args->in[1], s->g.m, s->g.k, s->g.k,
+                              64, err);
     if (r == 0)
         r = run_shape<T>(s, &a, args->stream, err);
     return r < 0 ? r : wgrad_join(e, &shape, args, err);

@@ -65,9 +65,9 @@ static int result(CUresult code, const char *what, struct infer_error *err)
                      (int)code);
 }
 
-int tensor_map_rows(CUtensorMap *out, enum tensor_map_type type,
-                    const void *base, int rows, int columns, int64_t pitch,
-                    int box_rows, struct infer_error *err)
+int tensor_map_matrix(CUtensorMap *out, enum tensor_map_type type,
+                      const void *base, int rows, int columns, int64_t pitch,
+                      int box_rows, struct infer_error *err)
 {
     const cuuint64_t bytes = bytes_of(type);
     const cuuint64_t size[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
@@ -118,9 +118,9 @@ int tensor_map_patches(CUtensorMap *out, const void *base,
                         box, CU_TENSOR_MAP_SWIZZLE_NONE, err);
 }
 
-int tensor_map_lines(CUtensorMap *out, enum tensor_map_type type,
-                     const void *base, const struct conv_geometry *g, int pitch,
-                     int pixels, struct infer_error *err)
+int tensor_map_output_rows(CUtensorMap *out, enum tensor_map_type type,
+                           const void *base, const struct conv_geometry *g,
+                           int pitch, int pixels, struct infer_error *err)
 {
     const cuuint64_t bytes = bytes_of(type);
     const cuuint64_t size[3] = {(cuuint64_t)g->k, (cuuint64_t)g->q,
@@ -150,9 +150,9 @@ int tensor_map_taps(CUtensorMap *out, enum tensor_map_type type,
 /* Dimensions are C, W, H, N; corners W, H.  The base pixel of a window walks
  * from the lower corner to the upper one, which lies so far past the image's
  * last pixel that an axis has as many windows as outputs. */
-int tensor_map_windows(CUtensorMap *out, enum tensor_map_type type,
-                       const void *base, const struct conv_geometry *g,
-                       int pixels, struct infer_error *err)
+int tensor_map_im2col(CUtensorMap *out, enum tensor_map_type type,
+                      const void *base, const struct conv_geometry *g,
+                      int pixels, struct infer_error *err)
 {
     const cuuint64_t bytes = bytes_of(type);
     const cuuint64_t size[4] = {(cuuint64_t)g->c, (cuuint64_t)g->w,

@@ -29,15 +29,15 @@ static inline enum tensor_map_type tensor_map_type_of(enum infer_dtype dtype)
 
 /* Row-major rows x columns with `pitch` elements from row to row; boxes of
  * box_rows rows, up to 256. */
-int tensor_map_rows(CUtensorMap *out, enum tensor_map_type type,
-                    const void *base, int rows, int columns, int64_t pitch,
-                    int box_rows, struct infer_error *err);
+int tensor_map_matrix(CUtensorMap *out, enum tensor_map_type type,
+                      const void *base, int rows, int columns, int64_t pitch,
+                      int box_rows, struct infer_error *err);
 
 /* The windows of a convolution: boxes of the pixels of `pixels` consecutive
  * outputs at one offset in the window. */
-int tensor_map_windows(CUtensorMap *out, enum tensor_map_type type,
-                       const void *base, const struct conv_geometry *g,
-                       int pixels, struct infer_error *err);
+int tensor_map_im2col(CUtensorMap *out, enum tensor_map_type type,
+                      const void *base, const struct conv_geometry *g,
+                      int pixels, struct infer_error *err);
 
 /* The image in pairs of 16-bit elements: W * C / 2, H, N.  Boxes of `words` by
  * `rows` of one image, without swizzle. */
@@ -47,9 +47,9 @@ int tensor_map_patches(CUtensorMap *out, const void *base,
 
 /* An output by lines of pixels: K, Q, N * P with `pitch` elements from pixel to
  * pixel; boxes of 128 bytes by `pixels` of one line. */
-int tensor_map_lines(CUtensorMap *out, enum tensor_map_type type,
-                     const void *base, const struct conv_geometry *g, int pitch,
-                     int pixels, struct infer_error *err);
+int tensor_map_output_rows(CUtensorMap *out, enum tensor_map_type type,
+                           const void *base, const struct conv_geometry *g,
+                           int pitch, int pixels, struct infer_error *err);
 
 /* Weights w[k][tap][c], c innermost, all dense: boxes of 128 bytes of channels
  * by one tap by 64 k; coordinates c, tap, k. */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What Hopper's convolution kernels share: the product, the ring of chunks and
- * the thread that fills it.
+ * What Hopper's convolution kernels share: the product, the pipeline of k-tiles
+ * and the thread that fills it.
  *
  * The product.  Rows m are output pixels, columns n output channels, the depth
- * d = (r, s, c) with c padded to whole chunks in the packed weights.  A chunk
+ * d = (r, s, c) with c padded to whole k-tiles in the packed weights.  A k-tile
  * is 128 bytes of channels of one (r, s): 64 halves or 32 floats.  Windows are
  * found by the copy engine itself, in its im2col mode; a 1x1 window with
  * neither stride nor pads is a plain matrix.  Both fill with zeros outside the
  * image, past the last channel and past the last pixel.
  *
- * The ring.  STAGES chunks of BM rows of x, then BN rows of w, 128 bytes each
- * in the 128-byte swizzle, which wants 1024-byte alignment.  full[i]: the
+ * The pipeline.  STAGES k-tiles of BM rows of x, then BN rows of w, 128 bytes
+ * each in the 128-byte swizzle, which wants 1024-byte alignment.  full[i]: the
  * producer arrives once and announces the bytes; the phase ends when they are
  * there.  empty[i]: one lane of each consumer warp arrives when its products
  * have read the stage.
@@ -34,11 +34,11 @@ struct wgmma_args {
     CUtensorMap y, residual; /* where the copy engine writes outputs */
     struct conv_geometry g;
     struct output_args out;
-    int windows; /* x is a map of windows, not of rows */
-    int known;   /* the bias is constant: no kernel of the stream writes it */
-    int apart;   /* y is not aligned: its elements are stored one by one */
-    int per_tap; /* chunks of one (r, s) */
-    int chunks;  /* of the whole depth */
+    int im2col;    /* x is a map of windows, not of rows */
+    int known;     /* the bias is constant: no kernel of the stream writes it */
+    int unaligned; /* y is not aligned: its elements are stored one by one */
+    int per_position; /* k-tiles of one (r, s) */
+    int k_tiles;      /* of the whole depth */
     int tiles_m, tiles_n;
     float *bn_stats;     /* NULL: none */
     const void *factors; /* rows of c, one an image (wgmma_input_scale.cuh) */
@@ -47,50 +47,50 @@ struct wgmma_args {
 
 /* ---- types --------------------------------------------------------- */
 
-/* WEIGHTS: matrices of packed weights; HALF: of 16 bits; DOWN: weights are read
- * as they lie in training, w[d's channel][tap][n], and may have changed since
- * the launch before.  Their taps are walked backwards: what is computed is a
- * gradient of inputs.  INPUT_SCALE: x is multiplied with them on its way
- * (wgmma_input_scale.cuh). */
+/* WEIGHTS: matrices of packed weights; HALF: of 16 bits; B_MN_MAJOR: weights
+ * are read as they lie in training, w[d's channel][tap][n], and may have
+ * changed since the launch before.  Their taps are walked backwards: what is
+ * computed is a gradient of inputs.  INPUT_SCALE: x is multiplied with them on
+ * its way (wgmma_input_scale.cuh). */
 struct wgmma_f16 {
     typedef __half type;
-    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, INPUT_SCALE = 0 };
+    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
 };
 struct wgmma_bf16 {
     typedef __nv_bfloat16 type;
-    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, INPUT_SCALE = 0 };
+    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
 };
-struct wgmma_f16_down {
+struct wgmma_f16_mn_major {
     typedef __half type;
-    enum { WEIGHTS = 1, HALF = 1, DOWN = 1, INPUT_SCALE = 0 };
+    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 1, INPUT_SCALE = 0 };
 };
-struct wgmma_bf16_down {
+struct wgmma_bf16_mn_major {
     typedef __nv_bfloat16 type;
-    enum { WEIGHTS = 1, HALF = 1, DOWN = 1, INPUT_SCALE = 0 };
+    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 1, INPUT_SCALE = 0 };
 };
 /* Factors rounded to TF32: x by the copy engine, w when it is packed. */
 struct wgmma_tf32 {
     typedef float type;
-    enum { WEIGHTS = 1, HALF = 0, DOWN = 0, INPUT_SCALE = 0 };
+    enum { WEIGHTS = 1, HALF = 0, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
 };
 /* Single precision: x = big + small, both TF32 to nearest, likewise w, which
  * is packed as two matrices, and x w = small big + big small + big big; what is
  * dropped is below 2^-21 of a product. */
 struct wgmma_tf32x3 {
     typedef float type;
-    enum { WEIGHTS = 2, HALF = 0, DOWN = 0, INPUT_SCALE = 0 };
+    enum { WEIGHTS = 2, HALF = 0, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
 };
 
-/* ---- the ring ------------------------------------------------------ */
+/* ---- the pipeline -------------------------------------------------- */
 
-/* Where a ring stands: the stage and the parity of its phase. */
-struct wgmma_ring {
+/* Where a pipeline stands: the stage and the parity of its phase. */
+struct pipeline_state {
     int stage;
     uint32_t parity;
 };
 
 template <int STAGES>
-static __device__ __forceinline__ void wgmma_next(struct wgmma_ring *r)
+static __device__ __forceinline__ void pipeline_next(struct pipeline_state *r)
 {
     if (++r->stage == STAGES) {
         r->stage = 0;
@@ -100,7 +100,8 @@ static __device__ __forceinline__ void wgmma_next(struct wgmma_ring *r)
 
 /* Passes over n stages. */
 template <int STAGES>
-static __device__ __forceinline__ void wgmma_skip(struct wgmma_ring *r, int n)
+static __device__ __forceinline__ void pipeline_skip(struct pipeline_state *r,
+                                                     int n)
 {
     const int to = r->stage + n;
 
@@ -112,57 +113,57 @@ static __device__ __forceinline__ void wgmma_skip(struct wgmma_ring *r, int n)
  * columns. */
 template <int BN>
 static __device__ __forceinline__ void
-wgmma_copy_down(const CUtensorMap *w, uint32_t to, uint32_t barrier, int n0,
-                int tap, int d)
+wgmma_load_weights_mn_major(const CUtensorMap *w, uint32_t to, uint32_t barrier,
+                            int n0, int tap, int d)
 {
 #pragma unroll
     for (int j = 0; j < BN / 64; j++)
-        hopper_copy_box(to + j * 8192, w, barrier, n0 + j * 64, tap, d);
+        tma_load_3d(to + j * 8192, w, barrier, n0 + j * 64, tap, d);
 }
 
-/* Starts the copy of chunk i of the weights into a stage. */
+/* Starts the copy of k-tile i of the weights into a stage. */
 template <typename M, int BM, int BN>
 static __device__ __forceinline__ void
-wgmma_copy_weights(const struct wgmma_args &a, uint32_t stage, uint32_t barrier,
+wgmma_load_weights(const struct wgmma_args &a, uint32_t stage, uint32_t barrier,
                    int i, int n0)
 {
     const int width = 128 / (int)sizeof(typename M::type);
 
-    hopper_barrier_expect(barrier, (BM + M::WEIGHTS * BN) * 128);
-    if constexpr (M::DOWN) {
-        wgmma_copy_down<BN>(&a.w, stage + BM * 128, barrier, n0,
-                            a.g.r * a.g.s - 1 - i / a.per_tap,
-                            i % a.per_tap * width);
+    mbarrier_arrive_expect_tx(barrier, (BM + M::WEIGHTS * BN) * 128);
+    if constexpr (M::B_MN_MAJOR) {
+        wgmma_load_weights_mn_major<BN>(&a.w, stage + BM * 128, barrier, n0,
+                                        a.g.r * a.g.s - 1 - i / a.per_position,
+                                        i % a.per_position * width);
     } else {
 #pragma unroll
         for (int j = 0; j < M::WEIGHTS; j++)
-            hopper_copy_tile(stage + (BM + j * BN) * 128, &a.w, barrier,
-                             i * width, n0 + j * a.g.k);
+            tma_load_2d(stage + (BM + j * BN) * 128, &a.w, barrier, i * width,
+                        n0 + j * a.g.k);
     }
 }
 
-/* Before anything else: the weights of the first chunks, which no kernel of the
- * stream writes.  Returns how many. */
+/* Before anything else: the weights of the first k-tiles, which no kernel of
+ * the stream writes.  Returns how many. */
 template <typename M, int BM, int BN, int STAGES>
-static __device__ __forceinline__ int wgmma_begin(const struct wgmma_args &a,
-                                                  uint32_t base, uint32_t full,
-                                                  int n0, int first, int end)
+static __device__ __forceinline__ int
+wgmma_prefetch_weights(const struct wgmma_args &a, uint32_t base, uint32_t full,
+                       int n0, int first, int end)
 {
     const int ahead = min(STAGES, end - first);
 
     for (int i = 0; i < ahead; i++)
-        wgmma_copy_weights<M, BM, BN>(a,
+        wgmma_load_weights<M, BM, BN>(a,
                                       base + i * (BM + M::WEIGHTS * BN) * 128,
                                       full + i * 8, first + i, n0);
     return ahead;
 }
 
-/* Fills the ring with chunks first .. end - 1 of the tile at (m0, n0); the
- * weights of the first `ahead` chunks are on their way.  full and empty:
+/* Fills the pipeline with k-tiles first .. end - 1 of the tile at (m0, n0); the
+ * weights of the first `ahead` k-tiles are on their way.  full and empty:
  * addresses of the barriers. */
 template <typename M, int BM, int BN, int STAGES>
 static __device__ __forceinline__ void
-wgmma_produce(const struct wgmma_args &a, struct wgmma_ring *ring,
+wgmma_produce(const struct wgmma_args &a, struct pipeline_state *pipe,
               uint32_t base, uint32_t full, uint32_t empty, int m0, int n0,
               int first, int end, int ahead)
 {
@@ -171,24 +172,24 @@ wgmma_produce(const struct wgmma_args &a, struct wgmma_ring *ring,
     const int w = q * a.g.stride_w - a.g.pad_left;
     const int h = np % a.g.p * a.g.stride_h - a.g.pad_top;
     const int n = np / a.g.p;
-    int c = first % a.per_tap;
-    int s = first / a.per_tap % a.g.s, r = first / a.per_tap / a.g.s;
+    int c = first % a.per_position;
+    int s = first / a.per_position % a.g.s, r = first / a.per_position / a.g.s;
 
     for (int i = first; i < end; i++) {
         const uint32_t stage =
-            base + ring->stage * (BM + M::WEIGHTS * BN) * 128;
-        const uint32_t barrier = full + ring->stage * 8;
+            base + pipe->stage * (BM + M::WEIGHTS * BN) * 128;
+        const uint32_t barrier = full + pipe->stage * 8;
         if (i - first >= ahead) {
-            hopper_barrier_wait(empty + ring->stage * 8, ring->parity ^ 1);
-            wgmma_copy_weights<M, BM, BN>(a, stage, barrier, i, n0);
+            mbarrier_wait(empty + pipe->stage * 8, pipe->parity ^ 1);
+            wgmma_load_weights<M, BM, BN>(a, stage, barrier, i, n0);
         }
-        if (a.windows)
-            hopper_copy_im2col(stage, &a.x, barrier, c * width, w, h, n,
-                               s * a.g.dilation_w, r * a.g.dilation_h);
+        if (a.im2col)
+            tma_load_im2col(stage, &a.x, barrier, c * width, w, h, n,
+                            s * a.g.dilation_w, r * a.g.dilation_h);
         else
-            hopper_copy_tile(stage, &a.x, barrier, c * width, m0);
-        wgmma_next<STAGES>(ring);
-        if (++c == a.per_tap) {
+            tma_load_2d(stage, &a.x, barrier, c * width, m0);
+        pipeline_next<STAGES>(pipe);
+        if (++c == a.per_position) {
             c = 0;
             if (++s == a.g.s) {
                 s = 0;
@@ -201,15 +202,15 @@ wgmma_produce(const struct wgmma_args &a, struct wgmma_ring *ring,
 /* ---- products ------------------------------------------------------ */
 
 /* What a warpgroup keeps beside a tile's sums, and how it begins: the first of
- * its MT times 64 pixels is m, the first of its chunks `chunk`.  Nothing but in
- * wgmma_input_scale.cuh. */
-template <typename M, int MT> struct wgmma_beside {
+ * its MT times 64 pixels is m, the first of its k-tiles `k-tile`.  Nothing but
+ * in wgmma_input_scale.cuh. */
+template <typename M, int MT> struct wgmma_operand_state {
 };
 
 template <typename M, int MT>
 static __device__ __forceinline__ void
-wgmma_begin_beside(struct wgmma_beside<M, MT> &, const struct wgmma_args &, int,
-                   int)
+wgmma_operand_begin(struct wgmma_operand_state<M, MT> &,
+                    const struct wgmma_args &, int, int)
 {
 }
 
@@ -218,59 +219,61 @@ wgmma_begin_beside(struct wgmma_beside<M, MT> &, const struct wgmma_args &, int,
 #endif
 
 template <typename M, int N>
-static __device__ __forceinline__ void wgmma_product(float (&d)[N], uint64_t x,
-                                                     uint64_t w)
+static __device__ __forceinline__ void wgmma_issue(float (&d)[N], uint64_t x,
+                                                   uint64_t w)
 {
-    if constexpr (M::DOWN)
-        hopper_product_down(typename M::type(), d, x, w, true);
+    if constexpr (M::B_MN_MAJOR)
+        wgmma_mma_b_mn_major(typename M::type(), d, x, w, true);
     else
-        hopper_product(typename M::type(), d, x, w, true);
+        wgmma_mma(typename M::type(), d, x, w, true);
 }
 
-/* Adds `chunks` chunks of the ring to acc: MT times 64 rows by BN columns.  x
- * of this warpgroup lies x_at bytes into a stage, w at w_at.  One group of
- * products stays under way while the next chunk is awaited.  Where turn is not
- * 0, arrives at that barrier of 256 threads when the last chunk has come. */
+/* Adds `k-tiles` k-tiles of the pipeline to acc: MT times 64 rows by BN
+ * columns.  x of this warpgroup lies x_at bytes into a stage, w at w_at.  One
+ * group of products stays under way while the next k-tile is awaited.  Where
+ * turn is not 0, arrives at that barrier of 256 threads when the last k-tile
+ * has come. */
 template <int MT, int BN, int STAGES, typename M>
 static __device__ __forceinline__ void
-wgmma_multiply(M, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
+wgmma_multiply(M, float (&acc)[MT][BN / 2], struct pipeline_state *pipe,
                const unsigned char *, uint32_t base, uint32_t full,
-               uint32_t empty, int x_at, int w_at, int chunks, int turn,
-               struct wgmma_beside<M, MT> &)
+               uint32_t empty, int x_at, int w_at, int k_tiles,
+               int order_barrier, struct wgmma_operand_state<M, MT> &)
 {
     const int stage_bytes = w_at + BN * 128;
-    const int w_step = (M::DOWN ? 2048 : 32) >> 4; /* of 32 bytes of depth */
+    const int w_step =
+        (M::B_MN_MAJOR ? 2048 : 32) >> 4; /* of 32 bytes of depth */
     const bool first_lane = threadIdx.x % 32 == 0;
     int before = 0; /* stage whose products may be under way */
 
-    for (int i = 0; i < chunks; i++) {
-        const uint32_t stage = base + ring->stage * stage_bytes;
-        const uint64_t x = hopper_operand(stage + x_at);
-        const uint64_t w = M::DOWN ? hopper_operand_down(stage + w_at)
-                                   : hopper_operand(stage + w_at);
-        hopper_barrier_wait(full + ring->stage * 8, ring->parity);
-        hopper_products_begin();
+    for (int i = 0; i < k_tiles; i++) {
+        const uint32_t stage = base + pipe->stage * stage_bytes;
+        const uint64_t x = smem_desc_k_major(stage + x_at);
+        const uint64_t w = M::B_MN_MAJOR ? smem_desc_mn_major(stage + w_at)
+                                         : smem_desc_k_major(stage + w_at);
+        mbarrier_wait(full + pipe->stage * 8, pipe->parity);
+        wgmma_arrive();
 #pragma unroll
         for (int k = 0; k < 4; k++) /* 32 bytes of depth; 64 rows, 8192 */
 #pragma unroll
             for (int mt = 0; mt < MT; mt++)
-                wgmma_product<M>(acc[mt], x + k * 2 + mt * (8192 >> 4),
-                                 w + k * w_step);
-        hopper_products_commit();
-        hopper_products_wait<1>();
+                wgmma_issue<M>(acc[mt], x + k * 2 + mt * (8192 >> 4),
+                               w + k * w_step);
+        wgmma_commit_group();
+        wgmma_wait_group<1>();
         if (i > 0 && first_lane)
-            hopper_barrier_arrive(empty + before * 8);
-        before = ring->stage;
-        wgmma_next<STAGES>(ring);
+            mbarrier_arrive(empty + before * 8);
+        before = pipe->stage;
+        pipeline_next<STAGES>(pipe);
     }
-    if (turn)
-        hopper_arrive(turn, 256);
-    hopper_products_wait<0>();
+    if (order_barrier)
+        named_barrier_arrive(order_barrier, 256);
+    wgmma_wait_group<0>();
     if (first_lane)
-        hopper_barrier_arrive(empty + before * 8);
+        mbarrier_arrive(empty + before * 8);
 }
 
-/* This lane's part of 64 rows of a chunk of x, split: four steps of depth. */
+/* This lane's part of 64 rows of a k-tile of x, split: four steps of depth. */
 static __device__ __forceinline__ void wgmma_load_split(const unsigned char *x,
                                                         uint32_t (&big)[4][4],
                                                         uint32_t (&small)[4][4])
@@ -290,52 +293,51 @@ static __device__ __forceinline__ void wgmma_load_split(const unsigned char *x,
 }
 
 /* The same in single precision.  Tensor cores truncate their sums, so each
- * chunk is summed apart and added in round-to-nearest arithmetic; small
+ * k-tile is summed apart and added in round-to-nearest arithmetic; small
  * products come first, so that few truncations are of the full size. */
 template <int MT, int BN, int STAGES>
 static __device__ __forceinline__ void
-wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2], struct wgmma_ring *ring,
-               const unsigned char *shared, uint32_t base, uint32_t full,
-               uint32_t empty, int x_at, int w_at, int chunks, int turn,
-               struct wgmma_beside<wgmma_tf32x3, MT> &)
+wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2],
+               struct pipeline_state *pipe, const unsigned char *shared,
+               uint32_t base, uint32_t full, uint32_t empty, int x_at, int w_at,
+               int k_tiles, int order_barrier,
+               struct wgmma_operand_state<wgmma_tf32x3, MT> &)
 {
     enum { STEPS = WGMMA_STEPS };
     const int stage_bytes = w_at + 2 * BN * 128;
     const bool first_lane = threadIdx.x % 32 == 0;
     float part[BN / 2];
 
-    for (int i = 0; i < chunks; i++) {
-        const int stage = ring->stage * stage_bytes;
-        const uint64_t w = hopper_operand(base + stage + w_at);
+    for (int i = 0; i < k_tiles; i++) {
+        const int stage = pipe->stage * stage_bytes;
+        const uint64_t w = smem_desc_k_major(base + stage + w_at);
         const uint64_t w_small = w + (BN * 128 >> 4);
         uint32_t big[4][4], small[4][4];
-        hopper_barrier_wait(full + ring->stage * 8, ring->parity);
+        mbarrier_wait(full + pipe->stage * 8, pipe->parity);
         wgmma_load_split(shared + stage + x_at, big, small);
 #pragma unroll
         for (int from = 0; from < 4; from += STEPS) {
-            hopper_products_begin();
+            wgmma_arrive();
 #pragma unroll
             for (int k = from; k < from + STEPS; k++) {
-                hopper_product_registers(0.0f, part, small[k], w + k * 2,
-                                         k > from);
-                hopper_product_registers(0.0f, part, big[k], w_small + k * 2,
-                                         true);
+                wgmma_mma_rs(0.0f, part, small[k], w + k * 2, k > from);
+                wgmma_mma_rs(0.0f, part, big[k], w_small + k * 2, true);
             }
 #pragma unroll
             for (int k = from; k < from + STEPS; k++)
-                hopper_product_registers(0.0f, part, big[k], w + k * 2, true);
-            hopper_products_commit();
-            hopper_products_wait<0>();
+                wgmma_mma_rs(0.0f, part, big[k], w + k * 2, true);
+            wgmma_commit_group();
+            wgmma_wait_group<0>();
             if (from + STEPS == 4 && first_lane)
-                hopper_barrier_arrive(empty + ring->stage * 8);
+                mbarrier_arrive(empty + pipe->stage * 8);
 #pragma unroll
             for (int j = 0; j < BN / 2; j++)
                 acc[0][j] += part[j];
         }
-        wgmma_next<STAGES>(ring);
+        pipeline_next<STAGES>(pipe);
     }
-    if (turn)
-        hopper_arrive(turn, 256);
+    if (order_barrier)
+        named_barrier_arrive(order_barrier, 256);
 }
 
 #endif

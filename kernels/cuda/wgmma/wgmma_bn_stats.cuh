@@ -82,9 +82,11 @@ wgmma_square(const uint32_t (&y)[4][4], float mean0, float mean1, int rows,
 }
 
 /* Moments of a full slot's first `rows` rows, all 64 where there are more: this
- * lane's one of the four numbers of columns g and g + 8, see wgmma_keep(). */
+ * lane's one of the four numbers of columns g and g + 8, see
+ * wgmma_store_statistics(). */
 template <typename T>
-static __device__ __forceinline__ float wgmma_measure(uint32_t slot, int rows)
+static __device__ __forceinline__ float wgmma_stage_statistics(uint32_t slot,
+                                                               int rows)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const uint32_t from =
@@ -115,10 +117,10 @@ static __device__ __forceinline__ float wgmma_measure(uint32_t slot, int rows)
     return lane & 1 ? mean1 : mean0;
 }
 
-/* Stores what wgmma_measure() has made of a slot: part `part`, whose first
- * column is channel n of k. */
-static __device__ __forceinline__ void wgmma_keep(float *bn_stats, int k,
-                                                  int part, int n, float number)
+/* Stores what wgmma_stage_statistics() has made of a slot: part `part`, whose
+ * first column is channel n of k. */
+static __device__ __forceinline__ void
+wgmma_store_statistics(float *bn_stats, int k, int part, int n, float number)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int column = n + warp * 16 + lane % 2 * 8 + lane / 4;

@@ -104,7 +104,7 @@ static __device__ __forceinline__ uint32_t wgmma_matrices_at(uint32_t slot)
 }
 
 /* Adds the residuals in this lane's part of a slot.  v: J times 4 sums. */
-template <typename T, int J> struct wgmma_slot_of {
+template <typename T, int J> struct wgmma_epi_stage {
     static __device__ __forceinline__ void add(uint32_t slot, float *v)
     {
         const uint32_t from = wgmma_matrices_at(slot);
@@ -131,7 +131,7 @@ template <typename T, int J> struct wgmma_slot_of {
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 r[e] = wgmma_pair<T>(v[i * 8 + e * 2], v[i * 8 + e * 2 + 1]);
-            hopper_store_matrices(to ^ i << 5, r);
+            stmatrix_x4(to ^ i << 5, r);
         }
     }
 };
@@ -139,7 +139,7 @@ template <typename T, int J> struct wgmma_slot_of {
 /* ---- floats -------------------------------------------------------- */
 
 /* Columns 8 j + 2 t and the next of row g, of 32 columns in 8 vectors. */
-template <int J> struct wgmma_slot_of<float, J> {
+template <int J> struct wgmma_epi_stage<float, J> {
     static __device__ __forceinline__ uint32_t at(uint32_t slot, int j)
     {
         const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -154,7 +154,7 @@ template <int J> struct wgmma_slot_of<float, J> {
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 float x, y;
-                hopper_load_pair(at(slot, j) + half * 1024, &x, &y);
+                ld_shared_v2(at(slot, j) + half * 1024, &x, &y);
                 v[j * 4 + half * 2] += x;
                 v[j * 4 + half * 2 + 1] += y;
             }
@@ -165,42 +165,42 @@ template <int J> struct wgmma_slot_of<float, J> {
         for (int j = 0; j < J; j++)
 #pragma unroll
             for (int half = 0; half < 2; half++)
-                hopper_store_pair(at(slot, j) + half * 1024,
-                                  v[j * 4 + half * 2], v[j * 4 + half * 2 + 1]);
+                st_shared_v2(at(slot, j) + half * 1024, v[j * 4 + half * 2],
+                             v[j * 4 + half * 2 + 1]);
     }
 };
 
 /* ---- outputs ------------------------------------------------------- */
 
 /* What is known of what follows the sums. */
-enum wgmma_behind {
+enum wgmma_epilogue_kind {
     WGMMA_ANY,
-    WGMMA_BENDS,  /* the activation is one of unary_bends() */
-    WGMMA_NOTHING /* neither residual nor activation */
+    WGMMA_PIECEWISE_LINEAR, /* the activation is one of unary_bends() */
+    WGMMA_CONVERT_ONLY      /* neither residual nor activation */
 };
 
 /* Turns a slot's columns of sums into outputs in this lane's part of the slot,
  * where the residual lies if there is one.  v: J times 4 sums as a product
  * leaves them. */
-template <typename T, int J, wgmma_behind BEHIND>
+template <typename T, int J, wgmma_epilogue_kind KIND>
 static __device__ __forceinline__ void
 wgmma_finish(const struct output_args &out, float *v, uint32_t slot)
 {
     const bool last = out.epilogue.residual_last;
 
-    if constexpr (BEHIND == WGMMA_NOTHING) {
-        wgmma_slot_of<T, J>::store(slot, v);
+    if constexpr (KIND == WGMMA_CONVERT_ONLY) {
+        wgmma_epi_stage<T, J>::store(slot, v);
         return;
     }
     if (out.residual && !last)
-        wgmma_slot_of<T, J>::add(slot, v);
-    if constexpr (BEHIND == WGMMA_BENDS)
+        wgmma_epi_stage<T, J>::add(slot, v);
+    if constexpr (KIND == WGMMA_PIECEWISE_LINEAR)
         unary_bend<4 * J>(out.epilogue.act, v);
     else
         unary_in_place<4 * J>(out.epilogue.act, v);
     if (out.residual && last)
-        wgmma_slot_of<T, J>::add(slot, v);
-    wgmma_slot_of<T, J>::store(slot, v);
+        wgmma_epi_stage<T, J>::add(slot, v);
+    wgmma_epi_stage<T, J>::store(slot, v);
 }
 
 #endif

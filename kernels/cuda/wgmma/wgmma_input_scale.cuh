@@ -4,11 +4,11 @@
  * (kernels/input_scale.h): from shared memory to registers, times the factors
  * of its image and channels, and from there to wgmma.
  *
- * Which channel of a chunk stands where in the depth does not matter as long as
- * x and w agree.  So lane 4 g + t takes channels 16 t .. 16 t + 15 of pixels g
- * and g + 8 of its warp's 16, two vectors of 16 bytes each and as many of the
+ * Which channel of a k-tile stands where in the depth does not matter as long
+ * as x and w agree.  So lane 4 g + t takes channels 16 t .. 16 t + 15 of pixels
+ * g and g + 8 of its warp's 16, two vectors of 16 bytes each and as many of the
  * factors: words 4 v + 2 j and 4 v + 2 j + 1 of its row's eight are its words t
- * and t + 4 in step 2 v + j.  wgmma_input_scale_place() orders the packed
+ * and t + 4 in step 2 v + j.  wgmma_input_scale_channel() orders the packed
  * weights likewise.  Eight lanes, two rows of x, read all 32 banks: vector 2 t
  * + v of row g lies at (2 t + v) ^ g.
  *
@@ -23,12 +23,12 @@
 
 template <typename T> struct wgmma_input_scale {
     typedef T type;
-    enum { WEIGHTS = 1, HALF = 1, DOWN = 0, INPUT_SCALE = 1 };
+    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 0, INPUT_SCALE = 1 };
 };
 
-/* Where depth d of a chunk of 64, as the products count it, finds its channel:
+/* Where depth d of a k-tile of 64, as the products count it, finds its channel:
  * d = 16 k + 8 u + 2 t + h is channel 16 t + 4 k + 2 u + h. */
-static inline int wgmma_input_scale_place(int d)
+static inline int wgmma_input_scale_channel(int d)
 {
     const int k = d / 16, u = d / 8 % 2, t = d / 2 % 4;
 
@@ -38,18 +38,19 @@ static inline int wgmma_input_scale_place(int d)
 /* ---- factors ------------------------------------------------------- */
 
 /* Where the factors of this lane's channels of its pixels are, those of the
- * next chunk, and its first channel in that.  Pixels past the last have the
+ * next k-tile, and its first channel in that.  Pixels past the last have the
  * last one's, and are not stored. */
-template <typename T, int MT> struct wgmma_beside<wgmma_input_scale<T>, MT> {
+template <typename T, int MT>
+struct wgmma_operand_state<wgmma_input_scale<T>, MT> {
     const T *from[MT][2];
     uint4 factor[MT][2][2];
     int c, end;
 };
 
-/* Loads those of the next chunk. */
+/* Loads those of the next k-tile. */
 template <typename T, int MT>
 static __device__ __forceinline__ void
-wgmma_load_input_scale(struct wgmma_beside<wgmma_input_scale<T>, MT> &b)
+wgmma_load_input_scale(struct wgmma_operand_state<wgmma_input_scale<T>, MT> &b)
 {
 #pragma unroll
     for (int i = 0; i < 4 * MT; i++) {
@@ -61,8 +62,8 @@ wgmma_load_input_scale(struct wgmma_beside<wgmma_input_scale<T>, MT> &b)
 
 template <typename T, int MT>
 static __device__ __forceinline__ void
-wgmma_begin_beside(struct wgmma_beside<wgmma_input_scale<T>, MT> &b,
-                   const struct wgmma_args &a, int m, int chunk)
+wgmma_operand_begin(struct wgmma_operand_state<wgmma_input_scale<T>, MT> &b,
+                    const struct wgmma_args &a, int m, int k_tile)
 {
     const int row = m + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
 
@@ -72,22 +73,22 @@ wgmma_begin_beside(struct wgmma_beside<wgmma_input_scale<T>, MT> &b,
         const size_t image = a.pixels.div((uint32_t)pixel);
         b.from[i / 2][i % 2] = (const T *)a.factors + image * a.g.c;
     }
-    b.c = chunk * 64 + threadIdx.x % 4 * 16;
+    b.c = k_tile * 64 + threadIdx.x % 4 * 16;
     b.end = a.g.c;
     wgmma_load_input_scale(b);
 }
 
 /* ---- products ------------------------------------------------------ */
 
-/* This lane's part of MT times 64 rows of a chunk, times the factors: x[mt] is
+/* This lane's part of MT times 64 rows of a k-tile, times the factors: x[mt] is
  * four steps of depth. */
 template <typename T, int MT>
 static __device__ __forceinline__ void
-wgmma_load_scaled(const unsigned char *chunk, const uint4 (&factor)[MT][2][2],
+wgmma_load_scaled(const unsigned char *k_tile, const uint4 (&factor)[MT][2][2],
                   uint32_t (&x)[MT][4][4])
 {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const unsigned char *row = chunk + (threadIdx.x / 32 % 4 * 16 + g) * 128;
+    const unsigned char *row = k_tile + (threadIdx.x / 32 % 4 * 16 + g) * 128;
 
 #pragma unroll
     for (int i = 0; i < 4 * MT; i++) {
@@ -102,44 +103,43 @@ wgmma_load_scaled(const unsigned char *chunk, const uint4 (&factor)[MT][2][2],
     }
 #pragma unroll
     for (int i = 0; i < 16 * MT; i++)
-        hopper_settle(x[i / 16][i / 4 % 4][i % 4]);
+        register_fence(x[i / 16][i / 4 % 4][i % 4]);
 }
 
-/* As wgmma_multiply() of plain halves; the factors of the next chunk are
+/* As wgmma_multiply() of plain halves; the factors of the next k-tile are
  * fetched while the products of this one run. */
 template <int MT, int BN, int STAGES, typename T>
 static __device__ __forceinline__ void
 wgmma_multiply(wgmma_input_scale<T>, float (&acc)[MT][BN / 2],
-               struct wgmma_ring *ring, const unsigned char *shared,
+               struct pipeline_state *pipe, const unsigned char *shared,
                uint32_t base, uint32_t full, uint32_t empty, int x_at, int w_at,
-               int chunks, int turn,
-               struct wgmma_beside<wgmma_input_scale<T>, MT> &beside)
+               int k_tiles, int order_barrier,
+               struct wgmma_operand_state<wgmma_input_scale<T>, MT> &operand)
 {
     const int stage_bytes = w_at + BN * 128;
 
-    for (int i = 0; i < chunks; i++) {
-        const int stage = ring->stage * stage_bytes;
-        const uint64_t w = hopper_operand(base + stage + w_at);
+    for (int i = 0; i < k_tiles; i++) {
+        const int stage = pipe->stage * stage_bytes;
+        const uint64_t w = smem_desc_k_major(base + stage + w_at);
         uint32_t x[MT][4][4];
-        hopper_barrier_wait(full + ring->stage * 8, ring->parity);
-        wgmma_load_scaled<T, MT>(shared + stage + x_at, beside.factor, x);
-        hopper_products_begin();
+        mbarrier_wait(full + pipe->stage * 8, pipe->parity);
+        wgmma_load_scaled<T, MT>(shared + stage + x_at, operand.factor, x);
+        wgmma_arrive();
 #pragma unroll
         for (int k = 0; k < 4; k++)
 #pragma unroll
             for (int mt = 0; mt < MT; mt++)
-                hopper_product_registers(T(), acc[mt], x[mt][k], w + k * 2,
-                                         true);
-        hopper_products_commit();
-        beside.c += 64;
-        wgmma_load_input_scale(beside);
-        hopper_products_wait<0>();
+                wgmma_mma_rs(T(), acc[mt], x[mt][k], w + k * 2, true);
+        wgmma_commit_group();
+        operand.c += 64;
+        wgmma_load_input_scale(operand);
+        wgmma_wait_group<0>();
         if (threadIdx.x % 32 == 0)
-            hopper_barrier_arrive(empty + ring->stage * 8);
-        wgmma_next<STAGES>(ring);
+            mbarrier_arrive(empty + pipe->stage * 8);
+        pipeline_next<STAGES>(pipe);
     }
-    if (turn)
-        hopper_arrive(turn, 256);
+    if (order_barrier)
+        named_barrier_arrive(order_barrier, 256);
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradients of the inputs of a strided convolution on Hopper, in one launch.
- * wgmma.cuh describes the product and the ring, wgmma_tile.cuh threads, teams
- * and registers, which are the same here.
+ * wgmma.cuh describes the product and the pipeline, wgmma_tile.cuh threads,
+ * teams and registers, which are the same here.
  *
  * Phases.  Pixels of dx whose rows and columns leave the same rest when divided
  * by the strides see the same taps, every stride-th of the window: they are a
@@ -36,7 +36,7 @@ struct wgmma_phase {
     int pad_top, pad_left; /* of dy, with the taps turned round */
     int p, q;              /* extents */
     int m;                 /* pixels of all images */
-    int chunks;            /* r * s * per_tap */
+    int k_tiles;           /* r * s * per_position */
     struct fast_div by_p, by_q;
 };
 
@@ -47,8 +47,8 @@ struct wgmma_phases_args {
     int phases;
     int h, wide, k; /* dx: its extents and channels */
     int stride_h, stride_w;
-    int window_s; /* columns of the window */
-    int per_tap;  /* chunks of a tap */
+    int window_s;     /* columns of the window */
+    int per_position; /* k-tiles of a tap */
     int tiles_m, tiles_n;
     const void *residual; /* NULL: none; may be dx */
     void *dx;
@@ -130,10 +130,10 @@ wgmma_phase_store(const struct wgmma_phases_args &a,
             for (int i = 0; i < 4; i++)
                 *(uint4 *)(slot + wgmma_phase_at(i)) = r[box][i];
             __syncwarp();
-            wgmma_slot_of<T, 8>::add(base, v);
+            wgmma_epi_stage<T, 8>::add(base, v);
             __syncwarp();
         }
-        wgmma_slot_of<T, 8>::store(base, v);
+        wgmma_epi_stage<T, 8>::store(base, v);
         wgmma_phase_pixels(a, phase, m0 + box / L::PARTS * 64, pixel);
         __syncwarp();
 #pragma unroll
@@ -148,22 +148,22 @@ wgmma_phase_store(const struct wgmma_phases_args &a,
 
 /* ---- the kernel ---------------------------------------------------- */
 
-template <typename M, typename L, int MT, int TEAM, int BN, int STAGES>
+template <typename M, typename L, int MT, int COOP, int BN, int STAGES>
 static __device__ __forceinline__ void
 wgmma_phases_consume(const struct wgmma_phases_args &a, unsigned char *shared,
                      uint32_t base)
 {
     typedef typename M::type T;
     const int tiles = a.tiles_m * a.tiles_n;
-    const int group = hopper_group();
-    const int team = group / TEAM, member = group % TEAM;
-    const int slot = L::SLOTS_AT + group * L::SLOT;
-    struct wgmma_ring ring = {0, 0};
-    struct wgmma_beside<M, MT> none;
-    int turn = 0;
+    const int group = warpgroup_index();
+    const int role = group / COOP, member = group % COOP;
+    const int slot = L::EPI_AT + group * L::EPI_BYTES;
+    struct pipeline_state pipe = {0, 0};
+    struct wgmma_operand_state<M, MT> none;
+    int order = 0;
 
-    if (L::TEAMS == 2 && team == 1)
-        hopper_arrive(L::TURN, 256);
+    if (L::PINGPONG == 2 && role == 1)
+        named_barrier_arrive(L::ORDER_BARRIER, 256);
     launch_wait();
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const int m0 = tile / a.tiles_n * L::BM, n0 = tile % a.tiles_n * BN;
@@ -174,34 +174,35 @@ wgmma_phases_consume(const struct wgmma_phases_args &a, unsigned char *shared,
             uint4 r[L::BOXES][4] = {};
             if (m0 >= phase.m)
                 continue;
-            if (L::TEAMS == 2 && turn++ % 2 != team) {
-                wgmma_skip<STAGES>(&ring, phase.chunks);
+            if (L::PINGPONG == 2 && order++ % 2 != role) {
+                pipeline_skip<STAGES>(&pipe, phase.k_tiles);
                 continue;
             }
             if (a.residual)
                 wgmma_phase_residuals<T, L>(a, phase, own, n0, r);
             wgmma_start_sums<MT, BN>(NULL, a.k, n0, acc);
-            if (L::TEAMS == 2)
-                hopper_sync(L::TURN + team, 256);
-            if (phase.chunks > 0)
+            if (L::PINGPONG == 2)
+                named_barrier_sync(L::ORDER_BARRIER + role, 256);
+            if (phase.k_tiles > 0)
                 wgmma_multiply<MT, BN, STAGES>(
-                    M(), acc, &ring, shared, base, base + L::FULL,
+                    M(), acc, &pipe, shared, base, base + L::FULL,
                     base + L::EMPTY, member * MT * 8192, L::X_BYTES,
-                    phase.chunks, L::TEAMS == 2 ? L::TURN + 1 - team : 0, none);
-            else if (L::TEAMS == 2)
-                hopper_arrive(L::TURN + 1 - team, 256);
+                    phase.k_tiles,
+                    L::PINGPONG == 2 ? L::ORDER_BARRIER + 1 - role : 0, none);
+            else if (L::PINGPONG == 2)
+                named_barrier_arrive(L::ORDER_BARRIER + 1 - role, 256);
             wgmma_phase_store<T, L, MT, BN>(a, phase, acc, r, shared + slot,
                                             base + slot, own, n0);
         }
     }
 }
 
-/* Fills the ring with the chunks of one part: taps of dy forwards, of w
+/* Fills the pipeline with the k-tiles of one part: taps of dy forwards, of w
  * backwards. */
 template <typename L, int BN, int STAGES>
 static __device__ __forceinline__ void
 wgmma_phases_produce(const struct wgmma_phases_args &a, int f,
-                     struct wgmma_ring *ring, uint32_t base, int m0, int n0)
+                     struct pipeline_state *pipe, uint32_t base, int m0, int n0)
 {
     const struct wgmma_phase &phase = a.phase[f];
     uint32_t q, p;
@@ -214,18 +215,17 @@ wgmma_phases_produce(const struct wgmma_phases_args &a, int f,
             const int tap =
                 (phase.first_r + a.stride_h * (phase.r - 1 - r)) * a.window_s +
                 phase.first_s + a.stride_w * (phase.s - 1 - s);
-            for (int c = 0; c < a.per_tap; c++) {
+            for (int c = 0; c < a.per_position; c++) {
                 const uint32_t stage =
-                    base + ring->stage * (L::X_BYTES + L::W_BYTES);
-                const uint32_t full = base + L::FULL + ring->stage * 8;
-                hopper_barrier_wait(base + L::EMPTY + ring->stage * 8,
-                                    ring->parity ^ 1);
-                hopper_barrier_expect(full, L::X_BYTES + L::W_BYTES);
-                wgmma_copy_down<BN>(&a.w, stage + L::X_BYTES, full, n0, tap,
-                                    c * 64);
-                hopper_copy_im2col(stage, &a.dy[f], full, c * 64, w, h, n, s,
-                                   r);
-                wgmma_next<STAGES>(ring);
+                    base + pipe->stage * (L::X_BYTES + L::W_BYTES);
+                const uint32_t full = base + L::FULL + pipe->stage * 8;
+                mbarrier_wait(base + L::EMPTY + pipe->stage * 8,
+                              pipe->parity ^ 1);
+                mbarrier_arrive_expect_tx(full, L::X_BYTES + L::W_BYTES);
+                wgmma_load_weights_mn_major<BN>(&a.w, stage + L::X_BYTES, full,
+                                                n0, tap, c * 64);
+                tma_load_im2col(stage, &a.dy[f], full, c * 64, w, h, n, s, r);
+                pipeline_next<STAGES>(pipe);
             }
         }
 }
@@ -235,42 +235,42 @@ static __device__ __forceinline__ void
 wgmma_phases_fill(const struct wgmma_phases_args &a, uint32_t base)
 {
     const int tiles = a.tiles_m * a.tiles_n;
-    struct wgmma_ring ring = {0, 0};
+    struct pipeline_state pipe = {0, 0};
 
     launch_wait();
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const int m0 = tile / a.tiles_n * L::BM, n0 = tile % a.tiles_n * BN;
         for (int f = 0; f < a.phases; f++)
             if (m0 < a.phase[f].m)
-                wgmma_phases_produce<L, BN, STAGES>(a, f, &ring, base, m0, n0);
+                wgmma_phases_produce<L, BN, STAGES>(a, f, &pipe, base, m0, n0);
     }
 }
 
-template <typename M, int MT, int TEAM, int WGS, int BN, int STAGES>
+template <typename M, int MT, int COOP, int WGS, int BN, int STAGES>
 static __global__ void __launch_bounds__(128 * WGS + 128, 1)
     wgmma_phases_kernel(const __grid_constant__ struct wgmma_phases_args a)
 {
-    typedef wgmma_tile<M, MT, TEAM, WGS, BN, STAGES, 1> L;
+    typedef wgmma_tile<M, MT, COOP, WGS, BN, STAGES, 1> L;
     LAUNCH_SHARED(shared);
     const uint32_t base = ptx_shared(shared);
 
-    static_assert(M::DOWN && L::USED == 64, "see above");
+    static_assert(M::B_MN_MAJOR && L::USED == 64, "see above");
     if (threadIdx.x == 0) {
-        hopper_prefetch(&a.w);
-        hopper_prefetch(&a.dy[0]);
+        tma_prefetch_descriptor(&a.w);
+        tma_prefetch_descriptor(&a.dy[0]);
         for (int i = 0; i < STAGES; i++) {
-            hopper_barrier_init(base + L::FULL + i * 8, 1);
-            hopper_barrier_init(base + L::EMPTY + i * 8, 4 * TEAM);
+            mbarrier_init(base + L::FULL + i * 8, 1);
+            mbarrier_init(base + L::EMPTY + i * 8, 4 * COOP);
         }
-        hopper_barrier_publish();
+        fence_mbarrier_init();
     }
     __syncthreads();
     launch_release();
     if (threadIdx.x < L::CONSUMERS) {
-        hopper_take<L::CONSUMER>();
-        wgmma_phases_consume<M, L, MT, TEAM, BN, STAGES>(a, shared, base);
+        setmaxnreg_inc<L::CONSUMER>();
+        wgmma_phases_consume<M, L, MT, COOP, BN, STAGES>(a, shared, base);
     } else {
-        hopper_give<L::PRODUCER>();
+        setmaxnreg_dec<L::PRODUCER>();
         if (threadIdx.x == L::CONSUMERS)
             wgmma_phases_fill<L, BN, STAGES>(a, base);
     }

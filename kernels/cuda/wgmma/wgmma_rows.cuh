@@ -15,7 +15,7 @@
 
 struct wgmma_state {
     struct conv_geometry g;
-    int windows, per_tap, chunks;
+    int im2col, per_position, k_tiles;
     int pitch; /* of the packed weights' rows */
     int tiles_m, tiles_n;
     int cluster; /* blocks that share a tile */
@@ -24,13 +24,13 @@ struct wgmma_state {
 
 /* ---- plans --------------------------------------------------------- */
 
-/* Blocks of a cluster: as many as there are places; 2 chunks or more each, and
+/* Blocks of a cluster: as many as there are places; 2 k-tiles or more each, and
  * for 8, which every GPU can schedule but which cost more, 4. */
-static inline int wgmma_cluster_size(int64_t tiles, int chunks, int places)
+static inline int wgmma_cluster_size(int64_t tiles, int k_tiles, int resident)
 {
-    int size = chunks < 32 ? 4 : 8;
+    int size = k_tiles < 32 ? 4 : 8;
 
-    while (size > 1 && (size * tiles > places || chunks < 2 * size))
+    while (size > 1 && (size * tiles > resident || k_tiles < 2 * size))
         size /= 2;
     return size;
 }
@@ -45,7 +45,7 @@ template <typename C> static bool wgmma_is_streamed(const struct wgmma_state *s)
 
 /* Bytes of shared memory up to which two blocks fit a multiprocessor: half of
  * 233,472, of which each block takes 1,024 beside its own. */
-#define WGMMA_SHARED_OF_TWO 115712
+#define WGMMA_SHARED_TWO_CTAS 115712
 
 /* The blocks of a cluster by variant.  One block a multiprocessor leaves room
  * for the first blocks of the kernel behind; two keep more copies under way,
@@ -58,13 +58,13 @@ static int wgmma_cluster_of(const struct wgmma_state *s, int variant)
     const bool two = wgmma_is_streamed<C>(s) != (variant != 0);
     const int each = C::TWO_FIT && two ? 2 : 1;
 
-    return wgmma_cluster_size(tiles, s->chunks, each * s->multiprocessors);
+    return wgmma_cluster_size(tiles, s->k_tiles, each * s->multiprocessors);
 }
 
 template <typename C>
-static int wgmma_plan(const struct kern_problem *p, const struct kern_device *d,
-                      int variant, struct wgmma_state *s,
-                      struct infer_error *why)
+static int wgmma_configure(const struct kern_problem *p,
+                           const struct kern_device *d, int variant,
+                           struct wgmma_state *s, struct infer_error *why)
 {
     const int r = conv_geometry_read_pitched(p, &s->g, why);
     const struct conv_geometry *g = &s->g;
@@ -72,12 +72,12 @@ static int wgmma_plan(const struct kern_problem *p, const struct kern_device *d,
 
     if (r < 0)
         return r;
-    s->windows = g->r != 1 || g->s != 1 || g->stride_h != 1 ||
-                 g->stride_w != 1 || g->p != g->h || g->q != g->w ||
-                 g->pad_top || g->pad_left;
-    s->per_tap = conv_ceil_div(g->cg, width);
-    s->chunks = g->r * g->s * s->per_tap;
-    s->pitch = s->chunks * width;
+    s->im2col = g->r != 1 || g->s != 1 || g->stride_h != 1 ||
+                g->stride_w != 1 || g->p != g->h || g->q != g->w ||
+                g->pad_top || g->pad_left;
+    s->per_position = conv_ceil_div(g->cg, width);
+    s->k_tiles = g->r * g->s * s->per_position;
+    s->pitch = s->k_tiles * width;
     s->multiprocessors = conv_multiprocessors(d);
     s->tiles_m = conv_ceil_div(g->m, C::BM);
     s->tiles_n = conv_ceil_div(g->k, C::BN);
@@ -90,7 +90,7 @@ static int wgmma_variants(const struct kern_problem *p,
                           const struct kern_device *d, struct infer_error *err)
 {
     struct wgmma_state s;
-    const int r = wgmma_plan<C>(p, d, 1, &s, err);
+    const int r = wgmma_configure<C>(p, d, 1, &s, err);
 
     return r < 0 ? r : s.cluster == wgmma_cluster_of<C>(&s, 0) ? 1 : 2;
 }
@@ -109,7 +109,7 @@ static inline bool wgmma_axis_fits(int extent, int outputs, int window,
            pad >= -127 && pad <= 128 && upper >= -128 && upper <= 127;
 }
 
-static inline bool wgmma_windows_fit(const struct conv_geometry *g)
+static inline bool wgmma_im2col_fits(const struct conv_geometry *g)
 {
     return wgmma_axis_fits(g->h, g->p, g->r, g->stride_h, g->dilation_h,
                            g->pad_top) &&
@@ -123,7 +123,7 @@ static int wgmma_supports(const struct kern_problem *p,
 {
     const int lane = 16 / (int)sizeof(typename C::mode::type);
     struct wgmma_state s;
-    int r = wgmma_plan<C>(p, d, 0, &s, why);
+    int r = wgmma_configure<C>(p, d, 0, &s, why);
 
     if (r == 0)
         r = conv_weights_packable(p, why);
@@ -141,7 +141,7 @@ static int wgmma_supports(const struct kern_problem *p,
                          "takes pixels that lie multiples of %d elements "
                          "apart, found %d, %d and %d",
                          lane, s.g.x_pitch, s.g.y_pitch, s.g.r_pitch);
-    if (s.windows && !wgmma_windows_fit(&s.g))
+    if (s.im2col && !wgmma_im2col_fits(&s.g))
         return error_set(why, INFER_EUNSUPPORTED,
                          "window, stride or pads are too large for the copy "
                          "engine");
@@ -154,7 +154,7 @@ static int wgmma_supports(const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED,
                          "its activation is left to other kernels");
     if (C::mode::INPUT_SCALE &&
-        (s.windows || !input_scale_of(p) ||
+        (s.im2col || !input_scale_of(p) ||
          !kern_tensor_is_dense(input_scale_of(p), KERN_NCHW)))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense factors, and windows of one without "
@@ -172,9 +172,9 @@ static int wgmma_supports(const struct kern_problem *p,
 /* ---- heuristic ----------------------------------------------------- */
 
 /* Microseconds, roughly; the constants are fitted to what kbench measured on an
- * H200.  Of a chunk of a tile: at 1.7 GHz a multiprocessor multiplies 2048
+ * H200.  Of a k-tile of a tile: at 1.7 GHz a multiprocessor multiplies 2048
  * halves or 1024 TF32 a cycle, of which a tile reaches PERCENT. */
-template <typename C> static double wgmma_chunk_us(void)
+template <typename C> static double wgmma_k_tile_us(void)
 {
     const int products = C::mode::WEIGHTS == 2 ? 3 : 1;
     const int cycles = products * C::BM * C::BN / 32, percent = C::PERCENT;
@@ -183,7 +183,7 @@ template <typename C> static double wgmma_chunk_us(void)
 }
 
 /* Megabytes to move: what fits the L2 cache comes quicker. */
-static inline double wgmma_moved_us(double mb)
+static inline double wgmma_traffic_us(double mb)
 {
     return mb / 6.4 + (mb > 30 ? (mb - 30) / 13 : 0);
 }
@@ -197,7 +197,7 @@ static inline double wgmma_bytes_us(const struct kern_problem *p,
     const bool ragged = g->k * size % 128 || g->y_pitch * size % 128;
     const double more = ragged ? 0.55 * size * g->m * (double)g->k : 0;
 
-    return wgmma_moved_us(1e-6 * (cost_conv_bytes(p, g) + more));
+    return wgmma_traffic_us(1e-6 * (cost_conv_bytes(p, g) + more));
 }
 
 /* A consumer's slots of one tile.  The grid's step keeps a block on the same
@@ -208,7 +208,7 @@ static double wgmma_stores_us(const struct kern_problem *p,
 {
     const int columns = 128 / (int)sizeof(typename C::mode::type);
     const int full = s->g.k < C::BN ? s->g.k : (int)C::BN;
-    const double slots =
+    const double epilogue =
         s->multiprocessors % s->tiles_n == 0
             ? conv_ceil_div(full, columns)
             : conv_ceil_div(s->g.k, columns) / (double)s->tiles_n;
@@ -217,7 +217,7 @@ static double wgmma_stores_us(const struct kern_problem *p,
                                                             : 0.85;
     const double residual = kern_problem_in(p, CONV_RESIDUAL) ? 0.1 : 0;
 
-    return (int)C::MT * slots * (slot + residual);
+    return (int)C::MT * epilogue * (slot + residual);
 }
 
 /* Rounds of tiles, their products one after another, each team's stores behind
@@ -229,17 +229,17 @@ static double wgmma_estimate_tile(const struct kern_problem *p,
                                   const struct wgmma_state *s)
 {
     const int tiles = s->tiles_m * s->tiles_n;
-    const int rounds = conv_ceil_div(tiles, s->multiprocessors);
+    const int waves = conv_ceil_div(tiles, s->multiprocessors);
     const double idle = 1 - tiles / (2.0 * s->multiprocessors);
     const bool eased = C::mode::WEIGHTS == 1 && idle > 0;
-    const double chunk = wgmma_chunk_us<C>() * (eased ? 1 - 0.245 * idle : 1);
-    const double products = s->chunks * chunk + 0.33;
+    const double k_tile = wgmma_k_tile_us<C>() * (eased ? 1 - 0.245 * idle : 1);
+    const double products = s->k_tiles * k_tile + 0.33;
     const double stores = wgmma_stores_us<C>(p, s);
-    double time = rounds * (products + stores);
+    double time = waves * (products + stores);
 
-    if (C::WGS == 2 * C::TEAM) { /* teams take turns */
-        const double all = rounds * products + stores;
-        const double one = (rounds + 1) / 2 * (products + stores);
+    if (C::WGS == 2 * C::COOP) { /* teams take turns */
+        const double all = waves * products + stores;
+        const double one = (waves + 1) / 2 * (products + stores);
         time = all > one ? all : one;
     }
     return 1.35 + cost_together(time, wgmma_bytes_us(p, &s->g), 0.36);
@@ -251,19 +251,20 @@ static double wgmma_estimate_tile(const struct kern_problem *p,
 template <typename C> static double wgmma_waves(const struct wgmma_state *s)
 {
     const int each = C::TWO_FIT ? 2 : 1, parts = s->multiprocessors / 16;
-    const int places = each * s->multiprocessors - parts * (s->cluster - 1) / 2;
-    const int clusters = places > s->cluster ? places / s->cluster : 1;
+    const int resident =
+        each * s->multiprocessors - parts * (s->cluster - 1) / 2;
+    const int clusters = resident > s->cluster ? resident / s->cluster : 1;
     const int tiles = s->tiles_m * s->tiles_n;
 
     return tiles > 3 * clusters ? tiles / (double)clusters + 0.5
                                 : conv_ceil_div(tiles, clusters);
 }
 
-/* Waves of clusters; a block fills its ring, multiplies and passes its sums on.
- * Few chunks come no sooner than they are fetched; blocks that lie together on
- * a multiprocessor share its rate.  Where weights come from memory, what a tile
- * takes in sets the pace, its empty rows too; a deep ring has more of it under
- * way. */
+/* Waves of clusters; a block fills its pipeline, multiplies and passes its sums
+ * on. Few k-tiles come no sooner than they are fetched; blocks that lie
+ * together on a multiprocessor share its rate.  Where weights come from memory,
+ * what a tile takes in sets the pace, its empty rows too; a deep pipeline has
+ * more of it under way. */
 template <typename C>
 static double wgmma_estimate_cluster(const struct kern_problem *p,
                                      const struct wgmma_state *s)
@@ -271,14 +272,14 @@ static double wgmma_estimate_cluster(const struct kern_problem *p,
     const int most = C::TWO_FIT ? 2 : 1;
     const double blocks = (double)s->tiles_m * s->tiles_n * s->cluster;
     const double load = blocks / s->multiprocessors;
-    const double shared = (load < most ? load : most) * wgmma_chunk_us<C>();
+    const double shared = (load < most ? load : most) * wgmma_k_tile_us<C>();
     /* Splitting the pixels in registers takes as long whatever BN is. */
     const double alone = C::mode::WEIGHTS == 2 ? 0.6 : 0.24;
-    const double chunk = shared > alone ? shared : alone;
+    const double k_tile = shared > alone ? shared : alone;
     const int rows = (int)C::BM + (int)C::mode::WEIGHTS * (int)C::BN;
     const double rest = 0.35 + 0.018 * rows + (s->cluster > 1 ? 0.5 : 0);
-    const double block = s->chunks / (double)s->cluster * chunk + rest;
-    const double taken = (double)s->tiles_n * s->chunks * 128 * rows;
+    const double block = s->k_tiles / (double)s->cluster * k_tile + rest;
+    const double taken = (double)s->tiles_n * s->k_tiles * 128 * rows;
     const double moved = cost_conv_bytes(p, &s->g) / 2.6e6;
     const double pace = taken / (C::DEEP ? 8e6 : 5e6);
     const double bytes = !wgmma_is_streamed<C>(s)  ? moved
@@ -294,7 +295,7 @@ static double wgmma_estimate(const struct kern_problem *p,
 {
     struct wgmma_state s;
 
-    if (wgmma_plan<C>(p, d, 0, &s, NULL) < 0 || s.tiles_n == 0)
+    if (wgmma_configure<C>(p, d, 0, &s, NULL) < 0 || s.tiles_n == 0)
         return 1e30;
     return C::estimate(p, &s);
 }
@@ -307,7 +308,7 @@ static int wgmma_prepare(struct kern_exec *e, const struct kern_device *d,
 {
     struct wgmma_state *s = (struct wgmma_state *)malloc(sizeof(*s));
     const int r =
-        s ? wgmma_plan<C>(&e->problem, d, e->variant, s, err)
+        s ? wgmma_configure<C>(&e->problem, d, e->variant, s, err)
           : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
     if (r < 0) {
@@ -323,15 +324,16 @@ static int wgmma_prepare(struct kern_exec *e, const struct kern_device *d,
     return 0;
 }
 
-/* Puts packed weights of 16 bits in the order of wgmma_input_scale_place(). */
-static inline void wgmma_place_weights(int64_t count, uint16_t *w)
+/* Puts packed weights of 16 bits in the order of wgmma_input_scale_channel().
+ */
+static inline void wgmma_permute_weights(int64_t count, uint16_t *w)
 {
-    uint16_t chunk[64];
+    uint16_t k_tile[64];
 
     for (; count > 0; count -= 64, w += 64) {
-        memcpy(chunk, w, sizeof(chunk));
+        memcpy(k_tile, w, sizeof(k_tile));
         for (int d = 0; d < 64; d++)
-            w[d] = chunk[wgmma_input_scale_place(d)];
+            w[d] = k_tile[wgmma_input_scale_channel(d)];
     }
 }
 
@@ -346,7 +348,7 @@ static int wgmma_pack(const struct kern_exec *e, int i, const void *src,
     conv_pack_rows(&s->g, e->problem.in[i].dtype, src, to, C::ROUND,
                    s->pitch / (s->g.r * s->g.s), s->pitch, dst);
     if (C::mode::INPUT_SCALE)
-        wgmma_place_weights((int64_t)s->g.k * s->pitch, (uint16_t *)dst);
+        wgmma_permute_weights((int64_t)s->g.k * s->pitch, (uint16_t *)dst);
     if (C::mode::WEIGHTS == 2)
         conv_split_tf32((int64_t)s->g.k * s->pitch, (float *)dst);
     return 0;
@@ -356,40 +358,40 @@ static int wgmma_pack(const struct kern_exec *e, int i, const void *src,
 
 /* The maps of x and w, for boxes of bm and bn rows.  tf32: x is rounded on its
  * way; weights: matrices of w. */
-static inline int wgmma_maps(const struct kern_exec *e,
-                             const struct kern_args *args,
-                             const struct wgmma_state *s, int bm, int bn,
-                             bool tf32, int weights, struct wgmma_args *a,
-                             struct infer_error *err)
+static inline int wgmma_load_maps(const struct kern_exec *e,
+                                  const struct kern_args *args,
+                                  const struct wgmma_state *s, int bm, int bn,
+                                  bool tf32, int weights, struct wgmma_args *a,
+                                  struct infer_error *err)
 {
     const enum tensor_map_type type =
         tensor_map_type_of(e->problem.in[CONV_X].dtype);
     const enum tensor_map_type x_type = tf32 ? TENSOR_MAP_TF32 : type;
     const void *x = args->in[CONV_X];
-    const int r = s->windows
-                      ? tensor_map_windows(&a->x, x_type, x, &s->g, bm, err)
-                      : tensor_map_rows(&a->x, x_type, x, s->g.m, s->g.c,
-                                        s->g.x_pitch, bm, err);
+    const int r = s->im2col
+                      ? tensor_map_im2col(&a->x, x_type, x, &s->g, bm, err)
+                      : tensor_map_matrix(&a->x, x_type, x, s->g.m, s->g.c,
+                                          s->g.x_pitch, bm, err);
 
-    return r < 0
-               ? r
-               : tensor_map_rows(&a->w, type, args->in[CONV_W],
-                                 weights * s->g.k, s->pitch, s->pitch, bn, err);
+    return r < 0 ? r
+                 : tensor_map_matrix(&a->w, type, args->in[CONV_W],
+                                     weights * s->g.k, s->pitch, s->pitch, bn,
+                                     err);
 }
 
 /* The maps of the output and of the residual. */
-static inline int wgmma_maps_out(const struct wgmma_state *s,
-                                 enum infer_dtype dtype, struct wgmma_args *a,
-                                 struct infer_error *err)
+static inline int wgmma_store_maps(const struct wgmma_state *s,
+                                   enum infer_dtype dtype, struct wgmma_args *a,
+                                   struct infer_error *err)
 {
     const enum tensor_map_type type = tensor_map_type_of(dtype);
-    int r = a->apart ? 0
-                     : tensor_map_rows(&a->y, type, a->out.y, s->g.m, s->g.k,
-                                       s->g.y_pitch, 16, err);
+    int r = a->unaligned ? 0
+                         : tensor_map_matrix(&a->y, type, a->out.y, s->g.m,
+                                             s->g.k, s->g.y_pitch, 16, err);
 
     if (r == 0 && a->out.residual)
-        r = tensor_map_rows(&a->residual, type, a->out.residual, s->g.m, s->g.k,
-                            s->g.r_pitch, 64, err);
+        r = tensor_map_matrix(&a->residual, type, a->out.residual, s->g.m,
+                              s->g.k, s->g.r_pitch, 64, err);
     return r;
 }
 
@@ -408,15 +410,16 @@ static int wgmma_fill(const struct kern_exec *e, const struct kern_args *args,
     a->factors = C::mode::INPUT_SCALE ? args->in[INPUT_SCALE_IN] : NULL;
     if (C::mode::INPUT_SCALE)
         a->pixels.init((uint32_t)(s->g.p * s->g.q));
-    a->apart = (uintptr_t)a->out.y % 16 != 0;
-    a->windows = s->windows;
+    a->unaligned = (uintptr_t)a->out.y % 16 != 0;
+    a->im2col = s->im2col;
     a->known = !a->out.bias || (e->problem.constant_in & 1u << CONV_BIAS);
-    a->per_tap = s->per_tap;
-    a->chunks = s->chunks;
+    a->per_position = s->per_position;
+    a->k_tiles = s->k_tiles;
     a->tiles_m = s->tiles_m;
     a->tiles_n = s->tiles_n;
-    return wgmma_maps(e, args, s, C::BM, C::BN, C::ROUND == CONV_ROUND_TF32,
-                      C::mode::WEIGHTS, a, err);
+    return wgmma_load_maps(e, args, s, C::BM, C::BN,
+                           C::ROUND == CONV_ROUND_TF32, C::mode::WEIGHTS, a,
+                           err);
 }
 
 template <typename C>
@@ -424,22 +427,22 @@ static int wgmma_launch_tile(const struct kern_exec *e,
                              const struct kern_args *args,
                              struct infer_error *err)
 {
-    typedef wgmma_tile<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
-                       C::STAGES, C::SLOTS>
+    typedef wgmma_tile<typename C::mode, C::MT, C::COOP, C::WGS, C::BN,
+                       C::STAGES, C::EPI_STAGES>
         L;
     void (*const plain)(const struct wgmma_args) =
-        wgmma_tile_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
-                          C::STAGES, C::SLOTS, false>;
+        wgmma_tile_kernel<typename C::mode, C::MT, C::COOP, C::WGS, C::BN,
+                          C::STAGES, C::EPI_STAGES, false>;
     void (*const measuring)(const struct wgmma_args) =
-        wgmma_tile_kernel<typename C::mode, C::MT, C::TEAM, C::WGS, C::BN,
-                          C::STAGES, C::SLOTS, C::BN_STATS != 0>;
+        wgmma_tile_kernel<typename C::mode, C::MT, C::COOP, C::WGS, C::BN,
+                          C::STAGES, C::EPI_STAGES, C::BN_STATS != 0>;
     const struct wgmma_state *s = (const struct wgmma_state *)e->state;
     const int tiles = s->tiles_m * s->tiles_n;
     struct wgmma_args a;
     int r = wgmma_fill<C>(e, args, &a, err);
 
     if (r == 0)
-        r = wgmma_maps_out(s, e->problem.in[CONV_X].dtype, &a, err);
+        r = wgmma_store_maps(s, e->problem.in[CONV_X].dtype, &a, err);
     if (r < 0)
         return r;
     return launch_chained(
@@ -489,20 +492,20 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
 
 /* percent: what the tile reaches of the multiprocessor's rate.  Moments want
  * slots of 64 halves. */
-#define WGMMA_TILE_ROW(symbol, operation, m, row_flags, mt, team, wgs, bn,     \
-                       stages, slots, percent)                                 \
+#define WGMMA_TILE_ROW(symbol, operation, m, row_flags, mt, role, wgs, bn,     \
+                       stages, epilogue, percent)                              \
     struct symbol##_config {                                                   \
         typedef m mode;                                                        \
         static const enum conv_round ROUND = WGMMA_ROUND(row_flags);           \
         enum {                                                                 \
             CLUSTER = 0,                                                       \
             MT = mt,                                                           \
-            TEAM = team,                                                       \
+            COOP = role,                                                       \
             WGS = wgs,                                                         \
-            BM = 64 * mt * team,                                               \
+            BM = 64 * mt * role,                                               \
             BN = bn,                                                           \
             STAGES = stages,                                                   \
-            SLOTS = slots,                                                     \
+            EPI_STAGES = epilogue,                                             \
             TWO_FIT = 0,                                                       \
             BN_STATS = m::HALF && !m::INPUT_SCALE && bn >= 64 &&               \
                        (operation) == KERN_CONV_FPROP,                         \
@@ -527,7 +530,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
             BN = bn,                                                           \
             STAGES = stages,                                                   \
             TWO_FIT = wgmma_cluster<m, wgs, bn, stages>::SHARED <=             \
-                      WGMMA_SHARED_OF_TWO,                                     \
+                      WGMMA_SHARED_TWO_CTAS,                                   \
             DEEP = !TWO_FIT && (stages) > 5,                                   \
             BN_STATS = 0,                                                      \
             PERCENT = percent                                                  \
@@ -551,7 +554,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
  *   128x32   two take tiles in turn              188,640
  * Clusters: 128x128 200,776 (4 stages); where two blocks fit a multiprocessor,
  * up to 115,712: 64x64 100,456 (5), 64x32 108,680 (8); for weights that come
- * from memory, of which a deep ring has most under way: 64x64 215,240 (12),
+ * from memory, of which a deep pipeline has most under way: 64x64 215,240 (12),
  * 128x64 209,016 (7). */
 #define WGMMA_ROWS(conv, dense, m, flags)                                      \
     WGMMA_TILE_ROW(conv##_128x256, KERN_CONV_FPROP, m, flags, 1, 2, 2, 256, 4, \
@@ -580,7 +583,7 @@ static int wgmma_launch_cluster(const struct kern_exec *e,
     WGMMA_CLUSTER_ROW(dense##_128x64_deep, m, flags, 2, 64, 7, 67)
 
 /* The tiles whose input is multiplied with factors; registers hold 64 rows of a
- * chunk and their factors beside the sums, hence no more than MT = 2. */
+ * k-tile and their factors beside the sums, hence no more than MT = 2. */
 #define WGMMA_ROWS_INPUT_SCALE(conv, m)                                        \
     WGMMA_TILE_ROW(conv##_128x128, KERN_CONV_FPROP, m, KERN_INPUT_SCALE, 2, 1, \
                    2, 128, 4, 5, 60)                                           \

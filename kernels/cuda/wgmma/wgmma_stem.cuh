@@ -20,7 +20,7 @@
  * fetches patches, STAGES for each.  Block b computes tiles b, b + gridDim.x,
  * ..., along output rows.  Slots as in wgmma_finish.cuh, two a consumer.
  *
- * Bytes: 8192 * CHUNKS for weights, WGS * (2 * 8192 + STAGES * PATCH), PATCH =
+ * Bytes: 8192 * K_TILES for weights, WGS * (2 * 8192 + STAGES * PATCH), PATCH =
  * R * WORDS * 4 up to a multiple of 128, and two barriers a stage and one more.
  */
 #ifndef KERNELS_CUDA_WGMMA_WGMMA_STEM_CUH
@@ -50,13 +50,13 @@ template <int R, int G> struct wgmma_stem {
         STAGES = 4,
         CONSUMERS = 128 * WGS,
         THREADS = CONSUMERS + 32,
-        STEPS = (R * G + 1) / 2,  /* of 16 elements of depth */
-        CHUNKS = (STEPS + 3) / 4, /* of 64 */
+        STEPS = (R * G + 1) / 2,   /* of 16 elements of depth */
+        K_TILES = (STEPS + 3) / 4, /* of 64 */
         WORDS = WGMMA_STEM_WORDS(G),
         PATCH = R * WORDS * 4,
         PATCH_STEP = (PATCH + 127) / 128 * 128,
-        SLOTS_AT = CHUNKS * 8192,
-        PATCHES = SLOTS_AT + WGS * 2 * 8192,
+        EPI_AT = K_TILES * 8192,
+        PATCHES = EPI_AT + WGS * 2 * 8192,
         FULL = PATCHES + WGS * STAGES * PATCH_STEP,
         EMPTY = FULL + WGS * STAGES * 8,
         READY = EMPTY + WGS * STAGES * 8, /* the weights have come */
@@ -77,14 +77,14 @@ wgmma_stem_fetch(const struct wgmma_stem_args &a, uint32_t base)
         const int round = i / L::WGS, stage = round % L::STAGES;
         const int at = i % L::WGS * L::STAGES + stage;
         const uint32_t full = base + L::FULL + at * 8;
-        hopper_barrier_wait(base + L::EMPTY + at * 8,
-                            (uint32_t)(round / L::STAGES) & 1 ^ 1);
-        hopper_barrier_expect(full, L::PATCH);
+        mbarrier_wait(base + L::EMPTY + at * 8,
+                      (uint32_t)(round / L::STAGES) & 1 ^ 1);
+        mbarrier_arrive_expect_tx(full, L::PATCH);
         /* The first element is even: see shift. */
-        hopper_copy_box(base + L::PATCHES + at * L::PATCH_STEP, &a.x, full,
-                        q * a.step / 2 - a.lead -
-                            (a.g.pad_left * a.g.c + a.shift) / 2,
-                        np % a.g.p * a.g.stride_h - a.g.pad_top, np / a.g.p);
+        tma_load_3d(base + L::PATCHES + at * L::PATCH_STEP, &a.x, full,
+                    q * a.step / 2 - a.lead -
+                        (a.g.pad_left * a.g.c + a.shift) / 2,
+                    np % a.g.p * a.g.stride_h - a.g.pad_top, np / a.g.p);
     }
 }
 
@@ -140,7 +140,7 @@ wgmma_stem_load(const uint32_t *words, int step, bool straddle,
     }
 #pragma unroll
     for (int i = 0; i < 4 * L::STEPS; i++)
-        hopper_settle(x[i / 4][i % 4]);
+        register_fence(x[i / 4][i % 4]);
 }
 
 template <typename T, int R, int G>
@@ -149,23 +149,23 @@ wgmma_stem_consume(const struct wgmma_stem_args &a, unsigned char *shared,
                    uint32_t base)
 {
     typedef wgmma_stem<R, G> L;
-    const int group = hopper_group(), rows = threadIdx.x / 32 % 4 * 16;
+    const int group = warpgroup_index(), rows = threadIdx.x / 32 % 4 * 16;
     const bool first = threadIdx.x % 32 == 0;
     uint32_t mask[G];
     int round = 0;
 
     wgmma_stem_mask<G>(a, mask);
-    hopper_barrier_wait(base + L::READY, 0);
+    mbarrier_wait(base + L::READY, 0);
     for (int tile = blockIdx.x + group * gridDim.x; tile < a.tiles;
          tile += L::WGS * gridDim.x, round++) {
         const int q = tile % a.tiles_q * 64 + rows, np = tile / a.tiles_q;
         const int at = group * L::STAGES + round % L::STAGES;
-        const int slot = L::SLOTS_AT + (group * 2 + round % 2) * 8192;
+        const int slot = L::EPI_AT + (group * 2 + round % 2) * 8192;
         uint32_t x[L::STEPS][4];
         float acc[1][32];
         wgmma_start_sums<1, 64>(a.out.bias, a.g.k, 0, acc);
-        hopper_barrier_wait(base + L::FULL + at * 8,
-                            (uint32_t)(round / L::STAGES) & 1);
+        mbarrier_wait(base + L::FULL + at * 8,
+                      (uint32_t)(round / L::STAGES) & 1);
         const uint32_t *words =
             (const uint32_t *)(shared + L::PATCHES + at * L::PATCH_STEP) +
             a.lead;
@@ -173,30 +173,30 @@ wgmma_stem_consume(const struct wgmma_stem_args &a, unsigned char *shared,
             wgmma_stem_load<R, G>(words, a.step, true, mask, x);
         else
             wgmma_stem_load<R, G>(words, a.step, false, mask, x);
-        hopper_products_begin();
+        wgmma_arrive();
 #pragma unroll
         for (int k = 0; k < L::STEPS; k++)
-            hopper_product_registers(
-                T(), acc[0], x[k],
-                hopper_operand(base + k / 4 * 8192 + k % 4 * 32), true);
-        hopper_products_commit();
-        hopper_products_wait<0>();
+            wgmma_mma_rs(T(), acc[0], x[k],
+                         smem_desc_k_major(base + k / 4 * 8192 + k % 4 * 32),
+                         true);
+        wgmma_commit_group();
+        wgmma_wait_group<0>();
         __syncwarp();
         if (first) {
-            hopper_barrier_arrive(base + L::EMPTY + at * 8);
-            hopper_copies_wait<1>();
+            mbarrier_arrive(base + L::EMPTY + at * 8);
+            tma_store_wait_group<1>();
         }
         __syncwarp();
         wgmma_finish<T, 8, WGMMA_ANY>(a.out, acc[0], base + slot);
-        hopper_publish();
+        fence_proxy_async();
         __syncwarp();
         if (first) {
-            hopper_copy_box_back(&a.y, base + slot + rows * 128, 0, q, np);
-            hopper_copies_commit();
+            tma_store_3d(&a.y, base + slot + rows * 128, 0, q, np);
+            tma_store_commit_group();
         }
     }
     if (first)
-        hopper_copies_wait<0>();
+        tma_store_wait_group<0>();
 }
 
 template <typename T, int R, int G>
@@ -208,15 +208,15 @@ static __global__ void __launch_bounds__(wgmma_stem<R, G>::THREADS, 1)
     const uint32_t base = ptx_shared(shared);
 
     if (threadIdx.x == 0) {
-        hopper_prefetch(&a.w);
-        hopper_prefetch(&a.x);
-        hopper_prefetch(&a.y);
+        tma_prefetch_descriptor(&a.w);
+        tma_prefetch_descriptor(&a.x);
+        tma_prefetch_descriptor(&a.y);
         for (int i = 0; i < L::WGS * L::STAGES; i++) {
-            hopper_barrier_init(base + L::FULL + i * 8, 1);
-            hopper_barrier_init(base + L::EMPTY + i * 8, 4);
+            mbarrier_init(base + L::FULL + i * 8, 1);
+            mbarrier_init(base + L::EMPTY + i * 8, 4);
         }
-        hopper_barrier_init(base + L::READY, 1);
-        hopper_barrier_publish();
+        mbarrier_init(base + L::READY, 1);
+        fence_mbarrier_init();
     }
     __syncthreads();
     launch_release();
@@ -224,9 +224,9 @@ static __global__ void __launch_bounds__(wgmma_stem<R, G>::THREADS, 1)
         launch_wait();
         wgmma_stem_consume<T, R, G>(a, shared, base);
     } else if (threadIdx.x == L::CONSUMERS) {
-        hopper_barrier_expect(base + L::READY, L::CHUNKS * 8192);
-        for (int i = 0; i < L::CHUNKS; i++)
-            hopper_copy_tile(base + i * 8192, &a.w, base + L::READY, i * 64, 0);
+        mbarrier_arrive_expect_tx(base + L::READY, L::K_TILES * 8192);
+        for (int i = 0; i < L::K_TILES; i++)
+            tma_load_2d(base + i * 8192, &a.w, base + L::READY, i * 64, 0);
         launch_wait();
         wgmma_stem_fetch<R, G>(a, base);
     }

@@ -88,12 +88,12 @@ static double wgmma_stem_estimate(const struct kern_problem *p,
     if (wgmma_stem_read(p, d, &s, NULL) < 0)
         return 1e30;
     const int64_t tiles = (int64_t)s.g.n * s.g.p * conv_ceil_div(s.g.q, 64);
-    const int64_t places = 3 * (int64_t)s.multiprocessors;
-    const double rounds = tiles > 2 * places
-                              ? (double)tiles / (double)places + 0.5
-                              : (double)((tiles + places - 1) / places);
+    const int64_t resident = 3 * (int64_t)s.multiprocessors;
+    const double waves = tiles > 2 * resident
+                             ? (double)tiles / (double)resident + 0.5
+                             : (double)((tiles + resident - 1) / resident);
 
-    return 1.5 + rounds * (unary_bends(p->epilogue.act.kind) ? 1.3 : 1.5);
+    return 1.5 + waves * (unary_bends(p->epilogue.act.kind) ? 1.3 : 1.5);
 }
 
 /* ---- preparing ----------------------------------------------------- */
@@ -112,7 +112,7 @@ static int wgmma_stem_prepare(struct kern_exec *e, const struct kern_device *d,
         return r;
     }
     e->state = s;
-    e->packed[CONV_W] = (size_t)s->g.k * wgmma_stem<C::R, C::G>::CHUNKS * 128;
+    e->packed[CONV_W] = (size_t)s->g.k * wgmma_stem<C::R, C::G>::K_TILES * 128;
     return 0;
 }
 
@@ -126,7 +126,7 @@ static int wgmma_stem_pack(const struct kern_exec *e, int i, const void *src,
         (const struct wgmma_stem_state *)e->state;
     const struct conv_geometry *g = &s->g;
     const enum infer_dtype from = e->problem.in[i].dtype;
-    const int64_t pitch = wgmma_stem<C::R, C::G>::CHUNKS * 64;
+    const int64_t pitch = wgmma_stem<C::R, C::G>::K_TILES * 64;
     const int window = g->r * g->s;
 
     (void)err;
@@ -156,10 +156,11 @@ static int wgmma_stem_maps(const struct wgmma_stem_state *s,
         tensor_map_patches(&a->x, args->in[CONV_X], &s->g, L::WORDS, C::R, err);
 
     if (r == 0)
-        r = tensor_map_rows(&a->w, type, args->in[CONV_W], s->g.k,
-                            L::CHUNKS * 64, L::CHUNKS * 64, 64, err);
+        r = tensor_map_matrix(&a->w, type, args->in[CONV_W], s->g.k,
+                              L::K_TILES * 64, L::K_TILES * 64, 64, err);
     if (r == 0)
-        r = tensor_map_lines(&a->y, type, args->out[0], &s->g, s->g.k, 16, err);
+        r = tensor_map_output_rows(&a->y, type, args->out[0], &s->g, s->g.k, 16,
+                                   err);
     return r;
 }
 

@@ -2,33 +2,34 @@
 /*
  * Convolution on Hopper for many outputs: one persistent block a
  * multiprocessor, outputs and residuals through the copy engine.  wgmma.cuh
- * describes the product and the ring.
+ * describes the product and the pipeline.
  *
  * Threads.  WGS consumer warpgroups, then one warpgroup whose first warp fills
- * the ring and whose second fetches residuals; its others only lend their
- * registers.  TEAM consumers share a tile of BM = 64 * MT * TEAM by BN, MT
- * times 64 rows each; WGS / TEAM teams, one or two, take tiles in turn, so that
- * one's products run while the other stores.  A team starts on the ring only
- * when the other has seen its last chunk: a barrier's parity tells a phase from
- * the one before, no more.  Registers: a producer thread keeps PRODUCER, a
- * consumer takes CONSUMER; times 128 threads each they make 65536 at most.
+ * the pipeline and whose second fetches residuals; its others only lend their
+ * registers.  COOP consumers share a tile of BM = 64 * MT * COOP by BN, MT
+ * times 64 rows each; WGS / COOP teams, one or two, take tiles in turn, so that
+ * one's products run while the other stores.  A team starts on the pipeline
+ * only when the other has seen its last k-tile: a barrier's parity tells a
+ * phase from the one before, no more.  Registers: a producer thread keeps
+ * PRODUCER, a consumer takes CONSUMER; times 128 threads each they make 65536
+ * at most.
  *
  * Tiles.  Block b computes tiles b, b + gridDim.x, ...; channels fastest, so
  * that blocks that run together share pixels in L2.  With factors they are
  * counted from the last pixels to the first: the global pooling that made the
  * factors has read the last images last, which L2 still holds.
  *
- * Slots.  Finished outputs leave through SLOTS slots a consumer, each 64 rows
- * of 128 bytes of channels (wgmma_finish.cuh).  With a residual, its box is
- * fetched into the slot beforehand (loaded[], freed[] are the barriers) and
+ * Slots.  Finished outputs leave through EPI_STAGES slots a consumer, each 64
+ * rows of 128 bytes of channels (wgmma_finish.cuh).  With a residual, its box
+ * is fetched into the slot beforehand (loaded[], freed[] are the barriers) and
  * replaced in place.
  *
  * Moments (kernels/bn_stats.h), where BN_STATS is set: when all warps of a
  * consumer have filled a slot, each takes them of 16 of its columns
  * (wgmma_bn_stats.cuh).  A slot is filled again two barriers later at least.
  *
- * Bytes: STAGES * (BM + WEIGHTS * BN) * 128 + WGS * SLOTS * 8192 + barriers of
- * 8 bytes, two a stage and two a slot.
+ * Bytes: STAGES * (BM + WEIGHTS * BN) * 128 + WGS * EPI_STAGES * 8192 +
+ * barriers of 8 bytes, two a stage and two a slot.
  */
 #ifndef KERNELS_CUDA_WGMMA_WGMMA_TILE_CUH
 #define KERNELS_CUDA_WGMMA_WGMMA_TILE_CUH
@@ -38,29 +39,31 @@
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
 #include "kernels/cuda/wgmma/wgmma_bn_stats.cuh"
 
-template <typename M, int MT, int TEAM, int WGS, int BN, int STAGES, int SLOTS>
+template <typename M, int MT, int COOP, int WGS, int BN, int STAGES,
+          int EPI_STAGES>
 struct wgmma_tile {
     enum {
         COLUMNS = 128 / (int)sizeof(typename M::type), /* of a slot */
         USED = BN < COLUMNS ? BN : COLUMNS, /* of them; the rest is beside y */
         PARTS = BN / USED,
         BOXES = MT * PARTS, /* slots that a consumer's part of a tile fills */
-        BM = 64 * MT * TEAM,
+        BM = 64 * MT * COOP,
         BACKWARDS = M::INPUT_SCALE,
-        TEAMS = WGS / TEAM,
-        TURN = 1,   /* the barrier that team 0 awaits; the next is team 1's */
+        PINGPONG = WGS / COOP,
+        ORDER_BARRIER =
+            1,      /* the barrier that team 0 awaits; the next is team 1's */
         FILLED = 3, /* those of consumers whose slot is full */
         CONSUMERS = 128 * WGS,
         THREADS = CONSUMERS + 128,
         X_BYTES = BM * 128,
         W_BYTES = M::WEIGHTS * BN * 128,
-        SLOT = 8192,
-        SLOTS_AT = STAGES * (X_BYTES + W_BYTES),
-        FULL = SLOTS_AT + WGS * SLOTS * SLOT,
+        EPI_BYTES = 8192,
+        EPI_AT = STAGES * (X_BYTES + W_BYTES),
+        FULL = EPI_AT + WGS * EPI_STAGES * EPI_BYTES,
         EMPTY = FULL + STAGES * 8,
         LOADED = EMPTY + STAGES * 8,
-        FREED = LOADED + WGS * SLOTS * 8,
-        SHARED = FREED + WGS * SLOTS * 8,
+        FREED = LOADED + WGS * EPI_STAGES * 8,
+        SHARED = FREED + WGS * EPI_STAGES * 8,
         PRODUCER = WGS == 2 ? 24 : 32,
         CONSUMER = WGS == 2 ? 240 : 160
     };
@@ -79,8 +82,8 @@ static __device__ __forceinline__ int wgmma_tile_m0(const struct wgmma_args &a,
 /* ---- outputs ------------------------------------------------------- */
 
 /* A consumer's slots, and whether it has used one yet. */
-struct wgmma_slots {
-    struct wgmma_ring ring;
+struct wgmma_epilogue {
+    struct pipeline_state pipe;
     bool used;
 };
 
@@ -88,7 +91,7 @@ struct wgmma_slots {
  * engine cannot write. */
 template <typename T, int COLUMNS>
 static __device__ __forceinline__ void
-wgmma_store_separable(const struct wgmma_args &a, const unsigned char *rows,
+wgmma_store_unaligned(const struct wgmma_args &a, const unsigned char *rows,
                       int m, int n)
 {
     for (int i = threadIdx.x % 32; i < 16 * COLUMNS; i += 32) {
@@ -124,55 +127,56 @@ wgmma_pick(const float (&acc)[MT][BN / 2], int box, float (&v)[N])
 }
 
 /* Sends USED columns of sums, v, to (m, n) through the next slot. */
-template <typename T, typename L, int SLOTS, wgmma_behind BEHIND>
+template <typename T, typename L, int EPI_STAGES, wgmma_epilogue_kind KIND>
 static __device__ __forceinline__ void
-wgmma_send(const struct wgmma_args &a, float *v, struct wgmma_slots *s,
+wgmma_send(const struct wgmma_args &a, float *v, struct wgmma_epilogue *s,
            unsigned char *shared, uint32_t base, int group, int m, int n)
 {
     const bool first = threadIdx.x % 32 == 0;
     const int rows = threadIdx.x / 32 % 4 * 16;
-    const int at = L::SLOTS_AT + (group * SLOTS + s->ring.stage) * L::SLOT;
-    const uint32_t loaded = base + L::LOADED + group * SLOTS * 8;
-    const uint32_t freed = base + L::FREED + group * SLOTS * 8;
-    constexpr int LAG = SLOTS > 2 ? 1 : 0; /* stores left under way */
-    const bool residual = BEHIND != WGMMA_NOTHING && a.out.residual;
+    const int at =
+        L::EPI_AT + (group * EPI_STAGES + s->pipe.stage) * L::EPI_BYTES;
+    const uint32_t loaded = base + L::LOADED + group * EPI_STAGES * 8;
+    const uint32_t freed = base + L::FREED + group * EPI_STAGES * 8;
+    constexpr int LAG = EPI_STAGES > 2 ? 1 : 0; /* stores left under way */
+    const bool residual = KIND != WGMMA_CONVERT_ONLY && a.out.residual;
 
     if (residual) {
-        hopper_barrier_wait(loaded + s->ring.stage * 8, s->ring.parity);
+        mbarrier_wait(loaded + s->pipe.stage * 8, s->pipe.parity);
     } else {
         if (first)
-            hopper_copies_wait<SLOTS - 1>();
+            tma_store_wait_group<EPI_STAGES - 1>();
         __syncwarp();
     }
-    wgmma_finish<T, L::USED / 8, BEHIND>(a.out, v, base + at);
-    hopper_publish();
+    wgmma_finish<T, L::USED / 8, KIND>(a.out, v, base + at);
+    fence_proxy_async();
     __syncwarp();
-    if (a.apart)
-        wgmma_store_separable<T, L::USED>(a, shared + at + rows * 128, m + rows,
+    if (a.unaligned)
+        wgmma_store_unaligned<T, L::USED>(a, shared + at + rows * 128, m + rows,
                                           n);
-    if (first && !a.apart)
-        hopper_copy_back(&a.y, base + at + rows * 128, n, m + rows);
+    if (first && !a.unaligned)
+        tma_store_2d(&a.y, base + at + rows * 128, n, m + rows);
     if (first) {
-        hopper_copies_commit();
+        tma_store_commit_group();
         if (residual) {
-            hopper_copies_wait<LAG>();
+            tma_store_wait_group<LAG>();
             if (LAG == 0 || s->used)
-                hopper_barrier_arrive(freed + (s->ring.stage + SLOTS - LAG) %
-                                                  SLOTS * 8);
+                mbarrier_arrive(freed + (s->pipe.stage + EPI_STAGES - LAG) %
+                                            EPI_STAGES * 8);
         }
     }
     s->used = true;
-    wgmma_next<SLOTS>(&s->ring);
+    pipeline_next<EPI_STAGES>(&s->pipe);
 }
 
 /* Stores a consumer's part of a tile, which starts at (m0, n0), slot by slot;
  * each warp sends its own 16 rows.  The common activations are short, so that
  * registers are named in place; the others' instructions would leave their
  * cache, hence a loop. */
-template <typename T, typename L, int MT, int BN, int SLOTS>
+template <typename T, typename L, int MT, int BN, int EPI_STAGES>
 static __device__ __forceinline__ void
 wgmma_store(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
-            struct wgmma_slots *s, unsigned char *shared, uint32_t base,
+            struct wgmma_epilogue *s, unsigned char *shared, uint32_t base,
             int group, int m0, int n0)
 {
     if (unary_bends(a.out.epilogue.act.kind)) {
@@ -180,7 +184,7 @@ wgmma_store(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
         for (int box = 0; box < L::BOXES; box++) {
             const int n = n0 + box % L::PARTS * L::USED;
             if (n < a.g.k)
-                wgmma_send<T, L, SLOTS, WGMMA_BENDS>(
+                wgmma_send<T, L, EPI_STAGES, WGMMA_PIECEWISE_LINEAR>(
                     a, acc[box / L::PARTS] + box % L::PARTS * (L::USED / 2), s,
                     shared, base, group, m0 + box / L::PARTS * 64, n);
         }
@@ -193,56 +197,60 @@ wgmma_store(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
         if (n >= a.g.k)
             continue;
         wgmma_pick<MT, BN, L::USED / 2>(acc, box, v);
-        wgmma_send<T, L, SLOTS, WGMMA_ANY>(a, v, s, shared, base, group,
-                                           m0 + box / L::PARTS * 64, n);
+        wgmma_send<T, L, EPI_STAGES, WGMMA_ANY>(a, v, s, shared, base, group,
+                                                m0 + box / L::PARTS * 64, n);
     }
 }
 
 /* The same with the moments of what is sent; there is no activation.  They are
  * stored at the end: the fence behind each slot waits for every store before
  * it. */
-template <typename T, typename L, int MT, int BN, int SLOTS>
+template <typename T, typename L, int MT, int BN, int EPI_STAGES>
 static __device__ __forceinline__ void
-wgmma_store_measured(const struct wgmma_args &a, float (&acc)[MT][BN / 2],
-                     struct wgmma_slots *s, unsigned char *shared,
-                     uint32_t base, int group, int m0, int n0)
+wgmma_store_with_statistics(const struct wgmma_args &a,
+                            float (&acc)[MT][BN / 2], struct wgmma_epilogue *s,
+                            unsigned char *shared, uint32_t base, int group,
+                            int m0, int n0)
 {
     float kept[L::BOXES] = {};
 
-    static_assert(SLOTS > 1 && L::USED == 64, "see above, wgmma_bn_stats.cuh");
+    static_assert(EPI_STAGES > 1 && L::USED == 64,
+                  "see above, wgmma_bn_stats.cuh");
 #pragma unroll
     for (int box = 0; box < L::BOXES; box++) {
         const int n = n0 + box % L::PARTS * L::USED;
         const int m = m0 + box / L::PARTS * 64;
         const uint32_t slot =
-            base + L::SLOTS_AT + (group * SLOTS + s->ring.stage) * L::SLOT;
+            base + L::EPI_AT +
+            (group * EPI_STAGES + s->pipe.stage) * L::EPI_BYTES;
         float *v = acc[box / L::PARTS] + box % L::PARTS * (L::USED / 2);
         if (n >= a.g.k)
             continue;
         wgmma_clear_rest<L::USED / 2>(v, a.g.m - m);
-        wgmma_send<T, L, SLOTS, WGMMA_NOTHING>(a, v, s, shared, base, group, m,
-                                               n);
-        hopper_sync(L::FILLED + group, 128);
-        kept[box] = wgmma_measure<T>(slot, a.g.m - m);
+        wgmma_send<T, L, EPI_STAGES, WGMMA_CONVERT_ONLY>(a, v, s, shared, base,
+                                                         group, m, n);
+        named_barrier_sync(L::FILLED + group, 128);
+        kept[box] = wgmma_stage_statistics<T>(slot, a.g.m - m);
     }
 #pragma unroll
     for (int box = 0; box < L::BOXES; box++) {
         const int m = m0 + box / L::PARTS * 64;
         if (m < a.g.m)
-            wgmma_keep(a.bn_stats, a.g.k, m / 64, n0 + box % L::PARTS * L::USED,
-                       kept[box]);
+            wgmma_store_statistics(a.bn_stats, a.g.k, m / 64,
+                                   n0 + box % L::PARTS * L::USED, kept[box]);
     }
 }
 
 /* Fetches the residuals of all tiles, in the order in which wgmma_store() of
  * each consumer wants them. */
-template <typename L, int MT, int TEAM, int BN, int SLOTS>
+template <typename L, int MT, int COOP, int BN, int EPI_STAGES>
 static __device__ __forceinline__ void
 wgmma_fetch_residuals(const struct wgmma_args &a, uint32_t base)
 {
     const int tiles = a.tiles_m * a.tiles_n;
-    struct wgmma_ring r = {0, 0}, other = {0, 0}; /* this team's, the other's */
-    int team = 0;
+    struct pipeline_state r = {0, 0},
+                          other = {0, 0}; /* this team's, the other's */
+    int role = 0;
 
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const int m0 = wgmma_tile_m0<L>(a, tile), n0 = tile % a.tiles_n * BN;
@@ -250,133 +258,135 @@ wgmma_fetch_residuals(const struct wgmma_args &a, uint32_t base)
             const int n = n0 + i % L::PARTS * L::USED;
             if (n >= a.g.k)
                 continue;
-            for (int w = 0; w < TEAM; w++) {
-                const int group = team * TEAM + w;
-                const int slot = group * SLOTS + r.stage;
+            for (int w = 0; w < COOP; w++) {
+                const int group = role * COOP + w;
+                const int slot = group * EPI_STAGES + r.stage;
                 const uint32_t barrier = base + L::LOADED + slot * 8;
-                hopper_barrier_wait(base + L::FREED + slot * 8, r.parity ^ 1);
-                hopper_barrier_expect(barrier, L::SLOT);
-                hopper_copy_tile(base + L::SLOTS_AT + slot * L::SLOT,
-                                 &a.residual, barrier, n,
-                                 m0 + (w * MT + i / L::PARTS) * 64);
+                mbarrier_wait(base + L::FREED + slot * 8, r.parity ^ 1);
+                mbarrier_arrive_expect_tx(barrier, L::EPI_BYTES);
+                tma_load_2d(base + L::EPI_AT + slot * L::EPI_BYTES, &a.residual,
+                            barrier, n, m0 + (w * MT + i / L::PARTS) * 64);
             }
-            wgmma_next<SLOTS>(&r);
+            pipeline_next<EPI_STAGES>(&r);
         }
-        if (L::TEAMS == 2) {
-            const struct wgmma_ring next = other;
+        if (L::PINGPONG == 2) {
+            const struct pipeline_state next = other;
             other = r;
             r = next;
-            team ^= 1;
+            role ^= 1;
         }
     }
 }
 
 /* ---- the kernel ---------------------------------------------------- */
 
-template <typename M, typename L, int MT, int TEAM, int BN, int STAGES,
-          int SLOTS, bool BN_STATS>
+template <typename M, typename L, int MT, int COOP, int BN, int STAGES,
+          int EPI_STAGES, bool BN_STATS>
 static __device__ __forceinline__ void
 wgmma_consume(const struct wgmma_args &a, unsigned char *shared, uint32_t base)
 {
     const int tiles = a.tiles_m * a.tiles_n;
-    const int group = hopper_group();
-    const int team = group / TEAM, member = group % TEAM;
-    struct wgmma_ring ring = {0, 0};
-    struct wgmma_slots slots = {{0, 0}, false};
+    const int group = warpgroup_index();
+    const int role = group / COOP, member = group % COOP;
+    struct pipeline_state pipe = {0, 0};
+    struct wgmma_epilogue epilogue = {{0, 0}, false};
 
-    wgmma_skip<STAGES>(&ring, team * a.chunks);
-    if (L::TEAMS == 2 && team == 1)
-        hopper_arrive(L::TURN, 256);
+    pipeline_skip<STAGES>(&pipe, role * a.k_tiles);
+    if (L::PINGPONG == 2 && role == 1)
+        named_barrier_arrive(L::ORDER_BARRIER, 256);
     if (!a.known || M::INPUT_SCALE)
         launch_wait();
-    for (int tile = blockIdx.x + team * gridDim.x; tile < tiles;
-         tile += L::TEAMS * gridDim.x) {
+    for (int tile = blockIdx.x + role * gridDim.x; tile < tiles;
+         tile += L::PINGPONG * gridDim.x) {
         const int m0 = wgmma_tile_m0<L>(a, tile), n0 = tile % a.tiles_n * BN;
         float acc[MT][BN / 2];
-        struct wgmma_beside<M, MT> beside;
+        struct wgmma_operand_state<M, MT> operand;
         wgmma_start_sums<MT, BN>(a.out.bias, a.g.k, n0, acc);
-        wgmma_begin_beside(beside, a, m0 + member * MT * 64, 0);
-        if (L::TEAMS == 2)
-            hopper_sync(L::TURN + team, 256);
+        wgmma_operand_begin(operand, a, m0 + member * MT * 64, 0);
+        if (L::PINGPONG == 2)
+            named_barrier_sync(L::ORDER_BARRIER + role, 256);
         wgmma_multiply<MT, BN, STAGES>(
-            M(), acc, &ring, shared, base, base + L::FULL, base + L::EMPTY,
-            member * MT * 8192, L::X_BYTES, a.chunks,
-            L::TEAMS == 2 ? L::TURN + 1 - team : 0, beside);
-        wgmma_skip<STAGES>(&ring, (L::TEAMS - 1) * a.chunks);
-        if (!slots.used)
+            M(), acc, &pipe, shared, base, base + L::FULL, base + L::EMPTY,
+            member * MT * 8192, L::X_BYTES, a.k_tiles,
+            L::PINGPONG == 2 ? L::ORDER_BARRIER + 1 - role : 0, operand);
+        pipeline_skip<STAGES>(&pipe, (L::PINGPONG - 1) * a.k_tiles);
+        if (!epilogue.used)
             launch_wait();
         if constexpr (BN_STATS)
-            wgmma_store_measured<typename M::type, L, MT, BN, SLOTS>(
-                a, acc, &slots, shared, base, group, m0 + member * MT * 64, n0);
+            wgmma_store_with_statistics<typename M::type, L, MT, BN,
+                                        EPI_STAGES>(a, acc, &epilogue, shared,
+                                                    base, group,
+                                                    m0 + member * MT * 64, n0);
         else
-            wgmma_store<typename M::type, L, MT, BN, SLOTS>(
-                a, acc, &slots, shared, base, group, m0 + member * MT * 64, n0);
+            wgmma_store<typename M::type, L, MT, BN, EPI_STAGES>(
+                a, acc, &epilogue, shared, base, group, m0 + member * MT * 64,
+                n0);
     }
     if (threadIdx.x % 32 == 0)
-        hopper_copies_wait<0>();
+        tma_store_wait_group<0>();
 }
 
-/* Fills the ring with the chunks of all tiles. */
+/* Fills the pipeline with the k-tiles of all tiles. */
 template <typename M, typename L, int BN, int STAGES>
 static __device__ __forceinline__ void wgmma_fill(const struct wgmma_args &a,
                                                   uint32_t base)
 {
     const int tiles = a.tiles_m * a.tiles_n;
     const uint32_t full = base + L::FULL, empty = base + L::EMPTY;
-    struct wgmma_ring ring = {0, 0};
+    struct pipeline_state pipe = {0, 0};
     int ahead = 0;
 
-    if constexpr (!M::DOWN) /* constant */
-        ahead = wgmma_begin<M, L::BM, BN, STAGES>(
-            a, base, full, blockIdx.x % a.tiles_n * BN, 0, a.chunks);
+    if constexpr (!M::B_MN_MAJOR) /* constant */
+        ahead = wgmma_prefetch_weights<M, L::BM, BN, STAGES>(
+            a, base, full, blockIdx.x % a.tiles_n * BN, 0, a.k_tiles);
     launch_wait();
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         wgmma_produce<M, L::BM, BN, STAGES>(
-            a, &ring, base, full, empty, wgmma_tile_m0<L>(a, tile),
-            tile % a.tiles_n * BN, 0, a.chunks, ahead);
+            a, &pipe, base, full, empty, wgmma_tile_m0<L>(a, tile),
+            tile % a.tiles_n * BN, 0, a.k_tiles, ahead);
         ahead = 0;
     }
 }
 
-template <typename M, int MT, int TEAM, int WGS, int BN, int STAGES, int SLOTS,
-          bool BN_STATS>
+template <typename M, int MT, int COOP, int WGS, int BN, int STAGES,
+          int EPI_STAGES, bool BN_STATS>
 static __global__ void __launch_bounds__(128 * WGS + 128, 1)
     wgmma_tile_kernel(const __grid_constant__ struct wgmma_args a)
 {
-    typedef wgmma_tile<M, MT, TEAM, WGS, BN, STAGES, SLOTS> L;
+    typedef wgmma_tile<M, MT, COOP, WGS, BN, STAGES, EPI_STAGES> L;
     LAUNCH_SHARED(shared);
     const uint32_t base = ptx_shared(shared);
 
     if (threadIdx.x == 0) {
-        hopper_prefetch(&a.x);
-        hopper_prefetch(&a.w);
-        if (!a.apart)
-            hopper_prefetch(&a.y);
+        tma_prefetch_descriptor(&a.x);
+        tma_prefetch_descriptor(&a.w);
+        if (!a.unaligned)
+            tma_prefetch_descriptor(&a.y);
         if (a.out.residual)
-            hopper_prefetch(&a.residual);
+            tma_prefetch_descriptor(&a.residual);
         for (int i = 0; i < STAGES; i++) {
-            hopper_barrier_init(base + L::FULL + i * 8, 1);
-            hopper_barrier_init(base + L::EMPTY + i * 8, 4 * TEAM);
+            mbarrier_init(base + L::FULL + i * 8, 1);
+            mbarrier_init(base + L::EMPTY + i * 8, 4 * COOP);
         }
-        for (int i = 0; i < WGS * SLOTS; i++) {
-            hopper_barrier_init(base + L::LOADED + i * 8, 1);
-            hopper_barrier_init(base + L::FREED + i * 8, 4);
+        for (int i = 0; i < WGS * EPI_STAGES; i++) {
+            mbarrier_init(base + L::LOADED + i * 8, 1);
+            mbarrier_init(base + L::FREED + i * 8, 4);
         }
-        hopper_barrier_publish();
+        fence_mbarrier_init();
     }
     __syncthreads();
     launch_release();
     if (threadIdx.x < L::CONSUMERS) {
-        hopper_take<L::CONSUMER>();
-        wgmma_consume<M, L, MT, TEAM, BN, STAGES, SLOTS, BN_STATS>(a, shared,
-                                                                   base);
+        setmaxnreg_inc<L::CONSUMER>();
+        wgmma_consume<M, L, MT, COOP, BN, STAGES, EPI_STAGES, BN_STATS>(
+            a, shared, base);
     } else {
-        hopper_give<L::PRODUCER>();
+        setmaxnreg_dec<L::PRODUCER>();
         if (threadIdx.x == L::CONSUMERS) {
             wgmma_fill<M, L, BN, STAGES>(a, base);
         } else if (threadIdx.x == L::CONSUMERS + 32 && a.out.residual) {
             launch_wait();
-            wgmma_fetch_residuals<L, MT, TEAM, BN, SLOTS>(a, base);
+            wgmma_fetch_residuals<L, MT, COOP, BN, EPI_STAGES>(a, base);
         }
     }
 }
