@@ -302,12 +302,13 @@ const char *infer_session_tensor_name(const struct infer_session *session,
 
 /* One step of the latest plan.  The session owns the strings. */
 struct infer_layer_info {
-    const char *name;   /* node name */
-    const char *op;     /* operation, e.g. "conv" */
-    const char *kernel; /* name of the row of the kernel table */
-    double flops;       /* 2 * multiply-adds of one run */
-    double bytes;       /* inputs read once plus outputs written once */
-    double seconds;     /* mean over the runs so far; 0 unless profiling */
+    const char *name;    /* node name */
+    const char *op;      /* operation, e.g. "conv" */
+    const char *kernel;  /* name of the row of the kernel table */
+    const char *variant; /* of the kernel: its tile, say; "" if it has one */
+    double flops;        /* 2 * multiply-adds of one run */
+    double bytes;        /* inputs read once plus outputs written once */
+    double seconds;      /* mean over the runs so far; 0 unless profiling */
     struct infer_tensor_info output; /* first output of the node */
 };
 /* Steps stand in the order of execution.  The count is 0 if there is no plan.

@@ -513,6 +513,10 @@ struct kern_functions {
      * variants in the same order as long as device and libraries stay. */
     int (*variants)(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *err);
+    /* Optional, of rows whose variants are many (tiles).  As estimate(), of one
+     * variant; that of variant 0 is estimate()'s. */
+    double (*estimate_variant)(const struct kern_problem *p,
+                               const struct kern_device *d, int variant);
     /* Optional.  Fills e->state, e->workspace, e->packed and, in rows with
      * variants, e->variant_name; adds to e->flags.  Another variant than 0 may
      * turn out to be EUNSUPPORTED. */

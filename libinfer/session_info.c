@@ -241,6 +241,7 @@ int infer_session_layer(const struct infer_session *session, int index,
                   ? graph_op_info(plan->g->node[s->node].op)->name
                   : kern_op_name(s->exec.problem.op);
     out->kernel = s->exec.row->name;
+    out->variant = s->exec.variant_name;
     out->flops = parts * kern_problem_flops(&s->exec.problem);
     out->bytes = parts * kern_problem_bytes(&s->exec.problem);
     out->seconds = s->runs > 0 ? parts * s->seconds / (double)s->runs : 0;

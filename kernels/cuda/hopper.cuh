@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hopper's own instructions (sm_90a): barriers in shared memory, the tensor
- * copy engine (TMA) and warpgroup matrix products.  On other targets they
- * compile to nothing, so that a build for several GPUs holds one source: the
- * rows that use them state min_sm 90.
+ * Hopper's own instructions (sm_90a): mbarrier, TMA, wgmma, clusters.  On other
+ * targets they compile to nothing, so that a build for several GPUs holds one
+ * source; the rows that use them state min_sm 90.
  */
 #ifndef KERNELS_CUDA_HOPPER_CUH
 #define KERNELS_CUDA_HOPPER_CUH
@@ -33,7 +32,7 @@ static __device__ __forceinline__ void mbarrier_init(uint32_t barrier,
 #endif
 }
 
-/* Makes initialised barriers visible to the copy engine. */
+/* Makes initialised barriers visible to TMA. */
 static __device__ __forceinline__ void fence_mbarrier_init(void)
 {
 #if HOPPER
@@ -50,7 +49,7 @@ static __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier)
 #endif
 }
 
-/* Arrives, and lets the phase end only when `bytes` have been copied. */
+/* Arrives; the phase ends only when `bytes` more have been loaded. */
 static __device__ __forceinline__ void
 mbarrier_arrive_expect_tx(uint32_t barrier, int bytes)
 {
@@ -83,8 +82,8 @@ static __device__ __forceinline__ void mbarrier_wait(uint32_t barrier,
 
 /* ---- registers ----------------------------------------------------- */
 
-/* Every warp of a warpgroup gives registers back or takes more: a multiple of
- * 8.  The block as a whole keeps what it was launched with. */
+/* Registers of a thread from now on, a multiple of 8, for all warps of a
+ * warpgroup. The CTA as a whole keeps those that it was launched with. */
 template <int COUNT> static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
 #if HOPPER
@@ -99,7 +98,7 @@ template <int COUNT> static __device__ __forceinline__ void setmaxnreg_inc(void)
 #endif
 }
 
-/* ---- the copy engine ----------------------------------------------- */
+/* ---- TMA ----------------------------------------------------------- */
 
 /* A box of a two-dimensional tensor: element c of row r is its corner. */
 static __device__ __forceinline__ void
@@ -200,8 +199,8 @@ static __device__ __forceinline__ void tma_store_wait_group(void)
 #endif
 }
 
-/* Makes this thread's stores to shared memory visible to the copy engine, once
- * a barrier has followed. */
+/* Makes this thread's stores to shared memory visible to TMA after the next
+ * barrier. */
 static __device__ __forceinline__ void fence_proxy_async(void)
 {
 #if HOPPER
@@ -220,7 +219,7 @@ tma_prefetch_descriptor(const CUtensorMap *map)
 
 /* ---- shared memory ------------------------------------------------- */
 
-/* ptx_ldmatrix_x4() the other way. */
+/* The inverse of ptx_ldmatrix_x4(). */
 static __device__ __forceinline__ void stmatrix_x4(uint32_t to,
                                                    const uint32_t (&d)[4])
 {
@@ -254,7 +253,7 @@ static __device__ __forceinline__ void st_shared_v2(uint32_t to, float x,
 #endif
 }
 
-/* ---- groups of threads and of blocks ------------------------------- */
+/* ---- warpgroups and clusters --------------------------------------- */
 
 /* The warpgroup of this thread, in a form that the compiler knows to be the
  * same throughout a warp. */
@@ -263,7 +262,7 @@ static __device__ __forceinline__ int warpgroup_index(void)
     return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
 }
 
-/* A barrier among `threads` threads of the block; 0 is __syncthreads()'s. */
+/* A named barrier of `threads` threads of the CTA; 0 is __syncthreads()'s. */
 static __device__ __forceinline__ void named_barrier_sync(int barrier,
                                                           int threads)
 {
@@ -272,7 +271,7 @@ static __device__ __forceinline__ void named_barrier_sync(int barrier,
 #endif
 }
 
-/* Arrives there and goes on. */
+/* Arrives at a named barrier without waiting. */
 static __device__ __forceinline__ void named_barrier_arrive(int barrier,
                                                             int threads)
 {
@@ -301,8 +300,8 @@ static __device__ __forceinline__ int cluster_size(void)
     return size;
 }
 
-/* All threads of the cluster meet in the second; what they wrote to shared
- * memory before the first is seen after it. */
+/* Barrier of all threads of the cluster: stores to shared memory before the
+ * first are visible after the second. */
 static __device__ __forceinline__ void cluster_arrive(void)
 {
 #if HOPPER
@@ -317,7 +316,8 @@ static __device__ __forceinline__ void cluster_wait(void)
 #endif
 }
 
-/* This block's address of shared memory, in block `rank` of the cluster. */
+/* The address in CTA `rank` of the cluster that corresponds to one of this
+ * CTA's shared memory. */
 static __device__ __forceinline__ uint32_t cluster_map_shared(uint32_t address,
                                                               int rank)
 {
@@ -331,10 +331,10 @@ static __device__ __forceinline__ uint32_t cluster_map_shared(uint32_t address,
     return there;
 }
 
-/* Copies shared memory to that of another block of the cluster, to and barrier
- * there; all in 16 bytes.  The instruction is for other blocks alone (PTX:
- * "strictly remote"): memcheck reports a copy to the block itself.  The source
- * has to stay until the copy is done, which that barrier alone tells. */
+/* Copies shared memory to another CTA of the cluster, where `to` and `barrier`
+ * lie; everything in multiples of 16 bytes. The instruction is strictly remote
+ * (PTX): memcheck reports a copy to the CTA itself. The source must stay until
+ * the copy is done, which only that barrier tells. */
 static __device__ __forceinline__ void cluster_copy(uint32_t to, uint32_t from,
                                                     int bytes, uint32_t barrier)
 {
@@ -347,21 +347,21 @@ static __device__ __forceinline__ void cluster_copy(uint32_t to, uint32_t from,
 #endif
 }
 
-/* ---- warpgroup products -------------------------------------------- */
+/* ---- wgmma --------------------------------------------------------- */
 
-/* An operand in shared memory: rows of 128 bytes (64 halves of depth) in the
- * 128-byte swizzle, groups of 8 rows 1024 bytes apart, aligned to 1024 bytes.
- * 16 depths further on is 32 bytes further on. */
+/* Descriptor of a K-major operand in shared memory: rows of 128 bytes (64
+ * halves of depth) in the 128-byte swizzle, groups of 8 rows 1024 bytes apart,
+ * aligned to 1024 bytes. The next 16 depths are 32 bytes further on. */
 static __device__ __forceinline__ uint64_t smem_desc_k_major(uint32_t address)
 {
     return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)1 << 16 |
            (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
-/* The same turned over: 64 depths down, rows of 128 bytes (64 halves of
- * columns) in the 128-byte swizzle, groups of 8 depths 1024 bytes apart, 64
- * columns further on a box of 8192 bytes further on.  16 depths further on is
- * 2048 bytes further on. */
+/* Descriptor of an MN-major operand: 64 depths of rows of 128 bytes (64 halves
+ * of columns) in the 128-byte swizzle, groups of 8 depths 1024 bytes apart; the
+ * next 64 columns are a box of 8192 bytes further on, the next 16 depths 2048
+ * bytes. */
 static __device__ __forceinline__ uint64_t smem_desc_mn_major(uint32_t address)
 {
     return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(8192 >> 4) << 16 |
@@ -375,8 +375,8 @@ static __device__ __forceinline__ void wgmma_arrive(void)
 #endif
 }
 
-/* An operand in registers is complete here: due before products begin, since
- * the compiler may compute it later, which would make it wait in between. */
+/* Register fence: the operand x is complete here, before wgmma_arrive(). The
+ * compiler might otherwise compute it between products and wait for them. */
 static __device__ __forceinline__ void register_fence(uint32_t &x)
 {
     asm volatile("" : "+r"(x)::"memory");
@@ -389,7 +389,7 @@ static __device__ __forceinline__ void wgmma_commit_group(void)
 #endif
 }
 
-/* Waits until at most PENDING groups are under way. */
+/* Waits until at most PENDING groups are in flight. */
 template <int PENDING>
 static __device__ __forceinline__ void wgmma_wait_group(void)
 {
@@ -469,8 +469,7 @@ static __device__ __forceinline__ void wgmma_wait_group(void)
     {                                                                          \
         WGMMA_MMA_RS(m64n##n##k8, regs, i0, i1, i2, i3, i4, i5, "tf32", "");   \
     }
-/* order: of a and of b, 0 where it is one of smem_desc_k_major(), 1 where it is
- * one of smem_desc_mn_major(). */
+/* order: of a and of b, 0 if K-major, 1 if MN-major. */
 #define WGMMA_MMAS_OF(name, order, n, regs, ia, ib, ip)                        \
     static __device__ __forceinline__ void name(                               \
         __half, float(&d)[regs], uint64_t a, uint64_t b, bool add)             \

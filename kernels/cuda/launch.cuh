@@ -75,7 +75,8 @@ static int launch_kernel(void (*kernel)(const Args), dim3 grid,
 
 /* launch_chained() in clusters of `cluster` blocks, of which a grid of `blocks`
  * is a multiple: the blocks of a cluster run together and see each other's
- * shared memory.  For compute capability 9.0 and up. */
+ * shared memory.  Clusters of 1 are launched as by launch_chained(), larger
+ * ones need compute capability 9.0. */
 template <typename Args>
 static int launch_clusters(void (*kernel)(const Args), int blocks, int cluster,
                            unsigned threads, size_t shared, void *stream,
@@ -86,6 +87,9 @@ static int launch_clusters(void (*kernel)(const Args), int blocks, int cluster,
     cudaLaunchAttribute attributes[2] = {};
     cudaLaunchConfig_t config = {};
 
+    if (cluster == 1)
+        return launch_chained(kernel, dim3((unsigned)blocks), dim3(threads),
+                              shared, stream, args, err);
     attributes[0].id = cudaLaunchAttributeClusterDimension;
     attributes[0].val.clusterDim.x = (unsigned)cluster;
     attributes[0].val.clusterDim.y = 1;

@@ -7,12 +7,14 @@
 #include "kernels/base/error.h"
 #include "libinfer/tune/tune_private.h"
 
-/* Rows whose estimate is more than this many times the lowest of their tier are
- * not measured, except in an exhaustive search. */
+/* Rows, and variants that have estimates of their own, whose estimate is more
+ * than this many times the lowest of their tier are not measured, except in an
+ * exhaustive search. */
 #define PRUNE_RATIO 5.0
 
-/* Most variants of a row that are tried outside an exhaustive search: a row
- * offers its best first, and a vendor's library is slow to prepare each. */
+/* Most variants of a row that are tried outside an exhaustive search, unless
+ * they have estimates: a row offers its best first, and a vendor's library is
+ * slow to prepare each. */
 #define MAX_VARIANTS 8
 /* Seconds of measuring after which a vendor's row is tried only where no other
  * row takes the problem, and only in its first variant: vendors' libraries
@@ -22,6 +24,7 @@
 struct candidates {
     const struct kern_row **row;
     double *estimate; /* microseconds; 0 where the row has none */
+    double *limit;    /* of the estimates of its variants; 0: none */
     int n;
 };
 
@@ -86,6 +89,7 @@ static void prune(struct candidates *c, int from)
     for (i = from; i < c->n; i++)
         if (c->estimate[i] <= PRUNE_RATIO * lowest) {
             c->row[n] = c->row[i];
+            c->limit[n] = PRUNE_RATIO * lowest;
             c->estimate[n++] = c->estimate[i];
         }
     c->n = n;
@@ -203,12 +207,23 @@ static int variants_of(const struct tuner *t, const struct kern_problem *p,
     if (late && own)
         return 0;
     n = kern_variants(row, p, &t->pool.device->kern, NULL);
-    return late && n > 1 ? 1 : n > MAX_VARIANTS ? MAX_VARIANTS : n;
+    if (late && n > 1)
+        return 1;
+    return n > MAX_VARIANTS && !row->fn->estimate_variant ? MAX_VARIANTS : n;
+}
+
+/* True for a variant whose estimate is above the limit, unless that is 0. */
+static bool is_pruned(const struct tuner *t, const struct kern_problem *p,
+                      const struct kern_row *row, int variant, double limit)
+{
+    return limit > 0 && row->fn->estimate_variant &&
+           row->fn->estimate_variant(p, &t->pool.device->kern, variant) > limit;
 }
 
 static int measure_all(struct tuner *t, const struct kern_problem *p,
-                       const struct kern_row *const *row, int n,
-                       struct infer_error *err, struct leaderboard *board)
+                       const struct kern_row *const *row, const double *limit,
+                       int n, struct infer_error *err,
+                       struct leaderboard *board)
 {
     const bool own = has_own(row, n);
     int rc = 0;
@@ -217,7 +232,8 @@ static int measure_all(struct tuner *t, const struct kern_problem *p,
         const int variants = variants_of(t, p, row[i], own);
 
         for (int k = 0; rc == 0 && k < variants; k++)
-            rc = measure(t, row[i], k, p, board, err);
+            if (!is_pruned(t, p, row[i], k, limit[i]))
+                rc = measure(t, row[i], k, p, board, err);
     }
     return rc;
 }
@@ -253,7 +269,7 @@ static int remember(struct tuner *t, const struct kern_problem *p,
 }
 
 int tuner_choose(struct tuner *t, const struct kern_problem *p,
-                 const struct kern_row *const *row, int n,
+                 const struct kern_row *const *row, const double *limit, int n,
                  struct infer_error *err, struct tune_choice *out)
 {
     struct leaderboard board = {.n = 0};
@@ -262,7 +278,7 @@ int tuner_choose(struct tuner *t, const struct kern_problem *p,
     int rc;
 
     tune_key(p, key, sizeof key);
-    rc = measure_all(t, p, row, n, err, &board);
+    rc = measure_all(t, p, row, limit, n, err, &board);
     t->info.seconds += tune_now() - start;
     if (rc < 0) {
         error_prefix(err, "measuring %s", key);
@@ -294,9 +310,10 @@ static int choose(struct tuner *t, const struct row_query *q,
             prune(c, from);
     }
     /* One row may still have variants to choose from. */
-    if (c->n == 0 || (c->n == 1 && !c->row[0]->fn->variants))
+    if (c->n == 0 || (c->n == 1 && kern_variants(c->row[0], q->problem,
+                                                 q->device, NULL) < 2))
         return 0;
-    return tuner_choose(t, q->problem, c->row, c->n, err, choice);
+    return tuner_choose(t, q->problem, c->row, c->limit, c->n, err, choice);
 }
 
 int tuner_pick(struct tuner *t, const struct row_query *q, const uint32_t *tier,
@@ -311,12 +328,14 @@ int tuner_pick(struct tuner *t, const struct row_query *q, const uint32_t *tier,
         return take_known(t, q->problem, err);
     c.row = calloc(kern_row_count(), sizeof(const struct kern_row *));
     c.estimate = calloc(kern_row_count(), sizeof *c.estimate);
-    if (!c.row || !c.estimate)
+    c.limit = calloc(kern_row_count(), sizeof *c.limit);
+    if (!c.row || !c.estimate || !c.limit)
         rc = error_set(err, INFER_EMEMORY, "tuning: out of memory");
     else
         rc = choose(t, q, tier, n, &c, err, choice);
     free(c.row);
     free(c.estimate);
+    free(c.limit);
     return rc;
 }
 

@@ -17,10 +17,11 @@ struct tuner {
 };
 
 /* Measures n > 0 rows, all of which take the problem, with their variants: the
- * fastest.  Where none could be measured (memory is short, say) it is the
- * first.  EDEVICE where a launch fails. */
+ * fastest.  Variants of row i with an estimate above limit[i] microseconds,
+ * unless that is 0, are left out.  If none could be measured (memory is short,
+ * say) it is the first.  EDEVICE if a launch fails. */
 int tuner_choose(struct tuner *t, const struct kern_problem *p,
-                 const struct kern_row *const *row, int n,
+                 const struct kern_row *const *row, const double *limit, int n,
                  struct infer_error *err, struct tune_choice *out);
 
 #endif

@@ -475,21 +475,16 @@ static bool chooses(const struct check *c)
            c->id.number % CHOSEN_EVERY == 0;
 }
 
-/* Each problem tries another variant of the row, and the first where that one
- * does not take it. */
-static bool prepare(struct job *j, struct infer_error *err)
+/* Prepares a variant, or the first if that one does not take the problem. */
+static bool prepare(struct job *j, int variant, struct infer_error *err)
 {
     const struct check *c = j->c;
-    const int n = kern_variants(c->row, j->p, c->device, err);
-    const int variant = n > 0 && chooses(c) ? c->id.number % n : 0;
-    int r = n;
+    int rc =
+        kern_prepare_variant(c->row, j->p, c->device, variant, err, &j->exec);
 
-    if (n > 0)
-        r = kern_prepare_variant(c->row, j->p, c->device, variant, err,
-                                 &j->exec);
-    if (r == INFER_EUNSUPPORTED && variant > 0)
-        r = kern_prepare(c->row, j->p, c->device, err, &j->exec);
-    return r == 0;
+    if (rc == INFER_EUNSUPPORTED && variant > 0)
+        rc = kern_prepare(c->row, j->p, c->device, err, &j->exec);
+    return rc == 0;
 }
 
 /* One problem of so many.  What vendors' activations make of a NaN is theirs to
@@ -507,21 +502,15 @@ static bool takes_infinite(const struct check *c, const struct kern_problem *p)
            (ours || p->epilogue.act.kind == KERN_IDENTITY);
 }
 
-enum verdict check_problem(struct check *c, const struct kern_problem *p)
+static enum verdict check_variant(struct check *c, const struct kern_problem *p,
+                                  int variant)
 {
     struct job j = {.c = c, .p = p};
     struct infer_error err = {0};
     enum verdict v = VERDICT_OK;
 
     forget_aliases(&j);
-    first_engine = chooses(c) ? 0 : c->id.number;
-    const int r = kern_row_supports(c->row, p, c->device, &err);
-    if (r < 0) {
-        if (c->verbose)
-            printf("     refused: %s\n", err.text);
-        return check_refusal(&j, r, &err);
-    }
-    if (!prepare(&j, &err))
+    if (!prepare(&j, variant, &err))
         return fail(&j, "prepare() after supports(): %s", err.text);
     if (!start(&j))
         v = fail(&j, "out of memory");
@@ -541,5 +530,30 @@ enum verdict check_problem(struct check *c, const struct kern_problem *p)
     if (v == VERDICT_OK)
         v = run_in_place(&j);
     free_job(&j);
+    return v;
+}
+
+/* Each problem is computed by all tiles of a row that has tiles.  Variants of
+ * other rows take turns, one a problem. */
+enum verdict check_problem(struct check *c, const struct kern_problem *p)
+{
+    struct job j = {.c = c, .p = p};
+    struct infer_error err = {0};
+    enum verdict v = VERDICT_OK;
+
+    first_engine = chooses(c) ? 0 : c->id.number;
+    const int rc = kern_row_supports(c->row, p, c->device, &err);
+    if (rc < 0) {
+        if (c->verbose)
+            printf("     refused: %s\n", err.text);
+        return check_refusal(&j, rc, &err);
+    }
+    const int n = kern_variants(c->row, p, c->device, &err);
+    if (n < 1)
+        return fail(&j, "variants() after supports(): %s", err.text);
+    if (!c->row->fn->estimate_variant)
+        return check_variant(c, p, chooses(c) ? c->id.number % n : 0);
+    for (int i = 0; v == VERDICT_OK && i < n; i++)
+        v = check_variant(c, p, i);
     return v;
 }

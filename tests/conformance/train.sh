@@ -182,7 +182,7 @@ rm -f "$cache"
 expect 0 'step 6' run "$dir/cut.safetensors" $measure --steps=6 --resume
 grep -q '[1-9][0-9]* problems measured' "$dir/out" && fail 'measured anew'
 same "$dir/whole.safetensors" "$dir/cut.safetensors"
-printf '{"libinfer_tuning": 1, "dev' >"$cache"
+printf '{"libinfer_tuning": 2, "dev' >"$cache"
 # shellcheck disable=SC2086
 expect 0 'tuning cache ignored' run "$dir/again.safetensors" $measure --steps=1
 # shellcheck disable=SC2086

@@ -56,10 +56,11 @@ static void print_layers(const struct infer_session *session)
     for (i = 0; i < infer_session_layer_count(session); i++) {
         if (infer_session_layer(session, i, &l) < 0)
             continue;
-        cli_print("%4d %9.4f %6.2f %9.1f %8.1f  %-14s %-40s %s\n", i,
+        cli_print("%4d %9.4f %6.2f %9.1f %8.1f  %-14s %-40s %s%s%s%s\n", i,
                   1e3 * l.seconds, total > 0 ? 100 * l.seconds / total : 0,
                   rate(l.flops, l.seconds), rate(l.bytes, l.seconds), l.op,
-                  l.kernel, l.name);
+                  l.kernel, l.name, l.variant[0] ? " [" : "", l.variant,
+                  l.variant[0] ? "]" : "");
     }
     printf("     %9.4f ms in all\n", 1e3 * total);
 }
@@ -100,6 +101,8 @@ static cJSON *layers_json(const struct infer_session *session)
         cJSON_AddStringToObject(item, "name", l.name);
         cJSON_AddStringToObject(item, "op", l.op);
         cJSON_AddStringToObject(item, "kernel", l.kernel);
+        if (l.variant[0])
+            cJSON_AddStringToObject(item, "variant", l.variant);
         cJSON_AddNumberToObject(item, "ms", 1e3 * l.seconds);
         cJSON_AddNumberToObject(item, "flops", l.flops);
         cJSON_AddNumberToObject(item, "bytes", l.bytes);

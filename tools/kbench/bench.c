@@ -216,7 +216,8 @@ static int note_failure(struct bench *b, const struct kern_row *row,
     return 0;
 }
 
-static int add_row(struct bench *b, const struct kern_row *row,
+/* most_us, unless 0: of the estimates of its variants, microseconds. */
+static int add_row(struct bench *b, const struct kern_row *row, double most_us,
                    struct infer_error *err)
 {
     const struct kern_device *d = &b->plan->device->kern;
@@ -230,6 +231,9 @@ static int add_row(struct bench *b, const struct kern_row *row,
         return note_failure(b, row, 0, &why, err);
     for (int v = 0; rc == 0 && v < n && v < most; v++) {
         struct kern_exec exec;
+        if (most_us > 0 && row->fn->estimate_variant &&
+            row->fn->estimate_variant(&b->c->p, d, v) > most_us)
+            continue;
         if (limit > 0 && v >= PREPARED_ANYWAY && cli_now() - start > limit) {
             b->c->untried += (n < most ? n : most) - v;
             break;
@@ -267,7 +271,7 @@ static int add_rows(struct bench *b, struct infer_error *err)
             row->fn->estimate(&b->c->p, &b->plan->device->kern) >
                 PRUNE_RATIO * lowest)
             continue;
-        rc = add_row(b, row, err);
+        rc = add_row(b, row, PRUNE_RATIO * lowest, err);
     }
     return rc;
 }

@@ -18,8 +18,8 @@
  * indices reach every one. */
 #define MAX_COUNT INT32_MAX
 
-/* Elements from one pixel (row, in a dense layer) to the next where these are
- * evenly spaced and their channels lie together, else 0. */
+/* Elements from one pixel (row, in a dense layer) to the next if they are
+ * evenly spaced and their channels contiguous, else 0. */
 static int64_t pitch_of(const struct kern_problem *p,
                         const struct kern_tensor *t)
 {
@@ -143,7 +143,7 @@ static int read_conv(const struct kern_problem *p, struct conv_geometry *g,
     return 0;
 }
 
-/* Pixels of all images with their padding at the front, and as much behind. */
+/* Pixels of all images with their leading padding, and as much after. */
 static int64_t padded_pixels(const struct conv_geometry *g)
 {
     const int64_t top = g->pad_top < 0 ? -(int64_t)g->pad_top : g->pad_top;
@@ -228,7 +228,7 @@ int conv_weights_packable(const struct kern_problem *p, struct infer_error *why)
 
 /* ---- packing ------------------------------------------------------- */
 
-/* To the nearest TF32 (10 bits behind the point), ties away from zero. */
+/* To the nearest TF32 (10 bits of fraction), ties away from zero. */
 static float round_tf32(float value)
 {
     uint32_t bits;
@@ -309,8 +309,8 @@ void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
     }
 }
 
-/* The big part of a weight, as tf32_split() (tf32.cuh) takes it: finite, so
- * that the small part is a number where the weight is. */
+/* The big part of a weight, as in tf32_split() (tf32.cuh): finite, so that the
+ * small part is NaN only if the weight is. */
 static float big_tf32(float value)
 {
     const float big = round_tf32(value);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the CUDA rows of convolution and dense layers share on the host: the
- * problem as one product of matrices, its limits, and packing of weights.
+ * Host code shared by the CUDA rows of convolution and dense layers: the
+ * problem as one matrix product, its limits, and packing of weights.
  *
  * y[m, k] = sum over d of x[m, d] * w[k, d], where m counts the output pixels
  * (n, p, q), k the output channels and d = (r, s, c) the window, channels
@@ -56,14 +56,14 @@ enum conv_round {
 };
 
 /* Packs row-major w[k][c][r][s] into rows of `pitch` elements, one a k, in the
- * order (r, s, c) with c padded to `channels` (>= cg); what is left is 0. */
+ * order (r, s, c) with c padded to `channels` (>= cg); padding is 0. */
 void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
                     const void *src, enum infer_dtype to, enum conv_round round,
                     int channels, int pitch, void *dst);
 
-/* Splits `count` weights into a big part, in their place, and a small part
- * behind them all, both rounded to TF32.  What is not finite is small, and its
- * big part 1 with its sign. */
+/* Splits `count` weights into big parts, in place, and small parts after all of
+ * them, both rounded to TF32.  A weight that is not finite becomes the small
+ * part; its big part is 1 with its sign. */
 void conv_split_tf32(int64_t count, float *w);
 
 /* Packs into F32 [group][depth_pad][kg_pad]: one row a (r, s, c). */
@@ -85,7 +85,7 @@ static inline int conv_ceil_div(int n, int by)
     return (n + by - 1) / by;
 }
 
-/* Multiprocessors to fill; a moderate GPU's where the device does not say. */
+/* Multiprocessors of the device; those of a moderate GPU if it does not say. */
 static inline int conv_multiprocessors(const struct kern_device *d)
 {
     return d->multiprocessors > 0 ? d->multiprocessors : 64;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dgrad of a strided convolution by phases.  Pixels of dx whose rows and
- * columns leave the same rest when divided by the strides see the same taps,
- * every stride-th of the window: they are a convolution of dy of stride 1 with
- * that part of it turned round.  All phases together multiply as often as the
- * way forwards, where dy with zeros between its pixels would take stride_h
- * stride_w times as long.
+ * columns leave the same rest when divided by the strides see the same filter
+ * positions, every stride-th of the window: they are a convolution of dy of
+ * stride 1 with that part of it turned round.  All phases together multiply as
+ * often as the way forwards, where dy with zeros between its pixels would take
+ * stride_h stride_w times as long.
  *
  * For row h = stride h' + a the first tap is r0 = (a + pad) mod stride, the
- * i-th is r0 + stride i, i < R' = ceil((R - r0) / stride), and
- * dx[h'] = sum over i of dy[h' + (a + pad - r0) / stride - i] w[r0 + stride i].
- * A phase is a problem of its own with a view of w, handed to the row that
- * packs changing weights; its result lies in the workspace, and a last kernel
- * puts the phases together, one thread V channels of a pixel.
+ * i-th is r0 + stride i, i < R' = ceil((R - r0) / stride), and dx[h'] = sum
+ * over i of dy[h' + (a + pad - r0) / stride - i] w[r0 + stride i].  A phase is
+ * a problem of its own with a view of w, run by the repack row; its result lies
+ * in the workspace, and a last kernel interleaves the phases, one thread V
+ * channels of a pixel.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- planning ------------------------------------------------------ */
 
-/* Along one axis: the first tap, their number, and the pad in front. */
+/* The filter positions of a phase along one axis: the first, their number, and
+ * the leading pad. */
 struct taps {
     int64_t first, count, begin, extent;
 };
@@ -169,7 +170,7 @@ static int check(const struct kern_problem *p, struct infer_error *why)
     return 0;
 }
 
-/* How many there are, and the i-th: rests of rows first. */
+/* The number of phases, and the i-th: remainders of rows first. */
 static int phases_of(const struct kern_problem *p)
 {
     return p->attr.conv.stride[0] * p->attr.conv.stride[1];
@@ -210,8 +211,7 @@ static double estimate(const struct kern_problem *p,
     return time;
 }
 
-/* The i-th variant of every phase: there are as many as the phase has that has
- * fewest. */
+/* The i-th variant of every phase: as many as the phase with the fewest has. */
 template <unsigned FLAGS>
 static int variants(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *err)

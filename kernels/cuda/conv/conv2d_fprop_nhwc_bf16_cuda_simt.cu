@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution and dense layers with plain multiply-adds, bf16 activations.
- * simt.cuh describes the kernel.  128x16 is for groups of few channels. */
+ * simt.cuh describes the kernel and lists the tiles. */
 #include "kernels/cuda/conv/simt.cuh"
 
-SIMT_ROW(conv2d_fprop_nhwc_bf16_cuda_simt_128x128, __nv_bfloat16, 128, 128, 8,
-         8)
-SIMT_ROW(conv2d_fprop_nhwc_bf16_cuda_simt_64x64, __nv_bfloat16, 64, 64, 4, 4)
-SIMT_ROW(conv2d_fprop_nhwc_bf16_cuda_simt_128x16, __nv_bfloat16, 128, 16, 4, 2)
-SIMT_ROW(dense_fprop_bf16_cuda_simt_64x64, __nv_bfloat16, 64, 64, 4, 4)
+CONV_FAMILY(conv2d_fprop_nhwc_bf16_cuda_simt, simt_conv_tiles<__nv_bfloat16>)
+CONV_FAMILY(dense_fprop_bf16_cuda_simt_packed, simt_dense_tiles<__nv_bfloat16>)

@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(THREADS)
     finish<T>(a, o, acc);
 }
 
-/* The input position whose tap r falls on output o, or -1. */
+/* The input position that filter position r connects to output o, or -1. */
 static __device__ __forceinline__ int source(const struct cuda_window &w, int d,
                                              uint32_t o, int r)
 {
@@ -246,8 +246,8 @@ static int launch_transpose(const struct kern_exec *e,
                          args, err);
 }
 
-/* Every factor is read for itself: a thread takes 0.03 us for each, and all
- * together reach 0.4 TFLOP/s at best. */
+/* Every operand is loaded separately: a thread takes 0.03 us for each product,
+ * and all threads reach 0.4 TFLOP/s at best. */
 static double estimate_conv(const struct kern_problem *p,
                             const struct kern_device *d)
 {

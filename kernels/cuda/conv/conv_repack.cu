@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Convolution with weights that change from launch to launch, and its dgrad
- * (the transposed convolution), on the implicit GEMM rows of the way forwards:
- * a first kernel packs the weights on the device into the workspace as those
- * rows want them, and they do the rest.
+ * (the transposed convolution), on the implicit GEMM rows of fprop: a first
+ * kernel packs the weights on the device into the workspace in the layout of
+ * those rows, and they do the rest.
  *
- * dgrad: dx is a convolution of dy, stride 1, with the window turned round and
- * the roles of K and C exchanged; pads become dilation (R - 1) - pad.  With a
- * stride, dy is first spread out with zeros between its pixels; a 1x1 window
- * without pads is rather computed on dy as it is, and the result spread out.
+ * dgrad: dx is a convolution of dy, stride 1, with the flipped filter and the
+ * roles of K and C exchanged; pads become dilation (R - 1) - pad.  With a
+ * stride, dy is dilated first: zeros are put between its pixels.  For a 1x1
+ * filter without pads the result is dilated instead.
  *
- * Packing: one thread an element of the packed rows, inputs of a row
- * innermost.  Where outputs lie innermost in the weights, as in dgrad's, they
- * are turned over through shared memory: a block of 32 x 8 threads moves a tile
- * of 32 inputs by 32 outputs of one tap, 33 elements a row so that columns
- * spread over the banks (4.1 KiB).  blockIdx: tiles of outputs, tiles of
- * inputs, taps times groups.
+ * Packing: one thread an element of the packed rows, inputs of a row innermost.
+ * If outputs lie innermost in the weights, as in dgrad's, they are transposed
+ * through shared memory: a block of 32 x 8 threads moves a tile of 32 inputs by
+ * 32 outputs of one filter position, 33 elements a row so that columns spread
+ * over the banks (4.1 KiB).  blockIdx: tiles of outputs, tiles of inputs,
+ * filter positions times groups.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,23 +28,23 @@
 extern "C" {
 #include "kernels/base/checked.h"
 #include "kernels/cuda/conv/conv.h"
-#include "kernels/bn_stats.h"
+#include "kernels/cuda/conv/tiles.h"
 }
 
-#define THREADS   256
-#define TURN_TILE 32
+#define THREADS        256
+#define TRANSPOSE_TILE 32
 
 /* ---- packing ------------------------------------------------------- */
 
 /* Rows as conv_pack_rows() makes them: one an output o, in it (r, s, i) with
  * the inputs i of the group innermost and zeros up to `channels`, then zeros up
- * to pitch.  A row of the window takes `line` elements, of which the first
- * `shift` are zeros: first layers want that. */
+ * to pitch.  A row of the filter takes `line` elements, the first `shift` of
+ * which are zeros (wgmma_stem.cuh). */
 struct pack_args {
     int outputs, group_outputs, inputs, channels, r, s, pitch;
     int line, shift;
-    bool turned; /* dgrad */
-    bool tf32;   /* round to TF32 */
+    bool flipped; /* dgrad */
+    bool tf32;    /* round to TF32 */
     enum infer_dtype type;
     int64_t stride[4]; /* of w: k, c, r, s */
     const void *w;
@@ -57,7 +57,7 @@ static __device__ __forceinline__ int64_t weight_at(const struct pack_args &a,
 {
     int k = o, c = i;
 
-    if (a.turned) {
+    if (a.flipped) {
         k = o / a.group_outputs * a.inputs + i;
         c = o % a.group_outputs;
         r = a.r - 1 - r;
@@ -79,8 +79,8 @@ static __device__ __forceinline__ float weight_of(const struct pack_args &a,
     return v;
 }
 
-/* The kernel behind reads weights before it waits (launch.cuh), which is when
- * this one has ended: by then they have to be seen everywhere. */
+/* The next kernel reads weights before it waits for this one to end
+ * (launch.cuh): the stores must be visible everywhere before. */
 static __device__ __forceinline__ void publish_weights(void)
 {
     __threadfence();
@@ -111,24 +111,26 @@ static __global__ void __launch_bounds__(THREADS)
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
-    turn_kernel(const __grid_constant__ struct pack_args a)
+    transpose_kernel(const __grid_constant__ struct pack_args a)
 {
-    __shared__ float tile[TURN_TILE][TURN_TILE + 1];
-    const int x = threadIdx.x % TURN_TILE, y = threadIdx.x / TURN_TILE;
-    const int o0 = blockIdx.x * TURN_TILE, i0 = blockIdx.y * TURN_TILE;
+    __shared__ float tile[TRANSPOSE_TILE][TRANSPOSE_TILE + 1];
+    const int x = threadIdx.x % TRANSPOSE_TILE,
+              y = threadIdx.x / TRANSPOSE_TILE;
+    const int o0 = blockIdx.x * TRANSPOSE_TILE,
+              i0 = blockIdx.y * TRANSPOSE_TILE;
     const int taps = a.r * a.s;
     const int tap = blockIdx.z % taps, group = blockIdx.z / taps;
     const int first = group * a.group_outputs;
 
     spread_wait();
-    for (int j = y; j < TURN_TILE; j += THREADS / TURN_TILE) {
+    for (int j = y; j < TRANSPOSE_TILE; j += THREADS / TRANSPOSE_TILE) {
         float v = 0;
         if (i0 + j < a.inputs && o0 + x < a.group_outputs)
             v = weight_of<T>(a, first + o0 + x, tap / a.s, tap % a.s, i0 + j);
         tile[j][x] = v;
     }
     __syncthreads();
-    for (int j = y; j < TURN_TILE; j += THREADS / TURN_TILE)
+    for (int j = y; j < TRANSPOSE_TILE; j += THREADS / TRANSPOSE_TILE)
         if (i0 + x < a.channels && o0 + j < a.group_outputs)
             ((T *)a.packed)[(int64_t)(first + o0 + j) * a.pitch +
                             tap * a.channels + i0 + x] =
@@ -136,39 +138,39 @@ static __global__ void __launch_bounds__(THREADS)
     publish_weights();
 }
 
-/* Whether outputs lie closer together in w than inputs, the rows are nothing
- * but taps, and the grid can count them. */
-static bool turns(const struct pack_args *a)
+/* True if outputs lie closer together in w than inputs, the packed rows have no
+ * padding between filter positions, and the grid can count them. */
+static bool is_transposed(const struct pack_args *a)
 {
-    const int64_t output = a->stride[a->turned ? 1 : 0];
-    const int64_t input = a->stride[a->turned ? 0 : 1];
+    const int64_t output = a->stride[a->flipped ? 1 : 0];
+    const int64_t input = a->stride[a->flipped ? 0 : 1];
     const int64_t taps = (int64_t)a->r * a->s;
 
     return output < input && a->shift == 0 && a->line == a->s * a->channels &&
            a->pitch == a->r * a->line &&
            taps * (a->outputs / a->group_outputs) <= 65535 &&
-           a->channels <= 65535 * TURN_TILE;
+           a->channels <= 65535 * TRANSPOSE_TILE;
 }
 
-/* ---- planning ------------------------------------------------------ */
+/* ---- configuration ------------------------------------------------- */
 
-enum plan_kind {
-    PLAN_PLAIN,  /* pack, multiply */
-    PLAN_BEFORE, /* spread dy, pack, multiply */
-    PLAN_BEHIND  /* pack, multiply, spread the result */
+enum repack_kind {
+    REPACK_PLAIN,        /* pack, multiply */
+    REPACK_DILATE_INPUT, /* dilate dy, pack, multiply */
+    REPACK_DILATE_OUTPUT /* pack, multiply, dilate the result */
 };
 
-struct plan {
+struct repack_config {
     struct kern_problem inner;
-    enum plan_kind kind;
-    int64_t spread_w; /* columns of dy with zeros between */
+    enum repack_kind kind;
+    int64_t dilated_w; /* columns of dy with zeros between */
 };
 
 struct repack_state {
     struct kern_exec inner;
-    struct plan plan;
+    struct repack_config config;
     int pitch;
-    size_t spread_at, inner_at; /* in the workspace; packed weights lie at 0 */
+    size_t dilated_at, inner_at; /* in the workspace; packed weights lie at 0 */
 };
 
 static void set_pads(struct kern_conv *c, int i, int64_t begin, int64_t end)
@@ -178,22 +180,23 @@ static void set_pads(struct kern_conv *c, int i, int64_t begin, int64_t end)
 }
 
 /* The convolution whose output is dx. */
-static void turn_round(const struct kern_problem *p, struct plan *plan)
+static void configure_dgrad(const struct kern_problem *p,
+                            struct repack_config *config)
 {
     const struct kern_conv *c = &p->attr.conv;
     const struct kern_tensor *dy = &p->in[CONV_X], *w = &p->in[CONV_W];
     const struct kern_tensor *dx = &p->out[0];
-    struct kern_problem *inner = &plan->inner;
+    struct kern_problem *inner = &config->inner;
     int64_t x_dim[4], w_dim[4], extent[2];
 
     for (int i = 0; i < 2; i++)
         extent[i] = (dy->dim[i + 2] - 1) * c->stride[i] + 1;
-    plan->spread_w = extent[1];
-    plan->kind = PLAN_PLAIN;
+    config->dilated_w = extent[1];
+    config->kind = REPACK_PLAIN;
     if (c->stride[0] > 1 || c->stride[1] > 1) {
         const bool single = w->dim[2] == 1 && w->dim[3] == 1 &&
                             c->pad_begin[0] == 0 && c->pad_begin[1] == 0;
-        plan->kind = single ? PLAN_BEHIND : PLAN_BEFORE;
+        config->kind = single ? REPACK_DILATE_OUTPUT : REPACK_DILATE_INPUT;
     }
     inner->op = KERN_CONV_FPROP;
     for (int i = 0; i < 4; i++)
@@ -202,9 +205,9 @@ static void turn_round(const struct kern_problem *p, struct plan *plan)
         const int64_t reach = c->dilation[i] * (w->dim[i + 2] - 1);
         const int64_t begin = reach - c->pad_begin[i];
         inner->attr.conv.stride[i] = 1;
-        if (plan->kind == PLAN_BEFORE)
+        if (config->kind == REPACK_DILATE_INPUT)
             x_dim[i + 2] = extent[i];
-        if (plan->kind == PLAN_BEHIND)
+        if (config->kind == REPACK_DILATE_OUTPUT)
             set_pads(&inner->attr.conv, i, 0, 0);
         else
             set_pads(&inner->attr.conv, i, begin,
@@ -216,7 +219,7 @@ static void turn_round(const struct kern_problem *p, struct plan *plan)
     w_dim[2] = w->dim[2];
     w_dim[3] = w->dim[3];
     inner->in[CONV_W] = kern_tensor_dense(dy->dtype, 4, w_dim, KERN_NCHW);
-    if (plan->kind == PLAN_BEHIND) {
+    if (config->kind == REPACK_DILATE_OUTPUT) {
         x_dim[1] = dx->dim[1];
         inner->out[0] = kern_tensor_dense(dx->dtype, 4, x_dim, KERN_NHWC);
         /* What is added at the pixels that get a product is gathered to where
@@ -231,7 +234,7 @@ static bool is_dgrad(const struct kern_problem *p)
     return p->op == KERN_CONV_DGRAD;
 }
 
-static int make_plan(const struct kern_problem *p, struct plan *plan,
+static int configure(const struct kern_problem *p, struct repack_config *config,
                      struct infer_error *why)
 {
     const struct kern_tensor *w = &p->in[CONV_W];
@@ -246,123 +249,117 @@ static int make_plan(const struct kern_problem *p, struct plan *plan,
     if (w->dtype != p->in[CONV_X].dtype && w->dtype != INFER_F32)
         return error_set(why, INFER_EUNSUPPORTED,
                          "weights are neither F32 nor of the input's type");
-    plan->inner = *p;
-    plan->kind = PLAN_PLAIN;
-    plan->inner.constant_in = 1u << CONV_W;
+    config->inner = *p;
+    config->kind = REPACK_PLAIN;
+    config->inner.constant_in = 1u << CONV_W;
     if (!is_dgrad(p)) {
         if (p->constant_in & 1u << CONV_W)
             return error_set(why, INFER_EUNSUPPORTED,
                              "weights are constant: others pack them once");
-        plan->inner.in[CONV_W] =
+        config->inner.in[CONV_W] =
             kern_tensor_dense(p->in[CONV_X].dtype, 4, w->dim, KERN_NCHW);
         return 0;
     }
-    turn_round(p, plan);
+    configure_dgrad(p, config);
     if (!kern_tensor_is_dense(&p->in[CONV_X], KERN_NHWC) ||
         !kern_tensor_is_dense(&p->out[0], KERN_NHWC) ||
         (kern_problem_in(p, CONV_RESIDUAL) &&
          !kern_tensor_is_dense(&p->in[CONV_RESIDUAL], KERN_NHWC)) ||
-        kern_tensor_count(&plan->inner.in[CONV_X]) > INT32_MAX ||
+        kern_tensor_count(&config->inner.in[CONV_X]) > INT32_MAX ||
         kern_tensor_count(&p->out[0]) > INT32_MAX)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes dense channels-last activations below 2^31 "
                          "elements");
-    if (plan->kind == PLAN_BEHIND &&
+    if (config->kind == REPACK_DILATE_OUTPUT &&
         (kern_problem_in(p, CONV_BIAS) ||
          p->epilogue.act.kind != KERN_IDENTITY ||
          (kern_problem_in(p, CONV_RESIDUAL) &&
           p->in[CONV_RESIDUAL].dtype != p->in[CONV_X].dtype) ||
          p->out[0].dtype != p->in[CONV_X].dtype))
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes a residual and nothing else behind a strided "
+                         "takes a residual and nothing else after a strided "
                          "1x1 window");
     return 0;
 }
 
-/* The rows that multiply.  They are the variants, the quickest by its own
+/* The fprop families that multiply.  Their tiles are the variants, the best by
  * estimate first. */
-#define TILES(prefix)                                                          \
-    KERN_ROW_##prefix##_128x128, KERN_ROW_##prefix##_128x64,                   \
-        KERN_ROW_##prefix##_64x64, KERN_ROW_##prefix##_64x32,                  \
-        KERN_ROW_##prefix##_64x64_splitk, KERN_ROW_##prefix##_64x32_splitk,    \
-        KERN_ROW_##prefix##_64x64_gather
-#define HOPPER_TILES(prefix)                                                   \
-    KERN_ROW_##prefix##_128x256, KERN_ROW_##prefix##_192x128,                  \
-        KERN_ROW_##prefix##_128x128, KERN_ROW_##prefix##_256x64,               \
-        KERN_ROW_##prefix##_128x64, KERN_ROW_##prefix##_64x256,                \
-        KERN_ROW_##prefix##_128x32, KERN_ROW_##prefix##_128x128_cluster,       \
-        KERN_ROW_##prefix##_64x64_cluster, KERN_ROW_##prefix##_64x32_cluster
-
-static const enum kern_row_number tiles[] = {
-    TILES(conv2d_fprop_nhwc_f16_cuda_igemm_sm80),
-    TILES(conv2d_fprop_nhwc_bf16_cuda_igemm_sm80),
-    TILES(conv2d_fprop_nhwc_tf32_cuda_igemm_sm80),
-    TILES(conv2d_fprop_nhwc_f32_cuda_igemm_tf32x3_sm80),
-    HOPPER_TILES(conv2d_fprop_nhwc_f16_cuda_wgmma_sm90),
-    HOPPER_TILES(conv2d_fprop_nhwc_bf16_cuda_wgmma_sm90),
-    HOPPER_TILES(conv2d_fprop_nhwc_tf32_cuda_wgmma_sm90),
-    KERN_ROW_conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_7x24,
-    KERN_ROW_conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_3x16,
-    KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_7x24,
-    KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_3x16,
+static const struct {
+    enum kern_row_number row;
+    const struct conv_family *tiles;
+} families[] = {
+#define FAMILY(symbol)                                                         \
+    {                                                                          \
+        KERN_ROW_##symbol, &symbol##_tiles                                     \
+    }
+    FAMILY(conv2d_fprop_nhwc_f16_cuda_igemm_sm80),
+    FAMILY(conv2d_fprop_nhwc_bf16_cuda_igemm_sm80),
+    FAMILY(conv2d_fprop_nhwc_tf32_cuda_igemm_sm80),
+    FAMILY(conv2d_fprop_nhwc_f32_cuda_igemm_tf32x3_sm80),
+    FAMILY(conv2d_fprop_nhwc_f16_cuda_wgmma_sm90),
+    FAMILY(conv2d_fprop_nhwc_bf16_cuda_wgmma_sm90),
+    FAMILY(conv2d_fprop_nhwc_tf32_cuda_wgmma_sm90),
+    FAMILY(conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90),
+    FAMILY(conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90),
+#undef FAMILY
 };
 
-/* Elements that a row of the window takes in the rows for first layers; 0 of
- * others. */
-static int stem_line(const struct kern_row *row)
-{
-    if (row == kern_row_at(
-                   KERN_ROW_conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_7x24) ||
-        row == kern_row_at(
-                   KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_7x24))
-        return 24;
-    if (row == kern_row_at(
-                   KERN_ROW_conv2d_fprop_nhwc_f16_cuda_stem_wgmma_sm90_3x16) ||
-        row == kern_row_at(
-                   KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_stem_wgmma_sm90_3x16))
-        return 16;
-    return 0;
-}
+/* More than the families of one type have tiles. */
+#define MAX_RANKED (3 * CONV_MAX_TILES)
 
-/* Those that take the problem, the quickest first. */
+/* The tiles that take the problem, the fastest first. */
 struct ranked {
-    const struct kern_row *row[sizeof(tiles) / sizeof(tiles[0])];
-    double time[sizeof(tiles) / sizeof(tiles[0])]; /* microseconds */
+    struct {
+        const struct kern_row *row;
+        int variant; /* of the row: the tile's first */
+        double us;
+    } at[MAX_RANKED];
     int n;
 };
 
-/* flags: whether TF32 will do. */
-static void rank(const struct plan *plan, const struct kern_device *d,
-                 unsigned flags, struct infer_error *why, struct ranked *out)
+static void insert(struct ranked *out, const struct kern_row *row, int variant,
+                   double us)
 {
+    int at = out->n++;
+
+    for (; at > 0 && out->at[at - 1].us > us; at--)
+        out->at[at] = out->at[at - 1];
+    out->at[at].row = row;
+    out->at[at].variant = variant;
+    out->at[at].us = us;
+}
+
+/* flags: whether products may be rounded to TF32. */
+static void rank(const struct repack_config *config,
+                 const struct kern_device *d, unsigned flags,
+                 struct infer_error *why, struct ranked *out)
+{
+    const struct kern_problem *p = &config->inner;
+    struct conv_ranking r;
+
     out->n = 0;
-    for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
-        const struct kern_row *row = kern_row_at(tiles[i]);
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        const struct kern_row *row = kern_row_at(families[i].row);
         if ((row->flags & KERN_TF32) != (flags & KERN_TF32) ||
-            kern_row_supports(row, &plan->inner, d, why) < 0)
+            kern_row_supports(row, p, d, why) < 0 ||
+            conv_rank(families[i].tiles, p, d, why, &r) < 0)
             continue;
-        const double time = row->fn->estimate(&plan->inner, d);
-        int at = out->n++;
-        for (; at > 0 && out->time[at - 1] > time; at--) {
-            out->row[at] = out->row[at - 1];
-            out->time[at] = out->time[at - 1];
-        }
-        out->row[at] = row;
-        out->time[at] = time;
+        for (int k = 0; k < r.n && out->n < MAX_RANKED; k++)
+            insert(out, row, r.at[k].first, r.at[k].us);
     }
 }
 
-/* The two together. */
 template <unsigned FLAGS>
 static int read_problem(const struct kern_problem *p,
-                        const struct kern_device *d, struct plan *plan,
-                        struct ranked *ranked, struct infer_error *why)
+                        const struct kern_device *d,
+                        struct repack_config *config, struct ranked *ranked,
+                        struct infer_error *why)
 {
-    const int r = make_plan(p, plan, why);
+    const int r = configure(p, config, why);
 
     if (r < 0)
         return r;
-    rank(plan, d, FLAGS, why, ranked);
+    rank(config, d, FLAGS, why, ranked);
     return ranked->n > 0 ? 0 : INFER_EUNSUPPORTED;
 }
 
@@ -371,9 +368,9 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     struct ranked ranked;
-    struct plan plan;
+    struct repack_config config;
 
-    return read_problem<FLAGS>(p, d, &plan, &ranked, why);
+    return read_problem<FLAGS>(p, d, &config, &ranked, why);
 }
 
 template <unsigned FLAGS>
@@ -381,8 +378,8 @@ static int variants(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *err)
 {
     struct ranked ranked;
-    struct plan plan;
-    const int r = read_problem<FLAGS>(p, d, &plan, &ranked, err);
+    struct repack_config config;
+    const int r = read_problem<FLAGS>(p, d, &config, &ranked, err);
 
     return r < 0 ? r : ranked.n;
 }
@@ -392,12 +389,12 @@ static double estimate(const struct kern_problem *p,
                        const struct kern_device *d)
 {
     struct ranked ranked;
-    struct plan plan;
+    struct repack_config config;
 
-    if (read_problem<FLAGS>(p, d, &plan, &ranked, NULL) < 0)
+    if (read_problem<FLAGS>(p, d, &config, &ranked, NULL) < 0)
         return 1e30;
-    /* One more launch, or two. */
-    return ranked.time[0] + (plan.kind == PLAN_PLAIN ? 2 : 5);
+    /* Packing, and dilating, are one launch each. */
+    return ranked.at[0].us + (config.kind == REPACK_PLAIN ? 2 : 5);
 }
 
 /* ---- preparing ----------------------------------------------------- */
@@ -407,14 +404,14 @@ static size_t aligned(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* What is spread out, or the result before it is. */
-static size_t spread_bytes(const struct plan *plan)
+/* Bytes of the dilated input, or of the result before it is dilated. */
+static size_t dilated_bytes(const struct repack_config *config)
 {
-    const struct kern_tensor *t = plan->kind == PLAN_BEFORE
-                                      ? &plan->inner.in[CONV_X]
-                                      : &plan->inner.out[0];
+    const struct kern_tensor *t = config->kind == REPACK_DILATE_INPUT
+                                      ? &config->inner.in[CONV_X]
+                                      : &config->inner.out[0];
 
-    return plan->kind == PLAN_PLAIN ? 0 : kern_tensor_span(t);
+    return config->kind == REPACK_PLAIN ? 0 : kern_tensor_span(t);
 }
 
 template <unsigned FLAGS>
@@ -423,26 +420,26 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 {
     struct repack_state *s = (struct repack_state *)calloc(1, sizeof(*s));
     struct ranked ranked = {};
-    int r = s ? read_problem<FLAGS>(&e->problem, d, &s->plan, &ranked, err)
+    int r = s ? read_problem<FLAGS>(&e->problem, d, &s->config, &ranked, err)
               : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
     if (r == 0 && e->variant >= ranked.n)
         r = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
                       e->row->name, e->variant);
     if (r == 0)
-        r = kern_prepare(ranked.row[e->variant], &s->plan.inner, d, err,
-                         &s->inner);
+        r = kern_prepare_variant(ranked.at[e->variant].row, &s->config.inner, d,
+                                 ranked.at[e->variant].variant, err, &s->inner);
     if (r < 0) {
         free(s);
         return r;
     }
-    snprintf(e->variant_name, sizeof(e->variant_name), "%s",
-             s->inner.row->name);
+    snprintf(e->variant_name, sizeof e->variant_name, "%.44s %.18s",
+             s->inner.row->name, s->inner.variant_name);
     const size_t packed = s->inner.packed[CONV_W];
     s->pitch = (int)(packed / infer_dtype_size(e->problem.in[CONV_X].dtype) /
-                     (size_t)s->plan.inner.out[0].dim[1]);
-    s->spread_at = aligned(packed);
-    s->inner_at = s->spread_at + aligned(spread_bytes(&s->plan));
+                     (size_t)s->config.inner.out[0].dim[1]);
+    s->dilated_at = aligned(packed);
+    s->inner_at = s->dilated_at + aligned(dilated_bytes(&s->config));
     e->workspace = s->inner_at + s->inner.workspace;
     e->state = s;
     return 0;
@@ -463,7 +460,7 @@ static int pack(const struct kern_exec *e, const struct kern_args *args,
                 struct infer_error *err)
 {
     const struct repack_state *s = (const struct repack_state *)e->state;
-    const struct kern_tensor *w = &s->plan.inner.in[CONV_W];
+    const struct kern_tensor *w = &s->config.inner.in[CONV_W];
     struct pack_args a = {};
 
     a.outputs = (int)w->dim[0];
@@ -472,26 +469,26 @@ static int pack(const struct kern_exec *e, const struct kern_args *args,
     a.r = (int)w->dim[2];
     a.s = (int)w->dim[3];
     a.pitch = s->pitch;
-    a.line = stem_line(s->inner.row);
-    /* Hopper's rows pad the channels of each tap, the others the whole row. */
+    a.line = ((const struct conv_tiled *)s->inner.state)->line;
+    /* wgmma pads the channels of each filter position, mma the whole row. */
     a.channels = s->inner.row->min_sm >= 90 && a.line == 0
                      ? a.pitch / (a.r * a.s)
                      : a.inputs;
     if (a.line > 0) /* windows start at even elements */
-        a.shift = s->plan.inner.attr.conv.pad_begin[1] * a.inputs & 1;
+        a.shift = s->config.inner.attr.conv.pad_begin[1] * a.inputs & 1;
     else
         a.line = a.s * a.channels;
-    a.turned = is_dgrad(&e->problem);
+    a.flipped = is_dgrad(&e->problem);
     a.tf32 = s->inner.flags & KERN_TF32;
     a.type = e->problem.in[CONV_W].dtype;
     for (int i = 0; i < 4; i++)
         a.stride[i] = e->problem.in[CONV_W].stride[i];
     a.w = args->in[CONV_W];
     a.packed = args->workspace;
-    if (turns(&a))
-        return launch_chained(turn_kernel<T>,
-                              dim3(cuda_blocks(a.group_outputs, TURN_TILE),
-                                   cuda_blocks(a.channels, TURN_TILE),
+    if (is_transposed(&a))
+        return launch_chained(transpose_kernel<T>,
+                              dim3(cuda_blocks(a.group_outputs, TRANSPOSE_TILE),
+                                   cuda_blocks(a.channels, TRANSPOSE_TILE),
                                    a.r * a.s * (a.outputs / a.group_outputs)),
                               dim3(THREADS), 0, args->stream, a, err);
     return launch_chained(
@@ -504,7 +501,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
                struct infer_error *err)
 {
     const struct repack_state *s = (const struct repack_state *)e->state;
-    const struct kern_problem *p = &e->problem, *inner = &s->plan.inner;
+    const struct kern_problem *p = &e->problem, *inner = &s->config.inner;
     char *base = (char *)args->workspace;
     const void *residual =
         kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL] : NULL;
@@ -513,28 +510,28 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
 
     rest.in[CONV_W] = base;
     rest.workspace = base + s->inner_at;
-    if (r == 0 && s->plan.kind == PLAN_BEFORE) {
-        rest.in[CONV_X] = base + s->spread_at;
+    if (r == 0 && s->config.kind == REPACK_DILATE_INPUT) {
+        rest.in[CONV_X] = base + s->dilated_at;
         r = spread<T>(&p->attr.conv, MOVE_SPREAD, &p->in[CONV_X],
-                      args->in[CONV_X], &inner->in[CONV_X], base + s->spread_at,
-                      NULL, args->stream, err);
+                      args->in[CONV_X], &inner->in[CONV_X],
+                      base + s->dilated_at, NULL, args->stream, err);
     }
-    if (s->plan.kind == PLAN_BEHIND) {
-        rest.out[0] = base + s->spread_at;
-        rest.in[CONV_RESIDUAL] = base + s->spread_at;
+    if (s->config.kind == REPACK_DILATE_OUTPUT) {
+        rest.out[0] = base + s->dilated_at;
+        rest.in[CONV_RESIDUAL] = base + s->dilated_at;
         if (r == 0 && residual)
             r = spread<T>(&p->attr.conv, MOVE_GATHER, &p->in[CONV_RESIDUAL],
-                          residual, &inner->out[0], base + s->spread_at, NULL,
+                          residual, &inner->out[0], base + s->dilated_at, NULL,
                           args->stream, err);
     }
     if (r == 0)
         r = s->inner.row->fn->launch(&s->inner, &rest, err);
-    if (r < 0 || s->plan.kind != PLAN_BEHIND)
+    if (r < 0 || s->config.kind != REPACK_DILATE_OUTPUT)
         return r;
-    /* What is added in place stays where nothing comes to it. */
+    /* A residual in place stays where no product is added. */
     return spread<T>(&p->attr.conv,
                      residual == args->out[0] ? MOVE_SCATTER : MOVE_SPREAD,
-                     &inner->out[0], base + s->spread_at, &p->out[0],
+                     &inner->out[0], base + s->dilated_at, &p->out[0],
                      args->out[0], residual, args->stream, err);
 }
 
@@ -551,7 +548,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     }
 }
 
-/* Halves on Hopper give partial statistics of their outputs. */
+/* wgmma on halves makes partial statistics of the outputs. */
 const struct kern_functions conv2d_fprop_nhwc_half_cuda_repack = {
     .supports = supports<KERN_BN_STATS>,
     .estimate = estimate<KERN_BN_STATS>,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeping a convolution's geometry from prepare() to launch(). */
+/* The state of rows that keep only the geometry of a convolution. */
 #include "kernels/cuda/conv/conv_state.h"
 
 #include <stdlib.h>

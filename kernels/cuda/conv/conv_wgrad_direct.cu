@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradient of a convolution's weights, 1 to 3 dimensions, any groups, strides
- * and layouts, as it is defined: what runs where no faster row takes a problem.
+ * wgrad of convolutions of 1 to 3 dimensions, any groups, strides and layouts,
+ * by its definition, for problems that no faster row takes.
  *
  * One block of 128 threads a weight: thread t takes pixels t, t + 128, ... of
- * dy; the parts are joined in a fixed order, within warps by shuffles, then
- * through 4 floats of shared memory.
+ * dy; the partial sums are added in a fixed order, within warps by shuffles,
+ * then through 4 floats of shared memory.
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -158,7 +158,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
-/* Every factor is read for itself, and once a weight: 0.5 TFLOP/s at best. */
+/* Every operand is loaded separately, once a weight: 0.5 TFLOP/s at best. */
 static double estimate(const struct kern_problem *p,
                        const struct kern_device *d)
 {

@@ -9,15 +9,15 @@ extern "C" {
 
 #include "kernels/cuda/conv/conv.h"
 
-/* Of products and bytes the longer sets the pace; `part` of the shorter is not
- * hidden behind it. */
+/* Time of products and bytes that overlap: the longer, and `part` of the
+ * shorter, which is not hidden. */
 static inline double cost_together(double products, double bytes, double part)
 {
     return products > bytes ? products + part * bytes : bytes + part * products;
 }
 
-/* Bytes that a convolution touches: a window smaller than its stride leaves
- * pixels out. */
+/* Bytes that a convolution reads and writes: a window smaller than its stride
+ * skips pixels. */
 static inline double cost_conv_bytes(const struct kern_problem *p,
                                      const struct conv_geometry *g)
 {

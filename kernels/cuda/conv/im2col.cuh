@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The textbook's convolution, as a measure for the others: every window is
- * written out as a row of a matrix (im2col), and that is multiplied by the
- * weights.  It moves R * S times the input through memory.
+ * The textbook's convolution, as a baseline: im2col writes every window as a
+ * row of a matrix, which is multiplied by the weights.  It moves R * S times
+ * the input through memory.
  *
  * The matrix is [group][m][d] with d = (c, r, s), the order in which weights
  * lie, so these rows need no packing and take weights that are not constant.

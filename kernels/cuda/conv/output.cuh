@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From accumulators in single precision to stored outputs of a convolution:
- * bias, residual, activation, conversion; and the sum of split-K's parts. */
+/* The epilogue of a convolution, from accumulators in single precision to
+ * stored outputs: bias, residual, activation, conversion; and the sum of
+ * split-K's partial sums. */
 #ifndef KERNELS_CUDA_CONV_OUTPUT_CUH
 #define KERNELS_CUDA_CONV_OUTPUT_CUH
 
@@ -22,7 +23,7 @@ struct output_args {
     struct kern_epilogue epilogue;
 };
 
-/* Whether N channels at a time can be read and written everywhere. */
+/* True if N channels at a time can be read and written everywhere. */
 static inline bool output_is_wide(const struct output_args *o, int n)
 {
     return o->k % n == 0 && o->y_pitch % n == 0 && o->r_pitch % n == 0;

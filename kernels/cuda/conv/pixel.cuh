@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where an element of an implicit GEMM's left operand lies: output pixels and
- * positions in the window, on the device. */
+/* Addresses of the elements of an implicit GEMM's operand A: output pixels and
+ * filter positions, on the device. */
 #ifndef KERNELS_CUDA_CONV_PIXEL_CUH
 #define KERNELS_CUDA_CONV_PIXEL_CUH
 
@@ -55,7 +55,8 @@ conv_pixel_at(const struct conv_geometry &g, int m, int group)
     return p;
 }
 
-/* True where tap d of the window at p lies in the image and in the window. */
+/* True if filter position d of the window at p lies in the image and in the
+ * window. */
 static __device__ __forceinline__ bool
 conv_inside(const struct conv_geometry &g, int h, int w,
             const struct conv_depth &d)

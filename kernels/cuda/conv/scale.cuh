@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two adjacent numbers of 16 bits times their factors (kernels/input_scale.h),
+/* Two adjacent numbers of 16 bits times their scale (kernels/input_scale.h),
  * each product rounded to the type. */
 #ifndef KERNELS_CUDA_CONV_SCALE_CUH
 #define KERNELS_CUDA_CONV_SCALE_CUH

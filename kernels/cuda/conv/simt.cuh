@@ -28,6 +28,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/cuda/conv/family.cuh"
 #include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/conv/pixel.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -44,8 +45,15 @@ struct simt_args {
     struct output_args out;
 };
 
-template <int BM, int BN, int TM, int TN, int VECTOR> struct simt_tile {
+template <typename T_, int BM_, int BN_, int TM_, int TN_, int VECTOR_>
+struct simt_tile {
+    typedef T_ T;
     enum {
+        BM = BM_,
+        BN = BN_,
+        TM = TM_,
+        TN = TN_,
+        VECTOR = VECTOR_,
         PITCH = BM + 4,
         TX = BN / TN,
         TMP = TM < 4 ? TM : 4, /* adjacent pixels, channels of a thread */
@@ -62,10 +70,10 @@ template <int BM, int BN, int TM, int TN, int VECTOR> struct simt_tile {
 
 /* ---- fetching ------------------------------------------------------ */
 
-template <typename T, typename L, int VECTOR>
+template <typename L>
 static __device__ __forceinline__ void
 simt_fetch_x(const struct simt_args &a, const int4 *table,
-             const struct conv_depth &d, float (&to)[L::X_COPIES][VECTOR])
+             const struct conv_depth &d, float (&to)[L::X_COPIES][L::VECTOR])
 {
     const int tap = conv_tap_offset(a.g, d), row = threadIdx.x / L::COLUMNS;
 
@@ -73,31 +81,32 @@ simt_fetch_x(const struct simt_args &a, const int4 *table,
     for (int i = 0; i < L::X_COPIES; i++) {
         const int4 p = table[row + i * L::STEP];
         if (conv_inside(a.g, p.y, p.z, d)) {
-            load_floats<T, VECTOR>((const T *)a.x + (p.x + tap), to[i]);
+            load_floats<typename L::T, L::VECTOR>(
+                (const typename L::T *)a.x + (p.x + tap), to[i]);
         } else {
 #pragma unroll
-            for (int j = 0; j < VECTOR; j++)
+            for (int j = 0; j < L::VECTOR; j++)
                 to[i][j] = 0;
         }
     }
 }
 
-template <typename L, int VECTOR>
+template <typename L>
 static __device__ __forceinline__ void
-simt_put_x(const float (&from)[L::X_COPIES][VECTOR], float *x)
+simt_put_x(const float (&from)[L::X_COPIES][L::VECTOR], float *x)
 {
     const int row = threadIdx.x / L::COLUMNS;
-    const int d = threadIdx.x % L::COLUMNS * VECTOR;
+    const int d = threadIdx.x % L::COLUMNS * L::VECTOR;
 
 #pragma unroll
     for (int i = 0; i < L::X_COPIES; i++)
 #pragma unroll
-        for (int j = 0; j < VECTOR; j++)
+        for (int j = 0; j < L::VECTOR; j++)
             x[(d + j) * L::PITCH + row + i * L::STEP] = from[i][j];
 }
 
 /* Depth `at` on, channels n0 on. */
-template <typename L, int BN>
+template <typename L>
 static __device__ __forceinline__ void
 simt_fetch_w(const struct simt_args &a, const float *w, int at, int n0,
              float4 (&to)[L::W_COPIES])
@@ -105,7 +114,7 @@ simt_fetch_w(const struct simt_args &a, const float *w, int at, int n0,
 #pragma unroll
     for (int i = 0; i < L::W_COPIES; i++) {
         const int v = threadIdx.x + i * SIMT_THREADS;
-        const int d = v / (BN / 4), n = n0 + v % (BN / 4) * 4;
+        const int d = v / (L::BN / 4), n = n0 + v % (L::BN / 4) * 4;
         to[i] = make_float4(0, 0, 0, 0);
         if (v < L::W_VECTORS && n < a.kg_pad)
             to[i] =
@@ -128,72 +137,73 @@ simt_put_w(const float4 (&from)[L::W_COPIES], float *w)
 /* ---- computing ----------------------------------------------------- */
 
 /* Part i of a thread's pixels or channels: TMP of them, BM / 2 apart. */
-template <typename L, int BM, int BN, int TM, int TN>
+template <typename L>
 static __device__ __forceinline__ void
-simt_k_tile(const float *x, const float *w, float (&acc)[TM][TN])
+simt_k_tile(const float *x, const float *w, float (&acc)[L::TM][L::TN])
 {
     const int ty = threadIdx.x / L::TX, tx = threadIdx.x % L::TX;
 
 #pragma unroll
     for (int d = 0; d < SIMT_K_TILE; d++) {
-        float fx[TM], fw[TN];
+        float fx[L::TM], fw[L::TN];
 #pragma unroll
-        for (int i = 0; i < TM; i += L::TMP)
-            load_floats<float, L::TMP>(
-                x + d * L::PITCH + ty * L::TMP + i / L::TMP * (BM / 2), fx + i);
+        for (int i = 0; i < L::TM; i += L::TMP)
+            load_floats<float, L::TMP>(x + d * L::PITCH + ty * L::TMP +
+                                           i / L::TMP * (L::BM / 2),
+                                       fx + i);
 #pragma unroll
-        for (int j = 0; j < TN; j += L::TNP)
+        for (int j = 0; j < L::TN; j += L::TNP)
             load_floats<float, L::TNP>(
-                w + d * BN + tx * L::TNP + j / L::TNP * (BN / 2), fw + j);
+                w + d * L::BN + tx * L::TNP + j / L::TNP * (L::BN / 2), fw + j);
 #pragma unroll
-        for (int i = 0; i < TM; i++)
+        for (int i = 0; i < L::TM; i++)
 #pragma unroll
-            for (int j = 0; j < TN; j++)
+            for (int j = 0; j < L::TN; j++)
                 acc[i][j] = fmaf(fx[i], fw[j], acc[i][j]);
     }
 }
 
-template <typename T, typename L, int BM, int BN, int TM, int TN>
+template <typename L>
 static __device__ __forceinline__ void simt_finish(const struct simt_args &a,
                                                    int m0, int n0, int group,
-                                                   float (&acc)[TM][TN])
+                                                   float (&acc)[L::TM][L::TN])
 {
     const int ty = threadIdx.x / L::TX, tx = threadIdx.x % L::TX;
     const bool whole = a.g.kg % L::TNP == 0;
 
 #pragma unroll
-    for (int i = 0; i < TM; i++) {
-        const int m = m0 + ty * L::TMP + i % L::TMP + i / L::TMP * (BM / 2);
+    for (int i = 0; i < L::TM; i++) {
+        const int m = m0 + ty * L::TMP + i % L::TMP + i / L::TMP * (L::BM / 2);
 #pragma unroll
-        for (int j = 0; j < TN; j += L::TNP) {
-            const int n = n0 + tx * L::TNP + j / L::TNP * (BN / 2);
+        for (int j = 0; j < L::TN; j += L::TNP) {
+            const int n = n0 + tx * L::TNP + j / L::TNP * (L::BN / 2);
             if (m >= a.g.m || n >= a.g.kg)
                 continue;
             if (whole)
-                output_vector<T, L::TNP>(a.out, m, group * a.g.kg + n,
-                                         &acc[i][j]);
+                output_vector<typename L::T, L::TNP>(
+                    a.out, m, group * a.g.kg + n, &acc[i][j]);
             else
-                output_scalars<T, L::TNP>(a.out, m, group * a.g.kg + n,
-                                          (group + 1) * a.g.kg, &acc[i][j]);
+                output_scalars<typename L::T, L::TNP>(
+                    a.out, m, group * a.g.kg + n, (group + 1) * a.g.kg,
+                    &acc[i][j]);
         }
     }
 }
 
 /* ---- the kernel ---------------------------------------------------- */
 
-template <typename T, int BM, int BN, int TM, int TN, int VECTOR>
+template <typename L>
 static __global__ void __launch_bounds__(SIMT_THREADS)
     simt_kernel(const __grid_constant__ struct simt_args a)
 {
-    typedef simt_tile<BM, BN, TM, TN, VECTOR> L;
     LAUNCH_SHARED(shared);
     float *stage = (float *)shared;
     int4 *table = (int4 *)(shared + 2 * L::STAGE * 4);
-    const int m0 = (int)(blockIdx.x / a.tiles_n) * BM;
-    const int n0 = (int)(blockIdx.x % a.tiles_n) * BN, group = blockIdx.z;
+    const int m0 = (int)(blockIdx.x / a.tiles_n) * L::BM;
+    const int n0 = (int)(blockIdx.x % a.tiles_n) * L::BN, group = blockIdx.z;
     const float *w = a.w + (size_t)group * a.depth_pad * a.kg_pad;
 
-    for (int i = threadIdx.x; i < BM; i += SIMT_THREADS) {
+    for (int i = threadIdx.x; i < L::BM; i += SIMT_THREADS) {
         const struct conv_pixel p = conv_pixel_at(a.g, m0 + i, group);
         table[i] = make_int4(p.offset, p.h, p.w, 0);
     }
@@ -201,19 +211,19 @@ static __global__ void __launch_bounds__(SIMT_THREADS)
     launch_wait();
 
     struct conv_depth depth =
-        conv_depth_at(a.g, (int)threadIdx.x % L::COLUMNS * VECTOR);
-    float fx[L::X_COPIES][VECTOR];
+        conv_depth_at(a.g, (int)threadIdx.x % L::COLUMNS * L::VECTOR);
+    float fx[L::X_COPIES][L::VECTOR];
     float4 fw[L::W_COPIES];
-    float acc[TM][TN];
+    float acc[L::TM][L::TN];
 #pragma unroll
-    for (int i = 0; i < TM; i++)
+    for (int i = 0; i < L::TM; i++)
 #pragma unroll
-        for (int j = 0; j < TN; j++)
+        for (int j = 0; j < L::TN; j++)
             acc[i][j] = 0;
 
-    simt_fetch_x<T, L, VECTOR>(a, table, depth, fx);
-    simt_fetch_w<L, BN>(a, w, 0, n0, fw);
-    simt_put_x<L, VECTOR>(fx, stage);
+    simt_fetch_x<L>(a, table, depth, fx);
+    simt_fetch_w<L>(a, w, 0, n0, fw);
+    simt_put_x<L>(fx, stage);
     simt_put_w<L>(fw, stage + SIMT_K_TILE * L::PITCH);
     __syncthreads();
     for (int at = 0; at < a.depth_pad; at += SIMT_K_TILE) {
@@ -222,22 +232,23 @@ static __global__ void __launch_bounds__(SIMT_THREADS)
         float *next = stage + (at / SIMT_K_TILE + 1) % 2 * L::STAGE;
         if (more) {
             conv_depth_advance(a.g, &depth, SIMT_K_TILE);
-            simt_fetch_x<T, L, VECTOR>(a, table, depth, fx);
-            simt_fetch_w<L, BN>(a, w, at + SIMT_K_TILE, n0, fw);
+            simt_fetch_x<L>(a, table, depth, fx);
+            simt_fetch_w<L>(a, w, at + SIMT_K_TILE, n0, fw);
         }
-        simt_k_tile<L, BM, BN, TM, TN>(now, now + SIMT_K_TILE * L::PITCH, acc);
+        simt_k_tile<L>(now, now + SIMT_K_TILE * L::PITCH, acc);
         if (more) {
-            simt_put_x<L, VECTOR>(fx, next);
+            simt_put_x<L>(fx, next);
             simt_put_w<L>(fw, next + SIMT_K_TILE * L::PITCH);
         }
         __syncthreads();
     }
-    simt_finish<T, L, BM, BN, TM, TN>(a, m0, n0, group, acc);
+    simt_finish<L>(a, m0, n0, group, acc);
 }
 
 /* ---- the host's side ----------------------------------------------- */
 
 struct simt_state {
+    struct conv_tiled tiled;
     struct conv_geometry g;
     int depth_pad, kg_pad;
 };
@@ -253,15 +264,15 @@ static int simt_supports(const struct kern_problem *p,
 }
 
 /* Waves of blocks; 0.4 TFLOP/s a multiprocessor where the tile is full. */
-template <typename C>
+template <typename L>
 static double simt_estimate(const struct kern_problem *p,
-                            const struct kern_device *d)
+                            const struct kern_device *d, int)
 {
     struct conv_geometry g;
 
     if (conv_geometry_read(p, &g, NULL) < 0)
         return 1e30;
-    const int bm = C::BM, bn = C::BN, sums = C::TM * C::TN;
+    const int bm = L::BM, bn = L::BN, sums = L::TM * L::TN;
     const double blocks =
         (double)conv_ceil_div(g.m, bm) * conv_ceil_div(g.kg, bn) * g.groups;
     const double wave = 2.0 * conv_multiprocessors(d);
@@ -275,7 +286,7 @@ static double simt_estimate(const struct kern_problem *p,
 static int simt_prepare(struct kern_exec *e, const struct kern_device *d,
                         struct infer_error *err)
 {
-    struct simt_state *s = (struct simt_state *)malloc(sizeof(*s));
+    struct simt_state *s = (struct simt_state *)calloc(1, sizeof *s);
     const int r =
         s ? conv_geometry_read(&e->problem, &s->g, err)
           : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
@@ -304,12 +315,11 @@ static int simt_pack(const struct kern_exec *e, int i, const void *src,
     return 0;
 }
 
-template <typename C>
+template <typename L>
 static int simt_launch(const struct kern_exec *e, const struct kern_args *args,
                        struct infer_error *err)
 {
-    typedef typename C::type T;
-    typedef simt_tile<C::BM, C::BN, C::TM, C::TN, 4> L;
+    typedef simt_tile<typename L::T, L::BM, L::BN, L::TM, L::TN, 1> narrow;
     const struct simt_state *s = (const struct simt_state *)e->state;
     struct simt_args a;
 
@@ -320,27 +330,33 @@ static int simt_launch(const struct kern_exec *e, const struct kern_args *args,
     a.w = (const float *)args->in[CONV_W];
     a.depth_pad = s->depth_pad;
     a.kg_pad = s->kg_pad;
-    a.tiles_n = conv_ceil_div(s->g.kg, C::BN);
+    a.tiles_n = conv_ceil_div(s->g.kg, L::BN);
     a.out = output_of(e, args, s->g.k);
-    const dim3 grid(conv_ceil_div(s->g.m, C::BM) * a.tiles_n, 1, s->g.groups);
+    const dim3 grid(conv_ceil_div(s->g.m, L::BM) * a.tiles_n, 1, s->g.groups);
     return launch_chained(
-        s->g.cg % 4 == 0 ? simt_kernel<T, C::BM, C::BN, C::TM, C::TN, 4>
-                         : simt_kernel<T, C::BM, C::BN, C::TM, C::TN, 1>,
-        grid, dim3(SIMT_THREADS), L::SHARED, args->stream, a, err);
+        s->g.cg % 4 == 0 ? simt_kernel<L> : simt_kernel<narrow>, grid,
+        dim3(SIMT_THREADS), L::SHARED, args->stream, a, err);
 }
 
-#define SIMT_ROW(symbol, T, bm, bn, tm, tn)                                    \
-    struct symbol##_config {                                                   \
-        typedef T type;                                                        \
-        enum { BM = bm, BN = bn, TM = tm, TN = tn };                           \
-    };                                                                         \
-    const struct kern_functions symbol = {                                     \
-        .supports = simt_supports,                                             \
-        .estimate = simt_estimate<symbol##_config>,                            \
-        .prepare = simt_prepare,                                               \
-        .pack = simt_pack,                                                     \
-        .launch = simt_launch<symbol##_config>,                                \
-        .release = cuda_state_release,                                         \
-    };
+/* ---- tiles --------------------------------------------------------- */
+
+#define SIMT_TILE(name, ...)                                                   \
+    {                                                                          \
+        name, 0, simt_supports, simt_estimate<__VA_ARGS__>, NULL, NULL,        \
+            simt_prepare, simt_pack, simt_launch<__VA_ARGS__>                  \
+    }
+
+/* Pixels x channels of a block; 128x16 is for groups of few channels. */
+template <typename T>
+static const struct conv_tile simt_conv_tiles[] = {
+    SIMT_TILE("128x128", simt_tile<T, 128, 128, 8, 8, 4>),
+    SIMT_TILE("64x64", simt_tile<T, 64, 64, 4, 4, 4>),
+    SIMT_TILE("128x16", simt_tile<T, 128, 16, 4, 2, 4>),
+};
+
+template <typename T>
+static const struct conv_tile simt_dense_tiles[] = {
+    SIMT_TILE("64x64", simt_tile<T, 64, 64, 4, 4, 4>),
+};
 
 #endif

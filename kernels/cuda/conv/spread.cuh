@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between a tensor of pixels and one that holds them strides apart, channels
- * last: one thread V channels of a pixel, 16 bytes where their number allows.
+ * Dilation: copies between a tensor of pixels and one that holds them strides
+ * apart, channels last; one thread V channels of a pixel, 16 bytes if their
+ * number allows.
  */
 #ifndef KERNELS_CUDA_CONV_SPREAD_CUH
 #define KERNELS_CUDA_CONV_SPREAD_CUH
@@ -12,8 +13,8 @@
 
 #define SPREAD_THREADS 256
 
-/* As launch_wait(), but the kernel behind is not started before this one ends:
- * it may read packed weights before it waits itself. */
+/* As launch_wait(), but the next kernel is not started before this one ends: it
+ * may read packed weights before it waits itself. */
 static __device__ __forceinline__ void spread_wait(void)
 {
 #if __CUDA_ARCH__ >= 900
@@ -118,7 +119,7 @@ static int start_move(enum move move, const struct spread_args *a, void *stream,
                           dim3(SPREAD_THREADS), 0, stream, *a, err);
 }
 
-/* Spreads or scatters the smaller tensor over the larger, or gathers from the
+/* Dilates or scatters the smaller tensor into the larger, or gathers from the
  * larger. */
 template <typename T>
 static int spread(const struct kern_conv *c, enum move move,

@@ -316,8 +316,8 @@ static int launch_gemv(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(e->problem.in[0].dtype, run_gemv, &g, args, err);
 }
 
-/* A warp's steps along k, each longer with every row, or the bytes, or the
- * products. */
+/* The longest of a warp's steps along k, each longer with every row, the bytes
+ * and the products. */
 static double gemv_microseconds(int64_t rows, int64_t k, int64_t n,
                                 enum infer_dtype dtype)
 {
@@ -345,8 +345,8 @@ static double estimate_gemv(const struct kern_problem *p,
     return gemv_microseconds(rows, w->dim[1], w->dim[0], w->dtype);
 }
 
-/* One launch of plain arithmetic: a tile takes 0.16 us for an element of its
- * depth, and all together reach 5 TFLOP/s at best. */
+/* A tile takes 0.16 us an element of its depth, and all tiles reach 5 TFLOP/s
+ * at best. */
 static double estimate_dense(const struct kern_problem *p,
                              const struct kern_device *d)
 {

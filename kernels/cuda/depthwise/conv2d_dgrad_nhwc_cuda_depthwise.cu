@@ -2,18 +2,18 @@
 /*
  * dgrad of depthwise convolution, channels last.
  *
- * Stride 1: a depthwise convolution of dy with the window turned round, by the
- * row of the way forwards, which takes weights of any strides.
+ * Stride 1: a depthwise convolution of dy with the flipped filter, by the fprop
+ * row, which takes weights of any strides.
  *
- * Stride 2, 3x3 and 5x5, gathered, behind a kernel that packs the weights
- * [r][s][k] into the workspace: counted from the padded corner, rows 2i and
- * 2i + 1 of dx (columns likewise) take from rows i, i - 1, .. of dy, DEPTH of
- * them: row 2i + a with taps a, a + 2, ...  So a thread that computes 2 rows by
- * 2 TW columns of V channels, 16 bytes, reads DEPTH (TW + DEPTH - 1) vectors of
- * dy, each weight once, and multiplies nothing that is not in a window.
- * Neighbours in a warp take neighbouring channels; thread t computes channels
- * V (t % (C/V)), columns from 2 TW (t / (C/V) % tiles) on.  Rows of dy shared
- * between threads come from the L1 cache.  No shared memory.
+ * Stride 2, 3x3 and 5x5, gathered, after a kernel that packs the weights
+ * [r][s][k] into the workspace: counted from the padded corner, rows 2i and 2i
+ * + 1 of dx (columns likewise) take from rows i, i - 1, .. of dy, DEPTH of
+ * them: row 2i + a with filter rows a, a + 2, ...  So a thread that computes 2
+ * rows by 2 TW columns of V channels, 16 bytes, reads DEPTH (TW + DEPTH - 1)
+ * vectors of dy, each weight once, and no product is wasted.  Neighbours in a
+ * warp take neighbouring channels; thread t computes channels V (t % (C/V)),
+ * columns from 2 TW (t / (C/V) % tiles) on.  Rows of dy shared between threads
+ * come from the L1 cache.  No shared memory.
  */
 #include "kernels/cuda/depthwise/depthwise.cuh"
 
@@ -121,8 +121,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- stride 1 ------------------------------------------------------ */
 
-/* The convolution whose output is dx; its first weight lies `offset` elements
- * behind that of p. */
+/* Makes the problem of the convolution whose output is dx; its first weight
+ * lies `offset` elements after that of p. */
 static int turn_round(const struct kern_problem *p, struct kern_problem *out,
                       int64_t *offset, struct infer_error *why)
 {

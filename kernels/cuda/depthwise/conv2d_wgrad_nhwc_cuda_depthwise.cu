@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradient of a depthwise convolution's weights, channels last, 3x3 and 5x5 of
- * stride 1 and 2: dw[c, r, s] = sum over n, p, q of x[n, c, h, w] dy[n, c, p,
- * q], bound by memory.
+ * wgrad of a depthwise convolution, channels last, 3x3 and 5x5 of stride 1 and
+ * 2: dw[c, r, s] = sum over n, p, q of x[n, c, h, w] dy[n, c, p, q], bound by
+ * memory.
  *
  * A thread owns V channels and all R x S sums of them, in registers, and walks
  * strips: up to `length` pixels of a row of dy.  Step j reads pixel j of dy and
  * the STRIDE columns of x that begin a window there, R rows of each, and
  * multiplies these with the last DEPTH pixels of dy, whose windows hold them:
  * of its own strip every vector of x is read once a row of the window.  The
- * next steps' vectors are under way meanwhile, to places in shared memory that
- * are the thread's own (STAGES of COUNT vectors), so that nobody waits for
- * another.  V is 16 bytes for 3x3 and 8 for 5x5, which is what sums there are
- * registers for.
+ * next steps' vectors are copied meanwhile to shared memory of the thread's own
+ * (STAGES of COUNT vectors), so that no thread waits for another.  V is 16
+ * bytes for 3x3 and 8 for 5x5, limited by the registers for the sums.
  *
  * A block is `chunk` vectors of channels times `lanes` strips, neighbours in a
  * warp with neighbouring channels, lanes on neighbouring rows in step, so that
@@ -33,7 +32,7 @@ enum {
     LEAST_LENGTH = 14 /* of a strip, where a row is cut */
 };
 
-/* Blocks that a multiprocessor holds at a time: what registers allow. */
+/* Resident blocks of a multiprocessor, limited by registers. */
 static constexpr int blocks_of(int r, int stride)
 {
     return r == 5 && stride == 2 ? 2 : 3;
@@ -85,7 +84,7 @@ struct step {
     vec<T, V> dy, x[STRIDE][R];
 };
 
-/* Where that lies in shared memory, the threads' vectors side by side. */
+/* Its place in shared memory, the threads' vectors side by side. */
 template <typename T, int V, int R, int STRIDE> struct step_shape {
     enum {
         BYTES = V * (int)sizeof(T),
@@ -101,7 +100,7 @@ static __device__ __forceinline__ int clamp(int i, int n)
     return min(max(i, 0), n - 1);
 }
 
-/* Through L1, where lanes on neighbouring rows meet. */
+/* Through L1, which lanes on neighbouring rows share. */
 template <int BYTES>
 static __device__ __forceinline__ void copy_cached(uint32_t to,
                                                    const void *from)
@@ -113,8 +112,8 @@ static __device__ __forceinline__ void copy_cached(uint32_t to,
 #endif
 }
 
-/* Starts to copy step j.  All is copied: what is outside, from a pixel at the
- * edge, is not used. */
+/* Starts to copy step j.  Positions outside the image copy a pixel at its edge,
+ * which is not used. */
 template <typename T, int V, int R, int STRIDE>
 static __device__ __forceinline__ void start_step(const struct strips_args &a,
                                                   const struct strip<T, R> &at,
@@ -150,9 +149,9 @@ take_step(const unsigned char *from) {
     return s;
 }
 
-/* Adds a step's products.  dy[(turn + DEPTH - i) % DEPTH] is the pixel i steps
- * back.  What is outside is left out, not multiplied by 0: it may meet an
- * infinity. */
+/* Adds a step's products. dy[(turn + DEPTH - i) % DEPTH] is the pixel i steps
+ * back.  Positions outside the image are skipped, not multiplied by 0, since 0
+ * times infinity is NaN. */
 template <typename T, int V, int R, int STRIDE, int DEPTH>
 static __device__ __forceinline__ void
 add_step(const struct strips_args &a, const struct strip<T, R> &at, int j,
@@ -325,9 +324,9 @@ struct strips_state {
     int count, per_range, ranges;
 };
 
-/* Blocks for all places of the device, if there is so much to do: rows are cut
- * until every lane has several strips, or strips would be short.  All ranges
- * then take as many turns. */
+/* As many blocks as are resident on the device, if there is enough work: rows
+ * are cut until every lane has several strips, or strips would be short.  All
+ * ranges then take the same number of steps. */
 static void plan(const struct kern_device *d, enum infer_dtype type,
                  struct strips_state *s)
 {

@@ -11,13 +11,13 @@
  *
  * Thread i computes channels V * (i % (C/V)), columns TW * (i / (C/V) % tiles)
  * and on, of row i / (C/V) / tiles of all rows n, p.  No shared memory.
- * Weights are packed [r][s][k] in the type of the activations: by pack() where
- * they are constant, else by a kernel in front, one thread a weight.
+ * Weights are packed [r][s][k] in the type of the activations: by pack() if
+ * they are constant, else by a kernel launched before, one thread a weight.
  *
  * The unrolled kernel takes 3x3 and 5x5, stride 1 and 2, no dilation, one
  * output a channel; the plain one takes everything, with V = 1 where channels
- * are odd or a channel has several outputs.  Where there is enough to do,
- * 16-bit types have tiles for tensor cores beside it: depthwise_tile.cuh.
+ * are odd or a channel has several outputs.  With enough outputs, 16-bit types
+ * take tiles for tensor cores as well: depthwise_tile.cuh.
  */
 #ifndef KERNELS_CUDA_DEPTHWISE_DEPTHWISE_CUH
 #define KERNELS_CUDA_DEPTHWISE_DEPTHWISE_CUH
@@ -58,17 +58,17 @@ depthwise_place_of(const struct depthwise_args &a, int64_t i, int v, int tw)
 }
 
 /* The number of this thread.  Blocks go from the last to the first: the
- * kernel before, which went from the first to the last, has left the last
- * images in the L2 cache, and the kernel behind begins with the first, which
- * this one has just written. */
+ * previous kernel, which went from the first to the last, has left the last
+ * images in the L2 cache, and the next kernel begins with the first, which this
+ * one has just written. */
 static __device__ __forceinline__ int64_t depthwise_thread(void)
 {
     return (int64_t)(gridDim.x - 1 - blockIdx.x) * DEPTHWISE_THREADS +
            (int)threadIdx.x;
 }
 
-/* Zero where the pixel is none of the image's: word by word as it was loaded,
- * which is half as many as values of 16 bits. */
+/* Zero if the pixel lies outside the image; 32-bit words at a time, which are
+ * half as many as values of 16 bits. */
 template <typename T, int V>
 static __device__ __forceinline__ vec<T, V> depthwise_mask(vec<T, V> v, bool ok)
 {
@@ -84,8 +84,8 @@ static __device__ __forceinline__ vec<T, V> depthwise_mask(vec<T, V> v, bool ok)
 }
 
 /* One row of the window for TW outputs; x points at the image's row, which is
- * inside or not.  All loads are made first and unconditionally, those outside
- * of a pixel inside, so that they are under way together. */
+ * inside or not.  All loads are issued first and unconditionally, those outside
+ * the image from a pixel inside, so that they are in flight together. */
 template <typename T, int V, int S, int STRIDE, int TW>
 static __device__ __forceinline__ void
 depthwise_row(const struct depthwise_args &a, const T *x, const T *taps,
@@ -249,7 +249,8 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     ((T *)a.packed)[i] = from_float<T>(load_as<T>(a.type, a.w, at));
 }
 
-/* Packs a problem's weights, one a group and tap, into the workspace. */
+/* Packs a problem's weights, one a group and filter position, into the
+ * workspace. */
 template <typename T>
 static int
 depthwise_pack_weights(const struct kern_exec *e, const struct conv_geometry *g,
@@ -309,7 +310,7 @@ static inline int depthwise_supports(const struct kern_problem *p,
     return r;
 }
 
-/* Bytes at 3 TB/s: what it comes to when the caches do their part; 2 us a
+/* Microseconds: bytes at 3 TB/s, which the caches make possible, and 2 a
  * launch. */
 static inline double depthwise_estimate(const struct kern_problem *p,
                                         const struct kern_device *d)
@@ -329,12 +330,12 @@ static inline int64_t depthwise_threads(const struct conv_geometry *g,
     return (int64_t)(g->k / 8) * g->n * g->p * conv_ceil_div(g->q, width);
 }
 
-/* Outputs a thread computes along the width, by variant.  Which is best depends
- * on how far the image fills the device (H200).  Where one output a thread
- * leaves places free, more only last longer.  5x5 windows of stride 2 run out
- * of registers.  Windows of stride 1 share most and take 4 as soon as that
- * keeps 384 threads a multiprocessor, 5x5 where it computes nothing beside the
- * image that 2 do not. */
+/* Outputs a thread computes along the width, by variant.  The best depends on
+ * how far the image fills the device (measured, H200).  If one output a thread
+ * does not fill it, more take longer.  5x5 windows of stride 2 run out of
+ * registers.  Windows of stride 1 share the most loads and take 4 as soon as
+ * that keeps 384 threads a multiprocessor, 5x5 windows only if no more outputs
+ * lie outside the image than with 2. */
 static inline int depthwise_width(const struct conv_geometry *g,
                                   const struct kern_device *d, int variant)
 {
@@ -359,7 +360,7 @@ struct depthwise_state {
     bool packs; /* before each launch */
 };
 
-/* Whether tiles come before widths: they do where outputs are many (H200). */
+/* True if tiles are the first variants: with many outputs (measured, H200). */
 static inline bool depthwise_tiles_first(const struct conv_geometry *g,
                                          const struct kern_device *d)
 {
@@ -534,7 +535,8 @@ static int depthwise_launch(const struct kern_exec *e,
     if constexpr (sizeof(T) == 2)
         if (s->width == 0)
             return depthwise_launch_tiles<T>(s, &a, args->stream, err);
-    /* The unrolled kernel reads some pixel even where its window has none. */
+    /* The unrolled kernel reads a pixel of the image even if its window has
+     * none. */
     if (g->h == 0 || g->w == 0 || g->kg != 1 || g->k % (16 / (int)sizeof(T)) ||
         g->r != g->s || g->stride_h != stride || stride > 2 ||
         g->dilation_h != 1 || g->dilation_w != 1 || (g->r != 3 && g->r != 5))

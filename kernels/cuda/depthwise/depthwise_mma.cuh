@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the warps of a depthwise tile compute, and its launch;
- * depthwise_tile.cuh says how the tile lies and what an mma has of it. */
+/* The computation of a depthwise tile by its warps, and the launch;
+ * depthwise_tile.cuh describes the layout of the tile and the operands of an
+ * mma. */
 #ifndef KERNELS_CUDA_DEPTHWISE_DEPTHWISE_MMA_CUH
 #define KERNELS_CUDA_DEPTHWISE_DEPTHWISE_MMA_CUH
 
@@ -20,8 +21,8 @@ static __device__ __forceinline__ void depthwise_ldmatrix_x2(uint32_t d[2],
 #endif
 }
 
-/* A word of global memory, not later than it is written here: the compiler
- * would let it wait for the tile. */
+/* Loads a word of global memory here; the compiler would delay the load until
+ * after the tile. */
 static __device__ __forceinline__ uint32_t depthwise_load(const void *from)
 {
     uint32_t word;
@@ -54,8 +55,8 @@ static __device__ __forceinline__ bool depthwise_any_nan(float a, float b)
     return any;
 }
 
-/* Keeps a number in a register, where the compiler would rather work it out
- * again for each row. */
+/* Keeps a number in a register; the compiler would compute it again for each
+ * row. */
 template <typename N>
 static __device__ __forceinline__ void depthwise_keep(N &n)
 {
@@ -122,15 +123,15 @@ depthwise_tile_pixel(const struct depthwise_tile &t, int half, int i,
     return half >> t.halves;
 }
 
-/* Told by one lane, so that the compiler knows that all have the same. */
+/* Broadcast by one lane, so that the compiler knows it to be uniform. */
 static __device__ __forceinline__ int depthwise_warp_number(void)
 {
     return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
 }
 
-/* What lane 4g + j needs to know: it has pixels g of each half, and channels
- * 2j and 2j + 1 of the warp's.  Where there is no pixel it reads another one,
- * and writes what comes of it to a word of its own behind the tile. */
+/* Constants of lane 4g + j, which has pixels g of each half, and channels 2j
+ * and 2j + 1 of the warp's.  A lane without a pixel reads another one and
+ * writes its result to a word of its own after the tile. */
 template <typename T, int R, int STRIDE, int BLOCKS>
 static __device__ __forceinline__ void
 depthwise_warp_begin(const struct depthwise_tile_args &a,
@@ -178,8 +179,8 @@ depthwise_warp_begin(const struct depthwise_tile_args &a,
     s.bias[3] = s.bias[1];
 }
 
-/* Weights are there: the lane's of the diagonals is that of channel g.  What
- * every row needs stays in registers. */
+/* Loads the weights: the lane's element of the diagonals is that of channel g.
+ * The values that every row needs stay in registers. */
 template <int R, int STRIDE, int BLOCKS>
 static __device__ __forceinline__ void
 depthwise_warp_keep(struct depthwise_warp<R, STRIDE, BLOCKS> &s)
@@ -261,7 +262,8 @@ depthwise_warp_clear(struct depthwise_warp<R, STRIDE, BLOCKS> &s, int slot)
             s.acc[slot][b][i] = s.bias[i];
 }
 
-/* Outputs of row p once more, product by product and without the padding. */
+/* Recomputes the outputs of row p, product by product and without the
+ * padding. */
 template <typename T, int R, int STRIDE, int BLOCKS>
 static __device__ __forceinline__ void
 depthwise_warp_repeat(const struct depthwise_tile_args &a,
@@ -332,10 +334,10 @@ static __device__ __forceinline__ void depthwise_warp_finish(
     }
 }
 
-/* Adds rows STRIDE i - STRIDE + 1 .. STRIDE i of the tile, which completes row
- * i - SLOTS + 1 of the outputs, and finishes the one before, while tensor cores
- * are still at it: so there is one slot more than rows are in the making.
- * turn: i % RING. */
+/* Adds rows STRIDE i - STRIDE + 1 ..  STRIDE i of the tile, which completes row
+ * i - SLOTS + 1 of the outputs, and finishes the previous one while the tensor
+ * cores are still busy: so there is one slot more than there are rows in
+ * progress. turn: i % RING. */
 template <typename T, int R, int STRIDE, int BLOCKS>
 static __device__ __forceinline__ void depthwise_warp_step(
     const struct depthwise_tile_args &a, const struct depthwise_tile_place &at,

@@ -4,30 +4,29 @@
  *
  * One tap of a window is a product with a diagonal matrix: of 16 pixels by 8
  * channels, as they lie, with the 8 weights of the tap.  Two taps side by side
- * make one mma of depth 16.  An eighth of its products are wanted, but it
- * takes the place of 8 instructions in single precision, and reads 16-bit
- * numbers as they are: conversions, of which there are as many as products
- * when every thread reads its window for itself, are gone.
+ * make one mma of depth 16.  Only an eighth of its products are used, but it
+ * replaces 8 instructions in single precision, and reads 16-bit numbers without
+ * the conversions, which would be as many as the products.
  *
  * A block computes `rows` by `columns` outputs of `images` images and `groups`
  * eights of channels, from a tile of the image in shared memory:
- *   [image][row][column][channel], zeros in columns beside the image, rows
- *   above and below it left out.  A pixel takes an odd number of 16 bytes, so
- *   that 8 neighbours lie in different banks.  With stride 2 the even columns
- *   come first, then the odd ones, and neighbours of a window are so again.
+ * [image][row][column][channel], zeros in columns outside the image; rows above
+ * and below it are left out.  A pixel takes an odd number of 16 bytes, so that
+ * 8 neighbours lie in different banks.  With stride 2 the even columns come
+ * first, then the odd ones, and neighbours of a window are so again.
  *
  * Warp i computes eight i, down the rows.  An mma has pixels of two eights of
  * columns: with halves of 8 columns numbered through the images, mma b has
  * halves 2b and 2b + 1.  A row of the image is loaded once for all outputs that
  * it is part of: SLOTS = R / STRIDE, rounded up, rows of them are in the making
  * at once.  A row is finished while the next is multiplied, so that one more
- * has sums: registers: 4 (SLOTS + 1) BLOCKS sums, R R weights.  A finished row
- * is written over the first one of its window, which nothing needs any more;
- * when all warps are done, the block copies the rows out.
+ * row has sums: registers: 4 (SLOTS + 1) BLOCKS sums, R R weights.  A finished
+ * row overwrites the first one of its window, which is no longer needed; when
+ * all warps are done, the block copies the rows out.
  *
  * Zeros of the diagonal matrix times an infinity are NaN in the other channels
- * of that pixel, and so are zeros beside the image times an infinite weight. So
- * a warp that finds a NaN computes the row again, product by product.
+ * of that pixel, and so are zeros outside the image times an infinite weight.
+ * So a warp that finds a NaN computes the row again, product by product.
  */
 #ifndef KERNELS_CUDA_DEPTHWISE_DEPTHWISE_TILE_CUH
 #define KERNELS_CUDA_DEPTHWISE_DEPTHWISE_TILE_CUH
@@ -43,8 +42,7 @@
 /* Rows that a thread copies out at a time. */
 #define DEPTHWISE_DRAIN 4
 
-/* Bytes behind the tile for what a warp computes beside the image: a word of
- * each lane. */
+/* Bytes after the tile for results outside the image: a word of each lane. */
 #define DEPTHWISE_TILE_SPARE (32 * 4)
 
 /* How outputs are shared out. */
@@ -198,9 +196,9 @@ depthwise_tile_drain(const struct depthwise_tile_args &a,
 
 /* ---- the host's side ----------------------------------------------- */
 
-/* Eights of channels of a block: what leaves the fewest beyond the last one,
- * whole sectors of 32 bytes before others, and many of them, or four where a
- * warp has two blocks of pixels. */
+/* Eights of channels of a block: the number that wastes the fewest past the
+ * last channel; whole sectors of 32 bytes are preferred, then more of them, or
+ * four if a warp has two blocks of pixels. */
 static inline int depthwise_tile_groups(int eights, int blocks)
 {
     static const int orders[][DEPTHWISE_TILE_GROUPS] = {{6, 4, 2, 5, 3, 1},
@@ -218,8 +216,8 @@ static inline int depthwise_tile_groups(int eights, int blocks)
     return best;
 }
 
-/* Whether warps of so many blocks of pixels can compute a problem in tiles of
- * so many bytes. */
+/* True if warps of that many blocks of pixels can compute the problem in tiles
+ * of that many bytes. */
 static inline bool depthwise_tile_of(const struct conv_geometry *g, int blocks,
                                      int bytes, struct depthwise_tile *t)
 {
@@ -247,7 +245,7 @@ static inline bool depthwise_tile_of(const struct conv_geometry *g, int blocks,
     return true;
 }
 
-/* Whether a problem's window and epilogue are such as the tiles compute. */
+/* True if the tiles can compute the problem's window and epilogue. */
 static inline bool depthwise_tile_takes(const struct kern_problem *p,
                                         const struct conv_geometry *g,
                                         const struct kern_device *d)

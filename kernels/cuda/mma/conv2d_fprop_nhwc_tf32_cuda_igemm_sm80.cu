@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution and dense layers on mma.sync: single precision with products in
- * TF32. igemm.cuh describes the kernel, igemm_rows.cuh the tiles. */
+ * TF32.
+ * igemm.cuh describes the kernel, igemm_rows.cuh the tiles. */
 #include "kernels/cuda/mma/igemm_rows.cuh"
 
-IGEMM_ROWS(conv2d_fprop_nhwc_tf32_cuda_igemm_sm80,
-           dense_fprop_tf32_cuda_igemm_sm80, igemm_tf32, 10)
+CONV_FAMILY(conv2d_fprop_nhwc_tf32_cuda_igemm_sm80,
+            igemm_conv_tiles<igemm_tf32>)
+CONV_FAMILY(dense_fprop_tf32_cuda_igemm_sm80, igemm_dense_tiles<igemm_tf32>)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 3x3 convolutions of few channels and their dgrad with weights that change,
- * which lie as (k, r, s, c): read as they are, nothing is packed.  halo.cuh has
- * the tiles.
+ * read in their own layout (k, r, s, c): nothing is packed. halo.cuh has the
+ * tiles.
  *
- * dgrad is the same sum over the ring of dy with the window turned round:
- * dx[h, w, c] = sum over (r, s, k) of dy[h + r - 1, w + s - 1, k] *
- * w[k, 2 - r, 2 - s, c].  That of stride 2 is the same with zeros between the
- * pixels of dy, which are not read: three products of four are with zeros, but
- * where channels are few the copies take longer.
+ * dgrad is the same sum over dy with its halo and the flipped filter: dx[h, w,
+ * c] = sum over (r, s, k) of dy[h + r - 1, w + s - 1, k] * w[k, 2 - r, 2 - s,
+ * c].  That of stride 2 is the same with zeros between the pixels of dy, which
+ * are not read: three products of four are wasted, but with few channels the
+ * copies take longer.
  *
  * Blocks: tiles in x, of which a block takes every gridDim.x-th, so that it
  * reads the weights once; BN outputs in y.  Four warps share the M pixels, each
@@ -16,9 +16,9 @@
  *
  * Shared memory.  Weights: fprop BN rows of 9 C, dgrad C rows of 9 BN, each 16
  * bytes longer, which makes an odd number of 16-byte units (ldmatrix without
- * conflicts; transposed for dgrad).  Then the tile with its ring, and in its
- * place the M x (BN + 8) sums on their way out.  At most (C = 64, BN = 32)
- * 37,376 + 19,584 bytes.
+ * conflicts; transposed for dgrad).  Then the tile with its halo, and later in
+ * its place the M x (BN + 8) sums.  At most (C = 64, BN = 32) 37,376 + 19,584
+ * bytes.
  */
 #include "kernels/cuda/mma/halo.cuh"
 
@@ -186,7 +186,7 @@ static __global__ void __launch_bounds__(THREADS)
     unsigned char *ring = shared + P::WEIGHTS;
     const int n0 = (int)blockIdx.y * BN;
 
-    /* Weights too come from a kernel: that of the update. */
+    /* The weights are written by a kernel of the stream too: the update. */
     launch_wait();
     if (DGRAD)
         copy_columns<T, C, BN, P::ROW>(a, n0, shared);
@@ -256,7 +256,7 @@ static int read_problem(const struct kern_problem *p,
     return 0;
 }
 
-/* Microseconds, roughly: mma.sync at a third of its rate, or the bytes. */
+/* Microseconds: mma.sync at a third of its rate, or the bytes. */
 static double estimate(const struct kern_problem *p,
                        const struct kern_device *d)
 {

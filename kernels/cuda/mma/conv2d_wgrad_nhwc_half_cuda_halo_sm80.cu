@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradient of the weights of 3x3 convolutions of few channels, through
- * mma.sync: dw[k, r, s, c] = sum over pixels m of dy[m, k] x[m + (r, s), c].
- * halo.cuh has the tiles of x; those of dy lie beside them without a ring.
+ * wgrad of 3x3 convolutions of few channels, through mma.sync: dw[k, r, s, c] =
+ * sum over pixels m of dy[m, k] x[m + (r, s), c]. halo.cuh has the tiles of x;
+ * those of dy follow them without a halo.
  *
- * A block keeps BK x 9 C sums in registers and walks its part of the tiles,
- * two in flight.  Of its warps each has G taps and every PARTS-th step of 16
- * pixels; those that share taps are joined at the end through shared memory, in
- * a fixed order.  Blocks: parts of the tiles in x, BK outputs in y.  Each
- * writes its sums to the workspace, parts[part][K][r, s, c], and wgrad_sum()
- * adds them in order: the same bits every time.
+ * A block keeps BK x 9 C sums in registers and walks its part of the tiles, two
+ * in flight.  Each of its warps has G filter positions and every PARTS-th step
+ * of 16 pixels; those that share positions are added at the end through shared
+ * memory, in a fixed order.  Blocks: parts of the tiles in x, BK outputs in y.
+ * Each writes its sums to the workspace, parts[part][K][r, s, c], and
+ * wgrad_sum() adds them in order: the same bits every time.
  *
  *    C   BK  G  PARTS   warps   sums a thread
  *   16   16  9      8       8   72
@@ -114,7 +114,8 @@ step(const struct halo_shape &s, uint32_t ring, uint32_t dy, int m, int tap0,
     }
 }
 
-/* Adds up the warps that share taps; those of part 0 have the result. */
+/* Adds up the warps that share filter positions; those of part 0 have the
+ * result. */
 template <int C>
 static __device__ __forceinline__ void
 join(float (&acc)[halo_wgrad_plan<C>::MT][halo_wgrad_plan<C>::NT][4],
@@ -211,9 +212,9 @@ struct halo_wgrad_state {
     int depth, outputs, bk, ranges;
 };
 
-/* Tiles that make up the image exactly: a pixel beyond it would multiply what
- * lies within the reach of its window by zero, and infinities are not to become
- * NaNs.  As wide as can be; steps are of 16 pixels. */
+/* Tiles that cover the image exactly: a pixel outside it would multiply pixels
+ * of its window by zero, and turn infinities into NaNs.  As wide as possible;
+ * steps are of 16 pixels. */
 static bool exact_tiles(struct halo_shape *s, int m)
 {
     for (s->log = 5; s->log >= 3; s->log--)
@@ -250,7 +251,7 @@ static int read_problem(const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes pictures of whole tiles, found %dx%d", s->s.h,
                          s->s.w);
-    /* Two blocks a multiprocessor where they are small, else one. */
+    /* Two blocks a multiprocessor if they are small, else one. */
     int64_t most = (int64_t)conv_multiprocessors(d) * (s->depth == 16 ? 2 : 1) /
                    (s->outputs / s->bk);
     most = most > 1 ? most : 1;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weight gradients of 16-bit activations on tensor cores; see wgrad.cuh. */
+/* Gradients of weights on tensor cores: F16 and BF16. */
 #include "kernels/cuda/mma/wgrad_rows.cuh"
 
-WGRAD_ROW(conv2d_wgrad_nhwc_f16_cuda_mma_sm80, struct igemm_f16)
-WGRAD_ROW(conv2d_wgrad_nhwc_bf16_cuda_mma_sm80, struct igemm_bf16)
+CONV_FAMILY_UNRATED(conv2d_wgrad_nhwc_f16_cuda_mma_sm80,
+                    wgrad_half_tiles<igemm_f16>)
+CONV_FAMILY_UNRATED(conv2d_wgrad_nhwc_bf16_cuda_mma_sm80,
+                    wgrad_half_tiles<igemm_bf16>)

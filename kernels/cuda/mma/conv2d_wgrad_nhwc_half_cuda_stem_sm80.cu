@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradient of the weights of a first layer, through mma.sync: so few channels
- * that a row of the window, S C elements side by side in memory, is what a
- * product of matrices is made of.  dw[k, r, j] = sum over pixels m of dy[m, k]
- * x[m, r, j], j = (s, c) filled up from S C to 24 columns.
+ * wgrad of a first layer, through mma.sync: with so few channels the columns of
+ * the matrix product are a row of the window, S C contiguous elements. dw[k, r,
+ * j] = sum over pixels m of dy[m, k] x[m, r, j], j = (s, c) filled up from S C
+ * to 24 columns.
  *
  * A block keeps 64 outputs x R rows x 24 sums in registers, a warp a row of the
  * window, and walks its part of the tiles: up to 128 pixels side by side in a
@@ -114,8 +114,8 @@ copy_rows(const struct stem_wgrad_args &a, const struct place &t, T *to)
     }
 }
 
-/* 24 elements of a window's row, zeros behind the last.  They are read as words
- * of two, shifted where they start in the middle of one. */
+/* 24 elements of a window's row, zeros after the last.  They are read as words
+ * of two, shifted if they start in the middle of one. */
 template <typename T>
 static __device__ __forceinline__ void unfold(const struct stem_wgrad_args &a,
                                               const struct place &t,
@@ -152,8 +152,7 @@ static __device__ __forceinline__ void unfold(const struct stem_wgrad_args &a,
 /* ---- computing ----------------------------------------------------- */
 
 /* 16 pixels from m on, of row r of the window; matrices as in the halo rows.
- * The second four of x reach 8 columns into what lies behind and are not
- * used. */
+ * The second four of x reach 8 columns past the end and are not used. */
 template <typename MODE>
 static __device__ __forceinline__ void
 step(uint32_t unfolded, uint32_t dy, int m, int r, float (&acc)[MT][NT][4])
@@ -256,8 +255,8 @@ static int read_problem(const struct kern_problem *p,
                          "takes one group, up to %d rows of a window of %d "
                          "elements, outputs in 8s",
                          ROWS, COLUMNS);
-    /* Up to 7 elements in front of the first window, and behind the last the
-     * rest of 26, are copied or read and dropped. */
+    /* Up to 7 elements before the first window, and the rest of 26 after the
+     * last, are copied or read and dropped. */
     if ((int64_t)(s->wide - 1) * g->stride_w * g->c > LENGTH - 64)
         return error_set(why, INFER_EUNSUPPORTED,
                          "windows are too far apart for rows of %d elements",

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 3x3 convolutions of few channels, stride 1 and padding 1, through mma.sync
- * (sm_80): what the three ways of training share.
+ * (sm_80): common to fprop, dgrad and wgrad.
  *
  * A block works on tiles of M output pixels, `high` rows of `wide` pixels of
- * one image (wide: 8, 16 or 32).  It copies the tile and the ring of one pixel
- * around it to shared memory once and reads all nine taps from there, where an
- * implicit product of matrices would copy every pixel nine times.
+ * one image (wide: 8, 16 or 32).  It copies the tile and its halo of one pixel
+ * to shared memory once and reads all nine filter positions from there; an
+ * implicit GEMM would copy every pixel nine times.
  *
  * Shared memory.  A pixel of C channels of 16 bits takes 2 C + 16 bytes, an odd
  * number of 16-byte units for C = 16, 32 and 64: the eight neighbours that an
  * ldmatrix phase reads then lie on all 32 banks.  Eight neighbours of the
- * tile's order are neighbours in the image, since `wide` is a multiple of 8;
- * so the address of a lane for a tap is that of its pixel plus a constant.
- * Pixels outside the image are zeros.
+ * tile's order are neighbours in the image, since `wide` is a multiple of 8; so
+ * the address of a lane for a filter position is that of its pixel plus a
+ * constant.  Pixels outside the image are zeros.
  *
- * Fewer than 16 channels are filled up with zeros on the way to shared memory.
+ * Fewer than 16 channels are padded with zeros in shared memory.
  */
 #ifndef KERNELS_CUDA_MMA_HALO_CUH
 #define KERNELS_CUDA_MMA_HALO_CUH
@@ -43,7 +43,7 @@ struct halo_tile {
 enum { HALO_MAX_CHANNELS = 64 };
 
 /* Bytes of a pixel of C channels, and of the largest tile of M pixels with its
- * ring: that of width 32 for 128 pixels, of width 8 for 64, or less. */
+ * halo: that of width 32 for 128 pixels, of width 8 for 64, or less. */
 template <int C> static __host__ __device__ constexpr int halo_pitch(void)
 {
     return 2 * C + 16;
@@ -67,7 +67,8 @@ halo_tile_at(const struct halo_shape &s, int tile)
     return t;
 }
 
-/* Byte offset of pixel m of a tile in its ring, seen from tap (0, 0). */
+/* Byte offset of pixel m of a tile with its halo, for filter position (0,
+ * 0). */
 template <int C>
 static __device__ __forceinline__ int halo_at(const struct halo_shape &s, int m)
 {
@@ -92,7 +93,7 @@ halo_fill_pixel(unsigned char *to, const T *from, int channels, bool inside)
     }
 }
 
-/* Starts the copy of a tile with its ring; NARROW: makes it. */
+/* Starts the copy of a tile with its halo; NARROW: copies it at once. */
 template <typename T, int C, int THREADS, bool NARROW>
 static __device__ __forceinline__ void
 halo_copy(const struct halo_shape &s, const struct halo_tile &t, const void *x,
@@ -125,8 +126,8 @@ halo_copy(const struct halo_shape &s, const struct halo_tile &t, const void *x,
     }
 }
 
-/* 16 bytes that other blocks of the multiprocessor read as well, so that they
- * are worth a place in L1. */
+/* Copies 16 bytes through L1: other blocks of the multiprocessor read them as
+ * well. */
 static __device__ __forceinline__ void halo_copy_again(uint32_t to,
                                                        const void *from)
 {
@@ -139,7 +140,7 @@ static __device__ __forceinline__ void halo_copy_again(uint32_t to,
 
 /* ---- limits -------------------------------------------------------- */
 
-/* C of the kernel for so many channels; 0 where there is none. */
+/* C of the kernel for that many channels; 0 if there is none. */
 static inline int halo_depth(int64_t channels)
 {
     return channels <= 16                     ? 16
@@ -164,8 +165,8 @@ static inline void halo_tiles(struct halo_shape *s, int m)
 }
 
 /* 3x3 with padding 1 between dense channels-last tensors of one type; x is the
- * one with the ring.  Stride 1, where both are of one extent; or, with `most`
- * 2, stride 2, where x has only every second row and column of y. */
+ * one with the halo.  Stride 1, both of one extent; or, with `most` 2, stride
+ * 2, where x has only every second row and column of y. */
 static inline int halo_read(const struct kern_problem *p,
                             const struct kern_tensor *x,
                             const struct kern_tensor *y,
@@ -203,8 +204,7 @@ static inline int halo_read(const struct kern_problem *p,
 
 /* ---- rows ---------------------------------------------------------- */
 
-/* What a row's read() makes of a problem is its state, S, once it is
- * prepared. */
+/* The result of a row's read(), S, becomes its state when it is prepared. */
 template <class S>
 using halo_reader = int(const struct kern_problem *p,
                         const struct kern_device *d, S *s,

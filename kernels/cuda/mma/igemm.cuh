@@ -58,21 +58,23 @@ struct igemm_args {
 
 /* ---- types --------------------------------------------------------- */
 
+/* SPLIT: each product as three of TF32; WIDE: of 32 bits; PEAK: tenths of a
+ * TFLOP/s that a multiprocessor of an H200 reaches with the largest tile. */
 struct igemm_f16 {
     typedef __half type;
-    enum { SPLIT = 0, WIDE = 0 };
+    enum { SPLIT = 0, WIDE = 0, PEAK = 20 };
 };
 struct igemm_bf16 {
     typedef __nv_bfloat16 type;
-    enum { SPLIT = 0, WIDE = 0 };
+    enum { SPLIT = 0, WIDE = 0, PEAK = 20 };
 };
 struct igemm_tf32 {
     typedef float type;
-    enum { SPLIT = 0, WIDE = 1 };
+    enum { SPLIT = 0, WIDE = 1, PEAK = 10 };
 };
 struct igemm_tf32x3 {
     typedef float type;
-    enum { SPLIT = 1, WIDE = 1 };
+    enum { SPLIT = 1, WIDE = 1, PEAK = 3 };
 };
 
 static __device__ __forceinline__ void
@@ -101,11 +103,20 @@ igemm_mma(igemm_tf32x3, float d[4], const uint32_t a[4], const uint32_t b[2])
 
 /* ---- tiles --------------------------------------------------------- */
 
-template <typename M, int BM, int BN, int ROW, int STAGES, int WARPS_M,
-          int WARPS_N, int VECTOR>
+/* VECTOR: bytes of one copy of x. */
+template <typename M, int BM_, int BN_, int ROW_, int STAGES_, int WARPS_M_,
+          int WARPS_N_, int VECTOR_>
 struct igemm_tile {
+    typedef M mode;
     typedef typename M::type T;
     enum {
+        BM = BM_,
+        BN = BN_,
+        ROW = ROW_,
+        STAGES = STAGES_,
+        WARPS_M = WARPS_M_,
+        WARPS_N = WARPS_N_,
+        VECTOR = VECTOR_,
         THREADS = 32 * WARPS_M * WARPS_N,
         K_TILE = ROW / (int)sizeof(T), /* elements of depth */
         STAGE = (BM + BN) * ROW,       /* bytes */
@@ -138,12 +149,12 @@ static __device__ __forceinline__ int igemm_swizzle(int i, int v)
 
 /* ---- copying ------------------------------------------------------- */
 
-/* What one thread copies of x: 16 bytes of each of A_COPIES rows. */
+/* The rows of x that one thread copies: 16 bytes of each of A_COPIES. */
 template <typename L> struct igemm_wide_rows {
     struct conv_pixel pixel[L::A_COPIES];
 };
 
-template <typename L, int ROW>
+template <typename L>
 static __device__ __forceinline__ void
 igemm_copy_wide(const struct igemm_args &a,
                 const struct igemm_wide_rows<L> &rows,
@@ -157,20 +168,20 @@ igemm_copy_wide(const struct igemm_args &a,
     for (int i = 0; i < L::A_COPIES; i++) {
         const bool ok = conv_inside(a.g, rows.pixel[i].h, rows.pixel[i].w, d);
         const T *from = (const T *)a.x + (ok ? rows.pixel[i].offset + tap : 0);
-        ptx_cp_async<16>(stage + igemm_swizzle<ROW>(row + i * L::STEP, v), from,
-                         ok);
+        ptx_cp_async<16>(stage + igemm_swizzle<L::ROW>(row + i * L::STEP, v),
+                         from, ok);
     }
 }
 
 /* The same with copies of VECTOR bytes (2: through a register). */
-template <typename L, int ROW, int VECTOR>
+template <typename L>
 static __device__ __forceinline__ void
 igemm_copy_narrow(const struct igemm_args &a, const int4 *table,
                   const struct conv_depth &d, unsigned char *k_tile)
 {
     typedef typename L::T T;
     const int v = threadIdx.x % L::NARROW, row = threadIdx.x / L::NARROW;
-    const int tap = conv_tap_offset(a.g, d), byte = v * VECTOR;
+    const int tap = conv_tap_offset(a.g, d), byte = v * L::VECTOR;
 
 #pragma unroll 4
     for (int i = 0; i < L::NARROW_COPIES; i++) {
@@ -179,9 +190,10 @@ igemm_copy_narrow(const struct igemm_args &a, const int4 *table,
         const bool ok = conv_inside(a.g, p.y, p.z, d);
         const T *from = (const T *)a.x + (ok ? p.x + tap : 0);
         unsigned char *to =
-            k_tile + igemm_swizzle<ROW>(at, byte / 16) + byte % 16;
-        if (VECTOR >= 4)
-            ptx_cp_async < VECTOR<4 ? 4 : VECTOR>(ptx_shared(to), from, ok);
+            k_tile + igemm_swizzle<L::ROW>(at, byte / 16) + byte % 16;
+        if (L::VECTOR >= 4)
+            ptx_cp_async<(L::VECTOR < 4 ? 4 : (int)L::VECTOR)>(ptx_shared(to),
+                                                               from, ok);
         else
             *(uint16_t *)to =
                 ok ? __ldg((const unsigned short *)from) : (uint16_t)0;
@@ -189,7 +201,7 @@ igemm_copy_narrow(const struct igemm_args &a, const int4 *table,
 }
 
 /* Weights: always whole vectors, the packed rows are padded. */
-template <typename L, int ROW>
+template <typename L>
 static __device__ __forceinline__ void
 igemm_copy_weights(const struct igemm_args &a, int group, int n0, int k_tile,
                    uint32_t stage)
@@ -206,14 +218,14 @@ igemm_copy_weights(const struct igemm_args &a, int group, int n0, int k_tile,
             (ok ? (size_t)(group * a.g.kg + n) * a.pitch +
                       (size_t)k_tile * L::K_TILE + v * (16 / (int)sizeof(T))
                 : 0);
-        ptx_cp_async<16>(stage + igemm_swizzle<ROW>(row + i * L::STEP, v), from,
-                         ok);
+        ptx_cp_async<16>(stage + igemm_swizzle<L::ROW>(row + i * L::STEP, v),
+                         from, ok);
     }
 }
 
 /* ---- computing ----------------------------------------------------- */
 
-template <typename M, typename L>
+template <typename L>
 static __device__ __forceinline__ void
 igemm_multiply(float (&acc)[L::MT][L::NT][4], const uint32_t (&fa)[L::MT][4],
                const uint32_t (&fb)[L::NT][2])
@@ -222,12 +234,12 @@ igemm_multiply(float (&acc)[L::MT][L::NT][4], const uint32_t (&fa)[L::MT][4],
     for (int i = 0; i < L::MT; i++)
 #pragma unroll
         for (int j = 0; j < L::NT; j++)
-            igemm_mma(M(), acc[i][j], fa[i], fb[j]);
+            igemm_mma(typename L::mode(), acc[i][j], fa[i], fb[j]);
 }
 
 /* Three products, the small ones first.  Tensor cores truncate their sums, so
  * those of a step are added to the others in round-to-nearest arithmetic. */
-template <typename M, typename L>
+template <typename L>
 static __device__ __forceinline__ void
 igemm_multiply_split(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
                      uint32_t (&fb)[L::NT][2])
@@ -245,9 +257,9 @@ igemm_multiply_split(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
 #pragma unroll
         for (int e = 0; e < 2; e++)
             tf32_split(fb[j][e], &fb[j][e], &small_b[j][e]);
-    igemm_multiply<M, L>(part, small_a, fb);
-    igemm_multiply<M, L>(part, fa, small_b);
-    igemm_multiply<M, L>(part, fa, fb);
+    igemm_multiply<L>(part, small_a, fb);
+    igemm_multiply<L>(part, fa, small_b);
+    igemm_multiply<L>(part, fa, fb);
 #pragma unroll
     for (int i = 0; i < L::MT; i++)
 #pragma unroll
@@ -258,58 +270,58 @@ igemm_multiply_split(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
 }
 
 /* One k-tile: stage holds BM rows of x, then BN rows of w. */
-template <typename M, typename L, int BM, int ROW, int WARPS_N>
+template <typename L>
 static __device__ __forceinline__ void
 igemm_k_tile(float (&acc)[L::MT][L::NT][4], uint32_t stage)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int row_a = warp / WARPS_N * L::WM + lane % 16;
-    const int row_b = warp % WARPS_N * L::WN + lane % 8 + lane / 16 * 8;
-    const uint32_t stage_b = stage + BM * ROW;
+    const int row_a = warp / L::WARPS_N * L::WM + lane % 16;
+    const int row_b = warp % L::WARPS_N * L::WN + lane % 8 + lane / 16 * 8;
+    const uint32_t stage_b = stage + L::BM * L::ROW;
 
 #pragma unroll
-    for (int step = 0; step < ROW / 32; step++) {
+    for (int step = 0; step < L::ROW / 32; step++) {
         uint32_t fa[L::MT][4], fb[L::NT][2];
 #pragma unroll
         for (int i = 0; i < L::MT; i++)
-            ptx_ldmatrix_x4(fa[i],
-                            stage + igemm_swizzle<ROW>(row_a + i * 16,
-                                                       step * 2 + lane / 16));
+            ptx_ldmatrix_x4(
+                fa[i], stage + igemm_swizzle<L::ROW>(row_a + i * 16,
+                                                     step * 2 + lane / 16));
 #pragma unroll
         for (int j = 0; j < L::NT; j += 2) {
             uint32_t four[4];
             ptx_ldmatrix_x4(
-                four, stage_b + igemm_swizzle<ROW>(row_b + j * 8,
-                                                   step * 2 + lane / 8 % 2));
+                four, stage_b + igemm_swizzle<L::ROW>(row_b + j * 8,
+                                                      step * 2 + lane / 8 % 2));
             fb[j][0] = four[0];
             fb[j][1] = four[1];
             fb[j + 1][0] = four[2];
             fb[j + 1][1] = four[3];
         }
-        if (M::SPLIT) {
-            igemm_multiply_split<M, L>(acc, fa, fb);
+        if (L::mode::SPLIT) {
+            igemm_multiply_split<L>(acc, fa, fb);
         } else {
-            if (M::WIDE) { /* weights are rounded when they are packed */
+            if (L::mode::WIDE) { /* weights are rounded when they are packed */
 #pragma unroll
                 for (int i = 0; i < L::MT; i++)
 #pragma unroll
                     for (int e = 0; e < 4; e++)
                         fa[i][e] = tf32_round(fa[i][e]);
             }
-            igemm_multiply<M, L>(acc, fa, fb);
+            igemm_multiply<L>(acc, fa, fb);
         }
     }
 }
 
 /* ---- the tile's end ------------------------------------------------ */
 
-template <typename L, int WARPS_N>
+template <typename L>
 static __device__ __forceinline__ void
 igemm_stage_sums(const float (&acc)[L::MT][L::NT][4], float *tile)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int row = warp / WARPS_N * L::WM + lane / 4;
-    const int column = warp % WARPS_N * L::WN + lane % 4 * 2;
+    const int row = warp / L::WARPS_N * L::WM + lane / 4;
+    const int column = warp % L::WARPS_N * L::WN + lane % 4 * 2;
 
 #pragma unroll
     for (int i = 0; i < L::MT; i++)
@@ -350,16 +362,16 @@ static __device__ __forceinline__ void igemm_store(const struct igemm_args &a,
     }
 }
 
-template <typename L, int BM, int BN>
+template <typename L>
 static __device__ __forceinline__ void
 igemm_finish(const struct igemm_args &a, const float *tile, int m0, int n0,
              int group, int split)
 {
     typedef typename L::T T;
-    const int N = 16 / (int)sizeof(T), per_row = BN / N;
+    const int N = 16 / (int)sizeof(T), per_row = L::BN / N;
 
 #pragma unroll 2
-    for (int i = threadIdx.x; i < BM * per_row; i += L::THREADS) {
+    for (int i = threadIdx.x; i < L::BM * per_row; i += L::THREADS) {
         const int row = i / per_row, column = i % per_row * N;
         if (m0 + row < a.g.m && n0 + column < a.g.kg)
             igemm_store<T, N>(a, split, m0 + row, group * a.g.kg + n0 + column,
@@ -370,16 +382,14 @@ igemm_finish(const struct igemm_args &a, const float *tile, int m0, int n0,
 
 /* ---- the kernel ---------------------------------------------------- */
 
-template <typename M, int BM, int BN, int ROW, int STAGES, int WARPS_M,
-          int WARPS_N, int VECTOR>
-static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
+template <typename L>
+static __global__ void __launch_bounds__(L::THREADS)
     igemm_kernel(const __grid_constant__ struct igemm_args a)
 {
-    typedef igemm_tile<M, BM, BN, ROW, STAGES, WARPS_M, WARPS_N, VECTOR> L;
     typedef typename L::T T;
     LAUNCH_SHARED(shared);
-    const int m0 = (int)(blockIdx.x / a.tiles_n) * BM;
-    const int n0 = (int)(blockIdx.x % a.tiles_n) * BN;
+    const int m0 = (int)(blockIdx.x / a.tiles_n) * L::BM;
+    const int n0 = (int)(blockIdx.x % a.tiles_n) * L::BN;
     const int group = blockIdx.z / a.splits, split = blockIdx.z % a.splits;
     const int first = split * a.k_tiles_per_split;
     const int count = min(a.k_tiles_per_split, a.k_tiles - first);
@@ -388,7 +398,7 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
 
     struct igemm_wide_rows<L> rows;
     struct conv_depth depth;
-    if (VECTOR == 16) {
+    if (L::VECTOR == 16) {
 #pragma unroll
         for (int i = 0; i < L::A_COPIES; i++)
             rows.pixel[i] = conv_pixel_at(
@@ -397,13 +407,13 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
                                        (int)threadIdx.x % L::VECTORS *
                                            (16 / (int)sizeof(T)));
     } else {
-        for (int i = threadIdx.x; i < BM; i += L::THREADS) {
+        for (int i = threadIdx.x; i < L::BM; i += L::THREADS) {
             const struct conv_pixel p = conv_pixel_at(a.g, m0 + i, group);
             table[i] = make_int4(p.offset, p.h, p.w, 0);
         }
         depth = conv_depth_at(a.g, first * L::K_TILE +
                                        (int)threadIdx.x % L::NARROW *
-                                           (VECTOR / (int)sizeof(T)));
+                                           (L::VECTOR / (int)sizeof(T)));
         __syncthreads();
     }
 
@@ -416,54 +426,53 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
             for (int e = 0; e < 4; e++)
                 acc[i][j][e] = 0;
 
-                /* Chunk i lies in stage i % STAGES.  The copies of a k-tile
+                /* k-tile i lies in stage i % STAGES.  The copies of a k-tile
                  * start when the barrier has shown that every warp is done with
                  * the k-tile that lay there before.  Weights are constant:
-                 * those of the first k-tiles need not wait for the layer
-                 * before. */
+                 * those of the first k-tiles need not wait for the previous
+                 * layer. */
 #define IGEMM_COPY_WEIGHTS(i)                                                  \
-    igemm_copy_weights<L, ROW>(a, group, n0, first + (i),                      \
-                               base + (i) % STAGES * L::STAGE + BM * ROW)
+    igemm_copy_weights<L>(a, group, n0, first + (i),                           \
+                          base + (i) % L::STAGES * L::STAGE + L::BM * L::ROW)
 #define IGEMM_COPY(i)                                                          \
     do {                                                                       \
-        const int stage_at = (i) % STAGES * L::STAGE;                          \
-        if (VECTOR == 16)                                                      \
-            igemm_copy_wide<L, ROW>(a, rows, depth, base + stage_at);          \
+        const int stage_at = (i) % L::STAGES * L::STAGE;                       \
+        if (L::VECTOR == 16)                                                   \
+            igemm_copy_wide<L>(a, rows, depth, base + stage_at);               \
         else                                                                   \
-            igemm_copy_narrow<L, ROW, VECTOR>(a, table, depth,                 \
-                                              shared + stage_at);              \
+            igemm_copy_narrow<L>(a, table, depth, shared + stage_at);          \
         conv_depth_advance(a.g, &depth, L::K_TILE);                            \
     } while (0)
 
 #pragma unroll
-    for (int i = 0; i < STAGES - 1; i++)
+    for (int i = 0; i < L::STAGES - 1; i++)
         if (i < count)
             IGEMM_COPY_WEIGHTS(i);
     launch_wait();
 #pragma unroll
-    for (int i = 0; i < STAGES - 1; i++) {
+    for (int i = 0; i < L::STAGES - 1; i++) {
         if (i < count)
             IGEMM_COPY(i);
         ptx_cp_async_commit();
     }
     for (int i = 0; i < count; i++) {
-        ptx_cp_async_wait<STAGES - 2>();
+        ptx_cp_async_wait<L::STAGES - 2>();
         __syncthreads();
-        if (i + STAGES - 1 < count) {
-            IGEMM_COPY_WEIGHTS(i + STAGES - 1);
-            IGEMM_COPY(i + STAGES - 1);
+        if (i + L::STAGES - 1 < count) {
+            IGEMM_COPY_WEIGHTS(i + L::STAGES - 1);
+            IGEMM_COPY(i + L::STAGES - 1);
         }
         ptx_cp_async_commit();
-        igemm_k_tile<M, L, BM, ROW, WARPS_N>(acc, base + i % STAGES * L::STAGE);
+        igemm_k_tile<L>(acc, base + i % L::STAGES * L::STAGE);
     }
 #undef IGEMM_COPY
 #undef IGEMM_COPY_WEIGHTS
 
-    /* No copy is under way: those past the last k-tile were never started. */
+    /* No copy is in flight: those past the last k-tile were never started. */
     __syncthreads();
-    igemm_stage_sums<L, WARPS_N>(acc, (float *)shared);
+    igemm_stage_sums<L>(acc, (float *)shared);
     __syncthreads();
-    igemm_finish<L, BM, BN>(a, (const float *)shared, m0, n0, group, split);
+    igemm_finish<L>(a, (const float *)shared, m0, n0, group, split);
 }
 
 #endif

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The host's side of the implicit GEMM rows: limits, split-K, packing, launch,
- * and the macro that makes a row of each tile.
- *
- * A configuration names the tile and says whether the row takes any number of
- * channels (narrow copies) and whether it splits the depth.
+ * and the lists of tiles, which are the rows' variants (tiles.h).
  */
 #ifndef KERNELS_CUDA_MMA_IGEMM_ROWS_CUH
 #define KERNELS_CUDA_MMA_IGEMM_ROWS_CUH
@@ -12,17 +9,25 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/conv/cost.h"
+#include "kernels/cuda/conv/family.cuh"
 #include "kernels/cuda/mma/igemm.cuh"
 
 struct igemm_state {
+    struct conv_tiled tiled;
     struct conv_geometry g;
     int pitch, k_tiles, splits, k_tiles_per_split;
 };
 
-template <typename C> struct igemm_config {
-    typedef typename C::mode::type T;
+/* A tile with vectors of 16 bytes and what is special about it.  GATHER: any
+ * number of channels, copied one by one or in pairs. */
+enum igemm_way { IGEMM_PLAIN, IGEMM_SPLIT_K, IGEMM_GATHER };
+
+template <typename L_, igemm_way WAY = IGEMM_PLAIN> struct igemm_config {
+    typedef L_ L;
+    typedef typename L::T T;
     enum {
-        K_TILE = C::ROW / (int)sizeof(T),
+        SPLIT_K = WAY == IGEMM_SPLIT_K,
+        GATHER = WAY == IGEMM_GATHER,
         LANE = 16 / (int)sizeof(T) /* elements of 16 bytes */
     };
 };
@@ -42,15 +47,15 @@ static inline int igemm_splits(int64_t blocks, int k_tiles, int multiprocessors)
 
 template <typename C> static int64_t igemm_blocks(const struct conv_geometry *g)
 {
-    return (int64_t)conv_ceil_div(g->m, C::BM) * conv_ceil_div(g->kg, C::BN) *
-           g->groups;
+    return (int64_t)conv_ceil_div(g->m, C::L::BM) *
+           conv_ceil_div(g->kg, C::L::BN) * g->groups;
 }
 
 template <typename C>
 static void igemm_configure(const struct kern_device *d, struct igemm_state *s)
 {
-    s->pitch = conv_round_up(s->g.depth, igemm_config<C>::K_TILE);
-    s->k_tiles = s->pitch / igemm_config<C>::K_TILE;
+    s->pitch = conv_round_up(s->g.depth, C::L::K_TILE);
+    s->k_tiles = s->pitch / C::L::K_TILE;
     s->splits = C::SPLIT_K ? igemm_splits(igemm_blocks<C>(&s->g), s->k_tiles,
                                           conv_multiprocessors(d))
                            : 1;
@@ -72,15 +77,15 @@ static int igemm_supports(const struct kern_problem *p,
         r = conv_weights_packable(p, why);
     if (r < 0)
         return r;
-    if (!C::NARROW && s.g.cg % igemm_config<C>::LANE)
+    if (!C::GATHER && s.g.cg % C::LANE)
         return error_set(why, INFER_EUNSUPPORTED,
                          "%d channels a group are not a multiple of %d", s.g.cg,
-                         (int)igemm_config<C>::LANE);
-    if (!C::NARROW && s.g.x_pitch % igemm_config<C>::LANE)
+                         (int)C::LANE);
+    if (!C::GATHER && s.g.x_pitch % C::LANE)
         return error_set(why, INFER_EUNSUPPORTED,
                          "input pixels are %d elements apart, not a multiple "
                          "of %d",
-                         s.g.x_pitch, (int)igemm_config<C>::LANE);
+                         s.g.x_pitch, (int)C::LANE);
     igemm_configure<C>(d, &s);
     if (C::SPLIT_K && s.splits == 1)
         return error_set(why, INFER_EUNSUPPORTED,
@@ -90,42 +95,43 @@ static int igemm_supports(const struct kern_problem *p,
 
 /* ---- heuristic ----------------------------------------------------- */
 
-/* Blocks that a multiprocessor of 233,472 bytes of shared memory holds, each
- * with 1,024 beside its own; the largest tile runs out of registers first. */
+/* Blocks that fit a multiprocessor: 233,472 bytes of shared memory, of which
+ * the driver takes 1,024 a block; the largest tile runs out of registers
+ * first. */
 template <typename C> static int igemm_sharing(void)
 {
-    typedef igemm_tile<typename C::mode, C::BM, C::BN, C::ROW, C::STAGES,
-                       C::WARPS_M, C::WARPS_N, 16>
-        L;
+    typedef typename C::L L;
     const int fit = 233472 / (L::PIPE + 1024);
 
-    return C::BM * C::BN >= 128 * 128 && fit > 2 ? 2 : fit;
+    return C::L::BM * C::L::BN >= 128 * 128 && fit > 2 ? 2 : fit;
 }
 
-/* Microseconds of one block, with `beside` of them on its multiprocessor.  PEAK
- * times PEAK_PERCENT is its rate in thousandths of a TFLOP/s, that is of a
- * MFLOP a microsecond; a block alone takes in 82 bytes a nanosecond. */
+/* Microseconds of one block, with `resident` of them on its multiprocessor.
+ * PEAK times percent is its rate in GFLOP/s; a block alone loads 82 bytes a
+ * nanosecond. */
 template <typename C>
-static double igemm_block_us(const struct igemm_state *s, double beside)
+static double igemm_block_us(const struct igemm_state *s, double resident,
+                             int percent)
 {
-    const int thousandths = C::PEAK * C::PEAK_PERCENT;
-    const int products = C::BM * C::BN * igemm_config<C>::K_TILE;
-    const double shared = 2e-3 * products / thousandths * beside;
-    const double alone = (C::BM + C::BN) * C::ROW / 82e3;
+    const int thousandths = C::L::mode::PEAK * percent;
+    const int products = C::L::BM * C::L::BN * C::L::K_TILE;
+    const double shared = 2e-3 * products / thousandths * resident;
+    const double alone = (C::L::BM + C::L::BN) * C::L::ROW / 82e3;
     const double k_tile =
-        (shared > alone ? shared : alone) + (C::NARROW ? 0.3 : 0);
-    const int rows = s->g.m < C::BM ? s->g.m : (int)C::BM;
-    const int columns = s->g.kg < C::BN ? s->g.kg : (int)C::BN;
-    const double stores = rows * columns / 4096.0 * (0.77 + 0.23 * beside);
+        (shared > alone ? shared : alone) + (C::GATHER ? 0.3 : 0);
+    const int rows = s->g.m < C::L::BM ? s->g.m : (int)C::L::BM;
+    const int columns = s->g.kg < C::L::BN ? s->g.kg : (int)C::L::BN;
+    const double stores = rows * columns / 4096.0 * (0.77 + 0.23 * resident);
 
     return s->k_tiles_per_split * k_tile + 1.36 + stores;
 }
 
-/* Waves of blocks, or the bytes, and the second pass; fitted to what kbench
- * measured on an H200.  Only the order of the rows matters. */
+/* Microseconds: waves of blocks, or the bytes, and the second pass; fitted to
+ * kbench's measurements on an H200.  Only the order of tiles and rows
+ * matters. */
 template <typename C>
 static double igemm_estimate(const struct kern_problem *p,
-                             const struct kern_device *d)
+                             const struct kern_device *d, int percent)
 {
     struct igemm_state s;
     const int sharing = igemm_sharing<C>();
@@ -135,13 +141,13 @@ static double igemm_estimate(const struct kern_problem *p,
     igemm_configure<C>(d, &s);
     const double blocks = (double)igemm_blocks<C>(&s.g) * s.splits;
     const double each = blocks / conv_multiprocessors(d);
-    const double beside = each < 1 ? 1 : each < sharing ? each : sharing;
+    const double resident = each < 1 ? 1 : each < sharing ? each : sharing;
     const double waves = each > sharing ? each / sharing : 1;
     const double parts =
         s.splits > 1 ? 0.7 + 1.9e-6 * s.g.m * s.g.k * (s.splits + 1.0) : 0;
 
     return 0.85 + parts +
-           cost_together(waves * igemm_block_us<C>(&s, beside),
+           cost_together(waves * igemm_block_us<C>(&s, resident, percent),
                          cost_conv_bytes(p, &s.g) / 2.85e6, 0.23);
 }
 
@@ -151,8 +157,8 @@ template <typename C>
 static int igemm_prepare(struct kern_exec *e, const struct kern_device *d,
                          struct infer_error *err)
 {
-    typedef typename C::mode::type T;
-    struct igemm_state *s = (struct igemm_state *)malloc(sizeof(*s));
+    typedef typename C::T T;
+    struct igemm_state *s = (struct igemm_state *)calloc(1, sizeof *s);
     int r = s ? conv_geometry_read_pitched(&e->problem, &s->g, err)
               : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
@@ -176,10 +182,11 @@ static int igemm_pack(const struct kern_exec *e, int i, const void *src,
     const struct igemm_state *s = (const struct igemm_state *)e->state;
 
     (void)err;
-    conv_pack_rows(
-        &s->g, e->problem.in[i].dtype, src, e->problem.in[CONV_X].dtype,
-        C::mode::WIDE && !C::mode::SPLIT ? CONV_ROUND_TF32 : CONV_ROUND_TYPE,
-        s->g.cg, s->pitch, dst);
+    conv_pack_rows(&s->g, e->problem.in[i].dtype, src,
+                   e->problem.in[CONV_X].dtype,
+                   C::L::mode::WIDE && !C::L::mode::SPLIT ? CONV_ROUND_TF32
+                                                          : CONV_ROUND_TYPE,
+                   s->g.cg, s->pitch, dst);
     return 0;
 }
 
@@ -189,16 +196,15 @@ template <typename C, int VECTOR>
 static int igemm_launch_tile(const struct igemm_args *a, void *stream,
                              struct infer_error *err)
 {
-    typedef igemm_tile<typename C::mode, C::BM, C::BN, C::ROW, C::STAGES,
-                       C::WARPS_M, C::WARPS_N, VECTOR>
+    typedef typename C::L W;
+    typedef igemm_tile<typename W::mode, W::BM, W::BN, W::ROW, W::STAGES,
+                       W::WARPS_M, W::WARPS_N, VECTOR>
         L;
-    const dim3 grid(conv_ceil_div(a->g.m, C::BM) * a->tiles_n, 1,
+    const dim3 grid(conv_ceil_div(a->g.m, L::BM) * a->tiles_n, 1,
                     a->g.groups * a->splits);
 
-    return launch_chained(
-        igemm_kernel<typename C::mode, C::BM, C::BN, C::ROW, C::STAGES,
-                     C::WARPS_M, C::WARPS_N, VECTOR>,
-        grid, dim3(L::THREADS), L::SHARED, stream, *a, err);
+    return launch_chained(igemm_kernel<L>, grid, dim3(L::THREADS), L::SHARED,
+                          stream, *a, err);
 }
 
 template <typename T>
@@ -217,10 +223,10 @@ static int igemm_launch_reduce(const struct igemm_args *a, void *stream,
                                       stream, r, err);
 }
 
-static inline void igemm_fill(const struct kern_exec *e,
-                              const struct kern_args *args,
-                              const struct igemm_state *s, int bn, int lane,
-                              struct igemm_args *a)
+static inline void igemm_fill_args(const struct kern_exec *e,
+                                   const struct kern_args *args,
+                                   const struct igemm_state *s, int bn,
+                                   int lane, struct igemm_args *a)
 {
     a->g = s->g;
     a->x = args->in[CONV_X];
@@ -241,72 +247,69 @@ template <typename C>
 static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
                         struct infer_error *err)
 {
-    typedef typename C::mode::type T;
+    typedef typename C::T T;
     const struct igemm_state *s = (const struct igemm_state *)e->state;
     struct igemm_args a;
     int r;
 
     if (s->g.m == 0)
         return 0;
-    igemm_fill(e, args, s, C::BN, igemm_config<C>::LANE, &a);
-    if (!C::NARROW)
+    igemm_fill_args(e, args, s, C::L::BN, C::LANE, &a);
+    if constexpr (!C::GATHER)
         r = igemm_launch_tile<C, 16>(&a, args->stream, err);
     else if (sizeof(T) == 4 || (s->g.cg % 2 == 0 && s->g.x_pitch % 2 == 0))
-        r = igemm_launch_tile < C, C::NARROW ? 4 : 16 > (&a, args->stream, err);
+        r = igemm_launch_tile<C, 4>(&a, args->stream, err);
     else
-        r = igemm_launch_tile < C,
-        C::NARROW ? (int)sizeof(T) : 16 > (&a, args->stream, err);
+        r = igemm_launch_tile<C, (int)sizeof(T)>(&a, args->stream, err);
     if (r == 0 && s->splits > 1)
         r = igemm_launch_reduce<T>(&a, args->stream, err);
     return r;
 }
 
-/* ---- rows ---------------------------------------------------------- */
+/* ---- tiles --------------------------------------------------------- */
 
-/* peak: tenths of a TFLOP/s that a multiprocessor of an H200 reaches with the
- * largest tile; percent: what a tile reaches of it. */
-#define IGEMM_ROW(symbol, m, peak, percent, bm, bn, row, stages, wm, wn,       \
-                  split, narrow)                                               \
-    struct symbol##_config {                                                   \
-        typedef m mode;                                                        \
-        enum {                                                                 \
-            BM = bm,                                                           \
-            BN = bn,                                                           \
-            ROW = row,                                                         \
-            STAGES = stages,                                                   \
-            WARPS_M = wm,                                                      \
-            WARPS_N = wn,                                                      \
-            SPLIT_K = split,                                                   \
-            NARROW = narrow,                                                   \
-            PEAK = peak,                                                       \
-            PEAK_PERCENT = percent                                             \
-        };                                                                     \
-    };                                                                         \
-    const struct kern_functions symbol = {                                     \
-        .supports = igemm_supports<symbol##_config>,                           \
-        .estimate = igemm_estimate<symbol##_config>,                           \
-        .prepare = igemm_prepare<symbol##_config>,                             \
-        .pack = igemm_pack<symbol##_config>,                                   \
-        .launch = igemm_launch<symbol##_config>,                               \
-        .release = cuda_state_release,                                         \
-    };
+/* name, percent of the peak of the largest tile, igemm_config. */
+#define IGEMM_TILE(name, percent, ...)                                         \
+    {                                                                          \
+        name, percent, igemm_supports<__VA_ARGS__>,                            \
+            igemm_estimate<__VA_ARGS__>, NULL, NULL,                           \
+            igemm_prepare<__VA_ARGS__>, igemm_pack<__VA_ARGS__>,               \
+            igemm_launch<__VA_ARGS__>                                          \
+    }
 
-/* The tiles of one type.  conv and dense are prefixes of the rows' names;
- * peak is the rate of mma.sync, as above.
- *   128x128, 128x64, 64x64, 64x32: outputs x channels of a block;
- *   splitk: two passes, for few outputs; gather: any number of channels. */
-#define IGEMM_ROWS(conv, dense, m, peak)                                       \
-    IGEMM_ROW(conv##_128x128, m, peak, 100, 128, 128, 64, 4, 2, 4, 0, 0)       \
-    IGEMM_ROW(conv##_128x64, m, peak, 85, 128, 64, 64, 4, 2, 2, 0, 0)          \
-    IGEMM_ROW(conv##_64x64, m, peak, 70, 64, 64, 128, 4, 2, 2, 0, 0)           \
-    IGEMM_ROW(conv##_64x32, m, peak, 50, 64, 32, 128, 4, 2, 2, 0, 0)           \
-    IGEMM_ROW(conv##_64x64_splitk, m, peak, 70, 64, 64, 128, 4, 2, 2, 1, 0)    \
-    IGEMM_ROW(conv##_64x32_splitk, m, peak, 50, 64, 32, 128, 4, 2, 2, 1, 0)    \
-    IGEMM_ROW(conv##_64x64_gather, m, peak, 50, 64, 64, 64, 4, 2, 2, 0, 1)     \
-    IGEMM_ROW(dense##_128x128, m, peak, 100, 128, 128, 64, 4, 2, 4, 0, 0)      \
-    IGEMM_ROW(dense##_64x64, m, peak, 70, 64, 64, 128, 4, 2, 2, 0, 0)          \
-    IGEMM_ROW(dense##_64x64_splitk, m, peak, 70, 64, 64, 128, 4, 2, 2, 1, 0)   \
-    IGEMM_ROW(dense##_64x32_splitk, m, peak, 50, 64, 32, 128, 4, 2, 2, 1, 0)   \
-    IGEMM_ROW(dense##_64x64_gather, m, peak, 60, 64, 64, 64, 4, 2, 2, 0, 1)
+/* Pixels x channels of a block, bytes of a row of a k-tile, stages, warps. */
+template <typename M>
+using igemm_128x128 = igemm_tile<M, 128, 128, 64, 4, 2, 4, 16>;
+template <typename M>
+using igemm_128x64 = igemm_tile<M, 128, 64, 64, 4, 2, 2, 16>;
+template <typename M>
+using igemm_64x64 = igemm_tile<M, 64, 64, 128, 4, 2, 2, 16>;
+template <typename M>
+using igemm_64x32 = igemm_tile<M, 64, 32, 128, 4, 2, 2, 16>;
+template <typename M>
+using igemm_64x64_short = igemm_tile<M, 64, 64, 64, 4, 2, 2, 16>;
+
+/* splitk: two passes, for few outputs; gather: any number of channels. */
+template <typename M>
+static const struct conv_tile igemm_conv_tiles[] = {
+    IGEMM_TILE("128x128", 100, igemm_config<igemm_128x128<M>>),
+    IGEMM_TILE("128x64", 85, igemm_config<igemm_128x64<M>>),
+    IGEMM_TILE("64x64", 70, igemm_config<igemm_64x64<M>>),
+    IGEMM_TILE("64x32", 50, igemm_config<igemm_64x32<M>>),
+    IGEMM_TILE("64x64_splitk", 70, igemm_config<igemm_64x64<M>, IGEMM_SPLIT_K>),
+    IGEMM_TILE("64x32_splitk", 50, igemm_config<igemm_64x32<M>, IGEMM_SPLIT_K>),
+    IGEMM_TILE("64x64_gather", 50,
+               igemm_config<igemm_64x64_short<M>, IGEMM_GATHER>),
+};
+
+template <typename M>
+static const struct conv_tile igemm_dense_tiles[] = {
+    IGEMM_TILE("128x128", 100, igemm_config<igemm_128x128<M>>),
+    IGEMM_TILE("64x64", 70, igemm_config<igemm_64x64<M>>),
+    IGEMM_TILE("64x64_splitk", 70, igemm_config<igemm_64x64<M>, IGEMM_SPLIT_K>),
+    IGEMM_TILE("64x32_splitk", 50, igemm_config<igemm_64x32<M>, IGEMM_SPLIT_K>),
+    IGEMM_TILE("64x64_gather", 60,
+               igemm_config<igemm_64x64_short<M>, IGEMM_GATHER>),
+};
 
 #endif

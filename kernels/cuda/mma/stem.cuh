@@ -9,10 +9,9 @@
  * operand's fragments from there: nothing is unfolded.
  *
  * The depth is cut into slices of 8: ceil(S * C / 8) for each r, the last one
- * of a row filled up with zero weights (and masked, so that what follows in the
- * image, be it NaN, does not count).  An m16n8k16 instruction takes two slices,
- * from wherever they are.  7x7x3 makes 21 slices, 11 steps: 176 products for
- * 147.
+ * of a row padded with zero weights (and masked, so that values after it, even
+ * NaN, do not count).  An m16n8k16 instruction takes two slices, from wherever
+ * they are.  7x7x3 makes 21 slices, 11 steps: 176 products for 147.
  *
  * A block of 4 warps owns 8 rows of 16 outputs of one image by 64 channels
  * (blockIdx.y); each warp two rows.  The grid walks over the tiles, so that
@@ -330,8 +329,8 @@ static int stem_supports(const struct kern_problem *p,
     return 0;
 }
 
-/* Microseconds on an H200: one tile's way, or all of them at the pace of many.
- */
+/* Microseconds on an H200: the latency of one tile, or the throughput of
+ * many. */
 static double stem_estimate(const struct kern_problem *p,
                             const struct kern_device *d)
 {
@@ -425,7 +424,7 @@ static int stem_launch(const struct kern_exec *e, const struct kern_args *args,
     a.tiles_q = conv_ceil_div(s->g.q, STEM_Q);
     a.out = output_of(e, args, s->g.k);
     const int tiles = s->g.n * a.tiles_p * a.tiles_q;
-    /* As many blocks as fit at once, 8 a multiprocessor at most. */
+    /* As many blocks as are resident at once, 8 a multiprocessor at most. */
     const int blocks = s->multiprocessors * 8;
     const dim3 grid(tiles < blocks ? tiles : blocks,
                     conv_ceil_div(s->g.k, STEM_K));

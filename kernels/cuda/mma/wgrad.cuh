@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradient of a convolution's weights on tensor cores through mma.sync (sm_80).
+ * wgrad on tensor cores through mma.sync (sm_80).
  *
  * The product.  dw[k, n] = sum over pixels m of dy[m, k] x[m, n], where m
  * counts the output pixels and n = (r, s, c) the window of one group, channels
@@ -43,10 +43,19 @@ struct wgrad_args {
 
 /* ---- shape --------------------------------------------------------- */
 
-template <typename M, int BK, int BN, int STAGES, int WARPS_M, int WARPS_N>
+/* NARROW: channels that are no whole vectors, copied one by one. */
+template <typename M, int BK_, int BN_, int STAGES_, int WARPS_M_, int WARPS_N_,
+          int NARROW_ = 0>
 struct wgrad_tile {
+    typedef M mode;
     typedef typename M::type T;
     enum {
+        BK = BK_,
+        BN = BN_,
+        STAGES = STAGES_,
+        WARPS_M = WARPS_M_,
+        WARPS_N = WARPS_N_,
+        NARROW = NARROW_,
         THREADS = 32 * WARPS_M * WARPS_N,
         LANE = 16 / (int)sizeof(T),
         A_BYTES = WGRAD_DEPTH * (M::WIDE ? (BK + 8) * 4 : BK * 2),
@@ -91,7 +100,7 @@ wgrad_pixel(const struct wgrad_args &a, int m, int group)
     return at;
 }
 
-/* A place in the window; beyond the last, one that lies in no image. */
+/* A position in the window; past the last, one that lies in no image. */
 static __device__ __forceinline__ struct conv_depth
 wgrad_column(const struct wgrad_args &a, int n)
 {
@@ -100,13 +109,13 @@ wgrad_column(const struct wgrad_args &a, int n)
     return {a.g.r, 0, 0};
 }
 
-template <typename M, typename L, int BK, int BN>
+template <typename L>
 static __device__ __forceinline__ void
 wgrad_copy(const struct wgrad_args &a, int group, int k0,
            const struct conv_depth &d, int k_tile, uint32_t stage)
 {
     typedef typename L::T T;
-    const int va = BK / L::LANE, vb = BN / L::LANE;
+    const int va = L::BK / L::LANE, vb = L::BN / L::LANE;
     const int step_a = L::THREADS / va, step_b = L::THREADS / vb;
     const int k = k0 + (int)threadIdx.x % va * L::LANE;
     const int tap = conv_tap_offset(a.g, d);
@@ -119,8 +128,9 @@ wgrad_copy(const struct wgrad_args &a, int group, int k0,
         const T *from =
             (const T *)a.dy +
             (ok ? (size_t)m * a.g.k + group * a.g.kg + k : (size_t)0);
-        ptx_cp_async<16>(stage + wgrad_at<M, BK>(row, threadIdx.x % va), from,
-                         ok);
+        ptx_cp_async<16>(
+            stage + wgrad_at<typename L::mode, L::BK>(row, threadIdx.x % va),
+            from, ok);
     }
 #pragma unroll
     for (int i = 0; i < WGRAD_DEPTH; i += step_b) {
@@ -128,37 +138,40 @@ wgrad_copy(const struct wgrad_args &a, int group, int k0,
         const struct conv_pixel at = wgrad_pixel(a, m0 + row, group);
         const bool ok = conv_inside(a.g, at.h, at.w, d);
         const T *from = (const T *)a.x + (ok ? at.offset + tap : 0);
-        ptx_cp_async<16>(stage + L::A_BYTES +
-                             wgrad_at<M, BN>(row, threadIdx.x % vb),
-                         from, ok);
+        ptx_cp_async<16>(
+            stage + L::A_BYTES +
+                wgrad_at<typename L::mode, L::BN>(row, threadIdx.x % vb),
+            from, ok);
     }
 }
 
-template <typename M, typename L, int BK, int BN>
+template <typename L>
 static __device__ __forceinline__ void
 wgrad_copy_narrow(const struct wgrad_args &a, int group, int k0,
                   const struct conv_depth &d, int k_tile, unsigned char *stage)
 {
     typedef typename L::T T;
-    const int step_a = L::THREADS / BK, step_b = L::THREADS / BN;
-    const int ka = threadIdx.x % BK, nb = threadIdx.x % BN;
+    const int step_a = L::THREADS / L::BK, step_b = L::THREADS / L::BN;
+    const int ka = threadIdx.x % L::BK, nb = threadIdx.x % L::BN;
     const int tap = conv_tap_offset(a.g, d);
     const int m0 = k_tile * WGRAD_DEPTH;
 
-    for (int row = threadIdx.x / BK; row < WGRAD_DEPTH; row += step_a) {
+    for (int row = threadIdx.x / L::BK; row < WGRAD_DEPTH; row += step_a) {
         const int m = m0 + row;
         T v = from_float<T>(0);
         if (m < a.g.m && k0 + ka < a.g.kg)
             v = ((const T *)a.dy)[(size_t)m * a.g.k + group * a.g.kg + k0 + ka];
-        ((T *)(stage + wgrad_at<M, BK>(row, ka / L::LANE)))[ka % L::LANE] = v;
+        ((T *)(stage + wgrad_at<typename L::mode, L::BK>(
+                           row, ka / L::LANE)))[ka % L::LANE] = v;
     }
-    for (int row = threadIdx.x / BN; row < WGRAD_DEPTH; row += step_b) {
+    for (int row = threadIdx.x / L::BN; row < WGRAD_DEPTH; row += step_b) {
         const struct conv_pixel at = wgrad_pixel(a, m0 + row, group);
         T v = from_float<T>(0);
         if (conv_inside(a.g, at.h, at.w, d))
             v = ((const T *)a.x)[at.offset + tap];
         ((T *)(stage + L::A_BYTES +
-               wgrad_at<M, BN>(row, nb / L::LANE)))[nb % L::LANE] = v;
+               wgrad_at<typename L::mode, L::BN>(
+                   row, nb / L::LANE)))[nb % L::LANE] = v;
     }
 }
 
@@ -167,7 +180,7 @@ wgrad_copy_narrow(const struct wgrad_args &a, int group, int k0,
 /* Fragments of 16 pixels from 16-bit panels.  Lane l addresses row l % 8 of
  * matrix l / 8: of dy (pixels 0-7, channels 0-7), (0-7, 8-15), (8-15, 0-7),
  * (8-15, 8-15); of x (0-7, 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15). */
-template <typename M, typename L, int BK, int BN>
+template <typename L>
 static __device__ __forceinline__ void
 wgrad_load_half(uint32_t stage, int step, int column_a, int column_b,
                 uint32_t (&fa)[L::MT][4], uint32_t (&fb)[L::NT][2])
@@ -177,15 +190,16 @@ wgrad_load_half(uint32_t stage, int step, int column_a, int column_b,
 #pragma unroll
     for (int i = 0; i < L::MT; i++)
         ptx_ldmatrix_x4_trans(
-            fa[i],
-            stage + wgrad_at<M, BK>(step * 16 + lane / 16 * 8 + lane % 8,
-                                    (column_a + i * 16) / 8 + lane / 8 % 2));
+            fa[i], stage + wgrad_at<typename L::mode, L::BK>(
+                               step * 16 + lane / 16 * 8 + lane % 8,
+                               (column_a + i * 16) / 8 + lane / 8 % 2));
 #pragma unroll
     for (int j = 0; j < L::NT; j += 2) {
         uint32_t four[4];
-        ptx_ldmatrix_x4_trans(
-            four, stage + L::A_BYTES +
-                      wgrad_at<M, BN>(step * 16 + lane / 8 % 2 * 8 + lane % 8,
+        ptx_ldmatrix_x4_trans(four,
+                              stage + L::A_BYTES +
+                                  wgrad_at<typename L::mode, L::BN>(
+                                      step * 16 + lane / 8 % 2 * 8 + lane % 8,
                                       (column_b + j * 8) / 8 + lane / 16));
         fb[j][0] = four[0];
         fb[j][1] = four[1];
@@ -196,7 +210,7 @@ wgrad_load_half(uint32_t stage, int step, int column_a, int column_b,
 
 /* Fragments of 8 pixels from rows of floats: lane 4g + t holds channels g and
  * g + 8, pixels t and t + 4. */
-template <typename L, int BK, int BN>
+template <typename L>
 static __device__ __forceinline__ void
 wgrad_load_float(const unsigned char *stage, int step, int column_a,
                  int column_b, uint32_t (&fa)[L::MT][4],
@@ -204,34 +218,34 @@ wgrad_load_float(const unsigned char *stage, int step, int column_a,
 {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const uint32_t *a =
-        (const uint32_t *)stage + (step * 8 + t) * (BK + 8) + column_a + g;
+        (const uint32_t *)stage + (step * 8 + t) * (L::BK + 8) + column_a + g;
     const uint32_t *b = (const uint32_t *)(stage + L::A_BYTES) +
-                        (step * 8 + t) * (BN + 8) + column_b + g;
+                        (step * 8 + t) * (L::BN + 8) + column_b + g;
 
 #pragma unroll
     for (int i = 0; i < L::MT; i++) {
         fa[i][0] = a[i * 16];
         fa[i][1] = a[i * 16 + 8];
-        fa[i][2] = a[i * 16 + 4 * (BK + 8)];
-        fa[i][3] = a[i * 16 + 8 + 4 * (BK + 8)];
+        fa[i][2] = a[i * 16 + 4 * (L::BK + 8)];
+        fa[i][3] = a[i * 16 + 8 + 4 * (L::BK + 8)];
     }
 #pragma unroll
     for (int j = 0; j < L::NT; j++) {
         fb[j][0] = b[j * 8];
-        fb[j][1] = b[j * 8 + 4 * (BN + 8)];
+        fb[j][1] = b[j * 8 + 4 * (L::BN + 8)];
     }
 }
 
-template <typename M, typename L>
+template <typename L>
 static __device__ __forceinline__ void
 wgrad_multiply(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
                uint32_t (&fb)[L::NT][2])
 {
-    if (M::SPLIT) {
-        igemm_multiply_split<M, L>(acc, fa, fb);
+    if (L::mode::SPLIT) {
+        igemm_multiply_split<L>(acc, fa, fb);
         return;
     }
-    if (M::WIDE) {
+    if (L::mode::WIDE) {
 #pragma unroll
         for (int i = 0; i < L::MT; i++)
 #pragma unroll
@@ -243,18 +257,18 @@ wgrad_multiply(float (&acc)[L::MT][L::NT][4], uint32_t (&fa)[L::MT][4],
             for (int e = 0; e < 2; e++)
                 fb[j][e] = tf32_round(fb[j][e]);
     }
-    igemm_multiply<M, L>(acc, fa, fb);
+    igemm_multiply<L>(acc, fa, fb);
 }
 
-/* Tensor cores truncate their sums: where single precision is to be kept, each
- * k-tile is summed apart and added in round-to-nearest arithmetic. */
-template <typename M, typename L, int BK, int BN, int WARPS_N>
+/* Tensor cores truncate their sums: to keep single precision, each k-tile has
+ * sums of its own, which are added in round-to-nearest arithmetic. */
+template <typename L>
 static __device__ __forceinline__ void
 wgrad_k_tile(float (&acc)[L::MT][L::NT][4], const unsigned char *stage)
 {
     const int warp = threadIdx.x / 32;
-    const int column_a = warp / WARPS_N * L::WM;
-    const int column_b = warp % WARPS_N * L::WN;
+    const int column_a = warp / L::WARPS_N * L::WM;
+    const int column_b = warp % L::WARPS_N * L::WN;
     float part[L::MT][L::NT][4];
 
 #pragma unroll
@@ -263,17 +277,16 @@ wgrad_k_tile(float (&acc)[L::MT][L::NT][4], const unsigned char *stage)
         for (int j = 0; j < L::NT; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                part[i][j][e] = M::SPLIT ? 0 : acc[i][j][e];
+                part[i][j][e] = L::mode::SPLIT ? 0 : acc[i][j][e];
 #pragma unroll
-    for (int step = 0; step < WGRAD_DEPTH / (M::WIDE ? 8 : 16); step++) {
+    for (int step = 0; step < WGRAD_DEPTH / (L::mode::WIDE ? 8 : 16); step++) {
         uint32_t fa[L::MT][4], fb[L::NT][2];
-        if constexpr (M::WIDE)
-            wgrad_load_float<L, BK, BN>(stage, step, column_a, column_b, fa,
-                                        fb);
+        if constexpr (L::mode::WIDE)
+            wgrad_load_float<L>(stage, step, column_a, column_b, fa, fb);
         else
-            wgrad_load_half<M, L, BK, BN>(ptx_shared(stage), step, column_a,
-                                          column_b, fa, fb);
-        wgrad_multiply<M, L>(part, fa, fb);
+            wgrad_load_half<L>(ptx_shared(stage), step, column_a, column_b, fa,
+                               fb);
+        wgrad_multiply<L>(part, fa, fb);
     }
 #pragma unroll
     for (int i = 0; i < L::MT; i++)
@@ -281,17 +294,18 @@ wgrad_k_tile(float (&acc)[L::MT][L::NT][4], const unsigned char *stage)
         for (int j = 0; j < L::NT; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                acc[i][j][e] = (M::SPLIT ? acc[i][j][e] : 0) + part[i][j][e];
+                acc[i][j][e] =
+                    (L::mode::SPLIT ? acc[i][j][e] : 0) + part[i][j][e];
 }
 
-template <typename L, int WARPS_N>
+template <typename L>
 static __device__ __forceinline__ void
 wgrad_store(const struct wgrad_args &a, int group, int k0, int n0,
             const float (&acc)[L::MT][L::NT][4])
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int k = k0 + warp / WARPS_N * L::WM + lane / 4;
-    const int n = n0 + warp % WARPS_N * L::WN + lane % 4 * 2;
+    const int k = k0 + warp / L::WARPS_N * L::WM + lane / 4;
+    const int n = n0 + warp % L::WARPS_N * L::WN + lane % 4 * 2;
     float *parts = a.parts + (size_t)blockIdx.z * a.g.k * a.n;
 
 #pragma unroll
@@ -307,21 +321,19 @@ wgrad_store(const struct wgrad_args &a, int group, int k0, int n0,
             }
 }
 
-template <typename M, int BK, int BN, int STAGES, int WARPS_M, int WARPS_N,
-          int NARROW>
-static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
+template <typename L>
+static __global__ void __launch_bounds__(L::THREADS)
     wgrad_kernel(const __grid_constant__ struct wgrad_args a)
 {
-    typedef wgrad_tile<M, BK, BN, STAGES, WARPS_M, WARPS_N> L;
     LAUNCH_SHARED(shared);
-    const int k0 = (int)(blockIdx.x / a.tiles_n) * BK;
-    const int n0 = (int)(blockIdx.x % a.tiles_n) * BN;
+    const int k0 = (int)(blockIdx.x / a.tiles_n) * L::BK;
+    const int n0 = (int)(blockIdx.x % a.tiles_n) * L::BN;
     const int group = blockIdx.y;
     const int first = blockIdx.z * a.k_tiles_per_range;
     const int count = min(a.k_tiles_per_range, a.k_tiles - first);
-    const int columns = NARROW ? BN : BN / L::LANE;
+    const int columns = L::NARROW ? L::BN : L::BN / L::LANE;
     const struct conv_depth d = wgrad_column(
-        a, n0 + (int)threadIdx.x % columns * (NARROW ? 1 : (int)L::LANE));
+        a, n0 + (int)threadIdx.x % columns * (L::NARROW ? 1 : (int)L::LANE));
     float acc[L::MT][L::NT][4];
 
 #pragma unroll
@@ -331,42 +343,42 @@ static __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 acc[i][j][e] = 0;
-    if (NARROW) {
+    if (L::NARROW) {
         for (int i = 0; i < count; i++) {
             __syncthreads(); /* the k-tile before has been read */
-            wgrad_copy_narrow<M, L, BK, BN>(a, group, k0, d, first + i, shared);
+            wgrad_copy_narrow<L>(a, group, k0, d, first + i, shared);
             __syncthreads();
-            wgrad_k_tile<M, L, BK, BN, WARPS_N>(acc, shared);
+            wgrad_k_tile<L>(acc, shared);
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < STAGES - 1; i++) {
+        for (int i = 0; i < L::STAGES - 1; i++) {
             if (i < count)
-                wgrad_copy<M, L, BK, BN>(a, group, k0, d, first + i,
-                                         ptx_shared(shared) + i * L::STAGE);
+                wgrad_copy<L>(a, group, k0, d, first + i,
+                              ptx_shared(shared) + i * L::STAGE);
             ptx_cp_async_commit();
         }
         for (int i = 0; i < count; i++) {
-            const int ahead = i + STAGES - 1;
-            ptx_cp_async_wait<STAGES - 2>();
+            const int ahead = i + L::STAGES - 1;
+            ptx_cp_async_wait<L::STAGES - 2>();
             __syncthreads();
             if (ahead < count)
-                wgrad_copy<M, L, BK, BN>(a, group, k0, d, first + ahead,
-                                         ptx_shared(shared) +
-                                             ahead % STAGES * L::STAGE);
+                wgrad_copy<L>(a, group, k0, d, first + ahead,
+                              ptx_shared(shared) +
+                                  ahead % L::STAGES * L::STAGE);
             ptx_cp_async_commit();
-            wgrad_k_tile<M, L, BK, BN, WARPS_N>(acc,
-                                                shared + i % STAGES * L::STAGE);
+            wgrad_k_tile<L>(acc, shared + i % L::STAGES * L::STAGE);
         }
     }
-    wgrad_store<L, WARPS_N>(a, group, k0, n0, acc);
+    wgrad_store<L>(a, group, k0, n0, acc);
 }
 
 /* ---- the ranges' sum ----------------------------------------------- */
 
-/* dw = residual + the parts of all ranges.  A block of 256 threads is 256 /
- * rows weights by `rows` lanes of ranges, joined in shared memory in a fixed
- * order. linear: dw, and the residual, lie in the order of the parts. */
+/* dw = residual + the partial sums of all ranges.  A block of 256 threads is
+ * 256 / rows weights by `rows` lanes of ranges, added in shared memory in a
+ * fixed order. linear: dw, and the residual, lie in the order of the partial
+ * sums. */
 struct wgrad_sum_args {
     const float *parts;
     int count; /* K * n */
@@ -420,7 +432,7 @@ static __global__ void __launch_bounds__(256)
 
 /* ---- the host's part ----------------------------------------------- */
 
-/* The convolution whose gradient a problem asks for. */
+/* Reads the geometry of the convolution whose weights' gradient is wanted. */
 static inline int wgrad_geometry(const struct kern_problem *p,
                                  struct conv_geometry *g,
                                  struct infer_error *why)

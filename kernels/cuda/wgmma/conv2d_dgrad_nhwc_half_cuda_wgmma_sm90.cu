@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients of a convolution's inputs on Hopper's warpgroup products, from
- * weights as they lie in training: [k][r][s][c].  The copy engine fetches boxes
- * of 64 k by 64 c of one tap, which the products take turned over, so that no
- * launch packs them first.
+ * dgrad on Hopper's wgmma, from weights as they lie in training: [k][r][s][c].
+ * TMA loads boxes of 64 k by 64 c of one filter position, which wgmma takes as
+ * an MN-major operand, so that no launch packs them first.
  *
- * Stride 1: dx is a convolution of dy with the window turned round and the
- * roles of K and C exchanged, pads become dilation (R - 1) - pad; it runs on
- * the tiles of the way forwards (wgmma_tile.cuh).  Strides of 2: by phases
- * (wgmma_phases.cuh), in one launch.  Phases without taps, of windows smaller
- * than the stride, get zeros or what is added; in place they are left alone.
- *
- * Variants are the tiles, the one with the lowest estimate first.
+ * Stride 1: dx is a convolution of dy with the flipped filter and the roles of
+ * K and C exchanged, pads become dilation (R - 1) - pad; it runs on fprop's
+ * tiles (wgmma_tile.cuh).  Strides of 2: by phases (wgmma_phases.cuh), in one
+ * launch.  Phases without filter positions, of filters smaller than the stride,
+ * get zeros or the residual; in place they are left alone.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,38 +17,30 @@
 #include "kernels/cuda/wgmma/wgmma_phases.cuh"
 #include "kernels/cuda/wgmma/wgmma_rows.cuh"
 
-struct plan {
-    int phases; /* 1 where strides are 1 */
+struct dgrad_config {
+    int phases; /* 1 if strides are 1 */
     struct conv_geometry g[WGMMA_MAX_PHASES];
     struct wgmma_phase phase[WGMMA_MAX_PHASES];
     int per_position, k_tiles; /* of all phases */
     int most;                  /* pixels of the largest phase */
-    int tapped;                /* phases with taps */
+    int filled;                /* phases with filter positions */
     int multiprocessors;
 };
 
 struct dgrad_state {
-    struct plan plan;
-    const struct shape *shape;
+    struct conv_tiled tiled;
+    struct dgrad_config config;
 };
 
-/* A tile: its estimate and its launch. */
-struct shape {
-    const char *name;
-    double (*estimate)(const struct kern_problem *p, const struct plan *plan);
-    int (*run)(const struct kern_exec *e, const struct kern_args *args,
-               struct infer_error *err);
-};
-
-/* ---- planning ------------------------------------------------------ */
+/* ---- configuration ------------------------------------------------- */
 
 static bool is_strided(const struct kern_problem *p)
 {
     return p->attr.conv.stride[0] * p->attr.conv.stride[1] > 1;
 }
 
-/* Along one axis: the first tap, their number, the pad in front of dy and the
- * outputs. */
+/* The filter positions of a phase along one axis: the first, their number, the
+ * leading pad of dy and the outputs. */
 struct taps {
     int first, count, begin, extent;
 };
@@ -112,53 +101,53 @@ static void make_phase(const struct kern_problem *p, int row, int column,
     }
 }
 
-/* Products of one team run while the other stores: the longest phase first, the
- * shortest third, behind the one that the longest's stores need time for. */
-static void sort_phases(struct plan *plan)
+/* Products of one warpgroup run during the epilogue of the other: the longest
+ * phase comes first, the shortest third, after the one that hides the longest
+ * one's epilogue. */
+static void sort_phases(struct dgrad_config *c)
 {
-    for (int i = 1; i < plan->phases; i++)
+    for (int i = 1; i < c->phases; i++)
         for (int j = i; j > 0; j--)
-            if (plan->phase[j].k_tiles > plan->phase[j - 1].k_tiles) {
-                const struct wgmma_phase f = plan->phase[j];
-                const struct conv_geometry g = plan->g[j];
-                plan->phase[j] = plan->phase[j - 1];
-                plan->g[j] = plan->g[j - 1];
-                plan->phase[j - 1] = f;
-                plan->g[j - 1] = g;
+            if (c->phase[j].k_tiles > c->phase[j - 1].k_tiles) {
+                const struct wgmma_phase f = c->phase[j];
+                const struct conv_geometry g = c->g[j];
+                c->phase[j] = c->phase[j - 1];
+                c->g[j] = c->g[j - 1];
+                c->phase[j - 1] = f;
+                c->g[j - 1] = g;
             }
-    if (plan->phases == WGMMA_MAX_PHASES) {
-        const struct wgmma_phase f = plan->phase[3];
-        const struct conv_geometry g = plan->g[3];
-        plan->phase[3] = plan->phase[2];
-        plan->g[3] = plan->g[2];
-        plan->phase[2] = f;
-        plan->g[2] = g;
+    if (c->phases == WGMMA_MAX_PHASES) {
+        const struct wgmma_phase f = c->phase[3];
+        const struct conv_geometry g = c->g[3];
+        c->phase[3] = c->phase[2];
+        c->g[3] = c->g[2];
+        c->phase[2] = f;
+        c->g[2] = g;
     }
 }
 
-static void make_plan(const struct kern_problem *p, const struct kern_device *d,
-                      struct plan *plan)
+static void configure(const struct kern_problem *p, const struct kern_device *d,
+                      struct dgrad_config *c)
 {
-    const struct kern_conv *c = &p->attr.conv;
+    const int *stride = p->attr.conv.stride;
     int n = 0;
 
-    memset(plan, 0, sizeof(*plan));
-    plan->per_position = conv_ceil_div((int)p->in[CONV_X].dim[1], 64);
-    plan->multiprocessors = conv_multiprocessors(d);
-    for (int row = 0; row < c->stride[0]; row++)
-        for (int column = 0; column < c->stride[1]; column++) {
-            make_phase(p, row, column, plan->per_position, &plan->g[n],
-                       &plan->phase[n]);
-            if (plan->phase[n].m == 0)
+    memset(c, 0, sizeof *c);
+    c->per_position = conv_ceil_div((int)p->in[CONV_X].dim[1], 64);
+    c->multiprocessors = conv_multiprocessors(d);
+    for (int row = 0; row < stride[0]; row++)
+        for (int column = 0; column < stride[1]; column++) {
+            make_phase(p, row, column, c->per_position, &c->g[n], &c->phase[n]);
+            if (c->phase[n].m == 0)
                 continue;
-            plan->k_tiles += plan->phase[n].k_tiles;
-            plan->tapped += plan->phase[n].k_tiles > 0;
-            if (plan->phase[n].m > plan->most)
-                plan->most = plan->phase[n].m;
+            c->k_tiles += c->phase[n].k_tiles;
+            c->filled += c->phase[n].k_tiles > 0;
+            if (c->phase[n].m > c->most)
+                c->most = c->phase[n].m;
             n++;
         }
-    plan->phases = n;
-    sort_phases(plan);
+    c->phases = n;
+    sort_phases(c);
 }
 
 /* ---- limits -------------------------------------------------------- */
@@ -206,7 +195,7 @@ static int check_window(const struct kern_problem *p, struct infer_error *why)
 }
 
 static int read_problem(const struct kern_problem *p,
-                        const struct kern_device *d, struct plan *plan,
+                        const struct kern_device *d, struct dgrad_config *c,
                         struct infer_error *why)
 {
     int r = check_tensors(p, why);
@@ -224,93 +213,85 @@ static int read_problem(const struct kern_problem *p,
     if (kern_problem_in(p, CONV_BIAS) || p->epilogue.act.kind != KERN_IDENTITY)
         return error_set(why, INFER_EUNSUPPORTED,
                          "adds nothing but a residual");
-    make_plan(p, d, plan);
-    for (int i = 0; i < plan->phases; i++)
-        if (plan->phase[i].k_tiles > 0 && !wgmma_im2col_fits(&plan->g[i]))
-            return error_set(why, INFER_EUNSUPPORTED,
-                             "window or pads are too large for the copy "
-                             "engine");
+    configure(p, d, c);
+    for (int i = 0; i < c->phases; i++)
+        if (c->phase[i].k_tiles > 0 &&
+            tensor_map_check_im2col(&c->g[i], why) < 0)
+            return INFER_EUNSUPPORTED;
     return 0;
 }
 
 /* ---- tiles --------------------------------------------------------- */
 
-/* STAGES and EPI_STAGES as in wgmma_rows.cuh; DEPTH: stages by phases, which
- * take one slot a consumer. */
-template <typename M, int MT_, int TEAM_, int WGS_, int BN_, int STAGES_,
-          int SLOTS_, int DEPTH_, int PERCENT_>
-struct tile {
-    typedef M mode;
-    enum {
-        MT = MT_,
-        COOP = TEAM_,
-        WGS = WGS_,
-        BM = 64 * MT_ * TEAM_,
-        BN = BN_,
-        STAGES = STAGES_,
-        EPI_STAGES = SLOTS_,
-        DEPTH = DEPTH_,
-        PERCENT = PERCENT_
-    };
+/* A tile L of stride 1, and the same tile by phases: DEPTH stages and one
+ * epilogue stage a consumer. */
+template <typename L_, int DEPTH> struct dgrad_tile {
+    typedef L_ L;
+    typedef wgmma_tile<typename L::mode, L::MT, L::COOP, L::WGS, L::BN, DEPTH,
+                       1>
+        by_phases;
 };
 
-/* What the estimates of the way forwards want to know of a phase. */
-template <typename C>
-static struct wgmma_state state_of(const struct plan *plan, int phase)
+/* A phase as the estimates of fprop know it. */
+template <typename L>
+static struct wgmma_state state_of(const struct dgrad_config *c, int phase)
 {
     struct wgmma_state s = {};
 
-    s.g = plan->g[phase];
-    s.per_position = plan->per_position;
-    s.k_tiles = plan->phase[phase].k_tiles;
-    s.im2col = s.g.r != 1 || s.g.s != 1 || s.g.p != s.g.h || s.g.q != s.g.w ||
-               s.g.pad_top || s.g.pad_left;
-    s.multiprocessors = plan->multiprocessors;
-    s.tiles_m = conv_ceil_div(plan->most, C::BM);
-    s.tiles_n = conv_ceil_div(s.g.k, C::BN);
+    s.g = c->g[phase];
+    s.per_position = c->per_position;
+    s.k_tiles = c->phase[phase].k_tiles;
+    s.im2col = tensor_map_needs_im2col(&s.g);
+    s.multiprocessors = c->multiprocessors;
+    s.tiles_m = conv_ceil_div(c->most, L::BM);
+    s.tiles_n = conv_ceil_div(s.g.k, L::BN);
     return s;
 }
 
-/* Megabytes; what is added to phases without taps is taken to be in place. */
-static double megabytes(const struct kern_problem *p, const struct plan *plan)
+/* Memory traffic in megabytes.  A residual is taken to be in place: phases
+ * without filter positions do not move it. */
+static double megabytes(const struct kern_problem *p,
+                        const struct dgrad_config *c)
 {
     const bool residual = kern_problem_in(p, CONV_RESIDUAL);
     const double dx = (double)kern_tensor_span(&p->out[0]);
-    const double part = residual ? 2.0 * plan->tapped / plan->phases : 1;
+    const double part = residual ? 2.0 * c->filled / c->phases : 1;
 
     return 1e-6 * (dx * part + (double)kern_tensor_span(&p->in[CONV_X]) +
                    (double)kern_tensor_span(&p->in[CONV_W]));
 }
 
-/* Rounds of blocks that take all phases of a tile; see wgmma_estimate_tile().
- */
-template <typename C>
+/* Waves of CTAs, each of which computes all phases of a tile, in microseconds;
+ * see wgmma_estimate_tile(). */
+template <typename L>
 static double estimate_phases(const struct kern_problem *p,
-                              const struct plan *plan)
+                              const struct dgrad_config *c, int percent)
 {
-    const struct wgmma_state s = state_of<C>(plan, 0);
+    const struct wgmma_state s = state_of<L>(c, 0);
     const int waves = conv_ceil_div(s.tiles_m * s.tiles_n, s.multiprocessors);
     const double products =
-        plan->k_tiles * wgmma_k_tile_us<C>() + 0.33 * plan->phases;
-    const double stores = plan->phases * wgmma_stores_us<C>(p, &s);
+        c->k_tiles * wgmma_k_tile_us<L>(percent) + 0.33 * c->phases;
+    const double stores = c->phases * wgmma_stores_us<L>(p, &s);
     double time = waves * (products + stores);
 
-    if (C::WGS == 2 * C::COOP) {
+    if (L::PINGPONG == 2) {
         const double all = waves * (products + 0.2 * stores);
         time = all > time / 2 ? all : time / 2;
     }
-    return 1.35 +
-           cost_together(time, wgmma_traffic_us(megabytes(p, plan)), 0.36);
+    return 1.35 + cost_together(time, wgmma_traffic_us(megabytes(p, c)), 0.36);
 }
 
-template <typename C>
-static double estimate_tile(const struct kern_problem *p,
-                            const struct plan *plan)
+template <typename D>
+static double estimate(const struct kern_problem *p,
+                       const struct kern_device *d, int percent)
 {
-    const struct wgmma_state s = state_of<C>(plan, 0);
+    struct dgrad_config c;
 
-    return is_strided(p) ? estimate_phases<C>(p, plan)
-                         : wgmma_estimate_tile<C>(p, &s);
+    if (read_problem(p, d, &c, NULL) < 0)
+        return 1e30;
+    const struct wgmma_state s = state_of<typename D::L>(&c, 0);
+    return is_strided(p) ? estimate_phases<typename D::L>(p, &c, percent)
+                         : wgmma_estimate_tile<typename D::L>(p, &s, percent);
 }
 
 /* ---- launching ----------------------------------------------------- */
@@ -325,41 +306,37 @@ static int map_weights(const struct kern_exec *e, const struct kern_args *args,
                            (int)w->dim[1], err);
 }
 
-template <typename C>
+template <typename L>
 static int run_plain(const struct kern_exec *e, const struct kern_args *args,
                      struct infer_error *err)
 {
-    typedef wgmma_tile<typename C::mode, C::MT, C::COOP, C::WGS, C::BN,
-                       C::STAGES, C::EPI_STAGES>
-        L;
     const struct dgrad_state *state = (const struct dgrad_state *)e->state;
-    const struct wgmma_state s = state_of<C>(&state->plan, 0);
+    const struct wgmma_state s = state_of<L>(&state->config, 0);
     const enum infer_dtype dtype = e->problem.in[CONV_X].dtype;
     const int tiles = s.tiles_m * s.tiles_n;
     struct wgmma_args a = {};
-    int r = map_weights(e, args, &a.w, err);
+    int rc = map_weights(e, args, &a.w, err);
 
     a.g = s.g;
     a.out = output_of(e, args, s.g.k);
     a.im2col = s.im2col;
-    a.known = 1;
+    a.constant_bias = 1;
     a.per_position = s.per_position;
     a.k_tiles = s.k_tiles;
     a.tiles_m = s.tiles_m;
     a.tiles_n = s.tiles_n;
-    if (r == 0)
-        r = s.im2col ? tensor_map_im2col(&a.x, tensor_map_type_of(dtype),
-                                         args->in[CONV_X], &s.g, C::BM, err)
-                     : tensor_map_matrix(&a.x, tensor_map_type_of(dtype),
-                                         args->in[CONV_X], s.g.m, s.g.c, s.g.c,
-                                         C::BM, err);
-    if (r == 0)
-        r = wgmma_store_maps(&s, dtype, &a, err);
-    if (r < 0)
-        return r;
+    if (rc == 0)
+        rc = s.im2col ? tensor_map_im2col(&a.x, tensor_map_type_of(dtype),
+                                          args->in[CONV_X], &s.g, L::BM, err)
+                      : tensor_map_matrix(&a.x, tensor_map_type_of(dtype),
+                                          args->in[CONV_X], s.g.m, s.g.c, s.g.c,
+                                          L::BM, err);
+    if (rc == 0)
+        rc = wgmma_store_maps(&s, dtype, &a, err);
+    if (rc < 0)
+        return rc;
     return launch_chained(
-        wgmma_tile_kernel<typename C::mode, C::MT, C::COOP, C::WGS, C::BN,
-                          C::STAGES, C::EPI_STAGES, false>,
+        wgmma_tile_kernel<L, false>,
         dim3(tiles < s.multiprocessors ? tiles : s.multiprocessors),
         dim3(L::THREADS), L::SHARED, args->stream, a, err);
 }
@@ -370,37 +347,34 @@ static int fill_phases(const struct kern_exec *e, const struct kern_args *args,
                        struct infer_error *err)
 {
     const struct dgrad_state *state = (const struct dgrad_state *)e->state;
-    const struct plan *plan = &state->plan;
+    const struct dgrad_config *c = &state->config;
     const struct kern_tensor *dy = &e->problem.in[CONV_X];
     const bool in_place = a->residual == a->dx;
     int r = 0;
 
-    for (int i = 0; r == 0 && i < plan->phases; i++) {
+    for (int i = 0; r == 0 && i < c->phases; i++) {
         const int at = a->phases;
-        if (plan->phase[i].k_tiles == 0 && in_place)
+        if (c->phase[i].k_tiles == 0 && in_place)
             continue;
-        a->phase[at] = plan->phase[i];
-        if (plan->phase[i].k_tiles > 0)
+        a->phase[at] = c->phase[i];
+        if (c->phase[i].k_tiles > 0)
             r = tensor_map_im2col(&a->dy[at], tensor_map_type_of(dy->dtype),
-                                  args->in[CONV_X], &plan->g[i], bm, err);
+                                  args->in[CONV_X], &c->g[i], bm, err);
         a->phases++;
     }
     return r;
 }
 
-template <typename C>
+template <typename L>
 static int run_phases(const struct kern_exec *e, const struct kern_args *args,
                       struct infer_error *err)
 {
-    typedef wgmma_tile<typename C::mode, C::MT, C::COOP, C::WGS, C::BN,
-                       C::DEPTH, 1>
-        L;
     const struct dgrad_state *state = (const struct dgrad_state *)e->state;
-    const struct wgmma_state s = state_of<C>(&state->plan, 0);
+    const struct wgmma_state s = state_of<L>(&state->config, 0);
     const struct kern_problem *p = &e->problem;
     const int tiles = s.tiles_m * s.tiles_n;
     struct wgmma_phases_args a = {};
-    int r = map_weights(e, args, &a.w, err);
+    int rc = map_weights(e, args, &a.w, err);
 
     a.h = (int)p->out[0].dim[2];
     a.wide = (int)p->out[0].dim[3];
@@ -414,139 +388,71 @@ static int run_phases(const struct kern_exec *e, const struct kern_args *args,
     a.residual =
         kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL] : NULL;
     a.dx = args->out[0];
-    if (r == 0)
-        r = fill_phases(e, args, C::BM, &a, err);
-    if (r < 0)
-        return r;
+    if (rc == 0)
+        rc = fill_phases(e, args, L::BM, &a, err);
+    if (rc < 0)
+        return rc;
     return launch_chained(
-        wgmma_phases_kernel<typename C::mode, C::MT, C::COOP, C::WGS, C::BN,
-                            C::DEPTH>,
+        wgmma_phases_kernel<L>,
         dim3(tiles < s.multiprocessors ? tiles : s.multiprocessors),
         dim3(L::THREADS), L::SHARED, args->stream, a, err);
 }
 
-template <typename C>
-static int run(const struct kern_exec *e, const struct kern_args *args,
-               struct infer_error *err)
+template <typename D>
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
 {
-    return is_strided(&e->problem) ? run_phases<C>(e, args, err)
-                                   : run_plain<C>(e, args, err);
+    return is_strided(&e->problem)
+               ? run_phases<typename D::by_phases>(e, args, err)
+               : run_plain<typename D::L>(e, args, err);
 }
 
-/* ---- variants ------------------------------------------------------ */
-
-enum { SHAPES = 6 };
-
-/* Bytes of shared memory by phases: 213,152; 229,568; 213,184; 221,328;
- * 213,248; 213,120 of 232,448. */
-#define SHAPE(text, ...)                                                       \
-    {                                                                          \
-        text, estimate_tile<tile<M, __VA_ARGS__>>, run<tile<M, __VA_ARGS__>>   \
-    }
-
-template <typename M> static const struct shape *shape_at(int i)
-{
-    static const struct shape list[SHAPES] = {
-        SHAPE("128x256", 1, 2, 2, 256, 4, 2, 4, 88),
-        SHAPE("192x128", 1, 3, 3, 128, 4, 2, 5, 92),
-        SHAPE("128x128", 2, 1, 2, 128, 4, 5, 6, 68),
-        SHAPE("256x64", 4, 1, 2, 64, 4, 4, 5, 70),
-        SHAPE("128x64", 2, 1, 2, 64, 5, 4, 8, 50),
-        SHAPE("64x256", 1, 1, 2, 256, 3, 5, 5, 58),
-    };
-
-    return &list[i];
-}
-
-/* The place-th best by estimate. */
-template <typename M>
-static const struct shape *shape_of(const struct kern_problem *p,
-                                    const struct plan *plan, int place,
-                                    double *us)
-{
-    const struct shape *sorted[SHAPES];
-    double time[SHAPES];
-
-    for (int i = 0; i < SHAPES; i++) {
-        const struct shape *one = shape_at<M>(i);
-        const double own = one->estimate(p, plan);
-        int at = i;
-        for (; at > 0 && time[at - 1] > own; at--) {
-            time[at] = time[at - 1];
-            sorted[at] = sorted[at - 1];
-        }
-        time[at] = own;
-        sorted[at] = one;
-    }
-    *us = time[place];
-    return sorted[place];
-}
+/* ---- tiles --------------------------------------------------------- */
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    struct plan plan;
+    struct dgrad_config c;
 
-    return read_problem(p, d, &plan, why);
+    return read_problem(p, d, &c, why);
 }
 
-template <typename M>
-static double estimate(const struct kern_problem *p,
-                       const struct kern_device *d)
-{
-    struct plan plan;
-    double us = 1e30;
-
-    if (read_problem(p, d, &plan, NULL) == 0)
-        (void)shape_of<M>(p, &plan, 0, &us);
-    return us;
-}
-
-static int variants(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *err)
-{
-    const int r = supports(p, d, err);
-
-    return r < 0 ? r : SHAPES;
-}
-
-template <typename M>
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
-    struct dgrad_state *s = (struct dgrad_state *)calloc(1, sizeof(*s));
-    int r = s ? read_problem(&e->problem, d, &s->plan, err)
-              : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-    double us;
+    struct dgrad_state *s = (struct dgrad_state *)calloc(1, sizeof *s);
+    const int rc =
+        s ? read_problem(&e->problem, d, &s->config, err)
+          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
-    if (r == 0 && e->variant >= SHAPES)
-        r = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
-                      e->row->name, e->variant);
-    if (r < 0) {
+    if (rc < 0) {
         free(s);
-        return r;
+        return rc;
     }
-    s->shape = shape_of<M>(&e->problem, &s->plan, e->variant, &us);
-    snprintf(e->variant_name, sizeof(e->variant_name), "%s", s->shape->name);
     e->state = s;
     return 0;
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return ((const struct dgrad_state *)e->state)->shape->run(e, args, err);
-}
+#define DGRAD_TILE(name, percent, ...)                                         \
+    {                                                                          \
+        name, percent, supports, estimate<__VA_ARGS__>, NULL, NULL, prepare,   \
+            NULL, launch<__VA_ARGS__>                                          \
+    }
 
-#define DGRAD_ROW(symbol, mode)                                                \
-    const struct kern_functions symbol = {                                     \
-        .supports = supports,                                                  \
-        .estimate = estimate<mode>,                                            \
-        .variants = variants,                                                  \
-        .prepare = prepare<mode>,                                              \
-        .launch = launch,                                                      \
-        .release = cuda_state_release,                                         \
-    };
+/* Arguments as in wgmma_rows.cuh, then the stages by phases.  Shared memory by
+ * phases, bytes of 232,448: 213,152; 229,568; 213,184; 221,328; 213,248;
+ * 213,120. */
+template <typename M>
+static const struct conv_tile tiles[] = {
+    DGRAD_TILE("128x256", 88, dgrad_tile<wgmma_tile<M, 1, 2, 2, 256, 4, 2>, 4>),
+    DGRAD_TILE("192x128", 92, dgrad_tile<wgmma_tile<M, 1, 3, 3, 128, 4, 2>, 5>),
+    DGRAD_TILE("128x128", 68, dgrad_tile<wgmma_tile<M, 2, 1, 2, 128, 4, 5>, 6>),
+    DGRAD_TILE("256x64", 70, dgrad_tile<wgmma_tile<M, 4, 1, 2, 64, 4, 4>, 5>),
+    DGRAD_TILE("128x64", 50, dgrad_tile<wgmma_tile<M, 2, 1, 2, 64, 5, 4>, 8>),
+    DGRAD_TILE("64x256", 58, dgrad_tile<wgmma_tile<M, 1, 1, 2, 256, 3, 5>, 5>),
+};
 
-DGRAD_ROW(conv2d_dgrad_nhwc_f16_cuda_wgmma_sm90, wgmma_f16_mn_major)
-DGRAD_ROW(conv2d_dgrad_nhwc_bf16_cuda_wgmma_sm90, wgmma_bf16_mn_major)
+CONV_FAMILY_OF_FEW(conv2d_dgrad_nhwc_f16_cuda_wgmma_sm90,
+                   tiles<wgmma_f16_mn_major>)
+CONV_FAMILY_OF_FEW(conv2d_dgrad_nhwc_bf16_cuda_wgmma_sm90,
+                   tiles<wgmma_bf16_mn_major>)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution on Hopper's wgmma and TMA of an input times its factors, f16.
+/* Convolution on Hopper's wgmma and TMA of an input times its scale, f16.
  * wgmma_input_scale.cuh describes the product, wgmma_rows.cuh the tiles. */
 #include "kernels/cuda/wgmma/wgmma_rows.cuh"
 
-typedef wgmma_input_scale<__half> input_scale_mode;
-
-WGMMA_ROWS_INPUT_SCALE(conv2d_fprop_nhwc_f16_cuda_wgmma_input_scale_sm90,
-                       input_scale_mode)
+CONV_FAMILY(conv2d_fprop_nhwc_f16_cuda_wgmma_input_scale_sm90,
+            wgmma_input_scale_tiles<wgmma_input_scale<__half>>)

@@ -3,5 +3,5 @@
  * wgmma.cuh describes the product, wgmma_rows.cuh the tiles. */
 #include "kernels/cuda/wgmma/wgmma_rows.cuh"
 
-WGMMA_ROWS(conv2d_fprop_nhwc_f16_cuda_wgmma_sm90,
-           dense_fprop_f16_cuda_wgmma_sm90, wgmma_f16, 0)
+CONV_FAMILY(conv2d_fprop_nhwc_f16_cuda_wgmma_sm90, wgmma_conv_tiles<wgmma_f16>)
+CONV_FAMILY(dense_fprop_f16_cuda_wgmma_sm90, wgmma_dense_tiles<wgmma_f16>)

@@ -3,5 +3,7 @@
  * of TF32.  wgmma.cuh describes the product, wgmma_rows.cuh the tiles. */
 #include "kernels/cuda/wgmma/wgmma_rows.cuh"
 
-WGMMA_ROWS_SPLIT(conv2d_fprop_nhwc_f32_cuda_wgmma_tf32x3_sm90,
-                 dense_fprop_f32_cuda_wgmma_tf32x3_sm90, wgmma_tf32x3, 0)
+CONV_FAMILY(conv2d_fprop_nhwc_f32_cuda_wgmma_tf32x3_sm90,
+            wgmma_split_conv_tiles<wgmma_tf32x3>)
+CONV_FAMILY(dense_fprop_f32_cuda_wgmma_tf32x3_sm90,
+            wgmma_split_dense_tiles<wgmma_tf32x3>)

@@ -3,5 +3,6 @@
  * wgmma.cuh describes the product, wgmma_rows.cuh the tiles. */
 #include "kernels/cuda/wgmma/wgmma_rows.cuh"
 
-WGMMA_ROWS(conv2d_fprop_nhwc_tf32_cuda_wgmma_sm90,
-           dense_fprop_tf32_cuda_wgmma_sm90, wgmma_tf32, KERN_TF32)
+CONV_FAMILY(conv2d_fprop_nhwc_tf32_cuda_wgmma_sm90,
+            wgmma_conv_tiles<wgmma_tf32>)
+CONV_FAMILY(dense_fprop_tf32_cuda_wgmma_sm90, wgmma_dense_tiles<wgmma_tf32>)

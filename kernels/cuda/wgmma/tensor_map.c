@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptions of tensors for Hopper's copy engine. */
+/* Tensor maps (TMA descriptors). */
 #include "kernels/cuda/wgmma/tensor_map.h"
 
 #include "kernels/cuda/cuda_rt.h"
@@ -147,9 +147,42 @@ int tensor_map_taps(CUtensorMap *out, enum tensor_map_type type,
                         CU_TENSOR_MAP_SWIZZLE_128B, err);
 }
 
-/* Dimensions are C, W, H, N; corners W, H.  The base pixel of a window walks
- * from the lower corner to the upper one, which lies so far past the image's
- * last pixel that an axis has as many windows as outputs. */
+bool tensor_map_needs_im2col(const struct conv_geometry *g)
+{
+    return g->r != 1 || g->s != 1 || g->stride_h != 1 || g->stride_w != 1 ||
+           g->p != g->h || g->q != g->w || g->pad_top || g->pad_left;
+}
+
+/* Distance from the last pixel of an axis to the base of its last window. */
+static int64_t upper_corner(int extent, int outputs, int stride, int pad)
+{
+    return (int64_t)(outputs - 1) * stride + 1 - extent - (int64_t)pad;
+}
+
+/* Of one axis: corners have 8 bits, offsets in the window are below 256,
+ * strides up to 8. */
+static bool axis_fits(int extent, int outputs, int window, int stride,
+                      int dilation, int pad)
+{
+    const int64_t upper = upper_corner(extent, outputs, stride, pad);
+
+    return (int64_t)(window - 1) * dilation <= 255 && stride <= 8 &&
+           pad >= -127 && pad <= 128 && upper >= -128 && upper <= 127;
+}
+
+int tensor_map_check_im2col(const struct conv_geometry *g,
+                            struct infer_error *why)
+{
+    if (axis_fits(g->h, g->p, g->r, g->stride_h, g->dilation_h, g->pad_top) &&
+        axis_fits(g->w, g->q, g->s, g->stride_w, g->dilation_w, g->pad_left))
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "window, stride or pads are too large for TMA");
+}
+
+/* Dimensions are C, W, H, N; corners W, H. The base pixel of a window runs from
+ * the lower corner to the upper one, which lies far enough past the image's
+ * last pixel for an axis to have as many windows as outputs. */
 int tensor_map_im2col(CUtensorMap *out, enum tensor_map_type type,
                       const void *base, const struct conv_geometry *g,
                       int pixels, struct infer_error *err)
@@ -162,8 +195,8 @@ int tensor_map_im2col(CUtensorMap *out, enum tensor_map_type type,
                                   pixel * size[1] * size[2]};
     const int lower[2] = {-g->pad_left, -g->pad_top};
     const int upper[2] = {
-        tensor_map_upper(g->w, g->q, g->stride_w, g->pad_left),
-        tensor_map_upper(g->h, g->p, g->stride_h, g->pad_top)};
+        (int)upper_corner(g->w, g->q, g->stride_w, g->pad_left),
+        (int)upper_corner(g->h, g->p, g->stride_h, g->pad_top)};
     const cuuint32_t step[4] = {1, (cuuint32_t)g->stride_w,
                                 (cuuint32_t)g->stride_h, 1};
     encode_im2col encode;

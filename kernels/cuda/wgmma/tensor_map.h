@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptions of tensors for Hopper's copy engine, made on the host.  The
- * driver's functions are looked up when first needed; nothing links libcuda. */
+/* Tensor maps, TMA's descriptors of tensors, made on the host. The driver's
+ * functions are looked up when first needed; nothing links libcuda. */
 #ifndef KERNELS_CUDA_WGMMA_TENSOR_MAP_H
 #define KERNELS_CUDA_WGMMA_TENSOR_MAP_H
 
@@ -23,9 +23,9 @@ static inline enum tensor_map_type tensor_map_type_of(enum infer_dtype dtype)
                                  : TENSOR_MAP_F32;
 }
 
-/* Of all maps but one: boxes of 128 bytes by some rows in the
- * 128-byte swizzle, zeros outside the tensor.  base and the pitch in bytes are
- * multiples of 16.  0, or INFER_EDEVICE. */
+/* All maps but tensor_map_patches() have boxes of 128 bytes by some rows in the
+ * 128-byte swizzle; outside the tensor they load zeros. base and the pitch in
+ * bytes are multiples of 16. Return 0, or INFER_EDEVICE. */
 
 /* Row-major rows x columns with `pitch` elements from row to row; boxes of
  * box_rows rows, up to 256. */
@@ -33,8 +33,8 @@ int tensor_map_matrix(CUtensorMap *out, enum tensor_map_type type,
                       const void *base, int rows, int columns, int64_t pitch,
                       int box_rows, struct infer_error *err);
 
-/* The windows of a convolution: boxes of the pixels of `pixels` consecutive
- * outputs at one offset in the window. */
+/* The im2col map of a convolution: boxes of the input pixels of `pixels`
+ * consecutive outputs at one filter position. */
 int tensor_map_im2col(CUtensorMap *out, enum tensor_map_type type,
                       const void *base, const struct conv_geometry *g,
                       int pixels, struct infer_error *err);
@@ -45,23 +45,24 @@ int tensor_map_patches(CUtensorMap *out, const void *base,
                        const struct conv_geometry *g, int words, int rows,
                        struct infer_error *err);
 
-/* An output by lines of pixels: K, Q, N * P with `pitch` elements from pixel to
- * pixel; boxes of 128 bytes by `pixels` of one line. */
+/* An output by rows of pixels: K, Q, N P with `pitch` elements from pixel to
+ * pixel; boxes of 128 bytes by `pixels` of one row. */
 int tensor_map_output_rows(CUtensorMap *out, enum tensor_map_type type,
                            const void *base, const struct conv_geometry *g,
                            int pitch, int pixels, struct infer_error *err);
 
-/* Weights w[k][tap][c], c innermost, all dense: boxes of 128 bytes of channels
- * by one tap by 64 k; coordinates c, tap, k. */
+/* Weights w[k][filter position][c], dense: boxes of 128 bytes of channels by
+ * one filter position by 64 k; coordinates c, position, k. */
 int tensor_map_taps(CUtensorMap *out, enum tensor_map_type type,
                     const void *base, int k, int taps, int c,
                     struct infer_error *err);
 
-/* How far past the last pixel of an axis its last window's base lies: extent,
- * outputs, stride and leading pad of the axis. */
-static inline int tensor_map_upper(int extent, int outputs, int stride, int pad)
-{
-    return (outputs - 1) * stride + 1 - extent - pad;
-}
+/* True unless the convolution's windows are the rows of a matrix: 1x1 windows
+ * without strides and pads. */
+bool tensor_map_needs_im2col(const struct conv_geometry *g);
+
+/* The limits of an im2col tensor map: 0, or INFER_EUNSUPPORTED. */
+int tensor_map_check_im2col(const struct conv_geometry *g,
+                            struct infer_error *why);
 
 #endif

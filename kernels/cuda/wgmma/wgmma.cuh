@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What Hopper's convolution kernels share: the product, the pipeline of k-tiles
- * and the thread that fills it.
+ * and its producer thread.
  *
  * The product.  Rows m are output pixels, columns n output channels, the depth
  * d = (r, s, c) with c padded to whole k-tiles in the packed weights.  A k-tile
- * is 128 bytes of channels of one (r, s): 64 halves or 32 floats.  Windows are
- * found by the copy engine itself, in its im2col mode; a 1x1 window with
- * neither stride nor pads is a plain matrix.  Both fill with zeros outside the
- * image, past the last channel and past the last pixel.
+ * is 128 bytes of channels of one filter position (r, s): 64 halves or 32
+ * floats.  TMA finds the windows itself through an im2col tensor map; a 1x1
+ * window with neither stride nor pads is a plain matrix.  Both fill with zeros
+ * outside the image, past the last channel and past the last pixel.
  *
  * The pipeline.  STAGES k-tiles of BM rows of x, then BN rows of w, 128 bytes
- * each in the 128-byte swizzle, which wants 1024-byte alignment.  full[i]: the
- * producer arrives once and announces the bytes; the phase ends when they are
- * there.  empty[i]: one lane of each consumer warp arrives when its products
- * have read the stage.
+ * each in the 128-byte swizzle, which needs 1024-byte alignment.  full[i]: the
+ * producer arrives once and expects the bytes of the stage; the phase ends when
+ * they have arrived.  empty[i]: one lane of each consumer warp arrives when its
+ * products have read the stage.
  */
 #ifndef KERNELS_CUDA_WGMMA_WGMMA_CUH
 #define KERNELS_CUDA_WGMMA_WGMMA_CUH
@@ -31,27 +31,27 @@ extern "C" {
 
 struct wgmma_args {
     CUtensorMap x, w;
-    CUtensorMap y, residual; /* where the copy engine writes outputs */
+    CUtensorMap y, residual; /* of the epilogue's TMA stores and loads */
     struct conv_geometry g;
     struct output_args out;
-    int im2col;    /* x is a map of windows, not of rows */
-    int known;     /* the bias is constant: no kernel of the stream writes it */
-    int unaligned; /* y is not aligned: its elements are stored one by one */
-    int per_position; /* k-tiles of one (r, s) */
-    int k_tiles;      /* of the whole depth */
+    int im2col;        /* x is an im2col tensor map, else a matrix */
+    int constant_bias; /* no kernel of the stream writes it */
+    int unaligned;     /* y is not aligned to 16 bytes: no TMA stores */
+    int per_position;  /* k-tiles of one filter position (r, s) */
+    int k_tiles;       /* of the whole depth */
     int tiles_m, tiles_n;
-    float *bn_stats;     /* NULL: none */
-    const void *factors; /* rows of c, one an image (wgmma_input_scale.cuh) */
-    struct fast_div pixels; /* of an image, where there are factors */
+    float *bn_stats;         /* partial statistics; NULL: none */
+    const void *input_scale; /* [n][c]; NULL: none (wgmma_input_scale.cuh) */
+    struct fast_div pixels;  /* of an image, for the input scale */
 };
 
 /* ---- types --------------------------------------------------------- */
 
-/* WEIGHTS: matrices of packed weights; HALF: of 16 bits; B_MN_MAJOR: weights
- * are read as they lie in training, w[d's channel][tap][n], and may have
- * changed since the launch before.  Their taps are walked backwards: what is
- * computed is a gradient of inputs.  INPUT_SCALE: x is multiplied with them on
- * its way (wgmma_input_scale.cuh). */
+/* WEIGHTS: matrices of packed weights; HALF: of 16 bits; B_MN_MAJOR: dgrad,
+ * whose weights lie as in training, w[channel of d][filter position][n], may
+ * have changed since the launch before, and are read with the filter flipped.
+ * INPUT_SCALE: x is multiplied with a scale in registers
+ * (wgmma_input_scale.cuh). */
 struct wgmma_f16 {
     typedef __half type;
     enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
@@ -68,14 +68,14 @@ struct wgmma_bf16_mn_major {
     typedef __nv_bfloat16 type;
     enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 1, INPUT_SCALE = 0 };
 };
-/* Factors rounded to TF32: x by the copy engine, w when it is packed. */
+/* Operands rounded to TF32: x by TMA, w when it is packed. */
 struct wgmma_tf32 {
     typedef float type;
     enum { WEIGHTS = 1, HALF = 0, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
 };
-/* Single precision: x = big + small, both TF32 to nearest, likewise w, which
- * is packed as two matrices, and x w = small big + big small + big big; what is
- * dropped is below 2^-21 of a product. */
+/* Single precision: x = big + small, both TF32 to nearest, likewise w, which is
+ * packed as two matrices. x w = small big + big small + big big; the term left
+ * out is below 2^-21 of a product. */
 struct wgmma_tf32x3 {
     typedef float type;
     enum { WEIGHTS = 2, HALF = 0, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
@@ -83,7 +83,7 @@ struct wgmma_tf32x3 {
 
 /* ---- the pipeline -------------------------------------------------- */
 
-/* Where a pipeline stands: the stage and the parity of its phase. */
+/* The next stage of a pipeline and the parity of its phase. */
 struct pipeline_state {
     int stage;
     uint32_t parity;
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void pipeline_next(struct pipeline_state *r)
     }
 }
 
-/* Passes over n stages. */
+/* Skips n stages. */
 template <int STAGES>
 static __device__ __forceinline__ void pipeline_skip(struct pipeline_state *r,
                                                      int n)
@@ -109,8 +109,8 @@ static __device__ __forceinline__ void pipeline_skip(struct pipeline_state *r,
     r->parity ^= (uint32_t)(to / STAGES) & 1;
 }
 
-/* Copies BN columns, n0 the first, of 64 depths d of a tap: boxes of 64
- * columns. */
+/* Loads BN columns from n0 on of 64 depths from d on of one filter position:
+ * boxes of 64 columns. */
 template <int BN>
 static __device__ __forceinline__ void
 wgmma_load_weights_mn_major(const CUtensorMap *w, uint32_t to, uint32_t barrier,
@@ -121,53 +121,52 @@ wgmma_load_weights_mn_major(const CUtensorMap *w, uint32_t to, uint32_t barrier,
         tma_load_3d(to + j * 8192, w, barrier, n0 + j * 64, tap, d);
 }
 
-/* Starts the copy of k-tile i of the weights into a stage. */
-template <typename M, int BM, int BN>
+/* Starts the load of k-tile i of the weights into a stage. */
+template <typename L>
 static __device__ __forceinline__ void
 wgmma_load_weights(const struct wgmma_args &a, uint32_t stage, uint32_t barrier,
                    int i, int n0)
 {
-    const int width = 128 / (int)sizeof(typename M::type);
+    const int width = 128 / (int)sizeof(typename L::T);
 
-    mbarrier_arrive_expect_tx(barrier, (BM + M::WEIGHTS * BN) * 128);
-    if constexpr (M::B_MN_MAJOR) {
-        wgmma_load_weights_mn_major<BN>(&a.w, stage + BM * 128, barrier, n0,
-                                        a.g.r * a.g.s - 1 - i / a.per_position,
-                                        i % a.per_position * width);
+    mbarrier_arrive_expect_tx(barrier, L::STAGE);
+    if constexpr (L::mode::B_MN_MAJOR) {
+        wgmma_load_weights_mn_major<L::BN>(
+            &a.w, stage + L::BM * 128, barrier, n0,
+            a.g.r * a.g.s - 1 - i / a.per_position, i % a.per_position * width);
     } else {
 #pragma unroll
-        for (int j = 0; j < M::WEIGHTS; j++)
-            tma_load_2d(stage + (BM + j * BN) * 128, &a.w, barrier, i * width,
-                        n0 + j * a.g.k);
+        for (int j = 0; j < L::mode::WEIGHTS; j++)
+            tma_load_2d(stage + (L::BM + j * L::BN) * 128, &a.w, barrier,
+                        i * width, n0 + j * a.g.k);
     }
 }
 
-/* Before anything else: the weights of the first k-tiles, which no kernel of
- * the stream writes.  Returns how many. */
-template <typename M, int BM, int BN, int STAGES>
+/* Starts the loads of the weights of the first k-tiles before the kernel waits
+ * for the previous one, which does not write them. Returns their number. */
+template <typename L>
 static __device__ __forceinline__ int
 wgmma_prefetch_weights(const struct wgmma_args &a, uint32_t base, uint32_t full,
                        int n0, int first, int end)
 {
-    const int ahead = min(STAGES, end - first);
+    const int ahead = min((int)L::STAGES, end - first);
 
     for (int i = 0; i < ahead; i++)
-        wgmma_load_weights<M, BM, BN>(a,
-                                      base + i * (BM + M::WEIGHTS * BN) * 128,
-                                      full + i * 8, first + i, n0);
+        wgmma_load_weights<L>(a, base + i * L::STAGE, full + i * 8, first + i,
+                              n0);
     return ahead;
 }
 
 /* Fills the pipeline with k-tiles first .. end - 1 of the tile at (m0, n0); the
- * weights of the first `ahead` k-tiles are on their way.  full and empty:
- * addresses of the barriers. */
-template <typename M, int BM, int BN, int STAGES>
+ * weights of the first `ahead` k-tiles are in flight. full and empty: addresses
+ * of the barriers. */
+template <typename L>
 static __device__ __forceinline__ void
 wgmma_produce(const struct wgmma_args &a, struct pipeline_state *pipe,
               uint32_t base, uint32_t full, uint32_t empty, int m0, int n0,
               int first, int end, int ahead)
 {
-    const int width = 128 / (int)sizeof(typename M::type);
+    const int width = 128 / (int)sizeof(typename L::T);
     const int q = m0 % a.g.q, np = m0 / a.g.q;
     const int w = q * a.g.stride_w - a.g.pad_left;
     const int h = np % a.g.p * a.g.stride_h - a.g.pad_top;
@@ -176,19 +175,18 @@ wgmma_produce(const struct wgmma_args &a, struct pipeline_state *pipe,
     int s = first / a.per_position % a.g.s, r = first / a.per_position / a.g.s;
 
     for (int i = first; i < end; i++) {
-        const uint32_t stage =
-            base + pipe->stage * (BM + M::WEIGHTS * BN) * 128;
+        const uint32_t stage = base + pipe->stage * L::STAGE;
         const uint32_t barrier = full + pipe->stage * 8;
         if (i - first >= ahead) {
             mbarrier_wait(empty + pipe->stage * 8, pipe->parity ^ 1);
-            wgmma_load_weights<M, BM, BN>(a, stage, barrier, i, n0);
+            wgmma_load_weights<L>(a, stage, barrier, i, n0);
         }
         if (a.im2col)
             tma_load_im2col(stage, &a.x, barrier, c * width, w, h, n,
                             s * a.g.dilation_w, r * a.g.dilation_h);
         else
             tma_load_2d(stage, &a.x, barrier, c * width, m0);
-        pipeline_next<STAGES>(pipe);
+        pipeline_next<L::STAGES>(pipe);
         if (++c == a.per_position) {
             c = 0;
             if (++s == a.g.s) {
@@ -201,9 +199,9 @@ wgmma_produce(const struct wgmma_args &a, struct pipeline_state *pipe,
 
 /* ---- products ------------------------------------------------------ */
 
-/* What a warpgroup keeps beside a tile's sums, and how it begins: the first of
- * its MT times 64 pixels is m, the first of its k-tiles `k-tile`.  Nothing but
- * in wgmma_input_scale.cuh. */
+/* Registers of a warpgroup's operands, empty but for wgmma_input_scale.cuh.
+ * wgmma_operand_begin() takes the first of its MT times 64 pixels and its first
+ * k-tile. */
 template <typename M, int MT> struct wgmma_operand_state {
 };
 
@@ -228,23 +226,23 @@ static __device__ __forceinline__ void wgmma_issue(float (&d)[N], uint64_t x,
         wgmma_mma(typename M::type(), d, x, w, true);
 }
 
-/* Adds `k-tiles` k-tiles of the pipeline to acc: MT times 64 rows by BN
- * columns.  x of this warpgroup lies x_at bytes into a stage, w at w_at.  One
- * group of products stays under way while the next k-tile is awaited.  Where
- * turn is not 0, arrives at that barrier of 256 threads when the last k-tile
- * has come. */
-template <int MT, int BN, int STAGES, typename M>
+/* The main loop: adds k_tiles k-tiles of the pipeline to acc, MT times 64 rows
+ * by BN = 2 N columns. x of this warpgroup lies x_at bytes into a stage, w at
+ * w_at. One group of products stays in flight while the next k-tile is awaited.
+ * order_barrier, unless 0: the named barrier of 256 threads to arrive at when
+ * the last products are issued. */
+template <int STAGES, int MT, int N, typename M>
 static __device__ __forceinline__ void
-wgmma_multiply(M, float (&acc)[MT][BN / 2], struct pipeline_state *pipe,
+wgmma_multiply(M, float (&acc)[MT][N], struct pipeline_state *pipe,
                const unsigned char *, uint32_t base, uint32_t full,
                uint32_t empty, int x_at, int w_at, int k_tiles,
                int order_barrier, struct wgmma_operand_state<M, MT> &)
 {
-    const int stage_bytes = w_at + BN * 128;
+    const int stage_bytes = w_at + 2 * N * 128;
     const int w_step =
         (M::B_MN_MAJOR ? 2048 : 32) >> 4; /* of 32 bytes of depth */
     const bool first_lane = threadIdx.x % 32 == 0;
-    int before = 0; /* stage whose products may be under way */
+    int before = 0; /* stage whose products may be in flight */
 
     for (int i = 0; i < k_tiles; i++) {
         const uint32_t stage = base + pipe->stage * stage_bytes;
@@ -273,7 +271,8 @@ wgmma_multiply(M, float (&acc)[MT][BN / 2], struct pipeline_state *pipe,
         mbarrier_arrive(empty + before * 8);
 }
 
-/* This lane's part of 64 rows of a k-tile of x, split: four steps of depth. */
+/* Loads this lane's fragments of 64 rows of a k-tile of x, split: four steps of
+ * depth. */
 static __device__ __forceinline__ void wgmma_load_split(const unsigned char *x,
                                                         uint32_t (&big)[4][4],
                                                         uint32_t (&small)[4][4])
@@ -292,26 +291,26 @@ static __device__ __forceinline__ void wgmma_load_split(const unsigned char *x,
         }
 }
 
-/* The same in single precision.  Tensor cores truncate their sums, so each
- * k-tile is summed apart and added in round-to-nearest arithmetic; small
- * products come first, so that few truncations are of the full size. */
-template <int MT, int BN, int STAGES>
+/* The main loop in single precision. Tensor cores truncate their sums, so each
+ * k-tile has sums of its own, which are added in round-to-nearest arithmetic;
+ * small products come first, so that few truncations are of the full size. */
+template <int STAGES, int MT, int N>
 static __device__ __forceinline__ void
-wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2],
-               struct pipeline_state *pipe, const unsigned char *shared,
-               uint32_t base, uint32_t full, uint32_t empty, int x_at, int w_at,
-               int k_tiles, int order_barrier,
+wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][N], struct pipeline_state *pipe,
+               const unsigned char *shared, uint32_t base, uint32_t full,
+               uint32_t empty, int x_at, int w_at, int k_tiles,
+               int order_barrier,
                struct wgmma_operand_state<wgmma_tf32x3, MT> &)
 {
     enum { STEPS = WGMMA_STEPS };
-    const int stage_bytes = w_at + 2 * BN * 128;
+    const int stage_bytes = w_at + 4 * N * 128;
     const bool first_lane = threadIdx.x % 32 == 0;
-    float part[BN / 2];
+    float part[N];
 
     for (int i = 0; i < k_tiles; i++) {
         const int stage = pipe->stage * stage_bytes;
         const uint64_t w = smem_desc_k_major(base + stage + w_at);
-        const uint64_t w_small = w + (BN * 128 >> 4);
+        const uint64_t w_small = w + (2 * N * 128 >> 4);
         uint32_t big[4][4], small[4][4];
         mbarrier_wait(full + pipe->stage * 8, pipe->parity);
         wgmma_load_split(shared + stage + x_at, big, small);
@@ -331,7 +330,7 @@ wgmma_multiply(wgmma_tf32x3, float (&acc)[MT][BN / 2],
             if (from + STEPS == 4 && first_lane)
                 mbarrier_arrive(empty + pipe->stage * 8);
 #pragma unroll
-            for (int j = 0; j < BN / 2; j++)
+            for (int j = 0; j < N; j++)
                 acc[0][j] += part[j];
         }
         pipeline_next<STAGES>(pipe);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moments (kernels/bn_stats.h) of 64 rows of outputs, from the slot of shared
- * memory where they lie as they are stored: halves, as wgmma_finish.cuh lays
- * them.
+ * Partial statistics for batch norm (kernels/bn_stats.h): means and sums of
+ * squared deviations of 64 rows of outputs, from the epilogue stage that holds
+ * them as halves (wgmma_finish.cuh).
  *
- * Warp w of a warpgroup takes columns 16 w to 16 w + 15 of a slot's 64, all 64
+ * Warp w of a warpgroup takes columns 16 w to 16 w + 15 of a stage's 64, all 64
  * rows.  Loaded as transposed 8x8 matrices, lane 4g + t has rows 8 i + 2t and
- * the next of columns g and g + 8, which is a left factor of mma.sync with
- * columns for rows: times ones, the tensor core leaves the sums of the lane's
- * own two columns, exact but for the rounding of an F32 sum.  Deviations from
- * the mean are squared in single precision and added across the 4 lanes of a
+ * the next of columns g and g + 8, which is an A operand of mma.sync with
+ * columns for rows: multiplied with ones, it gives the sums of the lane's own
+ * two columns, exact but for the rounding of an F32 sum.  Deviations from the
+ * mean are squared in single precision and added across the 4 lanes of a
  * column.
  */
 #ifndef KERNELS_CUDA_WGMMA_WGMMA_BN_STATS_CUH
@@ -44,8 +44,8 @@ wgmma_add_rows<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4])
     ptx_mma_bf16(d, a, ones);
 }
 
-/* Sums of 64 rows beyond the last pixel become 0; `rows` are left of them.  v:
- * as a product leaves them. */
+/* Clears the sums of rows from `rows` on, past the last pixel, of 64. v: in
+ * wgmma's layout. */
 template <int N>
 static __device__ __forceinline__ void wgmma_clear_rest(float *v, int rows)
 {
@@ -81,16 +81,15 @@ wgmma_square(const uint32_t (&y)[4][4], float mean0, float mean1, int rows,
     *squares1 = s[1];
 }
 
-/* Moments of a full slot's first `rows` rows, all 64 where there are more: this
- * lane's one of the four numbers of columns g and g + 8, see
- * wgmma_store_statistics(). */
+/* Statistics of a full stage's first `rows` rows, at most 64: this lane's one
+ * of the four numbers of columns g and g + 8, see wgmma_store_statistics(). */
 template <typename T>
-static __device__ __forceinline__ float wgmma_stage_statistics(uint32_t slot,
+static __device__ __forceinline__ float wgmma_stage_statistics(uint32_t epi,
                                                                int rows)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const uint32_t from =
-        slot + lane % 16 * 128 + ((warp * 2 + lane / 16 ^ lane % 8) << 4);
+        epi + lane % 16 * 128 + ((warp * 2 + lane / 16 ^ lane % 8) << 4);
     const float inverse = rows >= 64 ? 1.0f / 64 : 1.0f / (float)rows;
     uint32_t y[4][4];
     float sum[4] = {0, 0, 0, 0}, squares0, squares1;
@@ -117,8 +116,8 @@ static __device__ __forceinline__ float wgmma_stage_statistics(uint32_t slot,
     return lane & 1 ? mean1 : mean0;
 }
 
-/* Stores what wgmma_stage_statistics() has made of a slot: part `part`, whose
- * first column is channel n of k. */
+/* Stores the result of wgmma_stage_statistics(): row `part` of the partial
+ * statistics, columns from channel n of k on. */
 static __device__ __forceinline__ void
 wgmma_store_statistics(float *bn_stats, int k, int part, int n, float number)
 {

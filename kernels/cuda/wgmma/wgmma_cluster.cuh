@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution on Hopper for few outputs: the blocks of a cluster share a tile
- * of BM x BN, each with its part of the depth, and add up through each other's
- * shared memory.  wgmma.cuh describes the product and the pipeline.
+ * Convolution on Hopper for few outputs: the CTAs of a cluster share a tile of
+ * BM x BN, each with its part of the depth (split-K), and add up their partial
+ * sums through distributed shared memory.  wgmma.cuh describes the product and
+ * the pipeline.
  *
- * Threads.  WGS consumer warpgroups, 64 rows each, and one warp that fills the
- * pipeline.  blockIdx.x counts tiles, channels fastest, times the blocks of a
- * cluster.
+ * Threads.  WGS consumer warpgroups, 64 rows each, and one producer warp.
+ * blockIdx.x counts tiles, channels fastest, times the CTAs of a cluster.
  *
- * The sum.  Each block finishes BM / size rows of the tile.  A block lays its
- * partial sums into the pipeline, which nothing needs any more, rows of BN + 8
- * floats (8 words from row to row spread the 4 rows of a half-warp's float2
- * stores over all banks), and the copy engine sends each owner its rows:
- * parts[from][row].  The owner adds the parts in the order of the ranks, so
- * that the result does not depend on timing, and stores 16 bytes a thread and
- * step.  The bias is where the first rank's sums start; the residuals of a
- * thread's first step are fetched before the products.
+ * The sum.  Each CTA finishes BM / size rows of the tile.  A CTA stores its
+ * partial sums into the pipeline's memory, which is free by then, rows of BN +
+ * 8 floats (8 words from row to row spread the 4 rows of a half-warp's float2
+ * stores over all banks), and bulk copies send each owner its rows:
+ * parts[from][row].  The owner adds them in the order of the ranks, so that the
+ * result does not depend on timing, and stores 16 bytes a thread and step.  The
+ * first rank's sums start with the bias; the residuals of a thread's first step
+ * are loaded before the products.
  *
  * Bytes: STAGES * (BM + WEIGHTS * BN) * 128 + BM * (BN + 8) * 4 + 16 * STAGES +
  * 8.
@@ -27,26 +27,39 @@
 #include "kernels/cuda/wgmma/wgmma_input_scale.cuh"
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
 
-template <typename M, int WGS, int BN, int STAGES> struct wgmma_cluster {
+/* Bytes of shared memory up to which two CTAs fit a multiprocessor: half of
+ * 233,472, of which the driver takes 1,024 a CTA. */
+#define WGMMA_SHARED_TWO_CTAS 115712
+
+template <typename M, int WGS_, int BN_, int STAGES_> struct wgmma_cluster {
+    typedef M mode;
+    typedef typename M::type T;
     enum {
+        WGS = WGS_,
+        BN = BN_,
+        STAGES = STAGES_,
+        CLUSTER = 1,
         BM = 64 * WGS,
         CONSUMERS = 128 * WGS,
         THREADS = CONSUMERS + 32,
         CONSUMER_BARRIER = 1,                   /* the consumers' barrier */
         N = 16 / (int)sizeof(typename M::type), /* channels of a step */
         PER_ROW = BN / N,
-        PITCH = BN + 8, /* floats of a row of sums */
-        SUMS = STAGES * (BM + M::WEIGHTS * BN) * 128,
+        PITCH = BN + 8,                       /* floats of a row of sums */
+        STAGE = (BM + M::WEIGHTS * BN) * 128, /* bytes */
+        SUMS = STAGES * STAGE,
         SUM_BYTES = BM * PITCH * 4,
         FULL = SUMS + SUM_BYTES,
         EMPTY = FULL + STAGES * 8,
-        SUMMED = EMPTY + STAGES * 8, /* all parts have come */
-        SHARED = SUMMED + 8
+        SUMMED = EMPTY + STAGES * 8, /* all partial sums have arrived */
+        SHARED = SUMMED + 8,
+        TWO_FIT = SHARED <= WGMMA_SHARED_TWO_CTAS,
+        DEEP = !TWO_FIT && STAGES > 5
     };
 };
 
 /* The residuals of a thread's first step. */
-template <typename M, typename L>
+template <typename L>
 static __device__ __forceinline__ void
 wgmma_first_residuals(const struct wgmma_args &a, int rank, int size, int m0,
                       int n0, float (&r)[L::N])
@@ -56,27 +69,27 @@ wgmma_first_residuals(const struct wgmma_args &a, int rank, int size, int m0,
     const int n = n0 + threadIdx.x % L::PER_ROW * L::N;
 
     if (a.out.residual && !a.unaligned && row < rows && m < a.g.m && n < a.g.k)
-        output_load_residual<typename M::type, L::N>(a.out, m, n, r);
+        output_load_residual<typename L::T, L::N>(a.out, m, n, r);
 }
 
-/* Lays the sums into the pipeline. */
-template <typename L, int BN>
+/* Stores the partial sums into the pipeline's memory. */
+template <typename L>
 static __device__ __forceinline__ void
-wgmma_stage_partials(const float (&acc)[BN / 2], uint32_t base)
+wgmma_stage_partials(const float (&acc)[L::BN / 2], uint32_t base)
 {
     const int lane = threadIdx.x % 32;
     const int row = threadIdx.x / 32 * 16 + lane / 4;
     const uint32_t to = base + (row * L::PITCH + lane % 4 * 2) * 4;
 
 #pragma unroll
-    for (int j = 0; j < BN / 8; j++) {
+    for (int j = 0; j < L::BN / 8; j++) {
         st_shared_v2(to + j * 32, acc[j * 4], acc[j * 4 + 1]);
         st_shared_v2(to + j * 32 + 8 * L::PITCH * 4, acc[j * 4 + 2],
                      acc[j * 4 + 3]);
     }
 }
 
-/* Sends each other owner its rows of the sums. */
+/* Sends each other owner its rows of the partial sums. */
 template <typename L>
 static __device__ __forceinline__ void wgmma_send_partials(uint32_t base,
                                                            int rank, int size)
@@ -89,16 +102,15 @@ static __device__ __forceinline__ void wgmma_send_partials(uint32_t base,
                      cluster_map_shared(base + L::SUMMED, owner));
 }
 
-/* Finishes this block's rows of the tile at (m0, n0): N channels a step, 16
- * bytes of outputs.  own: what this block laid; r: the first step's residuals.
- */
-template <typename M, typename L>
+/* Finishes this CTA's rows of the tile at (m0, n0): N channels a step, 16 bytes
+ * of outputs. own: this CTA's partial sums; r: the first step's residuals. */
+template <typename L>
 static __device__ __forceinline__ void
 wgmma_reduce_partials(const struct wgmma_args &a, const float *own,
                       const float *sums, int rank, int size, int m0, int n0,
                       float (&r)[L::N])
 {
-    typedef typename M::type T;
+    typedef typename L::T T;
     const int rows = L::BM / size, column = threadIdx.x % L::PER_ROW * L::N;
     struct output_args out = a.out;
 
@@ -136,64 +148,63 @@ wgmma_reduce_partials(const struct wgmma_args &a, const float *own,
     }
 }
 
-template <typename M, int WGS, int BN, int STAGES>
+template <typename L>
 static __device__ __forceinline__ void
 wgmma_cluster_consume(const struct wgmma_args &a, unsigned char *shared,
                       uint32_t base, int rank, int size, int m0, int n0,
                       int first, int k_tiles)
 {
-    typedef wgmma_cluster<M, WGS, BN, STAGES> L;
     struct pipeline_state pipe = {0, 0};
-    struct wgmma_operand_state<M, 1> operand;
-    float acc[1][BN / 2], r[L::N] = {};
+    struct wgmma_operand_state<typename L::mode, 1> operand;
+    float acc[1][L::BN / 2], r[L::N] = {};
 
-    if (!a.known)
+    if (!a.constant_bias)
         launch_wait();
-    wgmma_start_sums<1, BN>(rank == 0 ? a.out.bias : NULL, a.g.k, n0, acc);
+    wgmma_start_sums<1, L::BN>(rank == 0 ? a.out.bias : NULL, a.g.k, n0, acc);
     launch_wait();
     wgmma_operand_begin(operand, a, m0 + warpgroup_index() * 64, first);
-    wgmma_first_residuals<M, L>(a, rank, size, m0, n0, r);
-    wgmma_multiply<1, BN, STAGES>(M(), acc, &pipe, shared, base, base + L::FULL,
-                                  base + L::EMPTY, warpgroup_index() * 8192,
-                                  L::BM * 128, k_tiles, 0, operand);
+    wgmma_first_residuals<L>(a, rank, size, m0, n0, r);
+    wgmma_multiply<L::STAGES>(typename L::mode(), acc, &pipe, shared, base,
+                              base + L::FULL, base + L::EMPTY,
+                              warpgroup_index() * 8192, L::BM * 128, k_tiles, 0,
+                              operand);
     if (size > 1)
-        cluster_wait(); /* the peers' barriers are there */
+        cluster_wait(); /* the peers' barriers are initialised */
     named_barrier_sync(L::CONSUMER_BARRIER,
-                       L::CONSUMERS); /* nobody reads the pipeline any more */
-    wgmma_stage_partials<L, BN>(acc[0], base);
+                       L::CONSUMERS); /* all products are done */
+    wgmma_stage_partials<L>(acc[0], base);
     if (size > 1)
         fence_proxy_async();
     named_barrier_sync(L::CONSUMER_BARRIER, L::CONSUMERS);
     if (size > 1) {
         wgmma_send_partials<L>(base, rank, size);
         mbarrier_wait(base + L::SUMMED, 0);
-        cluster_arrive(); /* nothing comes from the peers any more */
+        cluster_arrive(); /* all of the peers' sums are here */
     }
-    wgmma_reduce_partials<M, L>(a, (const float *)shared,
-                                (const float *)(shared + L::SUMS), rank, size,
-                                m0, n0, r);
+    wgmma_reduce_partials<L>(a, (const float *)shared,
+                             (const float *)(shared + L::SUMS), rank, size, m0,
+                             n0, r);
 }
 
-template <typename M, int WGS, int BN, int STAGES>
-static __global__ void __launch_bounds__(128 * WGS + 32)
+template <typename L>
+static __global__ void __launch_bounds__(L::THREADS)
     wgmma_cluster_kernel(const __grid_constant__ struct wgmma_args a)
 {
-    typedef wgmma_cluster<M, WGS, BN, STAGES> L;
     LAUNCH_SHARED(shared);
     const uint32_t base = ptx_shared(shared);
     const uint32_t full = base + L::FULL, empty = base + L::EMPTY;
     const int rank = cluster_rank(), size = cluster_size();
     const int tile = blockIdx.x / size;
-    const int m0 = tile / a.tiles_n * L::BM, n0 = tile % a.tiles_n * BN;
+    const int m0 = tile / a.tiles_n * L::BM, n0 = tile % a.tiles_n * L::BN;
     const int first = rank * a.k_tiles / size;
     const int end = (rank + 1) * a.k_tiles / size;
 
     if (threadIdx.x == L::CONSUMERS) {
         tma_prefetch_descriptor(&a.w);
         tma_prefetch_descriptor(&a.x);
-        for (int i = 0; i < STAGES; i++) {
+        for (int i = 0; i < L::STAGES; i++) {
             mbarrier_init(full + i * 8, 1);
-            mbarrier_init(empty + i * 8, 4 * WGS);
+            mbarrier_init(empty + i * 8, 4 * L::WGS);
         }
         mbarrier_init(base + L::SUMMED, 1);
         fence_mbarrier_init();
@@ -202,19 +213,19 @@ static __global__ void __launch_bounds__(128 * WGS + 32)
     }
     __syncthreads();
     if (size > 1)
-        cluster_arrive(); /* this block's barriers are there */
+        cluster_arrive(); /* this CTA's barriers are initialised */
     launch_release();
     if (threadIdx.x < L::CONSUMERS) {
-        wgmma_cluster_consume<M, WGS, BN, STAGES>(a, shared, base, rank, size,
-                                                  m0, n0, first, end - first);
+        wgmma_cluster_consume<L>(a, shared, base, rank, size, m0, n0, first,
+                                 end - first);
     } else {
         if (threadIdx.x == L::CONSUMERS) {
             struct pipeline_state pipe = {0, 0};
-            const int ahead = wgmma_prefetch_weights<M, L::BM, BN, STAGES>(
-                a, base, full, n0, first, end);
+            const int ahead =
+                wgmma_prefetch_weights<L>(a, base, full, n0, first, end);
             launch_wait();
-            wgmma_produce<M, L::BM, BN, STAGES>(a, &pipe, base, full, empty, m0,
-                                                n0, first, end, ahead);
+            wgmma_produce<L>(a, &pipe, base, full, empty, m0, n0, first, end,
+                             ahead);
         }
         __syncwarp();
         if (size > 1) {
@@ -223,7 +234,7 @@ static __global__ void __launch_bounds__(128 * WGS + 32)
         }
     }
     if (size > 1)
-        cluster_wait(); /* the peers have what this block sent */
+        cluster_wait(); /* the peers have received this CTA's sums */
 }
 
 #endif

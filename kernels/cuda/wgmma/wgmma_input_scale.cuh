@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products on Hopper of an input that is multiplied with factors on its way
- * (kernels/input_scale.h): from shared memory to registers, times the factors
- * of its image and channels, and from there to wgmma.
+ * Products on Hopper of an input times its scale (kernels/input_scale.h): from
+ * shared memory to registers, times the scale of its image and channels, and
+ * from there to wgmma.
  *
- * Which channel of a k-tile stands where in the depth does not matter as long
- * as x and w agree.  So lane 4 g + t takes channels 16 t .. 16 t + 15 of pixels
- * g and g + 8 of its warp's 16, two vectors of 16 bytes each and as many of the
- * factors: words 4 v + 2 j and 4 v + 2 j + 1 of its row's eight are its words t
- * and t + 4 in step 2 v + j.  wgmma_input_scale_channel() orders the packed
- * weights likewise.  Eight lanes, two rows of x, read all 32 banks: vector 2 t
- * + v of row g lies at (2 t + v) ^ g.
+ * The order of channels within a k-tile does not matter as long as x and w
+ * agree.  So lane 4 g + t takes channels 16 t .. 16 t + 15 of pixels g and g +
+ * 8 of its warp's 16, two vectors of 16 bytes each and as many of the scale:
+ * words 4 v + 2 j and 4 v + 2 j + 1 of its row's eight are its words t and t +
+ * 4 in step 2 v + j.  wgmma_input_scale_channel() orders the packed weights
+ * likewise. Eight lanes, two rows of x, read all 32 banks: vector 2 t + v of
+ * row g lies at (2 t + v) ^ g.
  *
- * The product of x and its factor is rounded to 16 bits, as a kernel of its own
+ * The product of x and its scale is rounded to 16 bits, as a kernel of its own
  * would store it.  Channels past the last are zeros in both.
  */
 #ifndef KERNELS_CUDA_WGMMA_WGMMA_INPUT_SCALE_CUH
@@ -26,8 +26,8 @@ template <typename T> struct wgmma_input_scale {
     enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 0, INPUT_SCALE = 1 };
 };
 
-/* Where depth d of a k-tile of 64, as the products count it, finds its channel:
- * d = 16 k + 8 u + 2 t + h is channel 16 t + 4 k + 2 u + h. */
+/* The channel of depth d of a k-tile of 64: d = 16 k + 8 u + 2 t + h is channel
+ * 16 t + 4 k + 2 u + h. */
 static inline int wgmma_input_scale_channel(int d)
 {
     const int k = d / 16, u = d / 8 % 2, t = d / 2 % 4;
@@ -37,9 +37,9 @@ static inline int wgmma_input_scale_channel(int d)
 
 /* ---- factors ------------------------------------------------------- */
 
-/* Where the factors of this lane's channels of its pixels are, those of the
- * next k-tile, and its first channel in that.  Pixels past the last have the
- * last one's, and are not stored. */
+/* Addresses of the scale of this lane's pixels, its values for the next k-tile,
+ * and the lane's first channel there. Pixels past the last take the last one's
+ * scale and are not stored. */
 template <typename T, int MT>
 struct wgmma_operand_state<wgmma_input_scale<T>, MT> {
     const T *from[MT][2];
@@ -47,7 +47,7 @@ struct wgmma_operand_state<wgmma_input_scale<T>, MT> {
     int c, end;
 };
 
-/* Loads those of the next k-tile. */
+/* Loads the scale of the next k-tile. */
 template <typename T, int MT>
 static __device__ __forceinline__ void
 wgmma_load_input_scale(struct wgmma_operand_state<wgmma_input_scale<T>, MT> &b)
@@ -71,7 +71,7 @@ wgmma_operand_begin(struct wgmma_operand_state<wgmma_input_scale<T>, MT> &b,
     for (int i = 0; i < 2 * MT; i++) {
         const int pixel = min(row + i / 2 * 64 + i % 2 * 8, a.g.m - 1);
         const size_t image = a.pixels.div((uint32_t)pixel);
-        b.from[i / 2][i % 2] = (const T *)a.factors + image * a.g.c;
+        b.from[i / 2][i % 2] = (const T *)a.input_scale + image * a.g.c;
     }
     b.c = k_tile * 64 + threadIdx.x % 4 * 16;
     b.end = a.g.c;
@@ -80,8 +80,8 @@ wgmma_operand_begin(struct wgmma_operand_state<wgmma_input_scale<T>, MT> &b,
 
 /* ---- products ------------------------------------------------------ */
 
-/* This lane's part of MT times 64 rows of a k-tile, times the factors: x[mt] is
- * four steps of depth. */
+/* Loads this lane's fragments of MT times 64 rows of a k-tile, times the scale:
+ * x[mt] is four steps of depth. */
 template <typename T, int MT>
 static __device__ __forceinline__ void
 wgmma_load_scaled(const unsigned char *k_tile, const uint4 (&factor)[MT][2][2],
@@ -106,17 +106,17 @@ wgmma_load_scaled(const unsigned char *k_tile, const uint4 (&factor)[MT][2][2],
         register_fence(x[i / 16][i / 4 % 4][i % 4]);
 }
 
-/* As wgmma_multiply() of plain halves; the factors of the next k-tile are
- * fetched while the products of this one run. */
-template <int MT, int BN, int STAGES, typename T>
+/* As wgmma_multiply() of plain halves; the scale of the next k-tile is loaded
+ * while the products of this one run. */
+template <int STAGES, int MT, int N, typename T>
 static __device__ __forceinline__ void
-wgmma_multiply(wgmma_input_scale<T>, float (&acc)[MT][BN / 2],
+wgmma_multiply(wgmma_input_scale<T>, float (&acc)[MT][N],
                struct pipeline_state *pipe, const unsigned char *shared,
                uint32_t base, uint32_t full, uint32_t empty, int x_at, int w_at,
                int k_tiles, int order_barrier,
                struct wgmma_operand_state<wgmma_input_scale<T>, MT> &operand)
 {
-    const int stage_bytes = w_at + BN * 128;
+    const int stage_bytes = w_at + 2 * N * 128;
 
     for (int i = 0; i < k_tiles; i++) {
         const int stage = pipe->stage * stage_bytes;

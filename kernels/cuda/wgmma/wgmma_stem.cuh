@@ -44,8 +44,11 @@ struct wgmma_stem_args {
  * 16-byte units. */
 #define WGMMA_STEM_WORDS(groups) ((3 + 63 * 3 + (groups)*4 + 3) / 4 * 4)
 
-template <int R, int G> struct wgmma_stem {
+template <typename T_, int R_, int G_> struct wgmma_stem {
+    typedef T_ T;
     enum {
+        R = R_,
+        G = G_, /* groups of 8 elements of a row of the window */
         WGS = 3,
         STAGES = 4,
         CONSUMERS = 128 * WGS,
@@ -59,17 +62,16 @@ template <int R, int G> struct wgmma_stem {
         PATCHES = EPI_AT + WGS * 2 * 8192,
         FULL = PATCHES + WGS * STAGES * PATCH_STEP,
         EMPTY = FULL + WGS * STAGES * 8,
-        READY = EMPTY + WGS * STAGES * 8, /* the weights have come */
+        READY = EMPTY + WGS * STAGES * 8, /* the weights have arrived */
         SHARED = READY + 8
     };
 };
 
-/* Fetches the patches of all tiles of this block. */
-template <int R, int G>
+/* The producer: the patches of all tiles of this CTA. */
+template <typename L>
 static __device__ __forceinline__ void
 wgmma_stem_fetch(const struct wgmma_stem_args &a, uint32_t base)
 {
-    typedef wgmma_stem<R, G> L;
     int i = 0;
 
     for (int tile = blockIdx.x; tile < a.tiles; tile += gridDim.x, i++) {
@@ -88,8 +90,9 @@ wgmma_stem_fetch(const struct wgmma_stem_args &a, uint32_t base)
     }
 }
 
-/* What belongs to a row of the window of this lane's pair in each group: what
- * is beside it may be infinite, which a weight of 0 would not undo. */
+/* Masks of this lane's pair in each group: the elements that belong to a row of
+ * the window. The others are cleared, since they may be infinite and 0 times
+ * infinity is NaN. */
 template <int G>
 static __device__ __forceinline__ void
 wgmma_stem_mask(const struct wgmma_stem_args &a, uint32_t (&mask)[G])
@@ -104,8 +107,8 @@ wgmma_stem_mask(const struct wgmma_stem_args &a, uint32_t (&mask)[G])
     }
 }
 
-/* Two elements of which the first is in a word's low half, or in its high half
- * where bits is 16; straddle: whether any lane needs that. */
+/* Two neighbouring elements; the first is the low half of word[0], or its high
+ * half if bits is 16. straddle: true if any lane needs two words. */
 static __device__ __forceinline__ uint32_t wgmma_stem_pair(const uint32_t *word,
                                                            bool straddle,
                                                            int bits)
@@ -114,13 +117,11 @@ static __device__ __forceinline__ uint32_t wgmma_stem_pair(const uint32_t *word,
 }
 
 /* This lane's fragments of the 64 pixels of a patch. */
-template <int R, int G>
+template <typename L>
 static __device__ __forceinline__ void
 wgmma_stem_load(const uint32_t *words, int step, bool straddle,
-                const uint32_t (&mask)[G],
-                uint32_t (&x)[wgmma_stem<R, G>::STEPS][4])
+                const uint32_t (&mask)[L::G], uint32_t (&x)[L::STEPS][4])
 {
-    typedef wgmma_stem<R, G> L;
     const int lane = threadIdx.x % 32;
     const int pixel = threadIdx.x / 32 % 4 * 16 + lane / 4;
     const uint32_t *low = words + pixel * step / 2 + lane % 4;
@@ -129,38 +130,39 @@ wgmma_stem_load(const uint32_t *words, int step, bool straddle,
 
 #pragma unroll
     for (int i = 0; i < 2 * L::STEPS; i++) {
-        const bool padding = i == R * G;
-        const int at = i / G * L::WORDS + i % G * 4;
+        const bool padding = i == L::R * L::G;
+        const int at = i / L::G * L::WORDS + i % L::G * 4;
         x[i / 2][i % 2 * 2] =
-            padding ? 0
-                    : wgmma_stem_pair(low + at, straddle, bits) & mask[i % G];
+            padding
+                ? 0
+                : wgmma_stem_pair(low + at, straddle, bits) & mask[i % L::G];
         x[i / 2][i % 2 * 2 + 1] =
-            padding ? 0
-                    : wgmma_stem_pair(high + at, straddle, bits) & mask[i % G];
+            padding
+                ? 0
+                : wgmma_stem_pair(high + at, straddle, bits) & mask[i % L::G];
     }
 #pragma unroll
     for (int i = 0; i < 4 * L::STEPS; i++)
         register_fence(x[i / 4][i % 4]);
 }
 
-template <typename T, int R, int G>
+template <typename L>
 static __device__ __forceinline__ void
 wgmma_stem_consume(const struct wgmma_stem_args &a, unsigned char *shared,
                    uint32_t base)
 {
-    typedef wgmma_stem<R, G> L;
     const int group = warpgroup_index(), rows = threadIdx.x / 32 % 4 * 16;
     const bool first = threadIdx.x % 32 == 0;
-    uint32_t mask[G];
+    uint32_t mask[L::G];
     int round = 0;
 
-    wgmma_stem_mask<G>(a, mask);
+    wgmma_stem_mask<L::G>(a, mask);
     mbarrier_wait(base + L::READY, 0);
     for (int tile = blockIdx.x + group * gridDim.x; tile < a.tiles;
          tile += L::WGS * gridDim.x, round++) {
         const int q = tile % a.tiles_q * 64 + rows, np = tile / a.tiles_q;
         const int at = group * L::STAGES + round % L::STAGES;
-        const int slot = L::EPI_AT + (group * 2 + round % 2) * 8192;
+        const int epi = L::EPI_AT + (group * 2 + round % 2) * 8192;
         uint32_t x[L::STEPS][4];
         float acc[1][32];
         wgmma_start_sums<1, 64>(a.out.bias, a.g.k, 0, acc);
@@ -170,13 +172,13 @@ wgmma_stem_consume(const struct wgmma_stem_args &a, unsigned char *shared,
             (const uint32_t *)(shared + L::PATCHES + at * L::PATCH_STEP) +
             a.lead;
         if (a.step % 2)
-            wgmma_stem_load<R, G>(words, a.step, true, mask, x);
+            wgmma_stem_load<L>(words, a.step, true, mask, x);
         else
-            wgmma_stem_load<R, G>(words, a.step, false, mask, x);
+            wgmma_stem_load<L>(words, a.step, false, mask, x);
         wgmma_arrive();
 #pragma unroll
         for (int k = 0; k < L::STEPS; k++)
-            wgmma_mma_rs(T(), acc[0], x[k],
+            wgmma_mma_rs(typename L::T(), acc[0], x[k],
                          smem_desc_k_major(base + k / 4 * 8192 + k % 4 * 32),
                          true);
         wgmma_commit_group();
@@ -187,11 +189,11 @@ wgmma_stem_consume(const struct wgmma_stem_args &a, unsigned char *shared,
             tma_store_wait_group<1>();
         }
         __syncwarp();
-        wgmma_finish<T, 8, WGMMA_ANY>(a.out, acc[0], base + slot);
+        wgmma_finish<typename L::T, 8, WGMMA_ANY>(a.out, acc[0], base + epi);
         fence_proxy_async();
         __syncwarp();
         if (first) {
-            tma_store_3d(&a.y, base + slot + rows * 128, 0, q, np);
+            tma_store_3d(&a.y, base + epi + rows * 128, 0, q, np);
             tma_store_commit_group();
         }
     }
@@ -199,11 +201,10 @@ wgmma_stem_consume(const struct wgmma_stem_args &a, unsigned char *shared,
         tma_store_wait_group<0>();
 }
 
-template <typename T, int R, int G>
-static __global__ void __launch_bounds__(wgmma_stem<R, G>::THREADS, 1)
+template <typename L>
+static __global__ void __launch_bounds__(L::THREADS, 1)
     wgmma_stem_kernel(const __grid_constant__ struct wgmma_stem_args a)
 {
-    typedef wgmma_stem<R, G> L;
     LAUNCH_SHARED(shared);
     const uint32_t base = ptx_shared(shared);
 
@@ -222,13 +223,13 @@ static __global__ void __launch_bounds__(wgmma_stem<R, G>::THREADS, 1)
     launch_release();
     if (threadIdx.x < L::CONSUMERS) {
         launch_wait();
-        wgmma_stem_consume<T, R, G>(a, shared, base);
+        wgmma_stem_consume<L>(a, shared, base);
     } else if (threadIdx.x == L::CONSUMERS) {
         mbarrier_arrive_expect_tx(base + L::READY, L::K_TILES * 8192);
         for (int i = 0; i < L::K_TILES; i++)
             tma_load_2d(base + i * 8192, &a.w, base + L::READY, i * 64, 0);
         launch_wait();
-        wgmma_stem_fetch<R, G>(a, base);
+        wgmma_stem_fetch<L>(a, base);
     }
 }
 

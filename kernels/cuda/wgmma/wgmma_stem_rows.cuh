@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host's side of the wgmma stem rows: limits, packing, launch. */
+/* The host's side of the wgmma stem rows: limits, packing, launch, tiles. */
 #ifndef KERNELS_CUDA_WGMMA_WGMMA_STEM_ROWS_CUH
 #define KERNELS_CUDA_WGMMA_WGMMA_STEM_ROWS_CUH
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/conv/family.cuh"
 #include "kernels/cuda/wgmma/wgmma_stem.cuh"
 
 extern "C" {
@@ -14,6 +15,7 @@ extern "C" {
 }
 
 struct wgmma_stem_state {
+    struct conv_tiled tiled;
     struct conv_geometry g;
     int shift, multiprocessors;
 };
@@ -56,7 +58,7 @@ static inline int wgmma_stem_check(const struct wgmma_stem_state *s, int rows,
     return 0;
 }
 
-template <typename C>
+template <typename L>
 static int wgmma_stem_supports(const struct kern_problem *p,
                                const struct kern_device *d,
                                struct infer_error *why)
@@ -74,14 +76,14 @@ static int wgmma_stem_supports(const struct kern_problem *p,
         !unary_is_in_place(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes no residual and common activations only");
-    return wgmma_stem_check(&s, C::R, C::G, why);
+    return wgmma_stem_check(&s, L::R, L::G, why);
 }
 
-/* Microseconds, roughly, on an H200: rounds of three tiles a multiprocessor, of
- * which many run into each other. */
-template <typename C>
+/* Microseconds on an H200: waves of three tiles a multiprocessor, many of which
+ * overlap. */
+template <typename L>
 static double wgmma_stem_estimate(const struct kern_problem *p,
-                                  const struct kern_device *d)
+                                  const struct kern_device *d, int)
 {
     struct wgmma_stem_state s;
 
@@ -98,11 +100,12 @@ static double wgmma_stem_estimate(const struct kern_problem *p,
 
 /* ---- preparing ----------------------------------------------------- */
 
-template <typename C>
+template <typename L>
 static int wgmma_stem_prepare(struct kern_exec *e, const struct kern_device *d,
                               struct infer_error *err)
 {
-    struct wgmma_stem_state *s = (struct wgmma_stem_state *)malloc(sizeof(*s));
+    struct wgmma_stem_state *s =
+        (struct wgmma_stem_state *)calloc(1, sizeof *s);
     const int r =
         s ? wgmma_stem_read(&e->problem, d, s, err)
           : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
@@ -111,14 +114,15 @@ static int wgmma_stem_prepare(struct kern_exec *e, const struct kern_device *d,
         free(s);
         return r;
     }
+    s->tiled.line = L::G * 8;
     e->state = s;
-    e->packed[CONV_W] = (size_t)s->g.k * wgmma_stem<C::R, C::G>::K_TILES * 128;
+    e->packed[CONV_W] = (size_t)s->g.k * L::K_TILES * 128;
     return 0;
 }
 
 /* Row k of the packed weights: w[k][c][r][s] at (r * G * 8 + shift + s * C +
  * c). */
-template <typename C>
+template <typename L>
 static int wgmma_stem_pack(const struct kern_exec *e, int i, const void *src,
                            void *dst, struct infer_error *err)
 {
@@ -126,7 +130,7 @@ static int wgmma_stem_pack(const struct kern_exec *e, int i, const void *src,
         (const struct wgmma_stem_state *)e->state;
     const struct conv_geometry *g = &s->g;
     const enum infer_dtype from = e->problem.in[i].dtype;
-    const int64_t pitch = wgmma_stem<C::R, C::G>::K_TILES * 64;
+    const int64_t pitch = L::K_TILES * 64;
     const int window = g->r * g->s;
 
     (void)err;
@@ -136,7 +140,7 @@ static int wgmma_stem_pack(const struct kern_exec *e, int i, const void *src,
             for (int rs = 0; rs < window; rs++)
                 scalar_store(
                     e->problem.in[CONV_X].dtype, dst,
-                    k * pitch + rs / g->s * C::G * 8 + s->shift +
+                    k * pitch + rs / g->s * L::G * 8 + s->shift +
                         rs % g->s * g->c + c,
                     scalar_load(from, src,
                                 ((int64_t)k * g->c + c) * window + rs));
@@ -145,15 +149,14 @@ static int wgmma_stem_pack(const struct kern_exec *e, int i, const void *src,
 
 /* ---- launching ----------------------------------------------------- */
 
-template <typename C>
+template <typename L>
 static int wgmma_stem_maps(const struct wgmma_stem_state *s,
                            const struct kern_args *args, enum infer_dtype dtype,
                            struct wgmma_stem_args *a, struct infer_error *err)
 {
-    typedef wgmma_stem<C::R, C::G> L;
     const enum tensor_map_type type = tensor_map_type_of(dtype);
     int r =
-        tensor_map_patches(&a->x, args->in[CONV_X], &s->g, L::WORDS, C::R, err);
+        tensor_map_patches(&a->x, args->in[CONV_X], &s->g, L::WORDS, L::R, err);
 
     if (r == 0)
         r = tensor_map_matrix(&a->w, type, args->in[CONV_W], s->g.k,
@@ -164,19 +167,18 @@ static int wgmma_stem_maps(const struct wgmma_stem_state *s,
     return r;
 }
 
-template <typename C>
+template <typename L>
 static int wgmma_stem_launch(const struct kern_exec *e,
                              const struct kern_args *args,
                              struct infer_error *err)
 {
-    typedef wgmma_stem<C::R, C::G> L;
     const struct wgmma_stem_state *s =
         (const struct wgmma_stem_state *)e->state;
     struct wgmma_stem_args a;
     int r;
 
     memset(&a, 0, sizeof(a));
-    r = wgmma_stem_maps<C>(s, args, e->problem.in[CONV_X].dtype, &a, err);
+    r = wgmma_stem_maps<L>(s, args, e->problem.in[CONV_X].dtype, &a, err);
     if (r < 0)
         return r;
     a.g = s->g;
@@ -187,26 +189,26 @@ static int wgmma_stem_launch(const struct kern_exec *e,
     a.tiles_q = conv_ceil_div(s->g.q, 64);
     a.tiles = s->g.n * s->g.p * a.tiles_q;
     return launch_chained(
-        wgmma_stem_kernel<typename C::type, C::R, C::G>,
+        wgmma_stem_kernel<L>,
         dim3(a.tiles < s->multiprocessors ? a.tiles : s->multiprocessors),
         dim3(L::THREADS), L::SHARED, args->stream, a, err);
 }
 
-/* ---- rows ---------------------------------------------------------- */
+/* ---- tiles --------------------------------------------------------- */
 
-/* rows: of the window; groups: of 8 elements in a row of it. */
-#define WGMMA_STEM_ROW(symbol, T, rows, groups)                                \
-    struct symbol##_config {                                                   \
-        typedef T type;                                                        \
-        enum { R = rows, G = groups };                                         \
-    };                                                                         \
-    const struct kern_functions symbol = {                                     \
-        .supports = wgmma_stem_supports<symbol##_config>,                      \
-        .estimate = wgmma_stem_estimate<symbol##_config>,                      \
-        .prepare = wgmma_stem_prepare<symbol##_config>,                        \
-        .pack = wgmma_stem_pack<symbol##_config>,                              \
-        .launch = wgmma_stem_launch<symbol##_config>,                          \
-        .release = cuda_state_release,                                         \
-    };
+#define WGMMA_STEM_TILE(name, ...)                                             \
+    {                                                                          \
+        name, 0, wgmma_stem_supports<__VA_ARGS__>,                             \
+            wgmma_stem_estimate<__VA_ARGS__>, NULL, NULL,                      \
+            wgmma_stem_prepare<__VA_ARGS__>, wgmma_stem_pack<__VA_ARGS__>,     \
+            wgmma_stem_launch<__VA_ARGS__>                                     \
+    }
+
+/* Rows of the window x elements of each: 7x7 and 3x3 of 3 channels. */
+template <typename T>
+static const struct conv_tile wgmma_stem_tiles[] = {
+    WGMMA_STEM_TILE("7x24", wgmma_stem<T, 7, 3>),
+    WGMMA_STEM_TILE("3x16", wgmma_stem<T, 3, 2>),
+};
 
 #endif

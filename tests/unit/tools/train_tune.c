@@ -210,7 +210,7 @@ TEST(a_damaged_cache_is_ignored)
 {
     struct run damaged = {0}, mended = {0};
 
-    tuning_file_write("{\"libinfer_tuning\": 1, \"devices\": ");
+    tuning_file_write("{\"libinfer_tuning\": 2, \"devices\": ");
     tuned_net(TUNE_EXHAUSTIVE, false, &damaged);
     assert_non_null(strstr(damaged.note, "ignored"));
     free(trained(damaged.n));

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 1x1 convolution of 32 or 64 channels to 8, 16 or 32: so little arithmetic
- * that only the bytes count, and so few outputs that larger tiles are half
- * empty.
+ * that memory traffic sets the pace, and so few outputs that larger tiles are
+ * half empty.
  *
  * A warp takes 32 pixels, two tiles of 16, and all outputs, by mma.sync from
- * registers alone.  Which channel stands where in the depth does not matter as
- * long as x and w agree, so lane 4 g + t loads 16 bytes, channels 8 t .. 8 t +
- * 7 of 32, of pixels g and g + 8, and they are its parts of two steps of 16:
- * halves 0 .. 3 of the first, 4 .. 7 of the second.  Likewise for the outputs:
- * column n of tile j is channel n / 2 * 2 TILES + 2 j + n % 2, so that a lane
- * ends with 2 TILES channels side by side.  No shared memory.
+ * registers alone.  The order of channels in the depth does not matter as long
+ * as x and w agree, so lane 4 g + t loads 16 bytes, channels 8 t .. 8 t + 7 of
+ * 32, of pixels g and g + 8, which are its parts of two steps of 16: halves 0
+ * .. 3 of the first, 4 .. 7 of the second.  Likewise for the outputs: column n
+ * of tile j is channel n / 2 * 2 TILES + 2 j + n % 2, so that a lane ends with
+ * 2 TILES neighbouring channels.  No shared memory.
  *
- * With factors (kernels/input_scale.h) a lane multiplies what it has loaded
- * with those of the same channels, and blocks go from the last pixels to the
- * first: the global pooling that made the factors has read the last images
- * last, which the L2 cache still holds.
+ * With an input scale (kernels/input_scale.h) a lane multiplies its values of x
+ * with the scale of the same channels, and blocks go from the last pixels to
+ * the first: the global pooling that computes the scale has read the last
+ * images last, and they are still in L2.
  */
 #include <stdlib.h>
 
@@ -25,22 +25,22 @@
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/walk.cuh"
 
-#define NARROW_THREADS 128
-#define NARROW_PIXELS  (NARROW_THREADS / 32 * 32) /* of a block */
+#define SMALL_K_THREADS 128
+#define SMALL_K_PIXELS  (SMALL_K_THREADS / 32 * 32) /* of a block */
 
-struct narrow_args {
+struct small_k_args {
     struct conv_geometry g;
     const void *x, *w; /* w: rows of c, one an output */
     struct output_args out;
-    const void *factors;    /* rows of c, one an image; NULL for none */
-    struct fast_div pixels; /* of an image */
+    const void *input_scale; /* rows of c, one an image; NULL for none */
+    struct fast_div pixels;  /* of an image */
 };
 
 /* ---- the kernel ---------------------------------------------------- */
 
 /* 16 bytes as four registers. */
-static __device__ __forceinline__ void narrow_load(const void *from,
-                                                   uint32_t (&to)[4])
+static __device__ __forceinline__ void small_k_load(const void *from,
+                                                    uint32_t (&to)[4])
 {
     const uint4 v = *(const uint4 *)from;
 
@@ -51,19 +51,19 @@ static __device__ __forceinline__ void narrow_load(const void *from,
 }
 
 /* Multiplies the channels of pixel m, from t * 8 on in each block of 32, with
- * their factors. */
+ * their scale. */
 template <typename T, int BLOCKS>
-static __device__ __forceinline__ void narrow_scale(const struct narrow_args &a,
-                                                    int m, int i, int t,
-                                                    uint32_t (&x)[BLOCKS][4][4])
+static __device__ __forceinline__ void
+small_k_scale(const struct small_k_args &a, int m, int i, int t,
+              uint32_t (&x)[BLOCKS][4][4])
 {
-    const T *from = (const T *)a.factors +
+    const T *from = (const T *)a.input_scale +
                     (size_t)a.pixels.div((uint32_t)m) * a.g.c + t * 8;
 
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
         uint32_t factor[4];
-        narrow_load(from + b * 32, factor);
+        small_k_load(from + b * 32, factor);
 #pragma unroll
         for (int j = 0; j < 4; j++)
             x[b][i][j] = scale_pair(T(), x[b][i][j], factor[j]);
@@ -73,8 +73,8 @@ static __device__ __forceinline__ void narrow_scale(const struct narrow_args &a,
 /* Adds 32 channels of 16 pixels; x and x8: those of pixels g and g + 8. */
 template <typename T, int TILES>
 static __device__ __forceinline__ void
-narrow_multiply(const uint32_t (&x)[4], const uint32_t (&x8)[4],
-                const uint32_t (&w)[TILES][4], float (&acc)[TILES][4])
+small_k_multiply(const uint32_t (&x)[4], const uint32_t (&x8)[4],
+                 const uint32_t (&w)[TILES][4], float (&acc)[TILES][4])
 {
 #pragma unroll
     for (int step = 0; step < 2; step++) {
@@ -89,8 +89,8 @@ narrow_multiply(const uint32_t (&x)[4], const uint32_t (&x8)[4],
 /* Finishes pixels m and m + 8. */
 template <typename T, int TILES>
 static __device__ __forceinline__ void
-narrow_store(const struct narrow_args &a, int m, int t,
-             const float (&acc)[TILES][4])
+small_k_store(const struct small_k_args &a, int m, int t,
+              const float (&acc)[TILES][4])
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -105,15 +105,14 @@ narrow_store(const struct narrow_args &a, int m, int t,
     }
 }
 
-/* BLOCKS: of 32 channels; TILES: of 8 outputs; INPUT_SCALE: whether x has them.
- */
+/* BLOCKS: of 32 channels; TILES: of 8 outputs; INPUT_SCALE: x has a scale. */
 template <typename T, int BLOCKS, int TILES, bool INPUT_SCALE>
-static __global__ void __launch_bounds__(NARROW_THREADS)
-    narrow_kernel(const __grid_constant__ struct narrow_args a)
+static __global__ void __launch_bounds__(SMALL_K_THREADS)
+    small_k_kernel(const __grid_constant__ struct small_k_args a)
 {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int block = INPUT_SCALE ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-    const int m0 = block * NARROW_PIXELS + threadIdx.x / 32 * 32;
+    const int m0 = block * SMALL_K_PIXELS + threadIdx.x / 32 * 32;
     const T *const w = (const T *)a.w + t * 8, *const x =
                                                    (const T *)a.x + t * 8;
     uint32_t f[BLOCKS][TILES][4], v[BLOCKS][4][4];
@@ -123,9 +122,9 @@ static __global__ void __launch_bounds__(NARROW_THREADS)
     for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
         for (int j = 0; j < TILES; j++)
-            narrow_load(w + (g / 2 * 2 * TILES + 2 * j + g % 2) * a.g.c +
-                            b * 32,
-                        f[b][j]);
+            small_k_load(w + (g / 2 * 2 * TILES + 2 * j + g % 2) * a.g.c +
+                             b * 32,
+                         f[b][j]);
     launch_wait();
     if (m0 >= a.g.m)
         return; /* the whole warp */
@@ -134,28 +133,30 @@ static __global__ void __launch_bounds__(NARROW_THREADS)
         const int m = min(m0 + g + 8 * i, a.g.m - 1);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
-            narrow_load(x + (size_t)m * a.g.x_pitch + b * 32, v[b][i]);
+            small_k_load(x + (size_t)m * a.g.x_pitch + b * 32, v[b][i]);
     }
     if (INPUT_SCALE) {
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            narrow_scale<T, BLOCKS>(a, min(m0 + g + 8 * i, a.g.m - 1), i, t, v);
+            small_k_scale<T, BLOCKS>(a, min(m0 + g + 8 * i, a.g.m - 1), i, t,
+                                     v);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
-            narrow_multiply<T, TILES>(v[b][2 * i], v[b][2 * i + 1], f[b],
-                                      acc[i]);
+            small_k_multiply<T, TILES>(v[b][2 * i], v[b][2 * i + 1], f[b],
+                                       acc[i]);
         }
-        narrow_store<T, TILES>(a, m0 + 16 * i + g, t, acc[i]);
+        small_k_store<T, TILES>(a, m0 + 16 * i + g, t, acc[i]);
     }
 }
 
 /* ---- the host's side ----------------------------------------------- */
 
-static int narrow_supports(const struct kern_problem *p,
-                           const struct kern_device *d, struct infer_error *why)
+static int small_k_supports(const struct kern_problem *p,
+                            const struct kern_device *d,
+                            struct infer_error *why)
 {
     struct conv_geometry g;
     int r = conv_geometry_read_pitched(p, &g, why);
@@ -182,20 +183,20 @@ static int narrow_supports(const struct kern_problem *p,
                          g.x_pitch, g.y_pitch, g.r_pitch);
     if (input_scale_of(p) &&
         !kern_tensor_is_dense(input_scale_of(p), KERN_NCHW))
-        return error_set(why, INFER_EUNSUPPORTED, "takes dense factors");
+        return error_set(why, INFER_EUNSUPPORTED, "takes dense input_scale");
     return 0;
 }
 
 /* The bytes, at what was measured on an H200. */
-static double narrow_estimate(const struct kern_problem *p,
-                              const struct kern_device *d)
+static double small_k_estimate(const struct kern_problem *p,
+                               const struct kern_device *d)
 {
     (void)d;
     return 2 + kern_problem_bytes(p) / 4.2e6;
 }
 
-static int narrow_prepare(struct kern_exec *e, const struct kern_device *d,
-                          struct infer_error *err)
+static int small_k_prepare(struct kern_exec *e, const struct kern_device *d,
+                           struct infer_error *err)
 {
     struct conv_geometry *g = (struct conv_geometry *)malloc(sizeof(*g));
     const int r =
@@ -213,8 +214,8 @@ static int narrow_prepare(struct kern_exec *e, const struct kern_device *d,
     return 0;
 }
 
-static int narrow_pack(const struct kern_exec *e, int i, const void *src,
-                       void *dst, struct infer_error *err)
+static int small_k_pack(const struct kern_exec *e, int i, const void *src,
+                        void *dst, struct infer_error *err)
 {
     const struct conv_geometry *g = (const struct conv_geometry *)e->state;
 
@@ -224,32 +225,33 @@ static int narrow_pack(const struct kern_exec *e, int i, const void *src,
     return 0;
 }
 
-typedef void (*narrow_function)(const struct narrow_args);
+typedef void (*small_k_function)(const struct small_k_args);
 
 template <typename T, int BLOCKS, bool INPUT_SCALE>
-static narrow_function narrow_for(int k)
+static small_k_function small_k_for(int k)
 {
-    return k == 8    ? narrow_kernel<T, BLOCKS, 1, INPUT_SCALE>
-           : k == 16 ? narrow_kernel<T, BLOCKS, 2, INPUT_SCALE>
-                     : narrow_kernel<T, BLOCKS, 4, INPUT_SCALE>;
+    return k == 8    ? small_k_kernel<T, BLOCKS, 1, INPUT_SCALE>
+           : k == 16 ? small_k_kernel<T, BLOCKS, 2, INPUT_SCALE>
+                     : small_k_kernel<T, BLOCKS, 4, INPUT_SCALE>;
 }
 
 template <typename T>
-static narrow_function narrow_of(const struct conv_geometry *g, bool factors)
+static small_k_function small_k_of(const struct conv_geometry *g,
+                                   bool input_scale)
 {
     if (g->c == 32)
-        return factors ? narrow_for<T, 1, true>(g->k)
-                       : narrow_for<T, 1, false>(g->k);
-    return factors ? narrow_for<T, 2, true>(g->k)
-                   : narrow_for<T, 2, false>(g->k);
+        return input_scale ? small_k_for<T, 1, true>(g->k)
+                           : small_k_for<T, 1, false>(g->k);
+    return input_scale ? small_k_for<T, 2, true>(g->k)
+                       : small_k_for<T, 2, false>(g->k);
 }
 
 template <typename T>
-static int narrow_launch(const struct kern_exec *e,
-                         const struct kern_args *args, struct infer_error *err)
+static int small_k_launch(const struct kern_exec *e,
+                          const struct kern_args *args, struct infer_error *err)
 {
     const struct conv_geometry *g = (const struct conv_geometry *)e->state;
-    struct narrow_args a;
+    struct small_k_args a;
 
     a.g = *g;
     a.x = args->in[CONV_X];
@@ -257,22 +259,23 @@ static int narrow_launch(const struct kern_exec *e,
     a.out = output_of(e, args, g->k);
     a.out.y_pitch = g->y_pitch;
     a.out.r_pitch = g->r_pitch;
-    a.factors = input_scale_of(&e->problem) ? args->in[INPUT_SCALE_IN] : NULL;
+    a.input_scale =
+        input_scale_of(&e->problem) ? args->in[INPUT_SCALE_IN] : NULL;
     a.pixels.init((uint32_t)(g->p * g->q));
-    return launch_chained(narrow_of<T>(g, a.factors != NULL),
-                          dim3(conv_ceil_div(g->m, NARROW_PIXELS)),
-                          dim3(NARROW_THREADS), 0, args->stream, a, err);
+    return launch_chained(small_k_of<T>(g, a.input_scale != NULL),
+                          dim3(conv_ceil_div(g->m, SMALL_K_PIXELS)),
+                          dim3(SMALL_K_THREADS), 0, args->stream, a, err);
 }
 
-#define NARROW_ROW(symbol, T)                                                  \
+#define SMALL_K_ROW(symbol, T)                                                 \
     const struct kern_functions symbol = {                                     \
-        .supports = narrow_supports,                                           \
-        .estimate = narrow_estimate,                                           \
-        .prepare = narrow_prepare,                                             \
-        .pack = narrow_pack,                                                   \
-        .launch = narrow_launch<T>,                                            \
+        .supports = small_k_supports,                                          \
+        .estimate = small_k_estimate,                                          \
+        .prepare = small_k_prepare,                                            \
+        .pack = small_k_pack,                                                  \
+        .launch = small_k_launch<T>,                                           \
         .release = cuda_state_release,                                         \
     };
 
-NARROW_ROW(conv2d_fprop_nhwc_f16_cuda_narrow_sm80, __half)
-NARROW_ROW(conv2d_fprop_nhwc_bf16_cuda_narrow_sm80, __nv_bfloat16)
+SMALL_K_ROW(conv2d_fprop_nhwc_f16_cuda_pointwise_small_k_sm80, __half)
+SMALL_K_ROW(conv2d_fprop_nhwc_bf16_cuda_pointwise_small_k_sm80, __nv_bfloat16)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution to very few channels (up to 4) over a short window: the tiles of
- * matrix products would be nearly empty, and what is left is latency.
+ * Convolution to very few channels (up to 4) with a small filter: matrix tiles
+ * would be nearly empty, and latency sets the pace.
  *
- * One thread a pixel, all its K outputs; neighbours in a warp take neighbouring
- * pixels, so that a load of V channels is coalesced where C is V, and the L1
- * cache serves what windows share.  A 3x3 window's loads are all under way
- * before the first is used.
+ * One thread computes one pixel, all its K outputs; neighbours in a warp take
+ * neighbouring pixels, so that a load of V channels is coalesced if C is V, and
+ * the L1 cache serves the overlap of windows.  All loads of a 3x3 window are in
+ * flight before the first is used.
  *
  * Shared memory: the weights, float [r][s][c][K], MOST * 4 bytes; a warp reads
  * one address at a time.
@@ -19,10 +19,10 @@ extern "C" {
 #include "kernels/cuda/conv/conv_state.h"
 }
 
-#define PIXELS_THREADS 128
-#define PIXELS_MOST    2048 /* weights, padded to K */
+#define SMALL_K_THREADS 128
+#define SMALL_K_MOST    2048 /* weights, padded to K */
 
-struct pixels_args {
+struct small_k_args {
     struct conv_geometry g;
     const void *x;
     const float *w; /* packed, [depth][K] */
@@ -31,10 +31,10 @@ struct pixels_args {
 
 /* ---- the kernel ---------------------------------------------------- */
 
-/* Adds V channels of one tap; w points at their weights. */
+/* Adds V channels of one filter position; w points at their weights. */
 template <int V, int K>
 static __device__ __forceinline__ void
-pixels_add(const float (&x)[V], const float *w, float (&acc)[K])
+small_k_add(const float (&x)[V], const float *w, float (&acc)[K])
 {
     constexpr int L = V * K % 4 == 0 ? 4 : 1; /* weights an access */
     float f[V * K];
@@ -49,12 +49,12 @@ pixels_add(const float (&x)[V], const float *w, float (&acc)[K])
             acc[k] = fmaf(x[v], f[v * K + k], acc[k]);
 }
 
-/* V channels, c on, of the window at p: R x S taps, or those of the geometry
- * where R is 0. */
+/* V channels, c on, of the window at p: R x S filter positions, or those of the
+ * geometry if R is 0. */
 template <typename T, int V, int K, int R>
 static __device__ __forceinline__ void
-pixels_taps(const struct pixels_args &a, const struct conv_pixel &p,
-            const float *w, int c, float (&acc)[K])
+small_k_taps(const struct small_k_args &a, const struct conv_pixel &p,
+             const float *w, int c, float (&acc)[K])
 {
     const struct conv_geometry &g = a.g;
     const int rows = R ? R : g.r, columns = R ? R : g.s;
@@ -74,24 +74,24 @@ pixels_taps(const struct pixels_args &a, const struct conv_pixel &p,
                 load_floats<T, V>(
                     (const T *)a.x + p.offset + conv_tap_offset(g, d), to);
             if (!R)
-                pixels_add<V, K>(to, w + ((r * g.s + s) * g.c + c) * K, acc);
+                small_k_add<V, K>(to, w + ((r * g.s + s) * g.c + c) * K, acc);
         }
     if (R)
 #pragma unroll
         for (int i = 0; i < R * R; i++)
-            pixels_add<V, K>(x[i], w + (i * g.c + c) * K, acc);
+            small_k_add<V, K>(x[i], w + (i * g.c + c) * K, acc);
 }
 
 template <typename T, int V, int K, int R>
-static __global__ void __launch_bounds__(PIXELS_THREADS)
-    pixels_kernel(const __grid_constant__ struct pixels_args a)
+static __global__ void __launch_bounds__(SMALL_K_THREADS)
+    small_k_kernel(const __grid_constant__ struct small_k_args a)
 {
-    __shared__ __align__(16) float w[PIXELS_MOST];
-    const int m = (int)blockIdx.x * PIXELS_THREADS + (int)threadIdx.x;
+    __shared__ __align__(16) float w[SMALL_K_MOST];
+    const int m = (int)blockIdx.x * SMALL_K_THREADS + (int)threadIdx.x;
     const struct conv_pixel p = conv_pixel_at(a.g, m, 0);
     float acc[K];
 
-    for (int i = threadIdx.x; i < a.g.depth * K; i += PIXELS_THREADS)
+    for (int i = threadIdx.x; i < a.g.depth * K; i += SMALL_K_THREADS)
         w[i] = a.w[i];
     __syncthreads();
     launch_wait();
@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(PIXELS_THREADS)
     for (int k = 0; k < K; k++)
         acc[k] = 0;
     for (int c = 0; c < a.g.c; c += V)
-        pixels_taps<T, V, K, R>(a, p, w, c, acc);
+        small_k_taps<T, V, K, R>(a, p, w, c, acc);
     if (a.g.k == K)
         output_vector<T, K>(a.out, m, 0, acc);
     else
@@ -111,13 +111,14 @@ static __global__ void __launch_bounds__(PIXELS_THREADS)
 /* ---- the host's side ----------------------------------------------- */
 
 /* Outputs of a thread: a vector, of which 3 use 4. */
-static int pixels_outputs(const struct conv_geometry *g)
+static int small_k_outputs(const struct conv_geometry *g)
 {
     return g->k <= 2 ? g->k : 4;
 }
 
-static int pixels_supports(const struct kern_problem *p,
-                           const struct kern_device *d, struct infer_error *why)
+static int small_k_supports(const struct kern_problem *p,
+                            const struct kern_device *d,
+                            struct infer_error *why)
 {
     struct conv_geometry g;
     int r = conv_geometry_read(p, &g, why);
@@ -131,16 +132,16 @@ static int pixels_supports(const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes one group to up to 4 channels, found %d to %d",
                          g.groups, g.k);
-    if ((int64_t)g.depth * pixels_outputs(&g) > PIXELS_MOST)
+    if ((int64_t)g.depth * small_k_outputs(&g) > SMALL_K_MOST)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "takes up to %d weights, found %d", PIXELS_MOST,
-                         g.depth * pixels_outputs(&g));
+                         "takes up to %d weights, found %d", SMALL_K_MOST,
+                         g.depth * small_k_outputs(&g));
     return 0;
 }
 
-/* Microseconds on an H200: loads that follow one another, or the bytes. */
-static double pixels_estimate(const struct kern_problem *p,
-                              const struct kern_device *d)
+/* Microseconds on an H200: the latency of dependent loads, or the bytes. */
+static double small_k_estimate(const struct kern_problem *p,
+                               const struct kern_device *d)
 {
     struct conv_geometry g;
 
@@ -154,8 +155,8 @@ static double pixels_estimate(const struct kern_problem *p,
     return 2 + (taps > bytes ? taps : bytes);
 }
 
-static int pixels_prepare(struct kern_exec *e, const struct kern_device *d,
-                          struct infer_error *err)
+static int small_k_prepare(struct kern_exec *e, const struct kern_device *d,
+                           struct infer_error *err)
 {
     const struct conv_geometry *g;
     const int r = conv_state_keep(e, err, &g);
@@ -164,72 +165,72 @@ static int pixels_prepare(struct kern_exec *e, const struct kern_device *d,
     if (r < 0)
         return r;
     e->packed[CONV_W] =
-        (size_t)g->depth * (size_t)pixels_outputs(g) * sizeof(float);
+        (size_t)g->depth * (size_t)small_k_outputs(g) * sizeof(float);
     return 0;
 }
 
-static int pixels_pack(const struct kern_exec *e, int i, const void *src,
-                       void *dst, struct infer_error *err)
+static int small_k_pack(const struct kern_exec *e, int i, const void *src,
+                        void *dst, struct infer_error *err)
 {
     const struct conv_geometry *g = (const struct conv_geometry *)e->state;
 
     (void)err;
     conv_pack_columns(g, e->problem.in[i].dtype, src, g->depth,
-                      pixels_outputs(g), (float *)dst);
+                      small_k_outputs(g), (float *)dst);
     return 0;
 }
 
 template <typename T, int V, int K>
-static int pixels_start(const struct pixels_args *a, void *stream,
-                        struct infer_error *err)
+static int small_k_start(const struct small_k_args *a, void *stream,
+                         struct infer_error *err)
 {
     const bool square = a->g.r == 3 && a->g.s == 3;
 
-    return launch_chained(square ? pixels_kernel<T, V, K, 3>
-                                 : pixels_kernel<T, V, K, 0>,
-                          dim3(conv_ceil_div(a->g.m, PIXELS_THREADS)),
-                          dim3(PIXELS_THREADS), 0, stream, *a, err);
+    return launch_chained(square ? small_k_kernel<T, V, K, 3>
+                                 : small_k_kernel<T, V, K, 0>,
+                          dim3(conv_ceil_div(a->g.m, SMALL_K_THREADS)),
+                          dim3(SMALL_K_THREADS), 0, stream, *a, err);
 }
 
 template <typename T, int V>
-static int pixels_start_width(const struct pixels_args *a, void *stream,
-                              struct infer_error *err)
+static int small_k_start_width(const struct small_k_args *a, void *stream,
+                               struct infer_error *err)
 {
-    switch (pixels_outputs(&a->g)) {
+    switch (small_k_outputs(&a->g)) {
     case 1:
-        return pixels_start<T, V, 1>(a, stream, err);
+        return small_k_start<T, V, 1>(a, stream, err);
     case 2:
-        return pixels_start<T, V, 2>(a, stream, err);
+        return small_k_start<T, V, 2>(a, stream, err);
     default:
-        return pixels_start<T, V, 4>(a, stream, err);
+        return small_k_start<T, V, 4>(a, stream, err);
     }
 }
 
 template <typename T>
-static int pixels_launch(const struct kern_exec *e,
-                         const struct kern_args *args, struct infer_error *err)
+static int small_k_launch(const struct kern_exec *e,
+                          const struct kern_args *args, struct infer_error *err)
 {
     const struct conv_geometry *g = (const struct conv_geometry *)e->state;
-    struct pixels_args a;
+    struct small_k_args a;
 
     a.g = *g;
     a.x = args->in[CONV_X];
     a.w = (const float *)args->in[CONV_W];
     a.out = output_of(e, args, g->k);
-    return g->c % 4 == 0 ? pixels_start_width<T, 4>(&a, args->stream, err)
-                         : pixels_start_width<T, 1>(&a, args->stream, err);
+    return g->c % 4 == 0 ? small_k_start_width<T, 4>(&a, args->stream, err)
+                         : small_k_start_width<T, 1>(&a, args->stream, err);
 }
 
-#define PIXELS_ROW(symbol, T)                                                  \
+#define SMALL_K_ROW(symbol, T)                                                 \
     const struct kern_functions symbol = {                                     \
-        .supports = pixels_supports,                                           \
-        .estimate = pixels_estimate,                                           \
-        .prepare = pixels_prepare,                                             \
-        .pack = pixels_pack,                                                   \
-        .launch = pixels_launch<T>,                                            \
+        .supports = small_k_supports,                                          \
+        .estimate = small_k_estimate,                                          \
+        .prepare = small_k_prepare,                                            \
+        .pack = small_k_pack,                                                  \
+        .launch = small_k_launch<T>,                                           \
         .release = cuda_state_release,                                         \
     };
 
-PIXELS_ROW(conv2d_fprop_nhwc_f32_cuda_pixels, float)
-PIXELS_ROW(conv2d_fprop_nhwc_f16_cuda_pixels, __half)
-PIXELS_ROW(conv2d_fprop_nhwc_bf16_cuda_pixels, __nv_bfloat16)
+SMALL_K_ROW(conv2d_fprop_nhwc_f32_cuda_small_k, float)
+SMALL_K_ROW(conv2d_fprop_nhwc_f16_cuda_small_k, __half)
+SMALL_K_ROW(conv2d_fprop_nhwc_bf16_cuda_small_k, __nv_bfloat16)

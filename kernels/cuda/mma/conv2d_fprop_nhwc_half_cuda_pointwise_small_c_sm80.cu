@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 1x1 convolution of up to 32 channels to many, as blocks of mobile networks
- * begin: little arithmetic and many outputs, so that storing them, and the
- * exponentials of their activation, set the pace.
+ * begin: little arithmetic and many outputs, so that the stores, and the
+ * exponentials of the activation, set the pace.
  *
  * A warp takes 32 pixels, two tiles of 16, whose channels stay in registers,
- * and goes through the outputs 32 at a time, by mma.sync.  As in the narrow
- * kernel, which channel stands where in the depth and in the columns is chosen
- * so that lane 4 g + t loads and stores 16 bytes: of pixels g + 8 i its parts
- * of the depth are channels 8 t .. 8 t + 7 of 32 (two steps of 16), or 4 t ..
- * 4 t + 3 where there are 16 (one step), and it ends with outputs 8 t .. 8 t +
- * 7 of 32: column n of tile j is output n / 2 * 8 + 2 j + n % 2.
+ * and goes through the outputs 32 at a time, by mma.sync.  As in the kernel for
+ * few outputs (pointwise_small_k), the order of channels in the depth and in
+ * the columns is chosen so that lane 4 g + t loads and stores 16 bytes: of
+ * pixels g + 8 i its parts of the depth are channels 8 t .. 8 t + 7 of 32 (two
+ * steps of 16), or 4 t .. 4 t + 3 of 16 (one step), and it ends with outputs
+ * 8 t .. 8 t + 7 of 32: column n of tile j is output n / 2 * 8 + 2 j + n % 2.
  *
- * Weights are packed as lanes want them, [32 outputs][32 channels][tile j]
- * [lane] of 16 bytes (8 where there is one step), and lie in shared memory in
- * that order: K / 32 * STEPS / 2 * 2048 bytes, rounded up.  Blocks stay for
- * several turns; where pixels are few, blockIdx.y shares out the outputs.  What
- * lies beyond the channels and outputs is zeros.
+ * Weights are packed in the lanes' order, [32 outputs][32 channels][tile j]
+ * [lane] of 16 bytes (8 if there is one step), and lie in shared memory in that
+ * order: K / 32 * STEPS / 2 * 2048 bytes, rounded up.  Blocks are persistent
+ * over several tiles; if pixels are few, blockIdx.y divides the outputs.
+ * Channels and outputs past the last are zeros.
  */
 #include <stdlib.h>
 
@@ -29,22 +29,22 @@ extern "C" {
 #include "kernels/base/scalar.h"
 }
 
-#define EXPAND_THREADS 128
-#define EXPAND_BLOCKS  4                          /* of a multiprocessor */
-#define EXPAND_PIXELS  (EXPAND_THREADS / 32 * 32) /* of a block's turn */
-#define EXPAND_SHARED  (48 << 10) /* bytes of weights, at most */
+#define SMALL_C_THREADS 128
+#define SMALL_C_BLOCKS  4                           /* of a multiprocessor */
+#define SMALL_C_PIXELS  (SMALL_C_THREADS / 32 * 32) /* of a block's turn */
+#define SMALL_C_SHARED  (48 << 10) /* bytes of weights, at most */
 
-struct expand_args {
+struct small_c_args {
     struct conv_geometry g;
     const void *x, *w;
     const float *bias;
     int groups; /* of 32 outputs */
-    int tiles;  /* of EXPAND_PIXELS pixels */
+    int tiles;  /* of SMALL_C_PIXELS pixels */
     struct output_args out;
 };
 
 /* Words of 4 bytes that a lane holds of a pixel's, or an output's, channels. */
-template <int STEPS> struct expand_lane {
+template <int STEPS> struct small_c_lane {
     enum {
         WORDS = 2 * STEPS,
         VECTOR = STEPS == 1 ? 2 : 4, /* words that lie together */
@@ -56,16 +56,16 @@ template <int STEPS> struct expand_lane {
 /* ---- the kernel ---------------------------------------------------- */
 
 /* 8 or 16 bytes as registers. */
-static __device__ __forceinline__ void expand_load(const void *from,
-                                                   uint32_t (&to)[2])
+static __device__ __forceinline__ void small_c_load(const void *from,
+                                                    uint32_t (&to)[2])
 {
     const uint2 v = *(const uint2 *)from;
 
     to[0] = v.x;
     to[1] = v.y;
 }
-static __device__ __forceinline__ void expand_load(const void *from,
-                                                   uint32_t (&to)[4])
+static __device__ __forceinline__ void small_c_load(const void *from,
+                                                    uint32_t (&to)[4])
 {
     const uint4 v = *(const uint4 *)from;
 
@@ -77,11 +77,11 @@ static __device__ __forceinline__ void expand_load(const void *from,
 
 /* This lane's channels of pixels g + 8 i of the warp's. */
 template <typename T, int STEPS>
-static __device__ __forceinline__ void expand_load_pixels(
-    const struct expand_args &a, int m0,
-    uint32_t (&x)[4][expand_lane<STEPS>::PARTS][expand_lane<STEPS>::VECTOR])
+static __device__ __forceinline__ void small_c_load_pixels(
+    const struct small_c_args &a, int m0,
+    uint32_t (&x)[4][small_c_lane<STEPS>::PARTS][small_c_lane<STEPS>::VECTOR])
 {
-    typedef expand_lane<STEPS> L;
+    typedef small_c_lane<STEPS> L;
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 
 #pragma unroll
@@ -95,14 +95,14 @@ static __device__ __forceinline__ void expand_load_pixels(
             for (int w = 0; w < L::VECTOR; w++)
                 x[i][p][w] = 0;
             if (c < a.g.c)
-                expand_load(from + c, x[i][p]);
+                small_c_load(from + c, x[i][p]);
         }
     }
 }
 
 /* The sums of 32 outputs from k on begin with the bias. */
 static __device__ __forceinline__ void
-expand_start(const struct expand_args &a, int k, float (&acc)[2][4][4])
+small_c_start(const struct small_c_args &a, int k, float (&acc)[2][4][4])
 {
     float bias[8] = {};
 
@@ -117,20 +117,20 @@ expand_start(const struct expand_args &a, int k, float (&acc)[2][4][4])
 
 template <typename T, int STEPS>
 static __device__ __forceinline__ void
-expand_multiply(const uint32_t (&x)[4][expand_lane<STEPS>::PARTS]
-                                   [expand_lane<STEPS>::VECTOR],
-                const unsigned char *w, float (&acc)[2][4][4])
+small_c_multiply(const uint32_t (&x)[4][small_c_lane<STEPS>::PARTS]
+                                    [small_c_lane<STEPS>::VECTOR],
+                 const unsigned char *w, float (&acc)[2][4][4])
 {
-    typedef expand_lane<STEPS> L;
+    typedef small_c_lane<STEPS> L;
 
 #pragma unroll
     for (int p = 0; p < L::PARTS; p++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             uint32_t f[L::VECTOR];
-            expand_load(w + ((p * 4 + j) * 32 + threadIdx.x % 32) * 4 *
-                                (int)L::VECTOR,
-                        f);
+            small_c_load(w + ((p * 4 + j) * 32 + threadIdx.x % 32) * 4 *
+                                 (int)L::VECTOR,
+                         f);
 #pragma unroll
             for (int s = 0; s < L::VECTOR; s += 2)
 #pragma unroll
@@ -145,9 +145,9 @@ expand_multiply(const uint32_t (&x)[4][expand_lane<STEPS>::PARTS]
 
 /* Finishes outputs k .. k + 7 of this lane's pixels. */
 template <typename T>
-static __device__ __forceinline__ void expand_store(const struct expand_args &a,
-                                                    int m0, int k,
-                                                    const float (&acc)[2][4][4])
+static __device__ __forceinline__ void
+small_c_store(const struct small_c_args &a, int m0, int k,
+              const float (&acc)[2][4][4])
 {
     const int m = m0 + threadIdx.x % 32 / 4;
 
@@ -165,10 +165,10 @@ static __device__ __forceinline__ void expand_store(const struct expand_args &a,
 }
 
 template <typename T, int STEPS>
-static __global__ void __launch_bounds__(EXPAND_THREADS, EXPAND_BLOCKS)
-    expand_kernel(const __grid_constant__ struct expand_args a)
+static __global__ void __launch_bounds__(SMALL_C_THREADS, SMALL_C_BLOCKS)
+    small_c_kernel(const __grid_constant__ struct small_c_args a)
 {
-    typedef expand_lane<STEPS> L;
+    typedef small_c_lane<STEPS> L;
     enum { GROUP = L::PARTS * 4 * 32 * 4 * L::VECTOR }; /* bytes */
     LAUNCH_SHARED(shared);
     const int first = blockIdx.y * a.groups / gridDim.y;
@@ -176,47 +176,48 @@ static __global__ void __launch_bounds__(EXPAND_THREADS, EXPAND_BLOCKS)
     const unsigned char *const w = (const unsigned char *)a.w + first * GROUP;
 
     for (int i = threadIdx.x * 16; i < (end - first) * GROUP;
-         i += EXPAND_THREADS * 16)
+         i += SMALL_C_THREADS * 16)
         *(uint4 *)(shared + i) = *(const uint4 *)(w + i);
     launch_wait();
     __syncthreads();
     for (int tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
-        const int m0 = tile * EXPAND_PIXELS + threadIdx.x / 32 * 32;
+        const int m0 = tile * SMALL_C_PIXELS + threadIdx.x / 32 * 32;
         uint32_t x[4][L::PARTS][L::VECTOR];
         if (m0 >= a.g.m)
             continue; /* the whole warp */
-        expand_load_pixels<T, STEPS>(a, m0, x);
+        small_c_load_pixels<T, STEPS>(a, m0, x);
 #pragma unroll 1
         for (int group = first; group < end; group++) {
             const int k = group * 32 + threadIdx.x % 4 * 8;
             float acc[2][4][4];
-            expand_start(a, k, acc);
-            expand_multiply<T, STEPS>(x, shared + (group - first) * GROUP, acc);
-            expand_store<T>(a, m0, k, acc);
+            small_c_start(a, k, acc);
+            small_c_multiply<T, STEPS>(x, shared + (group - first) * GROUP,
+                                       acc);
+            small_c_store<T>(a, m0, k, acc);
         }
     }
 }
 
 /* ---- the host's side ----------------------------------------------- */
 
-struct expand_state {
+struct small_c_state {
     struct conv_geometry g;
     int steps, groups, tiles;
     int blocks, parts; /* of the grid */
     int multiprocessors;
 };
 
-static int expand_plan(const struct kern_problem *p,
-                       const struct kern_device *d, struct expand_state *s,
-                       struct infer_error *why)
+static int small_c_plan(const struct kern_problem *p,
+                        const struct kern_device *d, struct small_c_state *s,
+                        struct infer_error *why)
 {
     const int r = conv_geometry_read_pitched(p, &s->g, why);
 
     s->steps = r < 0 || s->g.c > 16 ? 2 : 1;
     s->groups = r < 0 ? 0 : conv_ceil_div(s->g.k, 32);
-    s->tiles = r < 0 ? 0 : conv_ceil_div(s->g.m, EXPAND_PIXELS);
+    s->tiles = r < 0 ? 0 : conv_ceil_div(s->g.m, SMALL_C_PIXELS);
     s->multiprocessors = conv_multiprocessors(d);
-    const int most = EXPAND_BLOCKS * s->multiprocessors;
+    const int most = SMALL_C_BLOCKS * s->multiprocessors;
     const int wanted = s->tiles > 0 ? s->multiprocessors / s->tiles : 1;
     s->blocks = s->tiles < most ? s->tiles : most;
     s->parts = wanted < 1 ? 1 : wanted < s->groups ? wanted : s->groups;
@@ -224,16 +225,17 @@ static int expand_plan(const struct kern_problem *p,
 }
 
 /* Bytes of packed weights. */
-static int64_t expand_bytes(const struct expand_state *s)
+static int64_t small_c_bytes(const struct small_c_state *s)
 {
     return (int64_t)s->groups * s->steps * 1024;
 }
 
-static int expand_supports(const struct kern_problem *p,
-                           const struct kern_device *d, struct infer_error *why)
+static int small_c_supports(const struct kern_problem *p,
+                            const struct kern_device *d,
+                            struct infer_error *why)
 {
-    struct expand_state s;
-    int r = expand_plan(p, d, &s, why);
+    struct small_c_state s;
+    int r = small_c_plan(p, d, &s, why);
     const struct conv_geometry *g = &s.g;
 
     if (r == 0)
@@ -246,11 +248,11 @@ static int expand_supports(const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes 1x1 windows without strides and pads, and one "
                          "group");
-    if (g->c > 32 || g->c % 8 || g->k % 8 || expand_bytes(&s) > EXPAND_SHARED)
+    if (g->c > 32 || g->c % 8 || g->k % 8 || small_c_bytes(&s) > SMALL_C_SHARED)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes up to 32 channels, all in eights, whose "
                          "weights fit %d bytes, found %d to %d",
-                         EXPAND_SHARED, g->c, g->k);
+                         SMALL_C_SHARED, g->c, g->k);
     if (g->m == 0 || g->x_pitch % 8 || g->y_pitch % 8 || g->r_pitch % 8)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes pixels that lie multiples of 8 elements apart, "
@@ -259,16 +261,16 @@ static int expand_supports(const struct kern_problem *p,
     return 0;
 }
 
-/* A warp finishes 32 pixels' 32 outputs in 0.45 us where each takes an
- * exponential, in less than half that else; those of a block run side by side,
- * blocks of a multiprocessor one after another.  Or the bytes.  From two layers
- * on an H200. */
-static double expand_estimate(const struct kern_problem *p,
-                              const struct kern_device *d)
+/* A warp finishes 32 pixels' 32 outputs in 0.45 us if each takes an
+ * exponential, else in less than half of that; the warps of a block run in
+ * parallel, the blocks of a multiprocessor one after another.  Or the bytes, if
+ * they take longer (measured on two layers, H200). */
+static double small_c_estimate(const struct kern_problem *p,
+                               const struct kern_device *d)
 {
-    struct expand_state s;
+    struct small_c_state s;
 
-    if (expand_plan(p, d, &s, NULL) < 0)
+    if (small_c_plan(p, d, &s, NULL) < 0)
         return 1e30;
     const double group = unary_bends(p->epilogue.act.kind) ? 0.2 : 0.45;
     const int turns = conv_ceil_div(s.tiles * s.parts, s.multiprocessors);
@@ -277,12 +279,12 @@ static double expand_estimate(const struct kern_problem *p,
                              kern_problem_bytes(p) / 4e6, 0.3);
 }
 
-static int expand_prepare(struct kern_exec *e, const struct kern_device *d,
-                          struct infer_error *err)
+static int small_c_prepare(struct kern_exec *e, const struct kern_device *d,
+                           struct infer_error *err)
 {
-    struct expand_state *s = (struct expand_state *)malloc(sizeof(*s));
+    struct small_c_state *s = (struct small_c_state *)malloc(sizeof(*s));
     const int r =
-        s ? expand_plan(&e->problem, d, s, err)
+        s ? small_c_plan(&e->problem, d, s, err)
           : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
     if (r < 0) {
@@ -290,13 +292,13 @@ static int expand_prepare(struct kern_exec *e, const struct kern_device *d,
         return r;
     }
     e->state = s;
-    e->packed[CONV_W] = (size_t)expand_bytes(s);
+    e->packed[CONV_W] = (size_t)small_c_bytes(s);
     return 0;
 }
 
 /* Number i of the packed weights, counted in elements. */
-static double expand_weight(const struct expand_state *s, enum infer_dtype from,
-                            const void *src, int64_t i)
+static double small_c_weight(const struct small_c_state *s,
+                             enum infer_dtype from, const void *src, int64_t i)
 {
     const int vector = s->steps == 1 ? 4 : 8; /* elements of a lane */
     const int parts = s->steps == 1 ? 1 : s->steps / 2;
@@ -313,27 +315,27 @@ static double expand_weight(const struct expand_state *s, enum infer_dtype from,
                : 0;
 }
 
-static int expand_pack(const struct kern_exec *e, int i, const void *src,
-                       void *dst, struct infer_error *err)
+static int small_c_pack(const struct kern_exec *e, int i, const void *src,
+                        void *dst, struct infer_error *err)
 {
-    const struct expand_state *s = (const struct expand_state *)e->state;
+    const struct small_c_state *s = (const struct small_c_state *)e->state;
     const enum infer_dtype from = e->problem.in[i].dtype;
     const enum infer_dtype to = e->problem.in[CONV_X].dtype;
-    const int64_t count = expand_bytes(s) / 2;
+    const int64_t count = small_c_bytes(s) / 2;
 
     (void)err;
     for (int64_t n = 0; n < count; n++)
-        scalar_store(to, dst, n, expand_weight(s, from, src, n));
+        scalar_store(to, dst, n, small_c_weight(s, from, src, n));
     return 0;
 }
 
 template <typename T>
-static int expand_launch(const struct kern_exec *e,
-                         const struct kern_args *args, struct infer_error *err)
+static int small_c_launch(const struct kern_exec *e,
+                          const struct kern_args *args, struct infer_error *err)
 {
-    const struct expand_state *s = (const struct expand_state *)e->state;
+    const struct small_c_state *s = (const struct small_c_state *)e->state;
     const int groups = conv_ceil_div(s->groups, s->parts);
-    struct expand_args a;
+    struct small_c_args a;
 
     a.g = s->g;
     a.x = args->in[CONV_X];
@@ -346,20 +348,20 @@ static int expand_launch(const struct kern_exec *e,
     a.bias = a.out.bias;
     a.out.bias = NULL; /* the sums begin with it */
     return launch_chained(
-        s->steps == 1 ? expand_kernel<T, 1> : expand_kernel<T, 2>,
-        dim3(s->blocks, s->parts), dim3(EXPAND_THREADS),
+        s->steps == 1 ? small_c_kernel<T, 1> : small_c_kernel<T, 2>,
+        dim3(s->blocks, s->parts), dim3(SMALL_C_THREADS),
         (size_t)groups * s->steps * 1024, args->stream, a, err);
 }
 
-#define EXPAND_ROW(symbol, T)                                                  \
+#define SMALL_C_ROW(symbol, T)                                                 \
     const struct kern_functions symbol = {                                     \
-        .supports = expand_supports,                                           \
-        .estimate = expand_estimate,                                           \
-        .prepare = expand_prepare,                                             \
-        .pack = expand_pack,                                                   \
-        .launch = expand_launch<T>,                                            \
+        .supports = small_c_supports,                                          \
+        .estimate = small_c_estimate,                                          \
+        .prepare = small_c_prepare,                                            \
+        .pack = small_c_pack,                                                  \
+        .launch = small_c_launch<T>,                                           \
         .release = cuda_state_release,                                         \
     };
 
-EXPAND_ROW(conv2d_fprop_nhwc_f16_cuda_expand_sm80, __half)
-EXPAND_ROW(conv2d_fprop_nhwc_bf16_cuda_expand_sm80, __nv_bfloat16)
+SMALL_C_ROW(conv2d_fprop_nhwc_f16_cuda_pointwise_small_c_sm80, __half)
+SMALL_C_ROW(conv2d_fprop_nhwc_bf16_cuda_pointwise_small_c_sm80, __nv_bfloat16)
