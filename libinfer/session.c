@@ -165,7 +165,7 @@ void infer_session_close(struct infer_session **session)
         return;
     s = *session;
     *session = NULL;
-    session_parts_close(s);
+    micro_batches_close(s);
     for (i = 0; i < s->n_plans; i++)
         plan_free(s->plan[i]);
     free(s->plan);
@@ -229,9 +229,9 @@ static void drop_plan(struct infer_session *s, struct plan *plan)
 
     for (index = 0; s->plan[index] != plan; index++)
         ;
-    for (i = s->n_parts; i-- > 0;)
-        if (s->parts[i]->plan == plan)
-            session_parts_drop(s, i);
+    for (i = s->n_micro; i-- > 0;)
+        if (s->micro[i]->plan == plan)
+            micro_batches_drop(s, i);
     if (s->current == plan)
         s->current = NULL;
     if (s->ran == plan)
@@ -248,7 +248,8 @@ static int error_code(struct infer_error *err, int code)
     return code;
 }
 
-/* Room on the host for the arrays that travel to and from the device. */
+/* Reserves host memory for the arrays that are copied to and from the device.
+ */
 static int reserve(const struct infer_session *s, const struct plan *plan,
                    struct infer_error *err)
 {
@@ -337,7 +338,7 @@ static bool is_current(const struct infer_session *s)
  * its parts. */
 static int use_plan(struct infer_session *s, struct infer_error *err)
 {
-    struct session_parts *parts = NULL;
+    struct micro_batches *micro = NULL;
     struct plan *plan;
     int rc = 0;
 
@@ -345,19 +346,19 @@ static int use_plan(struct infer_session *s, struct infer_error *err)
         return 0;
     plan = find_plan(s);
     if (!plan)
-        parts = session_parts_find(s);
-    if (!plan && !parts)
-        rc = session_parts_make(s, err, &parts);
-    if (rc == 0 && !plan && !parts)
+        micro = micro_batches_find(s);
+    if (!plan && !micro)
+        rc = micro_batches_make(s, err, &micro);
+    if (rc == 0 && !plan && !micro)
         rc = session_plan(s, err, &plan);
     if (rc < 0)
         return rc;
     s->whole = NULL;
-    rc = make_ready(s, parts ? parts->plan : plan, err);
-    if (rc == 0 && parts)
-        rc = grow(s, parts->bytes, &s->gathered, &s->gathered_bytes, err);
+    rc = make_ready(s, micro ? micro->plan : plan, err);
+    if (rc == 0 && micro)
+        rc = grow(s, micro->bytes, &s->gathered, &s->gathered_bytes, err);
     if (rc == 0)
-        s->whole = parts;
+        s->whole = micro;
     return rc;
 }
 
@@ -415,7 +416,7 @@ static int run_from(struct infer_session *s, int64_t first,
                : launch_all(s->current, err);
 }
 
-static int run_parts(struct infer_session *s, struct infer_error *err)
+static int run_micro_batches(struct infer_session *s, struct infer_error *err)
 {
     int64_t first = 0;
     int rc = 0;
@@ -423,8 +424,8 @@ static int run_parts(struct infer_session *s, struct infer_error *err)
     while (rc == 0 && first < s->whole->batch) {
         rc = run_from(s, first, err);
         if (rc == 0)
-            session_parts_gather(s, first);
-        first = session_parts_next(s->whole, first);
+            micro_batches_gather(s, first);
+        first = micro_batches_next(s->whole, first);
     }
     return rc;
 }
@@ -437,7 +438,7 @@ static int run_current(struct infer_session *s, struct infer_array *out,
     int rc = d->ops->begin(d, err);
 
     if (rc == 0)
-        rc = s->whole ? run_parts(s, err) : run_from(s, 0, err);
+        rc = s->whole ? run_micro_batches(s, err) : run_from(s, 0, err);
     if (rc == 0)
         rc = session_give_outputs(s, out, n_out, err);
     if (rc == 0)

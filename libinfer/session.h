@@ -7,11 +7,11 @@
 #include "libinfer/model/model.h"
 #include "libinfer/plan/plan.h"
 
-/* A batch that is run in parts (session_parts.c). */
-struct session_parts {
+/* A batch that is run in micro-batches (session_micro_batches.c). */
+struct micro_batches {
     struct graph *whole;   /* with the shapes of the batch */
-    struct plan *plan;     /* of a part; the session's */
-    int64_t batch, images; /* in the whole, and in a part */
+    struct plan *plan;     /* of one micro-batch; the session owns it */
+    int64_t batch, images; /* of the whole, and of a micro-batch */
     size_t *offset;        /* of every output in session->gathered */
     size_t bytes;          /* of all outputs */
 };
@@ -26,15 +26,15 @@ struct infer_session {
     int n_plans;
     struct plan *current; /* the latest prepared, or the first chosen */
     struct plan *ran;     /* the one whose results are in the arena */
-    /* Batches that are run in parts; the one whose part `current` is, and the
-     * one whose results are in `gathered`, or NULL. */
-    struct session_parts **parts;
-    int n_parts;
-    const struct session_parts *whole, *whole_ran;
+    /* Batches that are run in micro-batches; the one that `current` runs, and
+     * the one whose results are in `gathered`; NULL: none. */
+    struct micro_batches **micro;
+    int n_micro;
+    const struct micro_batches *whole, *whole_ran;
     void *arena, *workspace, *gathered;
     size_t arena_bytes, workspace_bytes, gathered_bytes;
-    /* Work space of a run, one entry an input or output, so that nothing is
-     * allocated then. */
+    /* Tables of a run, one entry an input or output: a run allocates nothing.
+     */
     const struct infer_array **in; /* matched to the graph's inputs */
     const unsigned char **base;    /* where each input is read */
     struct graph_shape *shape;
@@ -74,24 +74,24 @@ static inline const struct graph *session_graph(const struct infer_session *s)
 }
 /* Output i of the whole: its bytes, and where it lies after a run. */
 size_t session_output_bytes(const struct plan *plan,
-                            const struct session_parts *whole, int i);
+                            const struct micro_batches *whole, int i);
 void *session_output_data(const struct infer_session *s,
                           const struct plan *plan,
-                          const struct session_parts *whole, int i);
+                          const struct micro_batches *whole, int i);
 
 /* The parts in which the batch of session->shape is run, if it was seen. */
-struct session_parts *session_parts_find(const struct infer_session *s);
+struct micro_batches *micro_batches_find(const struct infer_session *s);
 /* The same for a batch that is new; *out stays NULL where it is to be run
  * whole. */
-int session_parts_make(struct infer_session *s, struct infer_error *err,
-                       struct session_parts **out);
+int micro_batches_make(struct infer_session *s, struct infer_error *err,
+                       struct micro_batches **out);
 /* The first image of the part after the one that begins at `first`; the batch
  * after the last. */
-int64_t session_parts_next(const struct session_parts *p, int64_t first);
+int64_t micro_batches_next(const struct micro_batches *p, int64_t first);
 /* Copies the outputs of the part that begins at `first` to the whole ones. */
-void session_parts_gather(struct infer_session *s, int64_t first);
+void micro_batches_gather(struct infer_session *s, int64_t first);
 /* Forgets parts[index], whose plan is gone. */
-void session_parts_drop(struct infer_session *s, int index);
-void session_parts_close(struct infer_session *s);
+void micro_batches_drop(struct infer_session *s, int index);
+void micro_batches_close(struct infer_session *s);
 
 #endif

@@ -151,11 +151,11 @@ static int read_packed_away(struct infer_session *s, const struct view *v,
     return rc;
 }
 
-/* An output that parts of a batch made. */
+/* An output of a batch that was run in micro-batches. */
 static int read_gathered(const struct infer_session *s, int output,
                          struct infer_array *out, struct infer_error *err)
 {
-    const struct session_parts *whole = s->whole_ran;
+    const struct micro_batches *whole = s->whole_ran;
     const struct graph_value *v =
         &whole->whole->value[whole->whole->output[output]];
     const size_t bytes = session_output_bytes(s->ran, whole, output);
@@ -226,13 +226,13 @@ int infer_session_layer(const struct infer_session *session, int index,
     const struct graph *model;
     const struct plan_step *s;
     const struct plan *plan;
-    double parts = 1;
+    double runs = 1;
 
     if (!out || index < 0 || index >= infer_session_layer_count(session))
         return INFER_EARGUMENT;
     plan = session->current;
     if (session->whole)
-        parts = (double)session->whole->batch / (double)session->whole->images;
+        runs = (double)session->whole->batch / (double)session->whole->images;
     model = model_graph(session->model);
     s = plan->prepared ? plan->run[index] : plan->steps.at[index];
     memset(out, 0, sizeof *out);
@@ -242,9 +242,9 @@ int infer_session_layer(const struct infer_session *session, int index,
                   : kern_op_name(s->exec.problem.op);
     out->kernel = s->exec.row->name;
     out->variant = s->exec.variant_name;
-    out->flops = parts * kern_problem_flops(&s->exec.problem);
-    out->bytes = parts * kern_problem_bytes(&s->exec.problem);
-    out->seconds = s->runs > 0 ? parts * s->seconds / (double)s->runs : 0;
+    out->flops = runs * kern_problem_flops(&s->exec.problem);
+    out->bytes = runs * kern_problem_bytes(&s->exec.problem);
+    out->seconds = s->runs > 0 ? runs * s->seconds / (double)s->runs : 0;
     if (s->node >= 0) {
         const struct graph_node *n = &plan->g->node[s->node];
 

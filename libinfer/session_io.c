@@ -196,19 +196,19 @@ static int output_named(const struct graph *g, const char *name)
 }
 
 size_t session_output_bytes(const struct plan *plan,
-                            const struct session_parts *whole, int i)
+                            const struct micro_batches *whole, int i)
 {
     const struct kern_tensor *t = &plan->output[i].t;
     const size_t bytes =
         (size_t)kern_tensor_count(t) * infer_dtype_size(t->dtype);
 
-    /* lay_outputs() of session_parts.c checked the product. */
+    /* lay_outputs() of session_micro_batches.c checked the product. */
     return whole ? bytes / (size_t)whole->images * (size_t)whole->batch : bytes;
 }
 
 void *session_output_data(const struct infer_session *s,
                           const struct plan *plan,
-                          const struct session_parts *whole, int i)
+                          const struct micro_batches *whole, int i)
 {
     return whole ? (unsigned char *)s->gathered + whole->offset[i]
                  : plan_locate(plan, &plan->output[i]);

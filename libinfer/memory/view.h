@@ -12,7 +12,7 @@
 
 /* An absent view has tensor.dtype INFER_NONE. */
 struct view {
-    int buffer;     /* index in plan->buffer */
+    int buffer;     /* index in the program's buffers */
     int64_t offset; /* elements from its start to the element with indices 0 */
     struct kern_tensor t;
 };
@@ -22,8 +22,8 @@ struct view {
 int view_dense(int buffer, enum infer_dtype dtype, int rank, const int64_t *dim,
                enum kern_layout layout, size_t *bytes, struct view *out);
 
-/* The layout in which t is dense, or the one its strides come closest to.
- * Tensors that are dense in both count as NHWC. */
+/* The layout in which t is dense, else the closest one by its strides. A tensor
+ * that is dense in both counts as NHWC. */
 enum kern_layout view_layout(const struct kern_tensor *t);
 
 /* Same memory, same dims, same strides where a dimension is above 1. */
@@ -41,21 +41,21 @@ struct view view_permute(const struct view *v, const int64_t *order);
 struct view view_slice(const struct view *v, int axis, int64_t begin,
                        int64_t step, int64_t count);
 
-/* Dimensions of size 1 put in front until the rank is reached. */
+/* Prepends dimensions of size 1 up to the rank. */
 struct view view_raise(const struct view *v, int rank);
 
-/* Without dimension axis, of which element 0 is taken. */
+/* Removes dimension axis by taking its element 0. */
 struct view view_drop(const struct view *v, int axis);
 
-/* Dimension axis as two: outer x (its size / outer). */
+/* Splits dimension axis into outer x (size / outer). */
 struct view view_split(const struct view *v, int axis, int64_t outer);
 
 /* Repeats dimensions of size 1 (stride 0) up to dim; the rank must be equal.
  */
 struct view view_expand(const struct view *v, const int64_t *dim);
 
-/* Fewest dimensions that describe the same copy: size 1 is dropped and
- * neighbours that both sides can walk as one are merged. */
+/* Reduces a copy to the fewest dimensions: drops size 1 and merges neighbours
+ * that are contiguous on both sides. */
 void view_coalesce(struct kern_tensor *a, struct kern_tensor *b);
 
 /* Copies the elements, in logical order, to a dense array of type dtype.
@@ -63,7 +63,8 @@ void view_coalesce(struct kern_tensor *a, struct kern_tensor *b);
 void view_gather(const struct kern_tensor *t, const void *base,
                  enum infer_dtype dtype, void *dst);
 
-/* Elements below the one with all indices 0 that negative strides reach. */
+/* Number of elements that negative strides reach below the element with indices
+ * 0. */
 int64_t view_reach_below(const struct kern_tensor *t);
 
 #endif

@@ -69,8 +69,8 @@ int lower_set(const struct lower *l, int k, const struct view *v)
     return 0;
 }
 
-/* Nodes behind one among which a reader is looked for: planning stays linear in
- * the nodes. */
+/* Nodes after a value's producer that are searched for its reader: planning
+ * stays linear in the nodes. */
 #define REACH 64
 
 int lower_only_reader(const struct lower *l, int value)
@@ -78,7 +78,7 @@ int lower_only_reader(const struct lower *l, int value)
     const struct graph *g = l->plan->g;
     int i, k;
 
-    if (l->plan->value[value].uses != 1 || l->plan->value[value].host >= 0)
+    if (l->plan->value[value].uses != 1 || l->plan->value[value].concat >= 0)
         return -1;
     for (i = l->index + 1; i < g->n_nodes && i - l->index <= REACH; i++)
         for (k = 0; k < g->node[i].n_in; k++)

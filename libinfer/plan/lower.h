@@ -21,8 +21,8 @@ const struct graph_value *lower_out(const struct lower *l, int k);
 /* Output k is this view, whose dims are those of the output. */
 int lower_set(const struct lower *l, int k, const struct view *v);
 
-/* The only node that reads the value, as its first input, where it stands close
- * behind this one; else -1. */
+/* The only reader of the value, if it reads it as its first input and comes
+ * shortly after this node; else -1. */
 int lower_only_reader(const struct lower *l, int value);
 
 /* The node's problem: its inputs in order, its residual and epilogue included,
@@ -30,7 +30,7 @@ int lower_only_reader(const struct lower *l, int value);
 int lower_begin(const struct lower *l, struct plan_emit *e);
 /* Emits it and sets output 0. */
 int lower_end(const struct lower *l, const struct plan_emit *e);
-/* A node that is one step (or one and its copies). */
+/* Lowers a node that is one step, plus copies. */
 lower_fn lower_layer;
 /* The problem's only tensors: one input and one output of these dims, which
  * need not be those of the graph. */
@@ -38,11 +38,11 @@ void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
                   const struct view *in, enum infer_dtype dtype, int rank,
                   const int64_t *dim, struct plan_emit *e);
 
-/* A product that a convolution may take along as factors of its input
- * (lower_input_scale.c): true where the node has been lowered to its image. */
+/* Defers a product that a convolution may fuse as the scale of its input
+ * (lower_input_scale.c): true if the node was lowered to its image. */
 bool lower_defer_scale(const struct lower *l);
-/* The same when that convolution is lowered: puts the factors of its input, if
- * it has any, into e, or, unless `may` and a row takes them, their product. */
+/* Called for that convolution: puts the scale of its input, if there is one,
+ * into e if `may` and a row takes it, else emits the product first. */
 int lower_fuse_input_scale(const struct lower *l, bool may,
                            struct plan_emit *e);
 
@@ -50,9 +50,9 @@ int lower_fuse_input_scale(const struct lower *l, bool may,
  * dense copy. */
 int lower_reshape(const struct lower *l, const struct view *v, int rank,
                   const int64_t *dim, struct view *out);
-/* A mean over each channel's whole image: where squeeze and excitation begins
- * with it and the backend has a row for that, emits a step for the whole, and
- * is done with the node. */
+/* For a mean over each channel's image: if squeeze-and-excitation begins with
+ * it and the first tier has a row for that, emits one step for the whole and
+ * sets *done. */
 int lower_squeeze(const struct lower *l, bool *done);
 
 lower_fn lower_conv, lower_pool, lower_reduce, lower_arg_reduce, lower_unary,

@@ -4,8 +4,8 @@
 
 #include "libinfer/plan/lower.h"
 
-/* A convolution of single pixels with a window of one: a dense layer, for which
- * a GPU has quicker kernels. */
+/* True for a 1x1 convolution of images of one pixel: a dense layer, for which a
+ * GPU has faster kernels. */
 static bool is_dense_layer(const struct lower *l, const struct plan_emit *e)
 {
     const struct kern_tensor *x = &e->in[0].t, *w = &e->in[1].t;
@@ -58,7 +58,7 @@ int lower_conv(const struct lower *l)
     return dense ? lower_as_dense(l, &e) : lower_end(l, &e);
 }
 
-/* One mean a channel. */
+/* True if the pooling is one mean a channel. */
 static bool is_mean(const struct kern_tensor *x, const struct kern_pool *a)
 {
     int i;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Factors of a convolution's input (kernels/input_scale.h).
+ * The scale of a convolution's input (kernels/input_scale.h).
  *
- * Where a product of an image with one number an image and channel is read by a
- * convolution alone, as behind squeeze-and-excite, its node is lowered to the
- * image as it is, and the factors are kept beside it.  The convolution takes
- * them along if its backend has a row that does; otherwise it makes the product
+ * A product of an image with one number an image and channel, whose only reader
+ * is a convolution, as after squeeze-and-excitation, is deferred: its node is
+ * lowered to the image, and the scale is kept with the value.  The convolution
+ * fuses the scale if its tier has a row that does, else the product is computed
  * first.
  */
 #include <string.h>
@@ -28,8 +28,8 @@ static bool feeds_conv(const struct lower *l)
     return reader >= 0 && l->plan->g->node[reader].op == GRAPH_CONV;
 }
 
-/* Which input is the image, the other being N, C and ones; -1 where the node is
- * no such product. */
+/* The index of the image among the inputs, the other being N, C and ones; -1 if
+ * the node is no such product. */
 static int image_of(const struct lower *l)
 {
     const struct graph_value *out = lower_out(l, 0);
@@ -50,10 +50,10 @@ static int image_of(const struct lower *l)
     return -1;
 }
 
-/* Elements from which a GPU's convolutions gain: below, the product comes from
- * the L2 cache while its neighbours start and end, and factors would make the
- * convolution wait longer (EfficientNet-B0 on an H200).  On a CPU only the
- * reference knows factors, whose bits stay those of the nodes one by one. */
+/* Smallest image (elements) that a GPU gains from fusing: a smaller product
+ * comes from the L2 cache while its neighbours start and end, and the scale
+ * delays the convolution (EfficientNet-B0 on an H200). On a CPU only the
+ * reference fuses, and its bits must be those of separate nodes. */
 #define GPU_LEAST (INT64_C(1) << 21)
 
 static bool is_worth_it(const struct lower *l, const struct view *image)
@@ -72,13 +72,13 @@ bool lower_defer_scale(const struct lower *l)
         return false;
     lower_set(l, 0, lower_in(l, image));
     v->has_input_scale = true;
-    v->factors = *lower_in(l, 1 - image);
-    l->plan->buffers.at[v->factors.buffer].pending++;
+    v->input_scale = *lower_in(l, 1 - image);
+    l->plan->buffers.at[v->input_scale.buffer].pending++;
     return true;
 }
 
-/* Whether the backend that comes first takes the convolution with them; its
- * bias will be there in single precision, as plan_emit() makes it. */
+/* True if the first tier takes the convolution with the scale. Its vectors
+ * count as single precision, as plan_emit() makes them. */
 static bool takes(const struct lower *l, const struct plan_emit *e)
 {
     struct plan_emit wide;
@@ -113,13 +113,13 @@ int lower_fuse_input_scale(const struct lower *l, bool may, struct plan_emit *e)
 
     if (!v->has_input_scale)
         return 0;
-    e->in[INPUT_SCALE_IN] = v->factors;
+    e->in[INPUT_SCALE_IN] = v->input_scale;
     e->p.n_in = INPUT_SCALE_IN + 1;
     if (!may || !takes(l, e)) {
         memset(&e->in[INPUT_SCALE_IN], 0, sizeof e->in[INPUT_SCALE_IN]);
         e->p.n_in = n_in;
         rc = make_product(l, &e->in[0]);
     }
-    l->plan->buffers.at[v->factors.buffer].pending--;
+    l->plan->buffers.at[v->input_scale.buffer].pending--;
     return rc;
 }

@@ -78,7 +78,7 @@ int lower_concat(const struct lower *l)
 {
     const int out = l->node->out[0];
     struct plan *plan = l->plan;
-    struct view home, part;
+    struct view dest, part;
     int64_t at = 0;
     int i, axis, rc;
 
@@ -87,26 +87,26 @@ int lower_concat(const struct lower *l)
     rc = problem_axis(l->node, l->node->attr.axis.axis, lower_out(l, 0)->rank,
                       l->err, &axis);
     if (rc == 0)
-        rc = plan_home(plan, out, concat_layout(l), l->err, &home);
+        rc = plan_concat_dest(plan, out, concat_layout(l), l->err, &dest);
     if (rc < 0)
         return rc;
     for (i = 0; i < l->node->n_in; i++) {
         struct plan_value *v = &plan->value[l->node->in[i]];
         int64_t size = v->view.t.dim[axis];
 
-        part = view_slice(&home, axis, at, 1, size);
+        part = view_slice(&dest, axis, at, 1, size);
         at += size;
-        if (v->homed && view_same(&v->home, &part))
+        if (v->in_dest && view_same(&v->dest, &part))
             continue; /* it was built here */
         rc = plan_copy_to(plan, l->index, &v->view, &part, l->err);
         if (rc < 0)
             return rc;
         /* An enclosing concatenation finds it in place now. */
-        if (v->has_home && view_same(&v->home, &part))
-            v->homed = true;
+        if (v->has_dest && view_same(&v->dest, &part))
+            v->in_dest = true;
     }
-    plan->value[out].homed = true;
-    return lower_set(l, 0, &home);
+    plan->value[out].in_dest = true;
+    return lower_set(l, 0, &dest);
 }
 
 /* ---- tile ---------------------------------------------------------- */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Squeeze and excitation as one step: a mean over the image, two layers over
- * its channels and their activations, where nobody else reads what lies
- * between.  The product behind it stays a node of its own.
+ * Squeeze-and-excitation as one step: a mean over the image, two layers over
+ * its channels and their activations, if no other node reads a value between
+ * them. The product after it stays a node.
  *
- * It becomes a step when the mean is lowered, while the image is there; the
- * nodes behind it are then gone from the plan's graph.
+ * The step is emitted when the mean is lowered; the other nodes of the chain
+ * are removed from the plan's graph.
  */
 #include <string.h>
 
@@ -18,8 +18,8 @@ enum { X, W, W2, BIAS, BIAS2 };
 /* Two layers, their activations, and a few reshapes before each. */
 #define MOST_NODES 12
 
-/* Microseconds of the chain as steps of its own beside reading the image, as
- * measured on an H200 in EfficientNet-B0 at batch 1: three launches. */
+/* Microseconds of the chain as separate steps, without reading the image: three
+ * launches (EfficientNet-B0 at batch 1, measured on an H200). */
 #define CHAIN_TIME 8.5
 
 struct chain {
@@ -45,8 +45,7 @@ static bool is_vector(const struct lower *l, int value)
     return true;
 }
 
-/* A step of the chain to its only reader, which it takes in; false where it
- * ends. */
+/* Extends the chain by a node; false if the chain ends before it. */
 static bool take(const struct lower *l, struct chain *c, int node)
 {
     const int to = l->plan->g->node[node].out[0];
@@ -80,7 +79,7 @@ static bool skip_reshapes(const struct lower *l, struct chain *c)
     }
 }
 
-/* A constant as files hold it, or nothing. */
+/* True if the value is a constant of the file. */
 static bool is_constant(const struct plan *plan, int value)
 {
     return plan->value[value].ready &&
@@ -129,7 +128,7 @@ static bool is_layer(const struct lower *l, const struct graph_node *n)
                                : g->value[n->in[0]].rank == 2;
 }
 
-/* The next layer and the activation behind it. */
+/* Extends the chain by a layer and the activation after it. */
 static bool take_layer(const struct lower *l, struct chain *c, int which)
 {
     const struct graph *g = l->plan->g;
@@ -202,8 +201,8 @@ static int make_problem(const struct lower *l, const struct chain *c,
     return rc;
 }
 
-/* Whether the backend that comes first computes it from the image as it lies,
- * and holds itself for quicker than the chain. */
+/* True if the first tier computes the step from the image without a copy, and
+ * its estimate is below the chain's time. */
 static bool is_better(const struct lower *l, const struct plan_emit *e)
 {
     const struct plan *plan = l->plan;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making a plan: shapes, values, buffers, the walk over the nodes, outputs,
- * and the arena.  What makes it runnable is in plan_prepare.c. */
+/* Making a plan: shapes, values, buffers, the walk over the nodes, outputs, the
+ * arena. plan_prepare.c makes it runnable. */
 #include "libinfer/plan/plan.h"
 
 #include <limits.h>
@@ -89,8 +89,8 @@ static int make_source(struct plan *plan, int value, enum plan_memory memory,
     return buffer;
 }
 
-/* An input as the device gets it, then as the plan computes with it: one copy
- * converts the type and, for images, puts channels last. */
+/* Adds an input as the device gets it. If its type differs from the plan's, one
+ * copy converts the type and puts channels of images last. */
 static int set_input(struct plan *plan, int i, struct infer_error *err)
 {
     const int value = plan->g->input[i];
@@ -104,7 +104,7 @@ static int set_input(struct plan *plan, int i, struct infer_error *err)
         return rc;
     plan->input_buffer[i] = rc;
     plan->buffers.at[rc].first = -1;
-    /* On a device of its own memory a run may be repeated on its inputs. */
+    /* A device with its own memory may repeat a run on its inputs. */
     if (!plan->config->device->ops->host_memory)
         plan->buffers.at[rc].last = INT_MAX;
     kept = given;
@@ -181,8 +181,8 @@ static void count_uses(struct plan *plan)
         plan->value[g->output[i]].uses++;
 }
 
-/* With complete input shapes every shape must be known, and positive products
- * are checked where buffers are made. */
+/* Every shape must be known by now; sizes are checked when buffers are added.
+ */
 static int check_shapes(const struct plan *plan, struct infer_error *err)
 {
     const struct graph *g = plan->g;
@@ -303,7 +303,7 @@ static int make(struct plan *plan, const struct graph_shape *shape,
         rc = set_sources(plan, err);
     if (rc < 0)
         return rc;
-    plan_host(plan);
+    plan_find_aliases(plan);
     error_clear(err);
     rc = lower_all(plan, err);
     if (rc == 0)

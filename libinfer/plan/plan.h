@@ -27,7 +27,8 @@ struct plan_config {
     bool keep_tensors;
     enum infer_precision precision;
     struct tuner *tuner; /* NULL: nothing is measured */
-    void (*progress)(void *user, int done, int total); /* of it; may be NULL */
+    void (*progress)(void *user, int done,
+                     int total); /* of tuning; may be NULL */
     void *progress_user;
 };
 
@@ -48,17 +49,17 @@ struct plan_value {
     bool ready; /* view is set */
     struct view view;
     int uses;
-    /* The value is view times these, N, C and ones, a product that nobody has
-     * made yet (lower_input_scale.c). */
+    /* The value is view times input_scale, one number an image and channel: a
+     * product that no step computes yet (lower_input_scale.c). */
     bool has_input_scale;
-    struct view factors;
-    /* Where the value is part of a concatenation that is built in place: the
-     * value that holds it (-1: none), and where along which axis. */
-    int host, host_axis;
-    int64_t host_offset;
-    int host_depth;
-    bool has_home, homed; /* home is known; the data is (going to be) there */
-    struct view home;
+    struct view input_scale;
+    /* The concatenation's output that the value is built inside (-1: none), the
+     * axis, and the value's place along it. */
+    int concat, concat_along;
+    int64_t concat_offset;
+    int concat_depth;
+    bool has_dest, in_dest; /* dest is set; the data is or will be there */
+    struct view dest;
 };
 
 /* An argument that points into the caller's input. */
@@ -87,9 +88,9 @@ struct plan {
     void *kept;
     int failed; /* nodes without a kernel, listed in the error */
     bool prepared;
-    bool recalled; /* the tuner knows its choices as those of a network */
-    /* What the pointers were set for, the runs since then, and those runs
-     * recorded where the device can. */
+    bool recalled; /* its choices came from the cache as those of a network */
+    /* The memory that the pointers are set for, the runs since then, and the
+     * recording of a run on a device that records. */
     const void *bound_arena, *bound_workspace;
     uint64_t bound_runs;
     struct device_graph *graph;
@@ -105,20 +106,20 @@ void plan_free(struct plan *plan); /* NULL is fine */
  * workspace_bytes and weight_bytes. */
 int plan_prepare(struct plan *plan, struct infer_error *err);
 
-/* Replaces the rows of the steps by those that the tuner finds fastest. */
+/* Sets each step's choice to the fastest that the tuner finds. */
 int plan_tune(struct plan *plan, struct infer_error *err);
-/* Then by those with which this network is known to be the quickest. */
+/* Then applies the substitutions that the cache has for this network. */
 void plan_recall(struct plan *plan);
-/* Finds these where they are not known: a prepared plan is run, and some of its
- * steps are prepared anew.  The plan is to be bound afterwards. */
+/* Searches for substitutions if the cache has none: runs the prepared plan and
+ * prepares some of its steps anew. The plan must be bound afterwards. */
 int plan_refine(struct plan *plan, struct infer_error *err);
 
-/* The constant behind input i of a prepared problem, as it wants it: *out where
- * it is packed, else in the buffer. */
+/* Loads the constant that input i of a prepared problem reads: into *out if it
+ * is packed, else into the buffer's plain copy. */
 int plan_load_constant(struct plan *plan, const struct kern_exec *exec,
                        const struct view *v, int i, struct infer_error *err,
                        struct packed **out);
-/* Sets workspace_bytes by the steps. */
+/* Sets workspace_bytes to the largest workspace of a step. */
 void plan_count_workspace(struct plan *plan);
 
 /* Sets all pointers for these pieces of memory; allocates nothing. */
@@ -132,16 +133,16 @@ int plan_launch(const struct plan *plan, struct infer_error *err);
 int plan_record(const struct plan *plan, struct infer_error *err,
                 struct device_graph **out);
 
-/* The element with indices 0 of a view, as the plan is bound; NULL for inputs
- * and for constants that no step reads as they are. */
+/* Address of a view's element with indices 0 in the bound memory; NULL for
+ * inputs and for constants that no step reads unpacked. */
 void *plan_locate(const struct plan *plan, const struct view *v);
 
-/* Name for people of a step: its node's, or that of the output it makes. */
+/* A step's name for messages: its node's, or that of the node's output. */
 const char *plan_step_name(const struct plan *plan,
                            const struct plan_step *step);
 
-/* The question which rows take the problem on these views, whose tensors are
- * those of the problem. */
+/* A query for the problem on these views, whose tensors are those of the
+ * problem. */
 struct row_query plan_query(const struct plan *plan,
                             const struct kern_problem *p, const struct view *in,
                             const struct view *out);
@@ -150,19 +151,18 @@ int plan_tiers(const struct plan *plan, enum kern_op op);
 
 /* ---- for lowering -------------------------------------------------- */
 
-/* The type in which values declared as this one are computed and kept: that of
- * the session's precision for single and half, since precision is asked for by
- * the session and not by the file. */
+/* The type in which values of a declared type are computed and stored: for real
+ * types that of the session's precision, which overrides the file's. */
 enum infer_dtype plan_dtype(const struct plan *plan, enum infer_dtype declared);
 /* The type in which an input reaches the device: the declared one where the
  * device converts, else that of plan_dtype(). */
 enum infer_dtype plan_input_dtype(const struct plan *plan,
                                   enum infer_dtype declared);
 
-/* The value lies there from now on. */
+/* Sets a value's view. */
 void plan_set(struct plan *plan, int value, const struct view *view);
 
-/* A new dense buffer and its view; named in errors after the node. */
+/* A new buffer and its dense view; errors name the node. */
 int plan_buffer(struct plan *plan, int node, enum infer_dtype dtype, int rank,
                 const int64_t *dim, enum kern_layout layout,
                 struct infer_error *err, struct view *out);
@@ -179,11 +179,11 @@ struct plan_emit {
     enum plan_class class;
     struct kern_problem p;
     struct view in[KERN_MAX_IN];
-    int value;    /* the value that it becomes as it is, or -1 */
+    int value;    /* the graph value that the output is, or -1 */
     int residual; /* index in in[], or -1 */
 };
 
-/* Chooses a row and layouts, adds the steps, says where the result is. */
+/* Chooses a row and layouts and adds the steps; *out: the result. */
 int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
               struct infer_error *err, struct view *out);
 /* Copies into a given view, converting type and strides. */
@@ -196,12 +196,12 @@ int plan_dense(struct plan *plan, int node, const struct view *v,
 
 /* ---- concatenation in place ---------------------------------------- */
 
-/* Decides which values are built inside a concatenation. */
-void plan_host(struct plan *plan);
-/* Where a hosted value, or a concatenation's result, lies; creates the buffer
- * in this layout when nobody asked before. */
-int plan_home(struct plan *plan, int value, enum kern_layout layout,
-              struct infer_error *err, struct view *out);
+/* Decides which values alias a part of a concatenation's output. */
+void plan_find_aliases(struct plan *plan);
+/* The view that an aliasing value, or a concatenation's output, is written to;
+ * the first call creates the buffer in this layout. */
+int plan_concat_dest(struct plan *plan, int value, enum kern_layout layout,
+                     struct infer_error *err, struct view *out);
 
 /* ---- lowering ------------------------------------------------------ */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which row computes a problem, and how its tensors lie for it. */
+/* The choice of a row and of the layouts of its tensors. */
 #include "libinfer/plan/plan_choice.h"
 
 #include <string.h>
@@ -24,8 +24,8 @@ static const struct kern_tensor *leader(const struct plan_emit *e)
     return &e->in[0].t;
 }
 
-/* The first convolution may read the picture as it comes: with so few
- * channels both layouts cost the same. */
+/* Channels up to which a convolution reads its input in either layout at the
+ * same cost: the first one reads the picture without a copy. */
 #define FEW_CHANNELS 4
 
 static int attempts(const struct plan_emit *e, const struct kern_row *row,

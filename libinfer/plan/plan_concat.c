@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Concatenation in place: which values are built inside the result of a
- * concatenation, so that nothing is left to copy when it is reached.
+ * Concatenation in place: values that alias a part of a concatenation's output
+ * are written there by their producers, and no copy remains.
  *
- * A value is hosted by the last concatenation that holds it once.  A
- * concatenation's own result is hosted where it is part of another, or where
- * its inputs stand side by side in another: in a dense block, where every
- * concatenation is the beginning of the next, all lie in the last one.
+ * A value aliases the last concatenation that has it as an input once.  The
+ * output of a concatenation aliases another one that has it as an input, or
+ * that has all its inputs side by side: in a dense block, where every
+ * concatenation is a prefix of the next, all alias the last one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "libinfer/graph/ops/op.h"
 #include "libinfer/plan/plan.h"
 
-/* Hosts inside hosts; beyond this depth values are copied. */
+/* Concatenations inside concatenations; deeper values are copied. */
 #define MAX_DEPTH 256
 
 static bool concat_axis(const struct graph *g, const struct graph_node *n,
@@ -37,10 +37,10 @@ static int count_in(const struct graph_node *n, int value)
     return count;
 }
 
-/* Host for the result of concatenation n where its inputs follow one another
- * in a later concatenation along the same axis. */
-static void host_beginning(struct plan *plan, const struct graph_node *n,
-                           int axis)
+/* Lets the output of concatenation n alias a later one if its inputs lie side
+ * by side there, along the same axis. */
+static void alias_prefix(struct plan *plan, const struct graph_node *n,
+                         int axis)
 {
     const struct graph *g = plan->g;
     const struct plan_value *first = &plan->value[n->in[0]];
@@ -48,94 +48,97 @@ static void host_beginning(struct plan *plan, const struct graph_node *n,
     int64_t at;
     int i;
 
-    if (first->host < 0 || first->host_axis != axis)
+    if (first->concat < 0 || first->concat_along != axis)
         return;
-    at = first->host_offset;
+    at = first->concat_offset;
     for (i = 0; i < n->n_in; i++) {
         const struct plan_value *v = &plan->value[n->in[i]];
 
-        if (v->host != first->host || v->host_axis != axis ||
-            v->host_offset != at)
+        if (v->concat != first->concat || v->concat_along != axis ||
+            v->concat_offset != at)
             return;
         at += g->value[n->in[i]].dim[axis];
     }
-    out->host = first->host;
-    out->host_axis = axis;
-    out->host_offset = first->host_offset;
-    out->host_depth = first->host_depth;
+    out->concat = first->concat;
+    out->concat_along = axis;
+    out->concat_offset = first->concat_offset;
+    out->concat_depth = first->concat_depth;
 }
 
-static void host_parts(struct plan *plan, const struct graph_node *n, int axis)
+static void alias_inputs(struct plan *plan, const struct graph_node *n,
+                         int axis)
 {
     const struct graph *g = plan->g;
     const struct plan_value *out = &plan->value[n->out[0]];
     int64_t at = 0;
     int i;
 
-    if (out->host_depth >= MAX_DEPTH)
+    if (out->concat_depth >= MAX_DEPTH)
         return;
     for (i = 0; i < n->n_in; i++) {
         int index = n->in[i];
         struct plan_value *v = &plan->value[index];
 
-        /* Counting is quadratic, and a part of thousands is rarely worth it. */
-        if (v->host < 0 && g->value[index].producer >= 0 && n->n_in <= 256 &&
+        /* Counting is quadratic, and one input of thousands is rarely worth it.
+         */
+        if (v->concat < 0 && g->value[index].producer >= 0 && n->n_in <= 256 &&
             count_in(n, index) == 1 &&
             g->value[index].dtype == g->value[n->out[0]].dtype) {
-            v->host = n->out[0];
-            v->host_axis = axis;
-            v->host_offset = at;
-            v->host_depth = out->host_depth + 1;
+            v->concat = n->out[0];
+            v->concat_along = axis;
+            v->concat_offset = at;
+            v->concat_depth = out->concat_depth + 1;
         }
         at += g->value[index].dim[axis];
     }
 }
 
-void plan_host(struct plan *plan)
+void plan_find_aliases(struct plan *plan)
 {
     const struct graph *g = plan->g;
     int i, axis;
 
     for (i = 0; i < g->n_values; i++)
-        plan->value[i].host = -1;
+        plan->value[i].concat = -1;
     for (i = g->n_nodes - 1; i >= 0; i--) {
         const struct graph_node *n = &g->node[i];
 
         if (n->op != GRAPH_CONCAT || n->n_in < 2 || !concat_axis(g, n, &axis))
             continue;
-        if (plan->value[n->out[0]].host < 0)
-            host_beginning(plan, n, axis);
-        host_parts(plan, n, axis);
+        if (plan->value[n->out[0]].concat < 0)
+            alias_prefix(plan, n, axis);
+        alias_inputs(plan, n, axis);
     }
 }
 
-int plan_home(struct plan *plan, int value, enum kern_layout layout,
-              struct infer_error *err, struct view *out)
+int plan_concat_dest(struct plan *plan, int value, enum kern_layout layout,
+                     struct infer_error *err, struct view *out)
 {
     int chain[MAX_DEPTH + 2];
     int n = 0, at, rc;
 
-    /* Up to the first host that is known, or to the outermost. */
-    for (at = value; !plan->value[at].has_home && plan->value[at].host >= 0;
-         at = plan->value[at].host)
+    /* Up to the first concatenation with a destination, or to the outermost. */
+    for (at = value; !plan->value[at].has_dest && plan->value[at].concat >= 0;
+         at = plan->value[at].concat)
         chain[n++] = at;
-    if (!plan->value[at].has_home) {
+    if (!plan->value[at].has_dest) {
         const struct graph_value *v = &plan->g->value[at];
 
         rc = plan_buffer(plan, v->producer, plan_dtype(plan, v->dtype), v->rank,
-                         v->dim, layout, err, &plan->value[at].home);
+                         v->dim, layout, err, &plan->value[at].dest);
         if (rc < 0)
             return rc;
-        plan->value[at].has_home = true;
+        plan->value[at].has_dest = true;
     }
     while (n > 0) {
         struct plan_value *v = &plan->value[chain[--n]];
-        int axis = v->host_axis;
+        int axis = v->concat_along;
 
-        v->home = view_slice(&plan->value[v->host].home, axis, v->host_offset,
-                             1, plan->g->value[chain[n]].dim[axis]);
-        v->has_home = true;
+        v->dest =
+            view_slice(&plan->value[v->concat].dest, axis, v->concat_offset, 1,
+                       plan->g->value[chain[n]].dim[axis]);
+        v->has_dest = true;
     }
-    *out = plan->value[value].home;
+    *out = plan->value[value].dest;
     return 0;
 }

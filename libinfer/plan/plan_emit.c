@@ -99,8 +99,8 @@ static bool same_strides(const struct kern_tensor *a,
     return true;
 }
 
-/* The input whose memory the output takes over, or -1: nobody else reads that
- * buffer, not even this step through another input. */
+/* The input that the output overwrites, or -1. No other step reads that buffer
+ * afterwards, nor this step through another input. */
 static int in_place(const struct plan *plan, const struct plan_emit *e,
                     const struct plan_choice *c, const struct view *in)
 {
@@ -123,17 +123,16 @@ static int in_place(const struct plan *plan, const struct plan_emit *e,
     return over;
 }
 
-/* Microseconds of a copy, roughly: its launch, and its bytes at 2 TB/s. */
+/* Estimate of a copy in microseconds: its launch, and its bytes at 2 TB/s. */
 static double copy_estimate(const struct kern_tensor *t)
 {
     return 3 + 2e-6 * (double)kern_tensor_count(t) *
                    (double)infer_dtype_size(t->dtype);
 }
 
-/* Inside the concatenation that the value is part of, where some row of the
- * same backend writes there and is not so much slower that the value is better
- * copied there later. */
-static int try_home(struct plan *plan, const struct plan_emit *e,
+/* Writes to the value's place in a concatenation if a row of the same tier
+ * takes that output and is not slower than writing elsewhere and copying. */
+static int try_dest(struct plan *plan, const struct plan_emit *e,
                     struct plan_choice *c, const struct view *in,
                     struct infer_error *err, bool *done, struct view *out)
 {
@@ -142,24 +141,24 @@ static int try_home(struct plan *plan, const struct plan_emit *e,
     const struct kern_row *row;
     struct row_query q;
     struct kern_problem p;
-    struct view home, dense;
+    struct view dest, dense;
     double here, there;
     int rc;
 
-    rc = plan_home(plan, e->value, c->attempt.out, err, &home);
+    rc = plan_concat_dest(plan, e->value, c->attempt.out, err, &dest);
     if (rc < 0)
         return rc;
-    if (home.t.dtype != want->dtype || home.t.rank != want->rank ||
-        memcmp(home.t.dim, want->dim,
+    if (dest.t.dtype != want->dtype || dest.t.rank != want->rank ||
+        memcmp(dest.t.dim, want->dim,
                (size_t)want->rank * sizeof want->dim[0]) != 0)
         return 0;
     memcpy(&p, &c->problem, sizeof p);
-    p.out[0] = home.t;
-    q = plan_query(plan, &p, in, &home);
+    p.out[0] = dest.t;
+    q = plan_query(plan, &p, in, &dest);
     row = row_best(&q, c->tier, NULL, &there);
     if (!row)
         return 0;
-    dense = home; /* in a buffer of its own: any aligned place will do */
+    dense = dest; /* in a buffer of its own; any aligned offset will do */
     dense.offset = 0;
     dense.t = c->problem.out[0];
     q = plan_query(plan, &c->problem, in, &dense);
@@ -168,8 +167,8 @@ static int try_home(struct plan *plan, const struct plan_emit *e,
         return 0;
     c->row = row;
     memcpy(&c->problem, &p, sizeof p);
-    v->homed = true;
-    *out = home;
+    v->in_dest = true;
+    *out = dest;
     *done = true;
     return 0;
 }
@@ -182,9 +181,9 @@ static int place_output(struct plan *plan, int node, const struct plan_emit *e,
     bool done = false;
     int over, rc;
 
-    if (e->value >= 0 && plan->value[e->value].host >= 0 &&
+    if (e->value >= 0 && plan->value[e->value].concat >= 0 &&
         !inputs_steady(plan, in, c->problem.n_in)) {
-        rc = try_home(plan, e, c, in, err, &done, out);
+        rc = try_dest(plan, e, c, in, err, &done, out);
         if (rc < 0 || done)
             return rc;
     }
@@ -192,7 +191,7 @@ static int place_output(struct plan *plan, int node, const struct plan_emit *e,
     if (over >= 0) {
         *out = in[over];
         out->t.dtype = t->dtype;
-        /* Copies of what was there are stale now. */
+        /* Remembered copies of the old contents are stale. */
         plan->buffers.at[out->buffer].copies = -1;
         return 0;
     }
@@ -234,7 +233,7 @@ static bool has_epilogue(const struct plan_emit *e)
     return e->p.epilogue.act.kind != KERN_IDENTITY || e->residual >= 0;
 }
 
-/* Emits a step whose in[0] is y, which nobody else reads. */
+/* Emits a step that is the last reader of y, its in[0]. */
 static int emit_over(struct plan *plan, int node, const struct plan_emit *e,
                      struct infer_error *err, struct view *y)
 {
@@ -287,7 +286,8 @@ static int emit_sum(struct plan *plan, int node, struct view *y,
     return emit_over(plan, node, &b, err, y);
 }
 
-/* The operation bare, then what the epilogue holds as steps of its own. */
+/* Emits the operation without its epilogue, then the epilogue as separate
+ * steps. */
 static int emit_split(struct plan *plan, int node, const struct plan_emit *e,
                       struct plan_choice *c, const struct plan_emit *bare,
                       struct infer_error *err, struct view *out)
@@ -327,8 +327,8 @@ static void make_bare(const struct plan_emit *e, struct plan_emit *bare)
 
 /* ---- entry --------------------------------------------------------- */
 
-/* Notes that nothing computes the node and goes on with a result of the right
- * shape, so that the nodes after it are judged as well. */
+/* Reports that no row computes the node and returns a view of the right shape,
+ * so that the nodes after it are checked too. */
 static int emit_nothing(struct plan *plan, int node, const struct plan_emit *e,
                         const struct infer_error *why, struct infer_error *err,
                         struct view *out)

@@ -3,9 +3,8 @@
  * A plan as the network of tune_network.c: its runs are recorded and replayed
  * as they will be later, on memory of their own.
  *
- * A step that is tried with another choice is prepared beside the one that
- * stands, its weights packed anew, and the two change places; whichever is not
- * kept is released.
+ * A step with another choice is prepared as a spare step, its weights packed
+ * anew, and swapped with the plan's.  The one that is not kept is released.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +15,8 @@
 /* Bytes of workspace beyond what the plan needs that a trial may take. */
 #define MORE_WORKSPACE ((size_t)32 << 20)
 
-/* Between two marks a network runs for this many seconds or MAX_SERIES times,
- * since the device's clock ticks in parts of a microsecond. */
+/* A network runs for SERIES_TIME (seconds) or MAX_SERIES times between two
+ * marks: the device's clock ticks in parts of a microsecond. */
 #define SERIES_TIME 0.3e-3
 #define MAX_SERIES  8
 
@@ -101,8 +100,8 @@ static bool open_network(struct plan *plan, struct trials *t)
     return true;
 }
 
-/* Whether runs are recorded, and numbers of any size may be their input:
- * indices would have to be in range. */
+/* True if the device records runs and no input is an integer that might be an
+ * index: random numbers would be out of range. */
 static bool may_refine(const struct plan *plan)
 {
     const struct device_ops *ops = plan->config->device->ops;
@@ -169,7 +168,7 @@ static void free_spares(const struct trials *t)
         free_spare(t, &t->spare[i]);
 }
 
-/* 1 where the step cannot be prepared so, or for want of memory. */
+/* 1 if the choice cannot be prepared or memory is short. */
 static int make_spare(const struct trials *t, int i, struct infer_error *err)
 {
     const struct plan_step *s = t->step[i];
@@ -212,7 +211,7 @@ static void swap_bytes(void *a, void *b, size_t bytes)
     }
 }
 
-/* The plan's steps and the spare ones change places. */
+/* Swaps the plan's steps with the spare ones. */
 static void swap_spares(const struct trials *t)
 {
     struct plan *plan = t->plan;
@@ -269,7 +268,7 @@ static int replay(const struct trials *t, struct device_graph *graph,
     return rc;
 }
 
-/* One unmarked series of each warms up. */
+/* One series of each without marks warms up. */
 static int replay_turns(const struct trials *t, int n, struct infer_error *err)
 {
     const struct device *d = t->plan->config->device;
@@ -336,7 +335,7 @@ static void commit(void *user, bool stands)
 
 /* ---- memory -------------------------------------------------------- */
 
-/* False where there is not enough for trials beside the weights. */
+/* False if the memory for trials cannot be had in addition to the weights. */
 static bool reserve(struct trials *t)
 {
     const struct plan *plan = t->plan;
@@ -365,7 +364,7 @@ static void bind_plan(const struct trials *t)
     }
 }
 
-/* Constants that only a step read which reads them packed by now. */
+/* Frees plain constants whose only readers now read them packed. */
 static void drop_unread(struct plan *plan)
 {
     struct packed_cache *cache = model_packed(plan->config->model);

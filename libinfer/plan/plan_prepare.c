@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a chosen plan to one that runs: kernels prepared, constants packed,
- * what depends on constants alone computed, pointers set. */
+/* Makes a plan runnable: prepares kernels, packs constants, computes what
+ * depends on constants alone, sets pointers. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ struct loading {
     struct infer_error err;
 };
 
-/* More threads than this wait for memory, not for one another. */
+/* Above this many threads loading is bound by memory bandwidth. */
 #define MAX_LOADERS 8
 
 int plan_load_constant(struct plan *plan, const struct kern_exec *exec,
@@ -86,7 +86,7 @@ static void load_one(void *context, int64_t i)
     pthread_mutex_unlock(&all->mutex);
 }
 
-/* Packed constants step by step; plain ones once a buffer. */
+/* Lists packed constants once a step and plain ones once a buffer. */
 static int64_t list_loads(const struct plan *plan, struct load *load)
 {
     bool *seen = calloc((size_t)plan->buffers.n + 1, sizeof *seen);
@@ -116,8 +116,8 @@ static int64_t list_loads(const struct plan *plan, struct load *load)
     return n;
 }
 
-/* The largest first: they are divided more evenly so, and what a thread needs
- * beside the packed bytes is least when those are most. */
+/* Largest first: threads then finish together, and the memory that a thread
+ * needs in addition to the packed bytes is least when those are most. */
 static int compare_loads(const void *a, const void *b)
 {
     const struct load *x = a, *y = b;
@@ -337,7 +337,7 @@ static int compare_packed(const void *a, const void *b)
     return ((uintptr_t)x > (uintptr_t)y) - ((uintptr_t)x < (uintptr_t)y);
 }
 
-/* Adds up what the plan holds of constants, shared ones once. */
+/* Sums the bytes of the plan's constants; a shared one counts once. */
 static int count_weights(struct plan *plan, struct infer_error *err)
 {
     size_t capacity =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of a plan, one behind the other: launched, or recorded. */
+/* Launches or records the steps of a plan in order. */
 #include "kernels/base/error.h"
 #include "libinfer/plan/plan.h"
 

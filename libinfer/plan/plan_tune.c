@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of a plan by measurement: which rows may stand in for the one that
- * the plan was made with. */
+/* Sets the choices of a plan's steps by measurement. */
 #include "libinfer/plan/plan.h"
 
 static int tune_step(struct plan *plan, struct plan_step *s,

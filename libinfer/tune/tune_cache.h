@@ -57,18 +57,18 @@ int tune_cache_add_network(struct tune_cache *c, const char *key,
 bool tune_choice_of(const struct tune_stored *stored, struct tune_choice *out);
 struct tune_stored tune_stored_of(const struct tune_choice *c);
 
-/* Notes that the entry was taken. */
+/* Marks the entry as used. */
 int tune_cache_use(struct tune_cache *c, const char *key,
                    struct infer_error *err);
-/* What was taken since the cache was opened, as a document like its file: to be
- * freed with cJSON_free(); NULL where memory is short. */
+/* The entries that were used since the cache was opened, as a document like its
+ * file; to be freed with cJSON_free(); NULL if memory is short. */
 char *tune_cache_text(const struct tune_cache *c);
-/* Takes the entries of such a document that are of this device, in the place of
- * those that are known.  EFORMAT */
+/* Imports the entries of such a document that are of this device; they replace
+ * known ones. EFORMAT */
 int tune_cache_import(struct tune_cache *c, const char *text,
                       struct infer_error *err);
-/* Writes what was added since, beside what other processes wrote meanwhile.
- * Never fails: the note says what went wrong. */
+/* Writes the entries that were added, merged with those that other processes
+ * wrote meanwhile. Never fails: the note says what went wrong. */
 void tune_cache_write(struct tune_cache *c);
 const char *tune_cache_path(const struct tune_cache *c); /* "" for none */
 const char *tune_cache_note(const struct tune_cache *c); /* "" for none */

@@ -20,18 +20,18 @@
 
 /* The arrays of a network on the host: [NET_WEIGHTS .. NET_AVERAGE]. */
 struct arrays {
-    float *flat[NET_HOMES];
+    float *flat[NET_MEMORIES];
     float state[KERN_STEP_SIZE];
 };
 
 static void arrays_clear(struct arrays *a)
 {
-    for (int i = 0; i < NET_HOMES; i++)
+    for (int i = 0; i < NET_MEMORIES; i++)
         free(a->flat[i]);
     memset(a, 0, sizeof(*a));
 }
 
-static bool is_kept(enum net_home home)
+static bool is_kept(enum net_memory home)
 {
     return home == NET_WEIGHTS || home == NET_M || home == NET_V ||
            home == NET_AVERAGE;
@@ -42,14 +42,14 @@ static int arrays_read(struct net *n, struct arrays *a, struct infer_error *err)
     int rc = 0;
 
     memset(a, 0, sizeof(*a));
-    for (int home = 0; rc == 0 && home < NET_HOMES; home++) {
-        if (!is_kept((enum net_home)home) || n->flat[home] < 0)
+    for (int home = 0; rc == 0 && home < NET_MEMORIES; home++) {
+        if (!is_kept((enum net_memory)home) || n->flat[home] < 0)
             continue;
-        a->flat[home] = malloc(net_flat_bytes(n, (enum net_home)home));
+        a->flat[home] = malloc(net_flat_bytes(n, (enum net_memory)home));
         if (!a->flat[home])
             rc = error_set(err, INFER_EMEMORY, "out of memory");
         else
-            rc = net_read_flat(n, (enum net_home)home, a->flat[home], err);
+            rc = net_read_flat(n, (enum net_memory)home, a->flat[home], err);
     }
     if (rc == 0)
         rc = net_read_state(n, a->state, err);
@@ -63,9 +63,9 @@ static int arrays_write(struct net *n, const struct arrays *a,
 {
     int rc = 0;
 
-    for (int home = 0; rc == 0 && home < NET_HOMES; home++)
+    for (int home = 0; rc == 0 && home < NET_MEMORIES; home++)
         if (a->flat[home])
-            rc = net_write_flat(n, (enum net_home)home, a->flat[home], err);
+            rc = net_write_flat(n, (enum net_memory)home, a->flat[home], err);
     return rc < 0 ? rc : net_write_state(n, a->state, err);
 }
 
@@ -79,7 +79,7 @@ static int visit_param(const struct net *n, int index, struct arrays *a,
                        visit_fn *visit, void *user, struct infer_error *err)
 {
     static const struct {
-        enum net_home home;
+        enum net_memory home;
         const char *prefix;
     } part[] = {{NET_WEIGHTS, "train.weight."},
                 {NET_M, "train.momentum."},

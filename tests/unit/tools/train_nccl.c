@@ -89,7 +89,7 @@ static void one_step(struct net *n, int s, struct net_metrics *m)
         fail_msg("step %d: %s", s, err.text);
 }
 
-static void same(struct net *a, struct net *b, enum net_home home)
+static void same(struct net *a, struct net *b, enum net_memory home)
 {
     const size_t bytes = net_flat_bytes(a, home);
     float *x = malloc(bytes), *y = malloc(bytes);
@@ -133,7 +133,7 @@ TEST(an_exchange_alone_changes_nothing)
 }
 
 /* ||a - b|| / ||b|| over a range of a flat array. */
-static double apart(struct net *a, struct net *b, enum net_home home,
+static double apart(struct net *a, struct net *b, enum net_memory home,
                     int64_t from, int64_t to)
 {
     const size_t bytes = net_flat_bytes(a, home);

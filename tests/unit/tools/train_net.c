@@ -484,7 +484,7 @@ static void run_step(struct net *n, bool first, uint64_t number)
     assert_int_equal(net_end(n, NULL), 0);
 }
 
-static float *read_flat(struct net *n, enum net_home home)
+static float *read_flat(struct net *n, enum net_memory home)
 {
     float *flat = malloc(net_flat_bytes(n, home));
 

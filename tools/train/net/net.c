@@ -281,7 +281,7 @@ int net_new(struct graph *g, const struct net_options *options,
     n->g = g;
     n->options = *options;
     row_tiers_choose(options->device, options->backend, &n->tiers);
-    for (int i = 0; i < NET_HOMES; i++)
+    for (int i = 0; i < NET_MEMORIES; i++)
         n->flat[i] = -1;
     rc = make(n, err);
     if (rc == 0)
@@ -318,11 +318,11 @@ void net_free(struct net *n)
         free_list(n, &n->list[l]);
     if (n->step)
         d->ops->graph_free(d, n->step);
-    for (int home = NET_FIXED; home < NET_HOMES; home++)
-        d->ops->free(d, n->base[home]);
+    for (int memory = NET_FIXED; memory < NET_MEMORIES; memory++)
+        d->ops->free(d, n->base[memory]);
     d->ops->free(d, n->arena);
     d->ops->free(d, n->workspace);
-    d->ops->free(d, n->aside);
+    d->ops->free(d, n->side_workspace);
     for (int i = 0; i < n->n_params; i++)
         free(n->param[i].name);
     free(n->param);

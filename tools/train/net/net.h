@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A network in training: a graph turned into lists of kernel launches.
+ * A network in training: a graph lowered to lists of steps.
  *
- * net_new() walks the graph once forwards and once backwards and chooses a row
- * of the kernel table for every problem.  Three lists come of it: train
- * (forward, loss, backward), update, and eval (forward with running statistics,
- * loss).  All memory is laid out then; a step allocates nothing.
+ * net_new() walks the graph once forward and once backward and chooses a row of
+ * the kernel table for every problem.  It makes three lists: train (forward
+ * pass, loss, backward pass), update, and eval (forward pass with running
+ * statistics, loss).  All memory is placed then; a step allocates nothing.
  *
- * Parameters lie in one flat array, and so do gradients, moments and averages,
- * in one order: what is trained with weight decay, what is trained without,
- * what is frozen, running statistics.  An update is one launch a range, and
- * what several devices exchange is one array.
+ * Parameters lie in one flat array; gradients, the optimiser's moments and
+ * averages in others, in the same order: trained with weight decay, trained
+ * without, frozen, running statistics.  An update is one launch a range, and
+ * several devices exchange one array.
  */
 #ifndef TOOLS_TRAIN_NET_NET_H
 #define TOOLS_TRAIN_NET_NET_H
@@ -28,9 +28,9 @@
 
 /* ---- memory -------------------------------------------------------- */
 
-/* Where a buffer lies.  TRAIN and EVAL share one arena by lifetime: the lists
- * never run at once. */
-enum net_home {
+/* The memory that a buffer is part of. TRAIN and EVAL share one arena: their
+ * lists never run at once. */
+enum net_memory {
     NET_TRAIN,
     NET_EVAL,
     NET_FIXED, /* batch, metrics, step state, constants */
@@ -40,7 +40,7 @@ enum net_home {
     NET_V,
     NET_AVERAGE,
     NET_HALF, /* weights in 16 bits */
-    NET_HOMES
+    NET_MEMORIES
 };
 
 /* ---- parameters ---------------------------------------------------- */
@@ -66,7 +66,7 @@ struct net_param {
     enum net_init init;
     int64_t fan_in, fan_out;
     bool written; /* some launch has set its gradient */
-    bool aside;   /* its gradient is made beside the way back */
+    bool side;    /* its gradient is computed on the side stream */
 };
 
 /* ---- launches ------------------------------------------------------ */
@@ -82,8 +82,8 @@ enum net_stage {
 };
 extern const char *const net_stage_names[];
 
-/* What a step does that launches no kernel but deals with the other processes
- * of the run. */
+/* What a step exchanges with the other processes of the run; such a step
+ * launches no kernel. */
 enum net_transfer {
     NET_NO_TRANSFER,
     NET_SUM,  /* starts adding up in[0] */
@@ -140,14 +140,15 @@ struct net_metrics {
 struct net_value {
     struct view view[2]; /* as the train and eval lists see it */
     struct view grad;    /* dtype NONE: none yet */
-    struct view passed;  /* signs: grad is 0 but where they say; NONE: none */
+    struct view
+        passed; /* ReLU bit mask: grad is 0 where a bit is 0; NONE: none */
     struct view moments; /* kernels/bn_stats.h; dtype NONE: none */
     bool needs_grad;
     int param; /* index, or -1 */
 };
 
-/* What is launched as one: a head, and behind it an addition and an activation
- * that its epilogue computes. */
+/* Nodes that are one launch: a head, then an addition and an activation that
+ * its epilogue computes. */
 struct net_chain {
     int head, add, act; /* nodes; -1: none */
     int residual;       /* value; -1 */
@@ -163,17 +164,17 @@ struct net {
     struct net_param *param;
     int n_params;
     int64_t role_begin[NET_ROLES + 1]; /* elements of the flat arrays */
-    struct plan_buffers buffers;       /* memory: enum net_home */
-    int flat[NET_HOMES]; /* buffers of the flat arrays; -1: none */
+    struct plan_buffers buffers;       /* memory: enum net_memory */
+    int flat[NET_MEMORIES]; /* buffers of the flat arrays; -1: none */
     struct net_list list[NET_LISTS];
     struct device_graph *step; /* of net_step() */
     uint64_t step_runs;
-    unsigned char *base[NET_HOMES];
+    unsigned char *base[NET_MEMORIES];
     size_t arena_bytes, fixed_bytes, workspace_bytes, packed_bytes;
-    size_t aside_bytes; /* largest workspace of launches aside */
-    void *arena, *workspace, *aside;
-    /* Of batch norms in training, by node; variance: of the whole batch; signs:
-     * of their y, dtype NONE where the way back reads y itself. */
+    size_t side_bytes; /* largest workspace of steps on the side stream */
+    void *arena, *workspace, *side_workspace;
+    /* Of batch norms in training, by node. variance: of the whole batch. signs:
+     * ReLU bit mask of y, dtype NONE if the backward pass reads y itself. */
     struct view *mean, *deviation, *variance, *signs;
     uint32_t *stream;     /* of dropouts, by node */
     struct view averages; /* eval's 16-bit copy of the averages */
@@ -217,19 +218,20 @@ int net_put_readable(struct net *n, const void *x, const int32_t *label,
  * random numbers. */
 int net_put_control(struct net *n, float rate, uint64_t seed, uint64_t place,
                     struct infer_error *err);
-/* Whether this process wishes to stop, which all learn with the metrics of the
- * next batch; only where there are several. */
+/* This process's wish to stop; all processes learn it with the metrics of the
+ * next batch. Does nothing for a single process. */
 int net_put_stop(struct net *n, bool stop, struct infer_error *err);
 /* Forward, loss and gradients; first: of the step (gradients start at 0). */
 int net_train(struct net *n, bool first, struct infer_error *err);
 int net_update(struct net *n, struct infer_error *err);
-/* Both for a step of one batch, recorded as one where the device can.
- * Gradients that are not finite leave the weights as they are. */
+/* net_train() and net_update() for a step of one batch, recorded as one graph
+ * on a device that records. Gradients that are not finite leave the weights
+ * unchanged. */
 int net_step(struct net *n, struct infer_error *err);
-/* The launch of the training list that reads a parameter first. */
+/* The first step of the training list that reads a parameter. */
 int net_first_use(const struct net *n, int param);
-/* Forward and loss of the training list alone, from a launch on; what those
- * before it have made must still be there (net_options.keep), or from is 0. */
+/* Runs forward pass and loss of the training list from step `from` on. from is
+ * 0, or the results of the steps before it are kept (net_options.keep). */
 int net_train_loss(struct net *n, int from, struct infer_error *err);
 /* Forward and loss as in inference, with averaged weights where the network
  * keeps averages. */
@@ -243,25 +245,27 @@ int net_write_state(struct net *n, const float *in, struct infer_error *err);
 int net_begin(struct net *n, struct infer_error *err);
 int net_end(struct net *n, struct infer_error *err);
 
-/* Flat arrays, whole, to and from the host, where every parameter is row-major:
- * element size that of the dtype. */
-size_t net_flat_bytes(const struct net *n, enum net_home home); /* 0: absent */
-int net_read_flat(struct net *n, enum net_home home, void *out,
+/* Copies a whole flat array to or from the host, where every parameter is
+ * row-major; elements have the array's type. */
+size_t net_flat_bytes(const struct net *n,
+                      enum net_memory memory); /* 0: absent */
+int net_read_flat(struct net *n, enum net_memory memory, void *out,
                   struct infer_error *err);
-int net_write_flat(struct net *n, enum net_home home, const void *in,
+int net_write_flat(struct net *n, enum net_memory memory, const void *in,
                    struct infer_error *err);
-/* Weights that came from elsewhere to 16 bits. */
+/* Converts weights that came from the host to 16 bits. */
 int net_refresh_half(struct net *n, struct infer_error *err);
-/* Weights, moments, averages, state and *step of process 0 to all others. */
+/* Sends weights, moments, averages, state and *step of process 0 to all others.
+ */
 int net_share(struct net *n, int64_t *step, struct infer_error *err);
-/* Any view of the network, dense row-major. */
+/* Reads any view of the network, dense row-major. */
 int net_read_view(struct net *n, const struct view *v, void *out,
                   struct infer_error *err);
 
 /* Runs a list launch by launch and adds the times to net_op.seconds. */
 int net_time(struct net *n, enum net_list_name list, struct infer_error *err);
-/* The seconds of `count` whole steps on the batch that is there, one behind the
- * other, recorded where the device can. */
+/* Seconds of each of `count` whole steps on the current batch, in a row,
+ * recorded on a device that records. */
 int net_time_steps(struct net *n, int count, double *seconds,
                    struct infer_error *err);
 
@@ -272,28 +276,27 @@ struct net_emit {
     struct view in[KERN_MAX_IN], out[KERN_MAX_OUT];
     enum net_stage stage;
     int node;
-    int list;   /* enum net_list_name */
-    bool aside; /* nothing before the end of the list needs the result */
+    int list;  /* enum net_list_name */
+    bool side; /* on the side stream: no step of the list reads the result */
 };
 
 /* net_emit.c */
 void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
                     enum net_stage stage, int node);
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err);
-/* The row that would be taken, or NULL; no view needs a buffer yet. */
+/* The row without measuring, or NULL; views need no buffers yet. */
 const struct kern_row *net_row(const struct net *n, struct net_emit *e);
-/* Seconds of what would be taken, by measurement; 0 where nothing is measured.
- */
+/* Measured seconds of the row that net_emit() takes; 0 without a tuner. */
 int net_seconds(const struct net *n, struct net_emit *e,
                 struct infer_error *err, double *out);
-/* Deals with the other processes behind what is in the list; array: of dtype
- * NONE for NET_JOIN. */
+/* Appends an exchange with the other processes; array: of dtype NONE for
+ * NET_JOIN. */
 int net_emit_transfer(struct net *n, int list, enum net_transfer kind, int node,
                       const struct view *array, struct infer_error *err);
-int net_buffer(struct net *n, enum net_home home, size_t bytes,
+int net_buffer(struct net *n, enum net_memory memory, size_t bytes,
                struct infer_error *err);
 /* A dense tensor in a buffer of its own. */
-int net_tensor(struct net *n, enum net_home home, enum infer_dtype dtype,
+int net_tensor(struct net *n, enum net_memory memory, enum infer_dtype dtype,
                int rank, const int64_t *dim, enum kern_layout layout,
                struct infer_error *err, struct view *out);
 /* Pictures lie with channels last. */
@@ -304,23 +307,24 @@ int net_copy(struct net *n, int list, enum net_stage stage, int node,
 
 /* net_params.c */
 int net_find_params(struct net *n, struct infer_error *err);
-/* Kernels of a GPU read weights of convolutions with their inputs innermost,
- * so they lie like that there, masters, gradients and moments too. */
+/* The layout of convolutions' weights: channels last on a GPU, whose kernels
+ * read them so; masters, gradients and moments alike. */
 enum kern_layout net_param_layout(const struct net *n);
-struct view net_param_view(const struct net *n, int param, enum net_home home);
+struct view net_param_view(const struct net *n, int param,
+                           enum net_memory memory);
 bool net_is_trained(const struct net *n, int param); /* -1: false */
 
 /* net_chain.c */
 int net_find_chains(struct net *n, struct infer_error *err);
 
 /* net_operand.c */
-/* What a node reads as input i: a value, or a parameter in the type of the
- * masters (vectors) or of products (matrix).  dtype NONE where absent. */
+/* The view that a node reads for a graph value: a value, or a parameter in the
+ * masters' type, or with `matrix` in the activations'. dtype NONE if absent. */
 struct view net_operand(const struct net *n, int list, int value, bool matrix);
-/* A value that is known beforehand gets its view. */
+/* Gives constants of the graph their views. */
 int net_constants(struct net *n, struct infer_error *err);
-/* v, whose last dimension is the columns, as rows, columns, 1, 1: a dense layer
- * is a 1x1 convolution over one pixel, whose attributes these are. */
+/* v, whose last dimension is the columns, as rows, columns, 1, 1. A dense layer
+ * is a 1x1 convolution of one pixel with net_pixel_conv()'s attributes. */
 int net_as_pixels(const struct graph_node *node, const struct view *v,
                   struct infer_error *err, struct view *out);
 struct kern_conv net_pixel_conv(void);
@@ -328,19 +332,20 @@ struct kern_conv net_pixel_conv(void);
 int net_problem_view(const struct graph_node *node, const struct kern_tensor *t,
                      const struct view *v, struct infer_error *err,
                      struct view *out);
-/* A tiled tensor and what was tiled with one more dimension in front of each
- * that is repeated, of the repeats in the former and 1 in the latter. */
+/* Splits each repeated dimension of a tiled tensor into repeats and size, and
+ * of its source into 1 and size. */
 int net_tile_views(const struct graph_node *node, const struct view *tiled,
                    const struct view *one, struct infer_error *err,
                    struct view *tiled_out, struct view *one_out);
-/* A batch norm whose scale and shift are frozen keeps its statistics too. */
+/* True if scale and shift are frozen: the batch norm's statistics are frozen
+ * too. */
 bool net_norm_is_frozen(const struct net *n, const struct graph_node *node);
 
 /* net_forward.c */
 int net_forward(struct net *n, int list, struct infer_error *err);
 /* net_backward_layers.c */
-/* The way back of a chain's batch norm but for where its results go; by_sign:
- * through the activation by y's signs. */
+/* The gradient of a chain's batch norm, without its outputs; by_sign: through
+ * the activation by y's bit mask. */
 void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
                           const struct view *y, const struct view *dy,
                           bool by_sign, struct net_emit *e);
@@ -348,27 +353,27 @@ void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
 int net_backward(struct net *n, struct infer_error *err);
 bool net_has_backward(const struct graph_node *node);
 
-/* net_bn_stats.c: asks for the moments of a convolution's output where they
- * pay. */
+/* net_bn_stats.c: lets a convolution write partial statistics of its output
+ * where that saves time. */
 int net_add_bn_stats(struct net *n, int value, struct net_emit *e,
                      struct infer_error *err);
 
-/* net_order.c: the ends of chains in the order in which they are undone, to be
- * freed; returns their number. */
+/* net_order.c: the ends of chains in the order of the backward pass; the caller
+ * frees *out. Returns their number. */
 int net_bwd_order(const struct net *n, struct infer_error *err, int **out);
 
-/* net_grad.c: gradients of values and parameters as they gather. */
-/* Where a launch puts a value's gradient; `add` where it holds a part already,
- * which the launch must add to. */
+/* net_grad.c: accumulation of gradients. */
+/* The view that a launch writes a value's gradient to; *add: the view holds a
+ * part already, and the launch must add to it. */
 int net_grad_slot(struct net *n, int value, struct infer_error *err,
                   struct view *out, bool *add);
-/* Adds g, of the value's dims, to its gradient; net_grad_give() gives up the
- * memory of g, which may become the gradient itself. */
+/* Adds g, of the value's dims, to its gradient. With net_grad_give() g's memory
+ * may become the gradient itself. */
 int net_grad_add(struct net *n, int node, int value, const struct view *g,
                  struct infer_error *err);
 int net_grad_give(struct net *n, int node, int value, const struct view *g,
                   struct infer_error *err);
-/* to += g, a part of a gradient that is there. */
+/* to += g; to: a part of a gradient that holds a value. */
 int net_grad_sum(struct net *n, int node, const struct view *to,
                  const struct view *g, struct infer_error *err);
 /* The gradient of a parameter; add as above. */
@@ -382,21 +387,21 @@ int net_fill_zero(struct net *n, int list, int node, const struct view *to,
 /* net_loss.c */
 int net_loss(struct net *n, int list, struct infer_error *err);
 int net_make_update(struct net *n, struct infer_error *err);
-/* net_exchange.c: nothing where a process is alone. */
+/* net_exchange.c: does nothing for a single process. */
 int net_ranks(const struct net *n);
-/* Puts what is exchanged among the launches of all lists. */
+/* Inserts the exchanges into all lists. */
 int net_add_exchange(struct net *n, struct infer_error *err);
 /* Runs one operation with a transfer. */
 int net_transfer(struct net *n, const struct plan_step *op,
                  struct infer_error *err);
 /* net_sync_norm.c */
 bool net_syncs_norms(const struct net *n);
-/* Launches for what e, a batch norm in training with all but outputs 1 to 4
- * set, asks for, by the statistics of all processes; e is used up. */
+/* Emits a batch norm in training by the statistics of all processes; e: all but
+ * outputs 1 to 4 set; it is modified. */
 int net_sync_norm(struct net *n, struct net_emit *e, struct infer_error *err);
-/* The same for its way back. */
-int net_sync_norm_back(struct net *n, const struct net_emit *e,
-                       struct infer_error *err);
+/* The same for its gradient. */
+int net_sync_norm_bwd(struct net *n, const struct net_emit *e,
+                      struct infer_error *err);
 /* net_memory.c */
 int net_place(struct net *n, struct infer_error *err);
 void *net_at(const struct net *n, const struct view *v);

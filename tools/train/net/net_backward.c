@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way back: every chain of the way forward once more, in reverse order,
- * turned into launches that make the gradients of its inputs and parameters
- * from that of its output. */
+/* The backward pass: for every chain, in reverse order, the launches that
+ * compute the gradients of its inputs and parameters from that of its output.
+ */
 #include "tools/train/net/net_backward.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ int net_bwd_dx(const struct backward *b, struct net_emit *e, int plus)
 
 /* ---- activations --------------------------------------------------- */
 
-int net_bwd_undo_act(const struct backward *b)
+int net_bwd_act_grad(const struct backward *b)
 {
     struct net_emit e;
 
@@ -92,26 +92,26 @@ int net_bwd_bias(const struct backward *b, int channel_axis)
     return net_emit(b->n, &e, b->err);
 }
 
-/* The two products of a convolution's way back. */
+/* The operands of a convolution's dgrad and wgrad. */
 struct product {
     struct kern_conv attr;
     struct view x, w, dz;
 };
 
-/* Bytes of a product up to which it leaves much of a GPU idle. */
+/* Largest product (bytes of x and dz) that leaves much of a GPU idle. */
 #define SMALL_BYTES (32 << 20)
 
-/* Nobody waits for the gradient of a weight: what is small runs beside the way
- * back.  All uses of one weight run alike, in order. */
-static bool runs_aside(const struct backward *b, const struct product *p)
+/* No step of the backward pass reads a weight gradient: small ones run on the
+ * side stream. All uses of one weight run on the same stream, in order. */
+static bool runs_on_side(const struct backward *b, const struct product *p)
 {
     struct net_param *w = &b->n->param[param(b, 1)];
 
     if (!w->written)
-        w->aside = b->n->options.device->ops->branch &&
-                   kern_tensor_span(&p->x.t) + kern_tensor_span(&p->dz.t) <=
-                       SMALL_BYTES;
-    return w->aside;
+        w->side = b->n->options.device->ops->branch &&
+                  kern_tensor_span(&p->x.t) + kern_tensor_span(&p->dz.t) <=
+                      SMALL_BYTES;
+    return w->side;
 }
 
 static int weight_grad(const struct backward *b, const struct product *p)
@@ -123,7 +123,7 @@ static int weight_grad(const struct backward *b, const struct product *p)
     if (!trains(b, 1))
         return 0;
     begin(b, KERN_CONV_WGRAD, NET_WGRAD, &e);
-    e.aside = runs_aside(b, p);
+    e.side = runs_on_side(b, p);
     e.p.attr.conv = p->attr;
     e.in[0] = p->x;
     e.in[1] = p->dz;
@@ -143,7 +143,7 @@ static int conv(const struct backward *b)
 
     p.attr = e.p.attr.conv;
     if (rc == 0)
-        rc = net_bwd_undo_act(b);
+        rc = net_bwd_act_grad(b);
     if (rc == 0)
         rc = net_bwd_bias(b, 1);
     if (rc == 0)
@@ -176,7 +176,7 @@ static int dense(const struct backward *b)
     if (rc == 0)
         rc = as_pixels(b, &b->dy, &p.dz);
     if (rc == 0)
-        rc = net_bwd_undo_act(b);
+        rc = net_bwd_act_grad(b);
     if (rc == 0)
         rc = net_bwd_bias(b, b->dy.t.rank - 1);
     if (rc == 0)
@@ -241,7 +241,7 @@ static int reduce(const struct backward *b)
 
 /* ---- dropout ------------------------------------------------------- */
 
-/* The same numbers decide once more. */
+/* The same random numbers as in the forward pass. */
 static int dropout(const struct backward *b)
 {
     struct net_emit e;
@@ -329,7 +329,7 @@ bool net_has_backward(const struct graph_node *node)
     return rule(node) != NULL;
 }
 
-/* Whether any output has one. */
+/* True if any output has a gradient. */
 static bool has_gradient(const struct net *n, const struct graph_node *node)
 {
     for (int i = 0; i < node->n_out; i++) {
@@ -340,8 +340,8 @@ static bool has_gradient(const struct net *n, const struct graph_node *node)
     return false;
 }
 
-/* The way back of the chain that node i ends. */
-static int undo(struct net *n, int i, struct infer_error *err)
+/* Emits the gradients of the chain that node i ends. */
+static int lower_backward(struct net *n, int i, struct infer_error *err)
 {
     const struct net_chain *c = &n->chain[i];
     const struct net_value *out = &n->value[n->g->node[i].out[0]];
@@ -363,7 +363,7 @@ int net_backward(struct net *n, struct infer_error *err)
     int rc = count < 0 ? count : 0;
 
     for (int k = 0; rc == 0 && k < count; k++)
-        rc = undo(n, order[k], err);
+        rc = lower_backward(n, order[k], err);
     free(order);
     return rc;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the way back share: one chain being undone. */
+/* What the files of the backward pass share: one chain whose gradients are
+ * computed. */
 #ifndef TOOLS_TRAIN_NET_NET_BACKWARD_H
 #define TOOLS_TRAIN_NET_NET_BACKWARD_H
 
@@ -55,13 +56,14 @@ int net_bwd_begin(const struct backward *b, enum kern_op op,
 /* Emits a launch that makes, or adds to (through input `plus`), the gradient of
  * input 0. */
 int net_bwd_dx(const struct backward *b, struct net_emit *e, int plus);
-/* dy becomes the gradient before the chain's activation, in place. */
-int net_bwd_undo_act(const struct backward *b);
+/* Activation gradient: turns dy into the gradient before the chain's
+ * activation, in place. */
+int net_bwd_act_grad(const struct backward *b);
 /* A bias's gradient: dz summed over everything but the channels. */
 int net_bwd_bias(const struct backward *b, int channel_axis);
 
 /* Adds g, of the output's shape, to the gradient of input i, summed over the
- * dimensions along which that was broadcast; give: nobody reads g any more. */
+ * dimensions that were broadcast; give: g is not read afterwards. */
 int net_bwd_unbroadcast(const struct backward *b, int i, const struct view *g,
                         bool give);
 

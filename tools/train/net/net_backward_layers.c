@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way back of layers whose parameters are broadcast to their input (batch,
+/* Gradients of layers whose parameters are broadcast to their input (batch,
  * layer and group norm, scale and shift, PReLU), of resizing and of transposed
  * convolution. */
 #include "tools/train/net/net_backward.h"
 
 /* ---- batch norm ---------------------------------------------------- */
 
-/* The gradient of a batch norm's scale or shift, which the kernel makes in any
- * case: into memory of its own where nobody wants it. */
+/* The gradient of a batch norm's scale or shift. The kernel always writes it:
+ * for a frozen parameter to a scratch tensor. */
 static int vector_grad(const struct backward *b, int i, struct net_emit *e)
 {
     const struct view scale = input(b, i, false);
@@ -43,9 +43,10 @@ void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
     }
 }
 
-/* Whether the residual comes from a batch norm with nothing behind it that
- * goes back by signs too, and goes nowhere else: that one can pass dy through
- * the activation itself, and nobody needs the gradient between them. */
+/* True if this chain has a bit mask, and the residual is the output of a batch
+ * norm in training without an epilogue and is read by this chain alone: the
+ * gradient of that batch norm then applies the mask to dy itself, and no
+ * gradient between the two is stored. */
 static bool passes_on(const struct backward *b, int residual)
 {
     const struct net *n = b->n;
@@ -62,8 +63,8 @@ static bool passes_on(const struct backward *b, int residual)
            n->mean[from].t.dtype != INFER_NONE;
 }
 
-/* Where the gradients of the input and of the residual go.  dx takes the place
- * of dy where nobody else reads that. */
+/* The outputs of the launch: dx overwrites dy unless dy is read afterwards; the
+ * residual's gradient has its own. */
 static int batch_norm_slots(const struct backward *b, struct net_emit *e)
 {
     const int residual = b->chain->residual;
@@ -97,7 +98,7 @@ static int batch_norm_of_batch(const struct backward *b)
     if (rc == 0)
         rc = vector_grad(b, 2, &e);
     if (rc == 0)
-        rc = net_syncs_norms(b->n) ? net_sync_norm_back(b->n, &e, b->err)
+        rc = net_syncs_norms(b->n) ? net_sync_norm_bwd(b->n, &e, b->err)
                                    : net_emit(b->n, &e, b->err);
     if (rc == 0 && e.out[3].t.dtype != INFER_NONE)
         rc = net_grad_give(b->n, b->at, b->chain->residual, &e.out[3], b->err);
@@ -106,14 +107,14 @@ static int batch_norm_of_batch(const struct backward *b)
     return rc;
 }
 
-/* With statistics that stay, batch norm is a factor a channel: that which
- * normalising dy with mean 0 and shift 0 applies. */
+/* With frozen statistics batch norm is a scale a channel: dx is dy normalised
+ * with mean 0 and shift 0. */
 static int batch_norm_frozen(const struct backward *b)
 {
     const int residual = b->chain->residual;
     struct net_emit e;
     struct view none;
-    int rc = net_bwd_undo_act(b);
+    int rc = net_bwd_act_grad(b);
 
     if (rc == 0 && residual >= 0)
         rc = net_grad_add(b->n, b->at, residual, &b->dy, b->err);
@@ -122,7 +123,7 @@ static int batch_norm_frozen(const struct backward *b)
     begin(b, KERN_BATCH_NORM, NET_DGRAD, &e);
     e.p.attr.norm = b->node->attr.norm;
     e.in[1] = input(b, 1, false);
-    /* Memory of the network is zero to begin with, and this stays so. */
+    /* Memory of the network starts with zeros, and nothing writes here. */
     rc = net_tensor(b->n, NET_FIXED, e.in[1].t.dtype, 1, e.in[1].t.dim,
                     KERN_NCHW, b->err, &none);
     if (rc < 0)
@@ -170,8 +171,8 @@ static int sum_to_param(const struct backward *b, int i, const struct view *g,
     return net_emit(b->n, &e, b->err);
 }
 
-/* A launch that makes dx and, for parameter 1, an element of its gradient for
- * each of the input; `first` as above. */
+/* Emits a launch that writes dx and parameter 1's gradient for each element of
+ * the input, then sums the latter; `first` as above. */
 static int dx_and_param(const struct backward *b, struct net_emit *e, int first)
 {
     int rc = 0;
@@ -260,8 +261,8 @@ int net_bwd_resize(const struct backward *b)
     return rc < 0 ? rc : net_bwd_dx(b, &e, 1);
 }
 
-/* With x and y in each other's place it is a convolution: dx that of dy, dw the
- * weight gradient with dy for x and x for dy. */
+/* A transposed convolution is a convolution with x and y exchanged: dx is the
+ * convolution of dy, dw its weight gradient with dy for x and x for dy. */
 int net_bwd_conv_transpose(const struct backward *b)
 {
     const struct view w = input(b, 1, true);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way back of nodes that move data: the same views of gradients, with the
- * copy the other way round. */
+/* Gradients of nodes that move data: the same views, copied in the opposite
+ * direction. */
 #include "tools/train/net/net_backward.h"
 
 #include "kernels/base/error.h"
@@ -33,7 +33,7 @@ int net_bwd_concat(const struct backward *b)
     return rc;
 }
 
-/* Elements that were not taken have gradient 0. */
+/* Elements outside the slice have gradient 0. */
 int net_bwd_slice(const struct backward *b)
 {
     struct view whole, part;
@@ -63,7 +63,7 @@ int net_bwd_pad(const struct backward *b)
     return net_grad_give(b->n, b->at, source(b, 0), &g, b->err);
 }
 
-/* Outputs that nobody reads have gradient 0. */
+/* Outputs without a reader have gradient 0. */
 int net_bwd_split(const struct backward *b)
 {
     const struct graph_node *node = b->node;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way back of arithmetic of two tensors, which may be broadcast to each
- * other, and of softmax. */
+/* Gradients of arithmetic on two tensors, which may be broadcast to each other,
+ * and of softmax. */
 #include "tools/train/net/net_backward.h"
 
 #include "kernels/base/error.h"
@@ -86,8 +86,8 @@ static int quotient_grad(const struct backward *b, int i, struct view *out)
     return rc < 0 ? rc : compute(b, KERN_DIV, &g, &divisor, out);
 }
 
-/* dy where the operand is the smaller or the larger; of equal ones the first
- * takes it. */
+/* dy where the operand is the extreme one; for equal operands the first gets
+ * dy. */
 static int extreme_grad(const struct backward *b, int i, struct view *out)
 {
     const struct view x = input(b, 0, false), y = input(b, 1, false);

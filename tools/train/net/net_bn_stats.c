@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moments (kernels/bn_stats.h) where they pay: what a convolution takes longer
- * for leaving them against what the batch norm behind it need not do.  By
- * measurement of both launches, with and without; by estimates where nothing
- * is measured.
+ * Partial statistics (kernels/bn_stats.h) that a convolution writes for the
+ * batch norm after it: asked for if they save the batch norm more time than
+ * they cost the convolution.  Both launches are measured with and without;
+ * without a tuner estimates decide.
  */
 #include "tools/train/net/net.h"
 
@@ -11,9 +11,8 @@
 
 #include "kernels/bn_stats.h"
 
-/* The batch norm that takes the batch's statistics of the value, and is all
- * that reads it; -1: none. */
-static int norm_behind(const struct net *n, int value)
+/* The batch norm in training that is the value's only reader; -1: none. */
+static int norm_after(const struct net *n, int value)
 {
     const int user = graph_single_user(n->g, value);
     const bool fits = user >= 0 && n->g->node[user].op == GRAPH_BATCH_NORM &&
@@ -23,9 +22,9 @@ static int norm_behind(const struct net *n, int value)
     return fits ? user : -1;
 }
 
-/* Moments may cost as much as what the batch norm need not read any more, on an
- * H200 as in the estimates.  Rows that estimate nothing are as quick with them
- * as without. */
+/* True if the statistics cost the convolution less time than the batch norm
+ * saves by not reading its input, at an H200's bandwidth. A row without an
+ * estimate is as fast with them as without. */
 static bool pay_by_estimate(const struct net *n, const struct net_emit *with,
                             const struct net_emit *without)
 {
@@ -39,8 +38,8 @@ static bool pay_by_estimate(const struct net *n, const struct net_emit *with,
     return x->fn->estimate(&a.p, d) - y->fn->estimate(&b.p, d) <= bytes / 4e6;
 }
 
-/* The batch norm's launch as it is going to be, but for the signs of its
- * result; the residual is what it adds to. */
+/* The batch norm's launch without its bit mask; the convolution's output stands
+ * for the residual. */
 static void norm_launch(const struct net *n, int node,
                         const struct net_emit *conv, struct net_emit *e)
 {
@@ -103,7 +102,7 @@ int net_add_bn_stats(struct net *n, int value, struct net_emit *e,
     const int64_t pixels = kern_tensor_count(y) / y->dim[1];
     const int64_t dim[3] = {bn_stats_parts(BN_STATS_PART, pixels), 2,
                             y->dim[1]};
-    const int norm = e->list == NET_LIST_TRAIN ? norm_behind(n, value) : -1;
+    const int norm = e->list == NET_LIST_TRAIN ? norm_after(n, value) : -1;
     struct net_emit with = *e, ask;
     bool pay = false;
     int rc;

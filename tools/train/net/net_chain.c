@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is computed in one launch: batch normalisation with the addition and
- * the activation behind it, convolutions and dense layers with their
- * activation.  Activations are taken in only where their derivative is known
- * from their result, since nothing else is kept for the way back. */
+/* Chains of nodes that are one launch: batch normalisation with the addition
+ * and the activation after it, convolutions and dense layers with their
+ * activation. An activation is fused only if its derivative follows from its
+ * output: the backward pass has nothing else. */
 #include "tools/train/net/net.h"
 
 #include <stdlib.h>
@@ -37,7 +37,8 @@ static bool adds_alike(const struct net *n, const struct graph_node *node)
            memcmp(a->dim, b->dim, (size_t)a->rank * sizeof(a->dim[0])) == 0;
 }
 
-/* The addition that a batch norm takes in: only one operand can. */
+/* The addition that is fused after a batch norm; it is fused with one of its
+ * operands only. */
 static int addition(const struct net *n, const struct graph_node *bn,
                     const bool *taken, int *residual)
 {

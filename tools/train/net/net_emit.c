@@ -14,13 +14,13 @@ const char *const net_stage_names[] = {"fprop",    "loss",   "dgrad", "wgrad",
 
 /* ---- buffers ------------------------------------------------------- */
 
-int net_buffer(struct net *n, enum net_home home, size_t bytes,
+int net_buffer(struct net *n, enum net_memory memory, size_t bytes,
                struct infer_error *err)
 {
-    return plan_add_buffer(&n->buffers, home, bytes, err);
+    return plan_add_buffer(&n->buffers, memory, bytes, err);
 }
 
-int net_tensor(struct net *n, enum net_home home, enum infer_dtype dtype,
+int net_tensor(struct net *n, enum net_memory memory, enum infer_dtype dtype,
                int rank, const int64_t *dim, enum kern_layout layout,
                struct infer_error *err, struct view *out)
 {
@@ -30,7 +30,7 @@ int net_tensor(struct net *n, enum net_home home, enum infer_dtype dtype,
     if (view_dense(0, dtype, rank, dim, layout, &bytes, out) < 0)
         return error_set(err, INFER_EMEMORY,
                          "a tensor of the network is beyond all memory");
-    buffer = net_buffer(n, home, bytes, err);
+    buffer = net_buffer(n, memory, bytes, err);
     if (buffer < 0)
         return buffer;
     out->buffer = buffer;
@@ -39,7 +39,8 @@ int net_tensor(struct net *n, enum net_home home, enum infer_dtype dtype,
 
 /* ---- choosing ------------------------------------------------------ */
 
-/* Inputs that are parameters; the launch may repack them on a CPU. */
+/* Inputs that are parameters, which a step on a CPU may repack; one bit each.
+ */
 static uint32_t weight_inputs(const struct net *n, const struct net_emit *e)
 {
     uint32_t bits = 0;
@@ -54,8 +55,8 @@ static uint32_t weight_inputs(const struct net *n, const struct net_emit *e)
     return bits;
 }
 
-/* Rows that read weights as they lie come before rows of the same backend that
- * want them packed, which costs a pass over them every step. */
+/* Rows that read weights unpacked come before rows of the same tier that read
+ * them packed, which costs a pass over the weights every step. */
 static const struct kern_row *choose(const struct net *n,
                                      const struct net_emit *e,
                                      struct kern_problem *p,
@@ -79,7 +80,7 @@ static const struct kern_row *choose(const struct net *n,
     return NULL;
 }
 
-/* The question which rows take the problem as its views lie. */
+/* A query for the problem on the views of e. */
 static struct row_query query(const struct net *n, const struct net_emit *e)
 {
     const struct device *d = n->options.device;
@@ -142,9 +143,9 @@ static void describe(const struct net *n, struct net_emit *e)
         if (p->out[i].dtype != INFER_NONE)
             p->n_out = i + 1;
     }
-    /* Processes that exchange gradients must make the same weights of them.
-     * What is measured to be fastest must not vary from run to run either: a
-     * run that is resumed equals one that was not. */
+    /* Processes that exchange gradients must compute the same weights. A
+     * measured choice must not change bits either: a resumed run equals one
+     * that was not interrupted. */
     p->deterministic = n->options.deterministic ||
                        tuner_mode(n->options.tuner) != TUNE_OFF ||
                        (e->list == NET_LIST_UPDATE && n->options.exchange);
@@ -212,8 +213,8 @@ static void count_workspace(struct net *n, const struct plan_step *step)
         plan_touch(&n->buffers, &step->in[i], INT_MAX);
     for (int i = 0; i < KERN_MAX_OUT; i++)
         plan_touch(&n->buffers, &step->out[i], INT_MAX);
-    if (bytes > n->aside_bytes)
-        n->aside_bytes = bytes;
+    if (bytes > n->side_bytes)
+        n->side_bytes = bytes;
 }
 
 int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
@@ -236,7 +237,7 @@ int net_emit(struct net *n, struct net_emit *e, struct infer_error *err)
         return INFER_EMEMORY;
     memcpy(step->in, e->in, sizeof step->in);
     memcpy(step->out, e->out, sizeof step->out);
-    step->side = e->aside;
+    step->side = e->side;
     step->choice.row = rule;
     rc = tune(n, e, err, &step->choice);
     if (rc == 0)

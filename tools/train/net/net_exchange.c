@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the processes of a run exchange in a step, put among the launches.
+ * The exchanges of a step between the processes of a run, inserted into the
+ * lists.
  *
- * Gradients lie in one array in the order of the layers, and the way back makes
- * them from its end to its beginning: cut into buckets, the array is added up
- * from the end while the way back goes on.  Each process's gradients are of its
- * part of the batch divided by the whole batch, so that their sum is the
- * gradient of the whole.
+ * Gradients lie in one array in the order of the layers, and the backward pass
+ * computes them from its end to its beginning.  The array is cut into buckets
+ * that are summed over the processes while the backward pass goes on.  Each
+ * process divides the gradients of its part of the batch by the whole batch, so
+ * that their sum is the gradient of the whole.
  *
- * Batch norms see the statistics of their own process's part, as with
- * PyTorch's DistributedDataParallel; running statistics become the mean over
- * all processes after every step, so that all of them evaluate and save the
- * same network.  Where batch norms see the whole batch (net_sync_norm.c), the
- * statistics are the same everywhere.
+ * Batch norms use the statistics of their own process's part, as with PyTorch's
+ * DistributedDataParallel.  Running statistics become the mean over all
+ * processes after every step, so that all evaluate and save the same network.
+ * With net_sync_norm.c batch norms use the whole batch, and the statistics are
+ * equal everywhere.
  */
 #include "tools/train/net/net.h"
 
@@ -54,16 +55,16 @@ static int last_writer(const struct net *n, int list, int buffer, int64_t from,
 
 /* ---- insertions ---------------------------------------------------- */
 
-/* Operations to be put into a list, each behind one of its launches. */
+/* Steps to be inserted into a list, each after one of its steps. */
 struct insertions {
     struct {
         struct plan_step *op;
-        int behind;
+        int after;
     } * item;
     int n;
 };
 
-static int insert(struct insertions *ins, int behind, enum net_transfer kind,
+static int insert(struct insertions *ins, int after, enum net_transfer kind,
                   struct view array, struct infer_error *err)
 {
     struct plan_step *op = calloc(1, sizeof(*op));
@@ -80,27 +81,27 @@ static int insert(struct insertions *ins, int behind, enum net_transfer kind,
     op->transfer = kind;
     op->in[0] = array;
     ins->item[ins->n].op = op;
-    ins->item[ins->n++].behind = behind;
+    ins->item[ins->n++].after = after;
     return 0;
 }
 
 /* Elements from .. to-1 of a flat array. */
-static int insert_range(struct net *n, struct insertions *ins, int behind,
-                        enum net_transfer kind, enum net_home home,
+static int insert_range(struct net *n, struct insertions *ins, int after,
+                        enum net_transfer kind, enum net_memory memory,
                         int64_t from, int64_t to, struct infer_error *err)
 {
     const int64_t count = to - from;
     struct view v;
 
     memset(&v, 0, sizeof(v));
-    v.buffer = n->flat[home];
+    v.buffer = n->flat[memory];
     v.offset = from;
     v.t = kern_tensor_dense(INFER_F32, 1, &count, KERN_NCHW);
-    return insert(ins, behind, kind, v, err);
+    return insert(ins, after, kind, v, err);
 }
 
-/* Those behind the same launch keep their order.  Launches of the list keep
- * theirs, so that the lifetimes of their buffers stay true. */
+/* Insertions after the same step keep their order. Steps of the list keep
+ * theirs, so that buffers' lifetimes stay valid. */
 static int merge(struct net_list *list, struct insertions *ins,
                  struct infer_error *err)
 {
@@ -114,7 +115,7 @@ static int merge(struct net_list *list, struct insertions *ins,
         if (i >= 0)
             op[at++] = list->steps.at[i];
         for (int k = 0; k < ins->n; k++)
-            if (ins->item[k].behind == i)
+            if (ins->item[k].after == i)
                 op[at++] = ins->item[k].op;
     }
     free(list->steps.at);
@@ -135,10 +136,10 @@ static void insertions_clear(struct insertions *ins)
 static int bucket(struct net *n, struct insertions *ins, int64_t from,
                   int64_t to, struct infer_error *err)
 {
-    const int behind =
+    const int after =
         last_writer(n, NET_LIST_TRAIN, n->flat[NET_GRADS], from, to);
 
-    return insert_range(n, ins, behind, NET_SUM, NET_GRADS, from, to, err);
+    return insert_range(n, ins, after, NET_SUM, NET_GRADS, from, to, err);
 }
 
 /* From the end of the array to its beginning.  Biases and factors, a small part
@@ -169,8 +170,8 @@ static int gradients(struct net *n, struct insertions *ins,
     return rc;
 }
 
-/* Runs of running statistics that the list changes; those of frozen norms are
- * read on the way back, and equal anyway. */
+/* Ranges of running statistics that the list changes; those of frozen norms are
+ * equal in all processes. */
 static int statistics(struct net *n, struct insertions *ins,
                       struct infer_error *err)
 {
@@ -306,15 +307,15 @@ static int share_step(struct net *n, int64_t *step, struct infer_error *err)
 
 int net_share(struct net *n, int64_t *step, struct infer_error *err)
 {
-    static const enum net_home home[] = {NET_WEIGHTS, NET_M, NET_V,
-                                         NET_AVERAGE};
+    static const enum net_memory shared[] = {NET_WEIGHTS, NET_M, NET_V,
+                                             NET_AVERAGE};
     struct exchange *x = n->options.exchange;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < sizeof(home) / sizeof(home[0]); i++)
-        if (n->flat[home[i]] >= 0)
-            rc = x->ops->share(x, n->base[home[i]], net_flat_bytes(n, home[i]),
-                               err);
+    for (size_t i = 0; rc == 0 && i < sizeof shared / sizeof shared[0]; i++)
+        if (n->flat[shared[i]] >= 0)
+            rc = x->ops->share(x, n->base[shared[i]],
+                               net_flat_bytes(n, shared[i]), err);
     if (rc == 0)
         rc = x->ops->share(x, net_at(n, &n->state),
                            KERN_STEP_SIZE * sizeof(float), err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way forward: from nodes to launches, once as training computes them and
- * once as inference does. */
+/* The forward pass: from nodes to steps, once for training and once for
+ * evaluation. */
 #include "tools/train/net/net_forward.h"
 
 #include <string.h>
@@ -10,8 +10,8 @@
 int net_fwd_make(const struct forward *f, int value, struct view *out)
 {
     const struct graph_value *v = &f->n->g->value[value];
-    int rc = net_tensor(f->n, home(f), f->n->options.dtype, v->rank, v->dim,
-                        NET_LAYOUT, f->err, out);
+    int rc = net_tensor(f->n, memory_of(f), f->n->options.dtype, v->rank,
+                        v->dim, NET_LAYOUT, f->err, out);
 
     if (rc == 0)
         *slot(f, value) = *out;
@@ -67,7 +67,8 @@ static int conv(const struct forward *f)
     return rc < 0 ? rc : net_emit(f->n, &e, f->err);
 }
 
-/* The GPU's rows for weights that change are those of convolutions. */
+/* On a GPU the rows that read weights unpacked, which change every step, are
+ * those of convolutions. */
 static int dense_as_conv(const struct forward *f)
 {
     const struct view x = input(f, 0, false), w = input(f, 1, true);
@@ -102,7 +103,7 @@ static int softmax(const struct forward *f)
 
     x = e.in[0];
     if (rc == 0)
-        rc = net_tensor(f->n, home(f), x.t.dtype, x.t.rank, x.t.dim,
+        rc = net_tensor(f->n, memory_of(f), x.t.dtype, x.t.rank, x.t.dim,
                         view_layout(&x.t), f->err, &y);
     if (rc < 0)
         return rc;
@@ -113,7 +114,8 @@ static int softmax(const struct forward *f)
     return rc < 0 ? rc : net_emit(f->n, &e, f->err);
 }
 
-/* Zeros round a copy move whole vectors where pixels are what they were. */
+/* A fill and a copy, which move whole vectors where pixels keep their channels.
+ */
 static int pad_zeros(const struct forward *f, const struct kern_pad *a)
 {
     const struct view x = input(f, 0, false);
@@ -156,8 +158,9 @@ static int reduce(const struct forward *f)
     int rc = net_fwd_begin(f, &e);
 
     if (rc == 0)
-        rc = net_tensor(f->n, home(f), f->n->options.dtype, e.p.out[0].rank,
-                        e.p.out[0].dim, KERN_NCHW, f->err, &e.out[0]);
+        rc =
+            net_tensor(f->n, memory_of(f), f->n->options.dtype, e.p.out[0].rank,
+                       e.p.out[0].dim, KERN_NCHW, f->err, &e.out[0]);
     if (rc == 0)
         rc = net_emit(f->n, &e, f->err);
     /* The graph may lack the dimensions of size 1. */
@@ -296,7 +299,7 @@ int net_forward(struct net *n, int list, struct infer_error *err)
             *err = one;
             return rc;
         }
-        /* What follows a node that failed cannot be lowered either. */
+        /* Nodes after one that failed cannot be lowered either. */
         if (rc < 0)
             return error_add(err, rc, "%s", one.text);
     }

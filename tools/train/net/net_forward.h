@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the way forward share: one node being lowered. */
+/* What the files of the forward pass share: one node being lowered. */
 #ifndef TOOLS_TRAIN_NET_NET_FORWARD_H
 #define TOOLS_TRAIN_NET_NET_FORWARD_H
 
@@ -15,7 +15,7 @@ struct forward {
     struct infer_error *err;
 };
 
-static inline enum net_home home(const struct forward *f)
+static inline enum net_memory memory_of(const struct forward *f)
 {
     return f->list == NET_LIST_EVAL ? NET_EVAL : NET_TRAIN;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way forward of nodes that move data: views where strides can express
- * them, and one copy. */
+/* The forward pass of nodes that move data: views where strides express them,
+ * and one copy. */
 #include "tools/train/net/net_forward.h"
 
 #include "kernels/base/error.h"
@@ -17,7 +17,7 @@ int net_fwd_reshape(const struct forward *f)
 
     if (view_reshape(&x, to->rank, to->dim, slot(f, f->out)))
         return 0;
-    rc = net_tensor(f->n, home(f), x.t.dtype, x.t.rank, x.t.dim, KERN_NCHW,
+    rc = net_tensor(f->n, memory_of(f), x.t.dtype, x.t.rank, x.t.dim, KERN_NCHW,
                     f->err, &copy);
     if (rc == 0)
         rc = net_copy(f->n, f->list, NET_FPROP, node_index(f), &x, &copy,
@@ -50,7 +50,8 @@ int net_fwd_concat(const struct forward *f)
     return rc;
 }
 
-/* What reads it next copies it with zeros round it: no need to copy twice. */
+/* True if the only reader is a padding with zeros, which copies the view
+ * itself. */
 static bool is_copied_next(const struct forward *f)
 {
     const int user = graph_single_user(f->n->g, f->out);

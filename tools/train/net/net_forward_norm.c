@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch normalisation on the way forward, and what the way back has to do with
- * it. */
+/* Batch normalisation in the forward pass, and the bit mask of its ReLU. */
 #include "tools/train/net/net_forward.h"
 
 #include <string.h>
 
 /* ---- batch norm ---------------------------------------------------- */
 
-/* ReLU's way back asks only which elements of y are above 0: a bit each, where
- * the rows that are taken both ways know such.  e: the way forward. */
+/* The gradient of ReLU reads only which elements of y are above 0. The forward
+ * pass writes a bit mask of them if the rows of both passes stay the same with
+ * it. e: the forward pass. */
 static int keep_signs(const struct forward *f, struct net_emit *e)
 {
     struct net *n = f->n;
     const int act = f->chain->act;
     struct view *signs = &n->signs[e->node];
-    struct net_emit forth = *e, without = *e, back, by_sign;
+    struct net_emit with = *e, without = *e, by_y, by_sign;
     struct kern_tensor t = e->out[0].t;
     int rc;
 
@@ -26,20 +26,21 @@ static int keep_signs(const struct forward *f, struct net_emit *e)
                     signs);
     if (rc < 0)
         return rc;
-    forth.out[5] = *signs;
-    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], false, &back);
+    with.out[5] = *signs;
+    net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], false, &by_y);
     net_batch_norm_dgrad(n, f->chain, &e->out[0], &e->out[0], true, &by_sign);
-    back.out[0] = by_sign.out[0] = e->out[0];
-    back.out[1] = back.out[2] = by_sign.out[1] = by_sign.out[2] = e->in[1];
-    if (net_row(n, &forth) == net_row(n, &without) &&
-        net_row(n, &by_sign) == net_row(n, &back))
+    by_y.out[0] = by_sign.out[0] = e->out[0];
+    by_y.out[1] = by_y.out[2] = by_sign.out[1] = by_sign.out[2] = e->in[1];
+    if (net_row(n, &with) == net_row(n, &without) &&
+        net_row(n, &by_sign) == net_row(n, &by_y))
         e->out[5] = *signs;
     else
         signs->t.dtype = INFER_NONE;
     return 0;
 }
 
-/* Statistics of the batch in training; running ones are moved in place. */
+/* Statistics of the batch in training; running statistics are updated in place.
+ */
 static int norm_of_batch(const struct forward *f, struct net_emit *e)
 {
     struct net *n = f->n;

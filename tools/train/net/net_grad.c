@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients as they gather: the first launch that has a part of a value's
- * gradient writes it, the others add to it. */
+/* Accumulation of gradients: the first launch that computes a part of a value's
+ * gradient writes it, later ones add to it. */
 #include "tools/train/net/net.h"
 
 #include <string.h>
@@ -56,7 +56,8 @@ int net_grad_add(struct net *n, int node, int value, const struct view *g,
                : net_copy(n, NET_LIST_TRAIN, NET_DGRAD, node, g, &to, err);
 }
 
-/* What only moves elements takes a gradient that lies scattered. */
+/* True if the value's producer only moves elements and takes a gradient that is
+ * not dense. */
 static bool takes_scattered(const struct net *n, int value)
 {
     const int producer = n->g->value[value].producer;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ends of a step: the loss, whose gradient starts the way back, and the
- * update of all parameters. */
+/* The loss, whose gradient starts the backward pass, and the update of all
+ * parameters. */
 #include "tools/train/net/net.h"
 
 #include <string.h>
@@ -32,16 +32,16 @@ int net_loss(struct net *n, int list, struct infer_error *err)
 }
 
 /* A range of a flat array. */
-static struct view range(const struct net *n, enum net_home home,
+static struct view range(const struct net *n, enum net_memory memory,
                          enum infer_dtype dtype, int64_t from, int64_t to)
 {
     const int64_t count = to - from;
     struct view v;
 
     memset(&v, 0, sizeof(v));
-    if (n->flat[home] < 0)
+    if (n->flat[memory] < 0)
         return v;
-    v.buffer = n->flat[home];
+    v.buffer = n->flat[memory];
     v.offset = from;
     v.t = kern_tensor_dense(dtype, 1, &count, KERN_NCHW);
     return v;
@@ -75,7 +75,8 @@ static int update_range(struct net *n, enum net_role role,
     return net_emit(n, &e, err);
 }
 
-/* The norm of all gradients decides whether the step counts, and clips. */
+/* The norm of all gradients: a step with one that is not finite is skipped; a
+ * larger one than allowed clips. */
 static int norm_and_step(struct net *n, struct infer_error *err)
 {
     struct net_emit e;

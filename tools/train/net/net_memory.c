@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All memory of a network, laid out once: the arena of both lists by the
- * lifetimes of their buffers, flat arrays, workspace; then the pointers of
- * every launch. */
+/* Places all memory of a network once: the arena of both lists by the lifetimes
+ * of their buffers, flat arrays, workspaces. Then sets the pointers of every
+ * step. */
 #include "tools/train/net/net.h"
 
 #include <limits.h>
@@ -23,8 +23,8 @@ static int allocate(struct net *n, size_t bytes, struct infer_error *err,
     return d->ops->alloc(d, bytes, err, out);
 }
 
-/* Fresh memory is whatever it was: that which is read before it is written
- * (padding between parameters, moments, state) starts with zeros. */
+/* Memory that is read before it is written (padding between parameters,
+ * moments, state) must start with zeros. */
 static int allocate_zeroed(struct net *n, size_t bytes, struct infer_error *err,
                            void **out)
 {
@@ -60,15 +60,14 @@ static int allocate_all(struct net *n, struct infer_error *err)
     if (rc == 0)
         rc = allocate(n, n->workspace_bytes, err, &n->workspace);
     if (rc == 0)
-        rc = allocate(n, n->aside_bytes, err, &n->aside);
-    for (int home = NET_FIXED; rc == 0 && home < NET_HOMES; home++) {
-        const size_t bytes = home == NET_FIXED ? n->fixed_bytes
-                             : n->flat[home] < 0
-                                 ? 0
-                                 : n->buffers.at[n->flat[home]].bytes;
+        rc = allocate(n, n->side_bytes, err, &n->side_workspace);
+    for (int m = NET_FIXED; rc == 0 && m < NET_MEMORIES; m++) {
+        const size_t bytes = m == NET_FIXED   ? n->fixed_bytes
+                             : n->flat[m] < 0 ? 0
+                                              : n->buffers.at[n->flat[m]].bytes;
 
         rc = allocate_zeroed(n, bytes, err, &memory);
-        n->base[home] = memory;
+        n->base[m] = memory;
     }
     return rc;
 }
@@ -81,7 +80,7 @@ void *net_at(const struct net *n, const struct view *v)
            v->offset * (int64_t)infer_dtype_size(v->t.dtype);
 }
 
-/* Memory for weights that a launch wants packed. */
+/* Allocates memory for weights that a step reads packed. */
 static int bind_packed(struct net *n, struct plan_step *op,
                        struct infer_error *err)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of the way back.  It is that of the way forward reversed, but for
- * nodes that read their input in part (every second pixel, say): those wait
- * until the other readers have put their gradients, and add to what is there.
- * Were they first, they would have to fill the rest with zeros, and the next
- * to read it all again.
+ * The order of the backward pass: that of the forward pass reversed, except for
+ * nodes that read a part of their input (every second pixel, say).  Those come
+ * after the input's other readers and add to the gradient.  If they came first,
+ * they would have to fill the rest with zeros, which the next reader reads
+ * again.
  */
 #include "tools/train/net/net.h"
 
@@ -12,8 +12,8 @@
 
 #include "kernels/base/error.h"
 
-/* A convolution whose steps are longer than its window, on a GPU, where adding
- * in place costs no pass over what stays as it is; any slice. */
+/* True for a slice, and on a GPU for a convolution with strides above its
+ * window: adding in place leaves the other elements untouched there. */
 static bool reads_part(const struct net *n, const struct graph_node *node)
 {
     const struct graph_value *w;
@@ -41,7 +41,8 @@ static bool reads(const struct net *n, int chain, int value)
     return false;
 }
 
-/* The first chain that reads the input of chain i, which is undone last. */
+/* The first chain that reads the input of chain i: the last one in the backward
+ * pass. */
 static int first_reader(const struct net *n, int i)
 {
     const int x = n->g->node[n->chain[i].head].in[0];

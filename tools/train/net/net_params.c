@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which values of the graph are parameters, and where they lie in the flat
+/* Finds the parameters among the graph's values and places them in the flat
  * arrays. */
 #include "tools/train/net/net.h"
 
@@ -13,7 +13,7 @@
 /* Elements: parameters start at a cache line. */
 #define ALIGN 16
 
-/* What operand i of a node is; false: no parameter. */
+/* The role of operand i of a node; false: it is no parameter. */
 static bool operand(const struct graph_node *node, int i, enum net_init *init,
                     enum net_role *role)
 {
@@ -171,13 +171,13 @@ static void place(struct net *n)
     n->role_begin[NET_ROLES] = at;
 }
 
-static int flat(struct net *n, enum net_home home, enum infer_dtype dtype,
+static int flat(struct net *n, enum net_memory memory, enum infer_dtype dtype,
                 int64_t count, struct infer_error *err)
 {
     const int rc =
-        net_buffer(n, home, (size_t)count * infer_dtype_size(dtype), err);
+        net_buffer(n, memory, (size_t)count * infer_dtype_size(dtype), err);
 
-    n->flat[home] = rc;
+    n->flat[memory] = rc;
     return rc < 0 ? rc : 0;
 }
 
@@ -221,15 +221,16 @@ enum kern_layout net_param_layout(const struct net *n)
     return n->options.device->ops->host_memory ? KERN_NCHW : KERN_NHWC;
 }
 
-struct view net_param_view(const struct net *n, int param, enum net_home home)
+struct view net_param_view(const struct net *n, int param,
+                           enum net_memory memory)
 {
     const struct net_param *p = &n->param[param];
     struct view v;
 
     memset(&v, 0, sizeof(v));
-    v.buffer = n->flat[home];
+    v.buffer = n->flat[memory];
     v.offset = p->offset;
-    v.t = kern_tensor_dense(home == NET_HALF ? n->options.dtype : net_wide(n),
+    v.t = kern_tensor_dense(memory == NET_HALF ? n->options.dtype : net_wide(n),
                             p->rank, p->dim, net_param_layout(n));
     return v;
 }

@@ -35,40 +35,40 @@ static int launch(struct net *n, const struct plan_step *op,
     return rc;
 }
 
-/* Beside what follows in the list. */
-static int launch_aside(struct net *n, const struct plan_step *op,
-                        struct infer_error *err)
+/* Launches a step on the side stream. */
+static int launch_side(struct net *n, const struct plan_step *op,
+                       struct infer_error *err)
 {
     const struct device *d = n->options.device;
     struct plan_step copy = *op;
     int rc = d->ops->branch(d, err, &copy.args.stream);
 
-    copy.args.workspace = n->aside;
+    copy.args.workspace = n->side_workspace;
     return rc < 0 ? rc : launch(n, &copy, err);
 }
 
-/* Gradients that go to other processes wait for what runs aside (what a node
- * exchanges for itself does not come from there), and so does the end: a
- * recording ends only where its branches have come together again. */
+/* The side stream is joined before gradients go to other processes (what a node
+ * exchanges for itself is not computed there) and at the end: a recording
+ * cannot end with an open branch. */
 static int launch_all(struct net *n, const struct net_list *l,
                       struct infer_error *err)
 {
     const struct device *d = n->options.device;
-    bool aside = false;
+    bool forked = false;
     int rc = 0;
 
     for (int i = 0; rc == 0 && i < l->steps.n; i++) {
         const struct plan_step *op = l->steps.at[i];
 
-        if (aside && op->transfer != NET_NO_TRANSFER && op->node < 0) {
+        if (forked && op->transfer != NET_NO_TRANSFER && op->node < 0) {
             rc = d->ops->rejoin(d, err);
-            aside = false;
+            forked = false;
         }
         if (rc == 0)
-            rc = op->side ? launch_aside(n, op, err) : launch(n, op, err);
-        aside = aside || op->side;
+            rc = op->side ? launch_side(n, op, err) : launch(n, op, err);
+        forked = forked || op->side;
     }
-    if (aside) {
+    if (forked) {
         const int joined = d->ops->rejoin(d, rc == 0 ? err : NULL);
 
         rc = rc == 0 ? joined : rc;
@@ -81,7 +81,7 @@ static int launch_all(struct net *n, const struct net_list *l,
 /* Libraries may still allocate in the first launches. */
 #define RUNS_BEFORE_RECORDING 2
 
-/* Lists one behind the other. */
+/* Launches lists one after another. */
 static int launch_lists(struct net *n, const enum net_list_name *which,
                         int count, struct infer_error *err)
 {
@@ -108,7 +108,8 @@ static int record(struct net *n, const enum net_list_name *which, int count,
     return d->ops->record_end(d, err, out);
 }
 
-/* Runs the lists, from the third time on as one graph where the device can. */
+/* Runs the lists; from the third time on as one recorded graph on a device that
+ * records. */
 static int run_recorded(struct net *n, const enum net_list_name *which,
                         int count, uint64_t *runs,
                         struct device_graph **recorded, struct infer_error *err)
@@ -288,13 +289,13 @@ int net_write_state(struct net *n, const float *in, struct infer_error *err)
     return put(n, &n->state, in, err);
 }
 
-size_t net_flat_bytes(const struct net *n, enum net_home home)
+size_t net_flat_bytes(const struct net *n, enum net_memory memory)
 {
-    return n->flat[home] < 0 ? 0 : n->buffers.at[n->flat[home]].bytes;
+    return n->flat[memory] < 0 ? 0 : n->buffers.at[n->flat[memory]].bytes;
 }
 
-/* Elements of a parameter, k, c, window, from the order of the host to that of
- * the device, k, window, c, or back. */
+/* Transposes a parameter between the host's order k, c, window and the device's
+ * k, window, c. */
 static void turn(const struct net_param *p, bool to_host, size_t size,
                  const unsigned char *from, unsigned char *to)
 {
@@ -314,50 +315,51 @@ static void turn(const struct net_param *p, bool to_host, size_t size,
     }
 }
 
-/* A flat array as the other side has it; copies all that lies alike. */
-static void turn_all(const struct net *n, enum net_home home, bool to_host,
+/* Copies a flat array in the other side's order. */
+static void turn_all(const struct net *n, enum net_memory memory, bool to_host,
                      const unsigned char *from, unsigned char *to)
 {
-    const size_t bytes = net_flat_bytes(n, home);
+    const size_t bytes = net_flat_bytes(n, memory);
 
     memcpy(to, from, bytes);
     for (int i = 0; i < n->n_params; i++) {
         const struct net_param *p = &n->param[i];
         const size_t size =
-            infer_dtype_size(net_param_view(n, i, home).t.dtype);
+            infer_dtype_size(net_param_view(n, i, memory).t.dtype);
         const size_t at = (size_t)p->offset * size;
 
-        /* Gradients and moments end behind what is trained. */
+        /* The arrays of gradients and moments end after the trained parameters.
+         */
         if (p->rank > 2 && at < bytes)
             turn(p, to_host, size, from + at, to + at);
     }
 }
 
 /* A copy of a flat array in the other side's order; NULL without memory. */
-static unsigned char *turned(const struct net *n, enum net_home home,
+static unsigned char *turned(const struct net *n, enum net_memory memory,
                              bool to_host, const void *from,
                              struct infer_error *err)
 {
-    unsigned char *copy = malloc(net_flat_bytes(n, home));
+    unsigned char *copy = malloc(net_flat_bytes(n, memory));
 
     if (copy)
-        turn_all(n, home, to_host, from, copy);
+        turn_all(n, memory, to_host, from, copy);
     else
         error_set(err, INFER_EMEMORY, "out of memory");
     return copy;
 }
 
-int net_read_flat(struct net *n, enum net_home home, void *out,
+int net_read_flat(struct net *n, enum net_memory memory, void *out,
                   struct infer_error *err)
 {
     const struct device *d = n->options.device;
-    const size_t bytes = net_flat_bytes(n, home);
+    const size_t bytes = net_flat_bytes(n, memory);
     unsigned char *copy;
-    int rc = d->ops->copy_out(d, out, n->base[home], bytes, err);
+    int rc = d->ops->copy_out(d, out, n->base[memory], bytes, err);
 
     if (rc < 0 || net_param_layout(n) == KERN_NCHW)
         return rc;
-    copy = turned(n, home, true, out, err);
+    copy = turned(n, memory, true, out, err);
     if (!copy)
         return INFER_EMEMORY;
     memcpy(out, copy, bytes);
@@ -365,7 +367,7 @@ int net_read_flat(struct net *n, enum net_home home, void *out,
     return 0;
 }
 
-int net_write_flat(struct net *n, enum net_home home, const void *in,
+int net_write_flat(struct net *n, enum net_memory memory, const void *in,
                    struct infer_error *err)
 {
     const struct device *d = n->options.device;
@@ -373,14 +375,14 @@ int net_write_flat(struct net *n, enum net_home home, const void *in,
     int rc;
 
     if (net_param_layout(n) != KERN_NCHW) {
-        copy = turned(n, home, false, in, err);
+        copy = turned(n, memory, false, in, err);
         if (!copy)
             return INFER_EMEMORY;
     }
-    rc = d->ops->copy_in(d, n->base[home], copy ? copy : in,
-                         net_flat_bytes(n, home), err);
+    rc = d->ops->copy_in(d, n->base[memory], copy ? copy : in,
+                         net_flat_bytes(n, memory), err);
     free(copy);
-    if (rc == 0 && home == NET_WEIGHTS)
+    if (rc == 0 && memory == NET_WEIGHTS)
         rc = net_refresh_half(n, err);
     return rc;
 }

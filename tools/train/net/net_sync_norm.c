@@ -3,13 +3,13 @@
  * Batch normalisation by the statistics of the whole batch where several
  * processes share it, each with the same number of pixels n.
  *
- * Forwards: each part's mean and variance, from the kernel that normalises by
+ * Forward: each part's mean and variance, from the kernel that normalises by
  * them (what it normalises is written over); the mean of the means is that of
  * the whole, and the mean of (variance + squared distance of the means) is its
  * variance.  No large numbers are subtracted: the parts differ by little.
  *
- * Back: the kernel for one process makes dx with the means m0 of dz and m1 of
- * dz xn over its own part,
+ * Gradient: the kernel for one process makes dx with the means m0 of dz and m1
+ * of dz xn over its own part,
  *
  *     dx = scale inverse (dz - m0 - xn m1),
  *
@@ -34,7 +34,7 @@ bool net_syncs_norms(const struct net *n)
 
 /* ---- vectors ------------------------------------------------------- */
 
-/* Launches for one node. */
+/* The launches of one node. */
 struct sync {
     struct net *n;
     int node;
@@ -56,7 +56,7 @@ static struct sync begin(struct net *n, const struct net_emit *e,
                          .err = err};
 }
 
-/* Some rows of memory of their own. */
+/* A new buffer of some rows. */
 static struct view block(struct sync *s, int rows)
 {
     const int64_t width = (s->channels + ALIGN - 1) / ALIGN * ALIGN;
@@ -122,7 +122,7 @@ static void copy(struct sync *s, struct view from, struct view to)
                          s->err);
 }
 
-/* v becomes its mean over all processes. */
+/* Replaces v by its mean over all processes. */
 static void mean_of_all(struct sync *s, struct view v)
 {
     const struct view none = {.buffer = 0};
@@ -210,9 +210,9 @@ int net_sync_norm(struct net *n, struct net_emit *e, struct infer_error *err)
     return s.rc;
 }
 
-/* ---- back ---------------------------------------------------------- */
+/* ---- gradient ------------------------------------------------------ */
 
-/* A part's sum to where the gradient of scale or shift is made or added to. */
+/* Writes or adds a part's sum to the gradient of scale or shift. */
 static void give(struct sync *s, const struct net_emit *e, int i,
                  struct view sum)
 {
@@ -222,8 +222,8 @@ static void give(struct sync *s, const struct net_emit *e, int i,
         copy(s, sum, e->out[i]);
 }
 
-int net_sync_norm_back(struct net *n, const struct net_emit *e,
-                       struct infer_error *err)
+int net_sync_norm_bwd(struct net *n, const struct net_emit *e,
+                      struct infer_error *err)
 {
     struct sync s = begin(n, e, &e->in[1], err);
     const struct view own = block(&s, 2), all = block(&s, 2);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batches that are run in parts.
+ * Micro-batches.
  *
- * On a CPU a large batch drives every activation out of the caches, so that
- * each layer waits for memory; a few images at a time stay inside, at the
- * price of reading the weights once for each part.  So a batch is run in parts
- * where an image moves more activations than there are weights, and where its
- * images do not meet (graph_separable()).  One plan serves all parts: where
- * they do not divide the batch evenly the last one begins earlier, inside the
- * part before it, and computes a few images again.
+ * On a CPU a large batch evicts every activation from the caches, so that each
+ * layer waits for memory.  The activations of a few images stay in the caches,
+ * but every micro-batch reads the weights again.  A batch is therefore split if
+ * an image moves more bytes of activations than of weights, and if the graph is
+ * batch-separable (graph_separable()).
  *
- * Outputs of all parts are gathered in memory of the session, where
+ * One plan serves all micro-batches.  If they do not divide the batch evenly,
+ * the last one begins inside the one before it and computes a few images again.
+ *
+ * The outputs of all micro-batches are gathered in memory of the session, where
  * infer_session_read() finds them.
  */
 #include <stdlib.h>
@@ -20,10 +21,10 @@
 #include "kernels/base/error.h"
 #include "libinfer/session.h"
 
-/* What a core keeps near itself: the usual size of a second-level cache. */
+/* The usual size of a core's second-level cache. */
 #define CACHE_BYTES (1 << 20)
 
-static void parts_free(struct session_parts *p)
+static void micro_batches_free(struct micro_batches *p)
 {
     if (!p)
         return;
@@ -32,29 +33,29 @@ static void parts_free(struct session_parts *p)
     free(p);
 }
 
-void session_parts_drop(struct infer_session *s, int index)
+void micro_batches_drop(struct infer_session *s, int index)
 {
-    parts_free(s->parts[index]);
-    s->parts[index] = s->parts[--s->n_parts];
+    micro_batches_free(s->micro[index]);
+    s->micro[index] = s->micro[--s->n_micro];
 }
 
-void session_parts_close(struct infer_session *s)
+void micro_batches_close(struct infer_session *s)
 {
     int i;
 
-    for (i = 0; i < s->n_parts; i++)
-        parts_free(s->parts[i]);
-    free(s->parts);
+    for (i = 0; i < s->n_micro; i++)
+        micro_batches_free(s->micro[i]);
+    free(s->micro);
     free(s->gathered);
 }
 
-struct session_parts *session_parts_find(const struct infer_session *s)
+struct micro_batches *micro_batches_find(const struct infer_session *s)
 {
     int i;
 
-    for (i = 0; i < s->n_parts; i++)
-        if (session_has_shapes(s, s->parts[i]->whole))
-            return s->parts[i];
+    for (i = 0; i < s->n_micro; i++)
+        if (session_has_shapes(s, s->micro[i]->whole))
+            return s->micro[i];
     return NULL;
 }
 
@@ -96,8 +97,9 @@ static double weight_bytes(const struct graph *g)
     return sum;
 }
 
-/* Images in a part, or 0 where the batch is better run whole: as many for each
- * thread as fit its cache, one at least, and few enough computed twice. */
+/* Images of a micro-batch, or 0 if the batch is better run whole: for each
+ * thread as many as its cache holds, at least one, so that few images are
+ * computed twice. */
 static int64_t images_of(const struct infer_session *s, const struct plan *one,
                          int64_t batch)
 {
@@ -118,7 +120,7 @@ static int64_t images_of(const struct infer_session *s, const struct plan *one,
 /* ---- making -------------------------------------------------------- */
 
 /* Where each output of the whole batch is gathered. */
-static int lay_outputs(struct session_parts *p, struct infer_error *err)
+static int lay_outputs(struct micro_batches *p, struct infer_error *err)
 {
     const struct graph *g = p->whole;
     int i;
@@ -130,7 +132,7 @@ static int lay_outputs(struct session_parts *p, struct infer_error *err)
         size_t bytes = kern_tensor_span(&p->plan->output[i].t);
 
         p->offset[i] = p->bytes;
-        /* In whole cache lines. */
+        /* Rounded up to a cache line. */
         if (!checked_mul(bytes, (size_t)p->batch, &bytes) ||
             !checked_add(p->bytes, (bytes / (size_t)p->images + 63) / 64 * 64,
                          &p->bytes))
@@ -139,26 +141,26 @@ static int lay_outputs(struct session_parts *p, struct infer_error *err)
     return 0;
 }
 
-static int keep(struct infer_session *s, struct session_parts *p,
+static int keep(struct infer_session *s, struct micro_batches *p,
                 struct infer_error *err)
 {
-    struct session_parts **list = realloc(
-        s->parts, ((size_t)s->n_parts + 1) * sizeof(struct session_parts *));
+    struct micro_batches **list = realloc(
+        s->micro, ((size_t)s->n_micro + 1) * sizeof(struct micro_batches *));
 
     if (!list)
         return error_set(err, INFER_EMEMORY, "session: out of memory");
-    s->parts = list;
-    s->parts[s->n_parts++] = p;
+    s->micro = list;
+    s->micro[s->n_micro++] = p;
     return 0;
 }
 
-/* With the batch's shapes in session->shape.  *out stays NULL where the images
- * meet. */
+/* session->shape holds the batch's shapes. *out stays NULL if the graph is not
+ * batch-separable. */
 static int make(struct infer_session *s, struct plan *part, int64_t batch,
                 int64_t images, struct infer_error *err,
-                struct session_parts **out)
+                struct micro_batches **out)
 {
-    struct session_parts *p = calloc(1, sizeof *p);
+    struct micro_batches *p = calloc(1, sizeof *p);
     struct graph *whole = graph_copy(model_graph(s->model));
     int rc = 0;
 
@@ -174,21 +176,21 @@ static int make(struct infer_session *s, struct plan *part, int64_t batch,
     /* Sizes that do not fit are left to the plan of the whole to explain. */
     if (graph_infer_shapes(whole, s->shape, NULL) < 0 ||
         !graph_separable(whole, part->g)) {
-        parts_free(p);
+        micro_batches_free(p);
         return 0;
     }
     rc = lay_outputs(p, err);
     if (rc == 0)
         rc = keep(s, p, err);
     if (rc < 0)
-        parts_free(p);
+        micro_batches_free(p);
     else
         *out = p;
     return rc;
 }
 
-int session_parts_make(struct infer_session *s, struct infer_error *err,
-                       struct session_parts **out)
+int micro_batches_make(struct infer_session *s, struct infer_error *err,
+                       struct micro_batches **out)
 {
     const int64_t batch = batch_of(s);
     struct plan *one = NULL, *part = NULL;
@@ -206,7 +208,8 @@ int session_parts_make(struct infer_session *s, struct infer_error *err,
         rc = session_plan(s, NULL, &part);
     }
     set_batch(s, batch);
-    /* What a part cannot do the whole may do, or explain. */
+    /* If a micro-batch cannot be planned, the plan of the whole succeeds or
+     * explains. */
     if (rc < 0 || images == 0)
         return 0;
     return make(s, part, batch, images, err, out);
@@ -214,7 +217,7 @@ int session_parts_make(struct infer_session *s, struct infer_error *err,
 
 /* ---- running ------------------------------------------------------- */
 
-int64_t session_parts_next(const struct session_parts *p, int64_t first)
+int64_t micro_batches_next(const struct micro_batches *p, int64_t first)
 {
     if (first + p->images >= p->batch)
         return p->batch;
@@ -222,9 +225,9 @@ int64_t session_parts_next(const struct session_parts *p, int64_t first)
                                             : first + p->images;
 }
 
-void session_parts_gather(struct infer_session *s, int64_t first)
+void micro_batches_gather(struct infer_session *s, int64_t first)
 {
-    const struct session_parts *p = s->whole;
+    const struct micro_batches *p = s->whole;
     int i;
 
     for (i = 0; i < p->plan->g->n_outputs; i++) {
