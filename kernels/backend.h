@@ -36,6 +36,10 @@ struct kern_backend {
  * part of this build. */
 const struct kern_backend *kern_backend_of(enum infer_backend backend);
 
+/* Adds the rows that only serve as baselines.  For kbench and checkkern, which
+ * link libbaseline.la; libinfer does not have them. */
+void kern_baseline_add(void);
+
 /* Calls fn(context, i) for i = 0 .. n - 1 in any order on up to `threads` of
  * the threads that CPU rows use, or on the caller's alone in a build without
  * OpenMP.  Rows that fn calls run on the thread that they are called from. */

@@ -551,6 +551,9 @@ struct kern_row {
     const struct kern_functions *fn;
 };
 
+/* Lets a program that compares kernels use further rows, which follow those of
+ * kernels.def.  Called at most once, before anything else uses the table. */
+void kern_rows_add(const struct kern_row *row, size_t n);
 /* All rows of this build, in the order of kernels.def. */
 size_t kern_row_count(void);
 const struct kern_row *kern_row_at(size_t i);

@@ -12,35 +12,38 @@
 #include "kernels/rows.h"
 
 static const struct kern_row rows[] = {
-#define KERN_ROW(row, op_, backend_, layout_, dtype_, acc_, sm, flags_, fn_)   \
-    {.name = #row,                                                             \
-     .op = KERN_##op_,                                                         \
-     .backend = INFER_BACKEND_##backend_,                                      \
-     .layout = KERN_##layout_,                                                 \
-     .dtype = INFER_##dtype_,                                                  \
-     .acc = INFER_##acc_,                                                      \
-     .min_sm = sm,                                                             \
-     .flags = flags_,                                                          \
-     .fn = &(fn_)},
+#define KERN_ROW KERN_ROW_ENTRY
 #include "kernels/kernels.def"
 #undef KERN_ROW
 };
+static const size_t n_rows = sizeof rows / sizeof rows[0];
+
+static const struct kern_row *added;
+static size_t n_added;
+
+void kern_rows_add(const struct kern_row *row, size_t n)
+{
+    added = row;
+    n_added = n;
+}
 
 size_t kern_row_count(void)
 {
-    return sizeof(rows) / sizeof(rows[0]);
+    return n_rows + n_added;
 }
 
 const struct kern_row *kern_row_at(size_t i)
 {
-    return i < kern_row_count() ? &rows[i] : NULL;
+    if (i < n_rows)
+        return &rows[i];
+    return i - n_rows < n_added ? &added[i - n_rows] : NULL;
 }
 
 const struct kern_row *kern_row_find(const char *name)
 {
     for (size_t i = 0; i < kern_row_count(); i++)
-        if (strcmp(rows[i].name, name) == 0)
-            return &rows[i];
+        if (strcmp(kern_row_at(i)->name, name) == 0)
+            return kern_row_at(i);
     return NULL;
 }
 

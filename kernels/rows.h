@@ -15,6 +15,19 @@ extern "C" {
 #include "kernels/kernels.def"
 #undef KERN_ROW
 
+/* A line of the table as an element of an array of struct kern_row. */
+#define KERN_ROW_ENTRY(row, op_, backend_, layout_, dtype_, acc_, sm, flags_,  \
+                       fn_)                                                    \
+    {.name = #row,                                                             \
+     .op = KERN_##op_,                                                         \
+     .backend = INFER_BACKEND_##backend_,                                      \
+     .layout = KERN_##layout_,                                                 \
+     .dtype = INFER_##dtype_,                                                  \
+     .acc = INFER_##acc_,                                                      \
+     .min_sm = sm,                                                             \
+     .flags = flags_,                                                          \
+     .fn = &(fn_)},
+
 /* For kern_row_at(). */
 enum kern_row_number {
 #define KERN_ROW(row, ...) KERN_ROW_##row,

@@ -33,6 +33,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/backend.h"
 #include "kernels/test_hooks.h"
 #include "tests/checkkern/checkkern.h"
 
@@ -648,6 +649,7 @@ int main(int argc, char **argv)
                         .shards = 1,
                         .threads = 1};
 
+    kern_baseline_add();
     for (int i = 1; i < argc; i++)
         if (!parse(&o, argv[i])) {
             fprintf(stderr, "checkkern: unknown option '%s'\n%s", argv[i],

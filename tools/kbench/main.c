@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "tools/kbench/kbench.h"
 
 static const char usage[] =
@@ -25,6 +26,7 @@ static int kbench(int argc, char **argv)
     struct infer_error err = {0};
     char *command = kb_command(argc, argv);
 
+    kern_baseline_add();
     const int parsed = kb_parse(&cli, argc, argv, &request);
     if (parsed != 0) {
         kb_request_clear(&request);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The algorithms that made cuDNN's name, each a row of its own, through
- * cudnnConvolutionForward() and its two ways back.
+ * cuDNN's classic algorithms, each a row of its own, through
+ * cudnnConvolutionForward(), -BackwardData() and -BackwardFilter().
  *
- * They are here to be compared with: bare convolutions only, in the layout that
- * the row names, weights and their gradient in the type of the activations.
- * The newer engines behind the graph interface are what the planner uses where
- * they compute a problem.  No cuDNN has the algorithm that its header calls
- * direct, and 9.19 has no fused Winograd for Hopper.  Gradients summed by
- * atomic additions (algorithm 0 of both, 3 of the weights') differ from run to
- * run; in 16 bits each of the additions rounds, so there they are no rows.
+ * kbench compares with them: bare convolutions only, in the layout that the row
+ * names, weights and their gradient in the type of the activations.  Plans use
+ * the newer engines of the graph interface.  No cuDNN has the algorithm that
+ * its header calls direct, and 9.19 has no fused Winograd for Hopper. Gradients
+ * summed by atomic additions (algorithm 0 of both, 3 of the weights') differ
+ * from run to run; in 16 bits each of the additions rounds, so there they are
+ * no rows.
  */
 #include "kernels/cudnn/library.h"
 
