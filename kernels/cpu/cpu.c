@@ -35,6 +35,7 @@ void kern_cpu_each(int threads, int64_t n, void (*fn)(void *context, int64_t i),
 {
     int64_t i;
 
+    (void)threads; /* of use with OpenMP only */
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (n > 1)
     for (i = 0; i < n; i++)
         fn(context, i);

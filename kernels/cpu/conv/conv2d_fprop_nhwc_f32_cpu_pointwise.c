@@ -167,6 +167,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     int64_t i;
 
     (void)err;
+    (void)count; /* of use with OpenMP only */
     vector_epilogue_fill(&epilogue, &p->epilogue);
     epilogue.bias = kern_problem_in(p, BIAS) ? args->in[BIAS] : NULL;
 #pragma omp parallel for num_threads(count) schedule(static) if (count > 1)

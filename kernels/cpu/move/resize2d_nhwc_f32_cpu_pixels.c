@@ -211,6 +211,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     int64_t r;
 
     (void)err;
+    (void)count; /* of use with OpenMP only */
 #pragma omp parallel for num_threads(count) schedule(static) if (count > 1)
     for (r = 0; r < rows; r++) {
         const float *from =

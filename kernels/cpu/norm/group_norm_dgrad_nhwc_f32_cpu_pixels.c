@@ -235,6 +235,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     int64_t i;
 
     (void)err;
+    (void)threads; /* of use with OpenMP only */
     if (count == 0)
         return 0;
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)

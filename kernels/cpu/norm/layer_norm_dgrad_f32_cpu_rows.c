@@ -125,6 +125,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     int64_t n = 1, i;
 
     (void)err;
+    (void)threads; /* of use with OpenMP only */
     if (count == 0)
         return 0;
     for (int d = p->attr.norm.axis; d < p->in[X].rank; d++)

@@ -97,6 +97,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     int64_t i;
 
     (void)err;
+    (void)threads; /* of use with OpenMP only */
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (i = 0; i < pixels; i++)
         pixel(&p->attr.lrn, (const float *)args->in[DY] + i * n,
