@@ -20,9 +20,9 @@
 
 const char *const cli_tune_words[] = {"off", "on", "exhaustive", NULL};
 
-enum cli_exit cli_exit_of(int status)
+enum cli_exit cli_exit_of(int rc)
 {
-    switch (status) {
+    switch (rc) {
     case INFER_OK:
         return CLI_OK;
     case INFER_EARGUMENT:

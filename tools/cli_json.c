@@ -112,7 +112,7 @@ int cli_try_file(const char *path, struct infer_error *err)
 {
     struct file_writer w;
     struct stat st;
-    int status;
+    int rc;
 
     if (path == NULL || strcmp(path, "-") == 0)
         return INFER_OK;
@@ -120,26 +120,26 @@ int cli_try_file(const char *path, struct infer_error *err)
         return S_ISDIR(st.st_mode)
                    ? error_set(err, INFER_EIO, "%s: %s", path, strerror(EISDIR))
                    : INFER_OK;
-    status = file_writer_open(path, err, &w);
-    if (status == INFER_OK)
+    rc = file_writer_open(path, err, &w);
+    if (rc == INFER_OK)
         file_writer_abort(&w);
-    return status;
+    return rc;
 }
 
 int cli_write_json(const char *path, cJSON *json, bool compact,
                    struct infer_error *err)
 {
     char *text = cli_json_text(json, compact);
-    int status;
+    int rc;
 
     cJSON_Delete(json);
     if (text == NULL)
         return error_set(err, INFER_EMEMORY, "%s: out of memory", path);
-    status = cli_write_file(
+    rc = cli_write_file(
         path, (const struct file_part[]){{text, strlen(text)}, {"\n", 1}}, 2,
         err);
     free(text);
-    return status;
+    return rc;
 }
 
 void cli_print_json(cJSON *json, bool compact)

@@ -76,7 +76,7 @@ int npy_write(const char *path, const struct infer_array *array,
         {header, format_header(array, header, sizeof(header))},
         {array->data, array->bytes}};
     float *wide = NULL;
-    int status;
+    int rc;
 
     if (array->dtype == INFER_BF16) {
         const size_t n = array->bytes / 2;
@@ -87,9 +87,9 @@ int npy_write(const char *path, const struct infer_array *array,
         scalar_convert(INFER_BF16, array->data, INFER_F32, wide, n);
         part[1] = (struct file_part){wide, n * sizeof(*wide)};
     }
-    status = cli_write_file(path, part, 2, err);
+    rc = cli_write_file(path, part, 2, err);
     free(wide);
-    return status;
+    return rc;
 }
 
 int npy_read(const char *path, const char *member, struct infer_array *array,
@@ -98,22 +98,22 @@ int npy_read(const char *path, const char *member, struct infer_array *array,
     struct weights_import import;
     struct weights_options options;
     const struct constant *c = NULL;
-    int status;
+    int rc;
 
     weights_import_init(&import);
     weights_options_init(&options);
     options.from = "npz";
-    status = weights_read(path, &options, err, &import);
-    if (status < 0)
+    rc = weights_read(path, &options, err, &import);
+    if (rc < 0)
         goto done;
     if (import.dict.count == 1)
         c = import.dict.entry[0].value;
     else
         c = weights_dict_find(&import.dict, member);
     if (c == NULL) {
-        status = error_set(err, INFER_EARGUMENT,
-                           "%s: holds %zu arrays, none of them is '%s'", path,
-                           import.dict.count, member);
+        rc = error_set(err, INFER_EARGUMENT,
+                       "%s: holds %zu arrays, none of them is '%s'", path,
+                       import.dict.count, member);
         goto done;
     }
     memset(array, 0, sizeof(*array));
@@ -123,10 +123,10 @@ int npy_read(const char *path, const char *member, struct infer_array *array,
     array->bytes = c->bytes;
     array->data = malloc(c->bytes > 0 ? c->bytes : 1);
     if (array->data == NULL)
-        status = error_set(err, INFER_EMEMORY, "out of memory");
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
     else
-        status = constant_load(c, array->data, err);
+        rc = constant_load(c, array->data, err);
 done:
     weights_import_clear(&import);
-    return status;
+    return rc;
 }

@@ -83,14 +83,14 @@ static int random_input(const struct tool_run *run,
                         uint64_t *seed, struct infer_array *a,
                         struct infer_error *err)
 {
-    int status = input_shape(run->request, info, position, a, err);
+    int rc = input_shape(run->request, info, position, a, err);
 
     a->dtype = scalar_is_integer(info->dtype) ? info->dtype : INFER_F32;
-    if (status == INFER_OK)
-        status = array_alloc("input", info->name, a, err);
-    if (status == INFER_OK)
+    if (rc == INFER_OK)
+        rc = array_alloc("input", info->name, a, err);
+    if (rc == INFER_OK)
         array_fill(a, seed);
-    return status;
+    return rc;
 }
 
 /* Checks that every option for an input matches an input, by name or
@@ -121,13 +121,13 @@ static int check_input(const struct tool_run *run, const char *option,
 static int check_inputs(const struct tool_run *run, struct infer_error *err)
 {
     const struct tool_request *r = run->request;
-    int i, status = INFER_OK;
+    int i, rc = INFER_OK;
 
-    for (i = 0; status == INFER_OK && i < r->n_load; i++)
-        status = check_input(run, "load-inputs", r->load[i].name, i, err);
-    for (i = 0; status == INFER_OK && i < r->n_shape; i++)
-        status = check_input(run, "input-shape", r->shape[i].name, i, err);
-    return status;
+    for (i = 0; rc == INFER_OK && i < r->n_load; i++)
+        rc = check_input(run, "load-inputs", r->load[i].name, i, err);
+    for (i = 0; rc == INFER_OK && i < r->n_shape; i++)
+        rc = check_input(run, "input-shape", r->shape[i].name, i, err);
+    return rc;
 }
 
 static int read_input(const struct tool_run *run,
@@ -136,10 +136,10 @@ static int read_input(const struct tool_run *run,
                       struct infer_array *a, struct infer_error *err)
 {
     const int64_t batch = run->request->batch;
-    int status = npy_read(file->path, info->name, a, err);
+    int rc = npy_read(file->path, info->name, a, err);
 
-    if (status < 0 || batch == 0 || (a->rank > 0 && a->dim[0] == batch))
-        return status;
+    if (rc < 0 || batch == 0 || (a->rank > 0 && a->dim[0] == batch))
+        return rc;
     return error_set(err, INFER_EARGUMENT,
                      "%s: holds a batch of %" PRId64 ", --batch is %" PRId64,
                      file->path, a->rank > 0 ? a->dim[0] : 1, batch);
@@ -150,10 +150,10 @@ int tool_make_inputs(const struct tool_run *run, struct arrays *in,
 {
     uint64_t seed = run->cli->seed;
     int i, n = infer_model_input_count(run->model);
-    int status = check_inputs(run, err);
+    int rc = check_inputs(run, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (n > ARRAYS_MAX)
         return error_set(err, INFER_EUNSUPPORTED,
                          "%d inputs, at most %d are supported here", n,
@@ -165,13 +165,13 @@ int tool_make_inputs(const struct tool_run *run, struct arrays *in,
 
         memset(a, 0, sizeof(*a));
         infer_model_input(run->model, i, &info);
-        status = file_for(run->request, info.name, i, err, &file);
-        if (status == INFER_OK && file != NULL)
-            status = read_input(run, file, &info, a, err);
-        else if (status == INFER_OK)
-            status = random_input(run, &info, i, &seed, a, err);
-        if (status < 0)
-            return status;
+        rc = file_for(run->request, info.name, i, err, &file);
+        if (rc == INFER_OK && file != NULL)
+            rc = read_input(run, file, &info, a, err);
+        else if (rc == INFER_OK)
+            rc = random_input(run, &info, i, &seed, a, err);
+        if (rc < 0)
+            return rc;
         a->name = info.name;
         in->count = i + 1;
     }
@@ -191,17 +191,17 @@ int tool_make_outputs(struct infer_session *session,
     for (i = 0; i < n; i++) {
         struct infer_array *a = &out->item[i];
         struct infer_tensor_info info;
-        int status = infer_session_output(session, i, &info);
+        int rc = infer_session_output(session, i, &info);
 
-        if (status < 0)
-            return error_set(err, status, "output %d is not planned", i);
+        if (rc < 0)
+            return error_set(err, rc, "output %d is not planned", i);
         memset(a, 0, sizeof(*a));
         a->dtype = info.dtype;
         a->rank = info.rank;
         memcpy(a->dim, info.dim, sizeof(a->dim));
-        status = array_alloc("output", info.name, a, err);
-        if (status < 0)
-            return status;
+        rc = array_alloc("output", info.name, a, err);
+        if (rc < 0)
+            return rc;
         a->name = info.name;
         out->count = i + 1;
     }
@@ -263,20 +263,20 @@ static bool is_taken(const struct arrays *out, int output, const char *name)
 static int export_folder(const char *path, const struct arrays *out,
                          struct infer_error *err)
 {
-    int i, status = INFER_OK;
+    int i, rc = INFER_OK;
 
     if (mkdir(path, 0777) < 0 && errno != EEXIST)
         return error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
-    for (i = 0; status == INFER_OK && i < out->count; i++) {
+    for (i = 0; rc == INFER_OK && i < out->count; i++) {
         char name[NAME_BYTES], number[16] = "", file[4096];
 
         file_name(out->item[i].name, name, sizeof(name));
         if (is_taken(out, i, name))
             snprintf(number, sizeof(number), "%d-", i);
         snprintf(file, sizeof(file), "%s/%s%s.npy", path, number, name);
-        status = npy_write(file, &out->item[i], err);
+        rc = npy_write(file, &out->item[i], err);
     }
-    return status;
+    return rc;
 }
 
 bool tool_exports_folder(const char *path)
@@ -322,21 +322,21 @@ int tool_dump_layers(struct infer_session *session, const char *folder,
     for (i = 0; (name = infer_session_tensor_name(session, i)) != NULL; i++) {
         struct infer_array a = {0};
         char safe[NAME_BYTES], file[4096];
-        int status = infer_session_read(session, name, &a, err);
+        int rc = infer_session_read(session, name, &a, err);
 
-        if (status < 0)
-            return status;
+        if (rc < 0)
+            return rc;
         a.data = malloc(a.bytes > 0 ? a.bytes : 1);
         if (a.data == NULL)
             return error_set(err, INFER_EMEMORY, "out of memory");
-        status = infer_session_read(session, name, &a, err);
+        rc = infer_session_read(session, name, &a, err);
         file_name(name, safe, sizeof(safe));
         snprintf(file, sizeof(file), "%s/%04d-%s.npy", folder, i, safe);
-        if (status == INFER_OK)
-            status = npy_write(file, &a, err);
+        if (rc == INFER_OK)
+            rc = npy_write(file, &a, err);
         free(a.data);
-        if (status < 0)
-            return status;
+        if (rc < 0)
+            return rc;
     }
     return INFER_OK;
 }

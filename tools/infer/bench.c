@@ -86,21 +86,21 @@ static int time_runs(struct tool_run *run, struct arrays *in,
 {
     double end = cli_now() + run->request->warmup, before;
     size_t n = 0;
-    int status = INFER_OK;
+    int rc = INFER_OK;
 
-    while (status == INFER_OK && cli_now() < end)
-        status = infer_session_run(run->session, in->item, in->count, out->item,
-                                   out->count, err);
+    while (rc == INFER_OK && cli_now() < end)
+        rc = infer_session_run(run->session, in->item, in->count, out->item,
+                               out->count, err);
     end = cli_now() + run->request->duration;
     do {
         before = cli_now();
-        if (status == INFER_OK)
-            status = infer_session_run(run->session, in->item, in->count,
-                                       out->item, out->count, err);
+        if (rc == INFER_OK)
+            rc = infer_session_run(run->session, in->item, in->count, out->item,
+                                   out->count, err);
         times[n++] = cli_now() - before;
-    } while (status == INFER_OK && n < MAX_RUNS && cli_now() < end);
+    } while (rc == INFER_OK && n < MAX_RUNS && cli_now() < end);
     *count = n;
-    return status;
+    return rc;
 }
 
 /* GPU runs queued at a time. */
@@ -113,20 +113,20 @@ static int time_repeats(struct tool_run *run, struct arrays *in,
 {
     double end = cli_now() + run->request->warmup;
     size_t n = 0;
-    int status = infer_session_run(run->session, in->item, in->count, out->item,
-                                   out->count, err);
+    int rc = infer_session_run(run->session, in->item, in->count, out->item,
+                               out->count, err);
 
     do {
-        if (status == INFER_OK)
-            status = infer_session_repeat(run->session, QUEUED, times, err);
-    } while (status == INFER_OK && cli_now() < end);
+        if (rc == INFER_OK)
+            rc = infer_session_repeat(run->session, QUEUED, times, err);
+    } while (rc == INFER_OK && cli_now() < end);
     end = cli_now() + run->request->duration;
-    while (status == INFER_OK && n + QUEUED <= MAX_RUNS && cli_now() < end) {
-        status = infer_session_repeat(run->session, QUEUED, times + n, err);
+    while (rc == INFER_OK && n + QUEUED <= MAX_RUNS && cli_now() < end) {
+        rc = infer_session_repeat(run->session, QUEUED, times + n, err);
         n += QUEUED;
     }
     *count = n;
-    return status;
+    return rc;
 }
 
 static bool on_gpu(const struct tool_request *r)
@@ -139,24 +139,23 @@ int tool_bench(struct tool_run *run, struct infer_error *err)
     struct arrays in = {0}, out = {0};
     double *times = malloc(MAX_RUNS * sizeof(*times)), start = cli_now();
     size_t n = 0;
-    int status;
+    int rc;
 
     if (times == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    status = tool_make_inputs(run, &in, err);
-    if (status == INFER_OK)
-        status = infer_session_prepare(run->session, in.item, in.count, err);
+    rc = tool_make_inputs(run, &in, err);
+    if (rc == INFER_OK)
+        rc = infer_session_prepare(run->session, in.item, in.count, err);
     run->plan_seconds = cli_now() - start;
-    if (status == INFER_OK)
-        status = tool_make_outputs(run->session, run->model, &out, err);
-    if (status == INFER_OK)
-        status = (on_gpu(run->request) && !run->request->include_transfers
-                      ? time_repeats
-                      : time_runs)(run, &in, &out, times, &n, err);
-    if (status == INFER_OK && n == 0)
-        status =
-            error_set(err, INFER_EARGUMENT, "--duration: too short for a run");
-    if (status == INFER_OK) {
+    if (rc == INFER_OK)
+        rc = tool_make_outputs(run->session, run->model, &out, err);
+    if (rc == INFER_OK)
+        rc = (on_gpu(run->request) && !run->request->include_transfers
+                  ? time_repeats
+                  : time_runs)(run, &in, &out, times, &n, err);
+    if (rc == INFER_OK && n == 0)
+        rc = error_set(err, INFER_EARGUMENT, "--duration: too short for a run");
+    if (rc == INFER_OK) {
         int64_t batch = in.item[0].rank > 0 ? in.item[0].dim[0] : 1;
 
         qsort(times, n, sizeof(*times), compare_doubles);
@@ -168,5 +167,5 @@ int tool_bench(struct tool_run *run, struct infer_error *err)
     free(times);
     arrays_clear(&in);
     arrays_clear(&out);
-    return status;
+    return rc;
 }

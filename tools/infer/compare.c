@@ -47,7 +47,7 @@ static int run_backend(struct tool_run *run, enum infer_backend backend,
                        struct infer_session **session, struct infer_error *err)
 {
     struct infer_session_options options = run->request->session;
-    int status;
+    int rc;
 
     options.backend = backend;
     options.keep_tensors = run->request->layers;
@@ -55,27 +55,27 @@ static int run_backend(struct tool_run *run, enum infer_backend backend,
         options.device = NULL;
         options.precision = INFER_PRECISION_FP32;
     }
-    status = infer_session_create(run->model, &options, err, session);
-    if (status == INFER_OK)
-        status = infer_session_prepare(*session, in->item, in->count, err);
-    if (status == INFER_OK)
-        status = tool_make_outputs(*session, run->model, out, err);
-    if (status == INFER_OK)
-        status = infer_session_run(*session, in->item, in->count, out->item,
-                                   out->count, err);
-    return status;
+    rc = infer_session_create(run->model, &options, err, session);
+    if (rc == INFER_OK)
+        rc = infer_session_prepare(*session, in->item, in->count, err);
+    if (rc == INFER_OK)
+        rc = tool_make_outputs(*session, run->model, out, err);
+    if (rc == INFER_OK)
+        rc = infer_session_run(*session, in->item, in->count, out->item,
+                               out->count, err);
+    return rc;
 }
 
 /* Reads a tensor of a session; data is to be freed. */
 static int read_tensor(struct infer_session *session, const char *name,
                        struct infer_array *a, struct infer_error *err)
 {
-    int status;
+    int rc;
 
     memset(a, 0, sizeof(*a));
-    status = infer_session_read(session, name, a, err);
-    if (status < 0)
-        return status;
+    rc = infer_session_read(session, name, a, err);
+    if (rc < 0)
+        return rc;
     a->data = malloc(a->bytes > 0 ? a->bytes : 1);
     if (a->data == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
@@ -103,19 +103,19 @@ static int compare_layers(struct tool_run *run, struct infer_session *mine,
 {
     cJSON *list = json != NULL ? cJSON_AddArrayToObject(json, "tensors") : NULL;
     const char *name;
-    int i, status = INFER_OK;
+    int i, rc = INFER_OK;
 
     *first = NULL;
-    for (i = 0; status == INFER_OK &&
-                (name = infer_session_tensor_name(mine, i)) != NULL;
+    for (i = 0;
+         rc == INFER_OK && (name = infer_session_tensor_name(mine, i)) != NULL;
          i++) {
         struct infer_array a = {0}, b = {0};
         struct difference d;
 
-        status = read_tensor(mine, name, &a, err);
-        if (status == INFER_OK)
-            status = read_tensor(other, name, &b, err);
-        if (status == INFER_OK) {
+        rc = read_tensor(mine, name, &a, err);
+        if (rc == INFER_OK)
+            rc = read_tensor(other, name, &b, err);
+        if (rc == INFER_OK) {
             bool good = measure(&a, &b, &d) && within(run->request, &d);
 
             if (!good && *first == NULL)
@@ -129,7 +129,7 @@ static int compare_layers(struct tool_run *run, struct infer_session *mine,
         free(a.data);
         free(b.data);
     }
-    return status;
+    return rc;
 }
 
 static void print_output(const char *name, const char *word,
@@ -180,17 +180,16 @@ static int compare_one(struct tool_run *run, int backend,
     struct infer_session *other = NULL;
     struct arrays out = {0};
     const char *first = NULL;
-    int status;
+    int rc;
 
     if (json != NULL)
         cJSON_AddStringToObject(json, "against", device_backend_names[backend]);
-    status =
-        run_backend(run, (enum infer_backend)backend, in, &out, &other, err);
-    if (status == INFER_OK)
+    rc = run_backend(run, (enum infer_backend)backend, in, &out, &other, err);
+    if (rc == INFER_OK)
         compare_outputs(run, device_backend_names[backend], my_out, &out, json,
                         bad);
-    if (status == INFER_OK && run->request->layers)
-        status = compare_layers(run, mine, other, json, &first, err);
+    if (rc == INFER_OK && run->request->layers)
+        rc = compare_layers(run, mine, other, json, &first, err);
     if (first != NULL && json != NULL)
         cJSON_AddStringToObject(json, "first", first);
     else if (first != NULL)
@@ -198,7 +197,7 @@ static int compare_one(struct tool_run *run, int backend,
     *bad = *bad || first != NULL;
     infer_session_close(&other);
     arrays_clear(&out);
-    return status;
+    return rc;
 }
 
 /* The backends of --compare; their number. */
@@ -235,28 +234,28 @@ static int compare_all(struct tool_run *run, const int *backend, int n,
     struct arrays in = {0}, out = {0};
     struct infer_session *mine = NULL;
     bool bad = false;
-    int i, status = tool_make_inputs(run, &in, err);
+    int i, rc = tool_make_inputs(run, &in, err);
 
-    if (status == INFER_OK)
-        status = run_backend(run, run->request->session.backend, &in, &out,
-                             &mine, err);
-    for (i = 0; status == INFER_OK && i < n; i++) {
+    if (rc == INFER_OK)
+        rc = run_backend(run, run->request->session.backend, &in, &out, &mine,
+                         err);
+    for (i = 0; rc == INFER_OK && i < n; i++) {
         cJSON *json = NULL;
 
         if (run->result != NULL) {
             json = cJSON_CreateObject();
             cJSON_AddItemToArray(run->result, json);
         }
-        status = compare_one(run, backend[i], &in, mine, &out, json, &bad, err);
+        rc = compare_one(run, backend[i], &in, mine, &out, json, &bad, err);
     }
-    if (status == INFER_OK && bad)
-        status = error_set(err, INFER_EMISMATCH,
-                           "backends disagree (atol %g, rtol %g)",
-                           run->request->atol, tolerance(run->request));
+    if (rc == INFER_OK && bad)
+        rc = error_set(err, INFER_EMISMATCH,
+                       "backends disagree (atol %g, rtol %g)",
+                       run->request->atol, tolerance(run->request));
     infer_session_close(&mine);
     arrays_clear(&in);
     arrays_clear(&out);
-    return status;
+    return rc;
 }
 
 int tool_compare(struct tool_run *run, struct infer_error *err)

@@ -84,9 +84,9 @@ static int add_lines(struct tool_list *list, FILE *f, const char *path,
     static const char mark[] = "\xef\xbb\xbf"; /* byte order mark, UTF-8 */
     char line[4096];
     unsigned number = 0;
-    int length, status = INFER_OK;
+    int length, rc = INFER_OK;
 
-    while (status == INFER_OK &&
+    while (rc == INFER_OK &&
            (length = read_line(f, line, (int)sizeof(line))) != -1) {
         const int skip =
             number++ == 0 && length >= 3 && memcmp(line, mark, 3) == 0 ? 3 : 0;
@@ -97,9 +97,9 @@ static int add_lines(struct tool_list *list, FILE *f, const char *path,
                              "list of pictures (line %u)",
                              path, number);
         if (length > skip)
-            status = list_append(list, line + skip, err);
+            rc = list_append(list, line + skip, err);
     }
-    return status;
+    return rc;
 }
 
 static int add_path(struct tool_list *list, const char *path, int depth,
@@ -109,7 +109,7 @@ static int add_folder(struct tool_list *list, const char *path, int depth,
                       struct infer_error *err)
 {
     struct dirent **names;
-    int i, status = INFER_OK, n;
+    int i, rc = INFER_OK, n;
 
     if (depth == MAX_DEPTH)
         return error_set(err, INFER_EIO, "%s: folders nest deeper than %d",
@@ -121,12 +121,12 @@ static int add_folder(struct tool_list *list, const char *path, int depth,
         char inner[4096];
 
         snprintf(inner, sizeof(inner), "%s/%s", path, names[i]->d_name);
-        if (status == INFER_OK && names[i]->d_name[0] != '.')
-            status = add_path(list, inner, depth + 1, true, err);
+        if (rc == INFER_OK && names[i]->d_name[0] != '.')
+            rc = add_path(list, inner, depth + 1, true, err);
         free(names[i]);
     }
     free(names);
-    return status;
+    return rc;
 }
 
 /* A path that stat() refuses.  In a folder it stays in the list, so that the
@@ -144,7 +144,7 @@ static int add_path(struct tool_list *list, const char *path, int depth,
 {
     struct stat st;
     FILE *f;
-    int status = INFER_OK;
+    int rc = INFER_OK;
 
     if (stat(path, &st) < 0)
         return unreadable(list, path, inside_folder, err);
@@ -160,11 +160,11 @@ static int add_path(struct tool_list *list, const char *path, int depth,
     if (f == NULL)
         return unreadable(list, path, inside_folder, err);
     if (is_picture(f))
-        status = list_append(list, path, err);
+        rc = list_append(list, path, err);
     else if (!inside_folder) /* other files of a folder are passed over */
-        status = add_lines(list, f, path, err);
+        rc = add_lines(list, f, path, err);
     fclose(f);
-    return status;
+    return rc;
 }
 
 int tool_list_add(struct tool_list *list, const char *path,
@@ -201,7 +201,7 @@ static int batch_reserve(struct tool_run *run,
     const int64_t pixels[4] = {n, hw[0], hw[1], info->dim[1]};
     const int64_t *dim = run->pixels ? pixels : planes;
     const double start = cli_now();
-    int status;
+    int rc;
 
     if (b->in.data != NULL && memcmp(dim, b->in.dim, sizeof(planes)) == 0)
         return INFER_OK;
@@ -212,21 +212,21 @@ static int batch_reserve(struct tool_run *run,
     b->in.dtype = run->pixels ? INFER_U8 : INFER_F32;
     b->in.rank = 4;
     memcpy(b->in.dim, dim, sizeof(planes));
-    status = array_alloc("input", info->name, &b->in, err);
-    if (status < 0)
-        return status;
+    rc = array_alloc("input", info->name, &b->in, err);
+    if (rc < 0)
+        return rc;
     b->image_bytes = b->in.bytes / (size_t)n;
-    status = infer_session_prepare(run->session, &b->in, 1, err);
+    rc = infer_session_prepare(run->session, &b->in, 1, err);
     run->plan_seconds += cli_now() - start;
-    if (status == INFER_OK)
-        status = tool_make_outputs(run->session, run->model, &b->out, err);
-    if (status == INFER_OK &&
+    if (rc == INFER_OK)
+        rc = tool_make_outputs(run->session, run->model, &b->out, err);
+    if (rc == INFER_OK &&
         (b->out.item[0].rank == 0 || b->out.item[0].dim[0] != n))
-        status = error_set(err, INFER_EARGUMENT,
-                           "output '%s' has no row for each picture: use "
-                           "--load-inputs",
-                           b->out.item[0].name);
-    return status;
+        rc = error_set(err, INFER_EARGUMENT,
+                       "output '%s' has no row for each picture: use "
+                       "--load-inputs",
+                       b->out.item[0].name);
+    return rc;
 }
 
 static const char *label_of(const struct tool_run *run, int64_t class)
@@ -322,10 +322,10 @@ static int print_row(const struct tool_run *run, const struct infer_array *out,
     int k = run->request->top < n ? run->request->top : (int)n;
     double *scores = malloc((size_t)n * 2 * sizeof(*scores));
     int64_t *best = malloc((size_t)(k > 0 ? k : 1) * sizeof(*best));
-    int status = INFER_OK;
+    int rc = INFER_OK;
 
     if (scores == NULL || best == NULL) {
-        status = error_set(err, INFER_EMEMORY, "out of memory");
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
     } else {
         double *p = scores + n;
 
@@ -340,7 +340,7 @@ static int print_row(const struct tool_run *run, const struct infer_array *out,
     }
     free(scores);
     free(best);
-    return status;
+    return rc;
 }
 
 /* Notes on standard error: an unequal number of labels, or an output that does
@@ -371,13 +371,12 @@ static int run_batch(struct tool_run *run, struct batch *b,
                      const struct tool_list *list, struct infer_error *err)
 {
     int64_t i;
-    int status = infer_session_run(run->session, &b->in, 1, b->out.item,
-                                   b->out.count, err);
+    int rc = infer_session_run(run->session, &b->in, 1, b->out.item,
+                               b->out.count, err);
 
-    for (i = 0; status == INFER_OK && i < b->n; i++)
-        status =
-            print_row(run, &b->out.item[0], i, list->path[b->picture[i]], err);
-    return status;
+    for (i = 0; rc == INFER_OK && i < b->n; i++)
+        rc = print_row(run, &b->out.item[0], i, list->path[b->picture[i]], err);
+    return rc;
 }
 
 static int check_input(const struct infer_model *model,
@@ -411,14 +410,13 @@ int tool_pictures_open(struct tool_run *run, struct infer_error *err)
 {
     const struct tool_request *r = run->request;
     struct infer_tensor_info info;
-    int status = check_input(run->model, &info, err);
+    int rc = check_input(run->model, &info, err);
 
-    if (status == INFER_OK && !on_cpu(r) && info.dtype == INFER_F32)
-        status = infer_model_take_pixels(run->model, 0, err, &run->pixels);
-    return status < 0
-               ? status
-               : infer_session_create(run->pixels ? run->pixels : run->model,
-                                      &r->session, err, &run->session);
+    if (rc == INFER_OK && !on_cpu(r) && info.dtype == INFER_F32)
+        rc = infer_model_take_pixels(run->model, 0, err, &run->pixels);
+    return rc < 0 ? rc
+                  : infer_session_create(run->pixels ? run->pixels : run->model,
+                                         &r->session, err, &run->session);
 }
 
 /* Reader threads: one if the CPU also runs the network; with a GPU --threads,
@@ -443,12 +441,12 @@ static int next_picture(struct tool_run *run, struct course *c,
 {
     *out = NULL;
     while (c->next < c->list->count) {
-        const int status = reader_peek(c->reader, err, out);
+        const int rc = reader_peek(c->reader, err, out);
 
-        if (status == INFER_OK)
-            return status;
+        if (rc == INFER_OK)
+            return rc;
         if (c->list->count == 1)
-            return status;
+            return rc;
         cli_fail(run->cli, err);
         c->unread++;
         reader_drop(c->reader);
@@ -466,16 +464,16 @@ static int fill_batch(struct tool_run *run,
 
     for (b->n = 0; b->n < limit; b->n++) {
         const struct reader_picture *picture;
-        int status = next_picture(run, c, err, &picture);
+        int rc = next_picture(run, c, err, &picture);
 
-        if (status < 0 || picture == NULL)
-            return status;
+        if (rc < 0 || picture == NULL)
+            return rc;
         if (b->n > 0 && memcmp(picture->hw, hw, sizeof(hw)) != 0)
             return INFER_OK; /* another size starts another batch */
         memcpy(hw, picture->hw, sizeof(hw));
-        status = batch_reserve(run, info, hw, limit, b, err);
-        if (status < 0)
-            return status;
+        rc = batch_reserve(run, info, hw, limit, b, err);
+        if (rc < 0)
+            return rc;
         memcpy((char *)b->in.data + (size_t)b->n * b->image_bytes,
                picture->data, picture->bytes);
         b->picture[b->n] = c->next++;
@@ -491,25 +489,25 @@ static int run_course(struct tool_run *run,
 {
     struct batch b = {0};
     bool checked = false;
-    int status = INFER_OK;
+    int rc = INFER_OK;
 
     b.picture = calloc((size_t)limit, sizeof(*b.picture));
     if (b.picture == NULL)
-        status = error_set(err, INFER_EMEMORY, "out of memory");
-    while (status == INFER_OK && c->next < c->list->count) {
-        status = fill_batch(run, info, c, limit, &b, err);
-        if (status == INFER_OK && b.n > 0 && !checked)
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
+    while (rc == INFER_OK && c->next < c->list->count) {
+        rc = fill_batch(run, info, c, limit, &b, err);
+        if (rc == INFER_OK && b.n > 0 && !checked)
             note_output(run, &b.out.item[0]);
         checked = checked || b.n > 0;
-        if (status == INFER_OK && b.n > 0)
-            status = run_batch(run, &b, c->list, err);
+        if (rc == INFER_OK && b.n > 0)
+            rc = run_batch(run, &b, c->list, err);
         cli_progress(run->cli, "classify", c->next, c->list->count);
     }
     cli_progress_end(run->cli);
     free(b.in.data);
     free(b.picture);
     arrays_clear(&b.out);
-    return status;
+    return rc;
 }
 
 int tool_classify(struct tool_run *run, const struct tool_list *list,
@@ -518,10 +516,10 @@ int tool_classify(struct tool_run *run, const struct tool_list *list,
     struct infer_tensor_info info;
     struct course c = {.list = list};
     int64_t limit = run->request->batch > 0 ? run->request->batch : 1;
-    int status = check_input(run->model, &info, err);
+    int rc = check_input(run->model, &info, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (info.dim[0] > 0)
         limit = info.dim[0];
     else if (limit > (int64_t)list->count)
@@ -530,15 +528,15 @@ int tool_classify(struct tool_run *run, const struct tool_list *list,
         run->result = cJSON_CreateArray();
         run->result_name = "pictures";
     }
-    status = reader_start(run->model, list, reader_threads(run->request),
-                          limit < MAX_AHEAD ? (size_t)limit : MAX_AHEAD,
-                          run->pixels != NULL, err, &c.reader);
-    if (status == INFER_OK)
-        status = run_course(run, &info, &c, limit, err);
+    rc = reader_start(run->model, list, reader_threads(run->request),
+                      limit < MAX_AHEAD ? (size_t)limit : MAX_AHEAD,
+                      run->pixels != NULL, err, &c.reader);
+    if (rc == INFER_OK)
+        rc = run_course(run, &info, &c, limit, err);
     reader_stop(c.reader);
-    if (status == INFER_OK && c.unread > 0)
-        status = error_set(err, INFER_EFORMAT,
-                           "%zu of %zu pictures could not be read", c.unread,
-                           list->count);
-    return status;
+    if (rc == INFER_OK && c.unread > 0)
+        rc = error_set(err, INFER_EFORMAT,
+                       "%zu of %zu pictures could not be read", c.unread,
+                       list->count);
+    return rc;
 }

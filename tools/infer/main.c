@@ -203,27 +203,27 @@ int tool_run_arrays(struct tool_run *run, struct infer_error *err)
 {
     struct arrays in = {0}, out = {0};
     double start = cli_now();
-    int status = tool_make_inputs(run, &in, err);
+    int rc = tool_make_inputs(run, &in, err);
 
-    if (status == INFER_OK)
-        status = infer_session_prepare(run->session, in.item, in.count, err);
+    if (rc == INFER_OK)
+        rc = infer_session_prepare(run->session, in.item, in.count, err);
     run->plan_seconds = cli_now() - start;
-    if (status == INFER_OK)
-        status = tool_make_outputs(run->session, run->model, &out, err);
-    if (status == INFER_OK)
-        status = infer_session_run(run->session, in.item, in.count, out.item,
-                                   out.count, err);
-    if (status == INFER_OK && run->request->export_output != NULL) {
-        status = tool_export(run->request->export_output, &out, err);
-    } else if (status == INFER_OK && run->cli->json) {
+    if (rc == INFER_OK)
+        rc = tool_make_outputs(run->session, run->model, &out, err);
+    if (rc == INFER_OK)
+        rc = infer_session_run(run->session, in.item, in.count, out.item,
+                               out.count, err);
+    if (rc == INFER_OK && run->request->export_output != NULL) {
+        rc = tool_export(run->request->export_output, &out, err);
+    } else if (rc == INFER_OK && run->cli->json) {
         run->result = tool_outputs_json(&out);
         run->result_name = "outputs";
-    } else if (status == INFER_OK && run->request->dump_layers == NULL) {
-        status = tool_export("-", &out, err);
+    } else if (rc == INFER_OK && run->request->dump_layers == NULL) {
+        rc = tool_export("-", &out, err);
     }
     arrays_clear(&in);
     arrays_clear(&out);
-    return status;
+    return rc;
 }
 
 /* Runs the requested mode. */
@@ -231,25 +231,25 @@ static int run_mode(struct tool_run *run, const struct tool_list *list,
                     struct infer_error *err)
 {
     const struct tool_request *r = run->request;
-    int status;
+    int rc;
 
     if (r->compare != NULL)
-        status = tool_compare(run, err);
+        rc = tool_compare(run, err);
     else if (r->bench)
-        status = tool_bench(run, err);
+        rc = tool_bench(run, err);
     else if (list->count > 0)
-        status = tool_classify(run, list, err);
+        rc = tool_classify(run, list, err);
     else
-        status = tool_run_arrays(run, err);
-    if (status == INFER_OK && r->dump_layers != NULL)
-        status = tool_dump_layers(run->session, r->dump_layers, err);
+        rc = tool_run_arrays(run, err);
+    if (rc == INFER_OK && r->dump_layers != NULL)
+        rc = tool_dump_layers(run->session, r->dump_layers, err);
     /* A result is reported even if the run failed later. */
-    if (status == INFER_OK || run->result != NULL) {
-        const int told = tool_report(run, status == INFER_OK ? err : NULL);
+    if (rc == INFER_OK || run->result != NULL) {
+        const int told = tool_report(run, rc == INFER_OK ? err : NULL);
 
-        status = status == INFER_OK ? told : status;
+        rc = rc == INFER_OK ? told : rc;
     }
-    return status;
+    return rc;
 }
 
 /* Reports an unusable tuning cache; with -v also what was tuned. */
@@ -280,10 +280,10 @@ static void show_tuning(void *user, int done, int total)
 /* Checks the output files before the run. */
 static int try_outputs(const struct tool_request *r, struct infer_error *err)
 {
-    const int status = cli_try_file(r->profile_file, err);
+    const int rc = cli_try_file(r->profile_file, err);
 
-    return status < 0 || tool_exports_folder(r->export_output)
-               ? status
+    return rc < 0 || tool_exports_folder(r->export_output)
+               ? rc
                : cli_try_file(r->export_output, err);
 }
 
@@ -293,26 +293,25 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     struct tool_run run = {.cli = cli, .request = r};
     struct tool_list list = {0};
     double start = cli_now();
-    int i, status;
+    int i, rc;
 
-    status = try_outputs(r, err);
-    if (status == INFER_OK)
-        status = infer_model_open(r->model, err, &run.model);
-    if (status == INFER_OK && r->compare == NULL)
-        status = n_paths > 0 && !r->bench
-                     ? tool_pictures_open(&run, err)
-                     : infer_session_create(run.model, &r->session, err,
-                                            &run.session);
+    rc = try_outputs(r, err);
+    if (rc == INFER_OK)
+        rc = infer_model_open(r->model, err, &run.model);
+    if (rc == INFER_OK && r->compare == NULL)
+        rc = n_paths > 0 && !r->bench
+                 ? tool_pictures_open(&run, err)
+                 : infer_session_create(run.model, &r->session, err,
+                                        &run.session);
     run.load_seconds = cli_now() - start;
-    if (status == INFER_OK && r->labels != NULL)
-        status = labels_read(r->labels, err, &run.labels);
-    for (i = 0; status == INFER_OK && i < n_paths; i++)
-        status = tool_list_add(&list, paths[i], err);
-    if (status == INFER_OK && n_paths > 0 && list.count == 0)
-        status =
-            error_set(err, INFER_EARGUMENT, "%s: no pictures there", paths[0]);
-    if (status == INFER_OK)
-        status = run_mode(&run, &list, err);
+    if (rc == INFER_OK && r->labels != NULL)
+        rc = labels_read(r->labels, err, &run.labels);
+    for (i = 0; rc == INFER_OK && i < n_paths; i++)
+        rc = tool_list_add(&list, paths[i], err);
+    if (rc == INFER_OK && n_paths > 0 && list.count == 0)
+        rc = error_set(err, INFER_EARGUMENT, "%s: no pictures there", paths[0]);
+    if (rc == INFER_OK)
+        rc = run_mode(&run, &list, err);
     report_tuning(&run);
     cJSON_Delete(run.result);
     tool_list_clear(&list);
@@ -320,7 +319,7 @@ static int open_and_run(struct cli *cli, const struct tool_request *r,
     infer_session_close(&run.session);
     infer_model_close(&run.pixels);
     infer_model_close(&run.model);
-    return status;
+    return rc;
 }
 
 /* Refuses options without effect in the requested mode; all are reported. */
@@ -352,15 +351,15 @@ static int check_request(const struct cli *cli, const struct tool_request *r,
          !compare,
          "--dump-layers, --profile and --report-... do not go with --compare"},
     };
-    int status = 0;
+    int rc = 0;
     size_t i;
 
     for (i = 0; i < sizeof(rules) / sizeof(*rules); i++)
         if (rules[i].given && !rules[i].fits) {
             cli_error(cli, "%s", rules[i].text);
-            status = -1;
+            rc = -1;
         }
-    return status;
+    return rc;
 }
 
 /* Refuses output files that the run reads. */
@@ -371,7 +370,7 @@ static int check_targets(const struct cli *cli, const struct tool_request *r,
         const char *option, *path;
     } target[] = {{"profile", r->profile_file},
                   {"export-output", r->export_output}};
-    int status = 0, i;
+    int rc = 0, i;
     size_t k;
 
     for (k = 0; k < sizeof(target) / sizeof(*target); k++) {
@@ -387,10 +386,10 @@ static int check_targets(const struct cli *cli, const struct tool_request *r,
             cli_error(cli,
                       "%s: the run reads this file: name another with --%s",
                       path, target[k].option);
-            status = -1;
+            rc = -1;
         }
     }
-    return status;
+    return rc;
 }
 
 static int infer(int argc, char **argv)
@@ -398,16 +397,16 @@ static int infer(int argc, char **argv)
     struct cli cli = {.tool = "infer", .usage = usage, .option = options};
     struct infer_error err = {0};
     struct tool_request r;
-    int count, status, code = CLI_OK;
+    int count, rc, code = CLI_OK;
 
     request_init(&r);
     r.session.progress = show_tuning;
     r.session.progress_user = &cli;
-    status = cli_parse(&cli, argc, argv, &r, &count);
+    rc = cli_parse(&cli, argc, argv, &r, &count);
     r.session.profile = r.profile;
     r.session.keep_tensors = r.dump_layers != NULL;
-    if (status != 0) {
-        code = status > 0 ? CLI_OK : CLI_USAGE;
+    if (rc != 0) {
+        code = rc > 0 ? CLI_OK : CLI_USAGE;
     } else if (r.doctor) {
         print_doctor(cli.json);
     } else if (r.model == NULL || r.model[0] == '\0') {
@@ -422,8 +421,8 @@ static int infer(int argc, char **argv)
                check_targets(&cli, &r, argv, count) < 0) {
         code = CLI_USAGE;
     } else {
-        status = open_and_run(&cli, &r, argv, count, &err);
-        if (status < 0)
+        rc = open_and_run(&cli, &r, argv, count, &err);
+        if (rc < 0)
             code = cli_fail(&cli, &err);
     }
     request_clear(&r);

@@ -21,7 +21,7 @@ enum slot_state { EMPTY, READING, READY };
 struct slot {
     enum slot_state state;
     struct reader_picture picture;
-    int status;
+    int rc;
     struct infer_error err;
 };
 
@@ -46,10 +46,10 @@ static int read_picture(const struct reader *r, const char *path,
 {
     struct infer_image image = {0};
     int64_t dim[4] = {1, r->info.dim[1], 0, 0};
-    int status = infer_image_load(path, 0, err, &image); /* names the file */
+    int rc = infer_image_load(path, 0, err, &image); /* names the file */
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     preprocess_open_size(preprocess_of(model_graph(r->model), 0), &image,
                          &dim[2], &dim[3]);
     if (r->info.dim[2] > 0)
@@ -59,19 +59,19 @@ static int read_picture(const struct reader *r, const char *path,
     out->bytes = array_bytes(r->pixels ? INFER_U8 : INFER_F32, 4, dim);
     out->data = out->bytes < SIZE_MAX ? malloc(out->bytes) : NULL;
     if (out->data == NULL)
-        status = error_set(err, INFER_EMEMORY, "out of memory");
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
     else if (r->pixels)
-        status = infer_model_fit(r->model, 0, &image, dim + 2, out->data,
-                                 out->bytes, err);
+        rc = infer_model_fit(r->model, 0, &image, dim + 2, out->data,
+                             out->bytes, err);
     else
-        status = infer_model_preprocess(r->model, 0, &image, dim + 2, out->data,
-                                        out->bytes, err);
-    if (status < 0)
+        rc = infer_model_preprocess(r->model, 0, &image, dim + 2, out->data,
+                                    out->bytes, err);
+    if (rc < 0)
         error_prefix(err, "%s", path);
     out->hw[0] = dim[2];
     out->hw[1] = dim[3];
     infer_image_free(&image);
-    return status;
+    return rc;
 }
 
 static void *read_ahead(void *context)
@@ -91,7 +91,7 @@ static void *read_ahead(void *context)
         s->state = READING;
         pthread_mutex_unlock(&r->mutex);
         memset(&s->picture, 0, sizeof(s->picture));
-        s->status = read_picture(r, r->list->path[i], &s->picture, &s->err);
+        s->rc = read_picture(r, r->list->path[i], &s->picture, &s->err);
         pthread_mutex_lock(&r->mutex);
         s->state = READY;
         pthread_cond_broadcast(&r->changed);
@@ -140,9 +140,9 @@ int reader_peek(struct reader *r, struct infer_error *err,
     while (s->state != READY)
         pthread_cond_wait(&r->changed, &r->mutex);
     pthread_mutex_unlock(&r->mutex);
-    if (s->status < 0) {
+    if (s->rc < 0) {
         *err = s->err;
-        return s->status;
+        return s->rc;
     }
     *out = &s->picture;
     return INFER_OK;

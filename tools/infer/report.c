@@ -163,11 +163,11 @@ int tool_report(struct tool_run *run, struct infer_error *err)
     const bool layers = r->profile && r->profile_file == NULL;
 
     if (r->profile && !layers) {
-        const int status = cli_write_json(
-            r->profile_file, layers_json(run->session), false, err);
+        const int rc = cli_write_json(r->profile_file,
+                                      layers_json(run->session), false, err);
 
-        if (status < 0)
-            return status;
+        if (rc < 0)
+            return rc;
     }
     if (run->cli->json) {
         print_document(run, layers);

@@ -189,7 +189,7 @@ static void request_clear(struct wconv_request *r)
 static int bind_architecture(const struct wconv_request *r,
                              struct weights_network *s, struct infer_error *err)
 {
-    int status;
+    int rc;
 
     if (r->weights.arch == NULL)
         return error_set(err, INFER_EUNSUPPORTED,
@@ -197,12 +197,12 @@ static int bind_architecture(const struct wconv_request *r,
                          "architecture with --arch (see --list-archs)",
                          r->in, s->import.dict.count,
                          s->import.dict.count == 1 ? "" : "s");
-    status = arch_open(r->weights.arch, &s->import.dict, err, &s->graph);
-    if (status == INFER_OK)
-        status = weights_bind(s->graph, &s->import.dict, &r->weights, err);
-    if (status < 0)
+    rc = arch_open(r->weights.arch, &s->import.dict, err, &s->graph);
+    if (rc == INFER_OK)
+        rc = weights_bind(s->graph, &s->import.dict, &r->weights, err);
+    if (rc < 0)
         error_prefix(err, "%s", r->in);
-    return status;
+    return rc;
 }
 
 /* Refuses an architecture without weights. */
@@ -293,10 +293,10 @@ static int store_labels(const char *path, struct graph *g,
                         struct infer_error *err)
 {
     struct labels labels;
-    int i, status = labels_read(path, err, &labels);
+    int i, rc = labels_read(path, err, &labels);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     for (i = 0; i < g->n_labels; i++)
         free(g->label[i]);
     free(g->label);
@@ -308,18 +308,18 @@ static int store_labels(const char *path, struct graph *g,
 /* Loads the weights of a model file into memory, for the passes. */
 static int load_weights(struct graph *g, struct infer_error *err)
 {
-    int i, status = INFER_OK;
+    int i, rc = INFER_OK;
 
-    for (i = 0; status == INFER_OK && i < g->n_values; i++) {
+    for (i = 0; rc == INFER_OK && i < g->n_values; i++) {
         struct constant *c;
 
         if (g->value[i].data == NULL)
             continue;
-        status = constant_in_memory(g->value[i].data, err, &c);
-        if (status == INFER_OK)
-            status = graph_set_constant(g, i, c, err);
+        rc = constant_in_memory(g->value[i].data, err, &c);
+        if (rc == INFER_OK)
+            rc = graph_set_constant(g, i, c, err);
     }
-    return status;
+    return rc;
 }
 
 /* Reads and binds; applies the options that change the graph. */
@@ -327,35 +327,33 @@ static int load(struct wconv_request *r, struct weights_network *s,
                 struct infer_error *err)
 {
     struct graph *g;
-    int status = weights_network_open(r->in, &r->weights, err, s);
+    int rc = weights_network_open(r->in, &r->weights, err, s);
 
-    if (status < 0)
-        return status;
-    status = s->graph == NULL ? bind_architecture(r, s, err)
-                              : check_network(r, s->graph, err);
-    if (status == INFER_OK)
-        status = load_weights(s->graph, err);
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
+    rc = s->graph == NULL ? bind_architecture(r, s, err)
+                          : check_network(r, s->graph, err);
+    if (rc == INFER_OK)
+        rc = load_weights(s->graph, err);
+    if (rc < 0)
+        return rc;
     g = s->graph;
-    if ((status = set_epsilon(g, r, err)) < 0 ||
-        (status = set_shapes(g, r, err)) < 0)
-        return status;
+    if ((rc = set_epsilon(g, r, err)) < 0 || (rc = set_shapes(g, r, err)) < 0)
+        return rc;
     if (r->name != NULL) {
         free(g->name);
         g->name = strdup(r->name);
         if (g->name == NULL)
             return error_set(err, INFER_EMEMORY, "out of memory");
     }
-    if ((status = wconv_preprocess_store(&r->preprocess, g, err)) < 0)
-        return status;
-    if (r->labels != NULL && (status = store_labels(r->labels, g, err)) < 0)
-        return status;
-    if ((status = graph_compact(g, err)) < 0 ||
-        (status = graph_validate(g, err)) < 0 ||
-        (status = graph_infer_shapes(g, NULL, err)) < 0)
+    if ((rc = wconv_preprocess_store(&r->preprocess, g, err)) < 0)
+        return rc;
+    if (r->labels != NULL && (rc = store_labels(r->labels, g, err)) < 0)
+        return rc;
+    if ((rc = graph_compact(g, err)) < 0 || (rc = graph_validate(g, err)) < 0 ||
+        (rc = graph_infer_shapes(g, NULL, err)) < 0)
         error_prefix(err, "%s", r->in);
-    return status;
+    return rc;
 }
 
 /* Refuses an output file that the conversion reads.  A model file may be
@@ -412,34 +410,34 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
     struct pass_report report;
     struct graph *original = NULL;
     double start = cli_now();
-    int status;
+    int rc;
 
     pass_report_init(&report);
     summary.nodes_before = s->graph->n_nodes;
     if (r->verify && r->verify_reference == NULL &&
         (original = graph_copy(s->graph)) == NULL) {
-        status = error_set(err, INFER_EMEMORY, "out of memory");
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
         goto done;
     }
     cli_progress(cli, "optimise", 1, STAGES);
-    status = weights_run_passes(s->graph, &r->passes, &report, err);
-    if (status < 0)
+    rc = weights_run_passes(s->graph, &r->passes, &report, err);
+    if (rc < 0)
         goto done;
     if (r->dtype != INFER_NONE &&
-        (status = convert_weights(s->graph, r->dtype)) < 0) {
-        error_set(err, status, "out of memory");
+        (rc = convert_weights(s->graph, r->dtype)) < 0) {
+        error_set(err, rc, "out of memory");
         goto done;
     }
     if (r->verify) {
         cli_progress(cli, "verify", 2, STAGES);
-        status = wconv_verify(s->graph, original, r, cli, err, &verdict);
-        if (status < 0)
+        rc = wconv_verify(s->graph, original, r, cli, err, &verdict);
+        if (rc < 0)
             goto done;
         summary.verdict = &verdict;
     }
     cli_progress(cli, "write", 3, STAGES);
-    status = model_file_write(s->graph, r->out, &summary.bytes_after, err);
-    if (status < 0)
+    rc = model_file_write(s->graph, r->out, &summary.bytes_after, err);
+    if (rc < 0)
         goto done;
     summary.import = &s->import;
     summary.graph = s->graph;
@@ -451,7 +449,7 @@ static int optimise_and_write(struct cli *cli, struct wconv_request *r,
 done:
     graph_free(original);
     pass_report_clear(&report);
-    return status;
+    return rc;
 }
 
 int wconv_convert(int argc, char **argv)
@@ -460,12 +458,12 @@ int wconv_convert(int argc, char **argv)
     struct wconv_request r;
     struct weights_network subject = {0};
     struct infer_error err = {0};
-    int status, count, code = CLI_OK;
+    int rc, count, code = CLI_OK;
 
     request_init(&r);
-    status = cli_parse(&cli, argc, argv, &r, &count);
-    if (status != 0) {
-        code = status > 0 ? CLI_OK : CLI_USAGE;
+    rc = cli_parse(&cli, argc, argv, &r, &count);
+    if (rc != 0) {
+        code = rc > 0 ? CLI_OK : CLI_USAGE;
     } else if (r.list != WCONV_NO_LIST) {
         wconv_print_list(r.list, cli.json);
     } else if (count != 1 || r.out == NULL) {
@@ -479,12 +477,12 @@ int wconv_convert(int argc, char **argv)
     } else {
         r.in = argv[0];
         cli_progress(&cli, "read", 0, STAGES);
-        status = load(&r, &subject, &err);
-        if (status == INFER_OK)
-            status = check_target(&r, &subject, &err);
-        if (status == INFER_OK)
-            status = optimise_and_write(&cli, &r, &subject, &err);
-        if (status < 0)
+        rc = load(&r, &subject, &err);
+        if (rc == INFER_OK)
+            rc = check_target(&r, &subject, &err);
+        if (rc == INFER_OK)
+            rc = optimise_and_write(&cli, &r, &subject, &err);
+        if (rc < 0)
             code = cli_fail(&cli, &err);
     }
     weights_network_close(&subject);

@@ -100,7 +100,7 @@ static int compare_tensors(const struct weights_network *a,
                            const struct weights_network *b,
                            struct infer_error *err)
 {
-    int differences = 0, status;
+    int differences = 0, rc;
     struct constant *c, *other;
     const char *name;
     size_t i;
@@ -115,10 +115,10 @@ static int compare_tensors(const struct weights_network *a,
             differences++;
             continue;
         }
-        status = compare_tensor(name, c, other, err);
-        if (status < 0)
-            return status;
-        differences += status;
+        rc = compare_tensor(name, c, other, err);
+        if (rc < 0)
+            return rc;
+        differences += rc;
     }
     for (i = 0; i < tensor_count(b); i++) {
         name = tensor_at(b, i, &c);
@@ -235,12 +235,12 @@ int wconv_diff(int argc, char **argv)
     struct weights_options weights;
     struct weights_network a = {0}, b = {0};
     struct infer_error err = {0};
-    int count, status, differences = 0;
+    int count, rc, differences = 0;
 
     weights_options_init(&weights);
-    status = cli_parse(&cli, argc, argv, NULL, &count);
-    if (status != 0)
-        return status > 0 ? CLI_OK : CLI_USAGE;
+    rc = cli_parse(&cli, argc, argv, NULL, &count);
+    if (rc != 0)
+        return rc > 0 ? CLI_OK : CLI_USAGE;
     if (cli.json) {
         cli_error(&cli, "diff writes no JSON: its exit status says whether "
                         "the two differ");
@@ -250,16 +250,16 @@ int wconv_diff(int argc, char **argv)
         cli_error(&cli, "diff takes two files (see --help)");
         return CLI_USAGE;
     }
-    status = weights_network_open(argv[0], &weights, &err, &a);
-    if (status == INFER_OK)
-        status = weights_network_open(argv[1], &weights, &err, &b);
-    if (status == INFER_OK && a.graph != NULL && b.graph != NULL)
-        status = differences = compare_graphs(a.graph, b.graph, &err);
-    if (status >= 0)
-        status = compare_tensors(&a, &b, &err);
+    rc = weights_network_open(argv[0], &weights, &err, &a);
+    if (rc == INFER_OK)
+        rc = weights_network_open(argv[1], &weights, &err, &b);
+    if (rc == INFER_OK && a.graph != NULL && b.graph != NULL)
+        rc = differences = compare_graphs(a.graph, b.graph, &err);
+    if (rc >= 0)
+        rc = compare_tensors(&a, &b, &err);
     weights_network_close(&a);
     weights_network_close(&b);
-    if (status < 0)
+    if (rc < 0)
         return cli_fail(&cli, &err);
-    return differences + status > 0 ? CLI_MISMATCH : CLI_OK;
+    return differences + rc > 0 ? CLI_MISMATCH : CLI_OK;
 }

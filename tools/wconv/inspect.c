@@ -198,15 +198,15 @@ static cJSON *dict_json(const struct weights_dict *d)
 static int show(const struct cli *cli, const struct inspect_request *r,
                 struct weights_network *s, struct infer_error *err)
 {
-    int status = INFER_OK;
+    int rc = INFER_OK;
 
     if (s->graph != NULL) {
-        status = graph_compact(s->graph, err);
-        if (status == INFER_OK)
-            status = graph_infer_shapes(s->graph, NULL, err);
-        if (status < 0) {
+        rc = graph_compact(s->graph, err);
+        if (rc == INFER_OK)
+            rc = graph_infer_shapes(s->graph, NULL, err);
+        if (rc < 0) {
             error_prefix(err, "%s", s->path);
-            return status;
+            return rc;
         }
     }
     if (cli->json) {
@@ -239,12 +239,12 @@ int wconv_inspect(int argc, char **argv)
     struct weights_options weights;
     struct weights_network s = {0};
     struct infer_error err = {0};
-    int count, status;
+    int count, rc;
 
     weights_options_init(&weights);
-    status = cli_parse(&cli, argc, argv, &r, &count);
-    if (status != 0)
-        return status > 0 ? CLI_OK : CLI_USAGE;
+    rc = cli_parse(&cli, argc, argv, &r, &count);
+    if (rc != 0)
+        return rc > 0 ? CLI_OK : CLI_USAGE;
     if (count != 1) {
         cli_error(&cli, "inspect takes one file (see --help)");
         return CLI_USAGE;
@@ -255,9 +255,9 @@ int wconv_inspect(int argc, char **argv)
         return CLI_USAGE;
     }
     weights.from = r.from;
-    status = weights_network_open(argv[0], &weights, &err, &s);
-    if (status == INFER_OK)
-        status = show(&cli, &r, &s, &err);
+    rc = weights_network_open(argv[0], &weights, &err, &s);
+    if (rc == INFER_OK)
+        rc = show(&cli, &r, &s, &err);
     weights_network_close(&s);
-    return status < 0 ? (int)cli_fail(&cli, &err) : CLI_OK;
+    return rc < 0 ? (int)cli_fail(&cli, &err) : CLI_OK;
 }

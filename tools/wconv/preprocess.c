@@ -183,7 +183,7 @@ int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
                            struct infer_error *err)
 {
     struct graph_value *x;
-    int status;
+    int rc;
 
     if (!p->given)
         return INFER_OK;
@@ -191,13 +191,13 @@ int wconv_preprocess_store(struct wconv_preprocess *p, struct graph *g,
         return error_set(err, INFER_EARGUMENT,
                          "preprocessing for a network without inputs");
     x = &g->value[g->input[0]];
-    status = check_values("mean", p->means, x, err);
-    if (status == INFER_OK)
-        status = check_values("standard deviation", p->stds, x, err);
-    if (status == INFER_OK)
-        status = store_crop(p, x, err);
-    if (status < 0)
-        return status;
+    rc = check_values("mean", p->means, x, err);
+    if (rc == INFER_OK)
+        rc = check_values("standard deviation", p->stds, x, err);
+    if (rc == INFER_OK)
+        rc = store_crop(p, x, err);
+    if (rc < 0)
+        return rc;
     g->preprocess[0] = p->stored;
     if (x->rank == 4 && x->dim[1] == 1)
         g->preprocess[0].color = GRAPH_GRAY;

@@ -22,7 +22,7 @@
 static int random_inputs(const struct graph *g, uint64_t seed,
                          struct arrays *in, struct infer_error *err)
 {
-    int i, k, status;
+    int i, k, rc;
 
     for (i = 0; i < g->n_inputs; i++) {
         const struct graph_value *v = &g->value[g->input[i]];
@@ -42,9 +42,9 @@ static int random_inputs(const struct graph *g, uint64_t seed,
                         : k == 0       ? FREE_BATCH
                         : k == 1       ? 3
                                        : FREE_EXTENT;
-        status = array_alloc("input", a->name, a, err);
-        if (status < 0)
-            return status;
+        rc = array_alloc("input", a->name, a, err);
+        if (rc < 0)
+            return rc;
         in->count = i + 1;
         array_fill(a, &seed);
     }
@@ -89,18 +89,18 @@ static int run_graph(const struct graph *g, const struct arrays *in,
     struct infer_session *session = NULL;
     struct infer_model *model = NULL;
     struct graph *copy = graph_copy(g);
-    int i, status;
+    int i, rc;
 
     if (copy == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
     infer_session_options_init(&options);
     options.backend = INFER_BACKEND_REF;
-    status = model_from_graph(copy, err, &model);
-    if (status == INFER_OK)
-        status = infer_session_create(model, &options, err, &session);
-    if (status == INFER_OK)
-        status = infer_session_prepare(session, in->item, in->count, err);
-    for (i = 0; status == INFER_OK && i < g->n_outputs; i++) {
+    rc = model_from_graph(copy, err, &model);
+    if (rc == INFER_OK)
+        rc = infer_session_create(model, &options, err, &session);
+    if (rc == INFER_OK)
+        rc = infer_session_prepare(session, in->item, in->count, err);
+    for (i = 0; rc == INFER_OK && i < g->n_outputs; i++) {
         struct infer_array *a = &out->item[i];
         struct infer_tensor_info info;
 
@@ -109,18 +109,18 @@ static int run_graph(const struct graph *g, const struct arrays *in,
         a->dtype = info.dtype;
         a->rank = info.rank;
         memcpy(a->dim, info.dim, sizeof(a->dim));
-        status = array_alloc("output", info.name, a, err);
-        if (status == INFER_OK)
+        rc = array_alloc("output", info.name, a, err);
+        if (rc == INFER_OK)
             out->count = i + 1;
     }
-    if (status == INFER_OK)
-        status = infer_session_run(session, in->item, in->count, out->item,
-                                   out->count, err);
-    for (i = 0; status == INFER_OK && i < out->count; i++)
+    if (rc == INFER_OK)
+        rc = infer_session_run(session, in->item, in->count, out->item,
+                               out->count, err);
+    for (i = 0; rc == INFER_OK && i < out->count; i++)
         out->item[i].name = g->value[g->output[i]].name;
     infer_session_close(&session);
     infer_model_close(&model);
-    return status;
+    return rc;
 }
 
 /* Adds the differences of one output to the verdict; false if the numbers of
@@ -173,19 +173,19 @@ static int against_original(const struct graph *converted,
                             struct infer_error *err)
 {
     struct arrays a = {0}, b = {0};
-    int i, status = run_graph(converted, in, &a, err);
+    int i, rc = run_graph(converted, in, &a, err);
 
-    if (status == INFER_OK)
-        status = run_graph(original, in, &b, err);
-    for (i = 0; status == INFER_OK && i < a.count; i++)
+    if (rc == INFER_OK)
+        rc = run_graph(original, in, &b, err);
+    for (i = 0; rc == INFER_OK && i < a.count; i++)
         if (!compare(&a.item[i], b.item[i].dtype, b.item[i].data,
                      b.item[i].bytes / infer_dtype_size(b.item[i].dtype),
                      verdict))
-            status = error_set(err, INFER_EMISMATCH,
-                               "output '%s' changed its size", a.item[i].name);
+            rc = error_set(err, INFER_EMISMATCH, "output '%s' changed its size",
+                           a.item[i].name);
     arrays_clear(&a);
     arrays_clear(&b);
-    return status;
+    return rc;
 }
 
 static int against_recorded(const struct graph *converted,
@@ -195,24 +195,24 @@ static int against_recorded(const struct graph *converted,
                             struct infer_error *err)
 {
     struct arrays a = {0};
-    int i, status = run_graph(converted, in, &a, err);
+    int i, rc = run_graph(converted, in, &a, err);
 
-    for (i = 0; status == INFER_OK && i < a.count; i++) {
+    for (i = 0; rc == INFER_OK && i < a.count; i++) {
         const struct constant *c = weights_dict_find(recorded, a.item[i].name);
 
         if (c == NULL)
-            status = error_set(err, INFER_EARGUMENT, "no array for output '%s'",
-                               a.item[i].name);
+            rc = error_set(err, INFER_EARGUMENT, "no array for output '%s'",
+                           a.item[i].name);
         else if (!compare(&a.item[i], c->dtype, c->data,
                           (size_t)constant_count(c), verdict))
-            status = error_set(
-                err, INFER_EMISMATCH,
-                "output '%s' has %zu elements, the array %lld", a.item[i].name,
-                a.item[i].bytes / infer_dtype_size(a.item[i].dtype),
-                (long long)constant_count(c));
+            rc = error_set(err, INFER_EMISMATCH,
+                           "output '%s' has %zu elements, the array %lld",
+                           a.item[i].name,
+                           a.item[i].bytes / infer_dtype_size(a.item[i].dtype),
+                           (long long)constant_count(c));
     }
     arrays_clear(&a);
-    return status;
+    return rc;
 }
 
 static int with_recorded(const struct graph *converted, const char *path,
@@ -221,22 +221,22 @@ static int with_recorded(const struct graph *converted, const char *path,
     struct weights_import recorded;
     struct weights_options options;
     struct arrays in = {0};
-    int status;
+    int rc;
 
     weights_import_init(&recorded);
     weights_options_init(&options);
     options.from = "npz";
-    status = weights_read(path, &options, err, &recorded);
-    if (status < 0)
-        return status;
-    status = recorded_inputs(converted, &recorded.dict, &in, err);
-    if (status == INFER_OK)
-        status = against_recorded(converted, &recorded.dict, &in, verdict, err);
-    if (status < 0)
+    rc = weights_read(path, &options, err, &recorded);
+    if (rc < 0)
+        return rc;
+    rc = recorded_inputs(converted, &recorded.dict, &in, err);
+    if (rc == INFER_OK)
+        rc = against_recorded(converted, &recorded.dict, &in, verdict, err);
+    if (rc < 0)
         error_prefix(err, "%s", path);
     arrays_clear(&in);
     weights_import_clear(&recorded);
-    return status;
+    return rc;
 }
 
 static int with_random(const struct graph *converted,
@@ -244,12 +244,12 @@ static int with_random(const struct graph *converted,
                        struct wconv_verdict *verdict, struct infer_error *err)
 {
     struct arrays in = {0};
-    int status = random_inputs(converted, seed, &in, err);
+    int rc = random_inputs(converted, seed, &in, err);
 
-    if (status == INFER_OK)
-        status = against_original(converted, original, &in, verdict, err);
+    if (rc == INFER_OK)
+        rc = against_original(converted, original, &in, verdict, err);
     arrays_clear(&in);
-    return status;
+    return rc;
 }
 
 int wconv_verify(const struct graph *converted, const struct graph *original,
@@ -257,20 +257,19 @@ int wconv_verify(const struct graph *converted, const struct graph *original,
                  struct infer_error *err, struct wconv_verdict *out)
 {
     struct wconv_verdict verdict = {0};
-    int status;
+    int rc;
 
     if (converted->n_inputs > ARRAYS_MAX || converted->n_outputs > ARRAYS_MAX)
         return error_set(err, INFER_EUNSUPPORTED,
                          "%s: --verify takes at most %d inputs and outputs",
                          request->in, ARRAYS_MAX);
     if (original == NULL)
-        status =
-            with_recorded(converted, request->verify_reference, &verdict, err);
+        rc = with_recorded(converted, request->verify_reference, &verdict, err);
     else
-        status = with_random(converted, original, cli->seed, &verdict, err);
-    if (status == INFER_OK)
-        status = judge(request, &verdict, err);
-    if (status == INFER_OK)
+        rc = with_random(converted, original, cli->seed, &verdict, err);
+    if (rc == INFER_OK)
+        rc = judge(request, &verdict, err);
+    if (rc == INFER_OK)
         *out = verdict;
-    return status;
+    return rc;
 }
