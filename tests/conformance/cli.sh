@@ -137,7 +137,7 @@ odd=$(printf 'caf\351.infer')
 cp "$model" "$dir/$odd"
 expect 0 . "$kbench" all -m "$dir/$odd" --threads=1 --rounds=1 --backends=ref \
     --html="$dir/odd.infer"
-expect 0 'caf.xE9' cat "$dir/odd.infer"
+expect 0 'caf..xE9' cat "$dir/odd.infer"
 rm "$dir/$odd"
 # ---- kbench: words that do not go together, and runs that show nothing
 expect 1 'figures of their own' "$kbench" -m lenet5 -n4
