@@ -5,25 +5,10 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
+#include "kernels/unary.h"
 #include "weights/onnx/onnx.h"
 
 /* ---- one argument -------------------------------------------------- */
-
-/* Attributes of the functions that have any, with ONNX's defaults. */
-static const struct {
-    enum kern_unary_kind kind;
-    const char *a_name, *b_name;
-    float a, b;
-} unary_params[] = {
-    {KERN_LEAKY_RELU, "alpha", NULL, 0.01f, 0.0f},
-    {KERN_ELU, "alpha", NULL, 1.0f, 0.0f},
-    {KERN_CELU, "alpha", NULL, 1.0f, 0.0f},
-    {KERN_SELU, "alpha", "gamma", 1.67326319217681884765625f,
-     1.05070102214813232421875f},
-    {KERN_HARD_SIGMOID, "alpha", "beta", 0.2f, 0.5f},
-    {KERN_THRESHOLDED_RELU, "alpha", NULL, 1.0f, 0.0f},
-    {KERN_SILU, "alpha", NULL, 1.0f, 0.0f},
-};
 
 /* Selu of opset 1 had less exact constants. */
 static void old_selu(const struct onnx_import *im, enum kern_unary_kind kind,
@@ -37,21 +22,16 @@ static void old_selu(const struct onnx_import *im, enum kern_unary_kind kind,
 
 int onnx_import_unary(struct onnx_import *im, int kind, struct infer_error *err)
 {
-    float a = 0.0f, b = 0.0f;
-    size_t i;
+    const struct kern_unary_info *info =
+        kern_unary_info((enum kern_unary_kind)kind);
+    float a = info->a, b = info->b;
     int in, rc = onnx_arity(im, 1, 1, err);
 
-    for (i = 0; i < sizeof(unary_params) / sizeof(unary_params[0]); i++) {
-        if (unary_params[i].kind != (enum kern_unary_kind)kind)
-            continue;
-        a = unary_params[i].a;
-        b = unary_params[i].b;
-        old_selu(im, (enum kern_unary_kind)kind, &a, &b);
-        if (rc == 0)
-            rc = onnx_float(im, unary_params[i].a_name, &a, err);
-        if (rc == 0 && unary_params[i].b_name)
-            rc = onnx_float(im, unary_params[i].b_name, &b, err);
-    }
+    old_selu(im, (enum kern_unary_kind)kind, &a, &b);
+    if (rc == 0 && info->a_name)
+        rc = onnx_float(im, info->a_name, &a, err);
+    if (rc == 0 && info->b_name)
+        rc = onnx_float(im, info->b_name, &b, err);
     if (rc == 0)
         rc = onnx_input(im, 0, &in, err);
     if (rc < 0)

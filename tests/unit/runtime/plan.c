@@ -116,14 +116,14 @@ static void test_ordered(void **unused)
 static void test_vectors(void **unused)
 {
     (void)unused;
-    assert_true(plan_is_vector(KERN_CONV_FPROP, 2));
-    assert_false(plan_is_vector(KERN_CONV_FPROP, 1));
-    assert_false(plan_is_vector(KERN_CONV_FPROP, 3));
-    assert_true(plan_is_vector(KERN_SCALE_SHIFT, 2));
-    assert_false(plan_is_vector(KERN_SCALE_SHIFT, 3));
-    assert_true(plan_is_vector(KERN_BATCH_NORM, 4));
-    assert_false(plan_is_vector(KERN_BATCH_NORM, 5));
-    assert_false(plan_is_vector(KERN_BINARY, 1));
+    assert_true(kern_op_is_vector(KERN_CONV_FPROP, 2));
+    assert_false(kern_op_is_vector(KERN_CONV_FPROP, 1));
+    assert_false(kern_op_is_vector(KERN_CONV_FPROP, 3));
+    assert_true(kern_op_is_vector(KERN_SCALE_SHIFT, 2));
+    assert_false(kern_op_is_vector(KERN_SCALE_SHIFT, 3));
+    assert_true(kern_op_is_vector(KERN_BATCH_NORM, 4));
+    assert_false(kern_op_is_vector(KERN_BATCH_NORM, 5));
+    assert_false(kern_op_is_vector(KERN_BINARY, 1));
 }
 
 /* ---- random networks ----------------------------------------------- */
