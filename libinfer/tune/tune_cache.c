@@ -2,7 +2,7 @@
 /*
  * The file of measured kernel choices:
  *
- *     {"libinfer_tuning": 1,
+ *     {"libinfer_tuning": 2,
  *      "devices": {"NVIDIA H200, driver 580.159.04 CUDA 13.0, cuDNN 9.19.0,
  *                   cuBLAS 13.1.0, libinfer 0.1.0 rows 0123...": {
  *          "conv_fprop mb1ic64... #89ab...": ["row", variant, us, "variant's
@@ -29,8 +29,9 @@
 #include "libinfer/graph/constant.h"
 #include "libinfer/tune/tune_entry.h"
 
-#define FORMAT_KEY     "libinfer_tuning"
-#define FORMAT_VERSION 1
+#define FORMAT_KEY "libinfer_tuning"
+/* 2: a tile is a variant of a row, not a row of its own. */
+#define FORMAT_VERSION 2
 /* A network has tens of problems of some 150 bytes each. */
 #define MAX_BYTES (16u << 20)
 
