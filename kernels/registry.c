@@ -73,10 +73,10 @@ static int check_row(const struct kern_row *row, const struct kern_problem *p,
                          "%s computes in TF32, which was not asked for",
                          row->name);
     if (bn_stats_of(p) && !(row->flags & KERN_BN_STATS))
-        return error_set(why, INFER_EUNSUPPORTED, "%s knows no bn_stats",
-                         row->name);
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "%s gives no partial statistics", row->name);
     if (input_scale_of(p) && !(row->flags & KERN_INPUT_SCALE))
-        return error_set(why, INFER_EUNSUPPORTED, "%s knows no factors",
+        return error_set(why, INFER_EUNSUPPORTED, "%s takes no input scale",
                          row->name);
     return 0;
 }

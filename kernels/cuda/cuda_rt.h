@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the CUDA rows share on the host side: errors, the device, the limits
- * that many rows have in common.  element.cuh has what runs on the device.
+ * Shared by the CUDA rows on the host: errors, devices, common limits.
+ * element.cuh is the device's part.
  *
  * Tensors lie dense, channels last or row-major, unless a row is flagged
  * KERN_STRIDED.  pack() runs on the CPU into host memory; the runtime uploads
@@ -60,10 +60,10 @@ int cuda_device_open(int ordinal, struct infer_error *err,
 int cuda_device_name(int ordinal, struct infer_error *err, char *name,
                      size_t bytes);
 
-/* Whether kernels on the current device may be chained (launch.cuh). */
+/* True if kernels on the current device may be chained (launch.cuh). */
 bool cuda_can_chain(void);
 
-/* Whether this build has code that runs on the current device. */
+/* True if this build has code that runs on the current device. */
 bool cuda_has_code(void);
 
 /* Launches a kernel on the caller's current device, with as much dynamic shared
@@ -71,11 +71,11 @@ bool cuda_has_code(void);
 int cuda_launch(const cudaLaunchConfig_t *config, const void *kernel,
                 void **args, struct infer_error *err);
 
-/* What is launched behind it starts when all before it has ended
+/* The next launch starts when all launches before it have ended
  * (kernels/cuda/fence.cu).  Nothing where kernels are not chained. */
 int cuda_fence(void *stream, struct infer_error *err);
 
-/* ---- what rows share ----------------------------------------------- */
+/* ---- shared by rows ------------------------------------------------ */
 
 /* release() of rows whose state is one block of malloc(). */
 void cuda_state_release(struct kern_exec *e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An empty kernel outside of the chain (launch.cuh): it starts when the kernels
- * before it have ended, and what is launched behind it when it has. */
+ * before it have ended, and the next launch starts when it has ended. */
 #include "kernels/cuda/launch.cuh"
 
 static __global__ void fence_kernel(void)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits of ways back that make the gradient of a parameter, an element for
- * each of x, beside dx. */
+/* Limits of backward passes that compute dx and the gradient of a parameter,
+ * one element for each element of x. */
 #ifndef KERNELS_CUDA_GRADIENT_CUH
 #define KERNELS_CUDA_GRADIENT_CUH
 
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/types.cuh"
 
 /* check_types(), where input 2 is the parameter, and the same of output 1. */
 static inline int check_gradients(const struct kern_problem *p,

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/cuda_rt.h"
 
-/* Dynamic shared memory of the block, aligned for the copy engine's swizzle. */
+/* Dynamic shared memory of the block, aligned for TMA's swizzle. */
 #define LAUNCH_SHARED(name)                                                    \
     extern __shared__ __align__(1024) unsigned char name[]
 
@@ -15,7 +15,7 @@
  * before it in its stream still runs: what a launch costs, and what the kernel
  * does before launch_wait(), is hidden.  Every thread calls launch_wait()
  * before it reads what a kernel may have written, or writes anything; only
- * constants may be read earlier.  The kernel behind may be started when all
+ * constants may be read earlier.  The next kernel may be started when all
  * blocks of this one have called it or launch_release(), or ended.  Kernels of
  * others need not wait: device_launch() puts a fence in front of them. */
 static __device__ __forceinline__ void launch_release(void)

@@ -69,7 +69,7 @@ static __device__ __forceinline__ void ptx_ldmatrix_x4(uint32_t d[4],
 #endif
 }
 
-/* The same of each matrix turned round: lane l receives elements l/4 of rows
+/* The same of each matrix transposed: lane l receives elements l/4 of rows
  * 2(l%4) and the next. */
 static __device__ __forceinline__ void ptx_ldmatrix_x4_trans(uint32_t d[4],
                                                              uint32_t from)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* F32 for tensor cores that take TF32: 10 bits behind the point.  The last 13
+/* F32 for tensor cores that take TF32: 10 bits after the point.  The last 13
  * bits of an operand are ignored, so they need not be cleared. */
 #ifndef KERNELS_CUDA_TF32_CUH
 #define KERNELS_CUDA_TF32_CUH
@@ -13,10 +13,10 @@ static __device__ __forceinline__ uint32_t tf32_round(uint32_t x)
     return (x & 0x7fffffffu) < 0x7f800000u ? x + 0x1000 : x;
 }
 
-/* x = big + small, both TF32 to nearest.  What is not finite is all in small,
- * which meets the big part of the other factor alone: infinity times a small
- * part of 0 would be no number.  Its big part is 1 with its sign rather than 0,
- * so that two infinite factors give what they should. */
+/* x = big + small, both TF32 to nearest.  An x that is not finite goes into
+ * small, which is multiplied by the big part of the other operand alone:
+ * infinity times a small part of 0 would be NaN.  Its big part is 1 with its
+ * sign instead of 0, so that the product of two infinities is infinite. */
 static __device__ __forceinline__ void tf32_split(uint32_t x, uint32_t *big,
                                                   uint32_t *small)
 {

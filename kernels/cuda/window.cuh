@@ -5,8 +5,8 @@
 #define KERNELS_CUDA_WINDOW_CUH
 
 #include "kernels/cuda/cuda_rt.h"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 
 struct cuda_window {
     int in[3], out[3], kernel[3];
@@ -100,7 +100,7 @@ static inline int pool_supports(const struct kern_problem *p,
     return r;
 }
 
-/* Whether v channels of every position can be moved as one; true for a tensor
+/* True if v channels of every position can be moved as one; true for a tensor
  * that is absent (NULL). */
 static inline bool pool_in_vectors(const struct kern_tensor *t, const void *at,
                                    int v)

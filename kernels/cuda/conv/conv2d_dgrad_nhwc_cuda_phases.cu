@@ -19,7 +19,7 @@
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 extern "C" {
 #include "kernels/cuda/conv/conv.h"

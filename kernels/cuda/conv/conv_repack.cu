@@ -23,7 +23,7 @@
 #include "kernels/cuda/conv/spread.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 extern "C" {
 #include "kernels/base/checked.h"

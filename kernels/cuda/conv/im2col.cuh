@@ -18,7 +18,7 @@
 
 #include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 extern "C" {
 #include "kernels/cuda/conv/conv_state.h"

@@ -13,8 +13,8 @@
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 #include "kernels/cuda/warp.cuh"
 
 extern "C" {
@@ -28,7 +28,7 @@ extern "C" {
 #define GEMV_ROWS 8
 
 struct gemm_args {
-    struct cuda_walk<3> batch; /* a, b, y */
+    struct cuda_strided<3> batch; /* a, b, y */
     int64_t m, n, k;
     int64_t a_m, a_k, b_k, b_n, y_m, y_n, r_m, r_n; /* strides */
     enum infer_dtype bias_type;                     /* INFER_NONE: absent */

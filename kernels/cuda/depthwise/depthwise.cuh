@@ -29,7 +29,7 @@
 #include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/depthwise/depthwise_mma.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define DEPTHWISE_THREADS 256
 

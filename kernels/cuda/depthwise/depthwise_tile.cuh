@@ -34,7 +34,7 @@
 #include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 /* Warps of a block: eights of channels. */
 #define DEPTHWISE_TILE_GROUPS 6

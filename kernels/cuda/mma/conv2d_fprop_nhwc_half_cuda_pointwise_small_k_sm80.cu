@@ -23,7 +23,7 @@
 #include "kernels/cuda/conv/scale.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define SMALL_K_THREADS 128
 #define SMALL_K_PIXELS  (SMALL_K_THREADS / 32 * 32) /* of a block */

@@ -23,7 +23,7 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/mma/igemm.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 struct halo_shape {
     int n, h, w;

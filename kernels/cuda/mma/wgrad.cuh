@@ -27,7 +27,7 @@
 #define KERNELS_CUDA_MMA_WGRAD_CUH
 
 #include "kernels/cuda/mma/igemm.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define WGRAD_DEPTH 32 /* pixels of a k-tile */
 

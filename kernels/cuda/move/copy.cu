@@ -16,8 +16,8 @@
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define THREADS   256
 #define TILE      32
@@ -26,7 +26,7 @@
 #define TILE_LEAST 8
 
 struct copy_args {
-    struct cuda_walk<2> walk;
+    struct cuda_strided<2> walk;
     enum infer_dtype from, to;
     const void *x;
     void *y;
@@ -223,7 +223,7 @@ static __global__ void __launch_bounds__(TILE *TILE_ROWS)
 /* Finds the two dimensions; false where the copy is no such thing. */
 static bool find_tile(const struct copy_args *c, struct transpose_args *t)
 {
-    const struct cuda_walk<2> *w = &c->walk;
+    const struct cuda_strided<2> *w = &c->walk;
     const int last = w->rank - 1;
     int row = -1;
 
@@ -356,7 +356,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* Finds planes and pixels; false where the copy is no such thing. */
 static bool find_planes(const struct copy_args *c, struct interleave_args *t)
 {
-    const struct cuda_walk<2> *w = &c->walk;
+    const struct cuda_strided<2> *w = &c->walk;
     const int last = w->rank - 1;
 
     if (w->rank < 2 || w->rank > 3 || w->count >= (int64_t)1 << 31 ||
@@ -390,7 +390,7 @@ static int supports_interleave(const struct kern_problem *p,
                      COLORS);
 }
 
-/* Whether all vectors of V start at multiples of their size. */
+/* True if all vectors of V start at multiples of their size. */
 template <typename In, typename Out, int V>
 static bool is_even(const struct interleave_args *t)
 {

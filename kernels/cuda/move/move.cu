@@ -6,8 +6,8 @@
  * a loop over the grid.  No shared memory.
  */
 #include "kernels/cuda/element.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define THREADS 256
 
@@ -38,7 +38,7 @@ static int supports_all(const struct kern_problem *p,
 /* ---- where --------------------------------------------------------- */
 
 struct where_args {
-    struct cuda_walk<4> walk; /* condition, a, b, y */
+    struct cuda_strided<4> walk; /* condition, a, b, y */
     const void *condition, *a, *b;
     void *y;
     enum infer_dtype type; /* of the condition */
@@ -88,7 +88,7 @@ const struct kern_functions where_cuda_move = {
 /* x and the indices as tensors of the output's dimensions: along those of the
  * indices x stands still, along the others the indices do. */
 struct gather_args {
-    struct cuda_walk<3> walk; /* x, indices, y */
+    struct cuda_strided<3> walk; /* x, indices, y */
     const void *x, *index;
     void *y;
     enum infer_dtype type;  /* of the indices */

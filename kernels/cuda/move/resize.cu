@@ -8,7 +8,7 @@
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/move/resize.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define THREADS 256
 

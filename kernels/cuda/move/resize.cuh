@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What resizing and its way back share on the host: tables in device memory,
+/* Shared by resize and its backward pass on the host: tables in device memory,
  * the order of dimensions, limits. */
 #ifndef KERNELS_CUDA_MOVE_RESIZE_CUH
 #define KERNELS_CUDA_MOVE_RESIZE_CUH
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/types.cuh"
 
 extern "C" {
 #include "kernels/resize.h"
@@ -69,7 +69,7 @@ static inline void resize_sort(const struct kern_tensor *t, int *order)
     }
 }
 
-/* Limits of the way forwards p: taps are numbered with 32 bits. */
+/* Limits of the forward problem p: taps are numbered with 32 bits. */
 static inline int resize_limits(const struct kern_problem *p,
                                 struct infer_error *why)
 {

@@ -4,15 +4,15 @@
  * element of dx adds up the outputs that were made of it, so no two threads add
  * to one place, and the order of every sum is fixed.
  *
- * prepare() turns the tables of kernels/resize.h round: for each dimension that
- * is resized and each index of dx, the outputs that took it, as offsets in dy,
- * and their weights.  They lie in device memory.  One thread V neighbours of
- * dx, 16 bytes where the innermost dimension is not resized and all tensors
- * allow, else one element, in the order of dx's memory.  No shared memory.
+ * prepare() transposes the tables of kernels/resize.h: for each resized
+ * dimension and each index of dx, the outputs that read it, as offsets in dy,
+ * and their weights.  The tables are in device memory.  A thread computes V
+ * neighbours of dx in memory order: 16 bytes if the innermost dimension is not
+ * resized and all tensors allow it, else one element.  No shared memory.
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/move/resize.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define THREADS 256
 
@@ -120,8 +120,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- tables -------------------------------------------------------- */
 
-/* The way forwards, whose tables are to hold indices. */
-static struct kern_problem forwards(const struct kern_problem *p)
+/* The forward problem, with strides of 1: its tables hold indices. */
+static struct kern_problem fprop_of(const struct kern_problem *p)
 {
     struct kern_problem f = *p;
 
@@ -137,23 +137,23 @@ static bool is_resized(const struct kern_problem *p, int d)
     return p->attr.resize.scale[d] != 1.0f;
 }
 
-/* A table turned round, on the host. */
-struct turned {
+/* A transposed table in host memory. */
+struct transposed {
     size_t entries, extent; /* extent: of dx */
     int64_t *from;          /* [entries] */
     uint32_t *start;        /* [extent + 1] */
     float *weight;          /* [entries] */
 };
 
-static void turned_free(struct turned *t)
+static void transposed_free(struct transposed *t)
 {
     free(t->from);
     free(t->start);
     free(t->weight);
 }
 
-static int turned_new(struct turned *t, size_t entries, size_t extent,
-                      struct infer_error *err)
+static int transposed_new(struct transposed *t, size_t entries, size_t extent,
+                          struct infer_error *err)
 {
     t->entries = entries;
     t->extent = extent;
@@ -166,9 +166,9 @@ static int turned_new(struct turned *t, size_t entries, size_t extent,
 }
 
 /* Weight 1 at offset 0 for every index. */
-static int turn_nothing(struct turned *t, struct infer_error *err)
+static int transpose_identity(struct transposed *t, struct infer_error *err)
 {
-    const int r = turned_new(t, 1, 1, err);
+    const int r = transposed_new(t, 1, 1, err);
 
     if (r == 0) {
         t->start[1] = 1;
@@ -177,15 +177,16 @@ static int turn_nothing(struct turned *t, struct infer_error *err)
     return r;
 }
 
-/* Counting sort of the entries by what they take: outputs stay in order. */
-static int turn(const struct resize_table *table, int64_t outputs,
-                int64_t extent, int64_t stride, struct turned *t,
-                struct infer_error *err)
+/* Counting sort of the entries by the input they read: outputs stay in order.
+ */
+static int transpose(const struct resize_table *table, int64_t outputs,
+                     int64_t extent, int64_t stride, struct transposed *t,
+                     struct infer_error *err)
 {
     const int64_t n = outputs * table->taps;
     int r = n > UINT32_MAX
                 ? error_set(err, INFER_EMEMORY, "resize_dgrad: too many taps")
-                : turned_new(t, (size_t)n, (size_t)extent, err);
+                : transposed_new(t, (size_t)n, (size_t)extent, err);
     uint32_t at = 0;
 
     if (r < 0)
@@ -208,20 +209,20 @@ static int turn(const struct resize_table *table, int64_t outputs,
     return 0;
 }
 
-static int turn_dimension(const struct kern_problem *p, int d, struct turned *t,
-                          struct infer_error *err)
+static int transpose_dimension(const struct kern_problem *p, int d,
+                               struct transposed *t, struct infer_error *err)
 {
-    const struct kern_problem f = forwards(p);
+    const struct kern_problem f = fprop_of(p);
     struct resize_table table = {};
     int r = 0;
 
     /* Without outputs nothing was taken. */
     if (kern_tensor_count(&p->in[0]) == 0)
-        return turned_new(t, 0, (size_t)p->out[0].dim[d], err);
+        return transposed_new(t, 0, (size_t)p->out[0].dim[d], err);
     r = resize_table_make(&f, d, err, &table);
     if (r == 0)
-        r = turn(&table, p->in[0].dim[d], p->out[0].dim[d], p->in[0].stride[d],
-                 t, err);
+        r = transpose(&table, p->in[0].dim[d], p->out[0].dim[d],
+                      p->in[0].stride[d], t, err);
     resize_table_free(&table);
     return r;
 }
@@ -229,7 +230,7 @@ static int turn_dimension(const struct kern_problem *p, int d, struct turned *t,
 /* ---- preparing ----------------------------------------------------- */
 
 /* Offsets of all slots, then weights, then starts. */
-static int upload(state *s, const struct turned *t, struct infer_error *err)
+static int upload(state *s, const struct transposed *t, struct infer_error *err)
 {
     size_t entries = 0, starts = 0;
 
@@ -290,19 +291,19 @@ static void fill_lines(const struct kern_problem *p, struct gather_args *a)
 static int fill_tables(state *s, const struct kern_problem *p,
                        struct infer_error *err)
 {
-    struct turned t[SLOTS] = {};
+    struct transposed t[SLOTS] = {};
     int order[KERN_MAX_RANK], slots = 0, r = 0;
 
     resize_sort(&p->out[0], order);
     for (int i = 0; r == 0 && i < p->out[0].rank; i++)
         if (is_resized(p, order[i]))
-            r = turn_dimension(p, order[i], &t[slots++], err);
+            r = transpose_dimension(p, order[i], &t[slots++], err);
     while (r == 0 && slots < SLOTS)
-        r = turn_nothing(&t[slots++], err);
+        r = transpose_identity(&t[slots++], err);
     if (r == 0)
         r = upload(s, t, err);
     for (int i = 0; i < SLOTS; i++)
-        turned_free(&t[i]);
+        transposed_free(&t[i]);
     return r;
 }
 
@@ -327,7 +328,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *device,
 
 /* ---- launching ----------------------------------------------------- */
 
-/* Whether v neighbours can be moved as one everywhere. */
+/* True if v neighbours can be moved as one everywhere. */
 static bool in_vectors(const struct kern_problem *p,
                        const struct kern_args *args, int v)
 {
@@ -391,7 +392,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    const struct kern_problem f = forwards(p);
+    const struct kern_problem f = fprop_of(p);
     int resized = 0, r = check_types(p, 1, 0, why);
 
     (void)d;

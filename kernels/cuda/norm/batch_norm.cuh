@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two sums a channel over all pixels of a dense channels-last tensor, as the
- * ways forwards and back of batch norm in training need them.
+ * Two sums a channel over all pixels of a dense channels-last tensor, for the
+ * forward and the backward pass of batch norm in training.
  *
  * First pass: a block of 256 threads takes COLUMNS vectors of V channels by
  * 256 / COLUMNS rows at a time, joins its rows in shared memory (2 V floats a
  * thread: 16 KiB at most) and writes two numbers a channel to the workspace:
  * parts[part][2][C].  Blocks: column tiles in x, parts in y.  All blocks are
- * there at once and move through the tensor side by side, from its end to its
- * beginning: the end is what the kernel before has left in the cache, and the
- * beginning what the pass that follows, which goes the other way, still finds
- * there.
+ * resident at once and read the tensor side by side from its end to its
+ * beginning: the previous kernel has left the end in the L2 cache, and the next
+ * pass, which reads forwards, finds the beginning there.
  * Second pass: one warp a channel adds the parts in order of lanes, then
- * across lanes in a fixed order: the same bits every time.  Where channels are
- * few and the tensor is small, the parts are so few that every block of the
- * pass that follows rather adds them up itself ("brief"): a launch less, which
- * takes longer than the work.
+ * across lanes in a fixed order: the same bits every time.  Few channels of a
+ * small tensor make so few parts that every block of the last pass adds them up
+ * itself ("brief"): this saves a launch, which takes longer than the work.
  */
 #ifndef KERNELS_CUDA_NORM_BATCH_NORM_CUH
 #define KERNELS_CUDA_NORM_BATCH_NORM_CUH
@@ -24,11 +22,11 @@
 #include "kernels/cuda/launch.cuh"
 
 #define NORM_THREADS 256
-/* Blocks of the first pass that a multiprocessor can hold: 80 registers a
- * thread, of which 32 are 8 vectors on their way, 96 KiB of them together. */
+/* Resident blocks of the first pass on a multiprocessor: 80 registers a thread,
+ * 32 of them for 8 vectors in flight, 96 KiB on the multiprocessor. */
 #define NORM_RESIDENT 3
-/* Blocks of the first pass a multiprocessor where that is short: then those of
- * the kernel behind it find room beside them, and wait there. */
+/* Blocks of a short first pass on a multiprocessor: few enough that blocks of
+ * the next kernel become resident in addition, and wait there. */
 #define NORM_FEW 2
 /* On 176 multiprocessors. */
 #define NORM_MAX_PARTS 528
@@ -44,7 +42,7 @@
 enum norm_act {
     NORM_PLAIN,
     NORM_RELU,
-    NORM_SIGNS, /* ReLU whose y is known by its signs alone */
+    NORM_SIGNS, /* ReLU given by a bit mask instead of y */
     NORM_ANY
 };
 
@@ -228,8 +226,8 @@ static __device__ __forceinline__ void norm_line(const float *line, int c,
 
 /* ---- vectors ------------------------------------------------------- */
 
-/* V neighbours of 16 bytes, or one, as they lie in memory: elements of 16 bits
- * that are taken apart before they are needed fill a register each. */
+/* V neighbours of 16 bytes, or one, packed as in memory: unpacked, each element
+ * of 16 bits would take a register. */
 template <typename T, int V> struct alignas(16) pack {
     uint32_t word[4];
 };
@@ -344,7 +342,7 @@ static inline int norm_supports(const struct kern_problem *p,
                      kern_op_name(p->op));
 }
 
-/* Whether activations can be moved in vectors of v channels. */
+/* True if activations can be moved in vectors of v channels. */
 static inline bool norm_vectors(const struct kern_problem *p,
                                 const struct kern_args *args,
                                 uint32_t vectors_in, uint32_t vectors_out,

@@ -10,25 +10,26 @@
  * b = -a inverse m1, c = -a m0 - b mean.
  */
 #include "kernels/cuda/norm/batch_norm_resident.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/types.cuh"
 #include "kernels/cuda/derivative.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define VECTORS_IN  0xdcu /* scale, mean, inverse, dscale, dshift */
 #define VECTORS_OUT 0x06u
 
-/* Vectors of each tensor that a thread has on their way at once, fewer where y
- * is one of them, and blocks of the last pass that a multiprocessor is to hold.
- */
+/* Vectors of each tensor that a thread loads at once; fewer if y is one of the
+ * tensors. */
 #define BATCH(act) ((act) == NORM_PLAIN || (act) == NORM_SIGNS ? 4 : 2)
-#define RESIDENT   3
+/* Resident blocks of the last pass on a multiprocessor. */
+#define RESIDENT 3
 
-/* Of x, up to which the first pass is the quicker the fewer its blocks. */
+/* Largest x (bytes) for which launching fewer blocks makes the first pass
+ * faster (measured, H200). */
 #define SHORT_BYTES ((size_t)64 << 20)
 
 struct dgrad_args {
     struct norm_shape s;
-    const void *dy, *x, *y; /* y: of an activation, or its signs */
+    const void *dy, *x, *y; /* y: an activation's, or ReLU's bit mask */
     const float *scale, *mean, *inverse, *dscale_in, *dshift_in;
     void *dx, *dresidual; /* NULL: not wanted */
     float *dscale, *dshift;
@@ -37,7 +38,7 @@ struct dgrad_args {
     uint32_t vectors;
 };
 
-/* dy, x and y of V elements; of y's signs theirs are the lowest bits. */
+/* dy, x and y of V elements; the lowest V bits of signs are their ReLU mask. */
 template <typename T, int V> struct operands {
     pack<T, V> dy, x, y;
     uint32_t signs;
@@ -57,9 +58,9 @@ load_operands(const struct dgrad_args &a, int64_t i, struct operands<T, V> *o)
 
 /* dz and x. */
 template <typename T, int V, int ACT>
-static __device__ __forceinline__ void undo_act(const struct kern_unary &act,
-                                                const struct operands<T, V> &o,
-                                                float (&dz)[V], float (&x)[V])
+static __device__ __forceinline__ void
+act_gradient(const struct kern_unary &act, const struct operands<T, V> &o,
+             float (&dz)[V], float (&x)[V])
 {
     float y[V];
 
@@ -97,7 +98,7 @@ template <typename T, int V, int ACT> struct products {
                                         float *sum1) const
     {
         float dz[V], x[V];
-        undo_act<T, V, ACT>(act, o, dz, x);
+        act_gradient<T, V, ACT>(act, o, dz, x);
 #pragma unroll
         for (int j = 0; j < V; j++) {
             sum0[j] += dz[j];
@@ -196,7 +197,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
 #pragma unroll
                 for (int l = 0; l < 3; l++)
                     norm_line<V>(line + l * a.s.channels, c, factor[l]);
-            undo_act<T, V, ACT>(a.act, o[k], dz, x);
+            act_gradient<T, V, ACT>(a.act, o[k], dz, x);
 #pragma unroll
             for (int j = 0; j < V; j++)
                 dx[j] = fmaf(factor[0][j], dz[j],
@@ -260,7 +261,7 @@ static int run_vectors(struct dgrad_args *a, const struct kern_args *args,
 
 struct resident_args {
     struct dgrad_args d;
-    unsigned gate;
+    unsigned barrier;
 };
 
 template <typename T, int V, int ACT, int K>
@@ -291,7 +292,7 @@ static __global__ void __launch_bounds__(RESIDENT_THREADS, 1)
     for (int k = 0; k < K; k++)
         if (first + k * RESIDENT_THREADS < a.vectors) {
             float dz[V], x[V];
-            undo_act<T, V, ACT>(a.act, o[k], dz, x);
+            act_gradient<T, V, ACT>(a.act, o[k], dz, x);
             o[k].dy = pack_of<T, V>(dz);
 #pragma unroll
             for (int j = 0; j < V; j++) {
@@ -301,7 +302,7 @@ static __global__ void __launch_bounds__(RESIDENT_THREADS, 1)
         }
     resident_put<V>(channels, sum, joined,
                     a.parts + (size_t)blockIdx.x * 2 * channels);
-    gate_pass(r.gate);
+    grid_barrier_wait(r.barrier);
     resident_join(channels, a.parts, joined);
     if (threadIdx.x < channels) {
         const int i = (int)threadIdx.x;
@@ -353,7 +354,7 @@ static int run_resident(struct dgrad_args *a, struct resident_state *s,
     a->s.pixels = kern_tensor_count(x) / x->dim[1];
     a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     r.d = *a;
-    r.gate = gate_next(s->gates, &s->turn);
+    r.barrier = grid_barrier_next(s->barriers, &s->launches);
     return signs
                ? start_resident<T, V, NORM_SIGNS>(&r, s->shape.vectors,
                                                   s->shape.blocks, stream, err)

@@ -8,9 +8,9 @@
  * vectors t, t + 512, ... of them, which are of the same V channels, since C /
  * V divides 32.  Sums go across the lanes of a warp, then across the 16 warps
  * through 16 x 2 C floats of shared memory (32 KiB at most), then as
- * parts[block][2][C] to the workspace; behind the gate every block adds up all
- * parts, in a fixed order.  They are 8192 numbers at most, which keeps that
- * short.
+ * parts[block][2][C] to the workspace; after the grid barrier every block adds
+ * up all parts, in a fixed order.  They are 8192 numbers at most, which keeps
+ * that short.
  */
 #ifndef KERNELS_CUDA_NORM_BATCH_NORM_RESIDENT_CUH
 #define KERNELS_CUDA_NORM_BATCH_NORM_RESIDENT_CUH
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/norm/batch_norm.cuh"
-#include "kernels/cuda/norm/gate.cuh"
+#include "kernels/cuda/norm/grid_barrier.cuh"
 
 enum {
     RESIDENT_THREADS = 512,
@@ -100,7 +100,7 @@ resident_join(int channels, const float *parts, float *joined)
 
 #pragma unroll 8
     for (int i = row; i < (int)gridDim.x && row < rows; i += rows)
-        sum += gate_load(parts + (size_t)i * width + column);
+        sum += grid_barrier_load(parts + (size_t)i * width + column);
     joined[threadIdx.x] = sum;
     __syncthreads();
     if (row == 0)
@@ -118,7 +118,7 @@ resident_join(int channels, const float *parts, float *joined)
 struct resident_state {
     int multiprocessors;
     struct resident_shape shape; /* vectors 0: by sums */
-    unsigned gates, turn;
+    unsigned barriers, launches;
 };
 
 /* Variant 0: by sums, lines values a channel in the workspace; 1: resident,
@@ -143,7 +143,7 @@ static inline int resident_prepare(struct kern_exec *e,
     s->multiprocessors = norm_multiprocessors(d);
     if (e->variant > 0) {
         s->shape = shape;
-        s->gates = gate_group();
+        s->barriers = grid_barrier_group();
     }
     snprintf(e->variant_name, sizeof(e->variant_name), "%s",
              e->variant > 0 ? "resident" : "sums");

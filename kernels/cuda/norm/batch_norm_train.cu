@@ -4,15 +4,14 @@
  * (batch_norm.cuh; x0, the channel's first element, takes a large common mean
  * out of both; or sums of the partial statistics of x, where x0 is the mean of
  * the first part), statistics by one warp a channel, then one pass that
- * normalises, adds, activates.  The statistics' warps leave factor and summand
- * of each channel in the workspace for that; where the sums are few, the last
- * pass makes them itself.  Signs: a byte is the vector of a thread, or is put
- * together by neighbours.  batch_norm_train_resident.cuh has another way, in
- * one launch.
+ * normalises, adds, activates.  The statistics' warps write factor and summand
+ * of each channel to the workspace; if the sums are few, the last pass computes
+ * them itself.  ReLU's bit mask: a byte is one thread's vector, or neighbouring
+ * threads share it.  batch_norm_train_resident.cuh does all in one launch.
  */
 #include "kernels/cuda/norm/batch_norm_train_resident.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 
 extern "C" {
 #include "kernels/bn_stats.h"
@@ -127,11 +126,11 @@ static __global__ void __launch_bounds__(NORM_THREADS)
                       a.line + a.s.channels + c);
 }
 
-/* The vector at place i of a thread's walk; behind the last: none.  With
- * partial statistics nothing has read x since it was written: its end is in the
- * cache, so that the walk begins there, and leaves the beginning of y to
- * whoever comes next.  Blocks keep their order within, and so signs their
- * bytes. */
+/* The i-th vector of a thread; i past the end stays past the end.  With partial
+ * statistics nothing has read x since it was written, so its end is in the L2
+ * cache: vectors are taken from the end, and the beginning of y is left in the
+ * cache for the next kernel.  The order within a block stays, and with it the
+ * bytes of the bit mask. */
 static __device__ __forceinline__ uint32_t place(const struct train_args &a,
                                                  uint32_t i)
 {
@@ -273,7 +272,7 @@ static int run_resident(struct train_args *a, struct resident_state *s,
     a->s.channels = (int)x->dim[1];
     a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     r.t = *a;
-    r.gate = gate_next(s->gates, &s->turn);
+    r.barrier = grid_barrier_next(s->barriers, &s->launches);
     switch (norm_act_of(&a->act)) {
     case NORM_PLAIN:
         return resident_start<T, V, NORM_PLAIN>(&r, s->shape, stream, err);

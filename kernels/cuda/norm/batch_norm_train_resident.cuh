@@ -12,7 +12,7 @@
 
 struct resident_args {
     struct train_args t;
-    unsigned gate;
+    unsigned barrier;
 };
 
 /* Vector i of the result. */
@@ -73,7 +73,7 @@ static __global__ void __launch_bounds__(RESIDENT_THREADS, 1)
         }
     resident_put<V>(channels, sum, joined,
                     a.parts + (size_t)blockIdx.x * 2 * channels);
-    gate_pass(r.gate);
+    grid_barrier_wait(r.barrier);
     resident_join(channels, a.parts, joined);
     if (threadIdx.x < channels) {
         float *at = joined + threadIdx.x;

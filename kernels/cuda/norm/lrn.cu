@@ -6,13 +6,13 @@
  * of the window are summed anew for each, from the caches.  No shared memory.
  */
 #include "kernels/cuda/element.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define THREADS 256
 
 struct lrn_args {
-    struct cuda_walk<3> walk; /* the channel's number, x, y */
+    struct cuda_strided<3> walk; /* the channel's number, x, y */
     int64_t channels, stride;
     struct kern_lrn lrn;
     const void *x;

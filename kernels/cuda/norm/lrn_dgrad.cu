@@ -3,13 +3,13 @@
  * out the denominators of the channels around it again.  Its channel comes from
  * the walk as if it were the offset into one more tensor. */
 #include "kernels/cuda/element.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define THREADS 256
 
 struct lrn_args {
-    struct cuda_walk<5> walk; /* channel, dy, x, residual, dx */
+    struct cuda_strided<5> walk; /* channel, dy, x, residual, dx */
     int64_t channels, dy_step, x_step;
     int below, above;
     float scale, beta, bias; /* scale: alpha / size */

@@ -8,9 +8,9 @@
  */
 #include "kernels/cuda/norm/norm.cuh"
 
-/* Operands of the walks: scale, shift, x, y. */
+/* Operands of the loops: scale, shift, x, y. */
 struct norm_args {
-    struct cuda_walk<4> outer, inner;
+    struct cuda_strided<4> outer, inner;
     enum infer_dtype scale_type, shift_type; /* INFER_NONE: absent */
     const void *scale, *shift, *x;
     void *y;
@@ -30,7 +30,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 
         a.outer.offsets(o, base);
         const T *x = (const T *)a.x + base[2];
-        const struct norm_moments m =
+        const struct norm_stats m =
             norm_measure<T, 2, G>(a.inner, x, a.epsilon, a.rms, part);
         for (int64_t i = norm_lane<G>(); i < a.inner.count; i += G) {
             a.inner.offsets(i, at);
@@ -77,7 +77,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.y = args->out[0];
     a.epsilon = norm->epsilon;
     a.rms = norm->rms;
-    norm_walks(t, 2, p->op == KERN_GROUP_NORM ? norm->groups : 0, norm->axis,
+    norm_loops(t, 2, p->op == KERN_GROUP_NORM ? norm->groups : 0, norm->axis,
                &a.outer, &a.inner);
     return CUDA_DISPATCH(p->in[0].dtype, start, &a, args, err);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What layer and group norm and their ways back share: how the tensors fall
- * into blocks that are normalised, and the sums over a block. */
+/* Shared by layer and group norm, forward and backward: the split of tensors
+ * into normalised blocks, and the sums over a block. */
 #ifndef KERNELS_CUDA_NORM_NORM_CUH
 #define KERNELS_CUDA_NORM_NORM_CUH
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 #include "kernels/cuda/warp.cuh"
 
 #define NORM_THREADS 256
@@ -46,21 +46,21 @@ static __device__ __forceinline__ S norm_sum(S v, double *part)
     return v;
 }
 
-/* What is taken off and multiplied by. */
-struct norm_moments {
+/* Subtracted from x, then multiplied by. */
+struct norm_stats {
     float mean, inverse;
 };
 
-/* Operand X of the walk is x, which starts at the block's first element.  The
- * mean is summed in double precision: where elements cancel, what a float loses
- * is large beside what is left. */
+/* Operand X of the loop is x, which starts at the block's first element.  The
+ * mean is summed in double precision: if elements cancel, a float's rounding
+ * error is large compared with the sum. */
 template <typename T, int X, int G, int OPERANDS>
-static __device__ __forceinline__ struct norm_moments
-norm_measure(const struct cuda_walk<OPERANDS> &inner, const T *x, float epsilon,
-             bool rms, double *part)
+static __device__ __forceinline__ struct norm_stats
+norm_measure(const struct cuda_strided<OPERANDS> &inner, const T *x,
+             float epsilon, bool rms, double *part)
 {
     const float n = (float)inner.count;
-    struct norm_moments m = {0, 0};
+    struct norm_stats m = {0, 0};
     int64_t at[OPERANDS];
     double sum = 0;
     float squares = 0;
@@ -85,7 +85,7 @@ norm_measure(const struct cuda_walk<OPERANDS> &inner, const T *x, float epsilon,
 
 /* Launches `warps`, the kernel in which a warp takes a block of elements, for
  * small ones and many of moderate size, else `whole`, in which NORM_THREADS
- * do.  The arguments hold the walks, outer and inner. */
+ * do.  The arguments hold the loops, outer and inner. */
 template <typename Args>
 static int norm_start(void (*warps)(const Args), void (*whole)(const Args),
                       const Args *a, const struct kern_args *args,
@@ -102,7 +102,7 @@ static int norm_start(void (*warps)(const Args), void (*whole)(const Args),
                          NORM_THREADS, 0, args->stream, *a, err);
 }
 
-/* The first `rank` dimensions of a tensor, or those behind. */
+/* The first `rank` dimensions of a tensor, or the others. */
 static inline struct kern_tensor norm_head(const struct kern_tensor *t,
                                            int rank)
 {
@@ -158,13 +158,13 @@ static inline void norm_split_vector(const struct kern_tensor *v, int groups,
     inner->stride[0] = step;
 }
 
-/* The walks over blocks and within one.  t[]: `vectors` parameters first, then
+/* The loops over blocks and within one.  t[]: `vectors` parameters first, then
  * tensors of x's shape, the last one written; NULL: absent.  groups: 0 for
  * layer norm over dimensions axis.. */
 template <int N>
-static void norm_walks(const struct kern_tensor *const (&t)[N], int vectors,
-                       int groups, int axis, struct cuda_walk<N> *outer,
-                       struct cuda_walk<N> *inner)
+static void norm_loops(const struct kern_tensor *const (&t)[N], int vectors,
+                       int groups, int axis, struct cuda_strided<N> *outer,
+                       struct cuda_strided<N> *inner)
 {
     const int split = groups > 0 ? 2 : axis;
     struct kern_tensor out[N], in[N];

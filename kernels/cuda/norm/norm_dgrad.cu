@@ -16,7 +16,7 @@
 enum { SCALE, RESIDUAL, DY, X, DSCALE, DX, OPERANDS };
 
 struct norm_args {
-    struct cuda_walk<OPERANDS> outer, inner;
+    struct cuda_strided<OPERANDS> outer, inner;
     enum infer_dtype scale_type;           /* INFER_NONE: absent */
     const void *scale, *residual, *dy, *x; /* residual NULL: none */
     void *dscale, *dx;                     /* dscale NULL: none */
@@ -31,7 +31,7 @@ struct element {
 
 template <typename T>
 static __device__ __forceinline__ struct element
-element_at(const struct norm_args &a, const struct norm_moments &m,
+element_at(const struct norm_args &a, const struct norm_stats &m,
            const int64_t (&base)[OPERANDS], const int64_t (&at)[OPERANDS])
 {
     struct element e;
@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
         float h = 0, h_xn = 0;
 
         a.outer.offsets(o, base);
-        const struct norm_moments m = norm_measure<T, X, G>(
+        const struct norm_stats m = norm_measure<T, X, G>(
             a.inner, (const T *)a.x + base[X], a.epsilon, a.rms, part);
         for (int64_t i = norm_lane<G>(); i < a.inner.count; i += G) {
             a.inner.offsets(i, at);
@@ -113,7 +113,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.dx = args->out[0];
     a.epsilon = norm->epsilon;
     a.rms = norm->rms;
-    norm_walks(t, 1, p->op == KERN_GROUP_NORM_DGRAD ? norm->groups : 0,
+    norm_loops(t, 1, p->op == KERN_GROUP_NORM_DGRAD ? norm->groups : 0,
                norm->axis, &a.outer, &a.inner);
     return CUDA_DISPATCH(p->in[0].dtype, start, &a, args, err);
 }

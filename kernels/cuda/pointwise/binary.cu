@@ -151,7 +151,7 @@ static __global__ void __launch_bounds__(THREADS)
  * one), pixels, channels.  False where it is another. */
 static bool gate_read(const struct pointwise<3> *a, int v, struct gate_args *g)
 {
-    const struct cuda_walk<4> *w = &a->walk;
+    const struct cuda_strided<4> *w = &a->walk;
     const int c = w->rank - 1, p = c - 1;
 
     if (w->rank < 2 || w->rank > 3 || a->f.binary != KERN_MUL ||
@@ -236,7 +236,7 @@ const struct kern_functions binary_cuda_vec = {
 /* ---- integers ------------------------------------------------------ */
 
 struct integer_args {
-    struct cuda_walk<3> walk;
+    struct cuda_strided<3> walk;
     const void *x, *z;
     void *y;
     enum infer_dtype x_type, z_type, y_type;

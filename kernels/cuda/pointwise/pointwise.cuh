@@ -14,13 +14,13 @@
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define POINTWISE_THREADS 256
 
 template <int N> struct pointwise {
-    struct cuda_walk<N + 1> walk; /* the inputs, then the output */
+    struct cuda_strided<N + 1> walk; /* the inputs, then the output */
     const void *in[N];
     enum infer_dtype type[N]; /* INFER_NONE: absent */
     void *out;
@@ -80,7 +80,7 @@ static __global__ void __launch_bounds__(POINTWISE_THREADS)
                     x[k][j] = F::neutral(k);
             } else {
                 load_operand<T, V>(a.in[k], at[k], a.type[k],
-                                   V > 1 && a.walk.spreads(k), x[k]);
+                                   V > 1 && a.walk.broadcasts(k), x[k]);
             }
         }
 #pragma unroll

@@ -12,7 +12,7 @@
 enum { DY, X, SLOPE, RESIDUAL, INPUTS, DSLOPE = INPUTS, DX, OPERANDS };
 
 struct prelu_args {
-    struct cuda_walk<OPERANDS> walk;
+    struct cuda_strided<OPERANDS> walk;
     const void *in[INPUTS];
     enum infer_dtype type[INPUTS]; /* INFER_NONE: absent */
     void *dslope, *dx;             /* dslope NULL: nobody wants it */
@@ -37,7 +37,7 @@ static __global__ void __launch_bounds__(POINTWISE_THREADS)
                 v[k][j] = 0;
             if (a.type[k] != INFER_NONE)
                 load_operand<T, V>(a.in[k], at[k], a.type[k],
-                                   V > 1 && a.walk.spreads(k), v[k]);
+                                   V > 1 && a.walk.broadcasts(k), v[k]);
         }
 #pragma unroll
         for (int j = 0; j < V; j++) {

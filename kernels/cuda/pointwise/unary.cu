@@ -51,7 +51,7 @@ const struct kern_functions unary_cuda_vec = {
 /* ---- integers ------------------------------------------------------ */
 
 struct integer_args {
-    struct cuda_walk<2> walk;
+    struct cuda_strided<2> walk;
     const void *x;
     void *y;
     enum infer_dtype from, to;

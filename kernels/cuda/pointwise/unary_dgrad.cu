@@ -5,16 +5,16 @@
  * One thread V neighbours of dx, 16 bytes where all tensors lie so, else one
  * element; the grid loops.
  */
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/types.cuh"
 #include "kernels/cuda/derivative.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define THREADS 256
 
 enum { DY, FROM, RESIDUAL, DX };
 
 struct unary_grad_args {
-    struct cuda_walk<4> walk;
+    struct cuda_strided<4> walk;
     struct kern_unary f;
     bool from_output;
     const void *dy, *from, *residual; /* NULL: none */
@@ -73,7 +73,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     /* A tensor that is spread along the innermost dimension has no vectors. */
     bool spread = false;
     for (int k = 0; k < 4 && a.walk.rank > 0; k++)
-        spread = spread || (t[k] && a.walk.spreads(k));
+        spread = spread || (t[k] && a.walk.broadcasts(k));
     if (!spread && a.walk.vectorise(wide, base, size))
         unary_grad_kernel<T, wide><<<cuda_grid(a.walk.count, THREADS), THREADS,
                                      0, cuda_stream(args)>>>(a);

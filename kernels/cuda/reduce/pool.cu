@@ -10,7 +10,7 @@
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/types.cuh"
 #include "kernels/cuda/window.cuh"
 
 #define THREADS 256

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradient of pooling of 1 to 3 dimensions, gathered: each element of dx asks
- * the windows that hold it, of a maximum by looking for it again, so nothing
- * is saved on the way forwards and no two threads add to one place.
+ * Gradient of pooling of 1 to 3 dimensions, gathered: each element of dx reads
+ * the windows that hold it.  A maximum is searched again, so the forward pass
+ * saves nothing, and no two threads add to one place.
  *
- * One thread V channels of a pixel of dx, 16 bytes where all tensors lie with
- * their channels innermost, else one element.
+ * A thread computes V channels of a pixel of dx: 16 bytes if the channels of
+ * all tensors are innermost, else one element.
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/types.cuh"
 #include "kernels/cuda/window.cuh"
 
 #define THREADS 128
@@ -187,8 +187,8 @@ static __global__ void __launch_bounds__(THREADS)
         y);
 }
 
-/* The window as on the way forwards, dx in the place of x; numbers are those
- * of dx's elements. */
+/* The window of the forward pass, dx in the place of x; positions number dx's
+ * elements. */
 static void fill_window(struct pool_args *a, const struct kern_problem *p,
                         int units)
 {

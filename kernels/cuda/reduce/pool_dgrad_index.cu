@@ -14,8 +14,8 @@
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define THREADS 256
 

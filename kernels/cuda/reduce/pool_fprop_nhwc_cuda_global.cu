@@ -16,7 +16,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce/whole_image.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/types.cuh"
 
 extern "C" {
 #include "kernels/cuda/conv/conv.h"
@@ -116,7 +116,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- the host's side ----------------------------------------------- */
 
-/* Whether more than a quarter of the threads would lie beyond the vectors. */
+/* True if more than a quarter of the threads would lie beyond the vectors. */
 static bool idle_quarter(int vectors, int cv)
 {
     const int places = conv_ceil_div(vectors, cv) * cv;

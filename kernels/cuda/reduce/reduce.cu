@@ -12,15 +12,15 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/integer.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define THREADS 256
 
 struct reduce_args {
-    struct cuda_walk<3> kept; /* y, residual, x: in the order of x */
-    struct cuda_walk<1> gone; /* x */
-    int columns;              /* X */
+    struct cuda_strided<3> kept; /* y, residual, x: in the order of x */
+    struct cuda_strided<1> gone; /* x */
+    int columns;                 /* X */
     enum kern_reduce_kind kind;
     enum infer_dtype type;    /* of integers */
     const void *x, *residual; /* NULL: none */
@@ -269,15 +269,15 @@ const struct kern_functions reduce_cuda_integer = {
 /* ---- index of the extreme ------------------------------------------ */
 
 struct arg_args {
-    struct cuda_walk<2> walk; /* x, y */
-    int64_t n, stride;        /* along the axis */
+    struct cuda_strided<2> walk; /* x, y */
+    int64_t n, stride;           /* along the axis */
     bool min, last;
     enum infer_dtype type;
     const void *x;
     int64_t *y;
 };
 
-/* Whether element i of value x is rather the result than j of value y; j < 0:
+/* True if element i of value x wins over element j of value y; j < 0:
  * there is none yet.  NaN counts as greatest and as smallest. */
 static __device__ bool wins(const struct arg_args &a, double x, int64_t i,
                             double y, int64_t j)

@@ -6,8 +6,8 @@
  * then to write.
  */
 #include "kernels/cuda/element.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 #include "kernels/cuda/warp.cuh"
 
 #define THREADS 256
@@ -15,7 +15,7 @@
 /* ---- element by element -------------------------------------------- */
 
 struct spread_args {
-    struct cuda_walk<4> walk; /* dy, x, residual, dx */
+    struct cuda_strided<4> walk; /* dy, x, residual, dx */
     bool l1, residual;
     float factor;
     const void *dy, *x, *r;
@@ -71,8 +71,8 @@ static int run_spread(const struct kern_problem *p,
 /* ---- output by output ---------------------------------------------- */
 
 struct warp_args {
-    struct cuda_walk<4> kept; /* dy, x, residual, dx */
-    struct cuda_walk<4> gone; /* row-major number, x, residual, dx */
+    struct cuda_strided<4> kept; /* dy, x, residual, dx */
+    struct cuda_strided<4> gone; /* row-major number, x, residual, dx */
     enum kern_reduce_kind kind;
     bool residual;
     const void *dy, *x, *r;

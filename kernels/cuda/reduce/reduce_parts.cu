@@ -13,9 +13,11 @@
  * pass adds as well. Second pass: one warp an output adds the parts in a fixed
  * order.
  */
+#include <stdlib.h>
+
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/types.cuh"
 #include "kernels/cuda/warp.cuh"
 
 #define THREADS   256
@@ -116,6 +118,10 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- shape --------------------------------------------------------- */
 
+struct parts_state {
+    int multiprocessors;
+};
+
 /* The dimensions that stay, -1 where there is none: the innermost in memory and
  * the outermost. */
 struct kept {
@@ -184,7 +190,7 @@ static int run_vectors(struct parts_args *a, const struct kept *k,
                        struct infer_error *err)
 {
     fill(a, kern_tensor_count(&e->problem.in[0]), k, V,
-         (int)(intptr_t)e->state);
+         ((const struct parts_state *)e->state)->multiprocessors);
     const dim3 grid(cuda_blocks(a->columns / V, a->block_columns), a->parts,
                     a->images);
     const int64_t outputs = (int64_t)a->images * (a->columns / a->joined);
@@ -260,19 +266,20 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return 0;
 }
 
-/* The state is the number of multiprocessors, which nobody has to free. */
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
+    struct parts_state *s = (struct parts_state *)malloc(sizeof *s);
     struct kept k;
 
-    (void)err;
+    if (!s)
+        return error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    s->multiprocessors = d->multiprocessors > 0 ? d->multiprocessors : 64;
+    e->state = s;
     (void)read_kept(&e->problem, &k);
     const size_t columns = k.inner < 0 ? 8 : (size_t)k.columns;
     e->workspace =
         (size_t)(k.images * most_parts(k.images)) * columns * sizeof(float);
-    e->state =
-        (void *)(intptr_t)(d->multiprocessors > 0 ? d->multiprocessors : 64);
     return 0;
 }
 
@@ -286,4 +293,5 @@ const struct kern_functions reduce_cuda_parts = {
     .supports = supports,
     .prepare = prepare,
     .launch = launch,
+    .release = cuda_state_release,
 };

@@ -8,14 +8,14 @@
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 #include "kernels/cuda/warp.cuh"
 
 #define THREADS 256
 
 struct softmax_args {
-    struct cuda_walk<2> walk; /* x, y: the lines */
+    struct cuda_strided<2> walk; /* x, y: the lines */
     int64_t n, x_stride, y_stride;
     bool log;
     const void *x;

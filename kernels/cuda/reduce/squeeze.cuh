@@ -30,7 +30,7 @@
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce/whole_image.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/types.cuh"
 
 #define SQUEEZE_MOST_THREADS 512
 

@@ -38,8 +38,8 @@ static int team_of(int threads, int vectors, int rows)
     return team;
 }
 
-/* Channels are split where the weights count beside the image, or else pixels:
- * of each channel range, every block reads the weights. */
+/* Splits channels if the weights are large compared with the image, else
+ * pixels: every block reads the weights of its channel range. */
 static void split_image(int blocks, int elements, struct squeeze_shape *s)
 {
     const int vectors = conv_ceil_div(s->c, elements);
@@ -161,10 +161,10 @@ static double weight_bytes(const struct kern_problem *p)
            (double)infer_dtype_size(p->in[W].dtype);
 }
 
-/* Blocks of a cluster as they are thought best: those of clusters start 30 ns
- * apart over the whole GPU, so half as many as it has multiprocessors, or as
- * many where much of their work is weights; each with some of the image; two an
- * image rather than one where the weights count. */
+/* Estimate of the best number of blocks of a cluster.  Clusters start one every
+ * 30 ns on the whole GPU, so the grid has half as many blocks as the GPU has
+ * multiprocessors, or as many if most of the work is weights.  Each block has
+ * at least LEAST_BYTES of the image; large weights take two blocks an image. */
 static int best_blocks(const struct kern_problem *p,
                        const struct kern_device *d)
 {
@@ -186,9 +186,9 @@ static int best_blocks(const struct kern_problem *p,
 
 #define CHOICES 12
 
-/* Variant `variant` of the problem's, the one thought best first: it, then all
- * other sizes of clusters, each with one image or several.  Returns how many
- * there are, at most variant + 1. */
+/* Variant `variant` of the problem: variant 0 is the estimated best, then come
+ * all other sizes of clusters, each with one image or several.  Returns their
+ * number, at most variant + 1. */
 static int choose(const struct kern_problem *p, const struct kern_device *d,
                   int variant, struct squeeze_shape *s,
                   struct squeeze_shared *at)

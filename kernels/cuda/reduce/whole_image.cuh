@@ -17,8 +17,8 @@ static __device__ __forceinline__ float image_join(bool max, float a, float b)
     return b > a || b != b ? b : a;
 }
 
-/* Joins every lanes-th of `left` pixels from x on, x_pixel elements apart, of
- * one vector. */
+/* Joins every lanes-th of `left` pixels from x on, of one vector; x_pixel is
+ * the distance of pixels in elements. */
 template <typename T, int V>
 static __device__ __forceinline__ void
 image_join_pixels(bool max, const T *x, int64_t x_pixel, int left, int lanes,
@@ -41,8 +41,8 @@ image_join_pixels(bool max, const T *x, int64_t x_pixel, int left, int lanes,
     }
 }
 
-/* From pixel to pixel, where they are evenly spaced in memory and apart; else 0
- * or less. */
+/* The distance of neighbouring pixels in elements; 0 or less if they overlap or
+ * are not evenly spaced. */
 static inline int64_t image_pixel_step(const struct kern_tensor *x)
 {
     int64_t step = 0, pixels = 1;

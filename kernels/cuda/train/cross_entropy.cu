@@ -6,7 +6,7 @@
  */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/types.cuh"
 #include "kernels/cuda/warp.cuh"
 
 #define THREADS 128

@@ -6,13 +6,13 @@
  */
 #include "kernels/base/philox.h"
 #include "kernels/cuda/element.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define THREADS 256
 
 struct dropout_args {
-    struct cuda_walk<3> walk; /* x, number, y */
+    struct cuda_strided<3> walk; /* x, number, y */
     uint32_t stream, threshold;
     float factor;
     const uint64_t *random;

@@ -3,8 +3,8 @@
  * thread V weights, 4 where the ranges are aligned to 16 bytes. */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/types.cuh"
+#include "kernels/cuda/strided.cuh"
 
 #define THREADS 256
 
@@ -285,7 +285,7 @@ static const float *input(const struct kern_problem *p,
     return kern_problem_in(p, i) ? (const float *)args->in[i] : NULL;
 }
 
-/* Whether all ranges can be moved four at a time. */
+/* True if all ranges can be moved four at a time. */
 static bool aligned(const struct kern_problem *p, const struct kern_args *args)
 {
     bool ok = p->in[0].dim[0] % 4 == 0;

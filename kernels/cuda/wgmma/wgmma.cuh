@@ -23,7 +23,7 @@
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tf32.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 
 extern "C" {
 #include "kernels/cuda/wgmma/tensor_map.h"

@@ -24,7 +24,7 @@
 #ifndef KERNELS_CUDA_WGMMA_WGMMA_PHASES_CUH
 #define KERNELS_CUDA_WGMMA_WGMMA_PHASES_CUH
 
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/strided.cuh"
 #include "kernels/cuda/wgmma/wgmma_tile.cuh"
 
 enum { WGMMA_MAX_PHASES = 4 };

@@ -6,8 +6,8 @@
  * that neighbouring threads write neighbouring elements, and merged where all
  * tensors allow.  Division by a dimension is a multiplication and a shift.
  */
-#ifndef KERNELS_CUDA_WALK_CUH
-#define KERNELS_CUDA_WALK_CUH
+#ifndef KERNELS_CUDA_STRIDED_CUH
+#define KERNELS_CUDA_STRIDED_CUH
 
 #include <stdint.h>
 
@@ -51,7 +51,7 @@ struct fast_div {
     }
 };
 
-template <int OPERANDS> struct cuda_walk {
+template <int OPERANDS> struct cuda_strided {
     int64_t count;              /* of elements */
     int rank;                   /* 0 for a single element */
     bool small;                 /* count < 2^31: 32-bit division is enough */
@@ -102,9 +102,9 @@ template <int OPERANDS> struct cuda_walk {
         }
     }
 
-    /* Makes an element v neighbours along the innermost dimension, of which
-     * each tensor holds all side by side or has one for all, where the
-     * addresses allow accesses of v elements (at most 16 bytes). */
+    /* Groups v neighbours of the innermost dimension into one element, if every
+     * tensor has stride 1 or 0 there and the addresses allow accesses of v
+     * elements (at most 16 bytes). */
     bool vectorise(int v, const void *const *at, const size_t *size)
     {
         const int last = rank - 1;
@@ -135,8 +135,8 @@ template <int OPERANDS> struct cuda_walk {
         return true;
     }
 
-    /* Whether all elements of a vector share one of tensor k. */
-    __host__ __device__ __forceinline__ bool spreads(int k) const
+    /* True if all elements of a vector share one element of tensor k. */
+    __host__ __device__ __forceinline__ bool broadcasts(int k) const
     {
         return stride[k][rank - 1] == 0;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of the table: one for each type of activations, or one for all. */
-#ifndef KERNELS_CUDA_ROWS_CUH
-#define KERNELS_CUDA_ROWS_CUH
+/* Types of activations: dispatch by type, and checks that rows share. */
+#ifndef KERNELS_CUDA_TYPES_CUH
+#define KERNELS_CUDA_TYPES_CUH
 
 #include "kernels/cuda/cuda_rt.h"
 
