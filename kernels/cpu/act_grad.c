@@ -96,12 +96,12 @@ CPU_CLONES static void cubes(const float *x, float *t, int64_t n)
         dx[i] = dy[i] * (derivative);                                          \
     }
 
-/* n: up to BLOCK */
+/* n: up to BLOCK, the length of tb and sb */
 CPU_CLONES static void gradient(const struct kern_unary *act, const float *dy,
-                                const float *from, float *dx, int64_t n)
+                                const float *from, float *dx, int64_t n,
+                                float *tb, float *sb)
 {
     const float a = act->a, b = act->b;
-    float tb[BLOCK], sb[BLOCK];
 
     switch (act->kind) {
 #define UNARY(kind, name, facts, value, derivative)                            \
@@ -118,8 +118,11 @@ CPU_CLONES static void gradient(const struct kern_unary *act, const float *dy,
 void cpu_act_grad(const struct kern_unary *act, const float *dy, const float *x,
                   float *dx, int64_t n)
 {
+    float t[BLOCK], s[BLOCK];
+
     for (int64_t i = 0; i < n; i += BLOCK)
-        gradient(act, dy + i, x + i, dx + i, n - i < BLOCK ? n - i : BLOCK);
+        gradient(act, dy + i, x + i, dx + i, n - i < BLOCK ? n - i : BLOCK, t,
+                 s);
 }
 
 /* ---- from y -------------------------------------------------------- */
@@ -130,15 +133,15 @@ void cpu_act_grad(const struct kern_unary *act, const float *dy, const float *x,
 
 CPU_CLONES static void gradient_from_output(const struct kern_unary *act,
                                             const float *dy, const float *from,
-                                            float *dx, int64_t n)
+                                            float *dx, int64_t n, float *tb,
+                                            float *sb)
 {
     const float a = act->a, b = act->b;
-    float tb[BLOCK];
 
     switch (act->kind) {
 #define UNARY(kind, name, facts, value, derivative)                            \
     case kind:                                                                 \
-        gradient(act, dy, from, dx, n);                                        \
+        gradient(act, dy, from, dx, n, tb, sb);                                \
         break;
 #define UNARY_FROM_OUTPUT(kind, name, facts, value, derivative, from_output)   \
     case kind:                                                                 \
@@ -159,7 +162,9 @@ CPU_CLONES static void gradient_from_output(const struct kern_unary *act,
 void cpu_act_grad_from_output(const struct kern_unary *act, const float *dy,
                               const float *y, float *dx, int64_t n)
 {
+    float t[BLOCK], s[BLOCK];
+
     for (int64_t i = 0; i < n; i += BLOCK)
         gradient_from_output(act, dy + i, y + i, dx + i,
-                             n - i < BLOCK ? n - i : BLOCK);
+                             n - i < BLOCK ? n - i : BLOCK, t, s);
 }
