@@ -77,7 +77,7 @@ int file_writer_open(const char *path, struct infer_error *err,
     struct file_writer w = {.fd = -1};
     struct stat st;
     bool there;
-    int status;
+    int rc;
 
     if (path[0] == '\0')
         return error_set(err, INFER_EARGUMENT,
@@ -87,20 +87,20 @@ int file_writer_open(const char *path, struct infer_error *err,
         return error_set(err, INFER_EMEMORY, "out of memory");
     there = stat(path, &st) == 0;
     if (there && !S_ISREG(st.st_mode))
-        status = error_set(err, INFER_EIO, "%s: not a regular file", path);
+        rc = error_set(err, INFER_EIO, "%s: not a regular file", path);
     else
-        status = resolve(&w, err);
-    if (status == INFER_OK)
-        status = create(&w, err);
+        rc = resolve(&w, err);
+    if (rc == INFER_OK)
+        rc = create(&w, err);
     /* Some file systems know no permissions; the file is written all the
      * same. */
-    if (status == INFER_OK && there)
+    if (rc == INFER_OK && there)
         (void)fchmod(w.fd, st.st_mode & 0777);
-    if (status < 0)
+    if (rc < 0)
         release(&w);
     else
         *out = w;
-    return status;
+    return rc;
 }
 
 int file_writer_put(struct file_writer *w, uint64_t offset, const void *data,
@@ -144,22 +144,22 @@ static void sync_folder(const char *path)
 
 static int commit(struct file_writer *w, bool sync, struct infer_error *err)
 {
-    int status = INFER_OK, closed;
+    int rc = INFER_OK, closed;
 
     if (sync && fsync(w->fd) < 0)
-        status = fail(w, "cannot sync", err);
+        rc = fail(w, "cannot sync", err);
     closed = close(w->fd);
     w->fd = -1;
-    if (status == INFER_OK && closed < 0)
-        status = fail(w, "cannot close", err);
-    if (status == INFER_OK && rename(w->temporary, w->target) < 0)
-        status = fail(w, "cannot rename the new file to it", err);
-    if (status < 0)
+    if (rc == INFER_OK && closed < 0)
+        rc = fail(w, "cannot close", err);
+    if (rc == INFER_OK && rename(w->temporary, w->target) < 0)
+        rc = fail(w, "cannot rename the new file to it", err);
+    if (rc < 0)
         unlink(w->temporary);
     else if (sync)
         sync_folder(w->target);
     release(w);
-    return status;
+    return rc;
 }
 
 int file_writer_commit(struct file_writer *w, struct infer_error *err)
@@ -181,16 +181,16 @@ int file_replace(const char *path, const struct file_part *part, int n,
 {
     struct file_writer w;
     uint64_t at = 0;
-    int i, status = file_writer_open(path, err, &w);
+    int i, rc = file_writer_open(path, err, &w);
 
-    if (status < 0)
-        return status;
-    for (i = 0; status == INFER_OK && i < n; i++) {
-        status = file_writer_put(&w, at, part[i].data, part[i].bytes, err);
+    if (rc < 0)
+        return rc;
+    for (i = 0; rc == INFER_OK && i < n; i++) {
+        rc = file_writer_put(&w, at, part[i].data, part[i].bytes, err);
         at += part[i].bytes;
     }
-    if (status == INFER_OK)
+    if (rc == INFER_OK)
         return commit(&w, sync, err);
     file_writer_abort(&w);
-    return status;
+    return rc;
 }

@@ -84,7 +84,7 @@ static int check_large(const cJSON *object, size_t members,
 {
     const cJSON **slot, *item;
     size_t size = 64;
-    int status = INFER_OK;
+    int rc = INFER_OK;
 
     while (size < members * 2)
         size *= 2;
@@ -97,13 +97,13 @@ static int check_large(const cJSON *object, size_t members,
         while (slot[at] != NULL && strcmp(slot[at]->string, item->string) != 0)
             at = (at + 1) & (size - 1);
         if (slot[at] != NULL) {
-            status = duplicate(item->string, err);
+            rc = duplicate(item->string, err);
             break;
         }
         slot[at] = item;
     }
     free(slot);
-    return status;
+    return rc;
 }
 
 static int check_keys(const cJSON *object, struct infer_error *err)
@@ -134,10 +134,10 @@ static int check_tree(const cJSON *root, struct infer_error *err)
     int depth = 0;
 
     while (item != NULL) {
-        int status = check_item(item, err);
+        int rc = check_item(item, err);
 
-        if (status < 0)
-            return status;
+        if (rc < 0)
+            return rc;
         if (item->child != NULL) {
             stack[depth++] = item;
             item = item->child;
@@ -156,10 +156,10 @@ int json_parse(const char *text, size_t bytes, bool allow_nan,
     size_t not_finite = 0;
     char *copy = NULL;
     cJSON *root;
-    int status = json_scan(text, bytes, allow_nan, &not_finite, err);
+    int rc = json_scan(text, bytes, allow_nan, &not_finite, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (not_finite > 0) {
         copy = without_nan(text, bytes, not_finite, &bytes);
         if (copy == NULL)
@@ -172,10 +172,10 @@ int json_parse(const char *text, size_t bytes, bool allow_nan,
     if (root == NULL)
         return error_set(err, INFER_EMEMORY,
                          "out of memory for a JSON text of %zu bytes", bytes);
-    status = check_tree(root, err);
-    if (status < 0) {
+    rc = check_tree(root, err);
+    if (rc < 0) {
         cJSON_Delete(root);
-        return status;
+        return rc;
     }
     *out = root;
     return INFER_OK;

@@ -113,10 +113,10 @@ static int scan_string(struct scan *s)
             return INFER_OK;
         }
         if (*s->at == '\\') {
-            int status = scan_escape(s);
+            int rc = scan_escape(s);
 
-            if (status < 0)
-                return status;
+            if (rc < 0)
+                return rc;
             continue;
         }
         if (*s->at < 0x20)
@@ -200,14 +200,14 @@ static int scan_scalar(struct scan *s)
 /* A member's key and colon. */
 static int scan_key(struct scan *s)
 {
-    int status;
+    int rc;
 
     skip_space(s);
     if (s->at == s->end || *s->at != '"')
         return fail(s, "a key is expected");
-    status = scan_string(s);
-    if (status < 0)
-        return status;
+    rc = scan_string(s);
+    if (rc < 0)
+        return rc;
     skip_space(s);
     if (s->at == s->end || *s->at != ':')
         return fail(s, "':' is expected");
@@ -271,16 +271,16 @@ int json_scan(const char *text, size_t bytes, bool allow_nan,
         .err = err,
     };
     char stack[JSON_MAX_DEPTH];
-    int depth = 0, status;
+    int depth = 0, rc;
     bool opened;
 
     do {
-        status = scan_value(&s, stack, &depth, &opened);
-        if (status == INFER_OK && !opened)
-            status = scan_after(&s, stack, &depth);
-    } while (status == INFER_OK && depth > 0);
-    if (status < 0)
-        return status;
+        rc = scan_value(&s, stack, &depth, &opened);
+        if (rc == INFER_OK && !opened)
+            rc = scan_after(&s, stack, &depth);
+    } while (rc == INFER_OK && depth > 0);
+    if (rc < 0)
+        return rc;
     skip_space(&s);
     if (s.at < s.end)
         return fail(&s, "something follows the value");

@@ -165,23 +165,23 @@ int file_read_all(const char *path, uint64_t max, struct infer_error *err,
 {
     struct file_source *source = file_source_open(path, err);
     unsigned char *all = NULL;
-    int status = INFER_OK;
+    int rc = INFER_OK;
 
     if (source == NULL)
         return err != NULL ? err->code : INFER_EIO;
     if (source->bytes > max || source->bytes > SIZE_MAX / 2)
-        status = error_set(err, INFER_EMEMORY,
-                           "%s: its %llu bytes are more than the limit of %llu",
-                           path, (unsigned long long)source->bytes,
-                           (unsigned long long)max);
+        rc = error_set(err, INFER_EMEMORY,
+                       "%s: its %llu bytes are more than the limit of %llu",
+                       path, (unsigned long long)source->bytes,
+                       (unsigned long long)max);
     else if ((all = malloc((size_t)source->bytes + 1)) == NULL)
-        status = error_set(err, INFER_EMEMORY, "%s: no memory for %llu bytes",
-                           path, (unsigned long long)source->bytes);
+        rc = error_set(err, INFER_EMEMORY, "%s: no memory for %llu bytes", path,
+                       (unsigned long long)source->bytes);
     else
-        status = file_source_read(source, 0, all, (size_t)source->bytes, err);
-    if (status == INFER_OK)
-        status = check_end(source, err);
-    if (status == INFER_OK) {
+        rc = file_source_read(source, 0, all, (size_t)source->bytes, err);
+    if (rc == INFER_OK)
+        rc = check_end(source, err);
+    if (rc == INFER_OK) {
         all[source->bytes] = '\0';
         *data = all;
         *bytes = (size_t)source->bytes;
@@ -189,7 +189,7 @@ int file_read_all(const char *path, uint64_t max, struct infer_error *err,
         free(all);
     }
     file_source_unref(source);
-    return status;
+    return rc;
 }
 
 /* ---- constants ----------------------------------------------------- */
@@ -306,15 +306,15 @@ static uint32_t crc_of(const unsigned char *data, size_t bytes)
 int constant_load(const struct constant *c, void *buffer,
                   struct infer_error *err)
 {
-    int status;
+    int rc;
 
     if (c->data != NULL) {
         memcpy(buffer, c->data, c->bytes);
         return INFER_OK;
     }
-    status = file_source_read(c->source, c->offset, buffer, c->bytes, err);
-    if (status < 0)
-        return status;
+    rc = file_source_read(c->source, c->offset, buffer, c->bytes, err);
+    if (rc < 0)
+        return rc;
     if (crc_of(buffer, c->bytes) != c->crc)
         return error_set(err, INFER_EFORMAT,
                          "%s: the bytes at offset %llu do not match their "
@@ -327,7 +327,7 @@ int constant_in_memory(struct constant *c, struct infer_error *err,
                        struct constant **out)
 {
     struct constant *copy;
-    int status;
+    int rc;
 
     if (c->data != NULL) {
         *out = constant_ref(c);
@@ -337,12 +337,12 @@ int constant_in_memory(struct constant *c, struct infer_error *err,
     if (copy == NULL)
         return error_set(err, INFER_EMEMORY, "%s: out of memory",
                          c->source->path);
-    status = constant_load(c, copy->data, err);
-    if (status < 0)
+    rc = constant_load(c, copy->data, err);
+    if (rc < 0)
         constant_unref(copy);
     else
         *out = copy;
-    return status;
+    return rc;
 }
 
 struct constant *constant_convert(struct constant *c, enum infer_dtype dtype)

@@ -319,8 +319,7 @@ int graph_add_node(struct graph *g, enum graph_op op, const char *name,
         return INFER_EMEMORY;
     }
     graph_index_node(g, g->n_nodes);
-    if (info->defaults != NULL)
-        info->defaults(&node->attr);
+    node->attr = info->defaults;
     for (i = 0; i < n_out; i++)
         g->value[out[i]].producer = g->n_nodes;
     return g->n_nodes++;

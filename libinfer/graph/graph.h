@@ -39,7 +39,7 @@ struct graph_index;
 /* GRAPH_CONV and so on, from ops.def; GRAPH_NONE is 0 and marks a hole. */
 enum graph_op {
     GRAPH_NONE = 0,
-#define GRAPH_OP(symbol, name, file) symbol,
+#define GRAPH_OP(symbol, ...) symbol,
 #include "libinfer/graph/ops.def"
 #undef GRAPH_OP
     GRAPH_OP_COUNT
@@ -319,14 +319,14 @@ struct graph_op_info {
     bool residual;        /* knows an epilogue with a residual */
     bool activation;      /* knows an epilogue with an activation */
     const struct graph_field *field; /* ends with a NULL name; may be NULL */
-    void (*defaults)(union graph_attr *attr); /* may be NULL: all zero */
+    union graph_attr defaults;
     /* Sets dtype, rank and dim of the outputs from those of the inputs, or
      * says what is wrong. */
     int (*infer_shape)(struct graph_shape_args *args, struct infer_error *err);
     /* Whether entry n along dimension 0 of the output follows from entry n of
      * the inputs alone, given that the sizes say nothing against it.  NULL: no,
      * for all that is known. */
-    bool (*apart)(const struct graph_separable_args *args);
+    bool (*separable)(const struct graph_separable_args *args);
 };
 
 /* Never NULL for a valid op. */

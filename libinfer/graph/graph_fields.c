@@ -36,11 +36,7 @@ const struct graph_field graph_act_fields[] = {
 void graph_fields_defaults(enum graph_op op, const union graph_attr *attr,
                            union graph_attr *out)
 {
-    const struct graph_op_info *info = graph_op_info(op);
-
-    memset(out, 0, sizeof(*out));
-    if (info->defaults != NULL)
-        info->defaults(out);
+    *out = graph_op_info(op)->defaults;
     if (op == GRAPH_UNARY)
         out->unary = graph_unary(attr->unary.kind);
 }
@@ -194,15 +190,15 @@ static int check_field(const struct graph_field *f, const void *base,
 int graph_fields_check(const struct graph_field *field, const void *base,
                        const char *where, struct infer_error *err)
 {
-    int status = INFER_OK;
+    int rc = INFER_OK;
 
     for (; field != NULL && field->name != NULL; field++) {
         int one = check_field(field, base, where, err);
 
-        if (status == INFER_OK)
-            status = one;
+        if (rc == INFER_OK)
+            rc = one;
     }
-    return status;
+    return rc;
 }
 
 /* ---- writing ------------------------------------------------------- */
@@ -526,7 +522,7 @@ int graph_fields_read(const struct graph_field *field, const cJSON *object,
     struct reading r = {base, where, err, SIZE_MAX, 0};
     const struct graph_field *f;
     const cJSON *item;
-    int status = INFER_OK, one;
+    int rc = INFER_OK, one;
 
     if (!cJSON_IsObject(object))
         return error_add(err, INFER_EFORMAT, "%s: not an object", where);
@@ -536,16 +532,16 @@ int graph_fields_read(const struct graph_field *field, const cJSON *object,
             continue;
         one = error_add(err, INFER_EFORMAT, "%s: field '%.60s' is not known",
                         where, item->string);
-        if (status == INFER_OK)
-            status = one;
+        if (rc == INFER_OK)
+            rc = one;
     }
     for (f = field; f != NULL && f->name != NULL; f++) {
         item = json_member(object, f->name);
         one = item != NULL ? read_field(&r, f, item) : INFER_OK;
-        if (status == INFER_OK)
-            status = one;
+        if (rc == INFER_OK)
+            rc = one;
     }
-    return status;
+    return rc;
 }
 
 int graph_act_read(const cJSON *object, const char *where,

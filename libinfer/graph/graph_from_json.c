@@ -17,7 +17,7 @@
 struct reader {
     struct graph *g;
     struct infer_error *err;
-    int status; /* the first fault's code; EMEMORY stops everything */
+    int rc; /* the first fault's code; EMEMORY stops everything */
 };
 
 static void fault(struct reader *r, const char *fmt, ...) ERROR_PRINTF(2, 3);
@@ -31,18 +31,18 @@ static void fault(struct reader *r, const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     error_add(r->err, INFER_EFORMAT, "%s", text);
-    if (r->status == INFER_OK)
-        r->status = INFER_EFORMAT;
+    if (r->rc == INFER_OK)
+        r->rc = INFER_EFORMAT;
 }
 
 static void out_of_memory(struct reader *r)
 {
-    r->status = graph_no_room(r->g, r->err);
+    r->rc = graph_no_room(r->g, r->err);
 }
 
 static bool stopped(const struct reader *r)
 {
-    return r->status == INFER_EMEMORY;
+    return r->rc == INFER_EMEMORY;
 }
 
 /* ---- members ------------------------------------------------------- */
@@ -106,7 +106,7 @@ static bool read_type(struct reader *r, const cJSON *object, const char *where,
 {
     const cJSON *dtype = json_member(object, "dtype"), *item;
     const cJSON *shape = json_member(object, "shape");
-    int faults_before = r->status;
+    int faults_before = r->rc;
 
     out->dtype = INFER_NONE;
     out->rank = -1;
@@ -137,7 +137,7 @@ static bool read_type(struct reader *r, const cJSON *object, const char *where,
         }
         out->rank++;
     }
-    return r->status == faults_before;
+    return r->rc == faults_before;
 }
 
 /* ---- inputs and weights -------------------------------------------- */
@@ -148,13 +148,13 @@ static void read_preprocess(struct reader *r, const cJSON *object,
     static const char *const others[] = {"fill", NULL};
     const cJSON *fill = json_member(object, "fill");
     int64_t value;
-    int status;
+    int rc;
 
     *out = graph_preprocess_default();
-    status = graph_fields_read(graph_preprocess_fields, object, others, where,
-                               out, r->err);
-    if (r->status == INFER_OK)
-        r->status = status;
+    rc = graph_fields_read(graph_preprocess_fields, object, others, where, out,
+                           r->err);
+    if (r->rc == INFER_OK)
+        r->rc = rc;
     if (fill == NULL)
         return;
     if (json_int64(fill, 0, UINT8_MAX, &value))
@@ -344,19 +344,19 @@ static void read_details(struct reader *r, const cJSON *object,
     const cJSON *attr = json_member(object, "attr");
     const cJSON *act = json_member(object, "act");
     const cJSON *last = json_member(object, "residual_last");
-    int status = INFER_OK;
+    int rc = INFER_OK;
 
     if (attr != NULL && n->op == GRAPH_UNARY)
-        status = graph_act_read(attr, where, &n->attr.unary, r->err);
+        rc = graph_act_read(attr, where, &n->attr.unary, r->err);
     else if (attr != NULL)
-        status = graph_fields_read(graph_op_info(n->op)->field, attr, NULL,
-                                   where, &n->attr, r->err);
-    if (r->status == INFER_OK)
-        r->status = status;
+        rc = graph_fields_read(graph_op_info(n->op)->field, attr, NULL, where,
+                               &n->attr, r->err);
+    if (r->rc == INFER_OK)
+        r->rc = rc;
     if (act != NULL) {
-        status = graph_act_read(act, where, &n->epilogue.act, r->err);
-        if (r->status == INFER_OK)
-            r->status = status;
+        rc = graph_act_read(act, where, &n->epilogue.act, r->err);
+        if (r->rc == INFER_OK)
+            r->rc = rc;
     }
     if (last != NULL && !cJSON_IsBool(last))
         fault(r, "%s: residual_last is not true or false", where);
@@ -390,7 +390,7 @@ static void read_node(struct reader *r, const cJSON *object, int number)
         n_in = read_names(r, list, true, where, &in);
     /* Faults of this list are known from the first walk. */
     list = json_member(object, "out");
-    if (r->status == INFER_OK && cJSON_IsArray(list))
+    if (r->rc == INFER_OK && cJSON_IsArray(list))
         n_out = read_names(r, list, false, where, &out);
     if (name != NULL && op != GRAPH_NONE && n_in >= 0 && n_out >= 0) {
         node = graph_add_node(r->g, op, name, in, n_in, out, n_out);
@@ -402,10 +402,9 @@ static void read_node(struct reader *r, const cJSON *object, int number)
             read_details(r, object, where, &r->g->node[node]);
     } else if (op != GRAPH_NONE && !stopped(r)) {
         /* The node cannot be made, but its attributes can be looked at. */
-        struct graph_node spare = {.op = op};
+        struct graph_node spare = {.op = op,
+                                   .attr = graph_op_info(op)->defaults};
 
-        if (graph_op_info(op)->defaults != NULL)
-            graph_op_info(op)->defaults(&spare.attr);
         read_details(r, object, where, &spare);
     }
     free(in);
@@ -495,11 +494,11 @@ static void read_outputs(struct reader *r, const cJSON *json)
     /* An output may be a constant: a weight that no node has named. */
     n = read_names(r, list, true, "outputs", &output);
     for (i = 0; i < n; i++) {
-        int status = graph_add_output(r->g, output[i]);
+        int rc = graph_add_output(r->g, output[i]);
 
-        if (status == INFER_EMEMORY)
+        if (rc == INFER_EMEMORY)
             out_of_memory(r);
-        else if (status < 0)
+        else if (rc < 0)
             fault(r, "output %d is no name or stands twice", i);
     }
     free(output);
@@ -558,16 +557,16 @@ int graph_from_json(const struct cJSON *json, struct infer_error *err,
     error_clear(err);
     if (!cJSON_IsObject(json))
         return error_set(err, INFER_EFORMAT, "graph: not a JSON object");
-    r.status = check_version(json, err);
-    if (r.status < 0)
-        return r.status;
+    r.rc = check_version(json, err);
+    if (r.rc < 0)
+        return r.rc;
     r.g = graph_new();
     if (r.g == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
     read_graph(&r, json);
-    if (r.status < 0) {
+    if (r.rc < 0) {
         graph_free(r.g);
-        return r.status;
+        return r.rc;
     }
     *out = r.g;
     return INFER_OK;

@@ -66,9 +66,9 @@ static int visit(struct walk *w, int node, struct infer_error *err)
 
 static int walk_from(struct walk *w, int root, struct infer_error *err)
 {
-    int status = w->mark[root] == DONE ? INFER_OK : visit(w, root, err);
+    int rc = w->mark[root] == DONE ? INFER_OK : visit(w, root, err);
 
-    while (status == INFER_OK && w->depth > 0) {
+    while (rc == INFER_OK && w->depth > 0) {
         int node = w->stack[w->depth - 1];
         const struct graph_node *n = &w->g->node[node];
 
@@ -76,14 +76,14 @@ static int walk_from(struct walk *w, int root, struct infer_error *err)
             int value = n->in[w->next[w->depth - 1]++];
 
             if (value >= 0 && w->producer[value] >= 0)
-                status = visit(w, w->producer[value], err);
+                rc = visit(w, w->producer[value], err);
         } else {
             w->mark[node] = DONE;
             w->order[w->count++] = node;
             w->depth--;
         }
     }
-    return status;
+    return rc;
 }
 
 static int find_producers(struct walk *w, struct infer_error *err)
@@ -114,7 +114,7 @@ int graph_order(const struct graph *g, int *order, int *count,
     size_t nodes = g->n_nodes > 0 ? (size_t)g->n_nodes : 1;
     size_t values = g->n_values > 0 ? (size_t)g->n_values : 1;
     struct walk w = {.g = g, .order = order};
-    int i, status;
+    int i, rc;
 
     w.producer = malloc(values * sizeof(int));
     w.mark = calloc(nodes, 1);
@@ -122,19 +122,19 @@ int graph_order(const struct graph *g, int *order, int *count,
     w.next = malloc(nodes * sizeof(int));
     if (w.producer == NULL || w.mark == NULL || w.stack == NULL ||
         w.next == NULL)
-        status = error_set(err, INFER_EMEMORY, "out of memory");
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
     else
-        status = find_producers(&w, err);
-    for (i = 0; status == INFER_OK && i < g->n_nodes; i++)
+        rc = find_producers(&w, err);
+    for (i = 0; rc == INFER_OK && i < g->n_nodes; i++)
         if (g->node[i].op != GRAPH_NONE)
-            status = walk_from(&w, i, err);
-    if (status == INFER_OK)
+            rc = walk_from(&w, i, err);
+    if (rc == INFER_OK)
         *count = w.count;
     free(w.producer);
     free(w.mark);
     free(w.stack);
     free(w.next);
-    return status;
+    return rc;
 }
 
 /* Moves the nodes into the given order, holes behind them, and gives values
@@ -166,19 +166,19 @@ int graph_sort(struct graph *g, struct infer_error *err)
 {
     int *order =
         malloc((g->n_nodes > 0 ? (size_t)g->n_nodes : 1) * sizeof(*order));
-    int count, i, status;
+    int count, i, rc;
 
     if (order == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    status = graph_order(g, order, &count, err);
-    for (i = 0; status == INFER_OK && i < count; i++)
+    rc = graph_order(g, order, &count, err);
+    for (i = 0; rc == INFER_OK && i < count; i++)
         if (order[i] != i)
             break;
     /* Most graphs are sorted already. */
-    if (status == INFER_OK && i < count)
-        status = reorder(g, order, count, err);
+    if (rc == INFER_OK && i < count)
+        rc = reorder(g, order, count, err);
     free(order);
-    return status;
+    return rc;
 }
 
 /* ---- dead parts ---------------------------------------------------- */
@@ -306,15 +306,15 @@ static int compact_values(struct graph *g, struct infer_error *err)
 
 int graph_compact(struct graph *g, struct infer_error *err)
 {
-    int i, status = graph_sort(g, err);
+    int i, rc = graph_sort(g, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     /* Sorting has put the holes behind the nodes. */
     for (i = 0; i < g->n_nodes && g->node[i].op != GRAPH_NONE; i++)
         ;
     g->n_nodes = i;
-    status = compact_values(g, err);
+    rc = compact_values(g, err);
     graph_index_rebuild(g);
-    return status;
+    return rc;
 }

@@ -56,7 +56,7 @@ static bool node_separable(struct pair *p, const struct graph_node *n)
             return false;
     }
     args.out = &p->whole->value[n->out[0]];
-    return info->apart && info->apart(&args);
+    return info->separable && info->separable(&args);
 }
 
 static bool inputs_separable(struct pair *p)

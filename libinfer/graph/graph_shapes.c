@@ -46,7 +46,7 @@ static const struct graph_type unknown = {.rank = -1};
 static int start(const struct graph *g, const struct graph_shape *shapes,
                  struct graph_type *type, struct infer_error *err)
 {
-    int i, k, status = INFER_OK;
+    int i, k, rc = INFER_OK;
 
     for (i = 0; i < g->n_values; i++) {
         const struct graph_value *v = &g->value[i];
@@ -78,12 +78,12 @@ static int start(const struct graph *g, const struct graph_shape *shapes,
             given.rank = -1;
         for (k = 0; k < given.rank; k++)
             given.dim[k] = shapes[i].dim[k];
-        status = error_add(err, INFER_EARGUMENT,
-                           "input '%.*s': shape %s is given, %s is needed",
-                           GRAPH_SHOWN, g->value[g->input[i]].name,
-                           op_text(&given, have), op_text(t, want));
+        rc = error_add(err, INFER_EARGUMENT,
+                       "input '%.*s': shape %s is given, %s is needed",
+                       GRAPH_SHOWN, g->value[g->input[i]].name,
+                       op_text(&given, have), op_text(t, want));
     }
-    return status;
+    return rc;
 }
 
 /* A residual is added element by element: no broadcasting. */
@@ -143,7 +143,7 @@ static int run_node(const struct graph *g, const struct graph_node *n,
         .data = s->data,
         .out = s->out,
     };
-    int i, status;
+    int i, rc;
 
     for (i = 0; i < n->n_in || i < KERN_MAX_IN; i++) {
         bool has = i < n->n_in && n->in[i] >= 0;
@@ -156,14 +156,14 @@ static int run_node(const struct graph *g, const struct graph_node *n,
     /* The residual is no business of the rule. */
     if (info->max_in >= 0 && args.n_in > info->max_in)
         args.n_in = info->max_in;
-    status = info->infer_shape(&args, err);
-    if (status == INFER_OK)
-        status = check_epilogue(n, info, s->in, &s->out[0], err);
-    for (i = 0; status == INFER_OK && i < n->n_out; i++)
-        status = check_output(&s->out[i], err);
-    for (i = 0; status == INFER_OK && i < n->n_out; i++)
+    rc = info->infer_shape(&args, err);
+    if (rc == INFER_OK)
+        rc = check_epilogue(n, info, s->in, &s->out[0], err);
+    for (i = 0; rc == INFER_OK && i < n->n_out; i++)
+        rc = check_output(&s->out[i], err);
+    for (i = 0; rc == INFER_OK && i < n->n_out; i++)
         type[n->out[i]] = s->out[i];
-    return status;
+    return rc;
 }
 
 int graph_run_shapes(const struct graph *g, const int *order, int count,
@@ -171,7 +171,7 @@ int graph_run_shapes(const struct graph *g, const int *order, int count,
                      struct infer_error *err)
 {
     struct scratch s = {NULL, NULL, NULL};
-    int status = start(g, shapes, type, err), i;
+    int rc = start(g, shapes, type, err), i;
 
     if (scratch_init(g, &s) < 0) {
         scratch_clear(&s);
@@ -190,11 +190,11 @@ int graph_run_shapes(const struct graph *g, const int *order, int count,
             continue;
         error_add(err, one, "node '%.*s' (%s): %s", GRAPH_SHOWN, n->name,
                   graph_op_info(n->op)->name, local.text);
-        if (status == INFER_OK)
-            status = one;
+        if (rc == INFER_OK)
+            rc = one;
     }
     scratch_clear(&s);
-    return status;
+    return rc;
 }
 
 static void write_back(struct graph *g, const struct graph_type *type)
@@ -215,16 +215,16 @@ static void write_back(struct graph *g, const struct graph_type *type)
 /* The faults that keep rules from running. */
 static int check_nodes(const struct graph *g, struct infer_error *err)
 {
-    int i, status = INFER_OK;
+    int i, rc = INFER_OK;
 
     for (i = 0; i < g->n_nodes; i++) {
         int one = g->node[i].op != GRAPH_NONE ? graph_check_node(g, i, err)
                                               : INFER_OK;
 
-        if (status == INFER_OK)
-            status = one;
+        if (rc == INFER_OK)
+            rc = one;
     }
-    return status;
+    return rc;
 }
 
 int graph_infer_shapes(struct graph *g, const struct graph_shape *shapes,
@@ -234,24 +234,24 @@ int graph_infer_shapes(struct graph *g, const struct graph_shape *shapes,
     size_t values = g->n_values > 0 ? (size_t)g->n_values : 1;
     int *order = malloc(nodes * sizeof(*order));
     struct graph_type *type = malloc(values * sizeof(*type));
-    int count, one, status;
+    int count, one, rc;
 
     error_clear(err);
     if (order == NULL || type == NULL) {
-        status = error_set(err, INFER_EMEMORY, "out of memory");
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
         goto done;
     }
-    status = graph_order(g, order, &count, err);
-    if (status < 0)
+    rc = graph_order(g, order, &count, err);
+    if (rc < 0)
         goto done;
-    status = check_nodes(g, err);
+    rc = check_nodes(g, err);
     one = graph_run_shapes(g, order, count, shapes, type, err);
-    if (status == INFER_OK)
-        status = one;
-    if (status == INFER_OK)
+    if (rc == INFER_OK)
+        rc = one;
+    if (rc == INFER_OK)
         write_back(g, type);
 done:
     free(order);
     free(type);
-    return status;
+    return rc;
 }

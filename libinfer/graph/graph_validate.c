@@ -11,10 +11,10 @@
 #include "libinfer/graph/graph_order.h"
 
 /* Keeps the first code of several. */
-static void keep(int *status, int code)
+static void keep(int *rc, int code)
 {
-    if (*status == INFER_OK)
-        *status = code;
+    if (*rc == INFER_OK)
+        *rc = code;
 }
 
 /* ---- nodes --------------------------------------------------------- */
@@ -23,20 +23,20 @@ static int check_counts(const struct graph_node *n, const char *where,
                         struct infer_error *err)
 {
     const struct graph_op_info *info = graph_op_info(n->op);
-    int most = info->max_in, status = INFER_OK, i;
+    int most = info->max_in, rc = INFER_OK, i;
 
     if (most >= 0 && info->residual)
         most++;
     if (n->n_in < info->min_in || (most >= 0 && n->n_in > most) ||
         n->n_in > GRAPH_MAX_INPUTS)
-        keep(&status,
+        keep(&rc,
              error_add(err, INFER_EFORMAT,
                        "%s: %d inputs, %d to %d are expected", where, n->n_in,
                        info->min_in, most < 0 ? GRAPH_MAX_INPUTS : most));
     if (n->n_out < info->min_out ||
         (info->max_out >= 0 && n->n_out > info->max_out) ||
         n->n_out > GRAPH_MAX_INPUTS)
-        keep(&status,
+        keep(&rc,
              error_add(err, INFER_EFORMAT,
                        "%s: %d outputs, %d to %d are expected", where, n->n_out,
                        info->min_out,
@@ -46,10 +46,10 @@ static int check_counts(const struct graph_node *n, const char *where,
         bool needed = i < info->min_in || info->max_in < 0;
 
         if (n->in[i] < 0 && needed)
-            keep(&status,
+            keep(&rc,
                  error_add(err, INFER_EFORMAT, "%s: no input %d", where, i));
     }
-    return status;
+    return rc;
 }
 
 static int check_epilogue(const struct graph_node *n, const char *where,
@@ -59,16 +59,15 @@ static int check_epilogue(const struct graph_node *n, const char *where,
     const struct kern_epilogue *e = &n->epilogue;
     bool residual =
         info->max_in >= 0 && n->n_in > info->max_in && n->in[info->max_in] >= 0;
-    int status = graph_fields_check(graph_act_fields, &e->act, where, err);
+    int rc = graph_fields_check(graph_act_fields, &e->act, where, err);
 
     if (e->act.kind != KERN_IDENTITY && !info->activation)
-        keep(&status,
-             error_add(err, INFER_EFORMAT,
-                       "%s: the operation takes no activation", where));
+        keep(&rc, error_add(err, INFER_EFORMAT,
+                            "%s: the operation takes no activation", where));
     if (e->residual_last && !residual)
-        keep(&status, error_add(err, INFER_EFORMAT,
-                                "%s: residual_last without a residual", where));
-    return status;
+        keep(&rc, error_add(err, INFER_EFORMAT,
+                            "%s: residual_last without a residual", where));
+    return rc;
 }
 
 /* "node 'conv1' (conv)" */
@@ -84,7 +83,7 @@ int graph_check_node(const struct graph *g, int node, struct infer_error *err)
 {
     const struct graph_node *n = &g->node[node];
     char where[GRAPH_SHOWN + 64];
-    int status;
+    int rc;
 
     if (graph_op_info(n->op) == NULL)
         return error_add(err, INFER_EFORMAT,
@@ -92,12 +91,12 @@ int graph_check_node(const struct graph *g, int node, struct infer_error *err)
                          "%d",
                          node, (int)n->op);
     node_text(n, where, sizeof(where));
-    status = check_counts(n, where, err);
-    if (status == INFER_OK)
-        status = check_epilogue(n, where, err);
-    keep(&status,
+    rc = check_counts(n, where, err);
+    if (rc == INFER_OK)
+        rc = check_epilogue(n, where, err);
+    keep(&rc,
          graph_fields_check(graph_op_info(n->op)->field, &n->attr, where, err));
-    return status;
+    return rc;
 }
 
 /* ---- values -------------------------------------------------------- */
@@ -123,16 +122,16 @@ static int check_name(const char *what, const char *name,
 
 static int check_names(const struct graph *g, struct infer_error *err)
 {
-    int status = INFER_OK, i;
+    int rc = INFER_OK, i;
 
     for (i = 0; i < g->n_values; i++) {
         const char *name = g->value[i].name;
 
         if (name == NULL)
             continue;
-        keep(&status, check_name("tensor", name, err));
+        keep(&rc, check_name("tensor", name, err));
         if (graph_find_value(g, name) != i)
-            keep(&status,
+            keep(&rc,
                  error_add(err, INFER_EFORMAT, "two tensors are named '%.*s'",
                            GRAPH_SHOWN, name));
     }
@@ -141,20 +140,20 @@ static int check_names(const struct graph *g, struct infer_error *err)
 
         if (g->node[i].op == GRAPH_NONE || name == NULL)
             continue;
-        keep(&status, check_name("node", name, err));
+        keep(&rc, check_name("node", name, err));
         if (graph_find_node(g, name) != i)
-            keep(&status,
+            keep(&rc,
                  error_add(err, INFER_EFORMAT, "two nodes are named '%.*s'",
                            GRAPH_SHOWN, name));
     }
     for (i = 0; i < g->n_labels; i++)
         if (!json_is_utf8(g->label[i], strlen(g->label[i])))
-            keep(&status, error_add(err, INFER_EFORMAT,
-                                    "label %d is no valid UTF-8", i));
+            keep(&rc, error_add(err, INFER_EFORMAT,
+                                "label %d is no valid UTF-8", i));
     if (!json_is_utf8(g->name, strlen(g->name)))
-        keep(&status, error_add(err, INFER_EFORMAT,
-                                "the graph's name is no valid UTF-8"));
-    return status;
+        keep(&rc, error_add(err, INFER_EFORMAT,
+                            "the graph's name is no valid UTF-8"));
+    return rc;
 }
 
 /* Dimensions within bounds, and data of that shape. */
@@ -185,21 +184,20 @@ static int check_value(const struct graph_value *v, struct infer_error *err)
 static int check_roles(const struct graph *g, unsigned char *role,
                        struct infer_error *err)
 {
-    int status = INFER_OK, i, k;
+    int rc = INFER_OK, i, k;
 
     for (i = 0; i < g->n_inputs; i++) {
         const struct graph_value *v = &g->value[g->input[i]];
 
         if (v->name == NULL || v->data != NULL ||
             role[g->input[i]] != ROLE_NONE)
-            keep(&status, error_add(err, INFER_EFORMAT,
-                                    "input %d is a weight, removed or given "
-                                    "twice",
-                                    i));
+            keep(&rc, error_add(err, INFER_EFORMAT,
+                                "input %d is a weight, removed or given "
+                                "twice",
+                                i));
         else if (v->dtype == INFER_NONE)
-            keep(&status,
-                 error_add(err, INFER_EFORMAT, "input '%.*s' has no type",
-                           GRAPH_SHOWN, v->name));
+            keep(&rc, error_add(err, INFER_EFORMAT, "input '%.*s' has no type",
+                                GRAPH_SHOWN, v->name));
         role[g->input[i]] = ROLE_INPUT;
     }
     for (i = 0; i < g->n_nodes; i++) {
@@ -209,22 +207,22 @@ static int check_roles(const struct graph *g, unsigned char *role,
                 at >= 0 && at < g->n_values ? &g->value[at] : NULL;
 
             if (v == NULL || v->name == NULL)
-                keep(&status, error_add(err, INFER_EFORMAT,
-                                        "node '%.*s': output %d is not there",
-                                        GRAPH_SHOWN, g->node[i].name, k));
+                keep(&rc, error_add(err, INFER_EFORMAT,
+                                    "node '%.*s': output %d is not there",
+                                    GRAPH_SHOWN, g->node[i].name, k));
             else if (role[at] != ROLE_NONE || v->data != NULL)
-                keep(&status,
-                     error_add(
-                         err, INFER_EFORMAT,
-                         "node '%.*s' produces '%.*s', which is %s",
-                         GRAPH_SHOWN, g->node[i].name, GRAPH_SHOWN, v->name,
-                         role[at] == ROLE_PRODUCED ? "produced by another node"
-                                                   : "an input or a weight"));
+                keep(&rc, error_add(err, INFER_EFORMAT,
+                                    "node '%.*s' produces '%.*s', which is %s",
+                                    GRAPH_SHOWN, g->node[i].name, GRAPH_SHOWN,
+                                    v->name,
+                                    role[at] == ROLE_PRODUCED
+                                        ? "produced by another node"
+                                        : "an input or a weight"));
             else
                 role[at] = ROLE_PRODUCED;
         }
     }
-    return status;
+    return rc;
 }
 
 /* Whether there is something to read at a value. */
@@ -237,7 +235,7 @@ static bool is_given(const struct graph *g, const unsigned char *role,
 static int check_uses(const struct graph *g, const unsigned char *role,
                       bool unbound, struct infer_error *err)
 {
-    int status = INFER_OK, i, k;
+    int rc = INFER_OK, i, k;
 
     for (i = 0; i < g->n_nodes; i++) {
         const struct graph_node *n = &g->node[i];
@@ -247,47 +245,44 @@ static int check_uses(const struct graph *g, const unsigned char *role,
                 continue;
             if (n->in[k] < 0 || n->in[k] >= g->n_values ||
                 g->value[n->in[k]].name == NULL)
-                keep(&status, error_add(err, INFER_EFORMAT,
-                                        "node '%.*s': input %d is not there",
-                                        GRAPH_SHOWN, n->name, k));
+                keep(&rc, error_add(err, INFER_EFORMAT,
+                                    "node '%.*s': input %d is not there",
+                                    GRAPH_SHOWN, n->name, k));
             else if (!is_given(g, role, n->in[k], unbound))
-                keep(&status,
-                     error_add(err, INFER_EFORMAT,
-                               "node '%.*s': weight '%.*s' has no data",
-                               GRAPH_SHOWN, n->name, GRAPH_SHOWN,
-                               g->value[n->in[k]].name));
+                keep(&rc, error_add(err, INFER_EFORMAT,
+                                    "node '%.*s': weight '%.*s' has no data",
+                                    GRAPH_SHOWN, n->name, GRAPH_SHOWN,
+                                    g->value[n->in[k]].name));
         }
     }
     if (g->n_outputs == 0)
-        keep(&status,
-             error_add(err, INFER_EFORMAT, "the graph has no outputs"));
+        keep(&rc, error_add(err, INFER_EFORMAT, "the graph has no outputs"));
     for (i = 0; i < g->n_outputs; i++) {
         const struct graph_value *v = &g->value[g->output[i]];
 
         if (v->name == NULL || !is_given(g, role, g->output[i], false))
-            keep(&status,
-                 error_add(err, INFER_EFORMAT,
-                           "output '%.*s' is produced by nothing", GRAPH_SHOWN,
-                           v->name != NULL ? v->name : ""));
+            keep(&rc, error_add(err, INFER_EFORMAT,
+                                "output '%.*s' is produced by nothing",
+                                GRAPH_SHOWN, v->name != NULL ? v->name : ""));
     }
-    return status;
+    return rc;
 }
 
 static int check_values(const struct graph *g, bool unbound,
                         struct infer_error *err)
 {
     unsigned char *role = calloc(g->n_values > 0 ? (size_t)g->n_values : 1, 1);
-    int status = INFER_OK, i;
+    int rc = INFER_OK, i;
 
     if (role == NULL)
         return error_add(err, INFER_EMEMORY, "out of memory");
     for (i = 0; i < g->n_values; i++)
         if (g->value[i].name != NULL)
-            keep(&status, check_value(&g->value[i], err));
-    keep(&status, check_roles(g, role, err));
-    keep(&status, check_uses(g, role, unbound, err));
+            keep(&rc, check_value(&g->value[i], err));
+    keep(&rc, check_roles(g, role, err));
+    keep(&rc, check_uses(g, role, unbound, err));
     free(role);
-    return status;
+    return rc;
 }
 
 /* ---- preprocessing ------------------------------------------------- */
@@ -337,40 +332,40 @@ static int check_shapes(const struct graph *g, struct infer_error *err)
     int *order = malloc(nodes * sizeof(*order));
     struct graph_type *type = malloc(values * sizeof(*type));
     struct infer_error local;
-    int count, status;
+    int count, rc;
 
     error_clear(&local);
     if (order == NULL || type == NULL) {
-        status = error_add(err, INFER_EMEMORY, "out of memory");
+        rc = error_add(err, INFER_EMEMORY, "out of memory");
     } else {
-        status = graph_order(g, order, &count, &local);
-        if (status < 0)
-            error_add(err, status, "%s", local.text);
+        rc = graph_order(g, order, &count, &local);
+        if (rc < 0)
+            error_add(err, rc, "%s", local.text);
         else
-            status = graph_run_shapes(g, order, count, NULL, type, err);
+            rc = graph_run_shapes(g, order, count, NULL, type, err);
     }
     free(order);
     free(type);
-    return status;
+    return rc;
 }
 
 int graph_check(const struct graph *g, bool unbound, struct infer_error *err)
 {
-    int status = INFER_OK, i;
+    int rc = INFER_OK, i;
     bool parts;
 
     error_clear(err);
-    keep(&status, check_names(g, err));
-    keep(&status, check_values(g, unbound, err));
-    parts = status == INFER_OK;
+    keep(&rc, check_names(g, err));
+    keep(&rc, check_values(g, unbound, err));
+    parts = rc == INFER_OK;
     for (i = 0; i < g->n_nodes; i++)
         if (g->node[i].op != GRAPH_NONE)
-            keep(&status, graph_check_node(g, i, err));
+            keep(&rc, graph_check_node(g, i, err));
     for (i = 0; i < g->n_inputs; i++)
-        keep(&status, check_preprocess(g, i, err));
+        keep(&rc, check_preprocess(g, i, err));
     if (parts)
-        keep(&status, check_shapes(g, err));
-    return status;
+        keep(&rc, check_shapes(g, err));
+    return rc;
 }
 
 int graph_validate(const struct graph *g, struct infer_error *err)

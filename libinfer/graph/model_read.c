@@ -62,15 +62,15 @@ static int read_header(struct model *m, struct infer_error *err)
     const char *path = m->source->path;
     unsigned char length[8];
     uint64_t bytes = 0;
-    int i, status;
+    int i, rc;
 
     if (m->source->bytes < 10)
         return error_set(err, INFER_EFORMAT,
                          "%s: %llu bytes are too few for a model file", path,
                          (unsigned long long)m->source->bytes);
-    status = file_source_read(m->source, 0, length, 8, err);
-    if (status < 0)
-        return status;
+    rc = file_source_read(m->source, 0, length, 8, err);
+    if (rc < 0)
+        return rc;
     for (i = 0; i < 8; i++)
         bytes |= (uint64_t)length[i] << (8 * i);
     if (bytes < 2 || bytes > MODEL_MAX_HEADER)
@@ -172,39 +172,38 @@ static int check_header_crc(const struct model *m, struct infer_error *err)
 static int parse_header(struct model *m, struct infer_error *err)
 {
     const cJSON *item;
-    int status;
+    int rc;
 
     if (m->text[0] != '{')
         return error_set(err, INFER_EFORMAT,
                          "no model file: the header does not start with '{'");
-    status = json_parse(m->text, m->bytes, false, err, &m->header);
-    if (status < 0) {
+    rc = json_parse(m->text, m->bytes, false, err, &m->header);
+    if (rc < 0) {
         error_prefix(err, "header");
-        return status;
+        return rc;
     }
     m->metadata =
         cJSON_DetachItemFromObjectCaseSensitive(m->header, MODEL_METADATA);
-    status = check_version(m, err);
-    if (status == INFER_OK)
-        status = check_header_crc(m, err);
+    rc = check_version(m, err);
+    if (rc == INFER_OK)
+        rc = check_header_crc(m, err);
     free(m->text);
     m->text = NULL;
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     cJSON_ArrayForEach(item, m->metadata)
     {
         if (!cJSON_IsString(item))
-            status =
-                error_add(err, INFER_EFORMAT,
-                          "metadata '%.100s' is not a string", item->string);
+            rc = error_add(err, INFER_EFORMAT,
+                           "metadata '%.100s' is not a string", item->string);
         else if (strcmp(item->string, MODEL_KEY_VERSION) != 0 &&
                  strcmp(item->string, MODEL_KEY_HEADER_CRC) != 0 &&
                  strcmp(item->string, MODEL_KEY_GRAPH) != 0 &&
                  strcmp(item->string, MODEL_KEY_CRC) != 0)
-            status = error_add(err, INFER_EFORMAT,
-                               "metadata '%.100s' is not known", item->string);
+            rc = error_add(err, INFER_EFORMAT, "metadata '%.100s' is not known",
+                           item->string);
     }
-    return status;
+    return rc;
 }
 
 /* ---- tensors ------------------------------------------------------- */
@@ -294,7 +293,7 @@ static int check_cover(const struct model *m, struct infer_error *err)
 {
     const struct tensor **sorted =
         malloc((m->tensors > 0 ? m->tensors : 1) * sizeof(*sorted));
-    int status = INFER_OK;
+    int rc = INFER_OK;
     uint64_t at = 0;
     size_t i;
 
@@ -303,9 +302,9 @@ static int check_cover(const struct model *m, struct infer_error *err)
     for (i = 0; i < m->tensors; i++)
         sorted[i] = &m->tensor[i];
     qsort(sorted, m->tensors, sizeof(*sorted), compare);
-    for (i = 0; i < m->tensors && status == INFER_OK; i++) {
+    for (i = 0; i < m->tensors && rc == INFER_OK; i++) {
         if (sorted[i]->begin != at)
-            status = error_set(
+            rc = error_set(
                 err, INFER_EFORMAT,
                 "tensor '%.100s' begins at byte %llu of the data, %llu is "
                 "expected: overlap or hole",
@@ -313,22 +312,22 @@ static int check_cover(const struct model *m, struct infer_error *err)
                 (unsigned long long)at);
         at = sorted[i]->end;
     }
-    if (status == INFER_OK && at != m->data_bytes)
-        status = error_set(
+    if (rc == INFER_OK && at != m->data_bytes)
+        rc = error_set(
             err, INFER_EFORMAT,
             at > m->data_bytes
                 ? "cut short: the tensors make up %llu bytes, %llu are there"
                 : "the tensors make up %llu bytes, the file has %llu",
             (unsigned long long)at, (unsigned long long)m->data_bytes);
     free(sorted);
-    return status;
+    return rc;
 }
 
 static int read_tensors(struct model *m, struct infer_error *err)
 {
     size_t members = (size_t)cJSON_GetArraySize(m->header);
     const cJSON *entry;
-    int status = INFER_OK;
+    int rc = INFER_OK;
 
     m->tensor = calloc(members > 0 ? members : 1, sizeof(*m->tensor));
     if (m->tensor == NULL)
@@ -338,12 +337,12 @@ static int read_tensors(struct model *m, struct infer_error *err)
         int one = read_tensor(entry, &m->tensor[m->tensors], err);
 
         m->tensors++;
-        if (status == INFER_OK)
-            status = one;
+        if (rc == INFER_OK)
+            rc = one;
     }
     cJSON_Delete(m->header);
     m->header = NULL;
-    return status == INFER_OK ? check_cover(m, err) : status;
+    return rc == INFER_OK ? check_cover(m, err) : rc;
 }
 
 /* ---- graph --------------------------------------------------------- */
@@ -353,14 +352,14 @@ static int parse_inner(const struct model *m, const char *key, cJSON **out,
                        struct infer_error *err)
 {
     const char *text = json_string(m->metadata, key);
-    int status;
+    int rc;
 
     if (text == NULL)
         return error_set(err, INFER_EFORMAT, "no '%s'", key);
-    status = json_parse(text, strlen(text), false, err, out);
-    if (status < 0)
+    rc = json_parse(text, strlen(text), false, err, out);
+    if (rc < 0)
         error_prefix(err, "%s", key);
-    return status;
+    return rc;
 }
 
 /* CRCs by value of the graph; -1 where there is none, -2 for inputs, which
@@ -368,7 +367,7 @@ static int parse_inner(const struct model *m, const char *key, cJSON **out,
 static int read_crcs(struct model *m, int64_t *crc, struct infer_error *err)
 {
     const cJSON *item;
-    int status = INFER_OK, i;
+    int rc = INFER_OK, i;
 
     if (!cJSON_IsObject(m->crcs))
         return error_set(err, INFER_EFORMAT, "'%s' is not an object",
@@ -380,14 +379,14 @@ static int read_crcs(struct model *m, int64_t *crc, struct infer_error *err)
         int value = graph_find_value(m->g, item->string);
 
         if (value < 0 || !json_int64(item, 0, UINT32_MAX, &crc[value]))
-            status = error_add(err, INFER_EFORMAT,
-                               "CRC-32 of '%.100s': no such tensor, or no "
-                               "number of 32 bits",
-                               item->string);
+            rc = error_add(err, INFER_EFORMAT,
+                           "CRC-32 of '%.100s': no such tensor, or no "
+                           "number of 32 bits",
+                           item->string);
     }
     for (i = 0; i < m->g->n_inputs; i++)
         crc[m->g->input[i]] = -2;
-    return status;
+    return rc;
 }
 
 static int bind_tensor(struct model *m, const struct tensor *t,
@@ -414,62 +413,62 @@ static int bind_tensors(struct model *m, struct infer_error *err)
 {
     int64_t *crc = malloc((m->g->n_values > 0 ? (size_t)m->g->n_values : 1) *
                           sizeof(*crc));
-    int status, one;
+    int rc, one;
     size_t i;
 
     if (crc == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    status = read_crcs(m, crc, err);
-    for (i = 0; status == INFER_OK && i < m->tensors; i++) {
+    rc = read_crcs(m, crc, err);
+    for (i = 0; rc == INFER_OK && i < m->tensors; i++) {
         one = bind_tensor(m, &m->tensor[i], crc, err);
-        if (status == INFER_OK)
-            status = one;
+        if (rc == INFER_OK)
+            rc = one;
     }
     free(crc);
-    return status;
+    return rc;
 }
 
 static int read_graph(struct model *m, struct infer_error *err)
 {
     cJSON *json = NULL;
-    int status = parse_inner(m, MODEL_KEY_GRAPH, &json, err);
+    int rc = parse_inner(m, MODEL_KEY_GRAPH, &json, err);
 
-    if (status == INFER_OK)
-        status = graph_from_json(json, err, &m->g);
+    if (rc == INFER_OK)
+        rc = graph_from_json(json, err, &m->g);
     cJSON_Delete(json);
     cJSON_DeleteItemFromObjectCaseSensitive(m->metadata, MODEL_KEY_GRAPH);
-    if (status == INFER_OK)
-        status = parse_inner(m, MODEL_KEY_CRC, &m->crcs, err);
-    if (status == INFER_OK)
-        status = bind_tensors(m, err);
-    if (status == INFER_OK)
-        status = graph_validate(m->g, err);
-    if (status == INFER_OK)
-        status = graph_sort(m->g, err);
-    if (status == INFER_OK)
-        status = graph_infer_shapes(m->g, NULL, err);
-    return status;
+    if (rc == INFER_OK)
+        rc = parse_inner(m, MODEL_KEY_CRC, &m->crcs, err);
+    if (rc == INFER_OK)
+        rc = bind_tensors(m, err);
+    if (rc == INFER_OK)
+        rc = graph_validate(m->g, err);
+    if (rc == INFER_OK)
+        rc = graph_sort(m->g, err);
+    if (rc == INFER_OK)
+        rc = graph_infer_shapes(m->g, NULL, err);
+    return rc;
 }
 
 int model_file_read(const char *path, struct infer_error *err,
                     struct graph **out)
 {
     struct model m = {.source = NULL};
-    int status;
+    int rc;
 
     error_clear(err);
     m.source = file_source_open(path, err);
     if (m.source == NULL)
         return err != NULL ? err->code : INFER_EIO;
-    status = read_header(&m, err);
-    if (status < 0)
+    rc = read_header(&m, err);
+    if (rc < 0)
         goto done;
-    status = parse_header(&m, err);
-    if (status == INFER_OK)
-        status = read_tensors(&m, err);
-    if (status == INFER_OK)
-        status = read_graph(&m, err);
-    if (status < 0) {
+    rc = parse_header(&m, err);
+    if (rc == INFER_OK)
+        rc = read_tensors(&m, err);
+    if (rc == INFER_OK)
+        rc = read_graph(&m, err);
+    if (rc < 0) {
         error_prefix(err, "%s", path);
         goto done;
     }
@@ -477,7 +476,7 @@ int model_file_read(const char *path, struct infer_error *err,
     m.g = NULL;
 done:
     model_clear(&m);
-    return status;
+    return rc;
 }
 
 /* ---- architecture files -------------------------------------------- */
@@ -488,23 +487,23 @@ static int parse_arch(char *text, size_t bytes, struct infer_error *err,
 {
     cJSON *json = NULL;
     struct graph *g = NULL;
-    int status = json_parse(text, bytes, false, err, &json);
+    int rc = json_parse(text, bytes, false, err, &json);
 
     free(text);
-    if (status == INFER_OK)
-        status = graph_from_json(json, err, &g);
+    if (rc == INFER_OK)
+        rc = graph_from_json(json, err, &g);
     cJSON_Delete(json);
-    if (status == INFER_OK)
-        status = graph_check(g, true, err);
-    if (status == INFER_OK)
-        status = graph_sort(g, err);
-    if (status == INFER_OK)
-        status = graph_infer_shapes(g, NULL, err);
-    if (status < 0)
+    if (rc == INFER_OK)
+        rc = graph_check(g, true, err);
+    if (rc == INFER_OK)
+        rc = graph_sort(g, err);
+    if (rc == INFER_OK)
+        rc = graph_infer_shapes(g, NULL, err);
+    if (rc < 0)
         graph_free(g);
     else
         *out = g;
-    return status;
+    return rc;
 }
 
 int model_file_read_arch(const char *path, struct infer_error *err,
@@ -512,12 +511,12 @@ int model_file_read_arch(const char *path, struct infer_error *err,
 {
     void *text;
     size_t bytes;
-    int status = file_read_all(path, MAX_ARCH_BYTES, err, &text, &bytes);
+    int rc = file_read_all(path, MAX_ARCH_BYTES, err, &text, &bytes);
 
-    if (status < 0)
-        return status;
-    status = parse_arch(text, bytes, err, out);
-    if (status < 0)
+    if (rc < 0)
+        return rc;
+    rc = parse_arch(text, bytes, err, out);
+    if (rc < 0)
         error_prefix(err, "%s", path);
-    return status;
+    return rc;
 }

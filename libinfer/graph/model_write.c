@@ -218,10 +218,10 @@ static int write_header(struct file_writer *w, const char *graph,
 {
     char *text = header_text(graph, t), *block = malloc(8 + bytes + 1);
     size_t length = text != NULL ? strlen(text) : 0;
-    int status, i;
+    int rc, i;
 
     if (text == NULL || block == NULL || length > bytes) {
-        status = error_set(err, INFER_EMEMORY, "out of memory");
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
     } else {
         for (i = 0; i < 8; i++)
             block[i] = (char)((uint64_t)bytes >> (8 * i) & 0xff);
@@ -229,11 +229,11 @@ static int write_header(struct file_writer *w, const char *graph,
         memset(block + 8 + length, ' ', bytes - length);
         block[8 + bytes] = '\0';
         sign_header(block + 8, bytes);
-        status = file_writer_put(w, 0, block, 8 + bytes, err);
+        rc = file_writer_put(w, 0, block, 8 + bytes, err);
     }
     free(text);
     free(block);
-    return status;
+    return rc;
 }
 
 /* ---- data ---------------------------------------------------------- */
@@ -250,17 +250,17 @@ static int write_tensor(struct file_writer *w, struct tensor *t,
     while (done < c->bytes) {
         size_t part = c->bytes - done < PIECE ? c->bytes - done : PIECE;
         const unsigned char *from = c->data != NULL ? c->data + done : buffer;
-        int status = INFER_OK;
+        int rc = INFER_OK;
 
         if (c->data == NULL)
-            status = file_source_read(c->source, c->offset + done, buffer, part,
-                                      err);
-        if (status < 0)
-            return status;
+            rc = file_source_read(c->source, c->offset + done, buffer, part,
+                                  err);
+        if (rc < 0)
+            return rc;
         crc = crc32(crc, from, (uInt)part);
-        status = file_writer_put(w, data_at + t->begin + done, from, part, err);
-        if (status < 0)
-            return status;
+        rc = file_writer_put(w, data_at + t->begin + done, from, part, err);
+        if (rc < 0)
+            return rc;
         done += part;
     }
     if (c->data == NULL && (uint32_t)crc != c->crc)
@@ -279,21 +279,21 @@ static int write_all(struct file_writer *w, const struct graph *g,
     unsigned char *buffer = malloc(PIECE);
     char *graph = graph_text(g);
     size_t header = 0;
-    int i, status;
+    int i, rc;
 
     if (buffer == NULL || graph == NULL)
-        status = error_set(err, INFER_EMEMORY, "out of memory");
+        rc = error_set(err, INFER_EMEMORY, "out of memory");
     else
-        status = header_bytes(graph, t, &header, err);
-    for (i = 0; status == INFER_OK && i < t->count; i++)
-        status = write_tensor(w, &t->item[i], 8 + header, buffer, err);
-    if (status == INFER_OK)
-        status = write_header(w, graph, t, header, err);
-    if (status == INFER_OK)
+        rc = header_bytes(graph, t, &header, err);
+    for (i = 0; rc == INFER_OK && i < t->count; i++)
+        rc = write_tensor(w, &t->item[i], 8 + header, buffer, err);
+    if (rc == INFER_OK)
+        rc = write_header(w, graph, t, header, err);
+    if (rc == INFER_OK)
         *bytes_written = 8 + header + t->bytes;
     free(buffer);
     free(graph);
-    return status;
+    return rc;
 }
 
 int model_file_write(const struct graph *g, const char *path,
@@ -302,23 +302,23 @@ int model_file_write(const struct graph *g, const char *path,
     struct tensors t = {NULL, 0, 0};
     struct file_writer w;
     uint64_t bytes = 0;
-    int status = graph_validate(g, err);
+    int rc = graph_validate(g, err);
 
-    if (status < 0)
-        return status;
-    status = collect(g, &t, err);
-    if (status == INFER_OK)
-        status = file_writer_open(path, err, &w);
-    if (status < 0)
+    if (rc < 0)
+        return rc;
+    rc = collect(g, &t, err);
+    if (rc == INFER_OK)
+        rc = file_writer_open(path, err, &w);
+    if (rc < 0)
         goto done;
-    status = write_all(&w, g, &t, &bytes, err);
-    if (status == INFER_OK)
-        status = file_writer_commit(&w, err);
+    rc = write_all(&w, g, &t, &bytes, err);
+    if (rc == INFER_OK)
+        rc = file_writer_commit(&w, err);
     else
         file_writer_abort(&w);
-    if (status == INFER_OK && bytes_written != NULL)
+    if (rc == INFER_OK && bytes_written != NULL)
         *bytes_written = bytes;
 done:
     free(t.item);
-    return status;
+    return rc;
 }

@@ -93,15 +93,15 @@ static int turn_upright(struct infer_image *image, int orientation,
     bool swap = orientation >= 5;
     struct infer_image up;
     uint8_t *to;
-    int x, y, status;
+    int x, y, rc;
 
     if (orientation < 2 || orientation > 8)
         return INFER_OK;
-    status = image_new(swap ? image->height : image->width,
-                       swap ? image->width : image->height, image->channels,
-                       err, &up);
-    if (status < 0)
-        return status;
+    rc = image_new(swap ? image->height : image->width,
+                   swap ? image->width : image->height, image->channels, err,
+                   &up);
+    if (rc < 0)
+        return rc;
     to = up.pixels;
     for (y = 0; y < up.height; y++)
         for (x = 0; x < up.width; x++) {
@@ -121,28 +121,28 @@ int infer_image_decode(const void *data, size_t bytes, uint64_t max_pixels,
 {
     const unsigned char *head = data;
     struct infer_image image = {0};
-    int orientation = 1, status;
+    int orientation = 1, rc;
 
     if ((data == NULL && bytes > 0) || out == NULL)
         return error_set(err, INFER_EARGUMENT, "no picture or no room given");
     if (max_pixels == 0)
         max_pixels = DEFAULT_MAX_PIXELS;
     if (bytes >= 8 && memcmp(head, "\x89PNG\r\n\x1a\n", 8) == 0)
-        status = image_decode_png(data, bytes, max_pixels, err, &image);
+        rc = image_decode_png(data, bytes, max_pixels, err, &image);
     else if (bytes >= 3 && memcmp(head, "\xff\xd8\xff", 3) == 0)
-        status = image_decode_jpeg(data, bytes, max_pixels, err, &image,
-                                   &orientation);
+        rc = image_decode_jpeg(data, bytes, max_pixels, err, &image,
+                               &orientation);
     else
         return error_set(err, bytes == 0 ? INFER_EFORMAT : INFER_EUNSUPPORTED,
                          bytes == 0 ? "the file is empty"
                                     : "neither PNG nor JPEG");
-    if (status == INFER_OK)
-        status = turn_upright(&image, orientation, err);
-    if (status < 0)
+    if (rc == INFER_OK)
+        rc = turn_upright(&image, orientation, err);
+    if (rc < 0)
         infer_image_free(&image);
     else
         *out = image;
-    return status;
+    return rc;
 }
 
 int infer_image_load(const char *path, uint64_t max_pixels,
@@ -150,16 +150,16 @@ int infer_image_load(const char *path, uint64_t max_pixels,
 {
     void *data;
     size_t bytes;
-    int status;
+    int rc;
 
     if (path == NULL || out == NULL)
         return error_set(err, INFER_EARGUMENT, "no file name or no room given");
-    status = file_read_all(path, MAX_FILE_BYTES, err, &data, &bytes);
-    if (status < 0)
-        return status;
-    status = infer_image_decode(data, bytes, max_pixels, err, out);
-    if (status < 0)
+    rc = file_read_all(path, MAX_FILE_BYTES, err, &data, &bytes);
+    if (rc < 0)
+        return rc;
+    rc = infer_image_decode(data, bytes, max_pixels, err, out);
+    if (rc < 0)
         error_prefix(err, "%s", path);
     free(data);
-    return status;
+    return rc;
 }

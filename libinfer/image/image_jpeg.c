@@ -158,7 +158,7 @@ static int read_picture(struct reader *r, struct jpeg_decompress_struct *d,
                         uint64_t max_pixels, int *orientation)
 {
     bool cmyk;
-    int status;
+    int rc;
 
     jpeg_read_header(d, TRUE);
     if ((uint64_t)d->image_width * d->image_height > max_pixels)
@@ -170,16 +170,16 @@ static int read_picture(struct reader *r, struct jpeg_decompress_struct *d,
     choose_output(d);
     cmyk = d->out_color_space == JCS_CMYK;
     jpeg_start_decompress(d);
-    status = image_new((int)d->output_width, (int)d->output_height,
-                       d->out_color_space == JCS_GRAYSCALE ? 1 : 3, r->err,
-                       &r->image);
-    if (status == INFER_OK && cmyk) {
+    rc = image_new((int)d->output_width, (int)d->output_height,
+                   d->out_color_space == JCS_GRAYSCALE ? 1 : 3, r->err,
+                   &r->image);
+    if (rc == INFER_OK && cmyk) {
         r->line = malloc((size_t)d->output_width * 4);
         if (r->line == NULL)
-            status = error_set(r->err, INFER_EMEMORY, "out of memory");
+            rc = error_set(r->err, INFER_EMEMORY, "out of memory");
     }
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     while (d->output_scanline < d->output_height) {
         size_t pitch = (size_t)d->output_width * (size_t)r->image.channels;
         unsigned char *to = r->image.pixels + d->output_scanline * pitch;
@@ -198,7 +198,7 @@ int image_decode_jpeg(const unsigned char *data, size_t bytes,
 {
     struct jpeg_decompress_struct d;
     struct reader r = {.err = err};
-    int status;
+    int rc;
 
     d.err = jpeg_std_error(&r.manager);
     r.manager.error_exit = on_error;
@@ -209,15 +209,15 @@ int image_decode_jpeg(const unsigned char *data, size_t bytes,
         d.progress = &r.progress;
         jpeg_save_markers(&d, JPEG_APP0 + 1, 0xffff);
         jpeg_mem_src(&d, data, (unsigned long)bytes);
-        status = read_picture(&r, &d, max_pixels, orientation);
+        rc = read_picture(&r, &d, max_pixels, orientation);
     } else {
-        status = INFER_EFORMAT; /* fail() said what */
+        rc = INFER_EFORMAT; /* fail() said what */
     }
     jpeg_destroy_decompress(&d);
     free(r.line);
-    if (status < 0)
+    if (rc < 0)
         infer_image_free(&r.image);
     else
         *out = r.image;
-    return status;
+    return rc;
 }

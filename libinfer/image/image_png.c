@@ -84,7 +84,7 @@ static int read_picture(struct reader *r, png_structp png, png_infop info,
 {
     png_uint_32 width, height, y;
     size_t row_bytes;
-    int channels, status;
+    int channels, rc;
 
     set_limits(png, max_pixels);
     png_set_read_fn(png, r, read_bytes);
@@ -103,9 +103,9 @@ static int read_picture(struct reader *r, png_structp png, png_infop info,
         row_bytes != (size_t)width * (size_t)channels)
         return error_set(r->err, INFER_EUNSUPPORTED,
                          "PNG: %d channels after conversion", channels);
-    status = image_new((int)width, (int)height, channels, r->err, &r->image);
-    if (status < 0)
-        return status;
+    rc = image_new((int)width, (int)height, channels, r->err, &r->image);
+    if (rc < 0)
+        return rc;
     r->rows = malloc(height * sizeof(*r->rows));
     if (r->rows == NULL)
         return error_set(r->err, INFER_EMEMORY, "out of memory");
@@ -123,7 +123,7 @@ int image_decode_png(const unsigned char *data, size_t bytes,
     struct reader r = {.data = data, .bytes = bytes, .err = err};
     png_structp png;
     png_infop info = NULL;
-    int status;
+    int rc;
 
     png =
         png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, on_error, on_warning);
@@ -134,14 +134,14 @@ int image_decode_png(const unsigned char *data, size_t bytes,
         return error_set(err, INFER_EMEMORY, "out of memory");
     }
     if (setjmp(r.jump) == 0)
-        status = read_picture(&r, png, info, max_pixels);
+        rc = read_picture(&r, png, info, max_pixels);
     else
-        status = INFER_EFORMAT; /* on_error() said what */
+        rc = INFER_EFORMAT; /* on_error() said what */
     png_destroy_read_struct(&png, &info, NULL);
     free(r.rows);
-    if (status < 0)
+    if (rc < 0)
         infer_image_free(&r.image);
     else
         *out = r.image;
-    return status;
+    return rc;
 }

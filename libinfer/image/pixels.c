@@ -39,10 +39,10 @@ static int put_channels_second(struct graph *g, int *value)
 {
     static const int64_t order[4] = {0, 3, 1, 2};
     union graph_attr *attr;
-    const int status = append(g, GRAPH_TRANSPOSE, value, 1, -1, value, &attr);
+    const int rc = append(g, GRAPH_TRANSPOSE, value, 1, -1, value, &attr);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     attr->dims.n = 4;
     memcpy(attr->dims.dim, order, sizeof(order));
     return INFER_OK;
@@ -51,10 +51,10 @@ static int put_channels_second(struct graph *g, int *value)
 static int reverse_channels(struct graph *g, int channels, int *value)
 {
     union graph_attr *attr;
-    const int status = append(g, GRAPH_SLICE, value, 1, -1, value, &attr);
+    const int rc = append(g, GRAPH_SLICE, value, 1, -1, value, &attr);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     attr->slice.n_axes = 1;
     attr->slice.axis[0] = 1;
     attr->slice.begin[0] = channels - 1;
@@ -66,11 +66,11 @@ static int reverse_channels(struct graph *g, int channels, int *value)
 static int cast(struct graph *g, enum infer_dtype to, int *value)
 {
     union graph_attr *attr;
-    const int status = append(g, GRAPH_CAST, value, 1, -1, value, &attr);
+    const int rc = append(g, GRAPH_CAST, value, 1, -1, value, &attr);
 
-    if (status == INFER_OK)
+    if (rc == INFER_OK)
         attr->cast.to = to;
-    return status;
+    return rc;
 }
 
 /* A constant of one number a channel. */
@@ -111,7 +111,7 @@ static int add_layers(struct graph *g, int index)
     struct graph_value *v = &g->value[input];
     const enum infer_dtype dtype = v->dtype;
     const int64_t channels = v->dim[1];
-    int value = input, status;
+    int value = input, rc;
 
     if (to < 0)
         return to;
@@ -120,14 +120,14 @@ static int add_layers(struct graph *g, int index)
     v->dim[1] = v->dim[2];
     v->dim[2] = v->dim[3];
     v->dim[3] = channels;
-    status = put_channels_second(g, &value);
-    if (status == INFER_OK && preprocess_source(p, 0, (int)channels) != 0)
-        status = reverse_channels(g, (int)channels, &value);
-    if (status == INFER_OK)
-        status = cast(g, dtype, &value);
-    if (status == INFER_OK)
-        status = scale_and_shift(g, p, (int)channels, to, &value);
-    return status;
+    rc = put_channels_second(g, &value);
+    if (rc == INFER_OK && preprocess_source(p, 0, (int)channels) != 0)
+        rc = reverse_channels(g, (int)channels, &value);
+    if (rc == INFER_OK)
+        rc = cast(g, dtype, &value);
+    if (rc == INFER_OK)
+        rc = scale_and_shift(g, p, (int)channels, to, &value);
+    return rc;
 }
 
 int infer_model_take_pixels(const struct infer_model *model, int index,
@@ -135,24 +135,24 @@ int infer_model_take_pixels(const struct infer_model *model, int index,
 {
     const struct graph *from = model ? model_graph(model) : NULL;
     struct graph *g;
-    int status;
+    int rc;
 
     if (!from || !out)
         return error_set(err, INFER_EARGUMENT, "no model or no room given");
-    status = preprocess_check(from, index, err);
-    if (status < 0)
-        return status;
+    rc = preprocess_check(from, index, err);
+    if (rc < 0)
+        return rc;
     if (graph_is_output(from, from->input[index]))
         return error_set(err, INFER_EUNSUPPORTED, "input '%s' is an output too",
                          from->value[from->input[index]].name);
     g = graph_copy(from);
     if (!g)
         return error_set(err, INFER_EMEMORY, "model: out of memory");
-    status = add_layers(g, index);
-    if (status < 0) {
-        status = graph_no_room(g, err);
+    rc = add_layers(g, index);
+    if (rc < 0) {
+        rc = graph_no_room(g, err);
         graph_free(g);
-        return status;
+        return rc;
     }
     g->preprocess[index] = graph_preprocess_default();
     g->preprocess[index].present = false; /* the layers say it now */

@@ -156,18 +156,18 @@ static int find_wanted(const struct infer_model *model, int index,
     const struct graph *g;
     const struct graph_value *v;
     int64_t hw[2] = {0, 0};
-    int status;
+    int rc;
 
     if (model == NULL || out == NULL)
         return error_set(err, INFER_EARGUMENT, "no model or no room given");
     g = model_graph(model);
-    status = preprocess_check(g, index, err);
-    if (status < 0)
-        return status;
+    rc = preprocess_check(g, index, err);
+    if (rc < 0)
+        return rc;
     v = &g->value[g->input[index]];
-    status = wanted_extent(v, shape_hw, hw, err);
-    if (status < 0)
-        return status;
+    rc = wanted_extent(v, shape_hw, hw, err);
+    if (rc < 0)
+        return rc;
     w->p = preprocess_of(g, index);
     w->channels = (int)v->dim[1];
     w->height = (int)hw[0];
@@ -234,7 +234,7 @@ int preprocess_fit(const struct graph_preprocess *p,
 {
     struct infer_image colored, resized = {0};
     struct placement at;
-    int status;
+    int rc;
 
     if (image == NULL || image->pixels == NULL || image->width < 1 ||
         image->height < 1 || (image->channels != 1 && image->channels != 3))
@@ -252,20 +252,20 @@ int preprocess_fit(const struct graph_preprocess *p,
                          "the picture has %d x %d pixels, the model wants "
                          "exactly %d x %d",
                          image->width, image->height, width, height);
-    status = image_convert(image, channels, err, &colored);
-    if (status < 0)
-        return status;
+    rc = image_convert(image, channels, err, &colored);
+    if (rc < 0)
+        return rc;
     if (at.width == colored.width && at.height == colored.height) {
         resized = colored;
     } else {
-        status = image_resize(&colored, at.width, at.height, p->filter, err,
-                              &resized);
+        rc = image_resize(&colored, at.width, at.height, p->filter, err,
+                          &resized);
         infer_image_free(&colored);
     }
-    if (status == INFER_OK)
+    if (rc == INFER_OK)
         cut_window(p, &resized, &at, width, height, out);
     infer_image_free(&resized);
-    return status;
+    return rc;
 }
 
 /* ---- for everybody ------------------------------------------------- */
@@ -275,12 +275,11 @@ int infer_model_fit(const struct infer_model *model, int index,
                     uint8_t *out, size_t bytes, struct infer_error *err)
 {
     struct wanted w;
-    const int status =
-        find_wanted(model, index, shape_hw, out, bytes, 1, &w, err);
+    const int rc = find_wanted(model, index, shape_hw, out, bytes, 1, &w, err);
 
-    return status < 0 ? status
-                      : preprocess_fit(w.p, image, w.channels, w.width,
-                                       w.height, out, err);
+    return rc < 0 ? rc
+                  : preprocess_fit(w.p, image, w.channels, w.width, w.height,
+                                   out, err);
 }
 
 int infer_model_preprocess(const struct infer_model *model, int index,
@@ -290,17 +289,17 @@ int infer_model_preprocess(const struct infer_model *model, int index,
 {
     struct infer_image window;
     struct wanted w;
-    int status =
+    int rc =
         find_wanted(model, index, shape_hw, out, bytes, sizeof(*out), &w, err);
 
-    if (status == INFER_OK)
-        status = image_new(w.width, w.height, w.channels, err, &window);
-    if (status < 0)
-        return status;
-    status = preprocess_fit(w.p, image, w.channels, w.width, w.height,
-                            window.pixels, err);
-    if (status == INFER_OK)
+    if (rc == INFER_OK)
+        rc = image_new(w.width, w.height, w.channels, err, &window);
+    if (rc < 0)
+        return rc;
+    rc = preprocess_fit(w.p, image, w.channels, w.width, w.height,
+                        window.pixels, err);
+    if (rc == INFER_OK)
         write_planes(w.p, window.pixels, w.channels, w.count, out);
     infer_image_free(&window);
-    return status;
+    return rc;
 }

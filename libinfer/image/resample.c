@@ -157,17 +157,17 @@ static int resample_axis(const struct infer_image *in, int size,
                          struct infer_error *err, struct infer_image *out)
 {
     struct kernel k;
-    int status =
+    int rc =
         kernel_make(horizontal ? in->width : in->height, size, filter, err, &k);
 
-    if (status < 0)
-        return status;
-    status = image_new(horizontal ? size : in->width,
-                       horizontal ? in->height : size, in->channels, err, out);
-    if (status == INFER_OK)
+    if (rc < 0)
+        return rc;
+    rc = image_new(horizontal ? size : in->width,
+                   horizontal ? in->height : size, in->channels, err, out);
+    if (rc == INFER_OK)
         resample(in, &k, horizontal, out);
     kernel_free(&k);
-    return status;
+    return rc;
 }
 
 static int resize_nearest(const struct infer_image *in, int width, int height,
@@ -175,10 +175,10 @@ static int resize_nearest(const struct infer_image *in, int width, int height,
 {
     size_t pixel = (size_t)in->channels;
     uint8_t *to;
-    int x, y, status = image_new(width, height, in->channels, err, out);
+    int x, y, rc = image_new(width, height, in->channels, err, out);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     to = out->pixels;
     for (y = 0; y < height; y++) {
         int sy = (int)((y + 0.5) * ((double)in->height / height));
@@ -200,19 +200,19 @@ int image_resize(const struct infer_image *in, int width, int height,
                  struct infer_image *out)
 {
     struct infer_image wide;
-    int status;
+    int rc;
 
     if (width < 1 || height < 1)
         return error_set(err, INFER_EARGUMENT,
                          "cannot resize a picture to %d x %d", width, height);
     if (filter == GRAPH_NEAREST)
         return resize_nearest(in, width, height, err, out);
-    status = resample_axis(in, width, filter, true, err, &wide);
-    if (status < 0)
-        return status;
-    status = resample_axis(&wide, height, filter, false, err, out);
+    rc = resample_axis(in, width, filter, true, err, &wide);
+    if (rc < 0)
+        return rc;
+    rc = resample_axis(&wide, height, filter, false, err, out);
     infer_image_free(&wide);
-    return status;
+    return rc;
 }
 
 int image_convert(const struct infer_image *in, int channels,
@@ -221,10 +221,10 @@ int image_convert(const struct infer_image *in, int channels,
     size_t i, n = (size_t)in->width * (size_t)in->height;
     const uint8_t *from = in->pixels;
     uint8_t *to;
-    int status = image_new(in->width, in->height, channels, err, out);
+    int rc = image_new(in->width, in->height, channels, err, out);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     to = out->pixels;
     if (in->channels == channels) {
         memcpy(to, from, n * (size_t)channels);

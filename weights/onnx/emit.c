@@ -129,11 +129,7 @@ int onnx_word(struct onnx_import *im, const char *name,
 
 void onnx_defaults(enum graph_op op, union graph_attr *attr)
 {
-    const struct graph_op_info *info = graph_op_info(op);
-
-    memset(attr, 0, sizeof(*attr));
-    if (info->defaults)
-        info->defaults(attr);
+    *attr = graph_op_info(op)->defaults;
 }
 
 /* A value that a graph node will produce: output `out` of the ONNX node, or a

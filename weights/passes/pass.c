@@ -315,7 +315,6 @@ int pass_become(struct pass *p, int node, enum graph_op op, const int *in,
                 int n_in)
 {
     struct graph_node *n = &p->g->node[node];
-    const struct graph_op_info *info = graph_op_info(op);
     int *copy = malloc((size_t)(n_in > 0 ? n_in : 1) * sizeof(*copy));
 
     if (!copy)
@@ -330,10 +329,8 @@ int pass_become(struct pass *p, int node, enum graph_op op, const int *in,
     n->in = copy;
     n->n_in = n_in;
     n->op = op;
-    memset(&n->attr, 0, sizeof(n->attr));
+    n->attr = graph_op_info(op)->defaults;
     memset(&n->epilogue, 0, sizeof(n->epilogue));
-    if (info->defaults)
-        info->defaults(&n->attr);
     return 0;
 }
 

@@ -6,16 +6,6 @@
 
 /* ---- concat -------------------------------------------------------- */
 
-static const struct graph_field axis_fields[] = {
-    OP_FIELD("axis", INT, axis.axis),
-    OP_END,
-};
-
-static void concat_defaults(union graph_attr *attr)
-{
-    attr->axis.axis = 1;
-}
-
 /* Adds input i to the output, which has input 0's shape at first. */
 static int join(struct graph_type *out, const struct graph_type *t, int i,
                 int axis, struct infer_error *err)
@@ -50,10 +40,10 @@ mismatch:
                      i, op_text(t, ts), op_text(out, os), axis);
 }
 
-static int concat_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_concat_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     struct graph_type *out = &args->out[0];
-    int i, axis, status;
+    int i, axis, rc;
 
     for (i = 0; i < args->n_in; i++)
         if (args->in[i].rank < 0) {
@@ -61,37 +51,13 @@ static int concat_shape(struct graph_shape_args *args, struct infer_error *err)
             return INFER_OK;
         }
     op_same(args);
-    status = op_axis(args->attr->axis.axis, out->rank, &axis, err);
-    for (i = 1; status == INFER_OK && i < args->n_in; i++)
-        status = join(out, &args->in[i], i, axis, err);
-    return status;
+    rc = op_axis(args->attr->axis.axis, out->rank, &axis, err);
+    for (i = 1; rc == INFER_OK && i < args->n_in; i++)
+        rc = join(out, &args->in[i], i, axis, err);
+    return rc;
 }
-
-static bool concat_separable(const struct graph_separable_args *args)
-{
-    return op_separable_axis(args, args->attr->axis.axis);
-}
-
-const struct graph_op_info graph_op_concat = {
-    .name = "concat",
-    .inputs = "x ...",
-    .min_in = 1,
-    .max_in = -1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = axis_fields,
-    .defaults = concat_defaults,
-    .infer_shape = concat_shape,
-    .apart = concat_separable,
-};
 
 /* ---- split --------------------------------------------------------- */
-
-static const struct graph_field split_fields[] = {
-    OP_FIELD("axis", INT, split.axis),
-    OP_COUNTED("sizes", INTN, split.size, split.n_sizes, GRAPH_MAX_PARTS),
-    OP_END,
-};
 
 /* The stated sizes, which must make up the whole dimension. */
 static int check_sizes(const struct graph_split *attr, int n_out,
@@ -115,23 +81,23 @@ static int check_sizes(const struct graph_split *attr, int n_out,
     return INFER_OK;
 }
 
-static int split_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_split_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_split *attr = &args->attr->split;
     const struct graph_type *x = &args->in[0];
     int64_t extent = -1, part = -1;
-    int i, axis = 0, status = INFER_OK;
+    int i, axis = 0, rc = INFER_OK;
 
     if (x->rank >= 0) {
-        status = op_axis(attr->axis, x->rank, &axis, err);
-        if (status < 0)
-            return status;
+        rc = op_axis(attr->axis, x->rank, &axis, err);
+        if (rc < 0)
+            return rc;
         extent = x->dim[axis];
     }
     if (attr->n_sizes != 0)
-        status = check_sizes(attr, args->n_out, extent, err);
-    if (status < 0)
-        return status;
+        rc = check_sizes(attr, args->n_out, extent, err);
+    if (rc < 0)
+        return rc;
     if (extent >= 0)
         part = extent / args->n_out + (extent % args->n_out != 0);
     for (i = 0; i < args->n_out; i++) {
@@ -149,42 +115,12 @@ static int split_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
-static bool split_separable(const struct graph_separable_args *args)
+bool op_split_separable(const struct graph_separable_args *args)
 {
     return op_separable_axis(args, args->attr->split.axis);
 }
 
-const struct graph_op_info graph_op_split = {
-    .name = "split",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = -1,
-    .field = split_fields,
-    .infer_shape = split_shape,
-    .apart = split_separable,
-};
-
 /* ---- slice --------------------------------------------------------- */
-
-static const struct graph_field slice_fields[] = {
-    OP_COUNTED("axes", INTN, slice.axis, slice.n_axes, INFER_MAX_RANK),
-    OP_COUNTED("begin", INT64S, slice.begin, slice.n_axes, INFER_MAX_RANK),
-    OP_COUNTED("end", INT64S, slice.end, slice.n_axes, INFER_MAX_RANK),
-    OP_COUNTED("step", INT64S, slice.step, slice.n_axes, INFER_MAX_RANK),
-    OP_END,
-};
-
-static void slice_defaults(union graph_attr *attr)
-{
-    int i;
-
-    for (i = 0; i < INFER_MAX_RANK; i++) {
-        attr->slice.end[i] = OP_MAX_COUNT;
-        attr->slice.step[i] = 1;
-    }
-}
 
 /* An end of a slice as Python reads it: from the back where negative, then
  * moved into [low, high]. */
@@ -219,7 +155,7 @@ int op_slice_resolve(int64_t begin, int64_t end, int64_t step, int64_t extent,
     return INFER_OK;
 }
 
-static int slice_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_slice_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_slice *attr = &args->attr->slice;
     const struct graph_type *x = &args->in[0];
@@ -229,51 +165,30 @@ static int slice_shape(struct graph_shape_args *args, struct infer_error *err)
     op_same(args);
     for (i = 0; i < attr->n_axes; i++) {
         int64_t first, count;
-        int status = op_slice_resolve(attr->begin[i], attr->end[i],
-                                      attr->step[i], -1, &first, &count, err);
+        int rc = op_slice_resolve(attr->begin[i], attr->end[i], attr->step[i],
+                                  -1, &first, &count, err);
 
-        if (status == INFER_OK && x->rank >= 0)
-            status = op_axis(attr->axis[i], x->rank, &axis, err);
-        if (status < 0)
-            return status;
+        if (rc == INFER_OK && x->rank >= 0)
+            rc = op_axis_once(attr->axis[i], x->rank, &seen, &axis, err);
+        if (rc < 0)
+            return rc;
         if (x->rank < 0)
             continue;
-        if (seen >> axis & 1)
-            return error_set(err, INFER_EFORMAT, "axis %d is given twice",
-                             attr->axis[i]);
-        seen |= 1u << axis;
-        status = op_slice_resolve(attr->begin[i], attr->end[i], attr->step[i],
-                                  x->dim[axis], &first, &count, err);
-        if (status < 0)
-            return status;
+        rc = op_slice_resolve(attr->begin[i], attr->end[i], attr->step[i],
+                              x->dim[axis], &first, &count, err);
+        if (rc < 0)
+            return rc;
         args->out[0].dim[axis] = count;
     }
     return INFER_OK;
 }
 
-static bool slice_separable(const struct graph_separable_args *args)
+bool op_slice_separable(const struct graph_separable_args *args)
 {
     const struct graph_slice *s = &args->attr->slice;
-    int i;
 
-    for (i = 0; i < s->n_axes; i++)
-        if (!op_separable_axis(args, s->axis[i]))
-            return false;
-    return true;
+    return op_separable_axes(args, s->axis, s->n_axes);
 }
-
-const struct graph_op_info graph_op_slice = {
-    .name = "slice",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = slice_fields,
-    .defaults = slice_defaults,
-    .infer_shape = slice_shape,
-    .apart = slice_separable,
-};
 
 /* ---- gather -------------------------------------------------------- */
 
@@ -297,11 +212,11 @@ static int check_indices(const struct constant *c, int64_t extent,
     return INFER_OK;
 }
 
-static int gather_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_gather_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_type *x = &args->in[0], *at = &args->in[1];
     struct graph_type *out = &args->out[0];
-    int i, axis, rank, status;
+    int i, axis, rank, rc;
 
     if (at->dtype != INFER_NONE && at->dtype != INFER_I64 &&
         at->dtype != INFER_I32)
@@ -311,11 +226,11 @@ static int gather_shape(struct graph_shape_args *args, struct infer_error *err)
     out->dtype = x->dtype;
     if (x->rank < 0 || at->rank < 0)
         return INFER_OK;
-    status = op_axis(args->attr->axis.axis, x->rank, &axis, err);
-    if (status == INFER_OK)
-        status = check_indices(args->data[1], x->dim[axis], err);
-    if (status < 0)
-        return status;
+    rc = op_axis(args->attr->axis.axis, x->rank, &axis, err);
+    if (rc == INFER_OK)
+        rc = check_indices(args->data[1], x->dim[axis], err);
+    if (rc < 0)
+        return rc;
     rank = x->rank - 1 + at->rank;
     if (rank > INFER_MAX_RANK)
         return error_set(err, INFER_EUNSUPPORTED,
@@ -331,7 +246,7 @@ static int gather_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
-static bool gather_separable(const struct graph_separable_args *args)
+bool op_gather_separable(const struct graph_separable_args *args)
 {
     const bool first = !op_separable_axis(args, args->attr->axis.axis);
 
@@ -341,25 +256,7 @@ static bool gather_separable(const struct graph_separable_args *args)
                            : first && args->varies[1];
 }
 
-const struct graph_op_info graph_op_gather = {
-    .name = "gather",
-    .inputs = "x indices",
-    .min_in = 2,
-    .max_in = 2,
-    .min_out = 1,
-    .max_out = 1,
-    .field = axis_fields,
-    .infer_shape = gather_shape,
-    .apart = gather_separable,
-};
-
 /* ---- depth and space ----------------------------------------------- */
-
-static const struct graph_field depth_space_fields[] = {
-    OP_FIELD("block", INT, depth_space.block),
-    OP_FIELD("crd", BOOL, depth_space.crd),
-    OP_END,
-};
 
 static int check_block(const struct graph_shape_args *args,
                        struct infer_error *err)
@@ -375,16 +272,16 @@ static int check_block(const struct graph_shape_args *args,
                          err);
 }
 
-static int depth_to_space_shape(struct graph_shape_args *args,
-                                struct infer_error *err)
+int op_depth_to_space_shape(struct graph_shape_args *args,
+                            struct infer_error *err)
 {
     int64_t b = args->attr->depth_space.block;
     int64_t *dim = args->out[0].dim;
-    int status = check_block(args, err), i;
+    int rc = check_block(args, err), i;
 
     op_same(args);
-    if (status < 0 || args->in[0].rank < 0)
-        return status;
+    if (rc < 0 || args->in[0].rank < 0)
+        return rc;
     if (dim[1] >= 0 && dim[1] % (b * b) != 0)
         return error_set(err, INFER_EFORMAT,
                          "%lld channels do not divide into blocks of %lld "
@@ -398,28 +295,16 @@ static int depth_to_space_shape(struct graph_shape_args *args,
     return INFER_OK;
 }
 
-const struct graph_op_info graph_op_depth_to_space = {
-    .name = "depth_to_space",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = depth_space_fields,
-    .infer_shape = depth_to_space_shape,
-    .apart = op_separable_sizes,
-};
-
-static int space_to_depth_shape(struct graph_shape_args *args,
-                                struct infer_error *err)
+int op_space_to_depth_shape(struct graph_shape_args *args,
+                            struct infer_error *err)
 {
     int64_t b = args->attr->depth_space.block;
     int64_t *dim = args->out[0].dim;
-    int status = check_block(args, err), i;
+    int rc = check_block(args, err), i;
 
     op_same(args);
-    if (status < 0 || args->in[0].rank < 0)
-        return status;
+    if (rc < 0 || args->in[0].rank < 0)
+        return rc;
     for (i = 2; i < 4; i++) {
         if (dim[i] >= 0 && dim[i] % b != 0)
             return error_set(err, INFER_EFORMAT,
@@ -433,15 +318,3 @@ static int space_to_depth_shape(struct graph_shape_args *args,
         return error_set(err, INFER_EFORMAT, "the output is too large");
     return INFER_OK;
 }
-
-const struct graph_op_info graph_op_space_to_depth = {
-    .name = "space_to_depth",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = depth_space_fields,
-    .infer_shape = space_to_depth_shape,
-    .apart = op_separable_sizes,
-};

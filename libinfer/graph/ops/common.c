@@ -6,15 +6,25 @@
 #include "kernels/base/scalar.h"
 #include "libinfer/graph/ops/op.h"
 
-const char *const op_auto_pad_names[] = {"explicit", "same_upper", "same_lower",
-                                         "valid", NULL};
-
 int op_axis(int axis, int rank, int *out, struct infer_error *err)
 {
     if (axis < -rank || axis >= rank)
         return error_set(err, INFER_EFORMAT,
                          "axis %d is outside a tensor of rank %d", axis, rank);
     *out = axis < 0 ? axis + rank : axis;
+    return INFER_OK;
+}
+
+int op_axis_once(int axis, int rank, unsigned *seen, int *out,
+                 struct infer_error *err)
+{
+    int rc = op_axis(axis, rank, out, err);
+
+    if (rc < 0)
+        return rc;
+    if (*seen >> *out & 1)
+        return error_set(err, INFER_EFORMAT, "axis %d is given twice", axis);
+    *seen |= 1u << *out;
     return INFER_OK;
 }
 
@@ -61,6 +71,17 @@ int op_need_float(const struct graph_shape_args *args, struct infer_error *err)
             return error_set(err, INFER_EFORMAT,
                              "input %d is %s, a floating type is needed", i,
                              infer_dtype_name(args->in[i].dtype));
+    return INFER_OK;
+}
+
+int op_need_spatial(const struct graph_type *x, struct infer_error *err)
+{
+    char text[OP_TEXT];
+
+    if (x->rank >= 0 && (x->rank < 3 || x->rank > 2 + KERN_MAX_SPATIAL))
+        return error_set(err, INFER_EFORMAT,
+                         "input is %s, rank 3, 4 or 5 is needed",
+                         op_text(x, text));
     return INFER_OK;
 }
 
@@ -179,17 +200,17 @@ int op_window_split(int64_t total, bool more_at_begin, struct op_window *w,
 
 int op_window_check(const struct op_window *w, struct infer_error *err)
 {
-    int status = op_need_range("stride", w->stride, 1, OP_MAX_STEP, err);
+    int rc = op_need_range("stride", w->stride, 1, OP_MAX_STEP, err);
 
-    if (status == INFER_OK)
-        status = op_need_range("dilation", w->dilation, 1, OP_MAX_STEP, err);
-    if (status == INFER_OK)
-        status = op_need_range("pad", w->pad_begin, 0, OP_MAX_STEP, err);
-    if (status == INFER_OK)
-        status = op_need_range("pad", w->pad_end, 0, OP_MAX_STEP, err);
-    if (status == INFER_OK && w->window == 0)
-        status = error_set(err, INFER_EFORMAT, "the window is empty");
-    return status;
+    if (rc == INFER_OK)
+        rc = op_need_range("dilation", w->dilation, 1, OP_MAX_STEP, err);
+    if (rc == INFER_OK)
+        rc = op_need_range("pad", w->pad_begin, 0, OP_MAX_STEP, err);
+    if (rc == INFER_OK)
+        rc = op_need_range("pad", w->pad_end, 0, OP_MAX_STEP, err);
+    if (rc == INFER_OK && w->window == 0)
+        rc = error_set(err, INFER_EFORMAT, "the window is empty");
+    return rc;
 }
 
 /* TensorFlow's SAME: as many outputs as strides begin in the input. */
@@ -197,15 +218,15 @@ static int same_extent(bool lower, struct op_window *w, int64_t *extent,
                        struct infer_error *err)
 {
     int64_t effective = 1, total;
-    int status;
+    int rc;
 
     w->pad_begin = w->pad_end = 0;
     *extent = w->in < 0 ? -1 : (w->in + w->stride - 1) / w->stride;
     if (w->in < 0 || w->window < 0)
         return INFER_OK;
-    status = op_window_effective(w, &effective, err);
-    if (status < 0)
-        return status;
+    rc = op_window_effective(w, &effective, err);
+    if (rc < 0)
+        return rc;
     /* No overflow: (extent - 1) * stride < in, and both terms are below
      * OP_MAX_COUNT. */
     total = (*extent - 1) * w->stride + effective - w->in;
@@ -217,10 +238,10 @@ int op_window_extent(enum graph_auto_pad auto_pad, bool ceil_mode,
                      struct infer_error *err)
 {
     int64_t effective = 1, room, n;
-    int status = op_window_check(w, err);
+    int rc = op_window_check(w, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (w->in > OP_MAX_COUNT)
         return error_set(err, INFER_EFORMAT, "the input is too large");
     if (auto_pad == GRAPH_PAD_SAME_UPPER || auto_pad == GRAPH_PAD_SAME_LOWER)
@@ -230,9 +251,9 @@ int op_window_extent(enum graph_auto_pad auto_pad, bool ceil_mode,
     *extent = -1;
     if (w->in < 0 || w->window < 0)
         return INFER_OK;
-    status = op_window_effective(w, &effective, err);
-    if (status < 0)
-        return status;
+    rc = op_window_effective(w, &effective, err);
+    if (rc < 0)
+        return rc;
     room = w->in + w->pad_begin + w->pad_end - effective;
     if (room < 0)
         return error_set(err, INFER_EFORMAT,
@@ -280,4 +301,20 @@ bool op_separable_broadcast(const struct graph_separable_args *args)
 bool op_separable_axis(const struct graph_separable_args *args, int axis)
 {
     return axis != 0 && axis != -args->in[0]->rank;
+}
+
+bool op_separable_axes(const struct graph_separable_args *args, const int *axis,
+                       int n)
+{
+    int i;
+
+    for (i = 0; i < n; i++)
+        if (!op_separable_axis(args, axis[i]))
+            return false;
+    return true;
+}
+
+bool op_axis_separable(const struct graph_separable_args *args)
+{
+    return op_separable_axis(args, args->attr->axis.axis);
 }

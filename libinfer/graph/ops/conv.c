@@ -2,37 +2,6 @@
 /* Convolution and its transpose: attributes and shapes. */
 #include "libinfer/graph/ops/op.h"
 
-_Static_assert(offsetof(struct kern_conv, pad_end) ==
-                   offsetof(struct kern_conv, pad_begin) +
-                       sizeof(((struct kern_conv *)0)->pad_begin),
-               "GRAPH_FIELD_PADS wants the ends right behind the begins");
-
-#define CONV_FIELDS                                                            \
-    OP_FIELD("groups", INT, conv.conv.groups),                                 \
-        OP_LIST("stride", INTS, conv.conv.stride, KERN_MAX_SPATIAL),           \
-        OP_LIST("dilation", INTS, conv.conv.dilation, KERN_MAX_SPATIAL),       \
-        OP_LIST("pad", PADS, conv.conv.pad_begin, KERN_MAX_SPATIAL),           \
-        OP_ENUM("auto_pad", conv.auto_pad, op_auto_pad_names)
-
-static const struct graph_field conv_fields[] = {CONV_FIELDS, OP_END};
-static const struct graph_field conv_transpose_fields[] = {
-    CONV_FIELDS,
-    OP_LIST("output_pad", INTS, conv.output_pad, KERN_MAX_SPATIAL),
-    OP_LIST("output_size", SIZES, conv.output_size, KERN_MAX_SPATIAL),
-    OP_END,
-};
-
-static void conv_defaults(union graph_attr *attr)
-{
-    int i;
-
-    attr->conv.conv.groups = 1;
-    for (i = 0; i < KERN_MAX_SPATIAL; i++) {
-        attr->conv.conv.stride[i] = 1;
-        attr->conv.conv.dilation[i] = 1;
-    }
-}
-
 static struct op_window window_at(const struct kern_conv *conv, int i,
                                   int64_t in, int64_t window)
 {
@@ -46,41 +15,20 @@ static struct op_window window_at(const struct kern_conv *conv, int i,
     };
 }
 
-int op_conv_resolve(const struct graph_conv *conv, int spatial,
-                    const int64_t *in_extent, const int64_t *window,
-                    struct kern_conv *out, int64_t *out_extent,
-                    struct infer_error *err)
-{
-    int i;
-
-    *out = conv->conv;
-    for (i = 0; i < spatial; i++) {
-        struct op_window w = window_at(&conv->conv, i, in_extent[i], window[i]);
-        int status =
-            op_window_extent(conv->auto_pad, false, &w, &out_extent[i], err);
-
-        if (status < 0)
-            return status;
-        out->pad_begin[i] = w.pad_begin;
-        out->pad_end[i] = w.pad_end;
-    }
-    return INFER_OK;
-}
-
 /* ---- transposed ---------------------------------------------------- */
 
 static int check_transposed(const struct graph_conv *conv, int i,
                             const struct op_window *w, struct infer_error *err)
 {
-    int status = op_window_check(w, err);
+    int rc = op_window_check(w, err);
 
-    if (status == INFER_OK)
-        status = op_need_range("output_pad", conv->output_pad[i], 0,
-                               OP_MAX_STEP, err);
-    if (status == INFER_OK)
-        status = op_need_range("output_size", conv->output_size[i], 0,
-                               OP_MAX_COUNT, err);
-    return status;
+    if (rc == INFER_OK)
+        rc = op_need_range("output_pad", conv->output_pad[i], 0, OP_MAX_STEP,
+                           err);
+    if (rc == INFER_OK)
+        rc = op_need_range("output_size", conv->output_size[i], 0, OP_MAX_COUNT,
+                           err);
+    return rc;
 }
 
 /* One dimension.  ONNX: a given output size, or SAME (input * stride), decides
@@ -92,10 +40,10 @@ static int transposed_extent(const struct graph_conv *conv, int i,
     bool same = conv->auto_pad == GRAPH_PAD_SAME_UPPER ||
                 conv->auto_pad == GRAPH_PAD_SAME_LOWER;
     int64_t effective = 1, full, want = conv->output_size[i];
-    int status = check_transposed(conv, i, w, err);
+    int rc = check_transposed(conv, i, w, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (conv->auto_pad != GRAPH_PAD_EXPLICIT)
         w->pad_begin = w->pad_end = 0;
     if (same && want == 0 && w->in > 0 &&
@@ -104,9 +52,9 @@ static int transposed_extent(const struct graph_conv *conv, int i,
     *extent = want > 0 ? want : -1;
     if (w->in < 0 || w->window < 0)
         return INFER_OK;
-    status = op_window_effective(w, &effective, err);
-    if (status < 0)
-        return status;
+    rc = op_window_effective(w, &effective, err);
+    if (rc < 0)
+        return rc;
     if (w->in < 1 || !checked_mul_i64(w->in - 1, w->stride, &full) ||
         full > OP_MAX_COUNT)
         return error_set(err, INFER_EFORMAT,
@@ -116,11 +64,10 @@ static int transposed_extent(const struct graph_conv *conv, int i,
     if (want > 0) {
         int64_t total = full + conv->output_pad[i] - want;
 
-        status =
-            op_window_split(total > 0 ? total : 0,
-                            conv->auto_pad != GRAPH_PAD_SAME_UPPER, w, err);
-        if (status < 0)
-            return status;
+        rc = op_window_split(total > 0 ? total : 0,
+                             conv->auto_pad != GRAPH_PAD_SAME_UPPER, w, err);
+        if (rc < 0)
+            return rc;
     } else {
         want = full - w->pad_begin - w->pad_end + conv->output_pad[i];
         if (want < 1)
@@ -136,24 +83,45 @@ static int transposed_extent(const struct graph_conv *conv, int i,
     return INFER_OK;
 }
 
-int op_conv_transpose_resolve(const struct graph_conv *conv, int spatial,
-                              const int64_t *in_extent, const int64_t *window,
-                              struct kern_conv *out, int64_t *out_extent,
-                              struct infer_error *err)
+static int resolve(const struct graph_conv *conv, bool transposed, int spatial,
+                   const int64_t *in_extent, const int64_t *window,
+                   struct kern_conv *out, int64_t *out_extent,
+                   struct infer_error *err)
 {
     int i;
 
     *out = conv->conv;
     for (i = 0; i < spatial; i++) {
         struct op_window w = window_at(&conv->conv, i, in_extent[i], window[i]);
-        int status = transposed_extent(conv, i, &w, &out_extent[i], err);
+        int rc = transposed
+                     ? transposed_extent(conv, i, &w, &out_extent[i], err)
+                     : op_window_extent(conv->auto_pad, false, &w,
+                                        &out_extent[i], err);
 
-        if (status < 0)
-            return status;
+        if (rc < 0)
+            return rc;
         out->pad_begin[i] = w.pad_begin;
         out->pad_end[i] = w.pad_end;
     }
     return INFER_OK;
+}
+
+int op_conv_resolve(const struct graph_conv *conv, int spatial,
+                    const int64_t *in_extent, const int64_t *window,
+                    struct kern_conv *out, int64_t *out_extent,
+                    struct infer_error *err)
+{
+    return resolve(conv, false, spatial, in_extent, window, out, out_extent,
+                   err);
+}
+
+int op_conv_transpose_resolve(const struct graph_conv *conv, int spatial,
+                              const int64_t *in_extent, const int64_t *window,
+                              struct kern_conv *out, int64_t *out_extent,
+                              struct infer_error *err)
+{
+    return resolve(conv, true, spatial, in_extent, window, out, out_extent,
+                   err);
 }
 
 /* ---- rules --------------------------------------------------------- */
@@ -167,13 +135,11 @@ static int channels(const struct graph_shape_args *args, bool transposed,
     int groups = args->attr->conv.conv.groups;
     int64_t c = x->rank >= 2 ? x->dim[1] : -1, per_group;
     char xs[OP_TEXT], ws[OP_TEXT];
+    int rc = op_need_spatial(x, err);
 
     *k = -1;
-    if (x->rank >= 0 && (x->rank < 3 || x->rank > 2 + KERN_MAX_SPATIAL))
-        return error_set(err, INFER_EFORMAT,
-                         "input is %s, rank 3, 4 or 5 is "
-                         "needed",
-                         op_text(x, xs));
+    if (rc < 0)
+        return rc;
     if (w->rank < 0)
         return INFER_OK;
     if (w->rank < 3 || w->rank > 2 + KERN_MAX_SPATIAL ||
@@ -212,22 +178,21 @@ static int infer(const struct graph_shape_args *args, bool transposed,
     int spatial = x->rank > 0 ? x->rank - 2 : w->rank > 0 ? w->rank - 2 : 1;
     int64_t extent[KERN_MAX_SPATIAL], k = -1;
     struct kern_conv resolved;
-    int status, i;
+    int rc, i;
 
-    status = op_need_range("groups", attr->conv.groups, 1, OP_MAX_STEP, err);
-    if (status == INFER_OK)
-        status = op_need_float(args, err);
-    if (status == INFER_OK)
-        status = channels(args, transposed, &k, err);
-    if (status == INFER_OK)
-        status = op_need_vector(args, 2, "bias", k, err);
-    if (status < 0)
-        return status;
-    status = (transposed ? op_conv_transpose_resolve : op_conv_resolve)(
-        attr, spatial, x->rank > 0 ? x->dim + 2 : unknown,
-        w->rank > 0 ? w->dim + 2 : unknown, &resolved, extent, err);
-    if (status < 0)
-        return status;
+    rc = op_need_range("groups", attr->conv.groups, 1, OP_MAX_STEP, err);
+    if (rc == INFER_OK)
+        rc = op_need_float(args, err);
+    if (rc == INFER_OK)
+        rc = channels(args, transposed, &k, err);
+    if (rc == INFER_OK)
+        rc = op_need_vector(args, 2, "bias", k, err);
+    if (rc < 0)
+        return rc;
+    rc = resolve(attr, transposed, spatial, x->rank > 0 ? x->dim + 2 : unknown,
+                 w->rank > 0 ? w->dim + 2 : unknown, &resolved, extent, err);
+    if (rc < 0)
+        return rc;
     out->dtype = x->dtype;
     if (x->rank < 0 && w->rank < 0)
         return INFER_OK;
@@ -239,42 +204,13 @@ static int infer(const struct graph_shape_args *args, bool transposed,
     return INFER_OK;
 }
 
-static int conv_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_conv_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     return infer(args, false, err);
 }
 
-static int conv_transpose_shape(struct graph_shape_args *args,
-                                struct infer_error *err)
+int op_conv_transpose_shape(struct graph_shape_args *args,
+                            struct infer_error *err)
 {
     return infer(args, true, err);
 }
-
-const struct graph_op_info graph_op_conv = {
-    .name = "conv",
-    .inputs = "x weight [bias]",
-    .min_in = 2,
-    .max_in = 3,
-    .min_out = 1,
-    .max_out = 1,
-    .residual = true,
-    .activation = true,
-    .field = conv_fields,
-    .defaults = conv_defaults,
-    .infer_shape = conv_shape,
-    .apart = op_separable_first,
-};
-
-const struct graph_op_info graph_op_conv_transpose = {
-    .name = "conv_transpose",
-    .inputs = "x weight [bias]",
-    .min_in = 2,
-    .max_in = 3,
-    .min_out = 1,
-    .max_out = 1,
-    .activation = true,
-    .field = conv_transpose_fields,
-    .defaults = conv_defaults,
-    .infer_shape = conv_transpose_shape,
-    .apart = op_separable_first,
-};

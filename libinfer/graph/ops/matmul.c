@@ -5,65 +5,39 @@
 #include "libinfer/graph/ops/op.h"
 
 /* x: ...,C; w: K,C; bias: K; out: ...,K. */
-static int dense_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_dense_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_type *x = &args->in[0], *w = &args->in[1];
     char xs[OP_TEXT], ws[OP_TEXT];
-    int status = op_need_float(args, err);
+    int rc = op_need_float(args, err);
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (x->rank == 0 || (w->rank >= 0 && w->rank != 2) ||
         (x->rank > 0 && w->rank == 2 &&
          !op_fits(x->dim[x->rank - 1], w->dim[1])))
         return error_set(err, INFER_EFORMAT,
                          "weight is %s and does not fit input %s",
                          op_text(w, ws), op_text(x, xs));
-    status =
-        op_need_vector(args, 2, "bias", w->rank == 2 ? w->dim[0] : -1, err);
-    if (status < 0)
-        return status;
+    rc = op_need_vector(args, 2, "bias", w->rank == 2 ? w->dim[0] : -1, err);
+    if (rc < 0)
+        return rc;
     op_same(args);
     if (x->rank > 0)
         args->out[0].dim[x->rank - 1] = w->rank == 2 ? w->dim[0] : -1;
     return INFER_OK;
 }
 
-const struct graph_op_info graph_op_dense = {
-    .name = "dense",
-    .inputs = "x weight [bias]",
-    .min_in = 2,
-    .max_in = 3,
-    .min_out = 1,
-    .max_out = 1,
-    .residual = true,
-    .activation = true,
-    .infer_shape = dense_shape,
-    .apart = op_separable_first,
-};
-
-static const struct graph_field matmul_fields[] = {
-    OP_FIELD("transpose_a", BOOL, matmul.transpose_a),
-    OP_FIELD("transpose_b", BOOL, matmul.transpose_b),
-    OP_FIELD("alpha", FLOAT, matmul.alpha),
-    OP_END,
-};
-
-static void matmul_defaults(union graph_attr *attr)
-{
-    attr->matmul.alpha = 1;
-}
-
-static int matmul_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_matmul_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_type *a = &args->in[0], *b = &args->in[1];
     const struct kern_matmul *attr = &args->attr->matmul;
     struct graph_type batch_a = *a, batch_b = *b, *out = &args->out[0];
     char as[OP_TEXT], bs[OP_TEXT];
-    int status = op_need_float(args, err), ta, tb;
+    int rc = op_need_float(args, err), ta, tb;
 
-    if (status < 0)
-        return status;
+    if (rc < 0)
+        return rc;
     if (!isfinite(attr->alpha))
         return error_set(err, INFER_EFORMAT, "alpha is not finite");
     out->dtype = a->dtype;
@@ -83,15 +57,15 @@ static int matmul_shape(struct graph_shape_args *args, struct infer_error *err)
                          op_text(b, bs), tb ? " (transposed)" : "");
     batch_a.rank -= 2;
     batch_b.rank -= 2;
-    status = op_broadcast(&batch_a, &batch_b, out, err);
-    if (status < 0)
-        return status;
+    rc = op_broadcast(&batch_a, &batch_b, out, err);
+    if (rc < 0)
+        return rc;
     out->dim[out->rank++] = a->dim[a->rank - (ta ? 1 : 2)];
     out->dim[out->rank++] = b->dim[b->rank - (tb ? 2 : 1)];
     return INFER_OK;
 }
 
-static bool matmul_separable(const struct graph_separable_args *args)
+bool op_matmul_separable(const struct graph_separable_args *args)
 {
     const struct kern_matmul *m = &args->attr->matmul;
     const int rank = args->out->rank;
@@ -103,16 +77,3 @@ static bool matmul_separable(const struct graph_separable_args *args)
     /* Of two matrices the rows of the first may be a batch. */
     return rank > 2 || (rank == 2 && !args->varies[1] && !m->transpose_a);
 }
-
-const struct graph_op_info graph_op_matmul = {
-    .name = "matmul",
-    .inputs = "a b",
-    .min_in = 2,
-    .max_in = 2,
-    .min_out = 1,
-    .max_out = 1,
-    .field = matmul_fields,
-    .defaults = matmul_defaults,
-    .infer_shape = matmul_shape,
-    .apart = matmul_separable,
-};

@@ -54,6 +54,21 @@ bool op_separable_first(const struct graph_separable_args *args);
 bool op_separable_broadcast(const struct graph_separable_args *args);
 /* The axis, which may be negative, is not dimension 0 of input 0. */
 bool op_separable_axis(const struct graph_separable_args *args, int axis);
+/* None of the axes is. */
+bool op_separable_axes(const struct graph_separable_args *args, const int *axis,
+                       int n);
+
+/* Rules of operations; the first is that of all with attribute `axis` alone. */
+bool op_axis_separable(const struct graph_separable_args *args);
+bool op_gather_separable(const struct graph_separable_args *args);
+bool op_layer_norm_separable(const struct graph_separable_args *args);
+bool op_matmul_separable(const struct graph_separable_args *args);
+bool op_pad_separable(const struct graph_separable_args *args);
+bool op_reduce_separable(const struct graph_separable_args *args);
+bool op_resize_separable(const struct graph_separable_args *args);
+bool op_slice_separable(const struct graph_separable_args *args);
+bool op_split_separable(const struct graph_separable_args *args);
+bool op_transpose_separable(const struct graph_separable_args *args);
 
 /* ---- resolving attributes against extents -------------------------- */
 
@@ -88,6 +103,11 @@ int op_broadcast(const struct graph_type *a, const struct graph_type *b,
                  struct graph_type *out, struct infer_error *err);
 /* Axis in 0 .. rank-1 from one that may be negative, or EFORMAT. */
 int op_axis(int axis, int rank, int *out, struct infer_error *err);
+
+/* The same for one of several axes.  Its bit is set in *seen; EFORMAT where it
+ * was set before. */
+int op_axis_once(int axis, int rank, unsigned *seen, int *out,
+                 struct infer_error *err);
 
 /* ---- small things that rules share --------------------------------- */
 
@@ -127,6 +147,8 @@ int op_need_float(const struct graph_shape_args *args, struct infer_error *err);
 /* Input i, where it is there, must be a vector of n (-1: any) elements. */
 int op_need_vector(const struct graph_shape_args *args, int i, const char *what,
                    int64_t n, struct infer_error *err);
+/* Rank 3, 4 or 5, or one not known yet; else EFORMAT. */
+int op_need_spatial(const struct graph_type *x, struct infer_error *err);
 /* min <= value <= max, or EFORMAT naming the attribute. */
 int op_need_range(const char *what, int64_t value, int64_t min, int64_t max,
                   struct infer_error *err);
@@ -139,41 +161,12 @@ int op_product(const struct graph_type *t, int from, int to, int64_t *out,
 #define OP_TEXT 192
 const char *op_text(const struct graph_type *t, char buf[OP_TEXT]);
 
-/* ---- rows of field tables ------------------------------------------ */
+/* ---- rows of ops.def ----------------------------------------------- */
 
-#define OP_AT(member) offsetof(union graph_attr, member)
-#define OP_FIELD(n, kind, member)                                              \
-    {                                                                          \
-        .name = n, .type = GRAPH_FIELD_##kind, .offset = OP_AT(member)         \
-    }
-/* kind INTS, FLOATS, SIZES or PADS */
-#define OP_LIST(n, kind, member, capacity)                                     \
-    {                                                                          \
-        .name = n, .type = GRAPH_FIELD_##kind, .offset = OP_AT(member),        \
-        .count = capacity                                                      \
-    }
-/* kind INTN or INT64S: the length is an attribute too */
-#define OP_COUNTED(n, kind, member, length, capacity)                          \
-    {                                                                          \
-        .name = n, .type = GRAPH_FIELD_##kind, .offset = OP_AT(member),        \
-        .count_offset = OP_AT(length), .count = capacity                       \
-    }
-#define OP_ENUM(n, member, words)                                              \
-    {                                                                          \
-        .name = n, .type = GRAPH_FIELD_ENUM, .offset = OP_AT(member),          \
-        .names = words                                                         \
-    }
-#define OP_END                                                                 \
-    {                                                                          \
-        .name = NULL                                                           \
-    }
-
-/* The rows of ops.def. */
-#define GRAPH_OP(symbol, name, file)                                           \
-    extern const struct graph_op_info graph_op_##name;
+#define GRAPH_OP(symbol, name, ...)                                            \
+    int op_##name##_shape(struct graph_shape_args *args,                       \
+                          struct infer_error *err);
 #include "libinfer/graph/ops.def"
 #undef GRAPH_OP
-
-extern const char *const op_auto_pad_names[];
 
 #endif

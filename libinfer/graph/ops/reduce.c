@@ -5,55 +5,18 @@
 
 /* ---- softmax ------------------------------------------------------- */
 
-static const struct graph_field softmax_fields[] = {
-    OP_FIELD("axis", INT, axis.axis),
-    OP_FIELD("log", BOOL, axis.log),
-    OP_FIELD("flatten", BOOL, axis.flatten),
-    OP_END,
-};
-
-static void softmax_defaults(union graph_attr *attr)
+int op_softmax_shape(struct graph_shape_args *args, struct infer_error *err)
 {
-    attr->axis.axis = -1;
-}
+    int rc = op_need_float(args, err), axis;
 
-static int softmax_shape(struct graph_shape_args *args, struct infer_error *err)
-{
-    int status = op_need_float(args, err), axis;
-
-    if (status == INFER_OK && args->in[0].rank >= 0)
-        status = op_axis(args->attr->axis.axis, args->in[0].rank, &axis, err);
-    if (status == INFER_OK)
+    if (rc == INFER_OK && args->in[0].rank >= 0)
+        rc = op_axis(args->attr->axis.axis, args->in[0].rank, &axis, err);
+    if (rc == INFER_OK)
         op_same(args);
-    return status;
+    return rc;
 }
-
-static bool softmax_separable(const struct graph_separable_args *args)
-{
-    return op_separable_axis(args, args->attr->axis.axis);
-}
-
-const struct graph_op_info graph_op_softmax = {
-    .name = "softmax",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = softmax_fields,
-    .defaults = softmax_defaults,
-    .infer_shape = softmax_shape,
-    .apart = softmax_separable,
-};
 
 /* ---- reductions ---------------------------------------------------- */
-
-static const struct graph_field reduce_fields[] = {
-    OP_ENUM("kind", reduce.kind, kern_reduce_names),
-    OP_COUNTED("axes", INTN, reduce.axis, reduce.n_axes, INFER_MAX_RANK),
-    OP_FIELD("keep_dims", BOOL, reduce.keep_dims),
-    OP_END,
-};
 
 /* Leaves out the reduced dimensions, or gives them size 1. */
 static void reduce_dims(const struct graph_type *x, unsigned axes, bool keep,
@@ -70,7 +33,7 @@ static void reduce_dims(const struct graph_type *x, unsigned axes, bool keep,
     }
 }
 
-static int reduce_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_reduce_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_reduce *attr = &args->attr->reduce;
     const struct graph_type *x = &args->in[0];
@@ -81,83 +44,37 @@ static int reduce_shape(struct graph_shape_args *args, struct infer_error *err)
     if (x->rank < 0)
         return INFER_OK;
     for (i = 0; i < attr->n_axes; i++) {
-        int status = op_axis(attr->axis[i], x->rank, &axis, err);
+        int rc = op_axis_once(attr->axis[i], x->rank, &axes, &axis, err);
 
-        if (status < 0)
-            return status;
-        if (axes >> axis & 1)
-            return error_set(err, INFER_EFORMAT, "axis %d is given twice",
-                             attr->axis[i]);
-        axes |= 1u << axis;
+        if (rc < 0)
+            return rc;
     }
     reduce_dims(x, axes, attr->keep_dims, &args->out[0]);
     return INFER_OK;
 }
 
-static bool reduce_separable(const struct graph_separable_args *args)
+bool op_reduce_separable(const struct graph_separable_args *args)
 {
     const struct graph_reduce *r = &args->attr->reduce;
-    int i;
 
-    for (i = 0; i < r->n_axes; i++)
-        if (!op_separable_axis(args, r->axis[i]))
-            return false;
-    return r->n_axes > 0;
+    return r->n_axes > 0 && op_separable_axes(args, r->axis, r->n_axes);
 }
 
-const struct graph_op_info graph_op_reduce = {
-    .name = "reduce",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = reduce_fields,
-    .infer_shape = reduce_shape,
-    .apart = reduce_separable,
-};
-
-static const struct graph_field arg_reduce_fields[] = {
-    OP_FIELD("axis", INT, axis.axis),
-    OP_FIELD("min", BOOL, axis.min),
-    OP_FIELD("select_last", BOOL, axis.select_last),
-    OP_FIELD("keep_dims", BOOL, axis.keep_dims),
-    OP_END,
-};
-
-static int arg_reduce_shape(struct graph_shape_args *args,
-                            struct infer_error *err)
+int op_arg_reduce_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_axis *attr = &args->attr->axis;
     const struct graph_type *x = &args->in[0];
-    int axis, status;
+    int axis, rc;
 
     args->out[0].dtype = INFER_I64;
     if (x->rank < 0)
         return INFER_OK;
-    status = op_axis(attr->axis, x->rank, &axis, err);
-    if (status < 0)
-        return status;
+    rc = op_axis(attr->axis, x->rank, &axis, err);
+    if (rc < 0)
+        return rc;
     if (x->dim[axis] == 0)
         return error_set(err, INFER_EFORMAT, "axis %d has no elements",
                          attr->axis);
     reduce_dims(x, 1u << axis, attr->keep_dims, &args->out[0]);
     return INFER_OK;
 }
-
-static bool arg_reduce_separable(const struct graph_separable_args *args)
-{
-    return op_separable_axis(args, args->attr->axis.axis);
-}
-
-const struct graph_op_info graph_op_arg_reduce = {
-    .name = "arg_reduce",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = arg_reduce_fields,
-    .infer_shape = arg_reduce_shape,
-    .apart = arg_reduce_separable,
-};

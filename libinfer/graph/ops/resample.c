@@ -6,21 +6,6 @@
 
 /* ---- pad ----------------------------------------------------------- */
 
-_Static_assert(offsetof(struct kern_pad, end) ==
-                   offsetof(struct kern_pad, begin) +
-                       sizeof(((struct kern_pad *)0)->begin),
-               "GRAPH_FIELD_PADS wants the ends right behind the begins");
-
-static const char *const pad_modes[] = {"constant", "reflect", "edge", "wrap",
-                                        NULL};
-
-static const struct graph_field pad_fields[] = {
-    OP_LIST("pad", PADS, pad.begin, INFER_MAX_RANK),
-    OP_ENUM("mode", pad.mode, pad_modes),
-    OP_FIELD("value", FLOAT, pad.value),
-    OP_END,
-};
-
 /* Most elements that a mode can add at one end of a dimension. */
 static int64_t most_padding(enum kern_pad_mode mode, int64_t extent)
 {
@@ -37,7 +22,7 @@ static int64_t most_padding(enum kern_pad_mode mode, int64_t extent)
     return OP_MAX_STEP;
 }
 
-static int pad_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_pad_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct kern_pad *attr = &args->attr->pad;
     const struct graph_type *x = &args->in[0];
@@ -65,54 +50,12 @@ static int pad_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
-static bool pad_separable(const struct graph_separable_args *args)
+bool op_pad_separable(const struct graph_separable_args *args)
 {
     return args->attr->pad.begin[0] == 0 && args->attr->pad.end[0] == 0;
 }
 
-const struct graph_op_info graph_op_pad = {
-    .name = "pad",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = pad_fields,
-    .infer_shape = pad_shape,
-    .apart = pad_separable,
-};
-
 /* ---- resize -------------------------------------------------------- */
-
-static const char *const resize_modes[] = {"nearest", "linear", "cubic", NULL};
-static const char *const coord_names[] = {
-    "half_pixel", "pytorch_half_pixel",   "align_corners",
-    "asymmetric", "half_pixel_symmetric", NULL,
-};
-static const char *const nearest_names[] = {
-    "round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL,
-};
-
-static const struct graph_field resize_fields[] = {
-    OP_ENUM("mode", resize.resize.mode, resize_modes),
-    OP_ENUM("coord", resize.resize.coord, coord_names),
-    OP_ENUM("nearest", resize.resize.nearest, nearest_names),
-    OP_FIELD("cubic_a", FLOAT, resize.resize.cubic_a),
-    OP_FIELD("exclude_outside", BOOL, resize.resize.exclude_outside),
-    OP_FIELD("antialias", BOOL, resize.resize.antialias),
-    OP_LIST("scale", FLOATS, resize.resize.scale, INFER_MAX_RANK),
-    OP_COUNTED("size", INT64S, resize.size, resize.n_sizes, INFER_MAX_RANK),
-    OP_END,
-};
-
-static void resize_defaults(union graph_attr *attr)
-{
-    int i;
-
-    attr->resize.resize.cubic_a = -0.75f;
-    for (i = 0; i < INFER_MAX_RANK; i++)
-        attr->resize.resize.scale[i] = 1;
-}
 
 /* One dimension from its scale.  The product is in single precision, as
  * onnxruntime has it, so that 10 * 0.7f is 7 and not 6. */
@@ -137,11 +80,11 @@ static int scaled(int64_t extent, float scale, int64_t *out,
     return INFER_OK;
 }
 
-static int resize_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_resize_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_resize *attr = &args->attr->resize;
     const struct graph_type *x = &args->in[0];
-    int i, status = INFER_OK;
+    int i, rc = INFER_OK;
 
     op_same(args);
     if (!isfinite(attr->resize.cubic_a))
@@ -150,23 +93,23 @@ static int resize_shape(struct graph_shape_args *args, struct infer_error *err)
         return error_set(err, INFER_EFORMAT,
                          "%d sizes are given for a tensor of rank %d",
                          attr->n_sizes, x->rank);
-    for (i = 0; status == INFER_OK && i < x->rank; i++) {
+    for (i = 0; rc == INFER_OK && i < x->rank; i++) {
         if (attr->n_sizes == 0) {
-            status = scaled(x->dim[i], attr->resize.scale[i],
-                            &args->out[0].dim[i], err);
+            rc = scaled(x->dim[i], attr->resize.scale[i], &args->out[0].dim[i],
+                        err);
             continue;
         }
-        status = op_need_range("size", attr->size[i], 0, OP_MAX_COUNT, err);
-        if (status == INFER_OK && attr->size[i] > 0 && x->dim[i] == 0)
-            status = error_set(err, INFER_EFORMAT,
-                               "dimension %d has no elements", i);
+        rc = op_need_range("size", attr->size[i], 0, OP_MAX_COUNT, err);
+        if (rc == INFER_OK && attr->size[i] > 0 && x->dim[i] == 0)
+            rc = error_set(err, INFER_EFORMAT, "dimension %d has no elements",
+                           i);
         if (attr->size[i] > 0)
             args->out[0].dim[i] = attr->size[i];
     }
-    return status;
+    return rc;
 }
 
-static bool resize_separable(const struct graph_separable_args *args)
+bool op_resize_separable(const struct graph_separable_args *args)
 {
     const struct graph_resize *r = &args->attr->resize;
 
@@ -174,16 +117,3 @@ static bool resize_separable(const struct graph_separable_args *args)
     return r->n_sizes > 0 ||
            !(r->resize.scale[0] < 1 || r->resize.scale[0] > 1);
 }
-
-const struct graph_op_info graph_op_resize = {
-    .name = "resize",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = resize_fields,
-    .defaults = resize_defaults,
-    .infer_shape = resize_shape,
-    .apart = resize_separable,
-};

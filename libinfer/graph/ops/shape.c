@@ -5,11 +5,6 @@
 
 /* ---- reshape ------------------------------------------------------- */
 
-static const struct graph_field reshape_fields[] = {
-    OP_COUNTED("shape", INT64S, dims.dim, dims.n, INFER_MAX_RANK),
-    OP_END,
-};
-
 /* Reads the target: fills out where it is stated, says which dimension takes
  * the rest (-1: none), and clears the input dimensions that are copied. */
 static int read_target(const struct graph_dims *dims, struct graph_type *in,
@@ -54,24 +49,24 @@ int op_reshape_resolve(const struct graph_dims *dims,
     struct graph_type left = *in, right;
     char ls[OP_TEXT], rs[OP_TEXT];
     int64_t have = -1, want;
-    int rest, i, status;
+    int rest, i, rc;
 
     if (dims->n < 0 || dims->n > INFER_MAX_RANK)
         return error_set(err, INFER_EFORMAT, "%d sizes are given", dims->n);
     out->dtype = in->dtype;
-    status = read_target(dims, &left, out, &rest, err);
-    if (status < 0)
-        return status;
+    rc = read_target(dims, &left, out, &rest, err);
+    if (rc < 0)
+        return rc;
     /* What the target states, with the copied dimensions out of account. */
     right = *out;
     for (i = 0; i < right.rank; i++)
         if (dims->dim[i] == 0 || i == rest)
             right.dim[i] = 1;
-    status = op_product(&right, 0, right.rank, &want, err);
-    if (status == INFER_OK && in->rank >= 0)
-        status = op_product(&left, 0, left.rank, &have, err);
-    if (status < 0)
-        return status;
+    rc = op_product(&right, 0, right.rank, &want, err);
+    if (rc == INFER_OK && in->rank >= 0)
+        rc = op_product(&left, 0, left.rank, &have, err);
+    if (rc < 0)
+        return rc;
     /* A free dimension that is not copied leaves the rest free. */
     if (have < 0)
         return INFER_OK;
@@ -84,42 +79,20 @@ int op_reshape_resolve(const struct graph_dims *dims,
     return INFER_OK;
 }
 
-static int reshape_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_reshape_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     return op_reshape_resolve(&args->attr->dims, &args->in[0], &args->out[0],
                               err);
 }
 
-const struct graph_op_info graph_op_reshape = {
-    .name = "reshape",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = reshape_fields,
-    .infer_shape = reshape_shape,
-    .apart = op_separable_sizes,
-};
-
 /* ---- flatten ------------------------------------------------------- */
 
-static const struct graph_field flatten_fields[] = {
-    OP_FIELD("axis", INT, axis.axis),
-    OP_END,
-};
-
-static void flatten_defaults(union graph_attr *attr)
-{
-    attr->axis.axis = 1;
-}
-
 /* Two dimensions: the product before the axis, and from it on. */
-static int flatten_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_flatten_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_type *x = &args->in[0];
     struct graph_type *out = &args->out[0];
-    int axis = args->attr->axis.axis, status;
+    int axis = args->attr->axis.axis, rc;
 
     out->dtype = x->dtype;
     if (x->rank < 0) {
@@ -134,70 +107,47 @@ static int flatten_shape(struct graph_shape_args *args, struct infer_error *err)
     if (axis < 0)
         axis += x->rank;
     out->rank = 2;
-    status = op_product(x, 0, axis, &out->dim[0], err);
-    if (status == INFER_OK)
-        status = op_product(x, axis, x->rank, &out->dim[1], err);
-    return status;
+    rc = op_product(x, 0, axis, &out->dim[0], err);
+    if (rc == INFER_OK)
+        rc = op_product(x, axis, x->rank, &out->dim[1], err);
+    return rc;
 }
 
-const struct graph_op_info graph_op_flatten = {
-    .name = "flatten",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = flatten_fields,
-    .defaults = flatten_defaults,
-    .infer_shape = flatten_shape,
-    .apart = op_separable_sizes,
-};
-
 /* ---- squeeze and unsqueeze ----------------------------------------- */
-
-static const struct graph_field axes_fields[] = {
-    OP_COUNTED("axes", INT64S, dims.dim, dims.n, INFER_MAX_RANK),
-    OP_END,
-};
 
 /* The axes as bits; each in range of rank and given once. */
 static int axis_bits(const struct graph_dims *dims, int rank, unsigned *out,
                      struct infer_error *err)
 {
-    unsigned bits = 0;
     int i, axis;
 
+    *out = 0;
     for (i = 0; i < dims->n; i++) {
-        int status = op_need_range("axis", dims->dim[i], -INFER_MAX_RANK,
-                                   INFER_MAX_RANK - 1, err);
+        int rc = op_need_range("axis", dims->dim[i], -INFER_MAX_RANK,
+                               INFER_MAX_RANK - 1, err);
 
-        if (status == INFER_OK)
-            status = op_axis((int)dims->dim[i], rank, &axis, err);
-        if (status < 0)
-            return status;
-        if (bits >> axis & 1)
-            return error_set(err, INFER_EFORMAT, "axis %d is given twice",
-                             (int)dims->dim[i]);
-        bits |= 1u << axis;
+        if (rc == INFER_OK)
+            rc = op_axis_once((int)dims->dim[i], rank, out, &axis, err);
+        if (rc < 0)
+            return rc;
     }
-    *out = bits;
     return INFER_OK;
 }
 
-static int squeeze_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_squeeze_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_type *x = &args->in[0];
     struct graph_type *out = &args->out[0];
     bool all = args->attr->dims.n == 0;
     unsigned bits;
-    int i, status;
+    int i, rc;
 
     out->dtype = x->dtype;
     if (x->rank < 0)
         return INFER_OK;
-    status = axis_bits(&args->attr->dims, x->rank, &bits, err);
-    if (status < 0)
-        return status;
+    rc = axis_bits(&args->attr->dims, x->rank, &bits, err);
+    if (rc < 0)
+        return rc;
     out->rank = 0;
     for (i = 0; i < x->rank; i++) {
         bool named = bits >> i & 1;
@@ -217,25 +167,12 @@ static int squeeze_shape(struct graph_shape_args *args, struct infer_error *err)
     return INFER_OK;
 }
 
-const struct graph_op_info graph_op_squeeze = {
-    .name = "squeeze",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = axes_fields,
-    .infer_shape = squeeze_shape,
-    .apart = op_separable_sizes,
-};
-
 /* The axes count in the output. */
-static int unsqueeze_shape(struct graph_shape_args *args,
-                           struct infer_error *err)
+int op_unsqueeze_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_type *x = &args->in[0];
     struct graph_type *out = &args->out[0];
-    int rank = x->rank + args->attr->dims.n, i, from = 0, status;
+    int rank = x->rank + args->attr->dims.n, i, from = 0, rc;
     unsigned bits;
 
     out->dtype = x->dtype;
@@ -245,38 +182,20 @@ static int unsqueeze_shape(struct graph_shape_args *args,
         return error_set(err, INFER_EUNSUPPORTED,
                          "rank %d is above the highest supported, %d", rank,
                          INFER_MAX_RANK);
-    status = axis_bits(&args->attr->dims, rank, &bits, err);
-    if (status < 0)
-        return status;
+    rc = axis_bits(&args->attr->dims, rank, &bits, err);
+    if (rc < 0)
+        return rc;
     out->rank = rank;
     for (i = 0; i < rank; i++)
         out->dim[i] = bits >> i & 1 ? 1 : x->dim[from++];
     return INFER_OK;
 }
 
-const struct graph_op_info graph_op_unsqueeze = {
-    .name = "unsqueeze",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = axes_fields,
-    .infer_shape = unsqueeze_shape,
-    .apart = op_separable_sizes,
-};
-
 /* ---- transpose ----------------------------------------------------- */
-
-static const struct graph_field transpose_fields[] = {
-    OP_COUNTED("order", INT64S, dims.dim, dims.n, INFER_MAX_RANK),
-    OP_END,
-};
 
 /* Dimension i of the output is dimension order[i] of the input; without an
  * order, the reverse. */
-static int transpose_shape(struct graph_shape_args *args,
-                           struct infer_error *err)
+int op_transpose_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_dims *order = &args->attr->dims;
     const struct graph_type *x = &args->in[0];
@@ -304,28 +223,16 @@ static int transpose_shape(struct graph_shape_args *args,
     return INFER_OK;
 }
 
-static bool transpose_separable(const struct graph_separable_args *args)
+bool op_transpose_separable(const struct graph_separable_args *args)
 {
     const struct graph_dims *order = &args->attr->dims;
 
     return order->n > 0 ? order->dim[0] == 0 : args->in[0]->rank == 1;
 }
 
-const struct graph_op_info graph_op_transpose = {
-    .name = "transpose",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = transpose_fields,
-    .infer_shape = transpose_shape,
-    .apart = transpose_separable,
-};
-
 /* ---- expand and tile ----------------------------------------------- */
 
-static int expand_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_expand_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_dims *dims = &args->attr->dims;
     const struct graph_type *x = &args->in[0];
@@ -333,45 +240,28 @@ static int expand_shape(struct graph_shape_args *args, struct infer_error *err)
     int i;
 
     for (i = 0; i < dims->n; i++) {
-        int status = op_need_range("size", dims->dim[i], -1, OP_MAX_COUNT, err);
+        int rc = op_need_range("size", dims->dim[i], -1, OP_MAX_COUNT, err);
 
-        if (status < 0)
-            return status;
+        if (rc < 0)
+            return rc;
         target.dim[i] = dims->dim[i] == -1 ? 1 : dims->dim[i];
     }
     args->out[0].dtype = x->dtype;
     return op_broadcast(x, &target, &args->out[0], err);
 }
 
-const struct graph_op_info graph_op_expand = {
-    .name = "expand",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = reshape_fields,
-    .infer_shape = expand_shape,
-    .apart = op_separable_sizes,
-};
-
-static const struct graph_field tile_fields[] = {
-    OP_COUNTED("repeats", INT64S, dims.dim, dims.n, INFER_MAX_RANK),
-    OP_END,
-};
-
-static int tile_shape(struct graph_shape_args *args, struct infer_error *err)
+int op_tile_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_dims *repeats = &args->attr->dims;
     const struct graph_type *x = &args->in[0];
     int i;
 
     for (i = 0; i < repeats->n; i++) {
-        int status =
+        int rc =
             op_need_range("repeats", repeats->dim[i], 0, OP_MAX_COUNT, err);
 
-        if (status < 0)
-            return status;
+        if (rc < 0)
+            return rc;
     }
     op_same(args);
     if (x->rank < 0)
@@ -386,15 +276,3 @@ static int tile_shape(struct graph_shape_args *args, struct infer_error *err)
             return error_set(err, INFER_EFORMAT, "the output is too large");
     return INFER_OK;
 }
-
-const struct graph_op_info graph_op_tile = {
-    .name = "tile",
-    .inputs = "x",
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .field = tile_fields,
-    .infer_shape = tile_shape,
-    .apart = op_separable_sizes,
-};
