@@ -129,11 +129,10 @@ static bool mixes(const struct onnx_import *im, const struct graph_node *n)
     }
 }
 
-int onnx_keep_batch(const struct onnx_import *im, int node,
-                    struct infer_error *err)
+int onnx_keep_batch(struct onnx_import *im, int node)
 {
-    if (im->freed_batch && mixes(im, &im->g->node[node]))
-        return error_set(err, INFER_EUNSUPPORTED,
+    if (im->rc == 0 && im->freed_batch && mixes(im, &im->g->node[node]))
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "works along a dimension that follows the batch");
-    return 0;
+    return im->rc;
 }

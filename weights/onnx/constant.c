@@ -8,7 +8,7 @@
 #include "weights/onnx/onnx.h"
 
 /* A scalar or list attribute as a constant. */
-static int constant_of_attr(const struct onnx_attr *a, struct infer_error *err,
+static int constant_of_attr(struct onnx_import *im, const struct onnx_attr *a,
                             struct constant **out)
 {
     bool ints = a->type == ONNX_ATTR_INT || a->type == ONNX_ATTR_INTS;
@@ -18,7 +18,7 @@ static int constant_of_attr(const struct onnx_attr *a, struct infer_error *err,
         constant_new(ints ? INFER_I64 : INFER_F32, list ? 1 : 0, &n);
 
     if (!c)
-        return error_set(err, INFER_EMEMORY, "out of memory");
+        return onnx_no_memory(im);
     if (c->bytes)
         memcpy(c->data,
                list   ? (ints ? (void *)a->ints : (void *)a->floats)
@@ -29,8 +29,7 @@ static int constant_of_attr(const struct onnx_attr *a, struct infer_error *err,
     return 0;
 }
 
-int onnx_import_constant(struct onnx_import *im, int param,
-                         struct infer_error *err)
+int onnx_import_constant(struct onnx_import *im)
 {
     static const struct {
         const char *name;
@@ -43,37 +42,33 @@ int onnx_import_constant(struct onnx_import *im, int param,
     const struct onnx_attr *a, *found = NULL;
     struct constant *c;
     size_t i;
-    int rc = onnx_arity(im, 0, 0, err);
 
-    (void)param;
-    if (rc < 0)
-        return rc;
+    if (onnx_arity(im, 0, 0) < 0)
+        return im->rc;
     for (i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         a = onnx_attr(im, forms[i].name);
         if (!a)
             continue;
         if (found)
-            return error_set(err, INFER_EFORMAT, "two values: '%s' and '%s'",
+            return onnx_fail(im, INFER_EFORMAT, "two values: '%s' and '%s'",
                              found->name, a->name);
         if (a->type != forms[i].type)
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(im, INFER_EFORMAT,
                              "attribute '%s' has type %d, expected %d", a->name,
                              a->type, forms[i].type);
         found = a;
     }
     if (!found)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "no value of a kind that is supported");
     if (found->type == ONNX_ATTR_TENSOR) {
-        rc = onnx_tensor_load(im->model, found->s, err, &c);
-        if (rc == 0)
+        im->rc = onnx_tensor_load(im->model, found->s, im->err, &c);
+        if (im->rc == 0)
             constant_ref(c);
     } else {
-        rc = constant_of_attr(found, err, &c);
+        constant_of_attr(im, found, &c);
     }
-    if (rc < 0)
-        return rc;
-    return onnx_set_constant(im, 0, c, err);
+    return onnx_set_constant(im, 0, c);
 }
 
 /* Repeats one element over a constant, in runs that double. */
@@ -91,44 +86,39 @@ static void fill(struct constant *c, const struct constant *value)
 }
 
 /* Large fills; small ones are folded. */
-int onnx_import_fill(struct onnx_import *im, int param, struct infer_error *err)
+int onnx_import_fill(struct onnx_import *im)
 {
     const struct onnx_attr *a = onnx_attr(im, "value");
     int64_t dim[INFER_MAX_RANK];
     enum infer_dtype dtype = INFER_F32;
     struct constant *value = NULL, *c;
-    int n = 0, rc = onnx_arity(im, 1, 1, err);
+    int n = 0;
 
-    (void)param;
-    if (rc == 0)
-        rc = onnx_input_ints(im, 0, "the shape", INFER_MAX_RANK, dim, &n, err);
-    if (rc == 0 && a && a->type != ONNX_ATTR_TENSOR)
-        rc = error_set(err, INFER_EFORMAT, "attribute 'value' has type %d",
-                       a->type);
-    if (rc == 0 && a)
-        rc = onnx_tensor_load(im->model, a->s, err, &value);
-    if (rc < 0)
-        return rc;
+    onnx_arity(im, 1, 1);
+    onnx_input_ints(im, 0, "the shape", INFER_MAX_RANK, dim, &n);
+    if (a && a->type != ONNX_ATTR_TENSOR)
+        onnx_fail(im, INFER_EFORMAT, "attribute 'value' has type %d", a->type);
+    if (im->rc == 0 && a)
+        im->rc = onnx_tensor_load(im->model, a->s, im->err, &value);
+    if (im->rc < 0)
+        return im->rc;
     if (value && constant_count(value) != 1)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "attribute 'value' has %lld elements",
                          (long long)constant_count(value));
     if (value)
         dtype = value->dtype;
-    rc = onnx_new_constant(im, dtype, n, dim, err, &c);
-    if (rc < 0)
-        return rc;
+    if (onnx_new_constant(im, dtype, n, dim, &c) < 0)
+        return im->rc;
     if (value)
         fill(c, value);
-    return onnx_set_constant(im, 0, c, err);
+    return onnx_set_constant(im, 0, c);
 }
 
 /* Operators that only make sense while importing. */
-int onnx_import_glue(struct onnx_import *im, int param, struct infer_error *err)
+int onnx_import_glue(struct onnx_import *im)
 {
-    (void)im;
-    (void)param;
-    return error_set(err, INFER_EUNSUPPORTED,
+    return onnx_fail(im, INFER_EUNSUPPORTED,
                      "its result depends on data and cannot be computed while "
                      "converting");
 }

@@ -8,15 +8,14 @@
 #include "weights/onnx/window.h"
 
 /* The spatial rank of a window operation on input 0. */
-int onnx_spatial_rank(struct onnx_import *im, int *out, struct infer_error *err)
+int onnx_spatial_rank(struct onnx_import *im, int *out)
 {
     struct graph_type t;
-    int rc = onnx_input_type(im, 0, 0, &t, err);
 
-    if (rc < 0)
-        return rc;
+    if (onnx_input_type(im, 0, 0, &t) < 0)
+        return im->rc;
     if (t.rank < 3 || t.rank > 2 + KERN_MAX_SPATIAL)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "an input of rank %d; 3 to %d are supported", t.rank,
                          2 + KERN_MAX_SPATIAL);
     *out = t.rank - 2;
@@ -24,21 +23,21 @@ int onnx_spatial_rank(struct onnx_import *im, int *out, struct infer_error *err)
 }
 
 int onnx_spatial_ints(struct onnx_import *im, const char *name, int spatial,
-                      int64_t min, int *out, struct infer_error *err)
+                      int64_t min, int *out)
 {
     int64_t value[KERN_MAX_SPATIAL];
     int i, n = -1;
-    int rc = onnx_ints(im, name, KERN_MAX_SPATIAL, value, &n, err);
 
-    if (rc < 0 || n < 0)
-        return rc;
+    onnx_ints(im, name, KERN_MAX_SPATIAL, value, &n);
+    if (im->rc < 0 || n < 0)
+        return im->rc;
     if (n != spatial)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "attribute '%s' has %d entries, expected %d", name, n,
                          spatial);
     for (i = 0; i < n; i++) {
         if (value[i] < min || value[i] > INT32_MAX)
-            return error_set(err, INFER_EFORMAT, "attribute '%s' is %lld", name,
+            return onnx_fail(im, INFER_EFORMAT, "attribute '%s' is %lld", name,
                              (long long)value[i]);
         out[i] = (int)value[i];
     }
@@ -46,33 +45,30 @@ int onnx_spatial_ints(struct onnx_import *im, const char *name, int spatial,
 }
 
 int onnx_pads(struct onnx_import *im, int spatial,
-              enum graph_auto_pad *auto_pad, int *begin, int *end,
-              struct infer_error *err)
+              enum graph_auto_pad *auto_pad, int *begin, int *end)
 {
     static const char *const words[] = {"NOTSET", "SAME_UPPER", "SAME_LOWER",
                                         "VALID", NULL};
     int64_t pad[2 * KERN_MAX_SPATIAL];
     int word = 0, n = -1, i;
-    int rc = onnx_word(im, "auto_pad", words, &word, err);
 
-    if (rc == 0)
-        rc = onnx_ints(im, "pads", 2 * KERN_MAX_SPATIAL, pad, &n, err);
-    if (rc < 0)
-        return rc;
+    onnx_word(im, "auto_pad", words, &word);
+    if (onnx_ints(im, "pads", 2 * KERN_MAX_SPATIAL, pad, &n) < 0)
+        return im->rc;
     *auto_pad = (enum graph_auto_pad)word;
     if (n < 0)
         return 0;
     if (n != 2 * spatial)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "attribute 'pads' has %d entries, expected %d", n,
                          2 * spatial);
     for (i = 0; i < n; i++) {
         if (pad[i] < INT32_MIN || pad[i] > INT32_MAX)
-            return error_set(err, INFER_EFORMAT, "attribute 'pads' is %lld",
+            return onnx_fail(im, INFER_EFORMAT, "attribute 'pads' is %lld",
                              (long long)pad[i]);
         /* Some writers give pads of 0 in addition to auto_pad. */
         if (word != 0 && pad[i] != 0)
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(im, INFER_EFORMAT,
                              "both 'pads' and 'auto_pad' are given");
         if (i < spatial)
             begin[i] = (int)pad[i];
@@ -83,72 +79,61 @@ int onnx_pads(struct onnx_import *im, int spatial,
 }
 
 /* kernel_shape only repeats what the weight says. */
-static int check_kernel_shape(struct onnx_import *im, int spatial,
-                              struct infer_error *err)
+static int check_kernel_shape(struct onnx_import *im, int spatial)
 {
     int window[KERN_MAX_SPATIAL] = {0};
     struct graph_type w;
-    int i, rc = onnx_input_type(im, 1, 0, &w, err);
+    int i;
 
-    if (rc == 0)
-        rc = onnx_spatial_ints(im, "kernel_shape", spatial, 1, window, err);
-    if (rc < 0)
-        return rc;
+    onnx_input_type(im, 1, 0, &w);
+    if (onnx_spatial_ints(im, "kernel_shape", spatial, 1, window) < 0)
+        return im->rc;
     if (w.rank != spatial + 2)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "the weight has rank %d, the input %d", w.rank,
                          spatial + 2);
     for (i = 0; i < spatial; i++)
         if (window[i] != 0 && window[i] != w.dim[i + 2])
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(im, INFER_EFORMAT,
                              "kernel_shape says %d, the weight %lld", window[i],
                              (long long)w.dim[i + 2]);
     return 0;
 }
 
 static int conv_attributes(struct onnx_import *im, int spatial,
-                           struct graph_conv *conv, struct infer_error *err)
+                           struct graph_conv *conv)
 {
     int64_t groups = 1;
-    int rc = onnx_int(im, "group", 1, INT32_MAX, &groups, err);
 
-    if (rc == 0)
-        rc = check_kernel_shape(im, spatial, err);
-    if (rc == 0)
-        rc = onnx_spatial_ints(im, "strides", spatial, 1, conv->conv.stride,
-                               err);
-    if (rc == 0)
-        rc = onnx_spatial_ints(im, "dilations", spatial, 1, conv->conv.dilation,
-                               err);
-    if (rc == 0)
-        rc = onnx_pads(im, spatial, &conv->auto_pad, conv->conv.pad_begin,
-                       conv->conv.pad_end, err);
+    onnx_int(im, "group", 1, INT32_MAX, &groups);
+    check_kernel_shape(im, spatial);
+    onnx_spatial_ints(im, "strides", spatial, 1, conv->conv.stride);
+    onnx_spatial_ints(im, "dilations", spatial, 1, conv->conv.dilation);
+    onnx_pads(im, spatial, &conv->auto_pad, conv->conv.pad_begin,
+              conv->conv.pad_end);
     conv->conv.groups = (int)groups;
-    return rc;
+    return im->rc;
 }
 
 /* What only the transposed form has. */
 static int transpose_attributes(struct onnx_import *im, int spatial,
-                                struct graph_conv *conv,
-                                struct infer_error *err)
+                                struct graph_conv *conv)
 {
     int64_t size[INFER_MAX_RANK];
     int i, n = 0;
-    int rc = onnx_spatial_ints(im, "output_padding", spatial, 0,
-                               conv->output_pad, err);
 
-    if (rc == 0)
-        rc = onnx_ints(im, "output_shape", INFER_MAX_RANK, size, &n, err);
-    if (rc < 0 || n == 0)
-        return rc;
+    onnx_spatial_ints(im, "output_padding", spatial, 0, conv->output_pad);
+    onnx_ints(im, "output_shape", INFER_MAX_RANK, size, &n);
+    if (im->rc < 0 || n == 0)
+        return im->rc;
     /* Old writers give N and K too. */
     if (n != spatial && n != spatial + 2)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "attribute 'output_shape' has %d entries, expected %d",
                          n, spatial);
     for (i = 0; i < spatial; i++) {
         if (size[n - spatial + i] < 1)
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(im, INFER_EFORMAT,
                              "attribute 'output_shape' is %lld",
                              (long long)size[n - spatial + i]);
         conv->output_size[i] = size[n - spatial + i];
@@ -156,24 +141,17 @@ static int transpose_attributes(struct onnx_import *im, int spatial,
     return 0;
 }
 
-int onnx_import_conv(struct onnx_import *im, int transposed,
-                     struct infer_error *err)
+int onnx_import_conv(struct onnx_import *im)
 {
-    enum graph_op op = transposed ? GRAPH_CONV_TRANSPOSE : GRAPH_CONV;
+    enum graph_op op = im->param ? GRAPH_CONV_TRANSPOSE : GRAPH_CONV;
     union graph_attr attr;
-    int in[3], i, spatial = 0;
-    int rc = onnx_arity(im, 2, 3, err);
+    int spatial = 0;
 
+    onnx_arity(im, 2, 3);
     onnx_defaults(op, &attr);
-    if (rc == 0)
-        rc = onnx_spatial_rank(im, &spatial, err);
-    if (rc == 0)
-        rc = conv_attributes(im, spatial, &attr.conv, err);
-    if (rc == 0 && transposed)
-        rc = transpose_attributes(im, spatial, &attr.conv, err);
-    for (i = 0; i < 3 && rc == 0; i++)
-        rc = onnx_input(im, i, &in[i], err);
-    if (rc < 0)
-        return rc;
-    return onnx_emit(im, op, &attr, in, in[2] < 0 ? 2 : 3, 0, NULL, err);
+    onnx_spatial_rank(im, &spatial);
+    conv_attributes(im, spatial, &attr.conv);
+    if (op == GRAPH_CONV_TRANSPOSE)
+        transpose_attributes(im, spatial, &attr.conv);
+    return onnx_emit_node(im, op, &attr, 3);
 }

@@ -24,8 +24,7 @@ static int bad_location(struct pb_span s, const char *why,
                         struct infer_error *err)
 {
     return error_set(err, INFER_EFORMAT, "external data location '%.*s' %s",
-                     (int)(s.bytes < 256 ? s.bytes : 256),
-                     s.bytes ? (char *)s.data : "", why);
+                     PB_TEXT(s, 256), why);
 }
 
 static int check_location(struct pb_span s, struct infer_error *err)
@@ -91,8 +90,7 @@ static int open_component(int folder, const char *name, bool last,
     if (saved == ELOOP || saved == ENOTDIR)
         return bad_location(s, "leads through a link or a file", err);
     return error_set(err, INFER_EIO, "external data file '%.*s': %s",
-                     (int)(s.bytes < 256 ? s.bytes : 256), (char *)s.data,
-                     strerror(saved));
+                     PB_TEXT(s, 256), strerror(saved));
 }
 
 static int open_location(const char *path, struct pb_span s,

@@ -20,34 +20,29 @@ struct fold {
 };
 
 /* Results as in small.h. */
-typedef int fold_fn(const struct fold *f, struct infer_error *err,
-                    struct onnx_small **out);
+typedef int fold_fn(const struct fold *f, struct onnx_small **out);
 
 /* ---- element-wise -------------------------------------------------- */
 
-static int fold_unary(const struct fold *f, struct infer_error *err,
-                      struct onnx_small **out)
+static int fold_unary(const struct fold *f, struct onnx_small **out)
 {
     if (f->n_in != 1)
         return 0;
-    return small_unary(f->im, (enum kern_unary_kind)f->param, f->in[0], err,
-                       out);
+    return small_unary(f->im, (enum kern_unary_kind)f->param, f->in[0], out);
 }
 
-static int fold_binary(const struct fold *f, struct infer_error *err,
-                       struct onnx_small **out)
+static int fold_binary(const struct fold *f, struct onnx_small **out)
 {
     if (f->n_in != 2 || f->im->opset < 7)
         return 0;
     if (f->param == KERN_MOD && onnx_has_attr(f->im, "fmod"))
         return 0;
     return small_binary(f->im, (enum kern_binary_kind)f->param, f->in[0],
-                        f->in[1], err, out);
+                        f->in[1], out);
 }
 
 /* Max, Min and Sum take any number of inputs. */
-static int fold_chain(const struct fold *f, struct infer_error *err,
-                      struct onnx_small **out)
+static int fold_chain(const struct fold *f, struct onnx_small **out)
 {
     const struct onnx_small *so_far = f->in[0];
     int i, rc;
@@ -58,7 +53,7 @@ static int fold_chain(const struct fold *f, struct infer_error *err,
         if (!f->in[i])
             return 0;
         rc = small_binary(f->im, (enum kern_binary_kind)f->param, so_far,
-                          f->in[i], err, out);
+                          f->in[i], out);
         if (rc <= 0)
             return rc;
         so_far = *out;
@@ -66,37 +61,34 @@ static int fold_chain(const struct fold *f, struct infer_error *err,
     return 1;
 }
 
-static int fold_where(const struct fold *f, struct infer_error *err,
-                      struct onnx_small **out)
+static int fold_where(const struct fold *f, struct onnx_small **out)
 {
     if (f->n_in != 3)
         return 0;
-    return small_where(f->im, f->in[0], f->in[1], f->in[2], err, out);
+    return small_where(f->im, f->in[0], f->in[1], f->in[2], out);
 }
 
-static int fold_cast(const struct fold *f, struct infer_error *err,
-                     struct onnx_small **out)
+static int fold_cast(const struct fold *f, struct onnx_small **out)
 {
     struct onnx_attr *a = onnx_attr(f->im, "to");
 
     if (f->n_in != 1 || !a || a->type != ONNX_ATTR_INT ||
         onnx_dtype(a->i) == INFER_NONE)
         return 0;
-    return small_cast(f->im, f->in[0], onnx_dtype(a->i), err, out);
+    return small_cast(f->im, f->in[0], onnx_dtype(a->i), out);
 }
 
 /* ---- shape to shape ------------------------------------------------ */
 
 static int reshape_target(const struct fold *f, const struct onnx_small *a,
-                          bool allow_zero, int64_t *dim, int *rank,
-                          struct infer_error *err)
+                          bool allow_zero, int64_t *dim, int *rank)
 {
     const struct onnx_small *t = f->in[1];
     int64_t known = 1;
     int i, open = -1;
 
     if (!t->i || t->rank > 1 || t->count > INFER_MAX_RANK)
-        return error_set(err, INFER_EFORMAT, "a malformed target shape");
+        return onnx_fail(f->im, INFER_EFORMAT, "a malformed target shape");
     *rank = (int)t->count;
     for (i = 0; i < *rank; i++) {
         dim[i] = t->i[i];
@@ -105,103 +97,95 @@ static int reshape_target(const struct fold *f, const struct onnx_small *a,
         if (dim[i] == -1 && open < 0)
             open = i;
         else if (dim[i] < 0 || dim[i] > ONNX_MAX_SMALL)
-            return error_set(err, INFER_EFORMAT, "target size %lld",
+            return onnx_fail(f->im, INFER_EFORMAT, "target size %lld",
                              (long long)dim[i]);
         else if (!checked_mul_i64(known, dim[i], &known))
-            return error_set(err, INFER_EFORMAT, "the shape overflows");
+            return onnx_fail(f->im, INFER_EFORMAT, "the shape overflows");
     }
     if (open >= 0 && (known == 0 || a->count % known != 0))
-        return error_set(err, INFER_EFORMAT, "the sizes do not match");
+        return onnx_fail(f->im, INFER_EFORMAT, "the sizes do not match");
     if (open >= 0)
         dim[open] = a->count / known;
     return 0;
 }
 
-static int fold_reshape(const struct fold *f, struct infer_error *err,
-                        struct onnx_small **out)
+static int fold_reshape(const struct fold *f, struct onnx_small **out)
 {
     int64_t dim[INFER_MAX_RANK];
     bool allow_zero = false;
-    int rank = 0, rc;
+    int rank = 0;
 
     if (f->n_in != 2)
         return 0;
-    rc = onnx_flag(f->im, "allowzero", &allow_zero, err);
-    if (rc == 0)
-        rc = reshape_target(f, f->in[0], allow_zero, dim, &rank, err);
-    if (rc < 0)
-        return rc;
-    return small_reshape(f->im, f->in[0], rank, dim, err, out);
+    if (onnx_flag(f->im, "allowzero", &allow_zero) < 0 ||
+        reshape_target(f, f->in[0], allow_zero, dim, &rank) < 0)
+        return f->im->rc;
+    return small_reshape(f->im, f->in[0], rank, dim, out);
 }
 
 /* Axes as a bit set over `rank` dimensions; *given tells whether there are
  * any. */
 static int axes_mask(const struct fold *f, int since, int rank, uint32_t *mask,
-                     bool *given, struct infer_error *err)
+                     bool *given)
 {
     int64_t axis[INFER_MAX_RANK];
     int i, n = -1;
-    int rc = onnx_axes(f->im, "axes", 1, since, axis, &n, err);
 
+    onnx_axes(f->im, "axes", 1, since, axis, &n);
     *mask = 0;
     *given = n >= 0;
-    for (i = 0; i < n && rc == 0; i++) {
+    for (i = 0; i < n && f->im->rc == 0; i++) {
         int64_t a = axis[i] < 0 ? axis[i] + rank : axis[i];
 
         if (a < 0 || a >= rank || *mask >> a & 1)
-            rc = error_set(err, INFER_EFORMAT,
-                           "axis %lld is out of range or repeated",
-                           (long long)axis[i]);
+            onnx_fail(f->im, INFER_EFORMAT,
+                      "axis %lld is out of range or repeated",
+                      (long long)axis[i]);
         else
             *mask |= UINT32_C(1) << a;
     }
-    return rc;
+    return f->im->rc;
 }
 
-static int fold_squeeze(const struct fold *f, struct infer_error *err,
-                        struct onnx_small **out)
+static int fold_squeeze(const struct fold *f, struct onnx_small **out)
 {
     const struct onnx_small *a = f->in[0];
     int64_t dim[INFER_MAX_RANK];
     uint32_t mask;
     bool given;
-    int d, rank = 0, rc;
+    int d, rank = 0;
 
-    rc = axes_mask(f, 13, a->rank, &mask, &given, err);
-    if (rc < 0)
-        return rc;
+    if (axes_mask(f, 13, a->rank, &mask, &given) < 0)
+        return f->im->rc;
     for (d = 0; d < a->rank; d++) {
         bool drop = given ? mask >> d & 1 : a->dim[d] == 1;
 
         if (drop && a->dim[d] != 1)
-            return error_set(err, INFER_EFORMAT, "dimension %d is %lld", d,
+            return onnx_fail(f->im, INFER_EFORMAT, "dimension %d is %lld", d,
                              (long long)a->dim[d]);
         if (!drop)
             dim[rank++] = a->dim[d];
     }
-    return small_reshape(f->im, a, rank, dim, err, out);
+    return small_reshape(f->im, a, rank, dim, out);
 }
 
-static int fold_unsqueeze(const struct fold *f, struct infer_error *err,
-                          struct onnx_small **out)
+static int fold_unsqueeze(const struct fold *f, struct onnx_small **out)
 {
     const struct onnx_small *a = f->in[0];
     int64_t dim[INFER_MAX_RANK], axis[INFER_MAX_RANK];
     uint32_t mask;
     bool given;
-    int d, n = 0, from = 0, rc;
+    int d, n = 0, from = 0;
 
-    rc = onnx_axes(f->im, "axes", 1, 13, axis, &n, err);
-    if (rc < 0)
-        return rc;
+    if (onnx_axes(f->im, "axes", 1, 13, axis, &n) < 0)
+        return f->im->rc;
     if (n < 1 || a->rank + n > INFER_MAX_RANK)
-        return error_set(err, INFER_EFORMAT, "%d axes", n);
-    rc = axes_mask(f, 13, a->rank + n, &mask, &given, err);
-    if (rc < 0)
-        return rc;
+        return onnx_fail(f->im, INFER_EFORMAT, "%d axes", n);
+    if (axes_mask(f, 13, a->rank + n, &mask, &given) < 0)
+        return f->im->rc;
     for (d = 0; d < a->rank + n; d++)
         dim[d] = mask >> d & 1 ? 1 : a->dim[from++];
-    return small_reshape(f->im, a, a->rank + n, dim, err, out);
+    return small_reshape(f->im, a, a->rank + n, dim, out);
 }
 
 /* Row-major steps of a small tensor. */
@@ -216,90 +200,87 @@ static void steps_of(const struct onnx_small *a, int64_t *step)
     }
 }
 
-static int fold_transpose(const struct fold *f, struct infer_error *err,
-                          struct onnx_small **out)
+static int fold_transpose(const struct fold *f, struct onnx_small **out)
 {
     const struct onnx_small *a = f->in[0];
     int64_t perm[INFER_MAX_RANK], dim[INFER_MAX_RANK], step[INFER_MAX_RANK];
     int64_t own[INFER_MAX_RANK];
     uint32_t seen = 0;
-    int d, n = -1, rc;
+    int d, n = -1;
 
-    rc = onnx_ints(f->im, "perm", INFER_MAX_RANK, perm, &n, err);
-    if (rc < 0)
-        return rc;
+    if (onnx_ints(f->im, "perm", INFER_MAX_RANK, perm, &n) < 0)
+        return f->im->rc;
     if (n >= 0 && n != a->rank)
-        return error_set(err, INFER_EFORMAT, "perm has %d entries", n);
+        return onnx_fail(f->im, INFER_EFORMAT, "perm has %d entries", n);
     steps_of(a, own);
     for (d = 0; d < a->rank; d++) {
         int64_t from = n < 0 ? a->rank - 1 - d : perm[d];
 
         if (from < 0 || from >= a->rank || seen >> from & 1)
-            return error_set(err, INFER_EFORMAT, "perm is no permutation");
+            return onnx_fail(f->im, INFER_EFORMAT, "perm is no permutation");
         seen |= UINT32_C(1) << from;
         dim[d] = a->dim[from];
         step[d] = own[from];
     }
-    return small_view(f->im, a, a->rank, dim, 0, step, err, out);
+    return small_view(f->im, a, a->rank, dim, 0, step, out);
 }
 
-static int fold_concat(const struct fold *f, struct infer_error *err,
-                       struct onnx_small **out)
+/* Attribute 'axis' as a dimension of input 0. */
+static int read_axis(const struct fold *f, int otherwise, int *out)
 {
-    int64_t axis = 1;
-    int i, at, rc;
+    const int axis = onnx_axis(f->im, otherwise);
 
-    rc = onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
-    if (rc == 0)
-        rc = op_axis((int)axis, f->in[0]->rank, &at, err);
-    if (rc < 0)
-        return rc;
+    if (f->im->rc == 0)
+        f->im->rc = op_axis(axis, f->in[0]->rank, out, f->im->err);
+    return f->im->rc;
+}
+
+static int fold_concat(const struct fold *f, struct onnx_small **out)
+{
+    int i, at;
+
+    if (read_axis(f, 1, &at) < 0)
+        return f->im->rc;
     for (i = 0; i < f->n_in; i++)
         if (!f->in[i])
             return 0;
-    return small_concat(f->im, f->in, f->n_in, at, err, out);
+    return small_concat(f->im, f->in, f->n_in, at, out);
 }
 
-static int fold_gather(const struct fold *f, struct infer_error *err,
-                       struct onnx_small **out)
+static int fold_gather(const struct fold *f, struct onnx_small **out)
 {
-    int64_t axis = 0;
-    int at, rc;
+    int at;
 
     if (f->n_in != 2)
         return 0;
-    rc = onnx_int(f->im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
-    if (rc == 0)
-        rc = op_axis((int)axis, f->in[0]->rank, &at, err);
-    if (rc < 0)
-        return rc;
-    return small_gather(f->im, f->in[0], f->in[1], at, err, out);
+    if (read_axis(f, 0, &at) < 0)
+        return f->im->rc;
+    return small_gather(f->im, f->in[0], f->in[1], at, out);
 }
 
 /* ---- Slice --------------------------------------------------------- */
 
 /* Bound number k of a list that is an attribute or input i. */
 static int slice_list(const struct fold *f, const char *name, int i,
-                      int64_t *out, int *n, struct infer_error *err)
+                      int64_t *out, int *n)
 {
     const struct onnx_small *s;
     int k;
 
-    if (f->im->opset < 10)
-        return onnx_ints(f->im, name, INFER_MAX_RANK, out, n, err);
+    if (f->im->rc < 0 || f->im->opset < 10)
+        return onnx_ints(f->im, name, INFER_MAX_RANK, out, n);
     if (i >= f->n_in || !f->in[i])
         return 0;
     s = f->in[i];
     if (!s->i || s->rank > 1 || s->count > INFER_MAX_RANK)
-        return error_set(err, INFER_EFORMAT, "malformed %s", name);
+        return onnx_fail(f->im, INFER_EFORMAT, "malformed %s", name);
     for (k = 0; k < (int)s->count; k++)
         out[k] = s->i[k];
     *n = k;
     return 0;
 }
 
-static int fold_slice(const struct fold *f, struct infer_error *err,
-                      struct onnx_small **out)
+static int fold_slice(const struct fold *f, struct onnx_small **out)
 {
     const struct onnx_small *a = f->in[0];
     int64_t begin[INFER_MAX_RANK], end[INFER_MAX_RANK], axis[INFER_MAX_RANK];
@@ -307,18 +288,16 @@ static int fold_slice(const struct fold *f, struct infer_error *err,
     int64_t start = 0;
     int n = -1, n_end = -1, n_axes = -1, n_step = -1, k, rc;
 
-    rc = slice_list(f, "starts", 1, begin, &n, err);
-    if (rc == 0)
-        rc = slice_list(f, "ends", 2, end, &n_end, err);
-    if (rc == 0)
-        rc = slice_list(f, "axes", 3, axis, &n_axes, err);
-    if (rc == 0 && f->im->opset >= 10)
-        rc = slice_list(f, "steps", 4, step, &n_step, err);
-    if (rc < 0)
-        return rc;
+    slice_list(f, "starts", 1, begin, &n);
+    slice_list(f, "ends", 2, end, &n_end);
+    slice_list(f, "axes", 3, axis, &n_axes);
+    if (f->im->opset >= 10)
+        slice_list(f, "steps", 4, step, &n_step);
+    if (f->im->rc < 0)
+        return f->im->rc;
     if (n < 0 || n != n_end || (n_axes >= 0 && n_axes != n) ||
         (n_step >= 0 && n_step != n))
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(f->im, INFER_EFORMAT,
                          "starts, ends, axes and steps differ in length");
     steps_of(a, own);
     memcpy(dim, a->dim, sizeof(dim));
@@ -328,15 +307,15 @@ static int fold_slice(const struct fold *f, struct infer_error *err,
 
         if (n_axes >= 0 &&
             (axis[k] < -INFER_MAX_RANK || axis[k] > INFER_MAX_RANK))
-            return error_set(err, INFER_EFORMAT, "axis %lld",
+            return onnx_fail(f->im, INFER_EFORMAT, "axis %lld",
                              (long long)axis[k]);
         if (n_axes >= 0)
             want = (int)axis[k];
-        rc = op_axis(want, a->rank, &at, err);
+        rc = op_axis(want, a->rank, &at, f->im->err);
         if (rc < 0)
             return rc;
         rc = op_slice_resolve(begin[k], end[k], by, a->dim[at], &from, &dim[at],
-                              err);
+                              f->im->err);
         if (rc < 0)
             return rc;
         if (dim[at] > 0)
@@ -344,21 +323,21 @@ static int fold_slice(const struct fold *f, struct infer_error *err,
         /* A step that is never taken may be of any size. */
         own[at] = dim[at] > 1 ? own[at] * by : 0;
     }
-    return small_view(f->im, a, a->rank, dim, start, own, err, out);
+    return small_view(f->im, a, a->rank, dim, start, own, out);
 }
 
 /* ---- filling ------------------------------------------------------- */
 
-static int shape_list(const struct onnx_small *s, int64_t *dim, int *rank,
-                      struct infer_error *err)
+static int shape_list(const struct fold *f, const struct onnx_small *s,
+                      int64_t *dim, int *rank)
 {
     int k;
 
     if (!s->i || s->rank > 1 || s->count > INFER_MAX_RANK)
-        return error_set(err, INFER_EFORMAT, "a malformed shape");
+        return onnx_fail(f->im, INFER_EFORMAT, "a malformed shape");
     for (k = 0; k < (int)s->count; k++) {
         if (s->i[k] < 0)
-            return error_set(err, INFER_EFORMAT, "size %lld",
+            return onnx_fail(f->im, INFER_EFORMAT, "size %lld",
                              (long long)s->i[k]);
         dim[k] = s->i[k];
     }
@@ -366,8 +345,7 @@ static int shape_list(const struct onnx_small *s, int64_t *dim, int *rank,
     return 0;
 }
 
-static int fold_fill(const struct fold *f, struct infer_error *err,
-                     struct onnx_small **out)
+static int fold_fill(const struct fold *f, struct onnx_small **out)
 {
     struct onnx_attr *a = onnx_attr(f->im, "value");
     int64_t dim[INFER_MAX_RANK];
@@ -377,50 +355,46 @@ static int fold_fill(const struct fold *f, struct infer_error *err,
 
     if (f->n_in != 1)
         return 0;
-    rc = shape_list(f->in[0], dim, &rank, err);
-    if (rc < 0)
-        return rc;
+    if (shape_list(f, f->in[0], dim, &rank) < 0)
+        return f->im->rc;
     if (!a) {
-        rc = onnx_small_new(f->im, INFER_F32, 0, NULL, err, &value);
+        rc = onnx_small_new(f->im, INFER_F32, 0, NULL, &value);
         if (rc == 0)
             return 0;
     } else {
         if (a->type != ONNX_ATTR_TENSOR)
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(f->im, INFER_EFORMAT,
                              "attribute 'value' is no tensor");
-        rc = onnx_tensor_load(f->im->model, a->s, err, &c);
+        rc = onnx_tensor_load(f->im->model, a->s, f->im->err, &c);
         if (rc == 0 && constant_count(c) != 1)
-            rc = error_set(err, INFER_EFORMAT,
+            rc = onnx_fail(f->im, INFER_EFORMAT,
                            "attribute 'value' has %lld elements",
                            (long long)constant_count(c));
         if (rc == 0)
-            rc = onnx_small_from_constant(f->im, c, err, &value);
+            rc = onnx_small_from_constant(f->im, c, &value);
     }
     if (rc < 0)
         return rc;
-    return small_fill(f->im, value, rank, dim, err, out);
+    return small_fill(f->im, value, rank, dim, out);
 }
 
-static int fold_range(const struct fold *f, struct infer_error *err,
-                      struct onnx_small **out)
+static int fold_range(const struct fold *f, struct onnx_small **out)
 {
     if (f->n_in != 3)
         return 0;
-    return small_range(f->im, f->in[0], f->in[1], f->in[2], err, out);
+    return small_range(f->im, f->in[0], f->in[1], f->in[2], out);
 }
 
-static int fold_expand(const struct fold *f, struct infer_error *err,
-                       struct onnx_small **out)
+static int fold_expand(const struct fold *f, struct onnx_small **out)
 {
     const struct onnx_small *a = f->in[0];
     int64_t dim[INFER_MAX_RANK], step[INFER_MAX_RANK], own[INFER_MAX_RANK];
-    int rank, d, shift, rc;
+    int rank, d, shift;
 
     if (f->n_in != 2)
         return 0;
-    rc = shape_list(f->in[1], dim, &rank, err);
-    if (rc < 0)
-        return rc;
+    if (shape_list(f, f->in[1], dim, &rank) < 0)
+        return f->im->rc;
     if (rank < a->rank) {
         memmove(dim + (a->rank - rank), dim, (size_t)rank * sizeof(*dim));
         for (d = 0; d < a->rank - rank; d++)
@@ -434,35 +408,31 @@ static int fold_expand(const struct fold *f, struct infer_error *err,
 
         step[d] = size == 1 ? 0 : own[d - shift];
         if (size != 1 && dim[d] != 1 && dim[d] != size)
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(f->im, INFER_EFORMAT,
                              "dimension %d: %lld does not expand to %lld", d,
                              (long long)size, (long long)dim[d]);
         if (size != 1)
             dim[d] = size;
     }
-    return small_view(f->im, a, rank, dim, 0, step, err, out);
+    return small_view(f->im, a, rank, dim, 0, step, out);
 }
 
-static int fold_reduce(const struct fold *f, struct infer_error *err,
-                       struct onnx_small **out)
+static int fold_reduce(const struct fold *f, struct onnx_small **out)
 {
     int since = f->param == KERN_REDUCE_SUM ? 13 : 18;
     bool given, keep = true, noop = false;
     uint32_t mask;
-    int rc = axes_mask(f, since, f->in[0]->rank, &mask, &given, err);
 
-    if (rc == 0)
-        rc = onnx_flag(f->im, "keepdims", &keep, err);
-    if (rc == 0)
-        rc = onnx_flag(f->im, "noop_with_empty_axes", &noop, err);
-    if (rc < 0)
-        return rc;
+    axes_mask(f, since, f->in[0]->rank, &mask, &given);
+    onnx_flag(f->im, "keepdims", &keep);
+    if (onnx_flag(f->im, "noop_with_empty_axes", &noop) < 0)
+        return f->im->rc;
     if (mask == 0 && noop)
         return 0;
     if (mask == 0)
         mask = (UINT32_C(1) << f->in[0]->rank) - 1;
     return small_reduce(f->im, f->in[0], (enum kern_reduce_kind)f->param, mask,
-                        keep, err, out);
+                        keep, out);
 }
 
 /* ---- table --------------------------------------------------------- */
@@ -522,52 +492,49 @@ static const struct {
 
 /* The dimensions start .. end-1 of a shape, or their number of elements. */
 static int shape_at(struct onnx_import *im, int probe, bool size,
-                    struct infer_error *err, struct onnx_small **out)
+                    struct onnx_small **out)
 {
     int64_t start = 0, end = INFER_MAX_RANK, count = 1;
     struct graph_type t;
-    int k, rc = onnx_input_type(im, 0, probe, &t, err);
+    int k, rc;
 
-    if (rc == 0 && !size)
-        rc = onnx_int(im, "start", INT64_MIN, INT64_MAX, &start, err);
-    if (rc == 0 && !size)
-        rc = onnx_int(im, "end", INT64_MIN, INT64_MAX, &end, err);
-    if (rc < 0)
-        return rc;
+    if (onnx_input_type(im, 0, probe, &t) < 0)
+        return im->rc;
     if (size) {
-        rc = onnx_small_new(im, INFER_I64, 0, NULL, err, out);
+        rc = onnx_small_new(im, INFER_I64, 0, NULL, out);
         if (rc > 0 && !checked_count(t.rank, t.dim, &(*out)->i[0]))
-            rc = error_set(err, INFER_EFORMAT, "the size overflows");
+            rc = onnx_fail(im, INFER_EFORMAT, "the size overflows");
         return rc;
     }
-    rc = op_slice_resolve(start, end, 1, t.rank, &start, &count, err);
+    onnx_int(im, "start", INT64_MIN, INT64_MAX, &start);
+    if (onnx_int(im, "end", INT64_MIN, INT64_MAX, &end) < 0)
+        return im->rc;
+    rc = op_slice_resolve(start, end, 1, t.rank, &start, &count, im->err);
     if (rc == 0)
-        rc = onnx_small_new(im, INFER_I64, 1, &count, err, out);
+        rc = onnx_small_new(im, INFER_I64, 1, &count, out);
     for (k = 0; rc > 0 && k < (int)count; k++)
         (*out)->i[k] = t.dim[start + k];
     return rc;
 }
 
-static int fold_shape(struct onnx_import *im, bool size,
-                      struct infer_error *err)
+static int fold_shape(struct onnx_import *im, bool size)
 {
     const struct onnx_small **small;
     struct onnx_small *s;
-    int p, rc = onnx_arity(im, 1, 1, err);
+    int p, rc;
 
-    if (rc < 0)
-        return rc;
+    if (onnx_arity(im, 1, 1) < 0)
+        return im->rc;
     small = onnx_alloc(&im->keep, sizeof(*small) * ONNX_PROBES);
     if (!small)
-        return error_set(err, INFER_EMEMORY, "out of memory");
+        return onnx_no_memory(im);
     for (p = 0; p < im->probes; p++) {
-        rc = shape_at(im, p, size, err, &s);
+        rc = shape_at(im, p, size, &s);
         if (rc <= 0) /* 0: the limit on small tensors */
             return rc;
         small[p] = s;
     }
-    rc = onnx_set_small(im, 0, small, err);
-    return rc < 0 ? rc : 1;
+    return onnx_set_small(im, 0, small) < 0 ? im->rc : 1;
 }
 
 /* ---- the node ------------------------------------------------------ */
@@ -598,20 +565,16 @@ static bool reads_graph(const struct onnx_import *im)
 /* True where every input that is there is small and known, and at least one
  * is. */
 static int gather_inputs(struct onnx_import *im,
-                         const struct onnx_small *const **in, bool *known,
-                         struct infer_error *err)
+                         const struct onnx_small *const **in, bool *known)
 {
-    int i, rc;
+    int i;
 
     *known = onnx_has_input(im, 0) && !reads_graph(im);
     for (i = 0; i < im->node->n_in && *known; i++) {
-        rc = onnx_input_small(im, i, &in[i], err);
-        if (rc < 0)
-            return rc;
-        if (onnx_has_input(im, i) && !in[i])
-            *known = false;
+        onnx_input_small(im, i, &in[i]);
+        *known = in[i] || !onnx_has_input(im, i);
     }
-    return 0;
+    return im->rc;
 }
 
 /* Inputs that are the same tensor at all probes give the same result. */
@@ -629,8 +592,7 @@ static bool all_fixed(const struct onnx_import *im,
 
 static int fold_at_probes(struct onnx_import *im, int row,
                           const struct onnx_small *const *const *in,
-                          const struct onnx_small **small,
-                          struct infer_error *err)
+                          const struct onnx_small **small)
 {
     const struct onnx_small **at;
     bool fixed = all_fixed(im, in);
@@ -639,7 +601,7 @@ static int fold_at_probes(struct onnx_import *im, int row,
 
     at = onnx_alloc(&im->scratch, (size_t)im->node->n_in * sizeof(*at));
     if (!at)
-        return error_set(err, INFER_EMEMORY, "out of memory");
+        return onnx_no_memory(im);
     f.im = im;
     f.in = at;
     f.n_in = im->node->n_in;
@@ -654,7 +616,7 @@ static int fold_at_probes(struct onnx_import *im, int row,
         f.probe = p;
         for (i = 0; i < im->node->n_in; i++)
             at[i] = in[i] ? in[i][p] : NULL;
-        rc = folds[row].fold(&f, err, &s);
+        rc = folds[row].fold(&f, &s);
         if (rc <= 0)
             return rc;
         small[p] = s;
@@ -662,7 +624,7 @@ static int fold_at_probes(struct onnx_import *im, int row,
     return 1;
 }
 
-int onnx_fold_node(struct onnx_import *im, struct infer_error *err)
+int onnx_fold_node(struct onnx_import *im)
 {
     const struct onnx_small *const **in;
     const struct onnx_small **small;
@@ -670,22 +632,20 @@ int onnx_fold_node(struct onnx_import *im, struct infer_error *err)
     int row, rc;
 
     if (strcmp(im->node->op, "Shape") == 0)
-        return fold_shape(im, false, err);
+        return fold_shape(im, false);
     if (strcmp(im->node->op, "Size") == 0)
-        return fold_shape(im, true, err);
+        return fold_shape(im, true);
     row = find_fold(im->node->op);
     if (row < 0 || im->node->n_out != 1)
         return 0;
     in = onnx_alloc(&im->scratch, (size_t)im->node->n_in * sizeof(*in));
     small = onnx_alloc(&im->keep, sizeof(*small) * ONNX_PROBES);
     if (!in || !small)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    rc = gather_inputs(im, in, &known, err);
-    if (rc < 0 || !known)
-        return rc;
-    rc = fold_at_probes(im, row, in, small, err);
+        return onnx_no_memory(im);
+    if (gather_inputs(im, in, &known) < 0 || !known)
+        return im->rc;
+    rc = fold_at_probes(im, row, in, small);
     if (rc <= 0)
         return rc;
-    rc = onnx_set_small(im, 0, small, err);
-    return rc < 0 ? rc : 1;
+    return onnx_set_small(im, 0, small) < 0 ? im->rc : 1;
 }

@@ -8,11 +8,6 @@
 #include "kernels/base/scalar.h"
 #include "weights/onnx/onnx.h"
 
-static int out_of_memory(struct infer_error *err)
-{
-    return error_set(err, INFER_EMEMORY, "out of memory");
-}
-
 /* c * factor; takes c over, returns a new reference or NULL. */
 static struct constant *scaled(struct constant *c, float factor)
 {
@@ -38,17 +33,13 @@ static struct constant *scaled(struct constant *c, float factor)
 /* A rank-2 constant as the weight of dense: transposed where the columns of
  * the matrix are the outputs. */
 static int add_weight(struct onnx_import *im, struct constant *c,
-                      bool transpose, float factor, int *value,
-                      struct infer_error *err)
+                      bool transpose, float factor, int *value)
 {
     static const int swap[] = {1, 0};
     struct constant *w =
         transpose ? constant_transpose(c, swap) : constant_ref(c);
 
-    w = scaled(w, factor);
-    if (!w)
-        return out_of_memory(err);
-    return onnx_add_constant(im, w, value, err);
+    return onnx_add_constant(im, scaled(w, factor), value);
 }
 
 /* ---- Gemm ---------------------------------------------------------- */
@@ -63,93 +54,76 @@ struct gemm {
 
 /* The matrix as the weight of dense; one that is so already stays the tensor
  * that it is, with its name. */
-static int gemm_weight(struct onnx_import *im, const struct gemm *g, int *out,
-                       struct infer_error *err)
+static int gemm_weight(struct onnx_import *im, const struct gemm *g, int *out)
 {
     if (g->trans_b && g->alpha == 1.0f)
-        return onnx_input(im, 1, out, err);
-    return add_weight(im, g->w, !g->trans_b, g->alpha, out, err);
+        return onnx_input(im, 1, out);
+    return add_weight(im, g->w, !g->trans_b, g->alpha, out);
 }
 
 /* c as a bias vector of `outputs` elements, which it may be already; *out is
  * -1 where it is none. */
-static int bias_vector(struct onnx_import *im, const struct gemm *g, int *out,
-                       struct infer_error *err)
+static int bias_vector(struct onnx_import *im, const struct gemm *g, int *out)
 {
     int64_t n, i;
     struct constant *c, *r;
-    int rc = onnx_input_constant(im, 2, &c, err);
 
     *out = -1;
-    if (rc < 0 || !c || !scalar_is_float(c->dtype))
-        return rc;
+    if (onnx_input_constant(im, 2, &c) < 0 || !c || !scalar_is_float(c->dtype))
+        return im->rc;
     n = constant_count(c);
     if (c->rank > 2 || (c->rank == 2 && c->dim[0] != 1) ||
         (n != 1 && n != g->outputs))
         return 0;
     if (n == g->outputs && c->rank == 1 && g->beta == 1.0f)
-        return onnx_input(im, 2, out, err);
+        return onnx_input(im, 2, out);
     if (n == g->outputs) {
         r = constant_reshape(c, 1, &g->outputs);
-        if (!r)
-            return out_of_memory(err);
     } else {
-        rc = onnx_new_constant(im, INFER_F32, 1, &g->outputs, err, &r);
-        if (rc < 0)
-            return rc;
+        if (onnx_new_constant(im, INFER_F32, 1, &g->outputs, &r) < 0)
+            return im->rc;
         for (i = 0; i < g->outputs; i++)
             scalar_store(INFER_F32, r->data, i,
                          scalar_load(c->dtype, c->data, 0));
     }
-    r = scaled(r, g->beta);
-    return r ? onnx_add_constant(im, r, out, err) : out_of_memory(err);
+    return onnx_add_constant(im, scaled(r, g->beta), out);
 }
 
 /* y + beta c, where c is not a plain bias. */
-static int add_addend(struct onnx_import *im, const struct gemm *g, int y,
-                      struct infer_error *err)
+static int add_addend(struct onnx_import *im, const struct gemm *g, int y)
 {
-    int c, rc = onnx_input(im, 2, &c, err);
+    int c;
 
-    if (rc == 0 && g->beta != 1.0f)
-        rc = onnx_emit_unary(im, KERN_LINEAR, g->beta, 0.0f, c, -1, &c, err);
-    if (rc < 0)
-        return rc;
-    return onnx_emit_binary(im, KERN_ADD, y, c, 0, NULL, err);
+    onnx_input(im, 2, &c);
+    if (g->beta != 1.0f)
+        onnx_emit_unary(im, KERN_LINEAR, g->beta, 0.0f, c, -1, &c);
+    return onnx_emit_binary(im, KERN_ADD, y, c, 0, NULL);
 }
 
-static int gemm_dense(struct onnx_import *im, struct gemm *g,
-                      struct infer_error *err)
+static int gemm_dense(struct onnx_import *im, struct gemm *g)
 {
     static const int64_t swap[] = {1, 0};
     bool addend = onnx_has_input(im, 2) && g->beta != 0.0f;
-    int in[3] = {-1, -1, -1}, y, rc = 0;
+    int in[3] = {-1, -1, -1}, y;
 
     g->outputs = g->w->dim[g->trans_b ? 0 : 1];
     in[0] = g->a;
     if (g->trans_a)
-        rc =
-            onnx_emit_dims(im, GRAPH_TRANSPOSE, g->a, 2, swap, -1, &in[0], err);
-    if (rc == 0)
-        rc = gemm_weight(im, g, &in[1], err);
-    if (rc == 0 && addend)
-        rc = bias_vector(im, g, &in[2], err);
-    if (rc < 0)
-        return rc;
+        onnx_emit_dims(im, GRAPH_TRANSPOSE, g->a, 2, swap, -1, &in[0]);
+    gemm_weight(im, g, &in[1]);
+    if (addend)
+        bias_vector(im, g, &in[2]);
     addend = addend && in[2] < 0;
-    rc = onnx_emit(im, GRAPH_DENSE, NULL, in, in[2] >= 0 ? 3 : 2,
-                   addend ? -1 : 0, &y, err);
-    if (rc == 0 && addend)
-        rc = add_addend(im, g, y, err);
-    return rc;
+    onnx_emit(im, GRAPH_DENSE, NULL, in, in[2] >= 0 ? 3 : 2, addend ? -1 : 0,
+              &y);
+    return addend ? add_addend(im, g, y) : im->rc;
 }
 
-static int gemm_product(struct onnx_import *im, const struct gemm *g,
-                        struct infer_error *err)
+static int gemm_product(struct onnx_import *im, const struct gemm *g)
 {
     bool addend = onnx_has_input(im, 2) && g->beta != 0.0f;
     union graph_attr attr;
-    int in[2], y, rc;
+    int in[2], y;
 
     onnx_defaults(GRAPH_MATMUL, &attr);
     attr.matmul.transpose_a = g->trans_a;
@@ -157,49 +131,35 @@ static int gemm_product(struct onnx_import *im, const struct gemm *g,
     attr.matmul.alpha = g->alpha;
     in[0] = g->a;
     in[1] = g->b;
-    rc = onnx_emit(im, GRAPH_MATMUL, &attr, in, 2, addend ? -1 : 0, &y, err);
-    if (rc == 0 && addend)
-        rc = add_addend(im, g, y, err);
-    return rc;
+    onnx_emit(im, GRAPH_MATMUL, &attr, in, 2, addend ? -1 : 0, &y);
+    return addend ? add_addend(im, g, y) : im->rc;
 }
 
-int onnx_import_gemm(struct onnx_import *im, int param, struct infer_error *err)
+int onnx_import_gemm(struct onnx_import *im)
 {
     struct gemm g = {1.0f, 1.0f, false, false, -1, -1, NULL, 0};
     struct graph_type a, b;
-    int rc = onnx_arity(im, 2, 3, err);
 
-    (void)param;
+    onnx_arity(im, 2, 3);
     onnx_ignore(im, "broadcast"); /* before opset 7; c always broadcasts */
-    if (rc == 0)
-        rc = onnx_float(im, "alpha", &g.alpha, err);
-    if (rc == 0)
-        rc = onnx_float(im, "beta", &g.beta, err);
-    if (rc == 0)
-        rc = onnx_flag(im, "transA", &g.trans_a, err);
-    if (rc == 0)
-        rc = onnx_flag(im, "transB", &g.trans_b, err);
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, 0, &a, err);
-    if (rc == 0)
-        rc = onnx_input_type(im, 1, 0, &b, err);
-    if (rc < 0)
-        return rc;
+    onnx_float(im, "alpha", &g.alpha);
+    onnx_float(im, "beta", &g.beta);
+    onnx_flag(im, "transA", &g.trans_a);
+    onnx_flag(im, "transB", &g.trans_b);
+    onnx_input_type(im, 0, 0, &a);
+    if (onnx_input_type(im, 1, 0, &b) < 0)
+        return im->rc;
     if (a.rank != 2 || b.rank != 2)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "matrices of rank %d and %d, expected 2", a.rank,
                          b.rank);
-    rc = onnx_input(im, 0, &g.a, err);
-    if (rc == 0)
-        rc = onnx_input_constant(im, 1, &g.w, err);
-    if (rc < 0)
-        return rc;
+    onnx_input(im, 0, &g.a);
+    if (onnx_input_constant(im, 1, &g.w) < 0)
+        return im->rc;
     if (g.w && scalar_is_float(g.w->dtype))
-        return gemm_dense(im, &g, err);
-    rc = onnx_input(im, 1, &g.b, err);
-    if (rc < 0)
-        return rc;
-    return gemm_product(im, &g, err);
+        return gemm_dense(im, &g);
+    onnx_input(im, 1, &g.b);
+    return gemm_product(im, &g);
 }
 
 /* ---- MatMul -------------------------------------------------------- */
@@ -207,62 +167,48 @@ int onnx_import_gemm(struct onnx_import *im, int param, struct infer_error *err)
 /* A vector on the left is a row, on the right a column; the dimension added
  * for it is taken away from the result. */
 static int product_of_vectors(struct onnx_import *im, int rank_a, int rank_b,
-                              const int *in, struct infer_error *err)
+                              const int *in)
 {
     static const int64_t front = 0, back = 1;
     int64_t axes[2];
-    int both[2], n = 0, y, rc = 0;
+    int both[2], n = 0, y;
 
     both[0] = in[0];
     both[1] = in[1];
     if (rank_a == 1) {
         axes[n++] = -2;
-        rc = onnx_emit_dims(im, GRAPH_UNSQUEEZE, in[0], 1, &front, -1, &both[0],
-                            err);
+        onnx_emit_dims(im, GRAPH_UNSQUEEZE, in[0], 1, &front, -1, &both[0]);
     }
-    if (rc == 0 && rank_b == 1) {
+    if (rank_b == 1) {
         axes[n++] = -1;
-        rc = onnx_emit_dims(im, GRAPH_UNSQUEEZE, in[1], 1, &back, -1, &both[1],
-                            err);
+        onnx_emit_dims(im, GRAPH_UNSQUEEZE, in[1], 1, &back, -1, &both[1]);
     }
-    if (rc == 0)
-        rc = onnx_emit(im, GRAPH_MATMUL, NULL, both, 2, -1, &y, err);
-    if (rc < 0)
-        return rc;
-    return onnx_emit_dims(im, GRAPH_SQUEEZE, y, n, axes, 0, NULL, err);
+    onnx_emit(im, GRAPH_MATMUL, NULL, both, 2, -1, &y);
+    return onnx_emit_dims(im, GRAPH_SQUEEZE, y, n, axes, 0, NULL);
 }
 
-int onnx_import_matmul(struct onnx_import *im, int param,
-                       struct infer_error *err)
+int onnx_import_matmul(struct onnx_import *im)
 {
     struct graph_type a, b;
     struct constant *w;
-    int in[2], rc = onnx_arity(im, 2, 2, err);
+    int in[2];
 
-    (void)param;
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, 0, &a, err);
-    if (rc == 0)
-        rc = onnx_input_type(im, 1, 0, &b, err);
-    if (rc == 0)
-        rc = onnx_input_constant(im, 1, &w, err);
-    if (rc < 0)
-        return rc;
+    onnx_arity(im, 2, 2);
+    onnx_input_type(im, 0, 0, &a);
+    onnx_input_type(im, 1, 0, &b);
+    if (onnx_input_constant(im, 1, &w) < 0)
+        return im->rc;
     if (a.rank < 1 || b.rank < 1)
-        return error_set(err, INFER_EFORMAT, "a factor is a scalar");
-    rc = onnx_input(im, 0, &in[0], err);
-    if (rc == 0 && w && b.rank == 2 && a.rank >= 2 &&
-        scalar_is_float(w->dtype) && scalar_is_float(a.dtype)) {
-        rc = add_weight(im, w, true, 1.0f, &in[1], err);
-        if (rc < 0)
-            return rc;
-        return onnx_emit(im, GRAPH_DENSE, NULL, in, 2, 0, NULL, err);
+        return onnx_fail(im, INFER_EFORMAT, "a factor is a scalar");
+    onnx_input(im, 0, &in[0]);
+    if (w && b.rank == 2 && a.rank >= 2 && scalar_is_float(w->dtype) &&
+        scalar_is_float(a.dtype)) {
+        add_weight(im, w, true, 1.0f, &in[1]);
+        return onnx_emit(im, GRAPH_DENSE, NULL, in, 2, 0, NULL);
     }
-    if (rc == 0)
-        rc = onnx_input(im, 1, &in[1], err);
-    if (rc < 0)
-        return rc;
+    if (onnx_input(im, 1, &in[1]) < 0)
+        return im->rc;
     if (a.rank == 1 || b.rank == 1)
-        return product_of_vectors(im, a.rank, b.rank, in, err);
-    return onnx_emit(im, GRAPH_MATMUL, NULL, in, 2, 0, NULL, err);
+        return product_of_vectors(im, a.rank, b.rank, in);
+    return onnx_emit(im, GRAPH_MATMUL, NULL, in, 2, 0, NULL);
 }

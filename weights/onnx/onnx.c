@@ -38,23 +38,23 @@ const struct onnx_op *onnx_op_find(const char *name)
 
 /* ---- versions ------------------------------------------------------ */
 
-static int check_versions(struct onnx_import *im, struct infer_error *err)
+static int check_versions(struct onnx_import *im)
 {
     const struct onnx_model *m = im->model;
 
     if (m->ir_version < 1 || m->ir_version > ONNX_MAX_IR)
-        return error_set(err,
+        return onnx_fail(im,
                          m->ir_version < 1 ? INFER_EFORMAT : INFER_EUNSUPPORTED,
                          "ONNX IR version %lld; 1 to %d are read",
                          (long long)m->ir_version, ONNX_MAX_IR);
     im->opset = m->opset;
     if (m->opset == 0 && m->ir_version >= 3)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "the model imports no version of the ONNX operators");
     if (m->opset == 0)
         im->opset = 1; /* versions are older than opset_import */
     if (im->opset > ONNX_MAX_OPSET)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "ONNX opset %lld; 1 to %d are read",
                          (long long)im->opset, ONNX_MAX_OPSET);
     return 0;
@@ -62,26 +62,23 @@ static int check_versions(struct onnx_import *im, struct infer_error *err)
 
 /* ---- initializers and inputs --------------------------------------- */
 
-static int add_initializers(struct onnx_import *im, struct infer_error *err)
+static int add_initializers(struct onnx_import *im)
 {
     const struct onnx_list *list = &im->model->initializer;
     struct pb_span name;
     size_t i;
-    int v, rc;
+    int v;
 
     for (i = 0; i < list->count; i++) {
-        rc = onnx_tensor_name(im->model, list->item[i], err, &name);
-        if (rc == 0 && name.bytes == 0)
-            rc =
-                error_set(err, INFER_EFORMAT, "initializer %zu has no name", i);
-        if (rc == 0)
-            rc = onnx_value_get(im, name, err, &v);
-        if (rc < 0)
-            return rc;
+        im->rc = onnx_tensor_name(im->model, list->item[i], im->err, &name);
+        if (name.bytes == 0)
+            onnx_fail(im, INFER_EFORMAT, "initializer %zu has no name", i);
+        if (im->rc < 0 || onnx_value_get(im, name, &v) < 0)
+            return im->rc;
         if (im->value[v].state != ONNX_UNKNOWN)
-            return error_set(
-                err, INFER_EFORMAT, "two initializers are named '%.*s'",
-                (int)(name.bytes < 128 ? name.bytes : 128), (char *)name.data);
+            return onnx_fail(im, INFER_EFORMAT,
+                             "two initializers are named '%.*s'",
+                             PB_TEXT(name, 128));
         im->value[v].state = ONNX_LAZY;
         im->value[v].tensor = list->item[i];
     }
@@ -122,42 +119,42 @@ static bool has_free(const struct onnx_value_info *info, int d)
     return false;
 }
 
-static int check_input(struct onnx_value_info *info, const char *name,
-                       const struct weights_input_shape *given,
-                       struct infer_error *err)
+static int check_input(struct onnx_import *im, struct onnx_value_info *info,
+                       const char *name,
+                       const struct weights_input_shape *given)
 {
     int d;
 
     if (!info->is_tensor)
-        return error_set(err, INFER_EUNSUPPORTED, "input '%s' is not a tensor",
+        return onnx_fail(im, INFER_EUNSUPPORTED, "input '%s' is not a tensor",
                          name);
     if (onnx_dtype(info->elem_type) == INFER_NONE)
-        return error_set(
-            err, INFER_EUNSUPPORTED, "input '%s' has data type %lld (%s)", name,
+        return onnx_fail(
+            im, INFER_EUNSUPPORTED, "input '%s' has data type %lld (%s)", name,
             (long long)info->elem_type, onnx_type_name(info->elem_type));
     if (given) {
         if (info->rank >= 0 && info->rank != given->rank)
-            return error_set(err, INFER_EARGUMENT,
+            return onnx_fail(im, INFER_EARGUMENT,
                              "input '%s' has %d dimensions, %d are given", name,
                              info->rank, given->rank);
         info->rank = given->rank;
         memcpy(info->dim, given->dim, sizeof(info->dim));
     }
     if (info->rank < 0)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "input '%s' has no shape: give one with "
                          "--input-shape",
                          name);
     for (d = 0; d < info->rank; d++) {
         if (info->dim[d] < -1 || info->dim[d] > INT32_MAX)
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(im, INFER_EFORMAT,
                              "input '%s': dimension %d is %lld", name, d,
                              (long long)info->dim[d]);
         /* Old writers state a batch of 0 where they mean any. */
         if (info->dim[d] == 0 && d == 0 && info->rank > 1)
             info->dim[d] = -1;
         if (info->dim[d] == 0)
-            return error_set(err, INFER_EUNSUPPORTED,
+            return onnx_fail(im, INFER_EUNSUPPORTED,
                              "input '%s' is empty: dimension %d is 0", name, d);
     }
     return 0;
@@ -172,7 +169,7 @@ static enum infer_dtype computed_dtype(enum infer_dtype dtype)
 }
 
 static int add_input(struct onnx_import *im, const struct onnx_value_info *info,
-                     const char *name, int v, struct infer_error *err)
+                     const char *name, int v)
 {
     enum infer_dtype dtype = computed_dtype(onnx_dtype(info->elem_type));
     struct graph_type type[ONNX_PROBES];
@@ -187,11 +184,11 @@ static int add_input(struct onnx_import *im, const struct onnx_value_info *info,
     }
     value = graph_add_input(im->g, name, dtype, info->rank, info->dim);
     if (value < 0)
-        return error_set(err, value == INFER_EMEMORY ? value : INFER_EFORMAT,
+        return onnx_fail(im, value == INFER_EMEMORY ? value : INFER_EFORMAT,
                          "input '%s' cannot be added", name);
     im->value[v].graph = value;
     im->value[v].state = ONNX_GRAPH;
-    return onnx_value_type(im, value, type, err);
+    return onnx_value_type(im, value, type);
 }
 
 /* The inputs that are no initializers (IR versions below 4 list both), with
@@ -203,43 +200,40 @@ struct input {
     bool given;
 };
 
-static int list_inputs(struct onnx_import *im, struct input **out, int *n,
-                       struct infer_error *err)
+static int list_inputs(struct onnx_import *im, struct input **out, int *n)
 {
     const struct onnx_list *list = &im->model->input;
     const struct weights_input_shape *given;
     struct input *input = NULL, in;
     size_t i;
-    int rc = 0;
 
     *n = 0;
-    for (i = 0; i < list->count && rc == 0; i++) {
+    for (i = 0; i < list->count && im->rc == 0; i++) {
         memset(&in, 0, sizeof(in));
-        rc = onnx_value_info_parse(im->model, list->item[i], err, &in.info);
-        if (rc == 0)
-            rc = onnx_value_get(im, in.info.name, err, &in.value);
-        if (rc < 0)
+        im->rc =
+            onnx_value_info_parse(im->model, list->item[i], im->err, &in.info);
+        if (im->rc < 0 || onnx_value_get(im, in.info.name, &in.value) < 0)
             break;
         if (im->value[in.value].state == ONNX_LAZY)
             continue;
-        rc = onnx_string(&im->keep, in.info.name, "input name", err, &in.name);
-        if (rc < 0)
+        im->rc = onnx_string(&im->keep, in.info.name, "input name", im->err,
+                             &in.name);
+        if (im->rc < 0)
             break;
         if (*n == GRAPH_MAX_INPUTS || !*in.name) {
-            rc = error_set(err, INFER_EFORMAT,
-                           *in.name ? "more than 4096 inputs"
-                                    : "a graph input has no name");
+            onnx_fail(im, INFER_EFORMAT,
+                      *in.name ? "more than 4096 inputs"
+                               : "a graph input has no name");
             break;
         }
         given = given_shape(im, in.name, *n);
         in.given = given != NULL;
-        rc = check_input(&in.info, in.name, given, err);
-        if (rc == 0) {
+        if (check_input(im, &in.info, in.name, given) == 0) {
             struct input *grown =
                 realloc(input, ((size_t)*n + 1) * sizeof(*input));
 
             if (!grown) {
-                rc = error_set(err, INFER_EMEMORY, "out of memory");
+                onnx_no_memory(im);
                 break;
             }
             input = grown;
@@ -247,7 +241,7 @@ static int list_inputs(struct onnx_import *im, struct input **out, int *n,
         }
     }
     *out = input;
-    return rc;
+    return im->rc;
 }
 
 /* True where every input has a batch of 1 that may be meant as any batch. */
@@ -262,14 +256,14 @@ static bool can_free_batch(const struct input *input, int n)
     return n > 0;
 }
 
-static int add_inputs(struct onnx_import *im, struct infer_error *err)
+static int add_inputs(struct onnx_import *im)
 {
     struct input *input;
     bool free_dims = false;
-    int i, n, rc;
+    int i, n;
 
-    rc = list_inputs(im, &input, &n, err);
-    if (im->freed_batch && (rc < 0 || !can_free_batch(input, n)))
+    list_inputs(im, &input, &n);
+    if (im->freed_batch && (im->rc < 0 || !can_free_batch(input, n)))
         im->freed_batch = false;
     for (i = 0; i < n; i++) {
         if (im->freed_batch)
@@ -278,16 +272,16 @@ static int add_inputs(struct onnx_import *im, struct infer_error *err)
         im->free_extent |= has_free(&input[i].info, 1);
     }
     im->probes = free_dims ? ONNX_PROBES : 1;
-    for (i = 0; i < n && rc == 0; i++)
-        rc = add_input(im, &input[i].info, input[i].name, input[i].value, err);
+    for (i = 0; i < n && im->rc == 0; i++)
+        add_input(im, &input[i].info, input[i].name, input[i].value);
     free(input);
-    return rc;
+    return im->rc;
 }
 
 /* ---- nodes --------------------------------------------------------- */
 
 /* 1: an input comes from a node that was refused; 0: all are there. */
-static int check_inputs(struct onnx_import *im, struct infer_error *err)
+static int check_inputs(struct onnx_import *im)
 {
     int i, v, failed = 0;
 
@@ -300,26 +294,25 @@ static int check_inputs(struct onnx_import *im, struct infer_error *err)
         if (v >= 0 && im->value[v].state == ONNX_FAILED)
             failed = 1;
         else if (v >= 0 && im->value[v].state == ONNX_DROPPED)
-            return error_set(err, INFER_EUNSUPPORTED,
+            return onnx_fail(im, INFER_EUNSUPPORTED,
                              "input '%.*s' is an extra output of its node, "
                              "which is not supported",
-                             (int)(name.bytes < 128 ? name.bytes : 128),
-                             (char *)name.data);
+                             PB_TEXT(name, 128));
         else if (v < 0 || im->value[v].state == ONNX_UNKNOWN)
-            return error_set(
-                err, INFER_EFORMAT, "no node before it produces input '%.*s'",
-                (int)(name.bytes < 128 ? name.bytes : 128), (char *)name.data);
+            return onnx_fail(im, INFER_EFORMAT,
+                             "no node before it produces input '%.*s'",
+                             PB_TEXT(name, 128));
     }
     return failed;
 }
 
 /* Names that repeat within one node are found when the graph refuses them. */
-static int check_outputs(struct onnx_import *im, struct infer_error *err)
+static int check_outputs(struct onnx_import *im)
 {
     int i, v;
 
     if (im->node->n_out == 0)
-        return error_set(err, INFER_EFORMAT, "no output");
+        return onnx_fail(im, INFER_EFORMAT, "no output");
     for (i = 0; i < im->node->n_out; i++) {
         struct pb_span name = im->node->out[i];
 
@@ -327,83 +320,78 @@ static int check_outputs(struct onnx_import *im, struct infer_error *err)
             continue;
         v = onnx_value_find(im, name);
         if (v >= 0 && im->value[v].state != ONNX_UNKNOWN)
-            return error_set(
-                err, INFER_EFORMAT, "output '%.*s' is produced twice",
-                (int)(name.bytes < 128 ? name.bytes : 128), (char *)name.data);
+            return onnx_fail(im, INFER_EFORMAT,
+                             "output '%.*s' is produced twice",
+                             PB_TEXT(name, 128));
     }
     return 0;
 }
 
 /* Row of the table for the current node. */
-static int find_op(struct onnx_import *im, const struct onnx_op **out,
-                   struct infer_error *err)
+static int find_op(struct onnx_import *im, const struct onnx_op **out)
 {
     const struct onnx_node *n = im->node;
     const struct onnx_op *op;
 
     if (*n->domain && strcmp(n->domain, "ai.onnx") != 0)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "operator %s of domain '%s' is not supported", n->op,
                          n->domain);
     op = onnx_op_find(n->op);
     if (!op)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "operator %s is not supported", *n->op ? n->op : "''");
+        return onnx_fail(im, INFER_EUNSUPPORTED, "operator %s is not supported",
+                         *n->op ? n->op : "''");
     if (im->opset < op->since || (op->until && im->opset > op->until))
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "operator %s does not exist in this opset", n->op);
     *out = op;
     return 0;
 }
 
 /* An attribute that no code looked at may change what the node computes. */
-static int check_attributes(struct onnx_import *im, struct infer_error *err)
+static int check_attributes(struct onnx_import *im)
 {
     int i;
 
     onnx_ignore(im, "consumed_inputs"); /* opset 1: a hint for reuse */
     for (i = 0; i < im->node->n_attr; i++)
         if (!im->node->attr[i].used)
-            return error_set(err, INFER_EUNSUPPORTED,
+            return onnx_fail(im, INFER_EUNSUPPORTED,
                              "attribute '%s' is not known for this operator",
                              im->node->attr[i].name);
     return 0;
 }
 
-static int import_node(struct onnx_import *im, struct infer_error *err)
+/* Results as those of check_inputs(). */
+static int import_node(struct onnx_import *im)
 {
     const struct onnx_op *op = NULL;
-    int rc = find_op(im, &op, err);
+    int rc;
 
-    if (rc == 0)
-        rc = check_outputs(im, err);
-    if (rc < 0)
-        return rc;
-    rc = check_inputs(im, err);
+    if (find_op(im, &op) < 0 || check_outputs(im) < 0)
+        return im->rc;
+    rc = check_inputs(im);
     if (rc != 0)
         return rc;
-    rc = onnx_fold_node(im, err);
-    if (rc > 0)
-        return 0;
-    if (rc == 0)
-        rc = op->import(im, op->param, err);
-    if (rc == 0)
-        rc = check_attributes(im, err);
-    return rc;
+    rc = onnx_fold_node(im);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    im->param = op->param;
+    op->import(im);
+    return im->rc < 0 ? im->rc : check_attributes(im);
 }
 
 /* Marks the outputs of a refused node.  Their readers are skipped, so that the
  * report lists each cause once. */
-static int fail_outputs(struct onnx_import *im, struct infer_error *err)
+static int fail_outputs(struct onnx_import *im)
 {
-    int i, v, rc;
+    int i, v;
 
     for (i = 0; i < im->node->n_out; i++) {
         if (im->node->out[i].bytes == 0)
             continue;
-        rc = onnx_value_get(im, im->node->out[i], err, &v);
-        if (rc < 0)
-            return rc;
+        if (onnx_value_get(im, im->node->out[i], &v) < 0)
+            return im->rc;
         if (im->value[v].state == ONNX_UNKNOWN ||
             im->value[v].state == ONNX_GRAPH)
             im->value[v].state = ONNX_FAILED;
@@ -421,18 +409,16 @@ static void label_error(const struct onnx_import *im, size_t index,
                      (long long)im->opset);
     else if (n->n_out > 0)
         error_prefix(err, "node %zu (%s, opset %lld) that makes '%.*s'", index,
-                     n->op, (long long)im->opset,
-                     (int)(n->out[0].bytes < 128 ? n->out[0].bytes : 128),
-                     n->out[0].bytes ? (char *)n->out[0].data : "");
+                     n->op, (long long)im->opset, PB_TEXT(n->out[0], 128));
     else
         error_prefix(err, "node %zu (%s, opset %lld)", index, n->op,
                      (long long)im->opset);
 }
 
-static int import_nodes(struct onnx_import *im, struct infer_error *err)
+static int import_nodes(struct onnx_import *im)
 {
     const struct onnx_list *list = &im->model->node;
-    struct infer_error fault;
+    struct infer_error *err = im->err, fault;
     struct onnx_node node;
     size_t i;
     int rc, result = 0;
@@ -449,14 +435,17 @@ static int import_nodes(struct onnx_import *im, struct infer_error *err)
         }
         im->node = &node;
         im->emitted = 0;
-        rc = import_node(im, &fault);
+        im->err = &fault;
+        rc = import_node(im);
+        im->err = err;
+        im->rc = 0;
         if (rc < 0) {
             label_error(im, i, &fault);
             error_add(err, rc, "%s", fault.text);
             if (result == 0)
                 result = rc;
         }
-        if (rc == INFER_EMEMORY || (rc != 0 && fail_outputs(im, err) < 0))
+        if (rc == INFER_EMEMORY || (rc != 0 && fail_outputs(im) < 0))
             return INFER_EMEMORY;
     }
     if (result < 0 && im->free_extent)
@@ -471,8 +460,7 @@ static int import_nodes(struct onnx_import *im, struct infer_error *err)
 
 /* A model whose literal batch was read as free must give that batch back, and
  * nothing else may follow it. */
-static int check_freed(const struct onnx_import *im, int value,
-                       struct infer_error *err)
+static int check_freed(struct onnx_import *im, int value)
 {
     const struct graph_type *t = im->type[value];
     int p, d;
@@ -483,13 +471,13 @@ static int check_freed(const struct onnx_import *im, int value,
         for (d = 1; d < t[p].rank; d++)
             kept = kept && t[p].dim[d] == t[0].dim[d];
         if (!kept)
-            return error_set(err, INFER_EUNSUPPORTED,
+            return onnx_fail(im, INFER_EUNSUPPORTED,
                              "an output loses the batch");
     }
     return 0;
 }
 
-static int add_outputs(struct onnx_import *im, struct infer_error *err)
+static int add_outputs(struct onnx_import *im)
 {
     const struct onnx_list *list = &im->model->output;
     struct onnx_value_info info;
@@ -497,65 +485,54 @@ static int add_outputs(struct onnx_import *im, struct infer_error *err)
     int v, value, rc;
 
     if (list->count == 0)
-        return error_set(err, INFER_EFORMAT, "the graph has no outputs");
+        return onnx_fail(im, INFER_EFORMAT, "the graph has no outputs");
     for (i = 0; i < list->count; i++) {
-        rc = onnx_value_info_parse(im->model, list->item[i], err, &info);
-        if (rc < 0)
-            return rc;
+        im->rc =
+            onnx_value_info_parse(im->model, list->item[i], im->err, &info);
+        if (im->rc < 0)
+            return im->rc;
         v = onnx_value_find(im, info.name);
         if (v < 0 || im->value[v].state == ONNX_UNKNOWN)
-            return error_set(
-                err, INFER_EFORMAT, "nothing produces the graph output '%.*s'",
-                (int)(info.name.bytes < 128 ? info.name.bytes : 128),
-                info.name.bytes ? (char *)info.name.data : "");
-        rc = onnx_value_graph(im, v, &value, err);
-        if (rc == 0)
-            rc = check_freed(im, value, err);
-        if (rc < 0)
-            return rc;
+            return onnx_fail(im, INFER_EFORMAT,
+                             "nothing produces the graph output '%.*s'",
+                             PB_TEXT(info.name, 128));
+        if (onnx_value_graph(im, v, &value) < 0 || check_freed(im, value) < 0)
+            return im->rc;
         rc = graph_add_output(im->g, value);
         if (rc < 0)
-            return error_set(err, rc, "graph output %zu cannot be added", i);
+            return onnx_fail(im, rc, "graph output %zu cannot be added", i);
     }
     return 0;
 }
 
 /* ---- the whole ----------------------------------------------------- */
 
-static int set_name(struct onnx_import *im, struct infer_error *err)
+static int set_name(struct onnx_import *im)
 {
     char *name;
-    int rc =
-        onnx_string(&im->scratch, im->model->name, "graph name", err, &name);
 
-    if (rc < 0)
-        return rc;
+    im->rc = onnx_string(&im->scratch, im->model->name, "graph name", im->err,
+                         &name);
+    if (im->rc < 0)
+        return im->rc;
     free(im->g->name);
     im->g->name = strdup(name);
-    return im->g->name ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
+    return im->g->name ? 0 : onnx_no_memory(im);
 }
 
-static int build_graph(struct onnx_import *im, struct infer_error *err)
+static int build_graph(struct onnx_import *im)
 {
     int rc;
 
     im->g = graph_new();
     if (!im->g)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    rc = set_name(im, err);
-    if (rc == 0)
-        rc = add_initializers(im, err);
-    if (rc == 0)
-        rc = add_inputs(im, err);
-    if (rc == 0)
-        rc = import_nodes(im, err);
-    if (rc == 0)
-        rc = add_outputs(im, err);
-    if (rc == 0)
-        graph_remove_dead(im->g);
-    if (rc == 0)
-        rc = graph_compact(im->g, err);
-    return rc;
+        return onnx_no_memory(im);
+    if ((rc = set_name(im)) < 0 || (rc = add_initializers(im)) < 0 ||
+        (rc = add_inputs(im)) < 0 || (rc = import_nodes(im)) < 0 ||
+        (rc = add_outputs(im)) < 0)
+        return rc;
+    graph_remove_dead(im->g);
+    return graph_compact(im->g, im->err);
 }
 
 /* One attempt; *freed tells whether a literal batch of 1 was read as free. */
@@ -568,12 +545,13 @@ static int attempt(struct onnx_model *m, const struct weights_options *options,
 
     memset(&im, 0, sizeof(im));
     error_clear(err);
+    im.err = err;
     im.model = m;
     im.options = options;
     im.freed_batch = free_batch;
-    rc = check_versions(&im, err);
+    rc = check_versions(&im);
     if (rc == 0)
-        rc = build_graph(&im, err);
+        rc = build_graph(&im);
     *freed = im.freed_batch;
     if (rc == 0)
         *out = im.g;
@@ -615,12 +593,7 @@ static int read_onnx(struct weights_file *file,
         snprintf(out->detail, sizeof(out->detail),
                  "opset %lld, IR version %lld, %.*s %.*s",
                  (long long)(m.opset ? m.opset : 1), (long long)m.ir_version,
-                 (int)(m.producer.bytes < 40 ? m.producer.bytes : 40),
-                 m.producer.bytes ? (char *)m.producer.data : "",
-                 (int)(m.producer_version.bytes < 24 ? m.producer_version.bytes
-                                                     : 24),
-                 m.producer_version.bytes ? (char *)m.producer_version.data
-                                          : "");
+                 PB_TEXT(m.producer, 40), PB_TEXT(m.producer_version, 24));
         out->bytes = file->blob->bytes + m.external_bytes;
     }
     onnx_model_close(&m);

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/base/error.h"
 #include "libinfer/graph/graph.h"
 #include "libinfer/graph/ops/op.h"
 #include "weights/onnx/proto.h"
@@ -81,12 +82,25 @@ struct onnx_import {
     struct onnx_arena keep, scratch;
     /* The node being imported. */
     const struct onnx_node *node;
+    int param;   /* from the row of its operator */
     int emitted; /* nodes made for it so far */
+    /* 0, or the node's first error, whose text is in *err. */
+    int rc;
+    struct infer_error *err;
 };
 
-/* Imports the node im->node; param comes from the table. */
-typedef int onnx_op_fn(struct onnx_import *im, int param,
-                       struct infer_error *err);
+/* Each function for attributes, inputs and graph nodes returns im->rc.  Once
+ * that is negative they do nothing more than set their outputs to "absent".
+ * So a caller checks im->rc once, before it computes with the values read. */
+
+/* Records an error of the node unless it has one. */
+#define onnx_fail(im, code, ...)                                               \
+    ((im)->rc < 0 ? (im)->rc                                                   \
+                  : ((im)->rc = error_set((im)->err, code, __VA_ARGS__)))
+int onnx_no_memory(struct onnx_import *im);
+
+/* Imports the node im->node. */
+typedef int onnx_op_fn(struct onnx_import *im);
 
 struct onnx_op {
     const char *name;
@@ -106,17 +120,17 @@ const struct onnx_op *onnx_op_find(const char *name);
 bool onnx_has_attr(const struct onnx_import *im, const char *name);
 void onnx_ignore(struct onnx_import *im, const char *name);
 int onnx_int(struct onnx_import *im, const char *name, int64_t min, int64_t max,
-             int64_t *out, struct infer_error *err);
-int onnx_flag(struct onnx_import *im, const char *name, bool *out,
-              struct infer_error *err);
-int onnx_float(struct onnx_import *im, const char *name, float *out,
-               struct infer_error *err);
+             int64_t *out);
+/* Attribute 'axis'; `otherwise` where it is absent. */
+int onnx_axis(struct onnx_import *im, int otherwise);
+int onnx_flag(struct onnx_import *im, const char *name, bool *out);
+int onnx_float(struct onnx_import *im, const char *name, float *out);
 /* *n is left alone where the attribute is absent. */
 int onnx_ints(struct onnx_import *im, const char *name, int max, int64_t *out,
-              int *n, struct infer_error *err);
+              int *n);
 /* Index of the attribute's text in words[] (NULL-terminated). */
 int onnx_word(struct onnx_import *im, const char *name,
-              const char *const *words, int *out, struct infer_error *err);
+              const char *const *words, int *out);
 /* The attribute itself, or NULL. */
 struct onnx_attr *onnx_attr(const struct onnx_import *im, const char *name);
 
@@ -125,35 +139,37 @@ struct onnx_attr *onnx_attr(const struct onnx_import *im, const char *name);
 bool onnx_has_input(const struct onnx_import *im, int i);
 bool onnx_has_output(const struct onnx_import *im, int i);
 /* EFORMAT unless the node has min .. max inputs (max < 0: any number). */
-int onnx_arity(const struct onnx_import *im, int min, int max,
-               struct infer_error *err);
+int onnx_arity(struct onnx_import *im, int min, int max);
 /* Outputs from `first` on are not made: whoever reads one is refused. */
-int onnx_drop_outputs(struct onnx_import *im, int first,
-                      struct infer_error *err);
+int onnx_drop_outputs(struct onnx_import *im, int first);
 /* Input i as a value of the graph; -1 where it is absent. */
-int onnx_input(struct onnx_import *im, int i, int *out,
-               struct infer_error *err);
+int onnx_input(struct onnx_import *im, int i, int *out);
 /* Input i where it is the same constant at every probe, else NULL in *out. */
-int onnx_input_constant(struct onnx_import *im, int i, struct constant **out,
-                        struct infer_error *err);
+int onnx_input_constant(struct onnx_import *im, int i, struct constant **out);
 /* Input i at each probe where it is small and known, else NULL in *out. */
 int onnx_input_small(struct onnx_import *im, int i,
-                     const struct onnx_small *const **out,
-                     struct infer_error *err);
+                     const struct onnx_small *const **out);
+/* The integers of input i at a probe, at most INFER_MAX_RANK, and *n of them
+ * unless that is -1; EUNSUPPORTED where they are computed at run time. */
+int onnx_input_list(struct onnx_import *im, int i, int probe, const char *what,
+                    int64_t *out, int *n);
+/* The same at every probe, as many at each. */
+int onnx_input_lists(struct onnx_import *im, int i, const char *what,
+                     int64_t (*out)[INFER_MAX_RANK], int *n);
 /* A constant list of integers; EUNSUPPORTED where it is computed at run time
  * or depends on the batch.  Absent: *n is left alone. */
 int onnx_input_ints(struct onnx_import *im, int i, const char *what, int max,
-                    int64_t *out, int *n, struct infer_error *err);
+                    int64_t *out, int *n);
 /* A constant number; absent leaves *out alone. */
 int onnx_input_float(struct onnx_import *im, int i, const char *what,
-                     float *out, struct infer_error *err);
+                     float *out);
 /* Shape and type of input i at a probe, known for every state. */
 int onnx_input_type(struct onnx_import *im, int i, int probe,
-                    struct graph_type *out, struct infer_error *err);
+                    struct graph_type *out);
 /* Axes from an attribute in old opsets and from input `input` from opset
  * `since` on.  *n is left alone where neither is given. */
 int onnx_axes(struct onnx_import *im, const char *name, int input, int since,
-              int64_t *out, int *n, struct infer_error *err);
+              int64_t *out, int *n);
 
 /* ---- making graph nodes -------------------------------------------- */
 
@@ -163,72 +179,69 @@ void onnx_defaults(enum graph_op op, union graph_attr *attr);
  * defaults.  *value may be NULL. */
 int onnx_emit(struct onnx_import *im, enum graph_op op,
               const union graph_attr *attr, const int *in, int n_in, int out,
-              int *value, struct infer_error *err);
+              int *value);
+/* The same with the first n <= 5 inputs of the ONNX node, less absent ones at
+ * the end, for its output 0. */
+int onnx_emit_node(struct onnx_import *im, enum graph_op op,
+                   const union graph_attr *attr, int n);
 /* The same for nodes with one output for each of the ONNX node's. */
 int onnx_emit_all(struct onnx_import *im, enum graph_op op,
-                  const union graph_attr *attr, const int *in, int n_in,
-                  struct infer_error *err);
+                  const union graph_attr *attr, const int *in, int n_in);
 int onnx_emit_unary(struct onnx_import *im, enum kern_unary_kind kind, float a,
-                    float b, int in, int out, int *value,
-                    struct infer_error *err);
+                    float b, int in, int out, int *value);
 int onnx_emit_binary(struct onnx_import *im, enum kern_binary_kind kind, int a,
-                     int b, int out, int *value, struct infer_error *err);
+                     int b, int out, int *value);
 int onnx_emit_cast(struct onnx_import *im, enum infer_dtype to, int in, int out,
-                   int *value, struct infer_error *err);
+                   int *value);
 /* squeeze, unsqueeze, transpose, tile, ...: operations of struct graph_dims. */
 int onnx_emit_dims(struct onnx_import *im, enum graph_op op, int in, int n,
-                   const int64_t *dim, int out, int *value,
-                   struct infer_error *err);
-/* A constant of the graph; takes over the reference (released on failure). */
-int onnx_add_constant(struct onnx_import *im, struct constant *c, int *value,
-                      struct infer_error *err);
+                   const int64_t *dim, int out, int *value);
+/* A constant of the graph; takes over the reference (released on failure).
+ * NULL here and in onnx_set_constant() is EMEMORY. */
+int onnx_add_constant(struct onnx_import *im, struct constant *c, int *value);
 /* Output i of the ONNX node is this constant; takes over the reference. */
-int onnx_set_constant(struct onnx_import *im, int i, struct constant *c,
-                      struct infer_error *err);
+int onnx_set_constant(struct onnx_import *im, int i, struct constant *c);
 /* Output i of the ONNX node is known at each probe (array in im->keep). */
 int onnx_set_small(struct onnx_import *im, int i,
-                   const struct onnx_small **small, struct infer_error *err);
+                   const struct onnx_small **small);
 
 /* Room for a constant that no file holds, within the limit for all of them. */
 int onnx_new_constant(struct onnx_import *im, enum infer_dtype dtype, int rank,
-                      const int64_t *dim, struct infer_error *err,
-                      struct constant **out);
+                      const int64_t *dim, struct constant **out);
 
 /* EUNSUPPORTED where a literal batch is read as free and the graph's node
  * would combine what belongs to different pictures. */
-int onnx_keep_batch(const struct onnx_import *im, int node,
-                    struct infer_error *err);
+int onnx_keep_batch(struct onnx_import *im, int node);
 
 /* ---- values -------------------------------------------------------- */
 
+/* A name as a C string in im->scratch. */
+int onnx_name(struct onnx_import *im, struct pb_span name, char **out);
 /* -1 where no tensor has this name. */
 int onnx_value_find(const struct onnx_import *im, struct pb_span name);
 /* Adds an unknown value, or finds the one of that name. */
-int onnx_value_get(struct onnx_import *im, struct pb_span name,
-                   struct infer_error *err, int *out);
+int onnx_value_get(struct onnx_import *im, struct pb_span name, int *out);
 /* Makes the value one of the graph. */
-int onnx_value_graph(struct onnx_import *im, int value, int *out,
-                     struct infer_error *err);
+int onnx_value_graph(struct onnx_import *im, int value, int *out);
 /* Records the type of a value of the graph at every probe. */
 int onnx_value_type(struct onnx_import *im, int graph_value,
-                    const struct graph_type *type, struct infer_error *err);
+                    const struct graph_type *type);
 void onnx_values_clear(struct onnx_import *im);
 
 /* ---- folding ------------------------------------------------------- */
 
 /* Computes the current node where all it needs is known.  1: done; 0: it must
  * go into the graph; negative: error. */
-int onnx_fold_node(struct onnx_import *im, struct infer_error *err);
+int onnx_fold_node(struct onnx_import *im);
 /* True where the small tensors are equal at all probes. */
 bool onnx_small_is_fixed(const struct onnx_import *im,
                          const struct onnx_small *const *small);
 /* Small tensor <-> constant. */
 int onnx_small_from_constant(struct onnx_import *im, const struct constant *c,
-                             struct infer_error *err, struct onnx_small **out);
+                             struct onnx_small **out);
 struct constant *onnx_small_to_constant(const struct onnx_small *s);
 int onnx_small_new(struct onnx_import *im, enum infer_dtype dtype, int rank,
-                   const int64_t *dim, struct infer_error *err,
-                   struct onnx_small **out);
+                   const int64_t *dim, struct onnx_small **out);
 
 /* ---- the functions of the table ------------------------------------ */
 

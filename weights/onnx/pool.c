@@ -7,73 +7,50 @@
 #include "weights/onnx/window.h"
 
 static int pool_attributes(struct onnx_import *im, int spatial,
-                           struct graph_pool *pool, struct infer_error *err)
+                           struct graph_pool *pool)
 {
-    int rc;
-
     if (!onnx_has_attr(im, "kernel_shape"))
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "attribute 'kernel_shape' is missing");
-    rc = onnx_spatial_ints(im, "kernel_shape", spatial, 1, pool->pool.window,
-                           err);
-    if (rc == 0)
-        rc = onnx_spatial_ints(im, "strides", spatial, 1, pool->pool.stride,
-                               err);
-    if (rc == 0)
-        rc = onnx_spatial_ints(im, "dilations", spatial, 1, pool->pool.dilation,
-                               err);
-    if (rc == 0)
-        rc = onnx_pads(im, spatial, &pool->auto_pad, pool->pool.pad_begin,
-                       pool->pool.pad_end, err);
-    if (rc == 0)
-        rc = onnx_flag(im, "ceil_mode", &pool->ceil_mode, err);
-    if (rc == 0 && pool->pool.kind == KERN_POOL_AVERAGE)
-        rc = onnx_flag(im, "count_include_pad", &pool->pool.count_include_pad,
-                       err);
-    return rc;
+    onnx_spatial_ints(im, "kernel_shape", spatial, 1, pool->pool.window);
+    onnx_spatial_ints(im, "strides", spatial, 1, pool->pool.stride);
+    onnx_spatial_ints(im, "dilations", spatial, 1, pool->pool.dilation);
+    onnx_pads(im, spatial, &pool->auto_pad, pool->pool.pad_begin,
+              pool->pool.pad_end);
+    onnx_flag(im, "ceil_mode", &pool->ceil_mode);
+    if (pool->pool.kind == KERN_POOL_AVERAGE)
+        onnx_flag(im, "count_include_pad", &pool->pool.count_include_pad);
+    return im->rc;
 }
 
-int onnx_import_pool(struct onnx_import *im, int kind, struct infer_error *err)
+int onnx_import_pool(struct onnx_import *im)
 {
     union graph_attr attr;
-    int i, in, spatial = 0;
-    int rc = onnx_arity(im, 1, 1, err);
+    int i, spatial = 0;
 
+    onnx_arity(im, 1, 1);
     onnx_defaults(GRAPH_POOL, &attr);
-    attr.pool.pool.kind = (enum kern_pool_kind)kind;
+    attr.pool.pool.kind = (enum kern_pool_kind)im->param;
     for (i = 0; i < KERN_MAX_SPATIAL; i++) {
         attr.pool.pool.stride[i] = 1;
         attr.pool.pool.dilation[i] = 1;
     }
-    if (rc == 0)
-        rc = onnx_spatial_rank(im, &spatial, err);
-    if (rc == 0)
-        rc = pool_attributes(im, spatial, &attr.pool, err);
+    onnx_spatial_rank(im, &spatial);
+    pool_attributes(im, spatial, &attr.pool);
     onnx_ignore(im, "storage_order"); /* of Indices alone */
-    if (rc == 0)
-        rc = onnx_drop_outputs(im, 1, err);
-    if (rc == 0)
-        rc = onnx_input(im, 0, &in, err);
-    if (rc < 0)
-        return rc;
-    return onnx_emit(im, GRAPH_POOL, &attr, &in, 1, 0, NULL, err);
+    onnx_drop_outputs(im, 1);
+    return onnx_emit_node(im, GRAPH_POOL, &attr, 1);
 }
 
-int onnx_import_global_pool(struct onnx_import *im, int kind,
-                            struct infer_error *err)
+int onnx_import_global_pool(struct onnx_import *im)
 {
     union graph_attr attr;
-    int in, spatial;
-    int rc = onnx_arity(im, 1, 1, err);
+    int spatial;
 
+    onnx_arity(im, 1, 1);
     onnx_defaults(GRAPH_POOL, &attr);
-    attr.pool.pool.kind = (enum kern_pool_kind)kind;
+    attr.pool.pool.kind = (enum kern_pool_kind)im->param;
     memset(attr.pool.pool.window, 0, sizeof(attr.pool.pool.window));
-    if (rc == 0)
-        rc = onnx_spatial_rank(im, &spatial, err);
-    if (rc == 0)
-        rc = onnx_input(im, 0, &in, err);
-    if (rc < 0)
-        return rc;
-    return onnx_emit(im, GRAPH_POOL, &attr, &in, 1, 0, NULL, err);
+    onnx_spatial_rank(im, &spatial);
+    return onnx_emit_node(im, GRAPH_POOL, &attr, 1);
 }

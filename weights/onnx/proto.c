@@ -191,11 +191,6 @@ static int read_graph(struct onnx_model *m, const struct pb_reader *outer,
 
 /* ---- model --------------------------------------------------------- */
 
-static bool span_is(struct pb_span s, const char *text)
-{
-    return s.bytes == strlen(text) && memcmp(s.data, text, s.bytes) == 0;
-}
-
 /* OperatorSetIdProto.  Other domains matter only where a node uses them. */
 static int read_opset(struct onnx_model *m, const struct pb_reader *outer,
                       const struct pb_field *field, struct infer_error *err)
@@ -221,7 +216,7 @@ static int read_opset(struct onnx_model *m, const struct pb_reader *outer,
     }
     if (rc < 0)
         return rc;
-    if (domain.bytes != 0 && !span_is(domain, "ai.onnx"))
+    if (domain.bytes != 0 && !pb_span_is(domain, "ai.onnx"))
         return 0;
     if (m->opset != 0 && m->opset != version)
         return error_set(err, INFER_EFORMAT,

@@ -9,6 +9,12 @@
 /* A field number has 29 bits. */
 #define PB_MAX_FIELD 0x1fffffffu
 
+bool pb_span_is(struct pb_span s, const char *text)
+{
+    return s.bytes == strlen(text) &&
+           (s.bytes == 0 || memcmp(s.data, text, s.bytes) == 0);
+}
+
 void pb_open(struct pb_reader *r, unsigned char *data, size_t bytes)
 {
     r->start = data;

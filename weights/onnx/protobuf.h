@@ -33,6 +33,13 @@ struct pb_span {
     size_t bytes;
 };
 
+/* Whether the part is this text. */
+bool pb_span_is(struct pb_span s, const char *text);
+/* The part's first `most` bytes as two arguments for %.*s. */
+#define PB_TEXT(s, most)                                                       \
+    (int)((s).bytes < (most) ? (s).bytes : (most)),                            \
+        (s).bytes ? (char *)(s).data : ""
+
 struct pb_reader {
     unsigned char *start; /* of the outermost message, for offsets in errors */
     unsigned char *at, *end;

@@ -9,27 +9,24 @@
 
 /* ---- Pad ----------------------------------------------------------- */
 
-static int pad_amounts(struct onnx_import *im, int rank, struct kern_pad *pad,
-                       struct infer_error *err)
+static int pad_amounts(struct onnx_import *im, int rank, struct kern_pad *pad)
 {
     int64_t amount[2 * INFER_MAX_RANK], axis[INFER_MAX_RANK];
-    int n = -1, n_axes = -1, i, rc;
+    int n = -1, n_axes = -1, i;
 
     if (im->opset < 11)
-        rc = onnx_ints(im, im->opset < 2 ? "paddings" : "pads",
-                       2 * INFER_MAX_RANK, amount, &n, err);
+        onnx_ints(im, im->opset < 2 ? "paddings" : "pads", 2 * INFER_MAX_RANK,
+                  amount, &n);
     else
-        rc =
-            onnx_input_ints(im, 1, "pads", 2 * INFER_MAX_RANK, amount, &n, err);
-    if (rc == 0 && im->opset >= 18)
-        rc = onnx_input_ints(im, 3, "axes", INFER_MAX_RANK, axis, &n_axes, err);
-    if (rc < 0)
-        return rc;
+        onnx_input_ints(im, 1, "pads", 2 * INFER_MAX_RANK, amount, &n);
+    if (im->opset >= 18)
+        if (onnx_input_ints(im, 3, "axes", INFER_MAX_RANK, axis, &n_axes) < 0)
+            return im->rc;
     if (n_axes < 0)
         for (n_axes = 0; n_axes < rank; n_axes++)
             axis[n_axes] = n_axes;
     if (n != 2 * n_axes)
-        return error_set(err, INFER_EFORMAT, "%d pads, expected %d",
+        return onnx_fail(im, INFER_EFORMAT, "%d pads, expected %d",
                          n < 0 ? 0 : n, 2 * n_axes);
     for (i = 0; i < n_axes; i++) {
         int64_t a = axis[i] < 0 ? axis[i] + rank : axis[i];
@@ -37,7 +34,7 @@ static int pad_amounts(struct onnx_import *im, int rank, struct kern_pad *pad,
         if (a < 0 || a >= rank || amount[i] < INT32_MIN ||
             amount[i] > INT32_MAX || amount[n_axes + i] < INT32_MIN ||
             amount[n_axes + i] > INT32_MAX)
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(im, INFER_EFORMAT,
                              "pads %lld and %lld along axis %lld",
                              (long long)amount[i],
                              (long long)amount[n_axes + i], (long long)axis[i]);
@@ -47,32 +44,25 @@ static int pad_amounts(struct onnx_import *im, int rank, struct kern_pad *pad,
     return 0;
 }
 
-int onnx_import_pad(struct onnx_import *im, int param, struct infer_error *err)
+int onnx_import_pad(struct onnx_import *im)
 {
     static const char *const words[] = {"constant", "reflect", "edge", "wrap",
                                         NULL};
     union graph_attr attr;
     struct graph_type t;
-    int mode = 0, in, rc = onnx_arity(im, 1, im->opset < 11 ? 1 : 4, err);
+    int mode = 0;
 
-    (void)param;
+    onnx_arity(im, 1, im->opset < 11 ? 1 : 4);
     onnx_defaults(GRAPH_PAD, &attr);
-    if (rc == 0)
-        rc = onnx_word(im, "mode", words, &mode, err);
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, 0, &t, err);
-    if (rc == 0)
-        rc = pad_amounts(im, t.rank, &attr.pad, err);
-    if (rc == 0 && im->opset < 11)
-        rc = onnx_float(im, "value", &attr.pad.value, err);
-    else if (rc == 0 && mode == 0)
-        rc = onnx_input_float(im, 2, "the pad value", &attr.pad.value, err);
-    if (rc == 0)
-        rc = onnx_input(im, 0, &in, err);
-    if (rc < 0)
-        return rc;
+    onnx_word(im, "mode", words, &mode);
+    onnx_input_type(im, 0, 0, &t);
+    pad_amounts(im, t.rank, &attr.pad);
+    if (im->opset < 11)
+        onnx_float(im, "value", &attr.pad.value);
+    else if (mode == 0)
+        onnx_input_float(im, 2, "the pad value", &attr.pad.value);
     attr.pad.mode = (enum kern_pad_mode)mode;
-    return onnx_emit(im, GRAPH_PAD, &attr, &in, 1, 0, NULL, err);
+    return onnx_emit_node(im, GRAPH_PAD, &attr, 1);
 }
 
 /* ---- Resize: what it is to do -------------------------------------- */
@@ -81,20 +71,18 @@ int onnx_import_pad(struct onnx_import *im, int param, struct infer_error *err)
 static const char *const resize_modes[] = {"nearest", "linear", "cubic",
                                            "bilinear", NULL};
 
-static int resize_mode(struct onnx_import *im, struct kern_resize *r,
-                       struct infer_error *err)
+static int resize_mode(struct onnx_import *im, struct kern_resize *r)
 {
     int word = 0;
-    int rc = onnx_word(im, "mode", resize_modes, &word, err);
 
+    onnx_word(im, "mode", resize_modes, &word);
     if (word == 3)
         word = KERN_BILINEAR;
     r->mode = (enum kern_resize_mode)word;
-    return rc;
+    return im->rc;
 }
 
-static int resize_attributes(struct onnx_import *im, struct kern_resize *r,
-                             struct infer_error *err)
+static int resize_attributes(struct onnx_import *im, struct kern_resize *r)
 {
     /* enum kern_resize_coord and kern_nearest_mode in order */
     static const char *const coords[] = {
@@ -103,68 +91,60 @@ static int resize_attributes(struct onnx_import *im, struct kern_resize *r,
     static const char *const nearest[] = {
         "round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL};
     int coord = 0, round = 0;
-    int rc = resize_mode(im, r, err);
 
+    resize_mode(im, r);
     r->coord = KERN_HALF_PIXEL;
     r->nearest = KERN_ROUND_PREFER_FLOOR;
     r->cubic_a = -0.75f;
     if (im->opset < 11) { /* as Upsample */
         r->coord = KERN_ASYMMETRIC;
         r->nearest = KERN_FLOOR_NEAREST;
-        return rc;
+        return im->rc;
     }
-    if (rc == 0)
-        rc = onnx_word(im, "coordinate_transformation_mode", coords, &coord,
-                       err);
-    if (rc == 0)
-        rc = onnx_word(im, "nearest_mode", nearest, &round, err);
-    if (rc == 0)
-        rc = onnx_float(im, "cubic_coeff_a", &r->cubic_a, err);
-    if (rc == 0)
-        rc = onnx_flag(im, "exclude_outside", &r->exclude_outside, err);
-    if (rc == 0)
-        rc = onnx_flag(im, "antialias", &r->antialias, err);
+    onnx_word(im, "coordinate_transformation_mode", coords, &coord);
+    onnx_word(im, "nearest_mode", nearest, &round);
+    onnx_float(im, "cubic_coeff_a", &r->cubic_a);
+    onnx_flag(im, "exclude_outside", &r->exclude_outside);
+    onnx_flag(im, "antialias", &r->antialias);
     onnx_ignore(im, "extrapolation_value"); /* of tf_crop_and_resize alone */
     r->coord = (enum kern_resize_coord)coord;
     r->nearest = (enum kern_nearest_mode)round;
-    return rc;
+    return im->rc;
 }
 
 /* ---- Resize: by how much ------------------------------------------- */
 
 /* The dimensions that scales and sizes speak of. */
-static int resize_axes(struct onnx_import *im, int rank, int *axis, int *n,
-                       struct infer_error *err)
+static int resize_axes(struct onnx_import *im, int rank, int *axis, int *n)
 {
     int64_t value[INFER_MAX_RANK];
     int i, given = -1;
-    int rc = onnx_ints(im, "axes", INFER_MAX_RANK, value, &given, err);
 
-    if (rc < 0)
-        return rc;
+    if (onnx_ints(im, "axes", INFER_MAX_RANK, value, &given) < 0)
+        return im->rc;
     *n = given < 0 ? rank : given;
     for (i = 0; i < *n; i++) {
         int64_t a = given < 0 ? i : value[i] < 0 ? value[i] + rank : value[i];
 
         if (a < 0 || a >= rank)
-            return error_set(err, INFER_EFORMAT, "axis %lld",
+            return onnx_fail(im, INFER_EFORMAT, "axis %lld",
                              (long long)value[i]);
         axis[i] = (int)a;
     }
     return 0;
 }
 
-static int set_scales(const float *scale, int64_t count, const int *axis, int n,
-                      struct graph_resize *r, struct infer_error *err)
+static int set_scales(struct onnx_import *im, const float *scale, int64_t count,
+                      const int *axis, int n, struct graph_resize *r)
 {
     int i;
 
     if (count != n)
-        return error_set(err, INFER_EFORMAT, "%lld scales, expected %d",
+        return onnx_fail(im, INFER_EFORMAT, "%lld scales, expected %d",
                          (long long)count, n);
     for (i = 0; i < n; i++) {
         if (!(scale[i] > 0.0f) || !isfinite(scale[i]))
-            return error_set(err, INFER_EFORMAT, "scale %g", (double)scale[i]);
+            return onnx_fail(im, INFER_EFORMAT, "scale %g", (double)scale[i]);
         r->resize.scale[axis[i]] = scale[i];
     }
     return 0;
@@ -172,44 +152,42 @@ static int set_scales(const float *scale, int64_t count, const int *axis, int n,
 
 /* Scales as an input; *found tells whether any are there. */
 static int scales_input(struct onnx_import *im, int i, const int *axis, int n,
-                        struct graph_resize *r, bool *found,
-                        struct infer_error *err)
+                        struct graph_resize *r, bool *found)
 {
     const struct onnx_small *const *s;
     float scale[INFER_MAX_RANK];
-    int k, rc = onnx_input_small(im, i, &s, err);
+    int k;
 
     *found = false;
-    if (rc < 0 || !onnx_has_input(im, i))
-        return rc;
+    if (onnx_input_small(im, i, &s) < 0 || !onnx_has_input(im, i))
+        return im->rc;
     if (!s)
-        return error_set(err, INFER_EUNSUPPORTED, "scales must be constant");
+        return onnx_fail(im, INFER_EUNSUPPORTED, "scales must be constant");
     if (!onnx_small_is_fixed(im, s))
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "scales depend on a free dimension");
     if (s[0]->count == 0)
         return 0;
     if (!s[0]->d || s[0]->count > INFER_MAX_RANK)
-        return error_set(err, INFER_EFORMAT,
-                         "scales of a wrong type or number");
+        return onnx_fail(im, INFER_EFORMAT, "scales of a wrong type or number");
     *found = true;
     for (k = 0; k < s[0]->count; k++)
         scale[k] = (float)s[0]->d[k];
-    return set_scales(scale, s[0]->count, axis, n, r, err);
+    return set_scales(im, scale, s[0]->count, axis, n, r);
 }
 
 /* One size, at every probe: fixed, the input's own, or a fixed multiple of the
  * input's, which is then a scale. */
 static int one_size(struct onnx_import *im, const struct onnx_small *const *s,
-                    int i, int axis, struct graph_resize *r, bool *is_scale,
-                    struct infer_error *err)
+                    int i, int axis, struct graph_resize *r, bool *is_scale)
 {
     struct graph_type first, t;
     bool fixed = true, own = true, ratio = true;
-    int p, rc = onnx_input_type(im, 0, 0, &first, err);
+    int p;
 
-    for (p = 0; p < im->probes && rc == 0; p++) {
-        rc = onnx_input_type(im, 0, p, &t, err);
+    onnx_input_type(im, 0, 0, &first);
+    for (p = 0; p < im->probes && im->rc == 0; p++) {
+        onnx_input_type(im, 0, p, &t);
         fixed &= s[p]->i[i] == s[0]->i[i];
         own &= s[p]->i[i] == t.dim[axis];
         /* exact: both numbers are far below 2^26 in any real case */
@@ -219,11 +197,10 @@ static int one_size(struct onnx_import *im, const struct onnx_small *const *s,
         if (im->freed_batch && axis == 0 && s[p]->i[i] == 1)
             own = true;
     }
-    if (rc < 0)
-        return rc;
+    if (im->rc < 0)
+        return im->rc;
     if (s[0]->i[i] < 1 || s[0]->i[i] > INT32_MAX)
-        return error_set(err, INFER_EFORMAT, "size %lld",
-                         (long long)s[0]->i[i]);
+        return onnx_fail(im, INFER_EFORMAT, "size %lld", (long long)s[0]->i[i]);
     r->size[axis] = own ? 0 : s[0]->i[i];
     if (!own && !fixed && ratio) {
         *is_scale = true;
@@ -232,7 +209,7 @@ static int one_size(struct onnx_import *im, const struct onnx_small *const *s,
         return 0;
     }
     if (!own && !fixed)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "a size that depends on a free dimension; "
                          "--input-shape fixes it");
     return 0;
@@ -241,22 +218,22 @@ static int one_size(struct onnx_import *im, const struct onnx_small *const *s,
 /* keep_aspect_ratio_policy: one scale for all axes. */
 static int keep_aspect(struct onnx_import *im, const struct onnx_small *s,
                        bool larger, const int *axis, int n,
-                       struct graph_resize *r, struct infer_error *err)
+                       struct graph_resize *r)
 {
     struct graph_type t;
     double scale = 0.0;
-    int i, rc = onnx_input_type(im, 0, 0, &t, err);
+    int i;
 
-    if (rc < 0)
-        return rc;
+    if (onnx_input_type(im, 0, 0, &t) < 0)
+        return im->rc;
     if (im->probes > 1)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "keep_aspect_ratio_policy with free dimensions");
     for (i = 0; i < n; i++) {
         double ratio;
 
         if (t.dim[axis[i]] < 1)
-            return error_set(err, INFER_EFORMAT, "an empty input");
+            return onnx_fail(im, INFER_EFORMAT, "an empty input");
         ratio = (double)s->i[i] / (double)t.dim[axis[i]];
         if (i == 0 || (larger ? ratio > scale : ratio < scale))
             scale = ratio;
@@ -270,53 +247,41 @@ static int keep_aspect(struct onnx_import *im, const struct onnx_small *s,
 }
 
 static int sizes_input(struct onnx_import *im, int i, int rank, const int *axis,
-                       int n, struct graph_resize *r, struct infer_error *err)
+                       int n, struct graph_resize *r)
 {
     static const char *const policies[] = {"stretch", "not_larger",
                                            "not_smaller", NULL};
     const struct onnx_small *const *s;
     bool is_scale = false;
-    int k, p, policy = 0, rc = onnx_input_small(im, i, &s, err);
+    int k, p, policy = 0;
 
-    if (rc == 0)
-        rc = onnx_word(im, "keep_aspect_ratio_policy", policies, &policy, err);
-    if (rc < 0)
-        return rc;
+    onnx_input_small(im, i, &s);
+    if (onnx_word(im, "keep_aspect_ratio_policy", policies, &policy) < 0)
+        return im->rc;
     if (!onnx_has_input(im, i))
-        return error_set(err, INFER_EFORMAT, "neither scales nor sizes");
+        return onnx_fail(im, INFER_EFORMAT, "neither scales nor sizes");
     if (!s)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "sizes must not depend on data");
     for (p = 0; p < im->probes; p++)
         if (!s[p]->i || s[p]->count != n)
-            return error_set(err, INFER_EFORMAT, "sizes must be %d integers",
-                             n);
+            return onnx_fail(im, INFER_EFORMAT, "sizes must be %d integers", n);
     if (policy != 0)
-        return keep_aspect(im, s[0], policy == 2, axis, n, r, err);
-    for (k = 0; k < n && rc == 0; k++)
-        rc = one_size(im, s, k, axis[k], r, &is_scale, err);
-    if (rc < 0)
-        return rc;
+        return keep_aspect(im, s[0], policy == 2, axis, n, r);
+    for (k = 0; k < n && im->rc == 0; k++)
+        one_size(im, s, k, axis[k], r, &is_scale);
+    if (im->rc < 0)
+        return im->rc;
     if (!is_scale) {
         r->n_sizes = rank;
         return 0;
     }
     for (k = 0; k < rank; k++)
         if (r->size[k] != 0 && r->resize.scale[k] == 1.0f)
-            return error_set(err, INFER_EUNSUPPORTED,
+            return onnx_fail(im, INFER_EUNSUPPORTED,
                              "sizes of which only some depend on a free "
                              "dimension");
     return 0;
-}
-
-static int emit_resize(struct onnx_import *im, const union graph_attr *attr,
-                       struct infer_error *err)
-{
-    int in, rc = onnx_input(im, 0, &in, err);
-
-    if (rc < 0)
-        return rc;
-    return onnx_emit(im, GRAPH_RESIZE, attr, &in, 1, 0, NULL, err);
 }
 
 static void resize_defaults(union graph_attr *attr)
@@ -329,114 +294,92 @@ static void resize_defaults(union graph_attr *attr)
         attr->resize.resize.scale[i] = 1.0f;
 }
 
-int onnx_import_resize(struct onnx_import *im, int param,
-                       struct infer_error *err)
+int onnx_import_resize(struct onnx_import *im)
 {
     union graph_attr attr;
     struct graph_type t;
     int axis[INFER_MAX_RANK], n = 0;
     bool found = false;
-    int rc = onnx_arity(im, 1, 4, err);
 
-    (void)param;
+    onnx_arity(im, 1, 4);
     resize_defaults(&attr);
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, 0, &t, err);
-    if (rc == 0)
-        rc = resize_attributes(im, &attr.resize.resize, err);
-    if (rc == 0)
-        rc = resize_axes(im, t.rank, axis, &n, err);
-    if (rc == 0)
-        rc = scales_input(im, im->opset < 11 ? 1 : 2, axis, n, &attr.resize,
-                          &found, err);
-    if (rc == 0 && !found && im->opset >= 11)
-        rc = sizes_input(im, 3, t.rank, axis, n, &attr.resize, err);
-    else if (rc == 0 && !found)
-        rc = error_set(err, INFER_EFORMAT, "no scales");
-    else if (rc == 0)
+    onnx_input_type(im, 0, 0, &t);
+    resize_attributes(im, &attr.resize.resize);
+    resize_axes(im, t.rank, axis, &n);
+    scales_input(im, im->opset < 11 ? 1 : 2, axis, n, &attr.resize, &found);
+    if (!found && im->opset >= 11)
+        sizes_input(im, 3, t.rank, axis, n, &attr.resize);
+    else if (!found)
+        onnx_fail(im, INFER_EFORMAT, "no scales");
+    else if (im->rc == 0)
         onnx_ignore(im, "keep_aspect_ratio_policy"); /* of sizes alone */
-    if (rc < 0)
-        return rc;
-    return emit_resize(im, &attr, err);
+    return onnx_emit_node(im, GRAPH_RESIZE, &attr, 1);
 }
 
 /* Scales are two attributes in opset 1, one list in opset 7, an input in opset
  * 9. */
 static int upsample_scales(struct onnx_import *im, int rank,
-                           struct graph_resize *r, struct infer_error *err)
+                           struct graph_resize *r)
 {
     int axis[INFER_MAX_RANK], i;
     struct onnx_attr *a;
     bool found;
-    int rc;
 
     for (i = 0; i < rank; i++)
         axis[i] = i;
     if (im->opset >= 9) {
-        rc = scales_input(im, 1, axis, rank, r, &found, err);
-        if (rc == 0 && !found)
-            rc = error_set(err, INFER_EFORMAT, "no scales");
-        return rc;
+        scales_input(im, 1, axis, rank, r, &found);
+        if (!found)
+            onnx_fail(im, INFER_EFORMAT, "no scales");
+        return im->rc;
     }
     if (im->opset < 7) {
         float scale[4] = {1.0f, 1.0f, 0.0f, 0.0f};
 
-        rc = onnx_float(im, "height_scale", &scale[2], err);
-        if (rc == 0)
-            rc = onnx_float(im, "width_scale", &scale[3], err);
-        if (rc < 0)
-            return rc;
-        return set_scales(scale, 4, axis, rank, r, err);
+        onnx_float(im, "height_scale", &scale[2]);
+        if (onnx_float(im, "width_scale", &scale[3]) < 0)
+            return im->rc;
+        return set_scales(im, scale, 4, axis, rank, r);
     }
     a = onnx_attr(im, "scales");
     if (!a || a->type != ONNX_ATTR_FLOATS)
-        return error_set(err, INFER_EFORMAT, "attribute 'scales' is missing");
-    return set_scales(a->floats, (int64_t)a->count, axis, rank, r, err);
+        return onnx_fail(im, INFER_EFORMAT, "attribute 'scales' is missing");
+    return set_scales(im, a->floats, (int64_t)a->count, axis, rank, r);
 }
 
-int onnx_import_upsample(struct onnx_import *im, int param,
-                         struct infer_error *err)
+int onnx_import_upsample(struct onnx_import *im)
 {
     union graph_attr attr;
     struct graph_type t;
-    int rc = onnx_arity(im, 1, 2, err);
 
-    (void)param;
+    onnx_arity(im, 1, 2);
     resize_defaults(&attr);
     attr.resize.resize.coord = KERN_ASYMMETRIC;
     attr.resize.resize.nearest = KERN_FLOOR_NEAREST;
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, 0, &t, err);
-    if (rc == 0)
-        rc = resize_mode(im, &attr.resize.resize, err);
-    if (rc == 0)
-        rc = upsample_scales(im, t.rank, &attr.resize, err);
-    if (rc < 0)
-        return rc;
-    return emit_resize(im, &attr, err);
+    onnx_input_type(im, 0, 0, &t);
+    resize_mode(im, &attr.resize.resize);
+    upsample_scales(im, t.rank, &attr.resize);
+    return onnx_emit_node(im, GRAPH_RESIZE, &attr, 1);
 }
 
 /* ---- blocks -------------------------------------------------------- */
 
-int onnx_import_block(struct onnx_import *im, int op, struct infer_error *err)
+int onnx_import_block(struct onnx_import *im)
 {
+    const enum graph_op op = (enum graph_op)im->param;
     static const char *const words[] = {"DCR", "CRD", NULL};
     union graph_attr attr;
     int64_t block = 0;
-    int mode = 0, in, rc = onnx_arity(im, 1, 1, err);
+    int mode = 0;
 
-    onnx_defaults((enum graph_op)op, &attr);
-    if (rc == 0 && !onnx_has_attr(im, "blocksize"))
-        rc = error_set(err, INFER_EFORMAT, "attribute 'blocksize' is missing");
-    if (rc == 0)
-        rc = onnx_int(im, "blocksize", 1, INT32_MAX, &block, err);
-    if (rc == 0 && op == GRAPH_DEPTH_TO_SPACE)
-        rc = onnx_word(im, "mode", words, &mode, err);
-    if (rc == 0)
-        rc = onnx_input(im, 0, &in, err);
-    if (rc < 0)
-        return rc;
+    onnx_arity(im, 1, 1);
+    onnx_defaults(op, &attr);
+    if (!onnx_has_attr(im, "blocksize"))
+        onnx_fail(im, INFER_EFORMAT, "attribute 'blocksize' is missing");
+    onnx_int(im, "blocksize", 1, INT32_MAX, &block);
+    if (op == GRAPH_DEPTH_TO_SPACE)
+        onnx_word(im, "mode", words, &mode);
     attr.depth_space.block = (int)block;
     attr.depth_space.crd = mode == 1;
-    return onnx_emit(im, (enum graph_op)op, &attr, &in, 1, 0, NULL, err);
+    return onnx_emit_node(im, op, &attr, 1);
 }

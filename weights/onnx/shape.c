@@ -7,11 +7,6 @@
 #include "kernels/base/scalar.h"
 #include "weights/onnx/onnx.h"
 
-static int out_of_memory(struct infer_error *err)
-{
-    return error_set(err, INFER_EMEMORY, "out of memory");
-}
-
 /* ---- Reshape ------------------------------------------------------- */
 
 /* The target shape at every probe, with 0 and -1 resolved. */
@@ -22,36 +17,33 @@ struct target {
 };
 
 /* True where the batch is free and dimension 0 of input 0 varies with it. */
-static int leads_with_batch(struct onnx_import *im, bool *out,
-                            struct infer_error *err)
+static int leads_with_batch(struct onnx_import *im, bool *out)
 {
     struct graph_type a, b;
-    int rc = onnx_input_type(im, 0, 0, &a, err);
 
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, im->probes - 1, &b, err);
-    *out = rc == 0 && a.rank > 0 && a.dim[0] != b.dim[0];
-    return rc;
+    onnx_input_type(im, 0, 0, &a);
+    onnx_input_type(im, 0, im->probes - 1, &b);
+    *out = im->rc == 0 && a.rank > 0 && a.dim[0] != b.dim[0];
+    return im->rc;
 }
 
 static int resolve_target(struct onnx_import *im, int p, bool allow_zero,
-                          const int64_t *want, struct target *t,
-                          struct infer_error *err)
+                          const int64_t *want, struct target *t)
 {
     int64_t *dim = t->dim[p], known = 1, total;
     struct graph_type in;
-    int i, open = -1, rc = onnx_input_type(im, 0, p, &in, err);
+    int i, open = -1;
 
-    if (rc < 0)
-        return rc;
+    if (onnx_input_type(im, 0, p, &in) < 0)
+        return im->rc;
     for (i = 0; i < t->rank; i++) {
         bool copy = t->copies[i] || (want[i] == 0 && !allow_zero);
 
         if (allow_zero && want[i] == 0)
-            return error_set(err, INFER_EUNSUPPORTED,
+            return onnx_fail(im, INFER_EUNSUPPORTED,
                              "allowzero with a target size of 0");
         if (copy && i >= in.rank)
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(im, INFER_EFORMAT,
                              "entry %d copies a dimension that the input does "
                              "not have",
                              i);
@@ -60,16 +52,16 @@ static int resolve_target(struct onnx_import *im, int p, bool allow_zero,
         if (dim[i] == -1 && open < 0)
             open = i;
         else if (dim[i] < 0)
-            return error_set(err, INFER_EFORMAT, "entry %d is %lld%s", i,
+            return onnx_fail(im, INFER_EFORMAT, "entry %d is %lld%s", i,
                              (long long)dim[i],
                              dim[i] == -1 ? ", a second open size" : "");
         else if (!checked_mul_i64(known, dim[i], &known))
-            return error_set(err, INFER_EFORMAT, "the target overflows");
+            return onnx_fail(im, INFER_EFORMAT, "the target overflows");
     }
     if (!checked_count(in.rank, in.dim, &total))
-        return error_set(err, INFER_EFORMAT, "the input overflows");
+        return onnx_fail(im, INFER_EFORMAT, "the input overflows");
     if (open >= 0 ? known == 0 || total % known != 0 : known != total)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "%lld elements do not fit the target (%lld)",
                          (long long)total, (long long)known);
     if (open >= 0)
@@ -80,19 +72,18 @@ static int resolve_target(struct onnx_import *im, int p, bool allow_zero,
 /* The target as the graph states it: a size that does not vary stays, one that
  * follows the input's at the same place becomes 0, another one the rest. */
 static int state_target(struct onnx_import *im, const struct target *t,
-                        int64_t *out, struct infer_error *err)
+                        int64_t *out)
 {
     struct graph_type in;
     bool open = false;
-    int i, p, rc;
+    int i, p;
 
     for (i = 0; i < t->rank; i++) {
         bool fixed = true, copies = true;
 
         for (p = 0; p < im->probes; p++) {
-            rc = onnx_input_type(im, 0, p, &in, err);
-            if (rc < 0)
-                return rc;
+            if (onnx_input_type(im, 0, p, &in) < 0)
+                return im->rc;
             fixed &= t->dim[p][i] == t->dim[0][i];
             copies &= i < in.rank && t->dim[p][i] == in.dim[i];
         }
@@ -104,7 +95,7 @@ static int state_target(struct onnx_import *im, const struct target *t,
             out[i] = -1;
             open = true;
         } else {
-            return error_set(err, INFER_EUNSUPPORTED,
+            return onnx_fail(im, INFER_EUNSUPPORTED,
                              fixed ? "a target size of 0"
                                    : "two target sizes depend on the batch");
         }
@@ -113,96 +104,61 @@ static int state_target(struct onnx_import *im, const struct target *t,
 }
 
 /* Emits the reshape, or applies it to a constant. */
-static int apply_target(struct onnx_import *im, const struct target *t,
-                        struct infer_error *err)
+static int apply_target(struct onnx_import *im, const struct target *t)
 {
     int64_t dim[INFER_MAX_RANK] = {0};
     struct constant *c;
-    int in, rc = onnx_input_constant(im, 0, &c, err);
+    int in;
 
-    if (rc < 0)
-        return rc;
-    if (c) { /* same count at every probe, so the same shape */
-        c = constant_reshape(c, t->rank, t->dim[0]);
-        if (!c)
-            return out_of_memory(err);
-        return onnx_set_constant(im, 0, c, err);
-    }
-    rc = state_target(im, t, dim, err);
-    if (rc == 0)
-        rc = onnx_input(im, 0, &in, err);
-    if (rc < 0)
-        return rc;
-    return onnx_emit_dims(im, GRAPH_RESHAPE, in, t->rank, dim, 0, NULL, err);
+    onnx_input_constant(im, 0, &c);
+    if (c) /* same count at every probe, so the same shape */
+        return onnx_set_constant(im, 0,
+                                 constant_reshape(c, t->rank, t->dim[0]));
+    state_target(im, t, dim);
+    onnx_input(im, 0, &in);
+    return onnx_emit_dims(im, GRAPH_RESHAPE, in, t->rank, dim, 0, NULL);
 }
 
 /* Entries of the target at probe p: an attribute before opset 5. */
-static int wanted(struct onnx_import *im, int p, int64_t *want, int *n,
-                  struct infer_error *err)
+static int wanted(struct onnx_import *im, int p, int64_t *want, int *n)
 {
-    const struct onnx_small *const *s;
-    int k, rc;
-
     *n = -1;
-    if (im->opset < 5) {
-        rc = onnx_ints(im, "shape", INFER_MAX_RANK, want, n, err);
-        if (rc == 0 && *n < 0)
-            rc = error_set(err, INFER_EFORMAT, "no target shape");
-        return rc;
-    }
-    rc = onnx_input_small(im, 1, &s, err);
-    if (rc < 0)
-        return rc;
-    if (!s)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "the target shape must not depend on data");
-    if (!s[p]->i || s[p]->rank > 1 || s[p]->count > INFER_MAX_RANK)
-        return error_set(err, INFER_EFORMAT,
-                         "the target shape is no list of at most %d integers",
-                         INFER_MAX_RANK);
-    for (k = 0; k < (int)s[p]->count; k++)
-        want[k] = s[p]->i[k];
-    *n = k;
-    return 0;
+    if (im->opset >= 5)
+        return onnx_input_list(im, 1, p, "the target shape", want, n);
+    onnx_ints(im, "shape", INFER_MAX_RANK, want, n);
+    return *n < 0 ? onnx_fail(im, INFER_EFORMAT, "no target shape") : im->rc;
 }
 
-int onnx_import_reshape(struct onnx_import *im, int param,
-                        struct infer_error *err)
+int onnx_import_reshape(struct onnx_import *im)
 {
     int64_t want[INFER_MAX_RANK] = {0};
     bool allow_zero = false, batch = false;
     struct target t;
-    int p, n, rc;
+    int p, n;
 
-    (void)param;
     memset(&t, 0, sizeof(t));
-    rc = onnx_arity(im, im->opset < 5 ? 1 : 2, im->opset < 5 ? 1 : 2, err);
-    if (rc == 0)
-        rc = onnx_flag(im, "allowzero", &allow_zero, err);
-    if (rc == 0)
-        rc = leads_with_batch(im, &batch, err);
-    for (p = 0; p < im->probes && rc == 0; p++) {
-        rc = wanted(im, p, want, &n, err);
-        if (rc < 0)
+    onnx_arity(im, im->opset < 5 ? 1 : 2, im->opset < 5 ? 1 : 2);
+    onnx_flag(im, "allowzero", &allow_zero);
+    leads_with_batch(im, &batch);
+    for (p = 0; p < im->probes && im->rc == 0; p++) {
+        if (wanted(im, p, want, &n) < 0)
             break;
         if (p > 0 && n != t.rank)
-            return error_set(err, INFER_EUNSUPPORTED,
+            return onnx_fail(im, INFER_EUNSUPPORTED,
                              "the rank depends on the batch");
         t.rank = n;
         /* The file says 1 where it means its batch. */
         if (im->freed_batch && batch && n > 0 && want[0] == 1)
             t.copies[0] = true;
-        rc = resolve_target(im, p, allow_zero, want, &t, err);
+        resolve_target(im, p, allow_zero, want, &t);
     }
-    if (rc < 0)
-        return rc;
-    return apply_target(im, &t, err);
+    return apply_target(im, &t);
 }
 
 /* ---- Squeeze and Unsqueeze ----------------------------------------- */
 
-static int normalise_axes(int64_t *axis, int n, int rank,
-                          struct infer_error *err)
+static int normalise_axes(struct onnx_import *im, int64_t *axis, int n,
+                          int rank)
 {
     uint32_t seen = 0;
     int i, k = 0;
@@ -211,7 +167,7 @@ static int normalise_axes(int64_t *axis, int n, int rank,
         int64_t a = axis[i] < 0 ? axis[i] + rank : axis[i];
 
         if (a < 0 || a >= rank || seen >> a & 1)
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(im, INFER_EFORMAT,
                              "axis %lld is repeated or outside rank %d",
                              (long long)axis[i], rank);
         seen |= UINT32_C(1) << a;
@@ -223,20 +179,18 @@ static int normalise_axes(int64_t *axis, int n, int rank,
 }
 
 /* All dimensions that are 1 whatever the batch. */
-static int ones(struct onnx_import *im, int64_t *axis, int *n,
-                struct infer_error *err)
+static int ones(struct onnx_import *im, int64_t *axis, int *n)
 {
     struct graph_type t;
-    int d, p, rc, rank = INFER_MAX_RANK;
+    int d, p, rank = INFER_MAX_RANK;
 
     *n = 0;
     for (d = 0; d < rank; d++) {
         bool one = true;
 
         for (p = 0; p < im->probes; p++) {
-            rc = onnx_input_type(im, 0, p, &t, err);
-            if (rc < 0)
-                return rc;
+            if (onnx_input_type(im, 0, p, &t) < 0)
+                return im->rc;
             rank = t.rank;
             one &= d < rank && t.dim[d] == 1;
         }
@@ -248,8 +202,7 @@ static int ones(struct onnx_import *im, int64_t *axis, int *n,
 
 /* A constant without, or with more, dimensions of size 1. */
 static int reshape_ones(struct onnx_import *im, struct constant *c,
-                        bool squeeze, const int64_t *axis, int n,
-                        struct infer_error *err)
+                        bool squeeze, const int64_t *axis, int n)
 {
     int rank = squeeze ? c->rank : c->rank + n, out = 0, from = 0, d;
     int64_t dim[INFER_MAX_RANK];
@@ -262,256 +215,204 @@ static int reshape_ones(struct onnx_import *im, struct constant *c,
             n--;
         }
         if (squeeze && listed && c->dim[d] != 1)
-            return error_set(err, INFER_EFORMAT, "dimension %d is %lld", d,
+            return onnx_fail(im, INFER_EFORMAT, "dimension %d is %lld", d,
                              (long long)c->dim[d]);
         if (squeeze && !listed)
             dim[out++] = c->dim[d];
         if (!squeeze)
             dim[out++] = listed ? 1 : c->dim[from++];
     }
-    c = constant_reshape(c, out, dim);
-    if (!c)
-        return out_of_memory(err);
-    return onnx_set_constant(im, 0, c, err);
+    return onnx_set_constant(im, 0, constant_reshape(c, out, dim));
 }
 
-int onnx_import_ones(struct onnx_import *im, int op, struct infer_error *err)
+int onnx_import_ones(struct onnx_import *im)
 {
+    const int op = im->param;
     bool squeeze = op == GRAPH_SQUEEZE;
     int64_t axis[INFER_MAX_RANK];
     struct graph_type t;
     struct constant *c;
-    int in, n = -1, rc = onnx_arity(im, 1, 2, err);
+    int in, n = -1;
 
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, 0, &t, err);
-    if (rc == 0)
-        rc = onnx_axes(im, "axes", 1, 13, axis, &n, err);
-    if (rc == 0 && n < 0 && squeeze)
-        rc = ones(im, axis, &n, err);
-    if (rc < 0)
-        return rc;
+    onnx_arity(im, 1, 2);
+    onnx_input_type(im, 0, 0, &t);
+    onnx_axes(im, "axes", 1, 13, axis, &n);
+    if (n < 0 && squeeze)
+        ones(im, axis, &n);
+    if (im->rc < 0)
+        return im->rc;
     if (n < 0 || (!squeeze && t.rank + n > INFER_MAX_RANK))
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          n < 0 ? "no axes" : "too many dimensions");
-    rc = normalise_axes(axis, n, squeeze ? t.rank : t.rank + n, err);
-    if (rc == 0)
-        rc = onnx_input_constant(im, 0, &c, err);
-    if (rc < 0)
-        return rc;
+    normalise_axes(im, axis, n, squeeze ? t.rank : t.rank + n);
+    if (onnx_input_constant(im, 0, &c) < 0)
+        return im->rc;
     if (c)
-        return reshape_ones(im, c, squeeze, axis, n, err);
-    rc = onnx_input(im, 0, &in, err);
-    if (rc < 0)
-        return rc;
+        return reshape_ones(im, c, squeeze, axis, n);
+    onnx_input(im, 0, &in);
     if (n == 0) /* for the graph, no axes would mean all */
-        return onnx_emit_unary(im, KERN_IDENTITY, 0, 0, in, 0, NULL, err);
-    return onnx_emit_dims(im, (enum graph_op)op, in, n, axis, 0, NULL, err);
+        return onnx_emit_unary(im, KERN_IDENTITY, 0, 0, in, 0, NULL);
+    return onnx_emit_dims(im, (enum graph_op)op, in, n, axis, 0, NULL);
 }
 
 /* ---- Flatten, Transpose, Identity ---------------------------------- */
 
 static int flatten_constant(struct onnx_import *im, struct constant *c,
-                            int axis, struct infer_error *err)
+                            int axis)
 {
     int64_t dim[2] = {1, 1};
     int d;
 
     for (d = 0; d < c->rank; d++)
         dim[d < axis ? 0 : 1] *= c->dim[d];
-    c = constant_reshape(c, 2, dim);
-    if (!c)
-        return out_of_memory(err);
-    return onnx_set_constant(im, 0, c, err);
+    return onnx_set_constant(im, 0, constant_reshape(c, 2, dim));
 }
 
-int onnx_import_flatten(struct onnx_import *im, int param,
-                        struct infer_error *err)
+int onnx_import_flatten(struct onnx_import *im)
 {
     union graph_attr attr;
     struct graph_type t;
     struct constant *c;
     int64_t axis = 1;
-    int in, rc = onnx_arity(im, 1, 1, err);
 
-    (void)param;
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, 0, &t, err);
-    if (rc == 0)
-        rc = onnx_int(im, "axis", -t.rank, t.rank, &axis, err);
-    if (rc == 0)
-        rc = onnx_input_constant(im, 0, &c, err);
-    if (rc < 0)
-        return rc;
+    onnx_arity(im, 1, 1);
+    onnx_input_type(im, 0, 0, &t);
+    onnx_int(im, "axis", -t.rank, t.rank, &axis);
+    if (onnx_input_constant(im, 0, &c) < 0)
+        return im->rc;
     if (axis < 0)
         axis += t.rank;
     if (c)
-        return flatten_constant(im, c, (int)axis, err);
-    rc = onnx_input(im, 0, &in, err);
-    if (rc < 0)
-        return rc;
+        return flatten_constant(im, c, (int)axis);
     onnx_defaults(GRAPH_FLATTEN, &attr);
     attr.axis.axis = (int)axis;
-    return onnx_emit(im, GRAPH_FLATTEN, &attr, &in, 1, 0, NULL, err);
+    return onnx_emit_node(im, GRAPH_FLATTEN, &attr, 1);
 }
 
-int onnx_import_transpose(struct onnx_import *im, int param,
-                          struct infer_error *err)
+int onnx_import_transpose(struct onnx_import *im)
 {
     int64_t perm[INFER_MAX_RANK];
     int order[INFER_MAX_RANK], in, d, n = -1;
     struct graph_type t;
     struct constant *c;
     uint32_t seen = 0;
-    int rc = onnx_arity(im, 1, 1, err);
 
-    (void)param;
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, 0, &t, err);
-    if (rc == 0)
-        rc = onnx_ints(im, "perm", INFER_MAX_RANK, perm, &n, err);
-    if (rc == 0)
-        rc = onnx_input_constant(im, 0, &c, err);
-    if (rc < 0)
-        return rc;
+    onnx_arity(im, 1, 1);
+    onnx_input_type(im, 0, 0, &t);
+    onnx_ints(im, "perm", INFER_MAX_RANK, perm, &n);
+    if (onnx_input_constant(im, 0, &c) < 0)
+        return im->rc;
     if (n >= 0 && n != t.rank)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "perm has %d entries for a tensor of rank %d", n,
                          t.rank);
     for (d = 0; d < t.rank; d++) {
         if (n < 0)
             perm[d] = t.rank - 1 - d;
         if (perm[d] < 0 || perm[d] >= t.rank || seen >> perm[d] & 1)
-            return error_set(err, INFER_EFORMAT, "perm is no permutation");
+            return onnx_fail(im, INFER_EFORMAT, "perm is no permutation");
         seen |= UINT32_C(1) << perm[d];
         order[d] = (int)perm[d];
     }
-    if (c) {
-        c = constant_transpose(c, order);
-        if (!c)
-            return out_of_memory(err);
-        return onnx_set_constant(im, 0, c, err);
-    }
-    rc = onnx_input(im, 0, &in, err);
-    if (rc < 0)
-        return rc;
-    return onnx_emit_dims(im, GRAPH_TRANSPOSE, in, t.rank, perm, 0, NULL, err);
+    if (c)
+        return onnx_set_constant(im, 0, constant_transpose(c, order));
+    onnx_input(im, 0, &in);
+    return onnx_emit_dims(im, GRAPH_TRANSPOSE, in, t.rank, perm, 0, NULL);
 }
 
-int onnx_import_identity(struct onnx_import *im, int param,
-                         struct infer_error *err)
+int onnx_import_identity(struct onnx_import *im)
 {
     struct constant *c;
-    int in, rc = onnx_arity(im, 1, 1, err);
+    int in;
 
-    (void)param;
-    if (rc == 0)
-        rc = onnx_input_constant(im, 0, &c, err);
-    if (rc == 0 && c)
-        return onnx_set_constant(im, 0, constant_ref(c), err);
-    if (rc == 0)
-        rc = onnx_input(im, 0, &in, err);
-    if (rc < 0)
-        return rc;
-    return onnx_emit_unary(im, KERN_IDENTITY, 0, 0, in, 0, NULL, err);
+    onnx_arity(im, 1, 1);
+    onnx_input_constant(im, 0, &c);
+    if (c)
+        return onnx_set_constant(im, 0, constant_ref(c));
+    onnx_input(im, 0, &in);
+    return onnx_emit_unary(im, KERN_IDENTITY, 0, 0, in, 0, NULL);
 }
 
 /* ---- Dropout ------------------------------------------------------- */
 
 /* The mask of a dropout that drops nothing: all true. */
-static int dropout_mask(struct onnx_import *im, const struct graph_type *t,
-                        struct infer_error *err)
+static int dropout_mask(struct onnx_import *im, const struct graph_type *t)
 {
     struct constant *c;
-    int rc;
 
     if (!onnx_has_output(im, 1))
         return 0;
     if (im->probes > 1)
-        return onnx_drop_outputs(im, 1, err);
-    rc = onnx_new_constant(im, INFER_BOOL, t->rank, t->dim, err, &c);
-    if (rc < 0)
-        return rc;
+        return onnx_drop_outputs(im, 1);
+    if (onnx_new_constant(im, INFER_BOOL, t->rank, t->dim, &c) < 0)
+        return im->rc;
     memset(c->data, 1, c->bytes);
-    return onnx_set_constant(im, 1, c, err);
+    return onnx_set_constant(im, 1, c);
 }
 
-int onnx_import_dropout(struct onnx_import *im, int param,
-                        struct infer_error *err)
+int onnx_import_dropout(struct onnx_import *im)
 {
     float ratio = 0.5f, training = 0.0f;
     struct graph_type t;
-    int in, rc = onnx_arity(im, 1, im->opset >= 12 ? 3 : 1, err);
 
-    (void)param;
+    onnx_arity(im, 1, im->opset >= 12 ? 3 : 1);
     onnx_ignore(im, "seed");
     onnx_ignore(im, "is_test");
-    if (rc == 0)
-        rc = onnx_float(im, "ratio", &ratio, err);
-    if (rc == 0 && im->opset >= 12)
-        rc = onnx_input_float(im, 2, "training_mode", &training, err);
-    if (rc == 0 && training != 0.0f)
-        rc = onnx_input_float(im, 1, "ratio", &ratio, err);
-    if (rc == 0 && training != 0.0f && ratio != 0.0f)
-        rc = error_set(err, INFER_EUNSUPPORTED,
-                       "training_mode: results would be random");
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, 0, &t, err);
-    if (rc == 0)
-        rc = onnx_input(im, 0, &in, err);
-    if (rc == 0)
-        rc = onnx_emit(im, GRAPH_DROPOUT, NULL, &in, 1, 0, NULL, err);
-    if (rc < 0)
-        return rc;
-    return dropout_mask(im, &t, err);
+    onnx_float(im, "ratio", &ratio);
+    if (im->opset >= 12)
+        onnx_input_float(im, 2, "training_mode", &training);
+    if (training != 0.0f)
+        onnx_input_float(im, 1, "ratio", &ratio);
+    if (training != 0.0f && ratio != 0.0f)
+        onnx_fail(im, INFER_EUNSUPPORTED,
+                  "training_mode: results would be random");
+    onnx_input_type(im, 0, 0, &t);
+    onnx_emit_node(im, GRAPH_DROPOUT, NULL, 1);
+    return dropout_mask(im, &t);
 }
 
 /* ---- Gather -------------------------------------------------------- */
 
 /* Constant indices, checked, with negative ones counted from the end. */
 static int constant_indices(struct onnx_import *im, const struct constant *c,
-                            int64_t size, int *value, struct infer_error *err)
+                            int64_t size, int *value)
 {
     struct constant *r;
     int64_t k, n = constant_count(c);
-    int rc;
 
     for (k = 0; k < n; k++) {
         int64_t i = scalar_load_i64(c->dtype, c->data, k);
 
         if (i < -size || i >= size)
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(im, INFER_EFORMAT,
                              "index %lld is outside a dimension of %lld",
                              (long long)i, (long long)size);
     }
-    rc = onnx_new_constant(im, INFER_I64, c->rank, c->dim, err, &r);
-    if (rc < 0)
-        return rc;
+    if (onnx_new_constant(im, INFER_I64, c->rank, c->dim, &r) < 0)
+        return im->rc;
     for (k = 0; k < n; k++) {
         int64_t i = scalar_load_i64(c->dtype, c->data, k);
 
         scalar_store_i64(INFER_I64, r->data, k, i < 0 ? i + size : i);
     }
-    return onnx_add_constant(im, r, value, err);
+    return onnx_add_constant(im, r, value);
 }
 
 /* True where the indices are 0, 1, 2, ... through the whole of a vector, at
  * every probe: as torch.export writes some reshapes.  *t is then the shape. */
-static int counts_up(struct onnx_import *im, struct target *t, bool *out,
-                     struct infer_error *err)
+static int counts_up(struct onnx_import *im, struct target *t, bool *out)
 {
     const struct onnx_small *const *s;
     struct graph_type type;
     int64_t k;
-    int p, rc = onnx_input_small(im, 1, &s, err);
+    int p;
 
     *out = false;
-    if (rc < 0 || !s)
-        return rc;
+    if (onnx_input_small(im, 1, &s) < 0 || !s)
+        return im->rc;
     for (p = 0; p < im->probes; p++) {
-        rc = onnx_input_type(im, 0, p, &type, err);
-        if (rc < 0)
-            return rc;
+        if (onnx_input_type(im, 0, p, &type) < 0)
+            return im->rc;
         if (!s[p]->i || type.rank != 1 || type.dim[0] != s[p]->count ||
             s[p]->rank != s[0]->rank)
             return 0;
@@ -525,130 +426,94 @@ static int counts_up(struct onnx_import *im, struct target *t, bool *out,
     return 0;
 }
 
-int onnx_import_gather(struct onnx_import *im, int param,
-                       struct infer_error *err)
+int onnx_import_gather(struct onnx_import *im)
 {
     struct graph_type first, last;
     union graph_attr attr;
     struct constant *c;
     struct target t;
-    int64_t axis = 0;
     bool is_reshape = false;
-    int in[2], at, rc = onnx_arity(im, 2, 2, err);
+    int in[2], axis, at;
 
-    (void)param;
+    onnx_arity(im, 2, 2);
     memset(&t, 0, sizeof(t));
     onnx_defaults(GRAPH_GATHER, &attr);
-    if (rc == 0)
-        rc = onnx_int(im, "axis", -INFER_MAX_RANK, INFER_MAX_RANK, &axis, err);
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, 0, &first, err);
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, im->probes - 1, &last, err);
-    if (rc == 0)
-        rc = op_axis((int)axis, first.rank, &at, err);
-    if (rc == 0)
-        rc = counts_up(im, &t, &is_reshape, err);
-    if (rc < 0)
-        return rc;
+    axis = onnx_axis(im, 0);
+    onnx_input_type(im, 0, 0, &first);
+    if (onnx_input_type(im, 0, im->probes - 1, &last) == 0)
+        im->rc = op_axis(axis, first.rank, &at, im->err);
+    counts_up(im, &t, &is_reshape);
+    if (im->rc < 0)
+        return im->rc;
     if (is_reshape)
-        return apply_target(im, &t, err);
-    rc = onnx_input(im, 0, &in[0], err);
-    if (rc == 0)
-        rc = onnx_input_constant(im, 1, &c, err);
-    if (rc < 0)
-        return rc;
+        return apply_target(im, &t);
+    onnx_input(im, 0, &in[0]);
+    if (onnx_input_constant(im, 1, &c) < 0)
+        return im->rc;
     if (c && scalar_is_integer(c->dtype) && first.dim[at] == last.dim[at])
-        rc = constant_indices(im, c, first.dim[at], &in[1], err);
+        constant_indices(im, c, first.dim[at], &in[1]);
     else
-        rc = onnx_input(im, 1, &in[1], err);
-    if (rc < 0)
-        return rc;
+        onnx_input(im, 1, &in[1]);
     attr.axis.axis = at;
-    return onnx_emit(im, GRAPH_GATHER, &attr, in, 2, 0, NULL, err);
+    return onnx_emit(im, GRAPH_GATHER, &attr, in, 2, 0, NULL);
 }
 
 /* ---- Expand and Tile ----------------------------------------------- */
 
 /* One target size: where it follows the input it is stated as 1. */
-static int expand_size(struct onnx_import *im,
-                       const struct onnx_small *const *s, int i, int64_t *out,
-                       struct infer_error *err)
+static int expand_size(struct onnx_import *im, int64_t (*want)[INFER_MAX_RANK],
+                       int n, int i, int64_t *out)
 {
     bool fixed = true, own = true;
     struct graph_type t;
-    int p, at, rc;
+    int p, at;
 
     for (p = 0; p < im->probes; p++) {
-        rc = onnx_input_type(im, 0, p, &t, err);
-        if (rc < 0)
-            return rc;
-        at = i - ((int)s[p]->count - t.rank);
-        fixed &= s[p]->i[i] == s[0]->i[i];
-        own &= at >= 0 && t.dim[at] == s[p]->i[i];
-        if (s[p]->i[i] < 0 || s[p]->i[i] > INT64_MAX / 2)
-            return error_set(err, INFER_EFORMAT, "size %lld",
-                             (long long)s[p]->i[i]);
+        if (onnx_input_type(im, 0, p, &t) < 0)
+            return im->rc;
+        at = i - (n - t.rank);
+        fixed &= want[p][i] == want[0][i];
+        own &= at >= 0 && t.dim[at] == want[p][i];
+        if (want[p][i] < 0 || want[p][i] > INT64_MAX / 2)
+            return onnx_fail(im, INFER_EFORMAT, "size %lld",
+                             (long long)want[p][i]);
     }
     if (!fixed && !own)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "an expansion to the size of the batch");
-    *out = own ? 1 : s[0]->i[i];
+    *out = own ? 1 : want[0][i];
     return 0;
 }
 
-int onnx_import_expand(struct onnx_import *im, int param,
-                       struct infer_error *err)
+int onnx_import_expand(struct onnx_import *im)
 {
-    const struct onnx_small *const *s;
-    int64_t dim[INFER_MAX_RANK];
-    int in, p, i, n, rc = onnx_arity(im, 2, 2, err);
+    int64_t want[ONNX_PROBES][INFER_MAX_RANK], dim[INFER_MAX_RANK];
+    int in, i, n = 0;
 
-    (void)param;
-    if (rc == 0)
-        rc = onnx_input_small(im, 1, &s, err);
-    if (rc < 0)
-        return rc;
-    if (!s)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "the shape must not depend on data");
-    for (p = 0; p < im->probes; p++)
-        if (!s[p]->i || s[p]->rank > 1 || s[p]->count > INFER_MAX_RANK ||
-            s[p]->count != s[0]->count)
-            return error_set(err, INFER_EFORMAT,
-                             "the shape is no list of at most %d integers",
-                             INFER_MAX_RANK);
-    n = (int)s[0]->count;
-    for (i = 0; i < n && rc == 0; i++)
-        rc = expand_size(im, s, i, &dim[i], err);
-    if (rc == 0)
-        rc = onnx_input(im, 0, &in, err);
-    if (rc < 0)
-        return rc;
-    return onnx_emit_dims(im, GRAPH_EXPAND, in, n, dim, 0, NULL, err);
+    onnx_arity(im, 2, 2);
+    onnx_input_lists(im, 1, "the shape", want, &n);
+    for (i = 0; i < n; i++)
+        expand_size(im, want, n, i, &dim[i]);
+    onnx_input(im, 0, &in);
+    return onnx_emit_dims(im, GRAPH_EXPAND, in, n, dim, 0, NULL);
 }
 
 /* Repeats: one for each dimension; before opset 6 a number and an axis. */
-int onnx_import_tile(struct onnx_import *im, int param, struct infer_error *err)
+int onnx_import_tile(struct onnx_import *im)
 {
     int64_t repeat[INFER_MAX_RANK], dim[INFER_MAX_RANK];
     struct graph_type t;
     int in, i, n = -1, n_axis = -1;
-    int rc = onnx_arity(im, im->opset < 6 ? 3 : 2, im->opset < 6 ? 3 : 2, err);
 
-    (void)param;
-    if (rc == 0)
-        rc = onnx_input_type(im, 0, 0, &t, err);
-    if (rc == 0)
-        rc = onnx_input_ints(im, 1, "repeats", INFER_MAX_RANK, repeat, &n, err);
-    if (rc < 0)
-        return rc;
+    onnx_arity(im, im->opset < 6 ? 3 : 2, im->opset < 6 ? 3 : 2);
+    onnx_input_type(im, 0, 0, &t);
+    if (onnx_input_ints(im, 1, "repeats", INFER_MAX_RANK, repeat, &n) < 0)
+        return im->rc;
     if (im->opset < 6) {
-        rc = onnx_input_ints(im, 2, "axis", 1, dim, &n_axis, err);
-        if (rc < 0)
-            return rc;
+        if (onnx_input_ints(im, 2, "axis", 1, dim, &n_axis) < 0)
+            return im->rc;
         if (n != 1 || n_axis != 1 || dim[0] < 0 || dim[0] >= t.rank)
-            return error_set(err, INFER_EFORMAT, "malformed tiles or axis");
+            return onnx_fail(im, INFER_EFORMAT, "malformed tiles or axis");
         n_axis = (int)dim[0];
         for (i = 0; i < t.rank; i++)
             dim[i] = i == n_axis ? repeat[0] : 1;
@@ -657,10 +522,8 @@ int onnx_import_tile(struct onnx_import *im, int param, struct infer_error *err)
         memcpy(dim, repeat, sizeof(dim));
     }
     if (n != t.rank)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "%d repeats for a tensor of rank %d", n, t.rank);
-    rc = onnx_input(im, 0, &in, err);
-    if (rc < 0)
-        return rc;
-    return onnx_emit_dims(im, GRAPH_TILE, in, n, dim, 0, NULL, err);
+    onnx_input(im, 0, &in);
+    return onnx_emit_dims(im, GRAPH_TILE, in, n, dim, 0, NULL);
 }

@@ -13,20 +13,19 @@
 /* ---- making -------------------------------------------------------- */
 
 int onnx_small_new(struct onnx_import *im, enum infer_dtype dtype, int rank,
-                   const int64_t *dim, struct infer_error *err,
-                   struct onnx_small **out)
+                   const int64_t *dim, struct onnx_small **out)
 {
     struct onnx_small *s;
     int64_t count;
 
     if (rank > INFER_MAX_RANK || !checked_count(rank, dim, &count))
-        return error_set(err, INFER_EFORMAT, "an impossible shape");
+        return onnx_fail(im, INFER_EFORMAT, "an impossible shape");
     if (count > ONNX_MAX_SMALL || im->small_bytes > ONNX_SMALL_BYTES)
         return 0;
     im->small_bytes += sizeof(*s) + (size_t)count * sizeof(*s->i);
     s = onnx_alloc(&im->keep, sizeof(*s));
     if (!s)
-        return error_set(err, INFER_EMEMORY, "out of memory");
+        return onnx_no_memory(im);
     s->dtype = dtype;
     s->rank = rank;
     s->count = count;
@@ -37,20 +36,20 @@ int onnx_small_new(struct onnx_import *im, enum infer_dtype dtype, int rank,
     else
         s->d = onnx_alloc(&im->keep, (size_t)count * sizeof(*s->d) + 1);
     if (!s->i && !s->d)
-        return error_set(err, INFER_EMEMORY, "out of memory");
+        return onnx_no_memory(im);
     *out = s;
     return 1;
 }
 
 int onnx_small_from_constant(struct onnx_import *im, const struct constant *c,
-                             struct infer_error *err, struct onnx_small **out)
+                             struct onnx_small **out)
 {
     struct onnx_small *s;
     int64_t k;
-    int rc = onnx_small_new(im, c->dtype, c->rank, c->dim, err, &s);
+    int rc = onnx_small_new(im, c->dtype, c->rank, c->dim, &s);
 
     if (rc == 0)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "more arithmetic on constants than is done while "
                          "converting");
     if (rc < 0)
@@ -140,6 +139,7 @@ static void to_own_type(struct onnx_small *s)
 /* A problem of the kernel table whose tensors are small ones.  The kernels see
  * elements as they are held: I64 or F64. */
 struct call {
+    struct onnx_import *im;
     struct kern_problem p;
     struct kern_args args;
 };
@@ -158,8 +158,7 @@ static void add_input(struct call *c, const struct onnx_small *s)
 
 /* Computes into out.  Returns as small.h says: 0 where the reference refuses
  * the problem. */
-static int run_into(struct call *c, struct onnx_small *out, int64_t offset,
-                    struct infer_error *err)
+static int run_into(struct call *c, struct onnx_small *out, int64_t offset)
 {
     int rc;
 
@@ -168,18 +167,18 @@ static int run_into(struct call *c, struct onnx_small *out, int64_t offset,
     c->p.n_out = 1;
     c->args.out[0] =
         out->i ? (void *)(out->i + offset) : (void *)(out->d + offset);
-    rc = kern_reference_run(&c->p, &c->args, err);
+    rc = kern_reference_run(&c->p, &c->args, c->im->err);
     if (rc == INFER_EUNSUPPORTED)
         return 0;
     return rc < 0 ? rc : 1;
 }
 
-static int run(struct call *c, struct onnx_small *out, struct infer_error *err)
+static int run(struct call *c, struct onnx_small *out)
 {
     int rc;
 
     c->p.out[0] = tensor_of(out);
-    rc = run_into(c, out, 0, err);
+    rc = run_into(c, out, 0);
     if (rc > 0)
         to_own_type(out);
     return rc;
@@ -187,16 +186,15 @@ static int run(struct call *c, struct onnx_small *out, struct infer_error *err)
 
 /* The same for functions whose result may be of another type than their input:
  * truth values are computed as BOOL. */
-static int run_any(struct call *c, struct onnx_small *out,
-                   struct infer_error *err)
+static int run_any(struct call *c, struct onnx_small *out)
 {
     int rc;
 
     if (out->dtype != INFER_BOOL)
-        return run(c, out, err);
+        return run(c, out);
     c->p.out[0] = tensor_of(out);
     c->p.out[0].dtype = INFER_BOOL;
-    rc = run_into(c, out, 0, err);
+    rc = run_into(c, out, 0);
     for (int64_t k = out->count - 1; k >= 0 && rc > 0; k--)
         out->i[k] = scalar_load_i64(INFER_BOOL, out->i, k); /* in place */
     return rc;
@@ -205,25 +203,24 @@ static int run_any(struct call *c, struct onnx_small *out,
 /* ---- element-wise -------------------------------------------------- */
 
 int small_unary(struct onnx_import *im, enum kern_unary_kind kind,
-                const struct onnx_small *a, struct infer_error *err,
-                struct onnx_small **out)
+                const struct onnx_small *a, struct onnx_small **out)
 {
-    struct call c = {.p = {.op = KERN_UNARY, .attr.unary.kind = kind}};
+    struct call c = {.im = im,
+                     .p = {.op = KERN_UNARY, .attr.unary.kind = kind}};
     int rc;
 
     if (a->i ? kind == KERN_ROUND : kind == KERN_NOT || kind == KERN_SIGN)
         return 0;
-    rc = onnx_small_new(im, a->dtype, a->rank, a->dim, err, out);
+    rc = onnx_small_new(im, a->dtype, a->rank, a->dim, out);
     if (rc <= 0)
         return rc;
     add_input(&c, a);
-    return run_any(&c, *out, err);
+    return run_any(&c, *out);
 }
 
 /* The tensor that n inputs broadcast to.  Results as in small.h. */
 static int new_broadcast(struct onnx_import *im, const struct call *c,
-                         enum infer_dtype dtype, struct infer_error *err,
-                         struct onnx_small **out)
+                         enum infer_dtype dtype, struct onnx_small **out)
 {
     struct graph_type all = {.rank = 0};
 
@@ -232,11 +229,11 @@ static int new_broadcast(struct onnx_import *im, const struct call *c,
         int rc;
 
         memcpy(one.dim, c->p.in[i].dim, sizeof(one.dim));
-        rc = op_broadcast(&all, &one, &all, err);
+        rc = op_broadcast(&all, &one, &all, im->err);
         if (rc < 0)
             return rc;
     }
-    return onnx_small_new(im, dtype, all.rank, all.dim, err, out);
+    return onnx_small_new(im, dtype, all.rank, all.dim, out);
 }
 
 static bool has_zero(const struct onnx_small *s)
@@ -249,10 +246,11 @@ static bool has_zero(const struct onnx_small *s)
 
 int small_binary(struct onnx_import *im, enum kern_binary_kind kind,
                  const struct onnx_small *a, const struct onnx_small *b,
-                 struct infer_error *err, struct onnx_small **out)
+                 struct onnx_small **out)
 {
     const bool compares = kind >= KERN_EQUAL && kind <= KERN_OR;
-    struct call c = {.p = {.op = KERN_BINARY, .attr.binary.kind = kind}};
+    struct call c = {.im = im,
+                     .p = {.op = KERN_BINARY, .attr.binary.kind = kind}};
     int rc;
 
     if (a->dtype != b->dtype || a->dtype == INFER_U64 ||
@@ -261,20 +259,20 @@ int small_binary(struct onnx_import *im, enum kern_binary_kind kind,
         return 0;
     add_input(&c, a);
     add_input(&c, b);
-    rc = new_broadcast(im, &c, compares ? INFER_BOOL : a->dtype, err, out);
+    rc = new_broadcast(im, &c, compares ? INFER_BOOL : a->dtype, out);
     if (rc <= 0)
         return rc;
     if ((kind == KERN_DIV || kind == KERN_MOD) && b->i && (*out)->count > 0 &&
         has_zero(b))
-        return error_set(err, INFER_EFORMAT, "division by zero");
-    return run_any(&c, *out, err);
+        return onnx_fail(im, INFER_EFORMAT, "division by zero");
+    return run_any(&c, *out);
 }
 
 int small_where(struct onnx_import *im, const struct onnx_small *condition,
                 const struct onnx_small *a, const struct onnx_small *b,
-                struct infer_error *err, struct onnx_small **out)
+                struct onnx_small **out)
 {
-    struct call c = {.p = {.op = KERN_WHERE}};
+    struct call c = {.im = im, .p = {.op = KERN_WHERE}};
     int rc;
 
     if (!condition->i || a->dtype != b->dtype)
@@ -282,28 +280,28 @@ int small_where(struct onnx_import *im, const struct onnx_small *condition,
     add_input(&c, condition);
     add_input(&c, a);
     add_input(&c, b);
-    rc = new_broadcast(im, &c, a->dtype, err, out);
-    return rc <= 0 ? rc : run(&c, *out, err);
+    rc = new_broadcast(im, &c, a->dtype, out);
+    return rc <= 0 ? rc : run(&c, *out);
 }
 
 int small_cast(struct onnx_import *im, const struct onnx_small *a,
-               enum infer_dtype to, struct infer_error *err,
-               struct onnx_small **out)
+               enum infer_dtype to, struct onnx_small **out)
 {
-    struct call c = {.p = {.op = KERN_COPY}};
-    int rc = onnx_small_new(im, to, a->rank, a->dim, err, out);
+    struct call c = {.im = im, .p = {.op = KERN_COPY}};
+    int rc = onnx_small_new(im, to, a->rank, a->dim, out);
 
     if (rc <= 0)
         return rc;
     add_input(&c, a);
-    return run_any(&c, *out, err);
+    return run_any(&c, *out);
 }
 
 int small_reduce(struct onnx_import *im, const struct onnx_small *a,
                  enum kern_reduce_kind kind, uint32_t axes, bool keep,
-                 struct infer_error *err, struct onnx_small **out)
+                 struct onnx_small **out)
 {
     struct call c = {
+        .im = im,
         .p = {.op = KERN_REDUCE, .attr.reduce = {.kind = kind, .axes = axes}}};
     int64_t dim[INFER_MAX_RANK];
     int rank = 0, rc;
@@ -312,27 +310,27 @@ int small_reduce(struct onnx_import *im, const struct onnx_small *a,
         return 0;
     for (int d = 0; d < a->rank; d++)
         dim[d] = axes >> d & 1 ? 1 : a->dim[d];
-    rc = onnx_small_new(im, a->dtype, a->rank, dim, err, out);
+    rc = onnx_small_new(im, a->dtype, a->rank, dim, out);
     if (rc <= 0)
         return rc;
     add_input(&c, a);
-    rc = run(&c, *out, err);
+    rc = run(&c, *out);
     if (rc <= 0 || keep)
         return rc;
     for (int d = 0; d < a->rank; d++)
         if (!(axes >> d & 1))
             dim[rank++] = a->dim[d];
-    return small_reshape(im, *out, rank, dim, err, out);
+    return small_reshape(im, *out, rank, dim, out);
 }
 
 /* ---- moving elements ----------------------------------------------- */
 
 int small_view(struct onnx_import *im, const struct onnx_small *a, int rank,
                const int64_t *dim, int64_t start, const int64_t *step,
-               struct infer_error *err, struct onnx_small **out)
+               struct onnx_small **out)
 {
-    struct call c = {.p = {.op = KERN_COPY}};
-    int rc = onnx_small_new(im, a->dtype, rank, dim, err, out);
+    struct call c = {.im = im, .p = {.op = KERN_COPY}};
+    int rc = onnx_small_new(im, a->dtype, rank, dim, out);
 
     if (rc <= 0)
         return rc;
@@ -341,20 +339,19 @@ int small_view(struct onnx_import *im, const struct onnx_small *a, int rank,
     for (int d = 0; d < rank; d++)
         c.p.in[0].stride[d] = step[d];
     c.args.in[0] = a->i ? (void *)(a->i + start) : (void *)(a->d + start);
-    return run(&c, *out, err);
+    return run(&c, *out);
 }
 
 int small_reshape(struct onnx_import *im, const struct onnx_small *a, int rank,
-                  const int64_t *dim, struct infer_error *err,
-                  struct onnx_small **out)
+                  const int64_t *dim, struct onnx_small **out)
 {
     struct onnx_small *s;
-    int rc = onnx_small_new(im, a->dtype, rank, dim, err, &s);
+    int rc = onnx_small_new(im, a->dtype, rank, dim, &s);
 
     if (rc <= 0)
         return rc;
     if (s->count != a->count)
-        return error_set(err, INFER_EFORMAT, "%lld elements cannot become %lld",
+        return onnx_fail(im, INFER_EFORMAT, "%lld elements cannot become %lld",
                          (long long)a->count, (long long)s->count);
     /* Tensors do not change once they are made: the elements are shared. */
     s->i = a->i;
@@ -364,17 +361,15 @@ int small_reshape(struct onnx_import *im, const struct onnx_small *a, int rank,
 }
 
 int small_fill(struct onnx_import *im, const struct onnx_small *value, int rank,
-               const int64_t *dim, struct infer_error *err,
-               struct onnx_small **out)
+               const int64_t *dim, struct onnx_small **out)
 {
     static const int64_t in_place[INFER_MAX_RANK];
 
-    return small_view(im, value, rank, dim, 0, in_place, err, out);
+    return small_view(im, value, rank, dim, 0, in_place, out);
 }
 
 int small_concat(struct onnx_import *im, const struct onnx_small *const *in,
-                 int n, int axis, struct infer_error *err,
-                 struct onnx_small **out)
+                 int n, int axis, struct onnx_small **out)
 {
     int64_t dim[INFER_MAX_RANK], at = 0;
     struct kern_tensor whole;
@@ -383,26 +378,26 @@ int small_concat(struct onnx_import *im, const struct onnx_small *const *in,
     memcpy(dim, in[0]->dim, sizeof(dim));
     for (int i = 1; i < n; i++) {
         if (in[i]->dtype != in[0]->dtype || in[i]->rank != in[0]->rank)
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(im, INFER_EFORMAT,
                              "inputs of different rank or type");
         for (int d = 0; d < in[0]->rank; d++)
             if (d != axis && in[i]->dim[d] != in[0]->dim[d])
-                return error_set(err, INFER_EFORMAT,
+                return onnx_fail(im, INFER_EFORMAT,
                                  "inputs of different shapes");
         if (!checked_add_i64(dim[axis], in[i]->dim[axis], &dim[axis]))
-            return error_set(err, INFER_EFORMAT, "the shape overflows");
+            return onnx_fail(im, INFER_EFORMAT, "the shape overflows");
     }
-    rc = onnx_small_new(im, in[0]->dtype, in[0]->rank, dim, err, out);
+    rc = onnx_small_new(im, in[0]->dtype, in[0]->rank, dim, out);
     if (rc <= 0)
         return rc;
     whole = tensor_of(*out);
     for (int i = 0; i < n && rc > 0; i++) {
-        struct call c = {.p = {.op = KERN_COPY}};
+        struct call c = {.im = im, .p = {.op = KERN_COPY}};
 
         add_input(&c, in[i]);
         c.p.out[0] = whole;
         c.p.out[0].dim[axis] = in[i]->dim[axis];
-        rc = run_into(&c, *out, at * whole.stride[axis], err);
+        rc = run_into(&c, *out, at * whole.stride[axis]);
         at += in[i]->dim[axis];
     }
     return rc;
@@ -410,9 +405,10 @@ int small_concat(struct onnx_import *im, const struct onnx_small *const *in,
 
 int small_gather(struct onnx_import *im, const struct onnx_small *a,
                  const struct onnx_small *index, int axis,
-                 struct infer_error *err, struct onnx_small **out)
+                 struct onnx_small **out)
 {
-    struct call c = {.p = {.op = KERN_GATHER, .attr.gather.axis = axis}};
+    struct call c = {.im = im,
+                     .p = {.op = KERN_GATHER, .attr.gather.axis = axis}};
     int64_t dim[2 * INFER_MAX_RANK];
     int rank = 0, rc;
 
@@ -423,27 +419,27 @@ int small_gather(struct onnx_import *im, const struct onnx_small *a,
     for (int d = axis + 1; d < a->rank; d++)
         dim[rank++] = a->dim[d];
     if (!index->i)
-        return error_set(err, INFER_EFORMAT, "indices must be integers");
+        return onnx_fail(im, INFER_EFORMAT, "indices must be integers");
     for (int64_t k = 0; k < index->count; k++)
         if (index->i[k] < -a->dim[axis] || index->i[k] >= a->dim[axis])
-            return error_set(err, INFER_EFORMAT,
+            return onnx_fail(im, INFER_EFORMAT,
                              "index %lld is outside a dimension of %lld",
                              (long long)index->i[k], (long long)a->dim[axis]);
     if (rank > INFER_MAX_RANK)
         return 0;
-    rc = onnx_small_new(im, a->dtype, rank, dim, err, out);
+    rc = onnx_small_new(im, a->dtype, rank, dim, out);
     if (rc <= 0)
         return rc;
     add_input(&c, a);
     add_input(&c, index);
-    return run(&c, *out, err);
+    return run(&c, *out);
 }
 
 /* ---- Range --------------------------------------------------------- */
 
 int small_range(struct onnx_import *im, const struct onnx_small *start,
                 const struct onnx_small *limit, const struct onnx_small *delta,
-                struct infer_error *err, struct onnx_small **out)
+                struct onnx_small **out)
 {
     double a, b, step, n;
     int64_t count;
@@ -451,18 +447,18 @@ int small_range(struct onnx_import *im, const struct onnx_small *start,
 
     if (start->count != 1 || limit->count != 1 || delta->count != 1 ||
         start->dtype != limit->dtype || start->dtype != delta->dtype)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "start, limit and delta must be scalars of one type");
     a = start->i ? (double)start->i[0] : start->d[0];
     b = limit->i ? (double)limit->i[0] : limit->d[0];
     step = delta->i ? (double)delta->i[0] : delta->d[0];
     n = ceil((b - a) / step);
     if (step == 0.0 || isnan(n))
-        return error_set(err, INFER_EFORMAT, "delta is 0");
+        return onnx_fail(im, INFER_EFORMAT, "delta is 0");
     if (n > ONNX_MAX_SMALL)
         return 0;
     count = n > 0.0 ? (int64_t)n : 0;
-    rc = onnx_small_new(im, start->dtype, 1, &count, err, out);
+    rc = onnx_small_new(im, start->dtype, 1, &count, out);
     if (rc <= 0)
         return rc;
     for (int64_t k = 0; k < count; k++) {

@@ -14,40 +14,35 @@
 #include "weights/onnx/onnx.h"
 
 int small_unary(struct onnx_import *im, enum kern_unary_kind kind,
-                const struct onnx_small *a, struct infer_error *err,
-                struct onnx_small **out);
+                const struct onnx_small *a, struct onnx_small **out);
 /* Broadcasts; both of one type. */
 int small_binary(struct onnx_import *im, enum kern_binary_kind kind,
                  const struct onnx_small *a, const struct onnx_small *b,
-                 struct infer_error *err, struct onnx_small **out);
+                 struct onnx_small **out);
 int small_where(struct onnx_import *im, const struct onnx_small *condition,
                 const struct onnx_small *a, const struct onnx_small *b,
-                struct infer_error *err, struct onnx_small **out);
+                struct onnx_small **out);
 int small_cast(struct onnx_import *im, const struct onnx_small *a,
-               enum infer_dtype to, struct infer_error *err,
-               struct onnx_small **out);
+               enum infer_dtype to, struct onnx_small **out);
 int small_reshape(struct onnx_import *im, const struct onnx_small *a, int rank,
-                  const int64_t *dim, struct infer_error *err,
-                  struct onnx_small **out);
+                  const int64_t *dim, struct onnx_small **out);
 /* out[i, j, ...] = a[start + i * step[0] + j * step[1] + ...], in elements. */
 int small_view(struct onnx_import *im, const struct onnx_small *a, int rank,
                const int64_t *dim, int64_t start, const int64_t *step,
-               struct infer_error *err, struct onnx_small **out);
+               struct onnx_small **out);
 int small_concat(struct onnx_import *im, const struct onnx_small *const *in,
-                 int n, int axis, struct infer_error *err,
-                 struct onnx_small **out);
+                 int n, int axis, struct onnx_small **out);
 int small_gather(struct onnx_import *im, const struct onnx_small *a,
                  const struct onnx_small *index, int axis,
-                 struct infer_error *err, struct onnx_small **out);
+                 struct onnx_small **out);
 int small_reduce(struct onnx_import *im, const struct onnx_small *a,
                  enum kern_reduce_kind kind, uint32_t axes, bool keep,
-                 struct infer_error *err, struct onnx_small **out);
+                 struct onnx_small **out);
 /* All elements equal to element 0 of value. */
 int small_fill(struct onnx_import *im, const struct onnx_small *value, int rank,
-               const int64_t *dim, struct infer_error *err,
-               struct onnx_small **out);
+               const int64_t *dim, struct onnx_small **out);
 int small_range(struct onnx_import *im, const struct onnx_small *start,
                 const struct onnx_small *limit, const struct onnx_small *delta,
-                struct infer_error *err, struct onnx_small **out);
+                struct onnx_small **out);
 
 #endif

@@ -138,11 +138,6 @@ static int add_typed(const struct pb_reader *r, const struct pb_field *f,
     return 0;
 }
 
-static bool span_is(struct pb_span s, const char *text)
-{
-    return s.bytes == strlen(text) && memcmp(s.data, text, s.bytes) == 0;
-}
-
 /* A decimal number of at most 19 digits. */
 static bool decimal(struct pb_span s, uint64_t *out)
 {
@@ -168,8 +163,7 @@ static int external_number(struct pb_span value, const char *what, bool *has,
     if (!decimal(value, out))
         return error_set(err, INFER_EFORMAT,
                          "external data: %s '%.*s' is no byte count", what,
-                         (int)(value.bytes < 32 ? value.bytes : 32),
-                         (char *)value.data);
+                         PB_TEXT(value, 32));
     *has = true;
     return 0;
 }
@@ -177,7 +171,7 @@ static int external_number(struct pb_span value, const char *what, bool *has,
 static int external_entry(struct pb_span key, struct pb_span value,
                           struct external *e, struct infer_error *err)
 {
-    if (span_is(key, "location")) {
+    if (pb_span_is(key, "location")) {
         if (e->has_location)
             return error_set(err, INFER_EFORMAT,
                              "external data: 'location' twice");
@@ -185,16 +179,16 @@ static int external_entry(struct pb_span key, struct pb_span value,
         e->location = value;
         return 0;
     }
-    if (span_is(key, "offset"))
+    if (pb_span_is(key, "offset"))
         return external_number(value, "offset", &e->has_offset, &e->offset,
                                err);
-    if (span_is(key, "length"))
+    if (pb_span_is(key, "length"))
         return external_number(value, "length", &e->has_length, &e->length,
                                err);
-    if (span_is(key, "checksum"))
+    if (pb_span_is(key, "checksum"))
         return 0; /* SHA-1 of the whole file; not a defence, so not read */
     return error_set(err, INFER_EFORMAT, "external data: unknown key '%.*s'",
-                     (int)(key.bytes < 64 ? key.bytes : 64), (char *)key.data);
+                     PB_TEXT(key, 64));
 }
 
 /* StringStringEntryProto. */
@@ -535,9 +529,7 @@ static int build(const struct onnx_model *m, struct blob *blob,
 
 static void name_error(const struct layout *t, struct infer_error *err)
 {
-    error_prefix(err, "tensor '%.*s'",
-                 (int)(t->name.bytes < 128 ? t->name.bytes : 128),
-                 t->name.bytes ? (char *)t->name.data : "");
+    error_prefix(err, "tensor '%.*s'", PB_TEXT(t->name, 128));
 }
 
 int onnx_tensor_read(struct blob *blob, struct infer_error *err,

@@ -14,9 +14,9 @@
  * for the weights of the largest classifiers, and a bound for hostile files. */
 #define MAX_GENERATED ((uint64_t)640 << 20)
 
-static int out_of_memory(struct infer_error *err)
+int onnx_no_memory(struct onnx_import *im)
 {
-    return error_set(err, INFER_EMEMORY, "out of memory");
+    return onnx_fail(im, INFER_EMEMORY, "out of memory");
 }
 
 /* ---- names --------------------------------------------------------- */
@@ -63,28 +63,27 @@ static bool grow_slots(struct onnx_import *im)
     return true;
 }
 
-int onnx_value_get(struct onnx_import *im, struct pb_span name,
-                   struct infer_error *err, int *out)
+int onnx_value_get(struct onnx_import *im, struct pb_span name, int *out)
 {
     struct onnx_value *v;
     size_t at;
 
     if (!grow_slots(im))
-        return out_of_memory(err);
+        return onnx_no_memory(im);
     at = find_slot(im, name);
     if (im->slot[at]) {
         *out = (int)im->slot[at] - 1;
         return 0;
     }
     if (im->n_values == ONNX_MAX_TENSORS)
-        return error_set(err, INFER_EFORMAT, "more than %d tensors",
+        return onnx_fail(im, INFER_EFORMAT, "more than %d tensors",
                          ONNX_MAX_TENSORS);
     if (im->n_values == im->values_capacity) {
         int capacity = im->values_capacity ? im->values_capacity * 2 : 256;
 
         v = realloc(im->value, (size_t)capacity * sizeof(*v));
         if (!v)
-            return out_of_memory(err);
+            return onnx_no_memory(im);
         im->value = v;
         im->values_capacity = capacity;
     }
@@ -113,7 +112,7 @@ void onnx_values_clear(struct onnx_import *im)
 /* ---- types at the probes ------------------------------------------- */
 
 int onnx_value_type(struct onnx_import *im, int graph_value,
-                    const struct graph_type *type, struct infer_error *err)
+                    const struct graph_type *type)
 {
     if (graph_value >= im->types_capacity) {
         int capacity = im->types_capacity ? im->types_capacity : 128;
@@ -123,7 +122,7 @@ int onnx_value_type(struct onnx_import *im, int graph_value,
             capacity *= 2;
         p = realloc(im->type, (size_t)capacity * sizeof(*im->type));
         if (!p)
-            return out_of_memory(err);
+            return onnx_no_memory(im);
         im->type = p;
         im->types_capacity = capacity;
     }
@@ -151,97 +150,91 @@ static struct constant *as_computed(struct constant *c)
 
 /* Adds under the name, or a fresh one where it is NULL. */
 static int add_named(struct onnx_import *im, const char *name,
-                     struct constant *c, int *value, struct infer_error *err)
+                     struct constant *c, int *value)
 {
     struct graph_type type[ONNX_PROBES];
     struct constant *stored = as_computed(c);
     int p, v;
 
     if (!stored)
-        return out_of_memory(err);
+        return onnx_no_memory(im);
     for (p = 0; p < im->probes; p++)
         type_of_constant(stored, &type[p]);
     v = graph_add_constant(im->g, name, stored);
     if (v == INFER_EARGUMENT)
-        return error_set(err, INFER_EFORMAT, "two tensors are named '%s'",
+        return onnx_fail(im, INFER_EFORMAT, "two tensors are named '%s'",
                          name ? name : "");
     if (v < 0)
-        return graph_no_room(im->g, err);
+        return im->rc = graph_no_room(im->g, im->err);
     *value = v;
-    return onnx_value_type(im, v, type, err);
+    return onnx_value_type(im, v, type);
 }
 
-int onnx_add_constant(struct onnx_import *im, struct constant *c, int *value,
-                      struct infer_error *err)
+int onnx_add_constant(struct onnx_import *im, struct constant *c, int *value)
 {
-    int rc = add_named(im, NULL, c, value, err);
-
+    *value = -1;
+    if (!c)
+        return onnx_no_memory(im);
+    if (im->rc == 0)
+        add_named(im, NULL, c, value);
     constant_unref(c);
-    return rc;
+    return im->rc;
 }
 
 /* Loads an initializer on its first use. */
-static int load_lazy(struct onnx_import *im, struct onnx_value *v,
-                     struct infer_error *err)
+static int load_lazy(struct onnx_import *im, struct onnx_value *v)
 {
     struct constant *c;
-    int rc;
 
-    if (v->state != ONNX_LAZY)
-        return 0;
-    rc = onnx_tensor_load(im->model, v->tensor, err, &c);
-    if (rc < 0)
-        return rc;
+    if (v->state != ONNX_LAZY || im->rc < 0)
+        return im->rc;
+    im->rc = onnx_tensor_load(im->model, v->tensor, im->err, &c);
+    if (im->rc < 0)
+        return im->rc;
     v->constant = constant_ref(c);
     v->state = ONNX_CONSTANT;
     return 0;
 }
 
 /* The constant of a small tensor that is the same at every probe. */
-static int small_constant(struct onnx_import *im, struct onnx_value *v,
-                          struct infer_error *err)
+static int small_constant(struct onnx_import *im, struct onnx_value *v)
 {
     if (v->constant || v->state != ONNX_SMALL ||
         !onnx_small_is_fixed(im, v->small))
         return 0;
     v->constant = onnx_small_to_constant(v->small[0]);
-    return v->constant ? 0 : out_of_memory(err);
+    return v->constant ? 0 : onnx_no_memory(im);
 }
 
-static int name_of(struct onnx_import *im, const struct onnx_value *v,
-                   char **out, struct infer_error *err)
+int onnx_name(struct onnx_import *im, struct pb_span name, char **out)
 {
-    return onnx_string(&im->scratch, v->name, "tensor name", err, out);
+    return im->rc =
+               onnx_string(&im->scratch, name, "tensor name", im->err, out);
 }
 
-int onnx_value_graph(struct onnx_import *im, int value, int *out,
-                     struct infer_error *err)
+int onnx_value_graph(struct onnx_import *im, int value, int *out)
 {
     struct onnx_value *v = &im->value[value];
     char *name;
-    int rc = load_lazy(im, v, err);
 
-    if (rc == 0)
-        rc = small_constant(im, v, err);
-    if (rc == 0)
-        rc = name_of(im, v, &name, err);
-    if (rc < 0)
-        return rc;
+    if (load_lazy(im, v) < 0 || small_constant(im, v) < 0 ||
+        onnx_name(im, v->name, &name) < 0)
+        return im->rc;
     if (v->graph < 0) {
         if (v->state == ONNX_SMALL && !v->constant)
-            return error_set(err, INFER_EUNSUPPORTED,
+            return onnx_fail(im, INFER_EUNSUPPORTED,
                              "'%s' depends on the batch and is used as data",
                              name);
         if (v->state == ONNX_DROPPED)
-            return error_set(err, INFER_EUNSUPPORTED,
+            return onnx_fail(im, INFER_EUNSUPPORTED,
                              "'%s' is an extra output that is not supported",
                              name);
         if (!v->constant)
-            return error_set(err, INFER_EFORMAT, "nothing produces '%s'", name);
-        rc = add_named(im, name, v->constant, &v->graph, err);
+            return onnx_fail(im, INFER_EFORMAT, "nothing produces '%s'", name);
+        add_named(im, name, v->constant, &v->graph);
     }
     *out = v->graph;
-    return rc;
+    return im->rc;
 }
 
 /* ---- inputs of the current node ------------------------------------ */
@@ -256,74 +249,58 @@ bool onnx_has_output(const struct onnx_import *im, int i)
     return i < im->node->n_out && im->node->out[i].bytes > 0;
 }
 
-int onnx_arity(const struct onnx_import *im, int min, int max,
-               struct infer_error *err)
+int onnx_arity(struct onnx_import *im, int min, int max)
 {
     int i;
 
     if (im->node->n_in < min || (max >= 0 && im->node->n_in > max))
-        return error_set(err, INFER_EFORMAT, "%d inputs", im->node->n_in);
+        return onnx_fail(im, INFER_EFORMAT, "%d inputs", im->node->n_in);
     for (i = 0; i < min; i++)
         if (!onnx_has_input(im, i))
-            return error_set(err, INFER_EFORMAT, "input %d is missing", i);
-    return 0;
+            return onnx_fail(im, INFER_EFORMAT, "input %d is missing", i);
+    return im->rc;
 }
 
-int onnx_drop_outputs(struct onnx_import *im, int first,
-                      struct infer_error *err)
+int onnx_drop_outputs(struct onnx_import *im, int first)
 {
-    int i, v, rc;
+    int i, v;
 
-    for (i = first; i < im->node->n_out; i++) {
-        if (!onnx_has_output(im, i))
-            continue;
-        rc = onnx_value_get(im, im->node->out[i], err, &v);
-        if (rc < 0)
-            return rc;
-        im->value[v].state = ONNX_DROPPED;
-    }
-    return 0;
+    for (i = first; i < im->node->n_out && im->rc == 0; i++)
+        if (onnx_has_output(im, i) &&
+            onnx_value_get(im, im->node->out[i], &v) == 0)
+            im->value[v].state = ONNX_DROPPED;
+    return im->rc;
 }
 
-/* The value of input i, loaded; NULL in *out where it is absent. */
-static int input_value(struct onnx_import *im, int i, struct onnx_value **out,
-                       struct infer_error *err)
+/* The value of input i, loaded; NULL where it is absent. */
+static struct onnx_value *input_value(struct onnx_import *im, int i)
 {
     int v;
 
-    *out = NULL;
-    if (!onnx_has_input(im, i))
-        return 0;
+    if (im->rc < 0 || !onnx_has_input(im, i))
+        return NULL;
     v = onnx_value_find(im, im->node->in[i]);
-    if (v < 0) /* the driver has looked all inputs up */
-        return error_set(err, INFER_EFORMAT, "input %d is unknown", i);
-    *out = &im->value[v];
-    return load_lazy(im, *out, err);
+    if (v < 0) { /* the driver has looked all inputs up */
+        onnx_fail(im, INFER_EFORMAT, "input %d is unknown", i);
+        return NULL;
+    }
+    return load_lazy(im, &im->value[v]) < 0 ? NULL : &im->value[v];
 }
 
-int onnx_input(struct onnx_import *im, int i, int *out, struct infer_error *err)
+int onnx_input(struct onnx_import *im, int i, int *out)
 {
-    struct onnx_value *v;
-    int rc = input_value(im, i, &v, err);
+    const struct onnx_value *v = input_value(im, i);
 
     *out = -1;
-    if (rc < 0 || !v)
-        return rc;
-    return onnx_value_graph(im, (int)(v - im->value), out, err);
+    return v ? onnx_value_graph(im, (int)(v - im->value), out) : im->rc;
 }
 
-int onnx_input_constant(struct onnx_import *im, int i, struct constant **out,
-                        struct infer_error *err)
+int onnx_input_constant(struct onnx_import *im, int i, struct constant **out)
 {
-    struct onnx_value *v;
-    int rc = input_value(im, i, &v, err);
+    struct onnx_value *v = input_value(im, i);
 
-    *out = NULL;
-    if (rc == 0 && v)
-        rc = small_constant(im, v, err);
-    if (rc == 0 && v)
-        *out = v->constant;
-    return rc;
+    *out = v && small_constant(im, v) == 0 ? v->constant : NULL;
+    return im->rc;
 }
 
 /* True where a constant is worth computing with while importing. */
@@ -333,24 +310,22 @@ static bool is_small(const struct constant *c)
 }
 
 int onnx_input_small(struct onnx_import *im, int i,
-                     const struct onnx_small *const **out,
-                     struct infer_error *err)
+                     const struct onnx_small *const **out)
 {
     const struct onnx_small **small;
     struct onnx_small *s;
-    struct onnx_value *v;
-    int p, rc = input_value(im, i, &v, err);
+    struct onnx_value *v = input_value(im, i);
+    int p;
 
     *out = NULL;
-    if (rc < 0 || !v)
-        return rc;
+    if (!v)
+        return im->rc;
     if (!v->small && v->constant && is_small(v->constant)) {
-        rc = onnx_small_from_constant(im, v->constant, err, &s);
-        if (rc < 0)
-            return rc;
+        if (onnx_small_from_constant(im, v->constant, &s) < 0)
+            return im->rc;
         small = onnx_alloc(&im->keep, sizeof(*small) * ONNX_PROBES);
         if (!small)
-            return out_of_memory(err);
+            return onnx_no_memory(im);
         for (p = 0; p < ONNX_PROBES; p++)
             small[p] = s;
         v->small = small;
@@ -359,67 +334,89 @@ int onnx_input_small(struct onnx_import *im, int i,
     return 0;
 }
 
+int onnx_input_list(struct onnx_import *im, int i, int probe, const char *what,
+                    int64_t *out, int *n)
+{
+    const struct onnx_small *const *s;
+
+    if (onnx_input_small(im, i, &s) < 0)
+        return im->rc;
+    if (!s)
+        return onnx_fail(im, INFER_EUNSUPPORTED, "%s must not depend on data",
+                         what);
+    if (!s[probe]->i || s[probe]->rank > 1 ||
+        s[probe]->count > INFER_MAX_RANK ||
+        (*n >= 0 && *n != (int)s[probe]->count))
+        return onnx_fail(im, INFER_EFORMAT,
+                         "%s is no list of at most %d integers", what,
+                         INFER_MAX_RANK);
+    *n = (int)s[probe]->count;
+    memcpy(out, s[probe]->i, (size_t)*n * sizeof(*out));
+    return 0;
+}
+
+int onnx_input_lists(struct onnx_import *im, int i, const char *what,
+                     int64_t (*out)[INFER_MAX_RANK], int *n)
+{
+    int p, all = -1;
+
+    for (p = 0; p < im->probes && im->rc == 0; p++)
+        onnx_input_list(im, i, p, what, out[p], &all);
+    if (im->rc == 0)
+        *n = all;
+    return im->rc;
+}
+
 int onnx_input_ints(struct onnx_import *im, int i, const char *what, int max,
-                    int64_t *out, int *n, struct infer_error *err)
+                    int64_t *out, int *n)
 {
     const struct onnx_small *const *small;
-    int rc, k;
 
-    if (!onnx_has_input(im, i))
-        return 0;
-    rc = onnx_input_small(im, i, &small, err);
-    if (rc < 0)
-        return rc;
+    if (onnx_input_small(im, i, &small) < 0 || !onnx_has_input(im, i))
+        return im->rc;
     if (!small)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "%s must be a constant, but is computed at run time",
                          what);
     if (!onnx_small_is_fixed(im, small))
-        return error_set(err, INFER_EUNSUPPORTED, "%s depends on the batch",
+        return onnx_fail(im, INFER_EUNSUPPORTED, "%s depends on the batch",
                          what);
     if (!small[0]->i)
-        return error_set(err, INFER_EFORMAT, "%s must be integers, not %s",
-                         what, infer_dtype_name(small[0]->dtype));
+        return onnx_fail(im, INFER_EFORMAT, "%s must be integers, not %s", what,
+                         infer_dtype_name(small[0]->dtype));
     if (small[0]->rank > 1 || small[0]->count > max)
-        return error_set(err, INFER_EFORMAT,
+        return onnx_fail(im, INFER_EFORMAT,
                          "%s has rank %d and %lld entries, at most %d are read",
                          what, small[0]->rank, (long long)small[0]->count, max);
-    for (k = 0; k < (int)small[0]->count; k++)
-        out[k] = small[0]->i[k];
-    *n = k;
+    *n = (int)small[0]->count;
+    memcpy(out, small[0]->i, (size_t)*n * sizeof(*out));
     return 0;
 }
 
 int onnx_input_float(struct onnx_import *im, int i, const char *what,
-                     float *out, struct infer_error *err)
+                     float *out)
 {
     const struct onnx_small *const *small;
-    int rc;
 
-    if (!onnx_has_input(im, i))
-        return 0;
-    rc = onnx_input_small(im, i, &small, err);
-    if (rc < 0)
-        return rc;
+    if (onnx_input_small(im, i, &small) < 0 || !onnx_has_input(im, i))
+        return im->rc;
     if (!small || !onnx_small_is_fixed(im, small))
-        return error_set(err, INFER_EUNSUPPORTED, "%s must be a constant",
-                         what);
+        return onnx_fail(im, INFER_EUNSUPPORTED, "%s must be a constant", what);
     if (small[0]->count != 1)
-        return error_set(err, INFER_EFORMAT, "%s has %lld elements", what,
+        return onnx_fail(im, INFER_EFORMAT, "%s has %lld elements", what,
                          (long long)small[0]->count);
     *out = small[0]->i ? (float)small[0]->i[0] : (float)small[0]->d[0];
     return 0;
 }
 
 int onnx_input_type(struct onnx_import *im, int i, int probe,
-                    struct graph_type *out, struct infer_error *err)
+                    struct graph_type *out)
 {
-    struct onnx_value *v;
-    int rc = input_value(im, i, &v, err);
+    const struct onnx_value *v = input_value(im, i);
 
     memset(out, 0, sizeof(*out));
-    if (rc < 0 || !v)
-        return rc;
+    if (!v)
+        return im->rc;
     if (v->state == ONNX_GRAPH) {
         *out = im->type[v->graph][probe];
     } else if (v->small) {
@@ -429,44 +426,41 @@ int onnx_input_type(struct onnx_import *im, int i, int probe,
     } else if (v->constant) {
         type_of_constant(v->constant, out);
     } else {
-        return error_set(err, INFER_EFORMAT, "nothing produces input %d", i);
+        return onnx_fail(im, INFER_EFORMAT, "nothing produces input %d", i);
     }
     return 0;
 }
 
 int onnx_axes(struct onnx_import *im, const char *name, int input, int since,
-              int64_t *out, int *n, struct infer_error *err)
+              int64_t *out, int *n)
 {
     if (im->opset < since)
-        return onnx_ints(im, name, INFER_MAX_RANK, out, n, err);
-    return onnx_input_ints(im, input, name, INFER_MAX_RANK, out, n, err);
+        return onnx_ints(im, name, INFER_MAX_RANK, out, n);
+    return onnx_input_ints(im, input, name, INFER_MAX_RANK, out, n);
 }
 
 /* ---- outputs ------------------------------------------------------- */
 
-static int output_value(struct onnx_import *im, int i, struct onnx_value **out,
-                        struct infer_error *err)
+/* NULL where the node does not have the output, or it found no room. */
+static struct onnx_value *output_value(struct onnx_import *im, int i)
 {
-    int v, rc;
+    int v;
 
-    *out = NULL;
-    if (!onnx_has_output(im, i))
-        return 0;
-    rc = onnx_value_get(im, im->node->out[i], err, &v);
-    if (rc == 0)
-        *out = &im->value[v];
-    return rc;
+    if (im->rc < 0 || !onnx_has_output(im, i) ||
+        onnx_value_get(im, im->node->out[i], &v) < 0)
+        return NULL;
+    return &im->value[v];
 }
 
-int onnx_set_constant(struct onnx_import *im, int i, struct constant *c,
-                      struct infer_error *err)
+int onnx_set_constant(struct onnx_import *im, int i, struct constant *c)
 {
-    struct onnx_value *v;
-    int rc = output_value(im, i, &v, err);
+    struct onnx_value *v = output_value(im, i);
 
-    if (rc < 0 || !v) {
+    if (!c)
+        return onnx_no_memory(im);
+    if (!v) {
         constant_unref(c);
-        return rc;
+        return im->rc;
     }
     v->constant = c;
     v->state = ONNX_CONSTANT;
@@ -474,34 +468,35 @@ int onnx_set_constant(struct onnx_import *im, int i, struct constant *c,
 }
 
 int onnx_set_small(struct onnx_import *im, int i,
-                   const struct onnx_small **small, struct infer_error *err)
+                   const struct onnx_small **small)
 {
-    struct onnx_value *v;
-    int rc = output_value(im, i, &v, err);
+    struct onnx_value *v = output_value(im, i);
 
-    if (rc < 0 || !v)
-        return rc;
-    v->small = small;
-    v->state = ONNX_SMALL;
-    return 0;
+    if (v) {
+        v->small = small;
+        v->state = ONNX_SMALL;
+    }
+    return im->rc;
 }
 
 int onnx_new_constant(struct onnx_import *im, enum infer_dtype dtype, int rank,
-                      const int64_t *dim, struct infer_error *err,
-                      struct constant **out)
+                      const int64_t *dim, struct constant **out)
 {
     size_t bytes;
     int64_t count;
 
+    *out = NULL;
+    if (im->rc < 0)
+        return im->rc;
     if (rank > INFER_MAX_RANK || !checked_count(rank, dim, &count) ||
         !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes) ||
         bytes > MAX_GENERATED - im->generated)
-        return error_set(err, INFER_EUNSUPPORTED,
+        return onnx_fail(im, INFER_EUNSUPPORTED,
                          "a constant that is too large to compute here (all "
                          "together at most 640 MiB)");
     *out = constant_new(dtype, rank, dim);
     if (!*out)
-        return out_of_memory(err);
+        return onnx_no_memory(im);
     im->generated += bytes;
     return 0;
 }

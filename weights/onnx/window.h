@@ -6,14 +6,12 @@
 #include "weights/onnx/onnx.h"
 
 /* Spatial rank of input 0 (1 to 3), or EUNSUPPORTED. */
-int onnx_spatial_rank(struct onnx_import *im, int *out,
-                      struct infer_error *err);
+int onnx_spatial_rank(struct onnx_import *im, int *out);
 /* An attribute with one entry >= min for each spatial dimension. */
 int onnx_spatial_ints(struct onnx_import *im, const char *name, int spatial,
-                      int64_t min, int *out, struct infer_error *err);
+                      int64_t min, int *out);
 /* auto_pad and pads. */
 int onnx_pads(struct onnx_import *im, int spatial,
-              enum graph_auto_pad *auto_pad, int *begin, int *end,
-              struct infer_error *err);
+              enum graph_auto_pad *auto_pad, int *begin, int *end);
 
 #endif
