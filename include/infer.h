@@ -61,7 +61,7 @@ extern "C" {
 enum infer_status {
     INFER_OK = 0,
     INFER_EARGUMENT = -1,    /* the caller broke a rule of this header */
-    INFER_EUNSUPPORTED = -2, /* valid, but not implemented */
+    INFER_EUNSUPPORTED = -2, /* valid, but not supported */
     INFER_EFORMAT = -3,      /* a file or graph is malformed */
     INFER_EIO = -4,          /* the operating system refused a read or write */
     INFER_EMEMORY = -5,      /* out of host or device memory, or over a limit */

@@ -2,8 +2,8 @@
 /*
  * What checkkern does not ask of the fast CPU rows: that one prepared
  * convolution can be launched by several threads at once, that neither a
- * residual where the result goes nor the number of threads changes a bit, and
- * that rows refuse what they are not made for.
+ * residual where the result goes nor the number of threads changes a bit, that
+ * rows refuse what they are not made for, and which of two rows is chosen.
  */
 #include "config.h"
 
@@ -13,6 +13,8 @@
 
 #include "kernels/backend.h"
 #include "kernels/kern.h"
+#include "kernels/rows.h"
+#include "libinfer/tune/rows.h"
 #include "tests/unit/test.h"
 
 #define LAUNCHES 4
@@ -262,6 +264,38 @@ TEST(refusals)
     refuses(conv_rows[0], &p);
 }
 
+/* The gradient of a 3x3 layer of stride 1, 64 -> 64 channels, 32 x 32 pixels.
+ * Rows without an estimate are chosen by their order: Winograd's must stand
+ * before oneDNN's transposed convolution, which supports the problem, too. */
+TEST(winograd_before_onednn)
+{
+    const int64_t image[] = {16, 64, 32, 32}, window[] = {64, 64, 3, 3};
+    const struct device cpu = {.kern = {.kind = KERN_CPU, .threads = 1}};
+    struct kern_problem p = {.op = KERN_CONV_DGRAD, .n_in = 2, .n_out = 1};
+    const struct row_query q = {&p, &cpu.kern, true};
+    const struct kern_row *winograd =
+        kern_row_at(KERN_ROW_conv2d_dgrad_nhwc_f32_cpu_winograd);
+    struct row_tiers tiers;
+
+    p.in[X] = kern_tensor_dense(INFER_F32, 4, image, KERN_NHWC);
+    p.in[W] = kern_tensor_dense(INFER_F32, 4, window, KERN_NCHW);
+    p.out[0] = p.in[X];
+    p.constant_in = 1u << W;
+    p.attr.conv.groups = 1;
+    for (int i = 0; i < 2; i++) {
+        p.attr.conv.stride[i] = p.attr.conv.dilation[i] = 1;
+        p.attr.conv.pad_begin[i] = p.attr.conv.pad_end[i] = 1;
+    }
+    assert_int_equal(kern_problem_check(&p, NULL), 0);
+    row_tiers_choose(&cpu, INFER_BACKEND_AUTO, &tiers);
+#ifdef HAVE_ONEDNN
+    assert_true(row_takes(
+        &q, kern_row_at(KERN_ROW_conv_transpose_fprop_nhwc_f32_onednn), NULL));
+#endif
+    assert_string_equal(row_best(&q, tiers.tier[0], NULL, NULL)->name,
+                        winograd->name);
+}
+
 TEST(version)
 {
     const struct kern_library *l =
@@ -282,6 +316,7 @@ int main(void)
         cmocka_unit_test(residual_in_place),
         cmocka_unit_test(same_bits_on_any_threads),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(winograd_before_onednn),
         cmocka_unit_test(version),
     };
 
