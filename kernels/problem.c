@@ -89,36 +89,22 @@ static bool is_injective(const struct kern_tensor *t)
     return true;
 }
 
-static int check_outputs(const struct kern_problem *p, int min_out, int max_out,
+/* Counts, and each tensor that is there; `what`: "input" or "output". */
+static int check_tensors(const struct kern_problem *p, const char *what,
+                         const struct kern_tensor *t, int n, int min, int max,
                          struct infer_error *why)
 {
-    if (p->n_out < min_out || p->n_out > max_out)
-        return REFUSE(p, why, "has %d outputs, expected %d to %d", p->n_out,
-                      min_out, max_out);
-    for (int i = 0; i < p->n_out; i++) {
-        if (p->out[i].dtype == INFER_NONE && i >= min_out)
+    if (n < min || n > max)
+        return REFUSE(p, why, "has %d %ss, expected %d to %d", n, what, min,
+                      max);
+    for (int i = 0; i < n; i++) {
+        if (t[i].dtype == INFER_NONE && i >= min)
             continue;
-        const int r = check_tensor(p, "output", i, &p->out[i], why);
+        const int r = check_tensor(p, what, i, &t[i], why);
         if (r < 0)
             return r;
-        if (!is_injective(&p->out[i]))
+        if (t == p->out && !is_injective(&t[i]))
             return REFUSE(p, why, "elements of output %d share their place", i);
-    }
-    return 0;
-}
-
-static int check_inputs(const struct kern_problem *p, int min_in, int max_in,
-                        struct infer_error *why)
-{
-    if (p->n_in < min_in || p->n_in > max_in)
-        return REFUSE(p, why, "has %d inputs, expected %d to %d", p->n_in,
-                      min_in, max_in);
-    for (int i = 0; i < p->n_in; i++) {
-        if (p->in[i].dtype == INFER_NONE && i >= min_in)
-            continue;
-        const int r = check_tensor(p, "input", i, &p->in[i], why);
-        if (r < 0)
-            return r;
     }
     return 0;
 }
@@ -192,9 +178,11 @@ int kern_problem_check(const struct kern_problem *p, struct infer_error *why)
         return error_set(why, INFER_EUNSUPPORTED, "unknown operation %d",
                          (int)p->op);
     const struct kern_op_info *info = kern_op_info(p->op);
-    int r = check_inputs(p, info->in.min, info->in.max, why);
+    int r = check_tensors(p, "input", p->in, p->n_in, info->in.min,
+                          info->in.max, why);
     if (r == 0)
-        r = check_outputs(p, info->out.min, info->out.max, why);
+        r = check_tensors(p, "output", p->out, p->n_out, info->out.min,
+                          info->out.max, why);
     if (r == 0)
         r = info->check(p, why);
     return r < 0 ? r : check_epilogue(p, why);

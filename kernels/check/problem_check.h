@@ -31,82 +31,42 @@ int problem_expect_vectors(const struct kern_problem *p, int from, int to,
                            const char *what, int64_t count,
                            struct infer_error *why);
 
-/* ---- problem_window.c ---------------------------------------------- */
+/* ---- one an operation, for the table of kernels/ops.def -------------- */
 
-int problem_check_conv_fprop(const struct kern_problem *p,
+typedef int problem_check_fn(const struct kern_problem *p,
                              struct infer_error *why);
-int problem_check_conv_transpose(const struct kern_problem *p,
-                                 struct infer_error *why);
-int problem_check_conv_wgrad(const struct kern_problem *p,
-                             struct infer_error *why);
-int problem_check_pool(const struct kern_problem *p, struct infer_error *why);
-int problem_check_pool_dgrad(const struct kern_problem *p,
-                             struct infer_error *why);
+
+/* problem_window.c */
+problem_check_fn problem_check_conv_fprop, problem_check_conv_transpose;
+problem_check_fn problem_check_conv_wgrad;
+problem_check_fn problem_check_pool, problem_check_pool_dgrad;
 int problem_check_bn_stats(const struct kern_problem *p,
                            const struct kern_tensor *of,
                            struct infer_error *why);
 
-/* ---- problem_plain.c: parts of several checks, then one an operation */
-
+/* problem_plain.c: parts of several checks, then the operations */
 int problem_check_unary_kind(const struct kern_problem *p,
                              enum kern_unary_kind kind,
                              struct infer_error *why);
-int problem_check_channels(const struct kern_problem *p,
-                           struct infer_error *why);
+problem_check_fn problem_check_channels;
 int problem_check_channel_vectors(const struct kern_problem *p, int last,
                                   struct infer_error *why);
-int problem_check_like_input(const struct kern_problem *p,
-                             struct infer_error *why);
-int problem_check_dense(const struct kern_problem *p, struct infer_error *why);
-int problem_check_matmul(const struct kern_problem *p, struct infer_error *why);
-int problem_check_batch_norm(const struct kern_problem *p,
-                             struct infer_error *why);
-int problem_check_scale_shift(const struct kern_problem *p,
-                              struct infer_error *why);
-int problem_check_group_norm(const struct kern_problem *p,
-                             struct infer_error *why);
-int problem_check_layer_norm(const struct kern_problem *p,
-                             struct infer_error *why);
-int problem_check_lrn(const struct kern_problem *p, struct infer_error *why);
-int problem_check_unary(const struct kern_problem *p, struct infer_error *why);
-int problem_check_prelu(const struct kern_problem *p, struct infer_error *why);
-int problem_check_binary(const struct kern_problem *p, struct infer_error *why);
-int problem_check_where(const struct kern_problem *p, struct infer_error *why);
-int problem_check_softmax(const struct kern_problem *p,
-                          struct infer_error *why);
-int problem_check_reduce(const struct kern_problem *p, struct infer_error *why);
-int problem_check_squeeze(const struct kern_problem *p,
-                          struct infer_error *why);
-int problem_check_arg_reduce(const struct kern_problem *p,
-                             struct infer_error *why);
-int problem_check_gather(const struct kern_problem *p, struct infer_error *why);
-int problem_check_pad(const struct kern_problem *p, struct infer_error *why);
-int problem_check_resize(const struct kern_problem *p, struct infer_error *why);
+problem_check_fn problem_check_like_input;
+problem_check_fn problem_check_dense, problem_check_matmul;
+problem_check_fn problem_check_batch_norm, problem_check_scale_shift;
+problem_check_fn problem_check_group_norm, problem_check_layer_norm;
+problem_check_fn problem_check_lrn, problem_check_unary, problem_check_prelu;
+problem_check_fn problem_check_binary, problem_check_where;
+problem_check_fn problem_check_softmax, problem_check_reduce;
+problem_check_fn problem_check_squeeze, problem_check_arg_reduce;
+problem_check_fn problem_check_gather, problem_check_pad, problem_check_resize;
 
-/* ---- problem_train.c: one an operation, for problem.c's table ------ */
-
-int problem_check_batch_norm_train(const struct kern_problem *p,
-                                   struct infer_error *why);
-int problem_check_batch_norm_dgrad(const struct kern_problem *p,
-                                   struct infer_error *why);
-int problem_check_reduce_dgrad(const struct kern_problem *p,
-                               struct infer_error *why);
-int problem_check_unary_dgrad(const struct kern_problem *p,
-                              struct infer_error *why);
-int problem_check_lrn_dgrad(const struct kern_problem *p,
-                            struct infer_error *why);
-int problem_check_prelu_dgrad(const struct kern_problem *p,
-                              struct infer_error *why);
-/* Layer and group norm. */
-int problem_check_norm_dgrad(const struct kern_problem *p,
-                             struct infer_error *why);
-int problem_check_resize_dgrad(const struct kern_problem *p,
-                               struct infer_error *why);
-int problem_check_dropout(const struct kern_problem *p,
-                          struct infer_error *why);
-int problem_check_cross_entropy(const struct kern_problem *p,
-                                struct infer_error *why);
-int problem_check_step(const struct kern_problem *p, struct infer_error *why);
-int problem_check_update(const struct kern_problem *p, struct infer_error *why);
+/* problem_train.c; norm_dgrad: layer and group norm */
+problem_check_fn problem_check_batch_norm_train, problem_check_batch_norm_dgrad;
+problem_check_fn problem_check_reduce_dgrad, problem_check_unary_dgrad;
+problem_check_fn problem_check_lrn_dgrad, problem_check_prelu_dgrad;
+problem_check_fn problem_check_norm_dgrad, problem_check_resize_dgrad;
+problem_check_fn problem_check_dropout, problem_check_cross_entropy;
+problem_check_fn problem_check_step, problem_check_update;
 
 #endif
