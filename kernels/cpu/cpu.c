@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/problem.h"
 
 int cpu_prepare(struct kern_exec *e, const struct kern_device *d,
                 struct infer_error *err)
@@ -26,6 +27,17 @@ void cpu_release(struct kern_exec *e)
 {
     free(e->state);
     e->state = NULL;
+}
+
+int cpu_need_f32(const struct kern_problem *p, struct infer_error *why)
+{
+    bool f32 = true;
+
+    for (int i = 0; i < p->n_in; i++)
+        f32 = f32 && (!kern_problem_in(p, i) || cpu_is_f32(&p->in[i]));
+    for (int i = 0; i < p->n_out; i++)
+        f32 = f32 && (!kern_problem_out(p, i) || cpu_is_f32(&p->out[i]));
+    return f32 ? 0 : error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
 }
 
 /* Loops inside a parallel region run on the thread that meets them, which is
@@ -197,6 +209,72 @@ void cpu_walk_run(const struct cpu_walk *w, int threads, void *const *base,
         if (part.from < part.to && part.first < part.last)
             walk_part(w, &part, base, fn, context);
     }
+}
+
+int cpu_walk_problem(const struct kern_exec *e, const struct kern_args *args,
+                     cpu_walk_fn *fn, const void *context)
+{
+    const struct kern_problem *p = &e->problem;
+    const struct kern_tensor *t[CPU_MAX_OPERAND] = {&p->out[0]};
+    void *base[CPU_MAX_OPERAND] = {args->out[0]};
+    struct cpu_walk w;
+    int n = 1;
+
+    if (kern_tensor_count(t[0]) == 0)
+        return 0;
+    for (int i = 0; i < p->n_in; i++)
+        if (kern_problem_in(p, i)) {
+            t[n] = &p->in[i];
+            base[n++] = (void *)args->in[i];
+        }
+    for (int i = 1; i < p->n_out; i++)
+        if (kern_problem_out(p, i)) {
+            t[n] = &p->out[i];
+            base[n++] = args->out[i];
+        }
+    cpu_walk_init(&w, n, t);
+    cpu_walk_run(&w, cpu_threads_of(e), base, fn, context);
+    return 0;
+}
+
+/* One block, through t where there is a residual or y is not contiguous. */
+static void walk_block(const struct cpu_blocks *b, float *const *at,
+                       const int64_t *stride, int64_t n, float *t)
+{
+    const bool direct = !b->residual && stride[0] == 1;
+    const int last = b->operands - 1;
+    float *y = direct ? at[0] : t, *r = b->residual ? at[last] : NULL;
+    int64_t i;
+
+    b->compute(b->context, at, stride, y, n);
+    if (!b->residual || stride[last] == 1)
+        cpu_epilogue(b->epilogue, y, r, n);
+    else
+        for (i = 0; i < n; i++)
+            cpu_epilogue(b->epilogue, y + i, r + i * stride[last], 1);
+    if (!direct)
+        for (i = 0; i < n; i++)
+            at[0][i * stride[0]] = y[i];
+}
+
+void cpu_walk_blocks(const void *context, int64_t rows, int64_t n,
+                     float *const *at, const int64_t *row_stride,
+                     const int64_t *stride)
+{
+    const struct cpu_blocks *b = context;
+    float t[CPU_BLOCK];
+    int64_t r, i;
+    int k;
+
+    for (r = 0; r < rows; r++)
+        for (i = 0; i < n; i += CPU_BLOCK) {
+            float *block[CPU_MAX_OPERAND];
+
+            for (k = 0; k < b->operands; k++)
+                block[k] = at[k] + r * row_stride[k] + i * stride[k];
+            walk_block(b, block, stride, n - i < CPU_BLOCK ? n - i : CPU_BLOCK,
+                       t);
+        }
 }
 
 void cpu_copy(const void *from, void *to, int64_t n, int threads)

@@ -61,6 +61,28 @@ typedef void cpu_walk_fn(const void *context, int64_t rows, int64_t n,
 void cpu_walk_run(const struct cpu_walk *w, int threads, void *const *base,
                   cpu_walk_fn *fn, const void *context);
 
+/* Walks over output 0, then the inputs that are there, then the other outputs;
+ * an operand's number is its place in this order. */
+int cpu_walk_problem(const struct kern_exec *e, const struct kern_args *args,
+                     cpu_walk_fn *fn, const void *context);
+
+/* Elements of a block: it stays in the L1 cache between the operation and its
+ * epilogue. */
+#define CPU_BLOCK 2048
+
+/* An element-wise operation with an epilogue, block by block. */
+struct cpu_blocks {
+    /* Computes n elements of y from the operands, which start at at[]. */
+    void (*compute)(const void *context, float *const *at,
+                    const int64_t *stride, float *y, int64_t n);
+    const void *context;
+    const struct kern_epilogue *epilogue;
+    int operands;  /* the output is the first, a residual the last */
+    bool residual; /* may be the output's memory */
+};
+/* A cpu_walk_fn whose context is a struct cpu_blocks. */
+cpu_walk_fn cpu_walk_blocks;
+
 /* Copies n dense elements of 4 bytes. */
 void cpu_copy(const void *from, void *to, int64_t n, int threads);
 
@@ -128,6 +150,9 @@ static inline bool cpu_is_f32(const struct kern_tensor *t)
 {
     return t->dtype == INFER_F32;
 }
+
+/* Fails where a tensor of the problem is not F32. */
+int cpu_need_f32(const struct kern_problem *p, struct infer_error *why);
 
 /* True where t is dense and F32, or absent (NULL). */
 static inline bool cpu_is_dense(const struct kern_tensor *t,

@@ -14,9 +14,6 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-/* Elements that stay in the L1 cache between the product and its epilogue. */
-#define BLOCK 2048
-
 /* in[] of both operations */
 enum { X, SCALE, SHIFT, MEAN, VAR };
 
@@ -28,13 +25,12 @@ static int residual_of(const struct kern_problem *p)
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    int i;
+    const int rc = cpu_need_f32(p, why);
 
     (void)d;
-    for (i = 0; i < p->n_in; i++)
-        if (kern_problem_in(p, i) && !cpu_is_f32(&p->in[i]))
-            return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
-    if (!cpu_is_f32(&p->out[0]) || p->in[X].rank < 2)
+    if (rc < 0)
+        return rc;
+    if (p->in[X].rank < 2)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes F32 tensors of rank 2 and more");
     if (!cpu_act_known(&p->epilogue.act))
@@ -43,11 +39,6 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 }
 
 /* ---- rows ---------------------------------------------------------- */
-
-struct context {
-    const struct kern_epilogue *epilogue;
-    bool residual;
-};
 
 CPU_INLINE void scale_row(const float *x, int64_t sx, const float *scale,
                           const float *shift, int64_t sc, float *y, int64_t sy,
@@ -72,44 +63,12 @@ CPU_CLONES static void scale_any(const float *x, int64_t sx, const float *scale,
         scale_row(x, sx, scale, shift, sc, y, sy, n);
 }
 
-/* One block: through t where there is a residual, which may lie in y.
- * Operands: y, x, scale, shift, residual; scale and shift step alike. */
-static void block_of(const struct context *c, float *const *at,
-                     const int64_t *stride, int64_t n, float *t)
+/* Operands: y, x, scale, shift, residual; scale and shift step alike. */
+static void compute(const void *context, float *const *at,
+                    const int64_t *stride, float *y, int64_t n)
 {
-    const bool direct = !c->residual && stride[0] == 1;
-    float *y = direct ? at[0] : t, *r = c->residual ? at[4] : NULL;
-    int64_t i;
-
+    (void)context;
     scale_any(at[1], stride[1], at[2], at[3], stride[2], y, 1, n);
-    if (!c->residual || stride[4] == 1)
-        cpu_epilogue(c->epilogue, y, r, n);
-    else
-        for (i = 0; i < n; i++)
-            cpu_epilogue(c->epilogue, y + i, r + i * stride[4], 1);
-    if (!direct)
-        for (i = 0; i < n; i++)
-            at[0][i * stride[0]] = y[i];
-}
-
-static void rows_of(const void *context, int64_t rows, int64_t n,
-                    float *const *at, const int64_t *row_stride,
-                    const int64_t *stride)
-{
-    const struct context *c = context;
-    const int operands = c->residual ? 5 : 4;
-    float t[BLOCK];
-    int64_t r, i;
-    int k;
-
-    for (r = 0; r < rows; r++)
-        for (i = 0; i < n; i += BLOCK) {
-            float *block[5];
-
-            for (k = 0; k < operands; k++)
-                block[k] = at[k] + r * row_stride[k] + i * stride[k];
-            block_of(c, block, stride, n - i < BLOCK ? n - i : BLOCK, t);
-        }
 }
 
 /* ---- launch -------------------------------------------------------- */
@@ -161,8 +120,11 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct kern_problem *p = &e->problem;
     const int residual = residual_of(p);
-    const struct context c = {&p->epilogue,
-                              kern_problem_in(p, residual) != NULL};
+    const bool adds = kern_problem_in(p, residual) != NULL;
+    const struct cpu_blocks blocks = {.compute = compute,
+                                      .epilogue = &p->epilogue,
+                                      .operands = adds ? 5 : 4,
+                                      .residual = adds};
     struct kern_tensor vector = {
         .dtype = INFER_F32, .rank = p->in[X].rank, .dim = {0}};
     const struct kern_tensor *t[] = {
@@ -170,7 +132,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
         &p->in[residual < KERN_MAX_IN ? residual : 0]};
     float *scale = args->workspace, *shift = scale + p->in[X].dim[1];
     void *base[] = {args->out[0], (void *)args->in[X], scale, shift,
-                    c.residual ? (void *)args->in[residual] : NULL};
+                    adds ? (void *)args->in[residual] : NULL};
     struct cpu_walk w;
     int i;
 
@@ -182,8 +144,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     vector.dim[1] = p->in[X].dim[1];
     vector.stride[1] = 1;
     fill_vectors(p, args, scale, shift);
-    cpu_walk_init(&w, c.residual ? 5 : 4, t);
-    cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, &c);
+    cpu_walk_init(&w, blocks.operands, t);
+    cpu_walk_run(&w, cpu_threads_of(e), base, cpu_walk_blocks, &blocks);
     return 0;
 }
 

@@ -12,10 +12,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
 
-/* Elements for which result and operands stay in the L1 cache between the
- * operation and its epilogue. */
-#define BLOCK 2048
-
 enum { RESIDUAL = 2 };
 
 static bool is_known(enum kern_binary_kind kind)
@@ -27,11 +23,11 @@ static bool is_known(enum kern_binary_kind kind)
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
+    const int rc = cpu_need_f32(p, why);
+
     (void)d;
-    if (!cpu_is_f32(&p->in[0]) || !cpu_is_f32(&p->in[1]) ||
-        !cpu_is_f32(&p->out[0]) ||
-        (kern_problem_in(p, RESIDUAL) && !cpu_is_f32(&p->in[RESIDUAL])))
-        return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    if (rc < 0)
+        return rc;
     if (!is_known(p->attr.binary.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "does add, sub, mul, div, min and max");
@@ -99,64 +95,28 @@ CPU_CLONES static void binary_row(enum kern_binary_kind kind, const float *a,
         rows_of_kind(KERN_MAX, a, sa, b, sb, y, sy, n);
 }
 
-/* One block: through t where there is a residual, which may lie in y. */
-static void block_of(const struct kern_problem *p, float *const *at,
-                     const int64_t *stride, int64_t n, float *t)
+static void compute(const void *context, float *const *at,
+                    const int64_t *stride, float *y, int64_t n)
 {
-    const struct kern_epilogue *ep = &p->epilogue;
-    const bool residual = kern_problem_in(p, RESIDUAL) != NULL;
-    const bool direct = !residual && stride[0] == 1;
-    float *y = direct ? at[0] : t, *r = residual ? at[3] : NULL;
-    int64_t i;
+    const struct kern_problem *p = context;
 
     binary_row(p->attr.binary.kind, at[1], stride[1], at[2], stride[2], y, 1,
                n);
-    if (!residual || stride[3] == 1)
-        cpu_epilogue(ep, y, r, n);
-    else
-        for (i = 0; i < n; i++)
-            cpu_epilogue(ep, y + i, r + i * stride[3], 1);
-    if (!direct)
-        for (i = 0; i < n; i++)
-            at[0][i * stride[0]] = y[i];
-}
-
-static void rows_of(const void *context, int64_t rows, int64_t n,
-                    float *const *at, const int64_t *row_stride,
-                    const int64_t *stride)
-{
-    const struct kern_problem *p = context;
-    const int operands = kern_problem_in(p, RESIDUAL) ? 4 : 3;
-    float t[BLOCK];
-    int64_t r, i;
-    int k;
-
-    for (r = 0; r < rows; r++)
-        for (i = 0; i < n; i += BLOCK) {
-            float *block[4];
-
-            for (k = 0; k < operands; k++)
-                block[k] = at[k] + r * row_stride[k] + i * stride[k];
-            block_of(p, block, stride, n - i < BLOCK ? n - i : BLOCK, t);
-        }
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
     const struct kern_problem *p = &e->problem;
-    const struct kern_tensor *t[] = {&p->out[0], &p->in[0], &p->in[1],
-                                     &p->in[RESIDUAL]};
-    void *base[] = {args->out[0], (void *)args->in[0], (void *)args->in[1],
-                    (void *)args->in[RESIDUAL]};
-    struct cpu_walk w;
+    const bool residual = kern_problem_in(p, RESIDUAL) != NULL;
+    const struct cpu_blocks blocks = {.compute = compute,
+                                      .context = p,
+                                      .epilogue = &p->epilogue,
+                                      .operands = residual ? 4 : 3,
+                                      .residual = residual};
 
     (void)err;
-    if (kern_tensor_count(t[0]) == 0)
-        return 0;
-    cpu_walk_init(&w, kern_problem_in(p, RESIDUAL) ? 4 : 3, t);
-    cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, p);
-    return 0;
+    return cpu_walk_problem(e, args, cpu_walk_blocks, &blocks);
 }
 
 const struct kern_functions binary_f32_cpu_walk = {

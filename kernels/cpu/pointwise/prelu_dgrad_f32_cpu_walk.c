@@ -4,22 +4,15 @@
 
 #include "kernels/cpu/cpu.h"
 
-#include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-enum { DY, X, SLOPE, RESIDUAL };
+enum { RESIDUAL = 3 };
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     (void)d;
-    for (int i = 0; i < p->n_in; i++)
-        if (kern_problem_in(p, i) && !cpu_is_f32(&p->in[i]))
-            return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
-    for (int i = 0; i < p->n_out; i++)
-        if (kern_problem_out(p, i) && !cpu_is_f32(&p->out[i]))
-            return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
-    return 0;
+    return cpu_need_f32(p, why);
 }
 
 /* Operands: dx, dy, x, slope, then these where there are such; 0: none. */
@@ -100,31 +93,12 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
     const struct kern_problem *p = &e->problem;
-    const struct kern_tensor *t[CPU_MAX_OPERAND] = {&p->out[0], &p->in[DY],
-                                                    &p->in[X], &p->in[SLOPE]};
-    void *base[CPU_MAX_OPERAND] = {args->out[0], (void *)args->in[DY],
-                                   (void *)args->in[X],
-                                   (void *)args->in[SLOPE]};
-    struct context c = {0, 0};
-    struct cpu_walk w;
-    int n = 4;
+    const int residual = kern_problem_in(p, RESIDUAL) ? 4 : 0;
+    const struct context c = {residual,
+                              kern_problem_out(p, 1) ? (residual ? 5 : 4) : 0};
 
     (void)err;
-    if (kern_tensor_count(t[0]) == 0)
-        return 0;
-    if (kern_problem_in(p, RESIDUAL)) {
-        t[n] = &p->in[RESIDUAL];
-        base[n] = (void *)args->in[RESIDUAL];
-        c.residual = n++;
-    }
-    if (kern_problem_out(p, 1)) {
-        t[n] = &p->out[1];
-        base[n] = args->out[1];
-        c.dslope = n++;
-    }
-    cpu_walk_init(&w, n, t);
-    cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, &c);
-    return 0;
+    return cpu_walk_problem(e, args, rows_of, &c);
 }
 
 const struct kern_functions prelu_dgrad_f32_cpu_walk = {

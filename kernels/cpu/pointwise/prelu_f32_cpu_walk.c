@@ -4,17 +4,13 @@
  */
 #include "config.h"
 
-#include "kernels/base/error.h"
 #include "kernels/cpu/cpu.h"
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     (void)d;
-    if (!cpu_is_f32(&p->in[0]) || !cpu_is_f32(&p->in[1]) ||
-        !cpu_is_f32(&p->out[0]))
-        return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
-    return 0;
+    return cpu_need_f32(p, why);
 }
 
 CPU_INLINE void row(const float *x, int64_t sx, const float *slope, int64_t ss,
@@ -55,17 +51,8 @@ CPU_CLONES static void rows_of(const void *context, int64_t rows, int64_t n,
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
-    const struct kern_problem *p = &e->problem;
-    const struct kern_tensor *t[] = {&p->out[0], &p->in[0], &p->in[1]};
-    void *base[] = {args->out[0], (void *)args->in[0], (void *)args->in[1]};
-    struct cpu_walk w;
-
     (void)err;
-    if (kern_tensor_count(t[0]) == 0)
-        return 0;
-    cpu_walk_init(&w, 3, t);
-    cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, NULL);
-    return 0;
+    return cpu_walk_problem(e, args, rows_of, NULL);
 }
 
 const struct kern_functions prelu_f32_cpu_walk = {

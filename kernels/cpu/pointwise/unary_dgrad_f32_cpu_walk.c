@@ -10,7 +10,7 @@
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 
-enum { DY, X, Y, RESIDUAL };
+enum { X = 1, RESIDUAL = 3 };
 
 /* Elements that stay in the L1 cache between the product and the sum. */
 #define BLOCK 512
@@ -19,14 +19,11 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     const struct kern_unary *f = &p->attr.unary;
-    int i;
+    const int rc = cpu_need_f32(p, why);
 
     (void)d;
-    for (i = 0; i < p->n_in; i++)
-        if (kern_problem_in(p, i) && !cpu_is_f32(&p->in[i]))
-            return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
-    if (!cpu_is_f32(&p->out[0]))
-        return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    if (rc < 0)
+        return rc;
     /* For alpha <= 0 both branches of celu's formula count. */
     if (f->kind == KERN_CELU && !(f->a > 0.0f))
         return error_set(why, INFER_EUNSUPPORTED, "takes celu's alpha above 0");
@@ -56,7 +53,7 @@ static void block_of(const struct context *c, const float *dy, const float *v,
     cpu_add(t, dx, n);
 }
 
-/* Operands: dx, dy, x or y, residual. */
+/* Operands: dx, dy, x or y (there is one of them), residual. */
 static void rows_of(const void *context, int64_t rows, int64_t n,
                     float *const *at, const int64_t *row_stride,
                     const int64_t *stride)
@@ -84,19 +81,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct kern_problem *p = &e->problem;
     const struct context c = {&p->attr.unary, kern_problem_in(p, X) != NULL,
                               kern_problem_in(p, RESIDUAL) != NULL};
-    const int from = c.by_x ? X : Y;
-    const struct kern_tensor *t[] = {&p->out[0], &p->in[DY], &p->in[from],
-                                     &p->in[RESIDUAL]};
-    void *base[] = {args->out[0], (void *)args->in[DY], (void *)args->in[from],
-                    (void *)args->in[RESIDUAL]};
-    struct cpu_walk w;
 
     (void)err;
-    if (kern_tensor_count(t[0]) == 0)
-        return 0;
-    cpu_walk_init(&w, c.residual ? 4 : 3, t);
-    cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, &c);
-    return 0;
+    return cpu_walk_problem(e, args, rows_of, &c);
 }
 
 const struct kern_functions unary_dgrad_f32_cpu_walk = {

@@ -10,9 +10,11 @@
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
+    const int rc = cpu_need_f32(p, why);
+
     (void)d;
-    if (!cpu_is_f32(&p->in[0]) || !cpu_is_f32(&p->out[0]))
-        return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    if (rc < 0)
+        return rc;
     if (!cpu_act_known(&p->attr.unary))
         return error_set(why, INFER_EUNSUPPORTED, "lacks this function");
     return 0;
@@ -41,17 +43,8 @@ static void rows_of(const void *context, int64_t rows, int64_t n,
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
-    const struct kern_problem *p = &e->problem;
-    const struct kern_tensor *t[] = {&p->out[0], &p->in[0]};
-    void *base[] = {args->out[0], (void *)args->in[0]};
-    struct cpu_walk w;
-
     (void)err;
-    if (kern_tensor_count(t[0]) == 0)
-        return 0;
-    cpu_walk_init(&w, 2, t);
-    cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, &p->attr.unary);
-    return 0;
+    return cpu_walk_problem(e, args, rows_of, &e->problem.attr.unary);
 }
 
 const struct kern_functions unary_f32_cpu_walk = {

@@ -20,15 +20,15 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 {
     const enum kern_reduce_kind kind = p->attr.reduce.kind;
     const struct kern_tensor *x = kern_problem_in(p, X);
-    const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
+    int rc;
 
     (void)d;
     if (!x || (kind != KERN_REDUCE_MAX && kind != KERN_REDUCE_MIN &&
                kind != KERN_REDUCE_L2))
         return error_set(why, INFER_EUNSUPPORTED, "does max, min and L2");
-    if (!cpu_is_f32(&p->in[DY]) || !cpu_is_f32(x) || !cpu_is_f32(&p->out[0]) ||
-        (residual && !cpu_is_f32(residual)))
-        return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    rc = cpu_need_f32(p, why);
+    if (rc < 0)
+        return rc;
     if (kern_tensor_count(x) == 0 ||
         reduce_block_count(x, p->attr.reduce.axes) > REDUCE_MAX_BLOCK)
         return error_set(why, INFER_EUNSUPPORTED,

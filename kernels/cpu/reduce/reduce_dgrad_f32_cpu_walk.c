@@ -16,14 +16,11 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     const enum kern_reduce_kind kind = p->attr.reduce.kind;
-    int i;
+    const int rc = cpu_need_f32(p, why);
 
     (void)d;
-    for (i = 0; i < p->n_in; i++)
-        if (kern_problem_in(p, i) && !cpu_is_f32(&p->in[i]))
-            return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
-    if (!cpu_is_f32(&p->out[0]))
-        return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    if (rc < 0)
+        return rc;
     if (kind != KERN_REDUCE_MEAN && kind != KERN_REDUCE_SUM &&
         kind != KERN_REDUCE_L1)
         return error_set(why, INFER_EUNSUPPORTED, "does mean, sum and L1");
@@ -103,27 +100,15 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
     const struct kern_problem *p = &e->problem;
-    const struct kern_tensor *t[4] = {&p->out[0], &p->in[DY]};
-    void *base[4] = {args->out[0], (void *)args->in[DY]};
-    struct context c = {1.0f, 0, 0};
-    struct cpu_walk w;
-    int n = 2;
+    const int x = kern_problem_in(p, X) ? 2 : 0;
+    struct context c = {1.0f, x,
+                        kern_problem_in(p, RESIDUAL) ? (x ? 3 : 2) : 0};
 
-    (void)err;
-    if (kern_tensor_count(t[0]) == 0)
-        return 0;
     if (p->attr.reduce.kind == KERN_REDUCE_MEAN)
-        c.factor = (float)((double)kern_tensor_count(t[1]) /
-                           (double)kern_tensor_count(t[0]));
-    for (int i = X; i <= RESIDUAL; i++)
-        if (kern_problem_in(p, i)) {
-            *(i == X ? &c.x : &c.residual) = n;
-            t[n] = &p->in[i];
-            base[n++] = (void *)args->in[i];
-        }
-    cpu_walk_init(&w, n, t);
-    cpu_walk_run(&w, cpu_threads_of(e), base, rows_of, &c);
-    return 0;
+        c.factor = (float)((double)kern_tensor_count(&p->in[DY]) /
+                           (double)kern_tensor_count(&p->out[0]));
+    (void)err;
+    return cpu_walk_problem(e, args, rows_of, &c);
 }
 
 const struct kern_functions reduce_dgrad_f32_cpu_walk = {

@@ -15,12 +15,11 @@ enum { X, RESIDUAL };
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    const struct kern_tensor *residual = kern_problem_in(p, RESIDUAL);
+    const int rc = cpu_need_f32(p, why);
 
     (void)d;
-    if (!cpu_is_f32(&p->in[X]) || !cpu_is_f32(&p->out[0]) ||
-        (residual && !cpu_is_f32(residual)))
-        return error_set(why, INFER_EUNSUPPORTED, "takes F32 only");
+    if (rc < 0)
+        return rc;
     if (p->attr.reduce.kind == KERN_REDUCE_PROD)
         return error_set(why, INFER_EUNSUPPORTED, "does no products");
     if (kern_tensor_count(&p->in[X]) == 0 ||
