@@ -91,6 +91,15 @@ int device_launch(const struct device *d, const struct kern_exec *exec,
     return rc < 0 ? rc : row->fn->launch(exec, args, err);
 }
 
+int device_record_end(const struct device *d, int rc, struct infer_error *err,
+                      struct device_graph **out)
+{
+    if (rc == 0)
+        return d->ops->record_end(d, err, out);
+    (void)d->ops->record_end(d, NULL, NULL);
+    return rc;
+}
+
 bool device_needs_fence(const void **foreign, enum infer_backend backend,
                         const void *stream)
 {

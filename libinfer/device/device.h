@@ -112,6 +112,11 @@ void device_close(struct device *d); /* also one that is all zero */
 int device_launch(const struct device *d, const struct kern_exec *exec,
                   const struct kern_args *args, struct infer_error *err);
 
+/* Ends a recording of launches, of which rc is the result; one that failed is
+ * dropped. */
+int device_record_end(const struct device *d, int rc, struct infer_error *err,
+                      struct device_graph **out);
+
 /* Whether a fence must stand in front of a launch of a row of this backend into
  * the stream.  *foreign is the stream whose last kernel is a library's, NULL
  * where none is known to be, and is set for the next launch. */

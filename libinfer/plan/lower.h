@@ -57,8 +57,7 @@ int lower_squeeze(const struct lower *l, bool *done);
 
 lower_fn lower_conv, lower_pool, lower_reduce, lower_arg_reduce, lower_unary,
     lower_binary, lower_cast, lower_identity;
-lower_fn lower_concat, lower_split, lower_slice, lower_reshaped,
-    lower_transpose, lower_expand, lower_tile, lower_depth_to_space,
-    lower_space_to_depth;
+lower_fn lower_concat, lower_parts, lower_reshaped, lower_tile,
+    lower_depth_to_space, lower_space_to_depth;
 
 #endif

@@ -14,52 +14,21 @@ int lower_reshaped(const struct lower *l)
     return rc < 0 ? rc : lower_set(l, 0, &v);
 }
 
-int lower_transpose(const struct lower *l)
+/* Slice, split, transpose and expand. */
+int lower_parts(const struct lower *l)
 {
-    const struct view *x = lower_in(l, 0);
-    int64_t order[INFER_MAX_RANK];
-    struct view v;
-
-    problem_transpose_order(l->node, x->t.rank, order);
-    v = view_permute(x, order);
-    return lower_set(l, 0, &v);
-}
-
-int lower_expand(const struct lower *l)
-{
-    const struct graph_value *out = lower_out(l, 0);
-    struct view v = view_raise(lower_in(l, 0), out->rank);
-
-    v = view_expand(&v, out->dim);
-    return lower_set(l, 0, &v);
-}
-
-int lower_split(const struct lower *l)
-{
-    const struct view *x = lower_in(l, 0);
     int64_t at = 0;
-    int axis, k,
-        rc = problem_axis(l->node, l->node->attr.split.axis, x->t.rank, l->err,
-                          &axis);
+    int rc = 0;
 
-    if (rc < 0)
-        return rc;
-    for (k = 0; k < l->node->n_out; k++) {
-        int64_t size = lower_out(l, k)->dim[axis];
-        struct view v = view_slice(x, axis, at, 1, size);
+    for (int k = 0; rc == 0 && k < l->node->n_out; k++) {
+        struct view v;
 
-        lower_set(l, k, &v);
-        at += size;
+        rc = problem_part(l->plan->g, l->node, k, lower_in(l, 0), &at, l->err,
+                          &v);
+        if (rc == 0)
+            rc = lower_set(l, k, &v);
     }
-    return 0;
-}
-
-int lower_slice(const struct lower *l)
-{
-    struct view v;
-    const int rc = problem_slice(l->node, lower_in(l, 0), l->err, &v);
-
-    return rc < 0 ? rc : lower_set(l, 0, &v);
+    return rc;
 }
 
 /* ---- concat -------------------------------------------------------- */
@@ -80,33 +49,26 @@ int lower_concat(const struct lower *l)
     struct plan *plan = l->plan;
     struct view dest, part;
     int64_t at = 0;
-    int i, axis, rc;
+    int i, rc;
 
     if (l->node->n_in == 1)
         return lower_identity(l);
-    rc = problem_axis(l->node, l->node->attr.axis.axis, lower_out(l, 0)->rank,
-                      l->err, &axis);
-    if (rc == 0)
-        rc = plan_concat_dest(plan, out, concat_layout(l), l->err, &dest);
-    if (rc < 0)
-        return rc;
-    for (i = 0; i < l->node->n_in; i++) {
+    rc = plan_concat_dest(plan, out, concat_layout(l), l->err, &dest);
+    for (i = 0; rc == 0 && i < l->node->n_in; i++) {
         struct plan_value *v = &plan->value[l->node->in[i]];
-        int64_t size = v->view.t.dim[axis];
 
-        part = view_slice(&dest, axis, at, 1, size);
-        at += size;
+        rc = problem_place(plan->g, l->node, i, &dest, &at, l->err, &part);
+        if (rc < 0)
+            break;
         if (v->in_dest && view_same(&v->dest, &part))
             continue; /* it was built here */
         rc = plan_copy_to(plan, l->index, &v->view, &part, l->err);
-        if (rc < 0)
-            return rc;
         /* An enclosing concatenation finds it in place now. */
         if (v->has_dest && view_same(&v->dest, &part))
             v->in_dest = true;
     }
     plan->value[out].in_dest = true;
-    return lower_set(l, 0, &dest);
+    return rc < 0 ? rc : lower_set(l, 0, &dest);
 }
 
 /* ---- tile ---------------------------------------------------------- */
@@ -146,28 +108,20 @@ int lower_tile(const struct lower *l)
 {
     const struct graph_value *out = lower_out(l, 0);
     struct view v = *lower_in(l, 0);
-    int i, rc;
+    bool empty = kern_tensor_count(&v.t) == 0;
+    int rc = 0;
 
-    if (kern_tensor_count(&v.t) == 0) {
+    for (int i = 0; rc == 0 && !empty && i < out->rank; i++) {
+        const int64_t repeats = out->dim[i] / v.t.dim[i];
+
+        empty = repeats == 0;
+        if (repeats > 1)
+            rc = tile_one(l, &v, i, repeats, &v);
+    }
+    if (empty)
         rc = plan_buffer(l->plan, l->index, v.t.dtype, out->rank, out->dim,
                          KERN_NCHW, l->err, &v);
-        return rc < 0 ? rc : lower_set(l, 0, &v);
-    }
-    for (i = 0; i < out->rank; i++) {
-        int64_t repeats = out->dim[i] / v.t.dim[i];
-
-        if (repeats == 0) {
-            rc = plan_buffer(l->plan, l->index, v.t.dtype, out->rank, out->dim,
-                             KERN_NCHW, l->err, &v);
-            return rc < 0 ? rc : lower_set(l, 0, &v);
-        }
-        if (repeats == 1)
-            continue;
-        rc = tile_one(l, &v, i, repeats, &v);
-        if (rc < 0)
-            return rc;
-    }
-    return lower_set(l, 0, &v);
+    return rc < 0 ? rc : lower_set(l, 0, &v);
 }
 
 /* ---- depth and space ----------------------------------------------- */

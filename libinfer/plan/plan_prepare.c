@@ -201,44 +201,32 @@ static int prepare_steps(struct plan *plan, struct infer_error *err)
 
 /* ---- pointers ------------------------------------------------------ */
 
-/* The element with indices 0 of a view; NULL for an input, which patches
- * set. */
-static void *locate(const struct plan *plan, const struct view *v,
-                    unsigned char *arena)
+void *plan_locate(const struct plan *plan, const struct view *v)
 {
     const struct plan_buffer *b = &plan->buffers.at[v->buffer];
     const ptrdiff_t at =
         (ptrdiff_t)(v->offset * (int64_t)infer_dtype_size(v->t.dtype));
+    /* Only steps write, and none writes to constants and inputs. */
+    unsigned char *const base[] = {
+        [PLAN_ARENA] = (unsigned char *)(uintptr_t)plan->bound_arena,
+        [PLAN_KEPT] = plan->kept,
+        [PLAN_CONSTANT] =
+            b->plain ? (unsigned char *)(uintptr_t)packed_data(b->plain) : NULL,
+        [PLAN_INPUT] = NULL};
+    unsigned char *from = base[b->memory];
 
-    switch (b->memory) {
-    case PLAN_ARENA:
-        return arena ? arena + b->offset + at : NULL;
-    case PLAN_KEPT:
-        return (unsigned char *)plan->kept + b->offset + at;
-    case PLAN_CONSTANT:
-        /* Only steps write, and none writes here. */
-        return b->plain ? (unsigned char *)(uintptr_t)packed_data(b->plain) + at
-                        : NULL;
-    case PLAN_INPUT:
-        break;
-    }
-    return NULL;
+    return from ? from + b->offset + at : NULL;
 }
 
-static void bind_step(const struct plan *plan, struct plan_step *s, void *arena,
+static void *locate(const void *user, const struct view *v)
+{
+    return plan_locate(user, v);
+}
+
+static void bind_step(const struct plan *plan, struct plan_step *s,
                       void *workspace)
 {
-    int i;
-
-    for (i = 0; i < s->exec.problem.n_in; i++)
-        if (s->packed[i])
-            s->args.in[i] = packed_data(s->packed[i]);
-        else if (s->in[i].t.dtype != INFER_NONE &&
-                 plan->buffers.at[s->in[i].buffer].memory != PLAN_INPUT)
-            s->args.in[i] = locate(plan, &s->in[i], arena);
-    s->args.out[0] = locate(plan, &s->out[0], arena);
-    s->args.workspace = workspace;
-    s->args.stream = plan->config->device->stream;
+    plan_bind_step(s, locate, plan, workspace, plan->config->device);
 }
 
 void plan_bind(struct plan *plan, void *arena, void *workspace)
@@ -252,15 +240,10 @@ void plan_bind(struct plan *plan, void *arena, void *workspace)
                                               plan->graph);
     plan->graph = NULL;
     plan->bound_runs = 0;
-    for (i = 0; i < plan->n_run; i++)
-        bind_step(plan, plan->run[i], arena, workspace);
     plan->bound_arena = arena;
     plan->bound_workspace = workspace;
-}
-
-void *plan_locate(const struct plan *plan, const struct view *v)
-{
-    return locate(plan, v, (unsigned char *)(uintptr_t)plan->bound_arena);
+    for (i = 0; i < plan->n_run; i++)
+        bind_step(plan, plan->run[i], workspace);
 }
 
 /* Lists the steps of a run and the arguments that follow the caller's
@@ -318,7 +301,7 @@ static int run_once(struct plan *plan, struct infer_error *err)
 
         if (!s->once)
             continue;
-        bind_step(plan, s, NULL, workspace);
+        bind_step(plan, s, workspace);
         rc = plan_launch_step(plan, s, err);
     }
     if (rc == 0)

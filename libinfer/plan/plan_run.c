@@ -28,14 +28,7 @@ int plan_record(const struct plan *plan, struct infer_error *err,
                 struct device_graph **out)
 {
     const struct device *d = plan->config->device;
-    int rc = d->ops->record_begin(d, err);
+    const int rc = d->ops->record_begin(d, err);
 
-    if (rc < 0)
-        return rc;
-    rc = plan_launch(plan, err);
-    if (rc < 0) {
-        d->ops->record_end(d, NULL, NULL);
-        return rc;
-    }
-    return d->ops->record_end(d, err, out);
+    return rc < 0 ? rc : device_record_end(d, plan_launch(plan, err), err, out);
 }

@@ -299,12 +299,25 @@ int problem_of_node(const struct graph *g, const struct graph_node *node,
 
 /* ---- views --------------------------------------------------------- */
 
-int problem_slice(const struct graph_node *node, const struct view *v,
-                  struct infer_error *err, struct view *out)
+/* The next dim[axis] elements of v along an axis of the node. */
+static int next_part(const struct graph_node *node, int axis,
+                     const int64_t *dim, const struct view *v, int64_t *at,
+                     struct infer_error *err, struct view *out)
+{
+    const int rc = problem_axis(node, axis, v->t.rank, err, &axis);
+
+    if (rc < 0)
+        return rc;
+    *out = view_slice(v, axis, *at, 1, dim[axis]);
+    *at += dim[axis];
+    return 0;
+}
+
+static int slice(const struct graph_node *node, const struct view *v,
+                 struct infer_error *err, struct view *out)
 {
     const struct graph_slice *s = &node->attr.slice;
 
-    *out = *v;
     for (int i = 0; i < s->n_axes; i++) {
         int64_t first, count;
         int axis, rc = problem_axis(node, s->axis[i], v->t.rank, err, &axis);
@@ -326,4 +339,50 @@ void problem_transpose_order(const struct graph_node *node, int rank,
 
     for (int i = 0; i < rank; i++)
         order[i] = d->n > 0 ? d->dim[i] : rank - 1 - i;
+}
+
+static int no_views(const struct graph_node *node, struct infer_error *err)
+{
+    return error_set(err, INFER_EUNSUPPORTED, "node '%s': %s is no view",
+                     name_of(node), graph_op_info(node->op)->name);
+}
+
+int problem_part(const struct graph *g, const struct graph_node *node, int k,
+                 const struct view *x, int64_t *at, struct infer_error *err,
+                 struct view *out)
+{
+    const struct graph_value *y = &g->value[node->out[k]];
+    int64_t order[KERN_MAX_RANK];
+
+    *out = *x;
+    if (node->op == GRAPH_SLICE)
+        return slice(node, x, err, out);
+    if (node->op == GRAPH_SPLIT)
+        return next_part(node, node->attr.split.axis, y->dim, x, at, err, out);
+    if (node->op == GRAPH_TRANSPOSE) {
+        problem_transpose_order(node, x->t.rank, order);
+        *out = view_permute(x, order);
+    } else if (node->op == GRAPH_EXPAND) {
+        *out = view_raise(x, y->rank);
+        *out = view_expand(out, y->dim);
+    } else {
+        return no_views(node, err);
+    }
+    return 0;
+}
+
+int problem_place(const struct graph *g, const struct graph_node *node, int k,
+                  const struct view *y, int64_t *at, struct infer_error *err,
+                  struct view *out)
+{
+    const struct graph_value *x = &g->value[node->in[k]];
+
+    *out = *y;
+    if (node->op == GRAPH_CONCAT)
+        return next_part(node, node->attr.axis.axis, x->dim, y, at, err, out);
+    if (node->op != GRAPH_PAD)
+        return no_views(node, err);
+    for (int i = 0; i < x->rank; i++)
+        *out = view_slice(out, i, node->attr.pad.begin[i], 1, x->dim[i]);
+    return 0;
 }

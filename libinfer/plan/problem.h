@@ -32,9 +32,19 @@ int problem_of_node(const struct graph *g, const struct graph_node *node,
 int problem_axis(const struct graph_node *node, int axis, int rank,
                  struct infer_error *err, int *out);
 
-/* The elements of v, a tensor of the input's shape, that a slice takes. */
-int problem_slice(const struct graph_node *node, const struct view *v,
-                  struct infer_error *err, struct view *out);
+/* Nodes that only move data are the same views in sessions and in both passes
+ * of training.  *at, 0 for the first part, is where the next one begins. */
+
+/* The elements of x, a tensor of the input's shape, that output k of a slice,
+ * split, transpose or expand holds. */
+int problem_part(const struct graph *g, const struct graph_node *node, int k,
+                 const struct view *x, int64_t *at, struct infer_error *err,
+                 struct view *out);
+/* The elements of y, a tensor of the output's shape, that input k of a
+ * concatenation or padding fills. */
+int problem_place(const struct graph *g, const struct graph_node *node, int k,
+                  const struct view *y, int64_t *at, struct infer_error *err,
+                  struct view *out);
 
 /* Dimension i of a transpose's output is dimension order[i] of its input. */
 void problem_transpose_order(const struct graph_node *node, int rank,

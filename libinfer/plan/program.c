@@ -127,6 +127,25 @@ int plan_append(struct plan_steps *l, struct plan_buffers *b,
     return 0;
 }
 
+void plan_bind_step(struct plan_step *step, plan_locate_fn *locate,
+                    const void *user, void *workspace, const struct device *d)
+{
+    for (int i = 0; i < KERN_MAX_IN; i++) {
+        const void *at =
+            step->packed[i] ? packed_data(step->packed[i]) : step->repacked[i];
+
+        if (!at && step->in[i].t.dtype != INFER_NONE)
+            at = locate(user, &step->in[i]);
+        if (at)
+            step->args.in[i] = at;
+    }
+    for (int i = 0; i < KERN_MAX_OUT; i++)
+        if (step->out[i].t.dtype != INFER_NONE)
+            step->args.out[i] = locate(user, &step->out[i]);
+    step->args.workspace = workspace;
+    step->args.stream = d->stream;
+}
+
 void plan_free_steps(struct plan_steps *l)
 {
     for (int i = 0; i < l->n; i++) {

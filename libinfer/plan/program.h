@@ -85,6 +85,12 @@ struct plan_steps {
  * lifetimes of the buffers that it uses. */
 int plan_append(struct plan_steps *l, struct plan_buffers *b,
                 struct plan_step *step, struct infer_error *err);
+/* Where a view's element with indices 0 lies; NULL: not known yet. */
+typedef void *plan_locate_fn(const void *user, const struct view *v);
+/* Sets a step's pointers: packed inputs to their bytes, other views to what
+ * `locate` says.  An input that it does not know keeps its pointer. */
+void plan_bind_step(struct plan_step *step, plan_locate_fn *locate,
+                    const void *user, void *workspace, const struct device *d);
 /* Releases the steps' kernels and frees the list; what else a step owns is the
  * caller's to release first. */
 void plan_free_steps(struct plan_steps *l);

@@ -267,11 +267,7 @@ static int record_series(const struct tune_pool *pool,
         return rc;
     for (i = 0; rc == 0 && i < n; i++)
         rc = launch(pool, e, r, i, err);
-    if (rc < 0) {
-        d->ops->record_end(d, NULL, NULL);
-        return rc;
-    }
-    return d->ops->record_end(d, err, out);
+    return device_record_end(d, rc, err, out);
 }
 
 /* The shortest of REPLAYS recorded series of n launches; *seconds: of one. */

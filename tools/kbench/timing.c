@@ -52,13 +52,9 @@ static void record(struct bench *b, struct candidate *k)
 
     if (!d->ops->replay || k->launches < 2)
         return;
-    if (d->ops->record_begin(d, &why) < 0)
-        return;
-    if (launch_series(b, k, k->launches, &why) < 0) {
-        d->ops->record_end(d, NULL, NULL);
-        return;
-    }
-    if (d->ops->record_end(d, &why, &k->graph) < 0)
+    if (d->ops->record_begin(d, &why) == 0 &&
+        device_record_end(d, launch_series(b, k, k->launches, &why), &why,
+                          &k->graph) < 0)
         k->graph = NULL;
 }
 

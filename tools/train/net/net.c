@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
-
 /* ---- the graph ----------------------------------------------------- */
 
 /* An epilogue that the file carries becomes nodes of its own, so that there is
@@ -135,52 +133,37 @@ static void mark_gradients(struct net *n)
 static struct view part(int buffer, enum infer_dtype dtype, int64_t offset,
                         int64_t count)
 {
-    struct view v;
+    struct view v = {.buffer = buffer, .offset = offset};
 
-    memset(&v, 0, sizeof(v));
-    v.buffer = buffer;
-    v.offset = offset;
     v.t = kern_tensor_dense(dtype, 1, &count, KERN_NCHW);
     return v;
 }
 
-static int fixed(struct net *n, struct infer_error *err)
+static void fixed(struct net *n)
 {
     const struct graph_value *in = &n->g->value[n->g->input[0]];
-    const int64_t batch = n->options.batch, one = 1, state = KERN_STEP_SIZE;
+    const int64_t batch = n->options.batch;
     const enum infer_dtype type = net_wide(n);
-    int rc = net_tensor(n, NET_FIXED, type, in->rank, in->dim, NET_LAYOUT, err,
-                        &n->input);
 
-    if (rc == 0)
-        rc = net_tensor(n, NET_FIXED, INFER_I32, 1, &batch, KERN_NCHW, err,
-                        &n->label);
-    if (rc == 0)
-        rc = net_tensor(n, NET_FIXED, INFER_F32, 1, &state, KERN_NCHW, err,
-                        &n->state);
-    if (rc == 0)
-        rc = net_tensor(n, NET_FIXED, INFER_F32, 1, &one, KERN_NCHW, err,
-                        &n->norm);
-    if (rc == 0)
-        rc = net_tensor(n, NET_FIXED, type, 1, &one, KERN_NCHW, err, &n->zero);
-    if (rc == 0) /* seed, place, rate */
-        rc = n->control = net_buffer(n, NET_FIXED, 24, err);
-    if (rc >= 0)
-        rc = n->metrics =
-            net_buffer(n, NET_FIXED,
-                       (2 * (size_t)batch + 1) * infer_dtype_size(type), err);
-    if (rc < 0)
-        return rc;
+    n->input = net_tensor(n, NET_FIXED, type, in->rank, in->dim, NET_LAYOUT);
+    n->label = net_vector(n, NET_FIXED, INFER_I32, batch);
+    n->state = net_vector(n, NET_FIXED, INFER_F32, KERN_STEP_SIZE);
+    n->norm = net_vector(n, NET_FIXED, INFER_F32, 1);
+    n->zero = net_vector(n, NET_FIXED, type, 1);
+    n->control = net_buffer(n, NET_FIXED, 24); /* seed, place, rate */
+    n->metrics = net_buffer(n, NET_FIXED,
+                            (2 * (size_t)batch + 1) * infer_dtype_size(type));
     n->random = part(n->control, INFER_U64, 0, 2);
     n->rate = part(n->control, INFER_F32, 4, 1);
     n->loss = part(n->metrics, type, 0, batch);
     n->hit = part(n->metrics, type, batch, batch);
     n->stop = part(n->metrics, type, 2 * batch, 1);
     n->host_metrics = calloc(2 * (size_t)batch + 1, sizeof(double));
-    return n->host_metrics ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
+    if (!n->host_metrics)
+        net_fail(n, INFER_EMEMORY, "out of memory");
 }
 
-static int tables(struct net *n, struct infer_error *err)
+static void tables(struct net *n)
 {
     const size_t nodes = (size_t)n->g->n_nodes + 1;
 
@@ -188,14 +171,13 @@ static int tables(struct net *n, struct infer_error *err)
     n->mean = calloc(nodes, sizeof(*n->mean));
     n->deviation = calloc(nodes, sizeof(*n->deviation));
     n->variance = calloc(nodes, sizeof(*n->variance));
-    n->signs = calloc(nodes, sizeof(*n->signs));
+    n->relu_mask = calloc(nodes, sizeof(*n->relu_mask));
     n->stream = calloc(nodes, sizeof(*n->stream));
-    if (!n->value || !n->mean || !n->deviation || !n->variance || !n->signs ||
-        !n->stream)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    for (int i = 0; i < n->g->n_values; i++)
+    if (!n->value || !n->mean || !n->deviation || !n->variance ||
+        !n->relu_mask || !n->stream)
+        net_fail(n, INFER_EMEMORY, "out of memory");
+    for (int i = 0; n->value && i < n->g->n_values; i++)
         n->value[i].param = -1;
-    return 0;
 }
 
 /* ---- making -------------------------------------------------------- */
@@ -217,42 +199,34 @@ static int prepare_graph(struct net *n, struct infer_error *err)
     return rc < 0 ? rc : check_nodes(n, err);
 }
 
-static int make_lists(struct net *n, struct infer_error *err)
+static void make_lists(struct net *n)
 {
-    int rc = net_forward(n, NET_LIST_TRAIN, err);
-
-    if (rc == 0)
-        rc = net_loss(n, NET_LIST_TRAIN, err);
-    if (rc == 0)
-        rc = net_backward(n, err);
-    if (rc == 0 && n->options.update)
-        rc = net_make_update(n, err);
-    if (rc == 0)
-        rc = net_forward(n, NET_LIST_EVAL, err);
-    if (rc == 0)
-        rc = net_loss(n, NET_LIST_EVAL, err);
-    return rc < 0 ? rc : net_add_exchange(n, err);
+    net_forward(n, NET_LIST_TRAIN);
+    net_loss(n, NET_LIST_TRAIN);
+    net_backward(n);
+    if (n->options.update)
+        net_make_update(n);
+    net_forward(n, NET_LIST_EVAL);
+    net_loss(n, NET_LIST_EVAL);
+    net_add_exchange(n);
 }
 
-static int make(struct net *n, struct infer_error *err)
+static void make(struct net *n)
 {
-    int rc = prepare_graph(n, err);
-
-    if (rc == 0)
-        rc = tables(n, err);
-    if (rc == 0)
-        rc = net_find_params(n, err);
-    if (rc == 0)
-        rc = net_find_chains(n, err);
-    if (rc == 0)
-        rc = fixed(n, err);
-    if (rc == 0)
-        rc = net_constants(n, err);
-    if (rc < 0)
-        return rc;
+    net_check(n, prepare_graph(n, n->err));
+    if (n->rc == 0)
+        tables(n);
+    if (n->rc == 0)
+        net_find_params(n);
+    if (n->rc == 0)
+        net_find_chains(n);
+    if (n->rc < 0)
+        return;
+    fixed(n);
+    net_constants(n);
     mark_gradients(n);
-    rc = make_lists(n, err);
-    return rc < 0 ? rc : net_place(n, err);
+    make_lists(n);
+    net_place(n);
 }
 
 /* Room for what a run copies, so that it allocates nothing. */
@@ -283,9 +257,10 @@ int net_new(struct graph *g, const struct net_options *options,
     row_tiers_choose(options->device, options->backend, &n->tiers);
     for (int i = 0; i < NET_MEMORIES; i++)
         n->flat[i] = -1;
-    rc = make(n, err);
-    if (rc == 0)
-        rc = net_write_state(n, state, err);
+    n->err = err;
+    make(n);
+    n->err = NULL;
+    rc = n->rc < 0 ? n->rc : net_write_state(n, state, err);
     if (rc == 0)
         rc = reserve(n, err);
     if (rc < 0) {
@@ -331,7 +306,7 @@ void net_free(struct net *n)
     free(n->absorbed);
     free(n->mean);
     free(n->deviation);
-    free(n->signs);
+    free(n->relu_mask);
     free(n->variance);
     free(n->stream);
     free(n->buffers.at);

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/base/error.h"
 #include "kernels/base/scalar.h"
 #include "kernels/kern.h"
 #include "libinfer/device/device.h"
@@ -140,9 +141,9 @@ struct net_metrics {
 struct net_value {
     struct view view[2]; /* as the train and eval lists see it */
     struct view grad;    /* dtype NONE: none yet */
-    struct view
-        passed; /* ReLU bit mask: grad is 0 where a bit is 0; NONE: none */
-    struct view moments; /* kernels/bn_stats.h; dtype NONE: none */
+    /* ReLU bit mask: grad is 0 where a bit is 0; dtype NONE: none. */
+    struct view grad_mask;
+    struct view bn_stats; /* kernels/bn_stats.h; dtype NONE: none */
     bool needs_grad;
     int param; /* index, or -1 */
 };
@@ -156,6 +157,10 @@ struct net_chain {
 
 struct net {
     struct net_options options;
+    /* While the network is made: the first error, and its code.  After it
+     * nothing is added. */
+    struct infer_error *err;
+    int rc;
     struct row_tiers tiers; /* of options.backend */
     struct graph *g;
     struct net_value *value;
@@ -173,9 +178,10 @@ struct net {
     size_t arena_bytes, fixed_bytes, workspace_bytes, packed_bytes;
     size_t side_bytes; /* largest workspace of steps on the side stream */
     void *arena, *workspace, *side_workspace;
-    /* Of batch norms in training, by node. variance: of the whole batch. signs:
-     * ReLU bit mask of y, dtype NONE if the backward pass reads y itself. */
-    struct view *mean, *deviation, *variance, *signs;
+    /* Of batch norms in training, by node. variance: of the whole batch.
+     * relu_mask: bit mask of y, dtype NONE if the backward pass reads y itself.
+     */
+    struct view *mean, *deviation, *variance, *relu_mask;
     uint32_t *stream;     /* of dropouts, by node */
     struct view averages; /* eval's 16-bit copy of the averages */
     int dropouts;
@@ -269,44 +275,89 @@ int net_time(struct net *n, enum net_list_name list, struct infer_error *err);
 int net_time_steps(struct net *n, int count, double *seconds,
                    struct infer_error *err);
 
-/* ---- for the files of the network ---------------------------------- */
+/* ---- making a network ---------------------------------------------- */
 
-struct net_emit {
-    struct kern_problem p; /* op, attr, epilogue; tensors come from the views */
-    struct view in[KERN_MAX_IN], out[KERN_MAX_OUT];
+/* Functions that add to a network return nothing: the first that fails leaves
+ * its error in n->err and its code in n->rc, and the later ones do nothing.
+ * What they return then has the right shape and no memory. */
+
+/* Where the next function leaves its error. */
+static inline struct infer_error *net_err(const struct net *n)
+{
+    return n->rc == 0 ? n->err : NULL;
+}
+
+/* Keeps the code of a function that was given net_err(). */
+static inline void net_check(struct net *n, int rc)
+{
+    if (n->rc == 0 && rc < 0)
+        n->rc = rc;
+}
+
+#define net_fail(n, ...) net_check(n, error_set(net_err(n), __VA_ARGS__))
+
+/* The list, the stage and the node of a launch; node -1: none. */
+struct net_where {
+    int list; /* enum net_list_name */
     enum net_stage stage;
     int node;
-    int list;  /* enum net_list_name */
+};
+
+struct net_launch {
+    struct kern_problem p; /* op, attr, epilogue; tensors come from the views */
+    struct view in[KERN_MAX_IN], out[KERN_MAX_OUT];
+    struct net_where where;
     bool side; /* on the side stream: no step of the list reads the result */
 };
 
-/* net_emit.c */
-void net_emit_begin(struct net_emit *e, int list, enum kern_op op,
-                    enum net_stage stage, int node);
-int net_emit(struct net *n, struct net_emit *e, struct infer_error *err);
+/* net_launch.c */
+struct net_launch net_begin_launch(struct net_where where, enum kern_op op);
+/* Chooses a row and appends the step. */
+void net_launch(struct net *n, struct net_launch *e);
 /* The row without measuring, or NULL; views need no buffers yet. */
-const struct kern_row *net_row(const struct net *n, struct net_emit *e);
-/* Measured seconds of the row that net_emit() takes; 0 without a tuner. */
-int net_seconds(const struct net *n, struct net_emit *e,
-                struct infer_error *err, double *out);
-/* Appends an exchange with the other processes; array: of dtype NONE for
- * NET_JOIN. */
-int net_emit_transfer(struct net *n, int list, enum net_transfer kind, int node,
-                      const struct view *array, struct infer_error *err);
-int net_buffer(struct net *n, enum net_memory memory, size_t bytes,
-               struct infer_error *err);
+const struct kern_row *net_row(const struct net *n, struct net_launch *e);
+/* Measured seconds of the row that net_launch() takes; 0 without a tuner. */
+double net_seconds(struct net *n, struct net_launch *e);
+/* A step that exchanges an array with the other processes; array: of dtype NONE
+ * for NET_JOIN.  NULL after an error. */
+struct plan_step *net_transfer_step(struct net *n, enum net_transfer kind,
+                                    int node, const struct view *array);
+/* Appends one. */
+void net_launch_transfer(struct net *n, int list, enum net_transfer kind,
+                         int node, const struct view *array);
+int net_buffer(struct net *n, enum net_memory memory, size_t bytes);
 /* A dense tensor in a buffer of its own. */
-int net_tensor(struct net *n, enum net_memory memory, enum infer_dtype dtype,
-               int rank, const int64_t *dim, enum kern_layout layout,
-               struct infer_error *err, struct view *out);
+struct view net_tensor(struct net *n, enum net_memory memory,
+                       enum infer_dtype dtype, int rank, const int64_t *dim,
+                       enum kern_layout layout);
+/* A dense tensor of one dimension and the same. */
+struct view net_vector(struct net *n, enum net_memory memory,
+                       enum infer_dtype dtype, int64_t count);
+/* Elements from .. to-1 of a flat array; dtype NONE if the network lacks it. */
+struct view net_range(const struct net *n, enum net_memory memory,
+                      enum infer_dtype dtype, int64_t from, int64_t to);
+/* v with other dims; fails with the text where strides cannot express them. */
+struct view net_reshape(struct net *n, const struct graph_node *node,
+                        const struct view *v, int rank, const int64_t *dim,
+                        const char *otherwise);
 /* Pictures lie with channels last. */
 #define NET_LAYOUT KERN_NHWC
-int net_copy(struct net *n, int list, enum net_stage stage, int node,
-             const struct view *from, const struct view *to,
-             struct infer_error *err);
+void net_copy(struct net *n, struct net_where where, const struct view *from,
+              const struct view *to);
+void net_fill_zero(struct net *n, struct net_where where,
+                   const struct view *to);
+/* out = a op b, out = f(a); out may be a. */
+void net_binary(struct net *n, struct net_where where,
+                enum kern_binary_kind kind, const struct view *a,
+                const struct view *b, const struct view *out);
+void net_unary(struct net *n, struct net_where where, struct kern_unary f,
+               const struct view *a, const struct view *out);
+/* out = the sum of x over the axes, one bit each; with add, out += the sum. */
+void net_sum(struct net *n, struct net_where where, const struct view *x,
+             uint32_t axes, const struct view *out, bool add);
 
 /* net_params.c */
-int net_find_params(struct net *n, struct infer_error *err);
+void net_find_params(struct net *n);
 /* The layout of convolutions' weights: channels last on a GPU, whose kernels
  * read them so; masters, gradients and moments alike. */
 enum kern_layout net_param_layout(const struct net *n);
@@ -315,95 +366,86 @@ struct view net_param_view(const struct net *n, int param,
 bool net_is_trained(const struct net *n, int param); /* -1: false */
 
 /* net_chain.c */
-int net_find_chains(struct net *n, struct infer_error *err);
+void net_find_chains(struct net *n);
 
 /* net_operand.c */
 /* The view that a node reads for a graph value: a value, or a parameter in the
  * masters' type, or with `matrix` in the activations'. dtype NONE if absent. */
 struct view net_operand(const struct net *n, int list, int value, bool matrix);
 /* Gives constants of the graph their views. */
-int net_constants(struct net *n, struct infer_error *err);
+void net_constants(struct net *n);
 /* v, whose last dimension is the columns, as rows, columns, 1, 1. A dense layer
  * is a 1x1 convolution of one pixel with net_pixel_conv()'s attributes. */
-int net_as_pixels(const struct graph_node *node, const struct view *v,
-                  struct infer_error *err, struct view *out);
+struct view net_as_pixels(struct net *n, const struct graph_node *node,
+                          const struct view *v);
 struct kern_conv net_pixel_conv(void);
 /* v with the dims of t, a tensor of the problem of a node. */
-int net_problem_view(const struct graph_node *node, const struct kern_tensor *t,
-                     const struct view *v, struct infer_error *err,
-                     struct view *out);
+struct view net_problem_view(struct net *n, const struct graph_node *node,
+                             const struct kern_tensor *t, const struct view *v);
 /* Splits each repeated dimension of a tiled tensor into repeats and size, and
  * of its source into 1 and size. */
-int net_tile_views(const struct graph_node *node, const struct view *tiled,
-                   const struct view *one, struct infer_error *err,
-                   struct view *tiled_out, struct view *one_out);
+void net_tile_views(struct net *n, const struct graph_node *node,
+                    struct view *tiled, struct view *one);
 /* True if scale and shift are frozen: the batch norm's statistics are frozen
  * too. */
 bool net_norm_is_frozen(const struct net *n, const struct graph_node *node);
 
 /* net_forward.c */
-int net_forward(struct net *n, int list, struct infer_error *err);
+void net_forward(struct net *n, int list);
 /* net_backward_layers.c */
-/* The gradient of a chain's batch norm, without its outputs; by_sign: through
+/* The gradient of a chain's batch norm, without its outputs; by_mask: through
  * the activation by y's bit mask. */
-void net_batch_norm_dgrad(const struct net *n, const struct net_chain *chain,
-                          const struct view *y, const struct view *dy,
-                          bool by_sign, struct net_emit *e);
+struct net_launch net_batch_norm_dgrad(const struct net *n,
+                                       const struct net_chain *chain,
+                                       const struct view *y,
+                                       const struct view *dy, bool by_mask);
 /* net_backward.c */
-int net_backward(struct net *n, struct infer_error *err);
+void net_backward(struct net *n);
 bool net_has_backward(const struct graph_node *node);
 
 /* net_bn_stats.c: lets a convolution write partial statistics of its output
  * where that saves time. */
-int net_add_bn_stats(struct net *n, int value, struct net_emit *e,
-                     struct infer_error *err);
+void net_add_bn_stats(struct net *n, int value, struct net_launch *e);
 
 /* net_order.c: the ends of chains in the order of the backward pass; the caller
  * frees *out. Returns their number. */
-int net_bwd_order(const struct net *n, struct infer_error *err, int **out);
+int net_bwd_order(struct net *n, int **out);
 
 /* net_grad.c: accumulation of gradients. */
 /* The view that a launch writes a value's gradient to; *add: the view holds a
  * part already, and the launch must add to it. */
-int net_grad_slot(struct net *n, int value, struct infer_error *err,
-                  struct view *out, bool *add);
+struct view net_grad_slot(struct net *n, int value, bool *add);
 /* Adds g, of the value's dims, to its gradient. With net_grad_give() g's memory
  * may become the gradient itself. */
-int net_grad_add(struct net *n, int node, int value, const struct view *g,
-                 struct infer_error *err);
-int net_grad_give(struct net *n, int node, int value, const struct view *g,
-                  struct infer_error *err);
-/* to += g; to: a part of a gradient that holds a value. */
-int net_grad_sum(struct net *n, int node, const struct view *to,
-                 const struct view *g, struct infer_error *err);
+void net_grad_add(struct net *n, int node, int value, const struct view *g);
+void net_grad_give(struct net *n, int node, int value, const struct view *g);
+/* to = g, or with add to += g; to: a part of a gradient. */
+void net_grad_put(struct net *n, int node, const struct view *to,
+                  const struct view *g, bool add);
 /* The gradient of a parameter; add as above. */
 struct view net_grad_param(struct net *n, int param, bool *add);
 /* A fresh tensor like another, dense. */
-int net_like(struct net *n, const struct view *v, struct infer_error *err,
-             struct view *out);
-int net_fill_zero(struct net *n, int list, int node, const struct view *to,
-                  struct infer_error *err);
+struct view net_like(struct net *n, const struct view *v);
 
 /* net_loss.c */
-int net_loss(struct net *n, int list, struct infer_error *err);
-int net_make_update(struct net *n, struct infer_error *err);
+void net_loss(struct net *n, int list);
+void net_make_update(struct net *n);
 /* net_exchange.c: does nothing for a single process. */
 int net_ranks(const struct net *n);
 /* Inserts the exchanges into all lists. */
-int net_add_exchange(struct net *n, struct infer_error *err);
+void net_add_exchange(struct net *n);
 /* Runs one operation with a transfer. */
 int net_transfer(struct net *n, const struct plan_step *op,
                  struct infer_error *err);
 /* net_sync_norm.c */
 bool net_syncs_norms(const struct net *n);
-/* Emits a batch norm in training by the statistics of all processes; e: all but
+/* Adds a batch norm in training by the statistics of all processes; e: all but
  * outputs 1 to 4 set; it is modified. */
-int net_sync_norm(struct net *n, struct net_emit *e, struct infer_error *err);
+void net_sync_norm(struct net *n, struct net_launch *e);
 /* The same for its gradient. */
-int net_sync_norm_bwd(struct net *n, const struct net_emit *e,
-                      struct infer_error *err);
+void net_sync_norm_bwd(struct net *n, const struct net_launch *e);
 /* net_memory.c */
-int net_place(struct net *n, struct infer_error *err);
+void net_place(struct net *n);
 void *net_at(const struct net *n, const struct view *v);
 
 #endif

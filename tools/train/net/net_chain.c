@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/error.h"
-
 static bool is_head(const struct graph_node *node)
 {
     return node->op == GRAPH_CONV || node->op == GRAPH_DENSE ||
@@ -78,7 +76,7 @@ static void chain_from(struct net *n, int head, bool *taken)
     n->chain[end] = c;
 }
 
-int net_find_chains(struct net *n, struct infer_error *err)
+void net_find_chains(struct net *n)
 {
     const size_t nodes = (size_t)n->g->n_nodes;
     bool *taken = calloc(nodes + 1, sizeof(*taken));
@@ -87,7 +85,8 @@ int net_find_chains(struct net *n, struct infer_error *err)
     n->absorbed = calloc(nodes + 1, sizeof(*n->absorbed));
     if (!taken || !n->chain || !n->absorbed) {
         free(taken);
-        return error_set(err, INFER_EMEMORY, "out of memory");
+        net_fail(n, INFER_EMEMORY, "out of memory");
+        return;
     }
     for (int i = 0; i < n->g->n_nodes; i++)
         n->chain[i] = (struct net_chain){i, -1, -1, -1};
@@ -95,5 +94,4 @@ int net_find_chains(struct net *n, struct infer_error *err)
         if (is_head(&n->g->node[i]))
             chain_from(n, i, taken);
     free(taken);
-    return 0;
 }

@@ -18,9 +18,6 @@
 #include "tools/train/net/net.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-#include "kernels/base/error.h"
 
 /* Large enough that a bucket travels at the link's speed, small enough that
  * ResNet-50's 100 MB make a dozen. */
@@ -64,53 +61,54 @@ struct insertions {
     int n;
 };
 
-static int insert(struct insertions *ins, int after, enum net_transfer kind,
-                  struct view array, struct infer_error *err)
+static void insert(struct net *n, struct insertions *ins, int after,
+                   enum net_transfer kind, const struct view *array)
 {
-    struct plan_step *op = calloc(1, sizeof(*op));
+    struct plan_step *op = net_transfer_step(n, kind, -1, array);
     void *more = realloc(ins->item, ((size_t)ins->n + 1) * sizeof(*ins->item));
 
     if (more)
         ins->item = more;
     if (!op || !more) {
         free(op);
-        return error_set(err, INFER_EMEMORY, "out of memory");
+        net_fail(n, INFER_EMEMORY, "out of memory");
+        return;
     }
-    op->node = -1;
-    op->stage = NET_EXCHANGE;
-    op->transfer = kind;
-    op->in[0] = array;
     ins->item[ins->n].op = op;
     ins->item[ins->n++].after = after;
-    return 0;
+}
+
+static void insert_join(struct net *n, struct insertions *ins, int after)
+{
+    const struct view none = {.buffer = 0};
+
+    insert(n, ins, after, NET_JOIN, &none);
 }
 
 /* Elements from .. to-1 of a flat array. */
-static int insert_range(struct net *n, struct insertions *ins, int after,
-                        enum net_transfer kind, enum net_memory memory,
-                        int64_t from, int64_t to, struct infer_error *err)
+static void insert_range(struct net *n, struct insertions *ins, int after,
+                         enum net_transfer kind, enum net_memory memory,
+                         int64_t from, int64_t to)
 {
-    const int64_t count = to - from;
-    struct view v;
+    const struct view v = net_range(n, memory, INFER_F32, from, to);
 
-    memset(&v, 0, sizeof(v));
-    v.buffer = n->flat[memory];
-    v.offset = from;
-    v.t = kern_tensor_dense(INFER_F32, 1, &count, KERN_NCHW);
-    return insert(ins, after, kind, v, err);
+    insert(n, ins, after, kind, &v);
 }
 
 /* Insertions after the same step keep their order. Steps of the list keep
  * theirs, so that buffers' lifetimes stay valid. */
-static int merge(struct net_list *list, struct insertions *ins,
-                 struct infer_error *err)
+static void merge(struct net *n, int which, struct insertions *ins)
 {
+    struct net_list *list = &n->list[which];
     const int total = list->steps.n + ins->n;
-    struct plan_step **op = malloc(((size_t)total + 1) * sizeof(*op));
+    struct plan_step **op =
+        n->rc < 0 ? NULL : malloc(((size_t)total + 1) * sizeof(*op));
     int at = 0;
 
-    if (!op)
-        return error_set(err, INFER_EMEMORY, "out of memory");
+    if (!op) {
+        net_fail(n, INFER_EMEMORY, "out of memory");
+        return;
+    }
     for (int i = -1; i < list->steps.n; i++) {
         if (i >= 0)
             op[at++] = list->steps.at[i];
@@ -121,65 +119,55 @@ static int merge(struct net_list *list, struct insertions *ins,
     free(list->steps.at);
     list->steps = (struct plan_steps){.at = op, .n = total, .capacity = total};
     ins->n = 0; /* they belong to the list now */
-    return 0;
-}
-
-static void insertions_clear(struct insertions *ins)
-{
-    for (int i = 0; i < ins->n; i++)
-        free(ins->item[i].op);
-    free(ins->item);
 }
 
 /* ---- what is exchanged --------------------------------------------- */
 
-static int bucket(struct net *n, struct insertions *ins, int64_t from,
-                  int64_t to, struct infer_error *err)
+static void bucket(struct net *n, struct insertions *ins, int64_t from,
+                   int64_t to)
 {
     const int after =
         last_writer(n, NET_LIST_TRAIN, n->flat[NET_GRADS], from, to);
 
-    return insert_range(n, ins, after, NET_SUM, NET_GRADS, from, to, err);
+    insert_range(n, ins, after, NET_SUM, NET_GRADS, from, to);
 }
 
 /* From the end of the array to its beginning.  Biases and factors, a small part
  * of any network, go in one piece. */
-static int gradients(struct net *n, struct insertions *ins,
-                     struct infer_error *err)
+static void gradients(struct net *n, struct insertions *ins)
 {
     const int64_t least = BUCKET_BYTES / (int64_t)sizeof(float);
     const int64_t plain = n->role_begin[NET_PLAIN];
     const int64_t trained = n->role_begin[NET_FROZEN];
     int64_t end = plain;
-    int rc = 0;
 
-    if (trained <= least)
-        return bucket(n, ins, 0, trained, err);
-    for (int i = n->n_params - 1; rc == 0 && i >= 0; i--) {
+    if (trained <= least) {
+        bucket(n, ins, 0, trained);
+        return;
+    }
+    for (int i = n->n_params - 1; i >= 0; i--) {
         const struct net_param *p = &n->param[i];
 
         if (p->role != NET_DECAY || end - p->offset < least)
             continue;
-        rc = bucket(n, ins, p->offset, end, err);
+        bucket(n, ins, p->offset, end);
         end = p->offset;
     }
-    if (rc == 0 && end > 0)
-        rc = bucket(n, ins, 0, end, err);
-    if (rc == 0 && trained > plain)
-        rc = bucket(n, ins, plain, trained, err);
-    return rc;
+    if (end > 0)
+        bucket(n, ins, 0, end);
+    if (trained > plain)
+        bucket(n, ins, plain, trained);
 }
 
 /* Ranges of running statistics that the list changes; those of frozen norms are
  * equal in all processes. */
-static int statistics(struct net *n, struct insertions *ins,
-                      struct infer_error *err)
+static void statistics(struct net *n, struct insertions *ins)
 {
     const int buffer = n->flat[NET_WEIGHTS];
     int64_t from = 0, to = 0;
-    int last = -1, rc = 0;
+    int last = -1;
 
-    for (int i = 0; rc == 0 && i <= n->n_params; i++) {
+    for (int i = 0; i <= n->n_params; i++) {
         const struct net_param *p = i < n->n_params ? &n->param[i] : NULL;
         const bool runs = p && p->role == NET_RUNNING;
         const int writer = runs ? last_writer(n, NET_LIST_TRAIN, buffer,
@@ -193,89 +181,65 @@ static int statistics(struct net *n, struct insertions *ins,
             to = p->offset + p->count;
             last = writer > last ? writer : last;
         } else if (to > from) {
-            rc = insert_range(n, ins, last, NET_MEAN, NET_WEIGHTS, from, to,
-                              err);
+            insert_range(n, ins, last, NET_MEAN, NET_WEIGHTS, from, to);
             from = to = 0;
             last = -1;
         }
     }
-    return rc;
 }
 
 /* Losses and hits row by row, and how many wish to stop. */
-static int metrics(struct net *n, int list, struct insertions *ins,
-                   struct infer_error *err)
+static void metrics(struct net *n, int list, struct insertions *ins)
 {
     const int64_t count = 2 * n->options.batch + 1;
     struct view v = n->loss;
 
     v.offset = 0;
     v.t = kern_tensor_dense(n->loss.t.dtype, 1, &count, KERN_NCHW);
-    return insert(ins, last_writer(n, list, n->metrics, 0, count), NET_SUM, v,
-                  err);
-}
-
-static int join(struct net *n, int list, struct insertions *ins,
-                struct infer_error *err)
-{
-    const struct view none = {.buffer = 0};
-
-    return insert(ins, n->list[list].steps.n - 1, NET_JOIN, none, err);
+    insert(n, ins, last_writer(n, list, n->metrics, 0, count), NET_SUM, &v);
 }
 
 /* ---- lists --------------------------------------------------------- */
 
-static int into_train(struct net *n, struct insertions *ins,
-                      struct infer_error *err)
+static void into_train(struct net *n, struct insertions *ins)
 {
-    int rc = metrics(n, NET_LIST_TRAIN, ins, err);
-
-    if (rc == 0 && !net_syncs_norms(n))
-        rc = statistics(n, ins, err);
-    if (rc == 0 && n->options.accumulate == 1)
-        rc = gradients(n, ins, err);
-    if (rc == 0)
-        rc = join(n, NET_LIST_TRAIN, ins, err);
-    return rc < 0 ? rc : merge(&n->list[NET_LIST_TRAIN], ins, err);
+    metrics(n, NET_LIST_TRAIN, ins);
+    if (!net_syncs_norms(n))
+        statistics(n, ins);
+    if (n->options.accumulate == 1)
+        gradients(n, ins);
+    insert_join(n, ins, n->list[NET_LIST_TRAIN].steps.n - 1);
+    merge(n, NET_LIST_TRAIN, ins);
 }
 
-static int into_eval(struct net *n, struct insertions *ins,
-                     struct infer_error *err)
+static void into_eval(struct net *n, struct insertions *ins)
 {
-    int rc = metrics(n, NET_LIST_EVAL, ins, err);
-
-    if (rc == 0)
-        rc = join(n, NET_LIST_EVAL, ins, err);
-    return rc < 0 ? rc : merge(&n->list[NET_LIST_EVAL], ins, err);
+    metrics(n, NET_LIST_EVAL, ins);
+    insert_join(n, ins, n->list[NET_LIST_EVAL].steps.n - 1);
+    merge(n, NET_LIST_EVAL, ins);
 }
 
 /* Gradients that gather over several batches travel once, before the update. */
-static int into_update(struct net *n, struct insertions *ins,
-                       struct infer_error *err)
+static void into_update(struct net *n, struct insertions *ins)
 {
-    const struct view none = {.buffer = 0};
-    int rc = insert_range(n, ins, -1, NET_SUM, NET_GRADS, 0,
-                          n->role_begin[NET_FROZEN], err);
-
-    if (rc == 0)
-        rc = insert(ins, -1, NET_JOIN, none, err);
-    return rc < 0 ? rc : merge(&n->list[NET_LIST_UPDATE], ins, err);
+    insert_range(n, ins, -1, NET_SUM, NET_GRADS, 0, n->role_begin[NET_FROZEN]);
+    insert_join(n, ins, -1);
+    merge(n, NET_LIST_UPDATE, ins);
 }
 
-int net_add_exchange(struct net *n, struct infer_error *err)
+void net_add_exchange(struct net *n)
 {
     struct insertions ins = {NULL, 0};
-    int rc;
 
-    if (!n->options.exchange)
-        return 0;
-    rc = into_train(n, &ins, err);
-    if (rc == 0)
-        rc = into_eval(n, &ins, err);
-    if (rc == 0 && n->options.update && n->options.accumulate > 1)
-        rc = into_update(n, &ins, err);
-    insertions_clear(&ins);
-    return rc;
+    if (!n->options.exchange || n->rc < 0)
+        return;
+    into_train(n, &ins);
+    into_eval(n, &ins);
+    if (n->options.update && n->options.accumulate > 1)
+        into_update(n, &ins);
+    for (int i = 0; i < ins.n; i++)
+        free(ins.item[i].op);
+    free(ins.item);
 }
 
 int net_transfer(struct net *n, const struct plan_step *op,

@@ -4,13 +4,7 @@
  * step. */
 #include "tools/train/net/net.h"
 
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "kernels/base/checked.h"
-#include "kernels/base/error.h"
-#include "libinfer/memory/arena.h"
 
 static int allocate(struct net *n, size_t bytes, struct infer_error *err,
                     void **out)
@@ -80,35 +74,23 @@ void *net_at(const struct net *n, const struct view *v)
            v->offset * (int64_t)infer_dtype_size(v->t.dtype);
 }
 
-/* Allocates memory for weights that a step reads packed. */
-static int bind_packed(struct net *n, struct plan_step *op,
-                       struct infer_error *err)
+static void *locate(const void *user, const struct view *v)
 {
-    for (int i = 0; i < op->exec.problem.n_in; i++) {
-        int rc;
-
-        if (op->exec.packed[i] == 0)
-            continue;
-        rc = allocate(n, op->exec.packed[i], err, &op->repacked[i]);
-        if (rc < 0)
-            return rc;
-        n->packed_bytes += op->exec.packed[i];
-        op->args.in[i] = op->repacked[i];
-    }
-    return 0;
+    return net_at(user, v);
 }
 
+/* Sets a step's pointers; weights that it reads packed get memory. */
 static int bind(struct net *n, struct plan_step *op, struct infer_error *err)
 {
-    for (int i = 0; i < KERN_MAX_IN; i++)
-        if (op->in[i].t.dtype != INFER_NONE)
-            op->args.in[i] = net_at(n, &op->in[i]);
-    for (int i = 0; i < KERN_MAX_OUT; i++)
-        if (op->out[i].t.dtype != INFER_NONE)
-            op->args.out[i] = net_at(n, &op->out[i]);
-    op->args.workspace = n->workspace;
-    op->args.stream = n->options.device->stream;
-    return bind_packed(n, op, err);
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < op->exec.problem.n_in; i++)
+        if (op->exec.packed[i] > 0) {
+            rc = allocate(n, op->exec.packed[i], err, &op->repacked[i]);
+            n->packed_bytes += op->exec.packed[i];
+        }
+    plan_bind_step(op, locate, n, n->workspace, n->options.device);
+    return rc;
 }
 
 static int upload_constants(struct net *n, struct infer_error *err)
@@ -134,12 +116,12 @@ static int upload_constants(struct net *n, struct infer_error *err)
     return rc;
 }
 
-int net_place(struct net *n, struct infer_error *err)
+void net_place(struct net *n)
 {
-    int rc = allocate_all(n, err);
+    int rc = n->rc < 0 ? n->rc : allocate_all(n, n->err);
 
     for (int l = 0; l < NET_LISTS; l++)
         for (int i = 0; rc == 0 && i < n->list[l].steps.n; i++)
-            rc = bind(n, n->list[l].steps.at[i], err);
-    return rc < 0 ? rc : upload_constants(n, err);
+            rc = bind(n, n->list[l].steps.at[i], n->err);
+    net_check(n, rc < 0 ? rc : upload_constants(n, n->err));
 }

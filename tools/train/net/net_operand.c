@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "kernels/base/error.h"
-
 /* A parameter as the list sees it: evaluation reads averages where there are
  * any, and matrices are read in the type of the activations. */
 static struct view param_of(const struct net *n, int list, int param,
@@ -38,60 +36,49 @@ struct view net_operand(const struct net *n, int list, int value, bool matrix)
     return n->value[value].view[list == NET_LIST_EVAL];
 }
 
-int net_constants(struct net *n, struct infer_error *err)
+void net_constants(struct net *n)
 {
     for (int i = 0; i < n->g->n_values; i++) {
         const struct constant *c = n->g->value[i].data;
         struct net_value *v = &n->value[i];
-        int rc;
 
-        if (!c || v->param >= 0)
-            continue;
-        rc = net_tensor(n, NET_FIXED, c->dtype, c->rank, c->dim, KERN_NCHW, err,
-                        &v->view[0]);
-        if (rc < 0)
-            return rc;
-        v->view[1] = v->view[0];
+        if (c && v->param < 0)
+            v->view[0] = v->view[1] =
+                net_tensor(n, NET_FIXED, c->dtype, c->rank, c->dim, KERN_NCHW);
     }
-    return 0;
 }
 
-/* ---- attributes ---------------------------------------------------- */
+/* ---- other dims ---------------------------------------------------- */
 
-int net_problem_view(const struct graph_node *node, const struct kern_tensor *t,
-                     const struct view *v, struct infer_error *err,
-                     struct view *out)
+struct view net_problem_view(struct net *n, const struct graph_node *node,
+                             const struct kern_tensor *t, const struct view *v)
 {
-    *out = *v;
-    if ((t->rank == v->t.rank &&
-         memcmp(t->dim, v->t.dim, (size_t)t->rank * sizeof t->dim[0]) == 0) ||
-        view_reshape(v, t->rank, t->dim, out))
-        return 0;
-    return error_set(err, INFER_EUNSUPPORTED,
-                     "node '%s': %s over several dimensions of a picture with "
-                     "its channels last",
-                     node->name, graph_op_info(node->op)->name);
+    const size_t bytes = (size_t)t->rank * sizeof t->dim[0];
+
+    return t->rank == v->t.rank && memcmp(t->dim, v->t.dim, bytes) == 0
+               ? *v
+               : net_reshape(n, node, v, t->rank, t->dim,
+                             "softmax over several dimensions of a picture "
+                             "with its channels last");
 }
 
-int net_tile_views(const struct graph_node *node, const struct view *tiled,
-                   const struct view *one, struct infer_error *err,
-                   struct view *tiled_out, struct view *one_out)
+void net_tile_views(struct net *n, const struct graph_node *node,
+                    struct view *tiled, struct view *one)
 {
-    *tiled_out = *tiled;
-    *one_out = *one;
     for (int i = one->t.rank - 1; i >= 0; i--) {
         const int64_t size = one->t.dim[i], all = tiled->t.dim[i];
 
         if (size == all)
             continue;
-        if (size == 0 || tiled_out->t.rank == KERN_MAX_RANK)
-            return error_set(err, INFER_EUNSUPPORTED,
-                             "node '%s': repeats along too many dimensions",
-                             node->name);
-        *tiled_out = view_split(tiled_out, i, all / size);
-        *one_out = view_split(one_out, i, 1);
+        if (size == 0 || tiled->t.rank == KERN_MAX_RANK) {
+            net_fail(n, INFER_EUNSUPPORTED,
+                     "node '%s': repeats along too many dimensions",
+                     node->name);
+            return;
+        }
+        *tiled = view_split(tiled, i, all / size);
+        *one = view_split(one, i, 1);
     }
-    return 0;
 }
 
 bool net_norm_is_frozen(const struct net *n, const struct graph_node *node)
@@ -102,17 +89,13 @@ bool net_norm_is_frozen(const struct net *n, const struct graph_node *node)
 
 /* ---- dense layers as convolutions ---------------------------------- */
 
-int net_as_pixels(const struct graph_node *node, const struct view *v,
-                  struct infer_error *err, struct view *out)
+struct view net_as_pixels(struct net *n, const struct graph_node *node,
+                          const struct view *v)
 {
     const int64_t columns = v->t.dim[v->t.rank - 1];
     const int64_t dim[4] = {kern_tensor_count(&v->t) / columns, columns, 1, 1};
 
-    if (view_reshape(v, 4, dim, out))
-        return 0;
-    return error_set(err, INFER_EUNSUPPORTED,
-                     "node '%s': a tensor of its rows is scattered",
-                     node->name);
+    return net_reshape(n, node, v, 4, dim, "a tensor of its rows is scattered");
 }
 
 struct kern_conv net_pixel_conv(void)

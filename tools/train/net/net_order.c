@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 
-#include "kernels/base/error.h"
-
 /* True for a slice, and on a GPU for a convolution with strides above its
  * window: adding in place leaves the other elements untouched there. */
 static bool reads_part(const struct net *n, const struct graph_node *node)
@@ -53,7 +51,7 @@ static int first_reader(const struct net *n, int i)
     return i;
 }
 
-int net_bwd_order(const struct net *n, struct infer_error *err, int **out)
+int net_bwd_order(struct net *n, int **out)
 {
     const int nodes = n->g->n_nodes;
     int *after = malloc(((size_t)nodes + 1) * sizeof(*after)), count = 0;
@@ -62,7 +60,8 @@ int net_bwd_order(const struct net *n, struct infer_error *err, int **out)
     if (!after || !order) {
         free(after);
         free(order);
-        return error_set(err, INFER_EMEMORY, "out of memory");
+        net_fail(n, INFER_EMEMORY, "out of memory");
+        return 0;
     }
     for (int i = 0; i < nodes; i++)
         after[i] =

@@ -13,40 +13,41 @@
 /* Elements: parameters start at a cache line. */
 #define ALIGN 16
 
-/* The role of operand i of a node; false: it is no parameter. */
-static bool operand(const struct graph_node *node, int i, enum net_init *init,
-                    enum net_role *role)
-{
-    static const enum net_init norm[5] = {0, NET_INIT_ONE, NET_INIT_ZERO,
-                                          NET_INIT_ZERO, NET_INIT_ONE};
+struct operand {
+    enum net_role role;
+    enum net_init init;
+};
 
-    *role = i == 1 ? NET_DECAY : NET_PLAIN;
-    switch (node->op) {
-    case GRAPH_CONV:
-    case GRAPH_CONV_TRANSPOSE:
-        *init = i == 1 ? NET_INIT_CONV : NET_INIT_BIAS;
-        return i == 1 || i == 2;
-    case GRAPH_DENSE:
-        *init = i == 1 ? NET_INIT_DENSE : NET_INIT_BIAS;
-        return i == 1 || i == 2;
-    case GRAPH_BATCH_NORM:
-        *role = i > 2 ? NET_RUNNING : NET_PLAIN;
-        *init = i < 5 ? norm[i] : NET_INIT_ZERO;
-        return i >= 1 && i <= 4;
-    case GRAPH_LAYER_NORM:
-    case GRAPH_GROUP_NORM:
-    case GRAPH_SCALE_SHIFT:
-        *role = NET_PLAIN;
-        *init = i == 1 ? NET_INIT_ONE : NET_INIT_ZERO;
-        return i == 1 || i == 2;
-    case GRAPH_PRELU:
-        *role = NET_PLAIN;
-        *init = NET_INIT_SLOPE;
-        return i == 1;
-    default:
-        return false;
+/* The parameters among a node's operands: those from 1 on. */
+#define BIAS                                                                   \
+    {                                                                          \
+        NET_PLAIN, NET_INIT_BIAS                                               \
     }
-}
+#define ONE                                                                    \
+    {                                                                          \
+        NET_PLAIN, NET_INIT_ONE                                                \
+    }
+#define ZERO                                                                   \
+    {                                                                          \
+        NET_PLAIN, NET_INIT_ZERO                                               \
+    }
+static const struct {
+    int count;
+    struct operand at[4];
+} operands[GRAPH_OP_COUNT] = {
+    [GRAPH_CONV] = {2, {{NET_DECAY, NET_INIT_CONV}, BIAS}},
+    [GRAPH_CONV_TRANSPOSE] = {2, {{NET_DECAY, NET_INIT_CONV}, BIAS}},
+    [GRAPH_DENSE] = {2, {{NET_DECAY, NET_INIT_DENSE}, BIAS}},
+    [GRAPH_BATCH_NORM] = {4,
+                          {ONE,
+                           ZERO,
+                           {NET_RUNNING, NET_INIT_ZERO},
+                           {NET_RUNNING, NET_INIT_ONE}}},
+    [GRAPH_LAYER_NORM] = {2, {ONE, ZERO}},
+    [GRAPH_GROUP_NORM] = {2, {ONE, ZERO}},
+    [GRAPH_SCALE_SHIFT] = {2, {ONE, ZERO}},
+    [GRAPH_PRELU] = {1, {{NET_PLAIN, NET_INIT_SLOPE}}},
+};
 
 /* As PyTorch's init._calculate_fan_in_and_fan_out(); a bias has its layer's. */
 static void set_fans(const struct graph_value *w, struct net_param *p)
@@ -60,8 +61,7 @@ static void set_fans(const struct graph_value *w, struct net_param *p)
 }
 
 static int add_param(struct net *n, const struct graph_node *node, int i,
-                     enum net_init init, enum net_role role,
-                     struct infer_error *err)
+                     struct operand operand, struct infer_error *err)
 {
     const int value = node->in[i];
     const struct graph_value *v = &n->g->value[value];
@@ -88,8 +88,8 @@ static int add_param(struct net *n, const struct graph_node *node, int i,
         return error_add(err, INFER_EFORMAT,
                          "node '%s': the shape of weight '%s' is not known",
                          node->name, v->name);
-    p->init = init;
-    p->role = role;
+    p->init = operand.init;
+    p->role = operand.role;
     set_fans(&n->g->value[node->in[1]], p);
     p->name = strdup(v->name);
     if (!p->name)
@@ -100,19 +100,18 @@ static int add_param(struct net *n, const struct graph_node *node, int i,
 
 static int collect(struct net *n, struct infer_error *err)
 {
-    enum net_init init;
-    enum net_role role;
     int worst = 0;
 
     error_clear(err);
     for (int i = 0; i < n->g->n_nodes; i++) {
         const struct graph_node *node = &n->g->node[i];
 
-        for (int k = 0; k < node->n_in; k++) {
-            int rc = 0;
+        for (int k = 1; k < node->n_in && k <= operands[node->op].count; k++) {
+            const int rc =
+                node->in[k] < 0
+                    ? 0
+                    : add_param(n, node, k, operands[node->op].at[k - 1], err);
 
-            if (node->in[k] >= 0 && operand(node, k, &init, &role))
-                rc = add_param(n, node, k, init, role, err);
             if (rc == INFER_EMEMORY)
                 return rc;
             worst = rc < 0 ? rc : worst;
@@ -171,26 +170,22 @@ static void place(struct net *n)
     n->role_begin[NET_ROLES] = at;
 }
 
-static int flat(struct net *n, enum net_memory memory, enum infer_dtype dtype,
-                int64_t count, struct infer_error *err)
+static void flat(struct net *n, enum net_memory memory, enum infer_dtype dtype,
+                 int64_t count)
 {
-    const int rc =
-        net_buffer(n, memory, (size_t)count * infer_dtype_size(dtype), err);
-
-    n->flat[memory] = rc;
-    return rc < 0 ? rc : 0;
+    n->flat[memory] =
+        net_buffer(n, memory, (size_t)count * infer_dtype_size(dtype));
 }
 
-int net_find_params(struct net *n, struct infer_error *err)
+void net_find_params(struct net *n)
 {
     const struct net_options *o = &n->options;
     int64_t all, trained;
-    int rc = collect(n, err);
 
-    if (rc == 0)
-        rc = freeze(n, err);
-    if (rc < 0)
-        return rc;
+    net_check(n, collect(n, net_err(n)));
+    net_check(n, n->rc < 0 ? n->rc : freeze(n, net_err(n)));
+    if (n->rc < 0)
+        return;
     if (o->decay_all)
         for (int i = 0; i < n->n_params; i++)
             if (n->param[i].role == NET_PLAIN)
@@ -199,21 +194,18 @@ int net_find_params(struct net *n, struct infer_error *err)
     all = n->role_begin[NET_ROLES];
     trained = n->role_begin[NET_FROZEN];
     if (trained == 0)
-        return error_set(err, INFER_EUNSUPPORTED,
-                         "the network has nothing to train%s",
-                         o->freeze ? ": --freeze names every parameter" : "");
-    rc = flat(n, NET_WEIGHTS, net_wide(n), all, err);
-    if (rc == 0)
-        rc = flat(n, NET_GRADS, net_wide(n), trained, err);
-    if (rc == 0 && o->momentum)
-        rc = flat(n, NET_M, INFER_F32, trained, err);
-    if (rc == 0 && o->second)
-        rc = flat(n, NET_V, INFER_F32, trained, err);
-    if (rc == 0 && o->average)
-        rc = flat(n, NET_AVERAGE, INFER_F32, trained, err);
-    if (rc == 0 && net_is_half(n))
-        rc = flat(n, NET_HALF, o->dtype, all, err);
-    return rc;
+        net_fail(n, INFER_EUNSUPPORTED, "the network has nothing to train%s",
+                 o->freeze ? ": --freeze names every parameter" : "");
+    flat(n, NET_WEIGHTS, net_wide(n), all);
+    flat(n, NET_GRADS, net_wide(n), trained);
+    if (o->momentum)
+        flat(n, NET_M, INFER_F32, trained);
+    if (o->second)
+        flat(n, NET_V, INFER_F32, trained);
+    if (o->average)
+        flat(n, NET_AVERAGE, INFER_F32, trained);
+    if (net_is_half(n))
+        flat(n, NET_HALF, o->dtype, all);
 }
 
 enum kern_layout net_param_layout(const struct net *n)
@@ -225,11 +217,8 @@ struct view net_param_view(const struct net *n, int param,
                            enum net_memory memory)
 {
     const struct net_param *p = &n->param[param];
-    struct view v;
+    struct view v = {.buffer = n->flat[memory], .offset = p->offset};
 
-    memset(&v, 0, sizeof(v));
-    v.buffer = n->flat[memory];
-    v.offset = p->offset;
     v.t = kern_tensor_dense(memory == NET_HALF ? n->options.dtype : net_wide(n),
                             p->rank, p->dim, net_param_layout(n));
     return v;

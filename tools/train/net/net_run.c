@@ -96,16 +96,11 @@ static int record(struct net *n, const enum net_list_name *which, int count,
                   struct infer_error *err, struct device_graph **out)
 {
     const struct device *d = n->options.device;
-    int rc = d->ops->record_begin(d, err);
+    const int rc = d->ops->record_begin(d, err);
 
-    if (rc < 0)
-        return rc;
-    rc = launch_lists(n, which, count, err);
-    if (rc < 0) {
-        (void)d->ops->record_end(d, NULL, NULL);
-        return rc;
-    }
-    return d->ops->record_end(d, err, out);
+    return rc < 0 ? rc
+                  : device_record_end(d, launch_lists(n, which, count, err),
+                                      err, out);
 }
 
 /* Runs the lists; from the third time on as one recorded graph on a device that

@@ -37,37 +37,23 @@ bool net_syncs_norms(const struct net *n)
 /* The launches of one node. */
 struct sync {
     struct net *n;
-    int node;
-    enum net_stage stage;
+    struct net_where where;
     enum infer_dtype type;
     int64_t channels;
-    struct infer_error *err;
-    int rc; /* of the first that failed: the others do nothing */
 };
 
-static struct sync begin(struct net *n, const struct net_emit *e,
-                         const struct view *x, struct infer_error *err)
+static struct sync begin(struct net *n, const struct net_launch *e,
+                         const struct view *x)
 {
-    return (struct sync){.n = n,
-                         .node = e->node,
-                         .stage = e->stage,
-                         .type = e->in[2].t.dtype,
-                         .channels = x->t.dim[1],
-                         .err = err};
+    return (struct sync){n, e->where, e->in[2].t.dtype, x->t.dim[1]};
 }
 
 /* A new buffer of some rows. */
-static struct view block(struct sync *s, int rows)
+static struct view block(const struct sync *s, int rows)
 {
     const int64_t width = (s->channels + ALIGN - 1) / ALIGN * ALIGN;
-    const int64_t count = rows * width;
-    struct view v;
 
-    memset(&v, 0, sizeof(v));
-    if (s->rc == 0)
-        s->rc = net_tensor(s->n, NET_TRAIN, s->type, 1, &count, KERN_NCHW,
-                           s->err, &v);
-    return v;
+    return net_vector(s->n, NET_TRAIN, s->type, rows * width);
 }
 
 static struct view row(const struct sync *s, const struct view *v, int i)
@@ -80,59 +66,29 @@ static struct view row(const struct sync *s, const struct view *v, int i)
     return part;
 }
 
-static void emit(struct sync *s, struct net_emit *e)
-{
-    if (s->rc == 0)
-        s->rc = net_emit(s->n, e, s->err);
-}
-
 /* out = a op b; out may be a. */
-static void combine(struct sync *s, enum kern_binary_kind kind, struct view a,
-                    struct view b, struct view out)
+static void combine(const struct sync *s, enum kern_binary_kind kind,
+                    struct view a, struct view b, struct view out)
 {
-    struct net_emit e;
-
-    net_emit_begin(&e, NET_LIST_TRAIN, KERN_BINARY, s->stage, s->node);
-    e.p.attr.binary.kind = kind;
-    e.in[0] = a;
-    e.in[1] = b;
-    e.out[0] = out;
-    emit(s, &e);
+    net_binary(s->n, s->where, kind, &a, &b, &out);
 }
 
 /* out = f(a), for a linear f factor a + summand; out may be a. */
-static void apply(struct sync *s, enum kern_unary_kind kind, double factor,
-                  double summand, struct view a, struct view out)
+static void apply(const struct sync *s, enum kern_unary_kind kind,
+                  double factor, double summand, struct view a, struct view out)
 {
-    struct net_emit e;
+    const struct kern_unary f = {kind, (float)factor, (float)summand};
 
-    net_emit_begin(&e, NET_LIST_TRAIN, KERN_UNARY, s->stage, s->node);
-    e.p.attr.unary.kind = kind;
-    e.p.attr.unary.a = (float)factor;
-    e.p.attr.unary.b = (float)summand;
-    e.in[0] = a;
-    e.out[0] = out;
-    emit(s, &e);
-}
-
-static void copy(struct sync *s, struct view from, struct view to)
-{
-    if (s->rc == 0)
-        s->rc = net_copy(s->n, NET_LIST_TRAIN, s->stage, s->node, &from, &to,
-                         s->err);
+    net_unary(s->n, s->where, f, &a, &out);
 }
 
 /* Replaces v by its mean over all processes. */
-static void mean_of_all(struct sync *s, struct view v)
+static void mean_of_all(const struct sync *s, struct view v)
 {
     const struct view none = {.buffer = 0};
 
-    if (s->rc == 0)
-        s->rc = net_emit_transfer(s->n, NET_LIST_TRAIN, NET_MEAN, s->node, &v,
-                                  s->err);
-    if (s->rc == 0)
-        s->rc = net_emit_transfer(s->n, NET_LIST_TRAIN, NET_JOIN, s->node,
-                                  &none, s->err);
+    net_launch_transfer(s->n, NET_LIST_TRAIN, NET_MEAN, s->where.node, &v);
+    net_launch_transfer(s->n, NET_LIST_TRAIN, NET_JOIN, s->where.node, &none);
 }
 
 static int64_t pixels(const struct view *x)
@@ -144,30 +100,26 @@ static int64_t pixels(const struct view *x)
 
 /* Mean of this process's part, twice, and its variance as / (n - 1): running
  * statistics that begin at 0 and move all the way. */
-static void measure(struct sync *s, const struct net_emit *whole,
+static void measure(const struct sync *s, const struct net_launch *whole,
                     struct view again, struct view var)
 {
-    struct net_emit e = *whole;
-    struct view zero;
-
-    memset(&zero, 0, sizeof(zero));
+    struct net_launch e = *whole;
     /* Memory of the network is zero to begin with, and this stays so. */
-    if (s->rc == 0)
-        s->rc = net_tensor(s->n, NET_FIXED, s->type, 1, &s->channels, KERN_NCHW,
-                           s->err, &zero);
+    const struct view zero = net_vector(s->n, NET_FIXED, s->type, s->channels);
+
     memset(&e.p.epilogue, 0, sizeof(e.p.epilogue));
     memset(&e.in[5], 0, sizeof(e.in[5]));
     e.p.attr.norm.momentum = 1;
     e.in[3] = e.in[4] = zero;
-    e.out[1] = s->n->mean[s->node];
-    e.out[2] = s->n->deviation[s->node];
+    e.out[1] = s->n->mean[s->where.node];
+    e.out[2] = s->n->deviation[s->where.node];
     e.out[3] = again;
     e.out[4] = var;
-    emit(s, &e);
+    net_launch(s->n, &e);
 }
 
 /* running += momentum (batch - running) */
-static void move(struct sync *s, struct view running, struct view batch,
+static void move(const struct sync *s, struct view running, struct view batch,
                  double factor, struct view scratch)
 {
     const double momentum = (double)s->n->options.bn_momentum;
@@ -177,19 +129,19 @@ static void move(struct sync *s, struct view running, struct view batch,
     combine(s, KERN_ADD, running, scratch, running);
 }
 
-int net_sync_norm(struct net *n, struct net_emit *e, struct infer_error *err)
+void net_sync_norm(struct net *n, struct net_launch *e)
 {
     const double count = (double)pixels(&e->in[0]);
     const double all = count * net_ranks(n);
-    struct sync s = begin(n, e, &e->in[0], err);
+    const struct sync s = begin(n, e, &e->in[0]);
     const struct view kept = block(&s, 3), rest = block(&s, 2);
     const struct view mean = row(&s, &kept, 0), var = row(&s, &kept, 1);
     const struct view inverse = row(&s, &kept, 2);
     const struct view own = row(&s, &rest, 0), scratch = row(&s, &rest, 1);
 
-    n->mean[e->node] = mean;
-    n->variance[e->node] = var;
-    n->deviation[e->node] = inverse;
+    n->mean[e->where.node] = mean;
+    n->variance[e->where.node] = var;
+    n->deviation[e->where.node] = inverse;
     measure(&s, e, own, var);
     mean_of_all(&s, mean);
     combine(&s, KERN_SUB, own, mean, own);
@@ -203,43 +155,45 @@ int net_sync_norm(struct net *n, struct net_emit *e, struct infer_error *err)
     apply(&s, KERN_SQRT, 0, 0, inverse, inverse);
     apply(&s, KERN_RECIPROCAL, 0, 0, inverse, inverse);
     e->p.op = KERN_BATCH_NORM;
-    memset(&e->in[6], 0, sizeof(e->in[6])); /* moments, which have served */
+    memset(&e->in[6], 0, sizeof(e->in[6])); /* bn_stats, which have served */
     e->in[3] = mean;
     e->in[4] = var;
-    emit(&s, e);
-    return s.rc;
+    net_launch(n, e);
 }
 
 /* ---- gradient ------------------------------------------------------ */
 
 /* Writes or adds a part's sum to the gradient of scale or shift. */
-static void give(struct sync *s, const struct net_emit *e, int i,
+static void give(const struct sync *s, const struct net_launch *e, int i,
                  struct view sum)
 {
     if (e->in[5 + i].t.dtype != INFER_NONE)
         combine(s, KERN_ADD, e->in[5 + i], sum, e->out[i]);
     else
-        copy(s, sum, e->out[i]);
+        net_copy(s->n, s->where, &sum, &e->out[i]);
 }
 
-int net_sync_norm_bwd(struct net *n, const struct net_emit *e,
-                      struct infer_error *err)
+void net_sync_norm_bwd(struct net *n, const struct net_launch *e)
 {
-    struct sync s = begin(n, e, &e->in[1], err);
+    const struct sync s = begin(n, e, &e->in[1]);
     const struct view own = block(&s, 2), all = block(&s, 2);
     const struct view factor = block(&s, 1), line = row(&s, &factor, 0);
     const struct view scale = row(&s, &own, 0), shift = row(&s, &own, 1);
-    struct net_emit part = *e, rest;
+    struct net_launch part = *e;
+    struct net_launch rest = net_begin_launch(s.where, KERN_BATCH_NORM);
 
     part.out[1] = scale;
     part.out[2] = shift;
     memset(&part.in[6], 0, sizeof(part.in[6]));
     memset(&part.in[7], 0, sizeof(part.in[7]));
-    emit(&s, &part);
+    net_launch(n, &part);
     give(&s, e, 1, scale);
     give(&s, e, 2, shift);
-    for (int i = 0; i < 2; i++)
-        copy(&s, row(&s, &own, i), row(&s, &all, i));
+    for (int i = 0; i < 2; i++) {
+        const struct view from = row(&s, &own, i), to = row(&s, &all, i);
+
+        net_copy(n, s.where, &from, &to);
+    }
     mean_of_all(&s, all);
     /* The sums' distance from their means over all parts, / n, is the means'.
      */
@@ -251,14 +205,12 @@ int net_sync_norm_bwd(struct net *n, const struct net_emit *e,
         combine(&s, KERN_SUB, to, row(&s, &all, i), to);
         combine(&s, KERN_MUL, to, line, to);
     }
-    net_emit_begin(&rest, NET_LIST_TRAIN, KERN_BATCH_NORM, s.stage, s.node);
     rest.p.attr.norm.epsilon = e->p.attr.norm.epsilon;
     rest.in[0] = e->in[1];
     rest.in[1] = scale;
     rest.in[2] = shift;
     rest.in[3] = e->in[3];
-    rest.in[4] = n->variance[e->node];
+    rest.in[4] = n->variance[e->where.node];
     rest.in[5] = rest.out[0] = e->out[0];
-    emit(&s, &rest);
-    return s.rc;
+    net_launch(n, &rest);
 }
