@@ -60,7 +60,7 @@ int weights_network_open(const char *path,
         return model_file_read(path, err, &out->graph);
     case CONTENT_ARCH:
         return model_file_read_arch(path, err, &out->graph);
-    default:
+    case CONTENT_OTHER:
         break;
     }
     rc = weights_read(path, options, err, &out->import);

@@ -124,9 +124,25 @@ static bool mixes(const struct onnx_import *im, const struct graph_node *n)
         return cuts_batch(im, x, &attr->slice, n->out[0]);
     case GRAPH_PAD:
         return pads_batch(im, x, &attr->pad);
-    default:
-        return false; /* element by element, or only moves them */
+    case GRAPH_UNARY: /* element by element, or only moves elements */
+    case GRAPH_BINARY:
+    case GRAPH_PRELU:
+    case GRAPH_WHERE:
+    case GRAPH_CAST:
+    case GRAPH_DROPOUT:
+    case GRAPH_RESHAPE:
+    case GRAPH_FLATTEN:
+    case GRAPH_SQUEEZE:
+    case GRAPH_UNSQUEEZE:
+    case GRAPH_TRANSPOSE:
+    case GRAPH_EXPAND:
+    case GRAPH_TILE:
+        return false;
+    case GRAPH_NONE:
+    case GRAPH_OP_COUNT:
+        break;
     }
+    return true;
 }
 
 int onnx_keep_batch(struct onnx_import *im, int node)

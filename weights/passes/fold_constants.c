@@ -75,24 +75,16 @@ static int fold_movement(struct pass *p, int node)
 
     if (!c || n->n_in < 1 || p->is_output[n->out[0]] || !pass_known_shape(out))
         return 0;
-    switch (n->op) {
-    case GRAPH_RESHAPE:
-    case GRAPH_FLATTEN:
-    case GRAPH_SQUEEZE:
-    case GRAPH_UNSQUEEZE:
-        /* Weights are edited in place later: bytes that another node, or a
-         * copy of the graph, still reads may not be shared. */
-        if (p->readers[n->in[0]] == 1 && c->refs == 1)
-            to = constant_reshape(c, out->rank, out->dim);
-        else
-            to = copy_with_shape(c, out);
-        break;
-    case GRAPH_TRANSPOSE:
+    if (n->op == GRAPH_TRANSPOSE)
         to = transpose(c, &n->attr.dims);
-        break;
-    default:
+    else if (!pass_is_reshape(n))
         return 0;
-    }
+    /* Weights are edited in place later: bytes that another node, or a copy of
+     * the graph, still reads may not be shared. */
+    else if (p->readers[n->in[0]] == 1 && c->refs == 1)
+        to = constant_reshape(c, out->rank, out->dim);
+    else
+        to = copy_with_shape(c, out);
     if (!to)
         return pass_no_memory(p);
     replace(p, node, to);

@@ -55,30 +55,9 @@ static bool from_binary(struct affine *f, enum kern_binary_kind kind,
                         bool swapped)
 {
     /* a holds the constant on entry. */
-    for (int64_t i = 0; i < f->n; i++) {
-        double k = f->a[i];
-
-        f->b[i] = 0;
-        switch (kind) {
-        case KERN_ADD:
-            f->a[i] = 1;
-            f->b[i] = k;
-            break;
-        case KERN_SUB:
-            f->a[i] = swapped ? -1 : 1;
-            f->b[i] = swapped ? k : -k;
-            break;
-        case KERN_MUL:
-            break;
-        case KERN_DIV:
-            if (swapped)
-                return false;
-            f->a[i] = 1 / k;
-            break;
-        default:
+    for (int64_t i = 0; i < f->n; i++)
+        if (!pass_linear(kind, swapped, f->a[i], &f->a[i], &f->b[i]))
             return false;
-        }
-    }
     return true;
 }
 

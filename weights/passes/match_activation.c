@@ -33,6 +33,7 @@ static bool strip_scalar(const struct pass *p, int value, int *x, double *a,
 {
     const struct graph *g = p->g;
     int node = value < 0 ? -1 : g->value[value].producer;
+    enum kern_binary_kind kind;
     int variable, constant;
     bool swapped;
     double k;
@@ -52,23 +53,8 @@ static bool strip_scalar(const struct pass *p, int value, int *x, double *a,
         !pass_same_shape(&g->value[variable], &g->value[g->node[node].out[0]]))
         return false;
     *x = variable;
-    switch (g->node[node].attr.binary.kind) {
-    case KERN_ADD:
-        *b = k;
-        return true;
-    case KERN_SUB:
-        *a = swapped ? -1 : 1;
-        *b = swapped ? k : -k;
-        return true;
-    case KERN_MUL:
-        *a = k;
-        return true;
-    case KERN_DIV:
-        *a = 1 / k;
-        return !swapped && k != 0;
-    default:
-        return false;
-    }
+    kind = g->node[node].attr.binary.kind;
+    return pass_linear(kind, swapped, k, a, b) && (kind != KERN_DIV || k != 0);
 }
 
 /* value = a * x + b through up to two such operations, at least none. */

@@ -21,20 +21,10 @@ int pass_merge_pad(struct graph *g, struct pass_report *report,
 
 static bool nonnegative_function(const struct kern_unary *u)
 {
-    switch (u->kind) {
-    case KERN_RELU:
-    case KERN_SIGMOID:
-    case KERN_HARD_SIGMOID:
-    case KERN_SOFTPLUS:
-    case KERN_EXP:
-    case KERN_ABS:
-    case KERN_SQRT:
-        return true;
-    case KERN_CLIP:
-        return u->a >= 0;
-    default:
-        return false;
-    }
+    return u->kind == KERN_RELU || u->kind == KERN_SIGMOID ||
+           u->kind == KERN_HARD_SIGMOID || u->kind == KERN_SOFTPLUS ||
+           u->kind == KERN_EXP || u->kind == KERN_ABS || u->kind == KERN_SQRT ||
+           (u->kind == KERN_CLIP && u->a >= 0);
 }
 
 /* True where no element of the value can be negative. */
@@ -50,27 +40,20 @@ static bool nonnegative(const struct pass *p, int value, int depth)
                !n->epilogue.residual_last;
     if (pass_residual(n) >= 0)
         return false;
-    switch (n->op) {
-    case GRAPH_UNARY:
+    if (n->op == GRAPH_UNARY)
         return nonnegative_function(&n->attr.unary);
-    case GRAPH_SOFTMAX:
+    if (n->op == GRAPH_SOFTMAX)
         return !n->attr.axis.log;
-    case GRAPH_POOL:
-    case GRAPH_DROPOUT:
-    case GRAPH_RESHAPE:
-    case GRAPH_TRANSPOSE:
-    case GRAPH_SLICE:
+    if (n->op == GRAPH_POOL || n->op == GRAPH_DROPOUT ||
+        n->op == GRAPH_RESHAPE || n->op == GRAPH_TRANSPOSE ||
+        n->op == GRAPH_SLICE)
         return nonnegative(p, n->in[0], depth - 1);
-    case GRAPH_CONCAT:
-        if (n->n_in > 16)
-            return false;
-        for (int i = 0; i < n->n_in; i++)
-            if (!nonnegative(p, n->in[i], depth - 2 > 0 ? depth - 2 : 0))
-                return false;
-        return n->n_in > 0;
-    default:
+    if (n->op != GRAPH_CONCAT || n->n_in > 16)
         return false;
-    }
+    for (int i = 0; i < n->n_in; i++)
+        if (!nonnegative(p, n->in[i], depth - 2 > 0 ? depth - 2 : 0))
+            return false;
+    return n->n_in > 0;
 }
 
 /* Constant padding of spatial dimensions, none of it negative. */

@@ -199,6 +199,42 @@ bool pass_binary_constant(const struct pass *p, int node, int *variable,
     return true;
 }
 
+bool pass_linear(enum kern_binary_kind kind, bool swapped, double k, double *a,
+                 double *b)
+{
+    *a = 1;
+    *b = 0;
+    switch (kind) {
+    case KERN_ADD:
+        *b = k;
+        return true;
+    case KERN_SUB:
+        *a = swapped ? -1 : 1;
+        *b = swapped ? k : -k;
+        return true;
+    case KERN_MUL:
+        *a = k;
+        return true;
+    case KERN_DIV:
+        *a = 1 / k;
+        return !swapped;
+    case KERN_POW:
+    case KERN_MIN:
+    case KERN_MAX:
+    case KERN_MOD:
+    case KERN_EQUAL:
+    case KERN_LESS:
+    case KERN_LESS_EQUAL:
+    case KERN_GREATER:
+    case KERN_GREATER_EQUAL:
+    case KERN_AND:
+    case KERN_OR:
+    case KERN_BINARY_COUNT:
+        break;
+    }
+    return false;
+}
+
 bool pass_unary(const struct pass *p, int node, enum kern_unary_kind kind)
 {
     return node >= 0 && p->g->node[node].op == GRAPH_UNARY &&
@@ -213,6 +249,12 @@ int pass_residual(const struct graph_node *n)
     if (!info->residual || info->max_in < 0)
         return -1;
     return pass_input(n, info->max_in);
+}
+
+bool pass_is_reshape(const struct graph_node *n)
+{
+    return n->op == GRAPH_RESHAPE || n->op == GRAPH_FLATTEN ||
+           n->op == GRAPH_SQUEEZE || n->op == GRAPH_UNSQUEEZE;
 }
 
 bool pass_plain(const struct graph_node *n)

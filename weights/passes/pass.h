@@ -74,11 +74,17 @@ bool pass_is_scalar(const struct pass *p, int value, double want);
 bool pass_binary(const struct pass *p, int node, enum kern_binary_kind kind);
 bool pass_binary_constant(const struct pass *p, int node, int *variable,
                           int *constant, bool *swapped);
+/* x op k, or k op x where swapped, as a x + b; false where it is no such
+ * function. */
+bool pass_linear(enum kern_binary_kind kind, bool swapped, double k, double *a,
+                 double *b);
 /* A unary node of this kind. */
 bool pass_unary(const struct pass *p, int node, enum kern_unary_kind kind);
 
 /* The residual of a node, or -1. */
 int pass_residual(const struct graph_node *n);
+/* Reshape, flatten, squeeze or unsqueeze: the elements stay in order. */
+bool pass_is_reshape(const struct graph_node *n);
 /* True where the node has neither activation nor residual. */
 bool pass_plain(const struct graph_node *n);
 

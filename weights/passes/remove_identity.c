@@ -112,18 +112,10 @@ static bool single_element_reduce(const struct graph_reduce *r,
 
 static bool identity_function(const struct kern_unary *u)
 {
-    switch (u->kind) {
-    case KERN_IDENTITY:
-        return true;
-    case KERN_CLIP:
-        return u->a == -INFINITY && u->b == INFINITY;
-    case KERN_LEAKY_RELU:
-        return u->a == 1.0f;
-    case KERN_LINEAR:
-        return u->a == 1.0f && u->b == 0.0f;
-    default:
-        return false;
-    }
+    return u->kind == KERN_IDENTITY ||
+           (u->kind == KERN_CLIP && u->a == -INFINITY && u->b == INFINITY) ||
+           (u->kind == KERN_LEAKY_RELU && u->a == 1.0f) ||
+           (u->kind == KERN_LINEAR && u->a == 1.0f && u->b == 0.0f);
 }
 
 /* x + 0, x - 0, x * 1, x / 1, x ^ 1 with the constant second, or first where
@@ -131,35 +123,17 @@ static bool identity_function(const struct kern_unary *u)
 static bool neutral_operand(const struct pass *p, int node, int *keep)
 {
     const struct graph_node *n = &p->g->node[node];
+    const enum kern_binary_kind kind = n->attr.binary.kind;
+    const bool sum = kind == KERN_ADD || kind == KERN_SUB;
     int variable, constant;
     bool swapped;
-    double neutral;
 
-    if (!pass_binary_constant(p, node, &variable, &constant, &swapped))
+    if (!pass_binary_constant(p, node, &variable, &constant, &swapped) ||
+        (!sum && kind != KERN_MUL && kind != KERN_DIV && kind != KERN_POW) ||
+        (swapped && kind != KERN_ADD && kind != KERN_MUL))
         return false;
-    switch (n->attr.binary.kind) {
-    case KERN_ADD:
-        neutral = 0;
-        break;
-    case KERN_MUL:
-        neutral = 1;
-        break;
-    case KERN_SUB:
-        neutral = 0;
-        if (swapped)
-            return false;
-        break;
-    case KERN_DIV:
-    case KERN_POW:
-        neutral = 1;
-        if (swapped)
-            return false;
-        break;
-    default:
-        return false;
-    }
     *keep = variable;
-    return all_equal(p, n, swapped ? 0 : 1, neutral);
+    return all_equal(p, n, swapped ? 0 : 1, sum ? 0 : 1);
 }
 
 /* Whether a node of the kinds that move or compute elements gives its first
@@ -201,9 +175,29 @@ static bool same_elements(const struct pass *p, int node)
         return single_element_reduce(&n->attr.reduce, x);
     case GRAPH_SCALE_SHIFT:
         return all_equal(p, n, 1, 1) && all_equal(p, n, 2, 0);
-    default:
-        return false;
+    case GRAPH_CONV:
+    case GRAPH_CONV_TRANSPOSE:
+    case GRAPH_DENSE:
+    case GRAPH_MATMUL:
+    case GRAPH_BATCH_NORM:
+    case GRAPH_LAYER_NORM:
+    case GRAPH_GROUP_NORM:
+    case GRAPH_LRN:
+    case GRAPH_UNARY:
+    case GRAPH_PRELU:
+    case GRAPH_BINARY:
+    case GRAPH_WHERE:
+    case GRAPH_DROPOUT:
+    case GRAPH_SOFTMAX:
+    case GRAPH_ARG_REDUCE:
+    case GRAPH_GATHER:
+    case GRAPH_DEPTH_TO_SPACE:
+    case GRAPH_SPACE_TO_DEPTH:
+    case GRAPH_NONE:
+    case GRAPH_OP_COUNT:
+        break;
     }
+    return false;
 }
 
 /* A node has an input and only its first output is read. */

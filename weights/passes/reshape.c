@@ -12,12 +12,6 @@ int pass_merge_reshapes(struct graph *g, struct pass_report *report,
 int pass_reorder_dense(struct graph *g, struct pass_report *report,
                        struct infer_error *err);
 
-static bool is_reshape(const struct graph_node *n)
-{
-    return n->op == GRAPH_RESHAPE || n->op == GRAPH_FLATTEN ||
-           n->op == GRAPH_SQUEEZE || n->op == GRAPH_UNSQUEEZE;
-}
-
 /* A reshape of a reshape reads what the first one read. */
 static int visit_reshape(struct pass *p, int node)
 {
@@ -26,10 +20,10 @@ static int visit_reshape(struct pass *p, int node)
     struct graph_dims target;
     int before, x, unknown = 0, rc;
 
-    if (!is_reshape(&g->node[node]) || g->node[node].in[0] < 0)
+    if (!pass_is_reshape(&g->node[node]) || g->node[node].in[0] < 0)
         return 0;
     before = g->value[g->node[node].in[0]].producer;
-    if (before < 0 || !is_reshape(&g->node[before]))
+    if (before < 0 || !pass_is_reshape(&g->node[before]))
         return 0;
     out = &g->value[g->node[node].out[0]];
     x = g->node[before].in[0];
@@ -126,7 +120,7 @@ static int visit_dense(struct pass *p, int node)
     if (g->node[node].op != GRAPH_DENSE)
         return 0;
     flatten = g->value[g->node[node].in[0]].producer;
-    if (flatten < 0 || !is_reshape(&g->node[flatten]) ||
+    if (flatten < 0 || !pass_is_reshape(&g->node[flatten]) ||
         pass_reader(p, g->node[node].in[0]) != node)
         return 0;
     transpose = pass_producer(p, g->node[flatten].in[0], GRAPH_TRANSPOSE);

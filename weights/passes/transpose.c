@@ -130,10 +130,27 @@ static bool axes_valid(const int *axis, int n, int rank)
     return true;
 }
 
-/* Whether the axes of the operation can be renamed. */
-static bool attributes_allow(const struct graph_node *n, int rank)
+/* The axes that an operation states; *count of them. */
+static int *stated_axes(struct graph_node *n, int *count)
 {
-    const union graph_attr *a = &n->attr;
+    union graph_attr *a = &n->attr;
+
+    *count = 1;
+    if (n->op == GRAPH_SOFTMAX || n->op == GRAPH_CONCAT)
+        return &a->axis.axis;
+    if (n->op == GRAPH_SPLIT)
+        return &a->split.axis;
+    *count = n->op == GRAPH_SLICE    ? a->slice.n_axes
+             : n->op == GRAPH_REDUCE ? a->reduce.n_axes
+                                     : 0;
+    return n->op == GRAPH_SLICE ? a->slice.axis : a->reduce.axis;
+}
+
+/* Whether the axes of the operation can be renamed. */
+static bool attributes_allow(struct graph_node *n, int rank)
+{
+    int count;
+    const int *axis = stated_axes(n, &count);
 
     switch (n->op) {
     case GRAPH_UNARY:
@@ -145,49 +162,53 @@ static bool attributes_allow(const struct graph_node *n, int rank)
     case GRAPH_PAD:
         return true;
     case GRAPH_RESIZE:
-        return a->resize.n_sizes == 0 || a->resize.n_sizes == rank;
+        return n->attr.resize.n_sizes == 0 || n->attr.resize.n_sizes == rank;
     case GRAPH_SOFTMAX:
-        return !a->axis.flatten && axes_valid(&a->axis.axis, 1, rank);
+        return !n->attr.axis.flatten && axes_valid(axis, count, rank);
     case GRAPH_CONCAT:
-        return axes_valid(&a->axis.axis, 1, rank);
     case GRAPH_SPLIT:
-        return axes_valid(&a->split.axis, 1, rank);
     case GRAPH_SLICE:
-        return axes_valid(a->slice.axis, a->slice.n_axes, rank);
     case GRAPH_REDUCE:
-        return axes_valid(a->reduce.axis, a->reduce.n_axes, rank);
-    default:
-        return false;
+        return axes_valid(axis, count, rank);
+    case GRAPH_CONV:
+    case GRAPH_CONV_TRANSPOSE:
+    case GRAPH_DENSE:
+    case GRAPH_MATMUL:
+    case GRAPH_POOL:
+    case GRAPH_BATCH_NORM:
+    case GRAPH_SCALE_SHIFT:
+    case GRAPH_LAYER_NORM:
+    case GRAPH_GROUP_NORM:
+    case GRAPH_LRN:
+    case GRAPH_ARG_REDUCE:
+    case GRAPH_RESHAPE:
+    case GRAPH_FLATTEN:
+    case GRAPH_SQUEEZE:
+    case GRAPH_UNSQUEEZE:
+    case GRAPH_TRANSPOSE:
+    case GRAPH_EXPAND:
+    case GRAPH_TILE:
+    case GRAPH_GATHER:
+    case GRAPH_DEPTH_TO_SPACE:
+    case GRAPH_SPACE_TO_DEPTH:
+    case GRAPH_NONE:
+    case GRAPH_OP_COUNT:
+        break;
     }
+    return false;
 }
 
+/* For operations that attributes_allow() has accepted. */
 static void map_attributes(struct graph_node *n, const struct order *o)
 {
-    union graph_attr *a = &n->attr;
+    int count;
+    int *axis = stated_axes(n, &count);
 
-    switch (n->op) {
-    case GRAPH_PAD:
-        map_pad(&a->pad, o);
-        break;
-    case GRAPH_RESIZE:
-        map_resize(&a->resize, o);
-        break;
-    case GRAPH_SOFTMAX:
-    case GRAPH_CONCAT:
-        map_axes(&a->axis.axis, 1, o);
-        break;
-    case GRAPH_SPLIT:
-        map_axes(&a->split.axis, 1, o);
-        break;
-    case GRAPH_SLICE:
-        map_axes(a->slice.axis, a->slice.n_axes, o);
-        break;
-    case GRAPH_REDUCE:
-        map_axes(a->reduce.axis, a->reduce.n_axes, o);
-        break;
-    default:
-        break;
-    }
+    map_axes(axis, count, o);
+    if (n->op == GRAPH_PAD)
+        map_pad(&n->attr.pad, o);
+    else if (n->op == GRAPH_RESIZE)
+        map_resize(&n->attr.resize, o);
 }
 
 /* The order of what a node gives when its input had order o: the same, but for
@@ -320,7 +341,7 @@ static int turn_input(struct pass *p, int node, int i, const struct order *o)
 {
     const struct order back = inverse(o);
     int value = p->g->node[node].in[i];
-    int transposed;
+    int transposed = INFER_EUNSUPPORTED;
 
     switch (classify(p, value, o)) {
     case TURNED:
@@ -329,7 +350,8 @@ static int turn_input(struct pass *p, int node, int i, const struct order *o)
     case CONSTANT:
         transposed = reorder_constant(p, value, o);
         break;
-    default:
+    case FLAT:
+    case OTHER:
         transposed = pass_add_node(p, GRAPH_TRANSPOSE, &value, 1);
         if (transposed >= 0)
             set_order(&p->g->node[p->g->value[transposed].producer], &back);
