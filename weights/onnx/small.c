@@ -91,7 +91,8 @@ static bool equal(const struct onnx_small *a, const struct onnx_small *b)
         if (a->dim[d] != b->dim[d])
             return false;
     for (k = 0; k < a->count; k++)
-        if (a->i ? a->i[k] != b->i[k] : a->d[k] != b->d[k])
+        if (a->i ? a->i[k] != b->i[k]
+                 : a->d[k] != b->d[k] || signbit(a->d[k]) != signbit(b->d[k]))
             return false;
     return true;
 }
@@ -173,12 +174,81 @@ static int run_into(struct call *c, struct onnx_small *out, int64_t offset)
     return rc < 0 ? rc : 1;
 }
 
+/* Element of s that is broadcast to element k of t. */
+static int64_t element_of(const struct kern_tensor *s,
+                          const struct kern_tensor *t, int64_t k)
+{
+    int64_t at = 0, step = 1;
+
+    for (int i = s->rank - 1, d = t->rank - 1; i >= 0; i--, d--) {
+        if (s->dim[i] != 1)
+            at += k % t->dim[d] * step;
+        k /= t->dim[d];
+        step *= s->dim[i];
+    }
+    return at;
+}
+
+/* a op b in 64 bits that wrap; y, the reference's result, which saturates, of
+ * functions that cannot overflow. */
+static int64_t wrapping(enum kern_binary_kind kind, int64_t a, int64_t b,
+                        int64_t y)
+{
+    if (kind == KERN_ADD)
+        return (int64_t)((uint64_t)a + (uint64_t)b);
+    if (kind == KERN_MUL)
+        return (int64_t)((uint64_t)a * (uint64_t)b);
+    if (kind == KERN_SUB || (kind == KERN_DIV && b == -1))
+        return (int64_t)((kind == KERN_SUB ? (uint64_t)a : 0) -
+                         (uint64_t)(kind == KERN_SUB ? b : a));
+    return y;
+}
+
+/* Computes again what saturates in the reference and wraps in ONNX. */
+static void wrap(const struct call *c, struct onnx_small *out)
+{
+    const struct kern_tensor *to = &c->p.out[0], *in = c->p.in;
+    const int64_t *a = c->args.in[0], *b = c->args.in[1];
+    int64_t *y = out->i;
+
+    for (int64_t k = 0; c->p.op == KERN_UNARY && k < out->count; k++)
+        if (a[k] == INT64_MIN && (c->p.attr.unary.kind == KERN_NEG ||
+                                  c->p.attr.unary.kind == KERN_ABS))
+            y[k] = INT64_MIN;
+    for (int64_t k = 0; c->p.op == KERN_BINARY && k < out->count; k++)
+        y[k] = wrapping(c->p.attr.binary.kind, a[element_of(&in[0], to, k)],
+                        b[element_of(&in[1], to, k)], y[k]);
+    if (c->p.op == KERN_REDUCE && (c->p.attr.reduce.kind == KERN_REDUCE_SUM ||
+                                   c->p.attr.reduce.kind == KERN_REDUCE_PROD)) {
+        const bool sum = c->p.attr.reduce.kind == KERN_REDUCE_SUM;
+        const int64_t n = kern_tensor_count(&in[0]);
+
+        for (int64_t k = 0; k < out->count; k++)
+            y[k] = sum ? 0 : 1;
+        for (int64_t k = 0; k < n; k++) {
+            int64_t *total = &y[element_of(to, &in[0], k)];
+
+            *total = wrapping(sum ? KERN_ADD : KERN_MUL, *total, a[k], 0);
+        }
+    }
+}
+
+static bool any_saturated(const struct onnx_small *s)
+{
+    for (int64_t k = 0; s->i && k < s->count; k++)
+        if (s->i[k] == INT64_MAX || s->i[k] == INT64_MIN)
+            return true;
+    return false;
+}
+
 static int run(struct call *c, struct onnx_small *out)
 {
     int rc;
 
     c->p.out[0] = tensor_of(out);
     rc = run_into(c, out, 0);
+    if (rc > 0 && any_saturated(out))
+        wrap(c, out);
     if (rc > 0)
         to_own_type(out);
     return rc;
@@ -244,6 +314,9 @@ static bool has_zero(const struct onnx_small *s)
     return false;
 }
 
+/* The one residual that changes no sum. */
+static const double negative_zero = -0.0;
+
 int small_binary(struct onnx_import *im, enum kern_binary_kind kind,
                  const struct onnx_small *a, const struct onnx_small *b,
                  struct onnx_small **out)
@@ -265,6 +338,12 @@ int small_binary(struct onnx_import *im, enum kern_binary_kind kind,
     if ((kind == KERN_DIV || kind == KERN_MOD) && b->i && (*out)->count > 0 &&
         has_zero(b))
         return onnx_fail(im, INFER_EFORMAT, "division by zero");
+    if (a->d && !compares) { /* the absent residual is 0: -0.0 + 0 is 0 */
+        c.p.in[2] = tensor_of(*out);
+        memset(c.p.in[2].stride, 0, sizeof(c.p.in[2].stride));
+        c.args.in[2] = &negative_zero;
+        c.p.n_in = 3;
+    }
     return run_any(&c, *out);
 }
 
@@ -314,7 +393,10 @@ int small_reduce(struct onnx_import *im, const struct onnx_small *a,
     if (rc <= 0)
         return rc;
     add_input(&c, a);
-    rc = run(&c, *out);
+    if ((*out)->count < a->count)
+        rc = run(&c, *out);
+    else /* each element stays: a sum from 0 on would change -0.0 */
+        rc = small_reshape(im, a, a->rank, dim, out);
     if (rc <= 0 || keep)
         return rc;
     for (int d = 0; d < a->rank; d++)
@@ -466,7 +548,7 @@ int small_range(struct onnx_import *im, const struct onnx_small *start,
             (*out)->i[k] = (int64_t)((uint64_t)start->i[0] +
                                      (uint64_t)k * (uint64_t)delta->i[0]);
         else
-            (*out)->d[k] = a + (double)k * step;
+            (*out)->d[k] = k ? a + (double)k * step : a;
     }
     to_own_type(*out);
     return 1;

@@ -2,8 +2,9 @@
 /* Arithmetic on small tensors, by the reference kernels: what the folding of
  * shape glue is made of.
  *
- * Integers are computed in 64 bits, where they saturate, and then wrapped to
- * their type; floating point in double precision, and then rounded.
+ * Integers are computed in 64 bits, which wrap as in ONNX, and then wrapped to
+ * their type; floating point in double precision, and then rounded.  -0.0
+ * stays -0.0.
  *
  * Functions that make a tensor return 1 and set *out; 0 where the result would
  * be larger than the limits in onnx.h or the case is left to the graph; a

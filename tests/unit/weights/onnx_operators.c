@@ -259,6 +259,143 @@ TEST(test_empty_axes_folded)
     }
 }
 
+/* The constant that a node of opset 17 becomes while converting. */
+static struct constant *folded(const char *op, const char *in, struct graph **g,
+                               struct pb_message *m)
+{
+    const struct graph_value *y;
+
+    graph_output(m, "y");
+    graph_node(m, op, in, "y", NULL);
+    *g = must_read(model_of(m, 17));
+    assert_int_equal((*g)->n_nodes, 0);
+    y = &(*g)->value[(*g)->output[0]];
+    assert_non_null(y->data);
+    return y->data;
+}
+
+/* Results beyond 64 bits wrap, as int64 does in ONNX. */
+TEST(test_folded_integers_wrap)
+{
+    static const struct {
+        const char *op;
+        int64_t a[2], b[2], y[2];
+    } row[] = {
+        {"Add", {INT64_MAX, 5}, {1, 6}, {INT64_MIN, 11}},
+        {"Add", {INT64_MAX, INT64_MIN}, {0, 0}, {INT64_MAX, INT64_MIN}},
+        {"Add", {INT64_MIN, 0}, {-1, 0}, {INT64_MAX, 0}},
+        {"Sub", {INT64_MIN, 5}, {1, 6}, {INT64_MAX, -1}},
+        {"Sub", {0, -2}, {INT64_MIN, INT64_MAX}, {INT64_MIN, INT64_MAX}},
+        {"Mul", {INT64_MAX, 3}, {2, 4}, {-2, 12}},
+        {"Mul", {INT64_MIN, INT64_MAX}, {-1, -1}, {INT64_MIN, -INT64_MAX}},
+        {"Div", {INT64_MIN, INT64_MAX}, {-1, 1}, {INT64_MIN, INT64_MAX}},
+        {"Div", {7, INT64_MIN}, {-1, 1}, {-7, INT64_MIN}},
+        {"Max", {INT64_MAX, 1}, {-1, 2}, {INT64_MAX, 2}},
+        {"Neg", {INT64_MIN, 4}, {0, 0}, {INT64_MIN, -4}},
+        {"Abs", {INT64_MIN, -4}, {0, 0}, {INT64_MIN, 4}},
+        {"ReduceSum", {INT64_MAX, 2}, {0, 0}, {INT64_MIN + 1, 0}},
+        {"ReduceProd", {INT64_MAX, 2}, {0, 0}, {-2, 0}},
+    };
+    size_t i;
+
+    for (i = 0; i < COUNT(row); i++) {
+        const bool binary = strlen(row[i].op) == 3 && row[i].op[0] != 'N' &&
+                            strcmp(row[i].op, "Abs") != 0;
+        struct pb_message m = EMPTY;
+        struct constant *y;
+        struct graph *g;
+
+        graph_ints(&m, "a", DIMS(2), row[i].a);
+        if (binary)
+            graph_ints(&m, "b", DIMS(2), row[i].b);
+        y = folded(row[i].op, binary ? "a b" : "a", &g, &m);
+        assert_int_equal(y->dtype, INFER_I64);
+        if (memcmp(y->data, row[i].y, y->bytes) != 0)
+            fail_msg("%s, row %zu: %lld", row[i].op, i,
+                     (long long)((int64_t *)(void *)y->data)[0]);
+        graph_free(g);
+    }
+}
+
+/* Rows and columns: the elements that wrap are found through the broadcast. */
+TEST(test_folded_broadcast_wraps)
+{
+    static const int64_t a[2] = {INT64_MAX, 1}, b[3] = {0, 1, 2};
+    static const int64_t want[6] = {INT64_MAX,     1, INT64_MIN, 2,
+                                    INT64_MIN + 1, 3};
+    struct pb_message m = EMPTY;
+    struct constant *y;
+    struct graph *g;
+
+    graph_ints(&m, "a", DIMS(2), a);
+    graph_ints(&m, "b", DIMS(3, 1), b);
+    y = folded("Add", "b a", &g, &m);
+    assert_int_equal(y->bytes, sizeof(want));
+    assert_memory_equal(y->data, want, sizeof(want));
+    graph_free(g);
+}
+
+/* -0.0 keeps its sign through everything that is computed while converting. */
+TEST(test_folded_negative_zero)
+{
+    static const struct {
+        const char *op, *in;
+        float y;
+    } row[] = {
+        {"Identity", "n", -0.0f},
+        {"Neg", "z", -0.0f},
+        {"Neg", "n", 0.0f},
+        {"Add", "n n", -0.0f},
+        {"Add", "n z", 0.0f},
+        {"Sub", "n z", -0.0f},
+        {"Mul", "n one", -0.0f},
+        {"Mul", "z minus", -0.0f},
+        {"Div", "n one", -0.0f},
+        {"Ceil", "small", -0.0f},
+        {"Round", "small", -0.0f},
+        {"Sqrt", "n", -0.0f},
+        {"Where", "yes n z", -0.0f},
+        {"Reshape", "n i", -0.0f},
+        {"Transpose", "n", -0.0f},
+        {"Expand", "n i", -0.0f},
+        {"Gather", "n yes", -0.0f},
+        {"ReduceSum", "n", -0.0f},
+        {"ReduceMax", "n", -0.0f},
+        {"ReduceProd", "n", -0.0f},
+        {"Range", "ns ones ones", -0.0f},
+        {"Squeeze", "n", -0.0f},
+    };
+    size_t i;
+
+    for (i = 0; i < COUNT(row); i++) {
+        const unsigned char yes = 1;
+        struct pb_message m = EMPTY, t;
+        struct constant *y;
+        struct graph *g;
+
+        graph_floats(&m, "n", DIMS(1), FLOATS(-0.0f));
+        graph_floats(&m, "ns", 0, NULL, FLOATS(-0.0f));
+        graph_floats(&m, "z", DIMS(1), FLOATS(0.0f));
+        graph_floats(&m, "one", DIMS(1), FLOATS(1));
+        graph_floats(&m, "ones", 0, NULL, FLOATS(1));
+        graph_floats(&m, "minus", DIMS(1), FLOATS(-1));
+        graph_floats(&m, "small", DIMS(1), FLOATS(-0.25f));
+        graph_ints(&m, "i", DIMS(1), INTS(1));
+        if (strcmp(row[i].op, "Gather") == 0) {
+            graph_ints(&m, "yes", DIMS(1), INTS(0));
+        } else {
+            t = tensor_raw("yes", ONNX_BOOL, DIMS(1), &yes, 1);
+            pb_nested(&m, 5, &t);
+        }
+        y = folded(row[i].op, row[i].in, &g, &m);
+        assert_int_equal(y->bytes, sizeof(float));
+        if (memcmp(y->data, &row[i].y, sizeof(float)) != 0)
+            fail_msg("%s(%s) is %g", row[i].op, row[i].in,
+                     (double)*(float *)(void *)y->data);
+        graph_free(g);
+    }
+}
+
 TEST(test_softmax)
 {
     struct graph *g = read_one("Softmax", 11, DIMS(-1, 3, 4), NULL);
@@ -386,6 +523,9 @@ int main(void)
         cmocka_unit_test(test_axes),
         cmocka_unit_test(test_empty_axes),
         cmocka_unit_test(test_empty_axes_folded),
+        cmocka_unit_test(test_folded_integers_wrap),
+        cmocka_unit_test(test_folded_broadcast_wraps),
+        cmocka_unit_test(test_folded_negative_zero),
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_pads),
         cmocka_unit_test(test_dropout),
