@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backends: what the runtime and the tools may ask of one beyond its rows.
- * Above kernels/ this header stands for all of them; only code that calls CUDA
- * itself includes kernels/cuda/cuda_rt.h.
+ * The backends: queries of the runtime and the tools beyond rows.  Above
+ * kernels/ this header stands for all of them; only code that calls CUDA itself
+ * includes kernels/cuda/cuda_rt.h.
  */
 #ifndef KERNELS_BACKEND_H
 #define KERNELS_BACKEND_H

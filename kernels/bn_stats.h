@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moments: what a convolution leaves of its output's statistics for the batch
- * normalisation behind it, which then need not read that output for them.
+ * Partial statistics of a convolution's output.  The convolution writes them
+ * for the batch normalisation that follows, which then need not read the output
+ * for them.
  *
  * out[1] of KERN_CONV_FPROP, in[6] of KERN_BATCH_NORM_TRAIN, both optional:
  * dense F32 [P][2][K].  Part p holds the pixels p R to p R + R - 1, counted
@@ -38,7 +39,7 @@ static inline int64_t bn_stats_parts(int64_t part, int64_t pixels)
     return (pixels + part - 1) / part;
 }
 
-/* The moments that a problem has, or NULL. */
+/* The partial statistics of a problem, or NULL. */
 static inline const struct kern_tensor *
 bn_stats_of(const struct kern_problem *p)
 {

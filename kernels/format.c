@@ -87,7 +87,8 @@ static const char *const update_names[KERN_UPDATE_KIND_COUNT] = {
          ? (table)[kind]                                                       \
          : "?")
 
-/* What a window operation shows of each spatial dimension, in this order. */
+/* Figures of each spatial dimension of a window operation, in the order of the
+ * text. */
 enum figure { IN, OUT, KERNEL, STRIDE, DILATION, PAD, FIGURES };
 
 struct windows {
@@ -100,8 +101,8 @@ static bool is_pool(const struct kern_problem *p)
     return p->op == KERN_POOL_FPROP || p->op == KERN_POOL_DGRAD;
 }
 
-/* Problems of the way back show the figures of their way forwards. */
-static struct kern_problem forwards(const struct kern_problem *p)
+/* The forward problem of a gradient: its figures are shown. */
+static struct kern_problem forward_of(const struct kern_problem *p)
 {
     struct kern_problem f = *p;
 
@@ -330,7 +331,7 @@ const char *kern_problem_format(const struct kern_problem *p, char *buf,
         buf[0] = '\0';
     put(&t, "%s ", kern_op_name(p->op));
     if (is_window_problem(p)) {
-        const struct kern_problem f = forwards(p);
+        const struct kern_problem f = forward_of(p);
         if (!is_pool(p) && p->attr.conv.groups != 1)
             put(&t, "g%d", p->attr.conv.groups);
         put(&t, "mb%lldic%lld", (long long)f.in[0].dim[0],

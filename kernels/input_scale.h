@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Factors: what a convolution's input is multiplied with on its way, one number
- * an image and channel, as squeeze-and-excite blocks do it.  The product, as
- * large as the input, then need not exist.
+ * The input scale of a convolution: one factor an image and channel, as in
+ * squeeze-and-excite blocks.  The input is multiplied as it is loaded, so that
+ * the product need not be stored.
  *
  * in[4] of KERN_CONV_FPROP, optional: N, C and 1 for each spatial dimension, of
  * the input's type.  y is that of x[n, c, i] * factors[n, c] in place of x[n,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the rows' supports() and the problem check share. */
+/* Shared by the rows' supports() and the problem check. */
 #ifndef KERNELS_PROBLEM_H
 #define KERNELS_PROBLEM_H
 

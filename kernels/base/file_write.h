@@ -13,7 +13,7 @@
 struct file_writer {
     int fd;
     char *path;   /* as it was given, for messages */
-    char *target; /* behind all symbolic links */
+    char *target; /* after all symbolic links are followed */
     char *temporary;
 };
 
@@ -37,8 +37,8 @@ struct file_part {
     const void *data;
     size_t bytes;
 };
-/* All of the above in one: a file of n parts, one behind the other.  What is
- * quickly made again need not be synced. */
+/* All of the above in one: a file of n parts in order.  What is quickly made
+ * again need not be synced. */
 int file_replace(const char *path, const struct file_part *part, int n,
                  bool sync, struct infer_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON from strangers: cJSON behind a strict check.  Used for model files,
+/* JSON from untrusted files: cJSON after a strict check.  Used for model files,
  * architecture files, safetensors headers and Keras configurations. */
 #ifndef KERNELS_BASE_JSON_H
 #define KERNELS_BASE_JSON_H

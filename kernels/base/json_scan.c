@@ -55,7 +55,7 @@ static int hex4(const struct scan *s, const unsigned char *at)
     return code;
 }
 
-/* Behind a backslash and 'u': one code unit, or a pair of surrogates. */
+/* After a backslash and 'u': one code unit, or a pair of surrogates. */
 static int scan_unicode(struct scan *s)
 {
     int code = hex4(s, s->at);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text from strangers: what is UTF-8, what a terminal may see, and how names
+/* Text from untrusted files: checks of UTF-8, control characters, and how names
  * begin and end. */
 #ifndef KERNELS_BASE_TEXT_H
 #define KERNELS_BASE_TEXT_H

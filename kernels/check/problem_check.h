@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the checks of problems share.  Each returns 0, or a negative code with
+/* Shared by the checks of problems.  Each returns 0, or a negative code with
  * the text in why. */
 #ifndef KERNELS_CHECK_PROBLEM_CHECK_H
 #define KERNELS_CHECK_PROBLEM_CHECK_H

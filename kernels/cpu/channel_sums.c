@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-/* A wide row has at least so many elements: its loops then cost next to nothing
- * to start. */
+/* Fewest elements of a wide row: below it, starting a loop costs a noticeable
+ * share. */
 #define WIDE 256
-/* Elements of a part, and the most parts. */
+/* Elements of a part; most parts. */
 #define PART      16384
 #define MAX_PARTS 64
 /* Floats and doubles of a vector: 64-byte lines. */
@@ -50,7 +50,7 @@ void channel_widen(const struct channel_shape *s, float *v)
 
 /* ---- sums ---------------------------------------------------------- */
 
-/* Of each part: two vectors of doubles, then two of floats. */
+/* Bytes of a part: two vectors of doubles, then two of floats. */
 static size_t part_bytes(const struct channel_shape *s)
 {
     return (size_t)round_up(s->wide, LINE) * 2 *

@@ -23,8 +23,8 @@
 struct channel_shape {
     int64_t channels, pixels;
     int64_t wide; /* channels * pixels of a wide row */
-    int64_t rows; /* whole ones; what is left over is one that is shorter */
-    int64_t rest; /* elements of that */
+    int64_t rows; /* whole ones; the remainder is a shorter one */
+    int64_t rest; /* elements of the shorter row */
     int parts, threads;
 };
 

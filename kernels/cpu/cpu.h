@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the rows written in plain C for the CPU share: division of work among
+ * Shared by the rows written in plain C for the CPU: division of work among
  * threads, walks over strided tensors, activations over arrays.
  */
 #ifndef KERNELS_CPU_CPU_H
@@ -14,8 +14,8 @@
 #include "kernels/kern.h"
 #include "kernels/rows.h"
 
-/* Elements that make it worth waking another thread: waking costs about 2 us,
- * in which one core moves some 10 thousand elements. */
+/* Fewest elements for another thread: waking one costs about 2 us, in which one
+ * core moves some 10,000 elements. */
 #define CPU_GRAIN 16384
 
 /* How many of `threads` to use on that many elements of work. */

@@ -124,7 +124,7 @@ static int check_bias16(const struct kern_problem *p, struct infer_error *why)
  * (tools/verify/bound_transform.c). */
 #define WINOGRAD_TERMS 600
 
-/* Of the convolution; out: what the row computes. */
+/* Shapes of the convolution; out: the row's output. */
 struct shapes {
     bool ragged, few_terms;
     struct cudnn_shape x, w, y, out;
@@ -199,8 +199,8 @@ static void add_convolution(const struct kern_problem *p,
     cudnn_graph_conv(g, &s->win, d, t[0], t[1], t[2]);
 }
 
-/* Whether something follows the product; engines for 16 bits write 16 bits, so
- * that a wider gradient is a copy. */
+/* True if an operation follows the product; engines for 16 bits write 16 bits,
+ * so that a wider gradient is a copy. */
 static bool has_rest(const struct kern_problem *p)
 {
     return cudnn_has_epilogue(p, bias_of(p), residual_of(p)) ||
@@ -289,52 +289,34 @@ static int prepare_with(const struct cudnn_recipe *r, struct kern_exec *e,
     return cudnn_recipe_prepare(r, e, d, err);
 }
 
-#define RECIPE_FUNCTIONS(suffix, recipe_)                                      \
-    static int supports##suffix(const struct kern_problem *p,                  \
-                                const struct kern_device *d,                   \
-                                struct infer_error *why)                       \
+/* The functions of a row: those of its recipe. */
+#define RECIPE_ROW(name, recipe_)                                              \
+    static int supports_##name(const struct kern_problem *p,                   \
+                               const struct kern_device *d,                    \
+                               struct infer_error *why)                        \
     {                                                                          \
         return cudnn_recipe_supports(&recipe_, p, d, why);                     \
     }                                                                          \
-    static int variants##suffix(const struct kern_problem *p,                  \
-                                const struct kern_device *d,                   \
-                                struct infer_error *err)                       \
-    {                                                                          \
-        return cudnn_recipe_variants(&recipe_, p, d, err);                     \
-    }                                                                          \
-    static int prepare##suffix(struct kern_exec *e,                            \
+    static int variants_##name(const struct kern_problem *p,                   \
                                const struct kern_device *d,                    \
                                struct infer_error *err)                        \
     {                                                                          \
+        return cudnn_recipe_variants(&recipe_, p, d, err);                     \
+    }                                                                          \
+    static int prepare_##name(struct kern_exec *e,                             \
+                              const struct kern_device *d,                     \
+                              struct infer_error *err)                         \
+    {                                                                          \
         return prepare_with(&recipe_, e, d, err);                              \
-    }
-RECIPE_FUNCTIONS(, recipe)
-RECIPE_FUNCTIONS(_tf32, recipe_tf32)
-RECIPE_FUNCTIONS(_bias16, recipe_bias16)
-
-const struct kern_functions conv_nhwc_tf32_cudnn = {
-    .supports = supports_tf32,
-    .variants = variants_tf32,
-    .prepare = prepare_tf32,
-    .pack = pack,
-    .launch = cudnn_recipe_launch,
-    .release = cudnn_recipe_release,
-};
-
-const struct kern_functions conv_nhwc_cudnn = {
-    .supports = supports,
-    .variants = variants,
-    .prepare = prepare,
-    .pack = pack,
-    .launch = cudnn_recipe_launch,
-    .release = cudnn_recipe_release,
-};
-
-const struct kern_functions conv_nhwc_cudnn_bias16 = {
-    .supports = supports_bias16,
-    .variants = variants_bias16,
-    .prepare = prepare_bias16,
-    .pack = pack,
-    .launch = cudnn_recipe_launch,
-    .release = cudnn_recipe_release,
-};
+    }                                                                          \
+    const struct kern_functions name = {                                       \
+        .supports = supports_##name,                                           \
+        .variants = variants_##name,                                           \
+        .prepare = prepare_##name,                                             \
+        .pack = pack,                                                          \
+        .launch = cudnn_recipe_launch,                                         \
+        .release = cudnn_recipe_release,                                       \
+    };
+RECIPE_ROW(conv_nhwc_cudnn, recipe)
+RECIPE_ROW(conv_nhwc_tf32_cudnn, recipe_tf32)
+RECIPE_ROW(conv_nhwc_cudnn_bias16, recipe_bias16)

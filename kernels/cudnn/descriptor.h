@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Making the descriptors that a graph owns.  The first failure is remembered in
- * the graph; after it nothing is done any more.
+ * the graph; later calls do nothing.
  */
 #ifndef KERNELS_CUDNN_DESCRIPTOR_H
 #define KERNELS_CUDNN_DESCRIPTOR_H

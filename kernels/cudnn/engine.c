@@ -52,7 +52,7 @@ static void describe_knobs(const struct cudnn_graph *g,
         lib->cudnnBackendDestroyDescriptor(knob[--made]);
 }
 
-/* What engines of cuDNN 9.19 get wrong on an H200, as checkkern found;
+/* Engines of cuDNN 9.19 with wrong results on an H200, as checkkern found;
  * compiled: while planning. */
 static bool is_faulty(const struct cudnn_graph *g, int64_t index, bool compiled)
 {
@@ -81,7 +81,7 @@ static bool is_faulty(const struct cudnn_graph *g, int64_t index, bool compiled)
     }
 }
 
-/* Reads what an engine is and whether it may be used. */
+/* Reads the properties of an engine, and decides whether it may be used. */
 static bool examine(const struct cudnn_graph *g, bool deterministic,
                     struct cudnn_engine *e)
 {
@@ -109,15 +109,16 @@ static bool examine(const struct cudnn_graph *g, bool deterministic,
     const bool rounds =
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) ||
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-    /* Engine 50 of 9.19 varies too, in its gradients, without a note. */
+    /* Gradients of engine 50 of 9.19 differ from run to run, too, and its notes
+     * do not say so. */
     const bool varies =
         index == 50 ||
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
     const bool compiled =
         has_note(behavior, behaviors, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
     const bool fourier = has_note(note, notes, CUDNN_NUMERICAL_NOTE_FFT);
-    /* Engine 17 of 9.19 transforms too, in gradients of weights, without a
-     * note. */
+    /* Engine 17 of 9.19 uses Winograd's transform for gradients of weights,
+     * too, and its notes do not say so. */
     const bool transforms =
         fourier || (index == 17 && g->direction == CUDNN_WGRAD) ||
         has_note(note, notes, CUDNN_NUMERICAL_NOTE_WINOGRAD) ||
@@ -196,7 +197,7 @@ static int collect(struct cudnn_graph *g, bool deterministic,
     return rc;
 }
 
-/* Adds what one mode of the heuristics offers; that it offers nothing is no
+/* Adds the engines that one mode of the heuristics offers; none is no
  * failure. */
 static void ask(struct cudnn_graph *g, const struct cudnn_target *target,
                 bool deterministic, cudnnBackendHeurMode_t mode)

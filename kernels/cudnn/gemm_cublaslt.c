@@ -23,9 +23,9 @@
 #define MAX_ALGORITHMS 16
 /* Split-K partial sums may take this much; more never paid on these sizes. */
 #define MAX_WORKSPACE ((uint64_t)32 << 20)
-/* What buffers are known to be aligned to, where their rows allow it. */
+/* Alignment of buffers, if their row strides allow it. */
 #define ALIGNMENT 16
-/* What cuBLASLt wants of workspace, which a row may not count on. */
+/* Alignment of the workspace that cuBLASLt wants; a row's may have less. */
 #define WORKSPACE_ALIGN 256
 
 enum { GEMM_A, GEMM_B, GEMM_BIAS, GEMM_RESIDUAL };
@@ -95,7 +95,7 @@ static int read_dense(const struct kern_problem *p, struct shape *s,
     return check_epilogue(p, why);
 }
 
-/* Products laid out one behind the other, or all of them the same matrix. */
+/* A batch of matrices at one stride, which is 0 if all are the same. */
 static bool read_batch(const struct kern_tensor *t, int64_t batch,
                        int64_t *step)
 {
@@ -491,42 +491,32 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                        (cudaStream_t)args->stream));
 }
 
-#define FUNCTIONS(suffix, tf32)                                                \
-    static int supports##suffix(const struct kern_problem *p,                  \
-                                const struct kern_device *d,                   \
-                                struct infer_error *why)                       \
+#define GEMM_ROW(name, tf32)                                                   \
+    static int supports_##name(const struct kern_problem *p,                   \
+                               const struct kern_device *d,                    \
+                               struct infer_error *why)                        \
     {                                                                          \
         return supports_with(p, d, tf32, why);                                 \
     }                                                                          \
-    static int variants##suffix(const struct kern_problem *p,                  \
-                                const struct kern_device *d,                   \
-                                struct infer_error *err)                       \
-    {                                                                          \
-        return variants_with(p, d, tf32, err);                                 \
-    }                                                                          \
-    static int prepare##suffix(struct kern_exec *e,                            \
+    static int variants_##name(const struct kern_problem *p,                   \
                                const struct kern_device *d,                    \
                                struct infer_error *err)                        \
     {                                                                          \
+        return variants_with(p, d, tf32, err);                                 \
+    }                                                                          \
+    static int prepare_##name(struct kern_exec *e,                             \
+                              const struct kern_device *d,                     \
+                              struct infer_error *err)                         \
+    {                                                                          \
         return prepare_with(e, d, tf32, err);                                  \
-    }
-FUNCTIONS(, false)
-FUNCTIONS(_tf32, true)
-
-const struct kern_functions gemm_tf32_cublaslt = {
-    .supports = supports_tf32,
-    .variants = variants_tf32,
-    .prepare = prepare_tf32,
-    .pack = pack,
-    .launch = launch,
-    .release = release,
-};
-
-const struct kern_functions gemm_cublaslt = {
-    .supports = supports,
-    .variants = variants,
-    .prepare = prepare,
-    .pack = pack,
-    .launch = launch,
-    .release = release,
-};
+    }                                                                          \
+    const struct kern_functions name = {                                       \
+        .supports = supports_##name,                                           \
+        .variants = variants_##name,                                           \
+        .prepare = prepare_##name,                                             \
+        .pack = pack,                                                          \
+        .launch = launch,                                                      \
+        .release = release,                                                    \
+    };
+GEMM_ROW(gemm_cublaslt, false)
+GEMM_ROW(gemm_tf32_cublaslt, true)

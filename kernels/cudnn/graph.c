@@ -4,8 +4,8 @@
 
 #include "kernels/cudnn/descriptor.h"
 
-/* What Fourier's transform loses belongs to a whole tile, so that windows with
- * few terms lose more than their sums would.  It pays above that anyway. */
+/* The error of an FFT depends on the whole tile: windows with few terms would
+ * lose more than in their sums.  The FFT pays only above that. */
 #define FOURIER_WINDOW 5
 
 /* Activations and packed weights start at multiples of this; it lets engines
@@ -63,7 +63,7 @@ cudnnBackendDescriptor_t cudnn_graph_tensor(struct cudnn_graph *g,
     return t;
 }
 
-/* A number that every element meets, read from the graph when a plan runs. */
+/* A scalar operand, read from the graph when a plan runs. */
 static cudnnBackendDescriptor_t number(struct cudnn_graph *g, int rank,
                                        float value)
 {
@@ -133,7 +133,7 @@ static cudnnBackendDescriptor_t convolution(struct cudnn_graph *g,
     return c;
 }
 
-/* What cuDNN calls the parts of a convolution, by direction. */
+/* cuDNN's names of the parts of a convolution, by direction. */
 static const struct {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t conv, x, w, y, alpha, beta;
@@ -280,7 +280,7 @@ static void add_capped_relu(struct cudnn_graph *g, float b,
                   number(g, shape->rank, b), y);
 }
 
-/* What a function is to cuDNN beside its mode. */
+/* Attributes of a function in cuDNN in addition to its mode. */
 enum act_param { ACT_NONE, ACT_A, ACT_ONE };
 
 /* The functions that cuDNN has; identity and clip take more than a mode. */

@@ -11,7 +11,7 @@
 
 #include "kernels/cudnn/library.h"
 
-/* Numbers of tensors: what they are bound to when a plan runs.  From
+/* Numbers of tensors, which are bound to memory when a plan runs.  From
  * CUDNN_VIRTUAL on they exist inside the graph only. */
 enum {
     CUDNN_IN = 1, /* + i */
@@ -57,13 +57,13 @@ struct cudnn_graph {
     struct infer_error *err; /* of the calls that build */
     int rc;                  /* their first failure */
     bool ieee;               /* F32 factors of products are not rounded */
-    /* What engines are known to get wrong: see is_faulty(). */
+    /* Properties for which engines are known to be wrong: see is_faulty(). */
     enum cudnn_direction direction;
     bool small_window; /* too small for Fourier's transform */
     bool uneven_pads;  /* at both ends of an axis */
     bool ragged;       /* channels of a group that are no multiple of 8 */
     bool narrow;       /* factors of 16 bits */
-    bool few_terms;    /* for what Winograd's transform loses */
+    bool few_terms;    /* too few for the error of Winograd's transform */
     bool adds;         /* a residual to rows of BF16 */
     bool rounds_bias;  /* the bias is read in the type of the output */
     cudnnBackendDescriptor_t *own;

@@ -203,7 +203,7 @@ struct holds {
     int ordinal, count;
 };
 
-/* Guards both lists, not the lanes themselves. */
+/* Guards both lists; lanes have their own mutex. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cudnn_lane *lanes;
 static struct holds *holds;
@@ -249,7 +249,7 @@ static struct cudnn_lane *find_lane(int ordinal, int use, const void *stream)
     return NULL;
 }
 
-/* A spare lane turned to a use, or a new one; the list is locked. */
+/* A spare lane for a use, or a new one; the list is locked. */
 static struct cudnn_lane *claim(const struct cudnn_library *lib, int ordinal,
                                 int use, void *stream, struct infer_error *err)
 {

@@ -133,7 +133,7 @@ struct cudnn_lane;
  * the same one wait.  *out: its handle, set to the stream. */
 int cudnn_enter(int ordinal, void *stream, struct infer_error *err,
                 struct cudnn_lane **lane, cudnnHandle_t *out);
-/* The lane of a device on which nothing is launched, for questions. */
+/* The lane of a device for queries; nothing is launched on it. */
 int cudnn_enter_planning(int ordinal, struct infer_error *err,
                          struct cudnn_lane **lane, cudnnHandle_t *out);
 void cudnn_leave(struct cudnn_lane *lane);

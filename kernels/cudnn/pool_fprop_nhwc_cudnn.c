@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pooling as cuDNN's resampling operation, with an activation behind it.
+ * Pooling as cuDNN's resampling operation, with an activation after it.
  *
  * The overhang of ceil mode becomes padding at the end, which never wins a
- * maximum and does not count in an average that leaves padding out; in one
- * that counts padding it may not, so that is refused.
+ * maximum and does not count in an average that leaves padding out; in one that
+ * counts padding it may not, so that is refused.
  *
  * There is no row for BF16: engine 3 of cuDNN 9.19 writes beyond such outputs
  * where the channels are a multiple of 8.
@@ -31,8 +31,8 @@ static struct window window_at(const struct kern_problem *p, int i)
                            .end = a->pad_end[i]};
 }
 
-/* Padding behind the input that the last window reaches. */
-static int64_t reach_behind(const struct window *w)
+/* Padding after the input that the last window reaches. */
+static int64_t reach_after(const struct window *w)
 {
     return (w->out - 1) * w->stride + w->size - w->begin - w->extent;
 }
@@ -48,9 +48,9 @@ static int check_axis(const struct kern_problem *p, int i,
         return REFUSE(why, "dilated windows are not supported");
     if (w.begin < 0 || w.end < 0)
         return REFUSE(why, "negative pads are not supported");
-    if (w.begin >= w.size || reach_behind(&w) >= w.size)
+    if (w.begin >= w.size || reach_after(&w) >= w.size)
         return REFUSE(why, "windows without elements are not supported");
-    if (counts && reach_behind(&w) > w.end)
+    if (counts && reach_after(&w) > w.end)
         return REFUSE(why, "windows beyond counted pads are not supported");
     return 0;
 }
@@ -94,17 +94,16 @@ static void read_window(const struct kern_problem *p, struct cudnn_window *win)
     win->pre[0] = win->post[0] = 0;
     for (int i = from; i < win->rank; i++) {
         const struct window w = window_at(p, i - from);
-        const int64_t behind = reach_behind(&w);
+        const int64_t after = reach_after(&w);
 
         win->size[i] = w.size;
         win->stride[i] = w.stride;
         win->pre[i] = w.begin;
         /* What no window reaches does not matter; equal pads are what more
          * engines take. */
-        win->post[i] = behind <= w.begin && w.begin - behind < w.stride
-                           ? w.begin
-                       : behind > 0 ? behind
-                                    : 0;
+        win->post[i] = after <= w.begin && w.begin - after < w.stride ? w.begin
+                       : after > 0                                    ? after
+                                                                      : 0;
     }
 }
 

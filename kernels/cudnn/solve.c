@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes plans of recipes and keeps what cuDNN said about each problem: see
+/* Makes plans of recipes and caches cuDNN's answer for each problem: see
  * solve.h. */
 #include "kernels/cudnn/solve.h"
 
@@ -15,7 +15,7 @@
 /* Alignment of the areas of the workspace, bytes. */
 #define ROUND 256
 
-/* A problem and what cuDNN said about it. */
+/* A problem and cuDNN's answer. */
 struct known {
     struct known *next;
     const struct cudnn_recipe *recipe;

@@ -51,7 +51,7 @@ void cudnn_recipe_release(struct kern_exec *e);
 void cudnn_add_epilogue(struct cudnn_graph *g, const struct kern_problem *p,
                         const struct cudnn_shape *shape, int bias, int residual,
                         cudnnBackendDescriptor_t v);
-/* Whether there is anything of the kind. */
+/* True if the problem has a residual, a bias or an activation. */
 bool cudnn_has_epilogue(const struct kern_problem *p, int bias, int residual);
 
 #endif

@@ -96,7 +96,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return cpu_prepare(e, d, err);
 }
 
-/* What the window sees at one output pixel: channels of an input pixel go to
+/* The window's elements at one output pixel: channels of an input pixel go to
  * places R * S apart. */
 static void gather(const struct kern_problem *p, const float *image, int64_t oh,
                    int64_t ow, float *row)

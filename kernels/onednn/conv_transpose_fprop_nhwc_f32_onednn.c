@@ -88,7 +88,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return onednn_layer_supports(make, p, d, why);
 }
 
-/* With a residual, the result lies behind the scratchpad until both are added:
+/* With a residual, the result lies after the scratchpad until both are added:
  * the residual's memory may be the output's. */
 static size_t scratchpad(const struct kern_exec *e, size_t bytes)
 {
@@ -131,17 +131,18 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
     const struct kern_tensor *y = &e->problem.out[0];
-    struct kern_args apart = *args;
+    struct kern_args product = *args;
     struct sum s = {.n = kern_tensor_count(y)};
     int r;
 
     if (!kern_problem_in(&e->problem, RESIDUAL))
         return onednn_layer_launch(e, args, err);
-    apart.out[0] = (char *)args->workspace + e->workspace - kern_tensor_span(y);
-    r = onednn_launch(e, &apart, err);
+    product.out[0] =
+        (char *)args->workspace + e->workspace - kern_tensor_span(y);
+    r = onednn_launch(e, &product, err);
     if (r < 0)
         return r;
-    s.a = apart.out[0];
+    s.a = product.out[0];
     s.b = args->in[RESIDUAL];
     s.y = args->out[0];
     kern_cpu_each(onednn_threads(e->state), (s.n + PART - 1) / PART, add_part,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the rows of convolutions and dense layers share: y = act(x w + bias +
+ * Shared by the rows of convolutions and dense layers: y = act(x w + bias +
  * residual) with constant weights, which oneDNN packs once, through whatever
  * operation the row describes.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the rows built on oneDNN share: the engine, tensors as memory
+ * Shared by the rows built on oneDNN: the engine, tensors as memory
  * descriptors, epilogues as post-operations, and a primitive that is bound to
  * the arguments of a row.
  */

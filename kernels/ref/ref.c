@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the reference kernels share. */
+/* Functions shared by the reference kernels. */
 #include "kernels/ref/ref.h"
 
 #include <string.h>

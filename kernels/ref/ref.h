@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the reference kernels share: walking indices, loading, storing, and the
+ * Shared by the reference kernels: walking indices, loading, storing, and the
  * functions of one argument.
  *
  * Each operation computes in double, or in int64 where all its elements are
@@ -116,7 +116,7 @@ static inline double ref_optional(const struct kern_tensor *t, const void *base,
 
 /* ---- limits -------------------------------------------------------- */
 
-/* For supports(): anything goes that kern_problem_check() lets through. */
+/* For supports(): every problem that passes kern_problem_check(). */
 int ref_supports_all(const struct kern_problem *p, const struct kern_device *d,
                      struct infer_error *why);
 /* For rows that compute in double: 64-bit integers would lose low bits. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradient of the input of a 2-D convolution with stride 1 is itself a
- * convolution with stride 1: of dy, with the window turned round and the two
- * sides of the weights exchanged,
+ * The gradient of the input of a 2-D convolution with stride 1 is a convolution
+ * of dy with stride 1.  Its filter is flipped, and inputs and outputs are
+ * exchanged:
  *     dx[n,c,i] = sum of dy[n,k, i + r dilation - pad'] * w[k,c,R-1-r],
  *     pad' = (R - 1) dilation - pad.
- * So Winograd's row computes it for 3x3 windows; pack() turns the weights and
- * has them packed.
+ * Winograd's row computes it for 3x3 windows; pack() flips the weights and
+ * packs them for that row.
  */
 #include "config.h"
 
@@ -21,7 +21,7 @@
 /* in[] of convolutions in either direction */
 enum { X, W, BIAS, RESIDUAL };
 
-/* The same result as a convolution forwards. */
+/* The forward convolution with the same result. */
 static int make_forward(const struct kern_problem *p, struct kern_problem *out,
                         struct infer_error *why)
 {
@@ -117,17 +117,17 @@ static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
 {
     const struct kern_exec *inner = e->state;
     const struct kern_tensor *w = &e->problem.in[W];
-    float *turned;
+    float *flipped;
     int r;
 
     if (i != W)
         return error_set(err, INFER_EARGUMENT, "input %d is not packed", i);
-    turned = malloc((size_t)kern_tensor_count(w) * sizeof *turned);
-    if (!turned)
+    flipped = malloc((size_t)kern_tensor_count(w) * sizeof *flipped);
+    if (!flipped)
         return error_set(err, INFER_EMEMORY, "%s: out of memory", e->row->name);
-    flip(src, turned, w->dim[0], w->dim[1], w->dim[2] * w->dim[3]);
-    r = inner->row->fn->pack(inner, W, turned, dst, err);
-    free(turned);
+    flip(src, flipped, w->dim[0], w->dim[1], w->dim[2] * w->dim[3]);
+    r = inner->row->fn->pack(inner, W, flipped, dst, err);
+    free(flipped);
     return r;
 }
 

@@ -3,9 +3,9 @@
  * 1x1 convolution of channels-last tensors as a matrix product: pixels x C
  * times C x K.
  *
- * It runs at the machine's peak, as oneDNN's does, and takes pixels at any
- * distance, as oneDNN's does not: its place is behind oneDNN's, for results
- * that are a slice of a concatenation.
+ * It is as fast as oneDNN's row and stands after it in the table.  It also
+ * takes strided pixels, which oneDNN's row does not: results that are a slice
+ * of a concatenation.
  *
  * Pixels are handled in runs of equal distance (all of them, or a row of the
  * image where a stride or a gap separates rows).  Threads divide the pixels or,

@@ -24,7 +24,7 @@ enum { X, W, BIAS, RESIDUAL };
 
 /* Floats in a cache line. */
 #define LINE 16
-/* Floats behind each plane of U that are no filter's. */
+/* Floats of padding after each plane of U. */
 #define U_GAP (2 * LINE)
 
 /* Bytes of V and M that a block may take, and the fewest tiles for which the
@@ -62,11 +62,11 @@ static int check(const struct kern_problem *p, struct infer_error *why)
     return vector_conv_supports(p, why);
 }
 
-/* What a convolution costs in tiles of so many pixels a side, m = 1 standing
- * for direct convolution: a^2 C K multiplications a tile, plus reading the
- * transformed filters once, plus the transforms.  The unit is the time of a^2
- * multiplications for all pairs of channels.  Measured on Zen 4 (118 GFLOP/s
- * a core, weights outside of the cache):
+/* Cost of a convolution in tiles of m x m pixels; m = 1 is direct convolution:
+ * a^2 C K multiplications a tile, plus reading the transformed filters once,
+ * plus the transforms.  The unit is the time of a^2 multiplications for all
+ * pairs of channels.  Measured on Zen 4 (118 GFLOP/s a core, weights outside of
+ * the cache):
  *   - filters read from memory cost as much as 5 tiles, times the threads
  *     that share the memory's bandwidth;
  *   - transforms cost a tile as much as 9.2 channel pairs a channel. */
@@ -85,10 +85,10 @@ static double cost(const struct kern_problem *p, int m, int threads)
     return area * (tiles * (1 + transforms) + FILTER_TILES * threads);
 }
 
-/* The size of tiles that is fastest, or 0 where direct convolution is as fast
- * within a tenth.  Where m = 2 is as fast as 4 it is better: its filters take
- * 1.8 times their memory, not 4 times.  With fewer than 16 channels on either
- * side vectors are not filled and the cost is another. */
+/* The fastest tile size, or 0 if direct convolution is as fast within a tenth.
+ * Where m = 2 is as fast as 4 it is better: its filters take 1.8 times their
+ * memory, not 4 times.  With fewer than 16 channels on either side vectors are
+ * not filled, and the model does not hold. */
 static int choose_tile(const struct kern_problem *p, int threads)
 {
     const double direct = cost(p, 1, threads);
@@ -164,7 +164,7 @@ static void fill_layout(struct state *s)
     if (s->shared) {
         w->block = w->tiles;
     } else {
-        /* As many equal blocks a thread as the limit asks for. */
+        /* The fewest equal blocks a thread that keep the limit. */
         blocks = (w->tiles + most * s->threads - 1) / (most * s->threads);
         w->block = (w->tiles + blocks * s->threads - 1) / (blocks * s->threads);
     }
@@ -214,9 +214,8 @@ static const double g4[6][3] = {
 static const double g2[4][3] = {
     {1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
 
-/* Lanes that are transformed side by side, those of the widest panel, and input
- * channels that are handled together: their filters lie side by side, and what
- * becomes of them is written to each plane of U in one piece. */
+/* Filters transformed at once: outputs of the widest panel (vector lanes) times
+ * input channels.  The results are contiguous in each plane of U. */
 #define PACK_OUTPUTS 32
 #define PACK_INPUTS  8
 

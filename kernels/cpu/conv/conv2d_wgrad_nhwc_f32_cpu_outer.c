@@ -6,8 +6,8 @@
  * the other, whose sums stay in the first-level cache: 8 times 256 bytes.  The
  * side with more channels in a group is the vector; four pixels of a row are
  * added at once, so that each sum is loaded and stored once for four products.
- * Each image is summed apart, which keeps long sums accurate, and the tasks
- * are the same for any number of threads: the same bits every time.
+ * Each image has sums of its own, which keeps long sums accurate.  The tasks do
+ * not depend on the number of threads, so neither do the bits.
  */
 #include "config.h"
 

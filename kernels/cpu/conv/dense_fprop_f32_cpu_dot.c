@@ -2,10 +2,10 @@
 /*
  * Dense layers on few rows, with the weights as they lie in the file.
  *
- * With few rows a dense layer is limited by reading its weights once.  So they
- * are neither repacked nor copied: each output is a dot product along a row of
- * W.  A block of 4 outputs and up to 4 rows of x keeps 16 sums in registers,
- * each a vector of partial sums along C.  Threads divide the outputs.
+ * With few rows a dense layer is limited by reading its weights once.  They are
+ * neither repacked nor copied: each output is a dot product along a row of W.
+ * A block of 4 outputs and up to 4 rows of x keeps 16 sums in registers, each a
+ * vector of partial sums along C.  Threads divide the outputs.
  */
 #include "config.h"
 
@@ -16,8 +16,8 @@
 /* in[] of a dense layer */
 enum { X, W, BIAS, RESIDUAL };
 
-/* Rows up to which x stays in the cache beside the weights that stream by, and
- * fewest columns. */
+/* Most rows of x: they stay in the cache while the weights stream through it.
+ * Fewest columns. */
 #define MOST_ROWS   4
 #define LEAST_INPUT 64
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which vector instructions the machine has, and what the inner loops need to
- * know of an epilogue. */
+/* Choice of vector instructions, and the epilogue as the inner loops take
+ * it. */
 #include "config.h"
 
 #include "kernels/cpu/conv/vector.h"

@@ -3,17 +3,17 @@
  * Inner loops of convolution written with vectors of the widest kind that the
  * machine has, on channels-last tensors.
  *
- * Their heart is a product of ROWS rows of V, each of C values, with a panel of
- * U, C rows of NB values, that keeps ROWS x NB sums in registers.  Panels lie
- * one after the other: U is [panels][C][NB], with zeros behind the last output
- * channel.
+ * The innermost function is a product of ROWS rows of V, each of C values, with
+ * a panel of U, C rows of NB values, that keeps ROWS x NB sums in registers.
+ * Panels lie one after the other: U is [panels][C][NB], with zeros after the
+ * last output channel.
  */
 #ifndef KERNELS_CPU_CONV_VECTOR_H
 #define KERNELS_CPU_CONV_VECTOR_H
 
 #include "kernels/cpu/conv/winograd.h"
 
-/* What happens to sums before they are stored. */
+/* The epilogue: applied to sums before they are stored. */
 struct vector_epilogue {
     const float *bias;       /* NULL or one a channel */
     struct kern_epilogue of; /* as the problem says */
@@ -26,7 +26,7 @@ struct vector_epilogue {
 /* True for the functions that bounds cover. */
 bool vector_bounds(const struct kern_unary *act);
 /* Whether a convolution by these loops takes p's tensors and epilogue: 0, or
- * EUNSUPPORTED.  The window is the row's own matter. */
+ * EUNSUPPORTED.  The row checks the window itself. */
 int vector_conv_supports(const struct kern_problem *p, struct infer_error *why);
 /* Fills all but bias. */
 void vector_epilogue_fill(struct vector_epilogue *e,
@@ -58,7 +58,7 @@ struct vector_steps {
                  int64_t channels, int64_t outputs, int64_t from, int64_t to);
 };
 
-/* NULL where the machine has neither. */
+/* NULL if the machine has neither AVX2 nor AVX-512. */
 const struct vector_steps *vector_steps(void);
 /* Whether the compiler builds single functions for wider instructions. */
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -161,14 +161,14 @@ TARGET static void input(const struct winograd *w, const float *x,
 
 /* ---- product ------------------------------------------------------- */
 
-/* How a block of sums is stored: as it is, or through an epilogue.  n is the
+/* How a block of sums is stored: unchanged, or with an epilogue.  n is the
  * number of output channels from the first on; k is that channel. */
 struct target {
     float *y;
     int64_t y_step;
     const float *residual;
     int64_t r_step, k, n;
-    const struct vector_epilogue *epilogue; /* NULL: as it is */
+    const struct vector_epilogue *epilogue; /* NULL: unchanged */
 };
 
 INLINE vec bounded(const struct vector_epilogue *e, vec v)
@@ -253,7 +253,7 @@ INLINE void product_tile(int rows, int cols, const float *v, int64_t v_row,
         product_tile((n) < ROWS ? (n) : ROWS, cols, v, v_row, u, channels, t); \
         break
 
-/* The rows that are left over, fewer than ROWS. */
+/* The remaining rows, fewer than ROWS. */
 INLINE void product_rest(int64_t rows, int cols, const float *v, int64_t v_row,
                          const float *u, int64_t channels,
                          const struct target *t)

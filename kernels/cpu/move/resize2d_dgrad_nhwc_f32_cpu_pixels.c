@@ -22,7 +22,7 @@ struct state {
     struct resize_table table[2];
 };
 
-/* The way forwards, whose tables these are. */
+/* The forward problem, which the tables belong to. */
 static struct kern_problem forwards(const struct kern_problem *p)
 {
     struct kern_problem f = *p;

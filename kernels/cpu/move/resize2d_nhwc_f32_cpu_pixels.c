@@ -17,7 +17,8 @@
 
 #include "kernels/base/error.h"
 
-/* What an output row or column takes: offsets in elements, and a share. */
+/* The two inputs of an output row or column: offsets in elements, and the share
+ * of the second. */
 struct tap {
     int64_t first, second;
     float share;

@@ -2,11 +2,11 @@
 /*
  * Gradient of 1-D to 3-D pooling, channels last.
  *
- * An item of work is one image and up to CHANNELS of its channels: nobody else
- * writes there.  It starts from zeros or from what is to be added to, and every
- * window then adds its gradient where it belongs: in equal parts to all that it
- * averaged, or to the tap that held its first maximum, which is found again for
- * all channels of a pixel side by side.
+ * An item of work is one image and up to CHANNELS of its channels: no other
+ * item writes there.  It starts from zeros or from what is to be added to, and
+ * every window then adds its gradient to its inputs: in equal parts to all that
+ * it averaged, or to the tap that held its first maximum, which is found again
+ * for all channels of a pixel side by side.
  */
 #include "config.h"
 
@@ -56,8 +56,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
 /* ---- one window ---------------------------------------------------- */
 
-/* yes where mask is all ones, no where it is 0: which element of a window is
- * the largest is beyond all branch prediction. */
+/* `yes` if mask is all ones, `no` if it is 0.  Without a branch, since the
+ * place of a maximum cannot be predicted. */
 CPU_INLINE uint32_t choose(uint32_t mask, uint32_t yes, uint32_t no)
 {
     return (yes & mask) | (no & ~mask);
@@ -243,7 +243,8 @@ CPU_INLINE void give(const struct pool *v, const int64_t *o, int64_t dy,
 
 /* ---- items --------------------------------------------------------- */
 
-/* What the image's pixels hold before any window has given. */
+/* Fills the image's pixels before the windows are added: zeros or the
+ * residual. */
 static void start(const struct pool *v, int64_t at, int64_t pixels, int64_t n)
 {
     const int64_t step = v->p->out[0].dim[1];

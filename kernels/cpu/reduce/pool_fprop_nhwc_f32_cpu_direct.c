@@ -22,7 +22,7 @@ struct axis {
     int64_t x_stride, y_stride;
 };
 
-/* Everything that an item needs; axes are D,H,W with size 1 where absent. */
+/* The arguments of an item; axes are D,H,W with size 1 where absent. */
 struct pool {
     enum fold fold;
     bool average, count_include_pad;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of the places of what one output is made of. */
+/* Lists of the offsets of a block's elements. */
 #include "config.h"
 
 #include "kernels/cpu/reduce/reduce_blocks.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What reductions over any axes of strided tensors share.  A block is all that
- * one output is made of: its elements lie at the same places from each output's
- * first one, so that a list of those places serves all, and outputs side by
- * side are handled together.
+ * What reductions over any axes of strided tensors share.  A block is the
+ * elements that one output is reduced from.  Their offsets from the block's
+ * first element are the same for all outputs, so that one list serves all;
+ * contiguous outputs are handled together.
  */
 #ifndef KERNELS_CPU_REDUCE_REDUCE_BLOCKS_H
 #define KERNELS_CPU_REDUCE_REDUCE_BLOCKS_H
@@ -19,7 +19,7 @@
 struct reduce_blocks {
     struct cpu_state base;
     int64_t count; /* elements of a block */
-    int64_t *at;   /* their places in each tensor in turn, row-major order */
+    int64_t *at;   /* their offsets in each tensor in turn, row-major order */
 };
 
 /* Elements of a block of t under the axes. */
@@ -29,7 +29,7 @@ int reduce_blocks_make(struct kern_exec *e, const struct kern_device *d,
                        const struct kern_tensor *const *t, int n, uint32_t axes,
                        struct infer_error *err);
 void reduce_blocks_release(struct kern_exec *e);
-/* t without the dimensions that go: those of size 1 instead. */
+/* t with its reduced dimensions set to size 1. */
 struct kern_tensor reduce_kept(const struct kern_tensor *t, uint32_t axes);
 
 #endif

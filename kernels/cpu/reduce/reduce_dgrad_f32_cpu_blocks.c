@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradient of maxima, minima and norms over any axes, any strides: the block of
- * an output is read for its extreme or its norm, and then written.  Outputs
- * side by side are handled together, element by element of their blocks.
+ * an output is read for its extreme or its norm, and then written.  Contiguous
+ * outputs are handled together, element by element of their blocks.
  */
 #include "config.h"
 
@@ -74,7 +74,7 @@ CPU_CLONES static void add_squares(const float *x, int64_t step, struct tile *t,
         t->norm[i] += (double)x[i * step] * (double)x[i * step];
 }
 
-/* What an element of the blocks gets. */
+/* The gradient of an element of a block. */
 static float gradient(bool norm, const struct tile *t, int64_t i, int64_t k,
                       float x, float dy)
 {

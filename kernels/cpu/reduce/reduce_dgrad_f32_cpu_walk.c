@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradient of means, sums and sums of magnitudes: each element gets that of its
- * output, divided by their number or with its own sign.  Any strides.
+ * Gradient of means, sums and sums of magnitudes: each element gets the
+ * gradient of its output, divided by the number of elements or with the sign of
+ * the element.  Any strides.
  */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions over any axes, any strides: outputs side by side are folded
+/* Reductions over any axes, any strides: contiguous outputs are reduced
  * together, element by element of their blocks. */
 #include "config.h"
 

@@ -26,8 +26,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return 0;
 }
 
-/* Sixteen running maxima: a reduction with this comparison is one that not
- * every compiler vectorises, for what it does to NaN. */
+/* Sixteen running maxima: not every compiler vectorises a reduction with this
+ * comparison, since NaN makes its order matter. */
 #define LANES 16
 
 CPU_CLONES static float row_max(const float *x, int64_t n)

@@ -61,7 +61,7 @@ CPU_CLONES static void scale_row(float *y, float factor, float offset,
         y[i] = y[i] * factor - offset;
 }
 
-/* All logits before the label's are below it and none behind it above. */
+/* True if the label's logit is the first maximum. */
 static bool is_hit(const float *x, int64_t label, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)

@@ -2,7 +2,7 @@
 /*
  * One step of an optimiser over a flat range of weights, by several threads:
  * one pass over all that belongs to a weight.  The 16-bit copy, which only a
- * GPU reads, is the reference's business.
+ * GPU reads, is left to the reference.
  */
 #include "config.h"
 
@@ -42,7 +42,7 @@ struct rule {
     float factor, rate, c1, c2; /* c1, c2: 1 / corrections */
 };
 
-/* What the momentum makes of a direction. */
+/* The direction with momentum. */
 CPU_INLINE float with_momentum(bool has_m, const struct rule *r,
                                const struct arrays *a, int64_t i, float d)
 {
@@ -83,7 +83,7 @@ CPU_INLINE void rmsprop(bool has_m, const struct rule *r,
     }
 }
 
-/* AdamW's decay does not go through the bn_stats. */
+/* AdamW's decay does not enter the moments. */
 CPU_INLINE void adam(bool decoupled, const struct rule *r,
                      const struct arrays *a, int64_t n)
 {

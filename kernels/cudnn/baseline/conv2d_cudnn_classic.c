@@ -23,7 +23,7 @@
 #define REFUSE(why, ...) error_set(why, INFER_EUNSUPPORTED, __VA_ARGS__)
 
 /* An algorithm of a direction, by its number in that direction's enumeration,
- * and what its transform is. */
+ * and its transform. */
 struct algorithm {
     enum cudnn_direction direction;
     int number;
@@ -113,11 +113,10 @@ static int check_epilogue(const struct kern_problem *p, struct infer_error *why)
     return 0;
 }
 
-/* What transforms lose belongs to a whole tile: Winograd's for windows above
- * 3x3 multiply it by hundreds, and Fourier's cost small windows more than
- * they have terms, which is no matter of the window in a gradient of weights.
- * Neither is a rival of kernels that keep the accuracy of their type there, and
- * nobody would use them for that. */
+/* The error of a transform depends on the whole tile.  Winograd's above 3x3
+ * multiply it by hundreds; an FFT loses more on small windows than their sums,
+ * except in gradients of weights.  There neither is as accurate as its type,
+ * and so no baseline. */
 static int check_window(const struct algorithm *a,
                         const struct conv_geometry *g, struct infer_error *why)
 {
@@ -214,6 +213,11 @@ static int describe_conv(const struct cudnn_library *lib, enum infer_dtype t,
     return rc;
 }
 
+static int unknown_direction(struct infer_error *err)
+{
+    return error_set(err, INFER_EUNSUPPORTED, "cuDNN: unknown direction");
+}
+
 static int workspace_of(const struct cudnn_library *lib, const struct state *s,
                         cudnnHandle_t handle, struct infer_error *err,
                         size_t *out)
@@ -231,12 +235,13 @@ static int workspace_of(const struct cudnn_library *lib, const struct state *s,
                           cudnnGetConvolutionBackwardDataWorkspaceSize(
                               handle, s->w, s->y, s->conv, s->x,
                               (cudnnConvolutionBwdDataAlgo_t)algo, out));
-    default:
+    case CUDNN_WGRAD:
         return CUDNN_CALL(err, lib,
                           cudnnGetConvolutionBackwardFilterWorkspaceSize(
                               handle, s->x, s->y, s->conv, s->w,
                               (cudnnConvolutionBwdFilterAlgo_t)algo, out));
     }
+    return unknown_direction(err);
 }
 
 static int ask_workspace(const struct cudnn_library *lib, const struct state *s,
@@ -387,7 +392,7 @@ static int run(const struct cudnn_library *lib, const struct kern_exec *e,
                 handle, &one, s->w, args->in[CONV_W], s->y, args->in[CONV_X],
                 s->conv, (cudnnConvolutionBwdDataAlgo_t)algo, args->workspace,
                 e->workspace, &zero, s->x, args->out[0]));
-    default:
+    case CUDNN_WGRAD:
         return CUDNN_CALL(err, lib,
                           cudnnConvolutionBackwardFilter(
                               handle, &one, s->x, args->in[CUDNN_WGRAD_X], s->y,
@@ -396,6 +401,7 @@ static int run(const struct cudnn_library *lib, const struct kern_exec *e,
                               args->workspace, e->workspace, &zero, s->w,
                               args->out[0]));
     }
+    return unknown_direction(err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What resizing and its way back share: the tables of all dimensions. */
+/* Shared by resizing and its gradient: the tables of all dimensions. */
 #include "kernels/ref/move/resize.h"
 
 #include <stdlib.h>

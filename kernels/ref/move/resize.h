@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What resizing and its way back share: the tables of all dimensions. */
+/* Shared by resizing and its gradient: the tables of all dimensions. */
 #ifndef KERNELS_REF_MOVE_RESIZE_H
 #define KERNELS_REF_MOVE_RESIZE_H
 
@@ -8,11 +8,11 @@
 
 /* The state of an exec. */
 struct ref_resize {
-    int rank; /* 0 where nothing is resized: a tensor is empty */
+    int rank; /* 0 if a tensor is empty */
     struct resize_table table[KERN_MAX_RANK];
 };
 
-/* Fills e->state with the tables of the way forwards, p. */
+/* Fills e->state with the tables of the forward problem p. */
 int ref_resize_prepare(struct kern_exec *e, const struct kern_problem *p,
                        struct infer_error *err);
 void ref_resize_release(struct kern_exec *e);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient of ONNX Resize: each output hands its gradient to the inputs that
- * it was made of, with the same weights.  Sums are kept in the workspace, an
+/* Gradient of ONNX Resize: the gradient of an output is added to its inputs,
+ * times the weights of the forward pass.  Sums are kept in the workspace, an
  * element for each of dx, row-major. */
 #include <string.h>
 
 #include "kernels/ref/move/resize.h"
 
-/* The way forwards, from a dense x: its tables hold places in the sums. */
-static struct kern_problem forwards(const struct kern_problem *p)
+/* The forward problem with a dense x: its tables hold offsets in the sums. */
+static struct kern_problem forward_of(const struct kern_problem *p)
 {
     struct kern_problem f = *p;
 
@@ -20,15 +20,15 @@ static struct kern_problem forwards(const struct kern_problem *p)
 static int prepare(struct kern_exec *e, const struct kern_device *device,
                    struct infer_error *err)
 {
-    const struct kern_problem f = forwards(&e->problem);
+    const struct kern_problem f = forward_of(&e->problem);
 
     (void)device;
     e->workspace = kern_tensor_span(&f.in[0]);
     return ref_resize_prepare(e, &f, err);
 }
 
-static void give(const struct ref_resize *s, const int64_t *index, double dy,
-                 double *sum)
+static void scatter(const struct ref_resize *s, const int64_t *index, double dy,
+                    double *sum)
 {
     int64_t taps[KERN_MAX_RANK];
     struct ref_walk w;
@@ -61,8 +61,8 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     ref_walk_start(&w, dy->rank, dy->dim);
     ref_walk_add(&w, dy);
     for (; !w.done; ref_walk_next(&w))
-        give(e->state, w.index, ref_load(dy->dtype, args->in[0], w.offset[0]),
-             sum);
+        scatter(e->state, w.index,
+                ref_load(dy->dtype, args->in[0], w.offset[0]), sum);
     ref_walk_start(&w, dx->rank, dx->dim);
     ref_walk_add(&w, dx);
     if (residual)
@@ -76,7 +76,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    const struct kern_problem f = forwards(p);
+    const struct kern_problem f = forward_of(p);
     const int r = resize_check(&f, why);
 
     return r < 0 ? r : ref_supports_double(p, d, why);

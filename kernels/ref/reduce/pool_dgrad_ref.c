@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient of pooling: each window hands its gradient to its first maximum, or
- * in equal parts to all that it averaged.  Sums are kept in the workspace,
- * which has an element for each of dx, row-major. */
+/* Gradient of pooling: the gradient of a window is added to its first maximum,
+ * or in equal parts to all elements that it averaged.  Sums are kept in the
+ * workspace, which has an element for each of dx, row-major. */
 #include <math.h>
 #include <string.h>
 

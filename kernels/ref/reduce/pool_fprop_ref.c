@@ -10,7 +10,7 @@ struct pool {
     struct ref_window w;
 };
 
-/* What a window has seen so far. */
+/* The elements of a window read so far. */
 struct seen {
     double sum, max;
     int64_t top;             /* the maximum of integers */

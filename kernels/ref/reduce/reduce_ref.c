@@ -11,7 +11,7 @@ static bool is_sum(enum kern_reduce_kind kind)
            kind != KERN_REDUCE_PROD;
 }
 
-/* What an element adds to a sum. */
+/* The term of an element in a sum. */
 static double term(enum kern_reduce_kind kind, double x)
 {
     if (kind == KERN_REDUCE_L1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Squeeze and excitation without the product behind it: the mean over space,
- * then two dense layers.  What lies between is kept in double. */
+/* Squeeze and excitation without the final product: the mean over space, then
+ * two dense layers.  What lies between is kept in double. */
 #include "kernels/base/checked.h"
 #include "kernels/ref/ref.h"
 
