@@ -57,7 +57,24 @@ static __device__ __forceinline__ float add_channels(const T *x, int64_t x_step,
     return acc;
 }
 
-template <typename T>
+/* The input position that filter position r connects to output o of axis d.
+ * Transposed: -1 if there is none; else it may lie outside x. */
+template <bool TRANSPOSED>
+static __device__ __forceinline__ int source(const struct cuda_window &w, int d,
+                                             uint32_t o, int r)
+{
+    if (!TRANSPOSED)
+        return (int)o * w.step[d] + r * w.dilation[d] - w.pad[d];
+    const int reach = (int)o + w.pad[d] - r * w.dilation[d];
+
+    if (reach < 0 || reach % w.step[d] != 0 || reach / w.step[d] >= w.in[d])
+        return -1;
+    return reach / w.step[d];
+}
+
+/* One output of a convolution, whose weights are f[k][c], or of a transposed
+ * one, whose weights are f[c][k]. */
+template <typename T, bool TRANSPOSED>
 static __global__ void __launch_bounds__(THREADS)
     conv_kernel(const __grid_constant__ struct conv_args a)
 {
@@ -70,82 +87,30 @@ static __global__ void __launch_bounds__(THREADS)
     if (i >= a.count)
         return;
     w.index(i, o);
-    const T *x = (const T *)a.x + o[0] * w.x_stride[0] +
-                 (int64_t)(o[1] / a.outputs) * a.inputs * w.x_stride[1];
-    const T *f = (const T *)a.f + o[1] * w.w_stride[0];
-    for (int kd = 0; kd < w.kernel[0]; kd++) {
-        const int d = (int)o[2] * w.step[0] + kd * w.dilation[0] - w.pad[0];
-        if (d < 0 || d >= w.in[0])
-            continue;
-        for (int kh = 0; kh < w.kernel[1]; kh++) {
-            const int h = (int)o[3] * w.step[1] + kh * w.dilation[1] - w.pad[1];
-            if (h < 0 || h >= w.in[1])
-                continue;
-            for (int kw = 0; kw < w.kernel[2]; kw++) {
-                const int c =
-                    (int)o[4] * w.step[2] + kw * w.dilation[2] - w.pad[2];
-                if (c < 0 || c >= w.in[2])
-                    continue;
-                acc =
-                    add_channels<T>(x + d * w.x_stride[2] + h * w.x_stride[3] +
-                                        c * w.x_stride[4],
-                                    w.x_stride[1],
-                                    f + kd * w.w_stride[2] +
-                                        kh * w.w_stride[3] + kw * w.w_stride[4],
-                                    w.w_stride[1], a.inputs, acc);
-            }
-        }
-    }
-    finish<T>(a, o, acc);
-}
-
-/* The input position that filter position r connects to output o, or -1. */
-static __device__ __forceinline__ int source(const struct cuda_window &w, int d,
-                                             uint32_t o, int r)
-{
-    const int reach = (int)o + w.pad[d] - r * w.dilation[d];
-
-    if (reach < 0 || reach % w.step[d] != 0 || reach / w.step[d] >= w.in[d])
-        return -1;
-    return reach / w.step[d];
-}
-
-template <typename T>
-static __global__ void __launch_bounds__(THREADS)
-    transpose_kernel(const __grid_constant__ struct conv_args a)
-{
-    const uint32_t i = blockIdx.x * (uint32_t)THREADS + threadIdx.x;
-    const struct cuda_window &w = a.w;
-    uint32_t o[5];
-    float acc = 0;
-
-    launch_wait();
-    if (i >= a.count)
-        return;
-    w.index(i, o);
     const int64_t first = (int64_t)(o[1] / a.outputs) * a.inputs;
     const T *x = (const T *)a.x + o[0] * w.x_stride[0] + first * w.x_stride[1];
-    const T *f = (const T *)a.f + first * w.w_stride[0] +
-                 o[1] % a.outputs * w.w_stride[1];
+    const T *f = TRANSPOSED ? (const T *)a.f + first * w.w_stride[0] +
+                                  o[1] % a.outputs * w.w_stride[1]
+                            : (const T *)a.f + o[1] * w.w_stride[0];
     for (int kd = 0; kd < w.kernel[0]; kd++) {
-        const int d = source(w, 0, o[2], kd);
-        if (d < 0)
+        const int d = source<TRANSPOSED>(w, 0, o[2], kd);
+        if (d < 0 || (!TRANSPOSED && d >= w.in[0]))
             continue;
         for (int kh = 0; kh < w.kernel[1]; kh++) {
-            const int h = source(w, 1, o[3], kh);
-            if (h < 0)
+            const int h = source<TRANSPOSED>(w, 1, o[3], kh);
+            if (h < 0 || (!TRANSPOSED && h >= w.in[1]))
                 continue;
             for (int kw = 0; kw < w.kernel[2]; kw++) {
-                const int c = source(w, 2, o[4], kw);
-                if (c < 0)
+                const int c = source<TRANSPOSED>(w, 2, o[4], kw);
+                if (c < 0 || (!TRANSPOSED && c >= w.in[2]))
                     continue;
-                acc =
-                    add_channels<T>(x + d * w.x_stride[2] + h * w.x_stride[3] +
-                                        c * w.x_stride[4],
-                                    w.x_stride[1],
-                                    f + kd * w.w_stride[2] +
-                                        kh * w.w_stride[3] + kw * w.w_stride[4],
-                                    w.w_stride[0], a.inputs, acc);
+                acc = add_channels<T>(
+                    x + d * w.x_stride[2] + h * w.x_stride[3] +
+                        c * w.x_stride[4],
+                    w.x_stride[1],
+                    f + kd * w.w_stride[2] + kh * w.w_stride[3] +
+                        kw * w.w_stride[4],
+                    w.w_stride[TRANSPOSED ? 0 : 1], a.inputs, acc);
             }
         }
     }
@@ -181,28 +146,16 @@ static void fill(struct conv_args *a, const struct kern_problem *p,
 }
 
 template <typename T>
-static int run_conv(const struct kern_problem *p, const struct kern_args *args,
-                    struct infer_error *err)
+static int run(const struct kern_problem *p, const struct kern_args *args,
+               struct infer_error *err)
 {
     struct conv_args a = {};
 
     if (kern_tensor_count(&p->out[0]) == 0)
         return 0;
     fill(&a, p, args);
-    return launch_chained(conv_kernel<T>, dim3(cuda_blocks(a.count, THREADS)),
-                          dim3(THREADS), 0, args->stream, a, err);
-}
-
-template <typename T>
-static int run_transpose(const struct kern_problem *p,
-                         const struct kern_args *args, struct infer_error *err)
-{
-    struct conv_args a = {};
-
-    if (kern_tensor_count(&p->out[0]) == 0)
-        return 0;
-    fill(&a, p, args);
-    return launch_chained(transpose_kernel<T>,
+    return launch_chained(p->op == KERN_CONV_FPROP ? conv_kernel<T, false>
+                                                   : conv_kernel<T, true>,
                           dim3(cuda_blocks(a.count, THREADS)), dim3(THREADS), 0,
                           args->stream, a, err);
 }
@@ -212,44 +165,35 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     const struct kern_conv *c = &p->attr.conv;
-    int r = check_types(p, 2, 2, why);
+    int rc = check_types(p, 2, 2, why);
 
     (void)d;
-    if (r == 0)
-        r = check_count(p, why);
-    for (int i = 0; r == 0 && i < p->in[0].rank - 2; i++) {
+    if (rc == 0)
+        rc = check_count(p, why);
+    for (int i = 0; rc == 0 && i < p->in[0].rank - 2; i++) {
         const double reach =
             ((double)p->in[0].dim[i + 2] + (double)p->out[0].dim[i + 2]) *
                 c->stride[i] +
             c->pad_begin[i] + c->pad_end[i] +
             (double)p->in[1].dim[i + 2] * c->dilation[i];
         if (reach > 1e9)
-            r = error_set(why, INFER_EUNSUPPORTED,
-                          "%s: the window reaches beyond 10^9 positions",
-                          kern_op_name(p->op));
+            rc = error_set(why, INFER_EUNSUPPORTED,
+                           "%s: the window reaches beyond 10^9 positions",
+                           kern_op_name(p->op));
     }
-    return r;
+    return rc;
 }
 
-static int launch_conv(const struct kern_exec *e, const struct kern_args *args,
-                       struct infer_error *err)
+static int launch(const struct kern_exec *e, const struct kern_args *args,
+                  struct infer_error *err)
 {
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run_conv, &e->problem, args,
-                         err);
-}
-
-static int launch_transpose(const struct kern_exec *e,
-                            const struct kern_args *args,
-                            struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run_transpose, &e->problem,
-                         args, err);
+    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
 }
 
 /* Every operand is loaded separately: a thread takes 0.03 us for each product,
  * and all threads reach 0.4 TFLOP/s at best. */
-static double estimate_conv(const struct kern_problem *p,
-                            const struct kern_device *d)
+static double estimate(const struct kern_problem *p,
+                       const struct kern_device *d)
 {
     const struct kern_tensor *w = &p->in[1];
     const double depth = (double)kern_tensor_count(w) / (double)w->dim[0];
@@ -260,12 +204,12 @@ static double estimate_conv(const struct kern_problem *p,
 
 const struct kern_functions conv_fprop_cuda_direct = {
     .supports = supports,
-    .estimate = estimate_conv,
-    .launch = launch_conv,
+    .estimate = estimate,
+    .launch = launch,
 };
 
 const struct kern_functions conv_transpose_fprop_cuda_direct = {
     .supports = supports,
-    .estimate = estimate_conv,
-    .launch = launch_transpose,
+    .estimate = estimate,
+    .launch = launch,
 };
