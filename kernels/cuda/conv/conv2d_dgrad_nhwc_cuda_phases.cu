@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dgrad of a strided convolution by phases.  Pixels of dx whose rows and
- * columns leave the same rest when divided by the strides see the same filter
- * positions, every stride-th of the window: they are a convolution of dy of
- * stride 1 with that part of it turned round.  All phases together multiply as
- * often as the way forwards, where dy with zeros between its pixels would take
- * stride_h stride_w times as long.
+ * columns have the same remainder modulo the strides see the same filter
+ * positions, every stride-th: they are a convolution of dy, stride 1, with
+ * those positions flipped.  All phases together take as many products as fprop;
+ * dy with zeros between its pixels would take stride_h stride_w times as many.
  *
  * For row h = stride h' + a the first tap is r0 = (a + pad) mod stride, the
  * i-th is r0 + stride i, i < R' = ceil((R - r0) / stride), and dx[h'] = sum
  * over i of dy[h' + (a + pad - r0) / stride - i] w[r0 + stride i].  A phase is
- * a problem of its own with a view of w, run by the repack row; its result lies
- * in the workspace, and a last kernel interleaves the phases, one thread V
+ * a problem of its own with a view of w, run by the repack row into the
+ * workspace.  The last kernel interleaves the phases: one thread copies V
  * channels of a pixel.
  */
 #include <stdio.h>
@@ -41,19 +40,19 @@ struct phases_state {
     size_t inner_at;
 };
 
-/* ---- putting together ---------------------------------------------- */
+/* ---- interleaving -------------------------------------------------- */
 
-struct weave_args {
+struct interleave_args {
     int64_t count; /* vectors of dx */
     struct fast_div units, w, h, stride_h, stride_w;
-    int high[2], wide[2]; /* extents of the phases, by rest */
+    int high[2], wide[2]; /* extents of the phases, by remainder */
     const void *from[MAX_PHASES];
     void *to;
 };
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS)
-    weave_kernel(const __grid_constant__ struct weave_args a)
+    interleave_kernel(const __grid_constant__ struct interleave_args a)
 {
     launch_wait();
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < a.count;
@@ -81,16 +80,17 @@ struct taps {
     int64_t first, count, begin, extent;
 };
 
-static struct taps taps_of(const struct kern_problem *p, int axis, int rest)
+static struct taps taps_of(const struct kern_problem *p, int axis,
+                           int remainder)
 {
     const struct kern_conv *c = &p->attr.conv;
-    const int64_t stride = c->stride[axis], at = rest + c->pad_begin[axis];
+    const int64_t stride = c->stride[axis], at = remainder + c->pad_begin[axis];
     struct taps t;
 
     t.first = at % stride;
     t.count = (p->in[CONV_W].dim[axis + 2] - t.first + stride - 1) / stride;
     t.begin = t.count - 1 - (at - t.first) / stride;
-    t.extent = (p->out[0].dim[axis + 2] - rest + stride - 1) / stride;
+    t.extent = (p->out[0].dim[axis + 2] - remainder + stride - 1) / stride;
     return t;
 }
 
@@ -128,18 +128,14 @@ static void make_phase(const struct kern_problem *p, int row, int column,
     q->out[0] = kern_tensor_dense(p->out[0].dtype, 4, dim, KERN_NHWC);
 }
 
+/* The repack row for dy's type; supports() refuses other types. */
 static const struct kern_row *row_of(enum infer_dtype type, unsigned flags)
 {
-    switch (type) {
-    case INFER_F16:
-        return kern_row_at(KERN_ROW_conv2d_fprop_nhwc_f16_cuda_repack);
-    case INFER_BF16:
-        return kern_row_at(KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_repack);
-    default:
-        return flags & KERN_TF32
-                   ? kern_row_at(KERN_ROW_conv2d_fprop_nhwc_tf32_cuda_repack)
-                   : kern_row_at(KERN_ROW_conv2d_fprop_nhwc_f32_cuda_repack);
-    }
+    return kern_row_at(
+        type == INFER_F16    ? KERN_ROW_conv2d_fprop_nhwc_f16_cuda_repack
+        : type == INFER_BF16 ? KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_repack
+        : flags & KERN_TF32  ? KERN_ROW_conv2d_fprop_nhwc_tf32_cuda_repack
+                             : KERN_ROW_conv2d_fprop_nhwc_f32_cuda_repack);
 }
 
 static int check(const struct kern_problem *p, struct infer_error *why)
@@ -185,15 +181,15 @@ template <unsigned FLAGS>
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    int r = check(p, why);
+    int rc = check(p, why);
 
-    for (int i = 0; r == 0 && i < phases_of(p); i++) {
+    for (int i = 0; rc == 0 && i < phases_of(p); i++) {
         struct phase one;
         phase_at(p, i, &one);
-        r = kern_row_supports(row_of(p->in[CONV_X].dtype, FLAGS), &one.problem,
-                              d, why);
+        rc = kern_row_supports(row_of(p->in[CONV_X].dtype, FLAGS), &one.problem,
+                               d, why);
     }
-    return r;
+    return rc;
 }
 
 template <unsigned FLAGS>
@@ -253,25 +249,25 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     struct phases_state *s = (struct phases_state *)calloc(1, sizeof(*s));
     const struct kern_row *row = row_of(e->problem.in[CONV_X].dtype, FLAGS);
     size_t inner = 0;
-    int r = 0;
+    int rc = 0;
 
     if (!s)
         return error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-    for (int i = 0; r == 0 && i < phases_of(&e->problem); i++) {
+    for (int i = 0; rc == 0 && i < phases_of(&e->problem); i++) {
         struct kern_exec *x = &s->exec[i];
 
         phase_at(&e->problem, i, &s->phase[i]);
-        r = kern_prepare_variant(row, &s->phase[i].problem, d, e->variant, err,
-                                 x);
+        rc = kern_prepare_variant(row, &s->phase[i].problem, d, e->variant, err,
+                                  x);
         s->at[i] = s->inner_at;
         s->inner_at += aligned(kern_tensor_span(&s->phase[i].problem.out[0]));
-        inner = r == 0 && x->workspace > inner ? x->workspace : inner;
+        inner = rc == 0 && x->workspace > inner ? x->workspace : inner;
     }
     e->state = s;
-    if (r < 0) {
+    if (rc < 0) {
         release(e);
         e->state = NULL;
-        return r;
+        return rc;
     }
     snprintf(e->variant_name, sizeof(e->variant_name), "%s",
              s->exec[0].variant_name);
@@ -282,8 +278,8 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 /* ---- launching ----------------------------------------------------- */
 
 template <typename T>
-static int weave(const struct kern_exec *e, const struct kern_args *args,
-                 struct infer_error *err)
+static int interleave(const struct kern_exec *e, const struct kern_args *args,
+                      struct infer_error *err)
 {
     const struct phases_state *s = (const struct phases_state *)e->state;
     const struct kern_problem *p = &e->problem;
@@ -291,7 +287,7 @@ static int weave(const struct kern_exec *e, const struct kern_args *args,
     const int wide = 16 / (int)sizeof(T);
     const bool vectors = dx->dim[1] % wide == 0;
     const int v = vectors ? wide : 1;
-    struct weave_args a = {};
+    struct interleave_args a = {};
 
     a.count = kern_tensor_count(dx) / v;
     a.units.init((uint32_t)(dx->dim[1] / v));
@@ -306,7 +302,8 @@ static int weave(const struct kern_exec *e, const struct kern_args *args,
     for (int i = 0; i < phases_of(p); i++)
         a.from[i] = (const char *)args->workspace + s->at[i];
     a.to = args->out[0];
-    return launch_chained(vectors ? weave_kernel<T, wide> : weave_kernel<T, 1>,
+    return launch_chained(vectors ? interleave_kernel<T, wide>
+                                  : interleave_kernel<T, 1>,
                           dim3(cuda_grid(a.count, THREADS)), dim3(THREADS), 0,
                           args->stream, a, err);
 }
@@ -317,9 +314,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct phases_state *s = (const struct phases_state *)e->state;
     const struct kern_tensor *w = &e->problem.in[CONV_W];
     char *base = (char *)args->workspace;
-    int r = 0;
+    int rc = 0;
 
-    for (int i = 0; r == 0 && i < phases_of(&e->problem); i++) {
+    for (int i = 0; rc == 0 && i < phases_of(&e->problem); i++) {
         struct kern_args one = *args;
 
         one.in[CONV_W] =
@@ -327,33 +324,25 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
             s->phase[i].w_offset * (int64_t)infer_dtype_size(w->dtype);
         one.out[0] = base + s->at[i];
         one.workspace = base + s->inner_at;
-        r = s->exec[i].row->fn->launch(&s->exec[i], &one, err);
+        rc = s->exec[i].row->fn->launch(&s->exec[i], &one, err);
     }
-    if (r < 0)
-        return r;
-    switch (e->problem.in[CONV_X].dtype) {
-    case INFER_F16:
-    case INFER_BF16: /* moved, not computed with */
-        return weave<__half>(e, args, err);
-    default:
-        return weave<float>(e, args, err);
-    }
+    if (rc < 0)
+        return rc;
+    /* 16-bit types are copied alike. */
+    return e->problem.in[CONV_X].dtype == INFER_F32
+               ? interleave<float>(e, args, err)
+               : interleave<__half>(e, args, err);
 }
 
-const struct kern_functions conv2d_dgrad_nhwc_cuda_phases = {
-    .supports = supports<0>,
-    .estimate = estimate<0>,
-    .variants = variants<0>,
-    .prepare = prepare<0>,
-    .launch = launch,
-    .release = release,
-};
+#define PHASES_ROW(symbol, row_flags)                                          \
+    const struct kern_functions symbol = {                                     \
+        .supports = supports<row_flags>,                                       \
+        .estimate = estimate<row_flags>,                                       \
+        .variants = variants<row_flags>,                                       \
+        .prepare = prepare<row_flags>,                                         \
+        .launch = launch,                                                      \
+        .release = release,                                                    \
+    };
 
-const struct kern_functions conv2d_dgrad_nhwc_tf32_cuda_phases = {
-    .supports = supports<KERN_TF32>,
-    .estimate = estimate<KERN_TF32>,
-    .variants = variants<KERN_TF32>,
-    .prepare = prepare<KERN_TF32>,
-    .launch = launch,
-    .release = release,
-};
+PHASES_ROW(conv2d_dgrad_nhwc_cuda_phases, 0)
+PHASES_ROW(conv2d_dgrad_nhwc_tf32_cuda_phases, KERN_TF32)

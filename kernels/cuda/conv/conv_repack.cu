@@ -20,10 +20,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/conv/spread.cuh"
+#include "kernels/cuda/conv/dilate.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/strided.cuh"
+#include "kernels/cuda/types.cuh"
 
 extern "C" {
 #include "kernels/base/checked.h"
@@ -95,7 +96,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const int64_t count = (int64_t)a.outputs * a.pitch;
 
-    spread_wait();
+    dilate_wait();
     for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < count;
          at += (int64_t)gridDim.x * THREADS) {
         const int o = (int)(at / a.pitch), d = (int)(at % a.pitch);
@@ -122,7 +123,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int tap = blockIdx.z % taps, group = blockIdx.z / taps;
     const int first = group * a.group_outputs;
 
-    spread_wait();
+    dilate_wait();
     for (int j = y; j < TRANSPOSE_TILE; j += THREADS / TRANSPOSE_TILE) {
         float v = 0;
         if (i0 + j < a.inputs && o0 + x < a.group_outputs)
@@ -355,10 +356,10 @@ static int read_problem(const struct kern_problem *p,
                         struct repack_config *config, struct ranked *ranked,
                         struct infer_error *why)
 {
-    const int r = configure(p, config, why);
+    const int rc = configure(p, config, why);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     rank(config, d, FLAGS, why, ranked);
     return ranked->n > 0 ? 0 : INFER_EUNSUPPORTED;
 }
@@ -379,9 +380,9 @@ static int variants(const struct kern_problem *p, const struct kern_device *d,
 {
     struct ranked ranked;
     struct repack_config config;
-    const int r = read_problem<FLAGS>(p, d, &config, &ranked, err);
+    const int rc = read_problem<FLAGS>(p, d, &config, &ranked, err);
 
-    return r < 0 ? r : ranked.n;
+    return rc < 0 ? rc : ranked.n;
 }
 
 template <unsigned FLAGS>
@@ -420,18 +421,19 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 {
     struct repack_state *s = (struct repack_state *)calloc(1, sizeof(*s));
     struct ranked ranked = {};
-    int r = s ? read_problem<FLAGS>(&e->problem, d, &s->config, &ranked, err)
-              : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    int rc = s ? read_problem<FLAGS>(&e->problem, d, &s->config, &ranked, err)
+               : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
 
-    if (r == 0 && e->variant >= ranked.n)
-        r = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
-                      e->row->name, e->variant);
-    if (r == 0)
-        r = kern_prepare_variant(ranked.at[e->variant].row, &s->config.inner, d,
+    if (rc == 0 && e->variant >= ranked.n)
+        rc = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                       e->row->name, e->variant);
+    if (rc == 0)
+        rc =
+            kern_prepare_variant(ranked.at[e->variant].row, &s->config.inner, d,
                                  ranked.at[e->variant].variant, err, &s->inner);
-    if (r < 0) {
+    if (rc < 0) {
         free(s);
-        return r;
+        return rc;
     }
     snprintf(e->variant_name, sizeof e->variant_name, "%.44s %.18s",
              s->inner.row->name, s->inner.variant_name);
@@ -506,31 +508,30 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     const void *residual =
         kern_problem_in(p, CONV_RESIDUAL) ? args->in[CONV_RESIDUAL] : NULL;
     struct kern_args rest = *args;
-    int r = pack<T>(e, args, err);
+    int rc = pack<T>(e, args, err);
 
     rest.in[CONV_W] = base;
     rest.workspace = base + s->inner_at;
-    if (r == 0 && s->config.kind == REPACK_DILATE_INPUT) {
+    if (rc == 0 && s->config.kind == REPACK_DILATE_INPUT) {
         rest.in[CONV_X] = base + s->dilated_at;
-        r = spread<T>(&p->attr.conv, MOVE_SPREAD, &p->in[CONV_X],
-                      args->in[CONV_X], &inner->in[CONV_X],
-                      base + s->dilated_at, NULL, args->stream, err);
+        rc = dilate<T>(&p->attr.conv, DILATE, &p->in[CONV_X], args->in[CONV_X],
+                       &inner->in[CONV_X], base + s->dilated_at, NULL,
+                       args->stream, err);
     }
     if (s->config.kind == REPACK_DILATE_OUTPUT) {
         rest.out[0] = base + s->dilated_at;
         rest.in[CONV_RESIDUAL] = base + s->dilated_at;
-        if (r == 0 && residual)
-            r = spread<T>(&p->attr.conv, MOVE_GATHER, &p->in[CONV_RESIDUAL],
-                          residual, &inner->out[0], base + s->dilated_at, NULL,
-                          args->stream, err);
+        if (rc == 0 && residual)
+            rc = dilate<T>(&p->attr.conv, GATHER, &p->in[CONV_RESIDUAL],
+                           residual, &inner->out[0], base + s->dilated_at, NULL,
+                           args->stream, err);
     }
-    if (r == 0)
-        r = s->inner.row->fn->launch(&s->inner, &rest, err);
-    if (r < 0 || s->config.kind != REPACK_DILATE_OUTPUT)
-        return r;
+    if (rc == 0)
+        rc = s->inner.row->fn->launch(&s->inner, &rest, err);
+    if (rc < 0 || s->config.kind != REPACK_DILATE_OUTPUT)
+        return rc;
     /* A residual in place stays where no product is added. */
-    return spread<T>(&p->attr.conv,
-                     residual == args->out[0] ? MOVE_SCATTER : MOVE_SPREAD,
+    return dilate<T>(&p->attr.conv, residual == args->out[0] ? SCATTER : DILATE,
                      &inner->out[0], base + s->dilated_at, &p->out[0],
                      args->out[0], residual, args->stream, err);
 }
@@ -538,40 +539,20 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
 static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
-    switch (e->problem.in[CONV_X].dtype) {
-    case INFER_F16:
-        return run<__half>(e, args, err);
-    case INFER_BF16:
-        return run<__nv_bfloat16>(e, args, err);
-    default:
-        return run<float>(e, args, err);
-    }
+    return CUDA_DISPATCH(e->problem.in[CONV_X].dtype, run, e, args, err);
 }
 
+#define REPACK_ROW(symbol, row_flags)                                          \
+    const struct kern_functions symbol = {                                     \
+        .supports = supports<row_flags>,                                       \
+        .estimate = estimate<row_flags>,                                       \
+        .variants = variants<row_flags>,                                       \
+        .prepare = prepare<row_flags>,                                         \
+        .launch = launch,                                                      \
+        .release = release,                                                    \
+    };
+
 /* wgmma on halves makes partial statistics of the outputs. */
-const struct kern_functions conv2d_fprop_nhwc_half_cuda_repack = {
-    .supports = supports<KERN_BN_STATS>,
-    .estimate = estimate<KERN_BN_STATS>,
-    .variants = variants<KERN_BN_STATS>,
-    .prepare = prepare<KERN_BN_STATS>,
-    .launch = launch,
-    .release = release,
-};
-
-const struct kern_functions conv2d_nhwc_tf32_cuda_repack = {
-    .supports = supports<KERN_TF32>,
-    .estimate = estimate<KERN_TF32>,
-    .variants = variants<KERN_TF32>,
-    .prepare = prepare<KERN_TF32>,
-    .launch = launch,
-    .release = release,
-};
-
-const struct kern_functions conv2d_nhwc_cuda_repack = {
-    .supports = supports<0>,
-    .estimate = estimate<0>,
-    .variants = variants<0>,
-    .prepare = prepare<0>,
-    .launch = launch,
-    .release = release,
-};
+REPACK_ROW(conv2d_fprop_nhwc_half_cuda_repack, KERN_BN_STATS)
+REPACK_ROW(conv2d_nhwc_tf32_cuda_repack, KERN_TF32)
+REPACK_ROW(conv2d_nhwc_cuda_repack, 0)

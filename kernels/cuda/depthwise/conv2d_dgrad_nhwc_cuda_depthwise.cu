@@ -20,7 +20,7 @@
 #define THREADS 128
 
 struct strided_args {
-    struct conv_geometry g; /* of the way forwards: x is dx, y is dy */
+    struct conv_geometry g; /* of fprop: x is dx, y is dy */
     const void *dy, *w;
     int64_t count;            /* threads with work */
     struct fast_div channels; /* vectors of channels */
@@ -123,8 +123,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* Makes the problem of the convolution whose output is dx; its first weight
  * lies `offset` elements after that of p. */
-static int turn_round(const struct kern_problem *p, struct kern_problem *out,
-                      int64_t *offset, struct infer_error *why)
+static int flip(const struct kern_problem *p, struct kern_problem *out,
+                int64_t *offset, struct infer_error *why)
 {
     const struct kern_conv *c = &p->attr.conv;
     struct kern_tensor *w = &out->in[CONV_W];
@@ -148,23 +148,22 @@ static int turn_round(const struct kern_problem *p, struct kern_problem *out,
     return 0;
 }
 
+/* The fprop row for dy's type, which supports() has checked. */
 static const struct kern_row *inner_row(const struct kern_problem *p)
 {
-    switch (p->in[CONV_X].dtype) {
-    case INFER_F16:
-        return kern_row_at(KERN_ROW_conv2d_fprop_nhwc_f16_cuda_depthwise);
-    case INFER_BF16:
-        return kern_row_at(KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_depthwise);
-    default:
-        return kern_row_at(KERN_ROW_conv2d_fprop_nhwc_f32_cuda_depthwise);
-    }
+    const enum infer_dtype type = p->in[CONV_X].dtype;
+
+    return kern_row_at(
+        type == INFER_F16    ? KERN_ROW_conv2d_fprop_nhwc_f16_cuda_depthwise
+        : type == INFER_BF16 ? KERN_ROW_conv2d_fprop_nhwc_bf16_cuda_depthwise
+                             : KERN_ROW_conv2d_fprop_nhwc_f32_cuda_depthwise);
 }
 
 /* ---- stride 2 ------------------------------------------------------ */
 
-/* The geometry of the way forwards. */
-static int read_forwards(const struct kern_problem *p, struct conv_geometry *g,
-                         struct infer_error *why)
+/* The geometry of fprop. */
+static int read_fprop(const struct kern_problem *p, struct conv_geometry *g,
+                      struct infer_error *why)
 {
     struct kern_problem f = *p;
 
@@ -181,10 +180,10 @@ static int check_strided(const struct kern_problem *p, struct conv_geometry *g,
     const struct kern_tensor *bias = kern_problem_in(p, CONV_BIAS);
     const struct kern_tensor *residual = kern_problem_in(p, CONV_RESIDUAL);
     const int v = 16 / (int)infer_dtype_size(p->out[0].dtype);
-    const int r = read_forwards(p, g, why);
+    const int rc = read_fprop(p, g, why);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (p->out[0].rank != 4 || g->stride_h != 2 || g->stride_w != 2 ||
         g->dilation_h != 1 || g->dilation_w != 1 || g->r != g->s ||
         (g->r != 3 && g->r != 5) || g->pad_top < 0 || g->pad_left < 0 ||
@@ -215,7 +214,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
     struct conv_geometry g;
-    struct kern_problem turned;
+    struct kern_problem flipped;
     int64_t offset;
 
     if (!cuda_is_real(p->in[CONV_X].dtype) ||
@@ -226,8 +225,8 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
                          "and out");
     if (has_stride(p))
         return check_strided(p, &g, why);
-    const int r = turn_round(p, &turned, &offset, why);
-    return r < 0 ? r : kern_row_supports(inner_row(p), &turned, d, why);
+    const int rc = flip(p, &flipped, &offset, why);
+    return rc < 0 ? rc : kern_row_supports(inner_row(p), &flipped, d, why);
 }
 
 /* Those of the inner row. */
@@ -258,32 +257,32 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
 {
     struct dgrad_state *s = (struct dgrad_state *)calloc(1, sizeof(*s));
     const struct kern_problem *p = &e->problem;
-    struct kern_problem turned;
-    int r = 0;
+    struct kern_problem flipped;
+    int rc = 0;
 
     if (!s)
         return error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
     if (e->variant >= variants(p, d, err)) {
-        r = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
-                      e->row->name, e->variant);
+        rc = error_set(err, INFER_EUNSUPPORTED, "%s has no variant %d",
+                       e->row->name, e->variant);
     } else if (has_stride(p)) {
-        r = read_forwards(p, &s->g, err);
+        rc = read_fprop(p, &s->g, err);
         e->workspace = depthwise_pack_bytes(e, &s->g);
     } else {
-        r = turn_round(p, &turned, &s->offset, err);
+        rc = flip(p, &flipped, &s->offset, err);
         s->offset *= (int64_t)infer_dtype_size(p->in[CONV_W].dtype);
-        if (r == 0)
-            r = kern_prepare_variant(inner_row(p), &turned, d, e->variant, err,
-                                     &s->inner);
+        if (rc == 0)
+            rc = kern_prepare_variant(inner_row(p), &flipped, d, e->variant,
+                                      err, &s->inner);
         e->workspace = s->inner.workspace;
         memcpy(e->variant_name, s->inner.variant_name, KERN_VARIANT_NAME);
     }
     e->state = s;
-    if (r < 0) {
+    if (rc < 0) {
         release(e);
         e->state = NULL;
     }
-    return r;
+    return rc;
 }
 
 /* ---- launching ----------------------------------------------------- */
@@ -316,15 +315,15 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                   struct infer_error *err)
 {
     const struct dgrad_state *s = (const struct dgrad_state *)e->state;
-    struct kern_args turned = *args;
+    struct kern_args flipped = *args;
 
     if (!has_stride(&e->problem)) {
-        turned.in[CONV_W] = (const char *)args->in[CONV_W] + s->offset;
-        return s->inner.row->fn->launch(&s->inner, &turned, err);
+        flipped.in[CONV_W] = (const char *)args->in[CONV_W] + s->offset;
+        return s->inner.row->fn->launch(&s->inner, &flipped, err);
     }
-    const int r = depthwise_pack_weights<T>(e, &s->g, args, err);
-    if (r < 0)
-        return r;
+    const int rc = depthwise_pack_weights<T>(e, &s->g, args, err);
+    if (rc < 0)
+        return rc;
     return s->g.r == 3 ? launch_window<T, 3, 2>(&s->g, e, args, err)
                        : launch_window<T, 5, 1>(&s->g, e, args, err);
 }
