@@ -67,18 +67,18 @@ static int check_tensors(const struct kern_problem *p, bool pitched,
 {
     const struct kern_tensor *bias = kern_problem_in(p, CONV_BIAS);
     const struct kern_tensor *residual = kern_problem_in(p, CONV_RESIDUAL);
-    int r = check_activation(p, &p->in[CONV_X], "input", pitched, why);
+    int rc = check_activation(p, &p->in[CONV_X], "input", pitched, why);
 
-    if (r == 0)
-        r = check_activation(p, &p->out[0], "output", pitched, why);
-    if (r == 0 && residual)
-        r = check_activation(p, residual, "residual", pitched, why);
-    if (r == 0 && bias &&
+    if (rc == 0)
+        rc = check_activation(p, &p->out[0], "output", pitched, why);
+    if (rc == 0 && residual)
+        rc = check_activation(p, residual, "residual", pitched, why);
+    if (rc == 0 && bias &&
         (bias->dtype != INFER_F32 || !kern_tensor_is_dense(bias, KERN_NCHW)))
         return REFUSE(why, "bias is not dense F32");
-    if (r == 0 && kern_tensor_count(&p->in[CONV_W]) > MAX_COUNT)
+    if (rc == 0 && kern_tensor_count(&p->in[CONV_W]) > MAX_COUNT)
         return REFUSE(why, "weights have more than 2^31 elements");
-    return r;
+    return rc;
 }
 
 /* ---- geometry ------------------------------------------------------ */
@@ -168,17 +168,17 @@ static void read_pitches(const struct kern_problem *p, struct conv_geometry *g)
 static int read_any(const struct kern_problem *p, bool pitched,
                     struct conv_geometry *g, struct infer_error *why)
 {
-    int r = check_tensors(p, pitched, why);
+    int rc = check_tensors(p, pitched, why);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     memset(g, 0, sizeof(*g));
     if (p->op == KERN_DENSE_FPROP)
         read_dense(p, g);
     else
-        r = read_conv(p, g, why);
-    if (r < 0)
-        return r;
+        rc = read_conv(p, g, why);
+    if (rc < 0)
+        return rc;
     if (g->c < 1 || g->k < 1 || g->r < 1 || g->s < 1)
         return REFUSE(why, "has no channels or an empty window");
     if (g->groups > 65535)
@@ -247,8 +247,8 @@ static int64_t weight_at(const struct conv_geometry *g, int k, int c, int rs)
 }
 
 /* One output channel w[c][rs] to row[rs][c], elements of 2 or 4 bytes. */
-static void turn_16(int cg, int rs, int channels, const uint16_t *w,
-                    uint16_t *row)
+static void transpose_16(int cg, int rs, int channels, const uint16_t *w,
+                         uint16_t *row)
 {
     for (int i = 0; i < rs; i++)
         for (int c = 0; c < cg; c++)
@@ -256,8 +256,8 @@ static void turn_16(int cg, int rs, int channels, const uint16_t *w,
                 w[(size_t)c * (size_t)rs + (size_t)i];
 }
 
-static void turn_32(int cg, int rs, int channels, const float *w, float *row,
-                    bool tf32)
+static void transpose_32(int cg, int rs, int channels, const float *w,
+                         float *row, bool tf32)
 {
     for (int i = 0; i < rs; i++)
         for (int c = 0; c < cg; c++) {
@@ -268,9 +268,9 @@ static void turn_32(int cg, int rs, int channels, const float *w, float *row,
         }
 }
 
-static void turn_any(const struct conv_geometry *g, enum infer_dtype from,
-                     const void *src, enum infer_dtype to,
-                     enum conv_round round, int channels, int k, void *row)
+static void transpose_any(const struct conv_geometry *g, enum infer_dtype from,
+                          const void *src, enum infer_dtype to,
+                          enum conv_round round, int channels, int k, void *row)
 {
     for (int rs = 0; rs < g->r * g->s; rs++)
         for (int c = 0; c < g->cg; c++) {
@@ -297,15 +297,15 @@ void conv_pack_rows(const struct conv_geometry *g, enum infer_dtype from,
             (size_t)weight_at(g, k, 0, 0) * infer_dtype_size(from);
 
         if (from != to || (size != 2 && to != INFER_F32))
-            turn_any(g, from, src, to, round, channels, k, row);
+            transpose_any(g, from, src, to, round, channels, k, row);
         else if (g->r * g->s == 1 && !tf32)
             memcpy(row, w, (size_t)g->cg * size);
         else if (size == 2)
-            turn_16(g->cg, g->r * g->s, channels, (const uint16_t *)w,
-                    (uint16_t *)row);
+            transpose_16(g->cg, g->r * g->s, channels, (const uint16_t *)w,
+                         (uint16_t *)row);
         else
-            turn_32(g->cg, g->r * g->s, channels, (const float *)w,
-                    (float *)row, tf32);
+            transpose_32(g->cg, g->r * g->s, channels, (const float *)w,
+                         (float *)row, tf32);
     }
 }
 

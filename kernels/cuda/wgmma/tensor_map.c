@@ -65,6 +65,25 @@ static int result(CUresult code, const char *what, struct infer_error *err)
                      (int)code);
 }
 
+/* A tiled map of `rank` dimensions, at most 3. */
+static int encode_boxes(CUtensorMap *out, CUtensorMapDataType type, int rank,
+                        const void *base, const cuuint64_t *size,
+                        const cuuint64_t *stride, const cuuint32_t *box,
+                        CUtensorMapSwizzle swizzle, struct infer_error *err)
+{
+    const cuuint32_t step[3] = {1, 1, 1};
+    encode_tiled encode;
+    const int rc = find("cuTensorMapEncodeTiled", &encode, err);
+
+    if (rc < 0)
+        return rc;
+    return result(encode(out, type, (cuuint32_t)rank, (void *)(uintptr_t)base,
+                         size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                         swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                  "cuTensorMapEncodeTiled", err);
+}
+
 int tensor_map_matrix(CUtensorMap *out, enum tensor_map_type type,
                       const void *base, int rows, int columns, int64_t pitch,
                       int box_rows, struct infer_error *err)
@@ -73,36 +92,9 @@ int tensor_map_matrix(CUtensorMap *out, enum tensor_map_type type,
     const cuuint64_t size[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
     const cuuint64_t stride[1] = {(cuuint64_t)pitch * bytes};
     const cuuint32_t box[2] = {(cuuint32_t)(ROW / bytes), (cuuint32_t)box_rows};
-    const cuuint32_t step[2] = {1, 1};
-    encode_tiled encode;
-    const int r = find("cuTensorMapEncodeTiled", &encode, err);
 
-    if (r < 0)
-        return r;
-    return result(encode(out, element(type), 2, (void *)(uintptr_t)base, size,
-                         stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                         CU_TENSOR_MAP_SWIZZLE_128B,
-                         CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-                  "cuTensorMapEncodeTiled", err);
-}
-
-static int encode_boxes(CUtensorMap *out, CUtensorMapDataType type,
-                        const void *base, const cuuint64_t size[3],
-                        const cuuint64_t stride[2], const cuuint32_t box[3],
-                        CUtensorMapSwizzle swizzle, struct infer_error *err)
-{
-    const cuuint32_t step[3] = {1, 1, 1};
-    encode_tiled encode;
-    const int r = find("cuTensorMapEncodeTiled", &encode, err);
-
-    if (r < 0)
-        return r;
-    return result(encode(out, type, 3, (void *)(uintptr_t)base, size, stride,
-                         box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-                         CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-                  "cuTensorMapEncodeTiled", err);
+    return encode_boxes(out, element(type), 2, base, size, stride, box,
+                        CU_TENSOR_MAP_SWIZZLE_128B, err);
 }
 
 int tensor_map_patches(CUtensorMap *out, const void *base,
@@ -114,8 +106,8 @@ int tensor_map_patches(CUtensorMap *out, const void *base,
     const cuuint64_t stride[2] = {line * 2, line * 2 * size[1]};
     const cuuint32_t box[3] = {(cuuint32_t)words, (cuuint32_t)rows, 1};
 
-    return encode_boxes(out, CU_TENSOR_MAP_DATA_TYPE_UINT32, base, size, stride,
-                        box, CU_TENSOR_MAP_SWIZZLE_NONE, err);
+    return encode_boxes(out, CU_TENSOR_MAP_DATA_TYPE_UINT32, 3, base, size,
+                        stride, box, CU_TENSOR_MAP_SWIZZLE_NONE, err);
 }
 
 int tensor_map_output_rows(CUtensorMap *out, enum tensor_map_type type,
@@ -130,7 +122,7 @@ int tensor_map_output_rows(CUtensorMap *out, enum tensor_map_type type,
     const cuuint32_t box[3] = {(cuuint32_t)(ROW / bytes), (cuuint32_t)pixels,
                                1};
 
-    return encode_boxes(out, element(type), base, size, stride, box,
+    return encode_boxes(out, element(type), 3, base, size, stride, box,
                         CU_TENSOR_MAP_SWIZZLE_128B, err);
 }
 
@@ -143,7 +135,7 @@ int tensor_map_taps(CUtensorMap *out, enum tensor_map_type type,
     const cuuint64_t stride[2] = {size[0] * bytes, size[0] * size[1] * bytes};
     const cuuint32_t box[3] = {(cuuint32_t)(ROW / bytes), 1, 64};
 
-    return encode_boxes(out, element(type), base, size, stride, box,
+    return encode_boxes(out, element(type), 3, base, size, stride, box,
                         CU_TENSOR_MAP_SWIZZLE_128B, err);
 }
 
@@ -200,10 +192,10 @@ int tensor_map_im2col(CUtensorMap *out, enum tensor_map_type type,
     const cuuint32_t step[4] = {1, (cuuint32_t)g->stride_w,
                                 (cuuint32_t)g->stride_h, 1};
     encode_im2col encode;
-    const int r = find("cuTensorMapEncodeIm2col", &encode, err);
+    const int rc = find("cuTensorMapEncodeIm2col", &encode, err);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     return result(
         encode(out, element(type), 4, (void *)(uintptr_t)base, size, stride,
                lower, upper, (cuuint32_t)(ROW / bytes), (cuuint32_t)pixels,
