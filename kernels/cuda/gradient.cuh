@@ -7,11 +7,13 @@
 #include "kernels/cuda/types.cuh"
 
 /* check_types(), where input 2 is the parameter, and the same of output 1. */
-static inline int check_gradients(const struct kern_problem *p,
-                                  struct infer_error *why)
+static inline int supports_gradients(const struct kern_problem *p,
+                                     const struct kern_device *d,
+                                     struct infer_error *why)
 {
     const struct kern_tensor *more = kern_problem_out(p, 1);
 
+    (void)d;
     if (more && more->dtype != p->in[0].dtype)
         return error_set(why, INFER_EUNSUPPORTED,
                          "%s: output 1 is %s beside %s", kern_op_name(p->op),

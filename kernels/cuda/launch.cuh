@@ -34,43 +34,52 @@ static __device__ __forceinline__ void launch_wait(void)
 #endif
 }
 
-/* launch_kernel() for a kernel that calls launch_wait(). */
+/* Launches on the caller's current device, in clusters of `cluster` blocks;
+ * neither allocates nor waits.  entry takes what `args` points to. */
+static inline int launch_entry(const void *entry, dim3 grid, dim3 threads,
+                               int cluster, bool chained, size_t shared,
+                               void *stream, void *args,
+                               struct infer_error *err)
+{
+    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchConfig_t config = {};
+
+    config.gridDim = grid;
+    config.blockDim = threads;
+    config.dynamicSmemBytes = shared;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = attributes;
+    if (cluster > 1) {
+        cudaLaunchAttribute *a = &attributes[config.numAttrs++];
+        a->id = cudaLaunchAttributeClusterDimension;
+        a->val.clusterDim.x = (unsigned)cluster;
+        a->val.clusterDim.y = a->val.clusterDim.z = 1;
+    }
+    if (chained && cuda_can_chain()) {
+        cudaLaunchAttribute *a = &attributes[config.numAttrs++];
+        a->id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        a->val.programmaticStreamSerializationAllowed = 1;
+    }
+    return cuda_launch(&config, entry, &args, err);
+}
+
+/* For a kernel that calls launch_wait(). */
 template <typename Args>
 static int launch_chained(void (*kernel)(const Args), dim3 grid, dim3 threads,
                           size_t shared, void *stream, Args args,
                           struct infer_error *err)
 {
-    const void *entry = reinterpret_cast<const void *>(kernel);
-    void *list[] = {&args};
-    cudaLaunchAttribute attribute = {};
-    cudaLaunchConfig_t config = {};
-
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = grid;
-    config.blockDim = threads;
-    config.dynamicSmemBytes = shared;
-    config.stream = (cudaStream_t)stream;
-    config.attrs = &attribute;
-    config.numAttrs = cuda_can_chain() ? 1 : 0;
-    return cuda_launch(&config, entry, list, err);
+    return launch_entry(reinterpret_cast<const void *>(kernel), grid, threads,
+                        1, true, shared, stream, &args, err);
 }
 
-/* Launches on the caller's current device; neither allocates nor waits. */
 template <typename Args>
-static int launch_kernel(void (*kernel)(const Args), dim3 grid,
-                         unsigned threads, size_t shared, void *stream,
-                         Args args, struct infer_error *err)
+static int launch_kernel(void (*kernel)(const Args), dim3 grid, dim3 threads,
+                         size_t shared, void *stream, Args args,
+                         struct infer_error *err)
 {
-    const void *entry = reinterpret_cast<const void *>(kernel);
-    void *list[] = {&args};
-    cudaLaunchConfig_t config = {};
-
-    config.gridDim = grid;
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = shared;
-    config.stream = (cudaStream_t)stream;
-    return cuda_launch(&config, entry, list, err);
+    return launch_entry(reinterpret_cast<const void *>(kernel), grid, threads,
+                        1, false, shared, stream, &args, err);
 }
 
 /* launch_chained() in clusters of `cluster` blocks, of which a grid of `blocks`
@@ -82,27 +91,8 @@ static int launch_clusters(void (*kernel)(const Args), int blocks, int cluster,
                            unsigned threads, size_t shared, void *stream,
                            Args args, struct infer_error *err)
 {
-    const void *entry = reinterpret_cast<const void *>(kernel);
-    void *list[] = {&args};
-    cudaLaunchAttribute attributes[2] = {};
-    cudaLaunchConfig_t config = {};
-
-    if (cluster == 1)
-        return launch_chained(kernel, dim3((unsigned)blocks), dim3(threads),
-                              shared, stream, args, err);
-    attributes[0].id = cudaLaunchAttributeClusterDimension;
-    attributes[0].val.clusterDim.x = (unsigned)cluster;
-    attributes[0].val.clusterDim.y = 1;
-    attributes[0].val.clusterDim.z = 1;
-    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[1].val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = dim3((unsigned)blocks);
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = shared;
-    config.stream = (cudaStream_t)stream;
-    config.attrs = attributes;
-    config.numAttrs = cuda_can_chain() ? 2 : 1;
-    return cuda_launch(&config, entry, list, err);
+    return launch_entry(reinterpret_cast<const void *>(kernel), blocks, threads,
+                        cluster, true, shared, stream, &args, err);
 }
 
 #endif

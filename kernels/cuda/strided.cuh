@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "kernels/cuda/cuda_rt.h"
+#include "kernels/cuda/launch.cuh"
 
 /* Blocks of a loop over the grid: enough to fill any GPU several times. */
 static inline unsigned cuda_grid(int64_t n, int threads)
@@ -19,6 +19,22 @@ static inline unsigned cuda_grid(int64_t n, int threads)
     const int64_t blocks = (n + threads - 1) / threads;
 
     return (unsigned)(blocks < 16384 ? blocks : 16384);
+}
+
+/* Numbers of the dimensions by their strides, outermost first. */
+static inline void cuda_sort_dimensions(const struct kern_tensor *t, int *order)
+{
+    int64_t reach[KERN_MAX_RANK];
+
+    for (int i = 0; i < t->rank; i++) {
+        int at = i;
+        reach[i] = t->stride[i] < 0 ? -t->stride[i] : t->stride[i];
+        while (at > 0 && reach[order[at - 1]] < reach[i]) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
 }
 
 /* n / d for 0 <= n < 2^31 and 1 <= d < 2^31: with shift = ceil(log2 d) and
@@ -52,6 +68,7 @@ struct fast_div {
 };
 
 template <int OPERANDS> struct cuda_strided {
+    static const int operands = OPERANDS;
     int64_t count;              /* of elements */
     int rank;                   /* 0 for a single element */
     bool small;                 /* count < 2^31: 32-bit division is enough */
@@ -197,5 +214,41 @@ template <int OPERANDS> struct cuda_strided {
         }
     }
 };
+
+/* ---- element by element -------------------------------------------- */
+
+#define WALK_THREADS 256
+
+/* Calls element(args, at) for each element of args.walk: one thread an element,
+ * in a loop over the grid.  at: its offsets. */
+template <auto element, bool CHAINED, typename Args>
+static __global__ void __launch_bounds__(WALK_THREADS)
+    walk_kernel(const __grid_constant__ Args a)
+{
+    if (CHAINED)
+        launch_wait();
+    for (int64_t i = blockIdx.x * (int64_t)WALK_THREADS + threadIdx.x;
+         i < a.walk.count; i += (int64_t)gridDim.x * WALK_THREADS) {
+        int64_t at[decltype(a.walk)::operands];
+
+        a.walk.offsets(i, at);
+        element(a, at);
+    }
+}
+
+/* Launches walk_kernel(), as a chained kernel or not (launch.cuh). */
+template <auto element, bool CHAINED = false, typename Args>
+static int walk_launch(const Args &a, const struct kern_args *args,
+                       struct infer_error *err)
+{
+    const unsigned blocks = cuda_grid(a.walk.count, WALK_THREADS);
+
+    if (blocks == 0)
+        return 0;
+    return (CHAINED ? launch_chained<Args>
+                    : launch_kernel<Args>)(walk_kernel<element, CHAINED, Args>,
+                                           blocks, WALK_THREADS, 0,
+                                           args->stream, a, err);
+}
 
 #endif

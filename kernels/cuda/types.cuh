@@ -11,6 +11,15 @@
      : (dtype) == INFER_BF16 ? run<__nv_bfloat16>(__VA_ARGS__)                 \
                              : run<float>(__VA_ARGS__))
 
+/* Defines launch() of rows that do run<T>() for the type of input 0; of: the
+ * first argument of run, e or &e->problem. */
+#define CUDA_LAUNCH(launch, run, of)                                           \
+    static int launch(const struct kern_exec *e, const struct kern_args *args, \
+                      struct infer_error *err)                                 \
+    {                                                                          \
+        return CUDA_DISPATCH(e->problem.in[0].dtype, run, of, args, err);      \
+    }
+
 /* Output and all inputs but the vectors from..to are of the row's type; those
  * are of that type or F32. */
 static inline int check_types(const struct kern_problem *p, int from, int to,
@@ -34,6 +43,26 @@ static inline int check_types(const struct kern_problem *p, int from, int to,
                          "and out alike",
                          kern_op_name(p->op), infer_dtype_name(t),
                          infer_dtype_name(p->out[0].dtype));
+    return 0;
+}
+
+/* supports() of rows that check_types() is enough for. */
+template <int FROM = 1, int TO = 0>
+static int supports_types(const struct kern_problem *p,
+                          const struct kern_device *d, struct infer_error *why)
+{
+    (void)d;
+    return check_types(p, FROM, TO, why);
+}
+
+/* supports() of rows that take every problem of their operation. */
+static inline int supports_all(const struct kern_problem *p,
+                               const struct kern_device *d,
+                               struct infer_error *why)
+{
+    (void)p;
+    (void)d;
+    (void)why;
     return 0;
 }
 

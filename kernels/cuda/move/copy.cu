@@ -100,22 +100,15 @@ static int check_pair(const struct kern_problem *p, struct infer_error *why)
 /* ---- vec ----------------------------------------------------------- */
 
 template <typename In, typename Out, int V>
-static __global__ void __launch_bounds__(THREADS)
-    vec_kernel(const __grid_constant__ struct copy_args a)
+static __device__ __forceinline__ void vec_element(const struct copy_args &a,
+                                                   const int64_t *at)
 {
-    launch_wait();
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
-         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
-        int64_t at[2];
-        vec<Out, V> y;
-
-        a.walk.offsets(i, at);
-        const vec<In, V> x = load_vec<In, V>((const In *)a.x + at[0]);
+    vec<Out, V> y;
+    const vec<In, V> x = load_vec<In, V>((const In *)a.x + at[0]);
 #pragma unroll
-        for (int j = 0; j < V; j++)
-            y.at[j] = convert<Out>(x.at[j]);
-        store_vec<Out, V>((Out *)a.y + at[1], y);
-    }
+    for (int j = 0; j < V; j++)
+        y.at[j] = convert<Out>(x.at[j]);
+    store_vec<Out, V>((Out *)a.y + at[1], y);
 }
 
 template <typename In, typename Out>
@@ -128,11 +121,9 @@ static int run_vec(struct copy_args *a, const struct kern_args *args,
 
     if (a->walk.count == 0)
         return 0;
-    const bool vectors = a->walk.vectorise(wide, at, size);
-    return launch_chained(vectors ? vec_kernel<In, Out, wide>
-                                  : vec_kernel<In, Out, 1>,
-                          dim3(cuda_grid(a->walk.count, THREADS)),
-                          dim3(THREADS), 0, args->stream, *a, err);
+    return a->walk.vectorise(wide, at, size)
+               ? walk_launch<vec_element<In, Out, wide>, true>(*a, args, err)
+               : walk_launch<vec_element<In, Out, 1>, true>(*a, args, err);
 }
 
 static int supports_vec(const struct kern_problem *p,
@@ -407,8 +398,8 @@ static int start_interleave(struct interleave_args *t,
     t->groups.init((uint32_t)(t->pixels / V));
     t->count = t->pixels / V * t->batch;
     return launch_chained(interleave_kernel<In, Out, V>,
-                          dim3(cuda_blocks(t->count, THREADS)), dim3(THREADS),
-                          0, args->stream, *t, err);
+                          dim3(cuda_blocks(t->count, THREADS)), THREADS, 0,
+                          args->stream, *t, err);
 }
 
 template <typename In, typename Out>
@@ -446,62 +437,37 @@ const struct kern_functions copy_cuda_interleave = {
 
 /* ---- strided ------------------------------------------------------- */
 
-/* Integers to integers: exact beyond the 53 bits of a double. */
-static __device__ void convert_integer(const struct copy_args &a, int64_t from,
-                                       int64_t to)
+template <typename In, typename Out>
+static __device__ __forceinline__ void move_element(const struct copy_args &a,
+                                                    const int64_t *at)
 {
-    const int64_t v = load_i64(a.from, a.x, from);
+    ((Out *)a.y)[at[1]] = convert<Out>(((const In *)a.x)[at[0]]);
+}
+
+/* Integers to integers: exact beyond the 53 bits of a double. */
+static __device__ __forceinline__ void
+integer_element(const struct copy_args &a, const int64_t *at)
+{
+    const int64_t v = load_i64(a.from, a.x, at[0]);
     const bool huge = a.from == INFER_U64 && v < 0; /* 2^63 and above */
 
     if (a.to == INFER_U64 && a.from == INFER_U64)
-        ((int64_t *)a.y)[to] = v;
+        ((int64_t *)a.y)[at[1]] = v;
     else
-        store_i64(a.to, a.y, to, huge ? INT64_MAX : v);
+        store_i64(a.to, a.y, at[1], huge ? INT64_MAX : v);
 }
 
-template <typename In, typename Out>
-static __global__ void __launch_bounds__(THREADS)
-    move_kernel(const __grid_constant__ struct copy_args a)
+static __device__ __forceinline__ void any_element(const struct copy_args &a,
+                                                   const int64_t *at)
 {
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
-         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
-        int64_t at[2];
-        a.walk.offsets(i, at);
-        ((Out *)a.y)[at[1]] = convert<Out>(((const In *)a.x)[at[0]]);
-    }
-}
-
-static __global__ void __launch_bounds__(THREADS)
-    convert_kernel(const __grid_constant__ struct copy_args a, bool integers)
-{
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
-         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
-        int64_t at[2];
-        a.walk.offsets(i, at);
-        if (integers)
-            convert_integer(a, at[0], at[1]);
-        else
-            store_any(a.to, a.y, at[1], load_any(a.from, a.x, at[0]));
-    }
-}
-
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)p;
-    (void)d;
-    (void)why;
-    return 0;
+    store_any(a.to, a.y, at[1], load_any(a.from, a.x, at[0]));
 }
 
 template <typename In, typename Out>
 static int run_move(const struct copy_args *a, const struct kern_args *args,
                     struct infer_error *err)
 {
-    move_kernel<In, Out>
-        <<<cuda_grid(a->walk.count, THREADS), THREADS, 0, cuda_stream(args)>>>(
-            *a);
-    return CUDA_LAUNCHED(err);
+    return walk_launch<move_element<In, Out>>(*a, args, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
@@ -512,18 +478,15 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     init(&a, &e->problem);
     a.x = args->in[0];
     a.y = args->out[0];
-    if (a.walk.count == 0)
-        return 0;
     if (check_pair(&e->problem, NULL) == 0)
         return COPY_DISPATCH(a.from, a.to, run_move, &a, args, err);
-    convert_kernel<<<cuda_grid(a.walk.count, THREADS), THREADS, 0,
-                     cuda_stream(args)>>>(a, is_integer(a.from) &&
-                                                 is_integer(a.to));
-    return CUDA_LAUNCHED(err);
+    return is_integer(a.from) && is_integer(a.to)
+               ? walk_launch<integer_element>(a, args, err)
+               : walk_launch<any_element>(a, args, err);
 }
 
 const struct kern_functions copy_cuda_strided = {
-    .supports = supports,
+    .supports = supports_all,
     .launch = launch,
 };
 
@@ -531,7 +494,9 @@ bool cuda_has_code(void)
 {
     struct cudaFuncAttributes a;
     const cudaError_t code = cudaFuncGetAttributes(
-        &a, reinterpret_cast<const void *>(move_kernel<uint32_t, uint32_t>));
+        &a, reinterpret_cast<const void *>(
+                walk_kernel<move_element<uint32_t, uint32_t>, false,
+                            struct copy_args>));
 
     (void)cudaGetLastError();
     return code == cudaSuccess;

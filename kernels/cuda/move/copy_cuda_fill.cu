@@ -62,7 +62,7 @@ static int run(const struct fill_args *a, void *stream, struct infer_error *err)
     const int64_t vectors = a->count * (int64_t)sizeof(T) / 16 + 1;
 
     return launch_chained(fill_kernel<T>, dim3(cuda_grid(vectors, THREADS)),
-                          dim3(THREADS), 0, stream, *a, err);
+                          THREADS, 0, stream, *a, err);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,

@@ -11,29 +11,12 @@
 
 #define THREADS 256
 
-/* Starts the kernel whose element has as many bytes as dtype. */
-#define MOVE(kernel, dtype, count, args, a)                                    \
-    do {                                                                       \
-        const unsigned blocks_ = cuda_grid(count, THREADS);                    \
-        const cudaStream_t s_ = cuda_stream(args);                             \
-        if (infer_dtype_size(dtype) == 8)                                      \
-            kernel<uint64_t><<<blocks_, THREADS, 0, s_>>>(a);                  \
-        else if (infer_dtype_size(dtype) == 4)                                 \
-            kernel<uint32_t><<<blocks_, THREADS, 0, s_>>>(a);                  \
-        else if (infer_dtype_size(dtype) == 2)                                 \
-            kernel<uint16_t><<<blocks_, THREADS, 0, s_>>>(a);                  \
-        else                                                                   \
-            kernel<uint8_t><<<blocks_, THREADS, 0, s_>>>(a);                   \
-    } while (0)
-
-static int supports_all(const struct kern_problem *p,
-                        const struct kern_device *d, struct infer_error *why)
-{
-    (void)p;
-    (void)d;
-    (void)why;
-    return 0;
-}
+/* Does run<U>(arguments) with U an integer of the bytes of dtype. */
+#define MOVE(dtype, run, ...)                                                  \
+    (infer_dtype_size(dtype) == 8   ? run<uint64_t>(__VA_ARGS__)               \
+     : infer_dtype_size(dtype) == 4 ? run<uint32_t>(__VA_ARGS__)               \
+     : infer_dtype_size(dtype) == 2 ? run<uint16_t>(__VA_ARGS__)               \
+                                    : run<uint8_t>(__VA_ARGS__))
 
 /* ---- where --------------------------------------------------------- */
 
@@ -45,17 +28,19 @@ struct where_args {
 };
 
 template <typename U>
-static __global__ void __launch_bounds__(THREADS)
-    where_kernel(const __grid_constant__ struct where_args a)
+static __device__ __forceinline__ void where_element(const struct where_args &a,
+                                                     const int64_t *at)
 {
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
-         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
-        int64_t at[4];
-        a.walk.offsets(i, at);
-        const bool first = load_any(a.type, a.condition, at[0]) != 0;
-        ((U *)a.y)[at[3]] =
-            first ? ((const U *)a.a)[at[1]] : ((const U *)a.b)[at[2]];
-    }
+    const bool first = load_any(a.type, a.condition, at[0]) != 0;
+    ((U *)a.y)[at[3]] =
+        first ? ((const U *)a.a)[at[1]] : ((const U *)a.b)[at[2]];
+}
+
+template <typename U>
+static int run_where(const struct where_args &a, const struct kern_args *args,
+                     struct infer_error *err)
+{
+    return walk_launch<where_element<U>>(a, args, err);
 }
 
 static int launch_where(const struct kern_exec *e, const struct kern_args *args,
@@ -72,10 +57,7 @@ static int launch_where(const struct kern_exec *e, const struct kern_args *args,
     a.b = args->in[2];
     a.y = args->out[0];
     a.type = p->in[0].dtype;
-    if (a.walk.count == 0)
-        return 0;
-    MOVE(where_kernel, p->out[0].dtype, a.walk.count, args, a);
-    return CUDA_LAUNCHED(err);
+    return MOVE(p->out[0].dtype, run_where, a, args, err);
 }
 
 const struct kern_functions where_cuda_move = {
@@ -98,18 +80,20 @@ struct gather_args {
 /* Negative indices count from the end.  An index outside the axis takes the
  * nearest element: a kernel cannot refuse, and reads nothing beyond x. */
 template <typename U>
-static __global__ void __launch_bounds__(THREADS)
-    gather_kernel(const __grid_constant__ struct gather_args a)
+static __device__ __forceinline__ void
+gather_element(const struct gather_args &a, const int64_t *at)
 {
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
-         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
-        int64_t at[3];
-        a.walk.offsets(i, at);
-        int64_t named = load_i64(a.type, a.index, at[1]);
-        named += named < 0 ? a.extent : 0;
-        named = named < 0 ? 0 : named < a.extent ? named : a.extent - 1;
-        ((U *)a.y)[at[2]] = ((const U *)a.x)[at[0] + named * a.stride];
-    }
+    int64_t named = load_i64(a.type, a.index, at[1]);
+    named += named < 0 ? a.extent : 0;
+    named = named < 0 ? 0 : named < a.extent ? named : a.extent - 1;
+    ((U *)a.y)[at[2]] = ((const U *)a.x)[at[0] + named * a.stride];
+}
+
+template <typename U>
+static int run_gather(const struct gather_args &a, const struct kern_args *args,
+                      struct infer_error *err)
+{
+    return walk_launch<gather_element<U>>(a, args, err);
 }
 
 static int launch_gather(const struct kern_exec *e,
@@ -136,10 +120,7 @@ static int launch_gather(const struct kern_exec *e,
     a.type = list->dtype;
     a.extent = x->dim[axis];
     a.stride = x->stride[axis];
-    if (a.walk.count == 0)
-        return 0;
-    MOVE(gather_kernel, p->out[0].dtype, a.walk.count, args, a);
-    return CUDA_LAUNCHED(err);
+    return MOVE(p->out[0].dtype, run_gather, a, args, err);
 }
 
 const struct kern_functions gather_cuda_move = {
@@ -213,9 +194,12 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-static int64_t reach(int64_t stride)
+template <typename U>
+static int run_pad(const struct pad_args &a, const struct kern_args *args,
+                   struct infer_error *err)
 {
-    return stride < 0 ? -stride : stride;
+    return launch_kernel(pad_kernel<U>, cuda_grid(a.count, THREADS), THREADS, 0,
+                         args->stream, a, err);
 }
 
 static int launch_pad(const struct kern_exec *e, const struct kern_args *args,
@@ -227,15 +211,7 @@ static int launch_pad(const struct kern_exec *e, const struct kern_args *args,
     int order[KERN_MAX_RANK];
     struct pad_args a = {};
 
-    for (int i = 0; i < y->rank; i++) {
-        int at = i;
-        while (at > 0 &&
-               reach(y->stride[order[at - 1]]) < reach(y->stride[i])) {
-            order[at] = order[at - 1];
-            at--;
-        }
-        order[at] = i;
-    }
+    cuda_sort_dimensions(y, order);
     a.rank = y->rank;
     a.count = kern_tensor_count(y);
     for (int i = 0; i < y->rank; i++) {
@@ -254,10 +230,7 @@ static int launch_pad(const struct kern_exec *e, const struct kern_args *args,
     a.value = pad->value;
     a.x = args->in[0];
     a.y = args->out[0];
-    if (a.count == 0)
-        return 0;
-    MOVE(pad_kernel, y->dtype, a.count, args, a);
-    return CUDA_LAUNCHED(err);
+    return a.count == 0 ? 0 : MOVE(y->dtype, run_pad, a, args, err);
 }
 
 const struct kern_functions pad_cuda_move = {

@@ -96,7 +96,7 @@ static int upload(state *s, const struct kern_tensor *y,
     size_t n[KERN_MAX_RANK], total = 0, at = 0;
     int order[KERN_MAX_RANK];
 
-    resize_sort(y, order);
+    cuda_sort_dimensions(y, order);
     for (int d = 0; d < y->rank; d++) {
         n[d] = (size_t)t[d].taps * (size_t)y->dim[d];
         total += n[d];
@@ -159,11 +159,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_LAUNCHED(err);
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
-}
+CUDA_LAUNCH(launch, run, e)
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)

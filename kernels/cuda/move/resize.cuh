@@ -50,25 +50,6 @@ static inline void resize_free_tables(struct resize_table *t)
         resize_table_free(&t[d]);
 }
 
-static inline int64_t resize_reach(int64_t stride)
-{
-    return stride < 0 ? -stride : stride;
-}
-
-/* Dimensions by their strides, outermost first. */
-static inline void resize_sort(const struct kern_tensor *t, int *order)
-{
-    for (int i = 0; i < t->rank; i++) {
-        int at = i;
-        while (at > 0 && resize_reach(t->stride[order[at - 1]]) <
-                             resize_reach(t->stride[i])) {
-            order[at] = order[at - 1];
-            at--;
-        }
-        order[at] = i;
-    }
-}
-
 /* Limits of the forward problem p: taps are numbered with 32 bits. */
 static inline int resize_limits(const struct kern_problem *p,
                                 struct infer_error *why)

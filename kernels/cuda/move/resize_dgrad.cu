@@ -274,7 +274,7 @@ static void fill_lines(const struct kern_problem *p, struct gather_args *a)
 
     a->rank = dx->rank;
     a->count = (uint32_t)kern_tensor_count(dx);
-    resize_sort(dx, order);
+    cuda_sort_dimensions(dx, order);
     for (int i = 0; i < dx->rank; i++) {
         const int d = order[i];
         struct line *l = &a->line[i];
@@ -294,7 +294,7 @@ static int fill_tables(state *s, const struct kern_problem *p,
     struct transposed t[SLOTS] = {};
     int order[KERN_MAX_RANK], slots = 0, r = 0;
 
-    resize_sort(&p->out[0], order);
+    cuda_sort_dimensions(&p->out[0], order);
     for (int i = 0; r == 0 && i < p->out[0].rank; i++)
         if (is_resized(p, order[i]))
             r = transpose_dimension(p, order[i], &t[slots++], err);
@@ -339,7 +339,7 @@ static bool in_vectors(const struct kern_problem *p,
         args->in[0], residual ? args->in[1] : args->out[0], args->out[0]};
     int order[KERN_MAX_RANK];
 
-    resize_sort(&p->out[0], order);
+    cuda_sort_dimensions(&p->out[0], order);
     if (p->out[0].rank == 0)
         return false;
     const int last = order[p->out[0].rank - 1];
@@ -382,11 +382,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_LAUNCHED(err);
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
-}
+CUDA_LAUNCH(launch, run, e)
 
 /* dx is numbered with 31 bits, and so is what an element adds up. */
 static int supports(const struct kern_problem *p, const struct kern_device *d,

@@ -221,19 +221,19 @@ static int run_act(struct dgrad_args *a, const struct kern_args *args,
                          multiprocessors);
     a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
-    int r = launch_chained(sum_kernel<T, V, ACT>, grid, dim3(NORM_THREADS), 0,
+    int r = launch_chained(sum_kernel<T, V, ACT>, grid, NORM_THREADS, 0,
                            args->stream, *a, err);
 
     if (r == 0 && !a->s.brief)
         r = launch_chained(input_scale_kernel,
                            dim3(cuda_blocks(a->s.channels, NORM_THREADS / 32)),
-                           dim3(NORM_THREADS), 0, args->stream, *a, err);
+                           NORM_THREADS, 0, args->stream, *a, err);
     if (r < 0)
         return r;
     return launch_chained(
         apply_kernel<T, V, ACT>,
         dim3(norm_blocks(a->vectors, BATCH(ACT), RESIDENT, multiprocessors)),
-        dim3(NORM_THREADS), 0, args->stream, *a, err);
+        NORM_THREADS, 0, args->stream, *a, err);
 }
 
 template <typename T, int V>
@@ -339,8 +339,8 @@ static int start_resident(const struct resident_args *a, int vectors,
                           : vectors == 2 ? resident_kernel<T, V, ACT, 2>
                           : vectors == 4 ? resident_kernel<T, V, ACT, 4>
                                          : resident_kernel<T, V, ACT, 8>,
-                          dim3((unsigned)blocks), dim3(RESIDENT_THREADS), 0,
-                          stream, *a, err);
+                          dim3((unsigned)blocks), RESIDENT_THREADS, 0, stream,
+                          *a, err);
 }
 
 template <typename T, int V>
@@ -435,11 +435,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return resident_prepare(e, d, 3, resident_of(&e->problem, d), err);
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
-}
+CUDA_LAUNCH(launch, run, e)
 
 const struct kern_functions batch_norm_dgrad_cuda_sums = {
     .supports = supports,

@@ -241,7 +241,7 @@ static int sum_up(const struct train_args *a, const struct kern_tensor *x,
         v == JOINED ? join_kernel<JOINED> : join_kernel<1>;
 
     return launch_chained(a->bn_stats ? join : sum_kernel<T, V>, grid,
-                          dim3(NORM_THREADS), 0, stream, *a, err);
+                          NORM_THREADS, 0, stream, *a, err);
 }
 
 template <typename T, int V, int ACT>
@@ -253,13 +253,13 @@ static int run_act(const struct train_args *a, const struct kern_tensor *x,
     if (r == 0 && !a->s.brief)
         r = launch_chained(statistics_kernel<T>,
                            dim3(cuda_blocks(a->s.channels, NORM_THREADS / 32)),
-                           dim3(NORM_THREADS), 0, stream, *a, err);
+                           NORM_THREADS, 0, stream, *a, err);
     if (r < 0)
         return r;
     return launch_chained(
         apply_kernel<T, V, ACT>,
         dim3(norm_blocks(a->vectors, BATCH, RESIDENT, multiprocessors)),
-        dim3(NORM_THREADS), 0, stream, *a, err);
+        NORM_THREADS, 0, stream, *a, err);
 }
 
 template <typename T, int V>
@@ -380,11 +380,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return resident_prepare(e, d, 2, resident_of(&e->problem, d), err);
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
-}
+CUDA_LAUNCH(launch, run, e)
 
 const struct kern_functions batch_norm_train_cuda_sums = {
     .supports = supports,

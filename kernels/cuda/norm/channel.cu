@@ -80,53 +80,21 @@ static int run_prelu(const struct kern_problem *p, const struct kern_args *args,
     return pointwise_run<prelu, T, T>(&a, args, err);
 }
 
-static int supports_vectors(const struct kern_problem *p,
-                            const struct kern_device *d,
-                            struct infer_error *why)
-{
-    (void)d;
-    return check_types(p, 1, p->op == KERN_BATCH_NORM ? 4 : 2, why);
-}
+CUDA_LAUNCH(launch_scale_shift, run_scale_shift, &e->problem)
 
-static int supports_prelu(const struct kern_problem *p,
-                          const struct kern_device *d, struct infer_error *why)
-{
-    (void)d;
-    return check_types(p, 1, 1, why);
-}
+CUDA_LAUNCH(launch_batch_norm, run_batch_norm, &e->problem)
 
-static int launch_scale_shift(const struct kern_exec *e,
-                              const struct kern_args *args,
-                              struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run_scale_shift, &e->problem,
-                         args, err);
-}
-
-static int launch_batch_norm(const struct kern_exec *e,
-                             const struct kern_args *args,
-                             struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run_batch_norm, &e->problem,
-                         args, err);
-}
-
-static int launch_prelu(const struct kern_exec *e, const struct kern_args *args,
-                        struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run_prelu, &e->problem, args,
-                         err);
-}
+CUDA_LAUNCH(launch_prelu, run_prelu, &e->problem)
 
 const struct kern_functions scale_shift_cuda_vec = {
-    .supports = supports_vectors,
+    .supports = supports_types<1, 2>,
     .launch = launch_scale_shift,
 };
 const struct kern_functions batch_norm_cuda_vec = {
-    .supports = supports_vectors,
+    .supports = supports_types<1, 4>,
     .launch = launch_batch_norm,
 };
 const struct kern_functions prelu_cuda_vec = {
-    .supports = supports_prelu,
+    .supports = supports_types<1, 1>,
     .launch = launch_prelu,
 };

@@ -6,8 +6,6 @@
 #include "kernels/cuda/types.cuh"
 #include "kernels/cuda/strided.cuh"
 
-#define THREADS 256
-
 struct lrn_args {
     struct cuda_strided<5> walk; /* channel, dy, x, residual, dx */
     int64_t channels, dy_step, x_step;
@@ -35,30 +33,25 @@ static __device__ __forceinline__ float denominator(const struct lrn_args &a,
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(THREADS)
-    lrn_kernel(const __grid_constant__ struct lrn_args a)
+static __device__ __forceinline__ void lrn_element(const struct lrn_args &a,
+                                                   const int64_t *at)
 {
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
-         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
-        int64_t at[5];
-        a.walk.offsets(i, at);
-        const int64_t c = at[0];
-        const T *dy = (const T *)a.dy + at[1], *x = (const T *)a.x + at[2];
-        /* Channel j's window holds c where j - below <= c <= j + above. */
-        const int64_t first = c > a.above ? c - a.above : 0;
-        const int64_t last = min(c + a.below, a.channels - 1);
-        float sum = 0;
-        for (int64_t j = first; j <= last; j++) {
-            const T *xj = x + (j - c) * a.x_step;
-            sum += to_float(dy[(j - c) * a.dy_step]) * to_float(*xj) *
-                   powf(denominator<T>(a, xj, j), -a.beta - 1);
-        }
-        float g = to_float(*dy) * powf(denominator<T>(a, x, c), -a.beta) -
-                  2 * a.scale * a.beta * to_float(*x) * sum;
-        if (a.residual)
-            g += to_float(((const T *)a.r)[at[3]]);
-        ((T *)a.dx)[at[4]] = from_float<T>(g);
+    const int64_t c = at[0];
+    const T *dy = (const T *)a.dy + at[1], *x = (const T *)a.x + at[2];
+    /* Channel j's window holds c where j - below <= c <= j + above. */
+    const int64_t first = c > a.above ? c - a.above : 0;
+    const int64_t last = min(c + a.below, a.channels - 1);
+    float sum = 0;
+    for (int64_t j = first; j <= last; j++) {
+        const T *xj = x + (j - c) * a.x_step;
+        sum += to_float(dy[(j - c) * a.dy_step]) * to_float(*xj) *
+               powf(denominator<T>(a, xj, j), -a.beta - 1);
     }
+    float g = to_float(*dy) * powf(denominator<T>(a, x, c), -a.beta) -
+              2 * a.scale * a.beta * to_float(*x) * sum;
+    if (a.residual)
+        g += to_float(((const T *)a.r)[at[3]]);
+    ((T *)a.dx)[at[4]] = from_float<T>(g);
 }
 
 template <typename T>
@@ -74,8 +67,6 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     for (int i = 0; i < channel.rank; i++)
         channel.stride[i] = i == 1;
     a.walk.init(p->out[0].rank, p->out[0].dim, t);
-    if (a.walk.count == 0)
-        return 0;
     a.channels = p->in[0].dim[1];
     a.dy_step = p->in[0].stride[1];
     a.x_step = p->in[1].stride[1];
@@ -89,26 +80,12 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.x = args->in[1];
     a.r = args->in[2];
     a.dx = args->out[0];
-    lrn_kernel<T>
-        <<<cuda_grid(a.walk.count, THREADS), THREADS, 0, cuda_stream(args)>>>(
-            a);
-    return CUDA_LAUNCHED(err);
+    return walk_launch<lrn_element<T>>(a, args, err);
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)d;
-    return check_types(p, 1, 0, why);
-}
-
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 const struct kern_functions lrn_dgrad_cuda_direct = {
-    .supports = supports,
+    .supports = supports_types<>,
     .launch = launch,
 };

@@ -82,14 +82,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(p->in[0].dtype, start, &a, args, err);
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)d;
-    return check_types(p, 1, 2, why);
-}
-
 const struct kern_functions norm_cuda_block = {
-    .supports = supports,
+    .supports = supports_types<1, 2>,
     .launch = launch,
 };

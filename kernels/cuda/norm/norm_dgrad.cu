@@ -118,14 +118,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     return CUDA_DISPATCH(p->in[0].dtype, start, &a, args, err);
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)d;
-    return check_gradients(p, why);
-}
-
 const struct kern_functions norm_dgrad_cuda_block = {
-    .supports = supports,
+    .supports = supports_gradients,
     .launch = launch,
 };

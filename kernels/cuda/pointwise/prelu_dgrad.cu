@@ -19,37 +19,30 @@ struct prelu_args {
 };
 
 template <typename T, int V>
-static __global__ void __launch_bounds__(POINTWISE_THREADS)
-    prelu_kernel(const __grid_constant__ struct prelu_args a)
+static __device__ __forceinline__ void prelu_element(const struct prelu_args &a,
+                                                     const int64_t *at)
 {
-    launch_wait();
-    for (int64_t i = blockIdx.x * (int64_t)POINTWISE_THREADS + threadIdx.x;
-         i < a.walk.count; i += (int64_t)gridDim.x * POINTWISE_THREADS) {
-        int64_t at[OPERANDS];
-        float v[INPUTS][V];
-        vec<T, V> dx, dslope;
-
-        a.walk.offsets(i, at);
+    float v[INPUTS][V];
+    vec<T, V> dx, dslope;
 #pragma unroll
-        for (int k = 0; k < INPUTS; k++) {
+    for (int k = 0; k < INPUTS; k++) {
 #pragma unroll
-            for (int j = 0; j < V; j++)
-                v[k][j] = 0;
-            if (a.type[k] != INFER_NONE)
-                load_operand<T, V>(a.in[k], at[k], a.type[k],
-                                   V > 1 && a.walk.broadcasts(k), v[k]);
-        }
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            const float dy = v[DY][j], x = v[X][j];
-            dx.at[j] =
-                from_float<T>((x < 0 ? v[SLOPE][j] * dy : dy) + v[RESIDUAL][j]);
-            dslope.at[j] = from_float<T>(x < 0 ? dy * x : 0);
-        }
-        store_vec<T, V>((T *)a.dx + at[DX], dx);
-        if (a.dslope)
-            store_vec<T, V>((T *)a.dslope + at[DSLOPE], dslope);
+        for (int j = 0; j < V; j++)
+            v[k][j] = 0;
+        if (a.type[k] != INFER_NONE)
+            load_operand<T, V>(a.in[k], at[k], a.type[k],
+                               V > 1 && a.walk.broadcasts(k), v[k]);
     }
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        const float dy = v[DY][j], x = v[X][j];
+        dx.at[j] =
+            from_float<T>((x < 0 ? v[SLOPE][j] * dy : dy) + v[RESIDUAL][j]);
+        dslope.at[j] = from_float<T>(x < 0 ? dy * x : 0);
+    }
+    store_vec<T, V>((T *)a.dx + at[DX], dx);
+    if (a.dslope)
+        store_vec<T, V>((T *)a.dslope + at[DSLOPE], dslope);
 }
 
 template <typename T>
@@ -78,26 +71,14 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.walk.init(p->out[0].rank, p->out[0].dim, t);
     if (a.walk.count == 0)
         return 0;
-    const bool vectors = a.walk.vectorise(wide, base, size);
-    return launch_chained(vectors ? prelu_kernel<T, wide> : prelu_kernel<T, 1>,
-                          dim3(cuda_grid(a.walk.count, POINTWISE_THREADS)),
-                          dim3(POINTWISE_THREADS), 0, args->stream, a, err);
+    return a.walk.vectorise(wide, base, size)
+               ? walk_launch<prelu_element<T, wide>, true>(a, args, err)
+               : walk_launch<prelu_element<T, 1>, true>(a, args, err);
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)d;
-    return check_gradients(p, why);
-}
-
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 const struct kern_functions prelu_dgrad_cuda_vec = {
-    .supports = supports,
+    .supports = supports_gradients,
     .launch = launch,
 };

@@ -3,8 +3,6 @@
  * by one. */
 #include "kernels/cuda/pointwise/pointwise.cuh"
 
-#define THREADS 256
-
 struct unary {
     static const int N = 1;
     static __device__ __forceinline__ float neutral(int)
@@ -30,21 +28,10 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     return pointwise_run<unary, T, T>(&a, args, err);
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)d;
-    return check_types(p, 1, 0, why);
-}
-
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 const struct kern_functions unary_cuda_vec = {
-    .supports = supports,
+    .supports = supports_types<>,
     .launch = launch,
 };
 
@@ -85,15 +72,10 @@ static __device__ int64_t apply_i64(const struct integer_args &a, int64_t x)
     }
 }
 
-static __global__ void __launch_bounds__(THREADS)
-    integer_kernel(const __grid_constant__ struct integer_args a)
+static __device__ __forceinline__ void
+integer_element(const struct integer_args &a, const int64_t *at)
 {
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
-         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
-        int64_t at[2];
-        a.walk.offsets(i, at);
-        store_i64(a.to, a.y, at[1], apply_i64(a, load_i64(a.from, a.x, at[0])));
-    }
+    store_i64(a.to, a.y, at[1], apply_i64(a, load_i64(a.from, a.x, at[0])));
 }
 
 static int64_t bound(double v)
@@ -150,11 +132,7 @@ static int launch_integer(const struct kern_exec *e,
         a.low = bound(__builtin_ceil((double)p->attr.unary.a));
         a.high = bound(__builtin_floor((double)p->attr.unary.b));
     }
-    if (a.walk.count == 0)
-        return 0;
-    integer_kernel<<<cuda_grid(a.walk.count, THREADS), THREADS, 0,
-                     cuda_stream(args)>>>(a);
-    return CUDA_LAUNCHED(err);
+    return walk_launch<integer_element>(a, args, err);
 }
 
 const struct kern_functions unary_cuda_integer = {

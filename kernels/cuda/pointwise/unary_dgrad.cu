@@ -9,8 +9,6 @@
 #include "kernels/cuda/derivative.cuh"
 #include "kernels/cuda/strided.cuh"
 
-#define THREADS 256
-
 enum { DY, FROM, RESIDUAL, DX };
 
 struct unary_grad_args {
@@ -22,30 +20,25 @@ struct unary_grad_args {
 };
 
 template <typename T, int V>
-static __global__ void __launch_bounds__(THREADS)
-    unary_grad_kernel(const __grid_constant__ struct unary_grad_args a)
+static __device__ __forceinline__ void
+unary_grad_element(const struct unary_grad_args &a, const int64_t *at)
 {
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
-         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
-        int64_t at[4];
-        vec<T, V> r = {}, y;
-        a.walk.offsets(i, at);
-        const vec<T, V> dy = load_vec<T, V>((const T *)a.dy + at[DY]);
-        const vec<T, V> from = load_vec<T, V>((const T *)a.from + at[FROM]);
-        if (a.residual)
-            r = load_vec<T, V>((const T *)a.residual + at[RESIDUAL]);
+    vec<T, V> r = {}, y;
+    const vec<T, V> dy = load_vec<T, V>((const T *)a.dy + at[DY]);
+    const vec<T, V> from = load_vec<T, V>((const T *)a.from + at[FROM]);
+    if (a.residual)
+        r = load_vec<T, V>((const T *)a.residual + at[RESIDUAL]);
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            const float v = to_float(from.at[j]);
-            const float s = a.from_output ? unary_derivative_from_output(a.f, v)
-                                          : unary_derivative(a.f, v);
-            float g = to_float(dy.at[j]) * s;
-            if (a.residual)
-                g += to_float(r.at[j]);
-            y.at[j] = from_float<T>(g);
-        }
-        store_vec<T, V>((T *)a.dx + at[DX], y);
+    for (int j = 0; j < V; j++) {
+        const float v = to_float(from.at[j]);
+        const float s = a.from_output ? unary_derivative_from_output(a.f, v)
+                                      : unary_derivative(a.f, v);
+        float g = to_float(dy.at[j]) * s;
+        if (a.residual)
+            g += to_float(r.at[j]);
+        y.at[j] = from_float<T>(g);
     }
+    store_vec<T, V>((T *)a.dx + at[DX], y);
 }
 
 template <typename T>
@@ -74,29 +67,14 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     bool spread = false;
     for (int k = 0; k < 4 && a.walk.rank > 0; k++)
         spread = spread || (t[k] && a.walk.broadcasts(k));
-    if (!spread && a.walk.vectorise(wide, base, size))
-        unary_grad_kernel<T, wide><<<cuda_grid(a.walk.count, THREADS), THREADS,
-                                     0, cuda_stream(args)>>>(a);
-    else
-        unary_grad_kernel<T, 1><<<cuda_grid(a.walk.count, THREADS), THREADS, 0,
-                                  cuda_stream(args)>>>(a);
-    return CUDA_LAUNCHED(err);
+    return !spread && a.walk.vectorise(wide, base, size)
+               ? walk_launch<unary_grad_element<T, wide>>(a, args, err)
+               : walk_launch<unary_grad_element<T, 1>>(a, args, err);
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)d;
-    return check_types(p, 1, 0, why);
-}
-
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 const struct kern_functions unary_dgrad_cuda_vec = {
-    .supports = supports,
+    .supports = supports_types<>,
     .launch = launch,
 };

@@ -239,15 +239,11 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     fill_window(&a, p, (int)(p->out[0].dim[1] / v));
     a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / v);
     return launch_chained(vectors ? pool_kernel<T, wide> : pool_kernel<T, 1>,
-                          dim3(cuda_blocks(a.count, THREADS)), dim3(THREADS), 0,
+                          dim3(cuda_blocks(a.count, THREADS)), THREADS, 0,
                           args->stream, a, err);
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)

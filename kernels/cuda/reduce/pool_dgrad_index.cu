@@ -282,7 +282,7 @@ static int search(const struct index_args *a, void *stream,
                                 : search_kernel<T, V>,
                           dim3(three || two ? cuda_blocks(a->windows, THREADS)
                                             : cuda_grid(a->windows, THREADS)),
-                          dim3(THREADS), 0, stream, *a, err);
+                          THREADS, 0, stream, *a, err);
 }
 
 template <typename T, int V>
@@ -298,7 +298,7 @@ static int gather(const struct index_args *a, void *stream,
                                 : gather_kernel<T, V>,
                           dim3(three || two ? cuda_blocks(a->blocks, THREADS)
                                             : cuda_grid(a->pixels, THREADS)),
-                          dim3(THREADS), 0, stream, *a, err);
+                          THREADS, 0, stream, *a, err);
 }
 
 template <typename T>
@@ -378,11 +378,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return 0;
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 const struct kern_functions pool_dgrad_cuda_index = {
     .supports = supports,

@@ -219,19 +219,15 @@ static int global_run(const struct kern_exec *e, const struct kern_args *args,
     const dim3 grid(conv_ceil_div(a.s.c / v, a.s.cv), a.s.n, a.s.splits);
     int r =
         launch_chained(v == wide ? global_kernel<T, wide> : global_kernel<T, 1>,
-                       grid, dim3(THREADS), 0, args->stream, a, err);
+                       grid, THREADS, 0, args->stream, a, err);
     if (r == 0 && a.parts)
         r = launch_chained(join_kernel<T>,
                            dim3(cuda_blocks((int64_t)a.s.n * a.s.c, THREADS)),
-                           dim3(THREADS), 0, args->stream, a, err);
+                           THREADS, 0, args->stream, a, err);
     return r;
 }
 
-static int global_launch(const struct kern_exec *e,
-                         const struct kern_args *args, struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, global_run, e, args, err);
-}
+CUDA_LAUNCH(global_launch, global_run, e)
 
 const struct kern_functions pool_fprop_nhwc_cuda_global = {
     .supports = global_supports,

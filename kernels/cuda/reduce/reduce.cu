@@ -161,25 +161,14 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     if (a.kept.count == 0)
         return 0;
     return launch_chained(reduce_kernel<T>,
-                          dim3(cuda_grid(a.kept.count, a.columns)),
-                          dim3(THREADS), 0, args->stream, a, err);
+                          dim3(cuda_grid(a.kept.count, a.columns)), THREADS, 0,
+                          args->stream, a, err);
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)d;
-    return check_types(p, 1, 0, why);
-}
-
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 const struct kern_functions reduce_cuda_block = {
-    .supports = supports,
+    .supports = supports_types<>,
     .launch = launch,
 };
 

@@ -23,22 +23,17 @@ struct spread_args {
 };
 
 template <typename T>
-static __global__ void __launch_bounds__(THREADS)
-    spread_kernel(const __grid_constant__ struct spread_args a)
+static __device__ __forceinline__ void
+spread_element(const struct spread_args &a, const int64_t *at)
 {
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
-         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
-        int64_t at[4];
-        a.walk.offsets(i, at);
-        float g = to_float(((const T *)a.dy)[at[0]]) * a.factor;
-        if (a.l1) {
-            const float x = to_float(((const T *)a.x)[at[1]]);
-            g *= (float)((x > 0) - (x < 0));
-        }
-        if (a.residual)
-            g += to_float(((const T *)a.r)[at[2]]);
-        ((T *)a.dx)[at[3]] = from_float<T>(g);
+    float g = to_float(((const T *)a.dy)[at[0]]) * a.factor;
+    if (a.l1) {
+        const float x = to_float(((const T *)a.x)[at[1]]);
+        g *= (float)((x > 0) - (x < 0));
     }
+    if (a.residual)
+        g += to_float(((const T *)a.r)[at[2]]);
+    ((T *)a.dx)[at[3]] = from_float<T>(g);
 }
 
 template <typename T>
@@ -62,10 +57,7 @@ static int run_spread(const struct kern_problem *p,
     a.x = args->in[1];
     a.r = args->in[2];
     a.dx = args->out[0];
-    spread_kernel<T>
-        <<<cuda_grid(a.walk.count, THREADS), THREADS, 0, cuda_stream(args)>>>(
-            a);
-    return CUDA_LAUNCHED(err);
+    return walk_launch<spread_element<T>>(a, args, err);
 }
 
 /* ---- output by output ---------------------------------------------- */
@@ -226,20 +218,9 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     }
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)d;
-    return check_types(p, 1, 0, why);
-}
-
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 const struct kern_functions reduce_dgrad_cuda_walk = {
-    .supports = supports,
+    .supports = supports_types<>,
     .launch = launch,
 };

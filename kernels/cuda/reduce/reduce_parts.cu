@@ -194,12 +194,12 @@ static int run_vectors(struct parts_args *a, const struct kept *k,
     const dim3 grid(cuda_blocks(a->columns / V, a->block_columns), a->parts,
                     a->images);
     const int64_t outputs = (int64_t)a->images * (a->columns / a->joined);
-    const int r = launch_chained(part_kernel<T, V>, grid, dim3(THREADS), 0,
+    const int r = launch_chained(part_kernel<T, V>, grid, THREADS, 0,
                                  args->stream, *a, err);
     return r < 0 ? r
                  : launch_chained(join_kernel,
                                   dim3(cuda_blocks(outputs, THREADS / 32)),
-                                  dim3(THREADS), 0, args->stream, *a, err);
+                                  THREADS, 0, args->stream, *a, err);
 }
 
 template <typename T>
@@ -283,11 +283,7 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return 0;
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, e, args, err);
-}
+CUDA_LAUNCH(launch, run, e)
 
 const struct kern_functions reduce_cuda_parts = {
     .supports = supports,

@@ -73,24 +73,13 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.x = args->in[0];
     a.y = args->out[0];
     return launch_chained(softmax_kernel<T>,
-                          dim3(cuda_grid(a.walk.count, THREADS / 32)),
-                          dim3(THREADS), 0, args->stream, a, err);
+                          dim3(cuda_grid(a.walk.count, THREADS / 32)), THREADS,
+                          0, args->stream, a, err);
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)d;
-    return check_types(p, 1, 0, why);
-}
-
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 const struct kern_functions softmax_cuda_warp = {
-    .supports = supports,
+    .supports = supports_types<>,
     .launch = launch,
 };

@@ -386,11 +386,7 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     return run_width<T, 1>(a, args->stream, err);
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[X].dtype, run, e, args, err);
-}
+CUDA_LAUNCH(launch, run, e)
 
 const struct kern_functions squeeze_nhwc_cuda_cluster = {
     .supports = supports,

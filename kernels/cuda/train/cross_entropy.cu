@@ -131,7 +131,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     if (a.rows == 0)
         return 0;
     return launch_chained(loss_kernel<T>, dim3(cuda_blocks(a.rows, WARPS)),
-                          dim3(THREADS), 0, args->stream, a, err);
+                          THREADS, 0, args->stream, a, err);
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
@@ -154,11 +154,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return 0;
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 const struct kern_functions cross_entropy_cuda_warp = {
     .supports = supports,

@@ -75,11 +75,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
                      "dropout: takes F32, F16 and BF16, in and out alike");
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 const struct kern_functions dropout_cuda_philox = {
     .supports = supports,

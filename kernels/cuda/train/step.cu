@@ -328,7 +328,7 @@ static int launch_update(const struct kern_exec *e,
     const bool four = aligned(p, args);
     return launch_chained(four ? update_kernel<4> : update_kernel<1>,
                           dim3(cuda_blocks(four ? a.n / 4 : a.n, THREADS)),
-                          dim3(THREADS), 0, args->stream, a, err);
+                          THREADS, 0, args->stream, a, err);
 }
 
 const struct kern_functions update_f32_cuda_vec = {
