@@ -51,21 +51,8 @@ const char *const kern_unary_names[] = {
     [KERN_UNARY_COUNT] = NULL,
 };
 const char *const kern_binary_names[] = {
-    [KERN_ADD] = "add",
-    [KERN_SUB] = "sub",
-    [KERN_MUL] = "mul",
-    [KERN_DIV] = "div",
-    [KERN_POW] = "pow",
-    [KERN_MIN] = "min",
-    [KERN_MAX] = "max",
-    [KERN_MOD] = "mod",
-    [KERN_EQUAL] = "equal",
-    [KERN_LESS] = "less",
-    [KERN_LESS_EQUAL] = "less_equal",
-    [KERN_GREATER] = "greater",
-    [KERN_GREATER_EQUAL] = "greater_equal",
-    [KERN_AND] = "and",
-    [KERN_OR] = "or",
+#define BINARY(kind, name, value, integer) [kind] = #name,
+#include "kernels/binary.def"
     [KERN_BINARY_COUNT] = NULL,
 };
 const char *const kern_reduce_names[] = {

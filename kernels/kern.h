@@ -169,22 +169,10 @@ struct kern_unary {
  * where the derivative is known from it. */
 bool kern_unary_grad_from_output(const struct kern_unary *f);
 
+/* Element-wise functions of two arguments: kernels/binary.def defines each. */
 enum kern_binary_kind {
-    KERN_ADD,
-    KERN_SUB,
-    KERN_MUL,
-    KERN_DIV, /* integers truncate toward zero */
-    KERN_POW,
-    KERN_MIN,
-    KERN_MAX,
-    KERN_MOD, /* sign of the divisor, as Python's % */
-    KERN_EQUAL,
-    KERN_LESS,
-    KERN_LESS_EQUAL,
-    KERN_GREATER,
-    KERN_GREATER_EQUAL,
-    KERN_AND,
-    KERN_OR,
+#define BINARY(kind, name, value, integer) kind,
+#include "kernels/binary.def"
     KERN_BINARY_COUNT
 };
 struct kern_binary {

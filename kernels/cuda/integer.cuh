@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums and products of integers that saturate, as those of the reference do. */
+/* Integer arithmetic that saturates, as that of the reference does. */
 #ifndef KERNELS_CUDA_INTEGER_CUH
 #define KERNELS_CUDA_INTEGER_CUH
 

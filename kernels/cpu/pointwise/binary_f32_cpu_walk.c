@@ -8,16 +8,30 @@
  */
 #include "config.h"
 
+#include <math.h>
+
 #include "kernels/base/error.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/problem.h"
+#include "kernels/unary.h"
 
 enum { RESIDUAL = 2 };
 
+/* True for functions that vectorise. */
 static bool is_known(enum kern_binary_kind kind)
 {
-    return kind == KERN_ADD || kind == KERN_SUB || kind == KERN_MUL ||
-           kind == KERN_DIV || kind == KERN_MIN || kind == KERN_MAX;
+    switch (kind) {
+#define BINARY_INLINE(kind, name, value, integer)                              \
+    case kind:                                                                 \
+        return true;
+#define BINARY(kind, name, value, integer)                                     \
+    case kind:                                                                 \
+        break;
+#include "kernels/binary.def"
+    case KERN_BINARY_COUNT:
+        break;
+    }
+    return false;
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
@@ -36,20 +50,25 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return 0;
 }
 
+/* Overrides: if either operand is NaN, so is a + b. */
+#define VALUE_KERN_MIN , a < b ? a : b <= a ? b : a + b
+#define VALUE_KERN_MAX , a > b ? a : b >= a ? b : a + b
+
+/* kind: of is_known(). */
 CPU_INLINE float apply(enum kern_binary_kind kind, float a, float b)
 {
-    if (kind == KERN_ADD)
-        return a + b;
-    if (kind == KERN_SUB)
-        return a - b;
-    if (kind == KERN_MUL)
-        return a * b;
-    if (kind == KERN_DIV)
-        return a / b;
-    /* NaN in either operand comes through: a + b is NaN then. */
-    if (kind == KERN_MIN)
-        return a < b ? a : b <= a ? b : a + b;
-    return a > b ? a : b >= a ? b : a + b;
+    switch (kind) {
+#define BINARY_INLINE(kind, name, value, integer)                              \
+    case kind:                                                                 \
+        return OVERRIDE_OR(VALUE_##kind, value);
+#define BINARY(kind, name, value, integer)                                     \
+    case kind:                                                                 \
+        break;
+#include "kernels/binary.def"
+    case KERN_BINARY_COUNT:
+        break;
+    }
+    return NAN;
 }
 
 /* One row with constant kind and strides, so that the loop vectorises. */
@@ -81,18 +100,18 @@ CPU_CLONES static void binary_row(enum kern_binary_kind kind, const float *a,
                                   int64_t sa, const float *b, int64_t sb,
                                   float *y, int64_t sy, int64_t n)
 {
-    if (kind == KERN_ADD)
-        rows_of_kind(KERN_ADD, a, sa, b, sb, y, sy, n);
-    else if (kind == KERN_SUB)
-        rows_of_kind(KERN_SUB, a, sa, b, sb, y, sy, n);
-    else if (kind == KERN_MUL)
-        rows_of_kind(KERN_MUL, a, sa, b, sb, y, sy, n);
-    else if (kind == KERN_DIV)
-        rows_of_kind(KERN_DIV, a, sa, b, sb, y, sy, n);
-    else if (kind == KERN_MIN)
-        rows_of_kind(KERN_MIN, a, sa, b, sb, y, sy, n);
-    else if (kind == KERN_MAX)
-        rows_of_kind(KERN_MAX, a, sa, b, sb, y, sy, n);
+    switch (kind) {
+#define BINARY_INLINE(kind, name, value, integer)                              \
+    case kind:                                                                 \
+        rows_of_kind(kind, a, sa, b, sb, y, sy, n);                            \
+        break;
+#define BINARY(kind, name, value, integer)                                     \
+    case kind:                                                                 \
+        break;
+#include "kernels/binary.def"
+    case KERN_BINARY_COUNT:
+        break;
+    }
 }
 
 static void compute(const void *context, float *const *at,

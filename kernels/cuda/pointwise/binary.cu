@@ -7,71 +7,51 @@
 
 #define THREADS 256
 
-/* 0 for what is no comparison. */
-template <typename V>
-static __device__ __forceinline__ bool compare(enum kern_binary_kind kind, V a,
-                                               V b)
+static __device__ int64_t integer_subtract(int64_t a, int64_t b)
 {
-    switch (kind) {
-    case KERN_EQUAL:
-        return a == b;
-    case KERN_LESS:
-        return a < b;
-    case KERN_LESS_EQUAL:
-        return a <= b;
-    case KERN_GREATER:
-        return a > b;
-    case KERN_GREATER_EQUAL:
-        return a >= b;
-    case KERN_AND:
-        return a != 0 && b != 0;
-    case KERN_OR:
-        return a != 0 || b != 0;
-    default:
-        return false;
-    }
+    const int64_t r = (int64_t)((uint64_t)a - (uint64_t)b);
+
+    if (((a ^ b) & (a ^ r)) < 0)
+        return a < 0 ? INT64_MIN : INT64_MAX;
+    return r;
 }
 
-/* The sign of the divisor, as Python's %. */
-static __device__ float modulo(float a, float b)
-{
-    const float r = fmodf(a, b);
+#define REAL_FMOD    fmodf
+#define REAL_POW     powf
+#define INT_ADD      integer_add
+#define INT_SUBTRACT integer_subtract
+#define INT_MULTIPLY integer_multiply
+#include "kernels/binary_forms.h"
 
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
+/* Called, so that code that takes any kind stays small. */
 static __device__ __noinline__ float binary_rare(enum kern_binary_kind kind,
                                                  float a, float b)
 {
     switch (kind) {
-    case KERN_POW:
-        return powf(a, b);
-    case KERN_MOD:
-        return modulo(a, b);
-    default:
-        return compare(kind, a, b);
+#define BINARY(kind, name, value, integer)                                     \
+    case kind:                                                                 \
+        return value;
+#define BINARY_INLINE(kind, name, value, integer) case kind:
+#include "kernels/binary.def"
+    case KERN_BINARY_COUNT:
+        break;
     }
+    return 0;
 }
 
 static __device__ __forceinline__ float apply_binary(enum kern_binary_kind kind,
                                                      float a, float b)
 {
     switch (kind) {
-    case KERN_ADD:
-        return a + b;
-    case KERN_SUB:
-        return a - b;
-    case KERN_MUL:
-        return a * b;
-    case KERN_DIV:
-        return a / b;
-    case KERN_MIN: /* NaN wins */
-        return a < b || a != a ? a : b;
-    case KERN_MAX:
-        return a > b || a != a ? a : b;
-    default:
-        return binary_rare(kind, a, b);
+#define BINARY_INLINE(kind, name, value, integer)                              \
+    case kind:                                                                 \
+        return value;
+#define BINARY(kind, name, value, integer) case kind:
+#include "kernels/binary.def"
+    case KERN_BINARY_COUNT:
+        break;
     }
+    return binary_rare(kind, a, b);
 }
 
 struct binary {
@@ -188,7 +168,7 @@ static int gate_run(const struct pointwise<3> *a, const struct gate_args *g,
                     a->walk.rank == 3 ? (unsigned)a->walk.dim[0] : 1);
 
     return launch_chained(many ? gate_kernel<T, 4> : gate_kernel<T, 1>, grid,
-                          dim3(THREADS), 0, stream, *g, err);
+                          THREADS, 0, stream, *g, err);
 }
 
 /* ---- everything else ----------------------------------------------- */
@@ -222,11 +202,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
     return check_types(&same, 1, 0, why);
 }
 
-static int launch(const struct kern_exec *e, const struct kern_args *args,
-                  struct infer_error *err)
-{
-    return CUDA_DISPATCH(e->problem.in[0].dtype, run, &e->problem, args, err);
-}
+CUDA_LAUNCH(launch, run, &e->problem)
 
 const struct kern_functions binary_cuda_vec = {
     .supports = supports,
@@ -243,83 +219,26 @@ struct integer_args {
     enum kern_binary_kind kind;
 };
 
-static __device__ int64_t subtract_i64(int64_t a, int64_t b)
-{
-    const int64_t r = (int64_t)((uint64_t)a - (uint64_t)b);
-
-    if (((a ^ b) & (a ^ r)) < 0)
-        return a < 0 ? INT64_MIN : INT64_MAX;
-    return r;
-}
-
-static __device__ int64_t divide_i64(int64_t a, int64_t b)
-{
-    if (b == 0)
-        return 0;
-    return b == -1 ? integer_multiply(a, -1) : a / b;
-}
-
-static __device__ int64_t modulo_i64(int64_t a, int64_t b)
-{
-    if (b == 0 || b == -1)
-        return 0;
-    const int64_t r = a % b;
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-/* By squaring; a negative power is 1 / a^|b|, truncated. */
-static __device__ int64_t power_i64(int64_t a, int64_t b)
-{
-    int64_t r = 1;
-
-    if (b < 0)
-        return a == 1 || a == -1 ? (b & 1 ? a : 1) : 0;
-    while (b > 0) {
-        if (b & 1)
-            r = integer_multiply(r, a);
-        b >>= 1;
-        if (b > 0)
-            a = integer_multiply(a, a);
-    }
-    return r;
-}
-
 static __device__ int64_t apply_i64(enum kern_binary_kind kind, int64_t a,
                                     int64_t b)
 {
     switch (kind) {
-    case KERN_ADD:
-        return integer_add(a, b);
-    case KERN_SUB:
-        return subtract_i64(a, b);
-    case KERN_MUL:
-        return integer_multiply(a, b);
-    case KERN_DIV:
-        return divide_i64(a, b);
-    case KERN_POW:
-        return power_i64(a, b);
-    case KERN_MIN:
-        return a < b ? a : b;
-    case KERN_MAX:
-        return a > b ? a : b;
-    case KERN_MOD:
-        return modulo_i64(a, b);
-    default:
-        return compare(kind, a, b);
+#define BINARY(kind, name, value, integer)                                     \
+    case kind:                                                                 \
+        return integer;
+#include "kernels/binary.def"
+    case KERN_BINARY_COUNT:
+        break;
     }
+    return 0;
 }
 
-static __global__ void __launch_bounds__(THREADS)
-    integer_kernel(const __grid_constant__ struct integer_args a)
+static __device__ __forceinline__ void
+integer_element(const struct integer_args &a, const int64_t *at)
 {
-    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
-         i < a.walk.count; i += (int64_t)gridDim.x * THREADS) {
-        int64_t at[3];
-        a.walk.offsets(i, at);
-        store_i64(a.y_type, a.y, at[2],
-                  apply_i64(a.kind, load_i64(a.x_type, a.x, at[0]),
-                            load_i64(a.z_type, a.z, at[1])));
-    }
+    store_i64(a.y_type, a.y, at[2],
+              apply_i64(a.kind, load_i64(a.x_type, a.x, at[0]),
+                        load_i64(a.z_type, a.z, at[1])));
 }
 
 static int supports_integer(const struct kern_problem *p,
@@ -357,11 +276,7 @@ static int launch_integer(const struct kern_exec *e,
     a.z_type = p->in[1].dtype;
     a.y_type = p->out[0].dtype;
     a.kind = p->attr.binary.kind;
-    if (a.walk.count == 0)
-        return 0;
-    integer_kernel<<<cuda_grid(a.walk.count, THREADS), THREADS, 0,
-                     cuda_stream(args)>>>(a);
-    return CUDA_LAUNCHED(err);
+    return walk_launch<integer_element>(a, args, err);
 }
 
 const struct kern_functions binary_cuda_integer = {

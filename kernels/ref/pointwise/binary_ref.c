@@ -1,56 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of two arguments, broadcast to each other.  Of integers division
- * and remainder by zero give 0, and results that do not fit saturate. */
+/* Functions of two arguments, broadcast to each other: kernels/binary.def in
+ * double precision and of integers. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
 
-/* Python's %: the sign of the divisor. */
-static double modulo(double a, double b)
-{
-    const double r = fmod(a, b);
-
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-static double compute(enum kern_binary_kind kind, double a, double b)
-{
-    switch (kind) {
-    case KERN_ADD:
-        return a + b;
-    case KERN_SUB:
-        return a - b;
-    case KERN_MUL:
-        return a * b;
-    case KERN_DIV:
-        return a / b;
-    case KERN_POW:
-        return pow(a, b);
-    case KERN_MIN: /* NaN wins */
-        return a < b || isnan(a) ? a : b;
-    case KERN_MAX:
-        return a > b || isnan(a) ? a : b;
-    case KERN_MOD:
-        return modulo(a, b);
-    case KERN_EQUAL:
-        return a == b;
-    case KERN_LESS:
-        return a < b;
-    case KERN_LESS_EQUAL:
-        return a <= b;
-    case KERN_GREATER:
-        return a > b;
-    case KERN_GREATER_EQUAL:
-        return a >= b;
-    case KERN_AND:
-        return a != 0 && b != 0;
-    case KERN_OR:
-        return a != 0 || b != 0;
-    case KERN_BINARY_COUNT:
-        break;
-    }
-    return 0;
-}
+typedef double real;
 
 static int64_t subtract_i64(int64_t a, int64_t b)
 {
@@ -61,71 +16,34 @@ static int64_t subtract_i64(int64_t a, int64_t b)
     return r;
 }
 
-static int64_t divide_i64(int64_t a, int64_t b)
-{
-    if (b == 0)
-        return 0;
-    return b == -1 ? ref_mul_i64(a, -1) : a / b;
-}
+#define REAL_FMOD    fmod
+#define REAL_POW     pow
+#define INT_ADD      ref_add_i64
+#define INT_SUBTRACT subtract_i64
+#define INT_MULTIPLY ref_mul_i64
+#define FORM         static
+#include "kernels/binary_forms.h"
 
-static int64_t modulo_i64(int64_t a, int64_t b)
+static double compute(enum kern_binary_kind kind, double a, double b)
 {
-    if (b == 0 || b == -1)
-        return 0;
-    const int64_t r = a % b;
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-/* By squaring; a negative power is 1 / a^|b|, truncated. */
-static int64_t power_i64(int64_t a, int64_t b)
-{
-    int64_t r = 1;
-
-    if (b < 0)
-        return a == 1 || a == -1 ? (b & 1 ? a : 1) : 0;
-    while (b > 0) {
-        if (b & 1)
-            r = ref_mul_i64(r, a);
-        b >>= 1;
-        if (b > 0)
-            a = ref_mul_i64(a, a);
+    switch (kind) {
+#define BINARY(kind, name, value, integer)                                     \
+    case kind:                                                                 \
+        return value;
+#include "kernels/binary.def"
+    case KERN_BINARY_COUNT:
+        break;
     }
-    return r;
+    return NAN;
 }
 
 static int64_t compute_i64(enum kern_binary_kind kind, int64_t a, int64_t b)
 {
     switch (kind) {
-    case KERN_ADD:
-        return ref_add_i64(a, b);
-    case KERN_SUB:
-        return subtract_i64(a, b);
-    case KERN_MUL:
-        return ref_mul_i64(a, b);
-    case KERN_DIV:
-        return divide_i64(a, b);
-    case KERN_POW:
-        return power_i64(a, b);
-    case KERN_MIN:
-        return a < b ? a : b;
-    case KERN_MAX:
-        return a > b ? a : b;
-    case KERN_MOD:
-        return modulo_i64(a, b);
-    case KERN_EQUAL:
-        return a == b;
-    case KERN_LESS:
-        return a < b;
-    case KERN_LESS_EQUAL:
-        return a <= b;
-    case KERN_GREATER:
-        return a > b;
-    case KERN_GREATER_EQUAL:
-        return a >= b;
-    case KERN_AND:
-        return a != 0 && b != 0;
-    case KERN_OR:
-        return a != 0 || b != 0;
+#define BINARY(kind, name, value, integer)                                     \
+    case kind:                                                                 \
+        return integer;
+#include "kernels/binary.def"
     case KERN_BINARY_COUNT:
         break;
     }
