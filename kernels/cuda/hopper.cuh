@@ -15,9 +15,11 @@
 #include "kernels/cuda/ptx.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define HOPPER 1
+#define HOPPER          1
+#define HOPPER_ASM(...) asm volatile(__VA_ARGS__)
 #else
 #define HOPPER 0
+#define HOPPER_ASM(...)
 #endif
 
 /* ---- barriers in shared memory ------------------------------------- */
@@ -25,40 +27,32 @@
 static __device__ __forceinline__ void mbarrier_init(uint32_t barrier,
                                                      int arrivals)
 {
-#if HOPPER
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier),
-                 "r"(arrivals)
-                 : "memory");
-#endif
+    HOPPER_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier),
+               "r"(arrivals)
+               : "memory");
 }
 
 /* Makes initialised barriers visible to TMA. */
 static __device__ __forceinline__ void fence_mbarrier_init(void)
 {
-#if HOPPER
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
+    HOPPER_ASM("fence.mbarrier_init.release.cluster;" ::: "memory");
+    HOPPER_ASM("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 static __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier)
 {
-#if HOPPER
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier)
-                 : "memory");
-#endif
+    HOPPER_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier)
+               : "memory");
 }
 
 /* Arrives; the phase ends only when `bytes` more have been loaded. */
 static __device__ __forceinline__ void
 mbarrier_arrive_expect_tx(uint32_t barrier, int bytes)
 {
-#if HOPPER
-    asm volatile(
+    HOPPER_ASM(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
         "r"(bytes)
         : "memory");
-#endif
 }
 
 /* Waits for the end of the phase of the given parity. */
@@ -86,16 +80,12 @@ static __device__ __forceinline__ void mbarrier_wait(uint32_t barrier,
  * warpgroup. The CTA as a whole keeps those that it was launched with. */
 template <int COUNT> static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
-#if HOPPER
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
-#endif
+    HOPPER_ASM("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
 template <int COUNT> static __device__ __forceinline__ void setmaxnreg_inc(void)
 {
-#if HOPPER
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
-#endif
+    HOPPER_ASM("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
 /* ---- TMA ----------------------------------------------------------- */
@@ -104,13 +94,11 @@ template <int COUNT> static __device__ __forceinline__ void setmaxnreg_inc(void)
 static __device__ __forceinline__ void
 tma_load_2d(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c, int r)
 {
-#if HOPPER
-    asm volatile(
+    HOPPER_ASM(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
         ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
         "l"(map), "r"(barrier), "r"(c), "r"(r)
         : "memory");
-#endif
 }
 
 /* The same of a three-dimensional tensor; its outermost index is i. */
@@ -119,26 +107,21 @@ static __device__ __forceinline__ void tma_load_3d(uint32_t to,
                                                    uint32_t barrier, int c,
                                                    int r, int i)
 {
-#if HOPPER
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
-                 ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
-                 "[%2];" ::"r"(to),
-                 "l"(map), "r"(barrier), "r"(c), "r"(r), "r"(i)
-                 : "memory");
-#endif
+    HOPPER_ASM("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
+               ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+               "[%2];" ::"r"(to),
+               "l"(map), "r"(barrier), "r"(c), "r"(r), "r"(i)
+               : "memory");
 }
 
 /* `bytes` as they lie, a multiple of 16. */
 static __device__ __forceinline__ void
 tma_load_bulk(uint32_t to, const void *from, uint32_t barrier, int bytes)
 {
-#if HOPPER
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global"
-        ".mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-        "l"(from), "r"(bytes), "r"(barrier)
-        : "memory");
-#endif
+    HOPPER_ASM("cp.async.bulk.shared::cluster.global"
+               ".mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(barrier)
+               : "memory");
 }
 
 /* A column of an image's windows: channels c on, of the pixels at the offset
@@ -148,14 +131,12 @@ static __device__ __forceinline__ void
 tma_load_im2col(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c,
                 int w, int h, int n, int s, int r)
 {
-#if HOPPER
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col"
-                 ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
-                 "[%2], {%7, %8};" ::"r"(to),
-                 "l"(map), "r"(barrier), "r"(c), "r"(w), "r"(h), "r"(n),
-                 "h"((uint16_t)s), "h"((uint16_t)r)
-                 : "memory");
-#endif
+    HOPPER_ASM("cp.async.bulk.tensor.4d.shared::cluster.global.im2col"
+               ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+               "[%2], {%7, %8};" ::"r"(to),
+               "l"(map), "r"(barrier), "r"(c), "r"(w), "r"(h), "r"(n),
+               "h"((uint16_t)s), "h"((uint16_t)r)
+               : "memory");
 }
 
 /* Writes a box of 64 columns back; what lies outside the tensor is dropped.
@@ -163,30 +144,24 @@ tma_load_im2col(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c,
 static __device__ __forceinline__ void tma_store_2d(const CUtensorMap *map,
                                                     uint32_t from, int c, int r)
 {
-#if HOPPER
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group "
-                 "[%0, {%2, %3}], [%1];" ::"l"(map),
-                 "r"(from), "r"(c), "r"(r)
-                 : "memory");
-#endif
+    HOPPER_ASM("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group "
+               "[%0, {%2, %3}], [%1];" ::"l"(map),
+               "r"(from), "r"(c), "r"(r)
+               : "memory");
 }
 
 static __device__ __forceinline__ void
 tma_store_3d(const CUtensorMap *map, uint32_t from, int c, int r, int i)
 {
-#if HOPPER
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
-                 "[%0, {%2, %3, %4}], [%1];" ::"l"(map),
-                 "r"(from), "r"(c), "r"(r), "r"(i)
-                 : "memory");
-#endif
+    HOPPER_ASM("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
+               "[%0, {%2, %3, %4}], [%1];" ::"l"(map),
+               "r"(from), "r"(c), "r"(r), "r"(i)
+               : "memory");
 }
 
 static __device__ __forceinline__ void tma_store_commit_group(void)
 {
-#if HOPPER
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-#endif
+    HOPPER_ASM("cp.async.bulk.commit_group;" ::: "memory");
 }
 
 /* Waits until shared memory is still read for at most PENDING of this thread's
@@ -194,27 +169,21 @@ static __device__ __forceinline__ void tma_store_commit_group(void)
 template <int PENDING>
 static __device__ __forceinline__ void tma_store_wait_group(void)
 {
-#if HOPPER
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
-#endif
+    HOPPER_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
 /* Makes this thread's stores to shared memory visible to TMA after the next
  * barrier. */
 static __device__ __forceinline__ void fence_proxy_async(void)
 {
-#if HOPPER
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
+    HOPPER_ASM("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /* Brings the descriptor of a tensor into its cache. */
 static __device__ __forceinline__ void
 tma_prefetch_descriptor(const CUtensorMap *map)
 {
-#if HOPPER
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-#endif
+    HOPPER_ASM("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 /* ---- shared memory ------------------------------------------------- */
@@ -223,34 +192,27 @@ tma_prefetch_descriptor(const CUtensorMap *map)
 static __device__ __forceinline__ void stmatrix_x4(uint32_t to,
                                                    const uint32_t (&d)[4])
 {
-#if HOPPER
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], "
-                 "{%1, %2, %3, %4};" ::"r"(to),
-                 "r"(d[0]), "r"(d[1]), "r"(d[2]), "r"(d[3])
-                 : "memory");
-#endif
+    HOPPER_ASM("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], "
+               "{%1, %2, %3, %4};" ::"r"(to),
+               "r"(d[0]), "r"(d[1]), "r"(d[2]), "r"(d[3])
+               : "memory");
 }
 
 static __device__ __forceinline__ void ld_shared_v2(uint32_t from, float *x,
                                                     float *y)
 {
-#if HOPPER
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                 : "=f"(*x), "=f"(*y)
-                 : "r"(from)
-                 : "memory");
-#else
     *x = *y = 0;
-#endif
+    HOPPER_ASM("ld.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(*x), "=f"(*y)
+               : "r"(from)
+               : "memory");
 }
 
 static __device__ __forceinline__ void st_shared_v2(uint32_t to, float x,
                                                     float y)
 {
-#if HOPPER
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y)
-                 : "memory");
-#endif
+    HOPPER_ASM("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y)
+               : "memory");
 }
 
 /* ---- warpgroups and clusters --------------------------------------- */
@@ -266,27 +228,21 @@ static __device__ __forceinline__ int warpgroup_index(void)
 static __device__ __forceinline__ void named_barrier_sync(int barrier,
                                                           int threads)
 {
-#if HOPPER
-    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-#endif
+    HOPPER_ASM("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
 /* Arrives at a named barrier without waiting. */
 static __device__ __forceinline__ void named_barrier_arrive(int barrier,
                                                             int threads)
 {
-#if HOPPER
-    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-#endif
+    HOPPER_ASM("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
 static __device__ __forceinline__ int cluster_rank(void)
 {
     int rank = 0;
 
-#if HOPPER
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-#endif
+    HOPPER_ASM("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
 
@@ -294,9 +250,7 @@ static __device__ __forceinline__ int cluster_size(void)
 {
     int size = 1;
 
-#if HOPPER
-    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
-#endif
+    HOPPER_ASM("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
     return size;
 }
 
@@ -304,16 +258,12 @@ static __device__ __forceinline__ int cluster_size(void)
  * first are visible after the second. */
 static __device__ __forceinline__ void cluster_arrive(void)
 {
-#if HOPPER
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-#endif
+    HOPPER_ASM("barrier.cluster.arrive.release;" ::: "memory");
 }
 
 static __device__ __forceinline__ void cluster_wait(void)
 {
-#if HOPPER
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-#endif
+    HOPPER_ASM("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
 /* The address in CTA `rank` of the cluster that corresponds to one of this
@@ -323,11 +273,9 @@ static __device__ __forceinline__ uint32_t cluster_map_shared(uint32_t address,
 {
     uint32_t there = address;
 
-#if HOPPER
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(there)
-                 : "r"(address), "r"(rank));
-#endif
+    HOPPER_ASM("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(there)
+               : "r"(address), "r"(rank));
     return there;
 }
 
@@ -338,13 +286,10 @@ static __device__ __forceinline__ uint32_t cluster_map_shared(uint32_t address,
 static __device__ __forceinline__ void cluster_copy(uint32_t to, uint32_t from,
                                                     int bytes, uint32_t barrier)
 {
-#if HOPPER
-    asm volatile(
-        "cp.async.bulk.shared::cluster.shared::cta"
-        ".mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-        "r"(from), "r"(bytes), "r"(barrier)
-        : "memory");
-#endif
+    HOPPER_ASM("cp.async.bulk.shared::cluster.shared::cta"
+               ".mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "r"(from), "r"(bytes), "r"(barrier)
+               : "memory");
 }
 
 /* ---- wgmma --------------------------------------------------------- */
@@ -370,9 +315,7 @@ static __device__ __forceinline__ uint64_t smem_desc_mn_major(uint32_t address)
 
 static __device__ __forceinline__ void wgmma_arrive(void)
 {
-#if HOPPER
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#endif
+    HOPPER_ASM("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
 /* Register fence: the operand x is complete here, before wgmma_arrive(). The
@@ -384,18 +327,14 @@ static __device__ __forceinline__ void register_fence(uint32_t &x)
 
 static __device__ __forceinline__ void wgmma_commit_group(void)
 {
-#if HOPPER
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-#endif
+    HOPPER_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
 /* Waits until at most PENDING groups are in flight. */
 template <int PENDING>
 static __device__ __forceinline__ void wgmma_wait_group(void)
 {
-#if HOPPER
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
-#endif
+    HOPPER_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
 /* d = a b + (add ? d : 0) for a 64 x N tile, 32 bytes deep.  Warp w of the
@@ -436,7 +375,7 @@ static __device__ __forceinline__ void wgmma_wait_group(void)
 /* n columns in n / 2 registers; ia, ib and ip number the operands that follow
  * the registers. */
 #define WGMMA_MMA_SS(shape, regs, ia, ib, ip, type, ends)                    \
-    asm volatile("{\n.reg .pred p;\n"                                          \
+    HOPPER_ASM("{\n.reg .pred p;\n"                                          \
                  "setp.ne.b32 p, %" #ip ", 0;\n"                               \
                  "wgmma.mma_async.sync.aligned." #shape ".f32." type "." type   \
                  " {" WGMMA_D##regs "}, %" #ia ", %" #ib ", p, 1, 1" ends      \
@@ -447,7 +386,7 @@ static __device__ __forceinline__ void wgmma_wait_group(void)
 /* a in four registers: lane 4g + t holds word t of rows g and g + 8 of its
  * warp's 16, then word t + 4 of both. */
 #define WGMMA_MMA_RS(shape, regs, i0, i1, i2, i3, ib, ip, type, e) \
-    asm volatile("{\n.reg .pred p;\n"                                          \
+    HOPPER_ASM("{\n.reg .pred p;\n"                                          \
                  "setp.ne.b32 p, %" #ip ", 0;\n"                               \
                  "wgmma.mma_async.sync.aligned." #shape ".f32." type "." type   \
                  " {" WGMMA_D##regs "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 \
@@ -457,7 +396,6 @@ static __device__ __forceinline__ void wgmma_wait_group(void)
                    "r"(add ? 1 : 0))
 /* clang-format on */
 
-#if HOPPER
 #define WGMMA_MMAS_TF32(n, regs, i0, i1, i2, i3, i4, i5)                       \
     static __device__ __forceinline__ void wgmma_mma(                          \
         float, float(&d)[regs], uint64_t a, uint64_t b, bool add)              \
@@ -513,27 +451,4 @@ WGMMA_MMAS_TF32(32, 16, 16, 17, 18, 19, 20, 21)
 WGMMA_MMAS_TF32(64, 32, 32, 33, 34, 35, 36, 37)
 WGMMA_MMAS_TF32(128, 64, 64, 65, 66, 67, 68, 69)
 WGMMA_MMAS_TF32(256, 128, 128, 129, 130, 131, 132, 133)
-#else
-template <typename T, int N>
-static __device__ __forceinline__ void wgmma_mma(T, float (&)[N], uint64_t,
-                                                 uint64_t, bool)
-{
-}
-template <typename T, int N>
-static __device__ __forceinline__ void
-wgmma_mma_b_mn_major(T, float (&)[N], uint64_t, uint64_t, bool)
-{
-}
-template <typename T, int N>
-static __device__ __forceinline__ void
-wgmma_mma_ab_mn_major(T, float (&)[N], uint64_t, uint64_t, bool)
-{
-}
-template <typename T, int N>
-static __device__ __forceinline__ void
-wgmma_mma_rs(T, float (&)[N], const uint32_t (&)[4], uint64_t, bool)
-{
-}
-#endif
-
 #endif

@@ -13,11 +13,8 @@
  */
 #include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/conv/pixel.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/launch.cuh"
-
-extern "C" {
-#include "kernels/cuda/conv/conv_state.h"
-}
 
 #define SMALL_K_THREADS 128
 #define SMALL_K_MOST    2048 /* weights, padded to K */
@@ -89,7 +86,7 @@ static __global__ void __launch_bounds__(SMALL_K_THREADS)
     __shared__ __align__(16) float w[SMALL_K_MOST];
     const int m = (int)blockIdx.x * SMALL_K_THREADS + (int)threadIdx.x;
     const struct conv_pixel p = conv_pixel_at(a.g, m, 0);
-    float acc[K];
+    float acc[K] = {};
 
     for (int i = threadIdx.x; i < a.g.depth * K; i += SMALL_K_THREADS)
         w[i] = a.w[i];
@@ -97,9 +94,6 @@ static __global__ void __launch_bounds__(SMALL_K_THREADS)
     launch_wait();
     if (m >= a.g.m)
         return;
-#pragma unroll
-    for (int k = 0; k < K; k++)
-        acc[k] = 0;
     for (int c = 0; c < a.g.c; c += V)
         small_k_taps<T, V, K, R>(a, p, w, c, acc);
     if (a.g.k == K)
@@ -116,18 +110,17 @@ static int small_k_outputs(const struct conv_geometry *g)
     return g->k <= 2 ? g->k : 4;
 }
 
-static int small_k_supports(const struct kern_problem *p,
-                            const struct kern_device *d,
-                            struct infer_error *why)
+static int small_k_read(const struct kern_problem *p,
+                        const struct kern_device *, int,
+                        struct conv_geometry *state, struct infer_error *why)
 {
-    struct conv_geometry g;
-    int r = conv_geometry_read(p, &g, why);
+    const struct conv_geometry &g = *state;
+    int rc = conv_geometry_read(p, state, why);
 
-    (void)d;
-    if (r == 0)
-        r = conv_weights_packable(p, why);
-    if (r < 0)
-        return r;
+    if (rc == 0)
+        rc = conv_weights_packable(p, why);
+    if (rc < 0)
+        return rc;
     if (g.groups != 1 || g.k > 4 || g.m == 0)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes one group to up to 4 channels, found %d to %d",
@@ -155,19 +148,16 @@ static double small_k_estimate(const struct kern_problem *p,
     return 2 + (taps > bytes ? taps : bytes);
 }
 
-static int small_k_prepare(struct kern_exec *e, const struct kern_device *d,
-                           struct infer_error *err)
+static void small_k_declare(struct kern_exec *e, const struct conv_geometry *g)
 {
-    const struct conv_geometry *g;
-    const int r = conv_state_keep(e, err, &g);
-
-    (void)d;
-    if (r < 0)
-        return r;
     e->packed[CONV_W] =
         (size_t)g->depth * (size_t)small_k_outputs(g) * sizeof(float);
-    return 0;
 }
+
+static const auto small_k_supports =
+    state_supports<struct conv_geometry, small_k_read>;
+static const auto small_k_prepare =
+    state_prepare<struct conv_geometry, small_k_read, small_k_declare>;
 
 static int small_k_pack(const struct kern_exec *e, int i, const void *src,
                         void *dst, struct infer_error *err)
@@ -196,14 +186,11 @@ template <typename T, int V>
 static int small_k_start_width(const struct small_k_args *a, void *stream,
                                struct infer_error *err)
 {
-    switch (small_k_outputs(&a->g)) {
-    case 1:
-        return small_k_start<T, V, 1>(a, stream, err);
-    case 2:
-        return small_k_start<T, V, 2>(a, stream, err);
-    default:
-        return small_k_start<T, V, 4>(a, stream, err);
-    }
+    const int outputs = small_k_outputs(&a->g);
+
+    return outputs == 1   ? small_k_start<T, V, 1>(a, stream, err)
+           : outputs == 2 ? small_k_start<T, V, 2>(a, stream, err)
+                          : small_k_start<T, V, 4>(a, stream, err);
 }
 
 template <typename T>
@@ -221,16 +208,6 @@ static int small_k_launch(const struct kern_exec *e,
                          : small_k_start_width<T, 1>(&a, args->stream, err);
 }
 
-#define SMALL_K_ROW(symbol, T)                                                 \
-    const struct kern_functions symbol = {                                     \
-        .supports = small_k_supports,                                          \
-        .estimate = small_k_estimate,                                          \
-        .prepare = small_k_prepare,                                            \
-        .pack = small_k_pack,                                                  \
-        .launch = small_k_launch<T>,                                           \
-        .release = cuda_state_release,                                         \
-    };
-
-SMALL_K_ROW(conv2d_fprop_nhwc_f32_cuda_small_k, float)
-SMALL_K_ROW(conv2d_fprop_nhwc_f16_cuda_small_k, __half)
-SMALL_K_ROW(conv2d_fprop_nhwc_bf16_cuda_small_k, __nv_bfloat16)
+STATE_ROW(conv2d_fprop_nhwc_f32_cuda_small_k, small_k, float, NULL)
+STATE_ROW(conv2d_fprop_nhwc_f16_cuda_small_k, small_k, __half, NULL)
+STATE_ROW(conv2d_fprop_nhwc_bf16_cuda_small_k, small_k, __nv_bfloat16, NULL)

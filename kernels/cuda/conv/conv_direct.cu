@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution and transposed convolution of 1 to 3 dimensions as they are
- * defined: what runs where no faster row takes a problem.
+ * Convolution and transposed convolution of 1 to 3 dimensions by their
+ * definition, for problems that no faster row takes.
  *
  * One thread an output, channels innermost where they are so in memory, so
  * that a warp shares its inputs.  No shared memory.

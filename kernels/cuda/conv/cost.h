@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the estimates of several kernels share. */
+/* Costs that the estimates of several kernels use. */
 #ifndef KERNELS_CUDA_CONV_COST_H
 #define KERNELS_CUDA_CONV_COST_H
 
@@ -11,7 +11,7 @@ extern "C" {
 
 /* Time of products and bytes that overlap: the longer, and `part` of the
  * shorter, which is not hidden. */
-static inline double cost_together(double products, double bytes, double part)
+static inline double cost_overlapped(double products, double bytes, double part)
 {
     return products > bytes ? products + part * bytes : bytes + part * products;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The textbook's convolution, as a baseline: im2col writes every window as a
+ * Convolution by im2col, as a baseline: a first kernel writes every window as a
  * row of a matrix, which is multiplied by the weights.  It moves R * S times
  * the input through memory.
  *
@@ -17,12 +17,9 @@
 #define KERNELS_CUDA_CONV_IM2COL_CUH
 
 #include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/strided.cuh"
-
-extern "C" {
-#include "kernels/cuda/conv/conv_state.h"
-}
 
 #define IM2COL_THREADS 256
 #define IM2COL_TILE    64
@@ -139,20 +136,18 @@ static __global__ void __launch_bounds__(IM2COL_THREADS)
 
 /* ---- the host's side ----------------------------------------------- */
 
-static int im2col_supports(const struct kern_problem *p,
-                           const struct kern_device *d, struct infer_error *why)
+static int im2col_read(const struct kern_problem *p, const struct kern_device *,
+                       int, struct conv_geometry *g, struct infer_error *why)
 {
     const struct kern_tensor *w = &p->in[CONV_W];
-    struct conv_geometry g;
-    const int r = conv_geometry_read(p, &g, why);
+    const int rc = conv_geometry_read(p, g, why);
 
-    (void)d;
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (w->dtype != p->in[CONV_X].dtype || !kern_tensor_is_dense(w, KERN_NCHW))
         return error_set(why, INFER_EUNSUPPORTED,
                          "weights are not dense row-major of the input's type");
-    if ((int64_t)g.m * g.depth > INT32_MAX / g.groups)
+    if ((int64_t)g->m * g->depth > INT32_MAX / g->groups)
         return error_set(why, INFER_EUNSUPPORTED,
                          "unfolded input has more than 2^31 elements");
     return 0;
@@ -167,18 +162,10 @@ static double im2col_estimate(const struct kern_problem *p,
     return 1e20;
 }
 
-static int im2col_prepare(struct kern_exec *e, const struct kern_device *d,
-                          struct infer_error *err)
+static void im2col_declare(struct kern_exec *e, const struct conv_geometry *g)
 {
-    const struct conv_geometry *g;
-    const int r = conv_state_keep(e, err, &g);
-
-    (void)d;
-    if (r < 0)
-        return r;
     e->workspace = (size_t)g->groups * (size_t)g->m * (size_t)g->depth *
                    infer_dtype_size(e->problem.in[CONV_X].dtype);
-    return 0;
 }
 
 template <typename T, int ELEMENTS>
@@ -196,12 +183,12 @@ static int im2col_launch(const struct kern_exec *e,
     a.columns = args->workspace;
     a.out = output_of(e, args, g->k);
     a.count = (int64_t)g->m * (ELEMENTS ? g->depth * g->groups : g->c);
-    const int r =
+    const int rc =
         launch_kernel(ELEMENTS ? im2col_elements<T> : im2col_windows<T>,
                       dim3(cuda_blocks(a.count, IM2COL_THREADS)),
                       IM2COL_THREADS, 0, args->stream, a, err);
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     const dim3 grid(conv_ceil_div(g->m, IM2COL_TILE) *
                         conv_ceil_div(g->kg, IM2COL_TILE),
                     1, g->groups);
@@ -212,9 +199,10 @@ static int im2col_launch(const struct kern_exec *e,
 
 #define IM2COL_ROW(symbol, T, elements)                                        \
     const struct kern_functions symbol = {                                     \
-        .supports = im2col_supports,                                           \
+        .supports = state_supports<struct conv_geometry, im2col_read>,         \
         .estimate = im2col_estimate,                                           \
-        .prepare = im2col_prepare,                                             \
+        .prepare =                                                             \
+            state_prepare<struct conv_geometry, im2col_read, im2col_declare>,  \
         .launch = im2col_launch<T, elements>,                                  \
         .release = cuda_state_release,                                         \
     };

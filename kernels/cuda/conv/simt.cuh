@@ -26,11 +26,10 @@
 #ifndef KERNELS_CUDA_CONV_SIMT_CUH
 #define KERNELS_CUDA_CONV_SIMT_CUH
 
-#include <stdlib.h>
-
 #include "kernels/cuda/conv/family.cuh"
 #include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/conv/pixel.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/launch.cuh"
 
 #define SIMT_THREADS 256
@@ -214,12 +213,7 @@ static __global__ void __launch_bounds__(SIMT_THREADS)
         conv_depth_at(a.g, (int)threadIdx.x % L::COLUMNS * L::VECTOR);
     float fx[L::X_COPIES][L::VECTOR];
     float4 fw[L::W_COPIES];
-    float acc[L::TM][L::TN];
-#pragma unroll
-    for (int i = 0; i < L::TM; i++)
-#pragma unroll
-        for (int j = 0; j < L::TN; j++)
-            acc[i][j] = 0;
+    float acc[L::TM][L::TN] = {};
 
     simt_fetch_x<L>(a, table, depth, fx);
     simt_fetch_w<L>(a, w, 0, n0, fw);
@@ -257,10 +251,10 @@ static int simt_supports(const struct kern_problem *p,
                          const struct kern_device *d, struct infer_error *why)
 {
     struct conv_geometry g;
-    const int r = conv_geometry_read(p, &g, why);
+    const int rc = conv_geometry_read(p, &g, why);
 
     (void)d;
-    return r < 0 ? r : conv_weights_packable(p, why);
+    return rc < 0 ? rc : conv_weights_packable(p, why);
 }
 
 /* Waves of blocks; 0.4 TFLOP/s a multiprocessor where the tile is full. */
@@ -283,25 +277,22 @@ static double simt_estimate(const struct kern_problem *p,
     return 3 + waves * (2 + 4e-6 * bm * bn * (g.depth + 16.0) / rate);
 }
 
-static int simt_prepare(struct kern_exec *e, const struct kern_device *d,
-                        struct infer_error *err)
+static int simt_read(const struct kern_problem *p, const struct kern_device *,
+                     int, struct simt_state *s, struct infer_error *why)
 {
-    struct simt_state *s = (struct simt_state *)calloc(1, sizeof *s);
-    const int r =
-        s ? conv_geometry_read(&e->problem, &s->g, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    const int rc = conv_geometry_read(p, &s->g, why);
 
-    (void)d;
-    if (r < 0) {
-        free(s);
-        return r;
-    }
+    if (rc < 0)
+        return rc;
     s->depth_pad = conv_round_up(s->g.depth, SIMT_K_TILE);
     s->kg_pad = conv_round_up(s->g.kg, 4);
-    e->state = s;
+    return 0;
+}
+
+static void simt_declare(struct kern_exec *e, const struct simt_state *s)
+{
     e->packed[CONV_W] = (size_t)s->g.groups * (size_t)s->depth_pad *
                         (size_t)s->kg_pad * sizeof(float);
-    return 0;
 }
 
 static int simt_pack(const struct kern_exec *e, int i, const void *src,
@@ -343,7 +334,8 @@ static int simt_launch(const struct kern_exec *e, const struct kern_args *args,
 #define SIMT_TILE(name, ...)                                                   \
     {                                                                          \
         name, 0, simt_supports, simt_estimate<__VA_ARGS__>, NULL, NULL,        \
-            simt_prepare, simt_pack, simt_launch<__VA_ARGS__>                  \
+            state_prepare<struct simt_state, simt_read, simt_declare>,         \
+            simt_pack, simt_launch<__VA_ARGS__>                                \
     }
 
 /* Pixels x channels of a block; 128x16 is for groups of few channels. */

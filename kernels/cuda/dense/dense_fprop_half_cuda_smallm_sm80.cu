@@ -30,10 +30,10 @@
  * Bytes: STAGES * (8 * 2048 + 8 / COOP * ROWS * 64).
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
 
@@ -77,7 +77,7 @@ template <int ROWS, int COOP> struct smallm_layout {
 
 /* ---- the kernel ---------------------------------------------------- */
 
-/* Where a warp stands. */
+/* A warp's place in the block and its share of the product. */
 struct smallm_warp {
     int lane, warp, member, part; /* of the coop; of the depth */
     int tile;                     /* of 32 outputs */
@@ -273,10 +273,10 @@ smallm_steps(const struct smallm_args &a, const struct smallm_warp &s,
     }
 }
 
-/* Lays a warp's sums: sums[row][output]. */
+/* Stores a warp's sums: sums[row][output]. */
 template <int PARTS, int PITCH>
 static __device__ __forceinline__ void
-smallm_lay(const float (&acc)[2][PARTS][4], int lane, float *sums)
+smallm_stage_sums(const float (&acc)[2][PARTS][4], int lane, float *sums)
 {
 #pragma unroll
     for (int j = 0; j < 2; j++)
@@ -352,8 +352,8 @@ static __global__ void __launch_bounds__(SMALLM_THREADS, 2)
     smallm_first_x<T, L, COOP>(a, s, shared);
     smallm_steps<T, L, COOP>(a, s, shared, acc);
     ptx_cp_async_wait<0>();
-    __syncthreads(); /* nobody reads the pipeline any more */
-    smallm_lay<L::PARTS, L::PITCH>(acc, s.lane, sums + s.warp * L::SUMS);
+    __syncthreads(); /* all products have read the pipeline */
+    smallm_stage_sums<L::PARTS, L::PITCH>(acc, s.lane, sums + s.warp * L::SUMS);
     if (size > 1) {
         cluster_arrive();
         cluster_wait();
@@ -421,19 +421,30 @@ static int smallm_choose(struct smallm_state *s, int variant,
     return n;
 }
 
-static int smallm_configure(const struct kern_problem *p,
-                            const struct kern_device *d, int variant,
-                            struct smallm_state *s, struct infer_error *why)
+static int smallm_read(const struct kern_problem *p,
+                       const struct kern_device *d, int variant,
+                       struct smallm_state *s, struct infer_error *why)
 {
-    const int r = conv_geometry_read_pitched(p, &s->g, why);
+    int rc = conv_geometry_read_pitched(p, &s->g, why);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     s->k_tiles = conv_ceil_div(s->g.c, SMALLM_DEPTH);
     s->tiles = conv_ceil_div(s->g.k, SMALLM_OUTPUTS);
     s->rows = s->g.m <= 8 ? 8 : SMALLM_ROWS;
     if (smallm_choose(s, variant, d) <= variant)
         return error_set(why, INFER_EUNSUPPORTED, "has no variant %d", variant);
+    rc = conv_weights_packable(p, why);
+    if (rc < 0)
+        return rc;
+    if (s->g.m < 1 || s->g.m > SMALLM_ROWS)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes 1 to %d rows, found %d", SMALLM_ROWS, s->g.m);
+    if (s->g.c % 8 || s->g.x_pitch % 8)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes inputs in 8s, and rows that lie multiples of 8 "
+                         "apart, found %d and %d",
+                         s->g.c, s->g.x_pitch);
     return 0;
 }
 
@@ -441,30 +452,9 @@ static int smallm_variants(const struct kern_problem *p,
                            const struct kern_device *d, struct infer_error *err)
 {
     struct smallm_state s;
-    const int r = smallm_configure(p, d, 0, &s, err);
+    const int rc = smallm_read(p, d, 0, &s, err);
 
-    return r < 0 ? r : smallm_choose(&s, SMALLM_CHOICES - 1, d);
-}
-
-static int smallm_supports(const struct kern_problem *p,
-                           const struct kern_device *d, struct infer_error *why)
-{
-    struct smallm_state s;
-    int r = smallm_configure(p, d, 0, &s, why);
-
-    if (r == 0)
-        r = conv_weights_packable(p, why);
-    if (r < 0)
-        return r;
-    if (s.g.m < 1 || s.g.m > SMALLM_ROWS)
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes 1 to %d rows, found %d", SMALLM_ROWS, s.g.m);
-    if (s.g.c % 8 || s.g.x_pitch % 8)
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes inputs in 8s, and rows that lie multiples of 8 "
-                         "apart, found %d and %d",
-                         s.g.c, s.g.x_pitch);
-    return 0;
+    return rc < 0 ? rc : smallm_choose(&s, SMALLM_CHOICES - 1, d);
 }
 
 /* Microseconds (fitted to an H200): the bytes of the weights, or the latency of
@@ -477,32 +467,26 @@ static double smallm_estimate(const struct kern_problem *p,
     (void)d;
     if (conv_geometry_read_pitched(p, &g, NULL) < 0)
         return 1e30;
-    const double way = 2.8 + 0.13 * g.m;
+    const double latency = 2.8 + 0.13 * g.m;
     const double bytes = 2.0 * g.c * g.k / 4.3e6;
     const double second = g.m > 8 ? 1.8 : 0; /* part of the rows */
-    return bytes > way ? bytes + 0.13 * way + second : way + 0.6 * bytes;
+    return bytes > latency ? bytes + 0.13 * latency + second
+                           : latency + 0.6 * bytes;
 }
 
 /* ---- preparing ----------------------------------------------------- */
 
-static int smallm_prepare(struct kern_exec *e, const struct kern_device *d,
-                          struct infer_error *err)
+static void smallm_declare(struct kern_exec *e, const struct smallm_state *s)
 {
-    struct smallm_state *s = (struct smallm_state *)malloc(sizeof(*s));
-    const int r =
-        s ? smallm_configure(&e->problem, d, e->variant, s, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (r < 0) {
-        free(s);
-        return r;
-    }
-    e->state = s;
     snprintf(e->variant_name, sizeof(e->variant_name), "n%d cluster%d",
              s->coop * SMALLM_OUTPUTS, s->cluster);
     e->packed[CONV_W] = (size_t)s->tiles * (size_t)s->k_tiles * SMALLM_K_TILE;
-    return 0;
 }
+
+static const auto smallm_supports =
+    state_supports<struct smallm_state, smallm_read>;
+static const auto smallm_prepare =
+    state_prepare<struct smallm_state, smallm_read, smallm_declare>;
 
 /* Two elements, converted. */
 static void smallm_pack_pair(enum infer_dtype from, const void *src, size_t at,
@@ -597,16 +581,6 @@ static int smallm_launch(const struct kern_exec *e,
                : smallm_start_kernel<T, SMALLM_ROWS, 4>(s, &a, to, err);
 }
 
-#define SMALLM_ROW(symbol, T)                                                  \
-    const struct kern_functions symbol = {                                     \
-        .supports = smallm_supports,                                           \
-        .estimate = smallm_estimate,                                           \
-        .variants = smallm_variants,                                           \
-        .prepare = smallm_prepare,                                             \
-        .pack = smallm_pack,                                                   \
-        .launch = smallm_launch<T>,                                            \
-        .release = cuda_state_release,                                         \
-    };
-
-SMALLM_ROW(dense_fprop_f16_cuda_smallm_sm80, __half)
-SMALLM_ROW(dense_fprop_bf16_cuda_smallm_sm80, __nv_bfloat16)
+STATE_ROW(dense_fprop_f16_cuda_smallm_sm80, smallm, __half, smallm_variants)
+STATE_ROW(dense_fprop_bf16_cuda_smallm_sm80, smallm, __nv_bfloat16,
+          smallm_variants)

@@ -32,9 +32,9 @@
  * Bytes: W * 8192 + X * ROWS * 128 + 16 * (W + X).
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/wgmma/wgmma.cuh"
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
 
@@ -84,7 +84,7 @@ template <int ROWS, int DEEP> struct smallm_layout {
 
 /* ---- the kernel ---------------------------------------------------- */
 
-/* Where a block stands. */
+/* A block's tile and its share of the depth. */
 struct smallm_block {
     int rank, size; /* in the cluster */
     int tile;
@@ -178,10 +178,10 @@ smallm_multiply(const struct smallm_block &b, uint32_t base,
     wgmma_wait_group<0>();
 }
 
-/* Lays a warpgroup's sums: sums[row][output]. */
+/* Stores a warpgroup's sums: sums[row][output]. */
 template <typename L, int ROWS>
-static __device__ __forceinline__ void smallm_lay(const float (&acc)[ROWS / 2],
-                                                  float *sums)
+static __device__ __forceinline__ void
+smallm_stage_sums(const float (&acc)[ROWS / 2], float *sums)
 {
     const int lane = threadIdx.x % 32;
     float *const to =
@@ -271,7 +271,7 @@ smallm_init_barriers(const struct smallm_args &a, uint32_t base)
 }
 
 /* Cluster barrier: stores to shared memory before it are visible after it. */
-static __device__ __forceinline__ void smallm_meet(int size)
+static __device__ __forceinline__ void smallm_cluster_sync(int size)
 {
     __syncthreads();
     if (size > 1) {
@@ -281,7 +281,7 @@ static __device__ __forceinline__ void smallm_meet(int size)
 }
 
 /* Waits until the peers have read this CTA's sums; it orders no stores. */
-static __device__ __forceinline__ void smallm_part(int size)
+static __device__ __forceinline__ void smallm_cluster_release(int size)
 {
 #if HOPPER
     if (size > 1) {
@@ -321,16 +321,16 @@ static __global__ void __launch_bounds__(SMALLM_THREADS)
     if (warp < 4) {
         float acc[ROWS / 2];
         smallm_multiply<T, L, ROWS>(b, base, acc);
-        named_barrier_sync(1, 128); /* nobody reads the rings any more */
-        smallm_lay<L, ROWS>(acc, (float *)shared);
+        named_barrier_sync(1, 128); /* all products have read the pipeline */
+        smallm_stage_sums<L, ROWS>(acc, (float *)shared);
     } else if (warp == 5) {
         if (threadIdx.x == 160)
             smallm_fetch_x<L>(a, b, base);
         __syncwarp();
     }
-    smallm_meet(b.size);
+    smallm_cluster_sync(b.size);
     smallm_finish<T, L>(a, b, base + column * 4, n, bias);
-    smallm_part(b.size);
+    smallm_cluster_release(b.size);
 }
 
 /* ---- configuration ------------------------------------------------- */
@@ -355,14 +355,14 @@ static int smallm_cluster(const struct smallm_state *s,
     return size;
 }
 
-static int smallm_configure(const struct kern_problem *p,
-                            const struct kern_device *d, int variant,
-                            struct smallm_state *s, struct infer_error *why)
+static int smallm_read(const struct kern_problem *p,
+                       const struct kern_device *d, int variant,
+                       struct smallm_state *s, struct infer_error *why)
 {
-    const int r = conv_geometry_read_pitched(p, &s->g, why);
+    int rc = conv_geometry_read_pitched(p, &s->g, why);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     s->k_tiles = conv_ceil_div(s->g.c, SMALLM_DEPTH);
     s->tiles = conv_ceil_div(s->g.k, SMALLM_OUTPUTS);
     s->rows = s->g.m <= 32 ? 32 : s->g.m <= 64 ? 64 : SMALLM_ROWS;
@@ -371,6 +371,19 @@ static int smallm_configure(const struct kern_problem *p,
         return error_set(why, INFER_EUNSUPPORTED, "has no variant %d", variant);
     s->cluster >>= variant;
     s->deep = s->cluster <= 2;
+    rc = conv_weights_packable(p, why);
+    if (rc == 0)
+        rc = wgmma_check_device(d, why);
+    if (rc < 0)
+        return rc;
+    if (s->g.m < 1 || s->g.m > SMALLM_ROWS)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes 1 to %d rows, found %d", SMALLM_ROWS, s->g.m);
+    if (s->g.k < 1 || s->g.c < 1 || s->g.c % 8 || s->g.x_pitch % 8)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes inputs in 8s, rows that lie multiples of 8 "
+                         "apart, and outputs, found %d, %d and %d",
+                         s->g.c, s->g.x_pitch, s->g.k);
     return 0;
 }
 
@@ -378,32 +391,9 @@ static int smallm_variants(const struct kern_problem *p,
                            const struct kern_device *d, struct infer_error *err)
 {
     struct smallm_state s;
-    const int r = smallm_configure(p, d, 0, &s, err);
+    const int rc = smallm_read(p, d, 0, &s, err);
 
-    return r < 0 ? r : s.cluster > 2 ? 2 : 1;
-}
-
-static int smallm_supports(const struct kern_problem *p,
-                           const struct kern_device *d, struct infer_error *why)
-{
-    struct smallm_state s;
-    int r = smallm_configure(p, d, 0, &s, why);
-
-    if (r == 0)
-        r = conv_weights_packable(p, why);
-    if (r == 0)
-        r = wgmma_check_device(d, why);
-    if (r < 0)
-        return r;
-    if (s.g.m < 1 || s.g.m > SMALLM_ROWS)
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes 1 to %d rows, found %d", SMALLM_ROWS, s.g.m);
-    if (s.g.k < 1 || s.g.c < 1 || s.g.c % 8 || s.g.x_pitch % 8)
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes inputs in 8s, rows that lie multiples of 8 "
-                         "apart, and outputs, found %d, %d and %d",
-                         s.g.c, s.g.x_pitch, s.g.k);
-    return 0;
+    return rc < 0 ? rc : s.cluster > 2 ? 2 : 1;
 }
 
 /* Microseconds (fitted to an H200): the latency of the kernel and of the sum,
@@ -415,37 +405,30 @@ static double smallm_estimate(const struct kern_problem *p,
 {
     struct smallm_state s;
 
-    if (smallm_configure(p, d, 0, &s, NULL) < 0)
+    if (smallm_read(p, d, 0, &s, NULL) < 0)
         return 1e30;
     const int blocks = s.tiles * s.cluster, resident = conv_multiprocessors(d);
     const double sharing = 1 + (s.deep ? 0.0015 : 0.006) * s.g.m;
     const double memory = 0.00184 * (blocks < resident ? blocks : resident);
     const double k_tile = (memory > 0.12 ? memory : 0.12) * sharing;
-    const double way = (s.deep ? 2.3 : 2.8) + 0.007 * s.g.m;
+    const double latency = (s.deep ? 2.3 : 2.8) + 0.007 * s.g.m;
 
-    return way + (s.rows > 64 ? 1 : 0) +
+    return latency + (s.rows > 64 ? 1 : 0) +
            conv_ceil_div(blocks, resident) * k_tile * s.k_tiles / s.cluster;
 }
 
 /* ---- preparing ----------------------------------------------------- */
 
-static int smallm_prepare(struct kern_exec *e, const struct kern_device *d,
-                          struct infer_error *err)
+static void smallm_declare(struct kern_exec *e, const struct smallm_state *s)
 {
-    struct smallm_state *s = (struct smallm_state *)malloc(sizeof(*s));
-    const int r =
-        s ? smallm_configure(&e->problem, d, e->variant, s, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (r < 0) {
-        free(s);
-        return r;
-    }
-    e->state = s;
     snprintf(e->variant_name, sizeof(e->variant_name), "cluster%d", s->cluster);
     e->packed[CONV_W] = (size_t)s->tiles * (size_t)s->k_tiles * SMALLM_K_TILE;
-    return 0;
 }
+
+static const auto smallm_supports =
+    state_supports<struct smallm_state, smallm_read>;
+static const auto smallm_prepare =
+    state_prepare<struct smallm_state, smallm_read, smallm_declare>;
 
 /* Output n's weights, 16 bytes at a time; dst: its row of the first k-tile. */
 static void smallm_pack_row(const struct smallm_state *s, enum infer_dtype from,
@@ -525,27 +508,17 @@ static int smallm_launch(const struct kern_exec *e,
     a.wide = output_is_wide(&a.out, SMALLM_STEP) &&
              (uintptr_t)a.out.y % step == 0 &&
              (uintptr_t)a.out.residual % step == 0;
-    const int r = tensor_map_matrix(
+    const int rc = tensor_map_matrix(
         &a.x, tensor_map_type_of(e->problem.in[CONV_X].dtype), args->in[CONV_X],
         s->g.m, s->g.c, s->g.x_pitch, a.box, err);
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     return s->rows == 32 ? smallm_start_rows<T, 32>(s, &a, args->stream, err)
            : s->rows == 64
                ? smallm_start_rows<T, 64>(s, &a, args->stream, err)
                : smallm_start_rows<T, SMALLM_ROWS>(s, &a, args->stream, err);
 }
 
-#define SMALLM_ROW(symbol, T)                                                  \
-    const struct kern_functions symbol = {                                     \
-        .supports = smallm_supports,                                           \
-        .estimate = smallm_estimate,                                           \
-        .variants = smallm_variants,                                           \
-        .prepare = smallm_prepare,                                             \
-        .pack = smallm_pack,                                                   \
-        .launch = smallm_launch<T>,                                            \
-        .release = cuda_state_release,                                         \
-    };
-
-SMALLM_ROW(dense_fprop_f16_cuda_smallm_sm90, __half)
-SMALLM_ROW(dense_fprop_bf16_cuda_smallm_sm90, __nv_bfloat16)
+STATE_ROW(dense_fprop_f16_cuda_smallm_sm90, smallm, __half, smallm_variants)
+STATE_ROW(dense_fprop_bf16_cuda_smallm_sm90, smallm, __nv_bfloat16,
+          smallm_variants)

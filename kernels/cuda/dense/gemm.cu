@@ -291,10 +291,10 @@ static int supports_gemv(const struct kern_problem *p,
 {
     const struct kern_tensor *x = &p->in[0], *w = &p->in[1];
     int64_t rows, stride;
-    const int r = supports_dense(p, d, why);
+    const int rc = supports_dense(p, d, why);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     flatten(x, &rows, &stride);
     if (rows > GEMV_ROWS)
         return error_set(why, INFER_EUNSUPPORTED,
@@ -368,8 +368,8 @@ const struct kern_functions dense_fprop_cuda_simt = {
 
 /* ---- convolution of one pixel -------------------------------------- */
 
-/* What squeeze-and-excite computes between its pooling and its product: a
- * window of 1x1 over images of one pixel is a dense layer. */
+/* A 1x1 convolution over images of one pixel is a dense layer;
+ * squeeze-and-excite has two of them between its pooling and its product. */
 static int supports_pixel(const struct kern_problem *p,
                           const struct kern_device *d, struct infer_error *why)
 {

@@ -21,8 +21,7 @@
  * range writes its sums to the workspace, parts[range][K][r, s], and
  * wgrad_sum() adds them in order: the same bits every time.
  */
-#include <stdlib.h>
-
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/mma/wgrad.cuh"
 
 enum {
@@ -78,7 +77,7 @@ strip_of(const struct strips_args &a, int number, int c) {
     return at;
 }
 
-/* What a step reads. */
+/* The vectors that a step reads. */
 template <typename T, int V, int R, int STRIDE>
 struct step {
     vec<T, V> dy, x[STRIDE][R];
@@ -100,20 +99,8 @@ static __device__ __forceinline__ int clamp(int i, int n)
     return min(max(i, 0), n - 1);
 }
 
-/* Through L1, which lanes on neighbouring rows share. */
-template <int BYTES>
-static __device__ __forceinline__ void copy_cached(uint32_t to,
-                                                   const void *from)
-{
-#if PTX_SM80
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to),
-                 "l"(from), "n"(BYTES)
-                 : "memory");
-#endif
-}
-
-/* Starts to copy step j.  Positions outside the image copy a pixel at its edge,
- * which is not used. */
+/* Starts to copy step j, through L1, which lanes on neighbouring rows share.
+ * Positions outside the image copy a pixel at its edge, which is not used. */
 template <typename T, int V, int R, int STRIDE>
 static __device__ __forceinline__ void start_step(const struct strips_args &a,
                                                   const struct strip<T, R> &at,
@@ -121,14 +108,14 @@ static __device__ __forceinline__ void start_step(const struct strips_args &a,
 {
     typedef step_shape<T, V, R, STRIDE> S;
 
-    copy_cached<S::BYTES>(to, at.dy + clamp(j, a.g.q) * a.g.k);
+    ptx_cp_async_cached<S::BYTES>(to, at.dy + clamp(j, a.g.q) * a.g.k);
 #pragma unroll
     for (int b = 0; b < STRIDE; b++) {
         const int w = clamp(j * STRIDE + b - a.g.pad_left, a.g.w);
 #pragma unroll
         for (int r = 0; r < R; r++)
-            copy_cached<S::BYTES>(to + (1 + b * R + r) * S::PITCH,
-                                  at.x[r] + w * a.g.c);
+            ptx_cp_async_cached<S::BYTES>(to + (1 + b * R + r) * S::PITCH,
+                                          at.x[r] + w * a.g.c);
     }
     ptx_cp_async_commit();
 }
@@ -277,44 +264,6 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(R, STRIDE))
         join_row<V, R>(a, r, acc[r], (float *)shared);
 }
 
-/* ---- limits -------------------------------------------------------- */
-
-/* Elements of a vector. */
-static int vector_of(const struct conv_geometry *g, enum infer_dtype type)
-{
-    return (g->r == 3 ? 16 : 8) / (int)infer_dtype_size(type);
-}
-
-static int read_problem(const struct kern_problem *p, struct conv_geometry *g,
-                        struct infer_error *why)
-{
-    const int r = wgrad_geometry(p, g, why);
-
-    if (r < 0)
-        return r;
-    if (g->cg != 1 || g->kg != 1 || g->r != g->s || (g->r != 3 && g->r != 5) ||
-        g->stride_h != g->stride_w || g->stride_h > 2 || g->dilation_h != 1 ||
-        g->dilation_w != 1)
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes one channel a group, in and out, 3x3 and 5x5, "
-                         "stride 1 and 2, no dilation");
-    if (g->k % (16 / (int)infer_dtype_size(p->in[0].dtype)) != 0 || g->h < 1 ||
-        g->w < 1)
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "takes channels in whole vectors and no empty "
-                         "pictures");
-    return 0;
-}
-
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    struct conv_geometry g;
-
-    (void)d;
-    return read_problem(p, &g, why);
-}
-
 /* ---- preparing ----------------------------------------------------- */
 
 struct strips_state {
@@ -323,6 +272,12 @@ struct strips_state {
     int strips, length; /* of a row */
     int count, per_range, ranges;
 };
+
+/* Elements of a vector. */
+static int vector_of(const struct conv_geometry *g, enum infer_dtype type)
+{
+    return (g->r == 3 ? 16 : 8) / (int)infer_dtype_size(type);
+}
 
 /* As many blocks as are resident on the device, if there is enough work: rows
  * are cut until every lane has several strips, or strips would be short.  All
@@ -350,23 +305,34 @@ static void plan(const struct kern_device *d, enum infer_dtype type,
     s->ranges = conv_ceil_div(s->count, s->per_range);
 }
 
-static int prepare(struct kern_exec *e, const struct kern_device *d,
-                   struct infer_error *err)
+static int read_problem(const struct kern_problem *p,
+                        const struct kern_device *d, int,
+                        struct strips_state *s, struct infer_error *why)
 {
-    struct strips_state *s = (struct strips_state *)calloc(1, sizeof(*s));
-    const int r =
-        s ? read_problem(&e->problem, &s->g, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    const struct conv_geometry *g = &s->g;
+    const int rc = wgrad_geometry(p, &s->g, why);
 
-    if (r < 0) {
-        free(s);
-        return r;
-    }
-    plan(d, e->problem.in[0].dtype, s);
-    e->state = s;
+    if (rc < 0)
+        return rc;
+    if (g->cg != 1 || g->kg != 1 || g->r != g->s || (g->r != 3 && g->r != 5) ||
+        g->stride_h != g->stride_w || g->stride_h > 2 || g->dilation_h != 1 ||
+        g->dilation_w != 1)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes one channel a group, in and out, 3x3 and 5x5, "
+                         "stride 1 and 2, no dilation");
+    if (g->k % (16 / (int)infer_dtype_size(p->in[0].dtype)) != 0 || g->h < 1 ||
+        g->w < 1)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "takes channels in whole vectors and no empty "
+                         "pictures");
+    plan(d, p->in[0].dtype, s);
+    return 0;
+}
+
+static void declare(struct kern_exec *e, const struct strips_state *s)
+{
     e->workspace = (size_t)s->ranges * (size_t)s->g.k * (size_t)s->g.r *
                    (size_t)s->g.s * sizeof(float);
-    return 0;
 }
 
 /* ---- launching ----------------------------------------------------- */
@@ -411,15 +377,15 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.x = args->in[0];
     a.dy = args->in[1];
     a.parts = (float *)args->workspace;
-    const int r = s->g.r == 3 ? run_window<T, 3>(s, &a, args->stream, err)
-                              : run_window<T, 5>(s, &a, args->stream, err);
-    return r < 0 ? r : wgrad_join(e, &shape, args, err);
+    const int rc = s->g.r == 3 ? run_window<T, 3>(s, &a, args->stream, err)
+                               : run_window<T, 5>(s, &a, args->stream, err);
+    return rc < 0 ? rc : wgrad_join(e, &shape, args, err);
 }
 
 #define STRIPS_ROW(symbol, T)                                                  \
     const struct kern_functions symbol = {                                     \
-        .supports = supports,                                                  \
-        .prepare = prepare,                                                    \
+        .supports = state_supports<struct strips_state, read_problem>,         \
+        .prepare = state_prepare<struct strips_state, read_problem, declare>,  \
         .launch = launch<T>,                                                   \
         .release = cuda_state_release,                                         \
     };

@@ -224,7 +224,7 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     output_vector<T, V>(a.out, (at.n * a.g.p + at.p) * a.g.q + at.q, at.k, acc);
 }
 
-/* ---- weights that change ------------------------------------------- */
+/* ---- weights that are not constant --------------------------------- */
 
 struct depthwise_pack_args {
     int count, k, s;
@@ -280,7 +280,7 @@ static inline size_t depthwise_pack_bytes(const struct kern_exec *e,
            infer_dtype_size(e->problem.in[CONV_X].dtype);
 }
 
-/* Weights that the kernel in front can read. */
+/* Checks that the kernel that packs them can read the weights. */
 static inline int depthwise_weights_readable(const struct kern_problem *p,
                                              struct infer_error *why)
 {

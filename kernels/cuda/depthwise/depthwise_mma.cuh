@@ -63,8 +63,8 @@ static __device__ __forceinline__ void depthwise_keep(N &n)
     asm volatile("" : "+r"(n));
 }
 
-/* d = a b + c for one 16x8 tile, of depth 16 and 8; ptx_mma_f16() says how they
- * lie. */
+/* d = a b + c for one 16x8 tile, of depth 16 and 8, laid out as for
+ * ptx_mma(). */
 #define DEPTHWISE_MMA(T, type)                                                 \
     static __device__ __forceinline__ void depthwise_mma(                      \
         T, float d[4], const uint32_t a[4], const uint32_t b[2],               \

@@ -45,7 +45,7 @@
 /* Bytes after the tile for results outside the image: a word of each lane. */
 #define DEPTHWISE_TILE_SPARE (32 * 4)
 
-/* How outputs are shared out. */
+/* How outputs are divided among blocks. */
 struct depthwise_tile {
     int blocks;               /* of 16 pixels a warp: 1 or 2 */
     int groups, images;       /* of a block */

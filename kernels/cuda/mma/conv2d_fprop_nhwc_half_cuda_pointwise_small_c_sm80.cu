@@ -18,10 +18,9 @@
  * over several tiles; if pixels are few, blockIdx.y divides the outputs.
  * Channels and outputs past the last are zeros.
  */
-#include <stdlib.h>
-
 #include "kernels/cuda/conv/cost.h"
 #include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx.cuh"
 
@@ -31,7 +30,7 @@ extern "C" {
 
 #define SMALL_C_THREADS 128
 #define SMALL_C_BLOCKS  4                           /* of a multiprocessor */
-#define SMALL_C_PIXELS  (SMALL_C_THREADS / 32 * 32) /* of a block's turn */
+#define SMALL_C_PIXELS  (SMALL_C_THREADS / 32 * 32) /* of a block at once */
 #define SMALL_C_SHARED  (48 << 10) /* bytes of weights, at most */
 
 struct small_c_args {
@@ -55,24 +54,14 @@ template <int STEPS> struct small_c_lane {
 
 /* ---- the kernel ---------------------------------------------------- */
 
-/* 8 or 16 bytes as registers. */
-static __device__ __forceinline__ void small_c_load(const void *from,
-                                                    uint32_t (&to)[2])
+/* 8 bytes as two registers. */
+static __device__ __forceinline__ void ptx_load_words(const void *from,
+                                                      uint32_t (&to)[2])
 {
     const uint2 v = *(const uint2 *)from;
 
     to[0] = v.x;
     to[1] = v.y;
-}
-static __device__ __forceinline__ void small_c_load(const void *from,
-                                                    uint32_t (&to)[4])
-{
-    const uint4 v = *(const uint4 *)from;
-
-    to[0] = v.x;
-    to[1] = v.y;
-    to[2] = v.z;
-    to[3] = v.w;
 }
 
 /* This lane's channels of pixels g + 8 i of the warp's. */
@@ -95,7 +84,7 @@ static __device__ __forceinline__ void small_c_load_pixels(
             for (int w = 0; w < L::VECTOR; w++)
                 x[i][p][w] = 0;
             if (c < a.g.c)
-                small_c_load(from + c, x[i][p]);
+                ptx_load_words(from + c, x[i][p]);
         }
     }
 }
@@ -128,9 +117,9 @@ small_c_multiply(const uint32_t (&x)[4][small_c_lane<STEPS>::PARTS]
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             uint32_t f[L::VECTOR];
-            small_c_load(w + ((p * 4 + j) * 32 + threadIdx.x % 32) * 4 *
-                                 (int)L::VECTOR,
-                         f);
+            ptx_load_words(w + ((p * 4 + j) * 32 + threadIdx.x % 32) * 4 *
+                                   (int)L::VECTOR,
+                           f);
 #pragma unroll
             for (int s = 0; s < L::VECTOR; s += 2)
 #pragma unroll
@@ -207,48 +196,38 @@ struct small_c_state {
     int multiprocessors;
 };
 
-static int small_c_plan(const struct kern_problem *p,
-                        const struct kern_device *d, struct small_c_state *s,
-                        struct infer_error *why)
-{
-    const int r = conv_geometry_read_pitched(p, &s->g, why);
-
-    s->steps = r < 0 || s->g.c > 16 ? 2 : 1;
-    s->groups = r < 0 ? 0 : conv_ceil_div(s->g.k, 32);
-    s->tiles = r < 0 ? 0 : conv_ceil_div(s->g.m, SMALL_C_PIXELS);
-    s->multiprocessors = conv_multiprocessors(d);
-    const int most = SMALL_C_BLOCKS * s->multiprocessors;
-    const int wanted = s->tiles > 0 ? s->multiprocessors / s->tiles : 1;
-    s->blocks = s->tiles < most ? s->tiles : most;
-    s->parts = wanted < 1 ? 1 : wanted < s->groups ? wanted : s->groups;
-    return r;
-}
-
 /* Bytes of packed weights. */
 static int64_t small_c_bytes(const struct small_c_state *s)
 {
     return (int64_t)s->groups * s->steps * 1024;
 }
 
-static int small_c_supports(const struct kern_problem *p,
-                            const struct kern_device *d,
-                            struct infer_error *why)
+static int small_c_read(const struct kern_problem *p,
+                        const struct kern_device *d, int,
+                        struct small_c_state *s, struct infer_error *why)
 {
-    struct small_c_state s;
-    int r = small_c_plan(p, d, &s, why);
-    const struct conv_geometry *g = &s.g;
+    const struct conv_geometry *g = &s->g;
+    int rc = conv_geometry_read_pitched(p, &s->g, why);
 
-    if (r == 0)
-        r = conv_weights_packable(p, why);
-    if (r < 0)
-        return r;
+    if (rc == 0)
+        rc = conv_weights_packable(p, why);
+    if (rc < 0)
+        return rc;
+    s->steps = g->c > 16 ? 2 : 1;
+    s->groups = conv_ceil_div(g->k, 32);
+    s->tiles = conv_ceil_div(g->m, SMALL_C_PIXELS);
+    s->multiprocessors = conv_multiprocessors(d);
+    const int most = SMALL_C_BLOCKS * s->multiprocessors;
+    const int wanted = s->tiles > 0 ? s->multiprocessors / s->tiles : 1;
+    s->blocks = s->tiles < most ? s->tiles : most;
+    s->parts = wanted < 1 ? 1 : wanted < s->groups ? wanted : s->groups;
     if (g->r != 1 || g->s != 1 || g->stride_h != 1 || g->stride_w != 1 ||
         g->p != g->h || g->q != g->w || g->pad_top || g->pad_left ||
         g->groups != 1)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes 1x1 windows without strides and pads, and one "
                          "group");
-    if (g->c > 32 || g->c % 8 || g->k % 8 || small_c_bytes(&s) > SMALL_C_SHARED)
+    if (g->c > 32 || g->c % 8 || g->k % 8 || small_c_bytes(s) > SMALL_C_SHARED)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes up to 32 channels, all in eights, whose "
                          "weights fit %d bytes, found %d to %d",
@@ -270,31 +249,24 @@ static double small_c_estimate(const struct kern_problem *p,
 {
     struct small_c_state s;
 
-    if (small_c_plan(p, d, &s, NULL) < 0)
+    if (small_c_read(p, d, 0, &s, NULL) < 0)
         return 1e30;
     const double group = unary_bends(p->epilogue.act.kind) ? 0.2 : 0.45;
     const int turns = conv_ceil_div(s.tiles * s.parts, s.multiprocessors);
 
-    return 5 + cost_together(turns * conv_ceil_div(s.groups, s.parts) * group,
-                             kern_problem_bytes(p) / 4e6, 0.3);
+    return 5 + cost_overlapped(turns * conv_ceil_div(s.groups, s.parts) * group,
+                               kern_problem_bytes(p) / 4e6, 0.3);
 }
 
-static int small_c_prepare(struct kern_exec *e, const struct kern_device *d,
-                           struct infer_error *err)
+static void small_c_declare(struct kern_exec *e, const struct small_c_state *s)
 {
-    struct small_c_state *s = (struct small_c_state *)malloc(sizeof(*s));
-    const int r =
-        s ? small_c_plan(&e->problem, d, s, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (r < 0) {
-        free(s);
-        return r;
-    }
-    e->state = s;
     e->packed[CONV_W] = (size_t)small_c_bytes(s);
-    return 0;
 }
+
+static const auto small_c_supports =
+    state_supports<struct small_c_state, small_c_read>;
+static const auto small_c_prepare =
+    state_prepare<struct small_c_state, small_c_read, small_c_declare>;
 
 /* Number i of the packed weights, counted in elements. */
 static double small_c_weight(const struct small_c_state *s,
@@ -353,15 +325,7 @@ static int small_c_launch(const struct kern_exec *e,
         (size_t)groups * s->steps * 1024, args->stream, a, err);
 }
 
-#define SMALL_C_ROW(symbol, T)                                                 \
-    const struct kern_functions symbol = {                                     \
-        .supports = small_c_supports,                                          \
-        .estimate = small_c_estimate,                                          \
-        .prepare = small_c_prepare,                                            \
-        .pack = small_c_pack,                                                  \
-        .launch = small_c_launch<T>,                                           \
-        .release = cuda_state_release,                                         \
-    };
-
-SMALL_C_ROW(conv2d_fprop_nhwc_f16_cuda_pointwise_small_c_sm80, __half)
-SMALL_C_ROW(conv2d_fprop_nhwc_bf16_cuda_pointwise_small_c_sm80, __nv_bfloat16)
+STATE_ROW(conv2d_fprop_nhwc_f16_cuda_pointwise_small_c_sm80, small_c, __half,
+          NULL)
+STATE_ROW(conv2d_fprop_nhwc_bf16_cuda_pointwise_small_c_sm80, small_c,
+          __nv_bfloat16, NULL)

@@ -17,10 +17,9 @@
  * the first: the global pooling that computes the scale has read the last
  * images last, and they are still in L2.
  */
-#include <stdlib.h>
-
 #include "kernels/cuda/conv/output.cuh"
 #include "kernels/cuda/conv/scale.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/strided.cuh"
@@ -38,18 +37,6 @@ struct small_k_args {
 
 /* ---- the kernel ---------------------------------------------------- */
 
-/* 16 bytes as four registers. */
-static __device__ __forceinline__ void small_k_load(const void *from,
-                                                    uint32_t (&to)[4])
-{
-    const uint4 v = *(const uint4 *)from;
-
-    to[0] = v.x;
-    to[1] = v.y;
-    to[2] = v.z;
-    to[3] = v.w;
-}
-
 /* Multiplies the channels of pixel m, from t * 8 on in each block of 32, with
  * their scale. */
 template <typename T, int BLOCKS>
@@ -63,7 +50,7 @@ small_k_scale(const struct small_k_args &a, int m, int i, int t,
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
         uint32_t factor[4];
-        small_k_load(from + b * 32, factor);
+        ptx_load_words(from + b * 32, factor);
 #pragma unroll
         for (int j = 0; j < 4; j++)
             x[b][i][j] = scale_pair(T(), x[b][i][j], factor[j]);
@@ -122,9 +109,9 @@ static __global__ void __launch_bounds__(SMALL_K_THREADS)
     for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
         for (int j = 0; j < TILES; j++)
-            small_k_load(w + (g / 2 * 2 * TILES + 2 * j + g % 2) * a.g.c +
-                             b * 32,
-                         f[b][j]);
+            ptx_load_words(w + (g / 2 * 2 * TILES + 2 * j + g % 2) * a.g.c +
+                               b * 32,
+                           f[b][j]);
     launch_wait();
     if (m0 >= a.g.m)
         return; /* the whole warp */
@@ -133,7 +120,7 @@ static __global__ void __launch_bounds__(SMALL_K_THREADS)
         const int m = min(m0 + g + 8 * i, a.g.m - 1);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
-            small_k_load(x + (size_t)m * a.g.x_pitch + b * 32, v[b][i]);
+            ptx_load_words(x + (size_t)m * a.g.x_pitch + b * 32, v[b][i]);
     }
     if (INPUT_SCALE) {
 #pragma unroll
@@ -154,18 +141,17 @@ static __global__ void __launch_bounds__(SMALL_K_THREADS)
 
 /* ---- the host's side ----------------------------------------------- */
 
-static int small_k_supports(const struct kern_problem *p,
-                            const struct kern_device *d,
-                            struct infer_error *why)
+static int small_k_read(const struct kern_problem *p,
+                        const struct kern_device *, int,
+                        struct conv_geometry *state, struct infer_error *why)
 {
-    struct conv_geometry g;
-    int r = conv_geometry_read_pitched(p, &g, why);
+    const struct conv_geometry &g = *state;
+    int rc = conv_geometry_read_pitched(p, state, why);
 
-    (void)d;
-    if (r == 0)
-        r = conv_weights_packable(p, why);
-    if (r < 0)
-        return r;
+    if (rc == 0)
+        rc = conv_weights_packable(p, why);
+    if (rc < 0)
+        return rc;
     if (g.r != 1 || g.s != 1 || g.stride_h != 1 || g.stride_w != 1 ||
         g.p != g.h || g.q != g.w || g.pad_top || g.pad_left || g.groups != 1)
         return error_set(why, INFER_EUNSUPPORTED,
@@ -195,24 +181,16 @@ static double small_k_estimate(const struct kern_problem *p,
     return 2 + kern_problem_bytes(p) / 4.2e6;
 }
 
-static int small_k_prepare(struct kern_exec *e, const struct kern_device *d,
-                           struct infer_error *err)
+static void small_k_declare(struct kern_exec *e, const struct conv_geometry *g)
 {
-    struct conv_geometry *g = (struct conv_geometry *)malloc(sizeof(*g));
-    const int r =
-        g ? conv_geometry_read_pitched(&e->problem, g, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    (void)d;
-    if (r < 0) {
-        free(g);
-        return r;
-    }
-    e->state = g;
     e->packed[CONV_W] = (size_t)g->k * (size_t)g->c *
                         infer_dtype_size(e->problem.in[CONV_X].dtype);
-    return 0;
 }
+
+static const auto small_k_supports =
+    state_supports<struct conv_geometry, small_k_read>;
+static const auto small_k_prepare =
+    state_prepare<struct conv_geometry, small_k_read, small_k_declare>;
 
 static int small_k_pack(const struct kern_exec *e, int i, const void *src,
                         void *dst, struct infer_error *err)
@@ -267,15 +245,7 @@ static int small_k_launch(const struct kern_exec *e,
                           dim3(SMALL_K_THREADS), 0, args->stream, a, err);
 }
 
-#define SMALL_K_ROW(symbol, T)                                                 \
-    const struct kern_functions symbol = {                                     \
-        .supports = small_k_supports,                                          \
-        .estimate = small_k_estimate,                                          \
-        .prepare = small_k_prepare,                                            \
-        .pack = small_k_pack,                                                  \
-        .launch = small_k_launch<T>,                                           \
-        .release = cuda_state_release,                                         \
-    };
-
-SMALL_K_ROW(conv2d_fprop_nhwc_f16_cuda_pointwise_small_k_sm80, __half)
-SMALL_K_ROW(conv2d_fprop_nhwc_bf16_cuda_pointwise_small_k_sm80, __nv_bfloat16)
+STATE_ROW(conv2d_fprop_nhwc_f16_cuda_pointwise_small_k_sm80, small_k, __half,
+          NULL)
+STATE_ROW(conv2d_fprop_nhwc_bf16_cuda_pointwise_small_k_sm80, small_k,
+          __nv_bfloat16, NULL)

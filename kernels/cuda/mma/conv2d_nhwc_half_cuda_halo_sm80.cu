@@ -35,9 +35,9 @@ template <int M, int C, int BN, bool DGRAD> struct halo_plan {
     enum {
         ROW = (DGRAD ? 9 * BN : 9 * C) * 2 + 16, /* bytes of weights */
         WEIGHTS = (DGRAD ? C : BN) * ROW,
-        RING = halo_ring<M, C>(),
+        PATCH = halo_patch<M, C>(),
         SUMS = M * (BN + 8) * 4,
-        SHARED = WEIGHTS + (RING > SUMS ? RING : SUMS),
+        SHARED = WEIGHTS + (PATCH > SUMS ? PATCH : SUMS),
         MT = M / 64, /* m16 tiles of a warp */
         NT = BN / 8
     };
@@ -59,7 +59,7 @@ static __device__ __forceinline__ void copy_rows(const struct halo_args &a,
     } else {
         enum { VECTORS = 9 * C / 8 };
         for (int i = threadIdx.x; i < BN * VECTORS; i += THREADS)
-            halo_copy_again(
+            ptx_cp_async_cached<16>(
                 ptx_shared(to) + i / VECTORS * ROW + i % VECTORS * 16,
                 (const T *)a.w + (size_t)n0 * 9 * C + (size_t)i * 8);
     }
@@ -73,9 +73,9 @@ static __device__ __forceinline__ void copy_columns(const struct halo_args &a,
     enum { VECTORS = BN / 8 };
     for (int i = threadIdx.x; i < C * 9 * VECTORS; i += THREADS) {
         const int v = i % VECTORS, tap = i / VECTORS % 9, k = i / VECTORS / 9;
-        halo_copy_again(ptx_shared(to) + k * ROW + tap * 2 * BN + v * 16,
-                        (const T *)a.w + ((size_t)k * 9 + tap) * a.outputs +
-                            n0 + v * 8);
+        ptx_cp_async_cached<16>(
+            ptx_shared(to) + k * ROW + tap * 2 * BN + v * 16,
+            (const T *)a.w + ((size_t)k * 9 + tap) * a.outputs + n0 + v * 8);
     }
 }
 
@@ -94,9 +94,9 @@ static __device__ __forceinline__ int weights_lane(void)
 /* ---- the kernel ---------------------------------------------------- */
 
 template <typename MODE, int M, int C, int BN, bool DGRAD>
-static __device__ __forceinline__ void multiply(const struct halo_shape &s,
-                                                uint32_t weights, uint32_t ring,
-                                                float (&acc)[M / 64][BN / 8][4])
+static __device__ __forceinline__ void
+multiply(const struct halo_shape &s, uint32_t weights, uint32_t patch,
+         float (&acc)[M / 64][BN / 8][4])
 {
     typedef halo_plan<M, C, BN, DGRAD> P;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -106,7 +106,7 @@ static __device__ __forceinline__ void multiply(const struct halo_shape &s,
 
 #pragma unroll
     for (int i = 0; i < P::MT; i++)
-        from_x[i] = ring + lane / 16 * 16 +
+        from_x[i] = patch + lane / 16 * 16 +
                     halo_at<C>(s, warp * (M / 4) + i * 16 + lane % 16);
 #pragma unroll
     for (int r = 0; r < 3; r++)
@@ -137,7 +137,7 @@ static __device__ __forceinline__ void multiply(const struct halo_shape &s,
             for (int i = 0; i < P::MT; i++)
 #pragma unroll
                 for (int j = 0; j < P::NT; j++)
-                    igemm_mma(MODE(), acc[i][j], fa[i], fb[j]);
+                    ptx_mma(typename MODE::type(), acc[i][j], fa[i], fb[j]);
         }
 }
 
@@ -183,7 +183,7 @@ static __global__ void __launch_bounds__(THREADS)
     typedef halo_plan<M, C, BN, DGRAD> P;
     typedef typename MODE::type T;
     LAUNCH_SHARED(shared);
-    unsigned char *ring = shared + P::WEIGHTS;
+    unsigned char *patch = shared + P::WEIGHTS;
     const int n0 = (int)blockIdx.y * BN;
 
     /* The weights are written by a kernel of the stream too: the update. */
@@ -197,14 +197,14 @@ static __global__ void __launch_bounds__(THREADS)
         float acc[P::MT][P::NT][4] = {};
 
         __syncthreads(); /* the sums before have been read */
-        halo_copy<T, C, THREADS, NARROW>(a.s, t, a.x, ring);
+        halo_copy<T, C, THREADS, NARROW>(a.s, t, a.x, patch);
         ptx_cp_async_commit();
         ptx_cp_async_wait<0>();
         __syncthreads();
         multiply<MODE, M, C, BN, DGRAD>(a.s, ptx_shared(shared),
-                                        ptx_shared(ring), acc);
-        __syncthreads(); /* the ring has been read */
-        finish<T, M, BN>(a, t, n0, acc, (float *)ring);
+                                        ptx_shared(patch), acc);
+        __syncthreads(); /* the patch has been read */
+        finish<T, M, BN>(a, t, n0, acc, (float *)patch);
     }
 }
 
@@ -216,18 +216,18 @@ struct halo_state {
 };
 
 static int read_problem(const struct kern_problem *p,
-                        const struct kern_device *d, struct halo_state *s,
+                        const struct kern_device *d, int, struct halo_state *s,
                         struct infer_error *why)
 {
     const struct kern_tensor *w = &p->in[CONV_W];
     const bool dgrad = p->op == KERN_CONV_DGRAD;
-    const int r =
+    const int rc =
         halo_read(p, &p->in[CONV_X], &p->out[0], w, dgrad ? 2 : 1, &s->s, why);
     const struct kern_tensor *bias = kern_problem_in(p, CONV_BIAS);
     const struct kern_tensor *residual = kern_problem_in(p, CONV_RESIDUAL);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (p->constant_in & 1u << CONV_W)
         return error_set(why, INFER_EUNSUPPORTED,
                          "weights are constant: others pack them once");
@@ -262,13 +262,18 @@ static double estimate(const struct kern_problem *p,
 {
     struct halo_state s = {};
 
-    if (read_problem(p, d, &s, NULL) < 0)
+    if (read_problem(p, d, 0, &s, NULL) < 0)
         return 1e30;
     const double bytes = kern_problem_bytes(p) / 2.5e6;
     const double products =
         kern_problem_flops(p) * s.s.step * s.s.step * s.depth / s.s.channels;
     const double work = products / 1.5e6 / conv_multiprocessors(d);
     return 3 + (bytes > work ? bytes : work);
+}
+
+/* Nothing is packed. */
+static void declare(struct kern_exec *, const struct halo_state *)
+{
 }
 
 /* ---- launching ----------------------------------------------------- */
@@ -314,9 +319,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
 #define HALO_ROW(symbol, m, dgrad)                                             \
     const struct kern_functions symbol = {                                     \
-        .supports = halo_supports<struct halo_state, read_problem>,            \
+        .supports = state_supports<struct halo_state, read_problem>,           \
         .estimate = estimate,                                                  \
-        .prepare = halo_prepare<struct halo_state, read_problem>,              \
+        .prepare = state_prepare<struct halo_state, read_problem, declare>,    \
         .launch = launch<m, dgrad>,                                            \
         .release = cuda_state_release,                                         \
     };

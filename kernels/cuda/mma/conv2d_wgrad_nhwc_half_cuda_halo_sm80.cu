@@ -17,7 +17,7 @@
  *   64   32  1      1       9   64
  *
  * Shared memory: two stages of up to M pixels of dy (2 BK + 16 bytes each) and
- * of x with its ring; at the end sums of half the warps in its place.
+ * of x with its patch; at the end sums of half the warps in its place.
  */
 
 #include "kernels/cuda/mma/halo.cuh"
@@ -47,8 +47,8 @@ template <int C> struct halo_wgrad_plan {
         NT = G * C / 8,
         SUMS = MT * NT * 4,  /* of a thread */
         PITCH = 2 * BK + 16, /* bytes of a pixel of dy */
-        RING = halo_ring<M, C>(),
-        STAGE = RING + M * PITCH,
+        PATCH = halo_patch<M, C>(),
+        STAGE = PATCH + M * PITCH,
         JOIN = PARTS / 2 * TAPS * SUMS * 32 * 4,
         SHARED = 2 * STAGE > JOIN ? 2 * STAGE : JOIN
     };
@@ -80,7 +80,7 @@ static __device__ __forceinline__ void copy_dy(const struct halo_wgrad_args &a,
  * channels 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15), all transposed. */
 template <typename MODE, int C>
 static __device__ __forceinline__ void
-step(const struct halo_shape &s, uint32_t ring, uint32_t dy, int m, int tap0,
+step(const struct halo_shape &s, uint32_t patch, uint32_t dy, int m, int tap0,
      float (&acc)[halo_wgrad_plan<C>::MT][halo_wgrad_plan<C>::NT][4])
 {
     typedef halo_wgrad_plan<C> P;
@@ -88,7 +88,7 @@ step(const struct halo_shape &s, uint32_t ring, uint32_t dy, int m, int tap0,
     const uint32_t from_y =
         dy + (m + lane / 16 * 8 + lane % 8) * P::PITCH + lane / 8 % 2 * 16;
     const uint32_t from_x =
-        ring + halo_at<C>(s, m + lane / 8 % 2 * 8 + lane % 8) + lane / 16 * 16;
+        patch + halo_at<C>(s, m + lane / 8 % 2 * 8 + lane % 8) + lane / 16 * 16;
     const int row = ((1 << s.log) + 2) * halo_pitch<C>();
     uint32_t fa[P::MT][4];
 
@@ -107,8 +107,8 @@ step(const struct halo_shape &s, uint32_t ring, uint32_t dy, int m, int tap0,
 #pragma unroll
             for (int i = 0; i < P::MT; i++) {
                 const int j = (g * C + c) / 8;
-                igemm_mma(MODE(), acc[i][j], fa[i], four);
-                igemm_mma(MODE(), acc[i][j + 1], fa[i], four + 2);
+                ptx_mma(typename MODE::type(), acc[i][j], fa[i], four);
+                ptx_mma(typename MODE::type(), acc[i][j + 1], fa[i], four + 2);
             }
         }
     }
@@ -187,7 +187,7 @@ static __global__ void __launch_bounds__(halo_wgrad_plan<C>::THREADS)
         if (next < a.s.tiles) {
             const struct halo_tile t = halo_tile_at(a.s, next);
             halo_copy<T, C, P::THREADS, NARROW>(a.s, t, a.x, to);
-            copy_dy<T, C>(a, t, k0, ptx_shared(to) + P::RING);
+            copy_dy<T, C>(a, t, k0, ptx_shared(to) + P::PATCH);
         }
         ptx_cp_async_commit();
         if (i < 0)
@@ -197,7 +197,7 @@ static __global__ void __launch_bounds__(halo_wgrad_plan<C>::THREADS)
         const uint32_t from = ptx_shared(shared) + stage * P::STAGE;
 #pragma unroll 1
         for (int m = part * 16; m < a.s.high << a.s.log; m += P::PARTS * 16)
-            step<MODE, C>(a.s, from, from + P::RING, m, tap0, acc);
+            step<MODE, C>(a.s, from, from + P::PATCH, m, tap0, acc);
         __syncthreads(); /* the stage has been read */
     }
     join<C>(acc, (float *)shared);
@@ -228,13 +228,14 @@ static bool exact_tiles(struct halo_shape *s, int m)
 }
 
 static int read_problem(const struct kern_problem *p,
-                        const struct kern_device *d, struct halo_wgrad_state *s,
-                        struct infer_error *why)
+                        const struct kern_device *d, int,
+                        struct halo_wgrad_state *s, struct infer_error *why)
 {
-    const int r = halo_read(p, &p->in[0], &p->in[1], &p->out[0], 1, &s->s, why);
+    const int rc =
+        halo_read(p, &p->in[0], &p->in[1], &p->out[0], 1, &s->s, why);
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     if (!cuda_is_real(p->out[0].dtype) ||
         (kern_problem_in(p, 2) && !cuda_is_real(p->in[2].dtype)))
         return error_set(why, INFER_EUNSUPPORTED,
@@ -261,34 +262,22 @@ static int read_problem(const struct kern_problem *p,
     return 0;
 }
 
-static const auto supports =
-    halo_supports<struct halo_wgrad_state, read_problem>;
-
 /* Microseconds, roughly: 1 TFLOP/s a multiprocessor as measured on an H200. */
 static double estimate(const struct kern_problem *p,
                        const struct kern_device *d)
 {
     struct halo_wgrad_state s = {};
 
-    if (read_problem(p, d, &s, NULL) < 0)
+    if (read_problem(p, d, 0, &s, NULL) < 0)
         return 1e30;
     return 8 + kern_problem_flops(p) / 1e6 / conv_multiprocessors(d) * s.depth /
                    s.s.channels;
 }
 
-static int prepare(struct kern_exec *e, const struct kern_device *d,
-                   struct infer_error *err)
+static void declare(struct kern_exec *e, const struct halo_wgrad_state *s)
 {
-    const int r =
-        halo_prepare<struct halo_wgrad_state, read_problem>(e, d, err);
-
-    if (r < 0)
-        return r;
-    const struct halo_wgrad_state *s =
-        (const struct halo_wgrad_state *)e->state;
     e->workspace =
         (size_t)s->ranges * s->outputs * 9 * s->s.channels * sizeof(float);
-    return 0;
 }
 
 /* ---- launching ----------------------------------------------------- */
@@ -314,7 +303,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct wgrad_join_shape shape = {s->outputs, s->s.channels, 3, 3,
                                            s->ranges};
     struct halo_wgrad_args a = {};
-    int r;
+    int rc;
 
     a.s = s->s;
     a.outputs = s->outputs;
@@ -322,17 +311,25 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.dy = args->in[1];
     a.parts = (float *)args->workspace;
     if (s->depth == 64)
-        r = run<MODE, 64, false>(s, &a, args->stream, err);
+        rc = run<MODE, 64, false>(s, &a, args->stream, err);
     else if (s->depth == 32)
-        r = run<MODE, 32, false>(s, &a, args->stream, err);
+        rc = run<MODE, 32, false>(s, &a, args->stream, err);
     else if (s->s.channels == 16)
-        r = run<MODE, 16, false>(s, &a, args->stream, err);
+        rc = run<MODE, 16, false>(s, &a, args->stream, err);
     else
-        r = run<MODE, 16, true>(s, &a, args->stream, err);
-    return r < 0 ? r : wgrad_join(e, &shape, args, err);
+        rc = run<MODE, 16, true>(s, &a, args->stream, err);
+    return rc < 0 ? rc : wgrad_join(e, &shape, args, err);
 }
 
-WGRAD_HALF_ROW(conv2d_wgrad_nhwc_f16_cuda_halo_sm80, estimate,
-               launch<struct igemm_f16>)
-WGRAD_HALF_ROW(conv2d_wgrad_nhwc_bf16_cuda_halo_sm80, estimate,
-               launch<struct igemm_bf16>)
+#define HALO_WGRAD_ROW(symbol, m)                                              \
+    const struct kern_functions symbol = {                                     \
+        .supports = state_supports<struct halo_wgrad_state, read_problem>,     \
+        .estimate = estimate,                                                  \
+        .prepare =                                                             \
+            state_prepare<struct halo_wgrad_state, read_problem, declare>,     \
+        .launch = launch<m>,                                                   \
+        .release = cuda_state_release,                                         \
+    };
+
+HALO_WGRAD_ROW(conv2d_wgrad_nhwc_f16_cuda_halo_sm80, struct igemm_f16)
+HALO_WGRAD_ROW(conv2d_wgrad_nhwc_bf16_cuda_halo_sm80, struct igemm_bf16)

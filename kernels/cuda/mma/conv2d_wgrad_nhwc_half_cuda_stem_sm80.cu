@@ -17,8 +17,6 @@
  * x 144 of dy (9 units; odd numbers, so that ldmatrix meets no conflicts), 7 x
  * 2048 of x: 75,776, three blocks a multiprocessor.
  */
-#include <stdlib.h>
-
 #include "kernels/cuda/mma/halo.cuh"
 #include "kernels/cuda/mma/wgrad.cuh"
 
@@ -48,12 +46,12 @@ struct stem_wgrad_args {
 };
 
 /* The first output pixel of a tile. */
-struct place {
+struct tile_origin {
     int n, p, q;
 };
 
-static __device__ __forceinline__ struct place
-place_of(const struct stem_wgrad_args &a, int tile)
+static __device__ __forceinline__ struct tile_origin
+tile_origin_of(const struct stem_wgrad_args &a, int tile)
 {
     const int q = tile % a.tiles_q, rest = tile / a.tiles_q;
 
@@ -64,8 +62,9 @@ place_of(const struct stem_wgrad_args &a, int tile)
 
 /* Pixels and outputs beyond the last are zeros. */
 template <typename T>
-static __device__ __forceinline__ void
-copy_dy(const struct stem_wgrad_args &a, const struct place &t, uint32_t to)
+static __device__ __forceinline__ void copy_dy(const struct stem_wgrad_args &a,
+                                               const struct tile_origin &t,
+                                               uint32_t to)
 {
     const int k0 = (int)blockIdx.y * OUTPUTS;
 
@@ -89,7 +88,7 @@ static __device__ __forceinline__ int offset_of(const struct stem_wgrad_args &a,
  * from the one that holds it. */
 template <typename T>
 static __device__ __forceinline__ void
-copy_rows(const struct stem_wgrad_args &a, const struct place &t, T *to)
+copy_rows(const struct stem_wgrad_args &a, const struct tile_origin &t, T *to)
 {
     const int first = (t.q * a.g.stride_w - a.g.pad_left) * a.g.c;
     const int r = threadIdx.x / 32, wide = a.g.w * a.g.c;
@@ -118,7 +117,7 @@ copy_rows(const struct stem_wgrad_args &a, const struct place &t, T *to)
  * of two, shifted if they start in the middle of one. */
 template <typename T>
 static __device__ __forceinline__ void unfold(const struct stem_wgrad_args &a,
-                                              const struct place &t,
+                                              const struct tile_origin &t,
                                               const T *rows, unsigned char *to)
 {
     const int first = (t.q * a.g.stride_w - a.g.pad_left) * a.g.c;
@@ -173,7 +172,7 @@ step(uint32_t unfolded, uint32_t dy, int m, int r, float (&acc)[MT][NT][4])
         ptx_ldmatrix_x4_trans(fy, from_y + i * 32);
 #pragma unroll
         for (int j = 0; j < NT; j++)
-            igemm_mma(MODE(), acc[i][j], fy, fx + 2 * j);
+            ptx_mma(typename MODE::type(), acc[i][j], fy, fx + 2 * j);
     }
 }
 
@@ -212,7 +211,7 @@ static __global__ void __launch_bounds__(THREADS)
     float acc[MT][NT][4] = {};
 
     for (int i = blockIdx.x; i < a.tiles; i += gridDim.x) {
-        const struct place t = place_of(a, i);
+        const struct tile_origin t = tile_origin_of(a, i);
         copy_rows<T>(a, t, rows);
         ptx_cp_async_commit();
         copy_dy<T>(a, t, ptx_shared(dy));
@@ -238,14 +237,14 @@ struct stem_wgrad_state {
 };
 
 static int read_problem(const struct kern_problem *p,
-                        const struct kern_device *d, struct stem_wgrad_state *s,
-                        struct infer_error *why)
+                        const struct kern_device *d, int,
+                        struct stem_wgrad_state *s, struct infer_error *why)
 {
-    const int r = wgrad_geometry(p, &s->g, why);
+    const int rc = wgrad_geometry(p, &s->g, why);
     const struct conv_geometry *g = &s->g;
 
-    if (r < 0)
-        return r;
+    if (rc < 0)
+        return rc;
     s->tiles_q = conv_ceil_div(g->q, PIXELS);
     s->wide = conv_round_up(conv_ceil_div(g->q, s->tiles_q), 16);
     s->tiles = g->n * g->p * s->tiles_q;
@@ -269,31 +268,10 @@ static int read_problem(const struct kern_problem *p,
     return 0;
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
+static void declare(struct kern_exec *e, const struct stem_wgrad_state *s)
 {
-    struct stem_wgrad_state s = {};
-
-    return read_problem(p, d, &s, why);
-}
-
-static int prepare(struct kern_exec *e, const struct kern_device *d,
-                   struct infer_error *err)
-{
-    struct stem_wgrad_state *s =
-        (struct stem_wgrad_state *)calloc(1, sizeof(*s));
-    const int r =
-        s ? read_problem(&e->problem, d, s, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (r < 0) {
-        free(s);
-        return r;
-    }
-    e->state = s;
     e->workspace = (size_t)s->ranges * (size_t)s->g.k * (size_t)s->g.r *
                    (size_t)s->g.s * (size_t)s->g.c * sizeof(float);
-    return 0;
 }
 
 /* ---- launching ----------------------------------------------------- */
@@ -318,13 +296,21 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.x = args->in[0];
     a.dy = args->in[1];
     a.parts = (float *)args->workspace;
-    const int r = launch_kernel(stem_wgrad_kernel<MODE>,
-                                dim3(s->ranges, conv_ceil_div(s->g.k, OUTPUTS)),
-                                THREADS, SHARED, args->stream, a, err);
-    return r < 0 ? r : wgrad_join(e, &shape, args, err);
+    const int rc =
+        launch_kernel(stem_wgrad_kernel<MODE>,
+                      dim3(s->ranges, conv_ceil_div(s->g.k, OUTPUTS)), THREADS,
+                      SHARED, args->stream, a, err);
+    return rc < 0 ? rc : wgrad_join(e, &shape, args, err);
 }
 
-WGRAD_HALF_ROW(conv2d_wgrad_nhwc_f16_cuda_stem_sm80, NULL,
-               launch<struct igemm_f16>)
-WGRAD_HALF_ROW(conv2d_wgrad_nhwc_bf16_cuda_stem_sm80, NULL,
-               launch<struct igemm_bf16>)
+#define STEM_WGRAD_ROW(symbol, m)                                              \
+    const struct kern_functions symbol = {                                     \
+        .supports = state_supports<struct stem_wgrad_state, read_problem>,     \
+        .prepare =                                                             \
+            state_prepare<struct stem_wgrad_state, read_problem, declare>,     \
+        .launch = launch<m>,                                                   \
+        .release = cuda_state_release,                                         \
+    };
+
+STEM_WGRAD_ROW(conv2d_wgrad_nhwc_f16_cuda_stem_sm80, struct igemm_f16)
+STEM_WGRAD_ROW(conv2d_wgrad_nhwc_bf16_cuda_stem_sm80, struct igemm_bf16)

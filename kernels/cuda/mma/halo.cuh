@@ -20,8 +20,7 @@
 #ifndef KERNELS_CUDA_MMA_HALO_CUH
 #define KERNELS_CUDA_MMA_HALO_CUH
 
-#include <stdlib.h>
-
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/mma/igemm.cuh"
 #include "kernels/cuda/strided.cuh"
 
@@ -32,7 +31,7 @@ struct halo_shape {
     int high, log; /* rows of a tile; log2 of its width */
     int tiles;
     struct fast_div tiles_h, tiles_w;
-    struct fast_div ring_w; /* by width + 2 */
+    struct fast_div patch_w; /* by width + 2 */
 };
 
 /* The first pixel of a tile. */
@@ -49,7 +48,8 @@ template <int C> static __host__ __device__ constexpr int halo_pitch(void)
     return 2 * C + 16;
 }
 
-template <int M, int C> static __host__ __device__ constexpr int halo_ring(void)
+template <int M, int C>
+static __host__ __device__ constexpr int halo_patch(void)
 {
     return (M / 32 + 2) * 34 * halo_pitch<C>();
 }
@@ -109,7 +109,7 @@ halo_copy(const struct halo_shape &s, const struct halo_tile &t, const void *x,
     for (int i = threadIdx.x; i < pixels * VECTORS; i += THREADS) {
         uint32_t column;
         const int v = i % VECTORS, pixel = i / VECTORS;
-        const int row = (int)s.ring_w.divmod((uint32_t)pixel, &column);
+        const int row = (int)s.patch_w.divmod((uint32_t)pixel, &column);
         const int h = t.h + row - 1, w = t.w + (int)column - 1;
         const bool inside = (unsigned)h < (unsigned)s.h &&
                             (unsigned)w < (unsigned)s.w &&
@@ -124,18 +124,6 @@ halo_copy(const struct halo_shape &s, const struct halo_tile &t, const void *x,
             ptx_cp_async<16>(ptx_shared(to) + pixel * halo_pitch<C>() + v * 16,
                              inside ? from + v * 8 : from, inside);
     }
-}
-
-/* Copies 16 bytes through L1: other blocks of the multiprocessor read them as
- * well. */
-static __device__ __forceinline__ void halo_copy_again(uint32_t to,
-                                                       const void *from)
-{
-#if PTX_SM80
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to),
-                 "l"(from)
-                 : "memory");
-#endif
 }
 
 /* ---- limits -------------------------------------------------------- */
@@ -153,7 +141,7 @@ static inline void halo_count_tiles(struct halo_shape *s)
     s->tiles_h.init((uint32_t)conv_ceil_div(s->h, s->high));
     s->tiles_w.init((uint32_t)conv_ceil_div(s->w, 1 << s->log));
     s->tiles = s->n * (int)(s->tiles_h.divisor * s->tiles_w.divisor);
-    s->ring_w.init((uint32_t)(1 << s->log) + 2);
+    s->patch_w.init((uint32_t)(1 << s->log) + 2);
 }
 
 /* Sets the tiles of M pixels: as wide as the image up to 32. */
@@ -200,39 +188,6 @@ static inline int halo_read(const struct kern_problem *p,
     s->w = (int)y->dim[3];
     s->step = c->stride[0];
     return 0;
-}
-
-/* ---- rows ---------------------------------------------------------- */
-
-/* The result of a row's read(), S, becomes its state when it is prepared. */
-template <class S>
-using halo_reader = int(const struct kern_problem *p,
-                        const struct kern_device *d, S *s,
-                        struct infer_error *why);
-
-template <class S, halo_reader<S> *READ>
-static int halo_supports(const struct kern_problem *p,
-                         const struct kern_device *d, struct infer_error *why)
-{
-    S s = {};
-
-    return READ(p, d, &s, why);
-}
-
-template <class S, halo_reader<S> *READ>
-static int halo_prepare(struct kern_exec *e, const struct kern_device *d,
-                        struct infer_error *err)
-{
-    S *s = (S *)malloc(sizeof(*s));
-    const int r =
-        s ? READ(&e->problem, d, s, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (r < 0)
-        free(s);
-    else
-        e->state = s;
-    return r;
 }
 
 #endif

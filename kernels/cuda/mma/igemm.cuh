@@ -32,8 +32,8 @@
  *
  * TF32X3 keeps single precision: x = big + small, both TF32 to nearest, and
  * x w = big big + big small + small big; what is dropped is below 2^-21 of a
- * product.  Tensor cores truncate their sums, so each step of 8 is summed
- * apart and added in round-to-nearest arithmetic.
+ * product.  Tensor cores truncate their sums, so each step of 8 has sums of its
+ * own, which are added in round-to-nearest arithmetic.
  */
 #ifndef KERNELS_CUDA_MMA_IGEMM_CUH
 #define KERNELS_CUDA_MMA_IGEMM_CUH
@@ -76,30 +76,6 @@ struct igemm_tf32x3 {
     typedef float type;
     enum { SPLIT = 1, WIDE = 1, PEAK = 3 };
 };
-
-static __device__ __forceinline__ void
-igemm_mma(igemm_f16, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_f16(d, a, b);
-}
-
-static __device__ __forceinline__ void
-igemm_mma(igemm_bf16, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_bf16(d, a, b);
-}
-
-static __device__ __forceinline__ void
-igemm_mma(igemm_tf32, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_tf32(d, a, b);
-}
-
-static __device__ __forceinline__ void
-igemm_mma(igemm_tf32x3, float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    ptx_mma_tf32(d, a, b);
-}
 
 /* ---- tiles --------------------------------------------------------- */
 
@@ -234,7 +210,7 @@ igemm_multiply(float (&acc)[L::MT][L::NT][4], const uint32_t (&fa)[L::MT][4],
     for (int i = 0; i < L::MT; i++)
 #pragma unroll
         for (int j = 0; j < L::NT; j++)
-            igemm_mma(typename L::mode(), acc[i][j], fa[i], fb[j]);
+            ptx_mma(typename L::T(), acc[i][j], fa[i], fb[j]);
 }
 
 /* Three products, the small ones first.  Tensor cores truncate their sums, so

@@ -6,10 +6,9 @@
 #ifndef KERNELS_CUDA_MMA_IGEMM_ROWS_CUH
 #define KERNELS_CUDA_MMA_IGEMM_ROWS_CUH
 
-#include <stdlib.h>
-
 #include "kernels/cuda/conv/cost.h"
 #include "kernels/cuda/conv/family.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/mma/igemm.cuh"
 
 struct igemm_state {
@@ -18,16 +17,16 @@ struct igemm_state {
     int pitch, k_tiles, splits, k_tiles_per_split;
 };
 
-/* A tile with vectors of 16 bytes and what is special about it.  GATHER: any
- * number of channels, copied one by one or in pairs. */
-enum igemm_way { IGEMM_PLAIN, IGEMM_SPLIT_K, IGEMM_GATHER };
+/* PLAIN: copies of 16 bytes, one pass.  SPLIT_K: split-K, two passes.  GATHER:
+ * any number of channels, copied one by one or in pairs. */
+enum igemm_kind { IGEMM_PLAIN, IGEMM_SPLIT_K, IGEMM_GATHER };
 
-template <typename L_, igemm_way WAY = IGEMM_PLAIN> struct igemm_config {
+template <typename L_, igemm_kind KIND = IGEMM_PLAIN> struct igemm_config {
     typedef L_ L;
     typedef typename L::T T;
     enum {
-        SPLIT_K = WAY == IGEMM_SPLIT_K,
-        GATHER = WAY == IGEMM_GATHER,
+        SPLIT_K = KIND == IGEMM_SPLIT_K,
+        GATHER = KIND == IGEMM_GATHER,
         LANE = 16 / (int)sizeof(T) /* elements of 16 bytes */
     };
 };
@@ -52,8 +51,13 @@ template <typename C> static int64_t igemm_blocks(const struct conv_geometry *g)
 }
 
 template <typename C>
-static void igemm_configure(const struct kern_device *d, struct igemm_state *s)
+static int igemm_read(const struct kern_problem *p, const struct kern_device *d,
+                      int, struct igemm_state *s, struct infer_error *why)
 {
+    const int rc = conv_geometry_read_pitched(p, &s->g, why);
+
+    if (rc < 0)
+        return rc;
     s->pitch = conv_round_up(s->g.depth, C::L::K_TILE);
     s->k_tiles = s->pitch / C::L::K_TILE;
     s->splits = C::SPLIT_K ? igemm_splits(igemm_blocks<C>(&s->g), s->k_tiles,
@@ -62,6 +66,7 @@ static void igemm_configure(const struct kern_device *d, struct igemm_state *s)
     s->k_tiles_per_split = conv_ceil_div(s->k_tiles, s->splits);
     /* No part may be empty. */
     s->splits = conv_ceil_div(s->k_tiles, s->k_tiles_per_split);
+    return 0;
 }
 
 /* ---- limits -------------------------------------------------------- */
@@ -71,12 +76,12 @@ static int igemm_supports(const struct kern_problem *p,
                           const struct kern_device *d, struct infer_error *why)
 {
     struct igemm_state s;
-    int r = conv_geometry_read_pitched(p, &s.g, why);
+    int rc = igemm_read<C>(p, d, 0, &s, why);
 
-    if (r == 0)
-        r = conv_weights_packable(p, why);
-    if (r < 0)
-        return r;
+    if (rc == 0)
+        rc = conv_weights_packable(p, why);
+    if (rc < 0)
+        return rc;
     if (!C::GATHER && s.g.cg % C::LANE)
         return error_set(why, INFER_EUNSUPPORTED,
                          "%d channels a group are not a multiple of %d", s.g.cg,
@@ -86,7 +91,6 @@ static int igemm_supports(const struct kern_problem *p,
                          "input pixels are %d elements apart, not a multiple "
                          "of %d",
                          s.g.x_pitch, (int)C::LANE);
-    igemm_configure<C>(d, &s);
     if (C::SPLIT_K && s.splits == 1)
         return error_set(why, INFER_EUNSUPPORTED,
                          "the outputs fill the device without split-K");
@@ -136,9 +140,8 @@ static double igemm_estimate(const struct kern_problem *p,
     struct igemm_state s;
     const int sharing = igemm_sharing<C>();
 
-    if (conv_geometry_read_pitched(p, &s.g, NULL) < 0)
+    if (igemm_read<C>(p, d, 0, &s, NULL) < 0)
         return 1e30;
-    igemm_configure<C>(d, &s);
     const double blocks = (double)igemm_blocks<C>(&s.g) * s.splits;
     const double each = blocks / conv_multiprocessors(d);
     const double resident = each < 1 ? 1 : each < sharing ? each : sharing;
@@ -147,32 +150,20 @@ static double igemm_estimate(const struct kern_problem *p,
         s.splits > 1 ? 0.7 + 1.9e-6 * s.g.m * s.g.k * (s.splits + 1.0) : 0;
 
     return 0.85 + parts +
-           cost_together(waves * igemm_block_us<C>(&s, resident, percent),
-                         cost_conv_bytes(p, &s.g) / 2.85e6, 0.23);
+           cost_overlapped(waves * igemm_block_us<C>(&s, resident, percent),
+                           cost_conv_bytes(p, &s.g) / 2.85e6, 0.23);
 }
 
 /* ---- preparing ----------------------------------------------------- */
 
 template <typename C>
-static int igemm_prepare(struct kern_exec *e, const struct kern_device *d,
-                         struct infer_error *err)
+static void igemm_declare(struct kern_exec *e, const struct igemm_state *s)
 {
-    typedef typename C::T T;
-    struct igemm_state *s = (struct igemm_state *)calloc(1, sizeof *s);
-    int r = s ? conv_geometry_read_pitched(&e->problem, &s->g, err)
-              : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (r < 0) {
-        free(s);
-        return r;
-    }
-    igemm_configure<C>(d, s);
-    e->state = s;
-    e->packed[CONV_W] = (size_t)s->g.k * (size_t)s->pitch * sizeof(T);
+    e->packed[CONV_W] =
+        (size_t)s->g.k * (size_t)s->pitch * sizeof(typename C::T);
     if (s->splits > 1)
         e->workspace =
             (size_t)s->splits * (size_t)s->g.m * (size_t)s->g.k * sizeof(float);
-    return 0;
 }
 
 template <typename C>
@@ -250,20 +241,20 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
     typedef typename C::T T;
     const struct igemm_state *s = (const struct igemm_state *)e->state;
     struct igemm_args a;
-    int r;
+    int rc;
 
     if (s->g.m == 0)
         return 0;
     igemm_fill_args(e, args, s, C::L::BN, C::LANE, &a);
     if constexpr (!C::GATHER)
-        r = igemm_launch_tile<C, 16>(&a, args->stream, err);
+        rc = igemm_launch_tile<C, 16>(&a, args->stream, err);
     else if (sizeof(T) == 4 || (s->g.cg % 2 == 0 && s->g.x_pitch % 2 == 0))
-        r = igemm_launch_tile<C, 4>(&a, args->stream, err);
+        rc = igemm_launch_tile<C, 4>(&a, args->stream, err);
     else
-        r = igemm_launch_tile<C, (int)sizeof(T)>(&a, args->stream, err);
-    if (r == 0 && s->splits > 1)
-        r = igemm_launch_reduce<T>(&a, args->stream, err);
-    return r;
+        rc = igemm_launch_tile<C, (int)sizeof(T)>(&a, args->stream, err);
+    if (rc == 0 && s->splits > 1)
+        rc = igemm_launch_reduce<T>(&a, args->stream, err);
+    return rc;
 }
 
 /* ---- tiles --------------------------------------------------------- */
@@ -273,8 +264,9 @@ static int igemm_launch(const struct kern_exec *e, const struct kern_args *args,
     {                                                                          \
         name, percent, igemm_supports<__VA_ARGS__>,                            \
             igemm_estimate<__VA_ARGS__>, NULL, NULL,                           \
-            igemm_prepare<__VA_ARGS__>, igemm_pack<__VA_ARGS__>,               \
-            igemm_launch<__VA_ARGS__>                                          \
+            state_prepare<struct igemm_state, igemm_read<__VA_ARGS__>,         \
+                          igemm_declare<__VA_ARGS__>>,                         \
+            igemm_pack<__VA_ARGS__>, igemm_launch<__VA_ARGS__>                 \
     }
 
 /* Pixels x channels of a block, bytes of a row of a k-tile, stages, warps. */

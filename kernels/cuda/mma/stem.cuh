@@ -29,9 +29,8 @@
 #ifndef KERNELS_CUDA_MMA_STEM_CUH
 #define KERNELS_CUDA_MMA_STEM_CUH
 
-#include <stdlib.h>
-
 #include "kernels/cuda/conv/output.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx.cuh"
 
@@ -296,20 +295,19 @@ struct stem_state {
     int multiprocessors;
 };
 
-static int stem_supports(const struct kern_problem *p,
-                         const struct kern_device *d, struct infer_error *why)
+static int stem_read(const struct kern_problem *p, const struct kern_device *d,
+                     int, struct stem_state *s, struct infer_error *why)
 {
     /* What every GPU from sm_80 on has. */
     const size_t limit =
         d->shared_per_block_optin ? d->shared_per_block_optin : 99 * 1024;
-    struct stem_layout l;
-    struct conv_geometry g;
-    int r = conv_geometry_read(p, &g, why);
+    const struct conv_geometry &g = s->g;
+    int rc = conv_geometry_read(p, &s->g, why);
 
-    if (r == 0)
-        r = conv_weights_packable(p, why);
-    if (r < 0)
-        return r;
+    if (rc == 0)
+        rc = conv_weights_packable(p, why);
+    if (rc < 0)
+        return rc;
     if (g.groups != 1 || (g.dilation_w != 1 && g.s != 1))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes no groups and no dilated rows");
@@ -317,15 +315,16 @@ static int stem_supports(const struct kern_problem *p,
         g.dilation_h > 8)
         return error_set(why, INFER_EUNSUPPORTED,
                          "is for few channels and small windows");
-    stem_layout_of(&g, &l);
-    if ((size_t)l.shared > limit)
+    stem_layout_of(&g, &s->l);
+    if ((size_t)s->l.shared > limit)
         return error_set(why, INFER_EUNSUPPORTED,
-                         "needs %d bytes of shared memory, found %zu", l.shared,
-                         limit);
+                         "needs %d bytes of shared memory, found %zu",
+                         s->l.shared, limit);
     if ((int64_t)g.n * conv_ceil_div(g.p, STEM_P) * conv_ceil_div(g.q, STEM_Q) >
             INT32_MAX ||
         conv_ceil_div(g.k, STEM_K) > 65535)
         return error_set(why, INFER_EUNSUPPORTED, "has too many outputs");
+    s->multiprocessors = conv_multiprocessors(d);
     return 0;
 }
 
@@ -334,41 +333,28 @@ static int stem_supports(const struct kern_problem *p,
 static double stem_estimate(const struct kern_problem *p,
                             const struct kern_device *d)
 {
-    struct conv_geometry g;
-    struct stem_layout l;
+    struct stem_state s;
 
-    if (conv_geometry_read(p, &g, NULL) < 0)
+    if (stem_read(p, d, 0, &s, NULL) < 0)
         return 1e30;
-    stem_layout_of(&g, &l);
-    const double tiles = (double)g.n * conv_ceil_div(g.p, STEM_P) *
-                         conv_ceil_div(g.q, STEM_Q) *
-                         conv_ceil_div(g.k, STEM_K);
-    const double one = 2.3 + 0.4 * l.steps;
-    const double all =
-        tiles / conv_multiprocessors(d) * (1.55 + 0.175 * l.steps);
+    const double tiles = (double)s.g.n * conv_ceil_div(s.g.p, STEM_P) *
+                         conv_ceil_div(s.g.q, STEM_Q) *
+                         conv_ceil_div(s.g.k, STEM_K);
+    const double one = 2.3 + 0.4 * s.l.steps;
+    const double all = tiles / s.multiprocessors * (1.55 + 0.175 * s.l.steps);
 
     return 2 + (one > all ? one : all);
 }
 
-static int stem_prepare(struct kern_exec *e, const struct kern_device *d,
-                        struct infer_error *err)
+static void stem_declare(struct kern_exec *e, const struct stem_state *s)
 {
-    struct stem_state *s = (struct stem_state *)malloc(sizeof(*s));
-    const int r =
-        s ? conv_geometry_read(&e->problem, &s->g, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (r < 0) {
-        free(s);
-        return r;
-    }
-    stem_layout_of(&s->g, &s->l);
-    s->multiprocessors = conv_multiprocessors(d);
-    e->state = s;
     e->packed[CONV_W] =
         (size_t)conv_ceil_div(s->g.k, STEM_K) * (size_t)s->l.steps * STEM_STEP;
-    return 0;
 }
+
+static const auto stem_supports = state_supports<struct stem_state, stem_read>;
+static const auto stem_prepare =
+    state_prepare<struct stem_state, stem_read, stem_declare>;
 
 /* Value `depth` (r, s, c with the gaps of the slices) of channel k. */
 static double stem_weight(const struct stem_state *s, enum infer_dtype from,
@@ -431,15 +417,5 @@ static int stem_launch(const struct kern_exec *e, const struct kern_args *args,
     return launch_chained(stem_kernel<T>, grid, dim3(STEM_THREADS),
                           (size_t)s->l.shared, args->stream, a, err);
 }
-
-#define STEM_ROW(symbol, T)                                                    \
-    const struct kern_functions symbol = {                                     \
-        .supports = stem_supports,                                             \
-        .estimate = stem_estimate,                                             \
-        .prepare = stem_prepare,                                               \
-        .pack = stem_pack,                                                     \
-        .launch = stem_launch<T>,                                              \
-        .release = cuda_state_release,                                         \
-    };
 
 #endif

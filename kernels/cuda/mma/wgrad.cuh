@@ -334,15 +334,8 @@ static __global__ void __launch_bounds__(L::THREADS)
     const int columns = L::NARROW ? L::BN : L::BN / L::LANE;
     const struct conv_depth d = wgrad_column(
         a, n0 + (int)threadIdx.x % columns * (L::NARROW ? 1 : (int)L::LANE));
-    float acc[L::MT][L::NT][4];
+    float acc[L::MT][L::NT][4] = {};
 
-#pragma unroll
-    for (int i = 0; i < L::MT; i++)
-#pragma unroll
-        for (int j = 0; j < L::NT; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                acc[i][j][e] = 0;
     if (L::NARROW) {
         for (int i = 0; i < count; i++) {
             __syncthreads(); /* the k-tile before has been read */
@@ -443,9 +436,9 @@ static inline int wgrad_geometry(const struct kern_problem *p,
     fprop.n_in = 2;
     fprop.in[1] = p->out[0];
     fprop.out[0] = p->in[1];
-    const int r = conv_geometry_read(&fprop, g, why);
-    if (r < 0)
-        return r;
+    const int rc = conv_geometry_read(&fprop, g, why);
+    if (rc < 0)
+        return rc;
     if (p->in[0].rank != 4)
         return error_set(why, INFER_EUNSUPPORTED, "takes 2 spatial dimensions");
     if (!cuda_is_real(p->out[0].dtype) ||
@@ -458,12 +451,12 @@ static inline int wgrad_geometry(const struct kern_problem *p,
     return 0;
 }
 
-/* Weights and ranges of a first pass. */
+/* Extents of the weights, and the ranges of the first pass. */
 struct wgrad_join_shape {
     int k, cg, r, s, ranges;
 };
 
-/* The second pass, from the workspace. */
+/* Launches the second pass: adds the partial sums in the workspace. */
 static inline int wgrad_join(const struct kern_exec *e,
                              const struct wgrad_join_shape *shape,
                              const struct kern_args *args,
@@ -496,16 +489,5 @@ static inline int wgrad_join(const struct kern_exec *e,
     return launch_chained(wgrad_sum, dim3(cuda_blocks(a.count, 256 / a.rows)),
                           dim3(256), 0, args->stream, a, err);
 }
-
-/* A row for one 16-bit type; supports and prepare are the file's, run
- * its launcher for that type, cost its estimate or NULL. */
-#define WGRAD_HALF_ROW(symbol, cost, run)                                      \
-    const struct kern_functions symbol = {                                     \
-        .supports = supports,                                                  \
-        .estimate = cost,                                                      \
-        .prepare = prepare,                                                    \
-        .launch = run,                                                         \
-        .release = cuda_state_release,                                         \
-    };
 
 #endif

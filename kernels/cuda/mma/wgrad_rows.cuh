@@ -5,9 +5,8 @@
 #ifndef KERNELS_CUDA_MMA_WGRAD_ROWS_CUH
 #define KERNELS_CUDA_MMA_WGRAD_ROWS_CUH
 
-#include <stdlib.h>
-
 #include "kernels/cuda/conv/family.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/mma/wgrad.cuh"
 
 struct wgrad_state {
@@ -65,27 +64,26 @@ static inline void wgrad_choose_ranges(const struct kern_device *d,
 }
 
 template <typename L>
-static int wgrad_prepare(struct kern_exec *e, const struct kern_device *d,
-                         struct infer_error *err)
+static int wgrad_read(const struct kern_problem *p, const struct kern_device *d,
+                      int, struct wgrad_state *s, struct infer_error *why)
 {
-    struct wgrad_state *s = (struct wgrad_state *)calloc(1, sizeof *s);
-    const int rc =
-        s ? wgrad_geometry(&e->problem, &s->g, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
+    const int rc = wgrad_geometry(p, &s->g, why);
 
-    if (rc < 0) {
-        free(s);
+    if (rc < 0)
         return rc;
-    }
     s->n = s->g.r * s->g.s * s->g.cg;
     s->tiles_n = conv_ceil_div(s->n, L::BN);
     s->tiles = conv_ceil_div(s->g.kg, L::BK) * s->tiles_n;
     s->k_tiles = conv_ceil_div(s->g.m, WGRAD_DEPTH);
     wgrad_choose_ranges(d, s);
+    return 0;
+}
+
+static inline void wgrad_declare(struct kern_exec *e,
+                                 const struct wgrad_state *s)
+{
     e->workspace =
         (size_t)s->ranges * (size_t)s->g.k * (size_t)s->n * sizeof(float);
-    e->state = s;
-    return 0;
 }
 
 /* ---- launching ----------------------------------------------------- */
@@ -122,8 +120,10 @@ static int wgrad_launch(const struct kern_exec *e, const struct kern_args *args,
 #define WGRAD_TILE(name, percent, ...)                                         \
     {                                                                          \
         name, percent, wgrad_supports<__VA_ARGS__>, NULL,                      \
-            wgrad_rank<__VA_ARGS__>, NULL, wgrad_prepare<__VA_ARGS__>, NULL,   \
-            wgrad_launch<__VA_ARGS__>                                          \
+            wgrad_rank<__VA_ARGS__>, NULL,                                     \
+            state_prepare<struct wgrad_state, wgrad_read<__VA_ARGS__>,         \
+                          wgrad_declare>,                                      \
+            NULL, wgrad_launch<__VA_ARGS__>                                    \
     }
 
 /* Output channels x columns of a block. */

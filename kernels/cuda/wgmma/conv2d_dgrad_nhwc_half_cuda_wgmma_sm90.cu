@@ -10,8 +10,6 @@
  * launch.  Phases without filter positions, of filters smaller than the stride,
  * get zeros or the residual; in place they are left alone.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/wgmma/wgmma_phases.cuh"
@@ -101,6 +99,17 @@ static void make_phase(const struct kern_problem *p, int row, int column,
     }
 }
 
+static void swap_phases(struct dgrad_config *c, int i, int j)
+{
+    const struct wgmma_phase f = c->phase[i];
+    const struct conv_geometry g = c->g[i];
+
+    c->phase[i] = c->phase[j];
+    c->g[i] = c->g[j];
+    c->phase[j] = f;
+    c->g[j] = g;
+}
+
 /* Products of one warpgroup run during the epilogue of the other: the longest
  * phase comes first, the shortest third, after the one that hides the longest
  * one's epilogue. */
@@ -108,22 +117,10 @@ static void sort_phases(struct dgrad_config *c)
 {
     for (int i = 1; i < c->phases; i++)
         for (int j = i; j > 0; j--)
-            if (c->phase[j].k_tiles > c->phase[j - 1].k_tiles) {
-                const struct wgmma_phase f = c->phase[j];
-                const struct conv_geometry g = c->g[j];
-                c->phase[j] = c->phase[j - 1];
-                c->g[j] = c->g[j - 1];
-                c->phase[j - 1] = f;
-                c->g[j - 1] = g;
-            }
-    if (c->phases == WGMMA_MAX_PHASES) {
-        const struct wgmma_phase f = c->phase[3];
-        const struct conv_geometry g = c->g[3];
-        c->phase[3] = c->phase[2];
-        c->g[3] = c->g[2];
-        c->phase[2] = f;
-        c->g[2] = g;
-    }
+            if (c->phase[j].k_tiles > c->phase[j - 1].k_tiles)
+                swap_phases(c, j, j - 1);
+    if (c->phases == WGMMA_MAX_PHASES)
+        swap_phases(c, 3, 2);
 }
 
 static void configure(const struct kern_problem *p, const struct kern_device *d,
@@ -198,14 +195,14 @@ static int read_problem(const struct kern_problem *p,
                         const struct kern_device *d, struct dgrad_config *c,
                         struct infer_error *why)
 {
-    int r = check_tensors(p, why);
+    int rc = check_tensors(p, why);
 
-    if (r == 0)
-        r = check_window(p, why);
-    if (r == 0)
-        r = wgmma_check_device(d, why);
-    if (r < 0)
-        return r;
+    if (rc == 0)
+        rc = check_window(p, why);
+    if (rc == 0)
+        rc = wgmma_check_device(d, why);
+    if (rc < 0)
+        return rc;
     if (p->attr.conv.groups != 1 || p->in[CONV_X].dim[1] % 8 ||
         p->out[0].dim[1] % 8)
         return error_set(why, INFER_EUNSUPPORTED,
@@ -278,7 +275,8 @@ static double estimate_phases(const struct kern_problem *p,
         const double all = waves * (products + 0.2 * stores);
         time = all > time / 2 ? all : time / 2;
     }
-    return 1.35 + cost_together(time, wgmma_traffic_us(megabytes(p, c)), 0.36);
+    return 1.35 +
+           cost_overlapped(time, wgmma_traffic_us(megabytes(p, c)), 0.36);
 }
 
 template <typename D>
@@ -313,7 +311,6 @@ static int run_plain(const struct kern_exec *e, const struct kern_args *args,
     const struct dgrad_state *state = (const struct dgrad_state *)e->state;
     const struct wgmma_state s = state_of<L>(&state->config, 0);
     const enum infer_dtype dtype = e->problem.in[CONV_X].dtype;
-    const int tiles = s.tiles_m * s.tiles_n;
     struct wgmma_args a = {};
     int rc = map_weights(e, args, &a.w, err);
 
@@ -335,10 +332,8 @@ static int run_plain(const struct kern_exec *e, const struct kern_args *args,
         rc = wgmma_store_maps(&s, dtype, &a, err);
     if (rc < 0)
         return rc;
-    return launch_chained(
-        wgmma_tile_kernel<L, false>,
-        dim3(tiles < s.multiprocessors ? tiles : s.multiprocessors),
-        dim3(L::THREADS), L::SHARED, args->stream, a, err);
+    return wgmma_launch_persistent<L>(wgmma_tile_kernel<L, false>, &s,
+                                      args->stream, a, err);
 }
 
 /* The phases that have to be computed. */
@@ -350,19 +345,19 @@ static int fill_phases(const struct kern_exec *e, const struct kern_args *args,
     const struct dgrad_config *c = &state->config;
     const struct kern_tensor *dy = &e->problem.in[CONV_X];
     const bool in_place = a->residual == a->dx;
-    int r = 0;
+    int rc = 0;
 
-    for (int i = 0; r == 0 && i < c->phases; i++) {
+    for (int i = 0; rc == 0 && i < c->phases; i++) {
         const int at = a->phases;
         if (c->phase[i].k_tiles == 0 && in_place)
             continue;
         a->phase[at] = c->phase[i];
         if (c->phase[i].k_tiles > 0)
-            r = tensor_map_im2col(&a->dy[at], tensor_map_type_of(dy->dtype),
-                                  args->in[CONV_X], &c->g[i], bm, err);
+            rc = tensor_map_im2col(&a->dy[at], tensor_map_type_of(dy->dtype),
+                                   args->in[CONV_X], &c->g[i], bm, err);
         a->phases++;
     }
-    return r;
+    return rc;
 }
 
 template <typename L>
@@ -372,7 +367,6 @@ static int run_phases(const struct kern_exec *e, const struct kern_args *args,
     const struct dgrad_state *state = (const struct dgrad_state *)e->state;
     const struct wgmma_state s = state_of<L>(&state->config, 0);
     const struct kern_problem *p = &e->problem;
-    const int tiles = s.tiles_m * s.tiles_n;
     struct wgmma_phases_args a = {};
     int rc = map_weights(e, args, &a.w, err);
 
@@ -392,10 +386,8 @@ static int run_phases(const struct kern_exec *e, const struct kern_args *args,
         rc = fill_phases(e, args, L::BM, &a, err);
     if (rc < 0)
         return rc;
-    return launch_chained(
-        wgmma_phases_kernel<L>,
-        dim3(tiles < s.multiprocessors ? tiles : s.multiprocessors),
-        dim3(L::THREADS), L::SHARED, args->stream, a, err);
+    return wgmma_launch_persistent<L>(wgmma_phases_kernel<L>, &s, args->stream,
+                                      a, err);
 }
 
 template <typename D>
@@ -409,34 +401,23 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 
 /* ---- tiles --------------------------------------------------------- */
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
+static int read_state(const struct kern_problem *p, const struct kern_device *d,
+                      int, struct dgrad_state *s, struct infer_error *why)
 {
-    struct dgrad_config c;
-
-    return read_problem(p, d, &c, why);
+    return read_problem(p, d, &s->config, why);
 }
 
-static int prepare(struct kern_exec *e, const struct kern_device *d,
-                   struct infer_error *err)
+/* Nothing is packed. */
+static void declare(struct kern_exec *, const struct dgrad_state *)
 {
-    struct dgrad_state *s = (struct dgrad_state *)calloc(1, sizeof *s);
-    const int rc =
-        s ? read_problem(&e->problem, d, &s->config, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (rc < 0) {
-        free(s);
-        return rc;
-    }
-    e->state = s;
-    return 0;
 }
 
 #define DGRAD_TILE(name, percent, ...)                                         \
     {                                                                          \
-        name, percent, supports, estimate<__VA_ARGS__>, NULL, NULL, prepare,   \
-            NULL, launch<__VA_ARGS__>                                          \
+        name, percent, state_supports<struct dgrad_state, read_state>,         \
+            estimate<__VA_ARGS__>, NULL, NULL,                                 \
+            state_prepare<struct dgrad_state, read_state, declare>, NULL,      \
+            launch<__VA_ARGS__>                                                \
     }
 
 /* Arguments as in wgmma_rows.cuh, then the stages by phases.  Shared memory by

@@ -20,10 +20,8 @@
  * bytes each in the 128-byte swizzle; barriers full[] and empty[] as in
  * wgmma.cuh.  At most 200 KiB.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "kernels/cuda/conv/family.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/mma/wgrad.cuh"
 #include "kernels/cuda/wgmma/wgmma.cuh"
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
@@ -110,7 +108,7 @@ static __device__ __forceinline__ void multiply(float (&acc)[P::N / 2],
 {
     const bool first_lane = threadIdx.x % 32 == 0;
     struct pipeline_state pipe = {0, 0};
-    int before = 0; /* stage whose products may be under way */
+    int before = 0; /* stage whose products may be in flight */
 
     for (int i = 0; i < k_tiles; i++) {
         const uint32_t stage = base + pipe.stage * P::STAGE;
@@ -211,16 +209,16 @@ struct wgmma_wgrad_state {
 };
 
 static int read_problem(const struct kern_problem *p,
-                        const struct kern_device *d,
+                        const struct kern_device *d, int,
                         struct wgmma_wgrad_state *s, struct infer_error *why)
 {
     const struct conv_geometry *g = &s->g;
-    int r = wgrad_geometry(p, &s->g, why);
+    int rc = wgrad_geometry(p, &s->g, why);
 
-    if (r == 0)
-        r = wgmma_check_device(d, why);
-    if (r < 0)
-        return r;
+    if (rc == 0)
+        rc = wgmma_check_device(d, why);
+    if (rc < 0)
+        return rc;
     if (g->groups != 1 || g->c % 8 || g->k % 8 || g->c < 32 || g->k < 32)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes one group, inputs and outputs in 8s from 32 "
@@ -282,19 +280,11 @@ static void choose_ranges(const struct kern_device *d, double cycles,
     s->ranges = conv_ceil_div(s->k_tiles, s->k_tiles_per_range);
 }
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    struct wgmma_wgrad_state s = {};
-
-    return read_problem(p, d, &s, why);
-}
-
 template <typename P>
 static int configure(const struct kern_problem *p, const struct kern_device *d,
-                     struct wgmma_wgrad_state *s, struct infer_error *why)
+                     int, struct wgmma_wgrad_state *s, struct infer_error *why)
 {
-    const int rc = read_problem(p, d, s, why);
+    const int rc = read_problem(p, d, 0, s, why);
 
     if (rc < 0)
         return rc;
@@ -311,7 +301,7 @@ static double estimate(const struct kern_problem *p,
 {
     struct wgmma_wgrad_state s = {};
 
-    return configure<P>(p, d, &s, NULL) < 0 ? 1e30 : 5 + s.cycles / 1700;
+    return configure<P>(p, d, 0, &s, NULL) < 0 ? 1e30 : 5 + s.cycles / 1700;
 }
 
 template <typename P>
@@ -320,29 +310,15 @@ static double rank(const struct kern_problem *p, const struct kern_device *d,
 {
     struct wgmma_wgrad_state s = {};
 
-    return read_problem(p, d, &s, NULL) < 0 ? 1e30 : k_tile_cycles<P>(&s);
+    return read_problem(p, d, 0, &s, NULL) < 0 ? 1e30 : k_tile_cycles<P>(&s);
 }
 
 /* ---- preparing ----------------------------------------------------- */
 
-template <typename P>
-static int prepare(struct kern_exec *e, const struct kern_device *d,
-                   struct infer_error *err)
+static void declare(struct kern_exec *e, const struct wgmma_wgrad_state *s)
 {
-    struct wgmma_wgrad_state *s =
-        (struct wgmma_wgrad_state *)calloc(1, sizeof *s);
-    const int rc =
-        s ? configure<P>(&e->problem, d, s, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (rc < 0) {
-        free(s);
-        return rc;
-    }
-    e->state = s;
     e->workspace =
         (size_t)s->ranges * (size_t)s->g.k * (size_t)s->g.depth * sizeof(float);
-    return 0;
 }
 
 /* ---- launching ----------------------------------------------------- */
@@ -358,7 +334,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const enum tensor_map_type type =
         tensor_map_type_of(e->problem.in[0].dtype);
     struct wgmma_wgrad_args a = {};
-    int r;
+    int rc;
 
     a.g = s->g;
     a.im2col = s->im2col;
@@ -369,24 +345,27 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     a.tiles_n = s->tiles_n;
     a.tiles = s->tiles;
     a.parts = (float *)args->workspace;
-    r = s->im2col ? tensor_map_im2col(&a.x, type, args->in[0], &s->g, 64, err)
-                  : tensor_map_matrix(&a.x, type, args->in[0], s->g.m, s->g.c,
-                                      s->g.c, 64, err);
-    if (r == 0)
-        r = tensor_map_matrix(&a.dy, type, args->in[1], s->g.m, s->g.k, s->g.k,
-                              64, err);
-    if (r == 0)
-        r = launch_kernel(wgmma_wgrad_kernel<P>, dim3(s->tiles * s->ranges),
-                          P::THREADS, P::SHARED, args->stream, a, err);
-    return r < 0 ? r : wgrad_join(e, &shape, args, err);
+    rc = s->im2col ? tensor_map_im2col(&a.x, type, args->in[0], &s->g, 64, err)
+                   : tensor_map_matrix(&a.x, type, args->in[0], s->g.m, s->g.c,
+                                       s->g.c, 64, err);
+    if (rc == 0)
+        rc = tensor_map_matrix(&a.dy, type, args->in[1], s->g.m, s->g.k, s->g.k,
+                               64, err);
+    if (rc == 0)
+        rc = launch_kernel(wgmma_wgrad_kernel<P>, dim3(s->tiles * s->ranges),
+                           P::THREADS, P::SHARED, args->stream, a, err);
+    return rc < 0 ? rc : wgrad_join(e, &shape, args, err);
 }
 
 /* ---- tiles --------------------------------------------------------- */
 
 #define WGRAD_TILE(name, ...)                                                  \
     {                                                                          \
-        name, 0, supports, estimate<__VA_ARGS__>, rank<__VA_ARGS__>, NULL,     \
-            prepare<__VA_ARGS__>, NULL, launch<__VA_ARGS__>                    \
+        name, 0, state_supports<struct wgmma_wgrad_state, read_problem>,       \
+            estimate<__VA_ARGS__>, rank<__VA_ARGS__>, NULL,                    \
+            state_prepare<struct wgmma_wgrad_state, configure<__VA_ARGS__>,    \
+                          declare>,                                            \
+            NULL, launch<__VA_ARGS__>                                          \
     }
 
 /* Outputs x columns of a tile. */

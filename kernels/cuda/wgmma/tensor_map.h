@@ -15,7 +15,7 @@ enum tensor_map_type {
     TENSOR_MAP_TF32 /* F32 in memory, rounded to TF32 as it is copied */
 };
 
-/* Of F16, BF16 or F32. */
+/* The type of maps of F16, BF16 or F32 tensors. */
 static inline enum tensor_map_type tensor_map_type_of(enum infer_dtype dtype)
 {
     return dtype == INFER_F16    ? TENSOR_MAP_F16

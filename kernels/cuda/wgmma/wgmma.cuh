@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What Hopper's convolution kernels share: the product, the pipeline of k-tiles
+ * Common to Hopper's convolution kernels: the product, the pipeline of k-tiles
  * and its producer thread.
  *
  * The product.  Rows m are output pixels, columns n output channels, the depth
@@ -52,22 +52,14 @@ struct wgmma_args {
  * have changed since the launch before, and are read with the filter flipped.
  * INPUT_SCALE: x is multiplied with a scale in registers
  * (wgmma_input_scale.cuh). */
-struct wgmma_f16 {
-    typedef __half type;
-    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
+template <typename T, int MN_MAJOR> struct wgmma_half {
+    typedef T type;
+    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = MN_MAJOR, INPUT_SCALE = 0 };
 };
-struct wgmma_bf16 {
-    typedef __nv_bfloat16 type;
-    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 0, INPUT_SCALE = 0 };
-};
-struct wgmma_f16_mn_major {
-    typedef __half type;
-    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 1, INPUT_SCALE = 0 };
-};
-struct wgmma_bf16_mn_major {
-    typedef __nv_bfloat16 type;
-    enum { WEIGHTS = 1, HALF = 1, B_MN_MAJOR = 1, INPUT_SCALE = 0 };
-};
+typedef wgmma_half<__half, 0> wgmma_f16;
+typedef wgmma_half<__nv_bfloat16, 0> wgmma_bf16;
+typedef wgmma_half<__half, 1> wgmma_f16_mn_major;
+typedef wgmma_half<__nv_bfloat16, 1> wgmma_bf16_mn_major;
 /* Operands rounded to TF32: x by TMA, w when it is packed. */
 struct wgmma_tf32 {
     typedef float type;

@@ -23,26 +23,9 @@ extern "C" {
 #include "kernels/bn_stats.h"
 }
 
-/* d += the sums of rows of a, in both columns of d's rows. */
-template <typename T>
-static __device__ __forceinline__ void wgmma_add_rows(float (&d)[4],
-                                                      const uint32_t (&a)[4]);
-template <>
-__device__ __forceinline__ void wgmma_add_rows<__half>(float (&d)[4],
-                                                       const uint32_t (&a)[4])
-{
-    const uint32_t ones[2] = {0x3c003c00u, 0x3c003c00u};
-
-    ptx_mma_f16(d, a, ones);
-}
-template <>
-__device__ __forceinline__ void
-wgmma_add_rows<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4])
-{
-    const uint32_t ones[2] = {0x3f803f80u, 0x3f803f80u};
-
-    ptx_mma_bf16(d, a, ones);
-}
+/* Two numbers of 1. */
+template <typename T> constexpr uint32_t wgmma_ones = 0x3c003c00u;
+template <> constexpr uint32_t wgmma_ones<__nv_bfloat16> = 0x3f803f80u;
 
 /* Clears the sums of rows from `rows` on, past the last pixel, of 64. v: in
  * wgmma's layout. */
@@ -92,6 +75,7 @@ static __device__ __forceinline__ float wgmma_stage_statistics(uint32_t epi,
         epi + lane % 16 * 128 + ((warp * 2 + lane / 16 ^ lane % 8) << 4);
     const float inverse = rows >= 64 ? 1.0f / 64 : 1.0f / (float)rows;
     uint32_t y[4][4];
+    const uint32_t ones[2] = {wgmma_ones<T>, wgmma_ones<T>};
     float sum[4] = {0, 0, 0, 0}, squares0, squares1;
 
 #pragma unroll
@@ -100,7 +84,7 @@ static __device__ __forceinline__ float wgmma_stage_statistics(uint32_t epi,
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const uint32_t a[4] = {y[i][0], y[i][2], y[i][1], y[i][3]};
-        wgmma_add_rows<T>(sum, a);
+        ptx_mma(T(), sum, a, ones);
     }
     const float mean0 = sum[0] * inverse, mean1 = sum[2] * inverse;
     if (rows >= 64)

@@ -174,7 +174,7 @@ template <int J> struct wgmma_epi_stage<float, J> {
 
 /* ---- outputs ------------------------------------------------------- */
 
-/* What the epilogue does, as far as known at compile time. */
+/* Properties of the epilogue that are known at compile time. */
 enum wgmma_epilogue_kind {
     WGMMA_ANY,
     WGMMA_PIECEWISE_LINEAR, /* the activation is one of unary_bends() */

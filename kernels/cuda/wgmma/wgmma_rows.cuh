@@ -5,11 +5,11 @@
 #define KERNELS_CUDA_WGMMA_WGMMA_ROWS_CUH
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/conv/cost.h"
 #include "kernels/cuda/conv/family.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/wgmma/wgmma_cluster.cuh"
 #include "kernels/cuda/wgmma/wgmma_finish.cuh"
 #include "kernels/cuda/wgmma/wgmma_tile.cuh"
@@ -248,7 +248,7 @@ static double wgmma_estimate_tile(const struct kern_problem *p,
         const double one = (waves + 1) / 2 * (products + stores);
         time = all > one ? all : one;
     }
-    return 1.35 + cost_together(time, wgmma_bytes_us(p, &s->g), 0.36);
+    return 1.35 + cost_overlapped(time, wgmma_bytes_us(p, &s->g), 0.36);
 }
 
 /* Waves of clusters.  The CTAs of a cluster share a GPC of about 16
@@ -293,7 +293,7 @@ static double wgmma_estimate_cluster(const struct kern_problem *p,
                          : pace > moved || L::DEEP ? pace
                                                    : moved;
 
-    return cost_together(wgmma_waves<L>(s) * cta, bytes, 0.2);
+    return cost_overlapped(wgmma_waves<L>(s) * cta, bytes, 0.2);
 }
 
 template <typename L>
@@ -313,25 +313,13 @@ static double wgmma_estimate(const struct kern_problem *p,
 /* ---- preparing ----------------------------------------------------- */
 
 template <typename L>
-static int wgmma_prepare(struct kern_exec *e, const struct kern_device *d,
-                         struct infer_error *err)
+static void wgmma_declare(struct kern_exec *e, const struct wgmma_state *s)
 {
-    struct wgmma_state *s = (struct wgmma_state *)calloc(1, sizeof *s);
-    const int rc =
-        s ? wgmma_configure<L>(&e->problem, d, e->variant, s, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (rc < 0) {
-        free(s);
-        return rc;
-    }
-    e->state = s;
     if (L::CLUSTER)
         snprintf(e->variant_name, sizeof e->variant_name, "cluster%d",
                  s->cluster);
     e->packed[CONV_W] = L::mode::WEIGHTS * (size_t)s->g.k * (size_t)s->pitch *
                         sizeof(typename L::T);
-    return 0;
 }
 
 /* Puts packed weights of 16 bits in the order of wgmma_input_scale_channel().
@@ -437,6 +425,20 @@ static int wgmma_fill_args(const struct kern_exec *e,
     return wgmma_load_maps<L>(e, args, s, a, err);
 }
 
+/* One CTA a multiprocessor at most, each of which computes every gridDim.x-th
+ * tile. */
+template <typename L, typename Args>
+static int wgmma_launch_persistent(void (*kernel)(const Args),
+                                   const struct wgmma_state *s, void *stream,
+                                   const Args &a, struct infer_error *err)
+{
+    const int tiles = s->tiles_m * s->tiles_n;
+
+    return launch_chained(
+        kernel, dim3(tiles < s->multiprocessors ? tiles : s->multiprocessors),
+        dim3(L::THREADS), L::SHARED, stream, a, err);
+}
+
 template <typename L>
 static int wgmma_launch_tile(const struct kern_exec *e,
                              const struct kern_args *args,
@@ -446,7 +448,6 @@ static int wgmma_launch_tile(const struct kern_exec *e,
     void (*const with_stats)(const struct wgmma_args) =
         wgmma_tile_kernel<L, wgmma_has_bn_stats<L>()>;
     const struct wgmma_state *s = (const struct wgmma_state *)e->state;
-    const int tiles = s->tiles_m * s->tiles_n;
     struct wgmma_args a;
     int rc = wgmma_fill_args<L>(e, args, &a, err);
 
@@ -454,10 +455,8 @@ static int wgmma_launch_tile(const struct kern_exec *e,
         rc = wgmma_store_maps(s, e->problem.in[CONV_X].dtype, &a, err);
     if (rc < 0)
         return rc;
-    return launch_chained(
-        a.bn_stats ? with_stats : plain,
-        dim3(tiles < s->multiprocessors ? tiles : s->multiprocessors),
-        dim3(L::THREADS), L::SHARED, args->stream, a, err);
+    return wgmma_launch_persistent<L>(a.bn_stats ? with_stats : plain, s,
+                                      args->stream, a, err);
 }
 
 template <typename L>
@@ -495,19 +494,19 @@ static int wgmma_launch(const struct kern_exec *e, const struct kern_args *args,
         name, percent, wgmma_supports<__VA_ARGS__>,                            \
             wgmma_estimate<__VA_ARGS__>, NULL,                                 \
             __VA_ARGS__::CLUSTER ? wgmma_variants<__VA_ARGS__> : NULL,         \
-            wgmma_prepare<__VA_ARGS__>, wgmma_pack<__VA_ARGS__>,               \
-            wgmma_launch<__VA_ARGS__>                                          \
+            state_prepare<struct wgmma_state, wgmma_configure<__VA_ARGS__>,    \
+                          wgmma_declare<__VA_ARGS__>>,                         \
+            wgmma_pack<__VA_ARGS__>, wgmma_launch<__VA_ARGS__>                 \
     }
 
 /* Names are pixels x channels of a tile.  Arguments of a persistent tile: MT,
- * COOP, WGS, BN, STAGES, EPI_STAGES; of a cluster's: WGS, BN, STAGES.  Shared
- * memory, bytes of 232,448: 128x256  229,472  two consumers cooperate 192x128
- * 213,168  three cooperate 128x128  213,136  ping-pong 256x64   229,568
- * ping-pong 128x64   188,592  ping-pong 64x256   213,136  ping-pong 128x32
- * 188,640  ping-pong Clusters: 128x128 200,776; two CTAs fit a multiprocessor
- * up to 115,712 bytes: 64x64 100,456, 64x32 108,680.  Deep pipelines keep more
- * bytes in flight, for weights that come from memory: 64x64 215,240, 128x64
- * 209,016. */
+ * COOP, WGS, BN, STAGES, EPI_STAGES; of a cluster's: WGS, BN, STAGES.  Bytes of
+ * shared memory, of 232,448: two consumers cooperate in 128x256 (229,472),
+ * three in 192x128 (213,168).  Ping-pong: 128x128 (213,136), 256x64 (229,568),
+ * 128x64 (188,592), 64x256 (213,136), 128x32 (188,640).  Clusters: 128x128
+ * (200,776); two CTAs fit a multiprocessor up to 115,712 bytes: 64x64
+ * (100,456), 64x32 (108,680).  Deep pipelines keep more bytes in flight, for
+ * weights that come from memory: 64x64 (215,240), 128x64 (209,016). */
 template <typename M>
 static const struct conv_tile wgmma_conv_tiles[] = {
     WGMMA_TILE("128x256", 77, wgmma_tile<M, 1, 2, 2, 256, 4, 2>),

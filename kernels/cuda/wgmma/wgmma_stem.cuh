@@ -11,14 +11,15 @@
  *
  * Nothing is unfolded: a block's patch of the image is R rows of WORDS pairs of
  * elements, zeros where it leaves the image, and a lane reads its fragments of
- * the left factor from there as pairs: pixel m starts step * m elements on.
+ * operand A from there as pairs: pixel m starts step * m elements on.
  * With 3 pairs, the 8 rows x 4 lanes of a fragment cover 25 neighbouring words,
  * each in its own bank.  Where the step is odd, so is every other start, and a
  * pair is put together from two words.
  *
  * Threads.  WGS consumer warpgroups, which take tiles in turn, and a warp that
  * fetches patches, STAGES for each.  Block b computes tiles b, b + gridDim.x,
- * ..., along output rows.  Slots as in wgmma_finish.cuh, two a consumer.
+ * ..., along output rows.  Epilogue stages as in wgmma_finish.cuh, two a
+ * consumer.
  *
  * Bytes: 8192 * K_TILES for weights, WGS * (2 * 8192 + STAGES * PATCH), PATCH =
  * R * WORDS * 4 up to a multiple of 128, and two barriers a stage and one more.

@@ -3,10 +3,10 @@
 #ifndef KERNELS_CUDA_WGMMA_WGMMA_STEM_ROWS_CUH
 #define KERNELS_CUDA_WGMMA_WGMMA_STEM_ROWS_CUH
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/conv/family.cuh"
+#include "kernels/cuda/conv/state.cuh"
 #include "kernels/cuda/wgmma/wgmma_stem.cuh"
 
 extern "C" {
@@ -20,15 +20,19 @@ struct wgmma_stem_state {
     int shift, multiprocessors;
 };
 
+template <typename L>
 static int wgmma_stem_read(const struct kern_problem *p,
-                           const struct kern_device *d,
+                           const struct kern_device *d, int,
                            struct wgmma_stem_state *s, struct infer_error *why)
 {
-    const int r = conv_geometry_read(p, &s->g, why);
+    const int rc = conv_geometry_read(p, &s->g, why);
 
-    s->shift = r < 0 ? 0 : s->g.pad_left * s->g.c & 1;
+    if (rc < 0)
+        return rc;
+    s->shift = s->g.pad_left * s->g.c & 1;
     s->multiprocessors = conv_multiprocessors(d);
-    return r;
+    s->tiled.line = L::G * 8;
+    return 0;
 }
 
 /* ---- limits -------------------------------------------------------- */
@@ -64,14 +68,14 @@ static int wgmma_stem_supports(const struct kern_problem *p,
                                struct infer_error *why)
 {
     struct wgmma_stem_state s;
-    int r = wgmma_stem_read(p, d, &s, why);
+    int rc = wgmma_stem_read<L>(p, d, 0, &s, why);
 
-    if (r == 0)
-        r = conv_weights_packable(p, why);
-    if (r == 0)
-        r = wgmma_check_device(d, why);
-    if (r < 0)
-        return r;
+    if (rc == 0)
+        rc = conv_weights_packable(p, why);
+    if (rc == 0)
+        rc = wgmma_check_device(d, why);
+    if (rc < 0)
+        return rc;
     if (kern_problem_in(p, CONV_RESIDUAL) ||
         !unary_is_in_place(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED,
@@ -87,7 +91,7 @@ static double wgmma_stem_estimate(const struct kern_problem *p,
 {
     struct wgmma_stem_state s;
 
-    if (wgmma_stem_read(p, d, &s, NULL) < 0)
+    if (wgmma_stem_read<L>(p, d, 0, &s, NULL) < 0)
         return 1e30;
     const int64_t tiles = (int64_t)s.g.n * s.g.p * conv_ceil_div(s.g.q, 64);
     const int64_t resident = 3 * (int64_t)s.multiprocessors;
@@ -101,23 +105,10 @@ static double wgmma_stem_estimate(const struct kern_problem *p,
 /* ---- preparing ----------------------------------------------------- */
 
 template <typename L>
-static int wgmma_stem_prepare(struct kern_exec *e, const struct kern_device *d,
-                              struct infer_error *err)
+static void wgmma_stem_declare(struct kern_exec *e,
+                               const struct wgmma_stem_state *s)
 {
-    struct wgmma_stem_state *s =
-        (struct wgmma_stem_state *)calloc(1, sizeof *s);
-    const int r =
-        s ? wgmma_stem_read(&e->problem, d, s, err)
-          : error_set(err, INFER_EMEMORY, "%s: no memory", e->row->name);
-
-    if (r < 0) {
-        free(s);
-        return r;
-    }
-    s->tiled.line = L::G * 8;
-    e->state = s;
     e->packed[CONV_W] = (size_t)s->g.k * L::K_TILES * 128;
-    return 0;
 }
 
 /* Row k of the packed weights: w[k][c][r][s] at (r * G * 8 + shift + s * C +
@@ -155,16 +146,16 @@ static int wgmma_stem_maps(const struct wgmma_stem_state *s,
                            struct wgmma_stem_args *a, struct infer_error *err)
 {
     const enum tensor_map_type type = tensor_map_type_of(dtype);
-    int r =
+    int rc =
         tensor_map_patches(&a->x, args->in[CONV_X], &s->g, L::WORDS, L::R, err);
 
-    if (r == 0)
-        r = tensor_map_matrix(&a->w, type, args->in[CONV_W], s->g.k,
-                              L::K_TILES * 64, L::K_TILES * 64, 64, err);
-    if (r == 0)
-        r = tensor_map_output_rows(&a->y, type, args->out[0], &s->g, s->g.k, 16,
-                                   err);
-    return r;
+    if (rc == 0)
+        rc = tensor_map_matrix(&a->w, type, args->in[CONV_W], s->g.k,
+                               L::K_TILES * 64, L::K_TILES * 64, 64, err);
+    if (rc == 0)
+        rc = tensor_map_output_rows(&a->y, type, args->out[0], &s->g, s->g.k,
+                                    16, err);
+    return rc;
 }
 
 template <typename L>
@@ -175,12 +166,12 @@ static int wgmma_stem_launch(const struct kern_exec *e,
     const struct wgmma_stem_state *s =
         (const struct wgmma_stem_state *)e->state;
     struct wgmma_stem_args a;
-    int r;
+    int rc;
 
     memset(&a, 0, sizeof(a));
-    r = wgmma_stem_maps<L>(s, args, e->problem.in[CONV_X].dtype, &a, err);
-    if (r < 0)
-        return r;
+    rc = wgmma_stem_maps<L>(s, args, e->problem.in[CONV_X].dtype, &a, err);
+    if (rc < 0)
+        return rc;
     a.g = s->g;
     a.out = output_of(e, args, s->g.k);
     a.shift = s->shift;
@@ -200,8 +191,10 @@ static int wgmma_stem_launch(const struct kern_exec *e,
     {                                                                          \
         name, 0, wgmma_stem_supports<__VA_ARGS__>,                             \
             wgmma_stem_estimate<__VA_ARGS__>, NULL, NULL,                      \
-            wgmma_stem_prepare<__VA_ARGS__>, wgmma_stem_pack<__VA_ARGS__>,     \
-            wgmma_stem_launch<__VA_ARGS__>                                     \
+            state_prepare<struct wgmma_stem_state,                             \
+                          wgmma_stem_read<__VA_ARGS__>,                        \
+                          wgmma_stem_declare<__VA_ARGS__>>,                    \
+            wgmma_stem_pack<__VA_ARGS__>, wgmma_stem_launch<__VA_ARGS__>       \
     }
 
 /* Rows of the window x elements of each: 7x7 and 3x3 of 3 channels. */
