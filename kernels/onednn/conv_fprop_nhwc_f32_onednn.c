@@ -93,10 +93,10 @@ static int describe(const struct kern_problem *p, dnnl_convolution_desc_t *conv,
                          "dnnl_dilated_convolution_forward_desc_init", err);
 }
 
-/* Whether the activation is left to a pass over the result.  oneDNN spends as
+/* True if the activation is a pass over the result.  oneDNN spends as
  * much time in SiLU as in the convolution itself; with AVX-512 the function of
  * this backend takes less than half of that, memory traffic included. */
-static bool act_separable(const struct kern_problem *p)
+static bool act_follows(const struct kern_problem *p)
 {
     const enum kern_unary_kind kind = p->epilogue.act.kind;
 
@@ -111,7 +111,7 @@ static int make(const struct kern_problem *given, int threads,
     dnnl_convolution_desc_t conv;
     int r;
 
-    if (act_separable(given))
+    if (act_follows(given))
         p.epilogue.act.kind = KERN_IDENTITY;
     r = describe(&p, &conv, layer, err);
     if (r < 0)
@@ -155,7 +155,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     const struct kern_problem *p = &e->problem;
     const int r = onednn_layer_launch(e, args, err);
 
-    if (r == 0 && act_separable(p))
+    if (r == 0 && act_follows(p))
         cpu_act_parallel(&p->epilogue.act, args->out[0],
                          kern_tensor_count(&p->out[0]),
                          onednn_threads(e->state));

@@ -101,12 +101,6 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return 0;
 }
 
-static void release(struct kern_exec *e)
-{
-    free(e->state);
-    e->state = NULL;
-}
-
 static int pack(const struct kern_exec *e, int i, const void *src, void *dst,
                 struct infer_error *err)
 {
@@ -190,5 +184,5 @@ const struct kern_functions conv2d_fprop_nhwc_f32_cpu_pointwise = {
     .prepare = prepare,
     .pack = pack,
     .launch = launch,
-    .release = release,
+    .release = cpu_release,
 };

@@ -192,12 +192,6 @@ static int prepare(struct kern_exec *e, const struct kern_device *d,
     return 0;
 }
 
-static void release(struct kern_exec *e)
-{
-    free(e->state);
-    e->state = NULL;
-}
-
 /* ---- weights ------------------------------------------------------- */
 
 /* G for m = 4 and m = 2; a rows of 3.  The row of point x is 1, x, x^2 over the
@@ -378,5 +372,5 @@ const struct kern_functions conv2d_fprop_nhwc_f32_cpu_winograd = {
     .prepare = prepare,
     .pack = pack,
     .launch = launch,
-    .release = release,
+    .release = cpu_release,
 };

@@ -23,7 +23,7 @@ struct state {
 };
 
 /* The forward problem, which the tables belong to. */
-static struct kern_problem forwards(const struct kern_problem *p)
+static struct kern_problem forward_of(const struct kern_problem *p)
 {
     struct kern_problem f = *p;
 
@@ -35,7 +35,7 @@ static struct kern_problem forwards(const struct kern_problem *p)
 static int supports(const struct kern_problem *p, const struct kern_device *d,
                     struct infer_error *why)
 {
-    const struct kern_problem f = forwards(p);
+    const struct kern_problem f = forward_of(p);
     const float *scale = p->attr.resize.scale;
 
     (void)d;
@@ -68,7 +68,7 @@ static void release(struct kern_exec *e)
 static int prepare(struct kern_exec *e, const struct kern_device *d,
                    struct infer_error *err)
 {
-    const struct kern_problem f = forwards(&e->problem);
+    const struct kern_problem f = forward_of(&e->problem);
     struct state *s = calloc(1, sizeof *s);
 
     if (!s)

@@ -10,7 +10,7 @@
  */
 #include "config.h"
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/reduce/pool_axis.h"
 
 #include <string.h>
 
@@ -22,15 +22,9 @@ enum { DY, X, RESIDUAL };
 /* Channels whose maxima and taps stay in the first-level cache. */
 #define CHANNELS 64
 
-/* One spatial dimension; D,H,W, of size 1 where absent. */
-struct axis {
-    int64_t in, out, window, stride, dilation, begin, end;
-    int64_t dx_step, dy_step; /* x has the steps of dx */
-};
-
 struct pool {
     const struct kern_problem *p;
-    struct axis axis[KERN_MAX_SPATIAL];
+    struct pool_axis axis[KERN_MAX_SPATIAL]; /* of dx, which x lies like */
     const float *dy, *x, *residual;
     float *dx;
     int64_t blocks; /* of channels */
@@ -116,11 +110,11 @@ struct part {
 CPU_INLINE int64_t offset_of(const struct pool *v, const struct part *t,
                              int64_t d, int64_t h, int64_t w)
 {
-    const struct axis *a = v->axis;
+    const struct pool_axis *a = v->axis;
 
-    return (d - t->from[0]) * a[0].dilation * a[0].dx_step +
-           (h - t->from[1]) * a[1].dilation * a[1].dx_step +
-           (w - t->from[2]) * a[2].dilation * a[2].dx_step;
+    return (d - t->from[0]) * a[0].dilation * a[0].x_stride +
+           (h - t->from[1]) * a[1].dilation * a[1].x_stride +
+           (w - t->from[2]) * a[2].dilation * a[2].x_stride;
 }
 
 /* A whole window of so many taps, in one loop over the channels: there may be
@@ -170,9 +164,9 @@ CPU_INLINE bool give_whole(const struct pool *v, const struct part *t,
     return true;
 }
 
-CPU_INLINE void give_maximum(const struct pool *v, const struct part *t,
-                             const float *dy, const float *x, float *dx,
-                             int64_t n)
+CPU_INLINE void scatter_maximum(const struct pool *v, const struct part *t,
+                                const float *dy, const float *x, float *dx,
+                                int64_t n)
 {
     float top[CHANNELS];
     uint32_t at[CHANNELS] = {0}, tap = 0;
@@ -194,45 +188,29 @@ CPU_INLINE void give_maximum(const struct pool *v, const struct part *t,
     }
 }
 
-/* The taps [*from, *to) of output o inside the input, and how many lie inside
- * the padded input: the overhang of ceil mode does not. */
-CPU_INLINE void window(const struct axis *a, int64_t o, int64_t *from,
-                       int64_t *to, int64_t *counted)
-{
-    const int64_t origin = o * a->stride - a->begin;
-    const int64_t room = a->in - origin, padded = room + a->end;
-    int64_t last = room <= 0 ? 0 : (room - 1) / a->dilation + 1;
-
-    *from = origin < 0 ? (-origin + a->dilation - 1) / a->dilation : 0;
-    last = last < a->window ? last : a->window;
-    *to = last < *from ? *from : last;
-    *counted = padded <= 0 ? 0 : (padded - 1) / a->dilation + 1;
-    *counted = *counted < a->window ? *counted : a->window;
-}
-
 /* One output pixel; offsets are those of the image and the channels. */
-CPU_INLINE void give(const struct pool *v, const int64_t *o, int64_t dy,
-                     int64_t image, int64_t n)
+CPU_INLINE void scatter(const struct pool *v, const int64_t *o, int64_t dy,
+                        int64_t image, int64_t n)
 {
     const struct kern_pool *a = &v->p->attr.pool;
     struct part t = {.at = image};
     int64_t inside = 1, counted = 1;
 
     for (int i = 0; i < 3; i++) {
-        const struct axis *x = &v->axis[i];
+        const struct pool_axis *x = &v->axis[i];
         int64_t padded, at;
 
-        window(x, o[i], &t.from[i], &t.to[i], &padded);
+        pool_taps(x, o[i], &t.from[i], &t.to[i], &padded);
         at = o[i] * x->stride - x->begin + t.from[i] * x->dilation;
         inside *= t.to[i] - t.from[i];
         counted *= padded;
-        t.at += at * x->dx_step;
-        dy += o[i] * x->dy_step;
+        t.at += at * x->x_stride;
+        dy += o[i] * x->y_stride;
     }
     if (inside == 0)
         return;
     if (a->kind == KERN_POOL_MAX) {
-        give_maximum(v, &t, v->dy + dy, v->x + t.at, v->dx + t.at, n);
+        scatter_maximum(v, &t, v->dy + dy, v->x + t.at, v->dx + t.at, n);
         return;
     }
     EACH_TAP(d, h, w, &t)
@@ -262,22 +240,22 @@ static void start(const struct pool *v, int64_t at, int64_t pixels, int64_t n)
 
 /* All windows of an image; the loops over channels may be short, so that all
  * of it is one function in each clone. */
-CPU_CLONES static void give_all(const struct pool *v, int64_t dy, int64_t dx,
-                                int64_t n)
+CPU_CLONES static void scatter_all(const struct pool *v, int64_t dy, int64_t dx,
+                                   int64_t n)
 {
-    const struct axis *a = v->axis;
+    const struct pool_axis *a = v->axis;
     int64_t o[3];
 
     for (o[0] = 0; o[0] < a[0].out; o[0]++)
         for (o[1] = 0; o[1] < a[1].out; o[1]++)
             for (o[2] = 0; o[2] < a[2].out; o[2]++)
-                give(v, o, dy, dx, n);
+                scatter(v, o, dy, dx, n);
 }
 
 static void item(void *context, int64_t i)
 {
     const struct pool *v = context;
-    const struct axis *a = v->axis;
+    const struct pool_axis *a = v->axis;
     const int64_t channels = v->p->out[0].dim[1];
     const int64_t image = i / v->blocks, c = i % v->blocks * CHANNELS;
     const int64_t n = channels - c < CHANNELS ? channels - c : CHANNELS;
@@ -286,34 +264,7 @@ static void item(void *context, int64_t i)
     const int64_t dx = image * in * channels + c;
 
     start(v, dx, in, n);
-    give_all(v, image * out * channels + c, dx, n);
-}
-
-static void fill_axes(struct pool *v)
-{
-    const struct kern_problem *p = v->p;
-    const struct kern_pool *attr = &p->attr.pool;
-    const struct kern_tensor *dx = &p->out[0], *dy = &p->in[DY];
-    const int spatial = dx->rank - 2;
-    int64_t dx_step = dx->dim[1], dy_step = dy->dim[1];
-
-    for (int i = KERN_MAX_SPATIAL - 1; i >= 0; i--) {
-        const int d = i - (KERN_MAX_SPATIAL - spatial);
-        struct axis *a = &v->axis[i];
-
-        *a = (struct axis){1, 1, 1, 1, 1, 0, 0, dx_step, dy_step};
-        if (d < 0)
-            continue;
-        a->in = dx->dim[2 + d];
-        a->out = dy->dim[2 + d];
-        a->window = attr->window[d];
-        a->stride = attr->stride[d];
-        a->dilation = attr->dilation[d];
-        a->begin = attr->pad_begin[d];
-        a->end = attr->pad_end[d];
-        dx_step *= a->in;
-        dy_step *= a->out;
-    }
+    scatter_all(v, image * out * channels + c, dx, n);
 }
 
 static int launch(const struct kern_exec *e, const struct kern_args *args,
@@ -332,7 +283,7 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
     (void)err;
     if (count == 0)
         return 0;
-    fill_axes(&v);
+    pool_axes(v.axis, &p->out[0], &p->in[DY], &p->attr.pool);
     kern_cpu_each(cpu_threads(cpu_threads_of(e), count),
                   p->out[0].dim[0] * v.blocks, item, &v);
     return 0;

@@ -11,22 +11,16 @@
 #include "config.h"
 
 #include "kernels/base/error.h"
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/reduce/pool_axis.h"
 #include "kernels/problem.h"
 
 enum fold { FOLD_MAX, FOLD_MIN, FOLD_SUM };
-
-/* One spatial dimension of a pool. */
-struct axis {
-    int64_t in, out, window, stride, dilation, begin, end;
-    int64_t x_stride, y_stride;
-};
 
 /* The arguments of an item; axes are D,H,W with size 1 where absent. */
 struct pool {
     enum fold fold;
     bool average, count_include_pad;
-    struct axis axis[KERN_MAX_SPATIAL];
+    struct pool_axis axis[KERN_MAX_SPATIAL];
     int64_t images, channels, x_image, y_image;
     const struct kern_epilogue *epilogue; /* may be NULL */
 };
@@ -127,37 +121,15 @@ CPU_CLONES static void scale_row(float *y, float factor, int64_t n)
 
 /* ---- windows ------------------------------------------------------- */
 
-/* The taps [*from, *to) of output o that lie inside the input, and *counted,
- * those that lie inside the padded input (the overhang of ceil mode does not).
- */
-static void window(const struct axis *a, int64_t o, int64_t *from, int64_t *to,
-                   int64_t *counted)
-{
-    const int64_t origin = o * a->stride - a->begin;
-    int64_t first = 0, last = a->window, padded = a->window;
-
-    if (origin < 0)
-        first = (-origin + a->dilation - 1) / a->dilation;
-    if (origin + (last - 1) * a->dilation >= a->in)
-        last = origin >= a->in ? 0 : (a->in - 1 - origin) / a->dilation + 1;
-    if (origin + (padded - 1) * a->dilation >= a->in + a->end)
-        padded = origin >= a->in + a->end
-                     ? 0
-                     : (a->in + a->end - 1 - origin) / a->dilation + 1;
-    *from = first;
-    *to = last < first ? first : last;
-    *counted = padded;
-}
-
 /* Channels [c, c + n) of one output pixel; y is its address. */
 static void pool_pixel(const struct pool *p, const float *x, float *y,
                        const int64_t o[3], int64_t n)
 {
-    const struct axis *a = p->axis;
+    const struct pool_axis *a = p->axis;
     int64_t from[3], to[3], counted[3], at[3], d, i, area = 1;
 
     for (i = 0; i < 3; i++) {
-        window(&a[i], o[i], &from[i], &to[i], &counted[i]);
+        pool_taps(&a[i], o[i], &from[i], &to[i], &counted[i]);
         area *= to[i] - from[i];
         at[i] = o[i] * a[i].stride - a[i].begin + from[i] * a[i].dilation;
         x += at[i] * a[i].x_stride;
@@ -184,7 +156,7 @@ static void pool_pixel(const struct pool *p, const float *x, float *y,
 static void pool_run(const struct pool *p, int threads, const float *x,
                      float *y)
 {
-    const struct axis *a = p->axis;
+    const struct pool_axis *a = p->axis;
     const int64_t rows = p->images * a[0].out * a[1].out;
     int64_t taps = a[0].window * a[1].window * a[2].window, parts = 1, item;
     int count;
@@ -218,28 +190,16 @@ static void pool_run(const struct pool *p, int threads, const float *x,
 
 /* ---- pooling ------------------------------------------------------- */
 
+/* attr NULL: reductions. */
 static void fill_tensors(struct pool *pool, const struct kern_tensor *x,
-                         const struct kern_tensor *y)
+                         const struct kern_tensor *y,
+                         const struct kern_pool *attr)
 {
-    const int spatial = x->rank - 2;
-    int i;
-
     pool->images = x->dim[0];
     pool->channels = x->dim[1];
     pool->x_image = x->stride[0];
     pool->y_image = y->stride[0];
-    for (i = 0; i < KERN_MAX_SPATIAL; i++) {
-        const int d = i - (KERN_MAX_SPATIAL - spatial);
-        struct axis *a = &pool->axis[i];
-
-        *a = (struct axis){1, 1, 1, 1, 1, 0, 0, 0, 0};
-        if (d < 0)
-            continue;
-        a->in = x->dim[2 + d];
-        a->out = y->dim[2 + d];
-        a->x_stride = x->stride[2 + d];
-        a->y_stride = y->stride[2 + d];
-    }
+    pool_axes(pool->axis, x, y, attr);
 }
 
 static int check_tensors(const struct kern_problem *p, struct infer_error *why)
@@ -273,26 +233,15 @@ static int pool_launch(const struct kern_exec *e, const struct kern_args *args,
 {
     const struct kern_problem *p = &e->problem;
     const struct kern_pool *attr = &p->attr.pool;
-    const int spatial = p->in[0].rank - 2;
     struct pool pool = {
         .fold = attr->kind == KERN_POOL_MAX ? FOLD_MAX : FOLD_SUM,
         .average = attr->kind == KERN_POOL_AVERAGE,
         .count_include_pad = attr->count_include_pad,
         .epilogue =
             p->epilogue.act.kind == KERN_IDENTITY ? NULL : &p->epilogue};
-    int i;
 
     (void)err;
-    fill_tensors(&pool, &p->in[0], &p->out[0]);
-    for (i = 0; i < spatial; i++) {
-        struct axis *a = &pool.axis[KERN_MAX_SPATIAL - spatial + i];
-
-        a->window = attr->window[i];
-        a->stride = attr->stride[i];
-        a->dilation = attr->dilation[i];
-        a->begin = attr->pad_begin[i];
-        a->end = attr->pad_end[i];
-    }
+    fill_tensors(&pool, &p->in[0], &p->out[0], attr);
     pool_run(&pool, cpu_threads_of(e), args->in[0], args->out[0]);
     return 0;
 }
@@ -340,7 +289,7 @@ static int reduce_launch(const struct kern_exec *e,
     int i;
 
     (void)err;
-    fill_tensors(&pool, &p->in[0], &p->out[0]);
+    fill_tensors(&pool, &p->in[0], &p->out[0], NULL);
     for (i = 0; i < KERN_MAX_SPATIAL; i++)
         pool.axis[i].window = pool.axis[i].in;
     pool_run(&pool, cpu_threads_of(e), args->in[0], args->out[0]);

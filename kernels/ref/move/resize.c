@@ -36,3 +36,26 @@ int ref_resize_prepare(struct kern_exec *e, const struct kern_problem *p,
     }
     return 0;
 }
+
+void ref_resize_start(struct ref_walk *w, const struct ref_resize *s)
+{
+    int64_t taps[KERN_MAX_RANK];
+
+    for (int d = 0; d < s->rank; d++)
+        taps[d] = s->table[d].taps;
+    ref_walk_start(w, s->rank, taps);
+}
+
+double ref_resize_tap(const struct ref_resize *s, const int64_t *index,
+                      const struct ref_walk *w, int64_t *offset)
+{
+    double weight = 1;
+
+    *offset = 0;
+    for (int d = 0; d < s->rank; d++) {
+        const int64_t i = index[d] * s->table[d].taps + w->index[d];
+        weight *= s->table[d].weight[i];
+        *offset += s->table[d].index[i];
+    }
+    return weight;
+}

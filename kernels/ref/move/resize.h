@@ -15,6 +15,11 @@ struct ref_resize {
 /* Fills e->state with the tables of the forward problem p. */
 int ref_resize_prepare(struct kern_exec *e, const struct kern_problem *p,
                        struct infer_error *err);
+/* Starts a walk over the taps of an output. */
+void ref_resize_start(struct ref_walk *w, const struct ref_resize *s);
+/* The weight of a tap of the output at index, and its offset in the input. */
+double ref_resize_tap(const struct ref_resize *s, const int64_t *index,
+                      const struct ref_walk *w, int64_t *offset);
 void ref_resize_release(struct kern_exec *e);
 
 #endif

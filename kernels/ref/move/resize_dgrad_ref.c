@@ -30,19 +30,11 @@ static int prepare(struct kern_exec *e, const struct kern_device *device,
 static void scatter(const struct ref_resize *s, const int64_t *index, double dy,
                     double *sum)
 {
-    int64_t taps[KERN_MAX_RANK];
     struct ref_walk w;
+    int64_t offset;
 
-    for (int d = 0; d < s->rank; d++)
-        taps[d] = s->table[d].taps;
-    for (ref_walk_start(&w, s->rank, taps); !w.done; ref_walk_next(&w)) {
-        double weight = 1;
-        int64_t offset = 0;
-        for (int d = 0; d < s->rank; d++) {
-            const int64_t i = index[d] * taps[d] + w.index[d];
-            weight *= s->table[d].weight[i];
-            offset += s->table[d].index[i];
-        }
+    for (ref_resize_start(&w, s); !w.done; ref_walk_next(&w)) {
+        const double weight = ref_resize_tap(s, index, &w, &offset);
         sum[offset] += weight * dy;
     }
 }
