@@ -6,9 +6,9 @@
  *
  * out[1] of KERN_CONV_FPROP, in[6] of KERN_BATCH_NORM_TRAIN, both optional:
  * dense F32 [P][2][K].  Part p holds the pixels p R to p R + R - 1, counted
- * over N and space in row-major order, the last part what is left of them; R is
- * the smallest power of 2 that P parts cover all pixels with, and P what R
- * gives. [p][0][k] is the mean of y[k] over the part, as y is stored, and
+ * over N and space in row-major order, the last part the remainder; R is the
+ * smallest power of 2 with which P parts cover all pixels, and P follows
+ * from R. [p][0][k] is the mean of y[k] over the part, as y is stored, and
  * [p][1][k] the sum of the squared deviations from that mean: two parts join as
  * Chan, Golub and LeVeque do it ("Updating formulae and a pairwise algorithm
  * for computing sample variances", 1979), without the cancellation that sums of
@@ -22,7 +22,7 @@
 /* R as rows of convolution give it. */
 #define BN_STATS_PART 64
 
-/* R of so many parts. */
+/* R of P parts. */
 static inline int64_t bn_stats_part(int64_t parts, int64_t pixels)
 {
     const int64_t least = (pixels + parts - 1) / parts;

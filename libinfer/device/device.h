@@ -56,7 +56,7 @@ struct device_ops {
     int (*reserve)(const struct device *d, size_t bytes, int copies,
                    struct infer_error *err);
     /* Host memory to build an array in that copy_in() takes next; only in a
-     * run, within what was reserved. */
+     * run, within the reserved size. */
     int (*stage)(const struct device *d, size_t bytes, struct infer_error *err,
                  void **out);
     /* Host memory of the caller's that the device reads by itself: what
@@ -77,13 +77,14 @@ struct device_ops {
     int (*replay)(const struct device *d, struct device_graph *graph,
                   struct infer_error *err);
     void (*graph_free)(const struct device *d, struct device_graph *graph);
-    /* Before a launch of a row of this backend into the stream: keeps what may
-     * not start before the work in front has ended from doing so. */
+    /* Called before a launch of a row of this backend into the stream: makes it
+     * wait for the end of the work before it, if it may not overlap it. */
     int (*order)(const struct device *d, enum infer_backend backend,
                  void *stream, struct infer_error *err);
-    /* A second stream beside the first: launches on *stream wait for what was
-     * launched before branch(), those on the device's own stream for none of
-     * them until rejoin().  Recorded, they are branches of the graph. */
+    /* A second stream in addition to the first: launches on *stream wait for
+     * what was launched before branch(), those on the device's own stream for
+     * none of them until rejoin().  Recorded, they are branches of the
+     * graph. */
     int (*branch)(const struct device *d, struct infer_error *err,
                   void **stream);
     int (*rejoin)(const struct device *d, struct infer_error *err);
@@ -108,7 +109,7 @@ int device_open(const char *name, int threads, void *stream,
                 struct infer_error *err, struct device *out);
 void device_close(struct device *d); /* also one that is all zero */
 
-/* Launches what was prepared behind all that its stream holds. */
+/* Launches the prepared graph after all work of its stream. */
 int device_launch(const struct device *d, const struct kern_exec *exec,
                   const struct kern_args *args, struct infer_error *err);
 
@@ -117,18 +118,18 @@ int device_launch(const struct device *d, const struct kern_exec *exec,
 int device_record_end(const struct device *d, int rc, struct infer_error *err,
                       struct device_graph **out);
 
-/* Whether a fence must stand in front of a launch of a row of this backend into
- * the stream.  *foreign is the stream whose last kernel is a library's, NULL
+/* True if a launch of a row of this backend into the stream needs a fence
+ * before it.  *foreign is the stream whose last kernel is a library's, NULL
  * where none is known to be, and is set for the next launch. */
 bool device_needs_fence(const void **foreign, enum infer_backend backend,
                         const void *stream);
 
-/* Words for enum infer_backend and enum infer_precision, by their values and
- * with NULL behind. */
+/* Words for enum infer_backend and enum infer_precision, by their values;
+ * NULL-terminated. */
 extern const char *const device_backend_names[INFER_BACKEND_COUNT + 1];
 extern const char *const device_precision_names[];
 
-/* Whether this build has kernels of the backend. */
+/* True if this build has kernels of the backend. */
 bool device_has_rows(enum infer_backend backend);
 /* Whether a backend that was named can compute on the device; AUTO: 0.
  * EARGUMENT (no backend), EDEVICE (not here, or of another device). */

@@ -123,10 +123,10 @@ int device_cpu_cores(void)
     return n > 0 ? (int)n : 1;
 }
 
-/* All threads of a run meet behind every layer, and one that waits for its core
- * holds up all: ResNet-50 of batch 1 took 7.5 ms with 28 threads on 32 cores
- * and 496 with 31, while two other processes ran.  So of many cores some are
- * left to others. */
+/* All threads of a run meet after every layer, and one that waits for its core
+ * delays all: ResNet-50 of batch 1 took 7.5 ms with 28 threads on 32 cores and
+ * 496 with 31, while two other processes ran.  Of many cores, some are left to
+ * other processes. */
 int device_cpu_threads(void)
 {
     const int cores = device_cpu_cores();

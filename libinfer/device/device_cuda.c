@@ -20,7 +20,8 @@
 /* Copies in pinned memory start at multiples of this. */
 #define STAGE_ALIGN 256
 
-/* A result on its way: from pinned memory to the caller's once it is there. */
+/* A result to be copied from pinned memory to the caller's at the end of the
+ * run. */
 struct arrival {
     void *dst;
     const unsigned char *src;
@@ -30,7 +31,7 @@ struct arrival {
 struct device_state {
     cudaStream_t stream, caller; /* caller: NULL where none was given */
     cudaEvent_t order;           /* between the two streams */
-    cudaStream_t aside;          /* of branch(); NULL until it is needed */
+    cudaStream_t side;           /* of branch(); NULL until it is needed */
     cudaEvent_t fork;
     const void *foreign;  /* see device_needs_fence() */
     unsigned char *stage; /* pinned */
@@ -88,7 +89,7 @@ static void gpu_free(const struct device *d, void *memory)
 {
     if (!memory)
         return;
-    /* Nothing can be done about a failure here; it shows again elsewhere. */
+    /* A failure cannot be handled here; the next call reports it. */
     if (cudaSetDevice(d->kern.ordinal) == cudaSuccess)
         (void)cudaFree(memory);
     (void)cudaGetLastError();
@@ -256,7 +257,7 @@ static int gpu_copy_within(const struct device *d, void *dst, const void *src,
 
 /* ---- runs ---------------------------------------------------------- */
 
-/* Work given to `later` from now on waits for what `first` holds. */
+/* Work given to `later` from now on waits for the work of `first` so far. */
 static int wait_for(struct device_state *s, cudaStream_t first,
                     cudaStream_t later, struct infer_error *err)
 {
@@ -376,7 +377,7 @@ static void gpu_graph_free(const struct device *d, struct device_graph *graph)
 
 /* Kernels of this project let the next one start before they have ended, which
  * waits for them by itself (kernels/cuda/launch.cuh).  Not every kernel of a
- * library does: behind our pooling a convolution of cuDNN 9.19 read a residual
+ * library does: after our pooling a convolution of cuDNN 9.19 read a residual
  * before it was written (engine 4, on an H200).  Kernels of libraries are taken
  * to keep the order among themselves. */
 static int gpu_order(const struct device *d, enum infer_backend backend,
@@ -395,9 +396,9 @@ static int gpu_order(const struct device *d, enum infer_backend backend,
 
 /* ---- branches ------------------------------------------------------ */
 
-/* What runs aside fills the gaps of what runs in the first stream, which goes
- * first where both want the same multiprocessor. */
-static int open_aside(struct device_state *s, struct infer_error *err)
+/* The side stream fills the gaps of the first stream, which has the higher
+ * priority. */
+static int open_side(struct device_state *s, struct infer_error *err)
 {
     int least = 0, greatest = 0;
 
@@ -405,7 +406,7 @@ static int open_aside(struct device_state *s, struct infer_error *err)
         CUDA_TRY(err,
                  cudaEventCreateWithFlags(&s->fork, cudaEventDisableTiming));
     CUDA_TRY(err, cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    CUDA_TRY(err, cudaStreamCreateWithPriority(&s->aside, cudaStreamNonBlocking,
+    CUDA_TRY(err, cudaStreamCreateWithPriority(&s->side, cudaStreamNonBlocking,
                                                least));
     return 0;
 }
@@ -414,14 +415,14 @@ static int gpu_branch(const struct device *d, struct infer_error *err,
                       void **stream)
 {
     struct device_state *s = d->state;
-    int rc = s->aside ? 0 : open_aside(s, err);
+    int rc = s->side ? 0 : open_side(s, err);
 
     if (rc < 0)
         return rc;
     s->foreign = NULL; /* one stream follows the other from here on */
     CUDA_TRY(err, cudaEventRecord(s->fork, s->stream));
-    CUDA_TRY(err, cudaStreamWaitEvent(s->aside, s->fork, 0));
-    *stream = s->aside;
+    CUDA_TRY(err, cudaStreamWaitEvent(s->side, s->fork, 0));
+    *stream = s->side;
     return 0;
 }
 
@@ -430,7 +431,7 @@ static int gpu_rejoin(const struct device *d, struct infer_error *err)
     struct device_state *s = d->state;
 
     s->foreign = NULL;
-    CUDA_TRY(err, cudaEventRecord(s->fork, s->aside));
+    CUDA_TRY(err, cudaEventRecord(s->fork, s->side));
     CUDA_TRY(err, cudaStreamWaitEvent(s->stream, s->fork, 0));
     return 0;
 }
@@ -538,8 +539,8 @@ static void gpu_close(struct device *d)
         (void)cudaEventDestroy(s->order);
     if (s->fork)
         (void)cudaEventDestroy(s->fork);
-    if (s->aside)
-        (void)cudaStreamDestroy(s->aside);
+    if (s->side)
+        (void)cudaStreamDestroy(s->side);
     if (s->stage)
         (void)cudaFreeHost(s->stage);
     if (s->stream)

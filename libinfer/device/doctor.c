@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this machine and this build offer, for people and for bug reports. */
+/* The devices and libraries of this machine and this build, for people and for
+ * bug reports. */
 #include "config.h"
 
 #include <stdarg.h>

@@ -41,8 +41,8 @@ void file_source_unref(struct file_source *source);
 /* Reads exactly bytes at offset, or fails with EIO naming the file. */
 int file_source_read(struct file_source *source, uint64_t offset, void *buffer,
                      size_t bytes, struct infer_error *err);
-/* The whole of a regular file, with a NUL behind it; to be freed.  EIO;
- * EMEMORY, also where it is longer than max. */
+/* The content of a regular file, followed by a NUL; to be freed.  EIO; EMEMORY,
+ * also where it is longer than max. */
 int file_read_all(const char *path, uint64_t max, struct infer_error *err,
                   void **data, size_t *bytes);
 

@@ -179,7 +179,7 @@ int graph_add_input(struct graph *g, const char *name, enum infer_dtype dtype,
     if (i < 0)
         return i;
     if (!push_int(&g->input, &g->n_inputs, i)) {
-        /* The value stays behind as a hole. */
+        /* The value becomes a hole. */
         free(g->value[i].name);
         g->value[i].name = NULL;
         return INFER_EMEMORY;
@@ -258,8 +258,7 @@ static int *copy_ints(const int *from, int n)
     return to;
 }
 
-/* Whether a node may have these ends: values that are there, outputs that
- * nothing else produces. */
+/* True if the inputs exist and no other node produces the outputs. */
 static bool ends_are_valid(const struct graph *g, const int *in, int n_in,
                            const int *out, int n_out)
 {

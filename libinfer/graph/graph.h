@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The graph: what a network computes, without a word on how.
+ * The graph: what a network computes, not how.
  *
  * Values are tensors in logical N,C,spatial order; nodes are operations of
  * ops.def.  The same graph is built by the readers of weights/, changed by the
@@ -274,9 +274,9 @@ struct graph_shape {
 int graph_infer_shapes(struct graph *g, const struct graph_shape *shapes,
                        struct infer_error *err);
 
-/* Whether the images of a batch do not meet: dimension 0 of every value that
- * depends on an input is the batch, and no node mixes its entries.  whole and
- * part are copies of one graph with their shapes inferred for two batches;
+/* True if the images of a batch are independent: dimension 0 of every value
+ * that depends on an input is the batch, and no node mixes its entries.  whole
+ * and part are copies of one graph with their shapes inferred for two batches;
  * true says that part, run over slices of whole's inputs, gives slices of
  * whole's outputs. */
 bool graph_separable(const struct graph *whole, const struct graph *part);
@@ -292,8 +292,8 @@ enum graph_field_type {
     GRAPH_FIELD_FLOAT,
     GRAPH_FIELD_FLOATS, /* float[count] */
     GRAPH_FIELD_SIZES,  /* int64_t[count], written up to the needed length */
-    GRAPH_FIELD_PADS,   /* int[count] begins, then int[count] ends right behind
-                         * them; one list: the begins, then the ends */
+    GRAPH_FIELD_PADS,   /* int[count] begins, then int[count] ends right after
+                           them; one list: the begins, then the ends */
     GRAPH_FIELD_ENUM    /* int-sized enum, written as one of names[] */
 };
 
@@ -321,11 +321,10 @@ struct graph_op_info {
     const struct graph_field *field; /* ends with a NULL name; may be NULL */
     union graph_attr defaults;
     /* Sets dtype, rank and dim of the outputs from those of the inputs, or
-     * says what is wrong. */
+     * reports the fault. */
     int (*infer_shape)(struct graph_shape_args *args, struct infer_error *err);
-    /* Whether entry n along dimension 0 of the output follows from entry n of
-     * the inputs alone, given that the sizes say nothing against it.  NULL: no,
-     * for all that is known. */
+    /* True if entry n along dimension 0 of the output depends on entry n of the
+     * inputs alone; asked only if the sizes allow it.  NULL: false. */
     bool (*separable)(const struct graph_separable_args *args);
 };
 

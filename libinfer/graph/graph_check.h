@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What validation and shape inference share. */
+/* Shared by validation and shape inference. */
 #ifndef LIBINFER_GRAPH_GRAPH_CHECK_H
 #define LIBINFER_GRAPH_GRAPH_CHECK_H
 

@@ -123,8 +123,8 @@ static bool is_list(const struct graph_field *f)
            f->type == GRAPH_FIELD_PADS;
 }
 
-/* Beyond 2^53 a JSON number is no longer exact; extents do not reach there, so
- * that a bound of a slice says the same when moved to it. */
+/* Beyond 2^53 a JSON number is no longer exact; extents are smaller, so that
+ * clamping a bound of a slice to it changes nothing. */
 static int64_t bounded(int64_t value)
 {
     return value > OP_MAX_COUNT    ? OP_MAX_COUNT
@@ -132,7 +132,7 @@ static int64_t bounded(int64_t value)
                                    : value;
 }
 
-/* Whether entry i says the same in both; of pads, the begin and the end. */
+/* True if entry i is equal in both; of pads, the begin and the end. */
 static bool same_entry(const struct graph_field *f, const void *a,
                        const void *b, int i)
 {
@@ -280,8 +280,8 @@ static cJSON *list_to_json(const struct graph_field *f, const void *base, int n)
     return list;
 }
 
-/* Whether the field says what is said without it.  The first of several lists
- * with one length (first) also carries the length. */
+/* True if the field has its default.  The first of several lists with one
+ * length (first) also carries the length. */
 static bool is_default(const struct graph_field *f, const void *base,
                        const void *defaults, int n, bool first)
 {
@@ -383,7 +383,7 @@ static const char *entry_type(const struct graph_field *f)
                : "an integer";
 }
 
-/* What graph_fields_read() carries from field to field. */
+/* State of graph_fields_read() from field to field. */
 struct reading {
     void *base;
     const char *where;
@@ -502,7 +502,7 @@ static int read_field(struct reading *r, const struct graph_field *f,
     return INFER_OK;
 }
 
-/* Whether a key is a field or one of the other words. */
+/* True if a key is a field or one of the other words. */
 static bool is_known(const struct graph_field *field, const char *const *others,
                      const char *key)
 {
@@ -550,7 +550,7 @@ int graph_act_read(const cJSON *object, const char *where,
     const char *kind = json_string(object, "kind");
     int i;
 
-    /* The kind first: what the constants are without a word depends on it. */
+    /* The kind first: the defaults of the constants depend on it. */
     for (i = 0; kind != NULL && kern_unary_names[i] != NULL; i++)
         if (strcmp(kern_unary_names[i], kind) == 0)
             *out = graph_unary((enum kern_unary_kind)i);

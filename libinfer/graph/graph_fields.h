@@ -14,7 +14,7 @@
 void graph_fields_defaults(enum graph_op op, const union graph_attr *attr,
                            union graph_attr *out);
 
-/* Finds what no table-driven reader may meet: words outside an enum, lengths
+/* Finds values that the tables do not allow: words outside an enum, lengths
  * outside their arrays, NaN.  Adds a line for each to err. */
 int graph_fields_check(const struct graph_field *field, const void *base,
                        const char *where, struct infer_error *err);

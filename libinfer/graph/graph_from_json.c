@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph from JSON that may come from a stranger: strict, and every fault is
- * listed.  The format stands in model_file.h. */
+/* A graph from untrusted JSON: strict, and every fault is listed.  The format
+ * is in model_file.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +100,7 @@ static const char *need_string(struct reader *r, const cJSON *object,
     return NULL;
 }
 
-/* dtype and shape of an input or a weight; what is not stated is unknown. */
+/* dtype and shape of an input or a weight; unknown if absent. */
 static bool read_type(struct reader *r, const cJSON *object, const char *where,
                       struct graph_type *out)
 {
@@ -337,7 +337,7 @@ static int read_names(struct reader *r, const cJSON *array, bool weights,
     return n;
 }
 
-/* Attributes, activation, and the rest of what is not a name. */
+/* Attributes, activation and residual_last. */
 static void read_details(struct reader *r, const cJSON *object,
                          const char *where, struct graph_node *n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of a graph's nodes, what is dead in it, and renumbering. */
+/* The order of a graph's nodes, its dead nodes and values, and renumbering. */
 #include "libinfer/graph/graph_order.h"
 
 #include <stdio.h>
@@ -137,7 +137,7 @@ int graph_order(const struct graph *g, int *order, int *count,
     return rc;
 }
 
-/* Moves the nodes into the given order, holes behind them, and gives values
+/* Moves the nodes into the given order, holes after them, and gives values
  * their producers' new indices. */
 static int reorder(struct graph *g, const int *order, int count,
                    struct infer_error *err)
@@ -310,7 +310,7 @@ int graph_compact(struct graph *g, struct infer_error *err)
 
     if (rc < 0)
         return rc;
-    /* Sorting has put the holes behind the nodes. */
+    /* Sorting has put the holes after the nodes. */
     for (i = 0; i < g->n_nodes && g->node[i].op != GRAPH_NONE; i++)
         ;
     g->n_nodes = i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the images of a batch can be run apart from each other. */
+/* Decides whether the images of a batch are independent of each other. */
 #include <stdlib.h>
 #include <string.h>
 

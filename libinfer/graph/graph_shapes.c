@@ -42,7 +42,8 @@ static void scratch_clear(struct scratch *s)
 
 static const struct graph_type unknown = {.rank = -1};
 
-/* The types of what nothing produces: inputs, constants, unbound weights. */
+/* The types of values without a producer: inputs, constants, unbound
+ * weights. */
 static int start(const struct graph *g, const struct graph_shape *shapes,
                  struct graph_type *type, struct infer_error *err)
 {

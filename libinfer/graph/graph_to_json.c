@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph as JSON.  The format stands in model_file.h. */
+/* A graph as JSON.  The format is in model_file.h. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -180,7 +180,8 @@ static int check_value(const struct graph_value *v, struct infer_error *err)
     return INFER_OK;
 }
 
-/* Fills role[] and finds what is produced twice, or produced though given. */
+/* Fills role[] and finds values that are produced twice, or are inputs or
+ * constants as well. */
 static int check_roles(const struct graph *g, unsigned char *role,
                        struct infer_error *err)
 {
@@ -225,7 +226,7 @@ static int check_roles(const struct graph *g, unsigned char *role,
     return rc;
 }
 
-/* Whether there is something to read at a value. */
+/* True if a value can be read. */
 static bool is_given(const struct graph *g, const unsigned char *role,
                      int value, bool unbound)
 {
@@ -323,8 +324,8 @@ static int check_preprocess(const struct graph *g, int input,
 
 /* ---- all of it ----------------------------------------------------- */
 
-/* Order and shapes; only where the parts are sound, so that no fault hides
- * behind its own consequences. */
+/* Order and shapes; only if the parts are valid, so that consequences of a
+ * fault are not reported. */
 static int check_shapes(const struct graph *g, struct infer_error *err)
 {
     size_t nodes = g->n_nodes > 0 ? (size_t)g->n_nodes : 1;

@@ -10,7 +10,7 @@
 #define MODEL_KEY_GRAPH      "infer.graph"
 #define MODEL_KEY_CRC        "infer.crc32"
 
-/* What stands before the 8 digits of the header's CRC. */
+/* The text before the 8 digits of the header's CRC. */
 #define MODEL_HEADER_CRC_MARK "\"" MODEL_KEY_HEADER_CRC "\":\""
 
 #define MODEL_ALIGN 64 /* of the data, and of tensors if possible */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading model files and architecture files from strangers.  The layout
- * stands in model_file.h.  Only the header is read; what it says of the data
- * is checked against the size of the file, and the data's CRCs when it is
- * loaded. */
+/* Reading untrusted model files and architecture files.  The layout is in
+ * model_file.h.  Only the header is read; its offsets and sizes are checked
+ * against the size of the file, and the data's CRCs when it is loaded. */
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>

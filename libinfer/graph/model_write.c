@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing model files.  The layout stands in model_file.h.
+/* Writing model files.  The layout is in model_file.h.
  *
  * The data is written first, each piece right after its CRC has been taken and
  * while it is still in the cache, and the header last: its length is settled
@@ -180,7 +180,7 @@ static char *header_text(const char *graph, const struct tensors *t)
 }
 
 /* Bytes of the header, padding included: room for every CRC at its longest (10
- * digits where now stands a 0). */
+ * digits in place of the 0). */
 static int header_bytes(const char *graph, const struct tensors *t, size_t *out,
                         struct infer_error *err)
 {
@@ -205,7 +205,7 @@ static int header_bytes(const char *graph, const struct tensors *t, size_t *out,
 static void sign_header(char *header, size_t bytes)
 {
     uLong crc = crc32(0, (const Bytef *)header, (uInt)bytes);
-    /* The first one: in strings the quotes would stand behind backslashes. */
+    /* The first one: in strings the quotes would be escaped. */
     char *digits = strstr(header, MODEL_HEADER_CRC_MARK), text[9];
 
     snprintf(text, sizeof(text), "%08lx", crc & 0xffffffffUL);
@@ -238,7 +238,7 @@ static int write_header(struct file_writer *w, const char *graph,
 
 /* ---- data ---------------------------------------------------------- */
 
-/* Writes one tensor and takes its CRC on the way. */
+/* Writes one tensor and computes its CRC. */
 static int write_tensor(struct file_writer *w, struct tensor *t,
                         uint64_t data_at, unsigned char *buffer,
                         struct infer_error *err)

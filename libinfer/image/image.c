@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening pictures: which decoder, and which way up. */
+/* Opening pictures: the choice of a decoder, and orientation. */
 #include "libinfer/image/image.h"
 
 #include <stdlib.h>

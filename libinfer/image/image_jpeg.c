@@ -211,7 +211,7 @@ int image_decode_jpeg(const unsigned char *data, size_t bytes,
         jpeg_mem_src(&d, data, (unsigned long)bytes);
         rc = read_picture(&r, &d, max_pixels, orientation);
     } else {
-        rc = INFER_EFORMAT; /* fail() said what */
+        rc = INFER_EFORMAT; /* fail() has set the error */
     }
     jpeg_destroy_decompress(&d);
     free(r.line);

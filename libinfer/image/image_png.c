@@ -136,7 +136,7 @@ int image_decode_png(const unsigned char *data, size_t bytes,
     if (setjmp(r.jump) == 0)
         rc = read_picture(&r, png, info, max_pixels);
     else
-        rc = INFER_EFORMAT; /* on_error() said what */
+        rc = INFER_EFORMAT; /* on_error() has set the error */
     png_destroy_read_struct(&png, &info, NULL);
     free(r.rows);
     if (rc < 0)

@@ -155,6 +155,6 @@ int infer_model_take_pixels(const struct infer_model *model, int index,
         return rc;
     }
     g->preprocess[index] = graph_preprocess_default();
-    g->preprocess[index].present = false; /* the layers say it now */
+    g->preprocess[index].present = false; /* the layers do it now */
     return model_from_graph(g, err, out);
 }

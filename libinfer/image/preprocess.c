@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a picture to an input tensor, as the model says. */
+/* From a picture to an input tensor, by the model's description. */
 #include "libinfer/image/image.h"
 
 #include <limits.h>
@@ -10,14 +10,14 @@
 #include "libinfer/image/preprocess.h"
 #include "libinfer/model/model.h"
 
-/* Of a picture that was resized, and then is cut: what infer_image_load() takes
- * by default. */
+/* Most pixels of a resized picture before its crop: the default of
+ * infer_image_load(). */
 #define MAX_PIXELS 0x1p28
 
 /* Pixels of a side of an input. */
 #define MAX_SIDE (1 << 20)
 
-/* A model that says nothing gets its input's size and values in 0 .. 1. */
+/* Without a description: the input's size and values in 0 .. 1. */
 static const struct graph_preprocess by_default = {
     .present = true,
     .policy = GRAPH_RESIZE_EXACT,
@@ -141,7 +141,7 @@ static int wanted_extent(const struct graph_value *v, const int64_t *shape_hw,
     return INFER_OK;
 }
 
-/* What the model says of an input that takes pictures. */
+/* The model's description of an input that takes pictures. */
 struct wanted {
     const struct graph_preprocess *p;
     int channels, width, height;

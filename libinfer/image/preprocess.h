@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model says of pictures, for those that do it: preprocess.c on the CPU,
- * pixels.c as layers of the network, train with pictures to learn from. */
+/* A model's description of pictures, used by preprocess.c on the CPU, by
+ * pixels.c as layers of the network, and by train. */
 #ifndef LIBINFER_IMAGE_PREPROCESS_H
 #define LIBINFER_IMAGE_PREPROCESS_H
 
@@ -10,8 +10,7 @@
 /* EARGUMENT where the graph has no such input or it takes no picture, which is
  * N, 1 or 3, H, W. */
 int preprocess_check(const struct graph *g, int index, struct infer_error *err);
-/* What is said of the input, or what holds where nothing is: its size, values
- * in 0 .. 1. */
+/* The description of the input; the default is its size, values in 0 .. 1. */
 const struct graph_preprocess *preprocess_of(const struct graph *g, int index);
 
 /* Colour and size of a picture as p says: dense height, width, channels.
@@ -20,8 +19,8 @@ int preprocess_fit(const struct graph_preprocess *p,
                    const struct infer_image *image, int channels, int width,
                    int height, uint8_t *out, struct infer_error *err);
 
-/* The size that a picture takes where the input leaves its own open: that
- * behind resizing by the shorter side, else the picture's. */
+/* The size that a picture takes where the input leaves its own open: that after
+ * resizing by the shorter side, else the picture's. */
 void preprocess_open_size(const struct graph_preprocess *p,
                           const struct infer_image *image, int64_t *height,
                           int64_t *width);

@@ -13,8 +13,9 @@
 #include "kernels/base/hash.h"
 #include "kernels/base/scalar.h"
 
-/* What was packed and how.  Two problems that differ only in padding bytes
- * count as different, which costs a second packing and nothing else. */
+/* The key of an entry: the constant and its packing.  Two problems that differ
+ * only in padding bytes count as different, which costs a second packing and
+ * nothing else. */
 struct key {
     const struct kern_row *row; /* NULL: plain */
     int input;
@@ -186,7 +187,7 @@ static int reserve(struct scratch *s, size_t bytes, struct infer_error *err)
 }
 
 /* The constant as dtype: where it lies if it can be, else in the scratch
- * memory, which holds the raw bytes first and the converted ones behind. */
+ * memory, which holds the raw bytes first and the converted ones after them. */
 static int load(struct scratch *work, const struct constant *c,
                 enum infer_dtype dtype, struct infer_error *err,
                 const void **out)
@@ -276,8 +277,8 @@ static int make_packed(struct scratch *work, struct packed *p,
     if (rc < 0)
         return rc;
     p->bytes = exec->packed[i];
-    /* Rows pack on the CPU; what they made for a device is uploaded later,
-     * where no other plan has it there already. */
+    /* Rows pack on the CPU; the result is uploaded to a device later, if no
+     * other plan has uploaded it. */
     rc = device_cpu.alloc(d, p->bytes, err, &dst);
     if (rc < 0)
         return rc;
@@ -297,7 +298,8 @@ static int make_packed(struct scratch *work, struct packed *p,
     return 0;
 }
 
-/* Moves what make_packed() made to the device, unless `same` has it there. */
+/* Moves the result of make_packed() to the device, unless `same` is there
+ * already. */
 static int send_packed(struct packed *p, const struct packed *same,
                        struct infer_error *err)
 {
@@ -355,7 +357,7 @@ static int add(struct packed_cache *cache, struct packed *p,
 
     if (rc < 0)
         return rc;
-    /* Under the mutex: an entry that loses its last user goes away. */
+    /* Under the mutex, since entries without users are freed. */
     pthread_mutex_lock(&cache->mutex);
     if (exec)
         same = find_bytes(chain->first, key, p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constants as kernels want them, shared by all plans of a model.
+/* Packed constants, shared by all plans of a model.
  *
  * An entry is made when the first plan asks for it and freed with the last.
  * Plans whose problems differ (say, in the batch) share an entry where the

@@ -138,7 +138,7 @@ int op_slice_resolve(int64_t begin, int64_t end, int64_t step, int64_t extent,
         return error_set(err, INFER_EFORMAT, "step %lld is not possible",
                          (long long)step);
     if (extent < 0) {
-        /* Only the whole of a free dimension is known to stay what it is. */
+        /* The count in a free dimension is not known. */
         *first = begin < 0 ? -1 : begin;
         *count = -1;
         return INFER_OK;
@@ -250,8 +250,8 @@ bool op_gather_separable(const struct graph_separable_args *args)
 {
     const bool first = !op_separable_axis(args, args->attr->axis.axis);
 
-    /* Either the same places are taken from every entry, or every entry says
-     * what to take from a table. */
+    /* Either the same indices apply to every entry, or every entry has indices
+     * into one table. */
     return args->varies[0] ? !first && !args->varies[1]
                            : first && args->varies[1];
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the shape rules share: axes, broadcasting, sliding windows, checks. */
+/* Shared by the shape rules: axes, broadcasting, sliding windows, checks. */
 #include <stdio.h>
 #include <string.h>
 

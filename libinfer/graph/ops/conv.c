@@ -126,8 +126,8 @@ int op_conv_transpose_resolve(const struct graph_conv *conv, int spatial,
 
 /* ---- rules --------------------------------------------------------- */
 
-/* Checks what both have in common: ranks, groups, channels.  x has C channels;
- * the weight is K,C/groups or, transposed, C,K/groups.  Sets *k. */
+/* Checks of both: ranks, groups, channels.  x has C channels; the weight is
+ * K,C/groups or, transposed, C,K/groups.  Sets *k. */
 static int channels(const struct graph_shape_args *args, bool transposed,
                     int64_t *k, struct infer_error *err)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a shape rule sees of one node, and the helpers that rules share.
+/* The arguments of a shape rule, and the helpers that rules share.
  *
- * A rule first checks the attributes, then as much of the shapes as is known:
- * a rank of -1 and a dimension of -1 fit everything, and make what depends on
- * them -1 in the output.  Error texts say what is wrong; the caller puts the
- * node's name before them. */
+ * A rule first checks the attributes, then as much of the shapes as is known: a
+ * rank of -1 and a dimension of -1 fit everything, and make what depends on
+ * them -1 in the output.  The caller puts the node's name before error
+ * texts. */
 #ifndef LIBINFER_GRAPH_OPS_OP_H
 #define LIBINFER_GRAPH_OPS_OP_H
 
@@ -33,9 +33,9 @@ struct graph_shape_args {
     struct graph_type *out; /* preset to unknown */
 };
 
-/* What a rule on batches sees of one node: every input that varies, and every
- * output, has the batch as its dimension 0, and sizes that do not depend on it
- * beyond. */
+/* The arguments of a batch rule, for one node.  Dimension 0 of every input that
+ * varies and of every output is the batch; the other sizes do not depend on
+ * it. */
 struct graph_separable_args {
     const union graph_attr *attr;
     int n_in, residual; /* index that a residual would have */
@@ -117,7 +117,7 @@ struct op_window {
     int stride, dilation;
     int pad_begin, pad_end; /* replaced where auto_pad says so */
 };
-/* Whether its numbers are in range and the window is not empty, or EFORMAT. */
+/* 0 if its numbers are in range and the window is not empty, else EFORMAT. */
 int op_window_check(const struct op_window *w, struct infer_error *err);
 /* The output extent of a window that slides over the input. */
 int op_window_extent(enum graph_auto_pad auto_pad, bool ceil_mode,
@@ -130,13 +130,13 @@ int op_window_effective(const struct op_window *w, int64_t *out,
 int op_window_split(int64_t total, bool more_at_begin, struct op_window *w,
                     struct infer_error *err);
 
-/* Whether input i is given. */
+/* True if input i is given. */
 static inline bool op_has(const struct graph_shape_args *args, int i)
 {
     return i < args->n_in && args->node->in[i] >= 0;
 }
 
-/* Whether two dimensions may be equal. */
+/* True if two dimensions may be equal. */
 static inline bool op_fits(int64_t a, int64_t b)
 {
     return a < 0 || b < 0 || a == b;
@@ -144,7 +144,7 @@ static inline bool op_fits(int64_t a, int64_t b)
 
 /* Inputs of a floating type, or of one not known yet; else EFORMAT. */
 int op_need_float(const struct graph_shape_args *args, struct infer_error *err);
-/* Input i, where it is there, must be a vector of n (-1: any) elements. */
+/* Input i, if given, must be a vector of n (-1: any) elements. */
 int op_need_vector(const struct graph_shape_args *args, int i, const char *what,
                    int64_t n, struct infer_error *err);
 /* Rank 3, 4 or 5, or one not known yet; else EFORMAT. */

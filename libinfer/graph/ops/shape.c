@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations that join, cut or rename dimensions: reshape and its kin.  Those
- * that move elements about stand in arrange.c. */
+/* Operations that join, cut or rename dimensions: reshape, flatten, squeeze,
+ * transpose, expand, tile.  Those that move elements are in arrange.c. */
 #include "libinfer/graph/ops/op.h"
 
 /* ---- reshape ------------------------------------------------------- */
 
-/* Reads the target: fills out where it is stated, says which dimension takes
- * the rest (-1: none), and clears the input dimensions that are copied. */
+/* Reads the target: fills the stated dimensions of out, sets *rest to the one
+ * that takes the rest (-1: none), and sets the copied dimensions of in to 1. */
 static int read_target(const struct graph_dims *dims, struct graph_type *in,
                        struct graph_type *out, int *rest,
                        struct infer_error *err)
@@ -57,7 +57,7 @@ int op_reshape_resolve(const struct graph_dims *dims,
     rc = read_target(dims, &left, out, &rest, err);
     if (rc < 0)
         return rc;
-    /* What the target states, with the copied dimensions out of account. */
+    /* The stated dimensions of the target, without the copied ones. */
     right = *out;
     for (i = 0; i < right.rank; i++)
         if (dims->dim[i] == 0 || i == rest)
