@@ -14,17 +14,14 @@
  * pass leaves a graph with the same function. */
 #define MAX_ROUNDS 12
 
-#define PASS(function, name, level, description)                               \
-    int function(struct graph *g, struct pass_report *report,                  \
-                 struct infer_error *err);
-#include "weights/passes.def"
-#undef PASS
-
 static const struct pass_row rows[] = {
 #define PASS(function, name, level, description)                               \
-    {name, description, level, function},
+    {name, description, level, function, NULL},
+#define PASS_GRAPH(function, name, level, description)                         \
+    {name, description, level, NULL, function},
 #include "weights/passes.def"
 #undef PASS
+#undef PASS_GRAPH
 };
 
 size_t pass_count(void)
@@ -160,7 +157,7 @@ int weights_run_passes(struct graph *g, const struct pass_options *options,
         for (size_t i = 0; rc >= 0 && i < pass_count(); i++) {
             if (!enabled(&rows[i], options))
                 continue;
-            rc = rows[i].run(g, report, err);
+            rc = pass_run(&rows[i], g, report, err);
             if (rc <= 0)
                 continue;
             changed = true;

@@ -26,16 +26,31 @@ void pass_report_add(struct pass_report *report, const char *pass,
                      int64_t bytes, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* The functions of the rows.  One for a node returns 1 if it changed the graph,
+ * 0 if not; one for the graph the number of changes; both a negative
+ * INFER_E*. */
+struct pass; /* weights/passes/pass.h */
+#define PASS(function, name, level, description)                               \
+    int function(struct pass *p, int node);
+#define PASS_GRAPH(function, name, level, description)                         \
+    int function(struct pass *p);
+#include "weights/passes.def"
+#undef PASS
+#undef PASS_GRAPH
+
 struct pass_row {
     const char *name;        /* "fold-batch-norm" */
     const char *description; /* one line */
     int level;               /* runs at -O<level> and above: 0, 1, 2 */
-    /* Returns how many changes were made, or a negative INFER_E*.  The graph
-     * is sorted and has its shapes inferred as far as they are known; it is
-     * brought to that state again after a pass that changed it. */
-    int (*run)(struct graph *g, struct pass_report *report,
-               struct infer_error *err);
+    /* One of the two: for each node in order, or for the graph. */
+    int (*visit)(struct pass *p, int node);
+    int (*whole)(struct pass *p);
 };
+/* Returns how many changes were made, or a negative INFER_E*.  The graph is
+ * sorted and has its shapes inferred as far as they are known; it is brought to
+ * that state again after a pass that changed it. */
+int pass_run(const struct pass_row *row, struct graph *g,
+             struct pass_report *report, struct infer_error *err);
 
 size_t pass_count(void);
 const struct pass_row *pass_at(size_t i);

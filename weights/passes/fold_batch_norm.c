@@ -15,9 +15,6 @@
 
 #include "kernels/base/scalar.h"
 
-int pass_fold_batch_norm(struct graph *g, struct pass_report *report,
-                         struct infer_error *err);
-
 /* Inputs 1 to 4 are constants of C elements; scale and shift may be
  * absent. */
 static bool has_statistics(const struct pass *p, const struct graph_node *n,
@@ -176,7 +173,7 @@ static int fold(struct pass *p, int node, int64_t channels, double *a,
     return rc;
 }
 
-static int visit(struct pass *p, int node)
+int pass_fold_batch_norm(struct pass *p, int node)
 {
     int64_t channels;
     double *ab;
@@ -191,10 +188,4 @@ static int visit(struct pass *p, int node)
     rc = fold(p, node, channels, ab, ab + channels);
     free(ab);
     return rc;
-}
-
-int pass_fold_batch_norm(struct graph *g, struct pass_report *report,
-                         struct infer_error *err)
-{
-    return pass_each(g, report, err, "fold-batch-norm", visit);
 }

@@ -15,9 +15,6 @@
 #include "kernels/base/checked.h"
 #include "libinfer/model/model.h"
 
-int pass_fold_constants(struct graph *g, struct pass_report *report,
-                        struct infer_error *err);
-
 /* Folding must not make a small file large: results beyond the size of what
  * they were computed from are limited to this, all together. */
 #define MAX_GROWTH ((int64_t)64 << 20)
@@ -341,18 +338,13 @@ static int fold(struct folding *f)
     return rc < 0 ? rc : moved + rc;
 }
 
-int pass_fold_constants(struct graph *g, struct pass_report *report,
-                        struct infer_error *err)
+int pass_fold_constants(struct pass *p)
 {
-    struct pass p;
-    struct folding f = {&p, NULL, 0};
-    int rc = pass_open(&p, g, report, err, "fold-constants");
+    struct folding f = {p, NULL, 0};
+    int rc;
 
-    if (rc < 0)
-        return rc;
-    f.folded = calloc((size_t)g->n_nodes + 1, 1);
-    rc = f.folded ? fold(&f) : pass_no_memory(&p);
+    f.folded = calloc((size_t)p->g->n_nodes + 1, 1);
+    rc = f.folded ? fold(&f) : pass_no_memory(p);
     free(f.folded);
-    pass_close(&p);
     return rc;
 }

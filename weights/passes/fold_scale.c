@@ -12,9 +12,6 @@
 
 #include "kernels/base/scalar.h"
 
-int pass_fold_scale(struct graph *g, struct pass_report *report,
-                    struct infer_error *err);
-
 /* y = a[c] x + b[c] along dimension `axis` of x. */
 struct affine {
     int x; /* value */
@@ -351,7 +348,7 @@ static int merge_chain(struct pass *p, int node)
     return rc;
 }
 
-static int visit(struct pass *p, int node)
+int pass_fold_scale(struct pass *p, int node)
 {
     int rc = fold_before(p, node);
 
@@ -360,10 +357,4 @@ static int visit(struct pass *p, int node)
     if (rc == 0)
         rc = merge_chain(p, node);
     return rc;
-}
-
-int pass_fold_scale(struct graph *g, struct pass_report *report,
-                    struct infer_error *err)
-{
-    return pass_each(g, report, err, "fold-scale", visit);
 }

@@ -3,11 +3,6 @@
  * epilogue, applied before the result is stored. */
 #include "weights/passes/pass.h"
 
-int pass_fuse_activation(struct graph *g, struct pass_report *report,
-                         struct infer_error *err);
-int pass_fuse_residual(struct graph *g, struct pass_report *report,
-                       struct infer_error *err);
-
 /* The functions that networks use after layers.  The others are left as
  * nodes: no backend gains by them. */
 static bool is_activation(enum kern_unary_kind kind)
@@ -15,7 +10,7 @@ static bool is_activation(enum kern_unary_kind kind)
     return kind > KERN_IDENTITY && kind <= KERN_LINEAR;
 }
 
-static int visit_activation(struct pass *p, int node)
+int pass_fuse_activation(struct pass *p, int node)
 {
     struct graph *g = p->g;
     struct graph_node *n = &g->node[node];
@@ -37,12 +32,6 @@ static int visit_activation(struct pass *p, int node)
     pass_note(p, 0, "%s into %s", n->name, before->name);
     pass_absorb(p, producer, node);
     return 1;
-}
-
-int pass_fuse_activation(struct graph *g, struct pass_report *report,
-                         struct infer_error *err)
-{
-    return pass_each(g, report, err, "fuse-activation", visit_activation);
 }
 
 /* Whether operand `side` of an addition comes from a layer that can add the
@@ -78,7 +67,7 @@ static int choose_side(const struct pass *p, int add)
     return can_take(p, add, !later) ? !later : -1;
 }
 
-static int visit_residual(struct pass *p, int node)
+int pass_fuse_residual(struct pass *p, int node)
 {
     struct graph *g = p->g;
     struct graph_node *n = &g->node[node];
@@ -111,10 +100,4 @@ static int visit_residual(struct pass *p, int node)
     pass_note(p, 0, "%s into %s", n->name, layer->name);
     pass_absorb(p, producer, node);
     return 1;
-}
-
-int pass_fuse_residual(struct graph *g, struct pass_report *report,
-                       struct infer_error *err)
-{
-    return pass_each(g, report, err, "fuse-residual", visit_residual);
 }

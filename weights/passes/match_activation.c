@@ -15,9 +15,6 @@
 
 #include "kernels/base/scalar.h"
 
-int pass_match_activations(struct graph *g, struct pass_report *report,
-                           struct infer_error *err);
-
 /* Numbers that become part of the result agree to fp32. */
 static bool same(double x, double want)
 {
@@ -420,7 +417,7 @@ static int match_prelu(struct pass *p, int node)
     return become_unary(p, node, n->in[0], KERN_LEAKY_RELU, first, 0);
 }
 
-static int visit(struct pass *p, int node)
+int pass_match_activations(struct pass *p, int node)
 {
     static int (*const match[])(struct pass *, int) = {
         match_gelu,         match_gate, match_scaled_gate,
@@ -431,10 +428,4 @@ static int visit(struct pass *p, int node)
     for (size_t i = 0; i < sizeof(match) / sizeof(match[0]) && rc == 0; i++)
         rc = match[i](p, node);
     return rc;
-}
-
-int pass_match_activations(struct graph *g, struct pass_report *report,
-                           struct infer_error *err)
-{
-    return pass_each(g, report, err, "match-activations", visit);
 }

@@ -10,9 +10,6 @@
 
 #include <string.h>
 
-int pass_match_layers(struct graph *g, struct pass_report *report,
-                      struct infer_error *err);
-
 /* ---- global pooling ------------------------------------------------ */
 
 /* The axes are exactly the spatial dimensions of x. */
@@ -204,7 +201,7 @@ static int match_depth_to_space(struct pass *p, int node)
     return 1;
 }
 
-static int visit(struct pass *p, int node)
+int pass_match_layers(struct pass *p, int node)
 {
     int rc = match_global_pool(p, node);
 
@@ -213,10 +210,4 @@ static int visit(struct pass *p, int node)
     if (rc == 0)
         rc = match_depth_to_space(p, node);
     return rc;
-}
-
-int pass_match_layers(struct graph *g, struct pass_report *report,
-                      struct infer_error *err)
-{
-    return pass_each(g, report, err, "match-layers", visit);
 }

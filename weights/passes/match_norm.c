@@ -13,9 +13,6 @@
 
 #include <string.h>
 
-int pass_match_layer_norm(struct graph *g, struct pass_report *report,
-                          struct infer_error *err);
-
 /* value = mean(x) over the dimensions axis .. rank-1, kept; gives x. */
 static bool mean_of(const struct pass *p, int value, int *x, int *axis)
 {
@@ -295,7 +292,7 @@ static int take_operand(struct pass *p, int node)
     return 1;
 }
 
-static int visit(struct pass *p, int node)
+int pass_match_layer_norm(struct pass *p, int node)
 {
     int rc = match_division(p, node);
 
@@ -304,10 +301,4 @@ static int visit(struct pass *p, int node)
     if (rc == 0)
         rc = take_operand(p, node);
     return rc;
-}
-
-int pass_match_layer_norm(struct graph *g, struct pass_report *report,
-                          struct infer_error *err)
-{
-    return pass_each(g, report, err, "match-layer-norm", visit);
 }

@@ -13,9 +13,6 @@
 #include <float.h>
 #include <math.h>
 
-int pass_merge_pad(struct graph *g, struct pass_report *report,
-                   struct infer_error *err);
-
 /* A node is looked through this many operations for its range. */
 #define MAX_DEPTH 8
 
@@ -166,7 +163,7 @@ static bool into_pool(const struct pass *p, struct graph_node *n,
     return true;
 }
 
-static int visit(struct pass *p, int node)
+int pass_merge_pad(struct pass *p, int node)
 {
     struct graph *g = p->g;
     struct graph_node *n = &g->node[node];
@@ -186,10 +183,4 @@ static int visit(struct pass *p, int node)
     pass_note(p, 0, "%s into %s", pad->name, n->name);
     rc = pass_set_input(p, node, 0, pad->in[0]);
     return rc < 0 ? rc : 1;
-}
-
-int pass_merge_pad(struct graph *g, struct pass_report *report,
-                   struct infer_error *err)
-{
-    return pass_each(g, report, err, "merge-pad", visit);
 }

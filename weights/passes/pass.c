@@ -49,8 +49,17 @@ static void count(struct pass *p, int value, int node, int by)
     p->reader_sum[value] += (int64_t)by * node;
 }
 
-int pass_open(struct pass *p, struct graph *g, struct pass_report *report,
-              struct infer_error *err, const char *name)
+static void close_pass(struct pass *p)
+{
+    free(p->readers);
+    free(p->reader_sum);
+    free(p->is_output);
+    memset(p, 0, sizeof(*p));
+}
+
+static int open_pass(struct pass *p, struct graph *g,
+                     struct pass_report *report, struct infer_error *err,
+                     const char *name)
 {
     int rc;
 
@@ -61,7 +70,7 @@ int pass_open(struct pass *p, struct graph *g, struct pass_report *report,
     p->name = name;
     rc = grow(p, g->n_values);
     if (rc < 0) {
-        pass_close(p);
+        close_pass(p);
         return rc;
     }
     for (int n = 0; n < g->n_nodes; n++)
@@ -75,34 +84,32 @@ int pass_open(struct pass *p, struct graph *g, struct pass_report *report,
     return 0;
 }
 
-void pass_close(struct pass *p)
+/* Nodes that a visit adds are not visited. */
+static int visit_all(struct pass *p, int (*visit)(struct pass *p, int node))
 {
-    free(p->readers);
-    free(p->reader_sum);
-    free(p->is_output);
-    memset(p, 0, sizeof(*p));
-}
+    int n_nodes = p->g->n_nodes, changes = 0, rc = 0;
 
-int pass_each(struct graph *g, struct pass_report *report,
-              struct infer_error *err, const char *name,
-              int (*visit)(struct pass *p, int node))
-{
-    struct pass p;
-    int n_nodes = g->n_nodes;
-    int changes = 0;
-    int rc = pass_open(&p, g, report, err, name);
-
-    if (rc < 0)
-        return rc;
     for (int n = 0; n < n_nodes && rc >= 0; n++) {
-        if (g->node[n].op == GRAPH_NONE)
+        if (p->g->node[n].op == GRAPH_NONE)
             continue;
-        rc = visit(&p, n);
+        rc = visit(p, n);
         if (rc > 0)
             changes++;
     }
-    pass_close(&p);
     return rc < 0 ? rc : changes;
+}
+
+int pass_run(const struct pass_row *row, struct graph *g,
+             struct pass_report *report, struct infer_error *err)
+{
+    struct pass p;
+    int rc = open_pass(&p, g, report, err, row->name);
+
+    if (rc < 0)
+        return rc;
+    rc = row->visit ? visit_all(&p, row->visit) : row->whole(&p);
+    close_pass(&p);
+    return rc;
 }
 
 int pass_no_memory(struct pass *p)

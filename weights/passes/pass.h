@@ -32,18 +32,6 @@ struct pass {
     unsigned char *is_output;
 };
 
-/* Calls visit for every node in order; it returns 1 where it changed the
- * graph, 0 where not, or a negative INFER_E*.  Returns the number of changes
- * or the error.  Nodes added by visit are not visited. */
-int pass_each(struct graph *g, struct pass_report *report,
-              struct infer_error *err, const char *name,
-              int (*visit)(struct pass *p, int node));
-
-/* The same in steps, for passes that do more than visit. */
-int pass_open(struct pass *p, struct graph *g, struct pass_report *report,
-              struct infer_error *err, const char *name);
-void pass_close(struct pass *p);
-
 /* Reports "out of memory" for this pass; returns INFER_EMEMORY. */
 int pass_no_memory(struct pass *p);
 /* Notes a change for the report.  bytes: weight bytes saved. */

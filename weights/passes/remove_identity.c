@@ -9,13 +9,6 @@
 
 #include "kernels/base/scalar.h"
 
-int pass_remove_identity(struct graph *g, struct pass_report *report,
-                         struct infer_error *err);
-int pass_remove_dropout(struct graph *g, struct pass_report *report,
-                        struct infer_error *err);
-int pass_remove_dead(struct graph *g, struct pass_report *report,
-                     struct infer_error *err);
-
 /* Every element of a constant equals x; an absent one too where allowed. */
 static bool all_equal(const struct pass *p, const struct graph_node *n, int i,
                       double x)
@@ -321,42 +314,32 @@ static int remove_all(struct pass *p, passes_fn *passes, int *alias)
     return changes;
 }
 
-static int run(struct graph *g, struct pass_report *report,
-               struct infer_error *err, const char *name, passes_fn *passes)
+static int run(struct pass *p, passes_fn *passes)
 {
-    struct pass p;
-    int rc = pass_open(&p, g, report, err, name);
-    int *alias;
+    int *alias = malloc(((size_t)p->g->n_values + 1) * sizeof(*alias));
+    int rc = alias ? remove_all(p, passes, alias) : pass_no_memory(p);
 
-    if (rc < 0)
-        return rc;
-    alias = malloc(((size_t)g->n_values + 1) * sizeof(*alias));
-    rc = alias ? remove_all(&p, passes, alias) : pass_no_memory(&p);
     free(alias);
-    pass_close(&p);
     return rc;
 }
 
-int pass_remove_identity(struct graph *g, struct pass_report *report,
-                         struct infer_error *err)
+int pass_remove_identity(struct pass *p)
 {
-    return run(g, report, err, "remove-identity", identity_passes);
+    return run(p, identity_passes);
 }
 
-int pass_remove_dropout(struct graph *g, struct pass_report *report,
-                        struct infer_error *err)
+int pass_remove_dropout(struct pass *p)
 {
-    return run(g, report, err, "remove-dropout", dropout_passes);
+    return run(p, dropout_passes);
 }
 
-int pass_remove_dead(struct graph *g, struct pass_report *report,
-                     struct infer_error *err)
+int pass_remove_dead(struct pass *p)
 {
-    int n = graph_remove_dead(g);
+    int n = graph_remove_dead(p->g);
 
     if (n < 0)
-        return error_set(err, n, "pass remove-dead: out of memory");
+        return error_set(p->err, n, "pass remove-dead: out of memory");
     if (n > 0)
-        pass_report_add(report, "remove-dead", 0, "%d nodes", n);
+        pass_note(p, 0, "%d nodes", n);
     return n;
 }

@@ -7,13 +7,8 @@
 
 #include "kernels/base/checked.h"
 
-int pass_merge_reshapes(struct graph *g, struct pass_report *report,
-                        struct infer_error *err);
-int pass_reorder_dense(struct graph *g, struct pass_report *report,
-                       struct infer_error *err);
-
 /* A reshape of a reshape reads what the first one read. */
-static int visit_reshape(struct pass *p, int node)
+int pass_merge_reshapes(struct pass *p, int node)
 {
     struct graph *g = p->g;
     const struct graph_value *out;
@@ -45,12 +40,6 @@ static int visit_reshape(struct pass *p, int node)
     g->node[node].attr.dims = target;
     pass_note(p, 0, "%s and %s", g->node[before].name, g->node[node].name);
     return 1;
-}
-
-int pass_merge_reshapes(struct graph *g, struct pass_report *report,
-                        struct infer_error *err)
-{
-    return pass_each(g, report, err, "merge-reshapes", visit_reshape);
 }
 
 /* ---- dense --------------------------------------------------------- */
@@ -109,7 +98,7 @@ static bool keeps_batch(const struct graph_dims *order, int rank)
 }
 
 /* transpose, flatten, dense: flatten, dense with other columns. */
-static int visit_dense(struct pass *p, int node)
+int pass_reorder_dense(struct pass *p, int node)
 {
     struct graph *g = p->g;
     int flatten, transpose, value, rc;
@@ -155,10 +144,4 @@ static int visit_dense(struct pass *p, int node)
         return rc;
     g->node[flatten].attr.dims = target;
     return 1;
-}
-
-int pass_reorder_dense(struct graph *g, struct pass_report *report,
-                       struct infer_error *err)
-{
-    return pass_each(g, report, err, "reorder-dense", visit_dense);
 }

@@ -16,9 +16,6 @@
 
 #include <string.h>
 
-int pass_remove_transposes(struct graph *g, struct pass_report *report,
-                           struct infer_error *err);
-
 /* order[i]: the input dimension that becomes output dimension i. */
 struct order {
     int rank;
@@ -527,7 +524,7 @@ static int to_reshape(struct pass *p, int node)
     return 1;
 }
 
-static int visit(struct pass *p, int node)
+int pass_remove_transposes(struct pass *p, int node)
 {
     int rc;
 
@@ -537,10 +534,4 @@ static int visit(struct pass *p, int node)
     if (rc == 0)
         rc = to_reshape(p, node);
     return rc == 0 ? rise(p, node) : rc;
-}
-
-int pass_remove_transposes(struct graph *g, struct pass_report *report,
-                           struct infer_error *err)
-{
-    return pass_each(g, report, err, "remove-transposes", visit);
 }
