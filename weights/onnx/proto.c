@@ -137,9 +137,11 @@ struct pb_reader onnx_reader(const struct onnx_model *m, struct pb_span span)
 
 /* ---- graph --------------------------------------------------------- */
 
-static int graph_field(struct onnx_model *m, const struct pb_reader *r,
+static int graph_field(void *user, const struct pb_reader *r,
                        const struct pb_field *f, struct infer_error *err)
 {
+    struct onnx_model *m = user;
+
     switch (f->number) {
     case 1:
     case 2:
@@ -170,68 +172,57 @@ static int graph_field(struct onnx_model *m, const struct pb_reader *r,
     return 0;
 }
 
-/* A repeated graph message adds to the first, as protobuf merges messages. */
-static int read_graph(struct onnx_model *m, const struct pb_reader *outer,
-                      const struct pb_field *field, struct infer_error *err)
-{
-    struct pb_reader r;
-    struct pb_field f;
-    int rc = pb_enter(outer, field, err, &r);
+/* ---- model --------------------------------------------------------- */
 
-    if (rc < 0)
-        return rc;
-    m->has_graph = true;
-    while ((rc = pb_next(&r, &f, err)) > 0) {
-        rc = graph_field(m, &r, &f, err);
-        if (rc < 0)
-            return rc;
+/* OperatorSetIdProto. */
+struct opset {
+    struct pb_span domain;
+    int64_t version;
+};
+
+static int opset_field(void *user, const struct pb_reader *r,
+                       const struct pb_field *f, struct infer_error *err)
+{
+    struct opset *o = user;
+    int rc = 0;
+
+    if (f->number == 1) {
+        rc = pb_expect(r, f, PB_BYTES, "a domain", err);
+        o->domain = f->span;
+    } else if (f->number == 2) {
+        rc = pb_expect(r, f, PB_VARINT, "an opset version", err);
+        o->version = (int64_t)f->value;
     }
     return rc;
 }
 
-/* ---- model --------------------------------------------------------- */
-
-/* OperatorSetIdProto.  Other domains matter only where a node uses them. */
+/* Other domains matter only where a node uses them. */
 static int read_opset(struct onnx_model *m, const struct pb_reader *outer,
                       const struct pb_field *field, struct infer_error *err)
 {
-    struct pb_span domain = {NULL, 0};
-    struct pb_reader r;
-    struct pb_field f;
-    int64_t version = 0;
-    int rc = pb_enter(outer, field, err, &r);
+    struct opset o = {{NULL, 0}, 0};
+    int rc = pb_each_in(outer, field, opset_field, &o, err);
 
     if (rc < 0)
         return rc;
-    while ((rc = pb_next(&r, &f, err)) > 0) {
-        if (f.number == 1) {
-            if (pb_expect(&r, &f, PB_BYTES, "a domain", err) < 0)
-                return INFER_EFORMAT;
-            domain = f.span;
-        } else if (f.number == 2) {
-            if (pb_expect(&r, &f, PB_VARINT, "an opset version", err) < 0)
-                return INFER_EFORMAT;
-            version = (int64_t)f.value;
-        }
-    }
-    if (rc < 0)
-        return rc;
-    if (domain.bytes != 0 && !pb_span_is(domain, "ai.onnx"))
+    if (o.domain.bytes != 0 && !pb_span_is(o.domain, "ai.onnx"))
         return 0;
-    if (m->opset != 0 && m->opset != version)
+    if (m->opset != 0 && m->opset != o.version)
         return error_set(err, INFER_EFORMAT,
                          "two versions of the default opset: %lld and %lld",
-                         (long long)m->opset, (long long)version);
-    if (version < 1)
+                         (long long)m->opset, (long long)o.version);
+    if (o.version < 1)
         return error_set(err, INFER_EFORMAT, "opset version %lld",
-                         (long long)version);
-    m->opset = version;
+                         (long long)o.version);
+    m->opset = o.version;
     return 0;
 }
 
-static int model_field(struct onnx_model *m, const struct pb_reader *r,
+static int model_field(void *user, const struct pb_reader *r,
                        const struct pb_field *f, struct infer_error *err)
 {
+    struct onnx_model *m = user;
+
     switch (f->number) {
     case 1:
         if (pb_expect(r, f, PB_VARINT, "ir_version", err) < 0)
@@ -248,7 +239,8 @@ static int model_field(struct onnx_model *m, const struct pb_reader *r,
             m->producer_version = f->span;
         return 0;
     case 7:
-        return read_graph(m, r, f, err);
+        m->has_graph = true; /* a second one adds, as protobuf merges them */
+        return pb_each_in(r, f, graph_field, m, err);
     case 8:
         return read_opset(m, r, f, err);
     case 20:
@@ -266,7 +258,6 @@ int onnx_model_open(struct blob *blob, const char *path,
                     struct infer_error *err, struct onnx_model *out)
 {
     struct pb_reader r;
-    struct pb_field f;
     int rc;
 
     memset(out, 0, sizeof(*out));
@@ -277,11 +268,7 @@ int onnx_model_open(struct blob *blob, const char *path,
     out->path = path;
     out->blob = blob_ref(blob);
     pb_open(&r, blob->data, blob->bytes);
-    while ((rc = pb_next(&r, &f, err)) > 0) {
-        rc = model_field(out, &r, &f, err);
-        if (rc < 0)
-            break;
-    }
+    rc = pb_each(&r, model_field, out, err);
     if (rc == 0 && !out->has_graph)
         rc = error_set(err, INFER_EFORMAT, "the model has no graph");
     if (rc < 0)
@@ -291,114 +278,75 @@ int onnx_model_open(struct blob *blob, const char *path,
 
 /* ---- value infos --------------------------------------------------- */
 
-static int read_dim(const struct pb_reader *outer, const struct pb_field *field,
-                    struct infer_error *err, int64_t *out)
+static int dim_field(void *user, const struct pb_reader *r,
+                     const struct pb_field *f, struct infer_error *err)
 {
-    struct pb_reader r;
-    struct pb_field f;
-    int rc = pb_enter(outer, field, err, &r);
+    int64_t *dim = user;
 
-    if (rc < 0)
-        return rc;
-    *out = -1;
-    while ((rc = pb_next(&r, &f, err)) > 0) {
-        if (f.number != 1)
-            continue;
-        if (pb_expect(&r, &f, PB_VARINT, "a dimension", err) < 0)
-            return INFER_EFORMAT;
-        *out = (int64_t)f.value;
-    }
-    return rc;
+    if (f->number != 1)
+        return 0;
+    *dim = (int64_t)f->value;
+    return pb_expect(r, f, PB_VARINT, "a dimension", err);
 }
 
-static int read_shape(const struct pb_reader *outer,
-                      const struct pb_field *field, struct infer_error *err,
-                      struct onnx_value_info *out)
+static int shape_field(void *user, const struct pb_reader *r,
+                       const struct pb_field *f, struct infer_error *err)
 {
-    struct pb_reader r;
-    struct pb_field f;
-    int rc = pb_enter(outer, field, err, &r);
+    struct onnx_value_info *out = user;
 
-    if (rc < 0)
-        return rc;
+    if (f->number != 1)
+        return 0;
+    if (out->rank == INFER_MAX_RANK)
+        return error_set(err, INFER_EUNSUPPORTED, "more than %d dimensions",
+                         INFER_MAX_RANK);
+    out->dim[out->rank] = -1;
+    return pb_each_in(r, f, dim_field, &out->dim[out->rank++], err);
+}
+
+static int tensor_type_field(void *user, const struct pb_reader *r,
+                             const struct pb_field *f, struct infer_error *err)
+{
+    struct onnx_value_info *out = user;
+
+    if (f->number == 1) {
+        out->elem_type = (int64_t)f->value;
+        return pb_expect(r, f, PB_VARINT, "an element type", err);
+    }
+    if (f->number != 2)
+        return 0;
     out->rank = 0;
-    while ((rc = pb_next(&r, &f, err)) > 0) {
-        if (f.number != 1)
-            continue;
-        if (out->rank == INFER_MAX_RANK)
-            return error_set(err, INFER_EUNSUPPORTED, "more than %d dimensions",
-                             INFER_MAX_RANK);
-        rc = read_dim(&r, &f, err, &out->dim[out->rank]);
-        if (rc < 0)
-            return rc;
-        out->rank++;
-    }
-    return rc;
+    return pb_each_in(r, f, shape_field, out, err);
 }
 
-static int read_tensor_type(const struct pb_reader *outer,
-                            const struct pb_field *field,
-                            struct infer_error *err,
-                            struct onnx_value_info *out)
+static int type_field(void *user, const struct pb_reader *r,
+                      const struct pb_field *f, struct infer_error *err)
 {
-    struct pb_reader r;
-    struct pb_field f;
-    int rc = pb_enter(outer, field, err, &r);
+    struct onnx_value_info *out = user;
 
-    if (rc < 0)
-        return rc;
+    if (f->number != 1)
+        return 0; /* sequences, maps, optionals: not a tensor */
     out->is_tensor = true;
-    while ((rc = pb_next(&r, &f, err)) > 0) {
-        if (f.number == 1) {
-            rc = pb_expect(&r, &f, PB_VARINT, "an element type", err);
-            out->elem_type = (int64_t)f.value;
-        } else if (f.number == 2) {
-            rc = read_shape(&r, &f, err, out);
-        }
-        if (rc < 0)
-            return rc;
-    }
-    return rc;
+    return pb_each_in(r, f, tensor_type_field, out, err);
 }
 
-static int read_type(const struct pb_reader *outer,
-                     const struct pb_field *field, struct infer_error *err,
-                     struct onnx_value_info *out)
+static int value_info_field(void *user, const struct pb_reader *r,
+                            const struct pb_field *f, struct infer_error *err)
 {
-    struct pb_reader r;
-    struct pb_field f;
-    int rc = pb_enter(outer, field, err, &r);
+    struct onnx_value_info *out = user;
 
-    if (rc < 0)
-        return rc;
-    while ((rc = pb_next(&r, &f, err)) > 0) {
-        if (f.number != 1)
-            continue; /* sequences, maps, optionals: not a tensor */
-        rc = read_tensor_type(&r, &f, err, out);
-        if (rc < 0)
-            return rc;
+    if (f->number == 1) {
+        out->name = f->span;
+        return pb_expect(r, f, PB_BYTES, "a name", err);
     }
-    return rc;
+    return f->number == 2 ? pb_each_in(r, f, type_field, out, err) : 0;
 }
 
 int onnx_value_info_parse(const struct onnx_model *m, struct pb_span span,
                           struct infer_error *err, struct onnx_value_info *out)
 {
     struct pb_reader r = onnx_reader(m, span);
-    struct pb_field f;
-    int rc;
 
     memset(out, 0, sizeof(*out));
     out->rank = -1;
-    while ((rc = pb_next(&r, &f, err)) > 0) {
-        if (f.number == 1) {
-            rc = pb_expect(&r, &f, PB_BYTES, "a name", err);
-            out->name = f.span;
-        } else if (f.number == 2) {
-            rc = read_type(&r, &f, err, out);
-        }
-        if (rc < 0)
-            return rc;
-    }
-    return rc;
+    return pb_each(&r, value_info_field, out, err);
 }

@@ -218,3 +218,24 @@ bool pb_item(const struct pb_field *f, enum pb_wire wire, size_t *at,
     *at += n;
     return n != 0;
 }
+
+int pb_each(struct pb_reader *r, pb_field_fn *fn, void *user,
+            struct infer_error *err)
+{
+    struct pb_field f;
+    int rc;
+
+    while ((rc = pb_next(r, &f, err)) > 0)
+        if ((rc = fn(user, r, &f, err)) < 0)
+            return rc;
+    return rc;
+}
+
+int pb_each_in(const struct pb_reader *r, const struct pb_field *f,
+               pb_field_fn *fn, void *user, struct infer_error *err)
+{
+    struct pb_reader inner;
+    int rc = pb_enter(r, f, err, &inner);
+
+    return rc < 0 ? rc : pb_each(&inner, fn, user, err);
+}

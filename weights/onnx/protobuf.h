@@ -63,6 +63,15 @@ int pb_enter(const struct pb_reader *r, const struct pb_field *f,
  * byte offset. */
 int pb_next(struct pb_reader *r, struct pb_field *out, struct infer_error *err);
 
+/* Calls fn for each field of a message; a negative result ends it. */
+typedef int pb_field_fn(void *user, const struct pb_reader *r,
+                        const struct pb_field *f, struct infer_error *err);
+int pb_each(struct pb_reader *r, pb_field_fn *fn, void *user,
+            struct infer_error *err);
+/* The same for the message that field f of r holds. */
+int pb_each_in(const struct pb_reader *r, const struct pb_field *f,
+               pb_field_fn *fn, void *user, struct infer_error *err);
+
 /* EFORMAT unless the field has this wire type. */
 int pb_expect(const struct pb_reader *r, const struct pb_field *f,
               enum pb_wire wire, const char *what, struct infer_error *err);

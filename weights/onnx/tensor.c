@@ -191,36 +191,23 @@ static int external_entry(struct pb_span key, struct pb_span value,
                      PB_TEXT(key, 64));
 }
 
-/* StringStringEntryProto. */
-static int add_external(const struct pb_reader *outer,
-                        const struct pb_field *field, struct infer_error *err,
-                        struct layout *t)
+/* StringStringEntryProto: key and value. */
+static int entry_field(void *user, const struct pb_reader *r,
+                       const struct pb_field *f, struct infer_error *err)
 {
-    struct pb_span key = {NULL, 0}, value = {NULL, 0};
-    struct pb_reader r;
-    struct pb_field f;
-    int rc = pb_enter(outer, field, err, &r);
+    struct pb_span *entry = user;
 
-    if (rc < 0)
-        return rc;
-    while ((rc = pb_next(&r, &f, err)) > 0) {
-        if (f.number != 1 && f.number != 2)
-            continue;
-        if (pb_expect(&r, &f, PB_BYTES, "external data", err) < 0)
-            return INFER_EFORMAT;
-        if (f.number == 1)
-            key = f.span;
-        else
-            value = f.span;
-    }
-    if (rc < 0)
-        return rc;
-    return external_entry(key, value, &t->external, err);
+    if (f->number != 1 && f->number != 2)
+        return 0;
+    entry[f->number - 1] = f->span;
+    return pb_expect(r, f, PB_BYTES, "external data", err);
 }
 
-static int layout_field(const struct pb_reader *r, const struct pb_field *f,
-                        struct infer_error *err, struct layout *t)
+static int layout_field(void *user, const struct pb_reader *r,
+                        const struct pb_field *f, struct infer_error *err)
 {
+    struct pb_span entry[2] = {{NULL, 0}, {NULL, 0}};
+    struct layout *t = user;
     int rc = 0;
 
     switch (f->number) {
@@ -248,7 +235,9 @@ static int layout_field(const struct pb_reader *r, const struct pb_field *f,
         t->raw = *f;
         return rc;
     case 13:
-        return add_external(r, f, err, t);
+        rc = pb_each_in(r, f, entry_field, entry, err);
+        return rc < 0 ? rc
+                      : external_entry(entry[0], entry[1], &t->external, err);
     case 14:
         rc = pb_expect(r, f, PB_VARINT, "data_location", err);
         if (rc == 0 && f->value > 1)
@@ -259,21 +248,6 @@ static int layout_field(const struct pb_reader *r, const struct pb_field *f,
     default:
         return 0;
     }
-}
-
-/* Reads all fields, then checks type, size and that there is one payload. */
-static int read_fields(struct pb_reader *r, struct infer_error *err,
-                       struct layout *t)
-{
-    struct pb_field f;
-    int rc;
-
-    while ((rc = pb_next(r, &f, err)) > 0) {
-        rc = layout_field(r, &f, err, t);
-        if (rc < 0)
-            return rc;
-    }
-    return rc;
 }
 
 static int check_payload(const struct layout *t, struct infer_error *err)
@@ -302,10 +276,11 @@ static int check_payload(const struct layout *t, struct infer_error *err)
     return 0;
 }
 
+/* Reads all fields, then checks type, size and that there is one payload. */
 static int read_layout(struct pb_reader *r, struct infer_error *err,
                        struct layout *t)
 {
-    int rc = read_fields(r, err, t);
+    int rc = pb_each(r, layout_field, t, err);
     enum infer_dtype dtype;
 
     if (rc < 0)
