@@ -15,9 +15,8 @@ typedef int build_fn(const struct arch_row *row, int classes,
                      struct infer_error *err, struct graph **out);
 
 build_fn arch_alexnet, arch_alexnet_mnist, arch_densenet, arch_efficientnet_b0,
-    arch_googlenet, arch_lenet5, arch_lenet_300_100, arch_mlp,
-    arch_mobilenet_v2, arch_resnet, arch_resnet_option_a, arch_squeezenet,
-    arch_vgg, arch_vgg_mnist;
+    arch_googlenet, arch_lenet5, arch_mlp, arch_mobilenet_v2, arch_resnet,
+    arch_resnet_option_a, arch_squeezenet, arch_vgg, arch_vgg_mnist;
 
 static const struct arch_row rows[] = {
 #define ARCH(name, build, variant, description)                                \

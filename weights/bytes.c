@@ -2,6 +2,23 @@
 /* The part of the byte reader that is too long to be inline. */
 #include "weights/bytes.h"
 
+void bytes_skip_space(const unsigned char *text, size_t bytes, size_t *at)
+{
+    while (*at < bytes && (text[*at] == ' ' || text[*at] == '\t' ||
+                           text[*at] == '\n' || text[*at] == '\r'))
+        ++*at;
+}
+
+bool bytes_take_char(const unsigned char *text, size_t bytes, size_t *at,
+                     char wanted)
+{
+    bytes_skip_space(text, bytes, at);
+    if (*at == bytes || text[*at] != (unsigned char)wanted)
+        return false;
+    ++*at;
+    return true;
+}
+
 void bytes_swap(void *data, size_t n, size_t size)
 {
     unsigned char *p = data, t;

@@ -61,45 +61,21 @@ static inline bool bytes_seek(struct bytes *b, uint64_t at)
     return true;
 }
 
-static inline bool bytes_u8(struct bytes *b, uint8_t *out)
-{
-    const unsigned char *p = bytes_take(b, 1);
-
-    if (!p)
-        return false;
-    *out = *p;
-    return true;
-}
-
-static inline bool bytes_u16(struct bytes *b, uint16_t *out)
-{
-    const unsigned char *p = bytes_take(b, 2);
-
-    if (!p)
-        return false;
-    *out = bytes_le16(p);
-    return true;
-}
-
-static inline bool bytes_u32(struct bytes *b, uint32_t *out)
-{
-    const unsigned char *p = bytes_take(b, 4);
-
-    if (!p)
-        return false;
-    *out = bytes_le32(p);
-    return true;
-}
-
-static inline bool bytes_u64(struct bytes *b, uint64_t *out)
-{
-    const unsigned char *p = bytes_take(b, 8);
-
-    if (!p)
-        return false;
-    *out = bytes_le64(p);
-    return true;
-}
+/* bytes_u8() and so on: the next number; false at the end. */
+#define BYTES_NUMBER(name, type, value)                                        \
+    static inline bool bytes_##name(struct bytes *b, type *out)                \
+    {                                                                          \
+        const unsigned char *p = bytes_take(b, sizeof(type));                  \
+                                                                               \
+        if (p)                                                                 \
+            *out = (value);                                                    \
+        return p != NULL;                                                      \
+    }
+BYTES_NUMBER(u8, uint8_t, *p)
+BYTES_NUMBER(u16, uint16_t, bytes_le16(p))
+BYTES_NUMBER(u32, uint32_t, bytes_le32(p))
+BYTES_NUMBER(u64, uint64_t, bytes_le64(p))
+#undef BYTES_NUMBER
 
 /* A little-endian unsigned integer of size 1 to 8 bytes. */
 static inline bool bytes_uint(struct bytes *b, unsigned size, uint64_t *out)
@@ -115,6 +91,12 @@ static inline bool bytes_uint(struct bytes *b, unsigned size, uint64_t *out)
     *out = v;
     return true;
 }
+
+/* Steps over white space in a text, from *at on. */
+void bytes_skip_space(const unsigned char *text, size_t bytes, size_t *at);
+/* The same, then over this character; false where another one stands there. */
+bool bytes_take_char(const unsigned char *text, size_t bytes, size_t *at,
+                     char wanted);
 
 /* Reverses the bytes of each of n elements of size bytes, in place. */
 void bytes_swap(void *data, size_t n, size_t size);

@@ -29,23 +29,32 @@ static int relu6(struct arch_build *b, int x)
     return arch_unary(b, x, KERN_CLIP, 0, 6);
 }
 
+/* The expansion of a block and its depthwise convolution. */
+static int expand(struct arch_build *b, const char *name, int *index, int x,
+                  int in, const struct stage *s, int stride,
+                  int (*act)(struct arch_build *b, int x))
+{
+    int hidden = in * s->expand;
+
+    if (s->expand != 1)
+        x = act(b, conv_bn(b, arch_item(name, (*index)++).text, x,
+                           (struct arch_conv){
+                               .in = in, .out = hidden, .kernel = 1}));
+    return act(b, conv_bn(b, arch_item(name, (*index)++).text, x,
+                          (struct arch_conv){.in = hidden,
+                                             .out = hidden,
+                                             .kernel = s->kernel,
+                                             .stride = stride,
+                                             .groups = hidden}));
+}
+
 static int mobile_block(struct arch_build *b, const char *name, int x, int in,
                         const struct stage *s, int stride)
 {
     int hidden = in * s->expand;
     int index = 0;
-    int y = x;
+    int y = expand(b, name, &index, x, in, s, stride, relu6);
 
-    if (s->expand != 1)
-        y = relu6(b, conv_bn(b, arch_item(name, index++).text, y,
-                             (struct arch_conv){
-                                 .in = in, .out = hidden, .kernel = 1}));
-    y = relu6(b, conv_bn(b, arch_item(name, index++).text, y,
-                         (struct arch_conv){.in = hidden,
-                                            .out = hidden,
-                                            .kernel = 3,
-                                            .stride = stride,
-                                            .groups = hidden}));
     y = arch_conv(b, arch_item(name, index++).text, y,
                   (struct arch_conv){.in = hidden, .out = s->out, .kernel = 1});
     y = arch_batch_norm(b, arch_item(name, index).text, y, s->out);
@@ -116,18 +125,8 @@ static int efficient_block(struct arch_build *b, const char *name, int x,
 {
     int hidden = in * s->expand;
     int index = 0;
-    int y = x;
+    int y = expand(b, name, &index, x, in, s, stride, silu);
 
-    if (s->expand != 1)
-        y = silu(b, conv_bn(b, arch_item(name, index++).text, y,
-                            (struct arch_conv){
-                                .in = in, .out = hidden, .kernel = 1}));
-    y = silu(b, conv_bn(b, arch_item(name, index++).text, y,
-                        (struct arch_conv){.in = hidden,
-                                           .out = hidden,
-                                           .kernel = s->kernel,
-                                           .stride = stride,
-                                           .groups = hidden}));
     y = squeeze_excite(b, arch_item(name, index++).text, y, hidden,
                        in < 4 ? 1 : in / 4);
     y = conv_bn(b, arch_item(name, index).text, y,

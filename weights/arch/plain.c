@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Networks without branches: LeNet (LeCun 1998), AlexNet (Krizhevsky 2012 in
  * torchvision's one-tower form) and VGG (Simonyan and Zisserman 2014). */
+#include <stdio.h>
+
 #include "weights/arch/build.h"
 
-int arch_lenet_300_100(const struct arch_row *row, int classes,
-                       struct infer_error *err, struct graph **out);
 int arch_mlp(const struct arch_row *row, int classes, struct infer_error *err,
              struct graph **out);
 int arch_lenet5(const struct arch_row *row, int classes,
@@ -22,34 +22,24 @@ int arch_vgg(const struct arch_row *row, int classes, struct infer_error *err,
 #define MNIST_MEAN 0.1307f
 #define MNIST_STD  0.3081f
 
-int arch_lenet_300_100(const struct arch_row *row, int classes,
-                       struct infer_error *err, struct graph **out)
-{
-    const struct graph_preprocess preprocess = arch_gray(MNIST_MEAN, MNIST_STD);
-    struct arch_build b;
-    int x;
-
-    arch_build_begin(&b, row->name, err);
-    x = arch_flatten(&b, arch_image_input(&b, 1, 28, 28, &preprocess));
-    x = arch_relu(&b, arch_dense(&b, "fc1", x, 784, 300));
-    x = arch_relu(&b, arch_dense(&b, "fc2", x, 300, 100));
-    x = arch_dense(&b, "fc3", x, 100, classes ? classes : 10);
-    return arch_build_end(&b, x, out);
-}
-
-/* row->variant: units of the hidden layer. */
+/* row->variant: units of each hidden layer, then 0. */
 int arch_mlp(const struct arch_row *row, int classes, struct infer_error *err,
              struct graph **out)
 {
     const struct graph_preprocess preprocess = arch_gray(MNIST_MEAN, MNIST_STD);
-    const int hidden = row->variant[0];
     struct arch_build b;
-    int x;
+    char name[16];
+    int x, units = 784, layer = 0;
 
     arch_build_begin(&b, row->name, err);
     x = arch_flatten(&b, arch_image_input(&b, 1, 28, 28, &preprocess));
-    x = arch_relu(&b, arch_dense(&b, "fc1", x, 784, hidden));
-    x = arch_dense(&b, "fc2", x, hidden, classes ? classes : 10);
+    for (; row->variant[layer]; layer++) {
+        snprintf(name, sizeof(name), "fc%d", layer + 1);
+        x = arch_relu(&b, arch_dense(&b, name, x, units, row->variant[layer]));
+        units = row->variant[layer];
+    }
+    snprintf(name, sizeof(name), "fc%d", layer + 1);
+    x = arch_dense(&b, name, x, units, classes ? classes : 10);
     return arch_build_end(&b, x, out);
 }
 

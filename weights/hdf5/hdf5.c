@@ -13,38 +13,19 @@ static const unsigned char signature[8] = {0x89, 'H',  'D',  'F',
 
 /* ---- errors -------------------------------------------------------- */
 
-static int fail(struct infer_error *err, int code, uint64_t address,
-                const char *fmt, va_list args)
+int hdf5_fail(struct infer_error *err, int code, uint64_t address,
+              const char *fmt, ...)
 {
     char text[512];
+    va_list args;
 
+    va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
     if (address == HDF5_UNDEFINED)
         return error_set(err, code, "HDF5: %s", text);
     return error_set(err, code, "HDF5, byte %llu: %s",
                      (unsigned long long)address, text);
-}
-
-int hdf5_malformed(struct infer_error *err, uint64_t address, const char *fmt,
-                   ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    fail(err, INFER_EFORMAT, address, fmt, args);
-    va_end(args);
-    return INFER_EFORMAT;
-}
-
-int hdf5_unsupported(struct infer_error *err, uint64_t address, const char *fmt,
-                     ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    fail(err, INFER_EUNSUPPORTED, address, fmt, args);
-    va_end(args);
-    return INFER_EUNSUPPORTED;
 }
 
 /* ---- bounds and budgets -------------------------------------------- */

@@ -54,10 +54,11 @@ struct hdf5_file {
 
 /* EFORMAT and EUNSUPPORTED with "HDF5, byte N: " before the text, N from the
  * start of the HDF5 part. */
-int hdf5_malformed(struct infer_error *err, uint64_t address, const char *fmt,
-                   ...) ERROR_PRINTF(3, 4);
-int hdf5_unsupported(struct infer_error *err, uint64_t address, const char *fmt,
-                     ...) ERROR_PRINTF(3, 4);
+int hdf5_fail(struct infer_error *err, int code, uint64_t address,
+              const char *fmt, ...) ERROR_PRINTF(4, 5);
+#define hdf5_malformed(err, ...) hdf5_fail(err, INFER_EFORMAT, __VA_ARGS__)
+#define hdf5_unsupported(err, ...)                                             \
+    hdf5_fail(err, INFER_EUNSUPPORTED, __VA_ARGS__)
 
 /* The bytes of a block: bounds and the work budget are checked.  what is a
  * noun for the message. */

@@ -183,31 +183,45 @@ static int trailing_axes(struct keras_emit *k, const cJSON *config, int rank)
     return rank - count;
 }
 
+/* A normalisation with the layer's gamma and beta, where it has them; its
+ * attributes, or NULL after an error. */
+static struct kern_norm *scaled_norm(struct keras_emit *k,
+                                     struct keras_layer *l, enum graph_op op,
+                                     struct keras_value *x)
+{
+    const int scale = keras_variable(l, "gamma");
+    const int shift = keras_variable(l, "beta");
+    const int args[3] = {
+        x->value, scale >= 0 ? keras_weight(k, l, scale, "weight", NULL) : -1,
+        shift >= 0 ? keras_weight(k, l, shift, "bias", NULL) : -1};
+    const double epsilon = keras_double(k, l->config, "epsilon", 1e-3);
+    int node;
+
+    if (k->status < 0) {
+        *x = keras_failed(k);
+        return NULL;
+    }
+    x->value = keras_node(k, op, "", args,
+                          shift >= 0   ? 3
+                          : scale >= 0 ? 2
+                                       : 1,
+                          &node);
+    if (x->value < 0)
+        return NULL;
+    k->g->node[node].attr.norm.epsilon = (float)epsilon;
+    return &k->g->node[node].attr.norm;
+}
+
 struct keras_value keras_layer_norm(struct keras_emit *k, struct keras_layer *l,
                                     const struct keras_value *in, int n)
 {
     struct keras_value x = keras_plain(k, in[0]);
     const int axis = trailing_axes(k, l->config, x.rank);
-    const int scale = keras_variable(l, "gamma");
-    const int shift = keras_variable(l, "beta");
-    int node;
+    const bool rms = keras_bool(k, l->config, "rms_scaling", false);
+    struct kern_norm *norm = scaled_norm(k, l, GRAPH_LAYER_NORM, &x);
 
     (void)n;
-    const int args[3] = {
-        x.value, scale >= 0 ? keras_weight(k, l, scale, "weight", NULL) : -1,
-        shift >= 0 ? keras_weight(k, l, shift, "bias", NULL) : -1};
-    const double epsilon = keras_double(k, l->config, "epsilon", 1e-3);
-    const bool rms = keras_bool(k, l->config, "rms_scaling", false);
-    if (k->status < 0)
-        return keras_failed(k);
-    x.value = keras_node(k, GRAPH_LAYER_NORM, "", args,
-                         shift >= 0   ? 3
-                         : scale >= 0 ? 2
-                                      : 1,
-                         &node);
-    if (x.value >= 0) {
-        struct kern_norm *norm = &k->g->node[node].attr.norm;
-        norm->epsilon = (float)epsilon;
+    if (norm) {
         norm->axis = axis;
         norm->rms = rms;
     }
@@ -219,33 +233,19 @@ struct keras_value keras_group_norm(struct keras_emit *k, struct keras_layer *l,
 {
     struct keras_value x =
         channel_first(k, in[0], single_axis(k, l->config, in[0].rank));
-    const int scale = keras_variable(l, "gamma");
-    const int shift = keras_variable(l, "beta");
     int groups = keras_int(k, l->config, "groups", -1, INT32_MAX, 32);
-    int node;
+    struct kern_norm *norm;
 
     (void)n;
     if (groups < 1) {
-        if (scale < 0 && shift < 0)
+        if (keras_variable(l, "gamma") < 0 && keras_variable(l, "beta") < 0)
             return keras_fail(k, INFER_EUNSUPPORTED,
                               "one group a channel, without parameters");
         groups = (int)channels_of(k, l); /* -1: every channel alone */
     }
-    const int args[3] = {
-        x.value, scale >= 0 ? keras_weight(k, l, scale, "weight", NULL) : -1,
-        shift >= 0 ? keras_weight(k, l, shift, "bias", NULL) : -1};
-    const double epsilon = keras_double(k, l->config, "epsilon", 1e-3);
-    if (k->status < 0)
-        return keras_failed(k);
-    x.value = keras_node(k, GRAPH_GROUP_NORM, "", args,
-                         shift >= 0   ? 3
-                         : scale >= 0 ? 2
-                                      : 1,
-                         &node);
-    if (x.value >= 0) {
-        k->g->node[node].attr.norm.epsilon = (float)epsilon;
-        k->g->node[node].attr.norm.groups = groups;
-    }
+    norm = scaled_norm(k, l, GRAPH_GROUP_NORM, &x);
+    if (norm)
+        norm->groups = groups;
     return x;
 }
 

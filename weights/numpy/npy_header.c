@@ -26,23 +26,6 @@ static int bad(struct cursor *c, const char *what)
                      what);
 }
 
-static void skip_space(struct cursor *c)
-{
-    while (c->at < c->bytes && strchr(" \t\n\r", c->text[c->at]) &&
-           c->text[c->at])
-        c->at++;
-}
-
-/* Takes one character, after white space. */
-static bool take(struct cursor *c, char wanted)
-{
-    skip_space(c);
-    if (c->at == c->bytes || c->text[c->at] != (unsigned char)wanted)
-        return false;
-    c->at++;
-    return true;
-}
-
 /* 'text' or "text" without escapes, which no key or type needs. */
 static int take_string(struct cursor *c, const unsigned char **text,
                        size_t *bytes)
@@ -50,7 +33,7 @@ static int take_string(struct cursor *c, const unsigned char **text,
     unsigned char quote;
     size_t start;
 
-    skip_space(c);
+    bytes_skip_space(c->text, c->bytes, &c->at);
     if (c->at == c->bytes || (c->text[c->at] != '\'' && c->text[c->at] != '"'))
         return bad(c, "a string was expected");
     quote = c->text[c->at++];
@@ -73,7 +56,7 @@ static int take_descr(struct cursor *c, struct npy_header *h)
     size_t bytes = 0;
     int rc;
 
-    skip_space(c);
+    bytes_skip_space(c->text, c->bytes, &c->at);
     if (c->at < c->bytes && (c->text[c->at] == '[' || c->text[c->at] == '('))
         return error_set(c->err, INFER_EUNSUPPORTED,
                          ".npy: arrays of records are not supported");
@@ -92,7 +75,7 @@ static bool take_word(struct cursor *c, const char *word)
 {
     size_t n = strlen(word);
 
-    skip_space(c);
+    bytes_skip_space(c->text, c->bytes, &c->at);
     if (c->bytes - c->at < n || memcmp(c->text + c->at, word, n) != 0)
         return false;
     c->at += n;
@@ -116,7 +99,7 @@ static int take_dimension(struct cursor *c, int64_t *out)
     int64_t value = 0;
     size_t start;
 
-    skip_space(c);
+    bytes_skip_space(c->text, c->bytes, &c->at);
     start = c->at;
     for (; c->at < c->bytes && c->text[c->at] >= '0' && c->text[c->at] <= '9';
          c->at++)
@@ -139,10 +122,10 @@ static int take_shape(struct cursor *c, struct npy_header *h)
     bool comma = true;
     int rc;
 
-    if (!take(c, '('))
+    if (!bytes_take_char(c->text, c->bytes, &c->at, '('))
         return bad(c, "a tuple was expected");
     h->rank = 0;
-    while (!take(c, ')')) {
+    while (!bytes_take_char(c->text, c->bytes, &c->at, ')')) {
         if (!comma)
             return bad(c, "a comma was expected");
         if (h->rank == INFER_MAX_RANK)
@@ -151,7 +134,7 @@ static int take_shape(struct cursor *c, struct npy_header *h)
         rc = take_dimension(c, &h->dim[h->rank++]);
         if (rc < 0)
             return rc;
-        comma = take(c, ',');
+        comma = bytes_take_char(c->text, c->bytes, &c->at, ',');
     }
     if (h->rank == 1 && !comma)
         return bad(c, "the shape is no tuple");
@@ -184,7 +167,7 @@ static int take_item(struct cursor *c, struct npy_header *h, unsigned *seen)
     if (*seen & bit)
         return bad(c, "a key that was there before");
     *seen |= bit;
-    if (!take(c, ':'))
+    if (!bytes_take_char(c->text, c->bytes, &c->at, ':'))
         return bad(c, "':' was expected");
     if (bit == 1)
         return take_descr(c, h);
@@ -208,17 +191,17 @@ int npy_header_read(const unsigned char *text, size_t bytes, bool utf8,
                          MAX_HEADER);
     if (utf8 && !text_is_utf8(text, bytes))
         return error_set(err, INFER_EFORMAT, ".npy header: not UTF-8");
-    if (!take(&c, '{'))
+    if (!bytes_take_char(c.text, c.bytes, &c.at, '{'))
         return bad(&c, "a dictionary was expected");
-    while (!take(&c, '}')) {
+    while (!bytes_take_char(c.text, c.bytes, &c.at, '}')) {
         if (!comma)
             return bad(&c, "a comma was expected");
         rc = take_item(&c, &h, &seen);
         if (rc < 0)
             return rc;
-        comma = take(&c, ',');
+        comma = bytes_take_char(c.text, c.bytes, &c.at, ',');
     }
-    skip_space(&c);
+    bytes_skip_space(c.text, c.bytes, &c.at);
     if (c.at != bytes)
         return bad(&c, "something follows the dictionary");
     if (seen != 7)

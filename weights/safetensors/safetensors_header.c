@@ -35,32 +35,13 @@ static int bad(struct cursor *c, const char *what)
                      what);
 }
 
-static void skip_space(struct cursor *c)
-{
-    while (c->at < c->bytes) {
-        unsigned char ch = c->text[c->at];
-
-        if (ch != ' ' && ch != '\t' && ch != '\n' && ch != '\r')
-            return;
-        c->at++;
-    }
-}
-
-static bool take(struct cursor *c, char wanted)
-{
-    skip_space(c);
-    if (c->at == c->bytes || c->text[c->at] != (unsigned char)wanted)
-        return false;
-    c->at++;
-    return true;
-}
-
 static int expect(struct cursor *c, char wanted)
 {
     char what[] = "'?' was expected";
 
     what[1] = wanted;
-    return take(c, wanted) ? 0 : bad(c, what);
+    return bytes_take_char(c->text, c->bytes, &c->at, wanted) ? 0
+                                                              : bad(c, what);
 }
 
 /* ---- strings ------------------------------------------------------- */
@@ -187,7 +168,7 @@ static int take_integer(struct cursor *c, uint64_t *out)
     uint64_t value = 0;
     size_t start;
 
-    skip_space(c);
+    bytes_skip_space(c->text, c->bytes, &c->at);
     start = c->at;
     while (c->at < c->bytes && c->text[c->at] >= '0' && c->text[c->at] <= '9') {
         unsigned digit = c->text[c->at] - '0';
@@ -210,7 +191,7 @@ static int take_shape(struct cursor *c, struct safetensors_entry *e)
     int rc = expect(c, '[');
 
     e->rank = 0;
-    if (rc < 0 || take(c, ']'))
+    if (rc < 0 || bytes_take_char(c->text, c->bytes, &c->at, ']'))
         return rc;
     for (;;) {
         rc = take_integer(c, &dim);
@@ -222,7 +203,7 @@ static int take_shape(struct cursor *c, struct safetensors_entry *e)
             e->dim[e->rank] = (int64_t)dim;
         if (e->rank < 1000000)
             e->rank++;
-        if (take(c, ']'))
+        if (bytes_take_char(c->text, c->bytes, &c->at, ']'))
             return 0;
         rc = expect(c, ',');
         if (rc < 0)
@@ -287,7 +268,7 @@ static int take_entry(struct cursor *c, struct safetensors_entry *e)
                       : take_offsets(c, e);
         if (rc < 0)
             return rc;
-    } while (take(c, ','));
+    } while (bytes_take_char(c->text, c->bytes, &c->at, ','));
     if (seen != 7)
         return bad(c, "a tensor without dtype, shape or data_offsets");
     return expect(c, '}');
@@ -299,7 +280,7 @@ static int take_metadata(struct cursor *c)
     size_t key = 0, value = 0;
     int rc = expect(c, '{');
 
-    if (rc < 0 || take(c, '}'))
+    if (rc < 0 || bytes_take_char(c->text, c->bytes, &c->at, '}'))
         return rc;
     do {
         if ((rc = take_string(c, &key)) < 0 || (rc = expect(c, ':')) < 0 ||
@@ -309,7 +290,7 @@ static int take_metadata(struct cursor *c)
             snprintf(c->header->detail, sizeof c->header->detail, "%.64s",
                      c->header->names + value);
         c->header->names_bytes = key;
-    } while (take(c, ','));
+    } while (bytes_take_char(c->text, c->bytes, &c->at, ','));
     return expect(c, '}');
 }
 
@@ -340,7 +321,7 @@ static int take_header(struct cursor *c)
     size_t name = 0;
     int rc = expect(c, '{');
 
-    if (rc < 0 || take(c, '}'))
+    if (rc < 0 || bytes_take_char(c->text, c->bytes, &c->at, '}'))
         return rc;
     do {
         struct safetensors_entry e = {0};
@@ -361,7 +342,7 @@ static int take_header(struct cursor *c)
         }
         if (rc < 0)
             return rc;
-    } while (take(c, ','));
+    } while (bytes_take_char(c->text, c->bytes, &c->at, ','));
     return expect(c, '}');
 }
 
@@ -377,7 +358,7 @@ int safetensors_header_read(const unsigned char *text, size_t bytes,
         return error_set(err, INFER_EFORMAT, "the header is not UTF-8");
     rc = take_header(&c);
     if (rc == 0) {
-        skip_space(&c);
+        bytes_skip_space(c.text, c.bytes, &c.at);
         if (c.at != bytes)
             rc = bad(&c, "something follows the header's end");
     }
