@@ -387,6 +387,16 @@ static void store_real(void *field, size_t size, double value)
         memcpy(field, &single, size);
 }
 
+static int set_word(const struct cli_option *o, const char *word, void *user)
+{
+    const int i = cli_word(word, o->words);
+
+    if (i < (int)o->min)
+        return CLI_BAD;
+    ((bool *)((char *)user + o->offset))[i] = true;
+    return 0;
+}
+
 static int each_word(struct cli *cli, const struct cli_option *o,
                      const char *value, void *user)
 {
@@ -400,7 +410,8 @@ static int each_word(struct cli *cli, const struct cli_option *o,
             return bad_value(cli, o, value);
         memcpy(word, value, n);
         word[n] = '\0';
-        rc = o->set(cli, o, word, user);
+        rc = o->kind == CLI_WORDS ? set_word(o, word, user)
+                                  : o->set(cli, o, word, user);
         if (rc != 0)
             return rc == CLI_BAD ? bad_value(cli, o, word) : rc;
         if (value[n] == '\0')
@@ -452,6 +463,7 @@ static int store_value(struct cli *cli, const struct cli_option *o,
         return 0;
     case CLI_SET:
         return o->set(cli, o, value, base);
+    case CLI_WORDS:
     case CLI_EACH:
         return each_word(cli, o, value, base);
     }

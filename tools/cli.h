@@ -36,6 +36,8 @@ enum cli_kind {
     CLI_AMOUNT, /* a number or fraction from 0 */
     CLI_TIME,   /* seconds: 200ms, 3s, 1m, 0.5 */
     CLI_WORD,   /* stores the index among `words` */
+    CLI_WORDS,  /* for each word of a list sets the bool at its index among
+                 * `words`, which is at least min */
     CLI_SET,    /* calls set() */
     CLI_EACH    /* calls set() for each word of a comma-separated list */
 };

@@ -13,35 +13,12 @@
 #include "weights/weights.h"
 
 /* NumPy has no bfloat16: it is written as float32. */
-static const char *descr(enum infer_dtype dtype)
-{
-    switch (dtype) {
-    case INFER_F64:
-        return "<f8";
-    case INFER_F16:
-        return "<f2";
-    case INFER_I64:
-        return "<i8";
-    case INFER_I32:
-        return "<i4";
-    case INFER_I16:
-        return "<i2";
-    case INFER_I8:
-        return "|i1";
-    case INFER_U64:
-        return "<u8";
-    case INFER_U32:
-        return "<u4";
-    case INFER_U16:
-        return "<u2";
-    case INFER_U8:
-        return "|u1";
-    case INFER_BOOL:
-        return "|b1";
-    default:
-        return "<f4";
-    }
-}
+static const char *const descr[INFER_DTYPE_COUNT] = {
+    [INFER_F64] = "<f8",  [INFER_F32] = "<f4", [INFER_F16] = "<f2",
+    [INFER_BF16] = "<f4", [INFER_I64] = "<i8", [INFER_I32] = "<i4",
+    [INFER_I16] = "<i2",  [INFER_I8] = "|i1",  [INFER_U64] = "<u8",
+    [INFER_U32] = "<u4",  [INFER_U16] = "<u2", [INFER_U8] = "|u1",
+    [INFER_BOOL] = "|b1"};
 
 /* The header, padded so that the data starts at a multiple of 64. */
 static size_t format_header(const struct infer_array *a, unsigned char *out,
@@ -55,7 +32,7 @@ static size_t format_header(const struct infer_array *a, unsigned char *out,
     used = (size_t)snprintf(text, room - 10,
                             "{'descr': '%s', 'fortran_order': False, "
                             "'shape': (",
-                            descr(a->dtype));
+                            descr[a->dtype]);
     for (i = 0; i < a->rank; i++)
         used += (size_t)snprintf(text + used, room - 10 - used, "%" PRId64 ",",
                                  a->dim[i]);

@@ -57,26 +57,20 @@ static bool take(const struct lower *l, struct chain *c, int node)
     return true;
 }
 
+/* True if the values of a vector stay as they are. */
+static bool keeps_values(enum graph_op op)
+{
+    return op == GRAPH_RESHAPE || op == GRAPH_FLATTEN || op == GRAPH_SQUEEZE ||
+           op == GRAPH_UNSQUEEZE || op == GRAPH_DROPOUT;
+}
+
 static bool skip_reshapes(const struct lower *l, struct chain *c)
 {
-    for (;;) {
-        const int i = lower_only_reader(l, c->value);
+    int i = lower_only_reader(l, c->value);
 
-        if (i < 0)
-            return false;
-        switch (l->plan->g->node[i].op) {
-        case GRAPH_RESHAPE:
-        case GRAPH_FLATTEN:
-        case GRAPH_SQUEEZE:
-        case GRAPH_UNSQUEEZE:
-        case GRAPH_DROPOUT:
-            if (!take(l, c, i))
-                return false;
-            break;
-        default:
-            return true;
-        }
-    }
+    while (i >= 0 && keeps_values(l->plan->g->node[i].op) && take(l, c, i))
+        i = lower_only_reader(l, c->value);
+    return i >= 0 && !keeps_values(l->plan->g->node[i].op);
 }
 
 /* True if the value is a constant of the file. */

@@ -9,23 +9,15 @@
 
 #include "kernels/base/error.h"
 
-static bool is_real(enum infer_dtype t)
-{
-    return t == INFER_F32 || t == INFER_F16 || t == INFER_BF16;
-}
-
 enum infer_dtype plan_dtype(const struct plan *plan, enum infer_dtype declared)
 {
-    if (!is_real(declared))
-        return declared;
-    switch (plan->config->precision) {
-    case INFER_PRECISION_FP16:
-        return INFER_F16;
-    case INFER_PRECISION_BF16:
-        return INFER_BF16;
-    default:
-        return INFER_F32;
-    }
+    static const enum infer_dtype real[] = {[INFER_PRECISION_FP32] = INFER_F32,
+                                            [INFER_PRECISION_TF32] = INFER_F32,
+                                            [INFER_PRECISION_FP16] = INFER_F16,
+                                            [INFER_PRECISION_BF16] =
+                                                INFER_BF16};
+
+    return tune_is_real(declared) ? real[plan->config->precision] : declared;
 }
 
 enum infer_dtype plan_input_dtype(const struct plan *plan,

@@ -8,7 +8,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "libinfer/plan/plan.h"
 
@@ -54,11 +53,8 @@ static bool takes(void *user, int step, const struct kern_row *row)
 
 static double now(void *user)
 {
-    struct timespec t;
-
     (void)user;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return tune_now();
 }
 
 static void close_network(struct trials *t)
@@ -106,18 +102,13 @@ static bool may_refine(const struct plan *plan)
 {
     const struct device_ops *ops = plan->config->device->ops;
     const struct graph *g = plan->g;
-    int i;
 
-    for (i = 0; i < g->n_inputs; i++)
-        switch (g->value[g->input[i]].dtype) {
-        case INFER_F32:
-        case INFER_F16:
-        case INFER_BF16:
-        case INFER_U8:
-            break;
-        default:
+    for (int i = 0; i < g->n_inputs; i++) {
+        const enum infer_dtype dtype = g->value[g->input[i]].dtype;
+
+        if (!tune_is_real(dtype) && dtype != INFER_U8)
             return false;
-        }
+    }
     return tuner_mode(plan->config->tuner) != TUNE_OFF && ops->replay &&
            ops->mark && g->n_inputs > 0;
 }

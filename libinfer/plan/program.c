@@ -4,7 +4,6 @@
 
 #include <limits.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
@@ -158,14 +157,6 @@ void plan_free_steps(struct plan_steps *l)
 
 /* ---- time ---------------------------------------------------------- */
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void add_time(struct plan_step *step, double seconds)
 {
     step->seconds += seconds;
@@ -198,7 +189,7 @@ static int time_marked(const struct device *d, struct plan_step *const *step,
 int plan_time(const struct device *d, struct plan_step *const *step, int n,
               plan_launch_fn *launch, void *user, struct infer_error *err)
 {
-    double start = now();
+    double start = tune_now();
     int rc = 0;
 
     if (d->ops->mark)
@@ -207,7 +198,7 @@ int plan_time(const struct device *d, struct plan_step *const *step, int n,
         const double begin = start;
 
         rc = launch(user, step[i], err);
-        start = now();
+        start = tune_now();
         if (rc == 0)
             add_time(step[i], start - begin);
     }

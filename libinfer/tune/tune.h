@@ -115,6 +115,15 @@ void tune_key(const struct kern_problem *p, char *key, size_t bytes);
 #define TUNE_HASH 0xcbf29ce484222325u
 uint64_t tune_hash(uint64_t hash, const void *data, size_t bytes);
 
+/* True for the types that sessions compute in. */
+static inline bool tune_is_real(enum infer_dtype dtype)
+{
+    return dtype == INFER_F32 || dtype == INFER_F16 || dtype == INFER_BF16;
+}
+
+/* Seconds of a clock that only goes forward. */
+double tune_now(void);
+
 /* Numbers of both signs and moderate size into memory of the device. */
 int tune_fill(const struct device *d, void *memory, size_t bytes,
               struct infer_error *err);

@@ -32,22 +32,13 @@ struct candidates {
  * ReLU bit masks of a batch norm's gradient may be random. */
 static bool is_measurable(const struct kern_problem *p)
 {
-    int i;
+    for (int i = 0; i < p->n_in; i++) {
+        const enum infer_dtype dtype = p->in[i].dtype;
+        const bool mask = dtype == INFER_U8 && p->op == KERN_BATCH_NORM_DGRAD;
 
-    for (i = 0; i < p->n_in; i++)
-        switch (p->in[i].dtype) {
-        case INFER_U8:
-            if (p->op != KERN_BATCH_NORM_DGRAD)
-                return false;
-            break;
-        case INFER_NONE:
-        case INFER_F32:
-        case INFER_F16:
-        case INFER_BF16:
-            break;
-        default:
+        if (dtype != INFER_NONE && !tune_is_real(dtype) && !mask)
             return false;
-        }
+    }
     return p->n_in > 0;
 }
 

@@ -23,7 +23,4 @@ void tune_pool_clear(struct tune_pool *pool);
 int tune_measure(struct tune_pool *pool, const struct kern_exec *e, double best,
                  struct infer_error *err, double *seconds);
 
-/* A clock, seconds. */
-double tune_now(void);
-
 #endif

@@ -26,7 +26,7 @@ struct job {
     /* out[i], row-major, of both runs */
     void *result[KERN_MAX_OUT], *again[KERN_MAX_OUT];
     double *tol[KERN_MAX_OUT];
-    struct truth truth;
+    struct reference reference;
     /* The input whose memory out[i] is, in this run; -1: none. */
     int alias[KERN_MAX_OUT];
 };
@@ -45,7 +45,7 @@ static void free_job(struct job *j)
         free(j->tol[i]);
     }
     guarded_free(&j->workspace);
-    truth_free(&j->truth);
+    reference_free(&j->reference);
     kern_release(&j->exec);
 }
 
@@ -159,7 +159,7 @@ static bool start_output(struct job *j, int i)
 static bool start(struct job *j)
 {
     bool ok = guarded_bytes(&j->workspace, j->exec.workspace, SCRATCH_ALIGN) &&
-              truth_new(&j->truth, j->p);
+              reference_new(&j->reference, j->p);
 
     for (int i = 0; i < j->p->n_in && ok; i++)
         ok = start_input(j, i);
@@ -222,7 +222,7 @@ static bool fill_inputs(struct job *j, enum pass pass, struct infer_error *err)
         guarded_scatter(&j->in[i], j->dense[i]);
         /* Broadcast elements were written several times: the last counts. */
         guarded_gather(&j->in[i], j->dense[i]);
-        truth_set(&j->truth, i, t->dtype, j->dense[i]);
+        reference_set(&j->reference, i, t->dtype, j->dense[i]);
         guarded_remember(&j->in[i]);
         if (j->exec.packed[i] && !pack_input(j, i, err))
             return false;
@@ -335,9 +335,9 @@ static enum verdict compare(struct job *j, int o, enum pass pass)
                     "output %d: a second run gives other bits, or elements "
                     "were not written",
                     o);
-    truth_follow(&j->truth, o, j->p->out[0].dtype, j->result[0]);
+    reference_follow(&j->reference, o, j->p->out[0].dtype, j->result[0]);
     if ((pass == PASS_REAL || data_output_is_exact(j->p, o)) &&
-        !verify_compare(&j->truth, o, dtype, j->result[o], pass, j->tol[o],
+        !verify_compare(&j->reference, o, dtype, j->result[o], pass, j->tol[o],
                         &j->c->worst, text))
         return fail(j, "%s", text);
     return VERDICT_OK;
@@ -357,7 +357,7 @@ static bool fill_bounds(struct job *j, struct infer_error *err)
 {
     for (int o = 0; o < j->p->n_out; o++)
         if (kern_problem_out(j->p, o) &&
-            !bound_fill(&j->truth, o, &j->exec, j->tol[o], err))
+            !bound_fill(&j->reference, o, &j->exec, j->tol[o], err))
             return false;
     return true;
 }
@@ -369,7 +369,7 @@ static enum verdict run_pass(struct job *j, enum pass pass)
 
     if (!fill_inputs(j, pass, &err))
         return fail(j, "%s", err.text);
-    if (!truth_run(&j->truth, &err))
+    if (!reference_run(&j->reference, &err))
         return fail(j, "reference: %s", err.text);
     if (pass == PASS_REAL && !fill_bounds(j, &err))
         return fail(j, "bound: %s", err.text);
@@ -444,8 +444,8 @@ static enum verdict run_in_place(struct job *j)
     for (int o = 0; o < j->p->n_out; o++) {
         if (!kern_problem_out(j->p, o))
             continue;
-        truth_follow(&j->truth, o, j->p->out[0].dtype, j->again[0]);
-        if (!verify_compare(&j->truth, o, j->p->out[o].dtype, j->again[o],
+        reference_follow(&j->reference, o, j->p->out[0].dtype, j->again[0]);
+        if (!verify_compare(&j->reference, o, j->p->out[o].dtype, j->again[o],
                             PASS_REAL, j->tol[o], &j->c->worst, text))
             return fail(j, "in place: %s", text);
     }

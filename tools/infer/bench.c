@@ -137,18 +137,13 @@ static bool on_gpu(const struct tool_request *r)
 int tool_bench(struct tool_run *run, struct infer_error *err)
 {
     struct arrays in = {0}, out = {0};
-    double *times = malloc(MAX_RUNS * sizeof(*times)), start = cli_now();
+    double *times = malloc(MAX_RUNS * sizeof(*times));
     size_t n = 0;
     int rc;
 
     if (times == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    rc = tool_make_inputs(run, &in, err);
-    if (rc == INFER_OK)
-        rc = infer_session_prepare(run->session, in.item, in.count, err);
-    run->plan_seconds = cli_now() - start;
-    if (rc == INFER_OK)
-        rc = tool_make_outputs(run->session, run->model, &out, err);
+    rc = tool_prepare(run, &in, &out, err);
     if (rc == INFER_OK)
         rc = (on_gpu(run->request) && !run->request->include_transfers
                   ? time_repeats

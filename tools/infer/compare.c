@@ -25,15 +25,12 @@ static bool measure(const struct infer_array *a, const struct infer_array *b,
  * unit roundoff of the multiplied values. */
 static double tolerance(const struct tool_request *r)
 {
-    switch (r->session.precision) {
-    case INFER_PRECISION_TF32:
-    case INFER_PRECISION_FP16:
-        return r->rtol >= 0 ? r->rtol : 1e-2;
-    case INFER_PRECISION_BF16:
-        return r->rtol >= 0 ? r->rtol : 8e-2;
-    default:
-        return r->rtol >= 0 ? r->rtol : 1e-4;
-    }
+    static const double usual[] = {[INFER_PRECISION_FP32] = 1e-4,
+                                   [INFER_PRECISION_TF32] = 1e-2,
+                                   [INFER_PRECISION_FP16] = 1e-2,
+                                   [INFER_PRECISION_BF16] = 8e-2};
+
+    return r->rtol >= 0 ? r->rtol : usual[r->session.precision];
 }
 
 static bool within(const struct tool_request *r, const struct difference *d)

@@ -71,6 +71,9 @@ int tool_make_inputs(const struct tool_run *run, struct arrays *in,
 int tool_make_outputs(struct infer_session *session,
                       const struct infer_model *model, struct arrays *out,
                       struct infer_error *err);
+/* Both, and the plan for the inputs between them (main.c). */
+int tool_prepare(struct tool_run *run, struct arrays *in, struct arrays *out,
+                 struct infer_error *err);
 /* {"name": {"dtype", "shape", "data": [flat]}} */
 cJSON *tool_outputs_json(const struct arrays *out);
 /* True if the path of --export-output names a folder; NULL does not. */

@@ -199,17 +199,23 @@ static void request_clear(struct tool_request *r)
 
 /* ---- running ------------------------------------------------------- */
 
+int tool_prepare(struct tool_run *run, struct arrays *in, struct arrays *out,
+                 struct infer_error *err)
+{
+    const double start = cli_now();
+    int rc = tool_make_inputs(run, in, err);
+
+    if (rc == INFER_OK)
+        rc = infer_session_prepare(run->session, in->item, in->count, err);
+    run->plan_seconds = cli_now() - start;
+    return rc < 0 ? rc : tool_make_outputs(run->session, run->model, out, err);
+}
+
 int tool_run_arrays(struct tool_run *run, struct infer_error *err)
 {
     struct arrays in = {0}, out = {0};
-    double start = cli_now();
-    int rc = tool_make_inputs(run, &in, err);
+    int rc = tool_prepare(run, &in, &out, err);
 
-    if (rc == INFER_OK)
-        rc = infer_session_prepare(run->session, in.item, in.count, err);
-    run->plan_seconds = cli_now() - start;
-    if (rc == INFER_OK)
-        rc = tool_make_outputs(run->session, run->model, &out, err);
     if (rc == INFER_OK)
         rc = infer_session_run(run->session, in.item, in.count, out.item,
                                out.count, err);

@@ -67,32 +67,6 @@ static int add_precision(struct cli *cli, const struct cli_option *o,
     return 0;
 }
 
-static int add_direction(struct cli *cli, const struct cli_option *o,
-                         const char *word, void *user)
-{
-    const int i = cli_word(word, kb_dir_names);
-    struct kb_request *r = user;
-
-    (void)cli, (void)o;
-    if (i < 0)
-        return CLI_BAD;
-    r->dir[i] = true;
-    return 0;
-}
-
-static int add_backend(struct cli *cli, const struct cli_option *o,
-                       const char *word, void *user)
-{
-    const int i = cli_word(word, device_backend_names);
-    struct kb_request *r = user;
-
-    (void)cli, (void)o;
-    if (i < 1)
-        return CLI_BAD;
-    r->backend[i] = true;
-    return 0;
-}
-
 static int add_sweep(struct cli *cli, const struct cli_option *o,
                      const char *value, void *user)
 {
@@ -164,31 +138,26 @@ static const char *const orders[] = {[KB_SORT_NONE] = "none",
                                      [KB_SORT_TIME] = "time",
                                      NULL};
 
+/* A size of the problem that --help shows as a letter. */
+#define FIGURE(name, key, letter, help)                                        \
+    {                                                                          \
+        name, key, CLI_SET, letter, help, GIVEN(any_figure),                   \
+            .set = set_figure, .wanted = "a number from 1 to 16777216"         \
+    }
+
 static const struct cli_option options[] = {
-    {"images", 'n', CLI_SET, "N", "images (1)", GIVEN(any_figure),
-     .set = set_figure, .wanted = "a number from 1 to 16777216"},
-    {"channels", 'c', CLI_SET, "C", "channels of the input", GIVEN(any_figure),
-     .set = set_figure, .wanted = "a number from 1 to 16777216"},
-    {"height", 'H', CLI_SET, "H", "height of the input", GIVEN(any_figure),
-     .set = set_figure, .wanted = "a number from 1 to 16777216"},
-    {"width", 'W', CLI_SET, "W", "its width (as the height)", GIVEN(any_figure),
-     .set = set_figure, .wanted = "a number from 1 to 16777216"},
-    {"filters", 'k', CLI_SET, "K", "channels of the output", GIVEN(any_figure),
-     .set = set_figure, .wanted = "a number from 1 to 16777216"},
-    {"window-height", 'R', CLI_SET, "R", "height of the window",
-     GIVEN(any_figure), .set = set_figure,
-     .wanted = "a number from 1 to 16777216"},
-    {"window-width", 'S', CLI_SET, "S", "its width (as the height)",
-     GIVEN(any_figure), .set = set_figure,
-     .wanted = "a number from 1 to 16777216"},
-    {"groups", 'g', CLI_SET, "G", "groups (1)", GIVEN(any_figure),
-     .set = set_figure, .wanted = "a number from 1 to 16777216"},
-    {"stride", 0, CLI_SET, "N", "stride, both ways (1)", GIVEN(any_figure),
-     .set = set_figure, .wanted = "a number from 1 to 16777216"},
+    FIGURE("images", 'n', "N", "images (1)"),
+    FIGURE("channels", 'c', "C", "channels of the input"),
+    FIGURE("height", 'H', "H", "height of the input"),
+    FIGURE("width", 'W', "W", "its width (as the height)"),
+    FIGURE("filters", 'k', "K", "channels of the output"),
+    FIGURE("window-height", 'R', "R", "height of the window"),
+    FIGURE("window-width", 'S', "S", "its width (as the height)"),
+    FIGURE("groups", 'g', "G", "groups (1)"),
+    FIGURE("stride", 0, "N", "stride, both ways (1)"),
     {"pad", 0, CLI_SET, "N", "padding on all sides (0)", GIVEN(any_figure),
      .set = set_figure, .wanted = "a number from 0 to 16777216"},
-    {"dilation", 0, CLI_SET, "N", "dilation, both ways (1)", GIVEN(any_figure),
-     .set = set_figure, .wanted = "a number from 1 to 16777216"},
+    FIGURE("dilation", 0, "N", "dilation, both ways (1)"),
     {"bias", 0, CLI_FLAG, NULL, "adds a bias", TO(figures.bias),
      GIVEN(any_figure)},
     {"residual", 0, CLI_FLAG, NULL, "adds a residual", TO(figures.residual),
@@ -210,16 +179,17 @@ static const struct cli_option options[] = {
      .set = add_batch, .wanted = "numbers from 1 to 1048576"},
     {"extent", 0, CLI_INT, "N", "free height and width of a model (224)",
      TO(extent), .min = 1, .max = 1 << 20},
-    {"dir", 0, CLI_EACH, "D,...",
-     "of convolutions: fprop (default), dgrad, wgrad", .set = add_direction,
-     .wanted = "fprop, dgrad, wgrad"},
+    {"dir", 0, CLI_WORDS, "D,...",
+     "of convolutions: fprop (default), dgrad, wgrad", TO(dir),
+     .words = kb_dir_names, .wanted = "fprop, dgrad, wgrad"},
     {"device", 'd', CLI_TEXT, "DEVICE", "cpu (default), cuda or cuda:N",
      TO(device)},
     {"threads", 0, CLI_INT, "N", "CPU threads (all cores, 7 of 8 of many)",
      TO(threads), .min = 1, .max = 1024},
-    {"backends", 0, CLI_EACH, "NAME,...",
-     "cuda, cudnn, cpu, onednn, ref (all of the device but ref)",
-     .set = add_backend, .wanted = "cuda, cudnn, cpu, onednn, ref"},
+    {"backends", 0, CLI_WORDS, "NAME,...",
+     "cuda, cudnn, cpu, onednn, ref (all of the device but ref)", TO(backend),
+     .min = 1, .words = device_backend_names,
+     .wanted = "cuda, cudnn, cpu, onednn, ref"},
     {"kernels", 0, CLI_TEXT, "GLOB", "rows of the table by name", TO(kernels)},
     {"dtype", 0, CLI_EACH, "P,...", "fp32 (default), tf32, fp16, bf16",
      .set = add_precision, .wanted = "each of fp32, tf32, fp16, bf16 once"},

@@ -15,16 +15,14 @@ const char *const kb_state_names[] = {"timed", "wrong", "failed", "dropped"};
 
 enum kb_side kb_side_of(const struct kern_row *row)
 {
-    switch (row->backend) {
-    case INFER_BACKEND_CUDA:
-    case INFER_BACKEND_CPU:
-        return KB_OURS;
-    case INFER_BACKEND_ONEDNN:
-    case INFER_BACKEND_CUDNN:
-        return KB_BASELINE;
-    default:
-        return KB_REFERENCE;
-    }
+    static const enum kb_side side[INFER_BACKEND_COUNT] = {
+        [INFER_BACKEND_REF] = KB_REFERENCE,
+        [INFER_BACKEND_CUDA] = KB_OURS,
+        [INFER_BACKEND_CPU] = KB_OURS,
+        [INFER_BACKEND_ONEDNN] = KB_BASELINE,
+        [INFER_BACKEND_CUDNN] = KB_BASELINE};
+
+    return side[row->backend];
 }
 
 /* ---- times --------------------------------------------------------- */

@@ -316,7 +316,7 @@ static void step_index(const struct kern_tensor *t, int64_t *index)
 }
 
 static bool fill_input(const struct mapping *m, const struct kb_values *v,
-                       int i, struct truth *t)
+                       int i, struct reference *t)
 {
     const struct kern_tensor *whole = &m->whole->in[i];
     const size_t size = infer_dtype_size(whole->dtype);
@@ -332,7 +332,7 @@ static bool fill_input(const struct mapping *m, const struct kb_values *v,
                    (const char *)v->pool[i] +
                        (size_t)(offset_of(whole, at) % KB_PERIOD) * size,
                    size);
-    truth_set(t, i, whole->dtype, dense);
+    reference_set(t, i, whole->dtype, dense);
     free(dense);
     return true;
 }
@@ -381,10 +381,11 @@ static int bound_of(const struct kern_exec *e)
         return KB_WINOGRAD;
     case BOUND_FOURIER:
         return KB_FOURIER;
-    default:
-        return (e->flags & KERN_TF32 ? KB_ROUNDS_TF32 : 0) |
-               (e->flags & KERN_ROUNDS_BIAS ? KB_ROUNDS_BIAS : 0);
+    case BOUND_SUMS:
+        break;
     }
+    return (e->flags & KERN_TF32 ? KB_ROUNDS_TF32 : 0) |
+           (e->flags & KERN_ROUNDS_BIAS ? KB_ROUNDS_BIAS : 0);
 }
 
 /* True if a kernel of this kind may support the problem. */
@@ -408,7 +409,7 @@ static bool is_possible(const struct kern_problem *p, int kind)
 }
 
 /* Tolerances for an accumulator in single precision. */
-static bool fill_bound(const struct truth *t, const struct kern_problem *p,
+static bool fill_bound(const struct reference *t, const struct kern_problem *p,
                        int kind, double *tol, struct infer_error *err)
 {
     const struct kern_row row = {.name = "any", .acc = INFER_F32};
@@ -425,7 +426,7 @@ static bool fill_bound(const struct truth *t, const struct kern_problem *p,
     return true;
 }
 
-static bool fill_bounds(const struct truth *t, const struct kern_problem *p,
+static bool fill_bounds(const struct reference *t, const struct kern_problem *p,
                         struct kb_verification *verification,
                         struct infer_error *err)
 {
@@ -451,7 +452,7 @@ int kb_verification_new(const struct kern_problem *p, uint64_t seed,
     const struct mapping m = {p, choose_sample(p), &points};
     struct kern_problem small = *p;
     struct kb_values values;
-    struct truth t = {0};
+    struct reference t = {0};
 
     memset(out, 0, sizeof(*out));
     error_set(err, INFER_EMEMORY, "out of memory");
@@ -463,13 +464,13 @@ int kb_verification_new(const struct kern_problem *p, uint64_t seed,
         shrink_pixels(&small, points.n);
     if (m.sample == SAMPLE_PAIRS)
         shrink_pairs(&small, points.n);
-    bool ok = kb_values_new(&values, p, seed) && truth_new(&t, &small);
+    bool ok = kb_values_new(&values, p, seed) && reference_new(&t, &small);
     for (int i = 0; ok && i < p->n_in; i++)
         ok = !kern_problem_in(p, i) || fill_input(&m, &values, i, &t);
     if (ok) {
         out->out = t.p.out[0];
         out->count = kern_tensor_count(&out->out);
-        ok = fill_ranges(&m, out) && truth_run(&t, err) &&
+        ok = fill_ranges(&m, out) && reference_run(&t, err) &&
              fill_bounds(&t, p, out, err);
     }
     if (ok) {
@@ -479,7 +480,7 @@ int kb_verification_new(const struct kern_problem *p, uint64_t seed,
     } else {
         kb_verification_free(out);
     }
-    truth_free(&t);
+    reference_free(&t);
     kb_values_free(&values);
     return ok ? 0 : err->code;
 }
@@ -506,7 +507,7 @@ bool kb_verification_check(const struct kb_verification *verification,
     const int kind = bound_of(e);
     const double *tol = verification->tol[kind] ? verification->tol[kind]
                                                 : verification->tol[0];
-    struct truth t = {.out = {verification->expected}};
+    struct reference t = {.out = {verification->expected}};
     char why[VERIFY_TEXT] = "out of memory";
     char *dense = malloc((size_t)verification->count * size + 1);
     bool ok = dense != NULL;

@@ -20,7 +20,7 @@ static int open_tuner(struct train_run *r, struct infer_error *err)
     row_tiers_choose(&r->device, q->backend, &tiers);
     if (q->tune >= 0)
         mode = (enum tune_mode)q->tune;
-    /* Only an exhaustive search lets libraries compete (net_emit.c). */
+    /* Only an exhaustive search lets libraries compete (net_launch.c). */
     if (q->backend == INFER_BACKEND_AUTO && mode != TUNE_EXHAUSTIVE)
         tiers.n = 1;
     return tuner_open(mode, q->tune_cache, &r->device, &tiers, err, &r->tuner);

@@ -16,31 +16,24 @@
 
 double bound_unit(enum infer_dtype dtype)
 {
-    switch (dtype) {
-    case INFER_F64:
-        return 0x1p-53;
-    case INFER_F32:
-        return 0x1p-24;
-    case INFER_F16: /* and the single precision it is rounded through */
-        return 0x1p-11 + 0x1p-24;
-    case INFER_BF16:
-        return 0x1p-8 + 0x1p-24;
-    default:
-        return 0;
-    }
+    /* Integers lose nothing. */
+    static const double unit[INFER_DTYPE_COUNT] = {
+        [INFER_F64] = 0x1p-53,
+        [INFER_F32] = 0x1p-24,
+        /* and the single precision it is rounded through */
+        [INFER_F16] = 0x1p-11 + 0x1p-24,
+        [INFER_BF16] = 0x1p-8 + 0x1p-24};
+
+    return unit[dtype];
 }
 
 double bound_tiny(enum infer_dtype dtype)
 {
-    switch (dtype) {
-    case INFER_F32:
-    case INFER_BF16: /* the smallest normal: subnormals may be flushed */
-        return 0x1p-126;
-    case INFER_F16:
-        return 0x1p-25;
-    default:
-        return 0;
-    }
+    /* The smallest normal: subnormals may be flushed. */
+    static const double tiny[INFER_DTYPE_COUNT] = {
+        [INFER_F32] = 0x1p-126, [INFER_BF16] = 0x1p-126, [INFER_F16] = 0x1p-25};
+
+    return tiny[dtype];
 }
 
 /* ---- on absolute values -------------------------------------------- */
@@ -71,10 +64,10 @@ static double magnitude(const struct kern_problem *p, int i, double v)
     return p->op == KERN_BATCH_NORM && i == 3 ? -fabs(v) : fabs(v);
 }
 
-static bool run_absolute(const struct truth *t, double *out,
+static bool run_absolute(const struct reference *t, double *out,
                          struct infer_error *err)
 {
-    struct truth a = {.p = t->p, .out = {out}};
+    struct reference a = {.p = t->p, .out = {out}};
     bool ok = true;
 
     make_absolute(&a.p);
@@ -89,7 +82,7 @@ static bool run_absolute(const struct truth *t, double *out,
             scalar_store(dtype, a.in[i], j,
                          magnitude(&t->p, i, scalar_load(dtype, t->in[i], j)));
     }
-    ok = ok && truth_run(&a, err);
+    ok = ok && reference_run(&a, err);
     for (int i = 0; i < KERN_MAX_IN; i++)
         free(a.in[i]);
     return ok;
@@ -123,33 +116,43 @@ double bound_function(const struct kern_unary *f, double x, double y, double u)
 
 /* ---- operations that are no plain sums ----------------------------- */
 
+double bound_block(const struct reference *t, int i, int64_t at, int64_t n,
+                   double *mean, double *inverse)
+{
+    const enum infer_dtype dtype = t->p.in[i].dtype;
+    double square = 0, wide = 0;
+
+    *mean = 0;
+    for (int64_t j = at; j < at + n; j++)
+        *mean += scalar_load(dtype, t->in[i], j) / (double)n;
+    for (int64_t j = at; j < at + n; j++) {
+        const double v = scalar_load(dtype, t->in[i], j);
+        const double d = t->p.attr.norm.rms ? v : v - *mean;
+        const double both = fabs(v) + fabs(*mean);
+        square += d * d / (double)n;
+        wide += both * both / (double)n;
+    }
+    *inverse = 1 / sqrt(square + (double)t->p.attr.norm.epsilon);
+    return 1 + wide * *inverse * *inverse;
+}
+
 /* Layer and group norm: blocks are contiguous in the dense order.  The mean
  * and the variance are sums of n terms; x - mean is magnified by 1 / deviation
  * and a variance computed as E[x^2] - E[x]^2 loses `kappa` more. */
-static void norm_bound(const struct truth *t, double u, double *tol)
+static void norm_bound(const struct reference *t, double u, double *tol)
 {
     const struct kern_tensor *x = &t->p.in[0];
     const int64_t n = (int64_t)problem_terms(&t->p);
     const int64_t count = kern_tensor_count(x);
 
     for (int64_t at = 0; at < count; at += n) {
-        double mean = 0, square = 0, wide = 0;
-        for (int64_t i = 0; i < n; i++)
-            mean += scalar_load(x->dtype, t->in[0], at + i) / (double)n;
-        for (int64_t i = 0; i < n; i++) {
-            const double v = scalar_load(x->dtype, t->in[0], at + i);
-            const double d = t->p.attr.norm.rms ? v : v - mean;
-            square += d * d / (double)n;
-            wide += (fabs(v) + fabs(mean)) * (fabs(v) + fabs(mean)) / (double)n;
-        }
-        const double inverse =
-            1 / sqrt(square + (double)t->p.attr.norm.epsilon);
-        const double kappa = 1 + wide * inverse * inverse;
-        for (int64_t i = 0; i < n; i++) {
-            const double v = fabs(scalar_load(x->dtype, t->in[0], at + i));
+        double mean, inverse;
+        const double kappa = bound_block(t, 0, at, n, &mean, &inverse);
+        for (int64_t i = at; i < at + n; i++) {
+            const double v = fabs(scalar_load(x->dtype, t->in[0], i));
             /* Scale and shift lie within -1 .. 1. */
-            tol[at + i] = 8 * sqrt((double)n) * u * kappa *
-                          (inverse * (v + fabs(mean)) + 1);
+            tol[i] = 8 * sqrt((double)n) * u * kappa *
+                     (inverse * (v + fabs(mean)) + 1);
         }
     }
 }
@@ -193,12 +196,55 @@ static double local_bound(const struct kern_problem *p, double y, double u)
             return 32 * u * fabs(y);
         case KERN_MOD: /* the divisor is at most 1.5 */
             return 8 * u;
-        default:
-            return 0;
+        case KERN_MIN:
+        case KERN_MAX:
+        case KERN_EQUAL:
+        case KERN_LESS:
+        case KERN_LESS_EQUAL:
+        case KERN_GREATER:
+        case KERN_GREATER_EQUAL:
+        case KERN_AND:
+        case KERN_OR:
+        case KERN_BINARY_COUNT:
+            break;
         }
-    default:
+        return 0;
+    case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_CONV_WGRAD:
+    case KERN_DENSE_FPROP:
+    case KERN_MATMUL:
+    case KERN_SQUEEZE_EXCITE:
+    case KERN_POOL_FPROP:
+    case KERN_POOL_DGRAD:
+    case KERN_BATCH_NORM:
+    case KERN_SCALE_SHIFT:
+    case KERN_REDUCE_DGRAD:
         return -1;
+    case KERN_UNARY: /* of bound_fill() and bound_train() */
+    case KERN_LAYER_NORM:
+    case KERN_GROUP_NORM:
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+    case KERN_LAYER_NORM_DGRAD:
+    case KERN_GROUP_NORM_DGRAD:
+    case KERN_UNARY_DGRAD:
+    case KERN_LRN_DGRAD:
+    case KERN_PRELU_DGRAD:
+    case KERN_RESIZE_DGRAD:
+    case KERN_DROPOUT:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
+    case KERN_UPDATE:
+    case KERN_WHERE: /* selects */
+    case KERN_ARG_REDUCE:
+    case KERN_GATHER:
+    case KERN_PAD:
+    case KERN_COPY:
+    case KERN_OP_COUNT:
+        break;
     }
+    return 0;
 }
 
 /* ---- all ----------------------------------------------------------- */
@@ -214,7 +260,7 @@ static double sum_terms(const struct kern_problem *p)
 /* u: of the accumulator; factor: what the rounding of both factors may change
  * in a product; tiny: what roundings below the smallest normal may change in
  * the sum. */
-static bool sum_bound(const struct truth *t, double u, double factor,
+static bool sum_bound(const struct reference *t, double u, double factor,
                       double tiny, double *tol, struct infer_error *err)
 {
     const int64_t count = kern_tensor_count(&t->p.out[0]);
@@ -235,7 +281,7 @@ static bool sum_bound(const struct truth *t, double u, double factor,
 /* A bias rounded to the output's type, as vendors' kernels for 16 bits read
  * it, may move a result by half of its last place.  It lies along dimension 1,
  * or along the last of a dense layer. */
-static void add_bias_rounding(const struct truth *t, enum infer_dtype dtype,
+static void add_bias_rounding(const struct reference *t, enum infer_dtype dtype,
                               double *tol)
 {
     const struct kern_tensor *y = &t->p.out[0], *b = &t->p.in[2];
@@ -264,7 +310,7 @@ static double input_scale_loss(const struct kern_exec *e, double *tiny)
 }
 
 /* Moments are measured on outputs that have their own bound. */
-static bool bn_stats_bound(const struct truth *t, const struct kern_exec *e,
+static bool bn_stats_bound(const struct reference *t, const struct kern_exec *e,
                            double u, double *tol, struct infer_error *err)
 {
     const size_t count = (size_t)kern_tensor_count(&t->p.out[0]);
@@ -277,7 +323,7 @@ static bool bn_stats_bound(const struct truth *t, const struct kern_exec *e,
     return ok;
 }
 
-bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
+bool bound_fill(const struct reference *t, int o, const struct kern_exec *e,
                 double *tol, struct infer_error *err)
 {
     /* TF32 has 10 bits behind the point; tensor cores may cut the rest off. */

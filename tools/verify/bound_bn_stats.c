@@ -9,7 +9,7 @@
 
 /* Part `at` of channel k. */
 struct part {
-    const struct truth *t;
+    const struct reference *t;
     const double *tol; /* of the outputs, rounding left out */
     double unit;       /* of the type that they are stored in */
     int64_t k, first, end;
@@ -55,8 +55,8 @@ static void bound_part(const struct part *v, double u, double *mean,
     *squares = spread;
 }
 
-void bound_bn_stats(const struct truth *t, enum infer_dtype stored, double u,
-                    const double *y_tol, double *tol)
+void bound_bn_stats(const struct reference *t, enum infer_dtype stored,
+                    double u, const double *y_tol, double *tol)
 {
     const struct kern_tensor *bn_stats = &t->p.out[1], *y = &t->p.out[0];
     const int64_t k = y->dim[1], pixels = kern_tensor_count(y) / k;

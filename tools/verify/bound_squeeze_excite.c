@@ -17,7 +17,7 @@
 enum { X, W, W2, BIAS, BIAS2 };
 
 /* Element `at` of input i, 0 where that is absent. */
-static double load(const struct truth *t, int i, int64_t at)
+static double load(const struct reference *t, int i, int64_t at)
 {
     const struct kern_tensor *in = kern_problem_in(&t->p, i);
 
@@ -25,7 +25,7 @@ static double load(const struct truth *t, int i, int64_t at)
 }
 
 /* mean[c] and mean[C + c], the latter of magnitudes. */
-static void take_means(const struct truth *t, int64_t n, int64_t pixels,
+static void take_means(const struct reference *t, int64_t n, int64_t pixels,
                        double *mean)
 {
     const int64_t channels = t->p.in[X].dim[1];
@@ -41,7 +41,7 @@ static void take_means(const struct truth *t, int64_t n, int64_t pixels,
 }
 
 /* The first layer's values, in magnitude, and behind them their bounds. */
-static void bound_hidden(const struct truth *t, double u, double pixels,
+static void bound_hidden(const struct reference *t, double u, double pixels,
                          const double *mean, double *hidden)
 {
     const struct kern_unary *act = &t->p.attr.squeeze_excite.act;
@@ -63,7 +63,7 @@ static void bound_hidden(const struct truth *t, double u, double pixels,
     }
 }
 
-static void bound_outputs(const struct truth *t, double u, int64_t n,
+static void bound_outputs(const struct reference *t, double u, int64_t n,
                           const double *hidden, double *tol)
 {
     const struct kern_unary *act = &t->p.epilogue.act;
@@ -83,7 +83,7 @@ static void bound_outputs(const struct truth *t, double u, int64_t n,
     }
 }
 
-bool bound_squeeze(const struct truth *t, double u, double *tol)
+bool bound_squeeze(const struct reference *t, double u, double *tol)
 {
     const struct kern_tensor *x = &t->p.in[X];
     const size_t values = 2 * (size_t)(x->dim[1] + t->p.in[W].dim[0]);

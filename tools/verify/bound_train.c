@@ -9,7 +9,7 @@
 #include "kernels/bn_stats.h"
 #include "tools/verify/verify.h"
 
-static double load(const struct truth *t, int i, int64_t at)
+static double load(const struct reference *t, int i, int64_t at)
 {
     return scalar_load(t->p.in[i].dtype, t->in[i], at);
 }
@@ -43,7 +43,7 @@ struct statistics {
     double mean, var, square;
 };
 
-static struct statistics measure(const struct truth *t,
+static struct statistics measure(const struct reference *t,
                                  const struct channel *ch)
 {
     const double n = (double)ch->n;
@@ -59,7 +59,8 @@ static struct statistics measure(const struct truth *t,
     return s;
 }
 
-static struct statistics join(const struct truth *t, const struct channel *ch)
+static struct statistics join(const struct reference *t,
+                              const struct channel *ch)
 {
     const int64_t parts = t->p.in[6].dim[0];
     const int64_t size = bn_stats_part(parts, ch->n);
@@ -85,7 +86,7 @@ static struct statistics join(const struct truth *t, const struct channel *ch)
 /* Mean and variance are sums of n terms; x - mean is magnified by 1 / deviation
  * and a variance computed as E[x^2] - E[x]^2 loses the condition number
  * kappa = (E[x^2] + E[x]^2) / var more. */
-static void train_channel(const struct truth *t, int o,
+static void train_channel(const struct reference *t, int o,
                           const struct channel *ch, double u, double *tol)
 {
     const double n = (double)ch->n, sums = 8 * sqrt(n) * u;
@@ -112,7 +113,7 @@ static void train_channel(const struct truth *t, int o,
 
 /* dx = scale inverse (dz - mean dz - xn mean(dz xn)): each part loses what a
  * sum of n terms does. */
-static void dgrad_channel(const struct truth *t, int o,
+static void dgrad_channel(const struct reference *t, int o,
                           const struct channel *ch, double u, double *tol)
 {
     const double n = (double)ch->n, sums = 8 * sqrt(n) * u;
@@ -143,7 +144,7 @@ static void dgrad_channel(const struct truth *t, int o,
     }
 }
 
-static void batch_norm_bound(const struct truth *t, int o, double u,
+static void batch_norm_bound(const struct reference *t, int o, double u,
                              double *tol)
 {
     const struct kern_tensor *x = &t->p.in[0];
@@ -162,23 +163,13 @@ static void batch_norm_bound(const struct truth *t, int o, double u,
 /* As batch norm's, over blocks that are contiguous in the dense order; but the
  * statistics are made here, so that a variance computed as E[x^2] - E[x]^2
  * loses the condition number kappa more. */
-static void norm_block(const struct truth *t, int o, int64_t at, int64_t n,
+static void norm_block(const struct reference *t, int o, int64_t at, int64_t n,
                        double u, double *tol)
 {
     const double sums = 8 * sqrt((double)n) * u;
-    const bool rms = t->p.attr.norm.rms;
-    double mean = 0, square = 0, wide = 0, dy = 0, product = 0;
+    double mean, inverse, dy = 0, product = 0;
+    const double kappa = bound_block(t, 1, at, n, &mean, &inverse);
 
-    for (int64_t i = at; i < at + n; i++)
-        mean += load(t, 1, i) / (double)n;
-    for (int64_t i = at; i < at + n; i++) {
-        const double v = load(t, 1, i), d = rms ? v : v - mean;
-        const double both = fabs(v) + fabs(mean);
-        square += d * d / (double)n;
-        wide += both * both / (double)n;
-    }
-    const double inverse = 1 / sqrt(square + (double)t->p.attr.norm.epsilon);
-    const double kappa = 1 + wide * inverse * inverse;
     for (int64_t i = at; i < at + n; i++) {
         const double g = fabs(load(t, 0, i));
         dy += g / (double)n;
@@ -193,7 +184,7 @@ static void norm_block(const struct truth *t, int o, int64_t at, int64_t n,
     }
 }
 
-static void norm_bound(const struct truth *t, int o, double u, double *tol)
+static void norm_bound(const struct reference *t, int o, double u, double *tol)
 {
     const int64_t n = (int64_t)problem_terms(&t->p);
     const int64_t count = kern_tensor_count(&t->p.out[o]);
@@ -206,7 +197,8 @@ static void norm_bound(const struct truth *t, int o, double u, double *tol)
 
 /* Slopes are polynomials of exp, tanh and erf, each 16 units off, times x up
  * to its square; the product with dy and the sum with a residual follow. */
-static double unary_bound(const struct truth *t, int64_t i, double y, double u)
+static double unary_bound(const struct reference *t, int64_t i, double y,
+                          double u)
 {
     const double x = load(t, kern_problem_in(&t->p, 1) ? 1 : 2, i);
     const double residual = kern_problem_in(&t->p, 3) ? load(t, 3, i) : 0;
@@ -241,62 +233,58 @@ static double resize_bound(const struct kern_problem *p, double u)
     return 16 * u * problem_terms(p) * terms;
 }
 
-static double element_bound(const struct truth *t, int o, int64_t i, double y,
-                            double u)
+/* Operations whose outputs are elements of their own. */
+static const bool by_element[KERN_OP_COUNT] = {
+    [KERN_UNARY_DGRAD] = true, [KERN_LRN_DGRAD] = true,
+    [KERN_PRELU_DGRAD] = true, [KERN_RESIZE_DGRAD] = true,
+    [KERN_DROPOUT] = true,     [KERN_CROSS_ENTROPY] = true,
+    [KERN_STEP] = true,        [KERN_UPDATE] = true};
+
+static double element_bound(const struct reference *t, int o, int64_t i,
+                            double y, double u)
 {
     const struct kern_problem *p = &t->p;
 
-    switch (p->op) {
-    case KERN_UNARY_DGRAD:
+    if (p->op == KERN_UNARY_DGRAD)
         return unary_bound(t, i, y, u);
-    case KERN_LRN_DGRAD: /* dy, 2 alpha beta |x| mean |dy x| and a residual,
-                          * each at most 1; sums of squares and powers */
+    /* dy, 2 alpha beta |x| mean |dy x| and a residual, each at most 1; sums of
+     * squares and powers */
+    if (p->op == KERN_LRN_DGRAD)
         return 8 * u * (sqrt(problem_terms(p)) + 8) * 3;
-    case KERN_PRELU_DGRAD: /* a product, and a sum with a residual */
+    if (p->op == KERN_PRELU_DGRAD) /* a product, and a sum with a residual */
         return 4 * u *
                (fabs(y) +
                 (o == 0 && kern_problem_in(p, 3) ? fabs(load(t, 3, i)) : 0));
-    case KERN_RESIZE_DGRAD:
+    if (p->op == KERN_RESIZE_DGRAD)
         return resize_bound(p, u);
-    case KERN_DROPOUT: /* one product with a rounded factor */
+    if (p->op == KERN_DROPOUT) /* one product with a rounded factor */
         return 4 * u * fabs(y);
-    case KERN_CROSS_ENTROPY:
+    if (p->op == KERN_CROSS_ENTROPY)
         return cross_entropy_bound(
             p, o, kern_problem_in(p, 2) ? load(t, 2, KERN_STEP_LOSS_SCALE) : 1,
             y, u);
-    case KERN_STEP: /* quotients, and powers in double precision */
+    if (p->op == KERN_STEP) /* quotients, and powers in double precision */
         return isfinite(y) ? 8 * u * fmax(1, fabs(y)) : 0;
-    default: /* KERN_UPDATE: all within a few units, v from 0.5 on */
+    if (p->op == KERN_UPDATE) /* all within a few units, v from 0.5 on */
         return 64 * u * (1 + fabs(y));
-    }
+    return 0;
 }
 
-bool bound_train(const struct truth *t, int o, double u, double *tol)
+bool bound_train(const struct reference *t, int o, double u, double *tol)
 {
-    const int64_t count = kern_tensor_count(&t->p.out[o]);
+    const enum kern_op op = t->p.op;
     const double *y = t->out[o];
+    const bool batch =
+        op == KERN_BATCH_NORM_TRAIN || op == KERN_BATCH_NORM_DGRAD;
+    const bool block =
+        op == KERN_LAYER_NORM_DGRAD || op == KERN_GROUP_NORM_DGRAD;
 
-    switch (t->p.op) {
-    case KERN_BATCH_NORM_TRAIN:
-    case KERN_BATCH_NORM_DGRAD:
+    if (batch)
         batch_norm_bound(t, o, u, tol);
-        return true;
-    case KERN_LAYER_NORM_DGRAD:
-    case KERN_GROUP_NORM_DGRAD:
+    if (block)
         norm_bound(t, o, u, tol);
-        return true;
-    case KERN_UNARY_DGRAD:
-    case KERN_LRN_DGRAD:
-    case KERN_PRELU_DGRAD:
-    case KERN_RESIZE_DGRAD:
-    case KERN_DROPOUT:
-    case KERN_CROSS_ENTROPY:
-    case KERN_STEP:
-    case KERN_UPDATE:
-        for (int64_t i = 0; i < count; i++)
-            tol[i] = element_bound(t, o, i, y[i], u);
-        return true;
-    default:
-        return false;
-    }
+    for (int64_t i = 0; by_element[op] && i < kern_tensor_count(&t->p.out[o]);
+         i++)
+        tol[i] = element_bound(t, o, i, y[i], u);
+    return batch || block || by_element[op];
 }

@@ -134,7 +134,7 @@ static double winograd_gain(int r)
 /* ---- both ---------------------------------------------------------- */
 
 /* Of what stands for the activations; zeros are mostly pads. */
-static double root_mean_square(const struct truth *t)
+static double root_mean_square(const struct reference *t)
 {
     const struct kern_tensor *x = &t->p.in[0];
     double sum = 0, n = 0;
@@ -157,7 +157,8 @@ static int64_t plane_of(const struct kern_tensor *t)
 }
 
 /* Sum of f^2 h h over plane `at` of the filters; h: NULL where it is 1. */
-static double gain_of_plane(const struct truth *t, const double *h, int64_t at)
+static double gain_of_plane(const struct reference *t, const double *h,
+                            int64_t at)
 {
     const struct kern_tensor *f = &t->p.in[1];
     const int64_t taps = plane_of(f), width = f->dim[f->rank - 1];
@@ -201,7 +202,7 @@ static double terms(const struct kern_problem *p, bool winograd)
     return n;
 }
 
-static double gain_of_channel(const struct truth *t, const double *h,
+static double gain_of_channel(const struct reference *t, const double *h,
                               int64_t channel)
 {
     const struct filters f = filters_of(&t->p, channel);
@@ -212,7 +213,7 @@ static double gain_of_channel(const struct truth *t, const double *h,
     return sqrt(sum);
 }
 
-void bound_transform(const struct truth *t, enum bound_way way, double u,
+void bound_transform(const struct reference *t, enum bound_way way, double u,
                      double *tol)
 {
     const bool winograd = way == BOUND_WINOGRAD;

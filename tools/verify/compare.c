@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A result against the truth, element by element. */
+/* A result against the reference, element by element. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static const char *index_text(const struct kern_tensor *t, int64_t i,
     return buf;
 }
 
-static bool compare_integers(const struct truth *t, int o,
+static bool compare_integers(const struct reference *t, int o,
                              enum infer_dtype dtype, const void *result,
                              char text[VERIFY_TEXT])
 {
@@ -88,7 +88,7 @@ static bool agree(double expected, double result, double tol, double *ratio)
     return true;
 }
 
-bool verify_compare(const struct truth *t, int o, enum infer_dtype dtype,
+bool verify_compare(const struct reference *t, int o, enum infer_dtype dtype,
                     const void *result, enum pass pass, const double *tol,
                     double *worst, char text[VERIFY_TEXT])
 {

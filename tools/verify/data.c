@@ -3,6 +3,7 @@
  * the data type can hold. */
 #include <math.h>
 
+#include "kernels/op.h"
 #include "tools/verify/verify.h"
 
 uint64_t rng_next(struct rng *r)
@@ -103,9 +104,28 @@ double problem_terms(const struct kern_problem *p)
     case KERN_RESIZE_DGRAD:
         return largest(x) > largest(&p->out[0]) ? largest(x)
                                                 : largest(&p->out[0]);
-    default:
-        return 4; /* a product, a sum, a residual and room */
+    case KERN_BATCH_NORM:
+    case KERN_SCALE_SHIFT:
+    case KERN_UNARY:
+    case KERN_PRELU:
+    case KERN_BINARY:
+    case KERN_WHERE:
+    case KERN_ARG_REDUCE:
+    case KERN_GATHER:
+    case KERN_PAD:
+    case KERN_COPY:
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+    case KERN_UNARY_DGRAD:
+    case KERN_PRELU_DGRAD:
+    case KERN_DROPOUT:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
+    case KERN_UPDATE:
+    case KERN_OP_COUNT:
+        break;
     }
+    return 4; /* a product, a sum, a residual and room */
 }
 
 /* ---- exactness ----------------------------------------------------- */
@@ -188,9 +208,36 @@ bool data_is_exact(const struct kern_problem *p)
     case KERN_RESIZE:
     case KERN_RESIZE_DGRAD:
         return p->attr.resize.mode == KERN_NEAREST;
-    default:
+    case KERN_CONV_FPROP:
+    case KERN_CONV_TRANSPOSE_FPROP:
+    case KERN_CONV_WGRAD:
+    case KERN_DENSE_FPROP:
+    case KERN_BATCH_NORM:
+    case KERN_SCALE_SHIFT:
+    case KERN_PRELU:
+    case KERN_PRELU_DGRAD:
+    case KERN_WHERE:
+    case KERN_ARG_REDUCE:
+    case KERN_GATHER:
+    case KERN_PAD:
+    case KERN_COPY:
         return true;
+    case KERN_LAYER_NORM: /* inexact in kernels/ops.def, as the others here */
+    case KERN_GROUP_NORM:
+    case KERN_LRN:
+    case KERN_SOFTMAX:
+    case KERN_BATCH_NORM_TRAIN:
+    case KERN_BATCH_NORM_DGRAD:
+    case KERN_LAYER_NORM_DGRAD:
+    case KERN_GROUP_NORM_DGRAD:
+    case KERN_LRN_DGRAD:
+    case KERN_CROSS_ENTROPY:
+    case KERN_STEP:
+    case KERN_UPDATE:
+    case KERN_OP_COUNT:
+        break;
     }
+    return false;
 }
 
 bool data_output_is_exact(const struct kern_problem *p, int o)
@@ -213,40 +260,44 @@ static double sparse(const struct kern_problem *p, struct rng *rng, double v)
     return rng_chance(rng, (int)(6400 / n) + 1) ? v : 0;
 }
 
+static bool is_product(enum kern_op op)
+{
+    return op == KERN_CONV_WGRAD ||
+           (kern_op_info(op)->product && op != KERN_SQUEEZE_EXCITE);
+}
+
+/* True if the operation divides by input i. */
+static bool divides_by(const struct kern_problem *p, int i)
+{
+    return p->op == KERN_BINARY && i == 1 &&
+           (p->attr.binary.kind == KERN_DIV || p->attr.binary.kind == KERN_MOD);
+}
+
+static bool is_power(const struct kern_problem *p)
+{
+    return p->op == KERN_BINARY && p->attr.binary.kind == KERN_POW;
+}
+
+static bool is_reduce_product(const struct kern_problem *p)
+{
+    return p->op == KERN_REDUCE && p->attr.reduce.kind == KERN_REDUCE_PROD;
+}
+
 static double exact_value(const struct kern_problem *p, int i, struct rng *rng)
 {
-    switch (p->op) {
-    case KERN_CONV_FPROP:
-    case KERN_CONV_TRANSPOSE_FPROP:
-    case KERN_CONV_WGRAD:
-    case KERN_DENSE_FPROP:
-    case KERN_MATMUL:
-        if (i == 1)
-            return sparse(p, rng, (double)rng_range(rng, -2, 2));
-        break;
-    case KERN_SQUEEZE_EXCITE:
-        if (i == 1 || i == 2)
-            return (double)rng_range(rng, -2, 2);
-        break;
-    case KERN_BATCH_NORM: /* var + epsilon is 1 or 4; epsilon a power of 2 */
-        if (i == 4)
-            return (rng_chance(rng, 50) ? 1 : 4) - (double)p->attr.norm.epsilon;
-        break;
-    case KERN_BINARY:
-        if (i == 1 && (p->attr.binary.kind == KERN_DIV ||
-                       p->attr.binary.kind == KERN_MOD))
-            return (double)(rng_range(rng, 1, 4) *
-                            (rng_chance(rng, 50) ? 1 : -1));
-        if (i == 1 && p->attr.binary.kind == KERN_POW)
-            return (double)rng_range(rng, 0, 3);
-        break;
-    case KERN_REDUCE:
-        if (p->attr.reduce.kind == KERN_REDUCE_PROD)
-            return rng_chance(rng, 50) ? 1 : -1;
-        break;
-    default:
-        break;
-    }
+    if (is_product(p->op) && i == 1)
+        return sparse(p, rng, (double)rng_range(rng, -2, 2));
+    if (p->op == KERN_SQUEEZE_EXCITE && (i == 1 || i == 2))
+        return (double)rng_range(rng, -2, 2);
+    /* var + epsilon is 1 or 4; epsilon a power of 2 */
+    if (p->op == KERN_BATCH_NORM && i == 4)
+        return (rng_chance(rng, 50) ? 1 : 4) - (double)p->attr.norm.epsilon;
+    if (divides_by(p, i))
+        return (double)(rng_range(rng, 1, 4) * (rng_chance(rng, 50) ? 1 : -1));
+    if (is_power(p) && i == 1)
+        return (double)rng_range(rng, 0, 3);
+    if (is_reduce_product(p))
+        return rng_chance(rng, 50) ? 1 : -1;
     return (double)rng_range(rng, -3, 3);
 }
 
@@ -273,29 +324,18 @@ static double unary_value(const struct kern_problem *p, struct rng *rng)
 
 static double real_value(const struct kern_problem *p, int i, struct rng *rng)
 {
-    switch (p->op) {
-    case KERN_UNARY_DGRAD:
-        return i == 1 || i == 2 ? unary_value(p, rng) : rng_real(rng);
-    case KERN_UNARY:
+    if (p->op == KERN_UNARY ||
+        (p->op == KERN_UNARY_DGRAD && (i == 1 || i == 2)))
         return unary_value(p, rng);
-    case KERN_BATCH_NORM:
-        return i == 4 ? fabs(away(rng)) : rng_real(rng);
-    case KERN_SOFTMAX:
-    case KERN_CROSS_ENTROPY:
+    if (p->op == KERN_BATCH_NORM && i == 4)
+        return fabs(away(rng));
+    if (p->op == KERN_SOFTMAX || p->op == KERN_CROSS_ENTROPY)
         return rng_real(rng) * 8;
-    case KERN_REDUCE:
-        return p->attr.reduce.kind == KERN_REDUCE_PROD ? away(rng)
-                                                       : rng_real(rng);
-    case KERN_BINARY:
-        if (p->attr.binary.kind == KERN_POW)
-            return i == 0 ? fabs(away(rng)) : rng_real(rng) * 2;
-        if (i == 1 && (p->attr.binary.kind == KERN_DIV ||
-                       p->attr.binary.kind == KERN_MOD))
-            return away(rng);
-        return rng_real(rng);
-    default:
-        return rng_real(rng);
-    }
+    if (is_power(p))
+        return i == 0 ? fabs(away(rng)) : rng_real(rng) * 2;
+    if (is_reduce_product(p) || divides_by(p, i))
+        return away(rng);
+    return rng_real(rng);
 }
 
 /* Integers of any type: within what it holds; sums stay inside 32 bits. */
@@ -306,26 +346,15 @@ static int64_t integer_value(const struct kern_problem *p, int i,
         const int64_t n = p->in[0].dim[p->attr.gather.axis];
         return rng_range(rng, -n, n - 1);
     }
-    if (p->op == KERN_BINARY || pass != PASS_REAL)
-        return (int64_t)exact_value(p, i, rng);
-    if (p->op == KERN_REDUCE && p->attr.reduce.kind == KERN_REDUCE_PROD)
+    if (p->op == KERN_BINARY || pass != PASS_REAL || is_reduce_product(p))
         return (int64_t)exact_value(p, i, rng);
     return rng_range(rng, -100, 100);
 }
 
 bool data_takes_infinite(const struct kern_problem *p)
 {
-    switch (p->op) {
-    case KERN_CONV_FPROP:
-    case KERN_CONV_TRANSPOSE_FPROP:
-    case KERN_DENSE_FPROP:
-    case KERN_MATMUL:
-    case KERN_POOL_FPROP:
-    case KERN_CONV_WGRAD:
-        return scalar_is_float(p->in[0].dtype);
-    default:
-        return false;
-    }
+    return (is_product(p->op) || p->op == KERN_POOL_FPROP) &&
+           scalar_is_float(p->in[0].dtype);
 }
 
 /* Puts one or two infinities of either sign, or NaN, among the activations. */

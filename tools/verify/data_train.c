@@ -11,7 +11,7 @@ static double positive(struct rng *rng)
     return 1 + rng_real(rng) / 2;
 }
 
-static double step_value(int64_t field, struct rng *rng)
+static double step_value(enum kern_step_field field, struct rng *rng)
 {
     switch (field) {
     case KERN_STEP_COUNT:
@@ -22,9 +22,13 @@ static double step_value(int64_t field, struct rng *rng)
         return (double)((int64_t)1 << rng_range(rng, 0, 8));
     case KERN_STEP_FACTOR:
         return rng_chance(rng, 20) ? 0 : positive(rng);
-    default:
-        return positive(rng);
+    case KERN_STEP_CORRECTION1:
+    case KERN_STEP_CORRECTION2:
+    case KERN_STEP_NORM:
+    case KERN_STEP_SIZE:
+        break;
     }
+    return positive(rng);
 }
 
 static double norm_value(struct rng *rng)
@@ -50,7 +54,7 @@ bool data_train(const struct kern_problem *p, int i, int64_t at,
     else if (p->in[i].dtype == INFER_U8) /* signs, eight bits of them */
         *out = (double)rng_range(rng, 0, 255);
     else if (is_state(p, i))
-        *out = step_value(at, rng);
+        *out = step_value((enum kern_step_field)at, rng);
     else if (p->op == KERN_CROSS_ENTROPY && i == 1)
         *out = (double)rng_range(rng, -1, p->in[0].dim[1]);
     else if (p->op == KERN_STEP)

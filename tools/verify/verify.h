@@ -54,43 +54,48 @@ void data_fill(const struct kern_problem *p, int i, enum pass pass,
 bool data_train(const struct kern_problem *p, int i, int64_t at,
                 struct rng *rng, double *out);
 
-/* ---- truth --------------------------------------------------------- */
+/* ---- reference results --------------------------------------------- */
 
 /* The reference's view of a problem: dense, and of a type that holds every
  * value; outputs in double. */
-struct truth {
+struct reference {
     struct kern_problem p;
     void *in[KERN_MAX_IN];
     void *out[KERN_MAX_OUT]; /* F64, or the problem's own integer type */
 };
 /* Room for the problem's inputs and outputs.  False: out of memory; to be freed
  * even then. */
-bool truth_new(struct truth *t, const struct kern_problem *p);
-void truth_free(struct truth *t);
+bool reference_new(struct reference *t, const struct kern_problem *p);
+void reference_free(struct reference *t);
 /* Takes input i from a dense row-major array of the given type. */
-void truth_set(struct truth *t, int i, enum infer_dtype dtype,
-               const void *dense);
+void reference_set(struct reference *t, int i, enum infer_dtype dtype,
+                   const void *dense);
 /* Runs the reference; out must be there.  False with the reason in *err. */
-bool truth_run(const struct truth *t, struct infer_error *err);
+bool reference_run(const struct reference *t, struct infer_error *err);
 /* Output o where it is stated of another output of the same run, which may be
  * on either side of a threshold: the signs of batch norm's y.  It then becomes
  * what it must be beside result[0] (row-major, of the given type). */
-void truth_follow(struct truth *t, int o, enum infer_dtype dtype,
-                  const void *result);
+void reference_follow(struct reference *t, int o, enum infer_dtype dtype,
+                      const void *result);
 
 /* ---- bounds -------------------------------------------------------- */
 
 /* tol[i] for each element of output o of a problem with real data, but for the
  * rounding of the result: what the accumulator may have lost, and the factors
  * of rows that round them to TF32.  False: out of memory. */
-bool bound_fill(const struct truth *t, int o, const struct kern_exec *e,
+bool bound_fill(const struct reference *t, int o, const struct kern_exec *e,
                 double *tol, struct infer_error *err);
 /* The same for the operations of training that are no plain sums
  * (bound_train.c); false where an operation is none of them. */
-bool bound_train(const struct truth *t, int o, double u, double *tol);
+bool bound_train(const struct reference *t, int o, double u, double *tol);
+/* Mean and inverse deviation of a block of n elements of input i, of which a
+ * layer or group norm makes one.  Returns the condition number of the variance.
+ */
+double bound_block(const struct reference *t, int i, int64_t at, int64_t n,
+                   double *mean, double *inverse);
 /* And of squeeze and excitation (bound_squeeze_excite.c).  False: out of
  * memory. */
-bool bound_squeeze(const struct truth *t, double u, double *tol);
+bool bound_squeeze(const struct reference *t, double u, double *tol);
 /* What it may lose itself where its argument is at most x in magnitude and its
  * value y. */
 double bound_function(const struct kern_unary *f, double x, double y, double u);
@@ -101,12 +106,12 @@ enum bound_way bound_way(const struct kern_row *row);
 /* bound_fill() for a bare convolution or one of its gradients in one of the
  * latter two ways, Winograd's two-dimensional with a window of 3x3; u:
  * bound_unit() of the accumulator. */
-void bound_transform(const struct truth *t, enum bound_way way, double u,
+void bound_transform(const struct reference *t, enum bound_way way, double u,
                      double *tol);
 /* Those of the moments of a convolution whose outputs, of type `stored`, have
  * the bounds y_tol (bound_bn_stats.c). */
-void bound_bn_stats(const struct truth *t, enum infer_dtype stored, double u,
-                    const double *y_tol, double *tol);
+void bound_bn_stats(const struct reference *t, enum infer_dtype stored,
+                    double u, const double *y_tol, double *tol);
 /* Half a unit in the last place of a type, relative; and the absolute one
  * where results underflow. */
 double bound_unit(enum infer_dtype dtype);
@@ -121,7 +126,7 @@ double bound_tiny(enum infer_dtype dtype);
  * difference / tolerance.  False with the first element that is off in text:
  * where, the values, the tolerance.  NaN is never right but where the
  * reference has it. */
-bool verify_compare(const struct truth *t, int o, enum infer_dtype dtype,
+bool verify_compare(const struct reference *t, int o, enum infer_dtype dtype,
                     const void *result, enum pass pass, const double *tol,
                     double *worst, char text[VERIFY_TEXT]);
 

@@ -37,9 +37,13 @@ static cJSON *default_of(const struct graph_field *f,
     case GRAPH_FIELD_ENUM:
         memcpy(&whole, at, sizeof(whole));
         return cJSON_CreateString(f->names[whole]);
-    default:
-        return NULL;
+    case GRAPH_FIELD_INT64S:
+    case GRAPH_FIELD_INTN:
+    case GRAPH_FIELD_FLOATS:
+    case GRAPH_FIELD_SIZES:
+        break;
     }
+    return NULL;
 }
 
 static cJSON *attribute(const struct graph_field *f,

@@ -95,20 +95,20 @@ static double share_of_bound(int c, bool half, struct rng *rng)
     float x[MAX_C * TILE * TILE], w[MAX_C * 9], y[OUT * OUT];
     double tol[OUT * OUT], worst = 0;
     struct infer_error err = {0};
-    struct truth t;
+    struct reference t;
 
-    assert_true(truth_new(&t, &p));
+    assert_true(reference_new(&t, &p));
     data_fill(&p, 0, PASS_REAL, rng, c * TILE * TILE, x);
     data_fill(&p, 1, PASS_REAL, rng, c * 9, w);
-    truth_set(&t, 0, INFER_F32, x);
-    truth_set(&t, 1, INFER_F32, w);
-    assert_true(truth_run(&t, &err));
+    reference_set(&t, 0, INFER_F32, x);
+    reference_set(&t, 1, INFER_F32, w);
+    assert_true(reference_run(&t, &err));
     bound_transform(&t, BOUND_WINOGRAD, bound_unit(INFER_F32), tol);
     winograd(c, x, w, half, y);
     for (int i = 0; i < OUT * OUT; i++)
         worst =
             fmax(worst, fabs((double)y[i] - ((double *)t.out[0])[i]) / tol[i]);
-    truth_free(&t);
+    reference_free(&t);
     return worst;
 }
 
@@ -134,23 +134,23 @@ TEST(test_scale)
     const struct kern_problem p = problem_of(1);
     float x[TILE * TILE], w[9] = {0};
     double one[OUT * OUT], other[OUT * OUT];
-    struct truth t;
+    struct reference t;
 
     for (int i = 0; i < TILE * TILE; i++)
         x[i] = i % 3 == 0 ? 0.f : i % 2 ? 1.f : -1.f; /* pads count for none */
     w[0] = 1;
-    assert_true(truth_new(&t, &p));
-    truth_set(&t, 0, INFER_F32, x);
-    truth_set(&t, 1, INFER_F32, w);
+    assert_true(reference_new(&t, &p));
+    reference_set(&t, 0, INFER_F32, x);
+    reference_set(&t, 1, INFER_F32, w);
     bound_transform(&t, BOUND_WINOGRAD, 1, one);
     bound_transform(&t, BOUND_FOURIER, 1, other);
     assert_true(fabs(one[0] - 8 * sqrt(26. / 3) * (79 + 4. / 9)) < 1e-6);
     assert_true(fabs(other[15] - 8 * sqrt(196. / 3)) < 1e-9);
     w[0] = 3;
-    truth_set(&t, 1, INFER_F32, w);
+    reference_set(&t, 1, INFER_F32, w);
     bound_transform(&t, BOUND_FOURIER, 1, one);
     assert_true(fabs(one[7] - 3 * other[7]) < 1e-9);
-    truth_free(&t);
+    reference_free(&t);
 }
 
 int main(void)

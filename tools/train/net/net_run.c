@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "kernels/base/error.h"
 
@@ -413,14 +412,6 @@ int net_read_view(struct net *n, const struct view *v, void *out,
 
 /* ---- time ---------------------------------------------------------- */
 
-static double seconds_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static int launch_step(void *user, struct plan_step *step,
                        struct infer_error *err)
 {
@@ -448,10 +439,10 @@ int net_time_steps(struct net *n, int count, double *seconds,
     if (rc == 0 && d->ops->mark)
         rc = d->ops->mark(d, 0, err);
     for (int i = 0; rc == 0 && i < count; i++) {
-        const double start = seconds_now();
+        const double start = tune_now();
 
         rc = net_step(n, err);
-        seconds[i] = seconds_now() - start;
+        seconds[i] = tune_now() - start;
         if (rc == 0 && d->ops->mark)
             rc = d->ops->mark(d, i + 1, err);
     }

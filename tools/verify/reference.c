@@ -31,9 +31,9 @@ static void *widen(const struct kern_problem *p, struct kern_tensor *t,
     return calloc((size_t)kern_tensor_count(t) + 1, infer_dtype_size(dtype));
 }
 
-bool truth_new(struct truth *t, const struct kern_problem *p)
+bool reference_new(struct reference *t, const struct kern_problem *p)
 {
-    *t = (struct truth){.p = *p};
+    *t = (struct reference){.p = *p};
     bool ok = true;
     for (int i = 0; i < p->n_out && ok; i++)
         if (kern_problem_out(p, i)) {
@@ -48,17 +48,17 @@ bool truth_new(struct truth *t, const struct kern_problem *p)
     return ok;
 }
 
-void truth_free(struct truth *t)
+void reference_free(struct reference *t)
 {
     for (int i = 0; i < KERN_MAX_IN; i++)
         free(t->in[i]);
     for (int i = 0; i < KERN_MAX_OUT; i++)
         free(t->out[i]);
-    *t = (struct truth){0};
+    *t = (struct reference){0};
 }
 
-void truth_set(struct truth *t, int i, enum infer_dtype dtype,
-               const void *dense)
+void reference_set(struct reference *t, int i, enum infer_dtype dtype,
+                   const void *dense)
 {
     scalar_convert(dtype, dense, t->p.in[i].dtype, t->in[i],
                    (size_t)kern_tensor_count(&t->p.in[i]));
@@ -83,14 +83,14 @@ static void take_signs(const struct kern_tensor *signs, uint8_t *to,
     }
 }
 
-void truth_follow(struct truth *t, int o, enum infer_dtype dtype,
-                  const void *result)
+void reference_follow(struct reference *t, int o, enum infer_dtype dtype,
+                      const void *result)
 {
     if (t->p.op == KERN_BATCH_NORM_TRAIN && o == 5)
         take_signs(&t->p.out[o], t->out[o], dtype, result);
 }
 
-bool truth_run(const struct truth *t, struct infer_error *err)
+bool reference_run(const struct reference *t, struct infer_error *err)
 {
     struct kern_args args = {0};
 
