@@ -2,12 +2,11 @@
 /* Graphs: building, finding, editing.  Order and dead parts: graph_order.c. */
 #include "libinfer/graph/graph.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/checked.h"
+#include "kernels/base/array.h"
 #include "kernels/base/error.h"
 #include "libinfer/graph/graph_index.h"
 
@@ -61,29 +60,6 @@ void graph_free(struct graph *g)
     free(g);
 }
 
-/* Makes room for one more element; doubles, so that adding stays linear. */
-static bool reserve(void **array, int count, int *capacity, size_t size)
-{
-    int want = *capacity > 0 ? *capacity : 16;
-    size_t bytes;
-    void *grown;
-
-    if (count < *capacity)
-        return true;
-    if (*capacity > INT_MAX / 2)
-        return false;
-    if (*capacity > 0)
-        want = *capacity * 2;
-    if (!checked_mul((size_t)want, size, &bytes))
-        return false;
-    grown = realloc(*array, bytes);
-    if (grown == NULL)
-        return false;
-    *array = grown;
-    *capacity = want;
-    return true;
-}
-
 int graph_no_room(const struct graph *g, struct infer_error *err)
 {
     if (g->n_nodes >= GRAPH_MAX_NODES)
@@ -102,19 +78,19 @@ int graph_no_room(const struct graph *g, struct infer_error *err)
 static int push_value(struct graph *g, char *name)
 {
     struct graph_value *v;
-    void *array = g->value;
-    bool ok;
+    void *array;
 
     if (name == NULL || g->n_values >= GRAPH_MAX_VALUES) {
         free(name);
         return INFER_EMEMORY;
     }
-    ok = reserve(&array, g->n_values, &g->values_capacity, sizeof(*g->value));
-    g->value = array;
-    if (!ok) {
+    array = array_reserve(g->value, g->n_values, &g->values_capacity,
+                          sizeof(*g->value));
+    if (array == NULL) {
         free(name);
         return INFER_EMEMORY;
     }
+    g->value = array;
     v = &g->value[g->n_values];
     memset(v, 0, sizeof(*v));
     v->name = name;
@@ -288,8 +264,7 @@ int graph_add_node(struct graph *g, enum graph_op op, const char *name,
 {
     const struct graph_op_info *info;
     struct graph_node *node;
-    void *array = g->node;
-    bool ok;
+    void *array;
     int i;
 
     if (op <= GRAPH_NONE || op >= GRAPH_OP_COUNT ||
@@ -298,11 +273,11 @@ int graph_add_node(struct graph *g, enum graph_op op, const char *name,
         return INFER_EARGUMENT;
     if (g->n_nodes >= GRAPH_MAX_NODES)
         return INFER_EMEMORY;
-    ok = reserve(&array, g->n_nodes, &g->nodes_capacity, sizeof(*g->node));
-    g->node = array;
-    if (!ok)
+    array = array_reserve(g->node, g->n_nodes, &g->nodes_capacity,
+                          sizeof(*g->node));
+    if (array == NULL)
         return INFER_EMEMORY;
-
+    g->node = array;
     info = graph_op_info(op);
     node = &g->node[g->n_nodes];
     memset(node, 0, sizeof(*node));

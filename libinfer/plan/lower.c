@@ -163,23 +163,6 @@ int lower_layer(const struct lower *l)
                : lower_reshaping(l, &e);
 }
 
-void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
-                  const struct view *in, enum infer_dtype dtype, int rank,
-                  const int64_t *dim, struct plan_emit *e)
-{
-    memset(e, 0, sizeof *e);
-    (void)l;
-    e->class = class;
-    e->p.op = op;
-    e->p.n_in = e->p.n_out = 1;
-    e->in[0] = *in;
-    e->p.out[0].dtype = dtype;
-    e->p.out[0].rank = rank;
-    memcpy(e->p.out[0].dim, dim, (size_t)rank * sizeof dim[0]);
-    e->value = -1;
-    e->residual = -1;
-}
-
 /* A channels-last tensor of the new dims, filled from v, where v does not have
  * its last dimension innermost and the new dims can be split into v's: channel
  * shuffles then stay channels last. */

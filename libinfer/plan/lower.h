@@ -32,12 +32,6 @@ int lower_begin(const struct lower *l, struct plan_emit *e);
 int lower_end(const struct lower *l, const struct plan_emit *e);
 /* Lowers a node that is one step, plus copies. */
 lower_fn lower_layer;
-/* The problem's only tensors: one input and one output of these dims, which
- * need not be those of the graph. */
-void lower_single(const struct lower *l, enum kern_op op, enum plan_class class,
-                  const struct view *in, enum infer_dtype dtype, int rank,
-                  const int64_t *dim, struct plan_emit *e);
-
 /* Defers a product that a convolution may fuse as the scale of its input
  * (lower_input_scale.c): true if the node was lowered to its image. */
 bool lower_defer_scale(const struct lower *l);

@@ -180,8 +180,8 @@ static int make_problem(const struct lower *l, const struct chain *c,
 
     for (i = 0; i < x->t.rank; i++)
         dim[i] = i < 2 ? y->dim[i] : 1;
-    lower_single(l, KERN_SQUEEZE_EXCITE, PLAN_IMAGE, x,
-                 plan_dtype(l->plan, y->dtype), x->t.rank, dim, e);
+    plan_single(KERN_SQUEEZE_EXCITE, PLAN_IMAGE, x,
+                plan_dtype(l->plan, y->dtype), x->t.rank, dim, e);
     if (y->rank == x->t.rank)
         e->value = c->value;
     e->p.attr.squeeze_excite.act = c->act[0];

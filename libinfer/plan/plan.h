@@ -183,6 +183,11 @@ struct plan_emit {
     int residual; /* index in in[], or -1 */
 };
 
+/* Sets the problem's only tensors: one input and one output of these dims,
+ * which need not be those of the graph. */
+void plan_single(enum kern_op op, enum plan_class class, const struct view *in,
+                 enum infer_dtype dtype, int rank, const int64_t *dim,
+                 struct plan_emit *e);
 /* Chooses a row and layouts and adds the steps; *out: the result. */
 int plan_emit(struct plan *plan, int node, const struct plan_emit *e,
               struct infer_error *err, struct view *out);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array.h"
 #include "kernels/base/error.h"
 #include "kernels/problem.h"
 #include "libinfer/plan/plan.h"
@@ -233,6 +234,22 @@ static bool has_epilogue(const struct plan_emit *e)
     return e->p.epilogue.act.kind != KERN_IDENTITY || e->residual >= 0;
 }
 
+void plan_single(enum kern_op op, enum plan_class class, const struct view *in,
+                 enum infer_dtype dtype, int rank, const int64_t *dim,
+                 struct plan_emit *e)
+{
+    memset(e, 0, sizeof *e);
+    e->class = class;
+    e->p.op = op;
+    e->p.n_in = e->p.n_out = 1;
+    e->in[0] = *in;
+    e->p.out[0].dtype = dtype;
+    e->p.out[0].rank = rank;
+    memcpy(e->p.out[0].dim, dim, (size_t)rank * sizeof dim[0]);
+    e->value = -1;
+    e->residual = -1;
+}
+
 /* Emits a step that is the last reader of y, its in[0]. */
 static int emit_over(struct plan *plan, int node, const struct plan_emit *e,
                      struct infer_error *err, struct view *y)
@@ -253,15 +270,10 @@ static int emit_activation(struct plan *plan, int node, struct view *y,
 {
     struct plan_emit u;
 
-    memset(&u, 0, sizeof u);
-    u.class = PLAN_POINTWISE;
-    u.p.op = KERN_UNARY;
+    plan_single(KERN_UNARY, PLAN_POINTWISE, y, y->t.dtype, y->t.rank, y->t.dim,
+                &u);
     u.p.attr.unary = *act;
-    u.p.n_in = 1;
-    u.in[0] = *y;
-    u.p.out[0] = y->t;
     u.value = value;
-    u.residual = -1;
     return emit_over(plan, node, &u, err, y);
 }
 
@@ -271,18 +283,14 @@ static int emit_sum(struct plan *plan, int node, struct view *y,
 {
     struct plan_emit b;
 
-    memset(&b, 0, sizeof b);
-    b.class = PLAN_POINTWISE;
-    b.p.op = KERN_BINARY;
+    plan_single(KERN_BINARY, PLAN_POINTWISE, y, y->t.dtype, y->t.rank, y->t.dim,
+                &b);
     b.p.attr.binary.kind = KERN_ADD;
     if (act)
         b.p.epilogue.act = *act;
     b.p.n_in = 2;
-    b.in[0] = *y;
     b.in[1] = *residual;
-    b.p.out[0] = y->t;
     b.value = value;
-    b.residual = -1;
     return emit_over(plan, node, &b, err, y);
 }
 
@@ -489,22 +497,14 @@ int plan_copy_to(struct plan *plan, int node, const struct view *from,
 static int remember_copy(struct plan *plan, const struct view *from,
                          const struct view *to, struct infer_error *err)
 {
-    struct plan_copy *c;
+    void *copy = array_reserve(plan->copy, plan->n_copies,
+                               &plan->copies_capacity, sizeof *plan->copy);
 
-    if (plan->n_copies == plan->copies_capacity) {
-        int capacity = plan->copies_capacity ? 2 * plan->copies_capacity : 16;
-        struct plan_copy *copy =
-            realloc(plan->copy, (size_t)capacity * sizeof *copy);
-
-        if (!copy)
-            return error_set(err, INFER_EMEMORY, "plan: out of memory");
-        plan->copy = copy;
-        plan->copies_capacity = capacity;
-    }
-    c = &plan->copy[plan->n_copies];
-    c->from = *from;
-    c->to = *to;
-    c->next = plan->buffers.at[from->buffer].copies;
+    if (!copy)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    plan->copy = copy;
+    plan->copy[plan->n_copies] =
+        (struct plan_copy){*from, *to, plan->buffers.at[from->buffer].copies};
     plan->buffers.at[from->buffer].copies = plan->n_copies++;
     return 0;
 }

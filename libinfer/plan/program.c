@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "kernels/base/array.h"
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "libinfer/memory/arena.h"
@@ -14,16 +15,11 @@
 int plan_add_buffer(struct plan_buffers *b, int memory, size_t bytes,
                     struct infer_error *err)
 {
-    if (b->n == b->capacity) {
-        const int capacity = b->capacity ? 2 * b->capacity : 64;
-        struct plan_buffer *at =
-            realloc(b->at, (size_t)capacity * sizeof *b->at);
+    void *at = array_reserve(b->at, b->n, &b->capacity, sizeof *b->at);
 
-        if (!at)
-            return error_set(err, INFER_EMEMORY, "plan: out of memory");
-        b->at = at;
-        b->capacity = capacity;
-    }
+    if (!at)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    b->at = at;
     b->at[b->n] = (struct plan_buffer){.memory = memory,
                                        .bytes = bytes,
                                        .first = INT_MAX,
@@ -108,16 +104,11 @@ int plan_place_in_row(struct plan_buffers *b, int memory,
 int plan_append(struct plan_steps *l, struct plan_buffers *b,
                 struct plan_step *step, struct infer_error *err)
 {
-    if (l->n == l->capacity) {
-        const int capacity = l->capacity ? 2 * l->capacity : 64;
-        struct plan_step **at =
-            realloc(l->at, (size_t)capacity * sizeof(struct plan_step *));
+    void *at = array_reserve(l->at, l->n, &l->capacity, sizeof(*l->at));
 
-        if (!at)
-            return error_set(err, INFER_EMEMORY, "plan: out of memory");
-        l->at = at;
-        l->capacity = capacity;
-    }
+    if (!at)
+        return error_set(err, INFER_EMEMORY, "plan: out of memory");
+    l->at = at;
     for (int i = 0; i < KERN_MAX_IN; i++)
         plan_touch(b, &step->in[i], l->n);
     for (int i = 0; i < KERN_MAX_OUT; i++)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array.h"
 #include "kernels/base/error.h"
 #include "tools/kbench/kbench.h"
 
@@ -93,15 +94,12 @@ struct kb_case *kb_cases_add(struct kb_cases *list,
                              const struct kern_problem *p, enum kb_dir dir,
                              const struct kb_precision *precision)
 {
-    if (list->count == list->capacity) {
-        const int capacity = list->capacity ? 2 * list->capacity : 32;
-        struct kb_case *item =
-            realloc(list->item, (size_t)capacity * sizeof(*item));
-        if (!item)
-            return NULL;
-        list->item = item;
-        list->capacity = capacity;
-    }
+    void *item = array_reserve(list->item, list->count, &list->capacity,
+                               sizeof(*list->item));
+
+    if (!item)
+        return NULL;
+    list->item = item;
     struct kb_case *c = &list->item[list->count++];
     memset(c, 0, sizeof(*c));
     c->p = *p;
