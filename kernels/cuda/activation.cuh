@@ -27,25 +27,27 @@ static __device__ __forceinline__ float min_nan(float x, float high)
 #endif
 }
 
-/* Kinds of one or two instructions a value: they bend a line. */
-static inline __host__ __device__ bool unary_bends(enum kern_unary_kind kind)
+/* True for kinds of one or two instructions a value. */
+static inline __host__ __device__ bool
+unary_is_piecewise_linear(enum kern_unary_kind kind)
 {
     return kind <= KERN_CLIP;
 }
 
-/* Kinds that unary_in_place() computes: no calls, which would push the values
- * out of the registers. */
+/* True for kinds that unary_inline() computes: without calls, which would move
+ * the values out of registers. */
 static inline __host__ __device__ bool
-unary_is_in_place(enum kern_unary_kind kind)
+unary_is_inline(enum kern_unary_kind kind)
 {
-    return unary_bends(kind) || kind == KERN_SIGMOID || kind == KERN_SILU ||
-           kind == KERN_HARD_SIGMOID || kind == KERN_HARD_SWISH ||
-           kind == KERN_GELU;
+    return unary_is_piecewise_linear(kind) || kind == KERN_SIGMOID ||
+           kind == KERN_SILU || kind == KERN_HARD_SIGMOID ||
+           kind == KERN_HARD_SWISH || kind == KERN_GELU;
 }
 
 /* v = act(v) for N values, with the choice made once. */
 template <int N>
-static __device__ __forceinline__ void unary_bend(struct kern_unary f, float *v)
+static __device__ __forceinline__ void
+unary_piecewise_linear(struct kern_unary f, float *v)
 {
     if (f.kind == KERN_RELU) {
 #pragma unroll
@@ -89,12 +91,12 @@ template <int N> static __device__ __forceinline__ void unary_sigmoid(float *v)
         v[i] = flushed_reciprocal(1 + flushed_exp2(-LOG2_E * v[i]));
 }
 
-/* v = v / (1 + exp(-scale v)).  What bounds it is the special function unit, 16
- * results a clock of a multiprocessor: an exponential and a reciprocal a value
- * take as long as the value's way to memory.  So two values share a reciprocal,
- * 1 / a = b (1 / (a b)).  The exponential stops at 2^60, so that a b stays
- * finite: beyond it results are below 2^-54 for v above -64, and no smaller.
- * NaN stays with its own value. */
+/* v = v / (1 + exp(-scale v)).  The special function unit is the bottleneck, 16
+ * results a clock on a multiprocessor: an exponential and a reciprocal a value
+ * take as long as the value's transfer from and to memory.  So two values share
+ * a reciprocal: 1 / a = b (1 / (a b)).  The exponential is clamped to 2^60, so
+ * that a b stays finite; results beyond the clamp are below 2^-54 for v above
+ * -64, and shrink no further.  NaN affects no other value. */
 template <int N>
 static __device__ __forceinline__ void unary_silu(float scale, float *v)
 {
@@ -115,8 +117,8 @@ static __device__ __forceinline__ void unary_silu(float scale, float *v)
 }
 
 template <int N>
-static __device__ __forceinline__ void unary_in_place(struct kern_unary f,
-                                                      float *v)
+static __device__ __forceinline__ void unary_inline(struct kern_unary f,
+                                                    float *v)
 {
     const bool times = f.kind == KERN_HARD_SWISH;
 
@@ -137,7 +139,7 @@ static __device__ __forceinline__ void unary_in_place(struct kern_unary f,
         for (int i = 0; i < N; i++)
             v[i] = 0.5f * v[i] * (1 + erff(v[i] * 0.70710678118654752440f));
     } else {
-        unary_bend<N>(f, v);
+        unary_piecewise_linear<N>(f, v);
     }
 }
 
@@ -153,8 +155,8 @@ static __device__ __forceinline__ void unary_vector(struct kern_unary f,
                                                     float *v)
 {
     /* GELU stays out of line here, where code is small and rows are many. */
-    if (unary_is_in_place(f.kind) && f.kind != KERN_GELU) {
-        unary_in_place<N>(f, v);
+    if (unary_is_inline(f.kind) && f.kind != KERN_GELU) {
+        unary_inline<N>(f, v);
     } else {
         /* Unrolled, or the values would have to be in memory. */
 #pragma unroll

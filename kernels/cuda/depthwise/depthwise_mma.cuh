@@ -320,7 +320,7 @@ static __device__ __forceinline__ void depthwise_warp_finish(
     if (__any_sync(0xffffffffu, bad))
         depthwise_warp_repeat<T, R, STRIDE, BLOCKS>(a, at, s, p, v);
     __builtin_assume(a.out.epilogue.act.kind != KERN_GELU);
-    unary_in_place<4 * BLOCKS>(a.out.epilogue.act, v);
+    unary_inline<4 * BLOCKS>(a.out.epilogue.act, v);
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 2 * BLOCKS; i++) {

@@ -257,7 +257,7 @@ static inline bool depthwise_tile_takes(const struct kern_problem *p,
            g->r == g->s && (g->r == 3 || g->r == 5) &&
            g->stride_h == g->stride_w && g->stride_w <= 2 &&
            g->dilation_h == 1 && g->dilation_w == 1 &&
-           !kern_problem_in(p, CONV_RESIDUAL) && unary_is_in_place(act) &&
+           !kern_problem_in(p, CONV_RESIDUAL) && unary_is_inline(act) &&
            act != KERN_GELU;
 }
 

@@ -251,7 +251,8 @@ static double small_c_estimate(const struct kern_problem *p,
 
     if (small_c_read(p, d, 0, &s, NULL) < 0)
         return 1e30;
-    const double group = unary_bends(p->epilogue.act.kind) ? 0.2 : 0.45;
+    const double group =
+        unary_is_piecewise_linear(p->epilogue.act.kind) ? 0.2 : 0.45;
     const int turns = conv_ceil_div(s.tiles * s.parts, s.multiprocessors);
 
     return 5 + cost_overlapped(turns * conv_ceil_div(s.groups, s.parts) * group,

@@ -177,7 +177,8 @@ template <int J> struct wgmma_epi_stage<float, J> {
 /* Properties of the epilogue that are known at compile time. */
 enum wgmma_epilogue_kind {
     WGMMA_ANY,
-    WGMMA_PIECEWISE_LINEAR, /* the activation is one of unary_bends() */
+    WGMMA_PIECEWISE_LINEAR, /* the activation is one of
+                               unary_is_piecewise_linear() */
     WGMMA_CONVERT_ONLY      /* neither residual nor activation */
 };
 
@@ -197,9 +198,9 @@ wgmma_finish(const struct output_args &out, float *v, uint32_t epi)
     if (out.residual && !last)
         wgmma_epi_stage<T, J>::add(epi, v);
     if constexpr (KIND == WGMMA_PIECEWISE_LINEAR)
-        unary_bend<4 * J>(out.epilogue.act, v);
+        unary_piecewise_linear<4 * J>(out.epilogue.act, v);
     else
-        unary_in_place<4 * J>(out.epilogue.act, v);
+        unary_inline<4 * J>(out.epilogue.act, v);
     if (out.residual && last)
         wgmma_epi_stage<T, J>::add(epi, v);
     wgmma_epi_stage<T, J>::store(epi, v);

@@ -164,7 +164,7 @@ static int wgmma_supports(const struct kern_problem *p,
     if (!L::CLUSTER && L::BN < 8 * lane && s.g.k > L::BN)
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes up to %d outputs, found %d", (int)L::BN, s.g.k);
-    if (!L::CLUSTER && !unary_is_in_place(p->epilogue.act.kind))
+    if (!L::CLUSTER && !unary_is_inline(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "its activation is left to other kernels");
     return wgmma_check_extras<L>(p, &s, why);
@@ -216,9 +216,10 @@ static double wgmma_stores_us(const struct kern_problem *p,
         s->multiprocessors % s->tiles_n == 0
             ? conv_ceil_div(full, columns)
             : conv_ceil_div(s->g.k, columns) / (double)s->tiles_n;
-    const double stage = bn_stats_of(p)                      ? 1
-                         : unary_bends(p->epilogue.act.kind) ? 0.45
-                                                             : 0.85;
+    const double stage = bn_stats_of(p) ? 1
+                         : unary_is_piecewise_linear(p->epilogue.act.kind)
+                             ? 0.45
+                             : 0.85;
     const double residual = kern_problem_in(p, CONV_RESIDUAL) ? 0.1 : 0;
 
     return (int)L::MT * stages * (stage + residual);

@@ -77,7 +77,7 @@ static int wgmma_stem_supports(const struct kern_problem *p,
     if (rc < 0)
         return rc;
     if (kern_problem_in(p, CONV_RESIDUAL) ||
-        !unary_is_in_place(p->epilogue.act.kind))
+        !unary_is_inline(p->epilogue.act.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "takes no residual and common activations only");
     return wgmma_stem_check(&s, L::R, L::G, why);
@@ -99,7 +99,9 @@ static double wgmma_stem_estimate(const struct kern_problem *p,
                              ? (double)tiles / (double)resident + 0.5
                              : (double)((tiles + resident - 1) / resident);
 
-    return 1.5 + waves * (unary_bends(p->epilogue.act.kind) ? 1.3 : 1.5);
+    return 1.5 +
+           waves *
+               (unary_is_piecewise_linear(p->epilogue.act.kind) ? 1.3 : 1.5);
 }
 
 /* ---- preparing ----------------------------------------------------- */

@@ -192,7 +192,7 @@ wgmma_store(const struct wgmma_args &a, float (&acc)[L::MT][L::BN / 2],
             struct wgmma_epilogue *s, unsigned char *shared, uint32_t base,
             int group, int m0, int n0)
 {
-    if (unary_bends(a.out.epilogue.act.kind)) {
+    if (unary_is_piecewise_linear(a.out.epilogue.act.kind)) {
 #pragma unroll
         for (int box = 0; box < L::BOXES; box++) {
             const int n = n0 + box % L::PARTS * L::USED;
