@@ -68,10 +68,30 @@ static __device__ __forceinline__ void store_vec(T *p, const vec<T, N> &v)
     *reinterpret_cast<vec<T, N> *>(p) = v;
 }
 
+/* V adjacent elements; the address is aligned to all of them. */
+template <typename T, int V>
+static __device__ __forceinline__ void load_floats(const T *p, float *v)
+{
+    const vec<T, V> t = load_vec<T, V>(p);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        v[j] = to_float(t.at[j]);
+}
+
+template <typename T, int V>
+static __device__ __forceinline__ void store_floats(T *p, const float *v)
+{
+    vec<T, V> t;
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        t.at[j] = from_float<T>(v[j]);
+    store_vec<T, V>(p, t);
+}
+
 /* ---- any data type ------------------------------------------------- */
 
 /* Converted as kernels/base/scalar.h says.  For paths where the type is known
- * only when running. */
+ * only when running; a tensor without a type has no elements. */
 static __device__ __forceinline__ double load_any(enum infer_dtype t,
                                                   const void *p, int64_t i)
 {
@@ -102,9 +122,8 @@ static __device__ __forceinline__ double load_any(enum infer_dtype t,
         return ((const uint8_t *)p)[i];
     case INFER_BOOL:
         return ((const uint8_t *)p)[i] != 0;
-    default:
-        return 0;
     }
+    return 0;
 }
 
 /* Cut toward zero and to the range; NaN gives 0. */
@@ -155,8 +174,6 @@ static __device__ __forceinline__ void store_any(enum infer_dtype t, void *p,
         break;
     case INFER_BOOL:
         ((uint8_t *)p)[i] = v != 0;
-        break;
-    default:
         break;
     }
 }

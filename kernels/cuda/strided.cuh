@@ -37,6 +37,21 @@ static inline void cuda_sort_dimensions(const struct kern_tensor *t, int *order)
     }
 }
 
+/* A tensor's dimensions that are in axes, or those that are not: the others
+ * have size 1. */
+static inline struct kern_tensor cuda_dimensions(const struct kern_tensor *t,
+                                                 uint32_t axes, bool in_axes)
+{
+    struct kern_tensor v = *t;
+
+    for (int i = 0; i < t->rank; i++)
+        if ((axes >> i & 1) != (uint32_t)in_axes) {
+            v.dim[i] = 1;
+            v.stride[i] = 0;
+        }
+    return v;
+}
+
 /* n / d for 0 <= n < 2^31 and 1 <= d < 2^31: with shift = ceil(log2 d) and
  * multiply = floor(2^32 (2^shift - d) / d) + 1, the quotient is
  * (mulhi(n, multiply) + n) >> shift (Granlund and Montgomery). */

@@ -46,6 +46,19 @@ static inline int check_types(const struct kern_problem *p, int from, int to,
     return 0;
 }
 
+/* Vectors of F32, NULL where absent. */
+static inline const float *input_f32(const struct kern_problem *p,
+                                     const struct kern_args *args, int i)
+{
+    return kern_problem_in(p, i) ? (const float *)args->in[i] : NULL;
+}
+
+static inline float *output_f32(const struct kern_problem *p,
+                                const struct kern_args *args, int i)
+{
+    return kern_problem_out(p, i) ? (float *)args->out[i] : NULL;
+}
+
 /* supports() of rows that check_types() is enough for. */
 template <int FROM = 1, int TO = 0>
 static int supports_types(const struct kern_problem *p,
@@ -53,6 +66,23 @@ static int supports_types(const struct kern_problem *p,
 {
     (void)d;
     return check_types(p, FROM, TO, why);
+}
+
+/* supports() of backward passes that compute dx and the gradient of a parameter
+ * (input 2), one element of it for each element of x. */
+static inline int supports_gradients(const struct kern_problem *p,
+                                     const struct kern_device *d,
+                                     struct infer_error *why)
+{
+    const struct kern_tensor *more = kern_problem_out(p, 1);
+
+    (void)d;
+    if (more && more->dtype != p->in[0].dtype)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "%s: output 1 is %s beside %s", kern_op_name(p->op),
+                         infer_dtype_name(more->dtype),
+                         infer_dtype_name(p->in[0].dtype));
+    return check_types(p, 2, 2, why);
 }
 
 /* supports() of rows that take every problem of their operation. */

@@ -40,6 +40,14 @@ struct cuda_window {
             pad_end[d] = end[i];
         }
     }
+    void fill_pool(const struct kern_problem *p)
+    {
+        const struct kern_pool *a = &p->attr.pool;
+
+        fill(p, a->stride, a->dilation, a->pad_begin, a->pad_end);
+        for (int i = 0; i < p->in[0].rank - 2; i++)
+            kernel[5 - p->in[0].rank + i] = a->window[i];
+    }
     /* Strides of a tensor by n, c, d, h, w. */
     static void spread(const struct kern_tensor *t, int64_t *stride)
     {
@@ -53,12 +61,18 @@ struct cuda_window {
     /* units: channels, or vectors of them. */
     void split_by(int units)
     {
+        split_extent(units, out, y_stride);
+    }
+    /* The same for a tensor of extent size[3]. */
+    void split_extent(int units, const int *size, const int64_t *stride)
+    {
+        const int64_t c = stride[1], w = stride[4];
+
         channels.init((uint32_t)units);
         for (int d = 0; d < 3; d++)
-            extent[d].init((uint32_t)out[d]);
-        const int64_t c = y_stride[1], w = y_stride[4];
+            extent[d].init((uint32_t)size[d]);
         channels_last = units > 1 && (c < 0 ? -c : c) <= (w < 0 ? -w : w);
-        channels_last = channels_last || out[2] == 1;
+        channels_last = channels_last || size[2] == 1;
     }
     /* o: n, c, d, h, w. */
     __device__ __forceinline__ void index(uint32_t i, uint32_t *o) const
@@ -74,17 +88,18 @@ struct cuda_window {
     }
 };
 
-/* Limits of a pool's kernels, which compute positions in 32 bits: image is the
- * tensor under the window, pooled the one of its results. */
-static inline int pool_supports(const struct kern_problem *p,
-                                const struct kern_tensor *image,
-                                const struct kern_tensor *pooled,
-                                struct infer_error *why)
+/* supports() of pools, whose kernels compute positions in 32 bits. */
+template <bool DGRAD>
+static int pool_supports(const struct kern_problem *p,
+                         const struct kern_device *d, struct infer_error *why)
 {
+    const struct kern_tensor *image = DGRAD ? &p->out[0] : &p->in[0];
+    const struct kern_tensor *pooled = DGRAD ? &p->in[0] : &p->out[0];
     const struct kern_pool *a = &p->attr.pool;
     double taps = 1;
     int r = check_types(p, 1, 0, why);
 
+    (void)d;
     if (r == 0)
         r = check_count(p, why);
     for (int i = 0; r == 0 && i < image->rank - 2; i++) {

@@ -47,30 +47,6 @@ static inline struct output_args output_of(const struct kern_exec *e,
     return o;
 }
 
-/* ---- elements ------------------------------------------------------ */
-
-/* N adjacent elements; the address is aligned to all of them. */
-template <typename T, int N>
-static __device__ __forceinline__ void load_floats(const T *from, float *to)
-{
-    const vec<T, N> v = load_vec<T, N>(from);
-
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        to[i] = to_float(v.at[i]);
-}
-
-template <typename T, int N>
-static __device__ __forceinline__ void store_floats(T *to, const float *from)
-{
-    vec<T, N> v;
-
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        v.at[i] = from_float<T>(from[i]);
-    store_vec<T, N>(to, v);
-}
-
 /* ---- finishing ----------------------------------------------------- */
 
 /* Finishes and stores N adjacent channels k .. k+N-1 of pixel m, of which r are

@@ -11,6 +11,10 @@
  * the banks (8.25 KiB for 8-byte elements at most).  blockIdx: tiles along the
  * output's innermost dimension, along the input's, the rest.
  *
+ * fill: one element to a whole dense tensor.  One thread stores 16 bytes at a
+ * time, in a loop over the grid; the first threads store what is left behind
+ * the last vector.
+ *
  * strided: anything.  One thread an element of the output in the order of its
  * memory, in a loop over the grid.
  */
@@ -41,19 +45,6 @@ static void init(struct copy_args *a, const struct kern_problem *p)
     a->to = p->out[0].dtype;
 }
 
-static __device__ __forceinline__ float number(float v)
-{
-    return v;
-}
-static __device__ __forceinline__ float number(__half v)
-{
-    return __half2float(v);
-}
-static __device__ __forceinline__ float number(__nv_bfloat16 v)
-{
-    return __bfloat162float(v);
-}
-
 template <typename A, typename B> struct same_type {
     static const bool value = false;
 };
@@ -68,7 +59,7 @@ static __device__ __forceinline__ Out convert(In v)
     if constexpr (same_type<In, Out>::value)
         return v;
     else
-        return from_float<Out>(number(v));
+        return from_float<Out>(to_float(v));
 }
 
 /* Calls run<In, Out>(arguments), with integers of the same size for moves. */
@@ -112,54 +103,31 @@ static __device__ __forceinline__ void vec_element(const struct copy_args &a,
 }
 
 template <typename In, typename Out>
-static int run_vec(struct copy_args *a, const struct kern_args *args,
-                   struct infer_error *err)
+static int run(struct copy_args *a, const struct kern_args *args,
+               struct infer_error *err)
 {
     const int wide = 16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out));
     const void *const at[2] = {a->x, a->y};
     const size_t size[2] = {sizeof(In), sizeof(Out)};
 
-    if (a->walk.count == 0)
-        return 0;
     return a->walk.vectorise(wide, at, size)
                ? walk_launch<vec_element<In, Out, wide>, true>(*a, args, err)
                : walk_launch<vec_element<In, Out, 1>, true>(*a, args, err);
 }
 
-static int supports_vec(const struct kern_problem *p,
-                        const struct kern_device *d, struct infer_error *why)
+static int find_vectors(struct copy_args *t, const struct copy_args *c,
+                        struct infer_error *why)
 {
-    struct copy_args a = {};
-    const int r = check_pair(p, why);
+    const int last = c->walk.rank - 1;
 
-    (void)d;
-    if (r < 0)
-        return r;
-    init(&a, p);
-    const int last = a.walk.rank - 1;
-    if (last >= 0 &&
-        (a.walk.stride[0][last] != 1 || a.walk.stride[1][last] != 1))
-        return error_set(why, INFER_EUNSUPPORTED,
-                         "copy: the innermost dimension must be dense on both "
-                         "sides");
-    return 0;
+    *t = *c;
+    if (last < 0 ||
+        (c->walk.stride[0][last] == 1 && c->walk.stride[1][last] == 1))
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "copy: the innermost dimension must be dense on both "
+                     "sides");
 }
-
-static int launch_vec(const struct kern_exec *e, const struct kern_args *args,
-                      struct infer_error *err)
-{
-    struct copy_args a = {};
-
-    init(&a, &e->problem);
-    a.x = args->in[0];
-    a.y = args->out[0];
-    return COPY_DISPATCH(a.from, a.to, run_vec, &a, args, err);
-}
-
-const struct kern_functions copy_cuda_vec = {
-    .supports = supports_vec,
-    .launch = launch_vec,
-};
 
 /* ---- transpose ----------------------------------------------------- */
 
@@ -211,20 +179,25 @@ static __global__ void __launch_bounds__(TILE *TILE_ROWS)
     }
 }
 
-/* Finds the two dimensions; false where the copy is no such thing. */
-static bool find_tile(const struct copy_args *c, struct transpose_args *t)
+/* Finds the two dimensions. */
+static int find_tile(struct transpose_args *t, const struct copy_args *c,
+                     struct infer_error *why)
 {
     const struct cuda_strided<2> *w = &c->walk;
     const int last = w->rank - 1;
     int row = -1;
 
-    if (last < 1 || w->stride[1][last] != 1)
-        return false;
     for (int d = 0; d < last; d++)
         if (w->stride[0][d] == 1)
             row = d;
-    if (row < 0 || w->dim[row] < TILE_LEAST || w->dim[last] < TILE_LEAST)
-        return false;
+    if (row < 0 || w->stride[1][last] != 1 || w->dim[row] < TILE_LEAST ||
+        w->dim[last] < TILE_LEAST)
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "copy: two dimensions of %d and more must be dense, "
+                         "one on either side",
+                         TILE_LEAST);
+    t->x = c->x;
+    t->y = c->y;
     t->rows = w->dim[row];
     t->columns = w->dim[last];
     t->y_row = w->stride[1][row];
@@ -239,62 +212,21 @@ static bool find_tile(const struct copy_args *c, struct transpose_args *t)
         t->batch *= w->dim[d];
         t->rank++;
     }
-    return true;
-}
-
-static int supports_transpose(const struct kern_problem *p,
-                              const struct kern_device *d,
-                              struct infer_error *why)
-{
-    struct transpose_args t = {};
-    struct copy_args a = {};
-    const int r = check_pair(p, why);
-
-    (void)d;
-    if (r < 0)
-        return r;
-    init(&a, p);
-    if (find_tile(&a, &t))
-        return 0;
-    return error_set(why, INFER_EUNSUPPORTED,
-                     "copy: two dimensions of %d and more must be dense, one "
-                     "on either side",
-                     TILE_LEAST);
+    return 0;
 }
 
 template <typename In, typename Out>
-static int run_transpose(const struct transpose_args *t,
-                         const struct kern_args *args, struct infer_error *err)
+static int run(const struct transpose_args *t, const struct kern_args *args,
+               struct infer_error *err)
 {
     const int64_t rows = (t->rows + TILE - 1) / TILE;
     const dim3 grid(cuda_blocks(t->columns, TILE),
                     (unsigned)(rows < 65535 ? rows : 65535),
                     (unsigned)(t->batch < 65535 ? t->batch : 65535));
 
-    if (t->batch == 0)
-        return 0;
     return launch_chained(transpose_kernel<In, Out>, grid,
                           dim3(TILE, TILE_ROWS), 0, args->stream, *t, err);
 }
-
-static int launch_transpose(const struct kern_exec *e,
-                            const struct kern_args *args,
-                            struct infer_error *err)
-{
-    struct transpose_args t = {};
-    struct copy_args a = {};
-
-    init(&a, &e->problem);
-    find_tile(&a, &t);
-    t.x = args->in[0];
-    t.y = args->out[0];
-    return COPY_DISPATCH(a.from, a.to, run_transpose, &t, args, err);
-}
-
-const struct kern_functions copy_cuda_transpose = {
-    .supports = supports_transpose,
-    .launch = launch_transpose,
-};
 
 /* ---- interleave ---------------------------------------------------- */
 
@@ -344,8 +276,9 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Finds planes and pixels; false where the copy is no such thing. */
-static bool find_planes(const struct copy_args *c, struct interleave_args *t)
+/* Finds planes and pixels. */
+static int find_planes(struct interleave_args *t, const struct copy_args *c,
+                       struct infer_error *why)
 {
     const struct cuda_strided<2> *w = &c->walk;
     const int last = w->rank - 1;
@@ -353,32 +286,17 @@ static bool find_planes(const struct copy_args *c, struct interleave_args *t)
     if (w->rank < 2 || w->rank > 3 || w->count >= (int64_t)1 << 31 ||
         w->dim[last] != COLORS || w->stride[1][last] != 1 ||
         w->stride[1][last - 1] != COLORS || w->stride[0][last - 1] != 1)
-        return false;
+        return error_set(why, INFER_EUNSUPPORTED,
+                         "copy: not %d dense planes to pixels of %d", COLORS,
+                         COLORS);
+    t->x = c->x;
+    t->y = c->y;
     t->pixels = w->dim[last - 1];
     t->x_plane = w->stride[0][last];
     t->batch = last == 2 ? w->dim[0] : 1;
     t->x_image = last == 2 ? w->stride[0][0] : 0;
     t->y_image = last == 2 ? w->stride[1][0] : 0;
-    return true;
-}
-
-static int supports_interleave(const struct kern_problem *p,
-                               const struct kern_device *d,
-                               struct infer_error *why)
-{
-    struct interleave_args t = {};
-    struct copy_args a = {};
-    const int r = check_pair(p, why);
-
-    (void)d;
-    if (r < 0)
-        return r;
-    init(&a, p);
-    if (find_planes(&a, &t))
-        return 0;
-    return error_set(why, INFER_EUNSUPPORTED,
-                     "copy: not %d dense planes to pixels of %d", COLORS,
-                     COLORS);
+    return 0;
 }
 
 /* True if all vectors of V start at multiples of their size. */
@@ -398,13 +316,13 @@ static int start_interleave(struct interleave_args *t,
     t->groups.init((uint32_t)(t->pixels / V));
     t->count = t->pixels / V * t->batch;
     return launch_chained(interleave_kernel<In, Out, V>,
-                          dim3(cuda_blocks(t->count, THREADS)), THREADS, 0,
+                          cuda_blocks(t->count, THREADS), THREADS, 0,
                           args->stream, *t, err);
 }
 
 template <typename In, typename Out>
-static int run_interleave(struct interleave_args *t,
-                          const struct kern_args *args, struct infer_error *err)
+static int run(struct interleave_args *t, const struct kern_args *args,
+               struct infer_error *err)
 {
     const int widest = sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out);
     const int wide = widest > 4 ? 16 / widest : 4;
@@ -414,25 +332,54 @@ static int run_interleave(struct interleave_args *t,
     return start_interleave<In, Out, 1>(t, args, err);
 }
 
-static int launch_interleave(const struct kern_exec *e,
-                             const struct kern_args *args,
-                             struct infer_error *err)
+/* ---- rows for one form of copies ----------------------------------- */
+
+/* find() fills the arguments of the kernels, or fails with what it looked for.
+ */
+template <typename Args,
+          int (*find)(Args *, const struct copy_args *, struct infer_error *)>
+static int supports_form(const struct kern_problem *p,
+                         const struct kern_device *d, struct infer_error *why)
 {
-    struct interleave_args t = {};
     struct copy_args a = {};
+    Args form = {};
+    const int rc = check_pair(p, why);
+
+    (void)d;
+    if (rc < 0)
+        return rc;
+    init(&a, p);
+    return find(&form, &a, why);
+}
+
+template <typename Args,
+          int (*find)(Args *, const struct copy_args *, struct infer_error *)>
+static int launch_form(const struct kern_exec *e, const struct kern_args *args,
+                       struct infer_error *err)
+{
+    struct copy_args a = {};
+    Args form = {};
 
     init(&a, &e->problem);
     if (a.walk.count == 0)
         return 0;
-    find_planes(&a, &t);
-    t.x = args->in[0];
-    t.y = args->out[0];
-    return COPY_DISPATCH(a.from, a.to, run_interleave, &t, args, err);
+    a.x = args->in[0];
+    a.y = args->out[0];
+    const int rc = find(&form, &a, err);
+    return rc < 0 ? rc : COPY_DISPATCH(a.from, a.to, run, &form, args, err);
 }
 
+const struct kern_functions copy_cuda_vec = {
+    .supports = supports_form<struct copy_args, find_vectors>,
+    .launch = launch_form<struct copy_args, find_vectors>,
+};
+const struct kern_functions copy_cuda_transpose = {
+    .supports = supports_form<struct transpose_args, find_tile>,
+    .launch = launch_form<struct transpose_args, find_tile>,
+};
 const struct kern_functions copy_cuda_interleave = {
-    .supports = supports_interleave,
-    .launch = launch_interleave,
+    .supports = supports_form<struct interleave_args, find_planes>,
+    .launch = launch_form<struct interleave_args, find_planes>,
 };
 
 /* ---- strided ------------------------------------------------------- */
@@ -488,6 +435,82 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
 const struct kern_functions copy_cuda_strided = {
     .supports = supports_all,
     .launch = launch,
+};
+
+/* ---- fill ---------------------------------------------------------- */
+
+struct fill_args {
+    int64_t count;
+    enum infer_dtype from;
+    const void *x;
+    void *y;
+};
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    fill_kernel(const __grid_constant__ struct fill_args a)
+{
+    constexpr int V = 16 / (int)sizeof(T);
+    const int64_t first = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+    const int64_t vectors = a.count / V;
+    vec<T, V> all;
+
+    launch_wait();
+    const T value = from_float<T>((float)load_any(a.from, a.x, 0));
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        all.at[j] = value;
+    for (int64_t i = first; i < vectors; i += (int64_t)gridDim.x * THREADS)
+        store_vec<T, V>((T *)a.y + i * V, all);
+    if (first < a.count - vectors * V)
+        ((T *)a.y)[vectors * V + first] = value;
+}
+
+static int supports_fill(const struct kern_problem *p,
+                         const struct kern_device *d, struct infer_error *why)
+{
+    const struct kern_tensor *x = &p->in[0], *y = &p->out[0];
+    bool one = cuda_is_real(x->dtype) && cuda_is_real(y->dtype) &&
+               kern_tensor_count(y) > 0 &&
+               (kern_tensor_is_dense(y, KERN_NCHW) ||
+                kern_tensor_is_dense(y, KERN_NHWC));
+
+    (void)d;
+    for (int i = 0; one && i < x->rank; i++)
+        one = x->dim[i] == 1 || x->stride[i] == 0;
+    if (one)
+        return 0;
+    return error_set(why, INFER_EUNSUPPORTED,
+                     "copies one F32, F16 or BF16 element to a dense tensor");
+}
+
+template <typename T>
+static int run_fill(const struct fill_args *a, void *stream,
+                    struct infer_error *err)
+{
+    const int64_t vectors = a->count * (int64_t)sizeof(T) / 16 + 1;
+
+    return launch_chained(fill_kernel<T>, cuda_grid(vectors, THREADS), THREADS,
+                          0, stream, *a, err);
+}
+
+static int launch_fill(const struct kern_exec *e, const struct kern_args *args,
+                       struct infer_error *err)
+{
+    struct fill_args a = {};
+
+    a.count = kern_tensor_count(&e->problem.out[0]);
+    a.from = e->problem.in[0].dtype;
+    a.x = args->in[0];
+    a.y = args->out[0];
+    return CUDA_DISPATCH(e->problem.out[0].dtype, run_fill, &a, args->stream,
+                         err);
+}
+
+/* Rows that are not flagged strided get aligned tensors. */
+const struct kern_functions copy_cuda_fill = {
+    .supports = supports_fill,
+    .launch = launch_fill,
 };
 
 bool cuda_has_code(void)

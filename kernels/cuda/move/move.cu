@@ -11,12 +11,14 @@
 
 #define THREADS 256
 
-/* Does run<U>(arguments) with U an integer of the bytes of dtype. */
-#define MOVE(dtype, run, ...)                                                  \
-    (infer_dtype_size(dtype) == 8   ? run<uint64_t>(__VA_ARGS__)               \
-     : infer_dtype_size(dtype) == 4 ? run<uint32_t>(__VA_ARGS__)               \
-     : infer_dtype_size(dtype) == 2 ? run<uint16_t>(__VA_ARGS__)               \
-                                    : run<uint8_t>(__VA_ARGS__))
+/* Calls move(u), where u is an integer of the bytes of dtype. */
+template <typename Move> static int by_size(enum infer_dtype dtype, Move move)
+{
+    return infer_dtype_size(dtype) == 8   ? move(uint64_t())
+           : infer_dtype_size(dtype) == 4 ? move(uint32_t())
+           : infer_dtype_size(dtype) == 2 ? move(uint16_t())
+                                          : move(uint8_t());
+}
 
 /* ---- where --------------------------------------------------------- */
 
@@ -36,13 +38,6 @@ static __device__ __forceinline__ void where_element(const struct where_args &a,
         first ? ((const U *)a.a)[at[1]] : ((const U *)a.b)[at[2]];
 }
 
-template <typename U>
-static int run_where(const struct where_args &a, const struct kern_args *args,
-                     struct infer_error *err)
-{
-    return walk_launch<where_element<U>>(a, args, err);
-}
-
 static int launch_where(const struct kern_exec *e, const struct kern_args *args,
                         struct infer_error *err)
 {
@@ -57,7 +52,9 @@ static int launch_where(const struct kern_exec *e, const struct kern_args *args,
     a.b = args->in[2];
     a.y = args->out[0];
     a.type = p->in[0].dtype;
-    return MOVE(p->out[0].dtype, run_where, a, args, err);
+    return by_size(p->out[0].dtype, [&](auto u) {
+        return walk_launch<where_element<decltype(u)>>(a, args, err);
+    });
 }
 
 const struct kern_functions where_cuda_move = {
@@ -89,13 +86,6 @@ gather_element(const struct gather_args &a, const int64_t *at)
     ((U *)a.y)[at[2]] = ((const U *)a.x)[at[0] + named * a.stride];
 }
 
-template <typename U>
-static int run_gather(const struct gather_args &a, const struct kern_args *args,
-                      struct infer_error *err)
-{
-    return walk_launch<gather_element<U>>(a, args, err);
-}
-
 static int launch_gather(const struct kern_exec *e,
                          const struct kern_args *args, struct infer_error *err)
 {
@@ -120,7 +110,9 @@ static int launch_gather(const struct kern_exec *e,
     a.type = list->dtype;
     a.extent = x->dim[axis];
     a.stride = x->stride[axis];
-    return MOVE(p->out[0].dtype, run_gather, a, args, err);
+    return by_size(p->out[0].dtype, [&](auto u) {
+        return walk_launch<gather_element<decltype(u)>>(a, args, err);
+    });
 }
 
 const struct kern_functions gather_cuda_move = {
@@ -194,14 +186,6 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <typename U>
-static int run_pad(const struct pad_args &a, const struct kern_args *args,
-                   struct infer_error *err)
-{
-    return launch_kernel(pad_kernel<U>, cuda_grid(a.count, THREADS), THREADS, 0,
-                         args->stream, a, err);
-}
-
 static int launch_pad(const struct kern_exec *e, const struct kern_args *args,
                       struct infer_error *err)
 {
@@ -230,7 +214,13 @@ static int launch_pad(const struct kern_exec *e, const struct kern_args *args,
     a.value = pad->value;
     a.x = args->in[0];
     a.y = args->out[0];
-    return a.count == 0 ? 0 : MOVE(y->dtype, run_pad, a, args, err);
+    if (a.count == 0)
+        return 0;
+    return by_size(y->dtype, [&](auto u) {
+        return launch_kernel(pad_kernel<decltype(u)>,
+                             cuda_grid(a.count, THREADS), THREADS, 0,
+                             args->stream, a, err);
+    });
 }
 
 const struct kern_functions pad_cuda_move = {

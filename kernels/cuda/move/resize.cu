@@ -120,28 +120,20 @@ static int upload(state *s, const struct kern_tensor *y,
     return r;
 }
 
-static int prepare(struct kern_exec *e, const struct kern_device *device,
-                   struct infer_error *err)
+static int fill(state *s, const struct kern_problem *p, struct infer_error *err)
 {
-    const struct kern_tensor *y = &e->problem.out[0];
+    const struct kern_tensor *y = &p->out[0];
     struct resize_table t[KERN_MAX_RANK] = {};
-    state *s = (state *)calloc(1, sizeof *s);
-    int r = 0;
+    int rc = 0;
 
-    (void)device;
-    if (!s)
-        return error_set(err, INFER_EMEMORY, "resize: out of memory");
-    e->state = s;
     s->args.rank = y->rank;
     s->args.count = (uint32_t)kern_tensor_count(y);
-    for (int d = 0; r == 0 && s->args.count > 0 && d < y->rank; d++)
-        r = resize_table_make(&e->problem, d, err, &t[d]);
-    if (r == 0 && s->args.count > 0)
-        r = upload(s, y, t, err);
+    for (int d = 0; rc == 0 && d < y->rank; d++)
+        rc = resize_table_make(p, d, err, &t[d]);
+    if (rc == 0)
+        rc = upload(s, y, t, err);
     resize_free_tables(t);
-    if (r < 0)
-        resize_release<struct resize_args>(e);
-    return r;
+    return rc;
 }
 
 template <typename T>
@@ -174,7 +166,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
 const struct kern_functions resize_cuda_table = {
     .supports = supports,
-    .prepare = prepare,
+    .prepare = resize_prepare<struct resize_args, fill>,
     .launch = launch,
     .release = resize_release<struct resize_args>,
 };

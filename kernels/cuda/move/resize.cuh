@@ -32,6 +32,29 @@ template <typename Args> static void resize_release(struct kern_exec *e)
     e->state = NULL;
 }
 
+/* prepare() of a row: makes the state, which fill() fills unless the output is
+ * empty. */
+template <typename Args,
+          int (*fill)(struct resize_state<Args> *, const struct kern_problem *,
+                      struct infer_error *)>
+static int resize_prepare(struct kern_exec *e, const struct kern_device *device,
+                          struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    struct resize_state<Args> *s =
+        (struct resize_state<Args> *)calloc(1, sizeof *s);
+
+    (void)device;
+    if (!s)
+        return error_set(err, INFER_EMEMORY, "%s: out of memory",
+                         kern_op_name(p->op));
+    e->state = s;
+    const int rc = kern_tensor_count(&p->out[0]) > 0 ? fill(s, p, err) : 0;
+    if (rc < 0)
+        resize_release<Args>(e);
+    return rc;
+}
+
 /* Copies to memory that is allocated for it. */
 static inline int resize_upload(const void *host, size_t bytes, void **memory,
                                 struct infer_error *err)

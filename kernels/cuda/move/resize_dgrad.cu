@@ -111,11 +111,7 @@ static __global__ void __launch_bounds__(THREADS)
         for (int j = 0; j < V; j++)
             sum[j] += to_float(r.at[j]);
     }
-    vec<T, V> dx;
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        dx.at[j] = from_float<T>(sum[j]);
-    store_vec<T, V>((T *)a.dx + at.dx, dx);
+    store_floats<T, V>((T *)a.dx + at.dx, sum);
 }
 
 /* ---- tables -------------------------------------------------------- */
@@ -288,12 +284,12 @@ static void fill_lines(const struct kern_problem *p, struct gather_args *a)
     }
 }
 
-static int fill_tables(state *s, const struct kern_problem *p,
-                       struct infer_error *err)
+static int fill(state *s, const struct kern_problem *p, struct infer_error *err)
 {
     struct transposed t[SLOTS] = {};
     int order[KERN_MAX_RANK], slots = 0, r = 0;
 
+    fill_lines(p, &s->args);
     cuda_sort_dimensions(&p->out[0], order);
     for (int i = 0; r == 0 && i < p->out[0].rank; i++)
         if (is_resized(p, order[i]))
@@ -304,25 +300,6 @@ static int fill_tables(state *s, const struct kern_problem *p,
         r = upload(s, t, err);
     for (int i = 0; i < SLOTS; i++)
         transposed_free(&t[i]);
-    return r;
-}
-
-static int prepare(struct kern_exec *e, const struct kern_device *device,
-                   struct infer_error *err)
-{
-    state *s = (state *)calloc(1, sizeof *s);
-    int r = 0;
-
-    (void)device;
-    if (!s)
-        return error_set(err, INFER_EMEMORY, "resize_dgrad: out of memory");
-    e->state = s;
-    if (kern_tensor_count(&e->problem.out[0]) > 0) {
-        fill_lines(&e->problem, &s->args);
-        r = fill_tables(s, &e->problem, err);
-    }
-    if (r < 0)
-        resize_release<struct gather_args>(e);
     return r;
 }
 
@@ -409,7 +386,7 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 
 const struct kern_functions resize_dgrad_cuda_gather = {
     .supports = supports,
-    .prepare = prepare,
+    .prepare = resize_prepare<struct gather_args, fill>,
     .launch = launch,
     .release = resize_release<struct gather_args>,
 };

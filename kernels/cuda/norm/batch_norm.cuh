@@ -28,6 +28,8 @@
 /* Blocks of a short first pass on a multiprocessor: few enough that blocks of
  * the next kernel become resident in addition, and wait there. */
 #define NORM_FEW 2
+/* Resident blocks of the last pass on a multiprocessor. */
+#define NORM_LAST 3
 /* On 176 multiprocessors. */
 #define NORM_MAX_PARTS 528
 /* Brief: sums that a block adds up, 16 a thread, and the largest part, which
@@ -42,7 +44,7 @@
 enum norm_act {
     NORM_PLAIN,
     NORM_RELU,
-    NORM_SIGNS, /* ReLU given by a bit mask instead of y */
+    NORM_RELU_MASK, /* ReLU given by a bit mask instead of y */
     NORM_ANY
 };
 
@@ -52,6 +54,12 @@ static inline enum norm_act norm_act_of(const struct kern_unary *act)
         return NORM_PLAIN;
     return act->kind == KERN_RELU ? NORM_RELU : NORM_ANY;
 }
+
+/* Calls run<T, V, ACT>(arguments) for an activation that needs no bit mask. */
+#define NORM_DISPATCH(act, run, T, V, ...)                                     \
+    (norm_act_of(act) == NORM_PLAIN  ? run<T, V, NORM_PLAIN>(__VA_ARGS__)      \
+     : norm_act_of(act) == NORM_RELU ? run<T, V, NORM_RELU>(__VA_ARGS__)       \
+                                     : run<T, V, NORM_ANY>(__VA_ARGS__))
 
 struct norm_shape {
     int64_t pixels;
@@ -201,17 +209,29 @@ norm_join_block(const struct norm_shape &s, const float *parts,
     __syncthreads();
 }
 
-/* Blocks of the pass that follows: all there at once, so that they move through
- * the tensors side by side and what a thread knows of its channels serves many
+/* Launches the first pass, which takes v channels a vector; the second, unless
+ * brief; and the last, whose threads take `batch` vectors at a time.  The last
+ * pass has no more blocks than are resident at once: they move through the
+ * tensors side by side, and the factors of a thread's channels serve many
  * pixels. */
-static inline unsigned norm_blocks(int64_t vectors, int batch, int resident,
-                                   int multiprocessors)
+template <typename Args>
+static int norm_launch(void (*sum)(const Args), void (*join)(const Args),
+                       void (*apply)(const Args), const Args &a, int v,
+                       int batch, int multiprocessors, void *stream,
+                       struct infer_error *err)
 {
-    const int64_t each = (int64_t)NORM_THREADS * batch;
-    const int64_t blocks = (vectors + each - 1) / each;
-    const int64_t most = (int64_t)multiprocessors * resident;
+    const dim3 grid(cuda_blocks(a.s.channels / v, a.s.columns), a.s.parts);
+    const int64_t blocks = cuda_blocks(a.vectors, NORM_THREADS * batch);
+    const int64_t most = (int64_t)multiprocessors * NORM_LAST;
+    int rc = launch_chained(sum, grid, NORM_THREADS, 0, stream, a, err);
 
-    return (unsigned)(blocks < most ? blocks : most);
+    if (rc == 0 && !a.s.brief)
+        rc = launch_chained(join, cuda_blocks(a.s.channels, NORM_THREADS / 32),
+                            NORM_THREADS, 0, stream, a, err);
+    if (rc < 0)
+        return rc;
+    return launch_chained(apply, (unsigned)(blocks < most ? blocks : most),
+                          NORM_THREADS, 0, stream, a, err);
 }
 
 /* What is applied to channels c .. c + V - 1. */
@@ -310,7 +330,7 @@ static __device__ __forceinline__ pack<T, V> pack_of(const float *v)
 
 /* ---- limits -------------------------------------------------------- */
 
-/* Activations: dense, channels last, of one type; their signs lie as they do.
+/* Activations: dense, channels last, of one type; bit masks lie as they do.
  * Vectors: dense F32. */
 static inline bool norm_takes(const struct kern_tensor *t, bool vector,
                               enum infer_dtype type)

@@ -2,8 +2,8 @@
 /*
  * Gradients of batch normalisation in training, channels last: sums of dz and
  * dz xn (batch_norm.cuh), the channels' three factors by one warp a channel,
- * then dx = a dz + b x + c in one pass, dz = dy act'(y) both times; of y its
- * signs are enough where the activation is ReLU.
+ * then dx = a dz + b x + c in one pass, dz = dy act'(y) both times; for ReLU a
+ * bit mask replaces y.
  *
  * With m0 and m1 the means of dz and dz xn, and xn = (x - mean) inverse:
  * dx = scale inverse (dz - m0 - xn m1), so a = scale inverse,
@@ -19,10 +19,7 @@
 
 /* Vectors of each tensor that a thread loads at once; fewer if y is one of the
  * tensors. */
-#define BATCH(act) ((act) == NORM_PLAIN || (act) == NORM_SIGNS ? 4 : 2)
-/* Resident blocks of the last pass on a multiprocessor. */
-#define RESIDENT 3
-
+#define BATCH(act) ((act) == NORM_PLAIN || (act) == NORM_RELU_MASK ? 4 : 2)
 /* Largest x (bytes) for which launching fewer blocks makes the first pass
  * faster (measured, H200). */
 #define SHORT_BYTES ((size_t)64 << 20)
@@ -38,10 +35,10 @@ struct dgrad_args {
     uint32_t vectors;
 };
 
-/* dy, x and y of V elements; the lowest V bits of signs are their ReLU mask. */
+/* dy, x and y of V elements, or in the lowest V bits of mask whether y > 0. */
 template <typename T, int V> struct operands {
     pack<T, V> dy, x, y;
-    uint32_t signs;
+    uint32_t mask;
 };
 
 template <typename T, int V, int ACT>
@@ -50,8 +47,8 @@ load_operands(const struct dgrad_args &a, int64_t i, struct operands<T, V> *o)
 {
     o->dy = pack_load<T, V>((const T *)a.dy + i);
     o->x = pack_load<T, V>((const T *)a.x + i);
-    if (ACT == NORM_SIGNS)
-        o->signs = (uint32_t)((const uint8_t *)a.y)[i / 8] >> i % 8;
+    if (ACT == NORM_RELU_MASK)
+        o->mask = (uint32_t)((const uint8_t *)a.y)[i / 8] >> i % 8;
     else if (ACT != NORM_PLAIN)
         o->y = pack_load<T, V>((const T *)a.y + i);
 }
@@ -70,8 +67,8 @@ act_gradient(const struct kern_unary &act, const struct operands<T, V> &o,
         unpack<T, V>(o.y, y);
 #pragma unroll
     for (int j = 0; j < V; j++)
-        if (ACT == NORM_SIGNS)
-            dz[j] = o.signs >> j & 1 ? dz[j] : 0.0f;
+        if (ACT == NORM_RELU_MASK)
+            dz[j] = o.mask >> j & 1 ? dz[j] : 0.0f;
         else if (ACT == NORM_RELU)
             dz[j] *= y[j] > 0 ? 1.0f : 0.0f;
         else if (ACT == NORM_ANY)
@@ -138,7 +135,7 @@ static __device__ __forceinline__ void factors(const struct dgrad_args &a,
 }
 
 static __global__ void __launch_bounds__(NORM_THREADS)
-    input_scale_kernel(const __grid_constant__ struct dgrad_args a)
+    factor_kernel(const __grid_constant__ struct dgrad_args a)
 {
     const int c = (int)(blockIdx.x * (NORM_THREADS / 32) + threadIdx.x / 32);
     float dz, product;
@@ -153,7 +150,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 
 /* Threads and vectors as in batch_norm_train.cu. */
 template <typename T, int V, int ACT>
-static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
+static __global__ void __launch_bounds__(NORM_THREADS, NORM_LAST)
     apply_kernel(const __grid_constant__ struct dgrad_args a)
 {
     __shared__ float sums[2 * NORM_BRIEF_CHANNELS];
@@ -220,43 +217,26 @@ static int run_act(struct dgrad_args *a, const struct kern_args *args,
     a->s = norm_shape_of(x, V, is_short ? NORM_FEW : NORM_RESIDENT,
                          multiprocessors);
     a->vectors = (uint32_t)(kern_tensor_count(x) / V);
-    const dim3 grid(cuda_blocks(a->s.channels / V, a->s.columns), a->s.parts);
-    int r = launch_chained(sum_kernel<T, V, ACT>, grid, NORM_THREADS, 0,
-                           args->stream, *a, err);
-
-    if (r == 0 && !a->s.brief)
-        r = launch_chained(input_scale_kernel,
-                           dim3(cuda_blocks(a->s.channels, NORM_THREADS / 32)),
-                           NORM_THREADS, 0, args->stream, *a, err);
-    if (r < 0)
-        return r;
-    return launch_chained(
-        apply_kernel<T, V, ACT>,
-        dim3(norm_blocks(a->vectors, BATCH(ACT), RESIDENT, multiprocessors)),
-        NORM_THREADS, 0, args->stream, *a, err);
+    return norm_launch(sum_kernel<T, V, ACT>, factor_kernel,
+                       apply_kernel<T, V, ACT>, *a, V, BATCH(ACT),
+                       multiprocessors, args->stream, err);
 }
 
 template <typename T, int V>
 static int run_vectors(struct dgrad_args *a, const struct kern_args *args,
-                       const struct kern_tensor *x, bool signs,
+                       const struct kern_tensor *x, bool masked,
                        int multiprocessors, struct infer_error *err)
 {
-    switch (signs ? NORM_SIGNS : norm_act_of(&a->act)) {
-    case NORM_PLAIN:
-        return run_act<T, V, NORM_PLAIN>(a, args, x, multiprocessors, err);
-    case NORM_RELU:
-        return run_act<T, V, NORM_RELU>(a, args, x, multiprocessors, err);
-    case NORM_SIGNS:
-        return run_act<T, V, NORM_SIGNS>(a, args, x, multiprocessors, err);
-    default:
-        return run_act<T, V, NORM_ANY>(a, args, x, multiprocessors, err);
-    }
+    return masked
+               ? run_act<T, V, NORM_RELU_MASK>(a, args, x, multiprocessors, err)
+               : NORM_DISPATCH(&a->act, run_act, T, V, a, args, x,
+                               multiprocessors, err);
 }
 
 /* ---- in one launch ------------------------------------------------- */
 
 /* As batch_norm_resident.cuh has it: a thread keeps K vectors of dz and of x, 8
- * at most: 64 registers.  dz is dy or 0: no activation but by y's signs. */
+ * at most: 64 registers.  dz is dy or 0: no activation but ReLU by its mask. */
 #define RESIDENT_MOST 8
 
 struct resident_args {
@@ -332,20 +312,21 @@ static __global__ void __launch_bounds__(RESIDENT_THREADS, 1)
 }
 
 template <typename T, int V, int ACT>
-static int start_resident(const struct resident_args *a, int vectors,
-                          int blocks, void *stream, struct infer_error *err)
+static int start_resident(const struct resident_args *a,
+                          struct resident_shape s, void *stream,
+                          struct infer_error *err)
 {
-    return launch_chained(vectors == 1   ? resident_kernel<T, V, ACT, 1>
-                          : vectors == 2 ? resident_kernel<T, V, ACT, 2>
-                          : vectors == 4 ? resident_kernel<T, V, ACT, 4>
-                                         : resident_kernel<T, V, ACT, 8>,
-                          dim3((unsigned)blocks), RESIDENT_THREADS, 0, stream,
-                          *a, err);
+    return launch_chained(s.vectors == 1   ? resident_kernel<T, V, ACT, 1>
+                          : s.vectors == 2 ? resident_kernel<T, V, ACT, 2>
+                          : s.vectors == 4 ? resident_kernel<T, V, ACT, 4>
+                                           : resident_kernel<T, V, ACT, 8>,
+                          (unsigned)s.blocks, RESIDENT_THREADS, 0, stream, *a,
+                          err);
 }
 
 template <typename T, int V>
 static int run_resident(struct dgrad_args *a, struct resident_state *s,
-                        const struct kern_tensor *x, bool signs, void *stream,
+                        const struct kern_tensor *x, bool masked, void *stream,
                         struct infer_error *err)
 {
     struct resident_args r;
@@ -355,20 +336,12 @@ static int run_resident(struct dgrad_args *a, struct resident_state *s,
     a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     r.d = *a;
     r.barrier = grid_barrier_next(s->barriers, &s->launches);
-    return signs
-               ? start_resident<T, V, NORM_SIGNS>(&r, s->shape.vectors,
-                                                  s->shape.blocks, stream, err)
-               : start_resident<T, V, NORM_PLAIN>(&r, s->shape.vectors,
-                                                  s->shape.blocks, stream, err);
+    return masked
+               ? start_resident<T, V, NORM_RELU_MASK>(&r, s->shape, stream, err)
+               : start_resident<T, V, NORM_PLAIN>(&r, s->shape, stream, err);
 }
 
 /* ---- the row ------------------------------------------------------- */
-
-static const float *input(const struct kern_problem *p,
-                          const struct kern_args *args, int i)
-{
-    return kern_problem_in(p, i) ? (const float *)args->in[i] : NULL;
-}
 
 template <typename T>
 static int run(const struct kern_exec *e, const struct kern_args *args,
@@ -378,17 +351,17 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     const int wide = 16 / (int)sizeof(T);
     struct resident_state *s = (struct resident_state *)e->state;
     const int sms = s->multiprocessors;
-    const bool signs = p->in[5].dtype == INFER_U8;
+    const bool masked = p->in[5].dtype == INFER_U8;
     struct dgrad_args a = {};
 
     a.dy = args->in[0];
     a.x = args->in[1];
-    a.scale = input(p, args, 2);
-    a.mean = input(p, args, 3);
-    a.inverse = input(p, args, 4);
+    a.scale = input_f32(p, args, 2);
+    a.mean = input_f32(p, args, 3);
+    a.inverse = input_f32(p, args, 4);
     a.y = p->epilogue.act.kind != KERN_IDENTITY ? args->in[5] : NULL;
-    a.dscale_in = input(p, args, 6);
-    a.dshift_in = input(p, args, 7);
+    a.dscale_in = input_f32(p, args, 6);
+    a.dshift_in = input_f32(p, args, 7);
     a.dx = args->out[0];
     a.dscale = (float *)args->out[1];
     a.dshift = (float *)args->out[2];
@@ -397,11 +370,11 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.parts = a.line + 3 * p->in[0].dim[1];
     a.act = p->epilogue.act;
     if (s->shape.vectors)
-        return run_resident<T, wide>(&a, s, &p->in[0], signs, args->stream,
+        return run_resident<T, wide>(&a, s, &p->in[0], masked, args->stream,
                                      err);
     if (norm_vectors(p, args, VECTORS_IN, VECTORS_OUT, wide))
-        return run_vectors<T, wide>(&a, args, &p->in[0], signs, sms, err);
-    return run_vectors<T, 1>(&a, args, &p->in[0], signs, sms, err);
+        return run_vectors<T, wide>(&a, args, &p->in[0], masked, sms, err);
+    return run_vectors<T, 1>(&a, args, &p->in[0], masked, sms, err);
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,
@@ -414,33 +387,20 @@ static int supports(const struct kern_problem *p, const struct kern_device *d,
 static struct resident_shape resident_of(const struct kern_problem *p,
                                          const struct kern_device *d)
 {
-    const bool signs = p->in[5].dtype == INFER_U8;
+    const bool masked = p->in[5].dtype == INFER_U8;
     const struct resident_shape none = {0, 0};
 
-    return signs || p->epilogue.act.kind == KERN_IDENTITY
+    return masked || p->epilogue.act.kind == KERN_IDENTITY
                ? resident_shape_of(&p->in[0], RESIDENT_MOST, d)
                : none;
-}
-
-static int variants(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *err)
-{
-    (void)err;
-    return resident_of(p, d).vectors ? 2 : 1;
-}
-
-static int prepare(struct kern_exec *e, const struct kern_device *d,
-                   struct infer_error *err)
-{
-    return resident_prepare(e, d, 3, resident_of(&e->problem, d), err);
 }
 
 CUDA_LAUNCH(launch, run, e)
 
 const struct kern_functions batch_norm_dgrad_cuda_sums = {
     .supports = supports,
-    .variants = variants,
-    .prepare = prepare,
+    .variants = resident_variants<resident_of>,
+    .prepare = resident_prepare<resident_of, 3>,
     .launch = launch,
     .release = cuda_state_release,
 };

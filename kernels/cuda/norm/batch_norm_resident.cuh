@@ -121,13 +121,26 @@ struct resident_state {
     unsigned barriers, launches;
 };
 
-/* Variant 0: by sums, lines values a channel in the workspace; 1: resident,
- * where the shape says how. */
-static inline int resident_prepare(struct kern_exec *e,
-                                   const struct kern_device *d, int lines,
-                                   struct resident_shape shape,
-                                   struct infer_error *err)
+/* variants() and prepare() of a row, by how its problems fit: variant 0: by
+ * sums, LINES values a channel in the workspace; 1: resident, where they fit.
+ */
+typedef struct resident_shape resident_fit(const struct kern_problem *p,
+                                           const struct kern_device *d);
+
+template <resident_fit fit>
+static int resident_variants(const struct kern_problem *p,
+                             const struct kern_device *d,
+                             struct infer_error *err)
 {
+    (void)err;
+    return fit(p, d).vectors ? 2 : 1;
+}
+
+template <resident_fit fit, int LINES>
+static int resident_prepare(struct kern_exec *e, const struct kern_device *d,
+                            struct infer_error *err)
+{
+    const struct resident_shape shape = fit(&e->problem, d);
     struct resident_state *s = (struct resident_state *)calloc(1, sizeof(*s));
 
     if (!s)
@@ -139,7 +152,7 @@ static inline int resident_prepare(struct kern_exec *e,
     }
     e->workspace =
         norm_workspace(&e->problem.in[0]) +
-        (size_t)lines * (size_t)e->problem.in[0].dim[1] * sizeof(float);
+        (size_t)LINES * (size_t)e->problem.in[0].dim[1] * sizeof(float);
     s->multiprocessors = norm_multiprocessors(d);
     if (e->variant > 0) {
         s->shape = shape;

@@ -7,9 +7,10 @@
  * normalises, adds, activates.  The statistics' warps write factor and summand
  * of each channel to the workspace; if the sums are few, the last pass computes
  * them itself.  ReLU's bit mask: a byte is one thread's vector, or neighbouring
- * threads share it.  batch_norm_train_resident.cuh does all in one launch.
+ * threads share it.  A kernel
+ * of batch_norm_train.cuh does all in one launch.
  */
-#include "kernels/cuda/norm/batch_norm_train_resident.cuh"
+#include "kernels/cuda/norm/batch_norm_train.cuh"
 #include "kernels/cuda/types.cuh"
 #include "kernels/cuda/strided.cuh"
 
@@ -21,12 +22,10 @@ extern "C" {
 #define VECTORS_OUT 0x1eu
 #define BN_STATS    6 /* of in[] */
 
-/* Vectors that a thread of the first pass has on their way at once, vectors of
- * each tensor that one of the last pass has, and blocks of that pass that a
- * multiprocessor is to hold. */
+/* Vectors of each tensor that a thread loads at once, in the first pass and in
+ * the last. */
 #define SUM_BATCH 8
 #define BATCH     4
-#define RESIDENT  3
 
 template <typename T, int V> struct bn_sums {
     typedef pack<T, V> operands;
@@ -146,7 +145,7 @@ static __device__ __forceinline__ uint32_t place(const struct train_args &a,
  * where a block's threads span whole pixels, as with most numbers of channels:
  * then factor and summand are read once. */
 template <typename T, int V, int ACT>
-static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
+static __global__ void __launch_bounds__(NORM_THREADS, NORM_LAST)
     apply_kernel(const __grid_constant__ struct train_args a)
 {
     __shared__ float sums[2 * NORM_BRIEF_CHANNELS];
@@ -202,8 +201,8 @@ static __global__ void __launch_bounds__(NORM_THREADS, RESIDENT)
                                                 add[j]);
             const pack<T, V> y = pack_of<T, V>(v);
             pack_store<T, V>((T *)a.y + (size_t)i[k] * V, y);
-            if (a.signs)
-                store_signs<T, V>(a.signs, i[k], y);
+            if (a.mask)
+                store_relu_mask<T, V>(a.mask, i[k], y);
         }
     }
 }
@@ -231,35 +230,17 @@ static struct norm_shape summed_shape(const struct train_args *a,
     return norm_shape_of(&parts, joined_at_once(x), NORM_FEW, multiprocessors);
 }
 
-template <typename T, int V>
-static int sum_up(const struct train_args *a, const struct kern_tensor *x,
-                  void *stream, struct infer_error *err)
-{
-    const int v = a->bn_stats ? joined_at_once(x) : V;
-    const dim3 grid(cuda_blocks(a->s.channels / v, a->s.columns), a->s.parts);
-    void (*const join)(const struct train_args) =
-        v == JOINED ? join_kernel<JOINED> : join_kernel<1>;
-
-    return launch_chained(a->bn_stats ? join : sum_kernel<T, V>, grid,
-                          NORM_THREADS, 0, stream, *a, err);
-}
-
 template <typename T, int V, int ACT>
 static int run_act(const struct train_args *a, const struct kern_tensor *x,
                    void *stream, int multiprocessors, struct infer_error *err)
 {
-    int r = sum_up<T, V>(a, x, stream, err);
+    const int v = a->bn_stats ? joined_at_once(x) : V;
+    void (*const join)(const struct train_args) =
+        v == JOINED ? join_kernel<JOINED> : join_kernel<1>;
 
-    if (r == 0 && !a->s.brief)
-        r = launch_chained(statistics_kernel<T>,
-                           dim3(cuda_blocks(a->s.channels, NORM_THREADS / 32)),
-                           NORM_THREADS, 0, stream, *a, err);
-    if (r < 0)
-        return r;
-    return launch_chained(
-        apply_kernel<T, V, ACT>,
-        dim3(norm_blocks(a->vectors, BATCH, RESIDENT, multiprocessors)),
-        NORM_THREADS, 0, stream, *a, err);
+    return norm_launch(a->bn_stats ? join : sum_kernel<T, V>,
+                       statistics_kernel<T>, apply_kernel<T, V, ACT>, *a, v,
+                       BATCH, multiprocessors, stream, err);
 }
 
 template <typename T, int V>
@@ -273,14 +254,8 @@ static int run_resident(struct train_args *a, struct resident_state *s,
     a->vectors = (uint32_t)(kern_tensor_count(x) / V);
     r.t = *a;
     r.barrier = grid_barrier_next(s->barriers, &s->launches);
-    switch (norm_act_of(&a->act)) {
-    case NORM_PLAIN:
-        return resident_start<T, V, NORM_PLAIN>(&r, s->shape, stream, err);
-    case NORM_RELU:
-        return resident_start<T, V, NORM_RELU>(&r, s->shape, stream, err);
-    default:
-        return resident_start<T, V, NORM_ANY>(&r, s->shape, stream, err);
-    }
+    return NORM_DISPATCH(&a->act, resident_start, T, V, &r, s->shape, stream,
+                         err);
 }
 
 template <typename T, int V>
@@ -290,17 +265,8 @@ static int run_vectors(struct train_args *a, const struct kern_args *args,
 {
     a->s = summed_shape<V>(a, x, multiprocessors);
     a->vectors = (uint32_t)(kern_tensor_count(x) / V);
-    switch (norm_act_of(&a->act)) {
-    case NORM_PLAIN:
-        return run_act<T, V, NORM_PLAIN>(a, x, args->stream, multiprocessors,
-                                         err);
-    case NORM_RELU:
-        return run_act<T, V, NORM_RELU>(a, x, args->stream, multiprocessors,
-                                        err);
-    default:
-        return run_act<T, V, NORM_ANY>(a, x, args->stream, multiprocessors,
-                                       err);
-    }
+    return NORM_DISPATCH(&a->act, run_act, T, V, a, x, args->stream,
+                         multiprocessors, err);
 }
 
 template <typename T>
@@ -308,7 +274,6 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
                struct infer_error *err)
 {
     const struct kern_problem *p = &e->problem;
-    const bool running = kern_problem_in(p, 3);
     const int wide = 16 / (int)sizeof(T);
     struct resident_state *s = (struct resident_state *)e->state;
     const int sms = s->multiprocessors;
@@ -323,14 +288,14 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     }
     a.scale = (const float *)args->in[1];
     a.shift = (const float *)args->in[2];
-    a.mean_in = running ? (const float *)args->in[3] : NULL;
-    a.var_in = running ? (const float *)args->in[4] : NULL;
+    a.mean_in = input_f32(p, args, 3);
+    a.var_in = input_f32(p, args, 4);
     a.y = args->out[0];
     a.mean = (float *)args->out[1];
     a.inverse = (float *)args->out[2];
     a.mean_out = (float *)args->out[3];
     a.var_out = (float *)args->out[4];
-    a.signs = kern_problem_out(p, 5) ? (uint8_t *)args->out[5] : NULL;
+    a.mask = kern_problem_out(p, 5) ? (uint8_t *)args->out[5] : NULL;
     a.line = (float *)args->workspace;
     a.parts = a.line + 2 * p->in[0].dim[1];
     a.epsilon = p->attr.norm.epsilon;
@@ -367,25 +332,12 @@ static struct resident_shape resident_of(const struct kern_problem *p,
                : resident_shape_of(&p->in[0], RESIDENT_TRAIN_MOST, d);
 }
 
-static int variants(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *err)
-{
-    (void)err;
-    return resident_of(p, d).vectors ? 2 : 1;
-}
-
-static int prepare(struct kern_exec *e, const struct kern_device *d,
-                   struct infer_error *err)
-{
-    return resident_prepare(e, d, 2, resident_of(&e->problem, d), err);
-}
-
 CUDA_LAUNCH(launch, run, e)
 
 const struct kern_functions batch_norm_train_cuda_sums = {
     .supports = supports,
-    .variants = variants,
-    .prepare = prepare,
+    .variants = resident_variants<resident_of>,
+    .prepare = resident_prepare<resident_of, 2>,
     .launch = launch,
     .release = cuda_state_release,
 };

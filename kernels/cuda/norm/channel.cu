@@ -3,8 +3,8 @@
  * vectors are F32, or of the type of the activations. */
 #include "kernels/cuda/pointwise/pointwise.cuh"
 
-struct scale_shift {
-    static const int N = 4; /* x, scale, shift, residual */
+/* x, scale, shift, residual */
+struct scale_shift : pointwise_function<4> {
     static __device__ __forceinline__ float neutral(int k)
     {
         return k == 1;
@@ -16,11 +16,11 @@ struct scale_shift {
     }
 };
 
-struct batch_norm {
-    static const int N = 6; /* x, scale, shift, mean, var, residual */
-    static __device__ __forceinline__ float neutral(int)
+/* x, scale, shift, mean, var, residual */
+struct batch_norm : pointwise_function<6> {
+    static void set(struct pointwise<6> *a, const struct kern_problem *p)
     {
-        return 0;
+        a->f.epsilon = p->attr.norm.epsilon;
     }
     static __device__ __forceinline__ float apply(const struct pointwise<6> &a,
                                                   const float *x)
@@ -32,12 +32,8 @@ struct batch_norm {
     }
 };
 
-struct prelu {
-    static const int N = 2; /* x, slope */
-    static __device__ __forceinline__ float neutral(int)
-    {
-        return 0;
-    }
+/* x, slope */
+struct prelu : pointwise_function<2> {
     static __device__ __forceinline__ float apply(const struct pointwise<2> &,
                                                   const float *x)
     {
@@ -45,56 +41,15 @@ struct prelu {
     }
 };
 
-template <typename T>
-static int run_scale_shift(const struct kern_problem *p,
-                           const struct kern_args *args,
-                           struct infer_error *err)
-{
-    struct pointwise<4> a = {
-    };
-
-    pointwise_init<scale_shift>(&a, p, args, 1, 2);
-    return pointwise_run<scale_shift, T, T>(&a, args, err);
-}
-
-template <typename T>
-static int run_batch_norm(const struct kern_problem *p,
-                          const struct kern_args *args, struct infer_error *err)
-{
-    struct pointwise<6> a = {
-    };
-
-    pointwise_init<batch_norm>(&a, p, args, 1, 4);
-    a.f.epsilon = p->attr.norm.epsilon;
-    return pointwise_run<batch_norm, T, T>(&a, args, err);
-}
-
-template <typename T>
-static int run_prelu(const struct kern_problem *p, const struct kern_args *args,
-                     struct infer_error *err)
-{
-    struct pointwise<2> a = {
-    };
-
-    pointwise_init<prelu>(&a, p, args, 2, 1);
-    return pointwise_run<prelu, T, T>(&a, args, err);
-}
-
-CUDA_LAUNCH(launch_scale_shift, run_scale_shift, &e->problem)
-
-CUDA_LAUNCH(launch_batch_norm, run_batch_norm, &e->problem)
-
-CUDA_LAUNCH(launch_prelu, run_prelu, &e->problem)
-
 const struct kern_functions scale_shift_cuda_vec = {
     .supports = supports_types<1, 2>,
-    .launch = launch_scale_shift,
+    .launch = pointwise_launch<scale_shift, 1, 2>,
 };
 const struct kern_functions batch_norm_cuda_vec = {
     .supports = supports_types<1, 4>,
-    .launch = launch_batch_norm,
+    .launch = pointwise_launch<batch_norm, 1, 4>,
 };
 const struct kern_functions prelu_cuda_vec = {
     .supports = supports_types<1, 1>,
-    .launch = launch_prelu,
+    .launch = pointwise_launch<prelu, 2, 1>,
 };

@@ -98,8 +98,8 @@ static int norm_start(void (*warps)(const Args), void (*whole)(const Args),
         NORM_THREADS;
 
     return launch_kernel(small ? warps : whole,
-                         dim3((unsigned)(grid < 65536 ? grid : 65536)),
-                         NORM_THREADS, 0, args->stream, *a, err);
+                         (unsigned)(grid < 65536 ? grid : 65536), NORM_THREADS,
+                         0, args->stream, *a, err);
 }
 
 /* The first `rank` dimensions of a tensor, or the others. */

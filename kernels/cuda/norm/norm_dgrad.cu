@@ -10,7 +10,6 @@
  * mean, the variance about it, the two means of gradients, the results.  Sums
  * are joined by shuffles and in shared memory (64 bytes), in a fixed order.
  */
-#include "kernels/cuda/gradient.cuh"
 #include "kernels/cuda/norm/norm.cuh"
 
 enum { SCALE, RESIDUAL, DY, X, DSCALE, DX, OPERANDS };

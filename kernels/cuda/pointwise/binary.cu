@@ -54,12 +54,7 @@ static __device__ __forceinline__ float apply_binary(enum kern_binary_kind kind,
     return binary_rare(kind, a, b);
 }
 
-struct binary {
-    static const int N = 3;
-    static __device__ __forceinline__ float neutral(int)
-    {
-        return 0;
-    }
+struct binary : pointwise_function<3> {
     static __device__ __forceinline__ float apply(const struct pointwise<3> &a,
                                                   const float *x)
     {
@@ -68,17 +63,17 @@ struct binary {
     }
 };
 
-/* ---- one number a channel of each image ---------------------------- */
+/* ---- channel scale ------------------------------------------------- */
 
 /*
- * y[n,p,c] = x[n,p,c] * z[n,c], channels last: the end of a block with squeeze
- * and excitation.  A block of 256 threads takes DEPTH * 256 vectors of 16 bytes
- * that lie one behind the other in one image, a thread every 256th of them, so
- * that its loads are under way together.  Blocks go from the last image to the
- * first: the kernel before, which went from the first to the last, has left the
- * last in the L2 cache, and the kernel behind begins with the first.
+ * y[n,p,c] = x[n,p,c] * z[n,c], channels last: the scale step of squeeze and
+ * excitation.  A block of 256 threads takes DEPTH * 256 consecutive vectors of
+ * 16 bytes of one image, each thread every 256th of them, so that its loads are
+ * in flight together.  Blocks go from the last image to the first: the previous
+ * kernel has left the last image in the L2 cache, and the next kernel begins
+ * with the first.
  */
-struct gate_args {
+struct scale_args {
     const void *x, *z;
     void *y;
     int64_t x_image, x_pixel, z_image, y_image, y_pixel; /* strides */
@@ -87,8 +82,8 @@ struct gate_args {
 };
 
 template <typename T, int V>
-static __device__ __forceinline__ vec<T, V> gate_multiply(vec<T, V> x,
-                                                          const vec<T, V> &z)
+static __device__ __forceinline__ vec<T, V> scale_vector(vec<T, V> x,
+                                                         const vec<T, V> &z)
 {
 #pragma unroll
     for (int j = 0; j < V; j++)
@@ -98,7 +93,7 @@ static __device__ __forceinline__ vec<T, V> gate_multiply(vec<T, V> x,
 
 template <typename T, int DEPTH>
 static __global__ void __launch_bounds__(THREADS)
-    gate_kernel(const __grid_constant__ struct gate_args a)
+    scale_kernel(const __grid_constant__ struct scale_args a)
 {
     enum { V = 16 / (int)sizeof(T) };
     const int n = (int)(gridDim.y - 1 - blockIdx.y);
@@ -124,12 +119,13 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int i = 0; i < DEPTH; i++)
         if (first + i * THREADS < a.count)
-            store_vec<T, V>(y + to[i], gate_multiply<T, V>(v[i], f[i]));
+            store_vec<T, V>(y + to[i], scale_vector<T, V>(v[i], f[i]));
 }
 
 /* Reads the walk of x, z, residual and y, in vectors: images (if more than
- * one), pixels, channels.  False where it is another. */
-static bool gate_read(const struct pointwise<3> *a, int v, struct gate_args *g)
+ * one), pixels, channels.  False if the walk has another form. */
+static bool read_scale(const struct pointwise<3> *a, int v,
+                       struct scale_args *g)
 {
     const struct cuda_strided<4> *w = &a->walk;
     const int c = w->rank - 1, p = c - 1;
@@ -156,18 +152,18 @@ static bool gate_read(const struct pointwise<3> *a, int v, struct gate_args *g)
     return true;
 }
 
-/* Vectors in all from which on a thread takes four. */
-#define GATE_MANY (1 << 19)
+/* Least number of vectors of the tensor for which a thread takes four. */
+#define SCALE_MANY (1 << 19)
 
 template <typename T>
-static int gate_run(const struct pointwise<3> *a, const struct gate_args *g,
-                    void *stream, struct infer_error *err)
+static int run_scale(const struct pointwise<3> *a, const struct scale_args *g,
+                     void *stream, struct infer_error *err)
 {
-    const bool many = a->walk.count >= GATE_MANY;
+    const bool many = a->walk.count >= SCALE_MANY;
     const dim3 grid(cuda_blocks(g->count, (many ? 4 : 1) * THREADS),
                     a->walk.rank == 3 ? (unsigned)a->walk.dim[0] : 1);
 
-    return launch_chained(many ? gate_kernel<T, 4> : gate_kernel<T, 1>, grid,
+    return launch_chained(many ? scale_kernel<T, 4> : scale_kernel<T, 1>, grid,
                           THREADS, 0, stream, *g, err);
 }
 
@@ -179,15 +175,15 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
 {
     struct pointwise<3> a = {
     };
-    struct gate_args g;
+    struct scale_args g;
 
     pointwise_init<binary>(&a, p, args, 1, 0);
     a.f.binary = p->attr.binary.kind;
     if (p->out[0].dtype == INFER_BOOL)
         return pointwise_run<binary, T, uint8_t>(&a, args, err);
     const int v = pointwise_vectors<binary, T, T>(&a);
-    if (v > 1 && gate_read(&a, v, &g))
-        return gate_run<T>(&a, &g, args->stream, err);
+    if (v > 1 && read_scale(&a, v, &g))
+        return run_scale<T>(&a, &g, args->stream, err);
     return pointwise_start<binary, T, T>(&a, v, args, err);
 }
 

@@ -6,8 +6,8 @@
  * tensors lie so that they can be moved as one and one element elsewhere, in a
  * loop over the grid.  No shared memory.
  *
- * A function is a struct with N (inputs), neutral(k) (the value of an absent
- * input k) and apply(a, x) on one element of each input.
+ * A function is a struct on top of pointwise_function, with apply(a, x) on one
+ * element of each input.
  */
 #ifndef KERNELS_CUDA_POINTWISE_POINTWISE_CUH
 #define KERNELS_CUDA_POINTWISE_POINTWISE_CUH
@@ -30,6 +30,19 @@ template <int N> struct pointwise {
         enum kern_binary_kind binary;
         float epsilon;
     } f;
+};
+
+/* A function of INPUTS tensors: the value of an absent input k, and what it
+ * takes from the problem besides the tensors and the epilogue. */
+template <int INPUTS> struct pointwise_function {
+    static const int N = INPUTS;
+    static __device__ __forceinline__ float neutral(int)
+    {
+        return 0;
+    }
+    static void set(struct pointwise<N> *, const struct kern_problem *)
+    {
+    }
 };
 
 /* V elements from one address, of the kernel's type or, rarely, another. */
@@ -162,7 +175,7 @@ static int pointwise_start(const struct pointwise<F::N> *a, int v,
         return 0;
     return launch_chained(v > 1 ? pointwise_kernel<F, T, Out, wide>
                                 : pointwise_kernel<F, T, Out, 1>,
-                          dim3(cuda_grid(a->walk.count, POINTWISE_THREADS)),
+                          cuda_grid(a->walk.count, POINTWISE_THREADS),
                           dim3(POINTWISE_THREADS), 0, args->stream, *a, err);
 }
 
@@ -173,6 +186,34 @@ static int pointwise_run(struct pointwise<F::N> *a,
     const int v = pointwise_vectors<F, T, Out>(a);
 
     return pointwise_start<F, T, Out>(a, v, args, err);
+}
+
+template <class F, int FROM, int TO, typename T>
+static int pointwise_problem(const struct kern_problem *p,
+                             const struct kern_args *args,
+                             struct infer_error *err)
+{
+    struct pointwise<F::N> a = {
+    };
+
+    pointwise_init<F>(&a, p, args, FROM, TO);
+    F::set(&a, p);
+    return pointwise_run<F, T, T>(&a, args, err);
+}
+
+/* launch() of a row; the vectors FROM..TO lie along dimension 1. */
+template <class F, int FROM = 1, int TO = 0>
+static int pointwise_launch(const struct kern_exec *e,
+                            const struct kern_args *args,
+                            struct infer_error *err)
+{
+    const struct kern_problem *p = &e->problem;
+    const enum infer_dtype t = p->in[0].dtype;
+
+    return t == INFER_F16 ? pointwise_problem<F, FROM, TO, __half>(p, args, err)
+           : t == INFER_BF16
+               ? pointwise_problem<F, FROM, TO, __nv_bfloat16>(p, args, err)
+               : pointwise_problem<F, FROM, TO, float>(p, args, err);
 }
 
 #endif

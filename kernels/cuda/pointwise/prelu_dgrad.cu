@@ -6,7 +6,6 @@
  * One thread V neighbours of dx, 16 bytes where all tensors lie so (the slope
  * may be one for all of them), else one element; the grid loops.
  */
-#include "kernels/cuda/gradient.cuh"
 #include "kernels/cuda/pointwise/pointwise.cuh"
 
 enum { DY, X, SLOPE, RESIDUAL, INPUTS, DSLOPE = INPUTS, DX, OPERANDS };

@@ -2,12 +2,12 @@
 /* Functions of one argument: pointwise.cuh has the index map; integers go one
  * by one. */
 #include "kernels/cuda/pointwise/pointwise.cuh"
+#include "kernels/unary.h"
 
-struct unary {
-    static const int N = 1;
-    static __device__ __forceinline__ float neutral(int)
+struct unary : pointwise_function<1> {
+    static void set(struct pointwise<1> *a, const struct kern_problem *p)
     {
-        return 0;
+        a->f.unary = p->attr.unary;
     }
     static __device__ __forceinline__ float apply(const struct pointwise<1> &a,
                                                   const float *x)
@@ -16,23 +16,9 @@ struct unary {
     }
 };
 
-template <typename T>
-static int run(const struct kern_problem *p, const struct kern_args *args,
-               struct infer_error *err)
-{
-    struct pointwise<1> a = {
-    };
-
-    pointwise_init<unary>(&a, p, args, 1, 0);
-    a.f.unary = p->attr.unary;
-    return pointwise_run<unary, T, T>(&a, args, err);
-}
-
-CUDA_LAUNCH(launch, run, &e->problem)
-
 const struct kern_functions unary_cuda_vec = {
     .supports = supports_types<>,
-    .launch = launch,
+    .launch = pointwise_launch<unary>,
 };
 
 /* ---- integers ------------------------------------------------------ */
@@ -46,30 +32,17 @@ struct integer_args {
     int64_t low, high; /* of a clip */
 };
 
-static __device__ int64_t negate(int64_t x)
-{
-    return x == INT64_MIN ? INT64_MAX : -x;
-}
+#define INT_NEG(x)  ((x) == INT64_MIN ? INT64_MAX : -(x))
+#define INT_CLIP(x) min(max(x, a.low), a.high)
 
+/* Of kinds that kern_unary_keeps_integers(). */
 static __device__ int64_t apply_i64(const struct integer_args &a, int64_t x)
 {
-    switch (a.kind) {
-    case KERN_RELU:
-        return x < 0 ? 0 : x;
-    case KERN_CLIP:
-        x = x < a.low ? a.low : x;
-        return x > a.high ? a.high : x;
-    case KERN_ABS:
-        return x < 0 ? negate(x) : x;
-    case KERN_NEG:
-        return negate(x);
-    case KERN_SIGN:
-        return (x > 0) - (x < 0);
-    case KERN_NOT:
-        return x == 0;
-    default: /* identity and the roundings */
-        return x;
-    }
+#define UNARY_INTEGER(of, value)                                               \
+    if (a.kind == of)                                                          \
+        return value;
+#include "kernels/unary.def"
+    return 0;
 }
 
 static __device__ __forceinline__ void
@@ -90,22 +63,9 @@ static int supports_integer(const struct kern_problem *p,
                             struct infer_error *why)
 {
     (void)d;
-    switch (p->attr.unary.kind) {
-    case KERN_IDENTITY:
-    case KERN_RELU:
-    case KERN_CLIP:
-    case KERN_ABS:
-    case KERN_NEG:
-    case KERN_SIGN:
-    case KERN_FLOOR:
-    case KERN_CEIL:
-    case KERN_ROUND:
-    case KERN_NOT:
-        break;
-    default:
+    if (!kern_unary_keeps_integers(p->attr.unary.kind))
         return error_set(why, INFER_EUNSUPPORTED,
                          "unary: this function of integers is not supported");
-    }
     if (!is_integer(p->in[0].dtype) || !is_integer(p->out[0].dtype) ||
         p->in[0].dtype == INFER_U64)
         return error_set(why, INFER_EUNSUPPORTED,

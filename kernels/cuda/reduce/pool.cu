@@ -277,9 +277,7 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
 
     if (kern_tensor_count(&p->out[0]) == 0)
         return 0;
-    a.w.fill(p, pool->stride, pool->dilation, pool->pad_begin, pool->pad_end);
-    for (int i = 0; i < p->in[0].rank - 2; i++)
-        a.w.kernel[5 - p->in[0].rank + i] = pool->window[i];
+    a.w.fill_pool(p);
     a.max = pool->kind == KERN_POOL_MAX;
     a.include_pad = pool->count_include_pad;
     a.act = p->epilogue.act;
@@ -292,20 +290,13 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.w.split_by((int)(p->out[0].dim[1] / v));
     const int square = vectors ? square_of(&a.w) : 0;
     return launch_chained(kernel_for<T, wide>(a.max, vectors, square),
-                          dim3(cuda_blocks(a.count, THREADS)), THREADS, 0,
+                          cuda_blocks(a.count, THREADS), THREADS, 0,
                           args->stream, a, err);
 }
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)d;
-    return pool_supports(p, &p->in[0], &p->out[0], why);
-}
-
 const struct kern_functions pool_fprop_cuda_direct = {
-    .supports = supports,
+    .supports = pool_supports<false>,
     .launch = launch,
 };

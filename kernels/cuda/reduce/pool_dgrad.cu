@@ -178,13 +178,9 @@ static __global__ void __launch_bounds__(THREADS)
         for (int j = 0; j < V; j++)
             acc[j] += to_float(r.at[j]);
     }
-    vec<T, V> y;
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        y.at[j] = from_float<T>(acc[j]);
-    store_vec<T, V>(
+    store_floats<T, V>(
         (T *)a.dx + at_of(w.x_stride, o[0], c, (int)o[2], (int)o[3], (int)o[4]),
-        y);
+        acc);
 }
 
 /* The window of the forward pass, dx in the place of x; positions number dx's
@@ -192,23 +188,13 @@ static __global__ void __launch_bounds__(THREADS)
 static void fill_window(struct pool_args *a, const struct kern_problem *p,
                         int units)
 {
-    const struct kern_pool *pool = &p->attr.pool;
     struct kern_problem fprop = *p;
     struct cuda_window *w = &a->w;
 
     fprop.in[0] = p->out[0];
     fprop.out[0] = p->in[0];
-    w->fill(&fprop, pool->stride, pool->dilation, pool->pad_begin,
-            pool->pad_end);
-    for (int i = 0; i < p->in[0].rank - 2; i++)
-        w->kernel[5 - p->in[0].rank + i] = pool->window[i];
-    w->split_by(units);
-    for (int d = 0; d < 3; d++)
-        w->extent[d].init((uint32_t)w->in[d]);
-    const int64_t c = w->x_stride[1], step = w->x_stride[4];
-    w->channels_last =
-        units > 1 && (c < 0 ? -c : c) <= (step < 0 ? -step : step);
-    w->channels_last = w->channels_last || w->in[2] == 1;
+    w->fill_pool(&fprop);
+    w->split_extent(units, w->in, w->x_stride);
     if (kern_problem_in(p, 1))
         w->spread(&p->in[1], a->from_stride);
     if (kern_problem_in(p, 2))
@@ -239,20 +225,13 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     fill_window(&a, p, (int)(p->out[0].dim[1] / v));
     a.count = (uint32_t)(kern_tensor_count(&p->out[0]) / v);
     return launch_chained(vectors ? pool_kernel<T, wide> : pool_kernel<T, 1>,
-                          dim3(cuda_blocks(a.count, THREADS)), THREADS, 0,
+                          cuda_blocks(a.count, THREADS), THREADS, 0,
                           args->stream, a, err);
 }
 
 CUDA_LAUNCH(launch, run, &e->problem)
 
-static int supports(const struct kern_problem *p, const struct kern_device *d,
-                    struct infer_error *why)
-{
-    (void)d;
-    return pool_supports(p, &p->out[0], &p->in[0], why);
-}
-
 const struct kern_functions pool_dgrad_cuda_gather = {
-    .supports = supports,
+    .supports = pool_supports<true>,
     .launch = launch,
 };

@@ -165,18 +165,13 @@ template <typename T, int V>
 static __device__ __forceinline__ void finish(const struct index_args &a,
                                               int64_t at, float (&acc)[V])
 {
-    vec<T, V> y;
-
     if (a.residual) {
         const vec<T, V> r = load_vec<T, V>((const T *)a.residual + at);
 #pragma unroll
         for (int j = 0; j < V; j++)
             acc[j] += to_float(r.at[j]);
     }
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        y.at[j] = from_float<T>(acc[j]);
-    store_vec<T, V>((T *)a.dx + at, y);
+    store_floats<T, V>((T *)a.dx + at, acc);
 }
 
 template <typename T, int V>

@@ -27,10 +27,7 @@ extern "C" {
 /* Pixels of a thread, at least, before they are split over more blocks. */
 #define LEAST_PIXELS 4
 
-struct global_shape {
-    int n, c, pixels;
-    int64_t x_image, x_pixel; /* strides */
-    int64_t y_image;
+struct global_shape : image_shape {
     int cv, splits, per_split; /* per_split: pixels */
 };
 
@@ -130,16 +127,8 @@ static void shape_of(const struct kern_problem *p, const struct kern_device *d,
     const struct kern_tensor *x = &p->in[0];
     const int vectors = (int)x->dim[1] / image_vector(x);
     const int sms = conv_multiprocessors(d);
-    int64_t pixels = 1;
 
-    for (int i = 2; i < x->rank; i++)
-        pixels *= x->dim[i];
-    s->n = (int)x->dim[0];
-    s->c = (int)x->dim[1];
-    s->pixels = (int)pixels;
-    s->x_image = x->stride[0];
-    s->x_pixel = image_pixel_step(x);
-    s->y_image = p->out[0].stride[0];
+    *(struct image_shape *)s = image_shape_of(p);
     s->cv = 32;
     while (s->cv > 4 && (idle_quarter(vectors, s->cv) ||
                          (int64_t)s->n * conv_ceil_div(vectors, s->cv) < sms))
@@ -222,7 +211,7 @@ static int global_run(const struct kern_exec *e, const struct kern_args *args,
                        grid, THREADS, 0, args->stream, a, err);
     if (r == 0 && a.parts)
         r = launch_chained(join_kernel<T>,
-                           dim3(cuda_blocks((int64_t)a.s.n * a.s.c, THREADS)),
+                           cuda_blocks((int64_t)a.s.n * a.s.c, THREADS),
                            THREADS, 0, args->stream, a, err);
     return r;
 }

@@ -27,25 +27,14 @@ struct reduce_args {
     void *y;
 };
 
-/* The dimensions that stay and those that go, as two tensors. */
-static void split(const struct kern_tensor *x, uint32_t axes,
-                  struct kern_tensor *kept, struct kern_tensor *gone)
-{
-    *kept = *gone = *x;
-    for (int i = 0; i < x->rank; i++) {
-        struct kern_tensor *other = axes >> i & 1 ? kept : gone;
-        other->dim[i] = 1;
-        other->stride[i] = 0;
-    }
-}
-
 static void init_walks(struct reduce_args *a, const struct kern_problem *p)
 {
     const struct kern_tensor *x = &p->in[0];
-    struct kern_tensor kept, gone;
+    const uint32_t axes = p->attr.reduce.axes;
+    const struct kern_tensor kept = cuda_dimensions(x, axes, false);
+    const struct kern_tensor gone = cuda_dimensions(x, axes, true);
     int64_t inner_kept = INT64_MAX, inner_gone = INT64_MAX;
 
-    split(x, p->attr.reduce.axes, &kept, &gone);
     const struct kern_tensor *const outer[3] = {&p->out[0],
                                                 kern_problem_in(p, 1), &kept};
     const struct kern_tensor *const inner[1] = {&gone};
@@ -53,8 +42,7 @@ static void init_walks(struct reduce_args *a, const struct kern_problem *p)
     a->gone.init(x->rank, gone.dim, inner);
     for (int i = 0; i < x->rank; i++) {
         const int64_t s = x->stride[i] < 0 ? -x->stride[i] : x->stride[i];
-        int64_t *least =
-            p->attr.reduce.axes >> i & 1 ? &inner_gone : &inner_kept;
+        int64_t *least = axes >> i & 1 ? &inner_gone : &inner_kept;
         if (x->dim[i] > 1 && s < *least)
             *least = s;
     }
@@ -73,9 +61,8 @@ static __device__ __forceinline__ float start_of(enum kern_reduce_kind kind)
         return INFINITY;
     case KERN_REDUCE_PROD:
         return 1;
-    default:
-        return 0;
     }
+    return 0; /* of sums */
 }
 
 /* Joins what two parts came to; NaN wins. */
@@ -89,9 +76,8 @@ static __device__ __forceinline__ float join(enum kern_reduce_kind kind,
         return b < a || b != b ? b : a;
     case KERN_REDUCE_PROD:
         return a * b;
-    default:
-        return a + b;
     }
+    return a + b; /* sums, means and norms */
 }
 
 static __device__ __forceinline__ float term(enum kern_reduce_kind kind,
@@ -160,9 +146,8 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.y = args->out[0];
     if (a.kept.count == 0)
         return 0;
-    return launch_chained(reduce_kernel<T>,
-                          dim3(cuda_grid(a.kept.count, a.columns)), THREADS, 0,
-                          args->stream, a, err);
+    return launch_chained(reduce_kernel<T>, cuda_grid(a.kept.count, a.columns),
+                          THREADS, 0, args->stream, a, err);
 }
 
 CUDA_LAUNCH(launch, run, &e->problem)
@@ -188,9 +173,8 @@ static __device__ int64_t join_i64(enum kern_reduce_kind kind, int64_t acc,
         return integer_add(acc, x < 0 ? integer_multiply(x, -1) : x);
     case KERN_REDUCE_L2:
         return integer_add(acc, integer_multiply(x, x));
-    default:
-        return integer_add(acc, x);
     }
+    return integer_add(acc, x); /* sums and means */
 }
 
 static __global__ void __launch_bounds__(THREADS)

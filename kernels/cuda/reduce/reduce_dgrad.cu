@@ -146,33 +146,21 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* The dimensions of t that stay, or those that go. */
-static struct kern_tensor part(const struct kern_tensor *t, uint32_t axes,
-                               bool gone)
-{
-    struct kern_tensor v = *t;
-
-    for (int i = 0; i < t->rank; i++)
-        if ((axes >> i & 1) != (uint32_t)gone) {
-            v.dim[i] = 1;
-            v.stride[i] = 0;
-        }
-    return v;
-}
-
 static void init_walks(struct warp_args *a, const struct kern_problem *p)
 {
     const uint32_t axes = p->attr.reduce.axes;
     const struct kern_tensor *dx = &p->out[0];
     const struct kern_tensor *r = kern_problem_in(p, 2);
-    const struct kern_tensor shape = part(dx, axes, true);
+    const struct kern_tensor shape = cuda_dimensions(dx, axes, true);
     const struct kern_tensor number =
         kern_tensor_dense(INFER_F32, dx->rank, shape.dim, KERN_NCHW);
-    const struct kern_tensor kept[3] = {part(&p->in[1], axes, false),
-                                        part(r ? r : dx, axes, false),
-                                        part(dx, axes, false)};
-    const struct kern_tensor gone[3] = {part(&p->in[1], axes, true),
-                                        part(r ? r : dx, axes, true), shape};
+    const struct kern_tensor kept[3] = {
+        cuda_dimensions(&p->in[1], axes, false),
+        cuda_dimensions(r ? r : dx, axes, false),
+        cuda_dimensions(dx, axes, false)};
+    const struct kern_tensor gone[3] = {cuda_dimensions(&p->in[1], axes, true),
+                                        cuda_dimensions(r ? r : dx, axes, true),
+                                        shape};
     const struct kern_tensor *const outer[4] = {&p->in[0], &kept[0], &kept[1],
                                                 &kept[2]};
     const struct kern_tensor *const inner[4] = {&number, &gone[0], &gone[1],
@@ -213,9 +201,16 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     case KERN_REDUCE_SUM:
     case KERN_REDUCE_L1:
         return run_spread<T>(p, args, err);
-    default:
+    case KERN_REDUCE_MAX:
+    case KERN_REDUCE_MIN:
+    case KERN_REDUCE_L2:
         return run_warps<T>(p, args, err);
+    case KERN_REDUCE_PROD:
+    case KERN_REDUCE_KIND_COUNT:
+        break;
     }
+    return error_set(err, INFER_EUNSUPPORTED, "reduce_dgrad: kind %d",
+                     (int)p->attr.reduce.kind);
 }
 
 CUDA_LAUNCH(launch, run, &e->problem)

@@ -196,10 +196,10 @@ static int run_vectors(struct parts_args *a, const struct kept *k,
     const int64_t outputs = (int64_t)a->images * (a->columns / a->joined);
     const int r = launch_chained(part_kernel<T, V>, grid, THREADS, 0,
                                  args->stream, *a, err);
-    return r < 0 ? r
-                 : launch_chained(join_kernel,
-                                  dim3(cuda_blocks(outputs, THREADS / 32)),
-                                  THREADS, 0, args->stream, *a, err);
+    return r < 0
+               ? r
+               : launch_chained(join_kernel, cuda_blocks(outputs, THREADS / 32),
+                                THREADS, 0, args->stream, *a, err);
 }
 
 template <typename T>

@@ -73,8 +73,8 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.x = args->in[0];
     a.y = args->out[0];
     return launch_chained(softmax_kernel<T>,
-                          dim3(cuda_grid(a.walk.count, THREADS / 32)), THREADS,
-                          0, args->stream, a, err);
+                          cuda_grid(a.walk.count, THREADS / 32), THREADS, 0,
+                          args->stream, a, err);
 }
 
 CUDA_LAUNCH(launch, run, &e->problem)

@@ -34,10 +34,9 @@
 
 #define SQUEEZE_MOST_THREADS 512
 
-struct squeeze_shape {
-    int n, c, pixels, hidden, k;
-    int64_t x_image, x_pixel, y_image; /* strides */
-    int across, along, images;         /* images: of a cluster, in turn */
+struct squeeze_shape : image_shape {
+    int hidden, k;
+    int across, along, images; /* images: of a cluster, in turn */
     /* Of a block, at most: channels (whole vectors of weights), pixels,
      * outputs. */
     int channels, per_pixels, outputs;

@@ -129,19 +129,11 @@ static bool plan_for(const struct kern_problem *p, const struct kern_device *d,
     const struct kern_tensor *x = &p->in[X];
     const int size = (int)infer_dtype_size(x->dtype), elements = 16 / size;
     const int v = image_vector(x);
-    int64_t pixels = 1;
 
-    memset(s, 0, sizeof(*s));
-    for (int i = 2; i < x->rank; i++)
-        pixels *= x->dim[i];
-    s->n = (int)x->dim[0];
-    s->c = (int)x->dim[1];
-    s->pixels = (int)pixels;
+    *s = {};
+    *(struct image_shape *)s = image_shape_of(p);
     s->hidden = (int)p->in[W].dim[0];
     s->k = (int)p->out[0].dim[1];
-    s->x_image = x->stride[0];
-    s->x_pixel = image_pixel_step(x);
-    s->y_image = p->out[0].stride[0];
     s->images = images;
     s->pitch = conv_round_up(s->c, elements);
     s->pitch2 = conv_round_up(s->hidden, elements);
@@ -352,10 +344,6 @@ static int run_width(const struct squeeze_args &a, void *stream,
     const int blocks = a.s.across * a.s.along;
     const int grid = conv_ceil_div(a.s.n, a.s.images) * blocks;
 
-    if (blocks == 1)
-        return launch_chained(squeeze_kernel<T, V>, dim3(grid),
-                              dim3(a.s.threads), (size_t)a.at.bytes, stream, a,
-                              err);
     return launch_clusters(squeeze_kernel<T, V>, grid, blocks,
                            (unsigned)a.s.threads, (size_t)a.at.bytes, stream, a,
                            err);
@@ -373,11 +361,8 @@ static int run(const struct kern_exec *e, const struct kern_args *args,
     a.x = args->in[X];
     a.w = args->in[W];
     a.w2 = args->in[W2];
-    a.bias = kern_problem_in(&e->problem, BIAS) ? (const float *)args->in[BIAS]
-                                                : NULL;
-    a.bias2 = kern_problem_in(&e->problem, BIAS2)
-                  ? (const float *)args->in[BIAS2]
-                  : NULL;
+    a.bias = input_f32(&e->problem, args, BIAS);
+    a.bias2 = input_f32(&e->problem, args, BIAS2);
     a.y = args->out[0];
     a.act = e->problem.attr.squeeze_excite.act;
     a.act2 = e->problem.epilogue.act;

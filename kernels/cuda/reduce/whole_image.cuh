@@ -59,6 +59,23 @@ static inline int64_t image_pixel_step(const struct kern_tensor *x)
     return pixels == 1 ? x->dim[1] : step;
 }
 
+/* Sizes and strides of images, channels last, and of one result a channel. */
+struct image_shape {
+    int n, c, pixels;
+    int64_t x_image, x_pixel, y_image; /* strides */
+};
+
+static inline struct image_shape image_shape_of(const struct kern_problem *p)
+{
+    const struct kern_tensor *x = &p->in[0];
+    int64_t pixels = 1;
+
+    for (int i = 2; i < x->rank; i++)
+        pixels *= x->dim[i];
+    return {(int)x->dim[0], (int)x->dim[1],      (int)pixels,
+            x->stride[0],   image_pixel_step(x), p->out[0].stride[0]};
+}
+
 /* Channels of 16 bytes where everything is aligned to them, else 1. */
 static inline int image_vector(const struct kern_tensor *x)
 {

@@ -124,14 +124,14 @@ static int run(const struct kern_problem *p, const struct kern_args *args,
     a.scale = p->attr.cross_entropy.scale;
     a.x = args->in[0];
     a.label = args->in[1];
-    a.state = kern_problem_in(p, 2) ? (const float *)args->in[2] : NULL;
+    a.state = input_f32(p, args, 2);
     a.loss = (float *)args->out[0];
     a.dx = kern_problem_out(p, 1) ? args->out[1] : NULL;
-    a.hit = kern_problem_out(p, 2) ? (float *)args->out[2] : NULL;
+    a.hit = output_f32(p, args, 2);
     if (a.rows == 0)
         return 0;
-    return launch_chained(loss_kernel<T>, dim3(cuda_blocks(a.rows, WARPS)),
-                          THREADS, 0, args->stream, a, err);
+    return launch_chained(loss_kernel<T>, cuda_blocks(a.rows, WARPS), THREADS,
+                          0, args->stream, a, err);
 }
 
 static int supports(const struct kern_problem *p, const struct kern_device *d,

@@ -97,8 +97,7 @@ static int launch_step(const struct kern_exec *e, const struct kern_args *args,
         a.next = (uint64_t *)args->out[1];
         a.next_step = p->out[1].stride[0];
     }
-    return launch_chained(step_kernel, dim3(1), dim3(1), 0, args->stream, a,
-                          err);
+    return launch_chained(step_kernel, 1, 1, 0, args->stream, a, err);
 }
 
 const struct kern_functions step_f32_cuda_thread = {
@@ -156,50 +155,19 @@ static __device__ __forceinline__ void update(const struct update_args &a,
     }
 }
 
-template <int V>
-static __device__ __forceinline__ void load(const float *p, int64_t i, float *v)
+/* p NULL: absent. */
+template <typename T, int V>
+static __device__ __forceinline__ void load(const T *p, int64_t i, float *v)
 {
-    if (!p)
-        return;
-    const vec<float, V> t = load_vec<float, V>(p + i);
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        v[j] = t.at[j];
+    if (p)
+        load_floats<T, V>(p + i, v);
 }
 
-template <int V>
-static __device__ __forceinline__ void store(float *p, int64_t i,
-                                             const float *v)
+template <typename T, int V>
+static __device__ __forceinline__ void store(T *p, int64_t i, const float *v)
 {
-    vec<float, V> t;
-
-    if (!p)
-        return;
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        t.at[j] = v[j];
-    store_vec<float, V>(p + i, t);
-}
-
-template <typename G, int V>
-static __device__ __forceinline__ void load_half(const void *p, int64_t i,
-                                                 float *v)
-{
-    const vec<G, V> t = load_vec<G, V>((const G *)p + i);
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        v[j] = to_float(t.at[j]);
-}
-
-template <typename G, int V>
-static __device__ __forceinline__ void store_half(void *p, int64_t i,
-                                                  const float *v)
-{
-    vec<G, V> t;
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        t.at[j] = from_float<G>(v[j]);
-    store_vec<G, V>((G *)p + i, t);
+    if (p)
+        store_floats<T, V>(p + i, v);
 }
 
 template <int V>
@@ -217,16 +185,16 @@ static __global__ void __launch_bounds__(THREADS)
 
     if (i >= a.n)
         return;
-    load<V>(a.w, i, w);
-    load<V>(a.m, i, m);
-    load<V>(a.v, i, v);
-    load<V>(a.average, i, average);
+    load<float, V>(a.w, i, w);
+    load<float, V>(a.m, i, m);
+    load<float, V>(a.v, i, v);
+    load<float, V>(a.average, i, average);
     if (a.g_type == INFER_F32)
-        load<V>((const float *)a.g, i, g);
+        load<float, V>((const float *)a.g, i, g);
     else if (a.g_type == INFER_F16)
-        load_half<__half, V>(a.g, i, g);
+        load_floats<__half, V>((const __half *)a.g + i, g);
     else if (a.g_type == INFER_BF16)
-        load_half<__nv_bfloat16, V>(a.g, i, g);
+        load_floats<__nv_bfloat16, V>((const __nv_bfloat16 *)a.g + i, g);
     if (factor != 0) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
@@ -239,14 +207,14 @@ static __global__ void __launch_bounds__(THREADS)
                          (1 - a.attr.average_decay) * x.w;
         }
     }
-    store<V>(a.w_out, i, w);
-    store<V>(a.m_out, i, m);
-    store<V>(a.v_out, i, v);
-    store<V>(a.average_out, i, average);
+    store<float, V>(a.w_out, i, w);
+    store<float, V>(a.m_out, i, m);
+    store<float, V>(a.v_out, i, v);
+    store<float, V>(a.average_out, i, average);
     if (a.copy_type == INFER_F16)
-        store_half<__half, V>(a.copy, i, w);
+        store_floats<__half, V>((__half *)a.copy + i, w);
     else if (a.copy_type == INFER_BF16)
-        store_half<__nv_bfloat16, V>(a.copy, i, w);
+        store_floats<__nv_bfloat16, V>((__nv_bfloat16 *)a.copy + i, w);
 }
 
 static int supports_update(const struct kern_problem *p,
@@ -271,18 +239,6 @@ static int supports_update(const struct kern_problem *p,
     return error_set(why, INFER_EUNSUPPORTED,
                      "update: takes dense F32, dw in F32, F16 or BF16, and a "
                      "copy in F16 or BF16");
-}
-
-static float *output(const struct kern_problem *p, const struct kern_args *args,
-                     int i)
-{
-    return kern_problem_out(p, i) ? (float *)args->out[i] : NULL;
-}
-
-static const float *input(const struct kern_problem *p,
-                          const struct kern_args *args, int i)
-{
-    return kern_problem_in(p, i) ? (const float *)args->in[i] : NULL;
 }
 
 /* True if all ranges can be moved four at a time. */
@@ -311,24 +267,24 @@ static int launch_update(const struct kern_exec *e,
     a.copy_type = kern_problem_out(p, KERN_UPDATE_COPY)
                       ? p->out[KERN_UPDATE_COPY].dtype
                       : INFER_NONE;
-    a.w = input(p, args, 0);
+    a.w = input_f32(p, args, 0);
     a.g = args->in[1];
-    a.rate = input(p, args, 2);
-    a.state = input(p, args, 3);
-    a.m = input(p, args, 4);
-    a.v = input(p, args, 5);
-    a.average = input(p, args, 6);
-    a.w_out = output(p, args, KERN_UPDATE_W);
-    a.m_out = output(p, args, KERN_UPDATE_M);
-    a.v_out = output(p, args, KERN_UPDATE_V);
-    a.average_out = output(p, args, KERN_UPDATE_AVERAGE);
+    a.rate = input_f32(p, args, 2);
+    a.state = input_f32(p, args, 3);
+    a.m = input_f32(p, args, 4);
+    a.v = input_f32(p, args, 5);
+    a.average = input_f32(p, args, 6);
+    a.w_out = output_f32(p, args, KERN_UPDATE_W);
+    a.m_out = output_f32(p, args, KERN_UPDATE_M);
+    a.v_out = output_f32(p, args, KERN_UPDATE_V);
+    a.average_out = output_f32(p, args, KERN_UPDATE_AVERAGE);
     a.copy = args->out[KERN_UPDATE_COPY];
     if (a.n == 0)
         return 0;
     const bool four = aligned(p, args);
     return launch_chained(four ? update_kernel<4> : update_kernel<1>,
-                          dim3(cuda_blocks(four ? a.n / 4 : a.n, THREADS)),
-                          THREADS, 0, args->stream, a, err);
+                          cuda_blocks(four ? a.n / 4 : a.n, THREADS), THREADS,
+                          0, args->stream, a, err);
 }
 
 const struct kern_functions update_f32_cuda_vec = {
