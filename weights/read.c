@@ -2,6 +2,7 @@
 /* The table of formats, and reading a file in whichever it is. */
 #include "weights/weights.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -41,6 +42,7 @@ void weights_import_init(struct weights_import *import)
 void weights_import_clear(struct weights_import *import)
 {
     graph_free(import->graph);
+    free(import->second);
     weights_dict_clear(&import->dict);
     weights_import_init(import);
 }

@@ -5,10 +5,10 @@
  *     reader (one a format)  ->  [architecture]  ->  passes  ->  writer
  *
  * A reader recognises its format by content and gives either a whole graph
- * (ONNX, Keras with its configuration) or a dictionary of bare tensors
- * (state_dict, safetensors, npz, weights-only HDF5), to which weights_bind()
- * adds an architecture.  Adding a format is one file and one row of
- * formats.def.
+ * (ONNX, Keras with its configuration, networks of two files) or a dictionary
+ * of bare tensors (state_dict, safetensors, npz, weights-only HDF5), to which
+ * weights_bind() adds an architecture.  Adding a format is one file and one row
+ * of formats.def.
  *
  * Every file is untrusted: see the limits in each reader.  Nothing is executed,
  * fetched, or opened outside the folder of the model.
@@ -99,7 +99,9 @@ enum weights_dense_order {
 
 struct weights_options {
     const char *from; /* row name of formats.def, or NULL/"auto" */
-    const char *arch; /* architecture file or built-in name, or NULL */
+    /* Architecture file or built-in name, or NULL; for weights whose format has
+     * its network in a second file (Darknet, Caffe), that file. */
+    const char *arch;
     enum weights_layout layout;
     enum weights_dense_order dense_order;
     int input_count; /* --input-shape, by position or name */
@@ -123,6 +125,8 @@ struct weights_import {
     struct weights_dict dict;
     /* Bytes of every file read. */
     uint64_t bytes;
+    bool arch_read; /* the reader took the network from options->arch */
+    char *second;   /* path of a file beside it that was read too, or NULL */
 };
 void weights_import_init(struct weights_import *import);
 void weights_import_clear(struct weights_import *import);

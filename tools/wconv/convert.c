@@ -242,10 +242,11 @@ static int set_epsilon(struct graph *g, const struct wconv_request *r,
 }
 
 /* Refuses options for bare weights if the file holds a network. */
-static int check_network(const struct wconv_request *r, const struct graph *g,
+static int check_network(const struct wconv_request *r,
+                         const struct weights_network *s,
                          struct infer_error *err)
 {
-    if (r->weights.arch != NULL)
+    if (r->weights.arch != NULL && !s->import.arch_read)
         return error_set(err, INFER_EARGUMENT,
                          "%s: holds a network of its own: --arch is for "
                          "bare weights",
@@ -256,7 +257,7 @@ static int check_network(const struct wconv_request *r, const struct graph *g,
                          "%s: holds a network of its own: --src-layout and "
                          "--dense-order are for bare weights",
                          r->in);
-    return check_has_weights(r, g, err);
+    return check_has_weights(r, s->graph, err);
 }
 
 /* Applies --input-shape. */
@@ -332,7 +333,7 @@ static int load(struct wconv_request *r, struct weights_network *s,
     if (rc < 0)
         return rc;
     rc = s->graph == NULL ? bind_architecture(r, s, err)
-                          : check_network(r, s->graph, err);
+                          : check_network(r, s, err);
     if (rc == INFER_OK)
         rc = load_weights(s->graph, err);
     if (rc < 0)
@@ -363,7 +364,7 @@ static int check_target(const struct wconv_request *r,
                         struct infer_error *err)
 {
     const char *const read[] = {s->import.format != NULL ? r->in : NULL,
-                                r->weights.arch, r->labels,
+                                s->import.second, r->weights.arch, r->labels,
                                 r->verify_reference};
     size_t i;
 
