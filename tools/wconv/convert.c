@@ -15,9 +15,9 @@ static const char usage[] =
     "       wconv inspect FILE [--layers] [--weights] [--dot]\n"
     "       wconv diff A B\n"
     "\n"
-    "Reads trained weights (ONNX, PyTorch, safetensors, npz, Keras), folds\n"
-    "batch normalisation, fuses, strips what only training needs and writes\n"
-    "one model file for infer and libinfer.\n";
+    "Reads trained weights (ONNX, PyTorch, safetensors, npz, Keras, Darknet,\n"
+    "Caffe, ncnn), folds batch normalisation, fuses, strips what only\n"
+    "training needs and writes one model file for infer and libinfer.\n";
 
 /* ---- option values ------------------------------------------------- */
 
