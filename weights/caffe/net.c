@@ -238,6 +238,9 @@ static void check_ends(struct caffe *c, const struct caffe_ends *ends,
     if (ends->n_in < row->min_in ||
         (row->max_in >= 0 && ends->n_in > row->max_in))
         layers_fail(&c->b, INFER_EFORMAT, "it has %d bottoms", ends->n_in);
+    else if (n_tops == 0 && row->build != caffe_silence &&
+             row->build != caffe_detection)
+        layers_fail(&c->b, INFER_EFORMAT, "it has no top");
     else if (n_tops > GRAPH_MAX_PARTS)
         layers_fail(&c->b, INFER_EUNSUPPORTED, "it has more than %d tops",
                     GRAPH_MAX_PARTS);

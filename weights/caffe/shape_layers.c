@@ -299,6 +299,18 @@ static void resize(struct caffe *c, struct caffe_ends *ends,
     ends->out[0] = layers_emit(&c->b, GRAPH_RESIZE, "", &attr, ends->in, 1);
 }
 
+/* The size of a spatial dimension, small enough for products; 1 after a
+ * failure. */
+static int64_t spatial_size(struct caffe *c, int x, int i)
+{
+    const int64_t size = layers_known(&c->b, x, 2 + i);
+
+    if (size > INT32_MAX)
+        layers_fail(&c->b, INFER_EUNSUPPORTED, "a size of %lld",
+                    (long long)size);
+    return c->b.status < 0 ? 1 : size;
+}
+
 /* Bilinear, the corners in place: to a size, or by factors. */
 void caffe_interp(struct caffe *c, struct caffe_ends *ends, int arg)
 {
@@ -318,7 +330,7 @@ void caffe_interp(struct caffe *c, struct caffe_ends *ends, int arg)
         size[i] = caffe_int(c, c->param, keys[i], 0, CAFFE_MAX_STEP, 0);
         if (size[i] > 0)
             continue;
-        size[i] = layers_known(&c->b, ends->in[0], 2 + i);
+        size[i] = spatial_size(c, ends->in[0], i);
         size[i] = (size[i] - 1) / shrink + 1;
         size[i] += (size[i] - 1) * (zoom - 1);
     }
@@ -334,6 +346,6 @@ void caffe_upsample(struct caffe *c, struct caffe_ends *ends, int arg)
         layers_fail(&c->b, INFER_EUNSUPPORTED,
                     "a mask of maxima is not supported");
     resize(c, ends, KERN_NEAREST, KERN_ASYMMETRIC,
-           layers_known(&c->b, ends->in[0], 2) * scale,
-           layers_known(&c->b, ends->in[0], 3) * scale);
+           spatial_size(c, ends->in[0], 0) * scale,
+           spatial_size(c, ends->in[0], 1) * scale);
 }

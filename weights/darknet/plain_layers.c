@@ -238,7 +238,8 @@ int darknet_reorg(struct darknet *d, int x)
     w = layers_known(&d->b, x, 3);
     if (d->b.status < 0)
         return d->b.status;
-    if (s > 4096 || c % (s * s) != 0 || (!reverse && (h % s || w % s)))
+    if (s > 4096 || c > INT32_MAX || h > INT32_MAX || w > INT32_MAX ||
+        c % (s * s) != 0 || (!reverse && (h % s || w % s)))
         return layers_fail(&d->b, INFER_EUNSUPPORTED,
                            "a stride of %d does not divide %lldx%lldx%lld", s,
                            (long long)c, (long long)h, (long long)w);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "kernels/base/array.h"
+#include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "weights/ncnn/ncnn.h"
 
@@ -97,7 +98,7 @@ void ncnn_detection(struct ncnn *n, struct ncnn_ends *ends, int arg)
 static int64_t channels_of(struct ncnn *n, const struct ncnn_layer_text *l)
 {
     const struct ncnn_layer_text *before = n->layer;
-    int64_t k, size, window;
+    int64_t k, size, window, each = 0;
 
     n->layer = l;
     k = ncnn_int(n, 0, 1, INT32_MAX, 1);
@@ -105,7 +106,8 @@ static int64_t channels_of(struct ncnn *n, const struct ncnn_layer_text *l)
     window = ncnn_int(n, 1, 1, NCNN_MAX_STEP, 1);
     window *= ncnn_int(n, 11, 1, NCNN_MAX_STEP, (int)window);
     n->layer = before;
-    return size % (k * window) == 0 ? size / (k * window) : 0;
+    return checked_mul_i64(k, window, &each) && size % each == 0 ? size / each
+                                                                 : 0;
 }
 
 /* Of a convolution that reads the blob, among the next layers. */

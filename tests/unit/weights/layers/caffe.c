@@ -455,6 +455,16 @@ TEST(test_refused)
         {INPUT(1, 3, 4, 4)
              LAYER("Slice", "slice_param { slice_point: 1 slice_point: 2 }"),
          INFER_EFORMAT, "2 slice_points of 3"},
+        {INPUT(1, 3, 4, 4) "layer { name: 's' type: 'Slice' bottom: 'x' }",
+         INFER_EFORMAT, "OP Slice 's': it has no top"},
+        {INPUT(1, 1, 1, 2147483647)
+             LAYER("Upsample",
+                   "upsample_param { scale: 65536 }") "layer { name: 'z' type: "
+                                                      "'Upsample' bottom: 'y' "
+                                                      "top: 'z' "
+                                                      "upsample_param { scale: "
+                                                      "65536 } }",
+         INFER_EFORMAT, ""},
         {INPUT(1, 1, 60000, 60000) "layer { name: 'b' type: 'PriorBox' bottom: "
                                    "'x' bottom: 'x' top: 'b' "
                                    "prior_box_param { min_size: 2 } }",

@@ -247,6 +247,9 @@ TEST(test_refused)
          "a part of 4 from 0 of 3"},
         {NET(1, 1, 3, "Slice y 1 1 x y -23300=99,4"), INFER_EFORMAT,
          "parameter 0"},
+        {"7767517\n2 2\nInput x 0 1 x\n"
+         "Convolution y 1 1 x y 0=2147483647 1=65536 6=1\n",
+         INFER_EUNSUPPORTED, "needs the size of dimension 1"},
         {"7767517\n2 2\nInput x 0 1 x\nPooling y 1 1 x y 1=2 2=2\n",
          INFER_EUNSUPPORTED, "state it with --input-shape"},
     };
