@@ -464,7 +464,7 @@ TEST(test_refused)
                                                       "top: 'z' "
                                                       "upsample_param { scale: "
                                                       "65536 } }",
-         INFER_EFORMAT, ""},
+         INFER_EUNSUPPORTED, "OP Upsample 'z': a size of"},
         {INPUT(1, 1, 60000, 60000) "layer { name: 'b' type: 'PriorBox' bottom: "
                                    "'x' bottom: 'x' top: 'b' "
                                    "prior_box_param { min_size: 2 } }",
