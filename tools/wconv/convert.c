@@ -15,9 +15,11 @@ static const char usage[] =
     "       wconv inspect FILE [--layers] [--weights] [--dot]\n"
     "       wconv diff A B\n"
     "\n"
-    "Reads trained weights (ONNX, PyTorch, safetensors, npz, Keras, Darknet,\n"
-    "Caffe, ncnn), folds batch normalisation, fuses, strips what only\n"
-    "training needs and writes one model file for infer and libinfer.\n";
+    "Reads trained weights (ONNX, PyTorch, safetensors, npz, Keras,\n"
+    "TensorFlow Lite, Darknet, Caffe, ncnn), folds batch normalisation, "
+    "fuses,\n"
+    "strips what only training needs and writes one model file for infer and\n"
+    "libinfer.\n";
 
 /* ---- option values ------------------------------------------------- */
 

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TensorFlow Lite: operators whose inputs are all known are computed while the
+ * file is imported, at each probe: what becomes of shapes.
+ *
+ * There is no arithmetic here.  The operator is imported into a graph of its
+ * own, whose inputs are constants, and that graph runs on the reference
+ * backend.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "libinfer/model/model.h"
+#include "weights/tflite/tflite.h"
+
+/* Elements of all inputs; larger tensors go into the graph, where the passes
+ * find them. */
+#define MAX_ELEMENTS 4096
+#define MAX_OUTPUTS  64
+#define MAX_INPUTS   64
+/* Each costs a session: networks have dozens. */
+#define MAX_FOLDS 1024
+
+/* Operators that know of constants, or need none. */
+static bool by_itself(int code)
+{
+    return code == 6 || code == 114 || code == 77 || code == 110;
+}
+
+static bool can_fold(struct tflite_import *im)
+{
+    int64_t count = 0;
+
+    if (!im->row->import || by_itself(im->op.code) || im->op.n_in < 1 ||
+        im->op.n_in > MAX_INPUTS || im->op.n_out > MAX_OUTPUTS ||
+        im->folds >= MAX_FOLDS)
+        return false;
+    for (int i = 0; i < im->op.n_in; i++) {
+        if (!tflite_has(im, i))
+            continue;
+        const struct constant *c = tflite_known(im, i, 0);
+        if (!c)
+            return false;
+        count += constant_count(c);
+    }
+    for (int o = 0; o < im->op.n_out; o++) {
+        const struct tflite_tensor t = tflite_output_tensor(im, o);
+        if (tflite_is_quantised(&t))
+            return false;
+    }
+    return im->status == 0 && count <= MAX_ELEMENTS;
+}
+
+static bool inputs_fixed(struct tflite_import *im)
+{
+    for (int i = 0; i < im->op.n_in; i++)
+        if (tflite_has(im, i) && !tflite_fixed(im, i))
+            return false;
+    return true;
+}
+
+/* ---- running ------------------------------------------------------- */
+
+static struct constant *read_result(struct infer_session *session,
+                                    const char *name)
+{
+    struct infer_array array = {0};
+    struct constant *c;
+
+    if (infer_session_read(session, name, &array, NULL) < 0)
+        return NULL;
+    c = constant_new(array.dtype, array.rank, array.dim);
+    if (!c)
+        return NULL;
+    array.data = c->data;
+    array.bytes = c->bytes;
+    if (infer_session_read(session, name, &array, NULL) < 0) {
+        constant_unref(c);
+        return NULL;
+    }
+    return c;
+}
+
+/* Runs the graph, which it takes over, and reads its outputs in order. */
+static bool run(struct graph *g, struct constant **out, int n)
+{
+    struct infer_session_options options;
+    struct infer_session *session = NULL;
+    struct infer_model *model = NULL;
+    char *name[MAX_OUTPUTS] = {NULL};
+    int rc = 0;
+
+    infer_session_options_init(&options);
+    options.backend = INFER_BACKEND_REF;
+    options.threads = 1;
+    options.keep_tensors = 1;
+    for (int i = 0; i < n && rc == 0; i++) {
+        name[i] = strdup(g->value[g->output[i]].name);
+        if (!name[i])
+            rc = INFER_EMEMORY;
+    }
+    if (rc == 0)
+        rc = model_from_graph(g, NULL, &model);
+    else
+        graph_free(g);
+    if (rc == 0)
+        rc = infer_session_create(model, &options, NULL, &session);
+    if (rc == 0)
+        rc = infer_session_run(session, NULL, 0, NULL, 0, NULL);
+    for (int i = 0; i < n && rc == 0; i++) {
+        out[i] = read_result(session, name[i]);
+        if (!out[i])
+            rc = INFER_EUNSUPPORTED;
+    }
+    infer_session_close(&session);
+    infer_model_close(&model);
+    for (int i = 0; i < n; i++)
+        free(name[i]);
+    return rc == 0;
+}
+
+/* ---- a graph of its own -------------------------------------------- */
+
+/* What the import sets aside meanwhile. */
+struct aside {
+    struct graph *g;
+    struct graph_type (*type)[TFLITE_PROBES];
+    int types_capacity, probes, first_node;
+    bool freed_batch;
+    size_t constant_bytes;
+    struct tflite_value in[MAX_INPUTS], out[MAX_OUTPUTS];
+};
+
+/* Inputs become what they are at one probe. */
+static void set_aside(struct tflite_import *im, int probe, struct aside *a)
+{
+    a->g = im->g;
+    a->type = im->type;
+    a->types_capacity = im->types_capacity;
+    a->probes = im->probes;
+    a->first_node = im->first_node;
+    a->freed_batch = im->freed_batch;
+    a->constant_bytes = im->constant_bytes;
+    im->g = graph_new();
+    im->type = NULL;
+    im->types_capacity = 0;
+    im->probes = 1;
+    im->first_node = 0;
+    im->freed_batch = false;
+    for (int o = 0; o < im->op.n_out; o++)
+        a->out[o] = im->value[tflite_output_index(im, o)];
+    for (int i = 0; i < im->op.n_in; i++)
+        if (tflite_has(im, i))
+            a->in[i] = im->value[tflite_input_index(im, i)];
+    for (int i = 0; i < im->op.n_in; i++) {
+        if (!tflite_has(im, i))
+            continue;
+        struct tflite_value *v = &im->value[tflite_input_index(im, i)];
+        v->plain = v->swapped = -1;
+        for (int p = 0; p < TFLITE_PROBES; p++)
+            v->known[p] = a->in[i].known[probe];
+    }
+    if (!im->g)
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
+}
+
+static void put_back(struct tflite_import *im, const struct aside *a)
+{
+    for (int i = 0; i < im->op.n_in; i++)
+        if (tflite_has(im, i))
+            im->value[tflite_input_index(im, i)] = a->in[i];
+    for (int o = 0; o < im->op.n_out; o++)
+        im->value[tflite_output_index(im, o)] = a->out[o];
+    free(im->type);
+    im->g = a->g;
+    im->type = a->type;
+    im->types_capacity = a->types_capacity;
+    im->probes = a->probes;
+    im->first_node = a->first_node;
+    im->freed_batch = a->freed_batch;
+    im->constant_bytes = a->constant_bytes;
+}
+
+/* Outputs of the graph in the file's order; an input that is passed on becomes
+ * a value of its own. */
+static void add_outputs(struct tflite_import *im)
+{
+    for (int o = 0; o < im->op.n_out && im->status == 0; o++) {
+        int v = tflite_tensor_value(im, tflite_output_index(im, o), false);
+        if (v >= 0 && im->g->value[v].producer < 0)
+            v = tflite_plain_unary(im, v, KERN_IDENTITY);
+        if (v >= 0 && graph_add_output(im->g, v) < 0)
+            tflite_fail(im, INFER_EMEMORY, "out of memory");
+    }
+}
+
+/* 1: out[] is filled; 0: it does not run; -1: refused. */
+static int compute(struct tflite_import *im, int probe, struct constant **out)
+{
+    struct graph *g;
+    struct aside a;
+
+    set_aside(im, probe, &a);
+    if (im->status == 0)
+        im->row->import(im, im->row->param);
+    add_outputs(im);
+    g = im->g;
+    put_back(im, &a);
+    if (im->status < 0) {
+        graph_free(g);
+        return -1;
+    }
+    return run(g, out, im->op.n_out) ? 1 : 0;
+}
+
+int tflite_fold(struct tflite_import *im)
+{
+    struct constant *out[TFLITE_PROBES][MAX_OUTPUTS] = {{NULL}};
+    struct constant *known[TFLITE_PROBES];
+    bool once;
+    int rc = 1;
+
+    if (!can_fold(im))
+        return im->status < 0 ? -1 : 0;
+    /* Each output fills a tensor of its own that nothing has filled. */
+    for (int o = 0; o < im->op.n_out; o++)
+        for (int k = 0; k <= o; k++)
+            if (im->value[tflite_output_index(im, k)].state != TFLITE_UNKNOWN ||
+                (k < o &&
+                 tflite_output_index(im, k) == tflite_output_index(im, o)))
+                return tflite_fail(im, INFER_EFORMAT,
+                                   "its output is produced twice");
+    im->folds++;
+    once = inputs_fixed(im);
+    for (int p = 0; p < TFLITE_PROBES && rc > 0; p++) {
+        if (p == 0 || (p < im->probes && !once)) {
+            rc = compute(im, p, out[p]);
+            continue;
+        }
+        for (int o = 0; o < im->op.n_out; o++)
+            out[p][o] = constant_ref(out[0][o]);
+    }
+    for (int o = 0; o < im->op.n_out; o++) {
+        for (int p = 0; p < TFLITE_PROBES; p++)
+            known[p] = out[p][o];
+        if (rc > 0)
+            tflite_out_known(im, o, known);
+        else
+            for (int p = 0; p < TFLITE_PROBES; p++)
+                constant_unref(known[p]);
+    }
+    return im->status < 0 ? -1 : rc;
+}

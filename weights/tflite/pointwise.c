@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TensorFlow Lite: element-wise operators and softmax. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/scalar.h"
+#include "weights/tflite/tflite.h"
+
+/* ---- one argument -------------------------------------------------- */
+
+/* Input 0 as the graph has it. */
+static int only(struct tflite_import *im, bool *swapped)
+{
+    *swapped = tflite_is_swapped(im, 0);
+    return tflite_in(im, 0, *swapped);
+}
+
+void tflite_import_unary(struct tflite_import *im, int kind)
+{
+    bool swapped;
+    int x;
+
+    if (!tflite_arity(im, 1, 1))
+        return;
+    x = only(im, &swapped);
+    x = tflite_plain_unary(im, x, (enum kern_unary_kind)kind);
+    tflite_out(im, 0, x, swapped);
+}
+
+/* Between tensors of equal scales integers are only clipped. */
+void tflite_import_relu(struct tflite_import *im, int act)
+{
+    struct tflite_tensor in, out;
+    struct tflite_quant q;
+    float low = act == TFLITE_RELU_N1_TO_1 ? -1 : 0;
+    float high = act == TFLITE_RELU ? INFINITY : act == TFLITE_RELU6 ? 6 : 1;
+    bool swapped;
+    int x;
+
+    if (!tflite_arity(im, 1, 1))
+        return;
+    in = tflite_input_tensor(im, 0);
+    out = tflite_output_tensor(im, 0);
+    if (tflite_is_quantised(&in) && tflite_same_quant(&in, &out)) {
+        im->raw = true;
+        q = tflite_quant(im, &in);
+        tflite_quant_clip(im, (enum tflite_activation)act, &q);
+        low = (float)q.low;
+        high = (float)q.high;
+    }
+    x = only(im, &swapped);
+    if (act == TFLITE_RELU && !im->raw)
+        x = tflite_plain_unary(im, x, KERN_RELU);
+    else
+        x = tflite_unary(im, x, KERN_CLIP, low, high);
+    tflite_out(im, 0, x, swapped);
+}
+
+void tflite_import_relu_0_to_1(struct tflite_import *im, int param)
+{
+    bool swapped;
+    int x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1))
+        return;
+    x = only(im, &swapped);
+    tflite_out(im, 0, tflite_unary(im, x, KERN_CLIP, 0, 1), swapped);
+}
+
+void tflite_import_leaky_relu(struct tflite_import *im, int param)
+{
+    const float alpha = fb_f32(&im->op.options, 0, 0);
+    bool swapped;
+    int x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1))
+        return;
+    if (!isfinite(alpha)) {
+        tflite_fail(im, INFER_EFORMAT, "alpha %g", (double)alpha);
+        return;
+    }
+    x = only(im, &swapped);
+    tflite_out(im, 0, tflite_unary(im, x, KERN_LEAKY_RELU, alpha, 0), swapped);
+}
+
+void tflite_import_gelu(struct tflite_import *im, int param)
+{
+    bool swapped;
+    int x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1))
+        return;
+    x = only(im, &swapped);
+    x = tflite_plain_unary(
+        im, x, fb_bool(&im->op.options, 0) ? KERN_GELU_TANH : KERN_GELU);
+    tflite_out(im, 0, x, swapped);
+}
+
+void tflite_import_rsqrt(struct tflite_import *im, int param)
+{
+    bool swapped;
+    int x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1))
+        return;
+    x = only(im, &swapped);
+    x = tflite_plain_unary(im, x, KERN_SQRT);
+    x = tflite_plain_unary(im, x, KERN_RECIPROCAL);
+    tflite_out(im, 0, x, swapped);
+}
+
+void tflite_import_cast(struct tflite_import *im, int param)
+{
+    const struct tflite_tensor out = tflite_output_tensor(im, 0);
+    const enum infer_dtype to = tflite_dtype(out.type);
+    bool swapped;
+    int x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1))
+        return;
+    if (to == INFER_NONE) {
+        tflite_fail(im, INFER_EUNSUPPORTED, "a cast to what is %s",
+                    tflite_type_name(out.type));
+        return;
+    }
+    x = only(im, &swapped);
+    x = tflite_cast(im, x, scalar_is_float(to) ? INFER_F32 : to);
+    tflite_out(im, 0, x, swapped);
+}
+
+/* ---- to and from integers ------------------------------------------ */
+
+/* Weights of fewer bits stay constants. */
+void tflite_import_dequantize(struct tflite_import *im, int param)
+{
+    const struct constant *c = tflite_fixed(im, 0);
+    struct constant *known[TFLITE_PROBES], *to;
+    struct tflite_tensor t;
+    bool swapped;
+    int x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1))
+        return;
+    t = tflite_input_tensor(im, 0);
+    if (!c) {
+        x = only(im, &swapped);
+        tflite_out(im, 0, x, swapped);
+        return;
+    }
+    if (tflite_is_quantised(&t)) {
+        to = tflite_dequantised(im, &t, c, false);
+    } else {
+        to = tflite_constant_new(im, INFER_F32, c->rank, c->dim);
+        if (to)
+            scalar_convert(c->dtype, c->data, INFER_F32, to->data,
+                           (size_t)constant_count(c));
+    }
+    if (!to)
+        return;
+    for (int p = 0; p < TFLITE_PROBES; p++)
+        known[p] = p == 0 ? to : constant_ref(to);
+    tflite_out_known(im, 0, known);
+}
+
+/* From floats, or from integers to others: there the kernels round as they do
+ * after a sum. */
+void tflite_import_quantize(struct tflite_import *im, int param)
+{
+    struct tflite_tensor in, out;
+    struct tflite_quant from, to;
+    double factor;
+    bool swapped;
+    int x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, 1))
+        return;
+    in = tflite_input_tensor(im, 0);
+    out = tflite_output_tensor(im, 0);
+    if (!tflite_is_quantised(&out)) {
+        tflite_fail(im, INFER_EUNSUPPORTED, "an output that is %s",
+                    tflite_type_name(out.type));
+        return;
+    }
+    im->raw = tflite_is_quantised(&in);
+    x = only(im, &swapped);
+    if (im->raw && im->status == 0) {
+        from = tflite_quant(im, &in);
+        to = tflite_quant(im, &out);
+        factor = (double)from.scale / (double)to.scale;
+        x = tflite_requantise(im, x, &factor, 1, 0, 2, &to);
+    }
+    tflite_out(im, 0, x, swapped);
+}
+
+/* ---- several arguments --------------------------------------------- */
+
+/* The order in which inputs first .. n-1 are combined, and their rank. */
+static bool common(struct tflite_import *im, int n, int *rank)
+{
+    bool any = false;
+
+    *rank = 0;
+    for (int i = 0; i < n; i++) {
+        const int r = tflite_rank(im, i);
+        any = any || tflite_is_swapped(im, i);
+        if (r > *rank)
+            *rank = r;
+    }
+    return any && *rank >= 3;
+}
+
+/* MUL of integers rounds as after a sum. */
+static bool multiply_integers(struct tflite_import *im, int kind)
+{
+    const struct tflite_tensor a = tflite_input_tensor(im, 0);
+    const struct tflite_tensor b = tflite_input_tensor(im, 1);
+    const struct tflite_tensor out = tflite_output_tensor(im, 0);
+    struct tflite_quant qa, qb, q;
+    double factor;
+    bool swapped;
+    int rank, x;
+
+    if (kind != KERN_MUL || !tflite_is_quantised(&a) ||
+        !tflite_is_quantised(&b) || !tflite_is_quantised(&out))
+        return false;
+    im->raw = true;
+    qa = tflite_quant(im, &a);
+    qb = tflite_quant(im, &b);
+    q = tflite_quant(im, &out);
+    factor = (double)qa.scale * (double)qb.scale / (double)q.scale;
+    tflite_quant_clip(im, tflite_activation(im, 0), &q);
+    swapped = common(im, 2, &rank);
+    x = tflite_binary(im, KERN_MUL, tflite_operand(im, 0, rank, swapped),
+                      tflite_operand(im, 1, rank, swapped));
+    tflite_out(im, 0, tflite_requantise(im, x, &factor, 1, 0, 2, &q), swapped);
+    return true;
+}
+
+/* Operators with a fused activation. */
+static bool has_activation(int code)
+{
+    return code == 0 || code == 18 || code == 41 || code == 42;
+}
+
+void tflite_import_binary(struct tflite_import *im, int kind)
+{
+    bool swapped;
+    int rank, a, b, x;
+
+    if (!tflite_arity(im, 2, 2) || multiply_integers(im, kind))
+        return;
+    swapped = common(im, 2, &rank);
+    a = tflite_operand(im, 0, rank, swapped);
+    b = tflite_operand(im, 1, rank, swapped);
+    x = tflite_binary(im, (enum kern_binary_kind)kind, a, b);
+    if (has_activation(im->op.code))
+        x = tflite_fused(im, x, 0);
+    tflite_out(im, 0, x, swapped);
+}
+
+void tflite_import_not_equal(struct tflite_import *im, int param)
+{
+    bool swapped;
+    int rank, x;
+
+    (void)param;
+    if (!tflite_arity(im, 2, 2))
+        return;
+    swapped = common(im, 2, &rank);
+    x = tflite_binary(im, KERN_EQUAL, tflite_operand(im, 0, rank, swapped),
+                      tflite_operand(im, 1, rank, swapped));
+    tflite_out(im, 0, tflite_plain_unary(im, x, KERN_NOT), swapped);
+}
+
+/* x^2 of one input, (a - b)^2 of two. */
+void tflite_import_square(struct tflite_import *im, int difference)
+{
+    bool swapped;
+    int rank, x;
+
+    if (!tflite_arity(im, difference ? 2 : 1, difference ? 2 : 1))
+        return;
+    swapped = common(im, difference ? 2 : 1, &rank);
+    x = tflite_operand(im, 0, rank, swapped);
+    if (difference)
+        x = tflite_binary(im, KERN_SUB, x,
+                          tflite_operand(im, 1, rank, swapped));
+    tflite_out(im, 0, tflite_binary(im, KERN_MUL, x, x), swapped);
+}
+
+/* Down, not towards zero: (a - a mod b) / b of integers. */
+void tflite_import_floor_div(struct tflite_import *im, int param)
+{
+    bool swapped;
+    int rank, a, b, x;
+
+    (void)param;
+    if (!tflite_arity(im, 2, 2))
+        return;
+    swapped = common(im, 2, &rank);
+    a = tflite_operand(im, 0, rank, swapped);
+    b = tflite_operand(im, 1, rank, swapped);
+    if (im->status < 0)
+        return;
+    if (scalar_is_integer(tflite_value_type(im, a, 0)->dtype)) {
+        x = tflite_binary(im, KERN_MOD, a, b);
+        x = tflite_binary(im, KERN_SUB, a, x);
+        x = tflite_binary(im, KERN_DIV, x, b);
+    } else {
+        x = tflite_binary(im, KERN_DIV, a, b);
+        x = tflite_plain_unary(im, x, KERN_FLOOR);
+    }
+    tflite_out(im, 0, x, swapped);
+}
+
+void tflite_import_add_n(struct tflite_import *im, int param)
+{
+    const int n = im->op.n_in;
+    bool swapped;
+    int rank, x;
+
+    (void)param;
+    if (!tflite_arity(im, 1, GRAPH_MAX_INPUTS))
+        return;
+    swapped = common(im, n, &rank);
+    x = tflite_operand(im, 0, rank, swapped);
+    for (int i = 1; i < n && im->status == 0; i++)
+        x = tflite_binary(im, KERN_ADD, x,
+                          tflite_operand(im, i, rank, swapped));
+    tflite_out(im, 0, x, swapped);
+}
+
+/* SELECT takes a condition of rank 1 as one of rows. */
+void tflite_import_select(struct tflite_import *im, int broadcasts)
+{
+    bool swapped;
+    int rank, in[3], x;
+
+    if (!tflite_arity(im, 3, 3))
+        return;
+    swapped = common(im, 3, &rank);
+    if (!broadcasts && tflite_rank(im, 0) == 1 && rank > 1) {
+        tflite_fail(im, INFER_EUNSUPPORTED, "a condition for each row");
+        return;
+    }
+    for (int i = 0; i < 3; i++)
+        in[i] = tflite_operand(im, i, rank, swapped);
+    x = tflite_emit(im, GRAPH_WHERE, NULL, in, 3);
+    tflite_out(im, 0, x, swapped);
+}
+
+/* The slope's shape lacks the batch: one a channel, or one an element. */
+void tflite_import_prelu(struct tflite_import *im, int param)
+{
+    bool swapped;
+    int rank, in[2], x;
+
+    (void)param;
+    if (!tflite_arity(im, 2, 2))
+        return;
+    swapped = common(im, 2, &rank);
+    in[0] = tflite_operand(im, 0, rank, swapped);
+    in[1] = tflite_operand(im, 1, rank, swapped);
+    x = tflite_emit(im, GRAPH_PRELU, NULL, in, 2);
+    tflite_out(im, 0, x, swapped);
+}
+
+/* ---- softmax ------------------------------------------------------- */
+
+/* Over the last axis. */
+void tflite_import_softmax(struct tflite_import *im, int log)
+{
+    const float beta = log ? 1 : fb_f32(&im->op.options, 0, 0);
+    union graph_attr attr;
+    bool swapped;
+    int x, rank;
+
+    if (!tflite_arity(im, 1, 1))
+        return;
+    rank = tflite_rank(im, 0);
+    if (rank < 1 || !isfinite(beta)) {
+        tflite_fail(im, INFER_EFORMAT, "beta %g, input of rank %d",
+                    (double)beta, rank);
+        return;
+    }
+    x = only(im, &swapped);
+    if (beta != 1)
+        x = tflite_unary(im, x, KERN_LINEAR, beta, 0);
+    tflite_defaults(GRAPH_SOFTMAX, &attr);
+    attr.axis.axis = tflite_map_axis(rank - 1, rank, swapped);
+    attr.axis.log = log;
+    x = tflite_emit(im, GRAPH_SOFTMAX, &attr, &x, 1);
+    tflite_out(im, 0, x, swapped);
+}

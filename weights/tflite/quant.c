@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TensorFlow Lite: quantised tensors, q = round(x / s) + z.
+ *
+ * Sums of products of whole numbers are exact in single precision up to 2^24.
+ * What follows a sum is the arithmetic of the reference kernels: the factor
+ * s1 s2 / s3 is m 2^-k with m in [1/2, 1); the sum times m is rounded, then
+ * that times 2^-k, halves away from zero.  Both roundings are made here, as
+ * operations on floats.  The product has 24 bits where the kernels have 31:
+ * rarely a result is off by 1.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/scalar.h"
+#include "weights/tflite/tflite.h"
+
+/* The graph rounds halves to even.  A factor this far above 1 makes them more
+ * than halves, and is too small to move anything else that lies within the
+ * range of a quantised number. */
+#define AWAY (1.0f + 0x1p-21f)
+
+bool tflite_is_quantised(const struct tflite_tensor *t)
+{
+    return t->scale.count > 0 &&
+           (t->type == TFLITE_INT8 || t->type == TFLITE_UINT8 ||
+            t->type == TFLITE_INT16);
+}
+
+static bool good_scale(float s)
+{
+    return s > 1e-12f && s < 1e12f; /* their products are finite */
+}
+
+struct tflite_quant tflite_quant(struct tflite_import *im,
+                                 const struct tflite_tensor *t)
+{
+    struct tflite_quant q = {1, 0, -1, 1};
+    const int64_t low = t->type == TFLITE_INT8    ? -128
+                        : t->type == TFLITE_UINT8 ? 0
+                                                  : -32768;
+    const int64_t high = t->type == TFLITE_INT8    ? 127
+                         : t->type == TFLITE_UINT8 ? 255
+                                                   : 32767;
+
+    if (t->scale.count != 1 || t->zero_point.count > 1) {
+        tflite_fail(im, INFER_EUNSUPPORTED,
+                    "a tensor with %zu scales and %zu zero points that is no "
+                    "weight",
+                    t->scale.count, t->zero_point.count);
+        return q;
+    }
+    q.scale = fb_list_f32(&t->scale, 0);
+    if (t->zero_point.count == 1)
+        q.zero = fb_list_i64(&t->zero_point, 0);
+    if (!good_scale(q.scale) || q.zero < low || q.zero > high) {
+        tflite_fail(im, INFER_EFORMAT, "scale %g and zero point %lld",
+                    (double)q.scale, (long long)q.zero);
+        return (struct tflite_quant){1, 0, -1, 1};
+    }
+    q.low = low - q.zero;
+    q.high = high - q.zero;
+    return q;
+}
+
+bool tflite_same_quant(const struct tflite_tensor *a,
+                       const struct tflite_tensor *b)
+{
+    const bool qa = tflite_is_quantised(a), qb = tflite_is_quantised(b);
+
+    if (!qa || !qb)
+        return qa == qb;
+    if (a->type != b->type || a->scale.count != 1 || b->scale.count != 1 ||
+        a->zero_point.count > 1 || b->zero_point.count > 1)
+        return false;
+    return fb_list_f32(&a->scale, 0) == fb_list_f32(&b->scale, 0) &&
+           (a->zero_point.count ? fb_list_i64(&a->zero_point, 0) : 0) ==
+               (b->zero_point.count ? fb_list_i64(&b->zero_point, 0) : 0);
+}
+
+void tflite_quant_clip(struct tflite_import *im, enum tflite_activation act,
+                       struct tflite_quant *q)
+{
+    double low = -INFINITY, high = INFINITY;
+
+    switch (act) {
+    case TFLITE_NONE:
+        return;
+    case TFLITE_RELU:
+        low = 0;
+        break;
+    case TFLITE_RELU_N1_TO_1:
+        low = -1;
+        high = 1;
+        break;
+    case TFLITE_RELU6:
+        low = 0;
+        high = 6;
+        break;
+    case TFLITE_TANH:
+        tflite_fail(im, INFER_EUNSUPPORTED, "a tanh fused into integers");
+        return;
+    }
+    low = round(low / (double)q->scale);
+    high = round(high / (double)q->scale);
+    if (low > (double)q->low)
+        q->low = low < (double)q->high ? (int64_t)low : q->high;
+    if (high < (double)q->high)
+        q->high = high > (double)q->low ? (int64_t)high : q->low;
+}
+
+/* Bounds are whole: clipping comes before rounding, where it fuses. */
+static int clip_and_round(struct tflite_import *im, int x,
+                          const struct tflite_quant *q)
+{
+    x = tflite_unary(im, x, KERN_CLIP, (float)q->low, (float)q->high);
+    return tflite_plain_unary(im, x, KERN_ROUND);
+}
+
+int tflite_quantise(struct tflite_import *im, int x,
+                    const struct tflite_quant *q)
+{
+    x = tflite_unary(im, x, KERN_LINEAR, AWAY / q->scale, 0);
+    return clip_and_round(im, x, q);
+}
+
+/* ---- constants ----------------------------------------------------- */
+
+struct constant *tflite_dequantised(struct tflite_import *im,
+                                    const struct tflite_tensor *t,
+                                    const struct constant *c, bool raw)
+{
+    const int64_t n = (int64_t)t->scale.count;
+    struct constant *to = tflite_constant_new(im, INFER_F32, c->rank, c->dim);
+    int64_t inner = 1, count;
+    float *y;
+
+    if (!to)
+        return NULL;
+    if (n > 1) {
+        const int a = t->quantised_axis;
+        if (a < 0 || a >= c->rank || c->dim[a] != n) {
+            tflite_fail(im, INFER_EFORMAT,
+                        "%lld scales along dimension %d of its weights",
+                        (long long)n, a);
+            constant_unref(to);
+            return NULL;
+        }
+        for (int d = a + 1; d < c->rank; d++)
+            inner *= c->dim[d]; /* the constant has that many elements */
+    }
+    count = constant_count(c);
+    y = (float *)(void *)to->data;
+    for (int64_t i = 0; i < count; i++) {
+        const size_t k = n > 1 ? (size_t)(i / inner % n) : 0;
+        const int64_t zero =
+            k < t->zero_point.count    ? fb_list_i64(&t->zero_point, k)
+            : t->zero_point.count == 1 ? fb_list_i64(&t->zero_point, 0)
+                                       : 0;
+        const float v =
+            (float)(scalar_load(c->dtype, c->data, i) - (double)zero);
+        y[i] = raw ? v : v * fb_list_f32(&t->scale, k);
+    }
+    return to;
+}
+
+/* ---- after a sum --------------------------------------------------- */
+
+/* The factor as m 2^-k: m in [1/2, 1), or from 1 on where k would be negative.
+ */
+static double split(double factor, int *k)
+{
+    int exponent;
+    const double m = frexp(factor, &exponent);
+
+    *k = exponent > 0 ? 0 : -exponent;
+    return exponent > 0 ? factor : m;
+}
+
+/* One number a channel, or one for all. */
+static int numbers(struct tflite_import *im, const float *v, int64_t n,
+                   int rank, int axis)
+{
+    int64_t dim[INFER_MAX_RANK];
+    struct constant *c;
+
+    for (int i = 0; i < rank; i++)
+        dim[i] = 1;
+    dim[axis < 0 ? rank + axis : axis] = n;
+    c = tflite_constant_new(im, INFER_F32, rank, dim);
+    if (c)
+        memcpy(c->data, v, (size_t)n * sizeof *v);
+    return tflite_add_constant(im, -1, c);
+}
+
+/* x times a number, plus another, by channel. */
+static int scale(struct tflite_import *im, int x, const float *by,
+                 const float *plus, int64_t n, int axis)
+{
+    const int rank = im->status < 0 ? 0 : tflite_value_type(im, x, 0)->rank;
+    bool same = true;
+
+    for (int64_t i = 1; i < n; i++)
+        same = same && by[i] == by[0] && plus[i] == plus[0];
+    if (im->status < 0 || same)
+        return tflite_unary(im, x, KERN_LINEAR, by[0], plus[0]);
+    if (axis == 1 || rank == 2) {
+        const int in[3] = {x, tflite_vector(im, by, n),
+                           tflite_vector(im, plus, n)};
+        return tflite_emit(im, GRAPH_SCALE_SHIFT, NULL, in, 3);
+    }
+    x = tflite_binary(im, KERN_MUL, x, numbers(im, by, n, rank, axis));
+    return tflite_binary(im, KERN_ADD, x, numbers(im, plus, n, rank, axis));
+}
+
+/* Where nothing negative is left, two roundings are one: a sum is rounded up
+ * from n + 1/2 - 2^-(k+1) on. */
+static int once(struct tflite_import *im, int x, const double *factor,
+                int64_t n, int axis, bool early, float *by, float *plus)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int k;
+        split(factor[i], &k);
+        by[i] = (float)factor[i];
+        plus[i] = early && k > 0 ? ldexpf(0.5f, -k) : 0;
+    }
+    return scale(im, x, by, plus, n, axis);
+}
+
+static int twice(struct tflite_import *im, int x, const double *factor,
+                 int64_t n, int axis, float *by, float *plus)
+{
+    int k;
+
+    for (int64_t i = 0; i < n; i++) {
+        by[i] = (float)split(factor[i], &k);
+        plus[i] = 0;
+    }
+    x = scale(im, x, by, plus, n, axis);
+    x = tflite_plain_unary(im, x, KERN_ROUND);
+    for (int64_t i = 0; i < n; i++) {
+        split(factor[i], &k);
+        by[i] = ldexpf(AWAY, -k);
+    }
+    return scale(im, x, by, plus, n, axis);
+}
+
+/* The first rounding keeps the factor out of the weights, in which sums would
+ * no longer be whole. */
+int tflite_requantise(struct tflite_import *im, int x, const double *factor,
+                      int64_t n, int axis, int roundings,
+                      const struct tflite_quant *q)
+{
+    float *by, *plus;
+
+    if (im->status < 0)
+        return -1;
+    by = calloc((size_t)n + 1, sizeof *by);
+    plus = calloc((size_t)n + 1, sizeof *plus);
+    if (!by || !plus)
+        tflite_fail(im, INFER_EMEMORY, "out of memory");
+    x = tflite_plain_unary(im, x, KERN_ROUND);
+    if (im->status < 0)
+        x = -1;
+    else if (roundings == 1 || q->low >= 0)
+        x = once(im, x, factor, n, axis, roundings > 1, by, plus);
+    else
+        x = twice(im, x, factor, n, axis, by, plus);
+    free(by);
+    free(plus);
+    return clip_and_round(im, x, q);
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TensorFlow Lite: padding, resizing, depth and space, reductions. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/scalar.h"
+#include "weights/tflite/tflite.h"
+
+/* ---- padding ------------------------------------------------------- */
+
+/* Input 1: a pair of amounts an axis. */
+static bool amounts(struct tflite_import *im, bool swapped,
+                    struct kern_pad *pad)
+{
+    const struct constant *c = tflite_fixed(im, 1);
+    const int rank = tflite_rank(im, 0);
+
+    if (im->status < 0)
+        return false;
+    if (!c) {
+        tflite_fail(im, INFER_EUNSUPPORTED, "pads must be constant");
+        return false;
+    }
+    if (c->rank != 2 || c->dim[0] != rank || c->dim[1] != 2 ||
+        !scalar_is_integer(c->dtype)) {
+        tflite_fail(im, INFER_EFORMAT, "pads are no %d pairs of integers",
+                    rank);
+        return false;
+    }
+    for (int i = 0; i < rank; i++) {
+        const int64_t begin = scalar_load_i64(c->dtype, c->data, 2 * i);
+        const int64_t end = scalar_load_i64(c->dtype, c->data, 2 * i + 1);
+        const int a = tflite_map_axis(i, rank, swapped);
+        if (begin < 0 || begin > OP_MAX_STEP || end < 0 || end > OP_MAX_STEP) {
+            tflite_fail(im, INFER_EFORMAT, "pads %lld and %lld",
+                        (long long)begin, (long long)end);
+            return false;
+        }
+        pad->begin[a] = (int)begin;
+        pad->end[a] = (int)end;
+    }
+    return true;
+}
+
+static void pad(struct tflite_import *im, enum kern_pad_mode mode, float value)
+{
+    const bool swapped = tflite_is_swapped(im, 0);
+    union graph_attr attr;
+    int x;
+
+    tflite_defaults(GRAPH_PAD, &attr);
+    attr.pad.mode = mode;
+    attr.pad.value = value;
+    if (!amounts(im, swapped, &attr.pad))
+        return;
+    x = tflite_in(im, 0, swapped);
+    tflite_out(im, 0, tflite_emit(im, GRAPH_PAD, &attr, &x, 1), swapped);
+}
+
+/* Of integers the pad is the zero point, which is 0 here. */
+void tflite_import_pad(struct tflite_import *im, int valued)
+{
+    const struct constant *c;
+    struct tflite_tensor t;
+    double value = 0;
+
+    if (!tflite_arity(im, valued ? 3 : 2, valued ? 3 : 2))
+        return;
+    if (valued) {
+        c = tflite_fixed(im, 2);
+        if (!c || constant_count(c) != 1) {
+            tflite_fail(im, INFER_EUNSUPPORTED,
+                        "the value of the pads must be a constant number");
+            return;
+        }
+        value = scalar_load(c->dtype, c->data, 0);
+        if (isnan(value)) {
+            tflite_fail(im, INFER_EFORMAT, "pads that are not a number");
+            return;
+        }
+        t = tflite_input_tensor(im, 2);
+        if (tflite_is_quantised(&t)) {
+            const struct tflite_quant q = tflite_quant(im, &t);
+            value = (double)q.scale * (value - (double)q.zero);
+        }
+    }
+    pad(im, KERN_PAD_CONSTANT, (float)value);
+}
+
+void tflite_import_mirror_pad(struct tflite_import *im, int param)
+{
+    (void)param;
+    if (!tflite_arity(im, 2, 2))
+        return;
+    if (fb_u8(&im->op.options, 0, 0) != 0) {
+        tflite_fail(im, INFER_EUNSUPPORTED, "symmetric mode (edge repeated)");
+        return;
+    }
+    pad(im, KERN_PAD_REFLECT, 0);
+}
+
+/* ---- resizing ------------------------------------------------------ */
+
+/* The size of the output, as a scale where it follows a free input. */
+static bool target_size(struct tflite_import *im, struct graph_resize *r)
+{
+    int64_t size[2], other[2];
+    const struct graph_type x = tflite_type(im, 0, 0);
+
+    if (tflite_ints_at(im, 1, 0, "the size", 2, size) != 2) {
+        tflite_fail(im, INFER_EFORMAT, "no height and width");
+        return false;
+    }
+    for (int i = 0; i < 2; i++)
+        if (size[i] < 1 || size[i] > INT32_MAX) {
+            tflite_fail(im, INFER_EFORMAT, "a size of %lld",
+                        (long long)size[i]);
+            return false;
+        }
+    r->n_sizes = 4;
+    for (int i = 0; i < 2; i++)
+        r->size[2 + i] = size[i];
+    if (tflite_fixed(im, 1))
+        return true;
+    /* Whole multiples of the input at every probe. */
+    r->n_sizes = 0;
+    for (int i = 0; i < 2; i++)
+        r->resize.scale[2 + i] = (float)(size[i] / x.dim[1 + i]);
+    for (int p = 0; p < im->probes; p++) {
+        const struct graph_type t = tflite_type(im, 0, p);
+        if (tflite_ints_at(im, 1, p, "the size", 2, other) != 2)
+            return false;
+        for (int i = 0; i < 2; i++)
+            if (other[i] != t.dim[1 + i] * (size[i] / x.dim[1 + i])) {
+                tflite_fail(im, INFER_EUNSUPPORTED,
+                            "a size that is no multiple of its input's");
+                return false;
+            }
+    }
+    return true;
+}
+
+/* Nearest: floor((i + 1/2) scale) with centres at a half, floor(i scale)
+ * without, and halves up with corners in place. */
+void tflite_import_resize(struct tflite_import *im, int mode)
+{
+    const int first = mode == KERN_BILINEAR ? 2 : 0;
+    const bool corners = fb_bool(&im->op.options, first);
+    const bool centres = fb_bool(&im->op.options, first + 1);
+    union graph_attr attr;
+    struct kern_resize *r = &attr.resize.resize;
+    int x;
+
+    if (!tflite_arity(im, 2, 2))
+        return;
+    if (tflite_rank(im, 0) != 4 || (corners && centres)) {
+        tflite_fail(im, INFER_EFORMAT, "an input of rank %d%s",
+                    tflite_rank(im, 0),
+                    corners ? ", or corners and centres both aligned" : "");
+        return;
+    }
+    tflite_defaults(GRAPH_RESIZE, &attr);
+    memset(&attr.resize, 0, sizeof attr.resize);
+    for (int i = 0; i < INFER_MAX_RANK; i++)
+        r->scale[i] = 1;
+    r->mode = (enum kern_resize_mode)mode;
+    r->coord = corners   ? KERN_ALIGN_CORNERS
+               : centres ? KERN_HALF_PIXEL
+                         : KERN_ASYMMETRIC;
+    r->nearest =
+        corners || centres ? KERN_ROUND_PREFER_CEIL : KERN_FLOOR_NEAREST;
+    if (!target_size(im, &attr.resize))
+        return;
+    x = tflite_in(im, 0, true);
+    tflite_out(im, 0, tflite_emit(im, GRAPH_RESIZE, &attr, &x, 1), true);
+}
+
+void tflite_import_depth_space(struct tflite_import *im, int op)
+{
+    union graph_attr attr;
+    int x;
+
+    if (!tflite_arity(im, 1, 1))
+        return;
+    if (tflite_rank(im, 0) != 4) {
+        tflite_fail(im, INFER_EFORMAT, "an input of rank %d",
+                    tflite_rank(im, 0));
+        return;
+    }
+    tflite_defaults((enum graph_op)op, &attr);
+    attr.depth_space.block = fb_i32(&im->op.options, 0, 0);
+    attr.depth_space.crd = false;
+    x = tflite_in(im, 0, true);
+    tflite_out(im, 0, tflite_emit(im, (enum graph_op)op, &attr, &x, 1), true);
+}
+
+/* ---- reductions ---------------------------------------------------- */
+
+/* Whether what is left of N,C,spatial without the axes is in the file's
+ * order, and if not, whether it still is N,C,spatial. */
+static bool left_swapped(const bool *gone, int rank)
+{
+    bool space = false;
+
+    for (int i = 1; i < rank - 1; i++)
+        space = space || !gone[i];
+    return space && !gone[rank - 1];
+}
+
+void tflite_import_reduce(struct tflite_import *im, int kind)
+{
+    const bool keep = fb_bool(&im->op.options, 0);
+    bool swapped, gone[INFER_MAX_RANK] = {false};
+    int axis[2 * INFER_MAX_RANK], rank, n, x;
+    union graph_attr attr;
+
+    if (!tflite_arity(im, 2, 2))
+        return;
+    rank = tflite_rank(im, 0);
+    n = tflite_axes(im, 1, rank, axis);
+    if (n < 0)
+        return;
+    swapped = tflite_is_swapped(im, 0) && n > 0;
+    tflite_defaults(GRAPH_REDUCE, &attr);
+    attr.reduce.kind = (enum kern_reduce_kind)kind;
+    attr.reduce.keep_dims = keep;
+    attr.reduce.n_axes = n;
+    for (int i = 0; i < n; i++) {
+        attr.reduce.axis[i] = tflite_map_axis(axis[i], rank, swapped);
+        gone[axis[i]] = true;
+    }
+    /* Without the batch the rest is not N,C,spatial. */
+    if (swapped && !keep && gone[0] && left_swapped(gone, rank)) {
+        swapped = false;
+        for (int i = 0; i < n; i++)
+            attr.reduce.axis[i] = axis[i];
+    }
+    x = tflite_in(im, 0, swapped);
+    if (n > 0)
+        x = tflite_emit(im, GRAPH_REDUCE, &attr, &x, 1);
+    else
+        x = tflite_plain_unary(im, x, KERN_IDENTITY);
+    tflite_out(im, 0, x, swapped && (keep || left_swapped(gone, rank)));
+}
+
+void tflite_import_arg(struct tflite_import *im, int min)
+{
+    const struct tflite_tensor out = tflite_output_tensor(im, 0);
+    bool gone[INFER_MAX_RANK] = {false}, swapped;
+    union graph_attr attr;
+    int64_t axis;
+    int rank, x;
+
+    if (!tflite_arity(im, 2, 2))
+        return;
+    rank = tflite_rank(im, 0);
+    if (tflite_ints(im, 1, "the axis", 1, &axis) != 1) {
+        tflite_fail(im, INFER_EFORMAT, "no axis");
+        return;
+    }
+    axis = tflite_axis(im, axis, rank);
+    if (im->status < 0)
+        return;
+    swapped = tflite_is_swapped(im, 0) && axis != 0;
+    gone[axis] = true;
+    tflite_defaults(GRAPH_ARG_REDUCE, &attr);
+    attr.axis.axis = tflite_map_axis((int)axis, rank, swapped);
+    attr.axis.min = min;
+    attr.axis.keep_dims = false;
+    x = tflite_in(im, 0, swapped);
+    x = tflite_emit(im, GRAPH_ARG_REDUCE, &attr, &x, 1);
+    x = tflite_cast(im, x, out.type == TFLITE_INT32 ? INFER_I32 : INFER_I64);
+    tflite_out(im, 0, x, swapped && left_swapped(gone, rank));
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the TensorFlow Lite reader share.
+ *
+ *   flatbuffer.c   the container, every offset checked
+ *   model.c        tensors and operators of a file, one at a time
+ *   tflite.c       the format row; inputs, the walk over operators, outputs
+ *   value.c        tensors on the way: constants, shapes, orders of axes
+ *   emit.c         nodes of the graph and their shapes
+ *   fold.c         operators of constants, computed while importing
+ *   quant.c        numbers of eight and sixteen bits
+ *   the rest       one function an operator, listed in ops.def
+ *
+ * Order of axes.  A graph is N,C,spatial; the file is N,spatial,C.  A tensor
+ * has a value of the graph in the file's order (`plain`), in N,C,spatial
+ * (`swapped`), or both: each is made from the other when it is asked for.
+ * Operators over space ask for the swapped one and give one, element-wise
+ * operators take what is there, so that a transpose appears only where the
+ * file's order shows.
+ *
+ * Free dimensions.  As in the ONNX reader every shape, and every small tensor
+ * that is computed from shapes, is known for TFLITE_PROBES assignments of
+ * sizes to the free dimensions at once.
+ *
+ * Quantised tensors.  The graph's value of a tensor of integers with scale s
+ * and zero point z holds q - z: whole numbers, as floats.  tflite_in() gives
+ * s (q - z), tflite_out() rounds back; operators with exact arithmetic of
+ * their own, and those that only move elements, take q - z as it is.
+ */
+#ifndef WEIGHTS_TFLITE_TFLITE_H
+#define WEIGHTS_TFLITE_TFLITE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libinfer/graph/graph.h"
+#include "libinfer/graph/ops/op.h"
+#include "weights/tflite/flatbuffer.h"
+#include "weights/weights.h"
+
+#define TFLITE_PROBES 2
+/* What a tensor of the file costs while it is imported fits into 64 MiB for
+ * all of them. */
+#define TFLITE_MAX_TENSORS 98304
+/* Causes of refusal that are told apart. */
+#define TFLITE_MAX_CAUSES 32
+
+/* ---- the file ------------------------------------------------------ */
+
+enum tflite_type {
+    TFLITE_FLOAT32 = 0,
+    TFLITE_FLOAT16 = 1,
+    TFLITE_INT32 = 2,
+    TFLITE_UINT8 = 3,
+    TFLITE_INT64 = 4,
+    TFLITE_BOOL = 6,
+    TFLITE_INT16 = 7,
+    TFLITE_INT8 = 9,
+    TFLITE_FLOAT64 = 10
+};
+
+enum tflite_activation {
+    TFLITE_NONE,
+    TFLITE_RELU,
+    TFLITE_RELU_N1_TO_1,
+    TFLITE_RELU6,
+    TFLITE_TANH
+};
+
+struct tflite_model {
+    struct fb file;
+    struct blob *blob;
+    uint32_t version;
+    struct fb_vector codes, buffers, tensors, inputs, outputs, operators;
+    struct fb_vector description;
+};
+
+struct tflite_tensor {
+    int type; /* enum tflite_type, or another number */
+    int rank;
+    int64_t dim[INFER_MAX_RANK];  /* as stated */
+    int64_t open[INFER_MAX_RANK]; /* the same with -1 for free ones */
+    uint32_t buffer;
+    struct fb_vector name;
+    struct fb_vector scale, zero_point; /* empty: not quantised */
+    int quantised_axis;
+    bool variable, sparse;
+};
+
+struct tflite_operator {
+    int code; /* BuiltinOperator of the schema */
+    struct fb_vector custom;
+    int n_in, n_out;
+    struct fb_vector in, out;
+    struct fb_table options;
+};
+
+/* Checks all that is outside of tensors and operators. */
+int tflite_model_open(struct blob *blob, struct infer_error *err,
+                      struct tflite_model *out);
+int tflite_model_tensor(struct tflite_model *m, int index,
+                        struct infer_error *err, struct tflite_tensor *out);
+int tflite_model_operator(struct tflite_model *m, int index,
+                          struct infer_error *err, struct tflite_operator *out);
+/* The bytes of a buffer; *bytes 0 where it has none. */
+int tflite_model_buffer(struct tflite_model *m, uint32_t index,
+                        struct infer_error *err, const unsigned char **data,
+                        size_t *bytes);
+/* INFER_NONE where the graph has no such type. */
+enum infer_dtype tflite_dtype(int type);
+const char *tflite_type_name(int type);
+
+/* ---- the import ---------------------------------------------------- */
+
+enum tflite_state {
+    TFLITE_UNKNOWN, /* nothing has produced it yet, or it is a constant that was
+                     * not needed so far */
+    TFLITE_KNOWN,   /* known at each probe */
+    TFLITE_GRAPH,   /* computed by the graph */
+    TFLITE_FAILED   /* its operator was refused */
+};
+
+struct tflite_value {
+    unsigned char state;
+    int plain, swapped;                    /* of the graph, or -1 */
+    struct constant *known[TFLITE_PROBES]; /* a reference each */
+};
+
+struct tflite_import;
+typedef void tflite_op_fn(struct tflite_import *im, int param);
+
+struct tflite_op {
+    int code;
+    const char *name;
+    tflite_op_fn *import; /* NULL: not supported */
+    int param;
+    bool moves; /* only moves elements, so that integers may stay as they are */
+};
+/* NULL for a number that no version of the schema has had. */
+const struct tflite_op *tflite_op_find(int code);
+
+struct tflite_cause {
+    char op[96], name[96], text[384];
+    int rc, count;
+};
+
+struct tflite_import {
+    struct tflite_model *m;
+    const struct weights_options *options;
+    struct graph *g;
+    struct infer_error *err;
+    struct tflite_value *value; /* by tensor */
+    int n_values, probes;
+    bool freed_batch; /* the file states batch 1 and it is read as free */
+    bool free_extent; /* a dimension other than the batch is open */
+    struct graph_type (*type)[TFLITE_PROBES]; /* by value of the graph */
+    int types_capacity;
+    size_t constant_bytes, max_constant_bytes; /* made so far; limit */
+    int folds; /* operators that were computed */
+
+    /* The operator being imported. */
+    struct tflite_operator op;
+    const struct tflite_op *row;
+    int status;     /* negative once it is refused; nothing is done then */
+    bool raw;       /* integers stay as they are */
+    int first_node; /* of those made for it */
+    char text[384]; /* why it is refused */
+    struct tflite_cause cause[TFLITE_MAX_CAUSES];
+    int n_causes, more_causes;
+};
+
+/* Refuses the operator; returns -1. */
+int tflite_fail(struct tflite_import *im, int rc, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- inputs of the operator ---------------------------------------- */
+
+/* All of these fail, and give 0, NULL or -1, where input i is absent. */
+bool tflite_has(const struct tflite_import *im, int i);
+/* EFORMAT unless the operator has min .. max inputs and one output or more. */
+bool tflite_arity(struct tflite_import *im, int min, int max);
+/* Tensor number of input i, or of output o. */
+int tflite_input_index(struct tflite_import *im, int i);
+int tflite_output_index(struct tflite_import *im, int o);
+struct tflite_tensor tflite_input_tensor(struct tflite_import *im, int i);
+struct tflite_tensor tflite_output_tensor(struct tflite_import *im, int o);
+/* In the file's order. */
+struct graph_type tflite_type(struct tflite_import *im, int i, int probe);
+int tflite_rank(struct tflite_import *im, int i);
+/* Whether the graph has the input in N,C,spatial order alone. */
+bool tflite_is_swapped(struct tflite_import *im, int i);
+/* The elements where they are known at a probe, in the file's type. */
+const struct constant *tflite_known(struct tflite_import *im, int i, int probe);
+/* The same where all probes agree. */
+const struct constant *tflite_fixed(struct tflite_import *im, int i);
+/* Integers that are known and the same at all probes; how many, or -1. */
+int tflite_ints(struct tflite_import *im, int i, const char *what, int max,
+                int64_t *out);
+/* The same at one probe. */
+int tflite_ints_at(struct tflite_import *im, int i, int probe, const char *what,
+                   int max, int64_t *out);
+/* One axis or several as an input, from 0 on, each once. */
+int tflite_axes(struct tflite_import *im, int i, int rank, int *out);
+/* An axis that may count from the end. */
+int tflite_axis(struct tflite_import *im, int64_t axis, int rank);
+
+/* Input i as a value of the graph in the order asked for. */
+int tflite_in(struct tflite_import *im, int i, bool swapped);
+/* For element-wise operators: broadcast against `rank` dimensions. */
+int tflite_operand(struct tflite_import *im, int i, int rank, bool swapped);
+/* Weights as floats, transposed by order (NULL: as they are) and reshaped to
+ * dim (NULL: as they are); raw: q - z. */
+int tflite_weight(struct tflite_import *im, int i, const int *order, int rank,
+                  const int64_t *dim, bool raw);
+/* Output o is this value; drops what is left of an earlier failure. */
+void tflite_out(struct tflite_import *im, int o, int value, bool swapped);
+/* Output o is known at each probe; takes the references over. */
+void tflite_out_known(struct tflite_import *im, int o,
+                      struct constant *const *known);
+/* Where the file's axis lies in the graph's value. */
+int tflite_map_axis(int axis, int rank, bool swapped);
+
+/* ---- values of the graph ------------------------------------------- */
+
+struct constant *tflite_constant_new(struct tflite_import *im,
+                                     enum infer_dtype dtype, int rank,
+                                     const int64_t *dim);
+/* The same elements in memory of their own, transposed by order. */
+struct constant *tflite_constant_copy(struct tflite_import *im,
+                                      const struct constant *c,
+                                      const int *order);
+/* Adds it under the tensor's name; takes the reference over. */
+int tflite_add_constant(struct tflite_import *im, int tensor,
+                        struct constant *c);
+/* n equal numbers, or one a channel. */
+int tflite_vector(struct tflite_import *im, const float *v, int64_t n);
+int tflite_scalar(struct tflite_import *im, float v);
+const struct graph_type *tflite_value_type(const struct tflite_import *im,
+                                           int value, int probe);
+/* Room for the value's type at each probe. */
+bool tflite_set_type(struct tflite_import *im, int value,
+                     const struct graph_type *type);
+/* Tensor t in one order, or -1. */
+int tflite_tensor_value(struct tflite_import *im, int t, bool swapped);
+/* Loads a constant tensor; false where it is none. */
+bool tflite_load(struct tflite_import *im, int t);
+void tflite_values_clear(struct tflite_import *im);
+/* The tensor's name, cleaned; "" where it has none. */
+void tflite_name(const struct tflite_tensor *t, char *out, size_t bytes);
+/* +1, rank, N,C,spatial from N,spatial,C; or back. */
+void tflite_order(int rank, bool to_swapped, int *order);
+
+/* ---- nodes --------------------------------------------------------- */
+
+void tflite_defaults(enum graph_op op, union graph_attr *attr);
+/* A node with one output; attr NULL: defaults.  Returns its value. */
+int tflite_emit(struct tflite_import *im, enum graph_op op,
+                const union graph_attr *attr, const int *in, int n_in);
+/* A node with n outputs. */
+bool tflite_emit_all(struct tflite_import *im, enum graph_op op,
+                     const union graph_attr *attr, const int *in, int n_in,
+                     int *out, int n_out);
+int tflite_unary(struct tflite_import *im, int x, enum kern_unary_kind kind,
+                 float a, float b);
+int tflite_plain_unary(struct tflite_import *im, int x,
+                       enum kern_unary_kind kind);
+int tflite_binary(struct tflite_import *im, enum kern_binary_kind kind, int a,
+                  int b);
+int tflite_cast(struct tflite_import *im, int x, enum infer_dtype to);
+int tflite_dims(struct tflite_import *im, enum graph_op op, int x, int n,
+                const int64_t *dim);
+int tflite_reshape_to(struct tflite_import *im, int x,
+                      const struct graph_type *target);
+/* The fused activation of field `id` of the options. */
+int tflite_fused(struct tflite_import *im, int x, int id);
+enum tflite_activation tflite_activation(struct tflite_import *im, int id);
+
+/* 1: the operator was computed; 0: it must go into the graph; -1: failed. */
+int tflite_fold(struct tflite_import *im);
+
+/* ---- quantised tensors --------------------------------------------- */
+
+struct tflite_quant {
+    float scale;
+    int64_t zero;
+    int64_t low, high; /* of q - zero */
+};
+bool tflite_is_quantised(const struct tflite_tensor *t);
+/* Of a tensor with one scale. */
+struct tflite_quant tflite_quant(struct tflite_import *im,
+                                 const struct tflite_tensor *t);
+bool tflite_same_quant(const struct tflite_tensor *a,
+                       const struct tflite_tensor *b);
+/* Bounds of q - zero with an activation. */
+void tflite_quant_clip(struct tflite_import *im, enum tflite_activation act,
+                       struct tflite_quant *q);
+/* s (q - z) to q - z, rounded halves away from zero and clipped. */
+int tflite_quantise(struct tflite_import *im, int x,
+                    const struct tflite_quant *q);
+/* Constant of integers to floats: s (q - z), or q - z where raw. */
+struct constant *tflite_dequantised(struct tflite_import *im,
+                                    const struct tflite_tensor *t,
+                                    const struct constant *c, bool raw);
+/* What the integer kernels do to a sum of products: they multiply it by a
+ * factor below 1, which rounds once or twice, and clip.  n factors, one an
+ * entry of the axis, or 1. */
+int tflite_requantise(struct tflite_import *im, int x, const double *factor,
+                      int64_t n, int axis, int roundings,
+                      const struct tflite_quant *q);
+
+/* ---- the functions of the table ------------------------------------ */
+
+#define TFLITE_OP(code, name, function, param)   tflite_op_fn function;
+#define TFLITE_MOVE(code, name, function, param) tflite_op_fn function;
+#define TFLITE_NO(code, name)
+#include "weights/tflite/ops.def"
+#undef TFLITE_OP
+#undef TFLITE_MOVE
+#undef TFLITE_NO
+
+#endif
