@@ -10,7 +10,7 @@ static struct constant *mean_of(struct caffe *c, const struct constant *sum,
                                 float factor)
 {
     const float scale = factor > 0 || factor < 0 ? 1 / factor : 0;
-    struct constant *mean = layers_new(&c->b, 1, sum->dim);
+    struct constant *mean = layers_new(&c->b, INFER_F32, 1, sum->dim);
     int64_t i;
 
     for (i = 0; mean != NULL && i < sum->dim[0]; i++) {

@@ -205,29 +205,11 @@ void caffe_crop(struct caffe *c, struct caffe_ends *ends, int arg)
     ends->out[0] = x;
 }
 
-/* N,C as groups x rest: the two change places. */
 void caffe_shuffle(struct caffe *c, struct caffe_ends *ends, int arg)
 {
-    static const int64_t order[] = {0, 2, 1, 3, 4};
-    const int64_t groups = caffe_int(c, c->param, "group", 1, INT32_MAX, 1);
-    const int x = ends->in[0];
-    const int64_t n = layers_known(&c->b, x, 1), h = layers_known(&c->b, x, 2),
-                  w = layers_known(&c->b, x, 3);
-    int64_t dim[5] = {0, groups, 0, h, w}, back[4] = {0, n, h, w};
-    int y;
-
     (void)arg;
-    if (c->b.status < 0)
-        return;
-    if (n % groups != 0) {
-        layers_fail(&c->b, INFER_EFORMAT, "%lld channels in %lld groups",
-                    (long long)n, (long long)groups);
-        return;
-    }
-    dim[2] = n / groups;
-    y = layers_dims(&c->b, GRAPH_RESHAPE, "groups", x, 5, dim);
-    y = layers_dims(&c->b, GRAPH_TRANSPOSE, "shuffle", y, 5, order);
-    ends->out[0] = layers_dims(&c->b, GRAPH_RESHAPE, "", y, 4, back);
+    ends->out[0] = layers_shuffle(
+        &c->b, ends->in[0], caffe_int(c, c->param, "group", 1, INT32_MAX, 1));
 }
 
 /* Over all axes from one on. */

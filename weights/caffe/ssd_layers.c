@@ -151,7 +151,7 @@ void caffe_prior_box(struct caffe *c, struct caffe_ends *ends, int arg)
     counts[2] = 4 * ((int64_t)p.n_min * p.n_ratios + p.n_max);
     if (!checked_count(3, counts, &dim[2]))
         dim[2] = INT64_MAX; /* layers_new() refuses it */
-    made = layers_new(&c->b, 3, dim);
+    made = layers_new(&c->b, INFER_F32, 3, dim);
     if (made == NULL)
         return;
     out = (float *)(void *)made->data;

@@ -372,6 +372,47 @@ int layers_slice(struct layers *b, const char *role, int x, int axis,
     return layers_emit(b, GRAPH_SLICE, role, &attr, &x, 1);
 }
 
+/* By a list of the channels in their new order. */
+static int shuffle_by_index(struct layers *b, int x, int64_t c, int64_t groups)
+{
+    union graph_attr attr = layers_defaults(GRAPH_GATHER);
+    struct constant *order = layers_new(b, INFER_I64, 1, &c);
+    int64_t i, from;
+    int in[2];
+
+    if (order == NULL)
+        return b->status;
+    for (i = 0; i < c; i++) {
+        from = i % groups * (c / groups) + i / groups;
+        memcpy(order->data + (size_t)i * sizeof(from), &from, sizeof(from));
+    }
+    attr.axis.axis = 1;
+    in[0] = x;
+    in[1] = layers_constant(b, "order", order);
+    return layers_emit(b, GRAPH_GATHER, "", &attr, in, 2);
+}
+
+int layers_shuffle(struct layers *b, int x, int64_t groups)
+{
+    static const int64_t order[] = {0, 2, 1, 3, 4};
+    const int64_t c = layers_known(b, x, 1);
+    const int64_t h = layers_dim(b, x, 2), w = layers_dim(b, x, 3);
+    const int64_t back[] = {0, c, h, w};
+    int64_t dim[] = {0, groups, 0, h, w};
+
+    if (b->status < 0)
+        return b->status;
+    if (c % groups != 0)
+        return layers_fail(b, INFER_EFORMAT, "%lld channels in %lld groups",
+                           (long long)c, (long long)groups);
+    if (h < 0 || w < 0)
+        return shuffle_by_index(b, x, c, groups);
+    dim[2] = c / groups;
+    x = layers_dims(b, GRAPH_RESHAPE, "groups", x, 5, dim);
+    x = layers_dims(b, GRAPH_TRANSPOSE, "shuffle", x, 5, order);
+    return layers_dims(b, GRAPH_RESHAPE, "", x, 4, back);
+}
+
 /* ---- constants ----------------------------------------------------- */
 
 int layers_constant(struct layers *b, const char *suffix, struct constant *c)
@@ -415,23 +456,25 @@ int layers_unbound(struct layers *b, const char *suffix, int rank,
     return value;
 }
 
-struct constant *layers_new(struct layers *b, int rank, const int64_t *dim)
+struct constant *layers_new(struct layers *b, enum infer_dtype dtype, int rank,
+                            const int64_t *dim)
 {
     struct constant *c = NULL;
     int64_t count;
+    size_t bytes;
 
     if (b->status < 0)
         return NULL;
     if (!checked_count(rank, dim, &count) ||
-        count > (int64_t)(LAYERS_MAX_MADE / sizeof(float)) ||
-        (size_t)count * sizeof(float) > LAYERS_MAX_MADE - b->made) {
+        !checked_mul((size_t)count, infer_dtype_size(dtype), &bytes) ||
+        bytes > LAYERS_MAX_MADE - b->made) {
         layers_fail(b, INFER_EUNSUPPORTED,
                     "constants that no file holds would take over %zu bytes",
                     LAYERS_MAX_MADE);
         return NULL;
     }
-    b->made += (size_t)count * sizeof(float);
-    c = constant_new(INFER_F32, rank, dim);
+    b->made += bytes;
+    c = constant_new(dtype, rank, dim);
     if (c == NULL)
         layers_no_room(b);
     return c;
@@ -439,7 +482,7 @@ struct constant *layers_new(struct layers *b, int rank, const int64_t *dim)
 
 int layers_filled(struct layers *b, const char *suffix, int64_t n, float value)
 {
-    struct constant *c = layers_new(b, 1, &n);
+    struct constant *c = layers_new(b, INFER_F32, 1, &n);
     int64_t i;
 
     if (c == NULL)

@@ -137,6 +137,10 @@ int layers_flatten(struct layers *b, const char *role, int x);
 int layers_slice(struct layers *b, const char *role, int x, int axis,
                  int64_t begin, int64_t end, int64_t step);
 
+/* ShuffleNet's order of channels: channels as groups x rest, which change
+ * places.  Of a picture of free size, too. */
+int layers_shuffle(struct layers *b, int x, int64_t groups);
+
 /* Shape of a value; a free dimension is -1. */
 int layers_rank(const struct layers *b, int value);
 int64_t layers_dim(const struct layers *b, int value, int i);
@@ -155,7 +159,8 @@ int layers_unbound(struct layers *b, const char *suffix, int rank,
 int layers_filled(struct layers *b, const char *suffix, int64_t n, float value);
 /* Zeroed room for a constant that no file holds; NULL after a failure, also
  * beyond the limit for all of them. */
-struct constant *layers_new(struct layers *b, int rank, const int64_t *dim);
+struct constant *layers_new(struct layers *b, enum infer_dtype dtype, int rank,
+                            const int64_t *dim);
 #define LAYERS_MAX_MADE ((size_t)64 << 20)
 
 /* Floats of a file, as many as the shape has: a view of the blob where they are

@@ -146,30 +146,17 @@ void ncnn_permute(struct ncnn *n, struct ncnn_ends *ends, int arg)
 
 void ncnn_shuffle(struct ncnn *n, struct ncnn_ends *ends, int arg)
 {
-    static const int64_t order[] = {0, 2, 1, 3, 4};
-    const int x = ends->in[0];
-    const int64_t c = layers_known(&n->b, x, 1), h = layers_known(&n->b, x, 2),
-                  w = layers_known(&n->b, x, 3);
+    const int64_t c = layers_known(&n->b, ends->in[0], 1);
     int64_t groups = ncnn_int(n, 0, 1, INT32_MAX, 1);
-    int64_t dim[5] = {0, groups, 0, h, w}, back[4] = {0, c, h, w};
-    int y;
 
     (void)arg;
-    if (n->b.status < 0)
-        return;
-    if (c % groups != 0) {
-        layers_fail(&n->b, INFER_EFORMAT, "%lld channels in %lld groups",
-                    (long long)c, (long long)groups);
-        return;
-    }
-    dim[2] = c / groups;
     if (ncnn_int(n, 1, 0, 1, 0) != 0) { /* reverse */
-        dim[1] = c / groups;
-        dim[2] = groups;
+        if (c % groups != 0)
+            layers_fail(&n->b, INFER_EFORMAT, "%lld channels in %lld groups",
+                        (long long)c, (long long)groups);
+        groups = c / groups;
     }
-    y = layers_dims(&n->b, GRAPH_RESHAPE, "groups", x, 5, dim);
-    y = layers_dims(&n->b, GRAPH_TRANSPOSE, "shuffle", y, 5, order);
-    ends->out[0] = layers_dims(&n->b, GRAPH_RESHAPE, "", y, 4, back);
+    ends->out[0] = layers_shuffle(&n->b, ends->in[0], groups);
 }
 
 /* Mode 0 keeps the parts of a channel together, as PyTorch does. */

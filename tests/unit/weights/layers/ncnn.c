@@ -202,6 +202,22 @@ TEST(test_shapes)
           SHAPE(1, 1, 1, 2), F(0.26894142f, 0.73105858f));
 }
 
+/* The channels of the input are those of the convolution that reads it; its
+ * size stays free. */
+TEST(test_free_size)
+{
+    static const char net[] = "7767517\n3 3\nInput x 0 1 x\n"
+                              "Convolution c 1 1 x c 0=4 1=1 6=4\n"
+                              "ShuffleChannel y 1 1 c y 0=2\n";
+    struct run_bytes w = {NULL, 0};
+
+    run_put_u32(&w, 0);
+    RUN_FLOATS(&w, 1, 2, 3, 4);
+    check(net, &w, ramp + 1, SHAPE(1, 1, 1, 2), F(1, 2, 3, 6, 2, 4, 4, 8));
+    check(net, &w, ramp + 1, SHAPE(1, 1, 1, 1), F(1, 3, 2, 4));
+    free(w.data);
+}
+
 /* ---- refusals ------------------------------------------------------ */
 
 TEST(test_refused)
@@ -318,17 +334,12 @@ TEST(test_real_networks)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_storage),
-        cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_channels),
-        cmocka_unit_test(test_pooling),
-        cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_probe),
-        cmocka_unit_test(test_real_networks),
+        cmocka_unit_test(test_storage),   cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_channels),  cmocka_unit_test(test_pooling),
+        cmocka_unit_test(test_functions), cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_shapes),    cmocka_unit_test(test_free_size),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_probe),     cmocka_unit_test(test_real_networks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
