@@ -17,7 +17,7 @@
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "weights/caffe/caffe.h"
-#include "weights/onnx/protobuf.h"
+#include "weights/protobuf/protobuf.h"
 
 #define NET_LAYERS 2
 #define NET_LAYER  100

@@ -16,7 +16,7 @@
 #include "include/infer.h"
 #include "libinfer/graph/constant.h"
 #include "libinfer/graph/graph.h"
-#include "weights/onnx/protobuf.h"
+#include "weights/protobuf/protobuf.h"
 
 /* What a file may hold: far above any network, and low enough that lists made
  * of two-byte messages cost little. */

@@ -4,7 +4,7 @@
 #include "kernels/base/error.h"
 #include "tests/unit/test.h"
 #include "tests/unit/weights/protobuf_writer.h"
-#include "weights/onnx/protobuf.h"
+#include "weights/protobuf/protobuf.h"
 
 /* First status below 1 while walking all fields; *fields counts them. */
 static int walk(unsigned char *data, size_t size, int *fields,

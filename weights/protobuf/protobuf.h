@@ -14,8 +14,8 @@
  * inside are opened only where the caller asks for it, with pb_enter(), so
  * nesting costs nothing until then; the depth is capped all the same.
  */
-#ifndef WEIGHTS_ONNX_PROTOBUF_H
-#define WEIGHTS_ONNX_PROTOBUF_H
+#ifndef WEIGHTS_PROTOBUF_PROTOBUF_H
+#define WEIGHTS_PROTOBUF_PROTOBUF_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The protobuf wire format: see protobuf.h. */
-#include "weights/onnx/protobuf.h"
+#include "weights/protobuf/protobuf.h"
 
 #include <string.h>
 
