@@ -137,6 +137,19 @@ static int read_all(int fd, uint64_t offset, uint64_t bytes, unsigned char *out,
     return 0;
 }
 
+/* A regular file of one name: another one may lie outside the folder. */
+static int check_file(int fd, struct pb_span location, struct stat *st,
+                      struct infer_error *err)
+{
+    if (fstat(fd, st) < 0)
+        return error_set(err, INFER_EIO, "external data: %s", strerror(errno));
+    if (!S_ISREG(st->st_mode))
+        return bad_location(location, "is not a regular file", err);
+    if (st->st_nlink > 1)
+        return bad_location(location, "is a hard link", err);
+    return 0;
+}
+
 /* The constant is made only once the file is known to hold that much. */
 static int load_checked(int fd, struct pb_span location, uint64_t offset,
                         const struct infer_tensor_info *shape, size_t bytes,
@@ -144,14 +157,10 @@ static int load_checked(int fd, struct pb_span location, uint64_t offset,
 {
     struct constant *c;
     struct stat st;
-    int rc;
+    int rc = check_file(fd, location, &st, err);
 
-    if (fstat(fd, &st) < 0)
-        return error_set(err, INFER_EIO, "external data: %s", strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return bad_location(location, "is not a regular file", err);
-    if (st.st_nlink > 1) /* the other name may lie outside the folder */
-        return bad_location(location, "is a hard link", err);
+    if (rc < 0)
+        return rc;
     if (!checked_range(offset, bytes, (uint64_t)st.st_size))
         return error_set(err, INFER_EFORMAT,
                          "external data at %llu + %zu bytes, the file has %llu",
@@ -168,17 +177,53 @@ static int load_checked(int fd, struct pb_span location, uint64_t offset,
     return rc;
 }
 
-int onnx_external_load(const struct onnx_model *m, struct pb_span location,
+int onnx_external_load(const char *path, struct pb_span location,
                        uint64_t offset, const struct infer_tensor_info *shape,
                        size_t bytes, struct infer_error *err,
                        struct constant **out)
 {
-    int fd = open_location(m->path, location, err);
+    int fd = open_location(path, location, err);
     int rc;
 
     if (fd < 0)
         return fd;
     rc = load_checked(fd, location, offset, shape, bytes, err, out);
+    close(fd);
+    return rc;
+}
+
+static int read_blob(int fd, struct pb_span location, size_t max,
+                     struct infer_error *err, struct blob **out)
+{
+    struct stat st;
+    void *data;
+    int rc = check_file(fd, location, &st, err);
+
+    if (rc < 0)
+        return rc;
+    if ((uint64_t)st.st_size > max)
+        return bad_location(location, "is too large", err);
+    data = malloc((size_t)st.st_size + 1);
+    if (!data)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    rc = read_all(fd, 0, (uint64_t)st.st_size, data, err);
+    if (rc < 0) {
+        free(data);
+        return rc;
+    }
+    *out = blob_new(data, (size_t)st.st_size);
+    return *out ? 0 : error_set(err, INFER_EMEMORY, "out of memory");
+}
+
+int onnx_external_read(const char *path, struct pb_span location, size_t max,
+                       struct infer_error *err, struct blob **out)
+{
+    int fd = open_location(path, location, err);
+    int rc;
+
+    if (fd < 0)
+        return fd;
+    rc = read_blob(fd, location, max, err, out);
     close(fd);
     return rc;
 }

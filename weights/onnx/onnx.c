@@ -62,7 +62,7 @@ static int check_versions(struct onnx_import *im)
 
 /* ---- initializers and inputs --------------------------------------- */
 
-static int add_initializers(struct onnx_import *im)
+static int file_constants(struct onnx_import *im)
 {
     const struct onnx_list *list = &im->model->initializer;
     struct pb_span name;
@@ -83,6 +83,29 @@ static int add_initializers(struct onnx_import *im)
         im->value[v].tensor = list->item[i];
     }
     return 0;
+}
+
+static int file_load(struct onnx_import *im, struct pb_span tensor,
+                     struct constant **out)
+{
+    struct constant *c;
+    int rc = onnx_tensor_load(im->model, tensor, im->err, &c);
+
+    if (rc == 0)
+        *out = constant_ref(c);
+    return rc;
+}
+
+static int file_input(struct onnx_import *im, size_t i,
+                      struct onnx_value_info *out)
+{
+    const struct onnx_list *list = &im->model->input;
+    int rc;
+
+    if (i == list->count)
+        return 0;
+    rc = onnx_value_info_parse(im->model, list->item[i], im->err, out);
+    return rc < 0 ? rc : 1;
 }
 
 /* The shape that the user gave for an input, or NULL. */
@@ -202,17 +225,17 @@ struct input {
 
 static int list_inputs(struct onnx_import *im, struct input **out, int *n)
 {
-    const struct onnx_list *list = &im->model->input;
     const struct weights_input_shape *given;
     struct input *input = NULL, in;
     size_t i;
+    int rc;
 
     *n = 0;
-    for (i = 0; i < list->count && im->rc == 0; i++) {
+    for (i = 0; im->rc == 0; i++) {
         memset(&in, 0, sizeof(in));
-        im->rc =
-            onnx_value_info_parse(im->model, list->item[i], im->err, &in.info);
-        if (im->rc < 0 || onnx_value_get(im, in.info.name, &in.value) < 0)
+        rc = im->source->input(im, i, &in.info);
+        im->rc = rc < 0 ? rc : 0;
+        if (rc <= 0 || onnx_value_get(im, in.info.name, &in.value) < 0)
             break;
         if (im->value[in.value].state == ONNX_LAZY)
             continue;
@@ -348,8 +371,7 @@ static int find_op(struct onnx_import *im, const struct onnx_op **out)
     return 0;
 }
 
-/* An attribute that no code looked at may change what the node computes. */
-static int check_attributes(struct onnx_import *im)
+int onnx_check_attributes(struct onnx_import *im)
 {
     int i;
 
@@ -362,15 +384,19 @@ static int check_attributes(struct onnx_import *im)
     return 0;
 }
 
-/* Results as those of check_inputs(). */
-static int import_node(struct onnx_import *im)
+int onnx_check_node(struct onnx_import *im)
+{
+    return check_outputs(im) < 0 ? im->rc : check_inputs(im);
+}
+
+int onnx_import_node(struct onnx_import *im)
 {
     const struct onnx_op *op = NULL;
     int rc;
 
-    if (find_op(im, &op) < 0 || check_outputs(im) < 0)
+    if (find_op(im, &op) < 0)
         return im->rc;
-    rc = check_inputs(im);
+    rc = onnx_check_node(im);
     if (rc != 0)
         return rc;
     rc = onnx_fold_node(im);
@@ -378,11 +404,9 @@ static int import_node(struct onnx_import *im)
         return rc < 0 ? rc : 0;
     im->param = op->param;
     op->import(im);
-    return im->rc < 0 ? im->rc : check_attributes(im);
+    return im->rc < 0 ? im->rc : onnx_check_attributes(im);
 }
 
-/* Marks the outputs of a refused node.  Their readers are skipped, so that the
- * report lists each cause once. */
 static int fail_outputs(struct onnx_import *im)
 {
     int i, v;
@@ -397,6 +421,20 @@ static int fail_outputs(struct onnx_import *im)
             im->value[v].state = ONNX_FAILED;
     }
     return 0;
+}
+
+int onnx_end_node(struct onnx_import *im, int rc,
+                  const struct infer_error *fault, int *result)
+{
+    im->rc = 0;
+    if (rc < 0) {
+        error_add(im->err, rc, "%s", fault->text);
+        if (*result == 0)
+            *result = rc;
+    }
+    return rc == INFER_EMEMORY || (rc != 0 && fail_outputs(im) < 0)
+               ? INFER_EMEMORY
+               : 0;
 }
 
 static void label_error(const struct onnx_import *im, size_t index,
@@ -415,7 +453,7 @@ static void label_error(const struct onnx_import *im, size_t index,
                      (long long)im->opset);
 }
 
-static int import_nodes(struct onnx_import *im)
+static int file_nodes(struct onnx_import *im)
 {
     const struct onnx_list *list = &im->model->node;
     struct infer_error *err = im->err, fault;
@@ -436,24 +474,26 @@ static int import_nodes(struct onnx_import *im)
         im->node = &node;
         im->emitted = 0;
         im->err = &fault;
-        rc = import_node(im);
+        rc = onnx_import_node(im);
         im->err = err;
-        im->rc = 0;
-        if (rc < 0) {
+        if (rc < 0)
             label_error(im, i, &fault);
-            error_add(err, rc, "%s", fault.text);
-            if (result == 0)
-                result = rc;
-        }
-        if (rc == INFER_EMEMORY || (rc != 0 && fail_outputs(im) < 0))
+        if (onnx_end_node(im, rc, &fault, &result) < 0)
             return INFER_EMEMORY;
     }
-    if (result < 0 && im->free_extent)
-        error_add(err, result,
+    return result;
+}
+
+static int import_nodes(struct onnx_import *im)
+{
+    int rc = im->source->nodes(im);
+
+    if (rc < 0 && im->free_extent)
+        error_add(im->err, rc,
                   "the file leaves sizes of its inputs open, for which %lld "
                   "and others were tried: --input-shape fixes them",
                   (long long)probe_size(0, 2));
-    return result;
+    return rc;
 }
 
 /* ---- outputs ------------------------------------------------------- */
@@ -477,42 +517,49 @@ static int check_freed(struct onnx_import *im, int value)
     return 0;
 }
 
-static int add_outputs(struct onnx_import *im)
+static int file_output(struct onnx_import *im, size_t i, struct pb_span *out)
 {
     const struct onnx_list *list = &im->model->output;
     struct onnx_value_info info;
+    int rc;
+
+    if (i == list->count)
+        return 0;
+    rc = onnx_value_info_parse(im->model, list->item[i], im->err, &info);
+    *out = info.name;
+    return rc < 0 ? rc : 1;
+}
+
+static int add_outputs(struct onnx_import *im)
+{
+    struct pb_span name;
     size_t i;
     int v, value, rc;
 
-    if (list->count == 0)
-        return onnx_fail(im, INFER_EFORMAT, "the graph has no outputs");
-    for (i = 0; i < list->count; i++) {
-        im->rc =
-            onnx_value_info_parse(im->model, list->item[i], im->err, &info);
-        if (im->rc < 0)
-            return im->rc;
-        v = onnx_value_find(im, info.name);
+    for (i = 0; (rc = im->source->output(im, i, &name)) > 0; i++) {
+        v = onnx_value_find(im, name);
         if (v < 0 || im->value[v].state == ONNX_UNKNOWN)
             return onnx_fail(im, INFER_EFORMAT,
                              "nothing produces the graph output '%.*s'",
-                             PB_TEXT(info.name, 128));
+                             PB_TEXT(name, 128));
         if (onnx_value_graph(im, v, &value) < 0 || check_freed(im, value) < 0)
             return im->rc;
         rc = graph_add_output(im->g, value);
         if (rc < 0)
             return onnx_fail(im, rc, "graph output %zu cannot be added", i);
     }
-    return 0;
+    if (rc == 0 && i == 0)
+        return onnx_fail(im, INFER_EFORMAT, "the graph has no outputs");
+    return rc;
 }
 
 /* ---- the whole ----------------------------------------------------- */
 
-static int set_name(struct onnx_import *im)
+static int set_name(struct onnx_import *im, struct pb_span graph)
 {
     char *name;
 
-    im->rc = onnx_string(&im->scratch, im->model->name, "graph name", im->err,
-                         &name);
+    im->rc = onnx_string(&im->scratch, graph, "graph name", im->err, &name);
     if (im->rc < 0)
         return im->rc;
     free(im->g->name);
@@ -520,14 +567,14 @@ static int set_name(struct onnx_import *im)
     return im->g->name ? 0 : onnx_no_memory(im);
 }
 
-static int build_graph(struct onnx_import *im)
+static int build_graph(struct onnx_import *im, struct pb_span name)
 {
     int rc;
 
     im->g = graph_new();
     if (!im->g)
         return onnx_no_memory(im);
-    if ((rc = set_name(im)) < 0 || (rc = add_initializers(im)) < 0 ||
+    if ((rc = set_name(im, name)) < 0 || (rc = im->source->constants(im)) < 0 ||
         (rc = add_inputs(im)) < 0 || (rc = import_nodes(im)) < 0 ||
         (rc = add_outputs(im)) < 0)
         return rc;
@@ -535,23 +582,16 @@ static int build_graph(struct onnx_import *im)
     return graph_compact(im->g, im->err);
 }
 
-/* One attempt; *freed tells whether a literal batch of 1 was read as free. */
-static int attempt(struct onnx_model *m, const struct weights_options *options,
-                   bool free_batch, struct infer_error *err, bool *freed,
-                   struct graph **out)
+/* One attempt with these settings; *freed tells whether a literal batch of 1
+ * was read as free. */
+static int attempt(const struct onnx_import *settings, struct pb_span name,
+                   bool *freed, struct graph **out)
 {
-    struct onnx_import im;
+    struct onnx_import im = *settings;
     int rc;
 
-    memset(&im, 0, sizeof(im));
-    error_clear(err);
-    im.err = err;
-    im.model = m;
-    im.options = options;
-    im.freed_batch = free_batch;
-    rc = check_versions(&im);
-    if (rc == 0)
-        rc = build_graph(&im);
+    error_clear(im.err);
+    rc = build_graph(&im, name);
     *freed = im.freed_batch;
     if (rc == 0)
         *out = im.g;
@@ -563,16 +603,57 @@ static int attempt(struct onnx_model *m, const struct weights_options *options,
 
 /* Most files state a batch of 1 and mean any.  Where that reading does not
  * work out, the batch stays as it is stated. */
+static int import_either(struct onnx_import *settings, struct pb_span name,
+                         struct graph **out)
+{
+    bool freed;
+    int rc;
+
+    settings->freed_batch = true;
+    rc = attempt(settings, name, &freed, out);
+    settings->freed_batch = false;
+    if (rc < 0 && freed && rc != INFER_EMEMORY)
+        rc = attempt(settings, name, &freed, out);
+    return rc;
+}
+
+int onnx_import_graph(const struct onnx_source *source, void *context,
+                      int64_t opset, struct pb_span name,
+                      const struct weights_options *options,
+                      struct infer_error *err, struct graph **out)
+{
+    struct onnx_import settings;
+
+    memset(&settings, 0, sizeof(settings));
+    settings.source = source;
+    settings.context = context;
+    settings.opset = opset;
+    settings.options = options;
+    settings.err = err;
+    return import_either(&settings, name, out);
+}
+
 static int import_model(struct onnx_model *m,
                         const struct weights_options *options,
                         struct infer_error *err, struct graph **out)
 {
-    bool freed;
-    int rc = attempt(m, options, true, err, &freed, out);
+    static const struct onnx_source file = {
+        .constants = file_constants,
+        .input = file_input,
+        .nodes = file_nodes,
+        .output = file_output,
+        .load = file_load,
+    };
+    struct onnx_import settings;
 
-    if (rc < 0 && freed && rc != INFER_EMEMORY)
-        rc = attempt(m, options, false, err, &freed, out);
-    return rc;
+    memset(&settings, 0, sizeof(settings));
+    settings.source = &file;
+    settings.model = m;
+    settings.options = options;
+    settings.err = err;
+    return check_versions(&settings) < 0
+               ? settings.rc
+               : import_either(&settings, m->name, out);
 }
 
 static int read_onnx(struct weights_file *file,

@@ -62,8 +62,28 @@ struct onnx_value {
     struct pb_span tensor;           /* ONNX_LAZY */
 };
 
+struct onnx_import;
+
+/* Where the graph of an import comes from: an ONNX file, or the file of another
+ * format whose reader tells its graph in ONNX's operators. */
+struct onnx_source {
+    /* Adds the constants as values: ONNX_LAZY with their tensor. */
+    int (*constants)(struct onnx_import *im);
+    /* Input i of the graph, in order.  1: *out is set; 0: there are no more. */
+    int (*input)(struct onnx_import *im, size_t i, struct onnx_value_info *out);
+    /* Imports every node, producers first. */
+    int (*nodes)(struct onnx_import *im);
+    /* The name of the value that is output i.  1 and 0 as above. */
+    int (*output)(struct onnx_import *im, size_t i, struct pb_span *out);
+    /* The constant of a value that was ONNX_LAZY; a new reference. */
+    int (*load)(struct onnx_import *im, struct pb_span tensor,
+                struct constant **out);
+};
+
 struct onnx_import {
-    struct onnx_model *model;
+    const struct onnx_source *source;
+    void *context;            /* the source's own */
+    struct onnx_model *model; /* of an ONNX file; else NULL */
     const struct weights_options *options;
     int64_t opset;
     struct graph *g;
@@ -111,6 +131,30 @@ struct onnx_op {
 };
 /* NULL where no row has the name. */
 const struct onnx_op *onnx_op_find(const char *name);
+
+/* ---- imports of graphs --------------------------------------------- */
+
+/* The graph of a source.  Where every input states a batch of 1, it is read as
+ * any batch if the graph allows that. */
+int onnx_import_graph(const struct onnx_source *source, void *context,
+                      int64_t opset, struct pb_span name,
+                      const struct weights_options *options,
+                      struct infer_error *err, struct graph **out);
+/* Imports im->node: folds it where its inputs are known, else adds nodes to
+ * the graph.  1: an input comes from a node that was refused before. */
+int onnx_import_node(struct onnx_import *im);
+/* 1: an input of im->node comes from a node that was refused; 0: all inputs are
+ * there, and no output is produced twice. */
+int onnx_check_node(struct onnx_import *im);
+/* EUNSUPPORTED where the node has an attribute that nothing asked for: it may
+ * change what the node computes. */
+int onnx_check_attributes(struct onnx_import *im);
+/* Adds what a node's import gave (rc, and fault unless that is 0 or 1) to the
+ * report and to *result, and marks the outputs of a refused node: its readers
+ * are skipped, so that the report lists each cause once.  Only EMEMORY ends
+ * the import at once. */
+int onnx_end_node(struct onnx_import *im, int rc,
+                  const struct infer_error *fault, int *result);
 
 /* ---- attributes of the current node -------------------------------- */
 

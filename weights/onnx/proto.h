@@ -165,11 +165,14 @@ int onnx_tensor_read(struct blob *blob, struct infer_error *err,
                      struct constant **out);
 
 /* A new constant of this type and shape (`bytes` bytes) from offset of a file
- * of the model's folder.  location is untrusted: it must name a
- * regular file below that folder through real folders alone. */
-int onnx_external_load(const struct onnx_model *m, struct pb_span location,
+ * of the folder of the model file `path`.  location is untrusted: it must name
+ * a regular file below that folder through real folders alone. */
+int onnx_external_load(const char *path, struct pb_span location,
                        uint64_t offset, const struct infer_tensor_info *shape,
                        size_t bytes, struct infer_error *err,
                        struct constant **out);
+/* The whole of such a file, of at most max bytes. */
+int onnx_external_read(const char *path, struct pb_span location, size_t max,
+                       struct infer_error *err, struct blob **out);
 
 #endif

@@ -440,8 +440,8 @@ static int load_external(const struct onnx_model *m, const struct layout *t,
     shape.dtype = onnx_dtype(t->data_type);
     shape.rank = t->rank;
     memcpy(shape.dim, t->dim, sizeof(shape.dim));
-    return onnx_external_load(m, e->location, e->offset, &shape, t->bytes, err,
-                              out);
+    return onnx_external_load(m->path, e->location, e->offset, &shape, t->bytes,
+                              err, out);
 }
 
 /* Any byte but 0 means true; the rest of the program relies on 0 and 1. */

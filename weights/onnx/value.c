@@ -184,14 +184,11 @@ int onnx_add_constant(struct onnx_import *im, struct constant *c, int *value)
 /* Loads an initializer on its first use. */
 static int load_lazy(struct onnx_import *im, struct onnx_value *v)
 {
-    struct constant *c;
-
     if (v->state != ONNX_LAZY || im->rc < 0)
         return im->rc;
-    im->rc = onnx_tensor_load(im->model, v->tensor, im->err, &c);
+    im->rc = im->source->load(im, v->tensor, &v->constant);
     if (im->rc < 0)
         return im->rc;
-    v->constant = constant_ref(c);
     v->state = ONNX_CONSTANT;
     return 0;
 }
