@@ -38,12 +38,23 @@ static enum content content_of(const char *path)
     return content;
 }
 
+/* The file of a folder that TensorFlow wrote: a SavedModel. */
+static bool saved_model(const char *folder, char *path, size_t bytes)
+{
+    const int n = snprintf(path, bytes, "%s/saved_model.pb", folder);
+    struct stat st;
+
+    return n > 0 && (size_t)n < bytes && stat(folder, &st) == 0 &&
+           S_ISDIR(st.st_mode) && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 int weights_network_open(const char *path,
                          const struct weights_options *options,
                          struct infer_error *err, struct weights_network *out)
 {
     const bool given =
         options->from != NULL && strcmp(options->from, "auto") != 0;
+    char inside[4096];
     struct stat st;
     int rc;
 
@@ -63,6 +74,8 @@ int weights_network_open(const char *path,
     case CONTENT_OTHER:
         break;
     }
+    if (saved_model(path, inside, sizeof(inside)))
+        path = inside;
     rc = weights_read(path, options, err, &out->import);
     if (rc < 0)
         return rc;

@@ -16,10 +16,9 @@ static const char usage[] =
     "       wconv diff A B\n"
     "\n"
     "Reads trained weights (ONNX, PyTorch, safetensors, npz, Keras,\n"
-    "TensorFlow Lite, Darknet, Caffe, ncnn), folds batch normalisation, "
-    "fuses,\n"
-    "strips what only training needs and writes one model file for infer and\n"
-    "libinfer.\n";
+    "TensorFlow, TensorFlow Lite, Darknet, Caffe, ncnn), folds batch\n"
+    "normalisation, fuses, strips what only training needs and writes one\n"
+    "model file for infer and libinfer.\n";
 
 /* ---- option values ------------------------------------------------- */
 

@@ -1,0 +1,659 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The TensorFlow reader: graphs written by hand, real files, damaged files.
+ *
+ * The seed of tests/data is always read and damaged.  TEST_DATA adds real
+ * graphs; TENSORFLOW_FILES names a folder that tests/make/tensorflow_models.py
+ * filled. */
+#include "tests/unit/graph/data.h"
+
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "tests/unit/tensorflow/graphdef_writer.h"
+#include "tests/unit/weights/keras_run.h"
+#include "weights/tensorflow/tensorflow.h"
+
+extern const struct weights_format weights_format_onnx;
+extern const struct weights_format weights_format_tensorflow;
+
+#define SEED SOURCE_DIR "/tests/data/seed_graph"
+
+/* ---- reading ------------------------------------------------------- */
+
+/* The format row on bytes in memory, without a file. */
+static int read_bytes(const void *data, size_t bytes, struct graph **out,
+                      struct infer_error *err)
+{
+    struct weights_file file = {.path = "memory/graph.pb"};
+    struct weights_options options;
+    struct weights_import import;
+    unsigned char *copy = malloc(bytes ? bytes : 1);
+    int rc = INFER_EFORMAT;
+
+    assert_non_null(copy);
+    if (bytes)
+        memcpy(copy, data, bytes);
+    file.blob = blob_new(copy, bytes);
+    assert_non_null(file.blob);
+    weights_options_init(&options);
+    weights_import_init(&import);
+    *err = (struct infer_error){0};
+    if (weights_format_tensorflow.probe(&file) > 0)
+        rc = weights_format_tensorflow.read(&file, &options, err, &import);
+    if (rc == 0) {
+        assert_int_equal(graph_infer_shapes(import.graph, NULL, err), 0);
+        assert_int_equal(graph_validate(import.graph, err), 0);
+        *out = graph_copy(import.graph);
+        assert_non_null(*out);
+    } else {
+        assert_true(rc < 0);
+    }
+    weights_import_clear(&import);
+    weights_file_close(&file);
+    return rc;
+}
+
+/* The graph of a message, which is released. */
+static struct graph *read_graph(struct pb_message *m)
+{
+    struct graph *g = NULL;
+    struct infer_error err;
+
+    if (read_bytes(m->data, m->size, &g, &err) < 0)
+        fail_msg("%s", err.text);
+    pb_free(m);
+    return g;
+}
+
+/* The error of a message that must be refused; holds `words`. */
+static void check_refused(struct pb_message *m, int code, const char *words)
+{
+    struct graph *g = NULL;
+    struct infer_error err;
+    const int rc = read_bytes(m->data, m->size, &g, &err);
+
+    if (rc != code || !strstr(err.text, words))
+        fail_msg("%d: %s; expected %d: %s", rc, err.text, code, words);
+    pb_free(m);
+}
+
+/* Reads a file and compares it with arrays: the largest relative difference. */
+static double check_file(const char *path, const struct weights_dict *io)
+{
+    struct weights_options options;
+    struct weights_import import;
+    struct infer_error err = {0};
+    double difference;
+
+    weights_options_init(&options);
+    weights_import_init(&import);
+    if (weights_read(path, &options, &err, &import) < 0) {
+        print_error("%s\n", err.text);
+        return INFINITY;
+    }
+    assert_string_equal(import.format, "tensorflow");
+    difference = run_graph(import.graph, io);
+    weights_import_clear(&import);
+    return difference;
+}
+
+/* Arrays of an .npz file; those named in names[] become input0, output0. */
+static int read_arrays(const char *path, const char *const *names,
+                       struct weights_dict *io)
+{
+    struct weights_options options;
+    struct weights_import import;
+    struct infer_error err = {0};
+
+    weights_options_init(&options);
+    weights_import_init(&import);
+    weights_dict_init(io);
+    if (weights_read(path, &options, &err, &import) < 0)
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < import.dict.count; i++) {
+        const struct weights_entry *e = &import.dict.entry[i];
+        const char *name = e->name;
+
+        if (names)
+            name = strcmp(name, names[0]) == 0   ? "input0"
+                   : strcmp(name, names[1]) == 0 ? "output0"
+                                                 : name;
+        assert_int_equal(
+            weights_dict_add(io, name, constant_ref(e->value), &err), 0);
+    }
+    weights_import_clear(&import);
+    return 0;
+}
+
+/* ---- made files ---------------------------------------------------- */
+
+TEST(test_seed)
+{
+    struct weights_dict io;
+
+    read_arrays(SEED ".npz", NULL, &io);
+    assert_true(check_file(SEED ".pb", &io) <= 1e-5);
+    weights_dict_clear(&io);
+}
+
+TEST(test_made_models)
+{
+    const char *folder = getenv("TENSORFLOW_FILES");
+    struct dirent **names;
+    int models = 0, wrong = 0;
+
+    if (folder == NULL) {
+        print_message("skipped: TENSORFLOW_FILES is not set "
+                      "(tests/make/tensorflow_models.py)\n");
+        skip();
+    }
+    const int n = scandir(folder, &names, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char path[4096], arrays[4096];
+        struct weights_dict io;
+        char *dot = strrchr(names[i]->d_name, '.');
+        if (dot != NULL && strcmp(dot, ".npz") == 0) {
+            *dot = 0;
+            snprintf(arrays, sizeof arrays, "%s/%s.npz", folder,
+                     names[i]->d_name);
+            snprintf(path, sizeof path, "%s/%s.pb", folder, names[i]->d_name);
+            if (access(path, R_OK) != 0)
+                snprintf(path, sizeof path, "%s/%s/saved_model.pb", folder,
+                         names[i]->d_name);
+            read_arrays(arrays, NULL, &io);
+            const double difference = check_file(path, &io);
+            if (!(difference <= 1e-5)) {
+                print_error("%s: %g\n", names[i]->d_name, difference);
+                wrong++;
+            }
+            weights_dict_clear(&io);
+            models++;
+        }
+        free(names[i]);
+    }
+    free(names);
+    print_message("%d models\n", models);
+    assert_int_equal(wrong, 0);
+    assert_true(models >= 90);
+}
+
+/* ---- real files ---------------------------------------------------- */
+
+static const struct {
+    const char *file, *arrays, *input, *output;
+} real[] = {
+    {"fsrcnn-pb/FSRCNN_x2.pb", "fsrcnn-pb/reference/FSRCNN_x2.pb.tf-graph.npz",
+     "in_IteratorGetNext", "out_NCHW_output_0"},
+    {"fsrcnn-pb/FSRCNN_x3.pb", "fsrcnn-pb/reference/FSRCNN_x3.pb.tf-graph.npz",
+     "in_IteratorGetNext", "out_NCHW_output_0"},
+    {"kws-mcu-pb/CNN_S.pb",
+     "kws-mcu-pb/reference/CNN_S.pb.tf-graph.fingerprint.npz", "in_Reshape_0",
+     "out_labels_softmax_0"},
+    {"kws-mcu-pb/DS_CNN_S.pb",
+     "kws-mcu-pb/reference/DS_CNN_S.pb.tf-graph.fingerprint.npz",
+     "in_Reshape_0", "out_labels_softmax_0"},
+    {"tfapprox-resnet8-pb/resnet_8.pb",
+     "tfapprox-resnet8-pb/reference/resnet_8.pb.tf-graph.npz", "in_input",
+     "out_resnet_tower_0_fully_connected_dense_BiasAdd_0"},
+    {"mlperf-tiny-kws/kws_ref_model/saved_model.pb",
+     "mlperf-tiny-kws/reference/kws_ref_model_saved_model.pb.savedmodel.npz",
+     "in_input_1", "out_dense"},
+};
+
+/* The features of a speech network lie flat in the recorded arrays. */
+static void shape_features(struct weights_dict *io)
+{
+    const int64_t dim[3] = {1, 49, 10};
+
+    for (size_t i = 0; i < io->count; i++) {
+        struct constant *c = io->entry[i].value;
+        if (strcmp(io->entry[i].name, "input0") != 0 || c->rank != 2)
+            continue;
+        io->entry[i].value = constant_reshape(c, 3, dim);
+        assert_non_null(io->entry[i].value);
+        constant_unref(c);
+    }
+}
+
+TEST(test_real_files)
+{
+    char path[4096], arrays[4096], name[512];
+
+    for (size_t i = 0; i < COUNT(real); i++) {
+        const char *const names[] = {real[i].input, real[i].output};
+        struct weights_dict io;
+
+        snprintf(name, sizeof name, "weights-formats/%s", real[i].file);
+        if (!data_path(name, path, sizeof path)) {
+            print_message("skipped: TEST_DATA has no %s\n", name);
+            skip();
+        }
+        snprintf(name, sizeof name, "weights-formats/%s", real[i].arrays);
+        assert_non_null(data_path(name, arrays, sizeof arrays));
+        read_arrays(arrays, names, &io);
+        shape_features(&io);
+        const double difference = check_file(path, &io);
+        print_message("%s: %g\n", real[i].file, difference);
+        assert_true(difference <= 1e-5);
+        weights_dict_clear(&io);
+    }
+}
+
+TEST(test_real_refusals)
+{
+    static const struct {
+        const char *file, *words;
+    } refused[] = {
+        {"kws-mcu-pb/GRU_S.pb", "(9 nodes)"},
+        {"kws-mcu-pb/LSTM_S.pb", "control flow (a loop or a condition)"},
+        {"tfapprox-resnet8-pb/resnet_8_quant.pb", "QuantizedConv2D"},
+    };
+    char path[4096], name[512];
+
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        struct weights_options options;
+        struct weights_import import;
+        struct infer_error err = {0};
+
+        snprintf(name, sizeof name, "weights-formats/%s", refused[i].file);
+        if (!data_path(name, path, sizeof path))
+            skip();
+        weights_options_init(&options);
+        weights_import_init(&import);
+        assert_int_equal(weights_read(path, &options, &err, &import),
+                         INFER_EUNSUPPORTED);
+        if (!strstr(err.text, refused[i].words))
+            fail_msg("%s", err.text);
+    }
+}
+
+/* ---- recognition --------------------------------------------------- */
+
+static int probe(const struct weights_format *format, const void *data,
+                 size_t bytes)
+{
+    unsigned char *copy = malloc(bytes + 1);
+    struct weights_file file = {.path = "memory"};
+    int score;
+
+    memcpy(copy, data, bytes);
+    file.blob = blob_new(copy, bytes);
+    score = format->probe(&file);
+    weights_file_close(&file);
+    return score;
+}
+
+TEST(test_recognised)
+{
+    struct data_bytes b = data_read(SEED ".pb");
+    const char onnx[] = "\x08\x07\x12\x07pytorch\x3a\x00";
+    const char caffe[] = "\x0a\x05LeNet\x12\x02\x0a\x00";
+    const char saved[] = "\x08\x01\x12\x06\x0a\x00\x12\x02\x0a\x00";
+
+    assert_true(probe(&weights_format_tensorflow, b.data, b.bytes) > 80);
+    assert_int_equal(probe(&weights_format_onnx, b.data, b.bytes), 0);
+    assert_int_equal(probe(&weights_format_tensorflow, onnx, sizeof onnx - 1),
+                     0);
+    assert_int_equal(probe(&weights_format_tensorflow, caffe, sizeof caffe - 1),
+                     0);
+    assert_true(probe(&weights_format_tensorflow, saved, sizeof saved - 1) >
+                probe(&weights_format_onnx, saved, sizeof saved - 1));
+    free(b.data);
+}
+
+/* The table is searched by halves. */
+TEST(test_table_is_sorted)
+{
+#define TF_OP(name, layout, function, onnx, param) name,
+    static const char *const names[] = {
+#include "weights/tensorflow/ops.def"
+    };
+#undef TF_OP
+
+    for (size_t i = 1; i < COUNT(names); i++)
+        assert_true(strcmp(names[i - 1], names[i]) < 0);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        const struct pb_span s = {(unsigned char *)names[i], strlen(names[i])};
+        assert_non_null(tf_op_find(s));
+    }
+}
+
+/* ---- graphs written by hand ---------------------------------------- */
+
+/* A picture of one channel through a 1x1 convolution that doubles. */
+static void add_convolution(struct pb_message *g, const char *padding)
+{
+    static const float two = 2.0f;
+    struct pb_message n;
+
+    def_placeholder(g, "x", 4, (const int64_t[]){-1, 2, 2, 1});
+    def_floats(g, "w", 4, (const int64_t[]){1, 1, 1, 1}, &two, 1);
+    n = def_node("y", "Conv2D", "x", "w");
+    def_ints(&n, "strides", 4, (const int64_t[]){1, 1, 1, 1});
+    if (padding)
+        def_text(&n, "padding", padding);
+    pb_nested(g, 1, &n);
+}
+
+TEST(test_convolution)
+{
+    struct pb_message m = {0};
+    struct graph *g;
+
+    add_convolution(&m, "SAME");
+    g = read_graph(&m);
+    assert_int_equal(g->n_inputs, 1);
+    assert_string_equal(g->value[g->input[0]].name, "x");
+    assert_string_equal(g->value[g->output[0]].name, "y");
+    /* N,C,H,W */
+    assert_int_equal(g->value[g->input[0]].dim[1], 1);
+    assert_int_equal(g->value[g->output[0]].dim[1], 1);
+    assert_int_equal(g->value[g->output[0]].dim[3], 2);
+    graph_free(g);
+}
+
+/* Nodes may stand in any order, and what nothing needs is not looked at. */
+TEST(test_order_and_dead_nodes)
+{
+    struct pb_message m = {0}, n;
+    struct graph *g;
+
+    n = def_node("z", "Relu", "y", NULL);
+    pb_nested(&m, 1, &n);
+    n = def_node("y", "Neg", "x:0", NULL);
+    pb_nested(&m, 1, &n);
+    n = def_node("save", "SaveV2", "y", NULL);
+    pb_nested(&m, 1, &n);
+    n = def_node("init", "NoOp", "^save", NULL);
+    pb_nested(&m, 1, &n);
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
+    g = read_graph(&m);
+    assert_int_equal(g->n_nodes, 2);
+    assert_string_equal(g->value[g->output[0]].name, "z");
+    graph_free(g);
+}
+
+/* Identities leave no node, and the output keeps the name of the last one. */
+TEST(test_identities)
+{
+    struct pb_message m = {0}, n;
+    struct graph *g;
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
+    n = def_node("i", "Identity", "x", NULL);
+    pb_nested(&m, 1, &n);
+    n = def_node("y", "Tanh", "i", NULL);
+    pb_nested(&m, 1, &n);
+    n = def_node("out", "Identity", "y", NULL);
+    pb_nested(&m, 1, &n);
+    g = read_graph(&m);
+    assert_int_equal(g->n_nodes, 1);
+    assert_string_equal(g->value[g->output[0]].name, "out");
+    graph_free(g);
+}
+
+/* One value of a constant stands for all; the limit holds for all of them. */
+TEST(test_splat)
+{
+    static const float three = 3.0f;
+    struct pb_message m = {0}, n;
+    struct graph *g;
+    float value[4];
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 4});
+    def_floats(&m, "c", 1, (const int64_t[]){4}, &three, 1);
+    n = def_node("y", "Add", "x", "c");
+    pb_nested(&m, 1, &n);
+    g = read_graph(&m);
+    for (int v = 0; v < g->n_values; v++)
+        if (g->value[v].data != NULL) {
+            memcpy(value, g->value[v].data->data, sizeof value);
+            assert_true(value[0] == 3 && value[3] == 3);
+        }
+    graph_free(g);
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 4});
+    def_floats(&m, "c", 3, (const int64_t[]){1 << 20, 1 << 12, 4}, &three, 1);
+    n = def_node("y", "Add", "x", "c");
+    pb_nested(&m, 1, &n);
+    check_refused(&m, INFER_EUNSUPPORTED, "Add y: ");
+}
+
+/* ---- refusals ------------------------------------------------------ */
+
+TEST(test_refusals)
+{
+    struct pb_message m = {0}, n;
+
+    add_convolution(&m, NULL);
+    check_refused(&m, INFER_EFORMAT,
+                  "Conv2D y: attribute 'padding' is missing");
+    add_convolution(&m, "SIDEWAYS");
+    check_refused(&m, INFER_EUNSUPPORTED, "'SIDEWAYS'");
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
+    n = def_node("y", "Quux", "x", NULL);
+    pb_nested(&m, 1, &n);
+    n = def_node("z", "Quux", "y", NULL);
+    pb_nested(&m, 1, &n);
+    check_refused(&m, INFER_EUNSUPPORTED,
+                  "Quux y: the operator is not supported (2 nodes)");
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
+    n = def_node("y", "Relu", "nowhere", NULL);
+    pb_nested(&m, 1, &n);
+    check_refused(&m, INFER_EFORMAT, "Relu y: no node is named 'nowhere'");
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
+    n = def_node("y", "Relu", "x:7", NULL);
+    pb_nested(&m, 1, &n);
+    check_refused(&m, INFER_EFORMAT, "'x:7'");
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
+    check_refused(&m, INFER_EFORMAT, "two nodes are named 'x'");
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
+    n = def_node("y", "Softmax", "x", NULL);
+    def_text(&n, "surprise", "yes");
+    pb_nested(&m, 1, &n);
+    check_refused(&m, INFER_EUNSUPPORTED, "'surprise'");
+}
+
+TEST(test_cycles)
+{
+    struct pb_message m = {0}, n;
+
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
+    n = def_node("a", "Add", "x", "b");
+    pb_nested(&m, 1, &n);
+    n = def_node("b", "Relu", "a", NULL);
+    pb_nested(&m, 1, &n);
+    n = def_node("c", "Relu", "b", NULL);
+    pb_nested(&m, 1, &n);
+    check_refused(&m, INFER_EFORMAT, "is part of a cycle");
+
+    n = def_node("a", "Identity", "b", NULL);
+    pb_nested(&m, 1, &n);
+    n = def_node("b", "Identity", "a", NULL);
+    pb_nested(&m, 1, &n);
+    n = def_node("c", "Relu", "b", NULL);
+    pb_nested(&m, 1, &n);
+    check_refused(&m, INFER_EFORMAT, "is part of a cycle");
+}
+
+/* Functions that call each other, ever more of them. */
+TEST(test_function_bomb)
+{
+    struct pb_message m = {0}, library = {0}, n;
+
+    for (int i = 0; i < 40; i++) {
+        struct pb_message f = {0}, signature = {0}, ret = {0};
+        char name[16], inner[16];
+
+        snprintf(name, sizeof name, "f%d", i);
+        snprintf(inner, sizeof inner, "f%d", i + 1);
+        pb_text(&signature, 1, name);
+        for (int k = 2; k <= 3; k++) {
+            struct pb_message arg = {0};
+            pb_text(&arg, 1, k == 2 ? "a" : "r");
+            pb_nested(&signature, (unsigned)k, &arg);
+        }
+        pb_nested(&f, 1, &signature);
+        for (int k = 0; k < 2; k++) {
+            n = def_node(k ? "q" : "p", i == 39 ? "Relu" : inner,
+                         k ? "p:o:0" : "a", NULL);
+            pb_nested(&f, 3, &n);
+        }
+        pb_text(&ret, 1, "r");
+        pb_text(&ret, 2, "q:o:0");
+        pb_nested(&f, 4, &ret);
+        pb_nested(&library, 1, &f);
+    }
+    def_placeholder(&m, "x", 2, (const int64_t[]){-1, 3});
+    n = def_node("y", "f0", "x", NULL);
+    pb_nested(&m, 1, &n);
+    pb_nested(&m, 2, &library);
+    check_refused(&m, INFER_EUNSUPPORTED, "function");
+}
+
+/* ---- damage -------------------------------------------------------- */
+
+/* Cut off at every byte, and one bit of each byte flipped: read or refused. */
+TEST(test_damaged_seed)
+{
+    struct data_bytes b = data_read(SEED ".pb");
+    struct infer_error err;
+    int refused = 0;
+
+    for (size_t i = 0; i < b.bytes; i++) {
+        struct graph *g = NULL;
+
+        if (read_bytes(b.data, i, &g, &err) < 0)
+            refused++;
+        else
+            graph_free(g);
+    }
+    assert_true(refused > (int)b.bytes / 2);
+    for (size_t i = 0; i < b.bytes; i++) {
+        struct graph *g = NULL;
+        const unsigned char old = b.data[i];
+
+        b.data[i] = (unsigned char)(old ^ 1u << i % 8);
+        if (read_bytes(b.data, b.bytes, &g, &err) == 0)
+            graph_free(g);
+        b.data[i] = old;
+    }
+    free(b.data);
+}
+
+/* ---- variables ----------------------------------------------------- */
+
+/* A table of one block with the header and one entry. */
+static void add_entry(struct pb_message *m, const char *key,
+                      struct pb_message *value)
+{
+    pb_varint(m, 0);
+    pb_varint(m, strlen(key));
+    pb_varint(m, value->size);
+    pb_raw(m, key, strlen(key));
+    pb_raw(m, value->data, value->size);
+    pb_free(value);
+}
+
+static void end_block(struct pb_message *m)
+{
+    const unsigned char end[] = {0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
+
+    pb_raw(m, end, sizeof end); /* one restart, no compression, no checksum */
+}
+
+static struct pb_message make_index(void)
+{
+    const unsigned char magic[] = {0x57, 0xfb, 0x80, 0x8b,
+                                   0x24, 0x75, 0x47, 0xdb};
+    struct pb_message m = {0}, value = {0}, place = {0};
+    size_t index;
+
+    pb_int(&value, 1, 1);
+    add_entry(&m, "", &value);
+    pb_int(&value, 1, TF_FLOAT);
+    pb_int(&value, 5, 4);
+    add_entry(&m, "kernel", &value);
+    index = m.size + 8;
+    end_block(&m);
+    pb_varint(&place, 0);
+    pb_varint(&place, index);
+    index = m.size;
+    add_entry(&m, "l", &place);
+    const size_t bytes = m.size + 8 - index;
+    end_block(&m);
+    pb_varint(&place, 0);
+    pb_varint(&place, 0);
+    pb_varint(&place, index);
+    pb_varint(&place, bytes);
+    while (place.size < 40)
+        pb_raw(&place, "", 1);
+    pb_raw(&m, place.data, place.size);
+    pb_raw(&m, magic, sizeof magic);
+    pb_free(&place);
+    return m;
+}
+
+static int parse_index(const struct pb_message *m, size_t bytes,
+                       struct tf_bundle *b)
+{
+    unsigned char *copy = malloc(bytes + 1);
+    struct infer_error err;
+
+    memcpy(copy, m->data, bytes);
+    return tf_bundle_parse(blob_new(copy, bytes), "none", &err, b);
+}
+
+TEST(test_variables_index)
+{
+    const struct pb_span kernel = {(unsigned char *)"kernel", 6};
+    struct pb_message m = make_index();
+    struct pb_span entry;
+    struct tf_bundle b;
+
+    assert_int_equal(parse_index(&m, m.size, &b), 0);
+    assert_int_equal(b.n_entries, 2);
+    assert_true(tf_bundle_find(&b, kernel, &entry));
+    assert_true(tf_bundle_has(&b, entry));
+    assert_int_equal(entry.bytes, 4);
+    tf_bundle_close(&b);
+    for (size_t i = 0; i < m.size; i++)
+        assert_true(parse_index(&m, i, &b) < 0);
+    for (size_t i = 0; i < m.size; i++)
+        for (int bit = 0; bit < 8; bit++) {
+            m.data[i] ^= (unsigned char)(1u << bit);
+            if (parse_index(&m, m.size, &b) == 0)
+                tf_bundle_close(&b);
+            m.data[i] ^= (unsigned char)(1u << bit);
+        }
+    pb_free(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_made_models),
+        cmocka_unit_test(test_real_files),
+        cmocka_unit_test(test_real_refusals),
+        cmocka_unit_test(test_recognised),
+        cmocka_unit_test(test_table_is_sorted),
+        cmocka_unit_test(test_convolution),
+        cmocka_unit_test(test_order_and_dead_nodes),
+        cmocka_unit_test(test_identities),
+        cmocka_unit_test(test_splat),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_cycles),
+        cmocka_unit_test(test_function_bomb),
+        cmocka_unit_test(test_damaged_seed),
+        cmocka_unit_test(test_variables_index),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
