@@ -166,7 +166,7 @@ static int conv_weight(struct tflite_import *im, const struct graph_type *x,
                            "%lld channels of weights for %lld of its input",
                            (long long)w.dim[3], (long long)x->dim[3]);
     conv->conv.groups = (int)(x->dim[3] / w.dim[3]);
-    return tflite_weight(im, W, order, 4, NULL, raw);
+    return tflite_weight(im, W, order, raw);
 }
 
 /* (1,R,S,C*multiplier): output c*multiplier + m belongs to channel c. */
@@ -185,7 +185,7 @@ static int depthwise_weight(struct tflite_import *im,
                            (long long)w.dim[2], (long long)w.dim[3],
                            (long long)x->dim[3]);
     conv->conv.groups = (int)x->dim[3];
-    return tflite_weight(im, W, order, 4, NULL, raw);
+    return tflite_weight(im, W, order, raw);
 }
 
 void tflite_import_conv(struct tflite_import *im, int depthwise)
@@ -274,7 +274,7 @@ void tflite_import_transpose_conv(struct tflite_import *im, int param)
     geometry(im, -1, &attr.conv);
     transposed_pads(im, &attr.conv);
     in[0] = tflite_in(im, 2, true);
-    in[1] = tflite_weight(im, W, order, 4, NULL, l.integers);
+    in[1] = tflite_weight(im, W, order, l.integers);
     in[2] = tflite_has(im, 3) ? bias(im, 3, &l) : -1;
     x = tflite_emit(im, GRAPH_CONV_TRANSPOSE, &attr, in, in[2] >= 0 ? 3 : 2);
     finish(im, &l, x, 3, false);
@@ -331,7 +331,7 @@ void tflite_import_fully_connected(struct tflite_import *im, int param)
     in[X] = keep && tflite_type(im, X, 0).dim[rank - 1] == w.dim[1]
                 ? tflite_in(im, X, false)
                 : as_rows(im, w.dim[1]);
-    in[W] = tflite_weight(im, W, NULL, 2, NULL, l.integers);
+    in[W] = tflite_weight(im, W, NULL, l.integers);
     in[BIAS] = tflite_has(im, BIAS) ? bias(im, BIAS, &l) : -1;
     x = tflite_emit(im, GRAPH_DENSE, NULL, in, in[BIAS] >= 0 ? 3 : 2);
     finish(im, &l, x, 0, true);

@@ -156,7 +156,7 @@ static void set_aside(struct tflite_import *im, int probe, struct aside *a)
         if (!tflite_has(im, i))
             continue;
         struct tflite_value *v = &im->value[tflite_input_index(im, i)];
-        v->plain = v->swapped = -1;
+        v->plain = v->swapped = v->weight = -1;
         for (int p = 0; p < TFLITE_PROBES; p++)
             v->known[p] = a->in[i].known[probe];
     }

@@ -553,7 +553,7 @@ static int build_graph(struct tflite_import *im)
     if (!im->value || !im->g)
         return error_set(im->err, INFER_EMEMORY, "out of memory");
     for (int i = 0; i < im->n_values; i++)
-        im->value[i].plain = im->value[i].swapped = -1;
+        im->value[i].plain = im->value[i].swapped = im->value[i].weight = -1;
     rc = add_inputs(im);
     if (rc == 0)
         rc = import_operators(im);

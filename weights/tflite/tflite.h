@@ -123,7 +123,10 @@ enum tflite_state {
 
 struct tflite_value {
     unsigned char state;
-    int plain, swapped;                    /* of the graph, or -1 */
+    int plain, swapped; /* of the graph, or -1 */
+    int weight; /* the constant that the last tflite_weight() made, or -1 */
+    const int *weight_order;
+    bool weight_raw;
     struct constant *known[TFLITE_PROBES]; /* a reference each */
 };
 
@@ -209,10 +212,9 @@ int tflite_axis(struct tflite_import *im, int64_t axis, int rank);
 int tflite_in(struct tflite_import *im, int i, bool swapped);
 /* For element-wise operators: broadcast against `rank` dimensions. */
 int tflite_operand(struct tflite_import *im, int i, int rank, bool swapped);
-/* Weights as floats, transposed by order (NULL: as they are) and reshaped to
- * dim (NULL: as they are); raw: q - z. */
-int tflite_weight(struct tflite_import *im, int i, const int *order, int rank,
-                  const int64_t *dim, bool raw);
+/* Weights as floats, transposed by order (a static array; NULL: as they are);
+ * raw: q - z.  Operators that share weights share the constant. */
+int tflite_weight(struct tflite_import *im, int i, const int *order, bool raw);
 /* Output o is this value; drops what is left of an earlier failure. */
 void tflite_out(struct tflite_import *im, int o, int value, bool swapped);
 /* Output o is known at each probe; takes the references over. */

@@ -622,16 +622,19 @@ int tflite_operand(struct tflite_import *im, int i, int rank, bool swapped)
     return transpose(im, x, rank, true);
 }
 
-int tflite_weight(struct tflite_import *im, int i, const int *order, int rank,
-                  const int64_t *dim, bool raw)
+int tflite_weight(struct tflite_import *im, int i, const int *order, bool raw)
 {
     const int index = tflite_input_index(im, i);
     int64_t way[INFER_MAX_RANK];
     struct constant *c, *made;
+    struct tflite_value *v;
     int x;
 
     if (index < 0)
         return -1;
+    v = &im->value[index];
+    if (v->weight >= 0 && v->weight_order == order && v->weight_raw == raw)
+        return v->weight;
     if (tflite_load(im, index)) {
         c = as_computed(im, index, raw);
         if (c && order) {
@@ -639,14 +642,12 @@ int tflite_weight(struct tflite_import *im, int i, const int *order, int rank,
             constant_unref(c);
             c = made;
         }
-        if (c && dim) {
-            made = constant_reshape(c, rank, dim);
-            constant_unref(c);
-            c = made;
-        }
         if (!c && im->status == 0)
             return no_memory(im);
-        return tflite_add_constant(im, index, c);
+        v->weight = tflite_add_constant(im, index, c);
+        v->weight_order = order;
+        v->weight_raw = raw;
+        return v->weight;
     }
     if (raw)
         return tflite_fail(im, INFER_EUNSUPPORTED,
@@ -654,9 +655,8 @@ int tflite_weight(struct tflite_import *im, int i, const int *order, int rank,
     x = tflite_in(im, i, false);
     for (int d = 0; order && d < tflite_rank(im, i); d++)
         way[d] = order[d];
-    if (order)
-        x = tflite_dims(im, GRAPH_TRANSPOSE, x, tflite_rank(im, i), way);
-    return dim ? tflite_dims(im, GRAPH_RESHAPE, x, rank, dim) : x;
+    return order ? tflite_dims(im, GRAPH_TRANSPOSE, x, tflite_rank(im, i), way)
+                 : x;
 }
 
 /* ---- outputs of the operator --------------------------------------- */

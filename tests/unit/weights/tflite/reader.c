@@ -366,6 +366,30 @@ TEST(test_axes)
     assert_close(y, want, 4);
 }
 
+/* Two layers with one tensor of weights have one constant. */
+TEST(test_shared_weights)
+{
+    const float w[4] = {1, 2, 3, 4}, x[2] = {1, 10};
+    struct model m = {.n_ops = 0};
+    struct graph *g;
+    int v[4], constants = 0;
+    float y[2];
+
+    v[0] = model_float(&m, "x", DIMS(1, 2), NULL);
+    v[1] = model_float(&m, "w", DIMS(2, 2), w);
+    v[2] = model_float(&m, "h", DIMS(1, 2), NULL);
+    v[3] = model_float(&m, "y", DIMS(1, 2), NULL);
+    model_op(&m, 9, IN(v[0], v[1], -1), v[2]);
+    model_op(&m, 9, IN(v[2], v[1], -1), v[3]);
+    model_io(&m, v[0], v[3]);
+    g = must_read(&m);
+    for (int i = 0; i < g->n_values; i++)
+        constants += g->value[i].data != NULL;
+    assert_int_equal(constants, 1);
+    run_model(g, x, DIMS(1, 2), y, 2);
+    assert_close(y, (const float[]){107, 235}, 2);
+}
+
 /* ---- integers ------------------------------------------------------ */
 
 /* gemmlowp's fixed-point arithmetic, as the reference kernels use it. */
@@ -780,6 +804,7 @@ int main(void)
         cmocka_unit_test(test_planar),
         cmocka_unit_test(test_resize),
         cmocka_unit_test(test_axes),
+        cmocka_unit_test(test_shared_weights),
         cmocka_unit_test(test_integer_sums),
         cmocka_unit_test(test_integer_average),
         cmocka_unit_test(test_integer_pairs),
