@@ -141,22 +141,23 @@ int tf_called(const struct tf_graph *g, int node, struct infer_error *err,
 
 /* The arguments and results of a function: names of an OpDef. */
 struct signature {
-    struct pb_span in[TF_MAX_ARGS], out[TF_MAX_ARGS];
+    struct pb_span in[TF_MAX_ARGS], out[TF_MAX_RESULTS];
     /* Map `ret`: the results' names and what they are in the body. */
-    struct pb_span ret[TF_MAX_ARGS], value[TF_MAX_ARGS];
+    struct pb_span ret[TF_MAX_RESULTS], value[TF_MAX_RESULTS];
     int n_in, n_out, n_ret;
 };
 
 /* Name of an ArgDef added to a list. */
 static int add_argument(const struct pb_reader *outer,
                         const struct pb_field *field, struct pb_span *list,
-                        int *n, struct infer_error *err)
+                        int *n, int max, struct infer_error *err)
 {
     int rc;
 
-    if (*n == TF_MAX_ARGS)
+    if (*n == max)
         return error_set(err, INFER_EUNSUPPORTED,
-                         "a function of more than %d arguments", TF_MAX_ARGS);
+                         "a function of more than %d arguments or results",
+                         max);
     list[*n] = (struct pb_span){NULL, 0};
     rc = signature_name(outer, field, err, &list[*n]);
     if (rc == 0)
@@ -174,9 +175,9 @@ static int read_op_def(const struct pb_reader *outer,
 
     while (rc >= 0 && (rc = pb_next(&r, &f, err)) > 0) {
         if (f.number == 2)
-            rc = add_argument(&r, &f, s->in, &s->n_in, err);
+            rc = add_argument(&r, &f, s->in, &s->n_in, TF_MAX_ARGS, err);
         else if (f.number == 3)
-            rc = add_argument(&r, &f, s->out, &s->n_out, err);
+            rc = add_argument(&r, &f, s->out, &s->n_out, TF_MAX_RESULTS, err);
     }
     return rc;
 }
@@ -188,9 +189,9 @@ static int read_ret(const struct pb_reader *outer, const struct pb_field *field,
     struct pb_field f;
     int rc = pb_enter(outer, field, err, &r);
 
-    if (rc == 0 && s->n_ret == TF_MAX_ARGS)
+    if (rc == 0 && s->n_ret == TF_MAX_RESULTS)
         rc = error_set(err, INFER_EUNSUPPORTED,
-                       "a function of more than %d results", TF_MAX_ARGS);
+                       "a function of more than %d results", TF_MAX_RESULTS);
     if (rc < 0)
         return rc;
     s->ret[s->n_ret] = s->value[s->n_ret] = (struct pb_span){NULL, 0};

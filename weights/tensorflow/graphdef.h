@@ -17,7 +17,9 @@
 #define TF_MAX_NODES (1 << 17)
 #define TF_MAX_EDGES (1 << 20)
 #define TF_MAX_DEPTH 32 /* of calls of functions */
-#define TF_MAX_ARGS  1024
+/* Of a function.  What saves the variables has an argument for each. */
+#define TF_MAX_ARGS    16384
+#define TF_MAX_RESULTS 1024
 /* Bytes of names that are made here, all together. */
 #define TF_MAX_NAMES ((size_t)32 << 20)
 
