@@ -31,7 +31,9 @@ static __device__ __noinline__ float binary_rare(enum kern_binary_kind kind,
 #define BINARY(kind, name, value, integer)                                     \
     case kind:                                                                 \
         return value;
-#define BINARY_INLINE(kind, name, value, integer) case kind:
+#define BINARY_INLINE(kind, name, value, integer)                              \
+    case kind:                                                                 \
+        break;
 #include "kernels/binary.def"
     case KERN_BINARY_COUNT:
         break;
@@ -46,7 +48,9 @@ static __device__ __forceinline__ float apply_binary(enum kern_binary_kind kind,
 #define BINARY_INLINE(kind, name, value, integer)                              \
     case kind:                                                                 \
         return value;
-#define BINARY(kind, name, value, integer) case kind:
+#define BINARY(kind, name, value, integer)                                     \
+    case kind:                                                                 \
+        break;
 #include "kernels/binary.def"
     case KERN_BINARY_COUNT:
         break;
