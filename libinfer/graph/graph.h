@@ -108,7 +108,9 @@ struct graph_reduce {
 };
 
 /* Where n_sizes is not 0 the output's sizes are given, else the scales; both
- * one a dimension.  size 0 or scale 1: as the input. */
+ * one a dimension.  size 0 or scale 1: as the input.  GRAPH_SIZE_LIKE: as input
+ * 1, of which nothing but the shape is read. */
+#define GRAPH_SIZE_LIKE (-1)
 struct graph_resize {
     struct kern_resize resize; /* its scale[] is the attribute */
     int n_sizes;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/op.h"
 
 static lower_fn *const table[GRAPH_OP_COUNT] = {
     [GRAPH_CONV] = lower_conv,
@@ -105,7 +106,9 @@ int lower_begin(const struct lower *l, struct plan_emit *e)
     e->p.epilogue = l->node->epilogue;
     e->value = l->node->out[0];
     e->residual = -1;
-    for (int i = 0; i < l->node->n_in && i < KERN_MAX_IN; i++) {
+    /* Of what lies beyond the kernel's inputs, the shape alone counts. */
+    for (int i = 0; i < l->node->n_in && i < kern_op_info(e->p.op)->in.max;
+         i++) {
         const struct view *v = lower_in(l, i);
 
         if (!v)

@@ -161,7 +161,7 @@ static bool same_elements(const struct pass *p, int node)
     case GRAPH_PAD:
         return no_padding(&n->attr.pad, x->rank);
     case GRAPH_RESIZE:
-        return no_scaling(&n->attr.resize, x->rank);
+        return pass_input(n, 1) < 0 && no_scaling(&n->attr.resize, x->rank);
     case GRAPH_POOL:
         return single_element_pool(&n->attr.pool, x);
     case GRAPH_REDUCE:

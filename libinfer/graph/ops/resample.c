@@ -80,6 +80,22 @@ static int scaled(int64_t extent, float scale, int64_t *out,
     return INFER_OK;
 }
 
+/* Dimension i of input `like`; unknown where that is. */
+static int size_like(const struct graph_shape_args *args, int i, int64_t *out,
+                     struct infer_error *err)
+{
+    const struct graph_type *like = &args->in[1];
+
+    if (args->n_in < 2 || args->node->in[1] < 0 ||
+        (like->rank >= 0 && like->rank != args->in[0].rank))
+        return error_set(err, INFER_EFORMAT,
+                         "size %d is that of a second input, which is missing "
+                         "or of another rank",
+                         i);
+    *out = like->rank < 0 ? -1 : like->dim[i];
+    return INFER_OK;
+}
+
 int op_resize_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_resize *attr = &args->attr->resize;
@@ -97,6 +113,10 @@ int op_resize_shape(struct graph_shape_args *args, struct infer_error *err)
         if (attr->n_sizes == 0) {
             rc = scaled(x->dim[i], attr->resize.scale[i], &args->out[0].dim[i],
                         err);
+            continue;
+        }
+        if (attr->size[i] == GRAPH_SIZE_LIKE) {
+            rc = size_like(args, i, &args->out[0].dim[i], err);
             continue;
         }
         rc = op_need_range("size", attr->size[i], 0, OP_MAX_COUNT, err);

@@ -85,6 +85,16 @@ static void dense(const struct lowering *f)
     (f->n->options.device->ops->host_memory ? layer : dense_as_conv)(f);
 }
 
+static void resize(const struct lowering *f)
+{
+    if (f->node->n_in > 1)
+        net_fail(f->n, INFER_EUNSUPPORTED,
+                 "node '%s': a resize to the size of another tensor cannot be "
+                 "trained",
+                 f->node->name);
+    layer(f);
+}
+
 static void softmax(const struct lowering *f)
 {
     struct net_launch e = net_fwd_begin(f);
@@ -169,7 +179,7 @@ static net_rule *const rules[GRAPH_OP_COUNT] = {
     [GRAPH_GROUP_NORM] = layer,
     [GRAPH_SCALE_SHIFT] = layer,
     [GRAPH_PRELU] = layer,
-    [GRAPH_RESIZE] = layer,
+    [GRAPH_RESIZE] = resize,
     [GRAPH_POOL] = layer,
     [GRAPH_UNARY] = layer,
     [GRAPH_BINARY] = layer,
