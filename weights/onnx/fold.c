@@ -33,12 +33,37 @@ static int fold_unary(const struct fold *f, struct onnx_small **out)
 
 static int fold_binary(const struct fold *f, struct onnx_small **out)
 {
+    bool fmod = false;
+
     if (f->n_in != 2 || f->im->opset < 7)
         return 0;
-    if (f->param == KERN_MOD && onnx_has_attr(f->im, "fmod"))
+    if (f->param == KERN_MOD)
+        onnx_flag(f->im, "fmod", &fmod);
+    if (fmod)
         return 0;
     return small_binary(f->im, (enum kern_binary_kind)f->param, f->in[0],
                         f->in[1], out);
+}
+
+/* x, [min], [max]; both are attributes in opsets before 11. */
+static int fold_clip(const struct fold *f, struct onnx_small **out)
+{
+    static const enum kern_binary_kind bound[] = {KERN_MAX, KERN_MIN};
+    const struct onnx_small *x = f->in[0];
+
+    if (f->im->opset < 11 || f->n_in > 3)
+        return 0;
+    for (int i = 1; i < f->n_in; i++) {
+        int rc;
+
+        if (!f->in[i])
+            continue;
+        rc = small_binary(f->im, bound[i - 1], x, f->in[i], out);
+        if (rc <= 0)
+            return rc;
+        x = *out;
+    }
+    return x != f->in[0];
 }
 
 /* Max, Min and Sum take any number of inputs. */
@@ -447,6 +472,7 @@ static const struct {
     {"And", fold_binary, KERN_AND},
     {"Cast", fold_cast, 0},
     {"Ceil", fold_unary, KERN_CEIL},
+    {"Clip", fold_clip, 0},
     {"Concat", fold_concat, 0},
     {"ConstantOfShape", fold_fill, 0},
     {"Div", fold_binary, KERN_DIV},
@@ -556,8 +582,7 @@ static bool reads_graph(const struct onnx_import *im)
     int i;
 
     for (i = 0; i < im->node->n_in; i++)
-        if (onnx_has_input(im, i) &&
-            im->value[onnx_value_find(im, im->node->in[i])].state == ONNX_GRAPH)
+        if (onnx_has_input(im, i) && !onnx_input_is_known(im, i))
             return true;
     return false;
 }

@@ -137,6 +137,18 @@ static int two_inputs(struct onnx_import *im, int *a, int *b)
     return im->rc;
 }
 
+/* C's remainder, which has the sign of a: sign(a) (|a| mod |b|). */
+static int import_remainder(struct onnx_import *im, int a, int b)
+{
+    int sign;
+
+    onnx_emit_unary(im, KERN_SIGN, 0, 0, a, -1, &sign);
+    onnx_emit_unary(im, KERN_ABS, 0, 0, a, -1, &a);
+    onnx_emit_unary(im, KERN_ABS, 0, 0, b, -1, &b);
+    onnx_emit_binary(im, KERN_MOD, a, b, -1, &a);
+    return onnx_emit_binary(im, KERN_MUL, a, sign, 0, NULL);
+}
+
 int onnx_import_binary(struct onnx_import *im)
 {
     const enum kern_binary_kind kind = (enum kern_binary_kind)im->param;
@@ -145,10 +157,9 @@ int onnx_import_binary(struct onnx_import *im)
 
     if (kind == KERN_MOD)
         onnx_flag(im, "fmod", &fmod);
-    if (fmod)
-        onnx_fail(im, INFER_EUNSUPPORTED,
-                  "fmod 1 (C's remainder) is not supported");
     two_inputs(im, &a, &b);
+    if (fmod)
+        return import_remainder(im, a, b);
     return onnx_emit_binary(im, kind, a, b, 0, NULL);
 }
 

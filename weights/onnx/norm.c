@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ONNX normalisations. */
+#include <float.h>
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -19,6 +21,62 @@ static int get_epsilon(struct onnx_import *im, float *epsilon)
 
 /* ---- batch --------------------------------------------------------- */
 
+/* The mean over all dimensions but the channels. */
+static int channel_mean(struct onnx_import *im, int x, bool keep_dims,
+                        int *mean)
+{
+    union graph_attr attr;
+
+    *mean = -1;
+    if (im->rc < 0)
+        return im->rc;
+    onnx_defaults(GRAPH_REDUCE, &attr);
+    attr.reduce.kind = KERN_REDUCE_MEAN;
+    attr.reduce.keep_dims = keep_dims;
+    for (int d = 0; d < im->type[x][0].rank; d++)
+        if (d != 1)
+            attr.reduce.axis[attr.reduce.n_axes++] = d;
+    return onnx_emit(im, GRAPH_REDUCE, &attr, &x, 1, -1, mean);
+}
+
+/* Output `out`: the running statistic after this batch, old * momentum +
+ * mean(x) * (1 - momentum). */
+static int running(struct onnx_import *im, int out, int x, int old,
+                   float momentum)
+{
+    int mean;
+
+    if (!onnx_has_output(im, out))
+        return im->rc;
+    channel_mean(im, x, false, &mean);
+    onnx_emit_unary(im, KERN_LINEAR, 1.0f - momentum, 0, mean, -1, &mean);
+    onnx_emit_unary(im, KERN_LINEAR, momentum, 0, old, -1, &old);
+    return onnx_emit_binary(im, KERN_ADD, old, mean, out, NULL);
+}
+
+/* training_mode 1: the statistics are those of x itself.  Weights that are
+ * standardised come so, as a batch of one with a channel an output. */
+static int norm_by_batch(struct onnx_import *im, float epsilon)
+{
+    float momentum = 0.9f;
+    int in[5], mean, deviation, square, v;
+
+    onnx_float(im, "momentum", &momentum);
+    onnx_drop_outputs(im, 3);
+    for (int i = 0; i < 5; i++)
+        onnx_input(im, i, &in[i]);
+    channel_mean(im, in[0], true, &mean);
+    onnx_emit_binary(im, KERN_SUB, in[0], mean, -1, &deviation);
+    onnx_emit_binary(im, KERN_MUL, deviation, deviation, -1, &square);
+    running(im, 1, in[0], in[3], momentum);
+    running(im, 2, square, in[4], momentum);
+    channel_mean(im, square, true, &v);
+    onnx_emit_unary(im, KERN_LINEAR, 1.0f, epsilon, v, -1, &v);
+    onnx_emit_unary(im, KERN_SQRT, 0, 0, v, -1, &v);
+    onnx_emit_binary(im, KERN_DIV, deviation, v, -1, &in[0]);
+    return onnx_emit(im, GRAPH_SCALE_SHIFT, NULL, in, 3, 0, NULL);
+}
+
 int onnx_import_batch_norm(struct onnx_import *im)
 {
     bool spatial = true, training = false;
@@ -34,12 +92,11 @@ int onnx_import_batch_norm(struct onnx_import *im)
     onnx_flag(im, "training_mode", &training);
     if (onnx_input_type(im, 0, 0, &t) < 0)
         return im->rc;
-    if (training)
-        return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "training_mode 1: statistics of the batch itself");
     if (!spatial && t.rank > 2)
         return onnx_fail(im, INFER_EUNSUPPORTED,
                          "spatial 0 with an input of rank %d", t.rank);
+    if (training)
+        return norm_by_batch(im, attr.norm.epsilon);
     onnx_drop_outputs(im, 1);
     return onnx_emit_node(im, GRAPH_BATCH_NORM, &attr, 5);
 }
@@ -184,6 +241,8 @@ int onnx_import_lp_norm(struct onnx_import *im)
     attr.reduce.keep_dims = true;
     attr.reduce.n_axes = 1;
     onnx_emit(im, GRAPH_REDUCE, &attr, &in, 1, -1, &norm);
+    /* A vector of zeros stays one. */
+    onnx_emit_unary(im, KERN_CLIP, FLT_MIN, INFINITY, norm, -1, &norm);
     return onnx_emit_binary(im, KERN_DIV, in, norm, 0, NULL);
 }
 

@@ -70,7 +70,7 @@ static int file_constants(struct onnx_import *im)
     int v;
 
     for (i = 0; i < list->count; i++) {
-        im->rc = onnx_tensor_name(im->model, list->item[i], im->err, &name);
+        name = im->model->initializer_name.item[i];
         if (name.bytes == 0)
             onnx_fail(im, INFER_EFORMAT, "initializer %zu has no name", i);
         if (im->rc < 0 || onnx_value_get(im, name, &v) < 0)
@@ -124,13 +124,19 @@ given_shape(const struct onnx_import *im, const char *name, int position)
 }
 
 /* Sizes of a free dimension at the probes.  Each free dimension gets sizes of
- * its own, so that no two are ever mistaken for one another; spatial ones are
- * large and divide well, as networks want them. */
-static int64_t probe_size(int probe, int dimension)
+ * its own, so that no two are ever mistaken for one another.  Spatial ones are
+ * large and divide well, as some networks need them.  The last is odd where
+ * the network takes it: there "twice this tensor" and "as large as that one"
+ * are two things. */
+static int64_t probe_size(const struct onnx_import *im, int probe,
+                          int dimension)
 {
+    const bool odd = im->odd_sizes && probe == ONNX_PROBES - 1;
+
     if (dimension == 0)
         return probe + 1;
-    return 256 + 64 * (3 * (int64_t)probe + dimension);
+    return 256 + 64 * (3 * (int64_t)probe + dimension) +
+           (odd ? 2 * dimension + 1 : 0);
 }
 
 /* Whether a dimension from number d on is open. */
@@ -203,7 +209,8 @@ static int add_input(struct onnx_import *im, const struct onnx_value_info *info,
         type[p].dtype = dtype;
         type[p].rank = info->rank;
         for (d = 0; d < info->rank; d++)
-            type[p].dim[d] = info->dim[d] < 0 ? probe_size(p, d) : info->dim[d];
+            type[p].dim[d] =
+                info->dim[d] < 0 ? probe_size(im, p, d) : info->dim[d];
     }
     value = graph_add_input(im->g, name, dtype, info->rank, info->dim);
     if (value < 0)
@@ -423,40 +430,111 @@ static int fail_outputs(struct onnx_import *im)
     return 0;
 }
 
+/* One reason for which nodes of one operator were refused. */
+struct onnx_refusal {
+    struct onnx_refusal *next;
+    char *op, *why, *label; /* label: of the first such node */
+    size_t nodes;
+    int rc;
+};
+
+/* Further kinds are only counted. */
+#define MAX_REFUSALS 256
+
+static char *keep_text(struct onnx_import *im, const char *text)
+{
+    char *copy = onnx_alloc(&im->keep, strlen(text) + 1);
+
+    if (copy)
+        memcpy(copy, text, strlen(text) + 1);
+    return copy;
+}
+
+static int refuse(struct onnx_import *im, int rc, const char *why,
+                  const char *label)
+{
+    struct onnx_refusal **at = &im->refused.first, *r;
+
+    while (*at && (strcmp((*at)->op, im->node->op) != 0 ||
+                   strcmp((*at)->why, why) != 0))
+        at = &(*at)->next;
+    if (!*at && im->refused.kinds == MAX_REFUSALS) {
+        im->refused.others++;
+        return 0;
+    }
+    if (!*at) {
+        r = onnx_alloc(&im->keep, sizeof *r);
+        if (!r)
+            return INFER_EMEMORY;
+        r->rc = rc;
+        r->op = keep_text(im, im->node->op);
+        r->why = keep_text(im, why);
+        r->label = keep_text(im, label);
+        if (!r->op || !r->why || !r->label)
+            return INFER_EMEMORY;
+        im->refused.kinds++;
+        *at = r;
+    }
+    (*at)->nodes++;
+    return 0;
+}
+
+/* A line a reason in the error; none is left then. */
+static void report_refusals(struct onnx_import *im)
+{
+    struct infer_error line;
+    int rc = 0;
+
+    for (const struct onnx_refusal *r = im->refused.first; r; r = r->next) {
+        rc = r->rc;
+        error_clear(&line);
+        error_add(&line, rc, "%s", r->why);
+        error_prefix(&line, "%s", r->label);
+        if (r->nodes == 1)
+            error_add(im->err, rc, "%s", line.text);
+        else
+            error_add(im->err, rc, "%s (%zu such nodes)", line.text, r->nodes);
+    }
+    if (im->refused.others > 0)
+        error_add(im->err, rc, "and %zu nodes more", im->refused.others);
+    im->refused = (struct onnx_refusals){NULL, 0, 0};
+}
+
 int onnx_end_node(struct onnx_import *im, int rc,
-                  const struct infer_error *fault, int *result)
+                  const struct infer_error *fault, const char *label,
+                  int *result)
 {
     im->rc = 0;
-    if (rc < 0) {
-        error_add(im->err, rc, "%s", fault->text);
-        if (*result == 0)
-            *result = rc;
-    }
+    if (rc < 0 && refuse(im, rc, fault->text, label) < 0)
+        rc = INFER_EMEMORY;
+    if (rc < 0 && *result == 0)
+        *result = rc;
     return rc == INFER_EMEMORY || (rc != 0 && fail_outputs(im) < 0)
                ? INFER_EMEMORY
                : 0;
 }
 
-static void label_error(const struct onnx_import *im, size_t index,
-                        struct infer_error *err)
+static void label_node(const struct onnx_import *im, size_t index, char *label,
+                       size_t room)
 {
     const struct onnx_node *n = im->node;
 
     if (*n->name)
-        error_prefix(err, "node '%s' (%s, opset %lld)", n->name, n->op,
-                     (long long)im->opset);
+        snprintf(label, room, "node '%s' (%s, opset %lld)", n->name, n->op,
+                 (long long)im->opset);
     else if (n->n_out > 0)
-        error_prefix(err, "node %zu (%s, opset %lld) that makes '%.*s'", index,
-                     n->op, (long long)im->opset, PB_TEXT(n->out[0], 128));
+        snprintf(label, room, "node %zu (%s, opset %lld) that makes '%.*s'",
+                 index, n->op, (long long)im->opset, PB_TEXT(n->out[0], 128));
     else
-        error_prefix(err, "node %zu (%s, opset %lld)", index, n->op,
-                     (long long)im->opset);
+        snprintf(label, room, "node %zu (%s, opset %lld)", index, n->op,
+                 (long long)im->opset);
 }
 
 static int file_nodes(struct onnx_import *im)
 {
     const struct onnx_list *list = &im->model->node;
     struct infer_error *err = im->err, fault;
+    char label[512] = "";
     struct onnx_node node;
     size_t i;
     int rc, result = 0;
@@ -468,6 +546,7 @@ static int file_nodes(struct onnx_import *im)
                              &node);
         if (rc < 0) {
             error_prefix(&fault, "node %zu", i);
+            report_refusals(im);
             error_add(err, rc, "%s", fault.text);
             return result < 0 ? result : rc;
         }
@@ -477,8 +556,8 @@ static int file_nodes(struct onnx_import *im)
         rc = onnx_import_node(im);
         im->err = err;
         if (rc < 0)
-            label_error(im, i, &fault);
-        if (onnx_end_node(im, rc, &fault, &result) < 0)
+            label_node(im, i, label, sizeof label);
+        if (onnx_end_node(im, rc, &fault, label, &result) < 0)
             return INFER_EMEMORY;
     }
     return result;
@@ -488,11 +567,14 @@ static int import_nodes(struct onnx_import *im)
 {
     int rc = im->source->nodes(im);
 
+    report_refusals(im);
+    if (rc == INFER_EMEMORY && im->err->code == INFER_OK)
+        error_set(im->err, rc, "out of memory");
     if (rc < 0 && im->free_extent)
         error_add(im->err, rc,
                   "the file leaves sizes of its inputs open, for which %lld "
                   "and others were tried: --input-shape fixes them",
-                  (long long)probe_size(0, 2));
+                  (long long)probe_size(im, 0, 2));
     return rc;
 }
 
@@ -506,7 +588,7 @@ static int check_freed(struct onnx_import *im, int value)
     int p, d;
 
     for (p = 0; im->freed_batch && p < im->probes; p++) {
-        bool kept = t[p].rank >= 1 && t[p].dim[0] == probe_size(p, 0);
+        bool kept = t[p].rank >= 1 && t[p].dim[0] == probe_size(im, p, 0);
 
         for (d = 1; d < t[p].rank; d++)
             kept = kept && t[p].dim[d] == t[0].dim[d];
@@ -582,17 +664,17 @@ static int build_graph(struct onnx_import *im, struct pb_span name)
     return graph_compact(im->g, im->err);
 }
 
-/* One attempt with these settings; *freed tells whether a literal batch of 1
- * was read as free. */
+/* One attempt with these settings; *choice tells whether others could fare
+ * better: a literal batch of 1 was read as free, or a free size was odd. */
 static int attempt(const struct onnx_import *settings, struct pb_span name,
-                   bool *freed, struct graph **out)
+                   bool *choice, struct graph **out)
 {
     struct onnx_import im = *settings;
     int rc;
 
     error_clear(im.err);
     rc = build_graph(&im, name);
-    *freed = im.freed_batch;
+    *choice = im.freed_batch || (im.odd_sizes && im.free_extent);
     if (rc == 0)
         *out = im.g;
     else
@@ -601,19 +683,20 @@ static int attempt(const struct onnx_import *settings, struct pb_span name,
     return rc;
 }
 
-/* Most files state a batch of 1 and mean any.  Where that reading does not
- * work out, the batch stays as it is stated. */
+/* Most files state a batch of 1 and mean any, and most with open sizes take odd
+ * ones.  Where that reading does not work out, the batch stays as it is stated,
+ * and the sizes are even. */
 static int import_either(struct onnx_import *settings, struct pb_span name,
                          struct graph **out)
 {
-    bool freed;
+    bool choice;
     int rc;
 
-    settings->freed_batch = true;
-    rc = attempt(settings, name, &freed, out);
-    settings->freed_batch = false;
-    if (rc < 0 && freed && rc != INFER_EMEMORY)
-        rc = attempt(settings, name, &freed, out);
+    settings->freed_batch = settings->odd_sizes = true;
+    rc = attempt(settings, name, &choice, out);
+    settings->freed_batch = settings->odd_sizes = false;
+    if (rc < 0 && choice && rc != INFER_EMEMORY)
+        rc = attempt(settings, name, &choice, out);
     return rc;
 }
 

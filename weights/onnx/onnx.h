@@ -80,6 +80,13 @@ struct onnx_source {
                 struct constant **out);
 };
 
+/* Why nodes were refused, in im->keep. */
+struct onnx_refusals {
+    struct onnx_refusal *first;
+    int kinds;
+    size_t others; /* nodes of kinds beyond the limit */
+};
+
 struct onnx_import {
     const struct onnx_source *source;
     void *context;            /* the source's own */
@@ -95,7 +102,9 @@ struct onnx_import {
     /* The file states batch 1 and it is read as free. */
     bool freed_batch;
     bool free_extent; /* a dimension other than the batch is open */
+    bool odd_sizes;   /* and has an odd size at the last probe */
     struct graph_type (*type)[ONNX_PROBES]; /* by value of the graph */
+    unsigned char *fixed; /* the same: computed from constants alone */
     int types_capacity;
     uint64_t generated; /* bytes of constants that no file holds */
     size_t small_bytes; /* of all small tensors */
@@ -107,6 +116,7 @@ struct onnx_import {
     /* 0, or the node's first error, whose text is in *err. */
     int rc;
     struct infer_error *err;
+    struct onnx_refusals refused;
 };
 
 /* Each function for attributes, inputs and graph nodes returns im->rc.  Once
@@ -150,11 +160,13 @@ int onnx_check_node(struct onnx_import *im);
  * change what the node computes. */
 int onnx_check_attributes(struct onnx_import *im);
 /* Adds what a node's import gave (rc, and fault unless that is 0 or 1) to the
- * report and to *result, and marks the outputs of a refused node: its readers
- * are skipped, so that the report lists each cause once.  Only EMEMORY ends
+ * refusals and to *result, and marks the outputs of a refused node: its readers
+ * are skipped.  So the report lists each cause once, with the label of the
+ * first node of an operator that has it, and their count.  Only EMEMORY ends
  * the import at once. */
 int onnx_end_node(struct onnx_import *im, int rc,
-                  const struct infer_error *fault, int *result);
+                  const struct infer_error *fault, const char *label,
+                  int *result);
 
 /* ---- attributes of the current node -------------------------------- */
 
@@ -193,6 +205,9 @@ int onnx_input_constant(struct onnx_import *im, int i, struct constant **out);
 /* Input i at each probe where it is small and known, else NULL in *out. */
 int onnx_input_small(struct onnx_import *im, int i,
                      const struct onnx_small *const **out);
+/* False where input i, which is there, is computed at run time or is too large
+ * to be small. */
+bool onnx_input_is_known(const struct onnx_import *im, int i);
 /* The integers of input i at a probe, at most INFER_MAX_RANK, and *n of them
  * unless that is -1; EUNSUPPORTED where they are computed at run time. */
 int onnx_input_list(struct onnx_import *im, int i, int probe, const char *what,
@@ -271,6 +286,11 @@ int onnx_value_graph(struct onnx_import *im, int value, int *out);
 int onnx_value_type(struct onnx_import *im, int graph_value,
                     const struct graph_type *type);
 void onnx_values_clear(struct onnx_import *im);
+/* True for a constant of the graph, and for what it computes from constants. */
+bool onnx_computes_constant(const struct onnx_import *im, int graph_value);
+/* Computes a value of the second kind: v->constant is set, or stays NULL where
+ * the value is of another kind or the reference cannot compute it. */
+int onnx_value_evaluate(struct onnx_import *im, struct onnx_value *v);
 
 /* ---- folding ------------------------------------------------------- */
 

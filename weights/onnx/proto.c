@@ -137,6 +137,21 @@ struct pb_reader onnx_reader(const struct onnx_model *m, struct pb_span span)
 
 /* ---- graph --------------------------------------------------------- */
 
+static int add_initializer(struct onnx_model *m, struct pb_span span,
+                           struct infer_error *err)
+{
+    struct pb_span name;
+    int rc = onnx_tensor_name(m, span, err, &name);
+
+    if (rc == 0)
+        rc = list_add(&m->initializer, span, ONNX_MAX_TENSORS, "initializers",
+                      err);
+    if (rc == 0)
+        rc = list_add(&m->initializer_name, name, ONNX_MAX_TENSORS,
+                      "initializers", err);
+    return rc;
+}
+
 static int graph_field(void *user, const struct pb_reader *r,
                        const struct pb_field *f, struct infer_error *err)
 {
@@ -160,8 +175,7 @@ static int graph_field(void *user, const struct pb_reader *r,
     if (f->number == 1)
         return list_add(&m->node, f->span, ONNX_MAX_NODES, "nodes", err);
     if (f->number == 5)
-        return list_add(&m->initializer, f->span, ONNX_MAX_TENSORS,
-                        "initializers", err);
+        return add_initializer(m, f->span, err);
     if (f->number == 11)
         return list_add(&m->input, f->span, ONNX_MAX_TENSORS, "graph inputs",
                         err);

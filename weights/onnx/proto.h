@@ -77,9 +77,11 @@ struct onnx_model {
     int64_t opset; /* of the default domain; 0 where none is imported */
     struct pb_span producer, producer_version, name;
     struct onnx_list node, initializer, input, output;
+    /* Of each initializer: read once, before any payload is moved. */
+    struct onnx_list initializer_name;
     bool has_graph;
-    /* Tensors that were loaded, by where they lie: their bytes may have been
-     * moved, so they must not be parsed a second time. */
+    /* Tensors that were loaded, by where they lie.  Their payloads may have
+     * been moved over their own tags, so they are never parsed again. */
     struct onnx_loaded *loaded;
     size_t loaded_count, loaded_slots;
     uint64_t external_bytes;

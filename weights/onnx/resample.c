@@ -176,10 +176,14 @@ static int scales_input(struct onnx_import *im, int i, const int *axis, int n,
     return set_scales(im, scale, s[0]->count, axis, n, r);
 }
 
-/* One size, at every probe: fixed, the input's own, or a fixed multiple of the
- * input's, which is then a scale. */
+/* How one size follows from the shapes: fixed or the input's own (AS_STATED, in
+ * r->size), a fixed multiple of the input's (MULTIPLE, in r->resize.scale), or
+ * in another way. */
+enum size_kind { AS_STATED, MULTIPLE, OTHER_SIZE };
+
 static int one_size(struct onnx_import *im, const struct onnx_small *const *s,
-                    int i, int axis, struct graph_resize *r, bool *is_scale)
+                    int i, int axis, struct graph_resize *r,
+                    enum size_kind *kind)
 {
     struct graph_type first, t;
     bool fixed = true, own = true, ratio = true;
@@ -202,17 +206,49 @@ static int one_size(struct onnx_import *im, const struct onnx_small *const *s,
     if (s[0]->i[i] < 1 || s[0]->i[i] > INT32_MAX)
         return onnx_fail(im, INFER_EFORMAT, "size %lld", (long long)s[0]->i[i]);
     r->size[axis] = own ? 0 : s[0]->i[i];
-    if (!own && !fixed && ratio) {
-        *is_scale = true;
+    *kind = own || fixed ? AS_STATED : ratio ? MULTIPLE : OTHER_SIZE;
+    if (*kind == MULTIPLE)
         r->resize.scale[axis] =
             (float)((double)s[0]->i[i] / (double)first.dim[axis]);
-        return 0;
-    }
-    if (!own && !fixed)
-        return onnx_fail(im, INFER_EUNSUPPORTED,
-                         "a size that depends on a free dimension; "
-                         "--input-shape fixes it");
     return 0;
+}
+
+/* True where a value of the graph has the sizes along the axes that follow the
+ * free dimensions, at every probe. */
+static bool has_sizes(const struct onnx_import *im, int value,
+                      const struct onnx_small *const *s, const int *axis, int n,
+                      const enum size_kind *kind, int rank)
+{
+    for (int p = 0; p < im->probes; p++) {
+        const struct graph_type *t = &im->type[value][p];
+
+        if (t->rank != rank)
+            return false;
+        for (int k = 0; k < n; k++)
+            if (kind[k] != AS_STATED && t->dim[axis[k]] != s[p]->i[k])
+                return false;
+    }
+    return true;
+}
+
+/* The sizes that follow the free dimensions become those of a tensor that has
+ * them, *like. */
+static int sizes_of_tensor(struct onnx_import *im,
+                           const struct onnx_small *const *s, const int *axis,
+                           int n, const enum size_kind *kind, int rank,
+                           struct graph_resize *r, int *like)
+{
+    for (int v = 0; v < im->g->n_values; v++)
+        if (has_sizes(im, v, s, axis, n, kind, rank)) {
+            for (int k = 0; k < n; k++)
+                if (kind[k] != AS_STATED)
+                    r->size[axis[k]] = GRAPH_SIZE_LIKE;
+            *like = v;
+            return 0;
+        }
+    return onnx_fail(im, INFER_EUNSUPPORTED,
+                     "a size that depends on a free dimension and is that of "
+                     "no tensor; --input-shape fixes it");
 }
 
 /* keep_aspect_ratio_policy: one scale for all axes. */
@@ -246,13 +282,15 @@ static int keep_aspect(struct onnx_import *im, const struct onnx_small *s,
     return 0;
 }
 
+/* *like: the value that sizes are taken from, or as it was. */
 static int sizes_input(struct onnx_import *im, int i, int rank, const int *axis,
-                       int n, struct graph_resize *r)
+                       int n, struct graph_resize *r, int *like)
 {
     static const char *const policies[] = {"stretch", "not_larger",
                                            "not_smaller", NULL};
     const struct onnx_small *const *s;
-    bool is_scale = false;
+    enum size_kind kind[INFER_MAX_RANK];
+    bool stated = false, scaled = true, any = false;
     int k, p, policy = 0;
 
     onnx_input_small(im, i, &s);
@@ -268,20 +306,15 @@ static int sizes_input(struct onnx_import *im, int i, int rank, const int *axis,
             return onnx_fail(im, INFER_EFORMAT, "sizes must be %d integers", n);
     if (policy != 0)
         return keep_aspect(im, s[0], policy == 2, axis, n, r);
-    for (k = 0; k < n && im->rc == 0; k++)
-        one_size(im, s, k, axis[k], r, &is_scale);
-    if (im->rc < 0)
-        return im->rc;
-    if (!is_scale) {
-        r->n_sizes = rank;
-        return 0;
+    for (k = 0; k < n && one_size(im, s, k, axis[k], r, &kind[k]) == 0; k++) {
+        any |= kind[k] != AS_STATED;
+        scaled &= kind[k] != OTHER_SIZE;
+        stated |= kind[k] == AS_STATED && r->size[axis[k]] != 0;
     }
-    for (k = 0; k < rank; k++)
-        if (r->size[k] != 0 && r->resize.scale[k] == 1.0f)
-            return onnx_fail(im, INFER_EUNSUPPORTED,
-                             "sizes of which only some depend on a free "
-                             "dimension");
-    return 0;
+    if (im->rc < 0 || (any && scaled && !stated))
+        return im->rc;
+    r->n_sizes = rank;
+    return any ? sizes_of_tensor(im, s, axis, n, kind, rank, r, like) : 0;
 }
 
 static void resize_defaults(union graph_attr *attr)
@@ -298,7 +331,7 @@ int onnx_import_resize(struct onnx_import *im)
 {
     union graph_attr attr;
     struct graph_type t;
-    int axis[INFER_MAX_RANK], n = 0;
+    int axis[INFER_MAX_RANK], n = 0, in[2] = {-1, -1};
     bool found = false;
 
     onnx_arity(im, 1, 4);
@@ -308,12 +341,13 @@ int onnx_import_resize(struct onnx_import *im)
     resize_axes(im, t.rank, axis, &n);
     scales_input(im, im->opset < 11 ? 1 : 2, axis, n, &attr.resize, &found);
     if (!found && im->opset >= 11)
-        sizes_input(im, 3, t.rank, axis, n, &attr.resize);
+        sizes_input(im, 3, t.rank, axis, n, &attr.resize, &in[1]);
     else if (!found)
         onnx_fail(im, INFER_EFORMAT, "no scales");
     else if (im->rc == 0)
         onnx_ignore(im, "keep_aspect_ratio_policy"); /* of sizes alone */
-    return onnx_emit_node(im, GRAPH_RESIZE, &attr, 1);
+    onnx_input(im, 0, &in[0]);
+    return onnx_emit(im, GRAPH_RESIZE, &attr, in, in[1] < 0 ? 1 : 2, 0, NULL);
 }
 
 /* Scales are two attributes in opset 1, one list in opset 7, an input in opset

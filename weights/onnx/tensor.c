@@ -622,6 +622,7 @@ void onnx_model_close(struct onnx_model *m)
     free(m->loaded);
     free(m->node.item);
     free(m->initializer.item);
+    free(m->initializer_name.item);
     free(m->input.item);
     free(m->output.item);
     blob_unref(m->blob);

@@ -105,6 +105,7 @@ void onnx_values_clear(struct onnx_import *im)
     free(im->value);
     free(im->slot);
     free(im->type);
+    free(im->fixed);
     onnx_arena_clear(&im->keep);
     onnx_arena_clear(&im->scratch);
 }
@@ -124,9 +125,17 @@ int onnx_value_type(struct onnx_import *im, int graph_value,
         if (!p)
             return onnx_no_memory(im);
         im->type = p;
+        /* What has no type yet has rank 0 here. */
+        memset(im->type + im->types_capacity, 0,
+               (size_t)(capacity - im->types_capacity) * sizeof(*im->type));
+        p = realloc(im->fixed, (size_t)capacity);
+        if (!p)
+            return onnx_no_memory(im);
+        im->fixed = p;
         im->types_capacity = capacity;
     }
     memcpy(im->type[graph_value], type, sizeof(*type) * (size_t)im->probes);
+    im->fixed[graph_value] = onnx_computes_constant(im, graph_value);
     return 0;
 }
 
@@ -296,7 +305,9 @@ int onnx_input_constant(struct onnx_import *im, int i, struct constant **out)
 {
     struct onnx_value *v = input_value(im, i);
 
-    *out = v && small_constant(im, v) == 0 ? v->constant : NULL;
+    *out = v && small_constant(im, v) == 0 && onnx_value_evaluate(im, v) == 0
+               ? v->constant
+               : NULL;
     return im->rc;
 }
 
@@ -304,6 +315,26 @@ int onnx_input_constant(struct onnx_import *im, int i, struct constant **out)
 static bool is_small(const struct constant *c)
 {
     return constant_count(c) <= ONNX_MAX_SMALL && c->data;
+}
+
+/* The same of a value that the graph computes. */
+static bool computes_small(const struct onnx_import *im,
+                           const struct onnx_value *v)
+{
+    int64_t count;
+
+    return v->state == ONNX_GRAPH && im->fixed[v->graph] &&
+           checked_count(im->type[v->graph][0].rank, im->type[v->graph][0].dim,
+                         &count) &&
+           count <= ONNX_MAX_SMALL;
+}
+
+bool onnx_input_is_known(const struct onnx_import *im, int i)
+{
+    const struct onnx_value *v =
+        &im->value[onnx_value_find(im, im->node->in[i])];
+
+    return v->state != ONNX_GRAPH || computes_small(im, v);
 }
 
 int onnx_input_small(struct onnx_import *im, int i,
@@ -316,6 +347,8 @@ int onnx_input_small(struct onnx_import *im, int i,
 
     *out = NULL;
     if (!v)
+        return im->rc;
+    if (computes_small(im, v) && onnx_value_evaluate(im, v) < 0)
         return im->rc;
     if (!v->small && v->constant && is_small(v->constant)) {
         if (onnx_small_from_constant(im, v->constant, &s) < 0)

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "kernels/base/checked.h"
-#include "libinfer/model/model.h"
+#include "weights/evaluate.h"
 
 /* Folding must not make a small file large: results beyond the size of what
  * they were computed from are limited to this, all together. */
@@ -141,45 +141,6 @@ static bool can_fold(struct folding *f, int node)
     return true;
 }
 
-/* Values of the small graph are named after those of the large one. */
-static int copy_value(struct graph *to, const struct graph_value *from)
-{
-    int value = graph_find_value(to, from->name);
-
-    if (value >= 0)
-        return value;
-    if (from->producer < 0)
-        return graph_add_constant(to, from->name, constant_ref(from->data));
-    return graph_add_value(to, from->name);
-}
-
-static int copy_node(const struct folding *f, struct graph *to, int node)
-{
-    const struct graph *g = f->p->g;
-    const struct graph_node *n = &g->node[node];
-    int *ends = malloc(((size_t)n->n_in + (size_t)n->n_out) * sizeof(*ends));
-    int added = 0;
-
-    if (!ends)
-        return INFER_EMEMORY;
-    for (int i = 0; i < n->n_in && added >= 0; i++) {
-        ends[i] = -1;
-        if (n->in[i] >= 0)
-            added = ends[i] = copy_value(to, &g->value[n->in[i]]);
-    }
-    for (int i = 0; i < n->n_out && added >= 0; i++)
-        added = ends[n->n_in + i] = copy_value(to, &g->value[n->out[i]]);
-    if (added >= 0)
-        added = graph_add_node(to, n->op, n->name, ends, n->n_in,
-                               ends + n->n_in, n->n_out);
-    if (added >= 0) {
-        to->node[added].attr = n->attr;
-        to->node[added].epilogue = n->epilogue;
-    }
-    free(ends);
-    return added < 0 ? added : 0;
-}
-
 /* Whether something outside the small graph reads a value. */
 static bool wanted(const struct folding *f, int value)
 {
@@ -191,102 +152,42 @@ static bool wanted(const struct folding *f, int value)
             !f->folded[reader]);
 }
 
-/* The small graph of nodes [first, last), with every wanted value as output;
- * NULL when out of memory or nothing is wanted. */
-static struct graph *gather(const struct folding *f, int first, int last)
+/* Takes the results over.  A node goes once its wanted value is there, which is
+ * why a failed read leaves the graph as it was. */
+static int take_results(struct folding *f, const int *value, int n,
+                        struct constant **result)
 {
-    const struct graph *g = f->p->g;
-    struct graph *to = graph_new();
-    int rc = to ? 0 : INFER_EMEMORY;
-
-    for (int n = first; n < last && rc >= 0; n++) {
-        if (!f->folded[n])
-            continue;
-        rc = copy_node(f, to, n);
-        for (int i = 0; i < g->node[n].n_out && rc >= 0; i++)
-            if (wanted(f, g->node[n].out[i]))
-                rc = graph_add_output(
-                    to, graph_find_value(to, g->value[g->node[n].out[i]].name));
-    }
-    if (rc < 0 || to->n_outputs == 0) {
-        graph_free(to);
-        return NULL;
-    }
-    return to;
-}
-
-/* Reads one result as a constant. */
-static struct constant *read_result(struct infer_session *session,
-                                    const char *name)
-{
-    struct infer_array array;
-    struct constant *c;
-
-    memset(&array, 0, sizeof(array));
-    if (infer_session_read(session, name, &array, NULL) < 0)
-        return NULL;
-    c = constant_new(array.dtype, array.rank, array.dim);
-    if (!c)
-        return NULL;
-    array.data = c->data;
-    array.bytes = c->bytes;
-    if (infer_session_read(session, name, &array, NULL) < 0) {
-        constant_unref(c);
-        return NULL;
-    }
-    return c;
-}
-
-/* Takes the results over.  A node goes once all its wanted values are there,
- * which is why a failed read leaves the graph as it was. */
-static int take_results(struct folding *f, struct infer_session *session,
-                        int first, int last)
-{
-    struct graph *g = f->p->g;
     int changes = 0;
 
-    for (int n = first; n < last; n++) {
-        int value;
-        struct constant *c;
-
-        if (!f->folded[n] || g->node[n].n_out != 1 ||
-            !wanted(f, g->node[n].out[0]))
-            continue;
-        value = g->node[n].out[0];
-        c = read_result(session, g->value[value].name);
-        if (!c)
-            continue;
-        replace(f->p, n, c);
-        changes++;
-    }
+    for (int i = 0; i < n; i++)
+        if (result[i]) {
+            replace(f->p, f->p->g->value[value[i]].producer, result[i]);
+            changes++;
+        }
     return changes;
 }
 
-/* Runs the marked nodes of a range.  Returns how many results were taken, or
- * a negative status where the run failed. */
-static int run_range(struct folding *f, int first, int last)
+/* Runs the marked nodes.  Returns how many results were taken, or a negative
+ * status where the run failed. */
+static int run_marked(struct folding *f)
 {
-    struct graph *small = gather(f, first, last);
-    struct infer_session_options options;
-    struct infer_session *session = NULL;
-    struct infer_model *model = NULL;
-    int rc;
+    struct graph *g = f->p->g;
+    int *value = malloc(((size_t)g->n_nodes + 1) * sizeof *value);
+    struct constant **result =
+        calloc((size_t)g->n_nodes + 1, sizeof(struct constant *));
+    int count = 0, rc = INFER_EMEMORY;
 
-    if (!small)
-        return 0;
-    infer_session_options_init(&options);
-    options.backend = INFER_BACKEND_REF;
-    options.threads = 1;
-    options.keep_tensors = 1;
-    rc = model_from_graph(small, NULL, &model);
+    for (int n = 0; n < g->n_nodes && value; n++)
+        if (f->folded[n] && g->node[n].n_out == 1 &&
+            wanted(f, g->node[n].out[0]))
+            value[count++] = g->node[n].out[0];
+    if (value && result)
+        rc = count ? weights_evaluate(g, f->folded, value, count, result, NULL)
+                   : 0;
     if (rc == 0)
-        rc = infer_session_create(model, &options, NULL, &session);
-    if (rc == 0)
-        rc = infer_session_run(session, NULL, 0, NULL, 0, NULL);
-    if (rc == 0)
-        rc = take_results(f, session, first, last);
-    infer_session_close(&session);
-    infer_model_close(&model);
+        rc = take_results(f, value, count, result);
+    free(value);
+    free(result);
     return rc;
 }
 
@@ -305,7 +206,7 @@ static int run_singly(struct folding *f, int n_nodes)
             continue;
         one[n] = 1;
         tries++;
-        if (run_range(f, n, n + 1) > 0)
+        if (run_marked(f) > 0)
             changes++;
         one[n] = 0;
     }
@@ -332,7 +233,7 @@ static int fold(struct folding *f)
     if (rc < 0 || marked == 0)
         return rc < 0 ? rc : moved;
     f->growth = 0;
-    rc = run_range(f, 0, n_nodes);
+    rc = run_marked(f);
     if (rc < 0)
         rc = run_singly(f, n_nodes);
     return rc < 0 ? rc : moved + rc;

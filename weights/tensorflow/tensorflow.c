@@ -236,6 +236,7 @@ static int run_nodes(struct onnx_import *im)
 {
     struct tf_import *tf = im->context;
     struct infer_error *err = im->err, fault;
+    char label[512] = "";
     int rc, result = 0;
 
     for (int i = 0; i < tf->n_inputs && im->rc == 0; i++)
@@ -252,8 +253,9 @@ static int run_nodes(struct onnx_import *im)
         rc = run_node(im, tf->order[i]);
         im->err = err;
         if (rc < 0)
-            error_prefix(&fault, "%s %s", tf->current.op, tf->current.name);
-        if (onnx_end_node(im, rc, &fault, &result) < 0)
+            snprintf(label, sizeof label, "%s %s", tf->current.op,
+                     tf->current.name);
+        if (onnx_end_node(im, rc, &fault, label, &result) < 0)
             return INFER_EMEMORY;
     }
     for (int i = 0; i < tf->n_outputs && result == 0; i++)

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "kernels/base/error.h"
+#include "libinfer/model/model.h"
 #include "tests/unit/test.h"
 #include "tests/unit/weights/protobuf_writer.h"
 #include "weights/onnx/onnx.h"
@@ -354,6 +355,31 @@ static inline const struct constant *weight_of(const struct graph *g,
 
     assert_non_null(c);
     return c;
+}
+
+/* Runs a network of one input and one output on the reference backend. */
+static inline int run_reference(struct graph *g, int rank, const int64_t *dim,
+                                const float *x, float *y, size_t room)
+{
+    struct infer_session_options options;
+    struct infer_session *session = NULL;
+    struct infer_model *model = NULL;
+    struct infer_error err;
+    struct infer_array in = {.dtype = INFER_F32, .rank = rank};
+    struct infer_array out = {.data = y, .bytes = room};
+
+    memcpy(in.dim, dim, (size_t)rank * sizeof(*dim));
+    in.data = (void *)(uintptr_t)x;
+    in.bytes = count_of(rank, dim) * sizeof(*x);
+    infer_session_options_init(&options);
+    options.backend = INFER_BACKEND_REF;
+    if (model_from_graph(g, &err, &model) < 0 ||
+        infer_session_create(model, &options, &err, &session) < 0 ||
+        infer_session_run(session, &in, 1, &out, 1, &err) < 0)
+        fail_msg("%s", err.text);
+    infer_session_close(&session);
+    infer_model_close(&model);
+    return out.rank;
 }
 
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "kernels/base/scalar.h"
-#include "libinfer/model/model.h"
 #include "tests/unit/weights/onnx_model.h"
 
 static void assert_floats(const struct constant *c, const float *want)
@@ -143,31 +142,6 @@ TEST(test_axes)
     g = must_read(model_of(&m, 18));
     assert_output(g, 0, DIMS(-1, 3, 1, 1));
     graph_free(g);
-}
-
-/* Runs a network of one input and one output on the reference backend. */
-static int run_reference(struct graph *g, int rank, const int64_t *dim,
-                         const float *x, float *y, size_t room)
-{
-    struct infer_session_options options;
-    struct infer_session *session = NULL;
-    struct infer_model *model = NULL;
-    struct infer_error err;
-    struct infer_array in = {.dtype = INFER_F32, .rank = rank};
-    struct infer_array out = {.data = y, .bytes = room};
-
-    memcpy(in.dim, dim, (size_t)rank * sizeof(*dim));
-    in.data = (void *)(uintptr_t)x;
-    in.bytes = count_of(rank, dim) * sizeof(*x);
-    infer_session_options_init(&options);
-    options.backend = INFER_BACKEND_REF;
-    if (model_from_graph(g, &err, &model) < 0 ||
-        infer_session_create(model, &options, &err, &session) < 0 ||
-        infer_session_run(session, &in, 1, &out, 1, &err) < 0)
-        fail_msg("%s", err.text);
-    infer_session_close(&session);
-    infer_model_close(&model);
-    return out.rank;
 }
 
 /* How the axes of a reduction are given. */

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes of a graph whose inputs are constants, computed while converting. */
+#ifndef WEIGHTS_EVALUATE_H
+#define WEIGHTS_EVALUATE_H
+
+#include "libinfer/graph/constant.h"
+#include "libinfer/graph/graph.h"
+
+/* Runs the nodes marked in node[] (one byte a node of g) on the reference
+ * backend.  Each input of a marked node is a constant, or the output of a
+ * marked node before it.  out[i] receives value[i] as a constant of the
+ * caller's, or NULL where it cannot be read.  0, EMEMORY, or the status of the
+ * session that could not run them; nothing is left in out[] then.  g is not
+ * changed. */
+int weights_evaluate(const struct graph *g, const unsigned char *node,
+                     const int *value, int n_values, struct constant **out,
+                     struct infer_error *err);
+
+#endif
