@@ -484,7 +484,7 @@ expect 2 'resnet18: an architecture without weights' "$wconv" resnet18 \
     -o "$dir/y"
 expect 1 'a network of its own: --arch' "$wconv" "$model" --arch=lenet5 \
     -o "$dir/y"
-expect 1 "no format is named 'tflite'" "$wconv" "$model" --from=tflite \
+expect 1 "no format is named 'mxnet'" "$wconv" "$model" --from=mxnet \
     -o "$dir/y"
 expect 1 'empty name' "$wconv" "$weights" "$arch" -o ''
 absent "$dir/y"

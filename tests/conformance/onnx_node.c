@@ -44,7 +44,6 @@ extern const struct weights_format weights_format_onnx;
 static const struct {
     const char *name, *why;
 } refusals[] = {
-    {"test_batchnorm_example_training_mode", "statistics of the batch itself"},
     {"test_training_dropout_default", "random results"},
     {"test_training_dropout_default_mask", "random results"},
     {"test_maxpool_with_argmax_2d_precomputed_pads", "indices of a pool"},

@@ -36,8 +36,9 @@ static int check_parts(struct onnx_import *im, struct graph_split *split)
     if (onnx_input_type(im, 0, 0, &t) == 0)
         im->rc = op_axis(split->axis, t.rank, &axis, im->err);
     if (im->opset >= 18)
-        if (onnx_int(im, "num_outputs", 1, INT_MAX, &parts) < 0)
-            return im->rc;
+        onnx_int(im, "num_outputs", 1, INT_MAX, &parts);
+    if (im->rc < 0)
+        return im->rc;
     for (i = 0; i < im->node->n_out; i++)
         if (!onnx_has_output(im, i) && split->n_sizes == 0)
             return onnx_fail(im, INFER_EFORMAT, "output %d has no name", i);
