@@ -88,30 +88,40 @@ static struct constant *read_result(struct infer_session *session,
     return c;
 }
 
-int weights_evaluate(const struct graph *g, const unsigned char *node,
-                     const int *value, int n_values, struct constant **out,
-                     struct infer_error *err)
+int weights_run_constants(struct graph *g, int n, struct constant **out,
+                          struct infer_error *err)
 {
-    struct graph *small = gather(g, node, value, n_values);
     struct infer_session_options options;
     struct infer_session *session = NULL;
     struct infer_model *model = NULL;
     int rc;
 
-    if (!small)
-        return error_set(err, INFER_EMEMORY, "out of memory");
     infer_session_options_init(&options);
     options.backend = INFER_BACKEND_REF;
     options.threads = 1;
     options.keep_tensors = 1;
-    rc = model_from_graph(small, err, &model);
+    rc = model_from_graph(g, err, &model);
     if (rc == 0)
         rc = infer_session_create(model, &options, err, &session);
     if (rc == 0)
         rc = infer_session_run(session, NULL, 0, NULL, 0, err);
-    for (int i = 0; i < n_values && rc == 0; i++)
-        out[i] = read_result(session, g->value[value[i]].name);
+    for (int i = 0; i < n && rc == 0; i++) {
+        const struct graph *run = model_graph(model);
+
+        out[i] = read_result(session, run->value[run->output[i]].name);
+    }
     infer_session_close(&session);
     infer_model_close(&model);
     return rc;
+}
+
+int weights_evaluate(const struct graph *g, const unsigned char *node,
+                     const int *value, int n_values, struct constant **out,
+                     struct infer_error *err)
+{
+    struct graph *small = gather(g, node, value, n_values);
+
+    if (!small)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    return weights_run_constants(small, n_values, out, err);
 }

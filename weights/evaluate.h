@@ -6,11 +6,16 @@
 #include "libinfer/graph/constant.h"
 #include "libinfer/graph/graph.h"
 
-/* Runs the nodes marked in node[] (one byte a node of g) on the reference
- * backend.  Each input of a marked node is a constant, or the output of a
- * marked node before it.  out[i] receives value[i] as a constant of the
- * caller's, or NULL where it cannot be read.  0, EMEMORY, or the status of the
- * session that could not run them; nothing is left in out[] then.  g is not
+/* Runs a graph without inputs, which it takes over, on the reference backend.
+ * out[i] receives output i as a constant of the caller's, or NULL where it
+ * cannot be read.  0, or the status of the session that could not run it;
+ * nothing is left in out[] then. */
+int weights_run_constants(struct graph *g, int n, struct constant **out,
+                          struct infer_error *err);
+
+/* Runs the nodes marked in node[] (one byte a node of g) in the same way.
+ * Each input of a marked node is a constant, or the output of a
+ * marked node before it.  out[i] receives value[i].  g is not
  * changed. */
 int weights_evaluate(const struct graph *g, const unsigned char *node,
                      const int *value, int n_values, struct constant **out,

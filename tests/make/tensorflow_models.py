@@ -8,7 +8,7 @@
 Each graph NAME is written as the frozen graph NAME.pb, with its inputs and
 outputs in TensorFlow's own order of axes in NAME.npz (input0, ..., output0,
 ...; inputs in the order of their placeholders).  --saved adds SavedModels,
-FOLDER/NAME/saved_model.pb with FOLDER/NAME.npz.  tests/unit/tensorflow/graphs
+FOLDER/NAME/saved_model.pb with FOLDER/NAME.npz.  tests/unit/weights/tensorflow/graphs
 runs the graphs when the environment names the folder in TENSORFLOW_FILES.
 """
 import os

@@ -26,27 +26,10 @@ static int read_file(struct weights_file *file,
                      const struct weights_options *options,
                      struct infer_error *err, struct weights_import *out)
 {
-    struct weights_file other = {0};
-    int rc;
+    static const struct layers_pair pair = {".prototxt", ".caffemodel",
+                                            caffe_read};
 
-    if (is_text(file)) {
-        rc = layers_read_beside(file->path, ".caffemodel", out, err, &other);
-        if (rc >= 0)
-            rc = caffe_read(file, rc > 0 ? &other : NULL, options, err, out);
-    } else {
-        rc = layers_read_arch(options, out, err, &other);
-        if (rc == 0)
-            rc = layers_read_beside(file->path, ".prototxt", out, err, &other);
-        if (rc == 0)
-            rc = error_set(err, INFER_EUNSUPPORTED,
-                           "weights without their network: put the .prototxt "
-                           "beside them, by the same name, or name it with "
-                           "--arch");
-        else if (rc > 0)
-            rc = caffe_read(&other, file, options, err, out);
-    }
-    weights_file_close(&other);
-    return rc;
+    return layers_read_pair(&pair, file, is_text(file), options, err, out);
 }
 
 const struct weights_format weights_format_caffe = {

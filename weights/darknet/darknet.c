@@ -336,28 +336,11 @@ static int read_file(struct weights_file *file,
                      const struct weights_options *options,
                      struct infer_error *err, struct weights_import *out)
 {
-    const bool text = darknet_config_probe(file->blob->data, file->blob->bytes);
-    struct weights_file other = {0};
-    int rc = 0;
+    static const struct layers_pair pair = {".cfg", ".weights", darknet_read};
 
-    if (text) {
-        rc = layers_read_beside(file->path, ".weights", out, err, &other);
-        if (rc >= 0)
-            rc = darknet_read(file, rc > 0 ? &other : NULL, options, err, out);
-    } else {
-        rc = layers_read_arch(options, out, err, &other);
-        if (rc == 0)
-            rc = layers_read_beside(file->path, ".cfg", out, err, &other);
-        if (rc == 0)
-            rc = error_set(err, INFER_EUNSUPPORTED,
-                           "weights without their network: put the .cfg "
-                           "beside them, by the same name, or name it with "
-                           "--arch");
-        else if (rc > 0)
-            rc = darknet_read(&other, file, options, err, out);
-    }
-    weights_file_close(&other);
-    return rc;
+    return layers_read_pair(
+        &pair, file, darknet_config_probe(file->blob->data, file->blob->bytes),
+        options, err, out);
 }
 
 const struct weights_format weights_format_darknet = {

@@ -26,7 +26,10 @@ static char *path_beside(const char *path, const char *ending)
     return made;
 }
 
-int layers_read_beside(const char *path, const char *ending,
+/* Reads the file whose path is that of `path` with another ending: "a/net.cfg"
+ * and ".weights" give "a/net.weights".  1: read; 0: there is none; negative:
+ * an error. */
+static int read_beside(const char *path, const char *ending,
                        struct weights_import *import, struct infer_error *err,
                        struct weights_file *out)
 {
@@ -62,7 +65,8 @@ int layers_read_beside(const char *path, const char *ending,
     return 1;
 }
 
-int layers_read_arch(const struct weights_options *options,
+/* The same for the file that --arch names. */
+static int read_arch(const struct weights_options *options,
                      struct weights_import *import, struct infer_error *err,
                      struct weights_file *out)
 {
@@ -77,6 +81,33 @@ int layers_read_arch(const struct weights_options *options,
     import->bytes += out->blob->bytes;
     import->arch_read = true;
     return 1;
+}
+
+int layers_read_pair(const struct layers_pair *pair, struct weights_file *file,
+                     bool is_network, const struct weights_options *options,
+                     struct infer_error *err, struct weights_import *out)
+{
+    struct weights_file other = {0};
+    int rc;
+
+    if (is_network) {
+        rc = read_beside(file->path, pair->weights, out, err, &other);
+        if (rc >= 0)
+            rc = pair->read(file, rc > 0 ? &other : NULL, options, err, out);
+    } else {
+        rc = read_arch(options, out, err, &other);
+        if (rc == 0)
+            rc = read_beside(file->path, pair->network, out, err, &other);
+        if (rc == 0)
+            rc = error_set(err, INFER_EUNSUPPORTED,
+                           "weights without their network: put the %s beside "
+                           "them, by the same name, or name it with --arch",
+                           pair->network);
+        else if (rc > 0)
+            rc = pair->read(&other, file, options, err, out);
+    }
+    weights_file_close(&other);
+    return rc;
 }
 
 void layers_refuse(struct layers_refused *r, struct layers_text kind)

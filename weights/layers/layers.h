@@ -59,17 +59,22 @@ void layers_map_clear(struct layers_map *m);
 
 /* ---- files --------------------------------------------------------- */
 
-/* Reads the file whose path is that of `path` with another ending: "a/net.cfg"
- * and ".weights" give "a/net.weights".  1: read; 0: there is none; negative:
- * an error, also for a symbolic link.  The import gets the path and the size.
- */
-int layers_read_beside(const char *path, const char *ending,
-                       struct weights_import *import, struct infer_error *err,
-                       struct weights_file *out);
-/* The same for the file that --arch names. */
-int layers_read_arch(const struct weights_options *options,
-                     struct weights_import *import, struct infer_error *err,
-                     struct weights_file *out);
+/* A format of two files: the endings of its network and of its weights, and
+ * what reads them.  weights is NULL where only the network is there. */
+struct layers_pair {
+    const char *network, *weights;
+    int (*read)(const struct weights_file *network,
+                const struct weights_file *weights,
+                const struct weights_options *options, struct infer_error *err,
+                struct weights_import *out);
+};
+/* Reads a format from one of its files, is_network saying from which.  The
+ * other is the one that --arch names, for weights, or lies beside it by the
+ * same stem; a symbolic link is refused.  The import gets path and size of the
+ * other.  Weights without their network are EUNSUPPORTED. */
+int layers_read_pair(const struct layers_pair *pair, struct weights_file *file,
+                     bool is_network, const struct weights_options *options,
+                     struct infer_error *err, struct weights_import *out);
 
 /* ---- layers that are not supported --------------------------------- */
 

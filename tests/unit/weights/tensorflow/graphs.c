@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "tests/unit/tensorflow/graphdef_writer.h"
+#include "tests/unit/weights/tensorflow/graphdef_writer.h"
 #include "tests/unit/weights/keras_run.h"
 #include "weights/tensorflow/tensorflow.h"
 

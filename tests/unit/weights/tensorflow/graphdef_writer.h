@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TensorFlow graphs written by hand, for the tests of the reader. */
-#ifndef TESTS_UNIT_TENSORFLOW_GRAPHDEF_WRITER_H
-#define TESTS_UNIT_TENSORFLOW_GRAPHDEF_WRITER_H
+#ifndef TESTS_UNIT_WEIGHTS_TENSORFLOW_GRAPHDEF_WRITER_H
+#define TESTS_UNIT_WEIGHTS_TENSORFLOW_GRAPHDEF_WRITER_H
 
 #include "tests/unit/weights/protobuf_writer.h"
 
