@@ -356,7 +356,10 @@ struct infer_image {
 /* Decodes a PNG or JPEG file, recognised by content.  Alpha is dropped,
  * palettes and 16-bit samples become 8 bits, CMYK and YCCK become RGB, the EXIF
  * orientation is applied.  infer_image_free() releases the pixels.
- * max_pixels: limit of width * height, checked before any allocation; 0: 2^28.
+ * max_pixels: limit of width * height, checked before any allocation; 0: 2^26.
+ * Width * height * scans of a JPEG may reach 32 times that.  A picture that is
+ * refused takes at most twice its file and 64 MiB at the peak; a progressive
+ * JPEG, 2 bytes for each coefficient of the picture in addition.
  * Errors: EIO, EFORMAT, EUNSUPPORTED, EMEMORY. */
 int infer_image_load(const char *path, uint64_t max_pixels,
                      struct infer_error *err, struct infer_image *out);
@@ -369,7 +372,7 @@ void infer_image_free(struct infer_image *image);
  * to `out` (capacity in bytes).  shape_hw: height and width if the input leaves
  * them free, else NULL.
  * Errors: EARGUMENT (buffer too small, the input is no image, the picture has
- * neither 1 nor 3 channels), EMEMORY (also: the resized picture has over 2^28
+ * neither 1 nor 3 channels), EMEMORY (also: the resized picture has over 2^26
  * pixels). */
 int infer_model_preprocess(const struct infer_model *model, int index,
                            const struct infer_image *image,

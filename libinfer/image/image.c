@@ -8,11 +8,47 @@
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "libinfer/graph/constant.h"
+#include "libinfer/image/image_head.h"
 
-#define DEFAULT_MAX_PIXELS ((uint64_t)1 << 28)
+#define DEFAULT_MAX_PIXELS ((uint64_t)1 << 26)
+
+/* Scans that a picture of max_pixels may have; smaller ones may have more.
+ * libjpeg's own script for progressive pictures has 10. */
+#define SCANS_AT_MOST 32
+
+/* Pixels that a picture may take beyond the bytes of its file before its data
+ * is known to be sound; the rest of 64 MiB is for decoder and process. */
+#define UNTRIED_BYTES ((uint64_t)40 << 20)
 
 /* A compressed picture larger than this is no picture for a network. */
 #define MAX_FILE_BYTES ((uint64_t)1 << 30)
+
+int image_check_budget(const char *format, const struct image_head *head,
+                       uint64_t max_pixels, struct infer_error *err)
+{
+    const uint64_t pixels = (uint64_t)head->width * head->height;
+
+    if (pixels > max_pixels)
+        return error_set(err, INFER_EMEMORY,
+                         "%s: %lu x %lu pixels, more than the %llu allowed",
+                         format, (unsigned long)head->width,
+                         (unsigned long)head->height,
+                         (unsigned long long)max_pixels);
+    if ((double)pixels * head->scans > SCANS_AT_MOST * (double)max_pixels)
+        return error_set(err, INFER_EMEMORY,
+                         "%s: %d scans of %lu x %lu pixels, more than %d "
+                         "times the %llu pixels allowed",
+                         format, head->scans, (unsigned long)head->width,
+                         (unsigned long)head->height, SCANS_AT_MOST,
+                         (unsigned long long)max_pixels);
+    return INFER_OK;
+}
+
+bool image_needs_trial(const struct image_head *head, size_t file_bytes)
+{
+    return (uint64_t)head->width * head->height * (uint64_t)head->channels >
+           file_bytes + UNTRIED_BYTES;
+}
 
 int image_new(int width, int height, int channels, struct infer_error *err,
               struct infer_image *out)

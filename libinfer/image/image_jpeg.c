@@ -13,17 +13,14 @@
 #include <jerror.h>
 
 #include "kernels/base/error.h"
-
-/* A progressive picture of more scans than this costs more than it shows. */
-#define MAX_SCANS 100
+#include "libinfer/image/image_head.h"
 
 struct reader {
     struct jpeg_error_mgr manager; /* first: libjpeg hands it back */
-    struct jpeg_progress_mgr progress;
     struct infer_error *err;
     jmp_buf jump;
     struct infer_image image;
-    unsigned char *line; /* one row of CMYK */
+    unsigned char *line; /* one row of CMYK, or of a trial */
 };
 
 static void fail(j_common_ptr cinfo, const char *text)
@@ -50,14 +47,6 @@ static void on_message(j_common_ptr cinfo, int level)
                       cinfo->err->msg_code == JWRN_HUFF_BAD_CODE ||
                       cinfo->err->msg_code == JWRN_ARITH_BAD_CODE))
         on_error(cinfo);
-}
-
-static void on_progress(j_common_ptr cinfo)
-{
-    j_decompress_ptr d = (j_decompress_ptr)cinfo;
-
-    if (cinfo->is_decompressor && d->input_scan_number > MAX_SCANS)
-        fail(cinfo, "more than 100 scans");
 }
 
 /* ---- EXIF ---------------------------------------------------------- */
@@ -153,22 +142,31 @@ static void choose_output(struct jpeg_decompress_struct *d)
     }
 }
 
-/* Runs under the jump buffer of r. */
-static int read_picture(struct reader *r, struct jpeg_decompress_struct *d,
-                        uint64_t max_pixels, int *orientation)
+/* Decodes the file and keeps nothing: an eighth of each side, so that little
+ * but the entropy decoder works. */
+static int try_lines(struct reader *r, struct jpeg_decompress_struct *d)
 {
-    bool cmyk;
+    JSAMPROW row;
+
+    d->scale_num = 1;
+    d->scale_denom = 8;
+    d->do_fancy_upsampling = FALSE;
+    jpeg_start_decompress(d);
+    r->line =
+        malloc((size_t)d->output_width * (size_t)(d->output_components + 1));
+    if (r->line == NULL)
+        return error_set(r->err, INFER_EMEMORY, "out of memory");
+    row = r->line;
+    while (d->output_scanline < d->output_height)
+        jpeg_read_scanlines(d, &row, 1);
+    return INFER_OK;
+}
+
+static int keep_lines(struct reader *r, struct jpeg_decompress_struct *d)
+{
+    const bool cmyk = d->out_color_space == JCS_CMYK;
     int rc;
 
-    jpeg_read_header(d, TRUE);
-    if ((uint64_t)d->image_width * d->image_height > max_pixels)
-        return error_set(r->err, INFER_EMEMORY,
-                         "JPEG: %u x %u pixels, more than the %llu allowed",
-                         d->image_width, d->image_height,
-                         (unsigned long long)max_pixels);
-    *orientation = find_orientation(d);
-    choose_output(d);
-    cmyk = d->out_color_space == JCS_CMYK;
     jpeg_start_decompress(d);
     rc = image_new((int)d->output_width, (int)d->output_height,
                    d->out_color_space == JCS_GRAYSCALE ? 1 : 3, r->err,
@@ -188,13 +186,32 @@ static int read_picture(struct reader *r, struct jpeg_decompress_struct *d,
         if (jpeg_read_scanlines(d, &row, 1) == 1 && cmyk)
             cmyk_to_rgb(r->line, to, d->output_width, d->saw_Adobe_marker);
     }
-    jpeg_finish_decompress(d);
     return INFER_OK;
 }
 
-int image_decode_jpeg(const unsigned char *data, size_t bytes,
-                      uint64_t max_pixels, struct infer_error *err,
-                      struct infer_image *out, int *orientation)
+/* Runs under the jump buffer of r. */
+static int read_picture(struct reader *r, struct jpeg_decompress_struct *d,
+                        const struct image_head *head, bool trial,
+                        int *orientation)
+{
+    int rc;
+
+    jpeg_read_header(d, TRUE);
+    if (d->image_width != head->width || d->image_height != head->height)
+        return error_set(r->err, INFER_EFORMAT, "JPEG: two frames");
+    *orientation = find_orientation(d);
+    choose_output(d);
+    rc = trial ? try_lines(r, d) : keep_lines(r, d);
+    if (rc == INFER_OK)
+        jpeg_finish_decompress(d);
+    return rc;
+}
+
+/* trial: *out stays as it is. */
+static int decode(const unsigned char *data, size_t bytes,
+                  const struct image_head *head, bool trial,
+                  struct infer_error *err, struct infer_image *out,
+                  int *orientation)
 {
     struct jpeg_decompress_struct d;
     struct reader r = {.err = err};
@@ -205,11 +222,9 @@ int image_decode_jpeg(const unsigned char *data, size_t bytes,
     r.manager.emit_message = on_message;
     if (setjmp(r.jump) == 0) {
         jpeg_create_decompress(&d);
-        r.progress.progress_monitor = on_progress;
-        d.progress = &r.progress;
         jpeg_save_markers(&d, JPEG_APP0 + 1, 0xffff);
         jpeg_mem_src(&d, data, (unsigned long)bytes);
-        rc = read_picture(&r, &d, max_pixels, orientation);
+        rc = read_picture(&r, &d, head, trial, orientation);
     } else {
         rc = INFER_EFORMAT; /* fail() has set the error */
     }
@@ -217,7 +232,24 @@ int image_decode_jpeg(const unsigned char *data, size_t bytes,
     free(r.line);
     if (rc < 0)
         infer_image_free(&r.image);
-    else
+    else if (!trial)
         *out = r.image;
+    return rc;
+}
+
+int image_decode_jpeg(const unsigned char *data, size_t bytes,
+                      uint64_t max_pixels, struct infer_error *err,
+                      struct infer_image *out, int *orientation)
+{
+    struct image_head head;
+    int rc = jpeg_read_head(data, bytes, err, &head);
+
+    if (rc == INFER_OK)
+        rc = image_check_budget("JPEG", &head, max_pixels, err);
+    /* With several scans all entropy decoding comes before the first pixel. */
+    if (rc == INFER_OK && !head.buffered && image_needs_trial(&head, bytes))
+        rc = decode(data, bytes, &head, true, err, out, orientation);
+    if (rc == INFER_OK)
+        rc = decode(data, bytes, &head, false, err, out, orientation);
     return rc;
 }

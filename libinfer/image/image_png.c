@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PNG through libpng.  Everything becomes 8-bit gray or RGB; alpha is dropped,
- * not blended.  Compressed text and colour profiles are never inflated. */
+ * not blended.  libpng gets the chunks that make the picture; it never sees
+ * text, colour profiles and the other ancillary ones. */
 #include "libinfer/image/image.h"
 
 #include <setjmp.h>
@@ -10,14 +11,14 @@
 #include <png.h>
 
 #include "kernels/base/error.h"
+#include "libinfer/image/image_head.h"
 
-/* Bytes of ancillary chunks that libpng may hold, each and as a number. */
-#define MAX_CHUNK_BYTES 1000000
-#define MAX_CHUNKS      256
+#define SIGNATURE_BYTES 8
 
 struct reader {
     const unsigned char *data;
     size_t bytes, at;
+    size_t end; /* of the chunk that is being read */
     struct infer_error *err;
     jmp_buf jump;
     /* Filled before the jump can be taken; freed after it. */
@@ -25,11 +26,27 @@ struct reader {
     png_bytep *rows;
 };
 
+/* Moves to the next chunk that is not ancillary, which png_read_head() has
+ * walked. */
+static void next_chunk(struct reader *r)
+{
+    size_t chunk = png_chunk_bytes(r->data, r->bytes, r->at);
+
+    while (chunk > 0 && png_chunk_is_ancillary(r->data + r->at)) {
+        r->at += chunk;
+        chunk = png_chunk_bytes(r->data, r->bytes, r->at);
+    }
+    r->end = r->at + chunk;
+}
+
+/* libpng never reads across the end of a chunk. */
 static void read_bytes(png_structp png, png_bytep to, size_t n)
 {
     struct reader *r = png_get_io_ptr(png);
 
-    if (n > r->bytes - r->at)
+    if (r->at == r->end)
+        next_chunk(r);
+    if (n > r->end - r->at)
         png_error(png, "the file ends too early");
     memcpy(to, r->data + r->at, n);
     r->at += n;
@@ -49,20 +66,6 @@ static void on_warning(png_structp png, png_const_charp text)
     (void)text;
 }
 
-static void set_limits(png_structp png, uint64_t max_pixels)
-{
-    /* Chunks that only cost memory: profiles and text. */
-    static const png_byte skipped[] = "iCCP\0zTXt\0iTXt\0tEXt\0eXIf\0sPLT";
-    png_uint_32 side = max_pixels > PNG_UINT_31_MAX ? PNG_UINT_31_MAX
-                                                    : (png_uint_32)max_pixels;
-
-    png_set_user_limits(png, side, side);
-    png_set_chunk_cache_max(png, MAX_CHUNKS);
-    png_set_chunk_malloc_max(png, MAX_CHUNK_BYTES);
-    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, skipped, 6);
-    png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_WARN_DISCARD);
-}
-
 /* Transformations to 8-bit gray or RGB without alpha. */
 static void set_transforms(png_structp png, png_infop info)
 {
@@ -78,23 +81,27 @@ static void set_transforms(png_structp png, png_infop info)
     png_set_interlace_handling(png);
 }
 
-/* Runs under the jump buffer of r. */
-static int read_picture(struct reader *r, png_structp png, png_infop info,
-                        uint64_t max_pixels)
+/* Decodes every row and keeps none. */
+static int try_rows(png_structp png, png_infop info)
 {
-    png_uint_32 width, height, y;
+    int passes = png_set_interlace_handling(png);
+    png_uint_32 y;
+
+    png_read_update_info(png, info);
+    for (; passes > 0; passes--)
+        for (y = 0; y < png_get_image_height(png, info); y++)
+            png_read_row(png, NULL, NULL);
+    return INFER_OK;
+}
+
+static int keep_rows(struct reader *r, png_structp png, png_infop info)
+{
+    const png_uint_32 width = png_get_image_width(png, info);
+    const png_uint_32 height = png_get_image_height(png, info);
     size_t row_bytes;
     int channels, rc;
+    png_uint_32 y;
 
-    set_limits(png, max_pixels);
-    png_set_read_fn(png, r, read_bytes);
-    png_read_info(png, info);
-    width = png_get_image_width(png, info);
-    height = png_get_image_height(png, info);
-    if ((uint64_t)width * height > max_pixels)
-        return error_set(r->err, INFER_EMEMORY,
-                         "PNG: %u x %u pixels, more than the %llu allowed",
-                         width, height, (unsigned long long)max_pixels);
     set_transforms(png, info);
     png_read_update_info(png, info);
     channels = png_get_channels(png, info);
@@ -112,19 +119,36 @@ static int read_picture(struct reader *r, png_structp png, png_infop info,
     for (y = 0; y < height; y++)
         r->rows[y] = r->image.pixels + y * row_bytes;
     png_read_image(png, r->rows);
-    png_read_end(png, NULL);
     return INFER_OK;
 }
 
-int image_decode_png(const unsigned char *data, size_t bytes,
-                     uint64_t max_pixels, struct infer_error *err,
-                     struct infer_image *out)
+/* Runs under the jump buffer of r. */
+static int read_picture(struct reader *r, png_structp png, png_infop info,
+                        bool trial)
+{
+    int rc;
+
+    /* image_check_budget() has checked the sizes. */
+    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+    png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_WARN_DISCARD);
+    png_set_read_fn(png, r, read_bytes);
+    png_read_info(png, info);
+    rc = trial ? try_rows(png, info) : keep_rows(r, png, info);
+    if (rc == INFER_OK)
+        png_read_end(png, NULL);
+    return rc;
+}
+
+/* trial: *out stays as it is. */
+static int decode(const unsigned char *data, size_t bytes, bool trial,
+                  struct infer_error *err, struct infer_image *out)
 {
     struct reader r = {.data = data, .bytes = bytes, .err = err};
     png_structp png;
     png_infop info = NULL;
     int rc;
 
+    r.end = SIGNATURE_BYTES;
     png =
         png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, on_error, on_warning);
     if (png != NULL)
@@ -134,14 +158,30 @@ int image_decode_png(const unsigned char *data, size_t bytes,
         return error_set(err, INFER_EMEMORY, "out of memory");
     }
     if (setjmp(r.jump) == 0)
-        rc = read_picture(&r, png, info, max_pixels);
+        rc = read_picture(&r, png, info, trial);
     else
         rc = INFER_EFORMAT; /* on_error() has set the error */
     png_destroy_read_struct(&png, &info, NULL);
     free(r.rows);
     if (rc < 0)
         infer_image_free(&r.image);
-    else
+    else if (!trial)
         *out = r.image;
+    return rc;
+}
+
+int image_decode_png(const unsigned char *data, size_t bytes,
+                     uint64_t max_pixels, struct infer_error *err,
+                     struct infer_image *out)
+{
+    struct image_head head;
+    int rc = png_read_head(data, bytes, err, &head);
+
+    if (rc == INFER_OK)
+        rc = image_check_budget("PNG", &head, max_pixels, err);
+    if (rc == INFER_OK && image_needs_trial(&head, bytes))
+        rc = decode(data, bytes, true, err, out);
+    if (rc == INFER_OK)
+        rc = decode(data, bytes, false, err, out);
     return rc;
 }

@@ -12,7 +12,7 @@
 
 /* Most pixels of a resized picture before its crop: the default of
  * infer_image_load(). */
-#define MAX_PIXELS 0x1p28
+#define MAX_PIXELS 0x1p26
 
 /* Pixels of a side of an input. */
 #define MAX_SIDE (1 << 20)

@@ -26,6 +26,10 @@ for digit in 0 1 2 3 4 5 6 7 8 9; do
     expect 0 "% *$digit " "$infer" -m "$model" -k1 "$pictures/$digit.png"
 done
 expect 0 '"label":.*"nine"' "$infer" -m "$model" --json -b 4 "$pictures"
+expect 2 '112 x 112 pixels, more than the 12543 allowed' "$infer" -m "$model" \
+    --max-pixels=12543 "$pictures/7.png"
+expect 0 'seven' "$infer" -m "$model" --max-pixels=12544 "$pictures/7.png"
+expect 1 'max-pixels is for pictures' "$infer" -m "$model" --max-pixels=9 --bench
 expect 0 'images/s' "$infer" -m "$model" --bench --warmup=0 --duration=10ms \
     --percentile=50,99 --threads=1
 expect 0 '"median_ms"' "$infer" -m "$model" --bench --duration=10ms --json -b3
@@ -475,6 +479,7 @@ if [ -w /dev/full ]; then
     expect 2 'standard output: ' sh -c "'$infer' --doctor >/dev/full"
     expect 2 'standard output: ' sh -c "'$wconv' inspect '$model' >/dev/full"
 fi
+expect 2 'standard output: ' sh -c "'$infer' -m '$model' '$pictures' >&-"
 expect 0 '^$' sh -c "'$wconv' '$weights' '$arch' -o '$dir/closed.infer' \
     <&- >&- 2>&-; echo"
 expect 0 '^$' sh -c "'$wconv' diff '$model' '$dir/closed.infer' && echo"

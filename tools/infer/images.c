@@ -530,7 +530,8 @@ int tool_classify(struct tool_run *run, const struct tool_list *list,
     }
     rc = reader_start(run->model, list, reader_threads(run->request),
                       limit < MAX_AHEAD ? (size_t)limit : MAX_AHEAD,
-                      run->pixels != NULL, err, &c.reader);
+                      run->pixels != NULL, (uint64_t)run->request->max_pixels,
+                      err, &c.reader);
     if (rc == INFER_OK)
         rc = run_course(run, &info, &c, limit, err);
     reader_stop(c.reader);

@@ -27,6 +27,7 @@ struct tool_request {
     int top;
     bool top_given;
     const char *labels;
+    int64_t max_pixels; /* of a picture; 0: the library's default */
     struct tool_named_file load[ARRAYS_MAX];
     int n_load;
     struct tool_shape shape[ARRAYS_MAX];

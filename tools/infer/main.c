@@ -85,6 +85,8 @@ static const struct cli_option options[] = {
     {"topk", 'k', CLI_INT, "N", "classes shown for a picture (5)", TO(top),
      GIVEN(top_given), .min = 1, .max = 1000000},
     {"labels", 0, CLI_TEXT, "FILE", "class labels, one a line", TO(labels)},
+    {"max-pixels", 0, CLI_INT, "N", "largest picture (67108864)",
+     TO(max_pixels), .min = 1, .max = 1e15},
     {"batch", 'b', CLI_INT, "N", "pictures a run (1)", TO(batch), .min = 1,
      .max = 1 << 20},
     {"device", 'd', CLI_TEXT, "DEVICE", "cpu (default), cuda or cuda:N",
@@ -160,8 +162,10 @@ static void print_doctor(bool as_json)
     size_t need = infer_doctor(NULL, 0);
     char *text = malloc(need + 1);
 
-    if (text == NULL)
+    if (text == NULL) {
+        cli_lose_output();
         return;
+    }
     infer_doctor(text, need + 1);
     if (as_json)
         cli_print_json(doctor_json(text), false);
@@ -344,6 +348,7 @@ static int check_request(const struct cli *cli, const struct tool_request *r,
         {r->n_shape > 0, !pictures, "--input-shape goes without pictures"},
         {r->labels != NULL, pictures, "--labels is for pictures"},
         {r->top_given, pictures, "--topk is for pictures"},
+        {r->max_pixels > 0, pictures, "--max-pixels is for pictures"},
         {r->layers, compare, "--layers goes with --compare"},
         {r->tolerance, compare, "--atol and --rtol go with --compare"},
         {r->timing, r->bench,

@@ -30,6 +30,7 @@ struct reader {
     struct infer_tensor_info info;
     const struct tool_list *list;
     bool pixels;
+    uint64_t max_pixels;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     size_t next_read, next_out; /* picture indices */
@@ -46,7 +47,8 @@ static int read_picture(const struct reader *r, const char *path,
 {
     struct infer_image image = {0};
     int64_t dim[4] = {1, r->info.dim[1], 0, 0};
-    int rc = infer_image_load(path, 0, err, &image); /* names the file */
+    int rc =
+        infer_image_load(path, r->max_pixels, err, &image); /* names the file */
 
     if (rc < 0)
         return rc;
@@ -101,7 +103,7 @@ static void *read_ahead(void *context)
 }
 
 int reader_start(const struct infer_model *model, const struct tool_list *list,
-                 int threads, size_t ahead, bool pixels,
+                 int threads, size_t ahead, bool pixels, uint64_t max_pixels,
                  struct infer_error *err, struct reader **out)
 {
     struct reader *r = calloc(1, sizeof(*r));
@@ -113,6 +115,7 @@ int reader_start(const struct infer_model *model, const struct tool_list *list,
     infer_model_input(model, 0, &r->info);
     r->list = list;
     r->pixels = pixels;
+    r->max_pixels = max_pixels;
     r->ahead = ahead + (size_t)threads;
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->changed, NULL);

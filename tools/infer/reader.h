@@ -16,9 +16,10 @@ struct reader;
 
 /* Starts `threads` > 0 threads that keep `ahead` pictures of the list ready, as
  * infer_model_preprocess() makes them, or infer_model_fit() where `pixels`.
+ * max_pixels: as infer_image_load() takes it.
  * model and list must outlive the reader. */
 int reader_start(const struct infer_model *model, const struct tool_list *list,
-                 int threads, size_t ahead, bool pixels,
+                 int threads, size_t ahead, bool pixels, uint64_t max_pixels,
                  struct infer_error *err, struct reader **out);
 /* The next picture or its error.  Not to be called past the end of the list. */
 int reader_peek(struct reader *r, struct infer_error *err,

@@ -134,6 +134,8 @@ const struct cli_option train_options[] = {
      "pictures: idx files, CIFAR-10 batches, or folders by class", TO(data)},
     {"val", 0, CLI_TEXT, "DIR",
      "pictures to validate on (those for tests in --data)", TO(val)},
+    {"max-pixels", 0, CLI_INT, "N", "largest picture file (67108864)",
+     TO(max_pixels), .min = 1, .max = 1e15},
     {"output", 'o', CLI_TEXT, "FILE", "the checkpoint to write", TO(out)},
     {"best", 0, CLI_TEXT, "FILE",
      "a checkpoint of the best validation so far as well", TO(best)},

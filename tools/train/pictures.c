@@ -188,6 +188,7 @@ int train_open_pictures(struct train_run *r, const struct graph *g,
     struct data_wish wish;
     int rc = wish_of(g, err, &wish);
 
+    wish.max_pixels = (uint64_t)q->max_pixels;
     if (rc == 0)
         rc = open_data(r, &wish, err);
     if (rc == 0)

@@ -24,6 +24,7 @@ struct train_span {
 /* The request of the command line. */
 struct train_request {
     const char *arch, *data, *val, *init_from, *freeze;
+    int64_t max_pixels; /* of a picture file; 0: the library's default */
     const char *out, *best, *labels, *log, *plot; /* files to write */
     const char *resume;                           /* file; NULL: a fresh run */
     bool resume_given; /* --resume; without a file: from -o */

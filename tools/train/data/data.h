@@ -34,12 +34,14 @@ struct data_set {
     char **file;
     atomic_uchar *decoded; /* DATA_NOT_YET, ... */
     bool keep;             /* if all fit into memory; else pixels is NULL */
+    uint64_t max_pixels;   /* of a file; 0: infer_image_load()'s default */
     struct graph_preprocess preprocess;
 };
 
 /* Picture size for folders, whose pictures can be resized. */
 struct data_wish {
     int channels, height, width;
+    uint64_t max_pixels;
     struct graph_preprocess preprocess;
 };
 

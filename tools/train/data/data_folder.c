@@ -15,7 +15,6 @@
 
 #define MAX_DEPTH   8
 #define MAX_CLASSES 100000
-#define MAX_PIXELS  ((uint64_t)1 << 28)
 /* Decoded pictures are kept in memory if all of them fit into this. */
 #define KEEP_BYTES ((size_t)2 << 30)
 
@@ -214,6 +213,7 @@ static int open_classes(const char *folder, const struct data_wish *wish,
     out->height = wish->height;
     out->width = wish->width;
     out->preprocess = wish->preprocess;
+    out->max_pixels = wish->max_pixels;
     out->classes = (int)classes.count;
     for (size_t i = 0; rc == 0 && i < classes.count; i++) {
         char *path = data_join(folder, classes.name[i]);
@@ -302,7 +302,8 @@ int data_decode(const struct data_set *set, const char *file, uint8_t *out,
 
     if (!pixels)
         return error_set(err, INFER_EMEMORY, "%s: out of memory", file);
-    rc = infer_image_load(file, MAX_PIXELS, err, &image); /* names the file */
+    rc = infer_image_load(file, set->max_pixels, err,
+                          &image); /* names the file */
     if (rc == 0) {
         rc = preprocess_fit(&set->preprocess, &image, set->channels, set->width,
                             set->height, pixels, err);

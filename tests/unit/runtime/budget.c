@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hostile files: what is refused takes at most twice the file and 64 MiB at the
+ * peak, and no file ends the process.  Each is read by a process of its own.
+ * Files are made here, and every file of TEST_DATA's suites is read. */
+#include "tests/unit/runtime/budget.h"
+
+#include "tests/unit/graph/data.h"
+#include "weights/weights.h"
+
+static char folder[] = "/tmp/budget_test_XXXXXX";
+static char path[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    snprintf(path, sizeof(path), "%s/file", folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder);
+}
+
+/* ---- readers ------------------------------------------------------- */
+
+static int read_picture(const char *name, struct infer_error *err)
+{
+    struct infer_image image;
+    const int rc = infer_image_load(name, 0, err, &image);
+
+    if (rc == 0)
+        infer_image_free(&image);
+    return rc;
+}
+
+static int read_weights(const char *name, struct infer_error *err)
+{
+    struct weights_options options;
+    struct weights_import import;
+    int rc;
+
+    weights_options_init(&options);
+    weights_import_init(&import);
+    rc = weights_read(name, &options, err, &import);
+    if (rc == 0)
+        weights_import_clear(&import);
+    return rc;
+}
+
+/* ---- pictures ------------------------------------------------------ */
+
+/* 45 bytes, 2 GiB: an ancillary chunk that declares 2^31-1 bytes. */
+static void png_chunk(FILE *f)
+{
+    budget_png_head(f, 1, 8, 0);
+    budget_put(f, "\x7f\xff\xff\xffpCALxxxx", 12);
+}
+
+/* The same length on a chunk that makes the picture. */
+static void png_palette(FILE *f)
+{
+    budget_png_head(f, 1, 8, 0);
+    budget_put(f, "\x7f\xff\xff\xffPLTExxxx", 12);
+}
+
+static void png_2e28(FILE *f)
+{
+    budget_png_head(f, 16384, 1, 3);
+    budget_png_rows(f, 16384, 0);
+}
+
+/* As many pixels as are allowed, of which the last byte is missing. */
+static void png_2e26_cut(FILE *f)
+{
+    budget_png_head(f, 8192, 1, 3);
+    budget_png_rows(f, 8192, 1);
+}
+
+static void jpeg_no_dc(FILE *f)
+{
+    budget_jpeg(f, 8192, false, 30);
+}
+
+static void jpeg_2e28(FILE *f)
+{
+    budget_jpeg(f, 16384, true, 6);
+}
+
+static void jpeg_scans(FILE *f)
+{
+    budget_jpeg(f, 64, true, 98);
+}
+
+static void jpeg_work(FILE *f)
+{
+    budget_jpeg(f, 8192, true, 97);
+}
+
+/* ---- and those that are read --------------------------------------- */
+
+static void jpeg_sound(FILE *f)
+{
+    budget_jpeg(f, 64, true, 97);
+}
+
+static void png_sound(FILE *f)
+{
+    budget_png_head(f, 64, 1, 3);
+    budget_put(f, "\0\0\0\0tEXt\x1c\xde\xf8\x9b", 12); /* wrong CRC */
+    budget_png_rows(f, 64, 0);
+}
+
+static void png_large(FILE *f)
+{
+    budget_png_head(f, 8192, 1, 3);
+    budget_png_rows(f, 8192, 0);
+}
+
+TEST(test_pictures)
+{
+    static const struct {
+        const char *name;
+        void (*make)(FILE *f);
+        const char *words; /* of the refusal; NULL: it is read */
+    } row[] = {
+        {"PNG, chunk of 2 GiB", png_chunk, "pCAL at byte 33 declares"},
+        {"PNG, palette of 2 GiB", png_palette, "PLTE at byte 33 declares"},
+        {"PNG, 2^28 pixels", png_2e28, "more than the 67108864 allowed"},
+        {"PNG, 2^26 pixels, cut", png_2e26_cut, "PNG: "},
+        {"JPEG, no DC scan", jpeg_no_dc, "component 1 of 3 has no DC scan"},
+        {"JPEG, 2^28 pixels", jpeg_2e28, "more than the 67108864 allowed"},
+        {"JPEG, 101 scans", jpeg_scans, "more than 100 scans"},
+        {"JPEG, 100 scans of 2^26", jpeg_work, "100 scans of 8192 x 8192"},
+        {"JPEG, 100 scans of 2^12", jpeg_sound, NULL},
+        {"PNG, bad text chunk", png_sound, NULL},
+        {"PNG, 2^26 pixels", png_large, NULL},
+    };
+    bool good = true;
+    size_t i;
+
+    for (i = 0; i < COUNT(row); i++) {
+        FILE *f = fopen(path, "wb");
+        struct budget_result r;
+
+        assert_non_null(f);
+        row[i].make(f);
+        assert_int_equal(fclose(f), 0);
+        r = budget_measure(read_picture, path);
+        print_message("| %-24s | %9llu | %7.1f | %s |\n", row[i].name,
+                      (unsigned long long)r.file, (double)r.peak / 1048576,
+                      r.rc == 0 ? "read" : "refused");
+        if (!budget_holds(&r) ||
+            (row[i].words ? strstr(r.err.text, row[i].words) == NULL
+                          : r.rc != 0)) {
+            print_message("^ %d %d: %s\n", r.signal, r.rc, r.err.text);
+            good = false;
+        }
+    }
+    assert_true(good);
+}
+
+/* ---- the suites ---------------------------------------------------- */
+
+struct suite {
+    budget_reader *read_file;
+    int read, refused, over;
+    uint64_t peak; /* the highest of a refused file */
+    char worst[256];
+};
+
+/* Larger files are what the other tests read. */
+#define MAX_FILE ((off_t)32 << 20)
+
+static void visit(const char *name, void *user)
+{
+    struct suite *s = user;
+    struct budget_result r;
+    struct stat st;
+
+    if (stat(name, &st) < 0 || st.st_size > MAX_FILE)
+        return;
+    r = budget_measure(s->read_file, name);
+    s->read += r.rc == 0;
+    s->refused += r.rc != 0;
+    if (r.rc != 0 && r.peak > s->peak) {
+        s->peak = r.peak;
+        snprintf(s->worst, sizeof(s->worst), "%s", name);
+    }
+    if (!budget_holds(&r)) {
+        s->over++;
+        print_message("%s: signal %d, %.1f MiB for %llu bytes: %s\n", name,
+                      r.signal, (double)r.peak / 1048576,
+                      (unsigned long long)r.file, r.err.text);
+    }
+}
+
+static int walk(const char *name, budget_reader *read_file)
+{
+    struct suite s = {.read_file = read_file};
+    const char *last;
+    char top[2048];
+
+    if (data_path(name, top, sizeof(top)) == NULL) {
+        print_message("left out: TEST_DATA has no %s\n", name);
+        return 0;
+    }
+    walk_files(top, visit, &s);
+    last = strrchr(s.worst, '/');
+    print_message("| %-34s | %4d read | %4d refused | %6.1f MiB | %s |\n", name,
+                  s.read, s.refused, (double)s.peak / 1048576,
+                  last ? last + 1 : "");
+    return s.over;
+}
+
+TEST(test_suites)
+{
+    static const struct {
+        const char *name;
+        budget_reader *read_file;
+    } suite[] = {
+        {"png-tests", read_picture},
+        {"jpeg-tests", read_picture},
+        {"photos", read_picture},
+        {"hdf5-malformed", read_weights},
+        {"keras-format-tests", read_weights},
+        {"npy-format-tests", read_weights},
+        {"onnx-tests", read_weights},
+        {"pickle-malicious-DO-NOT-UNPICKLE", read_weights},
+        {"safetensors-format-tests", read_weights},
+        {"torch-format-tests", read_weights},
+        {"weights-formats", read_weights},
+        /* And every reader on the files of the others. */
+        {"png-tests", read_weights},
+        {"jpeg-tests", read_weights},
+        {"hdf5-malformed", read_picture},
+    };
+    int over = 0;
+    size_t i;
+
+    for (i = 0; i < COUNT(suite); i++)
+        over += walk(suite[i].name, suite[i].read_file);
+    assert_int_equal(over, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_suites),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
