@@ -7,7 +7,6 @@
  */
 #include "config.h"
 
-#include <dnnl.h>
 #include <omp.h>
 
 #include "kernels/cpu/cpu.h"
@@ -61,9 +60,9 @@ static int launch(const struct kern_exec *e, const struct kern_args *args,
                  kern_tensor_count(&p->out[0]), threads);
     /* The setting belongs to the application: it is put back. */
     omp_set_num_threads(threads);
-    r = onednn_status(dnnl_sgemm('N', 'N', pixels, c, k, 1.0f, args->in[DY], k,
-                                 args->in[W], c, add ? 1.0f : 0.0f,
-                                 args->out[0], c),
+    r = onednn_status(onednn_sgemm('N', 'N', pixels, c, k, 1.0f, args->in[DY],
+                                   k, args->in[W], c, add ? 1.0f : 0.0f,
+                                   args->out[0], c),
                       "dnnl_sgemm", err);
     omp_set_num_threads(before);
     return r;

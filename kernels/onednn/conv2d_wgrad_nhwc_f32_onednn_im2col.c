@@ -15,7 +15,6 @@
 
 #include <string.h>
 
-#include <dnnl.h>
 #include <omp.h>
 
 #include "kernels/cpu/cpu.h"
@@ -148,8 +147,8 @@ static int multiply(const struct kern_problem *p, const float *dy,
 {
     const int64_t k = p->in[DY].dim[1], depth = columns(p);
 
-    return onednn_status(dnnl_sgemm('T', 'N', k, depth, pixels, 1.0f, dy, k,
-                                    col, depth, beta, dw, depth),
+    return onednn_status(onednn_sgemm('T', 'N', k, depth, pixels, 1.0f, dy, k,
+                                      col, depth, beta, dw, depth),
                          "dnnl_sgemm", err);
 }
 

@@ -73,10 +73,10 @@ static int config_reorder(const struct kern_problem *p,
 
     if (rc < 0)
         return rc;
-    rc = onednn_status(
-        dnnl_reorder_primitive_desc_create(&config->reorder, from, engine,
-                                           &config->given, engine, attr),
-        "dnnl_reorder_primitive_desc_create", err);
+    rc =
+        onednn_status(onednn_reorder_primitive_desc_create(
+                          &config->reorder, from, &config->given, engine, attr),
+                      "dnnl_reorder_primitive_desc_create", err);
     dnnl_primitive_attr_destroy(attr);
     return rc;
 }

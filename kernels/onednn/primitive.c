@@ -31,23 +31,23 @@
 #include "kernels/base/error.h"
 #include "kernels/cpu/cpu.h"
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static dnnl_status_t start_status;
+static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER;
 static dnnl_engine_t engine;
 static dnnl_stream_t stream; /* on a CPU it has no state: threads share it */
 
-static void start(void)
-{
-    start_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
-    if (start_status == dnnl_success)
-        start_status =
-            dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
-}
-
+/* A start that failed, for want of memory, is tried again. */
 dnnl_engine_t onednn_engine(struct infer_error *err)
 {
-    pthread_once(&once, start);
-    if (onednn_status(start_status, "dnnl_engine_create", err) < 0)
+    dnnl_status_t status = dnnl_success;
+
+    pthread_mutex_lock(&start_mutex);
+    if (!engine)
+        status = onednn_engine_create(&engine, dnnl_cpu, 0);
+    if (status == dnnl_success && !stream)
+        status =
+            onednn_stream_create(&stream, engine, dnnl_stream_default_flags);
+    pthread_mutex_unlock(&start_mutex);
+    if (onednn_status(status, "dnnl_engine_create", err) < 0)
         return NULL;
     return engine;
 }
@@ -170,7 +170,7 @@ static const struct {
 static int append(dnnl_post_ops_t ops, dnnl_alg_kind_t alg, float a, float b,
                   struct infer_error *err)
 {
-    return onednn_status(dnnl_post_ops_append_eltwise(ops, 1.0f, alg, a, b),
+    return onednn_status(onednn_post_ops_append_eltwise(ops, 1.0f, alg, a, b),
                          "dnnl_post_ops_append_eltwise", err);
 }
 
@@ -200,12 +200,12 @@ static int append_epilogue(dnnl_post_ops_t ops, const struct kern_problem *p,
     int r = 0;
 
     if (residual && !last)
-        r = onednn_status(dnnl_post_ops_append_sum(ops, 1.0f),
+        r = onednn_status(onednn_post_ops_append_sum(ops, 1.0f),
                           "dnnl_post_ops_append_sum", err);
     if (r == 0)
         r = append_act(ops, &p->epilogue.act, err);
     if (r == 0 && residual && last)
-        r = onednn_status(dnnl_post_ops_append_sum(ops, 1.0f),
+        r = onednn_status(onednn_post_ops_append_sum(ops, 1.0f),
                           "dnnl_post_ops_append_sum", err);
     return r;
 }
@@ -217,22 +217,22 @@ int onednn_attributes(const struct kern_problem *p, bool residual, float scale,
     dnnl_post_ops_t ops = NULL;
     int r;
 
-    r = onednn_status(dnnl_primitive_attr_create(&a),
+    r = onednn_status(onednn_primitive_attr_create(&a),
                       "dnnl_primitive_attr_create", err);
     if (r == 0)
-        r = onednn_status(dnnl_post_ops_create(&ops), "dnnl_post_ops_create",
+        r = onednn_status(onednn_post_ops_create(&ops), "dnnl_post_ops_create",
                           err);
     if (r == 0)
         r = append_epilogue(ops, p, residual, err);
     if (r == 0)
-        r = onednn_status(dnnl_primitive_attr_set_post_ops(a, ops),
+        r = onednn_status(onednn_primitive_attr_set_post_ops(a, ops),
                           "dnnl_primitive_attr_set_post_ops", err);
     if (r == 0 && scale != 1.0f)
         r = onednn_status(
-            dnnl_primitive_attr_set_output_scales(a, 1, 0, &scale),
+            onednn_primitive_attr_set_output_scales(a, 1, 0, &scale),
             "dnnl_primitive_attr_set_output_scales", err);
     if (r == 0)
-        r = onednn_status(dnnl_primitive_attr_set_scratchpad_mode(
+        r = onednn_status(onednn_primitive_attr_set_scratchpad_mode(
                               a, dnnl_scratchpad_mode_user),
                           "dnnl_primitive_attr_set_scratchpad_mode", err);
     if (ops)
@@ -272,9 +272,8 @@ int onednn_choose(const void *op_desc, const_dnnl_primitive_attr_t attr,
     if (!eng)
         return err ? err->code : INFER_EDEVICE;
     before = use_threads(threads);
-    r = onednn_status(
-        dnnl_primitive_desc_create(&desc, op_desc, attr, eng, NULL),
-        "dnnl_primitive_desc_create", err);
+    r = onednn_status(onednn_primitive_desc_create(&desc, op_desc, attr, eng),
+                      "dnnl_primitive_desc_create", err);
     use_threads(before);
     if (r < 0)
         return r;
@@ -349,8 +348,8 @@ static int set_create(const struct onednn_primitive *x, struct infer_error *err,
             dnnl_memory_desc_init_by_tag(&md, 1, dims, dnnl_u8, dnnl_a),
             "dnnl_memory_desc_init_by_tag", err);
         if (r == 0)
-            r = onednn_status(dnnl_memory_create(&set->arg[i].memory, &md,
-                                                 engine, DNNL_MEMORY_NONE),
+            r = onednn_status(onednn_memory_create(&set->arg[i].memory, &md,
+                                                   engine, DNNL_MEMORY_NONE),
                               "dnnl_memory_create", err);
     }
     if (r < 0) {
@@ -408,7 +407,7 @@ int onednn_create(dnnl_primitive_desc_t pd, int threads,
     x->threads = threads;
     x->bias = -1;
     before = use_threads(threads);
-    r = onednn_status(dnnl_primitive_create(&x->handle, pd),
+    r = onednn_status(onednn_primitive_create(&x->handle, pd),
                       "dnnl_primitive_create", err);
     use_threads(before);
     if (r < 0) {
@@ -501,19 +500,17 @@ int onednn_run(struct onednn_primitive *x, const struct kern_args *args,
             address = memcpy(set->bias, address, x->bytes[i]);
         if (address == set->address[i])
             continue;
-        set->address[i] = address;
         status =
-            dnnl_memory_set_data_handle(set->arg[i].memory, (void *)address);
+            onednn_memory_set_data_handle(set->arg[i].memory, (void *)address);
+        set->address[i] = status == dnnl_success ? address : NULL;
     }
     before = use_threads(x->threads);
     if (status == dnnl_success)
-        status = dnnl_primitive_execute(x->handle, stream, x->count, set->arg);
+        status =
+            onednn_primitive_execute(x->handle, stream, x->count, set->arg);
     use_threads(before);
     set_give(x, set);
-    if (status != dnnl_success)
-        return error_set(err, INFER_EDEVICE, "oneDNN: execution: status %d",
-                         (int)status);
-    return 0;
+    return onednn_status(status, "dnnl_primitive_execute", err);
 }
 
 void onednn_destroy(struct onednn_primitive *x)
@@ -553,11 +550,11 @@ static dnnl_status_t reorder(dnnl_primitive_t handle, dnnl_engine_t eng,
     dnnl_exec_arg_t arg[2] = {{DNNL_ARG_FROM, NULL}, {DNNL_ARG_TO, NULL}};
     dnnl_status_t s;
 
-    s = dnnl_memory_create(&arg[0].memory, from, eng, (void *)src);
+    s = onednn_memory_create(&arg[0].memory, from, eng, (void *)src);
     if (s == dnnl_success)
-        s = dnnl_memory_create(&arg[1].memory, to, eng, dst);
+        s = onednn_memory_create(&arg[1].memory, to, eng, dst);
     if (s == dnnl_success)
-        s = dnnl_primitive_execute(handle, stream, 2, arg);
+        s = onednn_primitive_execute(handle, stream, 2, arg);
     if (arg[1].memory)
         dnnl_memory_destroy(arg[1].memory);
     if (arg[0].memory)
@@ -580,10 +577,10 @@ int onednn_pack(const struct kern_exec *e, int i, const void *src, void *dst,
     if (i != x->packed_in)
         return error_set(err, INFER_EARGUMENT, "input %d is not packed", i);
     before = use_threads(x->threads);
-    s = dnnl_reorder_primitive_desc_create(&pd, &x->given, eng, &x->packed, eng,
-                                           NULL);
+    s = onednn_reorder_primitive_desc_create(&pd, &x->given, &x->packed, eng,
+                                             NULL);
     if (s == dnnl_success)
-        s = dnnl_primitive_create(&handle, pd);
+        s = onednn_primitive_create(&handle, pd);
     if (s == dnnl_success)
         s = reorder(handle, eng, &x->given, src, &x->packed, dst);
     use_threads(before);

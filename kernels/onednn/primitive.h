@@ -10,6 +10,7 @@
 #include <dnnl.h>
 
 #include "kernels/kern.h"
+#include "kernels/onednn/guard.h"
 #include "kernels/rows.h"
 
 #define ONEDNN_MAX_ARG 8

@@ -49,6 +49,11 @@ static int open_cuda(const char *name, void *stream, struct infer_error *err,
 #endif
 }
 
+static void begin_thread(void *context, int64_t i)
+{
+    (void)context, (void)i;
+}
+
 int device_open(const char *name, int threads, void *stream,
                 struct infer_error *err, struct device *out)
 {
@@ -70,6 +75,9 @@ int device_open(const char *name, int threads, void *stream,
     out->ops = &device_cpu;
     out->kern.kind = KERN_CPU;
     out->kern.threads = threads > 0 ? threads : device_cpu_threads();
+    /* OpenMP's threads begin now: without memory for them the process ends
+     * (libgomp), which is better at the start than in a run. */
+    kern_cpu_each(out->kern.threads, out->kern.threads, begin_thread, NULL);
     return 0;
 }
 

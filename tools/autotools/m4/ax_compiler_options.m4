@@ -42,6 +42,13 @@ AS_IF([test "$enable_fuzzing" = yes], [
   AM_CFLAGS="$AM_CFLAGS -fno-sanitize-recover=undefined"
   AM_LDFLAGS="-fsanitize=address,undefined"
   FUZZER_LDFLAGS="-fsanitize=fuzzer"])
+# The file in C++ gets the options that both languages have.
+AM_CXXFLAGS="-Wall -Wextra -Wshadow -Wundef"
+for ax_flag in $AM_CFLAGS; do
+  AS_CASE([$ax_flag], [-fsanitize*|-fno-*|-Werror],
+    [AM_CXXFLAGS="$AM_CXXFLAGS $ax_flag"])
+done
+AC_SUBST([AM_CXXFLAGS])
 AC_SUBST([FUZZER_LDFLAGS])
 AM_CONDITIONAL([FUZZING], [test "$enable_fuzzing" = yes])
 AM_CONDITIONAL([SANITIZERS], [test "$enable_sanitizers" = yes])
