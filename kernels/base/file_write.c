@@ -4,12 +4,15 @@
 
 #include "kernels/base/file_write.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "kernels/base/error.h"
@@ -32,27 +35,154 @@ static void release(struct file_writer *w)
     w->path = w->target = w->temporary = NULL;
 }
 
-/* A name that no other process takes: EXCL makes sure of it, the number only
- * avoids what an earlier crash left behind. */
-static int create(struct file_writer *w, struct infer_error *err)
+/* Folder of a path; NULL when out of memory. */
+static char *folder_of(const char *path)
 {
-    size_t bytes = strlen(w->target) + 48;
+    const char *slash = strrchr(path, '/');
+
+    if (slash == NULL)
+        return strdup(".");
+    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+/* ---- what a killed process left ------------------------------------ */
+
+/* Seconds without a write after which a temporary file of a process that this
+ * system does not know is nobody's: it might be another host's. */
+#define STALE_SECONDS 60
+
+/* The process in "BASE.PID.N.tmp", or 0 for another name. */
+static long writer_of(const char *name, const char *base)
+{
+    const size_t length = strlen(base);
+    char end[8] = "";
+    long pid;
     int i;
 
-    w->temporary = malloc(bytes);
-    if (w->temporary == NULL)
+    if (strncmp(name, base, length) != 0 ||
+        sscanf(name + length, ".%ld.%d.%4s", &pid, &i, end) != 3 ||
+        strcmp(end, "tmp") != 0 || pid <= 0)
+        return 0;
+    return pid;
+}
+
+static bool is_stale(int folder, const char *name, long pid)
+{
+    struct stat st;
+
+    return (kill((pid_t)pid, 0) < 0 && errno == ESRCH) &&
+           fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+           time(NULL) - st.st_mtime >= STALE_SECONDS;
+}
+
+static void sweep(const char *folder, const char *target)
+{
+    const char *slash = strrchr(target, '/');
+    const char *base = slash == NULL ? target : slash + 1;
+    const struct dirent *entry;
+    DIR *list = opendir(folder);
+
+    while (list != NULL && (entry = readdir(list)) != NULL) {
+        const long pid = writer_of(entry->d_name, base);
+
+        if (pid > 0 && is_stale(dirfd(list), entry->d_name, pid))
+            (void)unlinkat(dirfd(list), entry->d_name, 0);
+    }
+    if (list != NULL)
+        closedir(list);
+}
+
+/* ---- creation ------------------------------------------------------ */
+
+/* Calls make() with names until one is free; make() returns -1 with errno. */
+static int try_names(struct file_writer *w,
+                     int (*make)(struct file_writer *w, const char *name),
+                     struct infer_error *err)
+{
+    const size_t bytes = strlen(w->target) + 48;
+    char *name = malloc(bytes);
+    int i, made = -1;
+
+    if (name == NULL)
         return error_set(err, INFER_EMEMORY, "out of memory");
-    for (i = 0; i < 100; i++) {
-        snprintf(w->temporary, bytes, "%s.%ld.%d.tmp", w->target,
-                 (long)getpid(), i);
-        w->fd =
-            open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (w->fd >= 0)
-            return INFER_OK;
-        if (errno != EEXIST)
+    for (i = 0; i < 100 && made < 0; i++) {
+        snprintf(name, bytes, "%s.%ld.%d.tmp", w->target, (long)getpid(), i);
+        made = make(w, name);
+        if (made < 0 && errno != EEXIST)
             break;
     }
+    if (made >= 0) {
+        w->temporary = name;
+        return INFER_OK;
+    }
+    free(name);
     return fail(w, "cannot create a file beside it", err);
+}
+
+/* EXCL: no other process takes the name. */
+static int make_named(struct file_writer *w, const char *name)
+{
+    w->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return w->fd;
+}
+
+#ifdef O_TMPFILE
+/* How linkat() names an open file. */
+static void descriptor_path(int fd, char text[32])
+{
+    snprintf(text, 32, "/proc/self/fd/%d", fd);
+}
+
+/* A file without a name; -1 where the system or the file system has none. */
+static int open_unnamed(const char *folder)
+{
+    const int fd = open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    char text[32];
+    struct stat st;
+
+    if (fd < 0)
+        return -1;
+    descriptor_path(fd, text);
+    if (stat(text, &st) < 0) { /* no /proc */
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static int give_name(struct file_writer *w, const char *name)
+{
+    char text[32];
+
+    descriptor_path(w->fd, text);
+    return linkat(AT_FDCWD, text, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
+}
+#endif
+
+static int create(struct file_writer *w, struct infer_error *err)
+{
+    char *folder = folder_of(w->target);
+
+    if (folder == NULL)
+        return error_set(err, INFER_EMEMORY, "out of memory");
+    sweep(folder, w->target);
+#ifdef O_TMPFILE
+    w->fd = open_unnamed(folder);
+#endif
+    free(folder);
+    return w->fd >= 0 ? INFER_OK : try_names(w, make_named, err);
+}
+
+/* Before the rename, which wants a name. */
+static int name_file(struct file_writer *w, struct infer_error *err)
+{
+#ifdef O_TMPFILE
+    if (w->temporary == NULL)
+        return try_names(w, give_name, err);
+#endif
+    (void)w, (void)err;
+    return INFER_OK;
 }
 
 /* Where the file lies: a rename would replace a link, not what it names. */
@@ -126,10 +256,7 @@ int file_writer_put(struct file_writer *w, uint64_t offset, const void *data,
  * folder; the file is complete all the same. */
 static void sync_folder(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash == NULL   ? strdup(".")
-                   : slash == path ? strdup("/")
-                                   : strndup(path, (size_t)(slash - path));
+    char *folder = folder_of(path);
     int fd;
 
     if (folder == NULL)
@@ -148,15 +275,17 @@ static int commit(struct file_writer *w, bool sync, struct infer_error *err)
 
     if (sync && fsync(w->fd) < 0)
         rc = fail(w, "cannot sync", err);
+    if (rc == INFER_OK)
+        rc = name_file(w, err);
     closed = close(w->fd);
     w->fd = -1;
     if (rc == INFER_OK && closed < 0)
         rc = fail(w, "cannot close", err);
     if (rc == INFER_OK && rename(w->temporary, w->target) < 0)
         rc = fail(w, "cannot rename the new file to it", err);
-    if (rc < 0)
+    if (rc < 0 && w->temporary != NULL)
         unlink(w->temporary);
-    else if (sync)
+    else if (rc == INFER_OK && sync)
         sync_folder(w->target);
     release(w);
     return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that are there whole or not at all: written under a temporary name
- * beside the target, then renamed. */
+/* Files that are there whole or not at all: written without a name, or under a
+ * temporary one beside the target, then renamed. */
 #ifndef KERNELS_BASE_FILE_WRITE_H
 #define KERNELS_BASE_FILE_WRITE_H
 
@@ -14,13 +14,16 @@ struct file_writer {
     int fd;
     char *path;   /* as it was given, for messages */
     char *target; /* after all symbolic links are followed */
+    /* TARGET.PID.N.tmp; NULL while the file has no name (O_TMPFILE), so that
+     * nothing stays behind if the process is killed. */
     char *temporary;
 };
 
 /* A target that exists must be a regular file: renaming over a device would
  * replace it.  Behind a symbolic link it is the file that is replaced, not the
- * link.  The new file has the permissions of the one before it.  Error texts
- * start with the path. */
+ * link.  The new file has the permissions of the one before it.  Temporary
+ * files of the same target that a killed process left a minute ago or earlier
+ * are removed.  Error texts start with the path. */
 int file_writer_open(const char *path, struct infer_error *err,
                      struct file_writer *out);
 /* Writes at any place of the file. */
