@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -102,6 +103,14 @@ static void escape_newlines(const char *fmt, char *text)
     }
 }
 
+/* Whether a line of the result could not be made. */
+static atomic_bool output_lost;
+
+void cli_lose_output(void)
+{
+    atomic_store(&output_lost, true);
+}
+
 void cli_print(const char *fmt, ...)
 {
     char *raw = NULL, *safe = NULL;
@@ -115,7 +124,9 @@ void cli_print(const char *fmt, ...)
         raw = malloc((size_t)n + 1);
         safe = calloc(4 * (size_t)n + 1, 1);
     }
-    if (raw != NULL && safe != NULL) {
+    if (raw == NULL || safe == NULL) {
+        cli_lose_output();
+    } else {
         va_start(args, fmt);
         vsnprintf(raw, (size_t)n + 1, fmt, args);
         va_end(args);
@@ -143,16 +154,44 @@ void cli_verbose(const struct cli *cli, const char *fmt, ...)
 
 /* ---- the standard streams ------------------------------------------ */
 
-int cli_main(const char *tool, int argc, char **argv,
-             int (*body)(int argc, char **argv))
+/* cJSON drops members that it cannot allocate without a word. */
+static void *json_malloc(size_t bytes)
 {
-    int fd, code;
+    void *memory = malloc(bytes);
+
+    if (memory == NULL)
+        cli_lose_output();
+    return memory;
+}
+
+/* Standard output that was closed takes nothing: a write to it fails.  Messages
+ * to a closed standard error go nowhere. */
+static bool open_streams(void)
+{
+    int fd;
 
     for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
-            open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd)
-            return CLI_DEVICE;
+            open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            return false;
+    return true;
+}
+
+int cli_main(const char *tool, int argc, char **argv,
+             int (*body)(int argc, char **argv))
+{
+    cJSON_Hooks hooks = {.malloc_fn = json_malloc, .free_fn = free};
+    int code;
+
+    if (!open_streams())
+        return CLI_DEVICE;
+    cJSON_InitHooks(&hooks);
     code = body(argc, argv);
+    if (code == CLI_OK && atomic_load(&output_lost)) {
+        fprintf(stderr, "%s: out of memory: a part of the output is missing\n",
+                tool);
+        code = CLI_BAD_MODEL;
+    }
     errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "%s: standard output: %s\n", tool,

@@ -75,7 +75,8 @@ struct cli_option {
 
 /* Body of every main(): runs body and returns its exit code.  Closed standard
  * streams are opened to /dev/null, so that no output file takes their number.
- * A failed write to standard output is an error. */
+ * A failed write to standard output is an error, also where it was closed, and
+ * so is a line or a member of a JSON document that there was no memory for. */
 int cli_main(const char *tool, int argc, char **argv,
              int (*body)(int argc, char **argv));
 
@@ -107,6 +108,8 @@ enum cli_exit cli_fail(const struct cli *cli, const struct infer_error *err);
 /* printf() for text with names from files: writes control characters and
  * malformed UTF-8 as \xNN. */
 void cli_print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Makes cli_main() fail: a part of the output is lost. */
+void cli_lose_output(void);
 /* A line on standard error, only with -v, safe for a terminal. */
 void cli_verbose(const struct cli *cli, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -148,6 +148,8 @@ void cli_print_json(cJSON *json, bool compact)
 
     if (text != NULL)
         puts(text);
+    else
+        cli_lose_output();
     free(text);
     cJSON_Delete(json);
 }
