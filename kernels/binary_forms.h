@@ -29,6 +29,16 @@ FORM int64_t modulo_integers(int64_t a, int64_t b)
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
+FORM int64_t shift_left(int64_t a, int64_t b)
+{
+    return b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b);
+}
+
+FORM int64_t shift_right(int64_t a, int64_t b)
+{
+    return b < 0 || b > 63 ? (a < 0 ? -1 : 0) : a >> b;
+}
+
 /* By squaring; a negative power is 1 / a^|b|, truncated. */
 FORM int64_t power_of_integers(int64_t a, int64_t b)
 {

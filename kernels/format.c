@@ -55,6 +55,10 @@ const char *const kern_binary_names[] = {
 #include "kernels/binary.def"
     [KERN_BINARY_COUNT] = NULL,
 };
+const char *const kern_scatter_names[] = {
+    [KERN_SCATTER_SET] = "set", [KERN_SCATTER_ADD] = "add",
+    [KERN_SCATTER_MUL] = "mul", [KERN_SCATTER_MIN] = "min",
+    [KERN_SCATTER_MAX] = "max", [KERN_SCATTER_MAX + 1] = NULL};
 const char *const kern_reduce_names[] = {
     [KERN_REDUCE_MEAN] = "mean", [KERN_REDUCE_SUM] = "sum",
     [KERN_REDUCE_MAX] = "max",   [KERN_REDUCE_MIN] = "min",
@@ -218,7 +222,26 @@ static void put_attributes(struct text *t, const struct kern_problem *p)
             p->attr.arg_reduce.min ? "min" : "max");
         break;
     case KERN_GATHER:
+    case KERN_GATHER_ELEMENTS:
         put(t, " axis%d", p->attr.gather.axis);
+        break;
+    case KERN_SCATTER_ELEMENTS:
+        put(t, " axis%d %s", p->attr.scatter.axis,
+            NAME_OF(kern_scatter_names, p->attr.scatter.kind));
+        break;
+    case KERN_CUMULATE:
+        put(t, " axis%d%s%s%s", p->attr.cumulate.axis,
+            p->attr.cumulate.product ? " prod" : " sum",
+            p->attr.cumulate.exclusive ? " exclusive" : "",
+            p->attr.cumulate.reverse ? " reverse" : "");
+        break;
+    case KERN_TOP_K:
+        put(t, " axis%d %s", p->attr.top_k.axis,
+            p->attr.top_k.smallest ? "smallest" : "largest");
+        break;
+    case KERN_NMS:
+        put(t, " iou%g score%g%s", (double)p->attr.nms.iou,
+            (double)p->attr.nms.score, p->attr.nms.center ? " center" : "");
         break;
     case KERN_LAYER_NORM:
     case KERN_LAYER_NORM_DGRAD:

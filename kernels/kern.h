@@ -178,6 +178,11 @@ enum kern_binary_kind {
 struct kern_binary {
     enum kern_binary_kind kind;
 };
+/* True for kinds that take integers alone. */
+static inline bool kern_binary_needs_integers(enum kern_binary_kind kind)
+{
+    return kind >= KERN_BIT_AND && kind <= KERN_SHIFT_RIGHT;
+}
 
 /* PReLU has no attributes: y = x < 0 ? slope x : x.  Its dgrad's dslope has
  * x's shape: x < 0 ? dy x : 0, which KERN_REDUCE sums where the slope was
@@ -224,8 +229,53 @@ struct kern_arg_reduce {
     bool select_last; /* of equal elements, the last index */
 };
 
+/* gather_elements: x, indices and y have one rank, y the shape of the indices;
+ * y[..i..] = x[..index[..i..]..] along the axis, and its other dimensions are
+ * at most those of x. */
 struct kern_gather {
     int axis; /* out = x with dimension axis replaced by indices' dims */
+};
+
+enum kern_scatter_kind {
+    KERN_SCATTER_SET, /* of two updates of one element, the later one */
+    KERN_SCATTER_ADD,
+    KERN_SCATTER_MUL,
+    KERN_SCATTER_MIN,
+    KERN_SCATTER_MAX
+};
+/* y = x, and then for each index in row-major order y[..index[..i..]..] and
+ * update[..i..] become one.  Updates have the shape of the indices, whose
+ * dimensions but that of the axis are at most those of x.  Negative indices
+ * count from the end. */
+struct kern_scatter {
+    int axis;
+    enum kern_scatter_kind kind;
+};
+
+/* y[i] = the sum or product of x[0 .. i] along the axis, or of x[0 .. i - 1]
+ * (0 or 1 for the first); from the other end with reverse. */
+struct kern_cumulate {
+    int axis;
+    bool exclusive, reverse, product;
+};
+
+/* Indices along the axis of the largest or smallest elements, best first; of
+ * equal elements the lower index is first, NaN counts as the largest.  The
+ * output is I64; its extent along the axis says how many. */
+struct kern_top_k {
+    int axis;
+    bool smallest;
+};
+
+/* Non-maximum suppression.  boxes: N,B,4, two opposite corners y,x,y,x, or with
+ * `center` the middle x,y, width and height; scores: N,C,B; y: N C K,3 I64.
+ * For each image and class, at most K boxes are chosen whose score is above
+ * `score`, best first (of equal scores the lower index), each of which overlaps
+ * none that was chosen before by more than `iou`, intersection over union.
+ * Rows n,c,b in this order; those behind the last are -1. */
+struct kern_nms {
+    bool center;
+    float iou, score;
 };
 
 enum kern_pad_mode {
@@ -380,6 +430,10 @@ union kern_attr {
     struct kern_squeeze_excite squeeze_excite;
     struct kern_arg_reduce arg_reduce;
     struct kern_gather gather;
+    struct kern_scatter scatter;
+    struct kern_cumulate cumulate;
+    struct kern_top_k top_k;
+    struct kern_nms nms;
     struct kern_pad pad;
     struct kern_resize resize;
     struct kern_matmul matmul;

@@ -7,5 +7,6 @@
 extern const char *const kern_unary_names[];
 extern const char *const kern_binary_names[];
 extern const char *const kern_reduce_names[];
+extern const char *const kern_scatter_names[];
 
 #endif

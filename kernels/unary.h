@@ -29,7 +29,13 @@ enum kern_error_class {
 };
 
 /* Arguments that a test may take. */
-enum kern_domain { KERN_REALS, KERN_POSITIVE, KERN_NONZERO };
+enum kern_domain {
+    KERN_REALS,
+    KERN_POSITIVE,
+    KERN_NONZERO,
+    KERN_UNIT,     /* |x| < 1 */
+    KERN_ABOVE_ONE /* x > 1 */
+};
 
 struct kern_unary_info {
     int params;                   /* of a and b, those that count */

@@ -25,6 +25,13 @@ FORM real silu_derivative(real a, real x)
     return s * (1 + a * x * (1 - s));
 }
 
+FORM real tan_derivative(real x)
+{
+    const real t = REAL_TAN(x);
+
+    return 1 + t * t;
+}
+
 /* x tanh(s), s = softplus x, whose derivative is sigmoid x. */
 FORM real mish_derivative(real x)
 {

@@ -48,6 +48,10 @@ int problem_check_bn_stats(const struct kern_problem *p,
 int problem_check_unary_kind(const struct kern_problem *p,
                              enum kern_unary_kind kind,
                              struct infer_error *why);
+int problem_check_axis(const struct kern_problem *p, int axis,
+                       struct infer_error *why);
+int problem_check_same_dtype(const struct kern_problem *p, int i,
+                             struct infer_error *why);
 problem_check_fn problem_check_channels;
 int problem_check_channel_vectors(const struct kern_problem *p, int last,
                                   struct infer_error *why);
@@ -60,6 +64,10 @@ problem_check_fn problem_check_binary, problem_check_where;
 problem_check_fn problem_check_softmax, problem_check_reduce;
 problem_check_fn problem_check_squeeze, problem_check_arg_reduce;
 problem_check_fn problem_check_gather, problem_check_pad, problem_check_resize;
+
+/* problem_index.c */
+problem_check_fn problem_check_gather_elements, problem_check_scatter_elements;
+problem_check_fn problem_check_cumulate, problem_check_top_k, problem_check_nms;
 
 /* problem_train.c; norm_dgrad: layer and group norm */
 problem_check_fn problem_check_batch_norm_train, problem_check_batch_norm_dgrad;

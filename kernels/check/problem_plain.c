@@ -9,8 +9,8 @@
 
 /* ---- parts of several checks --------------------------------------- */
 
-static int check_axis(const struct kern_problem *p, int axis,
-                      struct infer_error *why)
+int problem_check_axis(const struct kern_problem *p, int axis,
+                       struct infer_error *why)
 {
     if (axis < 0 || axis >= p->in[0].rank)
         return REFUSE(p, why, "axis %d is outside rank %d", axis,
@@ -18,8 +18,8 @@ static int check_axis(const struct kern_problem *p, int axis,
     return 0;
 }
 
-static int check_same_dtype(const struct kern_problem *p, int i,
-                            struct infer_error *why)
+int problem_check_same_dtype(const struct kern_problem *p, int i,
+                             struct infer_error *why)
 {
     if (p->in[i].dtype != p->out[0].dtype)
         return REFUSE(p, why, "input %d is %s and the output %s", i,
@@ -165,7 +165,7 @@ int problem_check_layer_norm(const struct kern_problem *p,
 {
     const struct kern_tensor *x = &p->in[0];
     const int axis = p->attr.norm.axis;
-    int r = check_axis(p, axis, why);
+    int r = problem_check_axis(p, axis, why);
 
     if (r == 0)
         r = problem_expect_like(p, "output", &p->out[0], x, why);
@@ -220,6 +220,12 @@ int problem_check_binary(const struct kern_problem *p, struct infer_error *why)
 
     if ((int)kind < 0 || kind >= KERN_BINARY_COUNT)
         return REFUSE(p, why, "unknown function %d", (int)kind);
+    if (kern_binary_needs_integers(kind) &&
+        (!scalar_is_integer(p->in[0].dtype) ||
+         !scalar_is_integer(p->in[1].dtype) ||
+         !scalar_is_integer(p->out[0].dtype) || kern_problem_in(p, 2) ||
+         p->epilogue.act.kind != KERN_IDENTITY))
+        return REFUSE(p, why, "takes integers, and nothing may follow");
     return check_broadcast(p, 0, 1, why);
 }
 
@@ -228,13 +234,13 @@ int problem_check_where(const struct kern_problem *p, struct infer_error *why)
     int r = check_broadcast(p, 0, 2, why);
 
     for (int i = 1; i <= 2 && r == 0; i++)
-        r = check_same_dtype(p, i, why);
+        r = problem_check_same_dtype(p, i, why);
     return r;
 }
 
 int problem_check_softmax(const struct kern_problem *p, struct infer_error *why)
 {
-    const int r = check_axis(p, p->attr.softmax.axis, why);
+    const int r = problem_check_axis(p, p->attr.softmax.axis, why);
 
     return r < 0 ? r : problem_check_like_input(p, why);
 }
@@ -299,7 +305,7 @@ int problem_check_squeeze(const struct kern_problem *p, struct infer_error *why)
 int problem_check_arg_reduce(const struct kern_problem *p,
                              struct infer_error *why)
 {
-    const int r = check_axis(p, p->attr.arg_reduce.axis, why);
+    const int r = problem_check_axis(p, p->attr.arg_reduce.axis, why);
 
     if (r < 0)
         return r;
@@ -315,10 +321,10 @@ int problem_check_gather(const struct kern_problem *p, struct infer_error *why)
     const int axis = p->attr.gather.axis;
     int64_t dim[2 * KERN_MAX_RANK];
     int rank = 0;
-    int r = check_axis(p, axis, why);
+    int r = problem_check_axis(p, axis, why);
 
     if (r == 0)
-        r = check_same_dtype(p, 0, why);
+        r = problem_check_same_dtype(p, 0, why);
     if (r < 0)
         return r;
     if (!scalar_is_integer(index->dtype) || index->dtype == INFER_BOOL)
@@ -358,7 +364,7 @@ int problem_check_pad(const struct kern_problem *p, struct infer_error *why)
     }
     if (empty && a->mode != KERN_PAD_CONSTANT && kern_tensor_count(&y) > 0)
         return REFUSE(p, why, "has no element to repeat");
-    const int r = check_same_dtype(p, 0, why);
+    const int r = problem_check_same_dtype(p, 0, why);
     return r < 0 ? r : problem_expect_like(p, "output", &p->out[0], &y, why);
 }
 

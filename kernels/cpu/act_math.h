@@ -190,6 +190,17 @@ typedef float real;
 #define REAL_RINT             rintf
 #define REAL_SQRT             sqrtf
 #define REAL_TANH             tanh_of
+#define REAL_SIN              sinf
+#define REAL_COS              cosf
+#define REAL_TAN              tanf
+#define REAL_ASIN             asinf
+#define REAL_ACOS             acosf
+#define REAL_ATAN             atanf
+#define REAL_SINH             sinhf
+#define REAL_COSH             coshf
+#define REAL_ASINH            asinhf
+#define REAL_ACOSH            acoshf
+#define REAL_ATANH            atanhf
 #define REAL_SIGMOID          sigmoid_of
 #define REAL_SOFTPLUS         softplus_of
 #define REAL_CLIP             clip_of

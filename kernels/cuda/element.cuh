@@ -249,6 +249,17 @@ typedef float real;
 #define REAL_RINT             rintf
 #define REAL_SQRT             sqrtf
 #define REAL_TANH             tanhf
+#define REAL_SIN              sinf
+#define REAL_COS              cosf
+#define REAL_TAN              tanf
+#define REAL_ASIN             asinf
+#define REAL_ACOS             acosf
+#define REAL_ATAN             atanf
+#define REAL_SINH             sinhf
+#define REAL_COSH             coshf
+#define REAL_ASINH            asinhf
+#define REAL_ACOSH            acoshf
+#define REAL_ATANH            atanhf
 #define REAL_SIGMOID          sigmoid
 #define REAL_SOFTPLUS         softplus
 #define REAL_CLIP             clip

@@ -20,6 +20,15 @@
         return CUDA_DISPATCH(e->problem.in[0].dtype, run, of, args, err);      \
     }
 
+/* Calls move(u), where u is an integer of the bytes of dtype. */
+template <typename Move> static int by_size(enum infer_dtype dtype, Move move)
+{
+    return infer_dtype_size(dtype) == 8   ? move(uint64_t())
+           : infer_dtype_size(dtype) == 4 ? move(uint32_t())
+           : infer_dtype_size(dtype) == 2 ? move(uint16_t())
+                                          : move(uint8_t());
+}
+
 /* Output and all inputs but the vectors from..to are of the row's type; those
  * are of that type or F32. */
 static inline int check_types(const struct kern_problem *p, int from, int to,

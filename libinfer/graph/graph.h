@@ -78,6 +78,28 @@ struct graph_axis { /* concat, softmax, gather, flatten, arg_reduce */
     bool min, select_last, keep_dims; /* arg_reduce */
 };
 
+struct graph_scatter { /* scatter_elements */
+    int axis;
+    enum kern_scatter_kind kind;
+};
+
+struct graph_cumulate {
+    int axis;
+    bool exclusive, reverse, product;
+};
+
+struct graph_top_k {
+    int axis;
+    int k; /* how many along the axis */
+    bool smallest;
+};
+
+struct graph_nms {
+    int most; /* boxes of one class of one image; at most all are chosen */
+    bool center;
+    float iou, score;
+};
+
 #define GRAPH_MAX_PARTS 64
 struct graph_split {
     int axis;
@@ -138,6 +160,10 @@ union graph_attr {
     struct kern_unary unary;
     struct kern_binary binary;
     struct graph_axis axis;
+    struct graph_scatter scatter;
+    struct graph_cumulate cumulate;
+    struct graph_top_k top_k;
+    struct graph_nms nms;
     struct graph_split split;
     struct graph_slice slice;
     struct graph_dims dims;

@@ -218,6 +218,39 @@ static int gather(const struct asked *a, struct kern_problem *p)
                         &p->attr.gather.axis);
 }
 
+static int scatter(const struct asked *a, struct kern_problem *p)
+{
+    p->attr.scatter.kind = a->node->attr.scatter.kind;
+    return problem_axis(a->node, a->node->attr.scatter.axis, a->x->rank, a->err,
+                        &p->attr.scatter.axis);
+}
+
+static int cumulate(const struct asked *a, struct kern_problem *p)
+{
+    const struct graph_cumulate *c = &a->node->attr.cumulate;
+
+    p->attr.cumulate.exclusive = c->exclusive;
+    p->attr.cumulate.reverse = c->reverse;
+    p->attr.cumulate.product = c->product;
+    return problem_axis(a->node, c->axis, a->x->rank, a->err,
+                        &p->attr.cumulate.axis);
+}
+
+static int top_k(const struct asked *a, struct kern_problem *p)
+{
+    p->attr.top_k.smallest = a->node->attr.top_k.smallest;
+    return problem_axis(a->node, a->node->attr.top_k.axis, a->x->rank, a->err,
+                        &p->attr.top_k.axis);
+}
+
+static int nms(const struct asked *a, struct kern_problem *p)
+{
+    const struct graph_nms *n = &a->node->attr.nms;
+
+    p->attr.nms = (struct kern_nms){n->center, n->iou, n->score};
+    return 0;
+}
+
 /* ---- resampling ---------------------------------------------------- */
 
 static int pad(const struct asked *a, struct kern_problem *p)
@@ -268,6 +301,11 @@ static const struct {
     [GRAPH_REDUCE] = {reduce, KERN_REDUCE, PLAN_ROWS},
     [GRAPH_ARG_REDUCE] = {arg_reduce, KERN_ARG_REDUCE, PLAN_ROWS},
     [GRAPH_GATHER] = {gather, KERN_GATHER, PLAN_ROWS},
+    [GRAPH_GATHER_ELEMENTS] = {gather, KERN_GATHER_ELEMENTS, PLAN_ROWS},
+    [GRAPH_SCATTER_ELEMENTS] = {scatter, KERN_SCATTER_ELEMENTS, PLAN_ROWS},
+    [GRAPH_CUMULATE] = {cumulate, KERN_CUMULATE, PLAN_ROWS},
+    [GRAPH_TOP_K] = {top_k, KERN_TOP_K, PLAN_ROWS},
+    [GRAPH_NMS] = {nms, KERN_NMS, PLAN_ROWS},
     [GRAPH_PAD] = {pad, KERN_PAD, PLAN_IMAGE},
     [GRAPH_RESIZE] = {resize, KERN_RESIZE, PLAN_IMAGE},
 };

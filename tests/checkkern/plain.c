@@ -281,6 +281,8 @@ static void make_binary(struct maker *m, int k)
         k == KERN_BINARY_COUNT + KERN_MUL && scalar_is_float(m->dtype);
 
     p->attr.binary.kind = kind;
+    if (kern_binary_needs_integers(kind) && !scalar_is_integer(m->dtype))
+        m->dtype = INFER_I32;
     if (kind == KERN_MUL && k >= KERN_BINARY_COUNT &&
         (large || rng_chance(&m->rng, 60))) {
         make_gate(m, large);
@@ -366,6 +368,82 @@ static void make_gather(struct maker *m, int k)
     p->in[1] = make_tensor(m, rng_chance(&m->rng, 50) ? INFER_I64 : INFER_I32,
                            list.rank, list.dim, false);
     p->out[0] = make_out(m, &y);
+}
+
+/* Dimensions of indices into s: no more of them but along the axis. */
+static struct dims make_indices(struct maker *m, const struct dims *s, int axis)
+{
+    struct dims list = *s;
+
+    for (int i = 0; i < list.rank; i++)
+        list.dim[i] = rng_range(&m->rng, 1, i == axis ? 9 : s->dim[i]);
+    return list;
+}
+
+static void make_elements(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    const struct dims s = make_dims(m, k, 1);
+    const int axis = (int)rng_range(&m->rng, 0, s.rank - 1);
+    const struct dims list = make_indices(m, &s, axis);
+
+    p->in[0] = make_in(m, &s);
+    p->in[1] = make_tensor(m, rng_chance(&m->rng, 50) ? INFER_I64 : INFER_I32,
+                           list.rank, list.dim, false);
+    if (p->op == KERN_GATHER_ELEMENTS) {
+        p->n_in = 2;
+        p->attr.gather.axis = axis;
+        p->out[0] = make_out(m, &list);
+        return;
+    }
+    p->n_in = 3;
+    p->in[2] = make_in(m, &list);
+    p->attr.scatter.axis = axis;
+    p->attr.scatter.kind =
+        (enum kern_scatter_kind)rng_range(&m->rng, 0, KERN_SCATTER_MAX);
+    p->out[0] = make_out(m, &s);
+}
+
+static void make_cumulate(struct maker *m, int k)
+{
+    struct kern_cumulate *a = &m->p->attr.cumulate;
+
+    make_like(m, k, 1);
+    a->axis = (int)rng_range(&m->rng, 0, m->p->in[0].rank - 1);
+    a->exclusive = rng_chance(&m->rng, 40);
+    a->reverse = rng_chance(&m->rng, 40);
+    a->product = rng_chance(&m->rng, 40);
+}
+
+static void make_top_k(struct maker *m, int k)
+{
+    struct kern_problem *p = m->p;
+    struct dims s = make_dims(m, k, 1);
+    const int axis = (int)rng_range(&m->rng, 0, s.rank - 1);
+
+    p->n_in = 1;
+    p->in[0] = make_in(m, &s);
+    s.dim[axis] = rng_range(&m->rng, 1, s.dim[axis]);
+    p->out[0] = make_tensor(m, INFER_I64, s.rank, s.dim, true);
+    p->attr.top_k.axis = axis;
+    p->attr.top_k.smallest = rng_chance(&m->rng, 50);
+}
+
+static void make_nms(struct maker *m)
+{
+    struct kern_problem *p = m->p;
+    const int64_t n = rng_range(&m->rng, 1, 3), c = rng_range(&m->rng, 1, 4);
+    const int64_t b = rng_range(&m->rng, 1, 300);
+    const struct dims boxes = {3, {n, b, 4}}, scores = {3, {n, c, b}};
+    const int64_t y[2] = {n * c * rng_range(&m->rng, 0, 20), 3};
+
+    p->n_in = 2;
+    p->in[0] = make_in(m, &boxes);
+    p->in[1] = make_in(m, &scores);
+    p->out[0] = make_tensor(m, INFER_I64, 2, y, true);
+    p->attr.nms.center = rng_chance(&m->rng, 30);
+    p->attr.nms.iou = 0.25f * (float)rng_range(&m->rng, 0, 3);
+    p->attr.nms.score = 0.5f * (float)rng_range(&m->rng, -2, 1);
 }
 
 static void make_pad(struct maker *m, int k)
@@ -515,6 +593,19 @@ void make_plain_problem(struct maker *m, int k)
         break;
     case KERN_GATHER:
         make_gather(m, k);
+        break;
+    case KERN_GATHER_ELEMENTS:
+    case KERN_SCATTER_ELEMENTS:
+        make_elements(m, k);
+        break;
+    case KERN_CUMULATE:
+        make_cumulate(m, k);
+        break;
+    case KERN_TOP_K:
+        make_top_k(m, k);
+        break;
+    case KERN_NMS:
+        make_nms(m);
         break;
     case KERN_PAD:
         make_pad(m, k);

@@ -218,6 +218,10 @@ static enum infer_dtype pick_dtype(struct maker *m, enum kern_op op)
     case KERN_REDUCE:
     case KERN_ARG_REDUCE:
     case KERN_GATHER:
+    case KERN_GATHER_ELEMENTS:
+    case KERN_SCATTER_ELEMENTS:
+    case KERN_CUMULATE:
+    case KERN_TOP_K:
     case KERN_PAD:
     case KERN_COPY:
         if (rng_chance(&m->rng, 40))
@@ -256,6 +260,7 @@ static void spoil_attribute(struct kern_problem *p, struct rng *r)
 
     switch (p->op) {
     case KERN_MATMUL:
+    case KERN_NMS:
     case KERN_BATCH_NORM:
     case KERN_SCALE_SHIFT:
     case KERN_LAYER_NORM:

@@ -57,7 +57,7 @@ static double magnitude(const struct kern_problem *p, int i, double v)
 {
     const enum kern_reduce_kind kind = p->attr.reduce.kind;
 
-    if (i == 1 && (p->op == KERN_POOL_DGRAD ||
+    if (i == 1 && (p->op == KERN_POOL_DGRAD || p->op == KERN_SCATTER_ELEMENTS ||
                    (p->op == KERN_REDUCE_DGRAD &&
                     (kind == KERN_REDUCE_MAX || kind == KERN_REDUCE_MIN))))
         return v;
@@ -180,6 +180,20 @@ static double local_bound(const struct kern_problem *p, double y, double u)
         if (p->attr.reduce.kind == KERN_REDUCE_PROD && !kern_problem_in(p, 1))
             return 8 * u * sqrt(n) * fabs(y);
         return -1;
+    case KERN_CUMULATE:
+        return p->attr.cumulate.product ? 8 * u * sqrt(n) * fabs(y) : -1;
+    case KERN_SCATTER_ELEMENTS:
+        switch (p->attr.scatter.kind) {
+        case KERN_SCATTER_ADD:
+            return -1;
+        case KERN_SCATTER_MUL:
+            return 8 * u * sqrt(n) * fabs(y);
+        case KERN_SCATTER_SET:
+        case KERN_SCATTER_MIN:
+        case KERN_SCATTER_MAX:
+            break;
+        }
+        return 0;
     case KERN_RESIZE: /* n: largest extent; coordinates in single precision
                        * move the weights of values within -1 .. 1 */
         return p->attr.resize.mode == KERN_NEAREST ? 0 : 16 * u * n;
@@ -198,6 +212,11 @@ static double local_bound(const struct kern_problem *p, double y, double u)
             return 8 * u;
         case KERN_MIN:
         case KERN_MAX:
+        case KERN_BIT_AND:
+        case KERN_BIT_OR:
+        case KERN_BIT_XOR:
+        case KERN_SHIFT_LEFT:
+        case KERN_SHIFT_RIGHT:
         case KERN_EQUAL:
         case KERN_LESS:
         case KERN_LESS_EQUAL:
@@ -239,6 +258,9 @@ static double local_bound(const struct kern_problem *p, double y, double u)
     case KERN_WHERE: /* selects */
     case KERN_ARG_REDUCE:
     case KERN_GATHER:
+    case KERN_GATHER_ELEMENTS:
+    case KERN_TOP_K:
+    case KERN_NMS:
     case KERN_PAD:
     case KERN_COPY:
     case KERN_OP_COUNT:

@@ -87,6 +87,10 @@ double problem_terms(const struct kern_problem *p)
         return p->attr.lrn.size;
     case KERN_SOFTMAX:
         return (double)x->dim[p->attr.softmax.axis];
+    case KERN_CUMULATE:
+        return (double)x->dim[p->attr.cumulate.axis];
+    case KERN_SCATTER_ELEMENTS: /* all updates may go to one element */
+        return 1 + (double)w->dim[p->attr.scatter.axis];
     case KERN_REDUCE:
         for (int i = 0; i < x->rank; i++)
             if (p->attr.reduce.axes >> i & 1)
@@ -112,6 +116,9 @@ double problem_terms(const struct kern_problem *p)
     case KERN_WHERE:
     case KERN_ARG_REDUCE:
     case KERN_GATHER:
+    case KERN_GATHER_ELEMENTS:
+    case KERN_TOP_K:
+    case KERN_NMS:
     case KERN_PAD:
     case KERN_COPY:
     case KERN_BATCH_NORM_TRAIN:
@@ -219,6 +226,11 @@ bool data_is_exact(const struct kern_problem *p)
     case KERN_WHERE:
     case KERN_ARG_REDUCE:
     case KERN_GATHER:
+    case KERN_GATHER_ELEMENTS:
+    case KERN_SCATTER_ELEMENTS:
+    case KERN_CUMULATE:
+    case KERN_TOP_K:
+    case KERN_NMS:
     case KERN_PAD:
     case KERN_COPY:
         return true;
@@ -278,9 +290,13 @@ static bool is_power(const struct kern_problem *p)
     return p->op == KERN_BINARY && p->attr.binary.kind == KERN_POW;
 }
 
+/* True for products of many elements. */
 static bool is_reduce_product(const struct kern_problem *p)
 {
-    return p->op == KERN_REDUCE && p->attr.reduce.kind == KERN_REDUCE_PROD;
+    return (p->op == KERN_REDUCE && p->attr.reduce.kind == KERN_REDUCE_PROD) ||
+           (p->op == KERN_CUMULATE && p->attr.cumulate.product) ||
+           (p->op == KERN_SCATTER_ELEMENTS &&
+            p->attr.scatter.kind == KERN_SCATTER_MUL);
 }
 
 static double exact_value(const struct kern_problem *p, int i, struct rng *rng)
@@ -316,6 +332,10 @@ static double unary_value(const struct kern_problem *p, struct rng *rng)
         return fabs(away(rng)) * 4;
     case KERN_NONZERO:
         return away(rng);
+    case KERN_UNIT:
+        return rng_real(rng) * 0.9;
+    case KERN_ABOVE_ONE:
+        return 1 + fabs(away(rng)) * 4;
     case KERN_REALS:
         break;
     }
@@ -338,12 +358,24 @@ static double real_value(const struct kern_problem *p, int i, struct rng *rng)
     return rng_real(rng);
 }
 
+/* The axis that input 1 names elements along, -1 for none. */
+static int index_axis(const struct kern_problem *p)
+{
+    if (p->op == KERN_SCATTER_ELEMENTS)
+        return p->attr.scatter.axis;
+    return p->op == KERN_GATHER || p->op == KERN_GATHER_ELEMENTS
+               ? p->attr.gather.axis
+               : -1;
+}
+
 /* Integers of any type: within what it holds; sums stay inside 32 bits. */
 static int64_t integer_value(const struct kern_problem *p, int i,
                              enum pass pass, struct rng *rng)
 {
-    if (p->op == KERN_GATHER && i == 1) {
-        const int64_t n = p->in[0].dim[p->attr.gather.axis];
+    const int axis = index_axis(p);
+
+    if (axis >= 0 && i == 1) {
+        const int64_t n = p->in[0].dim[axis];
         return rng_range(rng, -n, n - 1);
     }
     if (p->op == KERN_BINARY || pass != PASS_REAL || is_reduce_product(p))

@@ -9,7 +9,8 @@
 /* Operations that move elements: their tensors are of one type. */
 static bool moves(enum kern_op op)
 {
-    return op == KERN_WHERE || op == KERN_GATHER || op == KERN_PAD;
+    return op == KERN_WHERE || op == KERN_GATHER || op == KERN_PAD ||
+           op == KERN_GATHER_ELEMENTS || op == KERN_SCATTER_ELEMENTS;
 }
 
 /* A type that holds every value of a problem's tensor; single precision for

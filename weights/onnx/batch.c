@@ -85,6 +85,16 @@ static bool multiplies_batch(const struct onnx_import *im, int a,
     return varies(im, a, rank - (matmul->transpose_a ? 2 : 1));
 }
 
+/* Along the axis, or because not every picture has indices of its own. */
+static bool mixes_elements(const struct onnx_import *im,
+                           const struct graph_node *n, int axis)
+{
+    for (int d = 0; d < im->type[n->in[0]][0].rank; d++)
+        if (d != axis && varies(im, n->in[0], d) != varies(im, n->in[1], d))
+            return true;
+    return varies(im, n->in[0], axis);
+}
+
 static bool mixes(const struct onnx_import *im, const struct graph_node *n)
 {
     const union graph_attr *attr = &n->attr;
@@ -118,6 +128,16 @@ static bool mixes(const struct onnx_import *im, const struct graph_node *n)
     case GRAPH_GATHER:
     case GRAPH_CONCAT:
         return varies(im, x, from_front(im, x, attr->axis.axis));
+    case GRAPH_GATHER_ELEMENTS:
+        return mixes_elements(im, n, from_front(im, x, attr->axis.axis));
+    case GRAPH_SCATTER_ELEMENTS:
+        return mixes_elements(im, n, from_front(im, x, attr->scatter.axis));
+    case GRAPH_CUMULATE:
+        return varies(im, x, from_front(im, x, attr->cumulate.axis));
+    case GRAPH_TOP_K:
+        return varies(im, x, from_front(im, x, attr->top_k.axis));
+    case GRAPH_NMS:
+        return varies_from(im, x, 1);
     case GRAPH_SPLIT:
         return varies(im, x, from_front(im, x, attr->split.axis));
     case GRAPH_SLICE:

@@ -229,6 +229,11 @@ bool pass_linear(enum kern_binary_kind kind, bool swapped, double k, double *a,
     case KERN_MIN:
     case KERN_MAX:
     case KERN_MOD:
+    case KERN_BIT_AND:
+    case KERN_BIT_OR:
+    case KERN_BIT_XOR:
+    case KERN_SHIFT_LEFT:
+    case KERN_SHIFT_RIGHT:
     case KERN_EQUAL:
     case KERN_LESS:
     case KERN_LESS_EQUAL:

@@ -184,6 +184,11 @@ static bool same_elements(const struct pass *p, int node)
     case GRAPH_SOFTMAX:
     case GRAPH_ARG_REDUCE:
     case GRAPH_GATHER:
+    case GRAPH_GATHER_ELEMENTS:
+    case GRAPH_SCATTER_ELEMENTS:
+    case GRAPH_CUMULATE:
+    case GRAPH_TOP_K:
+    case GRAPH_NMS:
     case GRAPH_DEPTH_TO_SPACE:
     case GRAPH_SPACE_TO_DEPTH:
     case GRAPH_NONE:

@@ -186,6 +186,11 @@ static bool attributes_allow(struct graph_node *n, int rank)
     case GRAPH_EXPAND:
     case GRAPH_TILE:
     case GRAPH_GATHER:
+    case GRAPH_GATHER_ELEMENTS:
+    case GRAPH_SCATTER_ELEMENTS:
+    case GRAPH_CUMULATE:
+    case GRAPH_TOP_K:
+    case GRAPH_NMS:
     case GRAPH_DEPTH_TO_SPACE:
     case GRAPH_SPACE_TO_DEPTH:
     case GRAPH_NONE:

@@ -11,15 +11,6 @@
 
 #define THREADS 256
 
-/* Calls move(u), where u is an integer of the bytes of dtype. */
-template <typename Move> static int by_size(enum infer_dtype dtype, Move move)
-{
-    return infer_dtype_size(dtype) == 8   ? move(uint64_t())
-           : infer_dtype_size(dtype) == 4 ? move(uint32_t())
-           : infer_dtype_size(dtype) == 2 ? move(uint16_t())
-                                          : move(uint8_t());
-}
-
 /* ---- where --------------------------------------------------------- */
 
 struct where_args {

@@ -38,6 +38,17 @@ static double softplus(double x)
 #define REAL_RINT             nearbyint
 #define REAL_SQRT             sqrt
 #define REAL_TANH             tanh
+#define REAL_SIN              sin
+#define REAL_COS              cos
+#define REAL_TAN              tan
+#define REAL_ASIN             asin
+#define REAL_ACOS             acos
+#define REAL_ATAN             atan
+#define REAL_SINH             sinh
+#define REAL_COSH             cosh
+#define REAL_ASINH            asinh
+#define REAL_ACOSH            acosh
+#define REAL_ATANH            atanh
 #define REAL_SIGMOID          sigmoid
 #define REAL_SOFTPLUS         softplus
 #define REAL_CLIP             clip

@@ -192,9 +192,8 @@ bool op_slice_separable(const struct graph_separable_args *args)
 
 /* ---- gather -------------------------------------------------------- */
 
-/* Indices in memory must lie in -extent .. extent-1. */
-static int check_indices(const struct constant *c, int64_t extent,
-                         struct infer_error *err)
+int op_need_indices(const struct constant *c, int64_t extent,
+                    struct infer_error *err)
 {
     int64_t n, i;
 
@@ -212,23 +211,32 @@ static int check_indices(const struct constant *c, int64_t extent,
     return INFER_OK;
 }
 
+int op_need_index_type(const struct graph_shape_args *args,
+                       struct infer_error *err)
+{
+    const enum infer_dtype dtype = args->in[1].dtype;
+
+    if (dtype != INFER_NONE && dtype != INFER_I64 && dtype != INFER_I32)
+        return error_set(err, INFER_EFORMAT,
+                         "indices are %s, I64 or I32 is needed",
+                         infer_dtype_name(dtype));
+    return INFER_OK;
+}
+
 int op_gather_shape(struct graph_shape_args *args, struct infer_error *err)
 {
     const struct graph_type *x = &args->in[0], *at = &args->in[1];
     struct graph_type *out = &args->out[0];
-    int i, axis, rank, rc;
+    int i, axis, rank, rc = op_need_index_type(args, err);
 
-    if (at->dtype != INFER_NONE && at->dtype != INFER_I64 &&
-        at->dtype != INFER_I32)
-        return error_set(err, INFER_EFORMAT,
-                         "indices are %s, I64 or I32 is needed",
-                         infer_dtype_name(at->dtype));
+    if (rc < 0)
+        return rc;
     out->dtype = x->dtype;
     if (x->rank < 0 || at->rank < 0)
         return INFER_OK;
     rc = op_axis(args->attr->axis.axis, x->rank, &axis, err);
     if (rc == INFER_OK)
-        rc = check_indices(args->data[1], x->dim[axis], err);
+        rc = op_need_indices(args->data[1], x->dim[axis], err);
     if (rc < 0)
         return rc;
     rank = x->rank - 1 + at->rank;

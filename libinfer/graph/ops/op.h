@@ -60,6 +60,8 @@ bool op_separable_axes(const struct graph_separable_args *args, const int *axis,
 
 /* Rules of operations; the first is that of all with attribute `axis` alone. */
 bool op_axis_separable(const struct graph_separable_args *args);
+bool op_cumulate_separable(const struct graph_separable_args *args);
+bool op_elements_separable(const struct graph_separable_args *args);
 bool op_gather_separable(const struct graph_separable_args *args);
 bool op_layer_norm_separable(const struct graph_separable_args *args);
 bool op_matmul_separable(const struct graph_separable_args *args);
@@ -68,6 +70,7 @@ bool op_reduce_separable(const struct graph_separable_args *args);
 bool op_resize_separable(const struct graph_separable_args *args);
 bool op_slice_separable(const struct graph_separable_args *args);
 bool op_split_separable(const struct graph_separable_args *args);
+bool op_top_k_separable(const struct graph_separable_args *args);
 bool op_transpose_separable(const struct graph_separable_args *args);
 
 /* ---- resolving attributes against extents -------------------------- */
@@ -142,6 +145,13 @@ static inline bool op_fits(int64_t a, int64_t b)
     return a < 0 || b < 0 || a == b;
 }
 
+/* Constant integers, NULL where they are computed, lie in a dimension of
+ * `extent` (-1: unknown) elements; negative ones count from its end. */
+int op_need_indices(const struct constant *c, int64_t extent,
+                    struct infer_error *err);
+/* Input 1 of a type that can name elements, or of one not known yet. */
+int op_need_index_type(const struct graph_shape_args *args,
+                       struct infer_error *err);
 /* Inputs of a floating type, or of one not known yet; else EFORMAT. */
 int op_need_float(const struct graph_shape_args *args, struct infer_error *err);
 /* Input i, if given, must be a vector of n (-1: any) elements. */

@@ -108,6 +108,10 @@ int op_binary_shape(struct graph_shape_args *args, struct infer_error *err)
         out->dtype != INFER_BOOL)
         return error_set(err, INFER_EFORMAT, "inputs are %s, BOOL is needed",
                          infer_dtype_name(out->dtype));
+    if (kern_binary_needs_integers(kind) && out->dtype != INFER_NONE &&
+        !scalar_is_integer(out->dtype))
+        return error_set(err, INFER_EFORMAT, "inputs are %s, not integers",
+                         infer_dtype_name(out->dtype));
     if (kind >= KERN_EQUAL)
         out->dtype = INFER_BOOL;
     return op_broadcast(&args->in[0], &args->in[1], out, err);

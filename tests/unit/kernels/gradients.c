@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/unary.h"
 #include "kernels/base/philox.h"
 #include "kernels/reference.h"
 #include "tests/unit/test.h"
@@ -318,10 +319,20 @@ TEST(test_reduce)
 /* Values away from every corner of the functions, and where all are defined. */
 static double argument(enum kern_unary_kind kind, int i)
 {
-    const bool positive = kind == KERN_LOG || kind == KERN_SQRT;
     const double x = 0.13 + 0.371 * i;
 
-    return positive || i % 2 ? x : -x;
+    switch (kern_unary_info(kind)->domain) {
+    case KERN_POSITIVE:
+        return x;
+    case KERN_UNIT:
+        return (i % 2 ? x : -x) / 5;
+    case KERN_ABOVE_ONE:
+        return 1 + x;
+    case KERN_REALS:
+    case KERN_NONZERO:
+        break;
+    }
+    return i % 2 ? x : -x;
 }
 
 static void check_unary(enum kern_unary_kind kind, bool by_y)

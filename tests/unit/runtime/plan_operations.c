@@ -321,6 +321,25 @@ static int build_matmul(struct graph *g, uint64_t *state, int x)
     return add(g, GRAPH_MATMUL, "n", IN(v, q), NULL);
 }
 
+/* Elements by computed indices, running sums, and an update in place of what
+ * was chosen; the indices come from the values themselves. */
+static int build_select(struct graph *g, uint64_t *state, int x)
+{
+    int node, at, v = add(g, GRAPH_CUMULATE, "c", IN(x), &node);
+
+    (void)state;
+    g->node[node].attr.cumulate.axis = 3;
+    g->node[node].attr.cumulate.reverse = true;
+    at = add(g, GRAPH_TOP_K, "t", IN(x), &node);
+    g->node[node].attr.top_k.k = 3;
+    v = add(g, GRAPH_GATHER_ELEMENTS, "g", IN(v, at), &node);
+    g->node[node].attr.axis.axis = -1;
+    v = add(g, GRAPH_SCATTER_ELEMENTS, "s", IN(x, at, v), &node);
+    g->node[node].attr.scatter.axis = 3;
+    g->node[node].attr.scatter.kind = KERN_SCATTER_ADD;
+    return v;
+}
+
 static void test_operations(void **unused)
 {
     static build_fn *const build[] = {
@@ -329,7 +348,7 @@ static void test_operations(void **unused)
         build_depth,        build_excite,    build_pointwise,
         build_resample,     build_matmul,    build_dense_block,
         build_nested_block, build_epilogues, build_input_scale,
-        build_products,
+        build_products,     build_select,
     };
     const int64_t dim[4] = {2, 12, 4, 6};
 
