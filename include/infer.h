@@ -216,6 +216,16 @@ struct infer_session_options {
      * `total`.  Default NULL. */
     void (*progress)(void *user, int done, int total);
     void *progress_user;
+    /* Most bytes of a plan: activations, weights and workspace together.
+     * Checked before anything of that size is allocated: EMEMORY.  0 (default):
+     * on a CPU three quarters of the memory that the process may use (of the
+     * machine, its control group or RLIMIT_AS); on a GPU what the device
+     * gives. */
+    uint64_t max_memory;
+    /* Most work of a run: operations (2 * multiply-adds), and 1 for each byte
+     * that a layer reads or writes.  More is EMEMORY, before anything is
+     * allocated.  0 (default): 1e14 on a CPU, no limit on a GPU. */
+    double max_work;
 };
 
 /* Fills *options with its size and the defaults stated above.  Bindings of

@@ -8,6 +8,11 @@
 
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory_size.h"
+
+/* Largest work of a run on a CPU by default: a quarter of an hour at 100
+ * GFLOP/s, 12,000 pictures through ResNet-50. */
+#define DEFAULT_MAX_WORK 1e14
 
 /* ---- creation ------------------------------------------------------ */
 
@@ -58,6 +63,15 @@ static int configure(struct infer_session *s,
     s->config.precision = o->precision;
     s->config.progress = o->progress;
     s->config.progress_user = o->progress_user;
+    s->config.max_memory = o->max_memory;
+    s->config.max_work = o->max_work;
+    if (!(o->max_work >= 0))
+        return error_set(err, INFER_EARGUMENT,
+                         "max_work: %g, expected 0 or more", o->max_work);
+    if (!gpu && o->max_memory == 0)
+        s->config.max_memory = memory_size() / 4 * 3;
+    if (!gpu && o->max_work == 0)
+        s->config.max_work = DEFAULT_MAX_WORK;
     s->profile = o->profile != 0;
     rc = device_check_backend(&s->device, o->backend, err);
     if (rc < 0)
@@ -355,6 +369,13 @@ static int use_plan(struct infer_session *s, struct infer_error *err)
         return rc;
     s->whole = NULL;
     rc = make_ready(s, micro ? micro->plan : plan, err);
+    if (rc == 0 && micro && s->config.max_memory > 0 &&
+        micro->bytes > s->config.max_memory)
+        rc = error_set(err, INFER_EMEMORY,
+                       "the outputs of a batch of %lld take %zu bytes, "
+                       "max_memory allows %llu",
+                       (long long)micro->batch, micro->bytes,
+                       (unsigned long long)s->config.max_memory);
     if (rc == 0 && micro)
         rc = grow(s, micro->bytes, &s->gathered, &s->gathered_bytes, err);
     if (rc == 0)

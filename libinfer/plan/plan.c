@@ -304,6 +304,8 @@ static int make(struct plan *plan, const struct graph_shape *shape,
         rc = INFER_EUNSUPPORTED; /* the error lists the nodes */
     if (rc == 0)
         rc = lay_memory(plan, err);
+    if (rc == 0)
+        rc = plan_check_budget(plan, err);
     return rc;
 }
 

@@ -30,6 +30,8 @@ struct plan_config {
     void (*progress)(void *user, int done,
                      int total); /* of tuning; may be NULL */
     void *progress_user;
+    uint64_t max_memory; /* bytes; 0: not checked */
+    double max_work;     /* operations and bytes of a run; 0: not checked */
 };
 
 enum plan_memory {
@@ -101,6 +103,11 @@ struct plan {
 int plan_new(const struct plan_config *config, const struct graph_shape *shape,
              struct infer_error *err, struct plan **out);
 void plan_free(struct plan *plan); /* NULL is fine */
+
+/* EMEMORY if the plan takes more memory, or a run more work, than its
+ * configuration allows.  Packed bytes and workspace count from prepared kernels
+ * on; before that the constants as they are. */
+int plan_check_budget(const struct plan *plan, struct infer_error *err);
 
 /* Prepares kernels and constants and runs the steps on constants.  Sets
  * workspace_bytes and weight_bytes. */

@@ -364,6 +364,8 @@ int plan_prepare(struct plan *plan, struct infer_error *err)
     if (rc == 0)
         rc = prepare_steps(plan, err);
     if (rc == 0)
+        rc = plan_check_budget(plan, err);
+    if (rc == 0)
         rc = load_constants(plan, err);
     packed_cache_trim(model_packed(plan->config->model));
     settle(plan->config->device);

@@ -29,6 +29,10 @@ expect 0 '"label":.*"nine"' "$infer" -m "$model" --json -b 4 "$pictures"
 expect 2 '112 x 112 pixels, more than the 12543 allowed' "$infer" -m "$model" \
     --max-pixels=12543 "$pictures/7.png"
 expect 0 'seven' "$infer" -m "$model" --max-pixels=12544 "$pictures/7.png"
+expect 2 'are needed (activations .* (max_memory)' "$infer" -m "$model" \
+    --max-memory=20000 "$pictures/7.png"
+expect 2 'operations and bytes of work, .* (max_work)' "$infer" -m "$model" \
+    --max-work=1e3 --bench
 expect 1 'max-pixels is for pictures' "$infer" -m "$model" --max-pixels=9 --bench
 expect 0 'images/s' "$infer" -m "$model" --bench --warmup=0 --duration=10ms \
     --percentile=50,99 --threads=1
