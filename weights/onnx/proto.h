@@ -16,6 +16,7 @@
 #include "include/infer.h"
 #include "libinfer/graph/constant.h"
 #include "libinfer/graph/graph.h"
+#include "weights/external.h"
 #include "weights/protobuf/protobuf.h"
 
 /* What a file may hold: far above any network, and low enough that lists made
@@ -85,6 +86,7 @@ struct onnx_model {
     struct onnx_loaded *loaded;
     size_t loaded_count, loaded_slots;
     uint64_t external_bytes;
+    struct weights_external external;
 };
 
 /* Reads the outer messages.  Refuses, by name, what is outside the importer
@@ -165,16 +167,5 @@ int onnx_tensor_load(struct onnx_model *m, struct pb_span span,
 /* A serialised TensorProto of its own (test data); a new reference. */
 int onnx_tensor_read(struct blob *blob, struct infer_error *err,
                      struct constant **out);
-
-/* A new constant of this type and shape (`bytes` bytes) from offset of a file
- * of the folder of the model file `path`.  location is untrusted: it must name
- * a regular file below that folder through real folders alone. */
-int onnx_external_load(const char *path, struct pb_span location,
-                       uint64_t offset, const struct infer_tensor_info *shape,
-                       size_t bytes, struct infer_error *err,
-                       struct constant **out);
-/* The whole of such a file, of at most max bytes. */
-int onnx_external_read(const char *path, struct pb_span location, size_t max,
-                       struct infer_error *err, struct blob **out);
 
 #endif

@@ -420,7 +420,7 @@ static struct constant *in_place(struct blob *blob, enum infer_dtype dtype,
     return constant_in_blob(dtype, t->rank, t->dim, blob, data);
 }
 
-static int load_external(const struct onnx_model *m, const struct layout *t,
+static int load_external(struct onnx_model *m, const struct layout *t,
                          struct infer_error *err, struct constant **out)
 {
     const struct external *e = &t->external;
@@ -440,8 +440,11 @@ static int load_external(const struct onnx_model *m, const struct layout *t,
     shape.dtype = onnx_dtype(t->data_type);
     shape.rank = t->rank;
     memcpy(shape.dim, t->dim, sizeof(shape.dim));
-    return onnx_external_load(m->path, e->location, e->offset, &shape, t->bytes,
-                              err, out);
+    return weights_external_load(
+        m->path,
+        (struct weights_location){(const char *)e->location.data,
+                                  e->location.bytes},
+        e->offset, &shape, t->bytes, &m->external, err, out);
 }
 
 /* Any byte but 0 means true; the rest of the program relies on 0 and 1. */
@@ -478,9 +481,9 @@ static int copied(struct pb_reader r, const struct layout *t,
 
 /* m is NULL where there is no folder for external data; r stands at the start
  * of the message. */
-static int build(const struct onnx_model *m, struct blob *blob,
-                 struct pb_reader r, const struct layout *t,
-                 struct infer_error *err, struct constant **out)
+static int build(struct onnx_model *m, struct blob *blob, struct pb_reader r,
+                 const struct layout *t, struct infer_error *err,
+                 struct constant **out)
 {
     enum infer_dtype dtype = onnx_dtype(t->data_type);
     struct constant *c = NULL;
@@ -620,6 +623,7 @@ void onnx_model_close(struct onnx_model *m)
         if (m->loaded[i].key)
             constant_unref(m->loaded[i].value);
     free(m->loaded);
+    weights_external_clear(&m->external);
     free(m->node.item);
     free(m->initializer.item);
     free(m->initializer_name.item);

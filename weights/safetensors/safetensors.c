@@ -17,12 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "kernels/base/checked.h"
 #include "kernels/base/error.h"
 #include "kernels/base/json.h"
+#include "kernels/base/memory_size.h"
 #include "weights/bytes.h"
+#include "weights/external.h"
 #include "weights/numpy/numpy.h"
 #include "weights/safetensors/safetensors_header.h"
 #include "weights/weights.h"
@@ -267,11 +268,8 @@ static bool is_plain_name(const char *name)
 static int read_shard(const char *index_path, const char *name,
                       struct infer_error *err, struct weights_import *out)
 {
-    const char *slash = strrchr(index_path, '/');
-    size_t folder = slash ? (size_t)(slash - index_path) + 1 : 0;
-    struct weights_file file;
-    struct stat st;
-    char *path;
+    const struct weights_location location = {name, strlen(name)};
+    struct blob *blob = NULL;
     int rc;
 
     if (!is_plain_name(name))
@@ -279,25 +277,14 @@ static int read_shard(const char *index_path, const char *name,
                          "shard '%s' is no plain file name: shards lie in the "
                          "folder of their index",
                          name);
-    path = malloc(folder + strlen(name) + 1);
-    if (!path)
-        return error_set(err, INFER_EMEMORY, "out of memory");
-    memcpy(path, index_path, folder);
-    strcpy(path + folder, name);
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
-        rc = error_set(err, INFER_EFORMAT,
-                       "shard '%s' is a symbolic link; put the file itself "
-                       "into the folder",
-                       name);
-    else
-        rc = weights_file_read(path, 0, err, &file);
+    rc = weights_external_read(index_path, location, memory_size() / 2, err,
+                               &blob);
     if (rc == 0) {
-        out->bytes += file.blob->bytes;
-        rc = read_one(file.blob, err, out);
-        weights_file_close(&file);
-        error_prefix(rc < 0 ? err : NULL, "shard '%s'", name);
+        out->bytes += blob->bytes;
+        rc = read_one(blob, err, out);
+        blob_unref(blob);
     }
-    free(path);
+    error_prefix(rc < 0 ? err : NULL, "shard '%s'", name);
     return rc;
 }
 

@@ -339,10 +339,10 @@ int tf_bundle_parse(struct blob *index, const char *path,
 int tf_bundle_open(const char *path, struct infer_error *err,
                    struct tf_bundle *b)
 {
-    static char name[] = "variables/variables.index";
-    const struct pb_span location = {(unsigned char *)name, sizeof name - 1};
+    static const char name[] = "variables/variables.index";
+    const struct weights_location location = {name, sizeof name - 1};
     struct blob *index = NULL;
-    int rc = onnx_external_read(path, location, MAX_INDEX, err, &index);
+    int rc = weights_external_read(path, location, MAX_INDEX, err, &index);
 
     memset(b, 0, sizeof *b);
     return rc < 0 ? rc : tf_bundle_parse(index, path, err, b);
@@ -352,6 +352,7 @@ void tf_bundle_close(struct tf_bundle *b)
 {
     for (int i = 0; i < b->n_entries; i++)
         constant_unref(b->entry[i].loaded);
+    weights_external_clear(&b->external);
     blob_unref(b->index);
     free(b->entry);
     onnx_arena_clear(&b->arena);
@@ -403,7 +404,7 @@ static int load_entry(struct tf_bundle *b, struct pb_span span,
                       struct infer_error *err, struct constant **out)
 {
     struct infer_tensor_info shape = {0};
-    struct pb_span location;
+    struct weights_location location;
     char name[64];
     int64_t count;
     size_t bytes;
@@ -431,9 +432,9 @@ static int load_entry(struct tf_bundle *b, struct pb_span span,
     memcpy(shape.dim, e.dim, sizeof shape.dim);
     snprintf(name, sizeof name, "variables/variables.data-%05d-of-%05d",
              (int)e.shard, (int)b->shards);
-    location = (struct pb_span){(unsigned char *)name, strlen(name)};
-    rc = onnx_external_load(b->path, location, e.offset, &shape, bytes, err,
-                            out);
+    location = (struct weights_location){name, strlen(name)};
+    rc = weights_external_load(b->path, location, e.offset, &shape, bytes,
+                               &b->external, err, out);
     if (rc == 0)
         b->bytes += bytes;
     return rc;

@@ -23,6 +23,7 @@ struct tf_bundle {
     int64_t shards;
     struct onnx_arena arena;
     uint64_t bytes; /* read so far, of all files */
+    struct weights_external external;
 };
 
 /* Reads the index beside the model file `path`; 0 where there is none: the

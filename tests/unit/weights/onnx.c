@@ -588,6 +588,58 @@ TEST(test_external)
     remove_folder(&f);
 }
 
+/* Sums of x and n weights of 4 values, from these offsets of w.bin. */
+static struct pb_message external_sums(const char *const *offset, int n)
+{
+    struct pb_message g = EMPTY;
+    char last[16] = "x";
+    int i;
+
+    graph_input(&g, "x", DIMS(-1, 4));
+    for (i = 0; i < n; i++) {
+        struct pb_message t = EMPTY;
+        char in[40], out[16], name[16];
+
+        snprintf(name, sizeof(name), "w%d", i);
+        snprintf(in, sizeof(in), "%s %s", last, name);
+        snprintf(out, sizeof(out), "v%d", i);
+        graph_node(&g, "Add", in, out, NULL);
+        memcpy(last, out, sizeof(last));
+        pb_int(&t, 1, 4);
+        pb_int(&t, 2, ONNX_FLOAT);
+        pb_text(&t, 8, name);
+        external_key(&t, "location", "w.bin");
+        external_key(&t, "offset", offset[i]);
+        pb_int(&t, 14, 1);
+        pb_nested(&g, 5, &t);
+    }
+    graph_output(&g, last);
+    return model_of(&g, 13);
+}
+
+/* Weights of 16 bytes in a file of 20: equal ranges are read once, different
+ * ones may not be more than the file. */
+TEST(test_external_shared)
+{
+    static const char *const same[] = {"4", "4", "4"};
+    static const char *const more[] = {"4", "0"};
+    struct infer_error err;
+    struct pb_message m;
+    struct folder f;
+    struct graph *g = NULL;
+
+    make_folder(&f);
+    m = external_sums(same, COUNT(same));
+    assert_int_equal(read_at(f.model, &m, NULL, &err, &g), 0);
+    graph_free(g);
+    pb_free(&m);
+    m = external_sums(more, COUNT(more));
+    assert_int_equal(read_at(f.model, &m, NULL, &err, &g), INFER_EFORMAT);
+    assert_non_null(strstr(err.text, "more bytes of a file than it has"));
+    pb_free(&m);
+    remove_folder(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -609,6 +661,7 @@ int main(void)
         cmocka_unit_test(test_all_faults),
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_external),
+        cmocka_unit_test(test_external_shared),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

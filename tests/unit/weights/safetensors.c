@@ -326,7 +326,7 @@ static void remove_folder(const char *folder)
 
 TEST(test_shards)
 {
-    char folder[] = "/tmp/shards-XXXXXX", link[64];
+    char folder[] = "/tmp/shards-XXXXXX", soft[64], hard[64], other[64];
     struct weights_import import;
     struct infer_error err;
     struct maker m = {0};
@@ -368,10 +368,15 @@ TEST(test_shards)
                   "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"2."
                   "safetensors\"}}",
                   "shard '2.safetensors'");
-    snprintf(link, sizeof link, "%s/l.safetensors", folder);
-    assert_int_equal(symlink("1.safetensors", link), 0);
+    snprintf(soft, sizeof soft, "%s/l.safetensors", folder);
+    assert_int_equal(symlink("1.safetensors", soft), 0);
     index_refused(folder, "{\"weight_map\":{\"a\":\"l.safetensors\"}}",
-                  "symbolic link");
+                  "through a link");
+    snprintf(other, sizeof other, "%s/1.safetensors", folder);
+    snprintf(hard, sizeof hard, "%s/h.safetensors", folder);
+    assert_int_equal(link(other, hard), 0);
+    index_refused(folder, "{\"weight_map\":{\"a\":\"h.safetensors\"}}",
+                  "hard link");
     remove_folder(folder);
 }
 
