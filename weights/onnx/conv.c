@@ -79,13 +79,13 @@ int onnx_pads(struct onnx_import *im, int spatial,
 }
 
 /* kernel_shape only repeats what the weight says. */
-static int check_kernel_shape(struct onnx_import *im, int spatial)
+static int check_kernel_shape(struct onnx_import *im, int spatial, int weight)
 {
     int window[KERN_MAX_SPATIAL] = {0};
     struct graph_type w;
     int i;
 
-    onnx_input_type(im, 1, 0, &w);
+    onnx_input_type(im, weight, 0, &w);
     if (onnx_spatial_ints(im, "kernel_shape", spatial, 1, window) < 0)
         return im->rc;
     if (w.rank != spatial + 2)
@@ -100,13 +100,13 @@ static int check_kernel_shape(struct onnx_import *im, int spatial)
     return 0;
 }
 
-static int conv_attributes(struct onnx_import *im, int spatial,
-                           struct graph_conv *conv)
+int onnx_conv_attributes(struct onnx_import *im, int spatial, int weight,
+                         struct graph_conv *conv)
 {
     int64_t groups = 1;
 
     onnx_int(im, "group", 1, INT32_MAX, &groups);
-    check_kernel_shape(im, spatial);
+    check_kernel_shape(im, spatial, weight);
     onnx_spatial_ints(im, "strides", spatial, 1, conv->conv.stride);
     onnx_spatial_ints(im, "dilations", spatial, 1, conv->conv.dilation);
     onnx_pads(im, spatial, &conv->auto_pad, conv->conv.pad_begin,
@@ -150,7 +150,7 @@ int onnx_import_conv(struct onnx_import *im)
     onnx_arity(im, 2, 3);
     onnx_defaults(op, &attr);
     onnx_spatial_rank(im, &spatial);
-    conv_attributes(im, spatial, &attr.conv);
+    onnx_conv_attributes(im, spatial, 1, &attr.conv);
     if (op == GRAPH_CONV_TRANSPOSE)
         transpose_attributes(im, spatial, &attr.conv);
     return onnx_emit_node(im, op, &attr, 3);

@@ -291,18 +291,27 @@ int onnx_import_cast(struct onnx_import *im)
     struct constant *c;
     int in;
 
-    onnx_arity(im, 1, 1);
+    onnx_arity(im, im->param ? 2 : 1, im->param ? 2 : 1);
     onnx_ignore(im, "saturate"); /* of 8-bit floats */
     onnx_ignore(im, "round_mode");
-    cast_target(im, &to);
+    if (im->param && onnx_input_type(im, 1, 0, &t) == 0)
+        to = t.dtype; /* CastLike: its type is all that counts */
+    else if (im->rc == 0)
+        cast_target(im, &to);
     onnx_input_type(im, 0, 0, &t);
     if (onnx_input_constant(im, 0, &c) < 0)
         return im->rc;
     if (c)
         return onnx_set_constant(im, 0, constant_convert(c, to));
-    if (to == INFER_F64 || to == INFER_F16 || to == INFER_BF16)
-        to = INFER_F32; /* what all floats are computed in */
     onnx_input(im, 0, &in);
+    /* All floats are computed in single precision: narrower ones are rounded,
+     * and kept in it. */
+    if ((to == INFER_F16 || to == INFER_BF16) && to != t.dtype) {
+        onnx_emit_cast(im, to, in, -1, &in);
+        return onnx_emit_cast(im, INFER_F32, in, 0, NULL);
+    }
+    if (to == INFER_F64 || to == INFER_F16 || to == INFER_BF16)
+        to = INFER_F32;
     if (to == t.dtype)
         return onnx_emit_unary(im, KERN_IDENTITY, 0, 0, in, 0, NULL);
     return onnx_emit_cast(im, to, in, 0, NULL);

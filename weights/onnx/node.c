@@ -115,12 +115,13 @@ static int attr_arrays(const struct onnx_model *m, struct pb_span span,
 {
     struct pb_reader r = onnx_reader(m, span);
     struct pb_field f;
-    size_t floats = 0, ints = 0;
+    size_t floats = 0, ints = 0, strings = 0;
     int rc;
 
     a->floats = onnx_alloc(arena, seen->floats * sizeof(*a->floats));
     a->ints = onnx_alloc(arena, seen->ints * sizeof(*a->ints));
-    if (!a->floats || !a->ints)
+    a->strings = onnx_alloc(arena, seen->strings * sizeof(*a->strings));
+    if (!a->floats || !a->ints || !a->strings)
         return out_of_memory(err);
     while ((rc = pb_next(&r, &f, err)) > 0) {
         size_t at = 0;
@@ -132,6 +133,8 @@ static int attr_arrays(const struct onnx_model *m, struct pb_span span,
         else if (f.number == 8)
             while (pb_item(&f, PB_VARINT, &at, &bits))
                 a->ints[ints++] = (int64_t)bits;
+        else if (f.number == 9 && strings < seen->strings)
+            a->strings[strings++] = f.span;
     }
     return rc;
 }
@@ -208,7 +211,7 @@ static int attr_parse(const struct onnx_model *m, struct pb_span span,
     rc = attr_fields(m, span, arena, &seen, err, out);
     if (rc < 0)
         return rc;
-    *items += seen.floats + seen.ints;
+    *items += seen.floats + seen.ints + seen.strings;
     if (*items > ONNX_MAX_ITEMS)
         return error_set(err, INFER_EUNSUPPORTED,
                          "attribute '%s', or those before it, have more than "

@@ -6,8 +6,8 @@
 #include "weights/onnx/onnx.h"
 #include "weights/onnx/window.h"
 
-static int pool_attributes(struct onnx_import *im, int spatial,
-                           struct graph_pool *pool)
+int onnx_pool_attributes(struct onnx_import *im, int spatial,
+                         struct graph_pool *pool)
 {
     if (!onnx_has_attr(im, "kernel_shape"))
         return onnx_fail(im, INFER_EFORMAT,
@@ -26,17 +26,13 @@ static int pool_attributes(struct onnx_import *im, int spatial,
 int onnx_import_pool(struct onnx_import *im)
 {
     union graph_attr attr;
-    int i, spatial = 0;
+    int spatial = 0;
 
     onnx_arity(im, 1, 1);
     onnx_defaults(GRAPH_POOL, &attr);
     attr.pool.pool.kind = (enum kern_pool_kind)im->param;
-    for (i = 0; i < KERN_MAX_SPATIAL; i++) {
-        attr.pool.pool.stride[i] = 1;
-        attr.pool.pool.dilation[i] = 1;
-    }
     onnx_spatial_rank(im, &spatial);
-    pool_attributes(im, spatial, &attr.pool);
+    onnx_pool_attributes(im, spatial, &attr.pool);
     onnx_ignore(im, "storage_order"); /* of Indices alone */
     onnx_drop_outputs(im, 1);
     return onnx_emit_node(im, GRAPH_POOL, &attr, 1);

@@ -126,6 +126,7 @@ struct onnx_attr {
     struct pb_span s; /* string, or the message of a tensor */
     float *floats;
     int64_t *ints;
+    struct pb_span *strings;
     size_t count; /* of floats, ints or strings */
     bool used;
 };

@@ -13,5 +13,12 @@ int onnx_spatial_ints(struct onnx_import *im, const char *name, int spatial,
 /* auto_pad and pads. */
 int onnx_pads(struct onnx_import *im, int spatial,
               enum graph_auto_pad *auto_pad, int *begin, int *end);
+/* group, kernel_shape (which repeats what input `weight` says), strides,
+ * dilations and pads. */
+int onnx_conv_attributes(struct onnx_import *im, int spatial, int weight,
+                         struct graph_conv *conv);
+/* Of a pool: window, strides, dilations, pads and ceil_mode. */
+int onnx_pool_attributes(struct onnx_import *im, int spatial,
+                         struct graph_pool *pool);
 
 #endif

@@ -194,7 +194,7 @@ TEST(test_versions)
 TEST(test_not_read)
 {
     static const char *const ops[] = {"If",          "Loop",        "Scan",
-                                      "QLinearConv", "NoSuchThing", ""};
+                                      "StringSplit", "NoSuchThing", ""};
     struct pb_message g, m, function = EMPTY, info = EMPTY, sparse = EMPTY;
     size_t i;
 

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ONNX operators that become several nodes: values where the project's own node
+ * tests have none (free batches, infinities, lengths), and what is refused. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/unit/weights/onnx_model.h"
+
+/* Runs a model of input x and output y, which must give these values. */
+static void must_give(struct pb_message *m, int opset, int rank,
+                      const int64_t *dim, const float *x, const float *want,
+                      size_t n)
+{
+    struct graph *g = must_read(model_of(m, opset));
+    float y[64] = {0};
+
+    assert_true(n <= COUNT(y));
+    run_reference(g, rank, dim, x, y, sizeof(y));
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(y[i] - want[i]) <= 1e-5f * (1 + fabsf(want[i]))) &&
+            !(isinf(want[i]) && y[i] == want[i]))
+            fail_msg("element %zu is %g, expected %g", i, (double)y[i],
+                     (double)want[i]);
+}
+
+static void must_not(struct pb_message m, int opset, int code, const char *text)
+{
+    must_refuse(model_of(&m, opset), code, text);
+}
+
+/* ---- Einsum -------------------------------------------------------- */
+
+static struct pb_message einsum(const char *equation, int rank,
+                                const int64_t *dim)
+{
+    struct pb_message a = EMPTY, m;
+
+    attr_text(&a, "equation", equation);
+    m = one_node("Einsum", "x w", rank, dim, &a);
+    graph_floats(&m, "w", DIMS(2, 2), FLOATS(1, 2, 3, 4));
+    return m;
+}
+
+TEST(test_einsum)
+{
+    static const struct {
+        const char *equation;
+        float y[8];
+        size_t n;
+    } cases[] = {
+        {"nij,jk->nik", {7, 10, 15, 22, 23, 34, 31, 46}, 8},
+        {"nij,kj->nki", {5, 11, 11, 25, 17, 23, 39, 53}, 8},
+        {"...ij,jk->...ki", {7, 15, 10, 22, 23, 31, 34, 46}, 8},
+        {"nij,ij->n", {30, 70}, 2},
+        {"nii,jk->nj", {15, 35, 39, 91}, 4},
+        {"nij,jk", {7, 10, 15, 22, 23, 34, 31, 46}, 8},
+    };
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct pb_message m = einsum(cases[i].equation, DIMS(-1, 2, 2));
+
+        if (i == 5) /* without "->" the result is i, k, n */
+            m = (pb_free(&m), einsum("ijn,jk", DIMS(2, 2, 1)));
+        must_give(&m, 13, 3, i == 5 ? INTS(2, 2, 1) : INTS(2, 2, 2),
+                  FLOATS(1, 2, 3, 4, 5, 6, 7, 8),
+                  i == 5 ? FLOATS(7, 10, 15, 22) : cases[i].y,
+                  i == 5 ? 4 : cases[i].n);
+    }
+}
+
+TEST(test_einsum_refused)
+{
+    static const struct {
+        const char *equation, *why;
+    } cases[] = {
+        {"nij->n", "fewer terms"},     {"nij,jk,kl->n", "more terms"},
+        {"nij,j->n", "term 1 has"},    {"nij,jk->nz", "label 1"},
+        {"nij,jk->nn", "label 1"},     {"nij,j1->n", "'1'"},
+        {".ij,jk->k", "single dot"},   {"nij,jk-", "more terms"},
+        {"nij...k,jk->n", "too many"},
+    };
+
+    for (size_t i = 0; i < COUNT(cases); i++)
+        must_not(einsum(cases[i].equation, DIMS(2, 2, 2)), 13, INFER_EFORMAT,
+                 cases[i].why);
+    must_not(one_node("Einsum", "x x", DIMS(2, 2), NULL), 13, INFER_EFORMAT,
+             "no equation");
+}
+
+/* ---- along an axis ------------------------------------------------- */
+
+TEST(test_cumulate)
+{
+    struct pb_message m = one_node("CumSum", "x a", DIMS(-1, 3), NULL);
+
+    graph_ints(&m, "a", 0, NULL, INTS(-1));
+    must_give(&m, 14, DIMS(2, 3), FLOATS(1, 2, 3, 4, 5, 6),
+              FLOATS(1, 3, 6, 4, 9, 15), 6);
+    m = one_node("CumSum", "x a", DIMS(-1, 3), NULL);
+    graph_ints(&m, "a", 0, NULL, INTS(INT64_MAX));
+    must_not(m, 14, INFER_EFORMAT, "axis");
+}
+
+/* Nothing becomes NaN where a line is infinite. */
+TEST(test_log_sum_exp)
+{
+    struct pb_message a = EMPTY, m;
+
+    attr_ints(&a, "axes", 1, INTS(1));
+    attr_int(&a, "keepdims", 0);
+    m = one_node("ReduceLogSumExp", "x", DIMS(-1, 2), &a);
+    must_give(&m, 13, DIMS(3, 2),
+              FLOATS(1000, 1000, -INFINITY, -INFINITY, INFINITY, 1),
+              FLOATS(1000.6931f, -INFINITY, INFINITY), 3);
+}
+
+TEST(test_top_k)
+{
+    struct pb_message m = EMPTY;
+    struct graph *g;
+
+    graph_input(&m, "x", DIMS(-1, 4));
+    graph_output(&m, "y");
+    graph_ints(&m, "k", DIMS(1), INTS(2));
+    graph_node(&m, "TopK", "x k", "y at", NULL);
+    g = must_read(model_of(&m, 11));
+    assert_output(g, 0, DIMS(-1, 2));
+    assert_int_equal(the_node(g, GRAPH_TOP_K)->attr.top_k.k, 2);
+    graph_free(g);
+    m = one_node("TopK", "x k", DIMS(-1, 4), NULL);
+    graph_ints(&m, "k", DIMS(1), INTS(5));
+    must_not(m, 11, INFER_EFORMAT, "5 are to be chosen among 4");
+    m = one_node("TopK", "x k", DIMS(-1, 4), NULL);
+    graph_ints(&m, "k", DIMS(1), INTS(-1));
+    must_not(m, 11, INFER_EFORMAT, "k is -1");
+}
+
+TEST(test_one_hot_refused)
+{
+    struct pb_message m = one_node("OneHot", "x d v", DIMS(2), NULL);
+
+    graph_floats(&m, "d", 0, NULL, FLOATS(1e30f));
+    graph_floats(&m, "v", DIMS(2), FLOATS(0, 1));
+    must_not(m, 11, INFER_EFORMAT, "a depth of -1");
+    m = one_node("OneHot", "x d v", DIMS(2), NULL);
+    graph_ints(&m, "d", 0, NULL, INTS((int64_t)1 << 31));
+    graph_floats(&m, "v", DIMS(2), FLOATS(0, 1));
+    must_not(m, 11, INFER_EFORMAT, "a depth of");
+}
+
+/* ---- bits ---------------------------------------------------------- */
+
+TEST(test_bits_refused)
+{
+    struct pb_message a = EMPTY;
+
+    must_not(one_node("BitShift", "x x", DIMS(2), NULL), 13, INFER_EFORMAT,
+             "direction");
+    attr_text(&a, "direction", "LEFT");
+    must_not(one_node("BitShift", "x x", DIMS(2), &a), 13, INFER_EFORMAT,
+             "bits of F32");
+    must_not(one_node("BitwiseNot", "x", DIMS(2), NULL), 18, INFER_EFORMAT,
+             "bits of F32");
+    must_not(one_node("BitwiseAnd", "x x", DIMS(2), NULL), 18, INFER_EFORMAT,
+             "not integers");
+}
+
+/* A cast to half precision rounds, although the values stay in single. */
+TEST(test_cast_rounds)
+{
+    struct pb_message a = EMPTY, m;
+
+    attr_int(&a, "to", ONNX_FLOAT16);
+    m = one_node("Cast", "x", DIMS(2), &a);
+    must_give(&m, 13, DIMS(2), FLOATS(1.0f / 3, 1e6f),
+              FLOATS(0.333251953f, INFINITY), 2);
+}
+
+/* ---- recurrent ----------------------------------------------------- */
+
+/* Two steps of one unit by hand: h = tanh(x + h / 2); lengths end a sequence,
+ * whose later outputs are 0. */
+TEST(test_rnn)
+{
+    struct pb_message a = EMPTY, m;
+    const float h1 = tanhf(1), h2 = tanhf(2 + h1 / 2);
+
+    attr_int(&a, "hidden_size", 1);
+    m = one_node("RNN", "x w r", DIMS(2, -1, 1), &a);
+    graph_floats(&m, "w", DIMS(1, 1, 1), FLOATS(1));
+    graph_floats(&m, "r", DIMS(1, 1, 1), FLOATS(0.5f));
+    must_give(&m, 14, DIMS(2, 1, 1), FLOATS(1, 2), FLOATS(h1, h2), 2);
+    attr_int(&a, "hidden_size", 1);
+    m = one_node("RNN", "x w r - n", DIMS(2, 2, 1), &a);
+    graph_floats(&m, "w", DIMS(1, 1, 1), FLOATS(1));
+    graph_floats(&m, "r", DIMS(1, 1, 1), FLOATS(0.5f));
+    graph_ints(&m, "n", DIMS(2), INTS(2, 1));
+    must_give(&m, 14, DIMS(2, 2, 1), FLOATS(1, 1, 2, 2), FLOATS(h1, h1, h2, 0),
+              4);
+}
+
+TEST(test_rnn_refused)
+{
+    struct pb_message a = EMPTY, m;
+
+    attr_int(&a, "hidden_size", 2);
+    m = one_node("LSTM", "x w r", DIMS(2, 1, 1), &a);
+    graph_floats(&m, "w", DIMS(1, 4, 1), FLOATS(1, 1, 1, 1));
+    graph_floats(&m, "r", DIMS(1, 4, 1), FLOATS(1, 1, 1, 1));
+    must_not(m, 14, INFER_EFORMAT, "hidden_size 2");
+    attr_text(&a, "direction", "bidirectional");
+    m = one_node("GRU", "x w r", DIMS(2, 1, 1), &a);
+    graph_floats(&m, "w", DIMS(1, 3, 1), FLOATS(1, 1, 1));
+    graph_floats(&m, "r", DIMS(1, 3, 1), FLOATS(1, 1, 1));
+    must_not(m, 14, INFER_EFORMAT, "the weights do not fit");
+}
+
+/* ---- sampling ------------------------------------------------------ */
+
+/* The middle of four pixels, and a point outside; the batch is free. */
+TEST(test_grid_sample)
+{
+    struct pb_message m = EMPTY;
+    struct graph *g;
+
+    graph_input(&m, "x", DIMS(-1, 1, 2, 2));
+    graph_output(&m, "y");
+    graph_floats(&m, "g", DIMS(1, 1, 2, 2), FLOATS(0, 0, 5, 5));
+    graph_node(&m, "GridSample", "x g", "y", NULL);
+    g = must_read(model_of(&m, 16));
+    assert_output(g, 0, DIMS(1, 1, 1, 2));
+    graph_free(g);
+    m = one_node("GridSample", "x g", DIMS(1, 1, 2, 2), NULL);
+    graph_floats(&m, "g", DIMS(1, 1, 2, 2), FLOATS(0, 0, 5, 5));
+    must_give(&m, 16, DIMS(1, 1, 2, 2), FLOATS(1, 2, 3, 8), FLOATS(3.5f, 0), 2);
+    m = one_node("GridSample", "x g", DIMS(1, 1, 2, 2), NULL);
+    graph_floats(&m, "g", DIMS(1, 1, 1, 3), FLOATS(0, 0, 0));
+    must_not(m, 16, INFER_EFORMAT, "points of 3");
+}
+
+TEST(test_attention_refused)
+{
+    struct pb_message a = EMPTY;
+
+    must_not(one_node("Attention", "x x x", DIMS(1, 2, 6), NULL), 23,
+             INFER_EFORMAT, "0 heads");
+    attr_int(&a, "q_num_heads", 4);
+    attr_int(&a, "kv_num_heads", 3);
+    must_not(one_node("Attention", "x x x", DIMS(1, 2, 6), &a), 23,
+             INFER_EFORMAT, "4 heads of 6");
+    attr_int(&a, "q_num_heads", 2);
+    attr_int(&a, "kv_num_heads", 3);
+    must_not(one_node("Attention", "x x x", DIMS(1, 2, 6), &a), 23,
+             INFER_EFORMAT, "2 heads of queries for 3");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_einsum),
+        cmocka_unit_test(test_einsum_refused),
+        cmocka_unit_test(test_cumulate),
+        cmocka_unit_test(test_log_sum_exp),
+        cmocka_unit_test(test_top_k),
+        cmocka_unit_test(test_one_hot_refused),
+        cmocka_unit_test(test_bits_refused),
+        cmocka_unit_test(test_cast_rounds),
+        cmocka_unit_test(test_rnn),
+        cmocka_unit_test(test_rnn_refused),
+        cmocka_unit_test(test_grid_sample),
+        cmocka_unit_test(test_attention_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ONNX QuantizeLinear, DequantizeLinear and the operators on quantised tensors,
+ * in float arithmetic: integers of 8 and 16 bits are exact there, and so are
+ * their sums up to 2^24.
+ */
+#include <string.h>
+
+#include "kernels/base/scalar.h"
+#include "weights/onnx/composed/compose.h"
+#include "weights/onnx/window.h"
+
+/* ---- ranges and scales --------------------------------------------- */
+
+/* What a type of 8 or 16 bits holds. */
+static int range_of(struct onnx_import *im, enum infer_dtype t, double *low,
+                    double *high)
+{
+    const double top = t == INFER_I8 || t == INFER_I16
+                           ? (double)(1 << (8 * infer_dtype_size(t) - 1))
+                           : (double)(1 << (8 * infer_dtype_size(t)));
+
+    *low = t == INFER_I8 || t == INFER_I16 ? -top : 0;
+    *high = top - 1;
+    if (im->rc == 0 && t != INFER_I8 && t != INFER_U8 && t != INFER_I16 &&
+        t != INFER_U16)
+        onnx_fail(im, INFER_EUNSUPPORTED, "quantised values of %s",
+                  infer_dtype_name(t));
+    return im->rc;
+}
+
+/* A scale or zero point, broadcast to x: one number, one for each entry of the
+ * axis, or one for each block of entries. */
+static int spread(struct onnx_import *im, int value, int x, int axis,
+                  int64_t block)
+{
+    const int rank = compose_rank(im, x);
+    int64_t dim[INFER_MAX_RANK + 1];
+
+    if (im->rc < 0 || compose_rank(im, value) == 0)
+        return value;
+    if (block == 0) {
+        compose_need_rank(im, value, 1, 1);
+        for (int d = 0; d < rank; d++)
+            dim[d] = 1;
+        dim[axis] = compose_dim(im, value, 0);
+        return dim[axis] == 1 || rank == 0
+                   ? compose_reshape(im, value, 0, dim)
+                   : compose_reshape(im, value, rank, dim);
+    }
+    compose_need_rank(im, value, rank, rank);
+    for (int d = 0; d <= rank; d++)
+        dim[d] = d == axis + 1 ? block : 1;
+    value = compose_expand(im, compose_unsqueeze(im, value, axis + 1), rank + 1,
+                           dim);
+    for (int d = 0; d < rank; d++)
+        dim[d] = d == axis ? -1 : compose_dim(im, x, d);
+    value = compose_reshape(im, value, rank, dim);
+    /* The last block may be shorter. */
+    return compose_slice(im, value, axis, 0, compose_dim(im, x, axis), 1);
+}
+
+struct scaling {
+    int x, scale, zero; /* zero: as F32, or -1 */
+    int axis;
+    enum infer_dtype type; /* of the zero point; INFER_NONE without one */
+};
+
+static int read_scaling(struct onnx_import *im, struct scaling *s)
+{
+    int64_t block = 0;
+
+    onnx_arity(im, 2, 3);
+    s->x = compose_input(im, 0);
+    s->axis = onnx_axis(im, 1);
+    onnx_int(im, "block_size", 0, INT32_MAX, &block);
+    s->scale = compose_input(im, 1);
+    s->zero = compose_input(im, 2);
+    s->type = s->zero < 0 ? INFER_NONE : compose_dtype(im, s->zero);
+    if (im->rc < 0)
+        return im->rc;
+    if (compose_rank(im, s->scale) > 0 && compose_rank(im, s->x) > 0)
+        im->rc = op_axis(s->axis, compose_rank(im, s->x), &s->axis, im->err);
+    else
+        s->axis = 0;
+    s->scale = spread(im, s->scale, s->x, s->axis, block);
+    if (s->zero >= 0)
+        s->zero = compose_cast(im, INFER_F32,
+                               spread(im, s->zero, s->x, s->axis, block));
+    return im->rc;
+}
+
+/* x / scale to the nearest integer, halves to even, plus zero, in a range. */
+static int quantize(struct onnx_import *im, int x, int scale, int zero,
+                    enum infer_dtype to)
+{
+    double low, high;
+
+    range_of(im, to, &low, &high);
+    x = compose_unary(im, KERN_ROUND, compose_binary(im, KERN_DIV, x, scale));
+    if (zero >= 0)
+        x = compose_binary(im, KERN_ADD, x, zero);
+    return compose_cast(im, to, compose_clip(im, low, high, x));
+}
+
+int onnx_import_quantize(struct onnx_import *im)
+{
+    struct scaling s;
+    int64_t stated = 0;
+
+    onnx_ignore(im, "saturate"); /* of 8-bit floats */
+    onnx_ignore(im, "precision");
+    onnx_int(im, "output_dtype", 0, INT32_MAX, &stated);
+    if (read_scaling(im, &s) < 0)
+        return im->rc;
+    if (s.type == INFER_NONE)
+        s.type = stated ? onnx_dtype(stated) : INFER_U8;
+    if (scalar_is_integer(compose_dtype(im, s.x)))
+        s.x = compose_cast(im, INFER_F32, s.x);
+    return compose_output(im, 0, quantize(im, s.x, s.scale, s.zero, s.type));
+}
+
+/* x - zero, as F32. */
+static int centred(struct onnx_import *im, int x, int zero)
+{
+    x = compose_cast(im, INFER_F32, x);
+    return zero < 0 ? x
+                    : compose_binary(im, KERN_SUB, x,
+                                     compose_cast(im, INFER_F32, zero));
+}
+
+int onnx_import_dequantize(struct onnx_import *im)
+{
+    struct scaling s;
+
+    onnx_ignore(im, "output_dtype"); /* all floats are computed in one type */
+    if (read_scaling(im, &s) < 0)
+        return im->rc;
+    return compose_output(
+        im, 0, compose_binary(im, KERN_MUL, centred(im, s.x, s.zero), s.scale));
+}
+
+/* y, its scale and its zero point, such that 0 is exact and all of x fits. */
+int onnx_import_dynamic_quantize(struct onnx_import *im)
+{
+    int64_t axes[INFER_MAX_RANK];
+    int x, low, high, scale, zero, n;
+
+    onnx_arity(im, 1, 1);
+    x = low = high = compose_input(im, 0);
+    n = compose_rank(im, x);
+    for (int d = 0; d < n; d++) {
+        axes[d] = d;
+        low = compose_reduce(im, KERN_REDUCE_MIN, low, d);
+        high = compose_reduce(im, KERN_REDUCE_MAX, high, d);
+    }
+    if (n > 0) {
+        onnx_emit_dims(im, GRAPH_SQUEEZE, low, n, axes, -1, &low);
+        onnx_emit_dims(im, GRAPH_SQUEEZE, high, n, axes, -1, &high);
+    }
+    zero = compose_number(im, INFER_F32, 0);
+    low = compose_binary(im, KERN_MIN, low, zero);
+    high = compose_binary(im, KERN_MAX, high, zero);
+    scale =
+        compose_binary(im, KERN_DIV, compose_binary(im, KERN_SUB, high, low),
+                       compose_number(im, INFER_F32, 255));
+    zero =
+        compose_unary(im, KERN_NEG, compose_binary(im, KERN_DIV, low, scale));
+    zero = compose_unary(im, KERN_ROUND, compose_clip(im, 0, 255, zero));
+    if (onnx_has_output(im, 1))
+        compose_output(im, 1, scale);
+    if (onnx_has_output(im, 2))
+        compose_output(im, 2, compose_cast(im, INFER_U8, zero));
+    return compose_output(im, 0, quantize(im, x, scale, zero, INFER_U8));
+}
+
+/* ---- products ------------------------------------------------------ */
+
+/* Sums of `n` products of integers of these types stay exact in F32. */
+static void need_exact(struct onnx_import *im, int a, int b, double n)
+{
+    const double bits = 8.0 * (double)(infer_dtype_size(compose_dtype(im, a)) +
+                                       infer_dtype_size(compose_dtype(im, b)));
+
+    for (double k = 0; k < bits; k++)
+        n *= 2;
+    if (im->rc == 0 && n > 0x1p24)
+        onnx_fail(im, INFER_EUNSUPPORTED,
+                  "sums of integers beyond 2^24, where floats are not exact");
+}
+
+/* A zero point of one number, or one a row: of a matrix' rows. */
+static int zero_of_rows(struct onnx_import *im, int i)
+{
+    const int zero = compose_input(im, i);
+
+    return zero >= 0 && compose_rank(im, zero) == 1 &&
+                   compose_dim(im, zero, 0) > 1
+               ? compose_unsqueeze(im, zero, 1)
+               : zero;
+}
+
+int onnx_import_matmul_integer(struct onnx_import *im)
+{
+    int a, b, y;
+
+    onnx_arity(im, 2, 4);
+    a = compose_input(im, 0);
+    b = compose_input(im, 1);
+    compose_need_rank(im, a, 2, INFER_MAX_RANK);
+    compose_need_rank(im, b, 2, INFER_MAX_RANK);
+    need_exact(im, a, b, (double)compose_dim(im, a, -1));
+    y = compose_matmul(im, centred(im, a, zero_of_rows(im, 2)),
+                       centred(im, b, compose_input(im, 3)), false, 1);
+    return compose_output(im, 0, compose_cast(im, INFER_I32, y));
+}
+
+/* Scales of inputs 1 and 4 over that of input 6. */
+static int joint_scale(struct onnx_import *im, int by_channel)
+{
+    const int both =
+        compose_binary(im, KERN_MUL, compose_input(im, 1), by_channel);
+
+    return compose_binary(im, KERN_DIV, both, compose_input(im, 6));
+}
+
+/* y scale, rounded into the type of the zero point, input 7. */
+static int requantize(struct onnx_import *im, int y, int scale)
+{
+    const int zero = compose_input(im, 7);
+
+    y = compose_binary(im, KERN_MUL, y, scale);
+    return quantize(im, y, compose_number(im, INFER_F32, 1),
+                    compose_cast(im, INFER_F32, zero), compose_dtype(im, zero));
+}
+
+int onnx_import_qlinear_matmul(struct onnx_import *im)
+{
+    int a, b, y;
+
+    onnx_arity(im, 8, 8);
+    a = compose_input(im, 0);
+    b = compose_input(im, 3);
+    compose_need_rank(im, a, 2, INFER_MAX_RANK);
+    compose_need_rank(im, b, 2, INFER_MAX_RANK);
+    if (im->rc == 0 && compose_rank(im, compose_input(im, 1)) > 0 &&
+        compose_dim(im, compose_input(im, 1), 0) > 1)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "a scale for each row of the first matrix");
+    y = compose_matmul(im, centred(im, a, zero_of_rows(im, 2)),
+                       centred(im, b, compose_input(im, 5)), false, 1);
+    return compose_output(
+        im, 0, requantize(im, y, joint_scale(im, compose_input(im, 4))));
+}
+
+/* A vector along the output's channels as C,1,1 or C,1,1,1 (weights). */
+static int along_channels(struct onnx_import *im, int value, int ones)
+{
+    int64_t dim[INFER_MAX_RANK] = {-1, 1, 1, 1, 1};
+
+    return value < 0 || compose_rank(im, value) == 0
+               ? value
+               : compose_reshape(im, value, 1 + ones, dim);
+}
+
+/* x at input 0 convolved with the weight at an input, both less their zero
+ * points. */
+static int convolve(struct onnx_import *im, int weight, int x_zero, int w_zero,
+                    int *spatial)
+{
+    union graph_attr attr;
+    int in[2], y = -1;
+
+    onnx_defaults(GRAPH_CONV, &attr);
+    onnx_spatial_rank(im, spatial);
+    onnx_conv_attributes(im, *spatial, weight, &attr.conv);
+    in[0] = centred(im, compose_input(im, 0), x_zero);
+    in[1] = centred(im, compose_input(im, weight),
+                    along_channels(im, w_zero, *spatial + 1));
+    onnx_emit(im, GRAPH_CONV, &attr, in, 2, -1, &y);
+    return y;
+}
+
+int onnx_import_conv_integer(struct onnx_import *im)
+{
+    int x, w, y, spatial = 1;
+    double n = 1;
+
+    onnx_arity(im, 2, 4);
+    x = compose_input(im, 0);
+    w = compose_input(im, 1);
+    for (int d = 1; d < compose_rank(im, w); d++)
+        n *= (double)compose_dim(im, w, d);
+    need_exact(im, x, w, n);
+    y = convolve(im, 1, compose_input(im, 2), compose_input(im, 3), &spatial);
+    return compose_output(im, 0, compose_cast(im, INFER_I32, y));
+}
+
+int onnx_import_qlinear_conv(struct onnx_import *im)
+{
+    int y, bias, spatial = 1;
+
+    onnx_arity(im, 8, 9);
+    y = convolve(im, 3, compose_input(im, 2), compose_input(im, 5), &spatial);
+    bias = compose_input(im, 8);
+    if (bias >= 0)
+        y = compose_binary(
+            im, KERN_ADD, y,
+            compose_cast(im, INFER_F32, along_channels(im, bias, spatial)));
+    return compose_output(
+        im, 0,
+        requantize(im, y,
+                   joint_scale(
+                       im, along_channels(im, compose_input(im, 4), spatial))));
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ONNX GridSample, AffineGrid, RoiAlign and DeformConv: pictures read between
+ * their pixels.
+ *
+ * A picture N,C,H,W is seen as N,C,H W.  Each point is a weighted sum of pixels
+ * around it: of every tap, its index in the picture and its weight are computed
+ * from the coordinates, and the pixels are gathered by that index.
+ */
+#include <string.h>
+
+#include "weights/onnx/composed/compose.h"
+#include "weights/onnx/window.h"
+
+#define AXES 3
+
+enum sample_mode { SAMPLE_LINEAR, SAMPLE_NEAREST, SAMPLE_CUBIC };
+enum sample_border { BORDER_ZEROS, BORDER_EDGE, BORDER_REFLECTION };
+
+/* One tap of one axis: pixels, as whole numbers in F32 that lie inside, and
+ * what they weigh. */
+struct tap {
+    int at, weight;
+};
+
+struct sampling {
+    enum sample_mode mode;
+    enum sample_border border;
+    bool align;
+    int axes;
+    int64_t extent[AXES];
+    struct tap tap[AXES][4];
+};
+
+static int taps_of(enum sample_mode mode)
+{
+    return mode == SAMPLE_NEAREST ? 1 : mode == SAMPLE_LINEAR ? 2 : 4;
+}
+
+/* ---- taps ---------------------------------------------------------- */
+
+/* 1 where low <= x <= high, else 0. */
+static int inside(struct onnx_import *im, int x, double low, double high)
+{
+    const int clipped = compose_clip(im, low, high, x);
+
+    return compose_cast(im, INFER_F32,
+                        compose_binary(im, KERN_EQUAL, clipped, x));
+}
+
+/* x mirrored into the picture: about its outermost pixels' centers with
+ * `align`, else about their outer edges. */
+static int mirror(struct onnx_import *im, const struct sampling *s, int axis,
+                  int x)
+{
+    const double low = s->align ? 0 : -0.5;
+    const double span = (double)s->extent[axis] - (s->align ? 1 : 0);
+    int period;
+
+    if (span <= 0)
+        return compose_linear(im, 0, 0, x);
+    /* t = |x - low| mod 2 span; the result is low + min(t, 2 span - t) */
+    period = compose_number(im, INFER_F32, 2 * span);
+    x = compose_unary(im, KERN_ABS, compose_linear(im, 1, -low, x));
+    x = compose_binary(im, KERN_MOD, x, period);
+    x = compose_binary(im, KERN_MIN, x, compose_linear(im, -1, 2 * span, x));
+    return compose_linear(im, 1, low, x);
+}
+
+/* A pixel's number and weight, after what the border does to them. */
+static struct tap settle(struct onnx_import *im, const struct sampling *s,
+                         int axis, int at, int weight)
+{
+    const double last = (double)s->extent[axis] - 1;
+
+    if (s->border == BORDER_ZEROS) {
+        const int in = inside(im, at, 0, last);
+
+        weight = weight < 0 ? in : compose_binary(im, KERN_MUL, weight, in);
+    }
+    if (s->border == BORDER_REFLECTION)
+        at = compose_unary(im, KERN_ROUND, mirror(im, s, axis, at));
+    return (struct tap){compose_clip(im, 0, last, at), weight};
+}
+
+/* Keys' cubic of a distance t: with a = -0.75,
+ *   |t| <= 1: (a + 2) |t|^3 - (a + 3) |t|^2 + 1
+ *   |t| <  2: a |t|^3 - 5 a |t|^2 + 8 a |t| - 4 a */
+static int cubic(struct onnx_import *im, int t, bool near)
+{
+    const double a = -0.75;
+    int y;
+
+    t = compose_unary(im, KERN_ABS, t);
+    if (near) {
+        y = compose_linear(im, a + 2, -(a + 3), t);
+        y = compose_binary(im, KERN_MUL, y, compose_binary(im, KERN_MUL, t, t));
+        return compose_linear(im, 1, 1, y);
+    }
+    y = compose_linear(im, a, -5 * a, t);
+    y = compose_linear(im, 1, 8 * a, compose_binary(im, KERN_MUL, y, t));
+    return compose_linear(im, 1, -4 * a, compose_binary(im, KERN_MUL, y, t));
+}
+
+/* The taps of one axis at coordinates x, in pixels. */
+static void make_taps(struct onnx_import *im, struct sampling *s, int axis,
+                      int x)
+{
+    struct tap *tap = s->tap[axis];
+    int first, part;
+
+    if (s->mode == SAMPLE_NEAREST) {
+        tap[0] = settle(im, s, axis, compose_unary(im, KERN_ROUND, x), -1);
+        return;
+    }
+    first = compose_unary(im, KERN_FLOOR, x);
+    part = compose_binary(im, KERN_SUB, x, first);
+    if (s->mode == SAMPLE_LINEAR) {
+        tap[0] = settle(im, s, axis, first, compose_linear(im, -1, 1, part));
+        tap[1] = settle(im, s, axis, compose_linear(im, 1, 1, first), part);
+        return;
+    }
+    for (int k = 0; k < 4; k++)
+        tap[k] = settle(
+            im, s, axis, compose_linear(im, 1, k - 1, first),
+            cubic(im, compose_linear(im, 1, 1 - k, part), k == 1 || k == 2));
+}
+
+/* ---- sums ---------------------------------------------------------- */
+
+/* Index in the joined axes, I64, and weight of one choice of taps. */
+static struct tap combine(struct onnx_import *im, const struct sampling *s,
+                          int choice)
+{
+    struct tap all = {-1, -1};
+
+    for (int d = 0; d < s->axes; d++) {
+        const struct tap *t = &s->tap[d][choice % taps_of(s->mode)];
+        const int at = compose_cast(im, INFER_I64, t->at);
+
+        choice /= taps_of(s->mode);
+        all.at =
+            d == 0
+                ? at
+                : compose_binary(im, KERN_ADD, at,
+                                 compose_binary(im, KERN_MUL, all.at,
+                                                compose_integer(im, INFER_I64,
+                                                                s->extent[d])));
+        if (t->weight >= 0)
+            all.weight = all.weight < 0 ? t->weight
+                                        : compose_binary(im, KERN_MUL,
+                                                         all.weight, t->weight);
+    }
+    return all;
+}
+
+/* Reads pixels by an index of the coordinates' shape. */
+typedef int read_fn(struct onnx_import *im, const void *context, int index);
+/* A weight of the coordinates' shape, in that of what is read. */
+typedef int weigh_fn(struct onnx_import *im, int weight);
+
+static int sum_of_taps(struct onnx_import *im, const struct sampling *s,
+                       read_fn *read, const void *context, weigh_fn *weigh)
+{
+    int n = 1, y = -1;
+
+    for (int d = 0; d < s->axes; d++)
+        n *= taps_of(s->mode);
+    for (int i = 0; i < n && im->rc == 0; i++) {
+        const struct tap t = combine(im, s, i);
+        int v = read(im, context, t.at);
+
+        if (t.weight >= 0)
+            v = compose_binary(im, KERN_MUL, v, weigh(im, t.weight));
+        y = i == 0 ? v : compose_binary(im, KERN_ADD, y, v);
+    }
+    return y;
+}
+
+/* Pixels of N,C,points at indices N,points: N,C,points. */
+struct planes {
+    int x;
+    int64_t channels;
+};
+
+static int read_planes(struct onnx_import *im, const void *context, int index)
+{
+    const struct planes *p = context;
+    const int64_t dim[3] = {1, p->channels, 1};
+
+    index = compose_expand(im, compose_unsqueeze(im, index, 1), 3, dim);
+    return compose_gather_elements(im, p->x, index, 2);
+}
+
+static int weigh_planes(struct onnx_import *im, int weight)
+{
+    return compose_unsqueeze(im, weight, 1);
+}
+
+/* ---- GridSample ---------------------------------------------------- */
+
+/* Coordinate -1 .. 1 number d of the grid N,points,axes in pixels. */
+static int coordinate(struct onnx_import *im, const struct sampling *s,
+                      int grid, int axis)
+{
+    const double n = (double)s->extent[axis];
+    const int d = s->axes - 1 - axis; /* x comes first */
+    const int g =
+        compose_squeeze(im, compose_slice(im, grid, 2, d, d + 1, 1), 2);
+
+    return s->align ? compose_linear(im, (n - 1) / 2, (n - 1) / 2, g)
+                    : compose_linear(im, n / 2, (n - 1) / 2, g);
+}
+
+/* As torch: the reflected and the clipped coordinate has the neighbours. */
+static int bound(struct onnx_import *im, const struct sampling *s, int axis,
+                 int x)
+{
+    if (s->mode == SAMPLE_CUBIC || s->border == BORDER_ZEROS)
+        return x;
+    if (s->border == BORDER_REFLECTION)
+        x = mirror(im, s, axis, x);
+    return compose_clip(im, 0, (double)s->extent[axis] - 1, x);
+}
+
+static int read_sampling(struct onnx_import *im, struct sampling *s)
+{
+    static const char *const modes[] = {"linear",   "nearest", "cubic",
+                                        "bilinear", "bicubic", NULL};
+    static const char *const borders[] = {"zeros", "border", "reflection",
+                                          NULL};
+    int mode = 0, border = 0;
+
+    onnx_word(im, "mode", modes, &mode);
+    onnx_word(im, "padding_mode", borders, &border);
+    onnx_flag(im, "align_corners", &s->align);
+    s->mode = mode == 3   ? SAMPLE_LINEAR
+              : mode == 4 ? SAMPLE_CUBIC
+                          : (enum sample_mode)mode;
+    s->border = (enum sample_border)border;
+    return im->rc;
+}
+
+/* x N,C,spatial as N,C,pixels; the extents go into s. */
+static int flatten(struct onnx_import *im, struct sampling *s, int x)
+{
+    static const int64_t flat[3] = {0, 0, -1};
+
+    s->axes = compose_rank(im, x) - 2;
+    for (int d = 0; d < s->axes; d++) {
+        s->extent[d] = compose_dim(im, x, 2 + d);
+        if (im->rc == 0 && (s->extent[d] < 1 || s->extent[d] > 1 << 24))
+            onnx_fail(im, INFER_EFORMAT, "a picture of %lld pixels",
+                      (long long)s->extent[d]);
+    }
+    return compose_reshape(im, x, 3, flat);
+}
+
+int onnx_import_grid_sample(struct onnx_import *im)
+{
+    int64_t points[3] = {0, -1, 0}, out[2 + AXES] = {0, 0};
+    struct sampling s = {.mode = SAMPLE_LINEAR};
+    struct planes p;
+    int grid, y, x;
+
+    onnx_arity(im, 2, 2);
+    read_sampling(im, &s);
+    x = compose_input(im, 0);
+    grid = compose_input(im, 1);
+    compose_need_rank(im, x, 3, 2 + AXES);
+    compose_need_rank(im, grid, compose_rank(im, x), compose_rank(im, x));
+    p.channels = compose_dim(im, x, 1);
+    p.x = flatten(im, &s, x);
+    if (im->rc == 0 && compose_dim(im, grid, -1) != s.axes)
+        return onnx_fail(im, INFER_EFORMAT, "points of %lld coordinates",
+                         (long long)compose_dim(im, grid, -1));
+    if (s.mode == SAMPLE_CUBIC && s.axes != 2)
+        return onnx_fail(im, INFER_EUNSUPPORTED,
+                         "cubic sampling of %d dimensions", s.axes);
+    for (int d = 0; d < s.axes; d++)
+        out[2 + d] = compose_dim(im, grid, 1 + d);
+    points[2] = s.axes;
+    grid = compose_reshape(im, grid, 3, points);
+    for (int d = 0; d < s.axes; d++)
+        make_taps(im, &s, d, bound(im, &s, d, coordinate(im, &s, grid, d)));
+    y = sum_of_taps(im, &s, read_planes, &p, weigh_planes);
+    return compose_output(im, 0, compose_reshape(im, y, 2 + s.axes, out));
+}
+
+/* ---- AffineGrid ---------------------------------------------------- */
+
+/* Element i of n from -1 to 1: of the pixels' centers, or edge to edge. */
+static float place(int64_t i, int64_t n, bool align)
+{
+    if (align)
+        return n > 1 ? (float)(2 * (double)i / (double)(n - 1) - 1) : 0;
+    return (float)((2 * (double)i + 1) / (double)n - 1);
+}
+
+/* Every point of the grid as x,y,[z],1. */
+static int base_grid(struct onnx_import *im, int axes, const int64_t *size,
+                     bool align)
+{
+    int64_t dim[2] = {1, axes + 1};
+    float *data;
+    int value;
+
+    for (int d = 0; d < axes; d++)
+        if (size[d] < 1 || !checked_mul_i64(dim[0], size[d], &dim[0])) {
+            onnx_fail(im, INFER_EFORMAT, "a grid of %lld points",
+                      (long long)size[d]);
+            return -1;
+        }
+    value = compose_floats(im, 2, dim, &data);
+    for (int64_t k = 0; value >= 0 && k < dim[0]; k++) {
+        int64_t rest = k;
+
+        for (int d = axes - 1; d >= 0; d--) {
+            data[k * dim[1] + axes - 1 - d] =
+                place(rest % size[d], size[d], align);
+            rest /= size[d];
+        }
+        data[k * dim[1] + axes] = 1;
+    }
+    return value;
+}
+
+int onnx_import_affine_grid(struct onnx_import *im)
+{
+    int64_t size[ONNX_PROBES][INFER_MAX_RANK], out[2 + AXES] = {0};
+    int theta, y, n = -1, axes;
+    bool align = false;
+
+    onnx_arity(im, 2, 2);
+    onnx_flag(im, "align_corners", &align);
+    onnx_input_lists(im, 1, "the size", size, &n);
+    theta = compose_input(im, 0);
+    compose_need_rank(im, theta, 3, 3);
+    if (im->rc < 0)
+        return im->rc;
+    axes = n - 2;
+    if (n < 4 || n > 2 + AXES || compose_dim(im, theta, 1) != axes ||
+        compose_dim(im, theta, 2) != axes + 1)
+        return onnx_fail(im, INFER_EFORMAT,
+                         "%d sizes for matrices of %lldx%lld", n,
+                         (long long)compose_dim(im, theta, 1),
+                         (long long)compose_dim(im, theta, 2));
+    for (int d = 0; d < axes; d++) {
+        out[1 + d] = size[0][2 + d];
+        for (int p = 1; p < im->probes; p++)
+            if (size[p][2 + d] != out[1 + d])
+                return onnx_fail(im, INFER_EUNSUPPORTED,
+                                 "a grid of a free size; --input-shape fixes "
+                                 "free sizes");
+    }
+    for (int p = 0; p < im->probes; p++)
+        if (size[p][0] != im->type[theta][p].dim[0])
+            return onnx_fail(im, INFER_EFORMAT, "%lld grids of %lld matrices",
+                             (long long)size[p][0],
+                             (long long)im->type[theta][p].dim[0]);
+    out[1 + axes] = axes;
+    y = compose_matmul(im, base_grid(im, axes, out + 1, align), theta, true, 1);
+    return compose_output(im, 0, compose_reshape(im, y, 2 + axes, out));
+}
