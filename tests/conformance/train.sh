@@ -231,7 +231,11 @@ expect 2 "'train.weight.conv1.weight' is missing, and [1-9].* --ema" run "$a" \
     --resume --ema=0.9
 [ "$(grep -c missing "$dir/out")" = 1 ] || fail 'missing tensors fill a page'
 expect 2 'holds [0-9]* tensors.*--freeze' run "$a" --resume --freeze='^fc'
-expect 1 'complete at step 60' run "$a" --resume --epochs=30
+expect 0 'complete at step 60' run "$a" --resume --epochs=30
+same "$a" "$dir/good"
+expect 0 'complete at step 60' run "$dir/copy" --resume="$a" --epochs=30
+same "$dir/copy" "$a"
+rm "$dir/copy"
 head -c 3000 "$a" >"$dir/short.safetensors"
 expect 2 'short.safetensors' run "$a" --resume="$dir/short.safetensors"
 # One changed bit in the middle of the tensors.
@@ -243,8 +247,23 @@ expect 2 'short.safetensors' run "$a" --resume="$dir/short.safetensors"
 expect 2 'checksum' run "$a" --resume="$dir/bit.safetensors" --epochs=40
 # Another step in the description.
 LC_ALL=C sed 's/"step\(..\):\(..\)60/"step\1:\261/' "$a" >"$dir/bit.safetensors"
-expect 2 'checksum of its description' run "$a" --epochs=40 \
+expect 2 'checksum of its header' run "$a" --epochs=40 \
     --resume="$dir/bit.safetensors"
+# One changed bit anywhere in the header: every 29th byte of it.
+header=$(od -An -N4 -tu4 "$a" | tr -d ' ')
+at=8
+while [ $at -lt $((header + 8)) ]; do
+    byte=$(od -An -j$at -N1 -tu1 "$a" | tr -d ' ')
+    {
+        head -c $at "$a"
+        # shellcheck disable=SC2059
+        printf "\\$(printf %o $((byte ^ (1 << at % 7))))"
+        tail -c +$((at + 2)) "$a"
+    } >"$dir/bit.safetensors"
+    expect 2 'bit.safetensors' run "$a" --epochs=40 \
+        --resume="$dir/bit.safetensors"
+    at=$((at + 29))
+done
 "$here/wconv" "$a" "$arch" -o "$dir/bare.infer" >/dev/null
 expect 2 'no training state' run "$a" --resume="$dir/bare.infer"
 expect 2 '/dev/full\|regular' run /dev/full --steps=1

@@ -230,27 +230,60 @@ static char *info_text(const struct checkpoint_info *info, uint32_t crc)
     return out;
 }
 
+/* The value of "train.header_crc32" before it is known. */
+#define NO_CRC "00000000"
+
+/* The eight digits of the header's own checksum in its text; NULL: none.  The
+ * key is the first of __metadata__ and the only one of that spelling. */
+static char *find_crc(char *text, size_t bytes)
+{
+    static const char key[] = "\"train.header_crc32\":\"";
+    char *at = memmem(text, bytes, key, sizeof(key) - 1);
+
+    if (!at || bytes - (size_t)(at - text) < sizeof(key) - 1 + 8)
+        return NULL;
+    return at + sizeof(key) - 1;
+}
+
+/* Of a header and the spaces behind it. */
+static uint32_t header_crc(const char *text, size_t bytes, size_t spaces)
+{
+    uLong crc =
+        crc32_z(crc32_z(0, NULL, 0), (const unsigned char *)text, bytes);
+
+    while (spaces-- > 0)
+        crc = crc32_z(crc, (const unsigned char *)" ", 1);
+    return (uint32_t)crc;
+}
+
 /* Length, header padded with spaces so that the tensors start at a multiple of
  * 64. */
 static int put_header(struct writer *w, const struct checkpoint_info *info,
                       struct infer_error *err)
 {
-    char *text = info_text(info, w->crc), *header;
+    char *text = info_text(info, w->crc), *header, crc[16], *digits;
     cJSON *meta = cJSON_AddObjectToObject(w->header, "__metadata__");
     unsigned char length[8];
     size_t bytes, padded;
     int rc;
 
+    cJSON_AddStringToObject(meta, "train.header_crc32", NO_CRC);
     cJSON_AddStringToObject(meta, "format", "pt");
     cJSON_AddStringToObject(meta, "train", text ? text : "");
     if (info->kernels)
         cJSON_AddStringToObject(meta, "train.kernels", info->kernels);
     header = text && meta ? cJSON_PrintUnformatted(w->header) : NULL;
     cJSON_free(text);
-    if (!header)
+    digits = header ? find_crc(header, strlen(header)) : NULL;
+    if (!digits) {
+        cJSON_free(header);
         return error_set(err, INFER_EMEMORY, "out of memory");
+    }
     bytes = strlen(header);
     padded = (8 + bytes + 63) / 64 * 64 - 8;
+    snprintf(crc, sizeof(crc), "%08" PRIx32,
+             header_crc(header, bytes, padded - bytes));
+    memcpy(digits, crc, 8);
     for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)((uint64_t)padded >> 8 * i);
     rc = file_writer_put(w->file, 0, length, 8, err);
@@ -390,8 +423,9 @@ static int integer(const cJSON *json, const char *key, uint64_t *out,
                                     "the checkpoint's %s is '%s'", key, text);
 }
 
-static int read_info(const cJSON *json, struct checkpoint_info *out,
-                     uint32_t *crc, struct infer_error *err)
+static int read_info(const cJSON *json, bool sealed,
+                     struct checkpoint_info *out, uint32_t *crc,
+                     struct infer_error *err)
 {
     const double version = json_double(json, "version", 0);
     const char *text = json_string(json, "crc32");
@@ -401,11 +435,14 @@ static int read_info(const cJSON *json, struct checkpoint_info *out,
     uint64_t v[4];
     int rc;
 
-    if (version != CHECKPOINT_VERSION)
+    if (version != 1 && version != CHECKPOINT_VERSION)
         return error_set(err, INFER_EUNSUPPORTED,
                          "checkpoint of version %g; this program reads "
-                         "version %d",
+                         "versions 1 to %d",
                          version, CHECKPOINT_VERSION);
+    if (version > 1 && !sealed)
+        return error_set(err, INFER_EFORMAT,
+                         "its header has no checksum: the file is damaged");
     if (!text || strlen(text) != 8 || !arch || !rule)
         return error_set(err, INFER_EFORMAT,
                          "the checkpoint's description is incomplete");
@@ -442,7 +479,29 @@ static int read_info(const cJSON *json, struct checkpoint_info *out,
     return 0;
 }
 
-static int read_header(const char *path, struct infer_error *err, cJSON **out)
+/* Compares the header with its own checksum; *sealed: it has one.  The text is
+ * as it was afterwards. */
+static int check_header(char *text, size_t bytes, struct infer_error *err,
+                        bool *sealed)
+{
+    char *digits = find_crc(text, bytes), stated[9] = "", found[16];
+
+    *sealed = digits != NULL;
+    if (!digits)
+        return 0;
+    memcpy(stated, digits, 8);
+    memcpy(digits, NO_CRC, 8);
+    snprintf(found, sizeof(found), "%08" PRIx32, header_crc(text, bytes, 0));
+    memcpy(digits, stated, 8);
+    return strcmp(stated, found) == 0
+               ? 0
+               : error_set(err, INFER_EFORMAT,
+                           "the checksum of its header is wrong: the file is "
+                           "damaged");
+}
+
+static int read_header(const char *path, struct infer_error *err, bool *sealed,
+                       cJSON **out)
 {
     struct weights_file file;
     uint64_t bytes = 0;
@@ -455,6 +514,9 @@ static int read_header(const char *path, struct infer_error *err, cJSON **out)
     if (file.blob->bytes < 8 || bytes > file.blob->bytes - 8)
         rc = error_set(err, INFER_EFORMAT, "%s: is no checkpoint", path);
     else
+        rc = check_header((char *)file.blob->data + 8, (size_t)bytes, err,
+                          sealed);
+    if (rc == 0)
         rc = json_parse((const char *)file.blob->data + 8, (size_t)bytes, false,
                         err, out);
     weights_file_close(&file);
@@ -462,11 +524,12 @@ static int read_header(const char *path, struct infer_error *err, cJSON **out)
 }
 
 /* The text of __metadata__'s "train", parsed. */
-static int read_metadata(const char *path, struct infer_error *err, cJSON **out)
+static int read_metadata(const char *path, struct infer_error *err,
+                         bool *sealed, cJSON **out)
 {
     cJSON *header = NULL;
     const char *text;
-    int rc = read_header(path, err, &header);
+    int rc = read_header(path, err, sealed, &header);
 
     text = rc == 0 ? json_string(json_member(header, "__metadata__"), "train")
                    : NULL;
@@ -484,7 +547,8 @@ int checkpoint_kernels(const char *path, struct infer_error *err, char **out)
 {
     cJSON *header = NULL;
     const char *text;
-    int rc = read_header(path, err, &header);
+    bool sealed;
+    int rc = read_header(path, err, &sealed, &header);
 
     *out = NULL;
     text = rc == 0 ? json_string(json_member(header, "__metadata__"),
@@ -526,6 +590,7 @@ int checkpoint_read(const char *path, struct net *n, checkpoint_judge *judge,
     struct weights_import import;
     struct checkpoint_info found = {0};
     cJSON *meta = NULL;
+    bool sealed = false;
     uint32_t crc = 0;
     int rc;
 
@@ -534,9 +599,9 @@ int checkpoint_read(const char *path, struct net *n, checkpoint_judge *judge,
     rc = weights_read(path, &options, err, &import);
     if (rc < 0)
         return rc; /* names the file */
-    rc = read_metadata(path, err, &meta);
+    rc = read_metadata(path, err, &sealed, &meta);
     if (rc == 0)
-        rc = read_info(meta, &found, &crc, err);
+        rc = read_info(meta, sealed, &found, &crc, err);
     if (rc == 0)
         rc = judge(&found, user, err);
     if (rc == 0)

@@ -9,9 +9,11 @@
  *     train.variance.NAME   second moments
  *     train.state           KERN_STEP_SIZE numbers of the update
  * and in __metadata__, key "train", JSON text:
- *     {"version": 1, "crc32": hex of all tensors' bytes, "step": ..., ...,
+ *     {"version": 2, "crc32": hex of all tensors' bytes, "step": ..., ...,
  *      "info_crc32": hex of the other values}
- * and, where kernels were chosen by measurement, those choices under
+ * and, first in __metadata__, "train.header_crc32": hex of the header's text,
+ * with its padding, and zeros in place of these eight digits.  Version 1 had
+ * none. and, where kernels were chosen by measurement, those choices under
  * "train.kernels", a document like the tuning cache.  Random numbers follow
  * from seed and position, so there is no other state.
  */
@@ -20,7 +22,7 @@
 
 #include "tools/train/net/net.h"
 
-#define CHECKPOINT_VERSION 1
+#define CHECKPOINT_VERSION 2
 
 /* State of a run, and what must be equal in a resumed run. */
 struct checkpoint_info {
@@ -38,8 +40,8 @@ struct checkpoint_info {
 /* Checks that a file can hold the network's weights under their names, before
  * training.  EUNSUPPORTED. */
 int checkpoint_check(const struct net *n, struct infer_error *err);
-/* Writes a temporary file, syncs, renames: path is the old file or the new
- * one. */
+/* Writes a new file, syncs, renames: path is the old file or, once that is on
+ * the disk, the new one. */
 int checkpoint_write(const char *path, struct net *n,
                      const struct checkpoint_info *info,
                      struct infer_error *err);

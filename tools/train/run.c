@@ -414,16 +414,31 @@ static int loop(struct train_run *r, struct infer_error *err)
     return rc;
 }
 
+/* A run that was resumed and has nothing left to do: success, for a supervisor
+ * that starts it again until it succeeds. */
+static int finish_complete(struct train_run *r, struct infer_error *err)
+{
+    const struct train_request *q = r->request;
+
+    if (!train_leads(r))
+        return 0;
+    if (r->cli->verbosity >= 0)
+        cli_error(r->cli,
+                  "%s: the run is complete at step %lld; ask for more with "
+                  "--epochs or --steps",
+                  q->resume, (long long)r->step);
+    return q->out && !cli_same_file(q->out, q->resume)
+               ? write_checkpoint(r, q->out, err)
+               : 0;
+}
+
 int train_run(struct train_run *r, struct infer_error *err)
 {
     struct sigaction act = {.sa_handler = on_interrupt};
     int rc;
 
     if (r->step >= r->total_steps && r->request->resume)
-        return error_set(err, INFER_EARGUMENT,
-                         "%s: the run is complete at step %lld; ask for more "
-                         "with --epochs or --steps",
-                         r->request->resume, (long long)r->step);
+        return finish_complete(r, err);
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);

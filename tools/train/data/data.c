@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <zlib.h>
 
 #include "kernels/base/error.h"
 
@@ -42,113 +41,6 @@ char *data_find(const char *folder, const char *name)
         free(path);
     }
     return NULL;
-}
-
-/* ---- files --------------------------------------------------------- */
-
-static int grow(unsigned char **data, size_t *capacity, size_t max,
-                const char *path, struct infer_error *err)
-{
-    size_t more = *capacity ? *capacity * 2 : (size_t)1 << 20;
-    unsigned char *fresh;
-
-    if (*capacity >= max)
-        return error_set(err, INFER_EFORMAT,
-                         "%s: holds more than the %zu bytes that it should: "
-                         "it is damaged, or of another set; fetch it again",
-                         path, max - 1);
-    if (more > max)
-        more = max;
-    fresh = realloc(*data, more);
-    if (!fresh)
-        return error_set(err, INFER_EMEMORY, "%s: out of memory", path);
-    *data = fresh;
-    *capacity = more;
-    return 0;
-}
-
-/* Up to so many bytes; 0 at the end of the file. */
-static int read_some(gzFile f, const char *path, unsigned char *to,
-                     size_t bytes, struct infer_error *err)
-{
-    const int got =
-        gzread(f, to, (unsigned)(bytes > 1 << 24 ? 1 << 24 : bytes));
-    int status;
-
-    (void)gzerror(f, &status);
-    if (got > 0 || (got == 0 && status == Z_OK))
-        return got;
-    return error_set(err, status == Z_ERRNO ? INFER_EIO : INFER_EFORMAT,
-                     "%s: the file is %s; fetch it again", path,
-                     status == Z_ERRNO       ? "unreadable"
-                     : status == Z_BUF_ERROR ? "cut off"
-                                             : "damaged");
-}
-
-static int read_all(gzFile f, const char *path, size_t max,
-                    struct infer_error *err, unsigned char **data,
-                    size_t *bytes)
-{
-    size_t capacity = 0;
-
-    for (;;) {
-        int got;
-
-        if (*bytes == capacity) {
-            const int rc = grow(data, &capacity, max + 1, path, err);
-
-            if (rc < 0)
-                return rc;
-        }
-        got = read_some(f, path, *data + *bytes, capacity - *bytes, err);
-        if (got <= 0)
-            return got;
-        *bytes += (size_t)got;
-    }
-}
-
-static int open_file(const char *path, struct infer_error *err, gzFile *out)
-{
-    struct stat st;
-
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return error_set(err, INFER_EIO, "%s: not a regular file", path);
-    *out = gzopen(path, "rb");
-    return *out ? 0
-                : error_set(err, INFER_EIO, "%s: %s", path, strerror(errno));
-}
-
-int data_read_head(const char *path, size_t most, struct infer_error *err,
-                   unsigned char *out, size_t *bytes)
-{
-    gzFile f;
-    int rc = open_file(path, err, &f);
-
-    if (rc < 0)
-        return rc;
-    rc = read_some(f, path, out, most, err);
-    *bytes = rc > 0 ? (size_t)rc : 0;
-    gzclose(f);
-    return rc < 0 ? rc : 0;
-}
-
-int data_read_file(const char *path, size_t max, struct infer_error *err,
-                   unsigned char **out, size_t *bytes)
-{
-    gzFile f;
-    int rc = open_file(path, err, &f);
-
-    *out = NULL;
-    *bytes = 0;
-    if (rc < 0)
-        return rc;
-    rc = read_all(f, path, max, err, out, bytes);
-    gzclose(f);
-    if (rc < 0) {
-        free(*out);
-        *out = NULL;
-    }
-    return rc;
 }
 
 /* ---- sets ---------------------------------------------------------- */

@@ -76,9 +76,11 @@ static inline size_t data_bytes(const struct data_set *set)
  * most. */
 int data_read_head(const char *path, size_t most, struct infer_error *err,
                    unsigned char *out, size_t *bytes);
-/* A whole file, decompressed if gzip; max bytes at most. */
-int data_read_file(const char *path, size_t max, struct infer_error *err,
-                   unsigned char **out, size_t *bytes);
+/* A whole file, decompressed if gzip; max bytes at most.  A gzip file that may
+ * become far larger is counted before it is kept; if its bytes are no multiple
+ * of unit, *bytes tells them and *out is NULL. */
+int data_read_file(const char *path, size_t max, size_t unit,
+                   struct infer_error *err, unsigned char **out, size_t *bytes);
 /* Path of folder/name or folder/name.gz, malloc()ed; NULL if neither exists. */
 char *data_find(const char *folder, const char *name);
 char *data_join(const char *folder, const char *name);

@@ -33,7 +33,7 @@ static int add_file(const char *path, struct infer_error *err,
     int32_t *label;
     size_t bytes;
     int64_t count;
-    int rc = data_read_file(path, MAX_BYTES, err, &file, &bytes);
+    int rc = data_read_file(path, MAX_BYTES, RECORD, err, &file, &bytes);
 
     if (rc < 0)
         return rc;

@@ -72,7 +72,8 @@ static int idx_read(const char *path, int rank, struct infer_error *err,
     if (rc == 0)
         rc = parse(out, head, bytes, rank, path, err);
     if (rc == 0)
-        rc = data_read_file(path, out->bytes, err, &out->file, &bytes);
+        rc = data_read_file(path, out->bytes, out->bytes, err, &out->file,
+                            &bytes);
     if (rc == 0 && bytes != out->bytes)
         rc = error_set(err, INFER_EFORMAT,
                        "%s: its header tells of %lld pictures or labels in "
